@@ -1,15 +1,21 @@
-// The public API of phoebe: any Thrift client (framed transport, binary protocol) can call it.
+// The public API of phoebe. Any Thrift client can call it, with framed transport and binary protocol.
 //
-// Field ids are never reused. Unless a field says otherwise: durations are microseconds, sizes are
-// bytes, CPU is millicores (1000 = one core), memory is MiB, and zero or absent means "the default".
+// To run a job, connect to any frontend, and call Run with tasks. Run answers with all outcomes. For a
+// large or long job, call Submit instead, then call Events again and again until done is true. If a call
+// throws Refused, act on the reason. If the connection breaks after Submit, go on with Events at any
+// frontend: the frontend forwards the call to the job's owner. If the owner is lost, or a Run has no
+// answer, submit the unfinished tasks to another frontend, with a Resubmission.
+//
+// Field ids are never reused. Unless a field says otherwise: durations are microseconds, sizes are bytes,
+// CPU is millicores (1000 = one core), memory is MiB, and zero or absent means the default.
 namespace go phoebe.v1
 namespace py phoebe.v1
 namespace java dev.phoebe.v1
 namespace rs phoebe.v1
 
-// How a job's tasks are placed. The baselines exist to be compared with.
+// How the tasks of a job are placed. The policies other than PHOEBE exist for comparisons.
 enum Policy {
-  DEFAULT = 0,      // what the frontend was started with; phoebe unless told otherwise
+  DEFAULT = 0,      // the frontend's default, normally PHOEBE
   PHOEBE = 1,       // late binding with ride-along, informed sampling, sticky places, overlap, resampling
   LATE_BINDING = 2, // plain Sparrow: batch sampling, late binding, proactive cancellation
   BATCH = 3,        // batch sampling by probed queue length, bound at once
@@ -17,51 +23,58 @@ enum Policy {
   RANDOM = 5,       // each task to a random worker
 }
 
-// Which path places the tasks: sampling and late binding, which suits short ones, or an estimate of where each is
-// done first, which suits long ones and those that care where they run.
+// The path by which the tasks are placed. Sampling with late binding suits short tasks. Estimation, a guess
+// where each task ends first, suits long tasks and tasks with inputs or files.
 enum Mode {
-  AUTO = 0,     // each task by the path that suits it; with another policy than PHOEBE, all by sampling
-  SAMPLE = 1,   // all by sampling; tasks with files are refused
-  ESTIMATE = 2, // all by estimates; not with the policies that bind early
+  AUTO = 0,     // the frontend picks the path for each task; with other policies than PHOEBE: always sampling
+  SAMPLE = 1,   // all tasks by sampling; tasks with files are refused
+  ESTIMATE = 2, // all tasks by estimation; not with the policies that bind early
 }
 
 enum RefusedReason {
-  INVALID = 1,       // the request itself is wrong; the message names the field and the remedy
-  TOO_LARGE = 2,     // a payload or the job exceeds a limit named in the message
+  INVALID = 1,       // the request is wrong; the message names the field and the remedy
+  TOO_LARGE = 2,     // a payload or the job exceeds a limit; the message names the limit
   NO_WORKER = 3,     // no worker of the fleet has the function, the labels, the host or the room
-  OVERLOADED = 4,    // come back after retry_after_us
-  DRAINING = 5,      // this frontend is leaving: use another one
-  UNKNOWN_JOB = 6,   // no such job here, nor at the owner that the handle names
+  OVERLOADED = 4,    // try again after retry_after_us
+  DRAINING = 5,      // the frontend is about to leave: use another frontend
+  UNKNOWN_JOB = 6,   // the job is unknown here, and at the owner in the handle
   UNAUTHORIZED = 7,  // the secret is missing or wrong
-  OWNER_LOST = 8,    // the job's owner does not answer: resubmit what is unfinished under the same id
-  FORBIDDEN = 9,     // the caller is known, and may not do this: the job is of another tenant
-  NO_FILE = 10,      // no worker that can be reached has the file: run the task again that made it, after a while if there is a retry_after_us
+  OWNER_LOST = 8,    // the job's owner does not answer: resubmit the unfinished tasks under the same id
+  FORBIDDEN = 9,     // the caller is known, but has no right to the call: the job belongs to another tenant
+  // No reachable worker has the file. If there is a retry_after_us, wait for that time and try again. Then
+  // run the task again that made the file.
+  NO_FILE = 10,
 }
 
-// The one exception of every call. Act on reason, never on the text.
+// The exception of every call. Act on the reason, never on the message.
 exception Refused {
   1: required RefusedReason reason,
-  2: required string message,
-  3: i64 retry_after_us = 0,
+  2: required string message,       // for humans
+  3: i64 retry_after_us = 0,        // when to try again; 0: do not try the same call again
 }
 
-// Who calls. The secret is needed where the frontend was started with one, or a token of a tenant in its place: it is looked for before anything else is
-// read, so that in the caller, and in the request before the caller, there may only be numbers and truth values. All
-// generated code writes them so. What is larger than 4 KiB and tells no secret is refused and its connection closed.
+// Who calls. If the frontend was started with a secret, the secret is needed, or a token of a tenant in its
+// place. The frontend looks for the secret before it reads anything else. So the caller, and the request
+// before the caller, may only hold numbers and booleans ahead of the secret, as all generated code writes
+// them. A frontend refuses a request larger than 4 KiB without a secret, and closes the connection.
 struct Caller {
   1: optional string secret,
-  2: optional string name,
-  3: bool forwarded = false,        // by another frontend: not to be forwarded again
-  4: optional string on_behalf,     // of whom a frontend has forwarded it, as client/TENANT; absent: of itself, or of who may do all
+  2: optional string name,          // for the frontend's log
+  3: bool forwarded = false,        // sent by another frontend: do not forward again
+  // With forwarded: the first caller, as client/TENANT. Absent: the frontend itself, or a caller with all
+  // rights.
+  4: optional string on_behalf,
 }
 
+// The room that a task takes on a worker while it runs. The defaults make one slot.
 struct Demand {
   1: i32 cpu_millicores = 0, // default 1000
   2: i32 memory_mib = 0,     // default 256
 }
 
-// Where a task may run. All label selectors must hold, and, if hosts are given, the worker's host or
-// name must be one of them. Selectors: "key=value", "key!=value", "key" (has it), "!key" (has it not).
+// Where a task may run. All label selectors must hold. If there are hosts, the worker's host or name must
+// be one of the hosts. Selectors: "key=value", "key!=value", "key" (has the label), "!key" (does not have
+// the label).
 struct Constraint {
   1: list<string> labels,
   2: list<string> hosts,
@@ -73,134 +86,153 @@ enum Tier {
   MEMORY = 1,
 }
 
-// Where an input is: one of at and rack, at least.
+// The place of a copy of an input. At least one of at and rack must be set.
 struct Copy {
   1: string at = "",        // a host, or the name of a worker
-  2: string rack = "",      // of at, if no worker is there that would tell
+  2: string rack = "",      // of at; needed if no worker at the host reports its rack
   3: Tier tier = Tier.DISK,
 }
 
-// How what the tasks of a stage have left comes to a task.
+// How the output of a stage comes to a task.
 enum Pass {
-  NONE = 0,   // the task finds it itself
-  INLINE = 1, // with the task, if it is small, else as files
-  FILE = 2,   // as files of workers' caches, however small it is
+  NONE = 0,   // not at all: the task finds the data itself
+  INLINE = 1, // small data with the task; larger data as files
+  FILE = 2,   // as files, from the caches of other workers, even if the data is small
 }
 
-// Data that a task reads: where copies of it are, or the stage whose output it is, which lies where the tasks of
-// that stage have run. phoebe places tasks near their inputs; of data, it moves only what tasks have left for later
-// stages, where passing says so.
+// Data that a task reads: data with known copies, or the output of an earlier stage. The output lies at the
+// workers that ran the stage's tasks. phoebe places tasks near their inputs. phoebe itself moves only
+// outputs of stages, if passing is set.
 struct Input {
   1: i64 bytes = 0,
-  2: list<Copy> copies,     // at most 16
-  3: string stage = "",     // instead: one that the task's own comes after
-  4: Pass passing = Pass.NONE, // of what the stage's tasks have left
-  5: i32 partition = 0,     // in this partition
+  2: list<Copy> copies,        // at most 16
+  3: string stage = "",        // instead of copies: a stage that comes before the task's own stage
+  4: Pass passing = Pass.NONE, // of the stage's output
+  5: i32 partition = 0,        // of the output to pass
 }
 
-// What a task has left in one partition, for those of later stages: the data itself, or a file in its worker's cache. If a file that
-// others need is lost, with its worker or as the cache had to make room, the task runs again, unless it may start only once; no other
-// outcome of it is told.
+// The output of a task in one partition, for tasks of later stages: the data itself, or a file in the cache
+// of the task's worker. A needed file may be lost with its worker, or dropped from the cache to make room.
+// Then the task runs again, unless it may start only once. The second run gives no further outcome.
 struct Output {
   1: required i32 partition,
   2: required i64 bytes,
-  3: optional binary data,
-  4: optional string sha256,
+  3: optional binary data,   // absent: a file
+  4: optional string sha256, // of the file, as 64 hexadecimal digits
 }
 
-// A file that must be on the worker's disk before the task starts: fetched while it waits, unless it is there.
+// A file that must be on the worker's disk before the task starts. If the worker does not have the file,
+// the worker fetches the file while the task waits.
 struct File {
   1: required string url,     // http, https or file
-  2: required string sha256,  // of its content, as 64 hexadecimal digits
+  2: required string sha256,  // of the content, as 64 hexadecimal digits
   3: i64 bytes = 0,           // 0: not known
 }
 
-// Tasks of a job that do the same work on different data. They start when all tasks of the stages in after have
-// results. If a task of any stage ends without one, so does the whole job.
+// Tasks of a job that do the same work on different data. The tasks start when all tasks of the stages in
+// after have results. If a task of any stage ends without a result, the whole job fails.
 struct Stage {
   1: required string name,
-  2: list<string> after,
-  3: optional binary common, // goes with the payload of each of its tasks: sent once for each worker and job
-  4: optional list<string> along, // of after: of these, a task waits only for the tasks of its own partition, and gets what they have left
+  2: list<string> after,          // names of stages
+  3: optional binary common,      // data for all tasks of the stage: sent once to each worker for the job
+  // Stages of after for which a task waits only for the tasks of its own partition. The task gets the
+  // outputs of only these tasks.
+  4: optional list<string> along,
 }
 
 struct Task {
   1: required string function_name,
-  2: binary payload,
+  2: binary payload,                // input of the function
   3: optional Demand demand,
   4: i64 estimate_us = 0,           // expected run time; 0: unknown
   5: optional Constraint constraint,
   6: bool retryable = true,         // false: started at most once, ever
-  7: i64 timeout_us = 0,            // longest run time of one attempt; 0: none
-  8: i32 retries = 0,               // how often the task's own failure is retried
-  9: i32 index = -1,                // in a resubmission: its index in the original job
-  10: optional string stage = "",   // its name, in a job with stages
+  7: i64 timeout_us = 0,            // longest run time of an attempt; 0: none
+  8: i32 retries = 0,               // number of retries after a failure of the function
+  9: i32 index = -1,                // in a resubmission: the task's index in the original job
+  10: optional string stage = "",   // name of the task's stage, in a job with stages
   11: optional list<Input> inputs,  // at most 256
   12: optional list<File> files,    // at most 64
-  13: i32 partition = -1,           // its number in the stage; -1: as listed, which a resubmission does not tell
-  14: string run_class = "",            // run times are learnt for each class of a function, such as a query's fingerprint with its stage's name; and what tasks use whose demand is left open
-  15: i64 backoff_us = 0,           // before the first retry of the task's own failure; before each further one twice as long, up to a minute
-  16: optional list<i32> along,     // where its stage goes along others: the partitions that it waits for, if not its own; at most 256
+  13: i32 partition = -1,           // number in the stage; -1: by the order of tasks; not in a resubmission
+  // The class splits the tasks of a function for learning. For each class, phoebe learns run times, and the
+  // resources used by tasks without a demand. Example: a query's fingerprint with the stage's name.
+  14: string run_class = "",
+  // Wait before the first retry after a failure of the function, doubled for each further retry, up to a
+  // minute.
+  15: i64 backoff_us = 0,
+  // Partitions to wait for, at most 256, in the stages that the task's stage goes along; none: the task's
+  // own.
+  16: optional list<i32> along,
 }
 
-// Where tasks of a stage have ended with results.
+// Results of a stage's tasks at one worker.
 struct StageRun {
   1: required string stage,
-  2: required string worker,  // as the outcomes name it
-  3: required i32 tasks,      // how many there
+  2: required string worker,  // name, as in the outcomes
+  3: required i32 tasks,      // number of results there
 }
 
-// What a task that has ended with a result has left, as its outcome says.
+// The outputs of a task that has ended with a result, as in its outcome.
 struct Made {
   1: required string stage,
   2: required i32 task,
   3: required string worker,
   4: required list<Output> outputs,
   5: i32 partition = 0,           // of the task
-  6: optional Task spec,          // the task itself, as it was submitted: without it, it cannot run again for files that are lost
+  6: optional Task spec,          // the task as submitted; needed to run the task again if its files are lost
 }
 
-// A resubmission goes to another frontend after the owner was lost: same job id, unfinished tasks only,
-// each with its index in the original job. Attempts that still run are claimed, not run again. All stages are
-// named again, those that have ended, too. A job with stages of which a task ended without a result has failed:
-// it is not to be resubmitted.
+// A resubmission goes to another frontend after the loss of the owner. It has the same job id, all stages,
+// and only the unfinished tasks, each with its index in the original job. The new owner claims the attempts
+// that still run, and does not run them again. Do not resubmit a job with stages if a task has ended
+// without a result: the job has failed.
 struct Resubmission {
   1: required string previous_owner,
-  2: optional list<StageRun> ran, // of tasks that are left out, so that it is known where the outputs of stages are
-  3: i32 count = 1,               // 1 for the first resubmission of the job, then one more for each: of two owners the later one counts
-  4: i64 age_us = 0,              // since the first submission; if it is given, tasks that certainly never started are started although they may start only once
-  5: optional list<Made> made,    // by tasks that are left out
-  6: i32 tasks = 0,               // that the job has had in all, with those that Extend has added; 0: up to the highest index of those that are listed
+  2: optional list<StageRun> ran, // of the left-out tasks, so that the frontend knows where outputs are
+  3: i32 count = 1,               // counts resubmissions, from 1; of two owners, the higher count wins
+  // Time since the first submission. If age_us is set, a retryable=false task starts again if it certainly
+  // never started.
+  4: i64 age_us = 0,
+  5: optional list<Made> made,    // outputs of the left-out tasks
+  6: i32 tasks = 0,               // number of all tasks, with additions; 0: highest listed index + 1
 }
 
-// What the tasks of a job may stand in the way of.
+// Whether the tasks of a job may delay other tasks.
 enum JobClass {
-  AUTO = 0,    // it is left to the frontend
+  AUTO = 0,    // the frontend decides
   REGULAR = 1,
-  SPARE = 2,   // they start only where nothing regular can, and are stopped, and tried again, where they stand in its way; those that may start only once stay
+  // A spare task starts only where no regular task can. If a regular task needs the room, the spare task is
+  // stopped and tried again, unless it may start only once.
+  SPARE = 2,
 }
 
 struct Job {
   1: required string id,            // a ULID, chosen by the client; submitting it twice is submitting it once
   2: string tenant = "",
-  3: i32 priority = 0,              // higher goes first, where workers queue by priority
+  3: i32 priority = 0,              // higher goes first, if workers queue by priority
   4: i64 deadline_us = 0,           // from receipt; 0: none
   5: Mode mode = Mode.AUTO,
   6: Policy policy = Policy.DEFAULT,
-  7: double probe_ratio = 0,        // reservations per task, 1 to 10
+  7: double probe_ratio = 0,        // reservations for each task, 1 to 10
   8: optional Constraint constraint,
   9: required list<Task> tasks,
   10: optional Resubmission resubmission,
-  11: bool phases = false,          // report each outcome's phases
-  12: optional list<Stage> stages,  // at most 1000; none: the tasks are all of one
-  13: optional string traceparent,  // of its span, as W3C's trace context has it
+  11: bool phases = false,          // report the phases of each outcome
+  12: optional list<Stage> stages,  // at most 1000; none: the job has a single stage
+  13: optional string traceparent,  // of the job's span, in the format of W3C trace context
   14: optional JobClass job_class,  // none: AUTO
-  15: optional i64 due_us,          // of SPARE: from when on, from receipt, what of it has not started is regular; none: from half of its deadline, or never
-  16: bool open = false,            // Extend is to add tasks: it does not end before one that says last. It may begin without any
-  17: bool large_results = false,   // a result may be larger than what travels: then it is a file at its worker, which ReadFile reads
+  // For SPARE: the time from receipt after which tasks that have not started become regular. None: half of
+  // the deadline, or never.
+  15: optional i64 due_us,
+  // Extend may add tasks. The job may begin without tasks, and does not end before an Extend with last.
+  16: bool open = false,
+  // A result may be larger than the limit for messages. A larger result is a file at its worker, for
+  // ReadFile.
+  17: bool large_results = false,
 }
 
-// Names a job and the frontend that owns it. Any frontend takes a call with it and forwards to the owner.
+// Names a job and its owner, the frontend that has the job. Any frontend takes a call with a handle, and
+// forwards the call to the owner.
 struct Handle {
   1: required string job,
   2: required string owner,
@@ -214,22 +246,22 @@ enum OutcomeKind {
 }
 
 enum FailureReason {
-  TASK_ERROR = 1,       // the function returned an error or the process a non-zero exit code
+  TASK_ERROR = 1,       // the function returned an error, or the process a non-zero exit code
   TIMEOUT = 2,          // an attempt ran longer than the task's timeout
   LOST = 3,             // a task that may start only once was lost; it may or may not have run
-  POISON = 4,           // several workers died while they ran it
-  NO_WORKER = 5,        // every worker that could run it went away and none came back in time
-  RESULT_TOO_LARGE = 6, // the result exceeds the worker's or the job's limit
+  POISON = 4,           // several workers died while they ran the task
+  NO_WORKER = 5,        // every worker that could run the task left, and none came back in time
+  RESULT_TOO_LARGE = 6, // the result exceeds the limit of the worker or the job
   PANIC = 7,            // the function panicked, or the process was killed by a signal
-  INFRASTRUCTURE = 8,   // it could not be launched, however often it was tried
-  NO_INPUT = 9,         // a file that it needs could not be fetched, or is not what its digest says
-  STAGE_FAILED = 10,    // another task of its job, which has stages, failed: the message says which, and why
+  INFRASTRUCTURE = 8,   // the task could not be launched, after several tries
+  NO_INPUT = 9,         // a needed file could not be fetched, or does not have its digest
+  STAGE_FAILED = 10,    // another task failed, in a job with stages: the message says which task, and why
 }
 
-// Where a task whose function failed may be tried again, as often as its retries allow.
+// Where a task may be tried again after a failure of its function, within its retries.
 enum Retry {
   ANYWHERE = 0,
-  ELSEWHERE = 1, // not at that worker, if another one may run it
+  ELSEWHERE = 1, // at another worker, if another worker may run the task
   NEVER = 2,
 }
 
@@ -237,12 +269,12 @@ struct Failure {
   1: required FailureReason reason,
   2: required string message,
   3: optional string code,   // of the function's own error, for programs
-  4: optional binary detail, // likewise
+  4: optional binary detail, // of the function's own error
   5: Retry retry_where = Retry.ANYWHERE,
 }
 
-// When each phase was reached, in microseconds after the frontend received the job. Worker-side moments
-// are converted from durations under the assumption that both directions of a link are equally slow.
+// The end of each phase, in microseconds after the frontend received the job. Moments at the worker are
+// estimates: both directions of the link are assumed to be equally slow.
 struct Phases {
   1: i64 sampled_us,
   2: i64 queued_us,
@@ -253,26 +285,29 @@ struct Phases {
   7: i64 delivered_us,
 }
 
-// What an attempt used, as far as its worker can tell; 0 is nothing, or not known.
+// The resources that an attempt used, as far as the worker can tell. 0 means nothing, or not known.
 struct Usage {
   1: i64 cpu_us = 0,
-  2: i32 memory_mib = 0,    // at its peak
+  2: i32 memory_mib = 0,    // peak
   3: i64 fetched_bytes = 0, // of files that were not at the worker
-  4: i64 fetch_us = 0,      // until all its files were there, while it waited
+  4: i64 fetch_us = 0,      // time until all files were there, while the task waited
 }
 
+// The end of a task. Each task has a single outcome.
 struct Outcome {
-  1: required i32 task,
+  1: required i32 task,     // index in the original job
   2: required OutcomeKind kind,
   3: optional binary result,
   4: optional Failure failure,
   5: string worker = "",
   6: i32 attempts = 0,
-  7: i64 run_us = 0,        // of the attempt that counted, measured by its executor
+  7: i64 run_us = 0,        // run time of the attempt that counted, measured by its executor
   8: optional Phases phases,
-  9: optional Usage usage,  // of that attempt; absent where nothing is known
-  10: optional list<Output> outputs, // that it has left for later stages
-  11: optional Output result_file,  // instead of result: it is too large to travel, and ReadFile reads it. Only of a job with large_results
+  9: optional Usage usage,  // of the attempt that counted; absent: nothing is known
+  10: optional list<Output> outputs, // for later stages
+  // Instead of result, in a job with large_results: a result too large for a message. ReadFile reads the
+  // file.
+  11: optional Output result_file,
 }
 
 struct RunRequest {
@@ -282,7 +317,7 @@ struct RunRequest {
 
 struct RunResponse {
   1: required Handle handle,
-  2: required list<Outcome> outcomes, // one for each task, in the order in which they finished
+  2: required list<Outcome> outcomes, // one for each task, in the order of their ends
 }
 
 struct SubmitRequest {
@@ -294,7 +329,7 @@ struct SubmitResponse {
   1: required Handle handle,
 }
 
-// Exactly one field is set; a client skips what it does not know.
+// Exactly one field is set. A client skips unknown events.
 struct Event {
   1: optional Outcome outcome,
 }
@@ -302,15 +337,15 @@ struct Event {
 struct EventsRequest {
   1: optional Caller caller,
   2: required Handle handle,
-  3: i64 cursor = 0,        // 0 first, then what the last answer said; events before it are forgotten
-  4: i64 max_wait_us = 0,   // how long to wait for the first event; at most 60 s
+  3: i64 cursor = 0,        // first 0, then cursor of the last answer; the frontend forgets earlier events
+  4: i64 max_wait_us = 0,   // longest wait for the first event; at most 60 s
   5: i32 max_events = 0,    // default and limit 1000
 }
 
 struct EventsResponse {
   1: required list<Event> events,
   2: required i64 cursor,
-  3: required bool done,    // every outcome has been delivered with this answer or before
+  3: required bool done,    // this answer or earlier answers have delivered every outcome
 }
 
 struct CancelRequest {
@@ -319,37 +354,38 @@ struct CancelRequest {
   3: string reason = "",
 }
 
-// Ends some tasks of a job that have no outcome yet, as cancelled. The job goes on: stages after theirs start without them.
+// Cancels some tasks of a job that have no outcome yet. The job goes on: later stages start without the
+// tasks.
 struct CancelTasksRequest {
   1: optional Caller caller,
   2: required Handle handle,
-  3: required list<i32> tasks, // their indices in the original job
+  3: required list<i32> tasks, // indices in the original job
   4: string reason = "",
 }
 
-// Adds stages and tasks to a job that was submitted and has not ended. What was added before is not added again, so that a
-// call without an answer may be made once more.
+// Adds stages and tasks to an open job that has not ended. The frontend adds nothing twice, so a client may
+// repeat a call without an answer.
 struct ExtendRequest {
   1: optional Caller caller,
   2: required Handle handle,
-  3: required i32 from_task,       // how many tasks the job has had so far, in all: the index of the first new one
-  4: optional list<Stage> stages,  // after those that it has; each comes with a task, at least
-  5: optional list<Task> tasks,    // of new stages, or of those that have not ended: then with their partition
-  6: bool last = false,            // no more are added: a job that is open ends with its tasks
+  3: required i32 from_task,       // number of all tasks of the job so far: the index of the first new task
+  4: optional list<Stage> stages,  // each with a task in the call; may come after any stage of the job
+  5: optional list<Task> tasks,    // of new stages, or of unfinished stages; the latter with a partition
+  6: bool last = false,            // no more additions: the open job ends with its tasks
 }
 
 struct ExtendResponse {
-  1: required i32 tasks,           // that the job has had so far, in all
+  1: required i32 tasks,           // number of all tasks of the job so far
 }
 
 struct CancelResponse {
-  1: required i32 cancelled, // tasks that had no outcome yet
+  1: required i32 cancelled, // number of cancelled tasks
 }
 
 struct ExplainRequest {
   1: optional Caller caller,
-  2: required Handle handle, // the owner may be empty, or no longer the one: then this frontend asks the others it knows
-  3: i32 task = -1,          // its index; -1: all
+  2: required Handle handle, // the owner may be empty or out of date: then the frontend asks other frontends
+  3: i32 task = -1,          // index; -1: all tasks
 }
 
 enum Path {
@@ -359,139 +395,144 @@ enum Path {
 
 // Why a task goes its path.
 enum Cause {
-  BY_MODE = 1,      // the job says so
+  BY_MODE = 1,      // the job's mode names the path
   BY_POLICY = 2,    // the job's policy only samples
-  BY_INPUTS = 3,    // it has inputs that take long to read
-  BY_FILES = 4,     // it needs files
+  BY_INPUTS = 3,    // the task has inputs that take long to read
+  BY_FILES = 4,     // the task needs files
   // 5 is no longer used
-  BY_IGNORANCE = 6, // nothing is known of its run time: sampling does not depend on knowing
-  BY_LENGTH = 7,    // it is long
-  BY_BREVITY = 8,   // it is short
-  BY_CLASS = 9,     // its job is spare
+  BY_IGNORANCE = 6, // the run time is unknown, and sampling does not depend on run times
+  BY_LENGTH = 7,    // the task is long
+  BY_BREVITY = 8,   // the task is short
+  BY_CLASS = 9,     // the job is spare
 }
 
-// By what a run time is expected.
+// The source of an expected run time.
 enum Source {
   NOTHING = 0,
   HINT = 1,           // the task's estimate
-  CORRECTED_HINT = 2, // that, and how far the estimates of its stage's finished tasks were off
-  STAGE = 3,          // finished tasks of its stage
-  FUNCTION = 4,       // finished tasks of its function
+  CORRECTED_HINT = 2, // the task's estimate, corrected by the errors of the stage's finished tasks
+  STAGE = 3,          // finished tasks of the stage
+  FUNCTION = 4,       // finished tasks of the function
 }
 
-// How long a task is expected to run, its inputs at hand, on a worker of average speed.
+// The expected run time of a task on a worker of average speed, with all inputs at hand.
 struct Work {
   1: i64 mean_us,
-  2: i64 deviation_us,      // 0: not known
+  2: i64 deviation_us,      // standard deviation; 0: not known
   3: Source source,
-  4: i32 samples,           // finished tasks behind it
+  4: i32 samples,           // number of finished tasks behind the estimate
 }
 
-// A worker that a task could run on, with each term of its estimate: C = success*E + K*(1 - success)*E and
-// E = I + W + R, after Apollo (Boutin et al., OSDI 2014, section 3.3).
+// A worker that a task could run on, with each term of the worker's estimate: C = success*E + K*(1 -
+// success)*E and E = I + W + R, after Apollo (Boutin et al., OSDI 2014, section 3.3).
 struct Candidate {
   1: required string worker,
-  2: string kind,           // why it is one: has input, has file, same rack, light, in pool, asked
-  3: i64 i_us,              // fetching files that it has not
-  4: i64 w_us,              // waiting for room
-  5: i64 r_us,              // running, with reading inputs
-  6: i64 read_us,           // of it, reading inputs
-  7: double success,        // the chance that the worker is there until the end
+  2: string kind,           // why: has input, has file, same rack, light, in pool, asked
+  3: i64 i_us,              // time to fetch missing files
+  4: i64 w_us,              // wait for room
+  5: i64 r_us,              // run time, with the time to read inputs
+  6: i64 read_us,           // part of R: time to read inputs
+  7: double success,        // probability that the worker survives until the task's end
   8: i64 e_us,
   9: i64 c_us,
-  10: i64 noise_us,         // what chance added to C in the choice, to keep frontends apart
-  11: i64 age_us,           // of its wait matrix
-  12: i32 steps,            // eighths of the worker by which the matrix was read for a larger task, as it was old
-  13: i64 fetch_bytes,      // of files that it has not
-  14: i64 memory_bytes,     // inputs read from the memory of its host,
-  15: i64 disk_bytes,       // from a disk of its host,
-  16: i64 rack_bytes,       // from its rack,
-  17: i64 across_bytes,     // and from elsewhere
+  10: i64 noise_us,         // random addition to C in the choice, to make frontends choose differently
+  11: i64 age_us,           // of the worker's wait matrix
+  12: i32 steps,            // eighths of the worker added to the task's size in the matrix, because of age_us
+  13: i64 fetch_bytes,      // of missing files
+  14: i64 memory_bytes,     // of inputs in the memory of the worker's host
+  15: i64 disk_bytes,       // of inputs on a disk of the worker's host
+  16: i64 rack_bytes,       // of inputs elsewhere in the worker's rack
+  17: i64 across_bytes,     // of inputs in other racks
 }
 
-// A decision on a task: which path it goes and why, and, on that of estimation, where it was placed. A task has one
-// for each time that it was placed.
+// Counts reservations with the same result.
 struct Fate {
-  1: required string what,   // in words
+  1: required string what,   // the result, in words
   2: i32 times,
 }
 
-struct Sampled {             // a worker that was chosen for sampled tasks
+// A worker chosen for sampled tasks.
+struct Sampled {
   1: required string worker,
-  2: required string why,    // why it was
-  3: i32 rides,              // tasks that were sent with their reservations
-  4: i32 places,             // reservations without a task
-  5: bool bound,             // instead of these: one task, at once
-  6: list<Fate> fates,       // what became of the reservations so far
+  2: required string why,    // reason for the choice
+  3: i32 rides,              // number of tasks sent along with their reservations
+  4: i32 places,             // number of reservations without a task
+  5: bool bound,             // true: instead of reservations, a single task was bound at once
+  6: list<Fate> fates,       // results of the reservations so far
 }
 
-struct Sample {              // what was decided for sampled tasks, at one time
+// One drawing of workers for sampled tasks.
+struct Sample {
   1: i64 at_us,              // since the job was received
-  2: i32 tasks,              // that waited
-  3: required string tactic, // by which they were placed
+  2: i32 tasks,              // number of tasks that waited
+  3: required string tactic, // by which the tasks were placed
   4: list<Sampled> chosen,
-  5: i32 more,               // that were chosen, too, and are not remembered
+  5: i32 more,               // number of further chosen workers, not remembered
 }
 
-struct Site {                // where a sampled task could read its inputs
-  1: required string at,     // "at" a host, "in rack" and its name, or "anywhere"
-  2: i64 read_us,            // what that takes
-  3: list<string> workers,   // some of those that are up there; of anywhere none is named
+// A place where a sampled task could read its inputs.
+struct Site {
+  1: required string at,     // "at" with a host, "in rack" with a name, or "anywhere"
+  2: i64 read_us,            // time to read the inputs there
+  3: list<string> workers,   // some workers that are up there; empty for anywhere
 }
 
+// A decision on a task: which path the task goes and why, and, on the path of estimation, which worker the
+// task was placed at. A task has one decision for each placement.
 struct Decision {
-  1: required i32 task,     // of several that are alike, the first
+  1: required i32 task,     // index; with alike above 0, of the first task
   2: required Path path,
   3: required Cause cause,
   4: required string why,   // cause, in words
-  5: i64 threshold_us,      // from which run time on a task is long
-  6: optional Work work,    // by which it was chosen; absent where none was looked at
-  7: i64 at_us,             // when it was placed or last tried, since the job was received
-  8: i32 tries,             // how often it was tried since it was placed last; 0: not tried yet, or sampled
-  9: string attempt = "",   // empty: it is at no worker
+  5: i64 threshold_us,      // a task with at least this expected run time is long
+  6: optional Work work,    // expected work, by which the path was chosen; absent: no estimate was needed
+  7: i64 at_us,             // when the task was placed or last tried, since the job was received
+  8: i32 tries,             // tries to place the task since it was placed last; 0: not tried yet, or sampled
+  9: string attempt = "",   // id; empty: the task is at no worker
   10: string worker = "",   // of the attempt
-  11: string outcome = "",  // of the attempt, or what the task waits for
-  12: i64 waited_us,        // there, until it started; 0: not known
+  11: string outcome = "",  // of the attempt, or the reason why the task still waits
+  12: i64 waited_us,        // at the worker, until the start; 0: not known
   13: i64 ran_us,
-  14: optional Usage usage, // absent where nothing is known
-  15: list<Candidate> candidates, // of estimation, best first: at most 16
-  16: i32 seen,             // candidates, with those that are left out here
-  17: i32 chosen = -1,      // position in candidates; -1: it stays unplaced, or goes to none of them
+  14: optional Usage usage, // absent: nothing is known
+  15: list<Candidate> candidates, // of estimation, best first; at most 16
+  16: i32 seen,             // number of all candidates, also of candidates missing here
+  17: i32 chosen = -1,      // position in candidates; -1: not placed, or at a worker missing in candidates
   18: string reason = "",   // of the choice
-  19: required string text, // all of it, to be read
-  20: i32 alike,            // other tasks of which it tells as well, where all were asked for
-  21: list<Sample> samples, // of a sampled task and of others like it, in order: those that are remembered
-  22: list<Site> near,      // of a sampled task with inputs, nearest first; the last is anywhere
-  23: i64 read_us,          // what reading its inputs takes at the worker
-  24: i64 delay_us,         // for which it had waited near its inputs when it was given to the worker
-  25: string far = "",      // why it does not read where that takes least; empty: it does
-  26: string task_class = "", // of its places: regular, yielded (it starts only where nothing regular can, and stays) or spare
+  19: required string text, // the whole decision, for humans
+  20: i32 alike,            // number of further tasks with an equal decision; only in an answer on all tasks
+  21: list<Sample> samples, // for the sampled task and tasks like it, in order, as far as remembered
+  22: list<Site> near,      // for a sampled task with inputs, nearest first; the last site is anywhere
+  23: i64 read_us,          // time to read the inputs at the worker
+  24: i64 delay_us,         // how long the task waited for a worker near its inputs
+  25: string far = "",      // why the task does not read at the nearest site; empty: it does
+  26: string task_class = "", // regular, spare, or yielded: starts like spare, but is not stopped
   27: string class_why = "",
-  28: i64 due_us = 0,       // from when on they are regular, since the job was received; 0: from the start, or never
-  29: string tokens = "",   // how it stands to its tenant's tokens, or what of its maximum it waits for; empty: neither is limited
-  30: string copy_of = "",  // the attempt that was late, where this one is a copy of it
-  31: string copies = "",   // of a task at a worker: where its copy is, or why it has none
-  32: optional Demand demand,  // what it takes of its worker
-  33: string demand_why = "",
+  28: i64 due_us = 0,       // when the task becomes regular, since the job's receipt; 0: always was, or never
+  29: string tokens = "",   // effect of the tenant's tokens or maximum on the task; empty: neither is limited
+  30: string copy_of = "",  // if the attempt is a copy: the late attempt
+  31: string copies = "",   // for a task at a worker: where its copy is, or why it has no copy
+  32: optional Demand demand,  // room that the task takes on its worker
+  33: string demand_why = "",  // source of the demand
 }
 
 struct ExplainResponse {
-  1: required list<Decision> decisions, // in the order in which they were made; at least one
-  2: required string frontend,          // the name of the one that made them
+  1: required list<Decision> decisions, // in the order of the decisions; at least one
+  2: required string frontend,          // name of the frontend that made the decisions
 }
 
 struct ClusterRequest {
   1: optional Caller caller,
-  2: string after = "",            // the address of the last worker that is known already: those behind it
-  3: i32 max_workers = 0,          // 0: all; there are fleets of 20,000
-  4: string worker = "",           // only the one of this name or address
-  5: bool figures = false,         // figures of all workers instead of workers; after and max_workers mean nothing then
-  6: i64 known = 0,                // with figures: the list whose names the caller has
-  7: string frontend = "",         // the name or the address of another frontend, that is to be asked by this one
-  8: bool frontends_only = false,  // leave the workers out: what a client asks to know whom it has reached
-  9: bool tenants = false,         // tell of tenants, too
+  2: string after = "",            // next_page of the previous answer; empty: the first page
+  3: i32 max_workers = 0,          // 0: all; some fleets have 20,000
+  4: string worker = "",           // name or address of a single worker
+  5: bool figures = false,         // send figures of all workers instead of workers; without pages
+  6: i64 known = 0,                // with figures: number of the list whose names the caller has
+  7: string frontend = "",         // name or address of another frontend, to which to forward the call
+  8: bool frontends_only = false,  // leave the workers out, to ask only which frontend this is
+  9: bool tenants = false,         // list tenants, too
 }
 
+// A frontend's view of a worker.
 struct WorkerStatus {
   1: required string name,
   2: required string address,
@@ -500,61 +541,74 @@ struct WorkerStatus {
   5: list<string> labels,
   6: list<string> functions,
   7: Demand capacity,
-  8: Demand free,                  // as last heard
-  9: i32 queued = 0,               // places in its queue, as last heard
-  10: i32 running = 0,
+  8: Demand free,                  // last value from the worker
+  9: i32 queued = 0,               // places in the worker's queue, last value from the worker
+  10: i32 running = 0,             // tasks, last value from the worker
   11: i64 heard_us_ago = 0,
   12: i64 rtt_us = 0,
-  13: i32 reservations = 0,        // of this frontend
-  14: i32 attempts = 0,            // of this frontend
+  13: i32 reservations = 0,        // of the frontend
+  14: i32 attempts = 0,            // of the frontend
   15: string error = "",
-  16: i64 row_us_ago = -1,         // age of what gossip tells of it; -1: nothing
-  17: string row_from = "",        // who that comes from: "itself", or names of frontends
-  18: list<string> row_flaws,      // what in it was absurd, and replaced
-  19: list<i64> wait_us,           // the wait that this frontend expects there, by steps of its CPU, then of its memory (1, 2, 4, 8, 12, 16, 24, 32 of 32 parts); -1: never fits
+  16: i64 row_us_ago = -1,         // age of the gossip about the worker; -1: none
+  17: string row_from = "",        // source of the gossip: "itself", or names of frontends
+  18: list<string> row_flaws,      // absurd values in the gossip, which were replaced
+  // Expected waits at the worker, by steps of its CPU, then by steps of its memory. The steps are 1, 2, 4,
+  // 8, 12, 16, 24 and 32 of 32 parts. -1: a task of the size never fits.
+  19: list<i64> wait_us,
   20: string rack = "",
   21: i64 wait_us_ago = -1,        // age of wait_us; -1: nothing is known, and wait_us is empty
-  22: double speed = 0,            // how much faster than the average worker it runs tasks; 0: not known
-  23: i32 files = 0,               // in its cache, as far as gossip tells
-  24: i64 maintenance_us = -1,     // until it is away, as it has announced; -1: it has not
+  22: double speed = 0,            // relative to the average worker; 2 is twice as fast; 0: not known
+  23: i32 files = 0,               // number of files in the worker's cache, as far as gossip tells
+  24: i64 maintenance_us = -1,     // time until the announced absence; -1: none is announced
 }
 
-struct Member {                    // a frontend, as gossip tells
+// A frontend in the gossip.
+struct Member {
   1: required string name,
   2: string address = "",          // for clients
   3: string gossip = "",           // for frontends
   4: string heartbeat = "",        // for workers
 }
 
-// What is believed of all workers, in few bytes each.
+// The view of all workers, in few bytes each.
 struct Figures {
-  1: i64 number = 0,               // a number that stands for the names, addresses, hosts and racks, in this order; not 0
-  2: list<string> names,           // these are empty if the caller knows the list
+  1: i64 number = 0,               // version of names, addresses, hosts and racks, with their order; not 0
+  2: list<string> names,           // the three lists are empty if the caller knows this version
   3: list<string> addresses,
   4: list<string> racks,
-  // For each worker in the order of the list, 8 bytes: its state (0 connecting, 1 up, 2 adrift, 3 draining, 4 down); the share of
-  // its CPU that is taken, and of its memory, of 255; places in its queue; tasks that run there; the wait that is expected there
-  // for a task of an eighth of it; the round trip; how long it was not heard. The last five are logarithms: n stands for 2^(n/8)
-  // places, tasks or microseconds, 0 for none, and 255 for what is not known.
+  // 8 bytes for each worker, in the order of the lists:
+  //  - 0: state: 0 connecting, 1 up, 2 adrift, 3 draining, 4 down
+  //  - 1: share of the worker's CPU in use, of 255
+  //  - 2: share of the worker's memory in use, of 255
+  //  - 3: number of places in the queue
+  //  - 4: number of running tasks
+  //  - 5: expected wait of a task that takes an eighth of the worker
+  //  - 6: round trip
+  //  - 7: time since the last message of the worker
+  //
+  // Bytes 3 to 7 are logarithms: n stands for 2^(n/8) places, tasks or microseconds, 0 for none, 255 for
+  // not known.
   5: binary figures,
-  6: binary ages,                  // for each worker a byte, likewise: how old that wait is
+  6: binary ages,                  // one byte for each worker, also a logarithm: age of the expected wait
 }
 
-// What a frontend has of a tenant. Amounts are in thousandths of slots, and are those of the tenant's own jobs, without tenants below it.
+// The state of a tenant at a frontend. Amounts are thousandths of slots, for the tenant's own jobs, without
+// the tenants below.
 struct TenantStatus {
   1: required string path,
   2: i64 used = 0,                 // by tasks at workers
-  3: i64 spare = 0,                // of these, by tasks that are not regular, or not covered by its tokens
-  4: i64 wanted = 0,               // by these, and by tasks that could be there
-  5: i64 tokens = -1,              // so much of them it may have here; -1: they are not limited
-  6: i64 most = -1,                // so much it may have here of its maximum; -1: there is none
-  7: i32 held = 0,                 // tasks that its maximum keeps waiting
-  8: i32 pending = 0,              // tasks without an outcome, with those of tenants below it
-  9: i64 refused = 0,              // jobs, since they are counted: of the 1024 tenants of whom most were
+  3: i64 spare = 0,                // part of used: by tasks that are not regular, or not covered by tokens
+  4: i64 wanted = 0,               // used, and what waiting tasks could use
+  5: i64 tokens = -1,              // share of the tenant's tokens that it may use here; -1: not limited
+  6: i64 most = -1,                // share of the tenant's maximum that it may use here; -1: no maximum
+  7: i32 held = 0,                 // tasks that wait because the tenant's maximum is used
+  8: i32 pending = 0,              // tasks without an outcome, of tenants below, too
+  9: i64 refused = 0,              // refused jobs so far; counted for the 1024 tenants with most refusals
 }
 
+// One frontend's view of the fleet.
 struct ClusterResponse {
-  1: required string frontend,     // its name
+  1: required string frontend,     // name
   2: required string address,
   3: required string version,
   4: i64 uptime_us = 0,
@@ -563,59 +617,65 @@ struct ClusterResponse {
   7: i32 tasks_pending = 0,
   8: i32 tasks_running = 0,
   9: list<WorkerStatus> workers,
-  10: list<Member> members,        // itself among them; empty without gossip
-  11: string warning = "",         // what is not well although it serves
-  12: i64 clock_us = 0,            // its clock, since 1970; 0: not told
-  13: i64 file_limit = 0,          // files that it may have open; 0: not known
-  14: i32 max_clients = 0,         // connections of clients that it takes; 0: not told
-  15: string next_page = "",        // after of the next page; empty: this is the last
+  10: list<Member> members,        // with the frontend itself; empty without gossip
+  11: string warning = "",         // a problem of the frontend, although it serves
+  12: i64 clock_us = 0,            // the frontend's clock, since 1970; 0: not sent
+  13: i64 file_limit = 0,          // number of files that the frontend may have open; 0: not known
+  14: i32 max_clients = 0,         // number of client connections that the frontend takes; 0: not sent
+  15: string next_page = "",       // after of the next page; empty: this page is the last
   16: i32 total = 0,               // workers, on all pages
   17: optional Figures figures,
-  18: list<TenantStatus> tenants,  // those with jobs here, or of whom jobs were refused, that want most, at most 1000; only what the caller may see
-  19: i64 spare = 0,               // thousandths of slots that tasks at workers take that are not regular, or not covered by tokens; not told with figures or frontends_only
-  20: i64 copies = 0,              // second attempts of late tasks, since it started
-  21: i64 copies_won = 0,          // of these, those that were done first, or started first of two that waited
-  22: i64 preempted = 0,           // attempts that were stopped as they stood in the way of regular work, since it started
+  // At most 1000 tenants, with the largest wants, that have jobs here or had jobs refused. Only tenants
+  // that the caller may see.
+  18: list<TenantStatus> tenants,
+  // Thousandths of slots taken by tasks at workers that are not regular, or not covered by tokens. Not sent
+  // with figures or frontends_only.
+  19: i64 spare = 0,
+  20: i64 copies = 0,              // second attempts of late tasks, since the frontend started
+  21: i64 copies_won = 0,          // copies that ended first, or started first while the first attempt waited
+  22: i64 preempted = 0,           // attempts stopped for regular work, since the frontend started
 }
 
-// One thing that is measured. The first seven are the phases of a task, which follow each other from when it could start.
+// A measured quantity. The first seven are the phases of a task. The first phase begins when the task could
+// start, and each further phase begins at the end of the phase before.
 enum Measure {
-  SAMPLING = 0,  // until its first places were asked for, or it was decided where it goes
-  LINK = 1,      // until the worker had that
-  QUEUE = 2,     // until its turn came there
-  BINDING = 3,   // until the frontend's answer to that was on its way
-  LAUNCH = 4,    // until it started
+  SAMPLING = 0,  // until the first places were reserved, or the worker was chosen
+  LINK = 1,      // until the worker had the message
+  QUEUE = 2,     // until the task's turn in the worker's queue
+  BINDING = 3,   // until the frontend sent its answer to the turn
+  LAUNCH = 4,    // until the start
   RUN = 5,
   DELIVERY = 6,  // until the frontend had the outcome
   RESPONSE = 7,  // of a job
-  SLOWDOWN = 8,  // of a job: its response over the longest chain of runs of its tasks, in thousandths
+  SLOWDOWN = 8,  // of a job: response over the longest chain of its tasks' run times, in thousandths
 }
 
-// One that time of a job is blamed on.
+// A cause of a part of a job's response time.
 enum Part {
   SAMPLING = 0,
   LINK = 1,
-  QUEUE = 2,         // for what it is not known
+  QUEUE = 2,         // without a known cause
   BINDING = 3,
   LAUNCH = 4,
-  RUN = 5,           // as long as was expected
+  RUN = 5,           // up to the expected run time
   DELIVERY = 6,
-  STAGE_WAIT = 7,    // from the end of the last task of the stages before until the next stage started
-  FETCH = 8,         // of the queue, while the task's files were not there
-  EXCESS = 9,        // of the run, what was more than expected
-  OUTSIDE = 10,      // of a task of which it is not known what became of it where
-  OWN_TENANT = 11,   // of the queue, behind tasks of its own tenant,
-  OTHER_TENANTS = 12,// of others,
-  LONG_TASKS = 13,   // behind tasks that were bound early,
-  CLOSED_SHARE = 14, // with room that is kept free,
-  IDLE_SLOT = 15,    // and with a slot that waited for a frontend to say what to run
+  STAGE_WAIT = 7,    // from the end of the last task of the earlier stages to the start of the next stage
+  FETCH = 8,         // in the queue, while the task's files were not there
+  EXCESS = 9,        // run time above the expected run time
+  OUTSIDE = 10,      // time of a task without a known run
+  OWN_TENANT = 11,   // in the queue, behind tasks of the task's own tenant
+  OTHER_TENANTS = 12,// in the queue, behind tasks of other tenants
+  LONG_TASKS = 13,   // in the queue, behind tasks that were bound early
+  CLOSED_SHARE = 14, // in the queue, while free room was kept for other tasks
+  IDLE_SLOT = 15,    // in the queue, while a free slot waited for a frontend's answer
 }
 
-// What a frontend has to say of itself beside the answer, or why it has none.
+// A frontend's report about itself, beside an answer of several frontends. If the frontend is not part of the
+// answer, error says why.
 struct Told {
-  1: required string name,      // its address, if it has never answered
+  1: required string name,      // the address, if the frontend has never answered
   2: required string address,
-  3: string error = "",         // why it is not in the answer
+  3: string error = "",         // why the answer lacks the frontend
   4: string version = "",
   5: i64 uptime_us = 0,
   6: bool draining = false,
@@ -624,43 +684,46 @@ struct Told {
   9: i32 tasks_running = 0,
   10: i32 workers = 0,          // linked
   11: string warning = "",
-  12: bool cut_off = false,     // from the gossip
-  13: i64 silence_us = -1,      // since it heard of another frontend by gossip; -1: it does not gossip
-  14: i64 clock_us = 0,         // its clock, since 1970
-  15: i64 lost_measurements = 0,// of the recorder, since it started, as there was no room
-  16: i64 lost_jobs = 0,        // that were to be kept
+  12: bool cut_off = false,     // cut off from the gossip
+  13: i64 silence_us = -1,      // time since the last gossip from another frontend; -1: no gossip
+  14: i64 clock_us = 0,         // the frontend's clock, since 1970
+  15: i64 lost_measurements = 0,// lost by the recorder for lack of room, since the frontend started
+  16: i64 lost_jobs = 0,        // jobs to be kept that were lost
   17: i32 kept_jobs = 0,
   18: list<Estimates> estimates,
-  19: binary round_trips,       // to its workers since it started: a histogram
+  19: binary round_trips,       // to the frontend's workers, since the frontend started: a histogram
 }
 
-// How good the estimates were by which a frontend has placed tasks, since it started.
+// How good the estimates of a frontend were, since the frontend started.
 struct Estimates {
   1: required string of,        // wait or run
-  2: i64 seen = 0,
-  3: i64 good = 0,              // within 10 % or 1 s
-  4: i64 over = 0,              // more than it was
-  5: i64 error_us = 0,          // by how much they were off, together
+  2: i64 seen = 0,              // number of estimates
+  3: i64 good = 0,              // estimates within 10 % or 1 s of the real time
+  4: i64 over = 0,              // estimates above the real time
+  5: i64 error_us = 0,          // sum of the differences to the real times
 }
 
-// A histogram is unsigned LEB128 numbers: how many cells have counted something, and, if any has, the sum of all durations in
-// nanoseconds, and for each of these cells its distance from the one before it, from cell 0 for the first, and what it has
-// counted. Cell 0 has what is under 1024 ns. From there on there are 16 cells for each doubling: cell 1 + 16*o + p begins at
-// (16 + p) * 2^(o + 6) ns. The last one, 513, has all from 2^42 ns on.
+// The format of a histogram: unsigned LEB128 numbers. First comes the number of cells with a count above 0.
+// If there are such cells, the sum of all durations in nanoseconds comes next. Then come two numbers for
+// each such cell: the distance from the previous cell (from cell 0 for the first), and the count. Cell 0
+// counts durations under 1024 ns. From there on, each doubling has 16 cells: cell 1 + 16*o + p begins at
+// (16 + p) * 2^(o + 6) ns. The last cell, 513, counts all durations from 2^42 ns on.
 
 struct WatchRequest {
   1: optional Caller caller,
-  2: i64 window_us = 0,         // how long each is: a second, ten, or five minutes; what is between is taken for the next longer
-  3: i64 since_us = 0,          // windows that start then or later, since 1970; 0: all that are remembered: 60, 60 and 72 of them
-  4: i32 top = 0,               // how many of the slowest jobs to name; at most 64
+  // Length of a window: one second, ten seconds or five minutes. A length in between is rounded up.
+  2: i64 window_us = 0,
+  3: i64 since_us = 0,          // earliest start, since 1970; 0: all remembered windows: 60, 60 and 72
+  4: i32 top = 0,               // number of the slowest jobs to list; at most 64
 }
 
-// What was counted of a path, a policy and a tenant: "other" stands for all that are not told apart.
+// The histograms of a path, a policy and a tenant. The name "other" stands for all that frontends do not
+// count separately.
 struct Series {
   1: required string path,
   2: required string policy,
   3: required string tenant,
-  4: required binary histograms, // one behind the other, of each Measure in order
+  4: required binary histograms, // one for each Measure, in order
 }
 
 struct Refusals {
@@ -669,43 +732,43 @@ struct Refusals {
 }
 
 struct Window {
-  1: required i64 at_us,        // its start, since 1970; a multiple of its length
+  1: required i64 at_us,        // start, since 1970; a multiple of the length
   2: required i64 length_us,
   3: list<Series> series,
   4: i64 accepted = 0,          // jobs
   5: i64 tasks = 0,             // with an outcome
-  6: i64 failed = 0,            // of these, without a result
+  6: i64 failed = 0,            // tasks with an outcome, but without a result
   7: list<Refusals> refusals,   // of jobs
-  8: i64 queue_age_us = 0,      // the longest for which a job has waited for its first task to start
-  9: i32 tasks_pending = 0,     // the most
-  10: i32 tasks_running = 0,    // the most
-  11: i32 frontends = 0,        // whose share is in it
+  8: i64 queue_age_us = 0,      // longest wait of a job for the start of its first task
+  9: i32 tasks_pending = 0,     // maximum
+  10: i32 tasks_running = 0,    // maximum
+  11: i32 frontends = 0,        // number of frontends whose counts are included
 }
 
 struct WatchResponse {
-  1: required list<Window> windows, // in order; the last ones may not be complete: ask for them again
-  2: list<JobSummary> slowest,      // of the jobs that are kept and came in these windows, slowest first
-  3: required list<Told> frontends, // the one that answers is the first
-  4: i32 left_out = 0,              // of the oldest windows, as the answer would be too large
+  1: required list<Window> windows, // in order; the last windows may be incomplete: ask for them again
+  2: list<JobSummary> slowest,      // kept jobs that came in the windows, slowest first
+  3: required list<Told> frontends, // the answering frontend first
+  4: i32 left_out = 0,              // number of the oldest windows, left out of a too large answer
 }
 
-// Which jobs are meant: those for which all of this holds.
+// Selects jobs. A job must meet all conditions that are set.
 struct JobFilter {
   1: string policy = "",
   2: optional string tenant,        // absent: any; there is a tenant without a name
-  3: bool failed = false,           // some task of it has no result
-  4: bool running = false,          // only those that are under way
-  5: i64 slower_us = 0,             // whose response, so far, is at least this
-  6: i64 from_us = 0,               // that came then or later, since 1970
-  7: i64 until_us = 0,              // and before; 0: now
-  8: string id = "",                // whose id begins so
-  9: string frontend = "",          // that belong to the frontend of this name
+  3: bool failed = false,           // only jobs with a task without a result
+  4: bool running = false,          // only jobs under way
+  5: i64 slower_us = 0,             // minimum of the response time, so far
+  6: i64 from_us = 0,               // earliest arrival, since 1970
+  7: i64 until_us = 0,              // arrival before, since 1970; 0: now
+  8: string id = "",                // beginning of the job's id
+  9: string frontend = "",          // name of the owner
 }
 
 struct JobsRequest {
   1: optional Caller caller,
   2: optional JobFilter filter,
-  3: string cursor = "",            // empty first, then next_page of the last answer
+  3: string cursor = "",            // first empty, then next_page of the last answer
   4: i32 max_jobs = 0,              // default 100, limit 1000
 }
 
@@ -714,104 +777,106 @@ struct PartOf {
   2: required i64 us,
 }
 
-// A job that is under way, or one that is kept: those that failed, the slowest of each minute and policy, and a sample.
+// A job under way, or a kept job. Frontends keep failed jobs, the slowest jobs of each minute and policy,
+// and a sample of the rest.
 struct JobSummary {
   1: required string job,
-  2: required string owner,         // its address, as in the job's handle
-  3: required string frontend,      // its name
+  2: required string owner,         // address, as in the job's handle
+  3: required string frontend,      // name of the owner
   4: string policy = "",
   5: string tenant = "",
-  6: i64 came_us = 0,               // since 1970
-  7: i64 response_us = 0,           // so far, of one that is under way
+  6: i64 came_us = 0,               // arrival, since 1970
+  7: i64 response_us = 0,           // so far, if the job is under way
   8: i32 tasks = 0,
-  9: i32 ended = 0,                 // of these
-  10: i32 failed = 0,               // of these, without a result
-  11: bool running = false,         // it is under way
-  12: list<PartOf> blame,           // of one that is kept: they add up to the response
+  9: i32 ended = 0,                 // tasks that have ended
+  10: i32 failed = 0,               // tasks that have ended without a result
+  11: bool running = false,         // the job is under way
+  12: list<PartOf> blame,           // of a kept job; the parts add up to the response
   13: i32 stages = 0,
-  14: string path = "",             // of its tasks: sampling, estimation or mixed
-  15: list<string> kept,            // why: failed, slow, sample
-  16: optional JobClass job_class,  // none: AUTO, or it is not told
-  17: i64 due_us = 0,               // from when on it is regular, since it came; 0: from the start, or never
-  18: i32 copies = 0,               // second attempts at its tasks, as the first ones were late
-  19: i32 preempted = 0,            // attempts that stood in the way of regular work, and were stopped
+  14: string path = "",             // of the tasks: sampling, estimation or mixed
+  15: list<string> kept,            // reasons to keep the job: failed, slow, sample
+  16: optional JobClass job_class,  // none: AUTO, or not sent
+  17: i64 due_us = 0,               // when the job becomes regular, since arrival; 0: always was, or never
+  18: i32 copies = 0,               // number of second attempts of late tasks
+  19: i32 preempted = 0,            // number of attempts stopped to make room for regular work
 }
 
 struct JobsResponse {
-  1: required list<JobSummary> jobs, // the one that came last first
-  2: string next_page = "",        // cursor of the next page; empty: this is the last
+  1: required list<JobSummary> jobs, // latest arrival first
+  2: string next_page = "",          // cursor of the next page; empty: this page is the last
   3: required list<Told> frontends,
 }
 
 struct TraceRequest {
   1: optional Caller caller,
   2: required string job,
-  3: i32 first = 0,                  // attempts before this one are not told
-  4: i32 max_attempts = 0,          // default and limit 20,000
+  3: i32 first = 0,                  // position of the first attempt of the page
+  4: i32 max_attempts = 0,           // default and limit 20,000
 }
 
 // How a task came to its worker.
 enum Binding {
   NOT_KNOWN = 0,
   LATE = 1,    // with a turn of a place
-  RIDE = 2,    // with the reservation, and it started at once
+  RIDE = 2,    // with the reservation, and started at once
   SHARED = 3,  // with a turn of another job's place
-  BUNDLE = 4,  // behind another task that a turn got
+  BUNDLE = 4,  // behind another task, with the same turn
   AHEAD = 5,   // with a turn that the worker asked for before it had room
   EARLY = 6,   // placed by estimation, or by a policy that binds early
-  COPY = 7,    // as a second attempt, as the first one was late
+  COPY = 7,    // as a second attempt, because the first attempt was late
 }
 
-// Why an attempt ended that did not give the outcome of its task.
+// Why an attempt ended without giving its task the outcome.
 enum AttemptEnd {
   NOT_TOLD = 0,
-  FAILED = 1,     // and was tried again, as is the case with the next three
+  FAILED = 1,     // and was tried again, like the next three
   TIMED_OUT = 2,
   PANICKED = 3,
   NO_INPUT = 4,
-  KILLED = 5,     // by its worker, which drained, or had given its frontend up
-  PREEMPTED = 6,  // it was spare, and in the way
-  LOST = 7,       // its worker went away, or knew nothing of it
+  KILLED = 5,     // by its worker, because the worker drained or had given its frontend up
+  PREEMPTED = 6,  // spare, and in the way of regular work
+  LOST = 7,       // the worker left, or did not know the attempt
   BEATEN = 8,     // another attempt at the task had ended before
-  STOPPED = 9,    // the task was not wanted any more
+  STOPPED = 9,    // the task was no longer wanted
 }
 
 struct TraceResponse {
   1: required JobSummary job,
   2: list<Stage> stages,
-  3: required list<string> workers, // names, that attempts refer to
-  4: required i32 total,            // attempts of the job that are known
-  // Attempts in the order in which they ended. First the number of fields of each, then the fields of each one behind the other:
-  // unsigned LEB128 numbers, durations in nanoseconds. Fields are only ever added:
-  //  0 task
-  //  1 stage
-  //  2 worker: position in workers + 1, 0 for none
-  //  3 tries: it is the last one of so many
-  //  4 path: 0 sampling, 1 estimation
-  //  5 Binding
-  //  6 OutcomeKind
-  //  7 FailureReason, 0 for none
-  //  8 when the task could start, since its job came
-  //  9 1 if it is known when its phases ended; else there is only the delivery
-  // 10 to 16 the end of each phase since the job came, from SAMPLING to DELIVERY
-  // 17 that it took until its files were there
-  // 18 the run that was expected, 0 if that is not known
-  // 19 the wait at the worker that was promised to a task placed by estimation
-  // 20 what that was
-  // 21 to 25 what of the wait there was for what: OWN_TENANT to IDLE_SLOT; all 0 of a worker that does not tell
+  3: required list<string> workers, // names; attempts refer to them by position
+  4: required i32 total,            // number of known attempts of the job
+  // Attempts in the order of their ends, as unsigned LEB128 numbers. Durations are nanoseconds. The first
+  // number is the number of fields of an attempt. Then come the fields of the first attempt, of the second,
+  // and so on. Later versions may only add fields.
+  //  - 0: task
+  //  - 1: stage
+  //  - 2: worker: position in workers + 1, 0 for none
+  //  - 3: tries: number of attempts up to this attempt
+  //  - 4: path: 0 sampling, 1 estimation
+  //  - 5: Binding
+  //  - 6: OutcomeKind
+  //  - 7: FailureReason, 0 for none
+  //  - 8: when the task could start, since the job's arrival
+  //  - 9: 1 if the ends of all phases are known; 0: only the delivery is known
+  //  - 10 to 16: the ends of the phases since the job's arrival, from SAMPLING to DELIVERY
+  //  - 17: time until the task's files were at the worker
+  //  - 18: expected run time, 0 if not known
+  //  - 19: expected wait at the worker, if the task was placed by estimation
+  //  - 20: real wait at the worker
+  //  - 21 to 25: parts of the wait, from OWN_TENANT to IDLE_SLOT; all 0 if the worker does not report them
   5: required binary attempts,
-  6: i32 next_page = 0,        // first of the next page; 0: this is the last
-  7: string frontend = "",          // that knows it
+  6: i32 next_page = 0,             // first of the next page; 0: this page is the last
+  7: string frontend = "",          // name of the frontend that knows the job
   8: list<Told> frontends,
-  // Attempts that did not give the outcomes of the tasks of this page, the last 4 of a task at most, in the order of these tasks, in
-  // numbers as above:
-  //  0 the position of the one that did among all that are known
-  //  1 worker: position in workers + 1, 0 for none
-  //  2 Binding
-  //  3 AttemptEnd
-  //  4 when it was sent, since its job came, 0 if that is not known
-  //  5 when it started, 0 if it never did, or that is not known
-  //  6 when it ended
+  // Attempts that did not give an outcome, for the tasks of the page: the last 4 of each task, in the order
+  // of the tasks, in the same format:
+  //  - 0: position, among all known attempts, of the attempt that gave the task's outcome
+  //  - 1: worker: position in workers + 1, 0 for none
+  //  - 2: Binding
+  //  - 3: AttemptEnd
+  //  - 4: when the attempt was sent, since the job's arrival; 0 if not known
+  //  - 5: when the attempt started; 0 if never, or not known
+  //  - 6: when the attempt ended
   9: optional binary earlier,
 }
 
@@ -819,26 +884,26 @@ struct RecordingsRequest {
   1: optional Caller caller,
 }
 
-// A file in which a frontend has recorded what happened as an objective was broken.
+// A file in which a frontend has recorded the events around a broken objective.
 struct Recording {
-  1: required string frontend,  // the name of the one that has it
+  1: required string frontend,  // name of the frontend that has the file
   2: required string name,      // of the file
   3: i64 size_bytes = 0,
   4: i64 at_us = 0,             // since 1970
   5: string broken = "",        // the objective
-  6: i64 observed_us = 0,       // what its response was instead
-  7: string slowest = "",       // the worker whose tasks took most beyond what is usual; empty: none did
-  8: string phase = "",         // of its tasks, in which they spent that
+  6: i64 observed_us = 0,       // the response time that broke the objective
+  7: string slowest = "",       // the worker whose tasks took most time beyond the usual; empty: no task did
+  8: string phase = "",         // the phase in which the tasks of slowest spent most of that time
 }
 
 struct RecordingsResponse {
   1: required list<Recording> recordings, // newest first
-  2: required list<Told> frontends,       // the one that answers is the first
+  2: required list<Told> frontends,       // the answering frontend first
 }
 
 struct RecordingRequest {
   1: optional Caller caller,
-  2: required string frontend,  // the name of the one that has it
+  2: required string frontend,  // name of the frontend that has the file
   3: required string name,
   4: i64 from_byte = 0,
 }
@@ -848,31 +913,32 @@ struct RecordingResponse {
   2: i64 size_bytes = 0,        // of the whole file
 }
 
-// A worker is to leave at once, or to announce that it will be away.
+// Makes a worker leave, or announce an absence.
 struct LeaveRequest {
   1: optional Caller caller,
-  2: required string worker,    // its name or address
-  3: bool drain = false,        // end what runs, take nothing new, and end
-  4: i64 in_us = 0,             // else: away in so long
-  5: i64 lasts_us = 0,          // for so long; 0: an announcement is called off
+  2: required string worker,    // name or address
+  3: bool drain = false,        // true: end the running tasks, take no new tasks, and exit
+  4: i64 in_us = 0,             // if drain is false: time until the absence
+  5: i64 lasts_us = 0,          // length of the absence; 0: take back the announcement
 }
 
 struct LeaveResponse {}
 
 struct LocateRequest {
   1: optional Caller caller,
-  2: required list<string> sha256, // of the contents of files, as 64 hexadecimal digits: at most 100
+  2: required list<string> sha256, // of the files' contents, as 64 hexadecimal digits; at most 100 files
 }
 
 struct LocateResponse {
-  1: required list<list<Copy>> copies, // of each of these files: in the caches of which workers it is, at most 16
+  1: required list<list<Copy>> copies, // for each file, at most 16 workers with the file in their caches
 }
 
-// A part of a file that a task has left in its worker's cache: its result, or an output. Who knows its digest may read it.
+// Reads a part of a file in a worker's cache that a task has written: a result or an output. Anybody with
+// the digest may read the file.
 struct ReadFileRequest {
   1: optional Caller caller,
-  2: required string sha256,    // of the whole file, as the outcome says
-  3: string worker = "",        // that made it, as the outcome names it: it is asked first, then others that are said to have it
+  2: required string sha256,    // of the whole file, as in the outcome
+  3: string worker = "",        // as in the outcome; the frontend asks this worker first, then other workers
   4: i64 from_byte = 0,
   5: i32 max_bytes = 0,         // default and limit 1 MiB
 }
@@ -883,33 +949,37 @@ struct ReadFileResponse {
 }
 
 service Phoebe {
-  // Runs a job and answers with all its outcomes: the fastest way for a small job.
+  // Runs a job, and answers with all outcomes: the fastest way for a small job.
   RunResponse Run(1: RunRequest request) throws (1: Refused refused),
-  // Takes a job and answers at once.
+  // Accepts a job, and answers at once.
   SubmitResponse Submit(1: SubmitRequest request) throws (1: Refused refused),
-  // Long-polls what happened to a job after the cursor. Not polling for the client grace time cancels the job.
+  // Waits for the events of a job after the cursor. If a client does not call Events for the client grace
+  // time (default 30 s), the frontend cancels the job.
   EventsResponse Events(1: EventsRequest request) throws (1: Refused refused),
+  // Cancels the tasks of a job that have no outcome yet.
   CancelResponse Cancel(1: CancelRequest request) throws (1: Refused refused),
   CancelResponse CancelTasks(1: CancelTasksRequest request) throws (1: Refused refused),
   ExtendResponse Extend(1: ExtendRequest request) throws (1: Refused refused),
-  // What was decided on a job's tasks, and why: while it is under way, and for a time after.
+  // Returns the decisions on a job's tasks, with reasons, while the job runs and for some time after.
   ExplainResponse Explain(1: ExplainRequest request) throws (1: Refused refused),
-  // What this frontend believes of the fleet.
+  // Returns the frontend's view of the fleet.
   ClusterResponse Cluster(1: ClusterRequest request) throws (1: Refused refused),
-  // What all frontends have counted over time, together.
+  // Returns the counts of all frontends over time, added up.
   WatchResponse Watch(1: WatchRequest request) throws (1: Refused refused),
-  // Jobs of all frontends that are under way, or have ended and are kept.
+  // Lists the jobs of all frontends that are under way or kept.
   JobsResponse Jobs(1: JobsRequest request) throws (1: Refused refused),
-  // What the tasks of such a job have been through.
+  // Returns the history of the tasks of a listed job.
   TraceResponse Trace(1: TraceRequest request) throws (1: Refused refused),
-  // What frontends have recorded as objectives were broken.
+  // Lists the recordings that frontends have made of broken objectives.
   RecordingsResponse Recordings(1: RecordingsRequest request) throws (1: Refused refused),
-  // A part of such a file.
+  // Returns a part of a recording.
   RecordingResponse Recording(1: RecordingRequest request) throws (1: Refused refused),
-  // Tells a worker to leave: once this is answered, it has been sent.
+  // Makes a worker leave, or announce an absence. The answer means that the order has been sent to the
+  // worker.
   LeaveResponse Leave(1: LeaveRequest request) throws (1: Refused refused),
-  // Where files are that tasks may need, as far as this frontend has heard by gossip.
+  // Tells which workers have files in their caches, as far as the frontend knows by gossip.
   LocateResponse Locate(1: LocateRequest request) throws (1: Refused refused),
-  // A part of a file that a task has left. Any frontend reads it, so that it outlives the one that had the job.
+  // Returns a part of a file that a task has written. Any frontend can read the file, so reading survives
+  // the loss of the job's frontend.
   ReadFileResponse ReadFile(1: ReadFileRequest request) throws (1: Refused refused),
 }

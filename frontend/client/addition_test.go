@@ -7,7 +7,8 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// What a lost frontend may have taken goes to the next one with the rest of the job, and is not added again there.
+// If a lost frontend may have taken an addition, the addition moves with the job to the next frontend, and is not added
+// there again.
 func TestAdditionMoves(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	var atA, atB *v1.Job
@@ -28,7 +29,7 @@ func TestAdditionMoves(t *testing.T) {
 	b.submit = b.keepJob(&atB)
 	b.extend = func(r *v1.ExtendRequest) (*v1.ExtendResponse, error) {
 		if r.FromTask != 3 || len(r.Tasks) != 0 || !r.Last {
-			t.Errorf("told %+v", r)
+			t.Errorf("asked for %+v", r)
 		}
 		close(sealed)
 		return &v1.ExtendResponse{Tasks: 3}, nil

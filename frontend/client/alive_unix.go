@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// isAlive reports whether an idle connection has neither been closed by the peer nor sent bytes that nobody
-// asked for. It does not block.
+// isAlive reports false if the peer has closed an idle connection, or has sent bytes without a call. isAlive does not
+// block.
 func isAlive(c net.Conn) bool {
 	sc, ok := c.(syscall.Conn)
 	if !ok {

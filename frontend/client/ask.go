@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// seedsInTurn is the seeds, each time another one first.
+// seedsInTurn returns the seeds, each time with another seed first.
 func (c *Client) seedsInTurn() []*frontend {
 	seeds := c.roster.Load().seeds
 	if len(seeds) == 0 {
@@ -16,8 +16,11 @@ func (c *Client) seedsInTurn() []*frontend {
 	return slices.Concat(seeds[start:], seeds[:start])
 }
 
-// askUntilAnswered asks frontends one after the other until one answers, or refuses otherwise than by not knowing a job or a file.
-func askUntilAnswered[R any](ctx context.Context, c *Client, order []*frontend, rpc func(context.Context, *frontend) (*R, error)) (*R, error) {
+// askUntilAnswered makes a call with rpc at the frontends in order, until a frontend answers or refuses. The
+// refusals UnknownJob and NoFile are not final, because the next frontend may know the job or the file.
+func askUntilAnswered[R any](
+	ctx context.Context, c *Client, order []*frontend, rpc func(context.Context, *frontend) (*R, error),
+) (*R, error) {
 	if err := c.holdOpen(); err != nil {
 		return nil, err
 	}

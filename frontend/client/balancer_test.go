@@ -10,7 +10,7 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// balancer passes connections on to frontends, by turns.
+// balancer forwards connections to frontends in turn.
 type balancer struct {
 	net.Listener
 	mu      sync.Mutex
@@ -18,6 +18,7 @@ type balancer struct {
 	conns   []net.Conn
 }
 
+// newBalancer starts a balancer, which ends with the test.
 func newBalancer(t *testing.T, to ...*fake) *balancer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,7 +68,7 @@ func (b *balancer) cutAll() {
 	b.conns = nil
 }
 
-// sendTo has new connections go to these, beginning with the first.
+// sendTo makes new connections go to the given frontends, beginning with the first.
 func (b *balancer) sendTo(to ...*fake) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +80,7 @@ func (b *balancer) sendTo(to ...*fake) {
 
 func (b *balancer) addr() string { return b.Addr().String() }
 
-// A job that is refused as its frontend leaves goes to another behind the same address, at once.
+// If a draining frontend refuses a job, the job goes to another frontend behind the same address at once.
 func TestFrontendThatLeavesBehindABalancer(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	lb := newBalancer(t, a)
@@ -96,7 +97,7 @@ func TestFrontendThatLeavesBehindABalancer(t *testing.T) {
 	}
 	a.greeting = func() *v1.ClusterResponse { return &v1.ClusterResponse{Address: a.addr, Draining: true} }
 	fence()
-	lb.sendTo(a, b) // it has not noticed yet
+	lb.sendTo(a, b) // the balancer has not noticed yet
 	began := time.Now()
 	for range 5 {
 		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
@@ -112,7 +113,8 @@ func TestFrontendThatLeavesBehindABalancer(t *testing.T) {
 	}
 }
 
-// A frontend that hangs is found out although others behind the same address answer, and only its calls end.
+// The client finds a hanging frontend although other frontends behind the same address answer. Only the calls of the
+// hanging frontend end.
 func TestFrozenFrontendBehindABalancer(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	lb := newBalancer(t, a, b)
@@ -157,7 +159,7 @@ func TestFrozenFrontendBehindABalancer(t *testing.T) {
 	if moved == nil || moved.PreviousOwner != a.addr {
 		t.Errorf("it moved as %+v", moved)
 	}
-	for b.pings.Load() < 3 { // it takes long, but lives
+	for b.pings.Load() < 3 { // frontend b takes long, but lives
 		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +170,7 @@ func TestFrozenFrontendBehindABalancer(t *testing.T) {
 	}
 }
 
-// A balancer that cuts connections on which nothing is said for a time costs a job nothing: it is asked for again.
+// If a balancer cuts silent connections, a job loses nothing, because the client asks again.
 func TestBalancerThatCutsConnections(t *testing.T) {
 	a := newFake(t)
 	lb := newBalancer(t, a)
@@ -191,7 +193,7 @@ func TestBalancerThatCutsConnections(t *testing.T) {
 	checkEchoes(t, outs, 2)
 }
 
-// One that cuts every call of Run, because its job takes longer, has the job submitted: that needs no connection to live.
+// If a balancer cuts every call of Run, the client submits the job. A submitted job does not depend on a connection.
 func TestBalancerThatCutsEveryRun(t *testing.T) {
 	a := newFake(t)
 	lb := newBalancer(t, a)
@@ -209,7 +211,7 @@ func TestBalancerThatCutsEveryRun(t *testing.T) {
 	}
 	c := newClient(t, []string{lb.addr()})
 	spec := echoJob(2)
-	spec.Window = 1 // whoever waits for all of them reads them as they come
+	spec.Window = 1 // no limit for Run, because Run waits for all results
 	outs, err := c.Run(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +222,8 @@ func TestBalancerThatCutsEveryRun(t *testing.T) {
 	}
 }
 
-// A new connection that leads to a frontend that hangs has another one made beside it, and no job is given to the first.
+// If a new connection leads to a hanging frontend, the client makes another connection beside it, and gives the hanging
+// frontend no job.
 func TestConnectionToFrozenFrontend(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	a.freeze()

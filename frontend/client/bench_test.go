@@ -8,8 +8,8 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// A round trip to a frontend that answers at once: through the client, and by Kitex alone on the same
-// connections. The difference is what the client costs.
+// BenchmarkRun measures a round trip to a frontend that answers at once: through the client, and by Kitex alone on the
+// same connections. The difference is the cost of the client.
 func BenchmarkRun(b *testing.B) {
 	for _, tasks := range []int{1, 100} {
 		name := map[int]string{1: "1task", 100: "100tasks"}[tasks]
@@ -34,7 +34,8 @@ func BenchmarkRun(b *testing.B) {
 		b.Run(name+"/kitex", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := c.roster.Load().seeds[0].rpc.Run(&call{ctx: ctx}, &v1.RunRequest{Job: &s.job}); err != nil {
+				if _, err := c.roster.Load().seeds[0].rpc.Run(&call{ctx: ctx},
+					&v1.RunRequest{Job: &s.job}); err != nil {
 					b.Fatal(err)
 				}
 			}

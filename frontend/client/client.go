@@ -19,24 +19,27 @@ type Client struct {
 	cfg       config
 	roster    atomic.Pointer[roster]
 	processes *processes
-	nextStart atomic.Uint32 // where the choice of a frontend begins
+	nextStart atomic.Uint32 // index from which the next choice of a frontend starts, modulo the number of seeds
 
 	closing    chan struct{}
-	background sync.WaitGroup // calls of the API, and what they have started
+	background sync.WaitGroup // API calls, and goroutines started by them
 
 	mu      sync.Mutex // held to change roster
 	closed  bool
-	retired []*frontend // that were on it, and may still be asked about jobs
+	retired []*frontend // no longer on roster, but may still be asked about jobs
 }
 
-// New makes a client for the frontends at these addresses, HOST:PORT each, dns:HOST:PORT for all addresses of a host, or
-// srv:_phoebe._tcp.NAME for those of a service record: both are looked up again and again. It connects to none of them yet.
+// New makes a client for the frontends at the given addresses. New does not connect yet. An address has one of
+// three forms: HOST:PORT; dns:HOST:PORT for all addresses of a host; or srv:_phoebe._tcp.NAME for all targets of a
+// service record. The client looks up the last two forms again and again.
 //
-// One address is enough: frontends that gossip tell of each other, and where none of the given ones can be reached the others
-// are asked. An address may be that of a load balancer, see WithLoadBalancerOnly. A frontend behind it that hangs is found out if
-// the others know it, by gossip or as a peer.
+// One address is enough: frontends that gossip name each other, and if no given address can be reached, the client
+// asks the named frontends. An address may lead to a load balancer; see WithLoadBalancerOnly. The client finds out that
+// a frontend behind the balancer hangs if the other frontends know the hanging one, by gossip or as a peer.
 func New(frontends []string, opts ...Option) (*Client, error) {
-	c := &Client{cfg: defaultConfig(), processes: &processes{byName: map[string]*process{}}, closing: make(chan struct{})}
+	c := &Client{
+		cfg: defaultConfig(), processes: &processes{byName: map[string]*process{}}, closing: make(chan struct{}),
+	}
 	for _, o := range opts {
 		o(&c.cfg)
 	}
@@ -57,7 +60,7 @@ func New(frontends []string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// readKeyFiles reads the files with keys and secrets.
+// readKeyFiles reads the files with keys, secret and token that the options name.
 func (c *config) readKeyFiles() (err error) {
 	if c.tlsDir != "" {
 		if c.keys, err = identity.Open(c.tlsDir); err == nil {
@@ -78,12 +81,13 @@ func (c *config) readKeyFiles() (err error) {
 	return err
 }
 
-// watchKeys takes in what changes in those files, until the client is closed.
+// watchKeys reloads the files of readKeyFiles when they change, until the client is closed. If a new file is
+// unusable, the old content stays in use.
 func (c *Client) watchKeys() {
 	ctx, cancel := context.WithCancel(context.Background())
 	warnUnusable := func(err error) {
 		if err != nil {
-			c.cfg.log.Warn("new keys are no use: the old ones stay", "err", err)
+			c.cfg.log.Warn("new keys are unusable: the old keys stay in use", "err", err)
 		}
 	}
 	c.background.Go(func() {
@@ -95,7 +99,8 @@ func (c *Client) watchKeys() {
 	c.background.Go(func() { c.cfg.tokens.Watch(ctx, warnUnusable) })
 }
 
-// wireCaller is who calls; nil: nobody in particular.
+// wireCaller returns the Caller of each request: the token, or else the secret, and the name of WithName. If the
+// client has none, wireCaller returns nil.
 func (c *config) wireCaller() *v1.Caller {
 	secret := cmp.Or(c.tokens.Tell(), c.secrets.Tell())
 	if secret == "" && c.name == "" {
@@ -111,6 +116,7 @@ func (c *config) wireCaller() *v1.Caller {
 	return caller
 }
 
+// validate returns all mistakes in the options and addresses, joined.
 func (c *config) validate(frontends []string) error {
 	var errs []error
 	if len(frontends) == 0 {
@@ -121,23 +127,24 @@ func (c *config) validate(frontends []string) error {
 			errs = append(errs, fmt.Errorf("frontend %w", err))
 		}
 		if slices.Contains(frontends[:i], addr) {
-			errs = append(errs, fmt.Errorf("frontend %q is named twice", addr))
+			errs = append(errs, fmt.Errorf("frontend %q is named twice: name it once", addr))
 		}
 	}
 	if c.log == nil {
-		errs = append(errs, errors.New("the logger is nil"))
+		errs = append(errs, errors.New("the logger is nil: leave WithLogger out to log nothing"))
 	}
 	if c.rpcTimeout <= 0 || c.connectTimeout <= 0 || c.retryFor <= 0 {
 		errs = append(errs, errors.New("timeouts must be positive"))
 	}
 	if c.backoffMin <= 0 || c.backoffMax < c.backoffMin {
-		errs = append(errs, fmt.Errorf("backoff from %v to %v: both must be positive, in this order", c.backoffMin, c.backoffMax))
+		errs = append(errs, fmt.Errorf("backoff from %v to %v: both times must be positive, the shorter one first",
+			c.backoffMin, c.backoffMax))
 	}
 	return errors.Join(errs...)
 }
 
-// Close cancels the jobs that are under way, as far as their frontends can be reached within a second, waits
-// for the calls of other goroutines to return (with ErrClosed), and closes the connections.
+// Close cancels the running jobs whose frontends can be reached within a second, waits until the calls of other
+// goroutines return (with ErrClosed), and closes the connections. A second Close does nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -152,12 +159,13 @@ func (c *Client) Close() error {
 	}
 	c.background.Wait()
 	for _, f := range slices.Concat(c.roster.Load().allFrontends(), c.retired) {
-		f.pool.abort(ErrClosed) // the connections of the parting calls
+		f.pool.abort(ErrClosed) // closes the connections of the parting calls
 	}
 	return nil
 }
 
-// holdOpen holds Close up until c.background.Done; it fails if the client is closed.
+// holdOpen makes Close wait until the caller calls c.background.Done. If the client is closed, holdOpen returns
+// ErrClosed, and the caller must not call Done.
 func (c *Client) holdOpen() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,16 +176,20 @@ func (c *Client) holdOpen() error {
 	return nil
 }
 
-// Run runs a job and waits for it. It returns one outcome for each task, in the order of job.Tasks. The
-// error is nil only if every task has a result; if not, it is the first failed task's *TaskError, or one
-// that concerns the whole job: *RefusedError, *UnfinishedError or ErrClosed. When ctx ends, Run returns an
-// *UnfinishedError at once, and the job is cancelled at its frontend.
+// Run runs a job and waits for its end. Run returns one outcome for each task, in the order of job.Tasks. The error is
+// nil only if every task has a result. Otherwise the error is the first failed task's *TaskError, or an error of the
+// whole job: *RefusedError, *UnfinishedError or ErrClosed. When ctx ends, Run returns an *UnfinishedError at once, and
+// the client cancels the job at its frontend.
 //
-// A small job takes a single call. One of more than 512 tasks, of more than 1 MiB of payloads or with an
-// estimate of a second or more goes by way of Submit, because a large or late answer is better had in parts, as does one
-// with tasks that may start only once, of which frontend and workers remember what they did until it has arrived. So does
-// one whose call was cut off, such as by a balancer to which it was silent for too long.
-// Results of more than 64 MiB together are too many for one call: Submit such a job.
+// A small job takes a single RPC. Run submits the job instead, as Submit does, in these cases:
+//
+//   - The job has more than 512 tasks or 1 MiB of payloads, or a task with an Estimate of a second or more. A large or
+//     late answer is better fetched in parts.
+//   - The job has stages, or is in EstimateMode.
+//   - A task is Once. Frontend and workers remember the result of a Once task until the client confirms its arrival.
+//   - The RPC was cut off, for instance by a balancer that closes silent connections.
+//
+// A single RPC can carry 64 MiB of results: Submit a job with more.
 func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
 	if job.Open {
 		return nil, &RefusedError{Reason: Invalid, Message: "job.open: Run waits for its end, use Submit"}
@@ -203,7 +215,7 @@ func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
 	return finishRun(outs, s, s.runJob(ctx, outs))
 }
 
-// finishRun completes outs, ordered by task, with what the client does not know, and picks Run's error.
+// finishRun marks in outs, ordered by task, the tasks that the client gave up, and picks Run's error.
 func finishRun(outs []Outcome, s *session, err error) ([]Outcome, error) {
 	var unfinished *UnfinishedError
 	switch {
@@ -225,7 +237,7 @@ func finishRun(outs []Outcome, s *session, err error) ([]Outcome, error) {
 	return outs, nil
 }
 
-// Submit hands a job over and returns as soon as a frontend has accepted it. ctx is the job's: when it
+// Submit submits a job, and returns as soon as a frontend has accepted the job. ctx stays the job's context: when ctx
 // ends, the job is cancelled.
 func (c *Client) Submit(ctx context.Context, job Job) (*Running, error) {
 	if err := c.holdOpen(); err != nil {

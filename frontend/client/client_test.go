@@ -26,9 +26,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.SetOutput(io.Discard) // the fake frontends' server reports every connection that a test breaks
-	// What the frontends and workers of the cluster tests leave behind: fastrpc clients cannot be closed, and
-	// Kitex keeps goroutines for clients that use its discovery, timeouts or default transport. Ours uses none.
+	klog.SetOutput(io.Discard) // the server of the fake frontends reports every connection that a test breaks
+	// The ignored goroutines belong to frontends and workers of the cluster tests. fastrpc clients cannot be closed.
+	// Kitex keeps goroutines for clients that use its discovery, timeouts or default transport. Package client uses no
+	// such feature.
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(),
 		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).init.func1"),
 		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).worker"),
@@ -40,15 +41,15 @@ func TestMain(m *testing.M) {
 	)
 }
 
-// fake is a frontend whose answers the test writes. A handler that is nil must not be called, but for
-// events about noJob, which are pings, and for submit and events where run answers in their place.
+// fake is a frontend whose answers the test writes. A nil handler must not be called, with two exceptions: Events about
+// noJob are pings, and if submit and events are nil, run answers in their place.
 type fake struct {
 	t     testing.TB
 	addr  string
 	ln    *listener
 	stop  func()
 	pings atomic.Int32
-	// frozen, if set, is waited for by every call, pings included.
+	// While frozen is not nil, every call waits until it is closed, pings included.
 	frozen chan struct{}
 
 	run         func(*v1.RunRequest) (*v1.RunResponse, error)
@@ -59,13 +60,13 @@ type fake struct {
 	cancelTasks func(*v1.CancelTasksRequest) (*v1.CancelResponse, error)
 	cluster     func(*v1.ClusterRequest) (*v1.ClusterResponse, error)
 	explain     func(*v1.ExplainRequest) (*v1.ExplainResponse, error)
-	ranOutcomes sync.Map // outcomes that run gave in the place of submit, by job
+	ranOutcomes sync.Map // outcomes of run in place of submit, by job
 
-	greeting      func() *v1.ClusterResponse // nil: that it is at addr
-	passesPingsTo map[string]*fake           // to whom it passes pings on, by address
+	greeting      func() *v1.ClusterResponse // nil: the answer names addr
+	passesPingsTo map[string]*fake           // frontends to which fake forwards pings, by address
 }
 
-// listener remembers its connections, so that a crash can be staged.
+// listener keeps its connections, so that a test can stage a crash.
 type listener struct {
 	net.Listener
 	mu    sync.Mutex
@@ -82,6 +83,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, err
 }
 
+// breakConns resets all connections.
 func (l *listener) breakConns() {
 	fence()
 	l.mu.Lock()
@@ -93,12 +95,13 @@ func (l *listener) breakConns() {
 	l.conns = nil
 }
 
-// crash does what SIGKILL does to a frontend, as far as its clients can see.
+// crash has the effect of SIGKILL on a frontend, as seen by clients.
 func (f *fake) crash() {
 	f.ln.Close()
 	f.ln.breakConns()
 }
 
+// newFake starts a fake frontend, which ends with the test.
 func newFake(t testing.TB) *fake {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -128,13 +131,14 @@ func newFake(t testing.TB) *fake {
 
 var fenceMu sync.Mutex
 
-// fence orders what handlers and tests do to shared variables: the race detector cannot see that one caused
-// the other through a connection.
+// fence orders the accesses of handlers and tests to shared variables. The race detector cannot see an order that
+// arises through a connection.
 func fence() {
 	fenceMu.Lock()
 	defer fenceMu.Unlock()
 }
 
+// waitWhileFrozen waits while the fake is frozen.
 func (f *fake) waitWhileFrozen() {
 	fenceMu.Lock()
 	frozen := f.frozen
@@ -255,9 +259,10 @@ func (f *fake) Explain(_ context.Context, r *v1.ExplainRequest) (*v1.ExplainResp
 	return f.explain(r)
 }
 
+// handleOf returns the handle of a job at the fake.
 func (f *fake) handleOf(job *v1.Job) *v1.Handle { return &v1.Handle{Job: job.Id, Owner: f.addr} }
 
-// taskIndex is the task's index in the original job.
+// taskIndex returns the index, in the original job, of the i-th task sent.
 func taskIndex(job *v1.Job, i int) int32 {
 	if job.Resubmission != nil {
 		return job.Tasks[i].Index
@@ -265,9 +270,11 @@ func taskIndex(job *v1.Job, i int) int32 {
 	return int32(i)
 }
 
-// echoOutcome is the outcome of the i-th task sent: its payload.
+// echoOutcome returns the outcome of the i-th task sent, with the task's payload as the result.
 func echoOutcome(job *v1.Job, i int) *v1.Outcome {
-	return &v1.Outcome{Task: taskIndex(job, i), Kind: v1.OutcomeKind_RESULT, Result_: job.Tasks[i].Payload, Worker: "w1", Attempts: 1}
+	return &v1.Outcome{
+		Task: taskIndex(job, i), Kind: v1.OutcomeKind_RESULT, Result_: job.Tasks[i].Payload, Worker: "w1", Attempts: 1,
+	}
 }
 
 // runEcho answers Run with all results, last task first.
@@ -279,7 +286,7 @@ func (f *fake) runEcho(r *v1.RunRequest) (*v1.RunResponse, error) {
 	return resp, nil
 }
 
-// keepJob answers Submit and keeps the job.
+// keepJob returns a handler of Submit that stores the job in into.
 func (f *fake) keepJob(into **v1.Job) func(*v1.SubmitRequest) (*v1.SubmitResponse, error) {
 	return func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 		*into = r.Job
@@ -287,6 +294,7 @@ func (f *fake) keepJob(into **v1.Job) func(*v1.SubmitRequest) (*v1.SubmitRespons
 	}
 }
 
+// eventsAnswer returns an answer to Events with the given outcomes.
 func eventsAnswer(cursor int64, done bool, outs ...*v1.Outcome) *v1.EventsResponse {
 	resp := &v1.EventsResponse{Cursor: cursor, Done: done, Events: []*v1.Event{}}
 	for _, o := range outs {
@@ -295,7 +303,7 @@ func eventsAnswer(cursor int64, done bool, outs ...*v1.Outcome) *v1.EventsRespon
 	return resp
 }
 
-// newClient makes a client that looks for signs of life often, so that tests are short.
+// newClient makes a client that pings often, so that tests are short.
 func newClient(t testing.TB, addrs []string, opts ...Option) *Client {
 	quick := func(c *config) {
 		c.pingEvery, c.backoffMin, c.backoffMax = 5*time.Millisecond, time.Millisecond, 20*time.Millisecond
@@ -309,9 +317,10 @@ func newClient(t testing.TB, addrs []string, opts ...Option) *Client {
 	return c
 }
 
-// chooseFirst makes the client's next choice among its idle frontends the first one.
+// chooseFirst makes the client's next choice, among idle frontends, the first frontend.
 func chooseFirst(c *Client) { c.nextStart.Store(uint32(len(c.roster.Load().seeds)) - 1) }
 
+// echoJob returns a job of n tasks with payloads p0, p1 and so on.
 func echoJob(n int) Job {
 	job := Job{}
 	for i := range n {
@@ -320,6 +329,7 @@ func echoJob(n int) Job {
 	return job
 }
 
+// checkEchoes checks that outs are the n results of an echoJob, in order.
 func checkEchoes(t *testing.T, outs []Outcome, n int) {
 	t.Helper()
 	if len(outs) != n {
@@ -351,12 +361,15 @@ func TestEveryFieldArrives(t *testing.T) {
 		resp, err := f.runEcho(r)
 		o := resp.Outcomes[0]
 		o.Attempts, o.RunUs, o.Worker = 3, 1500, "w9"
-		o.Phases = &v1.Phases{SampledUs: 1, QueuedUs: 2, ReadyUs: 3, BoundUs: 4, StartedUs: 5, FinishedUs: 6, DeliveredUs: 7}
+		o.Phases = &v1.Phases{
+			SampledUs: 1, QueuedUs: 2, ReadyUs: 3, BoundUs: 4, StartedUs: 5, FinishedUs: 6, DeliveredUs: 7,
+		}
 		return resp, err
 	}
 	c := newClient(t, []string{f.addr}, WithSecret("s3cret"), WithName("test"))
 	outs, err := c.Run(t.Context(), Job{
-		ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Tenant: "t", Priority: -3, Deadline: time.Second, Policy: PerTask, ProbeRatio: 1.5,
+		ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Tenant: "t", Priority: -3, Deadline: time.Second, Policy: PerTask,
+		ProbeRatio: 1.5,
 		Constraint: Constraint{Labels: []string{"a=b"}}, Phases: true,
 		Tasks: []Task{{
 			Function: "f", Payload: []byte("x"), Demand: Demand{CPU: 500, Memory: 64}, Estimate: 1,
@@ -370,20 +383,24 @@ func TestEveryFieldArrives(t *testing.T) {
 	j, task := got.Job, got.Job.Tasks[0]
 	if *got.Caller.Secret != "s3cret" || *got.Caller.Name != "test" ||
 		j.Id != "01ARZ3NDEKTSV4RRFFQ69G5FAV" || j.Tenant != "t" || j.Priority != -3 || j.DeadlineUs != 1e6 ||
-		j.Policy != v1.Policy_PER_TASK || j.ProbeRatio != 1.5 || j.Constraint.Labels[0] != "a=b" || !j.Phases || j.Resubmission != nil ||
-		task.FunctionName != "f" || string(task.Payload) != "x" || *task.Demand != (v1.Demand{CpuMillicores: 500, MemoryMib: 64}) ||
-		task.EstimateUs != 1 || task.Constraint.Hosts[0] != "h" || !task.Retryable || task.TimeoutUs != 2500 || task.Retries != 4 || task.Index != -1 {
+		j.Policy != v1.Policy_PER_TASK || j.ProbeRatio != 1.5 || j.Constraint.Labels[0] != "a=b" || !j.Phases ||
+		j.Resubmission != nil ||
+		task.FunctionName != "f" || string(task.Payload) != "x" ||
+		*task.Demand != (v1.Demand{CpuMillicores: 500, MemoryMib: 64}) ||
+		task.EstimateUs != 1 || task.Constraint.Hosts[0] != "h" || !task.Retryable || task.TimeoutUs != 2500 ||
+		task.Retries != 4 || task.Index != -1 {
 		t.Errorf("request: %+v", got)
 	}
 	us := time.Microsecond
 	o := outs[0]
-	if o.Attempts != 3 || o.Run != 1500*us || o.Worker != "w9" || *o.Phases != (Phases{us, 2 * us, 3 * us, 4 * us, 5 * us, 6 * us, 7 * us}) {
+	if o.Attempts != 3 || o.Run != 1500*us || o.Worker != "w9" ||
+		*o.Phases != (Phases{us, 2 * us, 3 * us, 4 * us, 5 * us, 6 * us, 7 * us}) {
 		t.Errorf("outcome: %+v", o)
 	}
 }
 
-// A job with a task that may start only once goes by Submit, and its owner hears that all outcomes have arrived, even
-// if the client closes: until then the workers keep the results.
+// A job with a Once task goes by Submit. The client tells the owner that all outcomes have arrived, even if the client
+// closes, because the workers keep the results until then.
 func TestOnceIsConfirmed(t *testing.T) {
 	f := newFake(t)
 	var job *v1.Job
@@ -415,7 +432,7 @@ func TestOnceIsConfirmed(t *testing.T) {
 	}
 }
 
-// Each time that a job goes out again it says so, and how old it is: of two owners the later one counts.
+// Each resubmission carries its number and the job's age. If two frontends own the job, the later owner counts.
 func TestResubmissionsAreCounted(t *testing.T) {
 	f := newFake(t)
 	var counts []int32
@@ -451,6 +468,7 @@ func TestPoliciesHaveTheirNames(t *testing.T) {
 	}
 }
 
+// refusedFor reports whether err is a RefusedError with the reason why.
 func refusedFor(err error, why RefusedReason) bool {
 	var r *RefusedError
 	return errors.As(err, &r) && r.Reason == why
@@ -470,7 +488,8 @@ func TestFailedTaskIsAnError(t *testing.T) {
 	c := newClient(t, []string{f.addr})
 	outs, err := c.Run(t.Context(), echoJob(3))
 	var te *TaskError
-	if !errors.As(err, &te) || !reflect.DeepEqual(*te, TaskError{Task: 1, Reason: Poison, Message: "boom", Worker: "w7", Attempts: 2}) {
+	if !errors.As(err, &te) || !reflect.DeepEqual(*te,
+		TaskError{Task: 1, Reason: Poison, Message: "boom", Worker: "w7", Attempts: 2}) {
 		t.Errorf("Run's error: %v", err)
 	}
 	if outs[0].Err != nil || string(outs[0].Result) != "p0" || outs[1].Err != err {
@@ -499,7 +518,7 @@ func TestRefusalThatTimeDoesNotMend(t *testing.T) {
 	}
 }
 
-// A frontend without any worker may get one, but not for ever.
+// A client waits for a frontend without workers to get a worker, for a limited time.
 func TestFrontendWithoutWorkers(t *testing.T) {
 	f := newFake(t)
 	calls := 0
@@ -515,7 +534,9 @@ func TestFrontendWithoutWorkers(t *testing.T) {
 	}
 	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
 		if calls++; calls < 3 {
-			return nil, &v1.Refused{Reason: v1.RefusedReason_NO_WORKER, Message: "no worker is linked", RetryAfterUs: 1000}
+			return nil, &v1.Refused{
+				Reason: v1.RefusedReason_NO_WORKER, Message: "no worker is linked", RetryAfterUs: 1000,
+			}
 		}
 		return f.runEcho(r)
 	}
@@ -528,7 +549,7 @@ func TestFrontendWithoutWorkers(t *testing.T) {
 	checkEchoes(t, outs, 1)
 }
 
-// A deadline holds for a job that no frontend takes, and what is left of it goes with each try.
+// A job's deadline also holds while no frontend takes the job. Each try carries the remaining time.
 func TestDeadlineOfRefusedJob(t *testing.T) {
 	const deadline = 50 * time.Millisecond
 	f := newFake(t)
@@ -554,8 +575,8 @@ func TestDeadlineOfRefusedJob(t *testing.T) {
 	}
 }
 
-// Who was told why nobody takes the job is told that when the deadline has passed, and not that another frontend could
-// not do it within the microsecond that was left; whether nobody took it, or who had it is gone.
+// After the deadline, the error still says why no frontend took the job, or that the owner was lost. The client does
+// not ask another frontend with a microsecond left, whose refusal would hide the reason.
 func TestPassedDeadline(t *testing.T) {
 	const deadline = 20 * time.Millisecond
 	for _, gone := range []bool{false, true} {
@@ -566,7 +587,9 @@ func TestPassedDeadline(t *testing.T) {
 				a.crash()
 				return nil, errors.New("unheard")
 			}
-			return nil, &v1.Refused{Reason: v1.RefusedReason_NO_WORKER, Message: "no worker is linked", RetryAfterUs: 10_000}
+			return nil, &v1.Refused{
+				Reason: v1.RefusedReason_NO_WORKER, Message: "no worker is linked", RetryAfterUs: 10_000,
+			}
 		}
 		b.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
 			t.Errorf("asked with %d us left", r.Job.DeadlineUs)
@@ -579,7 +602,8 @@ func TestPassedDeadline(t *testing.T) {
 		job.Deadline = deadline
 		_, err := c.Run(t.Context(), job)
 		fence()
-		if why := map[bool]string{false: "no worker is linked", true: "was lost"}[gone]; !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), why) ||
+		if why := map[bool]string{false: "no worker is linked", true: "was lost"}[gone]; !errors.Is(
+			err, context.DeadlineExceeded) || !strings.Contains(err.Error(), why) ||
 			!strings.Contains(err.Error(), deadline.String()) {
 			t.Errorf("got %v, want %q", err, why)
 		}
@@ -596,11 +620,13 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 			t.Error("a refused job comes as a resubmission")
 		}
 		if len(calls) < 3 {
-			return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, Message: "later", RetryAfterUs: wait.Microseconds()}
+			return nil, &v1.Refused{
+				Reason: v1.RefusedReason_OVERLOADED, Message: "later", RetryAfterUs: wait.Microseconds(),
+			}
 		}
 		return f.runEcho(r)
 	}
-	// Waiting is not failing: it may take longer than a client looks for a frontend.
+	// Waiting for an overloaded frontend is no failure, and may take longer than WithRetryFor.
 	outs, err := newClient(t, []string{f.addr}, WithRetryFor(time.Millisecond)).Run(t.Context(), echoJob(1))
 	fence()
 	if err != nil {
@@ -631,7 +657,8 @@ func TestOverloadedFrontendIsPassedOver(t *testing.T) {
 	}
 }
 
-// The calls that reach a frontend when it goes have no answer, and may have been carried out for all that is known.
+// A client leaves a draining frontend alone. A call that reached the frontend at its exit would have no answer, and the
+// client could not tell whether the call was executed.
 func TestFrontendThatLeavesIsLeftAlone(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	asked := 0
@@ -721,7 +748,7 @@ func TestRunResubmitsWhatAnAnswerLacks(t *testing.T) {
 	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
 		resp, err := f.runEcho(r)
 		if r.Job.Resubmission == nil {
-			resp.Outcomes = resp.Outcomes[:1] // the last task's
+			resp.Outcomes = resp.Outcomes[:1] // the outcome of the last task
 		} else if len(r.Job.Tasks) != 2 || r.Job.Tasks[1].Index != 1 {
 			t.Errorf("resubmitted: %+v", r.Job)
 		}
@@ -803,8 +830,9 @@ func TestSubmittedJobMovesWithWhatIsUnfinished(t *testing.T) {
 		if r.Handle.Owner != b.addr || r.Cursor != 0 {
 			t.Errorf("asked for %+v", r)
 		}
-		// The outcome of task 1, which a has delivered, comes again.
-		return eventsAnswer(3, true, echoOutcome(atA, 1), echoOutcome(atB, 1), echoOutcome(atB, 0), echoOutcome(atB, 0)), nil
+		// Frontend a has already delivered the outcome of task 1.
+		return eventsAnswer(3, true, echoOutcome(atA, 1), echoOutcome(atB, 1), echoOutcome(atB, 0),
+			echoOutcome(atB, 0)), nil
 	}
 	c := newClient(t, []string{a.addr, b.addr})
 	chooseFirst(c)
@@ -824,7 +852,8 @@ func TestSubmittedJobMovesWithWhatIsUnfinished(t *testing.T) {
 	if !slices.Equal(order, []int{3, 1, 2, 0}) {
 		t.Errorf("delivered %v", order)
 	}
-	if atB.Id != atA.Id || atB.Resubmission.PreviousOwner != a.addr || len(atB.Tasks) != 2 || atB.Tasks[0].Index != 0 || atB.Tasks[1].Index != 2 {
+	if atB.Id != atA.Id || atB.Resubmission.PreviousOwner != a.addr || len(atB.Tasks) != 2 ||
+		atB.Tasks[0].Index != 0 || atB.Tasks[1].Index != 2 {
 		t.Errorf("resubmitted as %+v", atB)
 	}
 	if h := r.Handle(); h.Owner != b.addr {
@@ -872,7 +901,8 @@ func TestBrokenConnectionIsNotALostOwner(t *testing.T) {
 }
 
 func TestOwnerWithoutTheJobIsALostOwner(t *testing.T) {
-	for _, why := range []v1.RefusedReason{v1.RefusedReason_UNKNOWN_JOB, v1.RefusedReason_OWNER_LOST, v1.RefusedReason_DRAINING} {
+	for _, why := range []v1.RefusedReason{v1.RefusedReason_UNKNOWN_JOB, v1.RefusedReason_OWNER_LOST,
+		v1.RefusedReason_DRAINING} {
 		a, b := newFake(t), newFake(t)
 		var atA, atB *v1.Job
 		a.submit, b.submit = a.keepJob(&atA), b.keepJob(&atB)
@@ -917,7 +947,7 @@ func TestFrozenOwnerIsFoundOut(t *testing.T) {
 	b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		return eventsAnswer(1, true, echoOutcome(atB, 0)), nil
 	}
-	// Here the long poll itself runs into its time limit.
+	// In this test the long poll itself runs into its time limit.
 	c := newClient(t, []string{a.addr, b.addr}, WithRPCTimeout(200*time.Millisecond), func(c *config) { c.pollFor = 0 })
 	chooseFirst(c)
 	r, err := c.Submit(t.Context(), echoJob(1))
@@ -953,7 +983,8 @@ func TestEndOfContextCancelsRun(t *testing.T) {
 	outs, err := newClient(t, []string{f.addr}).Run(ctx, echoJob(2))
 	fence()
 	var u *UnfinishedError
-	if !errors.Is(err, context.Canceled) || !errors.As(err, &u) || !slices.Equal(u.Tasks, []int{0, 1}) || len(outs) != 2 || outs[1].Err != err {
+	if !errors.Is(err, context.Canceled) || !errors.As(err, &u) || !slices.Equal(u.Tasks, []int{0, 1}) ||
+		len(outs) != 2 || outs[1].Err != err {
 		t.Errorf("%+v: %v", outs, err)
 	}
 	if r := <-cancelled; r.Handle.Job != id || r.Handle.Owner != f.addr || u.Job != id {
@@ -1130,7 +1161,7 @@ func TestJobThatBreaksFrontendsIsGivenUp(t *testing.T) {
 		return nil, errors.New("unheard")
 	}
 	f.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) { return &v1.CancelResponse{}, nil }
-	// Without pings: a ping's connection would be broken with the others, and be used again.
+	// The test does without pings, because a ping's connection would be broken with the rest, and used again.
 	_, err := newClient(t, []string{f.addr}, func(c *config) { c.pingEvery = time.Hour }).Run(t.Context(), echoJob(1))
 	var u *UnfinishedError
 	if !errors.As(err, &u) || calls.Load() != maxLostOwners+1 {
@@ -1240,9 +1271,10 @@ func TestCluster(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	a.stop()
 	b.cluster = func(r *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-		return &v1.ClusterResponse{Frontend: "f1", Address: b.addr, Version: "v", UptimeUs: 5, Workers: []*v1.WorkerStatus{
-			{Name: "w1", State: "up", Capacity: &v1.Demand{CpuMillicores: 4000, MemoryMib: 1024}, HeardUsAgo: 7},
-		}}, nil
+		return &v1.ClusterResponse{Frontend: "f1", Address: b.addr, Version: "v", UptimeUs: 5,
+			Workers: []*v1.WorkerStatus{
+				{Name: "w1", State: "up", Capacity: &v1.Demand{CpuMillicores: 4000, MemoryMib: 1024}, HeardUsAgo: 7},
+			}}, nil
 	}
 	c := newClient(t, []string{a.addr, b.addr})
 	chooseFirst(c)
@@ -1250,7 +1282,8 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Frontend != "f1" || got.Uptime != 5*time.Microsecond || got.Workers[0].Capacity != (Demand{4000, 1024}) || got.Workers[0].HeardAgo != 7*time.Microsecond {
+	if got.Frontend != "f1" || got.Uptime != 5*time.Microsecond ||
+		got.Workers[0].Capacity != (Demand{4000, 1024}) || got.Workers[0].HeardAgo != 7*time.Microsecond {
 		t.Errorf("%+v", got)
 	}
 }
@@ -1259,7 +1292,7 @@ func TestNewNamesEveryMistake(t *testing.T) {
 	_, err := New([]string{"nowhere", "a:1", "a:1"}, WithRPCTimeout(-1), WithBackoff(2, 1), WithLogger(nil))
 	for _, want := range []string{"nowhere", "twice", "timeouts", "backoff", "logger"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("no word of %s in: %v", want, err)
+			t.Errorf("the error does not mention %s: %v", want, err)
 		}
 	}
 	if _, err := New(nil); err == nil {
@@ -1327,7 +1360,7 @@ func TestBackoffGrowsUntilAnAnswer(t *testing.T) {
 		f.aloneUntil = time.Time{}
 		f.noteFailed(io.EOF)
 		_, til := f.loadAndPause()
-		f.noteFailed(io.EOF) // nothing new
+		f.noteFailed(io.EOF) // a failure during the pause changes nothing
 		if _, again := f.loadAndPause(); again != til {
 			t.Error("left alone for longer by a failure in the meantime")
 		}
@@ -1337,7 +1370,7 @@ func TestBackoffGrowsUntilAnAnswer(t *testing.T) {
 	}
 	f.noteAnswered()
 	if f.failures != 0 || !f.aloneUntil.IsZero() {
-		t.Error("an answer is no reason to ask again")
+		t.Error("an answer does not end the pause")
 	}
 }
 
@@ -1378,7 +1411,7 @@ func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
 		t.Error("a living connection was not used again")
 	}
 	peer.Close()
-	if n, err := c.Conn.Read(make([]byte, 1)); err != io.EOF { // the FIN has arrived
+	if n, err := c.Conn.Read(make([]byte, 1)); err != io.EOF { // wait for the FIN
 		t.Fatal(n, err)
 	}
 	p.Put(c)
@@ -1399,9 +1432,11 @@ func TestMicrosRoundsUp(t *testing.T) {
 
 func TestErrorsRead(t *testing.T) {
 	for want, err := range map[string]error{
-		"refused (too large): payload of 9 MiB":      &RefusedError{Reason: TooLarge, Message: "payload of 9 MiB"},
-		"task 3: task error: boom (attempt 2, on w)": &TaskError{Task: 3, Reason: Failed, Message: "boom", Worker: "w", Attempts: 2},
-		"task 0: cancelled":                          &TaskError{Reason: Cancelled},
+		"refused (too large): payload of 9 MiB": &RefusedError{Reason: TooLarge, Message: "payload of 9 MiB"},
+		"task 3: task error: boom (attempt 2, on w)": &TaskError{
+			Task: 3, Reason: Failed, Message: "boom", Worker: "w", Attempts: 2,
+		},
+		"task 0: cancelled": &TaskError{Reason: Cancelled},
 		"job J: 12 unfinished tasks [0 1 2 3 4 5 6 7 8 9 ...]: " + os.ErrDeadlineExceeded.Error(): &UnfinishedError{
 			Job: "J", Tasks: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, Err: os.ErrDeadlineExceeded},
 	} {

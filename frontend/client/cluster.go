@@ -9,9 +9,9 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// Cluster is what one frontend believes of the fleet.
+// Cluster is one frontend's view of the fleet.
 type Cluster struct {
-	Frontend     string // its name
+	Frontend     string // name
 	Address      string
 	Version      string
 	Uptime       time.Duration
@@ -19,34 +19,35 @@ type Cluster struct {
 	Jobs         int
 	TasksPending int
 	TasksRunning int
-	Spare        float64 // slots that tasks at workers take that are not regular, or not covered by tokens
-	Copies       int     // second attempts of late tasks, since it started
-	CopiesWon    int     // of these, those that were done first, or started first of two that waited
-	Preempted    int     // attempts that were stopped as they stood in the way of regular work, since it started
+	Spare        float64 // slots taken by tasks at workers that are not regular, or not covered by tokens
+	Copies       int     // second attempts of late tasks, since the frontend started
+	CopiesWon    int     // copies that ended first, or that started first while the first attempt waited
+	Preempted    int     // attempts stopped to make room for regular work, since the frontend started
 	Workers      []Worker
-	Members      []Member // the frontends that gossip tells of, itself among them; none without gossip
-	Warning      string   // what is not well although it serves
+	Members      []Member // frontends in the gossip, with the answering frontend; empty without gossip
+	Warning      string   // a problem of the frontend, although it serves; empty: none
 	Clock        time.Time
-	FileLimit    int    // files that it may have open; 0: not known
-	MaxClients   int    // connections of clients that it takes
-	Next         string // the page behind this one is after it; empty: there is none
-	Total        int    // workers on all pages; zero of a frontend that does not tell
+	FileLimit    int    // number of files that the frontend may have open; 0: not known
+	MaxClients   int    // number of client connections that the frontend takes
+	Next         string // ClusterQuery.After of the next page; empty: this page is the last
+	Total        int    // workers on all pages; 0: not known
 	Tenants      []Tenant
 }
 
-// Tenant is what a frontend has of a tenant with jobs there, or of whom jobs were refused, in slots, and without tenants below it.
+// Tenant is the state of a tenant at a frontend, if the tenant has jobs there or had jobs refused. Amounts are in
+// slots, and leave out the tenants below.
 type Tenant struct {
 	Path         string
 	Used         float64 // by tasks at workers
-	Spare        float64 // of these, by tasks that are not regular, or not covered by its tokens
-	Wanted       float64 // by these, and by tasks that could be there
-	Tokens, Most float64 // so much of its tokens, and of its maximum, it may have there; negative: that is not limited
-	Held         int     // tasks that its maximum keeps waiting
-	Pending      int     // tasks without an outcome, with those of tenants below it
-	Refused      int     // jobs, since they are counted: of the 1024 tenants of whom most were
+	Spare        float64 // part of Used: by tasks that are not regular, or not covered by the tenant's tokens
+	Wanted       float64 // Used, and what waiting tasks could use
+	Tokens, Most float64 // shares of the tenant's tokens and maximum that it may use there; negative: not limited
+	Held         int     // tasks that wait because the tenant's maximum is used
+	Pending      int     // tasks without an outcome, of tenants below, too
+	Refused      int     // refused jobs so far; counted for the 1024 tenants with most refusals
 }
 
-// Member is a frontend, as gossip tells.
+// Member is a frontend in the gossip.
 type Member struct {
 	Name      string
 	Address   string // for clients
@@ -54,14 +55,14 @@ type Member struct {
 	Heartbeat string // for workers
 }
 
-// Row is what gossip tells of a worker.
+// Row is the gossip about a worker.
 type Row struct {
 	Age   time.Duration
-	From  string   // who it comes from: "itself", or names of frontends
-	Flaws []string // what in it was absurd, and replaced
+	From  string   // source: "itself", or names of frontends
+	Flaws []string // absurd values in the row, which were replaced
 }
 
-// Worker is what a frontend believes of a worker. Queued, Running and Free are as last heard.
+// Worker is a frontend's view of a worker. Queued, Running and Free are the last values from the worker.
 type Worker struct {
 	Name         string
 	Address      string
@@ -71,7 +72,7 @@ type Worker struct {
 	Functions    []string
 	Capacity     Demand
 	Free         Demand
-	Queued       int // places in its queue, of all frontends
+	Queued       int // places in the worker's queue, of all frontends
 	Running      int // tasks, of all frontends
 	HeardAgo     time.Duration
 	RTT          time.Duration
@@ -79,90 +80,106 @@ type Worker struct {
 	Attempts     int // of this frontend
 	Error        string
 	Rack         string
-	Row          *Row // nil: gossip tells nothing of it
+	Row          *Row // nil: no gossip about the worker
 	View         View
 }
 
-// View is what a frontend places long tasks by at a worker, from whomever it has that.
+// View holds the facts about a worker by which a frontend places long tasks.
 type View struct {
 	Age time.Duration // of Waits; negative: nothing is known
-	// Waits are the worker's expected waits for room: Waits[i][j] is for a task of up to the i-th step of its CPU
-	// and the j-th of its memory; the steps are 1, 2, 4, 8, 12, 16, 24 and 32 of 32 parts. Negative: it never fits.
+	// Waits are the expected waits for room at the worker. Waits[i][j] is the wait of a task that takes up to step i of
+	// the worker's CPU and step j of its memory. The steps are 1, 2, 4, 8, 12, 16, 24 and 32 of 32 parts. Negative: the
+	// task never fits.
 	Waits       [][]time.Duration
-	Speed       float64       // how much faster than the average worker it runs tasks; zero: not known
-	Files       int           // in its cache
-	Maintenance time.Duration // until it is away, as it has announced; negative: it has not
+	Speed       float64       // relative to the average worker; 2 is twice as fast; zero: not known
+	Files       int           // number of files in the worker's cache
+	Maintenance time.Duration // time until the announced absence; negative: none is announced
 }
 
-// Cluster asks a frontend, the first that answers, for all that it believes.
+// Cluster returns the whole view of one frontend: the first frontend that answers.
 func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 	return c.ClusterPage(ctx, ClusterQuery{})
 }
 
-// ClusterQuery is what is asked of a frontend.
+// ClusterQuery selects a part of a frontend's view.
 type ClusterQuery struct {
-	Frontend string // name or address of the one that is meant, which the one that is asked forwards to; empty: any
-	Worker   string // only the one of this name or address; empty: all
-	After    string // address of the last worker of the page before
-	Max      int    // workers on a page; zero: all
-	Tenants  bool   // tell of tenants instead of workers
+	Frontend string // name or address of the frontend; the asked frontend forwards the call; empty: any
+	Worker   string // name or address of a single worker; empty: all workers
+	After    string // Cluster.Next of the previous page; empty: the first page
+	Max      int    // number of workers on a page; zero: all
+	Tenants  bool   // list tenants instead of workers
 }
 
-// ClusterPage is a part of what a frontend believes, of which Next, if it is not empty, is After of the next part.
+// ClusterPage returns a page of a frontend's view. If Next of the page is not empty, use it as After for the next page.
 func (c *Client) ClusterPage(ctx context.Context, q ClusterQuery) (*Cluster, error) {
-	resp, err := c.askCluster(ctx, &v1.ClusterRequest{Frontend: q.Frontend, Worker: q.Worker, After: q.After, MaxWorkers: clampInt32(q.Max), Tenants: q.Tenants, FrontendsOnly: q.Tenants})
+	resp, err := c.askCluster(ctx, &v1.ClusterRequest{
+		Frontend: q.Frontend, Worker: q.Worker, After: q.After, MaxWorkers: clampInt32(q.Max), Tenants: q.Tenants,
+		FrontendsOnly: q.Tenants,
+	})
 	if err != nil {
 		return nil, err
 	}
 	return fromCluster(resp), nil
 }
 
+// askCluster makes one Cluster call, at the seeds in turn.
 func (c *Client) askCluster(ctx context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
 	req.Caller = c.cfg.wireCaller()
-	return askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.ClusterResponse, error) { return f.rpc.Cluster(ctx, req) })
+	return askUntilAnswered(ctx, c, c.seedsInTurn(),
+		func(ctx context.Context, f *frontend) (*v1.ClusterResponse, error) {
+			return f.rpc.Cluster(ctx, req)
+		})
 }
 
+// clampInt32 limits n to the numbers from 0 to the largest int32.
 func clampInt32(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-// Drain has the worker of a name or an address end what runs, take nothing new, and end. It returns when the worker was told.
+// Drain makes a worker finish its running tasks, take no new tasks, and exit. The worker is given by name or address.
+// Drain returns when the order has been sent to the worker.
 func (c *Client) Drain(ctx context.Context, worker string) error {
 	return c.sendLeave(ctx, &v1.LeaveRequest{Worker: worker, Drain: true})
 }
 
-// Maintenance has the worker of a name or an address announce that it will be away in some time, for some time. Frontends that place
-// tasks by estimation heed that. For 0, what was announced is taken back.
+// Maintenance makes a worker, given by name or address, announce an absence: in is the time until the absence, lasts is
+// its length. Frontends that place tasks by estimation take the announcement into account. If lasts is 0, the worker
+// takes back its announcement.
 func (c *Client) Maintenance(ctx context.Context, worker string, in, lasts time.Duration) error {
 	return c.sendLeave(ctx, &v1.LeaveRequest{Worker: worker, InUs: in.Microseconds(), LastsUs: lasts.Microseconds()})
 }
 
+// sendLeave makes one Leave call, at the seeds in turn.
 func (c *Client) sendLeave(ctx context.Context, req *v1.LeaveRequest) error {
 	req.Caller = c.cfg.wireCaller()
-	_, err := askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.LeaveResponse, error) { return f.rpc.Leave(ctx, req) })
+	_, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+		func(ctx context.Context, f *frontend) (*v1.LeaveResponse, error) {
+			return f.rpc.Leave(ctx, req)
+		})
 	return err
 }
 
-// Figures are a few numbers of each of all workers.
+// Figures holds a few numbers of each worker.
 type Figures struct {
-	List      int64    // stands for the lists below: it changes when they do
-	Names     []string // these are empty if List is the one that was known
+	List      int64    // version of the three lists below
+	Names     []string // the three lists are empty if the caller knows this version
 	Addresses []string
 	Racks     []string
-	Workers   []Figure // in the same order
+	Workers   []Figure // in the order of the lists
 }
 
-// Figure is numbers of a worker, of which the last six are logarithms: see FigureValue.
+// Figure holds the numbers of a worker. Queued and the fields after it are logarithms, see FigureValue.
 type Figure struct {
 	State       uint8 // 0 connecting, 1 up, 2 adrift, 3 draining, 4 down
-	CPU, Memory uint8 // the share that is taken, of 255
-	Queued      uint8 // places in its queue
-	Running     uint8 // tasks there
-	Wait        uint8 // expected for a task of an eighth of the worker
+	CPU, Memory uint8 // share in use, of 255
+	Queued      uint8 // number of places in the queue
+	Running     uint8 // number of running tasks
+	Wait        uint8 // expected wait of a task that takes an eighth of the worker
 	RoundTrip   uint8
-	Silence     uint8 // for which it was not heard
-	WaitAge     uint8 // how old Wait is; frontends of 0.1.0 do not tell
+	Silence     uint8 // time since the last message of the worker
+	WaitAge     uint8 // age of Wait; not known from frontends of version 0.1.0
 }
 
-// FigureValue is the number that a logarithm in a Figure stands for: places, tasks or microseconds. Negative: it is not known.
+// FigureValue returns the number that a logarithm in a Figure stands for: places, tasks or microseconds. Negative: not
+// known.
 func FigureValue(n uint8) float64 {
 	switch n {
 	case 0:
@@ -173,8 +190,8 @@ func FigureValue(n uint8) float64 {
 	return math.Exp2(float64(n) / 8)
 }
 
-// Figures asks for a few numbers of all workers, as one frontend, or that of a name or address, sees them. The names come unless
-// known is still their list.
+// Figures returns a few numbers of all workers, as a frontend sees them. The frontend is given by name or address;
+// empty: any. If known is the current List, the lists of names stay empty.
 func (c *Client) Figures(ctx context.Context, frontend string, known int64) (*Figures, error) {
 	resp, err := c.askCluster(ctx, &v1.ClusterRequest{Frontend: frontend, Figures: true, Known: known})
 	if err != nil {
@@ -182,12 +199,15 @@ func (c *Client) Figures(ctx context.Context, frontend string, known int64) (*Fi
 	}
 	f := resp.Figures
 	if f == nil {
-		return nil, fmt.Errorf("frontend %s, of version %s, does not know figures of workers", resp.Frontend, resp.Version)
+		return nil, fmt.Errorf("frontend %s of version %s has no figures of workers: upgrade the frontend",
+			resp.Frontend, resp.Version)
 	}
 	const size = 8
 	n := len(f.Figures) / size
-	if len(f.Figures)%size != 0 || f.Number != known && (len(f.Names) != n || len(f.Addresses) != n || len(f.Racks) != n) {
-		return nil, fmt.Errorf("frontend %s answers with figures of %d bytes for %d workers", resp.Frontend, len(f.Figures), len(f.Names))
+	if len(f.Figures)%size != 0 || f.Number != known &&
+		(len(f.Names) != n || len(f.Addresses) != n || len(f.Racks) != n) {
+		return nil, fmt.Errorf("frontend %s answered with %d bytes of figures for %d workers: want 8 bytes for each",
+			resp.Frontend, len(f.Figures), len(f.Names))
 	}
 	list := &Figures{List: f.Number, Names: f.Names, Addresses: f.Addresses, Racks: f.Racks, Workers: make([]Figure, n)}
 	for i := range list.Workers {
@@ -200,8 +220,10 @@ func (c *Client) Figures(ctx context.Context, frontend string, known int64) (*Fi
 	return list, nil
 }
 
+// fromSlots converts thousandths of slots to slots.
 func fromSlots(n int64) float64 { return float64(n) / 1000 }
 
+// fromCluster converts an answer.
 func fromCluster(r *v1.ClusterResponse) *Cluster {
 	c := &Cluster{
 		Frontend: r.Frontend, Address: r.Address, Version: r.Version, Uptime: fromMicros(r.UptimeUs),
@@ -216,7 +238,8 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 	}
 	for _, t := range r.Tenants {
 		c.Tenants = append(c.Tenants, Tenant{
-			Path: t.Path, Used: fromSlots(t.Used), Spare: fromSlots(t.Spare), Wanted: fromSlots(t.Wanted), Tokens: fromSlots(t.Tokens), Most: fromSlots(t.Most),
+			Path: t.Path, Used: fromSlots(t.Used), Spare: fromSlots(t.Spare), Wanted: fromSlots(t.Wanted),
+			Tokens: fromSlots(t.Tokens), Most: fromSlots(t.Most),
 			Held: int(t.Held), Pending: int(t.Pending), Refused: int(t.Refused),
 		})
 	}
@@ -232,6 +255,7 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 	return c
 }
 
+// fromRow converts the gossip about a worker; nil: there is none.
 func fromRow(w *v1.WorkerStatus) *Row {
 	if w.RowUsAgo < 0 {
 		return nil
@@ -239,9 +263,12 @@ func fromRow(w *v1.WorkerStatus) *Row {
 	return &Row{Age: fromMicros(w.RowUsAgo), From: w.RowFrom, Flaws: w.RowFlaws}
 }
 
+// fromView converts the facts for placing long tasks.
 func fromView(w *v1.WorkerStatus) View {
 	const side = 8
-	v := View{Age: fromMicros(w.WaitUsAgo), Speed: w.Speed, Files: int(w.Files), Maintenance: fromMicros(w.MaintenanceUs)}
+	v := View{
+		Age: fromMicros(w.WaitUsAgo), Speed: w.Speed, Files: int(w.Files), Maintenance: fromMicros(w.MaintenanceUs),
+	}
 	for waits := w.WaitUs; len(waits) >= side && len(v.Waits) < side; waits = waits[side:] {
 		line := make([]time.Duration, side)
 		for j := range line {
@@ -252,6 +279,7 @@ func fromView(w *v1.WorkerStatus) View {
 	return v
 }
 
+// fromDemand converts a demand; nil gives zero.
 func fromDemand(d *v1.Demand) Demand {
 	if d == nil {
 		return Demand{}

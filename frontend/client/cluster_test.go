@@ -14,8 +14,9 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// These tests run against real frontends and workers.
+// The tests of this file run against real frontends and workers.
 
+// startCluster starts a cluster, which ends with the test.
 func startCluster(t *testing.T, cfg local.Config) *local.Cluster {
 	cluster, err := local.Start(cfg)
 	if err != nil {
@@ -25,6 +26,7 @@ func startCluster(t *testing.T, cfg local.Config) *local.Cluster {
 	return cluster
 }
 
+// connectClient makes a client, which is closed at the end of the test.
 func connectClient(t *testing.T, addrs []string, opts ...client.Option) *client.Client {
 	c, err := client.New(addrs, opts...)
 	if err != nil {
@@ -56,20 +58,23 @@ func TestJobsOnACluster(t *testing.T) {
 	if r, ok := errors.AsType[*client.RefusedError](err); !ok || r.Reason != client.NoWorker {
 		t.Error(err)
 	}
-	_, err = connectClient(t, cluster.Frontends()).Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo"}}})
+	_, err = connectClient(t, cluster.Frontends()).Run(t.Context(), client.Job{
+		Tasks: []client.Task{{Function: "echo"}},
+	})
 	if r, ok := errors.AsType[*client.RefusedError](err); !ok || r.Reason != client.Unauthorized {
 		t.Error(err)
 	}
 }
 
-// gate is a function whose runs begin at once and end when it is opened.
+// gate is a function, named "gate" for workers, whose runs end when the test closes open.
 type gate struct {
-	begun chan struct{}
+	begun chan struct{} // gets a value at the start of each run
 	open  chan struct{}
-	ran   atomic.Int32
-	ended atomic.Int32
+	ran   atomic.Int32 // number of runs
+	ended atomic.Int32 // number of runs that were stopped
 }
 
+// newGate registers a gate.
 func newGate(t *testing.T, r *exec.Registry) *gate {
 	g := &gate{begun: make(chan struct{}, 100), open: make(chan struct{})}
 	err := r.Register("gate", func(ctx context.Context, payload []byte) ([]byte, error) {
@@ -101,7 +106,7 @@ func TestAttemptsOutliveTheirFrontend(t *testing.T) {
 		if err := doomed.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// The client begins with the second of two; the first must not see the job before the second is gone.
+		// The client begins with the second frontend. The first must not see the job while the second lives.
 		c := connectClient(t, []string{cluster.Frontends()[0], doomed.Addr()})
 		job := client.Job{Tasks: make([]client.Task, 4)}
 		for i := range job.Tasks {
@@ -175,8 +180,8 @@ func TestEndOfContextEndsTheAttempts(t *testing.T) {
 	}
 }
 
-// The stages of a job run one after the other also when their frontend is lost in between, and what was decided is
-// told by whoever decided it.
+// The stages of a job run in order, even if the job's frontend is lost in between. After that, Explain finds the
+// frontend that made the decisions.
 func TestStagesOutliveTheirFrontend(t *testing.T) {
 	registry := exec.NewRegistry()
 	started, finish := make(chan struct{}, 1), make(chan struct{})

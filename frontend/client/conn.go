@@ -21,34 +21,35 @@ import (
 )
 
 const (
-	// idleFor is how long an idle connection is kept: less than the two minutes after which the frontend would close it.
+	// idleFor is how long the pool keeps an idle connection. A frontend closes an idle connection after two minutes.
 	idleFor = time.Minute
-	// trustFor is how long a connection may have been idle and be used without a look whether it still lives. Where it
-	// does not, the frontend may have had the call, for all that is known: a task that may start only once is lost then.
+	// trustFor bounds the idle time up to which the pool lends a connection without a check of its health. If the
+	// connection is dead, the client cannot tell whether the frontend got the call, and a Once task is lost.
 	trustFor = time.Millisecond
 )
 
-// call is one RPC. It is the context that Kitex is given, and never ends: Kitex runs a call whose context
-// can end in a second goroutine, which costs several microseconds and, on a connection that stays silent,
-// never returns. Instead, what ends a call closes its connection.
+// call is one RPC, and the context that Kitex gets for the RPC. The context never ends. If it could end, Kitex would
+// run the call in a second goroutine. That costs several microseconds, and the goroutine never returns if the
+// connection stays silent. To end a call, the client closes the call's connection instead.
 type call struct {
 	ctx      context.Context // the caller's
 	deadline time.Time       // zero: none
-	parting  bool            // goes out though the client is closing
-	newJob   bool            // brings one that is new: to no frontend that leaves
-	owner    *process        // the owner that it asks; nil: whichever it gets to
-	ping     bool            // whether of lives: only its own connection will do, or a new one
-	onlyConn *conn           // which it has to use; nil: any
+	parting  bool            // goes out even while the client closes
+	newJob   bool            // submits a job, so it must not go to a draining frontend
+	owner    *process        // the frontend to ask; nil: any
+	ping     bool            // asks whether the frontend lives, so only its own connection or a new connection will do
+	onlyConn *conn           // the connection to use; nil: any
 
 	mu        sync.Mutex
-	conn      *conn    // while it has one
-	reached   *process // behind the connection that it had; nil: it had none
-	freshConn bool     // that was a new one
-	sent      bool     // had one
-	ended     bool     // ctx has
-	cause     error    // of the end of conn, if we ended it
+	conn      *conn    // nil before and after the call has a connection
+	reached   *process // the frontend behind the connection; nil: the call never had a connection
+	freshConn bool     // the connection was new
+	sent      bool     // the call had a connection, so the frontend may have received the request
+	ended     bool     // ctx has ended
+	cause     error    // why the client closed the connection; nil: the client did not
 }
 
+// callKey is the context key by which the pool finds the call.
 type callKey struct{}
 
 func (c *call) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -61,7 +62,7 @@ func (c *call) Value(key any) any {
 	return nil
 }
 
-// endCall is called when the caller's context ends.
+// endCall closes the call's connection, and lets the call take no further one. It runs when the caller's context ends.
 func (c *call) endCall() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +72,7 @@ func (c *call) endCall() {
 	}
 }
 
-// bindConn binds conn to the call and reports whether the call still wants one.
+// bindConn gives conn to the call, and reports false if the call has ended.
 func (c *call) bindConn(conn *conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +83,7 @@ func (c *call) bindConn(conn *conn) bool {
 	return true
 }
 
-// askedProcess is the frontend whose answer it waits for.
+// askedProcess returns the frontend whose answer the call awaits; nil: unknown.
 func (c *call) askedProcess() *process {
 	if c.owner != nil {
 		return c.owner
@@ -90,7 +91,7 @@ func (c *call) askedProcess() *process {
 	return c.reached
 }
 
-// unbindConn unbinds the connection: what ends the call from here on no longer concerns it.
+// unbindConn takes the connection from the call. If the call ends later, the connection stays open.
 func (c *call) unbindConn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,22 +101,23 @@ func (c *call) unbindConn() {
 	}
 }
 
-// conn is a connection to a frontend, with the buffers that Kitex's gonet transport asks for.
+// conn is a connection to a frontend, with the buffers that Kitex's gonet transport requires.
 type conn struct {
 	net.Conn
 	r         *bufiox.DefaultReader
 	w         *bufiox.DefaultWriter
-	outBuf    []byte                  // a call of Run; it is empty otherwise
-	lastSeq   int32                   // of the last one
-	call      *call                   // in use by
-	process   *process                // behind it
-	awaited   atomic.Pointer[process] // for an answer of whom; nil: it is not in use
-	idleSince time.Time               // idle; zero: it has not been used yet
+	outBuf    []byte                  // buffer for the request of a Run; empty between calls
+	lastSeq   int32                   // sequence number of the last Run
+	call      *call                   // the call that uses the connection; nil: none
+	process   *process                // the frontend behind the connection
+	awaited   atomic.Pointer[process] // the frontend whose answer the call awaits; nil: not in use, or unknown
+	idleSince time.Time               // when the connection became idle; zero: not used yet
 
 	mu    sync.Mutex
-	cause error // why we closed it, if we did
+	cause error // why the client closed the connection; nil: it did not
 }
 
+// newConn wraps a connected socket.
 func newConn(s *sock.Conn) *conn {
 	return &conn{Conn: s, r: bufiox.NewDefaultReader(s), w: bufiox.NewDefaultWriter(s)}
 }
@@ -123,9 +125,10 @@ func newConn(s *sock.Conn) *conn {
 func (c *conn) Reader() *bufiox.DefaultReader { return c.r }
 func (c *conn) Writer() *bufiox.DefaultWriter { return c.w }
 
-// SetReadDeadline does nothing: Kitex would clear the deadline that the pool has set.
+// SetReadDeadline does nothing, because Kitex would clear the deadline that the pool has set.
 func (c *conn) SetReadDeadline(time.Time) error { return nil }
 
+// closeFor closes the connection because of cause. The first cause is kept, see closeCause.
 func (c *conn) closeFor(cause error) {
 	c.mu.Lock()
 	if c.cause == nil {
@@ -135,42 +138,44 @@ func (c *conn) closeFor(cause error) {
 	c.Conn.Close()
 }
 
+// closeCause returns why the client closed the connection; nil: it did not.
 func (c *conn) closeCause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cause
 }
 
-// pool is the connections to one frontend: Kitex's connection pool, but that it knows those in use, too,
-// and can end them. Safe for concurrent use.
+// pool holds the connections to one address, and is the address's connection pool for Kitex. Unlike Kitex's own pools,
+// pool also knows the connections in use, and can close them to end their calls. Safe for concurrent use.
 type pool struct {
 	addr       string
 	keys       *identity.Keys
 	dialer     net.Dialer
-	sendsToken bool                                           // a token, which nobody on the way is to see
-	identify   func(context.Context, *conn) (*process, error) // asks who is behind a new connection; nil: nobody need know
+	sendsToken bool                                           // calls carry a token, which must not travel unencrypted
+	identify   func(context.Context, *conn) (*process, error) // asks a new connection for its frontend; nil: do not
 
 	mu          sync.Mutex
-	idle        []*conn // longest idle first
-	conns       map[*conn]bool
-	sweeper     *time.Timer // nil: none is idle
-	waiters     list.List[*waiter]
-	dials       []*dial
-	dialsBegun  uint64          // dials, ever
-	dialsFailed uint64          // of these
-	failsInRow  uint64          // the last so many
-	dialCtx     context.Context // theirs, ended by abort
-	cancelDials context.CancelFunc
-	closedErr   error // what Get answers
+	idle        []*conn            // longest idle first
+	conns       map[*conn]bool     // idle or in use
+	sweeper     *time.Timer        // runs closeStale; nil: no connection is idle
+	waiters     list.List[*waiter] // longest wait first, pings before the rest
+	dials       []*dial            // under way or resting
+	dialsBegun  uint64             // number of dials begun so far
+	dialsFailed uint64             // number of dials failed so far
+	failsInRow  uint64             // number of dials failed since the last success
+	dialCtx     context.Context    // of all dials; abort ends it
+	cancelDials context.CancelFunc // ends dialCtx
+	closedErr   error              // error of each call that is not parting; nil: the pool is open
 }
 
+// newPool makes a pool without connections. If keys is nil, the pool connects without TLS.
 func newPool(addr string, connectTimeout time.Duration, keys *identity.Keys) *pool {
 	p := &pool{addr: addr, keys: keys, dialer: net.Dialer{Timeout: connectTimeout}, conns: map[*conn]bool{}}
 	p.dialCtx, p.cancelDials = context.WithCancel(context.Background())
 	return p
 }
 
-// Get implements remote.ConnPool. An error means that nothing was sent.
+// Get implements remote.ConnPool. After an error the frontend has received nothing.
 func (p *pool) Get(ctx context.Context, _, _ string, _ remote.ConnOption) (net.Conn, error) {
 	c, err := p.lendConn(ctx.Value(callKey{}).(*call))
 	if err != nil {
@@ -179,7 +184,7 @@ func (p *pool) Get(ctx context.Context, _, _ string, _ remote.ConnOption) (net.C
 	return c, nil
 }
 
-// lendConn is Get for those who know the call.
+// lendConn gives cl a connection, an idle or a new one. On an error the frontend has received nothing.
 func (p *pool) lendConn(cl *call) (*conn, error) {
 	c, err := cl.onlyConn, error(nil)
 	if c == nil {
@@ -199,6 +204,7 @@ func (p *pool) lendConn(cl *call) (*conn, error) {
 	return c, nil
 }
 
+// getConn returns an idle connection for cl, or waits for a connection.
 func (p *pool) getConn(cl *call) (*conn, error) {
 	for {
 		p.mu.Lock()
@@ -213,15 +219,17 @@ func (p *pool) getConn(cl *call) (*conn, error) {
 		c := p.idle[i]
 		p.idle = slices.Delete(p.idle, i, i+1)
 		p.mu.Unlock()
-		if idle := time.Since(c.idleSince); c.closeCause() == nil && p.keys.Current(c.Conn) && (idle < trustFor || idle < idleFor && isAlive(c.Conn)) {
+		if idle := time.Since(c.idleSince); c.closeCause() == nil && p.keys.Current(c.Conn) &&
+			(idle < trustFor || idle < idleFor && isAlive(c.Conn)) {
 			return c, nil
 		}
 		p.dropConn(c)
 	}
 }
 
-// pickIdle is which idle connection a call had best use: the latest, if it can be of the frontend that the call asks; -1: none.
-// The mutex is held.
+// pickIdle returns the index of the idle connection that cl should use, or -1 if cl can use no idle connection. It
+// prefers a connection to the frontend that cl asks, and among equals the connection with the shortest idle time. The
+// mutex is held.
 func (p *pool) pickIdle(cl *call) int {
 	other := -1
 	for i, c := range slices.Backward(p.idle) {
@@ -230,13 +238,13 @@ func (p *pool) pickIdle(cl *call) int {
 		case cl.owner == nil || c.process == cl.owner:
 			return i
 		case other < 0:
-			other = i // which forwards
+			other = i // leads to another frontend, and that frontend forwards the call
 		}
 	}
 	return other
 }
 
-// Put implements remote.ConnPool: the call on nc is over, and was answered.
+// Put implements remote.ConnPool: the call on nc has its answer.
 func (p *pool) Put(nc net.Conn) error {
 	c := nc.(*conn)
 	hasDeadline := !c.call.deadline.IsZero()
@@ -248,7 +256,7 @@ func (p *pool) Put(nc net.Conn) error {
 		c.Conn.SetDeadline(time.Time{})
 		return nil
 	}
-	if c.closeCause() != nil || c.r.Buffered() > 0 || !p.keys.Current(c.Conn) { // an answer nobody asked for
+	if c.closeCause() != nil || c.r.Buffered() > 0 || !p.keys.Current(c.Conn) { // buffered bytes answer no call
 		p.dropConn(c)
 		return nil
 	}
@@ -260,7 +268,7 @@ func (p *pool) Put(nc net.Conn) error {
 	return nil
 }
 
-// closeStale closes the connections that have been idle for too long.
+// closeStale closes the connections that have been idle for idleFor (1 min) or longer.
 func (p *pool) closeStale() {
 	p.mu.Lock()
 	n := 0
@@ -293,10 +301,11 @@ func (p *pool) Close() error {
 	return nil
 }
 
-// maxOutBuf is how many bytes a connection keeps for its next call of Run.
+// maxOutBuf is the size in bytes up to which a connection keeps its request buffer for the next call of Run.
 const maxOutBuf = 16 << 10
 
-// sendRun makes a call of Run, as Kitex would, which takes several times as long for it and allocates more.
+// sendRun makes a call of Run. It does the work of Kitex, because Kitex takes several times as long for a Run, and
+// allocates more.
 func (p *pool) sendRun(cl *call, req *v1.RunRequest) (*v1.RunResponse, error) {
 	c, err := p.lendConn(cl)
 	if err != nil {
@@ -321,13 +330,14 @@ func (p *pool) sendRun(cl *call, req *v1.RunRequest) (*v1.RunResponse, error) {
 	return res, err
 }
 
-// isAnswer reports whether a call has failed by its answer, after which its connection is as good as before.
+// isAnswer reports whether err came as the frontend's answer. If so, the connection is still usable.
 func isAnswer(err error) bool {
 	var refused *v1.Refused
-	var serverErr *thrift.ApplicationException // what a Thrift server says for what it did not expect
+	var serverErr *thrift.ApplicationException // the answer of a Thrift server to an unexpected request or error
 	return errors.As(err, &refused) || errors.As(err, &serverErr)
 }
 
+// dropConn removes c from the pool and closes it.
 func (p *pool) dropConn(c *conn) {
 	p.mu.Lock()
 	delete(p.conns, c)
@@ -335,8 +345,8 @@ func (p *pool) dropConn(c *conn) {
 	c.Conn.Close()
 }
 
-// dropIdle closes the idle connections to a frontend, or to all if it is nil: one in use has broken, so they are probably
-// broken, too.
+// dropIdle closes the idle connections to a frontend, or all idle connections if peer is nil. After a connection in
+// use has broken, the idle connections are probably broken, too.
 func (p *pool) dropIdle(peer *process) {
 	var idle []*conn
 	p.mu.Lock()
@@ -354,7 +364,8 @@ func (p *pool) dropIdle(peer *process) {
 	}
 }
 
-// closeConnsOf closes every connection to a frontend, or all if it is nil, which ends the calls that wait for it.
+// closeConnsOf closes the idle connections to a frontend, and the connections whose calls await its answer, because of
+// cause. The calls end. If peer is nil, all connections are closed.
 func (p *pool) closeConnsOf(peer *process, cause error) {
 	p.dropIdle(peer)
 	p.mu.Lock()
@@ -370,7 +381,7 @@ func (p *pool) closeConnsOf(peer *process, cause error) {
 	}
 }
 
-// answersOwed is the frontends that calls wait for, and how many answers each had given before.
+// answersOwed returns the frontends whose answers are awaited, each with the number of answers it has given so far.
 func (p *pool) answersOwed() map[*process]uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -383,7 +394,7 @@ func (p *pool) answersOwed() map[*process]uint64 {
 	return owed
 }
 
-// abort ends every call with cause, and all later ones that are not parting.
+// abort ends every call with cause. Later calls fail with cause, too, unless they are parting.
 func (p *pool) abort(cause error) {
 	p.mu.Lock()
 	p.closedErr = cause

@@ -16,7 +16,7 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// newServedPool is a frontend that has each connection served by serve.
+// newServedPool returns a pool for a listener whose connections are served by serve, one by one.
 func newServedPool(t *testing.T, serve func(net.Conn)) *pool {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,7 +40,7 @@ func newServedPool(t *testing.T, serve func(net.Conn)) *pool {
 	return p
 }
 
-// readCall reads a call of Run, piece by piece, and returns its bytes.
+// readCall reads a call of Run in pieces, and returns the call's bytes, or nil at the end of the connection.
 func readCall(c net.Conn, piece int) []byte {
 	var b []byte
 	for size := 4; len(b) < size; {
@@ -55,8 +55,8 @@ func readCall(c net.Conn, piece int) []byte {
 	return b
 }
 
-// A connection serves one call after the other, refused ones, too; one larger than sockets take at once, and answers that
-// come in pieces.
+// A connection serves several calls in turn, refused calls included. A call may be larger than a socket takes at once,
+// and an answer may come in pieces.
 func TestCallsOfRun(t *testing.T) {
 	job := v1.NewJob()
 	job.Tasks = []*v1.Task{{FunctionName: "echo", Payload: make([]byte, 16<<20)}}
@@ -88,7 +88,8 @@ func TestCallsOfRun(t *testing.T) {
 	})
 	for range 3 {
 		cl := &call{ctx: context.Background()}
-		if res, err := p.sendRun(cl, &v1.RunRequest{Job: job}); err != nil || res.Handle.Job != "job" || res.Outcomes[0].Worker != "w" {
+		if res, err := p.sendRun(cl, &v1.RunRequest{Job: job}); err != nil || res.Handle.Job != "job" ||
+			res.Outcomes[0].Worker != "w" {
 			t.Fatalf("%v, %v", res, err)
 		}
 		cl = &call{ctx: context.Background()}
@@ -105,7 +106,7 @@ func TestCallsOfRun(t *testing.T) {
 	}
 }
 
-// A connection on which something else than the answer comes, or nothing more, serves no other call.
+// If a connection delivers no answer, half an answer or the answer to another call, the pool drops the connection.
 func TestCallsOfRunWithoutAnswer(t *testing.T) {
 	other := frame.NewRunAnswer(&v1.Handle{Job: "another"}, 0)
 	other.End()
@@ -124,7 +125,7 @@ func TestCallsOfRunWithoutAnswer(t *testing.T) {
 	}
 }
 
-// A token is told to nobody beyond this machine but by TLS.
+// A token leaves this machine only over TLS.
 func TestTokenInPlain(t *testing.T) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -156,10 +157,11 @@ func TestTokenInPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Cluster(t.Context()); err == nil || !strings.Contains(err.Error(), "would be told in plain: use TLS") {
+	if _, err := c.Cluster(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "would leave this machine unencrypted: use TLS") {
 		t.Error(err)
 	}
 	if n := <-told; n > 0 {
-		t.Errorf("%d bytes were told", n)
+		t.Errorf("the client sent %d bytes", n)
 	}
 }

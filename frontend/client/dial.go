@@ -16,53 +16,59 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
-// A call for which no connection is idle waits for the first that another call is done with, or that is new. New ones are made for those
-// that wait, a few at a time: a frontend that is too busy to answer at once has its work, and not one more connection for each call.
+// If no connection is idle, a call waits for the first connection that another call releases or that a dial makes. The
+// pool makes connections for waiting calls, a few at a time. So a frontend that is too busy to answer at once keeps its
+// work, and does not get one more connection for each call.
 
 const (
-	// maxDials is how many new connections to a frontend are under way at a time, but for those that are silent.
+	// maxDials is the number of dials that may be under way at a time, silent dials not counted.
 	maxDials = 16
-	// A new connection whose frontend says nothing for besideAfter has others tried beside it, so many in all: behind a balancer, it
-	// may lead to a frontend that hangs, and the next one need not.
-	silentAfter    = 250 * time.Millisecond
+	// silentAfter is the time without an answer after which a dial is silent. The pool then dials again beside the
+	// silent dial: behind a balancer, one connection may lead to a hanging frontend, and the next to a healthy one.
+	silentAfter = 250 * time.Millisecond
+	// maxDialsForOne bounds the dials for one waiting call, the silent dials included.
 	maxDialsForOne = 4
 )
 
 var (
-	errLeaves       = errors.New("it takes no new jobs: it leaves")
-	errTokenInPlain = errors.New("the token would be told in plain: use TLS too, beyond this machine (client.WithTLS, --tls-dir)")
+	errLeaves       = errors.New("the frontend is draining and takes no new jobs")
+	errTokenInPlain = errors.New("the token would leave this machine unencrypted: use TLS (client.WithTLS, --tls-dir)")
 )
 
 // waiter is a call that waits for a connection.
 type waiter struct {
 	call         *call
-	begunBefore  uint64 // how many dials had begun by then
-	failedBefore uint64 // and failed
-	since        time.Time
-	result       chan lentConn // has room for it
+	begunBefore  uint64        // number of dials begun before the wait
+	failedBefore uint64        // number of dials failed before the wait
+	since        time.Time     // start of the wait
+	result       chan lentConn // gets the result; has room for one value
 	node         list.Node[*waiter]
 }
 
-// lentConn is what a call has waited for.
+// lentConn is the result of a wait: a connection or an error.
 type lentConn struct {
 	conn *conn
 	err  error
 }
 
-// Links makes it an item of lists.
+// Links makes waiter an item of a list.List.
 func (w *waiter) Links() *list.Node[*waiter] { return &w.node }
 
-// dial is a connection that is being made.
+// dial is one attempt to make a connection.
 type dial struct {
-	number  uint64 // how many had begun, with it
-	silent  bool   // for besideAfter
-	resting bool   // it is over
+	number  uint64 // position among all dials of the pool, from 1
+	silent  bool   // without an answer for silentAfter
+	resting bool   // ended, but still counted, so that the pool does not dial again at once
 }
 
-// waitForConn waits for a connection for a call. The mutex is held, and is not afterwards.
+// waitForConn waits until cl gets a connection, or until the call's deadline or its context ends. The caller holds the
+// mutex, and waitForConn releases it.
 func (p *pool) waitForConn(cl *call) (*conn, error) {
-	w := &waiter{call: cl, begunBefore: p.dialsBegun, failedBefore: p.dialsFailed, since: time.Now(), result: make(chan lentConn, 1)}
-	if cl.ping { // by which it is known whether the others wait in vain
+	w := &waiter{
+		call: cl, begunBefore: p.dialsBegun, failedBefore: p.dialsFailed, since: time.Now(),
+		result: make(chan lentConn, 1),
+	}
+	if cl.ping { // the ping shows whether the other calls wait in vain
 		p.waiters.PushFront(w)
 		p.startDial()
 	} else {
@@ -83,13 +89,13 @@ func (p *pool) waitForConn(cl *call) (*conn, error) {
 	case <-cl.ctx.Done():
 		err = context.Cause(cl.ctx)
 	case <-timeUp:
-		err = fmt.Errorf("no connection is free: %w", os.ErrDeadlineExceeded)
+		err = fmt.Errorf("no connection became free in time: %w", os.ErrDeadlineExceeded)
 	}
 	p.mu.Lock()
 	p.waiters.Remove(w)
 	p.mu.Unlock()
 	select {
-	case got := <-w.result: // meanwhile
+	case got := <-w.result: // the connection came at the same moment
 		if got.conn != nil {
 			p.releaseConn(got.conn)
 		}
@@ -98,7 +104,8 @@ func (p *pool) waitForConn(cl *call) (*conn, error) {
 	return nil, err
 }
 
-// releaseConn gives a connection that nobody uses to the first call that waits and can use it, or keeps it for later ones.
+// releaseConn gives an unused connection to the first waiting call that can use the connection, or keeps the
+// connection idle. If the pool has closed the connection meanwhile, releaseConn drops the connection.
 func (p *pool) releaseConn(c *conn) {
 	p.mu.Lock()
 	inPool := p.conns[c] && c.closeCause() == nil
@@ -106,19 +113,19 @@ func (p *pool) releaseConn(c *conn) {
 		p.offerConn(c)
 	}
 	p.mu.Unlock()
-	if !inPool { // the pool was closed meanwhile
+	if !inPool {
 		p.dropConn(c)
 	}
 }
 
-// offerConn is free. The mutex is held.
+// offerConn gives c to the first waiting call that can use c, or keeps c idle. The mutex is held.
 func (p *pool) offerConn(c *conn) {
 	if !p.giveToWaiter(c) {
 		p.keepIdle(c)
 	}
 }
 
-// keepIdle keeps a connection for later calls.
+// keepIdle keeps a connection for later calls. The mutex is held.
 func (p *pool) keepIdle(c *conn) {
 	c.idleSince = time.Now()
 	p.idle = append(p.idle, c)
@@ -127,7 +134,8 @@ func (p *pool) keepIdle(c *conn) {
 	}
 }
 
-// giveToWaiter gives a connection to the first call that waits and can use it, and reports whether there is one.
+// giveToWaiter gives c to the first waiting call that can use c, or reports false if there is no such call. The mutex
+// is held.
 func (p *pool) giveToWaiter(c *conn) bool {
 	for w := range p.waiters.All() {
 		if c.canServe(w.call) {
@@ -138,7 +146,8 @@ func (p *pool) giveToWaiter(c *conn) bool {
 	return false
 }
 
-// canServe reports whether a call may go out on a connection. A ping is for one frontend, but where it has to come by a new connection.
+// canServe reports whether a call may use the connection. A job must not go to a draining frontend. A ping must use a
+// connection to its own frontend, or a new connection.
 func (c *conn) canServe(cl *call) bool {
 	switch {
 	case cl.newJob && c.isDraining():
@@ -149,15 +158,16 @@ func (c *conn) canServe(cl *call) bool {
 	return true
 }
 
-// isDraining reports whether the frontend behind a connection takes no new jobs.
+// isDraining reports whether the frontend behind the connection takes no new jobs.
 func (c *conn) isDraining() bool { return c.process != nil && c.process.draining.Load() }
 
+// answerWaiter ends the wait of w with l. The mutex is held.
 func (p *pool) answerWaiter(w *waiter, l lentConn) {
 	p.waiters.Remove(w)
 	w.result <- l
 }
 
-// failWaiters ends the waiting of the calls that are meant.
+// failWaiters ends the waits to which applies returns true, with err. The mutex is held.
 func (p *pool) failWaiters(err error, applies func(*waiter) bool) {
 	for w := range p.waiters.All() {
 		if applies(w) {
@@ -166,13 +176,13 @@ func (p *pool) failWaiters(err error, applies func(*waiter) bool) {
 	}
 }
 
-// dialMore makes connections for those that wait. The mutex is held.
+// dialMore starts dials for the waiting calls, within the limits of maxDials and maxDialsForOne. The mutex is held.
 func (p *pool) dialMore() {
 	if p.waiters.Len() == 0 {
 		return
 	}
 	limit := min(p.waiters.Len(), maxDials)
-	silent, begunSince := 0, 0 // the one that waits at the front came
+	silent, begunSince := 0, 0 // numbers of dials: silent ones, and begun after the first waiter came
 	for _, d := range p.dials {
 		if d.silent {
 			silent++
@@ -181,12 +191,13 @@ func (p *pool) dialMore() {
 			begunSince++
 		}
 	}
-	for ; len(p.dials)-silent < limit && begunSince < maxDialsForOne*limit && len(p.dials) < maxDialsForOne*maxDials; begunSince++ {
+	for ; len(p.dials)-silent < limit && begunSince < maxDialsForOne*limit &&
+		len(p.dials) < maxDialsForOne*maxDials; begunSince++ {
 		p.startDial()
 	}
 }
 
-// startDial begins a connection. The mutex is held.
+// startDial starts to make a connection. The mutex is held.
 func (p *pool) startDial() {
 	p.dialsBegun++
 	d := &dial{number: p.dialsBegun}
@@ -200,7 +211,7 @@ func (p *pool) startDial() {
 	}()
 }
 
-// dialBeside lets others be tried beside a dial.
+// dialBeside marks d as silent, so that the pool dials again beside d.
 func (p *pool) dialBeside(d *dial) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,8 +219,10 @@ func (p *pool) dialBeside(d *dial) {
 	p.dialMore()
 }
 
-// finishDial ends a dial, which may have been in vain, and with it the waiting of calls. But where it was closed at once, as by a frontend
-// that has too many, and others are in use, they wait for these for a while, and the next dial rests.
+// finishDial ends a dial, and the waits decided by the dial's result. A frontend with too many connections closes a new
+// connection at once. If other connections are in use then, most calls go on waiting for a used connection. Only pings
+// end with err, and calls that have waited for 1 s (maxDialsForOne times silentAfter). The dial rests for silentAfter,
+// to delay the next dial.
 func (p *pool) finishDial(ctx context.Context, d *dial, c *conn, err error) {
 	kept := false
 	p.mu.Lock()
@@ -220,7 +233,7 @@ func (p *pool) finishDial(ctx context.Context, d *dial, c *conn, err error) {
 			break
 		}
 		p.noteDialFailed(d, errLeaves, func(w *waiter) bool { return w.call.newJob })
-	case ctx.Err() != nil: // it was aborted
+	case ctx.Err() != nil: // abort has ended the waits
 	case closedAtOnce(err) && len(p.conns) > len(p.idle):
 		p.failWaiters(err, func(w *waiter) bool {
 			return w.begunBefore < d.number && (w.call.ping || time.Since(w.since) >= maxDialsForOne*silentAfter)
@@ -239,7 +252,9 @@ func (p *pool) finishDial(ctx context.Context, d *dial, c *conn, err error) {
 	}
 }
 
-// takeConn gives a new connection to a call that waits, or keeps it, unless nobody may need it: then it reports false.
+// takeConn gives a new connection to a waiting call, or keeps the connection idle. takeConn returns false if the caller
+// must close the connection, because the pool is closed and no call waits, or because the frontend drains and no
+// waiting call can use the connection. The mutex is held.
 func (p *pool) takeConn(c *conn) bool {
 	if p.closedErr != nil && p.waiters.Len() == 0 {
 		return false
@@ -256,36 +271,42 @@ func (p *pool) takeConn(c *conn) bool {
 	return true
 }
 
-// noteDialFailed tells those that are meant, and wait in vain as a dial that began since they came has failed: no other one is under way, or so many
-// have failed in a row as may be made for all that wait. Behind a balancer, the next one may lead elsewhere.
+// noteDialFailed notes that d failed, or led to a draining frontend, and ends hopeless waits with err. A wait is
+// hopeless if applies returns true, the wait began before d, and one more condition holds. Either no other dial is
+// under way, or during the wait as many dials in a row have failed as the pool may make for all waiting calls. One
+// failed dial does not count for much, because behind a balancer the next dial may lead to another frontend. The
+// mutex is held.
 func (p *pool) noteDialFailed(d *dial, err error, applies func(*waiter) bool) {
 	p.failsInRow++
 	p.dialsFailed++
 	limit := uint64(maxDialsForOne * min(p.waiters.Len(), maxDials))
 	last := !slices.ContainsFunc(p.dials, func(x *dial) bool { return x != d && !x.resting })
 	p.failWaiters(err, func(w *waiter) bool {
-		return w.begunBefore < d.number && applies(w) && (last || min(p.failsInRow, p.dialsFailed-w.failedBefore) >= limit)
+		return w.begunBefore < d.number && applies(w) &&
+			(last || min(p.failsInRow, p.dialsFailed-w.failedBefore) >= limit)
 	})
 }
 
-// endRest ends a dial that was of no use.
+// endRest ends the rest of d, so that the pool may dial again.
 func (p *pool) endRest(d *dial) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.removeDial(d)
 }
 
+// removeDial forgets d, and starts the dials that d has delayed. The mutex is held.
 func (p *pool) removeDial(d *dial) {
 	p.dials = slices.DeleteFunc(p.dials, func(x *dial) bool { return x == d })
 	p.dialMore()
 }
 
-// closedAtOnce reports whether a new connection was closed by the frontend before it said anything.
+// closedAtOnce reports whether err means that the frontend closed a new connection before its first answer.
 func closedAtOnce(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// connect makes a connection and asks who is behind it.
+// connect makes a connection, and asks which frontend is behind it. If calls carry a token, connect refuses an
+// unencrypted connection to another machine.
 func (p *pool) connect(ctx context.Context) (*conn, error) {
 	raw, err := p.keys.Connect(ctx, p.dialer.DialContext, p.addr, identity.Frontend)
 	if err != nil {

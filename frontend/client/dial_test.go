@@ -14,7 +14,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
-// door is a listener that hands connections to the test, which are closed at its end.
+// door is a listener that hands its connections to the test. They are closed at the end of the test.
 type door struct {
 	net.Listener
 	conns chan net.Conn
@@ -48,14 +48,14 @@ func newDoor(t *testing.T) (*door, *pool) {
 	return d, p
 }
 
-// identifyByByte has a pool take a connection for good once one byte has come on it.
+// identifyByByte accepts a new connection as soon as a byte has come.
 func identifyByByte(ctx context.Context, c *conn) (*process, error) {
 	defer context.AfterFunc(ctx, func() { c.Conn.Close() })()
 	_, err := io.ReadFull(c.Conn, make([]byte, 1))
 	return &process{name: "f"}, err
 }
 
-// startCalls has so many calls get a connection each; what became of them comes as it does.
+// startCalls starts n calls that each get a connection. The results come in order of arrival.
 func startCalls(p *pool, n int, newCall func() *call) chan lentConn {
 	got := make(chan lentConn, n)
 	for range n {
@@ -71,7 +71,7 @@ func startCalls(p *pool, n int, newCall func() *call) chan lentConn {
 	return got
 }
 
-// awaitPool waits until what holds under the pool's mutex does.
+// awaitPool waits until holds returns true under the pool's mutex. The text what describes the condition.
 func awaitPool(t *testing.T, p *pool, what string, holds func() bool) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -87,10 +87,10 @@ func awaitPool(t *testing.T, p *pool, what string, holds func() bool) {
 	}
 }
 
+// anyCall returns a call without special needs.
 func anyCall() *call { return &call{ctx: context.Background()} }
 
-// A thousand calls at once find a frontend that is slow to answer: few connections are made, and those who are done with theirs pass
-// them on.
+// A thousand calls at once meet a slow frontend. The pool makes few connections, and calls pass their connections on.
 func TestCallsThatWaitForConnections(t *testing.T) {
 	d, p := newDoor(t)
 	p.identify = identifyByByte
@@ -114,7 +114,7 @@ func TestCallsThatWaitForConnections(t *testing.T) {
 	}
 }
 
-// Of calls that wait each gets a connection of its own if nobody is done with one.
+// If no call releases its connection, each waiting call gets a connection of its own.
 func TestConnectionsForAll(t *testing.T) {
 	d, p := newDoor(t)
 	p.identify = identifyByByte
@@ -134,7 +134,7 @@ func TestConnectionsForAll(t *testing.T) {
 	if len(all) != calls || p.waiters.Len() != 0 {
 		t.Errorf("%d connections for %d calls, %d still wait", len(all), calls, p.waiters.Len())
 	}
-	for c := range all { // more than were kept once
+	for c := range all { // the pool keeps any number of idle connections
 		p.Put(c)
 	}
 	if len(p.idle) != calls || p.sweeper == nil {
@@ -149,8 +149,8 @@ func TestConnectionsForAll(t *testing.T) {
 	}
 }
 
-// A frontend takes some connections, and closes the others at once: all calls are made with those, and it is not asked for more
-// again and again.
+// A frontend accepts three connections and closes further connections at once. All calls use the three connections, and
+// the pool does not try for more again and again.
 func TestFrontendThatTakesNoMoreConnections(t *testing.T) {
 	d, p := newDoor(t)
 	p.identify = identifyByByte
@@ -185,7 +185,7 @@ func TestFrontendThatTakesNoMoreConnections(t *testing.T) {
 	}
 }
 
-// But those that wait for a second are told.
+// If no connection becomes free within a second, the waiting calls end with an error.
 func TestFrontendThatTakesNoMoreConnectionsForLong(t *testing.T) {
 	d, p := newDoor(t)
 	p.identify = identifyByByte
@@ -209,7 +209,7 @@ func TestFrontendThatTakesNoMoreConnectionsForLong(t *testing.T) {
 	}
 }
 
-// Where nobody is there, all who wait are told by few connections.
+// If no frontend listens, a few failed dials end all waiting calls.
 func TestNobodyThere(t *testing.T) {
 	d, p := newDoor(t)
 	d.Close()
@@ -223,11 +223,14 @@ func TestNobodyThere(t *testing.T) {
 	awaitPool(t, p, "no dial is left", func() bool { return len(p.dials) == 0 })
 }
 
-// A frontend that says nothing has others tried beside it, and the call that waits ends in time; a connection that comes later is kept.
+// If a frontend stays silent, the pool dials again beside it, and the waiting call ends at its deadline. If a silent
+// connection comes to life later, the pool keeps the connection.
 func TestSilentFrontend(t *testing.T) {
 	d, p := newDoor(t)
 	p.identify = identifyByByte
-	got := startCalls(p, 1, func() *call { return &call{ctx: context.Background(), deadline: time.Now().Add(5 * silentAfter)} })
+	got := startCalls(p, 1, func() *call {
+		return &call{ctx: context.Background(), deadline: time.Now().Add(5 * silentAfter)}
+	})
 	var silent []net.Conn
 	for range maxDialsForOne {
 		silent = append(silent, <-d.conns)
@@ -242,7 +245,7 @@ func TestSilentFrontend(t *testing.T) {
 	}
 }
 
-// What is left of dials for calls that wait no more, and says nothing, does not keep others from being made.
+// Silent dials of calls that no longer wait do not prevent new dials.
 func TestSilentDialsOfOthers(t *testing.T) {
 	d, p := newDoor(t)
 	p.identify = identifyByByte
@@ -264,13 +267,13 @@ func TestSilentDialsOfOthers(t *testing.T) {
 	of := &process{name: "f"}
 	ping := startCalls(p, 1, func() *call { return &call{ctx: context.Background(), ping: true, owner: of} })
 	<-d.conns
-	(<-d.conns).Write([]byte{1}) // beside the first one, which is silent
+	(<-d.conns).Write([]byte{1}) // the second dial, beside the silent first dial
 	if l := <-ping; l.err != nil {
 		t.Error(l.err)
 	}
 }
 
-// Behind a balancer every other connection leads nowhere: all calls get one of the others.
+// Behind a balancer every other connection leads nowhere. Nearly all calls get a good connection.
 func TestEveryOtherConnectionFails(t *testing.T) {
 	d, p := newDoor(t)
 	var n atomic.Int64
@@ -297,7 +300,7 @@ func TestEveryOtherConnectionFails(t *testing.T) {
 	}
 }
 
-// A call that ends just when a connection comes for it has that kept for others.
+// If a call ends at the moment when its connection comes, the pool keeps the connection for other calls.
 func TestCallThatEndsAsItsConnectionComes(t *testing.T) {
 	_, p := newDoor(t)
 	why := errors.New("nobody waits any more")
@@ -307,7 +310,7 @@ func TestCallThatEndsAsItsConnectionComes(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		c, _ := net.Pipe()
 		p.mu.Lock()
-		p.dials = make([]*dial, maxDials) // none is to begin
+		p.dials = make([]*dial, maxDials) // so that no dial begins
 		for i := range p.dials {
 			p.dials[i] = &dial{}
 		}
@@ -320,7 +323,7 @@ func TestCallThatEndsAsItsConnectionComes(t *testing.T) {
 		p.conns[came] = true
 		p.offerConn(came)
 		p.mu.Unlock()
-		if l := <-got; l.err == nil { // it saw that first
+		if l := <-got; l.err == nil { // the call saw the connection first
 			p.Put(l.conn)
 		} else if ended++; !errors.Is(l.err, why) {
 			t.Fatal(l.err)
@@ -332,7 +335,7 @@ func TestCallThatEndsAsItsConnectionComes(t *testing.T) {
 	p.dials = nil
 }
 
-// Who waits is told when the client closes, but for parting calls; these are served then.
+// When the client closes, waiting calls end, except parting calls. Parting calls still get connections.
 func TestCloseWhileCallsWait(t *testing.T) {
 	d, p := newDoor(t)
 	p.identify = identifyByByte
@@ -356,7 +359,8 @@ func TestCloseWhileCallsWait(t *testing.T) {
 	awaitPool(t, p, "no dial is left", func() bool { return len(p.dials) == 0 })
 }
 
-// A job does not go to a frontend that leaves, other calls do; a ping takes its own frontend's connection, or a new one.
+// A job must not go to a draining frontend; other calls may. A ping uses a connection of its own frontend, or a new
+// one.
 func TestWhoMayUseAConnection(t *testing.T) {
 	f, other := &process{name: "f"}, &process{name: "other"}
 	leaves := &process{name: "leaves"}
@@ -376,17 +380,20 @@ func TestWhoMayUseAConnection(t *testing.T) {
 		{&conn{process: other, idleSince: used}, &call{owner: f}, true},
 	} {
 		if got := c.conn.canServe(c.call); got != c.want {
-			t.Errorf("of %s, since %v, for a job %v or ping %v: %v", c.conn.process.name, c.conn.idleSince, c.call.newJob, c.call.ping, got)
+			t.Errorf("of %s, since %v, for a job %v or ping %v: %v", c.conn.process.name, c.conn.idleSince,
+				c.call.newJob, c.call.ping, got)
 		}
 	}
 	_, p := newDoor(t)
 	p.identify = func(context.Context, *conn) (*process, error) { return leaves, nil }
-	if l := <-startCalls(p, 1, func() *call { return &call{ctx: context.Background(), newJob: true} }); !errors.Is(l.err, errLeaves) {
+	if l := <-startCalls(p, 1, func() *call {
+		return &call{ctx: context.Background(), newJob: true}
+	}); !errors.Is(l.err, errLeaves) {
 		t.Error(l.err)
 	}
 	awaitPool(t, p, "no dial is left", func() bool { return len(p.dials) == 0 })
 	if len(p.conns) > 0 {
-		t.Error("a connection is kept that was made for a job, to a frontend that leaves")
+		t.Error("the pool keeps a connection made for a job, although the frontend is draining")
 	}
 	if l := <-startCalls(p, 1, anyCall); l.err != nil {
 		t.Error(l.err)

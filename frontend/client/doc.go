@@ -1,62 +1,111 @@
-// Package client is the Go SDK: it runs jobs on a phoebe cluster.
+// Package client runs jobs on a phoebe cluster from a Go program.
 //
-// # Jobs
+// A job is a set of tasks. Each task calls a function that the cluster's workers have registered under a name.
 //
-// A [Client] knows the addresses of several frontends, any of which takes any job. A frontend keeps a job
-// only in memory, so the client holds the job and the results it has: if the frontend dies, hangs or
-// leaves, the client brings what is unfinished to another one under the same job id, and attempts that
-// still run are claimed there, not run again. Callers see none of this but the delay; each task's outcome
-// reaches them once.
+// # Usage
 //
-// [Client.Run] is for jobs whose results are wanted together, [Client.Submit] for those whose results are
-// wanted as they come. Ending the context cancels the job.
+// First make a [Client]. A program needs one. Give it the address of any frontend, or of several frontends:
+//
+//	c, err := client.New([]string{"127.0.0.1:7410"})
+//	if err != nil {
+//		return err
+//	}
+//	defer c.Close()
+//
+// Then describe the job. Each [Task] names a function, and carries the function's input in Payload:
+//
+//	job := client.Job{Tasks: []client.Task{
+//		{Function: "echo", Payload: []byte("hello")},
+//		{Function: "echo", Payload: []byte("world")},
+//	}}
+//
+// If you want all results together, call [Client.Run]. Run waits for the job and returns one [Outcome] for each
+// task, in the order of job.Tasks:
+//
+//	outcomes, err := c.Run(ctx, job)
+//
+// If you want each result as soon as its task ends, call [Client.Submit], and read the results from the [Running]
+// job:
+//
+//	running, err := c.Submit(ctx, job)
+//	if err != nil {
+//		return err
+//	}
+//	for outcome, err := range running.Results() {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Printf("task %d: %s\n", outcome.Task, outcome.Result)
+//	}
+//
+// Next look at the error. Its type says what happened (use errors.As):
+//
+//   - [*TaskError]: a task ended without a result. Reason says why.
+//   - [*RefusedError]: a frontend refused the job, and nothing was started. Reason says what to do.
+//   - [*UnfinishedError]: the client gave up. The named tasks may or may not have run.
+//
+// [ErrClosed] (use errors.Is) says that the client was closed. The examples of [Client.Run] and [RefusedError] tell
+// the errors apart.
+//
+// To cancel a job, end the context that you gave to Run or Submit, or call [Running.Cancel].
+//
+// # When a frontend fails
+//
+// You need no code for the failure of a frontend. A frontend keeps a job only in memory, so the client keeps the job,
+// too, with the results that have arrived. If the frontend dies, hangs or leaves, the client takes the unfinished
+// tasks to another frontend, under the same job id. The new frontend claims the attempts that still run, so they do
+// not run again. You see only the delay. Each task's outcome reaches you once.
 //
 // # For the author of an engine
 //
-// An engine has two programs: workers that embed package worker/serve and register their functions, and whoever takes
-// queries, plans them and has this package run the fragments. Here is what such an author needs, in that order. The names in
-// parentheses are of runnable examples, in this package unless they say where.
+// An engine has two programs. The workers embed package worker/serve and register the engine's functions. The planner
+// takes queries, plans them, and runs the fragments with this package. The list follows the order in which an author
+// meets the questions. The names in parentheses are runnable examples, in this package unless a package is named.
 //
-//   - Functions (worker/exec: Register, Registry.Use, Task). exec.Registry names what workers run, exec.Register takes functions of Go
-//     values, Registry.Use puts around all of them what they have in common. exec.Task tells a function of its task.
-//   - Workers (worker/serve). serve.New and Server.Start make a worker of any program. Package client/local runs a whole cluster, with the
-//     same functions, in tests.
-//   - A job ([Client.Run], [Client.Submit]) is tasks that call functions. Its Tenant says for whom it is, its Deadline how long
-//     anybody waits for it.
-//   - Stages (Stage; worker/exec: Common). A [Stage] starts when those in its After have results. What all its tasks need, such as the
-//     plan, is its Common: it reaches each worker once for the job, and functions by exec.Common.
-//     Along says where a task need not wait for a whole stage, but for the tasks of its own partition there (Stage, along).
-//   - What stages pass on (Input; worker/exec: Output). A function writes by exec.Output into a partition, and the tasks of later stages that
-//     name stage and partition in an [Input] read it by exec.Inputs: inline if it is small, else as files that workers fetch from each
-//     other. If a worker dies with such a file, the task that made it runs again, unless it is Once: a function that cannot open an
-//     input returns that error, and is tried again when there is one.
-//   - Where tasks run (Client.Locate). A task that names its [Input]s with their Copies goes near them, as long as waiting for that costs
-//     less than reading from elsewhere, and a short one is still sampled. [Constraint] says where it must run, [File] what must
-//     be on the worker's disk before, and [Client.Locate] which workers have such files.
-//   - How long tasks run (Task, class). [Task].Estimate says what is known. What is not is learnt, for all tasks of a function, or, where
-//     one function runs everything, for each of its classes: [Task].Class is a query's fingerprint with its stage.
-//   - What may wait (Class). A job that is [Spare] starts only where nothing regular can, and is stopped and tried again where it
-//     stands in the way. Tasks that are late get a copy elsewhere without being asked for (phoebe frontend --copies), and the first one
-//     to be done counts. What may not run twice is Once: it is neither stopped nor copied.
-//   - Results (Running.Next). [Running.Next] takes them one by one under a context; with [Job].Window, no more of them come to the
-//     client than it has room for. What it does not take stays at the frontend, and where that is too much, no more tasks of the job
-//     start until it has: a result of any number of rows may be read slowly, and none is lost.
-//   - Large results (Client.Open). Where [Job].LargeResults says so, a task's result may be of any size: exec.ResultWriter writes it, it
-//     becomes a file in its worker's cache, and [Client.Open] reads it part by part, in little memory.
-//   - Plans that are made while they run (Running.Extend). To a [Job] that is Open, [Running.Extend] adds stages and tasks when what
-//     they depend on is known; after [Running.Seal] it ends with its tasks.
-//   - Enough (Running.CancelTasks, Running.Satisfied). [Running.CancelTasks] ends what is not wanted any more, and [Running.Satisfied] the
-//     whole job without an error, such as when a LIMIT is reached.
-//   - Failures (TaskError; worker/exec: Error). exec.Error tells code, detail and where to try again, exec.Permanent that it is of no
-//     use; [Task].Retries is how often, Backoff how long before. All of it comes back in [TaskError].
-//   - Why it took so long (WithTracer, Client.Trace). [WithTracer] and exec.Traced in the workers make spans of jobs and functions, which belong
-//     to the trace of the caller's context: its traceparent travels with the job, and exec.Task has it for those who trace
-//     otherwise. Without any tracer, [Client.Trace] tells what each task has been through, [Client.Explain] what was decided for it and
-//     why, and Job.Phases when each outcome's attempt was where.
-//
-// # Errors
-//
-// Errors are of these types, for errors.As: [*RefusedError] (nothing was started), [*TaskError] (a task
-// ended without a result), [*UnfinishedError] (the client gave up: what became of the named tasks is not
-// known). [ErrClosed] is for errors.Is. The examples of [Client.Run] and [RefusedError] tell them apart.
+//   - Functions (worker/exec: Register, Registry.Use, Task). An exec.Registry holds the functions that a worker
+//     runs. exec.Register adds a function of Go values. Registry.Use wraps every function in shared code, such as
+//     logging. In a function, exec.Task describes the running task.
+//   - Workers (worker/serve). serve.New and Server.Start turn a program into a worker. In tests, package client/local
+//     runs a whole cluster with the same functions in one process.
+//   - Jobs ([Client.Run], [Client.Submit]). Job.Tenant names the tenant that the job runs for. Job.Deadline bounds
+//     the job's time.
+//   - Stages (Stage; worker/exec: Common). A [Stage] starts when all stages in its After have results. Put data that
+//     all tasks of the stage need, such as the plan, into Common. Common reaches each worker once for the job, and
+//     functions read it with exec.Common. With Along, a task waits only for the tasks of its own partition in the
+//     earlier stage (Stage, along).
+//   - Data between stages (Input; worker/exec: Output). A function writes into a partition with exec.Output. A task
+//     of a later stage names stage and partition in an [Input], and reads the data with exec.Inputs. Small data
+//     travels inline. Workers fetch larger data from each other as files. If a worker dies with a file, the task that
+//     wrote the file runs again, unless it is Once. So if a function cannot open an input, let it return the error:
+//     phoebe tries the task again when the input is back.
+//   - Where tasks run (Client.Locate). If an [Input] names its Copies, phoebe runs the task near them, as long as
+//     waiting there costs less than reading from elsewhere. Short tasks are still placed by sampling. A [Constraint]
+//     says where a task must run. A [File] must be on the worker's disk before the task starts. [Client.Locate] tells
+//     which workers already have a file.
+//   - How long tasks run (Task, class). Set [Task].Estimate if you know the run time. Otherwise phoebe learns run
+//     times for each function. If one function runs all fragments, set [Task].Class, for instance to a query's
+//     fingerprint with its stage: phoebe then learns run times for each class.
+//   - Work that may wait (Class). A [Spare] job's tasks start only where no regular task can. If a regular task needs
+//     the room, the spare task is stopped and tried again. Against stragglers you need do nothing: a late task gets
+//     a copy on another worker, and the first attempt to end counts (phoebe frontend --copies). A Once task may
+//     not run twice, so phoebe neither stops nor copies Once tasks.
+//   - Results (Running.Next). [Running.Next] returns one result at a time, under a context. [Job].Window limits how
+//     many bytes of unread results the client holds. The rest stays at the frontend. If too much stays there, the
+//     frontend starts no more of the job's tasks until you read. So you may read a huge result slowly, and no row is
+//     lost.
+//   - Large results (Client.Open). With [Job].LargeResults, a task's result may have any size. The function writes
+//     with exec.ResultWriter, the result becomes a file in the worker's cache, and [Client.Open] reads the file part
+//     by part, in little memory.
+//   - Plans that grow (Running.Extend). If a [Job] is Open, [Running.Extend] adds stages and tasks while the job
+//     runs, as soon as you know what they depend on. After [Running.Seal] the job ends with its tasks.
+//   - Early ends (Running.CancelTasks, Running.Satisfied). [Running.CancelTasks] ends tasks that you no longer want.
+//     [Running.Satisfied] ends the whole job without an error, for instance when a LIMIT is reached.
+//   - Failures (TaskError; worker/exec: Error). A function fails with an exec.Error to report a code, a detail, and
+//     where to try again. With exec.Permanent the function forbids further tries. [Task].Retries says how often phoebe
+//     tries again, and Backoff how long phoebe waits first. Code, detail and retry come back in the [TaskError].
+//   - Where the time went (WithTracer, Client.Trace). [WithTracer] makes a span of each job, and exec.Traced in the
+//     workers makes a span of each function call. All belong to the trace of the caller's context, because the job
+//     carries the context's traceparent. For other tracing code, exec.Task has the traceparent, too. You need no
+//     tracer for the rest: [Client.Trace] shows the history of each task, [Client.Explain] shows each decision with
+//     its reason, and Job.Phases adds to each outcome the times of its attempt's phases.
 package client

@@ -9,57 +9,58 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// ErrClosed ends what was under way when the client was closed, and all that is asked of it afterwards.
+// ErrClosed is the error of calls that were under way when the client was closed, and of all later calls.
 var ErrClosed = errors.New("phoebe client is closed")
 
-// RefusedReason is why a frontend declined a call.
+// RefusedReason says why a frontend refused a call.
 type RefusedReason int
 
-// The reasons that callers meet; the client itself sees to those that another frontend or a second try
-// can mend.
+// Reasons for a refusal. If another frontend or a later try can help, the client retries by itself, and you see the
+// refusal only when the client gives up.
 const (
 	Invalid      = RefusedReason(v1.RefusedReason_INVALID)      // the message names the field and the remedy
 	TooLarge     = RefusedReason(v1.RefusedReason_TOO_LARGE)    // the message names the limit
-	NoWorker     = RefusedReason(v1.RefusedReason_NO_WORKER)    // none has the function, the labels, the host or the room
-	Overloaded   = RefusedReason(v1.RefusedReason_OVERLOADED)   // come back after RetryAfter
-	Draining     = RefusedReason(v1.RefusedReason_DRAINING)     // the frontend is leaving
-	UnknownJob   = RefusedReason(v1.RefusedReason_UNKNOWN_JOB)  // it never was, or it has ended
+	NoWorker     = RefusedReason(v1.RefusedReason_NO_WORKER)    // no worker has function, labels, host or room
+	Overloaded   = RefusedReason(v1.RefusedReason_OVERLOADED)   // try again after RetryAfter
+	Draining     = RefusedReason(v1.RefusedReason_DRAINING)     // the frontend is about to leave
+	UnknownJob   = RefusedReason(v1.RefusedReason_UNKNOWN_JOB)  // the job never existed, or has ended
 	Unauthorized = RefusedReason(v1.RefusedReason_UNAUTHORIZED) // the secret is missing or wrong
 	OwnerLost    = RefusedReason(v1.RefusedReason_OWNER_LOST)   // the job's frontend does not answer
-	Forbidden    = RefusedReason(v1.RefusedReason_FORBIDDEN)    // the job is of another tenant
-	NoFile       = RefusedReason(v1.RefusedReason_NO_FILE)      // no worker has it any more
+	Forbidden    = RefusedReason(v1.RefusedReason_FORBIDDEN)    // the job belongs to another tenant
+	NoFile       = RefusedReason(v1.RefusedReason_NO_FILE)      // no reachable worker has the file
 )
 
 func (r RefusedReason) String() string { return enumWords(v1.RefusedReason(r).String()) }
 
-// RefusedError is a frontend declining a call. Nothing was started, unless Run's results are TooLarge. Act
-// on Reason, not on the text.
+// RefusedError says that a frontend refused a call. Nothing was started, with one exception: if the results of a Run
+// are TooLarge together, the tasks have run. Act on Reason, not on the text.
 type RefusedError struct {
 	Reason     RefusedReason
 	Message    string
-	RetryAfter time.Duration // zero: not again unchanged
+	RetryAfter time.Duration // when to try again; zero: do not try the same call again
 }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("refused (%s): %s", e.Reason, e.Message) }
 
-// TaskReason is why a task ended without a result.
+// TaskReason says why a task ended without a result.
 type TaskReason int
 
-// Cancelled and DeadlineExceeded are no failures of the task. A newer frontend may give other reasons.
+// Reasons of a TaskError. Cancelled and DeadlineExceeded are no failures of the task. After WorkersGone, all workers
+// that could run the task left, and none came back in time. A newer frontend may send further reasons.
 const (
-	Failed           = TaskReason(v1.FailureReason_TASK_ERROR)       // the function's own error, or a non-zero exit code
+	Failed           = TaskReason(v1.FailureReason_TASK_ERROR)       // the function's error, or a non-zero exit code
 	Timeout          = TaskReason(v1.FailureReason_TIMEOUT)          // an attempt ran longer than Task.Timeout
 	Lost             = TaskReason(v1.FailureReason_LOST)             // a task with Once may or may not have run
-	Poison           = TaskReason(v1.FailureReason_POISON)           // several workers died while they ran it
-	WorkersGone      = TaskReason(v1.FailureReason_NO_WORKER)        // all that could run it left, and none came back
+	Poison           = TaskReason(v1.FailureReason_POISON)           // several workers died while they ran the task
+	WorkersGone      = TaskReason(v1.FailureReason_NO_WORKER)        // all workers that could run the task left
 	ResultTooLarge   = TaskReason(v1.FailureReason_RESULT_TOO_LARGE) // over the limit of the worker or the job
 	Panic            = TaskReason(v1.FailureReason_PANIC)            // or the process was killed by a signal
-	Infrastructure   = TaskReason(v1.FailureReason_INFRASTRUCTURE)   // it could not be launched, however often it was tried
-	NoInput          = TaskReason(v1.FailureReason_NO_INPUT)         // a file could not be fetched, or is not what its digest says
-	StageFailed      = TaskReason(v1.FailureReason_STAGE_FAILED)     // another task of its job, which has stages, failed: Message says which
+	Infrastructure   = TaskReason(v1.FailureReason_INFRASTRUCTURE)   // could not be launched, after several tries
+	NoInput          = TaskReason(v1.FailureReason_NO_INPUT)         // a file cannot be fetched, or its digest is wrong
+	StageFailed      = TaskReason(v1.FailureReason_STAGE_FAILED)     // another task of the job failed: see Message
 	Cancelled        = TaskReason(100)                               // by Running.Cancel or Client.Cancel
 	DeadlineExceeded = TaskReason(101)                               // Job.Deadline
-	ResultLost       = TaskReason(102)                               // it had a result, which was too large to travel, and is gone: see Client.Open
+	ResultLost       = TaskReason(102)                               // the large result is gone: see Client.Open
 )
 
 func (r TaskReason) String() string {
@@ -75,24 +76,24 @@ func (r TaskReason) String() string {
 	}
 }
 
-// Retry is what a function says of its error: where the task may be tried again.
+// Retry says where a task may be tried again after its function's error. The function decides.
 type Retry int
 
 const (
 	RetryAnywhere  = Retry(v1.Retry_ANYWHERE)
-	RetryElsewhere = Retry(v1.Retry_ELSEWHERE) // not at that worker, if another one may run it
+	RetryElsewhere = Retry(v1.Retry_ELSEWHERE) // at another worker, if another worker may run the task
 	RetryNever     = Retry(v1.Retry_NEVER)
 )
 
 func (r Retry) String() string { return enumWords(v1.Retry(r).String()) }
 
-// TaskError is a task that ended without a result. Code, Detail and Retry are those of the function's exec.Error, if it
-// failed with one: Task.Retries were made as Retry allowed.
+// TaskError says that a task ended without a result. If the function failed with an exec.Error, Code, Detail and Retry
+// come from the exec.Error, and the retries of Task.Retries went only where Retry allowed.
 type TaskError struct {
-	Task     int // its index in the job
+	Task     int // index in Job.Tasks
 	Reason   TaskReason
 	Message  string
-	Worker   string // of the last attempt; empty if there was none
+	Worker   string // of the last attempt; empty: there was no attempt
 	Attempts int
 	Code     string
 	Detail   []byte
@@ -110,12 +111,11 @@ func (e *TaskError) Error() string {
 	return s
 }
 
-// UnfinishedError says that the client gave up: it does not know what became of these tasks, which may or
-// may not have run. Err is why: the context's error, ErrClosed, or the last thing that went wrong.
+// UnfinishedError says that the client gave up on a job. The listed tasks may or may not have run.
 type UnfinishedError struct {
-	Job   string
-	Tasks []int
-	Err   error
+	Job   string // id
+	Tasks []int  // tasks without a known outcome, by index in Job.Tasks
+	Err   error  // why: the context's error, ErrClosed, or the last failure
 }
 
 func (e *UnfinishedError) Error() string {
@@ -129,7 +129,7 @@ func (e *UnfinishedError) Error() string {
 
 func (e *UnfinishedError) Unwrap() error { return e.Err }
 
-// enumWords turns an enum's name into words.
+// enumWords turns the name of an enum value, such as NO_WORKER, into words, such as "no worker".
 func enumWords(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", " "))
 }

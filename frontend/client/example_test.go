@@ -26,7 +26,7 @@ import (
 )
 
 func Example() {
-	cluster, err := local.Start(local.Config{}) // or name the frontends of a running one
+	cluster, err := local.Start(local.Config{}) // or use the addresses of a running cluster's frontends
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func ExampleClient_Submit() {
 	// task 1 failed
 }
 
-// The tasks of a stage start when all of those that it comes after have results, near where these are.
+// The tasks of a stage start when all earlier stages in After have results. phoebe places the tasks near the results.
 func ExampleStage() {
 	cluster, err := local.Start(local.Config{})
 	if err != nil {
@@ -104,7 +104,8 @@ func ExampleStage() {
 		Tasks: []client.Task{
 			{Stage: "scan", Function: "echo", Payload: []byte("left")},
 			{Stage: "scan", Function: "sleep", Payload: []byte("20ms")},
-			{Stage: "join", Function: "echo", Payload: []byte("joined"), Inputs: []client.Input{{Stage: "scan", Bytes: 1 << 30}}},
+			{Stage: "join", Function: "echo", Payload: []byte("joined"),
+				Inputs: []client.Input{{Stage: "scan", Bytes: 1 << 30}}},
 		},
 	})
 	if err != nil {
@@ -129,12 +130,14 @@ func ExampleStage() {
 	// task 2 went by estimation because of its inputs
 }
 
-// What tasks write is passed to those of later stages: here each word to the task that counts it, whichever task has read it.
+// Tasks write outputs for tasks of later stages. In the example, each word goes to the task that counts the word,
+// whichever task has read it.
 func ExampleInput() {
 	registry := exec.NewRegistry() // of the workers
 	must(registry.Register("split", split))
 	must(registry.Register("count", count))
-	cluster, err := local.Start(local.Config{Registry: registry}) // larger outputs than these need wserve.Config.CacheDir
+	// The outputs of the example are small. Large outputs need wserve.Config.CacheDir.
+	cluster, err := local.Start(local.Config{Registry: registry})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -146,7 +149,7 @@ func ExampleInput() {
 	defer c.Close()
 
 	job := client.Job{Stages: []client.Stage{
-		{Name: "split", Common: []byte("2")}, // into so many partitions: told once for each worker
+		{Name: "split", Common: []byte("2")}, // the number of partitions, sent once to each worker
 		{Name: "count", After: []string{"split"}},
 	}}
 	for _, text := range []string{"to be or not", "not to be"} {
@@ -154,7 +157,8 @@ func ExampleInput() {
 	}
 	for p := range 2 {
 		job.Tasks = append(job.Tasks, client.Task{
-			Stage: "count", Function: "count", Inputs: []client.Input{{Stage: "split", Partition: p, Pass: client.Inline}},
+			Stage: "count", Function: "count",
+			Inputs: []client.Input{{Stage: "split", Partition: p, Pass: client.Inline}},
 		})
 	}
 	outcomes, err := c.Run(context.Background(), job)
@@ -169,7 +173,7 @@ func ExampleInput() {
 	// map[or:1]
 }
 
-// A file that a task of an earlier job has needed draws the next one to it.
+// If an earlier task has fetched a file, Locate finds the worker, and the next task goes there.
 func ExampleClient_Locate() {
 	dir, err := os.MkdirTemp("", "phoebe")
 	must(err)
@@ -203,7 +207,7 @@ func ExampleClient_Locate() {
 		log.Fatal(err)
 	}
 	var copies []client.Copy
-	for len(copies) == 0 { // a frontend hears of it by gossip, which takes a moment; an engine would not wait for that
+	for len(copies) == 0 { // wait for the gossip to reach the frontend; an engine would not wait
 		at, err := c.Locate(ctx, part.SHA256)
 		if err != nil {
 			log.Fatal(err)
@@ -221,7 +225,7 @@ func ExampleClient_Locate() {
 	// 1000000 rows, at the same worker: true
 }
 
-// Each partition goes its own way through the stages: the second one's first task does not wait for the slow task of the first.
+// With Along, each partition goes through the stages by itself: partition 1 does not wait for the slow partition 0.
 func ExampleStage_along() {
 	c, done := withCaches(nil)
 	defer done()
@@ -245,13 +249,13 @@ func ExampleStage_along() {
 		}
 		fmt.Printf("%s\n", o.Result)
 	}
-	must(running.Satisfied(ctx)) // partition 0 is not wanted any more
+	must(running.Satisfied(ctx)) // partition 0 is no longer wanted
 	// Output:
 	// scan, partition 1
 	// filter, partition 1
 }
 
-// A plan that depends on what its first stage has found: the job is open, and gets its next stage when that is known.
+// A plan may depend on the results of its first stage. The job is open, and gets the next stage after those results.
 func ExampleRunning_Extend() {
 	cluster, err := local.Start(local.Config{})
 	if err != nil {
@@ -282,7 +286,7 @@ func ExampleRunning_Extend() {
 		join.Payload = []byte("broadcast")
 	}
 	must(running.Extend(ctx, []client.Stage{{Name: "join", After: []string{"sample"}}}, []client.Task{join}))
-	must(running.Seal(ctx)) // that was all
+	must(running.Seal(ctx)) // no more stages or tasks
 	outcomes, err := running.Wait()
 	if err != nil {
 		log.Fatal(err)
@@ -292,8 +296,8 @@ func ExampleRunning_Extend() {
 	// task 1: broadcast
 }
 
-// Results are read one by one. While 1 MiB of them is unread, no more come to the client; what it leaves at its frontend holds up the
-// job's other tasks.
+// Next returns the results one by one. While 1 MiB of results is unread, further results stay at the frontend. If too
+// many stay there, the frontend starts no more of the job's tasks.
 func ExampleRunning_Next() {
 	c, done := withCaches(nil)
 	defer done()
@@ -322,7 +326,8 @@ func ExampleRunning_Next() {
 	// 4950 rows
 }
 
-// A function writes a result that is too large for memory, and the client reads it as a stream. Workers need a cache for that.
+// A function writes a result that is too large for memory, and the client reads the result as a stream. The workers
+// need a cache.
 func ExampleClient_Open() {
 	registry := exec.NewRegistry() // of the workers
 	must(registry.Register("table", func(ctx context.Context, _ []byte) ([]byte, error) {
@@ -362,7 +367,8 @@ func ExampleClient_Open() {
 	// 1000000 rows
 }
 
-// An engine has one function for all of its fragments. What is learnt of one query's scan is kept apart from that of another one.
+// An engine runs all its fragments with one function. With Class, run times are learnt for each query's scan
+// separately.
 func ExampleTask_class() {
 	c, done := withCaches(nil)
 	defer done()
@@ -383,7 +389,7 @@ func ExampleTask_class() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		by := x.Decisions[0].Work // by which its tasks were placed
+		by := x.Decisions[0].Work // the expected run time by which the tasks were placed
 		fmt.Printf("%s: known from %s, %d times\n", class, by.Source, by.Samples)
 	}
 	// Output:
@@ -392,7 +398,7 @@ func ExampleTask_class() {
 	// query 2, scan: known from nothing, 0 times
 }
 
-// The slow partition is given up, and the next stage goes on with what the others have left.
+// The client gives up a slow partition, and the next stage goes on with the outputs of the rest.
 func ExampleRunning_CancelTasks() {
 	c, done := withCaches(nil)
 	defer done()
@@ -427,7 +433,7 @@ func ExampleRunning_CancelTasks() {
 	// task 2: merged
 }
 
-// Spare work is stopped where regular work waits for its room, and started again when there is some.
+// If regular work needs the room, a spare task is stopped, and started again when there is room.
 func ExampleClass() {
 	registry := exec.NewRegistry() // of the workers
 	began := make(chan bool, 1)
@@ -451,7 +457,9 @@ func ExampleClass() {
 	defer c.Close()
 
 	ctx := context.Background()
-	spare, err := c.Submit(ctx, client.Job{Class: client.Spare, Tasks: []client.Task{{Function: "compact", Estimate: time.Hour}}})
+	spare, err := c.Submit(ctx, client.Job{
+		Class: client.Spare, Tasks: []client.Task{{Function: "compact", Estimate: time.Hour}},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -471,7 +479,7 @@ func ExampleClass() {
 	// compacted, in 2 attempts
 }
 
-// What an engine does about a job without results depends on the type of the error.
+// The type of the error says what an engine should do about a failed job.
 func ExampleClient_Run() {
 	c, done := withCaches(nil)
 	defer done()
@@ -486,11 +494,11 @@ func ExampleClient_Run() {
 		{short, client.Task{Function: "sleep", Payload: []byte("1h")}},
 	} {
 		_, err := c.Run(query.ctx, client.Job{Tasks: []client.Task{query.task}})
-		if failed, ok := errors.AsType[*client.TaskError](err); ok { // it ended without a result
+		if failed, ok := errors.AsType[*client.TaskError](err); ok { // the task ended without a result
 			fmt.Printf("task %d: %s: %s\n", failed.Task, failed.Reason, failed.Message)
 		} else if refused, ok := errors.AsType[*client.RefusedError](err); ok { // nothing was started
 			fmt.Println("refused:", refused.Reason)
-		} else if unfinished, ok := errors.AsType[*client.UnfinishedError](err); ok { // these may have run, or not
+		} else if unfinished, ok := errors.AsType[*client.UnfinishedError](err); ok { // the tasks may have run, or not
 			fmt.Printf("unfinished: tasks %d: %v\n", unfinished.Tasks, unfinished.Err)
 		}
 	}
@@ -500,8 +508,8 @@ func ExampleClient_Run() {
 	// unfinished: tasks [0]: context deadline exceeded
 }
 
-// What a frontend refuses has not begun. Its Reason says what is to be done; a time to come back after is heeded by the client itself,
-// unless it was made WithRefusalsFinal.
+// A refused job has not begun. The Reason says what to do. If the refusal has a RetryAfter, the client tries again by
+// itself, unless the client was made WithRefusalsFinal.
 func ExampleRefusedError() {
 	cluster, err := local.Start(local.Config{Frontend: func(_ int, f *fserve.Config) { f.Core.MaxPending = 3 }})
 	if err != nil {
@@ -515,7 +523,9 @@ func ExampleRefusedError() {
 	defer c.Close()
 
 	ctx := context.Background()
-	background, err := c.Submit(ctx, client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}, {Function: "sleep", Payload: []byte("1h")}}})
+	background, err := c.Submit(ctx, client.Job{
+		Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}, {Function: "sleep", Payload: []byte("1h")}},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -543,7 +553,7 @@ func ExampleRefusedError() {
 	// come back after 1s
 }
 
-// A query comes with a trace, to which the span of its job and those of its functions belong.
+// A query comes with a trace. The spans of the query's job and functions join the trace.
 func ExampleWithTracer() {
 	tracer := noop.NewTracerProvider().Tracer("engine") // otel.Tracer("engine"), where spans are exported
 	registry := exec.NewRegistry()                      // of the workers
@@ -563,7 +573,8 @@ func ExampleWithTracer() {
 	}
 	defer c.Close()
 
-	request := propagation.MapCarrier{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"} // headers
+	// the headers of the query
+	request := propagation.MapCarrier{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 	ctx := propagation.TraceContext{}.Extract(context.Background(), request)
 	outcomes, err := c.Run(ctx, client.Job{Tasks: []client.Task{{Function: "scan"}}})
 	if err != nil {
@@ -574,13 +585,14 @@ func ExampleWithTracer() {
 	// scanned in the trace 0af7651916cd43dd8448eb211c80319c
 }
 
-// Where the time of a job went that is under way or has ended, for any client that knows its id.
+// Trace shows where the time of a job went. The job may still run or have ended. Any client with the id may ask.
 func ExampleClient_Trace() {
 	c, done := withCaches(nil)
 	defer done()
 	ctx := context.Background()
 	id := client.NewJobID()
-	if _, err := c.Run(ctx, client.Job{ID: id, Tasks: []client.Task{{Function: "sleep", Payload: []byte("20ms")}}}); err != nil {
+	if _, err := c.Run(ctx, client.Job{ID: id,
+		Tasks: []client.Task{{Function: "sleep", Payload: []byte("20ms")}}}); err != nil {
 		log.Fatal(err)
 	}
 	trace, err := c.Trace(ctx, id, 0, 0)
@@ -589,13 +601,14 @@ func ExampleClient_Trace() {
 	}
 	for _, t := range trace.Tasks {
 		ran := t.Ends[client.MeasureRun] - t.Ends[client.MeasureLaunch]
-		fmt.Printf("task %d: a %s by %s, in which it ran for more than 10 ms: %t\n", t.Task, t.Outcome, t.Path, ran > 10*time.Millisecond)
+		fmt.Printf("task %d: a %s by %s, in which it ran for more than 10 ms: %t\n", t.Task, t.Outcome, t.Path,
+			ran > 10*time.Millisecond)
 	}
 	// Output:
 	// task 0: a result by sampling, in which it ran for more than 10 ms: true
 }
 
-// A query with a limit is satisfied before all of its tasks have run.
+// A query with a LIMIT may have enough rows before all its tasks have run.
 func ExampleRunning_Satisfied() {
 	c, done := withCaches(nil)
 	defer done()
@@ -611,7 +624,7 @@ func ExampleRunning_Satisfied() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	must(running.Satisfied(ctx)) // the other task is stopped, and is no error
+	must(running.Satisfied(ctx)) // stops the second task without an error
 	if _, err := running.Wait(); err != nil {
 		log.Fatal(err)
 	}
@@ -620,7 +633,7 @@ func ExampleRunning_Satisfied() {
 	// ten rows
 }
 
-// A function says what went wrong, and that to try again is of no use; the client acts on that.
+// A function reports a code for its failure, and forbids further tries. The client acts on the code.
 func ExampleTaskError() {
 	registry := exec.NewRegistry() // of the workers
 	must(registry.Register("scan", func(ctx context.Context, table []byte) ([]byte, error) {
@@ -628,7 +641,9 @@ func ExampleTaskError() {
 	}))
 	c, done := withCaches(registry)
 	defer done()
-	_, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{{Function: "scan", Payload: []byte("orders"), Retries: 3}}})
+	_, err := c.Run(context.Background(), client.Job{
+		Tasks: []client.Task{{Function: "scan", Payload: []byte("orders"), Retries: 3}},
+	})
 	var failed *client.TaskError
 	if errors.As(err, &failed) {
 		fmt.Printf("%s of %s, in %d attempt\n", failed.Code, failed.Detail, failed.Attempts)
@@ -637,7 +652,7 @@ func ExampleTaskError() {
 	// NO_TABLE of orders, in 1 attempt
 }
 
-// withCaches starts a cluster whose workers have caches, and connects to it.
+// withCaches starts a cluster whose workers have caches, and connects a client. The caller calls done at the end.
 func withCaches(registry *exec.Registry) (c *client.Client, done func()) {
 	dir, err := os.MkdirTemp("", "phoebe")
 	must(err)
@@ -652,11 +667,11 @@ func withCaches(registry *exec.Registry) (c *client.Client, done func()) {
 	}
 }
 
-// split writes each word into the partition that its first letter says.
+// split writes each word into a partition chosen by the word's first letter.
 func split(ctx context.Context, text []byte) ([]byte, error) {
 	var partitions int
 	if _, err := fmt.Sscan(string(exec.Common(ctx)), &partitions); err != nil {
-		return nil, exec.Permanent(err) // to try again would not help
+		return nil, exec.Permanent(err) // trying again would not help
 	}
 	outputs := make([]io.WriteCloser, partitions)
 	for p := range outputs {
@@ -678,7 +693,7 @@ func split(ctx context.Context, text []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// count counts the words of its partition.
+// count counts the words of the task's partition.
 func count(ctx context.Context, _ []byte) ([]byte, error) {
 	counts := map[string]int{}
 	for _, in := range exec.Inputs(ctx) {
@@ -704,8 +719,8 @@ func must(err error) {
 	}
 }
 
-// A worker's functions take and return Go values, which travel as JSON; what they have in common, such as the log of what failed,
-// stands around them.
+// The functions of a worker take and return Go values, which travel as JSON. Use wraps all functions in shared code,
+// here a log of failures.
 func Example_register() {
 	registry := exec.NewRegistry() // of the workers
 	registry.Use(func(name string, f exec.Func) exec.Func {

@@ -1,6 +1,6 @@
 package client
 
-// Unread is how many bytes of results have not been read.
+// Unread returns the number of bytes of unread results.
 func (r *Running) Unread() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,25 +10,28 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// addition is what is to be added to a job.
+// addition is one change to an open job: new stages and tasks, or the seal.
 type addition struct {
 	req        v1.ExtendRequest
 	tasks      []v1.Task
-	partitions map[string]int32 // of the job, with these
-	taken      bool             // by a frontend, as its answer said; guarded by the mutex of Running, as is in
-	joined     bool             // it is a part of the session, and goes wherever that goes
+	partitions map[string]int32 // number of tasks of each stage of the job, with the new tasks
+	taken      bool             // a frontend has confirmed it; guarded by the mutex of Running, like joined
+	joined     bool             // part of the session, so a resubmission includes the addition
 }
 
-// Extend adds stages and tasks to a job that is Open, and returns when they are the job's: the first of the tasks has the next
-// index, and they end in outcomes as others do. New stages may come after old and new ones; a task may be of an old stage that
-// has not ended. This outlives the loss of a frontend, as the job does; a call that had no answer is made again, which adds
-// nothing twice.
+// Extend adds stages and tasks to an Open job, and returns when a frontend has added them. The first new task gets the
+// job's next task index. Each new task ends with an outcome, like the job's other tasks. New stages may come after old
+// and new stages. A new task may belong to an old stage if the stage has not ended. If a frontend is lost, Extend goes
+// on at the next frontend. A call without an answer is made again, and adds nothing twice.
 //
-// A *RefusedError says that nothing was added: the job has ended or was sealed, it would have too many tasks, or something is
-// wrong with the new ones. If ctx ends first, they may be added yet, and their outcomes tell.
+// After a *RefusedError nothing was added: the job has ended or was sealed, the job would have too many tasks, or the
+// new stages or tasks are wrong. If ctx ends first, the tasks may still be added later. Their outcomes then tell you.
 func (r *Running) Extend(ctx context.Context, stages []Stage, tasks []Task) error {
 	return r.addTasks(ctx, func() (*addition, error) {
-		a := &addition{partitions: maps.Clone(r.partitions), req: v1.ExtendRequest{FromTask: int32(r.taskCount), Stages: wireStages(stages)}}
+		a := &addition{
+			partitions: maps.Clone(r.partitions),
+			req:        v1.ExtendRequest{FromTask: int32(r.taskCount), Stages: wireStages(stages)},
+		}
 		var err error
 		if a.tasks, err = wireTasks(tasks, a.partitions); err != nil {
 			return nil, err
@@ -37,24 +40,28 @@ func (r *Running) Extend(ctx context.Context, stages []Stage, tasks []Task) erro
 			a.req.Tasks = append(a.req.Tasks, &a.tasks[i])
 		}
 		if size := a.req.BLength(); size > maxRequest {
-			return nil, &RefusedError{Reason: TooLarge, Message: fmt.Sprintf("what is to be added takes %d bytes; at most %d go into one call: make several", size, maxRequest)}
+			return nil, &RefusedError{Reason: TooLarge, Message: fmt.Sprintf(
+				"the new stages and tasks take %d bytes, and one call may take at most %d: make several calls",
+				size, maxRequest)}
 		}
 		return a, nil
 	})
 }
 
-// Seal says that nothing is added any more to a job that is Open: it ends with its tasks.
+// Seal says that you add no more to an Open job: the job then ends with its tasks. If the job has ended already, Seal
+// does nothing.
 func (r *Running) Seal(ctx context.Context) error {
 	err := r.addTasks(ctx, func() (*addition, error) {
 		return &addition{partitions: r.partitions, req: v1.ExtendRequest{FromTask: int32(r.taskCount), Last: true}}, nil
 	})
 	if refused, is := errors.AsType[*RefusedError](err); is && refused.Reason == UnknownJob {
-		return nil // it has ended
+		return nil // the job has ended
 	}
 	return err
 }
 
-// addTasks has the owner of the job add to it, whoever that is by then, one addition after the other. It goes on if ctx ends.
+// addTasks sends the addition that prepare returns to the job's owner, and waits for the result. Additions are sent one
+// after the other. If ctx ends, addTasks returns, and the sending goes on in the background.
 func (r *Running) addTasks(ctx context.Context, prepare func() (*addition, error)) error {
 	c := r.s.c
 	if err := c.holdOpen(); err != nil {
@@ -84,7 +91,8 @@ func (r *Running) addTasks(ctx context.Context, prepare func() (*addition, error
 	}
 }
 
-// sendAddition asks again until it is known what became of an addition.
+// sendAddition sends an addition to the job's owner, again and again, until a frontend has taken or refused the
+// addition, or the job has ended.
 func (r *Running) sendAddition(ctx context.Context, a *addition) error {
 	c := r.s.c
 	r.mu.Lock()
@@ -93,7 +101,7 @@ func (r *Running) sendAddition(ctx context.Context, a *addition) error {
 		if r.jobEnded {
 			return r.whyNotAdded()
 		}
-		if r.cancelled { // it ends, unless nobody could be told
+		if r.cancelled { // wait for the end of the job, or for the failure of Cancel
 			r.waitOrEnd(c.cfg.backoffMin)
 			continue
 		}
@@ -111,8 +119,8 @@ func (r *Running) sendAddition(ctx context.Context, a *addition) error {
 		case a.joined, err == nil:
 		case fail != nil && fail.answered:
 			return r.dropAddition(err)
-		case !is, refused.Reason == Draining, refused.Reason == OwnerLost, refused.Reason == UnknownJob: // poll finds out what has happened
-			r.waitOrEnd(c.cfg.backoffMin)
+		case !is, refused.Reason == Draining, refused.Reason == OwnerLost, refused.Reason == UnknownJob:
+			r.waitOrEnd(c.cfg.backoffMin) // poll finds out what has happened to the owner
 		case refused.RetryAfter > 0 && !c.cfg.refusalsFinal:
 			r.waitOrEnd(refused.RetryAfter)
 		default:
@@ -124,13 +132,13 @@ func (r *Running) sendAddition(ctx context.Context, a *addition) error {
 	return nil
 }
 
-// dropAddition forgets the last addition, which was refused.
+// dropAddition forgets the last addition after its refusal, and returns err. The mutex is held.
 func (r *Running) dropAddition(err error) error {
 	r.additions = r.additions[:len(r.additions)-1]
 	return err
 }
 
-// waitOrEnd waits for a while, or until the job ends. The mutex is held, but not meanwhile.
+// waitOrEnd waits for d, or until the job ends. The mutex is held, and released during the wait.
 func (r *Running) waitOrEnd(d time.Duration) {
 	until := time.Now().Add(d)
 	defer time.AfterFunc(d, r.wakeAll).Stop()
@@ -139,14 +147,15 @@ func (r *Running) waitOrEnd(d time.Duration) {
 	}
 }
 
-// whyNotAdded is why nothing is added to a job that is over.
+// whyNotAdded returns the error of an addition to an ended job. The mutex is held.
 func (r *Running) whyNotAdded() error {
 	if r.err != nil {
 		return r.err
 	}
-	return &RefusedError{Reason: UnknownJob, Message: "the job has ended: nothing is added to it any more"}
+	return &RefusedError{Reason: UnknownJob, Message: "the job has ended and takes no more tasks"}
 }
 
+// extendAt sends an addition to a frontend.
 func (c *Client) extendAt(ctx context.Context, f *frontend, h *v1.Handle, req *v1.ExtendRequest) error {
 	req.Caller, req.Handle = c.cfg.wireCaller(), h
 	return f.makeCall(ctx, c.callAbout(h, false), c.cfg.rpcTimeout, func(ctx context.Context) error {
@@ -155,13 +164,15 @@ func (c *Client) extendAt(ctx context.Context, f *frontend, h *v1.Handle, req *v
 	})
 }
 
-// joinAdditions makes what a frontend has taken a part of the session; if all, also what one may have taken.
+// joinAdditions makes the additions that a frontend has taken part of the session. If all, it also joins additions that
+// a frontend may have taken.
 func (r *Running) joinAdditions(all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.joinAdditionsLocked(all)
 }
 
+// joinAdditionsLocked is joinAdditions with the mutex held.
 func (r *Running) joinAdditionsLocked(all bool) {
 	for s := r.s; len(r.additions) > 0 && (all || r.additions[0].taken); r.additions = r.additions[1:] {
 		a := r.additions[0]

@@ -14,10 +14,11 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// A job is added to when what was known of it has ended, and reads what that has left.
+// A job gets new stages when all its tasks have ended. The new tasks read the outputs of the old tasks.
 func TestExtend(t *testing.T) {
 	_, c := startPassing(t, local.Config{}, map[string]exec.Func{"leave": writeOutput, "look": readInputs})
-	r, err := c.Submit(t.Context(), client.Job{Open: true, Stages: []client.Stage{{Name: "s0"}}, Tasks: []client.Task{{Stage: "s0", Function: "leave", Payload: []byte("7")}}})
+	r, err := c.Submit(t.Context(), client.Job{Open: true, Stages: []client.Stage{{Name: "s0"}},
+		Tasks: []client.Task{{Stage: "s0", Function: "leave", Payload: []byte("7")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,14 +27,16 @@ func TestExtend(t *testing.T) {
 			t.Fatalf("task %d: %q, %v", o.Task, o.Result, err)
 		}
 		before, name := fmt.Sprint("s", i), fmt.Sprint("s", i+1)
-		err := r.Extend(t.Context(), []client.Stage{{Name: "look" + before, After: []string{before}}, {Name: name, After: []string{"look" + before}}}, []client.Task{
+		err := r.Extend(t.Context(), []client.Stage{{Name: "look" + before, After: []string{before}},
+			{Name: name, After: []string{"look" + before}}}, []client.Task{
 			{Stage: "look" + before, Function: "look", Inputs: []client.Input{{Stage: before, Pass: client.Inline}}},
 			{Stage: name, Function: "leave", Payload: []byte("7")},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o, err := r.Next(t.Context()); err != nil || o.Task != 2*i+1 || string(o.Result) != fmt.Sprintf("%s.%d:7 ", before, 2*i) {
+		if o, err := r.Next(t.Context()); err != nil || o.Task != 2*i+1 ||
+			string(o.Result) != fmt.Sprintf("%s.%d:7 ", before, 2*i) {
 			t.Fatalf("task %d: %q, %v", o.Task, o.Result, err)
 		}
 	}
@@ -44,7 +47,8 @@ func TestExtend(t *testing.T) {
 		t.Error(outs, err)
 	}
 	var refused *client.RefusedError
-	if err := r.Extend(t.Context(), nil, []client.Task{{Stage: "s0", Function: "leave"}}); !errors.As(err, &refused) || refused.Reason != client.UnknownJob {
+	if err := r.Extend(t.Context(), nil, []client.Task{{Stage: "s0", Function: "leave"}}); !errors.As(
+		err, &refused) || refused.Reason != client.UnknownJob {
 		t.Error(err)
 	}
 	if err := r.Seal(t.Context()); err != nil {
@@ -52,7 +56,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// What is refused changes nothing, and says why.
+// A refused addition changes nothing, and the error says why.
 func TestExtendRefused(t *testing.T) {
 	_, c := startPassing(t, local.Config{}, nil)
 	echo := client.Task{Function: "echo", Payload: []byte("x")}
@@ -65,11 +69,14 @@ func TestExtendRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for says, err := range map[string]error{
-		"the job is not open":         closed.Extend(t.Context(), nil, []client.Task{echo}),
-		"no worker has a function":    open.Extend(t.Context(), nil, []client.Task{{Function: "none"}}),
-		"list it among them":          open.Extend(t.Context(), nil, []client.Task{{Function: "echo", Stage: "none"}}),
-		"the limit is 100000":         open.Extend(t.Context(), nil, slices.Repeat([]client.Task{echo}, 100_001)),
-		"job.open: Run waits for its": func() error { _, err := c.Run(t.Context(), client.Job{Open: true}); return err }(),
+		"the job is not open":      closed.Extend(t.Context(), nil, []client.Task{echo}),
+		"no worker has a function": open.Extend(t.Context(), nil, []client.Task{{Function: "none"}}),
+		"list the stage":           open.Extend(t.Context(), nil, []client.Task{{Function: "echo", Stage: "none"}}),
+		"the limit is 100000":      open.Extend(t.Context(), nil, slices.Repeat([]client.Task{echo}, 100_001)),
+		"job.open: Run waits for its": func() error {
+			_, err := c.Run(t.Context(), client.Job{Open: true})
+			return err
+		}(),
 	} {
 		var refused *client.RefusedError
 		if !errors.As(err, &refused) || !strings.Contains(refused.Message, says) {
@@ -93,7 +100,7 @@ func TestExtendRefused(t *testing.T) {
 	}
 }
 
-// A job that was added to goes to another frontend with all of it, and is added to there.
+// A job with additions moves to another frontend with all its tasks, and takes further additions there.
 func TestExtendFailsOver(t *testing.T) {
 	started, release := make(chan string, 10), make(chan struct{})
 	cluster, c := startPassing(t, local.Config{Frontends: 2}, map[string]exec.Func{
@@ -106,17 +113,20 @@ func TestExtendFailsOver(t *testing.T) {
 			return payload, nil
 		},
 	})
-	r, err := c.Submit(t.Context(), client.Job{Open: true, Tasks: []client.Task{{Function: "echo", Payload: []byte("0")}}})
+	r, err := c.Submit(t.Context(), client.Job{
+		Open: true, Tasks: []client.Task{{Function: "echo", Payload: []byte("0")}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o, err := r.Next(t.Context()); err != nil || string(o.Result) != "0" {
 		t.Fatal(o, err)
 	}
-	if err := r.Extend(t.Context(), nil, []client.Task{{Function: "wait", Payload: []byte("1"), Once: true}, {Function: "wait", Payload: []byte("2")}}); err != nil {
+	if err := r.Extend(t.Context(), nil, []client.Task{{Function: "wait", Payload: []byte("1"), Once: true},
+		{Function: "wait", Payload: []byte("2")}}); err != nil {
 		t.Fatal(err)
 	}
-	for <-started != "1" { // of what is under way to workers this young nobody can say that it never started
+	for <-started != "1" { // wait for the start: with young workers, nobody could prove that a task never started
 	}
 	if err := cluster.StopFrontend(slices.Index(cluster.Frontends(), r.Handle().Owner)); err != nil {
 		t.Fatal(err)

@@ -24,29 +24,29 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
-// maxAnswer bounds what an answer may make us allocate; frontends stay far below it.
+// maxAnswer bounds the memory, in bytes, that the client allocates for an answer. Frontends send far smaller answers.
 const maxAnswer = 1 << 30
 
-// errSilent ends the calls to a frontend that owes answers and gives no sign of life.
-var errSilent = errors.New("it gives no sign of life")
+// errSilent ends the calls to a frontend that does not answer, not even a ping.
+var errSilent = errors.New("no sign of life")
 
-// callError is a call that got no answer, or one that is no use.
+// callError is the error of a call without a usable answer.
 type callError struct {
 	addr string
 	err  error
-	// sent: the frontend may have received and carried out the call.
+	// sent says that the frontend may have received and executed the call.
 	sent bool
-	// alone: the connection broke by itself, which need not mean that the frontend is gone.
+	// brokeAlone says that the connection broke by itself. The frontend may still live.
 	brokeAlone bool
-	// answered: the frontend lives, but made an error of its own.
+	// answered says that the frontend lives, but answered with an internal error.
 	answered bool
 }
 
 func (e *callError) Error() string { return fmt.Sprintf("frontend %s: %v", e.addr, e.err) }
 func (e *callError) Unwrap() error { return e.err }
 
-// frontend is what the client knows of an address that leads to a frontend, or, behind a balancer, to one of several. Safe
-// for concurrent use.
+// frontend holds the client's state for one address. The address leads to a frontend, or through a balancer to any of
+// several frontends. Safe for concurrent use.
 type frontend struct {
 	addr      string
 	cfg       *config
@@ -55,25 +55,28 @@ type frontend struct {
 	processes *processes
 
 	background *sync.WaitGroup // the client's; Add only during a call
-	closing    <-chan struct{}
+	closing    <-chan struct{} // closed by Client.Close
 
 	mu         sync.Mutex
-	openCalls  int       // without an answer yet
-	watching   bool      // watch runs
-	failures   int       // since the last answer, at most one in each time that it is left alone
-	aloneUntil time.Time // leave it alone until then if there is another one
-	awayUntil  time.Time // the same, since it said that it leaves
+	openCalls  int       // number of calls without an answer
+	watching   bool      // watchCalls runs
+	failures   int       // since the last answer; failures during a pause count once
+	aloneUntil time.Time // end of the pause after a failure: until then the client prefers other frontends
+	awayUntil  time.Time // end of the pause of a draining frontend
 	usedAt     time.Time // when a call last began
 }
 
-func newFrontend(addr string, cfg *config, known *processes, background *sync.WaitGroup, closing <-chan struct{}) (*frontend, error) {
+// newFrontend makes a frontend for addr. It does not connect.
+func newFrontend(
+	addr string, cfg *config, known *processes, background *sync.WaitGroup, closing <-chan struct{},
+) (*frontend, error) {
 	f := &frontend{
 		addr: addr, cfg: cfg, processes: known, pool: newPool(addr, cfg.connectTimeout, cfg.keys),
 		background: background, closing: closing,
 	}
 	rpc, err := phoebe.NewClient("phoebe",
-		// Measured on loopback against Kitex's netpoll and multiplexed transports: this one has the lowest
-		// latency and CPU for sequential calls, and does not hinder the throughput of concurrent ones.
+		// On loopback, gonet has the lowest latency and the lowest CPU use for sequential calls, compared with Kitex's
+		// netpoll and multiplexed transports. It does not limit the throughput of concurrent calls.
 		kitex.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()),
 		kitex.WithTransportProtocol(transport.Framed),
 		kitex.WithConnPool(f.pool),
@@ -89,8 +92,8 @@ func newFrontend(addr string, cfg *config, known *processes, background *sync.Wa
 	return f, nil
 }
 
-// fixedAddress takes the place of Kitex's service discovery, which would run goroutines for ever, look the name
-// up only once, and make calls whose connection failed a second time.
+// fixedAddress replaces Kitex's service discovery. Kitex's discovery would keep goroutines running for ever, look up
+// the name only once, and repeat calls whose connection failed.
 type fixedAddress struct{ instance discovery.Instance }
 
 func (a *fixedAddress) Configure(*proxy.Config) error { return nil }
@@ -100,7 +103,8 @@ func (a *fixedAddress) ResolveProxyInstance(ctx context.Context) error {
 	return nil
 }
 
-// identifyPeer asks who is behind a new connection. An error means that nobody there gives a sign of life.
+// identifyPeer asks which frontend is behind a new connection. An error means that the frontend did not answer within
+// pingTimeout.
 func (f *frontend) identifyPeer(ctx context.Context, c *conn) (*process, error) {
 	cl := &call{ctx: ctx, onlyConn: c, deadline: time.Now().Add(f.cfg.pingTimeout)}
 	defer context.AfterFunc(ctx, cl.endCall)()
@@ -108,17 +112,19 @@ func (f *frontend) identifyPeer(ctx context.Context, c *conn) (*process, error) 
 	switch {
 	case err == nil && resp != nil && resp.Address != "":
 		return f.processes.noteGreeting(resp), nil
-	case err == nil || isAnswer(err): // it does not tell, but lives
+	case err == nil || isAnswer(err): // the frontend lives, but does not tell its address
 		return f.processes.findOrAdd(f.addr), nil
 	case isTimeout(err), errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, fmt.Errorf("it gives no sign of life within %v: %w", f.cfg.pingTimeout, os.ErrDeadlineExceeded)
+		return nil, fmt.Errorf("no sign of life within %v: %w", f.cfg.pingTimeout, os.ErrDeadlineExceeded)
 	}
 	return nil, err
 }
 
-// makeCall makes one call. It returns nil, a *RefusedError, a *callError or, if ctx ended it, a *callError with
-// the context's cause.
-func (f *frontend) makeCall(ctx context.Context, cl *call, timeout time.Duration, rpc func(context.Context) error) error {
+// makeCall makes one call with rpc, and bounds the time by ctx and timeout (0: no bound). It returns nil, a
+// *RefusedError or a *callError. If ctx ended the call, the callError holds the context's cause.
+func (f *frontend) makeCall(
+	ctx context.Context, cl *call, timeout time.Duration, rpc func(context.Context) error,
+) error {
 	cl.ctx = ctx
 	if timeout > 0 {
 		cl.deadline = time.Now().Add(timeout)
@@ -141,14 +147,14 @@ func (f *frontend) makeCall(ctx context.Context, cl *call, timeout time.Duration
 	if errors.As(err, &refused) {
 		if cl.newJob && refused.Reason == v1.RefusedReason_DRAINING && cl.reached != nil {
 			cl.reached.draining.Store(true)
-			if cl.freshConn { // it has just said that it does not leave
+			if cl.freshConn { // a moment ago identifyPeer found the frontend not draining
 				f.leaveAlone(drainPause)
 			}
 		}
 		return &RefusedError{RefusedReason(refused.Reason), refused.Message, fromMicros(refused.RetryAfterUs)}
 	}
 	fail := &callError{addr: f.addr, err: err}
-	var serverErr *thrift.ApplicationException // what a Thrift server says for what it did not expect
+	var serverErr *thrift.ApplicationException // the answer of a Thrift server to an unexpected request or error
 	if errors.As(err, &serverErr) {
 		fail.sent, fail.answered, fail.err = true, true, serverErr
 		return fail
@@ -182,11 +188,13 @@ func (f *frontend) makeCall(ctx context.Context, cl *call, timeout time.Duration
 	return fail
 }
 
+// isTimeout reports whether err says that time ran out.
 func isTimeout(err error) bool {
 	var ne net.Error
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &ne) && ne.Timeout()
 }
 
+// noteCall notes the start of a call, and starts watchCalls if needed.
 func (f *frontend) noteCall() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -198,6 +206,7 @@ func (f *frontend) noteCall() {
 	}
 }
 
+// noteAnswered notes the answer to a call, and ends the pause after failures.
 func (f *frontend) noteAnswered() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,18 +214,21 @@ func (f *frontend) noteAnswered() {
 	f.failures, f.aloneUntil = 0, time.Time{}
 }
 
+// noteGivenUp notes that the client ended a call.
 func (f *frontend) noteGivenUp() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.openCalls--
 }
 
+// noteFailed notes the failure of a call, and starts a pause unless a pause runs. It logs the first failure since the
+// last answer.
 func (f *frontend) noteFailed(err error) {
 	f.mu.Lock()
 	f.openCalls--
 	now := time.Now()
 	first := f.failures == 0
-	if !now.Before(f.aloneUntil) { // else it is known
+	if !now.Before(f.aloneUntil) { // a failure during the pause is no news
 		f.aloneUntil = now.Add(f.cfg.backoffAfter(f.failures))
 		f.failures++
 	}
@@ -226,7 +238,7 @@ func (f *frontend) noteFailed(err error) {
 	}
 }
 
-// backoffAfter is how long to wait after a number of earlier failures: half of it certain, half by chance.
+// backoffAfter returns the pause after a number of earlier failures. Half of the pause is certain, half is random.
 func (c *config) backoffAfter(failures int) time.Duration {
 	d := c.backoffMin
 	for i := 0; i < failures && d < c.backoffMax; i++ {
@@ -236,14 +248,15 @@ func (c *config) backoffAfter(failures int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// leaveAlone has all jobs leave f alone for d: a call that comes when it goes could be taken for one that it got.
+// leaveAlone keeps all jobs from f for d. If a call reached f at the moment of its exit, the client could not tell
+// whether f got the call.
 func (f *frontend) leaveAlone(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.awayUntil = time.Now().Add(d)
 }
 
-// loadAndPause is what the choice between frontends goes by.
+// loadAndPause returns the number of calls without an answer, and the end of the pause, if any.
 func (f *frontend) loadAndPause() (calls int, aloneTil time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -253,7 +266,7 @@ func (f *frontend) loadAndPause() (calls int, aloneTil time.Time) {
 	return f.openCalls, f.aloneUntil
 }
 
-// unusedFor is for how long it has had no call.
+// unusedFor returns the time since the last call began, or 0 while a call is under way.
 func (f *frontend) unusedFor() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -263,17 +276,17 @@ func (f *frontend) unusedFor() time.Duration {
 	return time.Since(f.usedAt)
 }
 
-// isDown reports whether it failed again when it was tried again, or leaves.
+// isDown reports whether f failed again after a pause, or is draining.
 func (f *frontend) isDown() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failures > 1 || time.Now().Before(f.awayUntil)
 }
 
-// watchCalls looks after the calls that have no answer yet, while there are any: some, like Run, may rightly take
-// for ever. A frontend that owes answers and gave none for pingEvery is asked for a sign of life, on another
-// connection; if there is none within pingTimeout, the calls that wait for it end: by default, no later than 3 s after
-// it hangs.
+// watchCalls finds hanging frontends while calls have no answer. Time limits are no help, because calls such as Run
+// may rightly take very long. If a frontend with unanswered calls has sent no answer for pingEvery (0.5 s), watchCalls
+// pings the frontend on another connection. If the ping gets no answer within pingTimeout (2 s), all calls to the
+// frontend end: by default no later than 3 s after the frontend hangs.
 func (f *frontend) watchCalls() {
 	tick := time.NewTicker(f.cfg.pingEvery)
 	defer tick.Stop()
@@ -302,19 +315,21 @@ func (f *frontend) watchCalls() {
 	}
 }
 
-// noJob is the id of no job.
+// noJob is an id that no job has.
 const noJob = "00000000000000000000000000"
 
-// pingProcess asks a frontend for a sign of life, and ends the calls that wait for it if there is none. Behind a balancer, where it
-// cannot be reached at will, another frontend may have to pass the question on.
+// pingProcess asks p for a sign of life. Without an answer, pingProcess ends the calls to p. Behind a balancer a
+// new connection may lead to another frontend, and the other frontend forwards the ping to p.
 func (f *frontend) pingProcess(p *process) {
-	// Any answer of its own will do; this one costs it least.
-	err := f.makeCall(context.Background(), &call{owner: p, ping: true}, f.cfg.pingTimeout, func(ctx context.Context) error {
-		_, err := f.rpc.Events(ctx, &v1.EventsRequest{Caller: f.cfg.wireCaller(), Handle: &v1.Handle{Job: noJob, Owner: p.name}})
-		return err
-	})
-	// A refused connection is no proof: a frontend that leaves closes its listener first. Neither is that another one does
-	// not reach it, but where that has been told so itself.
+	// Any answer from p will do. An Events call for an unknown job costs p least.
+	err := f.makeCall(context.Background(), &call{owner: p, ping: true}, f.cfg.pingTimeout,
+		func(ctx context.Context) error {
+			_, err := f.rpc.Events(ctx,
+				&v1.EventsRequest{Caller: f.cfg.wireCaller(), Handle: &v1.Handle{Job: noJob, Owner: p.name}})
+			return err
+		})
+	// A refused connection proves nothing, because a draining frontend closes its listener first. An OwnerLost from
+	// another frontend counts only if the frontends' lists no longer name p.
 	var refused *RefusedError
 	if isTimeout(err) || errors.As(err, &refused) && refused.Reason == OwnerLost && p.lost.Load() {
 		f.pool.closeConnsOf(p, errSilent)

@@ -10,11 +10,11 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Policy is how a job's tasks are placed. All but PhoebePolicy exist to be compared with it.
+// Policy says how a job's tasks are placed. Use PhoebePolicy; the other policies exist for comparisons.
 type Policy string
 
 const (
-	DefaultPolicy Policy = ""             // what the frontend was started with; phoebe unless told otherwise
+	DefaultPolicy Policy = ""             // the frontend's default (phoebe frontend --policy), normally PhoebePolicy
 	PhoebePolicy  Policy = "phoebe"       // late binding with ride-along, informed sampling, sticky places, overlap
 	LateBinding   Policy = "late-binding" // plain Sparrow: batch sampling, late binding, proactive cancellation
 	Batch         Policy = "batch"        // batch sampling by probed queue length, bound at once
@@ -22,6 +22,7 @@ const (
 	Random        Policy = "random"       // each task to a random worker
 )
 
+// toWire returns the policy's enum value for a request, or a RefusedError for an unknown policy.
 func (p Policy) toWire() (v1.Policy, error) {
 	switch p {
 	case DefaultPolicy:
@@ -41,15 +42,16 @@ func (p Policy) toWire() (v1.Policy, error) {
 		"job.policy %q: use phoebe, late-binding, batch, per-task, random, or leave it empty", string(p))}
 }
 
-// Mode is which path places a job's tasks.
+// Mode says which of two paths places a job's tasks: sampling or estimation.
 type Mode string
 
 const (
-	AutoMode     Mode = ""         // each task by the path that suits it
-	SampleMode   Mode = "sample"   // all by sampling and late binding, which suits short tasks
-	EstimateMode Mode = "estimate" // all where they are expected to be done first, which suits long ones
+	AutoMode     Mode = ""         // the frontend picks the path for each task
+	SampleMode   Mode = "sample"   // sampling and late binding for all tasks; suits short tasks
+	EstimateMode Mode = "estimate" // each task to the worker that is expected to finish it first; suits long tasks
 )
 
+// toWire returns the mode's enum value for a request, or a RefusedError for an unknown mode.
 func (m Mode) toWire() (v1.Mode, error) {
 	switch m {
 	case AutoMode, "auto":
@@ -59,20 +61,22 @@ func (m Mode) toWire() (v1.Mode, error) {
 	case EstimateMode:
 		return v1.Mode_ESTIMATE, nil
 	}
-	return 0, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("job.mode %q: use auto, sample, estimate, or leave it empty", string(m))}
+	return 0, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
+		"job.mode %q: use auto, sample, estimate, or leave it empty", string(m))}
 }
 
-// Class says what the tasks of a job may stand in the way of.
+// Class says whether the tasks of a job may delay other tasks.
 type Class string
 
 const (
-	Auto    Class = "auto" // or "": it is left to the frontend
+	Auto    Class = "auto" // or "": the frontend decides
 	Regular Class = "regular"
-	// Spare: they start only where nothing regular can, and are stopped, and tried again, where they stand in its way. Those
-	// that are Once stay where they have started.
+	// A Spare task starts only where no regular task can. If a regular task needs the room, the spare task is stopped
+	// and tried again. A Once task is not stopped after its start.
 	Spare Class = "spare"
 )
 
+// toWire returns the class's enum value for a request (nil: auto), or a RefusedError for an unknown class.
 func (c Class) toWire() (*v1.JobClass, error) {
 	switch c {
 	case "", Auto:
@@ -82,92 +86,103 @@ func (c Class) toWire() (*v1.JobClass, error) {
 	case Spare:
 		return v1.JobClassPtr(v1.JobClass_SPARE), nil
 	}
-	return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("job.class %q: use auto, regular, spare, or leave it empty", string(c))}
+	return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
+		"job.class %q: use auto, regular, spare, or leave it empty", string(c))}
 }
 
-// Job is a set of tasks that are placed together. The client reads it, and what it refers to, until the job
-// has ended: do not change it before.
+// Job is a set of tasks that are placed together. Do not change a Job, or the slices in it, before the job has ended,
+// because the client may still read them.
 type Job struct {
-	ID         string // a ULID; empty: the client makes one
-	Tenant     string
-	Priority   int32         // higher goes first, where workers queue by priority
-	Deadline   time.Duration // from the submission; zero: none
-	Class      Class
-	Due        time.Duration // of a job that is Spare: from when on what of it has not started is regular; zero: from half of its deadline, or never
+	ID       string        // a ULID; empty: the client makes an id
+	Tenant   string        // for whom the job runs; empty: the tenant without a name
+	Priority int32         // higher goes first, if workers queue by priority
+	Deadline time.Duration // from the submission; zero: none
+	Class    Class
+	// Due is the time from the submission after which the tasks of a Spare job that have not started become regular.
+	// Zero: half of the deadline, or never if there is no deadline.
+	Due        time.Duration
 	Mode       Mode
 	Policy     Policy
-	ProbeRatio float64 // reservations per task, 1 to 10; zero: the frontend's
-	Constraint Constraint
-	Stages     []Stage // none: the tasks are all of one
+	ProbeRatio float64    // reservations for each task, 1 to 10; zero: the frontend's default
+	Constraint Constraint // for all tasks
+	Stages     []Stage    // none: the job has a single stage
 	Tasks      []Task
-	Open       bool // Running.Extend is to add tasks: the job does not end before Running.Seal, and may begin without any
-	Phases     bool // report each outcome's phases
-	// LargeResults lets results be larger than what travels, which is 1 MiB unless the workers say otherwise (--max-result): such an
-	// outcome has no Result but a File, and Client.Open reads it. Without it, such a task fails as ResultTooLarge.
+	// Open lets Running.Extend add tasks. An open job may begin without tasks, and ends only after Running.Seal.
+	Open   bool
+	Phases bool // report the phases of each outcome
+	// LargeResults allows results above the workers' limit (--max-result, 1 MiB by default). The outcome of a larger
+	// result has a File instead of a Result, and Client.Open reads the file. Without LargeResults, a task with a larger
+	// result fails as ResultTooLarge.
 	LargeResults bool
-	// Window is how many bytes of results the client takes that have not been read, by Next or Results, and 4 MiB more: the rest
-	// stays at the frontend. Zero: all of them.
+	// Window bounds the bytes of results that the client holds before Next or Results have read them. The client may
+	// exceed the window by 4 MiB. Further results stay at the frontend. Zero: no bound.
 	Window int64
 }
 
-// Stage is tasks of a job that do the same work on different data. They start when all tasks of the stages in After
-// have results. If a task of any stage ends without one, so does the whole job: tasks that had not ended yet are
-// [StageFailed].
+// Stage is a set of tasks of a job that do the same work on different data. The tasks start when all tasks of the
+// stages in After have results. If any task of a job with stages ends without a result, except by CancelTasks, the
+// whole job fails: tasks that had not ended yet end as [StageFailed].
 //
-// What its tasks have in common is best said once, in Common: it reaches each worker once for the job, and the functions
-// by exec.Common.
+// Put data that all tasks of the stage need into Common. Common reaches each worker once for the job, and functions
+// read it with exec.Common.
 //
-// Along names those of After of which a task need not wait for the whole stage: it starts when the tasks of its own partition there have
-// results, which are those of its number in the stage, or those that its Along lists. What it is passed is theirs alone. Where the partitions
-// of two stages depend on each other one to one, the slowest task of the first one holds up a single task of the second.
+// Along lists stages of After for which a task need not wait as a whole. The task starts when its own partition there
+// has results, or the partitions listed in [Task].Along. A task's partition is its number in its stage. The task gets
+// only the outputs of the awaited tasks. If partitions depend on each other one to one, the slowest task of the first
+// stage then delays a single task of the second stage.
 type Stage struct {
 	Name   string
-	After  []string
-	Along  []string
+	After  []string // names of stages
+	Along  []string // names of stages, each also in After
 	Common []byte
 }
 
 // Task is one unit of a job.
 type Task struct {
-	Stage      string // the name of its stage, in a job with stages
-	Function   string
-	Class      string // run times are learnt for each class of a function, such as a query's fingerprint with its stage, and what tasks use whose Demand is left open; empty: they are all alike
-	Payload    []byte
-	Demand     Demand
+	Stage    string // name of the task's stage; empty in a job without stages
+	Function string // the name under which workers have registered the function
+	// Class splits the tasks of a function for learning. For each class, phoebe learns run times, and the resources
+	// used by tasks without a Demand. Example: a query's fingerprint with its stage. Empty: the function's common
+	// class.
+	Class      string
+	Payload    []byte        // input of the function
+	Demand     Demand        // room that the task takes on its worker; zero fields take defaults
 	Estimate   time.Duration // expected run time; zero: unknown
-	Constraint Constraint
+	Constraint Constraint    // for the task, in addition to the job's constraint
 	Inputs     []Input
 	Files      []File
-	Along      []int         // partitions to wait for, where its stage goes along others; none: its own
-	Once       bool          // start it at most once, ever; a lost attempt is an error, not a retry
-	Timeout    time.Duration // longest run time of one attempt; zero: none
-	Retries    int           // how often the task's own failure is retried, unless the function's exec.Error says otherwise
-	Backoff    time.Duration // before the first retry; before each further one twice as long, up to a minute; zero: at once
+	Along      []int         // partitions to wait for in the stages of Stage.Along; none: the task's own
+	Once       bool          // start the task at most once, ever; a lost attempt is an error, and not retried
+	Timeout    time.Duration // longest run time of an attempt; zero: none
+	Retries    int           // number of retries after the function's failure, unless its exec.Error says otherwise
+	Backoff    time.Duration // wait before the first retry, doubled for each further retry, up to a minute; zero: none
 }
 
-// Input is data that a task reads: where copies of it are, or the output of a stage, which lies where the tasks of
-// that one have run. Tasks are placed near their inputs.
+// Input is data that a task reads: data with known Copies, or the output of an earlier stage. A stage's output lies
+// at the workers that ran the tasks. Tasks are placed near their inputs.
 //
-// With Pass, what the stage's tasks have written by exec.Output in a partition is passed to the task, which reads it by
-// exec.Inputs: one input for each of those tasks, in their order. What is lost with a worker, or was thrown away in its cache for others,
-// is made again, up to three times, by the tasks that made it, unless they are Once: then its readers fail as NoInput.
+// With Pass, the task gets the data that the stage's tasks have written into Partition with exec.Output. The function
+// reads the data with exec.Inputs: one input for each task of the stage, in task order. An output may be lost with its
+// worker, or dropped from the worker's cache to make room. Then the task that wrote the output runs again, up to three
+// times. If the writing task is Once, the reading tasks fail as NoInput instead.
 type Input struct {
-	Bytes     int64
-	Copies    []Copy
-	Stage     string // instead of Copies: one that the task's own comes after
-	Pass      Pass
-	Partition int // that is passed
+	Bytes     int64  // size of the data
+	Copies    []Copy // at most 16
+	Stage     string // instead of Copies: a stage that comes before the task's own stage
+	Pass      Pass   // how the stage's output comes to the task
+	Partition int    // of the output to pass
 }
 
-// Pass is how outputs of a stage come to a task. A function reads them alike.
+// Pass says how the output of a stage comes to a task. A function reads inline data and files in the same way.
 type Pass string
 
 const (
-	NotPassed Pass = ""       // the task finds them itself
-	Inline    Pass = "inline" // with the task if they are small, by way of the frontend; else as files
-	AsFile    Pass = "file"   // as files of the workers' caches, which are fetched from there: for much data
+	NotPassed Pass = ""       // not at all: the task finds the data itself
+	Inline    Pass = "inline" // small data with the task, by way of the frontend; larger data as files
+	AsFile    Pass = "file"   // as files, fetched from the caches of other workers: for much data
 )
 
+// toWire returns the enum value for a request, or a RefusedError for an unknown word.
 func (p Pass) toWire() (v1.Pass, error) {
 	switch p {
 	case NotPassed:
@@ -177,71 +192,74 @@ func (p Pass) toWire() (v1.Pass, error) {
 	case AsFile:
 		return v1.Pass_FILE, nil
 	}
-	return 0, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("pass %q: use inline, file, or leave it empty", string(p))}
+	return 0, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
+		"pass %q: use inline, file, or leave it empty", string(p))}
 }
 
-// Copy is where an input is: At or Rack, at least.
+// Copy names the place of a copy of an input. At least one of At and Rack must be set.
 type Copy struct {
 	At     string // a host, or the name of a worker
-	Rack   string // of At, if no worker is there that would tell
+	Rack   string // of At; needed if no worker at the host reports its rack
 	Memory bool   // in memory, not on disk
 }
 
-// File is one that must be on the worker's disk before a task starts. It is fetched while the task waits, unless the
-// worker has it.
+// File must be on the worker's disk before a task starts. If the worker does not have the file, the worker fetches the
+// file while the task waits.
 type File struct {
 	URL    string // http, https or file
-	SHA256 string // of its content, as 64 hexadecimal digits
+	SHA256 string // of the content, as 64 hexadecimal digits
 	Bytes  int64  // zero: not known
 }
 
-// Usage is what an attempt used, as far as its worker can tell: zero is nothing, or not known.
+// Usage counts the resources that an attempt used, as far as the worker can tell. Zero means nothing, or not known.
 type Usage struct {
-	CPU     time.Duration // of all its cores
-	Memory  int32         // MiB, at its peak
+	CPU     time.Duration // of all cores together
+	Memory  int32         // peak, in MiB
 	Fetched int64         // bytes of files that were not at the worker
-	Fetch   time.Duration // until all its files were there, while it waited
+	Fetch   time.Duration // time until all files were there, while the task waited
 }
 
-// Demand is what a task occupies on a worker while it runs. Zero fields take the default, one slot.
+// Demand is the room that a task takes on a worker while it runs. A zero field takes its default. The two defaults
+// make one slot.
 type Demand struct {
 	CPU    int32 // millicores: 1000 is one core; default 1000
 	Memory int32 // MiB; default 256
 }
 
-// Constraint says where tasks may run: every label selector must hold, and, if there are hosts, the worker's
-// host or name must be among them. The zero value allows every worker.
+// Constraint says where tasks may run. Every label selector must hold. If there are hosts, the worker's host or name
+// must be among them. The zero value allows every worker.
 type Constraint struct {
-	Labels []string // "key=value", "key!=value", "key" (has it), "!key" (has it not)
+	Labels []string // selectors: "key=value", "key!=value", "key" (has the label), "!key" (does not have the label)
 	Hosts  []string
 }
 
-// Outcome is the one end of a task. Result is the function's if Err is nil; else Err is a *TaskError, or
-// the job's *UnfinishedError if the client does not know how the task ended. The receiver owns it.
+// Outcome is the end of a task. Each task has a single outcome. If Err is nil, Result is the function's result.
+// Otherwise Err is a *TaskError, or the job's *UnfinishedError if the client does not know how the task ended. You
+// own the outcome and its Result.
 type Outcome struct {
 	Task     int // index in Job.Tasks
 	Result   []byte
-	File     File // of a job with LargeResults: the result, where it was too large to travel; it has no URL. Else zero
+	File     File // with Job.LargeResults, a result too large to travel: SHA256 and Bytes, no URL; else zero
 	Err      error
 	Worker   string // of the attempt that counted
 	Attempts int
-	Run      time.Duration // of that attempt, measured by its executor
-	Usage    Usage         // of that attempt
-	Phases   *Phases       // if Job.Phases
+	Run      time.Duration // run time of the attempt that counted, measured by its executor
+	Usage    Usage         // of the attempt that counted
+	Phases   *Phases       // of the attempt that counted; nil unless Job.Phases
 }
 
-// Phases are the moments of the attempt that counted, since the frontend received the job. The worker's are
-// reckoned as if both directions of the link were equally slow; a phase that was skipped repeats the one before.
+// Phases are the moments of the attempt that counted, since the frontend received the job. Moments at the worker are
+// estimates: both directions of the link are assumed to be equally slow. A skipped phase repeats the phase before.
 type Phases struct {
 	Sampled, Queued, Ready, Bound, Started, Finished, Delivered time.Duration
 }
 
-// NewJobID returns a ULID of the present time.
+// NewJobID returns a new ULID of the present time.
 func NewJobID() string {
 	return probe.NewJobID(time.Now().UnixMilli(), rand.Uint64(), rand.Uint64()).String()
 }
 
-// toMicros rounds up, so that a short time does not become zero, which means none.
+// toMicros converts d to microseconds. It rounds up, because zero would mean that there is no time limit.
 func toMicros(d time.Duration) int64 {
 	if d <= 0 {
 		return d.Microseconds()
@@ -249,8 +267,10 @@ func toMicros(d time.Duration) int64 {
 	return (int64(d)-1)/int64(time.Microsecond) + 1
 }
 
+// fromMicros converts microseconds to a Duration.
 func fromMicros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
+// toWire converts c for a request; nil: every worker.
 func (c Constraint) toWire() *v1.Constraint {
 	if len(c.Labels) == 0 && len(c.Hosts) == 0 {
 		return nil
@@ -258,7 +278,7 @@ func (c Constraint) toWire() *v1.Constraint {
 	return &v1.Constraint{Labels: c.Labels, Hosts: c.Hosts}
 }
 
-// fillWire writes t into w, sharing the payload.
+// fillWire writes t into w. Both share the payload.
 func (t *Task) fillWire(w *v1.Task) error {
 	w.FunctionName, w.RunClass = t.Function, t.Class
 	w.Payload = t.Payload
@@ -281,7 +301,10 @@ func (t *Task) fillWire(w *v1.Task) error {
 		if err != nil {
 			return err
 		}
-		input := &v1.Input{Bytes: in.Bytes, Stage: in.Stage, Passing: pass, Partition: int32(in.Partition), Copies: make([]*v1.Copy, len(in.Copies))}
+		input := &v1.Input{
+			Bytes: in.Bytes, Stage: in.Stage, Passing: pass, Partition: int32(in.Partition),
+			Copies: make([]*v1.Copy, len(in.Copies)),
+		}
 		for i, c := range in.Copies {
 			input.Copies[i] = &v1.Copy{At: c.At, Rack: c.Rack}
 			if c.Memory {
@@ -296,7 +319,7 @@ func (t *Task) fillWire(w *v1.Task) error {
 	return nil
 }
 
-// fillFrom writes w into o, sharing the result.
+// fillFrom writes w into o. Both share the result.
 func (o *Outcome) fillFrom(w *v1.Outcome) {
 	*o = Outcome{
 		Task:     int(w.Task),
@@ -322,6 +345,7 @@ func (o *Outcome) fillFrom(w *v1.Outcome) {
 	}
 }
 
+// fromUsage converts an answer's usage; nil gives zero.
 func fromUsage(u *v1.Usage) Usage {
 	if u == nil {
 		return Usage{}
@@ -329,6 +353,7 @@ func fromUsage(u *v1.Usage) Usage {
 	return Usage{CPU: fromMicros(u.CpuUs), Memory: u.MemoryMib, Fetched: u.FetchedBytes, Fetch: fromMicros(u.FetchUs)}
 }
 
+// taskError converts an outcome without a result.
 func taskError(w *v1.Outcome) *TaskError {
 	e := &TaskError{Task: int(w.Task), Worker: w.Worker, Attempts: int(w.Attempts)}
 	switch w.Kind {

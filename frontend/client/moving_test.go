@@ -7,15 +7,16 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// movingJob is a job of n tasks whose first owner is lost, on its way to the second one, which has not answered yet.
+// movingJob is a job of n tasks between two owners: the first owner is lost, and the second has not answered yet.
 type movingJob struct {
 	c                *Client
 	r                *Running
 	b                *fake
-	job              *v1.Job // as b has it
-	arrived, proceed chan struct{}
+	job              *v1.Job       // as submitted to b
+	arrived, proceed chan struct{} // arrived is closed when b has the job; b answers when the test closes proceed
 }
 
+// newMovingJob submits a job, and returns when the job has reached b.
 func newMovingJob(t *testing.T, n int) *movingJob {
 	a, b := newFake(t), newFake(t)
 	m := &movingJob{b: b, arrived: make(chan struct{}), proceed: make(chan struct{})}
@@ -48,7 +49,7 @@ func newMovingJob(t *testing.T, n int) *movingJob {
 	return m
 }
 
-// A job that is cancelled while no frontend has it is over, and the one that gets it just then is told.
+// If a job is cancelled while it has no owner, the job ends, and the client cancels it at the next owner.
 func TestCancelWhileMoving(t *testing.T) {
 	m := newMovingJob(t, 2)
 	if err := m.r.Cancel(t.Context()); err != nil {
@@ -72,11 +73,11 @@ func TestCancelWhileMoving(t *testing.T) {
 		}
 	}
 	if job := <-told; job != m.r.Handle().Job {
-		t.Errorf("told of %s", job)
+		t.Errorf("cancelled job %s", job)
 	}
 }
 
-// So it is with tasks that are cancelled by themselves. The others go on.
+// The same holds for single tasks cancelled by CancelTasks. The remaining tasks go on.
 func TestCancelTasksWhileMoving(t *testing.T) {
 	m := newMovingJob(t, 2)
 	if err := m.r.CancelTasks(t.Context(), 1); err != nil {
@@ -95,7 +96,8 @@ func TestCancelTasksWhileMoving(t *testing.T) {
 	fence()
 	close(m.proceed)
 	outs, err := m.r.Wait()
-	if failed, ok := errors.AsType[*TaskError](err); !ok || failed.Reason != Cancelled || failed.Task != 1 || len(outs) != 2 || outs[0].Err != nil {
+	if failed, ok := errors.AsType[*TaskError](err); !ok || failed.Reason != Cancelled || failed.Task != 1 ||
+		len(outs) != 2 || outs[0].Err != nil {
 		t.Errorf("%+v, %v", outs, err)
 	}
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// Where nothing goes wrong, each task starts once and has its result at its first attempt: under every policy, with
-// queues longer than two Syncs of the links (2 s apart), files that take longer than one, and tasks of microseconds
-// beside them. Copies of late tasks are left out: on a busy machine some are late.
+// If nothing goes wrong, each task starts once, and its first attempt has the result. The test covers every policy,
+// queues longer than two Syncs of the links (2 s apart), files that take longer than a Sync, and tasks of microseconds
+// at the same time. Copies of late tasks are turned off, because on a busy machine some tasks are late.
 func TestNothingIsLostWhileAllIsWell(t *testing.T) {
 	t.Parallel()
 	var starts sync.Map // of tasks, by their payloads
@@ -73,7 +73,9 @@ func TestNothingIsLostWhileAllIsWell(t *testing.T) {
 	jobs := map[string]client.Job{}
 	add := func(name string, job client.Job, n int, takes, hint time.Duration) {
 		for i := range n {
-			task := client.Task{Function: "work", Estimate: hint, Once: i%2 == 0, Payload: fmt.Appendf(nil, "%s.%d %v", name, i, takes)}
+			task := client.Task{
+				Function: "work", Estimate: hint, Once: i%2 == 0, Payload: fmt.Appendf(nil, "%s.%d %v", name, i, takes),
+			}
 			if len(job.Stages) > 0 {
 				task.Stage = job.Stages[i*len(job.Stages)/n].Name
 			}

@@ -15,12 +15,12 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// Open reads the result of a task, however large it is: one that was too large to travel comes part by part, as it is read, and is never
-// in memory as a whole. It is read from the worker that made it, by way of any frontend, so that the loss of the one that had the job
-// only delays it. The end of ctx ends the reading.
+// Open opens the result of a task for reading, whatever its size. A result that was too large to travel comes part by
+// part as you read, and is never in memory as a whole. The parts come from the worker that made the result, by way of
+// any frontend. So the loss of the job's frontend only delays reading. When ctx ends, reading ends.
 //
-// Such a result stays in its worker's cache (--cache-size) until room is needed there for what was used later. If it is gone, or its
-// worker is, reading fails with a *TaskError whose Reason is ResultLost: run the task again.
+// A large result stays in the worker's cache (--cache-size) until the cache needs its room for files used later. If the
+// result or the worker is gone, Open or Read fails with a *TaskError whose Reason is ResultLost: run the task again.
 func (c *Client) Open(ctx context.Context, o Outcome) (io.ReadCloser, error) {
 	switch {
 	case o.Err != nil:
@@ -29,19 +29,19 @@ func (c *Client) Open(ctx context.Context, o Outcome) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(o.Result)), nil
 	}
 	r := &reader{ctx: ctx, c: c, outcome: o, sum: sha256.New()}
-	r.fetchPart() // so that a file that is gone is an error here
+	r.fetchPart() // a missing file is an error of Open
 	return r, r.err
 }
 
-// reader reads a file in a worker's cache.
+// reader reads a result file from a worker's cache.
 type reader struct {
 	ctx      context.Context
 	c        *Client
 	outcome  Outcome
-	sum      hash.Hash // of what came
-	received int64     // how much that is
-	unread   []byte    // of it, what has not been read
-	err      error
+	sum      hash.Hash // of the received bytes
+	received int64     // number of received bytes
+	unread   []byte    // received bytes not read yet
+	err      error     // of the next Read after unread
 }
 
 func (r *reader) Read(p []byte) (int, error) {
@@ -57,16 +57,17 @@ func (r *reader) Read(p []byte) (int, error) {
 }
 
 func (r *reader) Close() error {
-	r.unread, r.err = nil, errors.New("the result was closed")
+	r.unread, r.err = nil, errors.New("the result is closed")
 	return nil
 }
 
-// fetchPart gets the next part, or the error that there is none.
+// fetchPart fetches the next part into unread, or sets err: io.EOF at the end, or the reason for failure. At the end it
+// checks the digest.
 func (r *reader) fetchPart() {
 	f := &r.outcome.File
 	if r.received == f.Bytes {
 		if r.err = io.EOF; hex.EncodeToString(r.sum.Sum(nil)) != f.SHA256 {
-			r.err = r.lostError("what its worker has is not what it was")
+			r.err = r.lostError("the file at the worker has another content than the result")
 		}
 		return
 	}
@@ -78,7 +79,8 @@ func (r *reader) fetchPart() {
 	case err != nil:
 		r.err = err
 	case len(resp.Data) == 0 || resp.SizeBytes != f.Bytes || int64(len(resp.Data)) > f.Bytes-r.received:
-		r.err = r.lostError(fmt.Sprintf("it has %d bytes, and had %d", resp.SizeBytes, f.Bytes))
+		r.err = r.lostError(fmt.Sprintf(
+			"the file at the worker has %d bytes, and the result had %d", resp.SizeBytes, f.Bytes))
 	default:
 		r.unread = resp.Data
 		r.received += int64(len(r.unread))
@@ -86,22 +88,31 @@ func (r *reader) fetchPart() {
 	}
 }
 
+// lostError returns the ResultLost error of the task.
 func (r *reader) lostError(why string) error {
-	return &TaskError{Task: r.outcome.Task, Reason: ResultLost, Message: why, Worker: r.outcome.Worker, Attempts: r.outcome.Attempts}
+	return &TaskError{
+		Task: r.outcome.Task, Reason: ResultLost, Message: why, Worker: r.outcome.Worker, Attempts: r.outcome.Attempts,
+	}
 }
 
-// requestPart asks for the next part until some frontend has it, or there is none.
+// requestPart requests the next part until a frontend delivers the part. It gives up after retryFor, or after
+// rpcTimeout if the frontends answer that no worker has the file.
 func (r *reader) requestPart() (*v1.ReadFileResponse, error) {
-	req := &v1.ReadFileRequest{Caller: r.c.cfg.wireCaller(), Sha256: r.outcome.File.SHA256, Worker: r.outcome.Worker, FromByte: r.received}
+	req := &v1.ReadFileRequest{
+		Caller: r.c.cfg.wireCaller(), Sha256: r.outcome.File.SHA256, Worker: r.outcome.Worker, FromByte: r.received,
+	}
 	began, pause, patience := time.Now(), r.c.cfg.backoffMin, r.c.cfg.retryFor
 	for {
 		order := slices.Concat(r.c.seedsInTurn(), r.c.roster.Load().members)
-		resp, err := askUntilAnswered(r.ctx, r.c, order, func(ctx context.Context, f *frontend) (*v1.ReadFileResponse, error) { return f.rpc.ReadFile(ctx, req) })
+		resp, err := askUntilAnswered(r.ctx, r.c, order,
+			func(ctx context.Context, f *frontend) (*v1.ReadFileResponse, error) {
+				return f.rpc.ReadFile(ctx, req)
+			})
 		var refused *RefusedError
 		pause = min(2*pause, r.c.cfg.backoffMax)
 		if errors.As(err, &refused) {
 			if pause = refused.RetryAfter; refused.Reason == NoFile {
-				patience = r.c.cfg.rpcTimeout // its worker may come back
+				patience = r.c.cfg.rpcTimeout // the worker may come back
 			}
 		}
 		if err == nil || pause == 0 || errors.Is(err, ErrClosed) || time.Since(began) >= patience {

@@ -21,7 +21,7 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// fillPattern is the i-th piece of what make writes.
+// fillPattern fills buf with the i-th piece of the test pattern, and returns buf.
 func fillPattern(buf []byte, i int) []byte {
 	for k := range buf {
 		buf[k] = byte(i + k)
@@ -29,9 +29,10 @@ func fillPattern(buf []byte, i int) []byte {
 	return buf
 }
 
+// piece is the number of bytes that the functions write at a time.
 const piece = 1000
 
-// largeFunctions are functions whose results have as many bytes as their payloads say, written or returned.
+// largeFunctions returns functions whose results have the number of bytes in the payload, written or returned.
 func largeFunctions() map[string]exec.Func {
 	size := func(payload []byte) (n int) {
 		fmt.Sscan(string(payload), &n)
@@ -74,7 +75,7 @@ func largeFunctions() map[string]exec.Func {
 	}
 }
 
-// checkPattern tells whether r has n bytes of the pattern.
+// checkPattern returns an error unless r has n bytes of the test pattern.
 func checkPattern(r io.Reader, n int) error {
 	buf, want := make([]byte, piece), make([]byte, piece)
 	for i, at := 0, 0; ; i++ {
@@ -95,19 +96,22 @@ func checkPattern(r io.Reader, n int) error {
 }
 
 func TestLargeResults(t *testing.T) {
-	const limit = 1 << 20 // of a worker, and of a part
+	const limit = 1 << 20 // for results of a worker, and for parts
 	_, c := startPassing(t, local.Config{Workers: 1}, largeFunctions())
 	ctx := t.Context()
 	for _, function := range []string{"write", "return"} {
 		for _, n := range []int{0, 1, limit - 1, limit, limit + 1, 2*limit - 1, 2 * limit, 2*limit + 1, 40 << 20} {
-			outs, err := c.Run(ctx, client.Job{LargeResults: true, Tasks: []client.Task{{Function: function, Payload: fmt.Append(nil, n)}}})
+			outs, err := c.Run(ctx, client.Job{
+				LargeResults: true, Tasks: []client.Task{{Function: function, Payload: fmt.Append(nil, n)}},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			o := outs[0]
 			file := n > limit
 			if file != (o.File.SHA256 != "") || file && o.File.Bytes != int64(n) || !file && len(o.Result) != n {
-				t.Errorf("%s: a result of %d bytes came as %d bytes and as a file of %d", function, n, len(o.Result), o.File.Bytes)
+				t.Errorf("%s: a result of %d bytes came as %d bytes and as a file of %d", function, n,
+					len(o.Result), o.File.Bytes)
 			}
 			r, err := c.Open(ctx, o)
 			if err != nil {
@@ -121,27 +125,32 @@ func TestLargeResults(t *testing.T) {
 				t.Errorf("read after Close: %v", err)
 			}
 		}
-		// Without a word of that, the limit is one.
+		// Without LargeResults, a result over the limit fails.
 		var failed *client.TaskError
-		if _, err := c.Run(ctx, client.Job{Tasks: []client.Task{{Function: function, Payload: fmt.Append(nil, limit+1)}}}); !errors.As(err, &failed) || failed.Reason != client.ResultTooLarge {
+		if _, err := c.Run(ctx, client.Job{Tasks: []client.Task{{Function: function,
+			Payload: fmt.Append(nil, limit+1)}}}); !errors.As(err, &failed) || failed.Reason != client.ResultTooLarge {
 			t.Errorf("%s: %v", function, err)
 		}
-		if outs, err := c.Run(ctx, client.Job{Tasks: []client.Task{{Function: function, Payload: fmt.Append(nil, limit)}}}); err != nil || len(outs[0].Result) != limit {
+		if outs, err := c.Run(ctx, client.Job{Tasks: []client.Task{{Function: function,
+			Payload: fmt.Append(nil, limit)}}}); err != nil || len(outs[0].Result) != limit {
 			t.Errorf("%s: %v", function, err)
 		}
 	}
 	for function, why := range map[string]string{"both": "returned another", "unclosed": "did not close"} {
-		if _, err := c.Run(ctx, client.Job{Tasks: []client.Task{{Function: function}}}); err == nil || !strings.Contains(err.Error(), why) {
+		if _, err := c.Run(ctx, client.Job{Tasks: []client.Task{{Function: function}}}); err == nil ||
+			!strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", function, err)
 		}
 	}
 }
 
-// What a large result takes in memory does not depend on how large it is.
+// The memory for a large result does not grow with its size.
 func TestLargeResultsTakeLittleMemory(t *testing.T) {
 	const n = 256 << 20
 	_, c := startPassing(t, local.Config{Workers: 1, Frontends: 1}, largeFunctions())
-	outs, err := c.Run(t.Context(), client.Job{LargeResults: true, Tasks: []client.Task{{Function: "write", Payload: fmt.Append(nil, n)}}})
+	outs, err := c.Run(t.Context(), client.Job{
+		LargeResults: true, Tasks: []client.Task{{Function: "write", Payload: fmt.Append(nil, n)}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +175,7 @@ func TestLargeResultsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// The frontend that had the job is lost while its outcomes are on their way, and the next one while they are read.
+// One frontend is lost while it owns the job, and the next frontend while the client reads the results.
 func TestLargeResultsFailOver(t *testing.T) {
 	const n = 5 << 20
 	release := make(chan struct{})
@@ -210,14 +219,18 @@ func TestLargeResultsFailOver(t *testing.T) {
 	}
 }
 
-// A result whose worker is gone, or has thrown it away for others, is lost, and the error says so.
+// If the worker of a result is gone, or its cache has dropped the result for other files, the error says that the
+// result is lost.
 func TestLargeResultsAreLost(t *testing.T) {
 	dir := t.TempDir()
 	registry := exec.NewRegistry()
 	for name, f := range largeFunctions() {
 		must(registry.Register(name, f))
 	}
-	cluster, err := local.Start(local.Config{Workers: 1, Registry: registry, Worker: func(_ int, w *wserve.Config) { w.CacheDir, w.CacheSize = filepath.Join(dir, "cache"), 8<<20 }})
+	cluster, err := local.Start(local.Config{
+		Workers: 1, Registry: registry,
+		Worker: func(_ int, w *wserve.Config) { w.CacheDir, w.CacheSize = filepath.Join(dir, "cache"), 8<<20 },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +241,9 @@ func TestLargeResultsAreLost(t *testing.T) {
 	}
 	defer c.Close()
 	run := func() client.Outcome {
-		outs, err := c.Run(t.Context(), client.Job{LargeResults: true, Tasks: []client.Task{{Function: "write", Payload: []byte("5000000")}}})
+		outs, err := c.Run(t.Context(), client.Job{
+			LargeResults: true, Tasks: []client.Task{{Function: "write", Payload: []byte("5000000")}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +257,8 @@ func TestLargeResultsAreLost(t *testing.T) {
 		}
 	}
 	first := run()
-	if _, err := c.Run(t.Context(), client.Job{LargeResults: true, Tasks: []client.Task{{Function: "write", Payload: []byte("5000001")}}}); err != nil {
+	if _, err := c.Run(t.Context(), client.Job{LargeResults: true,
+		Tasks: []client.Task{{Function: "write", Payload: []byte("5000001")}}}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.Open(t.Context(), first)

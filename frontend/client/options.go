@@ -13,14 +13,15 @@ import (
 // Option changes a default of New.
 type Option func(*config)
 
+// config holds everything that the options of New set.
 type config struct {
 	name           string
 	secretFile     string
 	secrets        *identity.Secrets // nil: none
 	tokenFile      string
-	tokens         *identity.Secrets // told instead of the secrets; nil: none
+	tokens         *identity.Secrets // sent instead of secrets; nil: none
 	tlsDir         string
-	keys           *identity.Keys // in tlsDir; nil: in plain
+	keys           *identity.Keys // in tlsDir; nil: no TLS
 	log            *slog.Logger
 	tracer         trace.Tracer // nil: none
 	rpcTimeout     time.Duration
@@ -30,13 +31,14 @@ type config struct {
 	balancerOnly   bool
 	backoffMin     time.Duration
 	backoffMax     time.Duration
-	pingEvery      time.Duration // how often a silent frontend that owes answers is asked for a sign of life
-	pingTimeout    time.Duration // how long it may take for that
-	lookupEvery    time.Duration // how often names are looked up; 0: as others are
-	resolver       *net.Resolver // of names; nil: the system's
-	pollFor        time.Duration // how long the frontend may sit on a poll for events
+	pingEvery      time.Duration // interval of pings to a silent frontend with unanswered calls
+	pingTimeout    time.Duration // longest time for the answer to a ping
+	lookupEvery    time.Duration // interval of name lookups; 0: the default of names.Watcher
+	resolver       *net.Resolver // for names; nil: the system's resolver
+	pollFor        time.Duration // longest time that a frontend may hold a poll for events
 }
 
+// defaultConfig returns the configuration of a New without options.
 func defaultConfig() config {
 	return config{
 		log:            slog.New(slog.DiscardHandler),
@@ -51,56 +53,58 @@ func defaultConfig() config {
 	}
 }
 
-// WithSecret is needed where the frontends were started with a secret.
+// WithSecret sends a secret with each call. It is needed if the frontends were started with a secret.
 func WithSecret(secret string) Option {
 	return func(c *config) { c.secrets = identity.NewSecrets(secret) }
 }
 
-// WithSecretFile is WithSecret with what is in a file, the first line of it, which may be replaced at any time.
+// WithSecretFile is WithSecret with the first line of a file. The file may be replaced at any time.
 func WithSecretFile(file string) Option { return func(c *config) { c.secretFile = file } }
 
-// WithToken has the client known by a token, as one of the tenant whose entry in the frontends' tenants file has its hash. It is told in
-// the place of the secret, to nobody beyond this machine but by TLS.
+// WithToken identifies the client by a token. The client then belongs to the tenant whose entry in the frontends'
+// tenants file has the token's hash. The token is sent instead of the secret, and leaves this machine only over TLS.
 func WithToken(token string) Option {
 	return func(c *config) { c.tokens = identity.NewSecrets(token) }
 }
 
-// WithTokenFile is WithToken with what is in a file, the first line of it, which may be replaced at any time.
+// WithTokenFile is WithToken with the first line of a file. The file may be replaced at any time.
 func WithTokenFile(file string) Option { return func(c *config) { c.tokenFile = file } }
 
-// WithTLS connects by TLS. The folder has ca.crt, tls.crt and tls.key, which may be replaced at any time. The certificate is
-// that of a client, and names the tenant that its jobs are for, or of an operator; it stands in the place of the secret.
+// WithTLS connects by TLS. The folder dir holds ca.crt, tls.crt and tls.key. The files may be replaced at any time. The
+// certificate is a client's, and then names the tenant that its jobs are for, or an operator's or a frontend's. The
+// certificate replaces the secret.
 func WithTLS(dir string) Option { return func(c *config) { c.tlsDir = dir } }
 
-// WithName says who calls, for the frontends' logs.
+// WithName names the caller in the frontends' logs.
 func WithName(name string) Option { return func(c *config) { c.name = name } }
 
-// WithLogger is told, at level warn, which frontends do not answer; at debug, which jobs moved. By default
-// nothing is logged.
+// WithLogger logs frontends that do not answer, at level warn, and jobs that move to another frontend, at level
+// debug. By default nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
-// WithRPCTimeout bounds the calls that a frontend answers at once: Submit, Cancel, Cluster. Default 5 s.
+// WithRPCTimeout bounds each call that a frontend answers at once, such as Submit, Cancel and Cluster. Default 5 s.
 func WithRPCTimeout(d time.Duration) Option { return func(c *config) { c.rpcTimeout = d } }
 
-// WithConnectTimeout bounds the making of a connection. Default 1 s.
+// WithConnectTimeout bounds the time to make a connection. Default 1 s.
 func WithConnectTimeout(d time.Duration) Option { return func(c *config) { c.connectTimeout = d } }
 
-// WithRetryFor bounds how long a job looks for a frontend while none can be connected to, or those that can have
-// no worker at all; then it ends in an UnfinishedError or in that RefusedError. A frontend that asks for any other
-// reason to come back later counts as found. Default 30 s.
+// WithRetryFor bounds how long a job looks for a frontend while the client can connect to no frontend, or only to
+// frontends without any worker. After that time the job ends with an UnfinishedError, or with the RefusedError of a
+// frontend without workers. A frontend that refuses for another reason counts as found. Default 30 s.
 func WithRetryFor(d time.Duration) Option { return func(c *config) { c.retryFor = d } }
 
-// WithRefusalsFinal lets a job that a frontend refuses as overloaded fail with its RefusedError at once, for
-// callers that would rather shed load than wait. By default the client comes back after the time that the
-// frontend names, until the context ends.
+// WithRefusalsFinal lets a job fail at once with the RefusedError of an overloaded frontend, for callers that shed
+// load rather than wait. By default the client tries again after the time that the frontend names, until the context
+// ends.
 func WithRefusalsFinal() Option { return func(c *config) { c.refusalsFinal = true } }
 
-// WithLoadBalancerOnly keeps the client to the addresses that it was given. By default it asks the frontends that these
-// tell of where none of the given ones can be reached: behind a load balancer, they may not be reachable at all.
+// WithLoadBalancerOnly restricts the client to the given addresses. By default, if the client can reach no given
+// address, it asks further frontends that the given frontends have named. Behind a load balancer, clients may have
+// no route to those frontends.
 func WithLoadBalancerOnly() Option { return func(c *config) { c.balancerOnly = true } }
 
-// WithBackoff bounds how long a frontend that failed is left alone: shortest at first, doubling up to
-// longest, with jitter. Default 20 ms to 2 s.
+// WithBackoff bounds how long the client leaves a failed frontend alone. The time begins at shortest and doubles with
+// each further failure, up to longest. Half of the time is random. Default 20 ms to 2 s.
 func WithBackoff(shortest, longest time.Duration) Option {
 	return func(c *config) { c.backoffMin, c.backoffMax = shortest, longest }
 }

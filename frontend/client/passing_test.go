@@ -21,7 +21,7 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// startPassing is a cluster whose workers have caches, and these functions.
+// startPassing starts a cluster whose workers have caches and the given functions, and connects a client.
 func startPassing(t *testing.T, cfg local.Config, functions map[string]exec.Func) (*local.Cluster, *client.Client) {
 	t.Helper()
 	cfg.Registry = exec.NewRegistry()
@@ -50,7 +50,8 @@ func startPassing(t *testing.T, cfg local.Config, functions map[string]exec.Func
 	return cluster, c
 }
 
-// writeOutput writes as many bytes as its payload says into partition 0, and their number, as one byte.
+// writeOutput is a function that writes into partition 0. The payload is the number of bytes. Each byte is the task's
+// index.
 func writeOutput(ctx context.Context, payload []byte) ([]byte, error) {
 	var n int
 	fmt.Sscan(string(payload), &n)
@@ -68,7 +69,7 @@ func writeOutput(ctx context.Context, payload []byte) ([]byte, error) {
 	return nil, out.Close()
 }
 
-// readInputs tells how many bytes each of its inputs has, by Open and by Path.
+// readInputs is a function that checks its inputs by Open and by Path, and returns the number of bytes of each.
 func readInputs(ctx context.Context, _ []byte) ([]byte, error) {
 	var said []byte
 	for _, in := range exec.Inputs(ctx) {
@@ -101,7 +102,9 @@ func TestPassing(t *testing.T) {
 			job.Tasks = append(job.Tasks, client.Task{Stage: "a", Function: "leave", Payload: []byte(n)})
 		}
 		for range 4 {
-			job.Tasks = append(job.Tasks, client.Task{Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: pass}}})
+			job.Tasks = append(job.Tasks, client.Task{
+				Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: pass}},
+			})
 		}
 		outs, err := c.Run(t.Context(), job)
 		if err != nil {
@@ -115,7 +118,7 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// What was left before a frontend was lost is passed to tasks that start after, and what stages have in common is told again.
+// Outputs from before the loss of a frontend reach tasks that start later, and so does the common data of stages.
 func TestPassingFailsOver(t *testing.T) {
 	release := make(chan struct{})
 	started := make(chan struct{}, 1)
@@ -135,7 +138,10 @@ func TestPassingFailsOver(t *testing.T) {
 		},
 	})
 	r, err := c.Submit(t.Context(), client.Job{
-		Stages: []client.Stage{{Name: "a"}, {Name: "w", After: []string{"a"}}, {Name: "b", After: []string{"a", "w"}, Common: []byte("in common")}},
+		Stages: []client.Stage{
+			{Name: "a"}, {Name: "w", After: []string{"a"}},
+			{Name: "b", After: []string{"a", "w"}, Common: []byte("in common")},
+		},
 		Tasks: []client.Task{
 			{Stage: "a", Function: "leave", Payload: []byte("10")},
 			{Stage: "a", Function: "leave", Payload: []byte("1000000")},
@@ -147,7 +153,7 @@ func TestPassingFailsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-started
-	for n := 0; n < 2; n++ { // the client has what was left
+	for n := 0; n < 2; n++ { // the client has the outputs of stage a
 		if _, ok := nextOutcome(r); !ok {
 			t.Fatal("no outcome")
 		}
@@ -165,7 +171,8 @@ func TestPassingFailsOver(t *testing.T) {
 	}
 }
 
-// passingJob is a job that reads so many bytes of its first task when another task has waited.
+// passingJob returns a job whose last task reads the output of its first task, after a task in between has waited. The
+// output has the given number of bytes.
 func passingJob(bytes string) client.Job {
 	return client.Job{
 		Stages: []client.Stage{{Name: "a"}, {Name: "w", After: []string{"a"}}, {Name: "b", After: []string{"a", "w"}}},
@@ -177,7 +184,7 @@ func passingJob(bytes string) client.Job {
 	}
 }
 
-// waitFor is a function that waits until release is closed.
+// waitFor returns a function that waits until release is closed.
 func waitFor(release <-chan struct{}) exec.Func {
 	return func(ctx context.Context, _ []byte) ([]byte, error) {
 		select {
@@ -188,8 +195,8 @@ func waitFor(release <-chan struct{}) exec.Func {
 	}
 }
 
-// A worker dies with what its task has left for later stages: the task runs again, and its client hears of it once. So it is if the
-// frontend dies, too, at which it has run: another one knows from the client how to run it.
+// A worker dies with an output for later stages. The task runs again, and the client gets its outcome only once. The
+// same holds if the task's frontend dies, too: the next frontend has the task's description from the client.
 func TestLostOutputsAreMadeAgain(t *testing.T) {
 	for _, frontend := range []bool{false, true} {
 		release := make(chan struct{})
@@ -224,18 +231,19 @@ func TestLostOutputsAreMadeAgain(t *testing.T) {
 	}
 }
 
-// A worker throws away for others what its task has left: the task runs again.
+// If a worker drops an output to make room for other files, the task runs again.
 func TestThrownAwayOutputsAreMadeAgain(t *testing.T) {
 	release := make(chan struct{})
 	var runs atomic.Int32
-	_, c := startPassing(t, local.Config{Workers: 1, Worker: func(_ int, w *wserve.Config) { w.CacheSize = 4 << 20 }}, map[string]exec.Func{
-		"leave": func(ctx context.Context, payload []byte) ([]byte, error) {
-			runs.Add(1)
-			return writeOutput(ctx, payload)
-		},
-		"look": readInputs,
-		"wait": waitFor(release),
-	})
+	_, c := startPassing(t, local.Config{Workers: 1, Worker: func(_ int, w *wserve.Config) { w.CacheSize = 4 << 20 }},
+		map[string]exec.Func{
+			"leave": func(ctx context.Context, payload []byte) ([]byte, error) {
+				runs.Add(1)
+				return writeOutput(ctx, payload)
+			},
+			"look": readInputs,
+			"wait": waitFor(release),
+		})
 	r, err := c.Submit(t.Context(), passingJob("2000000"))
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +251,8 @@ func TestThrownAwayOutputsAreMadeAgain(t *testing.T) {
 	if first, _ := nextOutcome(r); first.Err != nil {
 		t.Fatal(first.Err)
 	}
-	if _, err := c.Run(t.Context(), client.Job{Stages: []client.Stage{{Name: "a"}}, Tasks: []client.Task{{Stage: "a", Function: "leave", Payload: []byte("3000000")}}}); err != nil {
+	if _, err := c.Run(t.Context(), client.Job{Stages: []client.Stage{{Name: "a"}},
+		Tasks: []client.Task{{Stage: "a", Function: "leave", Payload: []byte("3000000")}}}); err != nil {
 		t.Fatal(err)
 	}
 	close(release)
@@ -253,6 +262,7 @@ func TestThrownAwayOutputsAreMadeAgain(t *testing.T) {
 	}
 }
 
+// nextOutcome returns the next outcome. If there is none, ok is false.
 func nextOutcome(r *client.Running) (o client.Outcome, ok bool) {
 	for o := range r.Results() {
 		return o, true
@@ -277,7 +287,8 @@ func TestTaskInfo(t *testing.T) {
 	id := client.NewJobID()
 	outs, err := c.Run(t.Context(), client.Job{
 		ID: id, Tenant: "etl", Deadline: time.Minute, Stages: []client.Stage{{Name: "a"}},
-		Tasks: []client.Task{{Stage: "a", Function: "echo"}, {Stage: "a", Function: "info", Retries: 2, Demand: client.Demand{CPU: 2000, Memory: 512}}},
+		Tasks: []client.Task{{Stage: "a", Function: "echo"},
+			{Stage: "a", Function: "info", Retries: 2, Demand: client.Demand{CPU: 2000, Memory: 512}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +299,7 @@ func TestTaskInfo(t *testing.T) {
 	}
 }
 
-// A worker of an earlier release gets no task that something is passed to.
+// A worker of an earlier release, without passing, gets no task with passed inputs.
 func TestOldWorkersPassNothing(t *testing.T) {
 	spoken := probe.Spoken
 	probe.Spoken.Features &^= probe.Passing
@@ -296,23 +307,29 @@ func TestOldWorkersPassNothing(t *testing.T) {
 	_, c := startPassing(t, local.Config{}, map[string]exec.Func{"leave": writeOutput, "look": readInputs})
 	_, err := c.Run(t.Context(), client.Job{
 		Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
-		Tasks:  []client.Task{{Stage: "a", Function: "leave"}, {Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.Inline}}}},
+		Tasks: []client.Task{{Stage: "a", Function: "leave"},
+			{Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.Inline}}}},
 	})
 	var refused *client.RefusedError
-	if !errors.As(err, &refused) || refused.Reason != client.NoWorker || !strings.Contains(refused.Message, "upgrade the workers") {
+	if !errors.As(err, &refused) || refused.Reason != client.NoWorker ||
+		!strings.Contains(refused.Message, "upgrade the workers") {
 		t.Error(err)
 	}
 }
 
-// A function's error says to programs what it is, and how far it is worth trying again.
+// A function's error carries a code for programs, and says where to try again.
 func TestTypedErrors(t *testing.T) {
 	_, c := startPassing(t, local.Config{}, map[string]exec.Func{
 		"missing": func(ctx context.Context, at []byte) ([]byte, error) {
 			switch worker := exec.Task(ctx).Worker; {
 			case string(at) == "":
-				return nil, &exec.Error{Code: "no_table", Detail: []byte("orders"), Retry: exec.Never, Err: errors.New("it is gone")}
+				return nil, &exec.Error{
+					Code: "no_table", Detail: []byte("orders"), Retry: exec.Never, Err: errors.New("it is gone"),
+				}
 			case exec.Task(ctx).Attempt == 1:
-				return []byte(worker), &exec.Error{Code: "try_elsewhere", Retry: exec.Elsewhere, Err: errors.New(worker)}
+				return []byte(worker), &exec.Error{
+					Code: "try_elsewhere", Retry: exec.Elsewhere, Err: errors.New(worker),
+				}
 			default:
 				return []byte(worker), nil
 			}
@@ -320,11 +337,15 @@ func TestTypedErrors(t *testing.T) {
 	})
 	_, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "missing", Retries: 5}}})
 	var failed *client.TaskError
-	if !errors.As(err, &failed) || failed.Attempts != 1 || failed.Code != "no_table" || string(failed.Detail) != "orders" || failed.Retry != client.RetryNever || failed.Message != "no_table: it is gone" {
+	if !errors.As(err, &failed) || failed.Attempts != 1 || failed.Code != "no_table" ||
+		string(failed.Detail) != "orders" || failed.Retry != client.RetryNever ||
+		failed.Message != "no_table: it is gone" {
 		t.Errorf("%+v", failed)
 	}
 	id := client.NewJobID()
-	outs, err := c.Run(t.Context(), client.Job{ID: id, Tasks: []client.Task{{Function: "missing", Payload: []byte("x"), Retries: 5}}})
+	outs, err := c.Run(t.Context(), client.Job{
+		ID: id, Tasks: []client.Task{{Function: "missing", Payload: []byte("x"), Retries: 5}},
+	})
 	if err != nil || outs[0].Attempts != 2 {
 		t.Fatalf("%+v, %v", outs, err)
 	}
@@ -333,12 +354,14 @@ func TestTypedErrors(t *testing.T) {
 		t.Fatalf("%+v, %v", trace, err)
 	}
 	k := &trace.Tasks[0]
-	if e := &k.Earlier[0]; e.End != "failed" || e.Worker == "" || e.Worker == k.Worker || k.Worker != outs[0].Worker || e.Started < e.Sent || e.Ended < e.Started || k.Ends[client.MeasureLaunch] < e.Ended {
+	if e := &k.Earlier[0]; e.End != "failed" || e.Worker == "" || e.Worker == k.Worker ||
+		k.Worker != outs[0].Worker || e.Started < e.Sent || e.Ended < e.Started ||
+		k.Ends[client.MeasureLaunch] < e.Ended {
 		t.Errorf("the first attempt is %+v, of %+v", e, k)
 	}
 }
 
-// A task that fails is tried again only after a while.
+// A failed task is tried again only after Backoff.
 func TestBackoff(t *testing.T) {
 	var failed time.Time
 	_, c := startPassing(t, local.Config{}, map[string]exec.Func{
@@ -360,7 +383,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// A task whose stage goes along another one is passed what its own partition has left there, also from before its frontend was lost.
+// With Along, a task gets the output of its own partition in the earlier stage, even from before the loss of its
+// frontend.
 func TestPassingAlong(t *testing.T) {
 	release := make(chan struct{})
 	cluster, c := startPassing(t, local.Config{Frontends: 2}, map[string]exec.Func{
@@ -386,15 +410,18 @@ func TestPassingAlong(t *testing.T) {
 	r, err := c.Submit(t.Context(), client.Job{
 		Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}, Along: []string{"a"}}},
 		Tasks: []client.Task{
-			{Stage: "a", Function: "leave", Payload: []byte("10")}, {Stage: "a", Function: "leave", Payload: []byte("11")}, {Stage: "a", Function: "leave", Payload: []byte("12")},
-			{Stage: "b", Function: "look", Inputs: from}, {Stage: "b", Function: "look", Inputs: from}, {Stage: "b", Function: "wait", Inputs: from, Along: []int{1, 2}},
+			{Stage: "a", Function: "leave", Payload: []byte("10")},
+			{Stage: "a", Function: "leave", Payload: []byte("11")},
+			{Stage: "a", Function: "leave", Payload: []byte("12")},
+			{Stage: "b", Function: "look", Inputs: from}, {Stage: "b", Function: "look", Inputs: from},
+			{Stage: "b", Function: "wait", Inputs: from, Along: []int{1, 2}},
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[int]string{}
-	for range 3 { // all that goes on without the first
+	for range 3 { // the tasks that do not depend on task 0
 		o, err := r.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -7,30 +7,31 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// process is a frontend by the address that it gives as its own, which handles name as owner. Behind a balancer, one
-// address leads to several. Safe for concurrent use.
+// process is a frontend under its own address, by which handles name it as owner. Behind a balancer, the balancer's
+// address leads to several processes. Safe for concurrent use.
 type process struct {
 	name     string
-	answers  atomic.Uint64 // to calls that waited for it
-	draining atomic.Bool   // it takes no new jobs
-	listed   atomic.Bool   // others have told of it
-	lost     atomic.Bool   // others have told of it, and do no more
+	answers  atomic.Uint64 // number of answers so far
+	draining atomic.Bool   // takes no new jobs
+	listed   atomic.Bool   // has been in another frontend's list of members
+	lost     atomic.Bool   // was listed, and is missing from the latest list
 }
 
-// processes are the frontends that a client has heard of. Safe for concurrent use.
+// processes holds all frontends that a client knows by name. Safe for concurrent use.
 type processes struct {
 	mu        sync.Mutex
 	byName    map[string]*process
-	onMembers func(addrs []string) // hears which frontends there are; nil: nobody wants to know
+	onMembers func(addrs []string) // called with each list of members; nil: not called
 }
 
-// findOrAdd is the frontend that handles call so.
+// findOrAdd returns the process of a name, as in handles, and adds a new process if the name is new.
 func (ps *processes) findOrAdd(name string) *process {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return ps.findOrAddLocked(name)
 }
 
+// findOrAddLocked is findOrAdd with the mutex held.
 func (ps *processes) findOrAddLocked(name string) *process {
 	p := ps.byName[name]
 	if p == nil {
@@ -40,7 +41,8 @@ func (ps *processes) findOrAddLocked(name string) *process {
 	return p
 }
 
-// noteGreeting takes in what a frontend tells of itself and of the others.
+// noteGreeting notes the facts in the answer to identifyPeer, about the answering frontend and about the other members.
+// It returns the answering frontend.
 func (ps *processes) noteGreeting(r *v1.ClusterResponse) *process {
 	var addrs []string
 	ps.mu.Lock()

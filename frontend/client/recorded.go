@@ -11,60 +11,63 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// JobFilter says which jobs are meant: those for which all holds that is set.
+// JobFilter selects jobs. A job must meet all conditions that are set.
 type JobFilter struct {
 	Policy     string
 	Tenant     *string       // nil: any; there is a tenant without a name
-	Failed     bool          // some task of it has no result
-	Running    bool          // only those that are under way
-	SlowerThan time.Duration // whose response, so far, is at least this
-	From       time.Time     // that came then or later
-	Until      time.Time     // and before
-	ID         string        // whose id begins so
-	Frontend   string        // that belong to the frontend of this name
+	Failed     bool          // only jobs with a task without a result
+	Running    bool          // only jobs under way
+	SlowerThan time.Duration // minimum of the response time, so far
+	From       time.Time     // earliest arrival
+	Until      time.Time     // arrival before
+	ID         string        // beginning of the job's id
+	Frontend   string        // name of the owner
 }
 
-// PartOf is how much of a response went on something, by a word: sampling, link, queue, own tenant, other tenants, long tasks,
-// closed share, idle slot, binding, fetch, launch, excess, run, delivery, stage wait or outside.
+// PartOf is a part of a job's response time, with the cause of the part.
 type PartOf struct {
+	// Part is the cause: sampling, link, queue, own tenant, other tenants, long tasks, closed share, idle slot,
+	// binding, fetch, launch, excess, run, delivery, stage wait or outside.
 	Part string
 	Took time.Duration
 }
 
-// JobSummary is a job that is under way, or one that is kept: those that failed, the slowest of each minute and policy, and a
-// sample.
+// JobSummary describes a job under way, or a kept job. Frontends keep failed jobs, the slowest jobs of each minute and
+// policy, and a sample of the rest.
 type JobSummary struct {
 	Handle         Handle
-	Frontend       string // name of its owner
+	Frontend       string // name of the owner
 	Policy, Tenant string
 	Class          Class
-	Due            time.Duration // from when on it is regular, since it came; zero: from the start, or never
-	Copies         int           // attempts at tasks that have ended that were copies of late ones,
-	Preempted      int           // and those that were stopped as they stood in the way of regular work
-	Path           string        // of its tasks: sampling, estimation or mixed
-	Came           time.Time
-	Response       time.Duration // so far, of one that is under way
+	Due            time.Duration // when the job becomes regular, since its arrival; zero: always was, or never
+	Copies         int           // number of second attempts of late tasks, of ended tasks
+	Preempted      int           // number of attempts stopped to make room for regular work, of ended tasks
+	Path           string        // of the tasks: sampling, estimation or mixed
+	Came           time.Time     // arrival at the frontend
+	Response       time.Duration // time from arrival to end; so far, if the job is under way
 	Tasks          int
-	Ended          int // of these
-	Failed         int // of these, without a result
+	Ended          int // tasks that have ended
+	Failed         int // tasks that have ended without a result
 	Stages         int
-	Running        bool     // it is under way
-	Blame          []PartOf // of one that is kept: they add up to Response
-	Kept           []string // why: failed, slow, sample
+	Running        bool     // the job is under way
+	Blame          []PartOf // of a kept job; the parts add up to Response
+	Kept           []string // reasons to keep the job: failed, slow, sample
 }
 
-// JobPage is a part of the jobs of all frontends, the one that came last first.
+// JobPage is a page of the jobs of all frontends, latest arrival first.
 type JobPage struct {
 	Jobs      []JobSummary
-	Next      string // cursor of the next page; empty: this is the last
+	Next      string // cursor of the next page; empty: this page is the last
 	Frontends []FrontendReport
 }
 
-// Jobs lists the jobs of all frontends that are under way, or have ended and are kept: up to so many (default 100, limit 1000)
-// behind a cursor, which is empty at first. Any frontend is asked, and asks the others.
+// Jobs lists the jobs of all frontends that are under way or kept. A page holds up to limit jobs (0: 100; at most
+// 1000). The cursor is empty for the first page, and then Next of the previous page. The asked frontend asks the
+// others.
 func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, limit int) (*JobPage, error) {
 	filter := &v1.JobFilter{
-		Policy: f.Policy, Tenant: f.Tenant, Failed: f.Failed, Running: f.Running, SlowerUs: f.SlowerThan.Microseconds(), Id: f.ID, Frontend: f.Frontend,
+		Policy: f.Policy, Tenant: f.Tenant, Failed: f.Failed, Running: f.Running,
+		SlowerUs: f.SlowerThan.Microseconds(), Id: f.ID, Frontend: f.Frontend,
 	}
 	if !f.From.IsZero() {
 		filter.FromUs = f.From.UnixMicro()
@@ -73,7 +76,10 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, limit int
 		filter.UntilUs = f.Until.UnixMicro()
 	}
 	req := &v1.JobsRequest{Caller: c.cfg.wireCaller(), Filter: filter, Cursor: cursor, MaxJobs: clampInt32(limit)}
-	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.JobsResponse, error) { return f.rpc.Jobs(ctx, req) })
+	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+		func(ctx context.Context, f *frontend) (*v1.JobsResponse, error) {
+			return f.rpc.Jobs(ctx, req)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +88,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, limit int
 	return page, err
 }
 
+// fromSummaries converts a list of jobs.
 func fromSummaries(list []*v1.JobSummary) []JobSummary {
 	jobs := make([]JobSummary, len(list))
 	for i, j := range list {
@@ -90,11 +97,14 @@ func fromSummaries(list []*v1.JobSummary) []JobSummary {
 	return jobs
 }
 
+// fromSummary converts a job.
 func fromSummary(j *v1.JobSummary) JobSummary {
 	to := JobSummary{
-		Handle: Handle{j.Job, j.Owner}, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Class: Class(enumWords(j.GetJobClass().String())), Path: j.Path, Came: time.UnixMicro(j.CameUs),
-		Response: fromMicros(j.ResponseUs), Tasks: int(j.Tasks), Ended: int(j.Ended), Failed: int(j.Failed), Stages: int(j.Stages),
-		Running: j.Running, Kept: j.Kept, Due: fromMicros(j.DueUs), Copies: int(j.Copies), Preempted: int(j.Preempted),
+		Handle: Handle{j.Job, j.Owner}, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant,
+		Class: Class(enumWords(j.GetJobClass().String())), Path: j.Path, Came: time.UnixMicro(j.CameUs),
+		Response: fromMicros(j.ResponseUs), Tasks: int(j.Tasks), Ended: int(j.Ended), Failed: int(j.Failed),
+		Stages: int(j.Stages), Running: j.Running, Kept: j.Kept, Due: fromMicros(j.DueUs), Copies: int(j.Copies),
+		Preempted: int(j.Preempted),
 	}
 	for _, b := range j.Blame {
 		to.Blame = append(to.Blame, PartOf{enumWords(b.Part.String()), fromMicros(b.Us)})
@@ -102,62 +112,65 @@ func fromSummary(j *v1.JobSummary) JobSummary {
 	return to
 }
 
-// Phase is one of a task's.
+// Phase is a phase of a task with its end.
 type Phase struct {
 	Measure Measure
-	End     time.Duration // since the job came
+	End     time.Duration // since the job's arrival
 }
 
-// Waits is what a wait at a worker was for. All are zero if the worker does not tell.
+// Waits splits a wait at a worker by its causes. All parts are zero if the worker does not report the causes.
 type Waits struct {
-	OwnTenant    time.Duration // behind tasks of its own tenant
-	OtherTenants time.Duration
-	LongTasks    time.Duration // that were bound early
-	ClosedShare  time.Duration // with room that is kept free
-	IdleSlot     time.Duration // with a slot that waited for a frontend to say what to run
+	OwnTenant    time.Duration // behind tasks of the task's own tenant
+	OtherTenants time.Duration // behind tasks of other tenants
+	LongTasks    time.Duration // behind tasks that were bound early
+	ClosedShare  time.Duration // while free room was kept for other tasks
+	IdleSlot     time.Duration // while a free slot waited for a frontend's answer
 }
 
-// TaskTrace is what a task has been through, at the attempt that gave it its outcome. Moments are since the job came.
+// TaskTrace is the history of a task, by the attempt that gave the outcome. Moments are since the job's arrival.
 type TaskTrace struct {
 	Task     int
 	Stage    int    // position in Trace.Stages
 	Worker   string // empty: none
-	Tries    int    // this was the last of so many
+	Tries    int    // number of attempts, with the attempt that counted as the last
 	Path     string // sampling or estimation
-	Binding  string // how it came to the worker: not known, late, ride, shared, bundle, ahead, early or copy
+	Binding  string // how the task came to the worker: not known, late, ride, shared, bundle, ahead, early or copy
 	Outcome  string // result, failed, cancelled or deadline exceeded
 	Failure  TaskReason
-	Released time.Duration                      // when it could start
-	Known    bool                               // when its phases ended; else there is only the delivery
-	Ends     [MeasureDelivery + 1]time.Duration // of its phases
-	Fetched  time.Duration                      // that it took until its files were there
-	Expected time.Duration                      // run; zero: not known
-	Promised time.Duration                      // wait at the worker, of a task placed by estimation
-	Waited   time.Duration                      // what that was
-	Waits    Waits
-	Earlier  []EarlierAttempt // the last ones before it, and beside it
+	Released time.Duration                      // when the task could start
+	Known    bool                               // the ends of all phases are known; false: only the delivery is known
+	Ends     [MeasureDelivery + 1]time.Duration // of the phases, by Measure
+	Fetched  time.Duration                      // time until the task's files were at the worker
+	Expected time.Duration                      // expected run time; zero: not known
+	Promised time.Duration                      // expected wait at the worker, if the task was placed by estimation
+	Waited   time.Duration                      // real wait at the worker
+	Waits    Waits                              // causes of Waited
+	Earlier  []EarlierAttempt                   // the last attempts before and beside the attempt that counted
 }
 
-// EarlierAttempt is one that did not give its task the outcome. Moments are since the job came; zero: not known, or it never started.
+// EarlierAttempt is an attempt that did not give its task the outcome. Moments are since the job's arrival. Zero: not
+// known, or the attempt never started.
 type EarlierAttempt struct {
-	Worker               string
-	Binding              string // as in TaskTrace
-	End                  string // why it ended: failed, timed out, panicked, no input, killed, preempted, lost, beaten (by another attempt) or stopped
+	Worker  string
+	Binding string // as in TaskTrace
+	// End is the reason of the attempt's end: failed, timed out, panicked, no input, killed, preempted, lost, beaten
+	// (by another attempt) or stopped.
+	End                  string
 	Sent, Started, Ended time.Duration
 }
 
-// Trace is what tasks of a job have been through.
+// Trace is a page of the history of a job's tasks.
 type Trace struct {
 	Job       JobSummary
 	Stages    []Stage
-	Tasks     []TaskTrace // that have ended, in the order in which they did
-	From      int         // position of the first one
-	Total     int         // tasks that are known
-	Frontend  string      // that knows it
+	Tasks     []TaskTrace // ended tasks, in the order of their ends
+	From      int         // position of the first task among all known ones
+	Total     int         // number of known tasks
+	Frontend  string      // name of the frontend that knows the history
 	Frontends []FrontendReport
 }
 
-// Next is the position behind these tasks, or 0 if there are no more.
+// Next returns the position after the page's tasks, or 0 if there are no more tasks.
 func (t *Trace) Next() int {
 	if n := t.From + len(t.Tasks); n < t.Total {
 		return n
@@ -165,16 +178,21 @@ func (t *Trace) Next() int {
 	return 0
 }
 
-// Trace tells what the tasks of a job that is under way or kept have been through, from one position on and up to so many
-// (default and limit 20,000). Any frontend is asked, and asks the others.
+// Trace returns the history of a job's tasks, if the job is under way or kept. The page begins at position from, and
+// holds up to limit tasks (0: 20,000; at most 20,000). The asked frontend asks the others.
 func (c *Client) Trace(ctx context.Context, job string, from, limit int) (*Trace, error) {
-	req := &v1.TraceRequest{Caller: c.cfg.wireCaller(), Job: job, First: clampInt32(from), MaxAttempts: clampInt32(limit)}
-	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.TraceResponse, error) { return f.rpc.Trace(ctx, req) })
+	req := &v1.TraceRequest{
+		Caller: c.cfg.wireCaller(), Job: job, First: clampInt32(from), MaxAttempts: clampInt32(limit),
+	}
+	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+		func(ctx context.Context, f *frontend) (*v1.TraceResponse, error) {
+			return f.rpc.Trace(ctx, req)
+		})
 	if err != nil {
 		return nil, err
 	}
 	if resp.Job == nil {
-		return nil, errors.New("the answer names no job")
+		return nil, errors.New("the frontend's answer names no job")
 	}
 	t := &Trace{Job: fromSummary(resp.Job), From: from, Total: int(resp.Total), Frontend: resp.Frontend}
 	for _, s := range resp.Stages {
@@ -189,12 +207,12 @@ func (c *Client) Trace(ctx context.Context, job string, from, limit int) (*Trace
 	return t, addEarlier(resp.Earlier, resp.Workers, t)
 }
 
-// knownFields is how many fields of an attempt this client knows.
+// knownFields is the number of fields of an attempt that the client knows. A newer frontend may send more.
 const knownFields = 26
 
-var errAttempts = errors.New("an answer holds attempts that are none")
+var errAttempts = errors.New("the frontend's answer holds malformed attempts")
 
-// unpackAttempts hands out the first fields of each attempt; those that are not there are 0.
+// unpackAttempts calls each with the first knownFields fields of each attempt in b. Missing fields are 0.
 func unpackAttempts(b []byte, each func(x *[knownFields]uint64) error) error {
 	ok := true
 	next := func() uint64 {
@@ -227,7 +245,7 @@ func unpackAttempts(b []byte, each func(x *[knownFields]uint64) error) error {
 	return nil
 }
 
-// workerName is the name of one by its field; 0 is none.
+// workerName returns the name of a worker field: the field is the position in workers plus 1, or 0 for no worker.
 func workerName(x uint64, workers []string) (string, error) {
 	if x > uint64(len(workers)) {
 		return "", fmt.Errorf("%w: worker %d of %d", errAttempts, x, len(workers))
@@ -238,14 +256,18 @@ func workerName(x uint64, workers []string) (string, error) {
 	return workers[x-1], nil
 }
 
+// fromAttempts converts the attempts of an answer.
 func fromAttempts(b []byte, workers []string) (list []TaskTrace, err error) {
 	list = make([]TaskTrace, 0, len(b)/(2*knownFields))
 	err = unpackAttempts(b, func(x *[knownFields]uint64) (err error) {
 		d := func(i int) time.Duration { return time.Duration(x[i]) }
 		t := TaskTrace{
-			Task: int(x[0]), Stage: int(x[1]), Tries: int(x[3]), Path: enumWords(v1.Path(x[4] + 1).String()), Binding: enumWords(v1.Binding(x[5]).String()),
-			Outcome: enumWords(v1.OutcomeKind(x[6]).String()), Failure: TaskReason(x[7]), Released: d(8), Known: x[9] == 1,
-			Fetched: d(17), Expected: d(18), Promised: d(19), Waited: d(20), Waits: Waits{d(21), d(22), d(23), d(24), d(25)},
+			Task: int(x[0]), Stage: int(x[1]), Tries: int(x[3]), Path: enumWords(v1.Path(x[4] + 1).String()),
+			Binding: enumWords(v1.Binding(x[5]).String()),
+			Outcome: enumWords(v1.OutcomeKind(x[6]).String()), Failure: TaskReason(x[7]), Released: d(8),
+			Known:   x[9] == 1,
+			Fetched: d(17), Expected: d(18), Promised: d(19), Waited: d(20),
+			Waits: Waits{d(21), d(22), d(23), d(24), d(25)},
 		}
 		for i := range t.Ends {
 			t.Ends[i] = d(10 + i)
@@ -257,7 +279,7 @@ func fromAttempts(b []byte, workers []string) (list []TaskTrace, err error) {
 	return list, err
 }
 
-// addEarlier adds attempts to the tasks of a page.
+// addEarlier adds the earlier attempts of an answer to the tasks of t.
 func addEarlier(b []byte, workers []string, t *Trace) error {
 	return unpackAttempts(b, func(x *[knownFields]uint64) error {
 		worker, err := workerName(x[1], workers)

@@ -9,16 +9,17 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
-// roster is the frontends that a client may ask.
+// roster lists the frontends that a client may ask.
 type roster struct {
-	seeds   []*frontend // that it was told of
-	members []*frontend // that these, in turn, have told of: where none of the seeds can be reached
+	seeds   []*frontend // at the addresses given to New
+	members []*frontend // named by the seeds; asked if no seed can be reached
 }
 
-// allFrontends is the seeds, then the members.
+// allFrontends returns the seeds, then the members.
 func (r *roster) allFrontends() []*frontend { return slices.Concat(r.seeds, r.members) }
 
-// followSeeds keeps the seeds to what the addresses stand for.
+// followSeeds makes seeds of the addresses. If some addresses are names, a goroutine looks up the names again and
+// again, until the client is closed.
 func (c *Client) followSeeds(addrs []string) error {
 	if !slices.ContainsFunc(addrs, names.Is) {
 		return c.updateRoster(addrs, nil)
@@ -30,35 +31,39 @@ func (c *Client) followSeeds(addrs []string) error {
 	})
 	warn := func(err error) { c.cfg.log.Warn("frontends cannot be looked up", "err", err) }
 	c.background.Go(func() {
-		names.Watcher{Addrs: addrs, Resolver: c.cfg.resolver, Every: c.cfg.lookupEvery, Warn: warn}.Watch(ctx, func(addrs []string) {
+		names.Watcher{
+			Addrs: addrs, Resolver: c.cfg.resolver, Every: c.cfg.lookupEvery, Warn: warn,
+		}.Watch(ctx, func(addrs []string) {
 			if err := c.updateRoster(addrs, nil); err != nil {
-				c.cfg.log.Warn("frontends are left as they were", "err", err)
+				c.cfg.log.Warn("the list of frontends stays as it was", "err", err)
 			}
 		})
 	})
 	return nil
 }
 
-// noteMembers takes in the addresses of frontends that another one has told of.
+// noteMembers makes the given addresses the members. It does nothing if all are known and no member is missing.
 func (c *Client) noteMembers(addrs []string) {
 	r := c.roster.Load()
 	known := func(addr string) bool {
 		return slices.ContainsFunc(r.allFrontends(), func(f *frontend) bool { return f.addr == addr })
 	}
 	gone := func(f *frontend) bool { return !slices.Contains(addrs, f.addr) }
-	if slices.IndexFunc(addrs, func(addr string) bool { return !known(addr) }) < 0 && !slices.ContainsFunc(r.members, gone) {
+	if slices.IndexFunc(addrs, func(addr string) bool { return !known(addr) }) < 0 &&
+		!slices.ContainsFunc(r.members, gone) {
 		return
 	}
 	if err := c.updateRoster(nil, addrs); err != nil {
-		c.cfg.log.Warn("frontends are left as they were", "err", err)
+		c.cfg.log.Warn("the list of frontends stays as it was", "err", err)
 	}
 }
 
-// forgetAfter is how long after its last call a frontend that is on no list may be forgotten: no job is there any more.
+// forgetAfter is the time that the client remembers a frontend off the roster after the last call. By then the frontend
+// has no job of the client any more.
 const forgetAfter = time.Minute
 
-// updateRoster changes the seeds, or the members: nil leaves them as they are. Those that are on no list any more finish what they
-// are asked.
+// updateRoster replaces the seeds and the members; nil leaves a list unchanged. Frontends on neither list finish their
+// calls.
 func (c *Client) updateRoster(seeds, members []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +72,7 @@ func (c *Client) updateRoster(seeds, members []string) error {
 	}
 	old := c.roster.Load()
 	var next roster
-	var unlisted []*frontend // that are not on the new roster
+	var unlisted []*frontend // known frontends not on the new roster (yet)
 	unlisted = append(append(unlisted, old.allFrontends()...), c.retired...)
 	pickOrMake := func(addrs []string) (list []*frontend, err error) {
 		for _, addr := range addrs {

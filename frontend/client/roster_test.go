@@ -10,7 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/names/zone"
 )
 
-// Where the only address that the client was given cannot be reached, jobs go to the frontends that it has told of.
+// If the client cannot reach its only address, jobs go to the frontends that the address has named before.
 func TestMembersAreAskedWhereSeedsAreDown(t *testing.T) {
 	for _, only := range []bool{false, true} {
 		a, b := newFake(t), newFake(t)
@@ -21,7 +21,9 @@ func TestMembersAreAskedWhereSeedsAreDown(t *testing.T) {
 			return b.runEcho(r)
 		}
 		a.greeting = func() *v1.ClusterResponse {
-			return &v1.ClusterResponse{Address: a.addr, Members: []*v1.Member{{Name: "a", Address: a.addr}, {Name: "b", Address: b.addr}}}
+			return &v1.ClusterResponse{
+				Address: a.addr, Members: []*v1.Member{{Name: "a", Address: a.addr}, {Name: "b", Address: b.addr}},
+			}
 		}
 		opts := []Option{WithRetryFor(200 * time.Millisecond)}
 		if only {
@@ -44,7 +46,7 @@ func TestMembersAreAskedWhereSeedsAreDown(t *testing.T) {
 	}
 }
 
-// Jobs follow the names of frontends, and stay where they were while these cannot be looked up.
+// Jobs follow the names of frontends. While names cannot be looked up, jobs go to the last known addresses.
 func TestFrontendsByName(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	at := func(f *fake) string {
@@ -59,7 +61,8 @@ func TestFrontendsByName(t *testing.T) {
 		}
 	}
 	z := zone.New(t)
-	c := newClient(t, []string{"srv:_phoebe._tcp.test."}, func(c *config) { c.resolver, c.lookupEvery = z.Resolver, 5*time.Millisecond })
+	c := newClient(t, []string{"srv:_phoebe._tcp.test."},
+		func(c *config) { c.resolver, c.lookupEvery = z.Resolver, 5*time.Millisecond })
 	run := func() {
 		t.Helper()
 		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
@@ -68,7 +71,7 @@ func TestFrontendsByName(t *testing.T) {
 		fence()
 	}
 	ended := make(chan error, 1)
-	go func() { // before anything is found
+	go func() { // before the first lookup succeeds
 		_, err := c.Run(t.Context(), echoJob(1))
 		ended <- err
 	}()
@@ -90,6 +93,6 @@ func TestFrontendsByName(t *testing.T) {
 		run()
 	}
 	if ran[a.addr] != before {
-		t.Error("jobs went where the name leads no more")
+		t.Error("jobs went to an address that the name has lost")
 	}
 }

@@ -13,49 +13,50 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// Handle names a job and the frontend that owns it.
+// Handle names a job and its owner, the frontend that has the job.
 type Handle struct{ Job, Owner string }
 
-// Running is a job that was submitted. The client follows it whether or not its results are read, and keeps
-// those that have not been: each outcome is handed out once, by Results or by Wait. Safe for concurrent use.
+// Running is a submitted job. The client follows the job in the background, and keeps the outcomes until you read them.
+// Each outcome is handed out once, by Results, Next or Wait. Safe for concurrent use.
 type Running struct {
-	s     *session    // of the goroutine in poll, once it runs
-	onEnd func(error) // called when no more outcomes will come
+	s     *session    // owned by the goroutine in poll, once poll runs
+	onEnd func(error) // called after the last outcome, with the job's error
 
 	mu        sync.Mutex
-	news      sync.Cond
-	outcomes  []Outcome // not handed out yet, in the order in which they came
-	jobEnded  bool      // no more will come
-	err       error     // if over: nil, or why some never will
-	frontend  *frontend
+	news      sync.Cond // broadcast after each change of the fields below
+	outcomes  []Outcome // not handed out yet, in order of arrival
+	jobEnded  bool      // no more outcomes will come
+	err       error     // if jobEnded: nil, or why some outcomes are missing
+	frontend  *frontend // the frontend that leads to the owner
 	handle    v1.Handle
 	cancelled bool
 	satisfied bool
 	unread    int64       // bytes of results in outcomes
-	wantsAll  bool        // for all of them
-	additions []*addition // that are not in yet; of all but the last one it is known that they are taken
+	wantsAll  bool        // Wait has been called: take all outcomes, whatever the window
+	additions []*addition // not part of the session yet; a frontend has taken all but perhaps the last
 
-	addLock    chan struct{}    // who puts something in may add to the job
-	taskCount  int              // so many tasks, with what was added; guarded by both
-	partitions map[string]int32 // how many of them each stage has; guarded by adding
+	addLock    chan struct{}    // capacity 1: the goroutine that puts a value in may add to the job
+	taskCount  int              // number of tasks, with additions; written with mu and addLock, read with either
+	partitions map[string]int32 // number of tasks of each stage; guarded by addLock
 }
 
+// newRunning makes the Running of a submitted session. The caller sets onEnd and calls poll.
 func newRunning(s *session) *Running {
 	r := &Running{s: s, taskCount: len(s.tasks), addLock: make(chan struct{}, 1), partitions: s.partitions}
 	r.news.L = &r.mu
 	return r
 }
 
-// Handle names the job, and who owns it at present.
+// Handle names the job and its present owner.
 func (r *Running) Handle() Handle {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return Handle{r.handle.Job, r.handle.Owner}
 }
 
-// Results yields the outcomes as the tasks finish. The error beside an outcome is its Err. If the client
-// gives up, the last pair is an Outcome with Task -1 and an *UnfinishedError. A loop that ends early leaves
-// the job running: Cancel it, or come back for the rest.
+// Results yields the outcomes as the tasks end. The error beside an outcome is the outcome's Err. If the client gives
+// up, the last pair is an Outcome with Task -1 and an *UnfinishedError. If you leave the loop early, the job keeps
+// running: call Cancel, or read the rest later.
 func (r *Running) Results() iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		for {
@@ -73,7 +74,8 @@ func (r *Running) Results() iter.Seq2[Outcome, error] {
 	}
 }
 
-// nextOutcome waits for an outcome. If ok is false there are no more.
+// nextOutcome waits for an outcome. If ok is false, err is nil after the last outcome, or says why no outcome came. The
+// caller must call wakeAll when ctx ends.
 func (r *Running) nextOutcome(ctx context.Context) (o Outcome, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,12 +92,12 @@ func (r *Running) nextOutcome(ctx context.Context) (o Outcome, ok bool, err erro
 	r.outcomes[0] = Outcome{}
 	r.outcomes = r.outcomes[1:]
 	r.unread -= int64(len(o.Result))
-	r.news.Broadcast() // to poll, which may wait for room
+	r.news.Broadcast() // wakes poll if poll waits for room in the window
 	return o, true, nil
 }
 
-// Next returns the next outcome, as Results does; its error is that of the outcome. After the last one it is io.EOF, or what
-// concerns the whole job. If ctx ends, that is the error, and the job goes on.
+// Next returns the next outcome, as Results does, and the outcome's Err as the error. After the last outcome the error
+// is io.EOF, or the error of the whole job. If ctx ends, Next returns ctx's error, and the job goes on.
 func (r *Running) Next(ctx context.Context) (Outcome, error) {
 	defer context.AfterFunc(ctx, r.wakeAll)()
 	o, ok, err := r.nextOutcome(ctx)
@@ -108,15 +110,15 @@ func (r *Running) Next(ctx context.Context) (Outcome, error) {
 	return Outcome{Task: -1, Err: err}, err
 }
 
-// wakeAll has all that wait look again.
+// wakeAll makes all goroutines that wait for news look again.
 func (r *Running) wakeAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.news.Broadcast()
 }
 
-// Wait waits for the job to end, which one that is Open does after Seal. It returns the outcomes that Results has not handed out, in the order of
-// Job.Tasks, and an error as Run does.
+// Wait waits for the end of the job. An Open job ends only after Seal. Wait returns the outcomes that Results and Next
+// have not handed out, in the order of Job.Tasks, and an error as Run does.
 func (r *Running) Wait() ([]Outcome, error) {
 	r.mu.Lock()
 	r.wantsAll = true
@@ -142,8 +144,8 @@ func (r *Running) Wait() ([]Outcome, error) {
 	return outs, err
 }
 
-// Cancel ends the tasks that have no outcome yet; they get one, a *TaskError with Reason Cancelled. The
-// error says that no frontend could be told, in which case the job goes on.
+// Cancel ends the tasks that have no outcome yet. Their outcome is a *TaskError with Reason Cancelled. After an error
+// no frontend knows of the cancellation, and the job goes on.
 func (r *Running) Cancel(ctx context.Context) error {
 	c := r.s.c
 	if err := c.holdOpen(); err != nil {
@@ -152,7 +154,7 @@ func (r *Running) Cancel(ctx context.Context) error {
 	defer c.background.Done()
 	r.mu.Lock()
 	f, handle, over := r.frontend, r.handle, r.jobEnded
-	r.cancelled = true // from now on it does not move to another frontend
+	r.cancelled = true // from now on the job does not move to another frontend
 	r.mu.Unlock()
 	if over {
 		return nil
@@ -160,7 +162,7 @@ func (r *Running) Cancel(ctx context.Context) error {
 	_, err := c.cancelSomewhere(ctx, f, handle, nil, "cancelled by its client")
 	var refused *RefusedError
 	if errors.As(err, &refused) && (refused.Reason == UnknownJob || refused.Reason == OwnerLost) {
-		return nil // it has ended, or it is between two frontends
+		return nil // the job has ended, or is between two frontends
 	}
 	if err != nil {
 		r.mu.Lock()
@@ -170,8 +172,9 @@ func (r *Running) Cancel(ctx context.Context) error {
 	return err
 }
 
-// CancelTasks ends those of the tasks that have no outcome yet; they get one, a *TaskError with Reason Cancelled. The job
-// goes on without them: stages that come after theirs start with what the others leave.
+// CancelTasks ends the given tasks, except tasks with an outcome. The outcome of a cancelled task is a *TaskError with
+// Reason Cancelled. The job goes on without the cancelled tasks: later stages start with the outputs of the remaining
+// tasks.
 func (r *Running) CancelTasks(ctx context.Context, tasks ...int) error {
 	c := r.s.c
 	if err := c.holdOpen(); err != nil {
@@ -186,7 +189,7 @@ func (r *Running) CancelTasks(ctx context.Context, tasks ...int) error {
 			if r.s.unwanted == nil {
 				r.s.unwanted = map[int32]bool{}
 			}
-			r.s.unwanted[int32(i)] = true // another frontend does not get it
+			r.s.unwanted[int32(i)] = true // a resubmission leaves the task out
 		}
 	}
 	f, handle, over := r.frontend, r.handle, r.jobEnded
@@ -197,13 +200,13 @@ func (r *Running) CancelTasks(ctx context.Context, tasks ...int) error {
 	_, err := c.cancelSomewhere(ctx, f, handle, unfinished, "not wanted any more")
 	var refused *RefusedError
 	if errors.As(err, &refused) && (refused.Reason == UnknownJob || refused.Reason == OwnerLost) {
-		return nil // it has ended, or it is between two frontends
+		return nil // the job has ended, or is between two frontends
 	}
 	return err
 }
 
-// Satisfied ends a job of which enough is known, such as the first rows of a query with a limit: what has no outcome yet is
-// stopped, gets none, and is no error of Results, Next and Wait.
+// Satisfied ends a job without an error, for instance a query that has enough rows for its LIMIT. Tasks without an
+// outcome are stopped. They get no outcome, and cause no error of Results, Next and Wait.
 func (r *Running) Satisfied(ctx context.Context) error {
 	r.mu.Lock()
 	r.satisfied = true
@@ -211,8 +214,8 @@ func (r *Running) Satisfied(ctx context.Context) error {
 	return r.Cancel(ctx)
 }
 
-// Cancel cancels a job of any client, and returns the number of its tasks that had no outcome yet. Where
-// the owner is not known, h.Owner may be empty: every frontend is asked.
+// Cancel cancels a job of any client, and returns the number of the job's tasks that had no outcome yet. If you do not
+// know the owner, leave h.Owner empty: Cancel then asks every frontend.
 func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) {
 	if err := c.holdOpen(); err != nil {
 		return 0, err
@@ -221,9 +224,11 @@ func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) 
 	return c.cancelSomewhere(ctx, nil, v1.Handle{Job: h.Job, Owner: h.Owner}, nil, why)
 }
 
-// cancelSomewhere asks first, if there is one, then the others until one knows the job: a frontend forwards
-// to the owner where the handle names it.
-func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Handle, tasks []int32, why string) (int, error) {
+// cancelSomewhere cancels a job, or some of its tasks. It asks first, unless first is nil, and then the other frontends
+// until a frontend knows the job. If the handle names the owner, the asked frontend forwards the call to the owner.
+func (c *Client) cancelSomewhere(
+	ctx context.Context, first *frontend, h v1.Handle, tasks []int32, why string,
+) (int, error) {
 	order := c.roster.Load().allFrontends()
 	if first != nil {
 		order = append([]*frontend{first}, slices.DeleteFunc(order, func(f *frontend) bool { return f == first })...)
@@ -249,18 +254,19 @@ func (c *Client) cancelSomewhere(ctx context.Context, first *frontend, h v1.Hand
 	return 0, errors.Join(errs...)
 }
 
-// publishOwner tells Cancel and Handle who owns the job now.
+// publishOwner makes the job's present owner known to Cancel and Handle.
 func (r *Running) publishOwner() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.frontend, r.handle = r.s.frontend, r.s.handle
 }
 
+// endJob ends the job with err: no more outcomes will come.
 func (r *Running) endJob(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if unfinished, is := errors.AsType[*UnfinishedError](err); is {
-		for i := len(r.s.done); i < r.taskCount; i++ { // what was added just now
+		for i := len(r.s.done); i < r.taskCount; i++ { // tasks added a moment ago, not yet in the session
 			unfinished.Tasks = append(unfinished.Tasks, i)
 		}
 	}
@@ -269,11 +275,11 @@ func (r *Running) endJob(err error) {
 	r.news.Broadcast()
 }
 
-// poll follows the job from frontend to frontend until it has ended.
+// poll follows the job from frontend to frontend until the job has ended.
 func (r *Running) poll(ctx context.Context) {
 	s := r.s
 	var cursor int64
-	retried := false // the connection broke, and the same frontend is asked once more
+	retried := false // the connection broke, and poll has asked the same frontend once more
 	for s.unfinished > 0 || s.job.Open {
 		idle := r.waitForWindow(ctx)
 		resp, err := s.pollEvents(ctx, cursor, idle)
@@ -298,7 +304,7 @@ func (r *Running) poll(ctx context.Context) {
 		retried = false
 		var refused *RefusedError
 		if errors.As(err, &refused) && refused.Reason == Overloaded {
-			// Only this call is refused; the owner is still the owner.
+			// The refusal is only for the call: the frontend still owns the job.
 			s.lastErr = err
 			if !s.sleepWhileWanted(ctx, max(refused.RetryAfter, s.c.cfg.backoffMin)) {
 				r.endJob(s.giveUp(s.whyUnwanted(ctx)))
@@ -307,7 +313,7 @@ func (r *Running) poll(ctx context.Context) {
 			continue
 		}
 		if errors.As(err, &fail) {
-			fail.sent = true // the Submit was, whatever became of this call
+			fail.sent = true // whether or not the poll arrived, the Submit did
 		}
 		s.noteMayOwn()
 		if err := s.handleFailure(ctx, err); err != nil {
@@ -335,8 +341,8 @@ func (r *Running) poll(ctx context.Context) {
 	r.endJob(nil)
 }
 
-// confirmOutcomes tells the owner of a job that has ended that all outcomes have arrived: where tasks may start only once, their
-// workers keep the results until then.
+// confirmOutcomes tells the owner of an ended job that all outcomes have arrived. Workers keep the results of Once
+// tasks until then.
 func (c *Client) confirmOutcomes(f *frontend, h *v1.Handle, cursor int64) {
 	confirmOnce := func() error {
 		return f.makeCall(context.Background(), c.callAbout(h, true), partingTimeout, func(ctx context.Context) error {
@@ -345,7 +351,7 @@ func (c *Client) confirmOutcomes(f *frontend, h *v1.Handle, cursor int64) {
 		})
 	}
 	err := confirmOnce()
-	if errors.Is(err, ErrClosed) { // it broke the connection
+	if errors.Is(err, ErrClosed) { // Close has closed the connection
 		err = confirmOnce()
 	}
 	if err != nil {
@@ -353,8 +359,8 @@ func (c *Client) confirmOutcomes(f *frontend, h *v1.Handle, cursor int64) {
 	}
 }
 
-// waitForWindow waits until less is unread than the job's window has. It reports whether that took so long that the owner is to be
-// told only that there is still a client.
+// waitForWindow waits until fewer bytes are unread than the job's window allows. It returns true after half of pollFor.
+// The next poll then only tells the owner that the client lives.
 func (r *Running) waitForWindow(ctx context.Context) (timedOut bool) {
 	if r.s.window <= 0 {
 		return false
@@ -382,25 +388,28 @@ func (r *Running) waitForWindow(ctx context.Context) (timedOut bool) {
 	return false
 }
 
-// pollEvents asks the owner what happened after cursor; if idle, only so that it knows that there is a client.
+// pollEvents asks the owner for the events after cursor. If idle, the call only tells the owner that the client lives.
 func (s *session) pollEvents(ctx context.Context, cursor int64, idle bool) (*v1.EventsResponse, error) {
 	f := s.frontend
-	req := v1.EventsRequest{Caller: s.c.cfg.wireCaller(), Handle: &s.handle, Cursor: cursor, MaxWaitUs: toMicros(s.c.cfg.pollFor)}
+	req := v1.EventsRequest{
+		Caller: s.c.cfg.wireCaller(), Handle: &s.handle, Cursor: cursor, MaxWaitUs: toMicros(s.c.cfg.pollFor),
+	}
 	if idle {
 		req.MaxWaitUs, req.MaxEvents = 0, 1
 	}
 	var resp *v1.EventsResponse
-	err := f.makeCall(ctx, s.c.callAbout(&s.handle, false), s.c.cfg.pollFor+s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
-		resp, err = f.rpc.Events(ctx, &req)
-		return err
-	})
+	err := f.makeCall(ctx, s.c.callAbout(&s.handle, false), s.c.cfg.pollFor+s.c.cfg.rpcTimeout,
+		func(ctx context.Context) (err error) {
+			resp, err = f.rpc.Events(ctx, &req)
+			return err
+		})
 	if err == nil && resp == nil {
 		err = &callError{addr: f.addr, err: errEmptyAnswer, sent: true, answered: true}
 	}
 	return resp, err
 }
 
-// sleepWhileWanted reports whether the job is still wanted after d.
+// sleepWhileWanted sleeps for d, and returns false at once if the job is no longer wanted.
 func (s *session) sleepWhileWanted(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -413,12 +422,13 @@ func (s *session) sleepWhileWanted(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
+// deliverOutcomes notes the outcomes of events, and wakes their readers.
 func (r *Running) deliverOutcomes(events []*v1.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range events {
 		if o := e.Outcome; o != nil && int(o.Task) >= len(r.s.done) {
-			r.joinAdditionsLocked(true) // the answer that it was taken has not come yet
+			r.joinAdditionsLocked(true) // the outcome overtook the answer to its Extend
 		}
 		if o := e.Outcome; o != nil && r.s.acceptOutcome(o) && !(r.satisfied && o.Kind == v1.OutcomeKind_CANCELLED) {
 			r.unread += int64(len(o.Result_))
@@ -429,7 +439,8 @@ func (r *Running) deliverOutcomes(events []*v1.Event) {
 	r.news.Broadcast()
 }
 
-// cancelRest ends a cancelled job whose owner was lost: there is no reason to bring it to another one.
+// cancelRest ends a cancelled job whose owner was lost, because there is no reason to move the job to another frontend.
+// It reports false if the job is not cancelled.
 func (r *Running) cancelRest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -444,8 +455,8 @@ func (r *Running) cancelRest() bool {
 	return true
 }
 
-// tellNewOwner tells the new owner of a job what was cancelled while the job was on its way there, when nobody had it who could have been
-// told. It reports whether the job is over with that.
+// tellNewOwner tells the new owner of a job which tasks were cancelled while the job had no owner. It reports true if
+// the job is over as a result.
 func (r *Running) tellNewOwner() (over bool) {
 	s := r.s
 	r.mu.Lock()
@@ -464,8 +475,8 @@ func (r *Running) tellNewOwner() (over bool) {
 	return r.cancelRest() || r.dropUnwanted()
 }
 
-// dropUnwanted ends tasks that were cancelled by themselves and whose owner was lost: another one does not get them. It
-// reports whether none is left.
+// dropUnwanted ends the tasks of CancelTasks after the loss of the owner. The next owner does not get them. It reports
+// true if no task without an outcome remains, unless the job is open.
 func (r *Running) dropUnwanted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -480,9 +491,9 @@ func (r *Running) dropUnwanted() bool {
 	return r.s.unfinished == 0 && !r.s.job.Open
 }
 
-// failRest ends a job with stages of which a task ended without a result, and whose owner was lost before it had told
-// what became of the others: to another frontend it would look as if all that is left out had ended well. What still
-// runs is stopped by its workers, as nobody claims it.
+// failRest ends a job with stages that has failed and then lost its owner, before the outcomes of all tasks had come.
+// The job must not move: the next owner would take tasks left out of the resubmission for tasks with results. Workers
+// stop the attempts that still run, because no frontend claims them. If no task has failed, failRest reports false.
 func (r *Running) failRest() bool {
 	cause := r.s.firstFailure
 	if cause == nil {
@@ -490,7 +501,8 @@ func (r *Running) failRest() bool {
 	}
 	e := TaskError{Reason: cause.Reason, Message: cause.Message}
 	if e.Reason != Cancelled && e.Reason != DeadlineExceeded {
-		e = TaskError{Reason: StageFailed, Message: fmt.Sprintf("task %d of stage %q failed: %s", cause.Task, r.s.tasks[cause.Task].Stage, cause.Message)}
+		e = TaskError{Reason: StageFailed, Message: fmt.Sprintf("task %d of stage %q failed: %s",
+			cause.Task, r.s.tasks[cause.Task].Stage, cause.Message)}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

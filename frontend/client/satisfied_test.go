@@ -12,7 +12,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// blockUntilStopped runs until it is stopped, which it tells.
+// blockUntilStopped returns a function that runs until it is stopped, and then sends its task index to stopped.
 func blockUntilStopped(stopped chan<- int) exec.Func {
 	return func(ctx context.Context, _ []byte) ([]byte, error) {
 		<-ctx.Done()
@@ -21,14 +21,17 @@ func blockUntilStopped(stopped chan<- int) exec.Func {
 	}
 }
 
-// Tasks that are cancelled by themselves are stopped, and the next stage starts without them.
+// Tasks of CancelTasks are stopped, and the next stage starts without them.
 func TestCancelTasks(t *testing.T) {
 	stopped := make(chan int, 2)
-	_, c := startPassing(t, local.Config{}, map[string]exec.Func{"block": blockUntilStopped(stopped), "leave": writeOutput, "look": readInputs})
+	_, c := startPassing(t, local.Config{}, map[string]exec.Func{
+		"block": blockUntilStopped(stopped), "leave": writeOutput, "look": readInputs,
+	})
 	r, err := c.Submit(t.Context(), client.Job{
 		Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
 		Tasks: []client.Task{
-			{Stage: "a", Function: "leave", Payload: []byte("7")}, {Stage: "a", Function: "block"}, {Stage: "a", Function: "block"},
+			{Stage: "a", Function: "leave", Payload: []byte("7")}, {Stage: "a", Function: "block"},
+			{Stage: "a", Function: "block"},
 			{Stage: "b", Function: "look", Inputs: []client.Input{{Stage: "a", Pass: client.Inline}}},
 		},
 	})
@@ -55,11 +58,13 @@ func TestCancelTasks(t *testing.T) {
 	<-stopped
 }
 
-// Who is satisfied has no error, and what still runs is stopped.
+// After Satisfied, there is no error, and running tasks are stopped.
 func TestSatisfied(t *testing.T) {
 	stopped := make(chan int, 1)
 	_, c := startPassing(t, local.Config{}, map[string]exec.Func{"block": blockUntilStopped(stopped)})
-	r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo", Payload: []byte("enough")}, {Function: "block"}}})
+	r, err := c.Submit(t.Context(), client.Job{
+		Tasks: []client.Task{{Function: "echo", Payload: []byte("enough")}, {Function: "block"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +88,7 @@ func TestSatisfied(t *testing.T) {
 	<-stopped
 }
 
-// A client that reads slowly has no more of the results than its window and one answer; it gets all of them.
+// A client that reads slowly holds at most the window and one answer of unread results. In the end it gets all results.
 func TestWindow(t *testing.T) {
 	_, c := startPassing(t, local.Config{}, nil)
 	const n, size = 40, 256 << 10
@@ -112,7 +117,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// Close does not wait for who does not read.
+// Close does not wait for a reader of the results.
 func TestCloseUnread(t *testing.T) {
 	_, c := startPassing(t, local.Config{}, nil)
 	job := client.Job{Window: 1}

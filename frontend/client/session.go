@@ -14,75 +14,80 @@ import (
 )
 
 const (
-	// A job within these limits is one Run call.
+	// A job within these limits takes a single call of Run.
 	maxRunTasks    = 512
 	maxRunPayloads = 1 << 20 // bytes
 	maxRunEstimate = time.Second
 
-	// maxRequest is the largest job, in bytes: a frontend closes the connection of a message over 64 MiB.
+	// maxRequest is the size of the largest job, in bytes. If a message is over 64 MiB, the frontend closes its
+	// connection.
 	maxRequest = 64<<20 - 64<<10
-	// maxLostOwners is how often in a row a job may lose its frontend without a new outcome. More of them are no
-	// accident: the job itself may be what brings the frontends down.
+	// maxLostOwners bounds how often in a row a job may lose its frontend without a new outcome. More losses are no
+	// accident: the job itself may bring the frontends down.
 	maxLostOwners = 8
-	// drainPause is how long a frontend that leaves is not asked again, in case it is all there is.
+	// drainPause is the time for which the client leaves a draining frontend alone. After that the client asks again,
+	// because there may be no other frontend.
 	drainPause = time.Second
-	// partingTimeout bounds the cancelling of a job that nobody waits for any more.
+	// partingTimeout bounds the time to cancel a job that is no longer wanted.
 	partingTimeout = time.Second
 )
 
 var (
-	errMissingTasks = errors.New("the frontend did not account for every task")
-	errEmptyAnswer  = errors.New("the frontend answered with nothing")
-	errNoneAnswers  = errors.New("none answers")
+	errMissingTasks = errors.New("the frontend's answer lacks outcomes of some tasks")
+	errEmptyAnswer  = errors.New("the frontend sent an empty answer")
+	errNoneAnswers  = errors.New("no frontend answers")
 )
 
+// isLarge reports whether Run submits the job instead of making a single call.
 func isLarge(job *Job) bool {
 	if len(job.Stages) > 0 || job.Mode == EstimateMode {
-		return true // whose results are worth keeping while its frontend is lost
+		return true // after the loss of the frontend, the results so far are worth keeping
 	}
 	bytes := 0
 	for i := range job.Tasks {
 		t := &job.Tasks[i]
 		bytes += len(t.Payload)
-		if t.Estimate >= maxRunEstimate || t.Once { // the frontend is to know what has arrived: the next cursor says so
+		// With Submit, the cursor of Events tells the frontend which results of Once tasks have arrived.
+		if t.Estimate >= maxRunEstimate || t.Once {
 			return true
 		}
 	}
 	return len(job.Tasks) > maxRunTasks || bytes > maxRunPayloads
 }
 
-// session is one job on its way through the frontends. One goroutine owns it.
+// session is the state of a job on its way from frontend to frontend. A single goroutine owns the session.
 type session struct {
 	c                *Client
-	job              v1.Job           // as it goes out next
-	partitions       map[string]int32 // how many tasks each stage has
+	job              v1.Job           // the next request's job
+	partitions       map[string]int32 // number of tasks of each stage
 	tasks            []v1.Task
 	began            time.Time
-	deadline         time.Duration // the job's deadline
-	due              time.Duration // of a spare job; zero: none
-	window           int64
-	madeOutputs      []*v1.Made              // what tasks have left
-	unwanted         map[int32]bool          // tasks that were cancelled by themselves; guarded by the mutex of Running
-	done             []bool                  // by task
-	unfinished       int                     // tasks without an outcome
-	failed           bool                    // some task has no result
-	firstFailure     *TaskError              // of a job with stages: why the first one that was heard of has none
-	ranAt            map[stageWorker]int     // of a job with stages: tasks with results
-	frontend         *frontend               // who was asked last
-	handle           v1.Handle               // of the last acceptance; before, the best guess
+	deadline         time.Duration           // Job.Deadline, from began; zero: none
+	due              time.Duration           // Job.Due, from began; zero: none
+	window           int64                   // Job.Window, in bytes
+	madeOutputs      []*v1.Made              // outputs of ended tasks, for a new owner
+	unwanted         map[int32]bool          // tasks cancelled by CancelTasks; guarded by the mutex of Running
+	done             []bool                  // by task: has an outcome
+	unfinished       int                     // number of tasks without an outcome
+	failed           bool                    // some task ended without a result
+	firstFailure     *TaskError              // job with stages: the first failure that arrived, except cancelled tasks
+	ranAt            map[stageWorker]int     // job with stages: number of results by stage and worker
+	frontend         *frontend               // the frontend asked last
+	handle           v1.Handle               // the last frontend's answer; before the answer, the best guess
 	mayBeOwned       bool                    // some frontend may have the job
-	lastOwner        string                  // if sent: the latest that may have had it, by its name or address
-	resubmissions    int32                   // how often it went out again
-	pausedUntil      map[*frontend]time.Time // not before; nil until one asks for it
-	unreachableSince time.Time               // none could be connected to, or had a worker, since; zero: one could
-	lostOwners       int                     // owners lost since the last outcome
-	lastErr          error
+	lastOwner        string                  // if mayBeOwned: name or address of the last possible owner
+	resubmissions    int32                   // number of resubmissions
+	pausedUntil      map[*frontend]time.Time // do not ask the frontend before; nil: no frontend to avoid
+	unreachableSince time.Time               // when the search for a frontend with workers began; zero: found
+	lostOwners       int                     // number of owners lost since the last outcome
+	lastErr          error                   // of the last failed call; nil: none
 }
 
-// stageWorker is where tasks of a stage have run.
+// stageWorker names a stage and a worker that has run tasks of the stage.
 type stageWorker struct{ stage, worker string }
 
-// newSession checks what the frontends cannot.
+// newSession makes the session of a job. It returns a RefusedError for mistakes that a frontend cannot report: unknown
+// words for policy, mode, class or pass, and a job too large for one message.
 func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	policy, err := job.Policy.toWire()
 	if err != nil {
@@ -105,8 +110,9 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 		done: make([]bool, n), unfinished: n, partitions: make(map[string]int32, len(job.Stages)),
 		job: v1.Job{
 			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: toMicros(job.Deadline),
-			JobClass: class, Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio, Constraint: job.Constraint.toWire(), Phases: job.Phases,
-			Traceparent: traceparentOf(ctx), Tasks: make([]*v1.Task, n), Open: job.Open, LargeResults: job.LargeResults, Stages: wireStages(job.Stages),
+			JobClass: class, Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio,
+			Constraint: job.Constraint.toWire(), Phases: job.Phases, Traceparent: traceparentOf(ctx),
+			Tasks: make([]*v1.Task, n), Open: job.Open, LargeResults: job.LargeResults, Stages: wireStages(job.Stages),
 		},
 		handle: v1.Handle{Job: job.ID},
 	}
@@ -124,15 +130,16 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 		needy = needy || len(job.Tasks[i].Inputs)+len(job.Tasks[i].Files) > 0
 	}
 	if needy || size > maxRequest/2 {
-		size = s.job.BLength() // as it is encoded
+		size = s.job.BLength() // the exact encoded size
 	}
 	if size > maxRequest {
 		return nil, &RefusedError{Reason: TooLarge, Message: fmt.Sprintf(
-			"the job takes %d bytes; at most %d go into one: split it", size, maxRequest)}
+			"the job takes %d bytes, and one job may take at most %d: split it", size, maxRequest)}
 	}
 	return s, nil
 }
 
+// wireStages converts stages for a request.
 func wireStages(stages []Stage) []*v1.Stage {
 	var list []*v1.Stage
 	for _, s := range stages {
@@ -141,7 +148,8 @@ func wireStages(stages []Stage) []*v1.Stage {
 	return list
 }
 
-// wireTasks numbers those of each stage, behind as many as it has.
+// wireTasks converts tasks for a request. It gives each task of a stage the stage's next partition number, and adds the
+// task to the stage's count in partitions.
 func wireTasks(tasks []Task, partitions map[string]int32) ([]v1.Task, error) {
 	list := make([]v1.Task, len(tasks))
 	for i := range tasks {
@@ -156,8 +164,8 @@ func wireTasks(tasks []Task, partitions map[string]int32) ([]v1.Task, error) {
 	return list, nil
 }
 
-// runJob gets the outcomes by a call of Run, into outs by task. A job whose call was cut off is submitted, so that it outlives
-// its next connections, too: what cuts those that are silent for long would do so again.
+// runJob runs the job by a call of Run, and writes the outcomes into outs, by task. If the call is cut off, runJob
+// submits the job, because a cause that cuts silent connections would cut the next Run, too.
 func (s *session) runJob(ctx context.Context, outs []Outcome) error {
 	for !s.mayBeOwned {
 		if err := s.chooseFrontend(ctx); err != nil {
@@ -202,7 +210,7 @@ func (s *session) runJob(ctx context.Context, outs []Outcome) error {
 	return r.err
 }
 
-// submitJob gets the unfinished tasks accepted by some frontend.
+// submitJob submits the unfinished tasks, and tries the frontends one by one until a frontend accepts.
 func (s *session) submitJob(ctx context.Context) error {
 	for {
 		if err := s.chooseFrontend(ctx); err != nil {
@@ -229,14 +237,14 @@ func (s *session) submitJob(ctx context.Context) error {
 	}
 }
 
-// noteReached notes who may have been given the job.
+// noteReached notes the name of the frontend that may have received the job.
 func (s *session) noteReached(cl *call) {
 	if cl.reached != nil {
 		s.handle.Owner = cl.reached.name
 	}
 }
 
-// acceptOutcome notes a task's outcome and reports whether it is the first.
+// acceptOutcome notes a task's outcome, and reports false if the task already had an outcome or does not exist.
 func (s *session) acceptOutcome(o *v1.Outcome) bool {
 	if o.Task < 0 || int(o.Task) >= len(s.done) || s.done[o.Task] {
 		return false
@@ -253,7 +261,7 @@ func (s *session) acceptOutcome(o *v1.Outcome) bool {
 	return true
 }
 
-// noteStageOutcome notes what another frontend would have to know of an outcome in a job with stages.
+// noteStageOutcome notes everything that a new owner must know of an outcome in a job with stages.
 func (s *session) noteStageOutcome(o *v1.Outcome) {
 	switch {
 	case o.Kind == v1.OutcomeKind_RESULT:
@@ -265,7 +273,7 @@ func (s *session) noteStageOutcome(o *v1.Outcome) {
 			t := &s.tasks[o.Task]
 			made := &v1.Made{Stage: t.Stage, Task: o.Task, Partition: t.Partition, Worker: o.Worker, Outputs: o.Outputs}
 			if slices.ContainsFunc(o.Outputs, func(o *v1.Output) bool { return o.Sha256 != nil }) {
-				made.Spec = t // it may have to run again
+				made.Spec = t // if the file is lost, the task runs again
 			}
 			s.madeOutputs = append(s.madeOutputs, made)
 		}
@@ -274,8 +282,8 @@ func (s *session) noteStageOutcome(o *v1.Outcome) {
 	}
 }
 
-// chooseFrontend picks the frontend to ask next, of the seeds, or of the members where all seeds are down. If there is none, it
-// waits for the first.
+// chooseFrontend picks the next frontend to ask, among the seeds, or also among the members if all seeds are down. It
+// waits until a frontend may be asked. It returns an error if the client gives up.
 func (s *session) chooseFrontend(ctx context.Context) error {
 	start := int(s.c.nextStart.Add(1) & math.MaxInt32)
 	for {
@@ -290,11 +298,12 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 		best, soonest := s.pickLeastBusy(r.seeds, start, now)
 		if best == nil && !slices.ContainsFunc(r.seeds, func(f *frontend) bool { return !f.isDown() }) {
 			var sooner time.Time
-			if best, sooner = s.pickLeastBusy(r.members, start, now); soonest.IsZero() || !sooner.IsZero() && sooner.Before(soonest) {
+			if best, sooner = s.pickLeastBusy(r.members, start, now); soonest.IsZero() ||
+				!sooner.IsZero() && sooner.Before(soonest) {
 				soonest = sooner
 			}
 		}
-		if soonest.IsZero() { // names that have not been looked up yet, or stand for nothing
+		if soonest.IsZero() { // no frontend: names are not looked up yet, or have no address
 			soonest = now.Add(s.c.cfg.backoffMin)
 			if best == nil && s.unreachableSince.IsZero() {
 				s.unreachableSince = now
@@ -307,7 +316,8 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 		wait := soonest.Sub(now)
 		if !s.unreachableSince.IsZero() {
 			if now.Sub(s.unreachableSince) >= s.c.cfg.retryFor {
-				return s.giveUp(fmt.Errorf("none of %d frontends answered for %v: %w", len(r.allFrontends()), s.c.cfg.retryFor, cmp.Or(s.lastErr, errNoneAnswers)))
+				return s.giveUp(fmt.Errorf("none of %d frontends answered for %v: %w",
+					len(r.allFrontends()), s.c.cfg.retryFor, cmp.Or(s.lastErr, errNoneAnswers)))
 			}
 			wait = min(wait, s.unreachableSince.Add(s.c.cfg.retryFor).Sub(now))
 		}
@@ -328,8 +338,9 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 	}
 }
 
-// pickLeastBusy picks the frontend with the fewest calls under way, in turns, of those that neither failed just now nor asked to be left
-// alone. If there is none, soonest is when the first may be asked; zero: never.
+// pickLeastBusy picks the frontend with the fewest calls under way. It skips frontends that failed a moment ago or
+// asked for a pause. Frontends with equally few calls take turns, from index start on. If best is nil, soonest is the
+// first moment at which a frontend may be asked; zero: fs is empty.
 func (s *session) pickLeastBusy(fs []*frontend, start int, now time.Time) (best *frontend, soonest time.Time) {
 	least := 0
 	for i := range fs {
@@ -350,21 +361,28 @@ func (s *session) pickLeastBusy(fs []*frontend, start int, now time.Time) (best 
 	return best, soonest
 }
 
-// deadlineError says why no other frontend is asked any more.
+// deadlineError returns the error of a job that no frontend finished within its deadline.
 func (s *session) deadlineError() error {
 	if s.mayBeOwned {
-		return fmt.Errorf("%w: not finished within %v, and the frontend that had the job was lost: %v", context.DeadlineExceeded, s.deadline, s.lastErr)
+		return fmt.Errorf("%w: not finished within %v, and the frontend that had the job was lost: %v",
+			context.DeadlineExceeded, s.deadline, s.lastErr)
 	}
-	return fmt.Errorf("%w: no frontend took the job in %v: %v", context.DeadlineExceeded, s.deadline, cmp.Or(s.lastErr, errNoneAnswers))
+	return fmt.Errorf("%w: no frontend took the job within %v: %v",
+		context.DeadlineExceeded, s.deadline, cmp.Or(s.lastErr, errNoneAnswers))
 }
 
-// prepareJob makes s.job what f should be sent.
+// prepareJob makes s.job the next request to f. If another frontend may have the job, the request is a resubmission of
+// the unfinished tasks. After the first try, deadline and due are the times left.
 func (s *session) prepareJob(f *frontend, now time.Time) {
 	if s.mayBeOwned {
 		s.resubmissions++
-		s.job.Resubmission = &v1.Resubmission{PreviousOwner: s.lastOwner, Count: s.resubmissions, AgeUs: toMicros(now.Sub(s.began)), Made: s.madeOutputs, Tasks: int32(len(s.tasks))}
+		s.job.Resubmission = &v1.Resubmission{
+			PreviousOwner: s.lastOwner, Count: s.resubmissions, AgeUs: toMicros(now.Sub(s.began)),
+			Made: s.madeOutputs, Tasks: int32(len(s.tasks)),
+		}
 		for where, n := range s.ranAt {
-			s.job.Resubmission.Ran = append(s.job.Resubmission.Ran, &v1.StageRun{Stage: where.stage, Worker: where.worker, Tasks: int32(n)})
+			s.job.Resubmission.Ran = append(s.job.Resubmission.Ran,
+				&v1.StageRun{Stage: where.stage, Worker: where.worker, Tasks: int32(n)})
 		}
 		s.job.Tasks = s.job.Tasks[:0]
 		for i := range s.tasks {
@@ -386,7 +404,8 @@ func (s *session) prepareJob(f *frontend, now time.Time) {
 	s.handle.Owner = f.addr
 }
 
-// handleFailure decides what follows from a call that failed: nil means to ask another frontend.
+// handleFailure decides how the job goes on after a failed call. If the job goes to another frontend, or to the same
+// frontend later, handleFailure returns nil. If the client gives up, handleFailure returns the job's error.
 func (s *session) handleFailure(ctx context.Context, err error) error {
 	s.lastErr = err
 	var refused *RefusedError
@@ -401,9 +420,9 @@ func (s *session) handleFailure(ctx context.Context, err error) error {
 		switch {
 		case refused.Reason == Overloaded && s.c.cfg.refusalsFinal && !s.mayBeOwned:
 			return s.giveUp(refused)
-		case refused.Reason == Draining: // others are asked, if by the same address
+		case refused.Reason == Draining: // the next frontend may have the same address, behind a balancer
 		case refused.Reason == UnknownJob || refused.Reason == OwnerLost:
-			return s.noteOwnerLost() // it was forwarded to a previous owner
+			return s.noteOwnerLost() // the call was forwarded to a previous owner
 		case refused.RetryAfter > 0:
 			s.pauseFrontend(refused.RetryAfter)
 		case refused.Reason == Overloaded:
@@ -424,7 +443,7 @@ func (s *session) handleFailure(ctx context.Context, err error) error {
 			return s.noteOwnerLost()
 		}
 		if errors.Is(fail.err, errLeaves) {
-			s.unreachableSince = time.Time{} // it was found
+			s.unreachableSince = time.Time{} // a draining frontend is a frontend
 		} else if s.unreachableSince.IsZero() {
 			s.unreachableSince = time.Now()
 		}
@@ -432,23 +451,25 @@ func (s *session) handleFailure(ctx context.Context, err error) error {
 	return nil
 }
 
-// noteOwnerLost notes that a frontend which may have the job does not have it for us.
+// noteOwnerLost notes that a frontend may have the job, but the client cannot reach the job there. After more than
+// maxLostOwners in a row the client gives up.
 func (s *session) noteOwnerLost() error {
 	s.noteMayOwn()
 	s.unreachableSince = time.Time{}
 	s.lostOwners++
 	if s.lostOwners > maxLostOwners {
-		return s.giveUp(fmt.Errorf("%d frontends in a row were lost with it: %w", s.lostOwners, s.lastErr))
+		return s.giveUp(fmt.Errorf(
+			"%d frontends in a row were lost while they had the job: %w", s.lostOwners, s.lastErr))
 	}
 	return nil
 }
 
-// noteMayOwn notes that s.at may have the job, but not for us.
+// noteMayOwn notes that the last frontend may have the job, but the client cannot reach the job there.
 func (s *session) noteMayOwn() {
 	s.mayBeOwned, s.lastOwner = true, s.handle.Owner
 }
 
-// pauseFrontend keeps the job from asking s.at again before d has passed.
+// pauseFrontend keeps the job from asking the last frontend again before d has passed.
 func (s *session) pauseFrontend(d time.Duration) {
 	if s.pausedUntil == nil {
 		s.pausedUntil = map[*frontend]time.Time{}
@@ -456,7 +477,8 @@ func (s *session) pauseFrontend(d time.Duration) {
 	s.pausedUntil[s.frontend] = time.Now().Add(d)
 }
 
-// whyUnwanted is why nobody waits for the job any more, or nil.
+// whyUnwanted returns why the job is no longer wanted: the cause of ctx's end, or ErrClosed. If the job is wanted, it
+// returns nil.
 func (s *session) whyUnwanted(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -469,7 +491,8 @@ func (s *session) whyUnwanted(ctx context.Context) error {
 	}
 }
 
-// giveUp returns the job's last error, and has the job cancelled if some frontend may have it.
+// giveUp returns the job's error: a RefusedError if no frontend may have the job, else an UnfinishedError with err. If
+// some frontend may have the job, giveUp also cancels the job there, in the background.
 func (s *session) giveUp(err error) error {
 	if !s.mayBeOwned {
 		var refused *RefusedError
@@ -489,8 +512,8 @@ func (s *session) giveUp(err error) error {
 	return &UnfinishedError{Job: s.job.Id, Tasks: tasks, Err: err}
 }
 
-// cancelQuickly cancels a job that nobody waits for, or tasks of it, if that is quickly done. If not, its frontend cancels the job when
-// it has not been asked about it for a while.
+// cancelQuickly cancels an unwanted job, or some of its tasks, within partingTimeout. If cancelQuickly fails, the
+// frontend cancels the job later, after some time without a poll.
 func (c *Client) cancelQuickly(f *frontend, h *v1.Handle, tasks []int32, why string) {
 	ctx, cancel := context.WithTimeout(context.Background(), partingTimeout)
 	defer cancel()
@@ -500,7 +523,7 @@ func (c *Client) cancelQuickly(f *frontend, h *v1.Handle, tasks []int32, why str
 	}
 }
 
-// callAbout is a call about a job.
+// callAbout makes a call about a job. If h names the owner, the call is for the owner.
 func (c *Client) callAbout(h *v1.Handle, parting bool) *call {
 	cl := &call{parting: parting}
 	if h.Owner != "" {
@@ -509,12 +532,16 @@ func (c *Client) callAbout(h *v1.Handle, parting bool) *call {
 	return cl
 }
 
-// cancelAt cancels tasks of a job, or all if none are named.
-func (c *Client) cancelAt(ctx context.Context, f *frontend, h *v1.Handle, tasks []int32, why string, parting bool) (int, error) {
+// cancelAt asks f to cancel tasks of a job, or the whole job if tasks is empty. It returns the number of cancelled
+// tasks.
+func (c *Client) cancelAt(
+	ctx context.Context, f *frontend, h *v1.Handle, tasks []int32, why string, parting bool,
+) (int, error) {
 	var resp *v1.CancelResponse
 	err := f.makeCall(ctx, c.callAbout(h, parting), c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
 		if len(tasks) > 0 {
-			resp, err = f.rpc.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: c.cfg.wireCaller(), Handle: h, Tasks: tasks, Reason: why})
+			resp, err = f.rpc.CancelTasks(ctx,
+				&v1.CancelTasksRequest{Caller: c.cfg.wireCaller(), Handle: h, Tasks: tasks, Reason: why})
 		} else {
 			resp, err = f.rpc.Cancel(ctx, &v1.CancelRequest{Caller: c.cfg.wireCaller(), Handle: h, Reason: why})
 		}

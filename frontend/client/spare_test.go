@@ -11,8 +11,8 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// A function that is spare is told to stop where regular work waits, and goes on: another one is stopped instead, which starts again
-// later. The first one is not told again, keeps its slot, and what it returns in the end counts.
+// A spare function is told to stop for regular work, but goes on. Then another spare task is stopped instead, and
+// starts again later. The deaf function is not told again, keeps its slot, and its result counts in the end.
 func TestDeafFunction(t *testing.T) {
 	registry := exec.NewRegistry()
 	heeds := newGate(t, registry)
@@ -31,7 +31,10 @@ func TestDeafFunction(t *testing.T) {
 	c := connectClient(t, cluster.Frontends())
 	submit := func(function string) *client.Running {
 		t.Helper()
-		r, err := c.Submit(t.Context(), client.Job{Class: client.Spare, Tasks: []client.Task{{Function: function, Payload: []byte(function), Estimate: time.Hour}}})
+		r, err := c.Submit(t.Context(), client.Job{
+			Class: client.Spare,
+			Tasks: []client.Task{{Function: function, Payload: []byte(function), Estimate: time.Hour}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +42,7 @@ func TestDeafFunction(t *testing.T) {
 	}
 	older := submit("gate")
 	<-heeds.begun
-	deaf := submit("deaf") // it is the younger one, which is stopped first
+	deaf := submit("deaf") // the younger task is stopped first
 	<-began
 	regular := func() {
 		t.Helper()
@@ -59,7 +62,8 @@ func TestDeafFunction(t *testing.T) {
 	close(heeds.open)
 	for i, r := range []*client.Running{older, deaf} {
 		outs, err := r.Wait()
-		if want := []string{"gate after 3", "deaf after 1"}[i]; err != nil || len(outs) != 1 || fmt.Sprintf("%s after %d", outs[0].Result, outs[0].Attempts) != want {
+		if want := []string{"gate after 3", "deaf after 1"}[i]; err != nil || len(outs) != 1 ||
+			fmt.Sprintf("%s after %d", outs[0].Result, outs[0].Attempts) != want {
 			t.Errorf("%+v, %v, want %s", outs, err, want)
 		}
 	}

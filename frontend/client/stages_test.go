@@ -11,7 +11,7 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// stagedJob is n echoes of stage "map", and as many of stage "reduce", which comes after it.
+// stagedJob returns a job of n echoes in stage "map" and n echoes in the later stage "reduce".
 func stagedJob(n int) Job {
 	job := echoJob(2 * n)
 	job.Stages = []Stage{{Name: "map"}, {Name: "reduce", After: []string{"map"}}}
@@ -42,13 +42,17 @@ func TestInputsAndFilesArrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := got.Tasks[0], got.Tasks[1]
-	if got.Mode != v1.Mode_ESTIMATE || len(got.Stages) != 2 || got.Stages[1].Name != "reduce" || !slices.Equal(got.Stages[1].After, []string{"map"}) ||
-		a.Stage != "map" || b.Stage != "reduce" || *a.Files[0] != (v1.File{Url: "https://h/f", Sha256: "ab", Bytes: 7}) ||
-		a.Inputs[0].Bytes != 5 || *a.Inputs[0].Copies[0] != (v1.Copy{At: "h1", Tier: v1.Tier_MEMORY}) || *a.Inputs[0].Copies[1] != (v1.Copy{Rack: "r"}) ||
+	if got.Mode != v1.Mode_ESTIMATE || len(got.Stages) != 2 || got.Stages[1].Name != "reduce" ||
+		!slices.Equal(got.Stages[1].After, []string{"map"}) ||
+		a.Stage != "map" || b.Stage != "reduce" ||
+		*a.Files[0] != (v1.File{Url: "https://h/f", Sha256: "ab", Bytes: 7}) ||
+		a.Inputs[0].Bytes != 5 || *a.Inputs[0].Copies[0] != (v1.Copy{At: "h1", Tier: v1.Tier_MEMORY}) ||
+		*a.Inputs[0].Copies[1] != (v1.Copy{Rack: "r"}) ||
 		b.Inputs[0].Bytes != 6 || b.Inputs[0].Stage != "map" || len(b.Files) != 0 {
 		t.Errorf("submitted %+v", got)
 	}
-	if want := (Usage{CPU: time.Microsecond, Memory: 2, Fetched: 3, Fetch: 4 * time.Microsecond}); outs[0].Usage != want || outs[1].Usage != (Usage{}) {
+	if want := (Usage{CPU: time.Microsecond, Memory: 2, Fetched: 3,
+		Fetch: 4 * time.Microsecond}); outs[0].Usage != want || outs[1].Usage != (Usage{}) {
 		t.Errorf("usage %+v, %+v", outs[0].Usage, outs[1].Usage)
 	}
 	for _, m := range []Mode{AutoMode, "auto", SampleMode} {
@@ -56,12 +60,13 @@ func TestInputsAndFilesArrive(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := c.Run(t.Context(), Job{Mode: "x"}); !refusedFor(err, Invalid) || !strings.Contains(err.Error(), "auto, sample, estimate") {
+	if _, err := c.Run(t.Context(), Job{Mode: "x"}); !refusedFor(err, Invalid) ||
+		!strings.Contains(err.Error(), "auto, sample, estimate") {
 		t.Error(err)
 	}
 }
 
-// What is left of a job with stages goes to another frontend with all its stages, and with where the rest has run.
+// A job with stages moves with its unfinished tasks, all its stages, and the places where ended tasks have run.
 func TestStagedJobMoves(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	var atA, atB *v1.Job
@@ -91,20 +96,22 @@ func TestStagedJobMoves(t *testing.T) {
 	for _, r := range atB.Resubmission.Ran {
 		ran[*r] = true
 	}
-	if len(atB.Tasks) != 3 || atB.Tasks[0].Index != 3 || atB.Tasks[0].Stage != "reduce" || len(atB.Stages) != 2 || len(ran) != 2 ||
-		!ran[v1.StageRun{Stage: "map", Worker: "w1", Tasks: 2}] || !ran[v1.StageRun{Stage: "map", Worker: "w2", Tasks: 1}] {
+	if len(atB.Tasks) != 3 || atB.Tasks[0].Index != 3 || atB.Tasks[0].Stage != "reduce" || len(atB.Stages) != 2 ||
+		len(ran) != 2 ||
+		!ran[v1.StageRun{Stage: "map", Worker: "w1", Tasks: 2}] ||
+		!ran[v1.StageRun{Stage: "map", Worker: "w2", Tasks: 1}] {
 		t.Errorf("resubmitted as %+v", atB)
 	}
 }
 
-// A job with stages that has failed does not move: to another frontend it would look as if the failed task had ended
-// well, and the next stage would start.
+// A failed job with stages does not move. Another frontend would take the failed task for a task with a result, and
+// start the next stage.
 func TestFailedStagedJobDoesNotMove(t *testing.T) {
 	for _, end := range []*v1.Outcome{
 		{Kind: v1.OutcomeKind_FAILED, Failure: &v1.Failure{Reason: v1.FailureReason_PANIC, Message: "boom"}},
 		{Kind: v1.OutcomeKind_CANCELLED},
 	} {
-		a, b := newFake(t), newFake(t) // b must not be called
+		a, b := newFake(t), newFake(t) // a call of b fails the test
 		var at *v1.Job
 		a.submit = a.keepJob(&at)
 		a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
@@ -148,11 +155,14 @@ func TestExplainAsksEveryFrontend(t *testing.T) {
 			t.Errorf("asked %+v", r)
 		}
 		d := v1.NewDecision()
-		d.Task, d.Alike, d.Path, d.Cause, d.Why, d.ThresholdUs, d.Text = 3, 2, v1.Path_ESTIMATION, v1.Cause_BY_LENGTH, "long", 1, "text"
+		d.Task, d.Alike, d.Path, d.Cause, d.Why, d.ThresholdUs, d.Text = 3, 2, v1.Path_ESTIMATION,
+			v1.Cause_BY_LENGTH, "long", 1, "text"
 		d.Work = &v1.Work{MeanUs: 2, DeviationUs: 3, Source: v1.Source_CORRECTED_HINT, Samples: 4}
-		d.AtUs, d.Tries, d.Attempt, d.Worker, d.Outcome, d.WaitedUs, d.RanUs, d.Usage = 5, 6, "a-1", "w", "sent", 7, 8, &v1.Usage{CpuUs: 9}
+		d.AtUs, d.Tries, d.Attempt, d.Worker, d.Outcome, d.WaitedUs, d.RanUs, d.Usage = 5, 6, "a-1", "w", "sent", 7,
+			8, &v1.Usage{CpuUs: 9}
 		d.Candidates = []*v1.Candidate{{
-			Worker: "w", Kind: "light", IUs: 1, WUs: 2, RUs: 3, ReadUs: 4, Success: 0.5, EUs: 6, CUs: 7, NoiseUs: 8, AgeUs: 9, Steps: 10,
+			Worker: "w", Kind: "light", IUs: 1, WUs: 2, RUs: 3, ReadUs: 4, Success: 0.5, EUs: 6, CUs: 7, NoiseUs: 8,
+			AgeUs: 9, Steps: 10,
 			FetchBytes: 11, MemoryBytes: 12, DiskBytes: 13, RackBytes: 14, AcrossBytes: 15,
 		}}
 		d.Seen, d.Chosen, d.Reason = 16, 0, "least"
@@ -165,15 +175,18 @@ func TestExplainAsksEveryFrontend(t *testing.T) {
 		t.Fatal(err)
 	}
 	us := time.Microsecond
-	want := Candidate{"w", "light", us, 2 * us, 3 * us, 4 * us, 0.5, 6 * us, 7 * us, 8 * us, 9 * us, 10, 11, 12, 13, 14, 15}
+	want := Candidate{"w", "light", us, 2 * us, 3 * us, 4 * us, 0.5, 6 * us, 7 * us, 8 * us, 9 * us, 10, 11, 12, 13,
+		14, 15}
 	d := x.Decisions[0]
 	if x.Frontend != "f" || asked != 1 || len(d.Candidates) != 1 || d.Candidates[0] != want {
 		t.Errorf("%+v", x)
 	}
 	d.Candidates = nil
 	if got, want := d, (Decision{
-		Task: 3, Alike: 2, Path: "estimation", Cause: "length", Why: "long", Threshold: us, Work: Work{2 * us, 3 * us, "corrected hint", 4}, At: 5 * us,
-		Tries: 6, Attempt: "a-1", Worker: "w", Outcome: "sent", Waited: 7 * us, Ran: 8 * us, Usage: Usage{CPU: 9 * us}, Seen: 16, Reason: "least", Text: "text",
+		Task: 3, Alike: 2, Path: "estimation", Cause: "length", Why: "long", Threshold: us,
+		Work: Work{2 * us, 3 * us, "corrected hint", 4}, At: 5 * us,
+		Tries: 6, Attempt: "a-1", Worker: "w", Outcome: "sent", Waited: 7 * us, Ran: 8 * us,
+		Usage: Usage{CPU: 9 * us}, Seen: 16, Reason: "least", Text: "text",
 	}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, not %+v", got, want)
 	}

@@ -9,11 +9,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// WithTracer has each job traced by a span of the caller's tracer, from its submission to its last outcome. By
-// default nothing is traced. Workers' functions run in spans of the same trace if their programs use exec.Traced.
+// WithTracer makes a span of each job with the caller's tracer, from the submission to the last outcome. By default
+// nothing is traced. If the workers' programs use exec.Traced, functions run in spans of the same trace.
 func WithTracer(t trace.Tracer) Option { return func(c *config) { c.tracer = t } }
 
-// startSpan starts a job's span, if there is a tracer.
+// startSpan starts a job's span, if there is a tracer. It returns the context to use from then on, and a function that
+// ends the span with the job's error. If the job has no id yet, startSpan makes one for the span.
 func (c *Client) startSpan(ctx context.Context, name string, job *Job) (context.Context, func(error)) {
 	if c.cfg.tracer == nil {
 		return ctx, func(error) {}
@@ -33,7 +34,7 @@ func (c *Client) startSpan(ctx context.Context, name string, job *Job) (context.
 	}
 }
 
-// traceparentOf is the span of ctx, as workers are told it; nil: there is none.
+// traceparentOf returns ctx's span as a W3C traceparent for the job, or nil if ctx has no span.
 func traceparentOf(ctx context.Context) *string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return nil

@@ -13,13 +13,14 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// recordingTracer is a tracer that keeps what its spans were told.
+// recordingTracer is a tracer that keeps the name and the state of each span.
 type recordingTracer struct {
 	noop.Tracer
 	mu    sync.Mutex
 	spans []*recordedSpan
 }
 
+// recordedSpan is a span of recordingTracer.
 type recordedSpan struct {
 	noop.Span
 	mu     sync.Mutex
@@ -28,7 +29,9 @@ type recordedSpan struct {
 	ended  int
 }
 
-func (r *recordingTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (r *recordingTracer) Start(
+	ctx context.Context, name string, _ ...trace.SpanStartOption,
+) (context.Context, trace.Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &recordedSpan{name: name}
@@ -69,13 +72,14 @@ func TestTracer(t *testing.T) {
 	}
 }
 
-// errorTracer is a tracer whose spans have numbers, and which notes what became of each function's.
+// errorTracer is a tracer that reports the parent and the error of each span.
 type errorTracer struct {
 	noop.Tracer
-	parents chan trace.SpanContext
-	errs    chan error
+	parents chan trace.SpanContext // gets the parent at the start of a span
+	errs    chan error             // gets the error at the end of a span
 }
 
+// errorSpan is a span of errorTracer.
 type errorSpan struct {
 	noop.Span
 	tracer *errorTracer
@@ -91,7 +95,7 @@ func (t *errorTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartO
 func (s *errorSpan) RecordError(err error, _ ...trace.EventOption) { s.err = err }
 func (s *errorSpan) End(...trace.SpanEndOption)                    { s.tracer.errs <- s.err }
 
-// A function's span belongs to the trace in which its job was submitted; that of one that panics ends, too.
+// A function's span belongs to the trace of its job's submission. If the function panics, its span ends, too.
 func TestTraceReachesWorkers(t *testing.T) {
 	tracer := &errorTracer{parents: make(chan trace.SpanContext, 9), errs: make(chan error, 9)}
 	registry := exec.NewRegistry()
@@ -104,7 +108,9 @@ func TestTraceReachesWorkers(t *testing.T) {
 	}
 	defer cluster.Close()
 	c := newClient(t, cluster.Frontends())
-	own := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1, 2}, SpanID: trace.SpanID{3}, TraceFlags: trace.FlagsSampled, Remote: true})
+	own := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1, 2}, SpanID: trace.SpanID{3}, TraceFlags: trace.FlagsSampled, Remote: true,
+	})
 	for _, tc := range []struct {
 		function string
 		ctx      context.Context
@@ -125,7 +131,7 @@ func TestTraceReachesWorkers(t *testing.T) {
 	}
 }
 
-// numberingTracer is a tracer whose spans are of their parents' traces, and notes by name the parent of each.
+// numberingTracer is a tracer with numbered spans. It keeps each span and its parent by name.
 type numberingTracer struct {
 	noop.Tracer
 	mu      sync.Mutex
@@ -133,7 +139,9 @@ type numberingTracer struct {
 	parents map[string]trace.SpanID
 }
 
-func (t *numberingTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (t *numberingTracer) Start(
+	ctx context.Context, name string, _ ...trace.SpanStartOption,
+) (context.Context, trace.Span) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	parent := trace.SpanContextFromContext(ctx)
@@ -142,7 +150,7 @@ func (t *numberingTracer) Start(ctx context.Context, name string, _ ...trace.Spa
 	return ctx, trace.SpanFromContext(ctx)
 }
 
-// The span of a function is below that of its job, however that was handed over, and the job's below the caller's.
+// A function's span is a child of its job's span, with Run and with Submit. The job's span is a child of the caller's.
 func TestSpansOfAJob(t *testing.T) {
 	tracer := &numberingTracer{spans: map[string]trace.SpanID{}, parents: map[string]trace.SpanID{}}
 	registry := exec.NewRegistry()
@@ -167,9 +175,11 @@ func TestSpansOfAJob(t *testing.T) {
 	if _, err := r.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	for name, above := range map[string]string{"phoebe.Run": "query", "phoebe.Submit": "query", "run": "phoebe.Run", "submitted": "phoebe.Submit"} {
+	for name, above := range map[string]string{"phoebe.Run": "query", "phoebe.Submit": "query", "run": "phoebe.Run",
+		"submitted": "phoebe.Submit"} {
 		if got := tracer.parents[name]; got != tracer.spans[above] {
-			t.Errorf("the span %q is below %v, want %v, which is %q: %v", name, got, tracer.spans[above], above, tracer.spans)
+			t.Errorf("the span %q is below %v, want %v, which is %q: %v", name, got, tracer.spans[above], above,
+				tracer.spans)
 		}
 	}
 }

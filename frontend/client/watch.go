@@ -13,65 +13,68 @@ import (
 // Histogram counts durations in cells that are 6 % wide at most.
 type Histogram = histogram.Histogram
 
-// Measure is one thing that is measured.
+// Measure is a quantity that frontends measure.
 type Measure int
 
-// The phases of a task follow each other from when it could start.
+// Measures of tasks and jobs. The first seven are the phases of a task. The first phase begins when the task could
+// start, and each further phase begins at the end of the phase before.
 const (
-	MeasureSampling Measure = iota // until its first places were asked for, or it was decided where it goes
-	MeasureLink                    // until the worker had that
-	MeasureQueue                   // until its turn came there
-	MeasureBinding                 // until the frontend's answer to that was on its way
-	MeasureLaunch                  // until it started
+	MeasureSampling Measure = iota // until the first places were reserved, or the worker was chosen
+	MeasureLink                    // until the worker had the message
+	MeasureQueue                   // until the task's turn in the worker's queue
+	MeasureBinding                 // until the frontend sent its answer to the turn
+	MeasureLaunch                  // until the start
 	MeasureRun
 	MeasureDelivery // until the frontend had the outcome
 	MeasureResponse // of a job
-	MeasureSlowdown // of a job: its response over the longest chain of runs of its tasks; a millisecond stands for 1
+	MeasureSlowdown // of a job: response over the longest chain of its tasks' run times; 1 ms stands for 1
 	Measures        = int(iota)
 )
 
-// String is a word for it.
+// String returns the name of the measure in words.
 func (m Measure) String() string { return enumWords(v1.Measure(m).String()) }
 
-// Series is what was counted of a path, a policy and a tenant. "other" stands for all that are not told apart.
+// Series holds the histograms of a path, a policy and a tenant. The name "other" stands for all that frontends do not
+// count separately.
 type Series struct {
 	Path, Policy, Tenant string
-	packed               []byte
+	packed               []byte // see Packed
 }
 
-// Packed are the series' histograms as they travel: of each Measure in order, as Histogram.Append writes it.
+// Packed returns the series' histograms in wire format: one for each Measure in order, as Histogram.Append writes them.
 func (s *Series) Packed() []byte { return s.packed }
 
-// Histograms are what was counted, by Measure.
+// Histograms holds a histogram for each Measure.
 type Histograms [Measures]Histogram
 
-// Add adds what a series has counted. Percentiles of several series, windows or both are those of the sum.
+// Add adds the counts of a series. To get percentiles over several series or windows, add them all first.
 func (h *Histograms) Add(s *Series) {
 	b := s.packed
 	for m := range h {
-		b, _ = h[m].MergeFrom(b) // it was looked at when it came
+		b, _ = h[m].MergeFrom(b) // Watch has checked the format
 	}
 }
 
-// Window is what was counted in a part of time. All times are by the clocks of the frontends.
+// Window holds the counts of a period. All times are by the clocks of the frontends.
 type Window struct {
 	At           time.Time
 	Length       time.Duration
 	Series       []Series
-	Accepted     int64 // jobs
-	Tasks        int64 // with an outcome
-	Failed       int64 // of these, without a result
-	Refused      map[RefusedReason]int64
-	QueueAge     time.Duration // the longest for which a job has waited for its first task to start
-	TasksPending int           // the most
-	TasksRunning int           // the most
-	Frontends    int           // whose share is in it
+	Accepted     int64                   // accepted jobs
+	Tasks        int64                   // tasks with an outcome
+	Failed       int64                   // tasks with an outcome, but without a result
+	Refused      map[RefusedReason]int64 // refused jobs
+	QueueAge     time.Duration           // longest wait of a job for the start of its first task
+	TasksPending int                     // maximum
+	TasksRunning int                     // maximum
+	Frontends    int                     // number of frontends whose counts are included
 }
 
-// FrontendReport is what a frontend says of itself beside an answer to which it belongs, or why it has no part in it.
+// FrontendReport is a frontend's report about itself, beside an answer of several frontends. If the frontend is not
+// part of the answer, Err says why.
 type FrontendReport struct {
 	Name, Address    string
-	Err              string // why it is not in the answer; empty: it is
+	Err              string // why the answer lacks the frontend; empty: the answer includes it
 	Version          string
 	Uptime           time.Duration
 	Draining         bool
@@ -80,53 +83,59 @@ type FrontendReport struct {
 	TasksRunning     int
 	Workers          int // linked
 	Warning          string
-	CutOff           bool          // from the gossip
-	Silence          time.Duration // since it heard of another frontend by gossip; negative: it does not gossip
+	CutOff           bool          // cut off from the gossip
+	Silence          time.Duration // since the last gossip from another frontend; negative: no gossip
 	Clock            time.Time
-	LostMeasurements int64 // of its recorder, since it started
-	LostJobs         int64 // that were to be kept
+	LostMeasurements int64 // measurements that the recorder lost, since the frontend started
+	LostJobs         int64 // jobs to be kept that were lost
 	KeptJobs         int
 	Estimates        []EstimateReport
-	RoundTrips       Histogram // to its workers since it started
+	RoundTrips       Histogram // to the frontend's workers, since the frontend started
 }
 
-// EstimateReport is how good a frontend's estimates were since it started.
+// EstimateReport says how good a frontend's estimates were, since the frontend started.
 type EstimateReport struct {
-	Of    string // wait or run
-	Seen  int64
-	Good  int64         // within 10 % or 1 s
-	Over  int64         // more than it was
-	Error time.Duration // by how much they were off, together
+	Of    string        // wait or run
+	Seen  int64         // number of estimates
+	Good  int64         // estimates within 10 % or 1 s of the real time
+	Over  int64         // estimates above the real time
+	Error time.Duration // sum of the differences to the real times
 }
 
-// Watched is what all frontends have counted.
+// Watched holds the counts of all frontends.
 type Watched struct {
-	Windows   []Window     // in order; the last ones may not be complete: ask for them again
-	Slowest   []JobSummary // of the jobs that are kept and came in these windows
+	Windows   []Window     // in order; the last windows may be incomplete: ask for them again
+	Slowest   []JobSummary // slowest kept jobs that came in the windows
 	Frontends []FrontendReport
-	LeftOut   int // of the oldest windows, as the answer would have been too large
+	LeftOut   int // number of the oldest windows, left out because the answer would have been too large
 }
 
-// Watch tells what all frontends have counted in windows of a second, ten seconds or five minutes that start at since or later,
-// and names so many of the slowest jobs. Any frontend is asked, and asks the others. A zero since means all that is remembered:
-// 60, 60 and 72 windows.
+// Watch returns the counts of all frontends in windows of a second, ten seconds or five minutes, and up to top of the
+// slowest jobs. The windows start at since or later. A zero since means all windows that frontends remember: 60, 60
+// and 72. The asked frontend asks the others.
 func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Time, top int) (*Watched, error) {
 	req := &v1.WatchRequest{Caller: c.cfg.wireCaller(), WindowUs: window.Microseconds(), Top: clampInt32(top)}
 	if !since.IsZero() {
 		req.SinceUs = since.UnixMicro()
 	}
-	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(), func(ctx context.Context, f *frontend) (*v1.WatchResponse, error) { return f.rpc.Watch(ctx, req) })
+	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+		func(ctx context.Context, f *frontend) (*v1.WatchResponse, error) {
+			return f.rpc.Watch(ctx, req)
+		})
 	if err != nil {
 		return nil, err
 	}
-	w := &Watched{LeftOut: int(resp.LeftOut), Slowest: fromSummaries(resp.Slowest), Windows: make([]Window, len(resp.Windows))}
+	w := &Watched{
+		LeftOut: int(resp.LeftOut), Slowest: fromSummaries(resp.Slowest), Windows: make([]Window, len(resp.Windows)),
+	}
 	if w.Frontends, err = fromReports(resp.Frontends); err != nil {
 		return nil, err
 	}
 	for i, x := range resp.Windows {
 		to := &w.Windows[i]
 		*to = Window{
-			At: time.UnixMicro(x.AtUs), Length: fromMicros(x.LengthUs), Accepted: x.Accepted, Tasks: x.Tasks, Failed: x.Failed,
+			At: time.UnixMicro(x.AtUs), Length: fromMicros(x.LengthUs), Accepted: x.Accepted, Tasks: x.Tasks,
+			Failed:  x.Failed,
 			Refused: map[RefusedReason]int64{}, QueueAge: fromMicros(x.QueueAgeUs), TasksPending: int(x.TasksPending),
 			TasksRunning: int(x.TasksRunning), Frontends: int(x.Frontends), Series: make([]Series, len(x.Series)),
 		}
@@ -143,24 +152,28 @@ func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Tim
 	return w, nil
 }
 
+// checkHistograms returns an error unless b begins with n histograms.
 func checkHistograms(b []byte, n int) error {
 	for range n {
 		rest, ok := new(Histogram).MergeFrom(b)
 		if !ok {
-			return errors.New("an answer holds a histogram that is none")
+			return errors.New("the frontend's answer holds a malformed histogram")
 		}
 		b = rest
 	}
 	return nil
 }
 
+// fromReports converts the reports beside an answer.
 func fromReports(list []*v1.Told) ([]FrontendReport, error) {
 	reports := make([]FrontendReport, len(list))
 	for i, t := range list {
 		r := &reports[i]
 		*r = FrontendReport{
-			Name: t.Name, Address: t.Address, Err: t.Error, Version: t.Version, Uptime: fromMicros(t.UptimeUs), Draining: t.Draining,
-			Jobs: int(t.Jobs), TasksPending: int(t.TasksPending), TasksRunning: int(t.TasksRunning), Workers: int(t.Workers),
+			Name: t.Name, Address: t.Address, Err: t.Error, Version: t.Version, Uptime: fromMicros(t.UptimeUs),
+			Draining: t.Draining,
+			Jobs:     int(t.Jobs), TasksPending: int(t.TasksPending), TasksRunning: int(t.TasksRunning),
+			Workers: int(t.Workers),
 			Warning: t.Warning, CutOff: t.CutOff, Silence: fromMicros(t.SilenceUs), Clock: time.UnixMicro(t.ClockUs),
 			LostMeasurements: t.LostMeasurements, LostJobs: t.LostJobs, KeptJobs: int(t.KeptJobs),
 		}
@@ -169,7 +182,7 @@ func fromReports(list []*v1.Told) ([]FrontendReport, error) {
 		}
 		if len(t.RoundTrips) > 0 {
 			if _, ok := r.RoundTrips.MergeFrom(t.RoundTrips); !ok {
-				return nil, fmt.Errorf("frontend %s tells round trips that are none", t.Name)
+				return nil, fmt.Errorf("frontend %s sent malformed round trips", t.Name)
 			}
 		}
 	}

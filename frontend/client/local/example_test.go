@@ -11,14 +11,14 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// How a test of an engine finds out that a query outlives the frontend that has its job.
+// A test of an engine stops the owner of a query's job, and checks that the query still gets its result.
 func Example() {
 	registry := exec.NewRegistry() // of the workers
 	began, release := make(chan bool, 1), make(chan bool)
 	err := registry.Register("scan", func(ctx context.Context, _ []byte) ([]byte, error) {
 		select {
 		case began <- true:
-		default: // it runs again
+		default: // a further run
 		}
 		select {
 		case <-release:

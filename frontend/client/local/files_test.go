@@ -21,8 +21,8 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// A file that takes many times as long to come as a frontend and a worker take to compare what they know is fetched
-// once, and the task runs. One that never comes ends the task, after a few tries in all.
+// A slow file is fetched once, and the task runs, even if the download takes many times the Sync interval of frontend
+// and worker. If a file never comes, the task ends after three tries.
 func TestSlowFiles(t *testing.T) {
 	t.Parallel()
 	content := strings.Repeat("drop by drop ", 100)
@@ -39,7 +39,7 @@ func TestSlowFiles(t *testing.T) {
 			w.Write([]byte(content[len(content)*i/pieces : len(content)*(i+1)/pieces]))
 			w.(http.Flusher).Flush()
 			select {
-			case <-time.After(100 * time.Millisecond): // the link's
+			case <-time.After(100 * time.Millisecond): // a slow link
 			case <-r.Context().Done():
 				return
 			}
@@ -68,12 +68,15 @@ func TestSlowFiles(t *testing.T) {
 	on := func(path string) client.Job {
 		sum := sha256.Sum256([]byte(content))
 		return client.Job{Deadline: time.Minute, Tasks: []client.Task{{
-			Function: "cat", Files: []client.File{{URL: o.URL + path, SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(content))}},
+			Function: "cat",
+			Files: []client.File{{URL: o.URL + path, SHA256: hex.EncodeToString(sum[:]),
+				Bytes: int64(len(content))}},
 		}}}
 	}
 	_, err = cl.Run(t.Context(), on("/mute"))
 	failed, ok := errors.AsType[*client.TaskError](err)
-	if !ok || failed.Reason != client.NoInput || !strings.Contains(failed.Message, o.URL+"/mute") || !strings.Contains(failed.Message, "tried 3 times") {
+	if !ok || failed.Reason != client.NoInput || !strings.Contains(failed.Message, o.URL+"/mute") ||
+		!strings.Contains(failed.Message, "tried 3 times") {
 		t.Errorf("with a file that never comes the job ends with %v", err)
 	}
 	if n := mute.Load(); n != 3 {
@@ -91,7 +94,7 @@ func TestSlowFiles(t *testing.T) {
 	}
 }
 
-// By gossip, each frontend hears which worker has what in its cache.
+// With gossip, each frontend learns which worker has a file in its cache.
 func TestGossip(t *testing.T) {
 	t.Parallel()
 	content := []byte("in a cache")
@@ -100,9 +103,10 @@ func TestGossip(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	c := startReady(t, local.Config{Frontends: 2, Workers: 3, Gossip: true, Secret: "xyzzy", Worker: func(i int, w *wserve.Config) {
-		w.CacheDir, w.FileRoots = filepath.Join(dir, w.Name), []string{filepath.Dir(name)}
-	}})
+	c := startReady(t, local.Config{Frontends: 2, Workers: 3, Gossip: true, Secret: "xyzzy",
+		Worker: func(i int, w *wserve.Config) {
+			w.CacheDir, w.FileRoots = filepath.Join(dir, w.Name), []string{filepath.Dir(name)}
+		}})
 	sum := sha256.Sum256(content)
 	file := client.File{URL: "file://" + name, SHA256: hex.EncodeToString(sum[:])}
 	var at string
@@ -113,7 +117,8 @@ func TestGossip(t *testing.T) {
 		}
 		defer cl.Close()
 		if i == 0 {
-			outcomes, err := cl.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo", Files: []client.File{file}}}})
+			outcomes, err := cl.Run(t.Context(),
+				client.Job{Tasks: []client.Task{{Function: "echo", Files: []client.File{file}}}})
 			if err != nil {
 				t.Fatal(err)
 			}

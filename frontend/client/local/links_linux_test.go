@@ -10,19 +10,21 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
+// cpuUsed returns the CPU time of the process so far.
 func cpuUsed() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestLinks measures what links take, and how long it takes until all are up. PHOEBE_LINKS is "frontends workers plain", or tls
-// in its place, such as "20 100 tls". A process measures one of them: what one leaves behind, the other would use.
+// TestLinks measures the memory and CPU of links, and the time until all links are up. PHOEBE_LINKS holds the number of
+// frontends, the number of workers, and plain or tls, for example "20 100 tls". Use a new process for each measurement,
+// because a second measurement would reuse memory of the first.
 func TestLinks(t *testing.T) {
 	var frontends, workers int
 	var by, dir string
 	if _, err := fmt.Sscan(os.Getenv("PHOEBE_LINKS"), &frontends, &workers, &by); err != nil {
-		t.Skip(`wants PHOEBE_LINKS="frontends workers tls", or plain`)
+		t.Skip(`set PHOEBE_LINKS="FRONTENDS WORKERS tls", or plain, to measure links`)
 	}
 	if by == "tls" {
 		dir = makeKeys(t, "frontend+worker")["frontend+worker"]
@@ -39,5 +41,6 @@ func TestLinks(t *testing.T) {
 	defer c.Close()
 	took, n := time.Since(began), frontends*workers
 	t.Logf("%s: %d links up after %v and %v of CPU, %.1f KB each for both ends and their parts", by, n,
-		took.Round(time.Millisecond), (cpuUsed() - used).Round(time.Millisecond), float64(memoryInUse()-before)/1024/float64(n))
+		took.Round(time.Millisecond), (cpuUsed() - used).Round(time.Millisecond),
+		float64(memoryInUse()-before)/1024/float64(n))
 }

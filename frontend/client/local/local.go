@@ -1,6 +1,19 @@
-// Package local runs a whole cluster, frontends and workers, in the process that imports it: for the tests of
-// programs that use the SDK, for trying things out, and for benchmarks. The parts talk over loopback, as
-// separate processes would.
+// Package local runs a whole cluster, frontends and workers, in your process: for tests of programs that use package
+// client, for experiments, and for benchmarks. The parts talk over loopback, as separate processes would.
+//
+// First put the functions that your tasks call into an exec.Registry. Then start the cluster:
+//
+//	cluster, err := local.Start(local.Config{Frontends: 2, Workers: 3, Registry: registry})
+//	if err != nil {
+//		return err
+//	}
+//	defer cluster.Close()
+//
+// Then connect a client, and run jobs:
+//
+//	c, err := client.New(cluster.Frontends())
+//
+// To test failures, end a part with [Cluster.StopFrontend] or [Cluster.StopWorker] while a job runs.
 package local
 
 import (
@@ -25,41 +38,43 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// Config is what a Cluster is made of. Zero fields take the defaults that their comments name.
+// Config describes a Cluster. Zero fields take the defaults in their comments.
 type Config struct {
 	Frontends int // default 1
 	Workers   int // default 2
 	Slots     int // of each worker; default 4
 
-	// FrontendPort and WorkerPort are those of the first frontend and worker, on 127.0.0.1; the others have the
-	// ports that follow. 0: free ones.
+	// FrontendPort and WorkerPort are the ports of the first frontend and worker, on 127.0.0.1. Further frontends and
+	// workers take the following ports. 0: free ports.
 	FrontendPort, WorkerPort int
-	OrFree                   bool // if one of the frontends' ports is taken, all of them have free ones
+	OrFree                   bool // if a frontend's port is taken, use free ports for all frontends
 
-	// Gossip has the frontends hear of the workers, and of the files in their caches, by heartbeats and gossip, as large fleets do:
-	// Client.Locate knows of files by that. Default: each of them is told of all workers when it starts, and of no files.
+	// Gossip makes the frontends learn of workers, and of the files in workers' caches, by heartbeats and gossip, as in
+	// large fleets. Client.Locate knows files only with Gossip. Default: each frontend starts with a list of all
+	// workers, and knows no files.
 	Gossip bool
 
-	Registry *exec.Registry    // what the workers run; default exec.NewRegistry()
-	Policy   string            // of jobs that name none; default the first of frontend.Policies
+	Registry *exec.Registry    // functions of the workers; default exec.NewRegistry()
+	Policy   string            // of jobs without a policy; default the first of frontend.Policies
 	Secret   string            // default: none
-	Secrets  *identity.Secrets // several, instead of Secret; who made them watches them
-	TLSDir   string            // keys of all parts, which have the roles of both; default: none, they speak in plain
+	Secrets  *identity.Secrets // several secrets instead of Secret; the caller watches their file
+	TLSDir   string            // keys for frontend and worker roles, used by all parts; default: no TLS
 
 	Logger  *slog.Logger // default: none
 	Metrics *metrics.Set // of all parts together; default: a set for each part
 
-	// Frontend and Worker may change what the i-th one, from 0, is started with.
+	// Frontend and Worker may change the configuration of frontend or worker i, counted from 0, before its start.
 	Frontend func(i int, c *fserve.Config)
 	Worker   func(i int, c *wserve.Config)
 }
 
-// ConfigError says what is wrong with a Config.
+// ConfigError reports a mistake in a Config.
 type ConfigError struct{ Err error }
 
 func (e *ConfigError) Error() string { return "local cluster: " + e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
+// withDefaults returns c with its defaults filled in, or a ConfigError.
 func (c Config) withDefaults() (Config, error) {
 	for _, n := range []struct {
 		what string
@@ -87,22 +102,22 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Cluster is frontends and workers that run in this process. Its methods are safe for concurrent use; Close may be
-// called once.
+// Cluster is a set of running frontends and workers in the process. The methods are safe for concurrent use. Call Close
+// once.
 type Cluster struct {
 	frontends []*fserve.Server
 	workers   []*wserve.Server
 	keys      *identity.Keys
-	stopWatch context.CancelFunc // that the keys are watched
+	stopWatch context.CancelFunc // ends the watch of the keys
 
 	mu      sync.Mutex
 	stopped map[*fserve.Server]bool
 }
 
-// linkTimeout is how long Start waits for links, which take milliseconds.
+// linkTimeout bounds the time that Start waits for the links. Links take milliseconds.
 const linkTimeout = 30 * time.Second
 
-// Start starts a cluster and returns when every frontend is linked to every worker. The cluster must be closed.
+// Start starts a cluster, and returns when every frontend is linked to every worker. The caller must close the cluster.
 func Start(cfg Config) (*Cluster, error) {
 	c, err := startParts(cfg)
 	if err != nil {
@@ -116,6 +131,7 @@ func Start(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
+// startParts starts a cluster without waiting for the links.
 func startParts(cfg Config) (*Cluster, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -134,11 +150,11 @@ func startParts(cfg Config) (*Cluster, error) {
 		ctx, c.stopWatch = context.WithCancel(context.Background())
 		go c.keys.Watch(ctx, func(err error) {
 			if cfg.Logger != nil && err != nil {
-				cfg.Logger.Warn("new keys are no use: the old ones stay", "err", err)
+				cfg.Logger.Warn("new keys are unusable: the old keys stay in use", "err", err)
 			}
 		})
 	}
-	if !cfg.Gossip { // else the workers need to know the frontends
+	if !cfg.Gossip { // with gossip, the workers need the frontends' addresses
 		err = c.startWorkers(cfg)
 	}
 	if err == nil {
@@ -153,7 +169,8 @@ func startParts(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// tryFrontends starts the frontends, on other ports if those that were free are not any more.
+// tryFrontends starts the frontends. If a free port is taken meanwhile, tryFrontends tries other ports, up to ten
+// times. With OrFree, it also replaces fixed ports by free ports if a fixed port is taken.
 func (c *Cluster) tryFrontends(cfg Config, policy frontend.Policy) error {
 	for try := 0; ; try++ {
 		err := c.startFrontends(cfg, policy)
@@ -166,25 +183,29 @@ func (c *Cluster) tryFrontends(cfg Config, policy frontend.Policy) error {
 			cfg.FrontendPort = 0
 			continue
 		}
-		// A free port that was found may be taken by somebody else before it is used.
+		// Another program may take a free port between its discovery and its use.
 		if cfg.FrontendPort > 0 || !errors.Is(err, syscall.EADDRINUSE) || try == 10 {
 			return err
 		}
 	}
 }
 
+// startWorkers starts the workers. With gossip, they send heartbeats to the frontends.
 func (c *Cluster) startWorkers(cfg Config) error {
 	for i := range cfg.Workers {
 		wc := wserve.Config{
 			Listen: portAddress(cfg.WorkerPort, i), Name: fmt.Sprintf("worker-%d", i),
-			Secret: cfg.Secret, Secrets: cfg.Secrets, Keys: c.keys, Registry: cfg.Registry, Logger: cfg.Logger, Metrics: cfg.Metrics, Goroutines: true,
+			Secret: cfg.Secret, Secrets: cfg.Secrets, Keys: c.keys, Registry: cfg.Registry, Logger: cfg.Logger,
+			Metrics: cfg.Metrics, Goroutines: true,
 		}
 		if cfg.Gossip {
 			for _, f := range c.frontends {
 				wc.Join = append(wc.Join, f.HeartbeatAddr())
 			}
 		}
-		wc.Core.Capacity = probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(cfg.Slots), Mem: probe.Slot.Mem * probe.MiB(cfg.Slots)}
+		wc.Core.Capacity = probe.Demand{
+			CPU: probe.Slot.CPU * probe.Millicores(cfg.Slots), Mem: probe.Slot.Mem * probe.MiB(cfg.Slots),
+		}
 		if cfg.Worker != nil {
 			cfg.Worker(i, &wc)
 		}
@@ -200,6 +221,7 @@ func (c *Cluster) startWorkers(cfg Config) error {
 	return nil
 }
 
+// startFrontends starts the frontends.
 func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
 	addrs, err := frontendAddresses(cfg)
 	if err != nil {
@@ -207,8 +229,8 @@ func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
 	}
 	for i, addr := range addrs {
 		fc := fserve.Config{
-			Listen: addr, Name: fmt.Sprintf("frontend-%d", i), Secret: cfg.Secret, Secrets: cfg.Secrets, Keys: c.keys, Workers: fserve.Static(c.Workers()),
-			Peers: addrs, Policy: policy, Logger: cfg.Logger, Metrics: cfg.Metrics,
+			Listen: addr, Name: fmt.Sprintf("frontend-%d", i), Secret: cfg.Secret, Secrets: cfg.Secrets, Keys: c.keys,
+			Workers: fserve.Static(c.Workers()), Peers: addrs, Policy: policy, Logger: cfg.Logger, Metrics: cfg.Metrics,
 		}
 		if cfg.Gossip {
 			fc.Gossip, fc.Heartbeat = portAddress(0, 0), portAddress(0, 0)
@@ -232,7 +254,7 @@ func (c *Cluster) startFrontends(cfg Config, policy frontend.Policy) error {
 	return nil
 }
 
-// frontendAddresses finds where the frontends will listen: each must know all of them before it starts.
+// frontendAddresses chooses the frontends' addresses. Each frontend must know all addresses before its start.
 func frontendAddresses(cfg Config) ([]string, error) {
 	addrs := make([]string, cfg.Frontends)
 	for i := range addrs {
@@ -244,12 +266,13 @@ func frontendAddresses(cfg Config) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("local cluster: find a free port: %w", err)
 		}
-		defer l.Close() // not before all are found: they must differ
+		defer l.Close() // after the loop, so that all ports differ
 		addrs[i] = l.Addr().String()
 	}
 	return addrs, nil
 }
 
+// portAddress returns the address of part i, from the port of the first part. If first is 0, the port is 0, too.
 func portAddress(first, i int) string {
 	if first > 0 {
 		first += i
@@ -257,7 +280,7 @@ func portAddress(first, i int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(first))
 }
 
-// Frontends are the addresses that clients connect to.
+// Frontends returns the addresses of the frontends, for clients.
 func (c *Cluster) Frontends() []string {
 	addrs := make([]string, len(c.frontends))
 	for i, f := range c.frontends {
@@ -266,7 +289,7 @@ func (c *Cluster) Frontends() []string {
 	return addrs
 }
 
-// Workers are the addresses that frontends connect to.
+// Workers returns the addresses of the workers, for frontends.
 func (c *Cluster) Workers() []string {
 	addrs := make([]string, len(c.workers))
 	for i, w := range c.workers {
@@ -275,14 +298,14 @@ func (c *Cluster) Workers() []string {
 	return addrs
 }
 
-// awaitPoll is how often awaitLinks looks.
+// awaitPoll is the interval at which awaitLinks looks.
 const awaitPoll = 2 * time.Millisecond
 
-// errRejected says that a worker will never be linked, whoever waits for it.
-var errRejected = errors.New("a worker will not be linked to")
+// errRejected says that a worker rejects a frontend. Waiting does not help then.
+var errRejected = errors.New("a worker rejects")
 
-// awaitLinks returns when every frontend is linked to every worker, or says what is missing when ctx ends, or when that
-// will never be.
+// awaitLinks waits until every frontend is linked to every worker. If ctx ends first, or a worker rejects a frontend,
+// awaitLinks returns an error with the missing link.
 func (c *Cluster) awaitLinks(ctx context.Context) error {
 	for _, f := range c.frontends {
 		if err := c.awaitLinksOf(ctx, f); err != nil {
@@ -292,6 +315,7 @@ func (c *Cluster) awaitLinks(ctx context.Context) error {
 	return nil
 }
 
+// awaitLinksOf is awaitLinks for one frontend.
 func (c *Cluster) awaitLinksOf(ctx context.Context, f *fserve.Server) error {
 	tick := time.NewTicker(awaitPoll)
 	defer tick.Stop()
@@ -308,11 +332,11 @@ func (c *Cluster) awaitLinksOf(ctx context.Context, f *fserve.Server) error {
 	}
 }
 
-// whyUnlinked says which worker a frontend is not linked to, if there is one.
+// whyUnlinked returns an error with a worker that f is not linked to, or nil if there is no such worker.
 func (c *Cluster) whyUnlinked(f *fserve.Server) error {
 	res := f.Cluster()
 	if n := len(res.Workers); n < len(c.workers) {
-		return fmt.Errorf("it has heard of %d workers of %d", n, len(c.workers))
+		return fmt.Errorf("it knows %d of %d workers", n, len(c.workers))
 	}
 	for _, w := range res.Workers {
 		if strings.HasPrefix(w.Error, "rejected") {
@@ -325,7 +349,7 @@ func (c *Cluster) whyUnlinked(f *fserve.Server) error {
 	return nil
 }
 
-// Ready says why the cluster could not run a job now, or nil.
+// Ready returns nil if the cluster can run jobs now, and otherwise the reason.
 func (c *Cluster) Ready() error {
 	for _, f := range c.frontends {
 		if err := f.Ready(); err != nil {
@@ -335,7 +359,8 @@ func (c *Cluster) Ready() error {
 	return nil
 }
 
-// Failed returns when a part of the cluster fails by itself, with its error, or with nil when ctx ends.
+// Failed waits until a part of the cluster fails by itself, and returns the part's error. If ctx ends first, Failed
+// returns nil.
 func (c *Cluster) Failed(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -372,7 +397,8 @@ func (c *Cluster) Failed(ctx context.Context) error {
 	}
 }
 
-// Drain refuses new jobs and waits until those under way have ended, or ctx ends. Close must follow.
+// Drain makes the frontends refuse new jobs, and waits until the present jobs have ended or ctx ends. Call Close
+// afterwards.
 func (c *Cluster) Drain(ctx context.Context) error {
 	errs := make([]error, len(c.frontends))
 	var all sync.WaitGroup
@@ -383,7 +409,7 @@ func (c *Cluster) Drain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close ends the cluster at once, and what it runs.
+// Close ends the cluster and its running tasks at once.
 func (c *Cluster) Close() error {
 	errs := []error{c.closeFrontends()}
 	for _, w := range c.workers {
@@ -393,7 +419,8 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// StopFrontend ends the i-th frontend at once, for tests of what follows from that.
+// StopFrontend ends frontend i at once, so that tests can observe the failure of a frontend. A second call does
+// nothing.
 func (c *Cluster) StopFrontend(i int) error {
 	f := c.frontends[i]
 	c.mu.Lock()
@@ -408,9 +435,10 @@ func (c *Cluster) StopFrontend(i int) error {
 	return f.Close()
 }
 
-// StopWorker ends the i-th worker at once, and what it runs.
+// StopWorker ends worker i and its running tasks at once.
 func (c *Cluster) StopWorker(i int) error { return c.workers[i].Close() }
 
+// closeFrontends ends all frontends.
 func (c *Cluster) closeFrontends() error {
 	var errs []error
 	for i := range c.frontends {

@@ -17,6 +17,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
+// startReady starts a cluster, and checks that it is ready and linked. The cluster is closed at the end of the test.
 func startReady(t *testing.T, cfg local.Config) *local.Cluster {
 	t.Helper()
 	c, err := local.Start(cfg)
@@ -50,7 +51,7 @@ func startReady(t *testing.T, cfg local.Config) *local.Cluster {
 	return c
 }
 
-// A program's own function, on a cluster with a secret.
+// A cluster with a secret runs a function of the program.
 func TestRun(t *testing.T) {
 	registry := exec.NewRegistry()
 	err := registry.Register("upper", func(_ context.Context, payload []byte) ([]byte, error) {
@@ -71,7 +72,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	for range 2 { // either frontend
+	for range 2 { // once at each frontend
 		outs, err := cl.Run(t.Context(), client.Job{
 			Tasks:      []client.Task{{Function: "upper", Payload: []byte("hello")}},
 			Constraint: client.Constraint{Labels: []string{"n=2"}},
@@ -97,7 +98,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A function knows when its job must be done.
+// The context of a function carries the job's deadline.
 func TestDeadline(t *testing.T) {
 	registry := exec.NewRegistry()
 	err := registry.Register("until", func(ctx context.Context, _ []byte) ([]byte, error) {
@@ -117,11 +118,14 @@ func TestDeadline(t *testing.T) {
 	}
 	defer cl.Close()
 	for _, estimate := range []time.Duration{0, time.Minute} { // late and early binding
-		outs, err := cl.Run(t.Context(), client.Job{Deadline: time.Hour, Tasks: []client.Task{{Function: "until", Estimate: estimate}}})
+		outs, err := cl.Run(t.Context(), client.Job{
+			Deadline: time.Hour, Tasks: []client.Task{{Function: "until", Estimate: estimate}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left, err := time.ParseDuration(string(outs[0].Result)); err != nil || left > time.Hour || left < 50*time.Minute {
+		if left, err := time.ParseDuration(string(outs[0].Result)); err != nil || left > time.Hour ||
+			left < 50*time.Minute {
 			t.Errorf("%v left of an hour: %v", left, err)
 		}
 	}
@@ -130,6 +134,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// canceledContext returns a context that has ended.
 func canceledContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// logBuffer is what Kitex logs.
+// logBuffer collects Kitex's log.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -27,7 +27,7 @@ func (s *logBuffer) Write(b []byte) (int, error) {
 	return s.text.Write(b)
 }
 
-// Kitex has nothing to complain of when a cluster is closed: at once, at rest, or with a job under way.
+// Kitex logs no error when a cluster is closed: at once, at rest, or with a job under way.
 func TestCloseIsQuiet(t *testing.T) {
 	var log logBuffer
 	klog.SetOutput(&log)

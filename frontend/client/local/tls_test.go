@@ -18,7 +18,7 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// makeKeys makes a folder with keys for each, of one authority.
+// makeKeys makes a folder with keys for each name, all of one authority, and returns the folders by name.
 func makeKeys(t *testing.T, names ...string) map[string]string {
 	t.Helper()
 	ca, err := identity.NewAuthority("test", time.Hour)
@@ -39,8 +39,8 @@ func makeKeys(t *testing.T, names ...string) map[string]string {
 	return dirs
 }
 
-// What a client may do follows from its certificate, at the owner of a job and by way of another frontend: its jobs are of its
-// tenant, and those of others are not its business.
+// A client's certificate decides the client's rights, at the owner of a job and by way of another frontend. The
+// client's jobs belong to its tenant, and it has no access to other tenants' jobs.
 func TestRights(t *testing.T) {
 	dirs := makeKeys(t, "frontend+worker", "client/acme", "client/other", "operator")
 	c, err := Start(Config{Frontends: 2, TLSDir: dirs["frontend+worker"]})
@@ -120,7 +120,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// startByTLS starts a cluster by TLS, and a client of acme.
+// startByTLS starts a cluster with TLS, and connects a client of tenant acme.
 func startByTLS(t *testing.T, cfg Config) (*Cluster, *client.Client) {
 	t.Helper()
 	dirs := makeKeys(t, "frontend+worker", "client/acme")
@@ -138,7 +138,7 @@ func startByTLS(t *testing.T, cfg Config) (*Cluster, *client.Client) {
 	return c, cl
 }
 
-// Thousands who begin a handshake and do not go on take little memory, and keep nobody else out.
+// Thousands of half-open handshakes take little memory, and do not keep other clients out.
 func TestHalfOpenHandshakes(t *testing.T) {
 	const many = 2000
 	if limit := wserve.RaiseFileLimit(5 * many); limit < 5*many {
@@ -157,7 +157,7 @@ func TestHalfOpenHandshakes(t *testing.T) {
 	}
 	echo()
 	before := memoryInUse()
-	hello := append([]byte{22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3}, make([]byte, 200)...) // the beginning of one
+	hello := append([]byte{22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3}, make([]byte, 200)...) // the beginning of a handshake
 	for _, addr := range []string{c.Frontends()[0], c.Workers()[0]} {
 		for range many {
 			conn, err := net.Dial("tcp", addr)
@@ -170,13 +170,14 @@ func TestHalfOpenHandshakes(t *testing.T) {
 	}
 	took := echo()
 	grown := memoryInUse() - before
-	t.Logf("with %d half-open handshakes at each of two ports: %d KB more, %.1f KB each; an echo takes %v", many, grown>>10, float64(grown)/1024/(2*many), took)
+	t.Logf("with %d half-open handshakes at each of two ports: %d KB more, %.1f KB each; an echo takes %v", many,
+		grown>>10, float64(grown)/1024/(2*many), took)
 	if grown > 2*many*64<<10 {
 		t.Errorf("they take %d MB", grown>>20)
 	}
 }
 
-// memoryInUse is what the process uses of the heap and for stacks.
+// memoryInUse returns the bytes of heap and stacks in use.
 func memoryInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -185,10 +186,10 @@ func memoryInUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// What a frontend has said to a worker is worth nothing to whoever recorded it, although it says Hello.
+// A recording of a frontend's messages to a worker is worth nothing to an attacker, although it begins with a Hello.
 func TestReplay(t *testing.T) {
 	dirs := makeKeys(t, "frontend+worker")
-	var at string // of the worker
+	var at string // address of the worker
 	var said lockedBuffer
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -227,7 +228,7 @@ func TestReplay(t *testing.T) {
 	if err, ok := err.(net.Error); ok && err.Timeout() {
 		t.Error("the worker keeps the connection")
 	}
-	if len(answer) > 4096 { // its part of the handshake, and an alert
+	if len(answer) > 4096 { // the worker's part of the handshake, and an alert
 		t.Errorf("the worker answers with %d bytes", len(answer))
 	}
 	if w := c.frontends[0].Cluster().Workers[0]; w.State != "up" {

@@ -1,7 +1,7 @@
 """Apache Thrift classes and a client, made from a .thrift file as it is read.
 
-The Apache compiler would write the same classes to files; it is in no Python registry, and a generated
-copy goes stale. So thriftpy2 parses, and everything that touches the wire is Apache's own library.
+The Apache compiler would write the same classes to files. But no Python registry has the compiler, and a generated
+copy goes stale. So thriftpy2 parses the IDL, and Apache's own library does everything on the wire.
 """
 
 from thrift.protocol.TBase import TBase, TExceptionBase
@@ -14,7 +14,7 @@ from thriftpy2.thrift import TException, TType as ParsedType
 
 
 class Module:
-    """The structs, exceptions and enums of the file at path, as attributes, and what its services take."""
+    """The structs, exceptions and enums of the file at path, as attributes, and the methods of its services."""
 
     def __init__(self, path):
         self._classes = {}  # by parsed class
@@ -56,7 +56,7 @@ class Module:
         return type(parsed.__name__, (base,), body)
 
     def _type(self, ttype, detail):
-        """The type as Apache's thrift_spec writes it: its number, and what only some types need."""
+        """The type in the form of Apache's thrift_spec: its number, and arguments for some types."""
         if ttype == ParsedType.BINARY:
             return TType.STRING, "BINARY"
         if ttype == TType.STRING:
@@ -73,7 +73,7 @@ class Module:
 
 
 class Client:
-    """One connection: framed transport, strict binary protocol. One call at a time."""
+    """One connection, with framed transport and strict binary protocol. It makes one call at a time."""
 
     def __init__(self, module, host, port, timeout_seconds):
         self._module = module
@@ -88,7 +88,7 @@ class Client:
         self._transport.close()
 
     def call(self, method, request):
-        """Answers with the method's result, or raises what the method throws."""
+        """Returns the method's result, or raises the exception that the method throws."""
         args, result = self._module.methods[method]
         self._seqid += 1
         self._protocol.writeMessageBegin(method, TMessageType.CALL, self._seqid)

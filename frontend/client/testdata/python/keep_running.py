@@ -1,9 +1,9 @@
-"""Runs jobs against a frontend, or a balancer, one after the other until its input ends: what a client does that knows of no
-failover. Each job has a connection of its own.
+"""Runs jobs against a frontend or a balancer, one after the other, until its input ends. It stands for a client without
+failover: each job has a connection of its own.
 
     python3 keep_running.py HOST:PORT
 
-It prints "ok" and how many jobs have ended well, or says on stderr which did not and exits with 1.
+It prints "ok" and the number of jobs that ended well. If a job fails, it names the job on stderr and exits with 1.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""Runs jobs against a frontend with plain Apache Thrift: what a client in another language has to do.
+"""Runs jobs against a frontend with plain Apache Thrift, as a client in any other language would.
 
     python3 run_job.py [--tasks N] HOST:PORT
 
-The secret of the cluster, if it has one, or a token of the tenant "python" is taken from $PHOEBE_SECRET; every request tells it.
-It needs the packages of requirements.txt and a fleet with the built-in function echo. It prints one line
-that begins with "ok", or says on stderr what went wrong and exits with 1.
+Put the secret of the cluster, if there is one, or a token of the tenant "python" into $PHOEBE_SECRET: every request
+carries it. The program needs the packages of requirements.txt, and a fleet with the built-in function echo. It prints
+one line that begins with "ok". If something goes wrong, it says so on stderr and exits with 1.
 """
 
 import argparse
@@ -24,19 +24,19 @@ JOB_SECONDS = 60  # longest wait for the end of a submitted job
 
 
 class Api(Module):
-    """The API, as somebody calls it."""
+    """The API, with the caller's secret in each request."""
 
     def __init__(self, path, secret):
         super().__init__(path)
         self._secret = secret
 
     def request(self, method, **fields):
-        """A request whose first field tells who calls."""
+        """A request for a method. Its first field is the caller."""
         return getattr(self, method + "Request")(caller=self.Caller(secret=self._secret), **fields)
 
 
 class Wrong(Exception):
-    """The frontend answered, but not what it promises."""
+    """The frontend's answer breaks a promise of the API."""
 
 
 def expect(condition, message):
@@ -51,7 +51,7 @@ def ulid():
 
 
 def echo_job(api, tasks):
-    # Sizes from nothing up, and bytes that are no UTF-8.
+    # The payloads have sizes from 0 up, and hold bytes that are no UTF-8.
     payloads = [b"\xff\x00" * i for i in range(tasks)]
     return api.Job(
         id=ulid(),
@@ -141,7 +141,7 @@ def run_stages_and_explain(api, client):
 
 
 def extend(api, client):
-    """A job that is open gets a stage when it has none left, and ends when it is told that this was the last."""
+    """An open job gets another stage after its only stage has ended. The last addition ends the job."""
     job = api.Job(
         id=ulid(),
         open=True,
