@@ -8,8 +8,10 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// newAttempt is the attempt of a launch that has come on a link.
-func (c *Core) newAttempt(l *link, launch *probe.Launch, job probe.JobID, generation probe.Generation, now time.Time) *attempt {
+// newAttempt makes the attempt of a launch that came on l. The caller adds it by addAttempt.
+func (c *Core) newAttempt(
+	l *link, launch *probe.Launch, job probe.JobID, generation probe.Generation, now time.Time,
+) *attempt {
 	a := c.freeAttempts.getZeroed()
 	a.activePart = c.freeActiveParts.getZeroed()
 	a.id, a.task, a.launch = launch.Attempt, launch.Task, *launch
@@ -18,7 +20,7 @@ func (c *Core) newAttempt(l *link, launch *probe.Launch, job probe.JobID, genera
 	return a
 }
 
-// addAttempt adds an attempt to those that are here.
+// addAttempt makes an attempt known by its id.
 func (c *Core) addAttempt(a *attempt) {
 	id, l := a.id, a.owner
 	c.attempts[id] = a
@@ -30,13 +32,13 @@ func (c *Core) addAttempt(a *attempt) {
 	}
 }
 
-// hasAttempt reports whether there is an attempt of this id, which came on a link. One that is new, as nearly all are, is not
-// looked up: of the results that are kept for clients few are in the processor's cache.
+// hasAttempt reports whether the core has the attempt id, which came on l. Nearly all ids are new. A new id is
+// compared with topSeq only: a lookup among the many kept results would miss the processor's cache.
 func (c *Core) hasAttempt(l *link, id probe.AttemptID) bool {
 	return (id.Frontend != l.frontend || id.Seq <= l.topSeq) && c.attempts[id] != nil
 }
 
-// startAttempt runs an attempt whose room was taken already.
+// startAttempt starts an attempt. Its room is taken already.
 func (c *Core) startAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	a.state, a.startedAt, a.returnPlace = running, now, nil
 	c.changes++
@@ -59,9 +61,12 @@ func (c *Core) startAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	if launch.Deadline > 0 {
 		launch.Deadline = max(launch.Deadline-now.Sub(a.arrivedAt), 1)
 	}
-	return append(acts, c.lent.starts.Lend(Start{Job: a.job, Tenant: a.tenant, Demand: a.demand, Launch: launch, Common: a.commonPayload}))
+	return append(acts, c.lent.starts.Lend(Start{
+		Job: a.job, Tenant: a.tenant, Demand: a.demand, Launch: launch, Common: a.commonPayload,
+	}))
 }
 
+// removeStaged takes an attempt off the list staged. The caller starts or drops the attempt.
 func (c *Core) removeStaged(a *attempt) {
 	c.staged.Remove(a)
 	c.promised = c.promised.Sub(a.demand)
@@ -74,8 +79,8 @@ func (c *Core) dropStaged(a *attempt) {
 	delete(c.attempts, a.id)
 }
 
-// endAttempt frees the attempt's room first, so that the next Ready leaves before the result: the result is
-// larger, and the next task's start waits for the Ready only.
+// endAttempt frees the attempt's room first, so that the next Ready leaves before the result. The result is
+// larger, and the start of the next task waits for the Ready only.
 func (c *Core) endAttempt(ev *Exited, now time.Time, acts []Action) []Action {
 	a := c.attempts[ev.Attempt]
 	if a == nil || a.state != running {
@@ -116,7 +121,7 @@ func (c *Core) endAttempt(ev *Exited, now time.Time, acts []Action) []Action {
 	return c.concludeAttempt(a, ev, now, acts)
 }
 
-// concludeAttempt keeps what became of an attempt, and tells its owner.
+// concludeAttempt keeps the result of an attempt, and sends the result to the owner.
 func (c *Core) concludeAttempt(a *attempt, ev *Exited, now time.Time, acts []Action) []Action {
 	a.state, a.endedAt, a.launchTime, a.end = ended, c.queue.now, a.startedAt.Sub(a.arrivedAt), endingOf(ev)
 	c.freeActiveParts.putBack(a.activePart)
@@ -129,13 +134,14 @@ func (c *Core) concludeAttempt(a *attempt, ev *Exited, now time.Time, acts []Act
 	return c.sendMsg(a.owner, c.finishedMsg(a), acts)
 }
 
+// finishedMsg makes the Finished of an attempt that has ended and has an owner.
 func (c *Core) finishedMsg(a *attempt) *probe.Finished {
 	usage := probe.Usage{CPU: a.end.cpu, Memory: a.end.memory}
 	if a.files != nil {
 		usage.Fetched, usage.Fetch = a.files.bytes, a.files.took
 	}
 	status := a.end.status
-	if status == probe.Preempted && a.owner.features&probe.Classes == 0 { // it has claimed it
+	if status == probe.Preempted && a.owner.features&probe.Classes == 0 { // an older frontend that claimed the attempt
 		status = probe.Killed
 	}
 	m := c.lent.results.New()
@@ -149,6 +155,7 @@ func (c *Core) finishedMsg(a *attempt) *probe.Finished {
 	return m
 }
 
+// endingOf returns the ending for ev. details stays nil if ev has only a status, a result and usage.
 func endingOf(ev *Exited) ending {
 	e := ending{status: ev.Status, memory: ev.Memory, result: ev.Result, run: ev.Run, cpu: ev.CPU}
 	if ev.Error != "" || ev.Code != "" || len(ev.Detail)+len(ev.Outputs) > 0 || ev.Retry != probe.Anywhere {
@@ -158,7 +165,7 @@ func endingOf(ev *Exited) ending {
 	return e
 }
 
-// retainedSize is what an attempt that has ended costs to keep, in bytes.
+// retainedSize returns the memory, in bytes, that a kept result takes.
 func (a *attempt) retainedSize() int {
 	bytes := retainedCost + len(a.end.result)
 	if more := a.end.details; more != nil {
@@ -170,7 +177,7 @@ func (a *attempt) retainedSize() int {
 	return bytes
 }
 
-// abandonAttempt gets rid of an attempt whose end interests nobody.
+// abandonAttempt gets rid of an attempt whose result no frontend wants.
 func (c *Core) abandonAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	switch a.state {
 	case staged:
@@ -188,7 +195,7 @@ func (c *Core) abandonAttempt(a *attempt, now time.Time, acts []Action) []Action
 	return acts
 }
 
-// killAttempt stops an attempt, or sees to it that it never starts if it is still on its way.
+// killAttempt stops an attempt. An attempt still on the way will never start.
 func (c *Core) killAttempt(l *link, m *probe.Kill, now time.Time, acts []Action) []Action {
 	if a := c.attempts[m.Attempt]; a != nil {
 		if a.owner == l {
@@ -210,12 +217,13 @@ func (c *Core) killAttempt(l *link, m *probe.Kill, now time.Time, acts []Action)
 	return acts
 }
 
-// syncLink drops what the frontend no longer knows of, sends results again that it waits for, and tells it
-// what it waits for in vain. Young things are left alone: their messages may have crossed.
+// syncLink compares the frontend's knowledge with the worker's. The worker drops whatever the frontend no longer
+// knows, sends lost results again, and reports places and attempts awaited in vain. Anything younger than SyncAge
+// is left alone, because messages may have crossed.
 func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []Action {
 	var gone probe.Gone
 	live := make(map[probe.ResID]bool)
-	returning := make(map[probe.ResID]bool) // places that come back if their staged task is handed back
+	returning := make(map[probe.ResID]bool) // places to return if their staged task is handed back
 	for a := range c.staged.All() {
 		if a.owner == l && a.returnPlace != nil {
 			returning[a.returnPlace.res] = true
@@ -224,7 +232,7 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 	lookups := 0
 	for _, r := range m.Live {
 		if lookups += int(r.Count); lookups > maxSync {
-			break // no frontend of ours believes in so many
+			break // no honest frontend has more places here
 		}
 		first := len(gone.Places)
 		for i := range r.Count {
@@ -233,7 +241,7 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 			if l.places[id] != nil || returning[id] {
 				continue
 			}
-			l.seenPlaces.Mark(id) // should it come after all, it is not wanted
+			l.seenPlaces.Mark(id) // a late copy of the place is unwanted
 			if n := len(gone.Places); n > first && gone.Places[n-1].First+probe.ResID(gone.Places[n-1].Count) == id {
 				gone.Places[n-1].Count++
 			} else {
@@ -245,14 +253,15 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 	for _, id := range m.Attempts {
 		wanted[id] = true
 	}
-	waits := make(map[probe.AttemptID]bool) // tasks bound early that are still in the queue
+	waits := make(map[probe.AttemptID]bool) // tasks bound early and still in the queue
 	for _, p := range l.placesInOrder(anyPlace) {
 		named := live[p.res]
 		if p.launch != nil {
-			named = wanted[p.launch.Attempt] // its frontend holds no place for it, but awaits its end
+			named = wanted[p.launch.Attempt] // the frontend counts no place for the task, but awaits the end
 			waits[p.launch.Attempt] = true
 		}
-		if p.res < m.Next && !named && (p.state == queued || p.state == parked) && now.Sub(p.believedSince) >= probe.SyncAge {
+		if p.res < m.Next && !named && (p.state == queued || p.state == parked) &&
+			now.Sub(p.believedSince) >= probe.SyncAge {
 			c.dropPlace(p)
 		}
 	}
@@ -263,7 +272,7 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 		case a != nil && a.owner == nil && c.hasMoved(l, a.job, a.generation):
 			acts = c.sendRefused(l, 0, 0, id, probe.Moved, 0, acts)
 		case a != nil && a.owner == nil:
-			acts = c.adoptAttempt(l, a, now, acts) // its Claim was lost
+			acts = c.adoptAttempt(l, a, now, acts) // the frontend's Claim was lost
 		case a != nil && a.owner == l && a.state == ended && c.queue.now-a.endedAt >= probe.SyncAge:
 			acts = c.sendMsg(l, c.finishedMsg(a), acts)
 		}
@@ -279,8 +288,8 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 	return acts
 }
 
-// startLeaving evicts all that has not started and tells every frontend. Turns that are on stay so, and a frontend that has
-// not heard of it yet has as long as for a turn.
+// startLeaving evicts all waiting places and sends Drain to every frontend. Turns that are on go on. A frontend
+// may answer within ReadyExpiry, as Drain may still be on the way.
 func (c *Core) startLeaving(now time.Time, acts []Action) []Action {
 	if c.leaving {
 		return acts
@@ -296,12 +305,16 @@ func (c *Core) startLeaving(now time.Time, acts []Action) []Action {
 	return acts
 }
 
+// linkUp makes the link of a new connection. An older link of the same frontend is dropped.
 func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 	if old := c.linksByFrontend[ev.Frontend]; old != nil {
 		acts = append(acts, Drop{old.id})
 		c.linkDown(old, now)
 	}
-	l := &link{id: ev.Link, frontend: ev.Frontend, features: ev.Features, places: map[probe.ResID]*place{}, answerTime: firstLead, lead: firstLead}
+	l := &link{
+		id: ev.Link, frontend: ev.Frontend, features: ev.Features,
+		places: map[probe.ResID]*place{}, answerTime: firstLead, lead: firstLead,
+	}
 	for id := range c.attempts {
 		if id.Frontend == l.frontend {
 			l.topSeq = max(l.topSeq, id.Seq)
@@ -315,8 +328,7 @@ func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// linkDown withdraws the link's places; what runs goes on for the grace period, and what has ended is
-// kept for a claim.
+// linkDown withdraws the places of l. Running attempts run on for Grace, and results are kept for a claim.
 func (c *Core) linkDown(l *link, now time.Time) {
 	for _, p := range l.placesInOrder(anyPlace) {
 		c.dropPlace(p)
@@ -343,6 +355,7 @@ func (c *Core) linkDown(l *link, now time.Time) {
 	delete(c.linksByFrontend, l.frontend)
 }
 
+// linksInOrder returns all links by id, so that the order of a map decides nothing.
 func (c *Core) linksInOrder() []*link {
 	ls := make([]*link, 0, len(c.links))
 	for _, l := range c.links {

@@ -7,7 +7,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// cycle is the life of a task at a core with one link, from its reservation to its acknowledgement.
+// cycle is the life of a task at a core with a single link, from its reservation to its acknowledgement.
 type cycle struct {
 	core *Core
 	now  time.Time
@@ -17,7 +17,8 @@ type cycle struct {
 	acks [1]probe.AttemptID
 }
 
-// newCycle makes a core of four slots; with places that wait, all slots are held for others.
+// newCycle makes a core of four slots. If waiting is not 0, places with turns hold all slots, and waiting more
+// places are queued.
 func newCycle(order Order, waiting int) *cycle {
 	c := &cycle{
 		core: New(Config{Capacity: size(4), Functions: []string{"f"}, Order: order}),
@@ -39,7 +40,8 @@ func (c *cycle) step(ev Event) {
 
 func (c *cycle) launch() probe.Launch {
 	c.seq++
-	return probe.Launch{Attempt: probe.AttemptID{Frontend: 1, Seq: c.seq}, Function: "f", Estimate: 10 * time.Millisecond}
+	return probe.Launch{Attempt: probe.AttemptID{Frontend: 1, Seq: c.seq}, Function: "f",
+		Estimate: 10 * time.Millisecond}
 }
 
 func (c *cycle) endTask(id probe.AttemptID) {
@@ -50,9 +52,10 @@ func (c *cycle) endTask(id probe.AttemptID) {
 
 // bindOne: reserve, ready, bind, exit, ack.
 func (c *cycle) bindOne() {
-	c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Estimate: 10 * time.Millisecond, Early: true}})
+	c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Estimate: 10 * time.Millisecond,
+		Early: true}})
 	c.res++
-	p := c.core.asked.First() // if others wait, it is their turn
+	p := c.core.asked.First() // if places wait, an earlier place has its turn
 	launch := c.launch()
 	c.step(Received{1, probe.Bind{Res: p.res, Turn: p.turn, Launch: launch}})
 	c.endTask(launch.Attempt)
@@ -66,10 +69,11 @@ func (c *cycle) rideOne() {
 	c.endTask(launch.Attempt)
 }
 
-// bundleSize is how many tasks BenchmarkTask gives out with one turn, and unacked how many results wait to be acknowledged.
+// bundleSize is the number of tasks that BenchmarkTask binds in a turn. unackedCount is the number of results
+// that wait for acknowledgement.
 const bundleSize, unackedCount = 25, 4000
 
-// bindBundle: reserve, ready, bind of a bundle, exits, and the acknowledgement of as many that ended long ago.
+// bindBundle: reserve, ready, bind of a bundle, exits, and acknowledgement of as many old results.
 func (c *cycle) bindBundle() {
 	c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Early: true}})
 	m := probe.Bind{Res: c.res, Launch: c.launch(), Bundle: make([]probe.Launch, bundleSize-1)}
@@ -109,7 +113,7 @@ func BenchmarkTask(b *testing.B) {
 	}
 }
 
-// BenchmarkSync is a Sync about a thousand places.
+// BenchmarkSync measures a Sync about a thousand places.
 func BenchmarkSync(b *testing.B) {
 	c := newCycle(FIFO, 1000)
 	m := probe.Sync{Next: c.res, Live: []probe.Range{{First: 1, Count: 1004}}}

@@ -10,10 +10,12 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// Check returns what is wrong with the core's own state between two steps, or nil. It takes time in
-// proportion to the state, and is for tests and the simulator.
+// Check returns an error if the core's state between two steps is inconsistent. It takes time in proportion to
+// the state, and is for tests and the simulator.
 func (c *Core) Check() error {
-	for _, check := range []func() error{c.checkLinks, c.checkPlaces, c.checkQueue, c.checkFetches, c.checkAttempts, c.checkRoom} {
+	for _, check := range []func() error{
+		c.checkLinks, c.checkPlaces, c.checkQueue, c.checkFetches, c.checkAttempts, c.checkRoom,
+	} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -21,14 +23,14 @@ func (c *Core) Check() error {
 	return nil
 }
 
-// A link is found by its id and by its frontend.
+// checkLinks checks the maps from ids and from frontends to links.
 func (c *Core) checkLinks() error {
 	if len(c.links) != len(c.linksByFrontend) {
 		return fmt.Errorf("%d links of %d frontends", len(c.links), len(c.linksByFrontend))
 	}
 	for id, l := range c.links {
 		if l.id != id || c.linksByFrontend[l.frontend] != l {
-			return fmt.Errorf("link %d is filed under %d, or not that of its frontend", l.id, id)
+			return fmt.Errorf("link %d is under id %d, or is not the link of its frontend", l.id, id)
 		}
 		tasks := 0
 		for _, p := range l.places {
@@ -45,19 +47,20 @@ func (c *Core) checkLinks() error {
 	}
 	for id := range c.attempts {
 		if l := c.linksByFrontend[id.Frontend]; l != nil && l.topSeq < id.Seq {
-			return fmt.Errorf("link %d knows of no attempt beyond %d, and %s is here", l.id, l.topSeq, id)
+			return fmt.Errorf("link %d has a highest Seq of %d, but %s is here", l.id, l.topSeq, id)
 		}
 	}
 	return nil
 }
 
-// A place belongs to a link that is up, and is where its state says, and nowhere else.
+// checkPlaces checks that each place has a link, and is in the container of its state and in no second container.
 func (c *Core) checkPlaces() error {
-	found := map[*place]int{} // how often each place is found in a container
+	found := map[*place]int{} // how often each place is in a container
 	count := map[placeState]int{}
 	checkAt := func(p *place, state placeState) error {
 		if p.state != state || p.link.places[p.res] != p {
-			return fmt.Errorf("place %d of link %d is among those of state %d: state %d", p.res, p.link.id, state, p.state)
+			return fmt.Errorf("place %d of link %d is in the container of state %d, but has state %d",
+				p.res, p.link.id, state, p.state)
 		}
 		found[p]++
 		count[state]++
@@ -72,8 +75,10 @@ func (c *Core) checkPlaces() error {
 			if p.link.silent {
 				return fmt.Errorf("place %d waits for the silent link %d", p.res, p.link.id)
 			}
-			if ages := p.class != probe.Regular && p.due > 0; c.queueOf(p.class) != q || ages != (p.agingPos > 0) || ages && p.due <= q.now {
-				return fmt.Errorf("place %d of link %d is %v, due at %v, and not in line for that at %v", p.res, p.link.id, p.class, p.due, q.now)
+			if ages := p.class != probe.Regular && p.due > 0; c.queueOf(p.class) != q ||
+				ages != (p.agingPos > 0) || ages && p.due <= q.now {
+				return fmt.Errorf("place %d of link %d is %v and due at %v: it is in a wrong queue at %v",
+					p.res, p.link.id, p.class, p.due, q.now)
 			}
 			if p.agingPos > 0 {
 				aged++
@@ -81,7 +86,7 @@ func (c *Core) checkPlaces() error {
 		}
 	}
 	if aged != c.aging.Len() {
-		return fmt.Errorf("%d places will be regular, %d counted", aged, c.aging.Len())
+		return fmt.Errorf("%d places will become regular, %d counted", aged, c.aging.Len())
 	}
 	for _, l := range c.links {
 		for _, p := range l.parked {
@@ -101,28 +106,31 @@ func (c *Core) checkPlaces() error {
 		switch {
 		case p.state == askingAhead: // counted above
 		case p.state != asking || p.link.places[p.res] != p:
-			return fmt.Errorf("place %d of link %d is among those asked: state %d", p.res, p.link.id, p.state)
+			return fmt.Errorf("place %d of link %d is in the list asked: its state is %d", p.res, p.link.id, p.state)
 		default:
 			found[p]++
 			count[asking]++
 		}
 		if p.launch != nil {
-			return fmt.Errorf("place %d of link %d was asked, and has a task", p.res, p.link.id)
+			return fmt.Errorf("place %d of link %d was asked though it has a task", p.res, p.link.id)
 		}
 		if previous != nil && p.askedAt.Before(previous.askedAt) {
-			return fmt.Errorf("place %d of link %d was asked before the one ahead of it", p.res, p.link.id)
+			return fmt.Errorf("place %d of link %d was asked before the place ahead", p.res, p.link.id)
 		}
 		previous = p
 		asked++
 	}
 	if asked != c.asked.Len() || asked != count[asking]+count[askingAhead] {
-		return fmt.Errorf("%d places asked, %d held, %d early, %d counted", asked, count[asking], count[askingAhead], c.asked.Len())
+		return fmt.Errorf("%d places are in the list asked, %d ask with a slot, %d ask ahead, %d counted",
+			asked, count[asking], count[askingAhead], c.asked.Len())
 	}
 	if count[queued] != c.queue.len()+c.spareQueue.len() || count[parked] != c.parkedCount {
-		return fmt.Errorf("%d places queued and %d parked, %d and %d counted", count[queued], count[parked], c.queue.len()+c.spareQueue.len(), c.parkedCount)
+		return fmt.Errorf("%d places queued and %d parked, %d and %d counted",
+			count[queued], count[parked], c.queue.len()+c.spareQueue.len(), c.parkedCount)
 	}
-	// Places that were asked come back to the queue, whatever has come to it meanwhile.
-	if n, back := c.queue.len()+c.spareQueue.len()+c.parkedCount, 2*probe.Slot.Times(c.cfg.Capacity); n > c.cfg.MaxQueue+back {
+	// Asking places come back to the queue, even into a full queue.
+	if n, back := c.queue.len()+c.spareQueue.len()+c.parkedCount,
+		2*probe.Slot.Times(c.cfg.Capacity); n > c.cfg.MaxQueue+back {
 		return fmt.Errorf("%d places queued and parked, the bound is %d", n, c.cfg.MaxQueue)
 	}
 	if c.leaving && count[queued]+count[parked] > 0 {
@@ -135,18 +143,20 @@ func (c *Core) checkPlaces() error {
 	for _, l := range c.links {
 		for id, p := range l.places {
 			if p.link != l || p.res != id || found[p] != 1 || !l.seenPlaces.Seen(id) {
-				return fmt.Errorf("place %d of link %d is filed %d times, under %d of link %d", p.res, p.link.id, found[p], id, l.id)
+				return fmt.Errorf("place %d of link %d is in %d containers, and under id %d of link %d",
+					p.res, p.link.id, found[p], id, l.id)
 			}
 			places++
 		}
 	}
 	if places != len(found) {
-		return fmt.Errorf("%d places, %d of them on links", len(found), places)
+		return fmt.Errorf("%d places are in containers, %d on links", len(found), places)
 	}
 	return nil
 }
 
-// Each queue knows what its places need, how much work they are, and who pays for the turns that are on and for attempts.
+// checkQueue checks the sums of each queue: the needs and the work of its places, and the bills of turns and
+// attempts.
 func (c *Core) checkQueue() error {
 	return cmp.Or(c.checkQueueOf(&c.queue, c.cfg.Order == Fair), c.checkQueueOf(&c.spareQueue, true))
 }
@@ -159,11 +169,11 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 		counts[p.neededRoom()]++
 		places[&p.queueTenant.account]++
 		if p.queueTenant != q.tenants[p.tenant] {
-			return fmt.Errorf("place %d of link %d is counted among others than of its tenant", p.res, p.link.id)
+			return fmt.Errorf("place %d of link %d is counted for a wrong tenant", p.res, p.link.id)
 		}
 		sum.addPlace(p, 1)
 		if p.kind != q.kinds[p.neededRoom()] {
-			return fmt.Errorf("place %d of link %d is counted among others than of its needs", p.res, p.link.id)
+			return fmt.Errorf("place %d of link %d is counted for wrong needs", p.res, p.link.id)
 		}
 	}
 	for needs, k := range q.kinds {
@@ -176,10 +186,10 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 			return fmt.Errorf("tenant %q has %d places, %d counted", name, places[&t.account], t.placeCount)
 		}
 	}
-	bills := map[*account]*account{} // with the sums of those that are open, at or below it
+	bills := map[*account]*account{} // sums of the open bills at or below the account
 	add := func(b bill, turns int) {
 		if b.account != nil {
-			places[b.account] += 0 // it counts
+			places[b.account] += 0 // so the account counts as busy
 		}
 		for a := b.account; a != nil && a.parent != nil; a = a.parent {
 			sum := bills[a]
@@ -234,12 +244,12 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 			below[a.parent]++
 		}
 		if waits := a.hasPlaces() && a.parent != nil; waits != (a.pos > 0) {
-			return fmt.Errorf("%q waits, or does not, and is not where it should be", a.path)
+			return fmt.Errorf("account %q: having places and being in the parent's heap do not agree", a.path)
 		}
 	}
 	for _, a := range accounts {
 		if a.childCount != below[a] {
-			return fmt.Errorf("%d tenants and paths are right below %q, %d counted", below[a], a.path, a.childCount)
+			return fmt.Errorf("%d accounts are children of %q, %d counted", below[a], a.path, a.childCount)
 		}
 		if a.parent == nil {
 			continue
@@ -249,20 +259,21 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 			sum = &account{}
 		}
 		delete(bills, a)
-		// A bill of years that was paid and given back leaves an error of up to some hundred mCPU ns in what is small now.
+		// A bill of years that was paid and given back leaves an error of some hundred mCPU ns in small sums.
 		differ := func(a, b float64) bool { return math.Abs(a-b) > 1e4+max(a, b)/1e9 }
-		if a.openTurns != sum.openTurns || a.openBills != sum.openBills || differ(a.paidAhead, sum.paidAhead) || differ(a.useRate, sum.useRate) || differ(a.begunSum, sum.begunSum) {
+		if a.openTurns != sum.openTurns || a.openBills != sum.openBills ||
+			differ(a.paidAhead, sum.paidAhead) || differ(a.useRate, sum.useRate) || differ(a.begunSum, sum.begunSum) {
 			return fmt.Errorf("tenant %q has open bills %v, counted %v", a.path, sum, a)
 		}
 	}
 	if len(bills) > 0 {
-		return fmt.Errorf("%d tenants are forgotten that have open bills", len(bills))
+		return fmt.Errorf("%d tenants with open bills are forgotten", len(bills))
 	}
 	if q.busyTenants != len(places) || q.recentTenant != nil && q.recentTenant != q.tenants[q.recentTenant.name] {
 		return fmt.Errorf("%d tenants with places or bills, %d counted", len(places), q.busyTenants)
 	}
 	for i, w := range sum {
-		differ := 1.0 // rounding leaves more where an estimate of days came and went: up to 1 us of a slot's work
+		differ := 1.0 // an estimate of days that came and went leaves more: up to 1 us of a slot's work
 		if i%2 == 0 {
 			differ = 1e6
 		}
@@ -273,11 +284,12 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 	return nil
 }
 
-// The places whose files were asked for are those in the queue that need some.
+// checkFetches checks that fetches holds exactly the queued places in need of files.
 func (c *Core) checkFetches() error {
 	for id, p := range c.fetches {
 		if p.launch == nil || p.launch.Attempt != id || p.files == nil || p.link.places[p.res] != p {
-			return fmt.Errorf("files of attempt %s are for place %d of link %d, which is gone or needs none", id, p.res, p.link.id)
+			return fmt.Errorf("attempt %s fetches files for place %d of link %d: the place is gone or needs no files",
+				id, p.res, p.link.id)
 		}
 	}
 	n := 0
@@ -289,12 +301,13 @@ func (c *Core) checkFetches() error {
 		}
 	}
 	if n != len(c.fetches) || len(c.filesToRelease) > 0 {
-		return fmt.Errorf("%d places need files, %d fetches, %d to be released", n, len(c.fetches), len(c.filesToRelease))
+		return fmt.Errorf("%d places need files, %d fetches, %d unsent releases", n, len(c.fetches),
+			len(c.filesToRelease))
 	}
 	return nil
 }
 
-// An attempt is in the list of its state; its owner is up.
+// checkAttempts checks that each attempt is in the list of its state. The link of an owner must be up.
 func (c *Core) checkAttempts() error {
 	listCount := map[*attempt]int{}
 	checkList := func(name string, l *list.List[*attempt], state attemptState) error {
@@ -312,7 +325,8 @@ func (c *Core) checkAttempts() error {
 		return nil
 	}
 	for _, err := range []error{
-		checkList("staged", &c.staged, staged), checkList("an orphan", &c.orphans, running), checkList("retained", &c.retained, ended), checkList("unclaimed", &c.unclaimed, ended),
+		checkList("staged", &c.staged, staged), checkList("an orphan", &c.orphans, running),
+		checkList("retained", &c.retained, ended), checkList("unclaimed", &c.unclaimed, ended),
 	} {
 		if err != nil {
 			return err
@@ -324,7 +338,7 @@ func (c *Core) checkAttempts() error {
 	}
 	for id, a := range c.attempts {
 		if (a.state == ended) != (a.activePart == nil) || idle[a.activePart] {
-			return fmt.Errorf("attempt %s is in state %d, and what is active of it is used otherwise", id, a.state)
+			return fmt.Errorf("attempt %s in state %d has a wrong activePart: missing, left over or free", id, a.state)
 		}
 		if a.id != id {
 			return fmt.Errorf("attempt %s is filed under %s", a.id, id)
@@ -335,13 +349,14 @@ func (c *Core) checkAttempts() error {
 		listed := 1
 		switch a.state {
 		case staged:
-			if a.owner == nil || a.returnPlace != nil && (a.returnPlace.link != a.owner || a.owner.places[a.returnPlace.res] != nil) {
-				return fmt.Errorf("staged attempt %s has no owner, or not that of its place", id)
+			if a.owner == nil || a.returnPlace != nil &&
+				(a.returnPlace.link != a.owner || a.owner.places[a.returnPlace.res] != nil) {
+				return fmt.Errorf("staged attempt %s has no owner, or another owner than its place", id)
 			}
 		case running:
 			started++
 			if int(a.runIndex) >= len(c.runs) || c.runs[a.runIndex] != a {
-				return fmt.Errorf("attempt %s runs, and is not where it says", id)
+				return fmt.Errorf("attempt %s runs, but is not in runs at its index", id)
 			}
 			if a.owner != nil || a.unwanted {
 				listed = 0
@@ -359,25 +374,26 @@ func (c *Core) checkAttempts() error {
 	}
 	for a := range c.retained.All() {
 		if a.owner == nil {
-			return fmt.Errorf("attempt %s is retained for nobody", a.id)
+			return fmt.Errorf("attempt %s is retained without an owner", a.id)
 		}
 	}
 	if len(listCount) > 0 {
 		return fmt.Errorf("%d attempts are listed, but forgotten", len(listCount))
 	}
 	if started != len(c.runs) || kept != c.retainedBytes {
-		return fmt.Errorf("%d attempts run and %d bytes are kept, %d and %d counted", started, kept, len(c.runs), c.retainedBytes)
+		return fmt.Errorf("%d attempts run and %d bytes are kept, %d and %d counted",
+			started, kept, len(c.runs), c.retainedBytes)
 	}
 	for _, a := range c.expectedEnds.All() {
 		if a.state != running || a.endsSoon || c.attempts[a.id] != a {
-			return fmt.Errorf("attempt %s will end: state %d, due %t", a.id, a.state, a.endsSoon)
+			return fmt.Errorf("attempt %s is in expectedEnds: state %d, ends soon %t", a.id, a.state, a.endsSoon)
 		}
 	}
 	return nil
 }
 
-// All capacity is free, held for a place, or used by an attempt. What is promised ahead is as much as
-// those hold that it was promised to. No room is free for the place at the head of the queue.
+// checkRoom checks that all capacity is free, held for a place, or used by an attempt. The promised room must be
+// the sum of the promises. The place at the head of the queue must have no room.
 func (c *Core) checkRoom() error {
 	sum, promised, due, holds := c.free, probe.Demand{}, probe.Demand{}, probe.Demand{}
 	for _, l := range c.links {
@@ -392,7 +408,7 @@ func (c *Core) checkRoom() error {
 	}
 	for _, a := range c.freeAttempts {
 		if c.attempts[a.id] == a || a.owner != nil || a.state != staged {
-			return fmt.Errorf("attempt %s is in use, and is to be used again", a.id)
+			return fmt.Errorf("attempt %s is in use and on the free list", a.id)
 		}
 	}
 	for _, a := range c.attempts {
@@ -405,20 +421,23 @@ func (c *Core) checkRoom() error {
 	}
 	for _, a := range c.endingSoon {
 		if a.state != running || !a.endsSoon || c.attempts[a.id] != a {
-			return fmt.Errorf("attempt %s is due: state %d", a.id, a.state)
+			return fmt.Errorf("attempt %s is in endingSoon: state %d", a.id, a.state)
 		}
 		due = due.Add(a.demand)
 	}
-	if o := &c.occupants; o.short.cpu+o.long.cpu+o.asking.cpu+c.free.all.CPU != c.capacity.all.CPU || o.asking.cpu != holds.CPU {
-		return fmt.Errorf("short tasks take %v, long ones %v, and %v is held; %v of %v is free", o.short.cpu, o.long.cpu, o.asking.cpu, c.free.all, c.capacity.all)
+	if o := &c.occupants; o.short.cpu+o.long.cpu+o.asking.cpu+c.free.all.CPU != c.capacity.all.CPU ||
+		o.asking.cpu != holds.CPU {
+		return fmt.Errorf("short tasks take %v, long tasks %v, and asking places %v; %v of %v is free",
+			o.short.cpu, o.long.cpu, o.asking.cpu, c.free.all, c.capacity.all)
 	}
 	switch {
-	case !(probe.Demand{}).Fits(c.free.all) || !c.capacity.open.Fits(c.free.open.Add(c.capacity.all)) || sum != c.capacity:
-		return fmt.Errorf("free %v, with what is held and used %v of %v", c.free, sum, c.capacity)
+	case !(probe.Demand{}).Fits(c.free.all) || !c.capacity.open.Fits(c.free.open.Add(c.capacity.all)) ||
+		sum != c.capacity:
+		return fmt.Errorf("free %v, with held and used room %v of %v", c.free, sum, c.capacity)
 	case promised != c.promised:
 		return fmt.Errorf("promised %v, counted %v", promised, c.promised)
 	case due != c.endingSoonRoom:
-		return fmt.Errorf("due %v, counted %v", due, c.endingSoonRoom)
+		return fmt.Errorf("ending soon %v, counted %v", due, c.endingSoonRoom)
 	}
 	if err := c.checkSpare(); err != nil {
 		return err
@@ -437,8 +456,8 @@ func (c *Core) checkRoom() error {
 	return nil
 }
 
-// What runs of spare work counts as room, until it was told to stop and did not. No room is free for what is not regular,
-// unless something regular is to have it.
+// checkSpare checks the room of stoppable and stopping spare work. No yielded or spare place may have free room,
+// unless regular places are to get the room.
 func (c *Core) checkSpare() error {
 	room, toldCount := probe.Demand{}, 0
 	for _, a := range c.runs {
@@ -448,12 +467,14 @@ func (c *Core) checkSpare() error {
 		if a.standing == toldToStop {
 			toldCount++
 		}
-		if a.standing != unstoppable && a.class != probe.Spare || (a.standing == toldToStop) != list.Has(stopping{a}) || a.standing == toldToStop && a.stopToldAt.IsZero() {
-			return fmt.Errorf("attempt %s is %v, and stands as %d", a.id, a.class, a.standing)
+		if a.standing != unstoppable && a.class != probe.Spare || (a.standing == toldToStop) != list.Has(stopping{a}) ||
+			a.standing == toldToStop && a.stopToldAt.IsZero() {
+			return fmt.Errorf("attempt %s is %v, and its standing is %d", a.id, a.class, a.standing)
 		}
 	}
 	if room != c.preemptible || toldCount != c.stopping.Len() {
-		return fmt.Errorf("%v of spare work runs, and %d of it stop: counted %v and %d", room, toldCount, c.preemptible, c.stopping.Len())
+		return fmt.Errorf("spare work has %v, and %d attempts stop: counted %v and %d",
+			room, toldCount, c.preemptible, c.stopping.Len())
 	}
 	if c.stopping.Len() > 0 && c.hasRegularWaiting() {
 		return nil
@@ -464,7 +485,7 @@ func (c *Core) checkSpare() error {
 			break
 		}
 		if !p.waitsForFiles() && p.neededRoom().fitsIn(c.free) {
-			return fmt.Errorf("place %d of link %d, which is %v, waits, though %v is free", p.res, p.link.id, p.class, c.free)
+			return fmt.Errorf("place %d of link %d waits as %v, though %v is free", p.res, p.link.id, p.class, c.free)
 		}
 	}
 	return nil

@@ -9,30 +9,31 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// jobMemory is what is remembered of a job besides its attempts: who claimed it last, so that the earlier owner cannot start
-// a task of it any more, and whether attempts of it that had started were forgotten, so that nobody takes them for
-// tasks that never did.
+// jobMemory holds facts about a job besides its attempts. The frontend of the last claim is remembered so that
+// the earlier owner cannot start a task any more. The loss of started attempts is remembered, so no frontend
+// believes that the tasks never started.
 type jobMemory struct {
 	job            probe.JobID
-	owner          probe.FrontendID // 0: nobody has claimed it
-	generation     probe.Generation // of that claim
+	owner          probe.FrontendID // 0: no frontend has claimed the job
+	generation     probe.Generation // of the last claim
 	forgotAttempts bool
-	changedAt      time.Time // of what is remembered
+	changedAt      time.Time // when the memory last changed
 	node           list.Node[*jobMemory]
 }
 
 const (
-	// rememberFor is much longer than an earlier owner may come with a job that has moved. What it sent is under way for
-	// no longer than its lease, but a frontend that was frozen goes on with what it has. It lets go of the job when one
-	// worker tells it that the job has moved, or when it sees that the client is gone: for that it looks first of all
-	// after an absence, and waits for as long as a client may be silent (30 s unless told otherwise).
+	// rememberFor is much longer than an earlier owner can come with a job that has moved. A sent message is
+	// under way for no longer than the lease, but a frozen frontend goes on with its jobs. The frontend lets go
+	// of a job when a worker says that the job has moved, or when the client is gone. After an absence the
+	// frontend first looks whether its clients are gone. It waits as long as a client may be silent (30 s by
+	// default).
 	rememberFor = 10 * time.Minute
-	// maxMemories is more jobs than a frontend may have that is lost with all of them. Beyond it the oldest ones go: their
-	// earlier owners have had the longest time to let go of them.
+	// maxMemories is more than the number of jobs that can be lost with a frontend. Beyond it the worker forgets
+	// the oldest memories, because the earlier owners have had the longest time to let go of the jobs.
 	maxMemories = 1 << 18
 )
 
-// rememberJob is what is remembered of a job, to be added to.
+// rememberJob returns the memory of a job, marked as changed now. The caller adds to it.
 func (c *Core) rememberJob(job probe.JobID, now time.Time) *jobMemory {
 	m := c.memories[job]
 	if m == nil {
@@ -46,10 +47,11 @@ func (c *Core) rememberJob(job probe.JobID, now time.Time) *jobMemory {
 	return m
 }
 
-// expireMemories lets go of what is old or too much. Of all jobs that are as old it is unknown from then on whether
-// attempts of them have started, if that was unknown of the job.
+// expireMemories forgets old memories, and the oldest of too many. If a forgotten job had lost attempts,
+// knownSince moves up: of older jobs, unknown attempts may have started.
 func (c *Core) expireMemories(now time.Time) {
-	for m := c.memoriesByAge.First(); m != nil && (now.Sub(m.changedAt) >= rememberFor || c.memoriesByAge.Len() > maxMemories); m = c.memoriesByAge.First() {
+	for m := c.memoriesByAge.First(); m != nil &&
+		(now.Sub(m.changedAt) >= rememberFor || c.memoriesByAge.Len() > maxMemories); m = c.memoriesByAge.First() {
 		c.memoriesByAge.Remove(m)
 		delete(c.memories, m.job)
 		if m.forgotAttempts {
@@ -58,10 +60,10 @@ func (c *Core) expireMemories(now time.Time) {
 	}
 }
 
-// loseTrack notes that an attempt which had started, and may not have been delivered, is forgotten.
+// loseTrack notes that the worker forgets a started attempt, whose result may be undelivered.
 func (c *Core) loseTrack(a *attempt, now time.Time) { c.rememberJob(a.job, now).forgotAttempts = true }
 
-// hasMoved reports whether a job of this generation was claimed since, by another frontend or a later generation.
+// hasMoved reports whether job was claimed after generation g, by another frontend or for a later generation.
 func (c *Core) hasMoved(l *link, job probe.JobID, g probe.Generation) bool {
 	if len(c.memories) == 0 {
 		return false
@@ -70,21 +72,23 @@ func (c *Core) hasMoved(l *link, job probe.JobID, g probe.Generation) bool {
 	return m != nil && m.owner != 0 && (g < m.generation || g == m.generation && m.owner != l.frontend)
 }
 
-// grantClaim gives an attempt, or all of a job, to the link that asks.
+// grantClaim gives an attempt, or all attempts of a job, to the claiming link.
 func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action) []Action {
 	if m.Attempt != (probe.AttemptID{}) {
 		return c.claimAttempt(l, m, now, acts)
 	}
-	// Of two claims of one generation, as clients make them that do not count, the later one has it.
+	// Clients that do not count generations cause several claims of the same generation. The last claim wins.
 	if known := c.memories[m.Job]; known != nil && known.owner != 0 && m.Generation < known.generation {
 		return c.sendMsg(l, probe.Claimed{Job: m.Job, Generation: m.Generation, Moved: true}, acts)
 	}
 	known := c.rememberJob(m.Job, now)
 	known.owner, known.generation = l.frontend, m.Generation
 	for _, other := range c.linksInOrder() {
-		for _, p := range other.placesInOrder(func(p *place) bool { return p.job == m.Job && (other != l || p.generation < m.Generation) }) {
+		for _, p := range other.placesInOrder(func(p *place) bool {
+			return p.job == m.Job && (other != l || p.generation < m.Generation)
+		}) {
 			c.dropPlace(p)
-			if other != l { // the same frontend has forgotten it with the job
+			if other != l { // the same frontend has forgotten the place with the job
 				acts = c.sendMsg(other, probe.Evicted{First: p.res, Count: 1, Reason: probe.Moved}, acts)
 			}
 		}
@@ -100,18 +104,21 @@ func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action)
 			acts = c.withdrawStaged(l, a, acts)
 		}
 	}
-	return c.sendMsg(l, probe.Claimed{Job: m.Job, Generation: m.Generation, Count: n, Knows: c.knownFor(m.Job, now)}, acts)
+	return c.sendMsg(l, probe.Claimed{
+		Job: m.Job, Generation: m.Generation, Count: n, Knows: c.knownFor(m.Job, now),
+	}, acts)
 }
 
-// knownFor is for how long everything that started of a job has been acknowledged or is here; 0 if that is not certain.
+// knownFor returns the time since when all started attempts of a job are here or acknowledged; 0 if unknown.
 func (c *Core) knownFor(job probe.JobID, now time.Time) time.Duration {
-	if m := c.memories[job]; m != nil && m.forgotAttempts || c.leaving { // who leaves has results acknowledged that clients do not have yet
+	// A leaving worker gets acknowledgements of results that clients do not have yet.
+	if m := c.memories[job]; m != nil && m.forgotAttempts || c.leaving {
 		return 0
 	}
 	return now.Sub(c.knownSince)
 }
 
-// claimAttempt gives an attempt to the link that asks, if its job has not moved.
+// claimAttempt gives an attempt to the claiming link, if the job has not moved.
 func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Action) []Action {
 	if c.hasMoved(l, m.Job, m.Generation) {
 		return c.sendRefused(l, 0, 0, m.Attempt, probe.Moved, 0, acts)
@@ -123,10 +130,12 @@ func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Actio
 		return c.adoptAttempt(l, a, now, acts)
 	}
 	c.Stats.Refused++
-	return c.sendMsg(l, probe.Refused{Attempt: m.Attempt, Reason: probe.Unknown, Load: c.Load(), Knows: c.knownFor(m.Job, now)}, acts)
+	return c.sendMsg(l, probe.Refused{
+		Attempt: m.Attempt, Reason: probe.Unknown, Load: c.Load(), Knows: c.knownFor(m.Job, now),
+	}, acts)
 }
 
-// withdrawStaged takes a staged attempt away from its owner, on behalf of l: it will not run.
+// withdrawStaged takes a staged attempt away from its owner, on behalf of l. The attempt will not run.
 func (c *Core) withdrawStaged(l *link, a *attempt, acts []Action) []Action {
 	c.dropStaged(a)
 	if a.owner == l {
@@ -135,8 +144,8 @@ func (c *Core) withdrawStaged(l *link, a *attempt, acts []Action) []Action {
 	return c.sendRefused(a.owner, 0, 0, a.id, probe.Moved, 0, acts)
 }
 
-// adoptAttempt makes l the owner of a, and tells it how a stands. The earlier owner, if it is still there, learns
-// that the job has moved.
+// adoptAttempt makes l the owner of a, and sends l the state of a. An earlier owner with a link learns about the
+// move.
 func (c *Core) adoptAttempt(l *link, a *attempt, now time.Time, acts []Action) []Action {
 	if a.owner != nil && a.owner != l {
 		acts = c.sendRefused(a.owner, 0, 0, a.id, probe.Moved, 0, acts)
@@ -157,7 +166,7 @@ func (c *Core) adoptAttempt(l *link, a *attempt, now time.Time, acts []Action) [
 	}, acts)
 }
 
-// ownerlessList is where an attempt without a link is found.
+// ownerlessList returns the list with attempt a, which has no owner.
 func (c *Core) ownerlessList(a *attempt) *list.List[*attempt] {
 	if a.state == ended {
 		return &c.unclaimed
@@ -165,7 +174,7 @@ func (c *Core) ownerlessList(a *attempt) *list.List[*attempt] {
 	return &c.orphans
 }
 
-// disownResult leaves a result to whoever claims it.
+// disownResult gives up the owner of a result, and leaves the result for a claim.
 func (c *Core) disownResult(a *attempt, now time.Time) {
 	if a.owner != nil {
 		c.retained.Remove(a)
@@ -174,7 +183,8 @@ func (c *Core) disownResult(a *attempt, now time.Time) {
 	}
 }
 
-// retainResult keeps a result until it is acknowledged, or for some time once its frontend is lost.
+// retainResult keeps a result until the acknowledgement. If the owner is lost, the worker keeps the result for
+// claimableFor.
 func (c *Core) retainResult(a *attempt, now time.Time) {
 	if a.owner != nil {
 		c.retained.Push(a)
@@ -196,8 +206,8 @@ func (c *Core) forgetAttempt(a *attempt) {
 	c.freeAttempts.putBack(a)
 }
 
-// acknowledgeResult forgets a result of the link's, or one that nobody has claimed since its link broke; or only leaves it to
-// whoever claims it.
+// acknowledgeResult forgets a result of l, or an unclaimed result. If disowned is set, the result stays for a
+// claim.
 func (c *Core) acknowledgeResult(l *link, id probe.AttemptID, disowned bool, now time.Time) {
 	a := c.attempts[id]
 	if a == nil || a.owner != l && a.owner != nil || a.state != ended {
@@ -213,8 +223,8 @@ func (c *Core) acknowledgeResult(l *link, id probe.AttemptID, disowned bool, now
 	c.forgetAttempt(a)
 }
 
-// claimableFor is how long a result may be claimed whose frontend is lost. Who leaves does not stay longer for it than for
-// attempts that run.
+// claimableFor returns how long a frontend may claim a result whose owner is lost. A leaving worker stays no
+// longer for a result than for a running attempt.
 func (c *Core) claimableFor() time.Duration {
 	if c.leaving {
 		return min(c.cfg.Retain, c.cfg.Grace)
@@ -222,7 +232,7 @@ func (c *Core) claimableFor() time.Duration {
 	return c.cfg.Retain
 }
 
-// expireResults forgets those that nobody claims, and the oldest ones of too many.
+// expireResults forgets results without a claim in time, and the oldest of too many.
 func (c *Core) expireResults(now time.Time) {
 	for {
 		a := c.unclaimed.First()
@@ -239,7 +249,7 @@ func (c *Core) expireResults(now time.Time) {
 	}
 }
 
-// attemptsInOrder is those that are meant, by id.
+// attemptsInOrder returns the wanted attempts by id, so that the order of a map decides nothing.
 func (c *Core) attemptsInOrder(wanted func(*attempt) bool) []*attempt {
 	var as []*attempt
 	for _, a := range c.attempts {
@@ -254,5 +264,5 @@ func (c *Core) attemptsInOrder(wanted func(*attempt) bool) []*attempt {
 	return as
 }
 
-// Links makes it an item of lists.
+// Links makes a memory an item of lists.
 func (m *jobMemory) Links() *list.Node[*jobMemory] { return &m.node }

@@ -7,13 +7,14 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// common is what tasks of a job have in common. It is told once on a link, and kept with it. Who uses it has it until its end.
+// common is data shared by tasks of a job. A frontend sends the data once on a link, and the link keeps the data.
+// A task that names the data has the data until the task ends.
 type common struct {
 	node    list.Node[*common]
 	link    *link
 	key     commonKey
 	payload []byte
-	usedAt  time.Time // by a launch that came, or when it was told
+	usedAt  time.Time // when the data came, or a launch last named it
 }
 
 type commonKey struct {
@@ -23,7 +24,7 @@ type commonKey struct {
 
 func (m *common) Links() *list.Node[*common] { return &m.node }
 
-// storeCommon takes what tasks of a job have in common.
+// storeCommon keeps the common data of a job's tasks.
 func (c *Core) storeCommon(l *link, msg *probe.Common, now time.Time) {
 	key := commonKey{msg.Job, msg.Number}
 	m := l.commons[key]
@@ -39,13 +40,14 @@ func (c *Core) storeCommon(l *link, msg *probe.Common, now time.Time) {
 	c.noteCommonUse(m, now)
 }
 
+// noteCommonUse moves m to the end of the list of unused common data.
 func (c *Core) noteCommonUse(m *common, now time.Time) {
 	m.usedAt = now
 	c.commons.Remove(m)
 	c.commons.Push(m)
 }
 
-// forgetCommon lets go of what a job has in common.
+// forgetCommon drops the common data of a job.
 func (c *Core) forgetCommon(l *link, job probe.JobID) {
 	for key, m := range l.commons {
 		if key.job == job {
@@ -54,20 +56,21 @@ func (c *Core) forgetCommon(l *link, job probe.JobID) {
 	}
 }
 
+// dropCommon removes m from its link.
 func (c *Core) dropCommon(m *common) {
 	c.commons.Remove(m)
 	delete(m.link.commons, m.key)
 }
 
-// expireCommons lets go of what has not been used for long: what has the worker forget it may have come first. A frontend whose
-// launch names it after that is told, and tells it again.
+// expireCommons drops common data that was not used for Retain. The Forget of the frontend may have come before
+// the data. A frontend whose launch names dropped data gets Refused, and sends the data again.
 func (c *Core) expireCommons(now time.Time) {
 	for m := c.commons.First(); m != nil && now.Sub(m.usedAt) >= c.cfg.Retain; m = c.commons.First() {
 		c.dropCommon(m)
 	}
 }
 
-// findCommon is what a launch of a job names as what it has in common with others, or nil.
+// findCommon returns the common data that launch names, or nil.
 func (l *link) findCommon(job probe.JobID, launch *probe.Launch) *common {
 	if launch.Context == nil || launch.Context.Common == 0 {
 		return nil
@@ -75,7 +78,7 @@ func (l *link) findCommon(job probe.JobID, launch *probe.Launch) *common {
 	return l.commons[commonKey{job, launch.Context.Common}]
 }
 
-// commonPayload is the payload of that.
+// commonPayload returns the payload of the common data that launch names, or nil.
 func (l *link) commonPayload(job probe.JobID, launch *probe.Launch) []byte {
 	if m := l.findCommon(job, launch); m != nil {
 		return m.payload

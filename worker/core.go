@@ -10,33 +10,44 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// Config is what a Core is told once. Zero fields take the defaults that Defaults documents.
+// Config holds the settings of a Core. A zero field takes its default (see Defaults).
 type Config struct {
 	Capacity  probe.Demand
 	Functions []string
 
 	Order           Order
-	StarvationBound time.Duration      // Shortest: a place that waited this long goes ahead
+	StarvationBound time.Duration      // Shortest: after this wait a place goes first
 	Weights         map[string]float64 // Fair: by tenant, 1 where absent
 
-	// PreemptAfter is how long a regular place waits at least before spare work is stopped that stands in its way, and would go on
-	// for longer than that. Negative: it never is.
+	// PreemptAfter is the least wait of a regular place before the worker stops spare work in its way. The worker
+	// stops only spare work that would run on for longer than PreemptAfter. Negative: spare work is never
+	// stopped.
 	PreemptAfter time.Duration
 
-	// ShortShare is the part of CPU and of memory that long tasks may not use, in whole slots, rounded down, while there
-	// are short ones that would have to wait for them. At least one slot stays open to them. Negative: none.
+	// ShortShare is the fraction of CPU and of memory closed to long tasks, as long as short tasks would have to
+	// wait for long tasks. The closed part is a whole number of slots, rounded down. At least 1 slot stays open
+	// to long tasks. Negative: all slots stay open.
 	ShortShare float64
 
-	MaxQueue    int           // places in the queue, over all links; of a tenant at most three times what is left; half of it may be taken by what is not regular
-	MaxPayload  int           // bytes
-	MaxRetained int           // bytes of results kept for acknowledgement, 512 more for each; the oldest go beyond it, those nobody claims first
-	ReadyExpiry time.Duration // how long a slot is held for a frontend that does not answer
-	Grace       time.Duration // how long attempts of a broken link run on, waiting to be claimed
-	Retain      time.Duration // how long a result waits to be claimed when its frontend is lost; until then it is kept. Who leaves waits for Grace at most
+	// MaxQueue bounds the places in the queue, over all links. A tenant may hold three times as many places as
+	// are left. Places that are not regular may take half of MaxQueue.
+	MaxQueue   int
+	MaxPayload int // bytes
+	// MaxRetained bounds the bytes of results that wait to be acknowledged, plus 512 bytes a result. Beyond the
+	// bound the worker forgets the oldest results, and first the results that no frontend claims.
+	MaxRetained int
+	// ReadyExpiry is the time that the worker holds a slot for a frontend without an answer to Ready.
+	ReadyExpiry time.Duration
+	// Grace is the time that attempts of a broken link run on, waiting for a claim.
+	Grace time.Duration
+	// Retain is the time that a result waits for a claim after the loss of its frontend. While the frontend is
+	// up, the result is kept. A leaving worker waits for Grace at most.
+	Retain time.Duration
 }
 
-// Defaults fills the zero fields of c: one slot, fifo, 1 s starvation bound, 10 ms until spare work is stopped, 16384 places, payloads of 1
-// MiB, 256 MiB of retained results, 30 s for them to be claimed, 500 ms ready expiry, 10 s grace, an eighth closed to long tasks.
+// Defaults fills the zero fields of c. Capacity and policy: one slot, order fair, 1 s starvation bound, 10 ms
+// until spare work is stopped, and an eighth of the worker closed to long tasks. Sizes: 16384 places, payloads of
+// 1 MiB, and 256 MiB of retained results. Times: 500 ms ready expiry, 10 s grace, and 30 s to claim a result.
 func (c Config) Defaults() Config {
 	def := func(p *time.Duration, d time.Duration) {
 		if *p == 0 {
@@ -65,7 +76,7 @@ func (c Config) Defaults() Config {
 	return c
 }
 
-// Open is the part of the capacity that long tasks may use at any time.
+// Open returns the part of the capacity that long tasks may use at any time.
 func (c Config) Open() probe.Demand {
 	c = c.Defaults()
 	open := func(all, slot int32) int32 {
@@ -78,106 +89,109 @@ func (c Config) Open() probe.Demand {
 	}
 }
 
-// LinkID names a connection at this worker; the shell never uses one twice.
+// LinkID names a connection at this worker. The shell never uses a LinkID twice.
 type LinkID uint64
 
-// Event is what a Core is told: one of LinkUp, LinkDown, Received, Exited, Fetched, Progressed, Leave and Wake.
+// Event is an input of a Core: LinkUp, LinkDown, Received, Exited, Fetched, Progressed, Leave or Wake.
 type Event interface{ isEvent() }
 
-// LinkUp: a frontend said a good Hello on a new connection. An older connection of the same frontend
-// is dropped.
+// LinkUp reports that a frontend said a good Hello on a new connection. The core drops an older connection of the
+// same frontend.
 type LinkUp struct {
 	Link     LinkID
 	Frontend probe.FrontendID
-	Features probe.Features // that both have
+	Features probe.Features // features of both ends
 }
 
-// LinkDown: the connection is gone, or silent for its lease.
+// LinkDown reports the end of a connection, or silence for its lease.
 type LinkDown struct{ Link LinkID }
 
-// Received: a message came on a link. The core keeps what it needs of it.
+// Received reports a message on a link. The core keeps parts of the message.
 type Received struct {
 	Link LinkID
 	Msg  probe.Msg
 }
 
-// Exited: an attempt that Start started has ended. Every Start is followed by exactly one Exited. It is told by its address, as
-// no other event comes as often; the core does not keep that.
+// Exited reports the end of an attempt. Every Start is followed by exactly one Exited. Exited is passed by
+// pointer because no other event comes as often; the core does not keep the pointer.
 type Exited struct {
 	Attempt probe.AttemptID
 	Status  probe.Status
-	Memory  probe.MiB // at its peak; 0: not known
+	Memory  probe.MiB // peak; 0: unknown
 	Result  []byte
 	Error   string
 	Run     time.Duration // measured by the executor
-	CPU     time.Duration // used by all its cores; 0: not known
+	CPU     time.Duration // of all cores together; 0: unknown
 	Code    string        // of the function's own error
 	Detail  []byte
 	Retry   probe.Retry
-	Outputs []probe.Output // of one that succeeded; of one without all its input, the files that are nowhere
+	// Outputs holds the outputs of a successful attempt. If an attempt lacked input, Outputs names the missing
+	// files.
+	Outputs []probe.Output
 }
 
-// Fetched: the files that Fetch asked for are there, or one of them will never be: Err, for people, then names it
-// and says why. Every Fetch is followed by one Fetched, unless its Release comes first; then by none, or by one that
-// changes nothing.
+// Fetched reports the end of a Fetch: all files have arrived, or a file cannot be had. In the second case Err
+// names the file and the reason, for people. A Fetched follows every Fetch, unless Release comes first. After a
+// Release, Fetched may still come and changes nothing.
 type Fetched struct {
 	Attempt probe.AttemptID
 	Took    time.Duration
-	Bytes   uint64 // of files that were not there
+	Bytes   uint64 // of files not in the cache before
 	Err     string
 }
 
-// Progressed: running attempts have said how far they are.
+// Progressed reports how far running attempts have come.
 type Progressed struct{ Attempts []Progress }
 
-// Progress is what one has said last.
+// Progress is the last report of an attempt.
 type Progress struct {
 	Attempt probe.AttemptID
-	Done    float64 // the share of its work
+	Done    float64 // fraction of the work
 	Ago     time.Duration
 }
 
-// Leave: take nothing new, finish what runs, and go when Idle says so.
+// Leave asks the worker to take nothing new, to finish what runs, and to go when Idle reports true.
 type Leave struct{}
 
-// Wake: the time that NextWake named has come.
+// Wake reports that the time from NextWake has come.
 type Wake struct{}
 
-// Action is what the shell must do: one of Send, Start, Stop, Drop, Fetch and Release. A shell whose frontends launch
-// no task with Files never sees the last two. What comes by its address, as nothing comes as often, is the core's again with its
-// next step, and so are the Finished of its messages.
+// Action is an order to the shell: Send, Start, Stop, Drop, Fetch or Release. A shell whose frontends launch no
+// task with Files never sees Fetch and Release. Send and Start, the most frequent actions, are passed by pointer.
+// At its next step the core takes back the memory of each Send and Start, and of each Finished in a Send.
 type Action interface{ isAction() }
 
-// Send a message on a link; it may be lost if the link breaks.
+// Send orders a message on a link. The message may be lost if the link breaks.
 type Send struct {
 	Link LinkID
 	Msg  probe.Msg
 }
 
-// Start an attempt. The Deadline of its Launch is from now on.
+// Start orders the start of an attempt. The Deadline of its Launch counts from now on.
 type Start struct {
 	Job    probe.JobID
 	Tenant string
 	Demand probe.Demand
 	Launch probe.Launch
-	Common []byte // that the launch names
+	Common []byte // common data that the launch names
 }
 
-// Stop an attempt that runs; Exited still follows.
+// Stop orders a running attempt to stop; Exited still follows.
 type Stop struct{ Attempt probe.AttemptID }
 
-// Drop a connection; no LinkDown is needed for it.
+// Drop closes a connection; the shell need not report LinkDown for it.
 type Drop struct{ Link LinkID }
 
-// Fetch files to the worker's disk, and keep them there for the attempt until Release. Fetched tells how that went.
-// Tasks wait meanwhile, and others start. Start, if it comes to that, follows Fetched, and Release follows Exited.
+// Fetch orders files onto the worker's disk. The shell keeps the files there for the attempt until Release, and
+// reports the outcome by Fetched. The task waits meanwhile, and other tasks start. If the task starts, Start
+// follows Fetched, and Release follows Exited.
 type Fetch struct {
 	Attempt probe.AttemptID
 	Files   []probe.File
 }
 
-// Release the files that were fetched, or are being fetched, for an attempt: each Fetch ends in one Release, whatever
-// becomes of the attempt.
+// Release gives up the files of an attempt, whether the fetch has ended or not. A Release follows each Fetch,
+// whatever becomes of the attempt.
 type Release struct{ Attempt probe.AttemptID }
 
 func (LinkUp) isEvent()     {}
@@ -197,166 +211,176 @@ func (Drop) isAction()   {}
 func (Fetch) isAction()   {}
 func (Release) isAction() {}
 
-// Stats counts what a core has done since it was made.
+// Stats counts what a core has done since New.
 type Stats struct {
 	Reserved, Bound, Declined, Expired, RidesStarted, EarlyAsks, Late, Started, Finished uint64
 	Refused, Cancelled, Orphaned, Claimed, Abandoned, Forgotten                          uint64
-	Backfilled                                                                           uint64        // started, or asked, ahead of others
-	SpareStarted, Preempted, Promoted                                                    uint64        // attempts
-	SpareRan, SpareLost                                                                  time.Duration // for which spare work ran, and that of it which was stopped
+	// Backfilled counts places in gaps: their turns came before the turns of places ahead in the queue.
+	Backfilled uint64
+	// These three count attempts.
+	SpareStarted, Preempted, Promoted uint64
+	// SpareRan is the run time of all spare work, and SpareLost the run time of spare work that was stopped.
+	SpareRan, SpareLost time.Duration
 }
 
-// Core is a worker's state. It is not safe for concurrent use; one history of events has one outcome.
+// Core is a worker's state. A Core is not safe for concurrent use. The same history of events always has the same
+// outcome.
 type Core struct {
-	cfg        Config
-	functions  map[string]bool
-	leaving    bool
-	staysUntil time.Time // it leaves, but until then answers those who may not have heard of it; zero: for none
+	cfg       Config
+	functions map[string]bool
+	leaving   bool
+	// staysUntil is set while the worker leaves. Until then the worker answers frontends that may not have
+	// received Drain yet. Zero: the worker need not wait for them.
+	staysUntil time.Time
 
 	links           map[LinkID]*link
 	linksByFrontend map[probe.FrontendID]*link
 	attempts        map[probe.AttemptID]*attempt
 	freeAttempts    freeList[attempt]
-	freeActiveParts freeList[activePart] // of attempts that have ended
+	freeActiveParts freeList[activePart] // memory of attempts that have ended
 
-	capacity       room         // what is open of it changes
-	alwaysOpen     probe.Demand // what stays open of it once a short task had to wait for long ones
-	lastShortAt    time.Time    // when the last short one came
-	free           room         // more than what is open may be in use, when it is less than it was
-	changes        uint64       // how often something changed that a forecast depends on, other than the queue
+	capacity       room         // capacity.open changes
+	alwaysOpen     probe.Demand // open to long tasks at any time
+	lastShortAt    time.Time    // when the last short task came
+	free           room         // free.open is below zero if long tasks use more than is now open
+	changes        uint64       // changes to whatever a forecast depends on, except the queue
 	runs           []*attempt
-	preemptible    probe.Demand        // of those, what spare ones take that are there to be stopped, or stop
-	stopping       list.List[stopping] // of those, the ones that were told to, lately; by when
-	preemptAt      time.Time           // when there may be something to stop; zero: nothing waits for it
-	queue          queue               // of what is regular
-	spareQueue     queue               // of all else
-	aging          pq.Heap[aging]      // those of spare that are regular after a time
+	preemptible    probe.Demand        // room of the spare attempts in runs that are stoppable or told to stop
+	stopping       list.List[stopping] // spare attempts that were lately told to stop, oldest order first
+	preemptAt      time.Time           // when there may be spare work to stop; zero: no place waits for it
+	queue          queue               // regular places
+	spareQueue     queue               // places of class yielded or spare
+	aging          pq.Heap[aging]      // places of spareQueue that become regular later, by due time
 	parkedCount    int
 	seq            uint64
-	asked          list.List[*place]   // Ready is out; by askedAt
-	askedAhead     []*place            // of those, the ones that hold no slot
-	staged         list.List[*attempt] // bound ahead of a slot, waiting for it; by when they came
-	promised       probe.Demand        // of early and staged together
+	asked          list.List[*place]   // places whose Ready is out, by askedAt
+	askedAhead     []*place            // places of asked without a slot yet
+	staged         list.List[*attempt] // attempts bound ahead of a slot and waiting for it, in order of arrival
+	promised       probe.Demand        // room of askedAhead and staged together
 	expectedEnds   pq.Heap[*attempt]
-	endingSoon     []*attempt          // running, and expected to end within one round trip
-	endingSoonRoom probe.Demand        // of those
-	retained       list.List[*attempt] // ended, to be acknowledged
-	unclaimed      list.List[*attempt] // ended, without a link; by when they lost it, or ended
-	retainedBytes  int                 // bytes that both cost
-	commons        list.List[*common]  // of all links; by when they were last used
-	orphans        list.List[*attempt] // running without a link; by when they lost it
+	endingSoon     []*attempt          // running attempts expected to end within a round trip
+	endingSoonRoom probe.Demand        // room of endingSoon
+	retained       list.List[*attempt] // attempts that have ended, to be acknowledged
+	unclaimed      list.List[*attempt] // ended attempts without a link, by when the link broke or the attempt ended
+	retainedBytes  int                 // size of the results in retained and unclaimed
+	commons        list.List[*common]  // common data of all links, by last use
+	orphans        list.List[*attempt] // running attempts without a link, by when the link broke
 
 	memories      map[probe.JobID]*jobMemory
-	memoriesByAge list.List[*jobMemory] // those, by when they were last added to
+	memoriesByAge list.List[*jobMemory] // all memories, by changedAt
 	beganAt       time.Time             // the first step
-	knownSince    time.Time             // what started from then on is known, acknowledged, or remembered as forgotten
+	knownSince    time.Time             // later starts are here, acknowledged, or in a memory as forgotten
 
 	occupants      occupants
 	averages       averages
 	paces          paces
 	forecast       forecast
 	gaps           []*place   // scratch of findGaps
-	victims        []*attempt // scratch of preempt
-	shortPartOnly  bool       // what hasGap found is for short tasks in the share that is closed to long ones
-	settledChanges uint64     // the changes up to which backfill found all that may start
-	fetchWake      time.Time  // when what backfill found may change because files are late; zero: never
+	victims        []*attempt // scratch of preemptSpare
+	shortPartOnly  bool       // the gap of hasGap is for short tasks in the short part only
+	settledChanges uint64     // sum of changes at the last backfill without a gap left
+	fetchWake      time.Time  // when late files may change the result of backfill; zero: never
 
-	lent struct { // with the actions of this step
+	lent struct { // lent holds the memory of this step's actions.
 		sends   lent.Of[Send]
 		starts  lent.Of[Start]
 		results lent.Of[probe.Finished]
 	}
 
-	fetches        map[probe.AttemptID]*place // in the queue, whose files were asked for
-	filesToRelease []probe.AttemptID          // in this step
+	fetches        map[probe.AttemptID]*place // queued places whose files were asked for
+	filesToRelease []probe.AttemptID          // of this step
 
 	// Stats may be read between steps.
 	Stats Stats
 }
 
-// link is one connection of a frontend.
+// link is a connection of a frontend.
 type link struct {
 	id              LinkID
 	frontend        probe.FrontendID
 	features        probe.Features
-	seenPlaces      probe.Window // places
-	boundAttempts   probe.Window // attempts, by Seq, whose Bind came
-	topSeq          uint64       // no attempt that is here has a higher Seq of its frontend
+	seenPlaces      probe.Window // ids of places that came
+	boundAttempts   probe.Window // attempts whose Bind came, by Seq
+	topSeq          uint64       // highest Seq of the frontend's attempts
 	places          map[probe.ResID]*place
 	commons         map[commonKey]*common
-	silent          bool // its last turn expired and nothing was heard since
-	taskCount       int  // of places, those that have a task, and wait
+	silent          bool // the last turn expired, and no message came since
+	taskCount       int  // waiting places that have a task
 	parked          []*place
-	answerTime      time.Duration // how long it takes to answer a Ready, smoothed
-	answerDeviation time.Duration // its mean deviation
-	lead            time.Duration // how long ahead to ask
+	answerTime      time.Duration // time to answer a Ready, smoothed
+	answerDeviation time.Duration // mean deviation of answerTime
+	lead            time.Duration // how long to ask ahead of a slot
 }
 
-// attempt is one try at a task, from its arrival to its acknowledgement. Of those that have ended there may be very many.
+// attempt is a try at a task, from arrival to acknowledgement. Very many ended attempts may wait for
+// acknowledgement. So the fields of live attempts only are in activePart.
 type attempt struct {
-	*activePart // nil: it has ended
+	*activePart // nil: the attempt has ended
 
 	id         probe.AttemptID
 	task       probe.TaskIndex
 	state      attemptState
-	unwanted   bool // its end interests nobody
+	unwanted   bool // no frontend wants the result
 	job        probe.JobID
-	generation probe.Generation // of the job when it was launched, or claimed
+	generation probe.Generation // of the job when the attempt was launched or claimed
 	owner      *link            // nil: orphan
-	files      *fileFetch       // nil: it needs none
+	files      *fileFetch       // nil: the task needs no files
 
 	waitParts       probe.Waits
 	waited, heldFor time.Duration
-	launchTime      time.Duration // once it has ended: from its arrival to its start
-	stateSince      time.Time     // it is staged, its owner's, or nobody's
+	launchTime      time.Duration // set at the end: time from arrival to start
+	stateSince      time.Time     // when the attempt was staged, or got or lost its owner
 	endedAt         time.Duration // since the core began
 	end             ending
 
 	node list.Node[*attempt]
 }
 
-// activePart is what of an attempt matters only until it has ended.
+// activePart is the part of an attempt that matters only until the end of the attempt.
 type activePart struct {
 	launch        probe.Launch
 	tenant        string
-	commonPayload []byte // that its launch names
+	commonPayload []byte // common data that the launch names
 	long          bool
 	class         probe.Class
-	standing      standing // running, of a spare one
-	clearsSpare   bool     // spare work is stopped for it
+	standing      standing // of a running spare attempt
+	clearsSpare   bool     // spare work is being stopped for this attempt
 	demand        probe.Demand
-	expectedRun   time.Duration // run time; 0: not known
+	expectedRun   time.Duration // run time; 0: unknown
 	progress      progress
-	runIndex      int32  // its index in Core.runs
-	returnPlace   *place // staged only: the place it was bound to, to be queued again if it is handed back
-	bill          bill
-	queueTenant   *tenant
+	runIndex      int32 // index in Core.runs
+	// returnPlace is set while the attempt is staged. The place got the task, and goes back to the queue if the
+	// attempt is handed back.
+	returnPlace *place
+	bill        bill
+	queueTenant *tenant
 
 	arrivedAt  time.Time
 	startedAt  time.Time
-	askAt      time.Time // when a successor may be asked for
+	askAt      time.Time // when the worker may ask for a successor
 	endsSoon   bool
 	stopNode   list.Node[stopping]
-	stopToldAt time.Time // when it was told to stop; zero: it was not
+	stopToldAt time.Time // when the attempt was told to stop; zero: never
 
 	pos int
 }
 
-// ending is how an attempt ended.
+// ending is the outcome of an attempt.
 type ending struct {
 	status   probe.Status
 	memory   probe.MiB
 	result   []byte
 	run, cpu time.Duration
-	details  *Exited // nil: that is all there is to it
+	details  *Exited // nil: status, result and usage say all
 }
 
-// freeList is values to be used again, the last one first: it is in the processor's cache.
+// freeList holds values to use again. The value put back last comes first, because the processor's cache still
+// holds its memory.
 type freeList[T any] []*T
 
 const maxFree = 1024
 
-// getZeroed is a value that is zero.
+// getZeroed returns a zero value.
 func (r *freeList[T]) getZeroed() *T {
 	n := len(*r)
 	if n == 0 {
@@ -369,7 +393,7 @@ func (r *freeList[T]) getZeroed() *T {
 
 func (r *freeList[T]) putBack(v *T) {
 	var zero T
-	*v = zero // what came with it may last
+	*v = zero // otherwise its pointers would keep memory alive
 	if len(*r) < maxFree {
 		*r = append(*r, v)
 	}
@@ -392,27 +416,28 @@ func (a *attempt) Before(b *attempt) bool {
 
 func (a *attempt) Pos() *int { return &a.pos }
 
-// Links makes it an item of lists.
+// Links makes an attempt an item of lists.
 func (a *attempt) Links() *list.Node[*attempt] { return &a.node }
 
 const (
 	firstLead = 200 * time.Microsecond
 	maxLead   = 10 * time.Millisecond
-	// lateAfter is how many leads a staged attempt waits for its slot before it is handed back.
+	// lateAfter is the number of leads that a staged attempt waits for its slot. Then the worker hands the
+	// attempt back.
 	lateAfter = 3
 	// maxStaged bounds the ride-along launches that wait for slots.
 	maxStaged = 256
-	// maxSync bounds the places that are looked up for one Sync.
+	// maxSync bounds the places to look up for one Sync.
 	maxSync = 1 << 18
-	// retainedCost is what keeping a result takes besides its bytes.
+	// retainedCost is the memory of a kept result, in bytes, besides the result itself.
 	retainedCost = 512
-	detailsCost  = 160 // if it is told how, and why
-	outputCost   = 64  // each of its outputs
-	// fullRetry is the retry-after of a full queue.
+	detailsCost  = 160 // if there is an error, a code, a detail or an output
+	outputCost   = 64  // for each output
+	// fullRetry is the RetryAfter of a full queue.
 	fullRetry = 50 * time.Millisecond
 )
 
-// New makes a core of an idle worker.
+// New returns the core of an idle worker.
 func New(cfg Config) *Core {
 	cfg = cfg.Defaults()
 	c := &Core{
@@ -430,7 +455,9 @@ func New(cfg Config) *Core {
 		spareQueue:      newQueue(),
 	}
 	c.queue.policy = cfg.Order.newPolicy(&c.cfg, &c.queue)
-	c.spareQueue.policy = &fair{queue: &c.spareQueue, weights: cfg.Weights, innerAccounts: map[string]*account{}, byWorkLeft: true}
+	c.spareQueue.policy = &fair{
+		queue: &c.spareQueue, weights: cfg.Weights, innerAccounts: map[string]*account{}, byWorkLeft: true,
+	}
 	c.free = c.capacity
 	for _, f := range cfg.Functions {
 		c.functions[f] = true
@@ -438,8 +465,8 @@ func New(cfg Config) *Core {
 	return c
 }
 
-// Step applies ev at now and appends what the shell must do, in order, to acts. It never blocks and reads
-// no clock. now must not go back.
+// Step applies ev at time now and appends the orders for the shell to acts, in sequence. Step never blocks and
+// reads no clock. now must not go back.
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	if c.knownSince.IsZero() {
 		c.knownSince, c.beganAt = now, now
@@ -451,7 +478,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	c.lent.results.TakeBack()
 	switch ev := ev.(type) {
 	case Received:
-		if l := c.links[ev.Link]; l != nil { // else of a connection that was dropped
+		if l := c.links[ev.Link]; l != nil { // otherwise the connection was dropped
 			c.unparkLink(l)
 			acts = c.receiveMsg(l, ev.Msg, now, acts)
 		}
@@ -475,7 +502,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	}
 	acts = c.expireOverdue(now, acts)
 	acts = c.assignRoom(now, acts)
-	for c.lateStaged(now) != nil { // behind one with more patience, which has started
+	for c.lateStaged(now) != nil { // an attempt with a longer limit stood ahead, and has started
 		acts = c.expireOverdue(now, acts)
 		acts = c.assignRoom(now, acts)
 	}
@@ -526,7 +553,11 @@ func (c *Core) receiveMsg(l *link, msg probe.Msg, now time.Time, acts []Action) 
 	case probe.Sync:
 		return c.syncLink(l, &m, now, acts)
 	case probe.Ping:
-		return c.sendMsg(l, probe.Pong{Seq: m.Seq, Load: c.loadWithMatrix(m.Matrix, now), Expect: c.expectedWaits(l, now), Progress: c.linkProgress(l, now), Pace: uint32(1000 * c.currentPace(now))}, acts)
+		return c.sendMsg(l, probe.Pong{
+			Seq: m.Seq, Load: c.loadWithMatrix(m.Matrix, now), Expect: c.expectedWaits(l, now),
+			Progress: c.linkProgress(l, now),
+			Pace:     uint32(1000 * c.currentPace(now)),
+		}, acts)
 	case probe.Probe:
 		load := c.loadWithMatrix(m.Matrix, now)
 		load.Seq = m.Seq
@@ -536,25 +567,30 @@ func (c *Core) receiveMsg(l *link, msg probe.Msg, now time.Time, acts []Action) 
 	case probe.Forget:
 		c.forgetCommon(l, m.Job)
 	case probe.Hello:
-		// The shell has seen to it; a second one changes nothing.
+		// The shell has handled the first Hello; a second Hello changes nothing.
 	default:
-		// A message only a worker sends: the peer is confused, and its lease is all we owe it.
+		// Only a worker sends such a message. The peer is confused, and keeps the link until the end of the
+		// lease.
 	}
 	return acts
 }
 
-// sendMsg has a message sent on a link.
+// sendMsg appends a Send of m on l.
 func (c *Core) sendMsg(l *link, m probe.Msg, acts []Action) []Action {
 	return append(acts, c.lent.sends.Lend(Send{l.id, m}))
 }
 
-// Load is what the core tells of itself with most messages. What spare work takes counts as free, and places that are not regular do
-// not: nothing regular waits for them.
+// Load returns the load that most messages carry. Room of stoppable spare work counts as free. Yielded and spare
+// places do not count as queued, because no regular place waits for such places.
 func (c *Core) Load() probe.Load {
-	return probe.Load{Free: c.free.all.Add(c.preemptible), Queued: uint32(c.queue.len() + c.parkedCount + c.staged.Len()), Running: uint32(len(c.runs))}
+	return probe.Load{
+		Free:    c.free.all.Add(c.preemptible),
+		Queued:  uint32(c.queue.len() + c.parkedCount + c.staged.Len()),
+		Running: uint32(len(c.runs)),
+	}
 }
 
-// loadWithMatrix is Load, with the wait matrix if it was asked for.
+// loadWithMatrix returns Load, with the wait matrix if matrix is set.
 func (c *Core) loadWithMatrix(matrix bool, now time.Time) probe.Load {
 	load := c.Load()
 	if matrix {
@@ -564,7 +600,7 @@ func (c *Core) loadWithMatrix(matrix bool, now time.Time) probe.Load {
 	return load
 }
 
-// takeRoom and give change what is free.
+// takeRoom and freeRoom change the free room. Each change makes earlier forecasts stale.
 func (c *Core) takeRoom(needs room) {
 	c.free = c.free.sub(needs)
 	c.changes++
@@ -575,7 +611,7 @@ func (c *Core) freeRoom(needs room) {
 	c.changes++
 }
 
-// NextWake is when Wake is due, or zero if nothing waits for the time to pass.
+// NextWake returns when Wake is due, or zero if the core waits for no moment in time.
 func (c *Core) NextWake() time.Time {
 	var at time.Time
 	soonest := func(t time.Time) {
@@ -614,8 +650,8 @@ func (c *Core) NextWake() time.Time {
 	return at
 }
 
-// Idle reports whether nothing runs and no result waits to be acknowledged, and a worker that leaves has answered what
-// was on its way to it when it said so: it may go. What a frontend sent and got no answer to would count as lost, not
+// Idle reports whether the worker may go: no attempt runs, no result waits to be acknowledged, and a leaving
+// worker has answered all messages sent before Drain arrived. A task without an answer would count as lost, not
 // as refused, and a task that may start only once would fail.
 func (c *Core) Idle() bool {
 	return len(c.attempts) == 0 && (c.staysUntil.IsZero() || len(c.links) == 0)

@@ -1,33 +1,51 @@
-// Package worker is the deciding core of a worker: a queue of places, the room they wait for, and the
-// attempts that run. It does no I/O; package worker/serve is the shell around it, bench/sim drives it in
-// virtual time, and both do nothing but call [Core.Step] and carry out the actions it returns.
+// Package worker is the deciding core of a worker: a queue of places, the room that the places wait for, and the
+// running attempts. The core does no I/O. Package worker/serve is the shell around the core, and bench/sim drives
+// the core in virtual time. Both only call [Core.Step] and carry out the returned actions.
 //
-// A place is queued by Reserve (late binding: it has no task yet) or by Enqueue (bound early). When
-// there is room for the place at the head of the queue, a task bound early starts; a reservation's turn
-// comes: its slot is held and the frontend is told Ready, until it answers with Bind or Decline or the
-// expiry passes (Sparrow, section 3.3). Three things go beyond that:
+// Reserve queues a place without a task (late binding); Enqueue queues a place with a task (bound early). A place
+// at the head of the queue waits for room. Then a task bound early starts. A reservation gets its turn: the
+// worker holds a slot and sends Ready to the frontend. The slot is held until the frontend answers Bind or
+// Decline, or until the expiry passes (Sparrow, section 3.5). Three things go beyond Sparrow:
 //
-//   - a Reserve may bring tasks along, started if there is room right now and nothing that waits is delayed;
+//   - a Reserve may bring tasks along. Such a task starts if there is room now and no waiting place is delayed;
 //   - a Bind may put its place back into the queue for more tasks of the job (a sticky place);
-//   - a running task with an estimate lets the next place ask one round trip before it ends.
+//   - if a running task has an estimate, the next place asks its frontend one round trip before the end of the
+//     task.
 //
-// Tasks need CPU and memory, and not all the same. While there is no room for the head of the queue, a later
-// place may fill a gap, if that does not delay the expected start of any place ahead of it (conservative
-// backfilling; findGaps). Where all places need the same, as short tasks do, nothing of this is ever reckoned.
-// The same forecast, of what runs and of what waits at its expected cost, gives the wait matrix that frontends
-// place long tasks by (Apollo, section 3.2; Core.Matrix). A share of the worker is closed to long tasks while
-// there are short ones that would have to wait for them (share.go). A Pong tells each frontend how long its own
-// tasks that wait are expected to, how far those are that run and say so, and how much slower long tasks are here than was expected (progress.go).
+// Tasks need different CPU and memory. While the head of the queue has no room, a later place may fill a gap. The
+// place must not delay the expected start of a place ahead (conservative backfilling; findGaps). If all places
+// need the same, as short tasks do, the worker never computes gaps. The same forecast gives the wait matrix that
+// frontends use to place long tasks (Apollo, section 3.2; Core.Matrix). The forecast consists of the running
+// tasks and the queue at its expected cost. A part of the worker, the short part, is closed to long tasks while
+// short tasks would have to wait for long tasks (shortpart.go). A Pong tells a frontend the expected waits of its
+// queued tasks and the reported progress of its running tasks. A Pong also tells the pace of long tasks at this
+// worker (progress.go).
 //
-// Files that a task bound early needs are fetched while it waits. It keeps its place, others overtake it as long as
-// they are done when its files are expected, and from then on whoever comes next.
+// Files of a task bound early are fetched while the task waits. The task keeps its place. Other tasks may go
+// first if their expected end is before the expected arrival of the files. Once the files are late, any task may
+// go first.
 //
-// A place has a class. What is not regular waits in a line of its own, starts only where nothing regular can, and is
-// regular from when it is due on. What is spare is stopped again where it stands in the way of a regular place that has
-// waited for some time; what is yielded stays (spare.go).
+// A place has a class. Yielded and spare places wait in a queue of their own, and start only in room that no
+// regular place can use. A due place becomes regular. If a regular place has waited for some time, the worker
+// stops spare tasks in its way; yielded tasks run on (spare.go).
 //
-// Everything a frontend can do is undone when its link breaks, except that its attempts run on for a
-// grace period, in which they can be claimed.
+// When the link of a frontend breaks, the worker drops all places of the frontend. Running attempts run on for a
+// grace period, and any frontend may claim them.
+//
+// # Where is ...
+//
+//	Which place gets the next free slot?                  places.go, Core.assignRoom
+//	Whose turn comes first under the order fair?          fair.go, account.Before
+//	What does a turn cost its tenant?                     fair.go, account.payInAdvance
+//	When may a later place fill a gap?                    plan.go, Core.findGaps
+//	How long would a task wait here?                      plan.go, Core.Matrix
+//	When is spare work stopped?                           spare.go, Core.preemptForRegular
+//	When are slots closed to long tasks?                  shortpart.go, Core.noteShort
+//	Why does the worker refuse a task?                    places.go, Core.whyCannotRun
+//	What if a frontend does not answer Ready?             places.go, Core.expireOverdue
+//	What happens at the end of a task?                    attempts.go, Core.endAttempt
+//	What happens when a frontend's link breaks?           attempts.go, Core.linkDown
+//	Who gets the attempts of a job that moved?            claims.go, Core.grantClaim
 //
 // To understand the rest, read testdata/*.txt, then Step.
 package worker

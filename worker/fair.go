@@ -9,63 +9,63 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// fair is the policy of Fair: start-time fair queueing over the tree of tenants' paths. Those that share a path up to the
-// last part take turns by weight, and what a path gets is shared by those below it. With one tenant it is by priority, then
-// by arrival.
+// fair is the policy of Fair: start-time fair queueing over the tree of tenants' paths. Paths with the same
+// parent take turns by weight, and share the turns of the parent. With a single tenant, the order is by priority,
+// then by arrival.
 type fair struct {
 	queue         *queue
-	byWorkLeft    bool               // each its own by the work that their jobs have left, not by priority
-	weights       map[string]float64 // of tenants whose frontends tell none
+	byWorkLeft    bool               // orders a tenant's places by the work left of their jobs, not by priority
+	weights       map[string]float64 // of tenants whose frontends send no weights
 	root          account
-	innerAccounts map[string]*account // by path: of those with others below
+	innerAccounts map[string]*account // by path: accounts with children
 
 	walk        walk[*account] // scratch of inOrder
 	cursors     []*cursor
 	cursorsUsed int
 }
 
-// account is a tenant's, or a path's with others below. A turn costs CPU time over the weight, and the next one begins no
-// earlier than that later in virtual time: what is expected is paid when the turn begins, so that tenants take turns
-// while tasks run, and the difference to what was used when it ends (see bill). The turn is what costs: a place that was
-// cancelled cost nothing, one that comes round again pays again. What a tenant pays, those above it pay too, each among its
-// own siblings.
+// account is the account of a tenant, or of a path with children. A turn costs CPU time divided by the weight,
+// and moves the start of the next turn by that cost in virtual time. The account pays the expected cost when the
+// turn begins, so tenants take turns while tasks run. At the end of the use, the account pays the difference to
+// the real cost (see bill). A turn costs, a place does not: a cancelled place costs nothing, and a place with
+// another turn pays again. The parents of a tenant pay the same cost, each among its own siblings.
 type account struct {
 	fair       *fair
 	path       string
-	parent     *account // nil: it is the root
-	childCount int      // accounts right below
+	parent     *account // nil: the root
+	childCount int      // number of children
 	weight     float64
-	startTag   float64 // of the next turn, in the virtual time of the one above
+	startTag   float64 // of the next turn, in the virtual time of the parent
 	pos        int
 
-	places pq.Heap[*place] // of a tenant: in the queue
+	places pq.Heap[*place] // of a tenant: places in the queue
 
-	waiting     pq.Heap[*account] // of those below, the ones with places in the queue
-	virtualTime float64           // what those have been served at least, over their weights; it never goes back
-	lastPayer   *account          // the last one below that was charged
+	waiting     pq.Heap[*account] // children with places in the queue
+	virtualTime float64           // the least service of all children, over their weights; never goes back
+	lastPayer   *account          // the child that was charged last
 
-	// meanRun is how long its tasks of which nothing was told took lately. With one constant instead, the bills would still add
-	// up, but only when tasks end: one whose tasks take minutes would have taken all slots until then, and none
-	// afterwards for as long. What was told goes first, even if it is often wrong: only that tells a tenant's long
-	// tasks from its short ones.
+	// meanRun is the recent run time of the tenant's tasks without an expected run time. With a constant instead,
+	// the bills would still add up, but only at the end of tasks. Until then a tenant with tasks of minutes would
+	// take all slots, and for as long afterwards no slots. An expected run time goes first, even if often wrong,
+	// because nothing else tells a tenant's long tasks from short tasks.
 	meanRun time.Duration
 
-	openTurns int     // that are on
-	openBills int     // that are open: of those, and of attempts
-	paidAhead float64 // for them in advance
-	useRate   float64 // of them, the CPU in use
-	begunSum  float64 // the sum of CPU times when its use began
+	openTurns int     // turns that are on
+	openBills int     // bills of turns and of attempts
+	paidAhead float64 // paid for openBills in advance
+	useRate   float64 // CPU in use by openBills
+	begunSum  float64 // over openBills in use: sum of CPU multiplied by usedSince
 }
 
-// bill is what a turn, or an attempt that started without one, has cost its tenant so far. It is on the place until
-// that has a task, then on the attempt. Costs are in millicores times nanoseconds.
+// bill is the cost so far of a turn, or of an attempt that started without a turn. The bill is on the place until
+// the place has a task, and then on the attempt. Costs are in millicores times nanoseconds.
 type bill struct {
-	account   *account // nil: nobody pays
+	account   *account // nil: no account pays
 	paid      float64  // in advance
 	usedSince time.Duration
 	cpu       probe.Millicores
-	inUse     bool // the room, since from
-	guessed   bool // paid is by account.run
+	inUse     bool // room is in use, since usedSince
+	guessed   bool // paid was computed from account.meanRun
 }
 
 func (a *account) Before(b *account) bool {
@@ -77,7 +77,7 @@ func (a *account) Before(b *account) bool {
 
 func (a *account) Pos() *int { return &a.pos }
 
-// firstPlace is the place whose turn is next of those at or below a, which there must be.
+// firstPlace returns the place at or below a with the next turn. There must be such a place.
 func (a *account) firstPlace() *place {
 	for a.waiting.Len() > 0 {
 		a = a.waiting.Min()
@@ -85,9 +85,11 @@ func (a *account) firstPlace() *place {
 	return a.places.Min()
 }
 
+// hasPlaces reports whether a place at or below a is in the queue.
 func (a *account) hasPlaces() bool { return a.places.Len()+a.waiting.Len() > 0 }
 
-// updatePosition puts a, whose places or start have changed, where it belongs among its siblings, and likewise those above it.
+// updatePosition sorts a in again among its siblings, after a change of places or start, and likewise each
+// parent.
 func (a *account) updatePosition() {
 	for ; a.parent != nil; a = a.parent {
 		switch siblings := &a.parent.waiting; {
@@ -101,6 +103,7 @@ func (a *account) updatePosition() {
 	}
 }
 
+// openAccount makes the account of t, and the accounts of its parents.
 func (f *fair) openAccount(t *tenant) {
 	parent := &f.root
 	for path := range probe.TenantPaths(t.name) {
@@ -109,7 +112,7 @@ func (f *fair) openAccount(t *tenant) {
 		}
 	}
 	weight := f.weights[t.name]
-	if own := f.innerAccounts[t.name]; own != nil { // others are below it already
+	if own := f.innerAccounts[t.name]; own != nil { // the path has children already
 		parent, weight = own, 1
 	}
 	if weight <= 0 {
@@ -119,8 +122,8 @@ func (f *fair) openAccount(t *tenant) {
 	parent.childCount++
 }
 
-// innerAccount is the account of a path with others below. A tenant of that very path, which had none below it so far, is from
-// now on one of those.
+// innerAccount returns the account of a path with children, or makes a new account. If the path was a tenant
+// without children so far, the tenant becomes a child of its own path.
 func (f *fair) innerAccount(path string, parent *account) *account {
 	if a := f.innerAccounts[path]; a != nil {
 		return a
@@ -136,7 +139,8 @@ func (f *fair) innerAccount(path string, parent *account) *account {
 			parent.lastPayer = a
 		}
 		a.weight, a.startTag, a.virtualTime = own.weight, own.startTag, own.startTag
-		a.openTurns, a.openBills, a.paidAhead, a.useRate, a.begunSum = own.openTurns, own.openBills, own.paidAhead, own.useRate, own.begunSum
+		a.openTurns, a.openBills, a.paidAhead, a.useRate, a.begunSum =
+			own.openTurns, own.openBills, own.paidAhead, own.useRate, own.begunSum
 		a.childCount, a.lastPayer = 1, own
 		own.parent, own.weight = a, 1
 		own.updatePosition()
@@ -144,6 +148,7 @@ func (f *fair) innerAccount(path string, parent *account) *account {
 	return a
 }
 
+// closeAccount drops the account of t, and parents without a child left.
 func (f *fair) closeAccount(t *tenant) {
 	for a := &t.account; a.parent != nil; a = a.parent {
 		if a.parent.lastPayer == a {
@@ -158,7 +163,7 @@ func (f *fair) closeAccount(t *tenant) {
 	}
 }
 
-// setWeights notes what the parts of a tenant's path weigh, the topmost first.
+// setWeights sets the weights along the path of a tenant, topmost part first.
 func (f *fair) setWeights(t *tenant, weights []uint32) {
 	a, parts := &t.account, strings.Count(t.name, "/")+1
 	if f.innerAccounts[t.name] != nil {
@@ -196,6 +201,7 @@ func (f *fair) chargeTurn(p *place) {
 	}
 }
 
+// chargeAttempt charges t for an attempt without a place in the queue.
 func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) bill {
 	f.raiseStart(&t.account)
 	if t.isIdle() {
@@ -206,8 +212,9 @@ func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) 
 	return b
 }
 
-// raiseStart lets a tenant take part that did not wait: it has saved nothing up. One whose tasks run keeps what it was behind
-// others when one of them was charged last, or it would lose that between one place and the next.
+// raiseStart prepares a tenant without a place in the queue for its next turns. The start of the tenant moves up
+// to virtual time, since an idle tenant saves nothing up. A tenant with running tasks keeps the lag behind
+// siblings from the last charge. Otherwise the lag would be lost between two places.
 func (f *fair) raiseStart(a *account) {
 	for ; a.parent != nil && !a.hasPlaces() && a.openTurns == 0; a = a.parent {
 		if a.openBills == 0 {
@@ -217,9 +224,10 @@ func (f *fair) raiseStart(a *account) {
 	}
 }
 
-// advanceVirtual brings virtual time forward. It follows what those below have been served, not what they have paid: someone who
-// came after others paid for an hour would else come after that hour, though they get it back as their tasks end. If
-// nobody waits, it follows the one that was charged last: what is used while nobody wants it is soon owed to nobody.
+// advanceVirtual brings virtual time forward, by the service of the children and not by their payments. Otherwise
+// a newcomer after payments for an hour would wait an hour, though the payers get most of the hour back at the
+// end of the tasks. If no child waits, virtual time follows the last payer: use that no sibling wanted soon
+// creates no debt.
 func (parent *account) advanceVirtual() {
 	child := parent.lastPayer
 	if parent.waiting.Len() > 0 {
@@ -228,11 +236,12 @@ func (parent *account) advanceVirtual() {
 	if child == nil {
 		return
 	}
-	served := child.startTag - (child.paidAhead-(child.useRate*float64(child.fair.queue.now)-child.begunSum))/child.weight
+	served := child.startTag -
+		(child.paidAhead-(child.useRate*float64(child.fair.queue.now)-child.begunSum))/child.weight
 	parent.virtualTime = max(parent.virtualTime, min(child.startTag, served))
 }
 
-// turnCost is what a turn of this demand and expected run time is expected to cost.
+// turnCost returns the expected cost of a turn with this demand and expected run time.
 func (a *account) turnCost(d probe.Demand, expected time.Duration) float64 {
 	if expected <= 0 {
 		expected = a.meanRun
@@ -240,7 +249,7 @@ func (a *account) turnCost(d probe.Demand, expected time.Duration) float64 {
 	return float64(expected) * float64(max(d.CPU, 1))
 }
 
-// payInAdvance makes the tenant, and those above it, pay in advance. To move them is left to the caller.
+// payInAdvance charges a and its parents for a turn. The caller updates their positions.
 func (a *account) payInAdvance(d probe.Demand, expected time.Duration) bill {
 	b := bill{account: a, paid: a.turnCost(d, expected), cpu: max(d.CPU, 1), guessed: expected <= 0}
 	for payer := a; payer.parent != nil; payer = payer.parent {
@@ -255,7 +264,7 @@ func (a *account) payInAdvance(d probe.Demand, expected time.Duration) bill {
 	return b
 }
 
-// startUse notes that the bill's room is occupied from now on, if it was not yet.
+// startUse notes that the room of the bill is in use from now on.
 func (b *bill) startUse() {
 	if b.account == nil || b.inUse {
 		return
@@ -267,8 +276,8 @@ func (b *bill) startUse() {
 	}
 }
 
-// settle corrects what was paid to what was used: the time for which the room was occupied, or, if that is more, for
-// which a task ran, 0 if none did.
+// settle corrects the payment to the real use: the time that the room was in use, or the run time of the task if
+// longer. The argument ran is 0 if no task ran.
 func (b bill) settle(ran time.Duration) {
 	if b.account == nil {
 		return
@@ -289,7 +298,7 @@ func (b bill) settle(ran time.Duration) {
 		a.paidAhead -= b.paid
 		a.startTag += (float64(used)*float64(b.cpu) - b.paid) / a.weight
 		if a.openBills--; a.openBills == 0 {
-			a.paidAhead, a.useRate, a.begunSum = 0, 0, 0 // of sums, small errors remain
+			a.paidAhead, a.useRate, a.begunSum = 0, 0, 0 // the sums keep small rounding errors
 		}
 	}
 	if q.placeCount > 0 {
@@ -301,7 +310,7 @@ func (b bill) settle(ran time.Duration) {
 	}
 }
 
-// endTurn hands out the bill of the place's turn, if one is on.
+// endTurn ends the turn of p, if the turn is on, and returns its bill.
 func (p *place) endTurn() bill {
 	b := p.bill
 	for a := b.account; a != nil; a = a.parent {
@@ -311,7 +320,7 @@ func (p *place) endTurn() bill {
 	return b
 }
 
-// amountOwed is how much more was served to a tenant, or to a path above it, than to its siblings that wait.
+// amountOwed returns the largest lead in service of a tenant, or of a parent, over waiting siblings.
 func (a *account) amountOwed() (cost float64) {
 	for ; a.parent != nil; a = a.parent {
 		cost = max(cost, (a.startTag-a.parent.virtualTime)*a.weight)
@@ -326,7 +335,7 @@ type cursor struct {
 	startTag    float64 // of its next turn, in virtual time
 	places      walk[*place]
 	children    pq.Heap[*cursor]
-	hasChildren bool // below is filled
+	hasChildren bool // children is filled
 	pos         int
 }
 
@@ -339,7 +348,7 @@ func (c *cursor) Before(d *cursor) bool {
 
 func (c *cursor) Pos() *int { return &c.pos }
 
-// firstPlace is the next place, which there must be.
+// firstPlace returns the next place of the walk. There must be such a place.
 func (c *cursor) firstPlace() *place {
 	for c.hasChildren {
 		c = c.children.Min()
@@ -351,9 +360,10 @@ func (c *cursor) firstPlace() *place {
 	return p
 }
 
-// inOrder lets the tenants take their turns as head would.
+// inOrder lets the tenants take turns in the same order as nextPlace.
 func (f *fair) inOrder(time.Time) iter.Seq[*place] { return f.foreseeOrder }
 
+// foreseeOrder yields the places in the order of their turns. It charges the cursors, not the accounts.
 func (f *fair) foreseeOrder(yield func(*place) bool) {
 	defer f.releaseCursors()
 	root := f.newCursor(&f.root, nil)
@@ -387,10 +397,11 @@ func (f *fair) foreseeOrder(yield func(*place) bool) {
 	}
 }
 
-// fillCursor makes cursors for those below c that wait.
+// fillCursor makes cursors for the waiting children of c.
 func (f *fair) fillCursor(c *cursor) {
 	c.hasChildren = true
-	for f.walk.startWalk(&c.account.waiting); c.children.Len() < planDepth; f.walk.skip() { // others come after all that is planned
+	// Children beyond planDepth come after the planned part.
+	for f.walk.startWalk(&c.account.waiting); c.children.Len() < planDepth; f.walk.skip() {
 		a, ok := f.walk.peek()
 		if !ok {
 			break
@@ -404,13 +415,14 @@ func (f *fair) newCursor(a *account, parent *cursor) *cursor {
 	if f.cursorsUsed == len(f.cursors) {
 		f.cursors = append(f.cursors, &cursor{})
 	}
-	c := f.cursors[f.cursorsUsed] // with the slices of an earlier walk
+	c := f.cursors[f.cursorsUsed] // reuses the slices of an earlier walk
 	f.cursorsUsed++
 	c.account, c.parent, c.startTag = a, parent, a.startTag
 	c.places.startWalk(&a.places)
 	return c
 }
 
+// releaseCursors ends a walk, and drops all pointers to places and accounts.
 func (f *fair) releaseCursors() {
 	for _, c := range f.cursors[:f.cursorsUsed] {
 		for c.children.Len() > 0 {
@@ -426,6 +438,7 @@ func (f *fair) allPlaces() iter.Seq[*place] {
 	return func(yield func(*place) bool) { f.root.yieldPlaces(yield) }
 }
 
+// yieldPlaces yields the places at and below a until yield returns false.
 func (a *account) yieldPlaces(yield func(*place) bool) bool {
 	for _, p := range a.places.All() {
 		if !yield(p) {

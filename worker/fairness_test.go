@@ -14,21 +14,21 @@ import (
 // greedyTenant is a tenant that always has more to do. Its frontend answers in 50 us.
 type greedyTenant struct {
 	weight       float64
-	run          time.Duration // of its tasks, on average
+	run          time.Duration // mean run time of its tasks
 	hint         time.Duration
-	declines     float64 // the part of its turns that it needs no more
-	reservesOnce bool    // it reserves one place for each task, and keeps none
-	rides        bool    // its tasks ride along, one at a time for each slot, besides those that wait
-	bundle       int     // how many more tasks come with each
+	declines     float64 // fraction of turns without a task
+	reservesOnce bool    // reserves a place for each task, and keeps no place
+	rides        bool    // a ride-along task at a time for each slot, besides waiting tasks
+	bundle       int     // further tasks with each task
 	from         time.Duration
 
-	cpuGot     time.Duration // that it got
-	lateCPU    time.Duration // of that, in the second half
-	lastStart  time.Duration // when its last task began
-	longestGap time.Duration // the longest between two of those
+	cpuGot     time.Duration // CPU time used
+	lateCPU    time.Duration // CPU time used in the second half
+	lastStart  time.Duration // start of the last task
+	longestGap time.Duration // longest time between two starts
 }
 
-// timedEvent is what happens in a simulated fleet of one worker.
+// timedEvent is an event in a simulated fleet of a single worker.
 type timedEvent struct {
 	at  time.Time
 	seq int
@@ -51,7 +51,8 @@ func compete(t *testing.T, slots int, lasts time.Duration, tenants ...*greedyTen
 	for i, s := range tenants {
 		weights[fmt.Sprint(i)] = max(s.weight, 1)
 	}
-	c := New(Config{Capacity: size(slots), Functions: []string{"f"}, Order: Fair, Weights: weights, ShortShare: -1, MaxRetained: 1})
+	c := New(Config{Capacity: size(slots), Functions: []string{"f"}, Order: Fair, Weights: weights, ShortShare: -1,
+		MaxRetained: 1})
 	draws := rand.New(rand.NewPCG(1, uint64(slots)))
 	now, seq, attempts := time.Unix(1_000_000, 0), 0, uint64(0)
 	start := now
@@ -72,7 +73,8 @@ func compete(t *testing.T, slots int, lasts time.Duration, tenants ...*greedyTen
 	reserve := func(i int, count uint32, launches ...probe.Launch) {
 		s := tenants[i]
 		step(Received{LinkID(i), probe.Reserve{
-			First: next[i] + 1, Count: count, Tenant: fmt.Sprint(i), Demand: probe.Slot, Estimate: s.hint, Early: true, Launches: launches,
+			First: next[i] + 1, Count: count, Tenant: fmt.Sprint(i), Demand: probe.Slot, Estimate: s.hint,
+			Early: true, Launches: launches,
 		}})
 		next[i] += probe.ResID(count)
 	}
@@ -123,7 +125,7 @@ func compete(t *testing.T, slots int, lasts time.Duration, tenants ...*greedyTen
 			var ride func()
 			ride = func() {
 				reserve(i, 1, launch(s))
-				step(Received{LinkID(i), probe.Cancel{First: next[i], Count: 1}}) // if it did not start
+				step(Received{LinkID(i), probe.Cancel{First: next[i], Count: 1}}) // if the task did not start
 				after(s.run/4, ride)
 			}
 			after(s.from, ride)
@@ -147,19 +149,20 @@ func compete(t *testing.T, slots int, lasts time.Duration, tenants ...*greedyTen
 	}
 }
 
-// Under fair, tenants that have always more to do get CPU by weight, whatever their tasks take and whatever they say of
-// them: a tenant pays for what it used.
+// Under Fair, tenants that always have more to do get CPU by weight. Run times and hints do not matter: a tenant
+// pays for the CPU used.
 func TestFairShares(t *testing.T) {
 	const ms = time.Millisecond
 	for _, slots := range []int{1, 4} {
 		for name, tenants := range map[string][]*greedyTenant{
-			"without hints":             {{run: 60 * ms}, {run: 6 * ms}},
-			"by weight":                 {{run: 60 * ms}, {run: 6 * ms, weight: 3}},
-			"hints that promise less":   {{run: 60 * ms, hint: 6 * ms}, {run: 6 * ms, hint: 6 * ms}},
-			"hints that promise more":   {{run: 6 * ms, hint: 300 * ms}, {run: 6 * ms, hint: 6 * ms}},
-			"a hint, and none":          {{run: 60 * ms}, {run: 6 * ms, hint: ms}},
-			"turns that are declined":   {{run: 60 * ms}, {run: 6 * ms, declines: 0.5}},
-			"places that are not kept":  {{run: 60 * ms, reservesOnce: true}, {run: 6 * ms, hint: 60 * ms, reservesOnce: true}},
+			"without hints":           {{run: 60 * ms}, {run: 6 * ms}},
+			"by weight":               {{run: 60 * ms}, {run: 6 * ms, weight: 3}},
+			"hints that promise less": {{run: 60 * ms, hint: 6 * ms}, {run: 6 * ms, hint: 6 * ms}},
+			"hints that promise more": {{run: 6 * ms, hint: 300 * ms}, {run: 6 * ms, hint: 6 * ms}},
+			"a hint, and none":        {{run: 60 * ms}, {run: 6 * ms, hint: ms}},
+			"turns that are declined": {{run: 60 * ms}, {run: 6 * ms, declines: 0.5}},
+			"places that are not kept": {{run: 60 * ms, reservesOnce: true},
+				{run: 6 * ms, hint: 60 * ms, reservesOnce: true}},
 			"tasks that ride along":     {{run: 60 * ms, hint: 60 * ms}, {run: 6 * ms, hint: 6 * ms, rides: true}},
 			"tasks that come in groups": {{run: 20 * ms, hint: 20 * ms}, {run: ms, hint: ms, bundle: 5}},
 		} {
@@ -172,8 +175,8 @@ func TestFairShares(t *testing.T) {
 	}
 }
 
-// One that comes late has as much from then on as one that has had the worker alone: neither does it wait for what the
-// other has paid in advance, nor has it saved anything up.
+// A newcomer gets an equal share from its arrival on, as does a tenant that had the worker alone. A newcomer does
+// not wait for the tenant's payments in advance, and has saved nothing up.
 func TestFairNewcomers(t *testing.T) {
 	for name, first := range map[string]*greedyTenant{
 		"true hints":              {run: 4 * time.Second, hint: 4 * time.Second},

@@ -6,20 +6,20 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// fileFetch is how it stands with the files that a task needs.
+// fileFetch is the state of the files that a task needs.
 type fileFetch struct {
 	arrived    bool
-	expectedAt time.Time // expected
+	expectedAt time.Time // an estimate
 	took       time.Duration
 	bytes      uint64
 }
 
 const (
 	firstFetch  = 100 << 20 // bytes per second
-	unknownFile = 16 << 20  // bytes of a file of unknown size
+	unknownFile = 16 << 20  // bytes
 )
 
-// fetchFiles asks for the files of a task that was just queued.
+// fetchFiles orders the files of a task just queued, and estimates the arrival.
 func (c *Core) fetchFiles(p *place, now time.Time, acts []Action) []Action {
 	bytes := 0.0
 	for i := range p.launch.Files {
@@ -29,16 +29,18 @@ func (c *Core) fetchFiles(p *place, now time.Time, acts []Action) []Action {
 		}
 		bytes += float64(size)
 	}
-	p.files = &fileFetch{expectedAt: now.Add(time.Duration(min(bytes/c.averages.fetchRate*float64(time.Second), float64(horizon))))}
+	p.files = &fileFetch{expectedAt: now.Add(
+		time.Duration(min(bytes/c.averages.fetchRate*float64(time.Second), float64(horizon))),
+	)}
 	c.fetches[p.launch.Attempt] = p
 	return append(acts, Fetch{Attempt: p.launch.Attempt, Files: p.launch.Files})
 }
 
-// waitsForFiles reports whether the place's task cannot start because its files are not there.
+// waitsForFiles reports whether the place's task cannot start because its files have not arrived.
 func (p *place) waitsForFiles() bool { return p.files != nil && !p.files.arrived }
 
-// filesExpectedIn is in how long the files of the place's task are expected, at least 1 ns; 0 where it waits for none, or for
-// longer than expected.
+// filesExpectedIn returns the time until the files of the place's task should arrive, at least 1 ns. It returns 0
+// if the task waits for no files, or if the files are later than expected.
 func (p *place) filesExpectedIn(now time.Time) time.Duration {
 	if !p.waitsForFiles() || now.After(p.files.expectedAt) {
 		return 0
@@ -46,7 +48,8 @@ func (p *place) filesExpectedIn(now time.Time) time.Duration {
 	return max(p.files.expectedAt.Sub(now), 1)
 }
 
-// finishFetch lets a task that waited for its files only for its turn from now on, or ends it if they will not come.
+// finishFetch ends the wait for a task's files. The task now waits for its turn only. If the files will never
+// come, the task ends with NoInput.
 func (c *Core) finishFetch(ev *Fetched, now time.Time, acts []Action) []Action {
 	p := c.fetches[ev.Attempt]
 	if p == nil || !p.waitsForFiles() {
@@ -62,12 +65,12 @@ func (c *Core) finishFetch(ev *Fetched, now time.Time, acts []Action) []Action {
 	}
 	c.dropPlace(p)
 	if c.attempts[ev.Attempt] != nil {
-		return acts // its frontend uses an id twice; the first one goes
+		return acts // the frontend used an id twice; the first attempt counts
 	}
 	a := c.newEarlyAttempt(p, now)
 	c.addAttempt(a)
 	return c.concludeAttempt(a, &Exited{Attempt: ev.Attempt, Status: probe.NoInput, Error: ev.Err}, now, acts)
 }
 
-// releaseFiles lets go of the files of an attempt.
+// releaseFiles orders the release of an attempt's files, at the end of the step.
 func (c *Core) releaseFiles(id probe.AttemptID) { c.filesToRelease = append(c.filesToRelease, id) }

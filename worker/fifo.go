@@ -8,7 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// fifo is the policy of FIFO, and by the keys of places that of others.
+// fifo is the policy of FIFO. Other policies build on fifo by setting the sort keys of places.
 type fifo struct {
 	unpaid
 	places pq.Heap[*place]

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The default of 30 steps is hardly enough for a link to fall silent. Flags on the command line go first.
+	// By default a history has 30 steps, hardly enough for a link to fall silent. Flags on the command line win.
 	for name, value := range map[string]string{"rapid.steps": "300", "rapid.checks": "500"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// maxDelay is the longest time that a message of a random history is under way. What a Sync names is at
-// least as old, as probe.Sync asks for.
+// maxDelay is the longest time that a message of a random history is under way. As probe.Sync demands, a Sync
+// names only places and attempts at least as old.
 const maxDelay = 500 * time.Millisecond
 
-// TestHistories runs random histories of frontends, links and an executor against a core. The links lose,
-// repeat and reorder; of the frontends, one keeps no rule. After each step, the core's state must hold, and
-// what it does must be what it promised; at the end, nothing may be left over.
+// TestHistories runs random histories of frontends, links and an executor against a core. The links lose, repeat
+// and reorder messages. A rude frontend keeps no rule. After each step the core's state must be consistent, and
+// the core's actions must keep its promises. At the end nothing may be left over.
 func TestHistories(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -42,9 +42,11 @@ func TestHistories(t *testing.T) {
 			do     func()
 		}{
 			{"reserve", 3, w.reserve}, {"enqueue", 2, w.enqueue}, {"answer", 8, w.answer}, {"cancel", 1, w.cancel},
-			{"kill", 1, w.kill}, {"restamp", 1, w.restamp}, {"claim", 1, w.claim}, {"ack", 1, w.ack}, {"sync", 1, w.sync}, {"rude", 2, w.sendRude},
+			{"kill", 1, w.kill}, {"restamp", 1, w.restamp}, {"claim", 1, w.claim}, {"ack", 1, w.ack},
+			{"sync", 1, w.sync}, {"rude", 2, w.sendRude},
 			{"chat", 1, w.chat}, {"deliver", 20, w.deliver}, {"repeat", 1, w.repeat}, {"lose", 1, w.lose},
-			{"hear", 14, w.hear}, {"break", 1, w.breakLink}, {"connect", 1, w.connect}, {"exit", 3, w.exit}, {"fetched", 2, w.fetched},
+			{"hear", 14, w.hear}, {"break", 1, w.breakLink}, {"connect", 1, w.connect}, {"exit", 3, w.exit},
+			{"fetched", 2, w.fetched},
 			{"pass", 4, w.pass}, {"ahead", 4, w.passToWake}, {"long", 1, w.passLong}, {"leave", 1, w.leave},
 		}
 		var names []string
@@ -76,12 +78,16 @@ func TestHistories(t *testing.T) {
 	}
 	for _, kind := range []string{
 		"LinkUp", "LinkDown", "Exited", "Fetched", "Leave", "Wake",
-		"Reserve", "Bind", "Decline", "Enqueue", "Cancel", "Kill", "Claim", "Ack", "Sync", "Ping", "Probe", "Hello", "Load", "Restamp",
+		"Reserve", "Bind", "Decline", "Enqueue", "Cancel", "Kill", "Claim", "Ack", "Sync", "Ping", "Probe", "Hello",
+		"Load", "Restamp",
 		"Start", "Stop", "Drop", "Fetch", "Release",
 		"sent Queued", "sent Started", "sent Ready", "sent Finished", "sent Refused", "sent Evicted", "sent Gone",
 		"sent Load", "sent Drain", "sent Pong", "sent Claimed",
-		"queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late", "needs_files", "no_input",
-		"fetch released", "fetched too late", "matrix", "backfilled", "early", "kept", "bundled", "rode", "orphaned", "claimed", "claimed too late", "abandoned", "forgotten", "spare", "preempted", "told to an older frontend", "grew regular",
+		"queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late",
+		"needs_files", "no_input",
+		"fetch released", "fetched too late", "matrix", "backfilled", "early", "kept", "bundled", "rode",
+		"orphaned", "claimed", "claimed too late", "abandoned", "forgotten", "spare", "preempted",
+		"told to an older frontend", "grew regular",
 	} {
 		if seen[kind] == 0 {
 			t.Errorf("%s never came up", kind)
@@ -90,7 +96,7 @@ func TestHistories(t *testing.T) {
 	t.Log(seen)
 }
 
-// world is all that a core sees, and what it said so far.
+// world is everything that a core sees, and the core's messages so far.
 type world struct {
 	t    *rapid.T
 	seen map[string]int
@@ -98,24 +104,24 @@ type world struct {
 	now  time.Time
 
 	fronts []*front
-	wires  []*wire // that are up, on the worker's side
+	wires  []*wire // links that are up at the worker
 	nextID LinkID
 	jobs   []probe.JobID
 
 	free         room
 	runs         map[probe.AttemptID]*run
-	files        map[probe.AttemptID]bool // that were asked for and not released: whether they are there
+	files        map[probe.AttemptID]bool // requested and not released: whether the files are there
 	endings      map[probe.AttemptID]Exited
-	deadPlaces   map[placeKey]probe.Reason    // places that the core said are gone
-	asked        map[turnKey]bool             // turns that it announced
+	deadPlaces   map[placeKey]probe.Reason    // places reported gone by the core
+	asked        map[turnKey]bool             // turns announced by the core
 	neverStart   map[probe.AttemptID]string   // attempts that must not start, and why
 	started      map[probe.AttemptID]bool     // of frontends that keep the rules
-	long         map[probe.AttemptID]bool     // tasks that may not use all
+	long         map[probe.AttemptID]bool     // long tasks
 	rideAttempts map[placeKey]probe.AttemptID // tasks that came with their place
-	owners       map[probe.AttemptID]LinkID   // by what the core said
+	owners       map[probe.AttemptID]LinkID   // as the core said
 
-	claims   map[probe.JobID]jobClaim // the last ones that were answered
-	claiming probe.Generation         // of the Claim that is being received
+	claims   map[probe.JobID]jobClaim // last answered claims
+	claiming probe.Generation         // of the Claim under way
 	launched map[probe.AttemptID]probe.Generation
 	reserved map[placeKey]probe.Generation
 }
@@ -145,7 +151,7 @@ type run struct {
 	preempted bool
 }
 
-// front is a frontend; the rude one sends whatever comes to its mind.
+// front is a frontend. The rude frontend sends whatever comes to its mind.
 type front struct {
 	id      probe.FrontendID
 	rude    bool
@@ -153,7 +159,7 @@ type front struct {
 	nextRes probe.ResID
 	nextSeq uint64
 
-	places map[probe.ResID]bool // that it believes in
+	places map[probe.ResID]bool // places that the frontend counts as live
 	turns  []probe.Ready        // to be answered
 	awaits map[probe.AttemptID]sent
 	toAck  []probe.AttemptID
@@ -162,14 +168,14 @@ type front struct {
 	generations map[probe.JobID]probe.Generation
 }
 
-// sent is where an attempt was sent, and when.
+// sent is the place and the time of a sent attempt.
 type sent struct {
 	res  probe.ResID
 	turn probe.Turn
 	at   time.Time
 }
 
-// wire is one connection, with what is under way on it.
+// wire is a connection, with the messages under way.
 type wire struct {
 	id       LinkID
 	front    *front
@@ -179,7 +185,7 @@ type wire struct {
 
 type flight struct {
 	msg      probe.Msg
-	deadline time.Time // it arrives at the latest, unless it is lost
+	deadline time.Time // latest arrival, unless lost
 }
 
 func newWorld(t *rapid.T, seen map[string]int) *world {
@@ -197,20 +203,24 @@ func newWorld(t *rapid.T, seen map[string]int) *world {
 	w := &world{
 		t: t, seen: seen, core: New(cfg), now: time.Unix(1_000_000, 0), free: room{cfg.Capacity, cfg.Capacity},
 		files: map[probe.AttemptID]bool{}, long: map[probe.AttemptID]bool{},
-		runs: map[probe.AttemptID]*run{}, endings: map[probe.AttemptID]Exited{}, deadPlaces: map[placeKey]probe.Reason{},
-		asked: map[turnKey]bool{}, neverStart: map[probe.AttemptID]string{}, started: map[probe.AttemptID]bool{},
+		runs: map[probe.AttemptID]*run{}, endings: map[probe.AttemptID]Exited{},
+		deadPlaces: map[placeKey]probe.Reason{},
+		asked:      map[turnKey]bool{}, neverStart: map[probe.AttemptID]string{}, started: map[probe.AttemptID]bool{},
 		rideAttempts: map[placeKey]probe.AttemptID{}, owners: map[probe.AttemptID]LinkID{},
-		claims: map[probe.JobID]jobClaim{}, launched: map[probe.AttemptID]probe.Generation{}, reserved: map[placeKey]probe.Generation{},
-		jobs: []probe.JobID{job("x"), job("y"), job("z")},
+		claims: map[probe.JobID]jobClaim{}, launched: map[probe.AttemptID]probe.Generation{},
+		reserved: map[placeKey]probe.Generation{},
+		jobs:     []probe.JobID{job("x"), job("y"), job("z")},
 	}
 	for i := range 3 {
-		w.fronts = append(w.fronts, &front{id: probe.FrontendID(i + 1), rude: i == 2, nextRes: 1, nextSeq: 1, generations: map[probe.JobID]probe.Generation{}})
+		w.fronts = append(w.fronts,
+			&front{id: probe.FrontendID(i + 1), rude: i == 2, nextRes: 1, nextSeq: 1,
+				generations: map[probe.JobID]probe.Generation{}})
 		w.connectFront(w.fronts[i])
 	}
 	return w
 }
 
-// draw is a number below n, each as likely as any other; rapid.IntRange prefers small ones.
+// draw returns a number below n. All numbers are equally likely, while rapid.IntRange prefers small numbers.
 func (w *world) draw(label string, n int) int { return n * coins.Draw(w.t, label) >> coinFlips }
 
 func pick[T any](w *world, label string, list ...T) T { return list[w.draw(label, len(list))] }
@@ -262,8 +272,10 @@ func (w *world) checkAction(a Action) {
 		if w.free = w.free.sub(n); !(room{}).fitsIn(w.free) {
 			w.t.Fatalf("start of %s: there is no room", id)
 		}
-		if arrived, asked := w.files[id]; len(a.Launch.Files) > 0 && !arrived || len(a.Launch.Files) == 0 && asked && !w.isRude(id) {
-			w.t.Fatalf("start of %s with %d files: they were asked for: %t, are there: %t", id, len(a.Launch.Files), asked, arrived)
+		if arrived, asked := w.files[id]; len(a.Launch.Files) > 0 && !arrived || len(a.Launch.Files) == 0 && asked &&
+			!w.isRude(id) {
+			w.t.Fatalf("start of %s with %d files: they were asked for: %t, are there: %t", id, len(a.Launch.Files),
+				asked, arrived)
 		}
 		if w.runs[id] != nil {
 			w.t.Fatalf("start of %s: it runs", id)
@@ -275,7 +287,8 @@ func (w *world) checkAction(a Action) {
 			w.t.Fatalf("start of %s: it was %s", id, why)
 		}
 		g, known := w.launched[id]
-		if last, claimed := w.claims[a.Job]; known && claimed && w.now.Sub(last.at) < rememberFor && (g < last.generation || g == last.generation && last.frontend != id.Frontend) {
+		if last, claimed := w.claims[a.Job]; known && claimed && w.now.Sub(last.at) < rememberFor &&
+			(g < last.generation || g == last.generation && last.frontend != id.Frontend) {
 			w.t.Fatalf("start of %s, of generation %d: its job was claimed since: %+v", id, g, last)
 		}
 		if a.Launch.Function != "f" || len(a.Launch.Payload) > 100 {
@@ -328,7 +341,7 @@ func (w *world) checkAction(a Action) {
 		}
 		w.checkMsg(l, a.Msg)
 		m := a.Msg
-		if f, ok := m.(*probe.Finished); ok { // it is only lent
+		if f, ok := m.(*probe.Finished); ok { // the core takes the message back
 			kept := *f
 			m = &kept
 		}
@@ -338,7 +351,7 @@ func (w *world) checkAction(a Action) {
 	}
 }
 
-// checkMsg holds what the core says against what it said before.
+// checkMsg compares a message of the core with earlier messages.
 func (w *world) checkMsg(l *wire, msg probe.Msg) {
 	bury := func(first probe.ResID, count uint32, reason probe.Reason) {
 		for i := range count {
@@ -401,7 +414,8 @@ func (w *world) checkMsg(l *wire, msg probe.Msg) {
 		if min(m.Waited, m.Held, m.Launch, m.Run, m.Kept) < 0 {
 			w.t.Fatalf("negative times in %+v", m)
 		}
-		if x := m.Waits; min(x.Own, x.Others, x.Long, x.Closed, x.Idle) < 0 || x.Own+x.Others+x.Long+x.Closed+x.Idle != m.Waited {
+		if x := m.Waits; min(x.Own, x.Others, x.Long, x.Closed, x.Idle) < 0 ||
+			x.Own+x.Others+x.Long+x.Closed+x.Idle != m.Waited {
 			w.t.Fatalf("the wait is not split: %+v", m)
 		}
 		if m.Usage.CPU != end.CPU || m.Usage.Memory != end.Memory {
@@ -423,7 +437,7 @@ func (w *world) checkMsg(l *wire, msg probe.Msg) {
 	}
 }
 
-// checkMatrix holds a matrix that was just told against the worker it is of.
+// checkMatrix compares a matrix with the state of the worker.
 func (w *world) checkMatrix(m *probe.WaitMatrix) {
 	if m.Capacity != w.core.cfg.Capacity {
 		w.t.Fatalf("a matrix for %v", m.Capacity)
@@ -431,7 +445,7 @@ func (w *world) checkMatrix(m *probe.WaitMatrix) {
 	if wait := m.Wait(w.core.alwaysOpen); wait == probe.NeverFits {
 		w.t.Fatalf("all that is open to long tasks never has room: %v", m.Cells)
 	}
-	// Where nothing waits, a task waits only for those that run.
+	// If nothing waits, a task waits only for running tasks.
 	if c := w.core; len(c.runs)+c.asked.Len()+c.queue.len()+c.staged.Len() == 0 && m.Wait(c.alwaysOpen) != 0 {
 		w.t.Fatalf("an idle worker has waits: %v", m.Cells)
 	}
@@ -446,7 +460,7 @@ func (w *world) wire(id LinkID) *wire {
 	return nil
 }
 
-// cut ends a connection; what is under way on it is lost.
+// cut ends a connection and loses its messages under way.
 func (w *world) cut(l *wire) {
 	w.wires = slices.DeleteFunc(w.wires, func(o *wire) bool { return o == l })
 	for id, link := range w.owners {
@@ -472,10 +486,10 @@ func compareAttempts(a, b probe.AttemptID) int {
 	return cmp.Or(cmp.Compare(a.Frontend, b.Frontend), cmp.Compare(a.Seq, b.Seq))
 }
 
-// connectFront makes a connection for f, which gives up any other.
-// oldFrontend is the one that knows of no classes, and is to be told of none.
+// oldFrontend knows no classes, and must not hear of any.
 const oldFrontend = 2
 
+// connectFront makes a connection for f, which gives up its old connection.
 func (w *world) connectFront(f *front) {
 	w.nextID++
 	l := &wire{id: w.nextID, front: f}
@@ -488,7 +502,7 @@ func (w *world) connectFront(f *front) {
 	f.wire, f.places, f.turns, f.toAck, f.awaits = l, map[probe.ResID]bool{}, nil, nil, map[probe.AttemptID]sent{}
 }
 
-// pickFront is a connected frontend that keeps the rules, or nil.
+// pickFront returns a connected frontend that keeps the rules, or nil.
 func (w *world) pickFront() *front {
 	var fs []*front
 	for _, f := range w.fronts {
@@ -513,7 +527,7 @@ func (w *world) launch(f *front, at sent) probe.Launch {
 	}
 	switch w.draw("flaw", 30) {
 	case 27:
-		m.Files = someFiles // that only Enqueue may bring
+		m.Files = someFiles // only Enqueue may bring files
 	case 28:
 		m.Function = "g"
 	case 29:
@@ -575,7 +589,7 @@ func (w *world) enqueue() {
 	w.send(f, m)
 }
 
-// standing is regular for half of all.
+// standing returns a regular standing half of the time.
 func (w *world) standing() (s probe.Standing) {
 	if s.Class = probe.Class(max(w.draw("class", 5)-2, 0)); s.Class != probe.Regular {
 		s.Left = time.Duration(w.draw("left", 3)) * time.Second
@@ -647,7 +661,7 @@ func (w *world) kill() {
 	w.send(f, probe.Kill{Attempt: id, Res: at.res, Turn: at.turn})
 }
 
-// claim asks for an attempt that was lost with a connection, or for a job.
+// claim claims an attempt that was lost with a connection, or a job.
 func (w *world) claim() {
 	f := w.pickFront()
 	if f == nil {
@@ -669,7 +683,7 @@ func (w *world) claim() {
 		return
 	}
 	m := probe.Claim{Job: w.jobs[w.draw("job", 3)]}
-	if w.draw("generation", 3) > 0 { // its client has come to it again, or for the first time
+	if w.draw("generation", 3) > 0 { // the client has come to the frontend again, or for the first time
 		for _, o := range w.fronts {
 			f.generations[m.Job] = max(f.generations[m.Job], o.generations[m.Job])
 		}
@@ -705,16 +719,17 @@ func (w *world) sync() {
 	w.send(f, m)
 }
 
-// chat sends what changes nothing.
+// chat sends a message without effect.
 func (w *world) chat() {
 	f := w.pickFront()
 	if f == nil {
 		return
 	}
-	w.send(f, pick[probe.Msg](w, "chat", probe.Ping{Seq: 1, Matrix: true}, probe.Probe{Seq: 2}, probe.Hello{}, probe.Load{}))
+	w.send(f, pick[probe.Msg](w, "chat", probe.Ping{Seq: 1, Matrix: true}, probe.Probe{Seq: 2}, probe.Hello{},
+		probe.Load{}))
 }
 
-// sendRude sends a message without sense from the frontend that keeps no rules.
+// sendRude sends a senseless message from the rude frontend.
 func (w *world) sendRude() {
 	f := w.fronts[2]
 	if f.wire == nil {
@@ -723,7 +738,8 @@ func (w *world) sendRude() {
 	res, turn := probe.ResID(w.draw("res", 12)), probe.Turn(w.draw("turn", 3))
 	count := uint32(w.draw("count", 5))
 	attempt := probe.AttemptID{Frontend: probe.FrontendID(1 + w.draw("of", 3)), Seq: uint64(w.draw("seq", 12))}
-	own := probe.Launch{Attempt: probe.AttemptID{Frontend: f.id, Seq: attempt.Seq}, Function: "f", Estimate: time.Duration(count) * time.Millisecond}
+	own := probe.Launch{Attempt: probe.AttemptID{Frontend: f.id, Seq: attempt.Seq}, Function: "f",
+		Estimate: time.Duration(count) * time.Millisecond}
 	j := w.jobs[w.draw("job", 3)]
 	w.long[own.Attempt] = false
 	if w.draw("files", 3) == 0 {
@@ -732,9 +748,11 @@ func (w *world) sendRude() {
 	demand := w.demand()
 	demand.CPU -= probe.Millicores(10 * w.draw("odd", 100))
 	w.send(f, pick[probe.Msg](w, "message",
-		probe.Reserve{First: res, Count: count, Job: j, Demand: demand, Early: true, Bundle: count, Launches: slices.Repeat([]probe.Launch{own}, int(turn))},
+		probe.Reserve{First: res, Count: count, Job: j, Demand: demand, Early: true, Bundle: count,
+			Launches: slices.Repeat([]probe.Launch{own}, int(turn))},
 		probe.Bind{Res: res, Turn: turn, Launch: own},
-		probe.Bind{Res: res, Turn: turn, Keep: true, Launch: own, Bundle: slices.Repeat([]probe.Launch{own}, int(count))},
+		probe.Bind{Res: res, Turn: turn, Keep: true, Launch: own,
+			Bundle: slices.Repeat([]probe.Launch{own}, int(count))},
 		probe.Decline{Res: res, Turn: turn},
 		probe.Enqueue{Res: res, Job: j, Demand: demand, Launch: own, Standing: w.standing()},
 		probe.Restamp{Res: res, Standing: w.standing()},
@@ -743,11 +761,12 @@ func (w *world) sendRude() {
 		probe.Claim{Attempt: attempt},
 		probe.Claim{Job: j, Generation: probe.Generation(turn)},
 		probe.Ack{Attempts: []probe.AttemptID{attempt, attempt}},
-		probe.Sync{Next: res, Live: []probe.Range{{First: res, Count: count}, {First: 1, Count: count}}, Attempts: []probe.AttemptID{attempt, attempt}},
+		probe.Sync{Next: res, Live: []probe.Range{{First: res, Count: count}, {First: 1, Count: count}},
+			Attempts: []probe.AttemptID{attempt, attempt}},
 	))
 }
 
-// pickFlight picks a message that is under way, if there is one, and any of them: that is how they are reordered.
+// pickFlight picks any message under way, and so reorders messages. The result is nil if there is none.
 func (w *world) pickFlight(dir func(*wire) *[]flight) (*wire, int) {
 	var ls []*wire
 	for _, l := range w.wires {
@@ -783,7 +802,7 @@ func (w *world) repeat() {
 	}
 }
 
-// receive hands a message to the core, and notes what may not start from now on.
+// receive brings a message to the core, and notes attempts that may not start from now on.
 func (w *world) receive(l *wire, msg probe.Msg) {
 	if m, ok := msg.(probe.Claim); ok {
 		w.claiming = m.Generation
@@ -796,7 +815,8 @@ func (w *world) receive(l *wire, msg probe.Msg) {
 	case probe.Cancel:
 		for i := range m.Count {
 			id, ok := w.rideAttempts[placeKey{l.id, m.First + probe.ResID(i)}]
-			if ok && !w.started[id] && w.core.attempts[id] == nil { // else it is staged: no place any more
+			// If the task is staged, its place is gone.
+			if ok && !w.started[id] && w.core.attempts[id] == nil {
 				w.neverStart[id] = "cancelled"
 			}
 		}
@@ -825,7 +845,7 @@ func (w *world) receive(l *wire, msg probe.Msg) {
 	}
 }
 
-// noteOwner notes that an attempt which runs was launched on l, unless it went elsewhere since.
+// noteOwner notes that a running attempt was launched on l, unless it has another owner since.
 func (w *world) noteOwner(l *wire, id probe.AttemptID) {
 	if w.runs[id] == nil {
 		return
@@ -853,7 +873,7 @@ func (w *world) hear() {
 	w.hearMsg(l.front, msg)
 }
 
-// hearMsg is what a frontend makes of a message. It need not be clever: the core is what is tested.
+// hearMsg is a frontend's reaction to a message. The reaction may be simple, because only the core is under test.
 func (w *world) hearMsg(f *front, msg probe.Msg) {
 	drop := func(first probe.ResID, count uint32) {
 		for i := range count {
@@ -864,7 +884,8 @@ func (w *world) hearMsg(f *front, msg probe.Msg) {
 	}
 	forget := func(first probe.ResID, count uint32) {
 		for id, at := range f.awaits {
-			if ride, ok := w.rideAttempts[placeKey{f.wire.id, at.res}]; ok && ride == id && at.res >= first && at.res < first+probe.ResID(count) {
+			if ride, ok := w.rideAttempts[placeKey{f.wire.id, at.res}]; ok && ride == id && at.res >= first &&
+				at.res < first+probe.ResID(count) {
 				delete(f.awaits, id)
 			}
 		}
@@ -906,7 +927,7 @@ func (w *world) breakLink() {
 	w.cut(l)
 }
 
-// connect makes a new connection, for a frontend that may still have one in the worker's eyes.
+// connect makes a new connection for a frontend. At the worker an old connection may still be up.
 func (w *world) connect() {
 	f := w.fronts[w.draw("frontend", len(w.fronts))]
 	if f.wire == nil || w.draw("again", 5) == 4 {
@@ -929,7 +950,8 @@ func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 	r := w.runs[id]
 	delete(w.runs, id)
 	w.free = w.free.add(r.needs)
-	ev := &Exited{Attempt: id, Status: status, Result: []byte(id.String()), Run: time.Millisecond, CPU: 2 * time.Millisecond, Memory: 3}
+	ev := &Exited{Attempt: id, Status: status, Result: []byte(id.String()), Run: time.Millisecond,
+		CPU: 2 * time.Millisecond, Memory: 3}
 	w.endings[id] = *ev
 	if a := w.core.attempts[id]; r.preempted && !a.unwanted && status == probe.Killed {
 		w.seen["preempted"]++
@@ -952,9 +974,10 @@ func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 	}
 }
 
-var someFiles = []probe.File{{Digest: [32]byte{1}, URL: "http://store/a", Bytes: 1 << 20}, {Digest: [32]byte{2}, URL: "http://store/b"}}
+var someFiles = []probe.File{{Digest: [32]byte{1}, URL: "http://store/a", Bytes: 1 << 20},
+	{Digest: [32]byte{2}, URL: "http://store/b"}}
 
-// fetched answers a Fetch, or one whose files were released.
+// fetched answers a Fetch, or a Fetch with released files.
 func (w *world) fetched() {
 	var ids []probe.AttemptID
 	for id, arrived := range w.files {
@@ -987,7 +1010,7 @@ func (w *world) fetchedOne(id probe.AttemptID, failed bool) {
 	}
 }
 
-// fetchAll answers all.
+// fetchAll answers all fetches.
 func (w *world) fetchAll() (any bool) {
 	for _, id := range slices.SortedFunc(maps.Keys(w.files), compareAttempts) {
 		if arrived, asked := w.files[id]; asked && !arrived {
@@ -1002,7 +1025,7 @@ func (w *world) pass() {
 	w.advance(time.Duration(pick(w, "us", 100, 300, 1_000, 5_000, 100_000)) * time.Microsecond)
 }
 
-// passToWake goes to the next moment at which something falls due.
+// passToWake passes time until the core's next wake.
 func (w *world) passToWake() {
 	if at := w.core.NextWake(); !at.IsZero() {
 		w.advance(min(at.Sub(w.now), 20*time.Millisecond))
@@ -1013,7 +1036,7 @@ func (w *world) passLong() {
 	w.advance(time.Duration(pick(w, "ms", 500, 500, 500, 1_200, 11_000, 31_000)) * time.Millisecond)
 }
 
-// advance lets time pass, with a Wake whenever one is due, and delivers what would be late.
+// advance passes time, with a Wake whenever the core asked for it. It delivers messages that would be late.
 func (w *world) advance(d time.Duration) {
 	for end := w.now.Add(d); ; {
 		next, late := end, (*wire)(nil)
@@ -1049,7 +1072,7 @@ func (w *world) advance(d time.Duration) {
 	}
 }
 
-// checkOverdue is for a core that was woken whenever it asked for it.
+// checkOverdue checks that a core with all its wakes has nothing overdue.
 func (w *world) checkOverdue() {
 	c := w.core
 	late := func(label string, since time.Time, limit time.Duration) {
@@ -1077,8 +1100,8 @@ func (w *world) leave() {
 	}
 }
 
-// cutAll breaks all links, whatever is under way. The grace passes, everything that runs must be stopped;
-// it ends, and nothing may be left.
+// cutAll breaks all links, with messages under way. After the grace period the core must have stopped all running
+// attempts. When these end, nothing may be left.
 func (w *world) cutAll() {
 	for len(w.wires) > 0 {
 		l := w.wires[0]
@@ -1096,8 +1119,8 @@ func (w *world) cutAll() {
 	w.checkEmpty()
 }
 
-// answerAll lets the frontends answer everything and take back everything. Nothing is lost any more, so no
-// link has to break for the worker to be empty.
+// answerAll has the frontends answer all messages and take back all places. Nothing is lost any more, so the
+// worker becomes empty without a broken link.
 func (w *world) answerAll() {
 	for round := 0; ; round++ {
 		if round == 1000 {
@@ -1144,11 +1167,11 @@ func (w *world) answerAll() {
 		w.step(LinkDown{Link: l.id})
 		w.cut(l)
 	}
-	w.settle() // and those that nobody claims
+	w.settle() // and unclaimed results
 	w.checkEmpty()
 }
 
-// settle lets the time pass until nothing falls due.
+// settle passes time until the core asks for no wake.
 func (w *world) settle() {
 	for range 1000 {
 		at := w.core.NextWake()
@@ -1160,7 +1183,7 @@ func (w *world) settle() {
 	w.t.Fatal("there is no end of wakes")
 }
 
-// checkEmpty is for a worker that has nothing to do. Check cannot say so: sums stay right while slots leak.
+// checkEmpty checks a worker with nothing to do. Check cannot find leaked slots: the sums stay right.
 func (w *world) checkEmpty() {
 	c := w.core
 	if err := c.Check(); err != nil {
@@ -1171,16 +1194,20 @@ func (w *world) checkEmpty() {
 		places += len(l.places)
 	}
 	counts := map[string]int{
-		"places": places, "attempts": len(c.attempts), "queued": c.queue.len() + c.spareQueue.len(), "stopping": c.stopping.Len(), "aging": c.aging.Len(), "parked": c.parkedCount, "asked": c.asked.Len(),
+		"places": places, "attempts": len(c.attempts), "queued": c.queue.len() + c.spareQueue.len(),
+		"stopping": c.stopping.Len(), "aging": c.aging.Len(), "parked": c.parkedCount, "asked": c.asked.Len(),
 		"early": len(c.askedAhead), "staged": c.staged.Len(), "ending": c.expectedEnds.Len(), "due": len(c.endingSoon),
-		"retained": c.retained.Len(), "unclaimed": c.unclaimed.Len(), "kept": c.retainedBytes, "orphans": c.orphans.Len(), "running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
+		"retained": c.retained.Len(), "unclaimed": c.unclaimed.Len(), "kept": c.retainedBytes,
+		"orphans": c.orphans.Len(),
+		"running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
 	}
 	for _, label := range slices.Sorted(maps.Keys(counts)) {
 		if counts[label] != 0 {
 			w.t.Fatalf("left over: %d %s", counts[label], label)
 		}
 	}
-	if c.free != c.capacity || w.free != (room{c.capacity.all, c.capacity.all}) || c.promised != (probe.Demand{}) || c.preemptible != (probe.Demand{}) || c.endingSoonRoom != (probe.Demand{}) {
+	if c.free != c.capacity || w.free != (room{c.capacity.all, c.capacity.all}) || c.promised != (probe.Demand{}) ||
+		c.preemptible != (probe.Demand{}) || c.endingSoonRoom != (probe.Demand{}) {
 		w.t.Fatalf("free %v of %v, promised %v, due %v", c.free, c.cfg.Capacity, c.promised, c.endingSoonRoom)
 	}
 	if !c.Idle() || !c.NextWake().IsZero() {

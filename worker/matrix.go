@@ -7,17 +7,18 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// planDepth is how many entries of a queue are worth planning one by one: planning takes time with the square
-// of their number, and what is behind them is well described by its sum (see forecast.rest).
+// planDepth is the number of entries to plan singly. The time for planning grows with the square of the number,
+// and the sum of the later entries is a good description (see forecast.planRest).
 const planDepth = 256
 
-// horizon bounds what a forecast looks at: no wait is told beyond it.
+// horizon is the end of a forecast, and the longest wait in a matrix.
 const horizon = time.Duration(probe.NeverFits-1) * probe.WaitStep
 
-// room is what is free of a worker, and of the part of it that is open to long tasks; or what a task takes of these.
+// room is free room of a worker, in all and in the part that is open to long tasks. Or it is the room of a task.
 type room struct{ all, open probe.Demand }
 
-// fitsIn reports whether there is so much. Of what is open, long tasks may have more than all: that is nothing to short ones.
+// fitsIn reports whether r fits into the free room. Long tasks may use more than the open part, so open room may
+// be below zero. A short task needs no open room.
 func (r room) fitsIn(free room) bool {
 	return r.all.Fits(free.all) && (r.open == probe.Demand{} || r.open.Fits(free.open))
 }
@@ -25,7 +26,7 @@ func (r room) fitsIn(free room) bool {
 func (r room) add(s room) room { return room{r.all.Add(s.all), r.open.Add(s.open)} }
 func (r room) sub(s room) room { return room{r.all.Sub(s.all), r.open.Sub(s.open)} }
 
-// roomFor is the room that a task takes.
+// roomFor returns the room that a task takes.
 func roomFor(d probe.Demand, long bool) room {
 	if long {
 		return room{d, d}
@@ -33,31 +34,31 @@ func roomFor(d probe.Demand, long bool) room {
 	return room{all: d}
 }
 
-// forecast is the simulation of a worker's queue, from now on, by conservative backfilling: each entry is planned
-// in the order of the queue, at the first moment from which there is room for as long as it takes beside all that
-// runs and all that is planned. So a later entry may fill a gap, but delays none that is ahead of it.
+// forecast simulates a worker's queue from now on, by conservative backfilling. Entries are planned in the order
+// of the queue, each at the first moment with room for the whole run beside all running and planned entries. So a
+// later entry may fill a gap, but never delays an entry ahead.
 //
-// To use it, call reset, then running for each thing that occupies room, then plan for each entry in the queue's
-// order, then rest for what is behind them, and then matrix. It allocates nothing once it has grown, and is not
-// safe for concurrent use.
+// To use a forecast, call reset, then addRunning for each use of room. Then call planEntry for each entry in the
+// order of the queue, planRest for the entries behind, and writeMatrix. A forecast that has grown allocates
+// nothing. A forecast is not safe for concurrent use.
 type forecast struct {
 	capacity room
-	spans    []span // by time, the first at 0: never empty, and all of the capacity is free from the last on
+	spans    []span // by time, the first at 0, never empty; from the last on all capacity is free
 }
 
-// span is the room that is free from one moment to that of the next span.
+// span is the free room from a moment until the next span.
 type span struct {
 	at   time.Duration // from now
 	free room
 }
 
-// reset begins the forecast of a worker on which nothing runs.
+// reset begins the forecast of an idle worker.
 func (f *forecast) reset(capacity room) {
 	f.capacity = capacity
 	f.spans = append(f.spans[:0], span{free: capacity})
 }
 
-// addRunning notes that so much is occupied from now on, for as long as remains.
+// addRunning notes a use of room from now on, for the remaining time.
 func (f *forecast) addRunning(needs room, remains time.Duration) {
 	end := boundedTime(remains)
 	i := 1
@@ -67,8 +68,8 @@ func (f *forecast) addRunning(needs room, remains time.Duration) {
 	f.occupySpans(0, i, end, needs)
 }
 
-// planEntry reserves room for the next entry in the queue's order, whose needs are within the capacity, and returns its
-// expected start, from now: not before it may start.
+// planEntry takes room for the next entry in the order of the queue, whose needs are within the capacity. It
+// returns the expected start, from now and not before notBefore.
 func (f *forecast) planEntry(needs room, notBefore, cost time.Duration) time.Duration {
 	cost = boundedTime(cost)
 	i := 0
@@ -105,7 +106,7 @@ func (f *forecast) splitAt(at time.Duration) int {
 	return i
 }
 
-// nextChange is the first moment after now at which room is expected to come or go.
+// nextChange returns the first moment after now when the free room should change.
 func (f *forecast) nextChange() time.Duration {
 	if len(f.spans) == 1 {
 		return 1
@@ -113,7 +114,7 @@ func (f *forecast) nextChange() time.Duration {
 	return f.spans[1].at
 }
 
-// mayStart reports whether an entry that takes so long can start now without delaying any that was planned.
+// mayStart reports whether an entry of this length can start now without delaying a planned entry.
 func (f *forecast) mayStart(needs room, takes time.Duration) bool {
 	takes = boundedTime(takes)
 	for _, s := range f.spans {
@@ -127,7 +128,8 @@ func (f *forecast) mayStart(needs room, takes time.Duration) bool {
 	return true
 }
 
-// occupySpans takes room out of the spans from first to before last, which begin before end; those from last on do not.
+// occupySpans takes room out of the spans from first to before last. These spans begin before end, and the spans from
+// last on do not.
 func (f *forecast) occupySpans(first, last int, end time.Duration, needs room) {
 	if last == len(f.spans) || f.spans[last].at != end {
 		f.spans = slices.Insert(f.spans, last, span{end, f.spans[last-1].free})
@@ -137,33 +139,33 @@ func (f *forecast) occupySpans(first, last int, end time.Duration, needs room) {
 	}
 }
 
-// boundedTime is d as something that takes time, but does not take for ever.
+// boundedTime returns d, at least 1 ns and at most horizon.
 func boundedTime(d time.Duration) time.Duration { return min(max(d, 1), horizon) }
 
-// work is room over time, which is what entries cost: in millicore and in MiB times nanoseconds.
+// work is room over time, the cost of entries: millicores and MiB, each times nanoseconds.
 type work struct{ cpu, mem float64 }
 
-// addEntry adds what an entry of this demand and cost takes, n times; n may be negative.
+// addEntry adds n entries of this demand and cost; n may be negative.
 func (w *work) addEntry(d probe.Demand, cost time.Duration, n int) {
 	took := float64(boundedTime(cost)) * float64(n)
 	w.cpu += float64(d.CPU) * took
 	w.mem += float64(d.Mem) * took
 }
 
-// planRest plans entries of which only the sum is known, behind all that were planned: like a fluid they fill all room
-// that is free, from now until they are used up. Nothing but matrix may follow.
+// planRest plans the last entries by the sum of their work. Like a fluid, the work fills all free room from now
+// on until the end of the work. Only writeMatrix may follow.
 func (f *forecast) planRest(w work) {
 	all := f.capacity.all
-	workLeft := max(w.cpu/max(float64(all.CPU), 1), w.mem/max(float64(all.Mem), 1)) // ns of the whole worker
+	workLeft := max(w.cpu/max(float64(all.CPU), 1), w.mem/max(float64(all.Mem), 1)) // nanoseconds of the whole worker
 	for i := 0; workLeft >= 1 && f.spans[i].at < horizon; i++ {
 		s := &f.spans[i]
 		share := max(min(portionOf(s.free.all.CPU, all.CPU), portionOf(s.free.all.Mem, all.Mem)), 0)
-		takes := workLeft / share // +Inf if nothing is free
+		takes := workLeft / share // +Inf if no room is free
 		if i == len(f.spans)-1 || takes < float64(f.spans[i+1].at-s.at) {
 			f.occupySpans(i, i+1, s.at+time.Duration(min(takes, float64(horizon))), s.free)
 			return
 		}
-		workLeft -= share * float64(f.spans[i+1].at-s.at) // a matrix sees the end of the fluid only
+		workLeft -= share * float64(f.spans[i+1].at-s.at) // a matrix sees only the end of the fluid
 	}
 }
 
@@ -174,19 +176,19 @@ func portionOf[N probe.Millicores | probe.MiB](part, whole N) float64 {
 	return float64(part) / float64(whole)
 }
 
-// writeMatrix writes the wait matrix of a long task that arrives last. How long the task runs is not known, so its wait ends
-// where room for it begins to remain: a gap that is planned to be used again may be too short for it. We tried the
-// first moment at which there is any room: of the waits of tasks of 1 to 40 s behind a hundred such entries, 11 %
-// were within 10 % or 1 s of the truth, against 87 %.
+// writeMatrix writes the wait matrix of a long task that arrives last. The run time of the task is unknown. So
+// the wait ends when enough room stays free for good: an earlier gap may be too short. The first moment with
+// enough room is a worse estimate. For tasks of 1 to 40 s behind a hundred such entries, 11 % of its waits were
+// within 10 % or 1 s of the truth, against 87 % here.
 //
-// Room that remains is the least CPU and the least memory that is free from some moment on. These do not depend on
-// each other, so a cell's wait is the later of the one for its CPU and the one for its memory, and one sweep from
-// the end of the forecast finds both.
+// The room that stays free is the least free CPU and the least free memory from some moment on. CPU and memory
+// are independent. So the wait of a cell is the later wait for CPU and for memory. A single sweep from the end of
+// the forecast finds all waits.
 func (f *forecast) writeMatrix(m *probe.WaitMatrix, alwaysOpen probe.Demand) {
 	const side = probe.MatrixSide
 	var cpu, mem [side]time.Duration
 	all, open := f.capacity.all, f.capacity.open
-	row, col := side, side // how many steps of CPU, and of memory, have room in all that was swept
+	row, col := side, side // steps of CPU, and of memory, with room in the whole swept part
 	for k := len(f.spans) - 1; k >= 0 && row+col > 0; k-- {
 		free := f.spans[k].free
 		for ; row > 0 && min(probe.MatrixStep(all.CPU, row-1), open.CPU) > min(free.all.CPU, free.open.CPU); row-- {
@@ -208,11 +210,11 @@ func (f *forecast) writeMatrix(m *probe.WaitMatrix, alwaysOpen probe.Demand) {
 	}
 }
 
-// shortWaits is the waits of short tasks, which may use what is closed to long ones, in the same way: until room begins to
-// remain.
+// shortWaits returns the waits of short tasks, until enough room stays free for good. Short tasks may use the
+// short part.
 func (f *forecast) shortWaits() (waits [probe.MatrixSide]probe.Wait) {
 	all := f.capacity.all
-	i := probe.MatrixSide // how many steps have room in all that was swept
+	i := probe.MatrixSide // steps with room in the whole swept part
 	for k := len(f.spans) - 1; k >= 0 && i > 0; k-- {
 		free := f.spans[k].free.all
 		for ; i > 0 && (probe.MatrixStep(all.CPU, i-1) > free.CPU || probe.MatrixStep(all.Mem, i-1) > free.Mem); i-- {
@@ -222,14 +224,14 @@ func (f *forecast) shortWaits() (waits [probe.MatrixSide]probe.Wait) {
 	return waits
 }
 
-// isClosed reports whether all of which step i of a matrix speaks is more than what is always open to long tasks.
+// isClosed reports whether step i of a matrix is entirely above the part that is always open to long tasks.
 func isClosed[N probe.Millicores | probe.MiB](all, open N, i int) bool {
 	return open < all && i > 0 && probe.MatrixStep(all, i-1) >= open
 }
 
-// remainingTime is how long an attempt that ran for so long is expected to run on. One past its estimate is taken to
-// run as long again as it is over: that way, what is said of its end while it is over is never further from the
-// truth than the estimate was.
+// remainingTime returns the expected further run time of an attempt after ran. An attempt beyond its estimate is
+// expected to run on for its overrun. Then the forecast of its end is never further from the truth than the
+// estimate was.
 func remainingTime(estimate, ran time.Duration) time.Duration {
 	if ran < estimate {
 		return estimate - ran
@@ -237,8 +239,8 @@ func remainingTime(estimate, ran time.Duration) time.Duration {
 	return max(ran-estimate, probe.WaitStep)
 }
 
-// expectedCost is what an entry counts for in the queue: its run time as expected, or unknown if it is not, times the
-// chance that it turns into a task, which is 1 for a task bound early.
+// expectedCost returns the cost of an entry in the queue: the expected run time, or unknown, times the chance of
+// a task. The chance is 1 for a task bound early.
 func expectedCost(run, unknown time.Duration, chance float64) time.Duration {
 	if run <= 0 {
 		run = unknown

@@ -8,7 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// scene is what a forecast is told: what runs, with what remains of it, and what waits, in order.
+// scene is the input of a forecast: running entries with their remaining times, and waiting entries in order.
 type scene struct {
 	capacity probe.Demand
 	open     probe.Demand // to long tasks
@@ -27,7 +27,7 @@ func (e *entry) neededRoom() room { return roomFor(e.demand, e.long) }
 
 func (s *scene) room() room { return room{s.capacity, s.open} }
 
-// buildForecast makes the forecast of s, and returns when the last entry is expected to start.
+// buildForecast makes the forecast of s, and returns the expected start of the last entry.
 func (s *scene) buildForecast(f *forecast) (last time.Duration) {
 	f.reset(s.room())
 	for _, r := range s.runs {
@@ -40,7 +40,8 @@ func (s *scene) buildForecast(f *forecast) (last time.Duration) {
 	return last
 }
 
-// newCrowd is a machine of 64 cores and 256 GiB with as many entries running, as far as there is room, and waiting.
+// newCrowd is a machine of 64 cores and 256 GiB, with running entries as far as there is room, and waiting
+// entries.
 func newCrowd(runs, waits int, draw func(*rand.Rand) entry) *scene {
 	rng := rand.New(rand.NewPCG(1, 2))
 	s := &scene{capacity: probe.Demand{CPU: 64_000, Mem: 256 << 10}, open: probe.Demand{CPU: 56_000, Mem: 224 << 10}}
@@ -57,7 +58,7 @@ func newCrowd(runs, waits int, draw func(*rand.Rand) entry) *scene {
 	return s
 }
 
-// drawUpTo draws an entry of any demand and cost up to these; sized draws only its cost.
+// drawUpTo draws an entry with random demand and cost up to these bounds. drawSized draws only a random cost.
 func drawUpTo(r *rand.Rand, cpu probe.Millicores, mem probe.MiB, most time.Duration) entry {
 	return drawSized(r, probe.Millicores(r.Int32N(int32(cpu))+1), probe.MiB(r.Int32N(int32(mem))+1), most)
 }
@@ -68,9 +69,9 @@ func drawSized(r *rand.Rand, cpu probe.Millicores, mem probe.MiB, most time.Dura
 
 // draws are kinds of load.
 var draws = map[string]func(*rand.Rand) entry{
-	// All of one size.
+	// Entries of the same size.
 	"slots": func(r *rand.Rand) entry { return drawSized(r, 1600, 4<<10, 100*time.Millisecond) },
-	// Nine short tasks of up to two cores to one long one of up to a quarter of the machine.
+	// Nine short tasks of up to two cores to a long task of up to a quarter of the machine.
 	"mixed": func(r *rand.Rand) entry {
 		if r.IntN(10) > 0 {
 			return drawUpTo(r, 2000, 8<<10, 100*time.Millisecond)
@@ -81,9 +82,10 @@ var draws = map[string]func(*rand.Rand) entry{
 	},
 	// Anything from nothing to half the machine.
 	"wild": func(r *rand.Rand) entry { return drawUpTo(r, 32_000, 128<<10, 10*time.Second) },
-	// Many beside each other, so that each takes long to be taken from the forecast: the worst that a search found.
+	// Many entries beside each other, so each entry takes long to add to the forecast. A search found no worse
+	// load.
 	"thin": func(r *rand.Rand) entry { return drawUpTo(r, 600, 300, 100*time.Millisecond) },
-	// One at a time, all behind each other.
+	// A single entry at a time, each behind the next.
 	"serial": func(r *rand.Rand) entry { return drawSized(r, 40_000, 4<<10, time.Second) },
 }
 

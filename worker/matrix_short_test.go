@@ -7,7 +7,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A short task waits for room in all of the worker, a long one for room in the part that is open to it.
+// A short task waits for room in all of the worker. A long task waits for room in the open part.
 func TestMatrixTellsShortFromLong(t *testing.T) {
 	slots := func(n int32) probe.Demand {
 		return probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(n), Mem: probe.Slot.Mem * probe.MiB(n)}
@@ -19,8 +19,10 @@ func TestMatrixTellsShortFromLong(t *testing.T) {
 	}
 	var m probe.WaitMatrix
 	f.writeMatrix(&m, f.capacity.open)
-	if long, short := m.Wait(probe.Slot).Duration(), m.ShortWait(probe.Slot).Duration(); long != 7*time.Second || short != 0 {
-		t.Errorf("beside 7 long tasks on 8 slots, one of which is closed to them, a long task waits %v, a short one %v", long, short)
+	if long, short := m.Wait(probe.Slot).Duration(), m.ShortWait(probe.Slot).Duration(); long != 7*time.Second ||
+		short != 0 {
+		t.Errorf("beside 7 long tasks on 8 slots, of which 7 are open, a long task waits %v, a short task %v", long,
+			short)
 	}
 	if w := m.ShortWait(slots(2)).Duration(); w != 7*time.Second {
 		t.Errorf("one of two slots waits %v", w)

@@ -12,7 +12,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// ledger is a forecast written for obviousness: all that is taken, from when to when.
+// ledger is a simple forecast for comparison: a list of bookings of room, each from a start to an end.
 type ledger struct {
 	capacity room
 	bookings []booking
@@ -23,7 +23,7 @@ type booking struct {
 	from, to time.Duration
 }
 
-// moments are now and those at which something ends, which is when room can come.
+// moments returns now and the ends of bookings. Room can only come at these moments.
 func (l *ledger) moments() []time.Duration {
 	at := []time.Duration{0}
 	for _, b := range l.bookings {
@@ -33,7 +33,7 @@ func (l *ledger) moments() []time.Duration {
 	return at
 }
 
-// nextChange is the first moment after now at which a booking begins or ends.
+// nextChange returns the first moment after now with the start or the end of a booking.
 func (l *ledger) nextChange() time.Duration {
 	next := time.Duration(math.MaxInt64)
 	for _, b := range l.bookings {
@@ -46,8 +46,8 @@ func (l *ledger) nextChange() time.Duration {
 	return next
 }
 
-// hasRoom reports whether there is room for d at each moment from one to another. What is taken changes only when a
-// booking begins or ends.
+// hasRoom reports whether there is room at each moment from from until to. The room changes only at the start or
+// the end of a booking.
 func (l *ledger) hasRoom(needs room, from, to time.Duration) bool {
 	at := []time.Duration{from}
 	for _, b := range l.bookings {
@@ -67,7 +67,7 @@ func (l *ledger) hasRoom(needs room, from, to time.Duration) bool {
 	return true
 }
 
-// firstStart is the first moment, not before the given one, from which there is room for so long.
+// firstStart returns the first moment, not before notBefore, with room for takes.
 func (l *ledger) firstStart(needs room, notBefore, takes time.Duration) time.Duration {
 	for _, t := range l.moments() {
 		if t = max(t, notBefore); l.hasRoom(needs, t, t+takes) {
@@ -81,10 +81,11 @@ func (l *ledger) book(needs room, from, takes time.Duration) {
 	l.bookings = append(l.bookings, booking{needs, from, from + takes})
 }
 
-// anyScene draws a small worker whose capacity no eighth need divide, some of it used.
+// anyScene draws a small worker with some running entries. An eighth of the capacity need not be whole.
 func anyScene(t *rapid.T) *scene {
 	s := &scene{capacity: probe.Demand{
-		CPU: probe.Millicores(rapid.IntRange(1, 20).Draw(t, "cpus")), Mem: probe.MiB(rapid.IntRange(1, 20).Draw(t, "mem")),
+		CPU: probe.Millicores(rapid.IntRange(1, 20).Draw(t, "cpus")),
+		Mem: probe.MiB(rapid.IntRange(1, 20).Draw(t, "mem")),
 	}}
 	s.open = probe.Demand{
 		CPU: probe.Millicores(rapid.IntRange(1, int(s.capacity.CPU)).Draw(t, "open cpus")),
@@ -117,7 +118,8 @@ func anyEntry(t *rapid.T, capacity room) entry {
 	return e
 }
 
-// cell is one of a matrix, with the largest demand of a long task that it stands for; never is one of none.
+// cell is a cell of a matrix, with the largest demand of a long task looked up there. If never is set, no demand
+// of the cell ever fits.
 type cell struct {
 	i, j   int
 	demand probe.Demand
@@ -128,11 +130,13 @@ func (s *scene) cells() (all []cell) {
 	for i := range probe.MatrixSide {
 		for j := range probe.MatrixSide {
 			step := func(i, j int) probe.Demand {
-				return probe.Demand{CPU: probe.MatrixStep(s.capacity.CPU, i), Mem: probe.MatrixStep(s.capacity.Mem, j)}
+				return probe.Demand{
+					CPU: probe.MatrixStep(s.capacity.CPU, i), Mem: probe.MatrixStep(s.capacity.Mem, j),
+				}
 			}
 			c := cell{i: i, j: j, demand: step(i, j)}
 			c.demand.CPU, c.demand.Mem = min(c.demand.CPU, s.open.CPU), min(c.demand.Mem, s.open.Mem)
-			least := probe.Demand{} // that is looked up here
+			least := probe.Demand{} // smallest demand of the cell
 			if i > 0 {
 				least.CPU = step(i-1, j).CPU + 1
 			}
@@ -196,8 +200,8 @@ func TestForecastAgainstLedger(t *testing.T) {
 	}
 }
 
-// With exact estimates, an entry starts when it would if none came after it: who comes later fills only gaps that
-// nobody ahead needs. And it starts no later than it was told when it came.
+// With exact estimates, an entry starts as if no entry came later: later entries fill only gaps without a use for
+// entries ahead. And an entry starts no later than forecast when it came.
 func TestNoEntryDelaysThoseAhead(t *testing.T) {
 	overtook := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -212,7 +216,8 @@ func TestNoEntryDelaysThoseAhead(t *testing.T) {
 		for i := range arrivals {
 			alone, _ := runWorker(t, capacity, arrivals[:i+1])
 			if !slices.Equal(alone, all[:i+1]) {
-				t.Fatalf("%v\nwith all of them, the first %d start at %v,\nwithout the later ones at %v", arrivals, i+1, all[:i+1], alone)
+				t.Fatalf("%v\nwith all of them, the first %d start at %v,\nwithout the later ones at %v", arrivals,
+					i+1, all[:i+1], alone)
 			}
 			if all[i] > expectedStarts[i] {
 				t.Fatalf("%v\nentry %d starts at %v, and was told %v", arrivals, i, all[i], expectedStarts[i])
@@ -232,8 +237,8 @@ type arrivingEntry struct {
 	at time.Duration
 }
 
-// runWorker runs a worker that asks a new forecast whenever an entry comes or ends, and starts what it allows. It returns
-// when each entry started, and when it was to start as it came.
+// runWorker runs a worker that makes a new forecast whenever an entry comes or ends, and starts entries
+// accordingly. It returns the start of each entry, and the expected start when the entry came.
 func runWorker(t *rapid.T, capacity room, arrivals []arrivingEntry) (started, expectedStarts []time.Duration) {
 	var f forecast
 	started, expectedStarts = make([]time.Duration, len(arrivals)), make([]time.Duration, len(arrivals))
@@ -301,17 +306,20 @@ func TestMatrixInvariants(t *testing.T) {
 			case i > 0 && w < m.Cells[i-1][j], j > 0 && w < m.Cells[i][j-1]:
 				t.Fatalf("the wait falls at %d, %d: %v", i, j, m.Cells)
 			}
-			// Zero where it fits now and delays nobody, however long it runs.
+			// Zero if the task fits now and delays no entry, however long the task runs.
 			long := entry{demand: d, cost: time.Hour, long: true}
-			harmless := long.neededRoom().fitsIn(free) && slices.Equal(startTimes(s, long), startTimes(s, entry{cost: time.Hour}))
+			harmless := long.neededRoom().fitsIn(free) &&
+				slices.Equal(startTimes(s, long), startTimes(s, entry{cost: time.Hour}))
 			if (w == 0) != harmless {
 				t.Fatalf("%v waits %d steps; fits now and delays nobody: %t", d, w, harmless)
 			}
 		}
-		if full := m.Cells[probe.MatrixSide-1][probe.MatrixSide-1]; s.open == s.capacity && len(s.waits) > 0 && s.waits[len(s.waits)-1].demand != (probe.Demand{}) && full < probe.WaitOf(last) {
-			t.Fatalf("the whole worker is free after %d steps, and an entry starts after %d", full, probe.WaitOf(last))
+		if full := m.Cells[probe.MatrixSide-1][probe.MatrixSide-1]; s.open == s.capacity && len(s.waits) > 0 &&
+			s.waits[len(s.waits)-1].demand != (probe.Demand{}) && full < probe.WaitOf(last) {
+			t.Fatalf("the whole worker is free after %d steps, and an entry starts after %d", full,
+				probe.WaitOf(last))
 		}
-		// One more entry in the queue makes no wait shorter, and nor do more of which only the sum is known.
+		// A further entry in the queue shortens no wait. Nor do further entries in the rest.
 		e := anyEntry(t, s.room())
 		f.planEntry(e.neededRoom(), 0, e.cost)
 		f.writeMatrix(&more, f.capacity.open)
@@ -329,13 +337,14 @@ func checkNotShorter(t *rapid.T, m, more *probe.WaitMatrix) {
 	for i, row := range m.Cells {
 		for j, w := range row {
 			if more.Cells[i][j] < w {
-				t.Fatalf("with one more entry, the wait at %d, %d is %d steps instead of %d", i, j, more.Cells[i][j], w)
+				t.Fatalf("with one more entry, the wait at %d, %d is %d steps instead of %d", i, j,
+					more.Cells[i][j], w)
 			}
 		}
 	}
 }
 
-// startTimes is when each entry starts if first runs as well.
+// startTimes returns the start of each entry if first runs as well.
 func startTimes(s *scene, first entry) []time.Duration {
 	var f forecast
 	var at []time.Duration
@@ -350,7 +359,7 @@ func startTimes(s *scene, first entry) []time.Duration {
 	return at
 }
 
-// A deep queue of which only the front is planned one by one has nearly the waits of one that is planned in full.
+// If only the front of a deep queue is planned singly, the waits are nearly the waits of a full plan.
 func TestRest(t *testing.T) {
 	for _, load := range []string{"slots", "mixed", "wild"} {
 		s := newCrowd(40, 4*planDepth, draws[load])
@@ -368,13 +377,15 @@ func TestRest(t *testing.T) {
 		for i, row := range full.Cells {
 			for j, w := range row {
 				if off := math.Abs(float64(front.Cells[i][j])/float64(w) - 1); off > 0.25 {
-					t.Errorf("%s: at %d, %d the wait is %v, in full %v", load, i, j, front.Cells[i][j].Duration(), w.Duration())
+					t.Errorf("%s: at %d, %d the wait is %v, in full %v", load, i, j, front.Cells[i][j].Duration(),
+						w.Duration())
 				}
 			}
 		}
 	}
 
-	// Six of ten cores are free for the first 100 ms, then all: 200 ms of the whole worker are used up after 240 ms.
+	// Six of ten cores are free for the first 100 ms, then all. So 200 ms of the whole worker are used up after
+	// 240 ms.
 	var f forecast
 	var m probe.WaitMatrix
 	f.reset(roomFor(probe.Demand{CPU: 10, Mem: 10}, true))
@@ -416,7 +427,7 @@ func TestForecastOfAnyCost(t *testing.T) {
 	}
 }
 
-// A worker may have no memory to give, or less than eight of anything.
+// A worker may have no memory to give, or less than eight units of a resource.
 func TestForecastOfNoRoom(t *testing.T) {
 	var f forecast
 	var m probe.WaitMatrix
@@ -446,7 +457,7 @@ func TestRemaining(t *testing.T) {
 			t.Errorf("after %v of %v, %v remain, want %v", c.ran, c.estimate, got, c.want)
 		}
 	}
-	// While an attempt is over, the forecast of its end is no further off than its estimate was.
+	// For an overdue attempt, the forecast of the end is no further off than the estimate was.
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 1000 {
 		estimate, late := time.Duration(rng.Int64N(1e10)), time.Duration(rng.Int64N(1e10)+int64(probe.WaitStep))
@@ -462,7 +473,10 @@ func TestExpectedCost(t *testing.T) {
 		estimate time.Duration
 		chance   float64
 		want     time.Duration
-	}{{time.Second, 1, time.Second}, {time.Second, 0.5, 500 * time.Millisecond}, {time.Second, 0, 0}, {0, 0.5, 5 * time.Millisecond}, {-1, 1, 10 * time.Millisecond}} {
+	}{
+		{time.Second, 1, time.Second}, {time.Second, 0.5, 500 * time.Millisecond}, {time.Second, 0, 0},
+		{0, 0.5, 5 * time.Millisecond}, {-1, 1, 10 * time.Millisecond},
+	} {
 		if got := expectedCost(c.estimate, 10*time.Millisecond, c.chance); got != c.want {
 			t.Errorf("an entry of %v with chance %v costs %v, want %v", c.estimate, c.chance, got, c.want)
 		}

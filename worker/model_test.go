@@ -14,30 +14,30 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// slowWorker is a worker's queue written for obviousness: one list, searched anew for every turn. It knows no
-// expiry, no early turns and no links that break.
+// slowWorker is a simple model of a worker's queue: a list, searched anew for every turn. The model has no
+// expiry, no turns ahead of room and no broken links.
 type slowWorker struct {
 	order        Order
 	bound        time.Duration
 	weights      map[string]float64
 	capacity     room
-	alwaysOpen   probe.Demand // what is open while there are short tasks
-	lastShortAt  time.Time    // when the last one came
+	alwaysOpen   probe.Demand // open to long tasks while short tasks come
+	lastShortAt  time.Time    // when the last short task came
 	free         room
 	waiting      []*slowPlace
-	turns        map[string]*slowPlace    // by link, place and turn; the slot is held
+	turns        map[string]*slowPlace    // by link, place and turn; a slot is held
 	running      map[uint64]slowRun       // by attempt
 	seen         map[string]bool          // places, by link and id
-	startTags    map[string]float64       // Fair: of the next turn of each path, among those with the same path above
-	meanRuns     map[string]time.Duration // Fair: of each tenant's tasks without an estimate
-	bills        []*slowBill              // Fair: that are open
-	lastPayers   map[string]string        // Fair: the last one, by the path above
-	virtualTimes map[string]float64       // Fair: by the path above
+	startTags    map[string]float64       // Fair: start of the next turn of each path, among its siblings
+	meanRuns     map[string]time.Duration // Fair: run time of a tenant's tasks without an estimate
+	bills        []*slowBill              // Fair: open bills
+	lastPayers   map[string]string        // Fair: child that paid last, by parent path
+	virtualTimes map[string]float64       // Fair: by parent path
 	log          []string                 // of the current step
-	core         *Core                    // for what it learned, and for nothing else
-	changed      bool                     // since gaps were sought
+	core         *Core                    // for its averages, and for nothing else
+	changed      bool                     // since the last search for gaps
 	overtook     int
-	arrivals     int // of places, and of those that go to the back
+	arrivals     int // of places, and of places that go to the back
 }
 
 type slowRun struct {
@@ -47,27 +47,27 @@ type slowRun struct {
 	bill     *slowBill
 }
 
-// slowBill is of a turn that is on, or of an attempt.
+// slowBill is the bill of a turn that is on, or of an attempt.
 type slowBill struct {
 	tenant  string
 	paid    float64
 	cpu     float64
 	from    time.Time
 	guessed bool
-	turn    bool // it is on: no task yet
+	turn    bool // the turn is on: no task yet
 }
 
 func (s *slowWorker) turnCost(tenant string, d probe.Demand, estimate time.Duration) float64 {
 	return float64(cmp.Or(estimate, s.meanRuns[tenant], unknownCost)) * float64(d.CPU)
 }
 
-// parentPath is the path above a path: that of a tenant with others below it is itself with a / at its end.
+// parentPath returns the parent of a path. A tenant with children has its own path with a / as parent.
 func parentPath(path string) string {
 	return path[:strings.LastIndexByte(strings.TrimSuffix(path, "/"), '/')+1]
 }
 
-// pathsOf are a tenant's path, and those above it: all but the tenant's own end with a /. Those of the model have others
-// below, or not, from the start.
+// pathsOf returns the path of a tenant, and its parents. All parents end with a /. In the model, tenants have
+// children from the start or never.
 func pathsOf(tenant string) (all []string) {
 	for path := tenant; path != ""; path = parentPath(path) {
 		all = append(all, path)
@@ -75,7 +75,7 @@ func pathsOf(tenant string) (all []string) {
 	return all
 }
 
-// payInAdvance makes a tenant pay in advance, and the paths above it.
+// payInAdvance makes a tenant and its parents pay in advance.
 func (s *slowWorker) payInAdvance(tenant string, d probe.Demand, expected time.Duration, now time.Time) *slowBill {
 	for _, path := range pathsOf(tenant) {
 		s.advanceVirtual(parentPath(path), now)
@@ -91,7 +91,7 @@ func (s *slowWorker) payInAdvance(tenant string, d probe.Demand, expected time.D
 
 func (s *slowWorker) weight(path string) float64 { return cmp.Or(s.weights[path], 1) }
 
-// settle corrects a bill to what was used.
+// settle corrects a bill to the real use.
 func (s *slowWorker) settle(b *slowBill, ran bool, now time.Time) {
 	s.bills = slices.DeleteFunc(s.bills, func(o *slowBill) bool { return b == o })
 	used := now.Sub(b.from)
@@ -103,7 +103,7 @@ func (s *slowWorker) settle(b *slowBill, ran bool, now time.Time) {
 	}
 }
 
-// childPath is the one of a tenant's paths that is right below a path; "": the tenant is not below that.
+// childPath returns the path of tenant right below path; "" if tenant is not below path.
 func childPath(tenant, path string) string {
 	for _, c := range pathsOf(tenant) {
 		if parentPath(c) == path {
@@ -113,7 +113,7 @@ func childPath(tenant, path string) string {
 	return ""
 }
 
-// nextBelow is the place whose turn is next under Fair, of those below a path; nil: there is none.
+// nextBelow returns the place with the next turn under Fair, of the places below path, or nil.
 func (s *slowWorker) nextBelow(path string) *slowPlace {
 	best := map[string]*slowPlace{} // by child
 	for _, p := range s.waiting {
@@ -137,7 +137,8 @@ func compareTurns(p, q *slowPlace) int {
 	return cmp.Or(cmp.Compare(q.priority, p.priority), p.arrival-q.arrival)
 }
 
-// advanceVirtual brings the virtual time of a path to what the next one below it, or if nobody waits the last one that paid, has used.
+// advanceVirtual brings the virtual time of a path to the use of its next child. If no child waits, the child
+// that paid last counts.
 func (s *slowWorker) advanceVirtual(path string, now time.Time) {
 	payer := s.lastPayers[path]
 	if p := s.nextBelow(path); p != nil {
@@ -152,7 +153,7 @@ func (s *slowWorker) advanceVirtual(path string, now time.Time) {
 	s.virtualTimes[path] = max(s.virtualTimes[path], s.startTags[payer]-max(ahead, 0)/s.weight(payer))
 }
 
-// raiseStart lets a tenant, and the paths above it, take part again: they cannot start in the past.
+// raiseStart lets a tenant and its parents take turns again, with no start in the past.
 func (s *slowWorker) raiseStart(tenant string, now time.Time) {
 	for _, path := range pathsOf(tenant) {
 		isBelow := func(tenant string) bool { return slices.Contains(pathsOf(tenant), path) }
@@ -188,7 +189,7 @@ func (p *slowPlace) neededRoom() room { return roomFor(p.demand, p.long) }
 func (p *slowPlace) id() string  { return fmt.Sprint(p.link, "/", p.res) }
 func (p *slowPlace) key() string { return fmt.Sprint(p.id(), ".", p.turn) }
 
-// nextPlace is the place whose turn is next.
+// nextPlace returns the place with the next turn.
 func (s *slowWorker) nextPlace(now time.Time) *slowPlace {
 	oldest := slices.MinFunc(s.waiting, func(p, q *slowPlace) int { return p.arrival - q.arrival })
 	if s.order == Shortest && now.Sub(oldest.queuedAt) >= s.bound {
@@ -225,7 +226,8 @@ func (s *slowWorker) addPlace(p *slowPlace, now time.Time) {
 
 func (s *slowWorker) assignRoom(now time.Time) {
 	for {
-		if long := s.core.averages.longRunTime; long > 0 && now.Sub(s.lastShortAt) >= long && !slices.ContainsFunc(s.waiting, func(p *slowPlace) bool { return !p.long }) {
+		if long := s.core.averages.longRunTime; long > 0 && now.Sub(s.lastShortAt) >= long &&
+			!slices.ContainsFunc(s.waiting, func(p *slowPlace) bool { return !p.long }) {
 			s.setOpenPart(s.capacity.all)
 		}
 		if len(s.waiting) == 0 {
@@ -235,7 +237,8 @@ func (s *slowWorker) assignRoom(now time.Time) {
 			s.giveTurn(p, now)
 			continue
 		}
-		if !s.changed || !slices.ContainsFunc(s.waiting, func(p *slowPlace) bool { return p.neededRoom().fitsIn(s.free) }) {
+		if !s.changed || !slices.ContainsFunc(s.waiting,
+			func(p *slowPlace) bool { return p.neededRoom().fitsIn(s.free) }) {
 			return
 		}
 		gaps, _, _ := s.findGaps(now, s.waiting)
@@ -249,7 +252,7 @@ func (s *slowWorker) assignRoom(now time.Time) {
 	}
 }
 
-// giveTurn gives its room to a place that waits.
+// giveTurn gives room to a waiting place.
 func (s *slowWorker) giveTurn(p *slowPlace, now time.Time) {
 	p.bill = s.payInAdvance(p.tenant, p.demand, p.expectedRun, now)
 	s.removeWaiting(func(q *slowPlace) bool { return p == q })
@@ -274,9 +277,9 @@ func (s *slowWorker) freeRoom(needs room) {
 	s.changed = true
 }
 
-// inOrder is all that waits, in the order of the turns.
+// inOrder returns all waiting places in the order of their turns.
 func (s *slowWorker) inOrder(now time.Time) (all []*slowPlace) {
-	q := *s // to play the turns with
+	q := *s // a copy, to play the turns
 	q.waiting, q.startTags = slices.Clone(s.waiting), maps.Clone(s.startTags)
 	for len(q.waiting) > 0 {
 		p := q.nextPlace(now)
@@ -289,9 +292,9 @@ func (s *slowWorker) inOrder(now time.Time) (all []*slowPlace) {
 	return all
 }
 
-// findGaps plans what waits in a ledger, as long as there is room now for any of those for whom a gap is sought, and
-// returns what may start now; then whether something more may, and whether only in the share that is closed to long
-// tasks.
+// findGaps plans the waiting places in a ledger, while some place of sought has room now. It returns the places
+// to start now, the ledger, and the kind of further places with a gap: any, none, or short tasks in the short
+// part.
 func (s *slowWorker) findGaps(now time.Time, sought []*slowPlace) (gaps []*slowPlace, l *ledger, more string) {
 	know := s.core.averages
 	l = &ledger{capacity: s.capacity}
@@ -300,7 +303,8 @@ func (s *slowWorker) findGaps(now time.Time, sought []*slowPlace) (gaps []*slowP
 	}
 	for _, p := range s.turns {
 		answer := s.core.links[LinkID(p.link)].answerTime
-		l.book(p.neededRoom(), 0, remainingTime(answer+expectedCost(p.expectedRun, know.runTime, know.bindChance), now.Sub(p.askedAt)))
+		l.book(p.neededRoom(), 0,
+			remainingTime(answer+expectedCost(p.expectedRun, know.runTime, know.bindChance), now.Sub(p.askedAt)))
 	}
 	more = "any"
 	for _, p := range s.inOrder(now) {
@@ -315,7 +319,8 @@ func (s *slowWorker) findGaps(now time.Time, sought []*slowPlace) (gaps []*slowP
 		if p.estimate == 0 {
 			longest = horizon
 		}
-		if l.firstStart(p.neededRoom(), 0, boundedTime(longest)) == 0 && (more == "any" || s.fitsShortPart(p.neededRoom(), gaps)) {
+		if l.firstStart(p.neededRoom(), 0, boundedTime(longest)) == 0 &&
+			(more == "any" || s.fitsShortPart(p.neededRoom(), gaps)) {
 			gaps = append(gaps, p)
 			l.book(p.neededRoom(), 0, boundedTime(expectedCost(p.expectedRun, know.runTime, 1)))
 			continue
@@ -335,7 +340,7 @@ func (s *slowWorker) findGaps(now time.Time, sought []*slowPlace) (gaps []*slowP
 	return gaps, l, more
 }
 
-// fitsShortPart reports whether a short task fits into the share that is closed to long ones, beside all short ones.
+// fitsShortPart reports whether a short task fits into the short part, beside all short tasks.
 func (s *slowWorker) fitsShortPart(n room, gaps []*slowPlace) bool {
 	all := n.all
 	for _, r := range s.running {
@@ -354,7 +359,7 @@ func (s *slowWorker) fitsShortPart(n room, gaps []*slowPlace) bool {
 	return n.open == (probe.Demand{}) && all.Fits(s.capacity.all.Sub(s.alwaysOpen))
 }
 
-// setOpenPart is what is open to long tasks from now on.
+// setOpenPart sets the part that is open to long tasks.
 func (s *slowWorker) setOpenPart(d probe.Demand) {
 	s.changed = s.changed || s.capacity.open != d
 	s.free.open = s.free.open.Add(d).Sub(s.capacity.open)
@@ -380,7 +385,7 @@ func (s *slowWorker) bindTask(key string, b probe.Bind, now time.Time) {
 	delete(s.turns, key)
 	s.freeRoom(p.neededRoom())
 	expected := b.Launch.Estimate
-	if b.Job == (probe.JobID{}) { // else it may be of another function
+	if b.Job == (probe.JobID{}) { // otherwise the task may be of another function
 		expected = cmp.Or(expected, p.expectedRun)
 	}
 	s.startRun(b.Launch.Attempt.Seq, p.neededRoom(), expected, p.bill, now)
@@ -403,7 +408,7 @@ func (s *slowWorker) declineTurn(p *slowPlace, now time.Time) {
 	s.settle(p.bill, false, now)
 }
 
-// cancelPlaces is for places that wait, whose turn is on, or that did not come yet.
+// cancelPlaces cancels places: queued, during their turn, or still under way.
 func (s *slowWorker) cancelPlaces(link, first, count int, now time.Time) {
 	for res := first; res < first+count; res++ {
 		id := fmt.Sprint(link, "/", res)
@@ -417,13 +422,13 @@ func (s *slowWorker) cancelPlaces(link, first, count int, now time.Time) {
 	}
 }
 
-// What the parts of the tenants' paths weigh is told with each message.
+// Each message tells the weights along the tenant's path.
 var (
 	modelTenants = []string{"t", "u/x", "u/y", "v"}
 	modelWeights = map[string][]uint32{"t": {4}, "u/x": {2, 3}, "u/y": {2}}
 )
 
-// TestModel runs a core beside the slow model: the same turns and starts must follow from each event.
+// TestModel runs a core beside the slow model. Each event must lead to the same turns and starts.
 func TestModel(t *testing.T) {
 	overtook := 0
 	rapid.Check(t, func(t *rapid.T) { overtook += testModel(t) })
@@ -436,15 +441,18 @@ func testModel(t *rapid.T) int {
 	w := &world{t: t} // for its draws
 	order := Order(w.draw("order", len(orderNames)))
 	cfg := Config{
-		Capacity: size(1 + w.draw("slots", 4)), Functions: []string{"f"}, Order: order, StarvationBound: 50 * time.Millisecond,
-		ReadyExpiry: time.Hour,
-		MaxRetained: 1, // a result goes at once
-		ShortShare:  pick(w, "share", -1, 0.3, 0.5),
+		Capacity: size(1 + w.draw("slots", 4)), Functions: []string{"f"}, Order: order,
+		StarvationBound: 50 * time.Millisecond,
+		ReadyExpiry:     time.Hour,
+		MaxRetained:     1, // the core forgets a result at once
+		ShortShare:      pick(w, "share", -1, 0.3, 0.5),
 	}
 	c, now := New(cfg), time.Unix(1_000_000, 0)
 	m := &slowWorker{
-		order: order, bound: cfg.StarvationBound, weights: map[string]float64{"t": 4, "u/": 2, "u/x": 3}, capacity: c.capacity, alwaysOpen: cfg.Open(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
-		running: map[uint64]slowRun{}, seen: map[string]bool{}, startTags: map[string]float64{}, meanRuns: map[string]time.Duration{},
+		order: order, bound: cfg.StarvationBound, weights: map[string]float64{"t": 4, "u/": 2, "u/x": 3},
+		capacity: c.capacity, alwaysOpen: cfg.Open(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
+		running: map[uint64]slowRun{}, seen: map[string]bool{}, startTags: map[string]float64{},
+		meanRuns:   map[string]time.Duration{},
 		lastPayers: map[string]string{}, virtualTimes: map[string]float64{},
 	}
 	for link := range 2 {
@@ -454,7 +462,8 @@ func testModel(t *rapid.T) int {
 	launch := func() probe.Launch {
 		attempts++
 		return probe.Launch{
-			Attempt: probe.AttemptID{Seq: attempts}, Function: "f", Estimate: time.Duration(w.draw("estimate", 4)) * 10 * time.Millisecond,
+			Attempt: probe.AttemptID{Seq: attempts}, Function: "f",
+			Estimate: time.Duration(w.draw("estimate", 4)) * 10 * time.Millisecond,
 		}
 	}
 
@@ -464,14 +473,16 @@ func testModel(t *rapid.T) int {
 		var ev Event
 		do := w.draw("do", 12)
 		if do < 3 && len(m.waiting) > 15 {
-			return // the model takes long to plan
+			return // the model plans slowly
 		}
 		switch do {
-		case 0, 1: // reserve; some ids are left out, and may come later or never
+		case 0, 1: // reserve; some skipped ids come later, or never
 			r := probe.Reserve{
-				First: probe.ResID(nextRes[link] + w.draw("skip", 2)), Count: uint32(1 + w.draw("count", 4)), Tenant: pick(w, "tenant", modelTenants...),
+				First: probe.ResID(nextRes[link] + w.draw("skip", 2)), Count: uint32(1 + w.draw("count", 4)),
+				Tenant:   pick(w, "tenant", modelTenants...),
 				Priority: int32(w.draw("priority", 3)), Demand: size(pick(w, "size", 1, 1, 2)),
-				Estimate: time.Duration(w.draw("estimate", 4)) * 10 * time.Millisecond, Typical: time.Duration(w.draw("typical", 3)) * 15 * time.Millisecond,
+				Estimate: time.Duration(w.draw("estimate", 4)) * 10 * time.Millisecond,
+				Typical:  time.Duration(w.draw("typical", 3)) * 15 * time.Millisecond,
 			}
 			r.Weights = modelWeights[r.Tenant]
 			if !r.Demand.Fits(cfg.Capacity) {
@@ -487,7 +498,8 @@ func testModel(t *rapid.T) int {
 			for i := range int(r.Count) {
 				m.arrivals++
 				p := &slowPlace{
-					link: link, res: int(r.First) + i, arrival: m.arrivals, queuedAt: now, priority: r.Priority, tenant: r.Tenant,
+					link: link, res: int(r.First) + i, arrival: m.arrivals, queuedAt: now, priority: r.Priority,
+					tenant:   r.Tenant,
 					estimate: r.Estimate, expectedRun: cmp.Or(r.Estimate, r.Typical), demand: r.Demand,
 				}
 				if m.seen[p.id()] {
@@ -507,7 +519,8 @@ func testModel(t *rapid.T) int {
 						}
 					}
 					if len(m.waiting) > 0 && more != "none" {
-						if l.firstStart(p.neededRoom(), 0, takes) == 0 && (more == "any" || m.fitsShortPart(p.neededRoom(), nil)) {
+						if l.firstStart(p.neededRoom(), 0, takes) == 0 &&
+							(more == "any" || m.fitsShortPart(p.neededRoom(), nil)) {
 							m.overtook++
 							l.book(p.neededRoom(), 0, takes)
 						} else {
@@ -518,7 +531,9 @@ func testModel(t *rapid.T) int {
 						m.raiseStart(p.tenant, now)
 						takes := r.Launches[i].Estimate
 						takes = cmp.Or(takes, p.expectedRun)
-						m.startRun(r.Launches[i].Attempt.Seq, p.neededRoom(), takes, m.payInAdvance(p.tenant, p.demand, takes, now), now)
+						m.startRun(r.Launches[i].Attempt.Seq, p.neededRoom(), takes,
+							m.payInAdvance(p.tenant, p.demand, takes, now),
+							now)
 						continue
 					}
 				}
@@ -527,14 +542,16 @@ func testModel(t *rapid.T) int {
 			ev = Received{LinkID(link), r}
 		case 2: // enqueue
 			m.arrivals++
-			e := probe.Enqueue{Res: probe.ResID(nextRes[link]), Tenant: pick(w, "tenant", modelTenants...), Demand: size(pick(w, "size", 1, 1, 2)), Long: w.draw("long", 2) > 0, Launch: launch()}
+			e := probe.Enqueue{Res: probe.ResID(nextRes[link]), Tenant: pick(w, "tenant", modelTenants...),
+				Demand: size(pick(w, "size", 1, 1, 2)), Long: w.draw("long", 2) > 0, Launch: launch()}
 			e.Weights = modelWeights[e.Tenant]
 			if !roomFor(e.Demand, e.Long).fitsIn(room{cfg.Capacity, cfg.Open()}) {
 				return
 			}
 			nextRes[link]++
 			p := &slowPlace{
-				link: link, res: int(e.Res), arrival: m.arrivals, queuedAt: now, tenant: e.Tenant, estimate: e.Launch.Estimate, expectedRun: e.Launch.Estimate,
+				link: link, res: int(e.Res), arrival: m.arrivals, queuedAt: now, tenant: e.Tenant,
+				estimate: e.Launch.Estimate, expectedRun: e.Launch.Estimate,
 				demand: e.Demand, attempt: e.Launch.Attempt.Seq, long: e.Long,
 			}
 			if !m.seen[p.id()] && !p.long {
@@ -563,7 +580,7 @@ func testModel(t *rapid.T) int {
 			}
 			m.bindTask(p.key(), b, now)
 			ev = Received{LinkID(p.link), b}
-		case 8: // cancel, what is there or will be
+		case 8: // cancel present or future places
 			first, count := 1+w.draw("first", nextRes[link]+2), 1+w.draw("count", 4)
 			m.cancelPlaces(link, first, count, now)
 			ev = Received{LinkID(link), probe.Cancel{First: probe.ResID(first), Count: uint32(count)}}

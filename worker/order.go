@@ -10,21 +10,23 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// Order is the policy by which queued places take their turns.
+// Order is the policy for the order of the queue.
 type Order uint8
 
 const (
-	Fair     Order = iota // tenants take turns by weight (start-time fair queueing), each its own by priority, then by arrival
-	FIFO                  // by arrival
-	Priority              // higher priority first, then by arrival
-	Shortest              // smallest estimate first, but whoever waited for StarvationBound goes ahead
+	// Fair lets tenants take turns by weight (start-time fair queueing). A tenant's own places go by priority,
+	// and then by arrival.
+	Fair     Order = iota
+	FIFO           // by arrival
+	Priority       // higher priority first, then by arrival
+	Shortest       // smallest estimate first; a place that waited for StarvationBound goes before
 )
 
 var orderNames = []string{"fair", "fifo", "priority", "shortest"}
 
 func (o Order) String() string { return orderNames[o] }
 
-// ParseOrder reads an Order's name.
+// ParseOrder returns the Order with this name.
 func ParseOrder(s string) (Order, error) {
 	for i, name := range orderNames {
 		if s == name {
@@ -34,6 +36,7 @@ func ParseOrder(s string) (Order, error) {
 	return 0, fmt.Errorf("queue order %q is unknown: use one of %q", s, orderNames)
 }
 
+// newPolicy returns the policy of o for q.
 func (o Order) newPolicy(cfg *Config, q *queue) policy {
 	switch o {
 	case Fair:
@@ -46,31 +49,31 @@ func (o Order) newPolicy(cfg *Config, q *queue) policy {
 	return &fifo{}
 }
 
-// policy holds the places of a queue in one Order. Each has a file of its own.
+// policy holds the places of a queue in a certain Order. Each Order has a file of its own.
 type policy interface {
-	// addPlace adds p. One that was in before keeps its position among those that are level with it.
+	// addPlace adds p. A returning place keeps its position among places of equal rank.
 	addPlace(p *place)
-	// removePlace takes out p, which is in.
+	// removePlace takes out p, which must be in the queue.
 	removePlace(p *place)
-	// nextPlace is the place whose turn is next; there must be one.
+	// nextPlace returns the place with the next turn. The queue must not be empty.
 	nextPlace(now time.Time) *place
-	// inOrder yields the places in the order in which their turns are expected, if nothing comes and goes until then.
+	// inOrder yields the places in the expected order of their turns, if no place comes or goes until then.
 	inOrder(now time.Time) iter.Seq[*place]
 	// allPlaces yields the places in no particular order.
 	allPlaces() iter.Seq[*place]
 
-	// openAccount makes the account of a tenant that was not known, close lets go of it, and weigh tells what the parts of its
-	// path weigh.
+	// openAccount makes the account of a new tenant. closeAccount drops the account. setWeights sets the weights
+	// along the path of the tenant.
 	openAccount(t *tenant)
 	closeAccount(t *tenant)
 	setWeights(t *tenant, weights []uint32)
-	// chargeTurn makes the tenant of p, which is still in, pay for the turn that has come.
+	// chargeTurn charges the tenant of p for its turn. p is still in the queue.
 	chargeTurn(p *place)
-	// chargeAttempt makes a tenant pay for an attempt that has no place in the queue.
+	// chargeAttempt charges a tenant for an attempt without a place in the queue.
 	chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) bill
 }
 
-// unpaid is the part of a policy under which nobody pays.
+// unpaid is the part of a policy without accounts.
 type unpaid struct{}
 
 func (unpaid) openAccount(*tenant)                                         {}
@@ -79,11 +82,11 @@ func (unpaid) setWeights(*tenant, []uint32)                                {}
 func (unpaid) chargeTurn(*place)                                           {}
 func (unpaid) chargeAttempt(*tenant, probe.Demand, time.Duration) (b bill) { return }
 
-// walk visits the items of a heap in their order, without changing it: after an item, those below it may come next. It
-// is good until the heap changes.
+// walk visits the items of a heap in their order, without changing the heap. After an item, its children in the
+// heap become candidates. A walk is good until the heap changes.
 type walk[T pq.Item[T]] struct {
 	items      []T
-	candidates []int // positions of items that may come next, the first of them last
+	candidates []int // positions of items that may come next, the best position last
 }
 
 func (w *walk[T]) startWalk(h *pq.Heap[T]) {
@@ -91,10 +94,10 @@ func (w *walk[T]) startWalk(h *pq.Heap[T]) {
 	w.addCandidate(0)
 }
 
-// endWalk lets go of the heap.
+// endWalk drops the heap.
 func (w *walk[T]) endWalk() { w.items = nil }
 
-// peek is the next item; ok is false at the end.
+// peek returns the next item; ok is false at the end.
 func (w *walk[T]) peek() (x T, ok bool) {
 	if len(w.candidates) == 0 {
 		return x, false
@@ -102,7 +105,7 @@ func (w *walk[T]) peek() (x T, ok bool) {
 	return w.items[w.candidates[len(w.candidates)-1]], true
 }
 
-// skip goes on behind the next item.
+// skip moves on to the item after the next.
 func (w *walk[T]) skip() {
 	last := len(w.candidates) - 1
 	i := w.candidates[last]
@@ -111,7 +114,7 @@ func (w *walk[T]) skip() {
 	w.addCandidate(2*i + 2)
 }
 
-// visitAll yields the items of h until that is told to stop.
+// visitAll yields the items of h in order until yield returns false.
 func (w *walk[T]) visitAll(h *pq.Heap[T], yield func(T) bool) {
 	defer w.endWalk()
 	for w.startWalk(h); ; w.skip() {
@@ -121,6 +124,7 @@ func (w *walk[T]) visitAll(h *pq.Heap[T], yield func(T) bool) {
 	}
 }
 
+// addCandidate sorts the item at position i in among the candidates, if there is an item.
 func (w *walk[T]) addCandidate(i int) {
 	if i >= len(w.items) {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// reservePlaces queues the places that were not heard of before, and starts the tasks that ride along as long as there is
-// room for them, and that delays nobody who waits.
+// reservePlaces queues the new places of m, and starts ride-along tasks. A ride-along task starts if it has room
+// now and delays no waiting place.
 func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Action) []Action {
 	reason := c.whyNoPlace(m.Demand, false)
 	if c.hasMoved(l, m.Job, m.Generation) {
@@ -22,12 +22,13 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 	}
 	if reason != 0 {
 		if !l.markSeen(m.First, m.Count) {
-			return acts // repeated: it may have been accepted
+			return acts // repeated: the worker may have accepted the first copy
 		}
 		return c.sendRefused(l, m.First, m.Count, probe.AttemptID{}, reason, 0, acts)
 	}
 
-	// Of the places, those below count were taken, and of these, those from rides on are not used up.
+	// count is the number of places that are queued or started. Rides with an index of at least rides did not
+	// start.
 	class := m.Standing.Class
 	q, regular := c.queueOf(class), class == probe.Regular
 	count, rides, ahead, bundle := m.Count, len(m.Launches), uint32(q.len()), min(m.Bundle, maxStaged)
@@ -36,7 +37,7 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 	if regular {
 		c.noteShort(need, now)
 	}
-	looked, gap := false, false // whether, though others wait, there may be room for those that ride along
+	looked, gap := false, false // gap: though others wait, ride-along tasks may have room
 	for i := range m.Count {
 		id := m.First + probe.ResID(i)
 		if !l.seenPlaces.Mark(id) {
@@ -78,8 +79,8 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 		}
 		c.Stats.Reserved++
 		p := &place{
-			link: l, res: id, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand,
-			estimate: m.Estimate, expectedRun: cmp.Or(m.Estimate, m.Typical), mayAskAhead: m.Early,
+			link: l, res: id, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority,
+			demand: m.Demand, estimate: m.Estimate, expectedRun: cmp.Or(m.Estimate, m.Typical), mayAskAhead: m.Early,
 		}
 		c.stampPlace(p, m.Standing)
 		c.queuePlace(p, now)
@@ -101,7 +102,7 @@ func (c *Core) enqueueTask(l *link, m *probe.Enqueue, now time.Time, acts []Acti
 		return acts
 	}
 	if len(m.Launch.Files) > 0 && (c.fetches[m.Launch.Attempt] != nil || c.attempts[m.Launch.Attempt] != nil) {
-		return acts // its frontend uses an id twice; the first one goes
+		return acts // the frontend used an id twice; the first attempt counts
 	}
 	reason, retryAfter := c.whyNoPlace(m.Demand, m.Long), time.Duration(0)
 	if c.hasMoved(l, m.Job, m.Generation) {
@@ -122,8 +123,9 @@ func (c *Core) enqueueTask(l *link, m *probe.Enqueue, now time.Time, acts []Acti
 	ahead := uint32(q.len())
 	c.Stats.Reserved++
 	p := &place{
-		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority, demand: m.Demand, long: m.Long,
-		estimate: m.Launch.Estimate, expectedRun: m.Launch.Estimate, launch: &m.Launch, wantsMatrix: m.Matrix,
+		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority,
+		demand: m.Demand, long: m.Long, estimate: m.Launch.Estimate, expectedRun: m.Launch.Estimate,
+		launch: &m.Launch, wantsMatrix: m.Matrix,
 	}
 	p.commonPayload = l.commonPayload(m.Job, p.launch)
 	c.stampPlace(p, m.Standing)
@@ -144,7 +146,8 @@ func (c *Core) enqueueTask(l *link, m *probe.Enqueue, now time.Time, acts []Acti
 	return acts
 }
 
-// freePlaces is how many more places of a class the queue takes: of those that are not regular no more than it leaves room for.
+// freePlaces returns how many more places of class the queue takes. Yielded and spare places together may take
+// half of the queue.
 func (c *Core) freePlaces(class probe.Class) int {
 	n := c.cfg.MaxQueue - c.queue.len() - c.spareQueue.len() - c.parkedCount
 	if class != probe.Regular {
@@ -153,7 +156,7 @@ func (c *Core) freePlaces(class probe.Class) int {
 	return n
 }
 
-// whyNoPlace says why no place of this demand is taken, or 0.
+// whyNoPlace returns the reason to refuse a place of demand d, or 0.
 func (c *Core) whyNoPlace(d probe.Demand, long bool) probe.Reason {
 	switch {
 	case c.leaving:
@@ -164,7 +167,7 @@ func (c *Core) whyNoPlace(d probe.Demand, long bool) probe.Reason {
 	return 0
 }
 
-// whyCannotRun says why this worker cannot run a launch, or 0.
+// whyCannotRun returns the reason not to run m at this worker, or 0.
 func (c *Core) whyCannotRun(l *link, job probe.JobID, m *probe.Launch, now time.Time) probe.Reason {
 	common := l.findCommon(job, m)
 	if common != nil {
@@ -181,7 +184,7 @@ func (c *Core) whyCannotRun(l *link, job probe.JobID, m *probe.Launch, now time.
 	return 0
 }
 
-// whyCannotRunNow is unfit for a launch that is not to be queued.
+// whyCannotRunNow is whyCannotRun for a launch without a wait in the queue, which leaves no time to fetch files.
 func (c *Core) whyCannotRunNow(l *link, job probe.JobID, m *probe.Launch, now time.Time) probe.Reason {
 	if len(m.Files) > 0 {
 		return probe.NeedsFiles
@@ -189,13 +192,19 @@ func (c *Core) whyCannotRunNow(l *link, job probe.JobID, m *probe.Launch, now ti
 	return c.whyCannotRun(l, job, m, now)
 }
 
-func (c *Core) sendRefused(l *link, first probe.ResID, count uint32, a probe.AttemptID, reason probe.Reason, retryAfter time.Duration, acts []Action) []Action {
+// sendRefused refuses count places from first on, or attempt a, or both. A retryAfter of 0 tells the frontend not
+// to try this worker again for this job.
+func (c *Core) sendRefused(
+	l *link, first probe.ResID, count uint32, a probe.AttemptID, reason probe.Reason, retryAfter time.Duration,
+	acts []Action,
+) []Action {
 	c.Stats.Refused++
 	return c.sendMsg(l, probe.Refused{
 		First: first, Count: count, Attempt: a, Reason: reason, RetryAfter: retryAfter, Load: c.Load(),
 	}, acts)
 }
 
+// queuePlace puts a new place into the queue, with a sequence number and times.
 func (c *Core) queuePlace(p *place, now time.Time) {
 	c.seq++
 	p.seq, p.queuedAt, p.believedSince = c.seq, now, now
@@ -207,7 +216,7 @@ func (c *Core) queuePlace(p *place, now time.Time) {
 	c.putInQueue(p)
 }
 
-// putInQueue puts a place into the queue, or beside it if its link is silent.
+// putInQueue puts p into the queue of its class, or parks p on a silent link.
 func (c *Core) putInQueue(p *place) {
 	p.link.places[p.res] = p
 	if p.link.silent {
@@ -222,13 +231,13 @@ func (c *Core) putInQueue(p *place) {
 	}
 }
 
-// takeFromQueue takes a place out of the queue.
+// takeFromQueue removes p from the queue. The place stays known to its link.
 func (c *Core) takeFromQueue(p *place) {
 	c.queueOf(p.class).removePlace(p)
 	c.aging.Remove(aging{p})
 }
 
-// markSeen notes that the link's ids were seen, and reports whether one of them was new.
+// markSeen notes count ids from first on as seen, and reports whether an id was new.
 func (l *link) markSeen(first probe.ResID, count uint32) bool {
 	fresh := false
 	for i := range count {
@@ -237,11 +246,11 @@ func (l *link) markSeen(first probe.ResID, count uint32) bool {
 	return fresh
 }
 
-// assignRoom hands free room to whoever is next: tasks already bound to it, places already asked about, then the
-// queue, in its order, and then where there are gaps. It has spare work stopped that stands in the way, lets what is not
-// regular have what nothing else can use, and at last asks ahead for room that is expected within one round trip.
+// assignRoom hands out free room. First come staged attempts, then places asked ahead, then the queue in order,
+// then later places in gaps. Next the worker stops spare work in the way, and gives yielded and spare places the
+// room that no regular place can use. Last, places ask ahead for room expected to fall free within a round trip.
 func (c *Core) assignRoom(now time.Time, acts []Action) []Action {
-	for filled := true; filled; { // whoever fills a gap may, under Fair, bring another tenant to the head
+	for filled := true; filled; { // under Fair, a place in a gap may bring another tenant to the head
 		if acts = c.assignInOrder(now, acts); c.queue.len() == 0 {
 			break
 		}
@@ -254,7 +263,7 @@ func (c *Core) assignRoom(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// assignInOrder goes as far as there is room for who is next.
+// assignInOrder gives room to the next place, again and again, until the next place has no room.
 func (c *Core) assignInOrder(now time.Time, acts []Action) []Action {
 	for {
 		c.reopenIfQuiet(now)
@@ -290,7 +299,8 @@ func (c *Core) assignInOrder(now time.Time, acts []Action) []Action {
 	}
 }
 
-// beginTurn gives its room to a place that was taken out of the queue.
+// beginTurn gives room to a place that has just left the queue. A place with a task starts the task. A place
+// without a task asks its frontend for a task.
 func (c *Core) beginTurn(p *place, now time.Time, acts []Action) []Action {
 	if p.launch == nil {
 		p.bill.startUse()
@@ -298,7 +308,7 @@ func (c *Core) beginTurn(p *place, now time.Time, acts []Action) []Action {
 		return c.askPlace(p, asking, now, acts)
 	}
 	if c.attempts[p.launch.Attempt] != nil {
-		c.dropPlace(p) // its frontend uses an id twice; the first one goes
+		c.dropPlace(p) // the frontend used an id twice; the first attempt counts
 		return acts
 	}
 	delete(p.link.places, p.res)
@@ -315,13 +325,13 @@ func (c *Core) beginTurn(p *place, now time.Time, acts []Action) []Action {
 	}, acts)
 }
 
-// takePlaceRoom takes room for a place whose turn is on.
+// takePlaceRoom takes room for a place during its turn.
 func (c *Core) takePlaceRoom(p *place) {
 	c.takeRoom(p.neededRoom())
 	c.occupants.asking.addCPU(p.demand.CPU, c.queue.now)
 }
 
-// newEarlyAttempt is that of a task bound early, whose wait is over.
+// newEarlyAttempt makes the attempt of a task bound early, whose wait is over.
 func (c *Core) newEarlyAttempt(p *place, now time.Time) *attempt {
 	a := c.newAttempt(p.link, p.launch, p.job, p.generation, p.queuedAt)
 	a.tenant, a.demand, a.long, a.class, a.queueTenant = p.tenant, p.demand, p.long, p.class, p.queueTenant
@@ -331,7 +341,7 @@ func (c *Core) newEarlyAttempt(p *place, now time.Time) *attempt {
 	return a
 }
 
-// askAhead lets places ask for the room of attempts that should end within one round trip.
+// askAhead lets places ask for the room of attempts about to end within a round trip.
 func (c *Core) askAhead(now time.Time, acts []Action) []Action {
 	for c.expectedEnds.Len() > 0 && !now.Before(c.expectedEnds.Min().askAt) {
 		a := c.expectedEnds.Pop()
@@ -349,7 +359,7 @@ func (c *Core) askAhead(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// askPlaceAhead asks whether there is a task for a place, ahead of its room.
+// askPlaceAhead asks the frontend of p for a task before there is room.
 func (c *Core) askPlaceAhead(p *place, now time.Time, acts []Action) []Action {
 	c.queue.takePlace(p)
 	c.askedAhead = append(c.askedAhead, p)
@@ -358,18 +368,20 @@ func (c *Core) askPlaceAhead(p *place, now time.Time, acts []Action) []Action {
 	return c.askPlace(p, askingAhead, now, acts)
 }
 
-// askPlace tells the frontend that the place's turn has come.
+// askPlace tells the frontend that the turn of p has come.
 func (c *Core) askPlace(p *place, state placeState, now time.Time, acts []Action) []Action {
 	p.state, p.askedAt, p.waitParts = state, now, c.splitWait(p)
 	c.asked.Push(p)
-	m := probe.Ready{Res: p.res, Turn: p.turn, Waited: now.Sub(p.queuedAt), Expiry: c.cfg.ReadyExpiry, Load: c.Load()}
+	m := probe.Ready{
+		Res: p.res, Turn: p.turn, Waited: now.Sub(p.queuedAt), Expiry: c.cfg.ReadyExpiry, Load: c.Load(),
+	}
 	if state == askingAhead {
 		m.Early = p.link.lead
 	}
 	return c.sendMsg(p.link, m, acts)
 }
 
-// askedPlace is the place whose given turn is on, or nil.
+// askedPlace returns the place res of l if its turn is on now, or nil.
 func (c *Core) askedPlace(l *link, res probe.ResID, turn probe.Turn) *place {
 	if p := l.places[res]; p != nil && p.turn == turn && (p.state == asking || p.state == askingAhead) {
 		return p
@@ -377,10 +389,10 @@ func (c *Core) askedPlace(l *link, res probe.ResID, turn probe.Turn) *place {
 	return nil
 }
 
-// bindTask gives a task to a place whose turn is on.
+// bindTask gives the task and the bundle of m to a place whose turn is on.
 func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []Action {
 	if !l.boundAttempts.Mark(probe.ResID(m.Launch.Attempt.Seq)) || c.hasAttempt(l, m.Launch.Attempt) {
-		return acts // repeated, and not to be refused: it may have run, and be forgotten
+		return acts // repeated; not refused, because the first copy may have run and be forgotten
 	}
 	p := c.askedPlace(l, m.Res, m.Turn)
 	if p == nil {
@@ -403,19 +415,20 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 		acts = c.refuseBundle(l, m.Bundle, reason, acts)
 		return c.sendRefused(l, m.Res, 1, m.Launch.Attempt, reason, 0, acts)
 	}
-	if p.class != probe.Regular && len(m.Bundle) > 0 { // what is staged goes ahead of the queue
+	if p.class != probe.Regular && len(m.Bundle) > 0 { // staged tasks go before the regular queue
 		acts = c.refuseBundle(l, m.Bundle, probe.Late, acts)
 		m.Bundle = nil
 	}
 	c.Stats.Bound++
 	expected := p.expectedRun
-	if !ownJob { // tasks of another job may be of another function
+	if !ownJob { // another job's tasks may call another function
 		expected = 0
 	}
 	a := c.newAttempt(l, &m.Launch, job, generation, now)
 	a.tenant, a.demand, a.class, a.queueTenant = p.tenant, p.demand, p.class, p.queueTenant
 	a.expectedRun = cmp.Or(m.Launch.Estimate, expected)
-	a.waited, a.heldFor, a.waitParts, a.clearsSpare = p.askedAt.Sub(p.queuedAt), now.Sub(p.askedAt), p.waitParts, p.clearsSpare
+	a.waited, a.heldFor, a.waitParts, a.clearsSpare =
+		p.askedAt.Sub(p.queuedAt), now.Sub(p.askedAt), p.waitParts, p.clearsSpare
 	wasAsking := p.state == asking
 	c.stopAsking(p)
 	switch {
@@ -445,7 +458,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 	for i := range m.Bundle {
 		launch := &m.Bundle[i]
 		if c.hasAttempt(l, launch.Attempt) {
-			continue // its frontend uses an id twice
+			continue // the frontend used an id twice
 		}
 		if reason := c.whyCannotRunNow(l, job, launch, now); reason != 0 {
 			acts = c.sendRefused(l, 0, 0, launch.Attempt, reason, 0, acts)
@@ -462,7 +475,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 	return acts
 }
 
-// stageAttempt lets an attempt wait, ahead of the queue, for a slot that should fall free within a round trip.
+// stageAttempt lets an attempt wait, before the queue, for a slot expected to fall free within a round trip.
 func (c *Core) stageAttempt(a *attempt, now time.Time) {
 	a.state, a.stateSince = staged, now
 	c.addAttempt(a)
@@ -470,7 +483,7 @@ func (c *Core) stageAttempt(a *attempt, now time.Time) {
 	c.promised = c.promised.Add(a.demand)
 }
 
-// refuseBundle refuses the launches of a bundle, but for any that came before.
+// refuseBundle refuses the launches of a bundle, except attempts that came before.
 func (c *Core) refuseBundle(l *link, bundle []probe.Launch, reason probe.Reason, acts []Action) []Action {
 	for i := range bundle {
 		if c.attempts[bundle[i].Attempt] == nil {
@@ -480,18 +493,18 @@ func (c *Core) refuseBundle(l *link, bundle []probe.Launch, reason probe.Reason,
 	return acts
 }
 
-// maxTurns is how many turns in a row a sticky place has where it was in the queue. Then it goes to the back: its job is a
-// large one, and small ones that came later are not to wait until all of it has been served.
+// maxTurns is the number of turns of a sticky place at the same position in the queue. Then the place goes to the
+// back. Its job is large, and later small jobs shall not wait for the end of a large job.
 const maxTurns = 16
 
-// requeuePlace puts a place back where it was in the queue, for another turn.
+// requeuePlace puts p back at its position in the queue, for another turn.
 func (c *Core) requeuePlace(p *place) {
 	p.turn++
 	p.startIn, p.clearsSpare = 0, false
 	c.putInQueue(p)
 }
 
-// stopAsking takes a place out of those that were asked about, without freeing what it holds.
+// stopAsking ends the turn of p. p keeps its room.
 func (c *Core) stopAsking(p *place) {
 	c.asked.Remove(p)
 	if p.state == askingAhead {
@@ -499,12 +512,13 @@ func (c *Core) stopAsking(p *place) {
 	}
 }
 
+// dropAskedAhead removes p from askedAhead.
 func (c *Core) dropAskedAhead(p *place) {
 	c.askedAhead = slices.Delete(c.askedAhead, slices.Index(c.askedAhead, p), slices.Index(c.askedAhead, p)+1)
 	c.promised = c.promised.Sub(p.demand)
 }
 
-// dropPlace forgets a place, whatever its state, and frees what it holds.
+// dropPlace forgets a place in any state, and frees its room.
 func (c *Core) dropPlace(p *place) {
 	switch p.state {
 	case queued:
@@ -530,7 +544,7 @@ func (c *Core) dropPlace(p *place) {
 	}
 }
 
-// parkLink takes the queued places of a silent link out of the queue's way.
+// parkLink takes the queued places of a silent link out of the queue, so no place waits behind a silent frontend.
 func (c *Core) parkLink(l *link) {
 	l.silent = true
 	for _, p := range l.placesInOrder(func(p *place) bool { return p.state == queued }) {
@@ -539,7 +553,7 @@ func (c *Core) parkLink(l *link) {
 	}
 }
 
-// unparkLink lets a link that was silent take part again.
+// unparkLink puts the parked places of a link back into the queue, once the frontend has spoken again.
 func (c *Core) unparkLink(l *link) {
 	if !l.silent {
 		return
@@ -552,8 +566,9 @@ func (c *Core) unparkLink(l *link) {
 	}
 }
 
-// learnAnswer smooths the time that the link needs to answer a Ready, and how far it strays. Who asks that long and four
-// times the deviation ahead (as TCP reckons its time-outs) rarely finds the slot free before the answer.
+// learnAnswer smooths the time that the link needs to answer a Ready, and the mean deviation. The lead is that
+// time plus four deviations, as in TCP's retransmission timer. With this lead the slot is rarely free before the
+// answer.
 func (l *link) learnAnswer(d time.Duration) {
 	deviation := d - l.answerTime
 	l.answerTime += deviation / 8
@@ -561,9 +576,10 @@ func (l *link) learnAnswer(d time.Duration) {
 	l.lead = min(l.answerTime+4*l.answerDeviation, maxLead)
 }
 
+// anyPlace is the filter for all places.
 func anyPlace(*place) bool { return true }
 
-// placesInOrder is those places of a link that are meant, by id, so that map order decides nothing.
+// placesInOrder returns the wanted places of a link by id, so that the order of a map decides nothing.
 func (l *link) placesInOrder(wanted func(*place) bool) []*place {
 	var ps []*place
 	for _, p := range l.places {
@@ -575,8 +591,8 @@ func (l *link) placesInOrder(wanted func(*place) bool) []*place {
 	return ps
 }
 
-// expireOverdue acts on silence: turns that were not answered, staged attempts whose slot did not fall free,
-// results and orphans that nobody claimed.
+// expireOverdue acts on silence: on turns without an answer, on staged attempts whose slot did not fall free, and
+// on unclaimed results and orphans.
 func (c *Core) expireOverdue(now time.Time, acts []Action) []Action {
 	if !now.Before(c.staysUntil) {
 		c.staysUntil = time.Time{}
@@ -606,7 +622,7 @@ func (c *Core) expireOverdue(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// lateStaged is the first of the staged attempts, if its patience is over, or nil.
+// lateStaged returns the first staged attempt if it has waited longer than patienceFor, or nil.
 func (c *Core) lateStaged(now time.Time) *attempt {
 	if a := c.staged.First(); a != nil && now.Sub(a.stateSince) >= c.patienceFor(a) {
 		return a
@@ -614,7 +630,7 @@ func (c *Core) lateStaged(now time.Time) *attempt {
 	return nil
 }
 
-// patienceFor is how long a staged attempt waits for the slot it was promised.
+// patienceFor returns how long a staged attempt waits for the slot promised to it.
 func (c *Core) patienceFor(a *attempt) time.Duration {
 	if a.clearsSpare && c.stopping.Len() > 0 {
 		return 2 * obeysFor
@@ -622,8 +638,9 @@ func (c *Core) patienceFor(a *attempt) time.Duration {
 	return lateAfter * max(a.owner.lead, firstLead)
 }
 
-// handBack returns a staged attempt whose slot did not fall free in time: another worker may have room.
-// The attempts that were expected to end are no longer, until they do.
+// handBack returns a staged attempt to its frontend, because the promised slot did not fall free in time and
+// another worker may have room. The attempts in endingSoon are no longer expected to end soon, because the
+// forecast failed.
 func (c *Core) handBack(a *attempt, now time.Time, acts []Action) []Action {
 	c.Stats.Late++
 	c.dropStaged(a)

@@ -7,32 +7,32 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// gapDepth is how many entries are planned in search of gaps: that happens whenever something changes and there is room
-// that the head of the queue cannot use. Short entries behind them may still use the share that is closed to long ones.
+// gapDepth is the number of entries to plan in search of gaps. The search runs whenever something changes and the
+// free room is too small for the head of the queue. Short entries behind these may still use the short part.
 const gapDepth = 64
 
-// What a core knows before it has learned it.
+// The initial values of averages.
 const (
 	firstRun    = unknownCost
-	firstChance = 0.5 // a frontend sends about two reservations for each task
+	firstChance = 0.5 // frontends send about two reservations a task
 )
 
-// averages is what a core makes of what it has seen, to foresee what will be.
+// averages are the moving averages of what a core has seen. Forecasts build on them.
 type averages struct {
-	runTime     time.Duration // of a task of which nothing is known
-	longRunTime time.Duration // of a long task
-	bindChance  float64       // that a reservation turns into a task
+	runTime     time.Duration // of a task without an expected run time
+	longRunTime time.Duration // of a long task; 0: none came yet
+	bindChance  float64       // chance of a task for a reservation
 	fetchRate   float64       // bytes per second
 }
 
-// noteRun takes note of a run time.
+// noteRun takes a run time into the average.
 func (l *averages) noteRun(d time.Duration) {
 	if d > 0 {
 		l.runTime += (d - l.runTime) / 16
 	}
 }
 
-// noteLongRun takes note of how long a long task will take.
+// noteLongRun takes the expected run time of a long task into the average.
 func (l *averages) noteLongRun(d time.Duration) {
 	if l.longRunTime == 0 {
 		l.longRunTime = d
@@ -40,7 +40,7 @@ func (l *averages) noteLongRun(d time.Duration) {
 	l.longRunTime += (d - l.longRunTime) / 16
 }
 
-// noteTurn takes note that a reservation turned into a task, or did not.
+// noteTurn takes into the average whether a reservation got a task.
 func (l *averages) noteTurn(bound bool) {
 	outcome := 0.0
 	if bound {
@@ -49,7 +49,7 @@ func (l *averages) noteTurn(bound bool) {
 	l.bindChance += (outcome - l.bindChance) / 64
 }
 
-// placeCost is how long the place is expected to occupy its room, once it has it.
+// placeCost returns the time that the place is expected to keep its room, once the room is taken.
 func (c *Core) placeCost(p *place) time.Duration {
 	chance := 1.0
 	if p.launch == nil {
@@ -58,7 +58,7 @@ func (c *Core) placeCost(p *place) time.Duration {
 	return expectedCost(p.expectedRun, c.averages.runTime, chance)
 }
 
-// longestRun is how long the place may occupy its room, as far as anybody said.
+// longestRun returns the longest use of room by the place, going by the estimate; horizon if unknown.
 func (p *place) longestRun() time.Duration {
 	switch {
 	case p.estimate <= 0:
@@ -69,7 +69,7 @@ func (p *place) longestRun() time.Duration {
 	return p.estimate
 }
 
-// beginForecast begins a forecast: what takes room now, and what is bound to take it before the queue does.
+// beginForecast begins a forecast with the present use of room, and with the uses that come before the queue.
 func (c *Core) beginForecast(now time.Time) *forecast {
 	f, capacity := &c.forecast, c.capacity
 	if c.isQuiet(now) {
@@ -97,9 +97,9 @@ func (c *Core) beginForecast(now time.Time) *forecast {
 	return f
 }
 
-// Matrix is the expected wait for room of a long task that comes at now. It takes some 20 us with a hundred entries in the
-// queue, and some 100 us with any number. It changes nothing that Step depends on; but, like Step, it is not for
-// concurrent use.
+// Matrix returns the expected wait for room of a long task that comes at now. It takes some 20 us with a hundred
+// entries in the queue, and some 100 us with any number. Matrix changes nothing that Step depends on. Like Step,
+// it is not for concurrent use.
 func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
 	f := c.beginForecast(now)
 	rest, n := c.queue.backlog, 0
@@ -118,8 +118,8 @@ func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
 	return m
 }
 
-// expectedWaits is how long those of a link's places that have a task are expected to wait, as far as the queue is planned one by one. A wait
-// matrix would not tell: it counts what came after them.
+// expectedWaits returns the expected waits of the tasks of l in the queue, as far as the first planDepth places
+// go. A wait matrix cannot tell these waits, because a matrix also counts later places.
 func (c *Core) expectedWaits(l *link, now time.Time) (list []probe.Expect) {
 	if l.taskCount == 0 {
 		return nil
@@ -134,7 +134,7 @@ func (c *Core) expectedWaits(l *link, now time.Time) (list []probe.Expect) {
 	return list
 }
 
-// expectedWait is how long a place is expected to wait; 0: it is not planned.
+// expectedWait returns the expected wait of a place; 0: the place is beyond the planned part.
 func (c *Core) expectedWait(wanted *place, now time.Time) time.Duration {
 	for p, wait := range c.plannedWaits(now) {
 		if p == wanted {
@@ -144,7 +144,7 @@ func (c *Core) expectedWait(wanted *place, now time.Time) time.Duration {
 	return 0
 }
 
-// plannedWaits is the places that are planned one by one, in their order, and how long each is expected to wait.
+// plannedWaits yields the first planDepth places in order, with expected waits.
 func (c *Core) plannedWaits(now time.Time) iter.Seq2[*place, time.Duration] {
 	return func(yield func(*place, time.Duration) bool) {
 		f, n := c.beginForecast(now), 0
@@ -156,14 +156,16 @@ func (c *Core) plannedWaits(now time.Time) iter.Seq2[*place, time.Duration] {
 	}
 }
 
-// backfill starts entries behind the head of the queue, for which there is no room yet, where that does not delay the
-// expected start of any entry ahead of them (conservative backfilling). It reports whether there were any.
+// backfill starts entries behind the head of the queue, while the head has no room. An entry starts early only
+// without a delay to the expected start of an entry ahead (conservative backfilling). backfill reports whether an
+// entry started.
 func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 	if !c.fetchWake.IsZero() && !now.Before(c.fetchWake) {
 		c.fetchWake = time.Time{}
 		c.changes++
 	}
-	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || c.settledChanges == c.changes+c.queue.changes || !c.queue.fitsAny(c.free) {
+	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || c.settledChanges == c.changes+c.queue.changes ||
+		!c.queue.fitsAny(c.free) {
 		return acts, false
 	}
 	c.findGaps(now, nil)
@@ -178,9 +180,9 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 	return acts, filled
 }
 
-// findGaps plans the queue, and collects in c.gaps the entries that may start now. It reports whether one more, which
-// needs so much, may still find a gap behind all of them, and whether only in the share that is closed to long tasks;
-// without one, it stops where nothing in the queue can.
+// findGaps plans the queue, and collects in c.gaps the entries that may start now. With more, findGaps reports
+// whether a further entry in need of more room may find a gap behind all entries, and whether only in the short
+// part. With nil, findGaps stops where no entry of the queue can fill a gap.
 func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
 	f := c.beginForecast(now)
 	c.gaps, c.fetchWake = c.gaps[:0], time.Time{}
@@ -192,7 +194,7 @@ func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
 		if n > planDepth || deep && shortAhead {
 			return false, shortPartOnly
 		}
-		shortPartOnly = shortPartOnly || deep // what fits into that share delays no long entry
+		shortPartOnly = shortPartOnly || deep // an entry in the short part delays no long entry
 		if free := f.spans[0].free; free != tried {
 			if more != nil && !more.fitsIn(free) || more == nil && !c.queue.fitsAny(free) {
 				return false, shortPartOnly
@@ -207,8 +209,9 @@ func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
 				c.fetchWake = late
 			}
 		case p.waitsForFiles():
-			continue // late: it keeps its place, but no room
-		case (deep || f.mayStart(p.neededRoom(), p.longestRun())) && (!shortPartOnly || c.fitsShortPart(p.neededRoom(), f.spans[0].free)):
+			continue // late files: the entry keeps its position, but no room
+		case (deep || f.mayStart(p.neededRoom(), p.longestRun())) &&
+			(!shortPartOnly || c.fitsShortPart(p.neededRoom(), f.spans[0].free)):
 			f.addRunning(p.neededRoom(), expectedCost(p.expectedRun, c.averages.runTime, 1))
 			c.gaps = append(c.gaps, p)
 			continue
@@ -233,8 +236,8 @@ func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
 	return true, shortPartOnly
 }
 
-// fitsShortPart reports whether a short task of these needs, beside all short ones for which room is taken, fits into
-// what is closed to long ones: it never delays any of these. Long ones may have more than what is open to them.
+// fitsShortPart reports whether a short task fits into the short part, beside all short tasks that have room.
+// Such a task never delays long tasks. Long tasks may use more than the open part.
 func (c *Core) fitsShortPart(needs, free room) bool {
 	if needs.open != (probe.Demand{}) || !needs.fitsIn(free) {
 		return false
@@ -244,13 +247,13 @@ func (c *Core) fitsShortPart(needs, free room) bool {
 	return all.Sub(long).Add(needs.all).Fits(c.capacity.all.Sub(c.alwaysOpen))
 }
 
-// hasGap reports whether tasks that need so much, and ride along, may find a gap behind all that wait. Then fillGap
-// tells of each of them, until the step ends.
+// hasGap reports whether ride-along tasks with these needs may find a gap behind all waiting places. After
+// hasGap, takeGap decides on each task, until the step ends.
 func (c *Core) hasGap(needs room, now time.Time) bool {
 	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || !needs.fitsIn(c.free) {
 		return false
 	}
-	c.changes++ // the next backfill is to start from what then waits
+	c.changes++ // so the next backfill plans the queue anew
 	found, shortPartOnly := c.findGaps(now, &needs)
 	c.shortPartOnly = shortPartOnly
 	found = found && len(c.gaps) == 0
@@ -258,7 +261,7 @@ func (c *Core) hasGap(needs room, now time.Time) bool {
 	return found
 }
 
-// takeGap reports whether a task can start now without delaying any that waits, and counts on that it does.
+// takeGap reports whether a task can start now without a delay for any waiting place. If so, it takes the gap.
 func (c *Core) takeGap(needs room, estimate time.Duration) bool {
 	takes := estimate
 	if takes <= 0 {

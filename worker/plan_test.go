@@ -12,18 +12,18 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// errand is a task bound early that runs as long as it says.
+// errand is a task bound early that runs exactly as long as estimated.
 type errand struct {
-	at       time.Duration // it comes
+	at       time.Duration // arrival
 	slots    int
 	long     bool
 	takes    time.Duration
-	fetch    time.Duration // after which its files are there, as expected; 0: it needs none
+	fetch    time.Duration // time until its files arrive, as expected; 0: no files
 	priority int32
 }
 
-// anyErrands draws errands of which no two end, or have their files, at one moment, whenever they start: the core hears
-// of one after the other, and takes the second for late meanwhile.
+// anyErrands draws errands with distinct ends and distinct arrivals of files, whatever their starts. With equal
+// times the core would hear of the first event alone, and take the second for late.
 func anyErrands(t *rapid.T, order Order) (es []errand) {
 	at := time.Duration(0)
 	for i := range rapid.IntRange(1, 14).Draw(t, "errands") {
@@ -47,8 +47,8 @@ func anyErrands(t *rapid.T, order Order) (es []errand) {
 	return es
 }
 
-// runErrands lets a core of eight slots, a quarter of them closed to long tasks, run the errands, and returns when each
-// started, and the wait that its matrix told just before it came.
+// runErrands has a core run the errands, on eight slots with two closed to long tasks. It returns the start of
+// each errand, and the wait in the matrix just before the errand came.
 func runErrands(t *rapid.T, order Order, es []errand) (started, toldWaits []time.Duration) {
 	began := time.Unix(1_000_000, 0)
 	c := New(Config{Capacity: size(8), Functions: []string{"f"}, Order: order, ShortShare: 0.25})
@@ -62,12 +62,12 @@ func runErrands(t *rapid.T, order Order, es []errand) (started, toldWaits []time
 	c.setOpenPart(c.alwaysOpen)
 	c.lastShortAt = began
 	step := func(ev Event) {
-		c.averages.longRunTime = horizon // so that it stays closed
+		c.averages.longRunTime = horizon // so the short part stays closed
 		for _, a := range c.Step(began.Add(now), ev, nil) {
 			switch a := a.(type) {
 			case Fetch:
 				i := int(a.Attempt.Seq) - 1
-				fetched[i] = c.fetches[a.Attempt].files.expectedAt.Sub(began) // exactly when it is expected
+				fetched[i] = c.fetches[a.Attempt].files.expectedAt.Sub(began) // exactly when expected
 			case *Start:
 				i := int(a.Launch.Attempt.Seq) - 1
 				if es[i].fetch > 0 && fetched[i] >= 0 {
@@ -137,8 +137,8 @@ func runErrands(t *rapid.T, order Order, es []errand) (started, toldWaits []time
 
 func errandID(i int) probe.AttemptID { return probe.AttemptID{Frontend: 1, Seq: uint64(i + 1)} }
 
-// A later task fills a gap only if it does not delay the expected start of those ahead: where all estimates are right,
-// each starts when it would if no later one came. And a long one starts no later than the matrix told as it came.
+// A later task fills a gap only if no task ahead is expected to start later. With exact estimates, each task
+// starts as if no task came later. And a long task starts no later than its matrix said.
 func TestBackfillDelaysNobody(t *testing.T) {
 	overtook := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -147,10 +147,12 @@ func TestBackfillDelaysNobody(t *testing.T) {
 		for i, e := range es {
 			alone, _ := runErrands(t, FIFO, es[:i+1])
 			if !slices.Equal(alone, all[:i+1]) {
-				t.Fatalf("%+v\nwith all of them, the first %d start at %v,\nwithout the later ones at %v", es, i+1, all[:i+1], alone)
+				t.Fatalf("%+v\nwith all of them, the first %d start at %v,\nwithout the later ones at %v", es, i+1,
+					all[:i+1], alone)
 			}
 			if e.long && e.fetch == 0 && all[i] > e.at+toldWaits[i] {
-				t.Fatalf("%+v\nerrand %d came at %v, was told to wait %v, and starts at %v", es, i, e.at, toldWaits[i], all[i])
+				t.Fatalf("%+v\nerrand %d came at %v, was told to wait %v, and starts at %v", es, i, e.at, toldWaits[i],
+					all[i])
 			}
 			if i > 0 && all[i] < all[i-1] {
 				overtook++
@@ -162,9 +164,9 @@ func TestBackfillDelaysNobody(t *testing.T) {
 	}
 }
 
-// Under another order, nobody is delayed by who comes last and is the least important; among errands that are not long and
-// without files: an entry that waits for some has been seen to start later because of one behind it, and so has one behind
-// a long one that is late, which leaves it only the share that is closed to long ones.
+// Under order Priority, the last and least important task delays no other task. This holds only for short tasks
+// without files. A task that waits for files may start later because of a task behind it. So may a task behind a
+// late long task, because only the short part is left for it.
 func TestBackfillByPriority(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		es := anyErrands(t, Priority)
@@ -181,7 +183,7 @@ func TestBackfillByPriority(t *testing.T) {
 	})
 }
 
-// Behind however many long tasks, short ones start in the share that is closed to these; but not before other short ones.
+// Behind any number of long tasks, short tasks start in the short part, but not before earlier short tasks.
 func TestShortBehindMany(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	c := New(Config{Capacity: size(8), Functions: []string{"f"}, ShortShare: 0.25})
@@ -217,7 +219,7 @@ func TestShortBehindMany(t *testing.T) {
 		t.Error("a short task that rides along was not started, with two slots free")
 	}
 	res++
-	// The third slot is open to long ones.
+	// The third slot is open to long tasks.
 	if got := reserve(1); got != 0 {
 		t.Errorf("%d turns for a short task, beside two others in two slots", got)
 	}
@@ -231,7 +233,8 @@ func TestShortBehindMany(t *testing.T) {
 	}
 }
 
-// What is closed to long tasks, but taken by those that came while there were no short ones, is not there for short ones either.
+// Long tasks may have taken the short part while no short tasks came. Then short tasks cannot use that room
+// either.
 func TestShortBehindManyInTakenShare(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	c := New(Config{Capacity: size(8), Functions: []string{"f"}, ShortShare: 3.0 / 8})
@@ -273,13 +276,15 @@ func TestInOrder(t *testing.T) {
 		w := &world{t: t}
 		now := time.Unix(1_000_000, 0)
 		order := Order(w.draw("order", len(orderNames)))
-		c := New(Config{Order: order, Weights: map[string]float64{"t": 3, "u": 0.5}, StarvationBound: 50 * time.Millisecond})
+		c := New(Config{Order: order, Weights: map[string]float64{"t": 3, "u": 0.5},
+			StarvationBound: 50 * time.Millisecond})
 		l := &link{places: map[probe.ResID]*place{}}
 		for i := range 1 + w.draw("places", 40) {
 			now = now.Add(time.Duration(w.draw("pause", 4)) * time.Millisecond)
 			c.queuePlace(&place{
-				link: l, res: probe.ResID(i + 1), tenant: pick(w, "tenant", "t", "u", "v"), priority: int32(w.draw("priority", 3)),
-				demand: probe.Slot, estimate: time.Duration(w.draw("estimate", 5)) * time.Millisecond,
+				link: l, res: probe.ResID(i + 1), tenant: pick(w, "tenant", "t", "u", "v"),
+				priority: int32(w.draw("priority", 3)),
+				demand:   probe.Slot, estimate: time.Duration(w.draw("estimate", 5)) * time.Millisecond,
 			}, now)
 			if w.draw("take", 3) == 0 {
 				c.queue.takePlace(c.queue.nextPlace(now))
@@ -302,14 +307,15 @@ func TestInOrder(t *testing.T) {
 	})
 }
 
-// The chance that a reservation becomes a task is learned, and so are run times.
+// The core learns the chance that a reservation gets a task, and the run times.
 func TestLearned(t *testing.T) {
 	l := averages{runTime: firstRun, bindChance: firstChance}
 	for i := range 2000 {
 		l.noteTurn(i%4 == 0)
 		l.noteRun(time.Duration(i%2+1) * time.Second)
 	}
-	if l.bindChance < 0.2 || l.bindChance > 0.3 || l.runTime < 1400*time.Millisecond || l.runTime > 1600*time.Millisecond {
+	if l.bindChance < 0.2 || l.bindChance > 0.3 || l.runTime < 1400*time.Millisecond ||
+		l.runTime > 1600*time.Millisecond {
 		t.Errorf("learned %+v", l)
 	}
 	l.noteRun(0)
@@ -324,8 +330,10 @@ func TestOpen(t *testing.T) {
 		capacity probe.Demand
 		want     probe.Demand
 	}{
-		{0, size(8), size(7)}, {0, probe.Slot, probe.Slot}, {0, size(2), size(2)}, {0.3, size(4), size(3)}, {-1, size(8), size(8)},
-		{0.5, size(8), size(4)}, {2, size(8), size(1)}, {0.5, probe.Demand{CPU: 500, Mem: 4096}, probe.Demand{CPU: 500, Mem: 2048}},
+		{0, size(8), size(7)}, {0, probe.Slot, probe.Slot}, {0, size(2), size(2)}, {0.3, size(4), size(3)},
+		{-1, size(8), size(8)},
+		{0.5, size(8), size(4)}, {2, size(8), size(1)},
+		{0.5, probe.Demand{CPU: 500, Mem: 4096}, probe.Demand{CPU: 500, Mem: 2048}},
 	} {
 		if got := (Config{Capacity: c.capacity, ShortShare: c.share}).Open(); got != c.want {
 			t.Errorf("with %v closed, %v of %v is open, want %v", c.share, got, c.capacity, c.want)
@@ -333,8 +341,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// newCrowdedCore is a core of 64 slots with as many tasks running as have room beside one of half the worker, which runs, and
-// entries that wait: the first one needs all of it.
+// newCrowdedCore is a core of 64 slots. A task with half of the worker runs, and as many small tasks as have
+// room. Further tasks wait. The first waiting task needs all of the worker.
 func newCrowdedCore(order Order, waiting int) (*Core, time.Time) {
 	now := time.Unix(1_000_000, 0)
 	c := New(Config{Capacity: size(64), Functions: []string{"f"}, Order: order, ShortShare: -1})
@@ -344,7 +352,8 @@ func newCrowdedCore(order Order, waiting int) (*Core, time.Time) {
 	enqueue := func(slots int, takes time.Duration) {
 		res++
 		c.Step(now, Received{1, probe.Enqueue{
-			Res: res, Demand: size(slots), Launch: probe.Launch{Attempt: probe.AttemptID{Seq: uint64(res)}, Function: "f", Estimate: takes},
+			Res: res, Demand: size(slots),
+			Launch: probe.Launch{Attempt: probe.AttemptID{Seq: uint64(res)}, Function: "f", Estimate: takes},
 		}}, nil)
 	}
 	enqueue(32, time.Minute)
@@ -358,7 +367,8 @@ func newCrowdedCore(order Order, waiting int) (*Core, time.Time) {
 	return c, now
 }
 
-// BenchmarkBackfill is a reservation that finds a gap, is declined and has the gap closed again, and one that finds none.
+// BenchmarkBackfill measures a reservation that finds a gap and is cancelled, and a reservation that finds no
+// gap.
 func BenchmarkBackfill(b *testing.B) {
 	for _, waiting := range []int{10, 100, 1000} {
 		c, now := newCrowdedCore(FIFO, waiting)
@@ -368,7 +378,8 @@ func BenchmarkBackfill(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					now = now.Add(time.Nanosecond)
-					c.Step(now, Received{1, probe.Reserve{First: res, Count: 1, Demand: probe.Slot, Estimate: estimate}}, nil)
+					c.Step(now, Received{1,
+						probe.Reserve{First: res, Count: 1, Demand: probe.Slot, Estimate: estimate}}, nil)
 					c.Step(now, Received{1, probe.Cancel{First: res, Count: 1}}, nil)
 					res++
 				}
@@ -377,7 +388,7 @@ func BenchmarkBackfill(b *testing.B) {
 	}
 }
 
-// BenchmarkTellMatrix is the matrix of a core, whose queue is in some order.
+// BenchmarkTellMatrix measures the matrix of a core, for each order of the queue.
 func BenchmarkTellMatrix(b *testing.B) {
 	for order := range Order(len(orderNames)) {
 		for _, waiting := range []int{100, 1000} {

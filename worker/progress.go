@@ -7,20 +7,21 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A task that runs may say how far it has come. By that it is known how much longer it takes, which its frontend is told, and forecasts
-// go by. What long tasks take, compared with what was expected of them, is the worker's pace: if all are slow, it is the machine.
+// A running task may report its progress. The worker then computes the time left, for forecasts and for the
+// frontend. The worker's pace is the run time of long tasks over their expected run time: if all are slow, the
+// machine is slow.
 
-// progress is how far an attempt says that it has come.
+// progress is the last report of an attempt.
 type progress struct {
-	doneShare float64       // the share of its work; 0: it says nothing
-	saidAt    time.Duration // when it had, since it started
-	wholeTime time.Duration // that all of its work takes, as fast as it went lately
+	doneShare float64       // fraction of the work; 0: no report yet
+	saidAt    time.Duration // time of the report, since the start
+	wholeTime time.Duration // time for all of the work, at the recent rate
 }
 
-// reportEvery is how often what an attempt says is looked at: the shorter the time, the less its pace in it says.
+// reportEvery is the least time between two reports that count. Over a shorter time the rate says less.
 const reportEvery = time.Second
 
-// noteReport takes what an attempt has said a time after its start.
+// noteReport takes the report of an attempt after this run time.
 func (p *progress) noteReport(done float64, ran time.Duration) {
 	if !(done > p.doneShare) || ran <= p.saidAt || p.doneShare > 0 && ran-p.saidAt < reportEvery {
 		return
@@ -32,13 +33,13 @@ func (p *progress) noteReport(done float64, ran time.Duration) {
 	*p = progress{min(done, 1), ran, whole}
 }
 
-// timeLeft is how much longer an attempt takes that has run for so long. While it says nothing, that is at least as long as it has said nothing.
+// timeLeft returns the time left of an attempt after ran. The result is at least the time since the last report.
 func (p *progress) timeLeft(ran time.Duration) time.Duration {
 	silent := max(ran-p.saidAt, 0)
 	return max(time.Duration(float64(p.wholeTime)*(1-p.doneShare))-silent, silent)
 }
 
-// attemptTimeLeft is how much longer a running attempt is expected to take.
+// attemptTimeLeft returns the expected time left of a running attempt.
 func (c *Core) attemptTimeLeft(a *attempt, now time.Time) time.Duration {
 	ran := now.Sub(a.startedAt)
 	if a.progress.doneShare > 0 {
@@ -47,7 +48,7 @@ func (c *Core) attemptTimeLeft(a *attempt, now time.Time) time.Duration {
 	return remainingTime(expectedCost(a.expectedRun, c.averages.runTime, 1), ran)
 }
 
-// noteProgress takes what running attempts have said.
+// noteProgress takes the reports of running attempts.
 func (c *Core) noteProgress(ev *Progressed, now time.Time) {
 	for _, p := range ev.Attempts {
 		if a := c.attempts[p.Attempt]; a != nil && a.state == running {
@@ -57,37 +58,43 @@ func (c *Core) noteProgress(ev *Progressed, now time.Time) {
 	}
 }
 
-// linkProgress is how far those of a link's attempts have come that say so.
+// linkProgress returns the progress of the reporting attempts of l.
 func (c *Core) linkProgress(l *link, now time.Time) (list []probe.Progress) {
 	for _, a := range c.runs {
 		if p := &a.progress; p.doneShare > 0 && a.owner == l {
-			list = append(list, probe.Progress{Attempt: a.id, Done: uint32(p.doneShare * 1e6), Left: p.timeLeft(now.Sub(a.startedAt))})
+			list = append(list, probe.Progress{
+				Attempt: a.id, Done: uint32(p.doneShare * 1e6), Left: p.timeLeft(now.Sub(a.startedAt)),
+			})
 		}
 	}
 	return list
 }
 
 const (
-	// enoughPaces is how many long tasks tell the pace of the worker, and leastPaces of how few it is not known.
+	// enoughPaces is the number of long tasks that determine the worker's pace. With fewer than leastPaces the
+	// pace is unknown.
 	enoughPaces = 5
 	leastPaces  = 3
-	// slowFrom is from which pace on the machine is slow: of a few tasks that differ, the median is within it by chance.
+	// slowFrom is the least pace of a slow machine. With a few different tasks, the median may be lower by
+	// chance.
 	slowFrom = 2
 )
 
-// paces are how many times as long as expected the last long tasks took.
+// paces holds the run times of the last long tasks over their expected run times.
 type paces struct {
 	ratios [enoughPaces]float32
-	count  int // ever
+	count  int // of all long tasks ever
 }
 
+// noteEnd takes the run time of a long task that has ended.
 func (p *paces) noteEnd(run, expected time.Duration) {
 	p.ratios[p.count%enoughPaces] = float32(run) / float32(expected)
 	p.count++
 }
 
-// currentPace is how many times as long as expected long tasks take here now: the median of those that run and say how far they are, and, if these
-// are few, of the last that have ended. It is 1 unless the machine is slow; 0: it is not known.
+// currentPace returns the run time of long tasks here now over their expected run time. The pace is the median
+// over running tasks with reports, and over the last ended tasks if few tasks run. The result is 1 unless the
+// machine is slow; 0: unknown.
 func (c *Core) currentPace(now time.Time) float64 {
 	var all []float32
 	for _, a := range c.runs {

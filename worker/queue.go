@@ -9,35 +9,35 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// queue holds the places whose turn has not come, in the order of its policy.
+// queue holds the places before their turn, in the order of its policy.
 type queue struct {
 	policy
 	placeCount int
-	now        time.Duration // of the step, since the first one
+	now        time.Duration // time of the step, since the first step
 
-	busyTenants  int                // tenants with places in the queue, or bills
-	tenants      map[string]*tenant // those, and some that were
-	recentTenant *tenant            // that a place was pushed of
+	busyTenants  int                // tenants with queued places or open bills
+	tenants      map[string]*tenant // the busy tenants, and some idle tenants
+	recentTenant *tenant            // the tenant of the last added place
 
-	changes  uint64         // how often a place came or went, or the order changed
-	kinds    map[room]*kind // of the places, by what they need; the last one may be of none
-	lastKind *kind          // that a place was pushed of
+	changes  uint64         // counts places that came or went, and changes of the order
+	kinds    map[room]*kind // kinds of the places, by needed room; lastKind may have no place
+	lastKind *kind          // the kind of the last added place
 	backlog  backlog
 }
 
 func newQueue() queue { return queue{tenants: map[string]*tenant{}, kinds: map[room]*kind{}} }
 
-// kind counts places that need the same.
+// kind counts places that need the same room.
 type kind struct {
 	needs room
 	count int
 }
 
-// tenant is what a queue knows of one tenant.
+// tenant is a tenant's part of a queue.
 type tenant struct {
 	name       string
-	placeCount int    // places in the queue
-	cpuUse     cpuUse // by its short tasks
+	placeCount int    // in the queue
+	cpuUse     cpuUse // of its running short tasks
 	account
 }
 
@@ -56,7 +56,7 @@ func (q *queue) addPlace(p *place) {
 	q.policy.addPlace(p)
 }
 
-// removePlace takes p out, if it is in.
+// removePlace takes p out, if p is in the queue.
 func (q *queue) removePlace(p *place) {
 	if p.pos == 0 {
 		return
@@ -64,7 +64,7 @@ func (q *queue) removePlace(p *place) {
 	q.placeCount--
 	q.changes++
 	if q.uncountPlace(p); q.placeCount == 0 {
-		q.backlog = backlog{} // of sums, small errors remain
+		q.backlog = backlog{} // the sums keep small rounding errors
 	}
 	t := p.queueTenant
 	if t.placeCount--; t.isIdle() {
@@ -73,12 +73,13 @@ func (q *queue) removePlace(p *place) {
 	q.policy.removePlace(p)
 }
 
-// takePlace is remove for a place whose turn has come, for which its tenant pays.
+// takePlace removes a place whose turn has come. Its tenant pays for the turn.
 func (q *queue) takePlace(p *place) {
 	q.chargeTurn(p)
 	q.removePlace(p)
 }
 
+// tenantNamed returns the tenant with this name, or makes a new tenant.
 func (q *queue) tenantNamed(name string) *tenant {
 	if q.recentTenant != nil && q.recentTenant.name == name {
 		return q.recentTenant
@@ -96,9 +97,10 @@ func (q *queue) tenantNamed(name string) *tenant {
 	return t
 }
 
+// isIdle reports whether a tenant has neither queued places nor open bills.
 func (t *tenant) isIdle() bool { return t.placeCount == 0 && t.openBills == 0 }
 
-// forgetIdleTenants lets go of half of the tenants that are idle, under Fair those that owe least.
+// forgetIdleTenants forgets half of the idle tenants, under Fair those with the least debt.
 func (q *queue) forgetIdleTenants() {
 	var idlers []*tenant
 	for _, t := range q.tenants {
@@ -115,19 +117,19 @@ func (q *queue) forgetIdleTenants() {
 	}
 }
 
-// maxPlacesPerFree is how many times more places a tenant may hold than it leaves room for: whoever comes later, however greedy
-// the others are, finds some.
+// maxPlacesPerFree bounds the places of a tenant by the number of free places. However greedy a tenant is, later
+// tenants find free places.
 const maxPlacesPerFree = 3
 
-// mayAddPlace reports whether a queue with room for so many more takes a place of a tenant.
+// mayAddPlace reports whether a tenant may add a place to a queue with this number of free places.
 func (q *queue) mayAddPlace(name string, free int) bool {
 	return free > 0 && q.tenantNamed(name).placeCount <= maxPlacesPerFree*free
 }
 
-// unknownCost is what a task without an estimate is taken to need, where one must be compared with others.
+// unknownCost is the assumed run time of a task without an estimate, for comparison with other tasks.
 const unknownCost = 10 * time.Millisecond
 
-// countPlace takes p's needs into account; mostly they are those of the place before.
+// countPlace counts the needs of p. Mostly the place before p had the same needs.
 func (q *queue) countPlace(p *place) {
 	if k := q.lastKind; k == nil || k.needs != p.neededRoom() {
 		if k != nil && k.count == 0 {
@@ -143,6 +145,7 @@ func (q *queue) countPlace(p *place) {
 	q.backlog.addPlace(p, 1)
 }
 
+// uncountPlace takes back countPlace.
 func (q *queue) uncountPlace(p *place) {
 	if p.kind.count--; p.kind.count == 0 && p.kind != q.lastKind {
 		delete(q.kinds, p.kind.needs)
@@ -150,7 +153,7 @@ func (q *queue) uncountPlace(p *place) {
 	q.backlog.addPlace(p, -1)
 }
 
-// fitsAny reports whether there is a place whose needs fit.
+// fitsAny reports whether a place fits into the free room.
 func (q *queue) fitsAny(free room) bool {
 	if len(q.kinds) == 1 {
 		return q.lastKind.count > 0 && q.lastKind.needs.fitsIn(free)
@@ -163,7 +166,7 @@ func (q *queue) fitsAny(free room) bool {
 	return false
 }
 
-// hasShort reports whether there is a place of a task that is not long.
+// hasShort reports whether a short task has a place.
 func (q *queue) hasShort() bool {
 	for needs, k := range q.kinds {
 		if k.count > 0 && needs.open == (probe.Demand{}) {
@@ -173,8 +176,8 @@ func (q *queue) hasShort() bool {
 	return false
 }
 
-// backlog is the work of all places in a queue: of those of which something is expected, of the others as if each took 1 ns,
-// and both for places that have their task and for reservations.
+// backlog is the work of all places in a queue, in four sums. Places with an expected run time are summed apart
+// from places without, which count as 1 ns each. Places with a task are summed apart from reservations.
 type backlog [4]work
 
 func (b *backlog) addPlace(p *place, n int) {
@@ -188,8 +191,8 @@ func (b *backlog) addPlace(p *place, n int) {
 	b[i].addEntry(p.demand, expected, n)
 }
 
-// expectedWork is the work that is expected of the places, if one that is not known takes so long, and reservations turn
-// into tasks by this chance.
+// expectedWork returns the work of the places, if an unknown task takes the time unknown and a reservation turns
+// into a task by chance.
 func (b *backlog) expectedWork(unknown time.Duration, chance float64) (w work) {
 	for i, factor := range [...]float64{1, float64(unknown), chance, chance * float64(unknown)} {
 		w.cpu += b[i].cpu * factor
@@ -198,11 +201,11 @@ func (b *backlog) expectedWork(unknown time.Duration, chance float64) (w work) {
 	return w
 }
 
-// place is one ResID on one link: queued, or asked about, or gone.
+// place is a ResID on a link: queued, parked, or asking its frontend.
 type place struct {
-	// First what the heaps compare and move, so that it is in one line of the processor's cache.
+	// The heaps compare and move the first fields, so the first fields share a line of the processor's cache.
 	sortKey         float64
-	cameAt          time.Duration // since the core began: when it did, or its job
+	cameAt          time.Duration // since the core began: the arrival of the place, or of its job
 	seq             uint64        // order of arrival
 	pos, arrivalPos int
 
@@ -210,7 +213,7 @@ type place struct {
 	res         probe.ResID
 	kind        *kind
 	estimate    time.Duration
-	expectedRun time.Duration // the estimate, or what is typical; 0: not known
+	expectedRun time.Duration // the estimate, or the typical run time; 0: unknown
 	demand      probe.Demand
 	priority    int32
 	turn        probe.Turn
@@ -219,30 +222,30 @@ type place struct {
 	long        bool
 	wantsMatrix bool
 	mayAskAhead bool
-	clearsSpare bool // it was asked early, and spare work is stopped for what it gets
+	clearsSpare bool // asked ahead, and spare work stops for its task
 
 	class        probe.Class
 	agingPos     int
-	due          time.Duration // since the core began: from when on it is regular, if it is not; 0: never
-	workLeft     time.Duration // work that its job has left
-	inQueueSince time.Duration // since the core began: when it came, or came back, to the queue as what it is
+	due          time.Duration // since the core began: due time, when the place becomes regular; 0: never
+	workLeft     time.Duration // of the job
+	inQueueSince time.Duration // since the core began: the last time it entered the queue
 
 	job           probe.JobID
 	generation    probe.Generation // of the job
 	tenant        string
-	queueTenant   *tenant       // once it was in the queue
+	queueTenant   *tenant       // set once the place was in the queue
 	launch        *probe.Launch // of a task bound early
-	commonPayload []byte        // that it names
-	files         *fileFetch    // nil: its task needs none
-	bill          bill          // while its turn is on
+	commonPayload []byte        // common data that the launch names
+	files         *fileFetch    // nil: the task needs no files
+	bill          bill          // during its turn
 
 	queuedAt       time.Time
-	believedSince  time.Time // since when its frontend may believe in it: it was reserved, or came back
+	believedSince  time.Time // when the place was reserved, or came back; Sync spares young places
 	askedAt        time.Time
-	waitParts      probe.Waits       // until then
-	sumsWhenQueued sums              // when it was queued
-	startIn        time.Duration     // since it was queued: its start as it was planned for the first time; 0: it never was
-	node           list.Node[*place] // in the list of those asked
+	waitParts      probe.Waits       // split of the wait until askedAt
+	sumsWhenQueued sums              // CPU sums when the place was queued
+	startIn        time.Duration     // since queuedAt: the first planned start; 0: never planned
+	node           list.Node[*place] // in the list Core.asked
 }
 
 func (p *place) neededRoom() room { return roomFor(p.demand, p.long) }
@@ -251,9 +254,9 @@ type placeState uint8
 
 const (
 	queued      placeState = iota
-	parked                 // queued, but its frontend was silent when last asked
-	asking                 // Ready is out and a slot is held
-	askingAhead            // Ready is out, ahead of a slot that is expected to fall free
+	parked                 // taken out of the queue: the frontend did not answer its last turn
+	asking                 // Ready is out, and the place holds a slot
+	askingAhead            // Ready is out, before the expected slot has fallen free
 )
 
 func (p *place) Before(q *place) bool {
@@ -268,5 +271,5 @@ func (p *place) Before(q *place) bool {
 
 func (p *place) Pos() *int { return &p.pos }
 
-// Links makes it an item of lists.
+// Links makes a place an item of lists.
 func (p *place) Links() *list.Node[*place] { return &p.node }

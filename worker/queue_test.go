@@ -21,16 +21,19 @@ func TestParseOrder(t *testing.T) {
 	}
 }
 
-// Names of tenants come from outside: a queue that never runs empty must not remember them all. But one that owes does
-// not get rid of it by letting others pass.
+// Names of tenants come from outside. A queue that is never empty must not remember all names. But a tenant in
+// debt cannot get rid of its debt by letting other tenants pass.
 func TestFairForgetsTenants(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	c := New(Config{Order: Fair, Functions: []string{"f"}})
 	c.Step(now, LinkUp{Link: 1, Frontend: 1}, nil)
 	ride := probe.Launch{Attempt: probe.AttemptID{Frontend: 1, Seq: 1}, Function: "f"}
-	c.Step(now, Received{1, probe.Reserve{First: 1, Count: 1, Tenant: "debtor", Demand: probe.Slot, Launches: []probe.Launch{ride}}}, nil)
+	c.Step(now, Received{1, probe.Reserve{
+		First: 1, Count: 1, Tenant: "debtor", Demand: probe.Slot, Launches: []probe.Launch{ride},
+	}}, nil)
 	for i := range probe.ResID(10_000) {
-		c.Step(now, Received{1, probe.Reserve{First: i + 2, Count: 1, Tenant: fmt.Sprint(i), Demand: probe.Slot}}, nil)
+		c.Step(now, Received{1, probe.Reserve{First: i + 2, Count: 1, Tenant: fmt.Sprint(i), Demand: probe.Slot}},
+			nil)
 		switch {
 		case i == 4:
 			now = now.Add(time.Minute)
@@ -47,7 +50,7 @@ func TestFairForgetsTenants(t *testing.T) {
 	}
 }
 
-// What plans leave behind keeps no place that is gone, nor its payload, from being freed.
+// Plans keep no pointer to a dropped place or its payload.
 func TestPlansKeepNothing(t *testing.T) {
 	for order := range Order(len(orderNames)) {
 		now := time.Unix(1_000_000, 0)
@@ -63,15 +66,15 @@ func TestPlansKeepNothing(t *testing.T) {
 		c.Step(now, LinkUp{Link: 1, Frontend: 1}, nil)
 		c.free = room{} // nothing starts
 		for i := range 100 {
-			now = now.Add(time.Second) // Shortest: plans begin with those that starve
+			now = now.Add(time.Second) // Shortest: plans begin with starving places
 			queue("t")
 			queue(fmt.Sprint(i))
 			switch i {
-			case 10: // gaps are looked for on behalf of a task that rides along
+			case 10: // a ride-along task looks for a gap
 				c.free = c.capacity
 				c.hasGap(roomFor(size(1), false), now)
 				c.free = room{}
-			case 60: // and the heaps grow after the last plan
+			case 60: // the heaps grow after the last plan
 				c.Matrix(now)
 			}
 		}

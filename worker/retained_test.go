@@ -8,7 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// What is kept for acknowledgement takes no more memory than is counted for it.
+// Retained results take no more memory than counted for them.
 func TestRetainedMemory(t *testing.T) {
 	const results = 50_000
 	for _, size := range []int{0, 1000} {
@@ -18,15 +18,18 @@ func TestRetainedMemory(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		for range results {
 			launch := c.launch()
-			c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot, Launches: []probe.Launch{launch}}})
+			c.step(Received{1, probe.Reserve{First: c.res, Count: 1, Demand: probe.Slot,
+				Launches: []probe.Launch{launch}}})
 			c.res++
-			c.step(&Exited{Attempt: launch.Attempt, Status: probe.Succeeded, Run: time.Millisecond, Result: make([]byte, size)})
+			c.step(&Exited{Attempt: launch.Attempt, Status: probe.Succeeded, Run: time.Millisecond,
+				Result: make([]byte, size)})
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		used := int(after.HeapAlloc - before.HeapAlloc)
 		if len(c.core.attempts) != results || used > c.core.retainedBytes {
-			t.Errorf("%d results of %d bytes are kept in %d bytes, %d counted", len(c.core.attempts), size, used, c.core.retainedBytes)
+			t.Errorf("%d results of %d bytes are kept in %d bytes, %d counted", len(c.core.attempts), size, used,
+				c.core.retainedBytes)
 		}
 		t.Logf("%d bytes for a result of %d", used/results, size)
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
 
-// TestScripts plays the stories in testdata, in these words besides those that [script] gives to all:
+// TestScripts plays the stories in testdata. Besides the words of [script], stories use:
 //
 //	story slots=2 order=fair ...     a new worker; the settings are in newStory
 //	a up                             frontend a connects; another "a up" is a new connection
 //	a reserve 1-3 job=x with=a1,a2   message from a to the worker
 //	a bind 1.2 a1                    place 1 in its turn 2 gets a task
 //	exit a1 failed                   the executor is done with an attempt
-//	fetched a1 failed                so is the fetcher with its files
-//	progress a1 done=30 ago=1s       a1 has said that it has done 30 % of its work, a second ago
+//	fetched a1 failed                the fetcher is done with the files of an attempt
+//	progress a1 done=30 ago=1s       a second ago, a1 reported 30 % of its work as done
 func TestScripts(t *testing.T) { script.Run(t, newStory) }
 
-// story is a core, and the connections of the frontends that the script names.
+// story is a core, with the connections of the frontends in the script.
 type story struct {
 	core  *Core
 	links map[string]LinkID
@@ -31,9 +31,10 @@ type story struct {
 
 func newStory(l *script.Line) *script.Story[Event, Action] {
 	cfg := Config{
-		Capacity: size(l.Number("slots", 1)), Functions: []string{"f"}, StarvationBound: l.Duration("bound"), PreemptAfter: l.Duration("preempt"),
-		ShortShare: float64(l.Number("share", -1)) / 100, // %
-		MaxQueue:   l.Number("queue", 0), MaxPayload: l.Number("payload", 0), MaxRetained: l.Number("kept", 0),
+		Capacity: size(l.Number("slots", 1)), Functions: []string{"f"}, StarvationBound: l.Duration("bound"),
+		PreemptAfter: l.Duration("preempt"),
+		ShortShare:   float64(l.Number("share", -1)) / 100, // %
+		MaxQueue:     l.Number("queue", 0), MaxPayload: l.Number("payload", 0), MaxRetained: l.Number("kept", 0),
 	}
 	if name := l.Text("order"); name != "" {
 		var err error
@@ -50,7 +51,8 @@ func newStory(l *script.Line) *script.Story[Event, Action] {
 		cfg.Weights[name] = weight
 	}
 	s := &story{core: New(cfg), links: map[string]LinkID{}, names: map[LinkID]string{}}
-	return &script.Story[Event, Action]{Core: s.core, Wake: Wake{}, Event: s.event, Show: s.show, State: s.state, Width: 120}
+	return &script.Story[Event, Action]{Core: s.core, Wake: Wake{}, Event: s.event, Show: s.show, State: s.state,
+		Width: 120}
 }
 
 var size, job = script.Size, script.Job
@@ -75,7 +77,8 @@ func (s *story) event(l *script.Line) Event {
 		}
 		return ev
 	case "progress":
-		return Progressed{[]Progress{{Attempt: l.Attempt(l.Word()), Done: float64(l.Number("done", 0)) / 100, Ago: l.Duration("ago")}}}
+		return Progressed{[]Progress{{Attempt: l.Attempt(l.Word()), Done: float64(l.Number("done", 0)) / 100,
+			Ago: l.Duration("ago")}}}
 	case "fetched":
 		ev := Fetched{Attempt: l.Attempt(l.Word()), Took: l.Duration("took"), Bytes: uint64(l.Number("bytes", 0))}
 		if l.Flag("failed") {
@@ -108,7 +111,8 @@ func readMsg(l *script.Line, verb string) probe.Msg {
 	case "reserve":
 		r := l.Places(l.Word())
 		m := probe.Reserve{
-			First: r.First, Count: r.Count, Job: job(l.Text("job")), Generation: readGeneration(l), Tenant: l.Text("tenant"),
+			First: r.First, Count: r.Count, Job: job(l.Text("job")), Generation: readGeneration(l),
+			Tenant:   l.Text("tenant"),
 			Priority: int32(l.Number("prio", 0)), Demand: size(l.Number("size", 1)), Early: l.Flag("early"),
 		}
 		m.Bundle = uint32(l.Number("bundle", 0))
@@ -129,8 +133,9 @@ func readMsg(l *script.Line, verb string) probe.Msg {
 		return probe.Decline{Res: res, Turn: turn}
 	case "enqueue":
 		return probe.Enqueue{
-			Res: probe.ResID(l.Int(l.Word())), Launch: readLaunch(l, l.Attempt(l.Word())), Job: job(l.Text("job")), Generation: readGeneration(l),
-			Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Demand: size(l.Number("size", 1)),
+			Res: probe.ResID(l.Int(l.Word())), Launch: readLaunch(l, l.Attempt(l.Word())), Job: job(l.Text("job")),
+			Generation: readGeneration(l),
+			Tenant:     l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Demand: size(l.Number("size", 1)),
 			Long: l.Flag("long"), Matrix: l.Flag("matrix"), Standing: readStanding(l),
 		}
 	case "restamp":
@@ -175,7 +180,7 @@ func readMsg(l *script.Line, verb string) probe.Msg {
 	case "hello":
 		return probe.Hello{}
 	case "drain":
-		return probe.Drain{} // which only a worker may say
+		return probe.Drain{} // a message for workers only
 	}
 	l.Fail(fmt.Errorf("unknown message %q", verb))
 	return nil
@@ -207,7 +212,8 @@ func readAttempts(l *script.Line, words []string) []probe.AttemptID {
 
 func readLaunch(l *script.Line, id probe.AttemptID) probe.Launch {
 	m := probe.Launch{
-		Attempt: id, Function: "f", Estimate: l.Duration("est"), Deadline: l.Duration("deadline"), Payload: make([]byte, l.Number("payload", 0)),
+		Attempt: id, Function: "f", Estimate: l.Duration("est"), Deadline: l.Duration("deadline"),
+		Payload: make([]byte, l.Number("payload", 0)),
 	}
 	if f := l.Text("f"); f != "" {
 		m.Function = f
@@ -221,7 +227,7 @@ func readLaunch(l *script.Line, id probe.AttemptID) probe.Launch {
 	return m
 }
 
-// launches are like m, but for the attempts that are named.
+// readWeights reads weights=10,3.
 func readWeights(l *script.Line) (ws []uint32) {
 	for _, text := range l.List("weights") { // 10,3
 		w, err := strconv.ParseUint(text, 10, 32)
@@ -231,6 +237,7 @@ func readWeights(l *script.Line) (ws []uint32) {
 	return ws
 }
 
+// readLaunches returns copies of m for the attempts named by key.
 func readLaunches(l *script.Line, key string, m probe.Launch) []probe.Launch {
 	var ms []probe.Launch
 	for _, id := range readAttempts(l, l.List(key)) {
@@ -275,7 +282,8 @@ func showMsg(msg probe.Msg) string {
 	case probe.Ready:
 		return "ready " + script.ShowTurn(m.Res, m.Turn) + script.Optional(" early", m.Early)
 	case probe.Queued:
-		return "queued " + script.ShowPlaces(m.First, m.Count) + fmt.Sprintf(" ahead=%d", m.Ahead) + script.Optional(" behind", m.Wait) + showWaits(m.Load)
+		return "queued " + script.ShowPlaces(m.First, m.Count) + fmt.Sprintf(" ahead=%d", m.Ahead) +
+			script.Optional(" behind", m.Wait) + showWaits(m.Load)
 	case probe.Started:
 		text := "started " + script.ShowAttempt(m.Attempt)
 		if m.Res != 0 {
@@ -283,9 +291,11 @@ func showMsg(msg probe.Msg) string {
 		}
 		return text + script.Optional(" ran", m.Ran) + showWaits(m.Load)
 	case *probe.Finished:
-		status := [...]string{"nothing", "ok", "failed", "panicked", "killed", "timed_out", "too_large", "no_input", "preempted"}[m.Status]
+		status := [...]string{"nothing", "ok", "failed", "panicked", "killed", "timed_out", "too_large", "no_input",
+			"preempted"}[m.Status]
 		return "finished " + script.ShowAttempt(m.Attempt) + " " + status +
-			script.Optional(" waited", m.Waited) + script.Optional(" held", m.Held) + script.Optional(" launch", m.Launch) + script.Optional(" kept", m.Kept) + showUsage(m.Usage)
+			script.Optional(" waited", m.Waited) + script.Optional(" held", m.Held) + script.Optional(" launch",
+			m.Launch) + script.Optional(" kept", m.Kept) + showUsage(m.Usage)
 	case probe.Refused:
 		text := "refused"
 		if m.Count > 0 {
@@ -294,7 +304,8 @@ func showMsg(msg probe.Msg) string {
 		if m.Attempt != (probe.AttemptID{}) {
 			text += " " + script.ShowAttempt(m.Attempt)
 		}
-		return text + " " + m.Reason.String() + script.Optional(" retry", m.RetryAfter) + script.Optional(" knows", m.Knows)
+		return text + " " + m.Reason.String() +
+			script.Optional(" retry", m.RetryAfter) + script.Optional(" knows", m.Knows)
 	case probe.Evicted:
 		return "evicted " + script.ShowPlaces(m.First, m.Count) + " " + m.Reason.String()
 	case probe.Gone:
@@ -335,7 +346,7 @@ func showLoad(l probe.Load) string {
 	return fmt.Sprintf(" free=%d queued=%d running=%d", l.Free.CPU/probe.Slot.CPU, l.Queued, l.Running) + showWaits(l)
 }
 
-// showWaits shows how long a long task of each whole number of slots waits, if that is told.
+// showWaits shows the wait of a long task for each whole number of slots, if the load has a matrix.
 func showWaits(l probe.Load) string {
 	if l.Matrix == nil {
 		return ""

@@ -10,12 +10,12 @@ import (
 // shortest is the policy of Shortest.
 type shortest struct {
 	fifo
-	starvationBound time.Duration    // who waited that long goes ahead
+	starvationBound time.Duration    // after this wait a place goes first
 	byArrival       pq.Heap[arrival] // the same places by arrival
 	arrivalWalk     walk[arrival]    // scratch of inOrder
 }
 
-// arrival orders places by when they came.
+// arrival orders places by arrival.
 type arrival struct{ *place }
 
 func (a arrival) Before(b arrival) bool { return a.seq < b.seq }
@@ -24,7 +24,7 @@ func (a arrival) Pos() *int             { return &a.arrivalPos }
 func (s *shortest) addPlace(p *place) {
 	p.sortKey = float64(p.estimate)
 	if p.estimate == 0 {
-		p.sortKey = float64(s.starvationBound) // unknown: behind what is known to be short
+		p.sortKey = float64(s.starvationBound) // unknown: behind all places known to be short
 	}
 	s.byArrival.Push(arrival{p})
 	s.fifo.addPlace(p)
@@ -35,6 +35,7 @@ func (s *shortest) removePlace(p *place) {
 	s.fifo.removePlace(p)
 }
 
+// isStarving reports whether p has waited for starvationBound, so no shorter task may go first any more.
 func (s *shortest) isStarving(p *place, now time.Time) bool {
 	return now.Sub(p.queuedAt) >= s.starvationBound
 }

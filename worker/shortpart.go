@@ -6,10 +6,11 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A part of a worker is closed to long tasks, so that short ones do not wait for them alone: from when one had to, until
-// none has come for as long as a long task takes. Then the next one had better wait than have slots stand idle for it.
+// A part of the worker, the short part, is closed to long tasks, so short tasks do not wait for long tasks alone.
+// The part closes when a short task has to wait for long tasks. The part opens when no short task has come for
+// the run time of a long task. After that time the next short task may wait, because idle slots would cost more.
 
-// noteShort notes that a short task of these needs comes.
+// noteShort notes the arrival of a short task with these needs, and closes the short part if needed.
 func (c *Core) noteShort(needs room, now time.Time) {
 	c.lastShortAt = now
 	if !needs.fitsIn(c.free) && c.free.open != c.capacity.open {
@@ -17,25 +18,27 @@ func (c *Core) noteShort(needs room, now time.Time) {
 	}
 }
 
-// reopenIfQuiet opens all of the worker to long tasks where no short one waits, or is to be expected.
+// reopenIfQuiet opens all of the worker to long tasks if no short task waits or is expected.
 func (c *Core) reopenIfQuiet(now time.Time) {
 	if c.capacity.open != c.capacity.all && c.isQuiet(now) {
 		c.setOpenPart(c.capacity.all)
 	}
 }
 
+// isQuiet reports whether no short task waits, and none has come for the run time of a long task.
 func (c *Core) isQuiet(now time.Time) bool {
 	return c.averages.longRunTime > 0 && !now.Before(c.quietAt()) && !c.hasShortWaiting()
 }
 
+// hasShortWaiting reports whether a short task waits, in the queue or before the queue.
 func (c *Core) hasShortWaiting() bool {
 	return c.staged.Len()+len(c.askedAhead) > 0 || c.queue.hasShort()
 }
 
-// quietAt is when no short task will have come for as long as a long one takes.
+// quietAt returns when the last short task will have come a long task's run time ago.
 func (c *Core) quietAt() time.Time { return c.lastShortAt.Add(c.averages.longRunTime) }
 
-// setOpenPart lets long tasks have so much of the worker. What they have already they keep, be it more.
+// setOpenPart sets the part of the worker that long tasks may use. Long tasks with more room keep the room.
 func (c *Core) setOpenPart(part probe.Demand) {
 	if part == c.capacity.open {
 		return

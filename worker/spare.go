@@ -9,32 +9,35 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// What is not regular waits in a line of its own, fair over tenants, and in each those go first whose jobs have the least work left. It
-// starts where nothing regular can. What is yielded stays then; what is spare is stopped where something regular has
-// waited for PreemptAfter, and longer where much would be lost, and could start without it. A place that is due is regular from then on.
+// Yielded and spare places wait in a queue of their own. The queue is fair over tenants. Within a tenant, jobs
+// with the least work left go first. A place of this queue starts only in room that no regular place can use. A
+// yielded task then runs on. The worker stops a spare task if a regular place could start without it, and has
+// waited for PreemptAfter. If much work would be lost, the regular place waits longer. A place becomes regular
+// when it is due.
 
-// obeysFor is how long an attempt that was told to stop is expected to take for it. One that goes on, as Go functions can, counts
-// like any other from then on, and is not told again.
+// obeysFor is the time that an attempt may take to stop. An attempt may run on, as Go functions can. After
+// obeysFor the attempt counts as normal work, and gets no second order to stop.
 const obeysFor = 100 * time.Millisecond
 
-// Those that wait do so, all together, for worthWait times as long as what would be stopped had run when the first of them came, and
-// for mostPatience times PreemptAfter at most. Less would lose spare tasks of a tenth of a second again and again, more would have those of a
-// second be in the way (figure spare).
+// Before spare work stops, the waits of the regular places must add up to a limit. The limit is worthWait times
+// the run time of the spare work when the first of these places came, and at most mostPatience times
+// PreemptAfter. With less, spare tasks of 100 ms would be lost again and again. With more, spare tasks of a
+// second would be in the way (figure spare).
 const (
 	worthWait    = 3
 	mostPatience = 20
 )
 
-// standing is how a running attempt stands to what is regular.
+// standing tells whether a running attempt has to make room for regular places.
 type standing uint8
 
 const (
 	unstoppable standing = iota
-	stoppable            // it is stopped if it stands in the way
-	toldToStop           // it was told to
+	stoppable            // spare: stops if in the way
+	toldToStop           // spare: an order to stop is out
 )
 
-// queueOf is where places of a class wait.
+// queueOf returns the queue for places of class.
 func (c *Core) queueOf(class probe.Class) *queue {
 	if class == probe.Regular {
 		return &c.queue
@@ -42,7 +45,7 @@ func (c *Core) queueOf(class probe.Class) *queue {
 	return &c.spareQueue
 }
 
-// stampPlace notes how a place stands from now on.
+// stampPlace sets the class of p, and the times that go with the class.
 func (c *Core) stampPlace(p *place, s probe.Standing) {
 	p.class, p.workLeft, p.due, p.cameAt = s.Class, s.Left, 0, c.queue.now-s.Age
 	if s.Due > 0 {
@@ -50,7 +53,7 @@ func (c *Core) stampPlace(p *place, s probe.Standing) {
 	}
 }
 
-// queueByClass has a place that is to be lined wait with those of its class.
+// queueByClass returns the queue for a place that enters a queue now. A place that is due becomes regular.
 func (c *Core) queueByClass(p *place) *queue {
 	if p.class != probe.Regular && p.due > 0 && p.due <= c.queue.now {
 		p.class = probe.Regular
@@ -59,14 +62,15 @@ func (c *Core) queueByClass(p *place) *queue {
 	}
 	q := c.queueOf(p.class)
 	if tenant := q.tenantNamed(p.tenant); tenant != p.queueTenant {
-		p.sumsWhenQueued.own += tenant.cpuUse.sumUntil(q.now) - p.queueTenant.cpuUse.sumUntil(q.now) // what its wait was for so far remains
+		// The place keeps the part of its wait so far.
+		p.sumsWhenQueued.own += tenant.cpuUse.sumUntil(q.now) - p.queueTenant.cpuUse.sumUntil(q.now)
 		p.queueTenant = tenant
 	}
 	p.inQueueSince = q.now
 	return q
 }
 
-// restampPlace changes how a place stands whose turn is yet to come, or lets what runs stay.
+// restampPlace changes the class of a place before its turn, or lets a running spare attempt run on.
 func (c *Core) restampPlace(l *link, m *probe.Restamp) {
 	if p := l.places[m.Res]; p != nil && p.state == queued {
 		oldClass := p.class
@@ -77,12 +81,13 @@ func (c *Core) restampPlace(l *link, m *probe.Restamp) {
 		c.putInQueue(p)
 		return
 	}
-	if a := c.attempts[m.Attempt]; a != nil && a.owner == l && a.state == running && a.standing == stoppable && m.Standing.Class != probe.Spare {
+	if a := c.attempts[m.Attempt]; a != nil &&
+		a.owner == l && a.state == running && a.standing == stoppable && m.Standing.Class != probe.Spare {
 		c.setStanding(a, unstoppable)
 	}
 }
 
-// noteRegular notes that there is one more place that is regular.
+// noteRegular notes the arrival of a regular place.
 func (c *Core) noteRegular(p *place) {
 	if p.long {
 		c.averages.noteLongRun(c.placeCost(p))
@@ -91,7 +96,7 @@ func (c *Core) noteRegular(p *place) {
 	}
 }
 
-// promoteDue makes regular what is due.
+// promoteDue makes due places regular.
 func (c *Core) promoteDue() {
 	for c.aging.Len() > 0 && c.aging.Min().due <= c.queue.now {
 		p := c.aging.Min().place
@@ -100,7 +105,8 @@ func (c *Core) promoteDue() {
 	}
 }
 
-// assignToSpare hands the room that nothing regular can use to what is not. While something is stopped for what is regular, that gets all.
+// assignToSpare gives yielded and spare places the room that no regular place can use. While the worker stops
+// spare work for regular places, regular places get all room.
 func (c *Core) assignToSpare(now time.Time, acts []Action) []Action {
 	if c.stopping.Len() > 0 && c.hasRegularWaiting() {
 		return acts
@@ -117,10 +123,10 @@ func (c *Core) assignToSpare(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// hasRegularWaiting reports whether something regular waits for room.
+// hasRegularWaiting reports whether a regular place or a staged attempt waits for room.
 func (c *Core) hasRegularWaiting() bool { return c.queue.len()+c.staged.Len()+len(c.askedAhead) > 0 }
 
-// nextSparePlace is the first of the places that are not regular for which there is room, or nil.
+// nextSparePlace returns the first place of spareQueue that fits into the free room, or nil.
 func (c *Core) nextSparePlace(now time.Time) *place {
 	n := 0
 	for p := range c.spareQueue.inOrder(now) {
@@ -134,7 +140,7 @@ func (c *Core) nextSparePlace(now time.Time) *place {
 	return nil
 }
 
-// setStanding notes how a running attempt stands, and the room that is there to be had for what is regular.
+// setStanding sets the standing of a running attempt, and the room that regular places can get from spare work.
 func (c *Core) setStanding(a *attempt, s standing) {
 	if a.standing == toldToStop {
 		c.stopping.Remove(stopping{a})
@@ -152,7 +158,7 @@ func (c *Core) setStanding(a *attempt, s standing) {
 	}
 }
 
-// preemptSpare stops spare work that stands in the way of what is regular.
+// preemptSpare stops spare work that is in the way of regular places.
 func (c *Core) preemptSpare(now time.Time, acts []Action) []Action {
 	c.preemptAt = time.Time{}
 	if c.preemptible == (probe.Demand{}) || !c.hasRegularWaiting() {
@@ -161,15 +167,16 @@ func (c *Core) preemptSpare(now time.Time, acts []Action) []Action {
 	return c.preemptForRegular(now, acts)
 }
 
-// preemptForRegular stops spare work for what is regular, has waited for long enough, and could start without it: no more than that
-// needs. Most turns of reservations are in vain, so these ask first, and what they get is stopped for. Its parameters go to the heap,
-// so it is not called in vain.
+// preemptForRegular stops spare work for regular places that have waited long enough and could start instead.
+// Only as much is stopped as needed. Most turns of reservations get no task. So a reservation first asks its
+// frontend, and spare work stops if a task comes. The parameters escape to the heap, so preemptSpare calls this
+// function only with spare work to stop.
 func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 	s := clearing{c: c, now: now, free: c.free}
 	for a := range c.stopping.All() {
 		s.free = s.free.add(roomFor(a.demand, a.long))
 	}
-	for a := range c.staged.All() { // the others are to have room that falls free by itself
+	for a := range c.staged.All() { // staged attempts without clearsSpare get room that falls free by itself
 		if a.clearsSpare {
 			stop, _ := s.makeRoom(roomFor(a.demand, a.long))
 			acts = s.stopVictims(stop, acts)
@@ -196,11 +203,12 @@ func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 			break
 		}
 		stop, ok := s.makeRoom(p.neededRoom())
-		if !ok { // all of it is not enough
+		if !ok { // all spare work together is too little
 			break
 		}
 		switch s.countWaiting(p, -1); {
-		case len(stop) == 0 || p.launch == nil && p.neededRoom().fitsIn(c.free): // which is for one ahead of it
+		case len(stop) == 0 || p.launch == nil && p.neededRoom().fitsIn(c.free):
+			// Spare work already stops for an earlier place.
 		case p.launch == nil:
 			asks = append(asks, p)
 		default:
@@ -216,18 +224,18 @@ func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// clearing is the search for spare work that is to be stopped for who comes next.
+// clearing is the search for spare work to stop, place by place in the order of the queue.
 type clearing struct {
 	c            *Core
 	now          time.Time
-	free         room       // that is not for those ahead
-	victims      []*attempt // that may be stopped, the youngest first
+	free         room       // room without the part for earlier places
+	victims      []*attempt // attempts that may be stopped, youngest first
 	hasSought    bool
-	waitingCount float64 // of those that come next, how many there are; a reservation is less than one
-	waitedTotal  float64 // for how long they have waited together
+	waitingCount float64 // number of waiting places; a reservation counts as less than 1
+	waitedTotal  float64 // sum of their waits, in nanoseconds
 }
 
-// countWaiting counts a place n times among those that come next.
+// countWaiting counts p n times among the waiting places. A reservation counts by the chance of a task.
 func (s *clearing) countWaiting(p *place, n float64) {
 	if p.launch == nil {
 		n *= s.c.averages.bindChance
@@ -236,15 +244,15 @@ func (s *clearing) countWaiting(p *place, n float64) {
 	s.waitedTotal += n * float64(s.c.queue.now-p.inQueueSince)
 }
 
-// seekOnce finds what may be stopped, if it has not been found yet.
+// seekOnce finds the victims, at the first call only.
 func (s *clearing) seekOnce() {
 	if !s.hasSought {
 		s.hasSought, s.victims = true, s.c.seekVictims(s.now)
 	}
 }
 
-// isTooSoon reports whether who has waited for so long is to wait on: for PreemptAfter, and then for longer the more would be lost. Meanwhile
-// something may end by itself, or less is to be lost at another worker.
+// isTooSoon reports whether a place should wait on after this wait: for PreemptAfter, and longer if more work
+// would be lost. Meanwhile a task may end by itself, or another worker may have a cheaper victim.
 func (s *clearing) isTooSoon(waited time.Duration) bool {
 	c := s.c
 	wait := c.cfg.PreemptAfter - waited
@@ -261,7 +269,8 @@ func (s *clearing) isTooSoon(waited time.Duration) bool {
 	return true
 }
 
-// makeRoom takes room for who needs so much, and returns what has to be stopped for that, if all that may be is enough.
+// makeRoom takes room for a need, and returns the victims to stop for it. ok is false if all victims together
+// have too little room.
 func (s *clearing) makeRoom(need room) (stop []*attempt, ok bool) {
 	free, n := s.free, 0
 	if !need.fitsIn(free) {
@@ -278,6 +287,7 @@ func (s *clearing) makeRoom(need room) (stop []*attempt, ok bool) {
 	return stop, true
 }
 
+// stopVictims tells the victims to stop.
 func (s *clearing) stopVictims(victims []*attempt, acts []Action) []Action {
 	for _, a := range victims {
 		acts = s.c.stopAttempt(a, s.now, acts)
@@ -285,7 +295,7 @@ func (s *clearing) stopVictims(victims []*attempt, acts []Action) []Action {
 	return acts
 }
 
-// stopAttempt tells an attempt to stop, if it was not told before.
+// stopAttempt tells an attempt to stop, once.
 func (c *Core) stopAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	if !a.stopToldAt.IsZero() {
 		return acts
@@ -296,14 +306,15 @@ func (c *Core) stopAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	return append(acts, Stop{a.id})
 }
 
-// checkPreemptBy has it looked by then what is to be stopped.
+// checkPreemptBy has the core look for spare work to stop at the given time, or before.
 func (c *Core) checkPreemptBy(at time.Time) {
 	if c.preemptAt.IsZero() || at.Before(c.preemptAt) {
 		c.preemptAt = at
 	}
 }
 
-// seekVictims finds what may be stopped now, the youngest first, and when there may be more.
+// seekVictims returns the attempts that may be stopped now, youngest first. It also sets the time when more
+// attempts may be stopped.
 func (c *Core) seekVictims(now time.Time) []*attempt {
 	for _, a := range c.runs {
 		if a.standing != stoppable {
@@ -313,7 +324,7 @@ func (c *Core) seekVictims(now time.Time) []*attempt {
 		if remainingTime(expected, ran) > c.cfg.PreemptAfter {
 			c.victims = append(c.victims, a)
 		} else {
-			c.checkPreemptBy(a.startedAt.Add(expected + c.cfg.PreemptAfter + 1)) // if it is not over by then
+			c.checkPreemptBy(a.startedAt.Add(expected + c.cfg.PreemptAfter + 1)) // if the attempt has not ended by then
 		}
 	}
 	slices.SortFunc(c.victims, func(a, b *attempt) int {
@@ -322,14 +333,14 @@ func (c *Core) seekVictims(now time.Time) []*attempt {
 	return c.victims
 }
 
-// giveUpStopping counts those like any other that were told to stop and go on.
+// giveUpStopping counts attempts that still run obeysFor (100 ms) after Stop as normal work.
 func (c *Core) giveUpStopping(now time.Time) {
 	for c.stopping.Len() > 0 && now.Sub(c.stopping.First().stopToldAt) >= obeysFor {
 		c.setStanding(c.stopping.First().attempt, unstoppable)
 	}
 }
 
-// noteSpareEnd notes how a spare attempt ended.
+// noteSpareEnd counts the run time of a spare attempt, and whether the work was lost.
 func (c *Core) noteSpareEnd(a *attempt, ev *Exited) {
 	c.setStanding(a, unstoppable)
 	c.Stats.SpareRan += ev.Run
@@ -340,7 +351,8 @@ func (c *Core) noteSpareEnd(a *attempt, ev *Exited) {
 	}
 }
 
-// addSpareWakes tells when something becomes regular, may be stopped, or should have.
+// addSpareWakes reports the times when a place becomes regular, when spare work may be stopped, and when a stop
+// order has been out for obeysFor.
 func (c *Core) addSpareWakes(soonest func(time.Time)) {
 	if c.aging.Len() > 0 {
 		soonest(c.beganAt.Add(c.aging.Min().due))
@@ -353,7 +365,7 @@ func (c *Core) addSpareWakes(soonest func(time.Time)) {
 	}
 }
 
-// aging orders places by when they are due.
+// aging orders places by due time.
 type aging struct{ *place }
 
 func (a aging) Before(b aging) bool {
@@ -365,7 +377,7 @@ func (a aging) Before(b aging) bool {
 
 func (a aging) Pos() *int { return &a.agingPos }
 
-// stopping makes an attempt an item of the list of those that were told to stop.
+// stopping makes an attempt an item of the list Core.stopping.
 type stopping struct{ *attempt }
 
 func (s stopping) Links() *list.Node[stopping] { return &s.stopNode }

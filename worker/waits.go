@@ -6,36 +6,37 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// What a wait was for is told from who had the worker's CPU meanwhile: short tasks of each tenant, long tasks, and places for which it was
-// held. Each is added up over time, so that a place has only to remember what the sums were when it came.
+// The worker splits the wait of a task by the users of the CPU meanwhile: short tasks of each tenant, long tasks,
+// and asking places. Each use of CPU is summed over time. So a place only remembers the sums at its entry.
 
-// cpuUse is how much CPU somebody takes, and the sum of that over time.
+// cpuUse is the CPU that some tasks use, and the sum over time.
 type cpuUse struct {
 	cpu probe.Millicores
-	sum uint64 // in millicores times nanoseconds; it may overflow, as only differences count
+	sum uint64 // millicores times nanoseconds; may overflow, as only differences count
 	at  time.Duration
 }
 
-// addCPU notes that so much more, or less, is taken from now on.
+// addCPU notes that the tasks use more CPU from now on, or less if cpu is negative.
 func (t *cpuUse) addCPU(cpu probe.Millicores, now time.Duration) {
 	t.sum, t.at = t.sumUntil(now), now
 	t.cpu += cpu
 }
 
+// sumUntil returns the sum at now.
 func (t *cpuUse) sumUntil(now time.Duration) uint64 { return t.sum + uint64(now-t.at)*uint64(t.cpu) }
 
-// occupants are who takes CPU.
+// occupants are the users of the worker's CPU.
 type occupants struct {
-	short, long, asking cpuUse // tasks that run, and room that is held for places whose turn is on
+	short, long, asking cpuUse // asking: room held for places whose turn is on
 }
 
-// sums are what was taken until a moment.
+// sums are the sums of CPU use at a moment.
 type sums struct {
 	at                       time.Duration
 	own, short, long, asking uint64
 }
 
-// addCPUUse notes that an attempt takes so much CPU more, or less.
+// addCPUUse notes that attempt a uses more CPU from now on, or less if cpu is negative.
 func (c *Core) addCPUUse(a *attempt, cpu probe.Millicores) {
 	if a.long {
 		c.occupants.long.addCPU(cpu, c.queue.now)
@@ -45,14 +46,17 @@ func (c *Core) addCPUUse(a *attempt, cpu probe.Millicores) {
 	a.queueTenant.cpuUse.addCPU(cpu, c.queue.now)
 }
 
-// currentSums are those for a place of a tenant.
+// currentSums returns the sums that a place of tenant t sees now.
 func (c *Core) currentSums(t *tenant) sums {
 	now, o := c.queue.now, &c.occupants
-	return sums{at: now, own: t.cpuUse.sumUntil(now), short: o.short.sumUntil(now), long: o.long.sumUntil(now), asking: o.asking.sumUntil(now)}
+	return sums{
+		at: now, own: t.cpuUse.sumUntil(now),
+		short: o.short.sumUntil(now), long: o.long.sumUntil(now), asking: o.asking.sumUntil(now),
+	}
 }
 
-// splitWait splits a place's wait since it was queued. Free room is of no use to a short task that waits, as it is too little: its wait
-// was for those who had the rest.
+// splitWait splits the wait of p since it was queued. While a short task waits, the free room is too small for
+// the task. So the users of the rest get the wait, and free room gets a part only if nothing else was used.
 func (c *Core) splitWait(p *place) probe.Waits {
 	now := c.currentSums(p.queueTenant)
 	waited := now.at - p.sumsWhenQueued.at
@@ -75,7 +79,7 @@ func (c *Core) splitWait(p *place) probe.Waits {
 	w := probe.Waits{Own: part(min(own, short)), Long: part(long), Closed: part(free), Idle: part(idle)}
 	if short > own {
 		w.Others, unsplit = unsplit, 0
-	} else { // what rounding left
+	} else { // the remainder of rounding
 		w.Own += unsplit
 	}
 	return w

@@ -7,20 +7,23 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A wait is split by who had the worker meanwhile: here two slots, of which others take one or both.
+// A wait is split by the users of the worker meanwhile. Here other tasks use a slot or both slots.
 func TestWaits(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name string
-		// what runs in each slot, by tenant, "long" for a long task, and until when
+		// runs and ends tell who uses each slot, and until when: a tenant, "long" for a long task, or "asked".
 		runs [2]string
 		ends [2]time.Duration
 		want probe.Waits
 	}{
-		{"its own tenant and another", [2]string{"a", "b"}, [2]time.Duration{6 * ms, 8 * ms}, probe.Waits{Own: 3 * ms, Others: 3 * ms}},
+		{"its own tenant and another", [2]string{"a", "b"}, [2]time.Duration{6 * ms, 8 * ms},
+			probe.Waits{Own: 3 * ms, Others: 3 * ms}},
 		{"others", [2]string{"b", "c"}, [2]time.Duration{6 * ms, 8 * ms}, probe.Waits{Others: 6 * ms}},
-		{"long tasks", [2]string{"long", "a"}, [2]time.Duration{8 * ms, 6 * ms}, probe.Waits{Own: 3 * ms, Long: 3 * ms}},
-		{"a turn that is not answered", [2]string{"asked", "b"}, [2]time.Duration{8 * ms, 6 * ms}, probe.Waits{Others: 3 * ms, Idle: 3 * ms}},
+		{"long tasks", [2]string{"long", "a"}, [2]time.Duration{8 * ms, 6 * ms},
+			probe.Waits{Own: 3 * ms, Long: 3 * ms}},
+		{"a turn that is not answered", [2]string{"asked", "b"}, [2]time.Duration{8 * ms, 6 * ms},
+			probe.Waits{Others: 3 * ms, Idle: 3 * ms}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := New(Config{Capacity: size(2), Functions: []string{"f"}, ShortShare: -1})
@@ -48,7 +51,8 @@ func TestWaits(t *testing.T) {
 				switch label {
 				case "long":
 					res++
-					step(Received{1, probe.Enqueue{Res: res, Job: probe.JobID{9}, Tenant: "z", Demand: size(1), Long: true, Launch: *l}})
+					step(Received{1, probe.Enqueue{Res: res, Job: probe.JobID{9}, Tenant: "z", Demand: size(1),
+						Long: true, Launch: *l}})
 				case "asked":
 					place("b", nil)
 				default:
@@ -62,7 +66,8 @@ func TestWaits(t *testing.T) {
 				first = 1
 			}
 			now = start.Add(test.ends[first])
-			acts := step(&Exited{Attempt: probe.AttemptID{Frontend: 1, Seq: uint64(first + 1)}, Status: probe.Succeeded})
+			acts := step(&Exited{Attempt: probe.AttemptID{Frontend: 1, Seq: uint64(first + 1)},
+				Status: probe.Succeeded})
 			asked := false
 			for _, a := range acts {
 				if s, ok := a.(*Send); ok {

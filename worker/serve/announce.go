@@ -19,29 +19,31 @@ import (
 )
 
 const (
-	beatTimeout  = 900 * time.Millisecond // of one heartbeat, with the connection that it may need: less than the time between two
-	leaveTimeout = 500 * time.Millisecond // of those that say that this worker leaves
+	// beatTimeout bounds a heartbeat and the connection for it: less than the time between two heartbeats.
+	beatTimeout = 900 * time.Millisecond
+	// leaveTimeout bounds the last heartbeats, with the news of the departure.
+	leaveTimeout = 500 * time.Millisecond
 )
 
-// announcer tells frontends that this worker is there, and how it does. Only its goroutine touches it, but for
+// announcer tells frontends about this worker and its state. Only its own goroutine uses an announcer, except for
 // changed and stop.
 type announcer struct {
 	server      *Server
 	log         *slog.Logger
 	beats       *view.Announcer
 	conns       map[string]*heartbeat.Conn
-	problem     string    // why no frontend knows this worker, as it was logged
-	newerRun    uint64    // the newer run under this worker's name that was logged
-	filesToldAt time.Time // when frontends were last to be told of other files
+	problem     string    // last logged reason why no frontend knows this worker
+	newerRun    uint64    // last logged newer run under this worker's name
+	filesToldAt time.Time // when frontends last got a new list of files
 
-	changed chan struct{} // something that frontends should know at once
-	seeds   chan []string // what the names of frontends stand for, when that changes
+	changed chan struct{} // news for frontends, to be sent at once
+	seeds   chan []string // addresses behind the names of frontends, after a change
 	ctx     context.Context
 	stop    context.CancelFunc
 	stopped chan struct{}
 }
 
-// startAnnouncing starts to tell frontends. The address and the name are known.
+// startAnnouncing starts the announcer. The address and the name are known.
 func (s *Server) startAnnouncing() error {
 	cfg := &s.cfg
 	addr := cfg.Advertise
@@ -54,7 +56,10 @@ func (s *Server) startAnnouncing() error {
 	if err != nil {
 		return err
 	}
-	a := &announcer{server: s, log: s.log.With("worker", cfg.Name), beats: beats, conns: map[string]*heartbeat.Conn{}, changed: make(chan struct{}, 1), seeds: make(chan []string), stopped: make(chan struct{})}
+	a := &announcer{
+		server: s, log: s.log.With("worker", cfg.Name), beats: beats, conns: map[string]*heartbeat.Conn{},
+		changed: make(chan struct{}, 1), seeds: make(chan []string), stopped: make(chan struct{}),
+	}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +73,7 @@ func (s *Server) startAnnouncing() error {
 	return nil
 }
 
-// announceChange has frontends told at once of what has changed. The mutex is held.
+// announceChange has a change announced at once. The mutex is held.
 func (s *Server) announceChange() {
 	if s.announcer == nil {
 		return
@@ -79,8 +84,8 @@ func (s *Server) announceChange() {
 	}
 }
 
-// Maintenance announces that this worker will be away in some time, for some time; lasts 0 takes that back.
-// Frontends that place tasks by estimation heed it.
+// Maintenance announces that this worker will be away after the time in, for the time lasts. If lasts is 0, no
+// maintenance is planned any more. Frontends use Maintenance to place tasks by estimation.
 func (s *Server) Maintenance(in, lasts time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +93,7 @@ func (s *Server) Maintenance(in, lasts time.Duration) {
 	s.announceChange()
 }
 
-// obeyOperator does what an operator asks by a frontend.
+// obeyOperator carries out an order that an operator gave through a frontend.
 func (s *Server) obeyOperator(m probe.Away, frontend, addr string) {
 	defer s.recoverPanic("leaving", nil)
 	request := "maintenance"
@@ -96,14 +101,15 @@ func (s *Server) obeyOperator(m probe.Away, frontend, addr string) {
 		request = "drain"
 	}
 	s.cfg.Audit.Note(audit.Entry{What: request, Name: frontend, From: addr}, nil)
-	s.log.Info("an operator has this worker leave", "worker", s.cfg.Name, "frontend", frontend, "drain", m.Drain, "in", m.In.String(), "for", m.Lasts.String())
+	s.log.Info("an operator has this worker leave", "worker", s.cfg.Name, "frontend", frontend,
+		"drain", m.Drain, "in", m.In.String(), "for", m.Lasts.String())
 	switch {
 	case !m.Drain:
 		s.Maintenance(m.In, m.Lasts)
 	case s.cfg.OnLeave != nil:
 		s.cfg.OnLeave(frontend)
 	default:
-		_ = s.Drain(context.Background()) // it ends with the server
+		_ = s.Drain(context.Background()) // Drain ends with the server
 	}
 }
 
@@ -113,7 +119,7 @@ func (a *announcer) runLoop() {
 	tick := time.NewTicker(view.DefaultConfig.Heartbeat)
 	defer tick.Stop()
 	for {
-		if a.sendRound(beatTimeout) { // a frontend wants more of it, at once
+		if a.sendRound(beatTimeout) { // a frontend wants more, at once
 			a.sendRound(beatTimeout)
 		}
 		select {
@@ -128,7 +134,7 @@ func (a *announcer) runLoop() {
 	}
 }
 
-// lookUp follows what the names of frontends stand for.
+// lookUp follows the addresses behind the names of frontends.
 func (a *announcer) lookUp(join []string) {
 	warn := func(err error) { a.log.Warn("frontends cannot be looked up", "err", err) }
 	names.Watcher{Addrs: join, Warn: warn}.Watch(a.ctx, func(addrs []string) {
@@ -139,7 +145,7 @@ func (a *announcer) lookUp(join []string) {
 	})
 }
 
-// announceLeaving says that this worker leaves to those that know it.
+// announceLeaving sends the last heartbeats of a leaving worker to its frontends.
 func (a *announcer) announceLeaving() {
 	if len(a.beats.Members()) > 0 {
 		a.sendRound(leaveTimeout)
@@ -149,10 +155,10 @@ func (a *announcer) announceLeaving() {
 	}
 }
 
-// filesEvery is the least time between two changes of what frontends are told to be in the cache.
+// filesEvery is the least time between two changes of the announced list of files.
 const filesEvery = 10 * time.Second
 
-// tellFiles sees to it that the heartbeats tell what is in the cache.
+// tellFiles puts the list of cached files into the heartbeats.
 func (a *announcer) tellFiles() {
 	if now := time.Now(); a.server.store.cache != nil && now.Sub(a.filesToldAt) >= filesEvery {
 		if ids, changed := a.server.recentFiles(); changed && a.beats.SetFiles(ids) {
@@ -161,7 +167,7 @@ func (a *announcer) tellFiles() {
 	}
 }
 
-// beatResult is a heartbeat, and what came of it.
+// beatResult is a heartbeat, and its outcome.
 type beatResult struct {
 	view.Beat
 	keys   *identity.Keys
@@ -170,8 +176,8 @@ type beatResult struct {
 	err    error
 }
 
-// sendRound sends one heartbeat to each frontend whose turn it is, and takes the answers. again means that one of them
-// asks for another.
+// sendRound sends a heartbeat to each frontend that is due, and takes the answers. The result again means that a
+// frontend asks for another heartbeat.
 func (a *announcer) sendRound(timeout time.Duration) (again bool) {
 	a.tellFiles()
 	beats := a.beats.Beats(a.server.currentRow(a.ctx.Err() != nil), a.server.cfg.connSecrets().Tell())
@@ -203,7 +209,7 @@ func (a *announcer) sendRound(timeout time.Duration) (again bool) {
 		}
 		a.server.meters.countHeartbeat(outcome)
 	}
-	for addr, c := range a.conns { // to those that are not its homes any more
+	for addr, c := range a.conns { // no longer homes of this worker
 		if usedConns[addr] == nil && c != nil {
 			c.Close()
 		}
@@ -213,11 +219,12 @@ func (a *announcer) sendRound(timeout time.Duration) (again bool) {
 	return again
 }
 
-// sendBeat is called by a goroutine of its own. After an error there is no connection.
+// sendBeat runs on a goroutine of its own. After an error conn is nil.
 func (r *beatResult) sendBeat(deadline time.Time) {
 	old := r.conn
-	if r.err = r.tryBeat(deadline); r.err != nil && old != nil && !errors.As(r.err, new(*heartbeat.RefusedError)) && time.Now().Before(deadline) {
-		r.err = r.tryBeat(deadline) // the frontend may have closed a connection that it took for idle, or was started again
+	if r.err = r.tryBeat(deadline); r.err != nil && old != nil &&
+		!errors.As(r.err, new(*heartbeat.RefusedError)) && time.Now().Before(deadline) {
+		r.err = r.tryBeat(deadline) // the frontend may have closed an idle connection, or restarted
 	}
 }
 
@@ -237,7 +244,8 @@ func (r *beatResult) tryBeat(deadline time.Time) (err error) {
 	return err
 }
 
-// withoutPorts is err without the ports that differ from connection to connection, so that it is logged once.
+// withoutPorts returns err without the ports, which differ from connection to connection. So the same problem is
+// logged once.
 func withoutPorts(err error) error {
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
@@ -245,7 +253,7 @@ func withoutPorts(err error) error {
 	return err
 }
 
-// logRound logs what is worth it after a round: each state once.
+// logRound logs each new state once, after a round.
 func (a *announcer) logRound(errs []error, total int) {
 	problem := ""
 	if total > 0 && len(errs) == total {
@@ -253,23 +261,25 @@ func (a *announcer) logRound(errs []error, total int) {
 	}
 	switch {
 	case problem != "" && problem != a.problem:
-		a.log.Warn("no frontend takes this worker's heartbeats: those that do not know it yet give it no work", "err", problem)
+		a.log.Warn("no frontend takes this worker's heartbeats: new frontends will not find this worker",
+			"err", problem)
 	case problem == "" && a.problem != "":
 		a.log.Info("a frontend takes this worker's heartbeats again")
 	}
 	a.problem = problem
 	if newer := a.beats.Superseded(); newer != a.newerRun {
 		if a.newerRun = newer; newer != 0 {
-			a.log.Error("another worker that was started later has the name of this one, which frontends therefore ignore: give each its own name")
+			a.log.Error("another worker that was started later has the name of this worker: " +
+				"frontends ignore this worker until each has a name of its own")
 		}
 	}
 }
 
-// matrixEvery is the least time between two computations of the wait matrix, which hold up what else the core does:
-// less than a heartbeat, so that each has a new one.
+// matrixEvery is the least time between two computations of the wait matrix, because a computation holds up the
+// core. It is less than the time between heartbeats, so each heartbeat has a new matrix.
 const matrixEvery = 900 * time.Millisecond
 
-// currentRow is the row that frontends are told now.
+// currentRow returns the row for frontends at this moment.
 func (s *Server) currentRow(leaves bool) view.Row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,18 +287,22 @@ func (s *Server) currentRow(leaves bool) view.Row {
 	if age := now.Sub(s.matrixAt); age >= matrixEvery && !s.stepping && !s.ended {
 		s.matrix, s.matrixAt = s.core.Matrix(now), now
 	}
-	r := view.Row{Age: now.Sub(s.matrixAt), Draining: s.leaving, Finished: s.finished, Failed: s.failed, Speed: s.cfg.Speed, Matrix: s.matrix}
+	r := view.Row{
+		Age: now.Sub(s.matrixAt), Draining: s.leaving, Finished: s.finished, Failed: s.failed,
+		Speed: s.cfg.Speed, Matrix: s.matrix,
+	}
 	if leaves {
 		r.State = view.Left
 	}
-	// From when the row was made, which is its age ago. One that has begun lasts only as long as is left of it.
+	// In counts from the time of the row, which was r.Age ago. A maintenance that has begun lasts for the rest
+	// only.
 	if in, lasts := s.maintenance.at.Sub(now), s.maintenance.lasts; lasts > 0 && in+lasts > 0 {
 		r.Maintenance = view.Maintenance{In: max(in, 0) + r.Age, Lasts: lasts + min(in, 0)}
 	}
 	return r
 }
 
-// checkAnnouncement says what is wrong with what the worker would tell frontends of itself.
+// checkAnnouncement reports errors in the announced data.
 func (c *Config) checkAnnouncement() (errs []error) {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Advertise != "" {
@@ -298,17 +312,20 @@ func (c *Config) checkAnnouncement() (errs []error) {
 	}
 	if len(c.Join) == 0 {
 		if c.Advertise != "" && c.CacheDir == "" {
-			wrong("an address to advertise, but no frontends to announce it to: give the heartbeat addresses of some")
+			wrong("an address to advertise, but no frontends to announce it to: " +
+				"give the heartbeat addresses of some frontends")
 		}
 		return errs
 	}
 	for _, j := range c.Join {
 		if err := names.Check(j); err != nil {
-			wrong("join %w: the heartbeat address of a frontend", err)
+			wrong("join %w: want the heartbeat address of a frontend", err)
 		}
 	}
-	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); c.Advertise == "" && err == nil && (addr.IP == nil || addr.IP.IsUnspecified()) {
-		wrong("listen on %q: frontends are told to reach this worker there, and cannot: set the address to advertise", c.Listen)
+	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); c.Advertise == "" && err == nil &&
+		(addr.IP == nil || addr.IP.IsUnspecified()) {
+		wrong("listen on %q: frontends cannot reach this worker at that address: set the address to advertise",
+			c.Listen)
 	}
 	if len(c.Labels) > view.MaxLabels {
 		wrong("%d labels: a worker announces at most %d", len(c.Labels), view.MaxLabels)
@@ -318,7 +335,9 @@ func (c *Config) checkAnnouncement() (errs []error) {
 			wrong("label %q has %d bytes: a worker announces labels of at most %d", l[:32], len(l), view.MaxLabel)
 		}
 	}
-	for _, s := range []struct{ what, text string }{{"name", c.Name}, {"host name", c.Host}, {"rack", c.Rack}, {"address", c.Advertise}} {
+	for _, s := range []struct{ what, text string }{
+		{"name", c.Name}, {"host name", c.Host}, {"rack", c.Rack}, {"address", c.Advertise},
+	} {
 		if len(s.text) > view.MaxName {
 			wrong("the worker's %s has %d bytes: a worker announces at most %d", s.what, len(s.text), view.MaxName)
 		}

@@ -15,13 +15,13 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// fakeFrontend is a frontend as far as heartbeats go.
+// fakeFrontend is a frontend that only answers heartbeats.
 type fakeFrontend struct {
 	addr string
 
 	mu     sync.Mutex
 	beats  []view.Heartbeat
-	answer view.Answer // but for Seq
+	answer view.Answer // without Seq
 }
 
 func newFakeFrontend(t *testing.T, listen, secret string) *fakeFrontend {
@@ -33,19 +33,21 @@ func newFakeFrontend(t *testing.T, listen, secret string) *fakeFrontend {
 	h := &fakeFrontend{addr: l.Addr().String()}
 	h.answer.Version = 1
 	h.answer.Members = []view.Member{{Name: "f-" + h.addr, Heartbeat: h.addr}}
-	s := heartbeat.Serve(l, heartbeat.Config{Secrets: identity.NewSecrets(secret), MaxConns: 10, Answer: func(b *view.Heartbeat) view.Answer {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.beats = append(h.beats, *b)
-		a := h.answer
-		a.Seq = b.Row.Seq
-		return a
-	}})
+	s := heartbeat.Serve(l,
+		heartbeat.Config{Secrets: identity.NewSecrets(secret), MaxConns: 10,
+			Answer: func(b *view.Heartbeat) view.Answer {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				h.beats = append(h.beats, *b)
+				a := h.answer
+				a.Seq = b.Row.Seq
+				return a
+			}})
 	t.Cleanup(func() { s.Close() })
 	return h
 }
 
-// waitForBeat waits for a heartbeat like that.
+// waitForBeat waits for a heartbeat for which ok returns true.
 func (h *fakeFrontend) waitForBeat(t *testing.T, what string, ok func(b *view.Heartbeat) bool) (found view.Heartbeat) {
 	t.Helper()
 	waitUntil(t, what, func() bool {
@@ -65,7 +67,7 @@ func (h *fakeFrontend) waitForBeat(t *testing.T, what string, ok func(b *view.He
 func hasProfile(b *view.Heartbeat) bool   { return b.Row.Profile != nil }
 func hasNoProfile(b *view.Heartbeat) bool { return b.Row.Profile == nil }
 
-// logLines are what a server logs.
+// logLines collects the log of a server.
 type logLines struct {
 	mu  sync.Mutex
 	all strings.Builder
@@ -89,11 +91,13 @@ func TestAnnounces(t *testing.T) {
 	t.Parallel()
 	h := newFakeFrontend(t, "127.0.0.1:0", "sesame")
 	s := newServer(t, 2, func(c *Config) {
-		c.Secret, c.Join, c.Name, c.Host, c.Rack, c.Labels = "sesame", []string{h.addr}, "w", "mars", "r7", []string{"disk=ssd"}
+		c.Secret, c.Join, c.Name, c.Host, c.Rack, c.Labels = "sesame", []string{h.addr}, "w", "mars", "r7",
+			[]string{"disk=ssd"}
 	})
 	row := h.waitForBeat(t, "it is known", hasProfile).Row
 	want := view.Profile{Name: "w", Addr: s.Addr().String(), Host: "mars", Rack: "r7", Capacity: capacity(2)}
-	if p := *row.Profile; p.Name != want.Name || p.Addr != want.Addr || p.Host != want.Host || p.Rack != want.Rack || p.Capacity != want.Capacity || len(p.Labels) != 1 {
+	if p := *row.Profile; p.Name != want.Name || p.Addr != want.Addr || p.Host != want.Host ||
+		p.Rack != want.Rack || p.Capacity != want.Capacity || len(p.Labels) != 1 {
 		t.Errorf("it announces %+v, want %+v", p, want)
 	}
 	if row.Incarnation != s.incarnation || row.State != view.Up || row.Draining {
@@ -113,21 +117,25 @@ func TestAnnounces(t *testing.T) {
 		f := expect[*probe.Finished](p)
 		p.send(probe.Ack{Attempts: []probe.AttemptID{f.Attempt}})
 	}
-	h.waitForBeat(t, "it tells how attempts ended", func(b *view.Heartbeat) bool { return b.Row.Finished == 2 && b.Row.Failed == 1 })
+	h.waitForBeat(t, "it tells how attempts ended",
+		func(b *view.Heartbeat) bool { return b.Row.Finished == 2 && b.Row.Failed == 1 })
 
 	p.send(reserve(3, launch(7, 3, "sleep", "1m"), launch(7, 4, "sleep", "1m")))
-	m := h.waitForBeat(t, "it tells that it has no room", func(b *view.Heartbeat) bool { return b.Row.Matrix.Cells[0][0] > 0 }).Row.Matrix
+	m := h.waitForBeat(t, "it tells that it has no room",
+		func(b *view.Heartbeat) bool { return b.Row.Matrix.Cells[0][0] > 0 }).Row.Matrix
 	if m.Cells[0][0] == probe.NeverFits {
 		t.Errorf("never any room: %v", m.Cells)
 	}
 
 	s.Maintenance(time.Hour, 10*time.Minute)
-	out := h.waitForBeat(t, "it announces maintenance", func(b *view.Heartbeat) bool { return b.Row.Maintenance.Lasts > 0 })
+	out := h.waitForBeat(t, "it announces maintenance",
+		func(b *view.Heartbeat) bool { return b.Row.Maintenance.Lasts > 0 })
 	if in, lasts, ok := out.Row.Outage(); !ok || in > time.Hour || in < 50*time.Minute || lasts != 10*time.Minute {
 		t.Errorf("in %v for %v", in, lasts)
 	}
 	s.Maintenance(-time.Minute, 10*time.Minute)
-	out = h.waitForBeat(t, "it has begun", func(b *view.Heartbeat) bool { m := b.Row.Maintenance; return m.Lasts > 0 && m.Lasts < 10*time.Minute })
+	out = h.waitForBeat(t, "it has begun",
+		func(b *view.Heartbeat) bool { m := b.Row.Maintenance; return m.Lasts > 0 && m.Lasts < 10*time.Minute })
 	if in, lasts, ok := out.Row.Outage(); !ok || in > time.Second || lasts > 9*time.Minute || lasts < 8*time.Minute {
 		t.Errorf("in %v for %v", in, lasts)
 	}
@@ -151,18 +159,21 @@ func TestAnnounces(t *testing.T) {
 	}
 }
 
-// One seed answers, and tells of homes; one of these is gone, and comes back.
+// One seed answers and names the homes of the worker. A home is gone, and comes back.
 func TestGoesToHomes(t *testing.T) {
 	t.Parallel()
-	seed, a, b := newFakeFrontend(t, "127.0.0.1:0", ""), newFakeFrontend(t, "127.0.0.1:0", ""), newFakeFrontend(t, "127.0.0.1:0", "")
-	gone, err := net.Listen("tcp", "127.0.0.2:0") // nobody else takes its port, which is bound again
+	seed, a, b :=
+		newFakeFrontend(t, "127.0.0.1:0", ""), newFakeFrontend(t, "127.0.0.1:0", ""),
+		newFakeFrontend(t, "127.0.0.1:0", "")
+	gone, err := net.Listen("tcp", "127.0.0.2:0") // no other test takes the port, which is bound again
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone.Close()
-	members := []view.Member{{Name: "a", Heartbeat: a.addr}, {Name: "b", Heartbeat: b.addr}, {Name: "c", Heartbeat: gone.Addr().String()}}
+	members := []view.Member{{Name: "a", Heartbeat: a.addr}, {Name: "b", Heartbeat: b.addr},
+		{Name: "c", Heartbeat: gone.Addr().String()}}
 	name := ""
-	for i := 0; name == ""; i++ { // one whose homes are a and c
+	for i := 0; name == ""; i++ { // a name with homes c and a
 		n := strings.Repeat("w", i+1)
 		if h := view.Homes(n, members); h[0].Name == "c" && h[1].Name == "a" {
 			name = n
@@ -187,7 +198,7 @@ func TestGoesToHomes(t *testing.T) {
 func TestWhenNobodyTakesHeartbeats(t *testing.T) {
 	t.Parallel()
 	strict := newFakeFrontend(t, "127.0.0.1:0", "sesame")
-	api, err := net.Listen("tcp", "127.0.0.1:0") // something else
+	api, err := net.Listen("tcp", "127.0.0.1:0") // not a frontend
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +224,8 @@ func TestWhenNobodyTakesHeartbeats(t *testing.T) {
 				n := metricValue(s, `phoebe_worker_heartbeats_total{outcome="`+c.outcome+`"}`)
 				return n != "none" && n != "0" && n != "1"
 			})
-			if n := log.count("no frontend takes this worker's heartbeats"); n != 1 || log.count(c.join) != 1 || log.count(c.says) != 1 {
+			if n := log.count("no frontend takes this worker's heartbeats"); n != 1 || log.count(c.join) != 1 ||
+				log.count(c.says) != 1 {
 				t.Errorf("logged %d times: %s", n, log.all.String())
 			}
 		})
@@ -232,7 +244,8 @@ func TestSuperseded(t *testing.T) {
 	h.mu.Lock()
 	h.answer.Incarnation = 1 << 62
 	h.mu.Unlock()
-	waitUntil(t, "it says that it is not heeded", func() bool { return log.count("another worker that was started later has the name") == 1 })
+	waitUntil(t, "it says that it is not heeded",
+		func() bool { return log.count("another worker that was started later has the name") == 1 })
 }
 
 func TestValidateAnnouncement(t *testing.T) {

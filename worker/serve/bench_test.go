@@ -13,8 +13,8 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// The floor of BenchmarkNoop: as many bytes there and back over a connection that echoes them. One server
-// is Go's net, the other gnet.
+// BenchmarkEcho is the floor of BenchmarkNoop: the same number of bytes there and back over an echoing
+// connection. One server is Go's net, the other server is gnet.
 func BenchmarkEcho(b *testing.B) {
 	b.Run("net", func(b *testing.B) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +47,8 @@ func BenchmarkEcho(b *testing.B) {
 		e := &echoEngine{booted: make(chan struct{})}
 		stopped := make(chan error)
 		go func() {
-			stopped <- gnet.Run(e, "tcp://127.0.0.1:0", gnet.WithNumEventLoop(1), gnet.WithLogger(gnetLog{Config{}.withDefaults().Logger}))
+			stopped <- gnet.Run(e, "tcp://127.0.0.1:0", gnet.WithNumEventLoop(1),
+				gnet.WithLogger(gnetLog{Config{}.withDefaults().Logger}))
 		}()
 		<-e.booted
 		pingPong(b, e.addr)
@@ -95,8 +96,8 @@ func pingPong(b *testing.B, addr net.Addr) {
 	}
 }
 
-// BenchmarkNoop is the round trip of one task that rides along, its result acknowledged with the next one:
-// a function that the event loop calls itself, and one with a goroutine of its own.
+// BenchmarkNoop measures the round trip of a ride-along task. Its result is acknowledged with the next task. The
+// event loop itself calls the first function; the second function has a goroutine of its own.
 func BenchmarkNoop(b *testing.B) {
 	reg := exec.NewRegistry()
 	err := reg.Register("echo-go", func(_ context.Context, payload []byte) ([]byte, error) { return payload, nil })
@@ -120,8 +121,8 @@ func BenchmarkNoop(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch is a Reserve of 100 tasks that ride along, one after the other (frames=1) or with several
-// on the way, over as many connections as there are frontends. One iteration is a task.
+// BenchmarkBatch measures Reserves of 100 ride-along tasks, one after the other (frames=1) or with several under
+// way, over as many connections as frontends. An iteration is a task.
 func BenchmarkBatch(b *testing.B) {
 	for _, c := range []struct {
 		name                     string
@@ -145,7 +146,7 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// runBatches sends n frames of 100 launches, at most window of them not answered.
+// runBatches sends n frames of 100 launches, with at most window frames unanswered.
 func (p *peer) runBatches(id probe.FrontendID, n, window int) {
 	const size = 100
 	slots := make(chan struct{}, window)

@@ -19,86 +19,102 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// Config is what a Server is told once. Zero fields take the defaults that their comments name.
+// Config holds the settings of a Server. A zero field takes the default named in its comment.
 type Config struct {
-	// Listen is the host:port that frontends connect to; port 0 takes a free one. Without a Secret it must
-	// be a loopback address. Default 127.0.0.1:7420.
+	// Listen is the host:port for connections of frontends; port 0 takes a free port. Without a Secret, the host
+	// must be a loopback address. Default 127.0.0.1:7420.
 	Listen string
 
 	Name   string   // of this worker, in logs and on clients' screens; default: Host and the port
-	Host   string   // that constraints on hosts are compared with; default: that of the machine
-	Rack   string   // that it shares with workers near it; default: none
+	Host   string   // for constraints on hosts; default: the machine's host name
+	Rack   string   // shared with nearby workers; default: none
 	Labels []string // "key=value", for constraints
 
-	// Join are the heartbeat addresses of some frontends, to which this worker announces itself: one that answers is
-	// enough. Default: none, frontends must have it in their lists.
+	// Join lists the heartbeat addresses of some frontends. The worker announces itself there. An answer of a
+	// single frontend is enough. Default: none; the lists of the frontends must name the worker.
 	Join []string
-	// Advertise is the host:port by which frontends reach this worker, and other workers its host. Default: where it
-	// listens.
+	// Advertise is the host:port for frontends to reach this worker. Other workers use its host. Default: the
+	// address of Listen.
 	Advertise string
 
-	// Secret is what frontends must know; both sides have the same. Empty: none, on loopback only, or with Keys.
+	// Secret must be the same at the worker and at all frontends. Empty: no secret, on loopback only, or with
+	// Keys.
 	Secret string
-	// Secrets are several, which may be replaced while it runs, instead of Secret.
+	// Secrets takes the place of Secret. It may hold several secrets, which may be replaced while the worker
+	// runs.
 	Secrets *identity.Secrets
-	// Keys are this worker's certificates, by which connections count then, and not by the secret. They go with Goroutines.
-	// Nil: it speaks in plain.
+	// Keys are this worker's certificates. With Keys, certificates admit connections, and the secret does not
+	// count. Keys need Goroutines. Nil: connections are not encrypted.
 	Keys *identity.Keys
 
-	// Speed is how fast this worker runs tasks: one of speed 2 needs half the time that hints of runtimes tell, and that
-	// workers of speed 1, the reference, need. Frontends that place tasks by estimation heed it. From 0.01 to 100;
-	// default 1.
+	// Speed compares this worker with a reference worker of speed 1. A worker of speed 2 needs half the hinted
+	// run time. Frontends use Speed to place tasks by estimation. From 0.01 to 100; default 1.
 	Speed float64
 
-	// CacheDir is the folder of the cache of files that tasks need, of this worker alone. Default: none, the worker
-	// gets no tasks that need files.
+	// CacheDir is the folder of the cache for files of tasks. Each worker needs a folder of its own. Default:
+	// none; the worker gets no tasks that need files.
 	CacheDir string
-	// CacheSize is how large the files in it are at most, in bytes. Default 10 GiB.
+	// CacheSize bounds the files in the cache, in bytes. Default 10 GiB.
 	CacheSize int64
-	// FilesListen is the host:port where other workers read what is in the cache; port 0 takes a free one. Without a
-	// Secret it must be a loopback address. They are told this host, or that of Advertise if it is set. Default: the
-	// host of Listen, and a free port.
+	// FilesListen is the host:port where other workers read the cache; port 0 takes a free port. Without a
+	// Secret, the host must be a loopback address. Other workers learn this host, or the host of Advertise if
+	// set. Default: the host of Listen, and a free port.
 	FilesListen string
-	// FileRoots are the folders, as absolute paths, below which file URLs may name files. Default: none, so that no
-	// file URL is accepted.
+	// FileRoots are folders, as absolute paths. A file URL may name only files below these folders. Default:
+	// none, and the worker accepts no file URL.
 	FileRoots []string
-	// FileHosts are those that http and https URLs may name, as host or host:port. Default: all but those whose
-	// addresses are loopback, link-local or multicast.
+	// FileHosts are the hosts that http and https URLs may name, as host or host:port. Default: all hosts, except
+	// loopback, link-local and multicast addresses.
 	FileHosts []string
-	// FileTimeout is how long the source of a file may send nothing, and a tenth of how long it may take for 256 KiB.
-	// Each URL is tried three times. Default 30 s.
+	// FileTimeout is the longest silence of the source of a file. A source may take ten times FileTimeout for 256
+	// KiB. Each URL is tried three times. Default 30 s.
 	FileTimeout time.Duration
 
-	// Core is the configuration of the queue and the slots. Its Functions are those of Registry, its default Capacity is a
-	// slot for each CPU.
+	// Core configures the queue and the slots. Its Functions come from Registry. The default Capacity is a slot
+	// for each CPU.
 	Core worker.Config
 
 	Registry  *exec.Registry // functions to run; default exec.NewRegistry()
-	AllowExec bool           // have it allow processes: any command then, with the rights of this one
+	AllowExec bool           // allow any command as a process, with the rights of this process
 
-	// Goroutines has a goroutine read each connection, by Go's own poller, instead of a few event loops of gnet
-	// reading all of them. That is the quicker one: messages, the ends of sleeps and what the frontends of the same
-	// process say then need no other thread to wake, while an event loop that finds nothing more to do wakes one.
-	// An idle connection takes it 4.5 KB, and gnet 1.2 KB.
+	// Goroutines has a goroutine read each connection, by Go's poller. Otherwise a few event loops of gnet read
+	// all connections. Goroutines is quicker: after a message, the end of a sleep or a message of a frontend in
+	// the same process, no other thread has to wake. An event loop that runs out of work wakes another thread. An
+	// idle connection takes 4.5 KB with Goroutines, and 1.2 KB with gnet.
 	Goroutines bool
 
-	EventLoops       int           // that read and write connections; default 1, from 8 CPUs on 2: the core is one
-	MaxConns         int           // connections over it are closed at once; default 10000
-	MaxFrame         int           // bytes of a frame that is accepted; default and most probe.MaxFrame; must hold a payload
-	MaxResult        int           // bytes of a task's result; default 1 MiB, at most probe.MaxBlob
-	HandshakeTimeout time.Duration // from the connection to a good Hello; default 3 s
-	MaxLease         time.Duration // the longest lease that a Hello may ask for; default 1 min
-	OutboundLimit    int           // bytes that wait for a peer that does not read; over it, it is closed; default 64 MiB
+	// EventLoops is the number of event loops for connections. Default 1, with 8 CPUs or more 2, because the core
+	// cannot run in parallel.
+	EventLoops int
+	// MaxConns bounds the connections. The worker closes further connections at once. Default 10000.
+	MaxConns int
+	// MaxFrame bounds the bytes of a received frame, and must leave room for a payload. Default and most:
+	// probe.MaxFrame.
+	MaxFrame int
+	// MaxResult bounds the bytes of a task's result. Default 1 MiB, at most probe.MaxBlob.
+	MaxResult int
+	// HandshakeTimeout is the longest time from the connection to a good Hello. Default 3 s.
+	HandshakeTimeout time.Duration
+	// MaxLease is the longest lease that a Hello may ask for. Default 1 min.
+	MaxLease time.Duration
+	// OutboundLimit bounds the bytes that wait for a slow peer. Beyond it the worker closes the connection.
+	// Default 64 MiB.
+	OutboundLimit int
 
-	Audit *audit.Log // of frontends that were refused, and of what they had this worker do; nil: none
+	// Audit logs refused frontends, and orders of frontends to this worker; nil: no log.
+	Audit *audit.Log
 
-	OnLeave func(frontend string) // an operator asks by a frontend that this worker drains. Default: it drains, and goes on to be there
+	// OnLeave is called when an operator asks, through a frontend, that this worker drain. Default: the worker
+	// drains and keeps running.
+	OnLeave func(frontend string)
 
-	Logger  *slog.Logger // default: none
-	Metrics *metrics.Set // where metrics go; workers may share one, it then has their sums. Default: a set of its own
+	Logger *slog.Logger // default: none
+	// Metrics gets the metrics. Workers may share a set, which then has the sums over the workers. Default: a set
+	// of its own.
+	Metrics *metrics.Set
 }
 
-// minLease keeps a frontend from asking for a lease that scheduling delays alone would break.
+// minLease bounds the leases from below: scheduling delays alone would break a shorter lease.
 const minLease = 10 * time.Millisecond
 
 // withDefaults fills the zero fields.
@@ -153,7 +169,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate says all that is wrong with c, zero fields standing for their defaults.
+// Validate reports all errors in c. Zero fields stand for their defaults.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -165,7 +181,7 @@ func (c Config) Validate() error {
 	}
 	errs = append(errs, c.checkListen(), c.Keys.Check(identity.Worker))
 	if c.Keys != nil && !c.Goroutines {
-		wrong("certificates, and gnet's event loops, which know no TLS: leave one of them out")
+		wrong("certificates with gnet's event loops, which know no TLS: set Goroutines, or leave out the certificates")
 	}
 	short := func(name, s string) {
 		if len(s) > probe.MaxString {
@@ -221,7 +237,8 @@ func (c Config) Validate() error {
 	between("the number of event loops", c.EventLoops, 1, 256)
 	between("the connection limit", c.MaxConns, 1, 1<<20)
 	between("the frame limit", c.MaxFrame, 2*probe.FullFrame, probe.MaxFrame)
-	between("the payload limit", c.Core.MaxPayload, 1, min(probe.MaxBlob, c.MaxFrame-probe.FullFrame)) // with what comes before it
+	// The frame around the payload needs FullFrame.
+	between("the payload limit", c.Core.MaxPayload, 1, min(probe.MaxBlob, c.MaxFrame-probe.FullFrame))
 	between("the result limit", c.MaxResult, 1, probe.MaxBlob)
 	between("the outbound limit", c.OutboundLimit, 1<<16, huge)
 	between("the queue limit", c.Core.MaxQueue, 1, 1<<24)
@@ -232,19 +249,20 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// checkListen refuses an address that others can reach while nothing is asked of them.
+// checkListen refuses an address that others can reach without a secret or a certificate.
 func (c *Config) checkListen() error {
 	addr, err := net.ResolveTCPAddr("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen on %q: %w: want host:port, such as 127.0.0.1:7420", c.Listen, err)
 	}
 	if c.Secrets.Tell() == "" && c.Keys == nil && !addr.IP.IsLoopback() {
-		return fmt.Errorf("listen on %q: anyone who can reach it could run tasks here: give certificates (--tls-dir) or set a secret (--secret-file), the same as the frontends', or listen on 127.0.0.1", c.Listen)
+		return fmt.Errorf("listen on %q: anyone on the network could run tasks here: give certificates (--tls-dir), "+
+			"or set a secret (--secret-file) as at the frontends, or listen on 127.0.0.1", c.Listen)
 	}
 	return nil
 }
 
-// connSecrets are the secrets that are asked for, and told, on connections: none where certificates tell who is who.
+// connSecrets returns the secrets that connections use; nil if certificates identify the peers.
 func (c *Config) connSecrets() *identity.Secrets {
 	if c.Keys != nil {
 		return nil

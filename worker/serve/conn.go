@@ -10,58 +10,58 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// transport is what carries a connection. Its home is the goroutine that the connection is read on; what is
-// not said to be for anyone is to be called there.
+// transport carries the bytes of a connection. The goroutine that reads the connection is its home. Methods are
+// called at home, except methods marked "For anyone".
 type transport interface {
-	// TryWrite gives the kernel as much of b as it takes at once, and returns how much that is. It is for
-	// anyone, but one at a time, Write included.
+	// TryWrite gives the kernel as much of b as it takes at once, and returns the number of bytes. For anyone,
+	// but only a single caller at a time may use TryWrite or Write.
 	TryWrite(b []byte) int
-	// Write takes all of b, at once or into a buffer, and keeps nothing of it. On an error the connection
-	// has been closed.
+	// Write takes all of b, at once or into a buffer, and does not keep b. After an error the connection is
+	// closed.
 	Write(b []byte) (int, error)
-	// OutboundBuffered is how many bytes Write has taken and the kernel has not.
+	// OutboundBuffered returns the number of bytes that Write has taken and the kernel has not.
 	OutboundBuffered() int
 	// Tune is called when the lease is known.
 	Tune(lease time.Duration)
-	// Later has f run at home, soon; perhaps never, if the connection is closed meanwhile. For anyone.
+	// Later has f run at home soon. If the connection is closed meanwhile, f may never run. For anyone.
 	Later(f func())
 	RemoteAddr() net.Addr
-	// Close closes it, soon; down is called then. For anyone.
+	// Close closes the connection soon; then handleClosed is called. For anyone.
 	Close() error
 }
 
-// conn is a connection, from the greeting on. Its methods run at its home, but for write.
+// conn is a connection, from the greeting on. Its methods run at home, except writeTaken.
 type conn struct {
 	server *Server
 	wire   transport
-	home   any // equal for connections of the same home
+	home   any // equal for connections with the same home
 	timer  *time.Timer
-	ended  bool // closed, or about to be: nothing more is read or written at home
+	ended  bool // closed or closing: home neither reads nor writes any more
 
 	parser         parser
 	decoder        probe.Decoder
-	helloDone      bool // a good Hello came, and set what follows
+	helloDone      bool // a good Hello came, and set the next fields
 	epoch          probe.Epoch
 	frontend       probe.FrontendID
-	frontendName   string         // of the frontend
-	secret         string         // the secret
-	secretsVersion uint64         // the version of ours that has taken it
-	features       probe.Features // that both ends have
+	frontendName   string         // name of the frontend
+	secret         string         // secret of the frontend's Hello
+	secretsVersion uint64         // version of the worker's secrets at the last check
+	features       probe.Features // features of both ends
 	lease          time.Duration
-	heardAt        time.Time   // when something last came; until known, when the connection was opened
-	batch          []probe.Msg // received, to be delivered
+	heardAt        time.Time   // when data last came; before helloDone, when the connection opened
+	batch          []probe.Msg // received messages, to be delivered
 
-	// Guarded by the server's mutex.
-	hadLink   bool          // it has, or had, a link
+	// The server's mutex guards these.
+	hadLink   bool          // has or had a link
 	link      worker.LinkID // 0: none
-	outEpoch  probe.Epoch   // of what is put into the outbox
+	outEpoch  probe.Epoch   // epoch of messages in the outbox
 	outbox    []byte        // frames
-	bodyStart int           // where the body of the last of them starts; 0: none is open
-	writing   bool          // somebody writes, and will look into the outbox again
+	bodyStart int           // start of the last frame's body; 0: no frame is open
+	writing   bool          // a goroutine writes, and will look into the outbox again
 
-	// Owned by whoever writes.
+	// The writer owns these.
 	taken  []byte // taken from the outbox
-	unsent []byte // of what was taken before, and not written yet
+	unsent []byte // taken before, and not written yet
 }
 
 // fault is a reason to close a connection.
@@ -70,7 +70,7 @@ type fault struct {
 	err    error
 }
 
-// reasonRejected is the reason of a fault of which the peer is told.
+// reasonRejected is the reason of faults that are told to the peer.
 const reasonRejected = "rejected"
 
 func newRejection(format string, args ...any) *fault {
@@ -83,7 +83,7 @@ func newConn(s *Server, t transport, home any) *conn {
 	return c
 }
 
-// receiveData takes what has come from the peer, which may be anything, and answers.
+// receiveData takes arbitrary bytes from the peer, and answers.
 func (c *conn) receiveData(data []byte) {
 	if c.ended {
 		return
@@ -105,7 +105,7 @@ func (c *conn) receiveData(data []byte) {
 	}
 }
 
-// checkSecret is a fault if the secret that let the frontend in has been replaced.
+// checkSecret returns a fault if the secret that admitted the frontend has been replaced.
 func (c *conn) checkSecret() *fault {
 	secrets := c.server.cfg.connSecrets()
 	version := secrets.Version()
@@ -115,10 +115,11 @@ func (c *conn) checkSecret() *fault {
 	if c.secretsVersion = version; secrets.Takes(c.secret) {
 		return nil
 	}
-	return newRejection("the secret that this connection was made with is not this worker's any more")
+	return newRejection("the secret of this connection is not this worker's any more: " +
+		"connect again with the new secret")
 }
 
-// parseFrames collects messages in the batch. With a fault, those before it are good.
+// parseFrames collects messages in the batch. Messages before a fault are good.
 func (c *conn) parseFrames(data []byte) *fault {
 	if !c.parser.greeted {
 		rest, err := c.parser.takeGreeting(data)
@@ -150,7 +151,7 @@ func (c *conn) parseFrames(data []byte) *fault {
 	return nil
 }
 
-// decodeFrame decodes a frame. One that is not of the connection's epoch is dropped.
+// decodeFrame decodes a frame. It drops a frame of another epoch.
 func (c *conn) decodeFrame(body []byte) *fault {
 	before := len(c.batch)
 	epoch, msgs, err := c.decoder.Decode(body, c.batch)
@@ -170,7 +171,7 @@ func (c *conn) decodeFrame(body []byte) *fault {
 	case c.helloDone:
 		clear(msgs[before:])
 		c.server.meters.countFault("stale_frame")
-	case len(msgs) > 0: // an empty frame is nothing
+	case len(msgs) > 0: // an empty frame means nothing
 		c.epoch = epoch
 		if flt := c.checkHello(msgs[0]); flt != nil {
 			return flt
@@ -189,12 +190,12 @@ func (c *conn) checkHello(m probe.Msg) *fault {
 	cfg := &c.server.cfg
 	version, features, err := probe.Spoken.Common(h.Speaks, "this worker", "the frontend")
 	secrets := cfg.connSecrets()
-	c.secretsVersion = secrets.Version() // before it is compared
+	c.secretsVersion = secrets.Version() // read before the comparison
 	switch {
 	case err != nil:
 		return newRejection("%w", err)
 	case !secrets.Takes(h.Secret):
-		return newRejection("the secret is not this worker's: give all frontends and workers the same one")
+		return newRejection("the secret is not this worker's: give all frontends and workers the same secret")
 	case h.Lease < minLease || h.Lease > cfg.MaxLease:
 		return newRejection("a lease of %v: this worker takes %v to %v", h.Lease, minLease, cfg.MaxLease)
 	case h.Frontend == 0:
@@ -221,13 +222,13 @@ func (c *conn) appendMsg(m probe.Msg) {
 	c.outbox = probe.AppendMsg(c.outbox, m)
 }
 
+// endFrame ends the open frame of the outbox.
 func (c *conn) endFrame() {
 	c.outbox = probe.EndFrame(c.outbox, c.bodyStart)
 	c.bodyStart = 0
 }
 
-// takeOutbox gets what is in the outbox, for whoever writes and has written all from before. The server's mutex
-// is held.
+// takeOutbox takes the outbox for the writer, who has written everything before. The server's mutex is held.
 func (c *conn) takeOutbox() {
 	if c.bodyStart > 0 {
 		c.endFrame()
@@ -238,8 +239,8 @@ func (c *conn) takeOutbox() {
 // maxReusedOutbox is the largest outbox, in bytes, that is kept for reuse.
 const maxReusedOutbox = 256 << 10
 
-// writeTaken writes what was taken, and then what has come into the outbox meanwhile. Away from home it writes once, and leaves
-// to home what the kernel would not take or came meanwhile.
+// writeTaken writes the taken bytes, and then whatever came into the outbox meanwhile. Away from home it writes
+// only once. Bytes that the kernel did not take, or that came meanwhile, are left to home.
 func (c *conn) writeTaken(atHome bool) {
 	defer c.server.recoverPanic("writing to a connection", func() { c.wire.Close() })
 	for more := true; more; {
@@ -269,7 +270,7 @@ func (c *conn) writeTaken(atHome bool) {
 	}
 }
 
-// writeUnsent goes on where write left off away from home.
+// writeUnsent goes on, at home, where writeTaken stopped away from home.
 func (c *conn) writeUnsent() {
 	if len(c.unsent) > 0 {
 		c.writeAtHome(c.unsent)
@@ -278,7 +279,7 @@ func (c *conn) writeUnsent() {
 	c.writeTaken(true)
 }
 
-// emptyBatch is msgs without elements, and without memory that is rarely needed.
+// emptyBatch returns msgs without elements, and without memory beyond the usual size.
 func emptyBatch(msgs []probe.Msg) []probe.Msg {
 	if cap(msgs) > 1024 {
 		return nil
@@ -293,7 +294,7 @@ func (c *conn) writeAtHome(b []byte) {
 		return
 	}
 	if _, err := c.wire.Write(b); err != nil {
-		return // and closed
+		return // Write has closed the connection
 	}
 	if n := c.wire.OutboundBuffered(); n > c.server.cfg.OutboundLimit {
 		c.closeForFault(&fault{"slow_reader", fmt.Errorf("%d bytes wait for the peer to read", n)})
@@ -308,20 +309,22 @@ func (c *conn) closeForFault(flt *fault) {
 	s := c.server
 	s.meters.countFault(flt.reason)
 	if flt.reason == reasonRejected {
-		s.cfg.Audit.Note(audit.Entry{What: "connect", Name: c.frontendName, From: c.wire.RemoteAddr().String()}, flt.err)
+		s.cfg.Audit.Note(audit.Entry{What: "connect", Name: c.frontendName, From: c.wire.RemoteAddr().String()},
+			flt.err)
 		s.log.Warn("frontend rejected", "worker", s.cfg.Name, "frontend", c.frontendName, "err", flt.err)
 		s.withCore(c.home, func(time.Time) {
 			c.outEpoch = c.epoch
 			s.queueMsg(c, probe.Rejected{Reason: flt.err.Error()})
 		})
 	} else {
-		s.log.Debug("connection closed for a fault", "worker", s.cfg.Name, "frontend", c.frontendName, "reason", flt.reason, "err", flt.err)
+		s.log.Debug("connection closed for a fault", "worker", s.cfg.Name,
+			"frontend", c.frontendName, "reason", flt.reason, "err", flt.err)
 	}
 	c.ended = true
 	c.wire.Close()
 }
 
-// checkSilence closes a connection whose peer was not heard of for too long.
+// checkSilence closes a connection whose peer was silent for too long.
 func (c *conn) checkSilence() {
 	defer c.server.recoverPanic("checking a lease", func() { c.wire.Close() })
 	silent, limit := time.Since(c.heardAt), c.server.cfg.HandshakeTimeout
@@ -345,6 +348,7 @@ func (c *conn) handleClosed() {
 	c.timer.Stop()
 	if c.helloDone {
 		c.server.hangUp(c)
-		c.server.log.Info("frontend disconnected", "worker", c.server.cfg.Name, "frontend", c.frontendName, "id", c.frontend.String())
+		c.server.log.Info("frontend disconnected", "worker", c.server.cfg.Name,
+			"frontend", c.frontendName, "id", c.frontend.String())
 	}
 }

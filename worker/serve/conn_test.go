@@ -11,7 +11,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// memTransport is a transport that keeps what is written.
+// memTransport is a transport that keeps the written bytes.
 type memTransport struct {
 	bytes.Buffer
 	closed bool
@@ -25,7 +25,7 @@ func (m *memTransport) Write(b []byte) (int, error) {
 	return m.Buffer.Write(b)
 }
 func (m *memTransport) TryWrite(b []byte) int {
-	m.Buffer.WriteByte(b[0]) // a kernel that takes one byte at a time
+	m.Buffer.WriteByte(b[0]) // a kernel that takes a byte at a time
 	return 1
 }
 func (m *memTransport) OutboundBuffered() int { return 0 }
@@ -34,7 +34,7 @@ func (m *memTransport) Later(f func())        { f() }
 func (m *memTransport) RemoteAddr() net.Addr  { return &net.TCPAddr{} }
 func (m *memTransport) Close() error          { m.closed = true; return nil }
 
-// unstartedServer does not listen.
+// unstartedServer returns a server that does not listen.
 func unstartedServer(tb testing.TB) *Server {
 	s, err := New(Config{Core: worker.Config{Capacity: capacity(2)}})
 	if err != nil {
@@ -55,7 +55,7 @@ func TestPanicWhileWriting(t *testing.T) {
 	}
 }
 
-// What the kernel does not take of several frames at once is written at home, in order.
+// If the kernel does not take several frames at once, home writes the rest, in order.
 func TestWriteAwayFromHome(t *testing.T) {
 	s := unstartedServer(t)
 	m := &memTransport{}
@@ -89,8 +89,8 @@ func TestPanicInTheCore(t *testing.T) {
 	}
 }
 
-// FuzzOnTraffic feeds a connection arbitrary bytes, whole and in pieces: the messages must be the same,
-// and nothing may panic.
+// FuzzOnTraffic feeds a connection arbitrary bytes, whole and in pieces. The messages must be the same, and
+// nothing may panic.
 func FuzzOnTraffic(f *testing.F) {
 	talk := bytes.Join([][]byte{
 		greeting,
@@ -107,7 +107,9 @@ func FuzzOnTraffic(f *testing.F) {
 	f.Add(talk[:len(talk)-5], []byte{11})
 	f.Add([]byte("GET / HTTP/1.1\r\n"), []byte{4})
 	f.Add(append(bytes.Clone(greeting), 0, 0, 0, 0, 255, 255, 255, 255), []byte{2})
-	f.Add(append(bytes.Clone(greeting), pushFrame(1, reserve(1, launch(7, 1, "echo", string(make([]byte, 20<<10)))))...), []byte{200})
+	f.Add(append(bytes.Clone(greeting),
+		pushFrame(1, reserve(1, launch(7, 1, "echo", string(make([]byte, 20<<10)))))...),
+		[]byte{200})
 	f.Fuzz(func(t *testing.T, data, cuts []byte) {
 		s := unstartedServer(t)
 		whole := newConn(s, &memTransport{}, nil)
@@ -119,7 +121,7 @@ func FuzzOnTraffic(f *testing.F) {
 			b = bytes.Clone(b)
 			piecesFault = pieces.parseFrames(b)
 			for i := range b {
-				b[i] = 0xff // the loop's buffer is used again
+				b[i] = 0xff // the loop uses its buffer again
 			}
 			return piecesFault == nil
 		})
@@ -128,7 +130,8 @@ func FuzzOnTraffic(f *testing.F) {
 		if !reflect.DeepEqual(whole.batch, pieces.batch) {
 			t.Fatalf("whole  %+v\npieces %+v", whole.batch, pieces.batch)
 		}
-		if (wholeFault == nil) != (piecesFault == nil) || wholeFault != nil && wholeFault.reason != piecesFault.reason {
+		if (wholeFault == nil) != (piecesFault == nil) || wholeFault != nil &&
+			wholeFault.reason != piecesFault.reason {
 			t.Fatalf("whole %v, pieces %v", wholeFault, piecesFault)
 		}
 
@@ -142,7 +145,7 @@ func FuzzOnTraffic(f *testing.F) {
 	})
 }
 
-// eachPiece calls f with the pieces of data, cut at lengths that cuts gives in turn, until f returns false.
+// eachPiece calls f with pieces of data, until f returns false. The lengths of the pieces come from cuts in turn.
 func eachPiece(data, cuts []byte, f func([]byte) bool) {
 	for i := 0; len(data) > 0; i++ {
 		n := len(data)

@@ -15,20 +15,20 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
-// filesLeftFree are the open files that connections leave free: gnet gives up for good when it can accept
-// none, and it accepts what waits on the listener (as a rule at most 4096) before any of it can be closed.
+// filesLeftFree is the number of open files that connections leave free. gnet gives up for good when it can
+// accept no connection. Before the server can close a connection, gnet accepts all connections waiting on the
+// listener (as a rule at most 4096).
 const filesLeftFree = 4096 + 512
 
 // engine accepts connections and calls their conns.
 type engine interface {
-	// start listens, and serves until stop is called, or, after an error, not at all.
+	// start listens, and serves until stop. After an error it does not serve.
 	start() error
 	// stop closes the listener and all connections.
 	stop()
 }
 
-// gnetEngine serves all connections on a few event loops. All of gnet that can end does so when one of
-// them fails.
+// gnetEngine serves all connections on a few event loops. If an event loop fails, all of gnet ends.
 type gnetEngine struct {
 	gnet.BuiltinEventEngine
 	server  *Server
@@ -48,7 +48,7 @@ func (e *gnetEngine) start() error {
 	}
 	go func() {
 		defer close(e.stopped)
-		// No keepalive here: with it gnet loses the error of a listener that fails.
+		// No keepalive here: with keepalive, gnet loses the error of a failed listener.
 		e.err = gnet.Run(e, "tcp://"+listen.String(), gnet.WithNumEventLoop(cfg.EventLoops), gnet.WithReuseAddr(true),
 			gnet.WithLogger(gnetLog{cfg.Logger}))
 		select {
@@ -71,7 +71,7 @@ func (e *gnetEngine) stop() {
 	case <-e.booted:
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = e.gnet.Stop(now) // it would poll every 500 ms for the end that is awaited here
+		_ = e.gnet.Stop(now) // without a cancelled context, Stop polls for the end every 500 ms
 		<-e.stopped
 	case <-e.stopped:
 	}
@@ -90,7 +90,7 @@ func (e *gnetEngine) OnBoot(g gnet.Engine) gnet.Action {
 	return gnet.None
 }
 
-// listenAddr finds out which port gnet listens on.
+// listenAddr finds out the port of gnet's listener.
 func listenAddr(g gnet.Engine) (net.Addr, error) {
 	fd, err := g.Dup()
 	if err != nil {
@@ -117,7 +117,7 @@ func (e *gnetEngine) OnOpen(g gnet.Conn) (_ []byte, action gnet.Action) {
 	return nil, gnet.None
 }
 
-// admitConn counts a connection that was opened and reports whether it may stay.
+// admitConn counts an opened connection, and reports whether the connection may stay.
 func (s *Server) admitConn(fd int) bool {
 	open := s.conns.Add(1)
 	s.meters.connections.Inc()
@@ -132,13 +132,13 @@ func (s *Server) admitConn(fd int) bool {
 	return true
 }
 
-// connClosed counts a connection that was closed.
+// connClosed counts a closed connection.
 func (s *Server) connClosed() {
 	s.conns.Add(-1)
 	s.meters.connections.Dec()
 }
 
-// OnClose is called when a connection is closed, by whichever side.
+// OnClose is called when either side has closed a connection.
 func (e *gnetEngine) OnClose(g gnet.Conn, _ error) gnet.Action {
 	s := e.server
 	defer s.recoverPanic("closing a connection", nil)
@@ -150,26 +150,26 @@ func (e *gnetEngine) OnClose(g gnet.Conn, _ error) gnet.Action {
 	return gnet.None
 }
 
-// OnTraffic is called when something was received.
+// OnTraffic is called when bytes were received.
 func (e *gnetEngine) OnTraffic(g gnet.Conn) (action gnet.Action) {
 	defer e.server.recoverPanic("reading a connection", func() { action = gnet.Close })
-	data, _ := g.Next(-1) // all there is: nothing was left over before
+	data, _ := g.Next(-1) // all bytes: each call takes all
 	if c, ok := g.Context().(*conn); ok {
 		c.receiveData(data)
 	}
 	return gnet.None
 }
 
-// gnetWire is a connection of gnet's as a transport.
+// gnetWire is a connection of gnet as a transport.
 type gnetWire struct {
 	gnet.Conn
 	fd int
 
 	mu            sync.Mutex // held while TryWrite uses fd
-	directBlocked bool       // fd is closed, or what gnet has buffered must be written first
+	directBlocked bool       // fd is closed, or gnet's buffer must be written first
 }
 
-// TryWrite writes past gnet, which would take a detour through its event loop: 10 us and more.
+// TryWrite writes past gnet. A write by way of gnet's event loop would take 10 us and more.
 func (w *gnetWire) TryWrite(b []byte) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,7 +189,7 @@ func (w *gnetWire) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// blockDirect is called before gnet closes fd, the number of which may then be another file's.
+// blockDirect is called before gnet closes fd. Afterwards another file may have the number fd.
 func (w *gnetWire) blockDirect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,11 +199,11 @@ func (w *gnetWire) blockDirect() {
 func (w *gnetWire) Tune(lease time.Duration) { tuneSocket(w.fd, lease) }
 
 func (w *gnetWire) Later(f func()) {
-	// An error means that gnet has ended, and with it the connection.
+	// An error means that gnet and the connection have ended.
 	_ = w.EventLoop().Execute(context.Background(), gnet.RunnableFunc(func(context.Context) error { f(); return nil }))
 }
 
-// gnetLog has what gnet says of itself logged.
+// gnetLog passes the log of gnet on to a slog.Logger.
 type gnetLog struct{ log *slog.Logger }
 
 func (l gnetLog) Debugf(format string, args ...any) {}

@@ -12,7 +12,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// A program is a worker: it registers its functions, tells a frontend of itself, runs what comes, and ends well.
+// A program is a worker. It registers its functions, announces itself to a frontend, runs tasks, and ends well.
 func Example() {
 	registry := exec.NewRegistry()
 	must(exec.Register(registry, "greet", func(_ context.Context, whom string) (string, error) {
@@ -39,13 +39,15 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	outcomes, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{{Function: "greet", Payload: []byte(`"world"`)}}})
+	outcomes, err := c.Run(context.Background(),
+		client.Job{Tasks: []client.Task{{Function: "greet", Payload: []byte(`"world"`)}}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("%s from %s\n", outcomes[0].Result, outcomes[0].Worker)
 
-	// A worker's program would now wait for a signal, by signal.NotifyContext, or for w.Done. What runs then may end.
+	// A worker's program would now wait for a signal, by signal.NotifyContext, or for w.Done. Running tasks may
+	// end.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	must(w.Drain(ctx))
@@ -57,7 +59,7 @@ func Example() {
 	// ended: <nil>
 }
 
-// startFrontend starts a frontend to which workers announce themselves.
+// startFrontend starts a frontend. Workers announce themselves there.
 func startFrontend() *fserve.Server {
 	f, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Gossip: "127.0.0.1:0", Heartbeat: "127.0.0.1:0"})
 	must(err)

@@ -24,30 +24,32 @@ import (
 const (
 	defaultCacheSize = 10 << 30 // bytes
 
-	// maxFetches is how many attempts have their files fetched at a time; the others wait for that in the order in
-	// which they came. How many files that are: files.Options.Parallel.
+	// maxFetches is the number of attempts that have their files fetched at the same time. Other attempts wait in
+	// the order of arrival. For the number of files see files.Options.Parallel.
 	maxFetches = 64
 
-	maxPeerConns = 256 // of other workers that fetch files here; those beyond are closed at once
+	// maxPeerConns bounds the connections of other workers that read files here. Further connections are closed
+	// at once.
+	maxPeerConns = 256
 )
 
-// store is what a server has of files. The server's mutex guards the second part.
+// store is a server's part in files. The server's mutex guards the second part.
 type store struct {
 	cache      *files.Cache // nil: this worker takes no task that needs files
 	addr       string       // host:port, for other workers
 	http       *http.Server
-	goroutines sync.WaitGroup // goroutines
+	goroutines sync.WaitGroup // of fetches, releases and the listener
 
 	fetches      map[probe.AttemptID]*fetch
-	waiting      []*fetch // to be begun, oldest first, and some that were released
+	waiting      []*fetch // fetches to start, oldest first; some may be released already
 	runningCount int
-	usedChanged  bool // of which files were used last
+	usedChanged  bool // recentFiles may have changed
 	closed       bool
 
-	statsMu sync.Mutex // of the cache's counters into the metrics
+	statsMu sync.Mutex // guards the transfer of the cache's counters to the metrics
 }
 
-// fetch is the files of one attempt, from the core's Fetch to its Release.
+// fetch is the transfer of an attempt's files, from the core's Fetch to its Release.
 type fetch struct {
 	attempt probe.AttemptID
 	files   []probe.File
@@ -55,13 +57,13 @@ type fetch struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 
-	// Guarded by the server's mutex.
-	released  bool // it was released
+	// The server's mutex guards these.
+	released  bool // Release came
 	heldFiles []*files.Held
 	paths     []string
 }
 
-// openStore opens the cache, and lets other workers read it.
+// openStore opens the cache, and serves it to other workers.
 func (s *Server) openStore() error {
 	cfg := &s.cfg
 	if cfg.CacheDir == "" {
@@ -85,14 +87,14 @@ func (s *Server) openStore() error {
 	s.store.cache, s.store.addr, s.store.usedChanged = cache, net.JoinHostPort(host, port), true
 	s.store.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer s.followFiles() // the handler may end by a panic
+			defer s.followFiles() // even if the handler panics
 			handler.ServeHTTP(w, r)
 		}),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    probe.MaxHello,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what peers do to their connections
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // errors on connections of peers
 		ConnState: func(c net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew:
@@ -106,17 +108,19 @@ func (s *Server) openStore() error {
 		},
 	}
 	s.store.goroutines.Go(func() {
-		if err := s.store.http.Serve(cfg.Keys.Listen(l, identity.Worker|identity.Frontend)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.store.http.Serve(
+			cfg.Keys.Listen(l, identity.Worker|identity.Frontend),
+		); !errors.Is(err, http.ErrServerClosed) {
 			s.fail(fmt.Errorf("serve files: %w", err))
 		}
 	})
 	return nil
 }
 
-// closeStore comes when nothing steps the core any more.
+// closeStore is called when the core takes no more events.
 func (s *Server) closeStore() error {
 	s.mu.Lock()
-	for _, f := range s.store.fetches { // of a core that broke: else the end of its links has released them
+	for _, f := range s.store.fetches { // of a broken core; otherwise the end of the links has released them
 		f.cancel()
 	}
 	s.store.waiting, s.store.closed = nil, true
@@ -131,10 +135,10 @@ func (s *Server) closeStore() error {
 	return errors.Join(err, s.store.cache.Close())
 }
 
-// FilesAddr is where other workers find the files in this one's cache, once it was started; "" without a cache.
+// FilesAddr returns the address where other workers read this worker's cache, after Start; "" without a cache.
 func (s *Server) FilesAddr() string { return s.store.addr }
 
-// queueFetch has the files of an attempt fetched. The mutex is held.
+// queueFetch queues the fetch of an attempt's files. The mutex is held.
 func (s *Server) queueFetch(a *worker.Fetch, now time.Time) {
 	f := &fetch{attempt: a.Attempt, files: a.Files, askedAt: now}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -155,7 +159,7 @@ func (st *store) Fetch(ctx context.Context, f probe.File) (path string, release 
 	return held.Path, held.Release, nil
 }
 
-// startFetches begins fetches, as many as may run. The mutex is held.
+// startFetches starts waiting fetches, as many as may run. The mutex is held.
 func (s *Server) startFetches() {
 	st := &s.store
 	for len(st.waiting) > 0 && st.runningCount < maxFetches {
@@ -170,8 +174,9 @@ func (s *Server) startFetches() {
 	}
 }
 
-var errNoCache = errors.New("this worker has no cache for the files that the task needs: start it with --cache-dir")
+var errNoCache = errors.New("the task needs files, and this worker has no cache: start the worker with --cache-dir")
 
+// runFetch fetches the files of f, and reports the outcome.
 func (s *Server) runFetch(f *fetch) {
 	if s.store.cache == nil {
 		s.endFetch(f, nil, errNoCache)
@@ -182,7 +187,7 @@ func (s *Server) runFetch(f *fetch) {
 	s.followFiles()
 }
 
-// peersOf are the URLs of the workers that a frontend says have a file.
+// peersOf returns the URLs of the workers that have a file, as a frontend says.
 func peersOf(f probe.File) []string {
 	urls := make([]string, len(f.Peers))
 	for i, addr := range f.Peers {
@@ -201,7 +206,7 @@ func (s *Server) endFetch(f *fetch, held []*files.Held, err error) {
 		released = f.released
 		s.tellFetched(f, held, err, now)
 		if e, ok := errors.AsType[*files.Error](err); ok && e.Reason == files.Unreachable {
-			// Who asked for the same before that was known does not wait as long again.
+			// A fetch of the same file need not wait as long again.
 			waiting := s.store.waiting
 			s.store.waiting = nil
 			for _, f := range waiting {
@@ -219,14 +224,14 @@ func (s *Server) endFetch(f *fetch, held []*files.Held, err error) {
 	}
 }
 
-// needsFile tells whether f has file, and it would be looked for at the same places.
+// needsFile reports whether f needs file, from the same sources.
 func (f *fetch) needsFile(file probe.File) bool {
 	return slices.ContainsFunc(f.files, func(g probe.File) bool {
 		return g.Digest == file.Digest && g.URL == file.URL && slices.Equal(g.Peers, file.Peers)
 	})
 }
 
-// tellFetched tells the core how a fetch ended, unless it was called off meanwhile. The mutex is held.
+// tellFetched reports the outcome of a fetch to the core, unless the fetch was released. The mutex is held.
 func (s *Server) tellFetched(f *fetch, held []*files.Held, err error, now time.Time) {
 	if f.released {
 		return
@@ -244,7 +249,7 @@ func (s *Server) tellFetched(f *fetch, held []*files.Held, err error, now time.T
 	s.stepCore(now, ev)
 }
 
-// releaseFetch lets go of the files of an attempt, or calls off that they are fetched. The mutex is held.
+// releaseFetch releases the files of an attempt, or stops their fetch. The mutex is held.
 func (s *Server) releaseFetch(id probe.AttemptID) {
 	f := s.store.fetches[id]
 	if f == nil {
@@ -264,7 +269,7 @@ func releaseFiles(held []*files.Held) {
 	}
 }
 
-// filePaths are where the files of an attempt are. The mutex is held.
+// filePaths returns the paths of an attempt's files; nil without a fetch. The mutex is held.
 func (s *Server) filePaths(id probe.AttemptID) []string {
 	if f := s.store.fetches[id]; f != nil {
 		return f.paths
@@ -272,7 +277,7 @@ func (s *Server) filePaths(id probe.AttemptID) []string {
 	return nil
 }
 
-// followFiles brings the metrics up to the cache.
+// followFiles updates the metrics from the cache.
 func (s *Server) followFiles() {
 	s.store.statsMu.Lock()
 	defer s.store.statsMu.Unlock()
@@ -280,7 +285,8 @@ func (s *Server) followFiles() {
 	s.meters.followFiles(&stats)
 }
 
-// recentFiles are the files in the cache that were used last, if that may have changed since it was asked for before.
+// recentFiles returns the most recently used files in the cache. news is false if they have not changed since the
+// last call.
 func (s *Server) recentFiles() (ids []view.FileID, changed bool) {
 	s.mu.Lock()
 	changed, s.store.usedChanged = s.store.usedChanged, false
@@ -295,21 +301,23 @@ func (s *Server) recentFiles() (ids []view.FileID, changed bool) {
 }
 
 func (c *Config) fileOptions() files.Options {
-	return files.Options{Roots: c.FileRoots, Hosts: c.FileHosts, Secrets: c.connSecrets(), Keys: c.Keys, Timeout: c.FileTimeout}
+	return files.Options{
+		Roots: c.FileRoots, Hosts: c.FileHosts, Secrets: c.connSecrets(), Keys: c.Keys, Timeout: c.FileTimeout,
+	}
 }
 
-// filesListen is where the cache is served.
+// filesListen returns the address to serve the cache on.
 func (c *Config) filesListen() string {
 	host, _, _ := net.SplitHostPort(c.Listen)
 	return cmp.Or(c.FilesListen, net.JoinHostPort(host, "0"))
 }
 
-// checkFiles says what is wrong with the cache and its listener.
+// checkFiles reports errors in the settings of the cache and its listener.
 func (c *Config) checkFiles() (errs []error) {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.CacheDir == "" {
 		if c.FilesListen != "" || len(c.FileRoots)+len(c.FileHosts) > 0 {
-			wrong("settings for files, but no cache: name a folder for it")
+			wrong("settings for files, but no cache: name a folder for the cache")
 		}
 		return errs
 	}
@@ -325,9 +333,11 @@ func (c *Config) checkFiles() (errs []error) {
 	case err != nil:
 		wrong("serve files on %q: %w: want host:port, such as 127.0.0.1:7421", listen, err)
 	case c.Secrets.Tell() == "" && c.Keys == nil && !addr.IP.IsLoopback():
-		wrong("serve files on %q: anyone who can reach it could read them: give certificates (--tls-dir) or set a secret (--secret-file), the same as the other workers', or listen on 127.0.0.1", listen)
+		wrong("serve files on %q: anyone on the network could read the cache: give certificates (--tls-dir), "+
+			"or set a secret (--secret-file) as at the other workers, or listen on 127.0.0.1", listen)
 	case c.Advertise == "" && (addr.IP == nil || addr.IP.IsUnspecified()):
-		wrong("serve files on %q: other workers are told to reach this one there, and cannot: set the address to advertise", listen)
+		wrong("serve files on %q: other workers cannot reach this worker at that address: "+
+			"set the address to advertise", listen)
 	}
 	return errs
 }

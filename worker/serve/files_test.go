@@ -21,16 +21,17 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// origin serves files over HTTP, by their names.
+// origin serves files by name over HTTP.
 type origin struct {
 	*httptest.Server
-	tb   testing.TB
-	hold chan struct{} // unless nil, answers wait until it is closed, or until nobody wants them any more
+	tb testing.TB
+	// hold makes answers wait until hold is closed, or until the client is gone; nil: no wait.
+	hold chan struct{}
 
 	mu        sync.Mutex
 	files     map[string][]byte
 	asked     map[string]int
-	abandoned int // by who asked, before they had their answer
+	abandoned int // clients gone before their answer
 }
 
 func newOrigin(tb testing.TB) *origin {
@@ -62,7 +63,7 @@ func (o *origin) serve(w http.ResponseWriter, r *http.Request) {
 	w.Write(content)
 }
 
-// add is a file that the origin has from now on.
+// add puts a file into the origin.
 func (o *origin) add(name, content string) probe.File {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,7 +77,7 @@ func (o *origin) requests(name string) int {
 	return o.asked["/"+name]
 }
 
-// withCache has a worker cache files, and run cat: the contents of a task's files.
+// withCache gives a worker a cache, and the function cat, which returns the contents of a task's files.
 func withCache(tb testing.TB, change func(*Config)) func(*Config) {
 	reg := exec.NewRegistry()
 	if err := reg.Register("cat", func(ctx context.Context, _ []byte) ([]byte, error) {
@@ -100,14 +101,15 @@ func withCache(tb testing.TB, change func(*Config)) func(*Config) {
 	}
 }
 
-// enqueue is a task bound early that needs files.
+// enqueue makes a task bound early with files.
 func enqueue(id probe.ResID, function, payload string, files ...probe.File) probe.Enqueue {
-	m := probe.Enqueue{Res: id, Job: probe.JobID{1}, Demand: probe.Slot, Launch: launch(7, uint64(id), function, payload)}
+	m := probe.Enqueue{Res: id, Job: probe.JobID{1}, Demand: probe.Slot,
+		Launch: launch(7, uint64(id), function, payload)}
 	m.Launch.Files = files
 	return m
 }
 
-// waitFinished waits for the end of a task, whatever is said before.
+// waitFinished waits for the end of a task, and skips other messages.
 func (p *peer) waitFinished() *probe.Finished {
 	p.tb.Helper()
 	for {
@@ -126,10 +128,11 @@ func TestFiles(t *testing.T) {
 	}
 	a, b := o.add("a", "first "), o.add("b", "second")
 	p.send(enqueue(1, "cat", "", a, b))
-	if f := p.waitFinished(); f.Status != probe.Succeeded || string(f.Result) != "first second" || f.Usage.Fetched != 12 || f.Usage.Fetch <= 0 {
+	if f := p.waitFinished(); f.Status != probe.Succeeded || string(f.Result) != "first second" ||
+		f.Usage.Fetched != 12 || f.Usage.Fetch <= 0 {
 		t.Errorf("it ends as %+v", f)
 	}
-	b.Bytes = 0 // not known
+	b.Bytes = 0 // unknown
 	p.send(enqueue(2, "cat", "", b))
 	if f := p.waitFinished(); string(f.Result) != "second" || f.Usage.Fetched != 0 {
 		t.Errorf("with a file from the cache it ends as %+v", f)
@@ -142,15 +145,16 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%d requests for two files", n)
 	}
 	for name, want := range map[string]string{
-		`phoebe_worker_files_total{outcome="miss"}`: "2", `phoebe_worker_files_total{outcome="hit"}`: "1", `phoebe_worker_fetched_bytes_total{from="http"}`: "12",
-		"phoebe_worker_cache_bytes": "8192",
+		`phoebe_worker_files_total{outcome="miss"}`: "2", `phoebe_worker_files_total{outcome="hit"}`: "1",
+		`phoebe_worker_fetched_bytes_total{from="http"}`: "12",
+		"phoebe_worker_cache_bytes":                      "8192",
 	} {
 		wantMetric(t, s, name, want)
 	}
 	waitUntil(t, "nobody holds the files", func() bool { return s.store.cache.Stats().Held == 0 })
 }
 
-// A worker asks those who are said to have a file before it asks the origin. They must have one secret.
+// A worker first asks the peers named for a file, and then the origin. Peers must have the same secret.
 func TestFilesFromPeers(t *testing.T) {
 	o := newOrigin(t)
 	secret := func(text string) func(*Config) {
@@ -164,7 +168,8 @@ func TestFilesFromPeers(t *testing.T) {
 		expect[probe.Welcome](p)
 		return p
 	}
-	first, second, stranger := newServer(t, 1, secret("sesame")), newServer(t, 1, secret("sesame")), newServer(t, 1, secret("simsim"))
+	first, second, stranger :=
+		newServer(t, 1, secret("sesame")), newServer(t, 1, secret("sesame")), newServer(t, 1, secret("simsim"))
 	big := o.add("big", strings.Repeat("0123456789", 100_000))
 	p := meet(first, "sesame")
 	p.send(enqueue(1, "cat", "", big))
@@ -174,7 +179,8 @@ func TestFilesFromPeers(t *testing.T) {
 	big.Peers = []string{"127.0.0.1:1", first.FilesAddr()}
 	p = meet(second, "sesame")
 	p.send(enqueue(1, "cat", "", big))
-	if f := p.waitFinished(); f.Status != probe.Succeeded || f.Usage.Fetched != big.Bytes || !bytes.Equal(f.Result, o.files["/big"]) {
+	if f := p.waitFinished(); f.Status != probe.Succeeded || f.Usage.Fetched != big.Bytes ||
+		!bytes.Equal(f.Result, o.files["/big"]) {
 		t.Errorf("with a file of a peer it ends as %v %s, %d bytes, %+v", f.Status, f.Error, len(f.Result), f.Usage)
 	}
 	if n := o.requests("big"); n != 1 {
@@ -211,7 +217,8 @@ func TestFilesThatCannotBeHad(t *testing.T) {
 		{wrong, []string{"/wrong", "sha256"}},
 		{long, []string{"/long", "3"}},
 		{probe.File{Digest: [32]byte{1}, URL: o.URL + "/none"}, []string{"/none", "404"}},
-		{probe.File{Digest: [32]byte{1}, URL: o.URL + "/huge", Bytes: 2 << 20}, []string{"/huge", "2097152 bytes", "1048576"}},
+		{probe.File{Digest: [32]byte{1}, URL: o.URL + "/huge", Bytes: 2 << 20},
+			[]string{"/huge", "2097152 bytes", "1048576"}},
 		{probe.File{Digest: [32]byte{1}, URL: "file://" + root + "/none"}, []string{root + "/none", "no such file"}},
 		{probe.File{Digest: [32]byte{1}, URL: "file:///etc/passwd"}, []string{"/etc/passwd", "not below"}},
 	} {
@@ -239,8 +246,8 @@ func TestFilesThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// Files are fetched while other tasks run, and tasks without files pass those that wait for theirs. What is cancelled
-// is fetched no more.
+// Files are fetched while other tasks run. Tasks without files pass tasks that wait for files. The fetch of a
+// cancelled task ends.
 func TestFilesAreFetchedBeforeTheTurn(t *testing.T) {
 	o := newOrigin(t)
 	o.hold = make(chan struct{})
@@ -252,7 +259,8 @@ func TestFilesAreFetchedBeforeTheTurn(t *testing.T) {
 	p.send(enqueue(2, "cat", "", o.add("a", "a")), enqueue(3, "cat", "", o.add("b", "b")))
 	waitUntil(t, "both files are asked for", func() bool { return o.requests("a")+o.requests("b") == 2 })
 	p.send(probe.Cancel{First: 2, Count: 1})
-	waitUntil(t, "one of them is not wanted any more", func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.abandoned == 1 })
+	waitUntil(t, "one of them is not wanted any more",
+		func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.abandoned == 1 })
 	close(o.hold)
 	waitUntil(t, "the other one is there", func() bool { return s.store.cache.Stats().Entries == 1 })
 
@@ -267,7 +275,7 @@ func TestFilesAreFetchedBeforeTheTurn(t *testing.T) {
 	}
 }
 
-// However many tasks need files, only some are fetched for at a time; and a worker that is closed waits for none.
+// However many tasks need files, only maxFetches are fetched for at a time. A closing worker waits for no fetch.
 func TestFetchesAreBounded(t *testing.T) {
 	o := newOrigin(t)
 	o.hold = make(chan struct{})
@@ -309,13 +317,13 @@ func TestFetchesAreBounded(t *testing.T) {
 	}
 }
 
-// An origin that does not answer, or not now, ends each task that needs its file with a reason, after a few tries in
-// all: tasks that wait to be fetched for do not begin anew.
+// If the origin does not answer, or answers with an error, each task fails with a reason, after a few tries in
+// all. Waiting tasks of the same file do not try anew.
 func TestOriginThatFails(t *testing.T) {
 	const tasks = maxFetches + 20
 	for _, c := range []struct {
 		name string
-		mute bool // it says nothing, else 503
+		mute bool // silent; otherwise it answers 503
 		says string
 	}{{"mute", true, "sent nothing for"}, {"overloaded", false, "503"}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -389,7 +397,7 @@ func TestAnnouncesFiles(t *testing.T) {
 	if row = h.waitForBeat(t, "it tells of the file", has).Row; len(*row.Files) != 1 {
 		t.Errorf("it tells of %d files", len(*row.Files))
 	}
-	// Changes do not follow each other at once.
+	// A second change is not announced at once.
 	p.send(enqueue(2, "cat", "", o.add("b", "b")))
 	p.waitFinished()
 	rounds := row.Seq
@@ -405,7 +413,7 @@ func TestFileSettings(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Config)
-		want   []string // none: it is fine
+		want   []string // nil: no error
 	}{
 		{"nothing but a cache", func(c *Config) { c.CacheDir = "x" }, nil},
 		{"no cache", func(c *Config) { c.FileHosts = []string{"h"} }, []string{"no cache"}},
@@ -413,9 +421,11 @@ func TestFileSettings(t *testing.T) {
 		{"root", func(c *Config) { c.CacheDir, c.FileRoots = "x", []string{"y"} }, []string{`"y"`, "absolute"}},
 		{"host", func(c *Config) { c.CacheDir, c.FileHosts = "x", []string{"http://y"} }, []string{`"http://y"`}},
 		{"address", func(c *Config) { c.CacheDir, c.FilesListen = "x", "y" }, []string{`"y"`, "host:port"}},
-		{"open to others", func(c *Config) { c.CacheDir, c.FilesListen = "x", "10.1.2.3:0" }, []string{"10.1.2.3", "secret"}},
+		{"open to others", func(c *Config) { c.CacheDir, c.FilesListen = "x", "10.1.2.3:0" },
+			[]string{"10.1.2.3", "secret"}},
 		{"with a secret", func(c *Config) { c.CacheDir, c.FilesListen, c.Secret = "x", "10.1.2.3:0", "s" }, nil},
-		{"where none reaches it", func(c *Config) { c.CacheDir, c.Listen, c.Secret = "x", ":0", "s" }, []string{"advertise"}},
+		{"where none reaches it", func(c *Config) { c.CacheDir, c.Listen, c.Secret = "x", ":0", "s" },
+			[]string{"advertise"}},
 		{"advertised", func(c *Config) { c.CacheDir, c.Listen, c.Secret, c.Advertise = "x", ":0", "s", "h:7" }, nil},
 		{"advertised in vain", func(c *Config) { c.Advertise = "h:7" }, []string{"no frontends"}},
 		{"slow", func(c *Config) { c.Speed = 0.001 }, []string{"speed is 0.001"}},
@@ -450,7 +460,8 @@ func TestFileSettings(t *testing.T) {
 		t.Error(err)
 	}
 	left, err := os.ReadDir(dir)
-	if err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "partial") }) {
+	if err != nil || slices.ContainsFunc(left,
+		func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "partial") }) {
 		t.Errorf("in its folder a worker leaves %v, %v", left, err)
 	}
 }

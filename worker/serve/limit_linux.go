@@ -6,17 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RaiseFileLimit lets this process have at least n open files, if it may, and returns how many it may
-// have.
+// RaiseFileLimit raises the limit of open files of this process to n, if allowed. It returns the limit.
 func RaiseFileLimit(n uint64) uint64 {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
-		return n // cannot happen; the first file too many will tell
+		return n // cannot happen; the first file too many will show
 	}
 	if lim.Cur >= n {
 		return lim.Cur
 	}
-	want := unix.Rlimit{Cur: n, Max: max(n, lim.Max)} // above Max only root may
+	want := unix.Rlimit{Cur: n, Max: max(n, lim.Max)} // only root may go above Max
 	if unix.Setrlimit(unix.RLIMIT_NOFILE, &want) == nil {
 		return n
 	}
@@ -27,8 +26,8 @@ func RaiseFileLimit(n uint64) uint64 {
 	return lim.Cur
 }
 
-// tuneSocket has the kernel give up on a peer whose host is gone: found when idle by keepalive, when not by what
-// it does not acknowledge.
+// tuneSocket has the kernel end the connection to a dead host. On an idle connection keepalive finds the dead
+// host; on a busy connection, missing acknowledgements do.
 func tuneSocket(fd int, lease time.Duration) {
 	for _, o := range []struct{ level, option, value int }{
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
@@ -37,6 +36,6 @@ func tuneSocket(fd int, lease time.Duration) {
 		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3},
 		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(lease.Milliseconds())},
 	} {
-		_ = unix.SetsockoptInt(fd, o.level, o.option, o.value) // the lease still finds it without
+		_ = unix.SetsockoptInt(fd, o.level, o.option, o.value) // without the option, the lease still finds a dead host
 	}
 }

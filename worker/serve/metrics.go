@@ -14,7 +14,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/files"
 )
 
-// gauges of one server; the sum of several where they share a set.
+// meters are the metrics of a server. Servers that share a set report sums.
 type meters struct {
 	connections, links, running, places *metrics.Gauge
 	wait, run                           timer
@@ -23,12 +23,12 @@ type meters struct {
 	files                               []fileOutcome
 	spareRan, spareLost                 *metrics.FloatCounter
 	cacheBytes                          *metrics.Gauge
-	skipped                             *metrics.Counter // messages of kinds that only a newer frontend knows
+	skipped                             *metrics.Counter // messages of kinds that only newer frontends know
 	set                                 *metrics.Set
 
-	seenFiles files.Stats  // what the counters have of the cache's
-	seenStats worker.Stats // what the counters have of the core's
-	seenLoad  probe.Load   // what the gauges have of it
+	seenFiles files.Stats  // cache's stats at the last update of the counters
+	seenStats worker.Stats // core's stats at the last update of the counters
+	seenLoad  probe.Load   // load at the last update of the gauges
 }
 
 // timer counts durations.
@@ -50,13 +50,13 @@ func (t *timer) exposeAs(text *exposition.Text, name string) {
 	text.Histogram(name, "", &h, time.Second)
 }
 
-// outcome is one counter that follows a field of worker.Stats.
+// outcome is a counter that follows a field of worker.Stats.
 type outcome struct {
 	counter *metrics.Counter
 	value   func(*worker.Stats) uint64
 }
 
-// fileOutcome is one counter that follows a field of files.Stats.
+// fileOutcome is a counter that follows a field of files.Stats.
 type fileOutcome struct {
 	counter *metrics.Counter
 	value   func(*files.Stats) uint64
@@ -77,7 +77,7 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 		m.run.exposeAs(&t, "phoebe_worker_task_run_seconds")
 		t.Value("phoebe_worker_capacity_cores", "", float64(capacity.CPU)/1000)
 		t.Value("phoebe_worker_capacity_bytes", "", float64(capacity.Mem)*(1<<20))
-		_, _ = t.WriteTo(w) // a buffer of the set's
+		_, _ = t.WriteTo(w) // w is a buffer of the set and cannot fail
 	})
 	for s, name := range map[probe.Status]string{
 		probe.Succeeded: "succeeded", probe.Failed: "failed", probe.Panicked: "panicked",
@@ -134,23 +134,23 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 	return m
 }
 
-// countFault counts a connection that was closed, or a frame that was dropped, for a reason.
+// countFault counts a closed connection, or a dropped frame, by reason.
 func (m *meters) countFault(reason string) {
 	m.set.GetOrCreateCounter(`phoebe_worker_protocol_errors_total{reason="` + reason + `"}`).Inc()
 }
 
-// countHeartbeat counts one that was answered, refused or failed.
+// countHeartbeat counts a heartbeat that was answered, refused or failed.
 func (m *meters) countHeartbeat(outcome string) {
 	m.set.GetOrCreateCounter(`phoebe_worker_heartbeats_total{outcome="` + outcome + `"}`).Inc()
 }
 
-// countExited is called once for each task.
+// countExited counts the end of a task.
 func (m *meters) countExited(status probe.Status, run time.Duration) {
 	m.tasks[status].Inc()
 	m.run.addDuration(run)
 }
 
-// followFiles brings the metrics of files up to the cache. It is called by one goroutine at a time.
+// followFiles updates the metrics of files from the cache's stats. Only a single goroutine at a time may call it.
 func (m *meters) followFiles(stats *files.Stats) {
 	for i := range m.files {
 		o := &m.files[i]
@@ -160,7 +160,7 @@ func (m *meters) followFiles(stats *files.Stats) {
 	m.seenFiles = *stats
 }
 
-// followCore brings counters and gauges up to the core. It is called once for each batch of events.
+// followCore updates counters and gauges from the core. It is called once for each batch of events.
 func (m *meters) followCore(stats *worker.Stats, load probe.Load) {
 	if *stats != m.seenStats {
 		for i := range m.outcomes {

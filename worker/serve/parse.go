@@ -7,7 +7,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// greeting is how each end begins: the sniff header, the version, no compression (fastrpc's 1), no TLS.
+// greeting is the first message of both ends: the sniff header, the version, no compression (fastrpc's 1), no
+// TLS.
 var greeting = []byte(probe.SniffHeader + string([]byte{probe.ProtocolVersion, 1, 0}))
 
 var (
@@ -17,18 +18,18 @@ var (
 	errTLS        = errors.New("the peer wants TLS, which this port does not speak")
 )
 
-// parser cuts what one connection receives into frame bodies, however the bytes were split on the way. The
-// zero parser begins with the greeting. Of an incomplete frame it holds at most twice the memory that has
-// arrived of it.
+// parser cuts the received bytes of a connection into frame bodies, however the bytes were split on the way. The
+// zero parser expects the greeting. For an incomplete frame it holds at most twice the memory of the received
+// part.
 type parser struct {
 	greeted  bool
 	head     []byte // an incomplete greeting or header
 	body     []byte // an incomplete body
-	bodySize int    // length of the body whose header is complete; 0: none is
+	bodySize int    // length of the body after a complete header; 0: no header
 }
 
-// takeGreeting takes the greeting off data. With errNotPhoebe the peer deserves no answer, else it does once
-// greeted is set.
+// takeGreeting takes the greeting off data. After errNotPhoebe the peer deserves no answer. After another error
+// the peer gets an answer once greeted is set.
 func (p *parser) takeGreeting(data []byte) (rest []byte, err error) {
 	n := min(len(greeting)-len(p.head), len(data))
 	p.head, rest = append(p.head, data[:n]...), data[n:]
@@ -52,9 +53,9 @@ func (p *parser) takeGreeting(data []byte) (rest []byte, err error) {
 	return rest, nil
 }
 
-// nextFrame takes one frame off data, what came before included. A nil body means that data is used up. The body
-// is the caller's to keep. One longer than limit is an error, and so is one too short for an epoch, as soon
-// as the header is there.
+// nextFrame takes a frame off data, together with earlier bytes. A nil body means that data is used up. The
+// caller may keep the body. A body longer than limit, or too short for an epoch, is an error as soon as the
+// header is complete.
 func (p *parser) nextFrame(data []byte, limit int) (body, rest []byte, err error) {
 	if p.bodySize == 0 {
 		header := data
@@ -68,7 +69,7 @@ func (p *parser) nextFrame(data []byte, limit int) (body, rest []byte, err error
 		} else {
 			data = data[probe.PushHeader:]
 		}
-		// The request id before the length is not looked at: nobody waits for an answer under it.
+		// The request id before the length is ignored: nobody waits for an answer with this id.
 		if p.bodySize, err = probe.BodySize(header[probe.PushHeader-probe.FrameHeader:], limit); err != nil {
 			return nil, nil, err
 		}

@@ -18,13 +18,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// gnet's pool of goroutines begins with the program, and fastrpc's clients never end.
+	// gnet's pool of goroutines starts with the program, and fastrpc's clients never end.
 	goleak.VerifyTestMain(bothEngines{m}, goleak.IgnoreCurrent(),
 		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).worker"),
 		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).init.func1"))
 }
 
-// bothEngines runs everything twice.
+// bothEngines runs all tests twice.
 type bothEngines struct{ *testing.M }
 
 var withGoroutines bool
@@ -38,10 +38,10 @@ func (m bothEngines) Run() int {
 	return m.M.Run()
 }
 
-// patience is how long a test waits for what must happen.
+// patience bounds the wait of a test for an expected event.
 const patience = 20 * time.Second
 
-// newServer starts a worker of slots slots, changed by change.
+// newServer starts a worker with this number of slots, with a configuration changed by change.
 func newServer(tb testing.TB, slots int, change func(*Config)) *Server {
 	tb.Helper()
 	cfg := Config{Listen: "127.0.0.1:0", Core: worker.Config{Capacity: capacity(slots)}, Goroutines: withGoroutines}
@@ -67,7 +67,7 @@ func capacity(slots int) probe.Demand {
 	return probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(slots), Mem: probe.Slot.Mem * probe.MiB(slots)}
 }
 
-// peer is the frontend's end of a connection, by hand.
+// peer is the frontend's end of a connection, driven by the test.
 type peer struct {
 	tb      testing.TB
 	conn    net.Conn
@@ -77,7 +77,7 @@ type peer struct {
 	msgs    []probe.Msg
 }
 
-// connect is a connection over which nothing has been said.
+// connect opens a connection without a greeting.
 func connect(tb testing.TB, s *Server) *peer {
 	tb.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())
@@ -88,7 +88,7 @@ func connect(tb testing.TB, s *Server) *peer {
 	return &peer{tb: tb, conn: conn, in: bufio.NewReaderSize(conn, 1<<16), epoch: 1}
 }
 
-// dial is a connection whose greeting is done.
+// dial opens a connection and exchanges greetings.
 func dial(tb testing.TB, s *Server) *peer {
 	tb.Helper()
 	p := connect(tb, s)
@@ -97,7 +97,7 @@ func dial(tb testing.TB, s *Server) *peer {
 	return p
 }
 
-// join is a link of frontend id, and its Welcome.
+// join opens a link of frontend id, and returns its Welcome.
 func join(tb testing.TB, s *Server, id probe.FrontendID) (*peer, probe.Welcome) {
 	tb.Helper()
 	p := dial(tb, s)
@@ -106,7 +106,8 @@ func join(tb testing.TB, s *Server, id probe.FrontendID) (*peer, probe.Welcome) 
 }
 
 func hello(id probe.FrontendID) probe.Hello {
-	return probe.Hello{Speaks: probe.Spoken, Frontend: id, Name: fmt.Sprint("f", uint64(id)), Epoch: 1, Lease: time.Minute}
+	return probe.Hello{Speaks: probe.Spoken, Frontend: id, Name: fmt.Sprint("f", uint64(id)), Epoch: 1,
+		Lease: time.Minute}
 }
 
 func (p *peer) expectGreeting() {
@@ -179,7 +180,7 @@ func (p *peer) next() probe.Msg {
 	return m
 }
 
-// expect is the next message, which must be a T.
+// expect returns the next message, which must be a T.
 func expect[T probe.Msg](p *peer) T {
 	p.tb.Helper()
 	m := p.next()
@@ -190,7 +191,7 @@ func expect[T probe.Msg](p *peer) T {
 	return t
 }
 
-// waitClosed waits for the worker to close the connection; a Rejected before it is returned.
+// waitClosed waits for the worker to close the connection, and returns the reason of a Rejected.
 func (p *peer) waitClosed() (reason string) {
 	p.tb.Helper()
 	for {
@@ -212,10 +213,11 @@ func (p *peer) waitClosed() (reason string) {
 
 // reserve asks for a place for each launch, with ids from first on.
 func reserve(first probe.ResID, launches ...probe.Launch) probe.Reserve {
-	return probe.Reserve{First: first, Count: uint32(len(launches)), Job: probe.JobID{1}, Demand: probe.Slot, Launches: launches}
+	return probe.Reserve{First: first, Count: uint32(len(launches)), Job: probe.JobID{1}, Demand: probe.Slot,
+		Launches: launches}
 }
 
-// reserveOne asks for one place without a task.
+// reserveOne asks for a place without a task.
 func reserveOne(id probe.ResID) probe.Reserve {
 	return probe.Reserve{First: id, Count: 1, Job: probe.JobID{1}, Demand: probe.Slot}
 }
@@ -228,7 +230,7 @@ func launch(owner probe.FrontendID, seq uint64, function, payload string) probe.
 	return l
 }
 
-// waitUntil waits for a condition that nothing announces.
+// waitUntil polls for a condition without a signal.
 func waitUntil(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
@@ -238,7 +240,7 @@ func waitUntil(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// metricValue is the value of a metric, by its full name.
+// metricValue returns the value of a metric, by its full name.
 func metricValue(s *Server, name string) string {
 	var b strings.Builder
 	s.cfg.Metrics.WritePrometheus(&b)

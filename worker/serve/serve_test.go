@@ -37,7 +37,8 @@ func TestWelcome(t *testing.T) {
 	}
 	w.Incarnation = 0
 	want := probe.Welcome{
-		Speaks: probe.Spoken, Epoch: 5, Worker: "w1", Host: "h1", Capacity: capacity(4), Open: capacity(4), Labels: []string{"zone=a"},
+		Speaks: probe.Spoken, Epoch: 5, Worker: "w1", Host: "h1", Capacity: capacity(4), Open: capacity(4),
+		Labels:    []string{"zone=a"},
 		Functions: []string{"echo", "fail", "sleep", "spin"}, MaxPayload: 2000, MaxResult: 1000, Speed: 1500,
 	}
 	if !reflect.DeepEqual(w, want) {
@@ -117,7 +118,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// frame is a request or a response of fastrpc's.
+// frame is a request or a response of fastrpc.
 type frame struct {
 	msgs []probe.Msg
 	got  chan probe.Msg
@@ -149,7 +150,7 @@ func (f *frame) ReadResponse(br *bufio.Reader) error {
 	return err
 }
 
-// The client is the one that frontends use.
+// The test uses the client of the frontends.
 func TestFastrpc(t *testing.T) {
 	s := newServer(t, 1, nil)
 	got := make(chan probe.Msg, 10)
@@ -195,7 +196,7 @@ func TestReconnectAndClaim(t *testing.T) {
 	p.send(reserve(1, launch(7, 1, "sleep", "100ms")), probe.Ping{Seq: 1})
 	expect[probe.Pong](p)
 
-	q, _ := join(t, s, 7) // the old connection is dropped for it
+	q, _ := join(t, s, 7) // replaces the old connection
 	p.waitClosed()
 	q.send(probe.Claim{Attempt: probe.AttemptID{Frontend: 7, Seq: 1}})
 	expect[probe.Started](q)
@@ -209,8 +210,11 @@ func TestBadHello(t *testing.T) {
 		change func(*probe.Hello)
 		want   string
 	}{
-		"too new":     {func(h *probe.Hello) { h.Speaks = probe.Dialect{Min: probe.Version + 1, Max: probe.Version + 3} }, "upgrade this worker"},
-		"too old":     {func(h *probe.Hello) { h.Speaks = probe.Dialect{Min: 1, Max: probe.MinVersion - 1} }, "upgrade the frontend"},
+		"too new": {func(h *probe.Hello) {
+			h.Speaks = probe.Dialect{Min: probe.Version + 1, Max: probe.Version + 3}
+		}, "upgrade this worker"},
+		"too old": {func(h *probe.Hello) { h.Speaks = probe.Dialect{Min: 1, Max: probe.MinVersion - 1} },
+			"upgrade the frontend"},
 		"no secret":   {func(h *probe.Hello) { h.Secret = "" }, "secret"},
 		"bad secret":  {func(h *probe.Hello) { h.Secret = "xyzzx" }, "secret"},
 		"no lease":    {func(h *probe.Hello) { h.Lease = 0 }, "lease"},
@@ -233,7 +237,7 @@ func TestBadHello(t *testing.T) {
 	}
 }
 
-// A frontend from before messages were framed is told so in its own words.
+// A frontend from before messages were framed gets its answer in the old encoding.
 func TestOldHello(t *testing.T) {
 	s := newServer(t, 1, nil)
 	p := dial(t, s)
@@ -248,16 +252,18 @@ func TestOldHello(t *testing.T) {
 	if err != nil || len(got) < head+2 {
 		t.Fatalf("%q, %v", got, err)
 	}
-	if epoch := got[probe.PushHeader:head]; string(epoch) != "\xac\x02" || got[head] != 65 || int(got[head+1]) != len(got)-head-2 {
+	if epoch := got[probe.PushHeader:head]; string(epoch) != "\xac\x02" || got[head] != 65 ||
+		int(got[head+1]) != len(got)-head-2 {
 		t.Errorf("not a Rejected of its epoch: %q", got)
 	}
-	if reason := string(got[head+2:]); !strings.Contains(reason, probe.Spoken.String()) || !strings.HasSuffix(reason, "upgrade the frontend") {
+	if reason := string(got[head+2:]); !strings.Contains(reason, probe.Spoken.String()) ||
+		!strings.HasSuffix(reason, "upgrade the frontend") {
 		t.Errorf("the reason given is %q", reason)
 	}
 	wantMetric(t, s, faultMetric("garbage"), "1")
 }
 
-// What only a newer frontend knows is skipped and counted.
+// A message of a newer frontend is skipped and counted.
 func TestUnknownMessages(t *testing.T) {
 	s := newServer(t, 1, nil)
 	p, _ := join(t, s, 7)
@@ -271,7 +277,7 @@ func TestUnknownMessages(t *testing.T) {
 	wantMetric(t, s, "phoebe_worker_messages_skipped_total", "1")
 }
 
-// Whatever one connection does, another one's tasks run.
+// Whatever a connection does, tasks of other connections run.
 func TestMisbehaviour(t *testing.T) {
 	s := newServer(t, 1, func(c *Config) { c.MaxFrame, c.Core.MaxPayload = 1<<20, 1<<19 })
 	good, _ := join(t, s, 7)
@@ -296,19 +302,23 @@ func TestMisbehaviour(t *testing.T) {
 		answers bool
 		reason  string
 	}{
-		"http":                  {[]byte("GET / HTTP/1.1\r\n\r\n"), false, "handshake"},
-		"nearly":                {[]byte("phoebe/2"), false, "handshake"},
-		"version":               {greet(2, 1, 0), true, "handshake"},
-		"flate":                 {greet(1, 0, 0), true, "handshake"},
-		"tls":                   {greet(1, 1, 1), true, "handshake"},
-		"garbage":               {append(slices.Clone(greeting), 0, 0, 0, 0, 3, 0, 0, 0, 1, 99, 99), true, "garbage"},
-		"empty":                 {append(slices.Clone(greeting), 0, 0, 0, 0, 0, 0, 0, 0), true, "oversized"},
-		"oversized":             {append(slices.Clone(greeting), huge...), true, "oversized"},
-		"oversized after Hello": {append(append(slices.Clone(greeting), pushFrame(1, hello(8))...), long...), true, "oversized"},
-		"garbage after Hello":   {append(append(slices.Clone(greeting), pushFrame(1, hello(8))...), 0, 0, 0, 0, 2, 0, 0, 0, 1, 200), true, "garbage"},
-		"long before Hello":     {append(slices.Clone(greeting), pushFrame(1, reserve(1, launch(8, 1, "echo", strings.Repeat("x", probe.MaxHello))))...), true, "oversized"},
-		"no Hello":              {append(slices.Clone(greeting), pushFrame(1, probe.Ping{}, hello(8))...), true, "rejected"},
-		"Hello of other epoch":  {append(slices.Clone(greeting), pushFrame(2, hello(8))...), true, "rejected"},
+		"http":      {[]byte("GET / HTTP/1.1\r\n\r\n"), false, "handshake"},
+		"nearly":    {[]byte("phoebe/2"), false, "handshake"},
+		"version":   {greet(2, 1, 0), true, "handshake"},
+		"flate":     {greet(1, 0, 0), true, "handshake"},
+		"tls":       {greet(1, 1, 1), true, "handshake"},
+		"garbage":   {append(slices.Clone(greeting), 0, 0, 0, 0, 3, 0, 0, 0, 1, 99, 99), true, "garbage"},
+		"empty":     {append(slices.Clone(greeting), 0, 0, 0, 0, 0, 0, 0, 0), true, "oversized"},
+		"oversized": {append(slices.Clone(greeting), huge...), true, "oversized"},
+		"oversized after Hello": {append(append(slices.Clone(greeting), pushFrame(1, hello(8))...), long...), true,
+			"oversized"},
+		"garbage after Hello": {append(append(slices.Clone(greeting), pushFrame(1, hello(8))...), 0, 0, 0, 0, 2, 0, 0,
+			0, 1, 200), true, "garbage"},
+		"long before Hello": {append(slices.Clone(greeting),
+			pushFrame(1, reserve(1, launch(8, 1, "echo", strings.Repeat("x", probe.MaxHello))))...), true, "oversized"},
+		"no Hello": {append(slices.Clone(greeting), pushFrame(1, probe.Ping{}, hello(8))...), true,
+			"rejected"},
+		"Hello of other epoch": {append(slices.Clone(greeting), pushFrame(2, hello(8))...), true, "rejected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := metricValue(s, faultMetric(test.reason))
@@ -319,13 +329,14 @@ func TestMisbehaviour(t *testing.T) {
 			}
 			p.waitClosed()
 			works(t)
-			waitUntil(t, "the fault to be counted", func() bool { return metricValue(s, faultMetric(test.reason)) != before })
+			waitUntil(t, "the fault to be counted",
+				func() bool { return metricValue(s, faultMetric(test.reason)) != before })
 		})
 	}
 	wantMetric(t, s, "phoebe_worker_links", "1")
 }
 
-// A peer that goes on sending, whatever it is told, is not read any further.
+// If a peer goes on sending after a fault, the server stops reading.
 func TestFlood(t *testing.T) {
 	s := newServer(t, 1, nil)
 	p := connect(t, s)
@@ -368,7 +379,7 @@ func TestIdleConnections(t *testing.T) {
 	for i := range peers {
 		peers[i] = connect(t, s)
 	}
-	mute := dial(t, s) // greets, and says no more
+	mute := dial(t, s) // greets, and falls silent
 	for _, p := range append(peers, mute) {
 		p.waitClosed()
 	}
@@ -400,13 +411,13 @@ func TestSilentPeer(t *testing.T) {
 	good.send(reserveOne(1))
 	mute.waitClosed()
 	wantMetric(t, s, faultMetric("lease"), "1")
-	if r := expect[probe.Ready](good); r.Res != 1 { // once the orphan's grace has passed
+	if r := expect[probe.Ready](good); r.Res != 1 { // after the orphan's grace
 		t.Errorf("got %+v", r)
 	}
 	wantMetric(t, s, `phoebe_worker_orphans_total{outcome="abandoned"}`, "1")
 }
 
-// A Pong tells how far tasks are that say so.
+// A Pong tells the progress of tasks that report it.
 func TestPongTellsProgress(t *testing.T) {
 	said := make(chan struct{})
 	s := newServer(t, 1, func(cfg *Config) {
@@ -423,13 +434,14 @@ func TestPongTellsProgress(t *testing.T) {
 	<-said
 	p.send(probe.Ping{Seq: 1})
 	m := expect[probe.Pong](p)
-	if len(m.Progress) != 1 || m.Progress[0].Attempt.Seq != 1 || m.Progress[0].Done != 250_000 || m.Progress[0].Left <= 0 {
+	if len(m.Progress) != 1 || m.Progress[0].Attempt.Seq != 1 || m.Progress[0].Done != 250_000 ||
+		m.Progress[0].Left <= 0 {
 		t.Errorf("the ping gets %+v", m)
 	}
 	p.send(probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 1}})
 }
 
-// Whoever pings within its lease stays, for many leases.
+// A frontend that pings within its lease stays, for many leases.
 func TestPingsKeepTheLease(t *testing.T) {
 	s := newServer(t, 1, nil)
 	p := dial(t, s)
@@ -463,7 +475,7 @@ func TestEveryByteAlone(t *testing.T) {
 	expect[probe.Pong](p)
 }
 
-// All that one frame leads to comes back in one frame.
+// All answers to a frame come back in a single frame.
 func TestOneFrame(t *testing.T) {
 	s := newServer(t, 100, nil)
 	p, _ := join(t, s, 7)
@@ -480,12 +492,13 @@ func TestOneFrame(t *testing.T) {
 	}
 }
 
-// Results that the kernel does not take at once, written by the event loop and by others.
+// The kernel does not take large results at once. The event loop and other goroutines write the rest.
 func TestBigResults(t *testing.T) {
 	s := newServer(t, 8, func(c *Config) {
 		c.Core.MaxPayload, c.MaxResult = probe.MaxBlob, probe.MaxBlob
 		c.Registry = exec.NewRegistry()
-		err := c.Registry.Register("echo-go", func(_ context.Context, payload []byte) ([]byte, error) { return payload, nil })
+		err := c.Registry.Register("echo-go",
+			func(_ context.Context, payload []byte) ([]byte, error) { return payload, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -502,14 +515,15 @@ func TestBigResults(t *testing.T) {
 	}
 }
 
-// Everybody's tasks end on goroutines of their own, and everybody's turns depend on everybody.
+// Tasks end on goroutines of their own, and each turn depends on tasks of other frontends.
 func TestManyFrontends(t *testing.T) {
 	const frontends, tasks = 8, 300
 	s := newServer(t, 3, func(c *Config) {
 		c.EventLoops = 2
-		c.Core.ReadyExpiry = time.Minute // those here are as slow as the machine is
+		c.Core.ReadyExpiry = time.Minute // the frontends may be slow on a slow machine
 		c.Registry = exec.NewRegistry()
-		err := c.Registry.Register("echo-go", func(_ context.Context, payload []byte) ([]byte, error) { return payload, nil })
+		err := c.Registry.Register("echo-go",
+			func(_ context.Context, payload []byte) ([]byte, error) { return payload, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -534,7 +548,8 @@ func TestManyFrontends(t *testing.T) {
 
 // runTasks runs n tasks by way of places.
 func (p *peer) runTasks(id probe.FrontendID, n uint64) error {
-	if _, err := p.conn.Write(pushFrame(1, probe.Reserve{First: 1, Count: uint32(n), Job: probe.JobID{byte(id)}, Demand: probe.Slot})); err != nil {
+	if _, err := p.conn.Write(pushFrame(1,
+		probe.Reserve{First: 1, Count: uint32(n), Job: probe.JobID{byte(id)}, Demand: probe.Slot})); err != nil {
 		return err
 	}
 	bound, ended := uint64(0), uint64(0)
@@ -567,7 +582,7 @@ func (p *peer) runTasks(id probe.FrontendID, n uint64) error {
 	return nil
 }
 
-// A slot that one frontend's task leaves goes to the other frontend, on whichever event loop that is.
+// A frontend's task leaves a slot, and the slot goes to another frontend, whatever event loop serves it.
 func TestTwoFrontends(t *testing.T) {
 	for _, loops := range []int{1, 2} {
 		s := newServer(t, 1, func(c *Config) { c.EventLoops = loops })
@@ -613,7 +628,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A frontend may send a task when it has not heard yet that the worker leaves: it gets an answer.
+// A frontend may send a task before it learns that the worker leaves. The task gets an answer.
 func TestDrainAnswersWhatWasOnItsWay(t *testing.T) {
 	s := newServer(t, 1, func(c *Config) { c.Core.ReadyExpiry = time.Minute })
 	p, _ := join(t, s, 7)
@@ -637,7 +652,7 @@ func TestDrainAnswersWhatWasOnItsWay(t *testing.T) {
 	default:
 	}
 	p.conn.Close()
-	q.conn.Close() // who is gone needs no answer
+	q.conn.Close() // a frontend that is gone needs no answer
 	if err := <-gone; err != nil {
 		t.Error(err)
 	}
@@ -671,7 +686,8 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 func TestStubbornTask(t *testing.T) {
 	release := make(chan struct{})
 	reg := exec.NewRegistry()
-	if err := reg.Register("stubborn", func(context.Context, []byte) ([]byte, error) { <-release; return nil, nil }); err != nil {
+	if err := reg.Register("stubborn",
+		func(context.Context, []byte) ([]byte, error) { <-release; return nil, nil }); err != nil {
 		t.Fatal(err)
 	}
 	s, err := New(Config{Listen: "127.0.0.1:0", Registry: reg, Goroutines: withGoroutines})
@@ -689,12 +705,12 @@ func TestStubbornTask(t *testing.T) {
 	}
 	wantMetric(t, s, "phoebe_worker_running", "0")
 	close(release)
-	if err := s.pool.Close(t.Context()); err != nil { // now it can let go of its alarm
+	if err := s.pool.Close(t.Context()); err != nil { // now the pool can let go of its alarm
 		t.Error(err)
 	}
 }
 
-// What an embedding program registers may panic, and block; neither hurts others.
+// A function of an embedding program may panic or block, without harm to other tasks.
 func TestPanickingTask(t *testing.T) {
 	reg := exec.NewRegistry()
 	if err := reg.Register("boom", func(context.Context, []byte) ([]byte, error) { panic("boom") }); err != nil {
@@ -765,7 +781,8 @@ func TestValidate(t *testing.T) {
 		Listen: "here", Labels: []string{"blue"}, MaxConns: -1, MaxFrame: 1, MaxLease: 1, OutboundLimit: 1,
 		Core: worker.Config{Capacity: probe.Demand{CPU: -5, Mem: 1}, Grace: -1},
 	}.Validate()
-	for _, want := range []string{`"here"`, `"blue"`, "connection limit is -1", "frame limit", "lease", "outbound", "millicores is -5", "grace"} {
+	for _, want := range []string{`"here"`, `"blue"`, "connection limit is -1", "frame limit", "lease", "outbound",
+		"millicores is -5", "grace"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not speak of %s", err, want)
 		}

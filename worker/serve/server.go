@@ -21,8 +21,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// Server is a worker: it listens for frontends, and runs what they send. Its methods are safe for
-// concurrent use.
+// Server is a worker: it listens for frontends, and runs their tasks. Its methods are safe for concurrent use.
 type Server struct {
 	cfg         Config
 	log         *slog.Logger
@@ -32,53 +31,54 @@ type Server struct {
 	incarnation uint64
 	fileLimit   uint64
 	engine      engine
-	addr        net.Addr // from Start on
+	addr        net.Addr // set by Start
 	closeOnce   sync.Once
 	closeErr    error
 
-	conns atomic.Int64 // open ones, for the limit
+	conns atomic.Int64 // open connections, for the limit
 
 	done chan struct{} // closed when the server serves no more
-	err  error         // why, before done is closed
+	err  error         // the reason, before done is closed
 
 	mu       sync.Mutex
 	core     *worker.Core
 	acts     []worker.Action
-	exits    []worker.Exited // of tasks that were over as soon as they were started
+	exits    []worker.Exited // of tasks that ended during their start
 	links    map[worker.LinkID]*conn
 	nextLink worker.LinkID
 	tasks    map[probe.AttemptID]exec.Running
-	touched  []*conn // to be written by whoever holds the mutex
+	touched  []*conn // connections to write by the holder of the mutex
 	wake     *exec.Timer
-	wakeAt   time.Time // when wake is due; zero: it is not
+	wakeAt   time.Time // when wake is due; zero: never
 	stepping bool      // a panic now leaves the core broken
 	started  bool
 	leaving  bool
 	closing  bool
-	ended    bool // nothing happens any more
+	ended    bool // closed: the core takes no more events
 
 	store store
 
-	announcer        *announcer // nil: no frontend is to be told
+	announcer        *announcer // nil: the worker announces itself to no frontend
 	matrix           probe.WaitMatrix
 	matrixAt         time.Time
-	finished, failed uint64 // attempts that ended by themselves, and those of them without success
+	finished, failed uint64 // attempts that ended by themselves, and the failures among them
 	maintenance      struct {
 		at    time.Time
 		lasts time.Duration
 	}
 
-	idle      chan struct{} // closed when the core was told to leave and is idle
+	idle      chan struct{} // closed when a leaving core is idle
 	idleKnown bool
 }
 
-// New makes a server, which does not listen before Start. It must be closed.
+// New returns a server. The server listens from Start on, and must be closed.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	if cfg.AllowExec && !slices.Contains(cfg.Registry.Names(), "exec") { // else of another worker's
+	// Another worker with the same registry may have allowed processes before.
+	if cfg.AllowExec && !slices.Contains(cfg.Registry.Names(), "exec") {
 		if err := cfg.Registry.AllowProcesses(); err != nil {
 			return nil, fmt.Errorf("allow processes: %w", err)
 		}
@@ -115,12 +115,12 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Start listens and returns once connections are accepted. It may be called once.
+// Start listens, and returns once the worker accepts connections. Start may be called once.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	if s.started || s.closing {
 		s.mu.Unlock()
-		return errors.New("worker: started or closed before")
+		return errors.New("worker: Start was called twice, or after Close")
 	}
 	err := s.openStore()
 	s.started = err == nil
@@ -131,15 +131,15 @@ func (s *Server) Start() error {
 	if err := s.engine.start(); err != nil {
 		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
 	}
-	s.log.Info("worker serves", "worker", s.cfg.Name, "address", s.addr.String(), "capacity", s.cfg.Core.Capacity.String(),
-		"functions", s.cfg.Core.Functions)
+	s.log.Info("worker serves", "worker", s.cfg.Name, "address", s.addr.String(),
+		"capacity", s.cfg.Core.Capacity.String(), "functions", s.cfg.Core.Functions)
 	if len(s.cfg.Join) > 0 {
 		return s.startAnnouncing()
 	}
 	return nil
 }
 
-// setAddr is called when the address is known, before there are connections.
+// setAddr notes the address, before there are connections.
 func (s *Server) setAddr(addr net.Addr) {
 	s.addr = addr
 	if s.cfg.Name == "" {
@@ -148,13 +148,13 @@ func (s *Server) setAddr(addr net.Addr) {
 	}
 }
 
-// Addr is where the server listens, once it was started.
+// Addr returns the address of the server, after Start.
 func (s *Server) Addr() net.Addr { return s.addr }
 
-// Done is closed when the server serves no more: after Close, or because of what Err then says.
+// Done is closed when the server serves no more: after Close, or after the error that Err returns.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err is what ended the server, once Done is closed; nil if that was Close.
+// Err returns the error that ended the server, once Done is closed; nil after Close.
 func (s *Server) Err() error {
 	select {
 	case <-s.done:
@@ -164,7 +164,7 @@ func (s *Server) Err() error {
 	}
 }
 
-// Ready is nil while it should be given work.
+// Ready returns nil while the worker should be given work.
 func (s *Server) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +174,9 @@ func (s *Server) Ready() error {
 	return s.Err()
 }
 
-// Drain takes nothing new and returns when what runs has ended and its results were acknowledged, or with
-// the cause of ctx's end, or that of the server's. Close still has to follow.
+// Drain takes nothing new. It returns when all tasks have ended and frontends have acknowledged all results. If
+// ctx ends first, Drain returns its cause; if the server ends first, the error of the server. Close must still
+// follow.
 func (s *Server) Drain(ctx context.Context) error {
 	s.withCore(nil, func(now time.Time) {
 		s.leaving = true
@@ -192,10 +193,10 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 }
 
-// closeWait is how long Close waits for Go functions to heed their context.
+// closeWait is the time that Close gives Go functions to heed their context.
 const closeWait = 2 * time.Second
 
-// Close breaks all connections and kills what runs. The error says which tasks would not end.
+// Close breaks all connections and kills all tasks. The error names tasks that would not end.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })
 	<-s.done
@@ -241,24 +242,26 @@ func (s *Server) closeDone(err error) {
 	}
 }
 
-// fail ends the server for a reason other than Close. What it holds is released by Close.
+// fail ends the server for a reason other than Close. Close must still release its resources.
 func (s *Server) fail(err error) {
 	s.log.Error("worker fails", "worker", s.cfg.Name, "err", err)
 	s.closeDone(err)
 }
 
-// engineStopped is called when the engine has ended after it had begun.
+// engineStopped is called when an engine that had started has ended.
 func (s *Server) engineStopped(err error) {
 	s.mu.Lock()
 	closing := s.closing
 	s.mu.Unlock()
 	if !closing {
-		s.fail(fmt.Errorf("the network engine stopped by itself: %w", cmp.Or(err, errors.New("it could not accept connections"))))
+		s.fail(fmt.Errorf("the network engine stopped by itself: %w",
+			cmp.Or(err, errors.New("it could not accept connections"))))
 	}
 }
 
-// recoverPanic keeps a panic from ending the process, which may be another program's, and calls then. A panic
-// in the core's step leaves the core broken and ends the server. It is to be deferred, and needs the mutex.
+// recoverPanic keeps a panic from ending the process, which may be another program's, and calls cleanUp. A panic
+// in the core's step leaves the core broken and ends the server. Use recoverPanic by defer, without holding the
+// mutex.
 func (s *Server) recoverPanic(doing string, cleanUp func()) {
 	v := recover()
 	if v == nil {
@@ -279,8 +282,8 @@ func (s *Server) recoverPanic(doing string, cleanUp func()) {
 	}
 }
 
-// withCore has f step the core, and what it says written. home is where the caller is, if that is some
-// connection's home.
+// withCore runs f, which steps the core, and then writes the core's messages. The argument home is the caller's
+// home if the caller runs at a connection's home, and otherwise nil.
 func (s *Server) withCore(home any, f func(now time.Time)) {
 	var room [8]*conn
 	for _, c := range s.runLocked(room[:0], f) {
@@ -288,6 +291,7 @@ func (s *Server) withCore(home any, f func(now time.Time)) {
 	}
 }
 
+// runLocked runs f under the mutex, and appends the connections to write to touched.
 func (s *Server) runLocked(touched []*conn, f func(now time.Time)) []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +299,7 @@ func (s *Server) runLocked(touched []*conn, f func(now time.Time)) []*conn {
 	return s.endLocked(touched)
 }
 
-// deliverBatch brings a batch of messages to the core.
+// deliverBatch brings the received messages of c to the core.
 func (s *Server) deliverBatch(c *conn) {
 	s.withCore(c.home, func(now time.Time) {
 		if !c.hadLink {
@@ -309,7 +313,7 @@ func (s *Server) deliverBatch(c *conn) {
 				go s.obeyOperator(away, c.frontendName, c.wire.RemoteAddr().String())
 				continue
 			}
-			if _, ping := m.(probe.Ping); ping { // its answer tells of progress
+			if _, ping := m.(probe.Ping); ping { // Pong tells the progress of tasks
 				s.askProgress(now)
 			}
 			s.stepCore(now, worker.Received{Link: c.link, Msg: m})
@@ -317,7 +321,7 @@ func (s *Server) deliverBatch(c *conn) {
 	})
 }
 
-// askProgress tells the core what running tasks have said.
+// askProgress brings the latest reports of running tasks to the core.
 func (s *Server) askProgress(now time.Time) {
 	var reports []worker.Progress
 	for id, r := range s.tasks {
@@ -330,7 +334,7 @@ func (s *Server) askProgress(now time.Time) {
 	}
 }
 
-// linkUp welcomes a frontend.
+// linkUp welcomes a frontend, and gives its connection a link.
 func (s *Server) linkUp(now time.Time, c *conn) {
 	s.nextLink++
 	c.hadLink, c.link, c.outEpoch = true, s.nextLink, c.epoch
@@ -356,7 +360,7 @@ func (s *Server) linkUp(now time.Time, c *conn) {
 	s.stepCore(now, worker.LinkUp{Link: c.link, Frontend: c.frontend, Features: c.features})
 }
 
-// hangUp is called when a connection that had a link is closed.
+// hangUp is called when a connection is closed that has or had a link.
 func (s *Server) hangUp(c *conn) {
 	s.withCore(c.home, func(now time.Time) {
 		if id := c.link; id != 0 {
@@ -373,10 +377,10 @@ func (s *Server) forgetLink(c *conn) {
 	s.meters.links.Dec()
 }
 
-// stepCore is one event and all that follows from it at once. The mutex is held.
+// stepCore brings an event to the core, with all immediate consequences. The mutex is held.
 func (s *Server) stepCore(now time.Time, ev worker.Event) {
 	if s.stepping || s.ended {
-		return // stepping still: a panic broke the core
+		return // stepping from before: a panic broke the core
 	}
 	s.stepping = true
 	s.acts = s.core.Step(now, ev, s.acts[:0])
@@ -390,7 +394,7 @@ func (s *Server) stepCore(now time.Time, ev worker.Event) {
 	s.stepping = false
 }
 
-// performActions carries out the actions of one step. Nothing in it blocks.
+// performActions carries out the actions of a step. No action blocks.
 func (s *Server) performActions(now time.Time) {
 	for _, a := range s.acts {
 		switch a := a.(type) {
@@ -405,7 +409,7 @@ func (s *Server) performActions(now time.Time) {
 			s.startAttempt(a)
 		case worker.Stop:
 			if r := s.tasks[a.Attempt]; r != nil {
-				r.Kill("its frontend wants it no more, or it stood in the way of others")
+				r.Kill("its frontend does not want it any more, or other work needed the room")
 			}
 		case worker.Drop:
 			if c := s.links[a.Link]; c != nil {
@@ -421,7 +425,7 @@ func (s *Server) performActions(now time.Time) {
 	clear(s.acts)
 }
 
-// startAttempt begins an attempt; one that is over at once is left in s.exits.
+// startAttempt starts an attempt. If the attempt ends at once, its end goes to s.exits.
 func (s *Server) startAttempt(a *worker.Start) {
 	id := a.Launch.Attempt
 	task := exec.Attempt{
@@ -453,17 +457,17 @@ func (s *Server) startAttempt(a *worker.Start) {
 	s.exits = append(s.exits, s.exitEvent(id, &result))
 }
 
-// runAttempt has the executor run an attempt, which may be over at once, too.
+// runAttempt has the executor run an attempt, which may also end at once.
 func (s *Server) runAttempt(id probe.AttemptID, task *exec.Attempt) {
 	running, result, ended := s.pool.Start(*task, func(r exec.Result) { s.attemptExited(id, &r) })
 	if ended {
 		s.exits = append(s.exits, s.exitEvent(id, &result))
 		return
 	}
-	s.tasks[id] = running // before exited can have the mutex
+	s.tasks[id] = running // attemptExited waits for the mutex, so tasks is set first
 }
 
-// attemptExited is called by the executor.
+// attemptExited is called by the executor at the end of an attempt.
 func (s *Server) attemptExited(id probe.AttemptID, r *exec.Result) {
 	defer s.recoverPanic("ending a task", nil)
 	s.withCore(nil, func(now time.Time) {
@@ -473,6 +477,7 @@ func (s *Server) attemptExited(id probe.AttemptID, r *exec.Result) {
 	})
 }
 
+// exitEvent counts the end of an attempt, and returns the event for the core.
 func (s *Server) exitEvent(id probe.AttemptID, r *exec.Result) worker.Exited {
 	status := statuses[r.Status]
 	s.meters.countExited(status, r.Run)
@@ -482,8 +487,11 @@ func (s *Server) exitEvent(id probe.AttemptID, r *exec.Result) worker.Exited {
 			s.failed++
 		}
 	}
-	return worker.Exited{Attempt: id, Status: status, Result: r.Output, Error: r.Err, Run: r.Run, CPU: r.CPU, Memory: probe.MiB((r.MaxRSS + 1<<20 - 1) >> 20),
-		Code: r.Code, Detail: r.Detail, Retry: r.Retry, Outputs: r.Passed}
+	return worker.Exited{
+		Attempt: id, Status: status, Result: r.Output, Error: r.Err,
+		Run: r.Run, CPU: r.CPU, Memory: probe.MiB((r.MaxRSS + 1<<20 - 1) >> 20),
+		Code: r.Code, Detail: r.Detail, Retry: r.Retry, Outputs: r.Passed,
+	}
 }
 
 var statuses = [...]probe.Status{
@@ -496,8 +504,8 @@ var statuses = [...]probe.Status{
 	exec.NoInput:   probe.NoInput,
 }
 
-// queueMsg puts a message into a connection's outbox. The mutex is held. If nobody writes the connection,
-// whoever holds the mutex will.
+// queueMsg puts a message into a connection's outbox. The mutex is held. If the connection has no writer, the
+// holder of the mutex becomes the writer.
 func (s *Server) queueMsg(c *conn, m probe.Msg) {
 	if !c.writing {
 		c.writing = true
@@ -506,8 +514,8 @@ func (s *Server) queueMsg(c *conn, m probe.Msg) {
 	c.appendMsg(m)
 }
 
-// endLocked ends what was done under the mutex, which is still held. It appends the connections that the
-// caller has to write.
+// endLocked ends the work under the mutex, which is still held. It appends the connections that the caller has to
+// write.
 func (s *Server) endLocked(touched []*conn) []*conn {
 	if s.ended {
 		return nil
@@ -527,8 +535,8 @@ func (s *Server) endLocked(touched []*conn) []*conn {
 	return touched
 }
 
-// setAlarm sees to a Wake when the core's next one is due. One that comes early does no harm, so the alarm
-// is never put off.
+// setAlarm has Wake sent when the core's next wake is due. An early Wake does no harm, so setAlarm never puts off
+// the alarm.
 func (s *Server) setAlarm() {
 	at := s.core.NextWake()
 	if at.IsZero() || !s.wakeAt.IsZero() && !at.Before(s.wakeAt) || s.closing {

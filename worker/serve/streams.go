@@ -34,7 +34,8 @@ func (e *goEngine) start() error {
 	return nil
 }
 
-// acceptPause is how long to wait after an error that concerns one connection, or all files of the process.
+// acceptPause is the pause after a failed accept. The error may concern a single connection, or the open files of
+// the process.
 const acceptPause = 10 * time.Millisecond
 
 func (e *goEngine) acceptConns() {
@@ -58,6 +59,7 @@ func (e *goEngine) acceptConns() {
 	}
 }
 
+// openStream starts to serve an accepted connection.
 func (e *goEngine) openStream(c *net.TCPConn) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -65,7 +67,7 @@ func (e *goEngine) openStream(c *net.TCPConn) {
 		return
 	}
 	s := &stream{TCPConn: c, raw: raw, out: c}
-	s.writeOnce = func(fd uintptr) bool { // made once: try would make one for each call
+	s.writeOnce = func(fd uintptr) bool { // made once: a closure in writeNow would be allocated at each call
 		s.unwritten = s.unwritten[sock.WriteNow(int(fd), s.unwritten):]
 		return true
 	}
@@ -90,7 +92,7 @@ func (e *goEngine) openStream(c *net.TCPConn) {
 	e.running.Go(func() { e.readStream(s) })
 }
 
-// readStream calls the conn of s with all that comes.
+// readStream passes all received bytes to the conn of s.
 func (e *goEngine) readStream(s *stream) {
 	srv := e.server
 	s.home.Lock()
@@ -126,21 +128,21 @@ func (e *goEngine) stop() {
 	e.running.Wait()
 }
 
-// stream is a connection as a transport. Its home is whoever holds the mutex of that name.
+// stream is a connection as a transport. At home means with the mutex home held.
 type stream struct {
 	*net.TCPConn
 	raw     syscall.RawConn
-	sealed  *sock.Conn // by TLS; nil: it is plain
-	out     net.Conn   // whichever of the two it is
-	fd      int        // for Tune and the limit of files only: it may be closed at any time
+	sealed  *sock.Conn // TLS; nil: no encryption
+	out     net.Conn   // sealed or the TCPConn
+	fd      int        // for Tune and the limit of open files only: it may be closed at any time
 	home    sync.Mutex
-	closing atomic.Bool // nothing more is to be read
+	closing atomic.Bool // reads no more
 
 	mu        sync.Mutex
-	waiting   []byte // what the kernel has not taken yet, and flush has not either
-	inflight  int    // bytes that flush has taken
-	flushing  bool   // flush runs
-	unwritten []byte // what try has to write, and then what is left of it
+	waiting   []byte // bytes that neither the kernel nor flushWaiting has taken
+	inflight  int    // bytes that flushWaiting has taken
+	flushing  bool   // flushWaiting runs
+	unwritten []byte // what writeNow has still to write
 	writeOnce func(fd uintptr) bool
 }
 
@@ -152,12 +154,12 @@ func (s *stream) atHome(f func()) {
 
 const readSize = 16 << 10
 
-// readBuffers are shared: a stream that waits for its peer holds none.
+// readBuffers are shared, so a stream that waits for its peer holds no buffer.
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
-// readAll calls f with all that comes, until the connection ends. One call of raw.Read is enough for all of it:
-// the function that it calls waits, by returning false, as soon as the kernel gave less than was asked for. A
-// Read of net.Conn has to find that out by asking once more.
+// readAll calls f with all received bytes, until the connection ends. A single call of raw.Read is enough. Its
+// callback returns false, and so waits, as soon as the kernel gave less than the size of the buffer. A Read of
+// net.Conn would have to ask the kernel once more.
 func (s *stream) readAll(f func([]byte)) {
 	if s.sealed != nil {
 		s.readSealed(f)
@@ -181,7 +183,7 @@ func (s *stream) readAll(f func([]byte)) {
 	})
 }
 
-// sealedSize is how much is read at once of what TLS has decrypted: each connection holds a buffer for that.
+// sealedSize is the size of a read of decrypted bytes. Each TLS connection holds a buffer of this size.
 const sealedSize = 4 << 10
 
 func (s *stream) readSealed(f func([]byte)) {
@@ -206,7 +208,7 @@ func (s *stream) TryWrite(b []byte) int {
 	return s.writeNow(b)
 }
 
-// writeNow writes what the kernel takes at once.
+// writeNow writes as much of b as the kernel takes at once, and returns the number of bytes.
 func (s *stream) writeNow(b []byte) int {
 	if s.sealed != nil {
 		return s.sealed.TryWrite(b)
@@ -235,7 +237,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flushWaiting writes what waits, as the kernel takes it.
+// flushWaiting writes the waiting bytes, as fast as the kernel takes them.
 func (s *stream) flushWaiting() {
 	for {
 		s.mu.Lock()
@@ -263,8 +265,8 @@ func (s *stream) Tune(lease time.Duration) {
 	s.raw.Control(func(fd uintptr) { tuneSocket(int(fd), lease) })
 }
 
-// Close ends the reading, upon which the reader closes the connection: TCPConn.Close would wait for the reader,
-// who may be the caller. A peer that goes on sending would keep the reader busy, but for over.
+// Close ends the reading, and then the reader closes the connection. TCPConn.Close would wait for the reader,
+// which may be the caller. Without closing, a peer that keeps sending would keep the reader busy.
 func (s *stream) Close() error {
 	s.closing.Store(true)
 	s.CloseRead()

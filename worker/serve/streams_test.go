@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Where files or memory run out, connections are not accepted for a while; the worker stays.
+// When files or memory run out, the worker accepts no connections for a while, and stays.
 func TestAcceptFails(t *testing.T) {
 	s, err := New(Config{Listen: "127.0.0.1:0", Goroutines: true})
 	if err != nil {
@@ -30,7 +30,7 @@ func TestAcceptFails(t *testing.T) {
 	}
 }
 
-// failingListener fails some times before it accepts.
+// failingListener fails several times before it accepts.
 type failingListener struct {
 	net.Listener
 	errs []error
