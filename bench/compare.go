@@ -8,38 +8,39 @@ import (
 	"time"
 )
 
-// The clusters of a comparison: two fleets of frontends on the same workers.
+// The fleets of a comparison: two sets of frontends on the same workers.
 const (
 	FleetA = "A"
 	FleetB = "B"
 )
 
-// Comparison is what two fleets of frontends took for the same jobs. Arrivals go by pairs with the same tasks, one to each
-// fleet, which take turns at being the first.
+// Comparison compares the responses of two fleets of frontends to the same jobs. Arrivals come in pairs with the
+// same tasks, one job to each fleet. The fleets take turns at being first in a pair.
 type Comparison struct {
 	Policy   string    `json:"policy"`
 	Workload string    `json:"workload"`
-	Load     float64   `json:"load"` // of both together
+	Load     float64   `json:"load"` // of both fleets together
 	Repeat   int       `json:"repeat"`
-	Pairs    int       `json:"pairs"` // of jobs that both have answered in full
-	AMS      Quantiles `json:"a_ms"`  // responses of A to these
+	Pairs    int       `json:"pairs"` // of jobs answered in full by both fleets
+	AMS      Quantiles `json:"a_ms"`  // responses of A in the pairs
 	BMS      Quantiles `json:"b_ms"`
-	Pair     Ratio     `json:"pair"` // B's response over A's, job by job: the median
-	P50      Ratio     `json:"p50"`  // B's over A's
+	Pair     Ratio     `json:"pair"` // B's response over A's: the median over the pairs
+	P50      Ratio     `json:"p50"`  // B's median over A's
 	P99      Ratio     `json:"p99"`
 }
 
-// Ratio is one with the bounds between which it lies with 95 % confidence.
+// Ratio is a ratio with its bounds of 95 % confidence.
 type Ratio struct {
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
 }
 
-// resamples are drawn for the bounds of ratios of quantiles: pairs with replacement, as many as there are.
+// resamples is the number of samples drawn for the bounds of ratios of quantiles. Each sample draws as many pairs
+// as there are, with replacement.
 const resamples = 400
 
-// Compare compares what the two recorders have of the pairs: of arrivals 0 and 1, 2 and 3, and so on.
+// Compare compares the pairs in two recorders: arrivals 0 and 1, 2 and 3, and so on.
 func Compare(a, b *Recorder) Comparison {
 	c := Comparison{Policy: a.opts.Policy, Workload: a.opts.Workload, Load: a.opts.Load, Repeat: a.opts.Repeat}
 	responsesB := map[int]time.Duration{}
@@ -93,17 +94,19 @@ func Compare(a, b *Recorder) Comparison {
 
 func toMillis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-const comparisonNote = "A and B, the same jobs by turns on the same workers. Response in ms; ratios are B's over A's, with their 95 % intervals: in the " +
-	"median pair, and of the quantiles"
+const comparisonNote = "A and B, the same jobs by turns on the same workers. Response in ms; ratios are B's " +
+	"over A's, with their 95 % intervals: in the median pair, and of the quantiles"
 
 // comparisonGrid has a row for each comparison.
 func comparisonGrid(all []Comparison) grid {
 	if len(all) == 0 {
 		return nil
 	}
-	g := grid{{"policy", "load", "repeat", "pairs", "A p50", "B p50", "A p99", "B p99", "pair by pair", "", "p50", "", "p99", ""}}
+	g := grid{{"policy", "load", "repeat", "pairs", "A p50", "B p50", "A p99", "B p99", "pair by pair", "", "p50",
+		"", "p99", ""}}
 	for _, c := range all {
-		row := []string{c.Policy, formatNumber(c.Load), strconv.Itoa(c.Repeat), strconv.Itoa(c.Pairs), formatNumber(c.AMS.P50), formatNumber(c.BMS.P50), formatNumber(c.AMS.P99), formatNumber(c.BMS.P99)}
+		row := []string{c.Policy, formatNumber(c.Load), strconv.Itoa(c.Repeat), strconv.Itoa(c.Pairs),
+			formatNumber(c.AMS.P50), formatNumber(c.BMS.P50), formatNumber(c.AMS.P99), formatNumber(c.BMS.P99)}
 		for _, r := range []Ratio{c.Pair, c.P50, c.P99} {
 			row = append(row, formatNumber(r.Ratio), fmt.Sprintf("%s to %s", formatNumber(r.Low), formatNumber(r.High)))
 		}

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// Two fleets of which one is slower by a known share, and jobs that differ much more than they do. Jobs that one of them did not
-// answer, or that do not count, are in no pair.
+// One fleet is slower by a known share, and jobs differ much more than the fleets. A job is in no pair if a fleet
+// did not answer the job, or if the job does not count.
 func TestCompare(t *testing.T) {
 	const jobs, slower = 4000, 1.1
 	random := rand.New(rand.NewPCG(1, 2))
-	opts := RunOptions{Policy: "phoebe", Workload: "w", Load: 0.5, Slots: 1, Repeat: 1, Warmup: time.Second, For: jobs * ms}
+	opts := RunOptions{Policy: "phoebe", Workload: "w", Load: 0.5, Slots: 1, Repeat: 1, Warmup: time.Second,
+		For: jobs * ms}
 	a, b := NewRecorder(opts), NewRecorder(opts)
 	for i := 0; i < jobs; i += 2 {
 		base := 5 * ms * time.Duration(1+random.IntN(100))
@@ -21,7 +22,7 @@ func TestCompare(t *testing.T) {
 		at := time.Duration(i) * ms
 		first := JobOutcome{Index: i, At: at, Tasks: 1, Response: time.Duration(float64(base) * noise())}
 		second := JobOutcome{Index: i + 1, At: at, Tasks: 1, Response: time.Duration(float64(base) * slower * noise())}
-		if i%4 == 2 { // they take turns
+		if i%4 == 2 { // the fleets take turns
 			first.Index, second.Index = second.Index, first.Index
 		}
 		first.Failed = i == 2000
@@ -33,7 +34,8 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%d pairs", c.Pairs)
 	}
 	for name, r := range map[string]Ratio{"pair": c.Pair, "p50": c.P50, "p99": c.P99} {
-		if math.Abs(r.Ratio-slower) > 0.05 || !(r.Low <= slower && slower <= r.High) || r.Low > r.Ratio || r.High < r.Ratio {
+		if math.Abs(r.Ratio-slower) > 0.05 || !(r.Low <= slower && slower <= r.High) || r.Low > r.Ratio ||
+			r.High < r.Ratio {
 			t.Errorf("%s: %+v, want %v", name, r, slower)
 		}
 	}

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// floorPayload is about the size of a small request on the wire.
+// floorPayload is about the size of a small request on the wire, in bytes.
 const floorPayload = 128
 
-// Floor is the least a relayed request can cost on this machine at this moment: 128 bytes over loopback TCP
-// from a client to a relay, on to an echo server, and back the same way, by goroutines on blocking
-// connections. The three are in one process, or each in its own, as what they are compared with is. A benchmark alternates it with the figure that it bounds, because an idle machine's wake-up
-// times drift. RoundTrip and Close belong to one goroutine.
+// Floor is the least cost of a relayed request on this machine at this moment. 128 bytes travel over loopback TCP
+// from a client to a relay, on to an echo server, and back. Goroutines serve blocking connections. Client, relay
+// and server are in one process or in three, like the cluster in comparison. A benchmark alternates a Floor with
+// the figure bounded by the Floor, because an idle machine's wake-up times drift. RoundTrip and Close belong to one
+// goroutine.
 type Floor struct {
 	client    net.Conn
 	seq       uint64
@@ -25,7 +26,7 @@ type Floor struct {
 	running   sync.WaitGroup
 }
 
-// StartFloor connects the three parties on ports of the system's choice.
+// StartFloor connects client, relay and server on ports of the system's choice.
 func StartFloor() (*Floor, error) {
 	f := &Floor{}
 	if err := f.connectAll(); err != nil {
@@ -51,7 +52,7 @@ func (f *Floor) connectAll() error {
 	return nil
 }
 
-// DialFloor has its relay elsewhere: one that ServeFloor runs.
+// DialFloor connects to a relay in another process, run by ServeFloor.
 func DialFloor(relay string) (*Floor, error) {
 	conn, err := net.Dial("tcp", relay)
 	if err != nil {
@@ -60,8 +61,8 @@ func DialFloor(relay string) (*Floor, error) {
 	return &Floor{client: conn, conns: []net.Conn{conn}}, nil
 }
 
-// ServeFloor is the echo server of a floor or, told that one's address, its relay, on a port of the system's choice that
-// it tells. It returns when it cannot go on.
+// ServeFloor runs the echo server of a floor, or its relay if echo is the server's address. The port is the
+// system's choice: ServeFloor passes its address to listening. ServeFloor returns after an error of its listener.
 func ServeFloor(echo string, listening func(addr string)) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,7 +86,7 @@ func ServeFloor(echo string, listening func(addr string)) error {
 	}
 }
 
-// connectPair makes the two ends of one loopback TCP connection; Close closes them.
+// connectPair makes both ends of a loopback TCP connection. Close closes them.
 func (f *Floor) connectPair() (dialled, accepted net.Conn, err error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -108,8 +109,8 @@ func (f *Floor) connectPair() (dialled, accepted net.Conn, err error) {
 	return dialled, accepted, nil
 }
 
-// forwardBytes copies until an end closes. It is not io.Copy, which would splice inside the kernel: no program
-// that looks at what it relays can do that.
+// forwardBytes copies until an end closes. io.Copy would splice inside the kernel, and no program that looks at the
+// relayed bytes can do so.
 func forwardBytes(from, to net.Conn) {
 	var buf [2 * floorPayload]byte
 	for {
@@ -123,7 +124,7 @@ func forwardBytes(from, to net.Conn) {
 	}
 }
 
-// RoundTrip sends one payload around and returns how long it was under way.
+// RoundTrip sends a payload around and returns its travel time.
 func (f *Floor) RoundTrip() (time.Duration, error) {
 	f.seq++
 	binary.LittleEndian.PutUint64(f.out[:], f.seq)
@@ -141,7 +142,7 @@ func (f *Floor) RoundTrip() (time.Duration, error) {
 	return took, nil
 }
 
-// Close ends the connections and waits for the goroutines behind them. It may be called again.
+// Close ends the connections and waits for their goroutines. Close may be called again.
 func (f *Floor) Close() {
 	for _, ln := range f.listeners {
 		ln.Close()

@@ -16,16 +16,16 @@ import (
 var templates embed.FS
 
 var reports = template.Must(template.New("").Funcs(template.FuncMap{
-	"detail": func(row []string) bool { return strings.HasPrefix(row[0], "  ") }, // of the row above
+	"detail": func(row []string) bool { return strings.HasPrefix(row[0], "  ") }, // a detail of the row above
 }).ParseFS(templates, "*.html.tmpl"))
 
-// WriteHTML writes the document as one page that refers to nothing outside itself. Runs that were read back
-// from JSON have no curves: those exist only where the run was recorded.
+// WriteHTML writes the document as a page without references to the outside. Runs read back from JSON have no
+// curves, because curves exist only in the process that recorded the run.
 func WriteHTML(w io.Writer, doc *Document) error {
 	return reports.ExecuteTemplate(w, "report.html.tmpl", newReportPage(doc))
 }
 
-// reportPage is what the template shows.
+// reportPage is the data of the template.
 type reportPage struct {
 	Doc          *Document
 	Facts        []fact
@@ -41,7 +41,7 @@ type reportPage struct {
 
 type legendItem struct{ Name, Class string }
 
-// section is one workload at one load: all policies side by side.
+// section shows all policies for a workload at a load, side by side.
 type section struct {
 	Title, Note string
 	Responses   grid
@@ -53,7 +53,7 @@ type section struct {
 	RunTimeMean string
 }
 
-// loadSection is one workload over all its loads.
+// loadSection shows a workload over all its loads.
 type loadSection struct {
 	Title string
 	Plots []namedPlot
@@ -65,7 +65,8 @@ type namedPlot struct {
 }
 
 func newReportPage(doc *Document) reportPage {
-	p := reportPage{Doc: doc, Facts: doc.listFacts(), Compared: comparisonGrid(doc.Comparisons), ComparedNote: comparisonNote}
+	p := reportPage{Doc: doc, Facts: doc.listFacts(), Compared: comparisonGrid(doc.Comparisons),
+		ComparedNote: comparisonNote}
 	groups := groupRuns(doc.Runs)
 	all := slices.Concat(groups...)
 	classes := make(map[string]string) // of policies, the same in every plot
@@ -94,6 +95,7 @@ func newReportPage(doc *Document) reportPage {
 	return p
 }
 
+// newSection builds the section of a group of summaries. classes has the style of each policy.
 func newSection(group []Summary, classes map[string]string) section {
 	s := section{Title: group[0].titleText(), Note: group[0].boundsNote(), Responses: responseGrid(group)}
 	var lines []series
@@ -109,7 +111,8 @@ func newSection(group []Summary, classes map[string]string) section {
 	}
 	add("omniscient", "omni", medianCDF(group[0].runs, func(r *Run) []cdfPoint { return r.omniscientCDF }))
 	for _, summary := range group {
-		add(summary.label, classes[summary.label], medianCDF(summary.runs, func(r *Run) []cdfPoint { return r.responseCDF }))
+		add(summary.label, classes[summary.label],
+			medianCDF(summary.runs, func(r *Run) []cdfPoint { return r.responseCDF }))
 	}
 	if hi > 0 {
 		s.CDF = linePlot("Response by share of jobs, "+s.Title,
@@ -133,7 +136,8 @@ func newSection(group []Summary, classes map[string]string) section {
 	return s
 }
 
-// medianCDF is, share by share, the median of the repeats that have so many jobs as it takes to tell.
+// medianCDF returns the median of the repeats at each share. A share needs more than half of the repeats to have
+// enough jobs for it.
 func medianCDF(runs []Run, cdfOf func(*Run) []cdfPoint) []cdfPoint {
 	var points []cdfPoint
 	for i := 0; ; i++ {
@@ -151,8 +155,8 @@ func medianCDF(runs []Run, cdfOf func(*Run) []cdfPoint) []cdfPoint {
 	}
 }
 
-// overTimePlots show percentiles by when jobs were sent, since the first run began: the runs of a group one after the
-// other, each with the omniscient response to the same jobs.
+// overTimePlots plots percentiles by the send time of jobs since the first run began. The runs of a group follow
+// one another, each with the omniscient response to the same jobs.
 func overTimePlots(group []Summary, title string, classes map[string]string) []namedPlot {
 	var plots []namedPlot
 	for _, pick := range []struct {
@@ -166,11 +170,13 @@ func overTimePlots(group []Summary, title string, classes map[string]string) []n
 		var x, y extent
 		for _, s := range group {
 			for _, r := range s.runs {
-				response, omniscient := series{name: s.label, class: classes[s.label]}, series{name: "omniscient", class: "omni"}
+				response, omniscient := series{name: s.label, class: classes[s.label]},
+					series{name: "omniscient", class: "omni"}
 				for _, m := range r.OverTime {
 					at := r.StartedS + m.AtS
 					got, best := pick.of(m)
-					response.points, omniscient.points = append(response.points, [2]float64{at, got}), append(omniscient.points, [2]float64{at, best})
+					response.points, omniscient.points = append(response.points, [2]float64{at, got}),
+						append(omniscient.points, [2]float64{at, best})
 					x.extendTo(at)
 					y.extendTo(max(got, 1e-3))
 					y.extendTo(max(best, 1e-3))
@@ -180,13 +186,14 @@ func overTimePlots(group []Summary, title string, classes map[string]string) []n
 		}
 		if x.hasValues {
 			plots = append(plots, namedPlot{pick.title, linePlot(pick.title+", "+title,
-				linearScale("sent, s after the first run began", x.lo, x.hi), logScale("response, ms (log)", y.lo, y.hi), lines)})
+				linearScale("sent, s after the first run began", x.lo, x.hi),
+				logScale("response, ms (log)", y.lo, y.hi), lines)})
 		}
 	}
 	return plots
 }
 
-// phasePlot stacks the mean times of all phases but some, a bar for each run.
+// phasePlot stacks the mean times of all phases except without: a bar for each run.
 func phasePlot(group []Summary, title string, without ...Phase) template.HTML {
 	var bars []bar
 	for _, s := range group {
@@ -201,7 +208,7 @@ func phasePlot(group []Summary, title string, without ...Phase) template.HTML {
 	return stackPlot("Mean times of a task by phase, "+title, "mean time per task, µs", bars)
 }
 
-// loadSections plots percentiles over the load, for workloads that ran at more than one.
+// loadSections plots percentiles over the load, for workloads with more than one load.
 func loadSections(all []Summary, classes map[string]string) []loadSection {
 	type key struct {
 		workload string
@@ -232,7 +239,8 @@ func loadSections(all []Summary, classes map[string]string) []loadSection {
 			{"99th percentile", func(s Stats) float64 { return s.P99 }},
 			{"99.9th percentile", func(s Stats) float64 { return s.P999 }},
 		} {
-			s.Plots = append(s.Plots, namedPlot{pick.title, loadPlot(pick.title+" by load, "+s.Title, group, pick.of, classes)})
+			s.Plots = append(s.Plots,
+				namedPlot{pick.title, loadPlot(pick.title+" by load, "+s.Title, group, pick.of, classes)})
 		}
 		sections = append(sections, s)
 	}
@@ -256,7 +264,7 @@ func loadPlot(title string, group []Summary, statOf func(Stats) float64, classes
 	}
 	seen := make(map[float64]bool)
 	for _, s := range group {
-		if !seen[s.Load] { // the policies' omniscient responses differ by their measured durations only
+		if !seen[s.Load] { // omniscient responses of policies differ only by measured durations
 			seen[s.Load] = true
 			add("", s.Load, statOf(s.Median.OmniscientMS))
 		}

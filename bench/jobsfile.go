@@ -16,19 +16,19 @@ import (
 	"time"
 )
 
-// JobsFile is a workload that a file lists, job by job.
+// JobsFile is a workload listed in a file, job by job.
 type JobsFile struct {
 	Jobs  []Job           // by At; durations are whole nanoseconds, and may be 0
-	Means []time.Duration // by job: the mean duration of its tasks that the file states
+	Means []time.Duration // by job: the mean duration of its tasks as given in the file
 }
 
-// LoadJobs reads a file of jobs, plain or gzipped: lines of numbers with blanks between them,
+// LoadJobs reads a file of jobs, plain or gzipped. A line has numbers with blanks in between,
 //
 //	submit_s n_tasks mean_task_s d1 … dn
 //
-// in seconds and fractions of them. Lines need not be in the order of their submit times. Empty lines and those
-// that begin with # are skipped. With wholeSeconds, durations and means lose their fractions, as in simulators
-// that count in seconds; submit times do not.
+// in seconds and fractions of a second. Lines may come in any order of their submit times. LoadJobs skips empty
+// lines, and lines that begin with #. With wholeSeconds, durations and means lose their fractions, as in simulators
+// that count in seconds; submit times keep theirs.
 func LoadJobs(path string, wholeSeconds bool) (*JobsFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -73,7 +73,7 @@ func readJobs(r io.Reader, wholeSeconds bool) (*JobsFile, error) {
 		}
 	}
 	if len(rows) == 0 {
-		return nil, errors.New("it has no jobs: write a line submit_s n_tasks mean_task_s d1 … dn for each")
+		return nil, errors.New("no jobs: write a line submit_s n_tasks mean_task_s d1 … dn for each job")
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.job.At, b.job.At) })
 	file := &JobsFile{Jobs: make([]Job, len(rows)), Means: make([]time.Duration, len(rows))}
@@ -84,10 +84,10 @@ func readJobs(r io.Reader, wholeSeconds bool) (*JobsFile, error) {
 	return file, nil
 }
 
-// maxSubmit is a hundred years, and what a field of a jobs file may be at most.
+// maxSubmit, a hundred years, bounds every field of a jobs file in seconds.
 const maxSubmit = 100 * 365 * 24 * time.Hour
 
-// parseJob reads the fields of one line. Its errors name the field, and follow "line N, ".
+// parseJob reads the fields of a line. Its errors name the field, and follow "line N, ".
 func parseJob(fields []string, wholeSeconds bool) (job Job, mean time.Duration, err error) {
 	seconds := func(i int, name string, whole bool) (time.Duration, error) {
 		if i >= len(fields) {
@@ -95,7 +95,8 @@ func parseJob(fields []string, wholeSeconds bool) (job Job, mean time.Duration, 
 		}
 		v, err := strconv.ParseFloat(fields[i], 64)
 		if err != nil || !(v >= 0 && v <= maxSubmit.Seconds()) {
-			return 0, fmt.Errorf("field %d (%s): %q is no number of seconds from 0 to %.0f", i+1, name, fields[i], maxSubmit.Seconds())
+			return 0, fmt.Errorf("field %d (%s): %q is not a number of seconds from 0 to %.0f", i+1, name,
+				fields[i], maxSubmit.Seconds())
 		}
 		if whole {
 			v = math.Trunc(v)
@@ -110,7 +111,7 @@ func parseJob(fields []string, wholeSeconds bool) (job Job, mean time.Duration, 
 	}
 	n, err := strconv.Atoi(fields[1])
 	if err != nil || n < 1 {
-		return job, 0, fmt.Errorf("field 2 (n_tasks): %q is no number of tasks, 1 or more", fields[1])
+		return job, 0, fmt.Errorf("field 2 (n_tasks): %q is not a number of tasks, 1 or more", fields[1])
 	}
 	if mean, err = seconds(2, "mean_task_s", wholeSeconds); err != nil {
 		return job, 0, err

@@ -33,7 +33,7 @@ func TestReadJobs(t *testing.T) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 
-	// Whole seconds: of durations and means, not of submit times.
+	// Whole seconds apply to durations and means, not to submit times.
 	want.Jobs[0].Tasks[0], want.Jobs[1].Tasks[0], want.Jobs[1].Tasks[1] = 0, 100*time.Second, 80*time.Second
 	want.Means[0], want.Means[1] = 0, 90*time.Second
 	var zipped bytes.Buffer
@@ -54,19 +54,19 @@ func TestReadJobsRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "no jobs: write a line submit_s",
 		"# nothing\n":              "no jobs",
-		"1 1 1 1\nx 1 1 1":         `line 2, field 1 (submit_s): "x" is no number of seconds`,
-		"-1 1 1 1":                 `line 1, field 1 (submit_s): "-1" is no number`,
-		"1e300 1 1 1":              `field 1 (submit_s): "1e300" is no number of seconds from 0 to`,
+		"1 1 1 1\nx 1 1 1":         `line 2, field 1 (submit_s): "x" is not a number of seconds`,
+		"-1 1 1 1":                 `line 1, field 1 (submit_s): "-1" is not a number`,
+		"1e300 1 1 1":              `field 1 (submit_s): "1e300" is not a number of seconds from 0 to`,
 		"\n\n5":                    "line 3, field 2 (n_tasks): missing",
-		"5 0 1":                    `field 2 (n_tasks): "0" is no number of tasks, 1 or more`,
-		"5 1.5 1 1":                `field 2 (n_tasks): "1.5" is no number`,
+		"5 0 1":                    `field 2 (n_tasks): "0" is not a number of tasks, 1 or more`,
+		"5 1.5 1 1":                `field 2 (n_tasks): "1.5" is not a number`,
 		"5 1":                      "field 3 (mean_task_s): missing; a line is",
-		"5 1 NaN 1":                `field 3 (mean_task_s): "NaN" is no number`,
+		"5 1 NaN 1":                `field 3 (mean_task_s): "NaN" is not a number`,
 		"5 2 1 1":                  "field 2 (n_tasks): 1 durations follow the mean, not 2",
 		"5 1 1 1 1":                "field 2 (n_tasks): 2 durations follow the mean, not 1",
 		"5 99999999999999999999 1": `field 2 (n_tasks)`,
-		"5 3 1 1 2 3s":             `field 6 (d3): "3s" is no number of seconds`,
-		"5 2 1 1 -2":               `field 5 (d2): "-2" is no number`,
+		"5 3 1 1 2 3s":             `field 6 (d3): "3s" is not a number of seconds`,
+		"5 2 1 1 -2":               `field 5 (d2): "-2" is not a number`,
 	} {
 		if _, err := readJobs(strings.NewReader(text), false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want it to say %q", text, err, want)

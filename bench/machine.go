@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Machine is what the benchmark ran on.
+// Machine describes the machine of a benchmark.
 type Machine struct {
 	OS         string `json:"os"`
-	Kernel     string `json:"kernel"` // release; "" where the system does not tell
+	Kernel     string `json:"kernel"` // release; "" if the system does not tell
 	Arch       string `json:"arch"`
 	CPU        string `json:"cpu"` // model
 	CPUs       int    `json:"cpus"`
@@ -28,7 +28,7 @@ func thisMachine() Machine {
 	}
 }
 
-// cpuModel is the processor's own name, or "" where the system does not tell.
+// cpuModel returns the processor's name, or "" if the system does not tell.
 func cpuModel() string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -42,8 +42,8 @@ func cpuModel() string {
 	return ""
 }
 
-// buildStamp is the version of this program and the commit that it was built from, as the go command has stamped them
-// into it; "" where it has not.
+// buildStamp returns the version of this program and the commit of its sources, as stamped by the go command; ""
+// without a stamp.
 func buildStamp() (version, commit string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -60,7 +60,8 @@ func buildStamp() (version, commit string) {
 	return info.Main.Version, commit
 }
 
-// LoadAverage is how many threads ran or wanted to, over the last minute; 0 where the system does not tell.
+// LoadAverage returns the number of threads that ran or wanted to run, averaged over a minute; 0 if the system does
+// not tell.
 func LoadAverage() float64 {
 	text, _ := os.ReadFile("/proc/loadavg")
 	first, _, _ := strings.Cut(string(text), " ")
@@ -68,30 +69,32 @@ func LoadAverage() float64 {
 	return v
 }
 
-// CPUUse is who used the CPUs of the machine for some time: 2 CPUs are two of them all the time. Where the system does
-// not tell, only Seconds and Own are known.
+// CPUUse says who used the machine's CPUs for some time: 2 means two CPUs all the time. If the system does not
+// tell, only Seconds and Own are known.
 type CPUUse struct {
-	Seconds  float64 `json:"seconds"`        // that this is about
-	Own      float64 `json:"own_cpus"`       // used by this process and those that it started
-	Others   float64 `json:"others_cpus"`    // used by everything else
+	Seconds  float64 `json:"seconds"`        // length of the time
+	Own      float64 `json:"own_cpus"`       // used by this process and its child processes
+	Others   float64 `json:"others_cpus"`    // used by all other processes
 	Stolen   float64 `json:"stolen_cpus"`    // taken by the host of this virtual machine
 	Pressure float64 `json:"pressure_share"` // share of the time, 0 to 1, in which some thread waited for a CPU
 }
 
-// addMean takes the mean of both, weighted by their time.
+// addMean sets u to the mean of u and v, weighted by time.
 func (u *CPUUse) addMean(v CPUUse) {
 	total := u.Seconds + v.Seconds
 	if total == 0 {
 		return
 	}
 	mean := func(a, b float64) float64 { return (a*u.Seconds + b*v.Seconds) / total }
-	*u = CPUUse{total, mean(u.Own, v.Own), mean(u.Others, v.Others), mean(u.Stolen, v.Stolen), mean(u.Pressure, v.Pressure)}
+	*u = CPUUse{total, mean(u.Own, v.Own), mean(u.Others, v.Others), mean(u.Stolen, v.Stolen),
+		mean(u.Pressure, v.Pressure)}
 }
 
-// busyShare is the share of the machine's CPUs that others, or its host, may use without a warning.
+// busyShare is the share of the machine's CPUs that other processes and the host may use without a warning.
 const busyShare = 0.05
 
-// Busy says what others did to figures that were measured meanwhile on a machine of so many CPUs, "" if that does not matter.
+// Busy describes the disturbance by other processes on a machine with the given number of CPUs, or returns "" if
+// the disturbance does not matter.
 func (u CPUUse) Busy(cpus int) string {
 	if u.Others+u.Stolen <= busyShare*float64(cpus) {
 		return ""
@@ -103,26 +106,27 @@ func (u CPUUse) Busy(cpus int) string {
 	return text
 }
 
-// CPUMeter tells who has used the CPUs of this machine since it was made.
+// CPUMeter measures the use of this machine's CPUs since the meter was made.
 type CPUMeter struct {
 	pids   []int
 	before cpuTimes
 }
 
-// NewCPUMeter takes the processes with these ids for this one's own.
+// NewCPUMeter starts a meter. The processes pids count as this process's own.
 func NewCPUMeter(pids ...int) *CPUMeter {
 	m := &CPUMeter{pids: append([]int{os.Getpid()}, pids...)}
 	m.before = readCPUTimes(m.pids)
 	return m
 }
 
-// Use is who has used them so far.
+// Use returns the use so far.
 func (m *CPUMeter) Use() CPUUse {
 	now := readCPUTimes(m.pids)
 	took := now.at.Sub(m.before.at).Seconds()
 	rate := func(now, before time.Duration) float64 { return max(0, (now-before).Seconds()/took) }
 	use := CPUUse{
-		Seconds: took, Own: rate(now.own, m.before.own), Stolen: rate(now.stolen, m.before.stolen), Pressure: min(1, rate(now.waited, m.before.waited)),
+		Seconds: took, Own: rate(now.own, m.before.own), Stolen: rate(now.stolen, m.before.stolen),
+		Pressure: min(1, rate(now.waited, m.before.waited)),
 	}
 	if now.idle > 0 {
 		idle := rate(now.idle, m.before.idle)
@@ -134,8 +138,8 @@ func (m *CPUMeter) Use() CPUUse {
 // cpuTimes are totals since some moment.
 type cpuTimes struct {
 	at     time.Time
-	own    time.Duration // user and system time of some processes
-	idle   time.Duration // of all CPUs; 0 where the system does not tell
+	own    time.Duration // user and system time of this process and pids
+	idle   time.Duration // of all CPUs; 0 if the system does not tell
 	stolen time.Duration // of all CPUs
-	waited time.Duration // in which some thread waited for a CPU
+	waited time.Duration // time in which some thread waited for a CPU
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readCPUTimes reckons with what the CPUs were idle: the kernel measures that, while it counts who used them by ticks,
-// which miss much of what timers start.
+// readCPUTimes relies on the idle time of the CPUs, because the kernel measures idle time exactly. The kernel
+// counts use by ticks, and ticks miss much of the work that timers start.
 func readCPUTimes(pids []int) cpuTimes {
 	t := cpuTimes{at: time.Now()}
 	for _, pid := range pids {
@@ -35,7 +35,7 @@ func readCPUTimes(pids []int) cpuTimes {
 	return t
 }
 
-// processTime is the user and system time that a process has used, 0 if there is none.
+// processTime returns the user and system time used by a process, 0 without such a process.
 func processTime(pid int) time.Duration {
 	const sched = 2 // CPUCLOCK_SCHED: the clock of clock_getcpuclockid(3)
 	var ts unix.Timespec

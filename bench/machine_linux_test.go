@@ -32,7 +32,8 @@ func TestCPUMeter(t *testing.T) {
 			t.Errorf("%+v on %d CPUs", u, runtime.NumCPU())
 		}
 	}
-	if m := NewMeta(nil, 1, time.Now()); m.Machine.Kernel == "" || strings.Contains(m.Machine.Kernel, "\n") || m.LoadBefore < 0 {
+	if m := NewMeta(nil, 1, time.Now()); m.Machine.Kernel == "" || strings.Contains(m.Machine.Kernel, "\n") ||
+		m.LoadBefore < 0 {
 		t.Errorf("%+v", m)
 	}
 	if ended := processTime(1 << 23); ended != 0 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// readCPUTimes knows of this process alone.
+// readCPUTimes knows only this process.
 func readCPUTimes([]int) cpuTimes {
 	t := cpuTimes{at: time.Now()}
 	var u syscall.Rusage

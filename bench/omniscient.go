@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Omniscient returns what each job's response would have been under one central queue that knows every slot
-// and needs no time to act: tasks start first come, first served, in the order of arrivals (ties: of the
-// arguments) and within a job in the order of its durations, each the moment a slot is free. arrivals[i] (from
-// the start of the run, when all slots are free) and durations[i] belong to job i, and so does the i-th
-// result; arrivals need not be sorted. A job without tasks is answered at once. There is at least one slot.
+// Omniscient returns the response of each job under a central queue that knows every slot and needs no time to act.
+// Tasks start first come, first served, in the order of arrivals. Equal arrivals keep the order of the arguments,
+// the tasks of a job the order of its durations. Each task starts the moment a slot is free.
 //
-// The response beyond it is the scheduler's own doing; up to it, it is the queueing that the load makes.
+// arrivals[i], durations[i] and the i-th result belong to job i. Arrivals count from the start of the run, when all
+// slots are free, and need not be sorted. A job without tasks is answered at once. slots is at least 1.
+//
+// The omniscient response is the queueing caused by the load. Only the time above it is due to the scheduler.
 func Omniscient(arrivals []time.Duration, durations [][]time.Duration, slots int) []time.Duration {
 	order := make([]int, len(arrivals))
 	for i := range order {
@@ -20,7 +21,7 @@ func Omniscient(arrivals []time.Duration, durations [][]time.Duration, slots int
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(arrivals[a], arrivals[b]) })
 
-	free := make(freeTimes, slots) // all free at 0, which is a heap
+	free := make(freeTimes, slots) // all slots are free at 0: a valid heap
 	responses := make([]time.Duration, len(arrivals))
 	for _, i := range order {
 		end := arrivals[i]
@@ -32,11 +33,11 @@ func Omniscient(arrivals []time.Duration, durations [][]time.Duration, slots int
 	return responses
 }
 
-// freeTimes is a binary heap of the moments at which the slots fall free, the earliest first.
+// freeTimes is a binary heap of the moments at which slots fall free, earliest first.
 type freeTimes []time.Duration
 
-// runTask puts a task of length d that arrived at the given moment onto the slot that is free first, and returns
-// when the task ends.
+// runTask puts a task of length d that arrived at arrival onto the slot that is free first. runTask returns the end
+// of the task.
 func (h freeTimes) runTask(arrival, d time.Duration) time.Duration {
 	end := max(h[0], arrival) + d
 	i := 0

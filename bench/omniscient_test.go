@@ -18,7 +18,7 @@ func TestOmniscientExample(t *testing.T) {
 	}
 }
 
-// slowOmniscient is Omniscient by the tick: at every moment, whoever is first in the queue takes a free slot.
+// slowOmniscient computes Omniscient tick by tick: at every moment, the first task in the queue takes a free slot.
 func slowOmniscient(arrivals []time.Duration, durations [][]time.Duration, slots int) []time.Duration {
 	type task struct {
 		job int
@@ -30,9 +30,9 @@ func slowOmniscient(arrivals []time.Duration, durations [][]time.Duration, slots
 	for i := range arrivals {
 		left += len(durations[i])
 	}
-	running := make([]task, slots) // d is what remains; 0 is a free slot
+	running := make([]task, slots) // d is the remaining time; 0 is a free slot
 	for now := time.Duration(0); left > 0; now++ {
-		for i, at := range arrivals { // equal arrivals in the order of the arguments
+		for i, at := range arrivals { // equal arrivals keep the order of the arguments
 			if at == now {
 				for _, d := range durations[i] {
 					queue = append(queue, task{i, d})
@@ -85,7 +85,7 @@ func TestOmniscientAgainstTheClock(t *testing.T) {
 	})
 }
 
-// erlangC is the chance that an arrival waits in M/M/k, with offered traffic a = k*load.
+// erlangC returns the chance that an arrival waits in M/M/k, with offered traffic a = k*load.
 func erlangC(k int, load float64) float64 {
 	a := float64(k) * load
 	term, sum := 1.0, 1.0 // a^n/n!

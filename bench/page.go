@@ -16,7 +16,7 @@ type Page struct {
 	Sections []PageSection
 }
 
-// PageSection is a part of a Page. Anything in it may be missing.
+// PageSection is a part of a Page. Each field may be empty.
 type PageSection struct {
 	Title  string
 	Text   []string
@@ -31,31 +31,31 @@ type Chart struct {
 	Lines       []Line
 }
 
-// Axis is one of a Chart.
+// Axis is an axis of a Chart.
 type Axis struct {
 	Label string
 	Scale Scale
 }
 
-// Scale is how values lie along an axis.
+// Scale places values along an axis.
 type Scale uint8
 
-// The scales. Nines are for shares of all: 90 %, 99 %, 99.9 % lie equally far apart.
+// The scales. Nines are for shares: 90 %, 99 % and 99.9 % lie equally far apart.
 const (
 	Linear Scale = iota
-	Log          // of values above 0; others are left out
+	Log          // for values above 0; all other values are left out
 	Nines
 )
 
-// Line is one of a Chart. On a Page, lines of the same name have the same colour.
+// Line is a line of a Chart. On a Page, lines of the same name have the same colour.
 type Line struct {
 	Name   string
-	Dashed bool // a reference that is no contender
+	Dashed bool // a reference, not a contender
 	Points [][2]float64
 	Marks  bool // every point gets a dot with its values
 }
 
-// WritePage writes p as one HTML file that refers to nothing outside itself.
+// WritePage writes p as an HTML file without references to the outside.
 func WritePage(w io.Writer, p *Page) error {
 	type chart struct {
 		Title, Note string
@@ -85,7 +85,7 @@ func WritePage(w io.Writer, p *Page) error {
 	return reports.ExecuteTemplate(w, "page.html.tmpl", out)
 }
 
-// drawPlot returns the plot and its lines, of which there are none if no point can be shown.
+// drawPlot returns the plot and a legend of its lines. If no point can be shown, there are no lines.
 func (c *Chart) drawPlot(section string, colours map[string]string) (template.HTML, []legendItem) {
 	var lines []series
 	var legend []legendItem
@@ -99,7 +99,8 @@ func (c *Chart) drawPlot(section string, colours map[string]string) (template.HT
 			line.class = colours[l.Name]
 		}
 		for _, p := range l.Points {
-			if c.X.Scale == Log && !(p[0] > 0) || c.Y.Scale == Log && !(p[1] > 0) || math.IsInf(p[0], 0) || math.IsInf(p[1], 0) {
+			if c.X.Scale == Log && !(p[0] > 0) || c.Y.Scale == Log && !(p[1] > 0) || math.IsInf(p[0], 0) ||
+				math.IsInf(p[1], 0) {
 				continue
 			}
 			line.points = append(line.points, p)
@@ -117,7 +118,7 @@ func (c *Chart) drawPlot(section string, colours map[string]string) (template.HT
 	return linePlot(c.Title+", "+section, c.X.newScale(x, true), c.Y.newScale(y, false), lines), legend
 }
 
-// extent is what values lie between.
+// extent is the range of some values.
 type extent struct {
 	lo, hi    float64
 	hasValues bool
@@ -144,12 +145,11 @@ func (a *Axis) newScale(e extent, pad bool) scale {
 	return linearScale(a.Label, e.lo-space, e.hi+space)
 }
 
-// WriteSimHTML writes the document as a page with tables and plots. Runs that were read back from JSON have no
-// curves.
+// WriteSimHTML writes the document as a page with tables and plots. Runs read back from JSON have no curves.
 func WriteSimHTML(w io.Writer, doc *SimDocument) error {
 	page := &Page{Title: "phoebe sim", Text: append(slices.Clone(doc.Settings),
 		"Response: from a job's arrival at a frontend until that has the last result. Ideal: the job's longest task. "+
-			"Slowdown: response over ideal, statistic by statistic. Wait: from the arrival of a job to the start of each of its tasks.")}
+			"Slowdown: response over ideal, by statistic. Wait: from a job's arrival to the start of each task.")}
 	if doc.CutShort != "" {
 		page.Text = slices.Insert(page.Text, 0, "Cut short: "+doc.CutShort)
 	}
@@ -193,7 +193,8 @@ func plotPoints(cdf []cdfPoint) [][2]float64 {
 	return ps
 }
 
-// simSweep plots what comes of x for each value of what else differs, where x has several.
+// simSweep plots figures over x, a plot for each value of the setting fixedValue. Values of fixedValue with a
+// single x get no plot.
 func simSweep(runs []SimRun, name, fixedName string, x, fixedValue func(*SimRun) float64) []PageSection {
 	var sections []PageSection
 	var values []float64

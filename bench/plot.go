@@ -13,7 +13,7 @@ import (
 // scale maps a value onto [0, 1] along an axis.
 type scale struct {
 	label  string
-	lo, hi float64 // of the values, as warped
+	lo, hi float64 // of the warped values
 	warp   func(float64) float64
 	ticks  []tick
 }
@@ -32,7 +32,7 @@ func (s scale) positionOf(v float64) float64 {
 
 func noWarp(v float64) float64 { return v }
 
-// linearScale covers lo to hi and ends on round values at the top.
+// linearScale covers lo to hi, with ticks at round values.
 func linearScale(label string, lo, hi float64) scale {
 	if hi <= lo {
 		hi = lo + 1
@@ -51,14 +51,15 @@ func linearScale(label string, lo, hi float64) scale {
 	return s
 }
 
-// logScale covers lo to hi, both above 0, with ticks as dense as they can be read.
+// logScale covers lo to hi, both above 0, with ticks as dense as readers can tell apart.
 func logScale(label string, lo, hi float64) scale {
-	if hi < lo*1.5 { // nearly one value: leave room for a tick on each side
+	if hi < lo*1.5 { // nearly a single value: leave room for a tick on each side
 		lo, hi = lo/1.5, hi*1.5
 	}
 	lo, hi = lo/1.05, hi*1.05
 	s := scale{label: label, warp: math.Log10, lo: math.Log10(lo), hi: math.Log10(hi)}
-	for _, marks := range [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7}, {1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9}} {
+	for _, marks := range [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7},
+		{1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9}} {
 		s.ticks = s.ticks[:0]
 		for e := math.Floor(s.lo); e <= s.hi; e++ {
 			for _, m := range marks {
@@ -74,7 +75,7 @@ func logScale(label string, lo, hi float64) scale {
 	return s
 }
 
-// ninesScale gives each further nine of a share the same room, because the tail is what matters.
+// ninesScale gives each further nine of a share the same room, because the tail matters most.
 func ninesScale(label string, most float64) scale {
 	warp := func(share float64) float64 { return -math.Log10(1 - min(share, 1-1e-9)) }
 	s := scale{label: label, warp: warp, lo: 0, hi: max(2, warp(most))}
@@ -109,17 +110,22 @@ func linePlot(title string, x, y scale, lines []series) template.HTML {
 	px := func(v float64) float64 { return marginLeft + w*x.positionOf(v) }
 	py := func(v float64) float64 { return marginTop + h*(1-y.positionOf(v)) }
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, plotWidth, plotHeight, html.EscapeString(title))
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, plotWidth, plotHeight,
+		html.EscapeString(title))
 	for _, t := range y.ticks {
 		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.1fh%.1f"/>`, marginLeft, py(t.at), w)
-		fmt.Fprintf(&b, `<text class="tick end" x="%.1f" y="%.1f">%s</text>`, marginLeft-7, py(t.at)+4, html.EscapeString(t.text))
+		fmt.Fprintf(&b, `<text class="tick end" x="%.1f" y="%.1f">%s</text>`, marginLeft-7, py(t.at)+4,
+			html.EscapeString(t.text))
 	}
 	for _, t := range x.ticks {
 		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.1fv%.1f"/>`, px(t.at), marginTop, h)
-		fmt.Fprintf(&b, `<text class="tick mid" x="%.1f" y="%.1f">%s</text>`, px(t.at), marginTop+h+17, html.EscapeString(t.text))
+		fmt.Fprintf(&b, `<text class="tick mid" x="%.1f" y="%.1f">%s</text>`, px(t.at), marginTop+h+17,
+			html.EscapeString(t.text))
 	}
-	fmt.Fprintf(&b, `<text class="label mid" x="%.1f" y="%.1f">%s</text>`, marginLeft+w/2, plotHeight-8, html.EscapeString(x.label))
-	fmt.Fprintf(&b, `<text class="label mid" transform="translate(14 %.1f) rotate(-90)">%s</text>`, marginTop+h/2, html.EscapeString(y.label))
+	fmt.Fprintf(&b, `<text class="label mid" x="%.1f" y="%.1f">%s</text>`, marginLeft+w/2, plotHeight-8,
+		html.EscapeString(x.label))
+	fmt.Fprintf(&b, `<text class="label mid" transform="translate(14 %.1f) rotate(-90)">%s</text>`, marginTop+h/2,
+		html.EscapeString(y.label))
 	for _, s := range lines {
 		if len(s.points) > 1 {
 			fmt.Fprintf(&b, `<path class="line %s" d="`, s.class)
@@ -156,7 +162,7 @@ func stackPlot(title, label string, bars []bar) template.HTML {
 	const row, right, foot = 34.0, 70.0, 46.0
 	left := 0.0
 	for _, bar := range bars {
-		left = max(left, 20+7.2*float64(utf8.RuneCountInString(bar.name))) // the names are before the bars
+		left = max(left, 20+7.2*float64(utf8.RuneCountInString(bar.name))) // names stand before the bars
 	}
 	height := float64(len(bars))*row + marginTop + foot
 	most := 0.0
@@ -173,17 +179,20 @@ func stackPlot(title, label string, bars []bar) template.HTML {
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, plotWidth, height, html.EscapeString(title))
 	for _, t := range x.ticks {
 		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.1fV%.1f"/>`, left+w*x.positionOf(t.at), marginTop, height-foot)
-		fmt.Fprintf(&b, `<text class="tick mid" x="%.1f" y="%.1f">%s</text>`, left+w*x.positionOf(t.at), height-foot+17, html.EscapeString(t.text))
+		fmt.Fprintf(&b, `<text class="tick mid" x="%.1f" y="%.1f">%s</text>`, left+w*x.positionOf(t.at),
+			height-foot+17, html.EscapeString(t.text))
 	}
 	fmt.Fprintf(&b, `<text class="label mid" x="%.1f" y="%.1f">%s</text>`, left+w/2, height-8, html.EscapeString(label))
 	for i, bar := range bars {
 		top := marginTop + float64(i)*row + 6
-		fmt.Fprintf(&b, `<text class="name end" x="%.1f" y="%.1f">%s</text>`, left-8, top+row/2-1, html.EscapeString(bar.name))
+		fmt.Fprintf(&b, `<text class="name end" x="%.1f" y="%.1f">%s</text>`, left-8, top+row/2-1,
+			html.EscapeString(bar.name))
 		at := left
 		for _, s := range bar.segments {
 			width := w * x.positionOf(s.value)
 			fmt.Fprintf(&b, `<rect class="%s" x="%.2f" y="%.1f" width="%.2f" height="%.1f"><title>%s, %s: %s</title></rect>`,
-				s.class, at, top, width, row-12, html.EscapeString(bar.name), html.EscapeString(s.name), formatNumber(s.value))
+				s.class, at, top, width, row-12, html.EscapeString(bar.name), html.EscapeString(s.name),
+				formatNumber(s.value))
 			at += width
 		}
 		fmt.Fprintf(&b, `<text class="tick" x="%.1f" y="%.1f">%s</text>`, at+6, top+row/2-1, formatNumber(sums[i]))

@@ -12,15 +12,21 @@ func TestWriteTable(t *testing.T) {
 	doc := &Document{
 		Meta: Meta{Settings: []string{"trace fb2010-0"}},
 		Runs: []Run{
-			{Policy: "phoebe", Workload: "fixed:10ms", Load: 0.8, Seed: 1, Slots: 40, Jobs: 9600, Tasks: 96000, Figures: Figures{OfferedTasksPerS: 3200, AchievedTasksPerS: 3199,
-				ResponseMS: Stats{12.3, 11.5, 15, 18.2, 33.3, 40.1, 55.52}, IdealMS: Stats{10, 10, 10, 10, 10, 10, 10.1},
-				OmniscientMS: Stats{12, 11.4, 14.8, 18, 32, 39, 50}, Ratio: Stats{P50: 1.15, P99: 3.33}, RatioOmniscient: Stats{P50: 1.009, P99: 1.04},
-				PhasesUS: map[string]PhaseStats{"queued": {P50: 60, P99: 1234}, "finished": {P50: 10003, P99: 10050}}}},
+			{Policy: "phoebe", Workload: "fixed:10ms", Load: 0.8, Seed: 1, Slots: 40, Jobs: 9600, Tasks: 96000,
+				Figures: Figures{OfferedTasksPerS: 3200, AchievedTasksPerS: 3199,
+					ResponseMS:   Stats{12.3, 11.5, 15, 18.2, 33.3, 40.1, 55.52},
+					IdealMS:      Stats{10, 10, 10, 10, 10, 10, 10.1},
+					OmniscientMS: Stats{12, 11.4, 14.8, 18, 32, 39, 50}, Ratio: Stats{P50: 1.15, P99: 3.33},
+					RatioOmniscient: Stats{P50: 1.009, P99: 1.04},
+					PhasesUS: map[string]PhaseStats{"queued": {P50: 60, P99: 1234},
+						"finished": {P50: 10003, P99: 10050}}}},
 			{Policy: "random", Workload: "fixed:10ms", Load: 0.8, Seed: 1, Slots: 40, Jobs: 9000, Errors: 600,
-				Figures: Figures{PhasesUS: map[string]PhaseStats{"queued": {P50: 61, P99: 99.5}}}, Refused: map[string]int{"queue-full": 700, "leaving": 1}, Retries: 101},
+				Figures: Figures{PhasesUS: map[string]PhaseStats{"queued": {P50: 61, P99: 99.5}}},
+				Refused: map[string]int{"queue-full": 700, "leaving": 1}, Retries: 101},
 			{Policy: "phoebe", Workload: "fixed:10ms", Load: 0.5, Slots: 40, Seed: 1},
 		},
-		NoopRuns: []NoopRun{{Cluster: Embedded, Noop: Noop{Quantiles{60, 150}, Quantiles{40, 50}, Quantiles{1.5, 3}, 50000, 160000, 9.75}}},
+		NoopRuns: []NoopRun{{Cluster: Embedded, Noop: Noop{Quantiles{60, 150}, Quantiles{40, 50}, Quantiles{1.5, 3},
+			50000, 160000, 9.75}}},
 	}
 	var b bytes.Buffer
 	if err := WriteTable(&b, doc); err != nil {
@@ -64,24 +70,29 @@ CPU per task, us                    9.75
 	}
 }
 
-// Three repeats on two clusters, on a machine that others use, too.
+// Three repeats on two clusters, on a machine with other users.
 func TestWriteTableOfRepeats(t *testing.T) {
 	doc := &Document{Meta: Meta{
-		Version: "v1.2.3", Commit: "0123abc", Go: "go1.26", LoadBefore: 1.5, LoadAfter: 2, CPUBefore: CPUUse{Seconds: 0.5, Others: 0.5},
-		Machine: Machine{OS: "linux", Kernel: "6.1", Arch: "amd64", CPU: "some CPU", CPUs: 2, GOMAXPROCS: 2},
+		Version: "v1.2.3", Commit: "0123abc", Go: "go1.26", LoadBefore: 1.5, LoadAfter: 2,
+		CPUBefore: CPUUse{Seconds: 0.5, Others: 0.5},
+		Machine:   Machine{OS: "linux", Kernel: "6.1", Arch: "amd64", CPU: "some CPU", CPUs: 2, GOMAXPROCS: 2},
 	}}
 	for repeat := range 3 {
 		v := float64(repeat)
 		for _, cluster := range []string{Embedded, Processes} {
 			doc.Runs = append(doc.Runs, Run{
-				Cluster: cluster, Policy: "phoebe", Workload: "fixed:10ms", Load: 0.8, Slots: 40, Jobs: 10, Tasks: 100, Repeat: repeat + 1, Seed: 7 + uint64(repeat),
+				Cluster: cluster, Policy: "phoebe", Workload: "fixed:10ms", Load: 0.8, Slots: 40, Jobs: 10,
+				Tasks: 100, Repeat: repeat + 1, Seed: 7 + uint64(repeat),
 				Figures: Figures{
-					ResponseMS: Stats{P50: 11 + v, P99: 30 - v}, IdealMS: Stats{P50: 10, P99: 10}, OmniscientMS: Stats{P50: 10, P99: 20},
-					RatioOmniscient: Stats{P50: 1.1 + v/10, P99: 1.5}, AchievedTasksPerS: 3200, CPU: CPUUse{Seconds: 1, Own: 1.5, Others: 0.1 * v},
+					ResponseMS: Stats{P50: 11 + v, P99: 30 - v}, IdealMS: Stats{P50: 10, P99: 10},
+					OmniscientMS:    Stats{P50: 10, P99: 20},
+					RatioOmniscient: Stats{P50: 1.1 + v/10, P99: 1.5}, AchievedTasksPerS: 3200,
+					CPU: CPUUse{Seconds: 1, Own: 1.5, Others: 0.1 * v},
 				},
 				Refused: map[string]int{"leaving": repeat},
 			})
-			doc.NoopRuns = append(doc.NoopRuns, NoopRun{Cluster: cluster, Repeat: repeat + 1, Noop: Noop{TasksPerS1: 1000 * (v + 1)}, CPU: CPUUse{Seconds: 1}})
+			doc.NoopRuns = append(doc.NoopRuns, NoopRun{Cluster: cluster, Repeat: repeat + 1,
+				Noop: Noop{TasksPerS1: 1000 * (v + 1)}, CPU: CPUUse{Seconds: 1}})
 		}
 	}
 	var b bytes.Buffer
@@ -121,7 +132,7 @@ tasks/s, 16 jobs in flight             0     0     0          0     0     0
 CPU per task, us                       0     0     0          0     0     0
 
 warning: before the first run others used 0.50 of 2 CPUs.
-warning: the machine was busy with others during 2 of 12 runs: in the worst, others used 0.20 of 2 CPUs. Times are longer for it, and scatter.
+warning: others disturbed 2 of 12 runs: in the worst, others used 0.20 of 2 CPUs. Times are longer for it, and scatter.
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
@@ -159,7 +170,8 @@ func TestWriteHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	if bad := regexp.MustCompile(`https?:|//[a-z]|\ssrc=|\shref=|url\(|@import|NaN|Inf|%!`).FindString(text); bad != "" {
+	if bad := regexp.MustCompile(`https?:|//[a-z]|\ssrc=|\shref=|url\(|@import|NaN|Inf|%!`).FindString(
+		text); bad != "" {
 		t.Errorf("the page contains %q", bad)
 	}
 	if got := strings.Count(text, "Response by share of jobs,"); got != 4 {
@@ -168,8 +180,10 @@ func TestWriteHTML(t *testing.T) {
 	if got := strings.Count(text, "by load, fixed:10ms"); got != 3 {
 		t.Errorf("%d plots by load, want 3 for the workload that had several", got)
 	}
-	for _, want := range []string{"sample CPU", "phoebe bench --load", "omniscient", "random: 2 refused (queue-full), 2 retries", "floor, a relayed echo",
-		"Median over time, fixed:10ms, load 0.5", "99th percentile over time", "GOMAXPROCS", "medians of 2 repeats", "<b>Warning</b>: the machine was busy"} {
+	for _, want := range []string{"sample CPU", "phoebe bench --load", "omniscient",
+		"random: 2 refused (queue-full), 2 retries", "floor, a relayed echo",
+		"Median over time, fixed:10ms, load 0.5", "99th percentile over time", "GOMAXPROCS", "medians of 2 repeats",
+		"<b>Warning</b>: others disturbed"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -178,11 +192,13 @@ func TestWriteHTML(t *testing.T) {
 
 func TestWriteHTMLOfLittle(t *testing.T) {
 	for name, doc := range map[string]*Document{
-		"nothing":  {},
-		"noop":     {NoopRuns: make([]NoopRun, 1)},
-		"no jobs":  {Runs: []Run{NewRecorder(RunOptions{Policy: "p", Slots: 1}).Run()}},
-		"reread":   {Runs: []Run{{Policy: "p", Load: 1, Figures: Figures{ResponseMS: Stats{P50: 5}}}, {Policy: "p", Load: 2}}},
-		"one load": {Runs: []Run{{Policy: "p", Load: 1, Figures: Figures{ResponseMS: Stats{P50: 5}, PhasesUS: map[string]PhaseStats{"queued": {}}}}}},
+		"nothing": {},
+		"noop":    {NoopRuns: make([]NoopRun, 1)},
+		"no jobs": {Runs: []Run{NewRecorder(RunOptions{Policy: "p", Slots: 1}).Run()}},
+		"reread": {Runs: []Run{{Policy: "p", Load: 1, Figures: Figures{ResponseMS: Stats{P50: 5}}},
+			{Policy: "p", Load: 2}}},
+		"one load": {Runs: []Run{{Policy: "p", Load: 1, Figures: Figures{ResponseMS: Stats{P50: 5},
+			PhasesUS: map[string]PhaseStats{"queued": {}}}}}},
 	} {
 		var b bytes.Buffer
 		if err := WriteHTML(&b, doc); err != nil {
@@ -214,8 +230,10 @@ func TestWriteHTMLEscapes(t *testing.T) {
 
 func TestScales(t *testing.T) {
 	for _, s := range []scale{
-		linearScale("", 0, 0), linearScale("", 0, 7), linearScale("", 0.4, 1.5), linearScale("", 0, 1e6), linearScale("", 0.475, 0.925),
-		logScale("", 1, 1), logScale("", 9.9, 11), logScale("", 10, 35), logScale("", 0.001, 3.6e6), logScale("", 3, 300),
+		linearScale("", 0, 0), linearScale("", 0, 7), linearScale("", 0.4, 1.5), linearScale("", 0, 1e6),
+		linearScale("", 0.475, 0.925),
+		logScale("", 1, 1), logScale("", 9.9, 11), logScale("", 10, 35), logScale("", 0.001, 3.6e6),
+		logScale("", 3, 300),
 		ninesScale("", 0.9), ninesScale("", 0.99999),
 	} {
 		if n := len(s.ticks); n < 2 || n > 12 {

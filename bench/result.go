@@ -16,11 +16,11 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Phase is a span of a task's life, named after the stamp that ends it: PhaseSampled is from submitted to sampled.
+// Phase is a span of a task's life, named after the stamp at its end: PhaseSampled is from submitted to sampled.
 type Phase int
 
-// The phases in their order. PhaseReady is the wait in a worker's queue, PhaseFinished the run itself; the
-// others are what scheduling costs.
+// The phases in order. PhaseReady is the wait in a worker's queue, PhaseFinished the run itself. All other phases
+// are the cost of scheduling.
 const (
 	PhaseSampled Phase = iota
 	PhaseQueued
@@ -36,14 +36,14 @@ var phaseNames = [numPhases]string{"sampled", "queued", "ready", "bound", "start
 
 func (p Phase) String() string { return phaseNames[p] }
 
-// PhaseTimes is how long one task spent in each phase; negative in one that it skipped.
+// PhaseTimes is the time of a task in each phase; negative in a skipped phase.
 type PhaseTimes [numPhases]time.Duration
 
-// PhaseTimesOf turns the moments at which a task reached the end of each phase, from when its job was
-// received, into the time it spent in each. 0 is a moment that never came: who rides along with its probe is
-// never asked for. The wait in a worker's queue is PhaseReady for every task, so that it compares: one that
-// was bound early, and so never said ready, was so when it started. A moment before the one ahead of it, which
-// comes of two clocks, adds no time.
+// PhaseTimesOf computes a task's time in each phase from the moments at which the phases ended. Moments count from
+// the arrival of the job. A moment of 0 never came: for instance, a worker never asks for a task that rode along
+// with its probe. PhaseReady is the wait in a worker's queue for every task, so that tasks compare. A task bound
+// early never said ready, and counts as ready when it started. A moment before its predecessor adds no time: two
+// clocks disagree.
 func PhaseTimesOf(reached PhaseTimes) PhaseTimes {
 	if reached[PhaseReady] == 0 {
 		reached[PhaseReady], reached[PhaseStarted] = reached[PhaseStarted], 0
@@ -61,34 +61,34 @@ func PhaseTimesOf(reached PhaseTimes) PhaseTimes {
 	return times
 }
 
-// Document is all that a benchmark found. The package's documentation has its JSON form, in which fields are only ever
-// added.
+// Document holds all results of a benchmark. The package documentation describes its JSON form. Fields of the JSON
+// form are only ever added.
 type Document struct {
 	Meta     Meta      `json:"meta"`
-	CutShort string    `json:"cut_short,omitempty"` // why there is less than was asked for
+	CutShort string    `json:"cut_short,omitempty"` // why the document has less than was asked for
 	Runs     []Run     `json:"runs"`
 	NoopRuns []NoopRun `json:"noop_runs,omitempty"`
 
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 }
 
-// Meta says where the numbers come from.
+// Meta describes the origin of the numbers.
 type Meta struct {
 	Command  string    `json:"command"`
 	Version  string    `json:"version"` // of this program
-	Commit   string    `json:"commit"`  // that it was built from
+	Commit   string    `json:"commit"`  // of this program's sources
 	Machine  Machine   `json:"machine"`
 	Go       string    `json:"go"`
 	Date     time.Time `json:"date"`
 	Seed     uint64    `json:"seed"`               // of the first repeat
-	Settings []string  `json:"settings,omitempty"` // what the harness chose, a line each
+	Settings []string  `json:"settings,omitempty"` // chosen by the harness, a line each
 
 	LoadBefore float64 `json:"load_average_before"` // see LoadAverage
 	LoadAfter  float64 `json:"load_average_after"`
 	CPUBefore  CPUUse  `json:"cpu_before"` // shortly before the first run
 }
 
-// NewMeta describes this machine and a command line. Values of flags that hold secrets are left out.
+// NewMeta describes this machine and a command line, without the values of flags that hold secrets.
 func NewMeta(args []string, seed uint64, date time.Time) Meta {
 	version, commit := buildStamp()
 	return Meta{
@@ -97,7 +97,7 @@ func NewMeta(args []string, seed uint64, date time.Time) Meta {
 	}
 }
 
-// Watch sees for half a second what others do to this machine, unless ctx ends before.
+// Watch measures the use of this machine for half a second, or until ctx ends.
 func (m *Meta) Watch(ctx context.Context) {
 	meter := NewCPUMeter()
 	select {
@@ -107,6 +107,7 @@ func (m *Meta) Watch(ctx context.Context) {
 	}
 }
 
+// commandLine quotes the arguments for a shell, and hides secrets and tokens.
 func commandLine(args []string) string {
 	words := make([]string, len(args))
 	hideNext := false
@@ -128,55 +129,60 @@ func commandLine(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// The clusters that a benchmark drives: within its own process, of processes that it starts, or of somebody else.
+// The kinds of clusters in a benchmark: within the benchmark's process, of processes started by the benchmark, or
+// running before.
 const (
 	Embedded  = "embedded"
 	Processes = "processes"
 	Running   = "running"
 
-	ByTLS = " by TLS" // behind one of the first two
+	ByTLS = " by TLS" // suffix of the first two kinds
 )
 
-// Run is one workload at one load under one policy, once. Jobs count by their intended send time: those of the
-// warm-up and those after the measured time load the cluster and are not counted.
+// Run is a workload at a load under a policy, once. Jobs count by their intended send time: jobs of the warm-up and
+// jobs after the measured time load the cluster, but do not count.
 type Run struct {
-	Cluster  string  `json:"cluster"` // Embedded or Processes, with ByTLS or without, Running, FleetA or FleetB
+	Cluster  string  `json:"cluster"` // Embedded or Processes, with or without ByTLS; Running, FleetA or FleetB
 	Policy   string  `json:"policy"`
 	Workload string  `json:"workload"`
-	Load     float64 `json:"load"` // share of the slots that is asked for
+	Load     float64 `json:"load"` // share of the slots in use, as asked for
 	Slots    int     `json:"slots"`
 	Repeat   int     `json:"repeat"`    // from 1
 	Seed     uint64  `json:"seed"`      // of arrivals and durations
-	StartedS float64 `json:"started_s"` // from when the first run began
+	StartedS float64 `json:"started_s"` // since the start of the first run
 	Jobs     int     `json:"jobs"`      // answered in full
 	Tasks    int     `json:"tasks"`     // of these jobs
-	Errors   int     `json:"errors"`    // jobs that were not
+	Errors   int     `json:"errors"`    // jobs not answered in full
 	Figures
-	Refused   map[string]int `json:"refused"` // refusals by reason, of jobs that were retried too
+	Refused   map[string]int `json:"refused"` // refusals by reason, also of retried jobs
 	Retries   int            `json:"retries"`
 	OverTime  []Moment       `json:"over_time"`
-	CutShortS float64        `json:"cut_short_s,omitempty"` // of a run that was cut short: the seconds that counted
+	CutShortS float64        `json:"cut_short_s,omitempty"` // seconds that counted, if the run was cut short
 
 	responseCDF, omniscientCDF []cdfPoint // for the report
 }
 
-// Figures are what is measured in a run.
+// Figures are the measurements of a run.
 type Figures struct {
-	OfferedTasksPerS  float64               `json:"offered_tasks_per_s"`
-	AchievedTasksPerS float64               `json:"achieved_tasks_per_s"` // of jobs answered during the measured time, whenever sent
-	ResponseMS        Stats                 `json:"response_ms"`          // from the intended send time to the last result
-	IdealMS           Stats                 `json:"ideal_ms"`             // the job's longest task, as the executor measured it
-	OmniscientMS      Stats                 `json:"omniscient_ms"`        // see Omniscient
-	Ratio             Stats                 `json:"ratio"`                // response_ms / ideal_ms, statistic by statistic
-	RatioOmniscient   Stats                 `json:"ratio_omniscient"`     // response_ms / omniscient_ms, likewise
-	PhasesUS          map[string]PhaseStats `json:"phases_us"`
-	CPU               CPUUse                `json:"cpu"` // warm-up included
-	Simulated         *Simulated            `json:"simulated,omitempty"`
+	OfferedTasksPerS float64 `json:"offered_tasks_per_s"`
+	// AchievedTasksPerS counts tasks of jobs answered during the measured time, whenever sent.
+	AchievedTasksPerS float64 `json:"achieved_tasks_per_s"`
+	// ResponseMS is the time from the intended send time to the last result.
+	ResponseMS Stats `json:"response_ms"`
+	// IdealMS is the job's longest task, as the executor measured it.
+	IdealMS      Stats `json:"ideal_ms"`
+	OmniscientMS Stats `json:"omniscient_ms"` // see Omniscient
+	// Ratio is response_ms / ideal_ms, statistic by statistic.
+	Ratio           Stats                 `json:"ratio"`
+	RatioOmniscient Stats                 `json:"ratio_omniscient"` // response_ms / omniscient_ms, likewise
+	PhasesUS        map[string]PhaseStats `json:"phases_us"`
+	CPU             CPUUse                `json:"cpu"` // warm-up included
+	Simulated       *Simulated            `json:"simulated,omitempty"`
 }
 
-// Moment is the jobs that were sent within a part of a run's measured time.
+// Moment is a part of a run's measured time: the jobs sent within the part.
 type Moment struct {
-	AtS             float64 `json:"at_s"` // its middle, from the start of the run
+	AtS             float64 `json:"at_s"` // middle of the part, from the start of the run
 	Jobs            int     `json:"jobs"` // answered in full
 	P50MS           float64 `json:"p50_ms"`
 	P99MS           float64 `json:"p99_ms"`
@@ -184,7 +190,7 @@ type Moment struct {
 	OmniscientP99MS float64 `json:"omniscient_p99_ms"`
 }
 
-// Summary is what the repeats of a run give together. Counts are those of all of them.
+// Summary combines the repeats of a run. Counts are sums over all repeats.
 type Summary struct {
 	Cluster  string   `json:"cluster"`
 	Policy   string   `json:"policy"`
@@ -199,22 +205,24 @@ type Summary struct {
 	Refused map[string]int `json:"refused"`
 	Retries int            `json:"retries"`
 
-	label string // policy, and which cluster if there are several
+	label string // policy, and the cluster if there are several
 	runs  []Run
 }
 
-// summarizeRuns puts the repeats of each run together, in the order of their first, without one that was cut short after
-// others.
+// summarizeRuns combines the repeats of each run, in the order of their first. A run cut short after complete
+// repeats does not count.
 func summarizeRuns(runs []Run) []Summary {
 	var all []Summary
 	for _, r := range runs {
 		i := slices.IndexFunc(all, func(s Summary) bool {
-			return s.Cluster == r.Cluster && s.Policy == r.Policy && s.Workload == r.Workload && s.Load == r.Load && s.Slots == r.Slots
+			return s.Cluster == r.Cluster && s.Policy == r.Policy && s.Workload == r.Workload && s.Load == r.Load &&
+				s.Slots == r.Slots
 		})
 		if i < 0 {
 			i = len(all)
 			all = append(all, Summary{
-				Cluster: r.Cluster, Policy: r.Policy, Workload: r.Workload, Load: r.Load, Slots: r.Slots, Refused: map[string]int{}, label: r.Policy,
+				Cluster: r.Cluster, Policy: r.Policy, Workload: r.Workload, Load: r.Load, Slots: r.Slots,
+				Refused: map[string]int{}, label: r.Policy,
 			})
 			if slices.ContainsFunc(runs, func(o Run) bool { return o.Cluster != r.Cluster }) {
 				all[i].label += ", " + r.Cluster
@@ -241,7 +249,7 @@ func summarizeRuns(runs []Run) []Summary {
 	return all
 }
 
-// CPU is who used the machine's CPUs during the runs.
+// CPU returns the use of the machine's CPUs during the runs.
 func (d *Document) CPU() CPUUse {
 	var sum CPUUse
 	for _, r := range d.Runs {
@@ -253,8 +261,8 @@ func (d *Document) CPU() CPUUse {
 	return sum
 }
 
-// Warnings say what may have spoilt the figures. What a cluster that was there before uses on this machine cannot be
-// told from what others do.
+// Warnings returns the possible disturbances of the figures. With a cluster that was running before, Warnings
+// returns nil: its processes cannot be told from disturbing processes.
 func (d *Document) Warnings() []string {
 	running := false
 	busy, total := 0, 0
@@ -284,31 +292,33 @@ func (d *Document) Warnings() []string {
 		warnings = append(warnings, "before the first run "+w+".")
 	}
 	if busy > 0 {
-		warnings = append(warnings, fmt.Sprintf("the machine was busy with others during %d of %d runs: in the worst, %s. Times are longer for it, and scatter.",
-			busy, total, worst.Busy(d.Meta.Machine.CPUs)))
+		warnings = append(warnings,
+			fmt.Sprintf("others disturbed %d of %d runs: in the worst, %s. Times are longer for it, and scatter.",
+				busy, total, worst.Busy(d.Meta.Machine.CPUs)))
 	}
 	return warnings
 }
 
-// Simulated is what the simulator says of the jobs of a run.
+// Simulated is the simulator's answer to the jobs of a run.
 type Simulated struct {
-	Jobs       int     `json:"jobs"`     // that count
-	DelayUS    float64 `json:"delay_us"` // of each message one way, as the run had it
+	Jobs       int     `json:"jobs"`     // counted jobs
+	DelayUS    float64 `json:"delay_us"` // of each message one way, as in the run
 	ResponseMS Stats   `json:"response_ms"`
 	Ratio      Stats   `json:"ratio"` // the run's response_ms / these, statistic by statistic
 }
 
-// Delay is how long a message took one way over a link on average; 0 if that was not measured.
+// Delay returns the average time of a message one way over a link; 0 if not measured.
 func (r *Run) Delay() time.Duration {
 	return time.Duration(r.PhasesUS[PhaseQueued.String()].Mean * float64(time.Microsecond))
 }
 
-// Simulate notes what the response to so many jobs was in a simulation of the run, and how long messages took in it.
+// Simulate notes the result of a simulation of the run: the counted jobs, the delay of messages, and the response.
 func (r *Run) Simulate(jobs int, delay time.Duration, response Stats) {
-	r.Simulated = &Simulated{Jobs: jobs, DelayUS: float64(delay) / float64(time.Microsecond), ResponseMS: response, Ratio: r.ResponseMS.dividedBy(response)}
+	r.Simulated = &Simulated{Jobs: jobs, DelayUS: float64(delay) / float64(time.Microsecond),
+		ResponseMS: response, Ratio: r.ResponseMS.dividedBy(response)}
 }
 
-// Stats sum up a distribution. Mean and max are exact, percentiles within 0.1 % and never above max.
+// Stats sum up a distribution. Mean and max are exact. Percentiles are within 0.1 % and never above max.
 type Stats struct {
 	Mean float64 `json:"mean"`
 	P50  float64 `json:"p50"`
@@ -319,7 +329,7 @@ type Stats struct {
 	Max  float64 `json:"max"`
 }
 
-// dividedBy divides statistic by statistic; what has no divisor is 0.
+// dividedBy divides each statistic. A statistic without a divisor becomes 0.
 func (s Stats) dividedBy(t Stats) Stats {
 	div := func(a, b float64) float64 {
 		if b == 0 {
@@ -333,31 +343,33 @@ func (s Stats) dividedBy(t Stats) Stats {
 	}
 }
 
-// Quantiles are the two that short tables keep.
+// Quantiles are the two quantiles kept in short tables.
 type Quantiles struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
 }
 
-// PhaseStats is the time that tasks spent in one phase. Percentiles are over the tasks that went through it,
-// the mean over all (a phase that was skipped took no time), so that means add up over the phases.
+// PhaseStats is the time that tasks spent in a phase. Percentiles are over the tasks that went through the phase.
+// The mean is over all tasks: a skipped phase took no time, so means add up over the phases.
 type PhaseStats struct {
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`
 	Mean float64 `json:"mean"`
 }
 
-// Noop is what a job costs that does nothing.
+// Noop is the cost of a job that does nothing.
 type Noop struct {
-	RTTUS        Quantiles `json:"rtt_us"`          // a one-task job, one after the other
-	FloorUS      Quantiles `json:"floor_us"`        // see Floor; taken in turns with the jobs
-	OverFloor    Quantiles `json:"over_floor"`      // rtt_us / floor_us
-	TasksPerS1   float64   `json:"tasks_per_s_1"`   // jobs of 100, one in flight
-	TasksPerS16  float64   `json:"tasks_per_s_16"`  // the same, 16 in flight
-	CPUUSPerTask float64   `json:"cpu_us_per_task"` // user and system time of the load generator and of the cluster it started, 16 in flight
+	RTTUS       Quantiles `json:"rtt_us"`         // of jobs with one task, in sequence
+	FloorUS     Quantiles `json:"floor_us"`       // see Floor; measured in turns with the jobs
+	OverFloor   Quantiles `json:"over_floor"`     // rtt_us / floor_us
+	TasksPerS1  float64   `json:"tasks_per_s_1"`  // jobs of 100, one in flight
+	TasksPerS16 float64   `json:"tasks_per_s_16"` // the same, 16 in flight
+	// CPUUSPerTask is user and system time of the load generator and of the started cluster, with 16 jobs in
+	// flight.
+	CPUUSPerTask float64 `json:"cpu_us_per_task"`
 }
 
-// NoopRun is Noop, measured once.
+// NoopRun is a single measurement of Noop.
 type NoopRun struct {
 	Cluster string `json:"cluster"`
 	Repeat  int    `json:"repeat"` // from 1
@@ -365,7 +377,7 @@ type NoopRun struct {
 	CPU CPUUse `json:"cpu"` // of round trips and throughput
 }
 
-// NoopSummary is what the repeats of a NoopRun give together.
+// NoopSummary combines the repeats of a NoopRun.
 type NoopSummary struct {
 	Cluster string `json:"cluster"`
 	Spread[Noop]
@@ -386,7 +398,7 @@ func summarizeNoop(runs []NoopRun) []NoopSummary {
 	return all
 }
 
-// WriteJSON writes the document for programs to read, indented so that people can.
+// WriteJSON writes the document for programs, indented for people.
 func WriteJSON(w io.Writer, doc *Document) error {
 	full := struct {
 		*Document
@@ -395,7 +407,8 @@ func WriteJSON(w io.Writer, doc *Document) error {
 		Summaries     []Summary     `json:"summaries,omitempty"`
 		Noop          *Noop         `json:"noop,omitempty"`
 		NoopSummaries []NoopSummary `json:"noop_summaries,omitempty"`
-	}{Document: doc, CPU: doc.CPU(), Warnings: doc.Warnings(), Summaries: summarizeRuns(doc.Runs), NoopSummaries: summarizeNoop(doc.NoopRuns)}
+	}{Document: doc, CPU: doc.CPU(), Warnings: doc.Warnings(), Summaries: summarizeRuns(doc.Runs),
+		NoopSummaries: summarizeNoop(doc.NoopRuns)}
 	if len(full.NoopSummaries) > 0 {
 		full.Noop = &full.NoopSummaries[0].Median
 	}
@@ -405,20 +418,20 @@ func WriteJSON(w io.Writer, doc *Document) error {
 	return out.Encode(full)
 }
 
-// Histogram counts durations from 0 to 1 h, to 3 digits; longer ones count as 1 h in percentiles. Not for
-// concurrent use.
+// Histogram counts durations from 0 to 1 h, to 3 digits. Longer durations count as 1 h in percentiles. A Histogram
+// is not for concurrent use.
 type Histogram struct {
 	counts *hdrhistogram.Histogram // ns
 	sum    float64                 // ns
 	max    time.Duration
 }
 
-// NewHistogram returns an empty histogram, of about a quarter MB.
+// NewHistogram returns an empty histogram of about a quarter MB.
 func NewHistogram() *Histogram {
 	return &Histogram{counts: hdrhistogram.New(1, int64(maxDuration), 3)}
 }
 
-// Record counts d; a negative d, which is two clocks that disagree, counts as 0.
+// Record counts d. A negative d counts as 0: two clocks disagree.
 func (h *Histogram) Record(d time.Duration) {
 	d = max(0, d)
 	h.sum += float64(d)
@@ -428,9 +441,9 @@ func (h *Histogram) Record(d time.Duration) {
 	}
 }
 
-// quantileAt returns the value below or at which a share q of all lies.
+// quantileAt returns the value that a share q of all values does not exceed.
 func (h *Histogram) quantileAt(q float64) time.Duration {
-	// The library answers with the top of a bucket, which may lie above all that was recorded.
+	// The library returns the top of a bucket, and the top may lie above all recorded values.
 	return min(time.Duration(h.counts.ValueAtQuantile(100*q)), h.max)
 }
 
@@ -441,7 +454,7 @@ func (h *Histogram) meanNanos() float64 {
 	return 0
 }
 
-// Stats sums up what was recorded, in the given unit; all zero if nothing was.
+// Stats sums up the recorded durations in the given unit; all zero without any.
 func (h *Histogram) Stats(unit time.Duration) Stats {
 	in := func(d time.Duration) float64 { return float64(d) / float64(unit) }
 	return Stats{
@@ -460,8 +473,8 @@ func (h *Histogram) Quantiles(unit time.Duration) Quantiles {
 // cdfPoint says that a share of the jobs was answered within ms.
 type cdfPoint struct{ ms, share float64 }
 
-// cdfInNines samples the distribution evenly in nines (50 %, 90 %, 99 %, …): ten steps each, no finer than there
-// are jobs to tell.
+// cdfInNines samples the distribution evenly in nines (50 %, 90 %, 99 %, …): forty steps for each nine, and no
+// finer than a single job.
 func (h *Histogram) cdfInNines() []cdfPoint {
 	n := float64(h.counts.TotalCount())
 	if n == 0 {
@@ -478,56 +491,56 @@ func (h *Histogram) cdfInNines() []cdfPoint {
 	}
 }
 
-// RunOptions name a run and the part of it that counts.
+// RunOptions name a run and its measured time.
 type RunOptions struct {
 	Cluster, Policy, Workload string
 	Load                      float64
 	Slots, Repeat             int
 	Seed                      uint64
-	Started                   time.Duration // from when the first run began
-	Warmup                    time.Duration // jobs sent before are not counted
-	For                       time.Duration // nor are those sent this long after the warm-up, or later
+	Started                   time.Duration // since the start of the first run
+	Warmup                    time.Duration // jobs sent before do not count
+	For                       time.Duration // measured time after the warm-up; jobs sent later do not count
 }
 
-// JobOutcome is what became of one job.
+// JobOutcome is the outcome of a job.
 type JobOutcome struct {
 	Index    int
 	At       time.Duration // intended send time, from the start of the run
-	Tasks    int           // how many it had
+	Tasks    int           // number of tasks
 	Response time.Duration // from At to its last result
 	Failed   bool          // not answered in full: refused for good, failed tasks, cut off
 
-	// Durations is how long each task ran, by the executor's own clock, in the order of the job's tasks; of a
-	// failed job, those that ran. The recorder owns it from now on.
+	// Durations are the run times by the executor's own clock, in the order of the job's tasks. A failed job lists
+	// only tasks that ran. The recorder owns the slice.
 	Durations []time.Duration
 }
 
-// Recorder collects one run. All methods may be called from many goroutines.
+// Recorder collects a run. Any goroutine may call its methods.
 type Recorder struct {
 	opts RunOptions
 
 	mu       sync.Mutex
 	jobs     []JobOutcome
-	tasks    int // that phases were recorded of
+	tasks    int // tasks with recorded phases
 	phases   [numPhases]*Histogram
 	refused  map[string]int
 	retries  int
-	cutAfter time.Duration // see Cut; 0: it was not
+	cutAfter time.Duration // see Cut; 0: not cut short
 }
 
-// NewRecorder returns a recorder for one run.
+// NewRecorder returns a recorder for a run.
 func NewRecorder(opts RunOptions) *Recorder {
 	return &Recorder{opts: opts, refused: make(map[string]int)}
 }
 
-// Job records the end of a job; every job of the workload is to be recorded once, those of the warm-up too.
+// Job records the end of a job. Record every job of the workload once, also jobs of the warm-up.
 func (r *Recorder) Job(o JobOutcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.jobs = append(r.jobs, o)
 }
 
-// Task records the phases of a task of a job with intended send time at.
+// Task records the phases of a task. at is the intended send time of its job.
 func (r *Recorder) Task(at time.Duration, times PhaseTimes) {
 	if !r.isCounted(at) {
 		return
@@ -546,7 +559,7 @@ func (r *Recorder) Task(at time.Duration, times PhaseTimes) {
 	}
 }
 
-// Refused counts one refusal of a job with intended send time at.
+// Refused counts a refusal of a job. at is its intended send time.
 func (r *Recorder) Refused(at time.Duration, reason string) {
 	if r.isCounted(at) {
 		r.mu.Lock()
@@ -555,7 +568,7 @@ func (r *Recorder) Refused(at time.Duration, reason string) {
 	}
 }
 
-// Retried counts one repetition of a job, or of a task of it, with intended send time at.
+// Retried counts a repetition of a job or of a task. at is the intended send time of the job.
 func (r *Recorder) Retried(at time.Duration) {
 	if r.isCounted(at) {
 		r.mu.Lock()
@@ -564,19 +577,21 @@ func (r *Recorder) Retried(at time.Duration) {
 	}
 }
 
-// Cut says that the run was cut short so long after its start. Jobs under way then are to be left out.
+// Cut says that the run was cut short at the time after, from its start. Leave out the jobs under way at that
+// moment.
 func (r *Recorder) Cut(after time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cutAfter = max(after, 1)
 }
 
+// isCounted reports whether at lies in the measured time.
 func (r *Recorder) isCounted(at time.Duration) bool {
 	return at >= r.opts.Warmup && at < r.opts.Warmup+r.opts.For
 }
 
-// Run sums up what was recorded so far. The omniscient queue serves every recorded job, counted or not, with
-// the tasks that really ran: what was refused is no load to it either.
+// Run sums up the recorded jobs. The omniscient queue serves every recorded job, counted or not, with the tasks
+// that really ran: refused jobs are no load to the omniscient queue either.
 func (r *Recorder) Run() Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -591,7 +606,8 @@ func (r *Recorder) Run() Run {
 	best := Omniscient(arrivals, durations, r.opts.Slots)
 
 	run := Run{
-		Cluster: r.opts.Cluster, Policy: r.opts.Policy, Workload: r.opts.Workload, Load: r.opts.Load, Slots: r.opts.Slots,
+		Cluster: r.opts.Cluster, Policy: r.opts.Policy, Workload: r.opts.Workload, Load: r.opts.Load,
+		Slots:  r.opts.Slots,
 		Repeat: r.opts.Repeat, Seed: r.opts.Seed, StartedS: r.opts.Started.Seconds(),
 		Figures: Figures{PhasesUS: make(map[string]PhaseStats)}, Refused: make(map[string]int), Retries: r.retries,
 	}
@@ -643,8 +659,8 @@ func (r *Recorder) Run() Run {
 	return run
 }
 
-// overTime divides the measured time into parts of about 100 jobs, so that each has a p99 to speak of, but into 2 at
-// least and 40 at most. The recorder's jobs are sorted; best[i] is the omniscient response to the i-th.
+// overTime divides the measured time into parts of about 100 jobs, so that each part has a meaningful p99: at least
+// 2 and at most 40 parts. The recorder's jobs are sorted; best[i] is the omniscient response to job i.
 func (r *Recorder) overTime(jobs int, best []time.Duration) []Moment {
 	parts := min(max(jobs/100, 2), 40)
 	response, omniscient := make([][]time.Duration, parts), make([][]time.Duration, parts)

@@ -65,19 +65,21 @@ func TestHistogramEdges(t *testing.T) {
 }
 
 func TestRecorder(t *testing.T) {
-	r := NewRecorder(RunOptions{Policy: "phoebe", Workload: "fixed:10ms", Load: 0.5, Slots: 1, Warmup: 100 * ms, For: time.Second})
+	r := NewRecorder(RunOptions{Policy: "phoebe", Workload: "fixed:10ms", Load: 0.5, Slots: 1, Warmup: 100 * ms,
+		For: time.Second})
 	job := func(i int, at, response time.Duration, durations ...time.Duration) {
-		r.Job(JobOutcome{Index: i, At: at, Tasks: max(1, len(durations)), Response: response, Durations: durations, Failed: response == 0})
+		r.Job(JobOutcome{Index: i, At: at, Tasks: max(1, len(durations)), Response: response, Durations: durations,
+			Failed: response == 0})
 	}
 	// One slot. The warm-up job is not counted, but job 1 waits for it: omniscient 60 + 20 - 10.
 	job(2, 500*ms, 50*ms, 10*ms, 30*ms)
 	job(0, 90*ms, 65*ms, 60*ms)
 	job(1, 140*ms, 35*ms, 20*ms)
 	job(3, 700*ms, 0)              // refused for good
-	job(4, 800*ms, 0, 5*ms)        // one of its tasks ran and takes its place in the omniscient queue
+	job(4, 800*ms, 0, 5*ms)        // a single task ran, and takes its place in the omniscient queue
 	job(5, 801*ms, 10*ms, 10*ms)   // omniscient 4 + 10
 	job(6, 1050*ms, 100*ms, 10*ms) // answered after the measured time: counted, but no throughput
-	job(7, 1100*ms, 10*ms, 10*ms)  // sent after it
+	job(7, 1100*ms, 10*ms, 10*ms)  // sent after the measured time
 	for i := range 4 {
 		times := PhaseTimes{us(100), us(200), -1, -1, us(10), us(10000), us(50)}
 		if i == 0 {
@@ -102,7 +104,7 @@ func TestRecorder(t *testing.T) {
 		Jobs: 4, Tasks: 5, Errors: 2,
 		Figures: Figures{
 			OfferedTasksPerS:  7,
-			AchievedTasksPerS: 5, // the warm-up's was answered in time, job 6 was not
+			AchievedTasksPerS: 5, // the warm-up's job was answered in time, job 6 was not
 		},
 		Refused: map[string]int{"queue full": 2, "leaving": 1},
 		Retries: 1,
@@ -168,16 +170,19 @@ func TestRecorderFromManyGoroutines(t *testing.T) {
 	}
 }
 
-// sampleDocument is a benchmark that a queueing model made up: each policy is the omniscient queue with a
-// share of its slots gone and something on top.
+// sampleDocument makes a benchmark from a queueing model: each policy is the omniscient queue with a share of its
+// slots gone, and with an additional delay.
 func sampleDocument(t rapid.TB) *Document {
-	doc := &Document{Meta: NewMeta([]string{"phoebe", "bench", "--load", "0.5,0.8,0.9", "--secret", "hunter2"}, 1, time.Unix(1.8e9, 0))}
+	doc := &Document{Meta: NewMeta([]string{"phoebe", "bench", "--load", "0.5,0.8,0.9", "--secret", "hunter2"}, 1,
+		time.Unix(1.8e9, 0))}
 	doc.Meta.Machine.CPU = "sample CPU"
 	doc.Meta.Machine.CPUs = 2
 	for repeat := range 2 {
 		doc.NoopRuns = append(doc.NoopRuns, NoopRun{
-			Cluster: Embedded, Repeat: repeat + 1, CPU: CPUUse{Seconds: 3, Own: 1.6, Others: 0.3 * float64(repeat), Pressure: 0.1},
-			Noop: Noop{Quantiles{61.2, 140}, Quantiles{38.4, 71}, Quantiles{1.59, 1.97}, 48211 + 1000*float64(repeat), 163400, 9.8},
+			Cluster: Embedded, Repeat: repeat + 1, CPU: CPUUse{Seconds: 3, Own: 1.6, Others: 0.3 * float64(repeat),
+				Pressure: 0.1},
+			Noop: Noop{Quantiles{61.2, 140}, Quantiles{38.4, 71}, Quantiles{1.59, 1.97},
+				48211 + 1000*float64(repeat), 163400, 9.8},
 		})
 	}
 	const slots, span = 40, 8 * time.Second
@@ -193,12 +198,15 @@ func sampleDocument(t rapid.TB) *Document {
 			}
 			for p, policy := range []string{"phoebe", "late-binding", "batch", "per-task", "random"} {
 				rng := rand.New(rand.NewPCG(1, uint64(p)))
-				r := NewRecorder(RunOptions{Policy: policy, Workload: durations, Load: load, Slots: slots, Warmup: 2 * time.Second, For: 6 * time.Second})
+				r := NewRecorder(RunOptions{Policy: policy, Workload: durations, Load: load, Slots: slots,
+					Warmup: 2 * time.Second, For: 6 * time.Second})
 				for i, response := range Omniscient(arrivals, tasks, slots-p) {
 					delay := time.Duration(rng.ExpFloat64()*float64(p*p)*float64(ms)) + 300*time.Microsecond
-					r.Job(JobOutcome{Index: i, At: arrivals[i], Tasks: 10, Response: response + delay, Durations: tasks[i]})
+					r.Job(JobOutcome{Index: i, At: arrivals[i], Tasks: 10, Response: response + delay,
+						Durations: tasks[i]})
 					for _, d := range tasks[i] {
-						r.Task(arrivals[i], PhaseTimes{us(20), us(60), max(0, response-Ideal(tasks[i])) + delay, us(90), us(12), d, us(70)})
+						r.Task(arrivals[i], PhaseTimes{us(20), us(60), max(0, response-Ideal(tasks[i])) + delay,
+							us(90), us(12), d, us(70)})
 					}
 					if policy == "random" && i%1000 == 0 {
 						r.Refused(arrivals[i], "queue-full")
@@ -237,30 +245,39 @@ func TestJSONFields(t *testing.T) {
 		}
 		return m
 	}
-	// Programs read these: none may go.
+	// Programs read these names, so every name must stay.
 	fields("document", doc, "meta", "runs", "summaries", "noop", "noop_runs", "noop_summaries", "cpu", "warnings")
-	meta := fields("meta", doc["meta"], "command", "version", "commit", "machine", "go", "date", "seed", "load_average_before", "load_average_after", "cpu_before")
+	meta := fields("meta", doc["meta"], "command", "version", "commit", "machine", "go", "date", "seed",
+		"load_average_before", "load_average_after", "cpu_before")
 	fields("machine", meta["machine"], "os", "kernel", "arch", "cpu", "cpus", "gomaxprocs")
 	fields("cpu", doc["cpu"], "seconds", "own_cpus", "others_cpus", "stolen_cpus", "pressure_share")
-	noop := fields("noop", doc["noop"], "rtt_us", "floor_us", "over_floor", "tasks_per_s_1", "tasks_per_s_16", "cpu_us_per_task")
+	noop := fields("noop", doc["noop"], "rtt_us", "floor_us", "over_floor", "tasks_per_s_1", "tasks_per_s_16",
+		"cpu_us_per_task")
 	fields("rtt_us", noop["rtt_us"], "p50", "p99")
 	fields("floor_us", noop["floor_us"], "p50", "p99")
-	fields("noop run", doc["noop_runs"].([]any)[0], "cluster", "repeat", "rtt_us", "floor_us", "over_floor", "tasks_per_s_1", "tasks_per_s_16", "cpu_us_per_task", "cpu")
-	fields("noop summary", doc["noop_summaries"].([]any)[0], "cluster", "repeats", "confidence", "median", "low", "high")
-	figures := []string{"offered_tasks_per_s", "achieved_tasks_per_s", "response_ms", "ideal_ms", "omniscient_ms", "ratio", "ratio_omniscient", "phases_us", "cpu"}
-	run := fields("run", doc["runs"].([]any)[0], append(figures, "cluster", "policy", "workload", "load", "slots", "repeat", "seed", "started_s",
+	fields("noop run", doc["noop_runs"].([]any)[0], "cluster", "repeat", "rtt_us", "floor_us", "over_floor",
+		"tasks_per_s_1", "tasks_per_s_16", "cpu_us_per_task", "cpu")
+	fields("noop summary", doc["noop_summaries"].([]any)[0], "cluster", "repeats", "confidence", "median", "low",
+		"high")
+	figures := []string{"offered_tasks_per_s", "achieved_tasks_per_s", "response_ms", "ideal_ms", "omniscient_ms",
+		"ratio", "ratio_omniscient", "phases_us", "cpu"}
+	run := fields("run", doc["runs"].([]any)[0], append(figures, "cluster", "policy", "workload", "load", "slots",
+		"repeat", "seed", "started_s",
 		"jobs", "tasks", "errors", "refused", "retries", "over_time")...)
 	for _, name := range []string{"response_ms", "ideal_ms", "omniscient_ms", "ratio", "ratio_omniscient"} {
 		fields(name, run[name], "mean", "p50", "p90", "p95", "p99", "p999", "max")
 	}
-	phases := fields("phases_us", run["phases_us"], "sampled", "queued", "ready", "bound", "started", "finished", "delivered")
+	phases := fields("phases_us", run["phases_us"], "sampled", "queued", "ready", "bound", "started", "finished",
+		"delivered")
 	fields("phase", phases["queued"], "p50", "p99", "mean")
-	fields("moment", run["over_time"].([]any)[0], "at_s", "jobs", "p50_ms", "p99_ms", "omniscient_p50_ms", "omniscient_p99_ms")
-	summary := fields("summary", doc["summaries"].([]any)[0], "cluster", "policy", "workload", "load", "slots", "seeds", "jobs", "tasks", "errors",
+	fields("moment", run["over_time"].([]any)[0], "at_s", "jobs", "p50_ms", "p99_ms", "omniscient_p50_ms",
+		"omniscient_p99_ms")
+	summary := fields("summary", doc["summaries"].([]any)[0], "cluster", "policy", "workload", "load", "slots",
+		"seeds", "jobs", "tasks", "errors",
 		"refused", "retries", "repeats", "confidence", "median", "low", "high")
 	fields("median", summary["median"], figures...)
 
-	// Whoever reads it finds each of its names in the package's documentation.
+	// The package documentation explains each name in the JSON.
 	documented, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
@@ -278,27 +295,33 @@ func TestJSONFields(t *testing.T) {
 	for _, m := range regexp.MustCompile(`"([a-z0-9_]+)":`).FindAllSubmatch(b.Bytes(), -1) {
 		if name := string(m[1]); !words[name] {
 			t.Errorf("doc.go does not tell what %s is", name)
-			words[name] = true // once is enough
+			words[name] = true // report a name once
 		}
 	}
 }
 
 func TestSummarize(t *testing.T) {
 	run := func(policy string, seed uint64, p50, cut float64) Run {
-		return Run{Cluster: Embedded, Policy: policy, Seed: seed, Jobs: 10, Errors: 1, Retries: 2, Refused: map[string]int{"leaving": 3},
+		return Run{Cluster: Embedded, Policy: policy, Seed: seed, Jobs: 10, Errors: 1, Retries: 2,
+			Refused: map[string]int{"leaving": 3},
 			Figures: Figures{ResponseMS: Stats{P50: p50}}, CutShortS: cut}
 	}
-	all := summarizeRuns([]Run{run("a", 1, 10, 0), run("b", 1, 20, 0), run("b", 2, 30, 0), run("a", 2, 15, 0), run("b", 3, 1000, 0.1), run("c", 3, 5, 0.1)})
+	all := summarizeRuns([]Run{run("a", 1, 10, 0), run("b", 1, 20, 0), run("b", 2, 30, 0), run("a", 2, 15, 0),
+		run("b", 3, 1000, 0.1), run("c", 3, 5, 0.1)})
 	if len(all) != 3 {
 		t.Fatalf("%+v", all)
 	}
 	for i, want := range []Summary{
-		{Policy: "a", Seeds: []uint64{1, 2}, Jobs: 20, Errors: 2, Retries: 4, Refused: map[string]int{"leaving": 6}, Spread: Spread[Figures]{Median: Figures{ResponseMS: Stats{P50: 12.5}}}},
-		{Policy: "b", Seeds: []uint64{1, 2}, Jobs: 20, Errors: 2, Retries: 4, Refused: map[string]int{"leaving": 6}, Spread: Spread[Figures]{Median: Figures{ResponseMS: Stats{P50: 25}}}},
-		{Policy: "c", Seeds: []uint64{3}, Jobs: 10, Errors: 1, Retries: 2, Refused: map[string]int{"leaving": 3}, Spread: Spread[Figures]{Median: Figures{ResponseMS: Stats{P50: 5}}}},
+		{Policy: "a", Seeds: []uint64{1, 2}, Jobs: 20, Errors: 2, Retries: 4, Refused: map[string]int{"leaving": 6},
+			Spread: Spread[Figures]{Median: Figures{ResponseMS: Stats{P50: 12.5}}}},
+		{Policy: "b", Seeds: []uint64{1, 2}, Jobs: 20, Errors: 2, Retries: 4, Refused: map[string]int{"leaving": 6},
+			Spread: Spread[Figures]{Median: Figures{ResponseMS: Stats{P50: 25}}}},
+		{Policy: "c", Seeds: []uint64{3}, Jobs: 10, Errors: 1, Retries: 2, Refused: map[string]int{"leaving": 3},
+			Spread: Spread[Figures]{Median: Figures{ResponseMS: Stats{P50: 5}}}},
 	} {
 		got := all[i]
-		if got.Policy != want.Policy || !slices.Equal(got.Seeds, want.Seeds) || got.Jobs != want.Jobs || got.Errors != want.Errors || got.Retries != want.Retries ||
+		if got.Policy != want.Policy || !slices.Equal(got.Seeds, want.Seeds) || got.Jobs != want.Jobs ||
+			got.Errors != want.Errors || got.Retries != want.Retries ||
 			!reflect.DeepEqual(got.Refused, want.Refused) || got.Median.ResponseMS != want.Median.ResponseMS {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
@@ -309,17 +332,19 @@ func TestOverTime(t *testing.T) {
 	r := NewRecorder(RunOptions{Slots: 100, Warmup: time.Second, For: 4 * time.Second})
 	for i := range 500 { // the responses grow from 0 to 500 ms
 		at := time.Duration(i) * 10 * ms
-		r.Job(JobOutcome{Index: i, At: at, Tasks: 1, Response: time.Duration(i) * ms, Durations: []time.Duration{5 * ms}, Failed: i == 300})
+		r.Job(JobOutcome{Index: i, At: at, Tasks: 1, Response: time.Duration(i) * ms,
+			Durations: []time.Duration{5 * ms}, Failed: i == 300})
 	}
 	got := r.Run().OverTime
-	if len(got) != 3 { // of 399 jobs that count
+	if len(got) != 3 { // for 399 jobs that count
 		t.Fatalf("%+v", got)
 	}
 	total := 0
 	for i, m := range got {
 		total += m.Jobs
 		middle := 1 + (float64(i)+0.5)*4/3
-		if math.Abs(m.AtS-middle) > 1e-9 || math.Abs(m.P50MS-100*middle) > 2 || m.P99MS < 100*middle+60 || m.OmniscientP50MS != 5 || m.OmniscientP99MS != 5 {
+		if math.Abs(m.AtS-middle) > 1e-9 || math.Abs(m.P50MS-100*middle) > 2 || m.P99MS < 100*middle+60 ||
+			m.OmniscientP50MS != 5 || m.OmniscientP99MS != 5 {
 			t.Errorf("part %d: %+v, want one around %g s", i, m, middle)
 		}
 	}
@@ -329,7 +354,8 @@ func TestOverTime(t *testing.T) {
 }
 
 func TestCommandLine(t *testing.T) {
-	got := commandLine([]string{"phoebe", "bench", "--secret=a", "--secret", "b", "--auth-token", "c", "--task-duration", "fixed:1ms", "it's", ""})
+	got := commandLine([]string{"phoebe", "bench", "--secret=a", "--secret", "b", "--auth-token", "c",
+		"--task-duration", "fixed:1ms", "it's", ""})
 	if want := `phoebe bench --secret=*** --secret *** --auth-token *** --task-duration fixed:1ms 'it'\''s' ''`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runSleeper answers each message of a connection after a millisecond, and tells in the end how much CPU that took.
+// runSleeper answers each message of a connection after a millisecond. At the end runSleeper prints the CPU time of
+// its process.
 func runSleeper() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -56,8 +57,9 @@ func ownCPU() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkSleepers is the floor of 1 ms tasks as processes: what of the CPU a task takes that is one message to one of ten processes,
-// which answers with one after a millisecond, ten tasks at a time to all of them. Nothing schedules them, and they have no slots.
+// BenchmarkSleepers is the floor of 1 ms tasks at processes: the CPU of a task that is only two messages. A client
+// sends a message to each of ten processes at a time, and each process answers after a millisecond. The messages
+// need no scheduling, and the processes have no slots.
 //
 //	go test -run '^$' -bench Sleepers -benchtime 160000x -count 3 ./bench
 func BenchmarkSleepers(b *testing.B) {

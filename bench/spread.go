@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// Spread is what repeats of one measurement say of each of its figures. Low and High bound the median that endless
-// repeats would have, without a guess at how they are distributed: they are order statistics of the repeats, the
-// closest to each other that hold that median with 95 % confidence. Fewer than 6 repeats cannot say so much; then they
-// are the lowest and the highest.
+// Spread sums up the repeats of a measurement, figure by figure. Low and High bound the median of endless repeats,
+// without an assumption about its distribution. The bounds are order statistics of the repeats: the closest pair
+// that holds the median with 95 % confidence. Fewer than 6 repeats do not reach 95 %; then the bounds are the
+// lowest and the highest repeat.
 type Spread[T any] struct {
 	Repeats    int     `json:"repeats"`
-	Confidence float64 `json:"confidence"` // with which each figure's median lies from Low to High, 0 to 1
+	Confidence float64 `json:"confidence"` // that each figure's median lies from Low to High, 0 to 1
 	Median     T       `json:"median"`
 	Low        T       `json:"low"`
 	High       T       `json:"high"`
 }
 
-// spreadOf sums up the repeats, at least one, figure by figure.
+// spreadOf sums up the repeats, at least one repeat, figure by figure.
 func spreadOf[T any](repeats []T) Spread[T] {
 	n := len(repeats)
 	rank, confidence := medianInterval(n)
@@ -41,8 +41,8 @@ func spreadOf[T any](repeats []T) Spread[T] {
 	return s
 }
 
-// pickEach sets every number within to by those at the same place in all, sorted. What is not a number stays zero, and
-// so does what one of them lacks.
+// pickEach sets every number within target by picking from the numbers at the same place in all, sorted. Fields of
+// other types stay zero, and so does a figure missing in a repeat.
 func pickEach(target reflect.Value, all []reflect.Value, pick func(sorted []float64) float64) {
 	each := func(descend func(reflect.Value) reflect.Value) []reflect.Value {
 		inner := make([]reflect.Value, len(all))
@@ -84,13 +84,14 @@ func pickEach(target reflect.Value, all []reflect.Value, pick func(sorted []floa
 	}
 }
 
-// medianInterval says which of n sorted repeats, counted from either end, bound the median, and with what confidence.
-// The median lies below the k-th lowest if fewer than k of n draws, each below it with chance 1/2, are below it.
+// medianInterval returns the rank, counted from either end of n sorted repeats, that bounds the median, and the
+// confidence. Each draw is below the median with chance 1/2. The median lies below the k-th lowest draw if fewer
+// than k of n draws are below the median.
 func medianInterval(n int) (rank int, confidence float64) {
-	if n > 1000 { // so many that a normal distribution is as good, and 0.5 to that power is 0
+	if n > 1000 { // a normal distribution is as good, and 0.5 to the power n is 0
 		return int((float64(n) - 1.96*math.Sqrt(float64(n))) / 2), 0.95
 	}
-	outside := 2 * math.Pow(0.5, float64(n)) // of the chance, by the lowest and the highest
+	outside := 2 * math.Pow(0.5, float64(n)) // chance outside of the lowest and the highest repeat
 	rank, confidence = 1, max(0, 1-outside)
 	for k, term := 2, outside; 2*k <= n; k++ {
 		term *= float64(n-k+2) / float64(k-1)
@@ -103,7 +104,7 @@ func medianInterval(n int) (rank int, confidence float64) {
 	return rank, confidence
 }
 
-// boundsNote says how to read the rows of the table that are from Low and High; "" if there are none.
+// boundsNote explains the rows of a table made from Low and High; "" if there are no such rows.
 func (s *Spread[T]) boundsNote() string {
 	if s.Repeats < 2 {
 		return ""
@@ -113,5 +114,6 @@ func (s *Spread[T]) boundsNote() string {
 	if rank > 1 {
 		bounds = fmt.Sprintf("no. %d and no. %d of them by size", rank, s.Repeats+1-rank)
 	}
-	return fmt.Sprintf("medians of %d repeats; from/to: %s, with %.3g %% confidence around the true median", s.Repeats, bounds, 100*s.Confidence)
+	return fmt.Sprintf("medians of %d repeats; from/to: %s, with %.3g %% confidence around the true median",
+		s.Repeats, bounds, 100*s.Confidence)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each of n draws lies below the median or not: all 2^n cases are as likely.
+// Each of n draws lies below the median or not: all 2^n cases are equally likely.
 func TestMedianIntervalByCounting(t *testing.T) {
 	confidence := func(n, rank int) float64 {
 		holds := 0
@@ -39,7 +39,8 @@ func TestSpreadOf(t *testing.T) {
 		}
 	}
 	repeats := []Figures{of(3), of(1), of(2), of(7)}
-	if s := spreadOf(repeats); !reflect.DeepEqual(s.Median, of(2.5)) || s.Low.AchievedTasksPerS != 1 || s.High.PhasesUS["queued"].P99 != 14 || s.Low.ResponseMS.P50 != 3 || s.Repeats != 4 {
+	if s := spreadOf(repeats); !reflect.DeepEqual(s.Median, of(2.5)) || s.Low.AchievedTasksPerS != 1 ||
+		s.High.PhasesUS["queued"].P99 != 14 || s.Low.ResponseMS.P50 != 3 || s.Repeats != 4 {
 		t.Errorf("%+v", s)
 	}
 	delete(repeats[2].PhasesUS, "ready")
@@ -52,7 +53,8 @@ func TestSpreadOf(t *testing.T) {
 	for i := range nine {
 		nine[i] = float64((i * 5) % 9)
 	}
-	if s := spreadOf(nine); s.Low != 1 || s.Median != 4 || s.High != 7 || !strings.Contains(s.boundsNote(), "no. 2 and no. 8 of them by size, with 96.1 %") {
+	if s := spreadOf(nine); s.Low != 1 || s.Median != 4 || s.High != 7 ||
+		!strings.Contains(s.boundsNote(), "no. 2 and no. 8 of them by size, with 96.1 %") {
 		t.Errorf("%+v: %s", s, s.boundsNote())
 	}
 	if s := spreadOf(nine[:1]); s.Low != nine[0] || s.Median != nine[0] || s.boundsNote() != "" {

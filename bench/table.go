@@ -15,9 +15,9 @@ import (
 	"golang.org/x/term"
 )
 
-// WriteTable writes the document for a terminal: where its numbers come from, then per workload and load a row for each
-// policy, beside them the omniscient and the ideal response of the group's first, then the phases, then the no-op
-// figures.
+// WriteTable writes the document for a terminal. First comes the origin of the numbers. Then each workload and load
+// has a row for each policy, with the omniscient and the ideal response of the group's first policy. The phases and
+// the no-op figures follow.
 func WriteTable(w io.Writer, doc *Document) error {
 	var b strings.Builder
 	for _, f := range doc.listFacts() {
@@ -65,14 +65,14 @@ func WriteTable(w io.Writer, doc *Document) error {
 	return err
 }
 
-// writeCut ends a table that lacks something.
+// writeCut ends the table of a document that was cut short.
 func writeCut(b *strings.Builder, why string) {
 	if why != "" {
 		fmt.Fprintf(b, "\ncut short: %s\n", why)
 	}
 }
 
-// fact is one thing about where the numbers come from.
+// fact is a fact about the origin of the numbers.
 type fact struct{ Name, Text string }
 
 func (d *Document) listFacts() []fact {
@@ -82,15 +82,19 @@ func (d *Document) listFacts() []fact {
 	}
 	m := &d.Meta
 	if m.Version != "" || m.Commit != "" {
-		add("phoebe", "%s", strings.Join(slices.DeleteFunc([]string{m.Version, cmp.Or(m.Commit, "commit not stamped"), m.Go}, func(s string) bool { return s == "" }), ", "))
+		add("phoebe", "%s",
+			strings.Join(slices.DeleteFunc([]string{m.Version, cmp.Or(m.Commit, "commit not stamped"), m.Go},
+				func(s string) bool { return s == "" }), ", "))
 	}
 	if m.Machine.CPUs > 0 {
 		add("machine", "%d x %s, %s/%s, kernel %s, GOMAXPROCS %d", m.Machine.CPUs, cmp.Or(m.Machine.CPU, "unknown CPU"),
 			m.Machine.OS, m.Machine.Arch, cmp.Or(m.Machine.Kernel, "unknown"), m.Machine.GOMAXPROCS)
 	}
 	if use := d.CPU(); use.Seconds > 0 {
-		add("CPUs", "of %d, this benchmark used %.2f, others %.2f (%.2f before it), the host %.2f", m.Machine.CPUs, use.Own, use.Others, m.CPUBefore.Others, use.Stolen)
-		add("", "pressure: %.1f %% of the time something waited for a CPU; load average %.2f before, %.2f after", 100*use.Pressure, m.LoadBefore, m.LoadAfter)
+		add("CPUs", "of %d, this benchmark used %.2f, others %.2f (%.2f before it), the host %.2f", m.Machine.CPUs,
+			use.Own, use.Others, m.CPUBefore.Others, use.Stolen)
+		add("", "pressure: %.1f %% of the time something waited for a CPU; load average %.2f before, %.2f after",
+			100*use.Pressure, m.LoadBefore, m.LoadAfter)
 	}
 	if seeds := d.listSeeds(); seeds != "" {
 		add("seeds", "%s", seeds)
@@ -101,7 +105,7 @@ func (d *Document) listFacts() []fact {
 	return facts
 }
 
-// listSeeds lists those of the repeats.
+// listSeeds lists the seeds of the repeats.
 func (d *Document) listSeeds() string {
 	var seeds []string
 	for _, r := range d.Runs {
@@ -116,7 +120,7 @@ func (s *Summary) titleText() string {
 	return fmt.Sprintf("%s, load %s, %d slots", s.Workload, formatNumber(s.Load), s.Slots)
 }
 
-// groupRuns puts the summaries of runs of the same workload, load and slots together, in the order of their first.
+// groupRuns groups the summaries of runs by workload, load and slots, in the order of their first.
 func groupRuns(runs []Run) [][]Summary {
 	var groups [][]Summary
 	for _, s := range summarizeRuns(runs) {
@@ -132,7 +136,7 @@ func groupRuns(runs []Run) [][]Summary {
 	return groups
 }
 
-// grid is a table: the first row is the header, the first column is flush left, the others flush right.
+// grid is a table. The first row is the header. The first column is flush left, all other columns flush right.
 type grid [][]string
 
 func (g grid) writeText(b *strings.Builder) {
@@ -159,19 +163,22 @@ func (g grid) writeText(b *strings.Builder) {
 	}
 }
 
-// responseGrid has a row for each of a group, with two more for the bounds of what was repeated, and two for reference.
+// responseGrid has a row for each summary of a group, two rows of bounds for repeated runs, and two rows for
+// reference.
 func responseGrid(group []Summary) grid {
 	g := grid{{"policy", "jobs", "errors", "tasks/s", "mean", "p50", "p90", "p95", "p99", "p99.9", "max",
 		"p50/ideal", "p99/ideal", "p50/omni", "p99/omni"}}
 	row := func(name, jobs, errors string, rate float64, times Stats, ratios ...float64) {
 		cells := []string{name, jobs, errors, formatNumber(rate)}
-		for _, v := range append([]float64{times.Mean, times.P50, times.P90, times.P95, times.P99, times.P999, times.Max}, ratios...) {
+		for _, v := range append([]float64{times.Mean, times.P50, times.P90, times.P95, times.P99, times.P999,
+			times.Max}, ratios...) {
 			cells = append(cells, formatNumber(v))
 		}
 		g = append(g, cells)
 	}
 	figures := func(name, jobs, errors string, f *Figures) {
-		row(name, jobs, errors, f.AchievedTasksPerS, f.ResponseMS, f.Ratio.P50, f.Ratio.P99, f.RatioOmniscient.P50, f.RatioOmniscient.P99)
+		row(name, jobs, errors, f.AchievedTasksPerS, f.ResponseMS, f.Ratio.P50, f.Ratio.P99, f.RatioOmniscient.P50,
+			f.RatioOmniscient.P99)
 	}
 	for i := range group {
 		s := &group[i]
@@ -189,7 +196,7 @@ func responseGrid(group []Summary) grid {
 	return g
 }
 
-// phaseGrid has a row for each of a group and a column per phase.
+// phaseGrid has a row for each summary of a group, and a column per phase.
 func phaseGrid(group []Summary) grid {
 	names := phasesOf(group)
 	g := grid{append([]string{"policy"}, names...)}
@@ -211,12 +218,13 @@ func phaseGrid(group []Summary) grid {
 	return g
 }
 
-// simulatedGrid has a row for each that was simulated, too.
+// simulatedGrid has a row for each summary with a simulation, and two rows of bounds for repeated runs.
 func simulatedGrid(group []Summary) grid {
 	g := grid{{"policy", "messages", "mean", "p50", "p90", "p99", "mean/sim", "p50/sim", "p90/sim", "p99/sim"}}
 	row := func(name string, s *Simulated) {
 		g = append(g, []string{
-			name, formatNumber(s.DelayUS) + " us", formatNumber(s.ResponseMS.Mean), formatNumber(s.ResponseMS.P50), formatNumber(s.ResponseMS.P90), formatNumber(s.ResponseMS.P99),
+			name, formatNumber(s.DelayUS) + " us", formatNumber(s.ResponseMS.Mean), formatNumber(s.ResponseMS.P50),
+			formatNumber(s.ResponseMS.P90), formatNumber(s.ResponseMS.P99),
 			formatNumber(s.Ratio.Mean), formatNumber(s.Ratio.P50), formatNumber(s.Ratio.P90), formatNumber(s.Ratio.P99),
 		})
 	}
@@ -234,7 +242,7 @@ func simulatedGrid(group []Summary) grid {
 	return g
 }
 
-// phasesOf lists the phases that any of a group has, in their order.
+// phasesOf lists the phases of a group in order.
 func phasesOf(group []Summary) []string {
 	var names []string
 	for _, name := range phaseNames {
@@ -247,12 +255,14 @@ func phasesOf(group []Summary) []string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// describeTroubles says what else happened in the runs, "" if nothing did.
+// describeTroubles describes refusals, retries and cuts, or returns "".
 func (s *Summary) describeTroubles() string {
 	var parts []string
 	for _, r := range s.runs {
 		if r.CutShortS > 0 {
-			parts = append(parts, fmt.Sprintf("cut short after %s s that count, without the jobs that were under way", formatNumber(r.CutShortS)))
+			parts = append(parts,
+				fmt.Sprintf("cut short after %s s that count, without the jobs that were under way",
+					formatNumber(r.CutShortS)))
 		}
 	}
 	for _, reason := range sortedKeys(s.Refused) {
@@ -264,7 +274,7 @@ func (s *Summary) describeTroubles() string {
 	return strings.Join(parts, ", ")
 }
 
-// noopGrid has a column for each cluster, with two more for the bounds of what was repeated.
+// noopGrid has a column for each cluster, and two columns of bounds for repeated runs.
 func noopGrid(clusters []NoopSummary) grid {
 	g := grid{
 		{"no-op"},
@@ -281,7 +291,8 @@ func noopGrid(clusters []NoopSummary) grid {
 	column := func(name string, n *Noop) {
 		cells := []string{name}
 		for _, v := range []float64{
-			n.RTTUS.P50, n.RTTUS.P99, n.FloorUS.P50, n.FloorUS.P99, n.OverFloor.P50, n.OverFloor.P99, n.TasksPerS1, n.TasksPerS16, n.CPUUSPerTask,
+			n.RTTUS.P50, n.RTTUS.P99, n.FloorUS.P50, n.FloorUS.P99, n.OverFloor.P50, n.OverFloor.P99, n.TasksPerS1,
+			n.TasksPerS16, n.CPUUSPerTask,
 		} {
 			cells = append(cells, formatNumber(v))
 		}
@@ -300,7 +311,7 @@ func noopGrid(clusters []NoopSummary) grid {
 	return g
 }
 
-// formatNumber writes v with three significant digits, and all digits before the point.
+// formatNumber writes v with three significant digits, and with all digits before the point.
 func formatNumber(v float64) string {
 	switch a := max(v, -v); {
 	case v == 0:
@@ -316,11 +327,11 @@ func formatNumber(v float64) string {
 	}
 }
 
-// Progress is a line that is written over as a benchmark goes on. It shows only where a person may be
-// watching: elsewhere it writes nothing. Its methods may be called from many goroutines.
+// Progress is a line on a terminal, overwritten as a benchmark goes on. Without a terminal, Progress writes
+// nothing. Any goroutine may call its methods.
 type Progress struct {
 	mu    sync.Mutex
-	out   io.Writer // nil: nobody watches
+	out   io.Writer // nil: not a terminal
 	width func() int
 }
 
@@ -346,10 +357,10 @@ func (p *Progress) Set(format string, args ...any) {
 		return
 	}
 	line := []rune(fmt.Sprintf(format, args...))
-	// One column less than there are: a full line would wrap, and then it could not be written over.
+	// A full line would wrap, and then Set could not overwrite it: so the last column stays free.
 	line = line[:min(len(line), max(0, p.width()-1))]
 	fmt.Fprintf(p.out, "\r%s\x1b[K", string(line))
 }
 
-// Clear removes the line, so that other output starts on a clean one.
+// Clear removes the line, so that further output starts on a clean line.
 func (p *Progress) Clear() { p.Set("") }

@@ -20,14 +20,14 @@ import (
 	"time"
 )
 
-// TraceSetting turns the byte counts of a MapReduce trace, which has neither task counts nor durations, into
-// tasks: assumptions, not data.
+// TraceSetting turns the byte counts of a MapReduce trace into tasks. The trace has neither task counts nor
+// durations, so a setting is an assumption, not data.
 type TraceSetting struct {
 	Name        string
-	MapBytes    int64         // input bytes of one map task (B)
-	ReduceBytes int64         // shuffle and output bytes of one reduce task (Q)
-	BytesPerMS  float64       // speed of one slot (r)
-	Fixed       time.Duration // what a task takes whatever its bytes (c)
+	MapBytes    int64         // input bytes per map task (B)
+	ReduceBytes int64         // shuffle and output bytes per reduce task (Q)
+	BytesPerMS  float64       // speed of a slot (r)
+	Fixed       time.Duration // time of a task whatever its bytes (c)
 }
 
 // TraceSettings are the settings that a run may name.
@@ -48,45 +48,49 @@ func ParseTraceSetting(name string) (TraceSetting, error) {
 	return TraceSetting{}, fmt.Errorf("trace setting %q: unknown; use %s", name, strings.Join(names, " or "))
 }
 
-// TraceOptions choose what LoadTrace replays.
+// TraceOptions choose the part of a trace to replay.
 type TraceOptions struct {
 	Path    string       // CSV, plain or gzipped: trace,job,submit_ms,input_bytes,shuffle_bytes,output_bytes,input_path
-	Name    string       // rows of the file to take, by their first column: fb2010-0
+	Name    string       // rows of the file to take, by the first column: fb2010-0
 	Setting TraceSetting // how bytes become tasks
 
 	// From and Span choose the jobs submitted in [From, From+Span) of the trace's own time.
 	From, Span time.Duration
 
-	// Speedup compresses time: it divides submit times and task durations alike, and so leaves the load as it
-	// is. 60 replays an hour in a minute, with tasks a sixtieth as long.
+	// Speedup compresses time. It divides submit times and task durations alike, so the load stays the same. 60
+	// replays an hour in a minute, with tasks a sixtieth as long.
 	Speedup float64
 
-	// Slots is what the load is a share of.
+	// Slots is the number of slots for the load.
 	Slots int
 
-	// Load, unless 0, then stretches or squeezes the submit times (durations stay) until the replay keeps
-	// Load*Slots slots busy on average. 0 replays at whatever load the trace makes.
+	// Load, unless 0, then stretches or squeezes the submit times until the replay keeps Load*Slots slots busy on
+	// average. Durations stay. 0 replays at the trace's own load.
 	Load float64
 
-	// MaxTasks caps the maps and the reduces of a job each: the largest jobs have more tasks than a small
-	// cluster is there for. The tasks beyond it are dropped, and the settings say how much work went.
+	// MaxTasks caps the maps and the reduces of a job, each, because the largest jobs have more tasks than a small
+	// cluster can run. LoadTrace drops the tasks beyond the cap, and Trace.Settings say how much work was dropped.
 	MaxTasks int
 
-	// Variation multiplies each task's duration by exp(s*Z - s*s/2), Z standard normal, s the variation: the
-	// mean stays. It depends on trace, job and task alone. 0 leaves all tasks of a phase equal.
+	// Variation multiplies each task's duration by exp(s*Z - s*s/2), with Z standard normal and s the variation.
+	// The mean stays the same. The factor depends on trace, job and task alone. 0 leaves all tasks of a phase
+	// equal.
 	Variation float64
 }
 
 func (o TraceOptions) validate() error {
 	var problems []error
 	if o.Setting.MapBytes < 1 || o.Setting.ReduceBytes < 1 || o.Setting.BytesPerMS <= 0 || o.Setting.Fixed < 0 {
-		problems = append(problems, fmt.Errorf("trace setting %q: bytes per task and speed must be above 0", o.Setting.Name))
+		problems = append(problems, fmt.Errorf("trace setting %q: bytes per task and speed must be above 0",
+			o.Setting.Name))
 	}
 	if o.From < 0 || o.Span <= 0 {
-		problems = append(problems, fmt.Errorf("trace window from %s for %s: start at 0 or later, for longer than 0", o.From, o.Span))
+		problems = append(problems,
+			fmt.Errorf("trace window from %s for %s: start at 0 or later, for longer than 0", o.From, o.Span))
 	}
 	if !(o.Speedup >= 1e-3 && o.Speedup <= 1e6) {
-		problems = append(problems, fmt.Errorf("trace speedup %g: use 0.001 to 1000000, where 1 is the trace's own pace", o.Speedup))
+		problems = append(problems,
+			fmt.Errorf("trace speedup %g: use 0.001 to 1000000, where 1 is the trace's own pace", o.Speedup))
 	}
 	if o.Slots < 1 {
 		problems = append(problems, fmt.Errorf("%d slots: the load needs at least one", o.Slots))
@@ -103,19 +107,19 @@ func (o TraceOptions) validate() error {
 	return errors.Join(problems...)
 }
 
-// Trace is a replay that is ready to run.
+// Trace is a replay ready to run.
 type Trace struct {
-	Jobs     []Job         // by At; a trace job with reduces makes two of them
-	Span     time.Duration // the window in the run's time; reduces may arrive after it
+	Jobs     []Job         // by At; a trace job with reduces makes two jobs
+	Span     time.Duration // the window in the run's time; reduces may arrive after the window
 	Load     float64       // work / (Slots * Span)
-	Settings []string      // what was chosen and what came of it, a line each, for printing
+	Settings []string      // the choices and their effects, a line each, for printing
 }
 
 // LoadTrace reads the jobs of a window of a trace and derives their tasks.
 //
 // In reality a job's reduces start after all its maps. Jobs have no stages here, so a trace job with reduces
-// becomes two jobs: its maps at the submit time, and its reduces at the moment at which the maps would end on
-// an empty cluster, whatever they do on this one.
+// becomes two jobs. The maps arrive at the submit time. The reduces arrive at the time at which the maps would end
+// on an empty cluster, however busy the real cluster is.
 func LoadTrace(o TraceOptions) (*Trace, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -186,15 +190,17 @@ func replayRows(rows []traceRow, o TraceOptions) (*Trace, error) {
 		fmt.Sprintf("setting %s (assumed, the trace has no tasks): %d MiB per map, %d MiB per reduce, %g MB/s per slot, %s fixed per task; run times vary by s = %g",
 			s.Name, s.MapBytes>>20, s.ReduceBytes>>20, s.BytesPerMS/1e3, s.Fixed, o.Variation),
 		"stages: maps and reduces are two jobs, the reduces arriving when the maps would end on an empty cluster",
-		fmt.Sprintf("cap of %d maps and as many reduces per job: %d jobs cut, %.2f %% of the work removed", o.MaxTasks, capped, 100*removed/work),
-		fmt.Sprintf("time: submit times and durations divided by %g, then submit times multiplied by %.4g", o.Speedup, stretch),
+		fmt.Sprintf("cap of %d maps and as many reduces per job: %d jobs cut, %.2f %% of the work removed",
+			o.MaxTasks, capped, 100*removed/work),
+		fmt.Sprintf("time: submit times and durations divided by %g, then submit times multiplied by %.4g",
+			o.Speedup, stretch),
 		fmt.Sprintf("offered: %d jobs, %d tasks over %s, %.1f of %d slots busy on average, load %.3f",
 			len(jobs), tasks, t.Span.Round(time.Millisecond), t.Load*float64(o.Slots), o.Slots, t.Load),
 	}
 	return t, nil
 }
 
-// jobPhases is a job as the formulae see it.
+// jobPhases are the inputs of the formulae for a job.
 type jobPhases struct {
 	maps, reduces   int64
 	mapMS, reduceMS float64 // per task
@@ -219,8 +225,8 @@ func (s TraceSetting) derivePhases(row traceRow) jobPhases {
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// spreadSeconds places the n jobs of one second k at k+(i+0.5)/n s, in the order of the rows: the trace has
-// whole seconds, and arrivals in bursts of up to 14 would be an artefact.
+// spreadSeconds places the n jobs of second k at k+(i+0.5)/n s, in the order of the rows. The trace has whole
+// seconds, and bursts of up to 14 arrivals would be an artefact.
 func spreadSeconds(rows []traceRow) []time.Duration {
 	count := make(map[time.Duration]int)
 	for _, row := range rows {
@@ -236,7 +242,7 @@ func spreadSeconds(rows []traceRow) []time.Duration {
 	return submits
 }
 
-// variation draws the run times of one job.
+// variation draws the run times of a job.
 type variation struct {
 	sigma float64
 	seed  uint64 // of trace and job
@@ -248,7 +254,7 @@ func newVariation(s float64, trace string, job int64) variation {
 	return variation{s, h.Sum64()}
 }
 
-// drawTasks returns n durations of the given mean, for the tasks of the job that are numbered from first.
+// drawTasks returns n durations of the given mean, for tasks numbered from first.
 func (v variation) drawTasks(first, n int64, meanMS float64) []time.Duration {
 	tasks := make([]time.Duration, n)
 	var pcg rand.PCG
@@ -272,16 +278,16 @@ func scrambleBits(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// traceRow is one job of the file.
+// traceRow is a job of the file.
 type traceRow struct {
 	job                    int64
-	submit                 time.Duration // whole seconds in the traces at hand
+	submit                 time.Duration // whole seconds in the known traces
 	input, shuffle, output int64         // bytes
 }
 
 var traceColumns = []string{"trace", "job", "submit_ms", "input_bytes", "shuffle_bytes", "output_bytes", "input_path"}
 
-// readTrace returns the rows of the named trace in the order of the file, at least one of them.
+// readTrace returns the rows of the named trace in the order of the file, at least one row.
 func readTrace(path, name string) ([]traceRow, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -298,7 +304,7 @@ func readTrace(path, name string) ([]traceRow, error) {
 	return rows, nil
 }
 
-// parseTrace returns the rows of the named trace, and the names of all others.
+// parseTrace returns the rows of the named trace, and the names of all other traces.
 func parseTrace(r io.Reader, name string) (rows []traceRow, others []string, err error) {
 	buffered := bufio.NewReader(r)
 	r = buffered
@@ -337,19 +343,21 @@ func parseTrace(r io.Reader, name string) (rows []traceRow, others []string, err
 			v, err := strconv.ParseInt(record[i+1], 10, 64)
 			if err != nil || v < 0 || v > 1<<53 {
 				line, _ := lines.FieldPos(i + 1)
-				return nil, nil, fmt.Errorf("line %d: %s is %q: it must be a whole number from 0 to 2^53", line, traceColumns[i+1], record[i+1])
+				return nil, nil, fmt.Errorf("line %d: %s is %q: it must be a whole number from 0 to 2^53", line,
+					traceColumns[i+1], record[i+1])
 			}
 			values[i] = v
 		}
 		if last := len(rows) - 1; values[1] > maxSubmitMS || last >= 0 && msDuration(values[1]) < rows[last].submit {
 			line, _ := lines.FieldPos(2)
-			return nil, nil, fmt.Errorf("line %d: submit_ms %d: it must not fall from row to row, nor pass %d", line, values[1], maxSubmitMS)
+			return nil, nil, fmt.Errorf("line %d: submit_ms %d: it must not fall from row to row, nor pass %d",
+				line, values[1], maxSubmitMS)
 		}
 		rows = append(rows, traceRow{values[0], msDuration(values[1]), values[2], values[3], values[4]})
 	}
 }
 
-// maxSubmitMS is a hundred years, which a time.Duration still holds.
+// maxSubmitMS is a hundred years, which fits into a time.Duration.
 const maxSubmitMS = int64(100 * 365 * 24 * 3600 * 1000)
 
 func msDuration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

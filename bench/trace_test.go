@@ -22,7 +22,8 @@ const smallTrace = traceHeader +
 	"small,0,10000,0,0,0,\n" + // nothing to read: M 1, 1,000 ms
 	"small,1,10000,40000000,0,20000000,7\n" + // map-only, M 1: 1,000 + 40e6/20e3 + 20e6/20e3 = 4,000 ms
 	"small,2,10000,0,0,134217729,\n" + // map-only, sized by its output: M 2, 1,000 + 134217729/2/20e3 = 4,355.443225 ms
-	"small,3,20000,268435456,2000000000,147483648,\n" + // M 2: 7,710.8864 ms; R ceil(2147483648/2^30) = 2: 1,000 + 2^30/20e3 = 54,687.0912 ms
+	// M 2: 7,710.8864 ms; R ceil(2147483648/2^30) = 2: 1,000 + 2^30/20e3 = 54,687.0912 ms
+	"small,3,20000,268435456,2000000000,147483648,\n" +
 	"small,4,3600000,134217728,20000,0,\n" // M 1: 7,710.8864 ms; R 1: 1,001 ms
 
 func writeTrace(t *testing.T, text string, zipped bool) string {
@@ -121,7 +122,7 @@ func TestLoadTraceWindowSpeedupAndLoad(t *testing.T) {
 	if !slices.Equal(full.Jobs[3].Tasks, base.Jobs[3].Tasks) {
 		t.Error("load 0.8: durations changed")
 	}
-	// The reduces' distance from their maps is a duration, which a load leaves alone.
+	// The reduces' distance from their maps is a duration, and a load leaves durations alone.
 	at := slices.IndexFunc(full.Jobs, func(j Job) bool { return len(j.Tasks) == 2 && j.Tasks[0] == us(54687091) })
 	maps := slices.IndexFunc(full.Jobs, func(j Job) bool { return len(j.Tasks) == 2 && j.Tasks[0] == us(7710886) })
 	if d := full.Jobs[at].At - full.Jobs[maps].At; d != us(7710886) {
@@ -153,7 +154,7 @@ func TestLoadTraceCap(t *testing.T) {
 		}
 		left += j.Work().Seconds()
 	}
-	// Of the first hour 1 + 4 + 2*4.355 + 2*7.711 + 2*54.687 s, half of the last three go.
+	// The first hour has 1 + 4 + 2*4.355 + 2*7.711 + 2*54.687 s of work. The cap removes half of the last three terms.
 	removed := 4.355443 + 7.710886 + 54.687091
 	want := fmt.Sprintf("2 jobs cut, %.2f %% of the work removed", 100*removed/(left+removed))
 	if text := strings.Join(trace.Settings, "\n"); !strings.Contains(text, want) {
@@ -203,19 +204,29 @@ func TestLoadTraceRefuses(t *testing.T) {
 	}{
 		"no file":       {func(o *TraceOptions) { o.Path = filepath.Join(t.TempDir(), "gone") }, "no such file"},
 		"unknown trace": {func(o *TraceOptions) { o.Name = "fb1999" }, `no trace "fb1999": it has other, small`},
-		"empty window":  {func(o *TraceOptions) { o.From = 2 * time.Hour }, "no job from 2h0m0s for 1h0m0s: its jobs are at 10s to 1h0m0s"},
+		"empty window": {func(o *TraceOptions) { o.From = 2 * time.Hour },
+			"no job from 2h0m0s for 1h0m0s: its jobs are at 10s to 1h0m0s"},
 		"options": {func(o *TraceOptions) {
 			o.Speedup, o.Slots, o.MaxTasks, o.Span, o.Load, o.Variation = 0, 0, 0, 0, -1, math.NaN()
 		},
 			"trace window from 0s for 0s"},
-		"header":      {func(o *TraceOptions) { o.Path = writeTrace(t, "a,b\n", false) }, "it must be trace,job,submit_ms"},
-		"empty":       {func(o *TraceOptions) { o.Path = writeTrace(t, "", false) }, "header: EOF"},
-		"short row":   {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,2"), true) }, "line 2: wrong number of fields"},
-		"no number":   {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,0,x,0,0,"), true) }, `line 2: input_bytes is "x"`},
-		"negative":    {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,0,0,-5,0,"), true) }, `line 2: shuffle_bytes is "-5"`},
-		"huge":        {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,0,0,0,9223372036854775807,"), true) }, "line 2: output_bytes"},
-		"far":         {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,9007199254740992,0,0,0,"), true) }, "line 2: submit_ms"},
-		"falling":     {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,5000,0,0,0,\nsmall,2,4000,0,0,0,"), true) }, "line 3: submit_ms 4000"},
+		"header": {func(o *TraceOptions) { o.Path = writeTrace(t, "a,b\n", false) },
+			"it must be trace,job,submit_ms"},
+		"empty": {func(o *TraceOptions) { o.Path = writeTrace(t, "", false) }, "header: EOF"},
+		"short row": {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,2"), true) },
+			"line 2: wrong number of fields"},
+		"no number": {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,0,x,0,0,"), true) },
+			`line 2: input_bytes is "x"`},
+		"negative": {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,0,0,-5,0,"), true) },
+			`line 2: shuffle_bytes is "-5"`},
+		"huge": {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,0,0,0,9223372036854775807,"), true) },
+			"line 2: output_bytes"},
+		"far": {func(o *TraceOptions) { o.Path = writeTrace(t, row("1,9007199254740992,0,0,0,"), true) },
+			"line 2: submit_ms"},
+		"falling": {func(o *TraceOptions) {
+			o.Path = writeTrace(t, row("1,5000,0,0,0,\nsmall,2,4000,0,0,0,"),
+				true)
+		}, "line 3: submit_ms 4000"},
 		"broken gzip": {func(o *TraceOptions) { o.Path = writeTrace(t, "\x1f\x8bnonsense", false) }, "gzip"},
 	} {
 		o := good
@@ -229,7 +240,7 @@ func TestLoadTraceRefuses(t *testing.T) {
 	}
 }
 
-// The facts are those that the traces' description gives for checking a reader.
+// The facts come from the traces' description, for checking a reader.
 func TestRealTrace(t *testing.T) {
 	path := os.Getenv("PHOEBE_TRACES")
 	if path == "" {
@@ -296,7 +307,8 @@ func TestRealTrace(t *testing.T) {
 			}
 			slices.Sort(counts)
 			slices.Sort(means)
-			got.tasksPerJob = fmt.Sprintf("%.0f/%.0f/%.0f/%.0f", at(counts, 0.5), at(counts, 0.9), at(counts, 0.99), at(counts, 1))
+			got.tasksPerJob = fmt.Sprintf("%.0f/%.0f/%.0f/%.0f", at(counts, 0.5), at(counts, 0.9), at(counts, 0.99),
+				at(counts, 1))
 			got.meanTaskMS = fmt.Sprintf("%.0f/%.0f/%.0f", at(means, 0.5), at(means, 0.9), at(means, 0.99))
 			got.oneTask = fmt.Sprintf("%.1f", 100*float64(one)/float64(len(rows)))
 			slices.SortFunc(tasks, func(a, b bunch) int { return int(math.Copysign(1, a.ms-b.ms)) })

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// maxDuration is the longest task a workload may name, and the top of the harness's histograms.
+// maxDuration is the longest task in a workload, and the top of the harness's histograms.
 const maxDuration = time.Hour
 
-// Job is one arrival of a workload. The receiver owns Tasks.
+// Job is an arrival of a workload. The receiver owns Tasks.
 type Job struct {
 	Index int             // position in the workload, from 0
 	At    time.Duration   // intended send time, from the start of the run
-	Tasks []time.Duration // how long each task runs, in whole microseconds unless a file says otherwise
+	Tasks []time.Duration // run time of each task, in whole microseconds unless a file says otherwise
 }
 
-// Work is the sum of the job's task durations.
+// Work returns the sum of the job's task durations.
 func (j Job) Work() time.Duration {
 	var sum time.Duration
 	for _, d := range j.Tasks {
@@ -31,35 +31,42 @@ func (j Job) Work() time.Duration {
 	return sum
 }
 
-// Spec is a law of task durations. A new law needs these methods and, to be named on a command line, a row
-// in laws. Implementations are immutable and may be shared by goroutines.
+// Spec is a law of task durations. To be named on a command line, a new law needs a row in laws. Implementations
+// are immutable, and goroutines may share them.
 type Spec interface {
-	// Draw fills tasks with the durations of one job, in whole microseconds and at least one of them.
+	// Draw fills tasks with the durations of a job, each at least a microsecond and in whole microseconds.
 	Draw(rng *rand.Rand, tasks []time.Duration)
-	// Mean is the expected duration of a task.
+	// Mean returns the expected duration of a task.
 	Mean() time.Duration
-	// String is the specification that ParseDurations turns into this law again.
+	// String returns the specification of the law, as read by ParseDurations.
 	String() string
 }
 
-// laws holds the known laws in the order in which messages list them. parse gets what follows the colon.
+// laws holds the known laws in the order of messages. parse gets the text behind the colon.
 var laws = []struct {
 	name, form string
 	parse      func(arg string) (Spec, error)
 }{
 	{"fixed", "fixed:10ms", func(arg string) (Spec, error) { d, err := parseDuration(arg); return fixed(d), err }},
 	{"job-exp", "job-exp:10ms", func(arg string) (Spec, error) { d, err := parseDuration(arg); return jobExp(d), err }},
-	{"task-exp", "task-exp:10ms", func(arg string) (Spec, error) { d, err := parseDuration(arg); return taskExp(d), err }},
+	{"task-exp", "task-exp:10ms", func(arg string) (Spec, error) {
+		d, err := parseDuration(arg)
+		return taskExp(d),
+			err
+	}},
 	{"mix", "mix:90%5ms,10%200ms", parseMix},
 	{"pareto", "pareto:1.5,10ms", parsePareto},
 	{"lognormal", "lognormal:1,10ms", parseLogNormal},
 }
 
-// ParseDurations reads a law of task durations: fixed:D (all equal), job-exp:D (one exponential draw of mean
-// D per job, shared by its tasks), task-exp:D (one draw per task), mix:P%D,P%D,… (each task is of one kind,
-// with probability P; the shares sum to 100%), pareto:ALPHA,D (one draw per task of mean D, whose tail falls
-// as the power ALPHA) and lognormal:SIGMA,D (one draw per task of mean D, whose logarithm has the standard
-// deviation SIGMA).
+// ParseDurations reads a law of task durations:
+//
+//   - fixed:D: all durations are equal.
+//   - job-exp:D: one exponential draw of mean D per job, for all its tasks.
+//   - task-exp:D: an exponential draw of mean D per task.
+//   - mix:P%D,P%D,…: each task has duration D with probability P. The shares sum to 100%.
+//   - pareto:ALPHA,D: a draw per task of mean D, with a tail that falls as the power ALPHA.
+//   - lognormal:SIGMA,D: a draw per task of mean D. Its logarithm has the standard deviation SIGMA.
 func ParseDurations(text string) (Spec, error) {
 	name, arg, _ := strings.Cut(text, ":")
 	forms := make([]string, 0, len(laws))
@@ -81,7 +88,7 @@ func parseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%q is no duration; write a number with its unit", text)
+		return 0, fmt.Errorf("%q is not a duration; write a number with its unit", text)
 	case d < time.Microsecond || d > maxDuration:
 		return 0, fmt.Errorf("%s is outside 1us to %s; choose one inside", text, maxDuration)
 	case d%time.Microsecond != 0:
@@ -90,10 +97,10 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// longestDraw bounds what a law with a heavy tail may draw: sums of a million of them are durations yet.
+// longestDraw bounds the draw of a law with a heavy tail. The sum of a million draws still fits into a duration.
 const longestDraw = 1000 * time.Hour
 
-// toMicros rounds a drawn duration to what a task can ask for.
+// toMicros rounds a drawn duration to a duration that a task can ask for.
 func toMicros(ns float64) time.Duration {
 	return max(time.Microsecond, time.Duration(math.Round(min(ns, float64(longestDraw))/1e3))*time.Microsecond)
 }
@@ -129,7 +136,7 @@ func (e taskExp) Draw(rng *rand.Rand, tasks []time.Duration) {
 func (e taskExp) Mean() time.Duration { return time.Duration(e) }
 func (e taskExp) String() string      { return "task-exp:" + time.Duration(e).String() }
 
-// mix draws each task from a few kinds. Shares are percentages, positive, and sum to 100.
+// mix draws each task from a few kinds. Shares are positive percentages, and sum to 100.
 type mix []mixPart
 
 type mixPart struct {
@@ -165,7 +172,7 @@ func parseMix(arg string) (Spec, error) {
 func (m mix) Draw(rng *rand.Rand, tasks []time.Duration) {
 	for i := range tasks {
 		u := rng.Float64() * 100
-		tasks[i] = m[len(m)-1].d // what rounding leaves of the 100% goes to the last
+		tasks[i] = m[len(m)-1].d // the last kind gets the rounding error of the 100%
 		for _, k := range m {
 			if u < k.share {
 				tasks[i] = k.d
@@ -238,7 +245,7 @@ func (l logNormal) Draw(rng *rand.Rand, tasks []time.Duration) {
 func (l logNormal) Mean() time.Duration { return l.mean }
 func (l logNormal) String() string      { return fmt.Sprintf("lognormal:%g,%s", l.sigma, l.mean) }
 
-// shapeAndMean reads a number and a duration with a comma between them.
+// shapeAndMean reads a number and a duration with a comma in between.
 func shapeAndMean(arg, shape string) (float64, time.Duration, error) {
 	number, length, ok := strings.Cut(arg, ",")
 	if !ok {
@@ -246,35 +253,36 @@ func shapeAndMean(arg, shape string) (float64, time.Duration, error) {
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil {
-		return 0, 0, fmt.Errorf("%s %q is no number", shape, number)
+		return 0, 0, fmt.Errorf("%s %q is not a number", shape, number)
 	}
 	mean, err := parseDuration(length)
 	return v, mean, err
 }
 
-// Counts is a law of how many tasks a job has. Implementations are immutable and may be shared by goroutines.
+// Counts is a law of the number of tasks in a job. Implementations are immutable, and goroutines may share them.
 type Counts interface {
-	// Draw is the number of tasks of one job, at least 1.
+	// Draw returns the number of tasks of a job, at least 1.
 	Draw(rng *rand.Rand) int
-	// Mean is the expected number.
+	// Mean returns the expected number.
 	Mean() float64
-	// String is the specification that ParseCounts turns into this law again.
+	// String returns the specification of the law, as read by ParseCounts.
 	String() string
 }
 
-// maxCount is the most tasks of a job that a law may name.
+// maxCount bounds the tasks of a job in a law.
 const maxCount = 100_000
 
-// ParseCounts reads a law of tasks per job: N (always so many), uniform:LOW-HIGH (each number alike) or
-// geometric:MEAN (1 and more, each less likely than the one before by the same factor).
+// ParseCounts reads a law of tasks per job: N (always N), uniform:LOW-HIGH (all numbers equally likely) or
+// geometric:MEAN (1 and more, each number less likely than the number before by the same factor).
 func ParseCounts(text string) (Counts, error) {
 	fail := func(format string, args ...any) (Counts, error) {
-		return nil, fmt.Errorf("tasks per job %q: %w; use a number from 1 to %d, uniform:1-20 or geometric:10", text, fmt.Errorf(format, args...), maxCount)
+		return nil, fmt.Errorf("tasks per job %q: %w; use a number from 1 to %d, uniform:1-20 or geometric:10",
+			text, fmt.Errorf(format, args...), maxCount)
 	}
 	number := func(s string) (int, error) {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 || n > maxCount {
-			return 0, fmt.Errorf("%q is no number of tasks", s)
+			return 0, fmt.Errorf("%q is not a number of tasks", s)
 		}
 		return n, nil
 	}
@@ -300,14 +308,14 @@ func ParseCounts(text string) (Counts, error) {
 	case name == "geometric":
 		mean, err := strconv.ParseFloat(arg, 64)
 		if err != nil || !(mean >= 1 && mean <= 10_000) {
-			return fail("%q is no mean from 1 to 10000", arg)
+			return fail("%q is not a mean from 1 to 10000", arg)
 		}
 		return geometric(mean), nil
 	}
 	return fail("unknown kind %q", name)
 }
 
-// TasksPerJob is the law by which all jobs have as many tasks, at least 1.
+// TasksPerJob is the law of a fixed number of tasks, at least 1.
 type TasksPerJob int
 
 // Draw implements Counts.
@@ -324,7 +332,7 @@ func (u uniform) Draw(rng *rand.Rand) int { return u.low + rng.IntN(u.high-u.low
 func (u uniform) Mean() float64           { return float64(u.low+u.high) / 2 }
 func (u uniform) String() string          { return fmt.Sprintf("uniform:%d-%d", u.low, u.high) }
 
-// geometric is a law by its mean.
+// geometric is a law given by its mean.
 type geometric float64
 
 func (g geometric) Draw(rng *rand.Rand) int {
@@ -337,17 +345,18 @@ func (g geometric) Draw(rng *rand.Rand) int {
 func (g geometric) Mean() float64  { return float64(g) }
 func (g geometric) String() string { return fmt.Sprintf("geometric:%g", float64(g)) }
 
-// Poisson returns the open-loop workload that keeps a share load of slots busy on average: jobs of
-// tasksPerJob tasks arrive at rate load*slots/(tasksPerJob*mean task) per second from 0 up to span. The
-// sequence may be ranged over again and yields the same jobs. Arrivals and durations come from separate
-// streams of seed: another load moves the arrivals and leaves the n-th job's tasks as they were.
+// Poisson returns the open-loop workload that keeps a share load of slots busy on average. Jobs of tasksPerJob
+// tasks arrive from 0 up to span, at rate load*slots/(tasksPerJob*mean task) per second. Every iteration over the
+// sequence yields the same jobs. Arrivals and durations come from separate streams of seed: another load moves the
+// arrivals, but the n-th job keeps its tasks.
 func Poisson(seed uint64, load float64, slots, tasksPerJob int, spec Spec, span time.Duration) (iter.Seq[Job], error) {
 	return PoissonJobs(seed, load, float64(slots), TasksPerJob(tasksPerJob), spec, span)
 }
 
-// PoissonJobs is Poisson with jobs of several sizes. Slots are those of nominal speed: a slot that is half as fast
+// PoissonJobs is Poisson with jobs of several sizes. slots counts slots of nominal speed: a slot of half the speed
 // is half a slot.
-func PoissonJobs(seed uint64, load, slots float64, counts Counts, spec Spec, span time.Duration) (iter.Seq[Job], error) {
+func PoissonJobs(seed uint64, load, slots float64, counts Counts, spec Spec, span time.Duration) (iter.Seq[Job],
+	error) {
 	var problems []error
 	if !(load > 0) || math.IsInf(load, 0) {
 		problems = append(problems, fmt.Errorf("load %g: use a number above 0, where 1 keeps all slots busy", load))
@@ -384,8 +393,8 @@ func PoissonJobs(seed uint64, load, slots float64, counts Counts, spec Spec, spa
 	}, nil
 }
 
-// Offered is the load that jobs put on slots over span: the share of the slots that they keep busy on
-// average if nothing is lost.
+// Offered returns the load that jobs put on slots over span: the share of busy slots on average, if nothing is
+// lost.
 func Offered(jobs []Job, slots int, span time.Duration) float64 {
 	var work float64
 	for _, j := range jobs {
@@ -394,7 +403,7 @@ func Offered(jobs []Job, slots int, span time.Duration) float64 {
 	return work / (float64(slots) * float64(span))
 }
 
-// Ideal is the response of a job on an empty cluster with no delay: its longest task.
+// Ideal returns the response of a job on an empty cluster without delay: the longest task.
 func Ideal(tasks []time.Duration) time.Duration {
 	if len(tasks) == 0 {
 		return 0

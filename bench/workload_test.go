@@ -55,8 +55,8 @@ func TestParseDurationsRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                     "use one of fixed:10ms, job-exp:10ms",
 		"fixd:10ms":            `unknown kind "fixd"; use one of`,
-		"fixed":                `"" is no duration; write a number with its unit`,
-		"fixed:10":             `"10" is no duration`,
+		"fixed":                `"" is not a duration; write a number with its unit`,
+		"fixed:10":             `"10" is not a duration`,
 		"fixed:0s":             "outside 1us to 1h0m0s",
 		"fixed:-1ms":           "outside 1us to 1h0m0s",
 		"task-exp:2h":          "outside 1us to 1h0m0s",
@@ -68,17 +68,18 @@ func TestParseDurationsRefuses(t *testing.T) {
 		"mix:x%5ms":            `share "x" is not a percentage`,
 		"mix:NaN%5ms":          `share "NaN" is not a percentage`,
 		"mix:-10%5ms,110%5ms":  `share "-10" is not a percentage`,
-		"mix:50%5ms,50%6lions": `"6lions" is no duration`,
+		"mix:50%5ms,50%6lions": `"6lions" is not a duration`,
 		"pareto:10ms":          "has no comma; write alpha, a comma, the mean",
 		"pareto:1,10ms":        "alpha 1 is outside 1.01 to 100; the smaller, the heavier the tail",
 		"pareto:NaN,10ms":      "alpha NaN is outside",
 		"pareto:2,0s":          "outside 1us to 1h0m0s",
-		"lognormal:x,10ms":     `sigma "x" is no number`,
+		"lognormal:x,10ms":     `sigma "x" is not a number`,
 		"lognormal:0,10ms":     "sigma 0 is not above 0 and up to 5",
-		"lognormal:1,10":       `"10" is no duration`,
+		"lognormal:1,10":       `"10" is not a duration`,
 	} {
 		_, err := ParseDurations(text)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "such as") && !strings.Contains(err.Error(), "use one of") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "such as") &&
+			!strings.Contains(err.Error(), "use one of") {
 			t.Errorf("%q: got %v, want it to say %q and show a right one", text, err, want)
 		}
 	}
@@ -86,7 +87,8 @@ func TestParseDurationsRefuses(t *testing.T) {
 
 func TestDraw(t *testing.T) {
 	const n = 200_000
-	for _, text := range []string{"fixed:10ms", "job-exp:10ms", "task-exp:10ms", "mix:90%5ms,10%200ms", "mix:20%1ms,30%2ms,50%3ms", "pareto:3,10ms", "lognormal:0.5,10ms"} {
+	for _, text := range []string{"fixed:10ms", "job-exp:10ms", "task-exp:10ms", "mix:90%5ms,10%200ms",
+		"mix:20%1ms,30%2ms,50%3ms", "pareto:3,10ms", "lognormal:0.5,10ms"} {
 		spec := mustParse(t, text)
 		rng := rand.New(rand.NewPCG(1, 2))
 		var sum float64
@@ -113,7 +115,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// The tails are those of the laws: the shares of tasks beyond some multiples of the mean.
+// The tails match the laws: the test compares the shares of tasks beyond some multiples of the mean.
 func TestTails(t *testing.T) {
 	for text, beyond := range map[string]func(x float64) float64{
 		"pareto:1.5,10ms":  func(x float64) float64 { return math.Pow(0.5/1.5/x, 1.5) },
@@ -134,7 +136,7 @@ func TestTails(t *testing.T) {
 			}
 		}
 	}
-	for range 1000 { // the heaviest tail of all stays within what a duration holds
+	for range 1000 { // the heaviest tail of all laws stays within a time.Duration
 		rng := rand.New(rand.NewPCG(3, 4))
 		tasks := make([]time.Duration, 100)
 		mustParse(t, "pareto:1.01,1h").Draw(rng, tasks)
@@ -176,7 +178,8 @@ func TestCounts(t *testing.T) {
 				ones++
 			}
 		}
-		if got := float64(sum) / n; math.Abs(got/want.mean-1) > 0.01 || counts.Mean() != want.mean || least < want.least || top > want.top {
+		if got := float64(sum) / n; math.Abs(got/want.mean-1) > 0.01 || counts.Mean() != want.mean ||
+			least < want.least || top > want.top {
 			t.Errorf("%s: mean %g, stated %g, from %d to %d", text, got, counts.Mean(), least, top)
 		}
 		if got := float64(ones) / n; text == "geometric:10" && math.Abs(got/0.1-1) > 0.03 {
@@ -184,19 +187,20 @@ func TestCounts(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                "is no number of tasks; use a number from 1 to 100000, uniform:1-20 or geometric:10",
-		"0":               `"0" is no number`,
-		"-3":              `"-3" is no number`,
-		"200000":          `"200000" is no number`,
-		"2.5":             `"2.5" is no number`,
-		"uniform:5":       `"" is no number`,
+		"":                "is not a number of tasks; use a number from 1 to 100000, uniform:1-20 or geometric:10",
+		"0":               `"0" is not a number`,
+		"-3":              `"-3" is not a number`,
+		"200000":          `"200000" is not a number`,
+		"2.5":             `"2.5" is not a number`,
+		"uniform:5":       `"" is not a number`,
 		"uniform:9-3":     "9 is above 3",
-		"geometric:0.5":   `"0.5" is no mean`,
-		"geometric:NaN":   `"NaN" is no mean`,
-		"geometric:20000": `"20000" is no mean`,
+		"geometric:0.5":   `"0.5" is not a mean`,
+		"geometric:NaN":   `"NaN" is not a mean`,
+		"geometric:20000": `"20000" is not a mean`,
 		"poisson:3":       `unknown kind "poisson"`,
 	} {
-		if _, err := ParseCounts(text); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; use ") {
+		if _, err := ParseCounts(text); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "; use ") {
 			t.Errorf("%q: got %v, want it to say %q", text, err, want)
 		}
 	}
@@ -223,7 +227,7 @@ func TestPoissonRate(t *testing.T) {
 	}
 }
 
-// Jobs of several sizes offer the load that was asked for, too.
+// Jobs of several sizes also offer the load asked for.
 func TestPoissonJobs(t *testing.T) {
 	counts, err := ParseCounts("geometric:10")
 	if err != nil {
@@ -245,7 +249,8 @@ func TestPoissonIsAFunctionOfItsArguments(t *testing.T) {
 		load := rapid.Float64Range(0.05, 3).Draw(t, "load")
 		slots := rapid.IntRange(1, 50).Draw(t, "slots")
 		perJob := rapid.IntRange(1, 20).Draw(t, "tasks per job")
-		spec := mustParse(t, rapid.SampledFrom([]string{"fixed:10ms", "job-exp:10ms", "task-exp:10ms", "mix:90%5ms,10%200ms"}).Draw(t, "durations"))
+		spec := mustParse(t, rapid.SampledFrom([]string{"fixed:10ms", "job-exp:10ms", "task-exp:10ms",
+			"mix:90%5ms,10%200ms"}).Draw(t, "durations"))
 		const span = time.Second
 		seq, err := Poisson(seed, load, slots, perJob, spec, span)
 		if err != nil {
@@ -270,7 +275,8 @@ func TestPoissonIsAFunctionOfItsArguments(t *testing.T) {
 				t.Fatalf("job %d arrives at %s, and at %s under twice the load", i, j.At, heavier[i].At)
 			}
 		}
-		if other := mustPoisson(t, seed+1, load, slots, perJob, spec, span); len(jobs) > 3 && reflect.DeepEqual(jobs, other) {
+		if other := mustPoisson(t, seed+1, load, slots, perJob, spec, span); len(jobs) > 3 &&
+			reflect.DeepEqual(jobs, other) {
 			t.Fatal("another seed gives the same jobs")
 		}
 	})

@@ -9,45 +9,46 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/lent"
 )
 
-// On the wire, fastrpc puts a request id before each frame: 0 (nobody waits for an answer) both ways.
+// fastrpc puts a request id before each frame, in both directions: 0, because nobody waits for an answer.
 //
 //	u32 request id | u32 length of body | body       both numbers little-endian
 //	body    = epoch, messages to the end
 //	message = kind (one byte), length of fields (3 bytes), fields
 //
-// A message of an unknown kind is skipped; what follows the known fields of one is ignored, so that fields can be
-// appended: the package's comment says how.
+// The decoder skips a message of an unknown kind. The decoder also ignores bytes behind the known fields of a
+// message, so a later version can append fields: the package comment says how.
 //
-// Integers are uvarints, signed ones in zigzag; durations are uvarint nanoseconds; strings, byte slices
-// and lists have their length before them; FrontendID and Incarnation take 8 bytes, little-endian, a digest
-// its 32. The number before what short tasks do not need (Files, Usage and Matrix) is doubled, and odd if it
-// follows.
+// Integers are uvarints, signed integers in zigzag. Durations are uvarint nanoseconds. Strings, byte slices and
+// lists begin with their length. FrontendID and Incarnation take 8 bytes, little-endian, a digest takes its 32
+// bytes. Files, Usage and Matrix are rare in messages about short tasks, so their presence costs no byte: the
+// number before them is doubled, and odd if they follow.
 const (
-	FrameHeader = 4               // length of body, which fastrpc's users write
-	PushHeader  = 4 + FrameHeader // with the request id, which fastrpc's client writes by itself
+	FrameHeader = 4               // length of body, written by the users of fastrpc
+	PushHeader  = 4 + FrameHeader // with the request id, written by fastrpc's client itself
 	msgHeader   = 4               // kind and length
 )
 
-// Limits. A frame that breaks one is refused whole. AppendMsg does not check them, but for texts, which
-// it cuts: names and blobs are to be checked where they enter the system.
+// Limits. The decoder refuses a frame that breaks a limit, as a whole. AppendMsg cuts texts and checks no other
+// limit: callers check names and blobs where the names and blobs enter the system.
 const (
 	MaxFrame  = 16 << 20              // bytes of body
-	FullFrame = 64 << 10              // bytes of body; a sender that batches begins another frame from here on
-	MaxMsgs   = FullFrame / msgHeader // in a frame; who begins another one when it is full keeps this, too
-	MaxHello  = 16 << 10              // bytes of body before the Hello was accepted: any good Hello is shorter
-	MaxBlob   = 8 << 20               // bytes of a payload or a result, so that it fits into a frame that was not yet full
-	MaxPlaces = 4096                  // places that one message or one Range of it is about
+	FullFrame = 64 << 10              // bytes of body; a sender that batches begins the next frame from here on
+	MaxMsgs   = FullFrame / msgHeader // in a frame; a sender that begins the next frame at FullFrame stays below
+	MaxHello  = 16 << 10              // bytes of body before the Hello is accepted: any good Hello is shorter
+	MaxBlob   = 8 << 20               // bytes of a payload or a result: a blob fits into any frame below FullFrame
+	MaxPlaces = 4096                  // places named by one message, or by one Range in a message
 	MaxString = 4096                  // bytes of a name, label or secret
 	MaxText   = 64 << 10              // bytes of an error text
 	MaxList   = 1024                  // labels, functions
-	MaxFiles  = 256                   // that a task needs
-	MaxPeers  = 2                     // of one of them
-	MaxPassed = 1 << 16               // outputs of a task, or inputs that are passed to it
-	// MaxMatrices is for one frame. Who begins another one when it is full keeps it.
+	MaxFiles  = 256                   // files that one task needs
+	MaxPeers  = 2                     // peers of a file
+	MaxPassed = 1 << 16               // outputs of a task, or inputs passed to a task
+	// MaxMatrices bounds the matrices of a frame. A sender that begins the next frame at FullFrame stays below.
 	MaxMatrices = FullFrame / 8
 )
 
-// The least a list element takes, in bytes.
+// The minimum size of a list element, in bytes. The decoder checks a list's length against this minimum before
+// it allocates.
 const (
 	attemptSize = 8 + 1
 	rangeSize   = 2
@@ -61,30 +62,30 @@ const (
 var kindNames = [256]string{
 	kindHello: "Hello", kindReserve: "Reserve", kindBind: "Bind", kindDecline: "Decline",
 	kindEnqueue: "Enqueue", kindCancel: "Cancel", kindKill: "Kill", kindClaim: "Claim", kindAck: "Ack",
-	kindSync: "Sync", kindPing: "Ping", kindProbe: "Probe", kindCommon: "Common", kindForget: "Forget", kindRestamp: "Restamp", kindAway: "Away",
+	kindSync: "Sync", kindPing: "Ping", kindProbe: "Probe", kindCommon: "Common", kindForget: "Forget",
+	kindRestamp: "Restamp", kindAway: "Away",
 	kindWelcome: "Welcome", kindRejected: "Rejected", kindQueued: "Queued", kindStarted: "Started",
 	kindReady: "Ready", kindFinished: "Finished", kindRefused: "Refused", kindEvicted: "Evicted",
 	kindGone: "Gone", kindLoad: "Load", kindDrain: "Drain", kindPong: "Pong",
 	kindClaimed: "Claimed",
 }
 
-// String is "" for a kind that does not exist.
+// String returns the name of k, "" for an unknown kind.
 func (k kind) String() string { return kindNames[k] }
 
-// BeginFrame starts a frame at the end of b, as a frontend hands it to fastrpc's client. Messages follow
-// with AppendMsg, then EndFrame, which wants the offset of the body that BeginFrame returns.
+// BeginFrame starts a frame at the end of b, in the form that a frontend hands to fastrpc's client. Messages
+// follow with AppendMsg, then EndFrame. EndFrame needs the offset of the body, which BeginFrame returns.
 func BeginFrame(b []byte, e Epoch) (frame []byte, body int) {
 	b = append(b, 0, 0, 0, 0)
 	return appendUint(b, uint64(e)), len(b)
 }
 
-// BeginPush is BeginFrame with request id 0 before it, as a worker writes it to the connection.
+// BeginPush is BeginFrame after a request id of 0, in the form that a worker writes to the connection.
 func BeginPush(b []byte, e Epoch) (frame []byte, body int) {
 	return BeginFrame(append(b, 0, 0, 0, 0), e)
 }
 
-// EndFrame completes the frame whose body starts at b[body] and ends with b. It panics if that is longer
-// than MaxFrame.
+// EndFrame completes the frame with its body at b[body:]. EndFrame panics if the body is longer than MaxFrame.
 func EndFrame(b []byte, body int) []byte {
 	n := len(b) - body
 	if n > MaxFrame {
@@ -94,7 +95,7 @@ func EndFrame(b []byte, body int) []byte {
 	return b
 }
 
-// AppendFrame appends a whole frame, without request id.
+// AppendFrame appends a whole frame, without a request id.
 func AppendFrame(b []byte, e Epoch, msgs ...Msg) []byte {
 	b, body := BeginFrame(b, e)
 	for _, m := range msgs {
@@ -103,8 +104,9 @@ func AppendFrame(b []byte, e Epoch, msgs ...Msg) []byte {
 	return EndFrame(b, body)
 }
 
-// BodySize reads a frame header: the number of bytes that follow it. More than limit (MaxFrame, or
-// MaxHello before the Hello was accepted) is an error, as is a body with no room for an epoch.
+// BodySize reads a frame header and returns the length of the body in bytes. A length above limit is an error:
+// limit is MaxFrame, or MaxHello before the Hello is accepted. A body with no room for an epoch is an error,
+// too.
 func BodySize(header []byte, limit int) (int, error) {
 	n := binary.LittleEndian.Uint32(header)
 	if n == 0 || uint64(n) > uint64(limit) {
@@ -113,11 +115,11 @@ func BodySize(header []byte, limit int) (int, error) {
 	return int(n), nil
 }
 
-// AppendMsg appends a message, kind byte first. It keeps nothing of m, and does not allocate if b has
-// room. Negative durations and demands are written as 0, too long error texts are cut. It panics on a
-// message of another package: there are no others.
+// AppendMsg appends a message, kind byte first. AppendMsg keeps no reference to m, and does not allocate if b
+// has room. AppendMsg writes negative durations and demands as 0 and cuts error texts at MaxText. AppendMsg
+// panics on a type from outside of package probe: the codec knows only the messages of this package.
 func AppendMsg(b []byte, m Msg) []byte {
-	// No m.kind() and no m in the panic: either would move every message to the heap.
+	// Calling m.wireKind() here, or printing m in the panic, would move every message to the heap.
 	at := len(b)
 	switch m := m.(type) {
 	case Hello:
@@ -280,7 +282,8 @@ func AppendMsg(b []byte, m Msg) []byte {
 		}
 		hasWaits := m.Waits != Waits{}
 		if b = appendBool(b, hasWaits); hasWaits {
-			for _, d := range [...]time.Duration{m.Waits.Own, m.Waits.Others, m.Waits.Long, m.Waits.Closed, m.Waits.Idle} {
+			for _, d := range [...]time.Duration{m.Waits.Own, m.Waits.Others, m.Waits.Long, m.Waits.Closed,
+				m.Waits.Idle} {
 				b = appendDuration(b, d)
 			}
 		}
@@ -330,7 +333,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 	return b
 }
 
-// beginMsg appends the header of a message whose length is not known yet.
+// beginMsg appends the header of a message. AppendMsg fills in the length at the end.
 func beginMsg(b []byte, k kind) []byte { return append(b, byte(k), 0, 0, 0) }
 
 func appendLaunches(b []byte, ls []Launch) []byte {
@@ -349,7 +352,7 @@ func appendWeights(b []byte, ws []uint32) []byte {
 	return b
 }
 
-// appendStanding writes two bytes for what is regular and of a first stage.
+// appendStanding takes two bytes for a regular entry of a first stage, the common case.
 func appendStanding(b []byte, s Standing) []byte {
 	b = appendDuration(append(b, byte(s.Class)), s.Age)
 	if s.Class == Regular {
@@ -384,7 +387,8 @@ func appendFiles(b []byte, files []File) []byte {
 	return b
 }
 
-// appendContexts writes those of launches that have one, each with the position of its launch, behind how many there are.
+// appendContexts writes the number of launches with a context, then each context behind the position of its
+// launch.
 func appendContexts(b []byte, ls []Launch) []byte {
 	n := 0
 	for i := range ls {
@@ -423,7 +427,8 @@ func appendContext(b []byte, c *Context) []byte {
 	return b
 }
 
-// appendOutput writes numbers of fixed size, so that a list of them takes little more memory than bytes.
+// appendOutput writes numbers in a fixed size: so a decoded list of outputs takes little more memory than the
+// encoded bytes.
 func appendOutput(b []byte, o *Output) []byte {
 	b = binary.LittleEndian.AppendUint32(b, o.Partition)
 	b = binary.LittleEndian.AppendUint64(b, o.Bytes)
@@ -450,31 +455,32 @@ func appendLoad(b []byte, l *Load) []byte {
 	return b
 }
 
-// Decoder decodes the frames of one connection. It is not for concurrent use. The zero Decoder is ready.
+// Decoder decodes the frames of a connection. It is not for concurrent use. The zero Decoder is ready.
 type Decoder struct {
-	Skipped      int // messages of unknown kinds in good frames
+	Skipped      int // messages of unknown kinds, in frames without an error
 	names        nameCache
 	lentResults  *lent.Of[Finished]
 	lentLaunches *lent.Of[Launch] // of Reserve and Bind
 }
 
-// The memory of what decoders lend: few of them do at a time.
+// Idle decoders give their memory back to these pools, because only few decoders decode at a time.
 var (
 	resultPool lent.Pool[Finished]
 	launchPool lent.Pool[Launch]
 )
 
-// Reuse says that nobody uses what was decoded before any more, but for what it aliases: the memory of each Finished, and of
-// the launches of Reserve and Bind, is used again.
+// Reuse ends the life of all decoded messages: their user must have dropped them. The decoder then reuses the
+// memory of each Finished and of the launches of Reserve and Bind. The frame's body, aliased by payloads and
+// results, is not touched.
 func (d *Decoder) Reuse() {
 	resultPool.TakeBack(&d.lentResults)
 	launchPool.TakeBack(&d.lentLaunches)
 }
 
-// Decode appends the messages of a frame's body to msgs. They alias body, which from then on belongs to
-// them: nobody may write to it. An error is always a *DecodeError, and then no message is appended; the epoch is
-// right nevertheless if the frame had one. What is allocated is bounded by the length of body, whatever lengths it claims: at most 100 bytes for each byte
-// of a small frame and 10 for each of a great one.
+// Decode appends the messages of a frame's body to msgs. The messages alias body and own it from then on:
+// nobody may write to body. An error is always a *DecodeError; then no message is appended, but the epoch is
+// right if the frame had one. The length of body bounds the allocated memory, whatever lengths the frame
+// claims: at most 100 bytes for each byte of a small frame and 10 for each byte of a large frame.
 func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 	r := reader{buf: body, names: &d.names, lentLaunches: &d.lentLaunches}
 	if len(body) > MaxFrame {
@@ -509,7 +515,8 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindEnqueue:
 			m := Enqueue{
 				Res: r.readRes("res"), Job: r.readJob("job"), Tenant: r.readName("tenant"),
-				Priority: r.readInt32("priority"), Demand: r.readDemand("demand"), Long: r.readBool("long"), Matrix: r.readBool("matrix"),
+				Priority: r.readInt32("priority"), Demand: r.readDemand("demand"), Long: r.readBool("long"),
+				Matrix: r.readBool("matrix"),
 				Launch: r.readLaunch(), Generation: r.readGeneration(),
 			}
 			if r.hasMore() {
@@ -528,7 +535,8 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 				Attempt: r.readAttempt("attempt"), Res: ResID(r.readUint("res")), Turn: Turn(r.readUint32("turn")),
 			})
 		case kindClaim:
-			msgs = append(msgs, Claim{Job: r.readJob("job"), Attempt: r.readAttempt("attempt"), Generation: r.readGeneration()})
+			msgs = append(msgs, Claim{Job: r.readJob("job"), Attempt: r.readAttempt("attempt"),
+				Generation: r.readGeneration()})
 		case kindAck:
 			msgs = append(msgs, Ack{Attempts: r.readAttempts("attempts"), Disowned: r.readBool("disowned")})
 		case kindSync:
@@ -540,7 +548,8 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindProbe:
 			msgs = append(msgs, Probe{Seq: r.readUint("seq"), Matrix: r.readBool("matrix")})
 		case kindCommon:
-			msgs = append(msgs, Common{Job: r.readJob("job"), Number: r.readUint32("number"), Payload: r.readBytes("payload", MaxBlob)})
+			msgs = append(msgs, Common{Job: r.readJob("job"), Number: r.readUint32("number"),
+				Payload: r.readBytes("payload", MaxBlob)})
 		case kindForget:
 			msgs = append(msgs, Forget{Job: r.readJob("job")})
 		case kindRestamp:
@@ -550,7 +559,8 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			}
 			msgs = append(msgs, m)
 		case kindAway:
-			msgs = append(msgs, Away{Drain: r.readBool("drain"), In: r.readDuration("in"), Lasts: r.readDuration("lasts")})
+			msgs = append(msgs, Away{Drain: r.readBool("drain"), In: r.readDuration("in"),
+				Lasts: r.readDuration("lasts")})
 		case kindWelcome:
 			msgs = append(msgs, r.readWelcome())
 		case kindRejected:
@@ -602,8 +612,9 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			}
 			msgs = append(msgs, m)
 		case kindClaimed:
-			msgs = append(msgs, Claimed{Job: r.readJob("job"), Generation: r.readGeneration(), Count: r.readUint32("count"), Knows: r.readDuration("knows"), Moved: r.readBool("moved")})
-		case 0: // nothing is written so
+			msgs = append(msgs, Claimed{Job: r.readJob("job"), Generation: r.readGeneration(),
+				Count: r.readUint32("count"), Knows: r.readDuration("knows"), Moved: r.readBool("moved")})
+		case 0: // no sender writes kind 0
 			r.fail("kind", r.pos-msgHeader, notKnown)
 		default:
 			skipped++
@@ -617,7 +628,8 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 	return epoch, msgs, nil
 }
 
-// readHeader reads the header of a message, and bounds the reader to its fields: they end at end.
+// readHeader reads the header of a message and bounds the reader to the message's fields. end is the offset
+// behind the fields.
 func (r *reader) readHeader(body []byte) (end int) {
 	r.buf, r.kind = body, 0
 	if len(body)-r.pos < msgHeader {
@@ -679,7 +691,7 @@ func (r *reader) readStanding() (s Standing) {
 	return s
 }
 
-// readWeights reads what version 8 has appended.
+// readWeights reads a field appended by version 8.
 func (r *reader) readWeights() []uint32 {
 	if !r.hasMore() {
 		return nil
@@ -727,6 +739,8 @@ func (r *reader) readLaunch() Launch {
 	return l
 }
 
+// readContexts reads the contexts of ls, as appendContexts wrote them. A position out of range or named twice
+// is an error.
 func (r *reader) readContexts(field string, ls []Launch) {
 	for range r.readCount(field, len(ls), contextSize) {
 		at := r.pos
@@ -745,9 +759,11 @@ func (r *reader) readContext(field string) *Context {
 		return nil
 	}
 	c := &Context{
-		Stage: r.readName("context.stage"), Partition: r.readUint32("context.partition"), Attempt: r.readUint32("context.attempt"),
-		Trace: r.readText("context.trace", MaxString), Common: r.readUint32("context.common"), Inline: r.readUint32("context.inline"),
-		Large: r.readBool("context.large"),
+		Stage: r.readName("context.stage"), Partition: r.readUint32("context.partition"),
+		Attempt: r.readUint32("context.attempt"),
+		Trace:   r.readText("context.trace", MaxString), Common: r.readUint32("context.common"),
+		Inline: r.readUint32("context.inline"),
+		Large:  r.readBool("context.large"),
 	}
 	n := r.readCount("context.inputs", MaxPassed, passedSize)
 	if n == 0 {
@@ -774,7 +790,7 @@ func (r *reader) readOutput(field string) Output {
 	return o
 }
 
-// readPeers reads the addresses of caches.
+// readPeers reads addresses of caches.
 func (r *reader) readPeers(field string) []string {
 	n := r.readCount(field, MaxPeers, 1)
 	if n == 0 {
@@ -858,7 +874,8 @@ func (r *reader) readFinished(m *Finished) {
 	}
 	if r.hasMore() && r.readBool("waits") {
 		m.Waits = Waits{
-			Own: r.readDuration("waits.own"), Others: r.readDuration("waits.others"), Long: r.readDuration("waits.long"), Closed: r.readDuration("waits.closed"),
+			Own: r.readDuration("waits.own"), Others: r.readDuration("waits.others"),
+			Long: r.readDuration("waits.long"), Closed: r.readDuration("waits.closed"),
 			Idle: r.readDuration("waits.idle"),
 		}
 	}
@@ -883,7 +900,8 @@ func (r *reader) readProgress() []Progress {
 	}
 	list := make([]Progress, n)
 	for i := range list {
-		list[i] = Progress{Attempt: r.readAttempt("progress"), Done: r.readUint32("progress"), Left: r.readDuration("progress")}
+		list[i] = Progress{Attempt: r.readAttempt("progress"), Done: r.readUint32("progress"),
+			Left: r.readDuration("progress")}
 	}
 	return list
 }

@@ -22,10 +22,11 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/corpus"
 )
 
-// sampleMsgs has every message once; TestAllMessages holds it against the source.
+// sampleMsgs has a zero value of every message type. TestAllMessages compares the list with the source.
 var sampleMsgs = []Msg{
 	Hello{}, Reserve{}, Bind{}, Decline{}, Enqueue{}, Cancel{}, Kill{}, Claim{}, Ack{}, Sync{}, Ping{}, Probe{},
-	Welcome{}, Rejected{}, Queued{}, Started{}, Ready{}, &Finished{}, Refused{}, Evicted{}, Gone{}, Load{}, Drain{}, Pong{},
+	Welcome{}, Rejected{}, Queued{}, Started{}, Ready{}, &Finished{}, Refused{}, Evicted{}, Gone{}, Load{}, Drain{},
+	Pong{},
 	Claimed{}, Common{}, Forget{}, Restamp{}, Away{},
 }
 
@@ -75,7 +76,7 @@ func parseMessages(t testing.TB) *ast.File {
 	return file
 }
 
-// countConsts counts the names in the const block of messages.go that starts with a constant of this type.
+// countConsts counts the names in the const block of messages.go whose first constant has type typ.
 func countConsts(t testing.TB, typ string) int {
 	for _, decl := range parseMessages(t).Decls {
 		if g, ok := decl.(*ast.GenDecl); ok && g.Tok == token.CONST {
@@ -87,8 +88,8 @@ func countConsts(t testing.TB, typ string) int {
 	return 0
 }
 
-// drawMsg fills a message of the type of m with anything legal, field by field, so that a field the codec
-// forgets comes back as zero.
+// drawMsg fills a message of the type of m with random legal values, field by field. A field forgotten by the codec
+// comes back as zero.
 func drawMsg(t *rapid.T, m Msg) Msg {
 	typ := reflect.TypeOf(m)
 	if typ.Kind() == reflect.Pointer {
@@ -147,9 +148,9 @@ func fillValue(t *rapid.T, v reflect.Value, path string) {
 			v.Set(reflect.ValueOf(m))
 		}
 		return
-	case ResID: // Bind.Res and the like; First is below
+	case ResID: // Bind.Res and similar fields; First is below
 		least := uint64(1)
-		if path == "Kill.Res" || path == "Restamp.Res" { // 0: at none
+		if path == "Kill.Res" || path == "Restamp.Res" { // 0: no place
 			least = 0
 		}
 		v.SetUint(rapid.Uint64Range(least, math.MaxUint64-1).Draw(t, path))
@@ -161,7 +162,7 @@ func fillValue(t *rapid.T, v reflect.Value, path string) {
 			fillValue(t, v.Field(i), path+"."+v.Type().Field(i).Name)
 		}
 		if m, ok := v.Interface().(Bind); ok && m.Job == (JobID{}) {
-			v.FieldByName("Generation").SetUint(0) // it is that of Job
+			v.FieldByName("Generation").SetUint(0) // the generation belongs to Job
 		}
 		switch o := v.Addr().Interface().(type) {
 		case *Standing:
@@ -205,7 +206,7 @@ func fillValue(t *rapid.T, v reflect.Value, path string) {
 			n *= rapid.IntRange(1, 100).Draw(t, path)
 		}
 		if n == 0 {
-			return // empty slices are decoded as nil
+			return // the decoder returns nil for an empty slice
 		}
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
@@ -224,10 +225,10 @@ func fillValue(t *rapid.T, v reflect.Value, path string) {
 	}
 }
 
-// bodyOf is the body of a frame with these messages.
+// bodyOf returns the body of a frame with these messages.
 func bodyOf(e Epoch, msgs ...Msg) []byte { return AppendFrame(nil, e, msgs...)[FrameHeader:] }
 
-// rawBody is the body of a frame of epoch 1 with one message, of which every byte is given.
+// rawBody returns the body of a frame of epoch 1 with a single message, given byte by byte.
 func rawBody(k kind, fields ...byte) []byte { return rawMsg([]byte{1}, k, fields...) }
 
 func rawMsg(b []byte, k kind, fields ...byte) []byte {
@@ -296,7 +297,7 @@ func TestTruncated(t *testing.T) {
 	})
 }
 
-// A message that is too short for its fields is cut short, even if it says so itself.
+// The decoder finds a message cut short if the message is too short for its fields, even if its length says so.
 func TestTooShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMsg(t, rapid.SampledFrom(sampleMsgs).Draw(t, "kind"))
@@ -317,7 +318,7 @@ func TestTooShort(t *testing.T) {
 	})
 }
 
-// olderLengths is how many bytes of fields older peers write of a message.
+// olderLengths returns the lengths that older peers write for the fields of m, in bytes.
 func olderLengths(m Msg) []int {
 	fields := func(m Msg) int { return len(AppendMsg(nil, m)) - msgHeader }
 	bare := func(ls []Launch) []Launch {
@@ -327,7 +328,7 @@ func olderLengths(m Msg) []int {
 		}
 		return ls
 	}
-	const none, regular = 1, 2 // bytes, that say so
+	const none, regular = 1, 2 // length of an absent context, and of a regular standing
 	switch m := m.(type) {
 	case Reserve:
 		m.Standing = Standing{}
@@ -367,7 +368,8 @@ func olderLengths(m Msg) []int {
 	return nil
 }
 
-// What a newer peer appends to a message is ignored, and what it says beyond what is known is skipped and counted.
+// The decoder ignores bytes that a newer peer appends to a message. Messages, values and features of newer peers
+// are skipped and counted.
 func TestNewerPeer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := []byte{1}
@@ -386,18 +388,19 @@ func TestNewerPeer(t *testing.T) {
 			}
 		}
 		var d Decoder
-		if _, got, err := d.Decode(b, nil); err != nil || !slices.EqualFunc(got, want, func(a, b Msg) bool { return reflect.DeepEqual(a, b) }) || d.Skipped != skipped {
+		if _, got, err := d.Decode(b, nil); err != nil || !slices.EqualFunc(got, want,
+			func(a, b Msg) bool { return reflect.DeepEqual(a, b) }) || d.Skipped != skipped {
 			t.Fatalf("%v, %d skipped, want %d\ngot  %#v\nwant %#v", err, d.Skipped, skipped, got, want)
 		}
 	})
 }
 
-// A field that was appended is zero in what an older peer writes, and cut short if there is a part of it.
+// An appended field is zero in a message of an older peer. A part of a field is cut short.
 func TestAppendedField(t *testing.T) {
 	read := func(fields ...byte) (seq uint64, appended uint32, err error) {
 		b := rawMsg(nil, kindPing, fields...)
 		r := reader{}
-		r.readHeader(append(b, 99)) // which is of the next message
+		r.readHeader(append(b, 99)) // 99 belongs to the next message
 		if seq = r.readUint("seq"); r.hasMore() {
 			appended = r.readUint32("appended")
 		}
@@ -434,7 +437,8 @@ func TestRefusals(t *testing.T) {
 		{"a length beyond the frame of what is not known", []byte{1, 255, 1, 0, 0}, "frame, length: cut short"},
 		{"too long a frame", make([]byte, MaxFrame+1), "frame, length: over the limit"},
 
-		{"messages", append([]byte{1}, bytes.Repeat(AppendMsg(nil, Drain{}), MaxMsgs+1)...), "Drain, messages: over the limit"},
+		{"messages", append([]byte{1}, bytes.Repeat(AppendMsg(nil, Drain{}), MaxMsgs+1)...),
+			"Drain, messages: over the limit"},
 
 		{"place 0", bodyOf(1, Bind{Res: 0, Launch: launch}), "Bind, res: out of range"},
 		{"last place", bodyOf(1, Enqueue{Res: math.MaxUint64, Launch: launch}), "Enqueue, res: out of range"},
@@ -446,14 +450,17 @@ func TestRefusals(t *testing.T) {
 		{"ids just over", bodyOf(1, Cancel{First: math.MaxUint64 - 8, Count: 9}), "Cancel, first, count: out of range"},
 		{"cancel of nothing", bodyOf(1, Cancel{First: 1}), "Cancel, first, count: out of range"},
 		{"empty range", bodyOf(1, Sync{Live: []Range{{1, 1}, {2, 0}}}), "Sync, first, count: out of range"},
-		{"launches over count", bodyOf(1, Reserve{First: 1, Count: 1, Launches: []Launch{launch, launch}}), "Reserve, launches: over the limit"},
+		{"launches over count", bodyOf(1, Reserve{First: 1, Count: 1, Launches: []Launch{launch, launch}}),
+			"Reserve, launches: over the limit"},
 		{"demand over", rawBody(kindLoad, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0), "Load, load.free: out of range"},
 		{"turn over 32 bits", rawBody(kindDecline, 1, 0xff, 0xff, 0xff, 0xff, 0x7f), "Decline, turn: out of range"},
-		{"duration over", rawBody(kindReady, binary.AppendUvarint([]byte{1, 0}, 1<<63)...), "Ready, waited: out of range"},
+		{"duration over", rawBody(kindReady, binary.AppendUvarint([]byte{1, 0}, 1<<63)...),
+			"Ready, waited: out of range"},
 		{"status 0", bodyOf(1, &Finished{}), "Finished, status: unknown value"},
 		{"status over", bodyOf(1, &Finished{Status: Preempted + 1}), "Finished, status: unknown value"},
 		{"reason 0", bodyOf(1, Evicted{First: 1, Count: 1}), "Evicted, reason: unknown value"},
-		{"reason over", bodyOf(1, Evicted{First: 1, Count: 1, Reason: Reason(len(reasonNames))}), "Evicted, reason: unknown value"},
+		{"reason over", bodyOf(1, Evicted{First: 1, Count: 1, Reason: Reason(len(reasonNames))}),
+			"Evicted, reason: unknown value"},
 
 		{"function", bodyOf(1, Bind{Res: 1, Launch: Launch{Function: long}}), "Bind, launch.function: over the limit"},
 		{"tenant", bodyOf(1, Reserve{First: 1, Count: 1, Tenant: long}), "Reserve, tenant: over the limit"},
@@ -461,15 +468,25 @@ func TestRefusals(t *testing.T) {
 		{"label", bodyOf(1, Welcome{Labels: []string{"a=b", long}}), "Welcome, labels: over the limit"},
 		{"labels", bodyOf(1, Welcome{Labels: list}), "Welcome, labels: over the limit"},
 		{"functions", bodyOf(1, Welcome{Functions: list}), "Welcome, functions: over the limit"},
-		{"files", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: make([]File, MaxFiles+1)}}), "Bind, launch.files: over the limit"},
-		{"files that are not there", rawBody(kindBind, AppendMsg(nil, Bind{Res: 1, Launch: Launch{Files: make([]File, 9)}})[msgHeader:60]...), "Bind, launch.files: cut short"},
-		{"peers", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: []File{{Peers: make([]string, MaxPeers+1)}}}}), "Bind, launch.files: over the limit"},
-		{"peer", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: []File{{Peers: []string{long}}}}}), "Bind, launch.files: over the limit"},
-		{"url", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: []File{{URL: long}}}}), "Bind, launch.files: over the limit"},
-		{"running over", rawBody(kindLoad, 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x20), "Load, load.running: out of range"},
-		{"matrices", bodyOf(1, slices.Repeat([]Msg{Load{Matrix: &WaitMatrix{}}}, MaxMatrices+1)...), "Load, load.matrix: over the limit"},
-		{"payload", bodyOf(1, Bind{Res: 1, Launch: Launch{Payload: make([]byte, MaxBlob+1)}}), "Bind, launch.payload: over the limit"},
-		{"reason text", rawBody(kindRejected, binary.AppendUvarint(nil, MaxText+1)...), "Rejected, reason: over the limit"},
+		{"files", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: make([]File, MaxFiles+1)}}),
+			"Bind, launch.files: over the limit"},
+		{"files that are not there",
+			rawBody(kindBind, AppendMsg(nil, Bind{Res: 1, Launch: Launch{Files: make([]File, 9)}})[msgHeader:60]...),
+			"Bind, launch.files: cut short"},
+		{"peers", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: []File{{Peers: make([]string, MaxPeers+1)}}}}),
+			"Bind, launch.files: over the limit"},
+		{"peer", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: []File{{Peers: []string{long}}}}}),
+			"Bind, launch.files: over the limit"},
+		{"url", bodyOf(1, Bind{Res: 1, Launch: Launch{Files: []File{{URL: long}}}}),
+			"Bind, launch.files: over the limit"},
+		{"running over", rawBody(kindLoad, 0, 0, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x20),
+			"Load, load.running: out of range"},
+		{"matrices", bodyOf(1, slices.Repeat([]Msg{Load{Matrix: &WaitMatrix{}}}, MaxMatrices+1)...),
+			"Load, load.matrix: over the limit"},
+		{"payload", bodyOf(1, Bind{Res: 1, Launch: Launch{Payload: make([]byte, MaxBlob+1)}}),
+			"Bind, launch.payload: over the limit"},
+		{"reason text", rawBody(kindRejected, binary.AppendUvarint(nil, MaxText+1)...),
+			"Rejected, reason: over the limit"},
 	} {
 		var d Decoder
 		_, _, err := d.Decode(c.body, nil)
@@ -492,7 +509,8 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{rawBody(kindDecline, 7), "probe: Decline, turn at byte 6: cut short"},
-		// What is read whole before it is refused is named by where it begins.
+		// If the decoder refuses a value after reading the whole value, the error names the offset where the value
+		// begins.
 		{rawBody(kindDecline, 0, 1), "probe: Decline, res at byte 5: out of range"},
 		{rawBody(kindDecline, 7, 0xff, 0xff, 0xff, 0xff, 0x7f), "probe: Decline, turn at byte 6: out of range"},
 		{rawBody(kindBind, 7, 0, 2), "probe: Bind, keep at byte 7: unknown value"},
@@ -505,12 +523,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What is at its limit passes.
+// The decoder accepts values at their limits.
 func TestLimits(t *testing.T) {
 	name, list := strings.Repeat("x", MaxString), make([]string, MaxList)
-	launch := Launch{Function: name, Payload: make([]byte, MaxBlob), Files: slices.Repeat([]File{{URL: name, Bytes: 1, Peers: list[:MaxPeers:MaxPeers]}}, MaxFiles)}
+	launch := Launch{Function: name, Payload: make([]byte, MaxBlob),
+		Files: slices.Repeat([]File{{URL: name, Bytes: 1, Peers: list[:MaxPeers:MaxPeers]}}, MaxFiles)}
 	for _, m := range []Msg{
-		Reserve{First: math.MaxUint64 - MaxPlaces, Count: MaxPlaces, Tenant: name, Demand: Demand{math.MaxInt32, math.MaxInt32}},
+		Reserve{First: math.MaxUint64 - MaxPlaces, Count: MaxPlaces, Tenant: name,
+			Demand: Demand{math.MaxInt32, math.MaxInt32}},
 		Bind{Res: math.MaxUint64 - 1, Launch: launch},
 		Welcome{Worker: name, Cache: name, Labels: list, Functions: list},
 		Rejected{Reason: strings.Repeat("x", MaxText)},
@@ -521,31 +541,35 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%T: %v", m, err)
 		}
 	}
-	if n := len(bodyOf(math.MaxUint64, Hello{Dialect{math.MaxUint32, math.MaxUint32, math.MaxUint64}, name, math.MaxUint64, name, math.MaxUint64, math.MaxInt64})); n > MaxHello {
+	if n := len(bodyOf(math.MaxUint64, Hello{Dialect{math.MaxUint32, math.MaxUint32, math.MaxUint64}, name,
+		math.MaxUint64, name, math.MaxUint64, math.MaxInt64})); n > MaxHello {
 		t.Errorf("a Hello can have %d bytes", n)
 	}
-	if _, got, err := new(Decoder).Decode(append([]byte{1}, bytes.Repeat(AppendMsg(nil, Drain{}), MaxMsgs)...), nil); err != nil || len(got) != MaxMsgs {
+	if _, got, err := new(Decoder).Decode(append([]byte{1}, bytes.Repeat(AppendMsg(nil, Drain{}), MaxMsgs)...),
+		nil); err != nil || len(got) != MaxMsgs {
 		t.Errorf("%d messages: %v", len(got), err)
 	}
 	full := FullFrame + len(AppendMsg(nil, Enqueue{Tenant: name, Launch: launch}))
-	if full += 100; full > MaxFrame { // 100: numbers of the greatest length
+	if full += 100; full > MaxFrame { // 100: the longest numbers
 		t.Errorf("a frame that was not full can grow to %d bytes", full)
 	}
 }
 
-// What a sender gets wrong or cannot know is mended, not sent.
+// AppendMsg mends a sender's mistakes, such as negative durations and long texts, instead of sending them.
 func TestMended(t *testing.T) {
 	for _, c := range []struct{ m, want Msg }{
 		{Ready{Res: 1, Waited: -1, Expiry: math.MinInt64}, Ready{Res: 1}},
 		{Load{Free: Demand{-500, math.MinInt32}}, Load{}},
 		{Rejected{Reason: strings.Repeat("é", MaxText)}, Rejected{Reason: strings.Repeat("é", MaxText/2)}},
-		{Rejected{Reason: "x" + strings.Repeat("é", MaxText)}, Rejected{Reason: "x" + strings.Repeat("é", MaxText/2-1)}},
+		{Rejected{Reason: "x" + strings.Repeat("é", MaxText)},
+			Rejected{Reason: "x" + strings.Repeat("é", MaxText/2-1)}},
 		{
 			&Finished{Status: Failed, Error: strings.Repeat("\x80", MaxText+1)},
 			&Finished{Status: Failed, Error: strings.Repeat("\x80", MaxText-4)},
 		},
 	} {
-		if _, got, err := new(Decoder).Decode(bodyOf(1, c.m), nil); err != nil || !reflect.DeepEqual(got, []Msg{c.want}) {
+		if _, got, err := new(Decoder).Decode(bodyOf(1, c.m), nil); err != nil ||
+			!reflect.DeepEqual(got, []Msg{c.want}) {
 			t.Errorf("%T: %v", c.m, err)
 		}
 	}
@@ -567,7 +591,7 @@ func TestUnknownMessagePanics(t *testing.T) {
 }
 
 func TestFrames(t *testing.T) {
-	// Several frames in one buffer, as an outbox builds them, on both sides of the link.
+	// An outbox puts several frames into a buffer, on both sides of the link.
 	for _, push := range []bool{false, true} {
 		begin, header := BeginFrame, FrameHeader
 		if push {
@@ -601,7 +625,8 @@ func TestFrames(t *testing.T) {
 		}
 	}
 
-	for size, ok := range map[uint32]bool{0: false, 1: true, MaxHello: true, MaxHello + 1: false, math.MaxUint32: false} {
+	for size, ok := range map[uint32]bool{0: false, 1: true, MaxHello: true, MaxHello + 1: false,
+		math.MaxUint32: false} {
 		n, err := BodySize(binary.LittleEndian.AppendUint32(nil, size), MaxHello)
 		if ok != (err == nil) || ok && n != int(size) {
 			t.Errorf("size %d: %d, %v", size, n, err)
@@ -617,7 +642,7 @@ func TestFrames(t *testing.T) {
 	EndFrame(b[:start+MaxFrame+1], start)
 }
 
-// Names that repeat are one string, however many others come by.
+// Repeated names are decoded to the same string, however many names pass in between.
 func TestNames(t *testing.T) {
 	var d Decoder
 	for i := range 10 * maxNames {
@@ -651,13 +676,14 @@ func TestPayloadAliasesBody(t *testing.T) {
 	}
 }
 
-// A few bytes that claim much must not cost much.
+// Frames of a few bytes that claim great lengths must not allocate much.
 func TestLengthBombs(t *testing.T) {
-	huge := []uint64{2, MaxList, MaxPlaces, MaxString, MaxText, MaxBlob, MaxFrame, math.MaxInt32, math.MaxUint32, math.MaxInt64, math.MaxUint64}
+	huge := []uint64{2, MaxList, MaxPlaces, MaxString, MaxText, MaxBlob, MaxFrame, math.MaxInt32, math.MaxUint32,
+		math.MaxInt64, math.MaxUint64}
 	var bombs [][]byte
 	for _, m := range golden {
 		whole := bodyOf(1, m)
-		for at := range whole { // a great number in place of each byte
+		for at := range whole { // put a great number in place of each byte
 			for _, n := range huge {
 				bombs = append(bombs, binary.AppendUvarint(bytes.Clone(whole[:at]), n))
 				bombs = append(bombs, append(binary.AppendUvarint(bytes.Clone(whole[:at]), n), whole[at+1:]...))
@@ -690,7 +716,7 @@ func TestLengthBombs(t *testing.T) {
 			most = uint64(10 * len(b))
 		}
 		bytes := costs(b)
-		for try := 0; bytes > most && try < 3; try++ { // the runtime allocates too, now and then
+		for try := 0; bytes > most && try < 3; try++ { // the runtime itself allocates now and then
 			bytes = min(bytes, costs(b))
 		}
 		if bytes > most {
@@ -699,7 +725,7 @@ func TestLengthBombs(t *testing.T) {
 	}
 }
 
-// What was written once is understood for as long as its version is spoken.
+// This release reads the encodings of every version that it speaks.
 func TestCorpora(t *testing.T) {
 	var examples []corpus.Example
 	for _, m := range golden {
@@ -708,13 +734,14 @@ func TestCorpora(t *testing.T) {
 				t.Errorf("%T.%s is zero in the corpus", m, v.Type().Field(i).Name)
 			}
 		}
-		examples = append(examples, corpus.Example{Name: m.wireKind().String(), Msg: m, Wire: AppendMsg(nil, m), Decode: func(b []byte) (any, error) {
-			_, msgs, err := new(Decoder).Decode(append([]byte{1}, b...), nil)
-			if err != nil {
-				return nil, err
-			}
-			return msgs[0], nil
-		}})
+		examples = append(examples, corpus.Example{Name: m.wireKind().String(), Msg: m, Wire: AppendMsg(nil, m),
+			Decode: func(b []byte) (any, error) {
+				_, msgs, err := new(Decoder).Decode(append([]byte{1}, b...), nil)
+				if err != nil {
+					return nil, err
+				}
+				return msgs[0], nil
+			}})
 	}
 	for _, m := range sampleMsgs {
 		if !slices.ContainsFunc(golden, func(g Msg) bool { return g.wireKind() == m.wireKind() }) {
@@ -726,15 +753,17 @@ func TestCorpora(t *testing.T) {
 	for _, m := range msgs {
 		frame = AppendMsg(frame, m)
 	}
-	examples = append(examples, corpus.Example{Name: "frame", Msg: msgs, Wire: EndFrame(frame, start), Decode: func(b []byte) (any, error) {
-		_, msgs, err := new(Decoder).Decode(b[PushHeader:], nil)
-		return msgs, err
-	}})
+	examples = append(examples, corpus.Example{Name: "frame", Msg: msgs, Wire: EndFrame(frame, start),
+		Decode: func(b []byte) (any, error) {
+			_, msgs, err := new(Decoder).Decode(b[PushHeader:], nil)
+			return msgs, err
+		}})
 	corpus.Check(t, MinVersion, Version, examples)
 }
 
 var (
-	goldenJob     = JobID{0x01, 0x56, 0x3e, 0x3a, 0xb5, 0xd3, 0xd6, 0x76, 0x4c, 0x61, 0xef, 0xb9, 0x93, 0x02, 0xbd, 0x5b}
+	goldenJob = JobID{0x01, 0x56, 0x3e, 0x3a, 0xb5, 0xd3, 0xd6, 0x76, 0x4c, 0x61, 0xef, 0xb9, 0x93, 0x02, 0xbd,
+		0x5b}
 	goldenAttempt = AttemptID{Frontend: 0x0123456789abcdef, Seq: 42}
 	goldenLaunch  = Launch{
 		Attempt: goldenAttempt, Task: 3, Function: "sleep", Payload: []byte("10ms"),
@@ -742,18 +771,21 @@ var (
 	}
 	goldenLong = Launch{
 		Attempt: goldenAttempt, Task: 4, Function: "sleep", Timeout: 2 * time.Hour,
-		Files: []File{{Digest: [32]byte{0xaa, 31: 0xbb}, URL: "http://store/part", Bytes: 1 << 30, Peers: []string{"h2:80"}}, {}},
+		Files: []File{{Digest: [32]byte{0xaa, 31: 0xbb}, URL: "http://store/part", Bytes: 1 << 30,
+			Peers: []string{"h2:80"}}, {}},
 	}
 	goldenContext = &Context{
-		Stage: "join", Partition: 2, Attempt: 3, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Common: 4, Inline: 1 << 16, Large: true,
+		Stage: "join", Partition: 2, Attempt: 3, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Common: 4, Inline: 1 << 16, Large: true,
 		Inputs: []Passed{
 			{Stage: "scan", Task: 6, Output: Output{Partition: 7, Bytes: 3, Data: []byte("row")}},
-			{Stage: "scan", Task: 8, Output: Output{Partition: 7, Bytes: 1 << 30, File: true, Digest: [32]byte{0xcc}}, Peers: []string{"h3:80"}},
+			{Stage: "scan", Task: 8, Output: Output{Partition: 7, Bytes: 1 << 30, File: true,
+				Digest: [32]byte{0xcc}}, Peers: []string{"h3:80"}},
 		},
 	}
 	goldenLoad = Load{Seq: 5, Free: Demand{3000, 768}, Queued: 6, Running: 7}
 	goldenFull = Load{Seq: 6, Free: Demand{3000, 768}, Queued: 6, Running: 7, Matrix: &goldenWaits}
-	// A task of the smallest step of memory waits 100 us, any other 200 us.
+	// A task of the smallest step of memory waits 100 us, all larger tasks 200 us.
 	goldenWaits = func() WaitMatrix {
 		m := WaitMatrix{Capacity: Demand{7000, 896}}
 		for i := range m.Cells {
@@ -765,7 +797,7 @@ var (
 		return m
 	}()
 
-	// golden has every message, and every field of them with a value that is not zero.
+	// golden has every message, and each field has a value other than zero.
 	golden = []Msg{
 		Hello{
 			Speaks: Dialect{6, 6, 3}, Secret: "secret", Frontend: 0x0123456789abcdef, Name: "front", Epoch: 9,
@@ -773,12 +805,15 @@ var (
 		},
 		Reserve{
 			First: 100, Count: 2, Job: goldenJob, Tenant: "etl", Priority: -1, Demand: Slot,
-			Estimate: 10 * time.Millisecond, Typical: 9 * time.Millisecond, Early: true, Bundle: 7, Launches: []Launch{goldenLaunch}, Generation: 5, Weights: []uint32{300, 2},
+			Estimate: 10 * time.Millisecond, Typical: 9 * time.Millisecond, Early: true, Bundle: 7,
+			Launches: []Launch{goldenLaunch}, Generation: 5, Weights: []uint32{300, 2},
 			Standing: Standing{Class: Spare, Due: time.Minute, Left: time.Second, Age: time.Hour},
 		},
-		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Generation: 6, Launch: goldenLaunch, Bundle: []Launch{goldenLaunch}},
+		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Generation: 6, Launch: goldenLaunch,
+			Bundle: []Launch{goldenLaunch}},
 		Decline{Res: 101, Turn: 2},
-		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true, Launch: goldenLong, Generation: 7, Weights: []uint32{1}, Standing: Standing{Yielded, 1, 2, 3}},
+		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true,
+			Launch: goldenLong, Generation: 7, Weights: []uint32{1}, Standing: Standing{Yielded, 1, 2, 3}},
 		Cancel{First: 100, Count: 3},
 		Kill{Attempt: goldenAttempt, Res: 100, Turn: 1},
 		Claim{Job: goldenJob, Attempt: goldenAttempt, Generation: 8},
@@ -787,8 +822,10 @@ var (
 		Ping{Seq: 11, Matrix: true},
 		Probe{Seq: 12, Matrix: true},
 		Welcome{
-			Speaks: Dialect{6, 7, 5}, Epoch: 9, Worker: "w1", Incarnation: 0xfedcba9876543210, Host: "rack1-host1", Rack: "rack1",
-			Capacity: Demand{8000, 16384}, Open: Demand{7000, 14336}, Labels: []string{"gpu=no"}, Functions: []string{"echo", "sleep"},
+			Speaks: Dialect{6, 7, 5}, Epoch: 9, Worker: "w1", Incarnation: 0xfedcba9876543210, Host: "rack1-host1",
+			Rack:     "rack1",
+			Capacity: Demand{8000, 16384}, Open: Demand{7000, 14336}, Labels: []string{"gpu=no"},
+			Functions:  []string{"echo", "sleep"},
 			MaxPayload: 1 << 20, MaxResult: 1 << 21, Speed: 1500, Cache: "h1:81", Draining: true,
 		},
 		Rejected{Reason: "wrong secret"},
@@ -803,7 +840,9 @@ var (
 			Error: "exit code 1", Waited: 1, Held: 2, Launch: 3, Run: 4, Kept: 5,
 			Usage: Usage{CPU: 6, Memory: 300, Fetched: 8, Fetch: 9}, Load: goldenLoad,
 			Waits: Waits{Own: 5, Others: 4, Long: 3, Closed: 2, Idle: 1},
-			Code:  "no_table", Detail: []byte{1}, Retry: Never, Outputs: []Output{{Partition: 7, Bytes: 1 << 30, File: true, Digest: [32]byte{0xcc}}, {Bytes: 1, Data: []byte("x")}},
+			Code:  "no_table", Detail: []byte{1}, Retry: Never,
+			Outputs: []Output{{Partition: 7, Bytes: 1 << 30, File: true, Digest: [32]byte{0xcc}},
+				{Bytes: 1, Data: []byte("x")}},
 		},
 		Refused{
 			First: 100, Count: 2, Attempt: goldenAttempt, Reason: QueueFull, RetryAfter: 50 * time.Millisecond,
@@ -813,7 +852,8 @@ var (
 		Gone{Places: []Range{{1, 2}}, Attempts: []AttemptID{goldenAttempt}},
 		goldenFull,
 		Drain{},
-		Pong{Seq: 11, Load: goldenLoad, Expect: []Expect{{goldenAttempt, time.Second}}, Progress: []Progress{{goldenAttempt, 250_000, time.Minute}}, Pace: 1500},
+		Pong{Seq: 11, Load: goldenLoad, Expect: []Expect{{goldenAttempt, time.Second}},
+			Progress: []Progress{{goldenAttempt, 250_000, time.Minute}}, Pace: 1500},
 		Claimed{Job: goldenJob, Generation: 8, Count: 8, Knows: time.Second, Moved: true},
 		Common{Job: goldenJob, Number: 4, Payload: []byte("plan")},
 		Forget{Job: goldenJob},
@@ -841,7 +881,8 @@ func FuzzDecode(f *testing.F) {
 		epoch, msgs, err := d.Decode(data, nil)
 		if err != nil {
 			var e *DecodeError
-			if !errors.As(err, &e) || e.Field == "" || e.Problem == "" || e.Offset < 0 || e.Offset > len(data) || len(msgs) != 0 {
+			if !errors.As(err, &e) || e.Field == "" || e.Problem == "" || e.Offset < 0 || e.Offset > len(data) ||
+				len(msgs) != 0 {
 				t.Fatalf("%#v with %d messages", err, len(msgs))
 			}
 			return
@@ -854,7 +895,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// The messages of one short task of the late-binding path, in a batch as they leave under load.
+// The benchmarks encode and decode the messages of a short task on the late-binding path, in batches as under load.
 func BenchmarkAppend(b *testing.B) { benchmark(b, benchAppend) }
 func BenchmarkDecode(b *testing.B) { benchmark(b, benchDecode) }
 
@@ -908,7 +949,7 @@ func benchDecode(b *testing.B, msgs []Msg) {
 	}
 }
 
-// The sender's own message does not go to the heap: it is written where it is made.
+// AppendMsg does not move the sender's message to the heap.
 func TestAppendDoesNotAllocate(t *testing.T) {
 	buf := make([]byte, 0, 4096)
 	seq := uint64(1 << 40)
@@ -925,7 +966,7 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// What was decoded stays as it is, until Reuse says that nobody uses it.
+// Decoded messages keep their values until Reuse.
 func TestDecoderReuse(t *testing.T) {
 	var d Decoder
 	var msgs []Msg

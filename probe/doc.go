@@ -1,34 +1,34 @@
-// Package probe holds what frontends and workers share: ids, units, the messages between them and
-// their encoding. It does no I/O.
+// Package probe holds the vocabulary of frontends and workers: ids, units, messages, and the encoding of
+// messages. Package probe does no I/O.
 //
-// One connection between a frontend and a worker, the link, carries everything between the two. A
-// frame on it is a batch of messages under the link's [Epoch]; see [AppendFrame]. Nothing depends on
-// the order of two messages, and any message may be lost with its connection: ids are never reused,
-// a Cancel may come before its Reserve, and a periodic [Sync] repairs the rest.
+// One connection, the link, carries all messages between a frontend and a worker. A frame on the link is a
+// batch of messages under the link's [Epoch]; see [AppendFrame]. The protocol does not depend on the order of
+// two messages, and a broken connection may lose any message: ids are never reused, a Cancel may come before
+// its Reserve, and a periodic [Sync] repairs the rest.
 //
-// Words: a reservation is a place in a worker's queue held by a job, not yet by a task (Sparrow,
-// section 3.3); its turn comes when a slot is free for it, which the worker tells with [Ready], and the
-// frontend binds a task to it with [Bind], or declines with [Decline].
+// A reservation is a place in a worker's queue, held by a job and not yet by a task (Sparrow, section 3.5). If
+// a slot is free for a reservation, its turn comes: the worker says [Ready]. The frontend binds a task with
+// [Bind], or declines with [Decline].
 //
 // # Versions
 //
-// Hello and Welcome tell the [Dialect] that each end speaks, and both go on with what they have in common. So each
-// release works with the one before it, and a fleet is upgraded one process after the other. What is written is thus only
-// ever added to, and how much of it there is says which fields are there:
+// Hello and Welcome carry the [Dialect] of each end, and the link uses what the two dialects have in common. So
+// a release works with the release before it, and a fleet is upgraded one process after another. Encodings
+// therefore only grow, and the length of a message says how far its fields go:
 //
-//   - A new field of a message is written after all others, and read only if there is more. What a Launch, a File or a
-//     Load gets is written there, too, after the last field of the message that holds it: in its middle, an older peer
-//     would take it for what follows. Without it, a message must mean what it meant before. What has other fields
-//     in old places is a new message.
-//   - A new message gets a new kind. A peer that does not know it skips and counts it.
-//   - A new value of a [Status], a [Reason], or whatever else is refused if it is not known, is only sent to a peer with the
-//     feature: so is a message or a field without which the peer would do something wrong. Define a bit of [Features],
-//     set it in [Spoken], and keep what the peers have in common where it is needed.
-//   - Then raise [Version], and have the tests write the corpus of the new one (go test -update, here and in gossip/view):
-//     examples of what it writes, which all later releases are held against. A version that no release speaks yet
-//     needs none of that: remove its corpus and write it again.
-//   - Raise [MinVersion], and drop what only served the versions below it, when no release that speaks one of those
-//     need be upgraded from any more.
+//   - A new field goes after all fields of its message, and is read only if more bytes follow. A new field of a
+//     Launch, a File or a Load also goes to the end of the enclosing message: in the middle of the message an
+//     older peer would misread the bytes. A message without the new field must mean the same as before. If old
+//     fields change, define a new message.
+//   - A new message gets a new kind. A peer without the kind skips the message and counts it.
+//   - Decoders refuse unknown values of a [Status], a [Reason] and similar types. So send a new value only to a
+//     peer with its feature. The same goes for a message or a field that an older peer must not miss. Define a
+//     bit of [Features], set the bit in [Spoken], and keep the common features where the sender needs them.
+//   - Then raise [Version] and let the tests write the new corpus (go test -update, here and in gossip/view):
+//     examples of the new encoding, for all later releases to read. If no release has spoken the version yet,
+//     do not raise it: remove the version's corpus and write a new corpus.
+//   - If no fleet needs to upgrade from an old version any more, raise [MinVersion] and drop the code for older
+//     versions.
 //
-// The same holds for heartbeats and gossip, and `make upgrade` tries all of it.
+// Heartbeats and gossip follow the same rules. `make upgrade` tests links, heartbeats and gossip.
 package probe

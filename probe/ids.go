@@ -13,7 +13,7 @@ type FrontendID uint64
 
 func (f FrontendID) String() string { return fmt.Sprintf("%016x", uint64(f)) }
 
-// Epoch numbers the connections of one link. A frame of another epoch than its connection's is stale.
+// Epoch numbers the connections of a link. A frame is stale if its epoch is not the epoch of the connection.
 type Epoch uint64
 
 // JobID is a ULID chosen by the client.
@@ -47,7 +47,9 @@ func ParseJobID(s string) (JobID, error) {
 		}
 		v := strings.IndexByte(crockford, c)
 		if v < 0 || i == 0 && v > 7 {
-			return j, fmt.Errorf("job id %q: character %d is not of a ULID (Crockford's base 32, first 0 to 7)", s, i+1)
+			return j, fmt.Errorf(
+				"job id %q: character %d does not belong to a ULID (Crockford's base 32, first character 0 to 7)",
+				s, i+1)
 		}
 		hi = hi<<5 | lo>>59
 		lo = lo<<5 | uint64(v)
@@ -57,7 +59,7 @@ func ParseJobID(s string) (JobID, error) {
 	return j, nil
 }
 
-// NewJobID makes a ULID of a Unix time in milliseconds and 80 random bits, of which the caller brings 128.
+// NewJobID makes a ULID from a Unix time in milliseconds and 80 random bits, taken from the 128 bits of hi and lo.
 func NewJobID(unixMilli int64, hi, lo uint64) JobID {
 	var j JobID
 	binary.BigEndian.PutUint64(j[:8], uint64(unixMilli)<<16|hi&0xffff)
@@ -65,32 +67,31 @@ func NewJobID(unixMilli int64, hi, lo uint64) JobID {
 	return j
 }
 
-// Generation counts a job's submissions: 0 is the first one, and each time that its client turns to a frontend again
-// it is one higher. Of two frontends that have the job, the one with the higher generation is the one to which its
-// client turned last.
+// Generation counts a job's submissions: 0 is the first submission, and each time its client turns to a frontend
+// again, the generation grows by 1. If two frontends have the job, the client turned last to the frontend with the
+// higher generation.
 type Generation uint32
 
 // TaskIndex is a task's position in its job, from 0.
 type TaskIndex uint32
 
-// ResID names a reservation, or the place of a task bound early, on one link: a counter kept by the
-// frontend, from 1, across the epochs of the link. It is dense, so that the worker can remember which
-// ids it has seen in a small window.
+// ResID names a reservation, or the place of a task bound early, on one link. The frontend counts ResIDs from 1,
+// across the epochs of the link. The numbers are dense, so the worker remembers seen ids in a small window.
 type ResID uint64
 
-// Turn counts how often a reservation's turn came, from 0: a place that is kept comes round again.
+// Turn counts the turns of a reservation, from 0: a kept place comes round again.
 type Turn uint32
 
-// AttemptID names one try at a task, across all links and for all time.
+// AttemptID names an attempt at a task, across all links and for all time.
 type AttemptID struct {
 	Frontend FrontendID
 	Seq      uint64 // counted by the frontend, from 1
 }
 
-// String is the form that clients see, FRONTEND-SEQ in hexadecimal.
+// String returns FRONTEND-SEQ in hexadecimal, the form shown to clients.
 func (a AttemptID) String() string { return fmt.Sprintf("%s-%x", a.Frontend, a.Seq) }
 
-// ParseAttemptID reads what String wrote.
+// ParseAttemptID reads the form written by String.
 func ParseAttemptID(s string) (AttemptID, error) {
 	front, seq, ok := strings.Cut(s, "-")
 	raw, err := hex.DecodeString(front)
@@ -107,13 +108,13 @@ type (
 	MiB        int32
 )
 
-// Demand is what a task occupies on a worker while it runs, or what a worker has.
+// Demand is the room that a task occupies on a worker while the task runs, or the room of a worker.
 type Demand struct {
 	CPU Millicores
 	Mem MiB
 }
 
-// Slot is the demand of a task that states none: one slot.
+// Slot is the default demand of a task: one slot.
 var Slot = Demand{CPU: 1000, Mem: 256}
 
 // Fits reports whether d fits into room.

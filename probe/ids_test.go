@@ -21,9 +21,10 @@ func TestJobIDText(t *testing.T) {
 			}
 		}
 	})
-	// The example of the ULID specification, and the ends.
+	// The example of the ULID specification, and both ends of the range.
 	for s, want := range map[string]JobID{
-		"01ARZ3NDEKTSV4RRFFQ69G5FAV": {0x01, 0x56, 0x3e, 0x3a, 0xb5, 0xd3, 0xd6, 0x76, 0x4c, 0x61, 0xef, 0xb9, 0x93, 0x02, 0xbd, 0x5b},
+		"01ARZ3NDEKTSV4RRFFQ69G5FAV": {0x01, 0x56, 0x3e, 0x3a, 0xb5, 0xd3, 0xd6, 0x76, 0x4c, 0x61, 0xef, 0xb9, 0x93,
+			0x02, 0xbd, 0x5b},
 		"00000000000000000000000000": {},
 		"7ZZZZZZZZZZZZZZZZZZZZZZZZZ": {255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255},
 	} {

@@ -11,13 +11,12 @@ const MatrixSide = 8
 // Wait is an expected wait in steps of 100 us, up to some 119 hours.
 type Wait uint32
 
-// WaitStep is the unit of a Wait. NeverFits is the wait of what no worker of this size ever has room for.
 const (
-	WaitStep       = 100 * time.Microsecond
-	NeverFits Wait = math.MaxUint32
+	WaitStep       = 100 * time.Microsecond // the unit of a Wait
+	NeverFits Wait = math.MaxUint32         // the wait if no worker of this size ever has room
 )
 
-// WaitOf is d in whole steps, rounded up: a wait is promised, and not to be shorter than it will be.
+// WaitOf returns d in whole steps, rounded up: a promised wait must not be shorter than the real wait.
 func WaitOf(d time.Duration) Wait {
 	if d <= 0 {
 		return 0
@@ -25,27 +24,29 @@ func WaitOf(d time.Duration) Wait {
 	return Wait(min((d-1)/WaitStep+1, time.Duration(NeverFits-1)))
 }
 
-// Duration is w as a duration. It means nothing for NeverFits.
+// Duration returns w as a duration. The duration of NeverFits is meaningless.
 func (w Wait) Duration() time.Duration { return time.Duration(w) * WaitStep }
 
-// steps are those of a wait matrix, in parts of 32 of the worker: finer where most tasks are, and exact for tasks of one
-// slot on workers of up to 32, if their number is a power of two. With equal steps, a task of a 64th of a worker was
-// told the wait for an eighth of it: of such waits, 42 % were within 10 % or 1 s of the truth, against 72 %.
+// steps are the steps of a wait matrix, in 32nds of the worker. The steps are finer where most tasks are, and exact
+// for tasks of one slot on workers of up to 32 slots, if the number of slots is a power of two. With equal steps, a
+// task of a 64th of a worker read the wait for an eighth: only 42 % of its waits were within 10 % or 1 s of the
+// truth, against 72 % with these steps.
 var steps = [MatrixSide]int64{1, 2, 4, 8, 12, 16, 24, 32}
 
 // WaitMatrix is a worker's expected wait for room, by CPU and memory of a hypothetical long task (Apollo, section
-// 3.2). Cell [i][j] is for a task of up to the i-th step of the worker's CPU and the j-th of its memory, or as much of
-// these as is open to long tasks. Invariant: no wait falls along a row or down a column. The zero value says that any
-// task would fit at once into a worker of no size, so nothing fits it.
+// 3.2). Cell [i][j] is for a task of up to step i of the worker's CPU and step j of its memory, within the part
+// open to long tasks. Invariant: no wait falls along a row or down a column. In the zero value any task would fit
+// at once, into a worker of no size: so no task fits.
 type WaitMatrix struct {
-	Capacity Demand // of the worker: what the grid divides
+	Capacity Demand // of the worker; divided by the grid
 	Cells    [MatrixSide][MatrixSide]Wait
-	// Short is the same for a short task, which may use all of the worker, of up to the i-th step of both. No wait falls.
+	// Short[i] is the wait of a short task of up to the i-th step of CPU and memory. Short tasks may use the whole
+	// worker. Invariant: no wait falls.
 	Short [MatrixSide]Wait
 }
 
-// Wait is the expected wait of a task of demand d: that of the smallest cell which holds it, NeverFits if none
-// does.
+// Wait returns the expected wait of a long task of demand d: the wait in the smallest cell that holds d, NeverFits
+// if no cell does.
 func (m *WaitMatrix) Wait(d Demand) Wait {
 	if !d.Fits(m.Capacity) {
 		return NeverFits
@@ -53,7 +54,7 @@ func (m *WaitMatrix) Wait(d Demand) Wait {
 	return m.Cells[stepIndex(int64(d.CPU), int64(m.Capacity.CPU))][stepIndex(int64(d.Mem), int64(m.Capacity.Mem))]
 }
 
-// ShortWait is the expected wait of a short task of demand d, NeverFits if it is more than all of the worker.
+// ShortWait returns the expected wait of a short task of demand d, NeverFits if d is more than the whole worker.
 func (m *WaitMatrix) ShortWait(d Demand) Wait {
 	if !d.Fits(m.Capacity) {
 		return NeverFits
@@ -61,7 +62,7 @@ func (m *WaitMatrix) ShortWait(d Demand) Wait {
 	return m.Short[max(stepIndex(int64(d.CPU), int64(m.Capacity.CPU)), stepIndex(int64(d.Mem), int64(m.Capacity.Mem)))]
 }
 
-// Idle is the matrix of the same worker when it has nothing to do.
+// Idle returns the matrix of the same worker without any work.
 func (m *WaitMatrix) Idle() *WaitMatrix {
 	idle := *m
 	for i := range idle.Cells {
@@ -75,7 +76,7 @@ func (m *WaitMatrix) Idle() *WaitMatrix {
 	return &idle
 }
 
-// stepIndex is the index of the smallest step of capacity that holds amount, which is at most capacity.
+// stepIndex returns the index of the smallest step of capacity that holds amount. amount is at most capacity.
 func stepIndex(amount, capacity int64) int {
 	i := 0
 	for amount*steps[MatrixSide-1] > capacity*steps[i] {
@@ -84,7 +85,7 @@ func stepIndex(amount, capacity int64) int {
 	return i
 }
 
-// MatrixStep is the largest amount of which step i of a matrix of this capacity speaks.
+// MatrixStep returns the largest amount within step i of a matrix of this capacity.
 func MatrixStep[N Millicores | MiB](capacity N, i int) N {
 	return N(int64(capacity) * steps[i] / steps[MatrixSide-1])
 }

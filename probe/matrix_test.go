@@ -37,7 +37,8 @@ func TestWait(t *testing.T) {
 		want Wait
 	}{
 		{Demand{}, 0}, {Demand{1, 0}, 0}, {Demand{500, 0}, 0}, {Demand{501, 0}, 10}, {Demand{500, 1}, 1},
-		{Demand{1000, 1}, 11}, {Demand{2000, 3}, 22}, {Demand{4000, 7}, 33}, {Demand{6000, 11}, 44}, {Demand{8000, 15}, 55},
+		{Demand{1000, 1}, 11}, {Demand{2000, 3}, 22}, {Demand{4000, 7}, 33}, {Demand{6000, 11}, 44},
+		{Demand{8000, 15}, 55},
 		{Demand{12_000, 22}, 66}, {Demand{12_001, 23}, 77}, {Demand{16_000, 30}, 77},
 		{Demand{16_001, 30}, NeverFits}, {Demand{1, 31}, NeverFits}, {Demand{-5, -5}, 0},
 	} {
@@ -55,13 +56,14 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// A demand is looked up in the smallest cell that holds it.
+// WaitMatrix looks a demand up in the smallest cell that holds it.
 func TestWaitInSmallestCell(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Int64Range(1, math.MaxInt32).Draw(t, "capacity")
 		amount := rapid.Int64Range(1, capacity).Draw(t, "amount")
 		got := stepIndex(amount, capacity)
-		if MatrixStep(Millicores(capacity), got) < Millicores(amount) || got > 0 && MatrixStep(Millicores(capacity), got-1) >= Millicores(amount) {
+		if MatrixStep(Millicores(capacity), got) < Millicores(amount) || got > 0 &&
+			MatrixStep(Millicores(capacity), got-1) >= Millicores(amount) {
 			t.Fatalf("%d of %d is in cell %d", amount, capacity, got)
 		}
 	})

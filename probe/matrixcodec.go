@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A matrix is written as its capacity, a mask of cells, and for each cell of the mask by how much it is above the
-// larger of its left and its upper neighbour. Cells come in the order of matrixCells: the first row and the first
-// column are first, as in a matrix that a worker forecasts all others follow from these. So the cells of an idle
-// worker take one byte, those of a busy one some forty, and no matrix takes more than 340. The waits of short tasks
-// follow, as a mask and by how much each is above the one before: one byte for an idle worker, at most 42.
+// An encoded matrix is its capacity, a mask of cells, and a rise for each cell in the mask: the wait above the
+// larger of the left and the upper neighbour. Cells come in the order of matrixCells. The first row and the first
+// column come first, because a worker's forecast determines all other cells by these two. So the cells of an idle
+// worker take one byte, of a busy worker some forty bytes, and no matrix takes more than 340 bytes. The waits of
+// short tasks follow as a mask and rises above the wait before: one byte for an idle worker, at most 42.
 const allCells = MatrixSide * MatrixSide
 
-// matrixCells is the order of the cells: the first row, the rest of the first column, the others row by row.
+// matrixCells is the order of the cells: the first row, the rest of the first column, all other cells row by row.
 var matrixCells = func() (order [allCells]struct{ row, col uint8 }) {
 	n := 0
 	add := func(row, col uint8) {
@@ -34,7 +34,7 @@ var matrixCells = func() (order [allCells]struct{ row, col uint8 }) {
 	return order
 }()
 
-// leastWait is the least that the cell may be, by the invariant.
+// leastWait returns the least wait of a cell by the invariant.
 func (m *WaitMatrix) leastWait(row, col uint8) Wait {
 	var w Wait
 	if row > 0 {
@@ -46,8 +46,8 @@ func (m *WaitMatrix) leastWait(row, col uint8) Wait {
 	return w
 }
 
-// AppendMatrix appends m to b. A wait that falls, which none does, is written as one that does not; a negative
-// capacity as 0.
+// AppendMatrix appends m to b. If m breaks the invariant, AppendMatrix raises a falling wait to its neighbour's. A
+// negative capacity is written as 0.
 func AppendMatrix(b []byte, m *WaitMatrix) []byte {
 	b = appendDemand(b, m.Capacity)
 	rising := *m
@@ -78,8 +78,8 @@ func AppendMatrix(b []byte, m *WaitMatrix) []byte {
 	return b
 }
 
-// ReadMatrix reads a matrix off the front of b and returns what follows it. The error is a *DecodeError. Whatever
-// is read satisfies the invariant of a WaitMatrix.
+// ReadMatrix reads a matrix off the front of b and returns the rest of b. The error is a *DecodeError. A matrix
+// read without an error satisfies the invariant of WaitMatrix.
 func ReadMatrix(b []byte) (m WaitMatrix, rest []byte, err error) {
 	r := reader{buf: b}
 	r.readMatrix("matrix", &m)
@@ -109,15 +109,17 @@ func (r *reader) readMatrix(field string, m *WaitMatrix) {
 	}
 }
 
-// A wait is told anew ahead of time if it is off by more than this.
+// A worker sends a new wait ahead of its heartbeat if the wait strays by more than waitStray, or by more than a
+// waitStrayPer-th of the sent wait, if that is more.
 const (
 	waitStray    = Wait(100 * time.Millisecond / WaitStep)
-	waitStrayPer = 10 // or than this part of what was told, if that is more
+	waitStrayPer = 10 // a tenth of the sent wait
 )
 
-// Differs reports whether m is so far from what a worker told some time ago that it should not wait for its next
-// heartbeat to tell m: another capacity, or a wait that is longer than was told, or shorter than was told less the
-// time since then, by more than a tenth or 100 ms. That a wait passes as time does is no news.
+// Differs reports whether m differs so much from earlier, a matrix sent elapsed ago, that the worker should not
+// wait for the next heartbeat. A new capacity differs. A wait differs if it is longer than the earlier wait, or
+// shorter than the earlier wait minus elapsed, by more than a tenth or 100 ms. A wait that shrinks with time is no
+// news.
 func (m *WaitMatrix) Differs(earlier *WaitMatrix, elapsed time.Duration) bool {
 	if m.Capacity != earlier.Capacity {
 		return true
@@ -125,7 +127,8 @@ func (m *WaitMatrix) Differs(earlier *WaitMatrix, elapsed time.Duration) bool {
 	passed := WaitOf(elapsed)
 	strays := func(now, before Wait) bool {
 		stray := max(waitStray, before/waitStrayPer)
-		return now != before && (now == NeverFits || before == NeverFits || now > before && now-before > stray || before > now && before-now > stray && before-now-stray > passed)
+		return now != before && (now == NeverFits || before == NeverFits || now > before &&
+			now-before > stray || before > now && before-now > stray && before-now-stray > passed)
 	}
 	for i := range MatrixSide {
 		for j := range MatrixSide {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// newGrid makes a matrix of a worker of 64 cores and 256 GiB, each cell that is not smaller than it may be.
+// newGrid makes a matrix of a worker of 64 cores and 256 GiB. newGrid raises a cell if the invariant demands it.
 func newGrid(cell func(i, j int) Wait) *WaitMatrix {
 	m := &WaitMatrix{Capacity: Demand{CPU: 64_000, Mem: 256 << 10}}
 	for i := range MatrixSide {
@@ -31,14 +31,17 @@ var matrices = []struct {
 	{"of no worker", &WaitMatrix{}, 4},
 	{"idle", newGrid(func(int, int) Wait { return 0 }), 8},
 	{"one wait for all", newGrid(func(int, int) Wait { return WaitOf(40 * time.Millisecond) }), 12},
-	{"short tasks", newGrid(func(i, j int) Wait { return WaitOf(time.Duration(max(3*i, 2*j)) * 1700 * time.Microsecond) }), 32},
+	{"short tasks", newGrid(func(i,
+		j int) Wait {
+		return WaitOf(time.Duration(max(3*i, 2*j)) * 1700 * time.Microsecond)
+	}), 32},
 	{"long tasks", newGrid(func(i, j int) Wait { return WaitOf(time.Duration(max(7*i, 5*j)) * 3 * time.Second) }), 74},
 	{"no structure", newGrid(func(i, j int) Wait { return WaitOf(time.Duration(i*i+3*i*j+j*j) * time.Second) }), 226},
 	{"nothing ever fits", newGrid(func(int, int) Wait { return NeverFits }), 18},
 	{"worst", worstMatrix(), 381},
 }
 
-// worstMatrix has in each cell as much above its neighbours as 64 cells can have.
+// worstMatrix has the greatest rise in each cell that a matrix of 64 cells can hold.
 func worstMatrix() *WaitMatrix {
 	m := newGrid(func(i, j int) Wait { return Wait(i+j+1) * (NeverFits / (2*MatrixSide - 1)) })
 	m.Capacity = Demand{math.MaxInt32, math.MaxInt32}
@@ -63,9 +66,10 @@ func TestMatrixSizes(t *testing.T) {
 	}
 }
 
-// The format does not change by accident.
+// This test fails if the format changes by accident.
 func TestMatrixGolden(t *testing.T) {
-	const want = "80f40380801005" + "b207" + "01" + "01d903" // two cells stand out: the first by 946 steps, the third by 1; short tasks wait 473
+	// Two cells stand out: the first by 946 steps, the third by 1. Short tasks wait 473 steps.
+	const want = "80f40380801005" + "b207" + "01" + "01d903"
 	m := newGrid(func(i, j int) Wait {
 		if j >= 2 {
 			return 947
@@ -92,7 +96,8 @@ func TestMatrixRefused(t *testing.T) {
 		{"nothing", nil, cutShort},
 		{"more CPU than there can be", uint(math.MaxInt32+1, 1, 0), outOfRange},
 		{"more memory than there can be", uint(1, math.MaxInt32+1, 0), outOfRange},
-		{"more cells than 64", append(uint(1, 1), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), outOfRange},
+		{"more cells than 64", append(uint(1, 1), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1),
+			outOfRange},
 		{"a wait longer than any", uint(1, 1, 1, math.MaxUint32+1), outOfRange},
 		{"waits that add up to more than any", uint(1, 1, 3, math.MaxUint32, 1), outOfRange},
 		{"fewer waits than in the mask", uint(1, 1, 3, 1), cutShort},
@@ -105,7 +110,7 @@ func TestMatrixRefused(t *testing.T) {
 	}
 }
 
-// A matrix that breaks the invariant is written as one that keeps it, and never shorter in any cell.
+// AppendMatrix repairs a matrix that breaks the invariant, and never makes a wait shorter.
 func TestMatrixRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var any WaitMatrix
@@ -147,7 +152,8 @@ func FuzzReadMatrix(f *testing.F) {
 		m, rest, err := ReadMatrix(data)
 		if err != nil {
 			var e *DecodeError
-			if !errors.As(err, &e) || e.Field == "" || e.Problem == "" || e.Offset < 0 || e.Offset > len(data) || m != (WaitMatrix{}) {
+			if !errors.As(err, &e) || e.Field == "" || e.Problem == "" || e.Offset < 0 || e.Offset > len(data) ||
+				m != (WaitMatrix{}) {
 				t.Fatalf("%#v with %v", err, m)
 			}
 			return

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Msg is a message of the probe protocol: one of the structs of this file, by value, but for Finished: there are so many of
-// these that they come by their address, and may be lent. Slices and strings in it belong to the message; nobody writes to
-// them afterwards. Durations are never negative.
+// Msg is a message of the probe protocol: one of the structs in this file. A Finished comes by pointer, because
+// Finished is frequent and its memory may be lent; all other messages come by value. Slices and strings belong to
+// the message: nobody writes to them afterwards. Durations are never negative.
 type Msg interface{ wireKind() kind }
 
 // kind is the first byte of an encoded message. Numbers are never reused.
@@ -57,7 +57,7 @@ type Hello struct {
 	Frontend FrontendID
 	Name     string // for logs
 	Epoch    Epoch
-	Lease    time.Duration // silence after which either side takes the connection for broken
+	Lease    time.Duration // each end takes the connection for broken after this silence
 }
 
 // Launch is a task handed to a worker: one attempt.
@@ -68,31 +68,31 @@ type Launch struct {
 	Payload  []byte
 	Estimate time.Duration // expected run time; 0: unknown
 	Timeout  time.Duration // longest run time; 0: none
-	Deadline time.Duration // from when this is sent until the job must be done; 0: none
-	Files    []File        // it needs on the worker's disk; only a task bound early may need any
-	Context  *Context      // nil: there is nothing to tell. Nobody writes to it
+	Deadline time.Duration // from the moment of sending until the job must be done; 0: none
+	Files    []File        // needed on the worker's disk; only a task bound early may need files
+	Context  *Context      // nobody writes to it; nil: no context
 }
 
-// Context is what a task may know of itself, and what passes between it and tasks of other stages. A peer without
-// [Passing] runs the task as if there were none.
+// Context tells a task its place in the job, and carries data between tasks of different stages. A peer without
+// [Passing] runs the task without a Context.
 type Context struct {
 	Stage     string
-	Partition uint32 // its number in the stage
-	Attempt   uint32 // its number among those of the task, from 1
-	Trace     string // the job's traceparent, as W3C has it; "": none
-	Common    uint32 // number of the Common that goes with the payload; 0: none does
-	Inline    uint32 // bytes up to which an output travels with the result; larger ones become files
-	Large     bool   // so does a result that is too large to travel, as an output in ResultPartition
+	Partition uint32 // number of the task in its stage
+	Attempt   uint32 // number of the attempt at the task, from 1
+	Trace     string // the job's traceparent in W3C format; "": none
+	Common    uint32 // number of the Common for this payload; 0: none
+	Inline    uint32 // bytes: a longer output becomes a file, a shorter output travels with the result
+	Large     bool   // a result too large to travel becomes a file, too: an output in ResultPartition
 	Inputs    []Passed
 }
 
-// Class says what an entry in a worker's queue, or what runs of it, may stand in the way of.
+// Class says what a queue entry, or its running attempt, may block.
 type Class uint8
 
 const (
 	Regular Class = iota
-	Yielded       // it starts only where nothing regular can, and what has started stays
-	Spare         // likewise, and what has started is stopped where it stands in the way of what is regular
+	Yielded       // starts only where no regular entry can start; keeps running
+	Spare         // starts like Yielded; stops if regular work needs its room
 )
 
 var classNames = [...]string{"regular", "yielded", "spare"}
@@ -104,64 +104,65 @@ func (c Class) String() string {
 	return "unknown_class"
 }
 
-// Standing is how an entry stands among those of a queue.
+// Standing ranks an entry among the entries of a queue.
 type Standing struct {
 	Class Class
-	Due   time.Duration // from when this is sent until it is regular by itself; 0: never
-	Left  time.Duration // work that its job has left, of which the least goes first; 0: not known
-	Age   time.Duration // of its job, if it is of a later stage: it stands where it would if it had come then
+	Due   time.Duration // from the moment of sending until the entry becomes regular by itself; 0: never
+	Left  time.Duration // unfinished work of the entry's job: least goes first; 0: not known
+	Age   time.Duration // age of the job, for entries of later stages: the entry queues as if it had come with its job
 }
 
-// ResultPartition is where the result of a task is that is too large to travel.
+// ResultPartition is the partition of a result that is too large to travel.
 const ResultPartition = MaxPassed - 1
 
-// Passed is an output of another task that is passed to this one.
+// Passed is an output of another task, passed to this task.
 type Passed struct {
 	Stage string
 	Task  TaskIndex
 	Output
-	Peers []string // host:port of Welcome.Cache, of workers that are said to have the file: at most MaxPeers
+	Peers []string // host:port of Welcome.Cache, of workers said to have the file: at most MaxPeers
 }
 
-// Output is what a task leaves for others in one partition: the data itself, or a file of that digest in its worker's cache.
+// Output holds a task's output for one partition: the data itself, or the digest of a file in its worker's cache.
 type Output struct {
 	Partition uint32
 	Bytes     uint64
 	File      bool
 	Digest    [32]byte // of a file
-	Data      []byte   // else
+	Data      []byte   // instead of a file
 }
 
-// Common is a payload that tasks of a job have in common. Their launches name it by its number. The worker keeps it until
-// Forget, or until the link breaks.
+// Common is a payload shared by tasks of a job. Launches name a Common by its number. The worker keeps a Common
+// until Forget, or until the link breaks.
 type Common struct {
 	Job     JobID
 	Number  uint32
 	Payload []byte
 }
 
-// Forget says that no more launches will name what the job has in common.
+// Forget ends the job's Commons: no later launch names them.
 type Forget struct{ Job JobID }
 
-// Away has the worker leave: it drains, or it announces that it will be away. It is for peers that know Departing.
+// Away tells the worker to drain, or announces a future absence of the worker. Only a worker with [Departing] gets
+// an Away.
 type Away struct {
-	Drain bool          // end what runs, take nothing new, and end
-	In    time.Duration // else: from now on, for how long; Lasts 0 takes an announcement back
-	Lasts time.Duration
+	Drain bool          // finish running tasks, take nothing new, then exit
+	In    time.Duration // without Drain: time from now until the absence
+	Lasts time.Duration // length of the absence; 0 withdraws an announcement
 }
 
-// File is one that a task needs on the worker's disk. Its content is what its digest says, wherever it is from.
+// File is an input file, needed on the worker's disk. The digest defines the content, wherever the bytes come from.
 type File struct {
 	Digest [32]byte // SHA-256
 	URL    string
 	Bytes  uint64   // 0: unknown
-	Peers  []string // host:port of Welcome.Cache, of workers that are said to have it: at most MaxPeers
+	Peers  []string // host:port of Welcome.Cache, of workers said to have the file: at most MaxPeers
 }
 
-// Reserve asks for Count places with the ids First, First+1, ... Each of the ride-along Launches (at
-// most Count of them) is started at once if the worker has room for it and that delays nothing that waits:
-// it then uses up the place with the same position. Up to Bundle of those for which there is no room are
-// staged behind them, as with Bind, if nothing waits. The others leave only their places behind.
+// Reserve asks for Count places with the ids First, First+1, ... Launches ride along, at most Count of them: the
+// worker starts a launch at once if there is room and no waiting place is delayed. A started launch uses up the
+// place at the same position. If nothing waits, the worker stages up to Bundle of the remaining launches behind the
+// started launches, as with Bind. The worker forgets all other launches; their places stay in the queue.
 type Reserve struct {
 	First      ResID
 	Count      uint32
@@ -170,31 +171,31 @@ type Reserve struct {
 	Tenant     string
 	Priority   int32
 	Demand     Demand        // of each place
-	Estimate   time.Duration // 0: the tasks tell none
-	Typical    time.Duration // then: the median of what those of their function ran lately; 0: not known
-	Early      bool          // the worker may ask one round trip before it expects a slot to fall free
-	Bundle     uint32        // how many launches may wait for the slots of those that start
+	Estimate   time.Duration // expected run time; 0: the tasks give none
+	Typical    time.Duration // without Estimate: median of recent run times of the function; 0: not known
+	Early      bool          // the worker may ask one round trip before it expects a free slot
+	Bundle     uint32        // maximum number of launches that wait for the slots of started launches
 	Launches   []Launch
-	Weights    []uint32 // of the parts of the tenant's path, the topmost first; those that are missing: not known
-	Standing   Standing // launches of what is not regular do not ride: only their places are queued
+	Weights    []uint32 // of the parts of the tenant's path, topmost first; a missing weight is not known
+	Standing   Standing // launches ride along only if their class is Regular; otherwise only their places are queued
 }
 
-// Bind gives a task to a place whose turn has come. With Keep, the place goes back into the queue where
-// it was, for further tasks of its job. With a Job, the tasks are of that one, which waits at the same
-// frontend, as the place's own needs the turn no more. The tasks of Bundle, all so short that they are expected to end
-// within the round trip that asking for them would take, are staged: they start, ahead of the queue, when
-// slots fall free, and are handed back if that takes too long.
+// Bind gives a task to a place whose turn has come. With Keep, the place goes back to its position in the queue,
+// for further tasks of its job. With a Job, the tasks come from another job of the same frontend, because the
+// place's own job does not need the turn. The worker stages the tasks of Bundle: they start ahead of the queue as
+// slots fall free, and go back to the frontend if no slot falls free soon. Bundle holds short tasks only, expected
+// to end within the round trip of asking for them.
 type Bind struct {
 	Res        ResID
 	Turn       Turn
 	Keep       bool
-	Job        JobID      // zero: the place's
-	Generation Generation // of Job, if that is not the place's
+	Job        JobID      // zero: the job of the place
+	Generation Generation // of Job, if Job is set
 	Launch     Launch
 	Bundle     []Launch
 }
 
-// Decline answers a Ready with nothing: the place is gone.
+// Decline answers a Ready without a task: the place is gone.
 type Decline struct {
 	Res  ResID
 	Turn Turn
@@ -208,66 +209,69 @@ type Enqueue struct {
 	Tenant     string
 	Priority   int32
 	Demand     Demand
-	Long       bool // it may not use the share of the worker that is closed to long tasks
-	Matrix     bool // the answer's Load is to tell the wait matrix
+	Long       bool // the task may not use the part of the worker closed to long tasks
+	Matrix     bool // the Load of the answer must carry the wait matrix
 	Launch     Launch
-	Weights    []uint32 // as of Reserve
+	Weights    []uint32 // as in Reserve
 	Standing   Standing
 }
 
-// Restamp changes how the place Res stands, if its turn is yet to come. If its Attempt runs already, it is not stopped for others any
-// more, unless it stays spare. Nothing answers it: a place that is not there is told of as ever. Only for a worker with [Classes].
+// Restamp changes the standing of place Res, if its turn has not come yet. If Attempt runs already, the worker no
+// longer stops the attempt for regular work, unless the new class is Spare. Restamp has no answer of its own: the
+// usual messages tell about a missing place. Only a worker with [Classes] gets a Restamp.
 type Restamp struct {
-	Res      ResID // 0: none, as its Attempt was claimed
+	Res      ResID // 0: none, because Attempt was claimed
 	Standing Standing
 	Attempt  AttemptID // bound early to Res; zero: none
 }
 
-// Cancel takes back Count places from First on. A place the worker has not heard of yet is dropped when
-// it comes. Tasks that run are not affected, tasks bound early that wait are.
+// Cancel takes back Count places from First on. If the worker has not heard of a place yet, the worker drops the
+// place on arrival. Cancel leaves running tasks alone, and withdraws tasks bound early that still wait.
 type Cancel struct {
 	First ResID
 	Count uint32
 }
 
-// Kill stops an attempt, wherever it is; its place too, if its Bind is still on the way to Res and Turn.
+// Kill stops an attempt, wherever the attempt is. If the attempt's Bind is still on its way to Res and Turn, Kill
+// ends the place as well.
 type Kill struct {
 	Attempt AttemptID
 	Res     ResID
 	Turn    Turn
 }
 
-// Claim adopts an attempt that another connection launched: its own after a reconnect, or one of another
-// frontend, which the job's client left. With a zero Attempt it adopts every attempt of Job, and takes
-// that job's places from whoever holds them; Claimed then ends the answer. From then on the worker refuses, as Moved,
-// what comes of the job from an earlier generation, or of the same one from another frontend.
+// Claim adopts an attempt launched over another connection: the frontend's own connection before a reconnect, or
+// the link of another frontend whose client has left. With a zero Attempt, Claim adopts every attempt of Job, and
+// takes the job's places away from all other links; Claimed then ends the answer. From then on the worker refuses,
+// as Moved, messages about the job from an earlier generation, or from another frontend of the same generation.
 type Claim struct {
 	Job        JobID
 	Attempt    AttemptID
 	Generation Generation
 }
 
-// Ack says that the worker may forget the results of these attempts: clients have them, or their tasks are tried again.
-// If they are Disowned, no client is known to have them, and the frontend keeps nothing of them either: the worker keeps
-// them for some time, for whoever claims them.
+// Ack lets the worker forget the results of these attempts: clients have the results, or the tasks run again.
+// Disowned results have no known client, and the frontend does not keep them either. The worker keeps disowned
+// results for some time, for a frontend that claims the job.
 type Ack struct {
 	Attempts []AttemptID
 	Disowned bool
 }
 
-// Range is Count ids from First on.
+// Range is Count ids, from First on.
 type Range struct {
 	First ResID
 	Count uint32
 }
 
-// SyncAge is how long something must have been believed before a Sync that does not name it, or a Gone that does, is believed
-// instead: its message may still have been on the way when the other was sent.
+// SyncAge is the minimum age of a belief that a Sync or a Gone may correct. If a Sync does not name a place or an
+// attempt of this age, the worker drops the entry. If a Gone names an attempt of this age, the frontend drops it.
+// The message about a younger entry may still have been on its way when the peer sent its list.
 const SyncAge = time.Second
 
-// Sync tells the worker all that the frontend believes of the link: Live are the places below Next that
-// it believes queued, Attempts all whose end it awaits. The worker drops places below Next and attempts
-// of some age that are not named, and answers with Gone for what is named and it does not have.
+// Sync tells the worker all that the frontend believes about the link. Live lists the queued places below Next,
+// Attempts the attempts without a known end. The worker drops unnamed places below Next and unnamed attempts, if
+// they are at least SyncAge old. For named entries that the worker does not have, the worker answers with Gone.
 type Sync struct {
 	Next     ResID
 	Live     []Range
@@ -277,31 +281,31 @@ type Sync struct {
 // Ping asks for a Pong with the same Seq.
 type Ping struct {
 	Seq    uint64
-	Matrix bool // its Load is to tell the wait matrix
+	Matrix bool // the Load of the answer must carry the wait matrix
 }
 
-// Probe asks for a Load with the same Seq (early-binding baselines).
+// Probe asks for a Load with the same Seq. Only the early-binding baselines send a Probe.
 type Probe struct {
 	Seq    uint64
-	Matrix bool // to be told as well
+	Matrix bool // the Load must carry the wait matrix
 }
 
 // Welcome answers a good Hello.
 type Welcome struct {
 	Speaks      Dialect
-	Epoch       Epoch // of the Hello it answers
+	Epoch       Epoch // of the answered Hello
 	Worker      string
-	Incarnation uint64 // of two runs of a worker, the later one has the higher
+	Incarnation uint64 // of two runs of a worker, the later run has the higher number
 	Host        string
-	Rack        string // "" if the worker was not told
+	Rack        string // "" if the worker does not know
 	Capacity    Demand
-	Open        Demand   // of it, to long tasks
+	Open        Demand   // the part of Capacity open to long tasks
 	Labels      []string // "key=value"
 	Functions   []string
 	MaxPayload  uint32 // bytes
 	MaxResult   uint32 // bytes
-	Speed       uint32 // how fast it runs tasks, in thousandths of the reference: 2000 is twice as fast; 0: not known
-	Cache       string // host:port where other workers find the files of its cache; "": it takes no task that needs files
+	Speed       uint32 // thousandths of the reference speed: 2000 runs tasks twice as fast; 0: not known
+	Cache       string // host:port where other workers find cached files; "": takes no task with files
 	Draining    bool
 }
 
@@ -310,40 +314,41 @@ type Rejected struct{ Reason string }
 
 // Load is a worker's state at the moment of the message that carries it.
 type Load struct {
-	Seq     uint64 // of the Probe it answers; 0 otherwise
-	Free    Demand // not occupied by running tasks or places whose turn is on
-	Queued  uint32 // places in the queue, of all frontends
-	Running uint32 // attempts
-	// Matrix is the expected wait of long tasks, where an Enqueue (for its Queued and Started), a Ping or a Probe asked
-	// for it, else nil.
+	Seq     uint64 // of the answered Probe; 0 in other messages
+	Free    Demand // free room; places at their turn take room, stoppable spare tasks do not
+	Queued  uint32 // regular places in the queue, of all frontends
+	Running uint32 // attempts that run
+	// Matrix is the expected wait of long tasks, if an Enqueue (for its Queued and Started), a Ping or a Probe
+	// asked for the matrix. Otherwise nil.
 	Matrix *WaitMatrix
 }
 
-// Queued answers a Reserve whose ride-along launches did not all start: the places from First on, Count of
-// them, are in the queue behind Ahead others, and their launches were forgotten. It answers every Enqueue
-// that waits.
+// Queued answers a Reserve with ride-along launches that did not all start: Count places, from First on, are in the
+// queue behind Ahead earlier places, and the worker has forgotten their launches. Queued also answers every Enqueue
+// whose task waits.
 type Queued struct {
 	First ResID
 	Count uint32
 	Ahead uint32
 	Load  Load
-	Wait  time.Duration // of an Enqueue that asked for the matrix, how long its task is expected to wait; 0: not known
+	Wait  time.Duration // expected wait of the task, if its Enqueue asked for the matrix; 0: not known
 }
 
-// Started tells that an attempt runs which was bound early or claimed. Launches of Reserve and Bind start
-// without a message.
+// Started reports a running attempt that was bound early or claimed. Launches of Reserve and Bind start without a
+// message.
 type Started struct {
 	Attempt AttemptID
 	Res     ResID
 	Job     JobID
 	Task    TaskIndex
-	Ran     time.Duration // how long it has been running
+	Ran     time.Duration // run time so far
 	Load    Load
 }
 
-// Claimed ends the answer to a Claim of a whole job: Count attempts were adopted, each of which was
-// told by Started or Finished before. Of what the job started here within the last Knows it knows all that was not
-// acknowledged. Moved: the claim came too late, as a later generation has claimed the job; nothing was adopted.
+// Claimed ends the answer to a Claim of a whole job. The worker adopted Count attempts, and has sent a Started or a
+// Finished for each attempt. The worker remembers every unacknowledged attempt that the job started here within the
+// last Knows. Moved means that the claim came too late and nothing was adopted: a later generation has claimed the
+// job.
 type Claimed struct {
 	Job        JobID
 	Generation Generation // of the Claim
@@ -352,13 +357,12 @@ type Claimed struct {
 	Moved      bool
 }
 
-// Ready says that a place's turn has come: a slot is held for it until Expiry has passed since the
-// message was sent. Early is how long before that a slot is expected to fall free, when the worker asks
-// one round trip ahead.
+// Ready says that a place's turn has come. The worker holds a slot until Expiry has passed since the message was
+// sent. Early is the time until a slot is expected to fall free, if the worker asks one round trip ahead.
 type Ready struct {
 	Res    ResID
 	Turn   Turn
-	Waited time.Duration // since the place was queued
+	Waited time.Duration // since the place joined the queue
 	Expiry time.Duration
 	Early  time.Duration
 	Load   Load
@@ -369,16 +373,17 @@ type Status uint8
 
 const (
 	Succeeded Status = iota + 1
-	Failed           // the function said so, or the process had a non-zero exit code
-	Panicked         // or the process died from a signal
-	Killed           // by Kill, by drain or because its owner was gone for too long
+	Failed           // the function returned an error, or the process a non-zero exit code
+	Panicked         // the function panicked, or a signal ended the process
+	Killed           // by Kill, by a drain, or because the owner was away for too long
 	TimedOut
-	TooLarge  // the result was over the worker's limit
-	NoInput   // it never ran: a file that it needs could not be fetched, or is not what its digest says
-	Preempted // it was spare, and stood in the way of what is regular; told to none without [Classes]
+	TooLarge  // the result is over the worker's limit
+	NoInput   // the task never ran: an input file could not be fetched, or does not match its digest
+	Preempted // a spare attempt was stopped for regular work; only sent to peers with [Classes]
 )
 
-var statusNames = [...]string{"none", "succeeded", "failed", "panicked", "killed", "timed_out", "too_large", "no_input", "preempted"}
+var statusNames = [...]string{"none", "succeeded", "failed", "panicked", "killed", "timed_out", "too_large",
+	"no_input", "preempted"}
 
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
@@ -387,15 +392,15 @@ func (s Status) String() string {
 	return "unknown_status"
 }
 
-// Usage is what an attempt used, as far as the worker can tell: 0 is nothing, or not known.
+// Usage is the consumption of an attempt, as far as the worker can measure. 0 is nothing, or not known.
 type Usage struct {
-	CPU     time.Duration // of all its cores
-	Memory  MiB           // at its peak
-	Fetched uint64        // bytes of files that were not at the worker
-	Fetch   time.Duration // that it took to have all its files there, in parallel with the wait
+	CPU     time.Duration // CPU time, over all cores
+	Memory  MiB           // peak
+	Fetched uint64        // bytes of input files that the worker did not have
+	Fetch   time.Duration // time until all input files were there, in parallel with the wait
 }
 
-// Demand is what an attempt would have had to demand that ran for so long: cores on average, and memory at its peak.
+// Demand returns the room that the attempt really used over its run time run: cores on average, and peak memory.
 func (u *Usage) Demand(run time.Duration) (d Demand) {
 	if run > 0 {
 		d.CPU = Millicores(min(1000*u.CPU.Seconds()/run.Seconds(), math.MaxInt32))
@@ -404,8 +409,8 @@ func (u *Usage) Demand(run time.Duration) (d Demand) {
 	return d
 }
 
-// Finished carries an attempt's end and result. The worker keeps it until it is acknowledged, for the one who claims
-// the job if this frontend is lost before the client has it.
+// Finished carries an attempt's end and result. The worker keeps a Finished until the Ack. If this frontend is lost
+// before the client has the result, the next frontend of the job can claim it.
 type Finished struct {
 	Attempt AttemptID
 	Job     JobID
@@ -414,55 +419,57 @@ type Finished struct {
 	Result  []byte
 	Error   string
 	Waited  time.Duration // in the queue, until Ready or the start
-	Held    time.Duration // from Ready to the arrival of Bind; 0 where there was no Ready
-	Launch  time.Duration // from the arrival of the task to its start
+	Held    time.Duration // from Ready to the arrival of Bind; 0 without a Ready
+	Launch  time.Duration // from the arrival of the task to the start of its run
 	Run     time.Duration // measured by the executor
-	Kept    time.Duration // from its end to this message
+	Kept    time.Duration // from the end of the run to this message
 	Usage   Usage
 	Load    Load
-	Code    string // of the function's own error; "": it gave none
-	Detail  []byte // likewise
+	Code    string // of the function's own error; "": none given
+	Detail  []byte // details of the function's own error
 	Retry   Retry
-	Outputs []Output // of one that succeeded; of one without all its input, the files that are nowhere
+	Outputs []Output // of a success; with NoInput: the input files found nowhere
 	Waits   Waits
 }
 
-// Waits is what the wait in the queue was for: its parts add up to it. All are 0 where there was none, or the worker does not tell.
+// Waits divides the wait in the queue by its cause: the parts add up to the wait. All parts are 0 without a wait,
+// and if the worker does not report causes.
 type Waits struct {
-	Own    time.Duration // behind short tasks of its own tenant
-	Others time.Duration // behind those of others
+	Own    time.Duration // behind short tasks of the task's own tenant
+	Others time.Duration // behind short tasks of foreign tenants
 	Long   time.Duration // behind long tasks
-	Closed time.Duration // while there was room, but closed to it
-	Idle   time.Duration // while room was held for a frontend to say what to run
+	Closed time.Duration // with free room, but only in the part closed to long tasks
+	Idle   time.Duration // with free room, held while a frontend chose a task
 }
 
-// Retry is where a task whose function failed may be tried again.
+// Retry says where a task may run again after its function failed.
 type Retry uint8
 
 const (
 	Anywhere  Retry = iota
-	Elsewhere       // not at this worker, if there is another one
+	Elsewhere       // not at this worker, unless there is no second worker
 	Never
 )
 
-// Reason says why a worker refused, evicted or knows nothing of something.
+// Reason says why a worker refused, evicted or does not know a place or an attempt.
 type Reason uint8
 
 const (
 	QueueFull  Reason = iota + 1
 	Leaving           // the worker drains
-	TooBig            // it never fits this worker
+	TooBig            // the demand never fits this worker
 	NoFunction        // the worker has no such function
 	Expired           // the turn's expiry passed without an answer
-	Unknown           // never heard of it, or forgotten
-	Oversized         // a payload over the worker's limit
-	Moved             // it is of a job that was claimed since: the client has gone elsewhere with the whole of it
-	Late              // bound ahead of a slot that did not fall free when expected; bind it elsewhere
-	NeedsFiles        // a task that needs files is to be bound early, so that they are fetched while it waits
+	Unknown           // the worker never heard of the attempt, or forgot it
+	Oversized         // the payload is over the worker's limit
+	Moved             // the job was claimed since: its client has moved the whole job to another frontend
+	Late              // bound ahead of a slot that did not fall free when expected; bind the task elsewhere
+	NeedsFiles        // a task with files must be bound early, so that its files are fetched while the task waits
 	NoCommon          // the launch names a Common that has not come
 )
 
-var reasonNames = [...]string{"none", "queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late", "needs_files", "no_common"}
+var reasonNames = [...]string{"none", "queue_full", "leaving", "too_big", "no_function", "expired", "unknown",
+	"oversized", "moved", "late", "needs_files", "no_common"}
 
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
@@ -471,54 +478,56 @@ func (r Reason) String() string {
 	return "unknown_reason"
 }
 
-// Refused answers a Reserve, a Bind, an Enqueue or a Claim that was not accepted: the places from First
-// on (none if Count is 0) and the Attempt, if any, are not and will not be at this worker.
+// Refused answers a Reserve, a Bind, an Enqueue or a Claim that the worker did not accept. The Count places from
+// First on, and the Attempt, if set, are not at this worker and never will be. With Count 0 no place is refused.
 type Refused struct {
 	First      ResID
 	Count      uint32
 	Attempt    AttemptID
 	Reason     Reason
-	RetryAfter time.Duration // 0: not this worker again for this job
+	RetryAfter time.Duration // 0: do not try this worker again for this job
 	Load       Load
-	Knows      time.Duration // of an attempt that is Unknown: sent within so long, it never started, and never will. 0: that is not known
+	// Knows is set if Reason is Unknown: an attempt sent less than Knows ago never started and never will; 0: not
+	// known.
+	Knows time.Duration
 }
 
-// Evicted tells that places were dropped from the queue after they had been accepted.
+// Evicted reports places dropped from the queue after the worker had accepted them.
 type Evicted struct {
 	First  ResID
 	Count  uint32
 	Reason Reason
 }
 
-// Gone answers a Sync: what the frontend named and the worker does not have, nor ever will.
+// Gone answers a Sync. Gone lists the named places and attempts that the worker does not have and never will.
 type Gone struct {
 	Places   []Range
 	Attempts []AttemptID
 }
 
-// Drain tells that the worker leaves: it takes nothing new and finishes what runs.
+// Drain says that the worker leaves: the worker takes nothing new and finishes running tasks.
 type Drain struct{}
 
-// Pong answers a Ping, and tells how the frontend's attempts stand.
+// Pong answers a Ping, and reports the state of the frontend's attempts.
 type Pong struct {
 	Seq      uint64
 	Load     Load
-	Expect   []Expect   // of those that were bound early and wait; some, if they are many
-	Progress []Progress // of those that run, and say how far they are
-	Pace     uint32     // how many times as long as expected long tasks take at the worker now, in thousandths; 0: not known
+	Expect   []Expect   // for queued attempts that were bound early; a part of the attempts if there are many
+	Progress []Progress // for running attempts that report their progress
+	Pace     uint32     // recent run time of long tasks over their expected run time, in thousandths; 0: not known
 }
 
-// Expect is how long from now an attempt is expected to wait in the queue.
+// Expect is the expected wait of a queued attempt, from now.
 type Expect struct {
 	Attempt AttemptID
 	Wait    time.Duration
 }
 
-// Progress is how far a running attempt has come.
+// Progress is the progress of a running attempt.
 type Progress struct {
 	Attempt AttemptID
-	Done    uint32        // of its work, in millionths
-	Left    time.Duration // that it will go on, as fast as it went lately
+	Done    uint32        // share of the work done, in millionths
+	Left    time.Duration // expected time to the end, at the recent speed
 }
 
 func (Hello) wireKind() kind     { return kindHello }

@@ -1,7 +1,7 @@
 package probe
 
-// What both ends of a link tell fastrpc to begin a connection with: SniffHeader, then ProtocolVersion, the
-// type of compression (none) and whether TLS follows, one byte each. The other end answers with the same.
+// Both ends of a link begin a connection of fastrpc with SniffHeader, then ProtocolVersion, the type of compression
+// (none) and a flag for TLS, one byte each. The answer of the peer has the same form.
 const (
 	SniffHeader     = "phoebe/1"
 	ProtocolVersion = 1

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// MaxParts is how many parts a tenant's path has at most. What comes after belongs to the last one.
+// MaxParts is the maximum number of parts in a tenant's path. Further slashes belong to the last part.
 const MaxParts = 8
 
-// TenantPaths yields a tenant's path and those above it, the topmost first: of ads/etl, these are ads and ads/etl.
+// TenantPaths yields a tenant's path and all paths above, the topmost first: for ads/etl, yields ads and ads/etl.
 func TenantPaths(tenant string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for at, n := 0, 1; n < MaxParts; n++ {

@@ -2,37 +2,39 @@ package probe
 
 import "fmt"
 
-// Versions of the protocol that this release speaks, on links, in heartbeats and in gossip. Version goes up with each
-// change of what is written; MinVersion goes up when what an older release writes is no longer understood.
+// Protocol versions of this release, on links, in heartbeats and in gossip. Version goes up with each change of an
+// encoding. MinVersion goes up if a release drops the encodings of an older release.
 const (
 	MinVersion = 7
 	Version    = 8
 )
 
-// Features are what a release may know to do beside its version, one bit each: what its peer must not be sent without
-// being known to understand it has one. Numbers are never reused.
+// Features are abilities of a release beside its version, one bit each. A message that a peer could misread needs a
+// feature: the sender must know that its peer has the feature. Numbers are never reused.
 type Features uint64
 
-// Passing: Context, Common and Forget are heeded, and tasks may leave outputs.
+// Passing: the peer obeys Context, Common and Forget, and its tasks may leave outputs.
 const Passing Features = 1 << 0
 
-// Classes: a worker heeds the [Class] of what it queues, and may say Preempted; one without it runs all as regular.
+// Classes: the worker obeys the [Class] of a queue entry, and may send Preempted. A worker without Classes runs
+// every entry as regular.
 const Classes Features = 1 << 1
 
-// Departing: Away is heeded.
+// Departing: the worker obeys Away.
 const Departing Features = 1 << 2
 
-// Dialect is what a release speaks: all versions from Min to Max, with these features.
+// Dialect is the language of a release: all versions from Min to Max, and the features.
 type Dialect struct {
 	Min, Max uint32
 	Features Features
 }
 
-// Spoken is what this release speaks.
+// Spoken is the dialect of this release.
 var Spoken = Dialect{Min: MinVersion, Max: Version, Features: Passing | Classes | Departing}
 
-// Common is what two peers go on with: the highest version that both speak, and the features that both have. They
-// find the same, each by itself. The error says which of two has to be upgraded: d is called us, its peer them.
+// Common returns the highest version that d and peer share, and their shared features. Both ends compute the same
+// result, each on its own. If d and peer share no version, the error says which end to upgrade, by the names
+// ownName (of d) and peerName.
 func (d Dialect) Common(peer Dialect, ownName, peerName string) (version uint32, features Features, err error) {
 	version = min(d.Max, peer.Max)
 	if version >= max(d.Min, peer.Min) {
@@ -58,7 +60,7 @@ func AppendDialect(b []byte, d Dialect) []byte {
 	return appendUint(appendUint(appendUint(b, uint64(d.Min)), uint64(d.Max)), uint64(d.Features))
 }
 
-// ReadDialect reads a dialect off the front of b and returns what follows it. The error is a *DecodeError.
+// ReadDialect reads a dialect off the front of b and returns the rest of b. The error is a *DecodeError.
 func ReadDialect(b []byte) (d Dialect, rest []byte, err error) {
 	r := reader{buf: b}
 	d = r.readDialect("dialect")
@@ -72,10 +74,12 @@ func (r *reader) readDialect(field string) Dialect {
 	return Dialect{Min: r.readUint32(field), Max: r.readUint32(field), Features: Features(r.readUint(field))}
 }
 
-// AppendOldRejected appends a frame, as a worker writes it, that tells a frontend why its Hello cannot be read, in the form
-// of the versions before 7, which did not tell how long a message is.
+// AppendOldRejected appends a worker's frame that tells a frontend why its Hello cannot be read. The frame has the
+// form of the versions before 7, in which messages had no length.
 func AppendOldRejected(b []byte, e Epoch) []byte {
 	b, body := BeginPush(b, e)
-	b = appendText(append(b, byte(kindRejected)), fmt.Sprintf("this worker speaks %v of the probe protocol, and cannot read this Hello: upgrade the frontend", Spoken))
+	b = appendText(append(b, byte(kindRejected)),
+		fmt.Sprintf("this worker speaks %v of the probe protocol, and cannot read this Hello: upgrade the frontend",
+			Spoken))
 	return EndFrame(b, body)
 }

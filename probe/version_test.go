@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Both ends find the same, or say the same.
+// Both ends compute the same version and features, or report the same error.
 func TestCommon(t *testing.T) {
 	for _, c := range []struct {
 		frontend, worker Dialect
@@ -24,7 +24,8 @@ func TestCommon(t *testing.T) {
 		version, features, err := c.frontend.Common(c.worker, "the frontend", "the worker")
 		version2, features2, err2 := c.worker.Common(c.frontend, "the worker", "the frontend")
 		if version != c.version || features != c.features || version2 != c.version || features2 != c.features {
-			t.Errorf("%v and %v: version %d with %b, and %d with %b", c.frontend, c.worker, version, features, version2, features2)
+			t.Errorf("%v and %v: version %d with %b, and %d with %b", c.frontend, c.worker, version, features,
+				version2, features2)
 		}
 		for _, err := range []error{err, err2} {
 			if (err == nil) != (c.problem == "") || err != nil && !strings.HasSuffix(err.Error(), c.problem) {

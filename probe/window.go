@@ -1,8 +1,8 @@
 package probe
 
-// Window remembers which ids of a dense counter have been seen, for the last windowSize ids: older ones
-// count as seen. A Cancel that overtakes its Reserve marks the id, which is then its tombstone, so
-// tombstones take no memory of their own. The zero Window has seen nothing but 0.
+// Window remembers the seen ids of a dense counter, for the last windowSize ids: older ids count as seen. If a
+// Cancel overtakes its Reserve, the Cancel marks the id, and the mark serves as the tombstone: so tombstones take
+// no extra memory. The zero Window has seen only 0.
 type Window struct {
 	top  ResID // the highest id seen
 	bits [windowSize / 64]uint64
@@ -23,7 +23,7 @@ func (w *Window) Seen(id ResID) bool {
 	return w.bits[id%windowSize/64]&(1<<(id%64)) != 0
 }
 
-// Mark notes id as seen and reports whether it was new.
+// Mark notes id as seen and reports whether id was new.
 func (w *Window) Mark(id ResID) bool {
 	if w.Seen(id) {
 		return false

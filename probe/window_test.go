@@ -34,7 +34,7 @@ func TestWindowAgainstModel(t *testing.T) {
 			w.Mark(high)
 			m.mark(high)
 		}
-		// Ids that share a bit or a word with the newest, edges of the window, and whatever is between.
+		// Ids that share a bit or a word with the newest id, edges of the window, and ids in between.
 		offset := rapid.OneOf(
 			rapid.Int64Range(-70, 70),
 			rapid.Int64Range(-windowSize-70, -windowSize+70),
@@ -45,7 +45,7 @@ func TestWindowAgainstModel(t *testing.T) {
 			d := offset.Draw(t, "offset")
 			id := m.top + ResID(d)
 			if d < 0 && id > m.top || d > 0 && id < m.top || id == 0 {
-				continue // over an end of the numbers
+				continue // beyond an end of the numbers
 			}
 			if got, want := w.Seen(id), m.seen(id); got != want {
 				t.Fatalf("Seen(top%+d) = %v, want %v (top %d)", d, got, want, m.top)
@@ -56,9 +56,10 @@ func TestWindowAgainstModel(t *testing.T) {
 				}
 			}
 		}
-		// After the history, the whole window and a margin agree.
+		// After the history, window and model agree on the whole window and a margin.
 		for i := range ResID(windowSize + 200) {
-			if id := m.top + 100 - i; id > 0 && (m.top >= windowSize+100 || id <= m.top+100) && m.top <= math.MaxUint64-100 {
+			if id := m.top + 100 - i; id > 0 && (m.top >= windowSize+100 || id <= m.top+100) &&
+				m.top <= math.MaxUint64-100 {
 				if got, want := w.Seen(id), m.seen(id); got != want {
 					t.Fatalf("at the end Seen(%d) = %v, want %v (top %d)", id, got, want, m.top)
 				}

@@ -10,9 +10,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/lent"
 )
 
-// DecodeError is a frame that does not follow the protocol; its connection is to be closed.
+// DecodeError describes a frame that breaks the protocol. The receiver closes the connection.
 type DecodeError struct {
-	Message string // "Bind"; "" if it is about the frame itself
+	Message string // "Bind"; "" for an error in the frame itself
 	Field   string // "launch.function"
 	Offset  int    // of the field in the frame's body
 	Problem string // "cut short"
@@ -33,27 +33,27 @@ const (
 	notKnown   = "unknown value"
 )
 
-// reader takes fields off the front of a body. The first problem sticks: all that is read after it is zero.
+// reader takes fields off the front of a body. The first problem sticks: all later fields read as zero.
 type reader struct {
 	buf   []byte
 	pos   int
-	kind  kind // of the message being read; 0 before the first
+	kind  kind // of the current message; 0 before the first
 	err   *DecodeError
 	names *nameCache
 
 	lentLaunches **lent.Of[Launch]
-	matrices     int // that were read
+	matrices     int // matrices read so far
 }
 
 func (r *reader) fail(field string, at int, problem string) {
 	if r.err == nil {
 		r.err = &DecodeError{Message: r.kind.String(), Field: field, Offset: at, Problem: problem}
 	}
-	r.pos = len(r.buf) // whatever is read from here on is cut short, which ends all loops
+	r.pos = len(r.buf) // all later reads find the body cut short, and loops end
 }
 
-// hasMore reports whether the message has further fields. An older peer's ends before those that were appended since
-// MinVersion: they are read if there are more.
+// hasMore reports whether the message has further fields. Messages of an older peer end before the fields appended
+// since MinVersion: read such fields only if hasMore.
 func (r *reader) hasMore() bool { return r.pos < len(r.buf) }
 
 func (r *reader) readByte(field string) byte {
@@ -68,7 +68,7 @@ func (r *reader) readByte(field string) byte {
 
 func (r *reader) readBool(field string) bool { return r.readEnum(field, 0, 1) == 1 }
 
-// readEnum is a byte from low to high.
+// readEnum reads a byte from low to high.
 func (r *reader) readEnum(field string, low, high byte) byte {
 	at := r.pos
 	c := r.readByte(field)
@@ -97,7 +97,7 @@ func (r *reader) readUint(field string) uint64 {
 	return v
 }
 
-// readUpTo is a uint of at most max.
+// readUpTo reads a uint of at most max.
 func (r *reader) readUpTo(field string, max uint64, problem string) uint64 {
 	at := r.pos
 	v := r.readUint(field)
@@ -137,7 +137,7 @@ func (r *reader) readDuration(field string) time.Duration {
 	return time.Duration(r.readUpTo(field, math.MaxInt64, outOfRange))
 }
 
-// readBytes aliases the body; nil if empty.
+// readBytes reads a byte slice that aliases the body; nil if empty.
 func (r *reader) readBytes(field string, max int) []byte {
 	at := r.pos
 	n := r.readUpTo(field, uint64(max), overLimit)
@@ -154,13 +154,13 @@ func (r *reader) readBytes(field string, max int) []byte {
 
 func (r *reader) readText(field string, max int) string { return string(r.readBytes(field, max)) }
 
-// readName is a string of which few different ones are expected.
+// readName reads a string that is likely to repeat, such as a tenant or a function.
 func (r *reader) readName(field string) string {
 	return r.names.internString(r.readBytes(field, MaxString))
 }
 
-// readCount is the number of elements that follow, each of at least size bytes: what does not fit the rest of
-// the body is refused before anything is allocated for it.
+// readCount reads the number of elements that follow, each of at least size bytes. If the elements do not fit into
+// the rest of the body, readCount fails before anything is allocated for them.
 func (r *reader) readCount(field string, max, size int) int {
 	at := r.pos
 	n := r.readUpTo(field, uint64(max), overLimit)
@@ -188,7 +188,7 @@ func (r *reader) readJob(field string) (j JobID) {
 	return j
 }
 
-// readFixed is the next n bytes of the body itself; nil if there are not so many.
+// readFixed returns the next n bytes of the body itself; nil if the body is too short.
 func (r *reader) readFixed(field string, n int) []byte {
 	if len(r.buf)-r.pos < n {
 		r.fail(field, r.pos, cutShort)
@@ -214,7 +214,7 @@ func (r *reader) readAttempts(field string) []AttemptID {
 	return list
 }
 
-// readRes is the id of one place.
+// readRes reads the id of a place.
 func (r *reader) readRes(field string) ResID {
 	at := r.pos
 	id := ResID(r.readUint(field))
@@ -225,7 +225,7 @@ func (r *reader) readRes(field string) ResID {
 	return id
 }
 
-// readPlaces reads First and Count. At least min places are meant, and First+Count does not overflow.
+// readPlaces reads First and Count. Count is at least min, and First+Count does not overflow.
 func (r *reader) readPlaces(min uint32) (first ResID, count uint32) {
 	at := r.pos
 	first = ResID(r.readUint("first"))
@@ -256,14 +256,14 @@ func (r *reader) readDemand(field string) Demand {
 	}
 }
 
-// readFlagged reads what appendFlagged wrote.
+// readFlagged reads a number and a flag, as written by appendFlagged.
 func (r *reader) readFlagged(field string, max uint64) (v uint64, flag bool) {
 	v = r.readUpTo(field, max<<1|1, outOfRange)
 	return v >> 1, v&1 == 1
 }
 
-// nameCache keeps strings that come again and again from being allocated each time. It forgets all of them
-// when there are too many, so a peer that invents names costs at most maxNames*maxName bytes.
+// nameCache avoids a new allocation for a string that repeats. When the cache is full, all strings are dropped: so
+// a peer that invents names costs at most maxNames*maxName bytes.
 type nameCache struct{ known map[string]string }
 
 const (
@@ -296,7 +296,8 @@ func appendUint(b []byte, v uint64) []byte {
 	return binary.AppendUvarint(b, v)
 }
 
-// appendFlagged writes a number below 1<<63 and a bit: what is seldom there costs no byte where it is not.
+// appendFlagged writes a number below 1<<63 and a flag in one uvarint. An optional field behind the number then
+// costs no extra byte if it is absent.
 func appendFlagged(b []byte, v uint64, flag bool) []byte {
 	v <<= 1
 	if flag {
@@ -320,7 +321,7 @@ func appendString(b []byte, s string) []byte { return append(appendUint(b, uint6
 
 func appendBytes(b, s []byte) []byte { return append(appendUint(b, uint64(len(s))), s...) }
 
-// appendText cuts what is too long: it is for people only.
+// appendText cuts texts that are too long: texts are for people only.
 func appendText(b []byte, s string) []byte {
 	if len(s) > MaxText {
 		n := MaxText

@@ -1,4 +1,4 @@
-// Package grafana has the dashboard and the alerts, and tests them.
+// Package grafana holds the dashboard and the alerts, and tests them.
 package grafana
 
 import (
@@ -20,9 +20,11 @@ import (
 	"time"
 )
 
-// query is one of a panel, or the value that an alert compares.
+// query is a query of a panel, or the value compared by an alert. owner is the panel's title, or the name of the
+// alert.
 type query struct{ owner, expr string }
 
+// readQueries reads all queries of phoebe.json and alerts.yaml, with the variables filled in.
 func readQueries(t *testing.T) (list []query) {
 	t.Helper()
 	var board struct {
@@ -64,7 +66,7 @@ func readQueries(t *testing.T) (list []query) {
 	return list
 }
 
-// What panels and alerts ask for is in the table of metrics.
+// The table of metrics has every metric in panels and alerts.
 func TestNames(t *testing.T) {
 	table, err := os.ReadFile("../../probe/exposition/METRICS.md")
 	if err != nil {
@@ -79,7 +81,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Of each alert it is tested that it fires, and that it clears.
+// alerts.test.yaml tests that each alert fires, and that it clears.
 func TestAlertsTested(t *testing.T) {
 	read := func(file string) string {
 		text, err := os.ReadFile(file)
@@ -88,7 +90,8 @@ func TestAlertsTested(t *testing.T) {
 		}
 		return string(text)
 	}
-	alerts, tests := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(read("alerts.yaml"), -1), read("alerts.test.yaml")
+	alerts, tests := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(read("alerts.yaml"), -1),
+		read("alerts.test.yaml")
 	if len(alerts) < 10 {
 		t.Fatalf("only %d alerts are found", len(alerts))
 	}
@@ -101,7 +104,7 @@ func TestAlertsTested(t *testing.T) {
 	}
 }
 
-// Real databases scrape a cluster under load, and each query gives a number in both.
+// Real databases scrape a cluster under load, and each query gives a number in both databases.
 func TestDatabases(t *testing.T) {
 	phoebe := os.Getenv("DASHBOARDS")
 	if phoebe == "" {
@@ -134,36 +137,44 @@ func TestDatabases(t *testing.T) {
 		}
 		return admin != ""
 	}, phoebe, "dev", "--frontend-port", "0", "--drain-timeout", "1s")
-	// The one that gossips has the metrics of that.
+	// A second frontend gossips, and exposes the metrics of gossip.
 	gossips := ""
 	startProcess(t, func(line string) bool {
 		_, rest, ok := strings.Cut(line, `msg="admin port serves" address=`)
 		gossips, _, _ = strings.Cut(rest, " ")
 		return ok
-	}, phoebe, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--heartbeat", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	}, phoebe, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0",
+		"--heartbeat", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 	at, err := url.Parse(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, "scrape.yaml")
-	text := fmt.Sprintf("global: {scrape_interval: 2s}\nscrape_configs:\n- {job_name: phoebe, static_configs: [{targets: [%q, %q]}]}\n", at.Host, gossips)
+	text := fmt.Sprintf(
+		"global: {scrape_interval: 2s}\nscrape_configs:\n- {job_name: phoebe, static_configs: [{targets: [%q, %q]}]}\n",
+		at.Host, gossips)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	databases := map[string]string{"prometheus": freeAddr(t), "victoria-metrics": freeAddr(t)}
-	startProcess(t, nil, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "p"), "--web.listen-address="+databases["prometheus"])
-	startProcess(t, nil, "victoria-metrics", "-promscrape.config="+config, "-storageDataPath="+filepath.Join(dir, "v"), "-httpListenAddr="+databases["victoria-metrics"], "-search.latencyOffset=0s")
+	startProcess(t, nil, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "p"),
+		"--web.listen-address="+databases["prometheus"])
+	startProcess(t, nil, "victoria-metrics", "-promscrape.config="+config, "-storageDataPath="+filepath.Join(dir,
+		"v"), "-httpListenAddr="+databases["victoria-metrics"], "-search.latencyOffset=0s")
 
 	measured := filepath.Join(dir, "bench.json")
-	if out, err := exec.CommandContext(t.Context(), phoebe, "bench", "--connect", frontend, "--tasks-per-job", "10", "--task-duration", "task-exp:200ms", "--load", "0.3", "--policy", "phoebe", "--warmup", "0s", "--for", "15s", "--json", measured).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), phoebe, "bench", "--connect", frontend, "--tasks-per-job", "10",
+		"--task-duration", "task-exp:200ms", "--load", "0.3", "--policy", "phoebe", "--warmup", "0s", "--for",
+		"15s", "--json", measured).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	p99 := benchP99(t, measured)
 	for name, addr := range databases {
 		var seen float64
 		for try := 0; try < 30; try++ { // until it is scraped
-			_, seen, err = queryNumbers(t.Context(), addr, "histogram_quantile(0.99, sum by (le) (phoebe_frontend_job_response_seconds_bucket))")
+			_, seen, err = queryNumbers(t.Context(), addr,
+				"histogram_quantile(0.99, sum by (le) (phoebe_frontend_job_response_seconds_bucket))")
 			if off := seen / p99; err == nil && off > 1/bucketRatio && off < bucketRatio {
 				break
 			}
@@ -174,12 +185,15 @@ func TestDatabases(t *testing.T) {
 			t.Errorf("%s: p99 is %v s, by the bench %v s: %v", name, seen, p99, err)
 		}
 	}
-	run := exec.CommandContext(t.Context(), phoebe, "bench", "--connect", frontend, "--tasks-per-job", "10", "--task-duration", "mix:90%5ms,10%200ms", "--load", "0.5", "--policy", "phoebe", "--warmup", "1s", "--for", "300s")
+	run := exec.CommandContext(t.Context(), phoebe, "bench", "--connect", frontend, "--tasks-per-job", "10",
+		"--task-duration", "mix:90%5ms,10%200ms", "--load", "0.5", "--policy", "phoebe", "--warmup", "1s", "--for",
+		"300s")
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = run.Process.Kill(); _ = run.Wait() })
-	long := exec.CommandContext(t.Context(), phoebe, "run", "--connect", frontend, "--mode", "estimate", "--estimate", "100ms", "--tasks", "400", "--function", "sleep", "--payload", "700ms")
+	long := exec.CommandContext(t.Context(), phoebe, "run", "--connect", frontend, "--mode", "estimate",
+		"--estimate", "100ms", "--tasks", "400", "--function", "sleep", "--payload", "700ms")
 	if err := long.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -209,10 +223,10 @@ func TestDatabases(t *testing.T) {
 	tool(res.Body, "check", "metrics")
 }
 
-// bucketRatio is how many times as wide as the one before the widest bucket of /metrics is.
+// bucketRatio is the greatest ratio of neighbouring buckets' bounds in /metrics.
 const bucketRatio = 1.5
 
-// benchP99 is the p99 of the response that phoebe bench has measured, in seconds.
+// benchP99 reads the p99 of the response from the JSON of phoebe bench, in seconds.
 func benchP99(t *testing.T, file string) float64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -229,9 +243,10 @@ func benchP99(t *testing.T, file string) float64 {
 	return result.Runs[0].Response.P99 / 1000
 }
 
-// queryNumbers is how many numbers a query gives, and the last of them.
+// queryNumbers counts the numbers in the answer to a query, and returns the last number.
 func queryNumbers(ctx context.Context, addr, expr string) (n int, last float64, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/api/v1/query?query="+url.QueryEscape(expr), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+addr+"/api/v1/query?query="+url.QueryEscape(expr), nil)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -261,7 +276,7 @@ func queryNumbers(ctx context.Context, addr, expr string) (n int, last float64, 
 	return n, last, err
 }
 
-// startProcess runs a process until the test ends, once a line of its output is found.
+// startProcess runs a process until the test ends. It returns when found accepts a line of the output.
 func startProcess(t *testing.T, found func(line string) bool, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)

@@ -1,5 +1,5 @@
-// Package live drives a real cluster, embedded or running elsewhere, with an open loop of jobs, and records
-// what comes of it.
+// Package live drives a real cluster, embedded or running elsewhere, with an open loop of jobs, and records the
+// outcomes.
 package live
 
 import (
@@ -20,36 +20,37 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// Options choose what is run where. Every policy meets the same jobs at each load.
+// Options choose clusters, workloads and policies. Every policy meets the same jobs at each load.
 type Options struct {
-	// Connect are the frontends of a running cluster. If there are none, clusters of so many parts are started: each
-	// measurement has one of its own.
+	// Connect are the frontends of a running cluster. Without Connect, each measurement starts a cluster of its
+	// own, with the numbers of parts below.
 	Connect []string
-	// Against are two fleets of frontends, each by its addresses, which get the same jobs by turns. They have the same workers.
+	// Against are two fleets of frontends, each by its addresses, on the same workers. The fleets get the same jobs
+	// by turns.
 	Against                   [][]string
 	Secret                    string
-	TLSDir                    string // keys of all parts; "": in plain
-	Plain                     bool   // with TLSDir, clusters that are started are measured without it, too, in turns
-	Frontends, Workers, Slots int    // Slots are those of each worker
+	TLSDir                    string // keys of all parts; "": no TLS
+	Plain                     bool   // with TLSDir: measure started clusters also without TLS, in turns
+	Frontends, Workers, Slots int    // Slots per worker
 
 	Embedded  bool   // measure a cluster within this process
-	Processes string // the program phoebe, to measure frontends and workers that are processes of it, too; "": do not
+	Processes string // the program phoebe, to measure frontends and workers in processes of their own; "": do not
 
 	Policies    []string
 	Loads       []float64
 	ProbeRatio  float64
 	TasksPerJob int
 	Durations   bench.Spec
-	Estimates   bool                // jobs tell how long their tasks will run
-	Again       bool                // jobs that are refused as overload come again when they are told to, else they are errors
-	Trace       *bench.TraceOptions // instead of TasksPerJob and Durations; its Slots are filled in
+	Estimates   bool                // jobs tell the run times of their tasks
+	Again       bool                // the client resubmits refused jobs as told; otherwise overload is an error
+	Trace       *bench.TraceOptions // instead of TasksPerJob and Durations; Run fills in its Slots
 
 	Warmup, For time.Duration
-	Repeat      int    // how often everything is measured
-	Seed        uint64 // of the first repeat; the others have the ones that follow
+	Repeat      int    // number of times that everything is measured
+	Seed        uint64 // of the first repeat; each further repeat adds 1
 }
 
-// Validate says all that is wrong with o.
+// Validate returns all problems of o, or nil.
 func (o *Options) Validate() error {
 	var errs []error
 	for _, p := range o.Policies {
@@ -58,7 +59,8 @@ func (o *Options) Validate() error {
 		}
 	}
 	if len(o.Connect) == 0 && !o.Embedded && o.Processes == "" {
-		errs = append(errs, errors.New("nothing to measure: neither an embedded cluster nor processes"))
+		errs = append(errs,
+			errors.New("nothing to measure: choose an embedded cluster, processes or a running cluster"))
 	}
 	if o.Repeat < 1 {
 		errs = append(errs, fmt.Errorf("%d repeats: give 1 or more", o.Repeat))
@@ -67,15 +69,17 @@ func (o *Options) Validate() error {
 		errs = append(errs, errors.New("name at least one policy and one load"))
 	}
 	if !(o.ProbeRatio >= 1 && o.ProbeRatio <= frontend.MaxProbeRatio) {
-		errs = append(errs, fmt.Errorf("probe ratio %g: give 1 to %d reservations per task", o.ProbeRatio, frontend.MaxProbeRatio))
+		errs = append(errs, fmt.Errorf("probe ratio %g: give 1 to %d reservations per task", o.ProbeRatio,
+			frontend.MaxProbeRatio))
 	}
 	if o.For <= 0 && o.Trace == nil || o.Warmup < 0 {
-		errs = append(errs, fmt.Errorf("a warm-up of %v and %v that count: the first may not be negative, the second must be above 0", o.Warmup, o.For))
+		errs = append(errs,
+			fmt.Errorf("warm-up %v: must not be negative; measured time %v: must be above 0", o.Warmup, o.For))
 	}
 	return errors.Join(errs...)
 }
 
-// clusterNames are those that are measured.
+// clusterNames returns the names of the clusters to measure.
 func (o *Options) clusterNames() []string {
 	if len(o.Against) > 0 {
 		return []string{bench.FleetA}
@@ -101,17 +105,18 @@ func (o *Options) clusterNames() []string {
 	return names
 }
 
-// target is the cluster that is driven.
+// target is a driven cluster.
 type target struct {
 	client    *client.Client
-	workers   []string   // that were there before and are linked to its frontends
-	processes *processes // nil: none that this process has started
+	workers   []string   // of a running cluster: the workers linked to its frontends
+	processes *processes // nil: no started processes
 	slots     int
-	policy    client.Policy // that its jobs name; "": the cluster was started with it
+	policy    client.Policy // named by its jobs; "": the cluster was started with the policy
 	closeFunc func() error
 }
 
-// openTarget starts or connects to a cluster whose tasks are to be placed by a policy, and waits until it is ready.
+// openTarget starts a cluster with a policy, or connects to a running cluster, and waits until the cluster is
+// ready.
 func (o *Options) openTarget(ctx context.Context, cluster, policy string) (*target, error) {
 	t := &target{slots: o.Workers * o.Slots, closeFunc: func() error { return nil }}
 	addrs := o.Connect
@@ -128,7 +133,8 @@ func (o *Options) openTarget(ctx context.Context, cluster, policy string) (*targ
 	case bench.FleetA, bench.FleetB:
 		addrs = o.Against[slices.Index(fleets, kind)]
 	case bench.Embedded:
-		c, err := local.Start(local.Config{Frontends: o.Frontends, Workers: o.Workers, Slots: o.Slots, Policy: policy, Secret: o.Secret, TLSDir: tlsDir})
+		c, err := local.Start(local.Config{Frontends: o.Frontends, Workers: o.Workers, Slots: o.Slots,
+			Policy: policy, Secret: o.Secret, TLSDir: tlsDir})
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +169,9 @@ func (o *Options) openTarget(ctx context.Context, cluster, policy string) (*targ
 			}
 		}
 		if t.slots == 0 {
-			return nil, errors.Join(fmt.Errorf("no worker is linked to %s: start one, or check that frontend's list of workers", st.Address), t.close())
+			return nil, errors.Join(
+				fmt.Errorf("no worker is linked to %s: start a worker, or check the frontend's list of workers",
+					st.Address), t.close())
 		}
 	}
 	return t, nil
@@ -171,7 +179,7 @@ func (o *Options) openTarget(ctx context.Context, cluster, policy string) (*targ
 
 var fleets = []string{bench.FleetA, bench.FleetB}
 
-// openAll opens all that is driven in one run: a cluster, or two fleets of frontends.
+// openAll opens all targets of a run: a cluster, or two fleets of frontends.
 func (o *Options) openAll(ctx context.Context, cluster, policy string) (all []*target, err error) {
 	defer func() {
 		if err != nil {
@@ -190,7 +198,8 @@ func (o *Options) openAll(ctx context.Context, cluster, policy string) (all []*t
 		all = append(all, t)
 		slices.Sort(t.workers)
 		if first := all[0]; !slices.Equal(t.workers, first.workers) {
-			return all, fmt.Errorf("%s is linked to the workers %v, %s to %v: they must be the same", fleets[0], first.workers, name, t.workers)
+			return all, fmt.Errorf("%s is linked to the workers %v, %s to %v: they must be the same", fleets[0],
+				first.workers, name, t.workers)
 		}
 	}
 	return all, nil
@@ -206,7 +215,7 @@ func closeAll(all []*target) error {
 
 func (t *target) close() error { return errors.Join(t.client.Close(), t.closeFunc()) }
 
-// describeClusters describe the clusters.
+// describeClusters describes the clusters, a line each.
 func (o *Options) describeClusters() []string {
 	var lines []string
 	for i, addrs := range o.Against {
@@ -227,29 +236,33 @@ func (o *Options) describeClusters() []string {
 		case bench.Processes:
 			lines = append(lines, "processes: "+parts+", each a process, beside the load generator's")
 		default:
-			lines = append(lines, fmt.Sprintf("running cluster at %s, whose CPU time counts as used by others if it is on this machine", strings.Join(o.Connect, ", ")))
+			lines = append(lines,
+				fmt.Sprintf("running cluster at %s: on this machine, its CPU time counts as used by others",
+					strings.Join(o.Connect, ", ")))
 		}
 	}
 	return lines
 }
 
-// rotatedBy starts with another one in each repeat, so that none is always the first.
+// rotatedBy returns all with a different first element in each repeat.
 func rotatedBy[T any](all []T, repeat int) []T {
 	k := repeat % len(all)
 	return slices.Concat(all[k:], all[:k])
 }
 
-// Run runs, in each repeat, every policy at every load on every cluster, one after the other, and returns what was
-// measured until then if there is an error.
+// Run measures every policy at every load on every cluster, one after another, and repeats all. After an error, Run
+// also returns the measurements so far.
 func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Document, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	doc := &bench.Document{}
-	doc.Meta.Settings = append(o.describeClusters(), fmt.Sprintf("probe ratio %g; estimates %s; refused jobs %s; warm-up %v", o.ProbeRatio, map[bool]string{true: "exact", false: "none"}[o.Estimates],
-		map[bool]string{true: "come again", false: "are errors"}[o.Again], o.Warmup))
+	doc.Meta.Settings = append(o.describeClusters(),
+		fmt.Sprintf("probe ratio %g; estimates %s; refused jobs %s; warm-up %v", o.ProbeRatio,
+			map[bool]string{true: "exact", false: "none"}[o.Estimates],
+			map[bool]string{true: "come again", false: "are errors"}[o.Again], o.Warmup))
 	if o.Trace != nil && len(o.Loads) == 0 {
-		o.Loads = []float64{0} // as the trace has it
+		o.Loads = []float64{0} // the trace's own load
 	}
 	defer progress.Clear()
 	begin := time.Now()
@@ -258,7 +271,8 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 			for _, policy := range rotatedBy(o.Policies, repeat) {
 				for _, cluster := range o.clusterNames() {
 					opts := bench.RunOptions{
-						Cluster: cluster, Policy: policy, Load: load, Repeat: repeat + 1, Seed: o.Seed + uint64(repeat), Started: time.Since(begin),
+						Cluster: cluster, Policy: policy, Load: load, Repeat: repeat + 1,
+						Seed: o.Seed + uint64(repeat), Started: time.Since(begin),
 					}
 					recs, use, settings, err := o.runOnce(ctx, opts, progress)
 					for _, rec := range recs {
@@ -285,8 +299,9 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 	return doc, nil
 }
 
-// runOnce makes one run on a cluster of its own. There is a recorder for each that was driven.
-func (o *Options) runOnce(ctx context.Context, opts bench.RunOptions, progress *bench.Progress) (recs []*bench.Recorder, use bench.CPUUse, settings []string, err error) {
+// runOnce makes a run on a cluster of its own. The result has a recorder for each target.
+func (o *Options) runOnce(ctx context.Context, opts bench.RunOptions,
+	progress *bench.Progress) (recs []*bench.Recorder, use bench.CPUUse, settings []string, err error) {
 	all, err := o.openAll(ctx, opts.Cluster, opts.Policy)
 	if err != nil {
 		return nil, use, nil, err
@@ -312,11 +327,13 @@ func (o *Options) runOnce(ctx context.Context, opts bench.RunOptions, progress *
 	return recs, meter.Use(), settings, err
 }
 
-// targetIndex is which of so many is given the i-th job. Of two, each gets one of every pair, and every other time the first.
+// targetIndex returns the target for job i. Of two targets, each gets a job of every pair, and they take turns at
+// being first.
 func targetIndex(i, targets int) int { return (i + i/2) % targets }
 
-// makeJobs makes the jobs of one load.
-func (o *Options) makeJobs(load float64, seed uint64, slots int) (name string, jobs []bench.Job, span time.Duration, settings []string, err error) {
+// makeJobs makes the jobs for a load.
+func (o *Options) makeJobs(load float64, seed uint64, slots int) (name string, jobs []bench.Job, span time.Duration,
+	settings []string, err error) {
 	if o.Trace != nil {
 		trace := *o.Trace
 		trace.Slots, trace.Load = slots, load
@@ -334,12 +351,13 @@ func (o *Options) makeJobs(load float64, seed uint64, slots int) (name string, j
 	return fmt.Sprintf("%d x %s", o.TasksPerJob, o.Durations), slices.Collect(seq), span, nil, nil
 }
 
-// straggle is how long after the last arrival jobs may still end.
+// straggle is the time after the measured time in which jobs may still end.
 const straggle = time.Minute
 
-// driveJobs sends the jobs at their times, by turns where there are several targets, whatever becomes of those before. If
-// interrupted ends, it returns what was recorded until then.
-func (o *Options) driveJobs(interrupted context.Context, targets []*target, opts bench.RunOptions, jobs []bench.Job, progress *bench.Progress) (recs []*bench.Recorder, err error) {
+// driveJobs sends the jobs at their times, whatever happens to earlier jobs. Several targets take turns. If
+// interrupted ends, driveJobs returns the recordings so far.
+func (o *Options) driveJobs(interrupted context.Context, targets []*target, opts bench.RunOptions, jobs []bench.Job,
+	progress *bench.Progress) (recs []*bench.Recorder, err error) {
 	alarm, err := exec.OpenAlarm()
 	if err != nil {
 		return nil, err
@@ -365,7 +383,7 @@ func (o *Options) driveJobs(interrupted context.Context, targets []*target, opts
 	var sent, done atomic.Int64
 	allSent := make(chan struct{})
 	endSending := sync.OnceFunc(func() { close(allSent) })
-	var sending sync.Mutex // when it is free and ctx has ended, no more jobs are sent
+	var sending sync.Mutex // held while a job is sent; when ctx has ended and sending is free, no more jobs are sent
 	context.AfterFunc(ctx, func() {
 		sending.Lock()
 		defer sending.Unlock()
@@ -421,16 +439,18 @@ func (o *Options) driveJobs(interrupted context.Context, targets []*target, opts
 			}
 			return recs, interrupted.Err()
 		case <-tick.C:
-			progress.Set("%d of %d: %s, %s, %s, load %.2f: %v of %v, %d jobs sent, %d under way", opts.Repeat, o.Repeat, opts.Cluster, opts.Policy, opts.Workload, opts.Load,
+			progress.Set("%d of %d: %s, %s, %s, load %.2f: %v of %v, %d jobs sent, %d under way", opts.Repeat,
+				o.Repeat, opts.Cluster, opts.Policy, opts.Workload, opts.Load,
 				time.Since(begin).Round(time.Second), opts.Warmup+opts.For, sent.Load(), sent.Load()-done.Load())
 		case <-deadline.C:
-			cancel() // what is left counts as an error
+			cancel() // unfinished jobs count as errors
 		}
 	}
 }
 
-// runJob runs one job, records its tasks and returns what became of it.
-func (t *target) runJob(ctx context.Context, o *Options, begin time.Time, j *bench.Job, rec *bench.Recorder) bench.JobOutcome {
+// runJob runs a job, records its tasks and returns the outcome.
+func (t *target) runJob(ctx context.Context, o *Options, begin time.Time, j *bench.Job,
+	rec *bench.Recorder) bench.JobOutcome {
 	tasks := make([]client.Task, len(j.Tasks))
 	for i, d := range j.Tasks {
 		tasks[i] = client.Task{Function: "sleep", Payload: []byte(d.String())}
@@ -455,7 +475,8 @@ func (t *target) runJob(ctx context.Context, o *Options, begin time.Time, j *ben
 			rec.Retried(j.At)
 		}
 		if p := out.Phases; err == nil && p != nil {
-			rec.Task(j.At, bench.PhaseTimesOf(bench.PhaseTimes{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished, p.Delivered}))
+			rec.Task(j.At, bench.PhaseTimesOf(bench.PhaseTimes{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started,
+				p.Finished, p.Delivered}))
 		}
 	}
 	return ended

@@ -18,7 +18,8 @@ func options(t testing.TB, policies []string, durations string, load float64) Op
 		t.Fatal(err)
 	}
 	return Options{
-		Embedded: true, Repeat: 1, Frontends: 2, Workers: 3, Slots: 2, Policies: policies, Loads: []float64{load}, ProbeRatio: 2, TasksPerJob: 4,
+		Embedded: true, Repeat: 1, Frontends: 2, Workers: 3, Slots: 2, Policies: policies, Loads: []float64{load},
+		ProbeRatio: 2, TasksPerJob: 4,
 		Durations: spec, Warmup: 100 * time.Millisecond, For: 500 * time.Millisecond, Seed: 1,
 	}
 }
@@ -33,10 +34,11 @@ func TestRunAccountsForEveryJob(t *testing.T) {
 		t.Fatalf("%d runs for %d policies", len(doc.Runs), len(o.Policies))
 	}
 	for i, r := range doc.Runs {
-		if r.Policy != o.Policies[i] || r.Jobs == 0 || r.Jobs != doc.Runs[0].Jobs || r.Errors != 0 || r.Tasks != 4*r.Jobs {
+		if r.Policy != o.Policies[i] || r.Jobs == 0 || r.Jobs != doc.Runs[0].Jobs || r.Errors != 0 ||
+			r.Tasks != 4*r.Jobs {
 			t.Errorf("run %d: %+v", i, r)
 		}
-		// No task can be quicker than it sleeps, nor a job than omniscience: both are measured on this very run.
+		// No task is faster than its sleep, and no job beats omniscience: the bounds come from this very run.
 		if r.IdealMS.P50 < 5 || r.ResponseMS.P50 < r.IdealMS.P50 || r.ResponseMS.Mean < r.OmniscientMS.Mean {
 			t.Errorf("%s: response %v, ideal %v, omniscient %v", r.Policy, r.ResponseMS, r.IdealMS, r.OmniscientMS)
 		}
@@ -46,7 +48,7 @@ func TestRunAccountsForEveryJob(t *testing.T) {
 	}
 }
 
-// Each repeat has a seed of its own, and another policy that comes first.
+// Each repeat has a seed of its own, and a different policy comes first.
 func TestRepeats(t *testing.T) {
 	o := options(t, []string{"phoebe", "random"}, "task-exp:5ms", 0.4)
 	o.Repeat, o.Seed, o.For = 3, 7, 200*time.Millisecond
@@ -57,14 +59,16 @@ func TestRepeats(t *testing.T) {
 	var got []string
 	for i, r := range doc.Runs {
 		got = append(got, fmt.Sprintf("%d %s %d", r.Repeat, r.Policy, r.Seed))
-		if same := doc.Runs[i^1]; r.Jobs+r.Errors != same.Jobs+same.Errors || r.Cluster != bench.Embedded || r.CPU.Own <= 0 || len(r.OverTime) == 0 {
+		if same := doc.Runs[i^1]; r.Jobs+r.Errors != same.Jobs+same.Errors || r.Cluster != bench.Embedded ||
+			r.CPU.Own <= 0 || len(r.OverTime) == 0 {
 			t.Errorf("run %d: %+v", i, r)
 		}
 		if i > 0 && r.StartedS <= doc.Runs[i-1].StartedS {
 			t.Errorf("run %d began %g s after the first, the one before %g s", i, r.StartedS, doc.Runs[i-1].StartedS)
 		}
 	}
-	if want := []string{"1 phoebe 7", "1 random 7", "2 random 8", "2 phoebe 8", "3 phoebe 9", "3 random 9"}; !slices.Equal(got, want) {
+	if want := []string{"1 phoebe 7", "1 random 7", "2 random 8", "2 phoebe 8", "3 phoebe 9",
+		"3 random 9"}; !slices.Equal(got, want) {
 		t.Errorf("ran %q, want %q", got, want)
 	}
 }
@@ -80,18 +84,21 @@ func TestNoop(t *testing.T) {
 		t.Fatalf("%d runs", len(doc.NoopRuns))
 	}
 	for i, n := range doc.NoopRuns {
-		if n.Repeat != i+1 || n.FloorUS.P50 <= 0 || n.RTTUS.P50 <= n.FloorUS.P50 || n.OverFloor.P50 <= 1 || n.TasksPerS1 <= 0 || n.TasksPerS16 <= 0 || n.CPUUSPerTask <= 0 {
+		if n.Repeat != i+1 || n.FloorUS.P50 <= 0 || n.RTTUS.P50 <= n.FloorUS.P50 || n.OverFloor.P50 <= 1 ||
+			n.TasksPerS1 <= 0 || n.TasksPerS16 <= 0 || n.CPUUSPerTask <= 0 {
 			t.Errorf("%+v", n)
 		}
 	}
 }
 
-// What is no phoebe is no cluster, and says why.
+// A program that is not phoebe makes no cluster, and the error says why.
 func TestProcessesThatCannotStart(t *testing.T) {
-	for program, says := range map[string]string{"/nonexistent/phoebe": "/nonexistent/phoebe", "/bin/false": "did not tell its address: exit status 1"} {
+	for program, says := range map[string]string{"/nonexistent/phoebe": "/nonexistent/phoebe",
+		"/bin/false": "did not tell its address: exit status 1"} {
 		o := options(t, []string{"phoebe"}, "fixed:5ms", 0.4)
 		o.Processes, o.Embedded = program, false
-		if _, err := Run(context.Background(), o, bench.NewProgress(os.Stderr)); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := Run(context.Background(), o, bench.NewProgress(os.Stderr)); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want an error that says %q", program, err, says)
 		}
 	}

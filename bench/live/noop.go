@@ -17,16 +17,18 @@ const (
 	noopFlights = 16
 )
 
-// Noop measures what a job costs that does nothing, in each repeat on each cluster: the round trip of a one-task job in
-// turns with the floor, and how many tasks a second go through in jobs of 100, one and 16 in flight. Each is measured
-// for the time o.For, after o.Warmup. It returns what was measured until then if there is an error.
+// Noop measures the cost of a job that does nothing, in each repeat on each cluster. First, round trips of jobs
+// with one task run in turns with the floor. Then jobs of 100 tasks give the tasks per second, with 1 and 16 jobs
+// in flight. Each measurement takes o.For, after o.Warmup. After an error, Noop also returns the measurements so
+// far.
 func Noop(ctx context.Context, o Options, progress *bench.Progress) (*bench.Document, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	doc := &bench.Document{}
-	doc.Meta.Settings = append(o.describeClusters(), fmt.Sprintf("round trips of one echo task in turns with the floor, echo tasks in jobs of %d: %v each, after %v that do not count",
-		noopPerJob, o.For, o.Warmup))
+	doc.Meta.Settings = append(o.describeClusters(),
+		fmt.Sprintf("round trips of an echo task, in turns with the floor; echo jobs of %d tasks; %v each, after %v",
+			noopPerJob, o.For, o.Warmup))
 	if len(o.Connect) > 0 {
 		doc.Meta.Settings = append(doc.Meta.Settings, "CPU per task is that of the load generator alone")
 	}
@@ -47,7 +49,8 @@ func Noop(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docu
 }
 
 // measureNoop measures once, on a cluster of its own.
-func (o *Options) measureNoop(ctx context.Context, cluster string, progress func(step string)) (run bench.NoopRun, err error) {
+func (o *Options) measureNoop(ctx context.Context, cluster string, progress func(step string)) (run bench.NoopRun,
+	err error) {
 	t, err := o.openTarget(ctx, cluster, o.Policies[0])
 	if err != nil {
 		return run, err
@@ -86,7 +89,8 @@ func (o *Options) measureNoop(ctx context.Context, cluster string, progress func
 			counted++
 		}
 	}
-	run = bench.NoopRun{Cluster: cluster, Noop: bench.Noop{RTTUS: rtts.Quantiles(time.Microsecond), FloorUS: floors.Quantiles(time.Microsecond)}}
+	run = bench.NoopRun{Cluster: cluster, Noop: bench.Noop{RTTUS: rtts.Quantiles(time.Microsecond),
+		FloorUS: floors.Quantiles(time.Microsecond)}}
 	run.OverFloor = bench.Quantiles{P50: run.RTTUS.P50 / run.FloorUS.P50, P99: run.RTTUS.P99 / run.FloorUS.P99}
 
 	for _, flights := range []int{1, noopFlights} {
@@ -110,7 +114,7 @@ func (o *Options) measureNoop(ctx context.Context, cluster string, progress func
 	return run, nil
 }
 
-// openFloor is the floor that a cluster's round trips are compared with.
+// openFloor opens the floor for a cluster's round trips: in processes if the cluster is.
 func (t *target) openFloor(ctx context.Context) (*bench.Floor, error) {
 	if t.processes == nil {
 		return bench.StartFloor()
@@ -126,7 +130,7 @@ func (t *target) openFloor(ctx context.Context) (*bench.Floor, error) {
 	return bench.DialFloor(relay)
 }
 
-// measureThroughput keeps so many jobs in flight for a time and returns the tasks per second.
+// measureThroughput keeps flights jobs in flight for a time and returns the tasks per second.
 func measureThroughput(flights int, span time.Duration, job func(tasks int) error) (rate float64, err error) {
 	var wait sync.WaitGroup
 	var jobs atomic.Int64

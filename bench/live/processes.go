@@ -17,25 +17,25 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// processes are parts of a cluster that run as processes of phoebe. They are killed when they are no longer needed:
-// there is nothing that they would have to bring to an end. If this process dies first, so do they (on Linux).
+// processes are the parts of a cluster, each a process of phoebe. When the parts are no longer needed, close kills
+// them: they have nothing to finish. On Linux the parts also die with this process.
 type processes struct {
 	program   string
 	env       []string
 	frontends []string // addresses
 
-	startThread chan func() // runs all starts: see start
+	startThread chan func() // functions for the thread that makes all starts: see startProcess
 	started     []*process
 }
 
 type process struct {
 	cmd    *exec.Cmd
 	stderr lastWords
-	ended  chan struct{} // closed when err tells how it ended
+	ended  chan struct{} // closed after err is set
 	err    error
 }
 
-// startTime bounds how long a cluster of processes may take until all of it is linked.
+// startTime bounds the time from the first start until all parts are linked.
 const startTime = time.Minute
 
 // startProcesses starts workers and frontends, and waits until each frontend is linked to each worker.
@@ -45,14 +45,16 @@ func startProcesses(ctx context.Context, o *Options, policy, tlsDir string) (*pr
 	defer cancel()
 	var workers []string
 	for range o.Workers {
-		addr, err := p.startProcess(ctx, "worker", "worker", "--listen", "127.0.0.1:0", "--slots", strconv.Itoa(o.Slots))
+		addr, err := p.startProcess(ctx, "worker", "worker", "--listen", "127.0.0.1:0", "--slots",
+			strconv.Itoa(o.Slots))
 		if err != nil {
 			return nil, errors.Join(err, p.close())
 		}
 		workers = append(workers, addr)
 	}
 	for range o.Frontends {
-		addr, err := p.startProcess(ctx, "frontend", "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(workers, ","), "--policy", policy)
+		addr, err := p.startProcess(ctx, "frontend", "frontend", "--listen", "127.0.0.1:0", "--workers",
+			strings.Join(workers, ","), "--policy", policy)
 		if err != nil {
 			return nil, errors.Join(err, p.close())
 		}
@@ -69,7 +71,7 @@ func startProcesses(ctx context.Context, o *Options, policy, tlsDir string) (*pr
 func newProcesses(o *Options, tlsDir string) *processes {
 	p := &processes{program: o.Processes, startThread: make(chan func())}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PHOEBE_") { // which are for this process
+		if !strings.HasPrefix(v, "PHOEBE_") { // such variables are for this process
 			p.env = append(p.env, v)
 		}
 	}
@@ -88,8 +90,8 @@ func newProcesses(o *Options, tlsDir string) *processes {
 	return p
 }
 
-// startProcess starts the program and returns the address that its first line names, after a word. It starts it from a thread
-// that stays: the kernel takes the end of the thread that did for the death of the parent.
+// startProcess starts the program and returns the address in its first line, behind word. All starts come from a
+// thread that stays: when the starting thread ends, the kernel takes the parent for dead.
 func (p *processes) startProcess(ctx context.Context, word string, args ...string) (addr string, err error) {
 	proc := &process{cmd: exec.Command(p.program, args...), ended: make(chan struct{})}
 	proc.cmd.Env, proc.cmd.Stderr, proc.cmd.SysProcAttr = p.env, &proc.stderr, processAttributes()
@@ -125,7 +127,7 @@ func (p *processes) startProcess(ctx context.Context, word string, args ...strin
 	return addr, nil
 }
 
-// awaitLinks returns when a frontend is linked to as many workers as there are.
+// awaitLinks returns when a frontend is linked to all workers.
 func (p *processes) awaitLinks(ctx context.Context, addr string, o *Options, tlsDir string) error {
 	c, err := client.New([]string{addr}, client.WithSecret(o.Secret), client.WithTLS(tlsDir), client.WithName("bench"))
 	if err != nil {
@@ -149,7 +151,7 @@ func (p *processes) awaitLinks(ctx context.Context, addr string, o *Options, tls
 			err = fmt.Errorf("linked to %d of %d workers", up, o.Workers)
 		}
 		if p.findLost() != nil {
-			return err // close says which
+			return err // close names the lost process
 		}
 		select {
 		case <-tick.C:
@@ -159,7 +161,7 @@ func (p *processes) awaitLinks(ctx context.Context, addr string, o *Options, tls
 	}
 }
 
-// processIDs are the ids of the processes; p may be nil.
+// processIDs returns the ids of the processes. p may be nil.
 func (p *processes) processIDs() []int {
 	if p == nil {
 		return nil
@@ -171,7 +173,7 @@ func (p *processes) processIDs() []int {
 	return pids
 }
 
-// findLost says which processes have ended by themselves.
+// findLost returns an error for each process that ended by itself.
 func (p *processes) findLost() error {
 	var errs []error
 	for _, proc := range p.started {
@@ -184,7 +186,7 @@ func (p *processes) findLost() error {
 	return errors.Join(errs...)
 }
 
-// close kills the processes, and says which were lost before.
+// close kills the processes. The error names processes lost before.
 func (p *processes) close() error {
 	err := p.findLost()
 	for _, proc := range p.started {
@@ -195,7 +197,7 @@ func (p *processes) close() error {
 	return err
 }
 
-// lastWords keep the end of what a process says on its standard error.
+// lastWords keeps the end of a process's standard error.
 type lastWords struct {
 	mu   sync.Mutex
 	text []byte

@@ -2,7 +2,7 @@ package live
 
 import "syscall"
 
-// processAttributes of a process: it dies with this one, and the terminal's interrupts are not for it.
+// processAttributes makes a process die with this process, and shields it from the terminal's interrupts.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

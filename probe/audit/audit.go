@@ -1,5 +1,5 @@
-// Package audit writes down who has asked for what, and what became of it, as lines of JSON. It knows no payloads and no
-// secrets, and never holds up who tells it something.
+// Package audit logs requests and decisions as lines of JSON: the caller, the request, and the decision. The log
+// has no payloads and no secrets, and never holds up a caller.
 package audit
 
 import (
@@ -13,36 +13,38 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 )
 
-// Entry is what somebody asked for.
+// Entry is a request and its decision.
 type Entry struct {
-	At       time.Time `json:"at"`               // now, if it is zero
-	What     string    `json:"what"`             // submit, cancel, cancel tasks, explain, events, trace, watch, connect, drain, configuration, or a request to the admin port
-	Who      string    `json:"who,omitempty"`    // by certificate or token, as client/acme
-	Token    string    `json:"token,omitempty"`  // by which it is known: the first digits of its hash
-	Name     string    `json:"name,omitempty"`   // that the caller gave itself
-	From     string    `json:"from,omitempty"`   // address
-	Tenant   string    `json:"tenant,omitempty"` // of the job
-	Job      string    `json:"job,omitempty"`
-	Decision string    `json:"decision"`      // done or refused
-	Why      string    `json:"why,omitempty"` // it was refused
+	At time.Time `json:"at"` // zero: the time of Note
+	// What is the request: submit, cancel, cancel tasks, explain, events, trace, watch, connect, drain,
+	// configuration, or a request to the admin port.
+	What     string `json:"what"`
+	Who      string `json:"who,omitempty"`    // by certificate or token, as client/acme
+	Token    string `json:"token,omitempty"`  // names the token: the first digits of its hash
+	Name     string `json:"name,omitempty"`   // given by the caller
+	From     string `json:"from,omitempty"`   // address of the caller
+	Tenant   string `json:"tenant,omitempty"` // of the job
+	Job      string `json:"job,omitempty"`
+	Decision string `json:"decision"`      // done or refused
+	Why      string `json:"why,omitempty"` // reason of a refusal
 }
 
-// Log is a file of entries. A nil one takes none.
+// Log is a file of entries. A nil Log ignores entries.
 type Log struct {
 	file    *os.File
 	dropped *metrics.Counter
 	entries chan Entry
 	done    chan struct{}
-	mu      sync.RWMutex // held for writing while it is closed
+	mu      sync.RWMutex // held for writing during Close
 	closed  bool
 }
 
 const (
-	maxWaiting = 4096 // entries that may wait; one over that is dropped
-	maxText    = 300  // bytes of a text that others have chosen
+	maxWaiting = 4096 // entries that may wait; further entries are dropped
+	maxText    = 300  // bytes of a text chosen by the caller
 )
 
-// Open appends to a file, which is made for its owner alone. What is dropped is counted.
+// Open appends to a file, and creates it for its owner alone. dropped counts the dropped entries.
 func Open(name string, dropped *metrics.Counter) (*Log, error) {
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -53,7 +55,7 @@ func Open(name string, dropped *metrics.Counter) (*Log, error) {
 	return l, nil
 }
 
-// Note writes down an entry, soon. err is why it was refused, or nil.
+// Note writes down an entry, soon. err is the reason of a refusal, or nil.
 func (l *Log) Note(e Entry, err error) {
 	if l == nil {
 		return
@@ -82,13 +84,15 @@ func (l *Log) Note(e Entry, err error) {
 	}
 }
 
-// writeEntries ends when the log is closed.
+// writeEntries writes entries until the log is closed.
 func (l *Log) writeEntries() {
 	defer close(l.done)
 	w := bufio.NewWriterSize(l.file, 64<<10)
 	unflushed := 0
 	for e := range l.entries {
-		_ = json.NewEncoder(w).Encode(e) // into w, whose error Flush returns; an encoder that has failed would write no more
+		// An encoder that has failed would write no more, so each entry gets a new encoder. Flush returns the
+		// errors of w.
+		_ = json.NewEncoder(w).Encode(e)
 		if unflushed++; len(l.entries) > 0 {
 			continue
 		}
@@ -100,7 +104,7 @@ func (l *Log) writeEntries() {
 	}
 }
 
-// Close returns when all is written.
+// Close returns after all entries are written.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil

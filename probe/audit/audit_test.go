@@ -40,7 +40,8 @@ func TestLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if e[0].Decision != "done" || e[0].Who != "client/acme" || e[0].At.IsZero() || e[1].Decision != "refused" || e[1].Why != "it is\nof another tenant" || len(e[1].Name) > maxText {
+	if e[0].Decision != "done" || e[0].Who != "client/acme" || e[0].At.IsZero() || e[1].Decision != "refused" ||
+		e[1].Why != "it is\nof another tenant" || len(e[1].Name) > maxText {
 		t.Errorf("%+v", e)
 	}
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
@@ -49,13 +50,13 @@ func TestLog(t *testing.T) {
 	(*Log)(nil).Note(Entry{}, nil)
 }
 
-// A disk that takes nothing holds up nobody, and what is lost is counted.
+// A full disk holds up nobody, and the log counts the lost entries.
 func TestFullDisk(t *testing.T) {
 	l, err := Open("/dev/full", new(metrics.Counter))
 	if err != nil {
 		t.Skip(err)
 	}
-	// More at once than is written at once, and then again, as the disk is still full.
+	// A round has more entries than the log writes at once. The second round finds the disk still full.
 	for round := range uint64(3) {
 		for range maxWaiting {
 			l.Note(Entry{What: "submit"}, nil)

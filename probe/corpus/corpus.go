@@ -1,4 +1,4 @@
-// Package corpus holds what is written on the wire against examples from when each version was new. Tests use it.
+// Package corpus compares encodings with examples from the first release of each version. Only tests use it.
 package corpus
 
 import (
@@ -14,7 +14,7 @@ import (
 
 var updateCorpus = flag.Bool("update", false, "write the corpus of the newest version, if there is none")
 
-// Example is a message as it is written now. No field of it is zero, but where two exclude each other.
+// Example is a message in its present encoding. No field of Msg is zero, unless two fields exclude each other.
 type Example struct {
 	Name   string
 	Msg    any
@@ -22,8 +22,8 @@ type Example struct {
 	Decode func([]byte) (any, error)
 }
 
-// Check holds the examples against testdata/wire-VERSION.txt, for all versions from oldest to newest: what the newest
-// writes must not change, and what the others wrote must be understood.
+// Check compares the examples with testdata/wire-VERSION.txt, for all versions from oldest to newest. The newest
+// encoding must not change, and the decoder must understand the older encodings.
 func Check(t *testing.T, oldest, newest uint32, examples []Example) {
 	t.Helper()
 	var current strings.Builder
@@ -69,7 +69,8 @@ is not
 	}
 }
 
-// agreesWith reports whether got is want, but for fields that an older version may lack.
+// agreesWith reports whether got equals want. If older, fields of got may be zero, because an older version may
+// lack them.
 func agreesWith(got, want reflect.Value, older bool) bool {
 	if older && got.IsZero() {
 		return true

@@ -1,5 +1,5 @@
-// Package exposition writes metrics as Prometheus and VictoriaMetrics read them: families in order, each with its help and type as
-// METRICS.md has them, and histograms with the buckets that are wanted.
+// Package exposition writes metrics in the text format of Prometheus and VictoriaMetrics. Families come in order,
+// with help and type from METRICS.md, and histograms with the chosen buckets.
 package exposition
 
 import (
@@ -20,10 +20,10 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// Text is samples, in the text format, one a line. The zero Text has none.
+// Text is a list of samples in the text format, one per line. The zero Text has no samples.
 type Text struct{ lines []byte }
 
-// Labels makes labels of names and values in turn.
+// Labels makes labels from pairs of name and value.
 func Labels(pairs ...string) string {
 	var b strings.Builder
 	for i := 0; i < len(pairs); i += 2 {
@@ -37,7 +37,7 @@ func Labels(pairs ...string) string {
 
 var labelEscaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
-// Value adds a sample. Labels may be "".
+// Value adds a sample. labels may be "".
 func (t *Text) Value(name, labels string, value float64) {
 	t.lines = append(t.lines, name...)
 	if labels != "" {
@@ -46,7 +46,7 @@ func (t *Text) Value(name, labels string, value float64) {
 	t.lines = append(strconv.AppendFloat(append(t.lines, ' '), value, 'g', -1, 64), '\n')
 }
 
-// Histogram adds one, in units of unit, with the buckets of both formats: Write leaves out those that are not wanted.
+// Histogram adds a histogram, in units of unit, with the buckets of both formats. Write drops the unwanted buckets.
 func (t *Text) Histogram(name, labels string, h *histogram.Histogram, unit time.Duration) {
 	comma := ""
 	if labels != "" {
@@ -79,22 +79,23 @@ func (t *Text) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// Histograms is which buckets histograms have.
+// Histograms chooses the buckets of histograms.
 type Histograms string
 
 const (
-	LE      Histograms = "le"      // Prometheus': how many are less or equal
-	VMRange Histograms = "vmrange" // VictoriaMetrics': those in which there is something, which are finer
+	LE      Histograms = "le"      // Prometheus' buckets: counts of values less or equal
+	VMRange Histograms = "vmrange" // VictoriaMetrics' buckets: finer, and only buckets with values
 	Both    Histograms = "both"
 )
 
-// leavesOut reports whether a sample has a bucket that is not wanted.
+// leavesOut reports whether a sample belongs to an unwanted bucket.
 func (h Histograms) leavesOut(series string) bool {
-	return h != VMRange && h != Both && strings.Contains(series, `vmrange="`) || h == VMRange && strings.Contains(series, `le="`)
+	return h != VMRange && h != Both && strings.Contains(series, `vmrange="`) || h == VMRange &&
+		strings.Contains(series, `le="`)
 }
 
-// Write writes the metrics of a set, and those of this process, of which version is told. Samples that have the same name and
-// labels, of several frontends or workers, are added up.
+// Write writes the metrics of a set, and the metrics of this process, labelled with version. Several frontends or
+// workers may have samples with the same name and labels: Write adds such samples up.
 func Write(w io.Writer, set *metrics.Set, version string, buckets Histograms) error {
 	var b bytes.Buffer
 	set.WritePrometheus(&b)
@@ -133,12 +134,13 @@ func Write(w io.Writer, set *metrics.Set, version string, buckets Histograms) er
 	return err
 }
 
-// samples are those of a family, in the order in which they came.
+// samples are the samples of a family, in their first order.
 type samples struct {
 	order  []string
 	values map[string]string
 }
 
+// addSample adds a sample. If the series exists already, addSample adds the values.
 func (f *samples) addSample(series, value string) {
 	old, repeated := f.values[series]
 	if !repeated {
@@ -151,7 +153,7 @@ func (f *samples) addSample(series, value string) {
 	f.values[series] = value
 }
 
-// cutLast cuts a line before its last word: labels may have spaces in them.
+// cutLast cuts a line before its last word. Labels may have spaces.
 func cutLast(line string) (series, value string, ok bool) {
 	at := strings.LastIndexByte(line, ' ')
 	if at <= 0 {
@@ -160,7 +162,7 @@ func cutLast(line string) (series, value string, ok bool) {
 	return line[:at], line[at+1:], true
 }
 
-// familyName is the name of a sample's family.
+// familyName returns the family of a sample: histograms drop the suffix of the sample.
 func familyName(series string) string {
 	name, _, _ := strings.Cut(series, "{")
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
@@ -181,7 +183,7 @@ type Metric struct {
 //go:embed METRICS.md
 var metricsDoc string
 
-// Table is what METRICS.md says of each metric, by name.
+// Table returns the rows of METRICS.md by the name of the metric.
 var Table = sync.OnceValue(func() map[string]Metric {
 	table := map[string]Metric{}
 	for line := range strings.Lines(metricsDoc) {

@@ -16,7 +16,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// parseWritten is what Prometheus' own parser makes of what is written.
+// parseWritten writes the metrics of set and parses the text with Prometheus' own parser.
 func parseWritten(t *testing.T, set *metrics.Set, buckets Histograms) (map[string]*dto.MetricFamily, string) {
 	t.Helper()
 	var b strings.Builder
@@ -31,13 +31,14 @@ func parseWritten(t *testing.T, set *metrics.Set, buckets Histograms) (map[strin
 	return families, b.String()
 }
 
-// exampleSet has a histogram of a tenant with a hostile name, twice, as two frontends would have it.
+// exampleSet has a histogram of a tenant with a hostile name, twice, as from two frontends.
 func exampleSet() *metrics.Set {
 	set := metrics.NewSet()
 	set.GetOrCreateCounter(`phoebe_frontend_tasks_total{outcome="result"}`).Add(3)
 	for range 2 {
 		var h histogram.Histogram
-		for _, d := range []time.Duration{time.Microsecond, time.Millisecond, time.Millisecond, time.Second, 100 * time.Hour} {
+		for _, d := range []time.Duration{time.Microsecond, time.Millisecond, time.Millisecond, time.Second,
+			100 * time.Hour} {
 			h.Add(d)
 		}
 		set.RegisterMetricsWriter(func(w io.Writer) {
@@ -62,7 +63,8 @@ func TestWrite(t *testing.T) {
 	if f := families["phoebe_frontend_jobs"]; f.GetType() != dto.MetricType_GAUGE || f.Metric[0].Gauge.GetValue() != 4 {
 		t.Errorf("two frontends with two jobs each have %v", f)
 	}
-	if f := families["phoebe_frontend_tasks_total"]; f.GetType() != dto.MetricType_COUNTER || f.Metric[0].Counter.GetValue() != 3 {
+	if f := families["phoebe_frontend_tasks_total"]; f.GetType() != dto.MetricType_COUNTER ||
+		f.Metric[0].Counter.GetValue() != 3 {
 		t.Errorf("counter %v", f)
 	}
 	if f := families["phoebe_build_info"]; len(f.GetMetric()) != 1 || f.Metric[0].Gauge.GetValue() != 1 {
@@ -100,7 +102,8 @@ func TestBuckets(t *testing.T) {
 		le, range_ bool
 	}{{LE, true, false}, {VMRange, false, true}, {Both, true, true}} {
 		_, text := parseWritten(t, exampleSet(), c.buckets)
-		if le, ranges := strings.Contains(text, `",le="`), strings.Contains(text, `",vmrange="`); le != c.le || ranges != c.range_ {
+		if le, ranges := strings.Contains(text, `",le="`), strings.Contains(text, `",vmrange="`); le != c.le ||
+			ranges != c.range_ {
 			t.Errorf("%s has le %t, vmrange %t:\n%s", c.buckets, le, ranges, text)
 		}
 	}
@@ -113,7 +116,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// What the table says is in the form that promtool wants.
+// The table's types and help texts have the form that promtool wants.
 func TestTable(t *testing.T) {
 	if len(Table()) < 60 {
 		t.Fatalf("the table has %d metrics", len(Table()))

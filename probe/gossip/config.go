@@ -17,42 +17,42 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
-// Config of a Node.
+// Config configures a Node.
 type Config struct {
-	// Name of this frontend, other than those of the others, and the same when it comes back.
+	// Name is the name of the frontend: unique among the frontends, and the same after a restart.
 	Name string
-	// Bind is the host:port for gossip, TCP and UDP; port 0 takes a free one. Without a Secret it must be a
+	// Bind is the host:port for gossip, TCP and UDP; port 0 takes a free port. Without Secrets, Bind must be a
 	// loopback address.
 	Bind string
-	// Advertise is the host:port at which the others reach Bind; without a port, or with 0, that of Bind. Empty:
-	// Bind, or if that is no particular address a private one of this machine.
+	// Advertise is the host:port of Bind as seen by other frontends. An absent port, or port 0, means the port of
+	// Bind. Empty: Bind, or a private address of the machine if Bind names no particular address.
 	Advertise string
-	// API and Heartbeat are the host:port that clients and workers use; told to all.
+	// API and Heartbeat are the host:port for clients and for workers. Gossip spreads the addresses to all members.
 	API, Heartbeat string
-	// Seeds are gossip addresses of some frontends, host:port; those that do not answer are tried again and again.
-	// This frontend's own may be among them. Empty: it waits for others to join it.
+	// Seeds are gossip addresses of some frontends, host:port. The node tries silent seeds again and again. The
+	// frontend's own address may be among the seeds. Empty: the node waits for other frontends to join.
 	Seeds []string
-	// Secrets are what all frontends share. They should be long and random: who records packets can try secrets
-	// offline. Nil: nothing is encrypted, on loopback only. They may be replaced while the Node runs, but not appear or vanish.
+	// Secrets are shared by all frontends. Secrets should be long and random, because an attacker can record
+	// packets and try secrets offline. Nil: no encryption, on loopback only. Secrets may change while the Node
+	// runs, but must not appear or vanish.
 	Secrets *identity.Secrets
-	// View bounds and times the view. Zero: view.DefaultConfig.
+	// View bounds and times the table of rows. Zero: view.DefaultConfig.
 	View view.Config
-	// OnRows is called with the rows that changed, those that ended among them, some 50 ms after it at most. Calls
-	// do not overlap, and it may call the Node. The slice is used again. Nil: nobody wants to know.
+	// OnRows is called with the changed rows, also rows of ended workers, at most some 50 ms after the change.
+	// Calls do not overlap, and OnRows may call the Node. The Node reuses the slice. Nil: no call.
 	OnRows func(rows []view.Row)
-	// OnMembers is called with all members, this one among them, before Start returns and whenever they change;
-	// otherwise like OnRows.
+	// OnMembers is called with all members, including the own frontend: first before Start returns, then after each
+	// change. Otherwise like OnRows.
 	OnMembers func(members []view.Member)
-	// OnTerms is called with the latest terms, whenever they change; otherwise like
-	// OnMembers.
+	// OnTerms is called with the latest terms after each change. Otherwise like OnMembers.
 	OnTerms func(view.Terms)
-	// Log is told what happens to members. Nil: nobody is.
+	// Log receives events about members. Nil: no log.
 	Log *slog.Logger
 
-	tune func(*memberlist.Config) // tests cannot wait as long as networks must
+	tune func(*memberlist.Config) // for tests, which cannot wait for network timeouts
 }
 
-// Validate names what is wrong with c.
+// Validate returns all problems of c, or nil.
 func (c *Config) Validate() error {
 	var errs []error
 	addProblem := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gossip: "+format, args...)) }
@@ -65,7 +65,7 @@ func (c *Config) Validate() error {
 	} else if ip, err := resolveHost(host); err != nil {
 		addProblem("bind address %q: %w", c.Bind, err)
 	} else if c.Secrets.Tell() == "" && !ip.IsLoopback() {
-		addProblem("bind address %q is not of loopback: that needs a secret", c.Bind)
+		addProblem("bind address %q is not a loopback address, and so needs a secret", c.Bind)
 	}
 	for _, s := range c.Seeds {
 		if err := names.Check(s); err != nil {
@@ -83,7 +83,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// resolveHost finds the address of host; "" is any.
+// resolveHost returns the address of host; "" is any address.
 func resolveHost(host string) (net.IP, error) {
 	if host == "" {
 		return net.IPv4zero, nil
@@ -95,24 +95,24 @@ func resolveHost(host string) (net.IP, error) {
 	if err != nil {
 		return nil, err
 	}
-	// IPv4 first, which is what "localhost" means to most.
+	// IPv4 first, the usual meaning of "localhost".
 	slices.SortStableFunc(ips, func(a, b net.IP) int { return len(b.To4()) - len(a.To4()) })
 	return ips[0], nil
 }
 
-// deriveKeys are made from the secrets: packets are encrypted with the first, and decrypted with any.
+// deriveKeys makes a key from each secret. The first key encrypts packets; any key decrypts packets.
 func (c *Config) deriveKeys() (keys [][]byte) {
 	for _, secret := range c.Secrets.All() {
 		key, err := hkdf.Key(sha256.New, []byte(secret), nil, "phoebe gossip 1", 32)
 		if err != nil {
-			panic(err) // of a length that there is
+			panic(err) // hkdf refuses only overlong keys
 		}
 		keys = append(keys, key)
 	}
 	return keys
 }
 
-// libraryConfig is c for the library, without delegates.
+// libraryConfig translates c into a configuration of the library, without delegates. name is the name of the run.
 func (c *Config) libraryConfig(name string) (*memberlist.Config, error) {
 	m := memberlist.DefaultLANConfig()
 	m.Name = name
@@ -149,7 +149,7 @@ func (c *Config) libraryConfig(name string) (*memberlist.Config, error) {
 		}
 	}
 	m.EnableCompression = false // rows are compact, and LZW would take most of the time
-	m.HandoffQueueDepth = 4096  // packets: what comes while a garbage collection takes long
+	m.HandoffQueueDepth = 4096  // packets: room for arrivals during a long garbage collection
 	m.TCPTimeout = dialTimeout
 	if c.tune != nil {
 		c.tune(m)

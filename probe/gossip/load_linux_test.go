@@ -15,10 +15,10 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// TestLoad measures real frontends on loopback under the heartbeats of a simulated fleet, one per worker and
-// second through the codec. PHOEBE_GOSSIP_LOAD says how many, as "frontends workers seconds", such as
-// "4 20000 10". CPU is that of the whole process, fleet and loopback included, divided by the frontends; bytes are
-// in and out together, with heartbeats.
+// TestLoad measures real frontends on loopback under the heartbeats of a simulated fleet: a heartbeat per worker
+// and second, through the codec. PHOEBE_GOSSIP_LOAD is "frontends workers seconds", such as "4 20000 10". CPU is
+// the CPU of the whole process, fleet and loopback included, divided by the number of frontends. Bytes are in and
+// out together, with heartbeats.
 func TestLoad(t *testing.T) {
 	var frontends, workers, seconds int
 	if _, err := fmt.Sscan(os.Getenv("PHOEBE_GOSSIP_LOAD"), &frontends, &workers, &seconds); err != nil {
@@ -41,8 +41,10 @@ func TestLoad(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	fleet := make([]*view.Announcer, workers)
 	for i := range fleet {
-		p := view.Profile{Name: fmt.Sprintf("worker-%05d.eu-central-1", i), Addr: "10.1.2.3:7420", Host: fmt.Sprintf("host-%05d", i), Rack: fmt.Sprintf("rack-%03d", i/40),
-			Capacity: probe.Demand{CPU: 16000, Mem: 65536}, Labels: []string{"zone=a", "disk=ssd", "arch=amd64", "gen=7"}}
+		p := view.Profile{Name: fmt.Sprintf("worker-%05d.eu-central-1", i), Addr: "10.1.2.3:7420",
+			Host: fmt.Sprintf("host-%05d", i), Rack: fmt.Sprintf("rack-%03d", i/40),
+			Capacity: probe.Demand{CPU: 16000, Mem: 65536}, Labels: []string{"zone=a", "disk=ssd", "arch=amd64",
+				"gen=7"}}
 		var err error
 		if fleet[i], err = view.NewAnnouncer([]string{all[0].cfg.Heartbeat}, p, uint64(i+1)); err != nil {
 			t.Fatal(err)
@@ -80,9 +82,11 @@ func TestLoad(t *testing.T) {
 			s := n.Stats()
 			if len(before) > i {
 				bytes += s.BytesIn + s.BytesOut - before[i].BytesIn - before[i].BytesOut
-				t.Logf("%s: %d workers, %d bytes in, %d out; pushed %d, told %d, wanted %d, supplied %d, dropped %d, failed %d, stalls %d, merged %v", n.cfg.Name, s.Workers,
+				t.Logf("%s: %d workers, %d bytes in, %d out; pushed %d, told %d, wanted %d, supplied %d, dropped %d, failed %d, stalls %d, merged %v",
+					n.cfg.Name, s.Workers,
 					s.BytesIn-before[i].BytesIn, s.BytesOut-before[i].BytesOut, s.Pushed-before[i].Pushed,
-					s.Told-before[i].Told, s.Wanted-before[i].Wanted, s.Supplied-before[i].Supplied, s.Dropped, s.Failed, s.Stalls, s.Merged)
+					s.Told-before[i].Told, s.Wanted-before[i].Wanted, s.Supplied-before[i].Supplied, s.Dropped,
+					s.Failed, s.Stalls, s.Merged)
 			} else {
 				before = append(before, s)
 			}
@@ -104,7 +108,7 @@ func TestLoad(t *testing.T) {
 			time.Sleep(ahead)
 		}
 		beat(fleet[i%workers])
-		if i/workers >= settle && i%(workers/4) == 0 { // four times per second, one frontend in turn
+		if i/workers >= settle && i%(workers/4) == 0 { // four times per second, at each frontend in turn
 			k := sampled % frontends
 			sampled++
 			rows, _ := all[k].Since(0)
@@ -134,11 +138,12 @@ func TestLoad(t *testing.T) {
 	if took > time.Duration(seconds)*time.Second*11/10 {
 		t.Errorf("took %v: this process stood still, or the machine is too slow for the fleet", took)
 	}
-	t.Logf("per frontend: %.2f MB/s, %.1f %% of a core; heap of all and the fleet %.0f MB", float64(int(bytes)+hbBytes)/1e6/took.Seconds()/float64(frontends),
+	t.Logf("per frontend: %.2f MB/s, %.1f %% of a core; heap of all and the fleet %.0f MB",
+		float64(int(bytes)+hbBytes)/1e6/took.Seconds()/float64(frontends),
 		100*cpu.Seconds()/took.Seconds()/float64(frontends), float64(m.HeapAlloc)/1e6)
 }
 
-// busyMatrix is the matrix of a worker in use.
+// busyMatrix makes the matrix of a busy worker.
 func busyMatrix(rng *rand.Rand) (m probe.WaitMatrix) {
 	for i := range m.Cells {
 		for j := range m.Cells[i] {

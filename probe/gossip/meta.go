@@ -8,10 +8,10 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
-var errMeta = errors.New("its description is of another release, or cut short")
+var errMeta = errors.New("the member's description comes from another release, or is cut short")
 
-// encodeMeta is what members tell of themselves: the dialect that they speak, their run (8 bytes, little-endian), and three
-// strings with their length (uvarint) before them. What follows is ignored.
+// encodeMeta encodes the self-description of a member: the dialect, the run (8 bytes, little-endian), and three
+// strings behind their lengths (uvarint). Readers ignore bytes behind the last string.
 func encodeMeta(m view.Member) []byte {
 	b := binary.LittleEndian.AppendUint64(probe.AppendDialect(nil, probe.Spoken), m.Run)
 	for _, s := range []string{m.Name, m.API, m.Heartbeat} {
@@ -20,6 +20,7 @@ func encodeMeta(m view.Member) []byte {
 	return b
 }
 
+// decodeMeta decodes a self-description. The error says whether this frontend or the member must be upgraded.
 func decodeMeta(b []byte) (m view.Member, err error) {
 	dialect, b, err := probe.ReadDialect(b)
 	if err != nil {

@@ -25,24 +25,24 @@ import (
 
 const (
 	dialTimeout  = 3 * time.Second
-	joinEvery    = time.Second      // how often addresses are tried while this frontend is alone
-	rejoinEvery  = 10 * time.Second // while it is not
-	rememberFor  = time.Hour        // how long a member that was lost is looked for
-	streamQueue  = 64               // messages that wait for a stream; one over that is dropped, and asked for again
-	stalledAfter = time.Second      // over the time of the next tick
+	joinEvery    = time.Second      // between attempts to join addresses, while the frontend is alone
+	rejoinEvery  = 10 * time.Second // the same, while the frontend is not alone
+	rememberFor  = time.Hour        // the node looks for a lost member for this time
+	streamQueue  = 64               // messages waiting for a stream; further messages are dropped, and asked for again
+	stalledAfter = time.Second      // delay of a tick that counts as a stall
 	packetCost   = 28 + 1 + 5 + 29  // bytes of IP, UDP, type, checksum and encryption around a message
-	streamCost   = 400              // about, with the packets that open and close a connection
-	silentFor    = 5                // heartbeats without any message from others, which talk twice per heartbeat
-	leaveKind    = 0                // of the message that a member leaves; the others are view's
+	streamCost   = 400              // about, including the packets that open and close a connection
+	silentFor    = 5                // heartbeats without any message; each member sends two messages a heartbeat
+	leaveKind    = 0                // first byte of a goodbye; package view owns all other kinds
 )
 
-// Node is this frontend's place among the others. Its methods may be called by any goroutine.
+// Node represents this frontend among the members. Any goroutine may call its methods.
 type Node struct {
 	cfg            Config
-	self           view.Member         // without its gossip address, which the library finds
-	runName        string              // what the library calls this member
-	ring           *memberlist.Keyring // nil: nothing is encrypted
-	secretsVersion uint64              // their version when the ring was made
+	self           view.Member         // without the gossip address, found by the library
+	runName        string              // name of the own member in the library
+	ring           *memberlist.Keyring // nil: no encryption
+	secretsVersion uint64              // version of the secrets when the ring was made
 	log            *slog.Logger
 	list           *memberlist.Memberlist
 	addr           string
@@ -53,37 +53,39 @@ type Node struct {
 
 	streams chan streamMsg
 
-	mu   sync.Mutex // held for microseconds: never over a call of memberlist or of the user
+	mu   sync.Mutex // held for microseconds: never during a call of memberlist or of the user
 	core *view.Core
 
-	peersMu        sync.Mutex            // guards what follows. memberlist calls the events below with its own lock held: take this one last
-	peers          map[string]*peer      // the others, by run
-	lostMembers    map[string]lostMember // those of them that were lost, by run
-	leaving        map[string]bool       // runs of members that said they leave
-	seedAddrs      []string              // what the configured ones stand for
+	// peersMu guards the fields below. memberlist calls events under its own lock, so take peersMu last.
+	peersMu        sync.Mutex
+	peers          map[string]*peer      // all members but this, by run
+	lostMembers    map[string]lostMember // members lost without leaving, by run
+	leaving        map[string]bool       // runs of members that said goodbye
+	seedAddrs      []string              // the configured seeds, looked up
 	membersChanged bool
 
 	traffic struct{ packetsIn, packetsOut, bytesIn, bytesOut, dropped, failed, complaints, stalls atomic.Uint64 }
 }
 
-// peer is another member, as it was when it joined or changed last.
+// peer is another member, in its state of the last join or update.
 type peer struct {
 	view.Member
 	node memberlist.Node
 }
 
-// lostMember is where a member was that did not say it leaves, and when it was found to be gone.
+// lostMember is a member that vanished without a goodbye: the last address, and the time of the loss.
 type lostMember struct {
 	addr  string
 	since time.Time
 }
 
+// streamMsg is a message waiting for a stream to the receiver.
 type streamMsg struct {
 	peer *peer
 	msg  []byte
 }
 
-// Start takes part in the gossip at once, and joins the seeds in the background. cfg is not changed.
+// Start takes part in the gossip at once, and joins the seeds in the background. Start does not change cfg.
 func Start(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -94,13 +96,17 @@ func Start(cfg Config) (*Node, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{cfg: cfg, log: cfg.Log, streams: make(chan streamMsg, streamQueue), peers: map[string]*peer{}, lostMembers: map[string]lostMember{}, leaving: map[string]bool{}, membersChanged: true}
+	n := &Node{cfg: cfg, log: cfg.Log, streams: make(chan streamMsg, streamQueue),
+		peers: map[string]*peer{}, lostMembers: map[string]lostMember{}, leaving: map[string]bool{},
+		membersChanged: true}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	now := time.Now()
-	n.self = view.Member{Name: cfg.Name, Run: view.NewIncarnation(now.UnixMilli(), rand.Uint64()), API: cfg.API, Heartbeat: cfg.Heartbeat}
+	n.self = view.Member{Name: cfg.Name, Run: view.NewIncarnation(now.UnixMilli(), rand.Uint64()), API: cfg.API,
+		Heartbeat: cfg.Heartbeat}
 	n.core = view.New(cfg.View, n.self, now, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
 
-	// A name per run: memberlist refuses a known name at a new address for some time.
+	// The library gets a new name for each run, because memberlist refuses a known name at a new address for some
+	// time.
 	n.runName = cfg.Name + "~" + strconv.FormatUint(n.self.Run, 36)
 	n.secretsVersion = cfg.Secrets.Version()
 	conf, err := cfg.libraryConfig(n.runName)
@@ -134,33 +140,35 @@ func Start(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Addr is the host:port at which other frontends reach this one.
+// Addr returns the host:port of the node, as reached by other frontends.
 func (n *Node) Addr() string { return n.addr }
 
-// Hear takes a row that came from its worker, on whatever way. lacking means that the worker should send its whole
-// row.
+// Hear takes a row from its worker, by heartbeat or over a link. wantsWholeRow means that the worker should send a
+// whole row.
 func (n *Node) Hear(r view.Row) (o view.Outcome, wantsWholeRow bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Hear(time.Now(), r)
 }
 
-// Heartbeat takes a worker's heartbeat, whose secret the caller has checked. The Members of the answer are not to
-// be written to.
+// Heartbeat takes a worker's heartbeat. The caller has checked its secret, and must not write to the Members of the
+// answer.
 func (n *Node) Heartbeat(h *view.Heartbeat) view.Answer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Heartbeat(time.Now(), h)
 }
 
-// SetTerms takes terms of this frontend's own, for all to have if there are no later ones. Not to be written to.
+// SetTerms offers the frontend's own terms. All members adopt the terms, unless later terms exist. Nobody may write
+// to t afterwards.
 func (n *Node) SetTerms(t view.Terms) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.core.SetTerms(t)
 }
 
-// TellNeeds tells the others what this frontend needs of tenants: once in a while, as what is left out twice is needed no more.
+// TellNeeds tells the members the needs of the frontend by tenant. Call TellNeeds again and again: a need left out
+// twice ends.
 func (n *Node) TellNeeds(list []view.Need) {
 	n.mu.Lock()
 	out := n.core.TellNeeds(list, nil)
@@ -168,21 +176,23 @@ func (n *Node) TellNeeds(list []view.Need) {
 	n.sendAll(out)
 }
 
-// Needs is what the other frontends that there are have told. Silent are those that have told nothing more for within.
+// Needs returns the needs told by the other present frontends, by frontend. silent are the frontends silent for
+// longer than silentAfter.
 func (n *Node) Needs(silentAfter time.Duration) (needs map[string][]view.Need, silent []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Needs(time.Now(), silentAfter)
 }
 
-// Get returns what is believed of a worker.
+// Get returns the row of a worker.
 func (n *Node) Get(name string) (view.Row, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Get(time.Now(), name)
 }
 
-// Since returns the rows that changed after a version of the view, and the version they lead to. Since(0) is all.
+// Since returns the rows that changed after a version of the table, and the table's new version. Since(0) returns
+// all rows.
 func (n *Node) Since(version uint64) (list []view.Row, to uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -196,7 +206,7 @@ func (n *Node) appendSince(list []view.Row, version uint64) ([]view.Row, uint64)
 	return list, n.core.Version()
 }
 
-// Ages are how old what is known of the workers is that are up.
+// Ages returns the ages of the rows of all workers that are up.
 func (n *Node) Ages() (ages []time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -208,21 +218,21 @@ func (n *Node) Ages() (ages []time.Duration) {
 	return ages
 }
 
-// Members are the frontends that there are, this one among them, by name. Not to be written to.
+// Members returns all frontends by name, including the own frontend. The caller must not write to the slice.
 func (n *Node) Members() []view.Member {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Members()
 }
 
-// Health says how this frontend stands with the others.
+// Health describes the contact with other members.
 type Health struct {
-	Members int           // that it knows of, itself among them
-	Silence time.Duration // since anything came from another one
-	CutOff  bool          // it should hear from others and does not: its view is only what its own workers tell
+	Members int           // known members, including the own frontend
+	Silence time.Duration // since the last message of any member
+	CutOff  bool          // the frontend should hear from members and does not: only its own workers tell rows
 }
 
-// Health is as of now.
+// Health returns the present health.
 func (n *Node) Health() Health {
 	n.mu.Lock()
 	h := Health{Members: len(n.core.Members()), Silence: n.core.Silence(time.Now())}
@@ -235,25 +245,27 @@ func (n *Node) Health() Health {
 	return h
 }
 
-// Stats count since the start.
+// Stats are counts since the start.
 type Stats struct {
 	view.Stats
-	Merged                map[string]uint64 // rows, by what became of them
-	Flawed                uint64            // rows in which something absurd was replaced
-	Workers               int               // that are up
-	PacketsIn, PacketsOut uint64            // messages, those on streams among them
-	BytesIn, BytesOut     uint64            // with headers, about; without memberlist's own, which are few
-	Dropped               uint64            // messages dropped because too many waited for a stream
-	Failed                uint64            // messages that could not be sent
-	Complaints            uint64            // warnings and errors of memberlist, such as packets that cannot be decrypted
-	Stalls, ClockBack     uint64            // times that this process stood still for a second, or its clock went back
+	Merged                map[string]uint64 // rows by outcome
+	Flawed                uint64            // rows with an absurd value, replaced by the table
+	Workers               int               // workers that are up
+	PacketsIn, PacketsOut uint64            // messages, including messages on streams
+	BytesIn, BytesOut     uint64            // with headers, about; without memberlist's own few packets
+	Dropped               uint64            // messages dropped because the queue of the streams was full
+	Failed                uint64            // failed attempts to send a message
+	// Complaints counts warnings and errors of memberlist, for instance about undecryptable packets.
+	Complaints        uint64
+	Stalls, ClockBack uint64 // standstills of the process for a second; steps of the clock backwards
 }
 
-// Stats are as of now.
+// Stats returns the present counts.
 func (n *Node) Stats() Stats {
 	t := &n.traffic
-	s := Stats{PacketsIn: t.packetsIn.Load(), PacketsOut: t.packetsOut.Load(), BytesIn: t.bytesIn.Load(), BytesOut: t.bytesOut.Load(),
-		Dropped: t.dropped.Load(), Failed: t.failed.Load(), Complaints: t.complaints.Load(), Stalls: t.stalls.Load()}
+	s := Stats{PacketsIn: t.packetsIn.Load(), PacketsOut: t.packetsOut.Load(), BytesIn: t.bytesIn.Load(),
+		BytesOut: t.bytesOut.Load(),
+		Dropped:  t.dropped.Load(), Failed: t.failed.Load(), Complaints: t.complaints.Load(), Stalls: t.stalls.Load()}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s.Stats, s.Workers = n.core.Stats, n.core.Len()
@@ -261,8 +273,8 @@ func (n *Node) Stats() Stats {
 	return s
 }
 
-// Leave tells the others that this frontend goes, so that they do not look for it. It returns when one of them
-// knows, or after the timeout. Close must follow, and must not come before.
+// Leave says goodbye to the members, so that nobody looks for the frontend. Leave returns when a member has heard
+// the goodbye, or after the timeout. Close must follow, and must not come before.
 func (n *Node) Leave(timeout time.Duration) error {
 	if n.ctx.Err() != nil {
 		return errors.New("gossip: leave after close")
@@ -271,8 +283,8 @@ func (n *Node) Leave(timeout time.Duration) error {
 	return n.list.Leave(timeout)
 }
 
-// Close ends everything that Start began; no callback is running when it returns. To those that were not told by
-// Leave, it is a crash.
+// Close ends everything begun by Start. After Close returns, no callback runs. Without a Leave before, the members
+// take Close for a crash.
 func (n *Node) Close() error {
 	n.cancel()
 	err := n.list.Shutdown()
@@ -280,7 +292,7 @@ func (n *Node) Close() error {
 	return err
 }
 
-// runCore drives the core, and tells what has changed.
+// runCore ticks the core every view.FlushEvery, sends its messages, and reports changes to the callbacks.
 func (n *Node) runCore() {
 	timer := time.NewTicker(view.FlushEvery)
 	defer timer.Stop()
@@ -288,7 +300,7 @@ func (n *Node) runCore() {
 	var sends []view.Send
 	var changedRows []view.Row
 	var termsRevision uint64
-	var termsText []byte // of the terms that were told last
+	var termsText []byte // of the last reported terms
 	last := time.Now()
 	secrets := n.secretsVersion
 	for {
@@ -316,7 +328,8 @@ func (n *Node) runCore() {
 		n.mu.Unlock()
 		n.sendAll(sends)
 		clear(sends)
-		if n.cfg.OnTerms != nil && terms.Revision > 0 && (terms.Revision != termsRevision || !bytes.Equal(terms.Text, termsText)) {
+		if n.cfg.OnTerms != nil && terms.Revision > 0 &&
+			(terms.Revision != termsRevision || !bytes.Equal(terms.Text, termsText)) {
 			termsRevision, termsText = terms.Revision, terms.Text
 			n.cfg.OnTerms(terms)
 		}
@@ -326,11 +339,11 @@ func (n *Node) runCore() {
 	}
 }
 
-// changeKeys takes in that the secrets have changed.
+// changeKeys replaces the keys after the secrets have changed.
 func (n *Node) changeKeys() {
 	keys := n.cfg.deriveKeys()
 	if n.ring == nil || len(keys) == 0 {
-		n.log.Error("gossip can not begin or cease to be encrypted while it runs: start this frontend again")
+		n.log.Error("encryption of gossip cannot be switched on or off while a frontend runs: restart this frontend")
 		return
 	}
 	var errs []error
@@ -350,7 +363,7 @@ func (n *Node) changeKeys() {
 	n.log.Info("gossip keys have changed", "keys", len(keys))
 }
 
-// reportMembers takes changes of the membership to the core and to whoever wants to know. Calls do not overlap.
+// reportMembers takes changes of the membership to the core and to OnMembers. Calls do not overlap.
 func (n *Node) reportMembers() {
 	n.peersMu.Lock()
 	if !n.membersChanged {
@@ -397,7 +410,7 @@ func (n *Node) sendAll(sends []view.Send) {
 	}
 }
 
-// newestRun is the newest run of the member under a name, or nil.
+// newestRun returns the newest run of the member called name, or nil.
 func (n *Node) newestRun(name string) (p *peer) {
 	for _, q := range n.peers {
 		if q.Name == name && (p == nil || q.Run > p.Run) {
@@ -423,7 +436,7 @@ func (n *Node) sendPacket(p *peer, msg []byte) {
 	n.countSent(n.list.SendBestEffort(&p.node, msg), len(msg)+packetCost)
 }
 
-// sendStreams sends what is too long for a packet.
+// sendStreams sends messages too long for a packet.
 func (n *Node) sendStreams() {
 	for {
 		select {
@@ -444,7 +457,7 @@ func (n *Node) countSent(err error, bytes int) {
 	n.traffic.bytesOut.Add(uint64(bytes))
 }
 
-// followSeeds follows what the names of seeds stand for.
+// followSeeds follows the DNS for seeds given by name, and keeps seedAddrs up to date.
 func (n *Node) followSeeds() {
 	warn := func(err error) { n.log.Warn("frontends cannot be looked up", "frontend", n.self.Name, "err", err) }
 	names.Watcher{Addrs: n.cfg.Seeds, Warn: warn}.Watch(n.ctx, func(addrs []string) {
@@ -454,7 +467,8 @@ func (n *Node) followSeeds() {
 	})
 }
 
-// joinMissing tries to reach those that should be there and are not. What memberlist took for dead it would not look for.
+// joinMissing keeps trying to reach the missing members, because memberlist itself does not look for a member once
+// taken for dead.
 func (n *Node) joinMissing() {
 	failed := ""
 	for {
@@ -487,7 +501,8 @@ func (n *Node) joinMissing() {
 	}
 }
 
-// missingAddrs is the addresses of seeds and lost members at which there is no member.
+// missingAddrs returns the addresses of seeds and lost members without a present member. A seed with a host name
+// counts only while the frontend is alone, because members are known by IP address.
 func (n *Node) missingAddrs() []string {
 	n.peersMu.Lock()
 	defer n.peersMu.Unlock()
@@ -512,7 +527,7 @@ func (n *Node) missingAddrs() []string {
 	return slices.Compact(addrs)
 }
 
-// delegate is what memberlist asks and tells.
+// delegate answers the questions and takes the messages of memberlist.
 type delegate Node
 
 func (d *delegate) NodeMeta(int) []byte { return encodeMeta(d.self) }
@@ -541,7 +556,7 @@ func (d *delegate) NotifyMsg(msg []byte) {
 	n.sendAll(out)
 }
 
-// noteLeaving notes that a member leaves. memberlist may tell sooner that it is gone.
+// noteLeaving notes a goodbye. memberlist may report the end of the member before the goodbye arrives.
 func (n *Node) noteLeaving(run string) {
 	n.peersMu.Lock()
 	defer n.peersMu.Unlock()
@@ -549,7 +564,7 @@ func (n *Node) noteLeaving(run string) {
 		n.leaving[run] = true
 	} else if _, ok := n.lostMembers[run]; ok {
 		delete(n.lostMembers, run)
-		n.membersChanged = true // nothing but what Health says
+		n.membersChanged = true // only for Health
 	}
 }
 
@@ -557,7 +572,7 @@ func (*delegate) GetBroadcasts(int, int) [][]byte { return nil }
 func (*delegate) LocalState(bool) []byte          { return nil }
 func (*delegate) MergeRemoteState([]byte, bool)   {}
 
-// events is what memberlist tells of members, with its lock held.
+// events takes memberlist's events about members. memberlist holds its own lock during the calls.
 type events Node
 
 func (e *events) NotifyJoin(node *memberlist.Node) { e.noteMember(node) }
@@ -568,14 +583,14 @@ func (e *events) noteMember(node *memberlist.Node) {
 	m, err := decodeMeta(node.Meta)
 	switch {
 	case err != nil:
-		e.log.Warn("a member that cannot be understood", "frontend", node.Name, "err", err)
+		e.log.Warn("a member speaks another protocol", "frontend", node.Name, "err", err)
 		return
 	case m.Run == e.self.Run:
 		return
 	}
 	m.Gossip = node.Address()
 	if m.Name == e.self.Name && m.Run > e.self.Run {
-		e.log.Error("another frontend has the name of this one", "frontend", m.Name, "addr", m.Gossip)
+		e.log.Error("another frontend has the name of this frontend", "frontend", m.Name, "addr", m.Gossip)
 	}
 	e.peersMu.Lock()
 	defer e.peersMu.Unlock()
@@ -605,7 +620,7 @@ func (e *events) NotifyLeave(node *memberlist.Node) {
 	e.membersChanged = true
 }
 
-// memberlistLog takes memberlist's log: garbage on the port must not fill ours.
+// memberlistLog takes the log of memberlist: garbage on the port must not fill the log of the frontend.
 type memberlistLog struct{ node *Node }
 
 func (c memberlistLog) Write(line []byte) (int, error) {

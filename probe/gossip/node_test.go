@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// watcher is woken by everything that nodes tell.
+// watcher wakes up at every callback of its nodes.
 type watcher struct {
 	t     *testing.T
 	woken chan struct{}
@@ -41,7 +41,7 @@ func (w *watcher) wake() {
 	}
 }
 
-// waitUntil waits for cond, which is asked again whenever a node tells something.
+// waitUntil waits for cond, and asks again after every callback of a node.
 func (w *watcher) waitUntil(event string, cond func() bool) {
 	w.t.Helper()
 	limit := time.After(time.Minute)
@@ -54,7 +54,7 @@ func (w *watcher) waitUntil(event string, cond func() bool) {
 	}
 }
 
-// startNode begins a node on loopback, which notices within a second who is gone.
+// startNode starts a node on loopback. The node notices a lost member within a second.
 func (w *watcher) startNode(cfg Config) *Node {
 	w.t.Helper()
 	cfg.Bind = "127.0.0.1:0"
@@ -86,13 +86,13 @@ func namesOf(n *Node) string {
 	return strings.Join(list, " ")
 }
 
-// fullRow is a whole row of a worker.
+// fullRow makes a whole row of a worker.
 func fullRow(name string, incarnation, seq uint64) view.Row {
 	return view.Row{Key: view.KeyOf(name, incarnation), Incarnation: incarnation, Seq: seq, Speed: 1, ProfileRev: 1,
 		Profile: &view.Profile{Name: name, Addr: name + ":7420", Capacity: probe.Demand{CPU: 8000, Mem: 8192}}}
 }
 
-// allHave reports whether all nodes have this version of a worker's row.
+// allHave returns a condition: all nodes have this version of a worker's row.
 func allHave(worker string, incarnation, seq uint64, nodes ...*Node) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(nodes, func(n *Node) bool {
@@ -102,8 +102,8 @@ func allHave(worker string, incarnation, seq uint64, nodes ...*Node) func() bool
 	}
 }
 
-// Frontends find each other from any seed; one leaves, one crashes, one is the last and cut off, and all is well
-// when the others come back.
+// Frontends find each other from any seed. A frontend leaves, a second crashes, and the last is cut off. When the
+// lost frontends come back, all find each other again.
 func TestComeAndGo(t *testing.T) {
 	w := newWatcher(t)
 	start := func(name string, seeds ...string) *Node {
@@ -127,7 +127,7 @@ func TestComeAndGo(t *testing.T) {
 	for i := range 20 { // whichever home hears a worker, all know it
 		all[i%4].Hear(fullRow(fmt.Sprint("w", i), 1, 1))
 	}
-	for i := range 20 {
+	for i := range 20 { // whichever home hears a worker, all frontends learn of it
 		w.waitUntil("all know all workers", allHave(fmt.Sprint("w", i), 1, 1, all...))
 	}
 	w.waitUntil("some of that was pushed", func() bool { return b.Stats().Told > 0 })
@@ -141,9 +141,12 @@ func TestComeAndGo(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	w.waitUntil("it is known that d left", func() bool { return namesOf(a) == "a b c" && namesOf(b) == "a b c" && namesOf(c) == "a b c" })
+	w.waitUntil("it is known that d left", func() bool {
+		return namesOf(a) == "a b c" && namesOf(b) == "a b c" &&
+			namesOf(c) == "a b c"
+	})
 	w.waitUntil("a does not look for d", func() bool { return len(a.missingAddrs()) == 0 })
-	for _, n := range []*Node{b, c} { // crash
+	for _, n := range []*Node{b, c} { // a crash
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}
@@ -156,7 +159,7 @@ func TestComeAndGo(t *testing.T) {
 		t.Errorf("cut off, it forgot a worker: %+v", r)
 	}
 
-	b = start("b", "127.0.0.1:1", a.Addr()) // back, elsewhere, with one seed that does not answer
+	b = start("b", "127.0.0.1:1", a.Addr()) // back at a new address, with a seed that does not answer
 	w.waitUntil("b is back", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
 	w.waitUntil("b learnt everything", allHave("w7", 1, 1, a, b))
 	if h := b.Health(); h.Members != 2 {
@@ -164,7 +167,7 @@ func TestComeAndGo(t *testing.T) {
 	}
 }
 
-// A worker's heartbeats tell it all frontends, and its row to all of them.
+// A worker learns of all frontends by the answers to its heartbeats, and all frontends get its row.
 func TestWorkerFindsHomes(t *testing.T) {
 	w := newWatcher(t)
 	nodes := map[string]*Node{}
@@ -199,7 +202,7 @@ func TestWorkerFindsHomes(t *testing.T) {
 	})
 }
 
-// logCatcher is a log handler that tells of messages.
+// logCatcher is a log handler that passes messages to a test.
 type logCatcher struct {
 	slog.Handler
 	lines chan string
@@ -214,7 +217,7 @@ func (l logCatcher) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// expectText waits for a message.
+// expectText waits for a log message with the text.
 func (l logCatcher) expectText(t *testing.T, text string) {
 	t.Helper()
 	limit := time.After(time.Minute)
@@ -235,7 +238,8 @@ func TestOtherSecretIsRefused(t *testing.T) {
 	a := w.startNode(Config{Name: "a", Secrets: identity.NewSecrets("one")})
 	for _, secret := range []string{"two", ""} {
 		l := logCatcher{slog.DiscardHandler, make(chan string, 1000)}
-		b := w.startNode(Config{Name: "b", Secrets: identity.NewSecrets(secret), Seeds: []string{a.Addr()}, Log: slog.New(l)})
+		b := w.startNode(Config{Name: "b", Secrets: identity.NewSecrets(secret), Seeds: []string{a.Addr()},
+			Log: slog.New(l)})
 		l.expectText(t, "no other frontend can be joined")
 		if namesOf(a) != "a" || namesOf(b) != "b" || !b.Health().CutOff {
 			t.Errorf("with the secret %q: a knows %s, b knows %s, %+v", secret, namesOf(a), namesOf(b), b.Health())
@@ -246,7 +250,7 @@ func TestOtherSecretIsRefused(t *testing.T) {
 	}
 }
 
-// What a worker claims against all sense is replaced, flagged and counted, everywhere.
+// If a worker sends absurd values, every frontend replaces, flags and counts the values.
 func TestAbsurdRow(t *testing.T) {
 	w := newWatcher(t)
 	a := w.startNode(Config{Name: "a"})
@@ -261,12 +265,13 @@ func TestAbsurdRow(t *testing.T) {
 		r, _ := n.Get("liar")
 		if r.Flaws != view.BadMatrix || r.Profile.Flaws != view.BadLabels || len(r.Profile.Labels) > view.MaxLabels ||
 			r.Matrix.Wait(probe.Slot) != probe.NeverFits || n.Stats().Flawed == 0 {
-			t.Errorf("at %s: %v, %v, %d labels", n.cfg.Name, r.Flaws.Names(), r.Profile.Flaws.Names(), len(r.Profile.Labels))
+			t.Errorf("at %s: %v, %v, %d labels", n.cfg.Name, r.Flaws.Names(), r.Profile.Flaws.Names(),
+				len(r.Profile.Labels))
 		}
 	}
 }
 
-// Garbage on the port is counted, and nothing else.
+// Garbage on the port is counted, and does no harm.
 func TestGarbage(t *testing.T) {
 	w := newWatcher(t)
 	l := logCatcher{slog.DiscardHandler, make(chan string, 1000)}
@@ -280,7 +285,7 @@ func TestGarbage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if network == "tcp" {
-			for err == nil { // until it closes the connection
+			for err == nil { // until the node closes the connection
 				_, err = conn.Read(make([]byte, 100))
 			}
 		}
@@ -293,7 +298,7 @@ func TestGarbage(t *testing.T) {
 	w.waitUntil("b can join", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
 }
 
-// Strangers that send what memberlist would buffer, before it looks for the secret, share one bound.
+// Strangers without the secret share a bound on the bytes that memberlist buffers before the check of the secret.
 func TestStrangersShareABound(t *testing.T) {
 	cfg := Config{Name: "a", Bind: "127.0.0.1:0", Secrets: identity.NewSecrets("right")}
 	conf, err := cfg.libraryConfig("a")
@@ -311,7 +316,7 @@ func TestStrangersShareABound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer list.Shutdown()
-	// Each claims 20 MiB, as much as memberlist lets it, and never sends the last one.
+	// Each stranger claims 20 MiB, memberlist's limit, and never sends the last MiB.
 	const each, strangers = 19 << 20, maxInboundBytes/(19<<20) + 2
 	var done sync.WaitGroup
 	defer done.Wait()
@@ -411,7 +416,8 @@ func TestMeta(t *testing.T) {
 			t.Errorf("%d of %d bytes are read", n, len(b))
 		}
 	}
-	newer := append(probe.AppendDialect(nil, probe.Dialect{Min: probe.Version + 1, Max: probe.Version + 1}), b[len(probe.AppendDialect(nil, probe.Spoken)):]...)
+	newer := append(probe.AppendDialect(nil, probe.Dialect{Min: probe.Version + 1, Max: probe.Version + 1}),
+		b[len(probe.AppendDialect(nil, probe.Spoken)):]...)
 	if _, err := decodeMeta(newer); err == nil || !strings.HasSuffix(err.Error(), "upgrade this frontend") {
 		t.Errorf("of a release that has no version in common: %v", err)
 	}
@@ -420,11 +426,12 @@ func TestMeta(t *testing.T) {
 	})
 }
 
-// Who asks without the secret for what all members are told is not told it, nor that somebody is there; without a secret he is.
+// With a secret set, a stranger without the secret learns nothing: neither the state told to members nor a sign of
+// life. Without a secret a stranger gets an answer.
 func TestStrangersAreToldNothing(t *testing.T) {
 	ask := map[string]string{
-		"tcp": "\x06\x83\xa5Nodes\x00\xacUserStateLen\x00\xa4Join\xc3", // for the state
-		"udp": "\x00\x81\xa5SeqNo\x07",                                 // for a sign of life
+		"tcp": "\x06\x83\xa5Nodes\x00\xacUserStateLen\x00\xa4Join\xc3", // asks for the state
+		"udp": "\x00\x81\xa5SeqNo\x07",                                 // asks for a sign of life
 	}
 	for _, secret := range []string{"", "one"} {
 		a := newWatcher(t).startNode(Config{Name: "a", Secrets: identity.NewSecrets(secret)})
@@ -459,7 +466,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 			if known != (secret == "") {
 				t.Errorf("by %s, with the secret %q, a stranger hears %q, %v", network, secret, b[:n], err)
 			}
-			// An error, for those with the secret alone to read.
+			// memberlist may answer with an error, encrypted for owners of the secret.
 			if secret != "" && n > 0 && (b[0] != 10 || n > 200) {
 				t.Errorf("by %s a stranger hears %q", network, b[:n])
 			}

@@ -11,31 +11,31 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Memberlist reads up to 20 MiB of a stream before it looks whether the sender knows the secret, as often as somebody
-// connects. What it holds of all streams that come in is bounded here.
+// memberlist reads up to 20 MiB of a stream before the check of the secret, for any number of connections. The
+// constants bound the memory of all incoming streams.
 const (
-	// maxInbound is how many streams there may be: each frontend opens one now and then, for a moment.
+	// maxInbound bounds the number of incoming streams: each frontend opens a stream now and then, for a moment.
 	maxInbound = 256
-	// maxInboundBytes is how much may have come in by all of them together: what a full view of 20,000 workers takes, some
-	// times over.
+	// maxInboundBytes bounds the bytes received by all open streams together. The bound is several full tables of
+	// 20,000 workers.
 	maxInboundBytes = 64 << 20
-	// maxRead is how much of a stream comes in at once, and thus how far each may go beyond that.
+	// maxRead bounds a single read, and thus how far a stream may exceed maxInboundBytes.
 	maxRead = 64 << 10
 )
 
-// transport is memberlist's own, with a bound on what comes in by streams.
+// transport is memberlist's own transport with a bound on incoming streams.
 type transport struct {
 	*memberlist.NetTransport
 	streams      chan net.Conn
 	closed       chan struct{}
 	closeOnce    sync.Once
-	inboundBytes atomic.Int64 // that came in by the streams that are open
+	inboundBytes atomic.Int64 // received by all open streams
 	openCount    atomic.Int64
 }
 
-// openPorts opens the ports of m. If it names no port, a free one is taken, and written into m.
+// openPorts opens the ports of m. If m names no port, openPorts takes a free port and writes the port into m.
 func openPorts(m *memberlist.Config) (*transport, error) {
-	// A port that is free for TCP may be taken for UDP.
+	// A free port for TCP may be taken for UDP, so a free port takes several tries.
 	tries := 1
 	if m.BindPort == 0 {
 		tries = 10
@@ -62,7 +62,7 @@ func openPorts(m *memberlist.Config) (*transport, error) {
 	return nil, fmt.Errorf("listen on %s port %d: %w", m.BindAddr, m.BindPort, err)
 }
 
-// StreamCh has the streams that were let in.
+// StreamCh returns the channel of admitted streams.
 func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
 
 // Shutdown closes the ports.
@@ -71,7 +71,7 @@ func (t *transport) Shutdown() error {
 	return t.NetTransport.Shutdown()
 }
 
-// admitStreams lets streams in, while there are not too many.
+// admitStreams passes incoming streams on, and closes a stream if maxInbound streams are open.
 func (t *transport) admitStreams() {
 	for {
 		select {
@@ -96,7 +96,7 @@ func (t *transport) admitStreams() {
 
 var errInbound = errors.New("too many bytes are coming in by all gossip streams together")
 
-// inbound is a stream that counts what came in by it, until it is closed. One goroutine reads and closes it.
+// inbound is a stream with a count of received bytes, up to Close. A single goroutine reads and closes the stream.
 type inbound struct {
 	net.Conn
 	owner    *transport

@@ -20,10 +20,11 @@ type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return "refused: " + e.Reason }
 
-var errNotHeartbeats = errors.New("it does not answer like the heartbeat address of a frontend: give that, not another of its addresses")
+var errNotHeartbeats = errors.New(
+	"the peer does not answer like the heartbeat address of a frontend: give that address, and no other")
 
-// Conn is a worker's connection to a frontend. It is for one goroutine at a time, but anyone may close it. After an
-// error it must be closed.
+// Conn is a worker's connection to a frontend. One goroutine at a time may use a Conn, but any goroutine may close
+// it. After an error the Conn must be closed.
 type Conn struct {
 	net.Conn
 	br  *bufio.Reader
@@ -41,7 +42,7 @@ func Dial(ctx context.Context, addr string, keys *identity.Keys) (*Conn, error) 
 	return &Conn{Conn: raw}, nil
 }
 
-// greetServer exchanges greetings, on the first call.
+// greetServer exchanges greetings, before the first heartbeat.
 func (c *Conn) greetServer() error {
 	if _, err := c.Write(greeting); err != nil {
 		return err
@@ -57,8 +58,8 @@ func (c *Conn) greetServer() error {
 	return nil
 }
 
-// Beat sends h and waits for the answer, until the deadline. The error is a *RefusedError if the frontend does not
-// want it.
+// Beat sends h and waits for the answer, until the deadline. If the frontend refuses h, the error is a
+// *RefusedError.
 func (c *Conn) Beat(deadline time.Time, h *view.Heartbeat, a *view.Answer) error {
 	if err := c.SetDeadline(deadline); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (c *Conn) Beat(deadline time.Time, h *view.Heartbeat, a *view.Answer) error
 			return err
 		}
 	}
-	c.id = max(c.id+1, 1) // 0 would ask for no answer
+	c.id = max(c.id+1, 1) // id 0 would ask for no answer
 	c.buf = binary.LittleEndian.AppendUint32(c.buf[:0], c.id)
 	c.buf = appendBody(c.buf, func(b []byte) []byte { return view.AppendHeartbeat(b, h) })
 	if _, err := c.Write(c.buf); err != nil {

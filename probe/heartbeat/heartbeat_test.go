@@ -20,7 +20,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) } // fastrpc's clock
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) } // fastrpc's clock never ends
 
 func serve(t *testing.T, cfg Config) (*Server, string) {
 	t.Helper()
@@ -43,7 +43,7 @@ func dial(t *testing.T, addr string) *Conn {
 	return c
 }
 
-// patience is how long a test waits for what must happen.
+// patience bounds the wait for an expected event.
 const patience = 20 * time.Second
 
 func beat(c *Conn, h *view.Heartbeat) (a view.Answer, err error) {
@@ -51,7 +51,7 @@ func beat(c *Conn, h *view.Heartbeat) (a view.Answer, err error) {
 	return a, err
 }
 
-// firstBeat is a worker's first heartbeat.
+// firstBeat makes a worker's first heartbeat.
 func firstBeat(secret string, labels ...string) *view.Heartbeat {
 	return &view.Heartbeat{Speaks: probe.Spoken, Secret: secret, Row: view.Row{Incarnation: 7, Seq: 3, ProfileRev: 1,
 		Profile: &view.Profile{Name: "w", Addr: "h:1", Labels: labels}}}
@@ -59,13 +59,15 @@ func firstBeat(secret string, labels ...string) *view.Heartbeat {
 
 func TestBeats(t *testing.T) {
 	var names atomic.Int64
-	s, addr := serve(t, Config{Secrets: identity.NewSecrets("sesame"), MaxConns: 10, Answer: func(h *view.Heartbeat) view.Answer {
-		names.Add(int64(len(h.Row.Name())))
-		return view.Answer{Seq: h.Row.Seq, Version: 5, Members: []view.Member{{Name: "f", Heartbeat: "f:1"}}}
-	}})
+	s, addr := serve(t, Config{Secrets: identity.NewSecrets("sesame"), MaxConns: 10,
+		Answer: func(h *view.Heartbeat) view.Answer {
+			names.Add(int64(len(h.Row.Name())))
+			return view.Answer{Seq: h.Row.Seq, Version: 5, Members: []view.Member{{Name: "f", Heartbeat: "f:1"}}}
+		}})
 	c := dial(t, addr)
-	for range 3 { // on one connection, with a body that does not fit any buffer among them
-		for _, labels := range [][]string{nil, {strings.Repeat("x", 4000), strings.Repeat("y", 4000), strings.Repeat("z", 4000)}} {
+	for range 3 { // on one connection, also with a body longer than any buffer
+		for _, labels := range [][]string{nil, {strings.Repeat("x", 4000), strings.Repeat("y", 4000),
+			strings.Repeat("z", 4000)}} {
 			a, err := beat(c, firstBeat("sesame", labels...))
 			if err != nil || a.Seq != 3 || a.Version != 5 || len(a.Members) != 1 || a.Members[0].Heartbeat != "f:1" {
 				t.Fatalf("%+v, %v", a, err)
@@ -73,7 +75,8 @@ func TestBeats(t *testing.T) {
 		}
 	}
 	var no *RefusedError
-	if _, err := beat(dial(t, addr), firstBeat("simsim")); !errors.As(err, &no) || !strings.Contains(no.Reason, "secret") {
+	if _, err := beat(dial(t, addr), firstBeat("simsim")); !errors.As(err, &no) ||
+		!strings.Contains(no.Reason, "secret") {
 		t.Errorf("with a wrong secret: %v", err)
 	}
 	old := firstBeat("sesame")
@@ -81,12 +84,13 @@ func TestBeats(t *testing.T) {
 	if _, err := beat(c, old); !errors.As(err, &no) || !strings.Contains(no.Reason, "upgrade the worker") {
 		t.Errorf("of an older release: %v", err)
 	}
-	if got := s.Stats(); got.Versions != 1 || got.Answered != 6 || got.Unauthorized != 1 || got.Errors+got.Limit != 0 || names.Load() != 6 {
+	if got := s.Stats(); got.Versions != 1 || got.Answered != 6 || got.Unauthorized != 1 ||
+		got.Errors+got.Limit != 0 || names.Load() != 6 {
 		t.Errorf("%+v, %d bytes of names", got, names.Load())
 	}
 }
 
-// failing is a listener that has no room for the first connection.
+// failing is a listener that refuses the first connection.
 type failing struct {
 	net.Listener
 	failed atomic.Bool
@@ -99,20 +103,21 @@ func (l *failing) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A machine that has no memory for a connection may have some for the next one.
+// A machine without memory for a connection may have memory for the next.
 func TestAcceptFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Serve(&failing{Listener: l}, Config{MaxConns: 1, Answer: func(*view.Heartbeat) view.Answer { return view.Answer{} }})
+	s := Serve(&failing{Listener: l},
+		Config{MaxConns: 1, Answer: func(*view.Heartbeat) view.Answer { return view.Answer{} }})
 	defer s.Close()
 	if _, err := beat(dial(t, l.Addr().String()), firstBeat("")); err != nil {
 		t.Error(err)
 	}
 }
 
-// expectClose waits until the other end closes a connection on which something was said.
+// expectClose waits until the server closes a connection, after the test said something.
 func expectClose(t *testing.T, addr string, say []byte) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -154,7 +159,8 @@ func TestGarbage(t *testing.T) {
 		}
 		want := fmt.Sprintf("this frontend speaks %v", probe.Spoken)
 		got := make([]byte, len(greeting)+9+len(want))
-		if _, err := io.ReadFull(c, got); err != nil || got[len(greeting)+8] != kindRefused || !strings.HasSuffix(string(got), want) {
+		if _, err := io.ReadFull(c, got); err != nil || got[len(greeting)+8] != kindRefused ||
+			!strings.HasSuffix(string(got), want) {
 			t.Errorf("%q is answered with %q, %v", body, got, err)
 		}
 		if n := s.Stats().Errors; n != uint64(len(bad)+i+1) {
@@ -169,7 +175,7 @@ func TestGarbage(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	expectClose(t, addr, nil) // too many
+	expectClose(t, addr, nil) // too many connections
 	if n := s.Stats().Limit; n != 1 {
 		t.Errorf("%d connections were too many", n)
 	}
@@ -191,7 +197,7 @@ func waitUntil(t *testing.T, event string, ok func() bool) {
 	}
 }
 
-// A connection goes to something else, or nowhere.
+// The worker connects to a different kind of server, or to nobody.
 func TestNotAFrontend(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

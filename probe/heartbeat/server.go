@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	silentFor    = 30 * time.Second // without a whole heartbeat, after which a connection is closed
+	silentFor    = 30 * time.Second // a connection is closed after this time without a whole heartbeat
 	writeTimeout = 10 * time.Second
-	concurrency  = 256     // heartbeats that are handled at once; fastrpc has a queue as long for each connection
-	bufferSize   = 1 << 10 // of each connection, either way: nearly all that is said is shorter
+	concurrency  = 256     // heartbeats handled at once; fastrpc has a queue of the same length for each connection
+	bufferSize   = 1 << 10 // bytes of each connection, either way: nearly all messages are shorter
 )
 
-// Config of a Server.
+// Config configures a Server.
 type Config struct {
-	Secrets  *identity.Secrets // one of which workers must tell
-	MaxConns int               // those beyond are closed at once
-	// Answer answers a heartbeat whose secret is right. It is called concurrently, must not block, and may keep what
-	// the row points to.
+	Secrets  *identity.Secrets // accepted secrets of workers
+	MaxConns int               // further connections are closed at once
+	// Answer answers a heartbeat with the right secret. Calls are concurrent. Answer must not block, and may keep
+	// the parts that the row points to.
 	Answer func(h *view.Heartbeat) view.Answer
 }
 
@@ -44,22 +44,25 @@ type Server struct {
 	counts   struct{ answered, unauthorized, versions, errors, limit atomic.Uint64 }
 }
 
-// Stats count since the start.
+// Stats are counts since the start.
 type Stats struct {
 	Answered     uint64
 	Unauthorized uint64 // heartbeats with a wrong secret
-	Versions     uint64 // heartbeats of workers of a release that has no version in common
-	Errors       uint64 // heartbeats that could not be read, and connections that were closed for what they said, or for silence from the beginning on, or not accepted
-	Limit        uint64 // connections that were too many
+	Versions     uint64 // heartbeats of workers without a common version
+	// Errors counts unreadable heartbeats, connections closed for garbage or for silence from the start, and failed
+	// accepts.
+	Errors uint64
+	Limit  uint64 // connections over MaxConns
 }
 
-// Stats are as of now.
+// Stats returns the present counts.
 func (s *Server) Stats() Stats {
 	c := &s.counts
-	return Stats{Answered: c.answered.Load(), Unauthorized: c.unauthorized.Load(), Versions: c.versions.Load(), Errors: c.errors.Load(), Limit: c.limit.Load()}
+	return Stats{Answered: c.answered.Load(), Unauthorized: c.unauthorized.Load(), Versions: c.versions.Load(),
+		Errors: c.errors.Load(), Limit: c.limit.Load()}
 }
 
-// Serve answers heartbeats on l, in the background. l is the server's from here on.
+// Serve answers heartbeats on l, in the background. The server owns l.
 func Serve(l net.Listener, cfg Config) *Server {
 	s := &Server{cfg: cfg, listener: l, conns: map[*conn]bool{}}
 	rpc := &fastrpc.Server{
@@ -79,7 +82,7 @@ func Serve(l net.Listener, cfg Config) *Server {
 	return s
 }
 
-// Close closes the listener and all connections. A call of Answer may still be under way.
+// Close closes the listener and all connections. A call of Answer may still run when Close returns.
 func (s *Server) Close() error {
 	s.stopped.Store(true)
 	err := s.listener.Close()
@@ -92,14 +95,15 @@ func (s *Server) Close() error {
 	return err
 }
 
-// listener is the server as fastrpc's listener.
+// listener presents the server as fastrpc's listener.
 type listener Server
 
-// acceptPause is how long to wait after an error that is not the listener's end: there may be no memory for another
-// connection, or no number for its file.
+// acceptPause is the pause after a failed accept, unless the listener was closed. The machine may lack memory for
+// another connection, or a free file descriptor.
 const acceptPause = 10 * time.Millisecond
 
-// Accept goes on after errors: fastrpc would accept nothing any more, and nobody would notice.
+// Accept goes on after errors. After an error of its listener, fastrpc would accept no more connections, without a
+// notice.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.listener.Accept()
@@ -130,7 +134,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) Close() error   { return l.listener.Close() }
 func (l *listener) Addr() net.Addr { return l.listener.Addr() }
 
-// conn is a worker's connection. fastrpc closes it when it has read or written the last of it.
+// conn is a worker's connection. fastrpc closes a conn after the last read or write.
 type conn struct {
 	net.Conn
 	server *Server
@@ -143,7 +147,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// errorCount is the logger that fastrpc tells of connections that ended with an error: garbage must not fill logs.
+// errorCount counts the connections that ended with an error. fastrpc would log each error, and garbage must not
+// fill the log.
 type errorCount struct{ *Server }
 
 func (e errorCount) Printf(string, ...any) {
@@ -154,17 +159,17 @@ func (e errorCount) Printf(string, ...any) {
 
 var _ fasthttp.Logger = errorCount{}
 
-// call is a heartbeat and its answer. fastrpc uses it again.
+// call is a heartbeat and its answer. fastrpc reuses calls.
 type call struct {
 	server *Server
 	buf    []byte
 	beat   view.Heartbeat
-	err    error // why the beat cannot be read
+	err    error // why the heartbeat cannot be read
 }
 
 func (c *call) Init(net.Conn, fasthttp.Logger) {}
 
-// ReadRequest implements fastrpc.HandlerCtx. After an error the connection is closed.
+// ReadRequest implements fastrpc.HandlerCtx. After an error fastrpc closes the connection.
 func (c *call) ReadRequest(br *bufio.Reader) (err error) {
 	if c.buf, err = readBody(br, c.buf[:0], maxRequest); err == nil {
 		c.err = view.ReadHeartbeat(c.buf, &c.beat)
@@ -172,11 +177,14 @@ func (c *call) ReadRequest(br *bufio.Reader) (err error) {
 	return err
 }
 
+// answerBeat checks dialect and secret, and encodes the answer or a refusal.
 func (c *call) answerBeat() {
 	s := c.server
 	if c.err != nil {
 		s.counts.errors.Add(1)
-		c.refuseBeat(fmt.Sprintf("this frontend speaks %v of the probe protocol, and cannot read this heartbeat (%v): upgrade whichever of both is older", probe.Spoken, c.err))
+		c.refuseBeat(fmt.Sprintf(
+			"this frontend speaks %v of the probe protocol, and cannot read this heartbeat (%v): upgrade the older end",
+			probe.Spoken, c.err))
 		return
 	}
 	if _, _, err := probe.Spoken.Common(c.beat.Speaks, "this frontend", "the worker"); err != nil {

@@ -1,8 +1,8 @@
-// Package heartbeat carries workers' heartbeats to frontends, and the answers: fastrpc's server at the frontend, and
-// a connection that speaks its format at the worker. Package view has what they say.
+// Package heartbeat carries heartbeats from workers to frontends, and answers back. The frontend runs fastrpc's
+// server; the worker has a connection that speaks the same format. Package view defines the content.
 //
-// Requests and answers are framed by a length (4 bytes, little-endian). The body of a request is a view.Heartbeat,
-// that of an answer a byte that says what follows: a view.Answer, or a text why the heartbeat was refused.
+// Requests and answers are frames: a length (4 bytes, little-endian) and a body. The body of a request is a
+// view.Heartbeat. The body of an answer is a kind byte, then a view.Answer or the reason for a refusal.
 package heartbeat
 
 import (
@@ -13,19 +13,19 @@ import (
 	"slices"
 )
 
-// What both ends tell fastrpc to begin a connection with.
+// Both ends tell fastrpc to begin a connection with this header.
 const (
 	sniffHeader     = "phoebe-heartbeat"
 	protocolVersion = 1
 )
 
-// greeting is how each end begins: the sniff header, the version, no compression (fastrpc's 1), no TLS.
+// greeting is the first message of each end: the sniff header, the version, no compression (fastrpc's 1), no TLS.
 var greeting = []byte(sniffHeader + string([]byte{protocolVersion, 1, 0}))
 
 const (
-	maxRequest = 128 << 10 // bytes of a heartbeat: a good one has some 20 KiB at most
-	maxAnswer  = 4 << 20   // of an answer, which may name thousands of frontends
-	keptBuffer = 16 << 10  // the largest buffer that is kept for reuse
+	maxRequest = 128 << 10 // bytes of a heartbeat: a good heartbeat has some 20 KiB at most
+	maxAnswer  = 4 << 20   // bytes of an answer, which may name thousands of frontends
+	keptBuffer = 16 << 10  // bytes: larger buffers are not kept for reuse
 )
 
 // Kinds of answers. Numbers are never reused.
@@ -34,7 +34,8 @@ const (
 	kindRefused
 )
 
-// readBody appends a frame's body to b, which takes no more memory than twice what has arrived.
+// readBody appends a frame's body to b. b grows to at most twice the received bytes, whatever length the frame
+// claims.
 func readBody(br *bufio.Reader, b []byte, limit int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(br, head[:]); err != nil {
@@ -42,7 +43,7 @@ func readBody(br *bufio.Reader, b []byte, limit int) ([]byte, error) {
 	}
 	size := binary.LittleEndian.Uint32(head[:])
 	if uint64(size) > uint64(limit) {
-		return b, fmt.Errorf("heartbeat: a frame of %d bytes, of %d at most", size, limit)
+		return b, fmt.Errorf("heartbeat: a frame of %d bytes is over the limit of %d", size, limit)
 	}
 	for n := int(size); len(b) < n; {
 		if len(b) == cap(b) {
@@ -56,7 +57,7 @@ func readBody(br *bufio.Reader, b []byte, limit int) ([]byte, error) {
 	return b, nil
 }
 
-// appendBody appends a frame whose body is appended by body.
+// appendBody appends a frame. body appends the frame's body.
 func appendBody(b []byte, body func([]byte) []byte) []byte {
 	at := len(b)
 	b = body(append(b, 0, 0, 0, 0))

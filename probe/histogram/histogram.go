@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A histogram has 16 cells for each doubling, which makes them 6 % wide at most. The first cell has what is under 1.024 us, the
-// last one what is over 73 minutes.
+// A histogram has 16 cells for each doubling, so a cell is at most 6 % wide. The first cell has durations under
+// 1.024 us, the last cell durations over 73 minutes.
 const (
 	perOctave    = 16
 	octaves      = 32
@@ -20,11 +20,11 @@ const (
 // Histogram counts durations. The zero value is empty.
 type Histogram struct {
 	Count uint64
-	Sum   time.Duration // it stays at the largest there is
+	Sum   time.Duration // saturates at the largest duration
 	cells [numCells]uint64
 }
 
-// cellIndex is where d is counted.
+// cellIndex returns the cell that counts d.
 func cellIndex(d time.Duration) int {
 	if d < 1<<lowestOctave {
 		return 0
@@ -33,7 +33,7 @@ func cellIndex(d time.Duration) int {
 	return min((n-1-lowestOctave)*perOctave+int(d>>(n-5)&(perOctave-1))+1, numCells-1)
 }
 
-// cellFloor is the shortest duration of a cell; that of the cell after the last one is the longest of all.
+// cellFloor returns the shortest duration of cell i. Behind the last cell, cellFloor returns the longest duration.
 func cellFloor(i int) time.Duration {
 	switch {
 	case i <= 0:
@@ -45,10 +45,10 @@ func cellFloor(i int) time.Duration {
 	return time.Duration(perOctave+part) << (octave + lowestOctave - 4)
 }
 
-// Add counts d. What is negative counts as 0.
+// Add counts d. A negative d counts as 0.
 func (h *Histogram) Add(d time.Duration) { h.AddTimes(d, 1) }
 
-// AddTimes counts d so many times.
+// AddTimes counts d n times.
 func (h *Histogram) AddTimes(d time.Duration, n uint64) {
 	d = max(d, 0)
 	h.Count += n
@@ -60,7 +60,7 @@ func (h *Histogram) AddTimes(d time.Duration, n uint64) {
 	}
 }
 
-// Merge adds what o has counted.
+// Merge adds the counts of o.
 func (h *Histogram) Merge(o *Histogram) {
 	h.Count += o.Count
 	h.Sum = addCapped(h.Sum, o.Sum)
@@ -69,6 +69,7 @@ func (h *Histogram) Merge(o *Histogram) {
 	}
 }
 
+// addCapped returns a+b, at most the largest duration.
 func addCapped(a, b time.Duration) time.Duration {
 	if sum := a + b; sum >= 0 {
 		return sum
@@ -76,7 +77,8 @@ func addCapped(a, b time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// Quantile is a duration that the share q of all is at most: the middle of its cell. 0 if there are none.
+// Quantile returns a duration that a share q of all durations does not exceed: the middle of its cell. An empty
+// histogram returns 0.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.Count == 0 {
 		return 0
@@ -92,13 +94,14 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 		}
 		rank -= n
 	}
-	panic("histogram: one counts more than its cells")
+	panic("histogram: the count is above the sum of all cells")
 }
 
-// bounds are every eighth edge of cells from 8 us to 275 s: enough for a monitor, which is sent all of them at each look.
+// Cumulative's bounds are every eighth edge of cells, from 8 us to 275 s. A monitor reads all bounds at each look,
+// so there are not more.
 const firstBound, lastBound, boundEvery = 3*perOctave + 1, 28*perOctave + 1, perOctave / 2
 
-// Cumulative tells, for some rising durations, how many are shorter.
+// Cumulative yields some rising durations, each with the number of shorter durations.
 func (h *Histogram) Cumulative(yield func(bound time.Duration, n uint64) bool) {
 	n, at := uint64(0), 0
 	for edge := firstBound; edge <= lastBound; edge += boundEvery {
@@ -111,8 +114,8 @@ func (h *Histogram) Cumulative(yield func(bound time.Duration, n uint64) bool) {
 	}
 }
 
-// Append encodes what h has counted: the number of cells that have counted something, and if there are any, the sum, and for each
-// of them the distance from the one before and the count.
+// Append encodes h: the number of cells with a count, then the sum if any cell has a count. For each such cell
+// follow the distance from the cell before, and the count. h may be nil.
 func (h *Histogram) Append(b []byte) []byte {
 	if h == nil || h.Count == 0 {
 		return append(b, 0)
@@ -134,8 +137,8 @@ func (h *Histogram) Append(b []byte) []byte {
 	return b
 }
 
-// MergeFrom adds what Append has encoded at the start of b, and returns the rest of it. If it is not what Append encodes, that is
-// nothing, and some of it may have been added.
+// MergeFrom adds a histogram encoded by Append at the start of b, and returns the rest of b. If the encoding is
+// bad, ok is false and a part of the counts may have been added.
 func (h *Histogram) MergeFrom(b []byte) (rest []byte, ok bool) {
 	ok = true
 	next := func() uint64 {
@@ -161,13 +164,13 @@ func (h *Histogram) MergeFrom(b []byte) (rest []byte, ok bool) {
 	return b, true
 }
 
-// Range is durations from From on and shorter than To.
+// Range holds the durations from From on and shorter than To.
 type Range struct{ From, To time.Duration }
 
-// Last reports whether it is that of all that is longer.
+// Last reports whether r is the last cell: all longer durations.
 func (r Range) Last() bool { return r.To == math.MaxInt64 }
 
-// All are the cells that have counted something.
+// All yields the cells with a count.
 func (h *Histogram) All(yield func(r Range, n uint64) bool) {
 	for i, n := range h.cells {
 		if n > 0 && !yield(Range{cellFloor(i), cellFloor(i + 1)}, n) {

@@ -13,7 +13,7 @@ import (
 
 func TestPure(t *testing.T) { purity.Check(t, ".") }
 
-// durations are drawn evenly by their logarithms, with what is out of the ordinary.
+// durations are drawn evenly by their logarithms, plus some extreme values.
 var durations = rapid.OneOf(
 	rapid.Custom(func(t *rapid.T) time.Duration {
 		return time.Duration(math.Exp2(rapid.Float64Range(0, 42.5).Draw(t, "log2 ns")))
@@ -22,12 +22,15 @@ var durations = rapid.OneOf(
 )
 
 func TestCells(t *testing.T) {
-	if cellIndex(time.Microsecond*102/100) != 0 || cellIndex(time.Hour) >= numCells-1 || cellIndex(1<<42) != numCells-1 {
-		t.Errorf("1 us is in cell %d, an hour in %d, 73 minutes in %d of %d", cellIndex(time.Microsecond), cellIndex(time.Hour), cellIndex(1<<42), numCells)
+	if cellIndex(time.Microsecond*102/100) != 0 || cellIndex(time.Hour) >= numCells-1 ||
+		cellIndex(1<<42) != numCells-1 {
+		t.Errorf("1 us is in cell %d, an hour in %d, 73 minutes in %d of %d",
+			cellIndex(time.Microsecond), cellIndex(time.Hour), cellIndex(1<<42), numCells)
 	}
 	for i := range numCells {
 		if from := cellFloor(i); cellIndex(from) != i || i > 0 && cellIndex(from-1) != i-1 {
-			t.Errorf("cell %d starts at %v, which is counted in %d, and 1 ns less in %d", i, from, cellIndex(from), cellIndex(from-1))
+			t.Errorf("cell %d starts at %v, which is counted in %d, and 1 ns less in %d", i, from,
+				cellIndex(from), cellIndex(from-1))
 		}
 		if i > 0 && i < numCells-1 && float64(cellFloor(i+1)) > float64(cellFloor(i))*17/16+1 {
 			t.Errorf("cell %d is from %v to %v", i, cellFloor(i), cellFloor(i+1))
@@ -35,7 +38,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// A quantile is in the cell of the value that has its rank; counts, sums and merging are those of the values.
+// A quantile lies in the cell of the value with its rank. Counts, sums and merging agree with a list of values.
 func TestHistogram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(durations, 1, 300).Draw(t, "values")

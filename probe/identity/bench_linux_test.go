@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What a connection takes, for both ends together.
+// BenchmarkConnect measures the cost of a connection, for both ends together.
 func BenchmarkConnect(b *testing.B) {
 	ca, err := NewAuthority("test", time.Hour)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Whatever is wrong with keys is told, here and at the other end, each flaw once.
+// Examine finds each flaw of keys once, in a folder and at a peer.
 func TestExamine(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	mixed := issueFolder(t, ca, "worker", time.Hour)
@@ -25,15 +25,21 @@ func TestExamine(t *testing.T) {
 		at   time.Time
 		says string
 	}{
-		"nothing wrong":            {issueFolder(t, ca, "worker", time.Hour), now, ""},
-		"expired":                  {issueFolder(t, ca, "worker", -30*time.Second), now, "tls.crt ended at"},
-		"all expired":              {issueFolder(t, ca, "worker", time.Hour), now.Add(1000 * time.Hour), "the CA's certificate in ca.crt ended at|tls.crt ended at"},
-		"soon to expire":           {issueFolder(t, ca, "worker", time.Hour), now.Add(50 * time.Minute), "the CA's certificate in ca.crt ends in|tls.crt ends in"},
-		"a clock that is behind":   {issueFolder(t, ca, "worker", time.Hour), now.Add(-time.Hour), "the CA's certificate in ca.crt counts only from|tls.crt counts only from"},
-		"another role":             {issueFolder(t, ca, "client/acme", time.Hour), now, "tls.crt is of client/acme, and here one of worker is needed"},
-		"a key that does not fit":  {mixed, now, "private key does not match public key"},
-		"a CA that does not match": {issueFolder(t, ca, "worker", time.Hour, other), now, "tls.crt is not signed by a CA in ca.crt"},
-		"no folder":                {filepath.Join(t.TempDir(), "none"), now, "a folder with keys has ca.crt, tls.crt and tls.key"},
+		"nothing wrong": {issueFolder(t, ca, "worker", time.Hour), now, ""},
+		"expired":       {issueFolder(t, ca, "worker", -30*time.Second), now, "tls.crt ended at"},
+		"all expired": {issueFolder(t, ca, "worker", time.Hour), now.Add(1000 * time.Hour),
+			"the CA's certificate in ca.crt ended at|tls.crt ended at"},
+		"soon to expire": {issueFolder(t, ca, "worker", time.Hour), now.Add(50 * time.Minute),
+			"the CA's certificate in ca.crt ends in|tls.crt ends in"},
+		"a clock that is behind": {issueFolder(t, ca, "worker", time.Hour), now.Add(-time.Hour),
+			"the CA's certificate in ca.crt is valid only from|tls.crt is valid only from"},
+		"another role": {issueFolder(t, ca, "client/acme", time.Hour), now,
+			"tls.crt is for client/acme, and a certificate for worker is needed here"},
+		"a key that does not fit": {mixed, now, "private key does not match public key"},
+		"a CA that does not match": {issueFolder(t, ca, "worker", time.Hour, other), now,
+			"tls.crt is not signed by a CA in ca.crt"},
+		"no folder": {filepath.Join(t.TempDir(), "none"), now,
+			"a folder with keys has ca.crt, tls.crt and tls.key"},
 	} {
 		var said []string
 		for _, f := range Examine(c.dir, Worker, c.at) {
@@ -53,7 +59,8 @@ func TestExamine(t *testing.T) {
 	}
 	addr := serve(t, issue(t, ca, "worker", -30*time.Second, ca), Anyone)
 	flaws, err := issue(t, ca, "operator", time.Hour).Examine(t.Context(), addr, Frontend, now)
-	if err != nil || len(flaws) != 2 || !strings.Contains(flaws[0].Problem, "its certificate ended") || !strings.Contains(flaws[1].Problem, "its certificate is of worker") {
+	if err != nil || len(flaws) != 2 || !strings.Contains(flaws[0].Problem, "its certificate ended") ||
+		!strings.Contains(flaws[1].Problem, "its certificate is for worker") {
 		t.Errorf("%+v, %v", flaws, err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package identity is who may connect to whom: certificates that tell roles, TLS 1.3 between those who have them, and their
-// renewal while they are in use.
+// Package identity decides who may connect to whom. Certificates carry roles, processes with certificates speak TLS
+// 1.3, and certificates are renewed while in use.
 package identity
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Role is what a certificate lets its owner be. One may have several.
+// Role is a permission of a certificate's owner. A certificate may have several roles.
 type Role uint8
 
 const (
@@ -38,16 +38,16 @@ func (r Role) String() string {
 	return strings.Join(names, " or ")
 }
 
-// Identity is what a certificate says of its owner. The zero one says nothing.
+// Identity holds the roles of a certificate's owner. The zero Identity has no role.
 type Identity struct {
 	Roles  Role
-	Tenant string // of a Client: for whom its jobs are
+	Tenant string // of a Client: the tenant of its jobs
 }
 
-// scheme begins the URIs by which certificates tell roles, as in phoebe:worker and phoebe:client/acme.
+// scheme begins the URIs that carry roles in certificates, as in phoebe:worker and phoebe:client/acme.
 const scheme = "phoebe"
 
-// String is as Parse reads it.
+// String returns the form read by Parse.
 func (id Identity) String() string {
 	var names []string
 	for _, n := range roleNames {
@@ -62,7 +62,7 @@ func (id Identity) String() string {
 	return strings.Join(names, "+")
 }
 
-// Parse reads roles that + joins: frontend, worker, operator, client/TENANT.
+// Parse reads roles joined by +: frontend, worker, operator, client/TENANT.
 func Parse(text string) (id Identity, err error) {
 	for name := range strings.SplitSeq(text, "+") {
 		if err := id.addRole(name); err != nil {
@@ -72,6 +72,7 @@ func Parse(text string) (id Identity, err error) {
 	return id, nil
 }
 
+// addRole adds a role by name. Unknown and repeated roles are errors.
 func (id *Identity) addRole(name string) error {
 	name, tenant, named := strings.Cut(name, "/")
 	for _, n := range roleNames {
@@ -91,7 +92,7 @@ func (id *Identity) addRole(name string) error {
 	return fmt.Errorf("unknown role %q: want frontend, worker, operator or client/TENANT", name)
 }
 
-// roleURIs are how a certificate tells the identity.
+// roleURIs returns the URIs that carry the identity in a certificate.
 func (id Identity) roleURIs() (list []*url.URL) {
 	for _, n := range roleNames {
 		if id.Roles&n.role == 0 {
@@ -106,7 +107,7 @@ func (id Identity) roleURIs() (list []*url.URL) {
 	return list
 }
 
-// identityOf reads what a certificate tells.
+// identityOf reads the identity from a certificate. A certificate without a role is an error.
 func identityOf(cert *x509.Certificate) (id Identity, err error) {
 	for _, u := range cert.URIs {
 		if u.Scheme != scheme {
@@ -121,7 +122,8 @@ func identityOf(cert *x509.Certificate) (id Identity, err error) {
 		}
 	}
 	if id.Roles == 0 {
-		return id, errors.New("its certificate tells no role: it needs a URI such as " + scheme + ":worker among its alternative names")
+		return id, errors.New("its certificate has no role: make a certificate with a URI such as " + scheme +
+			":worker among its alternative names")
 	}
 	return id, nil
 }

@@ -20,60 +20,62 @@ import (
 
 // Files of a folder with keys, named as in a Kubernetes secret of type kubernetes.io/tls.
 const (
-	CAFile   = "ca.crt"  // certificates of those who sign others'; several while they are replaced
-	CertFile = "tls.crt" // one's own certificate, and those between it and the CA
-	KeyFile  = "tls.key" // to it
+	CAFile   = "ca.crt"  // certificates of the signing CAs; several during a replacement
+	CertFile = "tls.crt" // the own certificate, and the certificates between it and the CA
+	KeyFile  = "tls.key" // of the own certificate
 )
 
 var fileNames = [...]string{CAFile, CertFile, KeyFile}
 
-// Keys are the certificates of a process. It speaks TLS 1.3 with those whose certificates its CA has signed and have the role
-// that fits. A nil one speaks with everyone, in plain.
+// Keys are the certificates of a process. A process with Keys speaks TLS 1.3, with peers that have a fitting role
+// and a certificate signed by its CA. A nil Keys speaks with everyone, without TLS.
 type Keys struct {
-	// Refused, if it is set before there are connections, is told of those who wanted to connect and may not.
+	// Refused is called with the address of each peer that was refused as a client, and the reason. Set Refused
+	// before the first connection. Nil: no call.
 	Refused func(from string, why error)
 
 	dir            string
-	handshakeSlots chan struct{} // that are shaken, with those we connect to
+	handshakeSlots chan struct{} // handshakes under way, with peers that we connect to
 
 	mu      sync.Mutex
 	current *bundle
 	conns   map[*sock.Conn]*peer
 }
 
-// handshakesPerCPU is how many a CPU begins at a time: all of a fleet's at once would take so long that other ends give up, and
-// then have to be made again.
+// handshakesPerCPU bounds the handshakes that a CPU begins at a time. All handshakes of a fleet at once would take
+// longer than peers wait, and would have to start again.
 const handshakesPerCPU = 8
 
-// handshakeTimeout is how long one may take that we begin.
+// handshakeTimeout bounds an outgoing handshake.
 const handshakeTimeout = 5 * time.Second
 
-// bundle is what was in the folder at one time.
+// bundle is the content of the folder at one time.
 type bundle struct {
 	files   [len(fileNames)][]byte
 	ownCert tls.Certificate
 	roots   *x509.CertPool
 
 	signers []*x509.Certificate // in roots
-	until   time.Time           // when the first of the certificates ends
+	until   time.Time           // end of the own certificate
 }
 
 // peer is the other end of a connection.
 type peer struct {
 	needs       Role
 	usage       x509.ExtKeyUsage
-	conn        net.Conn // to it
-	shownBundle *bundle  // of ours that it was shown
+	conn        net.Conn // to the peer
+	shownBundle *bundle  // our bundle as shown to the peer
 
 	// Set by the handshake.
 	id    Identity
 	chain []*x509.Certificate
-	until time.Time // when the first of its certificates ends
+	until time.Time // the earliest end of its certificates
 }
 
 // Open reads the keys in dir.
 func Open(dir string) (*Keys, error) {
-	k := &Keys{dir: dir, conns: map[*sock.Conn]*peer{}, handshakeSlots: make(chan struct{}, handshakesPerCPU*runtime.GOMAXPROCS(0))}
+	k := &Keys{dir: dir, conns: map[*sock.Conn]*peer{},
+		handshakeSlots: make(chan struct{}, handshakesPerCPU*runtime.GOMAXPROCS(0))}
 	var err error
 	if k.current, err = readBundle(dir); err != nil {
 		return nil, err
@@ -86,7 +88,8 @@ func readBundle(dir string) (*bundle, error) {
 	for i, name := range fileNames {
 		var err error
 		if b.files[i], err = os.ReadFile(filepath.Join(dir, name)); err != nil {
-			return nil, fmt.Errorf("%w: a folder with keys has %s, %s and %s; phoebe tls makes some to try", err, CAFile, CertFile, KeyFile)
+			return nil, fmt.Errorf("%w: a folder with keys has %s, %s and %s; phoebe tls makes some to try", err,
+				CAFile, CertFile, KeyFile)
 		}
 	}
 	var err error
@@ -121,24 +124,24 @@ func (k *Keys) currentBundle() *bundle {
 	return k.current
 }
 
-// Identity is what one's own certificate says.
+// Identity returns the identity of the own certificate.
 func (k *Keys) Identity() Identity {
 	id, _ := identityOf(k.currentBundle().ownCert.Leaf)
 	return id
 }
 
-// Check tells whether one's own certificate has a role.
+// Check returns an error if the own certificate has none of the roles.
 func (k *Keys) Check(needs Role) error {
 	if k == nil {
 		return nil
 	}
 	if id := k.Identity(); id.Roles&needs == 0 {
-		return fmt.Errorf("the certificate in %s is of %v, and here one of %v is needed", k.dir, id, needs)
+		return fmt.Errorf("the certificate in %s is for %v, and a certificate for %v is needed here", k.dir, id, needs)
 	}
 	return nil
 }
 
-// Until is when the certificate ends; zero for none.
+// Until returns the end of the certificate; zero without Keys.
 func (k *Keys) Until() time.Time {
 	if k == nil {
 		return time.Time{}
@@ -146,16 +149,17 @@ func (k *Keys) Until() time.Time {
 	return k.currentBundle().until
 }
 
-// verifyPeer checks the certificates that a peer has shown.
+// verifyPeer checks the certificates shown by a peer, and notes the peer's identity.
 func (b *bundle) verifyPeer(p *peer, chain []*x509.Certificate) error {
 	if len(chain) == 0 {
-		return errors.New("it shows no certificate")
+		return errors.New("the peer shows no certificate")
 	}
 	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {
 		intermediates.AddCert(c)
 	}
-	found, err := chain[0].Verify(x509.VerifyOptions{Roots: b.roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{p.usage}})
+	found, err := chain[0].Verify(x509.VerifyOptions{Roots: b.roots, Intermediates: intermediates,
+		KeyUsages: []x509.ExtKeyUsage{p.usage}})
 	if err != nil {
 		return err
 	}
@@ -164,7 +168,7 @@ func (b *bundle) verifyPeer(p *peer, chain []*x509.Certificate) error {
 		return err
 	}
 	if id.Roles&p.needs == 0 {
-		return fmt.Errorf("its certificate is of %v, and here one of %v is needed", id, p.needs)
+		return fmt.Errorf("its certificate is for %v, and a certificate for %v is needed here", id, p.needs)
 	}
 	until := chain[0].NotAfter
 	for _, c := range found[0] {
@@ -176,28 +180,28 @@ func (b *bundle) verifyPeer(p *peer, chain []*x509.Certificate) error {
 	return nil
 }
 
-// tlsConfig is that of one connection. Whom a certificate is for is told by its role, not by the name or address of its host: a
-// balancer has another, and so have processes that move.
+// tlsConfig makes the TLS configuration of a single connection. A role says whom a certificate is for. The host's
+// name or address does not count: a balancer has a different name, and so have processes that move.
 func (k *Keys) tlsConfig(p *peer) *tls.Config {
 	p.shownBundle = k.currentBundle()
 	return &tls.Config{
 		MinVersion:                  tls.VersionTLS13,
 		Certificates:                []tls.Certificate{p.shownBundle.ownCert},
-		ClientAuth:                  tls.RequireAnyClientCert, // VerifyConnection verifies it
-		InsecureSkipVerify:          true,                     // the same
+		ClientAuth:                  tls.RequireAnyClientCert, // VerifyConnection verifies the certificate
+		InsecureSkipVerify:          true,                     // likewise
 		VerifyConnection:            func(s tls.ConnectionState) error { return k.admitPeer(p, s.PeerCertificates) },
 		SessionTicketsDisabled:      true, // each connection shows its certificates
 		DynamicRecordSizingDisabled: true,
 	}
 }
 
-// admitPeer verifies a peer by what is in the folder now, which may be more recent than its connection.
+// admitPeer verifies a peer by the present keys, even if they are newer than the connection.
 func (k *Keys) admitPeer(p *peer, chain []*x509.Certificate) error {
 	for {
 		b, shown := k.currentBundle(), *p
 		if err := b.verifyPeer(&shown, chain); err != nil {
 			if k.Refused != nil && p.usage == x509.ExtKeyUsageClientAuth {
-				k.Refused(p.conn.RemoteAddr().String(), err) // a balancer may have told by now for whom it is
+				k.Refused(p.conn.RemoteAddr().String(), err) // RemoteAddr may know by now for whom a balancer connects
 			}
 			return err
 		}
@@ -213,7 +217,7 @@ func (k *Keys) admitPeer(p *peer, chain []*x509.Certificate) error {
 	}
 }
 
-// sealConn has c speak TLS.
+// sealConn makes c speak TLS, and tracks the connection until its end.
 func (k *Keys) sealConn(c net.Conn, p *peer, end func(net.Conn, *tls.Config) *tls.Conn) *sock.Conn {
 	p.conn = c
 	var s *sock.Conn
@@ -228,14 +232,15 @@ func (k *Keys) sealConn(c net.Conn, p *peer, end func(net.Conn, *tls.Config) *tl
 	return s
 }
 
-// Server has a connection that was accepted speak TLS with those who have one of the roles. The handshake comes with its
-// first read. The keys are not nil.
+// Server makes an accepted connection speak TLS with a peer that has one of the roles. The handshake comes with the
+// first read. k is not nil.
 func (k *Keys) Server(c net.Conn, needs Role) *sock.Conn {
 	return k.sealConn(c, &peer{needs: needs, usage: x509.ExtKeyUsageClientAuth}, tls.Server)
 }
 
-// Connect makes a connection by dial, to one who has one of the roles.
-func (k *Keys) Connect(ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error), addr string, needs Role) (net.Conn, error) {
+// Connect dials a peer with one of the roles. With a nil k the connection is plain.
+func (k *Keys) Connect(ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error),
+	addr string, needs Role) (net.Conn, error) {
 	c, err := dial(ctx, "tcp", addr)
 	if err != nil || k == nil {
 		return c, err
@@ -243,7 +248,7 @@ func (k *Keys) Connect(ctx context.Context, dial func(ctx context.Context, netwo
 	select {
 	case k.handshakeSlots <- struct{}{}:
 	default:
-		// The other end waits only for a time: it is called again when it is its turn.
+		// The peer waits only for a time, so close the connection and dial again at our turn.
 		c.Close()
 		select {
 		case k.handshakeSlots <- struct{}{}:
@@ -266,7 +271,7 @@ func (k *Keys) Connect(ctx context.Context, dial func(ctx context.Context, netwo
 	return s, nil
 }
 
-// Listen has those who connect to l speak TLS, and have one of the roles.
+// Listen makes connections to l speak TLS, with peers that have one of the roles.
 func (k *Keys) Listen(l net.Listener, needs Role) net.Listener {
 	if k == nil {
 		return l
@@ -288,7 +293,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return l.keys.Server(c, l.needs), nil
 }
 
-// Peer is who is at the other end of a connection, after the handshake.
+// Peer returns the identity of a connection's peer, after the handshake.
 func (k *Keys) Peer(c net.Conn) (id Identity) {
 	s, ok := c.(*sock.Conn)
 	if k == nil || !ok {
@@ -302,8 +307,8 @@ func (k *Keys) Peer(c net.Conn) (id Identity) {
 	return id
 }
 
-// Current tells whether a connection was made with the keys that are in the folder now. Others had better not be used for
-// long: they are closed as soon as their certificates do not count any more.
+// Current reports whether a connection was made with the present keys. A connection with older keys should end
+// soon: it is closed when a certificate on it is no longer valid.
 func (k *Keys) Current(c net.Conn) bool {
 	s, ok := c.(*sock.Conn)
 	if k == nil || !ok {
@@ -315,16 +320,16 @@ func (k *Keys) Current(c net.Conn) bool {
 	return p != nil && p.shownBundle == k.current
 }
 
-// Watch takes in what changes in the folder, until ctx ends, and closes the connections of those whose certificates do not
-// count any more. told is called with nil when they have changed, and with an error when what is there cannot be used; what was
-// there before counts on.
+// Watch follows changes in the folder until ctx ends. When keys change, Watch closes the connections of peers whose
+// certificates are no longer valid, and calls report with nil. If the files cannot be used, Watch calls report with
+// the error, and the keys stay as they were.
 func (k *Keys) Watch(ctx context.Context, report func(error)) {
 	if k != nil {
 		pollChanges(ctx, report, func() (bool, error) { return k.reloadKeys(time.Now()) })
 	}
 }
 
-// reloadKeys looks once.
+// reloadKeys reads the folder once, and closes connections with certificates that have ended.
 func (k *Keys) reloadKeys(now time.Time) (changed bool, err error) {
 	b, err := readBundle(k.dir)
 	k.mu.Lock()

@@ -49,12 +49,13 @@ func issueFolder(t *testing.T, a *Authority, roles string, lasts time.Duration, 
 	return dir
 }
 
-// openSelfSigned is whose certificate nobody else has signed.
+// openSelfSigned opens keys whose certificate signs itself.
 func openSelfSigned(t *testing.T, trusts *Authority) *Keys {
 	t.Helper()
 	dir := issueFolder(t, trusts, "worker", time.Hour)
 	cert, key, err := signCert(&x509.Certificate{
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), URIs: Identity{Roles: Worker}.roleURIs(),
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		URIs:     Identity{Roles: Worker}.roleURIs(),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, nil)
 	if err != nil {
@@ -64,7 +65,8 @@ func openSelfSigned(t *testing.T, trusts *Authority) *Keys {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string][]byte{CertFile: certPEM(cert), KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
+	for name, text := range map[string][]byte{CertFile: certPEM(cert),
+		KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
 		if err := replaceFile(filepath.Join(dir, name), text); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +78,7 @@ func openSelfSigned(t *testing.T, trusts *Authority) *Keys {
 	return k
 }
 
-// serve answers what it is told, and then who told it, to those who have a role.
+// serve echoes the words of each peer with one of the roles, and adds the peer's identity.
 func serve(t *testing.T, k *Keys, needs Role) (addr string) {
 	t.Helper()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,7 +109,7 @@ func serve(t *testing.T, k *Keys, needs Role) (addr string) {
 	return l.Addr().String()
 }
 
-// sayHello says hello, and returns the answer, or why there is none.
+// sayHello says hello, and returns the answer, or the reason for no answer.
 func sayHello(t *testing.T, k *Keys, addr string, needs Role) (string, net.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -152,7 +154,8 @@ func TestRoles(t *testing.T) {
 		{"operator", "hello operator", Worker},
 		{"worker", "error", Worker},
 		{"client/a b", "error", Worker},
-		{"frontend", "its certificate is of worker, and here one of frontend is needed", Frontend}, // both ends look
+		// Both ends check roles.
+		{"frontend", "its certificate is for worker, and a certificate for frontend is needed here", Frontend},
 	} {
 		got, _ := sayHello(t, issue(t, ca, c.roles, time.Hour), addr, c.needs)
 		if !strings.Contains(got, c.answer) {
@@ -187,7 +190,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Who is not of the family, or not any more, gets no byte.
+// A stranger, or a peer whose certificate has ended, gets no byte.
 func TestStrangers(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	addr := serve(t, issue(t, ca, "frontend", time.Hour), Anyone)
@@ -200,7 +203,7 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%s: %q", what, got)
 		}
 	}
-	// It does not take the other end's, either.
+	// The stranger refuses the server's certificate, too.
 	got, _ := sayHello(t, issue(t, ca, "worker", time.Hour, other), addr, Anyone)
 	if !strings.HasPrefix(got, "error: TLS with "+addr+": x509: certificate signed by unknown authority") {
 		t.Errorf("a server of another CA: %q", got)
@@ -208,7 +211,8 @@ func TestStrangers(t *testing.T) {
 
 	for what, conf := range map[string]*tls.Config{
 		"no certificate": {InsecureSkipVerify: true},
-		"TLS 1.2":        {InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{issue(t, ca, "worker", time.Hour).current.ownCert}},
+		"TLS 1.2": {InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
+			Certificates: []tls.Certificate{issue(t, ca, "worker", time.Hour).current.ownCert}},
 	} {
 		c, err := tls.Dial("tcp", addr, conf)
 		if err != nil {
@@ -226,11 +230,11 @@ func TestStrangers(t *testing.T) {
 	defer c.Close()
 	c.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
 	if b, _ := io.ReadAll(c); len(b) > 7 || strings.Contains(string(b), "GET") {
-		t.Errorf("in plain: %q", b) // an alert, and nothing else
+		t.Errorf("in plain: %q", b) // only an alert is expected
 	}
 }
 
-// New keys are used, and old ones are not any more, without a connection that is lost before it has to be.
+// New keys come into use, and old keys go out of use. No connection breaks before it has to.
 func TestRotation(t *testing.T) {
 	old, young := newAuthority(t), newAuthority(t)
 	server, client := issueFolder(t, old, "frontend", time.Hour), issueFolder(t, old, "worker", time.Hour)
@@ -295,7 +299,7 @@ func TestRotation(t *testing.T) {
 		t.Errorf("an old certificate: %q", got)
 	}
 
-	// What cannot be used changes nothing.
+	// Unusable files change nothing.
 	if err := os.WriteFile(filepath.Join(server, CertFile), []byte("-----BEGIN"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +308,7 @@ func TestRotation(t *testing.T) {
 	}
 	got, _ = sayHello(t, kc, addr, Frontend)
 	expectText(t, "after half a file", got, "hello worker")
-	// A certificate that ends takes its connections along.
+	// When a certificate ends, its connections end.
 	now = now.Add(2 * time.Hour)
 	ks.reloadKeys(now)
 	if got := exchange(third); !strings.HasPrefix(got, "error") {
@@ -312,7 +316,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A nil one is plain.
+// Nil Keys speak plain TCP.
 func TestPlain(t *testing.T) {
 	var k *Keys
 	addr := serve(t, k, Worker)
@@ -324,7 +328,8 @@ func TestPlain(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	for name, content := range map[string]string{CAFile: "nothing", KeyFile: "", CertFile: "-----BEGIN CERTIFICATE-----"} {
+	for name, content := range map[string]string{CAFile: "nothing", KeyFile: "",
+		CertFile: "-----BEGIN CERTIFICATE-----"} {
 		dir := issueFolder(t, newAuthority(t), "worker", time.Hour)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

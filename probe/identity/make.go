@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Authority signs certificates, to try things out: who has a fleet in production has a better one.
+// Authority signs certificates for trials. A fleet in production has a better authority.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pem  []byte
 }
 
-// NewAuthority makes one whose certificate lasts so long.
+// NewAuthority makes an authority with a certificate of the given lifetime.
 func NewAuthority(name string, lifetime time.Duration) (*Authority, error) {
 	a := &Authority{}
 	now := time.Now()
@@ -37,7 +37,7 @@ func NewAuthority(name string, lifetime time.Duration) (*Authority, error) {
 	return a, nil
 }
 
-// signCert makes a key and a certificate to it; by nil it is its own authority's.
+// signCert makes a key and a certificate for the key. With a nil authority the certificate signs itself.
 func signCert(template *x509.Certificate, authority *Authority) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -62,12 +62,15 @@ func certPEM(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
-// Issue writes a folder with keys for id into dir, which is made. trusts are the authorities whose certificates its owner takes.
+// Issue makes a folder dir with keys for id. trusts are the authorities whose certificates the owner of the keys
+// accepts.
 func (a *Authority) Issue(dir string, id Identity, lifetime time.Duration, trusts ...*Authority) error {
 	now := time.Now()
 	cert, key, err := signCert(&x509.Certificate{
-		Subject: pkix.Name{CommonName: id.String()}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(lifetime), URIs: id.roleURIs(),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		Subject: pkix.Name{CommonName: id.String()}, NotBefore: now.Add(-time.Minute),
+		NotAfter: now.Add(lifetime), URIs: id.roleURIs(),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 	}, a)
 	if err != nil {
 		return err
@@ -84,7 +87,8 @@ func (a *Authority) Issue(dir string, id Identity, lifetime time.Duration, trust
 		return err
 	}
 	for name, content := range map[string][]byte{
-		CAFile: roots, CertFile: certPEM(cert), KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		CAFile: roots, CertFile: certPEM(cert),
+		KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 	} {
 		if err := replaceFile(filepath.Join(dir, name), content); err != nil {
 			return err
@@ -93,7 +97,7 @@ func (a *Authority) Issue(dir string, id Identity, lifetime time.Duration, trust
 	return nil
 }
 
-// replaceFile writes a file that others may be reading.
+// replaceFile writes a file in one step, because readers may have it open.
 func replaceFile(name string, content []byte) error {
 	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
 		return err

@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// Secrets are what processes share that trust each other: one, and a second one while they are replaced. Each process tells
-// the first, and takes any. None, or a nil one, tells nothing and takes everything.
+// Secrets are shared by trusting processes: one secret, and a second secret during a replacement. A process tells
+// the first secret and accepts all. Without a secret, or with a nil Secrets, a process tells nothing and accepts
+// everything.
 type Secrets struct {
-	file    string // they are in; "": nowhere
+	file    string // of the secrets; "": no file
 	current atomic.Pointer[secretSet]
 }
 
@@ -25,14 +26,14 @@ type secretSet struct {
 	version uint64
 }
 
-// NewSecrets are these, for as long as they are used. Empty ones do not count.
+// NewSecrets returns fixed secrets. Empty secrets do not count.
 func NewSecrets(all ...string) *Secrets {
 	s := &Secrets{}
 	s.setSecrets(slices.DeleteFunc(slices.Clone(all), func(secret string) bool { return secret == "" }))
 	return s
 }
 
-// OpenSecrets reads them from a file, one in each line.
+// OpenSecrets reads secrets from a file, one in each line.
 func OpenSecrets(file string) (*Secrets, error) {
 	s := &Secrets{file: file}
 	all, err := s.readFile()
@@ -67,7 +68,7 @@ func (s *Secrets) setSecrets(all []string) {
 	s.current.Store(next)
 }
 
-// All are the secrets.
+// All returns all secrets.
 func (s *Secrets) All() []string {
 	if s == nil {
 		return nil
@@ -75,7 +76,7 @@ func (s *Secrets) All() []string {
 	return s.current.Load().all
 }
 
-// Tell is the one to be told to others.
+// Tell returns the secret to tell to peers, or "".
 func (s *Secrets) Tell() string {
 	if all := s.All(); len(all) > 0 {
 		return all[0]
@@ -83,7 +84,7 @@ func (s *Secrets) Tell() string {
 	return ""
 }
 
-// Takes tells whether what somebody has told is one of them.
+// Takes reports whether secret is one of the secrets.
 func (s *Secrets) Takes(secret string) bool {
 	if len(s.All()) == 0 {
 		return true
@@ -95,7 +96,7 @@ func (s *Secrets) Takes(secret string) bool {
 	return match == 1
 }
 
-// Version is another one whenever they have changed: who was let in by one that is gone has to go.
+// Version changes with every change of the secrets. A peer admitted by a removed secret must go.
 func (s *Secrets) Version() uint64 {
 	if s == nil || s.current.Load() == nil {
 		return 0
@@ -103,8 +104,8 @@ func (s *Secrets) Version() uint64 {
 	return s.current.Load().version
 }
 
-// Watch takes in what changes in their file, until ctx ends. told is called with nil when they have changed, and with an error
-// when what is there cannot be used; what was there before counts on.
+// Watch follows changes of the file until ctx ends. When the secrets change, Watch calls report with nil. If the
+// file cannot be used, Watch calls report with the error, and the secrets stay as they were.
 func (s *Secrets) Watch(ctx context.Context, report func(error)) {
 	if s == nil || s.file == "" {
 		return
@@ -119,10 +120,11 @@ func (s *Secrets) Watch(ctx context.Context, report func(error)) {
 	})
 }
 
-// lookEvery is how often files are looked at, and for certificates that have ended.
+// lookEvery is the interval between looks at files, and at connections whose certificates may have ended.
 const lookEvery = time.Second
 
-// pollChanges looks again and again, until ctx ends, and tells of each change, and of each error once.
+// pollChanges calls check again and again until ctx ends. pollChanges reports each change, and a repeated error
+// once.
 func pollChanges(ctx context.Context, report func(error), check func() (changed bool, err error)) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

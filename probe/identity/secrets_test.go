@@ -35,7 +35,7 @@ func TestSecrets(t *testing.T) {
 		{"old\n\n new \n", "old", []string{"old", "new"}},
 		{"new\nold", "new", []string{"old", "new"}},
 		{"new\r\n", "new", []string{"new"}},
-		{" \n", "new", []string{"new"}}, // which is an error
+		{" \n", "new", []string{"new"}}, // an error: the file is empty
 	} {
 		write(step.text)
 		before := s.Version()

@@ -1,16 +1,15 @@
-// Package lent is for values that are made in great number, and wanted for a short time only: so they take no memory of their
-// own.
+// Package lent reuses the memory of values that are made in great numbers and needed only for a short time.
 package lent
 
 import "sync"
 
-// Of is values that are lent. The zero Of has lent none.
+// Of lends values. The zero Of has lent no value.
 type Of[T any] struct{ list []T }
 
-// maxKept is of how many the memory is kept.
+// maxKept is the number of values whose memory an Of keeps.
 const maxKept = 1024
 
-// Take is n values, all zero, until TakeBack. Those that were lent before stay where they are.
+// Take lends n values until TakeBack, all zero. Values lent before stay where they are.
 func (o *Of[T]) Take(n int) []T {
 	at := len(o.list)
 	if at+n > cap(o.list) {
@@ -20,17 +19,17 @@ func (o *Of[T]) Take(n int) []T {
 	return o.list[at : at+n : at+n]
 }
 
-// New is one value, which is zero, until TakeBack.
+// New lends a zero value until TakeBack.
 func (o *Of[T]) New() *T { return &o.Take(1)[0] }
 
-// Lend is v, until TakeBack.
+// Lend lends a copy of v until TakeBack.
 func (o *Of[T]) Lend(v T) *T {
 	p := o.New()
 	*p = v
 	return p
 }
 
-// TakeBack ends the use of all that was lent.
+// TakeBack ends the use of all lent values.
 func (o *Of[T]) TakeBack() {
 	if cap(o.list) > maxKept {
 		o.list = nil
@@ -40,10 +39,11 @@ func (o *Of[T]) TakeBack() {
 	o.list = o.list[:0]
 }
 
-// Pool is the memory of those who lend now and then: between two times they have none. It is safe for concurrent use.
+// Pool is the common memory of users that lend only now and then. Between two uses, a user has no memory. A Pool is
+// safe for concurrent use.
 type Pool[T any] struct{ idle sync.Pool }
 
-// Of is *o, which is an Of of the pool from now on if it was nil.
+// Of returns *o. If *o is nil, Of first sets it to an Of from the pool.
 func (p *Pool[T]) Of(o **Of[T]) *Of[T] {
 	if *o == nil {
 		if *o, _ = p.idle.Get().(*Of[T]); *o == nil {
@@ -53,7 +53,8 @@ func (p *Pool[T]) Of(o **Of[T]) *Of[T] {
 	return *o
 }
 
-// TakeBack ends the use of all that *o has lent, if it is not nil, and of itself: it is nil from now on.
+// TakeBack ends the use of all values lent by *o, gives *o back to the pool and sets it to nil. A nil *o is left
+// alone.
 func (p *Pool[T]) TakeBack(o **Of[T]) {
 	if *o != nil {
 		(*o).TakeBack()

@@ -1,10 +1,11 @@
-// Package list is a linked list whose items carry their own links: every operation takes the same time, whatever the
-// length, and none allocates. The cores keep in it what comes and goes in any order but is served in one.
+// Package list is a linked list of items that carry their own links. Every operation takes constant time and
+// allocates nothing. The cores use lists for items that come and go in any order, and are served in a fixed order.
 package list
 
 import "iter"
 
-// List is items in order. An item is in one list at most, at a time. The zero List is empty. It is not safe for concurrent use.
+// List is a list of items in order. An item is in at most one list at a time. The zero List is empty. A List is not
+// safe for concurrent use.
 type List[T Item[T]] struct {
 	head, tail T
 	n          int
@@ -16,40 +17,40 @@ type Node[T any] struct {
 	isListed   bool
 }
 
-// Item is a pointer to what is listed, which carries its Node.
+// Item is a pointer to a listed value with a Node.
 type Item[T any] interface {
 	comparable
 	Links() *Node[T]
 }
 
-// Len is how many items there are.
+// Len returns the number of items.
 func (l *List[T]) Len() int { return l.n }
 
-// First is the item at the front, or nil.
+// First returns the item at the front, or nil.
 func (l *List[T]) First() T { return l.head }
 
-// Last is the item at the back, or nil.
+// Last returns the item at the back, or nil.
 func (l *List[T]) Last() T { return l.tail }
 
-// Next is the item behind x, or nil.
+// Next returns the item behind x, or nil.
 func (l *List[T]) Next(x T) T { return x.Links().next }
 
-// Prev is the item before x, or nil.
+// Prev returns the item before x, or nil.
 func (l *List[T]) Prev(x T) T { return x.Links().prev }
 
 // Has reports whether x is in a list.
 func Has[T Item[T]](x T) bool { return x.Links().isListed }
 
-// Push puts x, which is in no list, at the back.
+// Push puts x at the back. x must not be in a list.
 func (l *List[T]) Push(x T) { l.InsertAfter(l.tail, x) }
 
-// PushFront puts x, which is in no list, at the front.
+// PushFront puts x at the front. x must not be in a list.
 func (l *List[T]) PushFront(x T) {
 	var zero T
 	l.InsertAfter(zero, x)
 }
 
-// InsertAfter puts x, which is in no list, behind an item of this one, or at the front if that is nil.
+// InsertAfter puts x behind an item of this list, or at the front if after is nil. x must not be in a list.
 func (l *List[T]) InsertAfter(after, x T) {
 	var zero T
 	next := l.head
@@ -68,7 +69,7 @@ func (l *List[T]) InsertAfter(after, x T) {
 	l.n++
 }
 
-// Remove takes x out, which is in this list or in none.
+// Remove takes x out of this list. If x is in no list, Remove does nothing.
 func (l *List[T]) Remove(x T) {
 	var zero T
 	n := x.Links()
@@ -89,14 +90,14 @@ func (l *List[T]) Remove(x T) {
 	l.n--
 }
 
-// Pop takes the first item out; there must be one.
+// Pop takes the first item out. The list must not be empty.
 func (l *List[T]) Pop() T {
 	x := l.head
 	l.Remove(x)
 	return x
 }
 
-// All yields the items from front to back. The one that was yielded may be removed meanwhile, and no other.
+// All yields the items from front to back. During the iteration only the yielded item may be removed.
 func (l *List[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		var zero T

@@ -14,7 +14,7 @@ type item struct {
 
 func (x *item) Links() *Node[*item] { return &x.node }
 
-// A list behaves as a slice does.
+// A list behaves like a slice.
 func TestList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items := make([]*item, 8)
@@ -75,7 +75,8 @@ func TestList(t *testing.T) {
 					back = append(back, x)
 				}
 				slices.Reverse(back)
-				if !slices.Equal(back, model) || len(model) > 1 && l.Next(l.First()) != model[1] || len(model) > 0 && l.First() != model[0] {
+				if !slices.Equal(back, model) || len(model) > 1 && l.Next(l.First()) != model[1] ||
+					len(model) > 0 && l.First() != model[0] {
 					t.Fatalf("backwards %v, want %v", back, model)
 				}
 				for _, x := range items {

@@ -1,5 +1,6 @@
-// Package names looks addresses up again and again in the DNS, where that is asked for: dns:host:port stands for every address
-// of host, srv:_phoebe._tcp.example.org for every target of that service record. Other addresses stand for themselves.
+// Package names looks up addresses in the DNS, again and again: dns:host:port stands for every address of host, and
+// srv:_phoebe._tcp.example.org for every target of that service record. Addresses without a prefix stand for
+// themselves.
 package names
 
 import (
@@ -18,24 +19,26 @@ const (
 	servicePrefix = "srv:"
 )
 
-// Is reports whether addr is to be looked up.
+// Is reports whether addr must be looked up.
 func Is(addr string) bool {
 	return strings.HasPrefix(addr, hostPrefix) || strings.HasPrefix(addr, servicePrefix)
 }
 
-// Plain is those of the addresses that stand for themselves.
+// Plain returns the addresses that stand for themselves.
 func Plain(addrs []string) []string { return slices.DeleteFunc(slices.Clone(addrs), Is) }
 
-// Check says what is wrong with an address, or a name of some.
+// Check returns an error if addr is neither an address nor a name to look up.
 func Check(addr string) error {
 	if name, ok := strings.CutPrefix(addr, servicePrefix); ok {
-		if labels := strings.Split(name, "."); len(labels) < 3 || !strings.HasPrefix(labels[0], "_") || !strings.HasPrefix(labels[1], "_") {
+		if labels := strings.Split(name, "."); len(labels) < 3 || !strings.HasPrefix(labels[0], "_") ||
+			!strings.HasPrefix(labels[1], "_") {
 			return fmt.Errorf("%q: want a service record, such as srv:_phoebe._tcp.example.org", addr)
 		}
 		return nil
 	}
 	if h, port, err := net.SplitHostPort(strings.TrimPrefix(addr, hostPrefix)); err != nil || h == "" || port == "" {
-		return fmt.Errorf("%q: want host:port, such as 10.0.0.7:7420, dns:host:port or srv:_phoebe._tcp.example.org", addr)
+		return fmt.Errorf("%q: want host:port, such as 10.0.0.7:7420, dns:host:port or srv:_phoebe._tcp.example.org",
+			addr)
 	}
 	return nil
 }
@@ -45,14 +48,15 @@ type Watcher struct {
 	Addrs    []string      // HOST:PORT, dns:HOST:PORT or srv:NAME; checked
 	Every    time.Duration // default 5 s
 	Resolver *net.Resolver // default: the system's
-	Warn     func(error)   // told when a name cannot be looked up, once until it can again; nil: nobody is
+	// Warn is called when a name cannot be looked up, once until a look-up succeeds. Nil: no call.
+	Warn func(error)
 }
 
-// lookupTimeout bounds one look-up.
+// lookupTimeout bounds a look-up.
 const lookupTimeout = 5 * time.Second
 
-// Watch calls set with what the addresses stand for, first before it returns and then whenever that changes, until ctx ends. Of
-// a name that cannot be looked up what was found last stays; before it was found at all, it stands for nothing.
+// Watch calls set with the addresses: first before Watch returns, then after each change, until ctx ends. If a name
+// cannot be looked up, the addresses found last stay. A name never found stands for no address.
 func (w Watcher) Watch(ctx context.Context, set func(addrs []string)) {
 	if w.Every == 0 {
 		w.Every = 5 * time.Second
@@ -75,7 +79,7 @@ func (w Watcher) Watch(ctx context.Context, set func(addrs []string)) {
 			if err == nil {
 				found[addr] = addrs
 			} else if !failed[addr] && ctx.Err() == nil {
-				w.Warn(fmt.Errorf("look up %s: %w: what was found before stays", addr, err))
+				w.Warn(fmt.Errorf("look up %s: %w: the addresses found before stay", addr, err))
 			}
 			failed[addr] = err != nil
 			all = append(all, found[addr]...)
@@ -115,7 +119,8 @@ func (w Watcher) lookUpName(ctx context.Context, name string) ([]string, error) 
 			return nil, err
 		}
 		for _, r := range records {
-			addrs = append(addrs, net.JoinHostPort(strings.TrimSuffix(r.Target, "."), strconv.Itoa(int(r.Port))))
+			addrs = append(addrs, net.JoinHostPort(strings.TrimSuffix(r.Target, "."),
+				strconv.Itoa(int(r.Port))))
 		}
 	} else {
 		h, port, _ := net.SplitHostPort(strings.TrimPrefix(name, hostPrefix))

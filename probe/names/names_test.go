@@ -9,7 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/names/zone"
 )
 
-// What names stand for is found, follows changes, and stays while the name server fails.
+// Watch finds the addresses of names, follows changes, and keeps the addresses while the name server fails.
 func TestWatch(t *testing.T) {
 	z := zone.New(t)
 	warned := make(chan error, 100)
@@ -17,7 +17,8 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w := Watcher{
-		Addrs: []string{"10.0.0.1:7410", "dns:fleet.test.:7410", "srv:_phoebe._tcp.test."}, Every: 5 * time.Millisecond, Resolver: z.Resolver,
+		Addrs: []string{"10.0.0.1:7410", "dns:fleet.test.:7410", "srv:_phoebe._tcp.test."},
+		Every: 5 * time.Millisecond, Resolver: z.Resolver,
 		Warn: func(err error) { warned <- err },
 	}
 	w.Watch(ctx, func(addrs []string) { got <- addrs })
@@ -34,7 +35,7 @@ func TestWatch(t *testing.T) {
 	}
 	want("10.0.0.1:7410")
 	<-warned
-	<-warned // each name once, until it is found
+	<-warned // once per name, until the name is found
 	z.Set("fleet.test. 1 A 10.0.0.3", "fleet.test. 1 A 10.0.0.2", "_phoebe._tcp.test. 1 SRV 0 0 7411 f1.test.")
 	want("10.0.0.1:7410", "10.0.0.2:7410", "10.0.0.3:7410", "f1.test:7411")
 	z.Set()

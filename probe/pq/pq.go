@@ -1,42 +1,42 @@
-// Package pq is a binary heap whose items know their position, so that any of them can be removed or
-// moved in logarithmic time. Timers and queues of both cores use it.
+// Package pq is a binary heap. The items know their position, so any item can be removed or moved in logarithmic
+// time. Timers and queues of both cores use pq.
 package pq
 
-// Item is what a Heap holds: usually a pointer.
+// Item is an item of a Heap: usually a pointer.
 type Item[T any] interface {
-	// Before reports whether the item comes before other. It must be a strict order; make it total
-	// (by a counter) where the order of equals decides anything.
+	// Before reports whether the item comes before other. Before must be a strict order. If the order of equal
+	// items decides anything, make the order total, by a counter.
 	Before(other T) bool
-	// Pos is where the heap keeps the item's position plus one; 0 means not in a heap.
+	// Pos points to the item's position plus one, kept by the heap; 0 means not in a heap.
 	Pos() *int
 }
 
-// Heap is a priority queue. The zero Heap is empty. Not safe for concurrent use.
+// Heap is a priority queue. The zero Heap is empty. A Heap is not safe for concurrent use.
 type Heap[T Item[T]] struct{ items []T }
 
-// Len is the number of items.
+// Len returns the number of items.
 func (h *Heap[T]) Len() int { return len(h.items) }
 
-// Min is the first item; the heap must not be empty.
+// Min returns the first item. The heap must not be empty.
 func (h *Heap[T]) Min() T { return h.items[0] }
 
-// All is the items in no particular order. It is the heap's own slice.
+// All returns the items in no particular order. The result is the heap's own slice.
 func (h *Heap[T]) All() []T { return h.items }
 
-// Push adds an item that is in no heap.
+// Push adds x. x must not be in a heap.
 func (h *Heap[T]) Push(x T) {
 	h.items = append(h.items, x)
 	h.siftUp(len(h.items) - 1)
 }
 
-// Pop removes the first item; the heap must not be empty.
+// Pop removes the first item. The heap must not be empty.
 func (h *Heap[T]) Pop() T {
 	x := h.items[0]
 	h.Remove(x)
 	return x
 }
 
-// Remove takes x out, if it is in.
+// Remove takes x out of the heap. If x is in no heap, Remove does nothing.
 func (h *Heap[T]) Remove(x T) {
 	i := *x.Pos() - 1
 	if i < 0 {
@@ -55,7 +55,7 @@ func (h *Heap[T]) Remove(x T) {
 	}
 }
 
-// Fix moves x to where it belongs after its order changed.
+// Fix moves x to its new position after its order changed.
 func (h *Heap[T]) Fix(x T) {
 	h.siftDown(*x.Pos() - 1)
 	h.siftUp(*x.Pos() - 1)

@@ -1,5 +1,5 @@
 // Package purity lets a deciding core's test check that the core is pure: no I/O, no clock, no chance, no
-// concurrency. A core gets all of that as arguments.
+// concurrency. A core gets time and chance as arguments.
 package purity
 
 import (
@@ -16,10 +16,10 @@ import (
 
 const module = "github.com/phoebe-sched/phoebe/"
 
-// banned packages, with all that is below them.
+// banned lists the banned packages, including all packages below them.
 var banned = []string{"C", "context", "crypto/rand", "log", "net", "os", "runtime", "sync", "syscall", "unsafe"}
 
-// allowed names of packages of which a core may use a part.
+// allowed lists the names that a core may use, for packages allowed only in part.
 var allowed = map[string]map[string]bool{
 	"time": setOf("Time", "Duration", "Month", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour",
 		"Unix", "UnixMilli", "UnixMicro", "Date", "UTC"),
@@ -35,9 +35,9 @@ func setOf(names ...string) map[string]bool {
 	return m
 }
 
-// Check fails t for each impure thing in the Go files of dir, tests and subfolders excepted: packages that
-// do I/O, lock or run in shells, packages of other modules, the clock, global randomness, go statements
-// and channels.
+// Check fails t for each impure thing in the Go files of dir, except tests and subfolders. Impure are packages that
+// do I/O, lock or run in shells, packages of other modules, the clock, global randomness, go statements and
+// channels.
 func Check(t testing.TB, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -67,7 +67,7 @@ func Check(t testing.TB, dir string) {
 	}
 }
 
-// findProblems lists what is impure in one file, each with its position.
+// findProblems lists the impure things in a file, each with its position.
 func findProblems(name string, src []byte) ([]string, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
@@ -125,6 +125,7 @@ func findProblems(name string, src []byte) ([]string, error) {
 	return found, nil
 }
 
+// whyBadImport returns the reason why a core must not import path, or "".
 func whyBadImport(path string) string {
 	for _, b := range banned {
 		if path == b || strings.HasPrefix(path, b+"/") {

@@ -12,8 +12,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Line is one event, or a story's settings, in words: those without "=" in order, and those with it by name. Each
-// is taken once. What cannot be read is an error of the line, as is what nobody takes.
+// Line is an event, or a story's settings, in words: words without "=" in order, and words with "=" by name. Each
+// word is taken once. Unreadable words are errors of the line, and so are words that nobody takes.
 type Line struct {
 	words []string
 	named map[string]string
@@ -32,21 +32,21 @@ func parseLine(text string) *Line {
 	return l
 }
 
-// Fail notes what is wrong with the line, if anything is.
+// Fail notes err as an error of the line, if err is not nil.
 func (l *Line) Fail(err error) { l.err = errors.Join(l.err, err) }
 
-// finishLine is what was wrong.
+// finishLine returns the errors of the line. Words not taken are an error.
 func (l *Line) finishLine() error {
 	if l.err == nil && len(l.words)+len(l.named) > 0 {
-		l.err = fmt.Errorf("what is %q %v?", l.words, slices.Sorted(maps.Keys(l.named)))
+		l.err = fmt.Errorf("unknown words: %q %v", l.words, slices.Sorted(maps.Keys(l.named)))
 	}
 	return l.err
 }
 
-// WordsLeft is how many words were not taken yet.
+// WordsLeft returns the number of words not yet taken.
 func (l *Line) WordsLeft() int { return len(l.words) }
 
-// Word takes the next one.
+// Word takes the next word.
 func (l *Line) Word() string {
 	if len(l.words) == 0 {
 		l.Fail(errors.New("words are missing"))
@@ -57,7 +57,7 @@ func (l *Line) Word() string {
 	return w
 }
 
-// Flag takes a word if it is there.
+// Flag takes a word if the line has the word, and reports whether it did.
 func (l *Line) Flag(word string) bool {
 	i := slices.Index(l.words, word)
 	if i < 0 {
@@ -67,14 +67,14 @@ func (l *Line) Flag(word string) bool {
 	return true
 }
 
-// Text takes what stands behind key=, or nothing.
+// Text takes the text behind key=, or "".
 func (l *Line) Text(key string) string {
 	v := l.named[key]
 	delete(l.named, key)
 	return v
 }
 
-// List is Text divided at commas.
+// List takes the text behind key= and splits it at commas.
 func (l *Line) List(key string) []string {
 	if v := l.Text(key); v != "" {
 		return strings.Split(v, ",")
@@ -82,7 +82,7 @@ func (l *Line) List(key string) []string {
 	return nil
 }
 
-// Number takes what stands behind key=; or, if nothing does, is or.
+// Number takes the number behind key=, or returns fallback.
 func (l *Line) Number(key string, fallback int) int {
 	if v := l.Text(key); v != "" {
 		return l.Int(v)
@@ -90,7 +90,7 @@ func (l *Line) Number(key string, fallback int) int {
 	return fallback
 }
 
-// Float is like Number, with 0 for nothing.
+// Float takes the number behind key=, or returns 0.
 func (l *Line) Float(key string) float64 {
 	v := l.Text(key)
 	if v == "" {
@@ -101,7 +101,7 @@ func (l *Line) Float(key string) float64 {
 	return x
 }
 
-// Duration is like Number, with 0 for nothing.
+// Duration takes the duration behind key=, or returns 0.
 func (l *Line) Duration(key string) time.Duration {
 	v := l.Text(key)
 	if v == "" {
@@ -147,29 +147,29 @@ func (l *Line) Attempt(s string) probe.AttemptID {
 	return probe.AttemptID{Frontend: probe.FrontendID(s[0]), Seq: uint64(l.Int(s[1:]))}
 }
 
-// IsAttempt: a letter and a number.
+// IsAttempt reports whether s is a letter and a number.
 func IsAttempt(s string) bool {
 	return len(s) > 1 && 'a' <= s[0] && s[0] <= 'z' && '0' <= s[1] && s[1] <= '9'
 }
 
-// Size is the demand of n slots.
+// Size returns the demand of n slots.
 func Size(n int) probe.Demand {
 	return probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(n), Mem: probe.Slot.Mem * probe.MiB(n)}
 }
 
-// Job is the id of a job by its name, of 16 letters at most.
+// Job returns the id of the job called name. A name has at most 16 letters.
 func Job(name string) (id probe.JobID) {
 	copy(id[:], name)
 	return id
 }
 
-// ShowJob is a job's name.
+// ShowJob returns a job's name.
 func ShowJob(id probe.JobID) string { return strings.TrimRight(string(id[:]), "\x00") }
 
-// ShowAttempt is "a1".
+// ShowAttempt returns an attempt in the form "a1".
 func ShowAttempt(id probe.AttemptID) string { return fmt.Sprintf("%c%d", rune(id.Frontend), id.Seq) }
 
-// ShowTurn is "3" or "3.1".
+// ShowTurn returns a turn in the form "3" or "3.1".
 func ShowTurn(res probe.ResID, turn probe.Turn) string {
 	if turn == 0 {
 		return fmt.Sprint(res)
@@ -177,7 +177,7 @@ func ShowTurn(res probe.ResID, turn probe.Turn) string {
 	return fmt.Sprintf("%d.%d", res, turn)
 }
 
-// ShowPlaces is "3" or "3-5".
+// ShowPlaces returns places in the form "3" or "3-5".
 func ShowPlaces(first probe.ResID, count uint32) string {
 	if count == 1 {
 		return fmt.Sprint(first)
@@ -185,7 +185,7 @@ func ShowPlaces(first probe.ResID, count uint32) string {
 	return fmt.Sprintf("%d-%d", first, first+probe.ResID(count)-1)
 }
 
-// Optional is " name=5ms", or nothing for 0; the space is part of the name.
+// Optional returns a setting such as " name=5ms", or "" for 0. The space is part of name.
 func Optional(name string, d time.Duration) string {
 	if d == 0 {
 		return ""

@@ -1,17 +1,19 @@
-// Package script lets a deciding core's test play the stories in its testdata, which say what the core does, event
-// by event:
+// Package script lets a deciding core's test play the stories in its testdata. A story tells the core's reactions,
+// event by event:
 //
-//	# A comment on what the story shows.
+//	# A comment on the story.
 //	story slots=2                    a new core; words with "=" are its settings
 //	----
-//	a reserve 1 job=x -> a ready 1   an event and, behind the arrow, the actions that follow from it
-//	+5ms              -> -           time passes, with a Wake whenever one is due; nothing follows
-//	state             -> free=1      what the core counts, but zeros
+//	a reserve 1 job=x -> a ready 1   an event and, behind the arrow, the actions that follow
+//	+5ms              -> -           time passes, with a Wake whenever a wake is due; nothing follows
+//	state             -> free=1      the core's counts, except zeros
 //
-// To write a story, leave the arrows out and run go test -rewrite. Long actions may stand one to a line, each
-// behind an arrow. Which words there are is up to the test; some have one form in all stories: places are numbers,
-// 3 or 3-5, and 3.1 is place 3 in its turn 1 (turns count from 0, which is left out); attempts are a1, b7, ..., by
-// their frontend's letter; sizes and room are in slots.
+// To write a story, leave the arrows out and run go test -rewrite. Long actions may stand one per line, each behind
+// an arrow. The test defines the words. Some words have the same form in all stories:
+//
+//   - Places are numbers, 3 or 3-5. Place 3 in its turn 1 is 3.1; turns count from 0, and 0 is left out.
+//   - Attempts are a1, b7, ..., by their frontend's letter.
+//   - Sizes and room are in slots.
 package script
 
 import (
@@ -34,14 +36,14 @@ type Story[E, A any] struct {
 	}
 	Wake  E
 	Event func(*Line) E
-	Show  func([]A) string // of one action at least; lines are shown one below the other
+	Show  func([]A) string // at least one action; each line of the result becomes a line of the story
 	State func() string
-	Width int // of the column of events, at most; longer ones stick out
+	Width int // maximum width of the column of events; longer events stick out
 
 	now time.Time
 }
 
-// Run plays all stories in testdata. After each event, the core's own Check must hold.
+// Run plays all stories in testdata. After each event, Run calls the core's own Check.
 func Run[E, A any](t *testing.T, start func(settings *Line) *Story[E, A]) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if filepath.Ext(path) != ".txt" {
@@ -63,7 +65,7 @@ func Run[E, A any](t *testing.T, start func(settings *Line) *Story[E, A]) {
 				event, _, _ := strings.Cut(line, " -> ")
 				event = strings.TrimSpace(event)
 				if event == "" || strings.HasPrefix(event, "->") {
-					continue // one more line of actions
+					continue // another line of actions
 				}
 				answer, err := s.playLine(event)
 				if err != nil {
@@ -85,7 +87,7 @@ func Run[E, A any](t *testing.T, start func(settings *Line) *Story[E, A]) {
 	})
 }
 
-// playLine lets one line happen and puts into words what follows from it.
+// playLine lets an event happen and returns the actions in words.
 func (s *Story[E, A]) playLine(text string) (string, error) {
 	if text == "state" {
 		return s.State(), nil
@@ -110,7 +112,7 @@ func (s *Story[E, A]) playLine(text string) (string, error) {
 	return s.Show(acts), nil
 }
 
-// passTime lets time pass as a shell does.
+// passTime lets time pass as a shell does: with a wake whenever the core wants a wake.
 func (s *Story[E, A]) passTime(wait string) ([]A, error) {
 	d, err := time.ParseDuration(wait)
 	if err != nil {

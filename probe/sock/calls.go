@@ -11,6 +11,7 @@ func readFD(fd int, b []byte) (int, syscall.Errno) { return callRaw(syscall.SYS_
 
 func writeFD(fd int, b []byte) (int, syscall.Errno) { return callRaw(syscall.SYS_WRITE, fd, b) }
 
+// callRaw makes a system call without telling Go's scheduler. The call must not block.
 func callRaw(trap uintptr, fd int, b []byte) (int, syscall.Errno) {
 	n, _, err := syscall.RawSyscall(trap, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	if err != 0 {

@@ -4,7 +4,7 @@ package sock
 
 import "syscall"
 
-// The race detector knows what syscall does: who has read what another one wrote comes after him.
+// The race detector understands package syscall: a read comes after the write of the same bytes.
 
 func readFD(fd int, b []byte) (int, syscall.Errno) { return splitErrno(syscall.Read(fd, b)) }
 

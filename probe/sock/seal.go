@@ -9,23 +9,23 @@ import (
 	"sync/atomic"
 )
 
-// seal is the TLS of a connection. What TLS writes goes to the kernel as far as that takes it at once, and what is left is
-// written by a goroutine: so one may try to write although a record cannot be cut.
+// seal is the TLS of a connection. The kernel takes as much of TLS's output as it can at once, and a goroutine
+// writes the rest. So a caller can try to write although a TLS record cannot be cut.
 type seal struct {
 	tls        *tls.Conn
 	plain      *Conn
-	handshaken atomic.Bool // the handshake is over
+	handshaken atomic.Bool // the handshake has ended
 	closeOnce  sync.Once
 	onClose    func()
 
 	mu      sync.Mutex
 	emptied sync.Cond
-	unsent  []byte // what the kernel has not taken
-	err     error  // of writing that
+	unsent  []byte // bytes not yet taken by the kernel
+	err     error  // of writing unsent bytes
 }
 
-// Seal makes a Conn of c that speaks TLS: as end says, to which it gives what TLS is to read and write. ended is called when
-// it is closed. The handshake comes with the first read, or before.
+// Seal makes a Conn that speaks TLS over c. newTLS makes the TLS connection over the given plain connection.
+// onClose is called when the Conn is closed. The handshake comes with the first read, or before by Handshake.
 func Seal(c net.Conn, newTLS func(net.Conn) *tls.Conn, onClose func()) *Conn {
 	s := &seal{plain: New(c), onClose: onClose}
 	s.emptied.L = &s.mu
@@ -53,7 +53,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite tells the peer that nothing more comes.
+// CloseWrite tells the peer that no more bytes follow.
 func (c *Conn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
@@ -69,9 +69,10 @@ func (s *seal) readSealed(b []byte) (int, error) {
 	return n, err
 }
 
-// maxSealedWrite is the largest write that is tried: what the kernel does not take of it is held here.
+// maxSealedWrite bounds a write tried at once, because the seal buffers the bytes that the kernel does not take.
 const maxSealedWrite = 64 << 10
 
+// tryWrite writes b if the handshake has ended and no bytes are unsent. Otherwise tryWrite returns 0.
 func (s *seal) tryWrite(b []byte) int {
 	if !s.handshaken.Load() || len(b) > maxSealedWrite {
 		return 0
@@ -100,7 +101,7 @@ func (s *seal) writeAll(b []byte) (n int, err error) {
 	return n, s.waitFlushed()
 }
 
-// waitFlushed returns when the kernel has taken all.
+// waitFlushed returns when the kernel has taken all unsent bytes.
 func (s *seal) waitFlushed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +111,7 @@ func (s *seal) waitFlushed() error {
 	return s.err
 }
 
-// flushUnsent writes what is left.
+// flushUnsent writes unsent bytes until all are written.
 func (s *seal) flushUnsent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,7 @@ func (s *seal) flushUnsent() {
 	s.unsent = nil
 }
 
-// outlet is where TLS reads and writes.
+// outlet is the plain connection under TLS.
 type outlet struct {
 	*Conn
 	seal *seal

@@ -12,7 +12,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
-// sealed is both ends of a connection by TLS, of which b has done its handshake.
+// sealed makes both ends of a TLS connection. b has done its handshake.
 func sealed(t *testing.T) (a, b *sock.Conn) {
 	t.Helper()
 	ca, err := identity.NewAuthority("test", time.Hour)
@@ -54,7 +54,7 @@ func sealed(t *testing.T) (a, b *sock.Conn) {
 	return a, b
 }
 
-// What TryWrite takes arrives, in order, with what is written after it, although the peer reads late.
+// Bytes taken by TryWrite arrive in order, and before later writes, although the peer reads late.
 func TestSealedWrites(t *testing.T) {
 	a, b := sealed(t)
 	all := make([]byte, 16<<20)
@@ -92,7 +92,7 @@ func TestSealedWrites(t *testing.T) {
 	}
 }
 
-// A writer whose peer does not read is let go by its deadline, and by the end of the connection.
+// If the peer does not read, a writer ends at its deadline, and at the end of the connection.
 func TestSealedStall(t *testing.T) {
 	for what, end := range map[string]func(*sock.Conn){
 		"deadline": func(a *sock.Conn) { a.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) },

@@ -1,6 +1,7 @@
-// Package sock reads and writes connections with system calls of which Go's scheduler is not told. It is told of all that may
-// block, and then wakes its monitor thread if all was idle, and keeps it up for a while: on an idle process that is a third of
-// the CPU of a round trip. These calls return at once: the sockets do not block, and who waits does so in Go's poller.
+// Package sock reads and writes connections with raw system calls, unknown to Go's scheduler. Go's scheduler
+// prepares for every call that may block: in an idle process the scheduler wakes its monitor thread, and the thread
+// stays up for a while. On an idle process this takes a third of the CPU of a round trip. The calls of this package
+// return at once, because the sockets do not block. A caller that must wait waits in Go's poller.
 package sock
 
 import (
@@ -11,16 +12,17 @@ import (
 	"syscall"
 )
 
-// Conn is a connection that is read and written so, if it is the plain one of an operating system that we know, or one of Seal's;
-// any other one is used as it is.
+// Conn is a connection with raw reads and writes. Only plain connections of a known operating system, and
+// connections made by Seal, are read and written raw. All other connections work as before.
 type Conn struct {
 	net.Conn
-	raw     syscall.RawConn // nil: it is another one
+	raw     syscall.RawConn // nil: not a plain connection
 	in, out direction
-	seal    *seal // nil: it is not one of Seal's
+	seal    *seal // nil: not made by Seal
 }
 
-// direction is one direction of a connection. One at a time may use it, so that nothing is allocated.
+// direction is one direction of a connection. A single goroutine at a time may use a direction, so that no call
+// allocates.
 type direction struct {
 	b    []byte
 	n    int
@@ -28,7 +30,7 @@ type direction struct {
 	call func(fd uintptr) bool
 }
 
-// New makes a Conn of c, which is to be used no other way while others may use the Conn.
+// New makes a Conn of c. While the Conn is in use, c must not be used directly.
 func New(c net.Conn) *Conn {
 	if s, ok := c.(*Conn); ok {
 		return s
@@ -54,7 +56,7 @@ func New(c net.Conn) *Conn {
 	return s
 }
 
-// Read implements net.Conn. One at a time may call it.
+// Read implements net.Conn. A single goroutine at a time may call Read.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.seal != nil {
 		return c.seal.readSealed(b)
@@ -70,15 +72,17 @@ func (c *Conn) Read(b []byte) (int, error) {
 	case err != nil:
 		return 0, err
 	case in.err != 0:
-		return 0, &net.OpError{Op: "read", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("read", in.err)}
+		return 0, &net.OpError{Op: "read", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(),
+			Err: os.NewSyscallError("read", in.err)}
 	case in.n == 0:
 		return 0, io.EOF
 	}
 	return in.n, nil
 }
 
-// TryWrite gives the kernel as much of b as it takes at once, and returns how much that is: none if the connection is broken,
-// or another one. One at a time may call it, or Write.
+// TryWrite gives the kernel as much of b as the kernel takes at once, and returns the number of bytes. If the
+// connection is broken, or is neither raw nor sealed, TryWrite returns 0. A single goroutine at a time may call
+// TryWrite or Write.
 func (c *Conn) TryWrite(b []byte) int {
 	if c.seal != nil {
 		return c.seal.tryWrite(b)
@@ -93,7 +97,7 @@ func (c *Conn) TryWrite(b []byte) int {
 	return out.n
 }
 
-// Write implements net.Conn. One at a time may call it, or TryWrite.
+// Write implements net.Conn. A single goroutine at a time may call Write or TryWrite.
 func (c *Conn) Write(b []byte) (int, error) {
 	if c.seal != nil {
 		return c.seal.writeAll(b)
@@ -117,8 +121,8 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	return c.raw, nil
 }
 
-// ReadNow gives what the kernel has, of a socket that does not block: nothing, without an error, at its end, and EAGAIN if more
-// is to come.
+// ReadNow reads the bytes available at a socket that does not block. At the end of the stream ReadNow returns 0
+// without an error. If no bytes are available yet, the error is EAGAIN.
 func ReadNow(fd int, b []byte) (n int, err syscall.Errno) {
 	for {
 		if n, err = readFD(fd, b); err != syscall.EINTR {
@@ -127,8 +131,8 @@ func ReadNow(fd int, b []byte) (n int, err syscall.Errno) {
 	}
 }
 
-// WriteNow gives the kernel as much of b as a socket that does not block takes at once. If an error is more than that it takes
-// nothing, the next write will find out.
+// WriteNow gives the kernel as much of b as a socket that does not block takes at once. Errors are not reported:
+// the next write finds them again.
 func WriteNow(fd int, b []byte) int {
 	for len(b) > 0 {
 		if n, err := writeFD(fd, b); err != syscall.EINTR {

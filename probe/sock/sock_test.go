@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pair is both ends of a connection over loopback.
+// pair makes both ends of a connection over loopback.
 func pair(t *testing.T) (a *Conn, b *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func pair(t *testing.T) (a *Conn, b *net.TCPConn) {
 func TestReads(t *testing.T) {
 	a, b := pair(t)
 	got := make(chan string, 1)
-	go func() { // it waits first
+	go func() { // the reader waits first
 		all, err := io.ReadAll(a)
 		got <- string(all) + errText(err)
 	}()
@@ -87,7 +87,7 @@ func TestReadErrors(t *testing.T) {
 	})
 }
 
-// A peer that does not read takes as much as there is room for; Write waits for it, TryWrite does not.
+// A peer that does not read takes bytes until its buffers are full. Then Write waits, and TryWrite does not.
 func TestWrites(t *testing.T) {
 	a, b := pair(t)
 	all := make([]byte, 16<<20)
@@ -125,7 +125,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// Any other connection is used as it is.
+// Every other kind of connection works as before.
 func TestOthers(t *testing.T) {
 	x, y := net.Pipe()
 	defer y.Close()
@@ -142,7 +142,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// Nothing is allocated.
+// Reads and writes allocate nothing.
 func TestAllocates(t *testing.T) {
 	a, b := pair(t)
 	c := New(b)

@@ -9,8 +9,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Announcer makes a worker's heartbeats: it numbers its rows, decides to which frontends they go and which parts
-// they carry. Its owner locks it and sends what it makes.
+// Announcer makes a worker's heartbeats. It numbers the rows, and chooses the receivers and the parts of each
+// heartbeat. Its owner locks it and sends the heartbeats.
 type Announcer struct {
 	seeds   []string
 	key     Key
@@ -22,40 +22,44 @@ type Announcer struct {
 
 	members        []Member
 	membersVersion uint64
-	knownRevs      map[string]revs // revisions that the frontend at an address has, as far as is known
-	failing        map[string]bool // addresses at which the last heartbeat failed
-	rotation       int             // whose turn it is among those that are failing, and among the seeds
+	knownRevs      map[string]revs // revisions known to be at the frontend with this address
+	failing        map[string]bool // addresses whose last heartbeat failed
+	rotation       int             // counts rounds: picks a failing home and a seed for each round
 
+	// newerRun is the answer of Superseded.
 	newerRun uint64
 }
 
+// revs are the revisions of a row's parts.
 type revs struct{ profile, files uint32 }
 
-// Beat is a heartbeat to send to Addr.
+// Beat is a heartbeat for the frontend at Addr.
 type Beat struct {
 	Addr      string
 	Heartbeat Heartbeat
 	revs      revs
 }
 
-// NewAnnouncer starts with the addresses of some frontends, of which one that answers is enough.
+// NewAnnouncer starts with the addresses of some frontends. A single answering frontend is enough.
 func NewAnnouncer(seeds []string, p Profile, incarnation uint64) (*Announcer, error) {
 	if p.Name == "" {
 		return nil, fmt.Errorf("a worker needs a name to announce itself")
 	}
 	for _, s := range []string{p.Name, p.Addr, p.Host, p.Rack} {
 		if len(s) > MaxName {
-			return nil, fmt.Errorf("a worker announces names and addresses of at most %d bytes, not one of %d", MaxName, len(s))
+			return nil, fmt.Errorf("a worker's name, address, host or rack may have at most %d bytes, not %d",
+				MaxName, len(s))
 		}
 	}
-	return &Announcer{seeds: seeds, key: KeyOf(p.Name, incarnation), run: incarnation, profile: &p, revs: revs{profile: 1},
+	return &Announcer{seeds: seeds, key: KeyOf(p.Name, incarnation), run: incarnation, profile: &p,
+		revs:      revs{profile: 1},
 		knownRevs: map[string]revs{}, failing: map[string]bool{}}, nil
 }
 
-// SetSeeds changes the addresses of those frontends.
+// SetSeeds replaces the addresses given to NewAnnouncer.
 func (a *Announcer) SetSeeds(addrs []string) { a.seeds = addrs }
 
-// SetProfile changes the profile. The name stays what it was.
+// SetProfile replaces the profile, but keeps the name.
 func (a *Announcer) SetProfile(p Profile) {
 	p.Name = a.profile.Name
 	if !p.equalTo(a.profile) {
@@ -64,8 +68,9 @@ func (a *Announcer) SetProfile(p Profile) {
 	}
 }
 
-// SetFiles names the files in the cache, those used last first: only MaxFiles of them are told. It reports whether they
-// are others than before. That may be so every some seconds at most, since a change is sent to every frontend.
+// SetFiles names the files in the cache, most recently used first. Only the first MaxFiles are announced. SetFiles
+// reports whether the announced files have changed. Call SetFiles with changes at most once in some seconds,
+// because a change goes to every frontend.
 func (a *Announcer) SetFiles(ids []FileID) (changed bool) {
 	f := Files(slices.Clone(ids[:min(len(ids), MaxFiles)]))
 	slices.Sort(f)
@@ -78,13 +83,13 @@ func (a *Announcer) SetFiles(ids []FileID) (changed bool) {
 	return true
 }
 
-// NextSeq numbers the next row that goes to any frontend on any way.
+// NextSeq numbers the next row, for any frontend and any way.
 func (a *Announcer) NextSeq() uint64 {
 	a.seq++
 	return a.seq
 }
 
-// Row completes load with what identifies it: a short row, for frontends that this worker is linked to.
+// Row completes load with the worker's identity. The result is a short row, for frontends linked to this worker.
 func (a *Announcer) Row(load Row) Row {
 	load.Key, load.Incarnation, load.Seq = a.key, a.run, a.NextSeq()
 	load.ProfileRev, load.FilesRev = a.revs.profile, a.revs.files
@@ -92,12 +97,13 @@ func (a *Announcer) Row(load Row) Row {
 	return load
 }
 
-// Beats makes the heartbeats that tell load: to both homes, or to others in their place while they do not answer.
+// Beats makes the heartbeats that carry load: for both homes, or for substitutes while homes do not answer.
 func (a *Announcer) Beats(load Row, secret string) []Beat {
 	row := a.Row(load)
 	var beats []Beat
 	for _, addr := range a.pickTargets() {
-		b := Beat{Addr: addr, Heartbeat: Heartbeat{Speaks: probe.Spoken, Secret: secret, Members: a.membersVersion, Row: row}, revs: a.revs}
+		b := Beat{Addr: addr, Heartbeat: Heartbeat{Speaks: probe.Spoken, Secret: secret, Members: a.membersVersion,
+			Row: row}, revs: a.revs}
 		known := a.knownRevs[addr]
 		if known.profile != a.revs.profile {
 			b.Heartbeat.Row.Profile = a.profile
@@ -110,12 +116,13 @@ func (a *Announcer) Beats(load Row, secret string) []Beat {
 	return beats
 }
 
-// pickTargets are the addresses for the next heartbeats: the two best homes that are not failing, and in turn one of
-// those that are and would be better. If all are failing, a seed in turn as well.
+// pickTargets returns the addresses for the next heartbeats: the two best homes that work, and in turn a failing
+// home that would be better. If all homes fail, a seed joins, in turn.
 func (a *Announcer) pickTargets() []string {
 	h := hashName(a.profile.Name)
 	ranked := slices.SortedFunc(slices.Values(a.members), func(x, y Member) int {
-		return cmp.Or(cmp.Compare(homeWeight(h, hashName(y.Name)), homeWeight(h, hashName(x.Name))), cmp.Compare(x.Name, y.Name))
+		return cmp.Or(cmp.Compare(homeWeight(h, hashName(y.Name)), homeWeight(h, hashName(x.Name))),
+			cmp.Compare(x.Name, y.Name))
 	})
 	var addrs, failing []string
 	for _, m := range ranked {
@@ -139,8 +146,7 @@ func (a *Announcer) pickTargets() []string {
 	return slices.Compact(addrs)
 }
 
-// Answered takes the answer to a beat. again means that the frontend wants a full heartbeat, and it is best sent
-// at once.
+// Answered takes the answer to a beat. resend means that the frontend wants a full heartbeat, best sent at once.
 func (a *Announcer) Answered(b *Beat, ans *Answer) (resend bool) {
 	delete(a.failing, b.Addr)
 	switch {
@@ -162,14 +168,15 @@ func (a *Announcer) Answered(b *Beat, ans *Answer) (resend bool) {
 	return resend
 }
 
-// Failed notes that a beat was not answered.
+// Failed notes that a beat got no answer.
 func (a *Announcer) Failed(b *Beat) {
 	a.failing[b.Addr] = true
 	delete(a.knownRevs, b.Addr)
 }
 
-// Superseded is the incarnation of a newer run that frontends know under the worker's name; 0 if there is none.
+// Superseded returns the incarnation of a newer run under the worker's name, known to a frontend; 0 if there is no
+// newer run.
 func (a *Announcer) Superseded() uint64 { return a.newerRun }
 
-// Members are the frontends that the worker knows of.
+// Members returns the frontends known to the worker.
 func (a *Announcer) Members() []Member { return a.members }

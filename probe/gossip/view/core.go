@@ -12,52 +12,53 @@ import (
 
 // Sizes of messages between frontends.
 const (
-	MaxPacket  = 1350    // bytes of a message that goes as one datagram
-	MaxStream  = 1 << 20 // bytes of one that goes over a stream, about
-	maxPackets = 8       // with more of them than this, an answer goes over a stream
-	maxWants   = 4096    // rows asked for at once
+	MaxPacket  = 1350    // bytes of a message sent as a datagram
+	MaxStream  = 1 << 20 // bytes of a message sent over a stream, about
+	maxPackets = 8       // an answer of more packets goes over a stream
+	maxWants   = 4096    // rows in a single request
 )
 
-// FlushEvery is how often Tick is to be called: rows that are pushed wait for half of it on average.
+// FlushEvery is the interval between calls of Tick. A pushed row waits for half an interval on average.
 const FlushEvery = 50 * time.Millisecond
 
-// Config of a Core.
+// Config configures a Core.
 type Config struct {
 	Limits
-	Heartbeat time.Duration // how often workers send one, while nothing changes
+	Heartbeat time.Duration // interval between heartbeats of an unchanged worker
 }
 
-// DefaultConfig is for heartbeats of one per second.
+// DefaultConfig fits heartbeats once per second.
 var DefaultConfig = Config{Limits: DefaultLimits, Heartbeat: time.Second}
 
-// Validate names what is wrong with c.
+// Validate returns all problems of c, or nil.
 func (c Config) Validate() error {
 	var err error
 	if c.Heartbeat <= 0 || c.Heartbeat > c.Expire/3 {
-		err = fmt.Errorf("heartbeats of a view: %v must be positive, and at most a third of the expiry of %v", c.Heartbeat, c.Expire)
+		err = fmt.Errorf("gossip: heartbeats every %v: must be positive, and at most a third of the expiry of %v",
+			c.Heartbeat, c.Expire)
 	}
 	return errors.Join(c.Limits.Validate(), err)
 }
 
 // Send is a message for another frontend.
 type Send struct {
-	To     string // name of the member; "": every other one
+	To     string // name of the member; "": every other member
 	Stream bool   // too long for a datagram
-	Msg    []byte // the shell's to keep
+	Msg    []byte // owned by the shell
 }
 
-// Stats count what a core did.
+// Stats are counts of a core since its start.
 type Stats struct {
 	Heard    uint64 // rows from workers themselves
-	Pushed   uint64 // rows sent to every other frontend
-	Told     uint64 // rows that others pushed
-	Wanted   uint64 // rows asked for
-	Supplied uint64 // rows sent to one that asked
-	Garbage  uint64 // messages that could not be read
-	Skipped  uint64 // messages of kinds that only a newer frontend knows
+	Pushed   uint64 // rows pushed to every other frontend
+	Told     uint64 // rows pushed by other frontends
+	Wanted   uint64 // rows requested
+	Supplied uint64 // rows sent on request
+	Garbage  uint64 // unreadable messages
+	Skipped  uint64 // messages of unknown kinds, sent by newer frontends
 }
 
-// Core is one frontend's view and its part in the gossip. Its owner locks it.
+// Core holds the rows of a frontend and its part in the gossip. Its owner locks it.
 type Core struct {
 	cfg     Config
 	self    Member
@@ -67,20 +68,20 @@ type Core struct {
 	members memberSet
 
 	pushedVersion uint64        // version of the table up to which Tick has pushed
-	pullAt        time.Duration // when to ask another frontend next
-	heardAt       time.Duration // when anything came from another frontend
+	pullAt        time.Duration // when to pull next
+	heardAt       time.Duration // when the last message came from another frontend
 
 	terms       Terms
 	termsDigest uint64
-	termsAreNew bool // the others are to be told that there are new ones
+	termsAreNew bool // Tick must tell the members of new terms
 
-	needs    map[string]*frontendNeeds // by the frontend that told them
-	needsSeq uint64                    // how often this one has
+	needs    map[string]*frontendNeeds // by the frontend that told the needs
+	needsSeq uint64                    // number of this frontend's last TellNeeds
 
 	Stats Stats
 }
 
-// parts of a row besides those that are always sent.
+// parts are the optional parts of a row.
 type parts uint8
 
 const (
@@ -89,40 +90,40 @@ const (
 	partAll = partProfile | partFiles
 )
 
-// pushState is what an entry's frontend knows of who told whom.
+// pushState decides when this frontend pushes an entry's row, and with which parts.
 type pushState struct {
-	heardSeq       uint64        // the last sequence number that came from the worker itself
-	pushedSeq      uint64        // the last one that was pushed by this frontend
-	pushedAt       time.Duration // when
-	othersPushedAt time.Duration // when another frontend pushed this row last, or when the entry was made
-	profileRev     uint32        // the last revision that another frontend has, or that was pushed to all
-	filesRev       uint32
+	heardSeq       uint64        // last sequence number heard from the worker itself
+	pushedSeq      uint64        // last sequence number pushed by this frontend
+	pushedAt       time.Duration // time of that push
+	othersPushedAt time.Duration // time of the last push by another frontend, or of the entry's creation
+	profileRev     uint32        // last revision known at another frontend, or pushed to all
+	filesRev       uint32        // likewise
 }
 
-// New makes a core that is the only member. Chance decides whom it asks.
+// New makes a core that is the only member. chance picks the members to pull from.
 func New(cfg Config, self Member, now time.Time, chance *rand.Rand) *Core {
-	c := &Core{cfg: cfg, self: self, hash: hashName(self.Name), rand: chance, table: NewTable(cfg.Limits, now), needs: map[string]*frontendNeeds{}}
+	c := &Core{cfg: cfg, self: self, hash: hashName(self.Name), rand: chance,
+		table: NewTable(cfg.Limits, now), needs: map[string]*frontendNeeds{}}
 	c.SetMembers(nil)
 	return c
 }
 
-// SetMembers tells which frontends there are. Self is one in any case.
+// SetMembers replaces the list of frontends. This frontend is a member in any case.
 func (c *Core) SetMembers(list []Member) {
 	c.members = newMembers(append(slices.Clone(list), c.self))
 	c.dropNeeds()
 }
 
-// Members are the frontends that there are, self among them, by name. Not to be written to.
+// Members returns all frontends by name, including this frontend. The caller must not write to the slice.
 func (c *Core) Members() []Member { return c.members.list }
 
-// Len, Get, Since and Version are the table's.
+// Len, Get, Since and Version are methods of the table.
 func (c *Core) Len() int                                             { return c.table.Len() }
 func (c *Core) Version() uint64                                      { return c.table.Version() }
 func (c *Core) Get(now time.Time, name string) (Row, bool)           { return c.table.Get(now, name) }
 func (c *Core) Since(now time.Time, v uint64) iter.Seq2[uint64, Row] { return c.table.Since(now, v) }
 
-// Counts are the rows merged so far, by what became of them; how many had a flaw; and how often the clock went
-// back.
+// Counts returns the merged rows by outcome, the rows with a flaw, and how often the clock went back.
 func (c *Core) Counts() (byOutcome map[string]uint64, flawed, clockBack uint64) {
 	byOutcome = make(map[string]uint64, len(c.table.Counts))
 	for o, n := range c.table.Counts {
@@ -131,14 +132,14 @@ func (c *Core) Counts() (byOutcome map[string]uint64, flawed, clockBack uint64) 
 	return byOutcome, c.table.Flawed, c.table.ClockBack
 }
 
-// Silence is for how long nothing came from any other frontend; since the start, if nothing ever did.
+// Silence returns the time since the last message of another frontend, or since the start.
 func (c *Core) Silence(now time.Time) time.Duration {
 	c.table.advanceClock(now)
 	return c.table.now - c.heardAt
 }
 
-// Hear takes what a worker itself said. lacking means that it must send the whole row, since the table does not
-// have the parts that this one names.
+// Hear takes a row from its worker. wantsWholeRow means that the worker must send the whole row, because r names
+// parts that the table does not have.
 func (c *Core) Hear(now time.Time, r Row) (o Outcome, wantsWholeRow bool) {
 	c.table.advanceClock(now)
 	c.Stats.Heard++
@@ -157,7 +158,7 @@ func (c *Core) Hear(now time.Time, r Row) (o Outcome, wantsWholeRow bool) {
 	return o, false
 }
 
-// missingParts is which parts r names that e does not have.
+// missingParts returns the parts that r names and e does not have.
 func (e *entry) missingParts(r *Row) (p parts) {
 	if r.ProfileRev > e.row.ProfileRev {
 		p |= partProfile
@@ -168,8 +169,8 @@ func (e *entry) missingParts(r *Row) (p parts) {
 	return p
 }
 
-// Tick appends what is to be sent now: the rows that workers sent since the last time, and twice per heartbeat
-// the questions to another frontend.
+// Tick appends the messages due now: the rows that workers sent since the last Tick, and twice per heartbeat a
+// pull.
 func (c *Core) Tick(now time.Time, out []Send) []Send {
 	c.table.advanceClock(now)
 	out = c.pushRows(out)
@@ -185,13 +186,14 @@ func (c *Core) Tick(now time.Time, out []Send) []Send {
 	return out
 }
 
-// patience is for how many hundredths of a heartbeat no push of a row may have come before a frontend that heard
-// it pushes it: the first home, the second one, and the others.
+// patience is the wait for a push, in hundredths of a heartbeat: after the wait, a frontend that heard a row pushes
+// the row itself. The values are for the first home, the second home, and all other frontends.
 var patience = [...]time.Duration{0, 140, 240}
 
-// pushGap is how many hundredths of a heartbeat lie between two pushes of a row in which no part is new.
+// pushGap is the minimum time between two pushes of a row without new parts, in hundredths of a heartbeat.
 const pushGap = 60
 
+// pushRows pushes the changed rows since the last Tick, where this frontend is due to push.
 func (c *Core) pushRows(out []Send) []Send {
 	var p parcel
 	alone := len(c.members.list) == 1
@@ -223,7 +225,7 @@ func (c *Core) pushRows(out []Send) []Send {
 	return p.appendSends(out, c.msgHeader(msgPush), "", false)
 }
 
-// pullFromMember asks a member at random.
+// pullFromMember asks a random member for newer rows, and sends the sums of all buckets.
 func (c *Core) pullFromMember(out []Send) []Send {
 	others := slices.DeleteFunc(slices.Clone(c.members.list), func(m Member) bool { return m.Name == c.self.Name })
 	if len(others) == 0 {
@@ -240,27 +242,29 @@ func (c *Core) pullFromMember(out []Send) []Send {
 		out = append(out, Send{To: member, Msg: c.haveTermsMsg()})
 	}
 
-	// What did not change for one and a half heartbeats is at the front of the table's list.
+	// Entries unchanged for one and a half heartbeats are at the front of the table's list.
 	var wants []want
 	for e := c.table.list.next; e != &c.table.list && c.table.now-e.changedAt > c.cfg.Heartbeat*3/2; e = e.next {
 		if e.row.State == Up {
 			wants = append(wants, want{e.row.Key, e.row.Seq, 0})
 		}
 	}
-	if n := len(wants) - maxWants; n > 0 { // others each time, so that dead ones do not hide the rest
+	// A different range each time: otherwise dead workers could hide the remaining rows.
+	if n := len(wants) - maxWants; n > 0 {
 		from := c.rand.IntN(n + 1)
 		wants = wants[from : from+maxWants]
 	}
 	return c.askForRows(member, wants, out)
 }
 
-// want asks for a row if it is newer than seq, and for parts of it in any case.
+// want asks for a row newer than seq, and for parts of the row in any case.
 type want struct {
 	key   Key
 	seq   uint64
 	parts parts
 }
 
+// askForRows requests at most maxWants rows.
 func (c *Core) askForRows(to string, wants []want, out []Send) []Send {
 	var p parcel
 	for _, w := range wants[:min(len(wants), maxWants)] {
@@ -273,22 +277,22 @@ func (c *Core) askForRows(to string, wants []want, out []Send) []Send {
 	return p.appendSends(out, c.msgHeader(msgWant), to, true)
 }
 
-// What messages between frontends begin with: this and the sender's name. Numbers are never reused.
+// A message between frontends begins with its kind and the sender's name. Numbers are never reused.
 const (
 	msgPush  = iota + 1 // rows that the sender heard from workers
-	msgRows             // rows that the receiver asked for
-	msgWant             // rows that the sender asks for
-	msgSums             // the sums of the sender's buckets
-	msgIndex            // what the sender has in the buckets that differ
-	msgHave             // which terms the sender has
-	msgTerms            // the terms themselves
-	msgNeeds            // what the sender needs of tenants
+	msgRows             // rows requested by the receiver
+	msgWant             // rows that the sender requests
+	msgSums             // sums of the sender's buckets
+	msgIndex            // the sender's rows in the buckets that differ
+	msgHave             // revision and digest of the sender's terms
+	msgTerms            // the terms
+	msgNeeds            // the sender's needs by tenant
 )
 
 func (c *Core) msgHeader(kind byte) []byte { return appendString([]byte{kind}, c.self.Name) }
 
-// Receive takes a message from another frontend and appends the answers to out. An error says that it could not
-// be read to the end; what was read until then has been taken.
+// Receive takes a message from another frontend and appends the answers to out. An error says that the message
+// could not be read to its end; Receive keeps everything read before the error.
 func (c *Core) Receive(now time.Time, msg []byte, out []Send) ([]Send, error) {
 	c.table.advanceClock(now)
 	rd := reader{buf: msg}
@@ -310,7 +314,7 @@ func (c *Core) Receive(now time.Time, msg []byte, out []Send) ([]Send, error) {
 			c.takeTerms(&rd)
 		case msgNeeds:
 			c.takeNeeds(&rd, from)
-		case 0: // nothing is written so
+		case 0: // no sender writes kind 0
 			rd.fail(errRange)
 		default:
 			c.Stats.Skipped++
@@ -318,11 +322,12 @@ func (c *Core) Receive(now time.Time, msg []byte, out []Send) ([]Send, error) {
 	}
 	if rd.err != nil {
 		c.Stats.Garbage++
-		return out, fmt.Errorf("view: message %d from %q: %w", kind, from, rd.err)
+		return out, fmt.Errorf("gossip: message %d from %q: %w", kind, from, rd.err)
 	}
 	return out, nil
 }
 
+// takeRows merges rows of a msgPush or a msgRows.
 func (c *Core) takeRows(rd *reader, pushed bool) {
 	var r Row
 	for len(rd.buf) > 0 {
@@ -369,7 +374,7 @@ func (c *Core) answerWant(rd *reader, to string, out []Send) []Send {
 	return p.appendSends(out, c.msgHeader(msgRows), to, true)
 }
 
-// answerSums answers a msgSums.
+// answerSums answers a msgSums with an index of the buckets that differ.
 func (c *Core) answerSums(rd *reader, to string, out []Send) []Send {
 	var differs [Buckets]bool
 	anyDiffers := false
@@ -397,7 +402,7 @@ func (c *Core) answerSums(rd *reader, to string, out []Send) []Send {
 	return p.appendSends(out, c.msgHeader(msgIndex), to, true)
 }
 
-// answerIndex answers a msgIndex: it asks for what the sender has and the table has not.
+// answerIndex answers a msgIndex: it asks for rows and parts that the sender has and the table does not.
 func (c *Core) answerIndex(rd *reader, to string, out []Send) []Send {
 	var wants []want
 	for len(rd.buf) > 0 {
@@ -418,15 +423,15 @@ func (c *Core) answerIndex(rd *reader, to string, out []Send) []Send {
 	return c.askForRows(to, wants, out)
 }
 
-// parcel is things that are sent together, in one message or in several.
+// parcel holds items to send together, in one or several messages.
 type parcel struct {
 	buf  []byte
-	ends []int // of each thing in buf
+	ends []int // end of each item in buf
 }
 
 func (p *parcel) endItem() { p.ends = append(p.ends, len(p.buf)) }
 
-// addRow adds a row, without those parts that would make it longer than most.
+// addRow adds a row. If the row is longer than maxSize, addRow drops the Files, then the Profile.
 func (p *parcel) addRow(r *Row, maxSize int) {
 	at := len(p.buf)
 	for {
@@ -443,7 +448,8 @@ func (p *parcel) addRow(r *Row, maxSize int) {
 	}
 }
 
-// appendSends appends the messages to out: datagrams, or one stream if it may and there were too many of them.
+// appendSends appends the messages to out: datagrams, or a single stream if stream is set and the datagrams would
+// be too many or too long.
 func (p *parcel) appendSends(out []Send, header []byte, to string, stream bool) []Send {
 	if len(p.ends) == 0 {
 		return out

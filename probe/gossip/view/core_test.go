@@ -13,7 +13,8 @@ import (
 )
 
 func newTestCore(name string) *Core {
-	return New(DefaultConfig, Member{Name: name, Heartbeat: "hb-" + name}, epoch, rand.New(rand.NewPCG(1, hashName(name))))
+	return New(DefaultConfig, Member{Name: name, Heartbeat: "hb-" + name}, epoch,
+		rand.New(rand.NewPCG(1, hashName(name))))
 }
 
 // fakeWorker is a worker of a fakeNet.
@@ -22,11 +23,11 @@ type fakeWorker struct {
 	ann   *Announcer
 	load  Row
 	next  time.Time
-	state State // Lost: it crashed
+	state State // Lost: crashed
 	runs  uint64
 }
 
-// fakeNet is frontends and workers in virtual time, in steps of FlushEvery.
+// fakeNet runs frontends and workers in virtual time, in steps of FlushEvery.
 type fakeNet struct {
 	rng     *rand.Rand
 	now     time.Time
@@ -49,7 +50,8 @@ type mail struct {
 }
 
 func newFakeNet(seed uint64, frontends, workers int) *fakeNet {
-	n := &fakeNet{rng: rand.New(rand.NewPCG(seed, 9)), now: epoch, cores: map[string]*Core{}, frozen: map[string]bool{}, bytes: map[string]int{},
+	n := &fakeNet{rng: rand.New(rand.NewPCG(seed, 9)), now: epoch, cores: map[string]*Core{},
+		frozen: map[string]bool{}, bytes: map[string]int{},
 		cut: func(a, b string) bool { return false }, apart: func(a, b string) bool { return false }}
 	for i := range frontends {
 		n.start(fmt.Sprintf("f%d", i))
@@ -62,7 +64,7 @@ func newFakeNet(seed uint64, frontends, workers int) *fakeNet {
 	return n
 }
 
-// start adds a frontend, or one in place of its former run.
+// start adds a frontend, or a new run of a frontend.
 func (n *fakeNet) start(name string) {
 	if n.cores[name] == nil {
 		n.order = append(n.order, name)
@@ -79,7 +81,7 @@ func (n *fakeNet) stop(name string) {
 
 func (n *fakeNet) member(name string) Member { return Member{Name: name, Heartbeat: "hb-" + name} }
 
-// agree tells all frontends which ones there are.
+// agree tells all frontends the list of members.
 func (n *fakeNet) agree() {
 	var list []Member
 	for _, name := range n.order {
@@ -115,7 +117,7 @@ func (n *fakeNet) beat(w *fakeWorker) {
 	}
 }
 
-// call makes one call through the codec; again means that the frontend wants the whole row.
+// call makes a call through the codec. again means that the frontend wants the whole row.
 func (n *fakeNet) call(w *fakeWorker, b *Beat) (again bool) {
 	name := strings.TrimPrefix(b.Addr, "hb-")
 	c := n.cores[name]
@@ -183,7 +185,7 @@ func (n *fakeNet) run(d time.Duration) {
 	}
 }
 
-// ages are those of all live workers at one frontend, ascending; missing ones count as a day.
+// ages returns the ages of all live workers at a frontend, ascending. A missing worker counts as a day.
 func (n *fakeNet) ages(name string) []time.Duration {
 	var ages []time.Duration
 	for _, w := range n.workers {
@@ -201,8 +203,8 @@ func (n *fakeNet) ages(name string) []time.Duration {
 
 func percentile(ages []time.Duration, p int) time.Duration { return ages[(len(ages)-1)*p/100] }
 
-// pushStats returns how many rows others pushed to each frontend, per heartbeat, and how many bytes came for each of
-// them, since it was last called.
+// pushStats returns the pushes of each row to each frontend, per heartbeat, and the bytes for each pushed row. The
+// counts start anew with each call.
 func (n *fakeNet) pushStats() (perRow float64, bytes int) {
 	var told uint64
 	for _, c := range n.cores {
@@ -218,8 +220,8 @@ func (n *fakeNet) pushStats() (perRow float64, bytes int) {
 	return perRow, bytes
 }
 
-// Two packets in a hundred are lost, and all ages stay under two heartbeats; and each row comes to each frontend
-// about once, without its parts.
+// Two packets in a hundred are lost, and all ages stay under two heartbeats. Each row reaches each frontend about
+// once, without its parts.
 func TestFreshAndOnce(t *testing.T) {
 	n := newFakeNet(1, 5, 300)
 	n.loss = 0.02
@@ -229,7 +231,7 @@ func TestFreshAndOnce(t *testing.T) {
 	}
 	n.pushStats()
 	n.run(2 * time.Second)
-	if per, _ := n.pushStats(); per > 0.8 { // with their first heartbeats to seeds, they only find their homes
+	if per, _ := n.pushStats(); per > 0.8 { // heartbeats to seeds teach the workers their homes first
 		t.Errorf("when all restart, each row is told each other frontend %.2f times", per)
 	}
 	n.run(3 * time.Second)
@@ -242,7 +244,7 @@ func TestFreshAndOnce(t *testing.T) {
 			}
 		}
 	}
-	// Of the bytes, the sums of the buckets, which do not grow with the fleet, are some 8.
+	// The sums of the buckets take some 8 of the bytes; their size does not grow with the fleet.
 	if per, bytes := n.pushStats(); per < 0.9 || per > 1.1 || bytes > 40 {
 		t.Errorf("each row is told each other frontend %.2f times, for %d bytes", per, bytes)
 	}
@@ -256,7 +258,8 @@ func TestFreshAndOnce(t *testing.T) {
 	}
 }
 
-// What a worker says many times per second goes to the others about once per heartbeat, but for news.
+// A worker may heartbeat many times per second. Its row goes to the members about once per heartbeat, except for
+// news.
 func TestPushGap(t *testing.T) {
 	c := newTestCore("f1")
 	c.SetMembers([]Member{{Name: "f2"}})
@@ -287,7 +290,7 @@ func TestPushGap(t *testing.T) {
 	}
 }
 
-// A frontend that lost sight of more workers than it may ask for at once asks for all in turn.
+// A frontend may lose sight of more workers than maxWants. Then it asks for all workers in turn.
 func TestAllOverdueAreAskedFor(t *testing.T) {
 	c := newTestCore("f1")
 	c.SetMembers([]Member{{Name: "f2"}})
@@ -316,7 +319,7 @@ func TestAllOverdueAreAskedFor(t *testing.T) {
 	}
 }
 
-// A home that is frozen, but not yet known to be, is stood in for.
+// If a home freezes, the second home steps in before the members notice.
 func TestSecondHomeStepsIn(t *testing.T) {
 	n := newFakeNet(2, 5, 200)
 	n.run(5 * time.Second)
@@ -332,7 +335,7 @@ func TestSecondHomeStepsIn(t *testing.T) {
 	}
 }
 
-// Workers that reach only frontends which are not their homes are still seen by all.
+// Workers that reach only foreign frontends, not their homes, are seen by all frontends.
 func TestAnybodyStepsIn(t *testing.T) {
 	n := newFakeNet(3, 5, 100)
 	n.run(5 * time.Second)
@@ -348,7 +351,7 @@ func TestAnybodyStepsIn(t *testing.T) {
 	}
 }
 
-// A link between two frontends that is broken costs freshness, not more.
+// A broken link between two frontends costs only freshness.
 func TestBrokenLinkIsRepairedThroughOthers(t *testing.T) {
 	n := newFakeNet(4, 5, 200)
 	n.cut = func(a, b string) bool { return a == "f0" && b == "f1" || a == "f1" && b == "f0" }
@@ -361,7 +364,7 @@ func TestBrokenLinkIsRepairedThroughOthers(t *testing.T) {
 	}
 }
 
-// A newcomer learns everything within seconds, and not many times over.
+// A newcomer learns everything within seconds, and about once.
 func TestNewcomer(t *testing.T) {
 	n := newFakeNet(5, 3, 0)
 	size := 0
@@ -384,7 +387,7 @@ func TestNewcomer(t *testing.T) {
 	}
 }
 
-// Whatever happened, once it stops all frontends agree on the truth.
+// After any disturbance all frontends agree on the truth.
 func TestFrontendsConverge(t *testing.T) {
 	kinds := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -394,7 +397,8 @@ func TestFrontendsConverge(t *testing.T) {
 			n.run(time.Duration(rapid.IntRange(50, 3000).Draw(t, "ms")) * time.Millisecond)
 			w := n.workers[rapid.IntRange(0, len(n.workers)-1).Draw(t, "worker")]
 			f := n.order[rapid.IntRange(0, len(n.order)-1).Draw(t, "frontend")]
-			kind := rapid.SampledFrom([]string{"crash", "leave", "restart", "move", "fetch", "cut", "freeze", "replace", "close"}).Draw(t, "event")
+			kind := rapid.SampledFrom([]string{"crash", "leave", "restart", "move", "fetch", "cut", "freeze",
+				"replace", "close"}).Draw(t, "event")
 			kinds[kind]++
 			switch kind {
 			case "crash":
@@ -425,7 +429,7 @@ func TestFrontendsConverge(t *testing.T) {
 			}
 		}
 		n.loss, n.cut, n.frozen = 0, func(a, b string) bool { return false }, map[string]bool{}
-		n.run(45 * time.Second) // longer than the expiry: who crashed is lost everywhere
+		n.run(45 * time.Second) // longer than the expiry: crashed workers are lost everywhere
 		want := ""
 		for _, name := range n.order {
 			c := n.cores[name]
@@ -446,7 +450,8 @@ func TestFrontendsConverge(t *testing.T) {
 					if !r.Profile.equalTo(w.ann.profile) || r.FilesRev != w.ann.revs.files {
 						t.Fatalf("%s has an old part of %s", name, w.name)
 					}
-					lines = append(lines, fmt.Sprint(w.name, r.Incarnation, r.ProfileRev, r.FilesRev, r.Profile.Rack, r.Files))
+					lines = append(lines, fmt.Sprint(w.name, r.Incarnation, r.ProfileRev, r.FilesRev,
+						r.Profile.Rack, r.Files))
 				}
 			}
 			if got := strings.Join(lines, "\n"); want == "" {
@@ -461,8 +466,8 @@ func TestFrontendsConverge(t *testing.T) {
 	}
 }
 
-// A frontend does not tell others whom it takes for lost: they find out from the row's age, and if its clock runs
-// wrong, only it is wrong.
+// A frontend does not tell the members that a worker is lost: the members see the age of the row. If a frontend's
+// clock runs wrong, only this frontend errs.
 func TestLostIsNotTold(t *testing.T) {
 	c := newTestCore("f1")
 	c.SetMembers([]Member{{Name: "f2"}})
@@ -532,7 +537,8 @@ func TestHomes(t *testing.T) {
 	}
 	for _, m := range list {
 		if first[m.Name] < 850 || first[m.Name] > 1150 || second[m.Name] < 850 || second[m.Name] > 1150 {
-			t.Errorf("%s is first home of %d and second of %d workers, a fair share is 1000", m.Name, first[m.Name], second[m.Name])
+			t.Errorf("%s is first home of %d and second of %d workers, a fair share is 1000", m.Name, first[m.Name],
+				second[m.Name])
 		}
 	}
 	if moved > workers/4*115/100 {
@@ -546,12 +552,14 @@ func TestHomes(t *testing.T) {
 	}
 }
 
-// Of two members under one name the newer run counts; the list's version tells lists apart, whoever made them.
+// Of two members under one name the newer run counts. The version of the list identifies its content, at any
+// frontend.
 func TestMembers(t *testing.T) {
 	a := newMembers([]Member{{Name: "x", Run: 1, Heartbeat: "old"}, {Name: "y"}, {Name: "x", Run: 2, Heartbeat: "new"}})
 	b := newMembers([]Member{{Name: "y"}, {Name: "x", Run: 2, Heartbeat: "new"}})
 	c := newMembers([]Member{{Name: "y"}, {Name: "x", Run: 2, Heartbeat: "newer"}})
-	if len(a.list) != 2 || a.list[0].Heartbeat != "new" || a.version != b.version || b.version == c.version || newMembers(nil).version == 0 {
+	if len(a.list) != 2 || a.list[0].Heartbeat != "new" || a.version != b.version || b.version == c.version ||
+		newMembers(nil).version == 0 {
 		t.Errorf("%+v\n%+v\n%+v", a, b, c)
 	}
 }
@@ -581,7 +589,8 @@ func TestAnnouncer(t *testing.T) {
 	b := expect(a.Beats(Row{}, ""), "s1 full")
 	a.Failed(&b[0])
 	b = expect(a.Beats(Row{}, ""), "s2 full")
-	list := []Member{{Name: "a", Heartbeat: "ha"}, {Name: "b", Heartbeat: "hb"}, {Name: "c", Heartbeat: "hc"}, {Name: "d", Heartbeat: "hd"}}
+	list := []Member{{Name: "a", Heartbeat: "ha"}, {Name: "b", Heartbeat: "hb"}, {Name: "c", Heartbeat: "hc"},
+		{Name: "d", Heartbeat: "hd"}}
 	a.Answered(&b[0], &Answer{Version: 3, Members: list})
 	homes := Homes("w", list)
 	pair := []string{homes[0].Heartbeat, homes[1].Heartbeat}

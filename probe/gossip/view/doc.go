@@ -1,20 +1,22 @@
-// Package view is what frontends believe of workers, and how they tell each other: rows, the table that
-// merges them, what is sent to whom, and the codec. It is pure; package gossip is the shell around it.
+// Package view holds a frontend's rows, one for each worker, and spreads rows between frontends. It has the row,
+// the table of all rows, the choice of messages and receivers, and the codec. Package view is pure; package gossip
+// is its shell.
 //
-// Each worker counts its own row's versions: an incarnation per run, a sequence number per heartbeat, and
-// revisions of the parts that seldom change (Profile, Files). Only the worker writes its row, so the newer
-// version of a part wins, wherever it comes from and in whichever order: merging is commutative, associative
-// and idempotent.
+// Each worker numbers the versions of its own row: an incarnation for each run, a sequence number for each
+// heartbeat, and revisions of Profile and Files, the parts that seldom change. Only the worker writes its row. So
+// the newer version of a part wins, on any way and in any order: merging is commutative, associative and
+// idempotent.
 //
 //   - Heartbeats go from the worker to its two home frontends (Homes).
-//   - Push: the first home sends each heartbeat's short row once to every other frontend, in batches. Direct
-//     sending costs each frontend one copy of each row in and, with every frontend home to its share, as much
-//     out, however many there are; infection would multiply that by its fan-out. The second home, and then
-//     anybody who heard the worker, steps in when the push is missing.
-//   - Pull: twice per heartbeat each frontend asks one other, drawn at random, for newer versions of the rows that
-//     it heard nothing of for too long, and sends it 256 sums over which runs and revisions it has. Where sums
-//     differ, the other one lists what it has, and is asked for what is missing. This alone repairs lost packets
-//     and broken links and teaches newcomers; while nothing is wrong it is one packet.
+//   - Push: the first home sends each heartbeat's short row once to every other frontend, in batches. With direct
+//     sending a frontend receives each row once, and sends about as much, because each frontend is home to its
+//     share of the workers. The cost does not grow with the number of frontends; infection would multiply the cost
+//     by its fan-out. If a push is missing, the second home pushes the row, and after that any frontend that heard
+//     the worker.
+//   - Pull: twice per heartbeat each frontend asks a random member for newer versions of long silent rows. The
+//     message also carries 256 sums over the runs and revisions of the frontend's rows. Where sums differ, the
+//     member lists its rows, and the frontend asks for the missing parts. Pull alone repairs lost packets and
+//     broken links, and teaches newcomers. While all is well, a pull is a single packet.
 //
-// A row carries its age, not an instant: it grows by the time that passes on each holder's clock.
+// A row carries its age, not an instant: the age grows by the time that passes on each holder's clock.
 package view

@@ -8,15 +8,15 @@ import (
 // Member is a frontend.
 type Member struct {
 	Name      string
-	Run       uint64 // as a worker's incarnation: of two members under one name, the higher is the newer
-	Gossip    string // address, host:port, for other frontends
-	API       string // for clients, and for calls that are forwarded
+	Run       uint64 // like a worker's incarnation: of two members under one name, the higher run is newer
+	Gossip    string // host:port for other frontends
+	API       string // for clients, and for forwarded calls
 	Heartbeat string // for workers
 }
 
-// Homes are the frontends that a worker sends its heartbeats to, best first: two, or fewer if there are not so
-// many. By rendezvous hashing, a frontend that comes or goes changes only its own share of the homes. The order
-// of members does not matter; their names differ.
+// Homes returns the frontends that get a worker's heartbeats, best first: two, or fewer if there are fewer members.
+// Homes uses rendezvous hashing, so a frontend that comes or goes changes only its own share of the homes. The
+// order of members does not matter. All names must differ.
 func Homes(worker string, members []Member) []Member {
 	h := hashName(worker)
 	ranked := make([]Member, 0, 2)
@@ -38,9 +38,11 @@ func isBetterHome(h uint64, a, b string) bool {
 	return cmp.Or(cmp.Compare(homeWeight(h, hashName(b)), homeWeight(h, hashName(a))), cmp.Compare(a, b)) < 0
 }
 
+// homeWeight is the rendezvous weight of a member for a worker, by the hashes of their names. The highest weight
+// wins.
 func homeWeight(worker, member uint64) uint64 { return mixBits(worker ^ mixBits(member)) }
 
-// hashName is FNV-1a, with its bits mixed.
+// hashName returns the FNV-1a hash of s, with its bits mixed.
 func hashName(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -53,10 +55,10 @@ func hashName(s string) uint64 {
 type memberSet struct {
 	list    []Member // by name
 	hashes  []uint64
-	version uint64 // stands for names and heartbeat addresses; never 0
+	version uint64 // stands for the names and heartbeat addresses of the set; never 0
 }
 
-// newMembers keeps the newest of those under one name.
+// newMembers keeps the newest run under each name.
 func newMembers(list []Member) memberSet {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Member) int {
@@ -73,7 +75,7 @@ func newMembers(list []Member) memberSet {
 	return ms
 }
 
-// homeRank is how many members other than self are better homes for the worker, at most 2.
+// homeRank returns how many members are better homes for the worker than self, at most 2.
 func (ms *memberSet) homeRank(worker, self uint64) int {
 	own, rank := homeWeight(worker, self), 0
 	for _, h := range ms.hashes {

@@ -8,23 +8,23 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// maxMembers is how many frontends an Answer names at most.
+// maxMembers bounds the frontends named in an Answer.
 const maxMembers = 4096
 
-// Heartbeat is what a worker sends to its homes, every second or when its state changed much. With a Profile in
-// the row it is a full one: the first to a frontend, one after a change, or when Answer.Full asks for it.
+// Heartbeat goes from a worker to its homes, every second and after great changes. A full heartbeat has a Profile
+// in its row: the first heartbeat to a frontend, the first after a change, and any that Answer.Full asks for.
 type Heartbeat struct {
 	Speaks  probe.Dialect
 	Secret  string // as in Hello
-	Members uint64 // version of the list of frontends that the worker has; 0: none
+	Members uint64 // version of the worker's list of frontends; 0: no list
 	Row     Row
 }
 
 // Answer is a frontend's answer to a Heartbeat.
 type Answer struct {
-	Seq         uint64   // of the row that it answers
-	Full        bool     // the next one must be full, and may be sent at once
-	Incarnation uint64   // not 0: a newer run under the worker's name, which therefore does not count
+	Seq         uint64   // of the answered row
+	Full        bool     // the next heartbeat must be full, and may follow at once
+	Incarnation uint64   // not 0: a newer run under the worker's name, so this run does not count
 	Version     uint64   // of the list of frontends
 	Members     []Member // names and heartbeat addresses; nil if the worker has this version
 }
@@ -37,7 +37,7 @@ func AppendHeartbeat(b []byte, h *Heartbeat) []byte {
 	return AppendRow(b, &h.Row)
 }
 
-// ReadHeartbeat reads b into h; what was appended to it since is ignored.
+// ReadHeartbeat reads b into h, and ignores bytes appended by a newer release.
 func ReadHeartbeat(b []byte, h *Heartbeat) (err error) {
 	rd := reader{}
 	if h.Speaks, rd.buf, err = probe.ReadDialect(b); err != nil {
@@ -67,7 +67,7 @@ func AppendAnswer(b []byte, a *Answer) []byte {
 	return b
 }
 
-// ReadAnswer reads b into a; what was appended to it since is ignored.
+// ReadAnswer reads b into a, and ignores bytes appended by a newer release.
 func ReadAnswer(b []byte, a *Answer) error {
 	rd := reader{buf: b}
 	*a = Answer{Seq: rd.readUint(), Full: rd.readByte() == 1, Incarnation: rd.readUint64(), Version: rd.readUint64()}
@@ -80,16 +80,16 @@ func ReadAnswer(b []byte, a *Answer) error {
 	return rd.errorFor("answer")
 }
 
-// errorFor is the reader's problem.
+// errorFor returns the reader's problem, if any, with the name of the message.
 func (rd *reader) errorFor(message string) error {
 	if rd.err != nil {
-		return fmt.Errorf("view: %s: %w", message, rd.err)
+		return fmt.Errorf("gossip: %s: %w", message, rd.err)
 	}
 	return nil
 }
 
-// Heartbeat takes a worker's heartbeat, whose secret the caller has checked. The Members of the answer are shared
-// and not to be written to.
+// Heartbeat takes a worker's heartbeat. The caller has checked its secret. The Members of the answer are shared:
+// nobody may write to them.
 func (c *Core) Heartbeat(now time.Time, h *Heartbeat) Answer {
 	o, full := c.Hear(now, h.Row)
 	a := Answer{Seq: h.Row.Seq, Full: full, Version: c.members.version}

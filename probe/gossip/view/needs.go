@@ -6,30 +6,31 @@ import (
 	"time"
 )
 
-// Need is what a frontend says of a tenant. What its numbers mean is not known here.
+// Need is a frontend's need of a tenant. Package view does not interpret the numbers.
 type Need struct {
 	Path   string
-	Counts [5]int64 // none is negative
+	Counts [5]int64 // never negative
 }
 
-// maxNeeds bounds the tenants that are kept of what one frontend tells.
+// maxNeeds bounds the tenants kept for a frontend.
 const maxNeeds = 1024
 
-// frontendNeeds is what a frontend has told.
+// frontendNeeds are the needs told by a frontend.
 type frontendNeeds struct {
 	run        uint64
-	seq        uint64 // the last time
+	seq        uint64 // of the last message
 	receivedAt time.Duration
 	byPath     map[string]datedNeed
 }
 
+// datedNeed is a need with the sequence number of its last message.
 type datedNeed struct {
 	Need
 	seq uint64
 }
 
-// TellNeeds appends what tells the others all that this frontend needs. It is called once in a while: what is left out twice
-// is needed no more, so that one time may get lost.
+// TellNeeds appends messages that tell all needs of this frontend to the members. Call TellNeeds again and again: a
+// need left out twice ends, so a single message may get lost.
 func (c *Core) TellNeeds(list []Need, out []Send) []Send {
 	c.needsSeq++
 	header := binary.LittleEndian.AppendUint64(c.msgHeader(msgNeeds), c.self.Run)
@@ -48,7 +49,8 @@ func (c *Core) TellNeeds(list []Need, out []Send) []Send {
 	return p.appendSends(out, header, "", false)
 }
 
-// Needs is what the other frontends that there are have told. Silent are those that have told nothing more for within.
+// Needs returns the needs told by the other present frontends, by frontend. silent are the frontends that have told
+// nothing for longer than silentAfter.
 func (c *Core) Needs(now time.Time, silentAfter time.Duration) (needs map[string][]Need, silent []string) {
 	c.table.advanceClock(now)
 	needs = map[string][]Need{}
@@ -67,7 +69,7 @@ func (c *Core) Needs(now time.Time, silentAfter time.Duration) (needs map[string
 	return needs, silent
 }
 
-// dropNeeds forgets what those have told that are there no more.
+// dropNeeds forgets the needs of frontends that are no longer members.
 func (c *Core) dropNeeds() {
 	present := map[string]bool{}
 	for _, m := range c.members.list {
@@ -80,6 +82,7 @@ func (c *Core) dropNeeds() {
 	}
 }
 
+// takeNeeds takes a msgNeeds. Messages of an unknown run and overtaken messages do not count.
 func (c *Core) takeNeeds(rd *reader, from string) {
 	run, seq := rd.readUint64(), rd.readUint()
 	known := false
@@ -95,7 +98,7 @@ func (c *Core) takeNeeds(rd *reader, from string) {
 		c.needs[from] = sender
 	}
 	if seq < sender.seq {
-		return // it was overtaken
+		return // overtaken by a later message
 	}
 	sender.seq, sender.receivedAt = seq, c.table.now
 	for len(rd.buf) > 0 {

@@ -38,7 +38,7 @@ func needsOf(c *Core, name string) []Need {
 	return told[name]
 }
 
-// A frontend that has told what it needs, be that nothing, and tells it no more, is silent, as long as it is there.
+// A present frontend is silent if it stops telling its needs, even without any need.
 func TestNeedsSilent(t *testing.T) {
 	cs := newNeedersNet(3)
 	a, b := cs[0], cs[1]
@@ -66,8 +66,8 @@ func TestNeedsSilent(t *testing.T) {
 	}
 }
 
-// What a frontend needs gets to the others in as many messages as it takes; what it tells of no more is forgotten when it has
-// left it out twice; and so is all of it when it goes, or comes back.
+// The needs of a frontend may take several messages. A need left out twice is forgotten. All needs are forgotten if
+// the frontend leaves or restarts.
 func TestNeeds(t *testing.T) {
 	cs := newNeedersNet(2)
 	a, b := cs[0], cs[1]
@@ -114,7 +114,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// Garbage is an error, and changes nothing that was told.
+// Garbage is an error, and leaves the known needs alone.
 func TestNeedsGarbage(t *testing.T) {
 	cs := newNeedersNet(2)
 	msg := cs[0].TellNeeds([]Need{{"x", [5]int64{1, 2, 3, 4, 5}}}, nil)[0].Msg

@@ -9,17 +9,17 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Limits of a row. The codec refuses what is over a hard limit; what is merely absurd is replaced and flagged.
+// Limits of a row. The codec refuses values over a hard limit; the table replaces and flags absurd values.
 const (
 	MaxName   = 255 // bytes of a name or an address
 	MaxLabel  = 255 // bytes of a label; longer ones are dropped
 	MaxLabels = 64  // labels; further ones are dropped
-	MaxFiles  = 64  // files that a row names: those used last
+	MaxFiles  = 64  // files named by a row: the most recently used
 
-	maxRawLabel  = 4096 // bytes of a label that the codec still reads, to flag it
+	maxRawLabel  = 4096 // bytes of a label accepted by the codec, for the table to flag
 	maxRawLabels = 1024
 
-	maxCPU  probe.Millicores = 4096 * 1000 // of one worker
+	maxCPU  probe.Millicores = 4096 * 1000 // of a worker
 	maxMem  probe.MiB        = 64 << 20
 	maxAge                   = 24 * time.Hour
 	maxPlan                  = 90 * 24 * time.Hour // of announced maintenance
@@ -29,7 +29,7 @@ const (
 // Key names a worker's run in short rows: a hash of name and incarnation.
 type Key uint64
 
-// KeyOf is the key of a run.
+// KeyOf returns the key of a run.
 func KeyOf(name string, incarnation uint64) Key {
 	b := make([]byte, 8, 8+MaxName)
 	binary.LittleEndian.PutUint64(b, incarnation)
@@ -37,48 +37,51 @@ func KeyOf(name string, incarnation uint64) Key {
 	return Key(binary.LittleEndian.Uint64(sum[:]))
 }
 
-// NewIncarnation makes the incarnation of a run that starts now: of two runs under one name, the higher
-// incarnation is taken to be the newer. If a clock was put back, that is wrong until the old run's row expires.
+// NewIncarnation makes the incarnation of a run that starts now. Of two runs under one name, the run with the
+// higher incarnation counts as newer. If somebody sets a clock back, the order is wrong until the old run's row
+// expires.
 func NewIncarnation(unixMilli int64, random uint64) uint64 {
 	return uint64(unixMilli)<<22 | random&(1<<22-1)
 }
 
-// State says whether a worker is there.
+// State says whether a worker is present.
 type State uint8
 
 const (
 	Up   State = iota
-	Left       // it said that it leaves
-	Lost       // unheard of for too long. Never sent: ages tell every frontend the same
+	Left       // said goodbye
+	Lost       // silent for too long. Never sent: ages tell every frontend the same
 )
 
 func (s State) String() string { return [...]string{"up", "left", "lost"}[s] }
 
-// Row is what is believed of one worker. The parts behind pointers are shared and never written to.
+// Row is a frontend's knowledge of a worker. The parts behind pointers are shared and never written to.
 type Row struct {
 	Key         Key
 	Incarnation uint64
-	Seq         uint64        // of the worker's heartbeats and answers, from 1; all but Profile and Files is of this version
+	// Seq is the number of the worker's heartbeat or answer, from 1. It versions all fields except Profile and
+	// Files.
+	Seq         uint64
 	Age         time.Duration // since the worker made this version
 	State       State
 	Draining    bool
-	Speed       float64 // how much faster than the reference it runs tasks; 0: not known
-	Finished    uint64  // attempts that ended in this run
-	Failed      uint64  // of these, attempts that did not succeed
+	Speed       float64 // run speed as a multiple of the reference; 0: not known
+	Finished    uint64  // ended attempts of this run
+	Failed      uint64  // ended attempts of this run without success
 	Maintenance Maintenance
 	Matrix      probe.WaitMatrix
-	Flaws       Flaws // of all but the Profile
+	Flaws       Flaws // of all fields except Profile
 
-	ProfileRev uint32   // of Profile, or of the one to ask for; from 1
-	FilesRev   uint32   // likewise; 0: it never had files
+	ProfileRev uint32   // of Profile, or of the Profile to ask for; from 1
+	FilesRev   uint32   // likewise for Files; 0: the worker never had files
 	Profile    *Profile // nil in a short row
-	Files      *Files   // nil: not carried, or none
+	Files      *Files   // nil: not carried, or no files
 }
 
 // Profile is the part of a row that seldom changes.
 type Profile struct {
 	Name     string
-	Addr     string // of its probe server
+	Addr     string // of the worker's probe server
 	Host     string
 	Rack     string
 	Capacity probe.Demand
@@ -86,11 +89,12 @@ type Profile struct {
 	Flaws    Flaws    // of the profile
 }
 
-// Maintenance is an announced outage, counted as Age is from when the row was made. Lasts 0: none.
+// Maintenance is an announced outage. In and Lasts count from the moment when the worker made the row, like Age.
+// Lasts 0: no outage.
 type Maintenance struct{ In, Lasts time.Duration }
 
-// Outage returns in how long the announced outage begins (0: it has begun), and how long it will then last.
-// ok is false if none is announced or it is over.
+// Outage returns the time until the announced outage begins (0 if it has begun), and the rest of its length. ok is
+// false without an announced outage, and after its end.
 func (r *Row) Outage() (in, lasts time.Duration, ok bool) {
 	in, lasts = r.Maintenance.In-r.Age, r.Maintenance.Lasts
 	if in < 0 {
@@ -99,7 +103,7 @@ func (r *Row) Outage() (in, lasts time.Duration, ok bool) {
 	return in, lasts, lasts > 0
 }
 
-// Name is the worker's name; "" in a short row.
+// Name returns the worker's name; "" in a short row.
 func (r *Row) Name() string {
 	if r.Profile == nil {
 		return ""
@@ -110,13 +114,13 @@ func (r *Row) Name() string {
 // FileID is the first 8 bytes of a file's SHA-256 digest: enough to expect a file, not to trust it.
 type FileID uint64
 
-// FileIDOf is the id of a file with this digest.
+// FileIDOf returns the id of the file with this digest.
 func FileIDOf(digest [sha256.Size]byte) FileID { return FileID(binary.BigEndian.Uint64(digest[:])) }
 
 // Files are the files in a worker's cache, ascending, without repetition, at most MaxFiles.
 type Files []FileID
 
-// Has reports whether the file is said to be cached. f may be nil.
+// Has reports whether the worker announces the file. f may be nil.
 func (f *Files) Has(id FileID) bool {
 	if f == nil {
 		return false
@@ -125,16 +129,16 @@ func (f *Files) Has(id FileID) bool {
 	return found
 }
 
-// Flaws are what was found wrong with a row, and replaced.
+// Flaws are the problems found in a row. The table has replaced the flawed values.
 type Flaws uint8
 
 const (
-	BadMatrix   Flaws = 1 << iota // waits fall or are absurd: nothing is taken to fit
-	BadCapacity                   // none, or absurd: nothing fits
-	BadLabels                     // too many or too long: the others are kept
+	BadMatrix   Flaws = 1 << iota // waits fall or are absurd: nothing fits
+	BadCapacity                   // no capacity, or an absurd capacity: nothing fits
+	BadLabels                     // too many or too long: the remaining labels are kept
 	BadSpeed                      // not a factor from 0.01 to 100: taken as not known
-	BadOutage                     // maintenance absurdly far away or long: taken as none
-	BadCounts                     // more failed than ended: taken as none of either
+	BadOutage                     // maintenance absurdly far away or long: taken as no maintenance
+	BadCounts                     // more failed than ended: both counts are taken as 0
 )
 
 var flawNames = []string{"matrix", "capacity", "labels", "speed", "outage", "counts"}
@@ -150,7 +154,7 @@ func (f Flaws) Names() []string {
 	return names
 }
 
-// noRoom is the wait matrix of a worker that nothing fits, but for its capacity.
+// noRoom is the wait matrix of a worker with no room for any task, without the capacity.
 var noRoom = func() (m probe.WaitMatrix) {
 	for i := range m.Cells {
 		for j := range m.Cells[i] {
@@ -161,7 +165,7 @@ var noRoom = func() (m probe.WaitMatrix) {
 	return m
 }()
 
-// replaceAbsurd replaces what is absurd in r, and flags it.
+// replaceAbsurd replaces absurd values in r, and flags them.
 func (r *Row) replaceAbsurd() {
 	if !isBelievable(&r.Matrix) {
 		r.Matrix.Cells, r.Matrix.Short = noRoom.Cells, noRoom.Short
@@ -184,7 +188,7 @@ func (r *Row) replaceAbsurd() {
 	}
 }
 
-// isBelievable reports whether no wait of m falls along a row or down a column, and none is absurdly long.
+// isBelievable reports whether m keeps the invariant of a WaitMatrix and has no absurdly long wait.
 func isBelievable(m *probe.WaitMatrix) bool {
 	longest := probe.WaitOf(maxWait)
 	for i, w := range m.Short {
@@ -202,7 +206,7 @@ func isBelievable(m *probe.WaitMatrix) bool {
 	return true
 }
 
-// withoutAbsurd is p without what is absurd; p itself if all is well.
+// withoutAbsurd returns p without absurd values: p itself if all values are fine, else a changed copy.
 func (p *Profile) withoutAbsurd() *Profile {
 	tooLong := func(l string) bool { return len(l) > MaxLabel }
 	c := p.Capacity
@@ -222,7 +226,7 @@ func (p *Profile) withoutAbsurd() *Profile {
 	return &q
 }
 
-// equalTo reports whether the worker said the same.
+// equalTo reports whether the worker announced the same values in p and q.
 func (p *Profile) equalTo(q *Profile) bool {
 	return p.Name == q.Name && p.Addr == q.Addr && p.Host == q.Host && p.Rack == q.Rack &&
 		p.Capacity == q.Capacity && slices.Equal(p.Labels, q.Labels)

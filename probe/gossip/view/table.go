@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Outcome is what became of a row that was merged.
+// Outcome is the result of merging a row.
 type Outcome uint8
 
 const (
-	Old     Outcome = iota // nothing in it was new
-	Newer                  // at least one part was
-	Started                // a worker, or a run of it, that was not known or had been lost
-	Unknown                // a short row of a run that is not known: its profile must be asked for
-	Ended                  // a run that another run of its worker has superseded
-	Expired                // older than what is forgotten
+	Old     Outcome = iota // no part was new
+	Newer                  // at least one part was new
+	Started                // a new worker, a new run, or a lost worker that returned
+	Unknown                // a short row of an unknown run: its profile must be asked for
+	Ended                  // a run superseded by another run of its worker
+	Expired                // older than Limits.Expire
 	Full                   // no room for another worker
-	Invalid                // no row that a worker could have written
+	Invalid                // no worker could have written this row
 	numOutcomes
 )
 
@@ -25,32 +25,33 @@ func (o Outcome) String() string {
 	return [...]string{"old", "newer", "started", "unknown", "ended", "expired", "full", "invalid"}[o]
 }
 
-// Limits bound a table. All must be positive.
+// Limits bound a table. All limits must be positive.
 type Limits struct {
-	Rows   int           // workers, with those that ended and are not yet forgotten
+	Rows   int           // workers, including ended workers that are not yet forgotten
 	Expire time.Duration // age at which a worker counts as lost
-	Forget time.Duration // how long it is remembered that a worker left or was lost, so that no late copy revives it
+	Forget time.Duration // memory of a worker that left or was lost, against revival by late copies
 }
 
-// DefaultLimits suit heartbeats of one per second.
+// DefaultLimits fit heartbeats once per second.
 var DefaultLimits = Limits{Rows: 100_000, Expire: 30 * time.Second, Forget: 2 * time.Minute}
 
-// Validate names what is wrong with l.
+// Validate returns the problem of l, or nil.
 func (l Limits) Validate() error {
 	if l.Rows <= 0 || l.Expire <= 0 || l.Forget <= 0 {
-		return fmt.Errorf("limits of a view: rows %d, expiry %v and forgetting %v must be positive", l.Rows, l.Expire, l.Forget)
+		return fmt.Errorf("gossip: limits of rows %d, expiry %v and forgetting %v: all must be positive", l.Rows,
+			l.Expire, l.Forget)
 	}
 	return nil
 }
 
-// Table is the rows of all workers, one per name. Its owner locks it.
+// Table holds the rows of all workers, one row per name. Its owner locks it.
 //
-// Invariant: byKey and byName hold the same entries; the list holds them all, by ascending version; sums and live
-// cover those that are Up.
+// Invariant: byKey and byName hold the same entries. The list holds all entries by ascending version. sums and
+// upCount cover the entries that are Up.
 type Table struct {
 	limits  Limits
-	start   time.Time     // of the table's clock
-	now     time.Duration // the latest time that was told, since start
+	start   time.Time     // start of the table's clock
+	now     time.Duration // latest time of any call, since start
 	byKey   map[Key]*entry
 	byName  map[string]*entry
 	version uint64 // of the last change
@@ -58,31 +59,31 @@ type Table struct {
 	sums    [Buckets]uint32
 	upCount int
 
-	Counts    [numOutcomes]uint64 // rows merged, by what became of them
-	Flawed    uint64              // rows merged that had a flaw
-	ClockBack uint64              // times that the clock went back, and was not followed
+	Counts    [numOutcomes]uint64 // merged rows by outcome
+	Flawed    uint64              // merged rows with a flaw
+	ClockBack uint64              // times that the clock went back, and the table kept its time
 }
 
-// entry is a row, with Age as it was at the time made+Age.
+// entry is the table's entry of a worker. The row's Age is valid at the time made+Age.
 type entry struct {
 	row        Row
-	madeAt     time.Duration // when the worker made the row's version, on the table's clock
-	changedAt  time.Duration // when the entry changed last
-	version    uint64
+	madeAt     time.Duration // when the worker made this version of the row, on the table's clock
+	changedAt  time.Duration // time of the entry's last change
+	version    uint64        // of the table, at the entry's last change
 	next, prev *entry
 
 	nameHash  uint64
 	pushState pushState
 }
 
-// NewTable is an empty table; now is the start of its clock.
+// NewTable returns an empty table whose clock starts at now.
 func NewTable(l Limits, now time.Time) *Table {
 	t := &Table{limits: l, start: now, byKey: map[Key]*entry{}, byName: map[string]*entry{}}
 	t.list.next, t.list.prev = &t.list, &t.list
 	return t
 }
 
-// advanceClock moves the clock on; it never goes back.
+// advanceClock moves the clock forward, never back.
 func (t *Table) advanceClock(now time.Time) {
 	switch d := now.Sub(t.start); {
 	case d >= t.now:
@@ -92,21 +93,21 @@ func (t *Table) advanceClock(now time.Time) {
 	}
 }
 
-// Len is the number of workers that are up.
+// Len returns the number of workers that are up.
 func (t *Table) Len() int { return t.upCount }
 
-// Version numbers the last change.
+// Version returns the number of the last change.
 func (t *Table) Version() uint64 { return t.version }
 
-// Merge takes r into the table and keeps what of it is newer. What is absurd in r is replaced and flagged.
-// The table keeps the parts that r points to; nobody writes to them afterwards.
+// Merge takes the newer parts of r into the table. Merge replaces and flags absurd values in r. The table keeps the
+// parts behind r's pointers: nobody may write to them afterwards.
 func (t *Table) Merge(now time.Time, r Row) Outcome {
 	t.advanceClock(now)
 	_, o := t.mergeRow(&r)
 	return o
 }
 
-// mergeRow is Merge, with the entry that r is about if the table has one.
+// mergeRow is Merge, and also returns the entry of r's run, or nil if the table has no entry.
 func (t *Table) mergeRow(r *Row) (*entry, Outcome) {
 	flawed := r.Flaws
 	r.replaceAbsurd()
@@ -118,6 +119,7 @@ func (t *Table) mergeRow(r *Row) (*entry, Outcome) {
 	return e, o
 }
 
+// applyRow finds the entry of r, or makes an entry, and applies r.
 func (t *Table) applyRow(r *Row) (*entry, Outcome) {
 	e := t.byKey[r.Key]
 	switch {
@@ -144,7 +146,7 @@ func (t *Table) applyRow(r *Row) (*entry, Outcome) {
 	e = &entry{row: *r, madeAt: t.now - r.Age, nameHash: hashName(r.Profile.Name)}
 	e.row.Matrix.Capacity = r.Profile.Capacity
 	if r.Files == nil {
-		e.row.FilesRev = 0 // the revision that it has, not the one that there is
+		e.row.FilesRev = 0 // the revision in the table, not the worker's latest
 	}
 	e.pushState.othersPushedAt = t.now
 	t.byKey[r.Key] = e
@@ -191,7 +193,7 @@ func (t *Table) updateEntry(e *entry, r *Row) Outcome {
 	return Newer
 }
 
-// countEntry and uncount keep sums and live in step with a change of e.
+// countEntry and uncountEntry keep sums and upCount in step with a change of e.
 func (t *Table) countEntry(e *entry) {
 	if e.row.State == Up {
 		t.upCount++
@@ -206,7 +208,7 @@ func (t *Table) uncountEntry(e *entry) {
 	}
 }
 
-// noteChange makes e the entry that changed last.
+// noteChange moves e to the end of the list, as the last changed entry.
 func (t *Table) noteChange(e *entry) {
 	t.version++
 	e.version, e.changedAt = t.version, t.now
@@ -223,9 +225,9 @@ func (t *Table) removeEntry(e *entry) {
 	delete(t.byName, e.row.Profile.Name)
 }
 
-// Expire turns workers that were not heard of for too long into lost ones, and forgets those that ended long
-// ago. It looks only at entries that did not change for an eighth of the expiry, so one whose last news was old
-// when it came may be that much late.
+// Expire marks silent workers as lost, and forgets workers that ended long ago. Expire looks only at entries
+// unchanged for an eighth of Limits.Expire. So Expire may be late by an eighth for an entry whose last news was
+// already old on arrival.
 func (t *Table) Expire(now time.Time) {
 	t.advanceClock(now)
 	for e := t.list.next; e != &t.list; {
@@ -245,7 +247,7 @@ func (t *Table) Expire(now time.Time) {
 	}
 }
 
-// Get returns the row of a worker as of now, with its ended state if it is not yet forgotten.
+// Get returns the row of a worker as of now. A worker that ended has a row until the table forgets it.
 func (t *Table) Get(now time.Time, name string) (Row, bool) {
 	t.advanceClock(now)
 	e := t.byName[name]
@@ -255,16 +257,17 @@ func (t *Table) Get(now time.Time, name string) (Row, bool) {
 	return t.rowOf(e), true
 }
 
-// rowOf is e's row with its age.
+// rowOf returns e's row with its present age.
 func (t *Table) rowOf(e *entry) Row {
 	r := e.row
 	r.Age = t.now - e.madeAt
 	return r
 }
 
-// Since yields the rows that changed after the version v, each once, in the order of their last changes, and with
-// the version of that change. So whoever remembers the last one it got can ask for what came after. Since(now, 0)
-// is all rows. What was forgotten is not among them: it had ended before. The table must not change meanwhile.
+// Since yields the rows that changed after version v, each once, in the order of their last changes, with the
+// version of the change. A caller that remembers the last version can ask for later changes. Since(now, 0) yields
+// all rows. Forgotten workers are not among them: their end was a change before. The table must not change during
+// the iteration.
 func (t *Table) Since(now time.Time, v uint64) iter.Seq2[uint64, Row] {
 	t.advanceClock(now)
 	return func(yield func(uint64, Row) bool) {
@@ -276,7 +279,7 @@ func (t *Table) Since(now time.Time, v uint64) iter.Seq2[uint64, Row] {
 	}
 }
 
-// firstAfter is the first entry that changed after v, or the list's head.
+// firstAfter returns the first entry that changed after v, or the list's head.
 func (t *Table) firstAfter(v uint64) *entry {
 	e := &t.list
 	for e.prev != &t.list && e.prev.version > v {
@@ -292,7 +295,7 @@ func (t *Table) checkInvariants() {
 	for e := t.list.next; e != &t.list; e = e.next {
 		n++
 		if t.byKey[e.row.Key] != e || t.byName[e.row.Profile.Name] != e || e.version <= version || e.next.prev != e {
-			panic(fmt.Sprintf("view: the entry of %s is not where it belongs", e.row.Profile.Name))
+			panic(fmt.Sprintf("gossip: the entry of %s is in the wrong place of the table", e.row.Profile.Name))
 		}
 		version = e.version
 		if e.row.State == Up {
@@ -301,21 +304,23 @@ func (t *Table) checkInvariants() {
 		}
 	}
 	if n != len(t.byKey) || n != len(t.byName) || live != t.upCount || sums != t.sums || version > t.version {
-		panic(fmt.Sprintf("view: %d entries, %d by key, %d by name, %d of %d live", n, len(t.byKey), len(t.byName), t.upCount, live))
+		panic(fmt.Sprintf("gossip: %d entries, %d by key, %d by name; %d count as up, %d are up", n,
+			len(t.byKey), len(t.byName), t.upCount, live))
 	}
 }
 
-// Buckets is into how many parts the rows are divided, by key, to find out which differ between two frontends.
+// Buckets is the number of parts into which rows are divided by key. Two frontends compare sums of buckets to find
+// rows that differ.
 const Buckets = 256
 
 func (k Key) bucketIndex() int { return int(k >> 56) }
 
-// revisionSum stands for which run a row is of and which revisions of its parts it has.
+// revisionSum stands for the run of a row and the revisions of its parts.
 func (r *Row) revisionSum() uint32 {
 	return uint32(mixBits(uint64(r.Key)^mixBits(uint64(r.ProfileRev)<<32|uint64(r.FilesRev))) >> 32)
 }
 
-// mixBits spreads all bits of x over all of the result (the finalizer of splitmix64).
+// mixBits spreads all bits of x over all bits of the result (the finalizer of splitmix64).
 func mixBits(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -19,7 +19,7 @@ var epoch = time.Unix(1000, 0)
 
 func newTestTable() *Table { return NewTable(DefaultLimits, epoch) }
 
-// drawHistory draws the rows that some workers made, whole ones, some of several runs under one name.
+// drawHistory draws whole rows of some workers, some with several runs under one name.
 func drawHistory(t *rapid.T) []Row {
 	var rows []Row
 	for w := range rapid.IntRange(1, 4).Draw(t, "workers") {
@@ -51,12 +51,13 @@ func drawHistory(t *rapid.T) []Row {
 	return rows
 }
 
-// dump is all that a table believes, without ages and versions.
+// dump prints the content of a table, without ages and versions.
 func dump(t *Table) string {
 	t.checkInvariants()
 	var lines []string
 	for _, r := range t.Since(epoch, 0) {
-		lines = append(lines, fmt.Sprintf("%s %d/%d %v rev %d %d rack %s files %v wait %v", r.Profile.Name, r.Incarnation, r.Seq,
+		lines = append(lines, fmt.Sprintf("%s %d/%d %v rev %d %d rack %s files %v wait %v", r.Profile.Name,
+			r.Incarnation, r.Seq,
 			r.State, r.ProfileRev, r.FilesRev, r.Profile.Rack, r.Files, r.Matrix.Cells[7][7]))
 	}
 	slices.Sort(lines)
@@ -95,8 +96,8 @@ func TestMergeIsAJoin(t *testing.T) {
 	})
 }
 
-// Tables that get different parts of a history, short rows among them, agree once each asked the others for
-// what changed since it last asked.
+// Tables get different parts of a history, with short rows in between. When each table has asked all tables for
+// changes, the tables agree.
 func TestTablesConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows := drawHistory(t)
@@ -162,10 +163,10 @@ func TestOutcomes(t *testing.T) {
 		{shortRow(a), Old},
 		{again, Newer},
 		{a, Old},
-		{moved, Newer}, // its load is old, its profile is new
+		{moved, Newer}, // old load, new profile
 		{aged(fullRow("a", 5, 9), time.Hour), Expired},
 		{withoutFiles, Started},
-		{itsFiles, Newer}, // until then it had none, although there were some
+		{itsFiles, Newer}, // the table had none of the worker's files
 		{itsFiles, Old},
 		{fullRow("c", 1, 1), Full},
 		{restarted, Started},
@@ -184,7 +185,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A worker that falls silent is lost, only news revives it, and at last it is forgotten.
+// A silent worker is lost, only news revives it, and at last the table forgets it.
 func TestExpiry(t *testing.T) {
 	tab := newTestTable()
 	at := func(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
@@ -210,7 +211,7 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("%s at an age of 30.1 s, %d live", s, tab.Len())
 	}
 	late := r
-	late.Age = 0 // it lay in a socket while the receiver was frozen
+	late.Age = 0 // the copy lay in a socket while the receiver was frozen
 	if o := tab.Merge(at(26), late); o != Old || state(26) != "lost" {
 		t.Errorf("a late copy revives it: %v, %s", o, state(26))
 	}
@@ -230,7 +231,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// Whatever a worker claims, the row that is kept is bounded, and says that it was wrong.
+// Whatever a worker sends, the kept row is bounded and flagged.
 func TestAbsurdRows(t *testing.T) {
 	for flaw, spoil := range map[Flaws]func(*Row){
 		BadMatrix: func(r *Row) { r.Matrix.Cells[0][0] = 5 },
@@ -252,7 +253,8 @@ func TestAbsurdRows(t *testing.T) {
 		}
 		got, _ := tab.Get(epoch, "a")
 		if got.Flaws|got.Profile.Flaws != flaw || tab.Flawed != 1 {
-			t.Errorf("%v: flaws %v and %v, counted %d", flaw.Names(), got.Flaws.Names(), got.Profile.Flaws.Names(), tab.Flawed)
+			t.Errorf("%v: flaws %v and %v, counted %d", flaw.Names(), got.Flaws.Names(), got.Profile.Flaws.Names(),
+				tab.Flawed)
 		}
 		switch flaw {
 		case BadMatrix, BadCapacity:
@@ -265,7 +267,8 @@ func TestAbsurdRows(t *testing.T) {
 			}
 		}
 		var again Row // flaws travel, so that all frontends flag the worker
-		if _, err := ReadRow(AppendRow(nil, &got), &again); err != nil || again.Flaws != got.Flaws || again.Profile.Flaws != got.Profile.Flaws {
+		if _, err := ReadRow(AppendRow(nil, &got), &again); err != nil || again.Flaws != got.Flaws ||
+			again.Profile.Flaws != got.Profile.Flaws {
 			t.Errorf("%v: %v, flaws %v and %v", flaw.Names(), err, again.Flaws, again.Profile.Flaws)
 		}
 	}
@@ -273,7 +276,8 @@ func TestAbsurdRows(t *testing.T) {
 
 func TestOutage(t *testing.T) {
 	r := Row{Maintenance: Maintenance{In: 10 * time.Second, Lasts: 5 * time.Second}}
-	for age, want := range map[time.Duration]string{0: "10s 5s true", 4e9: "6s 5s true", 12e9: "0s 3s true", 15e9: "0s 0s false"} {
+	for age, want := range map[time.Duration]string{0: "10s 5s true", 4e9: "6s 5s true", 12e9: "0s 3s true",
+		15e9: "0s 0s false"} {
 		r.Age = age
 		in, lasts, ok := r.Outage()
 		if got := fmt.Sprint(in, lasts, ok); got != want {
@@ -282,13 +286,14 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// busyRow is a row of a worker in use: some 20 different waits, four labels, 16 files.
+// busyRow makes a row of a busy worker: some 20 different waits, four labels, 16 files.
 func busyRow(i int, seq uint64) Row {
 	rng := rand.New(rand.NewPCG(uint64(i), 1))
 	r := fullRow(fmt.Sprintf("worker-%05d.eu-central-1", i), 1<<60, seq)
 	r.Profile.Host = fmt.Sprintf("host-%05d", i)
 	r.Profile.Rack = fmt.Sprintf("rack-%03d", i/40)
-	r.Profile.Labels = []string{"zone=" + string(rune('a'+i%3)), fmt.Sprintf("disk=ssd%d", i%2), "arch=amd64", fmt.Sprintf("gen=%d", i%5)}
+	r.Profile.Labels = []string{"zone=" + string(rune('a'+i%3)), fmt.Sprintf("disk=ssd%d", i%2), "arch=amd64",
+		fmt.Sprintf("gen=%d", i%5)}
 	r.Speed, r.Finished, r.Failed = 1.07, 123_456, 78
 	f := make(Files, 16)
 	for j := range f {
@@ -300,7 +305,7 @@ func busyRow(i int, seq uint64) Row {
 	return r
 }
 
-// touch gives r other waits.
+// touch changes the waits of r.
 func touch(r *Row, rng *rand.Rand, seq uint64) {
 	r.Seq = seq
 	var prev [8]probe.Wait
@@ -338,14 +343,15 @@ func TestViewOf20000Workers(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	heap := after.HeapAlloc - before.HeapAlloc
-	t.Logf("%d rows: %.1f MB of heap; on the wire %d bytes a full row, %d a short one", tab.Len(), float64(heap)/1e6, bytes/fleet, shorts/fleet)
+	t.Logf("%d rows: %.1f MB of heap; on the wire %d bytes a full row, %d a short one", tab.Len(),
+		float64(heap)/1e6, bytes/fleet, shorts/fleet)
 	if heap > 40e6 {
 		t.Errorf("a view of %d workers takes %d bytes", fleet, heap)
 	}
 	runtime.KeepAlive(tab)
 }
 
-// BenchmarkMerge reads and merges the short rows of a fleet, as they come from other frontends.
+// BenchmarkMerge reads and merges the short rows of a fleet, in the form of a push.
 func BenchmarkMerge(b *testing.B) {
 	tab := newTestTable()
 	var wire []byte

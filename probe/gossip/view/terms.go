@@ -7,17 +7,18 @@ import (
 	"math"
 )
 
-// MaxTerms is how long the text of Terms may be.
+// MaxTerms bounds the text of Terms, in bytes.
 const MaxTerms = 512 << 10
 
-// Terms say what tenants may have. What their text means is not known here: of all that frontends have, the one with the
-// highest revision gets to all of them.
+// Terms say which share of the fleet each tenant may have. Package view does not interpret the text. The terms with
+// the highest revision reach all frontends.
 type Terms struct {
-	Revision uint64 // 0: there are none
+	Revision uint64 // 0: no terms
 	Text     []byte // nobody writes to it
 }
 
-// textDigest stands for the text, so that all decide alike between two of one revision.
+// textDigest stands for the text. If two texts have the same revision, all frontends choose the text with the
+// higher digest.
 func (t *Terms) textDigest() uint64 {
 	if t.Revision == 0 {
 		return 0
@@ -26,16 +27,17 @@ func (t *Terms) textDigest() uint64 {
 	return binary.LittleEndian.Uint64(sum[:])
 }
 
-// SetTerms takes terms of this frontend's own, or does not if it has later ones.
+// SetTerms offers this frontend's own terms. Later terms, if known, stay.
 func (c *Core) SetTerms(t Terms) {
 	if c.adoptTerms(Terms{t.Revision, bytes.Clone(t.Text)}) {
 		c.termsAreNew = true
 	}
 }
 
-// Terms are the latest that are known.
+// Terms returns the latest known terms.
 func (c *Core) Terms() Terms { return c.terms }
 
+// adoptTerms takes t if t is later than the known terms and not too long, and reports whether it did.
 func (c *Core) adoptTerms(t Terms) bool {
 	digest := t.textDigest()
 	if len(t.Text) > MaxTerms || !isLater(t.Revision, digest, c.terms.Revision, c.termsDigest) {
@@ -45,18 +47,19 @@ func (c *Core) adoptTerms(t Terms) bool {
 	return true
 }
 
+// isLater orders terms by revision, then by digest.
 func isLater(revision, digest, otherRevision, otherDigest uint64) bool {
 	return revision > otherRevision || revision == otherRevision && digest > otherDigest
 }
 
-// haveTermsMsg says which terms there are here.
+// haveTermsMsg makes a msgHave about the known terms.
 func (c *Core) haveTermsMsg() []byte {
 	b := binary.AppendUvarint(c.msgHeader(msgHave), c.terms.Revision)
 	return binary.LittleEndian.AppendUint64(b, c.termsDigest)
 }
 
-// answerHave answers a msgHave: with the terms, if those of the sender are older, or with which ones there are here, if
-// these are, so that it sends its own.
+// answerHave answers a msgHave. If the sender's terms are older, the answer is the known terms. If the sender's
+// terms are later, the answer is a msgHave, so that the sender sends its terms.
 func (c *Core) answerHave(rd *reader, to string, out []Send) []Send {
 	revision, digest := rd.readUint(), rd.readUint64()
 	switch {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Whoever has which terms at first, all have the latest in the end, also where messages are lost; of two texts under one
-// revision, the same.
+// All frontends end with the latest terms, whatever terms each had at first, and although messages are lost. If two
+// texts share a revision, all frontends choose the same text.
 func TestTermsSpread(t *testing.T) {
 	for seed := range uint64(20) {
 		chance, now := rand.New(rand.NewPCG(seed, 1)), time.Unix(1000, 0)
@@ -67,7 +67,7 @@ func TestTermsSpread(t *testing.T) {
 	}
 }
 
-// Garbage changes nothing, nor does what is too long.
+// Garbage changes nothing, nor does an overlong text.
 func TestTermsGarbage(t *testing.T) {
 	c := New(DefaultConfig, Member{Name: "a", Run: 1}, time.Unix(1000, 0), rand.New(rand.NewPCG(1, 1)))
 	c.SetTerms(Terms{3, []byte("x")})

@@ -11,16 +11,18 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// On the wire, integers are uvarints; keys, incarnations, runs and file ids take 8 bytes, little-endian; strings
-// and lists have their length before them; ages and durations are in milliseconds.
+// Encoding: integers are uvarints. Keys, incarnations, runs and file ids take 8 bytes, little-endian. Strings and
+// lists begin with their length. Ages and durations are in milliseconds.
 //
-//	row = length of what follows | flags | incarnation if hasProfile, else key | seq | age | profile rev | files rev | speed in thousandths |
-//	      finished | failed | [maintenance] | [flaws] | matrix without capacity | [profile] | [files]
+//	row = length of the rest | flags | incarnation if hasProfile, else key | seq | age | profile rev | files rev |
+//	      speed in thousandths | finished | failed | [maintenance] | [flaws] | matrix without capacity |
+//	      [profile] | [files]
 //
-// What follows is ignored: fields can be appended, as to the messages of package probe. A frontend that does not know them
-// passes the row on without them. Of flags, those that are not known are refused: they would be in the middle.
+// Readers ignore bytes behind the known fields, so fields can be appended, as in messages of package probe. An older
+// frontend passes the row on without such fields. Readers refuse unknown flags, because the fields of an unknown flag
+// would stand in the middle of the row.
 
-// What a row's first byte says: which parts follow, and some booleans.
+// The first byte of a row has flags: for the parts that follow, and for some booleans.
 const (
 	hasProfile = 1 << iota
 	hasFiles
@@ -37,7 +39,7 @@ var (
 	errLimit = errors.New("over the limit")
 )
 
-// reader takes fields off the front of buf. The first problem sticks: all that is read after it is zero.
+// reader takes fields off the front of buf. The first problem sticks: all later fields read as zero.
 type reader struct {
 	buf []byte
 	err error
@@ -109,8 +111,8 @@ func (r *reader) readString(most int) string {
 	return s
 }
 
-// readCount is the number of elements that follow, each of at least size bytes: what does not fit the rest is
-// refused before anything is allocated for it.
+// readCount reads the number of elements that follow, each of at least size bytes. If the elements do not fit into
+// the rest, readCount fails before anything is allocated for them.
 func (r *reader) readCount(most, size int) int {
 	n := r.readUint()
 	switch {
@@ -128,7 +130,7 @@ func appendMillis(b []byte, d time.Duration) []byte {
 	return binary.AppendUvarint(b, uint64(max(d, 0)/time.Millisecond))
 }
 
-// appendAge rounds up: nothing gets younger on its way.
+// appendAge rounds up: a row never gets younger on its way.
 func appendAge(b []byte, d time.Duration) []byte {
 	n := uint64(max(d, 0) / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -141,7 +143,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// AppendRow appends r with the parts that it has. Bounds are not checked here: rows of a table keep them.
+// AppendRow appends r with the parts that it has. AppendRow checks no limits, because rows of a table keep them.
 func AppendRow(b []byte, r *Row) []byte {
 	at := len(b)
 	b = append(b, 0) // flags
@@ -201,7 +203,7 @@ func AppendRow(b []byte, r *Row) []byte {
 	return slices.Insert(b, at, binary.AppendUvarint(size[:0], uint64(len(b)-at))...)
 }
 
-// speedThousandths is a speed factor as it is sent. One that is absurd stays absurd.
+// speedThousandths encodes a speed factor. An absurd factor stays absurd.
 func speedThousandths(speed float64) uint64 {
 	switch {
 	case speed > 0 && speed <= 100:
@@ -212,7 +214,7 @@ func speedThousandths(speed float64) uint64 {
 	return 1e6
 }
 
-// readRow reads a row into r. It allocates nothing for a short row.
+// readRow reads a row into r. A short row allocates nothing.
 func (rd *reader) readRow(r *Row) {
 	n := rd.readCount(math.MaxInt32, 1)
 	rowReader := reader{buf: rd.buf[:n], err: rd.err}
@@ -222,6 +224,7 @@ func (rd *reader) readRow(r *Row) {
 	}
 }
 
+// readFields reads the fields behind the row's length.
 func (rd *reader) readFields(r *Row) {
 	*r = Row{}
 	flags := rd.readByte()
@@ -276,7 +279,8 @@ func (rd *reader) readMatrix(m *probe.WaitMatrix) {
 }
 
 func (rd *reader) readProfile() *Profile {
-	p := &Profile{Name: rd.readString(MaxName), Addr: rd.readString(MaxName), Host: rd.readString(MaxName), Rack: rd.readString(MaxName)}
+	p := &Profile{Name: rd.readString(MaxName), Addr: rd.readString(MaxName), Host: rd.readString(MaxName),
+		Rack: rd.readString(MaxName)}
 	p.Capacity.CPU = probe.Millicores(rd.readUpTo(math.MaxInt32))
 	p.Capacity.Mem = probe.MiB(rd.readUpTo(math.MaxInt32))
 	p.Flaws = Flaws(rd.readByte())
@@ -303,12 +307,12 @@ func (rd *reader) readFiles() *Files {
 	return &f
 }
 
-// ReadRow reads one row off the front of b and returns the rest.
+// ReadRow reads a row off the front of b and returns the rest of b.
 func ReadRow(b []byte, r *Row) (rest []byte, err error) {
 	rd := reader{buf: b}
 	rd.readRow(r)
 	if rd.err != nil {
-		return nil, fmt.Errorf("view: row: %w", rd.err)
+		return nil, fmt.Errorf("gossip: row: %w", rd.err)
 	}
 	return rd.buf, nil
 }

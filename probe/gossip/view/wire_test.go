@@ -16,7 +16,7 @@ import (
 
 func TestPure(t *testing.T) { purity.Check(t, ".") }
 
-// drawMatrix draws a matrix in which no wait falls.
+// drawMatrix draws a matrix with rising waits.
 func drawMatrix(t *rapid.T) (m probe.WaitMatrix) {
 	if rapid.Bool().Draw(t, "idle") {
 		return m
@@ -110,7 +110,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 	})
 }
 
-// What a newer peer appends is ignored, and so are messages that only it knows.
+// Readers ignore appended bytes and unknown messages of a newer peer.
 func TestNewerPeer(t *testing.T) {
 	r := fullRow("w", 1, 7)
 	wire := AppendRow(nil, &r)
@@ -118,7 +118,8 @@ func TestNewerPeer(t *testing.T) {
 	extra := append(binary.AppendUvarint(nil, size+3), wire[n:]...)
 	extra = append(extra, 1, 2, 3)
 	var got Row
-	if rest, err := ReadRow(append(bytes.Clone(extra), 9), &got); err != nil || len(rest) != 1 || !reflect.DeepEqual(got, r) {
+	if rest, err := ReadRow(append(bytes.Clone(extra), 9), &got); err != nil || len(rest) != 1 ||
+		!reflect.DeepEqual(got, r) {
 		t.Errorf("%v, %d bytes rest, %+v", err, len(rest), got)
 	}
 	h := Heartbeat{Speaks: probe.Spoken, Secret: "s", Members: 17, Row: r}
@@ -132,17 +133,20 @@ func TestNewerPeer(t *testing.T) {
 		t.Errorf("%v, %+v", err, gotA)
 	}
 	c := newTestCore("f1")
-	if out, err := c.Receive(epoch, appendString([]byte{99}, "f2"), nil); err != nil || len(out) > 0 || c.Stats.Skipped != 1 || c.Stats.Garbage > 0 {
+	if out, err := c.Receive(epoch, appendString([]byte{99}, "f2"), nil); err != nil || len(out) > 0 ||
+		c.Stats.Skipped != 1 || c.Stats.Garbage > 0 {
 		t.Errorf("%v, %v, %+v", out, err, c.Stats)
 	}
-	if _, err := c.Receive(epoch, append(appendString([]byte{msgPush}, "f2"), append(extra, wire...)...), nil); err != nil || c.Stats.Told != 2 {
+	if _, err := c.Receive(epoch, append(appendString([]byte{msgPush}, "f2"), append(extra, wire...)...),
+		nil); err != nil || c.Stats.Told != 2 {
 		t.Errorf("%v, %+v", err, c.Stats)
 	}
 }
 
 func TestCorpora(t *testing.T) {
 	full := fullRow("w", 1, 7)
-	full.Age, full.State, full.Draining, full.Speed, full.Finished, full.Failed = 20*time.Millisecond, Left, true, 1.5, 300, 2
+	full.Age, full.State, full.Draining, full.Speed, full.Finished, full.Failed = 20*time.Millisecond, Left, true,
+		1.5, 300, 2
 	full.Maintenance, full.Flaws = Maintenance{time.Hour, time.Minute}, BadSpeed|BadOutage
 	full.Matrix.Cells[7][7], full.Matrix.Short = 500, [probe.MatrixSide]probe.Wait{1, 2, 3, 4, 5, 6, 7, 8}
 	full.Profile.Labels, full.Profile.Flaws = []string{"gpu=no"}, BadLabels
@@ -154,8 +158,10 @@ func TestCorpora(t *testing.T) {
 			_, err := ReadRow(b, &r)
 			return r, err
 		}},
-		example("heartbeat", Heartbeat{Speaks: probe.Dialect{Min: 6, Max: 7, Features: 5}, Secret: "s", Members: 300, Row: full}, AppendHeartbeat, ReadHeartbeat),
-		example("answer", Answer{Seq: 7, Full: true, Incarnation: 2, Version: 300, Members: []Member{{Name: "f", Heartbeat: "f:1"}}}, AppendAnswer, ReadAnswer),
+		example("heartbeat", Heartbeat{Speaks: probe.Dialect{Min: 6, Max: 7, Features: 5}, Secret: "s",
+			Members: 300, Row: full}, AppendHeartbeat, ReadHeartbeat),
+		example("answer", Answer{Seq: 7, Full: true, Incarnation: 2, Version: 300,
+			Members: []Member{{Name: "f", Heartbeat: "f:1"}}}, AppendAnswer, ReadAnswer),
 	})
 }
 
@@ -167,7 +173,7 @@ func example[M any](name string, m M, write func([]byte, *M) []byte, read func([
 	}}
 }
 
-// Nothing gets younger on its way.
+// A row never gets younger on its way.
 func TestAgesAreRoundedUp(t *testing.T) {
 	r := fullRow("w", 1, 7)
 	for age, want := range map[time.Duration]time.Duration{1: 1e6, 1500e3: 2e6, 2e6: 2e6, 0: 0} {
@@ -179,7 +185,7 @@ func TestAgesAreRoundedUp(t *testing.T) {
 	}
 }
 
-// What is cut short anywhere is an error.
+// A message cut short anywhere is an error.
 func TestCutShort(t *testing.T) {
 	r := fullRow("w", 1, 7)
 	r.Files = &Files{1, 2}
@@ -194,13 +200,14 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// fullRow is a whole row of a worker.
+// fullRow makes a whole row of a worker.
 func fullRow(name string, incarnation, seq uint64) Row {
 	return Row{Key: KeyOf(name, incarnation), Incarnation: incarnation, Seq: seq, Speed: 1, ProfileRev: 1,
-		Profile: &Profile{Name: name, Addr: name + ":7420", Host: "h", Rack: "r", Capacity: probe.Demand{CPU: 8000, Mem: 8192}}}
+		Profile: &Profile{Name: name, Addr: name + ":7420", Host: "h", Rack: "r",
+			Capacity: probe.Demand{CPU: 8000, Mem: 8192}}}
 }
 
-// shortRow is r without its parts.
+// shortRow returns r without its parts.
 func shortRow(r Row) Row {
 	r.Incarnation, r.Profile, r.Files = 0, nil, nil
 	return r
@@ -215,8 +222,8 @@ func FuzzMessages(f *testing.F) {
 	s := shortRow(r)
 	f.Add(AppendRow(AppendRow(push, &r), &s))
 	row := AppendRow(nil, &s)
-	f.Add(append(append(push, byte(len(row)+1)), append(row[1:], 9)...)) // what is appended
-	f.Add(append(append(push, byte(len(row)-9)), row[1:len(row)-8]...))  // what is missing
+	f.Add(append(append(push, byte(len(row)+1)), append(row[1:], 9)...)) // appended bytes
+	f.Add(append(append(push, byte(len(row)-9)), row[1:len(row)-8]...))  // missing bytes
 	f.Add(appendString([]byte{99}, "f2"))
 	f.Add(append(appendString([]byte{msgSums}, "f2"), make([]byte, 4*Buckets)...))
 	f.Add(append(appendString([]byte{msgWant}, "f2"), 1, 2, 3, 4, 5, 6, 7, 8, 0, 3))

@@ -10,9 +10,9 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Zone answers with its records, or fails while it has none. Safe for concurrent use.
+// Zone answers with its records. Without records, a Zone fails every query. A Zone is safe for concurrent use.
 type Zone struct {
-	Resolver *net.Resolver // asks it, and nobody else
+	Resolver *net.Resolver // asks only this name server
 
 	mu      sync.Mutex
 	records []string
@@ -33,7 +33,7 @@ func New(t testing.TB) *Zone {
 	s := &dns.Server{PacketConn: conn, Handler: z}
 	go func() {
 		defer close(ended)
-		_ = s.ActivateAndServe() // whose end is that of conn
+		_ = s.ActivateAndServe() // ends when conn is closed
 	}()
 	t.Cleanup(func() {
 		conn.Close()
@@ -42,7 +42,7 @@ func New(t testing.TB) *Zone {
 	return z
 }
 
-// Set changes the records, each as in a zone file.
+// Set replaces the records, each in the form of a zone file.
 func (z *Zone) Set(records ...string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -59,9 +59,10 @@ func (z *Zone) ServeDNS(w dns.ResponseWriter, r *dns.Msg) {
 		m.Rcode = dns.RcodeServerFailure
 	}
 	for _, text := range z.records {
-		if rr, err := dns.NewRR(text); err == nil && rr.Header().Name == r.Question[0].Name && rr.Header().Rrtype == r.Question[0].Qtype {
+		if rr, err := dns.NewRR(text); err == nil && rr.Header().Name == r.Question[0].Name &&
+			rr.Header().Rrtype == r.Question[0].Qtype {
 			m.Answer = append(m.Answer, rr)
 		}
 	}
-	_ = w.WriteMsg(m) // whoever asked asks again
+	_ = w.WriteMsg(m) // the client asks again
 }
