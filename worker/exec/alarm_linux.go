@@ -12,50 +12,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Alarm calls functions at given moments, usually less than a microsecond late. One heap of deadlines,
-// one timerfd that is read through Go's netpoller, one goroutine. Safe for concurrent use.
+// Alarm calls functions at given moments, usually less than a microsecond late. It has a heap of deadlines, a
+// timerfd read through Go's netpoller, and one goroutine. Safe for concurrent use.
 //
-// How late, in us, p50 / p99, with 40 sleeps of 10 ms at any time on a quiet virtual machine of 2 cores: idle, and with
-// echoes in the same process taking 0.35 cores:
+// The first table is for 40 sleeps of 10 ms, started at any time on a quiet virtual machine of 2 cores. Its numbers
+// are delays in us, at p50 / p99: idle, then with echoes in the same process taking 0.35 cores.
 //
 //	time.Sleep                        215 / 335   188 / 1176
 //	timerfd on a locked OS thread      36 / 245    32 /  616
 //	timerfd, netpoller                 32 / 110    30 /  138
 //
-// Ten processes, each with 320 sleeps a second, on a busy machine, medians of four: CPU for a sleep, and how late at p50
-// without others and beside two that want both cores (at p99 these cost any of them milliseconds):
+// The second table is for ten processes with 320 sleeps a second each, on a busy machine. Its numbers are medians
+// of four runs: CPU per sleep, then the delay in us at p50, alone and beside two processes that want both cores. At
+// p99 the two processes delay every variant by milliseconds.
 //
 //	woken early by up to 200 us, yielding while it spins       77 us    2.5    2.8
 //	the netpoller alone, its ticks not read                    31 us     43     39
 //	the same, woken early by up to 50 us, not yielding: this   34 us    2.5     12
 //
-// Goroutines that occupy every P for milliseconds without blocking (the function spin) delay it as they
-// delay any goroutine.
+// If goroutines occupy every P for milliseconds without blocking, as the function spin does, the alarm is late,
+// like any goroutine.
 type Alarm struct {
-	epoch        time.Time // all deadlines count from here
+	epoch        time.Time // zero of all deadlines
 	nextDeadline atomic.Int64
-	done         chan struct{} // closed when the goroutine has ended
+	done         chan struct{} // closed at the end of the goroutine
 
 	mu       sync.Mutex
 	timers   timerHeap
-	firing   bool     // the goroutine is in fire and will arm
-	nextTick int64    // when the timerfd will tick; never if it will not
+	firing   bool     // the goroutine is in fireDue and will set the timerfd
+	nextTick int64    // when the timerfd will tick; never: not set
 	file     *os.File // the timerfd
-	fd       int      // of file; -1 once closed
-	lead     int64    // how long before a deadline to be woken, ns
-	budget   int64    // ns of spinning that may be spent, at most maxBudget
+	fd       int      // descriptor of file; -1 once closed
+	lead     int64    // how long before a deadline the alarm wakes, ns
+	budget   int64    // time left for spinning, ns, at most maxBudget
 	earnedAt int64    // when budget was last topped up
 }
 
 const (
 	never = math.MaxInt64 // deadline of an empty heap
 
-	// A woken goroutine is late by what the kernel and Go's scheduler need, 30 to 160 us on a virtual machine. So it has
-	// itself woken early, by what half of the wakes need, and spins out the rest. More than maxLead is needed on a busy
-	// machine, where to spin costs others what it gains.
+	// The kernel and Go's scheduler need 30 to 160 us on a virtual machine to wake a goroutine. So the alarm is
+	// woken early, by the delay of half of its wakes, and spins until the deadline. maxLead bounds the early wake.
+	// On a busy machine a larger lead would help, but the spinning would cost other processes as much as it gains.
 	maxLead  = 50_000 // ns
-	leadStep = 300    // added to the lead after a wake later than it, and taken off otherwise, ns
-	// Spinning may take a fiftieth of one core, as a machine may have many workers; what is above costs precision instead.
+	leadStep = 300    // step by which the lead grows after a wake later than the lead, and shrinks otherwise, ns
+	// Spinning may take only 1/50 of a core, because a machine may have many workers. Beyond the budget the alarm
+	// stops spinning and loses precision.
 	spinShare = 50
 	maxBudget = 2_000_000 // ns
 )
@@ -66,8 +68,8 @@ var shared struct {
 	users int
 }
 
-// OpenAlarm returns the alarm of this process, which all users share so that they do not spin against
-// each other. Each call needs a Close; the last one stops it.
+// OpenAlarm returns the alarm of this process. All users share one alarm, because several alarms would spin against
+// each other. Each call needs a Close; the last Close stops the alarm.
 func OpenAlarm() (*Alarm, error) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -82,8 +84,8 @@ func OpenAlarm() (*Alarm, error) {
 	return shared.alarm, nil
 }
 
-// Close gives up one user's share of the alarm. The last one to do so ends it, and waits for a
-// function that is being called; timers that have not fired never will.
+// Close gives up a user's share of the alarm. The last Close stops the alarm, and waits for a function in progress.
+// Timers that have not fired never will.
 func (a *Alarm) Close() error {
 	shared.Lock()
 	defer shared.Unlock()
@@ -93,6 +95,7 @@ func (a *Alarm) Close() error {
 	return a.stop()
 }
 
+// newAlarm opens a timerfd and starts the alarm's goroutine.
 func newAlarm() (*Alarm, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
@@ -111,11 +114,12 @@ func newAlarm() (*Alarm, error) {
 	return a, nil
 }
 
+// stop drops all timers, closes the timerfd and waits for the goroutine, and so for a function in progress.
 func (a *Alarm) stop() error {
 	a.mu.Lock()
 	a.fd = -1
 	a.timers = nil
-	a.nextDeadline.Store(math.MinInt64) // whoever waits for it in spin goes on
+	a.nextDeadline.Store(math.MinInt64) // ends spinToNext
 	a.mu.Unlock()
 	err := a.file.Close()
 	<-a.done
@@ -124,13 +128,14 @@ func (a *Alarm) stop() error {
 
 func (a *Alarm) sinceEpoch() int64 { return int64(time.Since(a.epoch)) }
 
-// At calls f once, on the alarm's goroutine, when t comes, or soon if it has passed. t needs its
-// monotonic reading (as from time.Now). f must not block: the timers behind it wait.
+// At calls f once, on the alarm's goroutine, at t, or soon if t has passed. The time t needs its monotonic reading
+// (as from time.Now). The function f must not block, because later timers wait for f.
 func (a *Alarm) At(t time.Time, f func()) *Timer { return a.addTimer(t, f, false) }
 
-// About is At for what may be some 40 us late: nothing spins for it.
+// About is At for a call that may be some 40 us late: the alarm does not spin for it.
 func (a *Alarm) About(t time.Time, f func()) *Timer { return a.addTimer(t, f, true) }
 
+// addTimer adds a timer. After stop it returns a timer that never fires. If rough, the alarm does not wake early.
 func (a *Alarm) addTimer(t time.Time, f func(), rough bool) *Timer {
 	tm := &Timer{alarm: a, deadline: int64(t.Sub(a.epoch)), f: f, rough: rough, index: -1}
 	a.mu.Lock()
@@ -146,16 +151,16 @@ func (a *Alarm) addTimer(t time.Time, f func(), rough bool) *Timer {
 	return tm
 }
 
-// Timer is one call that an Alarm owes.
+// Timer is a pending call of an Alarm.
 type Timer struct {
 	alarm    *Alarm
 	deadline int64 // since the alarm's epoch, ns
 	f        func()
-	rough    bool // it is not to be woken early for
-	index    int  // in the heap, -1 outside
+	rough    bool // the alarm does not wake early for the timer
+	index    int  // in the heap; -1: not in the heap
 }
 
-// Stop says whether it prevented the call of f.
+// Stop cancels the call, and reports whether it prevented the call.
 func (t *Timer) Stop() bool {
 	a := t.alarm
 	a.mu.Lock()
@@ -163,11 +168,11 @@ func (t *Timer) Stop() bool {
 	if t.index < 0 || a.fd < 0 {
 		return false
 	}
-	heap.Remove(&a.timers, t.index) // if it was the first: one wake for nothing
+	heap.Remove(&a.timers, t.index) // if t was the first timer, one wake is useless
 	return true
 }
 
-// armTimerfd sets the timerfd for the first timer, unless it is set for that already.
+// armTimerfd sets the timerfd for the first timer, unless the timerfd is set already.
 func (a *Alarm) armTimerfd() {
 	if a.firing || a.fd < 0 || len(a.timers) == 0 {
 		return
@@ -180,7 +185,7 @@ func (a *Alarm) armTimerfd() {
 		return
 	}
 	now := a.sinceEpoch()
-	at = max(at, now+1) // what is due already must not count as a late wake
+	at = max(at, now+1) // a deadline in the past must not count as a late wake
 	a.nextTick = at
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(at - now)}
 	if err := unix.TimerfdSettime(a.fd, 0, &spec, nil); err != nil {
@@ -188,19 +193,20 @@ func (a *Alarm) armTimerfd() {
 	}
 }
 
+// watchTimerfd is the alarm's goroutine: it calls fireDue at each tick, until the timerfd is closed.
 func (a *Alarm) watchTimerfd() {
 	defer close(a.done)
 	raw, err := a.file.SyscallConn()
 	if err != nil {
 		return // closed already
 	}
-	// Fires with each tick, until stop closes the file. The netpoller tells of ticks that nobody has read, too. To read them
-	// would be a system call of the kind that wakes Go's monitor thread from its sleep, which then takes more CPU than all
-	// of this.
+	// fireDue runs at each tick, until stop closes the file. The netpoller also reports ticks that nobody has read.
+	// Reading a tick is a system call that wakes Go's monitor thread, which then takes more CPU than the whole
+	// alarm. So the alarm never reads its ticks.
 	_ = raw.Read(func(uintptr) bool { a.fireDue(); return false })
 }
 
-// fireDue calls what is due, and waits for what is due within the lead.
+// fireDue calls the functions of all due timers, and spins for deadlines within the lead. It also adapts the lead.
 func (a *Alarm) fireDue() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -237,8 +243,8 @@ func (a *Alarm) fireDue() {
 	a.armTimerfd()
 }
 
-// spinToNext waits for the next deadline, which At may bring forward, and returns how long it took. It does not yield: each
-// time, Go would wake another thread to look for work.
+// spinToNext spins until the next deadline, which At may bring forward, and returns the time spent in ns. It does
+// not yield, because at each yield Go would wake another thread to look for work.
 func (a *Alarm) spinToNext() (spent int64) {
 	start := a.sinceEpoch()
 	now := start
@@ -248,7 +254,7 @@ func (a *Alarm) spinToNext() (spent int64) {
 	return now - start
 }
 
-// timerHeap is a heap by deadline.
+// timerHeap is a heap of timers by deadline.
 type timerHeap []*Timer
 
 func (h timerHeap) Len() int           { return len(h) }

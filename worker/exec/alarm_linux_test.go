@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// One that is closed while it spins for a deadline spins no more.
+// An alarm stopped while it spins for a deadline stops spinning.
 func TestAlarmStopsWhileItSpins(t *testing.T) {
 	a, err := newAlarm()
 	if err != nil {
@@ -30,14 +30,14 @@ func TestAlarmStopsWhileItSpins(t *testing.T) {
 			t.Errorf("%v, fired: %t", err, fired)
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
+		t.Fatal("stop does not return")
 	}
 	if a.At(time.Now(), func() {}).Stop() {
 		t.Error("a closed alarm took a timer")
 	}
 }
 
-// Nobody is woken early, nor spins, for what may be late, however much he may.
+// The alarm neither wakes early nor spins for a timer that may be late, even with a large budget.
 func TestAlarmIsNotEarlyForWhatMayBeLate(t *testing.T) {
 	a, err := newAlarm()
 	if err != nil {
@@ -48,9 +48,9 @@ func TestAlarmIsNotEarlyForWhatMayBeLate(t *testing.T) {
 	a.lead, a.budget = int64(time.Hour), int64(time.Hour)
 	a.mu.Unlock()
 	at := time.Now().Add(10 * time.Minute)
-	rough := a.About(at, func() { t.Error("it fired") })
+	rough := a.About(at, func() { t.Error("the rough timer fired") })
 	a.At(at.Add(time.Microsecond), func() {})
-	a.fireDue() // as if it was woken
+	a.fireDue() // as if woken
 	a.mu.Lock()
 	armed := a.nextTick
 	a.mu.Unlock()

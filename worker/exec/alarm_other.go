@@ -4,7 +4,7 @@ package exec
 
 import "time"
 
-// Alarm calls functions at given moments. Here it is no more precise than Go's timers; on Linux it is.
+// Alarm calls functions at given moments. On Linux the alarm is more precise; here it is as precise as Go's timers.
 type Alarm struct{}
 
 // OpenAlarm returns the alarm of this process. Each call needs a Close.
@@ -13,14 +13,14 @@ func OpenAlarm() (*Alarm, error) { return &Alarm{}, nil }
 // Close gives up the alarm.
 func (a *Alarm) Close() error { return nil }
 
-// At calls f once, on its own goroutine, when t comes, or soon if it has passed.
+// At calls f once, on its own goroutine, at t, or soon if t has passed.
 func (a *Alarm) At(t time.Time, f func()) *Timer { return &Timer{time.AfterFunc(time.Until(t), f)} }
 
 // About is At.
 func (a *Alarm) About(t time.Time, f func()) *Timer { return a.At(t, f) }
 
-// Timer is one call that an Alarm owes.
+// Timer is a pending call of an Alarm.
 type Timer struct{ t *time.Timer }
 
-// Stop says whether it prevented the call of f.
+// Stop cancels the call, and reports whether it prevented the call.
 func (t *Timer) Stop() bool { return t.t.Stop() }

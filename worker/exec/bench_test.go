@@ -22,7 +22,7 @@ func BenchmarkStartEcho(b *testing.B) {
 	}
 }
 
-// BenchmarkStartFunc has 16 tasks in flight, as a worker has.
+// BenchmarkStartFunc has 16 tasks in flight, like a worker with 16 slots.
 func BenchmarkStartFunc(b *testing.B) {
 	r := NewRegistry()
 	if err := r.Register("echo-go", echoPayload); err != nil {
@@ -47,9 +47,8 @@ func BenchmarkStartSleep(b *testing.B) {
 	}
 }
 
-// BenchmarkSleepOvershoot keeps 40 sleeps going, one iteration being one sleep, and reports how far
-// beyond its payload each one ran. In the busy cases, echoes over TCP with some work on both sides
-// take most of both cores.
+// BenchmarkSleepOvershoot keeps 40 sleeps going; each iteration is a sleep. It reports how far each sleep ran
+// beyond its payload. In the busy cases, echoes over TCP with some work on both sides take most of both cores.
 func BenchmarkSleepOvershoot(b *testing.B) {
 	for _, busy := range []int{0, 2, 3} {
 		for _, d := range []time.Duration{10 * time.Millisecond, time.Millisecond} {
@@ -112,7 +111,7 @@ func cpuTime() time.Duration {
 	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }
 
-// startEchoes starts n loops of echo round trips and returns what ends them.
+// startEchoes starts n loops of echo round trips, and returns a function to end the loops.
 func startEchoes(b *testing.B, n int) (stop func()) {
 	work := func() {
 		for t := time.Now(); time.Since(t) < 10*time.Microsecond; {

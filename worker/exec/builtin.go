@@ -16,6 +16,7 @@ func failAsAsked(_ context.Context, payload []byte) ([]byte, error) {
 	return nil, errors.New(string(payload))
 }
 
+// spinFor burns a core for the duration in payload, or until ctx ends.
 func spinFor(ctx context.Context, payload []byte) ([]byte, error) {
 	d, err := parseDuration("spin", payload)
 	if err != nil {
@@ -29,9 +30,10 @@ func spinFor(ctx context.Context, payload []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// maxDuration of a sleep is far beyond any task and small enough to be added to any clock.
+// maxDuration bounds a sleep: far beyond any task, and small enough to add to any clock.
 const maxDuration = 10 * 365 * 24 * time.Hour
 
+// parseDuration parses the payload of sleep or spin; function names the function in errors.
 func parseDuration(function string, payload []byte) (time.Duration, error) {
 	const shown = 64
 	d, err := time.ParseDuration(string(payload))
@@ -42,19 +44,21 @@ func parseDuration(function string, payload []byte) (time.Duration, error) {
 	if len(text) > shown {
 		text = text[:shown] + "..."
 	}
-	return 0, fmt.Errorf("%s: the payload is %q, not a Go duration from 0s to 10 years such as 10ms or 1.5s", function, text)
+	return 0, fmt.Errorf(
+		"%s: the payload is %q, not a Go duration from 0s to 10 years such as 10ms or 1.5s", function, text)
 }
 
-// sleeping is a task of the sleep function: an entry in the alarm, no goroutine.
+// sleeping is a task of the sleep function: a timer of the alarm, without a goroutine.
 type sleeping struct {
 	pool     *Pool
 	start    time.Time
 	duration time.Duration
-	timer    *Timer // set within enter, so that Close finds it
+	timer    *Timer // set within addLive, before Close can see the task
 	done     func(Result)
-	result   Result // what the timer will report
+	result   Result // reported when the timer fires
 }
 
+// startSleep starts a sleep as a timer of the alarm. A timeout shorter than the sleep ends the task as TimedOut.
 func (p *Pool) startSleep(t *Attempt, done func(Result)) (Running, Result, bool) {
 	start := time.Now()
 	d, err := parseDuration("sleep", t.Payload)
@@ -75,13 +79,14 @@ func (p *Pool) startSleep(t *Attempt, done func(Result)) (Running, Result, bool)
 
 func (s *sleeping) wakeUp() { s.reportEnd(s.result) }
 
+// reportEnd passes the result to done, and removes the task from the pool.
 func (s *sleeping) reportEnd(r Result) {
 	r.Run = time.Since(s.start)
 	s.done(r)
 	s.pool.removeLive(s)
 }
 
-// Progress is exact: nothing slows a sleep down.
+// Progress is exact: nothing slows down a sleep.
 func (s *sleeping) Progress() (float64, time.Duration) {
 	return time.Since(s.start).Seconds() / s.duration.Seconds(), 0
 }

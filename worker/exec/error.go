@@ -7,21 +7,21 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Retry is where a task that failed may be tried again, as often as it allows.
+// Retry says where a failed task may be retried, as often as its Retries allow.
 type Retry = probe.Retry
 
 const (
 	Anywhere  = probe.Anywhere
-	Elsewhere = probe.Elsewhere // not at this worker, if another one may run it
+	Elsewhere = probe.Elsewhere // not at this worker, if another worker may run the task
 	Never     = probe.Never
 )
 
-// Error is a function's error for programs to act on: the client's TaskError has the same code, detail and retry.
+// Error is a function's error for programs: the client's TaskError has the same code, detail and retry.
 type Error struct {
-	Code   string // a word that client and function have agreed on; at most 128 bytes
-	Detail []byte // whatever else the client is to know; at most 8 KiB
+	Code   string // a word agreed between client and function; at most 128 bytes
+	Detail []byte // more data for the client; at most 8 KiB
 	Retry  Retry
-	Err    error // for people; nil: the code says enough
+	Err    error // for people; nil: the code is enough
 }
 
 func (e *Error) Error() string {
@@ -36,12 +36,13 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Permanent is err of a task that would only fail again.
+// Permanent wraps err: the task would only fail again, so it is not retried.
 func Permanent(err error) error { return &Error{Retry: Never, Err: err} }
 
-const maxCode = 128
+const maxCode = 128 // bytes of a code
 
-// copyErrorDetails takes from the error of a function what programs are to know.
+// copyErrorDetails copies code, detail and retry from a function's error, and sets the status of input and size
+// errors.
 func (r *Result) copyErrorDetails(err error) {
 	if e, ok := errors.AsType[*Error](err); ok {
 		r.Code, r.Detail, r.Retry = e.Code[:min(len(e.Code), maxCode)], e.Detail[:min(len(e.Detail), maxErr)], e.Retry

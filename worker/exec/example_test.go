@@ -33,7 +33,7 @@ func ExampleRegister() {
 	// 6
 }
 
-// What all functions have in common stands around them.
+// A Middleware wraps code common to all functions around each function.
 func ExampleRegistry_Use() {
 	registry := exec.NewRegistry()
 	registry.Use(func(name string, f exec.Func) exec.Func {
@@ -62,16 +62,18 @@ func ExampleRegistry_Use() {
 	// dashboards NOT_YOURS
 }
 
-// A function asks for its partition, and for the room that it has.
+// A function asks for its partition, CPU and memory.
 func ExampleTask() {
 	registry := exec.NewRegistry()
 	must(registry.Register("scan", func(ctx context.Context, _ []byte) ([]byte, error) {
 		task := exec.Task(ctx)
-		return fmt.Appendf(nil, "%s %d: %d threads, %d MiB, attempt %d", task.Stage, task.Partition, task.CPU/1000, task.Memory, task.Attempt), nil
+		return fmt.Appendf(nil, "%s %d: %d threads, %d MiB, attempt %d",
+			task.Stage, task.Partition, task.CPU/1000, task.Memory, task.Attempt), nil
 	}))
 
 	scan := client.Task{Stage: "scan", Function: "scan", Demand: client.Demand{CPU: 2000, Memory: 512}}
-	outcomes, err := runJob(registry, client.Job{Stages: []client.Stage{{Name: "scan"}}, Tasks: []client.Task{scan, scan}})
+	outcomes, err := runJob(registry,
+		client.Job{Stages: []client.Stage{{Name: "scan"}}, Tasks: []client.Task{scan, scan}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -83,7 +85,7 @@ func ExampleTask() {
 	// scan 1: 2 threads, 512 MiB, attempt 1
 }
 
-// A stage's plan is told once, and each of its tasks has its own part of the work.
+// Common holds a stage's plan, sent once; each task has its own part of the work.
 func ExampleCommon() {
 	registry := exec.NewRegistry()
 	must(registry.Register("filter", func(ctx context.Context, payload []byte) ([]byte, error) {
@@ -114,7 +116,7 @@ func ExampleCommon() {
 	// orange
 }
 
-// A function leaves rows for the next stage, of which each task reads its partition.
+// A function writes rows for the next stage; each task of the next stage reads its partition.
 func ExampleOutput() {
 	registry := exec.NewRegistry()
 	must(registry.Register("split", func(ctx context.Context, rows []byte) ([]byte, error) {
@@ -128,7 +130,7 @@ func ExampleOutput() {
 					fmt.Fprintln(out, row)
 				}
 			}
-			if err := out.Close(); err != nil { // it counts from here on
+			if err := out.Close(); err != nil { // from here on the output counts
 				return nil, err
 			}
 		}
@@ -136,10 +138,10 @@ func ExampleOutput() {
 	}))
 	must(registry.Register("join", func(ctx context.Context, _ []byte) ([]byte, error) {
 		var joined []string
-		for _, in := range exec.Inputs(ctx) { // one of each task before
+		for _, in := range exec.Inputs(ctx) { // an input from each task of the stage before
 			r, err := in.Open(ctx)
 			if err != nil {
-				return nil, err // it is made again, and so is this task
+				return nil, err // the scheduler makes the input again, then retries this task
 			}
 			defer r.Close()
 			rows := bufio.NewScanner(r)
@@ -158,8 +160,10 @@ func ExampleOutput() {
 		Tasks: []client.Task{
 			{Stage: "split", Function: "split", Payload: []byte("apple banana")},
 			{Stage: "split", Function: "split", Payload: []byte("avocado blueberry")},
-			{Stage: "join", Function: "join", Inputs: []client.Input{{Stage: "split", Partition: 0, Pass: client.Inline}}},
-			{Stage: "join", Function: "join", Inputs: []client.Input{{Stage: "split", Partition: 1, Pass: client.Inline}}},
+			{Stage: "join", Function: "join",
+				Inputs: []client.Input{{Stage: "split", Partition: 0, Pass: client.Inline}}},
+			{Stage: "join", Function: "join",
+				Inputs: []client.Input{{Stage: "split", Partition: 1, Pass: client.Inline}}},
 		},
 	})
 	if err != nil {
@@ -173,12 +177,12 @@ func ExampleOutput() {
 	// banana blueberry
 }
 
-// A function says what went wrong in words that a program understands, and whether to try again is of use.
+// A function returns an error code for programs, and says where a retry makes sense.
 func ExampleError() {
 	registry := exec.NewRegistry()
 	must(registry.Register("scan", func(ctx context.Context, _ []byte) ([]byte, error) {
 		if exec.Task(ctx).Attempt == 1 {
-			return nil, &exec.Error{Code: "DISK_READ", Retry: exec.Elsewhere} // the next attempt is at another worker
+			return nil, &exec.Error{Code: "DISK_READ", Retry: exec.Elsewhere} // the next attempt runs at another worker
 		}
 		return nil, &exec.Error{Code: "NO_COLUMN", Detail: []byte("l_tax"), Retry: exec.Never}
 	}))
@@ -191,14 +195,14 @@ func ExampleError() {
 	// NO_COLUMN: l_tax, attempt 2
 }
 
-// A long function says how far it is.
+// A long function reports its progress.
 func ExampleProgress() {
 	registry := exec.NewRegistry()
 	must(registry.Register("sort", func(ctx context.Context, payload []byte) ([]byte, error) {
 		parts := bytes.Split(payload, []byte(","))
 		for i := range parts {
 			if ctx.Err() != nil {
-				return nil, context.Cause(ctx) // nobody wants it any more
+				return nil, context.Cause(ctx) // the result is no longer wanted
 			}
 			parts[i] = bytes.ToUpper(parts[i]) // in place of minutes of work
 			exec.Progress(ctx, float64(i+1)/float64(len(parts)))

@@ -1,27 +1,27 @@
-// Package exec runs the tasks of a worker: Go functions of the program itself, and processes.
+// Package exec runs the tasks of a worker: Go functions of the program, and processes.
 //
 // # For the author of functions
 //
-// A [Registry] names the functions that a worker offers, which package worker/serve is started with. [Register] adds one of Go values,
-// [Registry.Register] a [Func] of bytes; [Registry.Use] puts around those that follow what they have in common, such as [Traced]. By the context
-// that it got, a function
+// A [Registry] names the functions of a worker; package worker/serve gets the registry at the start. [Register]
+// adds a function of Go values, [Registry.Register] a [Func] of bytes. [Registry.Use] wraps all functions
+// registered later, for instance with [Traced]. A function talks to its worker through its context. A function
 //
-//   - is told to stop, which it has to heed: nothing else can stop it;
-//   - learns of its task by [Task], and of what its stage has in common by [Common];
-//   - reads the files that its task needs, by [Files], and what earlier stages have left for it, by [Inputs];
-//   - leaves what it makes for later stages by [Output], and returns its result, or writes a large one by [ResultWriter];
-//   - says how far it is, by [Progress].
+//   - must stop when its context ends: nothing else can stop a Go function;
+//   - asks [Task] about its task, and [Common] for the payload common to its stage;
+//   - reads the files of its task by [Files], and the outputs of earlier stages by [Inputs];
+//   - writes for later stages by [Output], and returns its result, or writes a large result by [ResultWriter];
+//   - reports its progress by [Progress].
 //
-// An error of any kind is tried again as often as the task's Retries say. An [*Error] tells the client more, and says where to try again,
-// [Permanent] that it is of no use, and an error of an [Input] is returned as it is: that input is made again.
+// The scheduler retries any error as often as the task's Retries allow. An [*Error] gives the client a code and
+// details, and says where to retry. [Permanent] forbids a retry. Return an error of an [Input] unchanged: then the
+// lost input is made again.
 //
-// # How it is made
+// # How the package works
 //
-// A Pool runs the functions of a Registry. The pool decides nothing: it starts what it is
-// told to start, however many that is, and reports how each ended. Slots and queues live in the
-// worker's core.
+// A Pool runs the functions of a Registry. The pool decides nothing: it starts every task at once and reports the
+// end of each. Slots and queues are in the worker's core.
 //
-// Sleeps run on real time: in a testing/synctest bubble they do not end.
+// Sleeps run on real time: in a testing/synctest bubble a sleep never ends.
 package exec
 
 import (
@@ -38,34 +38,34 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Func is a task's function. ctx ends when the task is killed, runs into its timeout or the worker
-// shuts down; context.Cause tells which. payload belongs to the function, the result to the caller. Files has the
-// paths of the files that the task needs.
+// Func is a task's function. ctx ends when the task is killed, runs into its timeout, or the worker shuts down;
+// context.Cause(ctx) gives the reason. The function owns payload, and the caller owns the result. [Files] returns
+// the paths of the task's files.
 //
-// A Go function cannot be killed: one that ignores ctx keeps its slot until it returns. What it returns then without an error
-// counts, if it took long, and somebody still wants it: so return an error, such as ctx's, where the work is not done. A panic is
-// caught and reported; a fatal error of the runtime (concurrent map writes, out of memory) and
-// os.Exit end the worker.
+// A Go function cannot be killed: if it ignores ctx, it keeps its slot until it returns. If a function runs on for
+// a while after a kill and then returns no error, its result counts, if a client still wants the result. So a
+// function with unfinished work must return an error, for instance context.Cause(ctx). The pool catches and reports
+// a panic. A fatal error of the runtime (concurrent map writes, out of memory) and os.Exit end the worker.
 type Func func(ctx context.Context, payload []byte) ([]byte, error)
 
-// Option changes how a registered function is run.
+// Option changes how the pool runs a registered function.
 type Option func(*function)
 
-// Inline has the function run by the caller of Start itself, with no goroutine and no timeout: for
-// functions that never block and take a few microseconds at most.
+// Inline makes the caller of Start run the function, without a goroutine or a timeout. Use Inline only for
+// functions that never block and take a few microseconds.
 func Inline() Option { return func(f *function) { f.inline = true } }
 
-// function is one entry of a registry. Exactly one of run, sleep and process is set.
+// function is an entry of a registry. Exactly one of run, sleep and process is set.
 type function struct {
 	run            Func
-	inline         bool // with run only
-	ignoresContext bool // it looks at no context; with inline only
+	inline         bool // only with run
+	ignoresContext bool // the function does not look at its context; only with inline
 	sleep          bool
 	process        bool
 }
 
-// Registry holds the functions that a worker offers, by name. Safe for concurrent use, but a Pool
-// knows only what was registered before NewPool.
+// Registry holds the functions of a worker, by name. Safe for concurrent use. A Pool knows only the functions
+// registered before NewPool.
 type Registry struct {
 	mu         sync.Mutex
 	funcs      map[string]function
@@ -76,7 +76,7 @@ type Registry struct {
 //
 //	echo   returns its payload
 //	sleep  ends after the Go duration in its payload ("10ms"), to within a few microseconds, and
-//	       needs neither a goroutine nor CPU for it
+//	       needs neither a goroutine nor CPU
 //	spin   burns one core for the Go duration in its payload
 //	fail   fails with its payload as the error
 func NewRegistry() *Registry {
@@ -90,8 +90,8 @@ func NewRegistry() *Registry {
 
 var nameRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$`)
 
-// Register adds f under name: letters, digits and . _ / : - up to 128 characters. It fails if the
-// name is taken.
+// Register adds f under name: 1 to 128 letters, digits or . _ / : -, the first a letter or digit. Register fails if
+// the name is taken.
 func (r *Registry) Register(name string, f Func, opts ...Option) error {
 	if f == nil {
 		return fmt.Errorf("register function %q: it is nil", name)
@@ -103,8 +103,8 @@ func (r *Registry) Register(name string, f Func, opts ...Option) error {
 	return r.addFunction(name, fn)
 }
 
-// AllowProcesses registers "exec", which runs any command that a Command describes, as the user that
-// the worker runs as. It fails where processes are not supported (anywhere but on Linux).
+// AllowProcesses registers "exec", which runs any command described by a Command, as the worker's user.
+// AllowProcesses fails except on Linux: processes are supported on Linux only.
 func (r *Registry) AllowProcesses() error {
 	if !processesSupported {
 		return errors.New("processes are supported on Linux only: do not allow them here")
@@ -112,9 +112,11 @@ func (r *Registry) AllowProcesses() error {
 	return r.addFunction("exec", function{process: true})
 }
 
+// addFunction registers fn under name, wrapped in the Middleware of Use.
 func (r *Registry) addFunction(name string, fn function) error {
 	if !nameRE.MatchString(name) {
-		return fmt.Errorf("register function %q: a name has 1 to 128 letters, digits or . _ / : - and starts with a letter or digit", name)
+		return fmt.Errorf("register function %q: use 1 to 128 letters, digits, . _ / : - (first a letter or digit)",
+			name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,17 +144,17 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// Status is how a task ended.
+// Status says how a task ended.
 type Status uint8
 
 const (
 	Succeeded Status = iota
-	Failed           // the function returned an error, the process a non-zero exit code, or it never began
+	Failed           // the function returned an error, the process exited non-zero, or never began
 	Panicked         // a Go function panicked, or a signal ended the process
-	Killed           // Kill or Close came before it ended
-	TimedOut         // Attempt.Timeout or Attempt.Deadline passed before it ended
-	TooLarge         // its result was over Attempt.MaxResult
-	NoInput          // an output that was passed to it could not be had
+	Killed           // Kill or Close came before the end
+	TimedOut         // Attempt.Timeout or Attempt.Deadline passed before the end
+	TooLarge         // the result was over Attempt.MaxResult
+	NoInput          // an output passed to the task could not be read
 )
 
 func (s Status) String() string {
@@ -167,48 +169,50 @@ var statusNames = [...]string{"succeeded", "failed", "panicked", "killed", "time
 // Attempt is one try at a task.
 type Attempt struct {
 	Function  string
-	Payload   []byte        // the pool's from Start on
+	Payload   []byte        // the pool owns Payload after Start
 	Timeout   time.Duration // zero: none
-	Deadline  time.Duration // from Start on, after which nobody waits for the result; zero: none
+	Deadline  time.Duration // after Start; later nobody waits for the result; zero: none
 	MaxResult int           // bytes of output; zero: no limit
 	Memory    probe.MiB     // limit on the private memory of a process; zero: none. Go functions share the worker's
-	Files     []string      // paths of the files that the task needs; the pool's from Start on
+	Files     []string      // paths of the task's files; the pool owns Files after Start
 
-	// What the task may ask for.
+	// The rest answers questions of the task.
 	Job     probe.JobID
 	Index   probe.TaskIndex
 	Tenant  string
 	Worker  string
 	Demand  probe.Demand
-	Common  []byte         // what its payload has in common with others; nobody writes to it
-	Context *probe.Context // nil: there is nothing else to tell; nobody writes to it
+	Common  []byte         // the part of the payload common to the stage; read-only
+	Context *probe.Context // nil: nothing more is known; read-only
 	Store   Store          // nil: this worker keeps no files
 }
 
-// Result is how a task ended. What it refers to belongs to the receiver.
+// Result describes the end of a task. The receiver owns all slices in a Result.
 type Result struct {
 	Status Status
-	Output []byte        // only of a task that succeeded
-	Err    string        // empty if it succeeded; at most 8 KiB
+	Output []byte        // only if the task succeeded
+	Err    string        // empty if the task succeeded; at most 8 KiB
 	Run    time.Duration // wall time of the function itself, without waiting for a goroutine or a thread
-	CPU    time.Duration // user and system time of a process and the children it waited for; zero for Go functions
-	// MaxRSS is the most memory that a process had, in bytes: to the byte if that is more than the worker itself has had,
-	// else as it was last looked at; 0 if it ended before it was, and of Go functions.
+	CPU    time.Duration // user and system time of a process and its awaited children; zero for Go functions
+	// MaxRSS is the peak memory of a process, in bytes. The value is exact if the process used more than the worker
+	// ever did. Otherwise MaxRSS is the highest sample of the pool, or 0 if the process ended before the first
+	// sample. 0 for Go functions.
 	MaxRSS int64
 
 	Code   string // of the function's [*Error]
 	Detail []byte
 	Retry  Retry
-	Passed []probe.Output // what the task wrote by [Output], by partition, if it succeeded; of NoInput: the file that is nowhere
+	Passed []probe.Output // if Succeeded: the task's outputs, by partition; if NoInput: the lost file
 }
 
 // Running is a task between its start and its end.
 type Running interface {
-	// Kill ends the task with Status Killed and the reason in Err: a process and a sleep at once, a Go
-	// function as soon as it heeds its context; one that goes on and returns no error has Succeeded. It does not block and does
-	// nothing to a task that has ended.
+	// Kill ends the task with Status Killed and the reason in Err. A process and a sleep end at once, a Go function
+	// when it obeys its context. A Go function that runs on after Kill and then returns no error has Succeeded.
+	// Kill does not block. Kill has no effect on a task that has ended.
 	Kill(reason string)
-	// Progress is the share of its work that the task has said to have done, and how long ago; 0: it has not said.
+	// Progress returns the share of the work done, as last reported by the task, and the age of the report. A share
+	// of 0 means no report.
 	Progress() (done float64, ago time.Duration)
 }
 
@@ -219,14 +223,15 @@ type Pool struct {
 	launcher *launcher // nil unless processes are allowed
 
 	mu     sync.Mutex
-	live   map[Running]struct{} // started, done not yet returned
-	idle   chan struct{}        // closed when closing and live is empty
+	live   map[Running]struct{} // started, and done has not returned yet
+	idle   chan struct{}        // closed once the pool is closed and live is empty
 	closed bool
 
-	release func() error // of the alarm and the launcher, once
+	release func() error // closes the launcher and the alarm, once
 }
 
-// NewPool returns a pool that runs the functions that r has now. Close it.
+// NewPool returns a pool of the functions in r. Functions registered later are unknown to the pool. Close the pool
+// after use.
 func NewPool(r *Registry) (*Pool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,17 +260,18 @@ func NewPool(r *Registry) (*Pool, error) {
 	return p, nil
 }
 
-// Start begins t and returns at once, never blocking. Usually that gives a Running, and done is called
-// exactly once when the task ends, from another goroutine, never from within Start or Kill: so it may
-// take a lock that callers of those hold. done must not block, since precise timers wait for it.
+// Start begins t and returns at once, never blocking. Normally Start returns a Running. Then the pool calls done
+// exactly once, at the end of the task, from another goroutine, never from within Start or Kill. So done may take a
+// lock held by callers of Start and Kill. done must not block, because precise timers wait for done.
 //
-// A task that is over already (an Inline function, an unknown function, a bad payload, a closed pool)
-// comes back as its Result with over set; done is not called then and the Running is nil.
+// If ended is set, the task is already over: an Inline function, an unknown function, a bad payload or a closed
+// pool. Then Start returns the Result, a nil Running, and never calls done.
 func (p *Pool) Start(t Attempt, done func(Result)) (r Running, res Result, ended bool) {
 	fn, ok := p.funcs[t.Function]
 	switch {
 	case !ok:
-		return nil, Result{Status: Failed, Err: clipText(fmt.Sprintf("this worker has no function %q: register it, or ask for a worker that has it", t.Function))}, true
+		return nil, Result{Status: Failed, Err: clipText(fmt.Sprintf(
+			"this worker has no function %q: register it, or ask for a worker that has it", t.Function))}, true
 	case fn.inline:
 		return nil, runInline(fn, &t), true
 	case fn.sleep:
@@ -277,7 +283,8 @@ func (p *Pool) Start(t Attempt, done func(Result)) (r Running, res Result, ended
 	}
 }
 
-// Inline runs t if that is an Inline function, and reports whether it did: Start would have, but wants a done, which takes memory.
+// Inline runs t if t names an Inline function, and reports whether it did. Start would run t as well, but Start
+// needs a done function, and that takes memory.
 func (p *Pool) Inline(t *Attempt) (res Result, ran bool) {
 	fn := p.funcs[t.Function]
 	if !fn.inline {
@@ -286,6 +293,7 @@ func (p *Pool) Inline(t *Attempt) (res Result, ran bool) {
 	return runInline(fn, t), true
 }
 
+// runInline runs an Inline function in the calling goroutine.
 func runInline(fn function, t *Attempt) Result {
 	if fn.ignoresContext {
 		return runGuarded(context.Background(), fn.run, t)
@@ -294,8 +302,8 @@ func runInline(fn function, t *Attempt) Result {
 	return w.concludeTask(runGuarded(w, fn.run, t))
 }
 
-// addLive adds r to the live tasks and calls begin, which must not block, before anyone else can see r;
-// false, without either, if the pool is closed.
+// addLive adds r to the live tasks and calls begin, before other goroutines can see r. begin must not block. If the
+// pool is closed, addLive does neither and returns false.
 func (p *Pool) addLive(r Running, begin func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,7 +315,7 @@ func (p *Pool) addLive(r Running, begin func()) bool {
 	return true
 }
 
-// removeLive comes after done has returned.
+// removeLive removes r from the live tasks. Call removeLive after done has returned.
 func (p *Pool) removeLive(r Running) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,8 +325,8 @@ func (p *Pool) removeLive(r Running) {
 	}
 }
 
-// Running returns how many tasks have started and not ended, those included that were killed but do
-// not heed it.
+// Running returns the number of tasks that have started and not ended. Killed tasks count while their functions
+// ignore the kill.
 func (p *Pool) Running() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -329,8 +337,8 @@ const closingReason = "the worker is shutting down"
 
 func closedResult() Result { return Result{Status: Killed, Err: closingReason} }
 
-// Close kills every task and waits until the last done has returned, or until ctx ends: then the error
-// says how many Go functions would not stop, and a further Close waits for them again.
+// Close kills every task and waits until the last done has returned, or until ctx ends. If ctx ends first, the
+// error gives the number of Go functions that would not stop, and another Close waits for them again.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closed {
@@ -354,10 +362,10 @@ func (p *Pool) Close(ctx context.Context) error {
 	return p.release()
 }
 
-// maxErr bounds Result.Err: an error travels in frames and logs, a result does not belong in it.
+// maxErr bounds Result.Err, in bytes: errors travel in frames and logs, so results do not belong in errors.
 const maxErr = 8 << 10
 
-// clipText also makes s valid UTF-8, as clients in other languages insist on.
+// clipText cuts s to maxErr bytes and makes s valid UTF-8, because clients in other languages insist on UTF-8.
 func clipText(s string) string {
 	const cut = "..."
 	s = strings.ToValidUTF8(s, "?")
@@ -367,15 +375,18 @@ func clipText(s string) string {
 	return s
 }
 
+// tooLarge is the error text for a result of this size, in words, over the limit in bytes.
 func tooLarge(size string, limit int) string {
-	return fmt.Sprintf("the result is %s, over the limit of %d bytes: return less, or where to find it, or raise the limit", size, limit)
+	return fmt.Sprintf(
+		"the result is %s, over the limit of %d bytes: return less, return a reference, or raise the limit",
+		size, limit)
 }
 
-// endedError is why a task's context ended: context.Cause gives it to the function.
+// endedError is why a task's context ended: the function gets it from context.Cause.
 type endedError struct {
 	status   Status
 	reason   string
-	killedAt time.Time // of one that was killed
+	killedAt time.Time // of the kill; zero for a timeout
 }
 
 func (e *endedError) Error() string { return e.reason }
@@ -386,6 +397,7 @@ func timeoutError(after time.Duration) error {
 	return &endedError{status: TimedOut, reason: fmt.Sprintf("the task ran into its timeout of %v", after)}
 }
 
+// newTaskContext returns the context of t. The start time is needed only to tell a deadline to the function.
 func newTaskContext(t *Attempt) *taskContext {
 	w := &taskContext{Context: context.Background(), attempt: *t}
 	if t.Deadline > 0 {
@@ -394,7 +406,8 @@ func newTaskContext(t *Attempt) *taskContext {
 	return w
 }
 
-// withTimeLimit is a context that ends with the attempt's time, if that is limited. Its cancel must be called in the end.
+// withTimeLimit returns a context that ends at the attempt's timeout or deadline, whichever comes first. With
+// neither, the context has no time limit. Callers must call the cancel function in the end.
 func withTimeLimit(ctx context.Context, t *Attempt) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	duration, cause := t.Timeout, timeoutError(t.Timeout)

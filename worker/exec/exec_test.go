@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// What the clusters of the examples leave behind: goroutines that begin with the program, and fastrpc's clients, which never end.
+	// The examples' clusters leave goroutines: some begin with the program, and fastrpc's clients never end.
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(),
 		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).worker"),
 		goleak.IgnoreAnyFunction("github.com/valyala/fastrpc.(*Client).init.func1"))
@@ -30,7 +30,7 @@ func runTask(tb testing.TB, p *Pool, t Attempt) Result {
 	return <-end
 }
 
-// startTask returns a channel that gets the one result, whichever way it comes.
+// startTask starts a task and returns a channel with the only Result, from Start or from done.
 func startTask(tb testing.TB, p *Pool, t Attempt) (Running, <-chan Result) {
 	tb.Helper()
 	end := make(chan Result, 1)
@@ -50,7 +50,7 @@ func startTask(tb testing.TB, p *Pool, t Attempt) (Running, <-chan Result) {
 	return r, end
 }
 
-// The functions of a test, beside the built-in ones.
+// testRegistry returns a registry of the built-in functions and more.
 func testRegistry(tb testing.TB, more map[string]Func) *Registry {
 	r := NewRegistry()
 	for name, f := range more {
@@ -92,39 +92,51 @@ func TestFunctions(t *testing.T) {
 		task   Attempt
 		status Status
 		output string
-		err    []string // each must occur in Err
+		err    []string // all must occur in Err
 	}{
 		{"echo", Attempt{Function: "echo", Payload: []byte("hi")}, Succeeded, "hi", nil},
 		{"no files", Attempt{Function: "files"}, Succeeded, "[]", nil},
-		{"files", Attempt{Function: "files", Files: []string{"/c/a", "/c/b"}, Timeout: time.Minute}, Succeeded, "[/c/a /c/b]", nil},
-		{"files of an inline function", Attempt{Function: "files-inline", Files: []string{"/c/a"}}, Succeeded, "[/c/a]", nil},
+		{"files", Attempt{Function: "files", Files: []string{"/c/a", "/c/b"}, Timeout: time.Minute}, Succeeded,
+			"[/c/a /c/b]", nil},
+		{"files of an inline function", Attempt{Function: "files-inline", Files: []string{"/c/a"}}, Succeeded,
+			"[/c/a]", nil},
 		{"echo at the limit", Attempt{Function: "echo", Payload: []byte("four"), MaxResult: 4}, Succeeded, "four", nil},
-		{"echo over the limit", Attempt{Function: "echo", Payload: []byte("12345"), MaxResult: 4}, TooLarge, "", []string{"5 bytes", "limit of 4 bytes", "raise the limit"}},
+		{"echo over the limit", Attempt{Function: "echo", Payload: []byte("12345"), MaxResult: 4}, TooLarge, "",
+			[]string{"5 bytes", "limit of 4 bytes", "raise the limit"}},
 		{"sleep", Attempt{Function: "sleep", Payload: []byte("1ms")}, Succeeded, "", nil},
 		{"sleep not at all", Attempt{Function: "sleep", Payload: []byte("0s")}, Succeeded, "", nil},
 		{"sleep without payload", Attempt{Function: "sleep"}, Failed, "", []string{`""`, "10ms"}},
 		{"sleep backwards", Attempt{Function: "sleep", Payload: []byte("-1s")}, Failed, "", []string{`"-1s"`, "10ms"}},
 		{"sleep for ever", Attempt{Function: "sleep", Payload: []byte("100000h")}, Failed, "", []string{"10 years"}},
-		{"sleep on nonsense", Attempt{Function: "sleep", Payload: bytes.Repeat([]byte("x"), 1e6)}, Failed, "", []string{`xxx..."`}},
-		{"sleep into the timeout", Attempt{Function: "sleep", Payload: []byte("1h"), Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
+		{"sleep on nonsense", Attempt{Function: "sleep", Payload: bytes.Repeat([]byte("x"), 1e6)}, Failed, "",
+			[]string{`xxx..."`}},
+		{"sleep into the timeout", Attempt{Function: "sleep", Payload: []byte("1h"), Timeout: time.Millisecond},
+			TimedOut, "", []string{"timeout of 1ms"}},
 		{"spin", Attempt{Function: "spin", Payload: []byte("1ms")}, Succeeded, "", nil},
 		{"spin on nonsense", Attempt{Function: "spin", Payload: []byte("1")}, Failed, "", []string{"spin", `"1"`}},
-		{"spin into the timeout", Attempt{Function: "spin", Payload: []byte("1h"), Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
+		{"spin into the timeout", Attempt{Function: "spin", Payload: []byte("1h"), Timeout: time.Millisecond},
+			TimedOut, "", []string{"timeout of 1ms"}},
 		{"fail", Attempt{Function: "fail", Payload: []byte("no luck")}, Failed, "", []string{"no luck"}},
 		{"fail silently", Attempt{Function: "fail"}, Failed, "", []string{"failed as asked"}},
-		{"fail at length", Attempt{Function: "fail", Payload: bytes.Repeat([]byte("\xff\u00e9"), 1e5)}, Failed, "", []string{"?\u00e9?\u00e9", "..."}},
+		{"fail at length", Attempt{Function: "fail", Payload: bytes.Repeat([]byte("\xff\u00e9"), 1e5)}, Failed, "",
+			[]string{"?\u00e9?\u00e9", "..."}},
 		{"own function", Attempt{Function: "reverse", Payload: []byte("abc")}, Succeeded, "cba", nil},
-		{"own function over the limit", Attempt{Function: "reverse", Payload: []byte("abc"), MaxResult: 2}, TooLarge, "", []string{"3 bytes"}},
+		{"own function over the limit", Attempt{Function: "reverse", Payload: []byte("abc"), MaxResult: 2}, TooLarge,
+			"", []string{"3 bytes"}},
 		{"panic", Attempt{Function: "explode"}, Panicked, "", []string{"out of range", "exec_test.go", "exec.explode"}},
 		{"panic inline", Attempt{Function: "explode-inline"}, Panicked, "", []string{"out of range", "exec.explode"}},
 		{"fail with nothing to say", Attempt{Function: "mute"}, Failed, "", []string{"no text"}},
 		{"panic(nil)", Attempt{Function: "nilpanic"}, Panicked, "", []string{"panic called with nil"}},
 		{"goexit", Attempt{Function: "goexit"}, Panicked, "", []string{"runtime.Goexit"}},
-		{"wait for the deadline", Attempt{Function: "wait", Timeout: time.Hour, Deadline: time.Millisecond}, TimedOut, "", []string{"deadline has passed"}},
-		{"timeout before the deadline", Attempt{Function: "wait", Timeout: time.Millisecond, Deadline: time.Hour}, TimedOut, "", []string{"timeout of 1ms"}},
-		{"timeout outranks a late result", Attempt{Function: "wait", Timeout: time.Millisecond}, TimedOut, "", []string{"timeout of 1ms"}},
+		{"wait for the deadline", Attempt{Function: "wait", Timeout: time.Hour, Deadline: time.Millisecond}, TimedOut,
+			"", []string{"deadline has passed"}},
+		{"timeout before the deadline", Attempt{Function: "wait", Timeout: time.Millisecond, Deadline: time.Hour},
+			TimedOut, "", []string{"timeout of 1ms"}},
+		{"timeout outranks a late result", Attempt{Function: "wait", Timeout: time.Millisecond}, TimedOut, "",
+			[]string{"timeout of 1ms"}},
 		{"unknown", Attempt{Function: "ecoh"}, Failed, "", []string{`"ecoh"`, "register"}},
-		{"processes are off", Attempt{Function: "exec", Payload: []byte(`{"argv":["true"]}`)}, Failed, "", []string{`"exec"`}},
+		{"processes are off", Attempt{Function: "exec", Payload: []byte(`{"argv":["true"]}`)}, Failed, "",
+			[]string{`"exec"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			res := runTask(t, p, tc.task)
@@ -139,7 +151,8 @@ func TestFunctions(t *testing.T) {
 			if (res.Err == "") != (res.Status == Succeeded) || len(res.Err) > maxErr {
 				t.Errorf("%v with an error of %d bytes", res.Status, len(res.Err))
 			}
-			if res.Status == Panicked && (strings.Contains(res.Err, "exec.call(") || strings.Contains(res.Err, "debug.Stack")) {
+			if res.Status == Panicked &&
+				(strings.Contains(res.Err, "exec.call(") || strings.Contains(res.Err, "debug.Stack")) {
 				t.Errorf("the stack is not trimmed:\n%s", res.Err)
 			}
 		})
@@ -174,7 +187,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// What a function says of its progress only grows, up to all; a sleep knows it.
+// A function's progress only grows, up to 1. A sleep knows its progress.
 func TestProgress(t *testing.T) {
 	said, goOn := make(chan struct{}), make(chan struct{})
 	p := newPool(t, testRegistry(t, map[string]Func{"tells": func(ctx context.Context, _ []byte) ([]byte, error) {
@@ -205,10 +218,10 @@ func TestProgress(t *testing.T) {
 		r.Kill("enough")
 		<-end
 	}
-	Progress(t.Context(), 0.5) // of no task
+	Progress(t.Context(), 0.5) // without a task
 }
 
-// Kill and the natural end race; startTask checks that one result comes.
+// Kill and the natural end race; startTask checks for a single result.
 func TestKillAtTheEnd(t *testing.T) {
 	p := newPool(t, NewRegistry())
 	seen := map[Status]int{}
@@ -224,7 +237,7 @@ func TestKillAtTheEnd(t *testing.T) {
 	}
 }
 
-// done may take a lock that the callers of Start and Kill hold.
+// done may take a lock held by the callers of Start and Kill.
 func TestDoneIsNeverCalledWithinStartOrKill(t *testing.T) {
 	p := newPool(t, testRegistry(t, map[string]Func{"wait": untilEnded}))
 	lock := make(chan struct{}, 1)
@@ -315,7 +328,8 @@ func TestClose(t *testing.T) {
 
 func TestRegister(t *testing.T) {
 	r := NewRegistry()
-	for name, f := range map[string]Func{"echo": echoPayload, "": echoPayload, "a b": echoPayload, "nil": nil, strings.Repeat("x", 129): echoPayload} {
+	for name, f := range map[string]Func{"echo": echoPayload, "": echoPayload, "a b": echoPayload, "nil": nil,
+		strings.Repeat("x", 129): echoPayload} {
 		if err := r.Register(name, f); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) {
 			t.Errorf("%q: %v", name, err)
 		}

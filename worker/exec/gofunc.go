@@ -19,15 +19,15 @@ func (g *goRun) Progress() (float64, time.Duration) { return g.taskCtx.progress.
 
 func (g *goRun) Kill(reason string) { g.cancel(killedError(reason)) }
 
-// startFunc uses a new goroutine for each task: handing it to one that waits on a channel was measured
-// slower.
+// startFunc starts f on a new goroutine. A new goroutine for each task was measured faster than a pool of
+// goroutines that wait on a channel.
 func (p *Pool) startFunc(f Func, t *Attempt, done func(Result)) (Running, Result, bool) {
 	w := newTaskContext(t)
 	ctx, cancel := withTimeLimit(w, t)
 	g := &goRun{taskCtx: w, cancel: cancel}
 	run := func() {
 		res := Result{Status: Panicked, Err: "the function called runtime.Goexit"}
-		defer func() { // deferred for that case
+		defer func() { // deferred, because Goexit runs deferred calls only
 			cancel(nil)
 			done(w.concludeTask(res))
 			p.removeLive(g)
@@ -41,14 +41,18 @@ func (p *Pool) startFunc(f Func, t *Attempt, done func(Result)) (Running, Result
 	return g, Result{}, false
 }
 
-// clockStart is what run times are measured from: time.Now would read the wall clock, too.
+// clockStart is the zero of all run times. Durations since clockStart are cheaper than time.Now, which also reads
+// the wall clock.
 var clockStart = time.Now()
 
-// ignoredKillAfter is after how long a function that was killed is taken to go on: some that end at once say that all is well.
+// ignoredKillAfter is the time a function must run after its kill for its result to count. Some functions end at
+// once when killed and return no error, though their work is unfinished.
 const ignoredKillAfter = 100 * time.Millisecond
 
-// runGuarded runs f and makes a Result of whatever it does. The end of ctx before f returned outranks what f returned, unless it was
-// killed, went on, and came to a good end: if it was stopped for others only, it would else run for as long again and again, in vain.
+// runGuarded runs f and turns its return, error or panic into a Result. If ctx ended before f returned, the end of
+// ctx decides the status. Exception: f was killed, ran on for ignoredKillAfter and returned no error; then its
+// result counts. Without this exception a task stopped only to make room for other tasks would run as long again on
+// every retry, in vain.
 func runGuarded(ctx context.Context, f Func, t *Attempt) (res Result) {
 	start := time.Since(clockStart)
 	out, panicked, err := call(ctx, f, t.Payload)
@@ -66,7 +70,7 @@ func runGuarded(ctx context.Context, f Func, t *Attempt) (res Result) {
 		res.Status, res.Err = TooLarge, tooLarge(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
 	case t.MaxResult > 0 && len(out) > t.MaxResult:
 		o := newResult(t)
-		o.Write(out) // what goes wrong, its end says
+		o.Write(out) // setResult reports a failed write
 		o.Close()
 		res.setResult(o)
 	default:
@@ -75,7 +79,8 @@ func runGuarded(ctx context.Context, f Func, t *Attempt) (res Result) {
 	return res
 }
 
-// call also returns what f panicked with, and where.
+// call runs f. If f panics, call returns the panic's value and stack as text. trimStack finds the frame of call by
+// its name.
 func call(ctx context.Context, f Func, payload []byte) (out []byte, panicked string, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -86,15 +91,15 @@ func call(ctx context.Context, f Func, payload []byte) (out []byte, panicked str
 	return out, "", err
 }
 
-// maxStack keeps a panic's report small enough to read.
+// maxStack keeps a panic's report small enough to read, in bytes.
 const maxStack = 4 << 10
 
-// trimStack cuts what debug.Stack says in a deferred call down to the frames of the function: below
-// the call of panic, above our own call.
+// trimStack cuts a stack of debug.Stack, taken in a deferred call, down to the frames of the function: below the
+// call of panic, above the frame of call.
 func trimStack(s []byte) []byte {
 	if i := bytes.Index(s, []byte("\npanic(")); i >= 0 {
 		s = s[i+1:]
-		for range 2 { // panic(...) and its position
+		for range 2 { // the lines of panic(...) and its position
 			if j := bytes.IndexByte(s, '\n'); j >= 0 {
 				s = s[j+1:]
 			}

@@ -12,16 +12,16 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Store is the files of a worker: what does not travel with results and tasks is kept there.
+// Store is the file cache of a worker. It holds outputs too large to travel with results and tasks.
 type Store interface {
 	// Create begins a file.
 	Create() (Draft, error)
-	// Fetch returns where a file is, which it fetches from peers if it has to. It stays there until release is called. The error is
-	// fs.ErrNotExist if none of them has it.
+	// Fetch returns the path of a file, and fetches the file from peers if necessary. The file stays until the
+	// caller calls release. The error is fs.ErrNotExist if no peer has the file.
 	Fetch(ctx context.Context, f probe.File) (path string, release func(), err error)
 }
 
-// Draft is a file that is being written. Commit or Abort must follow.
+// Draft is a file while its task writes it. The writer must call Commit or Abort.
 type Draft interface {
 	io.Writer
 	Commit() (digest [32]byte, err error)
@@ -29,13 +29,14 @@ type Draft interface {
 }
 
 const (
-	// maxInlineBytes is how many bytes of outputs travel with a task's result; 0 of a job without stages: nobody is there to take them.
+	// maxInlineBytes bounds the output bytes that travel with a task's result. A job without stages has a limit of
+	// 0 (Context.Inline), because no task takes its outputs.
 	maxInlineBytes = 256 << 10
 	// maxPartitions bounds the outputs of a task.
 	maxPartitions = probe.ResultPartition
 )
 
-// output is what a function writes into a partition: in memory, until that is too much to travel.
+// output is a function's output for a partition. It stays in memory while it is small enough to travel.
 type output struct {
 	taskCtx *taskContext
 	meta    probe.Output
@@ -45,10 +46,12 @@ type output struct {
 	err     error
 }
 
-// Output is where a function leaves what it makes for a partition of later stages: their inputs with this task's stage and
-// this partition read it. It counts if the function returns without an error and has closed it. A partition is written once.
+// Output opens the function's output for a partition of later stages. Inputs of later stages name this task's stage
+// and the partition to read the output. An output counts if the function closes it and returns without an error. A
+// function may open each partition once.
 //
-// What is small travels with the result. The rest becomes a file of the worker's cache, and needs one.
+// A small output travels with the result. A larger output becomes a file in the worker's cache, so it needs a
+// worker with a cache.
 func Output(ctx context.Context, partition int) (io.WriteCloser, error) {
 	if partition < 0 || partition >= maxPartitions {
 		return nil, fmt.Errorf("output: partition %d: count them from 0 to %d", partition, maxPartitions-1)
@@ -56,15 +59,16 @@ func Output(ctx context.Context, partition int) (io.WriteCloser, error) {
 	return taskContextOf(ctx).beginOutput(uint32(partition))
 }
 
-// ResultWriter is where a function writes its result, instead of returning it: what is written need not be in memory as a whole. It
-// counts if the function returns nothing, without an error, and has closed it.
+// ResultWriter opens the task's result for writing, as an alternative to returning it. A written result need not be
+// in memory as a whole. It counts if the function closes the writer and returns an empty result without an error.
 //
-// What is small travels as any result. The rest becomes a file of the worker's cache, and needs one, and a client that asks for that
-// by Job.LargeResults: it reads the result with Client.Open.
+// A small result travels like any other. A larger result becomes a file in the worker's cache. So it needs a worker
+// with a cache and a client that sets Job.LargeResults and reads the result by Client.Open.
 func ResultWriter(ctx context.Context) (io.WriteCloser, error) {
 	return taskContextOf(ctx).beginOutput(probe.ResultPartition)
 }
 
+// beginOutput opens the output of a partition, or the result. It fails for a second output of a partition.
 func (w *taskContext) beginOutput(partition uint32) (*output, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,15 +85,15 @@ func (w *taskContext) beginOutput(partition uint32) (*output, error) {
 	return o, nil
 }
 
-// mayReturnFile reports whether the result of an attempt may be a file.
+// mayReturnFile reports whether the attempt's result may be a file.
 func (t *Attempt) mayReturnFile() bool { return t.Context != nil && t.Context.Large }
 
-// newResult is where a result is written of which nobody knows yet how large it is.
+// newResult returns an output for a result of unknown size.
 func newResult(t *Attempt) *output {
 	return &output{taskCtx: newTaskContext(t), meta: probe.Output{Partition: probe.ResultPartition}}
 }
 
-// setResult makes what was written to o the task's result.
+// setResult makes o the task's result. If o failed, the task fails.
 func (r *Result) setResult(o *output) {
 	if err := o.endOutput(true); err != nil {
 		r.setFailure(err)
@@ -98,7 +102,7 @@ func (r *Result) setResult(o *output) {
 	r.addOutput(o)
 }
 
-// addOutput adds what was written to o, which has ended well.
+// addOutput adds o, which has ended well, to the result.
 func (r *Result) addOutput(o *output) {
 	if o.isResult() && !o.meta.File {
 		r.Output = o.meta.Data
@@ -107,7 +111,7 @@ func (r *Result) addOutput(o *output) {
 	}
 }
 
-// setFailure says why what a task has written cannot be kept.
+// setFailure makes the task fail with err, and drops its output.
 func (r *Result) setFailure(err error) {
 	r.Status, r.Err, r.Output, r.Passed = Failed, clipText(err.Error()), nil, nil
 	if _, size := errors.AsType[*sizeError](err); size {
@@ -115,10 +119,10 @@ func (r *Result) setFailure(err error) {
 	}
 }
 
-// isResult reports whether this is the task's result.
+// isResult reports whether o is the task's result.
 func (o *output) isResult() bool { return o.meta.Partition == probe.ResultPartition }
 
-// displayName is what it is called in errors.
+// displayName names o in errors.
 func (o *output) displayName() string {
 	if o.isResult() {
 		return "the result"
@@ -126,7 +130,7 @@ func (o *output) displayName() string {
 	return fmt.Sprintf("the output of partition %d", o.meta.Partition)
 }
 
-// inlineLimit is how many bytes of it may travel.
+// inlineLimit returns how many bytes of o may travel with the result.
 func (o *output) inlineLimit() int {
 	t := &o.taskCtx.attempt
 	switch {
@@ -140,21 +144,23 @@ func (o *output) inlineLimit() int {
 	return maxInlineBytes
 }
 
-// sizeError says that a result is too large to travel, and may not be a file.
+// sizeError means: a result is too large to travel and may not be a file.
 type sizeError struct{ text string }
 
 func (e *sizeError) Error() string { return e.text }
 
-// whyNoFile says why it cannot become a file, or nil.
+// whyNoFile returns why o cannot become a file, or nil if it can.
 func (o *output) whyNoFile() error {
 	t := &o.taskCtx.attempt
 	switch {
 	case o.isResult() && !t.mayReturnFile():
 		return &sizeError{tooLarge("longer", t.MaxResult)}
 	case o.isResult() && t.Store == nil:
-		return &sizeError{tooLarge("longer", t.MaxResult) + "; or start this worker with --cache-dir, so that it can be a file"}
+		return &sizeError{tooLarge("longer", t.MaxResult) + "; or start this worker with --cache-dir to allow a file"}
 	case t.Store == nil:
-		return fmt.Errorf("%s: it is too large to travel with the result, and this worker keeps no files: start it with --cache-dir", o.displayName())
+		return fmt.Errorf(
+			"%s is too large to travel with the result: start this worker with --cache-dir, so that it may be a file",
+			o.displayName())
 	}
 	return nil
 }
@@ -178,7 +184,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, o.err
 }
 
-// spillToFile goes on in a file.
+// spillToFile moves o from memory into a file of the worker's cache. Later writes go to the file.
 func (o *output) spillToFile() error {
 	if o.err = o.whyNoFile(); o.err != nil {
 		return o.err
@@ -211,7 +217,8 @@ func (o *output) Close() error {
 	return o.err
 }
 
-// takeInlineRoom counts the output among those that travel, if there is room.
+// takeInlineRoom reserves room for o among the bytes that travel with the result. It returns false if there is no
+// room.
 func (o *output) takeInlineRoom() bool {
 	if o.isResult() {
 		return true
@@ -226,7 +233,8 @@ func (o *output) takeInlineRoom() bool {
 	return true
 }
 
-// endOutput is called when the function has returned.
+// endOutput ends o when the function has returned. An unfinished file is aborted. If counts is set, the task
+// succeeded, and endOutput returns an error if o failed or is still open.
 func (o *output) endOutput(counts bool) error {
 	if o.draft != nil && (!o.closed || o.err != nil) {
 		o.draft.Abort()
@@ -244,8 +252,8 @@ func (o *output) endOutput(counts bool) error {
 
 // Input is an output of a task of an earlier stage.
 type Input struct {
-	Stage     string // of the task that made it
-	Task      int    // its index in the job
+	Stage     string // stage of the task that wrote the output
+	Task      int    // index of this task in the job
 	Partition int
 	Bytes     int64
 
@@ -253,8 +261,8 @@ type Input struct {
 	passed  *probe.Passed
 }
 
-// Inputs are the outputs that were passed to a task, in the order of its inputs that name stages, then of the tasks that
-// made them. One that wrote nothing into the partition is left out.
+// Inputs returns the outputs passed to a task, ordered by the task's Inputs with stages, then by the task that
+// wrote the output. A task that wrote nothing into the partition is left out.
 func Inputs(ctx context.Context) []Input {
 	w := taskContextOf(ctx)
 	if w.attempt.Context == nil {
@@ -264,13 +272,17 @@ func Inputs(ctx context.Context) []Input {
 	ins := make([]Input, len(passed))
 	for i := range passed {
 		p := &passed[i]
-		ins[i] = Input{Stage: p.Stage, Task: int(p.Task), Partition: int(p.Partition), Bytes: int64(p.Bytes), taskCtx: w, passed: p}
+		ins[i] = Input{
+			Stage: p.Stage, Task: int(p.Task), Partition: int(p.Partition), Bytes: int64(p.Bytes), taskCtx: w,
+			passed: p,
+		}
 	}
 	return ins
 }
 
-// InputError says that an output that was passed to a task is nowhere to be had. A function that fails with it has failed
-// for lack of input, not by itself: it is tried again, and where the worker is gone that had it, after it was made again.
+// InputError means: an output passed to a task cannot be read. A function that returns an InputError fails for lack
+// of input, not by itself. The scheduler retries its task. If the worker with the output is gone, the output is
+// made again first.
 type InputError struct {
 	Stage     string
 	Task      int
@@ -286,7 +298,7 @@ func (e *InputError) Error() string {
 
 func (e *InputError) Unwrap() error { return e.Err }
 
-// Open reads the input. If it is a file of another worker's cache, it is fetched first.
+// Open opens the input for reading. If the input is a file of another worker's cache, Open fetches the file first.
 func (in *Input) Open(ctx context.Context) (io.ReadCloser, error) {
 	if !in.passed.File {
 		return io.NopCloser(bytes.NewReader(in.passed.Data)), nil
@@ -302,11 +314,11 @@ func (in *Input) Open(ctx context.Context) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// Path is where the input is as a file, for reading only. It is there until the function returns.
+// Path returns the path of the input as a file, for reading only. The file stays until the function returns.
 func (in *Input) Path(ctx context.Context) (string, error) {
 	store := in.taskCtx.attempt.Store
 	if store == nil {
-		return "", in.inputError(errors.New("this worker keeps no files: start it with --cache-dir"))
+		return "", in.inputError(errors.New("this worker keeps no files: start the worker with --cache-dir"))
 	}
 	file := probe.File{Digest: in.passed.Digest, Bytes: in.passed.Bytes, Peers: in.passed.Peers}
 	if !in.passed.File {

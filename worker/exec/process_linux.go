@@ -27,47 +27,48 @@ const processesSupported = true
 
 const (
 	maxFiles    = 4096                   // open files of a process
-	fileEnv     = "PHOEBE_FILE_"         // variables with the paths of the files that a task needs; a number follows
-	progressEnv = "PHOEBE_PROGRESS_FD"   // variable with the descriptor that takes lines of progress
-	stderrTail  = 4 << 10                // bytes of standard error that a failure quotes
-	pipeGrace   = 100 * time.Millisecond // for output of strays that hold the pipes after the process ended
+	fileEnv     = "PHOEBE_FILE_"         // prefix of the variables with the paths of the task's files; a number follows
+	progressEnv = "PHOEBE_PROGRESS_FD"   // variable with the descriptor for lines of progress
+	stderrTail  = 4 << 10                // bytes of standard error quoted by a failure
+	pipeGrace   = 100 * time.Millisecond // for output of strays that hold the pipes after the end of the process
 )
 
-// process is a process and its group. It is killed with its group, and what is left of the group when
-// it ends by itself is killed then. What leaves the group (setsid) is not followed. If the worker dies
-// the kernel kills the process, but not its children.
+// process is a process and its process group. Kill kills the whole group. If the process ends by itself, the pool
+// kills the rest of the group then. A process that leaves the group (setsid) escapes. If the worker dies, the
+// kernel kills the process, but not its children.
 type process struct {
 	cancel   context.CancelCauseFunc
 	progress progress
 
 	mu      sync.Mutex
-	pid     int  // zero until it is started
-	reaping bool // it is about to be reaped: the pid may come to name another
+	pid     int  // zero until the start
+	reaping bool // the process is about to be reaped: its pid may soon name another process
 }
 
 func (pr *process) Kill(reason string) { pr.cancel(killedError(reason)) }
 
 func (pr *process) Progress() (float64, time.Duration) { return pr.progress.lastReport() }
 
-// readProgress takes what the process says of its progress.
+// readProgress reads the process's progress reports, a number per line, until the process closes the pipe.
 func (pr *process) readProgress(lines io.Reader) {
 	for scan := bufio.NewScanner(lines); scan.Scan(); {
 		if done, err := strconv.ParseFloat(strings.TrimSpace(scan.Text()), 64); err == nil {
 			pr.progress.noteDone(done)
 		}
 	}
-	io.Copy(io.Discard, lines) // of a line that is too long, so that the process is not held up
+	io.Copy(io.Discard, lines) // drains the pipe after a line that is too long, so the process never blocks
 }
 
-// killGroup is safe at any time.
+// killGroup kills the process and its group. Safe at any time: it does nothing before the start and after the end.
 func (pr *process) killGroup() {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
 	if pr.pid != 0 && !pr.reaping {
-		unix.Kill(-pr.pid, unix.SIGKILL) // fails only if nothing is left
+		unix.Kill(-pr.pid, unix.SIGKILL) // fails only if the group is empty
 	}
 }
 
+// startProcess checks the command of t and runs it on a goroutine of its own.
 func (p *Pool) startProcess(t *Attempt, done func(Result)) (Running, Result, bool) {
 	c, err := decodeCommand(t.Payload)
 	if err != nil {
@@ -93,6 +94,8 @@ func failedResult(format string, args ...any) Result {
 	return Result{Status: Failed, Err: clipText(fmt.Sprintf(format, args...))}
 }
 
+// runProcess runs the command to its end: it starts the process, serves its pipes, waits, and kills the rest of the
+// group.
 func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *Attempt) Result {
 	env := map[string]string{"PATH": os.Getenv("PATH"), progressEnv: "3"}
 	maps.Copy(env, c.Env)
@@ -103,7 +106,7 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	if err != nil {
 		return failedResult("%v", err)
 	}
-	if c.Dir != "" { // or execve's error would blame the program
+	if c.Dir != "" { // otherwise execve's error would blame the program
 		if st, err := os.Stat(c.Dir); err != nil || !st.IsDir() {
 			return failedResult("exec: dir %s is not a directory on this worker", c.Dir)
 		}
@@ -147,7 +150,8 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	stopWatching := context.AfterFunc(ctx, pr.killGroup)
 	defer stopWatching()
 
-	// What the kernel tells of a process that is over begins with what this one had when it forked.
+	// The kernel's peak memory of a process starts with the memory of the worker at the fork. So the kernel's peak
+	// is used below only if it exceeds the worker's own.
 	var workerUsage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &workerUsage); err != nil {
 		workerUsage.Maxrss = math.MaxInt64
@@ -157,7 +161,7 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	var errTail tailBuffer
 	var streams sync.WaitGroup
 	streams.Go(func() {
-		pipes.ours[0].Write(stdin) // what the process does not read is its own business
+		pipes.ours[0].Write(stdin) // the process need not read all of stdin
 		pipes.ours[0].Close()
 	})
 	streams.Go(func() {
@@ -171,7 +175,7 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	var peakSeen int64
 	streams.Go(func() { peakSeen = watchMemory(proc.Pid, exited) })
 
-	// Wait, but do not reap: as long as the process is a zombie, nobody else can get its group's id.
+	// Wait, but do not reap: while the process is a zombie, no new process can get its group's id.
 	err = retryEINTR(func() error {
 		return unix.Waitid(unix.P_PID, proc.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 	})
@@ -200,7 +204,7 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 		res.Status, res.Err = e.status, e.reason
 	case large:
 		res.setFailure(out.err)
-	case !state.Success() && out.err == nil: // else it was killed
+	case !state.Success() && out.err == nil: // otherwise copyOutput killed the process
 		res.Status = Failed
 		if state.Sys().(syscall.WaitStatus).Signaled() {
 			res.Status = Panicked
@@ -215,7 +219,8 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	return res
 }
 
-// watchMemory looks, ever more rarely, at the most memory that a process has had, in bytes, until it is over.
+// watchMemory samples the peak memory of a process, ever more rarely, until exited is closed. It returns the peak
+// in bytes, or 0 if the process ended before the first sample.
 func watchMemory(pid int, exited <-chan struct{}) (peak int64) {
 	name := fmt.Sprintf("/proc/%d/status", pid)
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -228,7 +233,7 @@ func watchMemory(pid int, exited <-chan struct{}) (peak int64) {
 		if err != nil {
 			continue
 		}
-		if _, rest, ok := strings.Cut(string(status), "\nVmHWM:"); ok { // not of a zombie
+		if _, rest, ok := strings.Cut(string(status), "\nVmHWM:"); ok { // missing for a zombie
 			var kib int64
 			if _, err := fmt.Sscan(rest, &kib); err == nil {
 				peak = max(peak, kib<<10)
@@ -237,11 +242,11 @@ func watchMemory(pid int, exited <-chan struct{}) (peak int64) {
 	}
 }
 
-// maxPipe is more than a pipe holds.
+// maxPipe is more than a pipe holds, in bytes.
 const maxPipe = 1 << 20
 
-// copyOutput copies what comes by a pipe, up to its end or deadline, and returns why it cannot be kept, if it cannot. What was
-// written before the deadline is never left out, however late this process comes to read it: it may have been stopped.
+// copyOutput copies a pipe to out, up to the pipe's end or deadline. It returns why out cannot keep the output, or
+// nil. The copy includes everything written before the deadline, even if this process was stopped and reads late.
 func copyOutput(out *output, pipe *os.File) error {
 	buf := make([]byte, 32<<10)
 	_, err := io.CopyBuffer(out, struct{ io.Reader }{pipe}, buf)
@@ -252,7 +257,7 @@ func copyOutput(out *output, pipe *os.File) error {
 	if err != nil {
 		return nil
 	}
-	budget := maxPipe // a stray may go on writing
+	budget := maxPipe // a stray may write without end
 	_ = raw.Read(func(fd uintptr) bool {
 		for budget > 0 {
 			n, err := unix.Read(int(fd), buf[:min(len(buf), budget)])
@@ -272,9 +277,10 @@ func copyOutput(out *output, pipe *os.File) error {
 	return out.err
 }
 
-// pipes are the three standard files, and the one for progress: our ends, and theirs for the process.
+// pipes are the pipes of the three standard files and of the progress: our ends, and their ends for the process.
 type pipes struct{ ours, theirs [4]*os.File }
 
+// openPipes opens all pipes, or none.
 func openPipes() (p *pipes, err error) {
 	p = new(pipes)
 	for i := range p.ours {
@@ -291,7 +297,7 @@ func openPipes() (p *pipes, err error) {
 	return p, nil
 }
 
-// Closing a nil file or a closed one is an error that does no harm.
+// closeTheirs closes the process's ends. Closing a nil or closed file returns an error and does no harm.
 func (p *pipes) closeTheirs() {
 	for _, f := range p.theirs {
 		f.Close()
@@ -310,6 +316,7 @@ func (p *pipes) setDeadline(t time.Time) {
 	}
 }
 
+// environList returns m as sorted NAME=value entries.
 func environList(m map[string]string) []string {
 	env := make([]string, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -318,7 +325,7 @@ func environList(m map[string]string) []string {
 	return env
 }
 
-// lookPath is os/exec.LookPath for a PATH that is not this process's own. Relative entries are ignored.
+// lookPath is os/exec.LookPath for the PATH of a command, not the worker's own. It ignores relative entries.
 func lookPath(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -332,10 +339,11 @@ func lookPath(name, path string) (string, error) {
 			return f, nil
 		}
 	}
-	return "", fmt.Errorf("exec: no program %q in PATH=%s: give argv[0] as a path, or a PATH in env: %w", name, path, fs.ErrNotExist)
+	return "", fmt.Errorf(
+		"exec: no program %q in PATH=%s: give argv[0] as a path, or a PATH in env: %w", name, path, fs.ErrNotExist)
 }
 
-// tailBuffer keeps the last stderrTail bytes that were written to it.
+// tailBuffer keeps the last stderrTail bytes written to it.
 type tailBuffer struct {
 	buf []byte
 	cut bool
@@ -358,14 +366,15 @@ func (t *tailBuffer) String() string {
 	return s
 }
 
-// launcher starts processes on one OS thread that lives as long as it does. The kernel ties two things
-// to the thread that forks: the signal at the parent's death, which would come too early from a thread
-// that ends before the worker, and ptrace.
+// launcher starts processes on one OS thread, which lives as long as the launcher. The kernel ties two things to
+// the forking thread: ptrace, and the signal at the parent's death (Pdeathsig). From a thread that ends before the
+// worker, the signal would come too early.
 type launcher struct {
 	requests chan launchRequest
 	ended    chan struct{}
 }
 
+// launchRequest asks the launcher's thread to start a process.
 type launchRequest struct {
 	path   string
 	argv   []string
@@ -376,15 +385,16 @@ type launchRequest struct {
 
 type launchResult struct {
 	proc  *os.Process
-	start time.Time // just before the fork
+	start time.Time // the time just before the fork
 	err   error
 }
 
+// newLauncher starts the launcher's thread.
 func newLauncher() *launcher {
 	l := &launcher{requests: make(chan launchRequest), ended: make(chan struct{})}
 	go func() {
 		defer close(l.ended)
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		for r := range l.requests {
 			start := time.Now()
 			proc, err := r.startLimited()
@@ -394,12 +404,13 @@ func newLauncher() *launcher {
 	return l
 }
 
-// close comes after the last start.
+// close ends the launcher's thread. Call close after the last start.
 func (l *launcher) close() {
 	close(l.requests)
 	<-l.ended
 }
 
+// start starts a process on the launcher's thread. The time is just before the fork.
 func (l *launcher) start(r launchRequest) (*os.Process, time.Time, error) {
 	r.answer = make(chan launchResult, 1)
 	l.requests <- r
@@ -407,11 +418,11 @@ func (l *launcher) start(r launchRequest) (*os.Process, time.Time, error) {
 	return a.proc, a.start, a.err
 }
 
-// startLimited starts the process and sets its limits before its first instruction: traced, it stops after execve,
-// gets its limits and is let go. Where ptrace is forbidden (EPERM) the limits come right after the start
-// instead, and a child that the process forks within that fraction of a millisecond escapes them.
-// Setting limits in a re-executed copy of this program was the alternative: a Go start for each task,
-// and a hidden mode in every program that embeds a worker.
+// startLimited starts the process and sets its limits before its first instruction. The process is traced: it stops
+// after execve, gets its limits and runs on. Where ptrace is forbidden (EPERM), the limits come right after the
+// start. Then a child forked within a fraction of a millisecond escapes the limits. The alternative was to set
+// limits in a re-executed copy of this program. That would cost a Go start for each task, and a hidden mode in
+// every program with a worker.
 func (r *launchRequest) startLimited() (*os.Process, error) {
 	r.attr.Sys.Ptrace = true
 	proc, err := os.StartProcess(r.path, r.argv, &r.attr)
@@ -442,6 +453,7 @@ func (r *launchRequest) startLimited() (*os.Process, error) {
 	return proc, nil
 }
 
+// awaitExecStop waits until the traced process stops after execve.
 func awaitExecStop(pid int) error {
 	var ws unix.WaitStatus
 	err := retryEINTR(func() error { _, err := unix.Wait4(pid, &ws, 0, nil); return err })
@@ -451,9 +463,9 @@ func awaitExecStop(pid int) error {
 	return err
 }
 
-// setLimits never raises a limit. Memory is RLIMIT_DATA, the private writable memory of each process of
-// the task. RLIMIT_AS also counts what is merely reserved: under 256 MiB of that no Go or Java program
-// starts. Shared memory escapes both; only a cgroup would catch it.
+// setLimits lowers the limits of a process; it never raises one. The memory limit is RLIMIT_DATA, the private
+// writable memory of each process of the task. RLIMIT_AS would also count reserved memory, and no Go or Java
+// program starts under 256 MiB of RLIMIT_AS. Shared memory escapes both limits; only a cgroup would catch it.
 func setLimits(pid int, memory probe.MiB) error {
 	type limit struct {
 		what  string

@@ -55,28 +55,45 @@ func TestProcess(t *testing.T) {
 	}{
 		{"argv", Command{Argv: []string{"printf", "%s-%s", "a b", "$HOME"}}, Attempt{}, Succeeded, "a b-$HOME", nil},
 		{"stdin", Command{Argv: []string{"cat"}, Stdin: "text"}, Attempt{}, Succeeded, "text", nil},
-		{"stdin of bytes", Command{Argv: []string{"cat"}, StdinBase64: []byte{0, 255, 10}}, Attempt{}, Succeeded, "\x00\xff\n", nil},
+		{"stdin of bytes", Command{Argv: []string{"cat"}, StdinBase64: []byte{0, 255, 10}}, Attempt{}, Succeeded,
+			"\x00\xff\n", nil},
 		{"stdin both ways at once", Command{Argv: []string{"cat"}, Stdin: long}, Attempt{}, Succeeded, long, nil},
 		{"stdin that nobody reads", Command{Argv: []string{"true"}, Stdin: long}, Attempt{}, Succeeded, "", nil},
 		{"no stdin", Command{Argv: []string{"cat"}}, Attempt{}, Succeeded, "", nil},
-		{"environment", Command{Argv: []string{"env"}, Env: map[string]string{"A": "1", "PATH": "/usr/bin:/bin"}}, Attempt{}, Succeeded, "A=1\nPATH=/usr/bin:/bin\nPHOEBE_PROGRESS_FD=3\n", nil},
-		{"default environment", Command{Argv: []string{"env"}}, Attempt{}, Succeeded, "PATH=" + os.Getenv("PATH") + "\nPHOEBE_PROGRESS_FD=3\n", nil},
-		{"files", Command{Argv: []string{"env"}, Env: map[string]string{"PATH": "/bin:/usr/bin", "PHOEBE_FILE_1": "no"}}, Attempt{Files: []string{"/c/a", "/c/b\nb"}},
+		{"environment", Command{Argv: []string{"env"}, Env: map[string]string{"A": "1", "PATH": "/usr/bin:/bin"}},
+			Attempt{}, Succeeded, "A=1\nPATH=/usr/bin:/bin\nPHOEBE_PROGRESS_FD=3\n", nil},
+		{"default environment", Command{Argv: []string{"env"}}, Attempt{}, Succeeded,
+			"PATH=" + os.Getenv("PATH") + "\nPHOEBE_PROGRESS_FD=3\n", nil},
+		{"files", Command{Argv: []string{"env"}, Env: map[string]string{"PATH": "/bin:/usr/bin",
+			"PHOEBE_FILE_1": "no"}}, Attempt{Files: []string{"/c/a", "/c/b\nb"}},
 			Succeeded, "PATH=/bin:/usr/bin\nPHOEBE_FILE_0=/c/a\nPHOEBE_FILE_1=/c/b\nb\nPHOEBE_PROGRESS_FD=3\n", nil},
 		{"dir", Command{Argv: []string{"pwd"}, Dir: dir}, Attempt{}, Succeeded, dir + "\n", nil},
 		{"no such dir", Command{Argv: []string{"pwd"}, Dir: dir + "/x"}, Attempt{}, Failed, "", []string{dir + "/x"}},
-		{"no such program", Command{Argv: []string{"phoebe-nonesuch"}}, Attempt{}, Failed, "", []string{`"phoebe-nonesuch"`, "PATH=" + os.Getenv("PATH")}},
-		{"no such file", Command{Argv: []string{"/phoebe/nonesuch"}}, Attempt{}, Failed, "", []string{"/phoebe/nonesuch", "no such file"}},
-		{"not executable", Command{Argv: []string{"/etc/passwd"}}, Attempt{}, Failed, "", []string{"/etc/passwd", "permission denied"}},
-		{"exit code", shellCommand("echo lost; echo why >&2; exit 3"), Attempt{}, Failed, "", []string{"exit status 3", "stderr: why"}},
-		{"tail of stderr", shellCommand("head -c 99999 /dev/zero | tr '\\0' x >&2; echo the end >&2; exit 1"), Attempt{}, Failed, "", []string{"stderr: ...xxx", "the end"}},
+		{"no such program", Command{Argv: []string{"phoebe-nonesuch"}}, Attempt{}, Failed, "",
+			[]string{`"phoebe-nonesuch"`, "PATH=" + os.Getenv("PATH")}},
+		{"no such file", Command{Argv: []string{"/phoebe/nonesuch"}}, Attempt{}, Failed, "",
+			[]string{"/phoebe/nonesuch", "no such file"}},
+		{"not executable", Command{Argv: []string{"/etc/passwd"}}, Attempt{}, Failed, "",
+			[]string{"/etc/passwd", "permission denied"}},
+		{"exit code", shellCommand("echo lost; echo why >&2; exit 3"), Attempt{}, Failed, "",
+			[]string{"exit status 3", "stderr: why"}},
+		{"tail of stderr", shellCommand("head -c 99999 /dev/zero | tr '\\0' x >&2; echo the end >&2; exit 1"),
+			Attempt{},
+			Failed, "", []string{"stderr: ...xxx", "the end"}},
 		{"signal", shellCommand("kill -SEGV $$"), Attempt{}, Panicked, "", []string{"segmentation fault"}},
-		{"timeout", Command{Argv: []string{"sleep", "100"}}, Attempt{Timeout: 20 * time.Millisecond}, TimedOut, "", []string{"timeout of 20ms"}},
-		{"result at the limit", Command{Argv: []string{"printf", "four"}}, Attempt{MaxResult: 4}, Succeeded, "four", nil},
-		{"result over the limit", Command{Argv: []string{"printf", "fives"}}, Attempt{MaxResult: 4}, TooLarge, "", []string{"limit of 4 bytes", "raise"}},
-		{"endless result", Command{Argv: []string{"yes"}}, Attempt{MaxResult: 1 << 20}, TooLarge, "", []string{"limit of 1048576 bytes"}},
-		{"limits", shellCommand("ulimit -c; ulimit -d; ulimit -Hd"), Attempt{Memory: 64}, Succeeded, "0\n65536\n65536\n", nil},
-		{"memory", shellCommand("head -c 90000000 /dev/zero | tail -c 80000000 >/dev/null"), Attempt{Memory: 16}, Failed, "", []string{"exit status", "memory"}},
+		{"timeout", Command{Argv: []string{"sleep", "100"}}, Attempt{Timeout: 20 * time.Millisecond}, TimedOut, "",
+			[]string{"timeout of 20ms"}},
+		{"result at the limit", Command{Argv: []string{"printf", "four"}}, Attempt{MaxResult: 4}, Succeeded, "four",
+			nil},
+		{"result over the limit", Command{Argv: []string{"printf", "fives"}}, Attempt{MaxResult: 4}, TooLarge, "",
+			[]string{"limit of 4 bytes", "raise"}},
+		{"endless result", Command{Argv: []string{"yes"}}, Attempt{MaxResult: 1 << 20}, TooLarge, "",
+			[]string{"limit of 1048576 bytes"}},
+		{"limits", shellCommand("ulimit -c; ulimit -d; ulimit -Hd"), Attempt{Memory: 64}, Succeeded,
+			"0\n65536\n65536\n", nil},
+		{"memory", shellCommand("head -c 90000000 /dev/zero | tail -c 80000000 >/dev/null"), Attempt{Memory: 16},
+			Failed, "",
+			[]string{"exit status", "memory"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			task := tc.task
@@ -122,8 +139,8 @@ func TestBadCommand(t *testing.T) {
 	}
 }
 
-// newFIFO returns a FIFO, and what reads it: first the lines of the script, then EOF, which comes when
-// no process has it open any more.
+// newFIFO returns the path of a FIFO, and a function that opens the FIFO for reading. The reader gets the script's
+// lines, then EOF once no process has the FIFO open.
 func newFIFO(t *testing.T) (path string, open func() *bufio.Reader) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "fifo")
@@ -131,7 +148,7 @@ func newFIFO(t *testing.T) (path string, open func() *bufio.Reader) {
 		t.Fatal(err)
 	}
 	return path, func() *bufio.Reader {
-		f, err := os.Open(path) // until a writer opens it
+		f, err := os.Open(path) // blocks until a writer opens the FIFO
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,16 +194,17 @@ func TestKillEndsTheProcessGroup(t *testing.T) {
 	}
 }
 
-// A process says how far it is by lines on a descriptor of its own; what is no number is ignored.
+// A process reports its progress in lines on a descriptor of its own; the pool ignores lines without a number.
 func TestProcessTellsProgress(t *testing.T) {
 	p := newProcessPool(t)
 	fifo, open := newFIFO(t)
 	r, end := startTask(t, p, Attempt{
 		Function: "exec",
-		Payload:  encodeCommand(t, shellCommand("exec 4>"+fifo+"; for x in 0.1 much 0.6; do echo $x >&$PHOEBE_PROGRESS_FD; done; echo up >&4; sleep 100")),
+		Payload: encodeCommand(t, shellCommand(
+			"exec 4>"+fifo+"; for x in 0.1 much 0.6; do echo $x >&$PHOEBE_PROGRESS_FD; done; echo up >&4; sleep 100")),
 	})
 	expectLine(t, open(), "up")
-	for began := time.Now(); ; { // it is read by another goroutine
+	for began := time.Now(); ; { // another goroutine reads the progress
 		if done, _ := r.Progress(); done == 0.6 {
 			break
 		} else if time.Since(began) > time.Minute {
@@ -213,7 +231,7 @@ func TestStrayGrandchildDiesWithItsParent(t *testing.T) {
 	expectEOF(t, family)
 }
 
-// A stray that leaves the group lives on, but the task does not wait for the pipes it holds.
+// A stray that leaves the group lives on, but the task does not wait for the stray's pipes.
 func TestStrayOutsideTheGroupHoldsNothingUp(t *testing.T) {
 	if _, err := osexec.LookPath("setsid"); err != nil {
 		t.Skip(err)
@@ -222,7 +240,8 @@ func TestStrayOutsideTheGroupHoldsNothingUp(t *testing.T) {
 	fifo, _ := newFIFO(t)
 	res := runTask(t, p, Attempt{
 		Function: "exec",
-		Payload:  encodeCommand(t, shellCommand("setsid sh -c 'echo $$ >"+fifo+"; exec sleep 100' & read pid <"+fifo+"; echo $pid")),
+		Payload: encodeCommand(t,
+			shellCommand("setsid sh -c 'echo $$ >"+fifo+"; exec sleep 100' & read pid <"+fifo+"; echo $pid")),
 	})
 	pid, err := strconv.Atoi(strings.TrimSpace(string(res.Output)))
 	if res.Status != Succeeded || err != nil {
@@ -235,8 +254,9 @@ func TestStrayOutsideTheGroupHoldsNothingUp(t *testing.T) {
 
 func TestKillBeforeTheStart(t *testing.T) {
 	p := newProcessPool(t)
-	for range 20 { // before, within or after the launch
-		r, end := startTask(t, p, Attempt{Function: "exec", Payload: encodeCommand(t, Command{Argv: []string{"sleep", "100"}})})
+	for range 20 { // the kill comes before, within or after the launch
+		r, end := startTask(t, p,
+			Attempt{Function: "exec", Payload: encodeCommand(t, Command{Argv: []string{"sleep", "100"}})})
 		r.Kill("at once")
 		if res := <-end; res.Status != Killed || res.Err != "at once" {
 			t.Fatalf("got %v (%s)", res.Status, res.Err)
@@ -255,7 +275,8 @@ func TestCloseKillsProcesses(t *testing.T) {
 	}
 	var ends []<-chan Result
 	for range 5 {
-		_, end := startTask(t, p, Attempt{Function: "exec", Payload: encodeCommand(t, Command{Argv: []string{"sleep", "100"}})})
+		_, end := startTask(t, p,
+			Attempt{Function: "exec", Payload: encodeCommand(t, Command{Argv: []string{"sleep", "100"}})})
 		ends = append(ends, end)
 	}
 	if err := p.Close(context.Background()); err != nil {
@@ -268,7 +289,7 @@ func TestCloseKillsProcesses(t *testing.T) {
 	}
 }
 
-// Without ptrace the limits come a moment later, but they come.
+// Without ptrace the limits come a moment after the start.
 func TestLimitsWithoutPtrace(t *testing.T) {
 	cmd := osexec.Command("cat")
 	in, err := cmd.StdinPipe()
@@ -299,7 +320,7 @@ func init() {
 	}
 }
 
-// runHelperWorker is a worker, in a process of its own, with one process that never ends.
+// runHelperWorker is a worker in a process of its own, running an endless process.
 func runHelperWorker(fifo string) {
 	r := NewRegistry()
 	if err := r.AllowProcesses(); err != nil {
@@ -343,14 +364,14 @@ func BenchmarkProcess(b *testing.B) {
 	}
 }
 
-// A worker that was stopped, or starved, when a process ended reads its output late, and has all of it.
+// A worker stopped or starved at the end of a process reads the process's output late but completely.
 func TestOutputIsReadLate(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	defer w.Close() // a stray holds it meanwhile
+	defer w.Close() // meanwhile a stray holds the pipe
 	if _, err := w.WriteString("done"); err != nil {
 		t.Fatal(err)
 	}
@@ -378,10 +399,11 @@ func TestOutputIsReadLate(t *testing.T) {
 	}
 }
 
-// A process is not said to have had the memory that its worker has.
+// MaxRSS of a process does not include the memory of its worker.
 func TestMaxRSS(t *testing.T) {
 	const mib = 1 << 20
-	ballast, err := unix.Mmap(-1, 0, 64*mib, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
+	ballast, err := unix.Mmap(-1, 0, 64*mib, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +421,7 @@ func TestMaxRSS(t *testing.T) {
 		t.Errorf("a short process had %d MiB", most/mib)
 	}
 	var most int64
-	for i := 0; i < 100 && most == 0; i++ { // until it has lasted long enough to be looked at
+	for i := 0; i < 100 && most == 0; i++ { // until the process lasts long enough for a sample
 		most = run(fmt.Sprintf("sleep 0.%02d", i))
 	}
 	if most == 0 || most > 32*mib {

@@ -11,7 +11,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// taskContext is what a function can find out, and leaves behind, by its context.
+// taskContext is the context of a function: it answers the function's questions, and collects its outputs.
 type taskContext struct {
 	context.Context
 	attempt   Attempt
@@ -22,7 +22,7 @@ type taskContext struct {
 	mu          sync.Mutex
 	ended       bool
 	outputs     []*output
-	inlineBytes int // bytes of those that travel with the result
+	inlineBytes int // bytes of the outputs that travel with the result
 	releases    []func()
 }
 
@@ -36,7 +36,7 @@ func (w *taskContext) Value(key any) any {
 	return w.Context.Value(key)
 }
 
-// taskContextOf is that of a function's context; without one, nothing is known.
+// taskContextOf returns the taskContext inside ctx, or an empty taskContext if ctx belongs to no task.
 func taskContextOf(ctx context.Context) *taskContext {
 	if w, ok := ctx.Value(taskContextKey{}).(*taskContext); ok {
 		return w
@@ -44,7 +44,8 @@ func taskContextOf(ctx context.Context) *taskContext {
 	return &taskContext{Context: context.Background()}
 }
 
-// concludeTask ends what the function left open, and adds what it leaves to its result.
+// concludeTask releases the input files of the task, ends its outputs, and adds the outputs to res. An output that
+// failed or stayed open makes the task fail.
 func (w *taskContext) concludeTask(res Result) Result {
 	w.mu.Lock()
 	w.ended = true
@@ -71,22 +72,22 @@ func (w *taskContext) concludeTask(res Result) Result {
 	return res
 }
 
-// Info is what a function may know of its task.
+// Info describes a task to its function.
 type Info struct {
 	Job         string // its id
-	Stage       string // "": the job has none
+	Stage       string // "": the job has no stages
 	Index       int    // in the job
 	Partition   int    // in the stage
 	Attempt     int    // from 1
 	Tenant      string
-	Worker      string    // where it runs
-	CPU         int       // millicores that it may use: 1000 is one core
-	Memory      int       // MiB that it may use
+	Worker      string    // name of the worker that runs the task
+	CPU         int       // millicores available to the task: 1000 is one core
+	Memory      int       // MiB available to the task
 	Deadline    time.Time // of the job; zero: none
-	Traceparent string    // of the job's span, as W3C's trace context has it; "": it is not traced
+	Traceparent string    // of the job's span, in the form of W3C Trace Context; "": no trace
 }
 
-// Task tells a function of its task, from the context that it got.
+// Task returns the Info of the task that ctx belongs to.
 func Task(ctx context.Context) Info {
 	w := taskContextOf(ctx)
 	t := &w.attempt
@@ -104,26 +105,26 @@ func Task(ctx context.Context) Info {
 	return info
 }
 
-// Common is the payload that the tasks of a function's stage have in common. It is for reading only.
+// Common returns the payload common to all tasks of the stage. Read-only.
 func Common(ctx context.Context) []byte { return taskContextOf(ctx).attempt.Common }
 
-// Files returns the absolute paths of the files that a task needs, in the order in which the task names them, from the
-// context that its function got. They are for reading only, and there until the function returns; the slice is not to
-// be changed.
+// Files returns the absolute paths of the task's files, in the order of the task's list. The files are read-only
+// and stay until the function returns. The caller must not change the slice.
 func Files(ctx context.Context) []string { return taskContextOf(ctx).attempt.Files }
 
-// Progress says which share of its work a function has done, from 0 to 1: with the context that it got, as often as it likes. By that it
-// is known how much longer the task takes, where others can count on its room, and whether it had better be started a second time
-// elsewhere. What is less than was said before counts for nothing.
+// Progress reports the share of the work done so far, from 0 to 1. A function may call Progress as often as it
+// likes, with its own context. From the reports the scheduler predicts how much longer the task runs, when its room
+// becomes free, and whether a second attempt elsewhere would pay. A share below an earlier report is ignored.
 func Progress(ctx context.Context, done float64) { taskContextOf(ctx).progress.noteDone(done) }
 
-// progress is what a task has said of how far it is.
+// progress is the last progress report of a task.
 type progress struct {
 	mu         sync.Mutex
 	done       float64
-	reportedAt time.Duration // since began
+	reportedAt time.Duration // since clockStart
 }
 
+// noteDone notes a progress report, unless an earlier report was as high. More than 1 counts as 1.
 func (p *progress) noteDone(done float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,6 +133,7 @@ func (p *progress) noteDone(done float64) {
 	}
 }
 
+// lastReport returns the last report and its age.
 func (p *progress) lastReport() (done float64, ago time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,8 @@ func TestRegisterValues(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := Register(r, "channel", func(context.Context, *int) (chan int, error) { return make(chan int), nil }); err != nil {
+	if err := Register(r, "channel",
+		func(context.Context, *int) (chan int, error) { return make(chan int), nil }); err != nil {
 		t.Fatal(err)
 	}
 	p := newPool(t, r)
@@ -33,19 +34,21 @@ func TestRegisterValues(t *testing.T) {
 	}{
 		{function: "area", payload: `{"Width": 3, "Height": 4}`, output: "12"},
 		{function: "area", payload: `{"Width": -1}`, err: "narrower than nothing"},
-		{function: "area", payload: `{"Width": "wide"}`, code: BadPayload, retry: Never, err: "area: the payload is no exec.area"},
+		{function: "area", payload: `{"Width": "wide"}`, code: BadPayload, retry: Never,
+			err: "area: the payload is no exec.area"},
 		{function: "area", payload: "{", code: BadPayload, retry: Never, err: "JSON"},
 		{function: "area", output: "0"},
 		{function: "channel", payload: "null", err: "unsupported type"},
 	} {
 		res := runTask(t, p, Attempt{Function: tc.function, Payload: []byte(tc.payload)})
-		if string(res.Output) != tc.output || res.Code != tc.code || res.Retry != tc.retry || !strings.Contains(res.Err, tc.err) || (res.Err == "") != (tc.err == "") {
+		if string(res.Output) != tc.output || res.Code != tc.code || res.Retry != tc.retry ||
+			!strings.Contains(res.Err, tc.err) || (res.Err == "") != (tc.err == "") {
 			t.Errorf("%s(%s): %q, %s, %v, %s", tc.function, tc.payload, res.Output, res.Code, res.Retry, res.Err)
 		}
 	}
 }
 
-// What is used first is outermost, and what was registered before is left alone.
+// The first Middleware is outermost, and functions registered earlier stay as they are.
 func TestUse(t *testing.T) {
 	r := NewRegistry()
 	appendWord := func(what string) Middleware {

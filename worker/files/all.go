@@ -9,18 +9,19 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// FetchAll returns all files of a task, in order, fetched at the same time; peers names those that may have a file, as
-// for Fetch. On an error, the first, it holds none.
+// FetchAll returns all files of a task, in order, fetched at the same time. peers names the workers that may have a
+// file, as for Fetch. On an error FetchAll returns the first error and holds no file.
 //
-// Unlike Fetch it waits where others hold the room that it needs. It holds nothing meanwhile, so callers that hold
-// files only for what ends by itself never wait for each other in a circle. Who waits is served in turn; later calls
-// wait behind it unless all that they need is there. Lack of room is an error only if the files do not fit together
-// into an empty cache, or if one whose size was unknown turns out not to fit now.
+// Unlike Fetch, FetchAll waits while other tasks hold the room it needs. It holds no file while it waits. So
+// callers never wait for each other in a circle, if every caller holds files only for work without further waits.
+// Waiting calls are served in order. A later call waits behind earlier calls unless all its files are present. Lack
+// of room is an error in two cases only. Either the files do not fit together into an empty cache, or a file of
+// unknown size turns out not to fit now.
 func (c *Cache) FetchAll(ctx context.Context, files []probe.File, peers func(probe.File) []string) ([]*Held, error) {
 	if err := c.checkTogether(files); err != nil {
 		return nil, err
 	}
-	first := false // of those who wait for room
+	first := false // this call is first in line for room
 	for {
 		fits, allPresent, changed := c.countRoom(files)
 		switch {
@@ -49,7 +50,7 @@ func (c *Cache) FetchAll(ctx context.Context, files []probe.File, peers func(pro
 	}
 }
 
-// checkTogether tells whether files fit into an empty cache, and are good each by itself.
+// checkTogether checks each file by itself, and whether all files fit into an empty cache.
 func (c *Cache) checkTogether(files []probe.File) error {
 	sum := uint64(0)
 	seen := make(map[[32]byte]bool, len(files))
@@ -59,17 +60,19 @@ func (c *Cache) checkTogether(files []probe.File) error {
 		}
 		if !seen[f.Digest] {
 			seen[f.Digest] = true
-			sum += chargeOf(f.Bytes) // at most c.max each
+			sum += chargeOf(f.Bytes) // at most c.maxBytes each
 		}
 		if sum > c.maxBytes {
-			return &Error{f, TooLarge, fmt.Errorf("with the task's other files it needs %d bytes, the whole cache of this worker has %d: give the worker a larger cache, or the task fewer files", sum, c.maxBytes)}
+			return &Error{f, TooLarge, fmt.Errorf(
+				"the task's files need %d bytes, the whole cache has %d: enlarge the cache, or name fewer files",
+				sum, c.maxBytes)}
 		}
 	}
 	return nil
 }
 
-// countRoom tells whether files fit beside what others hold, and whether they all are there already. The channel is closed
-// when either may have changed for the better.
+// countRoom reports whether files fit next to the files held by other tasks, and whether all files are present
+// already. The channel is closed at the next change that may turn either answer into yes.
 func (c *Cache) countRoom(files []probe.File) (enough, allPresent bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +86,7 @@ func (c *Cache) countRoom(files []probe.File) (enough, allPresent bool, changed 
 		seen[f.Digest] = true
 		e := c.entries[f.Digest]
 		allPresent = allPresent && e != nil && e.state != stateComing
-		if e != nil && e.element == nil { // counted once, whoever holds it
+		if e != nil && e.element == nil { // counted once, however many tasks hold the file
 			heldBytes -= e.charge
 		}
 		if e != nil && sizeFits(e, f) {
@@ -98,8 +101,10 @@ func (c *Cache) countRoom(files []probe.File) (enough, allPresent bool, changed 
 	return heldBytes+need <= c.maxBytes, allPresent, c.freedRoom
 }
 
-// fetchTogether fetches files at the same time.
-func (c *Cache) fetchTogether(ctx context.Context, files []probe.File, peers func(probe.File) []string) ([]*Held, error) {
+// fetchTogether fetches files at the same time. If a fetch fails, fetchTogether cancels the others and holds no
+// file.
+func (c *Cache) fetchTogether(ctx context.Context, files []probe.File, peers func(probe.File) []string) ([]*Held,
+	error) {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	held := make([]*Held, len(files))
@@ -108,7 +113,7 @@ func (c *Cache) fetchTogether(ctx context.Context, files []probe.File, peers fun
 		wg.Go(func() {
 			h, err := c.Fetch(inner, f, peers(f))
 			if err != nil {
-				cancel(err) // the first one counts
+				cancel(err) // the first error counts
 			}
 			held[i] = h
 		})

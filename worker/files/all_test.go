@@ -17,7 +17,7 @@ import (
 
 func noPeers(probe.File) []string { return nil }
 
-// localFiles makes n files of that many blocks each, below the folder that it returns.
+// localFiles makes n files of blocks blocks each, and returns the folder.
 func localFiles(t *testing.T, n, blocks int) (root string, files []probe.File) {
 	root = t.TempDir()
 	for i := range n {
@@ -65,7 +65,7 @@ func TestFetchAll(t *testing.T) {
 	}
 	_, err = c.FetchAll(t.Context(), []probe.File{f[1], missing}, noPeers)
 	wantError(t, err, Missing, "/missing")
-	c.waitUntil(func() bool { return len(c.abandoned) == 0 }) // the other file's fetch was called off
+	c.waitUntil(func() bool { return len(c.abandoned) == 0 }) // the other file's fetch was cancelled
 	if s := c.Stats(); s.Held != 2*block {
 		t.Errorf("after an error: %+v", s)
 	}
@@ -78,7 +78,7 @@ func TestFetchAll(t *testing.T) {
 	releaseAll(held)
 }
 
-// Who lacks room waits, holding nothing, until it is given back.
+// A call without room holds no file and waits until another task frees room.
 func TestFetchAllWaitsForRoom(t *testing.T) {
 	root, f := localFiles(t, 4, 1)
 	c := newCache(t, 3*block, Options{Roots: []string{root}})
@@ -99,7 +99,7 @@ func TestFetchAllWaitsForRoom(t *testing.T) {
 	done := wait(ctx)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("called off: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 	done = wait(t.Context())
 	if s := c.Stats(); s.Held != 2*block || s.Evictions != 0 {
@@ -112,12 +112,12 @@ func TestFetchAllWaitsForRoom(t *testing.T) {
 	a.Release()
 }
 
-// Later calls wait behind the one that waits for room, but for those that need none.
+// Later calls wait behind the call waiting for room, except calls that need no room.
 func TestFetchAllInTurn(t *testing.T) {
 	root, f := localFiles(t, 2, 1)
 	c := newCache(t, 3*block, Options{Roots: []string{root}})
 	mustFetch(t, c, f[0]).Release()
-	c.roomWaiter <- struct{}{} // as if somebody waited
+	c.roomWaiter <- struct{}{} // as if a call waited for room
 	held, err := c.FetchAll(t.Context(), f[:1], noPeers)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestFetchAllInTurn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err = c.FetchAll(ctx, f, func(probe.File) []string {
-		t.Error("it began to fetch")
+		t.Error("FetchAll began to fetch")
 		return nil
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -135,7 +135,7 @@ func TestFetchAllInTurn(t *testing.T) {
 	<-c.roomWaiter
 }
 
-// Any number of tasks whose files fit one by one get them in the end.
+// Any number of tasks get their files in the end, if each task's files fit into the cache.
 func TestFetchAllStress(t *testing.T) {
 	root, all := localFiles(t, 12, 2)
 	c := newCache(t, 10*block, Options{Roots: []string{root}})
@@ -170,7 +170,7 @@ func TestFetchAllStress(t *testing.T) {
 	}
 }
 
-// What others hold of the same files, and files that are named twice, take their room once.
+// Files held by other tasks, and files named twice, take their room once.
 func TestRoomIsCountedOnce(t *testing.T) {
 	root, f := localFiles(t, 3, 1)
 	c := newCache(t, 3*block, Options{Roots: []string{root}})
@@ -182,7 +182,7 @@ func TestRoomIsCountedOnce(t *testing.T) {
 	releaseAll(append(held, a, b))
 }
 
-// A fetch that fails gives its room back.
+// A fetch that fails frees its room.
 func TestRoomOfFailedFetch(t *testing.T) {
 	root, f := localFiles(t, 2, 1)
 	c := newCache(t, 3*block, Options{Roots: []string{root}})

@@ -21,88 +21,88 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// partialPrefix begins the names of files that are no entries: being fetched, or about to be deleted.
+// partialPrefix begins the names of files that are not entries: files being fetched, written, or deleted.
 const partialPrefix = "partial-"
 
-// block is the unit in which entries count, as on the disk: it bounds how many small ones there are.
+// block is the unit of an entry's charge, in bytes, as on the disk. It also bounds the number of small entries.
 const block = 4096
 
-// Cache is a folder of files, each named by its digest in hex. Safe for concurrent use.
+// Cache is a folder of files, named by their digests in hex. Safe for concurrent use.
 type Cache struct {
-	dir        string // absolute
+	dir        string // absolute path
 	maxBytes   uint64 // bytes
 	opts       Options
 	lockFile   *os.File
-	roomWaiter chan struct{} // one element while somebody waits for room, at the head of all who do
+	roomWaiter chan struct{} // has an element while a FetchAll waits for room, first in line
 	peers      *http.Client
 	origin     *http.Client
-	ctx        context.Context // ends with Close
+	ctx        context.Context // ends at Close
 	cancelAll  context.CancelCauseFunc
-	goroutines sync.WaitGroup // fetches, and the teller of changes
+	goroutines sync.WaitGroup // of fetches, and of tellChanges
 
 	mu             sync.Mutex
 	closed         bool
 	entries        map[[32]byte]*entry
-	evictable      list.List             // of *entry: what may be evicted, used last first
-	usedBytes      uint64                // charges of all entries
-	evictableBytes uint64                // the part of used that is idle
-	comingCount    int                   // entries that are not in place yet
-	abandoned      map[*fetch]struct{}   // fetches that were called off and have not ended
-	trash          []string              // paths to delete once the lock is free: that may take long
-	partialSerial  uint64                // of names of partial files
-	servingCount   int                   // files that are being sent to peers
-	hostLimits     map[string]*hostLimit // of fetches, by the host that they ask; "" of what needs this machine only
-	freedRoom      chan struct{}         // closed when room is given back; nil if nobody listens
-	changes        map[[32]byte]bool     // not told yet: true if it came, false if it left
-	changeSignal   chan struct{}         // holds an element while there are changes
+	evictable      list.List             // of *entry, most recently used first
+	usedBytes      uint64                // charges of all entries and drafts
+	evictableBytes uint64                // charges of the evictable entries
+	comingCount    int                   // entries not yet in place
+	abandoned      map[*fetch]struct{}   // cancelled fetches that have not ended
+	trash          []string              // paths to delete outside the lock
+	partialSerial  uint64                // number of the last partial file
+	servingCount   int                   // files being sent to peers
+	hostLimits     map[string]*hostLimit // of fetches, by host; "": work on this machine only
+	freedRoom      chan struct{}         // closed when room is freed; nil: no listener
+	changes        map[[32]byte]bool     // not yet passed to OnChange: true: came, false: left
+	changeSignal   chan struct{}         // has an element while there are changes
 	stats          Stats
 }
 
-// hostLimit lets only some of its users go on at a time.
+// hostLimit lets only Options.Parallel of its users run at a time.
 type hostLimit struct {
-	users   int           // guarded by the cache's lock
-	running chan struct{} // one element for each that goes on
+	users   int           // running or waiting; guarded by the cache's lock
+	running chan struct{} // an element for each running user
 }
 
 type entryState uint8
 
 const (
-	stateComing   entryState = iota // being fetched: its charge is reserved, nothing is in place
-	stateFound                      // left by an earlier process: right in name and size
+	stateComing   entryState = iota // being fetched: its charge is reserved, no file is in place
+	stateFound                      // left by an earlier process, with the right name, not hashed yet
 	stateVerified                   // hashed by this process
 )
 
-// entry is a file in the cache, or about to be. It is in idle exactly if it is in place, has no fetch and no pins.
-// All but digest, bytes and charge is under the lock of the cache.
+// entry is a file in the cache, or a file being fetched. An entry is in Cache.evictable exactly if it is in place,
+// and has no fetch and no pins. The cache's lock guards all fields except digest, bytes and charge.
 type entry struct {
 	digest  [32]byte
 	bytes   uint64
 	charge  uint64
 	state   entryState
-	pins    int           // calls that wait for it and tasks that hold it
-	fetch   *fetch        // that is to bring or check it; nil if none
-	element *list.Element // in idle; nil if not there
-	stamp   fileStamp     // of the file whose content was right
-	dropped bool          // no longer the entry of its digest
+	pins    int           // waiting calls, and tasks that hold the file
+	fetch   *fetch        // running fetch or check; nil: none
+	element *list.Element // in Cache.evictable; nil: not evictable
+	stamp   fileStamp     // of the file when its content was right
+	dropped bool          // no longer in Cache.entries
 }
 
-// fetch is the work on one entry, shared by all who wait for it.
+// fetch brings or checks an entry. All callers waiting for the entry share its fetch.
 type fetch struct {
 	file   probe.File
 	peers  []string
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed at the end; what follows is then fixed
+	done   chan struct{} // closed at the end; the fields below are fixed from then on
 	err    error
-	bytes  uint64 // that sources sent
+	bytes  uint64 // received from sources
 }
 
-var errAbandoned = errors.New("nobody waits for the file any more")
+var errAbandoned = errors.New("no caller waits for the file any more")
 
-// Open makes dir a cache of at most maxBytes, with what an earlier one left in it. dir is created with its parents if
-// it is not there; otherwise it must belong to this process' user, and nobody else may have rights to it. The cache
-// owns it until Close. The bound counts files in blocks of 4 KiB, those that are being fetched included. Names in dir
-// that are none of ours are left alone.
+// Open makes dir a cache of at most maxBytes, and takes over the files of an earlier cache. If dir is missing, Open
+// creates it with its parents. Otherwise dir must belong to this process's user, and no other user may have access.
+// The cache owns dir until Close. The bound counts files in blocks of 4 KiB, including files being fetched. Files
+// in dir with other names are left alone.
 func Open(dir string, maxBytes int64, opts Options) (*Cache, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("file cache: %w", err)
@@ -131,7 +131,7 @@ func Open(dir string, maxBytes int64, opts Options) (*Cache, error) {
 	return c, nil
 }
 
-// takeFolder takes the folder and what is in it.
+// takeFolder creates or checks the folder, locks it, and takes over its files.
 func (c *Cache) takeFolder() error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -156,8 +156,8 @@ func (c *Cache) takeFolder() error {
 	return nil
 }
 
-// scanFolder takes over what an earlier cache left: entries, the one fetched last as the one used last, and partial files,
-// which go.
+// scanFolder takes over the entries of an earlier cache: an entry fetched later counts as used later. It deletes
+// partial files.
 func (c *Cache) scanFolder() error {
 	names, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -205,11 +205,11 @@ func newEntry(digest [32]byte, bytes uint64) *entry {
 	return &entry{digest: digest, bytes: bytes, charge: chargeOf(bytes)}
 }
 
-// chargeOf is what a file of that size counts. It must not be near the largest uint64.
+// chargeOf returns the bytes that a file of this size counts for. bytes must not be near the largest uint64.
 func chargeOf(bytes uint64) uint64 { return max(1, (bytes+block-1)/block) * block }
 
-// Close calls off all fetches, waits for their ends and gives up the folder. What is in it stays, also for those who
-// still hold it. Requests to Handler that came before may go on.
+// Close cancels all fetches, waits for their ends and gives up the folder. The files stay, also for tasks that
+// still hold them. Earlier requests to Handler may continue.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -227,29 +227,30 @@ func (c *Cache) Close() error {
 
 // Held is a file that stays in the cache until Release.
 type Held struct {
-	Path    string        // absolute; for reading (and executing) only
-	Fetched uint64        // bytes that sources sent for it: zero on a hit, and for all but the first who share a fetch
-	Took    time.Duration // that Fetch took
+	Path    string        // absolute; for reading and executing only
+	Fetched uint64        // bytes received from sources: zero on a hit, and for callers that joined a fetch
+	Took    time.Duration // duration of Fetch
 
 	cache    *Cache
 	entry    *entry
 	released atomic.Bool
 }
 
-// Release allows the file to be evicted. Calls after the first do nothing.
+// Release allows the cache to evict the file. Further calls do nothing.
 func (h *Held) Release() {
 	if !h.released.Swap(true) {
 		h.cache.unpinEntry(h.entry)
 	}
 }
 
-// Fetch returns f, from the cache if it is there, else from the first source that has it: the first few of peers (URLs
-// of workers whose Handler answers), then f's URL. Calls for the same file share one fetch, which goes on as long as
-// one of them waits. The size of a file of 0 Bytes is unknown: its source must tell it. An error is an *Error, ErrClosed
-// or wraps the cause of ctx.
+// Fetch returns f from the cache if present, otherwise from the first source that has it. The sources are the first
+// few peers (URLs of workers with a Handler), then f's URL. Calls for the same file share a fetch, which goes on
+// while a call waits for it. A file of 0 Bytes has an unknown size: its source must give the size. The error is an
+// *Error, ErrClosed, or wraps the cause of ctx.
 //
-// Room is made by evicting what is not held, used longest ago first. If that is not enough Fetch fails at once with
-// NoSpace: waiting for those who hold files could wait forever, if they wait for room themselves.
+// To make room the cache evicts files that no task holds, least recently used first. If that is not enough, Fetch
+// fails at once with NoSpace. Waiting for the holders of files could last forever, if the holders wait for room
+// themselves.
 func (c *Cache) Fetch(ctx context.Context, f probe.File, peers []string) (*Held, error) {
 	start := time.Now()
 	for {
@@ -261,13 +262,13 @@ func (c *Cache) Fetch(ctx context.Context, f probe.File, peers []string) (*Held,
 			return nil, err
 		}
 		switch {
-		case e == nil: // something is in the way
+		case e == nil: // another fetch is in the way
 			select {
 			case <-w.done:
 			case <-ctx.Done():
 			}
 			continue
-		case w == nil: // it is there
+		case w == nil: // the entry is in place
 			if err := c.checkIntact(ctx, e); ctx.Err() != nil {
 				c.unpinEntry(e)
 				continue
@@ -286,7 +287,7 @@ func (c *Cache) Fetch(ctx context.Context, f probe.File, peers []string) (*Held,
 			}
 			if w.err != nil {
 				if !started && (w.file.URL != f.URL || !slices.Equal(w.peers, peers)) {
-					continue // our own sources may be better
+					continue // this call's own sources may be better
 				}
 				return nil, w.err
 			}
@@ -303,8 +304,8 @@ func cancelledError(ctx context.Context, f probe.File) error {
 	return fmt.Errorf("%s: %w", describeFile(f), context.Cause(ctx))
 }
 
-// pinOrFetch returns f's entry with a pin, and the fetch to wait for: nil if it is in place, mine if it was begun here.
-// Without an entry, the fetch has to end before another try makes sense.
+// pinOrFetch returns f's entry with a pin, and the fetch to wait for, nil if the entry is in place. If started is
+// set, the call began the fetch. If the entry is nil, another fetch is in the way: try again after its end.
 func (c *Cache) pinOrFetch(f probe.File, peers []string) (_ *entry, _ *fetch, started bool, _ error) {
 	c.mu.Lock()
 	defer c.unlockAndDelete()
@@ -323,21 +324,24 @@ func (c *Cache) pinOrFetch(f probe.File, peers []string) (_ *entry, _ *fetch, st
 		return e, e.fetch, false, nil
 	case e.state == stateVerified:
 		if !sizeFits(e, f) {
-			return nil, nil, false, &Error{f, WrongSize, fmt.Errorf("it is announced with %d bytes and has %d: announce that", f.Bytes, e.bytes)}
+			return nil, nil, false, &Error{f, WrongSize, fmt.Errorf(
+				"it is announced with %d bytes and has %d: announce its true size", f.Bytes, e.bytes)}
 		}
 		c.pinEntry(e)
 		c.stats.Hits++
 		return e, nil, false, nil
 	}
 	if e == nil || !sizeFits(e, f) {
-		// What can be said without asking anybody is said before anything leaves the cache.
+		// Check f before anything leaves the cache, as far as possible without asking a source.
 		if err := c.Check(f); err != nil {
 			return nil, nil, false, err
 		}
 		if f.URL == "" && len(peers) == 0 {
-			return nil, nil, false, &Error{f, Missing, errors.New("no worker has it in its cache, and it has no URL: give it one")}
+			return nil, nil, false, &Error{
+				f, Missing, errors.New("no worker has it in its cache, and it has no URL: give it one"),
+			}
 		}
-		if e != nil { // found, probably cut off by a crash
+		if e != nil { // found at start, with another size: probably cut off by a crash
 			c.dropEntry(e)
 			c.stats.Spoilt++
 		}
@@ -350,7 +354,7 @@ func (c *Cache) pinOrFetch(f probe.File, peers []string) (_ *entry, _ *fetch, st
 			}
 			e = newEntry(f.Digest, f.Bytes)
 		} else {
-			e = &entry{digest: f.Digest} // its charge comes with its size
+			e = &entry{digest: f.Digest} // setBytes sets the charge
 		}
 		c.entries[f.Digest] = e
 		c.usedBytes += e.charge
@@ -365,7 +369,8 @@ func (c *Cache) pinOrFetch(f probe.File, peers []string) (_ *entry, _ *fetch, st
 	return e, w, true, nil
 }
 
-// makeRoom evicts until bytes more fit. If they cannot it returns a fetch after whose end they may, or an error.
+// makeRoom evicts files until bytes more fit. If eviction is not enough, makeRoom returns an abandoned fetch whose
+// end will free room, or an error.
 func (c *Cache) makeRoom(bytes uint64) (*fetch, error) {
 	if err := c.checkLimit(bytes); err != nil {
 		return nil, err
@@ -375,7 +380,8 @@ func (c *Cache) makeRoom(bytes uint64) (*fetch, error) {
 		for w := range c.abandoned {
 			return w, nil
 		}
-		return nil, newFailure(NoSpace, "try another worker, or give this one a larger cache", "its %d bytes do not fit now: tasks that run or wait here hold %d of the cache's %d bytes",
+		return nil, newFailure(NoSpace, "try another worker, or give this worker a larger cache",
+			"its %d bytes do not fit now: tasks at this worker hold %d of the cache's %d bytes",
 			bytes, c.usedBytes-c.evictableBytes, c.maxBytes)
 	}
 	for c.usedBytes+need > c.maxBytes {
@@ -384,18 +390,21 @@ func (c *Cache) makeRoom(bytes uint64) (*fetch, error) {
 	return nil, nil
 }
 
+// checkLimit returns an error if a file of this size is larger than the whole cache.
 func (c *Cache) checkLimit(bytes uint64) error {
 	if bytes > c.maxBytes || chargeOf(bytes) > c.maxBytes {
-		return newFailure(TooLarge, "give the worker a larger cache, or split the file", "it has %d bytes, the whole cache of this worker %d", bytes, c.maxBytes)
+		return newFailure(TooLarge, "give the worker a larger cache, or split the file",
+			"it has %d bytes, the whole cache of this worker %d", bytes, c.maxBytes)
 	}
 	return nil
 }
 
-// setBytes gives e, which w brings, the size that a source told.
+// setBytes sets the size of e, as told by a source of its fetch w, and waits for abandoned fetches to free the
+// room.
 func (c *Cache) setBytes(e *entry, w *fetch, bytes uint64) error {
 	for {
 		c.mu.Lock()
-		c.usedBytes -= e.charge // of a source before
+		c.usedBytes -= e.charge // charge of a size told by an earlier source
 		e.charge = 0
 		other, err := c.makeRoom(bytes)
 		if other == nil && err == nil {
@@ -414,15 +423,15 @@ func (c *Cache) setBytes(e *entry, w *fetch, bytes uint64) error {
 	}
 }
 
-// sizeKnown tells whether f's Bytes are its size, not the 0 of an unknown one.
+// sizeKnown reports whether f.Bytes is f's size. 0 means unknown, except for the empty file.
 func sizeKnown(f probe.File) bool { return f.Bytes > 0 || f.Digest == emptyDigest }
 
 var emptyDigest = sha256.Sum256(nil)
 
-// sizeFits tells whether e has the size that f announces.
+// sizeFits reports whether e has the size announced by f.
 func sizeFits(e *entry, f probe.File) bool { return e.bytes == f.Bytes || !sizeKnown(f) }
 
-// endFetch records how w, the fetch of e, ended.
+// endFetch records the end of w, the fetch of e, and wakes all callers waiting for w.
 func (c *Cache) endFetch(e *entry, w *fetch, s fileStamp, err error) {
 	c.mu.Lock()
 	e.fetch = nil
@@ -438,7 +447,7 @@ func (c *Cache) endFetch(e *entry, w *fetch, s fileStamp, err error) {
 		}
 		e.state, e.stamp = stateVerified, s
 		c.makeEvictable(e)
-	case e.state == stateFound: // the check was called off
+	case e.state == stateFound: // the check was cancelled
 		e.pins = 0
 		c.makeEvictable(e)
 	default:
@@ -456,7 +465,7 @@ func (c *Cache) endFetch(e *entry, w *fetch, s fileStamp, err error) {
 	close(w.done)
 }
 
-// leaveFetch gives up waiting for w, unless it has ended. The last one calls it off.
+// leaveFetch stops waiting for w. The last caller cancels w. leaveFetch returns false if w has ended.
 func (c *Cache) leaveFetch(e *entry, w *fetch) bool {
 	c.mu.Lock()
 	defer c.unlockAndDelete()
@@ -470,6 +479,7 @@ func (c *Cache) leaveFetch(e *entry, w *fetch) bool {
 	return true
 }
 
+// unpinEntry removes a pin from e.
 func (c *Cache) unpinEntry(e *entry) {
 	c.mu.Lock()
 	defer c.unlockAndDelete()
@@ -477,7 +487,7 @@ func (c *Cache) unpinEntry(e *entry) {
 	c.makeEvictable(e)
 }
 
-// pinEntry takes e out of what may be evicted.
+// pinEntry adds a pin to e, so that e cannot be evicted.
 func (c *Cache) pinEntry(e *entry) {
 	e.pins++
 	if e.element != nil {
@@ -487,7 +497,7 @@ func (c *Cache) pinEntry(e *entry) {
 	}
 }
 
-// makeEvictable lets e be evicted, as the last of all, if nobody needs it.
+// makeEvictable puts e at the recently used end of the evictable entries, if e has no pin and no fetch.
 func (c *Cache) makeEvictable(e *entry) {
 	if e.pins == 0 && e.fetch == nil && !e.dropped {
 		e.element = c.evictable.PushFront(e)
@@ -496,6 +506,7 @@ func (c *Cache) makeEvictable(e *entry) {
 	}
 }
 
+// announceFreedRoom wakes the calls of FetchAll that wait for room.
 func (c *Cache) announceFreedRoom() {
 	if c.freedRoom != nil {
 		close(c.freedRoom)
@@ -503,13 +514,13 @@ func (c *Cache) announceFreedRoom() {
 	}
 }
 
-// evictOldest drops what was used longest ago. There must be something idle.
+// evictOldest drops the least recently used entry. There must be an evictable entry.
 func (c *Cache) evictOldest() {
 	c.dropEntry(c.evictable.Back().Value.(*entry))
 	c.stats.Evictions++
 }
 
-// dropEntry takes e, which is in place and has no fetch, and its file out of the cache.
+// dropEntry takes e and its file out of the cache. e must be in place and have no fetch.
 func (c *Cache) dropEntry(e *entry) {
 	if e.element != nil {
 		c.evictable.Remove(e.element)
@@ -524,7 +535,8 @@ func (c *Cache) dropEntry(e *entry) {
 	c.noteChange(e.digest, false)
 }
 
-// removeFile frees the name of an entry at once and deletes its file soon after.
+// removeFile frees the file name of an entry at once. unlockAndDelete deletes the file later, outside the lock,
+// because deleting may take long.
 func (c *Cache) removeFile(digest [32]byte) {
 	to := c.newPartialPath()
 	switch err := os.Rename(c.pathOf(digest), to); {
@@ -535,7 +547,7 @@ func (c *Cache) removeFile(digest [32]byte) {
 	}
 }
 
-// unlockAndDelete releases the lock, then deletes what was removed under it.
+// unlockAndDelete releases the lock, then deletes the files removed under the lock.
 func (c *Cache) unlockAndDelete() {
 	trash := c.trash
 	c.trash = nil
@@ -547,8 +559,8 @@ func (c *Cache) unlockAndDelete() {
 	}
 }
 
-// checkIntact tells whether the file of a verified entry is still what was put there: it hashes it again unless its stamp
-// says that nobody has changed it.
+// checkIntact returns an error if the file of a verified entry has changed. It hashes the file again unless the
+// stamp proves the file unchanged.
 func (c *Cache) checkIntact(ctx context.Context, e *entry) error {
 	c.mu.Lock()
 	before := e.stamp
@@ -565,29 +577,30 @@ func (c *Cache) checkIntact(ctx context.Context, e *entry) error {
 	return err
 }
 
-// fileStamp is what tells that somebody has changed a file. Who may write to it can also set the time back when it was
-// written, but not the time of the last change to anything about it.
+// fileStamp shows changes of a file. A user with write access can set back the time of the last write, but not the
+// time of the last change (ctime).
 type fileStamp struct {
 	bytes, inode     uint64
-	written, changed time.Time // the second is zero where the system does not tell
-	taken            time.Time // before the others
+	written, changed time.Time // changed is zero where the system has no such time
+	taken            time.Time // when the stamp was taken, before the other fields
 }
 
 var errNotRegular = errors.New("it is no regular file")
 
-// tick is how far apart two changes may be and yet have the same time, in kernels and on disks that people use.
+// tick is the largest distance of two changes with the same time, in common kernels and on common disks.
 const tick = 20 * time.Millisecond
 
-// provesUnchanged tells whether now, of the same path, is of the same file without a change since.
+// provesUnchanged reports whether now, a stamp of the same path, shows the same file without a change since.
 func (s fileStamp) provesUnchanged(now fileStamp) bool {
-	return s.bytes == now.bytes && s.inode == now.inode && s.written.Equal(now.written) && s.changed.Equal(now.changed) &&
-		s.taken.Sub(s.changed) > tick // else a change right after that would have the same time
+	return s.bytes == now.bytes && s.inode == now.inode && s.written.Equal(now.written) &&
+		s.changed.Equal(now.changed) &&
+		s.taken.Sub(s.changed) > tick // otherwise a change right after that could have the same time
 }
 
-// dropSpoilt drops e, whose file somebody changed or removed, and the caller's pin. Others who hold it find it again at the
-// same path once it was fetched again.
+// dropSpoilt drops e, whose file was changed or removed, and the caller's pin. Tasks that still hold e find the
+// file at the same path again after the next fetch.
 func (c *Cache) dropSpoilt(e *entry, why error) {
-	c.opts.Logger.Warn("a cached file was spoilt: is something else writing to the cache's folder?",
+	c.opts.Logger.Warn("a cached file was spoilt: does another program write to the cache's folder?",
 		"file", hex.EncodeToString(e.digest[:]), "err", why)
 	c.mu.Lock()
 	defer c.unlockAndDelete()
@@ -602,13 +615,13 @@ func (c *Cache) pathOf(digest [32]byte) string {
 	return c.dir + string(filepath.Separator) + hex.EncodeToString(digest[:])
 }
 
-// newPartialPath returns a new path for a file that is no entry.
+// newPartialPath returns a new path for a file that is not an entry.
 func (c *Cache) newPartialPath() string {
 	c.partialSerial++
 	return c.dir + string(filepath.Separator) + partialPrefix + strconv.FormatUint(c.partialSerial, 10)
 }
 
-// noteChange has OnChange told that digest came or left.
+// noteChange records for OnChange: digest came or left. A digest that came and left again cancels out.
 func (c *Cache) noteChange(digest [32]byte, came bool) {
 	if c.opts.OnChange == nil {
 		return
@@ -650,8 +663,8 @@ func (c *Cache) tellChanges() {
 	}
 }
 
-// Digests returns what is in the cache, most files of it at most: first what is held, in no particular order, then the
-// rest, what was used last first. The slice is the caller's.
+// Digests returns at most most digests of entries: first the entries held by tasks, in no particular order, then
+// the others, most recently used first. The caller owns the slice.
 func (c *Cache) Digests(most int) [][32]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -671,22 +684,22 @@ func (c *Cache) Digests(most int) [][32]byte {
 	return digests
 }
 
-// Stats counts since Open, but for the last three, which are of now.
+// Stats counts since Open. The last three fields describe the present.
 type Stats struct {
-	Hits   uint64 // calls of Fetch for what was there
-	Misses uint64 // that began a fetch
-	Shared uint64 // that joined one
-	// Bytes that came from each kind of source, whether they were good or not.
+	Hits   uint64 // calls of Fetch for a file in the cache
+	Misses uint64 // calls that began a fetch
+	Shared uint64 // calls that joined a running fetch
+	// Bytes received from each kind of source, good or not.
 	FromPeers, FromHTTP, FromFiles uint64
-	PeerFailures                   uint64 // peers that did not have what was asked of them, or sent something else
-	Failures                       uint64 // fetches that no source could satisfy; those called off do not count
+	PeerFailures                   uint64 // requests failed by peers: no answer, no such file, other content
+	Failures                       uint64 // fetches failed by every source; cancelled fetches do not count
 	Evictions                      uint64
-	Spoilt                         uint64 // entries that were found changed, cut off or gone
-	Served, ServedBytes            uint64 // files and bytes that went to peers
+	Spoilt                         uint64 // entries found changed, cut off or gone
+	Served, ServedBytes            uint64 // files and bytes sent to peers
 
-	Entries int    // in the cache
-	Bytes   uint64 // of disk, with what is being fetched, in blocks of 4 KiB
-	Held    uint64 // the part of Bytes that cannot be evicted
+	Entries int    // without entries being fetched
+	Bytes   uint64 // of disk, in blocks of 4 KiB, including files being fetched
+	Held    uint64 // the part of Bytes held by tasks or fetches
 }
 
 // Stats returns the counters.

@@ -1,22 +1,29 @@
-// Package files is a worker's cache of the files that tasks need, and what fetches them: before the task's turn, from
-// another worker's cache where one has the file, else from its URL (http, https, file).
+// Package files is a worker's cache of the files of tasks. It fetches missing files before a task's turn: from
+// another worker's cache if possible, otherwise from the file's URL (http, https, file).
 //
-// A file is named by its SHA-256 digest and its size. It is hashed while it streams into a partial file beside the
-// entries, and renamed into place, read-only, only if digest and size are right: whatever a source sends, no entry is
-// ever wrong. Nothing is synced to the disk: that would keep the disk from the tasks for seconds at each large file, to
-// save a fetch after a power failure. In exchange what an earlier process left is believed only after it was hashed
-// again, at its first use: hashing a whole cache at start would keep a restarted worker (or a rack of them) busy for
-// minutes, and the first task that uses a file has to read it from the disk anyway. Until then such an entry is
-// announced like others, as a hint, and served to peers, who hash what they get.
+// A file is named by its SHA-256 digest and its size. The cache hashes a file while streaming it into a partial
+// file, next to the entries. Only if digest and size are right, the cache renames the file into place, read-only.
+// So no entry is ever wrong, whatever a source sends.
 //
-// Each fetch ends: a source that says nothing for Options.Timeout, or that crawls, is given up, an origin is tried again a
-// few times where that may help, and then the error names the URL, what happened and what to do. There is no bound on
-// the whole, so that a large file arrives over a slow link. A host that hangs keeps nobody from files of others.
+// The cache syncs nothing to the disk. A sync would keep the disk from the tasks for seconds at each large file, to
+// save a fetch after a power failure. The price: the cache trusts a file of an earlier process only after hashing
+// it again, at its first use. Hashing a whole cache at the start would keep a restarted worker (or a rack of
+// workers) busy for minutes. And the first task to use a file must read the file from the disk anyway. Before its
+// first use, an old entry is announced like any other, as a hint. Peers may fetch it: they hash the content
+// themselves.
 //
-// The folder belongs to one Cache at a time and to the worker's user alone. A task that runs as that user can still
-// write to it. So each time that a file is handed out its inode, size and times are compared, with that of the last
-// change among them, which no user can set back, and where they differ the file is hashed again: who is handed a file
-// is handed what its digest says, even if an earlier task has changed it and hidden that. Not found is who writes to a
-// file while another task reads it, through a mapping, or before it was handed out for the first time, and root. Small files that have only
-// just come are hashed again at their second use, because the times on disks are coarse.
+// Every fetch ends. The cache gives up a source that sends nothing for Options.Timeout, or crawls. It asks an
+// origin again a few times if a retry may help. Then the error names the URL, the failure and a remedy. The whole
+// fetch has no time limit, so a large file arrives over a slow link. A host that hangs does not delay files of
+// other hosts.
+//
+// The folder belongs to a single Cache at a time, and only the worker's user may access it. A task that runs as the
+// worker's user can still write to the folder. So before handing out a file, the cache compares the file's inode,
+// size and times. Among the times is the last change (ctime), which no user can set back. If anything differs, the
+// cache hashes the file again. So a task gets the content named by the digest, even if an earlier task changed the
+// file and hid the change.
+//
+// Four kinds of write go unnoticed: during the read of another task, through a mapping, before the first hand-out,
+// and by root. Small files fetched a moment ago are hashed again at their second use, because the times on disks
+// are coarse.
 package files

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Draft is a file that a task of this worker writes, and that becomes an entry when it is complete. It is not for
-// concurrent use. Commit or Abort must follow.
+// Draft is a file written by a task of this worker. Commit makes it an entry. A Draft is not for concurrent use.
+// The writer must call Commit or Abort.
 type Draft struct {
 	cache  *Cache
 	file   *os.File
 	path   string
 	sum    hash.Hash
 	bytes  uint64
-	charge uint64 // of the cache, which it has reserved
+	charge uint64 // bytes reserved in the cache
 }
 
-// draftStep is how much room a draft reserves at a time.
+// draftStep is the room reserved at a time by a draft, in bytes.
 const draftStep = 1 << 20
 
 // Create begins a file.
@@ -37,11 +37,11 @@ func (c *Cache) Create() (*Draft, error) {
 	return &Draft{cache: c, file: file, path: path, sum: sha256.New()}, nil
 }
 
-// Write implements io.Writer. It fails if there is no room for more.
+// Write implements io.Writer. It fails if the cache has no room.
 func (d *Draft) Write(b []byte) (int, error) {
 	if end := d.bytes + uint64(len(b)); end > d.charge {
 		if err := d.reserveBytes(chargeOf(end + draftStep)); err != nil {
-			if err := d.reserveBytes(chargeOf(end)); err != nil { // there may be just enough
+			if err := d.reserveBytes(chargeOf(end)); err != nil { // perhaps there is just enough room
 				return 0, err
 			}
 		}
@@ -52,14 +52,14 @@ func (d *Draft) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// reserveBytes has so many bytes of the cache reserved.
+// reserveBytes sets the draft's reservation in the cache to bytes. On an error the old reservation stays.
 func (d *Draft) reserveBytes(bytes uint64) error {
 	c := d.cache
 	c.mu.Lock()
 	defer c.unlockAndDelete()
 	c.usedBytes -= d.charge
 	other, err := c.makeRoom(bytes)
-	if other != nil { // what is called off will make room, and is not worth the wait
+	if other != nil { // an abandoned fetch will free room soon, but the draft does not wait
 		err = newFailure(NoSpace, "", "there is no room for %d bytes now", bytes)
 	}
 	if err == nil {
@@ -69,7 +69,7 @@ func (d *Draft) reserveBytes(bytes uint64) error {
 	return err
 }
 
-// Commit makes the file an entry, which stays like any that was used last, and returns its digest.
+// Commit makes the file an entry, the most recently used of all, and returns its digest.
 func (d *Draft) Commit() (digest [32]byte, err error) {
 	d.sum.Sum(digest[:0])
 	if err := errors.Join(d.file.Chmod(0o500), d.file.Close()); err != nil {
@@ -81,7 +81,7 @@ func (d *Draft) Commit() (digest [32]byte, err error) {
 		switch {
 		case other != nil:
 			<-other.done
-		case err != nil || e == nil: // it is there already
+		case err != nil || e == nil: // the cache has the entry already
 			d.Abort()
 			return digest, err
 		default:
@@ -91,7 +91,8 @@ func (d *Draft) Commit() (digest [32]byte, err error) {
 	}
 }
 
-// putFile makes the file the entry of its digest, if there is none. If one is being fetched, it returns that.
+// putFile makes the file the entry of its digest. It returns nil if the cache has the entry already, and other if a
+// fetch for the digest is running.
 func (d *Draft) putFile(digest [32]byte) (_ *entry, other *fetch, err error) {
 	c := d.cache
 	c.mu.Lock()
@@ -109,7 +110,7 @@ func (d *Draft) putFile(digest [32]byte) (_ *entry, other *fetch, err error) {
 	}
 	e := newEntry(digest, d.bytes)
 	e.state = stateVerified
-	e.stamp, _ = stampOf(c.pathOf(digest)) // if it is gone, the next hit finds that out
+	e.stamp, _ = stampOf(c.pathOf(digest)) // if the file is gone, the next hit notices
 	c.entries[digest] = e
 	c.usedBytes += e.charge - d.charge
 	d.charge = 0
@@ -118,7 +119,8 @@ func (d *Draft) putFile(digest [32]byte) (_ *entry, other *fetch, err error) {
 	return e, nil, nil
 }
 
-// ageEntry lets an entry grow so old that a change of it would show, if that takes less than to hash it again.
+// ageEntry makes the stamp of a large entry older than a tick, so that the stamp can prove later reads unchanged.
+// The wait takes less time than hashing a large file again.
 func (c *Cache) ageEntry(e *entry) {
 	if e.bytes < largeFile {
 		return
@@ -129,7 +131,7 @@ func (c *Cache) ageEntry(e *entry) {
 	e.stamp.taken = time.Now()
 }
 
-// Abort throws the file away.
+// Abort deletes the file and frees its room.
 func (d *Draft) Abort() {
 	d.file.Close()
 	os.Remove(d.path)

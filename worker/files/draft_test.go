@@ -25,9 +25,11 @@ func writeDraft(t *testing.T, c *Cache, content []byte) *Draft {
 	return d
 }
 
-// What a task writes is an entry like any other: here, for peers, and once however often it is written.
+// A file written by a task becomes an entry like any other: for tasks here, for peers, and once, however often
+// written.
 func TestDraft(t *testing.T) {
-	c, far := openCache(t, filepath.Join(t.TempDir(), "cache"), 1<<30, Options{}), openCache(t, filepath.Join(t.TempDir(), "far"), 1<<30, Options{})
+	c, far := openCache(t, filepath.Join(t.TempDir(), "cache"), 1<<30, Options{}), openCache(t,
+		filepath.Join(t.TempDir(), "far"), 1<<30, Options{})
 	peer := httptest.NewServer(c.Handler())
 	defer peer.Close()
 	for _, size := range []int{0, 10, 3 << 20} {
@@ -39,7 +41,8 @@ func TestDraft(t *testing.T) {
 			}
 		}
 		for _, at := range []*Cache{c, far} {
-			h, err := at.Fetch(context.Background(), probe.File{Digest: sha256.Sum256(want), Bytes: uint64(size)}, []string{peer.URL})
+			h, err := at.Fetch(context.Background(), probe.File{Digest: sha256.Sum256(want), Bytes: uint64(size)},
+				[]string{peer.URL})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,13 +58,13 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// A draft takes no more room than there is, and gives back what it has not used.
+// A draft takes no more room than the cache has, and Abort frees the room.
 func TestDraftOverLimit(t *testing.T) {
 	c := openCache(t, filepath.Join(t.TempDir(), "cache"), 2<<20, Options{})
 	if _, err := writeDraft(t, c, content(1, 1<<20)).Commit(); err != nil {
 		t.Fatal(err)
 	}
-	d := writeDraft(t, c, content(2, 2<<20)) // the first one is evicted for it
+	d := writeDraft(t, c, content(2, 2<<20)) // evicts the first file
 	if _, err := d.Write([]byte("x")); err == nil {
 		t.Error("a draft is larger than the cache")
 	}

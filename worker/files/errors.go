@@ -10,7 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// ErrClosed: the cache was closed before or during the call.
+// ErrClosed means: the cache was closed before or during the call.
 var ErrClosed = errors.New("the file cache is closed")
 
 // Reason says why a file cannot be had.
@@ -18,13 +18,13 @@ type Reason uint8
 
 const (
 	BadURL      Reason = iota + 1 // not a URL, or of an unsupported scheme
-	Refused                       // this worker may not read there, by its options
+	Refused                       // the worker's options forbid the source
 	TooLarge                      // larger than the whole cache
-	NoSpace                       // what tasks of this worker hold leaves no room now
-	Missing                       // not at its source, or not for us
+	NoSpace                       // files held by this worker's tasks leave no room now
+	Missing                       // the source lacks the file, or refuses it to this worker
 	WrongSize                     // longer or shorter than announced
-	WrongDigest                   // of the announced size, but not of the announced content
-	Unreachable                   // the source does not answer, is too slow or fails
+	WrongDigest                   // the announced size, but other content
+	Unreachable                   // the source does not answer, is too slow, or fails
 	Disk                          // the cache's own folder fails, or its disk is full
 )
 
@@ -40,19 +40,19 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", r)
 }
 
-// Error is a file that cannot be had. Callers act on Reason; the text tells the user what to do. It has neither
-// passwords nor query of the URL, for those of signed URLs are secrets.
+// Error says why a file cannot be had. Callers act on Reason; the text tells the user what to do. The text omits
+// the password and the query of the URL, because the query of a signed URL is a secret.
 type Error struct {
 	File   probe.File
 	Reason Reason
-	Err    error // about the last source, normally the file's URL, and what the others before it said
+	Err    error // the failure of the last source, normally the file's URL, then of earlier sources
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %v", describeFile(e.File), e.Err) }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes what no source has an fs.ErrNotExist.
+// Is makes an Error with Reason Missing an fs.ErrNotExist.
 func (e *Error) Is(target error) bool { return target == fs.ErrNotExist && e.Reason == Missing }
 
 // describeFile names f for a message.
@@ -64,17 +64,17 @@ func describeFile(f probe.File) string {
 	return fmt.Sprintf("file with sha256 %s…", short)
 }
 
-// displayURL is u without what may be secret in it.
+// displayURL returns u without its possible secrets.
 func displayURL(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path}).String()
 }
 
-// failure is a reason on its way up to an Error.
+// failure carries a reason up to an Error.
 type failure struct {
 	reason    Reason
 	err       error
-	hint      string // what the user can do, if it is about the origin
-	transient bool   // perhaps, by itself
+	hint      string // a remedy for the user, if the origin failed
+	transient bool   // a retry may help
 }
 
 func (f *failure) Error() string {
@@ -90,14 +90,14 @@ func newFailure(reason Reason, hint, format string, args ...any) error {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...), hint: hint}
 }
 
-const isUpHint = "is it up, and the network between us?"
+const isUpHint = "is it up and reachable?"
 
-// newTransient is a source that is Unreachable now, and perhaps not for long.
+// newTransient returns a failure of a source that is Unreachable, perhaps not for long.
 func newTransient(hint, format string, args ...any) error {
 	return &failure{Unreachable, fmt.Errorf(format, args...), hint, true}
 }
 
-// withoutHint is err without its hint.
+// withoutHint returns err without its hint.
 func withoutHint(err error) error {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.err
@@ -110,6 +110,7 @@ func isTransient(err error) bool {
 	return ok && f.transient
 }
 
+// reasonOf returns the reason of a failure; Unreachable for any other error.
 func reasonOf(err error) Reason {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.reason

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	chunk            = 256 << 10 // what a source has slowest times Options.Timeout for
+	chunk            = 256 << 10 // bytes; a source must send a chunk within timeoutsPerChunk times Options.Timeout
 	timeoutsPerChunk = 10
 
-	// firstPauseDivisor is the part of Options.Timeout after which an origin is asked again. Later pauses are twice the one
-	// before.
+	// firstPauseDivisor: an origin is asked again after Options.Timeout / firstPauseDivisor. Each later pause is
+	// twice the pause before.
 	firstPauseDivisor = 30
 )
 
-// runFetch brings or checks e.
+// runFetch brings or checks e, and ends the fetch.
 func (c *Cache) runFetch(e *entry, w *fetch) {
 	s, err := c.checkOrFetch(e, w)
 	if w.ctx.Err() != nil && err != nil {
@@ -33,13 +33,15 @@ func (c *Cache) runFetch(e *entry, w *fetch) {
 	c.endFetch(e, w, s, err)
 }
 
+// checkOrFetch checks an entry left by an earlier process, and fetches the file if it is missing or has changed.
 func (c *Cache) checkOrFetch(e *entry, w *fetch) (fileStamp, error) {
-	if e.state == stateFound { // only this goroutine changes that now
+	if e.state == stateFound { // only this goroutine changes e.state now
 		s, err := c.runLimited(w.ctx, "", func() (fileStamp, error) { return c.checkFile(w.ctx, e) })
 		if err == nil || w.ctx.Err() != nil {
 			return s, err
 		}
-		c.opts.Logger.Warn("a cached file from before the start is not what it was", "file", hex.EncodeToString(e.digest[:]), "err", err)
+		c.opts.Logger.Warn("a cached file from before the start has changed", "file", hex.EncodeToString(e.digest[:]),
+			"err", err)
 		c.mu.Lock()
 		c.removeFile(e.digest)
 		c.noteChange(e.digest, false)
@@ -52,7 +54,8 @@ func (c *Cache) checkOrFetch(e *entry, w *fetch) (fileStamp, error) {
 	return c.fetchFromSources(e, w)
 }
 
-// runLimited does what only some may do at a time with a host, so that one that hangs keeps nobody from the others.
+// runLimited runs do, with at most Options.Parallel calls for a host at a time. Hosts have separate limits, so a
+// host that hangs does not delay other hosts.
 func (c *Cache) runLimited(ctx context.Context, host string, do func() (fileStamp, error)) (fileStamp, error) {
 	c.mu.Lock()
 	q := c.hostLimits[host]
@@ -78,7 +81,7 @@ func (c *Cache) runLimited(ctx context.Context, host string, do func() (fileStam
 	}
 }
 
-// checkFile hashes the file of an entry that is in place.
+// checkFile hashes the file of an entry in place.
 func (c *Cache) checkFile(ctx context.Context, e *entry) (fileStamp, error) {
 	s, err := stampOf(c.pathOf(e.digest))
 	if err != nil {
@@ -96,10 +99,10 @@ func (c *Cache) checkFile(ctx context.Context, e *entry) (fileStamp, error) {
 	return s, checkSum(sum, e.digest)
 }
 
-// fetchFromSources tries the sources of w in turn. Its errors are *Error unless w was called off.
+// fetchFromSources tries the sources of w one after the other. Its error is an *Error unless w was cancelled.
 func (c *Cache) fetchFromSources(e *entry, w *fetch) (fileStamp, error) {
 	sources, err := c.sourcesOf(w.file, w.peers)
-	var tried []string // and failed, but for the last one
+	var tried []string // failed sources, except the last
 	for i, s := range sources {
 		var put fileStamp
 		if put, err = c.fetchWithRetries(e, w, s); err == nil {
@@ -109,13 +112,14 @@ func (c *Cache) fetchFromSources(e *entry, w *fetch) (fileStamp, error) {
 			return fileStamp{}, err
 		}
 		if r := reasonOf(err); r == Disk || r == NoSpace {
-			return fileStamp{}, &Error{w.file, r, err} // another source does not help
+			return fileStamp{}, &Error{w.file, r, err} // another source would not help
 		}
 		if s.kind == fromPeer {
 			c.mu.Lock()
 			c.stats.PeerFailures++
 			c.mu.Unlock()
-			c.opts.Logger.Debug("a peer did not give a file", "file", hex.EncodeToString(w.file.Digest[:]), "peer", s.name, "err", err)
+			c.opts.Logger.Debug("a peer did not give a file", "file", hex.EncodeToString(w.file.Digest[:]), "peer",
+				s.name, "err", err)
 		}
 		if i < len(sources)-1 {
 			tried = append(tried, fmt.Sprintf("%s: %v", s.name, withoutHint(err)))
@@ -129,7 +133,7 @@ func (c *Cache) fetchFromSources(e *entry, w *fetch) (fileStamp, error) {
 	return fileStamp{}, &Error{w.file, reasonOf(err), err}
 }
 
-// fetchWithRetries takes e's file from s, after pauses again and again if s is an origin that fails in a way that may pass.
+// fetchWithRetries fetches e's file from s. It retries an origin after a pause, if the failure is transient.
 func (c *Cache) fetchWithRetries(e *entry, w *fetch, s source) (fileStamp, error) {
 	pause := max(c.opts.Timeout/firstPauseDivisor, 1)
 	for try := 1; ; try++ {
@@ -142,7 +146,7 @@ func (c *Cache) fetchWithRetries(e *entry, w *fetch, s source) (fileStamp, error
 			return fileStamp{}, newFailure(f.reason, f.hint, "%w (tried %d times)", f.err, try)
 		}
 		select {
-		case <-time.After(pause/2 + rand.N(pause)): // workers that were turned away at once do not come back at once
+		case <-time.After(pause/2 + rand.N(pause)): // spreads the retries of workers refused at the same time
 		case <-w.ctx.Done():
 			return fileStamp{}, w.ctx.Err()
 		}
@@ -150,14 +154,17 @@ func (c *Cache) fetchWithRetries(e *entry, w *fetch, s source) (fileStamp, error
 	}
 }
 
-// fetchOnce copies e's file from s into its place in the cache, if it is what was announced.
+// fetchOnce copies e's file from s into its place in the cache, if digest and size are as announced. It gives up a
+// source that sends nothing for Options.Timeout, or less than chunk bytes in timeoutsPerChunk times
+// Options.Timeout.
 func (c *Cache) fetchOnce(e *entry, w *fetch, s source) (_ fileStamp, err error) {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
 	silence, crawl := c.opts.Timeout, timeoutsPerChunk*c.opts.Timeout
 	silent := time.AfterFunc(silence, func() { cancel(newTransient(isUpHint, "it sent nothing for %v", silence)) })
 	defer silent.Stop()
-	crawling := time.AfterFunc(crawl, func() { cancel(newTransient(isUpHint, "it sent less than %d KiB within %v", chunk>>10, crawl)) })
+	crawling := time.AfterFunc(crawl,
+		func() { cancel(newTransient(isUpHint, "it sent less than %d KiB within %v", chunk>>10, crawl)) })
 	defer crawling.Stop()
 	defer func() {
 		if err != nil && isTransient(context.Cause(ctx)) {
@@ -172,13 +179,15 @@ func (c *Cache) fetchOnce(e *entry, w *fetch, s source) (_ fileStamp, err error)
 	defer body.Close()
 	switch {
 	case size < 0 && !sizeKnown(w.file):
-		return fileStamp{}, newFailure(WrongSize, "announce it", "its size was not announced, and the server does not tell it")
+		return fileStamp{}, newFailure(WrongSize, "announce it",
+			"its size was neither announced nor sent by the server")
 	case !sizeKnown(w.file):
 		if err := c.setBytes(e, w, uint64(size)); err != nil {
 			return fileStamp{}, err
 		}
 	case size >= 0 && uint64(size) != e.bytes:
-		return fileStamp{}, newFailure(WrongSize, "announce its true size", "it has %d bytes, announced were %d", size, e.bytes)
+		return fileStamp{}, newFailure(WrongSize, "announce its true size", "it has %d bytes, announced were %d",
+			size, e.bytes)
 	}
 	counted := &countingReader{r: body, onRead: func() { silent.Reset(silence) }}
 	defer func() { c.countBytes(w, s.kind, counted.n) }()
@@ -197,7 +206,8 @@ func (c *Cache) fetchOnce(e *entry, w *fetch, s source) (_ fileStamp, err error)
 		}
 	}()
 	sum := sha256.New()
-	if err := copyExactly(ctx, io.MultiWriter(sum, diskWriter{c, file}), counted, e.bytes, func() { crawling.Reset(crawl) }); err != nil {
+	if err := copyExactly(ctx, io.MultiWriter(sum, diskWriter{c, file}), counted, e.bytes,
+		func() { crawling.Reset(crawl) }); err != nil {
 		return fileStamp{}, err
 	}
 	if err := checkSum(sum, w.file.Digest); err != nil {
@@ -210,10 +220,10 @@ func (c *Cache) fetchOnce(e *entry, w *fetch, s source) (_ fileStamp, err error)
 	return put, nil
 }
 
-// largeFile is how many bytes take longer to hash than a tick.
+// largeFile is the size, in bytes, from which hashing a file takes longer than a tick.
 const largeFile = 32 << 20
 
-// moveIntoPlace makes the file at path an entry. It is readable, and can be executed: it may be a program.
+// moveIntoPlace makes the file at path an entry. The entry is readable and executable, because it may be a program.
 func moveIntoPlace(file *os.File, path, entry string) (fileStamp, error) {
 	if err := file.Chmod(0o500); err != nil {
 		return fileStamp{}, err
@@ -225,14 +235,14 @@ func moveIntoPlace(file *os.File, path, entry string) (fileStamp, error) {
 		return fileStamp{}, err
 	}
 	s, err := stampOf(entry)
-	if s.bytes >= largeFile { // otherwise it is hashed again at its next use
+	if s.bytes >= largeFile { // a smaller file is hashed again at its next use
 		time.Sleep(tick)
 		s.taken = time.Now()
 	}
 	return s, err
 }
 
-// copyExactly copies exactly bytes from r to w and calls progress after each chunk. It reads one byte more at most.
+// copyExactly copies exactly bytes from r to w and calls progress after each chunk. It reads at most a byte more.
 func copyExactly(ctx context.Context, w io.Writer, r io.Reader, bytes uint64, progress func()) error {
 	buf := make([]byte, min(chunk, bytes+1))
 	remaining := bytes
@@ -242,7 +252,7 @@ func copyExactly(ctx context.Context, w io.Writer, r io.Reader, bytes uint64, pr
 			return ctx.Err()
 		}
 		if uint64(n) > remaining {
-			return newFailure(WrongSize, "announce its true size", "it is longer than the %d bytes that were announced", bytes)
+			return newFailure(WrongSize, "announce its true size", "it is longer than the %d bytes announced", bytes)
 		}
 		remaining -= uint64(n)
 		if _, err := w.Write(buf[:n]); err != nil {
@@ -253,7 +263,8 @@ func copyExactly(ctx context.Context, w io.Writer, r io.Reader, bytes uint64, pr
 		case err == nil:
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			if remaining > 0 {
-				return newFailure(WrongSize, "announce its true size", "it ended after %d of the %d bytes that were announced", bytes-remaining, bytes)
+				return newFailure(WrongSize, "announce its true size", "it ended after %d of the %d bytes announced",
+					bytes-remaining, bytes)
 			}
 			return nil
 		default:
@@ -262,6 +273,7 @@ func copyExactly(ctx context.Context, w io.Writer, r io.Reader, bytes uint64, pr
 	}
 }
 
+// checkSum compares a hash with the announced digest.
 func checkSum(sum hash.Hash, want [32]byte) error {
 	if got := sum.Sum(nil); [32]byte(got) != want {
 		return newFailure(WrongDigest, "announce that of the content", "its sha256 is %x, announced was %x", got, want)
@@ -269,7 +281,7 @@ func checkSum(sum hash.Hash, want [32]byte) error {
 	return nil
 }
 
-// diskWriter tells the errors of the cache's folder from those of a source.
+// diskWriter marks write errors of the cache's folder, to tell them from errors of a source.
 type diskWriter struct {
 	c    *Cache
 	file *os.File
@@ -283,17 +295,20 @@ func (d diskWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// diskFailure turns an error of the cache's folder into a failure with a remedy.
 func (c *Cache) diskFailure(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return newFailure(Disk, "free some of it, or give the cache a limit that fits the disk", "the disk of %s is full", c.dir)
+		return newFailure(Disk, "free space, or give the cache a limit that fits the disk",
+			"the disk of %s is full", c.dir)
 	}
 	return newFailure(Disk, "", "cannot write to the cache: %w", err)
 }
 
+// countingReader counts the bytes from a source, and marks a cut connection.
 type countingReader struct {
 	r      io.Reader
 	n      uint64
-	onRead func() // when something came
+	onRead func() // called after each read with data
 }
 
 var errCut = errors.New("the connection was cut")
@@ -304,13 +319,13 @@ func (c *countingReader) Read(p []byte) (int, error) {
 		c.n += uint64(n)
 		c.onRead()
 	}
-	if errors.Is(err, io.ErrUnexpectedEOF) { // io.ReadFull says that of a source's regular end
+	if errors.Is(err, io.ErrUnexpectedEOF) { // io.ReadFull returns the same error at a regular end
 		err = errCut
 	}
 	return n, err
 }
 
-// countBytes adds what a source sent.
+// countBytes counts n bytes from a source.
 func (c *Cache) countBytes(w *fetch, k sourceKind, n uint64) {
 	w.bytes += n
 	c.mu.Lock()

@@ -32,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// content is size bytes that differ from those of other seeds.
+// content returns size bytes; different seeds give different bytes.
 func content(seed byte, size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
@@ -56,7 +56,7 @@ func openCache(t testing.TB, dir string, max int64, opts Options) *Cache {
 	}
 	t.Cleanup(func() {
 		if c.closed {
-			return // by the test, which may have changed the folder since
+			return // the test closed the cache, and may have changed the folder
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -78,7 +78,7 @@ func serveHTTP(t testing.TB, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// serveContent serves b and counts how often.
+// serveContent serves b and counts the requests.
 func serveContent(t testing.TB, b []byte) (url string, asked *atomic.Int64) {
 	asked = new(atomic.Int64)
 	return serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
@@ -105,7 +105,7 @@ func mustFetch(t testing.TB, c *Cache, f probe.File, peers ...string) *Held {
 	return h
 }
 
-// wantError expects an Error of that reason whose text has all of says.
+// wantError expects an Error with the reason and all of says in the text.
 func wantError(t testing.TB, err error, reason Reason, says ...string) {
 	t.Helper()
 	got, ok := errors.AsType[*Error](err)
@@ -122,8 +122,7 @@ func wantError(t testing.TB, err error, reason Reason, says ...string) {
 	}
 }
 
-// verify checks the invariants of a cache in which nothing is going on, and that the folder has its entries and
-// nothing else.
+// verify checks the invariants of an inactive cache, and compares the folder with the cache's entries.
 func (c *Cache) verify(t testing.TB) {
 	t.Helper()
 	c.mu.Lock()
@@ -146,7 +145,8 @@ func (c *Cache) verify(t testing.TB) {
 		}
 		want = append(want, hex.EncodeToString(d[:]))
 	}
-	if used != c.usedBytes || loose != c.evictableBytes || used > c.maxBytes || c.comingCount != 0 || len(c.abandoned) != 0 {
+	if used != c.usedBytes || loose != c.evictableBytes || used > c.maxBytes || c.comingCount != 0 ||
+		len(c.abandoned) != 0 {
 		t.Errorf("used %d (entries: %d) of %d, evictable %d (entries: %d), %d coming, %d dying",
 			c.usedBytes, used, c.maxBytes, c.evictableBytes, loose, c.comingCount, len(c.abandoned))
 	}
@@ -177,9 +177,10 @@ func TestFetchAndHit(t *testing.T) {
 			if h.Fetched != uint64(size) {
 				t.Errorf("fetched %d bytes, want %d", h.Fetched, size)
 			}
-			again := mustFetch(t, c, fileOf("", b)) // what is there needs no source
+			again := mustFetch(t, c, fileOf("", b)) // a hit needs no source
 			if again.Fetched != 0 || again.Path != h.Path || asked.Load() != 1 {
-				t.Errorf("the second time: %d bytes fetched, asked %d times, %s", again.Fetched, asked.Load(), again.Path)
+				t.Errorf("the second time: %d bytes fetched, asked %d times, %s", again.Fetched, asked.Load(),
+					again.Path)
 			}
 			if got := c.Digests(math.MaxInt); !slices.Equal(got, [][32]byte{sha256.Sum256(b)}) {
 				t.Errorf("digests are %x", got)
@@ -189,12 +190,13 @@ func TestFetchAndHit(t *testing.T) {
 				t.Errorf("the file has %v, %v", info.Mode(), err)
 			}
 			again.Release()
-			again.Release() // does nothing
+			again.Release() // no effect
 			if s := c.Stats(); s.Held == 0 {
 				t.Error("the first holder's pin is gone")
 			}
 			h.Release()
-			if s, want := c.Stats(), (Stats{Hits: 1, Misses: 1, FromHTTP: uint64(size), Entries: 1, Bytes: chargeOf(uint64(size))}); s != want {
+			if s, want := c.Stats(), (Stats{Hits: 1, Misses: 1, FromHTTP: uint64(size), Entries: 1,
+				Bytes: chargeOf(uint64(size))}); s != want {
 				t.Errorf("stats are %+v, want %+v", s, want)
 			}
 		})
@@ -211,9 +213,11 @@ func TestSourcesThatFail(t *testing.T) {
 		says   []string
 	}{
 		{"not there", http.NotFound, Missing, []string{"404 Not Found", "is the URL right"}},
-		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, Missing, []string{"403", "that workers may read"}},
+		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, Missing,
+			[]string{"403", "that workers may read"}},
 		{"broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, Unreachable, []string{"503"}},
-		{"partial content", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206); w.Write(b) }, Unreachable, []string{"206"}},
+		{"partial content", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206); w.Write(b) },
+			Unreachable, []string{"206"}},
 		{"wrong content", func(w http.ResponseWriter, _ *http.Request) { w.Write(other) }, WrongDigest,
 			[]string{fmt.Sprintf("%x", sha256.Sum256(b)), fmt.Sprintf("%x", sha256.Sum256(other))}},
 		{"says to be longer", func(w http.ResponseWriter, _ *http.Request) {
@@ -236,13 +240,17 @@ func TestSourcesThatFail(t *testing.T) {
 			w.Write(b[:chunk+1])
 			panic(http.ErrAbortHandler)
 		}, Unreachable, []string{"broke off after", "cut"}},
-		{"says nothing", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, Unreachable, []string{"nothing for 50ms", "is it up"}},
+		{"says nothing", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, Unreachable,
+			[]string{"nothing for 50ms", "is it up"}},
 		{"stops in the middle", func(w http.ResponseWriter, r *http.Request) {
 			w.Write(b[:chunk+1])
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 		}, Unreachable, []string{"nothing for 50ms"}},
-		{"redirects for ever", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) }, Unreachable, []string{"more than 5 times"}},
+		{"redirects for ever", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path+"x",
+				http.StatusFound)
+		}, Unreachable, []string{"more than 5 times"}},
 		{"redirects to a file", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
 		}, BadURL, []string{`scheme "file"`}},
@@ -272,7 +280,7 @@ func TestSourcesThatFail(t *testing.T) {
 			}
 			good, _ := serveContent(t, b)
 			c.opts.Timeout = 30 * time.Second
-			mustFetch(t, c, fileOf(good, b)).Release() // a failure is not remembered
+			mustFetch(t, c, fileOf(good, b)).Release() // a failure is not cached
 		})
 	}
 }
@@ -321,7 +329,8 @@ func TestBadFiles(t *testing.T) {
 	}
 	write(filepath.Join(root, "good"))
 	write(filepath.Join(outside, "secret"))
-	for _, link := range []struct{ to, name string }{{filepath.Join(outside, "secret"), "out"}, {"good", "in"}, {outside, "folder"}} {
+	for _, link := range []struct{ to, name string }{{filepath.Join(outside, "secret"), "out"}, {"good", "in"},
+		{outside, "folder"}} {
 		if err := os.Symlink(link.to, filepath.Join(root, link.name)); err != nil {
 			t.Fatal(err)
 		}
@@ -332,8 +341,8 @@ func TestBadFiles(t *testing.T) {
 	tests := []struct {
 		url    string
 		bytes  uint64
-		check  Reason // that Check gives, 0: none
-		reason Reason // that Fetch gives, 0: none
+		check  Reason // expected from Check; 0: none
+		reason Reason // expected from Fetch; 0: none
 		says   string
 	}{
 		{"file://" + root + "/good", 100, 0, 0, ""},
@@ -397,7 +406,7 @@ func TestBadFiles(t *testing.T) {
 	})
 }
 
-// By default nothing near the worker is asked, under whatever name.
+// By default the cache sends no request to an address near the worker, under any name.
 func TestNearAddresses(t *testing.T) {
 	b := content(1, 10)
 	url, asked := serveContent(t, b)
@@ -411,7 +420,8 @@ func TestNearAddresses(t *testing.T) {
 		t.Errorf("asked %d times", asked.Load())
 	}
 	for address, refused := range map[string]bool{
-		"[::ffff:0.0.0.0]:80": true, "169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "224.0.0.1:80": true, "[ff02::1]:80": true, "[::]:80": true,
+		"[::ffff:0.0.0.0]:80": true, "169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "224.0.0.1:80": true,
+		"[ff02::1]:80": true, "[::]:80": true,
 		"10.0.0.1:80": false, "192.0.2.1:443": false, "[2001:db8::1]:443": false,
 	} {
 		if err := refuseNear("tcp", address, nil); (err != nil) != refused {
@@ -428,7 +438,7 @@ func TestPeersFirst(t *testing.T) {
 	second := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")})
 	a, z := servePeer(t, first), servePeer(t, second)
 
-	mustFetch(t, first, f, z).Release() // not there yet
+	mustFetch(t, first, f, z).Release() // the peer lacks the file
 	if s := first.Stats(); s.FromHTTP != f.Bytes || s.PeerFailures != 1 {
 		t.Errorf("the first worker: %+v", s)
 	}
@@ -437,7 +447,7 @@ func TestPeersFirst(t *testing.T) {
 	if s := second.Stats(); h.Fetched != f.Bytes || s.FromPeers != f.Bytes || s.FromHTTP != 0 {
 		t.Errorf("the second worker: %+v", s)
 	}
-	// The peer may have all before it is counted.
+	// The fetch may end before the peer counts it.
 	first.waitUntil(func() bool {
 		return first.servingCount == 0 && first.stats.Served == 1 && first.stats.ServedBytes == f.Bytes
 	})
@@ -445,7 +455,7 @@ func TestPeersFirst(t *testing.T) {
 		t.Errorf("the origin was asked %d times", asked.Load())
 	}
 
-	// And both ways, at the same time, from nothing but each other.
+	// Workers fetch from each other, at the same time, without an origin.
 	other := content(2, 1000)
 	mustFetch(t, second, fileOf(func() string { u, _ := serveContent(t, other); return u }(), other)).Release()
 	third := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")})
@@ -476,13 +486,14 @@ func TestPeersThatFail(t *testing.T) {
 	closed.Close()
 	full := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")})
 	mustFetch(t, full, fileOf(origin, b)).Release()
-	full.opts.Serve = 0 // as if all were taken
+	full.opts.Serve = 0 // as if the peer served its maximum
 	strange := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("t")})
 	peers := map[string]string{
-		"wrong content":  serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(content(2, 1000)) }),
-		"too long":       serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(content(1, 1001)) }),
-		"does not have":  serveHTTP(t, http.NotFound),
-		"redirects":      serveHTTP(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, trap, http.StatusFound) }),
+		"wrong content": serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(content(2, 1000)) }),
+		"too long":      serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(content(1, 1001)) }),
+		"does not have": serveHTTP(t, http.NotFound),
+		"redirects": serveHTTP(t,
+			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, trap, http.StatusFound) }),
 		"not there":      closed.URL,
 		"not a URL":      "::",
 		"not HTTP":       "file:///etc",
@@ -525,7 +536,7 @@ func TestPeersThatFail(t *testing.T) {
 	}
 }
 
-// The secret goes to peers and to nobody else.
+// The secret goes to peers only.
 func TestSecretIsForPeers(t *testing.T) {
 	b := content(1, 10)
 	var got []string
@@ -542,12 +553,12 @@ func TestSecretIsForPeers(t *testing.T) {
 	}
 }
 
-// gate is a server whose answers wait for the test.
+// gate is a server; the test decides when to release the answers.
 type gate struct {
 	url     string
-	begun   chan string   // paths of requests, as they come
-	gone    chan struct{} // an element for each request whose client left
-	release chan struct{} // closed: answer
+	begun   chan string   // paths of requests
+	gone    chan struct{} // an element for each request abandoned by its client
+	release chan struct{} // closed: send the answers
 }
 
 func newGate(t *testing.T, b []byte) *gate {
@@ -607,7 +618,7 @@ func TestOneFetchForAll(t *testing.T) {
 	c.waitUntil(func() bool { return c.stats.Shared == n })
 	quit()
 	if r := <-quitterDone; !errors.Is(r.err, context.Canceled) {
-		t.Errorf("who left got %v", r.err)
+		t.Errorf("the caller that left got %v", r.err)
 	}
 	close(g.release)
 	var fetched uint64
@@ -629,7 +640,7 @@ func TestOneFetchForAll(t *testing.T) {
 	}
 }
 
-// A slow server is left when the last who waits leaves, and not before; what comes next is not spoilt by it.
+// A fetch from a slow server ends when its last caller leaves, and not before. The next fetch is not affected.
 func TestCancel(t *testing.T) {
 	b := content(1, 1000)
 	g := newGate(t, b)
@@ -647,7 +658,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("the first got %v", r.err)
 	}
 	if len(g.gone) != 0 {
-		t.Error("the fetch ended with the first of two who wait")
+		t.Error("the fetch ended with the first of two callers")
 	}
 	cancel2(why)
 	if r := <-two; !errors.Is(r.err, why) {
@@ -657,7 +668,7 @@ func TestCancel(t *testing.T) {
 	close(g.release)
 	mustFetch(t, c, f).Release()
 	if s := c.Stats(); s.Failures != 0 {
-		t.Errorf("a fetch that was called off counts as failed: %+v", s)
+		t.Errorf("a cancelled fetch counts as failed: %+v", s)
 	}
 }
 
@@ -676,14 +687,14 @@ func TestCancelledBeforeAndAfterClose(t *testing.T) {
 		t.Error(err)
 	}
 	if r := <-waiting; !errors.Is(r.err, ErrClosed) {
-		t.Errorf("who waited got %v", r.err)
+		t.Errorf("the caller that waited got %v", r.err)
 	}
 	if _, err := c.Fetch(t.Context(), fileOf(g.url, b), nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
 
-// Somebody else's bad URL for the same file is not my failure, nor is their idea of its size.
+// The bad URL or the wrong size in another task's call for the same file does not fail this call.
 func TestSharedFailureIsTriedAgain(t *testing.T) {
 	b := content(1, 1000)
 	good, _ := serveContent(t, b)
@@ -800,7 +811,7 @@ func TestEvictionUnderPins(t *testing.T) {
 	has(4, 1, 3)
 	three := mustFetch(t, c, files[3])
 	four := mustFetch(t, c, files[4])
-	mustFetch(t, c, files[5]).Release() // evicts 1, the only one not held
+	mustFetch(t, c, files[5]).Release() // evicts 1, the only file not held
 	if s := c.Stats(); s.Evictions != 2 || s.Held != 4*block {
 		t.Errorf("stats are %+v", s)
 	}
@@ -829,7 +840,7 @@ func TestEvictionUnderPins(t *testing.T) {
 	}
 }
 
-// What does not fit even if everything idle went evicts nothing.
+// Fetch evicts nothing for a file too large for the room of all evictable files.
 func TestNoNeedlessEviction(t *testing.T) {
 	small, large := content(1, 10), content(2, 3*block)
 	smallURL, _ := serveContent(t, small)
@@ -852,7 +863,7 @@ func TestNoNeedlessEviction(t *testing.T) {
 	}
 }
 
-// Room that a fetch still has which was called off is waited for.
+// Fetch waits for the room of a cancelled fetch.
 func TestRoomOfAbandonedFetches(t *testing.T) {
 	b := content(1, 2*block)
 	url, _ := serveContent(t, b)
@@ -872,7 +883,7 @@ func TestUnknownSize(t *testing.T) {
 	b := content(1, 3*block)
 	f := fileOf("", b)
 	f.Bytes = 0
-	url, _ := serveContent(t, b[:100]) // small enough for net/http to tell the length
+	url, _ := serveContent(t, b[:100]) // small enough for net/http to send the length
 	small := probe.File{Digest: sha256.Sum256(b[:100]), URL: url}
 	c := newCache(t, 4*block, Options{})
 	mustFetch(t, c, small).Release()
@@ -897,7 +908,7 @@ func TestUnknownSize(t *testing.T) {
 	wantError(t, err, TooLarge)
 	c.verify(t)
 
-	// A peer lies about it, then comes the true one; what it needs is made room for.
+	// A peer sends a wrong size, then the origin sends the true size; the cache makes room for the true size.
 	peer := serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(content(9, 10)) })
 	f.URL = serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(b)))
@@ -917,12 +928,13 @@ func TestUnknownSize(t *testing.T) {
 	h.Release()
 	mustFetch(t, c, probe.File{Digest: sha256.Sum256(other), URL: otherURL}).Release()
 
-	empty := probe.File{Digest: sha256.Sum256(nil), URL: serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(b) })}
+	empty := probe.File{Digest: sha256.Sum256(nil),
+		URL: serveHTTP(t, func(w http.ResponseWriter, _ *http.Request) { w.Write(b) })}
 	_, err = c.Fetch(t.Context(), empty, nil)
 	wantError(t, err, WrongSize)
 }
 
-// Who announces another size neither shares a fetch nor gets what it brings.
+// A call with another announced size neither joins the fetch nor gets its file.
 func TestAnnouncedSizeOfASharedFetch(t *testing.T) {
 	b := content(1, 1000)
 	g := newGate(t, b)
@@ -972,7 +984,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := func(f probe.File) string { return filepath.Join(dir, hex.EncodeToString(f.Digest[:])) }
-	// As a crash leaves things: the content of one file never came to the disk, another is cut off.
+	// After a crash: the content of a file never reached the disk, another file is cut off.
 	for i, b := range [][]byte{1: make([]byte, 5000), 2: content(2, 4096)} {
 		if b != nil {
 			if err := os.Chmod(name(files[i]), 0o600); err != nil {
@@ -1001,7 +1013,7 @@ func TestRestart(t *testing.T) {
 	if got := c.Digests(math.MaxInt); len(got) != 4 || got[0] != files[3].Digest || got[3] != files[0].Digest {
 		t.Errorf("found %x", got)
 	}
-	c.verify(t) // the partial files are gone
+	c.verify(t) // verify fails if partial files are left
 	for i, f := range files {
 		mustFetch(t, c, f).Release()
 		if want := []int64{1, 2, 2, 1}[i]; asked[i].Load() != want {
@@ -1012,7 +1024,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("stats are %+v", s)
 	}
 
-	// A smaller limit: the oldest go.
+	// With a smaller limit, Open evicts the oldest files.
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -1027,7 +1039,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// The check of what was found goes on as long as somebody waits, and begins anew later.
+// The check of a file from an earlier process goes on while a call waits, and a later call starts it anew.
 func TestCheckCalledOff(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	b := content(1, 1000)
@@ -1037,7 +1049,7 @@ func TestCheckCalledOff(t *testing.T) {
 	c.Close()
 	c = openCache(t, dir, 1<<20, Options{Parallel: 1})
 	busy := make(chan struct{}, 1)
-	busy <- struct{}{} // as if something else were being checked
+	busy <- struct{}{} // as if another file were being checked
 	c.hostLimits[""] = &hostLimit{users: 1, running: busy}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := fetchAsync(c, ctx, fileOf(url, b))
@@ -1047,20 +1059,21 @@ func TestCheckCalledOff(t *testing.T) {
 		t.Error(r.err)
 	}
 	<-busy
-	// The same while it hashes: the slot is free and the context over, so that either may come first.
+	// The same during hashing: the slot is free and the context has ended, so either may come first.
 	e := c.entries[sha256.Sum256(b)]
 	for range 50 {
-		if _, err := c.checkOrFetch(e, &fetch{file: fileOf(url, b), ctx: ctx}); !errors.Is(err, context.Canceled) || e.state != stateFound {
+		if _, err := c.checkOrFetch(e, &fetch{file: fileOf(url, b), ctx: ctx}); !errors.Is(err, context.Canceled) ||
+			e.state != stateFound {
 			t.Fatalf("state %d, %v", e.state, err)
 		}
 	}
 	mustFetch(t, c, fileOf(url, b)).Release()
 	if asked.Load() != 1 {
-		t.Error("it was fetched again")
+		t.Error("the file was fetched again")
 	}
 }
 
-// alterByte changes a byte of the file at path, and lets it look as before.
+// alterByte changes a byte of the file at path, and restores mode and time.
 func alterByte(path string) error {
 	was, err := os.Stat(path)
 	if err != nil {
@@ -1071,10 +1084,12 @@ func alterByte(path string) error {
 		return err
 	}
 	b[len(b)/2]++
-	return errors.Join(os.Chmod(path, 0o700), os.WriteFile(path, b, 0), os.Chmod(path, was.Mode()), os.Chtimes(path, was.ModTime(), was.ModTime()))
+	return errors.Join(os.Chmod(path, 0o700), os.WriteFile(path, b, 0), os.Chmod(path, was.Mode()),
+		os.Chtimes(path, was.ModTime(), was.ModTime()))
 }
 
-// A file that is as it was is not fetched again, whoever has linked or touched it, and hashed again only then.
+// An unchanged file is not fetched again, even after a link or a touch. It is hashed again only after a link or a
+// touch.
 func TestTouchedEntries(t *testing.T) {
 	b := content(1, 1000)
 	url, asked := serveContent(t, b)
@@ -1089,24 +1104,24 @@ func TestTouchedEntries(t *testing.T) {
 		return e().stamp.taken != before
 	}
 	if !hashed() {
-		t.Error("a file that came just before was not hashed again: a change since could have the same time")
+		t.Error("a file fetched just before was not hashed again: a change since could have the same time")
 	}
 	if hashed() {
-		t.Error("it was hashed again although nothing has changed")
+		t.Error("an unchanged file was hashed again")
 	}
 	if err := os.Link(h.Path, filepath.Join(t.TempDir(), "link")); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * tick)
 	if !hashed() || hashed() {
-		t.Error("it is hashed again once somebody has touched it, and then no more")
+		t.Error("want a touched file hashed again once, and then no more")
 	}
 	if s := c.Stats(); asked.Load() != 1 || s.Spoilt != 0 {
 		t.Errorf("fetched %d times, %+v", asked.Load(), s)
 	}
 }
 
-// What somebody else does to the folder is found at the next hit.
+// The next hit notices changes to the folder by other programs.
 func TestSpoiltEntries(t *testing.T) {
 	b := content(1, 1000)
 	for name, spoil := range map[string]func(path string) error{
@@ -1190,7 +1205,7 @@ func TestFullDisk(t *testing.T) {
 	if reasonOf(err) != Disk || !strings.Contains(err.Error(), c.dir) {
 		t.Errorf("%v: %v", reasonOf(err), err)
 	}
-	// A folder that cannot be written to is no source's fault: no other one is asked.
+	// A read-only folder is not a source's fault: the cache does not ask a second source.
 	b := content(1, 10)
 	url, asked := serveContent(t, b)
 	if err := os.WriteFile(filepath.Join(c.dir, "partial-1"), nil, 0o600); err != nil {
@@ -1239,7 +1254,7 @@ func TestHandler(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.URL.Opaque = strings.TrimPrefix(url, "http:") + tt.path // as it stands
+		req.URL.Opaque = strings.TrimPrefix(url, "http:") + tt.path // unescaped, as it is
 		req.Header.Set(secretHeader, tt.secret)
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
@@ -1267,7 +1282,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// stuckWriter is a peer that reads no more.
+// stuckWriter is the connection to a peer after the peer stopped reading.
 type stuckWriter struct {
 	http.ResponseWriter
 	deadline chan time.Time
@@ -1295,10 +1310,11 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 	if len(w.deadline) != 1 || (<-w.deadline).IsZero() {
 		t.Error("no deadline was set")
 	}
-	mustFetch(t, newCache(t, 1<<20, Options{}), fileOf("", b), servePeer(t, c)).Release() // the one place is free again
+	// The only slot of the peer for serving is free again.
+	mustFetch(t, newCache(t, 1<<20, Options{}), fileOf("", b), servePeer(t, c)).Release()
 }
 
-// An entry that is evicted while a peer reads it comes whole.
+// A peer gets a whole file even if the entry is evicted meanwhile.
 func TestEvictedWhileServed(t *testing.T) {
 	b := content(1, 1<<20)
 	origin, _ := serveContent(t, b)
@@ -1321,7 +1337,8 @@ func TestEvictedWhileServed(t *testing.T) {
 
 func FuzzParsePath(f *testing.F) {
 	name := strings.Repeat("0a", 32)
-	for _, s := range []string{"/files/" + name, "/files/" + name + "/", "/files/../" + name, "/files/" + strings.ToUpper(name), "", "/files/", name, "/files/%30" + name[1:]} {
+	for _, s := range []string{"/files/" + name, "/files/" + name + "/", "/files/../" + name,
+		"/files/" + strings.ToUpper(name), "", "/files/", name, "/files/%30" + name[1:]} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
@@ -1332,10 +1349,11 @@ func FuzzParsePath(f *testing.F) {
 	})
 }
 
-// Whatever a URL says, no source is made that leads out of the roots.
+// No URL gives a source outside the roots.
 func FuzzOrigin(f *testing.F) {
 	c := &Cache{opts: Options{Roots: []string{"/data/a"}, Hosts: []string{"good"}}}
-	for _, s := range []string{"file:///data/a/x", "file:///data/a/../b", "file:///data/a%2f..%2f..%2fx", "file:/data/a/x", "http://good/x", "http://good@bad/", "http://bad\\@good/", "http://good:80#@bad/"} {
+	for _, s := range []string{"file:///data/a/x", "file:///data/a/../b", "file:///data/a%2f..%2f..%2fx",
+		"file:/data/a/x", "http://good/x", "http://good@bad/", "http://bad\\@good/", "http://good:80#@bad/"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -1394,7 +1412,7 @@ func BenchmarkFetchFile(b *testing.B) {
 	}
 }
 
-// By TLS, a file comes from those who have a worker's certificate, and from nobody else.
+// By TLS, a worker takes files only from peers with a worker's certificate.
 func TestPeersByTLS(t *testing.T) {
 	ca, err := identity.NewAuthority("test", time.Hour)
 	if err != nil {

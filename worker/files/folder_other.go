@@ -11,7 +11,8 @@ import (
 
 func checkOwner(string, fs.FileInfo) error { return nil }
 
-// stampOf is the stamp of the regular file at path. Who sets its modification time back is not found out here.
+// stampOf returns the stamp of the regular file at path. Without a ctime, a user who sets back the time of the last
+// write escapes.
 func stampOf(path string) (fileStamp, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -23,7 +24,7 @@ func stampOf(path string) (fileStamp, error) {
 	return fileStamp{bytes: uint64(info.Size()), written: info.ModTime(), taken: time.Now()}, nil
 }
 
-// lockFolder does not keep others out here.
+// lockFolder does not exclude other processes on this system.
 func lockFolder(dir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 }

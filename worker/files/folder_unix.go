@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkOwner refuses a folder of another user, who could change what is in it.
+// checkOwner refuses a folder of another user, who could change its files.
 func checkOwner(dir string, info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to user %d, this process runs as user %d: chown it, or name another folder", dir, st.Uid, os.Geteuid())
+		return fmt.Errorf("%s belongs to user %d, this process runs as user %d: chown it, or name another folder",
+			dir, st.Uid, os.Geteuid())
 	}
 	return nil
 }
 
-// stampOf is the stamp of the regular file at path.
+// stampOf returns the stamp of the regular file at path.
 func stampOf(path string) (fileStamp, error) {
 	s := fileStamp{taken: time.Now()}
 	var st unix.Stat_t
@@ -36,7 +37,7 @@ func stampOf(path string) (fileStamp, error) {
 	return s, nil
 }
 
-// lockFolder takes the folder for this cache alone, until the file is closed or the process ends.
+// lockFolder locks the folder for this cache alone, until the file is closed or the process ends.
 func lockFolder(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

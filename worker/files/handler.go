@@ -12,14 +12,16 @@ import (
 	"time"
 )
 
-// Handler gives peers what is in the cache: GET or HEAD of /files/ and the digest in 64 lowercase hex digits, the whole file, or
-// the part that a Range of the form bytes=FIRST-LAST names. With Secrets in the options requests must carry one; without, nothing but loopback must reach the
-// handler. A file that is evicted while it is sent keeps its disk space until it is sent: peers do not count as those
-// who hold it, for they must not keep out this worker's own tasks.
+// Handler serves the cache's files to peers: GET or HEAD of /files/ followed by the digest in 64 lowercase hex
+// digits. The answer is the whole file, or the part named by a Range of the form bytes=FIRST-LAST. If Options has
+// Secrets, each request must carry a valid secret. Otherwise only loopback may reach the handler.
+//
+// A file evicted while being sent keeps its disk space until then. Sending does not hold a file in the cache,
+// because peers must not keep out this worker's own tasks.
 func (c *Cache) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !c.opts.Secrets.Takes(r.Header.Get(secretHeader)) {
-			http.Error(w, "the secret is missing or not this worker's: give all workers the same one", http.StatusUnauthorized)
+			http.Error(w, "the secret is missing or wrong: give all workers the same secret", http.StatusUnauthorized)
 			return
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -36,7 +38,7 @@ func (c *Cache) Handler() http.Handler {
 	})
 }
 
-// parsePath returns the digest of a request's path, as it came.
+// parsePath returns the digest in a request's path. The path must be unescaped, exactly as sent.
 func parsePath(path string) (digest [32]byte, ok bool) {
 	hexed, ok := strings.CutPrefix(path, filesPath)
 	if !ok {
@@ -45,6 +47,7 @@ func parsePath(path string) (digest [32]byte, ok bool) {
 	return parseDigest(hexed)
 }
 
+// parseDigest parses a digest of 64 lowercase hex digits.
 func parseDigest(s string) (digest [32]byte, ok bool) {
 	if len(s) != hex.EncodedLen(len(digest)) || strings.ToLower(s) != s {
 		return digest, false
@@ -53,6 +56,7 @@ func parseDigest(s string) (digest [32]byte, ok bool) {
 	return digest, err == nil
 }
 
+// serveFile answers a request for a file or a part.
 func (c *Cache) serveFile(w http.ResponseWriter, r *http.Request, digest [32]byte) {
 	file, bytes, err := c.openToServe(digest)
 	switch {
@@ -91,7 +95,7 @@ func (c *Cache) serveFile(w http.ResponseWriter, r *http.Request, digest [32]byt
 	control := http.NewResponseController(w)
 	var sent uint64
 	for sent < bytes && err == nil {
-		control.SetWriteDeadline(time.Now().Add(c.opts.Timeout)) // a peer that does not read gets no more
+		control.SetWriteDeadline(time.Now().Add(c.opts.Timeout)) // cuts off a peer that stops reading
 		var n int64
 		n, err = io.CopyN(w, file, int64(min(chunk, bytes-sent)))
 		sent += uint64(n)
@@ -103,15 +107,15 @@ func (c *Cache) serveFile(w http.ResponseWriter, r *http.Request, digest [32]byt
 	}
 	c.mu.Unlock()
 	if err != nil {
-		panic(http.ErrAbortHandler) // closes the connection, so that the peer does not wait for the rest
+		panic(http.ErrAbortHandler) // closes the connection, so the peer stops waiting for the rest
 	}
 	control.SetWriteDeadline(time.Time{})
 }
 
-// rangeFormat is how a part of a file is told: its first and last byte, and how many bytes the file has.
+// rangeFormat is the format of Content-Range: first byte, last byte, and size of the file.
 const rangeFormat = "bytes %d-%d/%d"
 
-// parseRange returns the first and the last byte of a part of so many bytes.
+// parseRange returns the first and last byte of a Range header, for a file of whole bytes.
 func parseRange(text string, whole uint64) (first, last uint64, ok bool) {
 	n, err := fmt.Sscanf(text, "bytes=%d-%d", &first, &last)
 	if err != nil || n != 2 || first > last || first >= whole {
@@ -120,9 +124,10 @@ func parseRange(text string, whole uint64) (first, last uint64, ok bool) {
 	return first, min(last, whole-1), true
 }
 
-var errServing = errors.New("this worker sends as many files as it may: try another")
+var errServing = errors.New("this worker already sends its maximum of files: try another worker")
 
-// openToServe opens an entry to be sent and counts that it is.
+// openToServe opens an entry to be sent, and counts it as being served. It refuses more than Options.Serve at a
+// time.
 func (c *Cache) openToServe(digest [32]byte) (_ *os.File, bytes uint64, _ error) {
 	c.mu.Lock()
 	e := c.entries[digest]
@@ -154,5 +159,5 @@ func (c *Cache) openToServe(digest [32]byte) (_ *os.File, bytes uint64, _ error)
 	c.mu.Lock()
 	c.servingCount--
 	c.mu.Unlock()
-	return nil, 0, os.ErrNotExist // evicted just now, or spoilt: the next hit finds that out
+	return nil, 0, os.ErrNotExist // evicted just now, or spoilt: the next hit notices
 }

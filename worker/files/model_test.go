@@ -17,14 +17,14 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// model is the cache as a list: what is in it, used last first, and how often each is held.
+// model is the cache as a list: its files, most recently used first, and the number of holders of each file.
 type model struct {
 	max  uint64
 	used []probe.File
 	pins map[[32]byte]int
 }
 
-// fetch says what Fetch must: whether there is room, and what is evicted.
+// fetch predicts Fetch: whether there is room, and the evictions.
 func (m *model) fetch(f probe.File) bool {
 	at := slices.IndexFunc(m.used, func(g probe.File) bool { return g.Digest == f.Digest })
 	if at < 0 {
@@ -51,7 +51,7 @@ func (m *model) fetch(f probe.File) bool {
 	return true
 }
 
-// release puts a file whose last holder goes at the front.
+// release removes a holder. A file without holders moves to the front.
 func (m *model) release(f probe.File) {
 	if m.pins[f.Digest]--; m.pins[f.Digest] > 0 {
 		return
@@ -67,7 +67,7 @@ func (m *model) bytes() (sum uint64) {
 	return sum
 }
 
-// idle is what may be evicted, used last first.
+// idle returns the evictable files, most recently used first.
 func (m *model) idle() (digests [][32]byte) {
 	for _, f := range m.used {
 		if m.pins[f.Digest] == 0 {
@@ -77,7 +77,7 @@ func (m *model) idle() (digests [][32]byte) {
 	return digests
 }
 
-// Random histories of one caller do what the model says, restarts included.
+// In random histories with restarts, for a single caller, the cache does as the model predicts.
 func TestModel(t *testing.T) {
 	root := t.TempDir()
 	var all []probe.File
@@ -134,7 +134,7 @@ func TestModel(t *testing.T) {
 				}
 			},
 			"fetch what is missing": func(rt *rapid.T) {
-				if m.fetch(missing) { // it takes its room, and gives it back
+				if m.fetch(missing) { // the fetch takes room, fails, and frees the room
 					m.pins[missing.Digest] = 0
 					m.used = slices.DeleteFunc(m.used, func(g probe.File) bool { return g.Digest == missing.Digest })
 				}
@@ -155,7 +155,7 @@ func TestModel(t *testing.T) {
 					rt.Fatal(err)
 				}
 				c = open()
-				// The order is that of the fetches, then; take it from the cache.
+				// After a restart the order is the order of the fetches; take it from the cache.
 				order := c.Digests(math.MaxInt)
 				slices.SortFunc(m.used, func(a, b probe.File) int {
 					return slices.Index(order, a.Digest) - slices.Index(order, b.Digest)
@@ -183,8 +183,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// Two workers that are short of room serve each other and are called off at random: nobody gets wrong content, and
-// when all is done nothing is held.
+// Two workers short of room serve each other, and fetches are cancelled at random. No caller gets wrong content,
+// and in the end no file is held.
 func TestStress(t *testing.T) {
 	root := t.TempDir()
 	var all []probe.File
@@ -209,7 +209,7 @@ func TestStress(t *testing.T) {
 			for range 150 {
 				f := all[rng.IntN(len(all))]
 				if rng.IntN(10) == 0 {
-					f.Bytes += uint64(rng.IntN(2)) // somebody's mistake
+					f.Bytes += uint64(rng.IntN(2)) // a mistake of the client
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				quit := make(chan struct{})

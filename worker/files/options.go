@@ -12,42 +12,44 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// Options are what a Cache is told once. Zero fields take the defaults that their comments name.
+// Options configure a Cache. Zero fields take the defaults named in their comments.
 type Options struct {
-	// Roots are the folders, as absolute paths, below which file URLs may name files. What symbolic links lead out of
-	// them is refused too. Default: none, so that no file URL is accepted.
+	// Roots are the folders, as absolute paths, below which file URLs may name files. A symbolic link out of a root
+	// is refused too. Default: no roots, so every file URL is refused.
 	Roots []string
 
-	// Hosts are those that http and https URLs may name and redirect to: "host" or "host:port". Default: any, except
-	// those whose addresses are loopback, link-local or multicast: what listens there (the worker's own admin port, a
-	// cloud's metadata service) may trust whoever reaches it. No proxy is used.
+	// Hosts are the hosts allowed in http and https URLs and redirects: "host" or "host:port". Default: all hosts,
+	// except loopback, link-local and multicast addresses. The services there (the worker's own admin port, a
+	// cloud's metadata service) may trust every caller. The cache uses no proxy.
 	Hosts []string
 
-	// Secrets are what workers ask of each other; all have the same. Nil: none, for loopback only, or with Keys.
+	// Secrets authenticate workers to each other; all workers have the same. Nil: no secrets, for loopback only, or
+	// with Keys.
 	Secrets *identity.Secrets
-	// Keys are this worker's certificates, by which it connects to other workers; nil: in plain.
+	// Keys are this worker's certificates, for connections to other workers; nil: without TLS.
 	Keys *identity.Keys
 
-	Parallel int // fetches at a time from one host, also checks; default 4
-	Serve    int // files sent to peers at a time, over it they go to the origin; default 8
+	Parallel int // fetches at a time from a host, and checks at a time; default 4
+	Serve    int // files sent to peers at a time; more peers must go to the origin; default 8
 
-	// Timeout is how long a source may send nothing, connecting included, and a peer may take to read 256 KiB. 256 KiB
-	// from a source may take ten times as long: whatever makes that much progress arrives, however large it is.
-	// Default 30 s.
+	// Timeout is the longest silence of a source, connecting included, and the time for a peer to read 256 KiB. A
+	// source may take ten times as long for 256 KiB. A faster source always gets its file through, however large
+	// the file is. Default 30 s.
 	Timeout time.Duration
-	// Tries is how often an origin is asked that does not answer, breaks off, or says that it cannot now (503 and the
-	// like), with a pause of about a thirtieth of Timeout before the second time, of twice as long before each that follows. What else it
-	// says counts at once, and peers are asked once. Default 3.
+	// Tries bounds the requests to an origin that does not answer, breaks off, or fails for now (503 and the like).
+	// The pause before the second request is about a thirtieth of Timeout, and each later pause is twice as long.
+	// Any other answer is final. Peers are asked once. Default 3.
 	Tries int
 
-	// OnChange tells which digests came into the cache and left it since the last call, the net effect of what
-	// happened in between. Calls come one at a time, without a lock held; Close waits for one under way. What Open
-	// finds is not told, Digests has it.
+	// OnChange gets the digests that came into the cache and left it since the last call: the net effect. Calls
+	// come one at a time, without a lock held. Close waits for a running call. OnChange does not get the files
+	// found by Open; Digests has them.
 	OnChange func(added, removed [][32]byte)
 
 	Logger *slog.Logger // default: none
 }
 
+// withDefaults returns o with its zero fields filled.
 func (o Options) withDefaults() Options {
 	if o.Parallel == 0 {
 		o.Parallel = 4
@@ -67,7 +69,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate says all that is wrong with o.
+// Validate returns all errors of o, joined.
 func (o Options) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -96,7 +98,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// hasHost tells whether Hosts has host, which is reached at port.
+// hasHost reports whether Hosts allows host, reached at port.
 func (o *Options) hasHost(host, port string) bool {
 	for _, h := range o.Hosts {
 		if strings.EqualFold(h, host) || strings.EqualFold(h, net.JoinHostPort(host, port)) {

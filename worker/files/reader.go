@@ -14,23 +14,24 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// Reader reads files in the caches of workers, part by part. It is safe for concurrent use.
+// Reader reads files in the caches of workers, part by part. Safe for concurrent use.
 type Reader struct {
 	client  *http.Client
 	secrets *identity.Secrets
 }
 
-// NewReader makes a reader. With keys it connects by TLS, and with secrets it tells one.
+// NewReader makes a reader. With keys the reader connects by TLS; with secrets it sends a secret.
 func NewReader(keys *identity.Keys, secrets *identity.Secrets) *Reader {
 	return &Reader{newPeerClient(keys, readTimeout), secrets}
 }
 
-// readTimeout is how long a part may take.
+// readTimeout bounds the time for a part.
 const readTimeout = 10 * time.Second
 
-// Read returns what a file has from a byte on, at most so many, and how many bytes the whole file has. The worker is that of
-// Welcome.Cache. An error is an *Error, or wraps the cause of ctx.
-func (r *Reader) Read(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte, whole uint64, err error) {
+// Read returns at most most bytes of a file, starting at byte from, and the size of the whole file. worker is the
+// address from Welcome.Cache. The error is an *Error, or wraps the cause of ctx.
+func (r *Reader) Read(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte,
+	whole uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	data, whole, err = r.readPart(ctx, worker, digest, from, most)
@@ -40,7 +41,9 @@ func (r *Reader) Read(ctx context.Context, worker string, digest [32]byte, from 
 	return data, whole, err
 }
 
-func (r *Reader) readPart(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte, whole uint64, err error) {
+// readPart requests a part of a file by HTTP, and checks the range of the answer.
+func (r *Reader) readPart(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte,
+	whole uint64, err error) {
 	u := &url.URL{Scheme: "http", Host: worker, Path: filesPath + hex.EncodeToString(digest[:])}
 	last := from + uint64(most) - 1
 	resp, err := sendGet(ctx, r.client, u, r.secrets.Tell(), fmt.Sprintf("bytes=%d-%d", from, last))
@@ -54,7 +57,8 @@ func (r *Reader) readPart(ctx context.Context, worker string, digest [32]byte, f
 	var first, end uint64
 	n, err := fmt.Sscanf(resp.Header.Get("Content-Range"), rangeFormat, &first, &end, &whole)
 	if err != nil || n != 3 || first != from || end < first || end > last || end >= whole {
-		return nil, 0, newFailure(WrongSize, "", "the worker sends another part than was asked for: %q", resp.Header.Get("Content-Range"))
+		return nil, 0, newFailure(WrongSize, "", "the worker sent a part other than requested: %q",
+			resp.Header.Get("Content-Range"))
 	}
 	data = make([]byte, end-first+1)
 	if _, err := io.ReadFull(resp.Body, data); err != nil {
@@ -66,5 +70,5 @@ func (r *Reader) readPart(ctx context.Context, worker string, digest [32]byte, f
 	return data, whole, nil
 }
 
-// Close closes the connections that are not in use.
+// Close closes the idle connections.
 func (r *Reader) Close() { r.client.CloseIdleConnections() }

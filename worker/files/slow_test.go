@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// answers is an origin in the test's own time: what each request, counted from 1, is told.
+// answers is an origin in the test's own time: it returns the answer to each request, counted from 1.
 type answers func(try int, req *http.Request) (*http.Response, error)
 
-// serveTo has a cache ask it, and counts how often it did.
+// serveTo makes answers the origin of a cache, and counts the requests.
 func (a answers) serveTo(c *Cache) *atomic.Int64 {
 	n := new(atomic.Int64)
 	c.origin.Transport = roundTripper(func(req *http.Request) (*http.Response, error) { return a(int(n.Add(1)), req) })
@@ -30,7 +30,7 @@ func answer(status int, body io.Reader) *http.Response {
 	return &http.Response{StatusCode: status, ContentLength: -1, Body: io.NopCloser(body)}
 }
 
-// slowReader reads step bytes each time, after a while, of which a request's end is the end.
+// slowReader waits for delay before each read of step bytes. It ends when its request ends.
 type slowReader struct {
 	req   *http.Request
 	r     io.Reader
@@ -47,8 +47,8 @@ func (s *slowReader) Read(p []byte) (int, error) {
 	}
 }
 
-// What makes progress arrives, however long it takes; what does not ends within a stated time, after a stated number of
-// tries.
+// A slow file arrives while it makes progress, however long the fetch takes. Without progress the fetch ends within
+// a known time, after a known number of tries.
 func TestSlowOrigins(t *testing.T) {
 	b := content(1, 2*chunk+100)
 	whole := func() io.Reader { return strings.NewReader(string(b)) }
@@ -71,13 +71,14 @@ func TestSlowOrigins(t *testing.T) {
 		name     string
 		origin   answers
 		tries    int64
-		reason   Reason // 0: it arrives
+		reason   Reason // 0: the file arrives
 		says     []string
 		min, max time.Duration
 	}{
 		{"slow", func(_ int, req *http.Request) (*http.Response, error) { return drip(req, 30<<10, 29*time.Second) },
 			1, 0, nil, 8 * time.Minute, 10 * time.Minute},
-		{"hangs", hang, 3, Unreachable, []string{"sent nothing for 30s", "tried 3 times", "is it up"}, 91 * time.Second, 100 * time.Second},
+		{"hangs", hang, 3, Unreachable, []string{"sent nothing for 30s", "tried 3 times", "is it up"},
+			91 * time.Second, 100 * time.Second},
 		{"hangs twice", func(try int, req *http.Request) (*http.Response, error) {
 			if try < 3 {
 				return hang(try, req)
@@ -85,11 +86,13 @@ func TestSlowOrigins(t *testing.T) {
 			return answer(200, whole()), nil
 		}, 3, 0, nil, 61 * time.Second, 70 * time.Second},
 		{"hangs in the middle", func(_ int, req *http.Request) (*http.Response, error) {
-			return answer(200, io.MultiReader(strings.NewReader(string(b[:chunk+1])), &slowReader{req, whole(), 1, time.Hour})), nil
+			return answer(200, io.MultiReader(strings.NewReader(string(b[:chunk+1])),
+				&slowReader{req, whole(), 1, time.Hour})), nil
 		}, 3, Unreachable, []string{"sent nothing for 30s"}, 91 * time.Second, 100 * time.Second},
 		{"drips", func(_ int, req *http.Request) (*http.Response, error) { return drip(req, 1, 20*time.Second) },
 			3, Unreachable, []string{"less than 256 KiB within 5m0s"}, 15 * time.Minute, 16 * time.Minute},
-		{"unavailable for good", fails(503, 9), 3, Unreachable, []string{"503 Service Unavailable", "tried 3 times", "overloaded"}, time.Second, 5 * time.Second},
+		{"unavailable for good", fails(503, 9), 3, Unreachable,
+			[]string{"503 Service Unavailable", "tried 3 times", "overloaded"}, time.Second, 5 * time.Second},
 		{"unavailable twice", fails(503, 2), 3, 0, nil, time.Second, 5 * time.Second},
 		{"too many requests", fails(429, 1), 2, 0, nil, time.Second / 2, 2 * time.Second},
 		{"not there", fails(404, 1), 1, Missing, []string{"404"}, 0, 0},
@@ -118,7 +121,7 @@ func TestSlowOrigins(t *testing.T) {
 					h.Release()
 				}
 				if took := time.Since(began); took < tt.min || took > tt.max {
-					t.Errorf("it took %v, want %v to %v", took, tt.min, tt.max)
+					t.Errorf("Fetch took %v, want %v to %v", took, tt.min, tt.max)
 				}
 				if n := asked.Load(); n != tt.tries {
 					t.Errorf("the origin was asked %d times, want %d", n, tt.tries)
@@ -132,7 +135,7 @@ type cutReader struct{}
 
 func (cutReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// A host that hangs keeps nobody from the files of another, and it is not asked for more at a time than others.
+// Requests to a hanging host do not delay files of other hosts. Each host has its own limit of parallel requests.
 func TestHostsAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := content(1, 100)

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	maxPeers       = 4               // that are asked: if none of them has the file, its origin is the surer way
-	maxRedirects   = 5               // of an origin; peers do not redirect
-	connectTimeout = 3 * time.Second // to a host that may be down, while other sources are left
+	maxPeers       = 4               // asked before the origin: if these lack the file, the origin is the surer source
+	maxRedirects   = 5               // followed for an origin; peers do not redirect
+	connectTimeout = 3 * time.Second // the host may be down, and other sources may be up
 	secretHeader   = "Phoebe-Secret"
-	filesPath      = "/files/" // of a peer; then the digest in hex
+	filesPath      = "/files/" // path at a peer; the digest in hex follows
 )
 
 type sourceKind uint8
@@ -37,16 +37,16 @@ const (
 	fromDisk
 )
 
-// source is one place where a file may be.
+// source is a place that may have the file.
 type source struct {
 	kind sourceKind
-	host string // that is asked, with its port; "" for this machine's disk
-	name string // without secrets
-	// open returns the content and how long it says to be, -1 if it does not.
+	host string // host asked, with its port; "": this machine's disk
+	name string // name for messages, without secrets
+	// open returns the content and its announced size; -1: the source announces no size.
 	open func(ctx context.Context) (_ io.ReadCloser, size int64, _ error)
 }
 
-// Check says what is wrong with f for this worker, as far as that is known before it is fetched: nil or an *Error.
+// Check returns why this worker cannot fetch f, as far as known before the fetch: nil or an *Error.
 func (c *Cache) Check(f probe.File) error {
 	var err error
 	if f.URL != "" {
@@ -61,7 +61,7 @@ func (c *Cache) Check(f probe.File) error {
 	return nil
 }
 
-// sourcesOf returns where to look for f, best first.
+// sourcesOf returns the sources of f, best first: the first maxPeers peers, then the origin.
 func (c *Cache) sourcesOf(f probe.File, peers []string) ([]source, error) {
 	var all []source
 	for _, p := range peers[:min(len(peers), maxPeers)] {
@@ -80,7 +80,7 @@ func (c *Cache) sourcesOf(f probe.File, peers []string) ([]source, error) {
 	return all, nil
 }
 
-// originOf checks a file's URL.
+// originOf checks a file's URL and returns its source.
 func (c *Cache) originOf(raw string) (source, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -109,7 +109,8 @@ func (c *Cache) originOf(raw string) (source, error) {
 	return source{}, newFailure(BadURL, "use http, https or file", "URLs of scheme %q are not supported", u.Scheme)
 }
 
-// peerSource is the source at another worker's Handler. It gets our secret, so peers must come from those who know it.
+// peerSource returns the source at another worker's Handler. The source sends our secret, so peers must be trusted
+// workers.
 func (c *Cache) peerSource(raw string, digest [32]byte) source {
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" ||
@@ -124,7 +125,7 @@ func (c *Cache) peerSource(raw string, digest [32]byte) source {
 	}}
 }
 
-// checkAllowed tells whether Hosts lets an origin's URL, also of a redirect, be asked for.
+// checkAllowed returns an error unless Hosts allows u, the URL of an origin or of a redirect.
 func (c *Cache) checkAllowed(u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return newFailure(BadURL, "", "it leads to a URL of scheme %q: only http and https are followed", u.Scheme)
@@ -138,17 +139,19 @@ func (c *Cache) checkAllowed(u *url.URL) error {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
 	if len(c.opts.Hosts) > 0 && !c.opts.hasHost(host, port) {
-		return newFailure(Refused, "use one of them, or have the operator add it (--file-hosts)", "host %s is not among those that this worker may fetch files from", net.JoinHostPort(host, port))
+		return newFailure(Refused, "use an allowed host, or have the operator add it (--file-hosts)",
+			"host %s is not among the hosts allowed for files", net.JoinHostPort(host, port))
 	}
 	return nil
 }
 
-// newTransport is what connects to where files are. A handshake outlives its request.
-func newTransport(control func(network, address string, _ syscall.RawConn) error, handshake time.Duration) *http.Transport {
+// newTransport returns a transport for sources. A TLS handshake may take longer than its request.
+func newTransport(control func(network, address string, _ syscall.RawConn) error,
+	handshake time.Duration) *http.Transport {
 	return &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: connectTimeout, Control: control}).DialContext,
 		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // sizes and digests are those of what is sent
+		DisableCompression:     true, // digests and sizes describe the bytes as sent
 		MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConns:           16,
 		IdleConnTimeout:        90 * time.Second,
@@ -156,7 +159,7 @@ func newTransport(control func(network, address string, _ syscall.RawConn) error
 	}
 }
 
-// newPeerClient returns what asks workers.
+// newPeerClient returns a client for other workers.
 func newPeerClient(keys *identity.Keys, handshake time.Duration) *http.Client {
 	t := newTransport(nil, handshake)
 	dial := t.DialContext
@@ -164,12 +167,13 @@ func newPeerClient(keys *identity.Keys, handshake time.Duration) *http.Client {
 		return keys.Connect(ctx, dial, addr, identity.Worker)
 	}
 	return &http.Client{
-		Transport:     t,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would take the secret along
+		Transport: t,
+		// A redirect would take the secret along.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// newOriginClient returns what asks origins.
+// newOriginClient returns a client for origins.
 func (c *Cache) newOriginClient() *http.Client {
 	control := refuseNear
 	if len(c.opts.Hosts) > 0 {
@@ -179,15 +183,15 @@ func (c *Cache) newOriginClient() *http.Client {
 		Transport: newTransport(control, c.opts.Timeout),
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) > maxRedirects {
-				return newFailure(Unreachable, "give the URL that it ends at", "it redirects more than %d times", maxRedirects)
+				return newFailure(Unreachable, "give the final URL", "it redirects more than %d times", maxRedirects)
 			}
 			return c.checkAllowed(req.URL)
 		},
 	}
 }
 
-// refuseNear keeps connections from addresses where things listen that trust whoever reaches them. It sees what a
-// name was resolved to, so no name server gets around it.
+// refuseNear refuses addresses of services that trust every caller: loopback, link-local, multicast. It sees the
+// resolved address, so no name server gets around it.
 func refuseNear(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -195,12 +199,13 @@ func refuseNear(_, address string, _ syscall.RawConn) error {
 	}
 	ip := ap.Addr().Unmap()
 	if ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
-		return newFailure(Refused, "", "its address %s is loopback, link-local or multicast: this worker fetches from there only if the operator names the host (--file-hosts)", ip)
+		return newFailure(Refused, "",
+			"its address %s is loopback, link-local or multicast: the operator must allow the host (--file-hosts)", ip)
 	}
 	return nil
 }
 
-// getBody asks client for u.
+// getBody asks client for u, and returns the body and its length; -1: unknown.
 func getBody(ctx context.Context, client *http.Client, u *url.URL, secret string) (io.ReadCloser, int64, error) {
 	resp, err := sendGet(ctx, client, u, secret, "")
 	if err != nil {
@@ -209,7 +214,7 @@ func getBody(ctx context.Context, client *http.Client, u *url.URL, secret string
 	return resp.Body, resp.ContentLength, nil
 }
 
-// sendGet asks for a part of what is at u, or for all of it.
+// sendGet sends a GET for u. part is a Range, or "" for the whole file.
 func sendGet(ctx context.Context, client *http.Client, u *url.URL, secret, part string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -239,6 +244,7 @@ func sendGet(ctx context.Context, client *http.Client, u *url.URL, secret, part 
 	return resp, nil
 }
 
+// checkResponse returns a failure for any status but success. part means: a part was requested, so 206 is success.
 func checkResponse(resp *http.Response, part bool) error {
 	status := fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	if part && resp.StatusCode == http.StatusPartialContent {
@@ -254,15 +260,17 @@ func checkResponse(resp *http.Response, part bool) error {
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return newTransient("is it overloaded?", "the server says %s", status)
 	default:
-		return newFailure(Unreachable, "give the URL of a server that sends the file", "the server says %s, not 200 OK", status)
+		return newFailure(Unreachable, "give the URL of a server that sends the file", "the server says %s, not 200 OK",
+			status)
 	}
 	return nil
 }
 
-// rootOf returns the root that a file URL is below, and its path from there.
+// rootOf returns the root above a file URL's path, and the path relative to the root.
 func (c *Cache) rootOf(u *url.URL) (root, name string, _ error) {
 	if (u.Host != "" && u.Host != "localhost") || u.Opaque != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") {
-		return "", "", newFailure(BadURL, "", "a file URL has the form file:///path and means a file that the worker can read")
+		return "", "", newFailure(BadURL, "",
+			"a file URL has the form file:///path, for a file readable by the worker")
 	}
 	if strings.ContainsRune(u.Path, 0) {
 		return "", "", newFailure(BadURL, "", "its path has a zero byte")
@@ -274,19 +282,21 @@ func (c *Cache) rootOf(u *url.URL) (root, name string, _ error) {
 		}
 	}
 	if len(c.opts.Roots) == 0 {
-		return "", "", newFailure(Refused, "use http or https, or have the operator allow a folder (--file-roots)", "this worker accepts no file URLs")
+		return "", "", newFailure(Refused, "use http or https, or have the operator allow a folder (--file-roots)",
+			"this worker accepts no file URLs")
 	}
-	return "", "", newFailure(Refused, "", "%s is not below a folder that this worker may read (%s)", path, strings.Join(c.opts.Roots, ", "))
+	return "", "", newFailure(Refused, "", "%s is not below a folder allowed for files (%s)",
+		path, strings.Join(c.opts.Roots, ", "))
 }
 
-// openFile opens name, which must not lead out of root.
+// openFile opens name, a path that must not lead out of root.
 func openFile(root, name string) (io.ReadCloser, int64, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, 0, newFailure(Unreachable, "", "cannot open the folder: %w", err)
 	}
 	defer r.Close()
-	file, err := r.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would hold us here
+	file, err := r.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would block the open
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, 0, newFailure(Missing, "", "there is no such file on this worker")
