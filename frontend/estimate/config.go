@@ -6,48 +6,50 @@ import (
 	"time"
 )
 
-// Rates say how fast data is read, in bytes per second, by where it is.
+// Rates are the speeds at which tasks read data, in bytes per second, by the place of the data.
 type Rates struct {
 	Memory float64 // of the worker's own host
 	Disk   float64 // of the worker's own host
 	Rack   float64 // from another host of the same rack
-	Across float64 // from another rack, or from nobody knows where
-	Origin float64 // files that no worker is known to have cached
+	Across float64 // from another rack, or from an unknown place
+	Origin float64 // files in no worker's known cache
 }
 
-// Config is what a Fleet is told once. Zero fields take the defaults that Defaults documents.
+// Config configures a Fleet. Defaults fills its zero fields.
 type Config struct {
 	Rates Rates
 
-	// KFail is how many times its expected time a task takes that is placed on a worker which then fails, at
-	// least 1: the penalty constant of Apollo, section 3.3.
+	// KFail is the penalty constant of Apollo, section 3.3, at least 1: if a worker fails, its task takes KFail
+	// times the expected time.
 	KFail float64
-	// Fresh is the age up to which a wait matrix is taken at its word. Beyond it the wait of a task that is
-	// larger by one eighth of the worker is looked up, beyond twice that age two eighths, beyond four times
-	// three, and so on up to the whole worker (Apollo, section 3.4, confidence).
+	// Fresh is the age up to which a wait matrix is trusted. For an older matrix, the wait of a larger task is
+	// looked up (Apollo, section 3.4, confidence). Up to twice the age, the task is larger by an eighth of the
+	// worker; up to four times, by two eighths; up to eight times, by three. The limit is the whole worker.
 	Fresh time.Duration
-	// Jitter is the random term that keeps frontends apart, as a share of C, below 1. It is no more than the age of the
-	// matrix: of a worker that was asked just now, no other frontend knows more (Apollo, section 3.4, randomization, has
-	// a term in proportion to the communication interval). Negative: none.
+	// Jitter bounds the random term in the choice, as a share of C, below 1. The term makes frontends choose
+	// different workers. It is also bounded by the age of the matrix: if a frontend asked a worker just now, no
+	// other frontend knows more. In Apollo (section 3.4, randomization) the term is proportional to the
+	// communication interval. Negative: no random term.
 	Jitter float64
-	// Lights is how many lightly loaded workers are candidates of each task.
+	// Lights is the number of lightly loaded workers among the candidates of each task.
 	Lights int
-	// Significant is the share of a task's bytes from which on an input makes those that hold it candidates.
+	// Significant is the share of a task's bytes from which an input counts: then the workers with the input are
+	// candidates.
 	Significant float64
-	// Unknown is the run time of a task of which nothing is known.
+	// Unknown is the assumed run time of a task without any hint or history.
 	Unknown time.Duration
 
-	// Lifetime is the mean time between failures of a worker that has not failed lately.
+	// Lifetime is the mean time between failures of a worker without recent failures.
 	Lifetime time.Duration
-	// Grudge is the time after which a worker's failure counts for 1/e.
+	// Grudge is the age at which a worker's failure counts for 1/e.
 	Grudge time.Duration
-	// Outage is how long after a worker's failure others belong to the same outage.
+	// Outage is the time after a worker's failure in which further failures belong to the same outage.
 	Outage time.Duration
 }
 
-// Defaults fills the zero fields of c: memory 2 GB/s, disk 160 MB/s, rack 100 MB/s, across and origin 80 MB/s
-// (disk and network as in Apollo, section 3.3), KFail 2, fresh for 2 s, 2 % jitter, 2 light workers, inputs
-// significant from 10 %, 1 s where nothing is known, 30 days between failures, a grudge of 1 h, outages of 30 s.
+// Defaults fills the zero fields of c. Rates: memory 2 GB/s, disk 160 MB/s, rack 100 MB/s, across and origin 80
+// MB/s (disk and network as in Apollo, section 3.3). KFail 2, Fresh 2 s, Jitter 2 %, Lights 2, Significant 10 %,
+// Unknown 1 s, Lifetime 30 days, Grudge 1 h, Outage 30 s.
 func (c Config) Defaults() Config {
 	setDefault(&c.Rates.Memory, 2e9)
 	setDefault(&c.Rates.Disk, 160e6)
@@ -66,6 +68,7 @@ func (c Config) Defaults() Config {
 	return c
 }
 
+// setDefault sets a zero field to value.
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -73,7 +76,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate names everything that is wrong with c, whose zero fields were filled.
+// Validate returns all errors of c, joined. Call Defaults first.
 func (c Config) Validate() error {
 	var errs []error
 	positive := func(name string, v float64) {

@@ -12,42 +12,42 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Task is what is placed.
+// Task is a task to be placed.
 type Task struct {
 	Demand probe.Demand
 	Work   Work
 	Inputs []Input
 	Files  []File
-	Pool   Pool // of the workers that may run it; nil: all
-	// LongFrom is from which run time on workers take it for long, so that it may use only what is open to long ones; 0: it
-	// is long anyhow.
+	Pool   Pool // workers that may run the task; nil: all
+	// LongFrom is the run time from which workers treat the task as long. A long task may use only the part of a
+	// worker that is open to long tasks. 0: the task is long.
 	LongFrom time.Duration
-	// Set, if not 0, says which tasks are of use only when the last of them is done, as those of a stage are; Until is
-	// when that will be at the earliest, from now, because of others that were placed before. Between tasks that want
-	// the same worker, what counts is what the set loses.
+	// Set, if not 0, names the task's set, for instance its stage: no task of a set is useful before the last is
+	// done. SetEnd is the earliest end of the set, from now, given the tasks placed before. If several tasks want
+	// the same worker, the worker goes to the task whose set would lose most.
 	Set    int
 	SetEnd time.Duration
-	// ExtraCandidates are candidates besides those that are found: workers of which more is known than of others.
+	// ExtraCandidates are further candidates: workers known better than others.
 	ExtraCandidates []int32
 }
 
-// isShort reports whether workers take it for short where it has nothing to read.
+// isShort reports whether workers treat t as short, apart from reading inputs.
 func (t *Task) isShort() bool { return t.Work.Mean < t.LongFrom }
 
-// Input is data that a task reads. Without copies it is read across racks, wherever the task runs.
+// Input is data read by a task. Without copies, the task reads it across racks wherever the task runs.
 type Input struct {
 	Bytes  int64
 	Copies []Copy
 }
 
-// Copy is where an input is.
+// Copy is a place of an input.
 type Copy struct {
-	At     string // host, or a worker's name
-	Rack   string // of At, if no worker is there that would tell; ""; not known
-	Memory bool   // in memory rather than on disk
+	At     string // a host, or a worker's name
+	Rack   string // rack of At, for use if no worker at At has a rack; "": unknown
+	Memory bool   // in memory, not on disk
 }
 
-// File is a file that must be at the worker before the task starts.
+// File is a file that the worker needs before the task starts.
 type File struct {
 	ID    FileID
 	Bytes int64
@@ -57,10 +57,10 @@ type File struct {
 type Pool interface {
 	Has(key int32) bool
 	Len() int
-	At(i int) int32 // the i-th, in any order
+	At(i int) int32 // key of the i-th worker, in any order
 }
 
-// Tier is from where data is read.
+// Tier is the distance of data from its reader.
 type Tier uint8
 
 const (
@@ -75,46 +75,47 @@ var tierNames = [numTiers]string{"memory", "disk", "rack", "across"}
 
 func (t Tier) String() string { return tierNames[t] }
 
-// Kind is why a worker is a candidate.
+// Kind is the reason why a worker is a candidate (Apollo, section 3.3, names HasInput, SameRack and Light).
 type Kind uint8
 
 const (
 	HasInput Kind = iota
 	HasFile
-	SameRack // as one that has an input
+	SameRack // in the rack of an input
 	Light
-	InPool // of the few that may run the task at all
-	Named  // by Task.Also
+	InPool // in the small pool of workers that may run the task
+	Named  // named by Task.ExtraCandidates
 )
 
 var kindNames = [...]string{"has input", "has file", "same rack", "light", "in pool", "asked"}
 
 func (k Kind) String() string { return kindNames[k] }
 
-// Candidate is a worker that a task could run on, with every term of its estimate.
+// Candidate is a worker that could run the task, with all terms of its estimate.
 type Candidate struct {
 	Worker   int32
 	Name     string
 	Kind     Kind
-	I        time.Duration // fetching what is not cached
-	W        time.Duration // waiting for room
-	R        time.Duration // running, of which Read is for reading inputs
+	I        time.Duration // time to fetch files missing in the cache
+	W        time.Duration // time to wait for room
+	R        time.Duration // run time, including Read
 	Read     time.Duration
-	Psucc    float64 // the chance that the worker is there until the end
+	Psucc    float64 // chance that the worker stays up until the end
 	E        time.Duration
 	C        time.Duration
-	Noise    time.Duration   // what chance added to C in the choice
-	tieBreak uint32          // chance, where C and Noise are equal
-	Age      time.Duration   // of the wait matrix
-	Steps    int             // eighths of the worker by which the matrix was read for a larger task
-	Bytes    [numTiers]int64 // read from each tier
-	Fetch    int64           // bytes of files that are not cached
-	From     []Tier          // of each input
+	Noise    time.Duration   // random term added to C in the choice
+	tieBreak uint32          // random, decides if C and Noise are equal
+	Age      time.Duration   // age of the wait matrix
+	Steps    int             // eighths of the worker added to the demand, because of Age
+	Bytes    [numTiers]int64 // bytes of inputs read from each tier
+	Fetch    int64           // bytes of files missing in the cache
+	From     []Tier          // tier of each input
 }
 
 func (c *Candidate) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s): C %s = E %s at Psucc %.4f; E = I %s + W %s + R %s", c.Name, c.Kind, formatSeconds(c.C), formatSeconds(c.E), c.Psucc, formatSeconds(c.I), formatSeconds(c.W), formatSeconds(c.R))
+	fmt.Fprintf(&b, "%s (%s): C %s = E %s at Psucc %.4f; E = I %s + W %s + R %s", c.Name, c.Kind, formatSeconds(c.C),
+		formatSeconds(c.E), c.Psucc, formatSeconds(c.I), formatSeconds(c.W), formatSeconds(c.R))
 	if c.Read > 0 {
 		fmt.Fprintf(&b, " of which reading %s", formatSeconds(c.Read))
 		sep := " ("
@@ -135,17 +136,17 @@ func (c *Candidate) String() string {
 
 func formatSeconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
 
-// Decision is where a task is placed, and why.
+// Decision is the choice of a worker for a task, with the reason.
 type Decision struct {
 	Work       Work
 	Candidates []Candidate   // at most MaxKept, best first
-	Seen       int           // candidates, with those that were not kept
-	Chosen     int           // in Candidates; -1: the task stays unplaced
-	Due        time.Duration // its set loses nothing if it is done only then, from now; 0: it is in none
+	Seen       int           // number of all candidates
+	Chosen     int           // index in Candidates; -1: the task stays unplaced
+	Due        time.Duration // time, from now, until which the set loses nothing; 0: no set
 	Reason     string
 }
 
-// Choice is the chosen candidate, nil if there is none.
+// Choice returns the chosen candidate, or nil.
 func (d *Decision) Choice() *Candidate {
 	if d.Chosen < 0 {
 		return nil
@@ -172,35 +173,35 @@ func (d *Decision) String() string {
 }
 
 const (
-	MaxKept    = 16 // candidates of a task that a decision and a matching consider
+	MaxKept    = 16 // best candidates kept for a decision and a matching
 	maxLights  = 16
-	maxHolders = 32 // candidates because they have one input, or one file
-	maxRacks   = 8  // whose workers are candidates
-	maxNear    = 96 // candidates because they are in the rack of an input, of all such racks together
-	maxPool    = 16 // a pool that is no larger is looked at whole
-	// maxTerm bounds each term: sums of what a lying worker or client says must not overflow.
+	maxHolders = 32 // candidates with the same input, or the same file
+	maxRacks   = 8  // racks of inputs with candidates
+	maxNear    = 96 // candidates in the racks of inputs, all racks together
+	maxPool    = 16 // largest pool to consider as a whole
+	// maxTerm bounds each term: a lying worker or client must not make sums overflow.
 	maxTerm = 10 * 365 * 24 * time.Hour
-	// speeds beyond these are not believed.
+	// Speeds outside these bounds are clamped.
 	minSpeed, maxSpeed = 1.0 / 16, 16.0
 )
 
-// foundWorker is a worker that is a candidate.
+// foundWorker is a candidate found by collectCandidates.
 type foundWorker struct {
 	row  *serverRow
 	kind Kind
 }
 
-// inputSite is a Copy, looked up.
+// inputSite is a Copy, looked up in the fleet.
 type inputSite struct {
 	input  int
-	key    int32        // of the worker it names; -1: none
-	host   *siteWorkers // nil: no worker is there
-	rack   *siteWorkers // nil: not known, or no worker is there
+	key    int32        // worker named by Copy.At; -1: no such worker
+	host   *siteWorkers // nil: the host has no worker
+	rack   *siteWorkers // nil: unknown, or a rack without workers
 	memory bool
 }
 
-// Decide places one task: on the candidate with the least C plus chance. Nothing is noted of it in the fleet:
-// Put the worker with the matrix that Occupied makes, if the next decision is to know.
+// Decide places a single task on the candidate with the least C plus Noise. Decide changes nothing in the fleet. If
+// the next decision must know of the task, Put the worker with the matrix made by Occupied.
 func (f *Fleet) Decide(t *Task, now time.Time, rng *rand.Rand) Decision {
 	d := f.estimateTask(t, 1, now, rng)
 	if len(d.Candidates) > 0 {
@@ -210,8 +211,8 @@ func (f *Fleet) Decide(t *Task, now time.Time, rng *rand.Rand) Decision {
 	return d
 }
 
-// estimateTask is the decision on t with its best candidates, none of them chosen yet. batch is how many tasks are
-// placed at once, all of which need a light worker of their own.
+// estimateTask returns a decision on t with its best candidates, and no choice yet. The batch parameter is the
+// number of tasks placed together: each needs a light worker.
 func (f *Fleet) estimateTask(t *Task, batch int, now time.Time, rng *rand.Rand) Decision {
 	f.collectCandidates(t, batch, rng)
 	d := Decision{Work: t.Work, Seen: len(f.candidates), Chosen: -1}
@@ -235,13 +236,14 @@ func (f *Fleet) estimateTask(t *Task, batch int, now time.Time, rng *rand.Rand) 
 	return d
 }
 
-// isBetter orders candidates by C and chance. Equal ones are in random order: frontends that decide at the same time see
-// the same idle workers, and are not all to choose the first. A seed has one outcome.
+// isBetter orders candidates by C plus Noise. Equal candidates are in random order: frontends that decide at the
+// same time see the same idle workers, and must not all choose the first. A given seed has a single outcome.
 func isBetter(a, b *Candidate) bool {
-	return cmp.Or(cmp.Compare(a.C+a.Noise, b.C+b.Noise), cmp.Compare(a.tieBreak, b.tieBreak), cmp.Compare(a.Worker, b.Worker)) < 0
+	return cmp.Or(cmp.Compare(a.C+a.Noise, b.C+b.Noise), cmp.Compare(a.tieBreak, b.tieBreak),
+		cmp.Compare(a.Worker, b.Worker)) < 0
 }
 
-// keepBest puts c into kept, if it is among the best.
+// keepBest inserts c into f.best, if c is among the best MaxKept.
 func (f *Fleet) keepBest(c *Candidate) {
 	if len(f.best) == MaxKept {
 		if !isBetter(c, &f.best[MaxKept-1]) {
@@ -256,7 +258,7 @@ func (f *Fleet) keepBest(c *Candidate) {
 	f.best = slices.Insert(f.best, i, *c)
 }
 
-// locateInputs looks up where inputs are.
+// locateInputs looks up the copies of all inputs, and stores the sites in f.inputSites.
 func (f *Fleet) locateInputs(ins []Input) {
 	f.inputSites = f.inputSites[:0]
 	for i, in := range ins {
@@ -276,8 +278,8 @@ func (f *Fleet) locateInputs(ins []Input) {
 	}
 }
 
-// readTier is from where a worker reads a copy. What is in memory is in that of its host, which may run several
-// workers: they share it.
+// readTier returns the tier from which a worker reads the copy p. A copy in memory is in the memory of a host,
+// shared by all workers of the host.
 func (p *inputSite) readTier(row *serverRow) Tier {
 	switch {
 	case p.host == row.host && p.host != nil:
@@ -291,7 +293,7 @@ func (p *inputSite) readTier(row *serverRow) Tier {
 	return Across
 }
 
-// estimateAt estimates t at a worker that has room for it. collect went before.
+// estimateAt estimates t at a worker with room for t. Call collectCandidates first.
 func (f *Fleet) estimateAt(t *Task, row *serverRow, now time.Time) Candidate {
 	c := Candidate{Worker: row.Key, Name: row.Name}
 
@@ -315,15 +317,15 @@ func (f *Fleet) estimateAt(t *Task, row *serverRow, now time.Time) Candidate {
 
 	c.E = addTerms(addTerms(c.I, c.W), c.R)
 	c.Psucc = f.survivalChance(row, now, c.E, t.Work.Dev)
-	// That is Psucc*E + KFail*(1-Psucc)*E, in a form that is exactly E where Psucc is 1.
+	// C is Psucc*E + KFail*(1-Psucc)*E (Apollo, section 3.3), in a form that is exactly E if Psucc is 1.
 	c.C = c.E + time.Duration(float64(c.E)*(1-c.Psucc)*(f.cfg.KFail-1))
 	return c
 }
 
-// addTerms sums two terms.
+// addTerms adds two terms, bounded by maxTerm.
 func addTerms(a, b time.Duration) time.Duration { return min(a+b, maxTerm) }
 
-// transferTime is how long bytes take at a rate in bytes per second.
+// transferTime returns the time to read bytes at a rate in bytes per second.
 func transferTime(bytes int64, rate float64) time.Duration {
 	if bytes <= 0 {
 		return 0
@@ -331,7 +333,7 @@ func transferTime(bytes int64, rate float64) time.Duration {
 	return time.Duration(min(float64(bytes)/rate, maxTerm.Seconds()) * 1e9)
 }
 
-// believedSpeed is a worker's speed as far as it is believed.
+// believedSpeed returns a worker's claimed speed within minSpeed and maxSpeed, or 1 if it claims none.
 func believedSpeed(s float64) float64 {
 	if !(s > 0) || math.IsInf(s, 0) {
 		return 1
@@ -339,7 +341,7 @@ func believedSpeed(s float64) float64 {
 	return min(max(s, minSpeed), maxSpeed)
 }
 
-// fillInputTiers fills in from where each candidate reads each input.
+// fillInputTiers sets Candidate.From: the tier of each input at each candidate.
 func (f *Fleet) fillInputTiers(t *Task, cs []Candidate) {
 	n := len(t.Inputs)
 	if n == 0 {
@@ -359,8 +361,9 @@ func (f *Fleet) fillInputTiers(t *Task, cs []Candidate) {
 	}
 }
 
-// Doubtful appends to keys the workers that Batch would consider for t, one of batch tasks, if their matrices
-// were known, and that have none or one older than sure: those to be asked first.
+// Doubtful appends to keys the candidates of t whose matrices are missing or older than sure: the workers to ask
+// first. Candidates are the workers that Batch would consider, with t as one of batch tasks, if all matrices were
+// known.
 func (f *Fleet) Doubtful(t *Task, batch int, sure time.Duration, now time.Time, rng *rand.Rand, keys []int32) []int32 {
 	f.allowUnheard = true
 	f.collectCandidates(t, batch, rng)
@@ -373,8 +376,9 @@ func (f *Fleet) Doubtful(t *Task, batch int, sure time.Duration, now time.Time, 
 	return keys
 }
 
-// collectCandidates finds the candidates of t: workers that have inputs of significant size or files, workers in the
-// racks of such inputs, and lightly loaded ones (Apollo, section 3.4).
+// collectCandidates finds the candidates of t (Apollo, section 3.3, stable matching): workers with significant
+// files or inputs, workers in the racks of the inputs, and lightly loaded workers. A small pool is taken as a
+// whole.
 func (f *Fleet) collectCandidates(t *Task, batch int, rng *rand.Rand) {
 	f.locateInputs(t.Inputs)
 	f.candidates = f.candidates[:0]
@@ -425,7 +429,7 @@ func (f *Fleet) collectCandidates(t *Task, batch int, rng *rand.Rand) {
 	f.considerLight(t, batch, rng)
 }
 
-// considerSome considers at most limit of keys, from a random one on.
+// considerSome considers at most limit of keys, starting at a random key.
 func (f *Fleet) considerSome(t *Task, keys []int32, limit int, kind Kind, rng *rand.Rand) {
 	start := 0
 	if len(keys) > limit {
@@ -437,15 +441,16 @@ func (f *Fleet) considerSome(t *Task, keys []int32, limit int, kind Kind, rng *r
 }
 
 const (
-	// lightWidth is among how many of the lightest workers those for one task are drawn: many enough that
-	// frontends which draw at the same time seldom meet.
+	// lightWidth is the number of lightest workers among which the workers for a task are drawn. It is large, so
+	// frontends that draw at the same time seldom meet.
 	lightWidth = 64
-	// lightTries is how many draws may hit workers that cannot run the task.
+	// lightTries bounds the draws of workers, because a draw may hit a worker that cannot run the task.
 	lightTries = 32
 )
 
-// considerLight draws light workers until enough of them may run t; then, where few of the light ones may,
-// workers of its pool; and if t would have no candidate at all, it looks at every worker, lightest first.
+// considerLight draws light workers until it has Config.Lights workers that may run t. If too few of the light
+// workers may, it draws workers of t's pool. If t still has no candidate at all, it considers all workers, lightest
+// first.
 func (f *Fleet) considerLight(t *Task, batch int, rng *rand.Rand) {
 	l := &f.lights[lightListOf(t.Demand, t.isShort())]
 	missing := f.cfg.Lights
@@ -475,14 +480,16 @@ func (f *Fleet) considerLight(t *Task, batch int, rng *rand.Rand) {
 	}
 }
 
-// considerWorker makes a worker a candidate, if it may run t and is not one already.
+// considerWorker makes a worker a candidate. It returns false if the worker is a candidate already or may not run
+// t.
 func (f *Fleet) considerWorker(t *Task, key int32, kind Kind) bool {
 	row := f.rowOf(key)
 	if row == nil || row.epoch == f.epoch || row.Draining || row.Matrix == nil && !f.allowUnheard {
 		return false
 	}
 	row.epoch = f.epoch
-	if row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.isShort()) == probe.NeverFits || t.Pool != nil && !t.Pool.Has(key) {
+	if row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.isShort()) == probe.NeverFits || t.Pool != nil &&
+		!t.Pool.Has(key) {
 		return false
 	}
 	f.candidates = append(f.candidates, foundWorker{row, kind})

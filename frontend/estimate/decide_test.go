@@ -23,7 +23,7 @@ const (
 	gb = 1_000_000_000
 )
 
-// flatMatrix is a matrix that says the same wait for every size.
+// flatMatrix returns a matrix with the same wait for every size.
 func flatMatrix(wait time.Duration) *probe.WaitMatrix {
 	m := &probe.WaitMatrix{Capacity: room}
 	for i := range m.Cells {
@@ -37,7 +37,7 @@ func flatMatrix(wait time.Duration) *probe.WaitMatrix {
 	return m
 }
 
-// risingMatrix is a matrix where a task of n eighths of the worker waits n times step.
+// risingMatrix returns a matrix in which a task of n eighths of the worker waits n times step.
 func risingMatrix(step time.Duration) *probe.WaitMatrix {
 	m := &probe.WaitMatrix{Capacity: room}
 	for i := range m.Cells {
@@ -48,7 +48,7 @@ func risingMatrix(step time.Duration) *probe.WaitMatrix {
 	return m
 }
 
-// slotsOf is how many slots of eight, at least in part, a step of a matrix takes.
+// slotsOf returns how many slots of eight a step of a matrix takes, rounded up.
 func slotsOf(i int) int {
 	return int((probe.MatrixStep(room.CPU, i) + probe.Slot.CPU - 1) / probe.Slot.CPU)
 }
@@ -57,10 +57,10 @@ func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
 func hintWork(d time.Duration) Work { return Work{Mean: d, Source: FromHint} }
 
-// Apollo, section 3.3 and figure 4: data is read from local disks at 160 MB/s, within the rack at 100 MB/s and
-// from another rack at 80 MB/s. The task reads 100 MB that are on A and 5 GB that are on C, and is bound by
-// I/O. A and B, of one rack, are idle; C and D are of the other rack, and one waits for 40 s and 5 s. C has the
-// data and A has room, but D is the best.
+// The example of Apollo, section 3.3 and figure 4. Tasks read from local disks at 160 MB/s, within the rack at 100
+// MB/s, and from another rack at 80 MB/s. The task reads 100 MB from A and 5 GB from C, and is bound by I/O. A and
+// B share a rack and are idle. C and D share the other rack, with waits of 40 s and 5 s. C has the data and A has
+// room, but D is best.
 func TestSection33(t *testing.T) {
 	f := NewFleet(Config{Jitter: -1})
 	for key, s := range []struct {
@@ -102,15 +102,18 @@ func TestSection33(t *testing.T) {
 			t.Errorf("%s: reads from %v, want %v", c.Name, c.From, want[c.Name].from)
 		}
 	}
-	if s := d.String(); !strings.HasPrefix(s, "D: the least C of 4") || !strings.Contains(s, "\n* D (same rack): C 56.25") ||
-		!strings.Contains(s, "W 5.000s + R 51.250s of which reading 51.250s (5000000000 bytes from rack, 100000000 bytes from across)") {
+	if s := d.String(); !strings.HasPrefix(s, "D: the least C of 4") ||
+		!strings.Contains(s, "\n* D (same rack): C 56.25") ||
+		!strings.Contains(s,
+			"W 5.000s + R 51.250s of which reading 51.250s (5000000000 bytes from rack, 100000000 bytes from across)") {
 		t.Errorf("String:\n%s", s)
 	}
 }
 
-// Each term by itself, on one worker.
+// Each term by itself, on a single worker.
 func TestTerms(t *testing.T) {
-	small := Config{Jitter: -1, Rates: Rates{Memory: 1000 * mb, Disk: 100 * mb, Rack: 50 * mb, Across: 10 * mb, Origin: 5 * mb}}
+	small := Config{Jitter: -1,
+		Rates: Rates{Memory: 1000 * mb, Disk: 100 * mb, Rack: 50 * mb, Across: 10 * mb, Origin: 5 * mb}}
 	base := Server{Key: 0, Name: "w", Host: "h", Rack: "r", Matrix: flatMatrix(0), Heard: t0}
 	on := func(change func(*Server)) Server { s := base; change(&s); return s }
 	read := func(bytes int64, copies ...Copy) Task {
@@ -125,15 +128,33 @@ func TestTerms(t *testing.T) {
 	}{
 		{"nothing", base, Task{Demand: probe.Slot}, 0, 0, 0},
 		{"work", base, Task{Work: hintWork(3 * s)}, 0, 0, 3 * s},
-		{"work on a fast worker", on(func(s *Server) { s.Speed = 2 }), Task{Work: hintWork(3 * s)}, 0, 0, 1500 * time.Millisecond},
+		{"work on a fast worker", on(func(s *Server) { s.Speed = 2 }), Task{Work: hintWork(3 * s)}, 0, 0,
+			1500 * time.Millisecond},
 		{"a speed that nobody believes", on(func(s *Server) { s.Speed = 1e9 }), Task{Work: hintWork(16 * s)}, 0, 0, s},
-		{"no number for a speed", on(func(s *Server) { s.Speed = math.NaN() }), Task{Work: hintWork(3 * s)}, 0, 0, 3 * s},
+		{"no number for a speed", on(func(s *Server) { s.Speed = math.NaN() }), Task{Work: hintWork(3 * s)}, 0, 0,
+			3 * s},
 		{"a negative speed", on(func(s *Server) { s.Speed = -3 }), Task{Work: hintWork(3 * s)}, 0, 0, 3 * s},
-		{"wait", on(func(s *Server) { s.Matrix = risingMatrix(time.Second) }), Task{Demand: scaleDemand(probe.Slot, 3)}, 0, 3 * s, 0},
-		{"wait, heard 2 s ago", on(func(s *Server) { s.Matrix, s.Heard = risingMatrix(time.Second), t0.Add(-2*time.Second) }), Task{Demand: probe.Slot}, 0, s, 0},
-		{"wait, heard 3 s ago", on(func(s *Server) { s.Matrix, s.Heard = risingMatrix(time.Second), t0.Add(-3*time.Second) }), Task{Demand: probe.Slot}, 0, 2 * s, 0},
-		{"wait, heard 1 h ago", on(func(s *Server) { s.Matrix, s.Heard = risingMatrix(time.Second), t0.Add(-time.Hour) }), Task{Demand: probe.Slot}, 0, 8 * s, 0},
-		{"wait, heard tomorrow", on(func(s *Server) { s.Matrix, s.Heard = risingMatrix(time.Second), t0.Add(24*time.Hour) }), Task{Demand: probe.Slot}, 0, s, 0},
+		{"wait", on(func(s *Server) { s.Matrix = risingMatrix(time.Second) }),
+			Task{Demand: scaleDemand(probe.Slot, 3)}, 0,
+			3 * s, 0},
+		{"wait, heard 2 s ago",
+			on(func(s *Server) {
+				s.Matrix, s.Heard = risingMatrix(time.Second),
+					t0.Add(-2*time.Second)
+			}), Task{Demand: probe.Slot}, 0, s, 0},
+		{"wait, heard 3 s ago",
+			on(func(s *Server) {
+				s.Matrix, s.Heard = risingMatrix(time.Second),
+					t0.Add(-3*time.Second)
+			}), Task{Demand: probe.Slot}, 0, 2 * s, 0},
+		{"wait, heard 1 h ago",
+			on(func(s *Server) { s.Matrix, s.Heard = risingMatrix(time.Second), t0.Add(-time.Hour) }),
+			Task{Demand: probe.Slot}, 0, 8 * s, 0},
+		{"wait, heard tomorrow",
+			on(func(s *Server) {
+				s.Matrix, s.Heard = risingMatrix(time.Second),
+					t0.Add(24*time.Hour)
+			}), Task{Demand: probe.Slot}, 0, s, 0},
 		{"from memory", base, read(100*mb, Copy{At: "h", Memory: true}), 0, 0, s / 10},
 		{"from disk", base, read(100*mb, Copy{At: "h"}), 0, 0, s},
 		{"by the worker's name", base, read(100*mb, Copy{At: "w"}), 0, 0, s},
@@ -141,12 +162,18 @@ func TestTerms(t *testing.T) {
 		{"from another rack", base, read(100*mb, Copy{At: "store", Rack: "q"}), 0, 0, 10 * s},
 		{"from nobody knows where", base, read(100 * mb), 0, 0, 10 * s},
 		{"from no rack to no rack", on(func(s *Server) { s.Rack = "" }), read(100*mb, Copy{At: "store"}), 0, 0, 10 * s},
-		{"from the nearest copy", base, read(100*mb, Copy{At: "store", Rack: "q"}, Copy{At: "h"}, Copy{At: "store", Rack: "r"}), 0, 0, s},
+		{"from the nearest copy", base,
+			read(100*mb, Copy{At: "store", Rack: "q"}, Copy{At: "h"}, Copy{At: "store", Rack: "r"}), 0, 0, s},
 		{"negative bytes", base, read(-100 * mb), 0, 0, 0},
 		{"a file", base, Task{Files: []File{{7, 10 * mb}}}, 2 * s, 0, 0},
-		{"a file that is cached", on(func(s *Server) { s.Files = []FileID{3, 7} }), Task{Files: []File{{7, 10 * mb}}}, 0, 0, 0},
-		{"a file that another has", on(func(s *Server) { s.Files = []FileID{3} }), Task{Files: []File{{9, 10 * mb}}}, s, 0, 0},
-		{"absurd", on(func(s *Server) { s.Matrix = flatMatrix(math.MaxInt64) }), Task{Work: hintWork(math.MaxInt64), Inputs: []Input{{Bytes: math.MaxInt64}}, Files: []File{{1, math.MaxInt64}, {2, math.MaxInt64}}}, maxTerm, (probe.NeverFits - 1).Duration(), maxTerm},
+		{"a file that is cached", on(func(s *Server) { s.Files = []FileID{3, 7} }), Task{Files: []File{{7, 10 * mb}}},
+			0, 0, 0},
+		{"a file that another has", on(func(s *Server) { s.Files = []FileID{3} }), Task{Files: []File{{9, 10 * mb}}},
+			s, 0, 0},
+		{"absurd", on(func(s *Server) { s.Matrix = flatMatrix(math.MaxInt64) }),
+			Task{Work: hintWork(math.MaxInt64), Inputs: []Input{{Bytes: math.MaxInt64}},
+				Files: []File{{1, math.MaxInt64},
+					{2, math.MaxInt64}}}, maxTerm, (probe.NeverFits - 1).Duration(), maxTerm},
 	} {
 		f := NewFleet(small)
 		f.Put(test.server)
@@ -169,7 +196,8 @@ func TestFailuresCost(t *testing.T) {
 	f.Put(Server{Key: 0, Name: "safe", Matrix: flatMatrix(10 * time.Second), Heard: t0})
 	f.Put(Server{Key: 1, Name: "leaves", Matrix: flatMatrix(0), Heard: t0, Maintenance: t0.Add(10 * time.Second)})
 	d := f.Decide(&Task{Work: hintWork(10 * time.Second)}, t0, newRand(1))
-	// It leaves just when the task should be done: one chance in two. C = 10/2 + 3*10/2 is as much as E of the other.
+	// The worker leaves just when the task should be done: one chance in two. C = 10/2 + 3*10/2, as much as E at
+	// the safe worker.
 	leaves := d.Candidates[slices.IndexFunc(d.Candidates, func(c Candidate) bool { return c.Name == "leaves" })]
 	if math.Abs(leaves.Psucc-0.5) > 1e-9 || (leaves.C-20*time.Second).Abs() > time.Millisecond {
 		t.Errorf("Psucc %v, C %v, want a half and 20 s", leaves.Psucc, leaves.C)
@@ -190,8 +218,10 @@ func TestNoCandidates(t *testing.T) {
 	f.Put(Server{Key: 1, Name: "unheard"})
 	f.Put(Server{Key: 2, Name: "small", Matrix: &probe.WaitMatrix{Capacity: probe.Slot}, Heard: t0})
 	checkFleet(t, f)
-	d := f.Decide(&Task{Demand: scaleDemand(probe.Slot, 2), Inputs: []Input{{mb, []Copy{{At: "draining"}, {At: "unheard"}, {At: "nowhere"}}}}}, t0, newRand(1))
-	if d.Choice() != nil || !strings.HasPrefix(d.String(), "unplaced: none of 3 workers may run it and has room for 2000m CPU, 512 MiB") {
+	d := f.Decide(&Task{Demand: scaleDemand(probe.Slot, 2),
+		Inputs: []Input{{mb, []Copy{{At: "draining"}, {At: "unheard"}, {At: "nowhere"}}}}}, t0, newRand(1))
+	if d.Choice() != nil ||
+		!strings.HasPrefix(d.String(), "unplaced: none of 3 workers may run it and has room for 2000m CPU, 512 MiB") {
 		t.Errorf("%s", &d)
 	}
 }
@@ -203,11 +233,13 @@ func (s poolSet) Has(key int32) bool { return slices.Contains(s, key) }
 func (s poolSet) Len() int           { return len(s) }
 func (s poolSet) At(i int) int32     { return s[i] }
 
-// Who is considered: those with significant inputs, their racks, those with files, and two light ones.
+// Candidates are the workers with significant inputs, the workers of their racks, workers with files, and two light
+// workers.
 func TestCandidates(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(1000) {
-		s := Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprintf("r%d", key/20), Matrix: flatMatrix(time.Hour), Heard: t0}
+		s := Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprintf("r%d", key/20),
+			Matrix: flatMatrix(time.Hour), Heard: t0}
 		if key >= 900 {
 			s.Matrix = flatMatrix(0)
 		}
@@ -232,12 +264,14 @@ func TestCandidates(t *testing.T) {
 		}
 		return m
 	}
-	m := kinds(&Task{Demand: probe.Slot, Inputs: []Input{{90 * mb, []Copy{{At: "w100"}}}, {2 * mb, []Copy{{At: "w200"}}}}, Files: []File{{5, 20 * mb}}})
+	m := kinds(&Task{Demand: probe.Slot, Inputs: []Input{{90 * mb, []Copy{{At: "w100"}}},
+		{2 * mb, []Copy{{At: "w200"}}}}, Files: []File{{5, 20 * mb}}})
 	rack := []int32{}
 	for key := int32(101); key < 120; key++ {
 		rack = append(rack, key)
 	}
-	if !slices.Equal(m[HasInput], []int32{100}) || !slices.Equal(m[HasFile], []int32{333}) || !slices.Equal(m[SameRack], rack) || len(m[Light]) != 2 {
+	if !slices.Equal(m[HasInput], []int32{100}) || !slices.Equal(m[HasFile], []int32{333}) ||
+		!slices.Equal(m[SameRack], rack) || len(m[Light]) != 2 {
 		t.Errorf("candidates: %v", m)
 	}
 	for _, key := range m[Light] {
@@ -258,13 +292,14 @@ func TestCandidates(t *testing.T) {
 	if found := append(m[Light], m[InPool]...); len(found) != 2 || !busy.Has(found[0]) || !busy.Has(found[1]) {
 		t.Errorf("of a pool without light workers: %v", m)
 	}
-	if m := kinds(&Task{Demand: probe.Slot, Pool: busy, Inputs: []Input{{mb, []Copy{{At: "w45"}, {At: "w100"}}}}}); !slices.Equal(m[HasInput], []int32{45}) ||
+	if m := kinds(&Task{Demand: probe.Slot, Pool: busy,
+		Inputs: []Input{{mb, []Copy{{At: "w45"}, {At: "w100"}}}}}); !slices.Equal(m[HasInput], []int32{45}) ||
 		!slices.Equal(m[SameRack], []int32{40, 41, 42, 43, 44, 46, 47, 48, 49}) {
 		t.Errorf("inputs partly out of the pool: %v", m)
 	}
 }
 
-// Of many candidates the best are kept, in order, and the reason counts them all.
+// Of many candidates the best are kept, in order, and the reason counts all.
 func TestKept(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := newRand(seed)
@@ -287,7 +322,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// Frontends that see the same do not all choose the same of two equal workers, and one seed has one outcome.
+// Frontends with the same view choose between two equal workers at random, and a seed has a single outcome.
 func TestJitter(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(2) {
@@ -310,7 +345,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// Of equal workers that were heard just now, frontends choose different ones, alone and in a batch.
+// Of equal workers heard just now, frontends choose different workers, alone and in a batch.
 func TestTies(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(8) {
@@ -329,7 +364,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// What was heard just now needs no chance, and what chance adds is no more than the age of what is known.
+// A fresh matrix gets no Noise, and Noise is at most the age of the matrix.
 func TestJitterIsNoMoreThanAge(t *testing.T) {
 	f := NewFleet(Config{})
 	for key, age := range []time.Duration{0, time.Millisecond, time.Hour} {
@@ -347,17 +382,19 @@ func TestJitterIsNoMoreThanAge(t *testing.T) {
 	}
 }
 
-// A batch never gives two tasks to one worker, dispatches short waits first, and with enough batches, waits
-// noted in between, every task is placed.
+// A batch never gives two tasks to a worker, and dispatches short waits first. With enough batches, and waits noted
+// in between, every task is placed.
 func TestBatch(t *testing.T) {
 	for _, m := range []Matcher{Stable, Greedy, Optimal} {
 		f := NewFleet(Config{})
 		for key := range int32(20) {
-			f.Put(Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprint(key / 5), Matrix: flatMatrix(time.Duration(key) * time.Second), Heard: t0})
+			f.Put(Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprint(key / 5),
+				Matrix: flatMatrix(time.Duration(key) * time.Second), Heard: t0})
 		}
 		tasks := make([]Task, 60)
 		for i := range tasks {
-			tasks[i] = Task{Demand: probe.Slot, Work: hintWork(time.Second * time.Duration(1+i%7)), Inputs: []Input{{gb, []Copy{{At: fmt.Sprintf("w%d", i%4)}}}}}
+			tasks[i] = Task{Demand: probe.Slot, Work: hintWork(time.Second * time.Duration(1+i%7)),
+				Inputs: []Input{{gb, []Copy{{At: fmt.Sprintf("w%d", i%4)}}}}}
 		}
 		rng := newRand(3)
 		batches := 0
@@ -406,12 +443,13 @@ func checkFleet(t *testing.T, f *Fleet) {
 	}
 }
 
-// Those to be asked are the candidates without a matrix, or with an old one.
+// Doubtful returns the candidates without a matrix, or with an old matrix.
 func TestDoubtful(t *testing.T) {
 	f := NewFleet(Config{})
 	now := t0.Add(time.Minute)
 	for i, heard := range []time.Time{now, t0, now, t0} {
-		s := Server{Key: int32(i), Name: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Heard: heard, Matrix: flatMatrix(0)}
+		s := Server{Key: int32(i), Name: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Heard: heard,
+			Matrix: flatMatrix(0)}
 		if i == 2 {
 			s.Matrix = nil
 		}
@@ -420,20 +458,21 @@ func TestDoubtful(t *testing.T) {
 	}
 	task := Task{Work: hintWork(time.Second), Demand: probe.Slot, Pool: poolSet{0, 1, 2, 3}}
 	if got := f.Doubtful(&task, 1, time.Second, now, newRand(1), nil); !slices.Equal(got, []int32{1, 2}) {
-		t.Errorf("to be asked: %v, want the one whose matrix is old and the one without", got)
+		t.Errorf("to be asked: %v, want the worker with the old matrix and the worker without", got)
 	}
 	if d := f.Decide(&task, now, newRand(1)); d.Seen != 2 {
 		t.Errorf("%d candidates, want the two with matrices", d.Seen)
 	}
 }
 
-// Those that the caller names are candidates besides the light ones.
+// ExtraCandidates are candidates besides the light workers.
 func TestAlso(t *testing.T) {
 	f := NewFleet(Config{})
 	for i := range int32(200) {
 		f.Put(Server{Key: i, Name: fmt.Sprint("w", i), Heard: t0, Matrix: flatMatrix(time.Duration(i) * time.Second)})
 	}
-	d := f.Decide(&Task{Work: hintWork(time.Second), Demand: probe.Slot, ExtraCandidates: []int32{198, 199}}, t0, newRand(1))
+	d := f.Decide(&Task{Work: hintWork(time.Second), Demand: probe.Slot, ExtraCandidates: []int32{198, 199}}, t0,
+		newRand(1))
 	kinds := map[Kind]int{}
 	for _, c := range d.Candidates {
 		kinds[c.Kind]++
@@ -443,7 +482,7 @@ func TestAlso(t *testing.T) {
 	}
 }
 
-// The indexes agree with the rows after any changes, and nothing is left of workers that are removed.
+// The indexes agree with the rows after any changes, and nothing is left of removed workers.
 func TestFleetIndexes(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 9))
@@ -458,7 +497,8 @@ func TestFleetIndexes(t *testing.T) {
 			case 1:
 				f.NoteLost(key, t0)
 			default:
-				s := Server{Key: key, Name: fmt.Sprintf("w%d", rng.IntN(30)), Host: fmt.Sprintf("h%d", rng.IntN(10)), Draining: rng.IntN(5) == 0, Heard: t0}
+				s := Server{Key: key, Name: fmt.Sprintf("w%d", rng.IntN(30)), Host: fmt.Sprintf("h%d", rng.IntN(10)),
+					Draining: rng.IntN(5) == 0, Heard: t0}
 				if r := rng.IntN(4); r > 0 {
 					s.Rack = fmt.Sprint(r)
 				}
@@ -486,7 +526,8 @@ func TestFleetIndexes(t *testing.T) {
 		}
 		checkFleet(t, f)
 		if len(f.names)+len(f.hosts)+len(f.racks)+len(f.files) > 0 {
-			t.Fatalf("seed %d: left behind: %d names, %d hosts, %d racks, %d files", seed, len(f.names), len(f.hosts), len(f.racks), len(f.files))
+			t.Fatalf("seed %d: left behind: %d names, %d hosts, %d racks, %d files", seed, len(f.names), len(f.hosts),
+				len(f.racks), len(f.files))
 		}
 	}
 }
@@ -495,15 +536,17 @@ func TestConfig(t *testing.T) {
 	if err := (Config{}).Defaults().Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
-	err := Config{Rates: Rates{Memory: -1, Disk: math.NaN()}, KFail: 0.5, Fresh: -1, Jitter: 1, Lights: 17, Significant: 2, Grudge: -1}.Defaults().Validate()
-	for _, part := range []string{"rate memory", "rate disk", "kfail", "fresh", "jitter", "lights", "significant", "grudge"} {
+	err := Config{Rates: Rates{Memory: -1, Disk: math.NaN()}, KFail: 0.5, Fresh: -1, Jitter: 1, Lights: 17,
+		Significant: 2, Grudge: -1}.Defaults().Validate()
+	for _, part := range []string{"rate memory", "rate disk", "kfail", "fresh", "jitter", "lights", "significant",
+		"grudge"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("no complaint about %s: %v", part, err)
 		}
 	}
 }
 
-// bigFleet is 20,000 workers in racks of 40, busy but for some.
+// bigFleet returns 20,000 workers in racks of 40, mostly busy.
 func bigFleet() *Fleet {
 	rng := newRand(5)
 	f := NewFleet(Config{})
@@ -515,8 +558,10 @@ func bigFleet() *Fleet {
 			}
 		}
 		f.Put(Server{
-			Key: key, Name: fmt.Sprintf("worker-%d", key), Host: fmt.Sprintf("host-%d", key), Rack: fmt.Sprintf("rack-%d", key/40),
-			Matrix: risingMatrix(time.Duration(rng.ExpFloat64() * 1e9)), Heard: t0.Add(-time.Duration(rng.IntN(1e9))), Files: files,
+			Key: key, Name: fmt.Sprintf("worker-%d", key), Host: fmt.Sprintf("host-%d", key),
+			Rack:   fmt.Sprintf("rack-%d", key/40),
+			Matrix: risingMatrix(time.Duration(rng.ExpFloat64() * 1e9)), Heard: t0.Add(-time.Duration(rng.IntN(1e9))),
+			Files: files,
 		})
 	}
 	return f
@@ -526,7 +571,8 @@ func bigTasks(n int) []Task {
 	rng := newRand(6)
 	tasks := make([]Task, n)
 	for i := range tasks {
-		tasks[i] = Task{Demand: probe.Slot, Work: hintWork(5 * time.Second), Files: []File{{FileID(rng.IntN(20)), 10 * mb}}}
+		tasks[i] = Task{Demand: probe.Slot, Work: hintWork(5 * time.Second),
+			Files: []File{{FileID(rng.IntN(20)), 10 * mb}}}
 		for range 2 {
 			in := Input{Bytes: 256 * mb}
 			for range 3 {
@@ -538,8 +584,7 @@ func bigTasks(n int) []Task {
 	return tasks
 }
 
-// One decision among 20,000 workers should stay within 50 us: two inputs of three copies each, in six
-// racks of 40.
+// A decision among 20,000 workers should take at most 50 us: two inputs of three copies each, in six racks of 40.
 func BenchmarkDecide(b *testing.B) {
 	f, tasks, rng := bigFleet(), bigTasks(1000), newRand(7)
 	plain := Task{Demand: probe.Slot, Work: hintWork(5 * time.Second)}
@@ -570,7 +615,7 @@ func BenchmarkDecide(b *testing.B) {
 	})
 }
 
-// What merging a row into the fleet costs, and what the fleet's own part of the view's memory is.
+// BenchmarkPut measures merging a row into the fleet, and the fleet's own part of the view's memory.
 func BenchmarkPut(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.GC()

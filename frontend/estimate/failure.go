@@ -7,38 +7,39 @@ import (
 	"time"
 )
 
-// What failed, and what that says of the worker:
+// The failure model charges workers with failures:
 //
-//   - a task's own error says nothing of it, unless the tasks of several functions fail there in a row: then
-//     the worker is the cause and is charged with one failure;
-//   - a worker that is lost alone is charged with one failure;
-//   - workers that are lost together, by the rack or by a share of the fleet, had one failure among them all,
-//     and each is charged with its part of it.
+//   - A task's own error charges no worker. Exception: the tasks of several functions fail at a worker in a row.
+//     Then the worker is the cause, and is charged with one failure.
+//   - A worker lost alone is charged with one failure.
+//   - Workers lost together, by the rack or by a share of the fleet, had one failure together. Each is charged with
+//     its part.
 //
 // A failure fades: after Config.Grudge it counts for 1/e.
 
 const (
-	// blameAfter is how many functions must fail in a row at a worker before the worker is taken for the cause.
+	// blameAfter is the number of functions that must fail in a row at a worker to blame the worker.
 	blameAfter = 3
-	// rackOutage and fleetOutage are how many workers are lost together before it is one event: of one rack
-	// (or the whole rack, if it has fewer, but at least two), and of the fleet (or 1 % of it, if that is more).
+	// rackOutage and fleetOutage are the numbers of workers lost together that make one event. In a rack, a smaller
+	// rack is one event if all its workers are lost, at least two. In the fleet, the number is 1 % of the fleet, if
+	// that is more.
 	rackOutage  = 3
 	fleetOutage = 10
-	// keptCharges is how many failures of a worker are kept; older ones are as good as faded.
+	// keptCharges is the number of failures kept per worker; older failures have practically faded.
 	keptCharges = 8
-	// maxHistories bounds the workers, by name, whose failures are kept beyond those of the fleet.
+	// maxHistories bounds the failure histories, by worker name, beyond the workers of the fleet.
 	maxHistories = 65536
 )
 
-// outage is workers lost within Config.Outage of the first of them.
+// outage is a set of workers lost within Config.Outage of the first loss.
 type outage struct {
 	since     time.Time
 	size      int // workers
-	rackSize  int // of how many, when the last was lost; 0: of the whole fleet
+	rackSize  int // workers of the rack at the last loss; 0: an outage of the whole fleet
 	fleetSize int
 }
 
-// isOneEvent reports whether an outage is one event rather than several.
+// isOneEvent reports whether an outage is a single event, not several independent failures.
 func (o *outage) isOneEvent() bool {
 	if o.rackSize > 0 {
 		return o.size >= rackOutage || o.size >= 2 && o.size >= o.rackSize
@@ -49,10 +50,10 @@ func (o *outage) isOneEvent() bool {
 // failureCharge is a failure of a worker.
 type failureCharge struct {
 	at          time.Time
-	rack, fleet *outage // what it may be a part of; nil: of nothing
+	rack, fleet *outage // outages that the failure may belong to; nil: none
 }
 
-// chargedPart is the part of a failure that the worker is charged with.
+// chargedPart returns the part of the failure charged to the worker: 1, or 1/size of its outage.
 func (c *failureCharge) chargedPart() float64 {
 	w := 1.0
 	for _, o := range [...]*outage{c.rack, c.fleet} {
@@ -63,12 +64,12 @@ func (c *failureCharge) chargedPart() float64 {
 	return w
 }
 
-// failureHistory is how a worker did, over all its incarnations.
+// failureHistory is the history of a worker's failures, over all its incarnations.
 type failureHistory struct {
 	charges         [keptCharges]failureCharge
-	n               int // ever; charges[i%remembered] is the i-th
+	n               int // charges ever; charges[i%keptCharges] is the i-th
 	failedFunctions [blameAfter]string
-	failedCount     int // different functions that failed since the last success
+	failedCount     int // number of different functions that failed since the last success
 }
 
 func (r *failureHistory) addCharge(c failureCharge) {
@@ -76,11 +77,11 @@ func (r *failureHistory) addCharge(c failureCharge) {
 	r.n++
 }
 
-// failures are the failures of all workers.
+// failures holds the failure histories of all workers, and the running outages.
 type failures struct {
 	cfg    Config
 	byName map[string]*failureHistory
-	racks  map[string]*outage // the last of each rack
+	racks  map[string]*outage // last outage of each rack
 	fleet  *outage
 }
 
@@ -88,7 +89,7 @@ func newFailures(cfg Config) failures {
 	return failures{cfg: cfg, byName: map[string]*failureHistory{}, racks: map[string]*outage{}}
 }
 
-// historyOf is the record of a worker, made if there is none.
+// historyOf returns the history of a worker, and creates it if missing.
 func (fs *failures) historyOf(row *serverRow) *failureHistory {
 	if row.history == nil {
 		row.history = &failureHistory{}
@@ -97,8 +98,8 @@ func (fs *failures) historyOf(row *serverRow) *failureHistory {
 	return row.history
 }
 
-// forgetFaded bounds what is kept: it drops the records of workers that are no longer in the fleet, those whose
-// failures have faded first, and the racks' outages that are over.
+// forgetFaded bounds the memory. If there are too many histories, it drops histories of workers outside the fleet,
+// faded histories first. It also drops ended outages of racks.
 func (fs *failures) forgetFaded(now time.Time, inFleet map[string]int32) {
 	for _, least := range [...]float64{0.01, math.Inf(1)} {
 		if len(fs.byName) <= maxHistories+len(inFleet) {
@@ -114,7 +115,7 @@ func (fs *failures) forgetFaded(now time.Time, inFleet map[string]int32) {
 	}
 }
 
-// failureRate is the failures to expect of a worker, per second; r is nil if it never failed.
+// failureRate returns the expected failures of a worker per second. r is nil if the worker never failed.
 func (fs *failures) failureRate(r *failureHistory, now time.Time) float64 {
 	rate := 1 / fs.cfg.Lifetime.Seconds()
 	if r == nil {
@@ -128,7 +129,7 @@ func (fs *failures) failureRate(r *failureHistory, now time.Time) float64 {
 	return rate
 }
 
-// joinOutage adds a lost worker to an outage, a new one if that is over.
+// joinOutage adds a lost worker to outage o, or to a new outage if o is over or nil.
 func (fs *failures) joinOutage(o *outage, now time.Time) *outage {
 	if o == nil || now.Sub(o.since) > fs.cfg.Outage {
 		o = &outage{since: now}
@@ -137,8 +138,8 @@ func (fs *failures) joinOutage(o *outage, now time.Time) *outage {
 	return o
 }
 
-// NoteLost notes that a worker crashed, vanished or came back as another incarnation. Call it before Remove, once
-// for each loss, not for one that drained.
+// NoteLost notes that a worker crashed, vanished, or came back as another incarnation. Call NoteLost before Remove,
+// once per loss. Do not call it for a drained worker.
 func (f *Fleet) NoteLost(key int32, now time.Time) {
 	row := f.rowOf(key)
 	if row == nil {
@@ -146,7 +147,7 @@ func (f *Fleet) NoteLost(key int32, now time.Time) {
 	}
 	fs, r := &f.failures, f.failures.historyOf(row)
 	c := failureCharge{at: now}
-	if !r.wasLostSince(now.Add(-fs.cfg.Outage)) { // twice in one outage: the second time is its own failure
+	if !r.wasLostSince(now.Add(-fs.cfg.Outage)) { // a second loss within an outage is the worker's own failure
 		fs.fleet = fs.joinOutage(fs.fleet, now)
 		fs.fleet.fleetSize = max(f.count, fs.fleet.fleetSize)
 		c.fleet = fs.fleet
@@ -160,7 +161,7 @@ func (f *Fleet) NoteLost(key int32, now time.Time) {
 	fs.forgetFaded(now, f.names)
 }
 
-// wasLostSince reports whether the worker took part in what may be an outage since then.
+// wasLostSince reports whether the worker joined an outage at or after since.
 func (r *failureHistory) wasLostSince(since time.Time) bool {
 	for i := range min(r.n, keptCharges) {
 		if c := &r.charges[i]; c.fleet != nil && !c.at.Before(since) {
@@ -170,7 +171,7 @@ func (r *failureHistory) wasLostSince(since time.Time) bool {
 	return false
 }
 
-// NoteEnded notes how a task ended by itself at a worker.
+// NoteEnded notes that a task of function ended by itself at a worker; ok: with success.
 func (f *Fleet) NoteEnded(key int32, function string, ok bool, now time.Time) {
 	row := f.rowOf(key)
 	if row == nil {
@@ -194,12 +195,12 @@ func (f *Fleet) NoteEnded(key int32, function string, ok bool, now time.Time) {
 	f.failures.forgetFaded(now, f.names)
 }
 
-// survivalChance is the chance that a worker is there until a task is over, which takes about run from now, give or
-// take spread (a standard deviation). Nobody knows a run exactly: a spread below a quarter of it counts as that.
+// survivalChance returns the chance that a worker stays up until the end of a task. The task takes about run from
+// now, with a standard deviation of spread. No run time is known exactly, so a spread below run/4 counts as run/4.
 func (f *Fleet) survivalChance(row *serverRow, now time.Time, run, spread time.Duration) float64 {
 	expected := f.failures.failureRate(row.history, now) * run.Seconds()
 	p := 1 - expected
-	if expected > 1e-4 { // else exp(-x) is 1-x to eight digits, and this runs for each of hundreds of candidates
+	if expected > 1e-4 { // otherwise exp(-x) is 1-x to eight digits; math.Exp would run for hundreds of candidates
 		p = math.Exp(-expected)
 	}
 	if row.Maintenance.IsZero() {
@@ -216,7 +217,8 @@ func (f *Fleet) survivalChance(row *serverRow, now time.Time, run, spread time.D
 	return p * 0.5 * math.Erfc((run.Seconds()-left)/(sigma*math.Sqrt2))
 }
 
-// FailureRate is the failures expected of a worker per hour, announced maintenance apart; 0 if it is not known.
+// FailureRate returns the expected failures of a worker per hour, without announced maintenance; 0 if the worker is
+// unknown.
 func (f *Fleet) FailureRate(key int32, now time.Time) float64 {
 	row := f.rowOf(key)
 	if row == nil {

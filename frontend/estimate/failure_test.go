@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// failureFleet is 200 workers in 10 racks, which never fail by themselves.
+// failureFleet returns 200 workers in 10 racks. Without NoteLost no worker ever fails.
 func failureFleet() *Fleet {
 	f := NewFleet(Config{Lifetime: math.MaxInt64, Grudge: time.Hour, Outage: 30 * time.Second})
 	for key := range int32(200) {
-		f.Put(Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprint(key / 20), Matrix: flatMatrix(0), Heard: t0})
+		f.Put(Server{Key: key, Name: fmt.Sprintf("w%d", key), Rack: fmt.Sprint(key / 20), Matrix: flatMatrix(0),
+			Heard: t0})
 	}
 	return f
 }
 
-// chargedFailures is the failures that a worker counts with, as of now.
+// chargedFailures returns the number of failures charged to a worker at now.
 func chargedFailures(f *Fleet, key int32, now time.Time) float64 {
 	return math.Round(f.FailureRate(key, now)*1000) / 1000 // with a grudge of an hour, one failure is one an hour
 }
@@ -26,7 +27,7 @@ func TestFailureModel(t *testing.T) {
 	type event struct {
 		after    time.Duration
 		key      int32
-		function string // whose task failed; "": the worker was lost; "ok": a task succeeded
+		function string // function that failed; "": the worker was lost; "ok": a task succeeded
 	}
 	lost := func(after time.Duration, keys ...int32) []event {
 		var evs []event
@@ -51,16 +52,25 @@ func TestFailureModel(t *testing.T) {
 		{"crashes again and again", lost(0, 3, 3, 3), map[int32]float64{3: 3}},
 		{"two of a rack may be chance", lost(0, 3, 4), map[int32]float64{3: 1, 4: 1}},
 		{"three of a rack are one event", lost(0, 3, 4, 5), map[int32]float64{3: 0.333, 4: 0.333, 5: 0.333, 6: 0}},
-		{"a whole rack restarts", append(lost(0, span(20, 30)...), lost(20*s, span(30, 40)...)...), map[int32]float64{20: 0.05, 39: 0.05, 40: 0}},
-		{"three of a rack, but not together", append(lost(0, 3, 4), lost(31*s, 5)...), map[int32]float64{3: 0.991, 4: 0.991, 5: 1}},
-		{"nine here and there may be chance", lost(0, 0, 20, 40, 60, 80, 100, 120, 140, 160), map[int32]float64{0: 1, 160: 1}},
-		{"ten here and there are one event", lost(0, 0, 20, 40, 60, 80, 100, 120, 140, 160, 180), map[int32]float64{0: 0.1, 180: 0.1, 1: 0}},
-		{"one of an outage then crashes by itself", append(lost(0, 3, 4, 5), lost(10*s, 3)...), map[int32]float64{3: 1.332, 4: 0.332}},
-		{"a task's errors", []event{{0, 3, "f"}, {0, 3, "f"}, {0, 3, "f"}, {0, 3, "g"}, {0, 3, "f"}}, map[int32]float64{3: 0}},
+		{"a whole rack restarts", append(lost(0, span(20, 30)...), lost(20*s, span(30, 40)...)...),
+			map[int32]float64{20: 0.05, 39: 0.05, 40: 0}},
+		{"three of a rack, but not together", append(lost(0, 3, 4), lost(31*s, 5)...),
+			map[int32]float64{3: 0.991, 4: 0.991, 5: 1}},
+		{"nine here and there may be chance", lost(0, 0, 20, 40, 60, 80, 100, 120, 140, 160),
+			map[int32]float64{0: 1, 160: 1}},
+		{"ten here and there are one event", lost(0, 0, 20, 40, 60, 80, 100, 120, 140, 160, 180),
+			map[int32]float64{0: 0.1, 180: 0.1, 1: 0}},
+		{"one of an outage then crashes by itself", append(lost(0, 3, 4, 5), lost(10*s, 3)...),
+			map[int32]float64{3: 1.332, 4: 0.332}},
+		{"a task's errors", []event{{0, 3, "f"}, {0, 3, "f"}, {0, 3, "f"}, {0, 3, "g"}, {0, 3, "f"}},
+			map[int32]float64{3: 0}},
 		{"everything fails there", []event{{0, 3, "f"}, {0, 3, "g"}, {0, 3, "h"}}, map[int32]float64{3: 1}},
-		{"much fails there, but not all", []event{{0, 3, "f"}, {0, 3, "g"}, {0, 3, "ok"}, {0, 3, "h"}, {0, 3, "f"}}, map[int32]float64{3: 0}},
-		{"everything fails there, twice", []event{{0, 3, "f"}, {0, 3, "g"}, {0, 3, "h"}, {0, 3, "f"}, {0, 3, "g"}, {0, 3, "h"}}, map[int32]float64{3: 2}},
-		{"a failing worker is not an outage", append([]event{{0, 3, "f"}, {0, 3, "g"}, {0, 3, "h"}}, lost(0, 3, 4, 5)...), map[int32]float64{3: 1.333, 4: 0.333}},
+		{"much fails there, but not all", []event{{0, 3, "f"}, {0, 3, "g"}, {0, 3, "ok"}, {0, 3, "h"}, {0, 3, "f"}},
+			map[int32]float64{3: 0}},
+		{"everything fails there, twice", []event{{0, 3, "f"}, {0, 3, "g"}, {0, 3, "h"}, {0, 3, "f"}, {0, 3, "g"},
+			{0, 3, "h"}}, map[int32]float64{3: 2}},
+		{"a failing worker is not an outage", append([]event{{0, 3, "f"}, {0, 3, "g"}, {0, 3, "h"}},
+			lost(0, 3, 4, 5)...), map[int32]float64{3: 1.333, 4: 0.333}},
 	} {
 		f := failureFleet()
 		now := t0
@@ -81,8 +91,8 @@ func TestFailureModel(t *testing.T) {
 	}
 }
 
-// A rack of two is an outage when both are lost, two of a rack of three are not, and workers of no rack are
-// never one by rack.
+// A rack of two is an outage when both workers are lost. Two of a rack of three are not an outage. Workers without
+// a rack are never an outage by rack.
 func TestSmallRacks(t *testing.T) {
 	f := NewFleet(Config{Lifetime: math.MaxInt64})
 	racks := []string{"a", "a", "b", "", "", "", "c", "c", "c"}
@@ -94,7 +104,7 @@ func TestSmallRacks(t *testing.T) {
 	put()
 	for key := range int32(8) {
 		f.NoteLost(key, t0)
-		f.Remove(key) // as they are gone; the rack gets smaller all the time
+		f.Remove(key) // the rack gets smaller all the time
 	}
 	put()
 	for key, want := range []float64{0.5, 0.5, 1, 1, 1, 1, 1, 1, 0} {
@@ -148,7 +158,7 @@ func TestSurvives(t *testing.T) {
 	near("nothing to run", f.survivalChance(row, t0, 0, 0), 1)
 }
 
-// What is remembered of workers that are gone is bounded.
+// The memory for removed workers is bounded.
 func TestRecordsAreBounded(t *testing.T) {
 	f := NewFleet(Config{})
 	for i := range maxHistories + 100 {

@@ -8,48 +8,47 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// FileID stands for a file's digest; whoever keeps the Fleet numbers the digests.
+// FileID stands for a file's digest. The owner of the Fleet numbers the digests.
 type FileID uint64
 
-// Server is what is known of a worker.
+// Server is the knowledge about a worker.
 type Server struct {
-	Key    int32  // numbers the workers densely from 0
-	Name   string // the worker's own, the same in each incarnation
-	Host   string // of its machine; "": Name
+	Key    int32  // numbers the workers, densely from 0
+	Name   string // name of the worker, the same in each incarnation
+	Host   string // name of its machine; "": Name
 	Rack   string // ""; not known
 	Matrix *probe.WaitMatrix
-	Heard  time.Time // when Matrix was computed, by the clock that Decide is told
-	Speed  float64   // of the worker's CPU; 1, or 0, is that of the fleet's average worker
+	Heard  time.Time // when Matrix was computed, by the clock passed to Decide
+	Speed  float64   // of the worker's CPU; 1 or 0: the fleet's average
 	// Draining workers are no candidates.
 	Draining bool
-	// Maintenance is when the worker is going to be gone; zero: nothing is announced.
+	// Maintenance is the time when the worker goes away for maintenance; zero: not announced.
 	Maintenance time.Time
-	Files       []FileID // in its cache, ascending, each once
+	Files       []FileID // files in its cache, ascending, without duplicates
 }
 
-// serverRow is a Server in its place in the fleet.
+// serverRow is a Server with its positions in the indexes of the fleet.
 type serverRow struct {
 	Server
-	rack           *siteWorkers // nil: none known
+	rack           *siteWorkers // nil: unknown
 	host           *siteWorkers
-	rackPos        int // in rack.members
+	rackPos        int // position in rack.members
 	hostPos        int
-	files          []int // position in Fleet.files[Files[i]]
+	files          []int // files[i] is the position in Fleet.files[Files[i]]
 	lightPositions [lightLists]lightPosition
-	history        *failureHistory // nil: it never failed
-	epoch          uint32          // of the last collection that met it
+	history        *failureHistory // nil: the worker never failed
+	epoch          uint32          // last collection that met the worker
 }
 
 // siteWorkers is the workers of a rack or host.
 type siteWorkers struct {
 	name    string
 	members []int32
-	epoch   uint32 // of the last collection that met it
+	epoch   uint32 // last collection that met the site
 }
 
-// Fleet is the workers that tasks may be placed on, indexed by where they are, what they have cached and how
-// long one waits there. It keeps what it is handed: matrices may be replaced but not changed. Not safe for
-// concurrent use.
+// Fleet holds the workers that may run tasks, indexed by rack, host, cached files and wait. The Fleet keeps the
+// values passed to Put: callers may replace a matrix but must not change it. Not safe for concurrent use.
 type Fleet struct {
 	cfg      Config
 	servers  []*serverRow // by key
@@ -61,15 +60,15 @@ type Fleet struct {
 	lights   [lightLists]lightWorkers
 	failures failures
 
-	allowUnheard bool   // candidates may be without matrices
-	epoch        uint32 // scratch of collect
+	allowUnheard bool   // collectCandidates accepts workers without matrices
+	epoch        uint32 // scratch of collectCandidates, with the fields below
 	candidates   []foundWorker
 	inputSites   []inputSite
 	best         []Candidate
 	nearbyRacks  []*siteWorkers
 }
 
-// NewFleet is a fleet without workers. It panics if cfg, its zero fields filled, is not valid.
+// NewFleet returns a fleet without workers. It panics if cfg, with its zero fields filled, is not valid.
 func NewFleet(cfg Config) *Fleet {
 	cfg = cfg.Defaults()
 	if err := cfg.Validate(); err != nil {
@@ -85,10 +84,10 @@ func NewFleet(cfg Config) *Fleet {
 	}
 }
 
-// Len is the number of workers.
+// Len returns the number of workers.
 func (f *Fleet) Len() int { return f.count }
 
-// Get is the worker of a key, which belongs to the fleet; nil if there is none.
+// Get returns the worker of a key, or nil. The Server belongs to the fleet.
 func (f *Fleet) Get(key int32) *Server {
 	if s := f.rowOf(key); s != nil {
 		return &s.Server
@@ -96,6 +95,7 @@ func (f *Fleet) Get(key int32) *Server {
 	return nil
 }
 
+// rowOf returns the row of a key, or nil.
 func (f *Fleet) rowOf(key int32) *serverRow {
 	if key >= 0 && int(key) < len(f.servers) {
 		return f.servers[key]
@@ -107,14 +107,14 @@ func (f *Fleet) positionsIn(list int) func(int32) *lightPosition {
 	return func(key int32) *lightPosition { return &f.servers[key].lightPositions[list] }
 }
 
-// Put adds a worker or replaces what is known of it. It is cheap where only matrix, age and speed changed. Of
-// two workers of one name the later one is found by that name.
+// Put adds a worker, or replaces the knowledge about it. Put is cheap if only matrix, age and speed changed. If two
+// workers have the same name, lookups by name find the later.
 func (f *Fleet) Put(s Server) {
 	if s.Host == "" {
 		s.Host = s.Name
 	}
 	if old := f.rowOf(s.Key); old != nil && old.Name != s.Name {
-		f.Remove(s.Key) // the key is used again for another worker
+		f.Remove(s.Key) // the key now belongs to another worker
 	}
 	for int(s.Key) >= len(f.servers) {
 		f.servers = append(f.servers, nil)
@@ -149,7 +149,7 @@ func (f *Fleet) Put(s Server) {
 	}
 }
 
-// updateLight keeps one light list in step with what is known of a worker.
+// updateLight moves a worker within a light list, after a change of its row.
 func (f *Fleet) updateLight(row *serverRow, list int) {
 	l := &f.lights[list]
 	if row.Matrix == nil || row.Draining {
@@ -157,11 +157,12 @@ func (f *Fleet) updateLight(row *serverRow, list int) {
 		return
 	}
 	room, d := row.Matrix.Capacity, lightSizes[list%len(lightSizes)]
-	wait := waitOf(row.Matrix, probe.Demand{CPU: min(d.CPU, room.CPU), Mem: min(d.Mem, room.Mem)}, list >= len(lightSizes))
+	wait := waitOf(row.Matrix, probe.Demand{CPU: min(d.CPU, room.CPU), Mem: min(d.Mem, room.Mem)},
+		list >= len(lightSizes))
 	l.putWorker(row.Key, &row.lightPositions[list], wait, f.positionsIn(list))
 }
 
-// Remove forgets a worker, but not how often it failed.
+// Remove forgets a worker, but not its failures.
 func (f *Fleet) Remove(key int32) {
 	row := f.rowOf(key)
 	if row == nil {
@@ -180,7 +181,7 @@ func (f *Fleet) Remove(key int32) {
 	f.count--
 }
 
-// joinSite adds a worker to a group; nobody joins the group without a name.
+// joinSite adds a worker to the site of this name. It returns nil for an empty name.
 func joinSite(groups map[string]*siteWorkers, name string, key int32) (*siteWorkers, int) {
 	if name == "" {
 		return nil, 0
@@ -194,7 +195,7 @@ func joinSite(groups map[string]*siteWorkers, name string, key int32) (*siteWork
 	return g, len(g.members) - 1
 }
 
-// leaveSite takes the worker at pos out of its group; posOf is where workers keep their position in it.
+// leaveSite removes the worker at pos from its site. posOf returns the position field for the site in a row.
 func (f *Fleet) leaveSite(groups map[string]*siteWorkers, g *siteWorkers, pos int, posOf func(*serverRow) *int) {
 	if g == nil {
 		return
@@ -209,7 +210,7 @@ func (f *Fleet) leaveSite(groups map[string]*siteWorkers, g *siteWorkers, pos in
 	}
 }
 
-// WorkersNamed is the keys of the workers of a host, and of the worker of that name: some perhaps twice.
+// WorkersNamed returns the keys of the workers at a host, and of the worker with this name. A key may occur twice.
 func (f *Fleet) WorkersNamed(name string) []int32 {
 	var keys []int32
 	if host := f.hosts[name]; host != nil {
@@ -221,9 +222,11 @@ func (f *Fleet) WorkersNamed(name string) []int32 {
 	return keys
 }
 
-// Holders are the keys of the workers that have a file, in no order. The slice is the fleet's, until the next Put.
+// Holders returns the keys of the workers with a file, in no order. The slice belongs to the fleet, until the next
+// Put.
 func (f *Fleet) Holders(id FileID) []int32 { return f.files[id] }
 
+// dropFiles removes a worker from the index of files.
 func (f *Fleet) dropFiles(row *serverRow) {
 	for i, id := range row.Files {
 		keys := f.files[id]
@@ -239,7 +242,7 @@ func (f *Fleet) dropFiles(row *serverRow) {
 	row.Files, row.files = nil, nil
 }
 
-// Check returns how the indexes disagree with the rows, or nil. It takes time in proportion to the fleet, and is
+// Check returns an error if the indexes disagree with the rows. It takes time in proportion to the fleet, and is
 // for tests and the simulator.
 func (f *Fleet) Check() error {
 	count, inLight := 0, [lightLists]int{}
@@ -252,7 +255,8 @@ func (f *Fleet) Check() error {
 		if row.Key != int32(key) {
 			return fmt.Errorf("worker %d is at %d", row.Key, key)
 		}
-		if row.host == nil || row.host.name != row.Host || f.hosts[row.Host] != row.host || row.host.members[row.hostPos] != row.Key {
+		if row.host == nil || row.host.name != row.Host || f.hosts[row.Host] != row.host ||
+			row.host.members[row.hostPos] != row.Key {
 			return fmt.Errorf("worker %d is not where its host says", key)
 		}
 		inHosts++
@@ -289,7 +293,8 @@ func (f *Fleet) Check() error {
 			n += len(b)
 		}
 		if n != inLight[list] || n != f.lights[list].size {
-			return fmt.Errorf("light list %d has %d workers and says %d, want %d", list, n, f.lights[list].size, inLight[list])
+			return fmt.Errorf("light list %d has %d workers and says %d, want %d", list, n, f.lights[list].size,
+				inLight[list])
 		}
 	}
 	for _, g := range f.hosts {
@@ -302,7 +307,8 @@ func (f *Fleet) Check() error {
 		inFiles -= len(keys)
 	}
 	if count != f.count || inHosts != 0 || inRacks != 0 || inFiles != 0 {
-		return fmt.Errorf("%d workers, want %d; hosts off by %d, racks by %d, files by %d", f.count, count, inHosts, inRacks, inFiles)
+		return fmt.Errorf("%d workers, want %d; hosts off by %d, racks by %d, files by %d", f.count, count, inHosts,
+			inRacks, inFiles)
 	}
 	return nil
 }

@@ -9,29 +9,29 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Source is what a run time is known from.
+// Source is the origin of a run time.
 type Source uint8
 
 const (
 	FromNothing Source = iota
 	FromHint
-	FromHintCorrected // by how far the hints of finished tasks of the stage, or of the function, were off
+	FromHintCorrected // a hint, corrected by the errors of earlier hints of the stage or function
 	FromStage
 	FromFunction
-	FromProgress // of its attempt, at the worker where that runs
+	FromProgress // reported progress of the running attempt
 )
 
 var sourceNames = [...]string{"nothing", "hint", "corrected hint", "stage", "function", "progress"}
 
 func (s Source) String() string { return sourceNames[s] }
 
-// Work is how long a task is expected to run on a worker of speed 1, its inputs at hand: without waiting,
-// fetching files and reading inputs.
+// Work is the expected run time of a task on a worker of speed 1, without waiting, fetching files and reading
+// inputs.
 type Work struct {
 	Mean    time.Duration
-	Dev     time.Duration // standard deviation; 0: not known
+	Dev     time.Duration // standard deviation; 0: unknown
 	Source  Source
-	Samples int // finished tasks behind it
+	Samples int // number of finished tasks behind Mean
 }
 
 func (w Work) String() string {
@@ -41,65 +41,68 @@ func (w Work) String() string {
 	case FromHint, FromProgress:
 		return fmt.Sprintf("runs %s by its %s", formatSeconds(w.Mean), w.Source)
 	}
-	return fmt.Sprintf("runs %s, give or take %s, by %s (%d finished)", formatSeconds(w.Mean), formatSeconds(w.Dev), w.Source, w.Samples)
+	return fmt.Sprintf("runs %s, give or take %s, by %s (%d finished)", formatSeconds(w.Mean), formatSeconds(w.Dev),
+		w.Source,
+		w.Samples)
 }
 
 // Finished is a task that finished well.
 type Finished struct {
-	Run    time.Duration // as measured, with reading inputs
-	Read   time.Duration // what reading its inputs was estimated to take there
-	Bytes  int64         // of its inputs
-	Worker int32         // where it ran, by the key of its Server
-	Speed  float64       // of the worker, as it says
+	Run    time.Duration // measured run time, with reading inputs
+	Read   time.Duration // estimated time to read its inputs at the worker
+	Bytes  int64         // bytes of its inputs
+	Worker int32         // Server.Key of its worker
+	Speed  float64       // speed claimed by the worker
 	Hint   time.Duration // 0: none
-	Used   probe.Demand  // of CPU on average, of memory at its peak; 0: not known
+	Used   probe.Demand  // average CPU and peak memory; 0: unknown
 }
 
 const (
-	// window is how many samples a Stats remembers: enough for a median, and forgotten soon when a function
+	// window is the number of samples in a Stats: enough for a median, and few enough to adapt soon when a function
 	// changes.
 	window = 32
-	// maxPerWorker is how many of them may be of one worker: it may lie about its speed, and those that claim to be fast get
-	// most tasks. A median of slopes is right as long as fewer than 29 % of the samples are wrong.
+	// maxPerWorker bounds the samples of a worker in the window. A worker may lie about its speed, and workers that
+	// claim to be fast get most tasks. A median of slopes is right if fewer than 29 % of the samples are wrong.
 	maxPerWorker = window / 4
-	// fitEvery: with many samples, not each one is worth a new fit.
+	// fitEvery is the number of samples per new fit, once there are more than fitEvery.
 	fitEvery = 8
-	// minHints is how many hints must have met the truth before they are corrected, and minUsed of how many tasks it must be known what
-	// they used.
+	// minHints is the number of finished tasks with hints from which hints are corrected. minUsed is the number of
+	// tasks with known usage from which Used is known.
 	minHints = 3
 	minUsed  = 3
-	// wrongFactor is from which factor on the hints of a function's earlier tasks were wrong, so that those of later jobs are
-	// corrected: within it, the job knows its tasks better than others do.
+	// wrongFactor is the factor from which the hints of a function's earlier tasks were wrong, so hints of later
+	// jobs are corrected. Within the factor, the job is trusted to know its tasks better than the history does.
 	wrongFactor = 2
-	// sizeSpread is how much larger or smaller than usual an input must be before the run time of tasks that all had
-	// inputs of one size is scaled by it.
+	// sizeSpread is the factor by which an input must differ from the usual size before the run time is scaled by
+	// the size. It applies if all samples had inputs of about the same size.
 	sizeSpread = 1.25
 )
 
-// Stats is how long finished tasks of one kind, a stage's or a function's, took by the size of their inputs: a
-// line through the last window samples, no more than share of them of one worker, by the medians of slopes and of
-// what they leave (Theil and Sen), which a few stragglers do not bend. The zero Stats has no samples; its memory is bounded.
+// Stats predicts run times for the tasks of a stage or a function, from the size of their inputs. It fits a line to
+// the last window samples, with at most maxPerWorker samples from the same worker. The slope is the median of the
+// slopes between pairs, the base the median of the remainders (Theil-Sen). A few stragglers do not bend such a
+// line. The zero Stats has no samples. Its memory is bounded.
 type Stats struct {
-	added     int // ever
+	added     int // samples ever added
 	count     int
-	order     [window]int // of all samples
+	order     [window]int // sequence numbers of the samples
 	workers   [window]int32
 	work      [window]float32
 	bytes     [window]float32
-	hintRatio [window]float32 // work by hint; 0: there was no hint
+	hintRatio [window]float32 // work divided by hint; 0: no hint
 	used      [window]probe.Demand
 
 	base, slope float32 // seconds, and seconds per byte
-	commonSize  float32 // median bytes, if the sizes are all about the same; else 0
+	commonSize  float32 // median bytes, if all sizes are about the same; otherwise 0
 	dev         float32
-	medianRatio float32 // median of off; 0: too few hints
+	medianRatio float32 // median of hintRatio; 0: too few hints
 	typicalUse  probe.Demand
 }
 
-// N is the number of samples ever added.
+// N returns the number of samples ever added.
 func (s *Stats) N() int { return s.added }
 
-// Add takes a finished task into account.
+// Add adds a finished task to the samples.
 func (s *Stats) Add(m Finished) {
 	work := max(m.Run-m.Read, 0).Seconds() * believedSpeed(m.Speed)
 	i := s.sampleIndex(m.Worker)
@@ -113,8 +116,8 @@ func (s *Stats) Add(m Finished) {
 	}
 }
 
-// sampleIndex is where the next sample of a worker goes: to a free place, or to that of the oldest sample, or of the worker's
-// own oldest one if it has its share.
+// sampleIndex returns the index for the next sample of a worker: a free index, or the index of the oldest sample.
+// If the worker has maxPerWorker samples, its own oldest sample is replaced.
 func (s *Stats) sampleIndex(worker int32) int {
 	oldest, ownOldest, own := 0, 0, 0
 	for i := range s.count {
@@ -137,7 +140,7 @@ func (s *Stats) sampleIndex(worker int32) int {
 	return oldest
 }
 
-// fitLine draws the line through the samples.
+// fitLine fits the line to the samples, and updates the corrections of hints and the usage.
 func (s *Stats) fitLine() {
 	n := s.count
 	work, bytes := s.work[:n], s.bytes[:n]
@@ -153,7 +156,7 @@ func (s *Stats) fitLine() {
 				}
 			}
 		}
-		s.slope = max(medianOf(slopes), 0) // more data never takes less time; noise may say so
+		s.slope = max(medianOf(slopes), 0) // more data never takes less time, except by noise
 	} else {
 		s.commonSize = medianOf(append(room[:0], bytes...))
 	}
@@ -166,7 +169,7 @@ func (s *Stats) fitLine() {
 	for i := range rest {
 		rest[i] = float32(math.Abs(float64(rest[i] - s.base)))
 	}
-	s.dev = medianOf(rest) * 1.4826 // of a normal distribution, from the median deviation
+	s.dev = medianOf(rest) * 1.4826 // median deviation to standard deviation, for a normal distribution
 
 	hints := room[:0]
 	for _, off := range s.hintRatio[:n] {
@@ -200,17 +203,17 @@ func (s *Stats) fitLine() {
 	}
 }
 
-// Used is what tasks used: of CPU, which can be shared, no more than three quarters of the samples did, of memory, which cannot, none did
-// more. 0 is not known.
+// Used returns the typical usage of tasks. CPU can be shared, so Used.CPU is exceeded by at most a quarter of the
+// samples. Memory cannot be shared, so Used.Mem is exceeded by no sample. 0: unknown.
 func (s *Stats) Used() probe.Demand { return s.typicalUse }
 
-// medianOf sorts xs, of which there is at least one.
+// medianOf sorts xs and returns its median. xs must not be empty.
 func medianOf(xs []float32) float32 {
 	slices.Sort(xs)
 	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
 }
 
-// expectRun is the run time of a task with inputs of so many bytes. There must be a sample.
+// expectRun returns the expected run time of a task with bytes of inputs. There must be a sample.
 func (s *Stats) expectRun(bytes int64, source Source) Work {
 	b := float64(max(bytes, 0))
 	mean, dev := float64(s.base)+float64(s.slope)*b, float64(s.dev)
@@ -224,7 +227,7 @@ func toDuration(seconds float64) time.Duration {
 	return time.Duration(min(seconds, maxTerm.Seconds()) * 1e9)
 }
 
-// Longest is the longest that any of the samples took at other workers than one, and how many these are.
+// Longest returns the longest run among the samples without exceptWorker's, and the number of samples.
 func (s *Stats) Longest(exceptWorker int32) (longest time.Duration, n int) {
 	for i := range s.count {
 		if s.workers[i] != exceptWorker {
@@ -235,8 +238,9 @@ func (s *Stats) Longest(exceptWorker int32) (longest time.Duration, n int) {
 	return longest, n
 }
 
-// TimeLeft is how much longer than a time those of the samples went on, on average, that took longer at other workers than
-// one, each as if it had had a hint and inputs of so many bytes. It is not known if none took longer.
+// TimeLeft returns how much longer a task runs that has run for ran: the mean remainder of the samples that ran
+// longer. It skips samples of exceptWorker, and scales each sample to the task's hint and bytes. known is false if
+// no sample ran longer.
 func (s *Stats) TimeLeft(ran, hint time.Duration, bytes int64, exceptWorker int32) (left time.Duration, known bool) {
 	sum, n := 0.0, 0
 	for i := range s.count {
@@ -257,11 +261,11 @@ func (s *Stats) TimeLeft(ran, hint time.Duration, bytes int64, exceptWorker int3
 	return toDuration(sum / float64(max(n, 1))), n > 0
 }
 
-// Typical is what half of the tasks took longer than, and half shorter, besides reading inputs; 0: not known.
+// Typical returns the median run time of the samples, without reading inputs; 0: unknown.
 func (s *Stats) Typical() time.Duration { return toDuration(float64(s.base)) }
 
-// Correct is a hint of a new job, by what became of the hints of earlier ones: as it is if they were right within a
-// factor of two, or if too few have been seen.
+// Correct corrects a hint of a new job by the errors of earlier hints. It returns the hint unchanged if earlier
+// hints were right within a factor of two, or if there were fewer than minHints.
 func (s *Stats) Correct(hint time.Duration) time.Duration {
 	if off := float64(s.medianRatio); off > 0 && (off > wrongFactor || off < 1.0/wrongFactor) {
 		return toDuration(hint.Seconds() * off)
@@ -269,17 +273,18 @@ func (s *Stats) Correct(hint time.Duration) time.Duration {
 	return hint
 }
 
-// Expect is the run time of a task with inputs of so many bytes: from its hint, then from the finished tasks
-// of its stage, then from the history of its function. A hint is corrected once it is known how far those of
-// the stage's finished tasks were off, and before that if those of the function's earlier ones were wrong. stage and
-// function may be nil.
+// Expect returns the expected run time of a task with bytes of inputs. The sources are, in order: the task's hint,
+// the finished tasks of the stage, the history of the function. A hint is corrected by the hints of the stage's
+// finished tasks, once there are minHints. Before, the hint is corrected if the function's earlier hints were
+// wrong. stage and function may be nil. unknown is the run time without any source.
 func Expect(hint time.Duration, bytes int64, stage, function *Stats, unknown time.Duration) Work {
 	switch {
 	case hint > 0 && stage != nil && stage.medianRatio > 0:
 		mean := toDuration(hint.Seconds() * float64(stage.medianRatio))
 		return Work{Mean: mean, Dev: toDuration(float64(stage.dev)), Source: FromHintCorrected, Samples: stage.added}
 	case hint > 0 && function != nil && function.Correct(hint) != hint:
-		return Work{Mean: function.Correct(hint), Dev: toDuration(float64(function.dev)), Source: FromHintCorrected, Samples: function.added}
+		return Work{Mean: function.Correct(hint), Dev: toDuration(float64(function.dev)), Source: FromHintCorrected,
+			Samples: function.added}
 	case hint > 0:
 		return Work{Mean: min(hint, maxTerm), Source: FromHint}
 	case stage != nil && stage.added > 0:
@@ -290,12 +295,12 @@ func Expect(hint time.Duration, bytes int64, stage, function *Stats, unknown tim
 	return Work{Mean: unknown, Source: FromNothing}
 }
 
-// Accuracy is how good estimates were. The zero Accuracy has seen none.
+// Accuracy measures the quality of estimates. The zero Accuracy has seen no estimate.
 type Accuracy struct {
 	Seen int
 	Good int // within 10 % or 1 s of the truth
 	Over int // above the truth, good or not
-	// Error is the sum of how far they were off, in seconds.
+	// Error is the sum of all errors, in seconds.
 	Error float64
 }
 
@@ -312,7 +317,7 @@ func (a *Accuracy) Add(estimate, truth time.Duration) {
 	a.Error += off.Seconds()
 }
 
-// Share is the part of the estimates within 10 % or 1 s of the truth; 1 if there were none.
+// Share returns the share of estimates within 10 % or 1 s of the truth; 1 if there were no estimates.
 func (a Accuracy) Share() float64 {
 	if a.Seen == 0 {
 		return 1
@@ -321,5 +326,6 @@ func (a Accuracy) Share() float64 {
 }
 
 func (a Accuracy) String() string {
-	return fmt.Sprintf("%.1f %% of %d estimates within 10 %% or 1 s, %d too high, off by %.3fs on average", 100*a.Share(), a.Seen, a.Over, a.Error/float64(max(a.Seen, 1)))
+	return fmt.Sprintf("%.1f %% of %d estimates within 10 %% or 1 s, %d too high, off by %.3fs on average",
+		100*a.Share(), a.Seen, a.Over, a.Error/float64(max(a.Seen, 1)))
 }

@@ -17,8 +17,8 @@ func statsOf(samples ...Finished) *Stats {
 	return s
 }
 
-// A worker that lies about its speed teaches wrong run times, also if most tasks run there, as they do if it claims to
-// be fast. As long as others run some, it does not change what is expected, and of inputs of any size.
+// A worker lies about its speed, and teaches wrong run times. If it claims to be fast, it runs most tasks. While
+// other workers run some tasks, the lie does not change the expected run time, for inputs of any size.
 func TestStatsOutvoteLiars(t *testing.T) {
 	for _, lie := range []float64{1e9, 100, 16, 4, 0.01} {
 		rng := newRand(1)
@@ -26,7 +26,7 @@ func TestStatsOutvoteLiars(t *testing.T) {
 		for i := range 400 {
 			bytes := int64(1+rng.IntN(1000)) * mb
 			m := Finished{Run: toDuration(2 + 0.1*float64(bytes)/mb), Bytes: bytes, Worker: 7, Speed: lie}
-			if i%5 == 0 { // at one of six that do not lie
+			if i%5 == 0 { // at one of six honest workers
 				m.Worker, m.Speed = int32(i/5%6), 1
 			}
 			s.Add(m)
@@ -34,13 +34,14 @@ func TestStatsOutvoteLiars(t *testing.T) {
 		for _, size := range []int64{100, 500, 1000} {
 			want := 2 + 0.1*float64(size)
 			if got := s.expectRun(size*mb, FromFunction).Mean.Seconds(); math.Abs(got/want-1) > 0.1 {
-				t.Errorf("one of seven claims a speed of %v, and runs most: %d MB take %v s, want %v", lie, size, got, want)
+				t.Errorf("one of seven claims a speed of %v, and runs most: %d MB take %v s, want %v", lie, size, got,
+					want)
 			}
 		}
 	}
 }
 
-// Of CPU what tasks used counts but for the fourth of them that used most, of memory all: from three of them on.
+// Used CPU is exceeded by a quarter of the samples, used memory by none. Used needs three samples.
 func TestUsed(t *testing.T) {
 	s := &Stats{}
 	use := func(worker int32, cpu probe.Millicores, mem probe.MiB) {
@@ -52,14 +53,14 @@ func TestUsed(t *testing.T) {
 			t.Errorf("%d tasks used %v, want %v", i+1, got, want)
 		}
 	}
-	for i := range 400 { // a fourth of them at a worker where they use much, or it says so
+	for i := range 400 { // a quarter of the samples come from worker 9, with a large usage
 		use(int32(i), 100, 10)
 		use(9, 64_000, 10)
 	}
 	if got, want := s.Used(), (probe.Demand{CPU: 100, Mem: 10}); got != want {
 		t.Errorf("tasks used %v, but for those at one worker, and %v counts", want, got)
 	}
-	for range 2 * window { // they do not tell
+	for range 2 * window { // samples without usage
 		use(9, 0, 0)
 		use(8, 0, 0)
 		use(7, 0, 0)
@@ -93,19 +94,26 @@ func TestExpect(t *testing.T) {
 		{"stage before function", 0, 0, statsOf(took(3 * s)...), statsOf(took(9 * s)...), 3 * s, FromStage},
 		{"function", 0, 0, &Stats{}, statsOf(took(9 * s)...), 9 * s, FromFunction},
 		{"median", 0, 0, statsOf(took(3*s, 4*s, 1000*s)...), nil, 4 * s, FromStage},
-		{"two hints off", 10 * s, 0, statsOf(Finished{Run: 4 * s, Hint: 2 * s}, Finished{Run: 6 * s, Hint: 3 * s}), nil, 10 * s, FromHint},
-		{"three hints off", 10 * s, 0, statsOf(Finished{Run: 4 * s, Hint: 2 * s}, Finished{Run: 6 * s, Hint: 3 * s}, Finished{Run: s, Hint: s}), nil, 20 * s, FromHintCorrected},
-		{"hints that were right", 10 * s, 0, statsOf(Finished{Run: 2 * s, Hint: 2 * s}, Finished{Run: 3 * s, Hint: 3 * s}, Finished{Run: s, Hint: s}), nil, 10 * s, FromHintCorrected},
+		{"two hints off", 10 * s, 0, statsOf(Finished{Run: 4 * s, Hint: 2 * s}, Finished{Run: 6 * s, Hint: 3 * s}), nil,
+			10 * s, FromHint},
+		{"three hints off", 10 * s, 0, statsOf(Finished{Run: 4 * s, Hint: 2 * s}, Finished{Run: 6 * s, Hint: 3 * s},
+			Finished{Run: s, Hint: s}), nil, 20 * s, FromHintCorrected},
+		{"hints that were right", 10 * s, 0, statsOf(Finished{Run: 2 * s, Hint: 2 * s},
+			Finished{Run: 3 * s, Hint: 3 * s}, Finished{Run: s, Hint: s}), nil, 10 * s, FromHintCorrected},
 		{"a fast worker", 0, 0, statsOf(Finished{Run: 2 * s, Speed: 2}), nil, 4 * s, FromStage},
 		{"reading apart", 0, 0, statsOf(Finished{Run: 5 * s, Read: 2 * s}), nil, 3 * s, FromStage},
 		{"read faster than expected", 0, 0, statsOf(Finished{Run: s, Read: 2 * s}), nil, 0, FromStage},
-		{"the same size", 0, 110, statsOf(Finished{Run: 2 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 100}), nil, 2 * s, FromStage},
-		{"five times the size", 0, 500, statsOf(Finished{Run: 2 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 100}), nil, 10 * s, FromStage},
+		{"the same size", 0, 110, statsOf(Finished{Run: 2 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 100}), nil,
+			2 * s, FromStage},
+		{"five times the size", 0, 500, statsOf(Finished{Run: 2 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 100}),
+			nil, 10 * s, FromStage},
 		{"a tenth of the size", 0, 10, statsOf(Finished{Run: 2 * s, Bytes: 100}), nil, s / 5, FromStage},
 		{"a size where there were none", 0, 500, statsOf(took(2*s, 2*s)...), nil, 2 * s, FromStage},
 		{"no size where there were some", 0, 0, statsOf(Finished{Run: 2 * s, Bytes: 100}), nil, 2 * s, FromStage},
-		{"a line", 0, 400, statsOf(Finished{Run: 3 * s, Bytes: 100}, Finished{Run: 4 * s, Bytes: 200}, Finished{Run: 5 * s, Bytes: 300}), nil, 6 * s, FromStage},
-		{"less for more is noise", 0, 900, statsOf(Finished{Run: 3 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 200}, Finished{Run: s, Bytes: 300}), nil, 2 * s, FromStage},
+		{"a line", 0, 400, statsOf(Finished{Run: 3 * s, Bytes: 100}, Finished{Run: 4 * s, Bytes: 200},
+			Finished{Run: 5 * s, Bytes: 300}), nil, 6 * s, FromStage},
+		{"less for more is noise", 0, 900, statsOf(Finished{Run: 3 * s, Bytes: 100}, Finished{Run: 2 * s, Bytes: 200},
+			Finished{Run: s, Bytes: 300}), nil, 2 * s, FromStage},
 		{"absurd", 0, 0, statsOf(took(math.MaxInt64)...), nil, maxTerm, FromStage},
 		{"an absurd hint", math.MaxInt64, 0, nil, nil, maxTerm, FromHint},
 	} {
@@ -116,7 +124,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// A line with noise and stragglers is found again, and forgotten after the function has changed.
+// The fit recovers a line with noise and stragglers, and forgets it after the function has changed.
 func TestStatsAreRobust(t *testing.T) {
 	for seed := range uint64(50) {
 		worker := int32(0)
@@ -179,7 +187,8 @@ func TestAccuracy(t *testing.T) {
 	if got := a.Share(); got != 4.0/7 || a.Over != 4 {
 		t.Errorf("%v good, %d over: %s", got, a.Over, a)
 	}
-	if got, want := a.String(), "57.1 % of 7 estimates within 10 % or 1 s, 4 too high, off by 518.857s on average"; got != want {
+	if got, want := a.String(),
+		"57.1 % of 7 estimates within 10 % or 1 s, 4 too high, off by 518.857s on average"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -193,8 +202,8 @@ func BenchmarkStatsAdd(b *testing.B) {
 	}
 }
 
-// What is left of a task is what others that ran longer went on for, each scaled to its hint and inputs; what ran at its own
-// worker says nothing of whether it is late.
+// TimeLeft is the mean remainder of samples that ran longer, each scaled to the task's hint and inputs. Samples of
+// the task's own worker do not count: they cannot show that the task is late.
 func TestStatsLeft(t *testing.T) {
 	s := statsOf(
 		Finished{Run: 10 * time.Second, Worker: 1}, Finished{Run: 20 * time.Second, Worker: 2},
@@ -205,15 +214,21 @@ func TestStatsLeft(t *testing.T) {
 		at    int32
 		left  time.Duration
 		known bool
-	}{{0, 9, 42500 * time.Millisecond, true}, {15 * time.Second, 4, 15 * time.Second, true}, {30 * time.Second, 9, 40 * time.Second, true}, {30 * time.Second, 4, 10 * time.Second, true}, {50 * time.Second, 4, 0, false}} {
+	}{
+		{0, 9, 42500 * time.Millisecond, true}, {15 * time.Second, 4, 15 * time.Second, true},
+		{30 * time.Second, 9, 40 * time.Second, true}, {30 * time.Second, 4, 10 * time.Second, true},
+		{50 * time.Second, 4, 0, false},
+	} {
 		if left, known := s.TimeLeft(c.ran, 0, 0, c.at); (left-c.left).Abs() > time.Millisecond || known != c.known {
-			t.Errorf("a task that has run for %v at worker %d has %v left (%t), want %v (%t)", c.ran, c.at, left, known, c.left, c.known)
+			t.Errorf("a task that has run for %v at worker %d has %v left (%t), want %v (%t)",
+				c.ran, c.at, left, known, c.left, c.known)
 		}
 	}
 	if longest, n := s.Longest(4); longest != 40*time.Second || n != 3 {
 		t.Errorf("beside worker 4, the longest of %d is %v", n, longest)
 	}
-	sized := statsOf(Finished{Run: 10 * time.Second, Bytes: 100, Worker: 1}, Finished{Run: 12 * time.Second, Bytes: 100, Worker: 2})
+	sized := statsOf(Finished{Run: 10 * time.Second, Bytes: 100, Worker: 1},
+		Finished{Run: 12 * time.Second, Bytes: 100, Worker: 2})
 	if left, known := sized.TimeLeft(20*time.Second, 0, 500, 3); !known || (left-35*time.Second).Abs() > time.Second {
 		t.Errorf("a task with five times the data is taken to go on for %v (%t)", left, known)
 	}

@@ -7,15 +7,16 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// lightSizes are the demands, in slots, for which the lightly loaded workers are kept apart: a worker with
-// room for one slot may be far from having room for sixteen.
-var lightSizes = [...]probe.Demand{scaleDemand(probe.Slot, 1), scaleDemand(probe.Slot, 4), scaleDemand(probe.Slot, 16), scaleDemand(probe.Slot, 64)}
+// lightSizes are the demands, in slots, with separate lists of lightly loaded workers: a worker with room for one
+// slot may be far from room for sixteen.
+var lightSizes = [...]probe.Demand{scaleDemand(probe.Slot, 1), scaleDemand(probe.Slot, 4), scaleDemand(probe.Slot, 16),
+	scaleDemand(probe.Slot, 64)}
 
 func scaleDemand(d probe.Demand, n int32) probe.Demand {
 	return probe.Demand{CPU: d.CPU * probe.Millicores(n), Mem: d.Mem * probe.MiB(n)}
 }
 
-// lightSize is the position in lightSizes of the smallest size that holds d, the last if none does.
+// lightSize returns the index in lightSizes of the smallest size that holds d, or the last index.
 func lightSize(d probe.Demand) int {
 	for i, size := range lightSizes {
 		if d.Fits(size) {
@@ -25,10 +26,11 @@ func lightSize(d probe.Demand) int {
 	return len(lightSizes) - 1
 }
 
-// lightLists are those of each size: for long tasks, and for short ones, which find room where these do not.
+// lightLists is the number of lists: for each size a list for long tasks, and a list for short tasks, which may use
+// more room.
 const lightLists = 2 * len(lightSizes)
 
-// lightListOf is the position of the list for tasks of a demand, short or long.
+// lightListOf returns the index of the list for tasks of a demand, short or long.
 func lightListOf(d probe.Demand, short bool) int {
 	if short {
 		return len(lightSizes) + lightSize(d)
@@ -36,26 +38,28 @@ func lightListOf(d probe.Demand, short bool) int {
 	return lightSize(d)
 }
 
-// lightPosition is where a worker is in one light list; pos is its position in the bucket plus one.
+// lightPosition is the position of a worker in a light list. pos is the position in the bucket plus one; 0: not in
+// the list.
 type lightPosition struct {
 	bucket uint8
 	pos    int32
 }
 
-// lightWorkers is the workers by their wait for one size of task, in buckets within which no wait is more than a
-// quarter longer than another. Moving a worker and drawing one of the lightest take constant time.
+// lightWorkers holds the workers by their wait for a task size, in buckets. Within a bucket no wait is more than a
+// quarter longer than another. Moving a worker and drawing a light worker take constant time.
 type lightWorkers struct {
-	buckets [33 * 4][]int32 // keys
+	buckets [33 * 4][]int32 // keys of workers
 	size    int
 }
 
-// bucketOf is four times the length of w in bits, and the two bits that follow the first.
+// bucketOf returns the bucket of a wait: four times the length of w in bits, plus the two bits after the first.
 func bucketOf(w probe.Wait) uint8 {
 	n := bits.Len32(uint32(w))
 	return uint8(n*4) + uint8(uint64(w)<<2>>max(n-1, 0)&3)
 }
 
-// putWorker moves a worker, whose place is at, to where its wait belongs. place finds other workers' places.
+// putWorker moves a worker to the bucket of its wait. at is the worker's position; positionOf finds the position of
+// others.
 func (l *lightWorkers) putWorker(key int32, at *lightPosition, wait probe.Wait, positionOf func(int32) *lightPosition) {
 	b := bucketOf(wait)
 	if at.pos > 0 && at.bucket == b {
@@ -67,6 +71,7 @@ func (l *lightWorkers) putWorker(key int32, at *lightPosition, wait probe.Wait, 
 	l.size++
 }
 
+// removeWorker removes the worker at this position, if it is in the list.
 func (l *lightWorkers) removeWorker(at *lightPosition, positionOf func(int32) *lightPosition) {
 	if at.pos == 0 {
 		return
@@ -80,8 +85,8 @@ func (l *lightWorkers) removeWorker(at *lightPosition, positionOf func(int32) *l
 	l.size--
 }
 
-// drawWorker is a random one of the width lightest workers and those whose wait is in the same bucket as theirs.
-// The list must not be empty.
+// drawWorker returns a random worker among the width lightest workers and the rest of their last bucket. The list
+// must not be empty.
 func (l *lightWorkers) drawWorker(width int, rng *rand.Rand) int32 {
 	among := 0
 	for b := 0; among < min(width, l.size); b++ {

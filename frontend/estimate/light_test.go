@@ -8,7 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Those that are drawn are among the lightest, each about as often, for the size of task that is asked for.
+// The drawn workers are among the lightest for the size of the task, each about as often.
 func TestLight(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(500) {
@@ -54,7 +54,7 @@ func TestLight(t *testing.T) {
 	}
 }
 
-// Short tasks find the workers that have room which is closed to long ones.
+// Short tasks find the workers with room closed to long tasks.
 func TestLightForShort(t *testing.T) {
 	f := NewFleet(Config{})
 	for key := range int32(500) {
@@ -75,7 +75,7 @@ func TestLightForShort(t *testing.T) {
 	}
 }
 
-// Buckets ascend with the wait, and none is wider than a quarter.
+// Buckets ascend with the wait, and no bucket is wider than a quarter.
 func TestBuckets(t *testing.T) {
 	first := probe.Wait(0)
 	for w := probe.Wait(1); w < 1<<20; w++ {
@@ -93,13 +93,14 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// The more tasks there are at once, the more workers are drawn from; and if the lightest are too small, others.
+// For more tasks at a time, workers are drawn from a larger set. If the lightest workers are too small, all are
+// considered.
 func TestLightWidth(t *testing.T) {
 	f := NewFleet(Config{})
 	wait := 0.01
 	for key := range int32(100) {
 		f.Put(Server{Key: key, Name: fmt.Sprint(key), Matrix: flatMatrix(toDuration(wait)), Heard: t0})
-		wait *= 1.25 // so that each is in a bucket of its own, or two are
+		wait *= 1.25 // at most two workers share a bucket
 	}
 	drawn := func(batch int) int {
 		keys := map[int32]bool{}

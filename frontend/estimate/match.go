@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// Matcher chooses a worker for each task of a batch, one task per worker.
+// Matcher is a method to match the tasks of a batch with workers, at most one task per worker.
 type Matcher uint8
 
 const (
-	Stable  Matcher = iota // tasks propose, a contested worker keeps the one that would lose most elsewhere, poor matches are postponed
-	Greedy                 // each task in turn takes the best worker that is left
-	Optimal                // as many tasks as possible, and of those ways the one with the least sum of costs
+	Stable  Matcher = iota // a worker keeps the proposal with the most to lose; poor matches are postponed
+	Greedy                 // each task in turn takes the best free worker
+	Optimal                // as many tasks as possible, at the least sum of costs
 )
 
 var matcherNames = [...]string{"stable", "greedy", "optimal"}
 
 func (m Matcher) String() string { return matcherNames[m] }
 
-// ParseMatcher finds a matcher by name.
+// ParseMatcher returns the matcher of this name.
 func ParseMatcher(name string) (Matcher, error) {
 	for m, n := range matcherNames {
 		if n == name {
@@ -33,21 +33,23 @@ func ParseMatcher(name string) (Matcher, error) {
 // Bid is a worker that a task could be matched with. Times are in seconds and finite.
 type Bid struct {
 	Worker int32
-	Cost   float64 // until the task is done
-	Run    float64 // how much longer a task takes that waits there until this one is done
+	Cost   float64 // time until the task is done
+	Run    float64 // delay, by the task, for a later task at the worker
 }
 
 const (
-	Unmatched = -1 // no worker of its bids was left
-	Postponed = -2 // it is done sooner behind another task of the batch than where it was matched
+	Unmatched = -1 // no worker of its bids was free
+	Postponed = -2 // the task ends sooner behind another task of the batch
 )
 
-// maxRounds bounds the rounds of the stable matching: far more than batches need.
+// maxRounds bounds the rounds of stable matching, far above the need of a batch (Apollo, section 3.3, has such a
+// bound).
 const maxRounds = 64
 
-// Match returns, for each task, the position of its worker in bids[task], or Unmatched, or Postponed. The bids
-// of a task must be in ascending order of cost, each worker once. Some task is matched if there is a bid. Nothing is
-// lost if a task is done at due[task], in seconds, rather than earlier; Stable minds that. Nil: each is due at once.
+// Match returns, for each task, the index of its worker in bids[task], or Unmatched, or Postponed. The bids of a
+// task must be in ascending order of cost, each worker once. If there is a bid, at least one task is matched.
+// due[task], in seconds, is the time until which a later end of the task costs nothing. Only Stable uses due. If
+// due is nil, every task is due at once.
 func Match(m Matcher, bids [][]Bid, due []float64) []int {
 	switch m {
 	case Greedy:
@@ -63,7 +65,7 @@ func Match(m Matcher, bids [][]Bid, due []float64) []int {
 	return chosen
 }
 
-// workersOf is the number of workers that bids name, which is one more than the largest key.
+// workersOf returns the number of workers named by bids: the largest key plus one.
 func workersOf(bids [][]Bid) int {
 	n := int32(-1)
 	for _, taskBids := range bids {
@@ -74,6 +76,7 @@ func workersOf(bids [][]Bid) int {
 	return int(n) + 1
 }
 
+// filledInts returns n ints of the same value.
 func filledInts(n, value int) []int {
 	xs := make([]int, n)
 	for i := range xs {
@@ -82,6 +85,7 @@ func filledInts(n, value int) []int {
 	return xs
 }
 
+// matchGreedy gives each task, in order, the best free worker of its bids.
 func matchGreedy(bids [][]Bid) []int {
 	taken := make([]bool, workersOf(bids))
 	chosen := filledInts(len(bids), Unmatched)
@@ -96,8 +100,8 @@ func matchGreedy(bids [][]Bid) []int {
 	return chosen
 }
 
-// lossWithout is what is lost if a task does not get its k-th bid: by how much later than due it is done with the next one.
-// It has nowhere to go after its last one.
+// lossWithout returns the loss if a task does not get its k-th bid: the delay, beyond due, until its next bid would
+// be done. The loss of the last bid is infinite.
 func lossWithout(taskBids []Bid, due float64, k int) float64 {
 	if k+1 == len(taskBids) {
 		return math.Inf(1)
@@ -105,10 +109,10 @@ func lossWithout(taskBids []Bid, due float64, k int) float64 {
 	return max(taskBids[k+1].Cost, due) - max(taskBids[k].Cost, due)
 }
 
-// postponePoor takes back matches of low quality, which the paper does by dispatching them last: those of tasks
-// that are done sooner if they are placed in the next batch, behind the task that a better worker was matched
-// with. Whoever is waited for at a worker is done sooner than who waits there, so in the order of cost it is
-// decided before, and the first in that order always stays matched.
+// postponePoor takes back matches of low quality. Apollo dispatches these matches last (section 3.3). A match is
+// taken back if the task would end sooner in the next batch, behind the task of a better worker. The better
+// worker's task ends sooner than the task behind it. So in the order of cost the better worker's task is decided
+// first, and the first task in the order always stays matched.
 func postponePoor(bids [][]Bid, chosen []int) {
 	var order []int
 	for t, k := range chosen {
@@ -119,7 +123,7 @@ func postponePoor(bids [][]Bid, chosen []int) {
 	slices.SortFunc(order, func(t, u int) int {
 		return cmp.Or(cmp.Compare(bids[t][chosen[t]].Cost, bids[u][chosen[u]].Cost), cmp.Compare(t, u))
 	})
-	ahead := make([]float64, workersOf(bids)) // Run of the task that is placed there
+	ahead := make([]float64, workersOf(bids)) // Run of the task placed at the worker
 	for _, t := range order {
 		k := chosen[t]
 		for _, b := range bids[t][:k] {
@@ -134,9 +138,9 @@ func postponePoor(bids [][]Bid, chosen []int) {
 	}
 }
 
-// isPreferred reports whether a worker would rather have task t, for which it is bid k, than task u: the one that
-// would lose more, then the one that has less time until it is due, then the one that is done sooner, then the earlier
-// one (Apollo, section 3.4, but for what is due).
+// isPreferred reports whether a worker prefers task t, for which it is bid k, to task u. The worker prefers the
+// task that would lose more elsewhere (Apollo, section 3.3, but for due). If equal, it prefers the task with less
+// time until due, then the task done sooner, then the task with the lower index.
 func isPreferred(bids [][]Bid, due []float64, t, k, u, l int) bool {
 	if a, b := lossWithout(bids[t], due[t], k), lossWithout(bids[u], due[u], l); a != b {
 		return a > b
@@ -150,13 +154,14 @@ func isPreferred(bids [][]Bid, due []float64, t, k, u, l int) bool {
 	return t < u
 }
 
-// matchStable is deferred acceptance: in each round every task without a worker proposes to its best one that has
-// not turned it down, and a worker keeps the best proposal it ever had. What a task would lose elsewhere does
-// not depend on the round, so with enough rounds no task and worker would both rather have each other. The
-// paper's variant makes each round's pairs final; to let a later, needier task in costs nothing.
+// matchStable is deferred acceptance. In each round, every task without a worker proposes to the best worker that
+// has not rejected the task. A worker keeps the best proposal it ever had. The loss of a task elsewhere does not
+// depend on the round. So with enough rounds no task and worker would both prefer each other. In Apollo (section
+// 3.3) the pairs of each round are final; here a later, needier task can displace a task at no cost.
 func matchStable(bids [][]Bid, due []float64, rounds int) []int {
 	holder := filledInts(workersOf(bids), -1)
-	chosen := filledInts(len(bids), Unmatched) // the bid that stands; of a task that is free, the last that it was turned down for
+	// The current bid of each task; of a free task, the last rejected bid.
+	chosen := filledInts(len(bids), Unmatched)
 	free := make([]int, 0, len(bids))
 	for t := range bids {
 		free = append(free, t)
@@ -165,11 +170,11 @@ func matchStable(bids [][]Bid, due []float64, rounds int) []int {
 		if len(free) == 0 {
 			break
 		}
-		again := free[:0] // never ahead of what is read: each task turned down comes from a task read
+		again := free[:0] // shares free's array: never ahead of the read position
 		for _, t := range free {
 			chosen[t]++
 			if chosen[t] == len(bids[t]) {
-				chosen[t] = Unmatched // and free no more: nobody is left
+				chosen[t] = Unmatched // no bid is left: the task is not free any more
 				continue
 			}
 			w := bids[t][chosen[t]].Worker
@@ -185,15 +190,15 @@ func matchStable(bids [][]Bid, due []float64, rounds int) []int {
 		}
 		free = again
 	}
-	for _, t := range free { // the rounds did not suffice
+	for _, t := range free { // the rounds were not enough
 		chosen[t] = Unmatched
 	}
 	return chosen
 }
 
-// matchOptimal is the assignment of most tasks and, among those, of least cost: successive shortest augmenting
-// paths with potentials over the bids alone (Jonker and Volgenant's method on a sparse matrix). To stay
-// unmatched is a column of each task's own, dearer than anything else could be.
+// matchOptimal assigns as many tasks as possible and, among such assignments, at the least cost. The algorithm is
+// successive shortest augmenting paths with potentials over the bids alone (Jonker and Volgenant's method on a
+// sparse matrix). Each task has a column of its own for staying unmatched, with a cost above all others.
 func matchOptimal(bids [][]Bid) []int {
 	s := solveAssignment(bids)
 	for t, k := range s.chosen {
@@ -204,6 +209,7 @@ func matchOptimal(bids [][]Bid) []int {
 	return s.chosen
 }
 
+// solveAssignment assigns the tasks one after the other, by shortest augmenting paths.
 func solveAssignment(bids [][]Bid) *solver {
 	workers := workersOf(bids)
 	unmatchedCost := 1.0
@@ -228,31 +234,34 @@ func solveAssignment(bids [][]Bid) *solver {
 	return s
 }
 
-// solver is an assignment under way. Column w < workers is a worker, workers+t is task t staying unmatched.
-// Invariant: no price is above 0, that of a column nobody owns is 0, and cost - price of an assigned column is
-// the least of its task's. That proves that there is no cheaper way to assign those tasks.
+// solver is an assignment under way. Column w < workers is a worker; column workers+t means: task t stays
+// unmatched.
+//
+// Invariant: every price is at most 0, and 0 for a column without an owner. The difference cost - price of an
+// assigned column is the least among the columns of its task. The invariant proves that no other assignment of the
+// tasks is cheaper.
 type solver struct {
 	bids          [][]Bid
 	workers       int
 	unmatchedCost float64
-	owner         []int // task of each column, -1: none
+	owner         []int // task of each column; -1: none
 	chosen        []int // bid of each task
 	price         []float64
 
-	dist       []float64 // of columns, in the search for task seen-1
-	from       []int     // task before a column on its shortest path
-	seen, done []int     // last search that reached, settled a column, plus one
+	dist       []float64 // distance of each column, in the search for task seen-1
+	from       []int     // task before the column on its shortest path
+	seen, done []int     // last search that reached and settled the column, plus one
 	settled    []int
 	heap       []reachedColumn
 }
 
-// reachedColumn is a column at a distance.
+// reachedColumn is a column and its distance in the search.
 type reachedColumn struct {
 	dist   float64
 	column int
 }
 
-// edgeOf is bid k of t: its column and cost.
+// edgeOf returns the column and cost of bid k of task t.
 func (s *solver) edgeOf(t, k int) (int, float64) {
 	if k == len(s.bids[t]) {
 		return s.workers + t, s.unmatchedCost
@@ -260,16 +269,16 @@ func (s *solver) edgeOf(t, k int) (int, float64) {
 	return int(s.bids[t][k].Worker), s.bids[t][k].Cost
 }
 
-// augmentPath assigns one more task, moving others along the shortest path to a column that nobody owns.
+// augmentPath assigns a further task: it moves other tasks along the shortest path to a column without an owner.
 func (s *solver) augmentPath(start int) {
 	s.heap, s.settled = s.heap[:0], s.settled[:0]
-	t, base := start, 0.0          // base is the length of the shortest path to t, less the slack of its own column
-	last, bound := -1, math.Inf(1) // no path longer than bound is of use
+	t, base := start, 0.0          // base: length of the shortest path to t, less the slack of t's column
+	last, bound := -1, math.Inf(1) // paths longer than bound are useless
 	for {
 		for k := range len(s.bids[t]) + 1 {
 			c, cost := s.edgeOf(t, k)
 			if base+cost >= bound {
-				break // prices are never above 0, and costs ascend
+				break // prices are at most 0, and costs ascend
 			}
 			d := base + cost - s.price[c]
 			if s.done[c] == start+1 || s.seen[c] == start+1 && d >= s.dist[c] || d >= bound {
@@ -283,7 +292,7 @@ func (s *solver) augmentPath(start int) {
 		}
 		top := s.popReached()
 		for s.done[top.column] == start+1 {
-			top = s.popReached() // it was reached again on a shorter path
+			top = s.popReached() // top was reached again on a shorter path
 		}
 		c := top.column
 		s.done[c] = start + 1
@@ -310,7 +319,7 @@ func (s *solver) augmentPath(start int) {
 	}
 }
 
-// bidOf is the position of column c in the bids of t.
+// bidOf returns the index of column c in the bids of t.
 func (s *solver) bidOf(t, c int) int {
 	if c == s.workers+t {
 		return len(s.bids[t])
@@ -322,6 +331,7 @@ func (a reachedColumn) isCloser(b reachedColumn) bool {
 	return a.dist < b.dist || a.dist == b.dist && a.column < b.column
 }
 
+// pushReached adds a column to the heap.
 func (s *solver) pushReached(r reachedColumn) {
 	s.heap = append(s.heap, r)
 	i := len(s.heap) - 1
@@ -332,6 +342,7 @@ func (s *solver) pushReached(r reachedColumn) {
 	s.heap[i] = r
 }
 
+// popReached removes the nearest column from the heap.
 func (s *solver) popReached() reachedColumn {
 	top := s.heap[0]
 	last := len(s.heap) - 1

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Apollo, figure 5: T1 and T2 read from A, T3 from B. Greedy, in that order, gives B to T2, and T3 has to read
-// its input from elsewhere; stable matching picks T1-A, T2-C and T3-B. The figure has no times: 10 s where the
-// input is and 13 s elsewhere, on idle servers, are ours.
+// The example of Apollo, figure 5: T1 and T2 read from A, T3 from B. Greedy, in task order, gives B to T2, and T3
+// has to read its input from elsewhere. Stable matching picks T1-A, T2-C and T3-B. The figure has no times. The
+// times here, 10 s at the input and 13 s elsewhere, on idle servers, are not from the paper.
 func TestFigure5(t *testing.T) {
 	const a, b, c = 0, 1, 2
 	bids := [][]Bid{
@@ -34,7 +34,7 @@ func TestFigure5(t *testing.T) {
 	}
 }
 
-// matchedWorkers are those that the tasks were matched with, negative for none.
+// matchedWorkers returns the workers matched with the tasks; negative: none.
 func matchedWorkers(bids [][]Bid, chosen []int) []int32 {
 	ws := make([]int32, len(bids))
 	for i, k := range chosen {
@@ -75,11 +75,14 @@ func TestMatchStories(t *testing.T) {
 		{"no bids", [][]Bid{{}, {{0, 1, 1}}}, map[Matcher][]int32{Stable: {-1, 0}, Greedy: {-1, 0}, Optimal: {-1, 0}}},
 		{"one worker for two: nobody has another bid, the shorter one gets it", [][]Bid{{{0, 2, 2}}, {{0, 1, 1}}},
 			map[Matcher][]int32{Stable: {-1, 0}, Greedy: {0, -1}, Optimal: {-1, 0}}},
-		{"the worker keeps the one that loses most, though it is slower", [][]Bid{{{0, 1, 9}, {1, 2, 2}}, {{0, 2, 9}, {1, 9, 9}}},
+		{"the worker keeps the one that loses most, though it is slower",
+			[][]Bid{{{0, 1, 9}, {1, 2, 2}}, {{0, 2, 9}, {1, 9, 9}}},
 			map[Matcher][]int32{Stable: {1, 0}, Greedy: {0, 1}, Optimal: {1, 0}}},
-		{"a later proposal displaces an earlier one", [][]Bid{{{0, 1, 9}, {1, 2, 2}, {2, 9, 9}}, {{0, 1, 9}, {2, 5, 5}}, {{1, 1, 9}, {2, 2, 2}}},
+		{"a later proposal displaces an earlier one",
+			[][]Bid{{{0, 1, 9}, {1, 2, 2}, {2, 9, 9}}, {{0, 1, 9}, {2, 5, 5}}, {{1, 1, 9}, {2, 2, 2}}},
 			map[Matcher][]int32{Stable: {1, 0, 2}, Greedy: {0, 2, 1}, Optimal: {1, 0, 2}}},
-		{"better to queue behind the other than to go elsewhere", [][]Bid{{{0, 1, 1}, {1, 8, 8}}, {{0, 1, 1}, {1, 7, 7}}},
+		{"better to queue behind the other than to go elsewhere",
+			[][]Bid{{{0, 1, 1}, {1, 8, 8}}, {{0, 1, 1}, {1, 7, 7}}},
 			map[Matcher][]int32{Stable: {0, Postponed}, Greedy: {0, 1}, Optimal: {0, 1}}},
 	} {
 		for m, want := range test.want {
@@ -90,13 +93,14 @@ func TestMatchStories(t *testing.T) {
 	}
 }
 
-// What a task would lose elsewhere counts from when it is due: what ends before the last of its set loses nothing, and
-// of two that lose nothing, the one that is due sooner goes first.
+// The loss of a task elsewhere counts from its due time: before the end of its set, a task loses nothing. Of two
+// tasks without a loss, the task due sooner goes first.
 func TestMatchDue(t *testing.T) {
 	bids := [][]Bid{{{0, 1, 1}, {1, 4, 1}}, {{0, 9, 9}, {1, 12, 9}}, {{0, 3, 3}, {1, 6, 3}}}
 	both := [][]Bid{{{0, 1, 1}, {1, 10, 1}}, {{0, 5, 5}, {1, 8, 5}}}
-	for i, want := range [][]int32{{0, 1}, {1, 0}} { // the first one loses 9, or 1 if it is due at 9; the other 3
-		if got := matchedWorkers(both, matchStable(both, []float64{float64(9 * i), 0}, maxRounds)); !slices.Equal(got, want) {
+	for i, want := range [][]int32{{0, 1}, {1, 0}} { // the first task loses 9, or 1 if due at 9; the second loses 3
+		if got := matchedWorkers(both, matchStable(both, []float64{float64(9 * i), 0}, maxRounds)); !slices.Equal(got,
+			want) {
 			t.Errorf("due at %d: %v, want %v", 9*i, got, want)
 		}
 	}
@@ -114,7 +118,7 @@ func TestMatchDue(t *testing.T) {
 	}
 }
 
-// randomBids are tasks with some of the workers each, of which some costs are equal.
+// randomBids returns bids of tasks for random subsets of the workers, some at equal costs.
 func randomBids(rng *rand.Rand, tasks, workers int) [][]Bid {
 	bids := make([][]Bid, tasks)
 	wait := make([]float64, workers)
@@ -156,7 +160,8 @@ func TestMatchersAreMatchings(t *testing.T) {
 				if w == Unmatched {
 					for _, b := range bids[task] {
 						if m != Stable && !slices.Contains(matchedWorkers(bids, chosen), b.Worker) {
-							t.Fatalf("seed %d, %s: task %d has no worker and worker %d no task", seed, m, task, b.Worker)
+							t.Fatalf("seed %d, %s: task %d has no worker and worker %d no task", seed, m, task,
+								b.Worker)
 						}
 					}
 				}
@@ -174,7 +179,7 @@ func TestMatchersAreMatchings(t *testing.T) {
 	}
 }
 
-// Nobody whom the stable matching kept apart would both rather be together.
+// No task and worker kept apart by the stable matching would both rather be together.
 func TestStableIsStable(t *testing.T) {
 	contested := 0
 	for seed := range uint64(3000) {
@@ -195,7 +200,8 @@ func TestStableIsStable(t *testing.T) {
 			for k, b := range bids[task][:better] {
 				other, ok := holder[b.Worker]
 				if !ok || isPreferred(bids, make([]float64, len(bids)), task, k, other, chosen[other]) {
-					t.Fatalf("seed %d: task %d and worker %d would rather have each other than %d and %d; bids %v", seed, task, b.Worker, chosen[task], other, bids)
+					t.Fatalf("seed %d: task %d and worker %d would rather have each other than %d and %d; bids %v",
+						seed, task, b.Worker, chosen[task], other, bids)
 				}
 				contested++
 			}
@@ -206,7 +212,7 @@ func TestStableIsStable(t *testing.T) {
 	}
 }
 
-// Whoever is postponed is done sooner behind some task that was placed, and the best placed task never waits.
+// Each postponed task is done sooner behind a placed task, and the best placed task is never postponed.
 func TestPostponedIsSooner(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -232,14 +238,15 @@ func TestPostponedIsSooner(t *testing.T) {
 				}
 			}
 			if sooner != (k == Postponed) {
-				t.Fatalf("seed %d: task %d sooner behind another is %t, matched %d; bids %v, all %v, kept %v", seed, task, sooner, k, bids, full, chosen)
+				t.Fatalf("seed %d: task %d sooner behind another is %t, matched %d; bids %v, all %v, kept %v", seed,
+					task, sooner, k, bids, full, chosen)
 			}
 		}
 	}
 }
 
 func TestBoundedRounds(t *testing.T) {
-	// Each of n tasks likes the same workers in the same order: round r places one of them.
+	// All n tasks like the same workers in the same order, so round r places the r-th task.
 	const n = 10
 	bids := make([][]Bid, n)
 	for i := range bids {
@@ -286,7 +293,7 @@ func TestOptimalIsOptimal(t *testing.T) {
 	}
 }
 
-// With many tasks, the prices that the solver comes to prove that its assignment is the cheapest.
+// With many tasks, the solver's final prices prove its assignment the cheapest.
 func TestOptimalIsProven(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 8))
@@ -322,7 +329,7 @@ func TestParseMatcher(t *testing.T) {
 	}
 }
 
-// batchBids are tasks with 16 of many workers each, contested: half of them come from a few hosts of inputs.
+// batchBids returns bids of tasks for 16 workers each. Half of the bids are for few hosts, as for hosts of inputs.
 func batchBids(tasks int) [][]Bid {
 	rng := rand.New(rand.NewPCG(1, 7))
 	bids := make([][]Bid, tasks)

@@ -7,20 +7,22 @@ import (
 	"slices"
 )
 
-// Quality is what each matcher comes to, in units of the mean run time.
+// Quality holds the completion times of each matcher, in units of the mean run time.
 type Quality struct{ Greedy, Stable, Limited, Optimal Completion }
 
-// Completion is when a set of tasks is done: on average, and the last of them.
+// Completion is the completion time of a set of tasks: the mean over the tasks, and the last task.
 type Completion struct{ Mean, Last float64 }
 
-// MatchQuality is the simulation of Apollo's section 5.5: servers of one slot with exponential waits of mean 1,
-// tasks with exponential run times of mean 1, each of which prefers one server, where it runs speedup times
-// faster. Greedy places the tasks one by one where each completes first; Stable matches all that are left, one
-// to a server, and again behind those until none is left; Limited does that with MaxBatch tasks at a time, and with as
-// many servers for each as are kept of a decision. Optimal has the least possible mean, and a bound that
-// no last task can beat, which may be less than what can be had.
+// MatchQuality is the simulation of Apollo, section 5.5. The servers have a slot each and exponential waits of mean
+// 1. The tasks have exponential run times of mean 1; each prefers a server, where it runs speedup times faster.
+//
+// Greedy places the tasks one by one where each completes first. Stable matches all remaining tasks, at most one
+// per server, then matches the rest behind those tasks, until no task remains. Limited does the same with at most
+// MaxBatch tasks at a time and MaxKept servers per task. Optimal has the least possible mean, and a lower bound for
+// the end of the last task; the bound may be out of reach.
 func MatchQuality(rng *rand.Rand, servers, tasks int, speedup float64) Quality {
-	c := contest{waits: make([]float64, servers), runs: make([]float64, tasks), likes: make([]int, tasks), speedup: speedup}
+	c := contest{waits: make([]float64, servers), runs: make([]float64, tasks), likes: make([]int, tasks),
+		speedup: speedup}
 	for s := range c.waits {
 		c.waits[s] = rng.ExpFloat64()
 	}
@@ -35,14 +37,15 @@ func MatchQuality(rng *rand.Rand, servers, tasks int, speedup float64) Quality {
 	}
 }
 
-// contest is tasks, all there at once, and the servers they compete for.
+// contest is a set of tasks, all present from the start, and the servers for them.
 type contest struct {
 	waits   []float64 // of servers
-	runs    []float64 // of tasks, away from the server each likes
+	runs    []float64 // of tasks, at a server the task does not prefer
 	likes   []int
 	speedup float64
 }
 
+// runTime returns the run time of task t at server s.
 func (c *contest) runTime(t, s int) float64 {
 	if c.likes[t] == s {
 		return c.runs[t] / c.speedup
@@ -50,12 +53,12 @@ func (c *contest) runTime(t, s int) float64 {
 	return c.runs[t]
 }
 
-// sortBids puts bids into the order that Match wants.
+// sortBids sorts bids by cost, as Match requires.
 func sortBids(bids []Bid) {
 	slices.SortFunc(bids, func(a, b Bid) int { return cmp.Compare(a.Cost, b.Cost) })
 }
 
-// playMatcher matches the tasks in batches of up to size, each with one of its best servers, of which kept are looked at.
+// playMatcher matches the tasks in batches of at most size tasks. Each task looks at its kept best servers.
 func (c *contest) playMatcher(m Matcher, size, kept int) Completion {
 	waits := slices.Clone(c.waits)
 	unmatched := make([]int, len(c.runs))
@@ -89,16 +92,17 @@ func (c *contest) playMatcher(m Matcher, size, kept int) Completion {
 	return end
 }
 
-// leastMean assigns the tasks to places counted from the end of each server's queue: the k-th from the end
-// delays itself and the k-1 behind it, so its part of the sum of completion times is the server's wait and k
-// times its run, whatever the others are.
+// leastMean returns the least possible mean completion time. It assigns the tasks to places counted from the end of
+// each server's queue. The k-th place from the end delays itself and the k-1 places behind. So the task's part of
+// the sum is the server's wait plus k times its run; the other tasks do not matter.
 func (c *contest) leastMean() float64 {
 	for depth := 4 + 3*len(c.runs)/len(c.waits); ; depth *= 2 {
 		bids := make([][]Bid, len(c.runs))
 		for t := range bids {
 			for s, wait := range c.waits {
 				for k := range depth {
-					bids[t] = append(bids[t], Bid{Worker: int32(s*depth + k), Cost: wait + float64(k+1)*c.runTime(t, s)})
+					bids[t] = append(bids[t],
+						Bid{Worker: int32(s*depth + k), Cost: wait + float64(k+1)*c.runTime(t, s)})
 				}
 			}
 			sortBids(bids[t])
@@ -109,15 +113,15 @@ func (c *contest) leastMean() float64 {
 			sum += b.Cost
 			deep = deep || int(b.Worker)%depth == depth-1
 		}
-		if !deep { // else a deeper queue might be better still
+		if !deep { // otherwise a deeper queue might be better
 			return sum / float64(len(c.runs))
 		}
 	}
 }
 
-// leastLast is the greater of two bounds: when the task that takes longest would be done if it were alone, and
-// when all would be if they could be cut in pieces. Pieces go to the server that their task likes until that
-// is full, and the rest costs speedup times as much elsewhere.
+// leastLast returns a lower bound for the end of the last task: the greater of two bounds. The first is the end of
+// the longest task if it were alone. The second is the end of all tasks if tasks could be cut in pieces. Each piece
+// goes to the preferred server until the server is full. Elsewhere a piece costs speedup times as much.
 func (c *contest) leastLast() float64 {
 	bound := 0.0
 	for t := range c.runs {

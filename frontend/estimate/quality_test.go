@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Apollo, section 5.5: stable matching comes closer to the best than greedy does. The paper has 5 % and 57 %
-// above the optimum and says neither for which number of tasks and speedup nor how the optimum was found; for
-// the last task's end we find the like against a bound that the optimum can only be above.
+// Apollo, section 5.5: stable matching comes closer to the optimum than greedy. The paper has 5 % and 57 % above
+// the optimum. It does not name the number of tasks, the speedup, or the way the optimum was found. For the end of
+// the last task we find similar numbers against a lower bound of the optimum.
 func TestMatchQuality(t *testing.T) {
 	const seeds = 3
 	for _, tasks := range []int{10, 30, 100, 300, 1000} {
@@ -18,26 +18,31 @@ func TestMatchQuality(t *testing.T) {
 		}
 		for _, speedup := range []float64{2, 4, 10} {
 			if tasks == 1000 && speedup != 4 {
-				continue // the optimum takes seconds
+				continue // the optimum would take seconds
 			}
 			var sum Quality
 			for seed := range uint64(seeds) {
 				q := MatchQuality(rand.New(rand.NewPCG(seed, 1)), 100, tasks, speedup)
 				for _, c := range []Completion{q.Greedy, q.Stable, q.Limited} {
 					if c.Mean < q.Optimal.Mean-1e-9 || c.Last < q.Optimal.Last-1e-5 {
-						t.Errorf("%d tasks, speedup %v, seed %d: %+v is better than optimal %+v", tasks, speedup, seed, c, q.Optimal)
+						t.Errorf("%d tasks, speedup %v, seed %d: %+v is better than optimal %+v", tasks, speedup,
+							seed, c, q.Optimal)
 					}
 				}
-				for _, p := range []struct{ to, q *Completion }{{&sum.Greedy, &q.Greedy}, {&sum.Stable, &q.Stable}, {&sum.Limited, &q.Limited}, {&sum.Optimal, &q.Optimal}} {
+				for _, p := range []struct{ to, q *Completion }{{&sum.Greedy, &q.Greedy}, {&sum.Stable, &q.Stable},
+					{&sum.Limited, &q.Limited}, {&sum.Optimal, &q.Optimal}} {
 					p.to.Mean += p.q.Mean / seeds
 					p.to.Last += p.q.Last / seeds
 				}
 			}
 			g, s, l, o := sum.Greedy, sum.Stable, sum.Limited, sum.Optimal
-			t.Logf("%4d tasks, speedup %2v: mean %.3f, greedy %.2f, stable %.2f and limited %.2f times that; last %.3f, greedy %.2f, stable %.2f and limited %.2f times that",
-				tasks, speedup, o.Mean, g.Mean/o.Mean, s.Mean/o.Mean, l.Mean/o.Mean, o.Last, g.Last/o.Last, s.Last/o.Last, l.Last/o.Last)
+			t.Logf(
+				"%4d tasks, speedup %2v: mean %.3f, greedy x%.2f, stable x%.2f, limited x%.2f; end %.3f %.2f %.2f %.2f",
+				tasks, speedup, o.Mean, g.Mean/o.Mean, s.Mean/o.Mean, l.Mean/o.Mean,
+				o.Last, g.Last/o.Last, s.Last/o.Last, l.Last/o.Last)
 			if l.Mean > 1.02*s.Mean {
-				t.Errorf("%d tasks, speedup %v: mean of stable %v, within the limits of a batch %v", tasks, speedup, s.Mean, l.Mean)
+				t.Errorf("%d tasks, speedup %v: mean of stable %v, within the limits of a batch %v", tasks, speedup,
+					s.Mean, l.Mean)
 			}
 			if tasks >= 30 && s.Mean >= g.Mean {
 				t.Errorf("%d tasks, speedup %v: mean of stable %v, of greedy %v", tasks, speedup, s.Mean, g.Mean)
@@ -49,7 +54,7 @@ func TestMatchQuality(t *testing.T) {
 	}
 }
 
-// The two bounds, against orders that are all tried and by hand.
+// The two bounds, compared with trying all orders, and with a case by hand.
 func TestLeast(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -69,14 +74,15 @@ func TestLeast(t *testing.T) {
 			t.Errorf("seed %d: nothing ends before %v, but the last can end at %v", seed, got, last)
 		}
 	}
-	// Both like the first, where each runs for a half: two thirds of the one's work are moved and take twice as long.
+	// Both tasks like the first server, where each runs for a half. Two thirds of a task's work move, and take
+	// twice as long.
 	c := contest{waits: []float64{0, 0}, runs: []float64{1, 1}, likes: []int{0, 0}, speedup: 2}
 	if got := c.leastLast(); math.Abs(got-2.0/3) > 1e-5 {
 		t.Errorf("last at %v, want two thirds", got)
 	}
 }
 
-// tryAll places the tasks not in placed in every order everywhere, and returns the least sum and the least last.
+// tryAll tries all orders and servers for the tasks not in placed. It returns the least sum and the least last end.
 func (c *contest) tryAll(waits []float64, placed uint) (sum, last float64) {
 	if placed == 1<<len(c.runs)-1 {
 		return 0, 0

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Mode is how a job's tasks are placed.
+// Mode says how a job's tasks are placed.
 type Mode uint8
 
 const (
-	Auto     Mode = iota // each task by whichever way suits it
+	Auto     Mode = iota // each task by the way suited to it
 	Sample               // all by sampling and late binding
 	Estimate             // all by estimated completion time
 )
@@ -18,7 +18,7 @@ var modeNames = [...]string{"auto", "sample", "estimate"}
 
 func (m Mode) String() string { return modeNames[m] }
 
-// ParseMode reads what String writes.
+// ParseMode parses the text of String.
 func ParseMode(s string) (Mode, error) {
 	for m, name := range modeNames {
 		if name == s {
@@ -40,39 +40,39 @@ var pathNames = [...]string{"sampling", "estimation"}
 
 func (p Path) String() string { return pathNames[p] }
 
-// Needs are what makes a task care where it runs. Labels and hosts of its own are none: it is sampled among the
-// workers that have them.
+// Needs are the reasons for a task to prefer some workers. Labels and hosts are not among the reasons: a task with
+// labels or hosts is sampled among the matching workers.
 type Needs struct {
-	Reads time.Duration // its inputs, if they are in another rack
-	Files bool          // it needs files fetched
+	Reads time.Duration // time to read its inputs, if the inputs are in another rack
+	Files bool          // the task needs files
 }
 
-// Stray is how many times the threshold a task may run and still not be long, if the tasks of its job are short on
-// average: the job waits for it as for the others, and those that wait behind it do so for no longer than behind
-// several of these.
+// Stray bounds the run time of a task that is sampled although it is long: Stray times the threshold, if the tasks
+// of its job are short on average. The job waits for a stray as for its other tasks. Tasks queued behind a stray
+// wait no longer than behind several of the job's other tasks.
 const Stray = 4
 
-// Cause is why a task goes its path.
+// Cause is the reason for a task's path.
 type Cause uint8
 
 const (
-	ByMode Cause = iota // the job says so
+	ByMode Cause = iota // the job's mode
 	ByPolicy
 	ByInputs
 	ByFiles
 	ByIgnorance
 	ByLength
 	ByBrevity
-	ByClass // the job is spare, and needs no files
+	ByClass // the job is spare and needs no files
 )
 
-// Reason is the choice of a path, with what it was made from.
+// Reason is a Cause with the values behind it.
 type Reason struct {
 	Cause     Cause
 	Work      Work
-	Reads     time.Duration // its inputs, at most
-	Threshold time.Duration // from which on a task is long
-	Usual     time.Duration // mean of what the hints of its job's tasks say; 0: there are none
+	Reads     time.Duration // longest time to read its inputs
+	Threshold time.Duration // a task of this run time or longer is long
+	Usual     time.Duration // mean hint of its job's tasks; 0: no hints
 }
 
 func (r Reason) String() string {
@@ -84,7 +84,8 @@ func (r Reason) String() string {
 	case ByClass:
 		return "its job is spare: how long such work waits is known nowhere"
 	case ByInputs:
-		return fmt.Sprintf("its inputs may take %s to read: %s, threshold %s", formatSeconds(r.Reads), r.Work, formatSeconds(r.Threshold))
+		return fmt.Sprintf("its inputs may take %s to read: %s, threshold %s", formatSeconds(r.Reads), r.Work,
+			formatSeconds(r.Threshold))
 	case ByFiles:
 		return "needs files"
 	case ByIgnorance:
@@ -93,14 +94,16 @@ func (r Reason) String() string {
 		return fmt.Sprintf("long: %s, threshold %s", r.Work, formatSeconds(r.Threshold))
 	}
 	if r.Work.Mean >= r.Threshold {
-		return fmt.Sprintf("short on the whole: %s, the tasks of its job %s on average, threshold %s", r.Work, formatSeconds(r.Usual), formatSeconds(r.Threshold))
+		return fmt.Sprintf("short on the whole: %s, the tasks of its job %s on average, threshold %s", r.Work,
+			formatSeconds(r.Usual), formatSeconds(r.Threshold))
 	}
 	return fmt.Sprintf("short: %s, threshold %s", r.Work, formatSeconds(r.Threshold))
 }
 
-// Route chooses the path of a task and says why. In mode auto, tasks that are short are sampled; so are those of which nothing is known, because late binding does not depend on
-// knowing. Tasks whose work, with reading their inputs, takes threshold or longer, and those that need files, are estimated;
-// but see Stray.
+// Route chooses the path of a task and gives the reason. In mode Auto, short tasks are sampled. Tasks without a
+// known run time are sampled too, because late binding does not depend on run times (Sparrow, section 3.5). A task
+// is estimated if it needs files, or if its run plus the reading of its inputs takes threshold or longer; but see
+// Stray.
 func Route(m Mode, n Needs, w Work, usual, threshold time.Duration) (Path, Reason) {
 	r := Reason{Work: w, Reads: n.Reads, Threshold: threshold, Usual: usual}
 	switch {
@@ -111,7 +114,8 @@ func Route(m Mode, n Needs, w Work, usual, threshold time.Duration) (Path, Reaso
 		r.Cause = ByMode
 	case n.Files:
 		r.Cause = ByFiles
-	case n.Reads >= threshold, n.Reads > 0 && w.Source != FromNothing && w.Mean < threshold && w.Mean+n.Reads >= threshold:
+	case n.Reads >= threshold, n.Reads > 0 && w.Source != FromNothing && w.Mean < threshold &&
+		w.Mean+n.Reads >= threshold:
 		r.Cause = ByInputs
 	case w.Source == FromNothing:
 		r.Cause = ByIgnorance

@@ -32,12 +32,13 @@ func TestRoute(t *testing.T) {
 	} {
 		path, reason := Route(test.mode, test.needs, test.work, 0, s)
 		if path != test.want || !strings.Contains(reason.String(), test.reason) {
-			t.Errorf("%s, %+v, %s: %s, %q; want %s, %q", test.mode, test.needs, test.work, path, reason, test.want, test.reason)
+			t.Errorf("%s, %+v, %s: %s, %q; want %s, %q", test.mode, test.needs, test.work, path, reason, test.want,
+				test.reason)
 		}
 	}
 }
 
-// A task that is longer than the threshold, but not by much, is not long if the tasks of its job are short on average.
+// A task somewhat longer than the threshold is sampled if the tasks of its job are short on average.
 func TestRouteStrays(t *testing.T) {
 	const s = time.Second
 	for _, test := range []struct {
@@ -58,7 +59,7 @@ func TestRouteStrays(t *testing.T) {
 		}
 	}
 	if path, _ := Route(Auto, Needs{Reads: s}, Work{Mean: 2 * s, Source: FromHint}, s/5, s); path != Estimation {
-		t.Error("one whose inputs take long to read is sampled")
+		t.Error("a task whose inputs take long to read is sampled")
 	}
 }
 

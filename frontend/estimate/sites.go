@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// Site is where a task could run, by what reading its inputs takes there.
+// Site is a place for a task: a host, a rack, or anywhere, with the time to read its inputs there.
 type Site struct {
-	Tier Tier          // Disk: at a host, whether its copies are on disk or in memory; Rack: in a rack; Across: anywhere
-	Name string        // of the host or rack
-	Read time.Duration // at most: a host of the rack may have a copy itself
+	// Tier is Disk at a host, for copies on disk or in memory; Rack in a rack; Across anywhere.
+	Tier Tier
+	Name string        // name of the host or rack
+	Read time.Duration // an upper bound: a host of the rack may have a copy
 }
 
-// Where is the place, in words.
+// Where describes the site in words.
 func (s *Site) Where() string {
 	switch s.Tier {
 	case Disk:
@@ -25,13 +26,13 @@ func (s *Site) Where() string {
 }
 
 const (
-	maxLooked    = 32 // copies of a task's inputs whose hosts and racks are looked at
-	maxHostSites = 4  // that are told
+	maxLooked    = 32 // copies of inputs considered per task
+	maxHostSites = 4  // hosts returned by Sites; maxRackSites likewise
 	maxRackSites = 2
 )
 
-// Sites appends to sites where a task with these inputs could run, the ones where it reads fastest first: hosts and racks
-// of inputs of significant size that have workers in the pool, and at last anywhere.
+// Sites appends to sites the places where a task with these inputs could run, fastest reading first. The places are
+// hosts and racks of significant inputs, with workers in the pool, and finally anywhere.
 func (f *Fleet) Sites(ins []Input, pool Pool, sites []Site) []Site {
 	f.locateInputs(ins)
 	total := int64(0)
@@ -51,7 +52,8 @@ func (f *Fleet) Sites(ins []Input, pool Pool, sites []Site) []Site {
 	f.epoch++
 	looked := 0
 	for _, p := range f.inputSites {
-		if bytes := ins[p.input].Bytes; bytes <= 0 || float64(bytes) < f.cfg.Significant*float64(total) || looked == maxLooked {
+		if bytes := ins[p.input].Bytes; bytes <= 0 || float64(bytes) < f.cfg.Significant*float64(total) ||
+			looked == maxLooked {
 			continue
 		}
 		looked++
@@ -80,7 +82,8 @@ func (f *Fleet) Sites(ins []Input, pool Pool, sites []Site) []Site {
 	return append(sites, anywhere)
 }
 
-// WorkersAt is the workers of a site, by key: nil for anywhere. The slice is the fleet's, until the next Put.
+// WorkersAt returns the keys of the workers of a site; nil for anywhere. The slice belongs to the fleet, until the
+// next Put.
 func (f *Fleet) WorkersAt(t Tier, name string) []int32 {
 	groups := f.hosts
 	if t == Rack {
@@ -92,7 +95,7 @@ func (f *Fleet) WorkersAt(t Tier, name string) []int32 {
 	return nil
 }
 
-// ReadTime is what reading the inputs takes at a worker.
+// ReadTime returns the time to read the inputs at a worker.
 func (f *Fleet) ReadTime(ins []Input, key int32) time.Duration {
 	row := f.rowOf(key)
 	if row == nil {
@@ -102,15 +105,15 @@ func (f *Fleet) ReadTime(ins []Input, key int32) time.Duration {
 	return f.readTime(ins, row)
 }
 
-// readTime is what reading the inputs takes at a worker, after locate.
+// readTime returns the time to read the inputs at a worker. Call locateInputs first.
 func (f *Fleet) readTime(ins []Input, row *serverRow) time.Duration {
 	_, took := f.readFromTiers(ins, row)
 	return took
 }
 
-// readFromTiers is how much is read from each tier, and how long that takes, after locate.
+// readFromTiers returns the bytes read from each tier, and the time. Call locateInputs first.
 func (f *Fleet) readFromTiers(ins []Input, row *serverRow) (bytes [numTiers]int64, took time.Duration) {
-	next := 0 // of f.copies, which are in the order of the inputs
+	next := 0 // next of f.inputSites, which are in the order of the inputs
 	for i, in := range ins {
 		tier := Across
 		for ; next < len(f.inputSites) && f.inputSites[next].input == i; next++ {
@@ -128,5 +131,5 @@ func (r Rates) byTier() [numTiers]float64 {
 	return [numTiers]float64{r.Memory, r.Disk, r.Rack, r.Across}
 }
 
-// FarReadTime is what reading so many bytes takes from another rack.
+// FarReadTime returns the time to read bytes from another rack.
 func (r Rates) FarReadTime(bytes int64) time.Duration { return transferTime(bytes, r.Across) }

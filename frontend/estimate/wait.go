@@ -7,8 +7,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// ageSteps is how many eighths of a worker larger a task is taken for because its matrix is of age: 0 up to
-// fresh, then one more each time the age doubles.
+// ageSteps returns the eighths of a worker added to a demand because of the matrix's age (Apollo, section 3.4,
+// confidence). It is 0 up to fresh, then grows by 1 each time the age doubles.
 func ageSteps(age, fresh time.Duration) int {
 	if age <= fresh {
 		return 0
@@ -16,7 +16,7 @@ func ageSteps(age, fresh time.Duration) int {
 	return min(bits.Len64(uint64((age-1)/fresh)), probe.MatrixSide-1)
 }
 
-// waitOf is the wait of a task, which is short or long.
+// waitOf returns the wait of a task, short or long.
 func waitOf(m *probe.WaitMatrix, d probe.Demand, short bool) probe.Wait {
 	if short {
 		return m.ShortWait(d)
@@ -24,8 +24,7 @@ func waitOf(m *probe.WaitMatrix, d probe.Demand, short bool) probe.Wait {
 	return m.Wait(d)
 }
 
-// pessimisticWait is the wait of a task that demands n eighths of the worker more than d, though never more than
-// all of it.
+// pessimisticWait returns the wait of a task with n eighths of the worker added to d, but at most the whole worker.
 func pessimisticWait(m *probe.WaitMatrix, d probe.Demand, short bool, n int) probe.Wait {
 	if n == 0 || !d.Fits(m.Capacity) {
 		return waitOf(m, d, short)
@@ -36,9 +35,9 @@ func pessimisticWait(m *probe.WaitMatrix, d probe.Demand, short bool, n int) pro
 	}, short)
 }
 
-// Occupied is the matrix m after a short or long task of demand d that runs for run was sent to the worker and before the
-// worker says so itself. Whoever comes next needs the room of both, or waits until that task is done; so no
-// wait is too short, if m was right.
+// Occupied returns the matrix m as it should be after a task went to the worker: a short or long task of demand d
+// that runs for run. Use it until the worker sends a new matrix. A later task needs room for both tasks, or waits
+// until the first is done. So no wait is too short, if m was right.
 func Occupied(m probe.WaitMatrix, d probe.Demand, short bool, run time.Duration) probe.WaitMatrix {
 	start := waitOf(&m, d, short)
 	if start == probe.NeverFits {
@@ -50,7 +49,7 @@ func Occupied(m probe.WaitMatrix, d probe.Demand, short bool, run time.Duration)
 		room := probe.Demand{CPU: probe.MatrixStep(m.Capacity.CPU, i), Mem: probe.MatrixStep(m.Capacity.Mem, i)}
 		after.Short[i] = max(m.Short[i], min(m.ShortWait(room.Add(d)), end))
 		for j := range probe.MatrixSide {
-			room := probe.Demand{ // of the largest task that reads this cell
+			room := probe.Demand{ // demand of the largest task that reads this cell
 				CPU: probe.MatrixStep(m.Capacity.CPU, i),
 				Mem: probe.MatrixStep(m.Capacity.Mem, j),
 			}

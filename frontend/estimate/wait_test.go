@@ -8,13 +8,14 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Apollo, section 3.4, confidence: the older the matrix, the larger the task whose wait is looked up.
+// Apollo, section 3.4, confidence: for an older matrix, the wait of a larger task is looked up.
 func TestSteps(t *testing.T) {
 	const s = time.Second
 	for _, test := range []struct {
 		age  time.Duration
 		want int
-	}{{0, 0}, {2 * s, 0}, {2*s + 1, 1}, {4 * s, 1}, {4*s + 1, 2}, {8 * s, 2}, {8*s + 1, 3}, {30 * s, 4}, {time.Hour, 7}, {1 << 62, 7}} {
+	}{{0, 0}, {2 * s, 0}, {2*s + 1, 1}, {4 * s, 1}, {4*s + 1, 2}, {8 * s, 2}, {8*s + 1, 3}, {30 * s, 4}, {time.Hour,
+		7}, {1 << 62, 7}} {
 		if got := ageSteps(test.age, 2*s); got != test.want {
 			t.Errorf("age %v: %d steps, want %d", test.age, got, test.want)
 		}
@@ -50,7 +51,7 @@ func TestOccupied(t *testing.T) {
 			t.Errorf("beside three of eight slots, %d slots wait %v, want %v", n, got.Duration(), want)
 		}
 	}
-	// On a worker of one slot the next one simply waits for both.
+	// On a worker with a single slot, the next task waits for both.
 	one := probe.WaitMatrix{Capacity: probe.Slot}
 	for i := range one.Cells {
 		for j := range one.Cells[i] {
@@ -66,8 +67,8 @@ func TestOccupied(t *testing.T) {
 	}
 }
 
-// Room is freed by tasks of random sizes at random times. Whatever is sent there, the matrix that Occupied
-// comes to has no wait that falls with size, none that fell, and none that is shorter than it will be.
+// Room is freed by tasks of random sizes at random times. Three things hold for each matrix made by Occupied: no
+// wait falls with size, no wait fell, and no wait is too short.
 func TestOccupiedIsSafe(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -86,13 +87,14 @@ func TestOccupiedIsSafe(t *testing.T) {
 			after := Occupied(m, d, false, run)
 			for i := range probe.MatrixSide {
 				for j := range probe.MatrixSide {
-					if after.Cells[i][j] < m.Cells[i][j] || i > 0 && after.Cells[i][j] < after.Cells[i-1][j] || j > 0 && after.Cells[i][j] < after.Cells[i][j-1] {
+					if after.Cells[i][j] < m.Cells[i][j] || i > 0 && after.Cells[i][j] < after.Cells[i-1][j] ||
+						j > 0 && after.Cells[i][j] < after.Cells[i][j-1] {
 						t.Fatalf("seed %d: cell %d,%d of\n%v\nafter\n%v", seed, i, j, after.Cells, m.Cells)
 					}
 				}
 			}
 			m = after
-			// From start on the task itself holds n slots; room before that is as it was.
+			// From start on the task itself holds n slots; room before start is as before.
 			for size := 1; size <= 8; size++ {
 				at := m.Wait(scaleDemand(probe.Slot, int32(size))).Duration()
 				used := size
@@ -105,19 +107,20 @@ func TestOccupiedIsSafe(t *testing.T) {
 					}
 				}
 				if used > 8 {
-					t.Fatalf("seed %d: a task of %d slots is promised %v, when %d are in use; %d more from %v for %v; %v", seed, size, at, used, n, start, run, running)
+					t.Fatalf("seed %d: a task of %d slots is promised %v, with %d in use; %d more from %v for %v; %v",
+						seed, size, at, used, n, start, run, running)
 				}
 			}
 			if start == 0 {
 				running = append(running, busySlots{n, run})
 			} else {
-				break // our model knows no gaps
+				break // the model of the test has no gaps
 			}
 		}
 	}
 }
 
-// busySlots is slots of eight that are taken for a while.
+// busySlots is a number of slots, of eight, taken for a while.
 type busySlots struct {
 	slots int
 	until time.Duration

@@ -8,14 +8,15 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
-// Answer is how long the queue of a worker is that was asked for it.
+// Answer is a worker's answer about the length of its queue.
 type Answer struct {
 	Worker *view.Worker
-	Ahead  float64 // tasks at the worker for each of its slots
+	Ahead  float64 // tasks at the worker, per slot
 }
 
-// Shortest binds n tasks to the n shortest queues. If fewer workers answered than the tasks are worth probes, which the
-// paper does not speak of, each goes to the shortest queue, with those that were bound to it just now.
+// Shortest binds n tasks to the n shortest queues (Sparrow, sections 3.2 and 3.3). If fewer workers answered than
+// probes, each task goes to the queue that is shortest at its turn, counting the tasks bound before. Sparrow does
+// not discuss that case.
 func (s *Sampler) Shortest(answers []Answer, n, probes int) []Decision {
 	s.decisions = s.decisions[:0]
 	slices.SortStableFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Ahead, b.Ahead) })
@@ -39,7 +40,7 @@ func (s *Sampler) Shortest(answers []Answer, n, probes int) []Decision {
 	return s.decisions
 }
 
-// randomPlacer binds as many tasks as may have probes, each to a random worker: different ones, while there are any.
+// randomPlacer binds w.Probes tasks, each to a random worker: to different workers, while there are any.
 type randomPlacer Sampler
 
 func (r *randomPlacer) Place(w *Want, _ time.Time) []Decision {

@@ -6,41 +6,42 @@ import (
 	"strings"
 )
 
-// Fate is what can become of a place.
+// Fate is the fate of a place.
 type Fate uint8
 
 const (
-	Started   Fate = iota // with the task that rode along
-	Returned              // its task came back, and it waits for its turn
-	Bound                 // its turn came, and it got a task
-	Lent                  // its turn came, and went to another job
-	Declined              // its turn came in vain
-	Withdrawn             // nothing waits for it any more
+	Started   Fate = iota // started at once, with the task that rode along
+	Returned              // the task came back, and the place waits for a turn
+	Bound                 // the turn came, and got a task
+	Lent                  // the turn came, and went to another job
+	Declined              // the turn came in vain
+	Withdrawn             // no task waits for it any more
 	Gone                  // refused, evicted, or the link broke
-	Used                  // its turn was its last one
+	Used                  // its last turn is over
 	fates
 )
 
 var fateNames = [...]string{
-	Started: "started at once", Returned: "came back", Bound: "turns got a task", Lent: "turns went to another job", Declined: "turns came in vain",
+	Started: "started at once", Returned: "came back", Bound: "turns got a task", Lent: "turns went to another job",
+	Declined:  "turns came in vain",
 	Withdrawn: "withdrawn", Gone: "gone", Used: "used up",
 }
 
-// Fates counts what became of the places of a Decision, up to what it can hold.
+// Fates counts the fates of the places of a Decision, up to the capacity of its counters.
 type Fates [fates]uint16
 
-// Add counts n more.
+// Add counts n more places of a fate.
 func (f *Fates) Add(fate Fate, n int) {
 	f[fate] = uint16(min(int(f[fate])+n, math.MaxUint16))
 }
 
-// Count is how often something became of a place.
+// Count is the number of places of a fate.
 type Count struct {
 	What  string
 	Times int
 }
 
-// Counts are those that are not 0.
+// Counts returns the counts that are not 0, except Used.
 func (f Fates) Counts() []Count {
 	var counts []Count
 	for fate, n := range f {

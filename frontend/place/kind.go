@@ -8,30 +8,31 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Kind is what is known of the tasks of a job that demand the same of a worker, as far as placing goes by it.
+// Kind describes the tasks of a job with the same demand on a worker, as far as placing needs it.
 type Kind struct {
 	Policy   *Policy
 	Set      *view.Set // workers that may run them
 	Demand   probe.Demand
-	Runs     *view.Runs // of their function
-	Ratio    float64    // probes for each
-	JobTasks int        // tasks of their job, of this kind and of others
+	Runs     *view.Runs // recent runs of their function
+	Ratio    float64    // probe ratio: places per task
+	JobTasks int        // tasks of their job, of all kinds
 
-	estimateSum    time.Duration // of the estimates
-	hinted         int           // tasks that have one
-	unhinted       bool          // some have none
-	longest        time.Duration // the largest
-	largestPayload int           // bytes of a payload that may ride along
+	estimateSum    time.Duration // sum of the estimates
+	hinted         int           // tasks with an estimate
+	unhinted       bool          // some tasks have no estimate
+	longest        time.Duration // largest estimate
+	largestPayload int           // largest payload that may ride along, bytes
 }
 
-// MaxRide is the largest payload that rides along: one that does not start was sent for nothing.
+// MaxRide is the largest payload that may ride along, in bytes: if the task does not start, the payload was sent in
+// vain.
 const MaxRide = 32 << 10
 
-// maxRideBytes bounds all that ride with one message.
+// maxRideBytes bounds the payloads that ride with one message, in bytes.
 const maxRideBytes = 1 << 20
 
-// Add takes a task into account: its estimate, as far as its function's history lets it stand, what it takes at most to
-// read its inputs, and its payload in bytes.
+// Add adds a task with an estimate, the longest time to read the inputs, and the size of the payload in bytes. The
+// function's history may correct the estimate. An estimate of 0 means: no estimate.
 func (k *Kind) Add(estimate, reads time.Duration, payload int) {
 	k.NotePayload(payload)
 	if estimate == 0 {
@@ -44,21 +45,22 @@ func (k *Kind) Add(estimate, reads time.Duration, payload int) {
 	k.longest = max(k.longest, estimate)
 }
 
-// NotePayload notes that so many bytes go with one of the tasks.
+// NotePayload notes the size in bytes of a task's payload, if the payload may ride along.
 func (k *Kind) NotePayload(bytes int) {
 	if bytes <= MaxRide {
 		k.largestPayload = max(k.largestPayload, bytes)
 	}
 }
 
-// Estimate is the mean of the estimates of those tasks that have one; 0 if none has.
+// Estimate returns the mean estimate of the tasks with an estimate; 0: no task has one.
 func (k *Kind) Estimate() time.Duration { return k.estimateSum / time.Duration(max(k.hinted, 1)) }
 
-// Probes is how many places n of the tasks are worth.
+// Probes returns the number of places to reserve for n tasks: n times the probe ratio d (Sparrow, section 3.3),
+// rounded up.
 func (k *Kind) Probes(n int) int { return int(math.Ceil(k.Ratio * float64(n))) }
 
-// Run is near the longest that one of the tasks is believed to run; 0 if nothing is known. Of tasks with an estimate it
-// goes by that, of those without one by the function's history.
+// Run returns about the longest run time expected for the tasks; 0: nothing is known. For tasks with an estimate
+// the estimate counts, for tasks without an estimate the function's history.
 func (k *Kind) Run() time.Duration {
 	if k.unhinted {
 		return max(k.longest, k.Runs.Longest())
@@ -66,39 +68,41 @@ func (k *Kind) Run() time.Duration {
 	return k.longest
 }
 
-// Queue is those of the tasks that wait, in their order.
+// Queue is the waiting tasks of a group, in order.
 type Queue interface {
 	Len() int
-	// Riders counts tasks, from the first one on, that are small enough to ride along, but no more than most.
+	// Riders counts tasks small enough to ride along, from the first task on, but at most most.
 	Riders(most int) int
-	// Fit is n, or as many tasks as have payloads that fit into so many bytes, the first one aside; at least 1.
+	// Fit returns how many of the first n tasks fit together into bytes of payloads, without counting the first
+	// payload; at least 1.
 	Fit(n, bytes int) int
 }
 
 const (
-	// bundleTime is how long the tasks of a bundle should take together, at most: less than a round trip.
+	// bundleTime bounds the run time of a bundle: less than a round trip.
 	bundleTime = 40 * time.Microsecond
 	maxBundle  = 32
-	// BundleBytes bounds the payloads of a bundle.
+	// BundleBytes bounds the payloads of a bundle, in bytes.
 	BundleBytes = 64 << 10
 )
 
-// Bundle is how many of the tasks that wait one message gets, if their payloads are to fit into so many bytes.
+// Bundle returns how many waiting tasks go with a message, if their payloads must fit into bytes.
 func (k *Kind) Bundle(q Queue, bytes int) int {
 	if !k.Policy.Bundle || !k.Runs.Any() {
 		return 1
 	}
-	return fitBundle(q, int(bundleTime/k.Runs.Longest()), bytes) // none of it may be held up by one that takes longer
+	// A longer task must not hold up the rest of the bundle.
+	return fitBundle(q, int(bundleTime/k.Runs.Longest()), bytes)
 }
 
 func fitBundle(q Queue, n, bytes int) int { return q.Fit(max(min(n, maxBundle), 1), bytes) }
 
-// largeJob is how many tasks make a job large: some of its rides would find their worker taken, and the whole job
-// waits for them, a round trip longer than if they had been reservations. Its tasks ride only where there is plenty
-// of room, and once. Tasks worth bundling are not worth the care.
+// largeJob is the number of tasks above which a job is large. Some rides of a large job would find their worker
+// taken. Then the whole job waits for these tasks, a round trip longer than with reservations. So the tasks of a
+// large job ride only where there is plenty of room, and once. Tasks worth bundling are not worth this care.
 const largeJob = 20
 
 func (k *Kind) isLarge(q Queue) bool { return k.JobTasks > largeJob && k.Bundle(q, BundleBytes) == 1 }
 
-// mostRides is how many may ride with one message.
+// mostRides returns how many tasks may ride with one message.
 func (k *Kind) mostRides() int { return min(maxRideBytes/max(k.largestPayload, 1), probe.MaxPlaces/2) }

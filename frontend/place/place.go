@@ -8,44 +8,45 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Want is what a group of tasks that wait is short of.
+// Want is the need of a group of waiting tasks for places.
 type Want struct {
 	*Kind
 	Queue    Queue
-	Probes   int            // that it may have, rides included
-	Fresh    bool           // it has no places: tasks may ride along
-	PlacesAt []*view.Worker // where it has places already
+	Probes   int            // places it may have, including rides
+	Fresh    bool           // the group has no places yet: tasks may ride along
+	PlacesAt []*view.Worker // workers where the group has places already
 }
 
-// Decision is what one worker gets.
+// Decision assigns rides and places to a worker.
 type Decision struct {
 	Worker *view.Worker
 	Why    Why
-	Rides  int  // tasks that go along with their reservations
-	Places int  // without a task
-	Bound  bool // instead: one task, at once
+	Rides  int  // tasks that ride with their reservations
+	Places int  // places without a task
+	Bound  bool // instead: a task, bound at once
 }
 
-// Why says why a worker was chosen.
+// Why is the reason for choosing a worker.
 type Why uint8
 
 const (
-	AtRandom   Why = iota // it was drawn from those that may run the task
-	IsIdle                // it was drawn from those believed to be idle
-	BecameIdle            // it said that it has room, and the job was the first to use it
-	IsShortest            // of the queues that were asked for, its own is the shortest
+	AtRandom   Why = iota // drawn from the workers that may run the task
+	IsIdle                // drawn from the workers believed idle
+	BecameIdle            // the worker reported room, and the job was the first to use it
+	IsShortest            // the worker's queue is the shortest of the probed queues
 )
 
-var whyNames = [...]string{AtRandom: "at random", IsIdle: "believed idle", BecameIdle: "has room", IsShortest: "shortest queue"}
+var whyNames = [...]string{AtRandom: "at random", IsIdle: "believed idle", BecameIdle: "has room",
+	IsShortest: "shortest queue"}
 
 func (w Why) String() string { return whyNames[w] }
 
-// Placer chooses workers for tasks that wait. It owns what it returns, until it is asked again.
+// Placer chooses workers for waiting tasks. The Placer owns the returned slice, until its next call.
 type Placer interface {
 	Place(w *Want, now time.Time) []Decision
 }
 
-// PlacerFor is who places tasks that go by a policy which does not ask for the lengths of queues first.
+// PlacerFor returns the Placer for a policy that does not ask for queue lengths first.
 func (s *Sampler) PlacerFor(p *Policy) Placer {
 	if p.Binding == EarlyRandom {
 		return (*randomPlacer)(s)
@@ -53,21 +54,22 @@ func (s *Sampler) PlacerFor(p *Policy) Placer {
 	return s
 }
 
-// Sampler reserves places at a random sample of workers, and, if the policy says so, lets tasks ride to those that look
-// idle: Sparrow's batch sampling, and what the policy phoebe adds to it.
+// Sampler reserves places at a random sample of workers: Sparrow's batch sampling (section 3.3) with late binding
+// (section 3.5). If the policy says so, tasks ride to workers that look idle; the policy phoebe adds this.
 type Sampler struct {
 	view      *view.View
 	rand      *rand.Rand
 	decisions []Decision
-	marks     []int32 // by worker: its position in out, counted from 1; hasPlaces: there are places already
+	marks     []int32 // by worker: position in decisions, from 1; hasPlaces: the group has places there
 }
 
 const hasPlaces = -1
 
-// NewSampler is a Sampler of the workers of a view. It shares rng with its caller.
+// NewSampler returns a Sampler of the view's workers. It shares rng with the caller.
 func NewSampler(v *view.View, rng *rand.Rand) *Sampler { return &Sampler{view: v, rand: rng} }
 
-// Place reserves places, those worth w.Probes, at workers where the tasks have none, as far as there are.
+// Place reserves w.Probes places, as far as the set has workers, at workers without places of the group. Tasks that
+// ride along count.
 func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	s.decisions = s.decisions[:0]
 	for _, row := range w.PlacesAt {
@@ -89,7 +91,7 @@ func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	return s.decisions
 }
 
-// Offer is what a worker gets that has said that it has room, if it gets anything.
+// Offer decides what a worker gets after it reported room. The second result is false if the worker gets nothing.
 func (s *Sampler) Offer(k *Kind, q Queue, to *view.Worker) (d Decision, any bool) {
 	n := q.Riders(min(to.Room(k.Demand), k.mostRides()))
 	switch d = (Decision{Worker: to, Why: BecameIdle}); {
@@ -101,6 +103,7 @@ func (s *Sampler) Offer(k *Kind, q Queue, to *view.Worker) (d Decision, any bool
 	return d, n > 0
 }
 
+// markOf returns the mark of a worker in s.marks.
 func (s *Sampler) markOf(w *view.Worker) *int32 {
 	for int(w.Key) >= len(s.marks) {
 		s.marks = append(s.marks, 0)
@@ -108,7 +111,7 @@ func (s *Sampler) markOf(w *view.Worker) *int32 {
 	return &s.marks[w.Key]
 }
 
-// decisionFor is the decision on w, which it now has if it had none.
+// decisionFor returns the decision on w, and adds it if there is none.
 func (s *Sampler) decisionFor(w *view.Worker, why Why) *Decision {
 	at := s.markOf(w)
 	if *at <= 0 {
@@ -118,8 +121,8 @@ func (s *Sampler) decisionFor(w *view.Worker, why Why) *Decision {
 	return &s.decisions[*at-1]
 }
 
-// planRides sends tasks along to workers believed to have room; where the view is not to be used, to a random sample. It
-// returns how many tasks ride.
+// planRides lets tasks ride to workers believed to have room. If the policy ignores the view, the tasks ride to a
+// random sample. It returns the number of tasks that ride.
 func (s *Sampler) planRides(w *Want, t *Tactic, now time.Time) (rides int) {
 	idle := len(s.view.Idle())
 	all := w.Queue.Riders(min(w.Queue.Len(), idle*w.mostRides()+w.Set.Len()))
@@ -139,8 +142,8 @@ func (s *Sampler) planRides(w *Want, t *Tactic, now time.Time) (rides int) {
 	return rides
 }
 
-// rideToIdle sends tasks along to workers believed to have room, one each, then one more each while room
-// is left. Tasks worth bundling fill one worker after the other instead: each message costs more than they do.
+// rideToIdle lets tasks ride to workers believed to have room: a task to each, then a further task to each while
+// there is room. Tasks worth bundling fill a worker before the next, because a message costs more than such a task.
 func (s *Sampler) rideToIdle(w *Want, bundle, all int) (rides int) {
 	most := w.mostRides()
 	take := func(row *view.Worker) {
@@ -178,14 +181,16 @@ func (s *Sampler) rideToIdle(w *Want, bundle, all int) (rides int) {
 	return rides
 }
 
-// maxSticky bounds the places of a group at one worker: on wide workers more of them only cost messages.
+// maxSticky bounds the places of a group at a worker: on wide workers more places only cost messages.
 const maxSticky = 8
 
-// planPlaces probes n workers of a random sample: first those where the group has no place and none is
-// planned, then any. A sticky place comes round again and again, but only in one slot at a time, so where there are
-// fewer workers than that, it asks for one in each slot, unless its tasks are so short that it is back soon; without that, a job
-// could not have all the slots that fall free together at a worker, and later ones would overtake it. Workers that are held
-// by long tasks come last.
+// planPlaces reserves places at n workers of a random sample: first at workers where the group has no place and
+// none is planned, then at any worker. Workers held by long tasks come last.
+//
+// A sticky place comes round again and again, but only in one slot at a time. So if there are fewer workers than
+// places, the group reserves a place for each slot of a worker. Otherwise a job could not get all the slots that
+// become free together at a worker, and later jobs would overtake it. Tasks short enough to come round soon need a
+// single place.
 func (s *Sampler) planPlaces(w *Want, t *Tactic, n int, now time.Time) {
 	share := (n + w.Set.Len() - 1) / max(1, w.Set.Len())
 	each := func(row *view.Worker) int {
@@ -194,7 +199,7 @@ func (s *Sampler) planPlaces(w *Want, t *Tactic, n int, now time.Time) {
 		}
 		return max(1, min(share, w.Demand.Times(row.Welcome().Capacity), w.Queue.Len(), maxSticky))
 	}
-	skips := 0 // how many held ones may be passed over
+	skips := 0 // how many avoided workers may be skipped
 	if s.view.Avoided() > 0 {
 		skips = 64 + 8*n
 	}

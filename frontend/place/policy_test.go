@@ -13,7 +13,8 @@ func TestParsePolicy(t *testing.T) {
 			t.Errorf("%s: %+v, %v", p.Name, got, err)
 		}
 	}
-	if p, err := ParsePolicy("phoebe-overlap-ridealong"); err != nil || p.Name != "phoebe-overlap-ridealong" || p.Overlap || p.RideAlong || !p.Sticky || !p.Cancel {
+	if p, err := ParsePolicy("phoebe-overlap-ridealong"); err != nil || p.Name != "phoebe-overlap-ridealong" ||
+		p.Overlap || p.RideAlong || !p.Sticky || !p.Cancel {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if p, err := ParsePolicy("late-binding-cancel+near-near"); err != nil || p.Cancel || p.Near || p.Binding != Late {
@@ -29,7 +30,7 @@ func TestParsePolicy(t *testing.T) {
 	}
 }
 
-// There is a part for all that can be turned on, and it turns on what has its name.
+// Every bool of Policy has a part of the same name, and the part turns on the bool.
 func TestParts(t *testing.T) {
 	var names []string
 	for f := range reflect.TypeFor[Policy]().Fields() {

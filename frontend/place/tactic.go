@@ -8,29 +8,29 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
-// Tactic is what the messages for a Kind are spent on, and why.
+// Tactic says how the messages for a Kind are spent, and why.
 type Tactic struct {
-	Run          time.Duration   // near the longest that a task is believed to run; 0: nothing is known
-	Single       bool            // one place at each worker, for it comes round again soon enough
+	Run          time.Duration   // about the longest run time expected; 0: unknown
+	Single       bool            // one place per worker, because it comes round soon
 	Large        bool            // tasks ride only where there is plenty of room
-	Bundle       int             // tasks with each message
-	MessagesWait bool            // messages that may wait for others do
-	Near         string          // the host or rack at which workers are drawn, as inputs are there; empty: anywhere
-	Only         view.Constraint // of the tasks themselves: others could not run them
+	Bundle       int             // tasks per message
+	MessagesWait bool            // messages that may wait for others do wait
+	Near         string          // host or rack with the inputs, where workers are drawn; "": anywhere
+	Only         view.Constraint // constraint of the tasks themselves
 }
 
-// shortRun is how many round trips tasks run of which one place at each worker must do. With several of them a job gets slots
-// that fall free together, which is worth the less the sooner the next one does, and all but the first of its last tasks
-// ask in vain.
+// shortRun is the run time, in round trips, below which a group reserves a single place per worker. Several places
+// let a job use slots that become free together. That gain is smaller if the next slot is free sooner. And of the
+// last tasks' places all but the first ask in vain.
 const shortRun = 20
 
-// Short reports whether the tasks run for so few round trips.
+// Short reports whether the tasks run for less than shortRun round trips.
 func (k *Kind) Short(trip time.Duration) bool {
 	run := k.Run()
 	return run > 0 && run < shortRun*trip
 }
 
-// Tactic is the one of the tasks of q, of this Kind, while messages take so long there and back.
+// Tactic returns the tactic for the tasks of q, of this Kind, if a message and its answer take trip.
 func (k *Kind) Tactic(q Queue, trip time.Duration) Tactic {
 	return Tactic{
 		Only: k.Set.TaskConstraint(), Run: k.Run(), Single: k.Short(trip),

@@ -15,76 +15,82 @@ import (
 )
 
 const (
-	// Slot is one, in what amounts are told in.
+	// Slot is one slot, in the unit of all amounts.
 	Slot = int64(1000)
-	// Unlimited is more than anyone uses.
+	// Unlimited is more than any tenant uses.
 	Unlimited = math.MaxInt64 / 4
-	// MaxTold is how many tenants a frontend tells of: those that want most.
+	// MaxTold bounds the tenants in a frontend's report: the tenants with the largest wants.
 	MaxTold = 256
-	// rotateEvery is how long one frontend has what cannot be divided, before it is the turn of the next one.
+	// rotateEvery is the time after which an indivisible amount goes to the next frontend.
 	rotateEvery = 10 * time.Second
-	// ForgetAfter is how long a frontend that is cut off from most others leaves them what they had.
+	// ForgetAfter is the time after which a frontend, cut off from most frontends, stops reserving quotas for the
+	// missing.
 	ForgetAfter = 10 * time.Minute
 )
 
-// Quota is how much of a tenant a frontend may have at workers.
+// Quota is a frontend's part of a tenant's tokens and maximum, for use at workers.
 type Quota struct {
-	Regular int64 // covered by tokens
-	All     int64 // with what is not; Unlimited: nothing is said of that
+	Regular int64 // amount covered by tokens
+	All     int64 // amount with and without tokens; Unlimited: no maximum
 }
 
-// Need is what a frontend says of a tenant's own jobs, without those of tenants below it.
+// Need is a frontend's report about a tenant's own jobs, without the jobs of tenants below.
 type Need struct {
 	Path  string
-	Use   int64 // by tasks at workers
-	Want  int64 // by these, and by those that could be there
-	Most  int64 // by the largest task
-	Quota Quota // what it may have until it says so again; as it has it already, that may be more than its part
+	Use   int64 // used by tasks at workers
+	Want  int64 // used, plus wanted by tasks that could be at workers
+	Most  int64 // size of the largest task
+	Quota Quota // quota until the next report; above the frontend's part only if used already
 }
 
-// OwnNeed is what a frontend counts of a tenant's own jobs.
+// OwnNeed is this frontend's own count of a tenant's jobs.
 type OwnNeed struct {
 	Path            string
 	Use, Want, Most int64
-	Spare           int64 // of Want, by spare jobs
-	Taken           Quota // what of May is taken
+	Spare           int64 // part of Want for spare jobs
+	Taken           Quota // part of the quota in use
 }
 
-// Quotas is what a frontend knows of what all want, and what it may have of that. There is no ledger elsewhere: each finds its
-// own part by the same function of what all have told. Who has more than its part has it until its tasks end, and says
-// so, and nobody takes it before.
+// Quotas computes this frontend's quotas from the needs of all frontends. There is no central ledger: each frontend
+// computes its own part, by the same function of all reported needs. A frontend above its part reports the excess,
+// and keeps the excess until tasks end. Until then no frontend takes it.
 type Quotas struct {
 	self           string
 	file           *File
-	needs          map[string][]frontendNeed // by the first part of paths
+	needs          map[string][]frontendNeed // reported needs, by first part of the path
 	own            []OwnNeed
-	promisedQuotas map[string]Quota // what was told last of these
-	frontends      []string         // the frontends that there were, by name, me among them
+	promisedQuotas map[string]Quota // quotas last reported, by path
+	frontends      []string         // known frontends, sorted, including self
 	frontendsAt    time.Time
-	silent         map[string]bool // those that are, and those that were when they went
-	cutOff         bool            // from most of them
-	rotation       int64           // whose it is to have what cannot be divided
+	silent         map[string]bool // frontends silent now, or silent at their leave
+	cutOff         bool            // cut off from most frontends
+	rotation       int64           // selects the frontend for an indivisible amount
 	quotas         map[string]Quota
 }
 
-// frontendNeed is what a frontend has told, by its number in last.
+// frontendNeed is a Need and its frontend, by index in Quotas.frontends.
 type frontendNeed struct {
 	frontend int
 	Need
 }
 
-// NewQuotas is for a frontend that is alone.
+// NewQuotas returns the quotas of a frontend without any peers.
 func NewQuotas() *Quotas {
 	return &Quotas{frontends: []string{""}, silent: map[string]bool{}, quotas: map[string]Quota{}}
 }
 
-// Frontends is how many there are, this one among them, as far as it was told.
+// Frontends returns the number of known frontends, including this one.
 func (s *Quotas) Frontends() int { return len(s.frontends) }
 
-// Exchange takes in what this frontend is called, which frontends there are, which of them are silent, what they have told, and what this one has, and
-// returns what it has to tell. Who hears of fewer than half of those that there were is cut off: it may have no more than it had, until
-// others are back, or that has lasted for ForgetAfter. Those are not missed that had something to say until they went: they left.
-func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, needs map[string][]Need, own []OwnNeed) []Need {
+// Exchange takes in the state of the fleet, and returns the Needs to report. Parameters: the name of this frontend
+// (me), all frontends (members), the silent frontends among the members, the reports of the frontends (needs), and
+// this frontend's counts (own).
+//
+// A frontend that hears fewer than half of the frontends known before is cut off. Then quotas do not grow until
+// frontends are back, or until ForgetAfter has passed. A frontend with reports until its leave is not missed: it
+// left on purpose.
+func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, needs map[string][]Need,
+	own []OwnNeed) []Need {
 	s.self = me
 	present := append(slices.Clone(members), me)
 	slices.Sort(present)
@@ -101,7 +107,7 @@ func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, ne
 		}
 	}
 	s.rotation = now.UnixNano() / int64(rotateEvery)
-	for i := range own { // spare jobs take of a maximum as others do, and nothing of tokens
+	for i := range own { // spare jobs count against a maximum, but take no tokens
 		if o := &own[i]; !s.file.isBounded(o.Path) {
 			o.Want -= o.Spare
 		}
@@ -122,10 +128,12 @@ func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, ne
 		tells = append(tells, Need{o.Path, o.Use, o.Want, o.Most, quota})
 	}
 	s.promisedQuotas = promised
-	slices.SortFunc(tells, func(a, b Need) int { return cmp.Or(cmp.Compare(b.Want, a.Want), cmp.Compare(a.Path, b.Path)) })
+	slices.SortFunc(tells,
+		func(a, b Need) int { return cmp.Or(cmp.Compare(b.Want, a.Want), cmp.Compare(a.Path, b.Path)) })
 	return tells[:min(len(tells), MaxTold)]
 }
 
+// noteNeeds takes over the needs of all frontends but this one.
 func (s *Quotas) noteNeeds(needs map[string][]Need) {
 	s.needs = map[string][]frontendNeed{}
 	for i, name := range s.frontends {
@@ -139,13 +147,13 @@ func (s *Quotas) noteNeeds(needs map[string][]Need) {
 	}
 }
 
-// UseFile goes by another file from now on.
+// UseFile switches to a new tenants file.
 func (s *Quotas) UseFile(file *File) {
 	s.file = file
 	clear(s.quotas)
 }
 
-// Of is what this frontend may have of a tenant.
+// Of returns this frontend's quota of a tenant.
 func (s *Quotas) Of(path string) Quota {
 	if s.file == nil || s.file.Revision == 0 {
 		return Quota{Unlimited, Unlimited}
@@ -165,7 +173,7 @@ func (s *Quotas) Of(path string) Quota {
 	return quota
 }
 
-// isBounded reports whether a tenant, or one above it, may use so much only.
+// isBounded reports whether a tenant, or a tenant above, has a maximum.
 func (f *File) isBounded(tenant string) bool {
 	for path := range probe.TenantPaths(tenant) {
 		if f.Entry(path).Max > 0 {
@@ -175,7 +183,7 @@ func (f *File) isBounded(tenant string) bool {
 	return false
 }
 
-// TaskMaximum is the most that one task of a tenant may take.
+// TaskMaximum returns the most a single task of a tenant may take: the least maximum on the tenant's path.
 func (f *File) TaskMaximum(tenant string) int64 {
 	least := int64(Unlimited)
 	for path := range probe.TenantPaths(tenant) {
@@ -186,19 +194,19 @@ func (f *File) TaskMaximum(tenant string) int64 {
 	return least
 }
 
-// branch is a path, with those below it.
+// branch is a tenant path, together with the paths below.
 type branch struct {
 	path     string
-	parent   *branch // nil: the path has one part
+	parent   *branch // nil: a path of a single part
 	children []*branch
-	needs    []Need  // by frontend, as in last; nil: no jobs are of this very path
-	parts    []int64 // what of the thing that is divided is to be theirs
-	want     int64   // of all, with those below
-	unit     int64   // by the largest task, with those below
-	free     int64   // of what all below may have together
+	needs    []Need  // by frontend, as in Quotas.frontends; nil: no jobs of exactly this path
+	parts    []int64 // parts of the frontends, by the same index
+	want     int64   // wants of all frontends, including the paths below
+	unit     int64   // size of the largest task, including the paths below
+	free     int64   // rest of the amount for the path and all paths below
 }
 
-// divideTenant finds what this frontend may have of all tenants whose paths begin as that of one does.
+// divideTenant computes this frontend's quotas of all tenants with the same first part as tenant.
 func (s *Quotas) divideTenant(tenant string) {
 	top, _, _ := strings.Cut(tenant, "/")
 	known := map[string]*branch{}
@@ -233,7 +241,8 @@ func (s *Quotas) divideTenant(tenant string) {
 	for _, n := range s.needs[top] {
 		need(n.Path).needs[n.frontend] = n.Need
 	}
-	slices.SortFunc(all, func(a, b *branch) int { return strings.Compare(a.path, b.path) }) // above comes before below
+	// a parent sorts before its children
+	slices.SortFunc(all, func(a, b *branch) int { return strings.Compare(a.path, b.path) })
 	for _, b := range slices.Backward(all) {
 		for i := range b.needs {
 			b.want += b.needs[i].Want
@@ -249,7 +258,7 @@ func (s *Quotas) divideTenant(tenant string) {
 	s.giveParts(all, s.file.limitOf(top), me, taken, func(m *Quota) *int64 { return &m.All })
 }
 
-// limitOf is what all of a path and below it may have together.
+// limitOf returns the maximum of a path, together with all paths below.
 func (f *File) limitOf(path string) int64 {
 	if n := f.Entry(path).Max; n > 0 {
 		return int64(n) * Slot
@@ -257,7 +266,8 @@ func (f *File) limitOf(path string) int64 {
 	return Unlimited
 }
 
-// giveParts finds what this frontend may have of one thing, of which there is so much.
+// giveParts computes this frontend's part of an amount, tokens or slots. top is the whole amount; amountOf selects
+// the field of a Quota.
 func (s *Quotas) giveParts(all []*branch, top int64, me int, taken map[string]Quota, amountOf func(*Quota) *int64) {
 	keeps := func(b *branch, i int) int64 {
 		n := &b.needs[i]
@@ -278,7 +288,7 @@ func (s *Quotas) giveParts(all []*branch, top int64, me int, taken map[string]Qu
 			b.takeFree(keeps(b, i))
 		}
 	}
-	for _, b := range all { // who comes first takes what is free, up to its part
+	for _, b := range all { // the first in rotation takes from the free amount, up to its part
 		for k := range b.needs {
 			i := s.nthInRotation(k)
 			more := max(b.parts[i]-keeps(b, i), 0)
@@ -295,11 +305,12 @@ func (s *Quotas) giveParts(all []*branch, top int64, me int, taken map[string]Qu
 	}
 }
 
-// nthInRotation is the frontend whose turn comes as the k-th.
+// nthInRotation returns the index of the frontend at position k in the current rotation.
 func (s *Quotas) nthInRotation(k int) int {
 	return (k + int(s.rotation%int64(len(s.frontends)))) % len(s.frontends)
 }
 
+// takeFree takes n from the free amount of a path and of all paths above.
 func (b *branch) takeFree(n int64) {
 	for ; b != nil; b = b.parent {
 		if b.free < Unlimited {
@@ -308,7 +319,7 @@ func (b *branch) takeFree(n int64) {
 	}
 }
 
-// spreadBelow gives those below a path their parts of what it has, by their tokens.
+// spreadBelow divides the part of a path among the paths below, by tokens.
 func (s *Quotas) spreadBelow(b *branch, has int64) {
 	sharers := make([]Sharer, len(b.children), len(b.children)+1)
 	rest := b.want
@@ -337,7 +348,7 @@ func (s *Quotas) spreadBelow(b *branch, has int64) {
 	}
 }
 
-// largestTask is what the largest task of a path itself takes, a slot at least.
+// largestTask returns the size of the path's own largest task, at least a slot.
 func (b *branch) largestTask() int64 {
 	unit := Slot
 	for i := range b.needs {
@@ -346,7 +357,7 @@ func (b *branch) largestTask() int64 {
 	return unit
 }
 
-// splitAmongFrontends gives frontends their parts of what a tenant has.
+// splitAmongFrontends divides a tenant's part among the frontends.
 func (s *Quotas) splitAmongFrontends(b *branch, has int64) {
 	if has == Unlimited {
 		b.parts = slices.Repeat([]int64{Unlimited}, len(b.needs))
@@ -359,7 +370,7 @@ func (s *Quotas) splitAmongFrontends(b *branch, has int64) {
 	b.parts = WaterfillUnits(has, sharers, s.nthInRotation(0))
 }
 
-// drawSharer is one of the sharers, by a random number, each as often as its weight says.
+// drawSharer returns the index of a random sharer, in proportion to the weights.
 func drawSharer(sharers []Sharer, random uint64) int {
 	all := int64(0)
 	for _, s := range sharers {
@@ -375,15 +386,17 @@ func drawSharer(sharers []Sharer, random uint64) int {
 	return 0
 }
 
-// Sharer wants so much of something, and gets at most Max. Less than Unit is of no use to it, unless it wants less.
+// Sharer takes part in a division. It wants Want and gets at most Max. A part below Unit is useless, unless Want is
+// below Unit.
 type Sharer struct{ Want, Weight, Max, Unit int64 }
 
-// WaterfillUnits shares out as Waterfill does, in units: tasks do not take parts of slots. Whose turn it is has one though its share is less, and what
-// does not go into units is for those that want more, from that one on.
+// WaterfillUnits divides an amount like Waterfill, but in units, because a task cannot use a part of a slot. The
+// sharer at index turn gets a unit even if its part is less. The rest, too small for a unit, goes to sharers with
+// an open want, starting at index turn.
 func WaterfillUnits(all int64, sharers []Sharer, turn int) []int64 {
 	unit := func(i int) int64 {
 		s := &sharers[i]
-		if s.Want > 0 { // what its tasks take together: none of them takes more
+		if s.Want > 0 { // Want covers all tasks of the sharer, so no task takes more
 			return max(min(s.Unit, s.Max, all, s.Want), 1)
 		}
 		return max(min(s.Unit, s.Max, all), 1)
@@ -422,8 +435,9 @@ func WaterfillUnits(all int64, sharers []Sharer, turn int) []int64 {
 	return parts
 }
 
-// Waterfill shares something out: all get as much by weight as long as they want it, and then what nobody wants likewise. The
-// order of the sharers does not matter: what does not go into shares of equal size is left over.
+// Waterfill divides an amount by max-min fairness: all sharers get equal parts by weight, up to the wants. Then the
+// unwanted rest is divided likewise, up to Max. The order of the sharers does not matter. A remainder too small for
+// equal parts is left over.
 func Waterfill(all int64, sharers []Sharer) []int64 {
 	parts := make([]int64, len(sharers))
 	rest := fillParts(all, sharers, parts, func(s Sharer) int64 { return min(s.Want, s.Max) })
@@ -433,7 +447,8 @@ func Waterfill(all int64, sharers []Sharer) []int64 {
 	return parts
 }
 
-// fillParts raises the parts of all, up to what each takes. It returns what is left, if all have that.
+// fillParts raises the parts of all sharers, up to takes(sharer). It returns the rest, if every sharer has reached
+// the limit.
 func fillParts(all int64, sharers []Sharer, parts []int64, takes func(Sharer) int64) (rest int64) {
 	lacks := func(i int) int64 { return max(takes(sharers[i])-parts[i], 0) }
 	order := make([]int, len(sharers))
@@ -442,7 +457,8 @@ func fillParts(all int64, sharers []Sharer, parts []int64, takes func(Sharer) in
 		order[i] = i
 		weights += s.Weight
 	}
-	slices.SortFunc(order, func(i, j int) int { return compareProducts(lacks(i), sharers[j].Weight, lacks(j), sharers[i].Weight) })
+	slices.SortFunc(order,
+		func(i, j int) int { return compareProducts(lacks(i), sharers[j].Weight, lacks(j), sharers[i].Weight) })
 	for k, i := range order {
 		lack, weight := lacks(i), sharers[i].Weight
 		if compareProducts(lack, weights, all, weight) > 0 {
@@ -460,7 +476,7 @@ func fillParts(all int64, sharers []Sharer, parts []int64, takes func(Sharer) in
 	return all
 }
 
-// compareProducts compares a times b with c times d, none of which is negative.
+// compareProducts compares a*b with c*d. No argument may be negative.
 func compareProducts(a, b, c, d int64) int {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	high2, low2 := bits.Mul64(uint64(c), uint64(d))

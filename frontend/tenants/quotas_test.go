@@ -11,7 +11,8 @@ import (
 )
 
 var drawSharers = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Sharer {
-	s := Sharer{rapid.Int64Range(0, 50).Draw(t, "want") * 1000, rapid.Int64Range(1, 1_000_000_000).Draw(t, "weight"), Unlimited, rapid.Int64Range(1, 5000).Draw(t, "unit")}
+	s := Sharer{rapid.Int64Range(0, 50).Draw(t, "want") * 1000, rapid.Int64Range(1, 1_000_000_000).Draw(t, "weight"),
+		Unlimited, rapid.Int64Range(1, 5000).Draw(t, "unit")}
 	if rapid.Bool().Draw(t, "even") {
 		s.Weight = s.Weight%3 + 1
 	}
@@ -21,9 +22,9 @@ var drawSharers = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Sharer {
 	return s
 }), 1, 8)
 
-// What is shared out is no more than there is, and all of it but for what does not divide, unless all have the most that they
-// may; nobody has less than by a static split while it wants more; the order does not matter; who wants more gets no less, and
-// nobody else more by it; and more to share is no less for anyone.
+// The parts add up to the amount except the remainder, or to less if all sharers have their maxima. No sharer has
+// less than by a static split, unless it wants less. The order does not matter. If a sharer wants more, it gets no
+// less, and the rest get no more. A larger amount gives no sharer less.
 func TestWaterfill(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, sharers := rapid.Int64Range(0, 100_000).Draw(t, "all"), drawSharers.Draw(t, "sharers")
@@ -70,8 +71,8 @@ func TestWaterfill(t *testing.T) {
 	})
 }
 
-// In units there is no more than there is either; nobody lacks more of its share than a unit and that of whose turn it is; who
-// wants something has a unit when it is its turn.
+// In units, too, the parts add up to at most the amount. A sharer lacks at most a unit of its part, plus the unit
+// given to the sharer at turn. At its turn, a sharer with a want gets a unit.
 func TestWaterfillUnits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, sharers := rapid.Int64Range(0, 20_000).Draw(t, "all"), drawSharers.Draw(t, "sharers")
@@ -93,14 +94,16 @@ func TestWaterfillUnits(t *testing.T) {
 	})
 }
 
-// Who had larger tasks once, and wants less than one of these now, gets that.
+// A sharer had larger tasks before, and now wants less than a former task: it gets its want.
 func TestWaterfillUnitsOfLess(t *testing.T) {
-	if parts := WaterfillUnits(1000, []Sharer{{Weight: 1, Max: Unlimited, Unit: 1}, {Want: 500, Weight: 1, Max: Unlimited, Unit: 1000}}, 1); parts[1] < 500 {
+	if parts := WaterfillUnits(1000, []Sharer{{Weight: 1, Max: Unlimited, Unit: 1},
+		{Want: 500, Weight: 1, Max: Unlimited, Unit: 1000}}, 1); parts[1] < 500 {
 		t.Errorf("one wants 500 of 1000, nobody else wants any, and the parts are %d", parts)
 	}
 }
 
-// A maximum that is less than a task of each of two paths is used by one of them after the other, as often as their tokens say.
+// Two paths share a maximum smaller than a task of each together. The paths use the maximum by turns, in proportion
+// to tokens.
 func TestQuotasOfPathsRotate(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "b", Tokens: 1, Max: 3}, {Path: "b/c", Tokens: 3}}), 2)
 	had := map[string]int{}
@@ -110,7 +113,7 @@ func TestQuotasOfPathsRotate(t *testing.T) {
 		f.task = Slot
 		f.wants["f0"], f.has["f0"] = map[string]int64{"b": 18 * Slot}, map[string]Quota{}
 		f.wants["f1"], f.has["f1"] = map[string]int64{"b/c": 5 * Slot / 2}, map[string]Quota{}
-		for range 3 { // what one had, it tells that it has no more
+		for range 3 { // the last user reports the end of its tasks
 			f.task = Slot
 			f.exchange("f0", f.names)
 			f.task = 5 * Slot / 2
@@ -132,7 +135,7 @@ func TestQuotasOfPathsRotate(t *testing.T) {
 	}
 }
 
-// frontendFleet is frontends that use what they may, and tell each other.
+// frontendFleet is a set of frontends: each uses up quotas, and reports needs to the rest.
 type frontendFleet struct {
 	file   *File
 	names  []string
@@ -145,7 +148,8 @@ type frontendFleet struct {
 }
 
 func newFleet(file *File, n int) *frontendFleet {
-	f := &frontendFleet{file: file, quotas: map[string]*Quotas{}, needs: map[string][]Need{}, wants: map[string]map[string]int64{}, has: map[string]map[string]Quota{}, task: Slot, now: time.Unix(1000, 0)}
+	f := &frontendFleet{file: file, quotas: map[string]*Quotas{}, needs: map[string][]Need{},
+		wants: map[string]map[string]int64{}, has: map[string]map[string]Quota{}, task: Slot, now: time.Unix(1000, 0)}
 	for i := range n {
 		name := fmt.Sprint("f", i)
 		f.names = append(f.names, name)
@@ -156,7 +160,7 @@ func newFleet(file *File, n int) *frontendFleet {
 	return f
 }
 
-// startTasks lets a frontend start what it may.
+// startTasks lets a frontend start as many tasks as the quotas allow.
 func (f *frontendFleet) startTasks(name string) {
 	for path, want := range f.wants[name] {
 		quota, has := f.quotas[name].Of(path), f.has[name][path]
@@ -173,7 +177,8 @@ func (f *frontendFleet) startTasks(name string) {
 func (f *frontendFleet) exchange(name string, members []string, silent ...string) {
 	var own []OwnNeed
 	for path, want := range f.wants[name] {
-		own = append(own, OwnNeed{Path: path, Use: f.has[name][path].All, Want: want, Most: f.task, Taken: f.has[name][path]})
+		own = append(own,
+			OwnNeed{Path: path, Use: f.has[name][path].All, Want: want, Most: f.task, Taken: f.has[name][path]})
 	}
 	needs := map[string][]Need{}
 	for _, m := range members {
@@ -191,10 +196,11 @@ func (f *frontendFleet) sumOf(path string) (all Quota) {
 	return all
 }
 
-// Whatever frontends want, as it changes and as tasks end, together they never have more than a tenant's tokens and its
-// maximum, nor than that of the path above; and once it does not change, all of that is in use as far as it is wanted.
+// While wants change and tasks end, all frontends together never exceed the tokens of a tenant, the maximum, or the
+// maximum of the parent path. Once the wants are stable, the whole amount is in use, as far as wanted.
 func TestQuotasNeverExceeded(t *testing.T) {
-	file := New(1, nil, []Entry{{Path: "a", Tokens: 10, Max: 14}, {Path: "a/x", Tokens: 3}, {Path: "a/y", Tokens: 1, Max: 5}, {Path: "b", Tokens: 1, Max: 1}, {Path: "c", Tokens: 7}})
+	file := New(1, nil, []Entry{{Path: "a", Tokens: 10, Max: 14}, {Path: "a/x", Tokens: 3},
+		{Path: "a/y", Tokens: 1, Max: 5}, {Path: "b", Tokens: 1, Max: 1}, {Path: "c", Tokens: 7}})
 	paths := []string{"a", "a/x", "a/y", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFleet(file, rapid.IntRange(1, 5).Draw(t, "frontends"))
@@ -204,8 +210,10 @@ func TestQuotasNeverExceeded(t *testing.T) {
 			for _, path := range paths {
 				sums[path] = f.sumOf(path)
 			}
-			a := Quota{sums["a"].Regular + sums["a/x"].Regular + sums["a/y"].Regular, sums["a"].All + sums["a/x"].All + sums["a/y"].All}
-			if a.Regular > 10*Slot || a.All > 14*Slot || sums["a/y"].All > 5*Slot || sums["b"].All > Slot || sums["c"].Regular > 7*Slot {
+			a := Quota{sums["a"].Regular + sums["a/x"].Regular + sums["a/y"].Regular,
+				sums["a"].All + sums["a/x"].All + sums["a/y"].All}
+			if a.Regular > 10*Slot || a.All > 14*Slot || sums["a/y"].All > 5*Slot || sums["b"].All > Slot ||
+				sums["c"].Regular > 7*Slot {
 				t.Fatalf("%v, in all %v of a: %v", sums, a, f.has)
 			}
 		}
@@ -215,7 +223,7 @@ func TestQuotasNeverExceeded(t *testing.T) {
 			switch has := f.has[name][path]; rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
 				f.wants[name][path] = max(rapid.Int64Range(0, 20).Draw(t, "want")*Slot, has.All)
-			case 1: // some of its tasks end
+			case 1: // some tasks end
 				if n := f.task * rapid.Int64Range(0, has.All/f.task).Draw(t, "ended"); n > 0 {
 					f.wants[name][path] -= n
 					f.has[name][path] = Quota{min(has.Regular, has.All-n), has.All - n}
@@ -229,7 +237,7 @@ func TestQuotasNeverExceeded(t *testing.T) {
 		for range 40 {
 			f.now = f.now.Add(time.Second)
 			for _, name := range f.names {
-				for path := range f.wants[name] { // all tasks end, and others come
+				for path := range f.wants[name] { // all tasks end, and new tasks come
 					f.has[name][path] = Quota{}
 				}
 				f.exchange(name, f.names)
@@ -246,7 +254,7 @@ func TestQuotasNeverExceeded(t *testing.T) {
 	})
 }
 
-// What cannot be divided, frontends have by turns, also where one task takes all of it.
+// Frontends take turns with an indivisible amount, also if a single task takes the whole amount.
 func TestQuotasRotate(t *testing.T) {
 	for _, task := range []int64{1, 4} {
 		f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 1, Max: int(task)}}), 3)
@@ -273,7 +281,7 @@ func TestQuotasRotate(t *testing.T) {
 	}
 }
 
-// Spare jobs want nothing of the tokens, but their part of a maximum.
+// Spare jobs want no tokens, but a part of a maximum.
 func TestSpareWants(t *testing.T) {
 	file := New(1, nil, []Entry{{Path: "a", Tokens: 12}, {Path: "b", Tokens: 12, Max: 12}})
 	f0, f1 := NewQuotas(), NewQuotas()
@@ -282,15 +290,19 @@ func TestSpareWants(t *testing.T) {
 	var told0, told1 []Need
 	for i := range 3 {
 		now := time.Unix(1000+int64(i), 0)
-		told0 = f0.Exchange(now, "f0", []string{"f1"}, nil, map[string][]Need{"f1": told1}, []OwnNeed{{Path: "a", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}})
-		told1 = f1.Exchange(now, "f1", []string{"f0"}, nil, map[string][]Need{"f0": told0}, []OwnNeed{{Path: "a", Want: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Most: Slot}})
+		told0 = f0.Exchange(now, "f0", []string{"f1"}, nil, map[string][]Need{"f1": told1},
+			[]OwnNeed{{Path: "a", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot},
+				{Path: "b", Want: 90 * Slot, Spare: 90 * Slot, Most: Slot}})
+		told1 = f1.Exchange(now, "f1", []string{"f0"}, nil, map[string][]Need{"f0": told0},
+			[]OwnNeed{{Path: "a", Want: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Most: Slot}})
 	}
 	if a, b := f1.Of("a").Regular, f1.Of("b").All; a != 12*Slot || b != 6*Slot {
 		t.Errorf("%d of the tokens and %d of a maximum are left to others", a, b)
 	}
 }
 
-// A tenant's part is for those that want it: what one leaves, others have soon, and it comes back as fast as their tasks end.
+// A tenant's amount goes to the frontends with wants. If a frontend leaves a part unused, the part soon goes to
+// other frontends. It comes back as fast as tasks end.
 func TestQuotasFollowWants(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12}}), 3)
 	tell := func() {
@@ -319,8 +331,8 @@ func TestQuotasFollowWants(t *testing.T) {
 	}
 }
 
-// A frontend that dies takes its wants along. One that hears of fewer than half of all has no more than it had, until
-// they are back, or for ForgetAfter, also where gossip gives them up one after the other.
+// The wants of a dead frontend disappear. If a frontend hears fewer than half of the frontends, its quotas do not
+// grow until frontends are back, or for ForgetAfter. Gossip may drop the missing frontends at different times.
 func TestQuotasOfCutOff(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12, Max: 12}}), 5)
 	tell := func(name string, members []string, silent ...string) {
@@ -346,7 +358,7 @@ func TestQuotasOfCutOff(t *testing.T) {
 			t.Errorf("cut off it has %+v of a tenant that it had nothing of", may)
 		}
 	}
-	tell("f4", f.names, "f0") // its turn to tell had come
+	tell("f4", f.names, "f0") // a regular exchange
 	tell("f4", f.names, most...)
 	for n := range most {
 		for _, name := range most {
@@ -372,7 +384,7 @@ func TestQuotasOfCutOff(t *testing.T) {
 	}
 }
 
-// Frontends that leave are not missed, however many do at once.
+// Frontends are not missed after a leave, even if many leave at once.
 func TestQuotasOfLeavers(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12, Max: 12}}), 5)
 	f.wants["f0"]["a"] = 20 * Slot
@@ -389,7 +401,7 @@ func TestQuotasOfLeavers(t *testing.T) {
 	}
 }
 
-// Without a file all is regular, and nothing is bounded.
+// Without a file all work is regular, and nothing is bounded.
 func TestQuotasWithoutFile(t *testing.T) {
 	s := NewQuotas()
 	if s.Of("a") != (Quota{Unlimited, Unlimited}) {

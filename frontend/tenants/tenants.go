@@ -1,10 +1,11 @@
-// Package tenants says what each tenant may have: a file with an entry for each tenant path, and what follows of it. It does
-// no I/O.
+// Package tenants holds the limits and weights of tenants, from a file with an entry for each tenant path. It also
+// computes the quotas of frontends. The package does no I/O.
 //
-// A tenant is a path such as ads/etl. Its tokens are its weight among those that share a path with it up to the last
-// part, in every worker's fair order: ads/etl has its part of what ads has, and ads of what there is. The tokens of a
-// path of one part are also slots: what it uses up to that is regular. Shares hands them out to frontends, and so it does
-// with the slots that a path uses at most.
+// A tenant is a path, for instance ads/etl. The tokens of a path are the path's weight among its siblings (the
+// paths with the same parent), in every worker's fair order. So ads/etl has a part of ads, and ads has a part of
+// the whole. The tokens of a path with a single part are also slots: usage up to the tokens is regular. [Quotas]
+// divides these slots among frontends, and likewise the slots of a path's maximum. Apollo, too, has regular tasks
+// covered by tokens, and opportunistic tasks beyond (section 3.5).
 package tenants
 
 import (
@@ -15,40 +16,40 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Default is the path of the entry for tenants, and parts of paths, that have none of their own.
+// Default is the path of the default entry: for tenants, and parts of paths, without an entry.
 const Default = "*"
 
-// Entry is what is said of one path, and holds for all paths below it together.
+// Entry is the entry of a path, valid for all paths below together.
 type Entry struct {
 	Path   string
-	Tokens int // its weight among its siblings, 1 or more
-	Max    int // slots that it uses at most, over all frontends; 0: no limit of its own
-	Queue  int // tasks without an outcome that a frontend takes of it; 0: no limit of its own
-	Rate   int // jobs that a frontend takes of it in a second; 0: no limit of its own
+	Tokens int // weight of the path among its siblings, 1 or more
+	Max    int // most slots in use, over all frontends; 0: unlimited by this entry
+	Queue  int // unfinished tasks a frontend accepts; 0: unlimited by this entry
+	Rate   int // jobs a frontend accepts per second; 0: unlimited by this entry
 
-	Functions    []string // that its tasks may run; nil: all
-	Hashes       []Hash   // of the tokens by which its clients are known
-	Certificates []string // of its clients: NAME of client/NAME
+	Functions    []string // functions the tenant's tasks may run; nil: all
+	Hashes       []Hash   // hashes of the clients' tokens
+	Certificates []string // names of the clients' certificates: NAME of client/NAME
 }
 
-// Hash is a token's SHA-256: the token itself is nowhere but with its owner.
+// Hash is a token's SHA-256: only the token's owner has the token itself.
 type Hash [32]byte
 
-// File is a revision of what is said of tenants. It is never changed. The zero File, like none at all, says nothing: all
-// tenants weigh the same.
+// File is a revision of the tenants file. A File never changes. With a zero or nil File all tenants weigh the same.
 type File struct {
-	Revision uint64 // the newest one holds; 0: there is no file
-	Text     []byte // as it was read
+	Revision uint64 // the highest revision holds; 0: no file
+	Text     []byte // the file's text
 
 	entries map[string]*Entry
-	hashes  map[Hash]string   // whose tokens they are of
-	certs   map[string]string // whose certificates they are
+	hashes  map[Hash]string   // tenant of each token
+	certs   map[string]string // tenant of each certificate
 }
 
-// New is a file of these entries. One without tokens has as many as the default. No two entries have a hash or a certificate in
-// common.
+// New returns a file with these entries. An entry without tokens gets the tokens of the default entry. No two
+// entries may have a hash or a certificate in common.
 func New(revision uint64, text []byte, entries []Entry) *File {
-	f := &File{Revision: revision, Text: text, entries: make(map[string]*Entry, len(entries)), hashes: map[Hash]string{}, certs: map[string]string{}}
+	f := &File{Revision: revision, Text: text, entries: make(map[string]*Entry, len(entries)),
+		hashes: map[Hash]string{}, certs: map[string]string{}}
 	tokens := defaultEntry.Tokens
 	for _, e := range entries {
 		if e.Path == Default && e.Tokens > 0 {
@@ -68,10 +69,10 @@ func New(revision uint64, text []byte, entries []Entry) *File {
 	return f
 }
 
-// TakesTokens tells whether any tenant's clients are known by tokens.
+// TakesTokens reports whether any tenant's clients are known by tokens.
 func (f *File) TakesTokens() bool { return f != nil && len(f.hashes) > 0 }
 
-// OfToken is the tenant whose clients have a token of this hash.
+// OfToken returns the tenant of the clients with this token hash.
 func (f *File) OfToken(h Hash) (tenant string, known bool) {
 	if f != nil {
 		tenant, known = f.hashes[h]
@@ -79,7 +80,8 @@ func (f *File) OfToken(h Hash) (tenant string, known bool) {
 	return tenant, known
 }
 
-// OfCertificate is the tenant of a client by its certificate: the one that the certificate names, if nothing else is said of it.
+// OfCertificate returns the tenant of a client's certificate: the tenant listed for the certificate, or else the
+// tenant named by the certificate.
 func (f *File) OfCertificate(name string) string {
 	if f != nil {
 		if tenant, listed := f.certs[name]; listed {
@@ -89,13 +91,14 @@ func (f *File) OfCertificate(name string) string {
 	return name
 }
 
-// Covers tells whether who acts for a tenant acts for another one, too: for those below it.
+// Covers reports whether a client of tenant may act for other: other must be tenant itself or a path below.
 func Covers(tenant, other string) bool {
 	rest, below := strings.CutPrefix(other, tenant)
 	return below && (rest == "" || tenant != "" && rest[0] == '/')
 }
 
-// MayRun tells whether a tenant's tasks may run a function, by its own entry and those above it. If not, it names the entry.
+// MayRun reports whether a tenant's tasks may run a function, by the tenant's entry and all entries above. If not,
+// denier is the path of the denying entry.
 func (f *File) MayRun(tenant, function string) (denier string, may bool) {
 	for path := range probe.TenantPaths(tenant) {
 		if e := f.Entry(path); e.Functions != nil && !slices.Contains(e.Functions, function) {
@@ -107,7 +110,7 @@ func (f *File) MayRun(tenant, function string) (denier string, may bool) {
 
 var defaultEntry = Entry{Path: Default, Tokens: 1}
 
-// Entry is what holds for a path: its own entry, or the default.
+// Entry returns the entry for a path, or the default entry.
 func (f *File) Entry(path string) *Entry {
 	if f != nil {
 		if e := f.entries[path]; e != nil {
@@ -120,7 +123,7 @@ func (f *File) Entry(path string) *Entry {
 	return &defaultEntry
 }
 
-// Weights are the tokens of a tenant's parts, the topmost first; nil if there is no file.
+// Weights returns the tokens of a tenant's parts, topmost first; nil if there is no file.
 func (f *File) Weights(tenant string) []uint32 {
 	if f == nil || f.Revision == 0 {
 		return nil

@@ -7,12 +7,12 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Check returns what is wrong with the view, or nil. It takes time in proportion to it, and is for tests and the
-// simulator.
+// Check returns an error if the view contradicts itself. It takes time in proportion to the view, and is for tests
+// and the simulator.
 //
-// Idle workers, and only they, are in the list, each where it says; slots are those of the workers that are up. A set
-// contains exactly those that are up and match, once. The fleet is the workers that are linked or adrift, those that are
-// up being candidates.
+// The list of idle workers holds exactly the idle workers, each at its stated position. The slots are the slots of
+// the workers that are up. A set contains, once each, exactly the matching workers that are up. The fleet contains
+// the linked and adrift workers. Only workers that are up are candidates.
 func (v *View) Check() error {
 	slots, idle, rows, avoided := 0, 0, 0, 0
 	for key, w := range v.workers {
@@ -38,7 +38,8 @@ func (v *View) Check() error {
 			avoided++
 		}
 		if w.state != Up && (len(w.uncounted) > 0 || !w.avoidUntil.IsZero()) {
-			return fmt.Errorf("worker %d is %s, held until %v, with %d attempts that it does not count yet", key, w.state, w.avoidUntil, len(w.uncounted))
+			return fmt.Errorf("worker %d is %s, avoided until %v, with %d attempts not counted yet", key, w.state,
+				w.avoidUntil, len(w.uncounted))
 		}
 		row := v.fleet.Get(int32(key))
 		switch {
@@ -46,7 +47,8 @@ func (v *View) Check() error {
 			return fmt.Errorf("worker %d is %s, in the fleet: %t", key, w.state, row != nil)
 		case row == nil:
 		case row.Name != w.welcome.Worker || row.Draining == (w.state == Up):
-			return fmt.Errorf("worker %d, %s, is %s; in the fleet it is %s and draining: %t", key, w.welcome.Worker, w.state, row.Name, row.Draining)
+			return fmt.Errorf("worker %d, %s, is %s; in the fleet it is %s and draining: %t", key, w.welcome.Worker,
+				w.state, row.Name, row.Draining)
 		default:
 			rows++
 		}
@@ -57,21 +59,23 @@ func (v *View) Check() error {
 	case idle != len(v.idle):
 		return fmt.Errorf("%d idle workers, %d listed", idle, len(v.idle))
 	case rows != v.fleet.Len() || avoided != v.avoided:
-		return fmt.Errorf("%d workers in the fleet, want %d; %d held, %d counted", v.fleet.Len(), rows, avoided, v.avoided)
+		return fmt.Errorf("%d workers in the fleet, want %d; %d avoided, %d counted", v.fleet.Len(), rows, avoided,
+			v.avoided)
 	}
 	for key, s := range v.sets {
 		members := 0
 		for w := range v.Workers() {
 			want := w.state == Up && s.need.isMetBy(w)
 			if s.Contains(w) != want || slices.Contains(s.workers, w) != want {
-				return fmt.Errorf("set %q: worker %d is %s, a member: %t, should be: %t", key, w.Key, w.state, s.Contains(w), want)
+				return fmt.Errorf("set %q: worker %d is %s, a member: %t, should be: %t", key, w.Key, w.state,
+					s.Contains(w), want)
 			}
 			if want {
 				members++
 			}
 		}
 		if members != len(s.workers) {
-			return fmt.Errorf("set %q has %d workers, %d of them distinct", key, len(s.workers), members)
+			return fmt.Errorf("set %q has %d workers, %d distinct", key, len(s.workers), members)
 		}
 	}
 	return v.fleet.Check()

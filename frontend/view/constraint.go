@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Constraint says where a task may run: every selector must hold, and, if there are hosts, the worker's host
-// or name must be among them.
+// Constraint says where a task may run. Every selector must hold. If there are hosts, the worker's host or name
+// must be one of the hosts.
 type Constraint struct {
 	Labels []string // "key=value", "key!=value", "key", "!key"
 	Hosts  []string
 }
 
-// Validate names a selector that cannot be read.
+// Validate returns an error for a selector of a wrong form.
 func (c Constraint) Validate() error {
 	for _, s := range c.Labels {
 		key, _, _ := strings.Cut(strings.TrimPrefix(s, "!"), "=")
@@ -24,7 +24,7 @@ func (c Constraint) Validate() error {
 	return nil
 }
 
-// Matches reports whether a worker of these labels, host and name satisfies c.
+// Matches reports whether a worker with these labels, host and name satisfies c.
 func (c Constraint) Matches(labels []string, host, name string) bool {
 	if len(c.Hosts) > 0 && !slices.Contains(c.Hosts, host) && !slices.Contains(c.Hosts, name) {
 		return false
@@ -37,6 +37,7 @@ func (c Constraint) Matches(labels []string, host, name string) bool {
 	return true
 }
 
+// selectorHolds reports whether a selector (key=value, key!=value, key or !key) holds for the labels of a worker.
 func selectorHolds(selector string, labels []string) bool {
 	has := func(key string) bool {
 		return slices.ContainsFunc(labels, func(l string) bool { return l == key || strings.HasPrefix(l, key+"=") })

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// forgetAfter is the age from which on a matrix says nothing.
+	// forgetAfter is the age from which a matrix says nothing.
 	forgetAfter = 30 * time.Second
-	// avoidWait is how long a task of one slot must be expected to wait at a worker without room before the worker
-	// counts as held by long tasks, and heldFor how long that is believed at most without another word of it: the
-	// share that is closed to long tasks may have become free.
+	// Short tasks avoid a worker without room, if the expected wait of a one-slot task is avoidWait or longer. The
+	// limit avoidFor bounds the time without news of the worker, because the share closed to long tasks may have
+	// become free.
 	avoidWait = 50 * time.Millisecond
 	avoidFor  = 2 * time.Second
 )
 
-// NoteLoad takes what a worker said of its load. It reports whether it told its matrix.
+// NoteLoad notes a worker's load, as told at time at. It reports whether the load came with a wait matrix.
 func (v *View) NoteLoad(w *Worker, load probe.Load, at time.Time) (hasMatrix bool) {
 	w.load, w.heardAt = load, at.UnixNano()
 	v.updateIdle(w)
@@ -38,26 +38,26 @@ func (v *View) NoteLoad(w *Worker, load probe.Load, at time.Time) (hasMatrix boo
 	return true
 }
 
-// NotePace takes what a worker says of its pace.
+// NotePace notes a worker's pace: how many times as long as expected long tasks take there.
 func (v *View) NotePace(w *Worker, pace float64) { w.pace = pace }
 
-// Rumour is what gossip tells of a worker that is linked. Of one run of a worker a newer Seq counts, of another run than that of the
-// link nothing.
+// Rumour is gossip about a linked worker. Within a run (incarnation) of the worker a newer Seq counts. A rumour
+// about a run other than the link's is ignored.
 type Rumour struct {
 	Worker      Key
 	Incarnation uint64
 	Seq         uint64
-	Age         time.Duration     // since the worker said so
-	Matrix      *probe.WaitMatrix // nil: not told. The view keeps it; nobody may write to it
+	Age         time.Duration     // time since the worker sent the news
+	Matrix      *probe.WaitMatrix // nil: not told. The view keeps the matrix; read-only
 	Load        *probe.Load       // nil: not told
-	Speed       float64           // how much faster than the average worker it runs tasks; 0: not known
+	Speed       float64           // speed relative to the average worker; 0: unknown
 	Draining    bool
-	Maintenance time.Duration     // until it is away, from when it said so
-	Lasts       time.Duration     // how long; 0: it has not announced that it will be
-	Files       []estimate.FileID // in its cache, ascending, each once. The view keeps it
+	Maintenance time.Duration     // time from the news to the start of its maintenance
+	Lasts       time.Duration     // duration of the maintenance; 0: none announced
+	Files       []estimate.FileID // files in its cache, ascending, no duplicates. The view keeps the slice
 }
 
-// NoteRumour takes what gossip tells of a worker.
+// NoteRumour notes gossip about a worker, if the rumour is newer than the last.
 func (v *View) NoteRumour(w *Worker, r *Rumour, now time.Time) {
 	if !w.Linked() || r.Incarnation != w.welcome.Incarnation || r.Seq <= w.heardSeq {
 		return
@@ -86,11 +86,12 @@ func (v *View) NoteRumour(w *Worker, r *Rumour, now time.Time) {
 	v.putRow(w, s, r.Matrix, at, now)
 }
 
-// putRow is for what is known of a worker beyond its welcome, as gossip or the worker told it at some time.
+// putRow stores s, the knowledge about w beyond its welcome, in the fleet. m is a matrix told by gossip or the
+// worker at time at; nil: none.
 func (v *View) putRow(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now time.Time) {
 	if m != nil && (s.Matrix == nil || !at.Before(s.Heard)) {
 		matrix := *m
-		for _, p := range w.uncounted { // it did not know of these yet
+		for _, p := range w.uncounted { // the worker did not count these attempts yet
 			matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run)
 		}
 		s.Matrix, s.Heard = &matrix, at
@@ -99,7 +100,7 @@ func (v *View) putRow(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now
 	v.fleet.Put(s)
 }
 
-// OccupyMatrix notes in the matrix of w that a task, short or long, was placed there by it.
+// OccupyMatrix notes in w's matrix that a task, short or long, was placed at w by the matrix.
 func (v *View) OccupyMatrix(w *Worker, d probe.Demand, short bool, run time.Duration) {
 	row := *v.fleet.Get(int32(w.Key))
 	occupied := estimate.Occupied(*row.Matrix, d, short, run)
@@ -116,7 +117,7 @@ func (v *View) ForgetMatrix(w *Worker) {
 	}
 }
 
-// Sweep forgets matrices that are so old that they say nothing.
+// Sweep forgets matrices older than forgetAfter. It looks for them once per forgetAfter.
 func (v *View) Sweep(now time.Time) {
 	if now.Sub(v.sweptAt) < forgetAfter {
 		return
@@ -129,7 +130,7 @@ func (v *View) Sweep(now time.Time) {
 	}
 }
 
-// updateIdle keeps the list of idle workers in step with what is believed of w.
+// updateIdle adds w to the list of idle workers, or removes it, after a change of w's load or state.
 func (v *View) updateIdle(w *Worker) {
 	idle := w.state == Up && w.load.Queued == 0 && probe.Slot.Fits(w.load.Free)
 	switch {
@@ -145,40 +146,44 @@ func (v *View) updateIdle(w *Worker) {
 	}
 }
 
-// Idle are the workers that are believed to have room and an empty queue, in no order; nobody may write to it.
+// Idle returns the workers believed to have room and an empty queue, in no order. Read-only.
 func (v *View) Idle() []*Worker { return v.idle }
 
-// DrawIdle moves a random one of the idle from i on to position i and returns it: so k calls sample k distinct ones.
+// DrawIdle moves a random idle worker from position i or later to position i, and returns it. So k calls sample k
+// distinct workers.
 func (v *View) DrawIdle(i int) *Worker {
 	w := drawWorker(v.idle, i, v.rand)
-	v.idle[w.idleAt-1].idleAt = w.idleAt // where w was
+	v.idle[w.idleAt-1].idleAt = w.idleAt // old position of w
 	w.idleAt = i + 1
 	return w
 }
 
-// drawWorker is a step of a Fisher-Yates shuffle: k calls sample k distinct workers whatever the size of the fleet.
+// drawWorker is a step of a Fisher-Yates shuffle: k calls sample k distinct workers, as cheaply in a large fleet as
+// in a small.
 func drawWorker(ws []*Worker, i int, rng *rand.Rand) *Worker {
 	k := i + rng.IntN(len(ws)-i)
 	ws[i], ws[k] = ws[k], ws[i]
 	return ws[i]
 }
 
-// Occupy notes that room at w was given away to n tasks, until w is heard of again.
+// Occupy notes that room at w was given to n tasks. The note holds until the next news of w's load.
 func (v *View) Occupy(w *Worker, d probe.Demand, n int) {
-	w.load.Free = probe.Demand{CPU: w.load.Free.CPU - d.CPU*probe.Millicores(n), Mem: w.load.Free.Mem - d.Mem*probe.MiB(n)}
+	w.load.Free = probe.Demand{CPU: w.load.Free.CPU - d.CPU*probe.Millicores(n),
+		Mem: w.load.Free.Mem - d.Mem*probe.MiB(n)}
 	v.updateIdle(w)
 }
 
-// Take notes that an attempt of this frontend is at w, and Return that it no longer is.
+// Take notes that an attempt of this frontend is at w; Return notes that the attempt is gone.
 func (v *View) Take(w *Worker, d probe.Demand)   { w.taken = w.taken.Add(d) }
 func (v *View) Return(w *Worker, d probe.Demand) { w.taken = w.taken.Sub(d) }
 
-// updateAvoided notes whether short tasks had better keep away from w, by the matrix that it had at a time.
+// updateAvoided notes whether short tasks should avoid w, by w's matrix m of time at.
 func (v *View) updateAvoided(w *Worker, m *probe.WaitMatrix, at, now time.Time) {
 	slot := probe.Demand{CPU: min(probe.Slot.CPU, m.Capacity.CPU), Mem: min(probe.Slot.Mem, m.Capacity.Mem)}
 	wait := m.ShortWait(slot).Duration()
 	until := at.Add(min(wait, avoidFor))
-	avoid := w.state == Up && wait >= avoidWait && now.Before(until) && !probe.Slot.Fits(w.load.Free) && now.UnixNano()-w.heardAt < int64(avoidFor)
+	avoid := w.state == Up && wait >= avoidWait && now.Before(until) && !probe.Slot.Fits(w.load.Free) &&
+		now.UnixNano()-w.heardAt < int64(avoidFor)
 	switch {
 	case !avoid:
 		v.stopAvoiding(w)
@@ -190,7 +195,7 @@ func (v *View) updateAvoided(w *Worker, m *probe.WaitMatrix, at, now time.Time) 
 	}
 }
 
-// stopAvoiding notes that short tasks need not keep away from w.
+// stopAvoiding notes that short tasks need not avoid w.
 func (v *View) stopAvoiding(w *Worker) {
 	if !w.avoidUntil.IsZero() {
 		w.avoidUntil = time.Time{}
@@ -198,10 +203,11 @@ func (v *View) stopAvoiding(w *Worker) {
 	}
 }
 
-// Avoided is how many workers counted as held by long tasks when they were looked at last.
+// Avoided returns the number of workers that short tasks avoid because long tasks hold them, as of the last look at
+// each.
 func (v *View) Avoided() int { return v.avoided }
 
-// IsAvoided reports whether short tasks had better keep away from w.
+// IsAvoided reports whether short tasks should avoid w, because long tasks hold it.
 func (v *View) IsAvoided(w *Worker, now time.Time) bool {
 	if !w.avoidUntil.IsZero() && !now.Before(w.avoidUntil) {
 		v.stopAvoiding(w)

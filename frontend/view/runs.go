@@ -7,19 +7,19 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// Runs is how long the tasks of a function, or of one class of them, have lately run, over all jobs.
+// Runs holds recent run times of the tasks of a function, or of a class of its tasks, over all jobs.
 type Runs struct {
 	name              string
 	node              list.Node[*Runs]
 	count             int
-	longest, shortest time.Duration // near those of some dozens
+	longest, shortest time.Duration // about the longest and shortest of the last few dozen
 	stats             estimate.Stats
 }
 
-// maxRuns bounds the functions and classes that are remembered: those go that were asked for the longest time ago.
+// maxRuns bounds the functions and classes remembered. The least recently requested go first.
 const maxRuns = 4096
 
-// RunsOf is what the runs of a function's tasks of one class are remembered by; "" is no class.
+// RunsOf returns the name under which the runs of a function's tasks of a class are remembered. "" is no class.
 func RunsOf(function, class string) string {
 	if class == "" {
 		return function
@@ -27,7 +27,7 @@ func RunsOf(function, class string) string {
 	return function + "\x00" + class
 }
 
-// Runs are those that are remembered by a name, which they now are if they were not.
+// Runs returns the runs remembered by a name, and creates an empty entry if there is none.
 func (v *View) Runs(name string) *Runs {
 	r := v.runs[name]
 	if r == nil {
@@ -43,13 +43,13 @@ func (v *View) Runs(name string) *Runs {
 	return r
 }
 
-// KnownRuns are those that are remembered by a name, or nil.
+// KnownRuns returns the runs remembered by a name, or nil.
 func (v *View) KnownRuns(name string) *Runs { return v.runs[name] }
 
-// Links makes it an item of lists.
+// Links makes Runs an item of lists.
 func (r *Runs) Links() *list.Node[*Runs] { return &r.node }
 
-// Ran takes a run into account. It reports whether more should be told of it to Stats: of short ones a few will do.
+// Ran notes a run. It reports whether Stats should get the run as well: for short runs a few samples are enough.
 func (r *Runs) Ran(run time.Duration) (more bool) {
 	const some, few = 8, 16
 	run = max(run, 1)
@@ -64,20 +64,20 @@ func (r *Runs) Ran(run time.Duration) (more bool) {
 // Any reports whether any run is known.
 func (r *Runs) Any() bool { return r.count > 0 }
 
-// Longest is near the longest of the last some dozens; 0 if none is known.
+// Longest returns about the longest of the last few dozen runs; 0: no run is known.
 func (r *Runs) Longest() time.Duration { return r.longest }
 
-// Shortest is near the shortest of those.
+// Shortest returns about the shortest of the last few dozen runs.
 func (r *Runs) Shortest() time.Duration { return r.shortest }
 
-// Correct is a task's estimate as far as what became of earlier ones lets it stand.
+// Correct corrects a task's estimate by the errors of earlier estimates.
 func (r *Runs) Correct(hint time.Duration) time.Duration { return r.stats.Correct(hint) }
 
-// Stats is what estimates are made from.
+// Stats returns the samples for estimates.
 func (r *Runs) Stats() *estimate.Stats { return &r.stats }
 
-// Steady is how long a task will run, if the function's tasks all take nearly the same, or differ by less than a round trip;
-// 0 if not. It is for tasks without an estimate of their own.
+// Steady returns the expected run time of a task without an estimate. It is 0 unless the function has at least 8
+// runs, and all take nearly the same or differ by less than a round trip.
 func (r *Runs) Steady(trip time.Duration) time.Duration {
 	if r.count < 8 || r.longest-r.shortest > max(r.shortest/8, trip) {
 		return 0
@@ -85,10 +85,10 @@ func (r *Runs) Steady(trip time.Duration) time.Duration {
 	return r.shortest
 }
 
-// Trip is how long two messages over a link take, each with what it waits for at both ends; 0 if nothing is known.
+// Trip returns the time of two messages over a link, there and back, with the waits at both ends; 0: unknown.
 func (v *View) Trip() time.Duration { return v.trip }
 
-// NoteTrip takes a round trip into account.
+// NoteTrip notes a round trip. Trip is a moving average, in which a new trip counts for 1/64.
 func (v *View) NoteTrip(trip time.Duration) {
 	if v.trip == 0 {
 		v.trip = trip
@@ -96,15 +96,16 @@ func (v *View) NoteTrip(trip time.Duration) {
 	v.trip += (trip - v.trip) / 64
 }
 
-// Price is what it costs to send a message or to take one in: the CPU for it, and what that makes other work wait; 0 if
-// nothing is known.
+// Price returns the cost of sending or receiving a message: the CPU time of the message, plus the delay for other
+// work; 0: unknown.
 func (v *View) Price() time.Duration { return v.price }
 
-// maxBusy bounds how busy a machine is taken to be: it is not measured so exactly that more could be told apart.
+// maxBusy bounds the measured use of a machine, as a share: the measurement is too coarse to distinguish higher
+// values.
 const maxBusy = 0.95
 
-// NoteMessageCost notes how much CPU a message needs, and which share of the machine's CPUs is in use: what has to wait behind so much
-// other work takes 1/(1-share) times as long.
+// NoteMessageCost notes the CPU time of a message, and the share of the machine's CPUs in use. Work that waits
+// behind a load of share takes 1/(1-share) times as long, so Price is message/(1-share).
 func (v *View) NoteMessageCost(message time.Duration, share float64) {
 	v.price = time.Duration(float64(message) / (1 - min(share, maxBusy)))
 }

@@ -10,23 +10,26 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Need is what a kind of task asks of the worker that runs it.
+// Need is the demand of a kind of task on its worker.
 type Need struct {
 	Function                      string
 	Demand                        probe.Demand
-	Files                         bool // it needs some, which a cache is for
+	Files                         bool // the task needs files, so the worker needs a cache
 	Features                      probe.Features
-	JobConstraint, TaskConstraint Constraint // of its job, and its own
+	JobConstraint, TaskConstraint Constraint // constraints of the task's job, and of the task itself
 }
 
-// Key is equal for equal needs, and only for those.
+// Key returns a text that is equal for equal needs only.
 func (n *Need) Key() string {
-	if len(n.JobConstraint.Labels)+len(n.JobConstraint.Hosts)+len(n.TaskConstraint.Labels)+len(n.TaskConstraint.Hosts) == 0 && !n.Files && n.Features == 0 && n.Demand == probe.Slot {
+	if len(n.JobConstraint.Labels)+len(n.JobConstraint.Hosts)+len(n.TaskConstraint.Labels)+len(
+		n.TaskConstraint.Hosts) == 0 && !n.Files && n.Features == 0 &&
+		n.Demand == probe.Slot {
 		return n.Function
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\x00%d\x00%d\x00%t\x00%x", n.Function, n.Demand.CPU, n.Demand.Mem, n.Files, n.Features)
-	for _, part := range [][]string{n.JobConstraint.Labels, n.JobConstraint.Hosts, n.TaskConstraint.Labels, n.TaskConstraint.Hosts} {
+	for _, part := range [][]string{n.JobConstraint.Labels, n.JobConstraint.Hosts, n.TaskConstraint.Labels,
+		n.TaskConstraint.Hosts} {
 		b.WriteByte(0)
 		for _, s := range part {
 			b.WriteByte(1)
@@ -36,30 +39,31 @@ func (n *Need) Key() string {
 	return b.String()
 }
 
+// isMetBy reports whether w has the function, capacity, cache, features and labels for n.
 func (n *Need) isMetBy(w *Worker) bool {
 	m := &w.welcome
 	return w.functions[n.Function] && n.Demand.Fits(m.Capacity) && (!n.Files || m.Cache != "") && w.Has(n.Features) &&
 		n.JobConstraint.Matches(m.Labels, m.Host, m.Worker) && n.TaskConstraint.Matches(m.Labels, m.Host, m.Worker)
 }
 
-// Set is the workers that are up and may run a kind of task.
+// Set is the set of workers that are up and may run a kind of task.
 type Set struct {
 	need      Need
-	workers   []*Worker    // in no order: sampling shuffles it
-	leastOpen probe.Demand // that is open to long tasks at any worker that was ever in it
-	isSmall   bool         // they are looked for among workers: a job may name many sets
-	member    []bool       // by Key, of others
+	workers   []*Worker    // in no order: sampling shuffles the slice
+	leastOpen probe.Demand // least demand open to long tasks, over all workers ever in the set
+	isSmall   bool         // Has searches workers instead of using member: a job may name many small sets
+	member    []bool       // by Key; unused if isSmall
 }
 
-// MaxSets is from how many sets on those are looked for that nobody uses, each time there are twice as many as were left
-// the last time.
+// MaxSets is the number of sets from which the view looks for unused sets. It looks again when the number has
+// doubled since the last time.
 const MaxSets = 256
 
-// Set is the set of the workers that meet a need of that key, or nil if there is none yet.
+// Set returns the set of the workers that meet the need with this key, or nil if there is no set yet.
 func (v *View) Set(key string) *Set { return v.sets[key] }
 
-// MakeSet makes the set of the workers that meet a need, whose key it is. If there are too many sets, those go that are
-// not used.
+// MakeSet makes the set of the workers that meet need n with this key. If there are too many sets, the view drops
+// the sets for which used returns false. The view does not keep an empty set.
 func (v *View) MakeSet(key string, n Need, used func(*Set) bool) *Set {
 	if len(v.sets) >= max(MaxSets, v.sweepSetsAt) {
 		maps.DeleteFunc(v.sets, func(_ string, s *Set) bool { return !used(s) })
@@ -88,15 +92,15 @@ func (v *View) MakeSet(key string, n Need, used func(*Set) bool) *Set {
 	return s
 }
 
-// TakeChangedSets are the sets that have become empty, or have their first worker again, since it was asked last. It is good until
-// the next link is made or broken.
+// TakeChangedSets returns the sets that became empty, or got their first worker, since the last call. The slice is
+// valid until the next link is made or broken.
 func (v *View) TakeChangedSets() []*Set {
 	turned := v.changedSets
 	v.changedSets = v.changedSets[:0]
 	return turned
 }
 
-// Has, Len and At make it a pool of package estimate.
+// Has, Len and At make a Set a Pool of package estimate.
 func (s *Set) Has(key int32) bool {
 	if s.isSmall {
 		return slices.ContainsFunc(s.workers, func(w *Worker) bool { return int32(w.Key) == key })
@@ -106,16 +110,17 @@ func (s *Set) Has(key int32) bool {
 func (s *Set) Len() int       { return len(s.workers) }
 func (s *Set) At(i int) int32 { return int32(s.workers[i].Key) }
 
-// LeastOpen is no more than what is open to long tasks at each of the workers.
+// LeastOpen returns a demand that is open to long tasks at each of the workers: the least of all workers ever in
+// the set.
 func (s *Set) LeastOpen() probe.Demand { return s.leastOpen }
 
-// TaskConstraint is what the tasks demand for themselves, besides what their job does. Nobody may write to it.
+// TaskConstraint returns the constraint of the tasks themselves, without their job's. Read-only.
 func (s *Set) TaskConstraint() Constraint { return s.need.TaskConstraint }
 
 // Contains reports whether w is in the set.
 func (s *Set) Contains(w *Worker) bool { return s.Has(int32(w.Key)) }
 
-// Among is those of a set that have one of some keys, as a set of their own that is not kept up to date.
+// Among returns the workers of s with one of the keys, as a new set that the view does not keep up to date.
 func (v *View) Among(s *Set, keys []int32) *Set {
 	some := &Set{isSmall: true}
 	for _, key := range keys {
@@ -126,13 +131,14 @@ func (v *View) Among(s *Set, keys []int32) *Set {
 	return some
 }
 
-// Workers are those of the set, in no order; nobody may write to it. Draw changes it.
+// Workers returns the workers of the set, in no order. Read-only. Draw changes the order.
 func (s *Set) Workers() []*Worker { return s.workers }
 
-// Draw moves a random one of the workers from i on to position i and returns it: so k calls sample k distinct ones.
+// Draw moves a random worker from position i or later to position i, and returns it. So k calls sample k distinct
+// workers.
 func (s *Set) Draw(i int, rng *rand.Rand) *Worker { return drawWorker(s.workers, i, rng) }
 
-// addWorker adds w if it may run such tasks. It reports whether it is the first that does.
+// addWorker adds w if w meets the need. It reports whether w is now the only worker.
 func (s *Set) addWorker(w *Worker) (first bool) {
 	if s.Contains(w) || !s.need.isMetBy(w) {
 		return false
@@ -152,7 +158,7 @@ func (s *Set) addWorker(w *Worker) (first bool) {
 	return len(s.workers) == 1
 }
 
-// removeWorker takes w out. It reports whether it was the last one.
+// removeWorker removes w. It reports whether w was the last worker.
 func (s *Set) removeWorker(w *Worker) (last bool) {
 	if !s.Contains(w) {
 		return false

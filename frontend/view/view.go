@@ -13,34 +13,34 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// View is what a frontend believes.
+// View holds a frontend's beliefs about its workers.
 type View struct {
 	rand *rand.Rand
 
-	workers       []*Worker // by Key; nil where there never was one
-	slots         int       // of all workers that are up
-	idle          []*Worker // those believed to have room and an empty queue, in no order
-	avoided       int       // workers with a heldUntil
+	workers       []*Worker // by Key; nil: no worker ever
+	slots         int       // slots of all workers that are up
+	idle          []*Worker // workers believed to have room and an empty queue, in no order
+	avoided       int       // number of workers with an avoidUntil
 	fleet         *estimate.Fleet
-	sweptAt       time.Time // when matrices that are too old were last looked for
-	lastDeparture Departure // the last one that there was
+	sweptAt       time.Time // last look for matrices that are too old
+	lastDeparture Departure // the last departure
 
 	sets        map[string]*Set
-	sweepSetsAt int    // how many there are when those nobody uses are looked for next
-	changedSets []*Set // since it was asked last
+	sweepSetsAt int    // number of sets at which unused sets are looked for next
+	changedSets []*Set // sets changed since the last TakeChangedSets
 
 	runs   map[string]*Runs
-	recent list.List[*Runs] // those, the one that was asked for last at the end
+	recent list.List[*Runs] // the same Runs, most recently requested last
 	trip   time.Duration
 	price  time.Duration
 }
 
-// New is a view of no worker. It shares rng with its caller.
+// New returns a view without workers. It shares rng with the caller.
 func New(cfg estimate.Config, rng *rand.Rand) *View {
 	return &View{rand: rng, fleet: estimate.NewFleet(cfg), sets: map[string]*Set{}, runs: map[string]*Runs{}}
 }
 
-// Worker is the row of a key, or nil.
+// Worker returns the row of a key, or nil.
 func (v *View) Worker(key Key) *Worker {
 	if int(key) < len(v.workers) {
 		return v.workers[key]
@@ -48,7 +48,7 @@ func (v *View) Worker(key Key) *Worker {
 	return nil
 }
 
-// Workers are all that there ever were, by their keys.
+// Workers yields the rows of all workers ever known, by key.
 func (v *View) Workers() iter.Seq[*Worker] {
 	return func(yield func(*Worker) bool) {
 		for _, w := range v.workers {
@@ -59,13 +59,13 @@ func (v *View) Workers() iter.Seq[*Worker] {
 	}
 }
 
-// Slots is how many the workers have that are up.
+// Slots returns the number of slots of all workers that are up.
 func (v *View) Slots() int { return v.slots }
 
-// Fleet is what placing by estimation goes by; nobody may write to it.
+// Fleet returns the fleet for placing by estimation. Read-only.
 func (v *View) Fleet() *estimate.Fleet { return v.fleet }
 
-// EnsureWorker is the row of a key, which it now has if it did not.
+// EnsureWorker returns the row of a key, and creates it if missing.
 func (v *View) EnsureWorker(key Key) *Worker {
 	for int(key) >= len(v.workers) {
 		v.workers = append(v.workers, nil)
@@ -76,16 +76,16 @@ func (v *View) EnsureWorker(key Key) *Worker {
 	return v.workers[key]
 }
 
-// Departure is a worker that was taken off the list. The zero one is nobody's.
+// Departure is a worker taken off the list. The zero Departure means: no worker.
 type Departure struct {
 	Name string
 	At   time.Time
 }
 
-// LastDeparture is the last departure.
+// LastDeparture returns the last departure.
 func (v *View) LastDeparture() Departure { return v.lastDeparture }
 
-// NoteListed notes that there is a worker at an address, to which a link is to be made.
+// NoteListed notes that there is a worker at an address, and that the shell is to make a link.
 func (v *View) NoteListed(w *Worker, address string) {
 	w.listed, w.address, w.awaited = true, address, w.state == Down
 }
@@ -96,7 +96,7 @@ func (v *View) NoteUnlisted(w *Worker, now time.Time) {
 	w.listed, w.address, w.welcome = false, "", probe.Welcome{}
 }
 
-// NoteLinked notes that a link to w was made, which was down or adrift.
+// NoteLinked notes a new link to w. w must be down or adrift.
 func (v *View) NoteLinked(w *Worker, m probe.Welcome, now time.Time) {
 	if w.welcome.Incarnation != m.Incarnation {
 		w.heardSeq = 0
@@ -124,7 +124,7 @@ func (v *View) NoteLinked(w *Worker, m probe.Welcome, now time.Time) {
 	}
 }
 
-// Drain notes that a worker leaves: it is no longer sampled, and no candidate.
+// Drain notes that a worker leaves: it is no longer sampled, and no candidate any more.
 func (v *View) Drain(w *Worker) {
 	if w.state == Up {
 		v.stopPlacing(w)
@@ -139,7 +139,7 @@ func (v *View) NoteLinkLost(w *Worker, now time.Time) {
 	w.state, w.lostAt = Adrift, now
 }
 
-// NoteGone notes that a worker whose link broke is not there any more.
+// NoteGone notes that a worker with a broken link does not come back.
 func (v *View) NoteGone(w *Worker, now time.Time) {
 	if w.state != Down && !w.leaving {
 		v.fleet.NoteLost(int32(w.Key), now)
@@ -148,7 +148,7 @@ func (v *View) NoteGone(w *Worker, now time.Time) {
 	w.state, w.awaited = Down, false
 }
 
-// stopPlacing takes a worker that was up out of everything that is sampled, and out of the candidates.
+// stopPlacing removes w from the sets, from the idle workers and from the candidates of the fleet.
 func (v *View) stopPlacing(w *Worker) {
 	if w.state == Up {
 		v.slots -= w.slots
@@ -169,10 +169,11 @@ func (v *View) stopPlacing(w *Worker) {
 	}
 }
 
-// addToFleet makes a worker that is linked known to the fleet, without a matrix.
+// addToFleet adds a linked worker to the fleet, without a matrix.
 func (v *View) addToFleet(w *Worker) {
 	m := &w.welcome
-	s := estimate.Server{Key: int32(w.Key), Name: m.Worker, Host: m.Host, Rack: m.Rack, Speed: float64(m.Speed) / 1000, Draining: w.state != Up}
+	s := estimate.Server{Key: int32(w.Key), Name: m.Worker, Host: m.Host, Rack: m.Rack,
+		Speed: float64(m.Speed) / 1000, Draining: w.state != Up}
 	if s.Rack == "" {
 		for _, l := range m.Labels {
 			if rack, ok := strings.CutPrefix(l, "rack="); ok {
@@ -186,10 +187,11 @@ func (v *View) addToFleet(w *Worker) {
 	v.fleet.Put(s)
 }
 
-// maxHolders bounds the workers that are looked at for one file.
+// maxHolders bounds the workers considered per file.
 const maxHolders = 32
 
-// Peers are the addresses of workers other than w that are said to have a file: at random, but those of w's rack first.
+// Peers returns the cache addresses of workers other than w with a file: at random, but workers of w's rack first.
+// At most probe.MaxPeers.
 func (v *View) Peers(id estimate.FileID, w *Worker) (near []string) {
 	holders := v.fleet.Holders(id)
 	if len(holders) == 0 {
@@ -218,7 +220,8 @@ func (v *View) Peers(id estimate.FileID, w *Worker) (near []string) {
 	return append(near, far[:min(len(far), probe.MaxPeers-len(near))]...)
 }
 
-// NoteEnded tells the failure model how an attempt at w ended by itself. Of successes the first after a failure will do.
+// NoteEnded tells the failure model how an attempt at w ended by itself. After a failure the first success is told;
+// further successes are not needed.
 func (v *View) NoteEnded(w *Worker, function string, status probe.Status, now time.Time) {
 	switch status {
 	case probe.Succeeded:
@@ -234,19 +237,20 @@ func (v *View) NoteEnded(w *Worker, function string, status probe.Status, now ti
 	v.fleet.NoteEnded(int32(w.Key), function, !w.failing, now)
 }
 
-// NotePromise notes that a task was placed at w, which what w says does not count until it has answered for it.
+// NotePromise notes a task placed at w. The worker's matrix does not count the task until w has answered.
 func (v *View) NotePromise(w *Worker, p Promise) { w.uncounted = append(w.uncounted, p) }
 
-// NoteCounted notes that what w says from now on counts an attempt, or that it is over.
+// NoteCounted notes that w's news counts an attempt from now on, or that the attempt is over.
 func (v *View) NoteCounted(w *Worker, id probe.AttemptID) {
 	if len(w.uncounted) > 0 {
 		w.uncounted = slices.DeleteFunc(w.uncounted, func(p Promise) bool { return p.Attempt == id })
 	}
 }
 
-// NoteCountedPlaces notes the same of those attempts for which some places were asked.
+// NoteCountedPlaces is NoteCounted for the attempts of count places, starting with place first.
 func (v *View) NoteCountedPlaces(w *Worker, first probe.ResID, count uint32) {
 	if len(w.uncounted) > 0 {
-		w.uncounted = slices.DeleteFunc(w.uncounted, func(p Promise) bool { return p.Res >= first && p.Res-first < probe.ResID(count) })
+		w.uncounted = slices.DeleteFunc(w.uncounted,
+			func(p Promise) bool { return p.Res >= first && p.Res-first < probe.ResID(count) })
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 func TestPure(t *testing.T) { purity.Check(t, ".") }
 
-// A sample is a shuffle's beginning: distinct workers, each as likely as any other.
+// A sample is the beginning of a shuffle: distinct workers, all equally likely.
 func TestDraw(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	ws := make([]*Worker, 5)
@@ -82,7 +82,7 @@ func TestConstraint(t *testing.T) {
 	}
 }
 
-// Runs are steady that differ by an eighth at most, or by less than a round trip.
+// Runs are steady if they differ by at most an eighth, or by less than a round trip.
 func TestSteady(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct{ run, other, trip, want time.Duration }{
@@ -103,7 +103,7 @@ func TestSteady(t *testing.T) {
 	}
 }
 
-// A message costs the more the busier the machine is, and no more than what can be told of that.
+// A message costs more on a busier machine, up to the limit of the measurement.
 func TestPrice(t *testing.T) {
 	v := New(estimate.Config{}.Defaults(), rand.New(rand.NewPCG(1, 1)))
 	for share, want := range map[float64]time.Duration{0: 10, 0.5: 20, 0.75: 40, 1: 200, 1.5: 200} {

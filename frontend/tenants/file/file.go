@@ -1,4 +1,4 @@
-// Package file reads what is said of tenants, and says all that is wrong with it.
+// Package file parses tenants files, and reports all errors at once.
 package file
 
 import (
@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// MaxText is how long a file may be: frontends send it to each other whole (view.MaxTerms).
+	// MaxText bounds a file, in bytes, because frontends exchange whole files (view.MaxTerms).
 	MaxText = 512 << 10
 	// maxAmount bounds all numbers of an entry.
 	maxAmount = 1_000_000_000
 	maxPath   = 256 // bytes
 )
 
-// Example is a file, in one line.
+// Example is a file in one line.
 const Example = `{revision: 1, tenants: {web: {tokens: 30, max: 60, queue: 1000}, "*": {tokens: 1}}}`
 
 const wantExample = "want a revision and tenants, such as " + Example
 
-// Flaw is what is wrong at a line of a file, and what to write instead.
+// Flaw is an error at a line of a file, with a remedy.
 type Flaw struct {
 	File string
 	Line int
@@ -43,14 +43,17 @@ type Flaw struct {
 func (f *Flaw) Error() string { return fmt.Sprintf("%s:%d: %v", f.File, f.Line, f.Err) }
 func (f *Flaw) Unwrap() error { return f.Err }
 
-// entryKeys are what may be said of a tenant.
+// entryKeys are the keys of an entry, with the function to read each value.
 var entryKeys = map[string]func(*tenants.Entry, ast.Node) error{
 	"tokens": func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Tokens, n) },
 	"max":    func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Max, n) },
 	"queue":  func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Queue, n) },
 	"rate":   func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Rate, n) },
 
-	"functions":    func(e *tenants.Entry, n ast.Node) error { return readList(n, wantFunctions, addName(&e.Functions)) },
+	"functions": func(e *tenants.Entry,
+		n ast.Node) error {
+		return readList(n, wantFunctions, addName(&e.Functions))
+	},
 	"token-hashes": func(e *tenants.Entry, n ast.Node) error { return readList(n, wantHashes, addHash(&e.Hashes)) },
 	"certificates": func(e *tenants.Entry, n ast.Node) error {
 		return readList(n, wantCertificates, addCertificate(&e.Certificates))
@@ -63,7 +66,7 @@ const (
 	wantCertificates = "want the names of clients in certificates, such as [client/web]"
 )
 
-// readList reads texts, one or more.
+// readList reads a non-empty list, and passes each text to add. The function add returns false for an invalid text.
 func readList(n ast.Node, want string, add func(text string) bool) error {
 	all, ok := n.(*ast.SequenceNode)
 	if !ok || len(all.Values) == 0 {
@@ -71,12 +74,13 @@ func readList(n ast.Node, want string, add func(text string) bool) error {
 	}
 	for _, v := range all.Values {
 		if _, ok := v.(ast.ScalarNode); !ok || !add(v.GetToken().Value) {
-			return errors.New(want) // without the text, which may be a token
+			return errors.New(want) // without the text, perhaps a token
 		}
 	}
 	return nil
 }
 
+// addName returns a function that appends a text to a list. Empty texts are invalid.
 func addName(to *[]string) func(string) bool {
 	return func(text string) bool {
 		*to = append(*to, text)
@@ -84,6 +88,7 @@ func addName(to *[]string) func(string) bool {
 	}
 }
 
+// addHash returns a function that parses a hash in hexadecimal digits, and appends it to a list.
 func addHash(to *[]tenants.Hash) func(string) bool {
 	return func(text string) bool {
 		b, err := hex.DecodeString(text)
@@ -95,6 +100,7 @@ func addHash(to *[]tenants.Hash) func(string) bool {
 	}
 }
 
+// addCertificate returns a function that appends the NAME of client/NAME to a list.
 func addCertificate(to *[]string) func(string) bool {
 	return func(text string) bool {
 		name, ok := strings.CutPrefix(text, "client/")
@@ -103,6 +109,7 @@ func addCertificate(to *[]string) func(string) bool {
 	}
 }
 
+// readAmount reads a whole number from 1 to maxAmount.
 func readAmount(to *int, n ast.Node) error {
 	v, err := strconv.Atoi(n.GetToken().Value)
 	if _, whole := n.(*ast.IntegerNode); !whole || err != nil || v < 1 || v > maxAmount {
@@ -112,7 +119,7 @@ func readAmount(to *int, n ast.Node) error {
 	return nil
 }
 
-// Parse reads a file. The error joins all Flaws, in the order of their lines.
+// Parse parses a file. name is for messages. The error joins all Flaws, in the order of their lines.
 func Parse(name string, text []byte) (*tenants.File, error) {
 	p := parsing{name: name, text: text, owners: map[string]string{}}
 	p.readText()
@@ -127,12 +134,13 @@ func Parse(name string, text []byte) (*tenants.File, error) {
 	return nil, errors.Join(errs...)
 }
 
+// parsing is a parse under way: the entries and flaws so far.
 type parsing struct {
 	name     string
 	text     []byte
 	revision uint64
 	entries  []tenants.Entry
-	owners   map[string]string // of tokens and certificates, by what they are called in a flaw
+	owners   map[string]string // tenant of each token and certificate, by name in a flaw
 	flaws    []*Flaw
 }
 
@@ -142,9 +150,11 @@ func (p *parsing) addFlaw(line int, format string, args ...any) {
 
 func lineOf(n ast.Node) int { return n.GetToken().Position.Line }
 
+// readText parses the whole text.
 func (p *parsing) readText() {
 	if len(p.text) > MaxText {
-		p.addFlaw(1, "the file has %d bytes: at most %d are allowed, as frontends send it to each other", len(p.text), MaxText)
+		p.addFlaw(1, "the file has %d bytes: at most %d are allowed, as frontends send it to each other", len(p.text),
+			MaxText)
 		return
 	}
 	doc, err := parser.ParseBytes(p.text, 0)
@@ -177,7 +187,9 @@ func (p *parsing) readText() {
 		case "revision":
 			n, err := strconv.ParseUint(v.GetToken().Value, 10, 63)
 			if err != nil || n == 0 {
-				p.addFlaw(lineOf(v), "revision %q: want a whole number from 1 on, higher with each change: the highest holds", v.String())
+				p.addFlaw(lineOf(v),
+					"revision %q: want a whole number from 1 on, higher with each change: the highest holds",
+					v.String())
 			}
 			p.revision, revision = n, true
 		case "tenants":
@@ -187,17 +199,18 @@ func (p *parsing) readText() {
 		}
 	}
 	if !revision {
-		p.addFlaw(1, "the revision is missing: write revision: 1, and a higher one with each change")
+		p.addFlaw(1, "the revision is missing: write revision: 1, and a higher number with each change")
 	}
 }
 
-// refuseAliases refuses anchors and aliases, also as an alias may stand in what it stands for, without an end.
+// refuseAliases refuses anchors and aliases: an alias inside its own anchor would expand without end.
 func (p *parsing) refuseAliases(body ast.Node) bool {
 	before := len(p.flaws)
 	ast.Walk(visitFunc(func(n ast.Node) {
 		switch n.(type) {
 		case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
-			p.addFlaw(lineOf(n), "anchors, aliases and << are not read here, as they may go round in circles: write the values out")
+			p.addFlaw(lineOf(n),
+				"anchors, aliases and << are not read here, as they may go round in circles: write the values out")
 		}
 	}), body)
 	return len(p.flaws) == before
@@ -207,7 +220,7 @@ type visitFunc func(ast.Node)
 
 func (v visitFunc) Visit(n ast.Node) ast.Visitor { v(n); return v }
 
-// eachEntry yields what a mapping says.
+// eachEntry yields the keys and values of a mapping.
 func eachEntry(n ast.Node) iter.Seq2[ast.Node, ast.Node] {
 	return func(yield func(key, value ast.Node) bool) {
 		for i := n.(ast.MapNode).MapRange(); i.Next() && yield(i.Key(), i.Value()); {
@@ -215,8 +228,9 @@ func eachEntry(n ast.Node) iter.Seq2[ast.Node, ast.Node] {
 	}
 }
 
+// readTenants parses the entries below the key tenants.
 func (p *parsing) readTenants(n ast.Node) {
-	const want = `want paths with what they may have, such as {web: {tokens: 3}, ads/etl: {tokens: 1}, "*": {tokens: 1}}`
+	const want = `want paths with their entries, such as {web: {tokens: 3}, ads/etl: {tokens: 1}, "*": {tokens: 1}}`
 	if _, ok := n.(ast.MapNode); !ok {
 		p.addFlaw(lineOf(n), "tenants: %s", want)
 		return
@@ -235,13 +249,15 @@ func (p *parsing) readTenants(n ast.Node) {
 		for keyNode, v := range eachEntry(v) {
 			name := keyNode.GetToken().Value
 			if read := entryKeys[name]; read == nil {
-				p.addFlaw(lineOf(keyNode), "tenant %q: unknown key %q: it is one of %q", path, name, slices.Sorted(maps.Keys(entryKeys)))
+				p.addFlaw(lineOf(keyNode), "tenant %q: unknown key %q: it is one of %q", path, name,
+					slices.Sorted(maps.Keys(entryKeys)))
 			} else if err := read(&e, v); err != nil {
 				p.addFlaw(lineOf(v), "tenant %q: %s %w", path, name, err)
 			}
 		}
 		if path == tenants.Default && len(e.Hashes)+len(e.Certificates) > 0 {
-			p.addFlaw(lineOf(key), `tenant "*": nobody is known as a tenant without an entry: give the token-hashes and certificates to one by its path`)
+			p.addFlaw(lineOf(key),
+				`tenant "*": nobody is known as a tenant without an entry: move hashes and certificates to a path`)
 		}
 		for _, h := range e.Hashes {
 			p.noteOwner(key, path, "the token of "+hex.EncodeToString(h[:]))
@@ -253,7 +269,7 @@ func (p *parsing) readTenants(n ast.Node) {
 	}
 }
 
-// noteOwner notes whose a token or a certificate is.
+// noteOwner notes the tenant of a token or a certificate. A second owner is a flaw.
 func (p *parsing) noteOwner(key ast.Node, path, credential string) {
 	if other, taken := p.owners[credential]; taken {
 		p.addFlaw(lineOf(key), "tenant %q: %s is that of %q, too: give each tenant its own", path, credential, other)
@@ -261,6 +277,7 @@ func (p *parsing) noteOwner(key ast.Node, path, credential string) {
 	p.owners[credential] = path
 }
 
+// checkPath returns an error for an invalid tenant path.
 func checkPath(path string) error {
 	parts := strings.Split(path, "/")
 	switch {
@@ -271,7 +288,7 @@ func checkPath(path string) error {
 	case len(parts) > probe.MaxParts:
 		return fmt.Errorf("the path has %d parts: at most %d are allowed", len(parts), probe.MaxParts)
 	case slices.Contains(parts, ""):
-		return errors.New("a part of the path is empty: write parts with one / between them, such as ads/etl")
+		return errors.New("a part of the path is empty: write parts with a / between, such as ads/etl")
 	case slices.Contains(parts, tenants.Default):
 		return errors.New(`"*" stands for all tenants without an entry, by itself only: name the parts of the path`)
 	}

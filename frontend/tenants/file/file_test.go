@@ -53,9 +53,11 @@ func TestParse(t *testing.T) {
 
 func hashOf(n byte) string { return fmt.Sprintf("%x", tenants.Hash{n}) }
 
-// Whose tokens and certificates there are, and what tenants may run.
+// The tenants of tokens and certificates, and the functions tenants may run.
 func TestIdentities(t *testing.T) {
-	f, err := Parse("f", []byte("revision: 1\ntenants:\n  ads: {functions: [echo, sum]}\n  ads/etl:\n    token-hashes: ["+hashOf(1)+", "+hashOf(2)+"]\n    certificates: [client/night]\n    functions: [sum, sort]\n"))
+	f, err := Parse("f",
+		[]byte("revision: 1\ntenants:\n  ads: {functions: [echo, sum]}\n  ads/etl:\n    token-hashes: ["+hashOf(
+			1)+", "+hashOf(2)+"]\n    certificates: [client/night]\n    functions: [sum, sort]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +69,8 @@ func TestIdentities(t *testing.T) {
 	if a, b := f.OfCertificate("night"), f.OfCertificate("day"); a != "ads/etl" || b != "day" {
 		t.Errorf("certificates are of %q and %q", a, b)
 	}
-	for _, c := range []struct{ tenant, function, by string }{{"ads/etl", "sum", ""}, {"ads/etl", "echo", "ads/etl"}, {"ads/etl/x", "sort", "ads"}, {"ads", "sort", "ads"}, {"web", "sort", ""}} {
+	for _, c := range []struct{ tenant, function, by string }{{"ads/etl", "sum", ""}, {"ads/etl", "echo", "ads/etl"},
+		{"ads/etl/x", "sort", "ads"}, {"ads", "sort", "ads"}, {"web", "sort", ""}} {
 		if by, may := f.MayRun(c.tenant, c.function); by != c.by || may != (by == "") {
 			t.Errorf("%s runs %s: %v, by %q", c.tenant, c.function, may, by)
 		}
@@ -75,7 +78,8 @@ func TestIdentities(t *testing.T) {
 	for _, c := range []struct {
 		tenant, other string
 		covers        bool
-	}{{"ads", "ads", true}, {"ads", "ads/etl", true}, {"ads", "adsense", false}, {"ads/etl", "ads", false}, {"", "", true}, {"", "/x", false}, {"", "x", false}} {
+	}{{"ads", "ads", true}, {"ads", "ads/etl", true}, {"ads", "adsense", false}, {"ads/etl", "ads", false}, {"", "",
+		true}, {"", "/x", false}, {"", "x", false}} {
 		if tenants.Covers(c.tenant, c.other) != c.covers {
 			t.Errorf("%q covers %q: %v", c.tenant, c.other, !c.covers)
 		}
@@ -85,7 +89,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// Each flaw is told with its line and a remedy, all of them at once.
+// Parse reports all flaws at once, each with a line and a remedy.
 func TestFlaws(t *testing.T) {
 	for text, want := range map[string][]string{
 		"":                        {"f:1: the file is empty: want a revision and tenants"},
@@ -103,22 +107,30 @@ func TestFlaws(t *testing.T) {
 		"revision: 1\ntenants: 5": {"f:2: tenants: want paths"},
 		"revision: 1\ntenants:\n  web: {tokens: -3}\n  ads: {tokens: 0}\n  x: {tokens: many, queue: 1.5, max: -1}\n  y:\n  z: {token: 1}": {
 			`f:3: tenant "web": tokens "-3": want a whole number from 1`, `f:4: tenant "ads": tokens "0"`,
-			`f:5: tenant "x": tokens "many"`, `f:5: tenant "x": queue "1.5"`, `f:5: tenant "x": max "-1": want a whole number from 1`, `f:6: tenant "y": want what it may have`,
+			`f:5: tenant "x": tokens "many"`, `f:5: tenant "x": queue "1.5"`,
+			`f:5: tenant "x": max "-1": want a whole number from 1`, `f:6: tenant "y": want what it may have`,
 			`f:7: tenant "z": unknown key "token": it is one of ["certificates" "functions" "max" "queue" "rate" "token-hashes" "tokens"]`,
 		},
 		"revision: 1\ntenants:\n  a//b: {tokens: 1}\n  /a: {tokens: 1}\n  a/*: {tokens: 1}\n  1/2/3/4/5/6/7/8/9: {tokens: 1}": {
-			`f:3: tenant "a//b": a part of the path is empty`, `f:4: tenant "/a"`, `f:5: tenant "a/*": "*" stands for all tenants`, `f:6: tenant "1/2/3/4/5/6/7/8/9": the path has 9 parts`,
+			`f:3: tenant "a//b": a part of the path is empty`, `f:4: tenant "/a"`,
+			`f:5: tenant "a/*": "*" stands for all tenants`, `f:6: tenant "1/2/3/4/5/6/7/8/9": the path has 9 parts`,
 		},
 		"revision: 1\ntenants:\n  a: {tokens: 1}\n  a: {tokens: 2}": {`f:4: mapping key "a" already defined`},
 		"revision: 1\ntenants:\n  a: {functions: []}\n  b: {token-hashes: [geheim]}\n  c: {token-hashes: 00}\n  d: {certificates: [web]}\n  e: {rate: 0}": {
-			`f:3: tenant "a": functions want the names`, `f:4: tenant "b": token-hashes want the hashes that phoebe token prints`, `f:5: tenant "c": token-hashes want`,
+			`f:3: tenant "a": functions want the names`,
+			`f:4: tenant "b": token-hashes want the hashes that phoebe token prints`,
+			`f:5: tenant "c": token-hashes want`,
 			`f:6: tenant "d": certificates want`, `f:7: tenant "e": rate "0"`,
 		},
-		"revision: 1\ntenants:\n  a: {token-hashes: [" + hashOf(1) + "], certificates: [client/x]}\n  b: {certificates: [client/x]}\n  c: {token-hashes: [" + hashOf(1) + "]}\n  \"*\": {certificates: [client/y]}": {
-			`f:4: tenant "b": the certificate client/x is that of "a", too`, `f:5: tenant "c": the token of ` + hashOf(1) + ` is that of "a", too`,
+		"revision: 1\ntenants:\n  a: {token-hashes: [" + hashOf(1) +
+			"], certificates: [client/x]}\n  b: {certificates: [client/x]}\n  c: {token-hashes: [" + hashOf(1) +
+			"]}\n  \"*\": {certificates: [client/y]}": {
+			`f:4: tenant "b": the certificate client/x is that of "a", too`,
+			`f:5: tenant "c": the token of ` + hashOf(1) + ` is that of "a", too`,
 			`f:6: tenant "*": nobody is known as a tenant without an entry`,
 		},
-		"revision: 1\ntenants: &all\n  a: *all":                           {"f:2: anchors, aliases and <<", "f:3: anchors, aliases"},
+		"revision: 1\ntenants: &all\n  a: *all": {"f:2: anchors, aliases and <<",
+			"f:3: anchors, aliases"},
 		"revision: 1\ntenants: {a: " + strings.Repeat(" ", MaxText) + "}": {"f:1: the file has "},
 	} {
 		f, err := Parse("f", []byte(text))
