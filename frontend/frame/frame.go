@@ -1,7 +1,7 @@
-// Package frame looks at the messages of the API before Kitex does: at their beginning, which says how long they are
-// and who calls, and at their weight, which is the memory that decoding them takes. Kitex and what it generates make
-// room for whatever a message claims to hold, and tell several protocols apart of which the API is one: framed
-// transport, strict binary protocol.
+// Package frame looks at messages of the API before Kitex does. The beginning of a message holds its length and its
+// caller. The weight of a message is the memory that decoding takes. Kitex and its generated code make room for
+// anything that a message claims to hold. Kitex also accepts several protocols; the API uses only framed transport
+// with the strict binary protocol.
 package frame
 
 import (
@@ -19,30 +19,31 @@ import (
 )
 
 const (
-	prefixSize = 4  // bytes of a frame that tell how many follow
+	prefixSize = 4  // bytes at the start of a frame that hold the length of the rest
 	maxMethod  = 64 // bytes of a method's name
-	// maxHead is how much of a frame ReadHead looks at in search of the secret.
+	// maxHead bounds the bytes in which ReadHead looks for the secret.
 	maxHead = 8 << 10
 )
 
-// Head is the beginning of a frame. Its slices are part of what was peeked.
+// Head is the beginning of a frame. Its slices alias the peeked bytes.
 type Head struct {
 	Size   int // of the whole frame
 	Type   thrift.TMessageType
 	Method []byte
 	Seq    int32
-	// Secret is the caller's, of a call. In the caller and in the request only numbers and truth values may come before
-	// it: generated code writes fields in the order of their ids, or those of a fixed size first.
+	// Secret is the caller's secret, if the frame is a call. Before the secret, the request and the caller may hold
+	// only numbers and truth values. Generated code keeps to that: it writes fields in the order of their ids, or
+	// fields of a fixed size first.
 	Secret    []byte
-	argsStart int // where they begin
+	argsStart int // offset of the arguments
 }
 
-// Peeker shows the first n bytes of a frame as soon as they are there.
+// Peeker shows the first n bytes of a frame as soon as they have arrived.
 type Peeker interface {
 	Peek(n int) ([]byte, error)
 }
 
-// ReadHead reads the beginning of a frame, but no more of it than it has to in order to find the secret.
+// ReadHead reads the beginning of a frame. It peeks no further than necessary to find the secret.
 func ReadHead(in Peeker) (h Head, err error) {
 	b, err := in.Peek(prefixSize + 4 + 4)
 	if err != nil {
@@ -67,10 +68,11 @@ func ReadHead(in Peeker) (h Head, err error) {
 	return h, err
 }
 
-// secretPath leads to the secret, by the types of the fields, each of which has the id 1: the request, its caller, the secret.
+// secretPath leads to the secret, by the types of the fields: the request, the caller, the secret. Each field has
+// the id 1.
 var secretPath = [...]thrift.TType{thrift.STRUCT, thrift.STRUCT, thrift.STRING}
 
-// findSecret finds the caller's secret; nil if there is none where it should be.
+// findSecret returns the caller's secret, or nil if the expected place holds none.
 func (h *Head) findSecret(in Peeker) ([]byte, error) {
 	const fieldHead, lengthSize = 3, 4
 	at, limit := h.argsStart, min(h.Size, maxHead)
@@ -109,7 +111,7 @@ func (h *Head) findSecret(in Peeker) ([]byte, error) {
 	return b[at:], nil
 }
 
-// argShapes and results are the shapes of each method's.
+// argShapes and resultShapes are the shapes of each method's arguments and results.
 var argShapes, resultShapes = map[string]*Shape{}, map[string]*Shape{}
 
 func init() {
@@ -118,8 +120,8 @@ func init() {
 	}
 }
 
-// Weigh is how many bytes decoding the whole frame b, which h is the beginning of, would allocate. Of a method that the
-// API does not have that is nothing.
+// Weigh returns the number of bytes that decoding the whole frame b would allocate. h is the beginning of b. The
+// arguments of a method unknown to the API weigh nothing.
 func (h *Head) Weigh(b []byte, most int) (int, error) {
 	var s *Shape
 	switch h.Type {
@@ -134,13 +136,15 @@ func (h *Head) Weigh(b []byte, most int) (int, error) {
 	return s.Weigh(b[h.argsStart:h.Size], most)
 }
 
-// Decode decodes the arguments of the whole frame b, which h is the beginning of, into args. They share nothing with b.
+// Decode decodes the arguments of the whole frame b into args. h is the beginning of b. args shares no memory with
+// b.
 func (h *Head) Decode(b []byte, args thrift.FastCodec) error {
 	_, err := args.FastRead(b[h.argsStart:h.Size])
 	return err
 }
 
-// Refusal is the frame that answers the call: every method of the API throws r, as its first exception.
+// Refusal returns the frame that answers the call by throwing r. r is the first exception of every method of the
+// API.
 func (h *Head) Refusal(r *v1.Refused) []byte {
 	b := thrift.Binary.AppendMessageBegin(make([]byte, prefixSize), string(h.Method), thrift.REPLY, h.Seq)
 	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 1)
@@ -149,12 +153,13 @@ func (h *Head) Refusal(r *v1.Refused) []byte {
 	return endFrame(b)
 }
 
-// endFrame completes a frame: it says how long it is.
+// endFrame completes a frame: it sets the length.
 func endFrame(b []byte) []byte {
 	binary.BigEndian.PutUint32(b, uint32(len(b)-prefixSize))
 	return b
 }
 
+// appendStruct appends the encoded struct to b.
 func appendStruct(b []byte, s thrift.FastCodec) []byte {
 	n, size := len(b), s.BLength()
 	b = slices.Grow(b, size)[:n+size]
@@ -162,12 +167,13 @@ func appendStruct(b []byte, s thrift.FastCodec) []byte {
 	return b
 }
 
-// Codec is Kitex's for a client that takes answers of at most so many bytes, and of four times as many once they are
-// decoded.
+// Codec returns Kitex's codec for a client. The client takes answers of up to most bytes, and of four times as many
+// bytes once decoded.
 func Codec(most int) remote.Codec {
 	return &answerCodec{codec.NewDefaultCodecWithConfig(codec.CodecConfig{MaxSize: most}), most}
 }
 
+// answerCodec checks the size of an answer before Kitex decodes it.
 type answerCodec struct {
 	remote.Codec
 	maxAnswer int
@@ -181,13 +187,14 @@ func (c *answerCodec) Decode(ctx context.Context, msg remote.Message, in remote.
 	return c.Codec.Decode(ctx, msg, in)
 }
 
-// readAnswer peeks at all of an answer of at most so many bytes, and of four times as many once it is decoded.
+// readAnswer peeks at the whole of an answer. It refuses an answer of more than most bytes, or of more than four
+// times as many bytes once decoded.
 func readAnswer(in Peeker, most int) (h Head, b []byte, err error) {
 	if h, err = ReadHead(in); err != nil {
 		return h, nil, fmt.Errorf("read an answer: %w", err)
 	}
 	if h.Size > most {
-		return h, nil, fmt.Errorf("read an answer: it has %d bytes, the limit is %d", h.Size, most)
+		return h, nil, fmt.Errorf("read an answer: %d bytes exceed the limit of %d", h.Size, most)
 	}
 	if b, err = in.Peek(h.Size); err != nil {
 		return h, nil, fmt.Errorf("read an answer: %w", err)

@@ -22,14 +22,14 @@ func bytesText(b ...byte) string { return string(b) }
 
 func uint32Text(n int) string { return string(binary.BigEndian.AppendUint32(nil, uint32(n))) }
 
-// callFrame is the frame of a call with these arguments.
+// callFrame makes the frame of a call with these arguments.
 func callFrame(method, args string) []byte {
 	body := bytesText(0x80, 1, 0, 1) + uint32Text(len(method)) + method + uint32Text(7) + args
 	return []byte(uint32Text(len(body)) + body)
 }
 
 const (
-	request = "\x0c\x00\x01" // the field that it is, and the caller's, too
+	request = "\x0c\x00\x01" // the field of the request, and of the caller, too
 	caller  = request
 	secret  = "\x0b\x00\x01"
 )
@@ -37,7 +37,8 @@ const (
 func TestReadHead(t *testing.T) {
 	word := "sesame"
 	generated := &v1.PhoebeEventsArgs{Request: &v1.EventsRequest{
-		Caller: &v1.Caller{Secret: &word, Name: &word, Forwarded: true}, Handle: &v1.Handle{Job: "j", Owner: "o"}, Cursor: 1, MaxWaitUs: 2, MaxEvents: 3,
+		Caller: &v1.Caller{Secret: &word, Name: &word, Forwarded: true}, Handle: &v1.Handle{Job: "j", Owner: "o"},
+		Cursor: 1, MaxWaitUs: 2, MaxEvents: 3,
 	}}
 	b := make([]byte, generated.BLength())
 	generated.FastWrite(b)
@@ -46,19 +47,26 @@ func TestReadHead(t *testing.T) {
 		secret string
 		err    error
 	}{
-		"in the order of ids":  {callFrame("Run", request+caller+secret+uint32Text(6)+word+"\x00\x00\x00"), word, nil},
-		"fixed sizes first":    {callFrame("Events", string(b)), word, nil},
-		"an empty one":         {callFrame("Run", request+caller+secret+uint32Text(0)+"\x00\x00\x00"), "", nil},
-		"no caller":            {callFrame("Run", request+"\x0c\x00\x02\x00\x00\x00"), "", nil},
-		"no request":           {callFrame("Run", "\x00"), "", nil},
-		"a name first":         {callFrame("Run", request+caller+"\x0b\x00\x02"+uint32Text(1)+"x"+secret+uint32Text(6)+word+"\x00\x00\x00"), "", nil},
+		"in the order of ids": {callFrame("Run", request+caller+secret+uint32Text(6)+word+"\x00\x00\x00"), word, nil},
+		"fixed sizes first":   {callFrame("Events", string(b)), word, nil},
+		"an empty one":        {callFrame("Run", request+caller+secret+uint32Text(0)+"\x00\x00\x00"), "", nil},
+		"no caller":           {callFrame("Run", request+"\x0c\x00\x02\x00\x00\x00"), "", nil},
+		"no request":          {callFrame("Run", "\x00"), "", nil},
+		"a name first": {
+			callFrame("Run", request+caller+"\x0b\x00\x02"+uint32Text(1)+"x"+secret+uint32Text(6)+word+"\x00\x00\x00"),
+			"", nil},
 		"longer than its call": {callFrame("Run", request+caller+secret+uint32Text(9)+word), "", nil},
-		"longer than a head":   {callFrame("Run", request+caller+secret+uint32Text(9000)+strings.Repeat("s", 9000)+"\x00\x00\x00"), "", nil},
-		"much before it":       {callFrame("Run", request+caller+strings.Repeat("\x0a\x00\x0912345678", 1000)+secret+uint32Text(6)+word+"\x00\x00\x00"), "", nil},
-		"no frame":             {[]byte("GET / HTTP/1.1\r\n"), "", ErrMalformed},
-		"not framed":           {callFrame("Run", "\x00")[4:], "", ErrMalformed},
-		"a long method":        {callFrame(strings.Repeat("Run", 30), "\x00"), "", ErrMalformed},
-		"not all of it":        {callFrame("Run", request+caller+secret+uint32Text(6)+word)[:30], "", io.EOF},
+		"longer than a head": {
+			callFrame("Run", request+caller+secret+uint32Text(9000)+strings.Repeat("s", 9000)+"\x00\x00\x00"), "", nil},
+		"much before it": {
+			callFrame("Run",
+				request+caller+strings.Repeat("\x0a\x00\x0912345678", 1000)+secret+uint32Text(6)+word+"\x00\x00\x00"),
+			"",
+			nil},
+		"no frame":      {[]byte("GET / HTTP/1.1\r\n"), "", ErrMalformed},
+		"not framed":    {callFrame("Run", "\x00")[4:], "", ErrMalformed},
+		"a long method": {callFrame(strings.Repeat("Run", 30), "\x00"), "", ErrMalformed},
+		"not all of it": {callFrame("Run", request+caller+secret+uint32Text(6)+word)[:30], "", io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, err := ReadHead(bufio.NewReaderSize(bytes.NewReader(c.frame), 16<<10))
@@ -72,7 +80,8 @@ func TestReadHead(t *testing.T) {
 	}
 }
 
-// The secret is looked for no further than in what has come: a stranger who sends no more is to be answered.
+// The search for the secret stays within the bytes that have arrived. A stranger must get an answer without sending
+// more.
 func TestReadHeadAtOnce(t *testing.T) {
 	frame := callFrame("Run", request+caller+secret+uint32Text(6)+"sesame"+strings.Repeat("\x00", 1<<20))
 	come := len(callFrame("Run", request+caller+secret+uint32Text(6)+"sesame"))
@@ -94,12 +103,13 @@ func TestRefusal(t *testing.T) {
 	}
 	var res v1.PhoebeCancelResult
 	n, err := res.FastRead(b[4+at:])
-	if err != nil || n != len(b)-4-at || res.Refused == nil || res.Refused.Message != "later" || res.Refused.RetryAfterUs != 3 {
+	if err != nil || n != len(b)-4-at || res.Refused == nil || res.Refused.Message != "later" ||
+		res.Refused.RetryAfterUs != 3 {
 		t.Errorf("%+v, %v, %d bytes of %d", res.Refused, err, n, len(b)-4-at)
 	}
 }
 
-// richSubmit is a job in which every field is used.
+// richSubmit makes a job that uses every field.
 func richSubmit(tasks int) *v1.PhoebeSubmitArgs {
 	word := "word"
 	j := v1.NewJob()
@@ -110,14 +120,15 @@ func richSubmit(tasks int) *v1.PhoebeSubmitArgs {
 		t := v1.NewTask()
 		t.FunctionName, t.Payload, t.Stage = "function", bytes.Repeat([]byte("p"), i%100), "s"
 		t.Demand, t.Constraint = &v1.Demand{CpuMillicores: 1}, &v1.Constraint{Hosts: []string{"one", "two"}}
-		t.Inputs = []*v1.Input{{Bytes: 1, Copies: []*v1.Copy{{At: "at", Rack: "rack"}, {At: "elsewhere"}}}, {Stage: "r"}}
+		t.Inputs = []*v1.Input{{Bytes: 1, Copies: []*v1.Copy{{At: "at", Rack: "rack"}, {At: "elsewhere"}}},
+			{Stage: "r"}}
 		t.Files = []*v1.File{{Url: "http://host/file", Sha256: strings.Repeat("0", 64)}}
 		j.Tasks = append(j.Tasks, t)
 	}
 	return &v1.PhoebeSubmitArgs{Request: &v1.SubmitRequest{Caller: &v1.Caller{Secret: &word}, Job: j}}
 }
 
-// allocatedBytes is how many bytes f allocates.
+// allocatedBytes returns the number of bytes that f allocates.
 func allocatedBytes(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -126,7 +137,7 @@ func allocatedBytes(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// What is weighed is what decoding allocates, or nearly.
+// The weight is close to the bytes that decoding allocates.
 func TestWeigh(t *testing.T) {
 	args := richSubmit(2000)
 	b := make([]byte, args.BLength())
@@ -156,11 +167,11 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// TestClaims: a length that is not there is found out, wherever it stands.
+// TestClaims: a claimed length without the bytes is found anywhere.
 func TestClaims(t *testing.T) {
-	job := request + "\x0c\x00\x02" // and what follows in it
+	job := request + "\x0c\x00\x02" // and the following fields
 	task := job + "\x0f\x00\x09\x0c" + uint32Text(1)
-	for name, args := range map[string]string{ // what begins with "no " is all there is; else zeros follow
+	for name, args := range map[string]string{ // a name with "no " gives the whole argument; else zeros follow
 		"tasks":       job + "\x0f\x00\x09\x0c" + uint32Text(1<<30),
 		"stages":      job + "\x0f\x00\x0c\x0c" + uint32Text(1<<30),
 		"labels":      job + "\x0c\x00\x08\x0f\x00\x01\x0b" + uint32Text(1<<30),
@@ -198,7 +209,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// FuzzWeigh: what is found to be light enough is decoded without a panic, and in not much more memory.
+// FuzzWeigh: if a message is light enough, decoding causes no panic, and takes little more memory.
 func FuzzWeigh(f *testing.F) {
 	methods := []string{"Run", "Submit", "Events", "Cancel", "CancelTasks", "Extend", "Explain", "Cluster"}
 	args := richSubmit(3)
@@ -220,7 +231,7 @@ func FuzzWeigh(f *testing.F) {
 			return
 		}
 		got := allocatedBytes(func() { _, _ = into.(thrift.FastCodec).FastRead(data) })
-		if got > weight+weight/4+most/4 { // the rest is what the fuzzer itself does meanwhile
+		if got > weight+weight/4+most/4 { // the fuzzer itself allocates, too
 			t.Errorf("%T: %d bytes were allocated, %d were weighed", into, got, weight)
 		}
 	})
@@ -259,12 +270,14 @@ func BenchmarkWeigh(b *testing.B) {
 	}
 }
 
-// The answer to a Run is what generated code makes of it, for each who asks.
+// The answer to a Run equals the answer of generated code, for each caller.
 func TestRunAnswer(t *testing.T) {
-	want := &v1.PhoebeRunResult{Success: &v1.RunResponse{Handle: &v1.Handle{Job: "job", Owner: "owner"}, Outcomes: []*v1.Outcome{}}}
+	want := &v1.PhoebeRunResult{
+		Success: &v1.RunResponse{Handle: &v1.Handle{Job: "job", Owner: "owner"}, Outcomes: []*v1.Outcome{}}}
 	a := NewRunAnswer(want.Success.Handle, 2)
-	for i := range 3 { // one more than was thought
-		o := &v1.Outcome{Task: int32(i), Kind: v1.OutcomeKind_RESULT, Result_: []byte(strings.Repeat("r", 1000*i)), Worker: "w", Usage: &v1.Usage{CpuUs: 1}}
+	for i := range 3 { // an outcome more than announced
+		o := &v1.Outcome{Task: int32(i), Kind: v1.OutcomeKind_RESULT, Result_: []byte(strings.Repeat("r", 1000*i)),
+			Worker: "w", Usage: &v1.Usage{CpuUs: 1}}
 		want.Success.Outcomes = append(want.Success.Outcomes, o)
 		a.Add(o)
 	}

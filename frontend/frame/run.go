@@ -17,7 +17,7 @@ type Buffered interface {
 	Release(error) error
 }
 
-// AppendRun appends the frame of a call of Run to b, which is empty.
+// AppendRun appends the frame of a call of Run to b. b must be empty.
 func AppendRun(b []byte, seq int32, req *v1.RunRequest) []byte {
 	b = thrift.Binary.AppendMessageBegin(append(b, make([]byte, prefixSize)...), "Run", thrift.CALL, seq)
 	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 1)
@@ -25,15 +25,16 @@ func AppendRun(b []byte, seq int32, req *v1.RunRequest) []byte {
 	return endFrame(append(b, byte(thrift.STOP)))
 }
 
-// ReadRun reads the answer to a call of Run. It may be a *v1.Refused, or an exception that any Thrift server may throw: then
-// the connection may be used again, which after other errors it may not. Nothing has more than so many bytes.
+// ReadRun reads the answer to a call of Run. An error is a *v1.Refused, an exception that any Thrift server may
+// throw, or a broken connection. After a refusal or an exception, the connection may be used again, otherwise not.
+// most bounds the bytes of an answer.
 func ReadRun(in Buffered, seq int32, most int) (*v1.RunResponse, error) {
 	h, b, err := readAnswer(in, most)
 	if err != nil {
 		return nil, err
 	}
 	if string(h.Method) != "Run" || h.Seq != seq {
-		return nil, fmt.Errorf("read an answer: it is one to call %d, of %q, instead of %d, of Run", h.Seq, h.Method, seq)
+		return nil, fmt.Errorf("read an answer: it answers call %d of %q, not call %d of Run", h.Seq, h.Method, seq)
 	}
 	var res v1.PhoebeRunResult
 	var thrown *thrift.ApplicationException
@@ -60,26 +61,26 @@ func ReadRun(in Buffered, seq int32, most int) (*v1.RunResponse, error) {
 	return res.Success, nil
 }
 
-// RunAnswer is the frame that answers a Run, made as the outcomes come: they take much less memory so than as structs, and
-// are none of the garbage collector's business.
+// RunAnswer is the frame that answers a Run. Outcomes are encoded as they come. They take much less memory than as
+// structs, and cost the garbage collector nothing.
 type RunAnswer struct {
 	b          []byte
-	seqAt      int // where the number of the call stands
-	outcomesAt int // where the outcomes begin, after their number
+	seqAt      int // offset of the call's number
+	outcomesAt int // offset of the outcomes, behind their number
 	count      int // outcomes
 	handedOut  bool
 }
 
-// outcomeSize is how many bytes an outcome takes, more or less, besides its result.
+// outcomeSize is about the size of an outcome without its result, in bytes.
 const outcomeSize = 100
 
-// NewRunAnswer begins the answer to a job of so many tasks.
+// NewRunAnswer begins the answer to a job. tasks is the job's number of tasks.
 func NewRunAnswer(h *v1.Handle, tasks int) *RunAnswer {
 	a := &RunAnswer{}
 	b := make([]byte, prefixSize, 128+outcomeSize*min(tasks, 1000))
 	b = thrift.Binary.AppendMessageBegin(b, "Run", thrift.REPLY, 0)
 	a.seqAt = len(b) - 4
-	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 0) // what it returns
+	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 0) // the returned value
 	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 1)
 	b = appendStruct(b, h)
 	b = thrift.Binary.AppendFieldBegin(b, thrift.LIST, 2)
@@ -94,10 +95,10 @@ func (a *RunAnswer) Add(o *v1.Outcome) {
 	a.count++
 }
 
-// Len is how many bytes it has.
+// Len returns the size of the answer in bytes.
 func (a *RunAnswer) Len() int { return len(a.b) }
 
-// Outcomes decodes those that were added.
+// Outcomes decodes the outcomes added so far.
 func (a *RunAnswer) Outcomes() []*v1.Outcome {
 	list := make([]*v1.Outcome, a.count)
 	at := a.outcomesAt
@@ -105,23 +106,23 @@ func (a *RunAnswer) Outcomes() []*v1.Outcome {
 		list[i] = v1.NewOutcome()
 		n, err := list[i].FastRead(a.b[at:])
 		if err != nil {
-			panic(err) // we wrote it
+			panic(err) // the frame is phoebe's own
 		}
 		at += n
 	}
 	return list
 }
 
-// End completes the frame: nothing may be added.
+// End completes the frame. No outcome may be added afterwards.
 func (a *RunAnswer) End() {
 	a.b = endFrame(append(a.b, byte(thrift.STOP), byte(thrift.STOP)))
 	binary.BigEndian.PutUint32(a.b[a.outcomesAt-4:], uint32(a.count))
 }
 
-// To is the complete frame for the call with this number. Nobody may write to it.
+// To returns the complete frame for the call with number seq. The caller must not change it.
 func (a *RunAnswer) To(seq int32) []byte {
 	b := a.b
-	if a.handedOut { // and perhaps being written
+	if a.handedOut { // the first frame may still be written
 		b = slices.Clone(b)
 	}
 	a.handedOut = true

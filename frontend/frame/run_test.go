@@ -16,15 +16,16 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// wholeFrame is a frame with a struct.
+// wholeFrame makes a frame with a struct.
 func wholeFrame(method string, kind thrift.TMessageType, seq int32, s thrift.FastCodec) []byte {
 	b := thrift.Binary.AppendMessageBegin(make([]byte, prefixSize), method, kind, seq)
 	return endFrame(appendStruct(b, s))
 }
 
-// A call of Run is what generated code makes of it.
+// AppendRun writes the same bytes as generated code.
 func TestAppendRun(t *testing.T) {
-	for _, req := range []*v1.RunRequest{{Job: v1.NewJob()}, {Caller: richSubmit(3).Request.Caller, Job: richSubmit(3).Request.Job}} {
+	for _, req := range []*v1.RunRequest{{Job: v1.NewJob()},
+		{Caller: richSubmit(3).Request.Caller, Job: richSubmit(3).Request.Job}} {
 		want := wholeFrame("Run", thrift.CALL, 7, &v1.PhoebeRunArgs{Request: req})
 		if got := AppendRun(make([]byte, 0, 8), 7, req); !bytes.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
@@ -34,14 +35,15 @@ func TestAppendRun(t *testing.T) {
 
 var (
 	answered = &v1.RunResponse{Handle: &v1.Handle{Job: "job", Owner: "owner"}, Outcomes: []*v1.Outcome{
-		{Task: 0, Kind: v1.OutcomeKind_RESULT, Result_: []byte("result"), Worker: "w", Attempts: 1, Usage: &v1.Usage{CpuUs: 1}},
+		{Task: 0, Kind: v1.OutcomeKind_RESULT, Result_: []byte("result"), Worker: "w", Attempts: 1,
+			Usage: &v1.Usage{CpuUs: 1}},
 		{Task: 1, Kind: v1.OutcomeKind_FAILED, Failure: &v1.Failure{Reason: v1.FailureReason_LOST, Message: "lost"}},
 	}}
 	refused = &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, Message: "later", RetryAfterUs: 5}
 	thrown  = thrift.NewApplicationException(thrift.INTERNAL_ERROR, "oh")
 )
 
-// Answers are read one after the other, however they come.
+// Answers are read in order, in whatever pieces they come.
 func TestReadRun(t *testing.T) {
 	all := joinFrames(
 		wholeFrame("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered}),
@@ -49,7 +51,8 @@ func TestReadRun(t *testing.T) {
 		wholeFrame("Run", thrift.EXCEPTION, 3, thrown),
 		wholeFrame("Run", thrift.REPLY, 4, &v1.PhoebeRunResult{}),
 	)
-	for name, from := range map[string]io.Reader{"at once": bytes.NewReader(all), "bytes": iotest.OneByteReader(bytes.NewReader(all))} {
+	for name, from := range map[string]io.Reader{"at once": bytes.NewReader(all),
+		"bytes": iotest.OneByteReader(bytes.NewReader(all))} {
 		in := bufiox.NewDefaultReader(from)
 		res, err := ReadRun(in, 1, 1<<20)
 		if err != nil || !reflect.DeepEqual(res, answered) {
@@ -74,18 +77,20 @@ func TestReadRun(t *testing.T) {
 
 func joinFrames(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
 
-// What is no answer to the call is an error, and so is one that takes too much memory.
+// An answer to another call is an error, and so is an answer that takes too much memory.
 func TestReadRunOfOthers(t *testing.T) {
 	good := &v1.PhoebeRunResult{Success: answered}
 	for name, b := range map[string][]byte{
-		"another call":  wholeFrame("Run", thrift.REPLY, 2, good),
-		"another one":   wholeFrame("Submit", thrift.REPLY, 1, good),
-		"a call":        wholeFrame("Run", thrift.CALL, 1, good),
-		"garbage":       []byte(strings.Repeat("garbage", 100)),
-		"cut off":       wholeFrame("Run", thrift.REPLY, 1, good)[:100],
-		"large":         wholeFrame("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Refused: &v1.Refused{Message: strings.Repeat("m", 5000)}}),
-		"bad":           wholeFrame("Run", thrift.REPLY, 1, thrown)[:20],
-		"bad exception": append(endFrame(thrift.Binary.AppendMessageBegin(make([]byte, prefixSize), "Run", thrift.EXCEPTION, 1)), 0, 0),
+		"another call": wholeFrame("Run", thrift.REPLY, 2, good),
+		"another one":  wholeFrame("Submit", thrift.REPLY, 1, good),
+		"a call":       wholeFrame("Run", thrift.CALL, 1, good),
+		"garbage":      []byte(strings.Repeat("garbage", 100)),
+		"cut off":      wholeFrame("Run", thrift.REPLY, 1, good)[:100],
+		"large": wholeFrame("Run", thrift.REPLY, 1,
+			&v1.PhoebeRunResult{Refused: &v1.Refused{Message: strings.Repeat("m", 5000)}}),
+		"bad": wholeFrame("Run", thrift.REPLY, 1, thrown)[:20],
+		"bad exception": append(
+			endFrame(thrift.Binary.AppendMessageBegin(make([]byte, prefixSize), "Run", thrift.EXCEPTION, 1)), 0, 0),
 	} {
 		if res, err := ReadRun(bufiox.NewDefaultReader(bytes.NewReader(b)), 1, 4000); err == nil {
 			t.Errorf("%s: %v", name, res)
@@ -93,7 +98,7 @@ func TestReadRunOfOthers(t *testing.T) {
 	}
 }
 
-// FuzzReadRun: whatever comes, it is read without a panic, and in not much more memory than it may take.
+// FuzzReadRun: any bytes are read without a panic, and in not much more memory than allowed.
 func FuzzReadRun(f *testing.F) {
 	f.Add(wholeFrame("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered}))
 	f.Add(wholeFrame("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Refused: refused}))
@@ -107,7 +112,7 @@ func FuzzReadRun(f *testing.F) {
 	const most = 1 << 16
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got := allocatedBytes(func() { _, _ = ReadRun(bufiox.NewDefaultReader(bytes.NewReader(b)), 1, most) })
-		if got > 4*most+2*len(b)+1<<18 { // some of it is the reader's, and what the fuzzer itself does meanwhile
+		if got > 4*most+2*len(b)+1<<18 { // the reader and the fuzzer allocate, too
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})

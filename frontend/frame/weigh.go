@@ -12,16 +12,16 @@ import (
 )
 
 var (
-	// ErrMalformed: the bytes end too early, or are no Thrift.
-	ErrMalformed = errors.New("it is no Thrift message, or not all of one")
-	// ErrHeavy: decoded, the message would take more memory than it may.
-	ErrHeavy = errors.New("it would take too much memory")
+	// ErrMalformed: the bytes end too early, or are no Thrift message.
+	ErrMalformed = errors.New("the bytes are no Thrift message, or end too early")
+	// ErrHeavy: decoded, the message would take more memory than allowed.
+	ErrHeavy = errors.New("the message would take too much memory")
 )
 
-// Shape is what Weigh knows of a generated struct. It does not change.
+// Shape describes a generated struct for Weigh. A Shape does not change.
 type Shape struct {
 	size   int     // of the struct in memory
-	fields []field // by id; those that do not exist have no type
+	fields []field // by id; missing fields have no type
 }
 
 // field is a field of a struct, or an element of a list.
@@ -31,9 +31,11 @@ type field struct {
 	shape *Shape // of a struct
 }
 
-// ShapeOf is that of a pointer to a generated struct. Maps and sets it does not know: the API has none.
+// ShapeOf returns the shape of the struct behind ptr, a pointer to a generated struct. Maps and sets are not
+// supported, because the API has none.
 func ShapeOf(ptr any) *Shape { return shapeOf(reflect.TypeOf(ptr).Elem()) }
 
+// shapeOf returns the shape of a generated struct type. It panics if a field has no id.
 func shapeOf(t reflect.Type) *Shape {
 	s := &Shape{size: roundUp(int(t.Size()))}
 	for i := range t.NumField() {
@@ -66,7 +68,7 @@ func fieldOf(t reflect.Type) field {
 	case reflect.String:
 		return field{wire: thrift.STRING}
 	case reflect.Pointer:
-		if t.Elem().Kind() != reflect.Struct { // of an optional one
+		if t.Elem().Kind() != reflect.Struct { // an optional field
 			return fieldOf(t.Elem())
 		}
 		return field{wire: thrift.STRUCT, shape: shapeOf(t.Elem())}
@@ -80,9 +82,9 @@ func fieldOf(t reflect.Type) field {
 	panic(fmt.Sprintf("frame: %v is in no struct of the API", t))
 }
 
-// Weigh is how many bytes decoding the struct in b would allocate, to within what the allocator rounds up: it walks
-// all of it, so that each string and list is known to be as long as it claims. It allocates nothing itself. If that
-// is more than most, the error is ErrHeavy.
+// Weigh returns the number of bytes that decoding the struct in b would allocate, up to the allocator's rounding.
+// It walks the whole struct, so each string and list is known to be as long as it claims. Weigh itself allocates
+// nothing. If the weight exceeds most, the error is ErrHeavy.
 func (s *Shape) Weigh(b []byte, most int) (int, error) {
 	w := weigher{b: b, budget: most}
 	if w.addBytes(s.size); w.err == nil {
@@ -91,20 +93,20 @@ func (s *Shape) Weigh(b []byte, most int) (int, error) {
 	return most - w.budget, w.err
 }
 
-// weigher walks b, of which what comes before at has been weighed. After an error it must not go on.
+// weigher walks b. The bytes before offset have been weighed. After an error the walk must end.
 type weigher struct {
 	b      []byte
 	offset int
-	budget int // of what it may weigh
+	budget int // bytes left to weigh
 	err    error
 }
 
-// maxDepth is how deep what the API does not know may be nested: it is skipped, level by level.
+// maxDepth bounds the nesting of values unknown to the API. They are skipped level by level.
 const maxDepth = 16
 
 var fixedSizes = [16]int{thrift.BOOL: 1, thrift.BYTE: 1, thrift.DOUBLE: 8, thrift.I16: 2, thrift.I32: 4, thrift.I64: 8}
 
-// fixedSize is the size of values of a type that all have the same; 0 if there is none, or no such type.
+// fixedSize returns the size of a type whose values all have the same size. It returns 0 for other types.
 func fixedSize(wire thrift.TType) int {
 	if i := uint8(wire); int(i) < len(fixedSizes) {
 		return fixedSizes[i]
@@ -114,13 +116,14 @@ func fixedSize(wire thrift.TType) int {
 
 func roundUp(n int) int { return (n + 15) &^ 15 }
 
+// addBytes counts n bytes of memory.
 func (w *weigher) addBytes(n int) {
 	if w.budget -= n; w.budget < 0 && w.err == nil {
 		w.err = ErrHeavy
 	}
 }
 
-// takeBytes steps over n bytes and returns them, or nil if there are not so many.
+// takeBytes steps over n bytes and returns them, or nil if there are fewer.
 func (w *weigher) takeBytes(n int) []byte {
 	if n > len(w.b)-w.offset {
 		w.err = ErrMalformed
@@ -130,7 +133,7 @@ func (w *weigher) takeBytes(n int) []byte {
 	return w.b[w.offset-n : w.offset]
 }
 
-// takeLength steps over a length; what it is of takes one byte each, at least.
+// takeLength steps over a length. Each element takes a byte or more, so a length beyond the rest of b is an error.
 func (w *weigher) takeLength() int {
 	if b := w.b[w.offset:]; len(b) >= 4 {
 		if n := int(int32(binary.BigEndian.Uint32(b))); n >= 0 && n <= len(b)-4 {
@@ -142,6 +145,7 @@ func (w *weigher) takeLength() int {
 	return 0
 }
 
+// weighStruct walks a struct with shape s up to its end.
 func (w *weigher) weighStruct(s *Shape) {
 	for w.err == nil {
 		b := w.b[w.offset:]
@@ -187,13 +191,13 @@ func (w *weigher) weighList(elem *field) {
 	}
 	n := w.takeLength()
 	if n > 0 && thrift.TType(b[0]) != elem.wire && w.err == nil {
-		w.err = ErrMalformed // the generated code would take them for what they should be
+		w.err = ErrMalformed // the generated code would decode the elements as the expected type
 	}
 	if w.err != nil {
 		return
 	}
 	switch elem.wire {
-	case thrift.STRUCT: // which value adds, and a pointer to it
+	case thrift.STRUCT: // weighValue adds the struct; here the pointer to it counts
 		w.addBytes(roundUp(n * 8))
 	case thrift.STRING:
 		w.addBytes(roundUp(n * 16))
@@ -229,7 +233,7 @@ func (w *weigher) skipValue(wire thrift.TType, depth int) {
 			kinds = w.b[w.offset-2 : w.offset]
 		}
 		for _, k := range kinds {
-			if int(k) >= len(fixedSizes) { // there may be no element, and the library panics all the same
+			if int(k) >= len(fixedSizes) { // the library panics on such a kind, even without elements
 				w.err = ErrMalformed
 			}
 		}

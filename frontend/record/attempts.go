@@ -8,40 +8,42 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// maxAttempts is how many attempts are remembered.
+// maxAttempts bounds the remembered attempts.
 const maxAttempts = 1 << 18
 
-// MaxAttemptsBytes is how many bytes they take.
+// MaxAttemptsBytes bounds the memory of the remembered attempts, in bytes.
 const MaxAttemptsBytes = 38 << 20
 
-// NoWorker is the worker of a task that came to none.
+// NoWorker is the worker of a task that came to no worker.
 const NoWorker = math.MaxUint32
 
-// Attempt is the one that gave a task its outcome.
+// Attempt is the attempt that gave a task its outcome.
 type Attempt struct {
 	Task         probe.TaskIndex
 	Stage        int32
-	Worker       uint32 // its key at the frontend, or NoWorker
-	Tries        uint16 // it is the last one of so many
+	Worker       uint32 // key at the frontend, or NoWorker
+	Tries        uint16 // number of attempts at the task, this one included
 	Path         uint8
 	Outcome      uint8
 	Failure      uint8
 	Binding      uint8
-	Fetched      time.Duration         // that it took until its files were there
-	Expected     time.Duration         // run; 0: not known
-	ExpectedWait time.Duration         // wait at the worker, of a task placed by estimation
-	Waited       time.Duration         // what that was
-	Waits        [waitKinds]uint32     // for what it waited there, in units of tick, by Kind from OwnTenant on; all 0: it is not known
-	Released     time.Duration         // when the task could start, since its job came
-	Ends         [Phases]time.Duration // of its phases, likewise; all but the last are 0 if it is not known that it ran
+	Fetched      time.Duration // time until the task's files were there
+	Expected     time.Duration // run; 0: not known
+	ExpectedWait time.Duration // expected wait at the worker, of a task placed by estimation
+	Waited       time.Duration // the wait at the worker
+	// What the task waited for at the worker, in units of tick, by Kind from OwnTenant on. All 0: not known.
+	Waits    [waitKinds]uint32
+	Released time.Duration // when the task could start, since the job's arrival
+	// Ends of the phases, since the job's arrival. If no run is known, all but the last are 0.
+	Ends [Phases]time.Duration
 
-	Before uint64 // the number of the one of its job before this; 0: it is the first
+	Before uint64 // number of the job's previous attempt; 0: this is the first
 }
 
-// Set makes a that of an outcome which came at a moment, of a job that came so long before the core had it. What the API numbers in its
-// own way is left to whoever knows that.
+// Set sets a from an outcome. From the job's arrival, lead passed until the core had the job, and came passed until
+// the outcome came. Outcome and Failure have numbers of the API, and are left to the caller.
 func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
-	*a = Attempt{} // in place, and field by field: this is done for each task
+	*a = Attempt{} // in place, and field by field, because each task pays for it
 	a.Task, a.Stage, a.Worker = o.Task, o.Stage, NoWorker
 	if o.Worker != "" {
 		a.Worker = uint32(o.At)
@@ -53,7 +55,7 @@ func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
 	a.SetPhases(o, lead, came)
 }
 
-// SetPhases is that part of Set from which Phases are known.
+// SetPhases sets the fields of a that Phases reads.
 func (a *Attempt) SetPhases(o *frontend.Outcome, lead, came time.Duration) {
 	p := &o.Phases
 	a.Released, a.Ends = 0, [Phases]time.Duration{}
@@ -61,20 +63,21 @@ func (a *Attempt) SetPhases(o *frontend.Outcome, lead, came time.Duration) {
 		a.Released = lead + p.Released
 	}
 	if p.Finished > 0 {
-		a.Ends = [...]time.Duration{lead + p.Sampled, lead + p.Queued, lead + p.Ready, lead + p.Bound, lead + p.Started, lead + p.Finished, 0}
+		a.Ends = [...]time.Duration{lead + p.Sampled, lead + p.Queued, lead + p.Ready, lead + p.Bound, lead + p.Started,
+			lead + p.Finished, 0}
 	}
 	a.Ends[Delivery] = came
 }
 
 func toTicks(d time.Duration) uint32 { return uint32(min(max(d, 0)>>tickBits, math.MaxUint32)) }
 
-// Phases are how long its phases took.
+// Phases returns the length of each phase.
 func (a *Attempt) Phases() [Phases]time.Duration {
 	return a.splitPhases(a.Released, a.Ends[Delivery])
 }
 
-// splitPhases makes phases of the moments at which they ended, from when the task could start to its end. None is negative, and they add
-// up: one that seems to have ended before the one before it, or after the end, is taken to have ended then.
+// splitPhases makes lengths from the ends of phases, between released and end. No length is negative, and the
+// lengths add up. An end before the previous phase's end, or after end, is moved to that moment.
 func (a *Attempt) splitPhases(released, end time.Duration) (phases [Phases]time.Duration) {
 	at, end := released, max(released, end)
 	for i, done := range a.Ends {
@@ -87,21 +90,21 @@ func (a *Attempt) splitPhases(released, end time.Duration) (phases [Phases]time.
 	return phases
 }
 
-// Attempts remembers the last ones. It grows with what there is to remember.
+// Attempts remembers the latest attempts. Memory grows with the attempts, up to MaxAttemptsBytes.
 type Attempts struct {
 	chunks [][]Attempt
-	total  uint64 // ever; they are numbered from 1 on
+	total  uint64 // attempts ever; numbers start at 1
 }
 
 const attemptsPerChunk = 1 << 12
 
-// tick is about a microsecond: to divide by that takes longer than all the rest that is done for a task.
+// tick is about a microsecond. A division by a microsecond would take longer than all other work for a task.
 const (
 	tickBits = 10
 	tick     = 1 << tickBits * time.Nanosecond
 )
 
-// Next is room for one more, all of which is to be set, and its number.
+// Next returns room for another attempt, and its number. The caller sets all fields.
 func (r *Attempts) Next() (*Attempt, uint64) {
 	at := r.total % maxAttempts
 	if int(at/attemptsPerChunk) == len(r.chunks) {
@@ -111,11 +114,10 @@ func (r *Attempts) Next() (*Attempt, uint64) {
 	return &r.chunks[at/attemptsPerChunk][at%attemptsPerChunk], r.total
 }
 
-// Count is how many there ever were.
+// Count returns the number of attempts ever.
 func (r *Attempts) Count() uint64 { return r.total }
 
-// Copy fills in the attempts that come after the one of a number, as far as there are any, and tells how many of those before them are
-// forgotten.
+// Copy fills to with the attempts behind number after. skipped counts forgotten attempts among them.
 func (r *Attempts) Copy(to []Attempt, after uint64) (n, skipped int) {
 	if r.total > maxAttempts && after < r.total-maxAttempts {
 		skipped = int(r.total - maxAttempts - after)
@@ -128,7 +130,7 @@ func (r *Attempts) Copy(to []Attempt, after uint64) (n, skipped int) {
 	return n, skipped
 }
 
-// findAttempt is the one of a number, or nil if it is forgotten.
+// findAttempt returns attempt n, or nil if the attempt is forgotten.
 func (r *Attempts) findAttempt(n uint64) *Attempt {
 	if n == 0 || n+maxAttempts <= r.total {
 		return nil
@@ -137,8 +139,8 @@ func (r *Attempts) findAttempt(n uint64) *Attempt {
 	return &r.chunks[at/attemptsPerChunk][at%attemptsPerChunk]
 }
 
-// Collect fills in the attempts of a job, the last ones first: the one of a number, and those before it. It returns the number of the
-// next one, which is 0 if there is none; not ok if one of them is forgotten.
+// Collect fills to from the end with attempts of a job: attempt last, and the attempts before. The result next is
+// the number to go on with, or 0. If an attempt is forgotten, ok is false.
 func (r *Attempts) Collect(to []Attempt, last uint64) (next uint64, ok bool) {
 	for i := len(to) - 1; i >= 0; i-- {
 		a := r.findAttempt(last)

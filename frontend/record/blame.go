@@ -5,39 +5,45 @@ import (
 	"time"
 )
 
-// Kind is one that time is blamed on.
+// Kind is a cause that time is blamed on.
 type Kind uint8
 
-// Those before are the phases of tasks.
+// The kinds below Barrier are the phases of tasks.
 const (
-	Barrier      = Kind(Phases) + iota // from the end of the last task of the stages before until the next stage started
-	Fetch                              // of the queue, while the task's files were not there
-	Excess                             // of the run, what was more than expected
-	Outside                            // of a task of which it is not known what became of it where
-	OwnTenant                          // of the queue, behind short tasks of its own tenant; Queue has what went to other tasks of its job, or is not known
-	OtherTenants                       // behind short tasks of others
-	LongTasks                          // behind long tasks
-	ClosedShare                        // while there was room, but closed to it
-	IdleSlot                           // while room was held for a frontend to say what to run
+	// from the end of the last task of the earlier stages until the next stage started
+	Barrier = Kind(Phases) + iota
+	Fetch   // of the queue, while the task's files were not there
+	Excess  // of the run, the part beyond the expected time
+	Outside // of a task with no known run
+	// Of the queue, behind short tasks of the same tenant. Queue keeps the rest: behind tasks of the same job, or
+	// not known.
+	OwnTenant
+	OtherTenants // behind short tasks of other tenants
+	LongTasks    // behind long tasks
+	ClosedShare  // while there was room, closed to the task
+	IdleSlot     // while room was held for a frontend's answer
 	kindsEnd
 	Kinds = int(kindsEnd)
 )
 
-// waitKinds is how many kinds a wait in a queue may be for.
+// waitKinds is the number of kinds for waits in a queue.
 const waitKinds = int(kindsEnd - OwnTenant)
 
+// String returns the name of a phase or of a cause.
 func (k Kind) String() string {
 	if int(k) < Phases {
 		return Measure(k).String()
 	}
-	return [...]string{"barrier", "fetch", "excess", "outside", "own tenant", "other tenants", "long tasks", "closed share", "idle slot"}[int(k)-Phases]
+	return [...]string{"barrier", "fetch", "excess", "outside", "own tenant", "other tenants", "long tasks",
+		"closed share", "idle slot"}[int(k)-Phases]
 }
 
-// Blame is what a response went on. It adds up to the response.
+// Blame splits a response by kind. The parts add up to the response.
 type Blame [Kinds]time.Duration
 
-// NewBlame splits the response of a job, of which each stage comes after the stages so numbered, along its critical path: the task
-// that ended last, before it the one that ended last of the stages that its own had waited for, and so on.
+// NewBlame splits the response of a job along its critical path. The path goes back from the last task of all to
+// the last task of the earlier stages, and so on. Each element of after lists the numbers of the stages before a
+// stage.
 func NewBlame(after [][]int, response time.Duration, attempts []Attempt) (b Blame) {
 	last := make(map[int]*Attempt, len(after)) // of each stage
 	var end *Attempt
@@ -50,7 +56,8 @@ func NewBlame(after [][]int, response time.Duration, attempts []Attempt) (b Blam
 			end = a
 		}
 	}
-	explainUntil, cause := response, Kind(Delivery) // until when it is to be explained, and what came after a task's end
+	// The time still to be explained, and the kind of the time between a task's end and then.
+	explainUntil, cause := response, Kind(Delivery)
 	for a := end; a != nil; a = lastBefore(after, int(a.Stage), last) {
 		done := min(max(a.Ends[Delivery], 0), explainUntil)
 		released := min(max(a.Released, 0), done)
@@ -62,12 +69,13 @@ func NewBlame(after [][]int, response time.Duration, attempts []Attempt) (b Blam
 	return b
 }
 
-// endedLater reports whether an attempt ended after another one: of two whose ends were heard of at once, the one that ran for longer.
+// endedLater reports whether a ended after b. If both outcomes came at once, the end of the run counts.
 func (a *Attempt) endedLater(b *Attempt) bool {
 	return cmp.Or(cmp.Compare(a.Ends[Delivery], b.Ends[Delivery]), cmp.Compare(a.Ends[Run], b.Ends[Run])) > 0
 }
 
-// lastBefore is the task that ended last of the stages that a stage waited for; of one of which no task is known, those before it.
+// lastBefore returns the task that ended last of the stages before a stage. If no task of an earlier stage is
+// known, the search goes on before that stage. It returns nil if no task is found.
 func lastBefore(after [][]int, stage int, last map[int]*Attempt) (found *Attempt) {
 	seen := map[int]bool{stage: true}
 	for look := []int{stage}; len(look) > 0; look = look[1:] {
@@ -89,7 +97,7 @@ func lastBefore(after [][]int, stage int, last map[int]*Attempt) (found *Attempt
 	return found
 }
 
-// addTask blames the time of a task from when it could start to its end.
+// addTask blames the time of a task from its release to its end.
 func (b *Blame) addTask(a *Attempt, released, done time.Duration) {
 	if a.Ends[Run] == 0 {
 		b[Outside] += done - released
@@ -110,8 +118,8 @@ func (b *Blame) addTask(a *Attempt, released, done time.Duration) {
 	}
 }
 
-// addWaits blames a task's time in the queue on what its worker says that the last wait was for, and returns how much that is. Before
-// that, the places of its job were taken by other tasks of it.
+// addWaits blames a task's time in the queue on the causes that the worker reports for the last wait. It returns
+// the blamed time. Before the last wait, other tasks of the job took the job's places.
 func (b *Blame) addWaits(a *Attempt, queue time.Duration) time.Duration {
 	all, sum, given := uint64(0), uint64(0), time.Duration(0)
 	for _, ticks := range a.Waits {

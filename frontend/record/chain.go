@@ -6,7 +6,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 )
 
-// Stages are the names of a job's stages, and of each of them the numbers of those that it waits for.
+// Stages returns the names of a job's stages, and for each stage the numbers of the stages before it.
 func Stages(job *frontend.Job) (names []string, after [][]int) {
 	numbers := make(map[string]int, len(job.Stages))
 	for i := range job.Stages {
@@ -24,19 +24,21 @@ func Stages(job *frontend.Job) (names []string, after [][]int) {
 	return names, after
 }
 
-// Chain finds the longest chain of runs of a job's tasks, one of each stage, each stage after one that it waits for. The zero Chain
-// is of a job without stages.
+// Chain finds the longest chain of runs of a job's tasks. A chain has a run for each stage on its way, and each
+// stage waits for the stage before. The zero Chain is for a job without stages.
 type Chain struct {
-	longest time.Duration // without stages
+	longest time.Duration // run of a job without stages
 	stages  []chainStage
 }
 
+// chainStage is a stage, the stages before it, and its longest run.
 type chainStage struct {
 	after   []int
 	longest time.Duration
 }
 
-// NewChain makes the chain of a job of which each stage comes after the stages so numbered. There are no circles.
+// NewChain makes the chain of a job. Each element of after lists the numbers of the stages before a stage. There
+// are no circles.
 func NewChain(after [][]int) Chain {
 	c := Chain{stages: make([]chainStage, len(after))}
 	for i := range after {
@@ -45,7 +47,7 @@ func NewChain(after [][]int) Chain {
 	return c
 }
 
-// Grow makes it the chain of a job that has got more stages, behind those that it has.
+// Grow adds stages behind the present stages.
 func (c *Chain) Grow(after [][]int) {
 	for i := len(c.stages); i < len(after); i++ {
 		c.stages = append(c.stages, chainStage{after: after[i]})
@@ -61,7 +63,7 @@ func (c *Chain) Ran(stage int, run time.Duration) {
 	*longest = max(*longest, run)
 }
 
-// Longest is how long the chain is.
+// Longest returns the length of the longest chain.
 func (c *Chain) Longest() time.Duration {
 	if len(c.stages) == 0 {
 		return c.longest

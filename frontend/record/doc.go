@@ -1,12 +1,13 @@
-// Package record remembers what tasks and jobs have been through, in bounded memory and without doing I/O: histograms of every
-// phase by path, policy and tenant over seconds, minutes and hours. Percentiles are of merged histograms, never averaged.
+// Package record keeps the history of tasks and jobs, in bounded memory and without I/O. It keeps histograms of
+// every phase by path, policy and tenant over seconds, minutes and hours. Percentiles come from merged histograms,
+// never from averages.
 //
-// It has two halves, so that nobody who looks holds up whoever schedules. The [Intake] counts, and belongs to the scheduler:
-// an update is a few nanoseconds. Once a second what it has counted is taken from it ([Intake.Take]) and goes into the
-// [History], which belongs to whoever looks.
+// The package has two halves, so that readers do not hold up the scheduler. The [Intake] counts, and belongs to the
+// scheduler. An update takes a few nanoseconds. Once a second the server takes a batch of counts from the Intake
+// ([Intake.Take]) and adds the batch to the [History]. The History belongs to the readers.
 //
-//	measure   one thing that is measured: a phase of a task, a job's response, a job's slowdown
-//	key       whose measures are counted together: path, policy and tenant
+//	measure   a measured time: a phase of a task, a job's response, a job's slowdown
+//	key       path, policy and tenant: tasks with the same key are counted together
 //	series    the histograms of a key, one for each measure
-//	window    what was counted between two moments
+//	window    the counts between two moments
 package record

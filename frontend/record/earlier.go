@@ -10,20 +10,22 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// maxEarlier is how many attempts are remembered that did not give the outcomes of their tasks.
+// maxEarlier bounds the remembered attempts without the outcomes of their tasks.
 const maxEarlier = 1 << 14
 
-// Earlier is one of these. Moments are since its job came; 0: not known, or it never started.
+// Earlier is an attempt that did not give its task an outcome. Moments are since the job's arrival; 0: not known,
+// or the attempt never started.
 type Earlier struct {
 	Task                 probe.TaskIndex
-	Worker               uint32 // its key at the frontend
+	Worker               uint32 // key at the frontend
 	Binding, End         uint8
 	Sent, Started, Ended time.Duration
 
-	Before uint64 // the number of the one of its job before this; 0: it is the first
+	Before uint64 // number of the job's previous earlier attempt; 0: this is the first
 }
 
-// NewEarlier is an attempt at a task of a job that came so long before the core had it.
+// NewEarlier makes an earlier attempt at a task. lead is the time from the job's arrival until the core had the
+// job.
 func NewEarlier(task probe.TaskIndex, e *frontend.Earlier, lead time.Duration) Earlier {
 	since := func(d time.Duration) time.Duration {
 		if d == 0 {
@@ -37,13 +39,13 @@ func NewEarlier(task probe.TaskIndex, e *frontend.Earlier, lead time.Duration) E
 	}
 }
 
-// EarlierAttempts remembers the last ones.
+// EarlierAttempts remembers the latest earlier attempts, up to maxEarlier.
 type EarlierAttempts struct {
 	list  []Earlier
-	total uint64 // ever; they are numbered from 1 on
+	total uint64 // attempts ever; numbers start at 1
 }
 
-// Add remembers one more, and tells its number.
+// Add remembers another attempt, and returns its number.
 func (r *EarlierAttempts) Add(e Earlier) uint64 {
 	if at := r.total % maxEarlier; at < uint64(len(r.list)) {
 		r.list[at] = e
@@ -54,8 +56,8 @@ func (r *EarlierAttempts) Add(e Earlier) uint64 {
 	return r.total
 }
 
-// Collect appends those of a job that are remembered, up to so many, the last ones first: the one of a number, and those before it. It
-// returns the number of the next one, which is 0 if there is none.
+// Collect appends up to most remembered attempts of a job, the latest first: attempt last, and the attempts before.
+// The result next is the number to go on with, or 0.
 func (r *EarlierAttempts) Collect(to []Earlier, last uint64, most int) (_ []Earlier, next uint64) {
 	for ; last > 0 && last+maxEarlier > r.total; most-- {
 		if most == 0 {
@@ -67,10 +69,11 @@ func (r *EarlierAttempts) Collect(to []Earlier, last uint64, most int) (_ []Earl
 	return to, 0
 }
 
-// earlierFields is how many numbers one is packed into: see attemptFields.
+// earlierFields is the count of packed numbers for an earlier attempt: see attemptFields.
 const earlierFields = 7
 
-// packEarlier packs those of a job, the last ones first, by the position of the attempt that gave the outcome of their task.
+// packEarlier packs a job's earlier attempts, given the latest first. The order is by position of the task's
+// attempt with the outcome.
 func packEarlier(list []Earlier, attempts []Attempt, worker func(key uint32) int) (b []byte) {
 	positions := make(map[probe.TaskIndex]int, len(list))
 	for i := range list {
@@ -86,7 +89,8 @@ func packEarlier(list []Earlier, attempts []Attempt, worker func(key uint32) int
 	slices.SortStableFunc(list, func(a, b Earlier) int { return cmp.Compare(positions[a.Task], positions[b.Task]) })
 	for i := range list {
 		e := &list[i]
-		for _, n := range [...]uint64{uint64(positions[e.Task]), uint64(worker(e.Worker)), uint64(e.Binding), uint64(e.End)} {
+		for _, n := range [...]uint64{uint64(positions[e.Task]), uint64(worker(e.Worker)), uint64(e.Binding),
+			uint64(e.End)} {
 			b = binary.AppendUvarint(b, n)
 		}
 		for _, d := range [...]time.Duration{e.Sent, e.Started, e.Ended} {
@@ -96,7 +100,7 @@ func packEarlier(list []Earlier, attempts []Attempt, worker func(key uint32) int
 	return b
 }
 
-// earlierPage is those at the tasks from one position on and before another, as the API has them; nil: there are none.
+// earlierPage returns the earlier attempts at the tasks of positions from to until-1, as the API has them, or nil.
 func (t *Trace) earlierPage(from, until int) []byte {
 	start := t.earlierOffset(from)
 	end := t.earlierOffset(until)
@@ -106,7 +110,7 @@ func (t *Trace) earlierPage(from, until int) []byte {
 	return append(binary.AppendUvarint(nil, earlierFields), t.packedEarlier[start:end]...)
 }
 
-// earlierOffset is where those at the tasks from a position on begin.
+// earlierOffset returns the offset of the earlier attempts at tasks of position from and later.
 func (t *Trace) earlierOffset(from int) (at int) {
 	for at < len(t.packedEarlier) {
 		if position, _ := binary.Uvarint(t.packedEarlier[at:]); position >= uint64(from) {

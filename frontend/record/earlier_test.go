@@ -10,7 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// readNumbers unpacks what the API has.
+// readNumbers unpacks numbers of the API.
 func readNumbers(t *testing.T, b []byte) (fields int, list []uint64) {
 	t.Helper()
 	for len(b) > 0 {
@@ -26,7 +26,7 @@ func readNumbers(t *testing.T, b []byte) (fields int, list []uint64) {
 	return int(list[0]), list[1:]
 }
 
-// Each page has the earlier attempts at its tasks, in the order in which they were.
+// Each page has the earlier attempts at its tasks, in order.
 func TestEarlierOfPages(t *testing.T) {
 	attempts := make([]Attempt, 10)
 	for i := range attempts {
@@ -36,7 +36,9 @@ func TestEarlierOfPages(t *testing.T) {
 	var r EarlierAttempts
 	last := uint64(0)
 	add := func(position int, worker uint32, ended time.Duration) {
-		e := NewEarlier(attempts[position].Task, &frontend.Earlier{Worker: frontend.Worker(worker), Way: frontend.WayRide, End: frontend.EndLost, Ended: ended}, 5)
+		e := NewEarlier(attempts[position].Task,
+			&frontend.Earlier{Worker: frontend.Worker(worker), Way: frontend.WayRide, End: frontend.EndLost,
+				Ended: ended}, 5)
 		e.Before = last
 		last = r.Add(e)
 	}
@@ -67,7 +69,7 @@ func TestEarlierOfPages(t *testing.T) {
 	}
 }
 
-// Those that are forgotten are left out, and the others told.
+// Forgotten attempts are left out, and the rest is reported.
 func TestEarlierForgotten(t *testing.T) {
 	var r EarlierAttempts
 	last := uint64(0)
@@ -75,19 +77,22 @@ func TestEarlierForgotten(t *testing.T) {
 		last = r.Add(Earlier{Task: probe.TaskIndex(i), Before: last})
 	}
 	list, next := r.Collect(nil, last, 2*maxEarlier)
-	if len(list) != maxEarlier || next != 0 || list[0].Task != 3*maxEarlier-1 || list[len(list)-1].Task != 2*maxEarlier {
+	if len(list) != maxEarlier || next != 0 || list[0].Task != 3*maxEarlier-1 ||
+		list[len(list)-1].Task != 2*maxEarlier {
 		t.Errorf("%d are remembered, and number %d", len(list), next)
 	}
 }
 
-// A task that came to no worker is told at none, and one that did at that, also if nobody keeps its result.
+// A task without a worker is reported without a worker. A task with a worker is reported at that worker, even if
+// the result is not kept.
 func TestNoWorker(t *testing.T) {
 	var list [2]Attempt
 	list[0].Set(&frontend.Outcome{Kind: frontend.Cancelled}, 0, 1)
 	list[1].Set(&frontend.Outcome{Kind: frontend.Result, Worker: "seven", At: 7}, 0, 1)
 	trace := NewTrace(list[:], nil, map[uint32]string{0: "zero", 7: "seven"})
 	b, _, _ := trace.Page(0, 2)
-	if fields, got := readNumbers(t, b); got[2] != 0 || got[fields+2] != 1 || !slices.Equal(trace.Workers, []string{"seven"}) {
+	if fields, got := readNumbers(t, b); got[2] != 0 || got[fields+2] != 1 ||
+		!slices.Equal(trace.Workers, []string{"seven"}) {
 		t.Errorf("workers %d and %d of %v", got[2], got[fields+2], trace.Workers)
 	}
 }

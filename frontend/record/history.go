@@ -9,31 +9,31 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// ringSizes are how many windows of what length there are, in those of the ring before; those of the first one are of what is taken
-// at once, which is a second as a rule.
+// ringSizes are the number of windows in each ring, and the number of windows of the ring before that make up a
+// window. A window of the first ring is a batch, usually a second.
 var ringSizes = [...]struct{ windows, of int }{{60, 1}, {60, 10}, {72, 30}}
 
-// maxWindow is how many bytes the histograms of a window may take. A few thousand are usual.
+// maxWindow bounds the bytes of a window's histograms. A few thousand are usual.
 const maxWindow = 40 << 10
 
-// History is what was counted, by when. It takes at most MaxBytes, with the Intake.
+// History holds the counts by time. Together with the Intake it takes at most MaxBytes.
 type History struct {
 	rings      [len(ringSizes)]ring
-	totals     map[Key]*series // of the keys that are counted now
+	totals     map[Key]*series // of the keys counted now
 	lostCounts uint64
 	scratch    series // room to merge in
 }
 
-// MaxBytes bounds an Intake, its batches and their History: three times all series, and all windows.
+// MaxBytes bounds the memory of an Intake, its batches and their History: three times all series, and all windows.
 const MaxBytes = 16 << 20
 
-// ring is the last windows of a length.
+// ring holds the latest windows of a length.
 type ring struct {
 	windows []storedWindow
-	total   uint64 // ever; number i is at i % len
+	total   uint64 // windows ever; number i is at i % len
 }
 
-// storedWindow is what was counted between two moments.
+// storedWindow holds the counts between two moments.
 type storedWindow struct {
 	Tally
 	from, to time.Time
@@ -41,13 +41,14 @@ type storedWindow struct {
 	data     []byte
 }
 
-// packedKey is a key of a window, and where its histograms end in the data, which are one behind the other.
+// packedKey is a key of a window, and the end of its histograms in data. Histograms follow each other in the order
+// of keys.
 type packedKey struct {
 	Key
 	end int
 }
 
-// NewHistory makes an empty one.
+// NewHistory makes an empty History.
 func NewHistory() *History { return &History{totals: map[Key]*series{}} }
 
 // Add takes in a batch, and empties it.
@@ -59,7 +60,8 @@ func (h *History) Add(b *Batch) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(b.series[y].countAll(), b.series[x].countAll()) })
+	slices.SortStableFunc(order,
+		func(x, y int) int { return cmp.Compare(b.series[y].countAll(), b.series[x].countAll()) })
 	for _, i := range order {
 		s := &b.series[i]
 		if s.countAll() == 0 {
@@ -79,7 +81,7 @@ func (h *History) Add(b *Batch) {
 	}
 }
 
-// nextWindow is the window that is to be filled now, in place of the oldest.
+// nextWindow returns the window to be filled now, in place of the oldest.
 func (r *ring) nextWindow(most int, from, to time.Time) *storedWindow {
 	if len(r.windows) < most {
 		r.windows = append(r.windows, storedWindow{})
@@ -90,7 +92,7 @@ func (r *ring) nextWindow(most int, from, to time.Time) *storedWindow {
 	return w
 }
 
-// condenseRing merges the last windows of a ring into one of the next.
+// condenseRing merges the last count windows of a ring into a window of the next ring.
 func (h *History) condenseRing(fine, coarse *ring, maxWindows, count int) {
 	var last []*storedWindow
 	for i := fine.total - uint64(count); i < fine.total; i++ {
@@ -107,7 +109,7 @@ func (h *History) condenseRing(fine, coarse *ring, maxWindows, count int) {
 	h.mergeSeries(last, func(key Key, s *series) { h.packSeries(w, key, s) })
 }
 
-// mergeSeries hands out the series of some windows, one for each key, in the order in which the keys come first.
+// mergeSeries hands out the merged series of each key in some windows, in the order of the keys' first windows.
 func (h *History) mergeSeries(windows []*storedWindow, do func(Key, *series)) {
 	seen := map[Key]bool{}
 	for i, w := range windows {
@@ -125,7 +127,7 @@ func (h *History) mergeSeries(windows []*storedWindow, do func(Key, *series)) {
 	}
 }
 
-// packSeries adds the histograms of a key to a window, or counts what they have counted as lost if there is no room.
+// packSeries adds a series to a window. If there is no room, the counts of the series are added to the lost counts.
 func (h *History) packSeries(w *storedWindow, key Key, s *series) {
 	data := s.appendPacked(w.data)
 	if len(data) > maxWindow {
@@ -135,7 +137,7 @@ func (h *History) packSeries(w *storedWindow, key Key, s *series) {
 	w.data, w.keys = data, append(w.keys, packedKey{key, len(data)})
 }
 
-// unpackSeries adds the histograms of a key.
+// unpackSeries adds the histograms of a key to a series.
 func (w *storedWindow) unpackSeries(key Key, to *series) {
 	start := 0
 	for _, p := range w.keys {
@@ -148,10 +150,11 @@ func (w *storedWindow) unpackSeries(key Key, to *series) {
 	}
 }
 
-// Lost is how many were counted and are missing in windows, as there was no room for them. Totals have them.
+// Lost returns the number of counts missing in windows for lack of room. Totals have these counts.
 func (h *History) Lost() uint64 { return h.lostCounts }
 
-// Total hands out all that was counted by the keys that are counted now, in their order. What it hands out is not to be kept.
+// Total hands out the totals of the keys counted now, in the order of keys. The receiver must not keep the
+// histograms.
 func (h *History) Total(do func(Key, Measure, *histogram.Histogram)) {
 	keys := slices.SortedFunc(maps.Keys(h.totals), Key.compareTo)
 	for _, key := range keys {
@@ -159,7 +162,7 @@ func (h *History) Total(do func(Key, Measure, *histogram.Histogram)) {
 	}
 }
 
-// ringSpan is how many windows of the first ring one of ring i has.
+// ringSpan returns the number of windows of the first ring in a window of ring i.
 func ringSpan(i int) uint64 {
 	n := uint64(1)
 	for _, r := range ringSizes[:i+1] {

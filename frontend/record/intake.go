@@ -6,99 +6,101 @@ import (
 	"time"
 )
 
-// maxSeries bounds the series that are counted at a time. Those of tenants that are told apart take three quarters at most, so
-// that there is room for the others.
+// maxSeries bounds the series counted at a time. Series of named tenants take three quarters at most, so that there
+// is room for the rest.
 const maxSeries = 64
 
-// maxName bounds a name, in bytes: what is longer is cut.
+// maxName bounds a name, in bytes. Longer names are cut.
 const maxName = 128
 
-// electEvery is how often it is looked which tenants are to be told apart.
+// electEvery is the period in which the named tenants are elected.
 const electEvery = 5 * time.Minute
 
-// Of the tasks of a key that give results between two Takes, so many have all their phases counted; of those that follow, as many again
-// each stand for two, then for four, and so on. To count all costs a frontend whose tasks do nothing 1 % of its time, and tells little
-// more: however many there are, the rank of the 0.99-quantile of a second is off by 0.006 at most in nineteen of twenty.
+// The first countedExactly tasks of a key between two Takes have all their phases counted. Only tasks with results
+// count. The next countedExactly counted tasks each stand for two, the next for four, and so on. Counting every
+// task would cost a frontend 1 % of its time if its tasks do nothing, and would tell little more. At any number of
+// tasks, the rank of the 0.99-quantile of a second is off by at most 0.006 in nineteen of twenty seconds.
 const (
 	countedExactly = 1 << 9
-	maxDoublings   = 16 // of how many one stands for: there are never as many tasks
+	maxDoublings   = 16 // limits the tasks a task stands for: there are never as many tasks
 )
 
-// allRemembered is how many tasks may be submitted between two Takes, on the average of as many Takes as those count for, so that all attempts
-// of all jobs are remembered. Of more, those of a part of the jobs are, chosen by lot as they come: what is remembered then reaches back for
-// as long as a recording does, and longer.
+// allRemembered bounds the tasks submitted between two Takes if all attempts are to be remembered. The number of
+// tasks is an average over averagedTakes Takes. If more tasks come, all attempts of a part of the jobs are
+// remembered. Jobs are chosen by lot at arrival. So the memory reaches back about 64 s, longer than a recording.
 const (
 	allRemembered = maxAttempts / 64
 	averagedTakes = 16
 )
 
-// Intake counts what happens.
+// Intake counts events.
 type Intake struct {
 	rand            *rand.Rand
-	batch           *Batch         // what was counted since it was taken last
-	samplers        []phaseSampler // of its keys
-	waitingPhases   []taskPhases   // that are not in the batch yet
-	waitingJobs     []jobTimes     // likewise
+	batch           *Batch         // counts since the last Take
+	samplers        []phaseSampler // by slot
+	waitingPhases   []taskPhases   // to be added to the batch
+	waitingJobs     []jobTimes     // to be added to the batch
 	slots           map[Key]uint16
 	epoch           uint32 // of the slots
-	recentKey       Key    // that Slot was last asked for
-	recentSlot      Slot   // of that
+	recentKey       Key    // the latest key asked for by Slot
+	recentSlot      Slot   // slot of recentKey
 	tenants         heavyTenants
-	submitted       uint64  // tasks, since the last Take
-	submitRate      float64 // of these, between two Takes
-	rememberedShare float64 // of jobs, of which all attempts are to be remembered
+	submitted       uint64  // tasks since the last Take
+	submitRate      float64 // average of submitted tasks between two Takes
+	rememberedShare float64 // share of jobs with all attempts remembered
 	electedAt       time.Time
 }
 
-// Slot is where a key is counted, as long as its epoch lasts.
+// Slot is the place where a key is counted, valid as long as its epoch lasts.
 type Slot struct {
 	index uint16
 	epoch uint32
 }
 
-// phaseSampler tells which of the tasks of a key have their phases counted: of each few that follow each other one, by lot, so that no rhythm of
-// the tasks agrees with it.
+// phaseSampler draws the tasks of a key whose phases are counted: a task of each block, by lot, so that no rhythm
+// of the tasks matters.
 type phaseSampler struct {
-	counted   uint32 // since the last Take
-	standsFor uint32 // for how many the next one stands that is
-	untilNext uint32 // and how many of these have not ended
-	blockRest uint32 // of its few, behind it
+	counted   uint32 // tasks since the last Take
+	standsFor uint32 // number of tasks represented by the next counted task
+	untilNext uint32 // those among standsFor that have not ended yet
+	blockRest uint32 // tasks of the block behind the counted task
 }
 
-// taskPhases are those of a task that are to be counted.
+// taskPhases are a task's phases, to be counted.
 type taskPhases struct {
 	took  [Phases]time.Duration
 	times uint32
-	slot  uint16 // of its key
+	slot  uint16 // index of the key
 }
 
-// jobTimes is what is to be counted of one.
+// jobTimes are a job's times, to be counted.
 type jobTimes struct {
-	response, slowdown time.Duration // 0: it has none
-	slot               uint16        // of its key
+	response, slowdown time.Duration // 0: not known
+	slot               uint16        // index of the key
 }
 
-// maxWaiting is of how many tasks, and jobs, all is counted at once, one thing after the other: the histograms of all things do not fit into
-// the cache that is next to the processor beside what else there is to do for a task.
+// maxWaiting bounds the tasks, and the jobs, that wait to be counted. They are then counted measure by measure. The
+// histograms of all measures together would not fit into the processor's nearest cache beside the other data for a
+// task.
 const maxWaiting = 256
 
-// Batch is what was counted between two moments.
+// Batch holds the counts between two moments.
 type Batch struct {
-	Tally    // of what took it
+	Tally    // filled in by the caller of Take
 	from, to time.Time
 	keys     []Key
-	series   []series // of these
+	series   []series // by key
 }
 
-// Tally is what is told of a window beside what was timed.
+// Tally holds a window's plain counts, beside the measured times.
 type Tally struct {
-	Accepted, Tasks, Failed uint64        // jobs; tasks with an outcome; of these, without a result
-	Refused                 [8]uint64     // jobs, by a number for the reason
-	Age                     time.Duration // for which the job that has waited longest for its first task to start has waited
+	Accepted, Tasks, Failed uint64        // jobs; tasks with an outcome; tasks with an outcome but no result
+	Refused                 [8]uint64     // jobs, by number of the reason
+	Age                     time.Duration // longest present wait of a job for the start of its first task
 	Pending, Running        int           // tasks
 }
 
-// Add makes t one of two windows: counts add up, of what comes and goes the most is told.
+// Add adds another window to t. Counts add up. Of Age, Pending and Running the larger value stays.
 func (t *Tally) Add(o *Tally) {
 	t.Accepted, t.Tasks, t.Failed = t.Accepted+o.Accepted, t.Tasks+o.Tasks, t.Failed+o.Failed
 	for i, n := range o.Refused {
@@ -107,7 +109,7 @@ func (t *Tally) Add(o *Tally) {
 	t.Age, t.Pending, t.Running = max(t.Age, o.Age), max(t.Pending, o.Pending), max(t.Running, o.Running)
 }
 
-// NewIntake makes an intake that has counted nothing. It owns rng.
+// NewIntake makes an intake without counts. It owns rng.
 func NewIntake(now time.Time, rng *rand.Rand) *Intake {
 	return &Intake{
 		rand: rng, batch: &Batch{from: now}, slots: map[Key]uint16{}, epoch: 1, electedAt: now, rememberedShare: 1,
@@ -115,18 +117,18 @@ func NewIntake(now time.Time, rng *rand.Rand) *Intake {
 	}
 }
 
-// Submitted notes that a tenant has submitted a job of so many tasks. Those that have most are told apart. It reports whether all
-// attempts of the job are to be remembered, or only those that failed.
+// Submitted notes that a tenant has submitted a job with a number of tasks. whole says whether all attempts of the
+// job are to be remembered, or only failed attempts.
 func (in *Intake) Submitted(tenant string, tasks int) (whole bool) {
 	in.tenants.addTasks(cutName(tenant), uint64(tasks))
 	in.submitted += uint64(tasks)
 	return in.rememberedShare == 1 || in.rand.Float64() < in.rememberedShare
 }
 
-// Holds reports whether what Slot has answered holds still.
+// Holds reports whether a slot returned by Slot is still valid.
 func (in *Intake) Holds(s Slot) bool { return s.epoch == in.epoch }
 
-// Slot is where key is counted as long as that Holds.
+// Slot returns the slot of key, valid as long as Holds says so.
 func (in *Intake) Slot(key Key) Slot {
 	if key != in.recentKey || !in.Holds(in.recentSlot) {
 		in.recentKey, in.recentSlot = key, in.findSlot(key)
@@ -134,6 +136,7 @@ func (in *Intake) Slot(key Key) Slot {
 	return in.recentSlot
 }
 
+// findSlot returns the slot of a key, and makes a slot if there is room. Without room, the key is counted as Other.
 func (in *Intake) findSlot(key Key) Slot {
 	key.Policy, key.Tenant = cutName(key.Policy), cutName(key.Tenant)
 	if !in.tenants.hasName(key.Tenant) {
@@ -164,6 +167,7 @@ func (in *Intake) findSlot(key Key) Slot {
 	}
 }
 
+// cutName cuts a name to maxName bytes.
 func cutName(name string) string {
 	if len(name) <= maxName {
 		return name
@@ -171,13 +175,15 @@ func cutName(name string) string {
 	return strings.ToValidUTF8(name[:maxName], "")
 }
 
-// AddJob counts one that has ended; a slowdown of 0 is not known.
+// AddJob counts a job that has ended. A slowdown of 0 is not known.
 func (in *Intake) AddJob(s Slot, response, slowdown time.Duration) {
-	if in.waitingJobs = append(in.waitingJobs, jobTimes{response, slowdown, s.index}); len(in.waitingJobs) == maxWaiting {
+	if in.waitingJobs = append(in.waitingJobs,
+		jobTimes{response, slowdown, s.index}); len(in.waitingJobs) == maxWaiting {
 		in.countJobs()
 	}
 }
 
+// countJobs adds the waiting jobs to the batch.
 func (in *Intake) countJobs() {
 	for i := range in.waitingJobs {
 		in.batch.series[in.waitingJobs[i].slot].addTime(Response, in.waitingJobs[i].response, 1)
@@ -190,7 +196,7 @@ func (in *Intake) countJobs() {
 	in.waitingJobs = in.waitingJobs[:0]
 }
 
-// StandsFor is for how many tasks the phases of one that has ended are to be counted; 0: a later one stands for it.
+// StandsFor returns the number of tasks that an ended task's phases stand for; 0: a later task stands for it.
 func (in *Intake) StandsFor(s Slot) uint32 {
 	p := &in.samplers[s.index]
 	if p.untilNext--; p.untilNext > 0 {
@@ -199,7 +205,7 @@ func (in *Intake) StandsFor(s Slot) uint32 {
 	return in.drawNext(p)
 }
 
-// drawNext notes that a task is counted, and draws which the next one is.
+// drawNext notes that a task is counted, and draws the next counted task.
 func (in *Intake) drawNext(p *phaseSampler) uint32 {
 	n := p.standsFor
 	p.standsFor = p.blockRest + 1
@@ -212,13 +218,15 @@ func (in *Intake) drawNext(p *phaseSampler) uint32 {
 	return n
 }
 
-// AddPhases counts those of an attempt, for so many.
+// AddPhases counts an attempt's phases for as many tasks as times says.
 func (in *Intake) AddPhases(s Slot, a *Attempt, times uint32) {
-	if in.waitingPhases = append(in.waitingPhases, taskPhases{a.Phases(), times, s.index}); len(in.waitingPhases) == maxWaiting {
+	if in.waitingPhases = append(in.waitingPhases,
+		taskPhases{a.Phases(), times, s.index}); len(in.waitingPhases) == maxWaiting {
 		in.countPhases()
 	}
 }
 
+// countPhases adds the waiting phases to the batch.
 func (in *Intake) countPhases() {
 	for m := range Measure(Phases) {
 		for i := range in.waitingPhases {
@@ -229,8 +237,8 @@ func (in *Intake) countPhases() {
 	in.waitingPhases = in.waitingPhases[:0]
 }
 
-// Take hands out what was counted since the last time. From then on it is counted in empty, which History.Add is done with, or
-// nil. now may be before the last time: clocks are set.
+// Take hands out the counts since the last Take. Later counts go into empty, a batch returned by History.Add, or
+// nil. now may lie before the last Take, because clocks are set.
 func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	in.countPhases()
 	in.countJobs()
@@ -249,7 +257,7 @@ func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	in.batch = empty
 	for i := range in.samplers {
 		p := &in.samplers[i]
-		*p = phaseSampler{standsFor: p.standsFor - p.untilNext + 1, untilNext: 1} // the next one is counted
+		*p = phaseSampler{standsFor: p.standsFor - p.untilNext + 1, untilNext: 1} // the next task is counted
 	}
 	in.submitRate, in.submitted = in.submitRate+(float64(in.submitted)-in.submitRate)/averagedTakes, 0
 	in.rememberedShare = min(1, allRemembered/max(in.submitRate, 1))
@@ -262,7 +270,7 @@ func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	return full
 }
 
-// reassignSlots gives away the slots of tenants that are not told apart any more.
+// reassignSlots frees the slots of tenants that have lost their name.
 func (in *Intake) reassignSlots() {
 	in.epoch++
 	clear(in.slots)
@@ -276,5 +284,5 @@ func (in *Intake) reassignSlots() {
 			b.keys = append(b.keys, key)
 		}
 	}
-	b.series, in.samplers = b.series[:len(b.keys)], in.samplers[:len(b.keys)] // nothing is counted there yet
+	b.series, in.samplers = b.series[:len(b.keys)], in.samplers[:len(b.keys)] // these series have no counts yet
 }

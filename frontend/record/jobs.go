@@ -10,23 +10,23 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Job is one that has ended.
+// Job is a job that has ended.
 type Job struct {
 	ID                   probe.JobID
 	Path, Policy, Tenant string
 	Came                 time.Time
 	Response             time.Duration
-	Stages               []string // their names
-	After                [][]int  // of each stage, those that it waits for; nil: it has none
-	Tasks, Failed        int      // of these, without a result
+	Stages               []string // names
+	After                [][]int  // for each stage, the numbers of the stages before it; nil: no stages
+	Tasks, Failed        int      // all, and those without a result
 	Class                frontend.Class
-	Due                  time.Duration // from when on it was regular; 0: from the start, or never
-	Copies, Preempted    int           // attempts that were copies, and that were stopped for what is regular
+	Due                  time.Duration // when the job became regular, since its arrival; 0: at once, or never
+	Copies, Preempted    int           // attempts that were copies, and attempts stopped for regular work
 	Blame                Blame
 	Trace                Trace
 }
 
-// jobBytes is how many bytes it takes, about.
+// jobBytes estimates the memory of the job.
 func (j *Job) jobBytes() int {
 	size := 512 + len(j.Policy) + len(j.Tenant) + j.Trace.traceBytes()
 	for _, after := range j.After {
@@ -38,49 +38,50 @@ func (j *Job) jobBytes() int {
 	return size
 }
 
-// Why is why a job is kept.
+// Why is a set of reasons to keep a job.
 type Why uint8
 
 // A job may be kept for several reasons.
 const (
 	Failed  Why = 1 << iota
-	Slow        // it was among the slowest of its minute and policy
-	Sampled     // it is of a sample, in which each job of a minute had the same chance to be
+	Slow        // among the slowest of its minute and policy
+	Sampled     // drawn by lot, with equal chances for each job of a minute
 )
 
-// perMinute is how many of the slowest jobs of a policy are kept, and how many are of the sample.
+// perMinute bounds the slowest jobs of a policy, and the drawn jobs, in a minute.
 const perMinute = 64
 
-// maxPolicies is how many policies' slowest jobs are told apart.
+// maxPolicies bounds the policies with slowest jobs of their own.
 const maxPolicies = 8
 
-// Choice decides which of the jobs that have ended are to be kept, as somebody may ask for them: each one that failed, the slowest of
-// each minute and policy, and a sample.
+// Choice decides which ended jobs to keep for later questions: each failed job, the slowest jobs of each minute and
+// policy, and a sample.
 type Choice struct {
 	rand        *rand.Rand
-	minuteStart time.Time // began
-	seen        uint64    // in this minute
+	minuteStart time.Time // start of the minute
+	seen        uint64    // jobs in this minute
 	slowest     map[string]*slowestJobs
-	sampled     []*Job // of this minute
+	sampled     []*Job // in this minute
 }
 
 // slowestJobs are the slowest jobs of a policy in a minute.
 type slowestJobs struct {
 	jobs    []*Job
-	fastest int // the fastest of them
+	fastest int // index of the fastest
 }
 
-// NewChoice has chosen none yet. It owns rng.
+// NewChoice makes a Choice without jobs. It owns rng.
 func NewChoice(rng *rand.Rand) *Choice { return &Choice{rand: rng, slowest: map[string]*slowestJobs{}} }
 
-// Chosen is a job to be kept, and for what; it takes the place of others there.
+// Chosen is a job to be kept, with the reasons. The job takes the place of up to two kept jobs.
 type Chosen struct {
 	*Job
 	Why                           Why
-	replacesSlow, replacesSampled *Job // that it takes the place of among the slowest, and in the sample; nil: none
+	replacesSlow, replacesSampled *Job // the job replaced among the slowest, and in the sample; nil: none
 }
 
-// Ended decides on j, which has ended. Why is 0 if it is not to be kept; else the job is a copy, to be completed and given to Jobs.
+// Ended decides on j, which has ended. If Why is 0, the job is not kept. Else the Job in chosen is a copy of j, for
+// the caller to complete and hand to Jobs.
 func (c *Choice) Ended(now time.Time, j *Job) (chosen Chosen) {
 	if now.Sub(c.minuteStart).Abs() >= time.Minute {
 		c.minuteStart, c.seen, c.sampled = now, 0, nil
@@ -119,7 +120,7 @@ func (c *Choice) Ended(now time.Time, j *Job) (chosen Chosen) {
 	return chosen
 }
 
-// slowestOf is the slowest jobs of a policy. A policy too many shares those of others.
+// slowestOf returns the slowest jobs of a policy. Beyond maxPolicies, policies share a list.
 func (c *Choice) slowestOf(policy string) *slowestJobs {
 	s := c.slowest[policy]
 	if s == nil {
@@ -134,12 +135,12 @@ func (c *Choice) slowestOf(policy string) *slowestJobs {
 	return s
 }
 
-// isAmongSlowest reports whether a job of this response is among the slowest.
+// isAmongSlowest reports whether a job with this response belongs to the slowest.
 func (s *slowestJobs) isAmongSlowest(response time.Duration) bool {
 	return len(s.jobs) < perMinute || response > s.jobs[s.fastest].Response
 }
 
-// addJob puts a job among the slowest that is one of them, and returns the one that is none any more.
+// addJob puts a job among the slowest, and returns the job that it displaces, or nil.
 func (s *slowestJobs) addJob(j *Job) (old *Job) {
 	if len(s.jobs) < perMinute {
 		s.jobs = append(s.jobs, j)
@@ -154,28 +155,29 @@ func (s *slowestJobs) addJob(j *Job) (old *Job) {
 	return old
 }
 
-// MaxKeptBytes is how many bytes the jobs take that are kept, about. Those that failed may take half of it, those that were slow and
-// those of the sample a quarter each; the oldest go, and none is kept that takes more than half of what its like may.
+// MaxKeptBytes bounds the memory of kept jobs, about. Failed jobs may take half, slow jobs and sampled jobs a
+// quarter each. The oldest jobs are dropped. If a job needs more than half of such a part, it is not kept.
 const MaxKeptBytes = 64 << 20
 
-// Jobs are those that are kept.
+// Jobs holds the kept jobs.
 type Jobs struct {
 	failed, slow, sample jobList
 	lost                 uint64
 }
 
-// jobList is jobs, the oldest first.
+// jobList is a list of jobs, oldest first.
 type jobList struct {
 	jobs            []*Job
 	bytes, maxBytes int
 }
 
-// NewJobs keeps none yet.
+// NewJobs makes an empty Jobs.
 func NewJobs() *Jobs {
-	return &Jobs{failed: jobList{maxBytes: MaxKeptBytes / 2}, slow: jobList{maxBytes: MaxKeptBytes / 4}, sample: jobList{maxBytes: MaxKeptBytes / 4}}
+	return &Jobs{failed: jobList{maxBytes: MaxKeptBytes / 2}, slow: jobList{maxBytes: MaxKeptBytes / 4},
+		sample: jobList{maxBytes: MaxKeptBytes / 4}}
 }
 
-// Keep keeps a job that was chosen. From then on nobody writes to it.
+// Keep keeps a chosen job. Afterwards the caller must not write to it.
 func (k *Jobs) Keep(c Chosen) {
 	fits := false
 	if c.Why&Failed != 0 {
@@ -192,13 +194,13 @@ func (k *Jobs) Keep(c Chosen) {
 	}
 }
 
-// Lose counts jobs that were chosen and cannot be kept: their attempts are forgotten, or are too many.
+// Lose counts chosen jobs that cannot be kept, because attempts are forgotten or too many jobs wait.
 func (k *Jobs) Lose(n uint64) { k.lost += n }
 
-// Lost is how many jobs should have been kept, and were not.
+// Lost returns the number of jobs that should have been kept and were not.
 func (k *Jobs) Lost() uint64 { return k.lost }
 
-// keepJob keeps a job, in place of an old one if that is not nil, unless it is too large.
+// keepJob adds a job, in place of old if that is not nil. fits is false if the job is too large.
 func (s *jobList) keepJob(old, j *Job) (fits bool) {
 	if old != nil {
 		if i := slices.Index(s.jobs, old); i >= 0 {
@@ -221,13 +223,13 @@ func (s *jobList) dropAt(i int) {
 	s.jobs = slices.Delete(s.jobs, i, i+1)
 }
 
-// Kept is a job that is kept, and why.
+// Kept is a kept job with the reasons.
 type Kept struct {
 	*Job
 	Why Why
 }
 
-// All are the jobs that are kept, each once, the one that came last first.
+// All returns the kept jobs, each once, the latest first.
 func (k *Jobs) All() []Kept {
 	var all []Kept
 	for why, s := range map[Why]*jobList{Failed: &k.failed, Slow: &k.slow, Sampled: &k.sample} {
@@ -250,5 +252,5 @@ func (k *Jobs) All() []Kept {
 	return all[:n]
 }
 
-// Len is how many jobs are kept. One that is kept for two reasons may count twice.
+// Len returns the number of kept jobs. A job kept for two reasons may count twice.
 func (k *Jobs) Len() int { return len(k.failed.jobs) + len(k.slow.jobs) + len(k.sample.jobs) }

@@ -25,7 +25,7 @@ func addAttempt(r *Attempts, a Attempt) uint64 {
 	return n
 }
 
-// Of a job all attempts are found, in order, or none: whatever others were remembered meanwhile.
+// Collect finds all attempts of a job in order, or none, whatever else was remembered meanwhile.
 func TestAttempts(t *testing.T) {
 	var r Attempts
 	type job struct {
@@ -67,7 +67,7 @@ func TestAttempts(t *testing.T) {
 	if forgotten < 10 {
 		t.Errorf("%d jobs are forgotten", forgotten)
 	}
-	// The last ones are all there.
+	// The latest jobs are all there.
 	last := uint64(0)
 	for i := range maxAttempts - 1 {
 		last = addAttempt(&r, Attempt{Task: probe.TaskIndex(i), Before: last})
@@ -83,7 +83,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// The jobs that are kept are those that failed, the slowest, and a sample of all.
+// The kept jobs are the failed jobs, the slowest jobs, and a sample of all.
 func TestJobs(t *testing.T) {
 	c, k, now := NewChoice(rand.New(rand.NewPCG(1, 2))), NewJobs(), start
 	end := func(j *Job) {
@@ -116,7 +116,8 @@ func TestJobs(t *testing.T) {
 		if j.Response >= time.Hour {
 			slow++
 		}
-		if (j.Why&Failed != 0) != (j.Failed > 0) || j.Why&(Failed|Slow|Sampled) == 0 || j.Response >= time.Hour && j.Why&Slow == 0 {
+		if (j.Why&Failed != 0) != (j.Failed > 0) || j.Why&(Failed|Slow|Sampled) == 0 || j.Response >= time.Hour &&
+			j.Why&Slow == 0 {
 			t.Errorf("a job with %d failures that took %v is kept for %b", j.Failed, j.Response, j.Why)
 		}
 		if j.Trace.N != 3 {
@@ -124,7 +125,8 @@ func TestJobs(t *testing.T) {
 		}
 	}
 	if failed != n/1000 || slow != n/500 || len(k.slow.jobs) != perMinute || len(k.sample.jobs) != perMinute {
-		t.Errorf("%d failed, %d slow ones, %d of the slowest, a sample of %d", failed, slow, len(k.slow.jobs), len(k.sample.jobs))
+		t.Errorf("%d failed, %d slow ones, %d of the slowest, a sample of %d", failed, slow, len(k.slow.jobs),
+			len(k.sample.jobs))
 	}
 	early := 0
 	for _, j := range k.sample.jobs {
@@ -140,7 +142,7 @@ func TestJobs(t *testing.T) {
 	if k.Keep(huge); k.Lost() != 1 {
 		t.Errorf("%d are lost", k.Lost())
 	}
-	// A minute later, or earlier, others are the slowest.
+	// A minute later, or earlier, a new list of slowest jobs begins.
 	for _, d := range []time.Duration{2 * time.Minute, -10 * time.Minute} {
 		before := len(k.slow.jobs)
 		now = now.Add(d)
@@ -151,7 +153,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// However many jobs fail, and however large they are, memory stays within its bound.
+// Memory stays within its bound, however many jobs fail and however large they are.
 func TestJobsMemory(t *testing.T) {
 	heap := func() int64 {
 		runtime.GC()
@@ -164,7 +166,8 @@ func TestJobsMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	c, k, now := NewChoice(rand.New(rand.NewPCG(1, 2))), NewJobs(), start
 	for i := range 100_000 {
-		j := &Job{ID: jobID(uint64(i)), Policy: string(rune('a' + i%20)), Response: time.Duration(rng.Int64N(1e9)), Failed: i % 2}
+		j := &Job{ID: jobID(uint64(i)), Policy: string(rune('a' + i%20)), Response: time.Duration(rng.Int64N(1e9)),
+			Failed: i % 2}
 		n := 1 + rng.IntN(50)
 		if i%1000 == 0 {
 			n = 20_000
@@ -172,7 +175,8 @@ func TestJobsMemory(t *testing.T) {
 		if chosen := c.Ended(now, j); chosen.Why != 0 {
 			attempts := make([]Attempt, n)
 			for i := range attempts {
-				attempts[i] = Attempt{Task: probe.TaskIndex(i), Worker: uint32(i % 10), Released: 1e6, Ends: [Phases]time.Duration{1e6, 2e6, 3e6, 4e6, 5e6, 6e6, 7e6}}
+				attempts[i] = Attempt{Task: probe.TaskIndex(i), Worker: uint32(i % 10), Released: 1e6,
+					Ends: [Phases]time.Duration{1e6, 2e6, 3e6, 4e6, 5e6, 6e6, 7e6}}
 			}
 			chosen.Trace = NewTrace(attempts, nil, map[uint32]string{0: "worker-0", 1: "worker-1", 9: "worker-9"})
 			k.Keep(chosen)
@@ -196,14 +200,14 @@ func TestJobsMemory(t *testing.T) {
 	runtime.KeepAlive(k)
 }
 
-// pastJob is what a job has been through.
+// pastJob is the history of a job.
 type pastJob struct {
 	Response time.Duration
 	After    [][]int
 	Attempts []Attempt
 }
 
-// drawPast draws a job: tasks in stages, at moments that may contradict each other, as those do that two clocks tell.
+// drawPast draws a job: tasks in stages, at moments that may contradict each other, as readings of two clocks do.
 func drawPast(t *rapid.T) *pastJob {
 	j := &pastJob{Response: time.Duration(rapid.Int64Range(0, int64(3*time.Hour)).Draw(t, "response"))}
 	stages := rapid.IntRange(0, 5).Draw(t, "stages")
@@ -242,7 +246,7 @@ func drawPast(t *rapid.T) *pastJob {
 	return j
 }
 
-// Blame adds up to the response, whatever the history is, and none of it is negative.
+// Blame adds up to the response for any history, and no part is negative.
 func TestBlameAddsUp(t *testing.T) {
 	check := func(t *rapid.T) {
 		j := drawPast(t)
@@ -263,7 +267,7 @@ func TestBlameAddsUp(t *testing.T) {
 	}
 }
 
-// The critical path goes by what ended last, stage by stage.
+// The critical path follows the last ends, stage by stage.
 func TestBlame(t *testing.T) {
 	ends := func(moments ...time.Duration) (e [Phases]time.Duration) {
 		for i := range moments {
@@ -275,13 +279,15 @@ func TestBlame(t *testing.T) {
 		Response: 100 * time.Millisecond, After: [][]int{nil, nil, {0, 1}},
 		Attempts: []Attempt{
 			{Stage: 0, Ends: ends(1, 2, 3, 4, 5, 6, 7)},
-			{Stage: 1, Ends: ends(1, 3, 6, 10, 15, 21, 28), Fetched: 2 * time.Millisecond, Expected: 4 * time.Millisecond},
+			{Stage: 1, Ends: ends(1, 3, 6, 10, 15, 21, 28), Fetched: 2 * time.Millisecond,
+				Expected: 4 * time.Millisecond},
 			{Stage: 2, Released: 30 * time.Millisecond, Ends: ends(31, 32, 33, 34, 35, 90, 99)},
 			{Stage: 2, Released: 30 * time.Millisecond, Ends: ends(31, 32, 33, 34, 35, 36, 37)},
 		},
 	}
 	want := Blame{
-		Kind(Sampling): 2, Kind(Link): 3, Kind(Queue): 2, Kind(Binding): 5, Kind(Launch): 6, Kind(Run): 59, Excess: 2, Kind(Delivery): 17, Barrier: 2, Fetch: 2,
+		Kind(Sampling): 2, Kind(Link): 3, Kind(Queue): 2, Kind(Binding): 5, Kind(Launch): 6, Kind(Run): 59, Excess: 2,
+		Kind(Delivery): 17, Barrier: 2, Fetch: 2,
 	}
 	for i := range want {
 		want[i] *= time.Millisecond
@@ -293,20 +299,26 @@ func TestBlame(t *testing.T) {
 		Ends: ends(1, 1, 5, 6, 7, 8, 9), Fetched: time.Millisecond, Waits: [waitKinds]uint32{1000, 0, 2000, 2000, 5000},
 	}}}
 	got := NewBlame(nil, told.Response, told.Attempts)
-	for kind, us := range map[Kind]int{OwnTenant: 300, OtherTenants: 0, LongTasks: 600, ClosedShare: 600, IdleSlot: 1500, Fetch: 1000, Kind(Queue): 0} {
+	for kind, us := range map[Kind]int{OwnTenant: 300, OtherTenants: 0, LongTasks: 600, ClosedShare: 600,
+		IdleSlot: 1500, Fetch: 1000, Kind(Queue): 0} {
 		if got[kind] != time.Duration(us)*time.Microsecond {
 			t.Errorf("%v is blamed for %v, want %d us", kind, got[kind], us)
 		}
 	}
-	later := &pastJob{Response: 9 * time.Millisecond, Attempts: []Attempt{{Ends: ends(1, 1, 5, 6, 7, 8, 9), Waits: [waitKinds]uint32{0, 0, 500}}}}
-	if got := NewBlame(nil, later.Response, later.Attempts); got[LongTasks] != 500*tick || got[Queue] != 4*time.Millisecond-500*tick {
+	later := &pastJob{Response: 9 * time.Millisecond,
+		Attempts: []Attempt{{Ends: ends(1, 1, 5, 6, 7, 8, 9), Waits: [waitKinds]uint32{0, 0, 500}}}}
+	if got := NewBlame(nil, later.Response, later.Attempts); got[LongTasks] != 500*tick ||
+		got[Queue] != 4*time.Millisecond-500*tick {
 		t.Errorf("a task that had its turn after others of its job: %v", got)
 	}
-	lost := &pastJob{Response: time.Second, Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
-	if got := NewBlame(nil, lost.Response, lost.Attempts); got[Outside] != 900*time.Millisecond || got[Delivery] != 100*time.Millisecond {
+	lost := &pastJob{Response: time.Second,
+		Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
+	if got := NewBlame(nil, lost.Response, lost.Attempts); got[Outside] != 900*time.Millisecond ||
+		got[Delivery] != 100*time.Millisecond {
 		t.Errorf("a task that was lost: %v", got)
 	}
-	both := &pastJob{Response: 9 * time.Millisecond, Attempts: []Attempt{{Ends: ends(1, 1, 1, 1, 1, 3, 9)}, {Ends: ends(1, 1, 1, 1, 1, 8, 9)}}}
+	both := &pastJob{Response: 9 * time.Millisecond,
+		Attempts: []Attempt{{Ends: ends(1, 1, 1, 1, 1, 3, 9)}, {Ends: ends(1, 1, 1, 1, 1, 8, 9)}}}
 	if got := NewBlame(nil, both.Response, both.Attempts); got[Kind(Run)] != 7*time.Millisecond {
 		t.Errorf("two tasks whose ends were heard of at once: %v", got)
 	}

@@ -19,14 +19,15 @@ func TestPure(t *testing.T) { purity.Check(t, ".") }
 
 var start = time.Unix(1_000_000, 0)
 
-// Of four times as many tasks as there is room for, those of a quarter of the jobs are remembered; of fewer all are.
+// With four times as many tasks as there is room for, the attempts of a quarter of the jobs are remembered. With
+// fewer tasks, all are.
 func TestShareRemembered(t *testing.T) {
 	for more, want := range map[int]float64{1: 1, 4: 0.25} {
 		in, empty, whole := newIntake(), &Batch{}, 0
 		const seconds, jobs = 200, 64
 		for second := range seconds {
 			if second == seconds/2 {
-				whole = 0 // by now it is known how many come
+				whole = 0 // by now the rate is known
 			}
 			for range jobs {
 				if in.Submitted("a", more*allRemembered/jobs) {
@@ -36,19 +37,20 @@ func TestShareRemembered(t *testing.T) {
 			empty = in.Take(start.Add(time.Duration(second)*time.Second), empty)
 		}
 		if got := float64(whole) / (jobs * seconds / 2); math.Abs(got-want) > 0.02 {
-			t.Errorf("with %d times as many tasks, those of %.3f of the jobs are remembered, instead of %.3f", more, got, want)
+			t.Errorf("with %d times as many tasks, those of %.3f of the jobs are remembered, instead of %.3f", more,
+				got, want)
 		}
 	}
 }
 
-// countOne counts one of any measure.
+// countOne counts a time of any measure.
 func countOne(in *Intake, s Slot, m Measure, d time.Duration) {
 	in.batch.series[s.index].addTime(m, d, 1)
 }
 
 func newIntake() *Intake { return NewIntake(start, rand.New(rand.NewPCG(1, 2))) }
 
-// durations are drawn evenly by their logarithms, with what is out of the ordinary.
+// durations are drawn evenly by logarithm, with extreme values.
 var durations = rapid.OneOf(
 	rapid.Custom(func(t *rapid.T) time.Duration {
 		return time.Duration(math.Exp2(rapid.Float64Range(0, 42.5).Draw(t, "log2 ns")))
@@ -56,7 +58,7 @@ var durations = rapid.OneOf(
 	rapid.SampledFrom([]time.Duration{math.MinInt64, -1, 0, 1, 1023, 1024, 1 << 41, 1<<42 - 1, 1 << 42, math.MaxInt64}),
 )
 
-// countByKey is what a history tells.
+// countByKey sums a history's counts by key.
 func countByKey(each func(func(Key, Measure, *histogram.Histogram))) map[Key]uint64 {
 	got := map[Key]uint64{}
 	each(func(k Key, _ Measure, h *histogram.Histogram) { got[k] += h.Count })
@@ -70,8 +72,8 @@ func sumOf(m map[Key]uint64) (n uint64) {
 	return n
 }
 
-// Whatever the clock does, all that is counted is told once: in total, and over all time, as far as it is remembered. What a
-// series has is what was counted by its key.
+// Whatever the clock does, every count appears once in the totals, and once over all time as far as the history
+// reaches. A series has the counts of its key.
 func TestHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in, h, now := newIntake(), NewHistory(), start
@@ -91,7 +93,8 @@ func TestHistory(t *testing.T) {
 			taken++
 		}
 		keys := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Key {
-			return Key{rapid.SampledFrom([]string{"sampling", "estimation"}).Draw(t, "path"), "phoebe", rapid.StringMatching("[ab]?").Draw(t, "tenant")}
+			return Key{rapid.SampledFrom([]string{"sampling", "estimation"}).Draw(t, "path"), "phoebe",
+				rapid.StringMatching("[ab]?").Draw(t, "tenant")}
 		}), 1, 6).Draw(t, "keys")
 		for _, k := range keys {
 			in.Submitted(k.Tenant, 1)
@@ -102,7 +105,8 @@ func TestHistory(t *testing.T) {
 				if !in.Holds(slots[k]) {
 					slots[k] = in.Slot(k)
 				}
-				countOne(in, slots[k], Measure(rapid.IntRange(0, Measures-1).Draw(t, "measure")), durations.Draw(t, "d"))
+				countOne(in, slots[k], Measure(rapid.IntRange(0, Measures-1).Draw(t, "measure")),
+					durations.Draw(t, "d"))
 				want[k]++
 				n++
 			}
@@ -125,7 +129,9 @@ func TestHistory(t *testing.T) {
 			}
 			return kept
 		}
-		for length, batches := range map[time.Duration]int{time.Second: 60, 10 * time.Second: 600, time.Hour: 72 * 300} {
+		for length, batches := range map[time.Duration]int{
+			time.Second: 60, 10 * time.Second: 600, time.Hour: 72 * 300,
+		} {
 			if got := inWindows(t, h.Windows(length, time.Time{})); got != last(batches) {
 				t.Fatalf("in windows of %v there are %d, want %d", length, got, last(batches))
 			}
@@ -136,7 +142,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// inWindows is how much was counted in windows, which must follow each other.
+// inWindows sums the counts in windows, and fails unless the windows follow each other.
 func inWindows(t rapid.TB, windows []Window) (n uint64) {
 	for i, w := range windows {
 		if i > 0 && !windows[i-1].At.Before(w.At) || !w.At.Equal(w.At.Truncate(w.Length)) {
@@ -153,7 +159,7 @@ func inWindows(t rapid.TB, windows []Window) (n uint64) {
 	return n
 }
 
-// Windows are of the length that is asked for, and tell of the last ones what is not in a longer one yet.
+// Windows have the requested length. The latest windows include counts that are not in a longer window yet.
 func TestWindows(t *testing.T) {
 	in, h, now := newIntake(), NewHistory(), start
 	var spare *Batch
@@ -170,13 +176,15 @@ func TestWindows(t *testing.T) {
 		last          time.Duration
 		least, atMost uint64
 	}{
-		{time.Second, time.Hour, 60, 60}, {time.Second, 10 * time.Second, 10, 10}, {2 * time.Second, time.Hour, 600, 610}, {10 * time.Second, time.Minute, 60, 70},
+		{time.Second, time.Hour, 60, 60}, {time.Second, 10 * time.Second, 10, 10},
+		{2 * time.Second, time.Hour, 600, 610}, {10 * time.Second, time.Minute, 60, 70},
 		{5 * time.Minute, time.Hour, 3600, 3900}, {time.Hour, 24 * time.Hour, 6 * 3600, 6*3600 + 300},
 	} {
 		windows := h.Windows(c.length, now.Add(-c.last).Truncate(c.length))
 		got := inWindows(t, windows)
 		if got < c.least || got > c.atMost {
-			t.Errorf("in windows of %v of the last %v there are %d, want %d to %d", c.length, c.last, got, c.least, c.atMost)
+			t.Errorf("in windows of %v of the last %v there are %d, want %d to %d", c.length, c.last, got, c.least,
+				c.atMost)
 		}
 		sum := Tally{}
 		for _, w := range windows {
@@ -191,14 +199,15 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// Windows of several frontends are added up, and what is none is left out.
+// Windows of several frontends add up, and bytes that are no histogram are left out.
 func TestMerge(t *testing.T) {
 	window := func(tenant string, n int) Window {
 		var s series
 		for range n {
 			s.addTime(Run, time.Millisecond, 1)
 		}
-		return Window{At: start, Length: time.Second, Tally: Tally{Accepted: uint64(n)}, Series: []Packed{{Key{"sampling", "phoebe", tenant}, s.appendPacked(nil)}}}
+		return Window{At: start, Length: time.Second, Tally: Tally{Accepted: uint64(n)},
+			Series: []Packed{{Key{"sampling", "phoebe", tenant}, s.appendPacked(nil)}}}
 	}
 	list := []Window{window("a", 1), window("b", 2), window("a", 4)}
 	w, ok := Merge(list)
@@ -212,13 +221,14 @@ func TestMerge(t *testing.T) {
 		t.Errorf("%d series", len(w.Series))
 	}
 	for _, bad := range [][]byte{nil, {1}, {255}, {1, 0, 255, 255, 127, 1}} {
-		if w, ok = Merge([]Window{list[0], {Series: []Packed{{list[0].Series[0].Key, bad}}}}); ok || inWindows(t, []Window{w}) != 1 {
+		if w, ok = Merge([]Window{list[0], {Series: []Packed{{list[0].Series[0].Key, bad}}}}); ok ||
+			inWindows(t, []Window{w}) != 1 {
 			t.Errorf("with %v: %t, %+v", bad, ok, w)
 		}
 	}
 }
 
-// The tenants with most tasks are told apart, and one that grows takes the place of one that does not.
+// The tenants with most tasks have names of their own. A growing tenant takes the place of a shrinking one.
 func TestTenants(t *testing.T) {
 	in, h, now := newIntake(), NewHistory(), start
 	var spare *Batch
@@ -254,7 +264,7 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// A slot that was given to another key is asked for again.
+// After a slot has gone to another key, Holds is false and the slot is asked for again.
 func TestEpoch(t *testing.T) {
 	in, h, now := newIntake(), NewHistory(), start
 	for i := range maxTenants {
@@ -286,8 +296,9 @@ func TestEpoch(t *testing.T) {
 	}
 }
 
-// However many tasks there are, as many are counted, up to a few that the next one stands for, also if it comes much later. Those of a
-// key that has few are counted one by one beside those of one that has many, and quantiles are those of all tasks, within a cell, of the highest within two.
+// The counted tasks stand for all tasks, up to a few tasks that the next counted task stands for, even if it comes
+// much later. Tasks of a key with few tasks are counted one by one beside a key with many. Quantiles match all
+// tasks within a cell; the highest match within two cells.
 func TestStandsFor(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	in, h := newIntake(), NewHistory()
@@ -316,7 +327,7 @@ func TestStandsFor(t *testing.T) {
 	}
 	for second := range 10 {
 		for i := range 100_000 {
-			// Each tenth task of a job is the slow one: a rhythm that must not agree with who is counted.
+			// Each tenth task of a job is slow: a rhythm that must not match the counted tasks.
 			mean := time.Millisecond
 			if i%10 == 0 {
 				mean *= 10
@@ -351,14 +362,16 @@ func TestStandsFor(t *testing.T) {
 			if q > 0.99 { // of a few hundred
 				cells *= 17. / 16
 			}
-			if a, b := float64(got.Quantile(q)), float64(exact[which].Quantile(q)); a > b*cells || b > a*cells || which == 1 && a != b {
+			if a, b := float64(got.Quantile(q)),
+				float64(exact[which].Quantile(q)); a > b*cells || b > a*cells || which == 1 && a != b {
 				t.Errorf("quantile %v of %s is %v, want %v", q, k.Tenant, time.Duration(a), time.Duration(b))
 			}
 		}
 	})
 }
 
-// However many tasks a second has, the rank of its 0.99-quantile is off by 0.006 at most in nineteen of twenty seconds.
+// At any number of tasks a second, the rank of the 0.99-quantile is off by at most 0.006 in nineteen of twenty
+// seconds.
 func TestRank(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	in := newIntake()
@@ -388,8 +401,8 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// However many keys there are, and however widely durations are spread, memory stays within its bound, and what is missing is
-// counted.
+// Memory stays within its bound, however many keys there are and however widely times are spread. Missing counts
+// are counted.
 func TestMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	heap := func() uint64 {
@@ -412,7 +425,8 @@ func TestMemory(t *testing.T) {
 	}
 	for step := range ringSizes[2].windows*ringSizes[2].of*ringSizes[1].of + 2*ringSizes[1].windows*ringSizes[1].of {
 		many := 1
-		if step >= ringSizes[2].windows*ringSizes[2].of*ringSizes[1].of { // the longest windows are full of what comes slowly, too
+		// The longest windows are full of rare counts, too.
+		if step >= ringSizes[2].windows*ringSizes[2].of*ringSizes[1].of {
 			many = 64
 		}
 		for range many {
@@ -452,7 +466,7 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// BenchmarkAdd is what it costs to count one duration.
+// BenchmarkAdd measures the cost of counting a duration.
 func BenchmarkAdd(b *testing.B) {
 	in := newIntake()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -470,7 +484,8 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkSecond is what it costs to put a second away, of four series whose measures have 60 cells each.
+// BenchmarkSecond measures the cost of adding a second to the history: four series whose measures have 60 cells
+// each.
 func BenchmarkSecond(b *testing.B) {
 	in, h, now := newIntake(), NewHistory(), start
 	var spare *Batch

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Summary is what a recording is about.
+// Summary is the first line of a recording.
 type Summary struct {
 	Format   int           `json:"format"` // RecordingFormat
 	Frontend string        `json:"frontend"`
@@ -19,28 +19,30 @@ type Summary struct {
 	At       time.Time     `json:"at"`
 	Broken   string        `json:"broken"` // the objective
 	Observed time.Duration `json:"observed_ns"`
-	Slowest  string        `json:"slowest,omitempty"` // the worker whose tasks took most beyond what is usual; empty: none did
-	Phase    string        `json:"phase,omitempty"`   // of its tasks, in which they spent that
+	// The worker whose tasks took most time beyond the usual. Empty: no task did.
+	Slowest string `json:"slowest,omitempty"`
+	Phase   string `json:"phase,omitempty"` // the phase with most of that time
 }
 
-// Recording is what happened around a moment at which an objective was broken. It is kept as two lines of JSON, gzipped: the summary,
-// and all of it.
+// Recording holds the events around the moment when an objective was broken. A file holds two lines of JSON,
+// gzipped: the Summary, and the whole Recording.
 type Recording struct {
 	Summary
-	Lost     int              `json:"lost"` // attempts that were forgotten before they could be recorded
+	Lost     int              `json:"lost"` // attempts forgotten before they could be recorded
 	Suspects []Suspect        `json:"suspects"`
 	Workers  []RecordedWorker `json:"workers"`
-	Names    []string         `json:"names"`    // of workers, to which attempts refer
-	Attempts []byte           `json:"attempts"` // as Trace has them
-	Windows  []RecordedWindow `json:"windows"`  // each second, with how many jobs and tasks
+	Names    []string         `json:"names"`    // of workers; attempts refer to them
+	Attempts []byte           `json:"attempts"` // packed as in Trace
+	Windows  []RecordedWindow `json:"windows"`  // counts of jobs and tasks, second by second
 	GC       []Pause          `json:"gc"`
-	Profile  []byte           `json:"profile"` // of the CPU, as pprof has it, for a second after the moment; empty: there is none
+	// CPU profile in pprof's format, of a second after the moment. Empty: there is none.
+	Profile []byte `json:"profile"`
 }
 
-// RecordingFormat goes up when an older release cannot read what is recorded.
+// RecordingFormat is raised when an older release cannot read new recordings.
 const RecordingFormat = 1
 
-// RecordedWorker is what a frontend believed of a worker.
+// RecordedWorker is a frontend's view of a worker.
 type RecordedWorker struct {
 	Name      string        `json:"name"`
 	Address   string        `json:"address"`
@@ -50,7 +52,7 @@ type RecordedWorker struct {
 	Running   int           `json:"running"`
 	RoundTrip time.Duration `json:"round_trip_ns"`
 	Silence   time.Duration `json:"silence_ns"`
-	Wait      time.Duration `json:"wait_ns"` // expected of a task of an eighth of it; negative: not known
+	Wait      time.Duration `json:"wait_ns"` // expected for a task of an eighth of the worker; negative: not known
 }
 
 // RecordedWindow is a second.
@@ -59,13 +61,13 @@ type RecordedWindow struct {
 	Tally
 }
 
-// Pause is one of the garbage collection's.
+// Pause is a pause for garbage collection.
 type Pause struct {
 	End  time.Time     `json:"end"`
 	Took time.Duration `json:"took_ns"`
 }
 
-// Write writes it.
+// Write writes the recording, gzipped.
 func (r *Recording) Write(w io.Writer) error {
 	z := gzip.NewWriter(w)
 	to := json.NewEncoder(z)
@@ -78,10 +80,10 @@ func (r *Recording) Write(w io.Writer) error {
 	return z.Close()
 }
 
-// maxRecordingBytes bounds what a recording takes once it is not gzipped any more.
+// maxRecordingBytes bounds a recording's size without gzip.
 const maxRecordingBytes = 1 << 30
 
-// ReadSummary reads no more of a recording than what it is about.
+// ReadSummary reads only the summary of a recording.
 func ReadSummary(from io.Reader) (s Summary, err error) {
 	_, err = decodeSummary(from, &s)
 	return s, err
@@ -90,19 +92,19 @@ func ReadSummary(from io.Reader) (s Summary, err error) {
 func decodeSummary(from io.Reader, s *Summary) (*json.Decoder, error) {
 	z, err := gzip.NewReader(from)
 	if err != nil {
-		return nil, fmt.Errorf("it is no recording: %w", err)
+		return nil, fmt.Errorf("the file is no recording: %w", err)
 	}
 	lines := json.NewDecoder(io.LimitReader(z, maxRecordingBytes))
 	if err := lines.Decode(s); err != nil {
-		return nil, fmt.Errorf("it is no recording: %w", err)
+		return nil, fmt.Errorf("the file is no recording: %w", err)
 	}
 	if s.Format != RecordingFormat {
-		return nil, errors.New("it is of another release")
+		return nil, errors.New("the recording is of another release")
 	}
 	return lines, nil
 }
 
-// ReadRecording reads one.
+// ReadRecording reads a recording.
 func ReadRecording(from io.Reader) (*Recording, error) {
 	var r Recording
 	lines, err := decodeSummary(from, &r.Summary)
@@ -110,22 +112,22 @@ func ReadRecording(from io.Reader) (*Recording, error) {
 		return nil, err
 	}
 	if err := lines.Decode(&r); err != nil {
-		return nil, fmt.Errorf("it is no recording: %w", err)
+		return nil, fmt.Errorf("the file is no recording: %w", err)
 	}
 	return &r, nil
 }
 
-// Suspect is a worker, and what its tasks have taken.
+// Suspect is a worker, and the times of its tasks.
 type Suspect struct {
 	RecordedWorker
 	Tasks  int                   `json:"tasks"`
-	Median time.Duration         `json:"median_ns"` // from when places were asked for until the outcome was there
+	Median time.Duration         `json:"median_ns"` // from the first request for places until the outcome came
 	Worst  time.Duration         `json:"worst_ns"`
-	Excess time.Duration         `json:"excess_ns"` // by how much its tasks took more than twice the median of all, together
-	Phases [Phases]time.Duration `json:"phases_ns"` // of the tasks that did, together
+	Excess time.Duration         `json:"excess_ns"` // sum over tasks of the time beyond twice the median of all tasks
+	Phases [Phases]time.Duration `json:"phases_ns"` // of the tasks with such time, together
 }
 
-// Keep packs attempts, whose workers have these names, and finds who is to be blamed. Workers must be there.
+// Keep packs attempts and finds the worker to blame. names maps keys of workers to names. r.Workers must be set.
 func (r *Recording) Keep(attempts []Attempt, names map[uint32]string) {
 	t := NewTrace(attempts, nil, names)
 	r.Names, r.Attempts = t.Workers, t.packed
@@ -142,7 +144,7 @@ func (r *Recording) Keep(attempts []Attempt, names map[uint32]string) {
 	}
 }
 
-// findSuspects are the workers, the one whose tasks took most beyond what is usual first.
+// findSuspects lists the workers, by Excess, the largest first.
 func findSuspects(workers []RecordedWorker, attempts []Attempt, names map[uint32]string) []Suspect {
 	type attempt struct {
 		*Attempt
@@ -184,6 +186,7 @@ func findSuspects(workers []RecordedWorker, attempts []Attempt, names map[uint32
 		}
 		list = append(list, s)
 	}
-	slices.SortStableFunc(list, func(a, b Suspect) int { return cmp.Or(cmp.Compare(b.Excess, a.Excess), cmp.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(list,
+		func(a, b Suspect) int { return cmp.Or(cmp.Compare(b.Excess, a.Excess), cmp.Compare(a.Name, b.Name)) })
 	return list
 }

@@ -7,42 +7,45 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// Measure is one thing that is measured.
+// Measure is a measured time.
 type Measure uint8
 
-// The phases of a task follow each other from the moment at which it could start, and end with its outcome here.
+// The phases of a task follow each other. The first begins when the task could start, and the last ends with the
+// outcome at the frontend.
 const (
-	Sampling Measure = iota // until its first places were asked for, or it was decided where it goes
-	Link                    // until the worker had that
-	Queue                   // until its turn came at the worker
-	Binding                 // until the frontend's answer to that was on its way
-	Launch                  // until it started
+	Sampling Measure = iota // until its first places were asked for, or a worker was chosen
+	Link                    // until the worker had the request
+	Queue                   // until the place's turn at the worker
+	Binding                 // until the frontend's answer was on its way
+	Launch                  // until the task started
 	Run
 	Delivery // until the frontend had the outcome
 	Response // of a job
-	Slowdown // of a job: its response over the longest chain of runs of its tasks, in units of One
+	Slowdown // of a job: the response over the longest chain of runs, in units of One
 	Measures = iota
 )
 
-// Phases is how many of the measures are phases of a task: the first ones.
+// Phases is the number of phases of a task. They are the first measures.
 const Phases = int(Delivery) + 1
 
 // One is a slowdown of 1.
 const One = time.Millisecond
 
-var measureNames = [Measures]string{"sampling", "link", "queue", "binding", "launch", "run", "delivery", "response", "slowdown"}
+var measureNames = [Measures]string{"sampling", "link", "queue", "binding", "launch", "run", "delivery", "response",
+	"slowdown"}
 
 func (m Measure) String() string { return measureNames[m] }
 
-// Key tells whose measures are counted together.
+// Key names the path, policy and tenant of a series.
 type Key struct{ Path, Policy, Tenant string }
 
-// Other stands for all tenants, and for all policies, that have no series of their own.
+// Other stands for all tenants, and for all policies, without series of their own.
 const Other = "other"
 
-// series are the histograms of a key; those that have counted nothing are nil.
+// series holds the histograms of a key, by measure; nil: no counts.
 type series [Measures]*histogram.Histogram
 
+// addTime counts d as often as times says.
 func (s *series) addTime(m Measure, d time.Duration, times uint64) {
 	if s[m] == nil {
 		s[m] = new(histogram.Histogram)
@@ -50,6 +53,7 @@ func (s *series) addTime(m Measure, d time.Duration, times uint64) {
 	s[m].AddTimes(d, times)
 }
 
+// countAll returns the number of counts of all measures.
 func (s *series) countAll() (n uint64) {
 	for _, h := range s {
 		if h != nil {
@@ -71,7 +75,7 @@ func (s *series) mergeFrom(o *series) {
 	}
 }
 
-// appendPacked appends the histograms, one behind the other.
+// appendPacked appends the packed histograms.
 func (s *series) appendPacked(b []byte) []byte {
 	for _, h := range s {
 		b = h.Append(b)
@@ -79,7 +83,7 @@ func (s *series) appendPacked(b []byte) []byte {
 	return b
 }
 
-// mergePacked adds what was packed, and reports whether it was.
+// mergePacked adds packed histograms. ok is false if b holds anything else.
 func (s *series) mergePacked(b []byte) (ok bool) {
 	for m := range s {
 		if s[m] == nil {
@@ -100,6 +104,7 @@ func (s *series) clearAll() {
 	}
 }
 
+// eachMeasure calls do with each histogram that has counts.
 func (s *series) eachMeasure(key Key, do func(Key, Measure, *histogram.Histogram)) {
 	for m, h := range s {
 		if h != nil && h.Count > 0 {

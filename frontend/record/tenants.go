@@ -6,25 +6,26 @@ import (
 )
 
 const (
-	maxTenants    = 16 // that are told apart: those with most tasks
-	maxCandidates = 64 // tenants whose tasks are counted to find these
+	maxTenants    = 16 // tenants with names of their own: those with most tasks
+	maxCandidates = 64 // tenants counted to find the named tenants
 )
 
-// heavyTenants finds those with most tasks, by counting those of a few only: who is not among them takes the place of who has
-// fewest, and its count (Metwally et al., ICDT 2005, Space-Saving).
+// heavyTenants finds the tenants with most tasks, and counts only a few tenants. A tenant not in the list takes the
+// place of the tenant with fewest tasks, and that tenant's count (Metwally et al., ICDT 2005, Space-Saving).
 type heavyTenants struct {
 	list       []candidate
 	namedCount int
-	recent     int // that was added last: most are the same one
+	recent     int // index of the latest tenant: most calls repeat it
 }
 
+// candidate is a tenant whose tasks are counted.
 type candidate struct {
 	name    string
 	tasks   uint64
 	isNamed bool
 }
 
-// addTasks counts tasks of a tenant. As long as there are few, each gets a name of its own at once.
+// addTasks counts tasks of a tenant. While few tenants are named, a new tenant gets a name at once.
 func (t *heavyTenants) addTasks(name string, tasks uint64) {
 	if at := t.recent; at < len(t.list) && t.list[at].name == name {
 		t.list[at].tasks += tasks
@@ -51,13 +52,13 @@ func (t *heavyTenants) addTasks(name string, tasks uint64) {
 	t.recent = at
 }
 
-// hasName reports whether a tenant is told apart from the others.
+// hasName reports whether a tenant is counted under its own name.
 func (t *heavyTenants) hasName(name string) bool {
 	return slices.ContainsFunc(t.list, func(c candidate) bool { return c.isNamed && c.name == name })
 }
 
-// electNames gives a name to each tenant that has twice as many tasks as one that has a name, instead of it, and lets half of what
-// was counted be forgotten. It reports whether something changed.
+// electNames gives a name to each tenant with at least twice as many tasks as a named tenant, in place of that
+// tenant. Then all counts are halved. changed says whether a name moved.
 func (t *heavyTenants) electNames() (changed bool) {
 	slices.SortStableFunc(t.list, func(a, b candidate) int { return cmp.Compare(b.tasks, a.tasks) })
 	for i := range t.list {

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// Trace is the attempts of a job in few bytes: a fifth of what they take in the ring.
+// Trace holds the attempts of a job, packed into a fifth of their size in Attempts.
 type Trace struct {
-	Workers       []string // names, that the attempts refer to
+	Workers       []string // names; attempts refer to them
 	N             int
 	packed        []byte
 	packedEarlier []byte
 }
 
-// NewTrace packs attempts, whose workers have these names, and those that did not give outcomes, of these the last ones first.
+// NewTrace packs attempts with outcomes, and earlier attempts given the latest first. names maps keys of workers to
+// names.
 func NewTrace(attempts []Attempt, earlier []Earlier, names map[uint32]string) Trace {
 	t := Trace{N: len(attempts)}
 	numbers := make(map[uint32]int, len(names))
@@ -43,16 +44,19 @@ func (t *Trace) traceBytes() int {
 	return size
 }
 
-// attemptFields is how many numbers an attempt is packed into. The API tells which: fields are only ever added.
+// attemptFields is the count of packed numbers for an attempt. The API sends the count, because later releases may
+// add fields at the end.
 const attemptFields = 26
 
+// appendPacked appends the numbers of a. worker is the index in Trace.Workers plus 1; 0: no worker.
 func (a *Attempt) appendPacked(b []byte, worker int) []byte {
 	known := uint64(0)
 	if a.Ends[Run] > 0 {
 		known = 1
 	}
 	for _, n := range [...]uint64{
-		uint64(a.Task), uint64(a.Stage), uint64(worker), uint64(a.Tries), uint64(a.Path), uint64(a.Binding), uint64(a.Outcome), uint64(a.Failure),
+		uint64(a.Task), uint64(a.Stage), uint64(worker), uint64(a.Tries), uint64(a.Path), uint64(a.Binding),
+		uint64(a.Outcome), uint64(a.Failure),
 	} {
 		b = binary.AppendUvarint(b, n)
 	}
@@ -74,7 +78,8 @@ func appendDuration(b []byte, d time.Duration) []byte {
 	return binary.AppendUvarint(b, uint64(max(d, 0)))
 }
 
-// Page is up to most attempts from one position on, and the earlier ones at their tasks, as the API has them.
+// Page returns up to most attempts from position from on, packed for the API, with the earlier attempts at their
+// tasks. The result next is the position to go on with, or 0.
 func (t *Trace) Page(from, most int) (b, earlier []byte, next int) {
 	from = min(max(from, 0), t.N)
 	until := from + min(max(most, 0), t.N-from)
@@ -86,7 +91,7 @@ func (t *Trace) Page(from, most int) (b, earlier []byte, next int) {
 	return append(binary.AppendUvarint(nil, attemptFields), t.packed[start:end]...), t.earlierPage(from, until), next
 }
 
-// skipNumbers is how many bytes so many numbers take.
+// skipNumbers returns the length of the first left packed numbers, in bytes.
 func skipNumbers(b []byte, left int) (at int) {
 	for ; left > 0; at++ {
 		if b[at] < 0x80 {

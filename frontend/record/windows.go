@@ -8,8 +8,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// Window is what was counted in a part of time: one of those that have its length and follow each other without end. A batch belongs to
-// the one that has its middle.
+// Window holds the counts of a period. Windows of a length follow each other without gaps. A batch belongs to the
+// window that contains the batch's middle.
 type Window struct {
 	Tally
 	At     time.Time
@@ -17,13 +17,13 @@ type Window struct {
 	Series []Packed
 }
 
-// Packed is the histograms of a key, one behind the other, by Measure.
+// Packed holds the packed histograms of a key, by Measure.
 type Packed struct {
 	Key
 	Data []byte
 }
 
-// Add adds what was counted of one thing to a histogram.
+// Add adds the counts of a measure to a histogram.
 func (p *Packed) Add(m Measure, to *histogram.Histogram) {
 	b := p.Data
 	for range m {
@@ -33,8 +33,8 @@ func (p *Packed) Add(m Measure, to *histogram.Histogram) {
 	_, _ = to.MergeFrom(b)
 }
 
-// Windows are those that start at since or later and are remembered, in order. They are as long as those of the finest ring that are
-// at least of the length that is asked for, or else of the coarsest one; the last ones may not be complete.
+// Windows returns the remembered windows that start at since or later, in order. They come from the finest ring
+// with windows of length or more, else from the coarsest ring. The last windows may be incomplete.
 func (h *History) Windows(length time.Duration, since time.Time) []Window {
 	i := 0
 	for i < len(ringSizes)-1 && time.Duration(ringSpan(i))*time.Second < length {
@@ -42,7 +42,7 @@ func (h *History) Windows(length time.Duration, since time.Time) []Window {
 	}
 	length = time.Duration(ringSpan(i)) * time.Second
 	byStart := map[time.Time][]*storedWindow{}
-	nextUnchosen := uint64(0) // that is not chosen yet, in windows of the first ring
+	nextUnchosen := uint64(0) // the first window not chosen yet, counted in windows of the first ring
 	for ; i >= 0; i-- {
 		r := &h.rings[i]
 		for k := max(r.total-uint64(len(r.windows)), nextUnchosen/ringSpan(i)); k < r.total; k++ {
@@ -65,7 +65,7 @@ func (h *History) buildWindow(at time.Time, length time.Duration, parts []*store
 	for _, o := range parts {
 		w.Add(&o.Tally)
 	}
-	if len(parts) == 1 { // what is packed need not be unpacked
+	if len(parts) == 1 { // packed histograms need no unpacking
 		start := 0
 		for _, p := range parts[0].keys {
 			w.Series = append(w.Series, Packed{p.Key, slices.Clone(parts[0].data[start:p.end])})
@@ -77,8 +77,8 @@ func (h *History) buildWindow(at time.Time, length time.Duration, parts []*store
 	return w
 }
 
-// Merge makes one window of those of several frontends that start at the same moment and are of the same length. Those of a key
-// too many are counted with others. It reports whether all histograms were histograms: of one that is not, the rest of its series is left out.
+// Merge sums windows of several frontends with the same start and length. Keys beyond maxSeries are counted as
+// Other. If some bytes are no histogram, ok is false and the rest of that series is left out.
 func Merge(windows []Window) (w Window, ok bool) {
 	w, ok = Window{At: windows[0].At, Length: windows[0].Length}, true
 	sums := map[Key]*series{}

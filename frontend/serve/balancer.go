@@ -17,14 +17,14 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/audit"
 )
 
-// relayedConn is a connection that a balancer makes for a client. Before all else the balancer says who that is, by the PROXY
-// protocol, version 2. Until then it is the balancer's.
+// relayedConn is a connection that a balancer makes for a client. First the balancer names the client by the PROXY
+// protocol, version 2. Until then the connection counts as the balancer's.
 type relayedConn struct {
 	*net.TCPConn
 	client atomic.Pointer[net.TCPAddr]
 }
 
-// isBalancer tells whether an address is a balancer's.
+// isBalancer reports whether an address is a balancer's.
 func (c *Config) isBalancer(addr net.Addr) bool {
 	a, ok := addr.(*net.TCPAddr)
 	if !ok {
@@ -42,24 +42,27 @@ func (r *relayedConn) RemoteAddr() net.Addr {
 	return r.TCPConn.RemoteAddr()
 }
 
-// minHeader is how many bytes a header has at least; the last two say how many follow.
+// minHeader is the size of the shortest header, in bytes. The last two bytes of a header hold the number of bytes
+// behind it.
 const minHeader = 16
 
-var errNoHeader = errors.New("it does not begin with a header of the PROXY protocol, version 2: have the balancer send one (HAProxy: send-proxy-v2), or leave its address out of --proxy-from")
+var errNoHeader = errors.New(
+	"the connection does not begin with a PROXY header, version 2: have the balancer send the header (HAProxy: " +
+		"send-proxy-v2), or leave its address out of --proxy-from")
 
-// readProxyHeader reads who the client is, and not a byte more: what follows is the client's. One that the balancer makes for
-// itself, as to see whether this frontend lives, stays the balancer's.
+// readProxyHeader reads the name of the client, and not a byte more, because the following bytes are the client's.
+// A connection of the balancer's own, for instance a health check, stays the balancer's.
 func (r *relayedConn) readProxyHeader() error {
 	b := make([]byte, minHeader, 64)
 	if n, err := io.ReadFull(r.TCPConn, b); n == 0 {
-		return err // it hung up
+		return err // the balancer hung up
 	}
 	if !bytes.HasPrefix(b, proxyproto.SIGV2) {
 		return errNoHeader
 	}
 	size := binary.BigEndian.Uint16(b[minHeader-2:])
 	if size > proxyproto.MaxV2HeaderSize {
-		return fmt.Errorf("its header of the PROXY protocol has %d bytes, at most %d are read", size, proxyproto.MaxV2HeaderSize)
+		return fmt.Errorf("the PROXY header has %d bytes: at most %d are allowed", size, proxyproto.MaxV2HeaderSize)
 	}
 	b = append(b, make([]byte, size)...)
 	if _, err := io.ReadFull(r.TCPConn, b[minHeader:]); err != nil {
@@ -67,7 +70,7 @@ func (r *relayedConn) readProxyHeader() error {
 	}
 	h, err := proxyproto.Read(bufio.NewReader(bytes.NewReader(b)))
 	if err != nil {
-		return fmt.Errorf("its header of the PROXY protocol: %w", err)
+		return fmt.Errorf("the PROXY header: %w", err)
 	}
 	if from, _, ok := h.TCPAddrs(); ok && h.Command.IsProxy() {
 		r.client.Store(from)
@@ -75,10 +78,10 @@ func (r *relayedConn) readProxyHeader() error {
 	return nil
 }
 
-// noteUnintroduced notes that a balancer's connection was closed, for it did not say for whom it is.
+// noteUnintroduced notes that a balancer's connection was closed because the balancer named no client.
 func (s *Server) noteUnintroduced(r *relayedConn, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
-		return // it looked whether somebody listens
+		return // the balancer checked whether this frontend listens
 	}
 	s.metrics.connsUnintroduced.Inc()
 	s.cfg.Audit.Note(audit.Entry{What: "connect", From: r.RemoteAddr().String()}, err)

@@ -24,7 +24,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// startBalanced is a frontend that trusts the balancer at 127.0.0.2, and keeps an audit log.
+// startBalanced starts a frontend with an audit log. The frontend trusts the balancer at 127.0.0.2.
 func startBalanced(t *testing.T, keys *identity.Keys) (c *testCluster, log func() []audit.Entry) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "audit")
@@ -32,7 +32,9 @@ func startBalanced(t *testing.T, keys *identity.Keys) (c *testCluster, log func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Listen: "127.0.0.1:0", ProxyFrom: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, Audit: a, Keys: keys})
+	s, err := New(
+		Config{Listen: "127.0.0.1:0", ProxyFrom: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, Audit: a,
+			Keys: keys})
 	if err == nil {
 		err = s.Start()
 	}
@@ -59,7 +61,7 @@ func startBalanced(t *testing.T, keys *identity.Keys) (c *testCluster, log func(
 	}
 }
 
-// connectRelayed is a connection from the balancer.
+// connectRelayed connects from the balancer's address.
 func connectRelayed(t *testing.T, c *testCluster) *rawConn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
@@ -72,9 +74,11 @@ func connectRelayed(t *testing.T, c *testCluster) *rawConn {
 	return &rawConn{t, conn}
 }
 
+// proxyHeader makes a header of the PROXY protocol that names the client from. more pads the header, in bytes.
 func proxyHeader(t *testing.T, version byte, from string, more int) []byte {
 	t.Helper()
-	h := proxyproto.HeaderProxyFromAddrs(version, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from)), &net.TCPAddr{IP: net.ParseIP("127.0.0.1"), Port: 7410})
+	h := proxyproto.HeaderProxyFromAddrs(version, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from)),
+		&net.TCPAddr{IP: net.ParseIP("127.0.0.1"), Port: 7410})
 	if more > 0 {
 		if err := h.SetTLVs([]proxyproto.TLV{{Type: proxyproto.PP2_TYPE_NOOP, Value: make([]byte, more)}}); err != nil {
 			t.Fatal(err)
@@ -87,7 +91,8 @@ func proxyHeader(t *testing.T, version byte, from string, more int) []byte {
 	return b
 }
 
-// Whom a balancer names is where a call comes from; nobody else can say that, and a balancer that does not is refused.
+// A call counts as coming from the client named by the balancer. Headers from anywhere else, and balancers without
+// a header, are refused.
 func TestBalancer(t *testing.T) {
 	c, log := startBalanced(t, nil)
 	call := frameOf("Run", &v1.PhoebeRunArgs{Request: &v1.RunRequest{Job: newJob("echo", "x")}})
@@ -104,10 +109,10 @@ func TestBalancer(t *testing.T) {
 		"":                   local, // the balancer itself
 	} {
 		r := connectRelayed(t, c)
-		for _, b := range slices.Concat(head, call) { // in as many pieces as can be
+		for _, b := range slices.Concat(head, call) { // in pieces of a byte
 			r.writeBytes([]byte{b})
 		}
-		r.wantRefused(v1.RefusedReason_NO_WORKER, "") // it was heard, where there are no workers
+		r.wantRefused(v1.RefusedReason_NO_WORKER, "") // the call was read; there are no workers
 		r.writeBytes(call)
 		r.wantRefused(v1.RefusedReason_NO_WORKER, "")
 		want[cmp.Or(from, r.LocalAddr().String())] = 2
@@ -155,8 +160,9 @@ func TestBalancerRefused(t *testing.T) {
 		r.writeBytes(header2[:5])
 		r.Close()
 	})
-	connectRelayed(t, c).Close() // it looks whether somebody listens
-	pollUntil(t, "all of them to be counted", func() bool { return c.metrics.connsUnintroduced.Get() == 6 && c.metrics.connsGarbage.Get() == 2 })
+	connectRelayed(t, c).Close() // a health check
+	pollUntil(t, "all of them to be counted",
+		func() bool { return c.metrics.connsUnintroduced.Get() == 6 && c.metrics.connsGarbage.Get() == 2 })
 	for _, e := range log() {
 		if strings.HasPrefix(e.From, "203.") {
 			t.Errorf("a header counted that should not: %+v", e)
@@ -164,7 +170,8 @@ func TestBalancerRefused(t *testing.T) {
 	}
 }
 
-// With TLS the header comes before it, in plain: who is refused by certificate is known by the address that it names.
+// With TLS the header comes before the handshake, in plain. A client refused by certificate is logged under the
+// address in the header.
 func TestBalancerByTLS(t *testing.T) {
 	dir := t.TempDir()
 	ca, err := identity.NewAuthority("test", time.Hour)

@@ -10,11 +10,12 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 )
 
-// defaultMessageCPU stands for messageCPU where there is no loopback to measure it on.
+// defaultMessageCPU stands for messageCPU on a machine without a loopback.
 const defaultMessageCPU = 10 * time.Microsecond
 
-// messageCPU is about the CPU that a message takes, measured once: what it takes to write a small one and to read it, of which one
-// end has half, and our own work on it about as much. The least of several is that of one which nothing else held up.
+// messageCPU is about the CPU time of a message, measured once: the time to write and read a small message. One end
+// of a connection pays half of the time, and phoebe's work on a message takes about as long as that half. The least
+// of 50 times counts, because the least was disturbed least.
 var messageCPU = sync.OnceValue(func() time.Duration {
 	l, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
@@ -31,7 +32,7 @@ var messageCPU = sync.OnceValue(func() time.Duration {
 		return defaultMessageCPU
 	}
 	defer from.Close()
-	from.SetDeadline(time.Now().Add(time.Second)) // it may be somebody else's
+	from.SetDeadline(time.Now().Add(time.Second)) // another process may have connected
 	var message [100]byte
 	least := time.Second
 	for range 50 {
@@ -50,10 +51,10 @@ var messageCPU = sync.OnceValue(func() time.Duration {
 // cpuMeter measures how busy this machine is.
 type cpuMeter struct {
 	measuredAt time.Time
-	used, idle time.Duration // of all CPUs, ever; idle is 0 where it is not known
+	used, idle time.Duration // of all CPUs, since the machine's start; idle is 0 if not known
 }
 
-// measureBusy is what messages cost at present, by what was measured since the last call.
+// measureBusy returns the present cost of messages, from the CPU times since the last call.
 func (m *cpuMeter) measureBusy() frontend.Busy {
 	now := cpuMeter{measuredAt: time.Now()}
 	now.used, now.idle = cpuTimes()

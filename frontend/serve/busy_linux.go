@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTimes is what the machine's CPUs have been used and idle. What was stolen from it counts as used.
+// cpuTimes returns the used and idle time of the machine's CPUs. Stolen time counts as used.
 func cpuTimes() (used, idle time.Duration) {
 	stat, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(stat), "\n")
@@ -17,7 +17,7 @@ func cpuTimes() (used, idle time.Duration) {
 		switch {
 		case i == 4 || i == 5: // idle and iowait
 			idle += time.Duration(n) * tick
-		case i > 0 && i <= 8: // the last is steal; what guests use is counted as user time, too
+		case i > 0 && i <= 8: // the last field is steal; user time includes the guests' time
 			used += time.Duration(n) * tick
 		}
 	}

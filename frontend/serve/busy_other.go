@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// cpuTimes knows of this process alone: of a machine that it shares, it takes the rest for idle.
+// cpuTimes returns the CPU time of this process. The idle time is 0: not known. So time of other processes on the
+// machine counts as idle.
 func cpuTimes() (used, idle time.Duration) {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) == nil {

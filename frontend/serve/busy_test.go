@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// One CPU that is kept busy shows, and no more than all there are can be.
+// The meter shows a CPU that is kept busy, and never more than all CPUs.
 func TestBusy(t *testing.T) {
 	var m cpuMeter
 	m.measureBusy()

@@ -13,30 +13,33 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// clientJob is what the shell keeps of a job: the outcomes that have not been fetched. Server.mu guards it.
+// clientJob is a job as the shell keeps it: the client's view, with the outcomes to be fetched. Server.mu guards
+// it.
 type clientJob struct {
-	// What is touched for each task lies together.
+	// Fields touched for each task lie together.
 	unfinished   int                // tasks without an outcome
 	bytes        int                // of results in outcomes, or of the answer
-	countedBytes int                // of these, in the server's sums
+	countedBytes int                // the part of bytes counted in the server's sums
 	receipts     []frontend.Receipt // of outcomes, until their workers may forget the results
-	isRun        bool               // Run waits for the whole of it; else Events fetches it
+	isRun        bool               // the client called Run and gets all outcomes at once; else Events fetches them
 	wantsPhases  bool
-	paused       bool             // no more tasks of it are to start, as they are too many
-	runAnswer    *frame.RunAnswer // of a Run, with the outcomes, but for those in outcomes; nil: not of a Run, or too large
-	changed      chan struct{}    // closed when there is something new; nil while nobody waits
-	timing       jobTiming
+	paused       bool // no more tasks start, because too many results are unfetched
+	// The answer to a Run, with all outcomes except those in outcomes. nil: the job was not given to Run, or the
+	// answer is too large.
+	runAnswer *frame.RunAnswer
+	changed   chan struct{} // closed when there is news; nil while no call waits
+	timing    jobTiming
 
 	id           probe.JobID
-	openNumber   uint64        // among those under way; 0: it is none of them
-	totalTasks   int           // so many tasks, in all
+	openNumber   uint64        // number among the jobs under way; 0: not under way
+	totalTasks   int           // all tasks ever, ended ones included
 	deadline     time.Duration // from receipt; 0: none
-	hasOnceTasks bool          // some task of it may start only once
+	hasOnceTasks bool          // some task may start only once
 	receivedAt   time.Time
-	waitingRuns  []waitingRun // of a Run, until it is over
+	waitingRuns  []waitingRun // calls of Run that wait for the job to end
 
-	slab       []v1.Outcome  // room for the outcomes that are to come
-	outcomes   []*v1.Outcome // in the order in which they came, from cursor base on
+	slab       []v1.Outcome  // room for outcomes to come
+	outcomes   []*v1.Outcome // in order of arrival, from cursor baseCursor on
 	baseCursor int64
 
 	refused  *frontend.RefusedError
@@ -46,15 +49,16 @@ type clientJob struct {
 	tooLargeBytes int  // bytes of the results that were too many for Run, and were dropped
 	ended         bool // every outcome is in
 	endedAt       time.Time
-	polledAt      time.Time   // when Events last asked
+	polledAt      time.Time   // time of the last call of Events
 	waitingPolls  int         // Events calls that wait
-	inEndedList   bool        // among the ended ones that may be forgotten
-	client        *clientConn // from which Run, or Events lately, was called
+	inEndedList   bool        // in Server.endedJobs, and may be forgotten
+	client        *clientConn // connection of Run, or of the latest Events
 }
 
 func newClientJob(job *frontend.Job, phases bool, now time.Time) *clientJob {
 	return &clientJob{
-		id: job.ID, totalTasks: job.TotalTasks(), deadline: job.Deadline, wantsPhases: phases, receivedAt: now, polledAt: now, unfinished: len(job.Tasks),
+		id: job.ID, totalTasks: job.TotalTasks(), deadline: job.Deadline, wantsPhases: phases, receivedAt: now,
+		polledAt: now, unfinished: len(job.Tasks),
 		hasOnceTasks: slices.ContainsFunc(job.Tasks, func(t frontend.Task) bool { return !t.Retryable }),
 		receipts:     make([]frontend.Receipt, 0, len(job.Tasks)),
 	}
@@ -73,13 +77,13 @@ var failureReasons = [...]v1.FailureReason{
 	frontend.NoInput: v1.FailureReason_NO_INPUT, frontend.StageFailed: v1.FailureReason_STAGE_FAILED,
 }
 
-// outcomeScratch is an outcome that is encoded and not kept.
+// outcomeScratch is room for an outcome that is encoded and not kept.
 type outcomeScratch struct {
 	outcome v1.Outcome
 	usage   v1.Usage
 }
 
-// addOutcome adds an outcome. A Run answers with results of at most so many bytes.
+// addOutcome adds an outcome. maxRunResult bounds the result bytes of a Run's answer. A larger answer is dropped.
 func (r *clientJob) addOutcome(o *frontend.Outcome, maxRunResult int, s *outcomeScratch) {
 	r.unfinished--
 	r.receipts = append(r.receipts, o.Receipt)
@@ -92,7 +96,7 @@ func (r *clientJob) addOutcome(o *frontend.Outcome, maxRunResult int, s *outcome
 	switch {
 	case r.isRun && r.bytes > maxRunResult:
 		r.runAnswer, r.outcomes, r.tooLargeBytes = nil, nil, r.bytes
-	case r.isRun && !r.wantsPhases: // else it is not known yet when they are delivered
+	case r.isRun && !r.wantsPhases: // with phases, the time of delivery is not known yet
 		s.outcome = v1.Outcome{}
 		r.fillOutcome(&s.outcome, &s.usage, o)
 		r.runAnswer.Add(&s.outcome)
@@ -111,7 +115,8 @@ func (r *clientJob) addOutcome(o *frontend.Outcome, maxRunResult int, s *outcome
 	r.notifyWaiters()
 }
 
-// endLateTasks gives those tasks an outcome that were added to a job at another frontend, or on the way here, and came when it had ended.
+// endLateTasks gives an outcome to tasks added to a job after its end. The client had added the tasks at a peer, or
+// the call was on its way.
 func (s *Server) endLateTasks(r *clientJob, tasks []frontend.Task) {
 	kind := v1.OutcomeKind_CANCELLED
 	if r.deadline > 0 && r.endedAt.Sub(r.receivedAt) >= r.deadline {
@@ -131,7 +136,7 @@ func (s *Server) endLateTasks(r *clientJob, tasks []frontend.Task) {
 	s.countUnread(r)
 }
 
-// fillOutcome makes out of o; what was used, if that is known, is in use.
+// fillOutcome makes out from o. use is room for the usage, if the worker measured any.
 func (r *clientJob) fillOutcome(out *v1.Outcome, use *v1.Usage, o *frontend.Outcome) {
 	out.Task = int32(o.Task)
 	out.Kind = outcomeKinds[o.Kind]
@@ -148,8 +153,9 @@ func (r *clientJob) fillOutcome(out *v1.Outcome, use *v1.Usage, o *frontend.Outc
 			out.ResultFile = outputToAPI(o.File)
 		}
 	case frontend.Failed:
-		out.Failure = &v1.Failure{Reason: failureReasons[o.Failure], Message: o.Message, RetryWhere: v1.Retry(o.Retry), Detail: o.Detail}
-		if code := o.Code; code != "" { // o is lent
+		out.Failure = &v1.Failure{Reason: failureReasons[o.Failure], Message: o.Message, RetryWhere: v1.Retry(o.Retry),
+			Detail: o.Detail}
+		if code := o.Code; code != "" { // the core lends o only for this step
 			out.Failure.Code = &code
 		}
 	default:
@@ -181,7 +187,7 @@ func outputToAPI(o *probe.Output) *v1.Output {
 	return out
 }
 
-// outcomeBytes is how many bytes an outcome has, about.
+// outcomeBytes estimates the size of an outcome.
 func outcomeBytes(o *v1.Outcome) int {
 	n := 64 + len(o.Result_)
 	for _, out := range o.Outputs {
@@ -193,8 +199,9 @@ func outcomeBytes(o *v1.Outcome) int {
 	return n
 }
 
-// countUnread counts what the client of a submitted job has yet to fetch. A job has at most as much of it as all of them leave free: then
-// no more of its tasks start, until its client has fetched about half of that. One whose client reads goes on in any case.
+// countUnread counts the result bytes that the client of a submitted job has yet to fetch. A job may have at most
+// as many unfetched bytes as all jobs together leave free. Beyond the limit, no more tasks of the job start until
+// the client has fetched about half. So a job with a reading client always goes on.
 func (s *Server) countUnread(r *clientJob) {
 	added := r.bytes - r.countedBytes
 	s.unreadBytes += added
@@ -215,6 +222,7 @@ func (s *Server) countUnread(r *clientJob) {
 	}
 }
 
+// notifyWaiters wakes the calls of Events that wait for outcomes of r.
 func (r *clientJob) notifyWaiters() {
 	if r.changed != nil {
 		close(r.changed)
@@ -222,9 +230,11 @@ func (r *clientJob) notifyWaiters() {
 	}
 }
 
-// fetchOutcomes takes up to most outcomes, or maxAnswer bytes of them, from the cursor on; those before it are
-// forgotten, as the client has them. It reports whether there will be no more.
-func (r *clientJob) fetchOutcomes(cursor int64, most int, now time.Time) (batch []*v1.Outcome, next int64, delivered []frontend.Receipt, done bool) {
+// fetchOutcomes takes outcomes from the cursor on: up to most outcomes, and up to maxEventsBytes. The client has
+// all outcomes before the cursor, so they are forgotten, and delivered holds the receipts. done says: no outcome
+// will follow.
+func (r *clientJob) fetchOutcomes(cursor int64, most int, now time.Time) (batch []*v1.Outcome, next int64,
+	delivered []frontend.Receipt, done bool) {
 	if skip := min(cursor-r.baseCursor, int64(len(r.outcomes))); skip > 0 {
 		n := min(int(skip), len(r.receipts))
 		delivered, r.receipts = r.receipts[:n], r.receipts[n:]
@@ -249,7 +259,7 @@ func (r *clientJob) fetchOutcomes(cursor int64, most int, now time.Time) (batch 
 	return batch, next, delivered, r.ended && len(batch) == len(r.outcomes)
 }
 
-// peekOutcomes is fetch for a job that was given to Run: its outcomes stay with its answer.
+// peekOutcomes is fetchOutcomes for a job given to Run. The outcomes stay with the answer to Run.
 func (r *clientJob) peekOutcomes(cursor int64, most int) (batch []*v1.Outcome, next int64, done bool) {
 	all := r.outcomes
 	if r.runAnswer != nil && (r.ended || !r.wantsPhases) {
@@ -260,24 +270,24 @@ func (r *clientJob) peekOutcomes(cursor int64, most int) (batch []*v1.Outcome, n
 	return all[from:next], next, r.ended && next == int64(len(all))
 }
 
-// maxEventsBytes is how many bytes of results one answer to Events carries, unless a single one is larger.
+// maxEventsBytes bounds the result bytes in an answer to Events. A single larger outcome passes.
 const maxEventsBytes = 4 << 20
 
-// endedList is the records of jobs that have ended, oldest first, kept for clients who ask again.
+// endedList holds ended jobs, oldest first, for clients with a repeated question.
 type endedList struct {
 	list  []*clientJob
 	bytes int
 }
 
-// Bounds of what is kept of jobs that have ended. A submitted job whose outcomes were all fetched, or whose Run
-// was answered, is only kept for a client that did not get the answer.
+// Bounds of the ended jobs that are kept. If a submitted job's outcomes were all fetched, or a Run was answered,
+// the job is kept only in case the client missed the answer.
 const (
 	keepEndedFor  = 30 * time.Second
 	maxEndedBytes = 16 << 20
-	maxEndedJobs  = 1000 // records
+	maxEndedJobs  = 1000 // jobs
 )
 
-// endJob notes that a job is over.
+// endJob notes that a job has ended.
 func (s *Server) endJob(id probe.JobID) {
 	r := s.jobs[id]
 	if r == nil {
@@ -289,7 +299,7 @@ func (s *Server) endJob(id probe.JobID) {
 	if r.isRun {
 		s.answerRuns(r)
 	}
-	if r.moved { // whoever has the job claims them
+	if r.moved { // the frontend that has the job claims the results
 		s.dropReceipts(r)
 	} else {
 		s.countJob(r)
@@ -299,7 +309,7 @@ func (s *Server) endJob(id probe.JobID) {
 	}
 }
 
-// forgetJob lets go of a job's record.
+// forgetJob drops a job and its receipts.
 func (s *Server) forgetJob(r *clientJob) {
 	if s.jobs[r.id] == r {
 		delete(s.jobs, r.id)
@@ -309,7 +319,8 @@ func (s *Server) forgetJob(r *clientJob) {
 	s.dropReceipts(r)
 }
 
-// dropReceipts leaves the results that are not known to have arrived to their workers, and to whoever claims them.
+// dropReceipts gives up the receipts of results that may not have arrived. The results stay at the workers, for a
+// peer to claim.
 func (s *Server) dropReceipts(r *clientJob) {
 	if len(r.receipts) > 0 {
 		s.laterEvents = append(s.laterEvents, frontend.Dropped{Receipts: r.receipts})
@@ -317,12 +328,12 @@ func (s *Server) dropReceipts(r *clientJob) {
 	}
 }
 
-// arrivesWithin is how long an answer takes to its client at most, as a rule. If it took longer, and was lost with its
-// frontend, the tasks run again. Those that may start only once must not: for them there has to be an answer by the
-// client, which is its next cursor.
+// arrivesWithin is the longest travel time of an answer to its client, as a rule. After this time the workers may
+// forget the results. If an answer travels longer and is lost with the frontend, the tasks run again. Tasks that
+// may start only once must not run again. For such tasks the client has to confirm the answer, by the next cursor.
 const arrivesWithin = 100 * time.Millisecond
 
-// sentAnswer is a record of which all outcomes were put into an answer.
+// sentAnswer is a job whose outcomes were all put into an answer.
 type sentAnswer struct {
 	job    *clientJob
 	sentAt time.Time
@@ -335,14 +346,15 @@ func (s *Server) noteAnswered(r *clientJob, now time.Time) {
 	}
 }
 
-// noteNextCall takes the last answer to a client's Run for one that has arrived: it makes its next call on the same connection.
+// noteNextCall takes the last answer to a client's Run as arrived, because the client makes its next call on the
+// same connection.
 func (s *Server) noteNextCall(client *clientConn) {
 	if r := s.jobs[client.lastAnswered]; r != nil && !r.hasOnceTasks {
 		s.deliverReceipts(r)
 	}
 }
 
-// deliverReceipts lets the workers forget the results of r: the client has them.
+// deliverReceipts lets the workers forget the results of r, because the client has them.
 func (s *Server) deliverReceipts(r *clientJob) {
 	if receipts := r.receipts; len(receipts) > 0 {
 		r.receipts = nil
@@ -350,7 +362,8 @@ func (s *Server) deliverReceipts(r *clientJob) {
 	}
 }
 
-// deliverArrived takes the answers that have arrived by now, up to so many: each step does a few.
+// deliverArrived takes answers older than arrivesWithin as arrived. A call takes up to most answers, so each step
+// does a few.
 func (s *Server) deliverArrived(now time.Time, most int) {
 	for ; most > 0 && len(s.sentAnswers) > 0 && now.Sub(s.sentAnswers[0].sentAt) >= arrivesWithin; most-- {
 		r := s.sentAnswers[0].job
@@ -360,7 +373,7 @@ func (s *Server) deliverArrived(now time.Time, most int) {
 	}
 }
 
-// deliverFromWorker acknowledges all results of a worker that leaves: it waits for that.
+// deliverFromWorker acknowledges all results of a leaving worker. The worker waits for the acknowledgements.
 func (s *Server) deliverFromWorker(key frontend.Worker) {
 	var list []frontend.Receipt
 	collectFrom := func(r *clientJob) {
@@ -377,7 +390,8 @@ func (s *Server) deliverFromWorker(key frontend.Worker) {
 	s.laterEvents = append(s.laterEvents, frontend.Delivered{Receipts: list})
 }
 
-// deliverAll lets go of all results that clients have, or will have when their answers have arrived. It is for the end.
+// deliverAll gives up all receipts as the server ends. Results count as delivered if the client has the answer, or
+// the answer is on its way. If some task of a job may start only once, the job's results stay at the workers.
 func (s *Server) deliverAll() {
 	for _, r := range s.jobs {
 		if r.hasOnceTasks {
@@ -389,7 +403,7 @@ func (s *Server) deliverAll() {
 	}
 }
 
-// addToEnded puts the record of an ended job among those that may be forgotten.
+// addToEnded puts an ended job among the jobs that may be forgotten.
 func (s *Server) addToEnded(r *clientJob) {
 	r.inEndedList = true
 	s.endedJobs.list = append(s.endedJobs.list, r)
@@ -397,6 +411,7 @@ func (s *Server) addToEnded(r *clientJob) {
 	s.forgetEnded(r.endedAt)
 }
 
+// forgetEnded forgets the oldest ended jobs that exceed the bounds.
 func (s *Server) forgetEnded(now time.Time) {
 	e := &s.endedJobs
 	n := 0
@@ -412,7 +427,7 @@ func (s *Server) forgetEnded(now time.Time) {
 	e.list = e.list[n:]
 }
 
-// sweepJobs cancels the jobs whose clients are gone, and forgets those that ended long ago.
+// sweepJobs cancels jobs without a client, and forgets jobs that ended long ago.
 func (s *Server) sweepJobs() {
 	s.mu.Lock()
 	defer s.unlockAndFlush()
@@ -429,13 +444,15 @@ func (s *Server) sweepJobsLocked(now time.Time) {
 				s.log.Info("client is gone, its job is cancelled", "job", id.String())
 				s.metrics.clientsLost.Inc()
 				s.stepLocked(frontend.Cancel{Job: id, Reason: "its client closed the connection"})
-				s.forgetJob(r) // should the client come back, it did not cancel anything
+				s.forgetJob(r) // if the client comes back, its job must not seem cancelled by the client
 			}
-		case !r.isRun && now.Sub(r.polledAt) > s.cfg.ClientGrace && (r.waitingPolls == 0 || r.client != nil && r.client.hasHungUp()):
+		case !r.isRun && now.Sub(r.polledAt) > s.cfg.ClientGrace &&
+			(r.waitingPolls == 0 || r.client != nil && r.client.hasHungUp()):
 			if !r.ended {
 				s.log.Info("client has not asked for events, its job is cancelled", "job", id.String())
 				s.metrics.clientsLost.Inc()
-				s.stepLocked(frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client has not asked for %v", s.cfg.ClientGrace)})
+				s.stepLocked(
+					frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client has not asked for %v", s.cfg.ClientGrace)})
 			}
 			s.forgetJob(r)
 		}

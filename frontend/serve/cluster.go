@@ -25,13 +25,14 @@ func (h *handler) Cluster(ctx context.Context, req *v1.ClusterRequest) (*v1.Clus
 	}
 	res := h.clusterStatus(req)
 	if bound, isBound := h.boundTenant(ctx, req.Caller); isBound {
-		res.Warning = "" // it may be of other tenants' entries
-		res.Tenants = slices.DeleteFunc(res.Tenants, func(t *v1.TenantStatus) bool { return !tenants.Covers(bound, t.Path) })
+		res.Warning = "" // may concern other tenants' entries
+		res.Tenants = slices.DeleteFunc(res.Tenants,
+			func(t *v1.TenantStatus) bool { return !tenants.Covers(bound, t.Path) })
 	}
 	return res, nil
 }
 
-// Cluster is what this frontend believes of the fleet.
+// Cluster returns this frontend's view of the fleet.
 func (s *Server) Cluster() *v1.ClusterResponse { return s.clusterStatus(v1.NewClusterRequest()) }
 
 func (s *Server) clusterStatus(req *v1.ClusterRequest) *v1.ClusterResponse {
@@ -41,14 +42,16 @@ func (s *Server) clusterStatus(req *v1.ClusterRequest) *v1.ClusterResponse {
 	res := &v1.ClusterResponse{
 		Frontend: s.cfg.Name, Address: s.cfg.Advertise, Version: s.cfg.Version,
 		UptimeUs: now.Sub(s.startedAt).Microseconds(), Draining: s.draining, Jobs: int32(s.core.Jobs()),
-		TasksPending: int32(pending), TasksRunning: int32(running), Workers: []*v1.WorkerStatus{}, Members: []*v1.Member{},
+		TasksPending: int32(pending), TasksRunning: int32(running), Workers: []*v1.WorkerStatus{},
+		Members: []*v1.Member{},
 		ClockUs: now.UnixMicro(), FileLimit: int64(s.cfg.FileLimit), MaxClients: int32(s.cfg.MaxConns),
 	}
 	s.mu.Unlock()
 	res.Warning = s.Warning()
 	if s.fleet != nil {
 		for _, m := range s.fleet.node.Members() {
-			res.Members = append(res.Members, &v1.Member{Name: m.Name, Address: m.API, Gossip: m.Gossip, Heartbeat: m.Heartbeat})
+			res.Members = append(res.Members,
+				&v1.Member{Name: m.Name, Address: m.API, Gossip: m.Gossip, Heartbeat: m.Heartbeat})
 		}
 	}
 	if req.Tenants {
@@ -64,7 +67,8 @@ func (s *Server) clusterStatus(req *v1.ClusterRequest) *v1.ClusterResponse {
 	}
 	s.mu.Lock()
 	stats := &s.core.Stats
-	res.Spare, res.Copies, res.CopiesWon, res.Preempted = s.core.Spare(), int64(stats.Copies), int64(stats.CopiesWon), int64(stats.Preempted)
+	res.Spare, res.Copies, res.CopiesWon, res.Preempted = s.core.Spare(), int64(stats.Copies), int64(stats.CopiesWon),
+		int64(stats.Preempted)
 	s.mu.Unlock()
 	links := s.allLinks()
 	slices.SortFunc(links, func(a, b *link) int { return cmp.Compare(a.addr, b.addr) })
@@ -101,17 +105,18 @@ func (s *Server) clusterStatus(req *v1.ClusterRequest) *v1.ClusterResponse {
 	return res
 }
 
-// maxTenantsListed is how many tenants are told of at once.
+// maxTenantsListed bounds the tenants in an answer to Cluster.
 const maxTenantsListed = 1000
 
 func tenantStatus(s *frontend.TenantStatus) *v1.TenantStatus {
 	return &v1.TenantStatus{
-		Path: s.Path, Used: s.Use, Spare: s.Spare, Wanted: s.Want, Tokens: limitToAPI(s.Quota.Regular), Most: limitToAPI(s.Quota.All),
+		Path: s.Path, Used: s.Use, Spare: s.Spare, Wanted: s.Want, Tokens: limitToAPI(s.Quota.Regular),
+		Most: limitToAPI(s.Quota.All),
 		Held: int32(s.Held), Pending: int32(s.Pending), Refused: int64(s.Refused),
 	}
 }
 
-// limitToAPI is -1 for what is not limited.
+// limitToAPI returns n as the API has limits: -1 stands for no limit.
 func limitToAPI(n int64) int64 {
 	if n == tenants.Unlimited {
 		return -1
@@ -119,8 +124,9 @@ func limitToAPI(n int64) int64 {
 	return n
 }
 
-// forwardCluster asks another frontend, of a name or an address.
-func (h *handler) forwardCluster(ctx context.Context, other string, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
+// forwardCluster asks the peer with a given name or address.
+func (h *handler) forwardCluster(ctx context.Context, other string,
+	req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
 	return forwardTo(h, req.Caller, other, func(p *peer, within callopt.Option) (*v1.ClusterResponse, error) {
 		ask := *req
 		ask.Caller, ask.Frontend = p.newCaller(ctx), ""
@@ -128,8 +134,9 @@ func (h *handler) forwardCluster(ctx context.Context, other string, req *v1.Clus
 	})
 }
 
-// forwardTo asks the frontend of a name or an address, instead of this one.
-func forwardTo[R any](h *handler, caller *v1.Caller, other string, call func(*peer, callopt.Option) (*R, error)) (*R, error) {
+// forwardTo makes a call at the peer with a given name or address.
+func forwardTo[R any](h *handler, caller *v1.Caller, other string,
+	call func(*peer, callopt.Option) (*R, error)) (*R, error) {
 	if isForwarded(caller) {
 		return nil, newRefused(v1.RefusedReason_INVALID, "this is frontend %q, not %q", h.cfg.Name, other)
 	}
@@ -144,23 +151,24 @@ func forwardTo[R any](h *handler, caller *v1.Caller, other string, call func(*pe
 			return res, err
 		}
 	}
-	return nil, newRefused(v1.RefusedReason_INVALID, "no frontend of the name or address %q is known: phoebe status names those that there are", other)
+	return nil, newRefused(v1.RefusedReason_INVALID,
+		"no frontend with name or address %q is known: phoebe status lists the frontends", other)
 }
 
-// allLinks are the links of all workers that are listed.
+// allLinks returns the links of all listed workers.
 func (s *Server) allLinks() []*link {
 	s.mu.Lock()
 	room := len(s.links)
 	s.mu.Unlock()
-	links := make([]*link, 0, room) // so many that the mutex is not to be held meanwhile
+	links := make([]*link, 0, room) // allocate without the mutex: the list may be long
 	s.mu.Lock()
 	links = append(links, s.links...)
 	s.mu.Unlock()
 	return slices.DeleteFunc(links, func(l *link) bool { return l == nil })
 }
 
-// lookAtWorkers looks at workers, without keeping others from the mutex for long. status is nil of one of which nothing is known yet, and
-// only there for the call.
+// lookAtWorkers calls do with the status of each link's worker. Between chunks of workersPerLook workers it lets go
+// of the mutex. st is nil for a worker without a status yet. do must not keep st.
 func (s *Server) lookAtWorkers(links []*link, do func(l *link, st *frontend.WorkerStatus)) {
 	for part := range slices.Chunk(links, workersPerLook) {
 		list := make([]frontend.WorkerStatus, len(part))
@@ -178,7 +186,8 @@ func (s *Server) lookAtWorkers(links []*link, do func(l *link, st *frontend.Work
 	}
 }
 
-// lookAtWorkersLocked looks at some workers at once.
+// lookAtWorkersLocked copies the status of some workers. known tells which workers have a status. The mutex is
+// held.
 func (s *Server) lookAtWorkersLocked(links []*link, list []frontend.WorkerStatus, known []bool) {
 	for i, l := range links {
 		if s.hasLink(l) {
@@ -187,7 +196,7 @@ func (s *Server) lookAtWorkersLocked(links []*link, list []frontend.WorkerStatus
 	}
 }
 
-// linksNamed finds the workers of a name or an address.
+// linksNamed finds the workers with a given name or address.
 func (s *Server) linksNamed(links []*link, name string) (found []*link) {
 	for part := range slices.Chunk(links, workersPerLook) {
 		s.mu.Lock()
@@ -201,10 +210,11 @@ func (s *Server) linksNamed(links []*link, name string) (found []*link) {
 	return found
 }
 
-// connecting is the state of a worker of which nothing is known yet.
+// connecting is the state of a worker without a status.
 const connecting = "connecting"
 
-// workerState is that of a link and of what the core makes of it.
+// workerState returns a worker's state in the core, or connecting. up says whether the link is up. If the link is
+// up and the state in the core is "down", the worker counts as connecting.
 func workerState(up bool, st *frontend.WorkerStatus) string {
 	if st == nil || st.State == "down" && up {
 		return connecting
@@ -215,7 +225,8 @@ func workerState(up bool, st *frontend.WorkerStatus) string {
 func workerStatus(l *link, st *frontend.WorkerStatus, now time.Time) *v1.WorkerStatus {
 	up, problem, heard, rtt := l.linkStatus()
 	ws := &v1.WorkerStatus{
-		RowUsAgo: -1, WaitUsAgo: -1, MaintenanceUs: -1, Name: l.addr, Address: l.addr, State: workerState(up, st), Error: problem,
+		RowUsAgo: -1, WaitUsAgo: -1, MaintenanceUs: -1, Name: l.addr, Address: l.addr, State: workerState(up, st),
+		Error:      problem,
 		HeardUsAgo: heard.Microseconds(), RttUs: rtt.Microseconds(),
 	}
 	if st == nil {
@@ -235,12 +246,14 @@ func demandToAPI(d probe.Demand) *v1.Demand {
 	return &v1.Demand{CpuMillicores: int32(d.CPU), MemoryMib: int32(d.Mem)}
 }
 
-// stateNumbers are numbered as the API has them.
+// stateNumbers are the numbers of the API for states.
 var stateNumbers = map[string]byte{connecting: 0, "up": 1, "adrift": 2, "draining": 3, "down": 4}
 
-// packFigures are a few numbers of each worker, with the names unless they are known.
+// packFigures packs a few numbers of each worker. known is the number of the list of names that the caller has. If
+// the names are still the same, the answer leaves them out.
 func (s *Server) packFigures(links []*link, known int64, now time.Time) *v1.Figures {
-	f := &v1.Figures{Names: make([]string, 0, len(links)), Addresses: make([]string, 0, len(links)), Racks: make([]string, 0, len(links)), Figures: make([]byte, 0, 8*len(links))}
+	f := &v1.Figures{Names: make([]string, 0, len(links)), Addresses: make([]string, 0, len(links)),
+		Racks: make([]string, 0, len(links)), Figures: make([]byte, 0, 8*len(links))}
 	namesHash := fnv.New64a()
 	addName := func(names *[]string, name string) {
 		*names = append(*names, name)
@@ -253,7 +266,8 @@ func (s *Server) packFigures(links []*link, known int64, now time.Time) *v1.Figu
 		if st == nil {
 			addName(&f.Names, l.addr)
 			addName(&f.Racks, "")
-			f.Figures = append(f.Figures, stateNumbers[connecting], 0, 0, 0, 0, unknownFigure, unknownFigure, unknownFigure)
+			f.Figures = append(f.Figures, stateNumbers[connecting], 0, 0, 0, 0, unknownFigure, unknownFigure,
+				unknownFigure)
 			f.Ages = append(f.Ages, unknownFigure)
 			return
 		}
@@ -267,8 +281,10 @@ func (s *Server) packFigures(links []*link, known int64, now time.Time) *v1.Figu
 				wait = logFigure(w.Duration().Microseconds())
 			}
 		}
-		f.Figures = append(f.Figures, stateNumbers[workerState(up, st)], usedShare(int64(free.CPU), int64(capacity.CPU)), usedShare(int64(free.Mem), int64(capacity.Mem)),
-			logFigure(int64(st.Load.Queued)), logFigure(int64(st.Load.Running)), wait, logFigure(rtt.Microseconds()), logFigure(heard.Microseconds()))
+		f.Figures = append(f.Figures, stateNumbers[workerState(up, st)],
+			usedShare(int64(free.CPU), int64(capacity.CPU)), usedShare(int64(free.Mem), int64(capacity.Mem)),
+			logFigure(int64(st.Load.Queued)), logFigure(int64(st.Load.Running)), wait, logFigure(rtt.Microseconds()),
+			logFigure(heard.Microseconds()))
 		f.Ages = append(f.Ages, age)
 	})
 	f.Number = max(int64(namesHash.Sum64()&math.MaxInt64), 1)
@@ -281,10 +297,10 @@ func (s *Server) packFigures(links []*link, known int64, now time.Time) *v1.Figu
 // figureStep is the step of a wait matrix that stands for an eighth of the worker.
 const figureStep = 2
 
-// unknownFigure is what a figure is that is not known.
+// unknownFigure stands for a figure that is not known.
 const unknownFigure = 255
 
-// usedShare is how much is taken of all, of 255.
+// usedShare returns the used share of all, as a number from 0 to 255.
 func usedShare(free, all int64) byte {
 	if all <= 0 {
 		return 0
@@ -292,7 +308,8 @@ func usedShare(free, all int64) byte {
 	return byte(255 * (all - min(max(free, 0), all)) / all)
 }
 
-// logFigure is 8 times that of n to the base 2, but that 0 stands for 0, and 1 for 1.
+// logFigure returns 8 times the binary logarithm of n. 0 stands for 0, and 1 for 1. The largest value is
+// unknownFigure-1.
 func logFigure(n int64) byte {
 	if n <= 0 {
 		return 0

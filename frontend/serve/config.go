@@ -18,73 +18,79 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
-// Config is what a Server is told once. Zero fields take the defaults that their comments name.
+// Config configures a Server. Zero fields take the defaults named in the comments.
 type Config struct {
-	// Listen is the host:port that clients connect to; port 0 takes a free one. Without a Secret it must be a
-	// loopback address. Default 127.0.0.1:7410.
+	// Listen is the host:port that clients connect to; port 0 takes a free port. Without Secret, Secrets and Keys
+	// it must be a loopback address. Default 127.0.0.1:7410.
 	Listen string
-	// Advertise is the address by which clients and other frontends reach this one: the owner in the handles
-	// of its jobs. Default: the address that it listens on.
+	// Clients and peers reach the frontend at Advertise. The handles of its jobs name Advertise as owner. Default:
+	// the address of the listener.
 	Advertise string
-	// ProxyFrom are the addresses of balancers that say for whom they connect, by the PROXY protocol, version 2: those that
-	// do not are refused. From others such a header is garbage. Nobody else may connect from there. Empty: none says so.
+	// ProxyFrom are the addresses of balancers. They name their clients by the PROXY protocol, version 2. A
+	// connection without the protocol's header is refused. No client may connect from the addresses itself. From
+	// any other address a header is garbage. Empty: there are no balancers.
 	ProxyFrom []netip.Prefix
 	Name      string // in logs and on screens; default: Advertise
 
-	// Secret is what workers, clients and other frontends must know; all have the same. Empty: none, on
-	// loopback only, or with Keys.
+	// Secret is the secret that workers, clients and frontends share. Empty: no secret, allowed on loopback or with
+	// Keys.
 	Secret string
-	// Secrets are several, which may be replaced while it runs, instead of Secret.
+	// Secrets replaces Secret. Secrets may hold several secrets, and may change while the frontend runs.
 	Secrets *identity.Secrets
-	// Keys are this frontend's certificates, by which alone connections count then: the secret is only that of gossip. Nil: it
-	// speaks in plain.
+	// Keys are this frontend's certificates. With Keys, only certificates count on connections, and the secret is
+	// only for gossip. Nil: connections are in plain.
 	Keys *identity.Keys
 
-	// Workers tells which workers there are, besides those that gossip tells of.
+	// Workers is the source of workers' addresses, besides gossip.
 	Workers Workers
-	// Tenants is the name of a file that says what tenants may have, which is read again when it changes. The newest revision
-	// that any frontend has holds for all. Empty: there is none, and all tenants weigh the same.
+	// Tenants is the name of the tenants file: the rights and shares of tenants. The file is read again when it
+	// changes. The newest revision at any frontend is in force for all. Empty: no file, and all tenants weigh the
+	// same.
 	Tenants string
-	// Peers are the addresses of other frontends: calls for their jobs are forwarded to them, and to those that
-	// gossip tells of.
+	// Peers are the addresses of further frontends. Calls for a peer's jobs are forwarded to it. Frontends known by
+	// gossip are peers, too.
 	Peers []string
 
-	// Gossip is the host:port, TCP and UDP, at which this frontend and the others tell each other which workers and
-	// frontends there are; port 0 takes a free one. Without a Secret it must be a loopback address. The others know
-	// this frontend by its Name. Empty: no gossip.
+	// Gossip is the host:port, TCP and UDP, for gossip. By gossip, frontends tell each other the workers and
+	// frontends of the fleet. Port 0 takes a free port. Without a secret it must be a loopback address. The peers
+	// know the frontend by Name. Empty: no gossip.
 	Gossip string
-	// GossipAdvertise is the host:port at which the others reach Gossip; a host alone is enough where the ports are
-	// the same. Default: Gossip.
+	// Peers reach Gossip at GossipAdvertise, a host:port. A host alone is enough if the ports are the same.
+	// Default: Gossip.
 	GossipAdvertise string
-	// Join are the gossip addresses of some other frontends: one that answers is enough. Its own may be among them.
-	// Default: it waits for others to join it.
+	// Join are the gossip addresses of peers. One answer is enough. The frontend's own address may be among them.
+	// Default: the frontend waits for peers to join.
 	Join []string
-	// Heartbeat is the host:port at which workers announce themselves, if there is gossip. They are told to reach it
-	// under the host of GossipAdvertise, if that is given. Default: port 7412 of Gossip's host.
+	// Heartbeat is the host:port at which workers announce themselves, if there is gossip. Workers are told the
+	// host of GossipAdvertise, if that is given. Default: port 7412 of Gossip's host.
 	Heartbeat string
 
-	Core    frontend.Config // its ID is drawn at random if zero
-	Policy  frontend.Policy // of jobs that name none; default the first of frontend.Policies
+	Core    frontend.Config // a zero ID is replaced by a random ID
+	Policy  frontend.Policy // of jobs without a policy; default the first of frontend.Policies
 	Seed    uint64          // of all sampling; 0: drawn at random
 	Version string          // for Cluster
 
-	Lease        time.Duration // silence after which a link is taken for broken; default 3 s
-	DialTimeout  time.Duration // default 2 s
-	ClientGrace  time.Duration // without Events after which a submitted job is cancelled; default 30 s
-	MaxConns     int           // of clients; those over it are closed at once; default 10,000
-	MaxRequest   int           // bytes; default 64 MiB
-	MaxRunResult int           // bytes of all results that Run answers with; default 64 MiB
-	MaxKept      int           // bytes of results of submitted jobs that clients have not fetched: a job has as many at most as are left, or no more tasks of it start; default 256 MiB
-	SLOs         []SLO         // when one is broken, what happens is recorded
-	RecordDir    string        // where; empty: nowhere
-	FileLimit    uint64        // files that the process may have open, to be told to operators; 0: not known
+	Lease       time.Duration // silence after which a link counts as broken; default 3 s
+	DialTimeout time.Duration // default 2 s
+	ClientGrace time.Duration // time without Events after which a submitted job is cancelled; default 30 s
+	// limit of clients' connections; a further connection closes a stranger's, or is closed; default 10,000
+	MaxConns     int
+	MaxRequest   int // bytes; default 64 MiB
+	MaxRunResult int // bytes of all results in the answer to a Run; default 64 MiB
+	// Bytes of unfetched results of submitted jobs. A job may have as many as all jobs leave free. Beyond the
+	// limit, no more tasks of the job start. Default 256 MiB.
+	MaxKept   int
+	SLOs      []SLO  // if an objective is broken, a recording is written
+	RecordDir string // folder of recordings; empty: none are written
+	FileLimit uint64 // limit of open files of the process, shown to operators; 0: not known
 
-	Audit *audit.Log // of who asked for what; nil: none
+	Audit *audit.Log // log of calls and callers; nil: none
 
 	Logger  *slog.Logger // default: none
-	Metrics *metrics.Set // frontends may share one; default: a set of its own
+	Metrics *metrics.Set // frontends may share a set; default: a new set
 }
 
+// withDefaults returns c with defaults for its zero fields.
 func (c Config) withDefaults() Config {
 	setInt := func(p *int, v int) {
 		if *p == 0 {
@@ -130,7 +136,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate says all that is wrong with c, zero fields standing for their defaults.
+// Validate returns all errors in c. Zero fields count as their defaults.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -138,7 +144,8 @@ func (c Config) Validate() error {
 	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err != nil {
 		addError("listen on %q: %w: want host:port, such as 127.0.0.1:7410", c.Listen, err)
 	} else if c.Secrets.Tell() == "" && c.Keys == nil && !addr.IP.IsLoopback() {
-		addError("listen on %q: anyone who can reach it could run tasks on the workers: give certificates (--tls-dir) or set a secret (--secret-file), the same as theirs, or listen on 127.0.0.1", c.Listen)
+		addError("listen on %q: anyone who can reach the address could run tasks on the workers: give certificates "+
+			"(--tls-dir) or set a secret (--secret-file), the same as the workers', or listen on 127.0.0.1", c.Listen)
 	}
 	if err := c.Keys.Check(identity.Frontend); err != nil {
 		errs = append(errs, err)
@@ -149,7 +156,8 @@ func (c Config) Validate() error {
 		}
 	}
 	if r := c.Core.ProbeRatio; !(r >= 1 && r <= frontend.MaxProbeRatio) {
-		addError("the probe ratio is %v: it must be from 1 to %d; below 1 a task might never be placed", r, frontend.MaxProbeRatio)
+		addError("the probe ratio is %v: it must be from 1 to %d; below 1 a task might never be placed", r,
+			frontend.MaxProbeRatio)
 	}
 	if s := c.Core.Copies; !(s >= 0 && s <= 1) {
 		addError("copies of %v of the tasks: it must be from 0, for none, to 1", s)
@@ -174,7 +182,8 @@ func (c Config) Validate() error {
 	}{
 		{"the connection limit", c.MaxConns, 1 << 20}, {"the request limit", c.MaxRequest, 1 << 30},
 		{"the limit of Run's results", c.MaxRunResult, 1 << 30}, {"the limit of kept results", c.MaxKept, 1 << 40},
-		{"the payload limit", c.Core.MaxPayload, probe.MaxBlob}, {"the limit of pending tasks", c.Core.MaxPending, 1 << 30},
+		{"the payload limit", c.Core.MaxPayload, probe.MaxBlob},
+		{"the limit of pending tasks", c.Core.MaxPending, 1 << 30},
 		{"the limit of payloads", c.Core.MaxPayloads, 1 << 40},
 		{"the limit of tasks in a job", c.Core.MaxTasksPerJob, 1 << 24},
 	} {
@@ -194,7 +203,7 @@ func (c Config) Validate() error {
 	return fmt.Errorf("frontend configuration: %w", errors.Join(errs...))
 }
 
-// connSecrets are the secrets that are asked for, and told, on connections: none where certificates tell who is who.
+// connSecrets returns the secrets for connections, to ask for and to show: nil if certificates identify callers.
 func (c *Config) connSecrets() *identity.Secrets {
 	if c.Keys != nil {
 		return nil
@@ -202,28 +211,33 @@ func (c *Config) connSecrets() *identity.Secrets {
 	return c.Secrets
 }
 
-// CheckTenants tells whether a tenants file may hold here: tokens are worth nothing where anybody may do everything without one, and
-// nobody should tell one in plain over a network.
+// CheckTenants reports why a tenants file may not be in force here. If callers without a token may do everything,
+// tokens are worth nothing. And no client should show a token in plain over a network.
 func (c Config) CheckTenants(f *tenants.File) error {
 	c = c.withDefaults()
 	if !f.TakesTokens() || c.Keys != nil {
 		return nil
 	}
 	if c.Secrets.Tell() == "" {
-		return errors.New("token-hashes keep nobody out here, as who tells no token may do everything: give --tls-dir or --secret-file")
+		return errors.New(
+			"token-hashes keep nobody out here, because callers without a token may do everything: give --tls-dir or " +
+				"--secret-file")
 	}
 	if addr, err := net.ResolveTCPAddr("tcp", c.Listen); err == nil && !addr.IP.IsLoopback() {
-		return fmt.Errorf("token-hashes: clients would tell their tokens in plain to %s: give --tls-dir, or listen on 127.0.0.1", c.Listen)
+		return fmt.Errorf(
+			"token-hashes: clients would tell their tokens in plain to %s: give --tls-dir, or listen on 127.0.0.1",
+			c.Listen)
 	}
 	return nil
 }
 
-// checkGossip says what is wrong with the settings of gossip. What only gossip.Config can tell, Start does.
+// checkGossip returns the errors in the settings of gossip. Errors found only by gossip.Config come from Start.
 func (c *Config) checkGossip() (errs []error) {
 	addError := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Gossip == "" {
 		if c.GossipAdvertise != "" || len(c.Join) > 0 || c.Heartbeat != "" {
-			addError("an advertised gossip address, frontends to join or a heartbeat address without a gossip address: give that too")
+			addError("an advertised gossip address, frontends to join or a heartbeat address, without a gossip " +
+				"address: give that too")
 		}
 		return errs
 	}
@@ -231,24 +245,28 @@ func (c *Config) checkGossip() (errs []error) {
 		if addr, err := net.ResolveTCPAddr("tcp", a.addr); err != nil {
 			addError("%s on %q: %w: want host:port", a.what, a.addr, err)
 		} else if c.Secrets.Tell() == "" && !addr.IP.IsLoopback() && (c.Keys == nil || a.addr == c.Gossip) {
-			addError("%s on %q: anyone who can reach it could name workers: set a secret (--secret-file), the same as the others', also where there are certificates, for gossip is encrypted by it, or use 127.0.0.1", a.what, a.addr)
+			addError("%s on %q: anyone who can reach the address could name workers: set a secret (--secret-file), "+
+				"the same as at all frontends, or use 127.0.0.1; a secret is needed even with certificates, because "+
+				"gossip is encrypted by it", a.what, a.addr)
 		}
 	}
 	if c.Advertise == "" && isUnspecified(c.Listen) {
-		addError("listen on %q: others are told to reach this frontend there, and cannot: set the address to advertise", c.Listen)
+		addError("listen on %q: no peer can reach the frontend there: set the address to advertise", c.Listen)
 	}
 	if c.GossipAdvertise == "" && isUnspecified(c.Heartbeat) {
-		addError("take heartbeats on %q: workers are told to reach it there, and cannot: set the gossip address to advertise, whose host they are told then", c.Heartbeat)
+		addError("take heartbeats on %q: no worker can reach the frontend there: set the gossip address to advertise, "+
+			"whose host workers are told", c.Heartbeat)
 	}
 	for _, j := range c.Join {
 		if err := names.Check(j); err != nil {
-			addError("join %w: the gossip address of another frontend", err)
+			addError("join %w: want the gossip address of a frontend", err)
 		}
 	}
 	return errs
 }
 
-// isUnspecified reports whether addr is one that a process listens on but that nobody can connect to from elsewhere.
+// isUnspecified reports whether addr has no host. A process may listen on such an address, but no client can
+// connect to it from elsewhere.
 func isUnspecified(addr string) bool {
 	a, err := net.ResolveTCPAddr("tcp", addr)
 	return err == nil && (a.IP == nil || a.IP.IsUnspecified())

@@ -1,11 +1,12 @@
-// Package serve is the shell around frontend.Core: the Thrift API by Kitex, a link to each worker by
-// fastrpc, timers and metrics. It takes no scheduling decision.
+// Package serve is the shell around frontend.Core: the Thrift API by Kitex, a link to each worker by fastrpc,
+// timers and metrics. The shell takes no scheduling decision.
 //
-// One mutex guards the core. Whoever has an event, be it an API call, a frame from a worker or a timer, locks,
-// steps, carries out the actions and unlocks: nothing is handed from goroutine to goroutine on the way. What
-// is to be sent is appended to the links' outboxes, which fastrpc's writers flush, so that a loaded
-// connection batches by itself.
+// One mutex guards the core. An API call, a frame from a worker or a timer is an event. The goroutine with the
+// event locks, steps the core, carries out the actions and unlocks. No goroutine hands work to another on the way.
+// Messages are appended to the links' outboxes, and fastrpc's writers flush the outboxes, so a loaded connection
+// batches by itself.
 //
-// Which workers and frontends there are comes from lists, or from gossip, or both: fleet is this frontend's part in
-// package gossip, takes workers' heartbeats, and is a list of workers like the others.
+// The shell learns workers and frontends from lists, from gossip, or from lists and gossip. The type fleet is this
+// frontend's part in package gossip. The fleet takes workers' heartbeats, and serves as a list of workers like the
+// other lists.
 package serve

@@ -12,8 +12,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Explain implements the API. Unlike the calls that change a job, it may be asked of any frontend: whoever placed the
-// job knows why, also after its client has gone to another one with it.
+// Explain implements the API. Any frontend may be asked, unlike with calls that change a job. The frontend that
+// placed the job knows the reasons, even after the client has taken the job to another frontend.
 func (h *handler) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.ExplainResponse, error) {
 	id, err := probe.ParseJobID(req.Handle.Job)
 	if err != nil {
@@ -40,7 +40,8 @@ func (h *handler) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.Expl
 		return res, orNil(refusal)
 	}
 	return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
-		"what was decided on job %v is known neither here nor at %d other frontends: it ended too long ago, its frontend was restarted, or only that one (the owner in the job's handle) can tell", id, len(asked))
+		"decisions on job %v are known neither here nor at %d other frontends: the job ended too long ago, its "+
+			"frontend was restarted, or only the owner in the job's handle can tell", id, len(asked))
 }
 
 // orNil keeps a nil *v1.Refused from becoming an error that is not nil.
@@ -51,7 +52,7 @@ func orNil(r *v1.Refused) error {
 	return r
 }
 
-// explainHere answers from what this frontend itself has decided.
+// explainHere answers from the frontend's own decisions.
 func (h *handler) explainHere(id probe.JobID, task int32) (*v1.ExplainResponse, *v1.Refused) {
 	h.mu.Lock()
 	decisions := h.core.Explain(id, int(task))
@@ -59,10 +60,12 @@ func (h *handler) explainHere(id probe.JobID, task int32) (*v1.ExplainResponse, 
 	h.mu.Unlock()
 	switch {
 	case otherTasks:
-		return nil, newRefused(v1.RefusedReason_INVALID, "of task %d of job %v nothing is known here, but of others of the job: ask for all of them", task, id)
+		return nil, newRefused(v1.RefusedReason_INVALID,
+			"no decision on task %d of job %v is known here, but decisions on other tasks: ask for all tasks", task, id)
 	case len(decisions) == 0:
 		return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
-			"what was decided on job %v is not known here: it ended too long ago, or another frontend placed it; name the owner in the job's handle, or ask that one", id)
+			"decisions on job %v are not known here: the job ended too long ago, or another frontend placed it; name "+
+				"the owner in the job's handle, or ask that frontend", id)
 	}
 	res := &v1.ExplainResponse{Decisions: make([]*v1.Decision, len(decisions)), Frontend: h.cfg.Name}
 	for i := range decisions {
@@ -71,8 +74,8 @@ func (h *handler) explainHere(id probe.JobID, task int32) (*v1.ExplainResponse, 
 	return res, nil
 }
 
-// explainAny asks all these frontends at once. The first answer counts; if there is none, a refusal that says more
-// than that the job is unknown; nil if there is neither.
+// explainAny asks all these frontends at once. The first answer counts. Without an answer, the refusal with most to
+// say counts: any refusal except UNKNOWN_JOB. Without either, both results are nil.
 func explainAny(ctx context.Context, peers []*peer, req *v1.ExplainRequest) (*v1.ExplainResponse, *v1.Refused) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -110,8 +113,9 @@ var causes = [...]v1.Cause{
 }
 
 var sources = [...]v1.Source{
-	estimate.FromNothing: v1.Source_NOTHING, estimate.FromHint: v1.Source_HINT, estimate.FromHintCorrected: v1.Source_CORRECTED_HINT,
-	estimate.FromStage: v1.Source_STAGE, estimate.FromFunction: v1.Source_FUNCTION,
+	estimate.FromNothing: v1.Source_NOTHING, estimate.FromHint: v1.Source_HINT,
+	estimate.FromHintCorrected: v1.Source_CORRECTED_HINT,
+	estimate.FromStage:         v1.Source_STAGE, estimate.FromFunction: v1.Source_FUNCTION,
 }
 
 func decisionToAPI(d *frontend.Decision) *v1.Decision {
@@ -120,7 +124,7 @@ func decisionToAPI(d *frontend.Decision) *v1.Decision {
 	out.Task, out.Path, out.Cause, out.Why = int32(d.Task), paths[d.Path], causes[d.Why.Cause], d.Why.String()
 	out.ThresholdUs = d.Why.Threshold.Microseconds()
 	out.Work = workToAPI(d.Why.Work)
-	if d.Tries > 0 { // by then more may be known than when the path was chosen
+	if d.Tries > 0 { // by now more may be known than when the path was chosen
 		out.Work = workToAPI(d.Choice.Work)
 	}
 	out.AtUs, out.Tries = d.At.Microseconds(), int32(d.Tries)
@@ -156,10 +160,12 @@ func decisionToAPI(d *frontend.Decision) *v1.Decision {
 }
 
 func sampleToAPI(s *frontend.Sample) *v1.Sample {
-	out := &v1.Sample{AtUs: s.At.Microseconds(), Tasks: int32(s.Tasks), Tactic: s.Tactic.String(), More: int32(s.More), Chosen: make([]*v1.Sampled, len(s.Chosen))}
+	out := &v1.Sample{AtUs: s.At.Microseconds(), Tasks: int32(s.Tasks), Tactic: s.Tactic.String(), More: int32(s.More),
+		Chosen: make([]*v1.Sampled, len(s.Chosen))}
 	for i := range s.Chosen {
 		d := &s.Chosen[i]
-		out.Chosen[i] = &v1.Sampled{Worker: d.Worker, Why: d.Why.String(), Rides: int32(d.Rides), Places: int32(d.Places), Bound: d.Bound}
+		out.Chosen[i] = &v1.Sampled{Worker: d.Worker, Why: d.Why.String(), Rides: int32(d.Rides),
+			Places: int32(d.Places), Bound: d.Bound}
 		for _, c := range d.Fates.Counts() {
 			out.Chosen[i].Fates = append(out.Chosen[i].Fates, &v1.Fate{What: c.What, Times: int32(c.Times)})
 		}
@@ -171,22 +177,26 @@ func workToAPI(w estimate.Work) *v1.Work {
 	if w == (estimate.Work{}) {
 		return nil
 	}
-	return &v1.Work{MeanUs: w.Mean.Microseconds(), DeviationUs: w.Dev.Microseconds(), Source: sources[w.Source], Samples: int32(w.Samples)}
+	return &v1.Work{MeanUs: w.Mean.Microseconds(), DeviationUs: w.Dev.Microseconds(), Source: sources[w.Source],
+		Samples: int32(w.Samples)}
 }
 
 func candidateToAPI(c *estimate.Candidate) *v1.Candidate {
 	return &v1.Candidate{
-		Worker: c.Name, Kind: c.Kind.String(), IUs: c.I.Microseconds(), WUs: c.W.Microseconds(), RUs: c.R.Microseconds(),
-		ReadUs: c.Read.Microseconds(), Success: c.Psucc, EUs: c.E.Microseconds(), CUs: c.C.Microseconds(), NoiseUs: c.Noise.Microseconds(),
-		AgeUs: c.Age.Microseconds(), Steps: int32(c.Steps), FetchBytes: c.Fetch, MemoryBytes: c.Bytes[estimate.Memory],
-		DiskBytes: c.Bytes[estimate.Disk], RackBytes: c.Bytes[estimate.Rack], AcrossBytes: c.Bytes[estimate.Across],
+		Worker: c.Name, Kind: c.Kind.String(), IUs: c.I.Microseconds(), WUs: c.W.Microseconds(),
+		RUs:    c.R.Microseconds(),
+		ReadUs: c.Read.Microseconds(), Success: c.Psucc, EUs: c.E.Microseconds(), CUs: c.C.Microseconds(),
+		NoiseUs: c.Noise.Microseconds(),
+		AgeUs:   c.Age.Microseconds(), Steps: int32(c.Steps), FetchBytes: c.Fetch,
+		MemoryBytes: c.Bytes[estimate.Memory],
+		DiskBytes:   c.Bytes[estimate.Disk], RackBytes: c.Bytes[estimate.Rack], AcrossBytes: c.Bytes[estimate.Across],
 	}
 }
 
-// usageToAPI is nil where nothing is known.
+// usageToAPI is nil if nothing was measured.
 func usageToAPI(u *probe.Usage) *v1.Usage { return fillUsage(&v1.Usage{}, u) }
 
-// fillUsage makes into of u, and returns it, or nil if u says nothing.
+// fillUsage fills into from u. It returns into, or nil if u is empty.
 func fillUsage(into *v1.Usage, u *probe.Usage) *v1.Usage {
 	if *u == (probe.Usage{}) {
 		return nil
@@ -198,7 +208,7 @@ func fillUsage(into *v1.Usage, u *probe.Usage) *v1.Usage {
 	return into
 }
 
-// describeView completes ws with what this frontend places long tasks by at a worker.
+// describeView completes ws with the frontend's view of a worker: the facts for placing long tasks.
 func describeView(ws *v1.WorkerStatus, view *estimate.Server, now time.Time) {
 	ws.WaitUsAgo, ws.MaintenanceUs = -1, -1
 	if view.Matrix != nil {
@@ -210,7 +220,7 @@ func describeView(ws *v1.WorkerStatus, view *estimate.Server, now time.Time) {
 	}
 }
 
-// waitsToAPI is a matrix as the API has it.
+// waitsToAPI returns a matrix as the API has it: row by row in microseconds; -1 where the task never fits.
 func waitsToAPI(m *probe.WaitMatrix) []int64 {
 	list := make([]int64, 0, probe.MatrixSide*probe.MatrixSide)
 	for _, row := range m.Cells {

@@ -12,7 +12,7 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// longJob is a job whose tasks say that they run for two seconds, and do nothing.
+// longJob makes a job of tasks with an estimate of two seconds that do nothing.
 func longJob(tasks int) *v1.Job {
 	j := newJob("echo", make([]string, tasks)...)
 	for _, t := range j.Tasks {
@@ -21,7 +21,8 @@ func longJob(tasks int) *v1.Job {
 	return j
 }
 
-// Of a task that is placed by estimation, candidates and terms are told, and what became of it, after its end as well.
+// For a task placed by estimation, Explain shows the candidates, their terms and the outcome, even after the task
+// has ended.
 func TestExplain(t *testing.T) {
 	c := startCluster(t, 3, 2)
 	ctx := context.Background()
@@ -43,13 +44,16 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	d := x.Decisions[0]
-	if d.Path != v1.Path_ESTIMATION || d.Cause != v1.Cause_BY_LENGTH || d.ThresholdUs != 1e6 || d.Work == nil || d.Work.MeanUs != 2e6 ||
-		d.Work.Source != v1.Source_HINT || d.Tries < 1 || d.Attempt == "" || d.Worker != res.Outcomes[0].Worker || d.Outcome != "succeeded" ||
+	if d.Path != v1.Path_ESTIMATION || d.Cause != v1.Cause_BY_LENGTH || d.ThresholdUs != 1e6 || d.Work == nil ||
+		d.Work.MeanUs != 2e6 ||
+		d.Work.Source != v1.Source_HINT || d.Tries < 1 || d.Attempt == "" || d.Worker != res.Outcomes[0].Worker ||
+		d.Outcome != "succeeded" ||
 		len(d.Candidates) != 3 || d.Seen != 3 || d.Reason == "" {
 		t.Fatalf("%v", d)
 	}
 	for _, k := range d.Candidates {
-		if k.RUs != 2e6 || k.EUs != k.IUs+k.WUs+k.RUs || k.CUs < k.EUs || !(k.Success > 0.99 && k.Success <= 1) || k.AgeUs < 0 || k.Kind == "" {
+		if k.RUs != 2e6 || k.EUs != k.IUs+k.WUs+k.RUs || k.CUs < k.EUs || !(k.Success > 0.99 && k.Success <= 1) ||
+			k.AgeUs < 0 || k.Kind == "" {
 			t.Errorf("%v", k)
 		}
 	}
@@ -61,7 +65,8 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%q lacks %q", d.Text, says)
 		}
 	}
-	if st, err := c.client.Cluster(ctx, &v1.ClusterRequest{}); err != nil || len(st.Workers[0].WaitUs) != 64 || st.Workers[0].WaitUsAgo < 0 {
+	if st, err := c.client.Cluster(ctx, &v1.ClusterRequest{}); err != nil || len(st.Workers[0].WaitUs) != 64 ||
+		st.Workers[0].WaitUsAgo < 0 {
 		t.Errorf("no matrix of a worker that was asked for it: %v %v", st, err)
 	}
 
@@ -75,19 +80,20 @@ func TestExplain(t *testing.T) {
 	wantRefused(t, err, v1.RefusedReason_UNKNOWN_JOB, "name the owner")
 }
 
-// A wait that was expected for long tasks is not told of workers that have been idle since.
+// Waits expected for long tasks are no longer shown once the workers are idle.
 func TestNoWaitAtIdleWorkers(t *testing.T) {
 	c := startCluster(t, 2, 1)
 	ctx := context.Background()
 	j := longJob(6)
 	for _, task := range j.Tasks {
-		task.EstimateUs = (90 * time.Minute).Microseconds() // far from what they take
+		task.EstimateUs = (90 * time.Minute).Microseconds() // far above the real time
 	}
 	if _, err := c.client.Run(ctx, &v1.RunRequest{Job: j}); err != nil {
 		t.Fatal(err)
 	}
 	st, err := c.client.Cluster(ctx, &v1.ClusterRequest{})
-	for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); st, err = c.client.Cluster(ctx, &v1.ClusterRequest{}) {
+	for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); st,
+		err = c.client.Cluster(ctx, &v1.ClusterRequest{}) {
 		waits := int64(0)
 		for _, w := range st.Workers {
 			waits += slices.Max(append(w.WaitUs, 0))
@@ -100,13 +106,14 @@ func TestNoWaitAtIdleWorkers(t *testing.T) {
 	t.Errorf("%v %v", st.Workers, err)
 }
 
-// Where inputs are is what their reading is reckoned by.
+// The expected time for reading inputs follows from the places of their copies.
 func TestExplainInputs(t *testing.T) {
 	c := startCluster(t, 1, 2)
 	ctx := context.Background()
 	j := newJob("echo", "")
 	j.Tasks[0].Inputs = []*v1.Input{
-		{Bytes: 3e8, Copies: []*v1.Copy{{At: "w0", Tier: v1.Tier_MEMORY}}}, {Bytes: 5e8, Copies: []*v1.Copy{{At: "w0"}}}, {Bytes: 7e8, Copies: []*v1.Copy{{Rack: "far"}}},
+		{Bytes: 3e8, Copies: []*v1.Copy{{At: "w0", Tier: v1.Tier_MEMORY}}},
+		{Bytes: 5e8, Copies: []*v1.Copy{{At: "w0"}}}, {Bytes: 7e8, Copies: []*v1.Copy{{Rack: "far"}}},
 	}
 	res, err := c.client.Run(ctx, &v1.RunRequest{Job: j})
 	if err != nil {
@@ -116,19 +123,21 @@ func TestExplainInputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k := x.Decisions[0].Candidates[0]; k.MemoryBytes != 3e8 || k.DiskBytes != 5e8 || k.RackBytes != 0 || k.AcrossBytes != 7e8 || k.ReadUs <= 0 {
+	if k := x.Decisions[0].Candidates[0]; k.MemoryBytes != 3e8 || k.DiskBytes != 5e8 || k.RackBytes != 0 ||
+		k.AcrossBytes != 7e8 || k.ReadUs <= 0 {
 		t.Errorf("%v", k)
 	}
 	var b bytes.Buffer
 	c.cfg.Metrics.WritePrometheus(&b)
-	for _, line := range []string{"phoebe_frontend_tasks_estimated_total 1\n", `phoebe_frontend_estimates_total{of="wait"} 1` + "\n"} {
+	for _, line := range []string{"phoebe_frontend_tasks_estimated_total 1\n",
+		`phoebe_frontend_estimates_total{of="wait"} 1` + "\n"} {
 		if !strings.Contains(b.String(), line) {
 			t.Errorf("%q is not in\n%s", line, b.String())
 		}
 	}
 }
 
-// While tasks wait for other stages, that is what is told of them.
+// While a task waits for earlier stages, Explain says so.
 func TestExplainUnderWay(t *testing.T) {
 	c := startCluster(t, 1, 2)
 	ctx := context.Background()
@@ -142,7 +151,8 @@ func TestExplainUnderWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := x.Decisions[0]; len(x.Decisions) != 1 || d.Path != v1.Path_ESTIMATION || d.Tries != 0 || d.Chosen != -1 || d.Outcome != "waits for other stages" {
+	if d := x.Decisions[0]; len(x.Decisions) != 1 || d.Path != v1.Path_ESTIMATION || d.Tries != 0 || d.Chosen != -1 ||
+		d.Outcome != "waits for other stages" {
 		t.Errorf("%v", x)
 	}
 	if _, err := c.client.Cancel(ctx, &v1.CancelRequest{Handle: res.Handle}); err != nil {
@@ -150,7 +160,7 @@ func TestExplainUnderWay(t *testing.T) {
 	}
 }
 
-// Any frontend can be asked, whoever owns the job, and whatever its handle says.
+// Any frontend can be asked, whoever owns the job, and whatever the handle says.
 func TestExplainElsewhere(t *testing.T) {
 	owner := startCluster(t, 2, 2)
 	var dead string
@@ -166,7 +176,8 @@ func TestExplainElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, named := range []string{"", owner.Advertised(), other.Advertised(), dead, "198.51.100.1:1"} {
-		x, err := other.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: res.Handle.Job, Owner: named}, Task: 1})
+		x, err := other.client.Explain(ctx,
+			&v1.ExplainRequest{Handle: &v1.Handle{Job: res.Handle.Job, Owner: named}, Task: 1})
 		if err != nil {
 			t.Fatalf("owner %q: %v", named, err)
 		}
@@ -180,7 +191,7 @@ func TestExplainElsewhere(t *testing.T) {
 	wantRefused(t, err, v1.RefusedReason_UNKNOWN_JOB, "2 other frontends")
 }
 
-// A frontend that hangs does not keep another one's answer back.
+// A hung frontend does not delay the answer of another.
 func TestExplainWithAHungPeer(t *testing.T) {
 	owner := startCluster(t, 1, 2)
 	hung := startHung(t)
@@ -191,7 +202,8 @@ func TestExplainWithAHungPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if _, err := other.client.Explain(ctx, &v1.ExplainRequest{Handle: &v1.Handle{Job: res.Handle.Job}, Task: -1}); err != nil {
+	if _, err := other.client.Explain(ctx,
+		&v1.ExplainRequest{Handle: &v1.Handle{Job: res.Handle.Job}, Task: -1}); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took >= 3*ownerTimeout {
@@ -199,7 +211,7 @@ func TestExplainWithAHungPeer(t *testing.T) {
 	}
 }
 
-// startHung listens where nobody answers.
+// startHung listens at an address and never answers.
 func startHung(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -210,7 +222,7 @@ func startHung(t *testing.T) (addr string) {
 	return l.Addr().String()
 }
 
-// Of a task that was cancelled where it ran, that is told.
+// Explain shows that a task was cancelled at its worker.
 func TestExplainCancelled(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	ctx := context.Background()
@@ -234,7 +246,8 @@ func TestExplainCancelled(t *testing.T) {
 	if _, err := c.client.Cancel(ctx, &v1.CancelRequest{Handle: res.Handle, Reason: "tired of it"}); err != nil {
 		t.Fatal(err)
 	}
-	if d := explain(); d.Worker != "w0" || d.Outcome != "stopped: tired of it" || !strings.Contains(d.Text, "at w0: stopped: tired of it") {
+	if d := explain(); d.Worker != "w0" || d.Outcome != "stopped: tired of it" ||
+		!strings.Contains(d.Text, "at w0: stopped: tired of it") {
 		t.Errorf("%v", d)
 	}
 }

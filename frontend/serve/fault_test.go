@@ -22,7 +22,7 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// pollUntil returns when ok does, and fails the test if that takes too long.
+// pollUntil returns when ok does, and fails the test after too long a wait.
 func pollUntil(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -54,13 +54,20 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"id", func(j *v1.Job) { j.Id = "job-1" }, v1.RefusedReason_INVALID, "ULID"},
 		{"no tasks", func(j *v1.Job) { j.Tasks = nil }, v1.RefusedReason_INVALID, "no tasks"},
-		{"unknown function", func(j *v1.Job) { j.Tasks[0].FunctionName = "ecco" }, v1.RefusedReason_NO_WORKER, `"ecco"; they have ["echo"`},
-		{"too much CPU", func(j *v1.Job) { j.Tasks[0].Demand = &v1.Demand{CpuMillicores: 3000} }, v1.RefusedReason_NO_WORKER, "largest: 2000m CPU"},
-		{"negative demand", func(j *v1.Job) { j.Tasks[0].Demand = &v1.Demand{CpuMillicores: -1} }, v1.RefusedReason_INVALID, "positive"},
-		{"label", func(j *v1.Job) { j.Constraint = &v1.Constraint{Labels: []string{"n=7"}} }, v1.RefusedReason_NO_WORKER, `labels ["n=7"]`},
-		{"host", func(j *v1.Job) { j.Tasks[0].Constraint = &v1.Constraint{Hosts: []string{"mars"}} }, v1.RefusedReason_NO_WORKER, `hosts ["mars"]`},
-		{"selector", func(j *v1.Job) { j.Constraint = &v1.Constraint{Labels: []string{"!a=b"}} }, v1.RefusedReason_INVALID, "key!=value"},
-		{"payload", func(j *v1.Job) { j.Tasks[0].Payload = make([]byte, 1<<20+1) }, v1.RefusedReason_TOO_LARGE, "the limit is 1048576"},
+		{"unknown function", func(j *v1.Job) { j.Tasks[0].FunctionName = "ecco" }, v1.RefusedReason_NO_WORKER,
+			`"ecco"; they have ["echo"`},
+		{"too much CPU", func(j *v1.Job) { j.Tasks[0].Demand = &v1.Demand{CpuMillicores: 3000} },
+			v1.RefusedReason_NO_WORKER, "largest: 2000m CPU"},
+		{"negative demand", func(j *v1.Job) { j.Tasks[0].Demand = &v1.Demand{CpuMillicores: -1} },
+			v1.RefusedReason_INVALID, "positive"},
+		{"label", func(j *v1.Job) { j.Constraint = &v1.Constraint{Labels: []string{"n=7"}} },
+			v1.RefusedReason_NO_WORKER, `labels ["n=7"]`},
+		{"host", func(j *v1.Job) { j.Tasks[0].Constraint = &v1.Constraint{Hosts: []string{"mars"}} },
+			v1.RefusedReason_NO_WORKER, `hosts ["mars"]`},
+		{"selector", func(j *v1.Job) { j.Constraint = &v1.Constraint{Labels: []string{"!a=b"}} },
+			v1.RefusedReason_INVALID, "key!=value"},
+		{"payload", func(j *v1.Job) { j.Tasks[0].Payload = make([]byte, 1<<20+1) }, v1.RefusedReason_TOO_LARGE,
+			"the limit is 1048576"},
 		{"probe ratio", func(j *v1.Job) { j.ProbeRatio = 0.5 }, v1.RefusedReason_INVALID, "1 to 10"},
 		{"policy", func(j *v1.Job) { j.Policy = 42 }, v1.RefusedReason_INVALID, "policy number 42"},
 		{"index", func(j *v1.Job) { j.Tasks[0].Index, j.Tasks[1].Index = 1, 1 }, v1.RefusedReason_INVALID, "two tasks"},
@@ -113,7 +120,8 @@ func TestSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	c := startCluster(t, 0, 1, func(cfg *Config) { cfg.Workers = Static{w.Addr().String()}; cfg.Secret = secret; cfg.Name = "right" })
+	c := startCluster(t, 0, 1,
+		func(cfg *Config) { cfg.Workers = Static{w.Addr().String()}; cfg.Secret = secret; cfg.Name = "right" })
 	_ = c
 	ctx := context.Background()
 	_, err = c.client.Run(ctx, &v1.RunRequest{Job: newJob("echo", "x")})
@@ -124,7 +132,7 @@ func TestSecret(t *testing.T) {
 		return err == nil && len(res.Outcomes) == 1
 	})
 
-	// A frontend with another secret is turned away by the worker, and says so.
+	// A worker refuses a frontend with another secret, and the frontend reports that.
 	other := startCluster(t, 0, 1, func(cfg *Config) { cfg.Workers = Static{w.Addr().String()} })
 	pollUntil(t, "the rejection", func() bool {
 		res, err := other.client.Cluster(ctx, &v1.ClusterRequest{})
@@ -138,7 +146,7 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// A worker that turns a frontend away is left alone for a second each time.
+// After a refusal by a worker, a frontend waits a second before each new connection.
 func TestTurnedAway(t *testing.T) {
 	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Secret: "sesame"})
 	if err != nil {
@@ -157,7 +165,7 @@ func TestTurnedAway(t *testing.T) {
 	}
 }
 
-// A frontend that has drained leaves no result at its workers, which would wait for its acknowledgement.
+// A drained frontend leaves no result at its workers. A worker would wait for the acknowledgement.
 func TestDrainAcknowledges(t *testing.T) {
 	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Core: worker.Config{Retain: time.Hour}})
 	if err != nil {
@@ -187,7 +195,7 @@ func TestDrainAcknowledges(t *testing.T) {
 	}
 }
 
-// failingListener is a listener that has no room for the first connection.
+// failingListener is a listener without room for the first connection.
 type failingListener struct {
 	net.Listener
 	failed atomic.Bool
@@ -200,7 +208,7 @@ func (l *failingListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A machine that has no memory for a connection may have some for the next one.
+// After an error for lack of memory, Accept may succeed for the next connection.
 func TestAcceptFails(t *testing.T) {
 	c := startCluster(t, 0, 0)
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
@@ -235,7 +243,8 @@ func TestSubmitAndEvents(t *testing.T) {
 	}
 	seen := map[int32]bool{}
 	for cursor, done := int64(0), false; !done; {
-		res, err := c.client.Events(ctx, &v1.EventsRequest{Handle: first.Handle, Cursor: cursor, MaxWaitUs: 1e6, MaxEvents: 2})
+		res, err := c.client.Events(ctx,
+			&v1.EventsRequest{Handle: first.Handle, Cursor: cursor, MaxWaitUs: 1e6, MaxEvents: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +287,7 @@ func TestCancelAndDeadline(t *testing.T) {
 	if err != nil || len(run.Outcomes) != 2 || run.Outcomes[1].Kind != v1.OutcomeKind_DEADLINE_EXCEEDED {
 		t.Fatalf("deadline: %v %v", run, err)
 	}
-	// The slot that the killed sleep held must be free again.
+	// The slot of the killed sleep must be free again.
 	if _, err := c.client.Run(ctx, &v1.RunRequest{Job: newJob("echo", "x")}); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +304,7 @@ func TestClientGone(t *testing.T) {
 		defer c.mu.Unlock()
 		return c.core.Jobs() == 0
 	})
-	// Now one that hangs up during Run: the job goes through a proxy whose end is cut.
+	// Now a client hangs up during Run: the job goes through a proxy, and the proxy cuts the connection.
 	cut := newProxy(t, c.Addr())
 	gone := dialAPI(t, cut.addr)
 	ended := make(chan error, 1)
@@ -319,7 +328,8 @@ func TestClientGone(t *testing.T) {
 	})
 }
 
-// Close lets go of all jobs at once, while clients may cancel them still, and the server looks for clients that are gone.
+// Close drops all jobs at once. Clients may still cancel jobs, and the server may still look for clients that are
+// gone.
 func TestCancelledAsItCloses(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	ctx := context.Background()
@@ -341,12 +351,12 @@ func TestCancelledAsItCloses(t *testing.T) {
 	c.sweepJobsLocked(time.Now().Add(time.Hour))
 }
 
-// A client that comes back for its job after it has lost the connection did not cancel it: neither before the frontend
-// notices that the connection is closed, nor after.
+// A client that loses its connection and comes back has not cancelled its job. That holds whether or not the
+// frontend has noticed the lost connection by then.
 func TestClientComesBack(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.ClientGrace = 300 * time.Millisecond })
 	ctx := context.Background()
-	heard := func(id string) *clientConn { // who waits for the job's results
+	heard := func(id string) *clientConn { // the connection that waits for the job's results
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, r := range c.jobs {
@@ -360,7 +370,7 @@ func TestClientComesBack(t *testing.T) {
 		cut := newProxy(t, c.Addr())
 		j := newJob("sleep", "1h")
 		if before {
-			j = newJob("sleep", "1500ms") // longer than it takes to notice
+			j = newJob("sleep", "1500ms") // longer than the frontend takes to notice
 		}
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() {
@@ -447,7 +457,8 @@ func TestWorkersFile(t *testing.T) {
 	}
 	write("# the first\n" + workers[0].Addr().String() + "\n")
 	warned := make(chan error, 10)
-	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers = File{Name: name, Warn: func(err error) { warned <- err }} })
+	c := startCluster(t, 0, 0,
+		func(cfg *Config) { cfg.Workers = File{Name: name, Warn: func(err error) { warned <- err }} })
 	c.awaitWorkers(t, 1)
 	write("nonsense\n")
 	if err := <-warned; !strings.Contains(err.Error(), "line 1") {
@@ -472,7 +483,7 @@ func TestDrain(t *testing.T) {
 		ran <- err
 	}()
 	pollUntil(t, "a job", func() bool { return c.coreStats().Jobs == 1 })
-	// One that calls once on each connection has connected before the drain, and calls during it.
+	// A client that calls once on each connection has connected before the drain, and calls during the drain.
 	late, err := net.Dial("tcp", c.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -500,7 +511,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A client that connects for each call is accepted until it has the outcomes of what it submitted.
+// A client that connects for each call is accepted until the client has all outcomes of its submitted jobs.
 func TestDrainSubmitted(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	ctx := context.Background()
@@ -512,7 +523,8 @@ func TestDrainSubmitted(t *testing.T) {
 	go func() { drained <- c.Drain(ctx) }()
 	c.awaitDraining(t)
 	for cursor, done := int64(0), false; !done; {
-		ev, err := dialAPI(t, c.Addr()).Events(ctx, &v1.EventsRequest{Handle: h.Handle, Cursor: cursor, MaxWaitUs: 10_000})
+		ev, err := dialAPI(t, c.Addr()).Events(ctx,
+			&v1.EventsRequest{Handle: h.Handle, Cursor: cursor, MaxWaitUs: 10_000})
 		if err != nil || len(ev.Events) > 0 && ev.Events[0].Outcome.Kind != v1.OutcomeKind_RESULT {
 			t.Fatalf("the job under way: %v %v", ev, err)
 		}
@@ -524,7 +536,7 @@ func TestDrainSubmitted(t *testing.T) {
 	}
 }
 
-// isAccepting tries whether the frontend accepts a connection.
+// isAccepting tries to connect to the frontend.
 func (c *testCluster) isAccepting() bool {
 	conn, err := net.Dial("tcp", c.Addr())
 	if err == nil {
@@ -533,7 +545,7 @@ func (c *testCluster) isAccepting() bool {
 	return err == nil
 }
 
-// awaitDraining waits until the frontend refuses a job since it drains.
+// awaitDraining waits until the frontend refuses a job because of its drain.
 func (c *testCluster) awaitDraining(t *testing.T) {
 	t.Helper()
 	pollUntil(t, "a refusal", func() bool {
@@ -578,7 +590,7 @@ func TestForwarding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A resubmission while the owner lives and has the job is the owner's.
+	// While the owner lives and has the job, a resubmission goes to the owner.
 	j.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}
 	again, err := other.client.Submit(ctx, &v1.SubmitRequest{Job: j})
 	if err != nil || *again.Handle != *h.Handle {
@@ -592,7 +604,7 @@ func TestForwarding(t *testing.T) {
 		t.Error("the job ran twice")
 	}
 
-	// Once the owner is gone, the other one takes over.
+	// Once the owner is gone, the second frontend takes over.
 	owner.Close()
 	_, err = other.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle})
 	wantRefused(t, err, v1.RefusedReason_OWNER_LOST, "does not answer")
@@ -604,13 +616,13 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
-// TestClaim loses a frontend whose task runs: the next one adopts the attempt.
+// TestClaim closes a frontend while its task runs. The next frontend adopts the attempt.
 func TestClaim(t *testing.T) {
 	owner := startCluster(t, 1, 2)
 	other := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers = Static{owner.workers[0].Addr().String()} })
 	other.awaitWorkers(t, 1)
 	ctx := context.Background()
-	j := newJob("sleep", "3s") // longer than it may take until the worker tells the other frontend of it
+	j := newJob("sleep", "3s") // longer than the worker may take to report the attempt to the second frontend
 	j.Tasks[0].Retryable = false
 	if _, err := owner.client.Submit(ctx, &v1.SubmitRequest{Job: j}); err != nil {
 		t.Fatal(err)
@@ -628,22 +640,25 @@ func TestClaim(t *testing.T) {
 	if st := other.coreStats(); st.Adopted != 1 || st.Binds+st.Rides != 0 {
 		t.Errorf("%d adopted, %d bound, %d rides; want 1, 0, 0", st.Adopted, st.Binds, st.Rides)
 	}
-	// A task that may start only once, and that no worker knows of, is lost.
+	// A task that may start only once is lost if no worker knows the task.
 	j = newJob("echo", "x")
 	j.Tasks[0].Retryable = false
 	j.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}
 	res, err = other.client.Run(ctx, &v1.RunRequest{Job: j})
-	if err != nil || res.Outcomes[0].Kind != v1.OutcomeKind_FAILED || res.Outcomes[0].Failure.Reason != v1.FailureReason_LOST {
+	if err != nil || res.Outcomes[0].Kind != v1.OutcomeKind_FAILED ||
+		res.Outcomes[0].Failure.Reason != v1.FailureReason_LOST {
 		t.Fatalf("lost: %v %v", res, err)
 	}
 }
 
-// TestHostileConnections: what is not the API's protocol hurts nobody else.
+// TestHostileConnections: bytes of foreign protocols hurt no client but the sender.
 func TestHostileConnections(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.MaxConns = 50 })
-	for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x05hello", "\xff\xff\xff\xff\xff\xff\xff\xff", "\x7f\xff\xff\xff\x80\x01\x00\x01",
-		// What Kitex would understand: its header, its mesh header, Protobuf, no frame, and HTTP/2.
-		"\x00\x10\x00\x00\x10\x00\x00\x00\x00\x00\x00\x01\x00\x01\x00\x00", "\xff\xaf\x00\x00\x00\x00\x00\x00", "\x00\x10\x00\x00\x90\x01\x00\x01\x00\x00\x00\x03Run",
+	for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", "\x00\x00\x00\x05hello", "\xff\xff\xff\xff\xff\xff\xff\xff",
+		"\x7f\xff\xff\xff\x80\x01\x00\x01",
+		// Protocols that Kitex would understand: its header, its mesh header, Protobuf, no frame, and HTTP/2.
+		"\x00\x10\x00\x00\x10\x00\x00\x00\x00\x00\x00\x01\x00\x01\x00\x00", "\xff\xaf\x00\x00\x00\x00\x00\x00",
+		"\x00\x10\x00\x00\x90\x01\x00\x01\x00\x00\x00\x03Run",
 		"\x80\x01\x00\x01\x00\x00\x00\x07Cluster\x00\x00\x00\x01\x00", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 	} {
 		conn, err := net.Dial("tcp", c.Addr())
@@ -679,7 +694,7 @@ func TestHostileConnections(t *testing.T) {
 	}
 }
 
-// tcpProxy relays connections until it is closed.
+// tcpProxy relays connections until close.
 type tcpProxy struct {
 	addr  string
 	close func()

@@ -19,7 +19,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// fleet is this frontend's part in the gossip: it takes workers' heartbeats, and its rows are a list of workers.
+// fleet is this frontend's part in the gossip. The fleet takes workers' heartbeats, and serves the rows of gossip
+// as a list of workers.
 type fleet struct {
 	server        *Server
 	node          *gossip.Node
@@ -28,22 +29,22 @@ type fleet struct {
 
 	mu       sync.Mutex // taken before the server's
 	setAddrs func([]string)
-	known    map[string]knownWorker // what is up, by name
+	known    map[string]knownWorker // workers that are up, by name
 	former   map[string]bool        // addresses of workers that are not up any more but may still be linked
 }
 
-// knownWorker is what gossip tells of a worker, as far as the list and the core need it again.
+// knownWorker keeps from gossip about a worker what the list and the core need again.
 type knownWorker struct {
 	addr        string
 	incarnation uint64
-	filesRev    uint32 // of that run
+	filesRev    uint32 // revision of files in that incarnation
 	files       []estimate.FileID
 }
 
 // maxBeatConns bounds the connections of workers that send heartbeats.
 const maxBeatConns = 1 << 16
 
-// leaveWait is how long another frontend is waited for to hear that this one leaves.
+// leaveWait bounds the wait for a peer to hear of the frontend's leave.
 const leaveWait = time.Second
 
 func newFleet(s *Server) *fleet {
@@ -62,22 +63,25 @@ func (f *fleet) start() error {
 	l = cfg.Keys.Listen(l, identity.Worker)
 	node, err := gossip.Start(gossip.Config{
 		Name: cfg.Name, Bind: cfg.Gossip, Advertise: cfg.GossipAdvertise, API: cfg.Advertise, Heartbeat: advertises,
-		Seeds: cfg.Join, Secrets: cfg.Secrets, OnRows: f.onRows, OnMembers: f.onMembers, OnTerms: f.server.terms.hearTerms, Log: cfg.Logger,
+		Seeds: cfg.Join, Secrets: cfg.Secrets, OnRows: f.onRows, OnMembers: f.onMembers,
+		OnTerms: f.server.terms.hearTerms, Log: cfg.Logger,
 	})
 	if err != nil {
 		l.Close()
 		return err
 	}
-	f.server.mu.Lock() // for metrics: all else starts later
+	f.server.mu.Lock() // for metrics: all other readers start later
 	f.node = node
-	f.heartbeats = heartbeat.Serve(l, heartbeat.Config{Secrets: cfg.connSecrets(), MaxConns: maxBeatConns, Answer: node.Heartbeat})
+	f.heartbeats = heartbeat.Serve(l,
+		heartbeat.Config{Secrets: cfg.connSecrets(), MaxConns: maxBeatConns, Answer: node.Heartbeat})
 	f.server.mu.Unlock()
 	f.server.terms.tellOthersCurrent()
 	f.server.log.Info("frontend gossips", "frontend", cfg.Name, "address", node.Addr(), "heartbeats", f.heartbeatAddr)
 	return nil
 }
 
-// advertisedAddr is the address of a listener, under the host that is advertised for another one, if there is any.
+// advertisedAddr returns the port of addr at an advertised host. The advertised address belongs to another port,
+// and may lack the port. If it is empty, the result is addr.
 func advertisedAddr(addr net.Addr, other string) string {
 	if other == "" {
 		return addr.String()
@@ -90,19 +94,19 @@ func advertisedAddr(addr net.Addr, other string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// close leaves the gossip. No callback runs when it returns.
+// close leaves the gossip. No callback runs after close returns.
 func (f *fleet) close() error {
 	if f.node == nil {
 		return nil
 	}
 	if len(f.node.Members()) > 1 {
-		_ = f.node.Leave(leaveWait) // if nobody hears it, they find out
+		_ = f.node.Leave(leaveWait) // if no frontend hears the farewell, they find out in time
 	}
 	return errors.Join(f.heartbeats.Close(), f.node.Close())
 }
 
-// Watch implements Workers: those that the rows say are up, and those that are not but are still linked, for a link
-// that lives is the better evidence.
+// Watch implements Workers. The list holds the workers whose rows say up, and workers with a live link. A live link
+// is better evidence than a row.
 func (f *fleet) Watch(_ context.Context, set func([]string)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +115,7 @@ func (f *fleet) Watch(_ context.Context, set func([]string)) error {
 	return nil
 }
 
-// onMembers has calls forwarded to the frontends that there are.
+// onMembers sets the frontends to which calls may be forwarded.
 func (f *fleet) onMembers(members []view.Member) {
 	addrs := make([]string, len(members))
 	for i, m := range members {
@@ -123,7 +127,7 @@ func (f *fleet) onMembers(members []view.Member) {
 	}
 }
 
-// onRows takes what has changed to the list of workers and to the core.
+// onRows passes changed rows to the list of workers and to the core.
 func (f *fleet) onRows(rows []view.Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +141,7 @@ func (f *fleet) onRows(rows []view.Row) {
 	f.tellCore(rows)
 }
 
-// noteRow notes what a row says of its worker, and reports whether the list is another now.
+// noteRow notes a row of a worker, and reports whether the list of workers changes.
 func (f *fleet) noteRow(r *view.Row) (changed bool) {
 	name, addr := r.Profile.Name, r.Profile.Addr
 	old, known := f.known[name]
@@ -178,7 +182,7 @@ func fileIDs(files *view.Files) []estimate.FileID {
 	return ids
 }
 
-// dropFormer takes workers off the list that are not up and not linked.
+// dropFormer takes former workers without a link off the list.
 func (f *fleet) dropFormer() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,7 +194,7 @@ func (f *fleet) dropFormer() {
 	}
 }
 
-// publishList tells the list.
+// publishList hands the list of addresses to the server.
 func (f *fleet) publishList() {
 	addrs := make([]string, 0, len(f.known))
 	current := make(map[string]bool, len(f.known))
@@ -208,10 +212,11 @@ func (f *fleet) publishList() {
 	f.setAddrs(addrs)
 }
 
-// rowsPerStep is how many rows the core is told at once: others wait for the mutex meanwhile.
+// rowsPerStep bounds the rows taken by the core under a single hold of the mutex. Meanwhile goroutines wait for the
+// mutex.
 const rowsPerStep = 32
 
-// tellCore is the one place where what gossip tells of workers enters the core.
+// tellCore is the only place where gossip's facts about workers enter the core.
 func (f *fleet) tellCore(rows []view.Row) {
 	s := f.server
 	for chunk := range slices.Chunk(rows, rowsPerStep) {
@@ -222,9 +227,10 @@ func (f *fleet) tellCore(rows []view.Row) {
 			if l == nil || r.State != view.Up {
 				continue
 			}
-			matrix := r.Matrix // the core keeps it
+			matrix := r.Matrix // a copy, because the core keeps it
 			s.stepLocked(frontend.Heard{
-				Worker: l.key, Incarnation: r.Incarnation, Seq: r.Seq, Age: r.Age, Matrix: &matrix, Speed: r.Speed, Draining: r.Draining,
+				Worker: l.key, Incarnation: r.Incarnation, Seq: r.Seq, Age: r.Age, Matrix: &matrix, Speed: r.Speed,
+				Draining:    r.Draining,
 				Maintenance: r.Maintenance.In, Lasts: r.Maintenance.Lasts, Files: f.known[r.Profile.Name].files,
 			})
 		}
@@ -232,7 +238,7 @@ func (f *fleet) tellCore(rows []view.Row) {
 	}
 }
 
-// describeWorker completes ws with what gossip tells of the worker of its name.
+// describeWorker completes ws with gossip's row of the worker.
 func (f *fleet) describeWorker(ws *v1.WorkerStatus) {
 	r, ok := f.node.Get(ws.Name)
 	if !ok || r.State != view.Up {
@@ -253,7 +259,7 @@ func (f *fleet) describeWorker(ws *v1.WorkerStatus) {
 	}
 }
 
-// GossipAddr is where other frontends reach this one, "" without gossip.
+// GossipAddr returns the address of the frontend's gossip, or "" without gossip.
 func (s *Server) GossipAddr() string {
 	if s.fleet == nil {
 		return ""
@@ -261,7 +267,7 @@ func (s *Server) GossipAddr() string {
 	return s.fleet.node.Addr()
 }
 
-// HeartbeatAddr is where workers' heartbeats are taken, "" without gossip.
+// HeartbeatAddr returns the address that takes workers' heartbeats, or "" without gossip.
 func (s *Server) HeartbeatAddr() string {
 	if s.fleet == nil {
 		return ""
@@ -269,9 +275,10 @@ func (s *Server) HeartbeatAddr() string {
 	return s.fleet.heartbeatAddr
 }
 
-const aloneAdvice = ": of workers, this one knows only what they tell it; see that --join names frontends that run, and that TCP and UDP reach their --gossip ports, in both directions"
+const aloneAdvice = ": this frontend knows only workers that send it heartbeats; see that --join names running " +
+	"frontends, and that TCP and UDP reach their --gossip ports in both directions"
 
-// whyCutOff says how this frontend stands with the others if that is not well, and what to do, or "".
+// whyCutOff says how the frontend is cut off from its peers, and how to repair it, or "".
 func (f *fleet) whyCutOff() string {
 	h := f.node.Health()
 	switch {
@@ -280,5 +287,6 @@ func (f *fleet) whyCutOff() string {
 	case h.Members == 1:
 		return "no other frontend is reached" + aloneAdvice
 	}
-	return fmt.Sprintf("nothing heard from any of %d other frontends for %v", h.Members-1, h.Silence.Round(time.Second)) + aloneAdvice
+	return fmt.Sprintf("nothing heard from any of %d other frontends for %v", h.Members-1,
+		h.Silence.Round(time.Second)) + aloneAdvice
 }

@@ -15,12 +15,12 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// withGossip has a frontend of a test gossip.
+// withGossip gives a test's frontend gossip.
 func withGossip(join ...string) func(*Config) {
 	return func(c *Config) { c.Gossip, c.Heartbeat, c.Join = "127.0.0.1:0", "127.0.0.1:0", join }
 }
 
-// startWorker starts one that announces itself to the frontends at these addresses.
+// startWorker starts a worker that announces itself to the frontends at these addresses.
 func startWorker(tb testing.TB, name, listen string, join ...string) *wserve.Server {
 	tb.Helper()
 	w, err := wserve.New(wserve.Config{Listen: listen, Name: name, Join: join})
@@ -34,7 +34,7 @@ func startWorker(tb testing.TB, name, listen string, join ...string) *wserve.Ser
 	return w
 }
 
-// workers are the addresses of those that are on a frontend's list.
+// listAddrs lists the addresses of the workers on the frontend's list.
 func (c *testCluster) listAddrs() (addrs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,10 +61,10 @@ func (c *testCluster) shownState(tb testing.TB, addr string) string {
 	return ""
 }
 
-// Frontends and workers that know one address find each other, and calls for jobs of others are forwarded.
+// Frontends and workers with a single known address find each other, and forward calls to the owners of jobs.
 func TestFindEachOther(t *testing.T) {
 	a := startCluster(t, 0, 0, withGossip())
-	b := startCluster(t, 1, 1, withGossip(a.GossipAddr())) // one worker by its list
+	b := startCluster(t, 1, 1, withGossip(a.GossipAddr())) // with a single worker on its list
 	w := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
 	a.awaitWorkers(t, 1)
 	b.awaitWorkers(t, 2)
@@ -90,7 +90,7 @@ func TestFindEachOther(t *testing.T) {
 		t.Errorf("warnings: %q, %q", a.Warning(), b.Warning())
 	}
 
-	// It drains, and is told of by gossip before it says so itself to a.
+	// b drains. Gossip tells a of the drain before b itself does.
 	row, ok := a.fleet.node.Get("w")
 	if !ok {
 		t.Fatal("no row of w")
@@ -102,7 +102,7 @@ func TestFindEachOther(t *testing.T) {
 		t.Errorf("it is %s", s)
 	}
 
-	// A link that lives is better evidence than rows.
+	// A live link is better evidence than rows.
 	row.State = view.Lost
 	b.fleet.onRows([]view.Row{row})
 	b.fleet.dropFormer()
@@ -128,7 +128,7 @@ func TestFindEachOther(t *testing.T) {
 	}
 }
 
-// A worker comes back under its name on another port, crashes, and is replaced on its old one.
+// A worker comes back under its name on another port, then crashes. Another worker takes the port.
 func TestWorkerMoves(t *testing.T) {
 	a := startCluster(t, 0, 0, withGossip())
 	first := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
@@ -140,7 +140,8 @@ func TestWorkerMoves(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	pollUntil(t, "the newer is left", func() bool { return slices.Equal(a.listAddrs(), []string{second.Addr().String()}) })
+	pollUntil(t, "the newer is left",
+		func() bool { return slices.Equal(a.listAddrs(), []string{second.Addr().String()}) })
 	if r, ok := a.fleet.node.Get("w"); !ok || r.State != view.Up || r.Profile.Addr != second.Addr().String() {
 		t.Errorf("the row of w: %+v", r)
 	}
@@ -149,10 +150,11 @@ func TestWorkerMoves(t *testing.T) {
 	}
 	pollUntil(t, "nobody is left", func() bool { return len(a.listAddrs()) == 0 })
 	third := startWorker(t, "w3", second.Addr().String(), a.HeartbeatAddr())
-	pollUntil(t, "another worker is linked on the same address", func() bool { return a.shownState(t, third.Addr().String()) == "up" })
+	pollUntil(t, "another worker is linked on the same address",
+		func() bool { return a.shownState(t, third.Addr().String()) == "up" })
 }
 
-// Two workers are started again, each where the other one was: gossip and links agree on who is where.
+// Two workers exchange their addresses by restarts. Afterwards gossip and links agree on each address.
 func TestWorkersExchangeAddresses(t *testing.T) {
 	a := startCluster(t, 0, 0, withGossip())
 	x, y := startWorker(t, "x", "127.0.0.1:0", a.HeartbeatAddr()), startWorker(t, "y", "127.0.0.1:0", a.HeartbeatAddr())
@@ -178,7 +180,9 @@ func TestBadRowAddress(t *testing.T) {
 	a := startCluster(t, 0, 0, withGossip())
 	for i, addr := range []string{"", "w", ":7420", "[::1"} {
 		name := fmt.Sprint("w", i)
-		a.fleet.node.Hear(view.Row{Key: view.KeyOf(name, 1), Incarnation: 1, Seq: 1, ProfileRev: 1, Profile: &view.Profile{Name: name, Addr: addr}})
+		a.fleet.node.Hear(
+			view.Row{Key: view.KeyOf(name, 1), Incarnation: 1, Seq: 1, ProfileRev: 1,
+				Profile: &view.Profile{Name: name, Addr: addr}})
 	}
 	w := startWorker(t, "good", "127.0.0.1:0", a.HeartbeatAddr())
 	a.awaitWorkers(t, 1)
@@ -187,10 +191,11 @@ func TestBadRowAddress(t *testing.T) {
 	}
 }
 
-// A frontend that reaches no other one goes on, and says so.
+// A frontend cut off from all peers goes on, and reports that.
 func TestCutOff(t *testing.T) {
 	var log strings.Builder
-	a := startCluster(t, 1, 1, withGossip("127.0.0.1:1"), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	a := startCluster(t, 1, 1, withGossip("127.0.0.1:1"),
+		func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	pollUntil(t, "it says so", func() bool { return strings.Contains(a.Warning(), "no other frontend is reached") })
 	if err := a.Ready(); err != nil {
 		t.Errorf("it is not ready: %v", err)
@@ -215,7 +220,8 @@ func TestUnion(t *testing.T) {
 	var late func([]string)
 	var lists []string
 	u := Union{Static{"b:1", "a:1"}, watchFunc(func(set func([]string)) { set(nil); late = set }), Static{"a:1"}}
-	if err := u.Watch(context.Background(), func(addrs []string) { lists = append(lists, strings.Join(addrs, " ")) }); err != nil {
+	if err := u.Watch(context.Background(),
+		func(addrs []string) { lists = append(lists, strings.Join(addrs, " ")) }); err != nil {
 		t.Fatal(err)
 	}
 	late([]string{"c:1", "b:1"})
@@ -248,7 +254,7 @@ func TestPeersComeAndGo(t *testing.T) {
 	known("listed:1", "a:1", "b:1")
 	p.setMembers([]string{"b:1"}, now)
 	p.setMembers([]string{"b:1"}, now.Add(keepLostPeers))
-	known("listed:1", "a:1", "b:1") // it may only be cut off
+	known("listed:1", "a:1", "b:1") // perhaps only cut off
 	p.setMembers([]string{"a:1"}, now.Add(keepLostPeers+1))
 	known("listed:1", "a:1", "b:1")
 	p.setMembers(nil, now.Add(2*keepLostPeers))
@@ -258,7 +264,8 @@ func TestPeersComeAndGo(t *testing.T) {
 }
 
 func TestValidateGossip(t *testing.T) {
-	good := Config{Listen: "0.0.0.0:7410", Advertise: "f1:7410", Secret: "s", Gossip: ":7411", GossipAdvertise: "f1", Join: []string{"f2:7411"}}
+	good := Config{Listen: "0.0.0.0:7410", Advertise: "f1:7410", Secret: "s", Gossip: ":7411", GossipAdvertise: "f1",
+		Join: []string{"f2:7411"}}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -283,7 +290,8 @@ func TestValidateGossip(t *testing.T) {
 			t.Errorf("%v, want something about %s", err, bad.says)
 		}
 	}
-	for _, c := range []struct{ addr, other, want string }{{"127.0.0.1:5", "", "127.0.0.1:5"}, {"0.0.0.0:5", "f1", "f1:5"}, {"0.0.0.0:5", "f1:9", "f1:5"}} {
+	for _, c := range []struct{ addr, other, want string }{{"127.0.0.1:5", "", "127.0.0.1:5"},
+		{"0.0.0.0:5", "f1", "f1:5"}, {"0.0.0.0:5", "f1:9", "f1:5"}} {
 		addr, err := net.ResolveTCPAddr("tcp", c.addr)
 		if err != nil {
 			t.Fatal(err)
@@ -297,7 +305,8 @@ func TestValidateGossip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	for _, c := range []Config{{Gossip: taken.Addr().String(), Heartbeat: "127.0.0.1:0"}, {Gossip: "127.0.0.1:0", Heartbeat: taken.Addr().String()}} {
+	for _, c := range []Config{{Gossip: taken.Addr().String(), Heartbeat: "127.0.0.1:0"},
+		{Gossip: "127.0.0.1:0", Heartbeat: taken.Addr().String()}} {
 		c.Listen = "127.0.0.1:0"
 		s, err := New(c)
 		if err != nil {

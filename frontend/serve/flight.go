@@ -17,9 +17,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// SLO is an objective: so large a share of a policy's jobs, of those that end within a time, has a response of at most so long.
+// SLO is an objective: of a policy's jobs that end within Window, the given Share has a response of at most Most.
 type SLO struct {
-	Policy string // "": of all
+	Policy string // "": all policies
 	Share  float64
 	Most   time.Duration
 	Window time.Duration
@@ -42,49 +42,53 @@ func ParseSLO(text string) (o SLO, err error) {
 				o.Most, err = time.ParseDuration(value)
 			}
 		default:
-			err = fmt.Errorf("%q is no part of it", name)
+			err = fmt.Errorf("%q is unknown", name)
 		}
 		if err != nil {
 			return SLO{}, fmt.Errorf("objective %q: %w: write policy=phoebe,p99=50ms,window=10s", text, err)
 		}
 	}
 	if !(o.Share > 0 && o.Share < 1) || o.Most <= 0 || o.Window < time.Second || o.Window > time.Minute {
-		return SLO{}, fmt.Errorf("objective %q: it needs a percentile from p1 to p999 with a time above 0, and a window from 1s to 1m: write policy=phoebe,p99=50ms,window=10s", text)
+		return SLO{}, fmt.Errorf(
+			"objective %q: want a percentile from p1 to p999 with a time above 0, and a window from 1s to 1m: write "+
+				"policy=phoebe,p99=50ms,window=10s", text)
 	}
 	return o, nil
 }
 
-// String is what ParseSLO reads.
+// String returns the text that ParseSLO reads.
 func (o SLO) String() string {
-	text := "p" + strings.TrimPrefix(strconv.FormatFloat(o.Share, 'f', -1, 64), "0.") + "=" + o.Most.String() + ",window=" + o.Window.String()
+	text := "p" + strings.TrimPrefix(strconv.FormatFloat(o.Share, 'f', -1, 64), "0.") + "=" + o.Most.String() +
+		",window=" + o.Window.String()
 	if o.Policy != "" {
 		text = "policy=" + o.Policy + "," + text
 	}
 	return text
 }
 
-// Of recordings, so many are kept, of so many bytes at most.
+// Bounds of the recordings in a folder: number and bytes.
 const (
 	maxRecordings     = 10
 	maxRecordingBytes = 256 << 20
 )
 
-// recordedAround is how much time before and after the moment is recorded.
+// recordedAround is the recorded time before and after the moment.
 const recordedAround = 5 * time.Second
 
-// flightRecorder watches objectives, and records what happened when one is broken. It belongs to the goroutine that calls check.
+// flightRecorder watches objectives, and records what happened around the moment when an objective is broken. A
+// flightRecorder belongs to the goroutine of checkObjectives.
 type flightRecorder struct {
 	attemptMarks []attemptMark // of the last seconds
 	quietUntil   time.Time
 }
 
-// attemptMark is how many attempts had been remembered at a time.
+// attemptMark is the number of attempts remembered until a moment.
 type attemptMark struct {
 	at time.Time
 	n  uint64
 }
 
-// check looks, once a second, whether an objective is broken; if one is, it has what happened recorded.
+// checkObjectives looks, once a second, whether an objective is broken. If so, it starts a recording.
 func (s *Server) checkObjectives(f *flightRecorder, now time.Time) {
 	if s.cfg.RecordDir == "" {
 		return
@@ -92,22 +96,24 @@ func (s *Server) checkObjectives(f *flightRecorder, now time.Time) {
 	s.mu.Lock()
 	n := s.recorder.attempts.Count()
 	s.mu.Unlock()
-	f.attemptMarks = append(f.attemptMarks[max(len(f.attemptMarks)-int(recordedAround/time.Second), 0):], attemptMark{now, n})
+	f.attemptMarks = append(f.attemptMarks[max(len(f.attemptMarks)-int(recordedAround/time.Second), 0):],
+		attemptMark{now, n})
 	if now.Before(f.quietUntil) {
 		return
 	}
 	for _, o := range s.cfg.SLOs {
 		if observed := s.observedResponse(o, now); observed > o.Most {
-			f.quietUntil = now.Add(o.Window + 2*recordedAround) // until what is recorded is over
+			f.quietUntil = now.Add(o.Window + 2*recordedAround) // until the recording and its window are over
 			from := f.attemptMarks[0].n
-			s.log.Warn("an objective is broken, what happens is recorded", "objective", o.String(), "observed_ms", observed.Milliseconds())
+			s.log.Warn("an objective is broken, what happens is recorded", "objective", o.String(), "observed_ms",
+				observed.Milliseconds())
 			s.goroutines.Go(func() { s.recordFlight(o, observed, now, from) })
 			return
 		}
 	}
 }
 
-// observedResponse is the response that an objective is about.
+// observedResponse returns the response at the objective's share, over its window.
 func (s *Server) observedResponse(o SLO, now time.Time) time.Duration {
 	r := &s.recorder
 	r.mu.Lock()
@@ -124,9 +130,11 @@ func (s *Server) observedResponse(o SLO, now time.Time) time.Duration {
 	return sum.Quantile(o.Share)
 }
 
-// recordFlight waits until what follows is known, too, and writes all of it to a file.
+// recordFlight waits until the time after the moment is over, too, and writes the recording to a file.
 func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from uint64) {
-	x := &rec.Recording{Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: s.cfg.Name, Version: s.cfg.Version, At: at, Broken: o.String(), Observed: observed}}
+	x := &rec.Recording{
+		Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: s.cfg.Name, Version: s.cfg.Version, At: at,
+			Broken: o.String(), Observed: observed}}
 	var keys []uint32
 	x.Workers, keys = s.describeWorkers()
 	end := time.NewTimer(recordedAround)
@@ -134,7 +142,7 @@ func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from 
 	x.Profile = s.cpuProfile()
 	select {
 	case <-end.C:
-	case <-s.ctx.Done(): // what there is is better than nothing
+	case <-s.ctx.Done(): // an incomplete recording is better than none
 	}
 	attempts, lost := s.copyAttempts(from)
 	x.Lost = lost
@@ -172,7 +180,7 @@ func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from 
 	s.log.Warn("what happened is recorded: open it with phoebe record open", "file", name)
 }
 
-// cpuProfile is of the CPU for a second; empty if there is another profile under way.
+// cpuProfile profiles the CPU for a second. It returns nothing if another profile is under way.
 func (s *Server) cpuProfile() []byte {
 	var b bytes.Buffer
 	if pprof.StartCPUProfile(&b) != nil {
@@ -188,11 +196,12 @@ func (s *Server) cpuProfile() []byte {
 	return b.Bytes()
 }
 
-// describeWorkers is what is believed of all workers, and their keys.
+// describeWorkers returns the frontend's view of all workers, and their keys.
 func (s *Server) describeWorkers() (list []rec.RecordedWorker, keys []uint32) {
 	s.lookAtWorkers(s.allLinks(), func(l *link, st *frontend.WorkerStatus) {
 		up, problem, heard, rtt := l.linkStatus()
-		w := rec.RecordedWorker{Address: l.addr, Name: l.addr, State: workerState(up, st), Problem: problem, RoundTrip: rtt, Silence: heard, Wait: -1}
+		w := rec.RecordedWorker{Address: l.addr, Name: l.addr, State: workerState(up, st), Problem: problem,
+			RoundTrip: rtt, Silence: heard, Wait: -1}
 		if st != nil {
 			w.Name, w.Queued, w.Running = st.Welcome.Worker, int(st.Load.Queued), int(st.Load.Running)
 			if m := st.View.Matrix; m != nil && m.Cells[figureStep][figureStep] != probe.NeverFits {
@@ -204,7 +213,7 @@ func (s *Server) describeWorkers() (list []rec.RecordedWorker, keys []uint32) {
 	return list, keys
 }
 
-// copyAttempts copies those behind a number, and tells how many are forgotten.
+// copyAttempts copies the attempts behind number from. lost counts the forgotten attempts among them.
 func (s *Server) copyAttempts(from uint64) (list []rec.Attempt, lost int) {
 	part := make([]rec.Attempt, attemptsPerLock)
 	for {
@@ -219,7 +228,8 @@ func (s *Server) copyAttempts(from uint64) (list []rec.Attempt, lost int) {
 	}
 }
 
-// writeRecording writes a file into a folder, from which the oldest go that are too many or too much. Without a name nothing was written.
+// writeRecording writes a recording into a folder, and then trims the folder. An empty name says that no file was
+// written.
 func writeRecording(dir string, x *rec.Recording) (name string, removed int, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", 0, err
@@ -230,7 +240,8 @@ func writeRecording(dir string, x *rec.Recording) (name string, removed int, err
 		}
 		return '_'
 	}, x.Frontend)
-	name = filepath.Join(dir, "recording-"+x.At.UTC().Format("20060102T150405.000")+"-"+safe[:min(len(safe), 64)]+".json.gz")
+	name = filepath.Join(dir,
+		"recording-"+x.At.UTC().Format("20060102T150405.000")+"-"+safe[:min(len(safe), 64)]+".json.gz")
 	f, err := os.CreateTemp(dir, "unfinished-*")
 	if err != nil {
 		return "", 0, err
@@ -250,7 +261,7 @@ func writeRecording(dir string, x *rec.Recording) (name string, removed int, err
 	return name, removed, err
 }
 
-// trimRecordings removes the oldest recordings of a folder, and tells how many.
+// trimRecordings removes the oldest recordings beyond the bounds from a folder, and returns their number.
 func trimRecordings(dir string) (removed int, err error) {
 	files, err := recordingFiles(dir)
 	if err != nil {
@@ -260,7 +271,7 @@ func trimRecordings(dir string) (removed int, err error) {
 	for i := len(files) - 1; i >= 0; i-- {
 		info, err := os.Stat(files[i])
 		if err != nil {
-			continue // somebody else removes them, too
+			continue // a peer removes recordings from the folder, too
 		}
 		if bytes += info.Size(); len(files)-i > maxRecordings || bytes > maxRecordingBytes {
 			if err := os.Remove(files[i]); err != nil {
@@ -272,7 +283,7 @@ func trimRecordings(dir string) (removed int, err error) {
 	return removed, nil
 }
 
-// recordingFiles are those of a folder, in the order of their times.
+// recordingFiles lists the recordings of a folder in the order of their times.
 func recordingFiles(dir string) ([]string, error) {
 	return filepath.Glob(filepath.Join(dir, "recording-*.json.gz"))
 }

@@ -21,21 +21,25 @@ func TestParseSLO(t *testing.T) {
 	if o, err := ParseSLO("p99.9=1s"); err != nil || o.String() != "p999=1s,window=10s" {
 		t.Errorf("p99.9 is %q: %v", o, err)
 	}
-	for _, text := range []string{"", "p99", "p99=-1s", "p=1s", "p99=1s,window=1h", "policy=none,p99=1s", "p-1=1s", "p9e1=1s,x=1", "p99=1s,window=0s", "pNaN=1s"} {
+	for _, text := range []string{"", "p99", "p99=-1s", "p=1s", "p99=1s,window=1h", "policy=none,p99=1s", "p-1=1s",
+		"p9e1=1s,x=1", "p99=1s,window=0s", "pNaN=1s"} {
 		if o, err := ParseSLO(text); err == nil || !strings.Contains(err.Error(), "policy=phoebe,p99=50ms,window=10s") {
 			t.Errorf("%q is %v: %v", text, o, err)
 		}
 	}
 }
 
-// Of the recordings of a folder the last ones stay, whatever a frontend is called.
+// The latest recordings of a folder stay, whatever the frontend's name is.
 func TestRecordings(t *testing.T) {
 	dir := t.TempDir()
 	at := time.Unix(1_000_000, 0)
 	for i := range maxRecordings + 3 {
-		x := &rec.Recording{Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: "../" + strings.Repeat("\x00é", 100), At: at.Add(time.Duration(i) * time.Second)}}
+		x := &rec.Recording{
+			Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: "../" + strings.Repeat("\x00é", 100),
+				At: at.Add(time.Duration(i) * time.Second)}}
 		x.Workers = []rec.RecordedWorker{{Name: "w"}}
-		x.Keep([]rec.Attempt{{Worker: 7, Ends: [rec.Phases]time.Duration{1, 2, 3, 4, 5, 6, 7}}}, map[uint32]string{7: "w"})
+		x.Keep([]rec.Attempt{{Worker: 7, Ends: [rec.Phases]time.Duration{1, 2, 3, 4, 5, 6, 7}}},
+			map[uint32]string{7: "w"})
 		name, removed, err := writeRecording(dir, x)
 		if err != nil || filepath.Dir(name) != dir || (removed == 1) != (i >= maxRecordings) {
 			t.Fatal(name, removed, err)
@@ -54,12 +58,13 @@ func TestRecordings(t *testing.T) {
 		}
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != maxRecordings || !strings.Contains(files[0].Name(), at.Add(3*time.Second).UTC().Format("150405")) {
+	if err != nil || len(files) != maxRecordings ||
+		!strings.Contains(files[0].Name(), at.Add(3*time.Second).UTC().Format("150405")) {
 		t.Errorf("%v, %v", files, err)
 	}
 }
 
-// What is copied of the attempts comes once, and what is forgotten is counted.
+// Each attempt is copied once, and forgotten attempts are counted.
 func TestRecordAttempts(t *testing.T) {
 	var r rec.Attempts
 	total := 1<<18 + 1000
@@ -87,7 +92,7 @@ func TestRecordAttempts(t *testing.T) {
 	}
 }
 
-// What becomes of recordings is counted, and so are calls that too many others keep from looking.
+// Written, failed and removed recordings are counted, as are looks refused for lack of a slot.
 func TestRecordingsCounted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
@@ -98,7 +103,7 @@ func TestRecordingsCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.stop() // it does not wait for what follows
+		s.stop() // without a wait for the time after the moment
 		s.recordFlight(SLO{Share: 0.99, Most: time.Millisecond, Window: time.Second}, time.Second, time.Now(), 0)
 		for range maxLooks {
 			if _, err := (&handler{s}).beginLook(); err != nil {
@@ -109,7 +114,8 @@ func TestRecordingsCounted(t *testing.T) {
 		wantRefused(t, err, v1.RefusedReason_OVERLOADED, "too many")
 		var text strings.Builder
 		s.metrics.set.WritePrometheus(&text)
-		for _, line := range []string{fmt.Sprintf("phoebe_frontend_recordings_total{outcome=%q} 1\n", want), "phoebe_frontend_looks_refused_total 1\n"} {
+		for _, line := range []string{fmt.Sprintf("phoebe_frontend_recordings_total{outcome=%q} 1\n", want),
+			"phoebe_frontend_looks_refused_total 1\n"} {
 			if !strings.Contains(text.String(), line) {
 				t.Errorf("%q is not exposed: %s", line, text.String())
 			}

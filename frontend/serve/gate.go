@@ -19,20 +19,20 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// gate stands between the connections and Kitex, which would read and decode all of a call, whoever sent it and
-// however much that takes. What passes is a whole call of the API with the right secret, and there is memory for it. Calls
-// of Run do not go by way of Kitex, which would have a goroutine wait for each.
+// gate stands between the connections and Kitex. Kitex alone would read and decode any whole call, from any sender
+// and at any cost in memory. The gate lets a call pass if it is whole, shows the right secret, and finds memory.
+// The gate keeps calls of Run from Kitex, because Kitex would have a goroutine wait for each.
 type gate struct {
 	kitexHandler
 	server       *Server
 	handler      *handler
 	readingBytes *semaphore.Weighted // bytes of large requests
-	decodedBytes *semaphore.Weighted // bytes that requests take which have been read, until the core has their jobs
-	// patience is how long a large request waits for room.
+	decodedBytes *semaphore.Weighted // bytes of requests from reading until the core has the job
+	// patience bounds a large request's wait for room.
 	patience time.Duration
 }
 
-// kitexHandler is what Kitex's handler of connections implements.
+// kitexHandler is the interface of Kitex's handler of connections.
 type kitexHandler interface {
 	remote.ServerTransHandler
 	remote.InvokeHandleFuncSetter
@@ -40,26 +40,28 @@ type kitexHandler interface {
 }
 
 const (
-	// smallRequest is the size of a request that needs no room: that of the buffer which each connection has anyway.
+	// smallRequest bounds a request without room of its own. Each connection has a buffer of that size anyway.
 	smallRequest = 8 << 10
-	// maxStrangerRequest is the size of a request without the right secret after which its connection may go on.
+	// maxStrangerRequest bounds a request without the right secret whose connection may go on, in bytes.
 	maxStrangerRequest = 4 << 10
-	// A request has to come within grace, and a second for each so many bytes.
+	// A request has to arrive within requestGrace, plus a second for each minRequestRate bytes.
 	requestGrace   = 10 * time.Second
 	minRequestRate = 256 << 10
-	// lightRequest is how many bytes a request with a job may decode to without room. Others are small, and may wait for long.
+	// lightRequest bounds the decoded bytes of a request with a job that needs no room. Requests without a job are
+	// small, and may wait for long.
 	lightRequest = 4 << 10
-	// maxDecoded is how many bytes the requests that have been read take together, and copies is how often each has what it
-	// decodes to until its job is the core's, or refused. One that takes all of it may take more, alone.
+	// maxDecoded bounds the decoded bytes of all requests together. Until a request's job is the core's, or
+	// refused, its decoded bytes exist decodedCopies times. A request that takes all of maxDecoded may take more,
+	// alone.
 	maxDecoded    = 64 << 20
 	decodedCopies = 4
-	// lingerClosing is how long what a client still sends is thrown away before its connection is closed: to close
-	// one with unread bytes takes back the answer that is on its way.
+	// lingerClosing is the time before a connection is closed. Meanwhile the client's further bytes are thrown
+	// away. If a connection is closed with unread bytes, the kernel takes back the answer on its way.
 	lingerClosing = time.Second
 )
 
-// decodedLimit is how much memory a request of so many bytes may take once it is decoded: for what it carries, for as many
-// tasks as a job may have, and for what else is said of them.
+// decodedLimit bounds the memory of a decoded request of size bytes. It allows for the payloads, for the largest
+// number of tasks in a job, and for the rest of a job's description.
 func (s *Server) decodedLimit(size int) int { return 1<<20 + 512*s.cfg.Core.MaxTasksPerJob + size }
 
 func newGate(s *Server) *gate {
@@ -90,7 +92,7 @@ func (g *gate) OnActive(ctx context.Context, conn net.Conn) (context.Context, er
 	return g.kitexHandler.OnActive(context.WithValue(ctx, visitorKey{}, v), conn)
 }
 
-// OnRead implements remote.ServerTransHandler: it reads a call and answers it. An error closes the connection.
+// OnRead implements remote.ServerTransHandler: it reads and answers a call. An error closes the connection.
 func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	v := ctx.Value(visitorKey{}).(*visitor)
 	v.client.awaitSettled()
@@ -99,7 +101,7 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 		g.server.metrics.connsGarbage.Inc()
 		return io.EOF
 	} else if err != nil {
-		return io.EOF // it hung up, or is too slow
+		return io.EOF // the client hung up, or is too slow
 	}
 	v.head, v.unread = head, head.Size
 	var known bool
@@ -131,7 +133,8 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	return g.passCall(context.WithValue(ctx, holdKey{}, h), v, v.bufferedConn, b)
 }
 
-// passCall lets a call pass, which is the frame b and the next to be read from conn: Run to its handler, others to Kitex.
+// passCall lets a call pass: Run to its handler, other calls to Kitex. b is the frame of the call: the next bytes
+// of conn.
 func (g *gate) passCall(ctx context.Context, v *visitor, conn bufferedConn, b []byte) error {
 	if string(v.head.Method) != "Run" {
 		return g.kitexHandler.OnRead(ctx, conn)
@@ -161,10 +164,14 @@ func (g *gate) newRefusedFull() *v1.Refused {
 func (g *gate) passLarge(ctx context.Context, v *visitor) error {
 	size, most := v.head.Size, g.server.cfg.MaxRequest
 	if size > most {
-		return v.refuseCall(false, newRefused(v1.RefusedReason_TOO_LARGE, "the request has %d bytes, the limit is %d: split the job", size, most))
+		return v.refuseCall(false,
+			newRefused(v1.RefusedReason_TOO_LARGE, "the request has %d bytes, the limit is %d: split the job", size,
+				most))
 	}
 	if !v.bringsJob() {
-		return v.refuseCall(false, newRefused(v1.RefusedReason_TOO_LARGE, "the request has %d bytes: only Run, Submit and Extend may have more than %d", size, smallRequest))
+		return v.refuseCall(false,
+			newRefused(v1.RefusedReason_TOO_LARGE,
+				"the request has %d bytes: only Run, Submit and Extend may have more than %d", size, smallRequest))
 	}
 	h := &heldRoom{patience: g.patience}
 	defer h.releaseRoom()
@@ -182,14 +189,16 @@ func (g *gate) passLarge(ctx context.Context, v *visitor) error {
 	if err != nil {
 		return io.EOF
 	}
-	if v.head, err = frame.ReadHead(r); err != nil { // now that it has moved
+	if v.head, err = frame.ReadHead(r); err != nil { // again, because it has moved
 		return io.EOF
 	}
 	v.Reader().Release(nil)
 	weight, err := v.head.Weigh(b, g.server.decodedLimit(size))
 	switch {
 	case errors.Is(err, frame.ErrHeavy):
-		return v.refuseCall(true, newRefused(v1.RefusedReason_TOO_LARGE, "the job would take more than %d bytes of memory: split it", g.server.decodedLimit(size)))
+		return v.refuseCall(true,
+			newRefused(v1.RefusedReason_TOO_LARGE, "the job would take more than %d bytes of memory: split it",
+				g.server.decodedLimit(size)))
 	case err != nil:
 		return v.refuseUnreadable(err)
 	case !h.acquireRoom(ctx, g.decodedBytes, min(decodedCopies*weight, maxDecoded)):
@@ -199,8 +208,8 @@ func (g *gate) passLarge(ctx context.Context, v *visitor) error {
 	return g.passCall(context.WithValue(ctx, holdKey{}, h), v, &prereadConn{v.bufferedConn, r}, b)
 }
 
-// collectGarbage is called before a request takes so many bytes. Where that is much, what such ones have left behind would count,
-// too, and a collection is little beside the rest of the work.
+// collectGarbage is called before a request takes many bytes. If a request is large, the garbage of earlier large
+// requests would count, too. A collection costs little beside the rest of the work.
 func collectGarbage(bytes int) {
 	if bytes > maxDecoded/decodedCopies {
 		runtime.GC()
@@ -216,7 +225,7 @@ type heldRoom struct {
 
 type holdKey struct{}
 
-// acquireRoom waits for a time, and reports whether there is room.
+// acquireRoom waits up to patience for room, and reports whether there is any.
 func (h *heldRoom) acquireRoom(ctx context.Context, sem *semaphore.Weighted, bytes int) bool {
 	if !sem.TryAcquire(int64(bytes)) {
 		ctx, cancel := context.WithTimeout(ctx, h.patience)
@@ -229,6 +238,7 @@ func (h *heldRoom) acquireRoom(ctx context.Context, sem *semaphore.Weighted, byt
 	return true
 }
 
+// releaseRoom gives the room back. It may be called twice.
 func (h *heldRoom) releaseRoom() {
 	for i, sem := range h.semaphores {
 		sem.Release(int64(h.bytes[i]))
@@ -236,31 +246,31 @@ func (h *heldRoom) releaseRoom() {
 	h.semaphores = nil
 }
 
-// releaseHeldRoom ends what the request of a call holds: what it asks for has been handed on.
+// releaseHeldRoom ends the room of a call's request, because its content has been handed on.
 func releaseHeldRoom(ctx context.Context) {
 	if h, ok := ctx.Value(holdKey{}).(*heldRoom); ok {
 		h.releaseRoom()
 	}
 }
 
-// visitor is a connection at the gate. Its calls come one after the other.
+// visitor is a connection at the gate. The calls come in turn.
 type visitor struct {
 	bufferedConn
 	client *clientConn
-	caller callerIdentity // makes that call
+	caller callerIdentity // makes the call
 	head   frame.Head     // of the call that is being read
-	unread int            // bytes of it that are to be taken from the connection
+	unread int            // bytes of the call that are still to be taken from the connection
 }
 
-// bufferedConn is a connection as Kitex has it.
+// bufferedConn is Kitex's type of a connection.
 type bufferedConn interface {
 	net.Conn
 	Reader() *bufiox.DefaultReader
 	Writer() *bufiox.DefaultWriter
 }
 
-// prereadConn is a connection whose next call has been read. The connection's own reader would keep a buffer as large as
-// its largest call.
+// prereadConn is a connection whose next call has been read. The connection's own reader would keep a buffer as
+// large as its largest call.
 type prereadConn struct {
 	bufferedConn
 	r *bufiox.DefaultReader
@@ -268,7 +278,7 @@ type prereadConn struct {
 
 func (w *prereadConn) Reader() *bufiox.DefaultReader { return w.r }
 
-// bringsJob reports whether the call brings a job, or what is added to one.
+// bringsJob reports whether the call brings a job, or tasks for a job.
 func (v *visitor) bringsJob() bool {
 	m := string(v.head.Method)
 	return m == "Run" || m == "Submit" || m == "Extend"
@@ -282,12 +292,14 @@ func (v *visitor) Peek(n int) ([]byte, error) {
 	return v.Reader().Peek(n)
 }
 
-// limitReadTime sets the time for what has not come yet. Kitex sets another when it waits for the next call.
+// limitReadTime sets the deadline for the call's missing bytes. Kitex sets a new deadline when it waits for the
+// next call.
 func (v *visitor) limitReadTime() {
 	v.SetReadDeadline(time.Now().Add(requestGrace + time.Duration(v.unread)*time.Second/minRequestRate))
 }
 
-// takeRest is what is unread of the call. The connection's reader must not be used until all of it was taken.
+// takeRest returns a reader of the call's unread bytes. The connection's reader must not be used before all unread
+// bytes were taken.
 func (v *visitor) takeRest() io.Reader {
 	begun, _ := v.Reader().Next(min(v.Reader().Buffered(), v.unread))
 	all := io.LimitReader(io.MultiReader(bytes.NewReader(begun), v.client), int64(v.unread))
@@ -295,13 +307,13 @@ func (v *visitor) takeRest() io.Reader {
 	return all
 }
 
-// refuseUnreadable refuses a call that is not one of the API.
+// refuseUnreadable refuses a call that is not a call of the API.
 func (v *visitor) refuseUnreadable(err error) error {
 	return v.refuseCall(false, newRefused(v1.RefusedReason_INVALID, "%s cannot be read: %v", v.head.Method, err))
 }
 
-// refuseCall answers the call without having read it. If the connection is to be kept, it is thrown away first; if not,
-// the connection closes, and what comes in the meantime is thrown away.
+// refuseCall answers a call without having read it. If keep is true, the call's bytes are thrown away before the
+// answer. If not, the connection closes, and bytes that come meanwhile are thrown away.
 func (v *visitor) refuseCall(keep bool, r *v1.Refused) error {
 	answer := v.head.Refusal(r)
 	v.limitReadTime()

@@ -18,7 +18,7 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// rawConn is a connection on which a test says what it likes.
+// rawConn is a connection on which a test sends any bytes.
 type rawConn struct {
 	*testing.T
 	net.Conn
@@ -35,7 +35,7 @@ func connectRaw(t *testing.T, c *testCluster) *rawConn {
 	return &rawConn{t, conn}
 }
 
-// serverConn is the connection as the server has it.
+// serverConn returns the server's end of the connection.
 func (r *rawConn) serverConn(c *testCluster) *clientConn {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *rawConn) serverConn(c *testCluster) *clientConn {
 	return nil
 }
 
-// frame is that of a call.
+// frameOf makes the frame of a call.
 func frameOf(method string, args thrift.FastCodec) []byte {
 	b := thrift.Binary.AppendMessageBegin(make([]byte, 4), method, thrift.CALL, 1)
 	body := make([]byte, args.BLength())
@@ -56,7 +56,7 @@ func frameOf(method string, args thrift.FastCodec) []byte {
 	return b
 }
 
-// runFrame is the call of Run by a client with this secret.
+// runFrame makes a call of Run by a client with this secret.
 func runFrame(secret string, j *v1.Job) []byte {
 	return frameOf("Run", &v1.PhoebeRunArgs{Request: &v1.RunRequest{Caller: &v1.Caller{Secret: &secret}, Job: j}})
 }
@@ -103,7 +103,7 @@ func (r *rawConn) wantClosed() {
 	}
 }
 
-// wantGone is closed, or cut.
+// wantGone fails unless the connection is closed or reset.
 func (r *rawConn) wantGone() {
 	r.Helper()
 	if n, err := io.Copy(io.Discard, r); n > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
@@ -111,7 +111,7 @@ func (r *rawConn) wantGone() {
 	}
 }
 
-// paddedJob is a job of so many bytes.
+// paddedJob makes a job with payloads of size bytes.
 func paddedJob(size int) *v1.Job {
 	j := newJob("echo", "x")
 	j.Tenant = "t"
@@ -124,7 +124,7 @@ func paddedJob(size int) *v1.Job {
 	return j
 }
 
-// A stranger is answered before more than a few KiB of what it says are read.
+// The frontend answers a stranger after a few KiB of the call at most.
 func TestStrangers(t *testing.T) {
 	c := startCluster(t, 0, 1, func(cfg *Config) { cfg.Secret = "sesame" })
 	polite := connectRaw(t, c)
@@ -142,7 +142,7 @@ func TestStrangers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			greedy := connectRaw(t, c)
-			greedy.writeBytes(frame[:100]) // it never says the rest
+			greedy.writeBytes(frame[:100]) // the rest never comes
 			greedy.wantRefused(v1.RefusedReason_UNAUTHORIZED, "secret")
 			greedy.wantClosed()
 		})
@@ -152,20 +152,21 @@ func TestStrangers(t *testing.T) {
 	idle := connectRaw(t, c)
 	friend := connectRaw(t, c)
 	friend.writeBytes(runFrame("sesame", newJob("echo", "x")))
-	friend.wantRefused(v1.RefusedReason_NO_WORKER, "") // it came last: the others have arrived, too
+	friend.wantRefused(
+		v1.RefusedReason_NO_WORKER, "") // its connection came last, so all connections have been accepted
 	c.listener.mu.Lock()
 	for conn := range c.listener.conns {
 		conn.connectedAt = conn.connectedAt.Add(-strangerTimeout)
 	}
 	c.listener.mu.Unlock()
 	c.listener.sweepIdle()
-	slow.wantGone() // what it said may not have been read yet
+	slow.wantGone() // reset, if the frontend had not read all bytes
 	idle.wantClosed()
 	friend.writeBytes(runFrame("sesame", newJob("echo", "x")))
 	friend.wantRefused(v1.RefusedReason_NO_WORKER, "")
 }
 
-// A large request waits for room, and is refused if there is none in time; the connection goes on.
+// A large request waits for room. If there is none in time, the request is refused and the connection goes on.
 func TestRoom(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.MaxRequest = 4 << 20; cfg.Core.MaxTasksPerJob = 100 })
 	c.gate.patience = time.Millisecond
@@ -199,28 +200,29 @@ func TestRoom(t *testing.T) {
 		if res := r.readRunResult(); res.Success == nil {
 			t.Fatalf("room %s: %v", name, res.Refused)
 		}
-		if !room.of.TryAcquire(room.taken) { // the request was answered, and its room freed before
+		if !room.of.TryAcquire(room.taken) { // the request was answered, and its room freed before the answer
 			t.Fatalf("something still holds room %s", name)
 		}
 		room.of.Release(room.taken)
 	}
 }
 
-// What a large request may not be.
+// Large requests that must be refused.
 func TestLargeRequests(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.MaxRequest = 4 << 20; cfg.Core.MaxTasksPerJob = 100 })
 	ctx := context.Background()
 	crowded := newJob("echo", make([]string, 40_000)...)
 	_, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: crowded})
 	wantRefused(t, err, v1.RefusedReason_TOO_LARGE, "bytes of memory: split it")
-	_, err = c.client.Cancel(ctx, &v1.CancelRequest{Handle: &v1.Handle{Job: newID()}, Reason: strings.Repeat("r", 10_000)})
+	_, err = c.client.Cancel(ctx,
+		&v1.CancelRequest{Handle: &v1.Handle{Job: newID()}, Reason: strings.Repeat("r", 10_000)})
 	wantRefused(t, err, v1.RefusedReason_TOO_LARGE, "only Run, Submit and Extend")
 	big := connectRaw(t, c)
 	big.writeBytes(runFrame("", paddedJob(5<<20))[:1000])
 	big.wantRefused(v1.RefusedReason_TOO_LARGE, "the limit is 4194304: split the job")
 	big.wantClosed()
 
-	// As much as may be, and half of it never comes.
+	// As large as allowed, and half of the bytes never come.
 	half := connectRaw(t, c)
 	half.writeBytes(runFrame("", paddedJob(3<<20))[:1<<20])
 	whole := connectRaw(t, c)

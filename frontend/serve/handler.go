@@ -14,14 +14,15 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// handler answers the calls of the API: the gate has admitted them.
+// handler answers the calls of the API, after the gate has admitted them.
 type handler struct{ *Server }
 
+// newRefused makes the refusal of a call.
 func newRefused(reason v1.RefusedReason, format string, args ...any) *v1.Refused {
 	return &v1.Refused{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Run implements the API. The gate keeps it from Kitex: see run.
+// Run implements the API. Kitex never calls Run, because the gate hands Run calls to runJob.
 func (h *handler) Run(context.Context, *v1.RunRequest) (*v1.RunResponse, error) {
 	return nil, errors.ErrUnsupported
 }
@@ -63,10 +64,13 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 	for expired := false; ; {
 		r := h.jobs[id]
 		if r == nil {
-			return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it ended long ago, or its frontend was restarted; resubmit what is unfinished under the same id", id)
+			return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
+				"job %v is not known here: it ended long ago, or the frontend was restarted; resubmit its unfinished "+
+					"tasks under the same id", id)
 		}
 		if r.moved {
-			return nil, newRefused(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
+			return nil, newRefused(v1.RefusedReason_OWNER_LOST,
+				"this frontend lost the job: resubmit its unfinished tasks under the same id to another frontend")
 		}
 		err := h.whyRevoked(ctx)
 		if err == nil {
@@ -161,18 +165,21 @@ func (h *handler) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (
 	return &v1.CancelResponse{Cancelled: int32(unfinished - r.unfinished)}, nil
 }
 
-// defaultCancelReason is the reason of a client that tells none.
+// defaultCancelReason is the reason if the client gives none.
 const defaultCancelReason = "cancelled by its client"
 
-// findToCancel is the record of a job of which something is to be cancelled, if the caller may do that. The mutex is held.
-func (h *handler) findToCancel(ctx context.Context, caller *v1.Caller, action string, handle *v1.Handle) (*clientJob, error) {
+// findToCancel returns the job of handle, for a call to cancel the job or some tasks. It refuses callers without
+// the right to do so. action names the call in the audit log. The mutex is held.
+func (h *handler) findToCancel(ctx context.Context, caller *v1.Caller, action string,
+	handle *v1.Handle) (*clientJob, error) {
 	id, err := probe.ParseJobID(handle.Job)
 	if err != nil {
 		return nil, newRefused(v1.RefusedReason_INVALID, "%v", err)
 	}
 	r := h.jobs[id]
 	if r == nil {
-		return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB, "job %v is not known here: it has ended, or belongs to another frontend (the owner in its handle)", id)
+		return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
+			"job %v is not known here: it has ended, or belongs to another frontend, the owner in its handle", id)
 	}
 	err = orNil(h.whyMayNotTouch(ctx, caller, id, r.timing.tenant))
 	h.auditCall(ctx, caller, action, handle.Job, r.timing.tenant, err)
@@ -194,7 +201,7 @@ func (h *handler) Extend(ctx context.Context, req *v1.ExtendRequest) (res *v1.Ex
 	}
 	h.mu.Lock()
 	stages := h.core.Stages(id)
-	h.mu.Unlock() // for as long as it takes to parse what may be large
+	h.mu.Unlock() // while a request of any size is parsed
 	ev, parseErr := parseExtend(req, id, stages)
 	h.mu.Lock()
 	defer h.unlockAndFlush()
@@ -205,35 +212,44 @@ func (h *handler) Extend(ctx context.Context, req *v1.ExtendRequest) (res *v1.Ex
 	h.stepLocked(ev)
 	extended := r.extended
 	if e := extended.Err; e != nil {
-		return nil, &v1.Refused{Reason: refusedReasons[e.Reason], Message: e.Message, RetryAfterUs: e.RetryAfter.Microseconds()}
+		return nil, &v1.Refused{Reason: refusedReasons[e.Reason], Message: e.Message,
+			RetryAfterUs: e.RetryAfter.Microseconds()}
 	}
 	if extended.Added > 0 {
 		r.totalTasks = extended.Tasks
-		r.hasOnceTasks = r.hasOnceTasks || slices.ContainsFunc(ev.Tasks, func(t frontend.Task) bool { return !t.Retryable })
+		r.hasOnceTasks = r.hasOnceTasks ||
+			slices.ContainsFunc(ev.Tasks, func(t frontend.Task) bool { return !t.Retryable })
 		h.extendTiming(&r.timing, h.core.Stages(id), extended.Added)
 	}
 	return &v1.ExtendResponse{Tasks: int32(extended.Tasks)}, nil
 }
 
-// findToExtend is the record of a job that is to be added to, unless something is wrong with that. The mutex is held.
-func (h *handler) findToExtend(ctx context.Context, req *v1.ExtendRequest, id probe.JobID, parseErr error) (r *clientJob, err error) {
+// findToExtend returns the job to which req adds tasks, or refuses the call. parseErr is the error of parsing req,
+// or nil. The mutex is held.
+func (h *handler) findToExtend(ctx context.Context, req *v1.ExtendRequest, id probe.JobID,
+	parseErr error) (r *clientJob, err error) {
 	tenant := ""
 	defer func() { h.auditCall(ctx, req.Caller, "extend", req.Handle.Job, tenant, err) }()
 	if r = h.jobs[id]; r == nil || r.ended && !r.moved {
-		return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB, "job %v is not under way here: it has ended, and is added to no more; submit another one, or have the next one open", id)
+		return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
+			"job %v is not under way here: it has ended, and no task can be added; submit another job, open if tasks "+
+				"will follow", id)
 	}
 	tenant = r.timing.tenant
 	if r.moved {
-		return nil, newRefused(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one")
+		return nil, newRefused(v1.RefusedReason_OWNER_LOST,
+			"this frontend lost the job: resubmit its unfinished tasks under the same id to another frontend")
 	}
 	if r.isRun {
-		return nil, newRefused(v1.RefusedReason_INVALID, "job %v was given to Run, which has one answer: submit what is to be added to", id)
+		return nil, newRefused(v1.RefusedReason_INVALID,
+			"job %v was given to Run and cannot grow: submit a job that is to grow", id)
 	}
 	if refused := h.whyMayNotTouch(ctx, req.Caller, id, tenant); refused != nil {
 		return nil, refused
 	}
 	if client := clientOf(ctx); client != nil && client.hasHungUp() {
-		return nil, newRefused(v1.RefusedReason_OWNER_LOST, "the connection is closed: the job is taken to have gone elsewhere")
+		return nil, newRefused(v1.RefusedReason_OWNER_LOST,
+			"the connection is closed: the client may have taken the job elsewhere")
 	}
 	if parseErr != nil {
 		return nil, newRefused(v1.RefusedReason_INVALID, "%v", parseErr)
@@ -241,9 +257,10 @@ func (h *handler) findToExtend(ctx context.Context, req *v1.ExtendRequest, id pr
 	return r, orNil(h.whyMayNotRun(tenant, req.Tasks))
 }
 
-// submitJob hands a client's job to the core, unless it has it already. If a is not nil, it is a Run, which is answered when
-// the job is over, but not if there is an error.
-func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, client *clientConn, a *waitingRun) (handle *v1.Handle, err error) {
+// submitJob hands a client's job to the core, unless the core has the job already. If a is not nil, the call is a
+// Run. Then the answer is written when the job has ended, except after an error.
+func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, client *clientConn,
+	a *waitingRun) (handle *v1.Handle, err error) {
 	defer releaseHeldRoom(ctx)
 	if in != nil {
 		defer func() { h.auditCall(ctx, caller, "submit", in.Id, in.Tenant, err) }()
@@ -281,7 +298,7 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 		case !r.isRun:
 			return nil, newRefused(v1.RefusedReason_INVALID, "job %v was submitted before: ask for its events", r.id)
 		default:
-			r.client = client // it asks again, and may have closed the connection on which it did before
+			r.client = client // a repeated Run; the client may have closed the first connection
 			h.answerWhenEnded(r, *a)
 		}
 		return handle, nil
@@ -290,7 +307,8 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 		return nil, newRefused(v1.RefusedReason_DRAINING, "this frontend has closed: use another one")
 	}
 	if job.Generation > 0 && client != nil && client.hasHungUp() {
-		return nil, newRefused(v1.RefusedReason_OWNER_LOST, "the connection is closed: the job is taken to have gone elsewhere")
+		return nil, newRefused(v1.RefusedReason_OWNER_LOST,
+			"the connection is closed: the client may have taken the job elsewhere")
 	}
 	r := newClientJob(job, in.Phases, now)
 	r.client = client
@@ -303,7 +321,8 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 	h.stepLocked(frontend.Submit{Job: job})
 	r.timing.leadTime = h.steppedAt.Sub(now)
 	if e := r.refused; e != nil {
-		return nil, &v1.Refused{Reason: refusedReasons[e.Reason], Message: e.Message, RetryAfterUs: e.RetryAfter.Microseconds()}
+		return nil, &v1.Refused{Reason: refusedReasons[e.Reason], Message: e.Message,
+			RetryAfterUs: e.RetryAfter.Microseconds()}
 	}
 	if !r.ended {
 		h.recorder.openJobs.addJob(r)
@@ -317,7 +336,8 @@ var refusedReasons = [...]v1.RefusedReason{
 	frontend.Leaving: v1.RefusedReason_DRAINING,
 }
 
-// previousOwner is the frontend that a resubmitted job belongs to, if that is another one and it still has it.
+// previousOwner returns the frontend that a resubmitted job belongs to, or nil. The result is nil if the owner is
+// the frontend itself or has lost the job.
 func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.Job) *peer {
 	if job.Resubmission == nil || isForwarded(caller) || job.Resubmission.PreviousOwner == h.cfg.Advertise {
 		return nil
@@ -331,20 +351,22 @@ func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.
 	return p
 }
 
-// handleOwner is the frontend that a handle names, or nil if it is this one.
+// handleOwner returns the peer named as owner by a handle, or nil if the owner is the frontend itself.
 func (h *handler) handleOwner(caller *v1.Caller, handle *v1.Handle) (*peer, error) {
 	if handle.Owner == h.cfg.Advertise || handle.Owner == "" || isForwarded(caller) {
 		return nil, nil
 	}
 	p := h.peers.findPeer(handle.Owner)
 	if p == nil {
-		return nil, newRefused(v1.RefusedReason_OWNER_LOST, "the job's owner %q is not among the frontends that this one knows: call the owner itself, or resubmit what is unfinished under the same id", handle.Owner)
+		return nil, newRefused(v1.RefusedReason_OWNER_LOST,
+			"the job's owner %q is not among the frontends known here: call the owner itself, or resubmit the job's "+
+				"unfinished tasks under the same id", handle.Owner)
 	}
 	h.metrics.forwarded.Inc()
 	return p, nil
 }
 
-// ownerLostError turns a failure to reach a job's owner into what clients understand.
+// ownerLostError turns a failure to reach a job's owner into a refusal for clients.
 func ownerLostError(owner string, err error) error {
 	if err == nil {
 		return nil
@@ -353,7 +375,9 @@ func ownerLostError(owner string, err error) error {
 	if errors.As(err, &refused) {
 		return refused
 	}
-	return newRefused(v1.RefusedReason_OWNER_LOST, "the job's owner %s does not answer (%v): resubmit what is unfinished under the same id", owner, err)
+	return newRefused(v1.RefusedReason_OWNER_LOST,
+		"the job's owner %s does not answer (%v): resubmit the job's unfinished tasks under the same id", owner, err)
 }
 
+// isForwarded reports whether another frontend forwarded the call.
 func isForwarded(c *v1.Caller) bool { return c != nil && c.Forwarded }

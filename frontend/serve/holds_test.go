@@ -17,10 +17,11 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// maxHold is for how long a call that looks may keep steps from the mutex at a time.
+// maxHold bounds the time for which a look may keep steps from the mutex.
 const maxHold = 200 * time.Microsecond
 
-// Whoever looks at 20,000 workers, in whatever way, holds up the scheduler for moments only. It is part of make ui-cost.
+// A look at 20,000 workers, of whatever kind, holds up the scheduler for moments only. The test is part of make
+// ui-cost.
 func TestHolds(t *testing.T) {
 	s := startLarge(t)
 	s.peers = newPeers(&s.cfg)
@@ -35,7 +36,7 @@ func TestHolds(t *testing.T) {
 	cluster := func(req *v1.ClusterRequest) func() error {
 		return func() error { _, err := h.Cluster(ctx, req); return err }
 	}
-	runtime.LockOSThread() // whose time is measured
+	runtime.LockOSThread() // the thread whose time is measured
 	defer runtime.UnlockOSThread()
 	for _, call := range []struct {
 		name string
@@ -59,9 +60,11 @@ func TestHolds(t *testing.T) {
 			if err := call.do(); err != nil {
 				t.Fatalf("%s: %v", call.name, err)
 			}
-			calls[i], holds, longest = s.mu.holdTimes, min(holds, len(s.mu.holdTimes)), max(longest, slices.Max(s.mu.holdTimes))
+			calls[i], holds, longest = s.mu.holdTimes, min(holds, len(s.mu.holdTimes)),
+				max(longest, slices.Max(s.mu.holdTimes))
 		}
-		// Interrupts count as CPU time of whoever is interrupted. So of each hold the median of all calls counts.
+		// Interrupts count as CPU time of the interrupted thread. So the median over all calls counts for each
+		// hold.
 		usual := time.Duration(0)
 		for k := range holds {
 			var same [len(calls)]time.Duration
@@ -71,13 +74,14 @@ func TestHolds(t *testing.T) {
 			slices.Sort(same[:])
 			usual = max(usual, same[len(same)/2])
 		}
-		if t.Logf("%s: %d holds, %v at most; with interrupts %v once", call.name, holds, usual, longest); usual >= maxHold {
+		if t.Logf("%s: %d holds, %v at most; with interrupts %v once", call.name, holds, usual,
+			longest); usual >= maxHold {
 			t.Errorf("%s holds the mutex for %v, want less than %v", call.name, usual, maxHold)
 		}
 	}
 }
 
-// startLarge is a frontend that believes in 20,000 workers, of which none is there.
+// startLarge starts a frontend with 20,000 listed workers that do not exist.
 func startLarge(tb testing.TB) *Server {
 	tb.Helper()
 	s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
@@ -91,15 +95,17 @@ func startLarge(tb testing.TB) *Server {
 		name := fmt.Sprint("worker-", i)
 		s.links = append(s.links, &link{server: s, key: key, addr: addr, workerRun: workerRun{name, 1}})
 		s.stepLocked(frontend.WorkerUp{Worker: key, Welcome: probe.Welcome{
-			Worker: name, Host: name, Rack: fmt.Sprint("rack-", i/40), Incarnation: 1, Capacity: probe.Demand{CPU: 16000, Mem: 65536},
-			Open: probe.Demand{CPU: 16000, Mem: 65536}, Functions: []string{"echo"}, MaxPayload: 1 << 20, MaxResult: 1 << 20,
+			Worker: name, Host: name, Rack: fmt.Sprint("rack-", i/40), Incarnation: 1,
+			Capacity: probe.Demand{CPU: 16000, Mem: 65536},
+			Open:     probe.Demand{CPU: 16000, Mem: 65536}, Functions: []string{"echo"}, MaxPayload: 1 << 20,
+			MaxResult: 1 << 20,
 		}})
 		s.stepLocked(frontend.Heard{Worker: key, Incarnation: 1, Seq: 1, Matrix: &matrix})
 	}
 	return s
 }
 
-// countMany counts the tasks of a busy second, of many tenants, some with results and some without. A job is large.
+// countMany counts the tasks of a busy second: tasks of many tenants, with and without results, and a large job.
 func countMany(s *Server) {
 	now := time.Now()
 	s.steppedAt = now
@@ -108,15 +114,20 @@ func countMany(s *Server) {
 		if i == 0 {
 			tasks = 20_000
 		}
-		r := &clientJob{id: probe.JobID{byte(i), byte(i >> 8)}, receivedAt: now.Add(-time.Duration(i) * time.Millisecond), endedAt: now}
-		s.beginTiming(&r.timing, &frontend.Job{Tenant: fmt.Sprint("tenant-", i%20), Policy: frontend.Policies[i%len(frontend.Policies)], Tasks: make([]frontend.Task, tasks)}, r.receivedAt)
+		r := &clientJob{id: probe.JobID{byte(i), byte(i >> 8)},
+			receivedAt: now.Add(-time.Duration(i) * time.Millisecond), endedAt: now}
+		s.beginTiming(&r.timing,
+			&frontend.Job{Tenant: fmt.Sprint("tenant-", i%20), Policy: frontend.Policies[i%len(frontend.Policies)],
+				Tasks: make([]frontend.Task, tasks)}, r.receivedAt)
 		for k := range tasks {
-			o := &frontend.Outcome{Task: probe.TaskIndex(k), Receipt: frontend.Receipt{Worker: frontend.Worker((i + k) % len(s.links))}, Run: time.Millisecond}
+			o := &frontend.Outcome{Task: probe.TaskIndex(k),
+				Receipt: frontend.Receipt{Worker: frontend.Worker((i + k) % len(s.links))}, Run: time.Millisecond}
 			if k%10 == 9 {
 				o.Kind = frontend.Failed
 			} else {
 				at := time.Duration(i*k) * time.Microsecond
-				o.Phases = frontend.Phases{Sampled: at, Queued: 2 * at, Ready: 3 * at, Bound: 4 * at, Started: 5 * at, Finished: 6 * at}
+				o.Phases = frontend.Phases{Sampled: at, Queued: 2 * at, Ready: 3 * at, Bound: 4 * at, Started: 5 * at,
+					Finished: 6 * at}
 			}
 			s.countTask(&r.timing, o)
 		}

@@ -22,7 +22,7 @@ import (
 const (
 	defaultJobs = 100
 	maxJobs     = 1000
-	// maxAttempts is how many attempts an answer to Trace tells of.
+	// maxAttempts bounds the attempts in an answer to Trace.
 	maxAttempts = 20_000
 )
 
@@ -50,9 +50,12 @@ func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsRespon
 		return nil, err
 	}
 	defer end()
-	answers := askAllPeers(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.JobsResponse, error) {
-		return p.client.Jobs(ctx, &v1.JobsRequest{Caller: p.newCaller(ctx), Filter: req.Filter, Cursor: req.Cursor, MaxJobs: int32(most)}, within)
-	})
+	answers := askAllPeers(ctx, h, req.Caller,
+		func(ctx context.Context, p *peer, within callopt.Option) (*v1.JobsResponse, error) {
+			return p.client.Jobs(ctx,
+				&v1.JobsRequest{Caller: p.newCaller(ctx), Filter: req.Filter, Cursor: req.Cursor, MaxJobs: int32(most)},
+				within)
+		})
 	res := &v1.JobsResponse{Jobs: h.jobsHere(req.Filter, after, most+1), Frontends: []*v1.Told{h.describeSelf()}}
 	more := false
 	for _, a := range answers {
@@ -72,7 +75,7 @@ func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsRespon
 	return res, nil
 }
 
-// position is a job's among those of all frontends, the one that came last first.
+// position is the place of a job among the jobs of all frontends, the latest first.
 type position struct {
 	came  int64 // microseconds since 1970
 	job   string
@@ -81,14 +84,16 @@ type position struct {
 
 func positionOf(j *v1.JobSummary) position { return position{j.CameUs, j.Job, j.Owner} }
 
+// compareTo is negative if p comes before o.
 func (p position) compareTo(o position) int {
 	return cmp.Or(cmp.Compare(o.came, p.came), cmp.Compare(p.job, o.job), cmp.Compare(p.owner, o.owner))
 }
 
-// String is the cursor of what comes behind it.
+// String returns the cursor of the jobs behind p.
 func (p position) String() string { return strconv.FormatInt(p.came, 10) + " " + p.job + " " + p.owner }
 
-// parseCursor takes any text: whoever makes a cursor up sees the jobs behind where it points.
+// parseCursor takes any text with a number and two more fields. A made-up cursor shows the jobs behind its
+// position.
 func parseCursor(text string) (p position, err error) {
 	if text == "" {
 		return position{came: math.MaxInt64}, nil
@@ -99,12 +104,13 @@ func parseCursor(text string) (p position, err error) {
 		p.job, p.owner = fields[1], fields[2]
 	}
 	if len(fields) < 3 || err != nil {
-		return p, newRefused(v1.RefusedReason_INVALID, "the cursor is not one that Jobs has returned: start with an empty one")
+		return p, newRefused(v1.RefusedReason_INVALID,
+			"the cursor is not one that Jobs has returned: start with an empty one")
 	}
 	return p, nil
 }
 
-// jobsHere lists those of this frontend behind a position.
+// jobsHere lists up to most jobs of this frontend behind a position.
 func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobSummary {
 	if f == nil {
 		f = &v1.JobFilter{}
@@ -122,7 +128,8 @@ func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobS
 	for number := uint64(math.MaxUint64); number > 0 && len(list) < most; {
 		var part []*v1.JobSummary
 		h.mu.Lock()
-		number = h.recorder.openJobs.listBefore(number, workersPerLook, func(r *clientJob) { part = append(part, h.openSummary(r, now)) })
+		number = h.recorder.openJobs.listBefore(number, workersPerLook,
+			func(r *clientJob) { part = append(part, h.openSummary(r, now)) })
 		h.mu.Unlock()
 		for _, j := range part {
 			add(j)
@@ -143,25 +150,31 @@ func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobS
 	return list[:min(len(list), most)]
 }
 
-// matchesFilter reports whether all holds for a job that a filter asks for, but for the frontend.
+// matchesFilter reports whether a job meets a filter. It does not look at the frontend.
 func matchesFilter(f *v1.JobFilter, j *v1.JobSummary) bool {
-	return (f.Policy == "" || f.Policy == j.Policy) && (f.Tenant == nil || *f.Tenant == j.Tenant) && (!f.Failed || j.Failed > 0) &&
-		(!f.Running || j.Running) && j.ResponseUs >= f.SlowerUs && j.CameUs >= f.FromUs && (f.UntilUs <= 0 || j.CameUs < f.UntilUs) &&
+	return (f.Policy == "" || f.Policy == j.Policy) && (f.Tenant == nil || *f.Tenant == j.Tenant) &&
+		(!f.Failed || j.Failed > 0) &&
+		(!f.Running || j.Running) && j.ResponseUs >= f.SlowerUs && j.CameUs >= f.FromUs &&
+		(f.UntilUs <= 0 || j.CameUs < f.UntilUs) &&
 		strings.HasPrefix(j.Job, f.Id)
 }
 
-// matchesKept is what is cheap to find out of that.
+// matchesKept checks the conditions of a filter that are cheap to check for a kept job.
 func matchesKept(f *v1.JobFilter, j *rec.Kept) bool {
-	return (f.Policy == "" || f.Policy == j.Policy) && (f.Tenant == nil || *f.Tenant == j.Tenant) && (!f.Failed || j.Failed > 0)
+	return (f.Policy == "" || f.Policy == j.Policy) && (f.Tenant == nil || *f.Tenant == j.Tenant) &&
+		(!f.Failed || j.Failed > 0)
 }
 
-// openSummary is of a job under way. The mutex is held.
+// openSummary summarizes a job under way. The mutex is held.
 func (h *handler) openSummary(r *clientJob, now time.Time) *v1.JobSummary {
 	t := &r.timing
 	j := &v1.JobSummary{
-		Job: r.id.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: t.policy, Tenant: t.tenant, CameUs: r.receivedAt.UnixMicro(),
-		ResponseUs: max(now.Sub(r.receivedAt), 0).Microseconds(), Tasks: int32(t.endedTasks + r.unfinished), Ended: int32(t.endedTasks), Failed: int32(t.failedTasks),
-		Running: true, Stages: int32(len(t.stageNames)), JobClass: jobClassToAPI(t.class), Blame: []*v1.PartOf{}, Kept: []string{},
+		Job: r.id.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: t.policy, Tenant: t.tenant,
+		CameUs:     r.receivedAt.UnixMicro(),
+		ResponseUs: max(now.Sub(r.receivedAt), 0).Microseconds(), Tasks: int32(t.endedTasks + r.unfinished),
+		Ended: int32(t.endedTasks), Failed: int32(t.failedTasks),
+		Running: true, Stages: int32(len(t.stageNames)), JobClass: jobClassToAPI(t.class), Blame: []*v1.PartOf{},
+		Kept:  []string{},
 		DueUs: t.due.Microseconds(), Copies: int32(t.copies), Preempted: int32(t.preempted),
 	}
 	if t.endedTasks > 0 {
@@ -172,7 +185,7 @@ func (h *handler) openSummary(r *clientJob, now time.Time) *v1.JobSummary {
 
 func jobClassToAPI(c frontend.Class) *v1.JobClass { return v1.JobClassPtr(v1.JobClass(c)) }
 
-// keptReasons are why a job is kept, as the API has them.
+// keptReasons are the API's words for the reasons to keep a job.
 var keptReasons = []struct {
 	why  rec.Why
 	word string
@@ -180,9 +193,12 @@ var keptReasons = []struct {
 
 func (h *handler) keptSummary(k *rec.Kept) *v1.JobSummary {
 	j := &v1.JobSummary{
-		Job: k.ID.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: k.Policy, Tenant: k.Tenant, Path: k.Path, CameUs: k.Came.UnixMicro(),
-		ResponseUs: k.Response.Microseconds(), Tasks: int32(k.Tasks), Ended: int32(k.Tasks), Failed: int32(k.Failed), Stages: int32(len(k.Stages)), JobClass: jobClassToAPI(k.Class),
-		Blame: blameToAPI(&k.Blame), Kept: []string{}, DueUs: k.Due.Microseconds(), Copies: int32(k.Copies), Preempted: int32(k.Preempted),
+		Job: k.ID.String(), Owner: h.cfg.Advertise, Frontend: h.cfg.Name, Policy: k.Policy, Tenant: k.Tenant,
+		Path: k.Path, CameUs: k.Came.UnixMicro(),
+		ResponseUs: k.Response.Microseconds(), Tasks: int32(k.Tasks), Ended: int32(k.Tasks), Failed: int32(k.Failed),
+		Stages: int32(len(k.Stages)), JobClass: jobClassToAPI(k.Class),
+		Blame: blameToAPI(&k.Blame), Kept: []string{}, DueUs: k.Due.Microseconds(), Copies: int32(k.Copies),
+		Preempted: int32(k.Preempted),
 	}
 	for _, r := range keptReasons {
 		if k.Why&r.why != 0 {
@@ -192,7 +208,7 @@ func (h *handler) keptSummary(k *rec.Kept) *v1.JobSummary {
 	return j
 }
 
-// blameToAPI is in microseconds that add up to those of the response.
+// blameToAPI rounds the parts to microseconds. The rounded parts add up to the rounded response.
 func blameToAPI(b *rec.Blame) []*v1.PartOf {
 	list, sum := []*v1.PartOf{}, time.Duration(0)
 	for part, d := range b {
@@ -230,11 +246,15 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 		return res, nil
 	}
 	reports := []*v1.Told{h.describeSelf()}
-	for _, a := range askAllPeers(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.TraceResponse, error) {
-		return p.client.Trace(ctx, &v1.TraceRequest{Caller: p.newCaller(ctx), Job: req.Job, First: req.First, MaxAttempts: int32(most)}, within)
-	}) {
+	for _, a := range askAllPeers(ctx, h, req.Caller,
+		func(ctx context.Context, p *peer, within callopt.Option) (*v1.TraceResponse, error) {
+			return p.client.Trace(ctx,
+				&v1.TraceRequest{Caller: p.newCaller(ctx), Job: req.Job, First: req.First, MaxAttempts: int32(most)},
+				within)
+		}) {
 		reports = append(reports, a.peerReport((*v1.TraceResponse).GetFrontends))
-		if a.res != nil && (res == nil || a.res.Total > res.Total) { // a job may have gone from one frontend to another
+		// several have a job that was taken to another frontend
+		if a.res != nil && (res == nil || a.res.Total > res.Total) {
 			res = a.res
 		}
 	}
@@ -245,9 +265,10 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 				silent = append(silent, t.Name+": "+t.Error)
 			}
 		}
-		why := fmt.Sprintf("job %v is not under way, and was not kept: only those that failed, the slowest ones and a sample are", id)
+		why := fmt.Sprintf(
+			"job %v is not under way, and was not kept: failed jobs, the slowest jobs and a sample are kept", id)
 		if len(silent) > 0 {
-			why += "; these do not answer: " + strings.Join(silent, ", ")
+			why += "; frontends without an answer: " + strings.Join(silent, ", ")
 		}
 		return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB, "%s", why)
 	}
@@ -255,7 +276,7 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 	return res, nil
 }
 
-// traceHere is what this frontend knows of a job, or nil.
+// traceHere returns the frontend's own records of a job, or nil.
 func (h *handler) traceHere(id probe.JobID, from, most int) *v1.TraceResponse {
 	h.collectJobs()
 	h.recorder.mu.Lock()
@@ -274,11 +295,12 @@ func (h *handler) traceHere(id probe.JobID, from, most int) *v1.TraceResponse {
 	}
 	summary, t := h.openSummary(r, time.Now()), r.timing
 	h.mu.Unlock()
-	_, trace, _ := h.collectAttempts(t.refs) // nothing is told if some are forgotten
+	_, trace, _ := h.collectAttempts(t.refs) // the trace is empty if some attempts are forgotten
 	return h.traceToAPI(summary, t.stageNames, t.after, &trace, from, most)
 }
 
-func (h *handler) traceToAPI(j *v1.JobSummary, names []string, after [][]int, t *rec.Trace, from, most int) *v1.TraceResponse {
+func (h *handler) traceToAPI(j *v1.JobSummary, names []string, after [][]int, t *rec.Trace, from,
+	most int) *v1.TraceResponse {
 	res := &v1.TraceResponse{Job: j, Workers: t.Workers, Total: int32(t.N), Frontend: h.cfg.Name, Stages: []*v1.Stage{}}
 	for i, name := range names {
 		stage := &v1.Stage{Name: name, After: []string{}}

@@ -8,8 +8,8 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// A job has ended, as it was cancelled or its deadline has passed, when its client comes back with tasks that it has added to it
-// meanwhile, but not here: they have ended with it.
+// A client adds tasks to its job elsewhere. Meanwhile the job ends here, by cancellation or deadline. When the
+// client comes back, the added tasks end with the job.
 func TestAddedTooLate(t *testing.T) {
 	for _, deadline := range []time.Duration{0, time.Millisecond} {
 		c := startCluster(t, 1, 1)
@@ -38,10 +38,12 @@ func TestAddedTooLate(t *testing.T) {
 		if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: again}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: again}); err != nil { // it may ask twice
+		// a repeated Submit changes nothing
+		if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: again}); err != nil {
 			t.Fatal(err)
 		}
-		events, err := c.client.Events(ctx, &v1.EventsRequest{Handle: res.Handle, MaxWaitUs: time.Minute.Microseconds()})
+		events, err := c.client.Events(ctx,
+			&v1.EventsRequest{Handle: res.Handle, MaxWaitUs: time.Minute.Microseconds()})
 		if err != nil || !events.Done || len(events.Events) != 2 {
 			t.Fatalf("%+v, %v", events, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// maxAway bounds how far ahead maintenance is announced, and how long it takes.
+// maxAway bounds the time until an announced maintenance, and its length.
 const maxAway = 90 * 24 * time.Hour
 
 // Leave implements the API.
@@ -26,13 +26,16 @@ func (h *handler) Leave(ctx context.Context, req *v1.LeaveRequest) (*v1.LeaveRes
 	return &v1.LeaveResponse{}, nil
 }
 
+// sendLeave sends the worker an Away message, or says why not.
 func (h *handler) sendLeave(ctx context.Context, req *v1.LeaveRequest) *v1.Refused {
 	if tenant, isBound := h.boundTenant(ctx, req.Caller); isBound {
-		return newRefused(v1.RefusedReason_FORBIDDEN, "what workers do is for operators: your certificate names tenant %q", tenant)
+		return newRefused(v1.RefusedReason_FORBIDDEN,
+			"only operators may drain workers: your certificate names tenant %q", tenant)
 	}
 	m := probe.Away{Drain: req.Drain, In: fromMicros(req.InUs), Lasts: fromMicros(req.LastsUs)}
 	if m.In < 0 || m.In > maxAway || m.Lasts < 0 || m.Lasts > maxAway {
-		return newRefused(v1.RefusedReason_INVALID, "away in %v for %v: want times from 0 to %v", m.In, m.Lasts, maxAway)
+		return newRefused(v1.RefusedReason_INVALID, "away in %v for %v: want times from 0 to %v", m.In, m.Lasts,
+			maxAway)
 	}
 	h.mu.Lock()
 	links := slices.Clone(h.links)
@@ -47,18 +50,22 @@ func (h *handler) sendLeave(ctx context.Context, req *v1.LeaveRequest) *v1.Refus
 	})
 	switch {
 	case target == nil:
-		return newRefused(v1.RefusedReason_INVALID, "worker %q is not linked to frontend %s: it may be gone already", req.Worker, h.cfg.Name)
+		return newRefused(v1.RefusedReason_INVALID, "worker %q is not linked to frontend %s: it may be gone already",
+			req.Worker, h.cfg.Name)
 	case welcome.Speaks.Features&probe.Departing == 0:
-		return newRefused(v1.RefusedReason_INVALID, "worker %q is of an older release: send its process SIGTERM to drain it, and announce maintenance with POST /maintenance at its --admin", req.Worker)
+		return newRefused(v1.RefusedReason_INVALID,
+			"worker %q is of an older release: drain it by SIGTERM, and announce maintenance by POST /maintenance at "+
+				"its --admin", req.Worker)
 	case !m.Drain && !h.isGossiping(welcome.Worker):
-		return newRefused(v1.RefusedReason_INVALID, "no frontend would hear of the maintenance: start worker %q with --join", req.Worker)
+		return newRefused(v1.RefusedReason_INVALID,
+			"no frontend would hear of the maintenance: start worker %q with --join", req.Worker)
 	}
 	target.send(m)
 	target.flush(true)
 	return nil
 }
 
-// isGossiping reports whether a worker tells of itself by gossip.
+// isGossiping reports whether gossip has a row of a worker.
 func (h *handler) isGossiping(worker string) bool {
 	if h.fleet == nil {
 		return false

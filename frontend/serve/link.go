@@ -18,8 +18,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
-// link is the connection to one worker, made again whenever it breaks, until the worker is taken off the list. A
-// link is never used again for another worker: what is heard late of one that was retired concerns nobody.
+// link is the connection to one worker. A broken link is made again, until the worker is taken off the list. A link
+// is never used again for another worker, so late news of a retired link concern nobody.
 type link struct {
 	server *Server
 	key    frontend.Worker
@@ -34,18 +34,18 @@ type link struct {
 	conn          *linkConn // nil: none, or being dialled
 	epoch         probe.Epoch
 	problem       string
-	delayDial     bool   // the last connection was closed before Welcome: the next one waits
-	lostAt        int64  // when the last one that was up was closed, by monotonic()
-	loggedProblem string // why no Welcome came, as the log has it already
+	delayDial     bool   // the last connection was closed before Welcome: the next dial waits
+	lostAt        int64  // when the last connection that was up was closed, by monotonicNow()
+	loggedProblem string // the reason why no Welcome came, if the log has it already
 
-	heardAt  atomic.Int64 // when a frame last came, by monotonic()
+	heardAt  atomic.Int64 // when a frame last came, by monotonicNow()
 	pingedAt atomic.Int64
 	pingSeq  atomic.Uint64
 	pongSeq  atomic.Uint64
 	rtt      atomic.Int64
 }
 
-// workerRun is one run of a worker.
+// workerRun is a run of a worker: from the start of the process to the end.
 type workerRun struct {
 	worker      string
 	incarnation uint64
@@ -53,6 +53,7 @@ type workerRun struct {
 
 var processStart = time.Now()
 
+// monotonicNow returns the nanoseconds since this process started. No clock change affects them.
 func monotonicNow() int64 { return int64(time.Since(processStart)) }
 
 // newLink makes a link and starts to connect it.
@@ -76,7 +77,7 @@ func (l *link) retire() {
 	}
 }
 
-// send appends a message to the outbox; flush must follow. Without a connection it is dropped.
+// send appends a message to the outbox; flush must follow. Without a connection the message is dropped.
 func (l *link) send(m probe.Msg) {
 	l.mu.Lock()
 	if c := l.conn; c != nil && c.up {
@@ -85,12 +86,12 @@ func (l *link) send(m probe.Msg) {
 	l.mu.Unlock()
 }
 
-// flush has what has gathered written: if it is urgent by the caller, as far as the connection takes it at once, and what is
-// left by fastrpc, whose goroutine may wait. It never blocks.
+// flush has the outbox written. If the caller is urgent, the caller writes as much as the connection takes at once,
+// and fastrpc's goroutine, which may wait, writes the rest. flush never blocks.
 func (l *link) flush(urgent bool) {
 	l.mu.Lock()
 	c := l.conn
-	unwritten := c != nil && !c.writing && len(c.outbox) > 0 // who writes already sees to the rest
+	unwritten := c != nil && !c.writing && len(c.outbox) > 0 // if another goroutine writes, it writes the rest, too
 	if urgent && unwritten && c.up {
 		unwritten = c.writeNow()
 	}
@@ -103,10 +104,10 @@ func (l *link) flush(urgent bool) {
 // maxReusedOutbox is the largest outbox, in bytes, that is kept for reuse.
 const maxReusedOutbox = 1 << 20
 
-// maxOutbox is how many bytes may wait for a worker that does not read.
+// maxOutbox bounds the bytes waiting for a worker that does not read.
 const maxOutbox = 64 << 20
 
-// redialDelay is how long to wait after a connection that was not made, or was closed before Welcome.
+// redialDelay is the pause after a failed dial, or after a connection closed before Welcome.
 const redialDelay = time.Second
 
 // connect makes a connection, however long that takes. It returns nil once the link is retired.
@@ -142,11 +143,12 @@ func (l *link) noteUnreachable(err error) {
 	l.problem = err.Error()
 	l.mu.Unlock()
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		l.server.reportLost(l, frontend.WorkerGone{Worker: l.key}) // nobody listens there any more
+		l.server.reportLost(l, frontend.WorkerGone{Worker: l.key}) // no process listens there any more
 	}
 }
 
-// startHandshake makes a new connection the link's, with Hello in its outbox; nil if the link has been retired.
+// startHandshake makes a new connection the link's, with Hello in its outbox. It returns nil if the link has been
+// retired.
 func (l *link) startHandshake(raw net.Conn) *linkConn {
 	cfg := &l.server.cfg
 	l.mu.Lock()
@@ -166,30 +168,34 @@ func (l *link) startHandshake(raw net.Conn) *linkConn {
 	return c
 }
 
-// greetingProblem is a link's problem while it has a connection and no Welcome.
+// greetingProblem is a link's problem while the link has a connection and no Welcome.
 const greetingProblem = "greeting"
 
-// linkConn is one connection of a link, with all that is to be said on it. It tells the link when fastrpc, or anyone,
-// closes it.
+// linkConn is a connection of a link, with an outbox. When any caller, such as fastrpc, closes the connection,
+// linkConn tells the link.
 type linkConn struct {
-	*sock.Conn // one at a time writes, as writing says, but for the handshake, when there is no other
-	link       *link
-	epoch      probe.Epoch
-	closeOnce  sync.Once
+	// After the handshake, one goroutine at a time writes, and holds writing. During the handshake there is only
+	// one.
+	*sock.Conn
+	link      *link
+	epoch     probe.Epoch
+	closeOnce sync.Once
 
 	// Guarded by the link's mutex.
 	up         bool      // Welcome came
-	closed     bool      // what is in the outbox goes nowhere
-	writing    bool      // someone writes, and sees to what is in the outbox then
-	writeEnded sync.Cond // writing has ended
+	closed     bool      // the outbox is dropped
+	writing    bool      // a goroutine writes, and then looks at the outbox again
+	writeEnded sync.Cond // signalled when writing has ended
 	outbox     []byte    // frames to be written, each with its request id
-	bodyStart  int       // where the body of the last frame in out starts; 0: no frame is open
-	unsent     []byte    // of what was to be written at once: it goes before out
+	bodyStart  int       // where the body of the last frame in outbox starts; 0: no frame is open
+	unsent     []byte    // bytes left by writeNow, to be written before outbox
 	spareBuf   []byte
 
-	muted bool // what fastrpc writes goes nowhere. Its goroutine's alone
+	muted bool // bytes from fastrpc are dropped; only fastrpc's goroutine uses it
 }
 
+// appendMsg appends m to the open frame of the outbox, or to a new frame if the open frame is full. The link's
+// mutex is held.
 func (c *linkConn) appendMsg(m probe.Msg) {
 	if c.bodyStart > 0 && len(c.outbox)-c.bodyStart >= probe.FullFrame {
 		c.outbox = probe.EndFrame(c.outbox, c.bodyStart)
@@ -201,7 +207,7 @@ func (c *linkConn) appendMsg(m probe.Msg) {
 	c.outbox = probe.AppendMsg(c.outbox, m)
 }
 
-// takeOutbox empties the outbox. The link's mutex is held.
+// takeOutbox empties the outbox and returns the bytes. The link's mutex is held.
 func (c *linkConn) takeOutbox() []byte {
 	if c.bodyStart > 0 {
 		c.outbox = probe.EndFrame(c.outbox, c.bodyStart)
@@ -212,18 +218,19 @@ func (c *linkConn) takeOutbox() []byte {
 	return out
 }
 
-// reuseBuf keeps the memory of what take returned. The link's mutex is held.
+// reuseBuf keeps the memory of a slice that takeOutbox returned. The link's mutex is held.
 func (c *linkConn) reuseBuf(out []byte) {
 	if cap(out) <= maxReusedOutbox {
 		c.spareBuf = out[:0]
 	}
 }
 
-// maxWriteRounds is how often one caller writes what others have put into the outbox meanwhile, before fastrpc is to.
+// maxWriteRounds bounds a caller's rounds of writing. In each round the caller writes the messages added meanwhile.
+// After the last round, fastrpc writes.
 const maxWriteRounds = 4
 
-// writeNow writes the outbox as far as the socket takes it, and reports whether something is left. What fails is left, too:
-// fastrpc will find out. The link's mutex is held, but not meanwhile.
+// writeNow writes the outbox as far as the socket takes it, and reports whether bytes are left. Bytes that fail are
+// left, too: fastrpc will find out. The link's mutex is held at call and return, but not during a write.
 func (c *linkConn) writeNow() (unwritten bool) {
 	l := c.link
 	c.writing = true
@@ -240,7 +247,7 @@ func (c *linkConn) writeNow() (unwritten bool) {
 	return len(c.outbox)+len(c.unsent) > 0
 }
 
-// writeTimeout is how long a peer may take to read what is written to it.
+// writeTimeout bounds the time for a peer to read written bytes.
 const writeTimeout = 10 * time.Second
 
 // Write implements net.Conn. Only fastrpc calls it.
@@ -251,9 +258,9 @@ func (c *linkConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// writeOutbox writes all there is, for fastrpc. A request id is in bw already, which is emptied, so that others may write: each frame
-// has its own, and to write it with them by way of bw would take two writes of whatever is larger than bw, and wake its reader
-// for each.
+// writeOutbox writes all waiting bytes, for fastrpc. By then bw holds a request id from fastrpc. The id is dropped,
+// because each frame in the outbox has an id already. If frames went by way of bw, any frame larger than bw would
+// take two writes and wake the reader twice.
 func (c *linkConn) writeOutbox(bw *bufio.Writer) error {
 	l := c.link
 	l.mu.Lock()
@@ -283,7 +290,7 @@ func (c *linkConn) writeOutbox(bw *bufio.Writer) error {
 	return err
 }
 
-// writeAll waits for its peer, but not for ever.
+// writeAll writes b. It waits for the peer up to writeTimeout.
 func (c *linkConn) writeAll(b []byte) error {
 	if b = b[c.Conn.TryWrite(b):]; len(b) == 0 {
 		return nil
@@ -294,20 +301,21 @@ func (c *linkConn) writeAll(b []byte) error {
 	return err
 }
 
-// wantsFlush reports whether fastrpc must be given a flush: to write what waits, or to make another connection.
+// wantsFlush reports whether fastrpc must be given a flush: to write waiting bytes, or to make another connection.
 func (c *linkConn) wantsFlush() bool {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	return c.closed || len(c.outbox)+len(c.unsent) > 0
 }
 
+// Close closes the connection, and tells the link the first time.
 func (c *linkConn) Close() error {
 	err := c.Conn.Close()
 	c.closeOnce.Do(func() { c.link.noteClosed(c) })
 	return err
 }
 
-// noteClosed withdraws the connection and starts to make a new one, unless the link is retired.
+// noteClosed withdraws connection c, and starts to make a new one unless the link is retired.
 func (l *link) noteClosed(c *linkConn) {
 	l.mu.Lock()
 	c.closed, c.outbox, c.bodyStart, c.unsent = true, nil, 0, nil
@@ -321,7 +329,7 @@ func (l *link) noteClosed(c *linkConn) {
 		case "":
 			l.problem = "connection lost"
 		case greetingProblem:
-			l.problem = "it closes connections without a word: is it a worker, and of this release?"
+			l.problem = "it closes connections without a word: is it a worker of this release?"
 		}
 	}
 	l.mu.Unlock()
@@ -344,7 +352,7 @@ func (l *link) failConn(c *linkConn, problem string) {
 	c.Close()
 }
 
-// pushReader reads what the worker says on one connection.
+// pushReader reads the worker's frames on one connection.
 type pushReader struct {
 	conn    *linkConn
 	decoder probe.Decoder
@@ -352,7 +360,7 @@ type pushReader struct {
 	header  [probe.FrameHeader]byte
 }
 
-// ReadResponse implements fastrpc.ResponseReader: it reads one frame. An error closes the connection.
+// ReadResponse implements fastrpc.ResponseReader: it reads a frame. An error closes the connection.
 func (p *pushReader) ReadResponse(br *bufio.Reader) error {
 	if _, err := io.ReadFull(br, p.header[:]); err != nil {
 		return err
@@ -395,13 +403,14 @@ func (p *pushReader) ReadResponse(br *bufio.Reader) error {
 	return nil
 }
 
+// rejectGarbage closes the connection because of an unreadable frame, and returns err.
 func (c *linkConn) rejectGarbage(err error) error {
 	c.link.server.metrics.protocolErrors.Inc()
 	c.link.failConn(c, err.Error())
 	return err
 }
 
-// readWelcome takes the worker's first message, and returns those after it.
+// readWelcome takes the worker's first message, and returns the messages after it.
 func (c *linkConn) readWelcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	if len(msgs) == 0 {
 		return nil, nil
@@ -429,7 +438,7 @@ func (c *linkConn) readWelcome(msgs []probe.Msg) ([]probe.Msg, error) {
 		if other == nil {
 			return nil, net.ErrClosed
 		}
-		problem = fmt.Sprintf("it is worker %s, which is linked as %s: list it under one address", m.Worker, other.addr)
+		problem = fmt.Sprintf("it is worker %s, linked as %s: list it under one address", m.Worker, other.addr)
 	case probe.Rejected:
 		problem = "rejected: " + m.Reason
 	default:
@@ -448,7 +457,7 @@ func (c *linkConn) readWelcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	return nil, errors.New(problem)
 }
 
-// markUp makes the connection one that messages go by, unless it has been closed meanwhile.
+// markUp lets messages go by the connection, unless it has been closed meanwhile.
 func (c *linkConn) markUp() bool {
 	l := c.link
 	l.mu.Lock()
@@ -460,8 +469,8 @@ func (c *linkConn) markUp() bool {
 	return true
 }
 
-// checkConn closes a connection that is silent or does not read, and pings one that is up. It reports whether it was
-// silent.
+// checkConn closes a silent connection, and a connection whose worker does not read. If the link is up, checkConn
+// sends a Ping. It reports whether the connection was silent.
 func (l *link) checkConn(lease time.Duration) bool {
 	l.mu.Lock()
 	conn := l.conn
@@ -484,12 +493,12 @@ func (l *link) checkConn(lease time.Duration) bool {
 	return false
 }
 
-// excuseAbsence takes a time in which this process did not run out of the worker's silence.
+// excuseAbsence subtracts an absence of this process from the worker's silence.
 func (l *link) excuseAbsence(absence time.Duration) {
 	l.heardAt.Store(min(l.heardAt.Load()+int64(absence), monotonicNow()))
 }
 
-// sendPing asks the worker for a Pong, and returns its number.
+// sendPing asks the worker for a Pong, and returns the number of the Ping.
 func (l *link) sendPing() uint64 {
 	l.pingedAt.Store(monotonicNow())
 	seq := l.pingSeq.Add(1)
@@ -498,15 +507,16 @@ func (l *link) sendPing() uint64 {
 	return seq
 }
 
-// hasAnswered reports whether the worker has answered a Ping, and so has all that was sent before, or has no link.
+// hasAnswered reports whether the worker has answered Ping seq or a later one, or has no link. By then the worker
+// has all messages sent before the Ping.
 func (l *link) hasAnswered(seq uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.pongSeq.Load() >= seq || !l.isUp()
 }
 
-// notePong measures the round trip.
-// ponged takes the answer to a Ping. The server's mutex is held.
+// notePong takes the answer to a Ping, and measures the round trip if the Ping was the last. The server's mutex is
+// held.
 func (l *link) notePong(seq uint64) {
 	l.pongSeq.Store(seq)
 	if seq == l.pingSeq.Load() {
@@ -516,17 +526,18 @@ func (l *link) notePong(seq uint64) {
 	}
 }
 
-// isUpOrRecent reports whether the link is up, or has been within the lease and may soon be again. Its server's mutex is held.
+// isUpOrRecent reports whether the link is up, or was up within the lease and may soon be again. The server's mutex
+// is held.
 func (l *link) isUpOrRecent(lease time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.isUp() || l.lostAt > 0 && time.Duration(monotonicNow()-l.lostAt) < lease
 }
 
-// isUp reports whether messages go by the link. Its mutex is held.
+// isUp reports whether messages go by the link. The link's mutex is held.
 func (l *link) isUp() bool { return l.conn != nil && l.conn.up }
 
-// linkStatus is how the link stands, for people.
+// linkStatus returns the state of the link, for people.
 func (l *link) linkStatus() (connected bool, problem string, heardAgo, rtt time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,19 +25,20 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// switchboard connects a frontend with workers: it decides who is found at an address, and how long that takes.
+// switchboard connects a frontend with workers. It decides who is found at an address, and how long a dial takes.
 type switchboard struct {
 	tb testing.TB
 
 	mu      sync.Mutex
-	workers map[string]*wserve.Server // by address; nil: nobody listens there
+	workers map[string]*wserve.Server // by address; nil: no worker listens there
 	conns   map[string][]net.Conn     // made to an address
-	held    map[string]chan struct{}  // dials of an address take until it is closed
-	dialled map[string]int            // how many dials of an address have begun
+	held    map[string]chan struct{}  // dials of an address wait until the channel is closed
+	dialled map[string]int            // counts the dials of an address
 }
 
 func newSwitchboard(tb testing.TB) *switchboard {
-	b := &switchboard{tb: tb, workers: map[string]*wserve.Server{}, conns: map[string][]net.Conn{}, held: map[string]chan struct{}{}, dialled: map[string]int{}}
+	b := &switchboard{tb: tb, workers: map[string]*wserve.Server{}, conns: map[string][]net.Conn{},
+		held: map[string]chan struct{}{}, dialled: map[string]int{}}
 	tb.Cleanup(func() {
 		for _, w := range b.workers {
 			if w != nil {
@@ -48,7 +49,7 @@ func newSwitchboard(tb testing.TB) *switchboard {
 	return b
 }
 
-// dialAddr connects to who listens at an address, though it may be wanted no more when it can.
+// dialAddr connects to the worker at an address. The caller may have lost interest by then.
 func (b *switchboard) dialAddr(_ context.Context, addr string) (net.Conn, error) {
 	b.mu.Lock()
 	held := b.held[addr]
@@ -69,7 +70,7 @@ func (b *switchboard) dialAddr(_ context.Context, addr string) (net.Conn, error)
 	return conn, err
 }
 
-// cutConns breaks the connections that were made to an address.
+// cutConns breaks the connections to an address.
 func (b *switchboard) cutConns(addr string) {
 	for _, c := range b.conns[addr] {
 		c.Close()
@@ -77,11 +78,12 @@ func (b *switchboard) cutConns(addr string) {
 	delete(b.conns, addr)
 }
 
-// startWorkerAt starts a worker that is found at an address. Its function "who" tells its name.
+// startWorkerAt starts a worker at an address. Its function "who" returns its name.
 func (b *switchboard) startWorkerAt(addr, name string) *wserve.Server {
 	b.tb.Helper()
 	r := exec.NewRegistry()
-	if err := r.Register("who", func(context.Context, []byte) ([]byte, error) { return []byte(name), nil }); err != nil {
+	if err := r.Register("who",
+		func(context.Context, []byte) ([]byte, error) { return []byte(name), nil }); err != nil {
 		b.tb.Fatal(err)
 	}
 	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Name: name, Registry: r, Goroutines: true})
@@ -95,7 +97,7 @@ func (b *switchboard) startWorkerAt(addr, name string) *wserve.Server {
 	return w
 }
 
-// holdDials has dials of an address take until release is called.
+// holdDials holds up dials of an address until release is called.
 func (b *switchboard) holdDials(addr string) (release func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,7 +113,7 @@ func (b *switchboard) holdDials(addr string) (release func()) {
 	})
 }
 
-// startOn starts a frontend that finds its workers by way of b, and none at first.
+// startOn starts a frontend that finds its workers by way of b. The list of workers is empty at first.
 func startOn(tb testing.TB, b *switchboard, change ...func(*Config)) *testCluster {
 	tb.Helper()
 	cfg := Config{Listen: "127.0.0.1:0", Seed: 1}
@@ -130,7 +132,7 @@ func startOn(tb testing.TB, b *switchboard, change ...func(*Config)) *testCluste
 	return &testCluster{Server: s, client: dialAPI(tb, s.Addr())}
 }
 
-// awaitLinks waits until the links of a frontend are up, each to the worker that is said to be at its address.
+// awaitLinks waits until the frontend's links are up, each to the worker expected at its address.
 func (c *testCluster) awaitLinks(tb testing.TB, names map[string]string) {
 	tb.Helper()
 	var found map[string]string
@@ -147,7 +149,8 @@ func (c *testCluster) awaitLinks(tb testing.TB, names map[string]string) {
 	})
 }
 
-// wantReached runs a task at each of these workers, and asks it who it is. Links may have broken that seemed up.
+// wantReached runs a task at each worker in names, and asks the worker's name. Some links that seemed up may have
+// broken.
 func (c *testCluster) wantReached(tb testing.TB, names map[string]string) {
 	tb.Helper()
 	j := newJob("who")
@@ -162,7 +165,8 @@ func (c *testCluster) wantReached(tb testing.TB, names map[string]string) {
 	pollUntil(tb, "all workers", func() bool {
 		var err error
 		res, err = c.client.Run(context.Background(), &v1.RunRequest{Job: j})
-		if refused := (*v1.Refused)(nil); err != nil && (!errors.As(err, &refused) || refused.Reason != v1.RefusedReason_NO_WORKER) {
+		if refused := (*v1.Refused)(nil); err != nil &&
+			(!errors.As(err, &refused) || refused.Reason != v1.RefusedReason_NO_WORKER) {
 			tb.Fatal(err)
 		}
 		return err == nil
@@ -175,7 +179,7 @@ func (c *testCluster) wantReached(tb testing.TB, names map[string]string) {
 	}
 }
 
-// A dial that is under way when its worker is taken off the list makes no link to it for another one.
+// A dial outlasts its worker's time on the list. The dial must not become the link of another worker.
 func TestDialOutlivesLink(t *testing.T) {
 	b := newSwitchboard(t)
 	b.startWorkerAt("x:1", "x")
@@ -192,7 +196,7 @@ func TestDialOutlivesLink(t *testing.T) {
 	c.wantReached(t, names)
 }
 
-// Two workers go while they are dialled and come back in the other order.
+// Two workers go while they are dialled and come back in reverse order.
 func TestComeBackInTheOtherOrder(t *testing.T) {
 	b := newSwitchboard(t)
 	b.startWorkerAt("a:1", "a")
@@ -200,7 +204,8 @@ func TestComeBackInTheOtherOrder(t *testing.T) {
 	c := startOn(t, b)
 	releaseA, releaseB := b.holdDials("a:1"), b.holdDials("b:1")
 	c.setWorkers([]string{"a:1", "b:1"})
-	pollUntil(t, "the dials", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.dialled["a:1"] > 0 && b.dialled["b:1"] > 0 })
+	pollUntil(t, "the dials",
+		func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.dialled["a:1"] > 0 && b.dialled["b:1"] > 0 })
 	c.setWorkers(nil)
 	c.setWorkers([]string{"b:1"})
 	c.setWorkers([]string{"b:1", "a:1"})
@@ -211,8 +216,8 @@ func TestComeBackInTheOtherOrder(t *testing.T) {
 	c.wantReached(t, names)
 }
 
-// A worker that is listed under two addresses has one link: it would drop the connection of one for that of the other,
-// and so on. When that address is taken off the list, the other one serves.
+// A worker listed under two addresses has one link. With two links, the worker would drop each connection in favour
+// of the other, without end. When the linked address is taken off the list, the other address gets the link.
 func TestWorkerWithTwoAddresses(t *testing.T) {
 	b := newSwitchboard(t)
 	w := b.startWorkerAt("a:1", "w")
@@ -227,7 +232,7 @@ func TestWorkerWithTwoAddresses(t *testing.T) {
 		l := c.byAddr["b:1"]
 		c.mu.Unlock()
 		_, problem, _, _ := l.linkStatus()
-		return strings.Contains(problem, "it is worker w, which is linked as a:1")
+		return strings.Contains(problem, "it is worker w, linked as a:1")
 	})
 	c.awaitLinks(t, names)
 	c.wantReached(t, names)
@@ -250,8 +255,8 @@ func TestWorkerWithTwoAddresses(t *testing.T) {
 	c.wantReached(t, names)
 }
 
-// Workers go and come back in any order, at their own and at each other's addresses, while dials are under way and
-// connections break: each link is to whom it says, and all of them are reached.
+// Workers go and come back in any order, at their own and at each other's addresses. Meanwhile dials are under way
+// and connections break. In the end each link leads to the right worker, and all workers are reached.
 func TestComeAndGo(t *testing.T) { comeAndGo(t, 30) }
 
 func TestSoakComeAndGo(t *testing.T) {
@@ -290,14 +295,14 @@ func comeAndGo(t *testing.T, rounds int) {
 			c.setWorkers(some())
 		}
 		switch x, y := addrs[0], addrs[1]; chance.IntN(4) {
-		case 0: // they exchange their addresses
+		case 0: // two workers exchange addresses
 			b.mu.Lock()
 			b.workers[x], b.workers[y] = b.workers[y], b.workers[x]
 			names[x], names[y] = names[y], names[x]
 			b.cutConns(x)
 			b.cutConns(y)
 			b.mu.Unlock()
-		case 1: // each ends and starts again as the other
+		case 1: // each ends and starts again under the name of the other
 			b.mu.Lock()
 			b.workers[x].Close()
 			b.workers[y].Close()
@@ -332,7 +337,7 @@ type handWorker struct {
 	hello   probe.Hello
 }
 
-// acceptWorker takes the next connection, and its Hello.
+// acceptWorker takes the next connection, and reads Hello.
 func acceptWorker(tb testing.TB, ln net.Listener) *handWorker {
 	tb.Helper()
 	conn, err := ln.Accept()
@@ -371,7 +376,7 @@ func (w *handWorker) readFrame() []probe.Msg {
 	return msgs
 }
 
-// writeMsg writes a frame: the messages given as bytes, then m.
+// writeMsg writes a frame: the messages in before, encoded, then m.
 func (w *handWorker) writeMsg(m probe.Msg, before ...byte) {
 	b, body := probe.BeginPush(nil, w.hello.Epoch)
 	w.conn.Write(probe.EndFrame(probe.AppendMsg(append(b, before...), m), body))
@@ -381,8 +386,8 @@ func (w *handWorker) newWelcome(speaks probe.Dialect) probe.Welcome {
 	return probe.Welcome{Speaks: speaks, Epoch: w.hello.Epoch, Worker: "w", Capacity: probe.Slot}
 }
 
-// A worker of a release that has no version in common is not linked, which is said where people look for it, until another
-// release is there.
+// A worker without a common version is not linked, and status shows the reason. Once another release runs there,
+// the worker is linked.
 func TestVersions(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -402,7 +407,8 @@ func TestVersions(t *testing.T) {
 		{func(w *handWorker) probe.Msg {
 			return w.newWelcome(probe.Dialect{Min: 1, Max: probe.MinVersion - 1})
 		}, "upgrade the worker"},
-		{func(*handWorker) probe.Msg { return probe.Rejected{Reason: "upgrade the frontend"} }, "rejected: upgrade the frontend"},
+		{func(*handWorker) probe.Msg { return probe.Rejected{Reason: "upgrade the frontend"} },
+			"rejected: upgrade the frontend"},
 	} {
 		w := acceptWorker(t, ln)
 		if w.hello.Speaks != probe.Spoken {
@@ -415,15 +421,16 @@ func TestVersions(t *testing.T) {
 		})
 	}
 	w := acceptWorker(t, ln)
-	w.writeMsg(w.newWelcome(probe.Dialect{Min: probe.Version, Max: probe.Version + 2, Features: 1 << 63}), 200, 1, 0, 0, 'x')
+	w.writeMsg(w.newWelcome(probe.Dialect{Min: probe.Version, Max: probe.Version + 2, Features: 1 << 63}), 200, 1, 0, 0,
+		'x')
 	c.awaitWorkers(t, 1)
 	if n := c.metrics.skipped.Get(); n != 1 {
 		t.Errorf("%d messages of unknown kinds were skipped", n)
 	}
 }
 
-// What is said on a link arrives in order and whole, though the worker does not read for a while, and whether fastrpc writes it
-// or who said it.
+// Messages on a link arrive whole and in order. It does not matter whether the worker pauses its reading, and
+// whether fastrpc or the sender writes.
 func TestOrderOfWrites(t *testing.T) {
 	const senders, each, size = 4, 500, 16 << 10
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -431,21 +438,25 @@ func TestOrderOfWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	c := startOn(t, newSwitchboard(t), func(cfg *Config) { cfg.Lease = time.Minute }) // this worker answers no Ping
+	// the worker of this test answers no Ping
+	c := startOn(t, newSwitchboard(t), func(cfg *Config) { cfg.Lease = time.Minute })
 	c.dial = func(context.Context, string) (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
 	c.setWorkers([]string{"w"})
 	w := acceptWorker(t, ln)
 	w.writeMsg(w.newWelcome(probe.Spoken))
 	c.awaitWorkers(t, 1)
 
-	next := uint64(1 << 32) // no Ping of the link's own has such a number
+	next := uint64(1 << 32) // beyond the numbers of the link's own Pings
 	var wait sync.WaitGroup
 	for range senders {
 		wait.Go(func() {
 			for range each {
 				c.mu.Lock()
 				next++
-				c.carryOut(frontend.Send{Worker: 0, Msg: probe.Bind{Res: 1, Launch: probe.Launch{Attempt: probe.AttemptID{Seq: next}, Payload: make([]byte, size)}}})
+				c.carryOut(
+					frontend.Send{Worker: 0,
+						Msg: probe.Bind{Res: 1,
+							Launch: probe.Launch{Attempt: probe.AttemptID{Seq: next}, Payload: make([]byte, size)}}})
 				if next%3 == 0 {
 					c.links[0].flush(false)
 				}
@@ -471,7 +482,7 @@ func TestOrderOfWrites(t *testing.T) {
 	wait.Wait()
 }
 
-// recordedWrites are those of a connection.
+// recordedWrites keeps the bytes of each Write.
 type recordedWrites struct {
 	net.Conn
 	all [][]byte
@@ -484,7 +495,7 @@ func (w *recordedWrites) Write(b []byte) (int, error) {
 
 func (w *recordedWrites) SetWriteDeadline(time.Time) error { return nil }
 
-// What fastrpc has been given is written when it has been given, as one: others may write from then on.
+// writeOutbox empties the outbox and fastrpc's buffer by a single write. Afterwards further callers may write.
 func TestNothingStaysBehind(t *testing.T) {
 	l := &link{}
 	w := &recordedWrites{}
@@ -500,15 +511,16 @@ func TestNothingStaysBehind(t *testing.T) {
 			t.Fatalf("%d bytes are written by %d writes", size, len(w.all))
 		}
 		n, err := probe.BodySize(w.all[0][probe.PushHeader-probe.FrameHeader:], probe.MaxFrame)
-		if err != nil || probe.PushHeader+n != len(w.all[0]) || n < size || !bytes.Equal(w.all[0][:4], make([]byte, 4)) {
+		if err != nil || probe.PushHeader+n != len(w.all[0]) || n < size ||
+			!bytes.Equal(w.all[0][:4], make([]byte, 4)) {
 			t.Errorf("of %d bytes, %d are written: %v", size, len(w.all[0]), err)
 		}
 		w.all = nil
 	}
 }
 
-// fastrpc finds out that a connection was closed, though nothing is left to be written: else it would be asked for a flush again
-// and again.
+// With a closed connection, writeOutbox returns an error even without bytes to write. Otherwise fastrpc would be
+// asked for a flush again and again.
 func TestClosedConnectionEndsWrites(t *testing.T) {
 	l := &link{}
 	c := &linkConn{Conn: sock.New(&recordedWrites{}), link: l, writeEnded: sync.Cond{L: &l.mu}, closed: true}

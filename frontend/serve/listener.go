@@ -18,15 +18,15 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
-// listener accepts clients, up to a limit, and knows their connections: it closes those that say nothing or
-// do not read, and can tell whether the one behind a call has hung up.
+// listener accepts clients, up to a limit, and keeps their connections. Silent connections, and connections that do
+// not read, are closed. hasHungUp tells whether the client behind a call has gone.
 type listener struct {
 	net.Listener
 	server *Server
 
 	mu        sync.Mutex
 	conns     map[*clientConn]bool
-	strangers list.List // of *clientConn, oldest first: those that are not known
+	strangers list.List // of *clientConn, oldest first: connections without an accepted call yet
 }
 
 // Limits of a client's connection.
@@ -38,34 +38,39 @@ const (
 
 // clientConn is a client's connection.
 type clientConn struct {
-	*sock.Conn   // whoever answers a Run may write, and else the server
-	listener     *listener
-	relayed      *relayedConn // by a balancer that has not said yet for whom; nil: it has, or need not
-	raw          syscall.RawConn
-	connectedAt  time.Time
-	usedAt       atomic.Int64 // when a byte last went either way, by monotonic(); 0: never
-	answerCount  atomic.Int64 // how often the server came back to read, or had written the answer to a Run: all it had to say until then is written
-	reading      atomic.Bool  // it waits for the client to say something
+	// The goroutine that answers a Run may write. Otherwise only the server writes.
+	*sock.Conn
+	listener *listener
+	// A balancer made this connection and has not named the client yet. nil: the client is named, or there is no
+	// balancer.
+	relayed     *relayedConn
+	raw         syscall.RawConn
+	connectedAt time.Time
+	usedAt      atomic.Int64 // when a byte last went either way, by monotonicNow(); 0: never
+	// Times that the server returned to read, or had written the answer to a Run. At each, all earlier answers are
+	// written.
+	answerCount  atomic.Int64
+	reading      atomic.Bool // waits for the client's next bytes
 	closed       atomic.Bool
-	strangerElem *list.Element     // nil: it is known, or closed. listener.mu guards it
-	trusted      bool              // known has been called: it is in no need of the lock
-	id           identity.Identity // by its certificate, once it is known; zero where there are none
-	lastAnswered probe.JobID       // the last one of which it was told by the answer to a Run. Server.mu guards it
+	strangerElem *list.Element     // nil: trusted, or closed. listener.mu guards it
+	trusted      bool              // markTrusted was called, and need not lock again
+	id           identity.Identity // from the certificate, once trusted; zero without certificates
+	lastAnswered probe.JobID       // the last job whose Run was answered here. Server.mu guards it
 
 	mu         sync.Mutex // guards all below
-	owesAnswer bool       // the answer to a Run: until it is written, nothing else may be
-	settled    sync.Cond  // it does no more, or is closed
+	owesAnswer bool       // the answer to a Run: nothing else may be written before it
+	settled    sync.Cond  // signalled when no answer is owed, or the connection is closed
 }
 
 func newListener(raw net.Listener, s *Server) *listener {
 	return &listener{Listener: raw, server: s, conns: map[*clientConn]bool{}}
 }
 
-// acceptPause is how long to wait after an error that is not the listener's end: there may be no memory for another
-// connection, or no number for its file.
+// acceptPause is the pause after an error of Accept. The machine may lack memory for another connection, or the
+// process a file descriptor.
 const acceptPause = 10 * time.Millisecond
 
-// Accept implements net.Listener. It goes on after errors, with which Kitex would end.
+// Accept implements net.Listener. Accept goes on after errors that would make Kitex end.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -99,8 +104,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// addConn takes a new connection in, and returns the one that there is no room for: the oldest stranger, so that strangers
-// cannot keep others out, or c itself.
+// addConn takes in a new connection, and returns a connection without room, or nil. The oldest stranger makes room,
+// so strangers cannot keep other clients out. If there is no stranger, the result is c.
 func (l *listener) addConn(c *clientConn) (refused *clientConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +131,7 @@ func (l *listener) removeConn(c *clientConn) {
 	}
 }
 
-// markTrusted notes that the client has shown that it may call. Only the gate calls it.
+// markTrusted notes that the client has shown a right to call. Only the gate calls it.
 func (c *clientConn) markTrusted() {
 	if c.trusted {
 		return
@@ -140,7 +145,7 @@ func (c *clientConn) markTrusted() {
 	}
 }
 
-// peerIdentity is who has connected, by its certificate. Only the gate calls it.
+// peerIdentity returns the identity in the certificate of the client. Only the gate calls it.
 func (c *clientConn) peerIdentity() identity.Identity {
 	if c.trusted {
 		return c.id
@@ -148,7 +153,7 @@ func (c *clientConn) peerIdentity() identity.Identity {
 	return c.listener.server.cfg.Keys.Peer(c.Conn)
 }
 
-// readIdleTimeout is how long a client may say nothing. Kitex has the same limit, but sets it before a Run is answered.
+// readIdleTimeout bounds a client's silence. Kitex has the same limit, but sets it before a Run is answered.
 const readIdleTimeout = 2 * time.Minute
 
 func (c *clientConn) Read(b []byte) (int, error) {
@@ -170,13 +175,13 @@ func (c *clientConn) Read(b []byte) (int, error) {
 		if err == nil || !c.awaitSettled() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		c.Conn.SetReadDeadline(time.Now().Add(readIdleTimeout)) // it had to wait for us
+		c.Conn.SetReadDeadline(time.Now().Add(readIdleTimeout)) // the client had to wait for this frontend
 	}
 }
 
 func (c *clientConn) Write(b []byte) (int, error) {
 	c.usedAt.Store(monotonicNow())
-	if len(b) > 64<<10 { // less than that fits the socket's buffer, or the next write finds it full
+	if len(b) > 64<<10 { // fewer bytes fit the socket's buffer, or the next write finds it full
 		c.SetWriteDeadline(time.Now().Add(writeTimeout))
 		defer c.SetWriteDeadline(time.Time{})
 	}
@@ -195,11 +200,12 @@ func (c *clientConn) Close() error {
 	return c.Conn.Close()
 }
 
+// hasHungUp reports whether the client has closed the connection.
 func (c *clientConn) hasHungUp() bool {
 	return c.closed.Load() || c.raw != nil && peerHungUp(c.raw, c.listener.server.cfg.Keys != nil)
 }
 
-// clientAddr is the address of a client as Kitex gets it, which tells nothing else of a connection.
+// clientAddr is the client's address for Kitex, which passes on nothing else of a connection.
 type clientAddr struct {
 	net.Addr
 	conn *clientConn
@@ -208,8 +214,8 @@ type clientAddr struct {
 // RemoteAddr implements net.Conn.
 func (c *clientConn) RemoteAddr() net.Addr { return clientAddr{c.Conn.RemoteAddr(), c} }
 
-// listAnswering are the connections whose clients wait for an answer, or for the rest of one, and how many each has
-// had before.
+// listAnswering returns the connections whose clients wait for an answer, or for the rest of an answer, and the
+// answerCount of each.
 func (l *listener) listAnswering() map[*clientConn]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,21 +228,22 @@ func (l *listener) listAnswering() map[*clientConn]int64 {
 	return conns
 }
 
-// hasStrangers reports whether somebody has connected whose first call has not come yet.
+// hasStrangers reports whether a connection waits for its first call.
 func (l *listener) hasStrangers() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.strangers.Len() > 0
 }
 
-// sweepIdle closes connections that did not make themselves known, or have been idle for long.
+// sweepIdle closes connections that have been strangers or idle for too long.
 func (l *listener) sweepIdle() {
 	var idle []*clientConn
 	now := monotonicNow()
 	l.mu.Lock()
 	for c := range l.conns {
 		used := c.usedAt.Load()
-		if c.strangerElem != nil && time.Since(c.connectedAt) > strangerTimeout || used != 0 && time.Duration(now-used) > idleTimeout {
+		if c.strangerElem != nil && time.Since(c.connectedAt) > strangerTimeout || used != 0 &&
+			time.Duration(now-used) > idleTimeout {
 			idle = append(idle, c)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// maxLocated bounds the files that are asked for at once.
+// maxLocated bounds the files in one call.
 const maxLocated = 100
 
 // Locate implements the API.
@@ -19,7 +19,8 @@ func (h *handler) Locate(_ context.Context, req *v1.LocateRequest) (*v1.LocateRe
 	for i, text := range req.Sha256 {
 		var ok bool
 		if digests[i], ok = parseDigest(text); !ok {
-			return nil, newRefused(v1.RefusedReason_INVALID, "sha256[%d] is %q: give 64 hexadecimal digits, as sha256sum prints them", i, clipText(text))
+			return nil, newRefused(v1.RefusedReason_INVALID,
+				"sha256[%d] is %q: give 64 hexadecimal digits, as sha256sum prints them", i, clipText(text))
 		}
 	}
 	res := &v1.LocateResponse{Copies: make([][]*v1.Copy, len(digests))}

@@ -13,8 +13,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// However long a frontend records, and of however many tenants, what it has recorded takes no more than it may: histograms, attempts and
-// kept jobs together. Each second here is one of its clock; make soak has half a day of them.
+// Memory of the recorder stays within the bounds of histograms, attempts and kept jobs together, however long it
+// records and however many tenants there are. Each second of the test is a second of the recorder's clock; make
+// soak runs half a day.
 func TestSoakRecorder(t *testing.T) {
 	seconds := 1000
 	if os.Getenv("PHOEBE_SOAK") != "" {
@@ -39,10 +40,15 @@ func TestSoakRecorder(t *testing.T) {
 			tasks := 1 + rng.IntN(60)
 			r := &clientJob{receivedAt: now, endedAt: now.Add(time.Duration(rng.Int64N(1e9)))}
 			s.steppedAt = r.endedAt
-			s.beginTiming(&r.timing, &frontend.Job{Tenant: fmt.Sprint("tenant-", rng.IntN(1000)), Policy: frontend.Policies[rng.IntN(len(frontend.Policies))], Tasks: make([]frontend.Task, tasks)}, now)
+			s.beginTiming(&r.timing,
+				&frontend.Job{Tenant: fmt.Sprint("tenant-", rng.IntN(1000)),
+					Policy: frontend.Policies[rng.IntN(len(frontend.Policies))], Tasks: make([]frontend.Task, tasks)},
+				now)
 			for k := range tasks {
 				at := time.Duration(rng.Int64N(1e8))
-				o := &frontend.Outcome{Task: probe.TaskIndex(k), Run: at, Phases: frontend.Phases{Sampled: at, Queued: 2 * at, Ready: 3 * at, Bound: 4 * at, Started: 5 * at, Finished: 6 * at}}
+				o := &frontend.Outcome{Task: probe.TaskIndex(k), Run: at,
+					Phases: frontend.Phases{Sampled: at, Queued: 2 * at, Ready: 3 * at, Bound: 4 * at, Started: 5 * at,
+						Finished: 6 * at}}
 				if rng.IntN(100) == 0 {
 					o.Kind = frontend.Failed
 				}
@@ -50,7 +56,7 @@ func TestSoakRecorder(t *testing.T) {
 			}
 			s.countJob(r)
 		}
-		if now = now.Add(time.Second); second%600 == 599 { // clocks are set
+		if now = now.Add(time.Second); second%600 == 599 { // the clock is set back
 			now = now.Add(time.Duration(rng.Int64N(int64(2*time.Minute))) - time.Minute)
 		}
 		s.putWindow(now)

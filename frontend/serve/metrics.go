@@ -18,7 +18,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
-// serverMetrics are what a frontend counts itself, where it happens; expose tells the rest. probe/exposition/METRICS.md has all.
+// serverMetrics are metrics counted by the server, at each event. exposeAll adds the metrics of the core, the
+// recorder and gossip. All metrics are listed in probe/exposition/METRICS.md.
 type serverMetrics struct {
 	set                                                      *metrics.Set
 	accepted, linksLost, protocolErrors, clientsLost         *metrics.Counter
@@ -42,10 +43,12 @@ func newMetrics(set *metrics.Set, s *Server) *serverMetrics {
 		connsUnintroduced: set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="proxy"}`),
 		connsGarbage:      set.GetOrCreateCounter(`phoebe_frontend_connections_closed_total{reason="garbage"}`),
 		looksRefused:      set.GetOrCreateCounter("phoebe_frontend_looks_refused_total"),
-		skipped:           set.GetOrCreateCounter("phoebe_frontend_messages_skipped_total"), // of kinds that only a newer worker knows
+		// of kinds that only a newer worker knows
+		skipped: set.GetOrCreateCounter("phoebe_frontend_messages_skipped_total"),
 	}
 	for kind, name := range map[frontend.OutcomeKind]string{
-		frontend.Result: "result", frontend.Failed: "failed", frontend.Cancelled: "cancelled", frontend.DeadlineExceeded: "deadline_exceeded",
+		frontend.Result: "result", frontend.Failed: "failed", frontend.Cancelled: "cancelled",
+		frontend.DeadlineExceeded: "deadline_exceeded",
 	} {
 		m.outcomes[kind] = set.GetOrCreateCounter(fmt.Sprintf("phoebe_frontend_tasks_total{outcome=%q}", name))
 	}
@@ -59,7 +62,7 @@ func newMetrics(set *metrics.Set, s *Server) *serverMetrics {
 	return m
 }
 
-// exposeAll tells what the core, the recorder and the gossip count.
+// exposeAll adds the counts of the core, the recorder and the gossip.
 func (s *Server) exposeAll(w io.Writer) {
 	var t exposition.Text
 	s.exposeCore(&t)
@@ -68,10 +71,10 @@ func (s *Server) exposeAll(w io.Writer) {
 	if s.fleet != nil {
 		s.fleet.exposeGossip(&t)
 	}
-	_, _ = t.WriteTo(w) // a buffer of the set's
+	_, _ = t.WriteTo(w) // w is a buffer of the set
 }
 
-// exposeCore takes the mutex once.
+// exposeCore adds the counts of the core. It takes the mutex once.
 func (s *Server) exposeCore(t *exposition.Text) {
 	now := time.Now()
 	s.mu.Lock()
@@ -95,13 +98,19 @@ func (s *Server) exposeCore(t *exposition.Text) {
 		name  string
 		value float64
 	}{
-		{"jobs", float64(jobs)}, {"jobs_full", float64(full)}, {"results_unread_bytes", float64(unread)}, {"tasks_pending", float64(pending)}, {"tasks_running", float64(running)}, {"queue_age_seconds", age},
-		{"places_total", float64(stats.Places)}, {"rides_total", float64(stats.Rides)}, {"rides_started_total", float64(stats.RidesStarted)},
-		{"binds_total", float64(stats.Binds)}, {"declines_total", float64(stats.Declines)}, {"resamples_total", float64(stats.Resamples)},
-		{"retries_total", float64(stats.Retries)}, {"attempts_lost_total", float64(stats.Losses)}, {"attempts_adopted_total", float64(stats.Adopted)},
+		{"jobs", float64(jobs)}, {"jobs_full", float64(full)}, {"results_unread_bytes", float64(unread)},
+		{"tasks_pending", float64(pending)}, {"tasks_running", float64(running)}, {"queue_age_seconds", age},
+		{"places_total", float64(stats.Places)}, {"rides_total", float64(stats.Rides)},
+		{"rides_started_total", float64(stats.RidesStarted)},
+		{"binds_total", float64(stats.Binds)}, {"declines_total", float64(stats.Declines)},
+		{"resamples_total", float64(stats.Resamples)},
+		{"retries_total", float64(stats.Retries)}, {"attempts_lost_total", float64(stats.Losses)},
+		{"attempts_adopted_total", float64(stats.Adopted)},
 		{"attempts_preempted_total", float64(stats.Preempted)}, {"tasks_remade_total", float64(stats.Remade)},
-		{"copies_total", float64(stats.Copies)}, {"copies_won_total", float64(stats.CopiesWon)}, {"copies_lost_work_seconds_total", time.Duration(stats.InVain).Seconds()},
-		{"tasks_estimated_total", float64(stats.Estimated)}, {"matches_left_over_total", float64(stats.Leftovers)}, {"matrices_asked_total", float64(stats.Asked)},
+		{"copies_total", float64(stats.Copies)}, {"copies_won_total", float64(stats.CopiesWon)},
+		{"copies_lost_work_seconds_total", time.Duration(stats.InVain).Seconds()},
+		{"tasks_estimated_total", float64(stats.Estimated)}, {"matches_left_over_total", float64(stats.Leftovers)},
+		{"matrices_asked_total", float64(stats.Asked)},
 	} {
 		t.Value("phoebe_frontend_"+v.name, "", v.value)
 	}
@@ -116,7 +125,7 @@ func (s *Server) exposeCore(t *exposition.Text) {
 	exposeTenants(t, used)
 }
 
-// exposeTenants tells of those tenants apart that want most, and of the others together.
+// exposeTenants adds series for the tenants with the largest wants, and a series for the rest together.
 func exposeTenants(t *exposition.Text, used []frontend.TenantStatus) {
 	var others frontend.TenantStatus
 	for i, s := range append(used, frontend.TenantStatus{}) {
@@ -124,25 +133,26 @@ func exposeTenants(t *exposition.Text, used []frontend.TenantStatus) {
 		case i == len(used):
 			s = others
 			s.Path = rec.Other
-		case s.Pending == 0: // only its refused jobs are counted
+		case s.Pending == 0: // such a tenant has only counts of refused jobs
 			continue
 		case i >= maxTenantSeries || s.Path == rec.Other:
 			others.Use, others.Spare, others.Want = others.Use+s.Use, others.Spare+s.Spare, others.Want+s.Want
 			continue
 		}
 		for what, n := range map[string]int64{"use": s.Use, "uncovered": s.Spare, "want": s.Want} {
-			t.Value("phoebe_frontend_tenant_slots", exposition.Labels("tenant", s.Path, "what", what), float64(n)/float64(tenants.Slot))
+			t.Value("phoebe_frontend_tenant_slots", exposition.Labels("tenant", s.Path, "what", what),
+				float64(n)/float64(tenants.Slot))
 		}
 	}
 }
 
-// maxTenantSeries is how many tenants have series of their own.
+// maxTenantSeries bounds the tenants with series of their own.
 const maxTenantSeries = 16
 
-// workersPerLook is how many workers are looked at before others get the mutex.
+// workersPerLook bounds the workers looked at under a single hold of the mutex.
 const workersPerLook = 64
 
-// exposeWorkers sums up what is believed of the workers.
+// exposeWorkers sums up the view of the workers.
 func (s *Server) exposeWorkers(t *exposition.Text) {
 	states := map[string]int{"up": 0, "draining": 0, "adrift": 0, "down": 0}
 	var capacity, free probe.Demand
@@ -156,7 +166,8 @@ func (s *Server) exposeWorkers(t *exposition.Text) {
 			}
 			state, all, load := s.core.Load(l.key)
 			if states[state]++; state == "up" {
-				capacity, free = capacity.Add(all), free.Add(probe.Demand{CPU: max(load.Free.CPU, 0), Mem: max(load.Free.Mem, 0)})
+				capacity, free = capacity.Add(all),
+					free.Add(probe.Demand{CPU: max(load.Free.CPU, 0), Mem: max(load.Free.Mem, 0)})
 				queued += uint64(load.Queued)
 			}
 		}
@@ -173,7 +184,7 @@ func (s *Server) exposeWorkers(t *exposition.Text) {
 	t.Value("phoebe_frontend_worker_queue_places", "", float64(queued))
 }
 
-// exposeGossip tells of the gossip, whose node keeps the counts.
+// exposeGossip adds the counts of gossip and heartbeats.
 func (f *fleet) exposeGossip(t *exposition.Text) {
 	f.server.mu.Lock()
 	node := f.node
@@ -218,7 +229,8 @@ func (f *fleet) exposeGossip(t *exposition.Text) {
 		t.Value("phoebe_frontend_"+v.name, labels, v.value)
 	}
 	for o := view.Old; o <= view.Invalid; o++ {
-		t.Value("phoebe_frontend_view_rows_total", exposition.Labels("outcome", o.String()), float64(stats.Merged[o.String()]))
+		t.Value("phoebe_frontend_view_rows_total", exposition.Labels("outcome", o.String()),
+			float64(stats.Merged[o.String()]))
 	}
 	ages := node.Ages()
 	slices.Sort(ages)

@@ -4,5 +4,6 @@ package serve
 
 import "sync"
 
-// mutex is the server's. In a build with the tag holds it tells for how long it is held.
+// mutex is the type of the server's mutex. In a build with the tag holds, the mutex records the length of each
+// hold.
 type mutex = sync.Mutex

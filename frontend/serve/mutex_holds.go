@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mutex tells for how long it was held each time since holds was emptied, in CPU time of the thread: others may use the machine, too.
+// mutex records the length of each hold since holdTimes was emptied. Lengths are CPU time of the thread, because
+// further processes may use the machine, too.
 type mutex struct {
 	sync.Mutex
 	lockedAt  time.Duration
@@ -29,7 +30,7 @@ func (m *mutex) Unlock() {
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		panic(err) // every Linux has it
+		panic(err) // every Linux has this clock
 	}
 	return time.Duration(t.Nano())
 }

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// openJobs are the jobs under way, in the order in which they came. Whoever looks at them lets go of the mutex now and then.
+// openJobs are the jobs under way, in order of arrival. A reader of the list lets go of the mutex now and then.
 type openJobs struct {
 	list       []openJob
-	count      int    // of these
-	lastNumber uint64 // number that was given
+	count      int    // jobs under way in list
+	lastNumber uint64 // the latest number given
 }
 
 type openJob struct {
 	number uint64
-	job    *clientJob // nil: it is not under way any more
+	job    *clientJob // nil: not under way any more
 }
 
 func (o *openJobs) addJob(r *clientJob) {
@@ -35,13 +35,15 @@ func (o *openJobs) removeJob(r *clientJob) {
 	}
 }
 
-// findIndex is where the first one is that has no lower number.
+// findIndex returns the index of the first entry whose number is at least number.
 func (o *openJobs) findIndex(number uint64) int {
-	i, _ := slices.BinarySearchFunc(o.list, number, func(j openJob, number uint64) int { return cmp.Compare(j.number, number) })
+	i, _ := slices.BinarySearchFunc(o.list, number,
+		func(j openJob, number uint64) int { return cmp.Compare(j.number, number) })
 	return i
 }
 
-// listBefore hands out up to most of those that have lower numbers, the last one first, and returns the number to go on with, or 0.
+// listBefore hands out up to most jobs with lower numbers than number, the latest first. It returns the number to
+// go on with, or 0.
 func (o *openJobs) listBefore(number uint64, most int, do func(*clientJob)) (next uint64) {
 	for i := o.findIndex(number) - 1; i >= 0; i-- {
 		if most--; most < 0 {

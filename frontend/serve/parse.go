@@ -13,7 +13,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// parseOrRefuse makes the core's job of the API's. It refuses what cannot be said to the core; the core refuses the rest.
+// parseOrRefuse makes a job of the core from a job of the API. Jobs beyond the core's types are refused here. All
+// further flaws are refused by the core.
 func (h *handler) parseOrRefuse(in *v1.Job) (*frontend.Job, error) {
 	job, err := h.parseJob(in)
 	if err != nil {
@@ -22,13 +23,15 @@ func (h *handler) parseOrRefuse(in *v1.Job) (*frontend.Job, error) {
 	return job, nil
 }
 
+// parseJob makes a job of the core from a job of the API. Errors name the field and the remedy.
 func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 	id, err := probe.ParseJobID(in.Id)
 	if err != nil {
 		return nil, err
 	}
 	if len(in.Tenant) > probe.MaxString {
-		return nil, fmt.Errorf("the tenant's name has %d bytes: at most %d are allowed", len(in.Tenant), probe.MaxString)
+		return nil, fmt.Errorf("the tenant's name has %d bytes: at most %d are allowed", len(in.Tenant),
+			probe.MaxString)
 	}
 	job := &frontend.Job{
 		ID: id, Tenant: in.Tenant, Priority: in.Priority, Deadline: fromMicros(in.DeadlineUs), Policy: h.cfg.Policy,
@@ -46,8 +49,10 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 		return nil, err
 	}
 	if in.JobClass != nil {
-		if job.Class = frontend.Class(*in.JobClass); *in.JobClass < v1.JobClass_AUTO || *in.JobClass > v1.JobClass_SPARE {
-			return nil, fmt.Errorf("job_class %d is unknown to this frontend: use one of the enumeration JobClass", *in.JobClass)
+		if job.Class = frontend.Class(*in.JobClass); *in.JobClass < v1.JobClass_AUTO ||
+			*in.JobClass > v1.JobClass_SPARE {
+			return nil, fmt.Errorf("job_class %d is unknown here: use a value of the enumeration JobClass",
+				*in.JobClass)
 		}
 	}
 	if in.DueUs != nil {
@@ -68,7 +73,7 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 	return job, nil
 }
 
-// parseExtend makes the core's Extend of the API's, for a job with these stages.
+// parseExtend makes an Extend of the core from the API's. existing are the stages that the job has.
 func parseExtend(in *v1.ExtendRequest, id probe.JobID, existing []frontend.Stage) (ev frontend.Extend, err error) {
 	if in.FromTask < 0 || int(in.FromTask)+len(in.Tasks) > math.MaxInt32 {
 		return ev, fmt.Errorf("from_task %d: say how many tasks the job has had so far", in.FromTask)
@@ -84,11 +89,11 @@ func parseExtend(in *v1.ExtendRequest, id probe.JobID, existing []frontend.Stage
 	return ev, err
 }
 
-// parseTasks makes the core's tasks of the API's, of which the first one has an index. Those of stages before the one numbered fresh
-// have to tell their partition.
+// parseTasks makes tasks of the core from the API's tasks. first is the index of the first task. Stages before
+// number firstNew may have tasks already, so a task added to such a stage must name a partition.
 func parseTasks(in []*v1.Task, first int, stages map[string]int32, firstNew int32) (tasks []frontend.Task, err error) {
 	tasks = make([]frontend.Task, len(in))
-	listed := make([]int32, len(stages)) // tasks of each
+	listed := make([]int32, len(stages)) // tasks of each stage
 	for i, t := range in {
 		if tasks[i], err = parseTask(t, first+i, stages); err != nil {
 			return nil, err
@@ -98,7 +103,8 @@ func parseTasks(in []*v1.Task, first int, stages map[string]int32, firstNew int3
 		}
 		if stage := tasks[i].Stage; t.Partition < 0 {
 			if stage < firstNew {
-				return nil, fmt.Errorf("task %d is of stage %q, which has others: give its partition", tasks[i].Index, t.Stage)
+				return nil, fmt.Errorf("task %d joins stage %q, which has tasks already: give its partition",
+					tasks[i].Index, t.Stage)
 			}
 			tasks[i].Partition = listed[stage]
 		}
@@ -107,11 +113,11 @@ func parseTasks(in []*v1.Task, first int, stages map[string]int32, firstNew int3
 	return tasks, nil
 }
 
-// maxTrace is longer than any traceparent there is.
+// maxTrace exceeds the length of any valid traceparent, in bytes.
 const maxTrace = 128
 
-// parseStages gives a job its stages, and returns their positions. most is the limit of tasks. What else is wrong with
-// stages the core says.
+// parseStages sets a job's stages, and returns the positions of stages by name. maxEntries bounds the lists of a
+// resubmission. The core checks the rest of the stages.
 func parseStages(in *v1.Job, job *frontend.Job, maxEntries int) (map[string]int32, error) {
 	stages := make(map[string]int32, len(in.Stages))
 	var err error
@@ -120,15 +126,20 @@ func parseStages(in *v1.Job, job *frontend.Job, maxEntries int) (map[string]int3
 	}
 	job.Had = int(in.Resubmission.Tasks)
 	if n := len(in.Resubmission.Ran); n > maxEntries {
-		return nil, fmt.Errorf("resubmission: ran has %d entries: at most %d are allowed, one for each stage and worker", n, maxEntries)
+		return nil, fmt.Errorf(
+			"resubmission: ran has %d entries: at most %d are allowed, an entry for each stage and worker", n,
+			maxEntries)
 	}
 	for i, r := range in.Resubmission.Ran {
 		at, known := stages[r.Stage]
 		switch {
 		case !known:
-			return nil, fmt.Errorf("resubmission: ran[%d] is of stage %q, which is not among the job's stages: name all of them again", i, r.Stage)
+			return nil, fmt.Errorf("resubmission: ran[%d] names stage %q, unknown to the job: list all stages again", i,
+				r.Stage)
 		case r.Tasks < 1 || r.Worker == "":
-			return nil, fmt.Errorf("resubmission: ran[%d] is %d tasks at worker %q: name the worker of each outcome, and count 1 or more", i, r.Tasks, r.Worker)
+			return nil, fmt.Errorf(
+				"resubmission: ran[%d] is %d tasks at worker %q: name the worker of each outcome, and count 1 or more",
+				i, r.Tasks, r.Worker)
 		}
 		if job.Stages[at].Ran == nil {
 			job.Stages[at].Ran = map[string]int{}
@@ -136,12 +147,14 @@ func parseStages(in *v1.Job, job *frontend.Job, maxEntries int) (map[string]int3
 		job.Stages[at].Ran[r.Worker] += int(r.Tasks)
 	}
 	if n := len(in.Resubmission.Made); n > maxEntries {
-		return nil, fmt.Errorf("resubmission: made has %d entries: at most %d are allowed, one for each task", n, maxEntries)
+		return nil, fmt.Errorf("resubmission: made has %d entries: at most %d are allowed, an entry for each task", n,
+			maxEntries)
 	}
 	for i, m := range in.Resubmission.Made {
 		at, known := stages[m.Stage]
 		if !known {
-			return nil, fmt.Errorf("resubmission: made[%d] is of stage %q, which is not among the job's stages: name all of them again", i, m.Stage)
+			return nil, fmt.Errorf("resubmission: made[%d] names stage %q, unknown to the job: list all stages again",
+				i, m.Stage)
 		}
 		outputs, err := parseOutputs(m.Outputs)
 		if err != nil {
@@ -160,16 +173,17 @@ func parseStages(in *v1.Job, job *frontend.Job, maxEntries int) (map[string]int3
 	return stages, nil
 }
 
-// nameStages makes the core's stages of the API's, and adds their positions to those of others.
+// nameStages makes stages of the core from the API's stages, and adds their positions to positions.
 func nameStages(in []*v1.Stage, positions map[string]int32) (stages []frontend.Stage, err error) {
 	for i, s := range in {
-		switch _, repeated := positions[s.Name]; { // the core says so too, but tasks are to be counted to one of them first
+		switch _, repeated := positions[s.Name]; { // the core checks this, too, but tasks are counted by stage first
 		case s.Name == "":
 			return nil, fmt.Errorf("stage %d has no name", i)
 		case repeated:
 			return nil, fmt.Errorf("two stages are called %q: give each its own name", s.Name)
 		case len(s.Name) > probe.MaxString:
-			return nil, fmt.Errorf("stage %d: its name has %d bytes: at most %d are allowed", i, len(s.Name), probe.MaxString)
+			return nil, fmt.Errorf("stage %d: its name has %d bytes: at most %d are allowed", i, len(s.Name),
+				probe.MaxString)
 		}
 		positions[s.Name] = int32(len(positions))
 		stages = append(stages, frontend.Stage{Name: s.Name, After: s.After, Along: s.Along, Common: s.Common})
@@ -185,13 +199,13 @@ func parseOutputs(in []*v1.Output) ([]probe.Output, error) {
 			continue
 		}
 		if outputs[i].Digest, outputs[i].File = parseDigest(*o.Sha256); !outputs[i].File {
-			return nil, fmt.Errorf("outputs[%d]: sha256 %q: give it as the outcome said it", i, clipText(*o.Sha256))
+			return nil, fmt.Errorf("outputs[%d]: sha256 %q: copy the value from the outcome", i, clipText(*o.Sha256))
 		}
 	}
 	return outputs, nil
 }
 
-// parseTask makes the core's task of the i-th one of a job.
+// parseTask makes a task of the core from the i-th task of a job.
 func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, error) {
 	index := probe.TaskIndex(i)
 	if in.Index >= 0 {
@@ -199,14 +213,17 @@ func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, erro
 	}
 	t := frontend.Task{
 		Index: index, Function: in.FunctionName, Payload: in.Payload, Estimate: fromMicros(in.EstimateUs),
-		Constraint: constraintFromAPI(in.Constraint), Retryable: in.Retryable, Timeout: fromMicros(in.TimeoutUs), Retries: int(in.Retries), Backoff: fromMicros(in.BackoffUs),
+		Constraint: constraintFromAPI(in.Constraint), Retryable: in.Retryable, Timeout: fromMicros(in.TimeoutUs),
+		Retries: int(in.Retries), Backoff: fromMicros(in.BackoffUs),
 		Partition: max(in.Partition, 0), Along: in.Along, Class: in.RunClass,
 	}
 	if len(t.Class) > probe.MaxString {
-		return t, fmt.Errorf("task %d: the class has %d bytes: at most %d are allowed", index, len(t.Class), probe.MaxString)
+		return t, fmt.Errorf("task %d: the class has %d bytes: at most %d are allowed", index, len(t.Class),
+			probe.MaxString)
 	}
 	if len(in.FunctionName) > probe.MaxString {
-		return t, fmt.Errorf("task %d: the function's name has %d bytes: at most %d are allowed", index, len(in.FunctionName), probe.MaxString)
+		return t, fmt.Errorf("task %d: the function's name has %d bytes: at most %d are allowed", index,
+			len(in.FunctionName), probe.MaxString)
 	}
 	if d := in.Demand; d != nil {
 		t.Demand = probe.Demand{CPU: probe.Millicores(d.CpuMillicores), Mem: probe.MiB(d.MemoryMib)}
@@ -215,11 +232,12 @@ func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, erro
 		at, known := stages[in.Stage]
 		switch {
 		case !known && len(stages) == 0:
-			return t, fmt.Errorf("task %d is of stage %q, and the job has no stages: list it among them", index, in.Stage)
+			return t, fmt.Errorf("task %d names stage %q, and the job has no stages: list the stage", index, in.Stage)
 		case !known && in.Stage == "":
 			return t, fmt.Errorf("task %d names no stage, and the job has stages: name its own", index)
 		case !known:
-			return t, fmt.Errorf("task %d is of stage %q, which is not among the job's stages: name one of them, or list it", index, in.Stage)
+			return t, fmt.Errorf("task %d names stage %q, unknown to the job: list the stage, or name one of them",
+				index, in.Stage)
 		}
 		t.Stage = at
 	}
@@ -243,11 +261,12 @@ func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, erro
 func parseInput(in *v1.Input) (frontend.Input, error) {
 	input := frontend.Input{Bytes: in.Bytes, Stage: in.Stage, Pass: frontend.Pass(in.Passing), Partition: in.Partition}
 	if in.Passing < v1.Pass_NONE || in.Passing > v1.Pass_FILE {
-		return input, fmt.Errorf("passing %d is unknown to this frontend: use one of the enumeration Pass", in.Passing)
+		return input, fmt.Errorf("passing %d is unknown here: use a value of the enumeration Pass", in.Passing)
 	}
 	for k, c := range in.Copies {
 		if c.Tier != v1.Tier_DISK && c.Tier != v1.Tier_MEMORY {
-			return input, fmt.Errorf("copies[%d]: tier number %d is unknown to this frontend: use one of the enumeration Tier", k, c.Tier)
+			return input, fmt.Errorf("copies[%d]: tier number %d is unknown here: use a value of the enumeration Tier",
+				k, c.Tier)
 		}
 		input.Copies = append(input.Copies, estimate.Copy{At: c.At, Rack: c.Rack, Memory: c.Tier == v1.Tier_MEMORY})
 	}
@@ -259,11 +278,12 @@ func parseFile(in *v1.File) (probe.File, error) {
 	digest, ok := parseDigest(in.Sha256)
 	switch {
 	case !ok:
-		return f, fmt.Errorf("sha256 %q of %s: give 64 hexadecimal digits, as sha256sum prints them", clipText(in.Sha256), clipText(in.Url))
+		return f, fmt.Errorf("sha256 %q of %s: give 64 hexadecimal digits, as sha256sum prints them",
+			clipText(in.Sha256), clipText(in.Url))
 	case len(in.Url) > probe.MaxString:
 		return f, fmt.Errorf("the URL has %d bytes: at most %d are allowed", len(in.Url), probe.MaxString)
 	case in.Bytes < 0:
-		return f, fmt.Errorf("%s has %d bytes: give its size, or 0 if it is not known", in.Url, in.Bytes)
+		return f, fmt.Errorf("%s has %d bytes: give the size, or 0 if it is not known", in.Url, in.Bytes)
 	}
 	f.Digest = digest
 	return f, nil
@@ -275,7 +295,7 @@ func parseDigest(text string) (digest [32]byte, ok bool) {
 	return digest, err == nil && len(b) == len(digest)
 }
 
-// clipText is s, or its beginning if it is too long for a message.
+// clipText returns s, or the beginning of s if s is too long for a message.
 func clipText(s string) string {
 	const most = 200
 	if len(s) <= most {
@@ -284,7 +304,7 @@ func clipText(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// fromMicros converts a duration of the API; one that would overflow is the longest there is.
+// fromMicros converts a duration of the API. A value that would overflow becomes the longest duration.
 func fromMicros(us int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Microsecond)
 	return time.Duration(max(-most, min(us, most))) * time.Microsecond
@@ -299,7 +319,7 @@ func modeFromAPI(m v1.Mode) (estimate.Mode, error) {
 	case v1.Mode_ESTIMATE:
 		return estimate.Estimate, nil
 	}
-	return 0, fmt.Errorf("mode number %d is unknown to this frontend: use one of the enumeration Mode", m)
+	return 0, fmt.Errorf("mode number %d is unknown here: use a value of the enumeration Mode", m)
 }
 
 var policyNames = map[v1.Policy]string{
@@ -310,7 +330,8 @@ var policyNames = map[v1.Policy]string{
 func policyFromAPI(p v1.Policy) (frontend.Policy, error) {
 	name, ok := policyNames[p]
 	if !ok {
-		return frontend.Policy{}, fmt.Errorf("policy number %d is unknown to this frontend: use one of the enumeration Policy", p)
+		return frontend.Policy{}, fmt.Errorf("policy number %d is unknown here: use a value of the enumeration Policy",
+			p)
 	}
 	return frontend.ParsePolicy(name)
 }

@@ -21,7 +21,7 @@ import (
 
 var testDigest = strings.Repeat("0123456789abcdef", 4)
 
-// stagedJob is a job of two stages: two echoes, and one after them that reads what they have made.
+// stagedJob makes a job of two stages: two echoes, then a task that reads their results.
 func stagedJob() *v1.Job {
 	j := newJob("echo", "a", "b", "c")
 	j.Stages = []*v1.Stage{{Name: "map"}, {Name: "reduce", After: []string{"map"}}}
@@ -30,7 +30,7 @@ func stagedJob() *v1.Job {
 	return j
 }
 
-// What is wrong with stages, inputs and files is said by field, number and remedy, and nothing is queued.
+// Errors in stages, inputs and files name the field, the number and the remedy. Then no task is queued.
 func TestRefusalsOfNeeds(t *testing.T) {
 	c := startCluster(t, 1, 2)
 	long := strings.Repeat("x", probe.MaxString+1)
@@ -41,33 +41,46 @@ func TestRefusalsOfNeeds(t *testing.T) {
 	}{
 		{"mode", func(j *v1.Job) { j.Mode = 7 }, []string{"mode number 7"}},
 		{"negative mode", func(j *v1.Job) { j.Mode = -1 }, []string{"mode number -1"}},
-		{"mode and policy", func(j *v1.Job) { j.Mode, j.Policy = v1.Mode_ESTIMATE, v1.Policy_RANDOM }, []string{"estimate", "random", "exclude"}},
-		{"cycle", func(j *v1.Job) { j.Stages[0].After = []string{"reduce"} }, []string{"wait for each other", "map after reduce after map"}},
+		{"mode and policy", func(j *v1.Job) { j.Mode, j.Policy = v1.Mode_ESTIMATE, v1.Policy_RANDOM },
+			[]string{"estimate", "random", "exclude"}},
+		{"cycle", func(j *v1.Job) { j.Stages[0].After = []string{"reduce"} },
+			[]string{"wait for each other", "map after reduce after map"}},
 		{"stage after itself", func(j *v1.Job) { j.Stages[0].After = []string{"map"} }, []string{"map after map"}},
-		{"stage after none", func(j *v1.Job) { j.Stages[1].After = []string{"mop"} }, []string{`"reduce" comes after "mop"`, "not among"}},
+		{"stage after none", func(j *v1.Job) { j.Stages[1].After = []string{"mop"} },
+			[]string{`"reduce" comes after "mop"`, "not among"}},
 		{"stage twice", func(j *v1.Job) { j.Stages[1].Name = "map" }, []string{`two stages are called "map"`}},
-		{"stage after one twice", func(j *v1.Job) { j.Stages[1].After = []string{"map", "map"} }, []string{`after "map" twice`}},
+		{"stage after one twice", func(j *v1.Job) { j.Stages[1].After = []string{"map", "map"} },
+			[]string{`after "map" twice`}},
 		{"stage without a name", func(j *v1.Job) { j.Stages[0].Name = "" }, []string{"stage 0 has no name"}},
-		{"stage without tasks", func(j *v1.Job) { j.Stages = append(j.Stages, &v1.Stage{Name: "idle"}) }, []string{`"idle" has no tasks`}},
+		{"stage without tasks", func(j *v1.Job) { j.Stages = append(j.Stages, &v1.Stage{Name: "idle"}) },
+			[]string{`"idle" has no tasks`}},
 		{"many stages", func(j *v1.Job) {
 			for range frontend.MaxStages {
 				j.Stages = append(j.Stages, &v1.Stage{Name: newID()})
 			}
 		}, []string{"1002 stages", "1000"}},
 		{"stage's name", func(j *v1.Job) { j.Stages[1].Name = long }, []string{"stage 1", "4097 bytes"}},
-		{"unknown stage", func(j *v1.Job) { j.Tasks[1].Stage = "mop" }, []string{"task 1", `"mop"`, "name one of them"}},
+		{"unknown stage", func(j *v1.Job) { j.Tasks[1].Stage = "mop" },
+			[]string{"task 1", `"mop"`, "name one of them"}},
 		{"no stage", func(j *v1.Job) { j.Tasks[1].Stage = "" }, []string{"task 1", "names no stage"}},
 		{"no stages", func(j *v1.Job) { j.Stages = nil }, []string{"task 0", `"map"`, "has no stages"}},
-		{"input of a later stage", func(j *v1.Job) { j.Tasks[0].Inputs = []*v1.Input{{Stage: "reduce"}} }, []string{"task 0", "input 0", `"reduce"`, "does not come"}},
-		{"input of no stage", func(j *v1.Job) { j.Tasks[2].Inputs[0].Stage = "mop" }, []string{"task 2", "input 0", `"mop"`}},
-		{"input nowhere", func(j *v1.Job) { j.Tasks[2].Inputs[0].Stage = "" }, []string{"task 2", "input 0", "nowhere to be found", "name a host"}},
-		{"copy nowhere", func(j *v1.Job) { j.Tasks[0].Inputs = []*v1.Input{{Copies: []*v1.Copy{{}}}} }, []string{"task 0", "input 0", "a copy nowhere"}},
-		{"copies of an output", func(j *v1.Job) { j.Tasks[2].Inputs[0].Copies = []*v1.Copy{{At: "h"}} }, []string{"task 2", "input 0", "give one of them"}},
+		{"input of a later stage", func(j *v1.Job) { j.Tasks[0].Inputs = []*v1.Input{{Stage: "reduce"}} },
+			[]string{"task 0", "input 0", `"reduce"`, "does not come"}},
+		{"input of no stage", func(j *v1.Job) { j.Tasks[2].Inputs[0].Stage = "mop" },
+			[]string{"task 2", "input 0", `"mop"`}},
+		{"input nowhere", func(j *v1.Job) { j.Tasks[2].Inputs[0].Stage = "" },
+			[]string{"task 2", "input 0", "nowhere to be found", "name a host"}},
+		{"copy nowhere", func(j *v1.Job) { j.Tasks[0].Inputs = []*v1.Input{{Copies: []*v1.Copy{{}}}} },
+			[]string{"task 0", "input 0", "a copy nowhere"}},
+		{"copies of an output", func(j *v1.Job) { j.Tasks[2].Inputs[0].Copies = []*v1.Copy{{At: "h"}} },
+			[]string{"task 2", "input 0", "give one of them"}},
 		{"tier", func(j *v1.Job) {
 			j.Tasks[0].Inputs = []*v1.Input{{}, {Copies: []*v1.Copy{{At: "h"}, {At: "h", Tier: 9}}}}
 		}, []string{"task 0", "inputs[1]", "copies[1]", "tier number 9"}},
-		{"negative input", func(j *v1.Job) { j.Tasks[2].Inputs[0].Bytes = -5 }, []string{"task 2", "input 0", "-5 bytes"}},
-		{"huge input", func(j *v1.Job) { j.Tasks[2].Inputs[0].Bytes = 1<<63 - 1 }, []string{"task 2", "input 0", "the limit"}},
+		{"negative input", func(j *v1.Job) { j.Tasks[2].Inputs[0].Bytes = -5 },
+			[]string{"task 2", "input 0", "-5 bytes"}},
+		{"huge input", func(j *v1.Job) { j.Tasks[2].Inputs[0].Bytes = 1<<63 - 1 },
+			[]string{"task 2", "input 0", "the limit"}},
 		{"many inputs", func(j *v1.Job) {
 			for range frontend.MaxInputs {
 				j.Tasks[2].Inputs = append(j.Tasks[2].Inputs, j.Tasks[2].Inputs[0])
@@ -80,17 +93,27 @@ func TestRefusalsOfNeeds(t *testing.T) {
 			}
 			j.Tasks[0].Inputs = []*v1.Input{in}
 		}, []string{"task 0", "input 0", "17 copies", "16"}},
-		{"no digest", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y"}} }, []string{"task 1", "files[0]", "http://x/y", "64 hexadecimal digits", "sha256sum"}},
-		{"short digest", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest[2:]}} }, []string{"files[0]", "64 hexadecimal"}},
+		{"no digest", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y"}} },
+			[]string{"task 1", "files[0]", "http://x/y", "64 hexadecimal digits", "sha256sum"}},
+		{"short digest", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest[2:]}} },
+			[]string{"files[0]", "64 hexadecimal"}},
 		{"bad digest", func(j *v1.Job) {
-			j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest}, {Url: "http://x/z", Sha256: "g" + testDigest[1:]}}
+			j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest},
+				{Url: "http://x/z", Sha256: "g" + testDigest[1:]}}
 		}, []string{"files[1]", "http://x/z"}},
-		{"zero digest", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: strings.Repeat("0", 64)}} }, []string{"task 1", "http://x/y", "SHA-256"}},
-		{"scheme", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "ftp://x/y", Sha256: testDigest}} }, []string{"task 1", "file 0", "use http, https or file"}},
-		{"URL", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://" + long, Sha256: testDigest}} }, []string{"task 1", "files[0]", "bytes: at most"}},
-		{"file's size", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest, Bytes: -1}} }, []string{"task 1", "files[0]", "-1 bytes", "0 if it is not known"}},
+		{"zero digest",
+			func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: strings.Repeat("0", 64)}} },
+			[]string{"task 1", "http://x/y", "SHA-256"}},
+		{"scheme", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "ftp://x/y", Sha256: testDigest}} },
+			[]string{"task 1", "file 0", "use http, https or file"}},
+		{"URL", func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://" + long, Sha256: testDigest}} },
+			[]string{"task 1", "files[0]", "bytes: at most"}},
+		{"file's size",
+			func(j *v1.Job) { j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest, Bytes: -1}} },
+			[]string{"task 1", "files[0]", "-1 bytes", "0 if it is not known"}},
 		{"file twice", func(j *v1.Job) {
-			j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest}, {Url: "http://x/z", Sha256: strings.ToUpper(testDigest)}}
+			j.Tasks[1].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest},
+				{Url: "http://x/z", Sha256: strings.ToUpper(testDigest)}}
 		}, []string{"task 1", "one digest"}},
 		{"many files", func(j *v1.Job) {
 			for range frontend.MaxFiles + 1 {
@@ -101,9 +124,12 @@ func TestRefusalsOfNeeds(t *testing.T) {
 			j.Mode, j.Tasks[2].Inputs = v1.Mode_SAMPLE, nil
 			j.Tasks[0].Files = []*v1.File{{Url: "http://x/y", Sha256: testDigest}}
 		}, []string{"task 0", "files", "mode sample"}},
-		{"ran nowhere", func(j *v1.Job) { j.Resubmission = &v1.Resubmission{Ran: []*v1.StageRun{{Stage: "map", Tasks: 1}}} }, []string{"ran[0]", `worker ""`}},
+		{"ran nowhere",
+			func(j *v1.Job) { j.Resubmission = &v1.Resubmission{Ran: []*v1.StageRun{{Stage: "map", Tasks: 1}}} },
+			[]string{"ran[0]", `worker ""`}},
 		{"ran less than nothing", func(j *v1.Job) {
-			j.Resubmission = &v1.Resubmission{Ran: []*v1.StageRun{{Stage: "map", Worker: "w", Tasks: 1}, {Stage: "map", Worker: "w", Tasks: -1}}}
+			j.Resubmission = &v1.Resubmission{
+				Ran: []*v1.StageRun{{Stage: "map", Worker: "w", Tasks: 1}, {Stage: "map", Worker: "w", Tasks: -1}}}
 		}, []string{"ran[1]", "-1 tasks"}},
 		{"ran a stage that is not", func(j *v1.Job) {
 			j.Resubmission = &v1.Resubmission{Ran: []*v1.StageRun{{Stage: "mop", Worker: "w", Tasks: 1}}}
@@ -127,7 +153,7 @@ func TestRefusalsOfNeeds(t *testing.T) {
 	}
 }
 
-// The stages of a job run one after the other, the input of the second is where the first has run, and every mode works.
+// The stages of a job run in order, and every mode works. The second stage's input lies where the first stage ran.
 func TestStages(t *testing.T) {
 	c := startCluster(t, 2, 2)
 	for _, mode := range []v1.Mode{v1.Mode_AUTO, v1.Mode_SAMPLE, v1.Mode_ESTIMATE} {
@@ -150,15 +176,17 @@ func TestStages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := map[v1.Mode]v1.Cause{v1.Mode_AUTO: v1.Cause_BY_INPUTS, v1.Mode_SAMPLE: v1.Cause_BY_MODE, v1.Mode_ESTIMATE: v1.Cause_BY_MODE}[mode]
-			if len(x.Decisions) != 1 || x.Decisions[0].Cause != want || (x.Decisions[0].Path == v1.Path_SAMPLING) != (mode == v1.Mode_SAMPLE) {
+			want := map[v1.Mode]v1.Cause{v1.Mode_AUTO: v1.Cause_BY_INPUTS, v1.Mode_SAMPLE: v1.Cause_BY_MODE,
+				v1.Mode_ESTIMATE: v1.Cause_BY_MODE}[mode]
+			if len(x.Decisions) != 1 || x.Decisions[0].Cause != want ||
+				(x.Decisions[0].Path == v1.Path_SAMPLING) != (mode == v1.Mode_SAMPLE) {
 				t.Errorf("%v", x)
 			}
 		})
 	}
 }
 
-// A task that fails takes its job with it, and the others say why.
+// If a task fails, its job fails, and the outcomes of the rest say why.
 func TestStageFails(t *testing.T) {
 	c := startCluster(t, 1, 2)
 	j := stagedJob()
@@ -171,13 +199,14 @@ func TestStageFails(t *testing.T) {
 		if o.Task != 2 {
 			continue
 		}
-		if f := o.Failure; o.Kind != v1.OutcomeKind_FAILED || f == nil || f.Reason != v1.FailureReason_STAGE_FAILED || !strings.Contains(f.Message, `task 1 of stage "map" failed: on purpose`) {
+		if f := o.Failure; o.Kind != v1.OutcomeKind_FAILED || f == nil || f.Reason != v1.FailureReason_STAGE_FAILED ||
+			!strings.Contains(f.Message, `task 1 of stage "map" failed: on purpose`) {
 			t.Errorf("%v", o)
 		}
 	}
 }
 
-// What is told of an outcome stays as it is when the core lends another one.
+// A stored outcome stays as it is after the core lends the next outcome.
 func TestOutcomeIsCopied(t *testing.T) {
 	o := frontend.Outcome{Kind: frontend.Failed, Failure: frontend.TaskError, Message: "disk full", Code: "FULL"}
 	var told v1.Outcome
@@ -188,11 +217,13 @@ func TestOutcomeIsCopied(t *testing.T) {
 	}
 }
 
-// Whatever the core reports has its word in the API.
+// Every value that the core reports has a value of the API.
 func TestWordsOfTheAPI(t *testing.T) {
 	for f := frontend.TaskError; f <= frontend.StageFailed; f++ {
 		r := &clientJob{unfinished: 1}
-		r.addOutcome(&frontend.Outcome{Kind: frontend.Failed, Failure: f, Usage: probe.Usage{CPU: time.Second, Memory: 3, Fetched: 5, Fetch: time.Millisecond}}, 0, nil)
+		r.addOutcome(
+			&frontend.Outcome{Kind: frontend.Failed, Failure: f,
+				Usage: probe.Usage{CPU: time.Second, Memory: 3, Fetched: 5, Fetch: time.Millisecond}}, 0, nil)
 		o := r.outcomes[0]
 		if o.Failure.Reason == 0 || o.Failure.Reason.String() == "<UNSET>" {
 			t.Errorf("failure %d is %v", f, o.Failure.Reason)
@@ -203,8 +234,8 @@ func TestWordsOfTheAPI(t *testing.T) {
 	}
 }
 
-// FuzzJob takes any bytes for a job that a client sends. Whatever they say, it is refused or runs, by the core's own
-// checks, and can be explained.
+// FuzzJob decodes any bytes as a client's job. The job is refused or runs, by the core's own checks, and can be
+// explained.
 func FuzzJob(f *testing.F) {
 	add := func(j *v1.Job) {
 		b := make([]byte, j.BLength())
@@ -243,7 +274,8 @@ func FuzzJob(f *testing.F) {
 		}
 		for w := range frontend.Worker(3) {
 			step(frontend.WorkerUp{Worker: w, Welcome: probe.Welcome{
-				Worker: "w" + string(rune('0'+w)), Incarnation: 1, Functions: []string{"echo"}, Capacity: probe.Demand{CPU: 4000, Mem: 1024},
+				Worker: "w" + string(rune('0'+w)), Incarnation: 1, Functions: []string{"echo"},
+				Capacity: probe.Demand{CPU: 4000, Mem: 1024},
 			}})
 		}
 		id := job.ID
@@ -276,16 +308,17 @@ func decodeJob(into *v1.Job, data []byte) bool {
 	return err == nil
 }
 
-// A request that cannot be read ends its connection, and nothing else: one with a type that does not exist, and one with
-// a list that says that it is longer than its request, for which there would be no room.
+// An unreadable request ends its connection, without further effect. The cases are an unknown type, and a list
+// whose claimed length exceeds the request and the memory.
 func TestUnreadableRequests(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	call := []byte{0x80, 1, 0, 1, 0, 0, 0, 6, 'S', 'u', 'b', 'm', 'i', 't', 0, 0, 0, 1}
 	const str, structure, list = 11, 12, 15
-	for name, args := range map[string][]byte{ // each in a SubmitRequest's job
-		"type":    {structure, 0, 1, structure, 0, 2, 0xf4, 0, 99, 1, 2, 3, 4, 0, 0, 0},
-		"tasks":   {structure, 0, 1, structure, 0, 2, list, 0, 9, structure, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0},
-		"strings": {structure, 0, 1, structure, 0, 2, structure, 0, 8, list, 0, 1, str, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0},
+	for name, args := range map[string][]byte{ // each as the job of a SubmitRequest
+		"type":  {structure, 0, 1, structure, 0, 2, 0xf4, 0, 99, 1, 2, 3, 4, 0, 0, 0},
+		"tasks": {structure, 0, 1, structure, 0, 2, list, 0, 9, structure, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0},
+		"strings": {structure, 0, 1, structure, 0, 2, structure, 0, 8, list, 0, 1, str, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0,
+			0},
 	} {
 		conn, err := net.Dial("tcp", c.Addr())
 		if err != nil {

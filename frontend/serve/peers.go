@@ -22,8 +22,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// peers are the other frontends to which calls are forwarded. Only listed ones, and those that gossip knows or
-// knew: a handle comes from a client, and must not make this process connect to wherever it says.
+// peers are the frontends to forward calls to: the listed frontends, and the frontends that gossip knows or knew.
+// Calls go to no further address. A handle comes from a client, and must not make this process connect to any
+// address the client names.
 type peers struct {
 	selfAddr    string // address of this frontend
 	newCaller   func(context.Context) *v1.Caller
@@ -39,15 +40,16 @@ type peer struct {
 	addr      string
 	newCaller func(context.Context) *v1.Caller
 	client    phoebe.Client          // nil until it is needed
-	goneSince time.Time              // when gossip found that it is; zero: it is not
-	name      atomic.Pointer[string] // as it said itself; nil: it has not
+	goneSince time.Time              // when gossip lost the peer; zero: the peer is present
+	name      atomic.Pointer[string] // the peer's name in its own words; nil: not known yet
 }
 
-// keepLostPeers is how long calls are still forwarded to a frontend that gossip has lost: it may only be cut off.
+// keepLostPeers is the time of forwarding to a peer after gossip has lost it. Perhaps the peer is only cut off from
+// gossip.
 const keepLostPeers = 10 * time.Minute
 
-// ownerTimeout is how long another frontend may take to say whether it has a job, and longer than that over
-// its wait for an answer to Events.
+// ownerTimeout bounds the time of a peer to say whether it has a job. The time limits of forwarded calls are
+// multiples of ownerTimeout.
 const ownerTimeout = time.Second
 
 func newPeers(cfg *Config) *peers {
@@ -60,12 +62,14 @@ func newPeers(cfg *Config) *peers {
 		}
 		return c
 	}
-	p := &peers{selfAddr: cfg.Advertise, newCaller: caller, keys: cfg.Keys, maxResponse: cfg.MaxRequest, listed: cfg.Peers, byAddr: map[string]*peer{}}
+	p := &peers{selfAddr: cfg.Advertise, newCaller: caller, keys: cfg.Keys, maxResponse: cfg.MaxRequest,
+		listed: cfg.Peers, byAddr: map[string]*peer{}}
 	p.setMembers(nil, time.Now())
 	return p
 }
 
-// setMembers tells which frontends there are besides those that are listed; this one may be among them.
+// setMembers sets the frontends known by gossip, besides the listed frontends. The frontend's own address may be
+// among addrs.
 func (p *peers) setMembers(addrs []string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +96,7 @@ func (p *peers) setMembers(addrs []string, now time.Time) {
 	}
 }
 
-// findPeer is the peer at addr, or nil if none is known.
+// findPeer returns the peer at addr, or nil if no such peer is known.
 func (p *peers) findPeer(addr string) *peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +138,7 @@ type peerConn struct {
 func (c *peerConn) Reader() *bufiox.DefaultReader { return c.r }
 func (c *peerConn) Writer() *bufiox.DefaultWriter { return c.w }
 
-// listPresent is the peers that have not gone.
+// listPresent returns the peers that have not gone.
 func (p *peers) listPresent() []*peer {
 	p.mu.Lock()
 	var addrs []string
@@ -153,7 +157,7 @@ func (p *peers) listPresent() []*peer {
 	return list
 }
 
-// setName notes what the peer at addr is called.
+// setName notes the name of the peer at addr.
 func (p *peers) setName(addr, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +166,7 @@ func (p *peers) setName(addr, name string) {
 	}
 }
 
-// listGone is the peers that have gone, and when.
+// listGone returns the peers that have gone, and when.
 func (p *peers) listGone() map[*peer]time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,12 +195,14 @@ func (p *peer) close() {
 
 // ownsJob asks whether the peer answers and has the job.
 func (p *peer) ownsJob(ctx context.Context, job string) bool {
-	_, err := p.client.Events(ctx, &v1.EventsRequest{Caller: p.newCaller(context.Background()), Handle: &v1.Handle{Job: job, Owner: p.addr}, MaxEvents: 1},
+	_, err := p.client.Events(ctx,
+		&v1.EventsRequest{Caller: p.newCaller(context.Background()), Handle: &v1.Handle{Job: job, Owner: p.addr},
+			MaxEvents: 1},
 		callopt.WithRPCTimeout(ownerTimeout))
 	return err == nil
 }
 
-// Run has no time limit of its own, so it asks all along whether the peer is there.
+// Run forwards a Run. A Run has no time limit of its own, so p asks all along whether the peer still has the job.
 func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, error) {
 	req.Caller = p.newCaller(ctx)
 	ctx, cancel := context.WithCancel(ctx)

@@ -11,20 +11,21 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// pipe carries the connections of one link after the other: it is a fastrpc client, which cannot be closed. Between
-// two links it waits in dial, where fastrpc is done with all that the first had: no dial and no connection of an
-// earlier link is ever under way in a later one.
+// pipe carries the connections of links in turn. A pipe holds a fastrpc client, because a fastrpc client cannot be
+// closed. Between two links the pipe waits in dialNext. By then fastrpc has finished with all connections of the
+// first link. So no dial and no connection of an earlier link is ever under way in a later one.
 //
-// fastrpc dials when something is to be sent. That is always a flush, which asks for the outbox of the connection only
-// when fastrpc writes: so one takes all that has gathered, and nothing survives its connection. Once a connection is up,
-// who has something to say writes it there himself, as long as the connection takes it: fastrpc has another goroutine write.
+// fastrpc dials when it has a request to send. That request is always a flush. A flush asks for the connection's
+// outbox only when fastrpc writes. So a flush takes all messages gathered by then, and no message outlives the
+// connection. Once a connection is up, a goroutine with a message first writes to the connection itself. By way of
+// fastrpc, another goroutine would write.
 type pipe struct {
 	client         *fastrpc.Client
-	nextLink       chan *link  // to be served; sent to while the pipe is new or spare
-	link           *link       // that is served; dial's alone
+	nextLink       chan *link  // the link to serve next; sent to while the pipe is new or idle
+	link           *link       // the link served now; only dialNext uses it
 	flushScheduled atomic.Bool // fastrpc holds a flush
 	dialling       atomic.Bool
-	conn           atomic.Pointer[linkConn] // that fastrpc serves, or served last; nil: none yet
+	conn           atomic.Pointer[linkConn] // the present or last connection of fastrpc; nil: none yet
 }
 
 // idlePipes are the pipes that wait for a link.
@@ -33,7 +34,7 @@ var idlePipes struct {
 	pipes []*pipe
 }
 
-// takePipe finds or makes a pipe, which connects the link that is then sent to its next.
+// takePipe finds or makes a pipe. The pipe connects the link that the caller then sends to nextLink.
 func takePipe() *pipe {
 	idlePipes.Lock()
 	defer idlePipes.Unlock()
@@ -51,13 +52,15 @@ func takePipe() *pipe {
 		Dial:               func(string) (net.Conn, error) { return p.dialNext() },
 		MaxPendingRequests: 64,
 		ReadBufferSize:     8 << 10,
-		WriteBufferSize:    512, // what comes when the connection is new, or was full: the rest is written without it
+		// For messages sent while the connection is new or was full. The rest is written without the buffer.
+		WriteBufferSize: 512,
 	}
 	p.scheduleFlush()
 	return p
 }
 
-// dialNext returns when there is a connection of its link, or of the next one. It never fails: fastrpc would sleep then.
+// dialNext returns when there is a connection of the pipe's link, or of the next link. It never fails, because
+// fastrpc would sleep after an error.
 func (p *pipe) dialNext() (net.Conn, error) {
 	p.dialling.Store(true)
 	for {
@@ -78,28 +81,29 @@ func (p *pipe) dialNext() (net.Conn, error) {
 	}
 }
 
-// scheduleFlush asks fastrpc for a flush, upon which it dials if there is no connection.
+// scheduleFlush asks fastrpc for a flush. If there is no connection, fastrpc dials.
 func (p *pipe) scheduleFlush() {
 	if p.flushScheduled.CompareAndSwap(false, true) {
-		p.client.SendNowait(&flushRequest{pipe: p}, flushReleased) // its queue has room: it holds no other
+		p.client.SendNowait(&flushRequest{pipe: p}, flushReleased) // the queue has room, because it holds no flush
 	}
 }
 
-// flushRequest is what is handed to fastrpc: an order to write what is in the outbox by then.
+// flushRequest is a request for fastrpc: an order to write the outbox as of the time of writing.
 type flushRequest struct {
 	pipe    *pipe
 	written bool
 }
 
-// WriteRequest implements fastrpc.RequestWriter: fastrpc has just written the first frame's request id.
+// WriteRequest implements fastrpc.RequestWriter. fastrpc has just written the first frame's request id.
 func (f *flushRequest) WriteRequest(bw *bufio.Writer) error {
 	f.written = true
-	f.pipe.flushScheduled.Store(false) // what comes from here on needs another flush
+	f.pipe.flushScheduled.Store(false) // messages that come from here on need another flush
 	return f.pipe.conn.Load().writeOutbox(bw)
 }
 
-// flushReleased is called by fastrpc when it is done with a flush. One that it gave up without writing, as it does after
-// ten seconds without a connection, or that went to a connection which was closed already, is followed by another.
+// flushReleased is called by fastrpc when it has finished with a flush. Another flush follows in two cases. fastrpc
+// gave up the flush without writing, as after ten seconds without a connection. Or the flush went to a connection
+// that was closed already.
 func flushReleased(req fastrpc.RequestWriter) {
 	f := req.(*flushRequest)
 	p := f.pipe
@@ -107,7 +111,7 @@ func flushReleased(req fastrpc.RequestWriter) {
 		p.flushScheduled.Store(false)
 	}
 	if p.dialling.Load() {
-		return // which ends with a flush
+		return // the dial ends with a flush
 	}
 	if c := p.conn.Load(); c == nil || c.wantsFlush() {
 		p.scheduleFlush()

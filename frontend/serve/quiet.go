@@ -6,19 +6,21 @@ import (
 	"sync"
 )
 
-// quietListener is the listener that Kitex gets. Kitex reports an error of Accept on stderr, unless it was about to close the
-// listener itself. We close it before Kitex is stopped: then Accept does not return until Kitex closes it, too.
+// quietListener is the listener for Kitex. Kitex reports an error of Accept on stderr, unless Kitex was about to
+// close the listener itself. phoebe closes the listener before Kitex is stopped. So Accept does not return until
+// Kitex closes the listener, too.
 type quietListener struct {
 	net.Listener
 	closing                   context.Context
 	acceptCalled, closeCalled chan struct{} // closed by the first call of Accept, and of Close
 	noteAccept, noteClose     func()
-	kitexWaits                chan struct{} // closed when Kitex waits for its end: one that is stopped before that panics
+	kitexWaits                chan struct{} // closed when Kitex waits for its end; stopped earlier, Kitex panics
 	noteKitexWaits            func()
 }
 
 func newQuietListener(l net.Listener, closing context.Context) *quietListener {
-	q := &quietListener{Listener: l, closing: closing, acceptCalled: make(chan struct{}), closeCalled: make(chan struct{})}
+	q := &quietListener{Listener: l, closing: closing, acceptCalled: make(chan struct{}),
+		closeCalled: make(chan struct{})}
 	q.noteAccept = sync.OnceFunc(func() { close(q.acceptCalled) })
 	q.kitexWaits = make(chan struct{})
 	q.noteKitexWaits = sync.OnceFunc(func() { close(q.kitexWaits) })

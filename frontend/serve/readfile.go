@@ -11,22 +11,24 @@ import (
 )
 
 const (
-	// maxFilePart is how many bytes of a file one answer has at most, and mostReads how many answers there are in memory at a time.
+	// maxFilePart bounds the bytes of a file in one answer. maxReads bounds the answers in memory at a time.
 	maxFilePart = 1 << 20
 	maxReads    = 64
-	// retryReadAfter is when a client comes back whose part nobody could send just now.
+	// retryReadAfter is the pause before a client asks again for a part, after no worker could send the part.
 	retryReadAfter = 100 * time.Millisecond
 )
 
-// ReadFile implements the API. It needs nothing of the job that made the file, and whoever knows the digest has seen the outcome, or
-// has the file.
+// ReadFile implements the API. The job that made the file need not be known. A caller with the digest has seen the
+// outcome or has the file.
 func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.ReadFileResponse, error) {
 	digest, ok := parseDigest(req.Sha256)
 	switch {
 	case !ok:
-		return nil, newRefused(v1.RefusedReason_INVALID, "sha256 is %q: give it as the outcome said it", clipText(req.Sha256))
+		return nil, newRefused(v1.RefusedReason_INVALID, "sha256 is %q: copy the value from the outcome",
+			clipText(req.Sha256))
 	case req.FromByte < 0 || req.MaxBytes < 0:
-		return nil, newRefused(v1.RefusedReason_INVALID, "from_byte %d, max_bytes %d: give 0 or more", req.FromByte, req.MaxBytes)
+		return nil, newRefused(v1.RefusedReason_INVALID, "from_byte %d, max_bytes %d: give 0 or more", req.FromByte,
+			req.MaxBytes)
 	}
 	most := int(req.MaxBytes)
 	if most == 0 || most > maxFilePart {
@@ -36,7 +38,8 @@ func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.Re
 	case h.readSlots <- struct{}{}:
 		defer func() { <-h.readSlots }()
 	case <-time.After(retryReadAfter):
-		return nil, newRefusedForNow(v1.RefusedReason_OVERLOADED, "%d parts of files are being read: come back later", maxReads)
+		return nil, newRefusedForNow(v1.RefusedReason_OVERLOADED, "%d parts of files are being read: come back later",
+			maxReads)
 	}
 	h.mu.Lock()
 	caches := h.core.Caches(req.Worker, frontend.FileID(digest))
@@ -54,14 +57,17 @@ func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.Re
 	}
 	switch {
 	case failed == nil:
-		return nil, newRefusedForNow(v1.RefusedReason_NO_FILE, "no worker that this frontend is linked to is said to have file %s, as worker %q is not there: run the task again that made it", clipText(req.Sha256), clipText(req.Worker))
+		return nil, newRefusedForNow(v1.RefusedReason_NO_FILE,
+			"no linked worker is known to have file %s, and worker %q is not linked: run the file's task again",
+			clipText(req.Sha256), clipText(req.Worker))
 	case allMissing:
-		return nil, newRefused(v1.RefusedReason_NO_FILE, "%v, its worker has thrown it away for others (--cache-size): run the task again that made it", failed)
+		return nil, newRefused(v1.RefusedReason_NO_FILE,
+			"%v, its worker dropped the file to make room (--cache-size): run the file's task again", failed)
 	}
 	return nil, newRefusedForNow(v1.RefusedReason_OVERLOADED, "%v", failed)
 }
 
-// newRefusedForNow refuses what may be possible soon.
+// newRefusedForNow refuses a call that may succeed soon.
 func newRefusedForNow(reason v1.RefusedReason, format string, args ...any) *v1.Refused {
 	r := newRefused(reason, format, args...)
 	r.RetryAfterUs = retryReadAfter.Microseconds()

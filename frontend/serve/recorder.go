@@ -13,38 +13,39 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// recorder holds what jobs and tasks have been through. Whoever looks takes its mutexes, and for moments the server's; no step
-// waits for them.
+// recorder holds the history of jobs and tasks. Readers take its mutexes, and the server's mutex for moments. No
+// step of the core waits for the recorder's mutexes.
 type recorder struct {
 	// Guarded by the server's mutex.
 	intake          *rec.Intake
-	tally           rec.Tally // since it was taken last
+	tally           rec.Tally // since the last window
 	attempts        rec.Attempts
-	scratchAttempt  rec.Attempt // one that is not remembered: its phases
+	scratchAttempt  rec.Attempt // phases of an attempt that is not remembered
 	earlierAttempts rec.EarlierAttempts
 	choice          *rec.Choice
 	endedCounts     endedCounts
-	chosenJobs      []chosenJob // whose attempts are still to be collected
-	missedJobs      uint64      // that were too many for that
+	chosenJobs      []chosenJob // jobs whose attempts are still to be collected
+	missedJobs      uint64      // chosen jobs beyond maxChosen
 	openJobs        openJobs
 	roundTrips      histogram.Histogram
 
-	recordings struct{ written, failed, removed, lost atomic.Int64 } // of broken objectives; lost are attempts that were forgotten before they were written
+	// Counts of recordings of broken objectives. lost counts attempts forgotten before the recording was written.
+	recordings struct{ written, failed, removed, lost atomic.Int64 }
 
-	chosenSignal chan struct{} // tells that there are chosen ones
-	lookSlots    chan struct{} // one for each call that looks: others are refused
+	chosenSignal chan struct{} // signals that chosenJobs has jobs
+	lookSlots    chan struct{} // an element for each call that looks; more calls are refused
 
 	collectMu sync.Mutex // taken before mu
 
-	mu            sync.Mutex // guards all below; the server's may be taken while it is held, but not the other way round
+	mu            sync.Mutex // guards all below; the server's mutex may be taken under it, but not the reverse
 	history       *rec.History
 	keptJobs      *rec.Jobs
 	spareBatch    *rec.Batch
-	exposedCounts endedCounts // as of the last put
+	exposedCounts endedCounts // as of the last putWindow
 	putAt         time.Time
 }
 
-// endedCounts is how many jobs have: those of which all attempts were remembered, and those of which only some were.
+// endedCounts counts ended jobs. Of whole jobs all attempts were remembered, of parted jobs only some.
 type endedCounts struct{ whole, parted uint64 }
 
 // chosenJob is a job that is to be kept.
@@ -53,31 +54,34 @@ type chosenJob struct {
 	refs attemptRefs
 }
 
-// attemptRefs is what is remembered of a job: of how many tasks the attempt that gave the outcome, and the numbers of the last attempts.
+// attemptRefs refers to the remembered attempts of a job. tasks counts the attempts with outcomes. lastOutcome and
+// lastEarlier are numbers of attempts.
 type attemptRefs struct {
 	tasks                    int
 	lastOutcome, lastEarlier uint64
 }
 
-// maxChosen is how many jobs may wait to be kept.
+// maxChosen bounds the jobs that wait to be kept.
 const maxChosen = 4096
 
-// maxLooks is how many calls may look at the recorder at a time.
+// maxLooks bounds the calls that look at the recorder at a time.
 const maxLooks = 8
 
 func newRecorder(now time.Time, seed uint64) recorder {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	return recorder{
-		intake: rec.NewIntake(now, rng), choice: rec.NewChoice(rng), keptJobs: rec.NewJobs(), history: rec.NewHistory(), putAt: now,
+		intake: rec.NewIntake(now, rng), choice: rec.NewChoice(rng), keptJobs: rec.NewJobs(), history: rec.NewHistory(),
+		putAt:        now,
 		chosenSignal: make(chan struct{}, 1), lookSlots: make(chan struct{}, maxLooks),
 	}
 }
 
-// minWindow is how often what was counted is put into the history at most: a second's tick may come a little early.
+// minWindow is the shortest time between two windows of the history. It is below a second, because a second's tick
+// may come a little early.
 const minWindow = 900 * time.Millisecond
 
-// runRecorder puts what was counted into the history at the end of each second, so that the windows of frontends whose clocks agree are
-// the same, and keeps the jobs that were chosen.
+// runRecorder puts the counts into the history at the end of each second, and keeps the chosen jobs. So frontends
+// whose clocks agree have the same windows.
 func (s *Server) runRecorder() {
 	second := time.NewTimer(timeToSecond(time.Now()))
 	defer second.Stop()
@@ -97,12 +101,13 @@ func (s *Server) runRecorder() {
 	}
 }
 
-// timeToSecond is how long it is until a second begins by the clock. One that has all but begun is not meant.
+// timeToSecond returns the time until a second of the clock begins. If a second is about to begin within 50 ms, the
+// next one counts.
 func timeToSecond(now time.Time) time.Duration {
 	return now.Add(time.Second + 50*time.Millisecond).Truncate(time.Second).Sub(now.Round(0))
 }
 
-// putWindow moves what was counted since the last time into the history.
+// putWindow moves the counts since the last window into the history.
 func (s *Server) putWindow(now time.Time) {
 	r := &s.recorder
 	r.mu.Lock()
@@ -125,7 +130,7 @@ func (s *Server) putWindow(now time.Time) {
 	r.spareBatch = full
 }
 
-// attemptsPerLock is how many attempts are copied before others get the mutex.
+// attemptsPerLock bounds the attempts copied under a single hold of the mutex.
 const attemptsPerLock = 64
 
 // collectJobs keeps the jobs that were chosen.
@@ -156,8 +161,8 @@ func (s *Server) collectJobs() {
 	}
 }
 
-// collectAttempts copies the attempts that gave tasks of a job their outcomes, and makes a trace of these and of the earlier ones. It is
-// not ok if some of the former are forgotten.
+// collectAttempts copies a job's attempts with outcomes, and makes a trace of all remembered attempts of the job.
+// ok is false if an attempt with an outcome is forgotten.
 func (s *Server) collectAttempts(refs attemptRefs) (attempts []rec.Attempt, trace rec.Trace, ok bool) {
 	attempts = make([]rec.Attempt, refs.tasks)
 	names := map[uint32]string{}
@@ -191,7 +196,7 @@ func (s *Server) collectAttempts(refs attemptRefs) (attempts []rec.Attempt, trac
 	return attempts, rec.NewTrace(attempts, earlier, names), true
 }
 
-// exposeTimes adds what was timed. It is as of the last put.
+// exposeTimes adds the measured times, as of the last putWindow.
 func (r *recorder) exposeTimes(t *exposition.Text) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,44 +208,52 @@ func (r *recorder) exposeTimes(t *exposition.Text) {
 		case rec.Slowdown:
 			t.Histogram("phoebe_frontend_job_slowdown_ratio", labels, h, rec.One)
 		default:
-			t.Histogram("phoebe_frontend_task_phase_seconds", labels+","+exposition.Labels("phase", m.String()), h, time.Second)
+			t.Histogram("phoebe_frontend_task_phase_seconds", labels+","+exposition.Labels("phase", m.String()), h,
+				time.Second)
 		}
 	})
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "measurement"), float64(r.history.Lost()))
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "job"), float64(r.keptJobs.Lost()))
-	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "attempt"), float64(r.recordings.lost.Load()))
+	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "attempt"),
+		float64(r.recordings.lost.Load()))
 	t.Value("phoebe_frontend_recorder_jobs_total", exposition.Labels("attempts", "all"), float64(r.exposedCounts.whole))
-	t.Value("phoebe_frontend_recorder_jobs_total", exposition.Labels("attempts", "failed"), float64(r.exposedCounts.parted))
-	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "written"), float64(r.recordings.written.Load()))
-	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "failed"), float64(r.recordings.failed.Load()))
-	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "removed"), float64(r.recordings.removed.Load()))
+	t.Value("phoebe_frontend_recorder_jobs_total", exposition.Labels("attempts", "failed"),
+		float64(r.exposedCounts.parted))
+	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "written"),
+		float64(r.recordings.written.Load()))
+	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "failed"),
+		float64(r.recordings.failed.Load()))
+	t.Value("phoebe_frontend_recordings_total", exposition.Labels("outcome", "removed"),
+		float64(r.recordings.removed.Load()))
 }
 
-// jobTiming is what is counted of a job under way. What is touched for each task lies together.
+// jobTiming holds the counts of a job under way. Fields touched for each task lie together.
 type jobTiming struct {
 	endedTasks, failedTasks int                     // tasks
-	path                    estimate.Path           // of the tasks that have ended
-	remembersAll            bool                    // all its attempts are remembered
+	path                    estimate.Path           // of the ended tasks
+	remembersAll            bool                    // all attempts of the job are remembered
 	slots                   [mixedPath + 1]rec.Slot // by path
 	chain                   rec.Chain               // of runs that gave results
 	refs                    attemptRefs
-	leadTime                time.Duration // until the core had it
+	leadTime                time.Duration // from receipt until the core had the job
 	cameAt                  time.Time
 	policy, tenant          string
 	class                   frontend.Class
-	due                     time.Duration // from when on it is regular; 0: from the start, or never
-	copies                  int           // attempts that were copies of late ones,
-	preempted               int           // and those that were stopped for what is regular, as far as outcomes tell of them
-	stageNames              []string      // names
-	after                   [][]int       // of each stage, those that it waits for
+	due                     time.Duration // when the job becomes regular; 0: from the start, or never
+	copies                  int           // attempts that were copies of late attempts,
+	// and attempts that were stopped for regular work, as far as outcomes tell.
+	preempted  int
+	stageNames []string // by number
+	after      [][]int  // for each stage, the numbers of the stages before it
 }
 
-// mixedPath is the path of a job whose tasks do not all go the same.
+// mixedPath is the path of a job whose tasks take different paths.
 const mixedPath = estimate.Estimation + 1
 
-var pathNames = [...]string{estimate.Sampling: estimate.Sampling.String(), estimate.Estimation: estimate.Estimation.String(), mixedPath: "mixed"}
+var pathNames = [...]string{estimate.Sampling: estimate.Sampling.String(),
+	estimate.Estimation: estimate.Estimation.String(), mixedPath: "mixed"}
 
-// beginTiming notes in t, which is empty, of whom a job is that is about to be submitted.
+// beginTiming fills the empty t for a job about to be submitted.
 func (s *Server) beginTiming(t *jobTiming, job *frontend.Job, now time.Time) {
 	if !recorderOn {
 		return
@@ -261,13 +274,14 @@ func (s *Server) extendTiming(t *jobTiming, stages []frontend.Stage, tasks int) 
 	if !recorderOn {
 		return
 	}
-	s.recorder.intake.Submitted(t.tenant, tasks) // whether all attempts of the job are remembered is decided
+	s.recorder.intake.Submitted(t.tenant, tasks) // the answer is not used: t.remembersAll stays as decided
 	if len(stages) > len(t.stageNames) {
 		t.stageNames, t.after = rec.Stages(&frontend.Job{Stages: stages})
 		t.chain.Grow(t.after)
 	}
 }
 
+// findSlot returns the slot where the times of t's job are counted for a path.
 func (s *Server) findSlot(t *jobTiming, path estimate.Path) rec.Slot {
 	if in := s.recorder.intake; !in.Holds(t.slots[path]) {
 		t.slots[path] = in.Slot(rec.Key{Path: pathNames[path], Policy: t.policy, Tenant: t.tenant})
@@ -275,7 +289,7 @@ func (s *Server) findSlot(t *jobTiming, path estimate.Path) rec.Slot {
 	return t.slots[path]
 }
 
-// failureNumber is why a task has failed, as the API has it; 0: it has not.
+// failureNumber returns the API's number of a task's failure; 0: no failure.
 func failureNumber(o *frontend.Outcome) uint8 {
 	if o.Kind == frontend.Failed {
 		return uint8(failureReasons[o.Failure])
@@ -283,8 +297,9 @@ func failureNumber(o *frontend.Outcome) uint8 {
 	return 0
 }
 
-// countTask counts what became of a task, and remembers the attempt that was. Where they are too many, the phases of some stand for those
-// of others, and of a part of the jobs only what went wrong is remembered.
+// countTask counts the outcome of a task, and remembers its attempts. If there are too many tasks, the phases of
+// some tasks stand for the phases of other tasks. Then, for a part of the jobs, only attempts that went wrong are
+// remembered.
 func (s *Server) countTask(t *jobTiming, o *frontend.Outcome) {
 	if !recorderOn {
 		return
@@ -345,7 +360,7 @@ func (s *Server) rememberAttempts(t *jobTiming, o *frontend.Outcome) *rec.Attemp
 	return a
 }
 
-// countJob counts a job, of which all outcomes are in, and keeps it if somebody may ask for it.
+// countJob counts a job after the last outcome, and keeps the job if a reader may ask for it.
 func (s *Server) countJob(r *clientJob) {
 	if !recorderOn {
 		return
@@ -362,14 +377,16 @@ func (s *Server) countJob(r *clientJob) {
 		return
 	}
 	job := rec.Job{
-		ID: r.id, Path: pathNames[t.path], Policy: t.policy, Tenant: t.tenant, Came: r.receivedAt, Response: response, Stages: t.stageNames, After: t.after,
-		Tasks: t.endedTasks, Failed: t.failedTasks, Class: t.class, Due: t.due, Copies: t.copies, Preempted: t.preempted,
+		ID: r.id, Path: pathNames[t.path], Policy: t.policy, Tenant: t.tenant, Came: r.receivedAt, Response: response,
+		Stages: t.stageNames, After: t.after,
+		Tasks: t.endedTasks, Failed: t.failedTasks, Class: t.class, Due: t.due, Copies: t.copies,
+		Preempted: t.preempted,
 	}
 	var c rec.Chosen
 	if t.remembersAll {
 		c = rc.choice.Ended(r.endedAt, &job)
 	} else {
-		kept := job // as most are not, it is not made there
+		kept := job // the copy is made only here, because most jobs are not kept
 		c = rec.Chosen{Job: &kept, Why: rec.Failed}
 	}
 	switch {

@@ -2,5 +2,5 @@
 
 package serve
 
-// recorderOn is off in a build that only serves to measure what the recorder costs: make ui-cost.
+// recorderOn is false in a build with the tag norecorder, which measures the cost of the recorder: make ui-cost.
 const recorderOn = true

@@ -16,7 +16,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// What jobs and tasks have been through is counted once each, and adds up.
+// Each job and task is counted once, and the phases add up.
 func TestRecorder(t *testing.T) {
 	c := startCluster(t, 2, 2, func(*Config) {})
 	c.awaitWorkers(t, 2)
@@ -76,17 +76,19 @@ func TestRecorder(t *testing.T) {
 		for _, d := range j.Blame {
 			sum += d
 		}
-		if j.Trace.N != tasks || sum != j.Response || sum <= 0 || j.Blame[rec.Kind(rec.Run)]+j.Blame[rec.Excess] <= 0 || (j.Failed > 0) != (i == 2) {
+		if j.Trace.N != tasks || sum != j.Response || sum <= 0 || j.Blame[rec.Kind(rec.Run)]+j.Blame[rec.Excess] <= 0 ||
+			(j.Failed > 0) != (i == 2) {
 			t.Errorf("job %d has %d attempts, %d failed, blame %v of %v", i, j.Trace.N, j.Failed, j.Blame, j.Response)
 		}
-		if i == 1 && j.Blame[rec.Kind(rec.Run)]+j.Blame[rec.Excess] < 2*time.Millisecond { // of each stage a task, whichever was heard of last
+		// a task of each stage, whichever outcome came last
+		if i == 1 && j.Blame[rec.Kind(rec.Run)]+j.Blame[rec.Excess] < 2*time.Millisecond {
 			t.Errorf("the critical path of stages is %v", j.Blame)
 		}
 	}
 }
 
-// Of more tasks than can be remembered for long, those of a part of the jobs are, all of each. Of the others, what failed is; and of all
-// everything is counted.
+// If there are more tasks than the recorder can remember for long, all attempts of a part of the jobs are
+// remembered. Of the rest, failed attempts are remembered. All tasks are counted.
 func TestRecorderOfMany(t *testing.T) {
 	s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
 	if err != nil {
@@ -98,9 +100,11 @@ func TestRecorderOfMany(t *testing.T) {
 		for n := range jobs {
 			r := &clientJob{id: probe.JobID{byte(n), byte(n >> 8), 1}, receivedAt: now, endedAt: now.Add(time.Second)}
 			s.steppedAt = r.endedAt
-			s.beginTiming(&r.timing, &frontend.Job{ID: r.id, Policy: frontend.Policies[0], Tasks: make([]frontend.Task, tasks)}, now)
+			s.beginTiming(&r.timing,
+				&frontend.Job{ID: r.id, Policy: frontend.Policies[0], Tasks: make([]frontend.Task, tasks)}, now)
 			for k := range tasks {
-				o := &frontend.Outcome{Task: probe.TaskIndex(k), Kind: frontend.Result, Run: time.Millisecond, Phases: frontend.Phases{Finished: time.Millisecond}}
+				o := &frontend.Outcome{Task: probe.TaskIndex(k), Kind: frontend.Result, Run: time.Millisecond,
+					Phases: frontend.Phases{Finished: time.Millisecond}}
 				if n < failing && k == 7 {
 					o.Kind = frontend.Failed
 				}
@@ -119,7 +123,8 @@ func TestRecorderOfMany(t *testing.T) {
 	pass := func(seconds, submitted int) {
 		for range seconds {
 			for range submitted {
-				s.beginTiming(new(jobTiming), &frontend.Job{Policy: frontend.Policies[0], Tasks: make([]frontend.Task, tasks)}, now)
+				s.beginTiming(new(jobTiming),
+					&frontend.Job{Policy: frontend.Policies[0], Tasks: make([]frontend.Task, tasks)}, now)
 			}
 			now = now.Add(time.Second)
 			s.putWindow(now)
@@ -147,7 +152,8 @@ func TestRecorderOfMany(t *testing.T) {
 		case j.Trace.N == 1 && sum == 0 && j.Failed == 1 && j.Why == rec.Failed:
 			parted++
 		default:
-			t.Errorf("a job that is kept for %b has %d attempts and %d tasks that failed, its blame is %v of %v", j.Why, j.Trace.N, j.Failed, sum, j.Response)
+			t.Errorf("a job that is kept for %b has %d attempts and %d tasks that failed, its blame is %v of %v", j.Why,
+				j.Trace.N, j.Failed, sum, j.Response)
 		}
 	}
 	if parted < failing*3/4 || parted == failing {
@@ -167,7 +173,7 @@ func TestRecorderOfMany(t *testing.T) {
 	}
 }
 
-// Of jobs that fail faster than they can be kept, those that are too many are counted, and nobody waits.
+// If jobs fail faster than the recorder can keep them, the surplus is counted, and no step waits.
 func TestRecorderFull(t *testing.T) {
 	s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
 	if err != nil {
@@ -178,7 +184,8 @@ func TestRecorderFull(t *testing.T) {
 	s.steppedAt = now
 	for n := range maxChosen + more {
 		r := &clientJob{id: probe.JobID{byte(n), byte(n >> 8), 1}, receivedAt: now, endedAt: now}
-		s.beginTiming(&r.timing, &frontend.Job{ID: r.id, Policy: frontend.Policies[0], Tasks: make([]frontend.Task, 1)}, now)
+		s.beginTiming(&r.timing, &frontend.Job{ID: r.id, Policy: frontend.Policies[0], Tasks: make([]frontend.Task, 1)},
+			now)
 		s.countTask(&r.timing, &frontend.Outcome{Kind: frontend.Failed})
 		s.countJob(r)
 	}
@@ -188,7 +195,7 @@ func TestRecorderFull(t *testing.T) {
 	}
 }
 
-// BenchmarkCount is what it costs to count a task.
+// BenchmarkCount measures the cost of counting a task.
 func BenchmarkCount(b *testing.B) {
 	s := &Server{recorder: newRecorder(time.Now(), 1), steppedAt: time.Now()}
 	j := &frontend.Job{Tenant: "t", Policy: frontend.Policies[0], Tasks: make([]frontend.Task, 1)}
@@ -203,7 +210,7 @@ func BenchmarkCount(b *testing.B) {
 	}
 }
 
-// BenchmarkCountJobs is what it costs to count jobs, so many tasks of them a second.
+// BenchmarkCountJobs measures the cost of counting jobs, at a given number of tasks a second.
 func BenchmarkCountJobs(b *testing.B) {
 	for _, x := range []struct{ tasks, second int }{{1, 5000}, {100, 300_000}} {
 		b.Run(fmt.Sprintf("%d tasks each, %d a second", x.tasks, x.second), func(b *testing.B) {
@@ -234,9 +241,10 @@ func BenchmarkCountJobs(b *testing.B) {
 	}
 }
 
-// BenchmarkHistograms is what three histograms of the package for metrics cost, to compare with.
+// BenchmarkHistograms measures three histograms of the metrics package, for comparison.
 func BenchmarkHistograms(b *testing.B) {
-	h := [...]*metrics.Histogram{metrics.NewSet().NewHistogram("a"), metrics.NewSet().NewHistogram("b"), metrics.NewSet().NewHistogram("c")}
+	h := [...]*metrics.Histogram{metrics.NewSet().NewHistogram("a"), metrics.NewSet().NewHistogram("b"),
+		metrics.NewSet().NewHistogram("c")}
 	for b.Loop() {
 		h[0].Update(1e-3)
 		h[1].Update(2e-3)

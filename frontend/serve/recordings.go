@@ -23,28 +23,32 @@ func (h *handler) Recordings(ctx context.Context, req *v1.RecordingsRequest) (*v
 	}
 	defer end()
 	res := &v1.RecordingsResponse{Recordings: h.listRecordings(), Frontends: []*v1.Told{h.describeSelf()}}
-	for _, a := range askAllPeers(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.RecordingsResponse, error) {
-		return p.client.Recordings(ctx, &v1.RecordingsRequest{Caller: p.newCaller(ctx)}, within)
-	}) {
+	for _, a := range askAllPeers(ctx, h, req.Caller,
+		func(ctx context.Context, p *peer, within callopt.Option) (*v1.RecordingsResponse, error) {
+			return p.client.Recordings(ctx, &v1.RecordingsRequest{Caller: p.newCaller(ctx)}, within)
+		}) {
 		res.Frontends = append(res.Frontends, a.peerReport((*v1.RecordingsResponse).GetFrontends))
 		if a.res != nil {
 			res.Recordings = append(res.Recordings, a.res.Recordings...)
 		}
 	}
-	slices.SortStableFunc(res.Recordings, func(a, b *v1.Recording) int { return cmp.Or(cmp.Compare(b.AtUs, a.AtUs), cmp.Compare(a.Name, b.Name)) })
-	res.Recordings = slices.CompactFunc(res.Recordings, func(a, b *v1.Recording) bool { return a.Name == b.Name }) // several may share a folder
+	slices.SortStableFunc(res.Recordings,
+		func(a, b *v1.Recording) int { return cmp.Or(cmp.Compare(b.AtUs, a.AtUs), cmp.Compare(a.Name, b.Name)) })
+	// several frontends may share a folder
+	res.Recordings = slices.CompactFunc(res.Recordings, func(a, b *v1.Recording) bool { return a.Name == b.Name })
 	return res, nil
 }
 
-// beginRecordingLook lets operators look at what is recorded.
+// beginRecordingLook lets operators look at recordings.
 func (h *handler) beginRecordingLook(ctx context.Context, caller *v1.Caller) (end func(), err error) {
 	if tenant, isBound := h.boundTenant(ctx, caller); isBound {
-		return nil, newRefused(v1.RefusedReason_FORBIDDEN, "recordings are of all tenants, and for operators: your certificate names tenant %q", tenant)
+		return nil, newRefused(v1.RefusedReason_FORBIDDEN,
+			"only operators may see recordings, which show all tenants: your certificate names tenant %q", tenant)
 	}
 	return h.beginLook()
 }
 
-// listRecordings are those of this frontend. What cannot be read is left out.
+// listRecordings lists the recordings of this frontend. Files that cannot be read are left out.
 func (h *handler) listRecordings() []*v1.Recording {
 	list := []*v1.Recording{}
 	if h.cfg.RecordDir == "" {
@@ -62,7 +66,8 @@ func (h *handler) listRecordings() []*v1.Recording {
 		r := &v1.Recording{Frontend: h.cfg.Name, Name: filepath.Base(name)}
 		x, err := rec.ReadSummary(f)
 		if info, errInfo := f.Stat(); err == nil && errInfo == nil {
-			r.SizeBytes, r.AtUs, r.Broken, r.ObservedUs, r.Slowest, r.Phase = info.Size(), x.At.UnixMicro(), x.Broken, x.Observed.Microseconds(), x.Slowest, x.Phase
+			r.SizeBytes, r.AtUs, r.Broken, r.ObservedUs, r.Slowest, r.Phase = info.Size(), x.At.UnixMicro(), x.Broken,
+				x.Observed.Microseconds(), x.Slowest, x.Phase
 			list = append(list, r)
 		}
 		f.Close()
@@ -70,7 +75,7 @@ func (h *handler) listRecordings() []*v1.Recording {
 	return list
 }
 
-// recordingPart is how many bytes of a recording are told at once.
+// recordingPart bounds the bytes of a recording in one answer.
 const recordingPart = 1 << 20
 
 // Recording implements the API.
@@ -81,14 +86,19 @@ func (h *handler) Recording(ctx context.Context, req *v1.RecordingRequest) (*v1.
 	}
 	defer end()
 	if req.Frontend != h.cfg.Name {
-		return forwardTo(h, req.Caller, req.Frontend, func(p *peer, within callopt.Option) (*v1.RecordingResponse, error) {
-			return p.client.Recording(ctx, &v1.RecordingRequest{Caller: p.newCaller(ctx), Frontend: req.Frontend, Name: req.Name, FromByte: req.FromByte}, within)
-		})
+		return forwardTo(h, req.Caller, req.Frontend,
+			func(p *peer, within callopt.Option) (*v1.RecordingResponse, error) {
+				return p.client.Recording(ctx,
+					&v1.RecordingRequest{Caller: p.newCaller(ctx), Frontend: req.Frontend, Name: req.Name,
+						FromByte: req.FromByte}, within)
+			})
 	}
 	files, err := recordingFiles(h.cfg.RecordDir)
 	i := slices.IndexFunc(files, func(name string) bool { return filepath.Base(name) == req.Name })
 	if err != nil || h.cfg.RecordDir == "" || i < 0 {
-		return nil, newRefused(v1.RefusedReason_INVALID, "frontend %s has no recording %q, or not any more: it keeps the last %d", h.cfg.Name, req.Name, maxRecordings)
+		return nil, newRefused(v1.RefusedReason_INVALID,
+			"frontend %s has no recording %q, or not any more: it keeps the last %d", h.cfg.Name, req.Name,
+			maxRecordings)
 	}
 	f, err := os.Open(files[i])
 	if err != nil {

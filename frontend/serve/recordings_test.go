@@ -11,7 +11,7 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// Any frontend tells of the recordings of all, and gives the bytes of each of them.
+// Any frontend lists the recordings of all frontends, and sends the bytes of each recording.
 func TestRecordingsOfAll(t *testing.T) {
 	shared, own := t.TempDir(), t.TempDir()
 	a := startCluster(t, 1, 1, func(cfg *Config) { cfg.Name, cfg.RecordDir = "a", own })
@@ -20,7 +20,9 @@ func TestRecordingsOfAll(t *testing.T) {
 		cfg.Name, cfg.RecordDir, cfg.Peers = "b", shared, []string{a.Advertised(), c.Advertised()}
 	})
 	for i, dir := range []string{own, shared} {
-		x := &rec.Recording{Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: "f", At: time.Unix(1000+int64(i), 0), Broken: "p99=1ms", Slowest: "w", Phase: "run"}}
+		x := &rec.Recording{
+			Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: "f", At: time.Unix(1000+int64(i), 0),
+				Broken: "p99=1ms", Slowest: "w", Phase: "run"}}
 		x.Profile = bytes.Repeat([]byte{1, 2, byte(i)}, 1000)
 		if _, _, err := writeRecording(dir, x); err != nil {
 			t.Fatal(err)
@@ -53,7 +55,9 @@ func TestRecordingsOfAll(t *testing.T) {
 	}
 	for _, name := range []string{"", "..", "../" + res.Recordings[0].Name, "recording-x.json.gz"} {
 		var refused *v1.Refused
-		if _, err := b.client.Recording(ctx, &v1.RecordingRequest{Frontend: "a", Name: name}); !errors.As(err, &refused) || refused.Reason != v1.RefusedReason_INVALID {
+		if _, err := b.client.Recording(ctx,
+			&v1.RecordingRequest{Frontend: "a", Name: name}); !errors.As(err, &refused) ||
+			refused.Reason != v1.RefusedReason_INVALID {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

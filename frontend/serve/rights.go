@@ -13,14 +13,16 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// callerIdentity makes a call. The zero one has shown the secret, or there is none, and may do everything.
+// callerIdentity says who makes a call. The zero value may do everything: the caller has shown the secret, or the
+// frontend asks for none.
 type callerIdentity struct {
 	identity.Identity
-	token tenants.Hash // of the token by which it is known; zero: it is known by its certificate, if at all
+	// The hash of the token that the caller has shown. Zero: the caller is known by its certificate, if at all.
+	token tenants.Hash
 }
 
-// identifyCaller says who makes a call by what it tells, the secret or a token, and by the certificate of its connection; false: it
-// may not call.
+// identifyCaller finds out who makes a call: by the secret or token shown in the call, and by the connection's
+// certificate. false: the caller may not call.
 func (s *Server) identifyCaller(shown []byte, cert identity.Identity) (callerIdentity, bool) {
 	file := s.terms.current.Load()
 	if s.cfg.Keys == nil && s.cfg.Secrets.Takes(string(shown)) {
@@ -32,7 +34,8 @@ func (s *Server) identifyCaller(shown []byte, cert identity.Identity) (callerIde
 			return callerIdentity{identity.Identity{Roles: identity.Client, Tenant: tenant}, token}, true
 		}
 		if s.cfg.Keys != nil && (s.cfg.Secrets.Tell() == "" || !s.cfg.Secrets.Takes(string(shown))) {
-			return callerIdentity{}, false // a token that is gone: its owner is not to pass for who the certificate is of
+			// The token is no longer valid. Its owner must not act with the rights of the connection's certificate.
+			return callerIdentity{}, false
 		}
 	}
 	if cert.Roles&identity.Client != 0 {
@@ -41,7 +44,7 @@ func (s *Server) identifyCaller(shown []byte, cert identity.Identity) (callerIde
 	return callerIdentity{Identity: cert}, s.cfg.Keys != nil
 }
 
-// clientOf is the connection on which a call came, or nil.
+// clientOf returns the connection of a call, or nil.
 func clientOf(ctx context.Context) *clientConn {
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
 		return v.client
@@ -49,7 +52,7 @@ func clientOf(ctx context.Context) *clientConn {
 	return nil
 }
 
-// callerOf is who makes a call.
+// callerOf says who makes a call.
 func callerOf(ctx context.Context) callerIdentity {
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
 		return v.caller
@@ -57,7 +60,7 @@ func callerOf(ctx context.Context) callerIdentity {
 	return callerIdentity{}
 }
 
-// whyRevoked tells whether the token by which somebody called does not count any more.
+// whyRevoked refuses a call if the token has lost validity since the call began. nil: the call may go on.
 func (s *Server) whyRevoked(ctx context.Context) *v1.Refused {
 	w := callerOf(ctx)
 	if w.token == (tenants.Hash{}) {
@@ -69,16 +72,20 @@ func (s *Server) whyRevoked(ctx context.Context) *v1.Refused {
 	return s.newRefusedUnknown()
 }
 
-// newRefusedUnknown refuses a call of nobody who is known.
+// newRefusedUnknown refuses a call of an unknown caller.
 func (s *Server) newRefusedUnknown() *v1.Refused {
 	s.metrics.unauthorized.Inc()
 	if s.terms.current.Load().TakesTokens() {
-		return newRefused(v1.RefusedReason_UNAUTHORIZED, "the token is missing or unknown here: give one whose hash is in the tenants file (client.WithTokenFile, phoebe run --token-file), or the secret, in the caller, which comes first in the request")
+		return newRefused(v1.RefusedReason_UNAUTHORIZED,
+			"the token is missing or unknown here: give one whose hash is in the tenants file (client.WithTokenFile, "+
+				"phoebe run --token-file), or the secret, in the caller, at the start of the request")
 	}
-	return newRefused(v1.RefusedReason_UNAUTHORIZED, "the secret is missing or wrong: give the one that this frontend was started with, in the caller, which comes first in the request")
+	return newRefused(v1.RefusedReason_UNAUTHORIZED,
+		"the secret is missing or wrong: give the frontend's secret in the caller, at the start of the request")
 }
 
-// onBehalfOf is for whom a frontend has forwarded a call; nil: it is nobody's who is bound to a tenant, or has not been forwarded.
+// onBehalfOf returns the client for whom a peer has forwarded a call. nil: the call was not forwarded, or the
+// client is bound to no tenant.
 func (h *handler) onBehalfOf(ctx context.Context, caller *v1.Caller) *string {
 	id := callerOf(ctx)
 	if peer := id.Roles&identity.Frontend != 0 || h.cfg.Keys == nil && id.Roles == 0; peer && isForwarded(caller) {
@@ -87,14 +94,15 @@ func (h *handler) onBehalfOf(ctx context.Context, caller *v1.Caller) *string {
 	return nil
 }
 
-// boundTenant is the tenant that a call is bound to: it is for its jobs and those of tenants below it, and about them alone. Operators and
-// frontends are bound to none, nor is who has the secret, where no certificates tell who is who.
+// boundTenant returns the tenant that a call is bound to. The call may concern only jobs of the tenant and of
+// tenants below. Operators and frontends are bound to no tenant. If there are no certificates, callers with the
+// secret are not bound, either.
 func (h *handler) boundTenant(ctx context.Context, caller *v1.Caller) (tenant string, isBound bool) {
 	id := callerOf(ctx).Identity
 	if principal := h.onBehalfOf(ctx, caller); principal != nil {
 		var err error
 		if id, err = identity.Parse(*principal); err != nil {
-			return "\x00", true // whoever that is: no tenant
+			return "\x00", true // an unreadable identity belongs to no tenant
 		}
 	}
 	if h.cfg.Keys == nil && id.Roles == 0 || id.Roles&(identity.Operator|identity.Frontend) != 0 {
@@ -103,14 +111,17 @@ func (h *handler) boundTenant(ctx context.Context, caller *v1.Caller) (tenant st
 	return id.Tenant, true
 }
 
-// bindToTenant makes a job one of the tenant that its call is bound to, or refuses it, as it refuses functions that its tenant may not run.
+// bindToTenant makes job a job of the tenant that the call is bound to. Jobs of tenants beyond the caller's rights
+// are refused, as are tasks with functions forbidden to the tenant.
 func (h *handler) bindToTenant(ctx context.Context, caller *v1.Caller, job *v1.Job) *v1.Refused {
 	if tenant, isBound := h.boundTenant(ctx, caller); isBound {
 		if job.Tenant == "" {
 			job.Tenant = tenant
 		}
 		if !tenants.Covers(tenant, job.Tenant) {
-			return newRefused(v1.RefusedReason_FORBIDDEN, "the job names tenant %q, and you are known as a client of %q: name no tenant, that one or one below it, or show a token or a certificate of the other one", job.Tenant, tenant)
+			return newRefused(v1.RefusedReason_FORBIDDEN,
+				"the job names tenant %q, and you are known as a client of %q: name no tenant, your tenant or a "+
+					"tenant below, or show a token or a certificate of the job's tenant", job.Tenant, tenant)
 		}
 	}
 	tasks := job.Tasks
@@ -123,7 +134,7 @@ func (h *handler) bindToTenant(ctx context.Context, caller *v1.Caller, job *v1.J
 	return h.whyMayNotRun(job.Tenant, tasks)
 }
 
-// whyMayNotRun refuses functions that a tenant may not run.
+// whyMayNotRun refuses tasks with functions forbidden to the tenant. nil: the tenant may run all tasks.
 func (h *handler) whyMayNotRun(tenant string, tasks []*v1.Task) *v1.Refused {
 	file := h.terms.current.Load()
 	for i, t := range tasks {
@@ -131,13 +142,15 @@ func (h *handler) whyMayNotRun(tenant string, tasks []*v1.Task) *v1.Refused {
 			continue
 		}
 		if entry, may := file.MayRun(tenant, t.FunctionName); !may {
-			return newRefused(v1.RefusedReason_FORBIDDEN, "task %d: tenant %q may not run %q: the entry of %q in the tenants file says which functions it may, add it there or run another one", i, tenant, t.FunctionName, entry)
+			return newRefused(v1.RefusedReason_FORBIDDEN,
+				"task %d: tenant %q may not run %q: the entry of %q in the tenants file lists the allowed functions: "+
+					"add it there, or run another function", i, tenant, t.FunctionName, entry)
 		}
 	}
 	return nil
 }
 
-// auditCall has it written down what was asked of a job, and err, if it was refused.
+// auditCall writes a call to the audit log, with err if the call was refused. action names the call.
 func (h *handler) auditCall(ctx context.Context, caller *v1.Caller, action, job, tenant string, err error) {
 	if h.cfg.Audit == nil {
 		return
@@ -161,15 +174,17 @@ func (h *handler) auditCall(ctx context.Context, caller *v1.Caller, action, job,
 	h.cfg.Audit.Note(e, err)
 }
 
-// whyMayNotTouch refuses a call about a job that is not of the caller's tenant.
+// whyMayNotTouch refuses a call about a job beyond the caller's tenant. nil: the caller may touch the job.
 func (h *handler) whyMayNotTouch(ctx context.Context, caller *v1.Caller, id probe.JobID, tenant string) *v1.Refused {
 	if bound, isBound := h.boundTenant(ctx, caller); isBound && !tenants.Covers(bound, tenant) {
-		return newRefused(v1.RefusedReason_FORBIDDEN, "job %v is of another tenant than %q, as whose client you are known: only its own clients and operators may ask for it", id, bound)
+		return newRefused(v1.RefusedReason_FORBIDDEN,
+			"job %v belongs to another tenant than yours, %q: only its clients and operators may ask for it", id, bound)
 	}
 	return nil
 }
 
-// whyMayNotLook is mayTouch of a job that may be over. What has been forgotten is nobody's but operators'.
+// whyMayNotLook is whyMayNotTouch for a job that may have ended. A forgotten job is visible only to callers without
+// a bound tenant, such as operators.
 func (h *handler) whyMayNotLook(ctx context.Context, caller *v1.Caller, id probe.JobID) *v1.Refused {
 	if _, isBound := h.boundTenant(ctx, caller); !isBound {
 		return nil
@@ -192,7 +207,8 @@ func (h *handler) whyMayNotLook(ctx context.Context, caller *v1.Caller, id probe
 		h.recorder.mu.Unlock()
 	}
 	if !known {
-		return newRefused(v1.RefusedReason_UNKNOWN_JOB, "whose job %v is is not known here, or not any more: ask its owner, as its handle names it", id)
+		return newRefused(v1.RefusedReason_UNKNOWN_JOB,
+			"the tenant of job %v is not known here, or no longer: ask the owner in the job's handle", id)
 	}
 	return h.whyMayNotTouch(ctx, caller, id, tenant)
 }

@@ -11,11 +11,13 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Who shows a token may do to its tenant's jobs, and to those of tenants below it, what can be done to jobs, and to no others, whoever
-// it says that it asks for; and nothing any more once the token is gone, also if it asked before that.
+// A caller with a token may make any call about jobs of its tenant and of tenants below, and about no other job.
+// Claims of another name do not help. Once the token is gone, the caller may do nothing, even in a call that began
+// before.
 func TestTokenRights(t *testing.T) {
 	terms := func(revision int, ads string) string {
-		return fmt.Sprintf("revision: %d\ntenants:\n  ads: {token-hashes: [%x]}\n  web: {token-hashes: [%x]}\n", revision, sha256.Sum256([]byte(ads)), sha256.Sum256([]byte("web's")))
+		return fmt.Sprintf("revision: %d\ntenants:\n  ads: {token-hashes: [%x]}\n  web: {token-hashes: [%x]}\n",
+			revision, sha256.Sum256([]byte(ads)), sha256.Sum256([]byte("web's")))
 	}
 	name, replace := termsFile(t, terms(1, "ads's"))
 	c := startCluster(t, 1, 2, func(cfg *Config) { cfg.Secret, cfg.Tenants = "the fleet's", name })
@@ -29,17 +31,21 @@ func TestTokenRights(t *testing.T) {
 	asks := func(of *v1.Caller) map[string]error {
 		_, events := c.client.Events(ctx, &v1.EventsRequest{Caller: of, Handle: sub.Handle})
 		_, tasks := c.client.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: of, Handle: sub.Handle, Tasks: []int32{0}})
-		_, extend := c.client.Extend(ctx, &v1.ExtendRequest{Caller: of, Handle: sub.Handle, FromTask: 2, Tasks: newJob("sleep", "1h").Tasks})
-		_, cancel := c.client.Cancel(ctx, &v1.CancelRequest{Caller: of, Handle: &v1.Handle{Job: newID(), Owner: sub.Handle.Owner}})
+		_, extend := c.client.Extend(ctx,
+			&v1.ExtendRequest{Caller: of, Handle: sub.Handle, FromTask: 2, Tasks: newJob("sleep", "1h").Tasks})
+		_, cancel := c.client.Cancel(ctx,
+			&v1.CancelRequest{Caller: of, Handle: &v1.Handle{Job: newID(), Owner: sub.Handle.Owner}})
 		_, trace := c.client.Trace(ctx, &v1.TraceRequest{Caller: of, Job: sub.Handle.Job})
 		_, explain := c.client.Explain(ctx, &v1.ExplainRequest{Caller: of, Handle: sub.Handle, Task: -1})
 		_, again := c.client.Submit(ctx, &v1.SubmitRequest{Caller: of, Job: j})
-		return map[string]error{"events": events, "cancel tasks": tasks, "extend": extend, "cancel what is not there": cancel, "trace": trace, "explain": explain, "submit": again}
+		return map[string]error{"events": events, "cancel tasks": tasks, "extend": extend,
+			"cancel what is not there": cancel, "trace": trace, "explain": explain, "submit": again}
 	}
 	posing := by("web's")
 	operator := "operator"
 	posing.Forwarded, posing.OnBehalf = true, &operator
-	for who, caller := range map[string]*v1.Caller{"another tenant": by("web's"), "one that poses as a frontend": posing} {
+	for who, caller := range map[string]*v1.Caller{"another tenant": by("web's"),
+		"one that poses as a frontend": posing} {
 		for what, err := range asks(caller) {
 			reason, says := v1.RefusedReason_FORBIDDEN, "another tenant"
 			switch what {
@@ -52,7 +58,8 @@ func TestTokenRights(t *testing.T) {
 		}
 	}
 	for what, err := range asks(by("none's")) {
-		t.Run("nobody asks for "+what, func(t *testing.T) { wantRefused(t, err, v1.RefusedReason_UNAUTHORIZED, "unknown here") })
+		t.Run("nobody asks for "+what,
+			func(t *testing.T) { wantRefused(t, err, v1.RefusedReason_UNAUTHORIZED, "unknown here") })
 	}
 	for what, err := range asks(by("ads's")) {
 		if err != nil && what != "cancel what is not there" {
@@ -61,7 +68,9 @@ func TestTokenRights(t *testing.T) {
 	}
 	waits := make(chan error)
 	go func() {
-		_, err := c.client.Events(ctx, &v1.EventsRequest{Caller: by("ads's"), Handle: sub.Handle, Cursor: 1, MaxWaitUs: time.Minute.Microseconds()})
+		_, err := c.client.Events(ctx,
+			&v1.EventsRequest{Caller: by("ads's"), Handle: sub.Handle, Cursor: 1,
+				MaxWaitUs: time.Minute.Microseconds()})
 		waits <- err
 	}()
 	id, err := probe.ParseJobID(sub.Handle.Job)
@@ -84,7 +93,8 @@ func TestTokenRights(t *testing.T) {
 	wantRefused(t, <-waits, v1.RefusedReason_UNAUTHORIZED, "unknown here")
 }
 
-// What is wrong in the tenants file is told to those who run the fleet, and to no tenant: it may be of another one.
+// Flaws of the tenants file are shown to the operators of the fleet, and to no tenant. A flaw may concern another
+// tenant.
 func TestWarningRights(t *testing.T) {
 	text := fmt.Sprintf("revision: 1\ntenants:\n  web: {token-hashes: [%x]}\n", sha256.Sum256([]byte("web's")))
 	name, replace := termsFile(t, text)

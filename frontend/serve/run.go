@@ -9,12 +9,13 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// A Run is answered by the goroutine that finds its job over, most often the one that has read the last result: another one,
-// which waits for it, would have to be woken, perhaps on another thread, and that costs more than all the rest.
+// The goroutine that finds a job ended answers the Run. Most often that goroutine has read the last result. A
+// goroutine waiting for the job would have to be woken, perhaps on another thread, and the wake-up costs more than
+// all the rest.
 
-// waitingRun is a call of Run that waits for its answer.
+// waitingRun is a call of Run without an answer yet.
 type waitingRun struct {
-	conn *clientConn // which owes it
+	conn *clientConn // owes the answer
 	seq  int32
 }
 
@@ -24,7 +25,7 @@ type reply struct {
 	frame []byte
 }
 
-// runJob carries out a Run, but for the answer, which is written when the job is over.
+// runJob carries out a Run. The answer is written later, when the job has ended.
 func (h *handler) runJob(ctx context.Context, client *clientConn, seq int32, req *v1.RunRequest) {
 	client.noteOwed()
 	if owner := h.previousOwner(ctx, req.Caller, req.Job); owner != nil {
@@ -46,7 +47,7 @@ func (h *handler) runJob(ctx context.Context, client *clientConn, seq int32, req
 	}
 }
 
-// thrownFrame is the frame by which a Run throws err.
+// thrownFrame returns the frame by which a Run throws err.
 func thrownFrame(seq int32, err error) []byte {
 	var r *v1.Refused
 	if !errors.As(err, &r) {
@@ -56,7 +57,7 @@ func thrownFrame(seq int32, err error) []byte {
 	return h.Refusal(r)
 }
 
-// answerWhenEnded has a Run answered when its job is over.
+// answerWhenEnded has a Run answered when its job has ended.
 func (s *Server) answerWhenEnded(r *clientJob, a waitingRun) {
 	if r.ended {
 		s.queueReply(r, a)
@@ -65,7 +66,7 @@ func (s *Server) answerWhenEnded(r *clientJob, a waitingRun) {
 	}
 }
 
-// answerRuns answers the Runs of a job that is over.
+// answerRuns answers the Runs of a job that has ended.
 func (s *Server) answerRuns(r *clientJob) {
 	if r.runAnswer != nil {
 		at := r.endedAt.Sub(r.receivedAt).Microseconds()
@@ -76,7 +77,7 @@ func (s *Server) answerRuns(r *clientJob) {
 		r.runAnswer.End()
 		r.bytes, r.outcomes = r.runAnswer.Len(), nil
 	} else {
-		r.bytes = 0 // the record must stay: the tasks have run
+		r.bytes = 0 // the job must stay known, because its tasks have run
 	}
 	for _, a := range r.waitingRuns {
 		s.queueReply(r, a)
@@ -84,14 +85,19 @@ func (s *Server) answerRuns(r *clientJob) {
 	r.waitingRuns = nil
 }
 
-// queueReply has the answer to a Run written as soon as the mutex is free. Its job is over.
+// queueReply has the answer to a Run written as soon as the mutex is free. The job has ended.
 func (s *Server) queueReply(r *clientJob, a waitingRun) {
 	var b []byte
 	switch {
 	case r.moved:
-		b = thrownFrame(a.seq, newRefused(v1.RefusedReason_OWNER_LOST, "this frontend lost the job: resubmit what is unfinished under the same id to another one"))
+		b = thrownFrame(a.seq,
+			newRefused(v1.RefusedReason_OWNER_LOST,
+				"this frontend lost the job: resubmit its unfinished tasks under the same id to another frontend"))
 	case r.tooLargeBytes > 0:
-		b = thrownFrame(a.seq, newRefused(v1.RefusedReason_TOO_LARGE, "the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLargeBytes, s.cfg.MaxRunResult))
+		b = thrownFrame(a.seq,
+			newRefused(v1.RefusedReason_TOO_LARGE,
+				"the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLargeBytes,
+				s.cfg.MaxRunResult))
 	default:
 		b = r.runAnswer.To(a.seq)
 	}
@@ -129,6 +135,7 @@ func (c *clientConn) writeAnswer(b []byte) {
 	}()
 }
 
+// noteWritten notes that the answer to a Run has been written.
 func (c *clientConn) noteWritten() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +144,7 @@ func (c *clientConn) noteWritten() {
 	c.settled.Broadcast()
 }
 
-// awaitSettled waits until no answer is owed, or the connection is closed. It reports whether one was.
+// awaitSettled waits until no answer is owed, or the connection is closed. It reports whether an answer was owed.
 func (c *clientConn) awaitSettled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +155,7 @@ func (c *clientConn) awaitSettled() bool {
 	return owed
 }
 
-// isWaiting reports whether the client waits for an answer, or for the rest of one.
+// isWaiting reports whether the client waits for an answer, or for the rest of an answer.
 func (c *clientConn) isWaiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

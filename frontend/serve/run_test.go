@@ -14,7 +14,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// readSeqResult is the answer to the next Run on a connection, and the number of its call.
+// readSeqResult reads the answer to the next Run on a connection, with the number of the call.
 func (r *rawConn) readSeqResult() (*v1.PhoebeRunResult, int32) {
 	r.Helper()
 	head := make([]byte, 4)
@@ -32,14 +32,14 @@ func (r *rawConn) readSeqResult() (*v1.PhoebeRunResult, int32) {
 	return res, int32(binary.BigEndian.Uint32(b[11:]))
 }
 
-// numberedRun is a Run with this number.
+// numberedRun makes a Run with a given number.
 func numberedRun(seq uint32, j *v1.Job) []byte {
 	b := runFrame("", j)
 	binary.BigEndian.PutUint32(b[4+4+4+len("Run"):], seq)
 	return b
 }
 
-// Calls that come before the one before is answered are answered in their order, though the later ones may be done first.
+// Calls sent before the first is answered are answered in order, even if a later job ends first.
 func TestRunsInTurn(t *testing.T) {
 	c := startCluster(t, 1, 4)
 	r := connectRaw(t, c)
@@ -62,7 +62,7 @@ func TestRunsInTurn(t *testing.T) {
 	}
 }
 
-// A client that says no more still gets its answer.
+// A client that falls silent after its call still gets the answer.
 func TestRunOfOneThatIsSilent(t *testing.T) {
 	c := startCluster(t, 1, 4)
 	r := connectRaw(t, c)
@@ -76,7 +76,7 @@ func TestRunOfOneThatIsSilent(t *testing.T) {
 	r.wantClosed()
 }
 
-// The time in which a client has to say something does not run while it waits for an answer.
+// A client's time limit to send a call does not run while the client waits for an answer.
 func TestRunForLong(t *testing.T) {
 	c := startCluster(t, 1, 4)
 	r := connectRaw(t, c)
@@ -99,7 +99,8 @@ func TestRunForLong(t *testing.T) {
 	}
 }
 
-// One who does not read its answer keeps nobody else waiting, and gets all of it once it reads.
+// If a client does not read an answer, no further client is delayed. Once the client reads, it gets the whole
+// answer.
 func TestRunOfOneThatDoesNotRead(t *testing.T) {
 	c := startCluster(t, 1, 4)
 	r := connectRaw(t, c)
@@ -135,7 +136,7 @@ func TestRunOfOneThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// Who asks again for a Run, on another connection, is answered, too: while it is under way, and when it is over.
+// A repeated Run on another connection is answered, too: while the job is under way, and when the job has ended.
 func TestRunAgain(t *testing.T) {
 	c := startCluster(t, 1, 4)
 	j := newJob("sleep", "100ms", "1ms")
@@ -151,11 +152,13 @@ func TestRunAgain(t *testing.T) {
 		}
 	}
 	first.writeBytes(numberedRun(3, j))
-	if res, n := first.readSeqResult(); n != 3 || res.Success == nil || len(res.Success.Outcomes) != 2 || res.Success.Handle.Job != j.Id {
+	if res, n := first.readSeqResult(); n != 3 || res.Success == nil || len(res.Success.Outcomes) != 2 ||
+		res.Success.Handle.Job != j.Id {
 		t.Errorf("answer %d: %v", n, res)
 	}
 	events, err := c.client.Events(context.Background(), &v1.EventsRequest{Handle: &v1.Handle{Job: j.Id}, Cursor: 1})
-	if err != nil || len(events.Events) != 1 || !events.Done || events.Cursor != 2 || events.Events[0].Outcome.Task != 0 {
+	if err != nil || len(events.Events) != 1 || !events.Done || events.Cursor != 2 ||
+		events.Events[0].Outcome.Task != 0 {
 		t.Errorf("events of a Run: %v, %v", events, err)
 	}
 	if n := c.coreStats().Tasks; n != 2 {
@@ -163,7 +166,7 @@ func TestRunAgain(t *testing.T) {
 	}
 }
 
-// Who makes the next call on a connection has the answer to the last one: the workers may forget its results.
+// A client that makes the next call on a connection has the last answer. So the workers may forget the results.
 func TestRunArrives(t *testing.T) {
 	c := startCluster(t, 1, 4)
 	client := connectRaw(t, c)

@@ -24,7 +24,7 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// testCluster is one frontend and some workers on loopback.
+// testCluster is a frontend with some workers on loopback.
 type testCluster struct {
 	*Server
 	workers []*wserve.Server
@@ -38,7 +38,8 @@ func startCluster(tb testing.TB, workers, slots int, change ...func(*Config)) *t
 	for i := range workers {
 		w, err := wserve.New(wserve.Config{
 			Listen: "127.0.0.1:0", Name: fmt.Sprintf("w%d", i), Labels: []string{fmt.Sprintf("n=%d", i)},
-			Core: worker.Config{Capacity: probe.Demand{CPU: probe.Millicores(1000 * slots), Mem: probe.MiB(256 * slots)}},
+			Core: worker.Config{
+				Capacity: probe.Demand{CPU: probe.Millicores(1000 * slots), Mem: probe.MiB(256 * slots)}},
 		})
 		if err != nil {
 			tb.Fatal(err)
@@ -71,20 +72,22 @@ func startCluster(tb testing.TB, workers, slots int, change ...func(*Config)) *t
 func dialAPI(tb testing.TB, addr string) phoebe.Client {
 	cl, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr), client.WithTransportProtocol(transport.Framed),
 		client.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()), client.WithDialer(gonet.NewDialer()),
-		client.WithLongConnection(connpool.IdleConfig{MaxIdlePerAddress: 64, MaxIdleGlobal: 1024, MaxIdleTimeout: time.Minute}))
+		client.WithLongConnection(
+			connpool.IdleConfig{MaxIdlePerAddress: 64, MaxIdleGlobal: 1024, MaxIdleTimeout: time.Minute}))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return cl
 }
 
-// awaitWorkers returns when so many workers, or more, are up.
+// awaitWorkers returns when n workers or more are up.
 func (c *testCluster) awaitWorkers(tb testing.TB, n int) {
 	tb.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(time.Minute); ; <-tick.C {
-		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{Caller: &v1.Caller{Secret: &c.cfg.Secret}})
+		res, err := c.client.Cluster(context.Background(),
+			&v1.ClusterRequest{Caller: &v1.Caller{Secret: &c.cfg.Secret}})
 		up := 0
 		if err == nil {
 			for _, w := range res.Workers {
@@ -102,7 +105,7 @@ func (c *testCluster) awaitWorkers(tb testing.TB, n int) {
 	}
 }
 
-// coreStats is what the core has done.
+// coreStats returns the counts of the core.
 func (c *testCluster) coreStats() frontend.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +148,8 @@ func TestRun(t *testing.T) {
 			t.Fatalf("task %d has two outcomes", o.Task)
 		}
 		seen[o.Task] = true
-		if o.Kind != v1.OutcomeKind_RESULT || string(o.Result_) != payloads[o.Task] || !strings.HasPrefix(o.Worker, "w") || o.Attempts != 1 {
+		if o.Kind != v1.OutcomeKind_RESULT || string(o.Result_) != payloads[o.Task] ||
+			!strings.HasPrefix(o.Worker, "w") || o.Attempts != 1 {
 			t.Fatalf("task %d: %v", o.Task, o)
 		}
 		if p := o.Phases; p.SampledUs > p.QueuedUs || p.StartedUs > p.FinishedUs || p.FinishedUs > p.DeliveredUs {
@@ -209,7 +213,7 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
-// A message that may wait does, but not until something else is sent.
+// A message that may wait is delayed, and is sent even without another message to the worker.
 func TestMessageMayWait(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Core.SyncEvery = time.Hour })
 	l := c.links[0]
@@ -235,7 +239,7 @@ func TestMessageMayWait(t *testing.T) {
 	t.Fatal("it never waits, or only a Ping takes it along")
 }
 
-// What is heard late of an earlier connection does not end the one that has been made since.
+// A late report about an earlier connection does not end the present connection.
 func TestLateLoss(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	for _, ev := range []frontend.Event{frontend.LinkLost{Worker: 0}, frontend.WorkerGone{Worker: 0}} {
@@ -249,7 +253,7 @@ func TestLateLoss(t *testing.T) {
 	}
 }
 
-// A server may be closed as soon as it has started, however far Kitex has come by then.
+// A server may be closed right after its start, at whatever point of Kitex's start.
 func TestCloseAtOnce(t *testing.T) {
 	for range 50 {
 		s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
@@ -265,7 +269,7 @@ func TestCloseAtOnce(t *testing.T) {
 	}
 }
 
-// An open job that has no task left does not hold a frontend that drains: its client goes on with it elsewhere.
+// An open job without a task left does not hold up a drain. Its client goes on elsewhere.
 func TestOpenJobsDoNotHoldADrain(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	ctx := context.Background()
@@ -282,7 +286,8 @@ func TestOpenJobsDoNotHoldADrain(t *testing.T) {
 	}
 	lost := make(chan error)
 	go func() {
-		_, err := c.client.Events(ctx, &v1.EventsRequest{Handle: h, Cursor: res.Cursor, MaxWaitUs: time.Minute.Microseconds()})
+		_, err := c.client.Events(ctx,
+			&v1.EventsRequest{Handle: h, Cursor: res.Cursor, MaxWaitUs: time.Minute.Microseconds()})
 		lost <- err
 	}()
 	if err := c.Drain(ctx); err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/files"
 )
 
-// Server is a frontend. Make it with New, then Start; at the end Drain and Close.
+// Server is a frontend. Make a Server with New, then Start; at the end Drain and Close.
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
@@ -38,7 +38,7 @@ type Server struct {
 	peers       *peers
 	fleet       *fleet // nil without gossip
 	files       *files.Reader
-	readSlots   chan struct{} // an element for each part of a file that is being read
+	readSlots   chan struct{} // holds an element for each part of a file that is being read
 	terms       *terms
 	stop        context.CancelFunc
 	ctx         context.Context
@@ -46,26 +46,26 @@ type Server struct {
 	endAccept   context.CancelFunc
 	goroutines  sync.WaitGroup
 	failed      chan error
-	dial        func(ctx context.Context, addr string) (net.Conn, error) // to a worker
+	dial        func(ctx context.Context, addr string) (net.Conn, error) // connects to a worker
 
 	mu               mutex // guards all below
 	core             *frontend.Core
 	acts             []frontend.Action
-	dirtyLinks       []*link           // to be flushed at the end of the step
-	lingeringWorkers []frontend.Worker // whose links are to be flushed at lingerAt
+	dirtyLinks       []*link           // links to be flushed at the end of the step
+	lingeringWorkers []frontend.Worker // workers whose links are to be flushed at lingerAt
 	lingerAt         time.Time
 	links            []*link // by frontend.Worker; nil where retired
 	byAddr           map[string]*link
-	linkByRun        map[workerRun]*link // that is, or was last, linked to a run of a worker
+	linkByRun        map[workerRun]*link // the present or last link of a worker's run
 	jobs             map[probe.JobID]*clientJob
 	unreadBytes      int // bytes of the results of submitted jobs that clients have not fetched
 	endedJobs        endedList
-	sentAnswers      []sentAnswer // of which it is to be told that they have arrived, oldest first
-	replies          []reply      // to be written when the mutex is free
+	sentAnswers      []sentAnswer // last answers whose arrival the core is to be told, oldest first
+	replies          []reply      // answers to be written when the mutex is free
 	scratch          outcomeScratch
-	laterEvents      []frontend.Event // found while actions were carried out
-	sweptAt          time.Time        // when clients that are gone were last looked for
-	steppedAt        time.Time        // the last step
+	laterEvents      []frontend.Event // events found while actions were carried out
+	sweptAt          time.Time        // when the server last looked for clients that are gone
+	steppedAt        time.Time        // when the core last stepped
 	timer            *time.Timer
 	timerAt          time.Time
 	draining         bool
@@ -73,7 +73,7 @@ type Server struct {
 	recorder recorder
 }
 
-// New checks cfg and makes a server that does not serve yet.
+// New checks cfg and makes a server. The server does not serve before Start.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -113,7 +113,8 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Start() error {
 	raw, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("frontend: listen on %s: %w: is another one running? choose another address", s.cfg.Listen, err)
+		return fmt.Errorf("frontend: listen on %s: %w: is another one running? choose another address", s.cfg.Listen,
+			err)
 	}
 	s.listener = newListener(raw, s)
 	if s.cfg.Advertise == "" {
@@ -125,7 +126,8 @@ func (s *Server) Start() error {
 	s.gate = newGate(s)
 	s.peers = newPeers(&s.cfg)
 	s.timer = time.AfterFunc(time.Hour, s.onTimer)
-	s.log.Info("frontend starts", "frontend", s.cfg.Name, "address", s.Addr(), "id", s.cfg.Core.ID.String(), "seed", s.cfg.Seed, "policy", s.cfg.Policy.Name)
+	s.log.Info("frontend starts", "frontend", s.cfg.Name, "address", s.Addr(), "id", s.cfg.Core.ID.String(), "seed",
+		s.cfg.Seed, "policy", s.cfg.Policy.Name)
 	err = s.terms.start()
 	if err == nil {
 		err = s.findWorkers()
@@ -147,7 +149,7 @@ func (s *Server) Start() error {
 	s.goroutines.Go(s.runChecks)
 	s.goroutines.Go(s.runRecorder)
 	s.goroutines.Go(func() {
-		defer s.apiListener.noteAccept() // in case it never came to that
+		defer s.apiListener.noteAccept() // in case Run failed before Accept
 		defer s.apiListener.noteKitexWaits()
 		if err := s.api.Run(); err != nil && s.ctx.Err() == nil {
 			s.failed <- fmt.Errorf("frontend: serve: %w", err)
@@ -156,7 +158,8 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// findWorkers has links made to all workers there are.
+// findWorkers starts to watch the lists of workers, and gossip if there is any. Each list calls setWorkers, so
+// every listed worker gets a link.
 func (s *Server) findWorkers() error {
 	workers := s.cfg.Workers
 	if s.fleet != nil {
@@ -168,16 +171,16 @@ func (s *Server) findWorkers() error {
 	return s.fleet.start()
 }
 
-// Addr is the address that it listens on.
+// Addr is the address that the server listens on.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Advertised is the address that the handles of its jobs name as owner.
+// Advertised returns the address for clients and peers. The handles of jobs name it as owner.
 func (s *Server) Advertised() string { return s.cfg.Advertise }
 
 // Failed yields an error if the server stops serving by itself.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// Ready says why no jobs should be sent here, or nil.
+// Ready says why no jobs should be sent here, or nil if they may be.
 func (s *Server) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +198,7 @@ func (s *Server) Ready() error {
 	return errors.New("no worker is linked")
 }
 
-// Warning says what is not well although jobs may be sent here, or "".
+// Warning says what is wrong although jobs may be sent here, or "".
 func (s *Server) Warning() string {
 	warnings := []string{s.terms.whyFileRejected()}
 	if s.fleet != nil {
@@ -204,23 +207,26 @@ func (s *Server) Warning() string {
 	return strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return w == "" }), "; ")
 }
 
-// fetchPatience is how long Drain waits for the next poll of a job's client: one that has cancelled its job may
-// never come back.
+// fetchPatience bounds Drain's wait for the next poll of a job's client. After a cancellation the client may never
+// come back.
 const fetchPatience = 10 * time.Second
 
-// confirmPatience is how long Drain waits for a client that has all outcomes of tasks that may start only once to say so.
+// confirmPatience bounds Drain's wait for a client to confirm outcomes. Drain waits if the client has all outcomes,
+// and some task of the job may start only once.
 const confirmPatience = 500 * time.Millisecond
 
-// drainPoll is how often Drain looks whether all is done.
+// drainPoll is the period of Drain's checks.
 const drainPoll = 5 * time.Millisecond
 
-// firstCall is how long Drain waits for the first call on a connection that was accepted just before.
+// firstCall bounds Drain's wait for the first call on a connection accepted just before.
 const firstCall = time.Second
 
-// Drain refuses new jobs and waits until those under way have ended, or are open and have no task left, their clients have the
-// outcomes, and the workers have what they were sent, or ctx ends. It accepts no more clients once no job is left that they ask for by Events: they
-// may connect for each call. Whoever has connected but not called yet when it begins is not refused: it may be a client
-// that calls once on each connection and knows of no other frontend.
+// Drain refuses new jobs. Drain returns when all jobs have ended, the clients have the outcomes, and the workers
+// have all messages, or when ctx ends. An open job without a task left is given up, not waited for.
+//
+// While clients ask for a job by Events, the server accepts connections, because a client may connect for each
+// call. After that, the server accepts no more clients. Clients that connected before Drain and have not called yet
+// are not refused at once. Perhaps the client calls once on each connection and knows no further frontend.
 func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -236,8 +242,8 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.stepLocked(frontend.Leave{})
 	s.unlockAndFlush()
-	var answering map[*clientConn]int64 // connections that had not written their last answer
-	var pinged map[*link]uint64         // links whose workers have not answered their last Ping
+	var answering map[*clientConn]int64 // connections whose last answer was not written
+	var pinged map[*link]uint64         // links whose last Ping has no answer yet
 	for {
 		s.giveUpOpenJobs()
 		unfinished, unfetched, hasPollers := s.countUnfinished()
@@ -248,7 +254,8 @@ func (s *Server) Drain(ctx context.Context) error {
 			if answering == nil {
 				answering = s.listener.listAnswering()
 			}
-			maps.DeleteFunc(answering, func(c *clientConn, answers int64) bool { return c.closed.Load() || c.answerCount.Load() != answers })
+			maps.DeleteFunc(answering,
+				func(c *clientConn, answers int64) bool { return c.closed.Load() || c.answerCount.Load() != answers })
 			if len(answering) == 0 && pinged == nil {
 				pinged = s.sendLastReceipts()
 			}
@@ -260,12 +267,15 @@ func (s *Server) Drain(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("frontend: %d jobs are unfinished, the outcomes of %d were not fetched, %d workers have not heard all: %w", unfinished, unfetched, len(pinged), context.Cause(ctx))
+			return fmt.Errorf(
+				"frontend: %d jobs are unfinished, the outcomes of %d were not fetched, %d workers have not taken all "+
+					"messages: %w", unfinished, unfetched, len(pinged), context.Cause(ctx))
 		}
 	}
 }
 
-// giveUpOpenJobs gives up the jobs that are open and have no task left: their clients may add to them at any time, and take them elsewhere.
+// giveUpOpenJobs gives up the open jobs that have no task left. Their clients may add tasks at any time, and take
+// the jobs to another frontend.
 func (s *Server) giveUpOpenJobs() {
 	s.mu.Lock()
 	defer s.unlockAndFlush()
@@ -276,7 +286,8 @@ func (s *Server) giveUpOpenJobs() {
 	}
 }
 
-// sendLastReceipts tells the workers that clients have all results, and sends a Ping behind that on every link.
+// sendLastReceipts tells the workers that clients have all results. Then it sends a Ping on every link, and returns
+// the number of each Ping.
 func (s *Server) sendLastReceipts() map[*link]uint64 {
 	s.mu.Lock()
 	s.deliverAll()
@@ -292,20 +303,21 @@ func (s *Server) sendLastReceipts() map[*link]uint64 {
 	return pings
 }
 
-// stopAccepting ends listening, while connections stay.
+// stopAccepting ends listening. Connections stay.
 func (s *Server) stopAccepting() {
 	s.endAccept()
 	s.listener.Close()
 }
 
-// countUnfinished counts the jobs that have not ended, and those that have but whose clients do not have all outcomes yet, and
-// tells whether clients still ask for one of them by Events.
+// countUnfinished counts the jobs under way, and the ended jobs with outcomes to be fetched. hasPollers says
+// whether clients still ask for any counted job by Events.
 func (s *Server) countUnfinished() (unfinished, unfetched int, hasPollers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, r := range s.jobs {
-		if r.ended && !r.inEndedList && (r.waitingPolls > 0 || now.Sub(r.endedAt) < fetchPatience || now.Sub(r.polledAt) < fetchPatience) {
+		if r.ended && !r.inEndedList &&
+			(r.waitingPolls > 0 || now.Sub(r.endedAt) < fetchPatience || now.Sub(r.polledAt) < fetchPatience) {
 			unfetched++
 			hasPollers = hasPollers || !r.isRun
 		}
@@ -318,7 +330,7 @@ func (s *Server) countUnfinished() (unfinished, unfetched int, hasPollers bool) 
 	return s.core.Jobs(), unfetched, hasPollers
 }
 
-// Close stops serving at once; jobs under way are lost to this frontend, and their clients take them elsewhere.
+// Close stops serving at once. Jobs under way are lost to the frontend. The clients take the jobs to peers.
 func (s *Server) Close() error {
 	s.stop()
 	var err error
@@ -331,7 +343,7 @@ func (s *Server) Close() error {
 	for _, r := range s.jobs {
 		r.notifyWaiters()
 	}
-	clear(s.jobs) // calls under way, and tick, find none that they could end once more
+	clear(s.jobs) // calls under way, and runChecks, find no job to end once more
 	links := s.links
 	s.links = nil
 	clear(s.byAddr)
@@ -343,15 +355,15 @@ func (s *Server) Close() error {
 		}
 	}
 	<-s.apiListener.kitexWaits
-	<-s.apiListener.acceptCalled // before that, there is nothing yet that it would stop
-	s.api.Stop()                 // complains of calls that had not been answered in time: their connections are closed already
+	<-s.apiListener.acceptCalled // before Accept there is nothing for Stop to stop
+	s.api.Stop()                 // logs calls without an answer, whose connections are closed already
 	s.peers.close()
 	s.files.Close()
 	s.goroutines.Wait()
 	return err
 }
 
-// setWorkers makes links to the workers that are new and retires those that are gone.
+// setWorkers makes links to new workers and retires the links of workers no longer listed.
 func (s *Server) setWorkers(addrs []string) {
 	var gone []*link
 	s.mu.Lock()
@@ -397,7 +409,7 @@ func (s *Server) setWorkers(addrs []string) {
 	}
 }
 
-// isLinked reports whether there is a link to the worker at addr that is up.
+// isLinked reports whether a link to the worker at addr is up.
 func (s *Server) isLinked(addr string) bool {
 	s.mu.Lock()
 	l := s.byAddr[addr]
@@ -409,6 +421,7 @@ func (s *Server) isLinked(addr string) bool {
 	return up
 }
 
+// dialWorker connects to the worker at addr. Keep-alive probes and the user timeout end a dead connection.
 func (s *Server) dialWorker(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{
 		Timeout:         s.cfg.DialTimeout,
@@ -418,11 +431,12 @@ func (s *Server) dialWorker(ctx context.Context, addr string) (net.Conn, error) 
 	return s.cfg.Keys.Connect(ctx, d.DialContext, addr, identity.Worker)
 }
 
-// hasLink reports whether l is a link of this server still: its key may be another one's by now. The mutex is held.
+// hasLink reports whether l is still a link of this server. After l is retired, its key may belong to another link.
+// The mutex is held.
 func (s *Server) hasLink(l *link) bool { return int(l.key) < len(s.links) && s.links[l.key] == l }
 
-// reportUp tells the core that a connection is up, and reports whether it is. If not, the connection is closed already,
-// or leads to where another link does.
+// reportUp tells the core that connection c is up, and reports whether c is. If not, c is closed already, or the
+// link other has the same worker.
 func (s *Server) reportUp(c *linkConn, m probe.Welcome) (other *link, ok bool) {
 	s.mu.Lock()
 	defer s.unlockAndFlush()
@@ -443,8 +457,8 @@ func (s *Server) reportUp(c *linkConn, m probe.Welcome) (other *link, ok bool) {
 	return nil, true
 }
 
-// findTwin is another link to the worker that was found at l's address, or nil. A worker keeps only the latest of a
-// frontend's connections: two links would take it from each other without end. The mutex is held.
+// findTwin returns another link to the worker that was found at l's address, or nil. A worker keeps only the latest
+// of a frontend's connections, so two links would take the worker from each other without end. The mutex is held.
 func (s *Server) findTwin(l *link) *link {
 	if other := s.linkByRun[l.workerRun]; other != nil && other != l && other.isUpOrRecent(s.cfg.Lease) {
 		return other
@@ -452,22 +466,22 @@ func (s *Server) findTwin(l *link) *link {
 	return nil
 }
 
-// isLinkedElsewhere reports whether l has a twin, as long as which it had better not connect.
+// isLinkedElsewhere reports whether l has a twin. While l has one, l should not connect.
 func (s *Server) isLinkedElsewhere(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.findTwin(l) != nil
 }
 
-// forgetRun forgets that l has, or had, the worker that was found at its address. The mutex is held.
+// forgetRun forgets the run of the worker found at l's address. The mutex is held.
 func (s *Server) forgetRun(l *link) {
 	if s.linkByRun[l.workerRun] == l {
 		delete(s.linkByRun, l.workerRun)
 	}
 }
 
-// reportLost tells the core that a link broke, unless it has been made again meanwhile: the core would take that for lost,
-// and nobody would tell it better. WorkerUp by itself tells it that an earlier connection is over.
+// reportLost tells the core that l broke, if l is still down. A late report would make the core drop a new link,
+// and no later event would correct that. WorkerUp alone tells the core that an earlier connection is over.
 func (s *Server) reportLost(l *link, ev frontend.Event) {
 	s.mu.Lock()
 	l.mu.Lock()
@@ -479,7 +493,7 @@ func (s *Server) reportLost(l *link, ev frontend.Event) {
 	s.unlockAndFlush()
 }
 
-// stepFrame steps through the messages of one frame.
+// stepFrame steps the core with the messages of a frame.
 func (s *Server) stepFrame(l *link, msgs []probe.Msg) {
 	s.mu.Lock()
 	if s.hasLink(l) {
@@ -493,9 +507,11 @@ func (s *Server) stepFrame(l *link, msgs []probe.Msg) {
 	s.unlockAndFlush()
 }
 
+// stepLocked steps the core with ev and carries out the actions. The mutex is held.
 func (s *Server) stepLocked(ev frontend.Event) {
 	now := time.Now()
-	if now.Sub(s.sweptAt) > s.cfg.ClientGrace { // this process was absent: jobs whose clients went away meanwhile are not its own
+	// The process was absent. Meanwhile clients may have taken jobs elsewhere.
+	if now.Sub(s.sweptAt) > s.cfg.ClientGrace {
 		s.sweepJobsLocked(now)
 	}
 	s.steppedAt = now
@@ -506,6 +522,7 @@ func (s *Server) stepLocked(ev frontend.Event) {
 	clear(s.acts)
 }
 
+// carryOut carries out one action of the core. The mutex is held.
 func (s *Server) carryOut(a frontend.Action) {
 	switch a := a.(type) {
 	case frontend.Send:
@@ -554,7 +571,7 @@ func (s *Server) carryOut(a frontend.Action) {
 	}
 }
 
-// unlockAndFlush sets the timer, unlocks, and writes what the steps since the lock want sent.
+// unlockAndFlush sets the timer, unlocks, and writes the messages and answers of the steps since the lock.
 func (s *Server) unlockAndFlush() {
 	s.deliverArrived(s.steppedAt, 4)
 	for len(s.laterEvents) > 0 {
@@ -575,8 +592,8 @@ func (s *Server) unlockAndFlush() {
 	if wakeAt.IsZero() || !s.lingerAt.IsZero() && s.lingerAt.Before(wakeAt) {
 		wakeAt = s.lingerAt
 	}
-	// A timer that fires too early costs a Wake without effect; one is moved only if it is too late, so that
-	// the many jobs that end before their timers do not set it again and again.
+	// A timer that fires too early costs a Wake without effect. So the timer moves only if it would fire too late.
+	// So the timer is not set again and again for jobs that end before the timer fires.
 	if s.timer != nil && !wakeAt.IsZero() && (s.timerAt.IsZero() || wakeAt.Before(s.timerAt)) {
 		s.timerAt = wakeAt
 		s.timer.Reset(time.Until(wakeAt))
@@ -591,12 +608,12 @@ func (s *Server) unlockAndFlush() {
 	}
 }
 
-// fewJobs is how many jobs may be under way and what is said to workers still be written at once. With more of them there is more
-// to say soon, and fastrpc's goroutine, which has to be woken, finds more to write then: half as many writes for no-op jobs of
-// 100 tasks, 16 in flight.
+// fewJobs is the largest number of jobs under way at which messages to workers are written at once. With more jobs,
+// more messages follow soon. Then fastrpc's goroutine, which has to be woken, finds more to write. That halves the
+// writes for no-op jobs of 100 tasks, 16 in flight.
 const fewJobs = 4
 
-// flushSoon has a worker's link flushed soon, if nothing else does it before.
+// flushSoon has a worker's link flushed within frontend.LingerFor, if no other message flushes the link before.
 func (s *Server) flushSoon(key frontend.Worker) {
 	if s.lingerAt.IsZero() {
 		s.lingerAt = time.Now().Add(frontend.LingerFor)
@@ -606,7 +623,7 @@ func (s *Server) flushSoon(key frontend.Worker) {
 	}
 }
 
-// flushLingering flushes all that lingers.
+// flushLingering flushes all links that flushSoon noted.
 func (s *Server) flushLingering() {
 	for _, key := range s.lingeringWorkers {
 		if int(key) < len(s.links) && s.links[key] != nil { // else taken off the list meanwhile
@@ -616,6 +633,7 @@ func (s *Server) flushLingering() {
 	s.lingeringWorkers, s.lingerAt = s.lingeringWorkers[:0], time.Time{}
 }
 
+// onTimer flushes lingering links and steps the core when the timer fires.
 func (s *Server) onTimer() {
 	s.mu.Lock()
 	if s.ctx.Err() != nil {
@@ -630,9 +648,10 @@ func (s *Server) onTimer() {
 	s.unlockAndFlush()
 }
 
-// checkLinks gives up the workers that are silent, all of them before any of their tasks goes elsewhere: it would go to
-// another of them, and so on, until it is taken for what they die of. Where this process itself was absent, as it was
-// stopped or its machine was, it has not listened, and they may not have been silent.
+// checkLinks gives up the workers that are silent. All silent workers are given up before any task goes elsewhere.
+// Otherwise a task would go to the next silent worker, and so on, until the core blames the task for the deaths.
+// The process or the machine was stopped for the time absence. Meanwhile the process did not listen, so the workers
+// may not have been silent.
 func (s *Server) checkLinks(links []*link, absence time.Duration) {
 	var silent []*link
 	for _, l := range links {
@@ -648,7 +667,8 @@ func (s *Server) checkLinks(links []*link, absence time.Duration) {
 	}
 }
 
-// runChecks looks after what is silent: links, clients' connections, jobs whose clients are gone; and tells the core what messages cost.
+// runChecks looks after silent links, clients' connections, and jobs whose clients are gone. It also tells the core
+// the cost of messages.
 func (s *Server) runChecks() {
 	every := min(s.cfg.Lease/3, s.cfg.ClientGrace/3, time.Second)
 	tick := time.NewTicker(every)

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// shareEvery is how often frontends tell each other what they need of tenants.
+	// shareEvery is the period of telling peers the needs of tenants.
 	shareEvery = time.Second
-	// silentAfter is for how long nothing comes of that from who is taken for cut off: before gossip gives it up, so that the
-	// others are missed together, and not one after the other.
+	// silentAfter is the silence about needs after which a frontend counts as cut off. It ends before gossip gives
+	// the frontend up. So frontends that are cut off together are missed together, and not in turn.
 	silentAfter = 3 * shareEvery
 )
 
-// shareNeeds tells the core which other frontends there are and what they need of tenants, and them what this one does. As long as nothing
-// is said of tenants, there is nothing to share, and the core is told of the frontends alone.
+// shareNeeds tells the core its peers and the needs of tenants there, and tells the peers the needs here. Without a
+// tenants file there are no needs to share, and the core gets only the list of frontends.
 func (s *Server) shareNeeds() {
 	s.terms.mu.Lock()
 	hasTerms := s.terms.currentRevision() > 0
@@ -35,15 +35,16 @@ func (s *Server) shareNeeds() {
 	}
 	list := make([]view.Need, 0, len(needs))
 	for _, n := range needs {
-		if len(n.Path) > view.MaxName { // an entry's path is shorter
+		if len(n.Path) > view.MaxName { // paths in the tenants file are shorter
 			continue
 		}
-		list = append(list, view.Need{Path: n.Path, Counts: [...]int64{n.Use, n.Want, n.Most, n.Quota.Regular, n.Quota.All}})
+		list = append(list,
+			view.Need{Path: n.Path, Counts: [...]int64{n.Use, n.Want, n.Most, n.Quota.Regular, n.Quota.All}})
 	}
 	s.fleet.node.TellNeeds(list)
 }
 
-// listOthers is which frontends there are, and what they need, if tenants have bounds.
+// listOthers lists the frontends, with needs if there is a tenants file.
 func (s *Server) listOthers(hasTerms bool) frontend.Others {
 	ev := frontend.Others{Self: s.cfg.Name, Needs: map[string][]tenants.Need{}}
 	if s.fleet == nil {
@@ -65,7 +66,7 @@ func (s *Server) listOthers(hasTerms bool) frontend.Others {
 	return ev
 }
 
-// needFromGossip is one as another frontend told it.
+// needFromGossip makes a need from a peer's row.
 func needFromGossip(n view.Need) tenants.Need {
 	c := n.Counts
 	return tenants.Need{Path: n.Path, Use: c[0], Want: c[1], Most: c[2], Quota: tenants.Quota{Regular: c[3], All: c[4]}}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout lets the kernel give up on a peer that acknowledges nothing for that long.
+// setUserTimeout lets the kernel give up a peer that acknowledges no data for d.
 func setUserTimeout(c syscall.RawConn, d time.Duration) error {
 	var err error
 	if e := c.Control(func(fd uintptr) {
@@ -18,8 +18,8 @@ func setUserTimeout(c syscall.RawConn, d time.Duration) error {
 	return err
 }
 
-// peerHungUp reports whether the peer has closed the connection, without taking anything from it. By TLS it says so before it
-// does, so that there is something to be taken.
+// peerHungUp reports whether the peer has closed the connection. No bytes are taken from the connection. sealed
+// means TLS. Before a TLS peer closes, it sends a message. So unread bytes do not prove that the peer is there.
 func peerHungUp(c syscall.RawConn, sealed bool) bool {
 	gone := false
 	c.Control(func(fd uintptr) {

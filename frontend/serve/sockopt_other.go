@@ -9,5 +9,5 @@ import (
 
 func setUserTimeout(syscall.RawConn, time.Duration) error { return nil }
 
-// peerHungUp cannot be told here: a job whose client is gone runs to its end.
+// peerHungUp cannot tell here. If a client is gone, its job runs to the end.
 func peerHungUp(syscall.RawConn, bool) bool { return false }

@@ -20,23 +20,24 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
-// terms is what this frontend knows of the file that says what tenants may have. Of the revisions that it has read, or has
-// from other frontends, the newest holds.
+// terms holds the tenants file: the rights and shares of tenants. Revisions come from the file or from peers. The
+// newest revision is in force.
 type terms struct {
 	server *Server
-	name   string // of the file; "": it reads none
+	name   string // of the file; "": no file is read
 
-	current        atomic.Pointer[tenants.File] // that holds; nil: there is none
+	current        atomic.Pointer[tenants.File] // the revision in force, for readers without mu; nil: none
 	mu             sync.Mutex                   // taken before the server's
-	inForce        *tenants.File                // nil: there is none
-	problem        string                       // why the file as it is now does not hold, or ""
-	foreignProblem string                       // why the latest one of another frontend does not, or ""
+	inForce        *tenants.File                // the same, under mu; nil: none
+	problem        string                       // why the present file is not in force, or ""
+	foreignProblem string                       // why the latest file of a peer is not in force, or ""
 }
 
-// termsSettle is how long a file is left alone after a change: whoever writes it may not be done.
+// termsSettle is the pause between a change of the file and reading the file. Until then the writer may not have
+// finished.
 const termsSettle = 20 * time.Millisecond
 
-// start reads the file, and again when it changes, until the server stops.
+// start reads the file, and again whenever it changes, until the server stops.
 func (t *terms) start() error {
 	if t.name == "" {
 		return nil
@@ -48,16 +49,16 @@ func (t *terms) start() error {
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", t.name, err)
 	}
-	// The folder: editors, and who mounts a new version, put another file in place of the one that there was.
+	// Watch the folder. Editors, and tools that mount a new version, put another file in place of the old file.
 	if err := watcher.Add(filepath.Dir(t.name)); err != nil {
 		watcher.Close()
 		return fmt.Errorf("watch %s: %w", t.name, err)
 	}
 	t.server.goroutines.Go(func() {
 		defer watcher.Close()
-		settled := time.NewTimer(0) // it may have changed before it was watched
+		settled := time.NewTimer(0) // the file may have changed before it was watched
 		pending := true
-		changed := func() { // not put off by what goes on in that folder
+		changed := func() { // further changes in the folder do not delay a read
 			if !pending {
 				pending = true
 				settled.Reset(termsSettle)
@@ -84,7 +85,7 @@ func (t *terms) start() error {
 	return nil
 }
 
-// readFile takes the file as it is now, if it may hold.
+// readFile reads the file, and puts a valid new revision in force.
 func (t *terms) readFile() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,20 +105,23 @@ func (t *terms) readFile() {
 		t.takeFile(f)
 	}
 	if t.problem != "" && t.problem != oldProblem {
-		t.server.log.Warn("the tenants file does not hold", "file", t.name, "holds", t.currentRevision(), "err", t.problem)
+		t.server.log.Warn("the tenants file does not hold", "file", t.name, "holds", t.currentRevision(), "err",
+			t.problem)
 	}
 }
 
-// takeFile lets a file that was read hold, unless an earlier one does.
+// takeFile puts a file in force, unless a later or another file of its revision is in force.
 func (t *terms) takeFile(f *tenants.File) {
 	switch {
 	case t.inForce == nil || f.Revision > t.inForce.Revision:
 		t.putInForce(f)
 	case bytes.Equal(f.Text, t.inForce.Text):
 	case f.Revision < t.inForce.Revision:
-		t.problem = fmt.Sprintf("tenants file: %s has revision %d, and %d holds: give it a higher one", t.name, f.Revision, t.inForce.Revision)
+		t.problem = fmt.Sprintf("tenants file: %s has revision %d, and %d holds: give it a higher one", t.name,
+			f.Revision, t.inForce.Revision)
 	default:
-		t.problem = fmt.Sprintf("tenants file: %s has changed, and the revision is still %d: give it a higher one", t.name, f.Revision)
+		t.problem = fmt.Sprintf("tenants file: %s has changed, and the revision is still %d: give it a higher one",
+			t.name, f.Revision)
 	}
 }
 
@@ -132,7 +136,7 @@ func (t *terms) putInForce(f *tenants.File) {
 	t.tellOthers()
 }
 
-// tellOthers has the other frontends go by what holds, too.
+// tellOthers tells the peers the revision in force.
 func (t *terms) tellOthers() {
 	if t.server.fleet == nil {
 		return
@@ -140,12 +144,12 @@ func (t *terms) tellOthers() {
 	t.server.mu.Lock()
 	node := t.server.fleet.node
 	t.server.mu.Unlock()
-	if node != nil { // else it is told when it starts
+	if node != nil { // otherwise tellOthersCurrent tells the node when it starts
 		node.SetTerms(view.Terms{Revision: t.inForce.Revision, Text: t.inForce.Text})
 	}
 }
 
-// tellOthersCurrent spreads what holds so far, if anything does.
+// tellOthersCurrent tells the peers the revision in force, if there is any.
 func (t *terms) tellOthersCurrent() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,26 +158,29 @@ func (t *terms) tellOthersCurrent() {
 	}
 }
 
-// hearTerms takes what another frontend has, which is later than what this one had: of two of one revision, all take the same.
+// hearTerms takes a peer's revision. Gossip delivers the terms that win. Among files of the same revision, all
+// frontends pick the same file.
 func (t *terms) hearTerms(h view.Terms) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.inForce != nil && (h.Revision < t.inForce.Revision || bytes.Equal(h.Text, t.inForce.Text)) {
-		return // it is this one's own
+		return // the terms are the frontend's own
 	}
 	f, err := file.Parse("from another frontend", h.Text)
 	if err == nil {
 		err = t.server.cfg.CheckTenants(f)
 	}
-	if err != nil { // it may be of a later release
+	if err != nil { // the file may be of a later release
 		t.foreignProblem = fmt.Sprintf("tenants file: %v", err)
-		t.server.log.Warn("the tenants file of another frontend does not hold", "holds", t.currentRevision(), "err", t.foreignProblem)
+		t.server.log.Warn("the tenants file of another frontend does not hold", "holds", t.currentRevision(), "err",
+			t.foreignProblem)
 		return
 	}
 	t.foreignProblem = ""
 	t.putInForce(f)
 }
 
+// currentRevision returns the revision in force, or 0 if there is none. mu is held.
 func (t *terms) currentRevision() uint64 {
 	if t.inForce == nil {
 		return 0
@@ -181,7 +188,7 @@ func (t *terms) currentRevision() uint64 {
 	return t.inForce.Revision
 }
 
-// whyFileRejected says why the file does not hold, and what holds instead, or "".
+// whyFileRejected says why the latest file is not in force, and which revision is, or "".
 func (t *terms) whyFileRejected() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

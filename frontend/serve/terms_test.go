@@ -10,7 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// termsFile writes a file that is replaced at once, as editors do, and returns how.
+// termsFile writes a tenants file. replace exchanges the file at once, as editors do.
 func termsFile(t *testing.T, text string) (name string, replace func(text string)) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "tenants.yaml")
@@ -35,8 +35,8 @@ func (c *testCluster) runTwo(tenant string) error {
 	return err
 }
 
-// A file is read again when it changes. One that is flawed, is gone, or does not say that it is newer changes nothing, and
-// is complained of until it is right.
+// A tenants file is read again when it changes. A flawed or missing file, or a file without a higher revision,
+// changes nothing. The frontend complains until the file is right.
 func TestTermsFile(t *testing.T) {
 	name, replace := termsFile(t, "revision: 1\ntenants:\n  web: {tokens: 2, queue: 1}\n")
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Tenants = name })
@@ -67,7 +67,8 @@ func TestTermsFile(t *testing.T) {
 	replace("revision: 3\ntenants:\n  web: {tokens: 2, queue: 2}\n")
 	pollUntil(t, "revision 3 holds", func() bool { return c.Warning() == "" && c.runTwo("web") == nil })
 	replace("revision: 2\ntenants:\n  web: {tokens: 2, queue: 1}\n")
-	pollUntil(t, "it is too old", func() bool { return strings.Contains(c.Warning(), "has revision 2, and 3 holds: give it a higher one") })
+	pollUntil(t, "it is too old",
+		func() bool { return strings.Contains(c.Warning(), "has revision 2, and 3 holds: give it a higher one") })
 	if err := c.runTwo("web"); err != nil {
 		t.Error(err)
 	}
@@ -79,7 +80,7 @@ func TestTermsFile(t *testing.T) {
 	}
 }
 
-// The newest revision that any frontend has gets to all, also to those without a file, and to who comes later.
+// The newest revision at any frontend reaches all frontends: those without a file, and those that join later.
 func TestTermsSpread(t *testing.T) {
 	name, replace := termsFile(t, "revision: 1\ntenants:\n  web: {queue: 2}\n")
 	older, _ := termsFile(t, "revision: 1\ntenants:\n  web: {queue: 100}\n")
@@ -100,7 +101,7 @@ func TestTermsSpread(t *testing.T) {
 	}
 }
 
-// What a tenant uses at most holds for all frontends together. One that goes leaves its part to the others.
+// A tenant's maximum holds for all frontends together. A frontend that leaves gives its part to the rest.
 func TestMaximumOfAll(t *testing.T) {
 	name, _ := termsFile(t, "revision: 1\ntenants:\n  web: {max: 2}\n")
 	a := startCluster(t, 1, 4, withGossip(), func(cfg *Config) { cfg.Tenants = name })

@@ -10,11 +10,12 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// fetchAll fetches all outcomes of a job, and says that they have come.
+// fetchAll fetches and acknowledges all outcomes of a job, and returns their number.
 func (c *testCluster) fetchAll(t *testing.T, h *v1.Handle) (n int) {
 	t.Helper()
 	for cursor, done := int64(0), false; ; {
-		res, err := c.client.Events(context.Background(), &v1.EventsRequest{Handle: h, Cursor: cursor, MaxWaitUs: time.Minute.Microseconds(), MaxEvents: 5})
+		res, err := c.client.Events(context.Background(),
+			&v1.EventsRequest{Handle: h, Cursor: cursor, MaxWaitUs: time.Minute.Microseconds(), MaxEvents: 5})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +27,8 @@ func (c *testCluster) fetchAll(t *testing.T, h *v1.Handle) (n int) {
 	}
 }
 
-// awaitPaused returns when nothing runs for a job any more that waits for its client, and how many tasks are left.
+// awaitPaused waits until a job is paused and none of its tasks runs. It returns the number of unfinished tasks and
+// the unread bytes.
 func (c *testCluster) awaitPaused(t *testing.T, job string) (left int, unread int) {
 	t.Helper()
 	id, err := probe.ParseJobID(job)
@@ -49,7 +51,7 @@ func (c *testCluster) awaitPaused(t *testing.T, job string) (left int, unread in
 	return
 }
 
-// A job starts no more tasks than its client takes results, and goes on when it does. Nothing of it is lost.
+// A job starts no more tasks than its client takes results, and goes on when the client reads. No result is lost.
 func TestUnreadResultsHoldTheirJobUp(t *testing.T) {
 	const limit, result, slots, tasks = 400_000, 10_000, 2, 300
 	c := startCluster(t, 1, slots, func(cfg *Config) { cfg.MaxKept = limit })
@@ -79,14 +81,16 @@ func TestUnreadResultsHoldTheirJobUp(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unreadBytes != 0 || c.endedJobs.bytes != 0 {
-		t.Errorf("%d bytes are counted as unread, and %d as kept, when all has been fetched", c.unreadBytes, c.endedJobs.bytes)
+		t.Errorf("%d bytes are counted as unread, and %d as kept, when all has been fetched", c.unreadBytes,
+			c.endedJobs.bytes)
 	}
 }
 
-// A client that goes away while its job is full does not hold it for longer than others.
+// A paused job whose client has gone is cancelled as soon as any other.
 func TestFullJobOfAClientThatIsGone(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.MaxKept, cfg.ClientGrace = 100, 50*time.Millisecond })
-	res, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: newJob("echo", strings.Repeat("x", 99), "2", "3", "4", "5")})
+	res, err := c.client.Submit(context.Background(),
+		&v1.SubmitRequest{Job: newJob("echo", strings.Repeat("x", 99), "2", "3", "4", "5")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,16 +18,17 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// maxWindowsBytes bounds what an answer to Watch tells of windows, in bytes.
+// maxWindowsBytes bounds the windows in an answer to Watch. The oldest windows are left out.
 const maxWindowsBytes = 4 << 20
 
-// maxSlowest is how many of the slowest jobs are named at most.
+// maxSlowest bounds the slowest jobs in an answer.
 const maxSlowest = 64
 
 // Watch implements the API.
 func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchResponse, error) {
 	if tenant, isBound := h.boundTenant(ctx, req.Caller); isBound {
-		refused := newRefused(v1.RefusedReason_FORBIDDEN, "what all tenants do together is for operators: you are known as a client of %q", tenant)
+		refused := newRefused(v1.RefusedReason_FORBIDDEN,
+			"only operators may watch all tenants: you are known as a client of %q", tenant)
 		h.auditCall(ctx, req.Caller, "watch", "", "", refused)
 		return nil, refused
 	}
@@ -36,9 +37,12 @@ func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchRes
 		return nil, err
 	}
 	defer end()
-	answers := askAllPeers(ctx, h, req.Caller, func(ctx context.Context, p *peer, within callopt.Option) (*v1.WatchResponse, error) {
-		return p.client.Watch(ctx, &v1.WatchRequest{Caller: p.newCaller(ctx), WindowUs: req.WindowUs, SinceUs: req.SinceUs, Top: req.Top}, within)
-	})
+	answers := askAllPeers(ctx, h, req.Caller,
+		func(ctx context.Context, p *peer, within callopt.Option) (*v1.WatchResponse, error) {
+			return p.client.Watch(ctx,
+				&v1.WatchRequest{Caller: p.newCaller(ctx), WindowUs: req.WindowUs, SinceUs: req.SinceUs, Top: req.Top},
+				within)
+		})
 	res := h.watchHere(req)
 	windows := [][]*v1.Window{res.Windows}
 	for _, a := range answers {
@@ -65,7 +69,7 @@ func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchRes
 	return res, nil
 }
 
-// watchHere answers from what this frontend has recorded itself.
+// watchHere answers from the frontend's own records.
 func (h *handler) watchHere(req *v1.WatchRequest) *v1.WatchResponse {
 	res := &v1.WatchResponse{Windows: []*v1.Window{}, Frontends: []*v1.Told{h.describeSelf()}}
 	since := time.Time{}
@@ -96,6 +100,7 @@ func (h *handler) watchHere(req *v1.WatchRequest) *v1.WatchResponse {
 	return res
 }
 
+// slowJobs sorts jobs by response, slowest first, and keeps the first top, at most maxSlowest.
 func slowJobs(jobs []*v1.JobSummary, top int32) []*v1.JobSummary {
 	slices.SortFunc(jobs, func(a, b *v1.JobSummary) int {
 		return cmp.Or(cmp.Compare(b.ResponseUs, a.ResponseUs), cmp.Compare(a.Job, b.Job))
@@ -103,12 +108,14 @@ func slowJobs(jobs []*v1.JobSummary, top int32) []*v1.JobSummary {
 	return jobs[:min(len(jobs), int(min(max(top, 0), maxSlowest)))]
 }
 
-// windowToAPI is one as the API has it.
+// windowToAPI makes a window of the API. frontends is the number of frontends that the window counts.
 func windowToAPI(w *rec.Window, frontends int32) *v1.Window {
 	out := &v1.Window{
-		AtUs: w.At.UnixMicro(), LengthUs: w.Length.Microseconds(), Accepted: int64(w.Accepted), Tasks: int64(w.Tasks), Failed: int64(w.Failed),
-		QueueAgeUs: w.Age.Microseconds(), TasksPending: int32(w.Pending), TasksRunning: int32(w.Running), Frontends: frontends,
-		Series: make([]*v1.Series, len(w.Series)), Refusals: []*v1.Refusals{},
+		AtUs: w.At.UnixMicro(), LengthUs: w.Length.Microseconds(), Accepted: int64(w.Accepted), Tasks: int64(w.Tasks),
+		Failed:     int64(w.Failed),
+		QueueAgeUs: w.Age.Microseconds(), TasksPending: int32(w.Pending), TasksRunning: int32(w.Running),
+		Frontends: frontends,
+		Series:    make([]*v1.Series, len(w.Series)), Refusals: []*v1.Refusals{},
 	}
 	for i := range w.Series {
 		p := &w.Series[i]
@@ -122,11 +129,13 @@ func windowToAPI(w *rec.Window, frontends int32) *v1.Window {
 	return out
 }
 
-// windowFromAPI is one of another frontend's.
+// windowFromAPI makes a window from a peer's.
 func windowFromAPI(w *v1.Window) rec.Window {
 	in := rec.Window{
-		At: time.UnixMicro(w.AtUs), Length: fromMicros(w.LengthUs), Series: make([]rec.Packed, len(w.Series)), Tally: rec.Tally{
-			Accepted: uint64(w.Accepted), Tasks: uint64(w.Tasks), Failed: uint64(w.Failed), Age: fromMicros(w.QueueAgeUs),
+		At: time.UnixMicro(w.AtUs), Length: fromMicros(w.LengthUs), Series: make([]rec.Packed, len(w.Series)),
+		Tally: rec.Tally{
+			Accepted: uint64(w.Accepted), Tasks: uint64(w.Tasks), Failed: uint64(w.Failed),
+			Age:     fromMicros(w.QueueAgeUs),
 			Pending: int(w.TasksPending), Running: int(w.TasksRunning),
 		},
 	}
@@ -141,12 +150,13 @@ func windowFromAPI(w *v1.Window) rec.Window {
 	return in
 }
 
-// mergeWindows makes one list of those of several frontends.
+// mergeWindows merges the windows of several frontends into one list.
 func mergeWindows(lists [][]*v1.Window) []*v1.Window {
 	byStart := map[int64][]*v1.Window{} // by start
 	for _, list := range lists {
 		for _, w := range list {
-			if same := byStart[w.AtUs]; len(same) == 0 || same[0].LengthUs == w.LengthUs { // all have been asked for the same
+			// all frontends were asked for the same length
+			if same := byStart[w.AtUs]; len(same) == 0 || same[0].LengthUs == w.LengthUs {
 				byStart[w.AtUs] = append(same, w)
 			}
 		}
@@ -163,33 +173,37 @@ func mergeWindows(lists [][]*v1.Window) []*v1.Window {
 			parts[i] = windowFromAPI(w)
 			pending, running = pending+w.TasksPending, running+w.TasksRunning
 		}
-		sum, _ := rec.Merge(parts) // what another frontend tells in vain is missing, as if it had not answered
+		sum, _ := rec.Merge(parts) // unreadable series are missing, as if the peer had not answered
 		w := windowToAPI(&sum, int32(len(parts)))
-		w.TasksPending, w.TasksRunning = pending, running // at the same time
+		w.TasksPending, w.TasksRunning = pending, running // sums, because the frontends have them at the same time
 		all = append(all, w)
 	}
 	return all
 }
 
-// beginLook takes part in what others may do at the same time, until end, or refuses.
+// beginLook takes a slot for a call that looks at records, until end, or refuses the call.
 func (h *handler) beginLook() (end func(), err error) {
 	select {
 	case h.recorder.lookSlots <- struct{}{}:
 		return func() { <-h.recorder.lookSlots }, nil
 	default:
 		h.metrics.looksRefused.Inc()
-		return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, Message: "too many look at what is recorded at the same time", RetryAfterUs: time.Second.Microseconds()}
+		return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED,
+			Message:      "too many look at the recorder at the same time: try again",
+			RetryAfterUs: time.Second.Microseconds()}
 	}
 }
 
-// describeSelf is what this frontend has to say of itself.
+// describeSelf returns the frontend's report about itself.
 func (h *handler) describeSelf() *v1.Told {
 	now := time.Now()
 	h.mu.Lock()
 	pending, running := h.core.Pending()
 	t := &v1.Told{
-		Name: h.cfg.Name, Address: h.cfg.Advertise, Version: h.cfg.Version, UptimeUs: now.Sub(h.startedAt).Microseconds(), Draining: h.draining,
-		Jobs: int32(h.core.Jobs()), TasksPending: int32(pending), TasksRunning: int32(running), ClockUs: now.UnixMicro(), SilenceUs: -1,
+		Name: h.cfg.Name, Address: h.cfg.Advertise, Version: h.cfg.Version,
+		UptimeUs: now.Sub(h.startedAt).Microseconds(), Draining: h.draining,
+		Jobs: int32(h.core.Jobs()), TasksPending: int32(pending), TasksRunning: int32(running),
+		ClockUs: now.UnixMicro(), SilenceUs: -1,
 	}
 	waits, runs, trips := h.core.Waits, h.core.Runs, h.recorder.roundTrips
 	h.mu.Unlock()
@@ -208,8 +222,10 @@ func (h *handler) describeSelf() *v1.Told {
 	return t
 }
 
+// accuracyToAPI makes the counts of estimates for a quantity: "wait" or "run".
 func accuracyToAPI(quantity string, a *estimate.Accuracy) *v1.Estimates {
-	return &v1.Estimates{Of: quantity, Seen: int64(a.Seen), Good: int64(a.Good), Over: int64(a.Over), ErrorUs: int64(min(a.Error*1e6, math.MaxInt64/2))}
+	return &v1.Estimates{Of: quantity, Seen: int64(a.Seen), Good: int64(a.Good), Over: int64(a.Over),
+		ErrorUs: int64(min(a.Error*1e6, math.MaxInt64/2))}
 }
 
 // countWorkersUp counts the workers with a link.
@@ -230,27 +246,30 @@ func (s *Server) countWorkersUp() (n int) {
 	return n
 }
 
-// peerAnswer is what a peer has answered, or why it has not.
+// peerAnswer is a peer's answer, or the reason why there is none.
 type peerAnswer[R any] struct {
 	peer *peer
 	res  *R
 	err  string
 }
 
-// askTimeout is how long other frontends may take to tell what they have recorded.
+// askTimeout bounds the time of peers to report records.
 const askTimeout = time.Second
 
-// maxError is how much of what another frontend says instead of an answer is passed on.
+// maxError bounds the error text of a peer, in bytes.
 const maxError = 300
 
-// askAllPeers asks all other frontends at once, unless it is one of them that asks. Those that gossip has lost are not asked.
-func askAllPeers[R any](ctx context.Context, h *handler, caller *v1.Caller, call func(context.Context, *peer, callopt.Option) (*R, error)) []peerAnswer[R] {
+// askAllPeers asks all peers at once. If a peer forwarded the call, no peer is asked. Peers that gossip has lost
+// are not asked, and get an error.
+func askAllPeers[R any](ctx context.Context, h *handler, caller *v1.Caller,
+	call func(context.Context, *peer, callopt.Option) (*R, error)) []peerAnswer[R] {
 	if isForwarded(caller) {
 		return nil
 	}
 	var answers []peerAnswer[R]
 	for p, since := range h.peers.listGone() {
-		answers = append(answers, peerAnswer[R]{peer: p, err: "gone, as gossip tells, for " + time.Since(since).Round(time.Second).String()})
+		answers = append(answers,
+			peerAnswer[R]{peer: p, err: "gone, as gossip tells, for " + time.Since(since).Round(time.Second).String()})
 	}
 	asked := h.peers.listPresent()
 	replies := make([]peerAnswer[R], len(asked))
@@ -263,7 +282,7 @@ func askAllPeers[R any](ctx context.Context, h *handler, caller *v1.Caller, call
 			replies[i] = peerAnswer[R]{peer: p, res: res}
 			var refused *v1.Refused
 			if errors.As(err, &refused) && refused.Reason == v1.RefusedReason_UNKNOWN_JOB {
-				replies[i].res = nil // which is an answer
+				replies[i].res = nil // "unknown" is an answer
 			} else if err != nil {
 				replies[i] = peerAnswer[R]{peer: p, err: errorText(err)}
 			}
@@ -275,7 +294,7 @@ func askAllPeers[R any](ctx context.Context, h *handler, caller *v1.Caller, call
 	return answers
 }
 
-// errorText is what an error of another frontend says, as far as it is of use.
+// errorText returns the useful part of a peer's error.
 func errorText(err error) string {
 	var refused *v1.Refused
 	if errors.As(err, &refused) {
@@ -288,7 +307,7 @@ func errorText(err error) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// peerReport is what the peer says of itself in its answer.
+// peerReport returns the peer's report about itself from its answer, or a report with the error.
 func (a *peerAnswer[R]) peerReport(reports func(*R) []*v1.Told) *v1.Told {
 	if a.res != nil {
 		if list := reports(a.res); len(list) > 0 {
@@ -296,12 +315,12 @@ func (a *peerAnswer[R]) peerReport(reports func(*R) []*v1.Told) *v1.Told {
 			a.peer.name.Store(&name)
 			return list[0]
 		}
-		a.err = "it does not say who it is"
+		a.err = "the answer lacks the frontend's name"
 	}
 	return &v1.Told{Name: a.peer.displayName(), Address: a.peer.addr, Error: a.err, SilenceUs: -1}
 }
 
-// displayName is what the peer calls itself, or its address if that is not known.
+// displayName returns the peer's name for itself, or its address if the name is not known.
 func (p *peer) displayName() string {
 	if name := p.name.Load(); name != nil {
 		return *name

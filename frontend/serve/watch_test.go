@@ -13,7 +13,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// Any frontend tells what all of them have counted, and names those that do not answer.
+// Any frontend answers with the counts of all frontends, and names frontends without an answer.
 func TestWatchAll(t *testing.T) {
 	a := startCluster(t, 2, 2, func(cfg *Config) { cfg.Name = "a" })
 	hung := startHung(t)
@@ -68,7 +68,8 @@ func TestWatchAll(t *testing.T) {
 	for _, f := range res.Frontends {
 		heard[f.Name] = f.Error == ""
 	}
-	if len(heard) != 3 || !heard["a"] || !heard["b"] || heard[hung] || res.Frontends[0].Name != "b" || res.Frontends[0].Workers != 1 {
+	if len(heard) != 3 || !heard["a"] || !heard["b"] || heard[hung] || res.Frontends[0].Name != "b" ||
+		res.Frontends[0].Workers != 1 {
 		t.Errorf("frontends: %v", res.Frontends)
 	}
 }
@@ -122,12 +123,14 @@ func TestJobsOfAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := j.Ended
-		if trace.Total != n || trace.Job.Owner != j.Owner || (trace.NextPage != 0) != (n > 2) || n > 0 && !slices.Equal(trace.Workers, []string{"w0"}) {
+		if trace.Total != n || trace.Job.Owner != j.Owner || (trace.NextPage != 0) != (n > 2) || n > 0 &&
+			!slices.Equal(trace.Workers, []string{"w0"}) {
 			t.Errorf("the trace of %v is %v", j, trace)
 		}
 		if n > 2 {
 			rest, err := b.client.Trace(ctx, &v1.TraceRequest{Job: j.Job, First: trace.NextPage})
-			if err != nil || rest.NextPage != 0 || len(rest.Attempts) >= len(trace.Attempts) || bytes.Equal(rest.Attempts, trace.Attempts) {
+			if err != nil || rest.NextPage != 0 || len(rest.Attempts) >= len(trace.Attempts) ||
+				bytes.Equal(rest.Attempts, trace.Attempts) {
 				t.Errorf("the rest of the trace: %v, %v", rest, err)
 			}
 		}
@@ -136,7 +139,8 @@ func TestJobsOfAll(t *testing.T) {
 		t.Errorf("not listed: %v", want)
 	}
 	failed := true
-	for name, f := range map[string]*v1.JobFilter{"failed": {Failed: failed}, "running": {Running: true}, "id": {Id: slow.Id[:20], Running: true}} {
+	for name, f := range map[string]*v1.JobFilter{"failed": {Failed: failed}, "running": {Running: true},
+		"id": {Id: slow.Id[:20], Running: true}} {
 		res, err := b.client.Jobs(ctx, &v1.JobsRequest{Filter: f})
 		n := map[string]int{"failed": 4, "running": 1, "id": 1}[name]
 		if err != nil || len(res.Jobs) != n {
@@ -147,7 +151,8 @@ func TestJobsOfAll(t *testing.T) {
 		_, err := b.client.Jobs(ctx, &v1.JobsRequest{Cursor: cursor})
 		wantRefused(t, err, v1.RefusedReason_INVALID, "cursor")
 	}
-	for _, cursor := range []string{"-1 a b", "9223372036854775807   ", fmt.Sprint(time.Now().UnixMicro(), " \xff \x00")} {
+	for _, cursor := range []string{"-1 a b", "9223372036854775807   ",
+		fmt.Sprint(time.Now().UnixMicro(), " \xff \x00")} {
 		if _, err := b.client.Jobs(ctx, &v1.JobsRequest{Cursor: cursor}); err != nil {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
@@ -156,7 +161,7 @@ func TestJobsOfAll(t *testing.T) {
 	wantRefused(t, err, v1.RefusedReason_UNKNOWN_JOB, "was not kept")
 }
 
-// Workers come page by page, or as figures, whose names come only to who does not know them.
+// Workers come page by page, or as figures. The names come only to callers with another list of names.
 func TestClusterPages(t *testing.T) {
 	c := startCluster(t, 5, 2)
 	other := startCluster(t, 0, 0, func(cfg *Config) { cfg.Peers = []string{c.Advertised()} })
@@ -184,7 +189,8 @@ func TestClusterPages(t *testing.T) {
 	_, err = other.client.Cluster(ctx, &v1.ClusterRequest{Frontend: "nobody"})
 	wantRefused(t, err, v1.RefusedReason_INVALID, "nobody")
 	res, err = c.client.Cluster(ctx, &v1.ClusterRequest{Figures: true})
-	if err != nil || len(res.Workers) != 0 || len(res.Figures.Names) != 5 || len(res.Figures.Figures) != 5*8 || res.Figures.Figures[0] != 1 {
+	if err != nil || len(res.Workers) != 0 || len(res.Figures.Names) != 5 || len(res.Figures.Figures) != 5*8 ||
+		res.Figures.Figures[0] != 1 {
 		t.Fatalf("%v, %v", res, err)
 	}
 	res, err = c.client.Cluster(ctx, &v1.ClusterRequest{Figures: true, Known: res.Figures.Number})

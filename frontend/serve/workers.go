@@ -14,9 +14,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
-// Workers tells a frontend which workers there are.
+// Workers is a source of workers' addresses for a frontend.
 type Workers interface {
-	// Watch calls set with the workers' addresses, first before it returns and then whenever they change,
+	// Watch calls set with the workers' addresses: first before Watch returns, then whenever the addresses change,
 	// until ctx ends. Calls of set do not overlap.
 	Watch(ctx context.Context, set func(addrs []string)) error
 }
@@ -35,10 +35,11 @@ func (s Static) Watch(_ context.Context, set func([]string)) error {
 	return nil
 }
 
-// Names are addresses, or names of several that are looked up again and again: dns:host:port, srv:_phoebe._tcp.name.
+// Names are addresses, or names that stand for several addresses and are looked up again and again: dns:host:port,
+// srv:_phoebe._tcp.name.
 type Names struct {
 	Addrs []string
-	Warn  func(error) // told of names that cannot be looked up, whose workers stay as they were
+	Warn  func(error) // gets the errors of look-ups; the workers of such a name stay
 }
 
 // Watch implements Workers.
@@ -52,21 +53,21 @@ func (n Names) Watch(ctx context.Context, set func([]string)) error {
 	return nil
 }
 
-// File is the name of a file with one address in each line; what follows a # is comment. It is read again
-// when it changes; a version that cannot be read leaves the last good one in force and is told to Warn.
+// File is the name of a file with one address in each line; # starts a comment. The file is read again when it
+// changes. If a version cannot be read, the last good version stays in force and Warn gets the error.
 type File struct {
 	Name string
 	Warn func(error)
 }
 
-// Union is all workers that any of its elements tells of.
+// Union joins the workers of all its elements.
 type Union []Workers
 
 // Watch implements Workers.
 func (u Union) Watch(ctx context.Context, set func([]string)) error {
 	var mu sync.Mutex
 	parts := make([][]string, len(u))
-	complete := false // of them all
+	complete := false // each element has called set
 	for i, w := range u {
 		err := w.Watch(ctx, func(addrs []string) {
 			mu.Lock()
@@ -87,7 +88,7 @@ func (u Union) Watch(ctx context.Context, set func([]string)) error {
 	return nil
 }
 
-// filePoll is how often a File is looked at.
+// filePoll is the period between looks at a File.
 const filePoll = time.Second
 
 // Watch implements Workers.
@@ -123,6 +124,7 @@ func (f File) Watch(ctx context.Context, set func([]string)) error {
 	return nil
 }
 
+// readAddrs reads a list of workers, sorted and without duplicates.
 func readAddrs(name string) ([]string, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// Fleet is what the page asks. A client.Client is one.
+// Fleet is the source of the page's answers. A client.Client is a Fleet.
 type Fleet interface {
 	Watch(ctx context.Context, window time.Duration, since time.Time, top int) (*client.Watched, error)
 	Jobs(ctx context.Context, f client.JobFilter, cursor string, most int) (*client.JobPage, error)
@@ -37,7 +37,7 @@ type Fleet interface {
 	Recording(ctx context.Context, frontend, name string, w io.Writer) error
 }
 
-// Page is the page of a fleet, and a handler of all under Path.
+// Page is the page of a fleet, and a handler for all paths under Path.
 type Page struct {
 	fleet Fleet
 	token Token
@@ -47,21 +47,21 @@ type Page struct {
 	watchCaches   [len(lengths)]watchCache
 	mux           http.Handler
 
-	// Of who composes frames.
-	knownList  int64         // list of workers that was sent last
-	clockAhead time.Duration // by which the frontends' clocks are before this one
+	// Used only by the composer of frames.
+	knownList  int64         // number of the list of workers that was sent last
+	clockAhead time.Duration // lead of the frontends' clocks over the local clock
 }
 
-// Path is where a Page is to be served, at any server and behind any proxy: all its links are relative.
+// Path is the path of a Page, at any server and behind any proxy: all links of the page are relative.
 const Path = "/ui/"
 
-// maxQuestions is how many questions of viewers are asked at a time, maxAskFor how long one may take.
+// maxQuestions bounds the questions asked at a time. questionTimeout bounds the time for a question.
 const (
 	maxQuestions    = 8
 	questionTimeout = 10 * time.Second
 )
 
-// New makes the page of a fleet. Whoever knows the token may cancel jobs and have workers leave.
+// New makes the page of a fleet. With the token, a viewer may cancel jobs and have workers leave.
 func New(fleet Fleet, token Token) *Page {
 	p := &Page{fleet: fleet, token: token, questionSlots: make(chan struct{}, maxQuestions)}
 	p.stream.composeFrame = p.composeFrame
@@ -87,10 +87,11 @@ func New(fleet Fleet, token Token) *Page {
 	return p
 }
 
-// ServeHTTP serves the page and what it asks.
+// ServeHTTP serves the page and its questions.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'")
+	h.Set("Content-Security-Policy",
+		"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -101,18 +102,19 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 //go:embed dist
 var dist embed.FS
 
-// asset is a file of the page, as it is and compressed.
+// asset is a file of the page, plain and compressed.
 type asset struct {
 	mime, etag  string
 	plain, gzip []byte
 }
 
 var assets = sync.OnceValue(func() map[string]*asset {
-	types := map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+	types := map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 	list := map[string]*asset{}
 	files, err := fs.ReadDir(dist, "dist")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // dist is embedded
 	}
 	for _, f := range files {
 		plain, err := dist.ReadFile("dist/" + f.Name())
@@ -120,7 +122,8 @@ var assets = sync.OnceValue(func() map[string]*asset {
 			panic(err)
 		}
 		sum := sha256.Sum256(plain)
-		a := &asset{mime: types[path.Ext(f.Name())], etag: `"` + hex.EncodeToString(sum[:8]) + `"`, plain: plain, gzip: gzipBytes(plain)}
+		a := &asset{mime: types[path.Ext(f.Name())], etag: `"` + hex.EncodeToString(sum[:8]) + `"`, plain: plain,
+			gzip: gzipBytes(plain)}
 		name := f.Name()
 		if name == "index.html" {
 			name = "{$}"
@@ -130,6 +133,7 @@ var assets = sync.OnceValue(func() map[string]*asset {
 	return list
 })
 
+// gzipBytes compresses an answer.
 func gzipBytes(plain []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -149,7 +153,7 @@ func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sendBody(w, r, a.mime, a.plain, a.gzip)
 }
 
-// sendBody answers with the one of two encodings that the browser takes. squeezed may be nil.
+// sendBody answers in the encoding that the browser takes. squeezed may be nil.
 func sendBody(w http.ResponseWriter, r *http.Request, mime string, plain, squeezed []byte) {
 	h := w.Header()
 	h.Set("Content-Type", mime)
@@ -160,7 +164,7 @@ func sendBody(w http.ResponseWriter, r *http.Request, mime string, plain, squeez
 		body = squeezed
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // whoever does not read it has gone
+	_, _ = w.Write(body) // a viewer that does not read has gone
 }
 
 func takesGzip(r *http.Request) bool {
@@ -172,19 +176,20 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-// question is something that the page asks, and that is answered with JSON.
+// question answers a question of the page. The answer becomes JSON.
 type question func(ctx context.Context, r *http.Request) (any, error)
 
-// badRequest is an error of whoever asks.
+// badRequest is an error of the viewer.
 type badRequest struct{ error }
 
-// minSqueezed is from how many bytes on an answer is worth being compressed.
+// minSqueezed is the smallest answer worth compressing, in bytes.
 const minSqueezed = 1 << 10
 
-// errBusy is that of who has waited in vain.
-var errBusy = errors.New("others ask too much: try again")
+// errBusy answers a question that waited in vain for its turn.
+var errBusy = errors.New("too many questions are under way: try again")
 
-// askInTurn does something when few others ask. It does not wait for a viewer: whoever reads slowly keeps nobody else from asking.
+// askInTurn calls do when fewer than maxQuestions questions are under way. do must not write to a viewer, so slow
+// viewers delay no question.
 func (p *Page) askInTurn(ctx context.Context, do func() error) error {
 	select {
 	case p.questionSlots <- struct{}{}:
@@ -195,7 +200,7 @@ func (p *Page) askInTurn(ctx context.Context, do func() error) error {
 	}
 }
 
-// answerJSON answers questions, a few at a time.
+// answerJSON makes a handler that answers a question, in turn.
 func (p *Page) answerJSON(q question) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), questionTimeout)
@@ -206,7 +211,8 @@ func (p *Page) answerJSON(q question) http.HandlerFunc {
 			return err
 		})
 		var refused *client.RefusedError
-		if errors.As(err, &refused) && refused.Reason == client.UnknownJob { // that, too, is an answer: browsers would log an error
+		// an answer, not an error: browsers would log an error
+		if errors.As(err, &refused) && refused.Reason == client.UnknownJob {
 			answer, err = map[string]string{"Unknown": err.Error()}, nil
 		}
 		if err != nil {
@@ -245,6 +251,7 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
+// sendError answers with an error as JSON.
 func sendError(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -252,10 +259,10 @@ func sendError(w http.ResponseWriter, code int, err error) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"Error": err.Error()})
 }
 
-// Token is what operators show who may do more than look. Nobody may if it is empty.
+// Token is the secret of operators who may do more than look. Empty: no viewer may.
 type Token string
 
-// Shown reports whether a request comes with the token: as Authorization's bearer, or as the password of an address.
+// Shown reports whether a request shows the token: as Authorization's bearer, or as the password in an address.
 func (t Token) Shown(r *http.Request) bool {
 	shown, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer {
@@ -264,16 +271,19 @@ func (t Token) Shown(r *http.Request) bool {
 	return t != "" && subtle.ConstantTimeCompare([]byte(shown), []byte(t)) == 1
 }
 
-// requireToken lets through whoever knows the token.
+// requireToken passes on requests that show the token.
 func (p *Page) requireToken(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case p.token == "":
-			sendError(w, http.StatusForbidden, errors.New("this page only shows: start what serves it with --admin-token-file"))
+			sendError(w, http.StatusForbidden,
+				errors.New("the page is read-only: start its server with --admin-token-file"))
 		case !p.token.Shown(r):
-			sendError(w, http.StatusUnauthorized, errors.New("this takes the admin token, which is in the file of --admin-token-file"))
+			sendError(w, http.StatusUnauthorized,
+				errors.New("the admin token is missing or wrong: give the token in the file of --admin-token-file"))
 		case r.ContentLength != 0:
-			sendError(w, http.StatusBadRequest, errors.New("what is asked goes into the address"))
+			sendError(w, http.StatusBadRequest,
+				errors.New("the request has a body: put all parameters into the address"))
 		default:
 			h(w, r)
 		}

@@ -11,34 +11,33 @@ import (
 )
 
 const (
-	frameEvery = time.Second     // a frame is composed
-	maxViewers = 64              // are sent each frame
-	pollFor    = 5 * time.Second // frames go on for whoever has asked for one
-	maxWriting = 5 * time.Second // until a viewer is taken for gone
+	frameEvery = time.Second     // period of frames
+	maxViewers = 64              // bounds the viewers of the stream
+	pollFor    = 5 * time.Second // time for which frames go on after a poll
+	maxWriting = 5 * time.Second // time to write before a viewer counts as gone
 )
 
-// frameStream sends a frame to all viewers each second, while there is one.
+// frameStream composes a frame each second and sends it to all viewers, while there is a viewer.
 type frameStream struct {
-	composeFrame func(context.Context) []byte // one line
+	composeFrame func(context.Context) []byte // returns a line of JSON
 
 	mu         sync.Mutex
 	viewers    map[chan *frame]struct{}
-	polledAt   time.Time // when somebody last asked for a frame
+	polledAt   time.Time // time of the last poll for a frame
 	lastFrame  *frame
-	firstFrame chan struct{} // closed when there is a frame; nil: nobody composes
+	firstFrame chan struct{} // closed when there is a frame; nil: no frames are composed
 }
 
-// frame is what is sent: as it is, and as a part of a stream that gzip reads.
+// frame is a frame, plain and as a part of a gzip stream.
 type frame struct{ plain, squeezed []byte }
 
-// gzipHeader begins a gzip stream. Behind it comes one frame after the other, each compressed for itself and flushed; the stream
-// never ends.
+// gzipHeader begins a gzip stream. Frames follow, each compressed by itself and flushed. The stream never ends.
 var gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 
-// squeezeLevel is how hard it is tried to make a frame small: to try harder takes two to eight times as long, for a twentieth less.
+// squeezeLevel is the compression level. Higher levels take two to eight times as long, for a twentieth less.
 const squeezeLevel = flate.BestSpeed
 
-// composeFrames composes frames until nobody looks.
+// composeFrames composes frames until there is no viewer.
 func (l *frameStream) composeFrames() {
 	var b bytes.Buffer
 	z, err := flate.NewWriter(&b, squeezeLevel)
@@ -71,19 +70,19 @@ func (l *frameStream) composeFrames() {
 		for v := range l.viewers {
 			select {
 			case v <- f:
-			default: // it is slow, and skips this one
+			default: // the viewer is slow, and skips the frame
 			}
 		}
 		l.mu.Unlock()
 	}
 }
 
-// streamEvent is a frame as an event of text/event-stream.
+// streamEvent makes an event of text/event-stream from a frame.
 func streamEvent(plain []byte) []byte {
 	return append(append([]byte("data: "), plain...), "\n\n"...)
 }
 
-// startComposing composes frames if nobody does yet. l.mu is held.
+// startComposing starts composeFrames unless it runs. l.mu is held.
 func (l *frameStream) startComposing() {
 	if l.firstFrame == nil {
 		l.firstFrame = make(chan struct{})
@@ -91,6 +90,7 @@ func (l *frameStream) startComposing() {
 	}
 }
 
+// addViewer returns a channel of frames, beginning with the latest. ok is false if there are maxViewers viewers.
 func (l *frameStream) addViewer() (chan *frame, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,14 +119,14 @@ func (l *frameStream) removeViewer(v chan *frame) {
 func (l *frameStream) serveStream(w http.ResponseWriter, r *http.Request) {
 	v, ok := l.addViewer()
 	if !ok {
-		sendError(w, http.StatusServiceUnavailable, errors.New("64 viewers are looking already: ask for single frames"))
+		sendError(w, http.StatusServiceUnavailable, errors.New("64 viewers are served already: ask for single frames"))
 		return
 	}
 	defer l.removeViewer(v)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would wait for more
+	h.Set("X-Accel-Buffering", "no") // nginx would wait for more bytes
 	out := http.NewResponseController(w)
 	squeezed := takesGzip(r)
 	start := []byte(": frames come each second\n\n")
@@ -155,7 +155,7 @@ func (l *frameStream) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveFrame answers with the last frame, for who cannot be sent them.
+// serveFrame answers a poll with the latest frame, for viewers without a stream.
 func (l *frameStream) serveFrame(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	l.polledAt = time.Now()
@@ -171,8 +171,8 @@ func (l *frameStream) serveFrame(w http.ResponseWriter, r *http.Request) {
 	f := l.lastFrame
 	l.mu.Unlock()
 	w.Header().Set("Cache-Control", "no-store")
-	if f == nil { // nobody has looked since
-		sendError(w, http.StatusServiceUnavailable, errors.New("no frame is there: ask again"))
+	if f == nil { // frames have ended meanwhile
+		sendError(w, http.StatusServiceUnavailable, errors.New("there is no frame yet: ask again"))
 		return
 	}
 	var squeezed []byte

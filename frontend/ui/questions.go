@@ -15,16 +15,16 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// lengths are those of the windows that frontends remember.
+// lengths are the lengths of the windows at frontends.
 var lengths = [...]time.Duration{time.Second, 10 * time.Second, 5 * time.Minute}
 
 const (
-	maxSlowest   = 64              // jobs that are named
-	repeatedTime = 4 * time.Second // of windows that a frame repeats, as the last ones were not complete
-	answerFresh  = time.Second     // how long an answer is the same for all who ask
+	maxSlowest   = 64              // slowest jobs in an answer
+	repeatedTime = 4 * time.Second // time of windows repeated in each frame, because the last were incomplete
+	answerFresh  = time.Second     // how long an answer is repeated to all viewers
 )
 
-// watchCache is what was counted lately, for all who ask in the same second.
+// watchCache is the latest answer about windows of a length, for all viewers.
 type watchCache struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -55,7 +55,7 @@ func (p *Page) answerWatch(ctx context.Context, r *http.Request) (any, error) {
 	return w.text, err
 }
 
-// seriesJSON is a client.Series; its histograms are packed one behind the other.
+// seriesJSON is a client.Series with packed histograms.
 type seriesJSON struct {
 	Path, Policy, Tenant string
 	Histograms           []byte
@@ -79,7 +79,8 @@ type watchedJSON struct {
 }
 
 func watchJSON(w *client.Watched) watchedJSON {
-	to := watchedJSON{Windows: make([]windowJSON, len(w.Windows)), Slowest: w.Slowest, Frontends: frontendsJSON(w.Frontends), LeftOut: w.LeftOut}
+	to := watchedJSON{Windows: make([]windowJSON, len(w.Windows)), Slowest: w.Slowest,
+		Frontends: frontendsJSON(w.Frontends), LeftOut: w.LeftOut}
 	for i := range w.Windows {
 		from := &w.Windows[i]
 		list := make([]seriesJSON, len(from.Series))
@@ -100,15 +101,16 @@ func frontendsJSON(list []client.FrontendReport) []frontendJSON {
 	return to
 }
 
-// fleetJSON is all workers as one frontend sees them: two bytes for each, in the order of a list.
+// fleetJSON holds all workers in the view of a frontend: two bytes for each worker, in the order of the list.
 type fleetJSON struct {
-	List     string // changes when the names do
+	List     string // number of the list: changes when the names do
 	Frontend string
 	Levels   []byte
-	Stale    []byte // a bit for each worker, the lowest of a byte first: its wait is too old to be taken at its word
+	// A bit for each worker, lowest bits first: the worker's wait is too old for frontends to trust.
+	Stale []byte
 }
 
-// frameJSON is what is sent each second.
+// frameJSON is the frame that is sent each second.
 type frameJSON struct {
 	At    time.Time
 	Watch *watchedJSON `json:",omitempty"`
@@ -116,7 +118,7 @@ type frameJSON struct {
 	Error string       `json:",omitempty"`
 }
 
-// composeFrame makes a frame. It is called by one goroutine at a time.
+// composeFrame makes a frame. Only one goroutine at a time calls it.
 func (p *Page) composeFrame(ctx context.Context) []byte {
 	f := frameJSON{At: time.Now()}
 	if err := p.fillFrame(ctx, &f); err != nil {
@@ -124,11 +126,12 @@ func (p *Page) composeFrame(ctx context.Context) []byte {
 	}
 	text, err := json.Marshal(&f)
 	if err != nil {
-		panic(err) // a type that JSON does not know
+		panic(err) // a type unknown to JSON
 	}
 	return text
 }
 
+// fillFrame fills a frame with the latest windows and levels.
 func (p *Page) fillFrame(ctx context.Context, f *frameJSON) error {
 	watched, err := p.fleet.Watch(ctx, lengths[0], f.At.Add(p.clockAhead-repeatedTime), 0)
 	if err != nil {
@@ -148,17 +151,19 @@ func (p *Page) fillFrame(ctx context.Context, f *frameJSON) error {
 		return err
 	}
 	p.knownList = figures.List
-	f.Fleet = &fleetJSON{strconv.FormatInt(figures.List, 10), frontend, packLevels(figures.Workers), packStale(figures.Workers)}
+	f.Fleet = &fleetJSON{strconv.FormatInt(figures.List, 10), frontend, packLevels(figures.Workers),
+		packStale(figures.Workers)}
 	return nil
 }
 
-// maxSeriesBytes is how many bytes the series of a frame take, about.
+// maxSeriesBytes bounds the series of a frame, about.
 const maxSeriesBytes = 36 << 10
 
-// otherSeries is what series are called that are told together.
+// otherSeries is the name of series that are summed up.
 const otherSeries = "other"
 
-// foldSeries tells the last series of a window together, so that they take no more than some bytes. The page asks for all of them later.
+// foldSeries sums up the last series of a window, so that all series take about most bytes. The page asks for all
+// series later.
 func (w *windowJSON) foldSeries(most int) {
 	size := 0
 	for i := range w.Series {
@@ -170,7 +175,7 @@ func (w *windowJSON) foldSeries(most int) {
 		for _, s := range w.Series[i:] {
 			b := s.Histograms
 			for m := range sum {
-				b, _ = sum[m].MergeFrom(b) // it was looked at when it came
+				b, _ = sum[m].MergeFrom(b) // checked on arrival
 			}
 		}
 		*s = seriesJSON{Path: otherSeries, Policy: otherSeries, Tenant: otherSeries}
@@ -182,7 +187,7 @@ func (w *windowJSON) foldSeries(most int) {
 	}
 }
 
-// pickSeer is the frontend whose view of the fleet is shown: always the same one, as long as it answers.
+// pickSeer returns the frontend whose view of the fleet is shown: the first by name that answers.
 func pickSeer(frontends []client.FrontendReport) string {
 	name := ""
 	for _, f := range frontends {
@@ -193,11 +198,11 @@ func pickSeer(frontends []client.FrontendReport) string {
 	return name
 }
 
-// unknownLevel is the level of what is not known, and of what a worker is busy with that is not up.
+// unknownLevel is the level of an unknown value, and of the CPU use of a worker that is not up.
 const unknownLevel = 15
 
-// packLevels are 2 bytes of each worker, which hold four levels from 0 to 14: of the expected wait and of the share of its CPU that is
-// taken, of the round trip and of the silence. The page knows the same steps.
+// packLevels packs four levels from 0 to 14 for each worker into 2 bytes: expected wait, used share of CPU, round
+// trip, silence. The page knows the same steps.
 func packLevels(workers []client.Figure) []byte {
 	b := make([]byte, 0, 2*len(workers))
 	for i := range workers {
@@ -206,12 +211,13 @@ func packLevels(workers []client.Figure) []byte {
 		if w.State != stateUp {
 			busy = unknownLevel
 		}
-		b = append(b, levelOf(w.Wait, waitFrom, waitStep)<<4|busy, levelOf(w.RoundTrip, tripFrom, levelStep)<<4|levelOf(w.Silence, silenceFrom, levelStep))
+		b = append(b, levelOf(w.Wait, waitFrom, waitStep)<<4|busy,
+			levelOf(w.RoundTrip, tripFrom, levelStep)<<4|levelOf(w.Silence, silenceFrom, levelStep))
 	}
 	return b
 }
 
-// waitTrustedFor is until when frontends take a wait at its word.
+// waitTrustedFor is the age up to which frontends trust a wait.
 const waitTrustedFor = 2 * time.Second
 
 func packStale(workers []client.Figure) []byte {
@@ -224,8 +230,8 @@ func packStale(workers []client.Figure) []byte {
 	return b
 }
 
-// A level is the step of a logarithm: 1 begins at 128 us of wait, 16 us of a round trip and 8 ms of silence; each is 2 times the one
-// before, of a wait 2.8 times.
+// A level is a step of a logarithm. Level 1 begins at 128 us of wait, 16 us of a round trip and 8 ms of silence.
+// Each level begins at 2 times the level before; of a wait, at 2.8 times.
 const (
 	stateUp                         = 1
 	waitFrom, tripFrom, silenceFrom = 56, 32, 104
@@ -243,7 +249,7 @@ func levelOf(logarithm uint8, from, step int) byte {
 	}
 }
 
-// namesJSON are the workers behind the levels of a frame.
+// namesJSON holds the workers behind the levels of a frame.
 type namesJSON struct {
 	List      string
 	Names     []string
@@ -252,7 +258,7 @@ type namesJSON struct {
 	Levels    []byte
 }
 
-// answerFleet answers with those of all workers, and where they are, as the frontend of the frames knows them.
+// answerFleet answers with the names and addresses of all workers, in the view of the frames' frontend.
 func (p *Page) answerFleet(ctx context.Context, r *http.Request) (any, error) {
 	f, err := p.fleet.Figures(ctx, r.FormValue("frontend"), 0)
 	if err != nil {
@@ -261,25 +267,26 @@ func (p *Page) answerFleet(ctx context.Context, r *http.Request) (any, error) {
 	return namesJSON{strconv.FormatInt(f.List, 10), f.Names, f.Addresses, f.Racks, packLevels(f.Workers)}, nil
 }
 
-// perPage is how many workers or jobs are told at once.
+// perPage is the number of workers or jobs on a page.
 const perPage = 200
 
 // answerWorkers answers with a page of workers.
 func (p *Page) answerWorkers(ctx context.Context, r *http.Request) (any, error) {
-	return p.fleet.ClusterPage(ctx, client.ClusterQuery{Frontend: r.FormValue("frontend"), After: r.FormValue("after"), Max: perPage})
+	return p.fleet.ClusterPage(ctx,
+		client.ClusterQuery{Frontend: r.FormValue("frontend"), After: r.FormValue("after"), Max: perPage})
 }
 
-// seenJSON is a worker as a frontend sees it.
+// seenJSON is a worker in the view of a frontend.
 type seenJSON struct {
 	Frontend string
-	Worker   *client.Worker `json:",omitempty"` // absent: it does not know it
+	Worker   *client.Worker `json:",omitempty"` // absent: unknown to the frontend
 	Error    string         `json:",omitempty"`
 }
 
-// maxSeers bounds the frontends that are asked for a worker.
+// maxSeers bounds the frontends asked about a worker.
 const maxSeers = 32
 
-// answerWorker answers with what each frontend believes of a worker.
+// answerWorker answers with each frontend's view of a worker.
 func (p *Page) answerWorker(ctx context.Context, r *http.Request) (any, error) {
 	watched, err := p.fleet.Watch(ctx, lengths[0], time.Now().Add(-repeatedTime), 0)
 	if err != nil {
@@ -348,30 +355,31 @@ func (p *Page) answerJobs(ctx context.Context, r *http.Request) (any, error) {
 	return pageJSON{page.Jobs, page.Next, frontendsJSON(page.Frontends)}, nil
 }
 
-// traceJSON is a client.Trace, of each task the fields of columns.
+// traceJSON is a client.Trace, with the fields in listColumns for each task.
 type traceJSON struct {
 	Job       client.JobSummary
 	Stages    []client.Stage
 	Frontend  string
 	Total     int
-	Next      int // where to go on; 0: these are the last
+	Next      int // position to go on with; 0: there are no more tasks
 	Workers   []string
 	Words     []string // for path, binding and outcome
 	Columns   []string
-	Tasks     []json.RawMessage // of each column all tasks
+	Tasks     []json.RawMessage // for each column, the values of all tasks
 	Earlier   []earlierJSON     `json:",omitempty"`
 	Frontends []frontendJSON
 }
 
-// earlierJSON is an attempt that did not give the outcome of its task. Moments are in microseconds since the job came.
+// earlierJSON is an attempt that did not give its task an outcome. Moments are in microseconds since the job's
+// arrival.
 type earlierJSON struct {
-	At                   int   // the task's position among these
-	Worker               int64 // likewise
+	At                   int   // position of the task in Tasks
+	Worker               int64 // position in Workers
 	Bound, End           string
 	Sent, Started, Ended int64
 }
 
-// maxTasks is how many tasks are told at once.
+// maxTasks bounds the tasks in an answer.
 const maxTasks = 20_000
 
 // answerTrace answers with tasks of a job.
@@ -384,7 +392,8 @@ func (p *Page) answerTrace(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := traceJSON{Job: t.Job, Stages: t.Stages, Frontend: t.Frontend, Total: t.Total, Next: t.Next(), Frontends: frontendsJSON(t.Frontends)}
+	to := traceJSON{Job: t.Job, Stages: t.Stages, Frontend: t.Frontend, Total: t.Total, Next: t.Next(),
+		Frontends: frontendsJSON(t.Frontends)}
 	workers, words := textNumbers{}, textNumbers{}
 	for _, c := range listColumns(&workers, &words) {
 		list := []byte{'['}
@@ -399,7 +408,8 @@ func (p *Page) answerTrace(ctx context.Context, r *http.Request) (any, error) {
 	for i := range t.Tasks {
 		for _, e := range t.Tasks[i].Earlier {
 			to.Earlier = append(to.Earlier, earlierJSON{
-				i, workers.numberOf(e.Worker), e.Binding, e.End, e.Sent.Microseconds(), e.Started.Microseconds(), e.Ended.Microseconds(),
+				i, workers.numberOf(e.Worker), e.Binding, e.End, e.Sent.Microseconds(), e.Started.Microseconds(),
+				e.Ended.Microseconds(),
 			})
 		}
 	}
@@ -407,12 +417,13 @@ func (p *Page) answerTrace(ctx context.Context, r *http.Request) (any, error) {
 	return to, nil
 }
 
-// textNumbers gives texts numbers.
+// textNumbers numbers texts from 0 on.
 type textNumbers struct {
 	list   []string
 	byText map[string]int64
 }
 
+// numberOf returns the number of a text.
 func (n *textNumbers) numberOf(text string) int64 {
 	i, known := n.byText[text]
 	if !known {
@@ -431,7 +442,7 @@ type column struct {
 	value func(*client.TaskTrace) int64
 }
 
-// listColumns are the fields that the page knows; durations are in microseconds.
+// listColumns returns the fields that the page knows. Durations are in microseconds.
 func listColumns(workers, words *textNumbers) []column {
 	d := func(name string, value func(*client.TaskTrace) time.Duration) column {
 		return column{name, func(t *client.TaskTrace) int64 { return value(t).Microseconds() }}
@@ -467,7 +478,7 @@ func listColumns(workers, words *textNumbers) []column {
 	return list
 }
 
-// answerExplain answers with what was decided on a task.
+// answerExplain answers with the decisions on a task.
 func (p *Page) answerExplain(ctx context.Context, r *http.Request) (any, error) {
 	task, err := parseNumber(r, "task")
 	if err != nil {
@@ -476,13 +487,13 @@ func (p *Page) answerExplain(ctx context.Context, r *http.Request) (any, error) 
 	return p.fleet.Explain(ctx, jobHandle(r), int(task))
 }
 
-// recordedJSON is the recordings of all frontends.
+// recordedJSON lists the recordings of all frontends.
 type recordedJSON struct {
 	Recordings []client.Recording
 	Frontends  []frontendJSON
 }
 
-// answerRecordings answers with what frontends have recorded.
+// answerRecordings answers with the list of recordings.
 func (p *Page) answerRecordings(ctx context.Context, _ *http.Request) (any, error) {
 	list, frontends, err := p.fleet.Recordings(ctx)
 	if err != nil {
@@ -491,20 +502,24 @@ func (p *Page) answerRecordings(ctx context.Context, _ *http.Request) (any, erro
 	return recordedJSON{list, frontendsJSON(frontends)}, nil
 }
 
-// recordingTimeout is how long a recording may take to be fetched.
+// recordingTimeout bounds the time to fetch a recording.
 const recordingTimeout = time.Minute
 
-// serveRecording answers with a recording as it is kept: the page unpacks it, as it does one that a viewer has saved.
+// serveRecording answers with the file of a recording. The page unpacks the file, like a file saved by a viewer.
 func (p *Page) serveRecording(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), recordingTimeout)
 	defer cancel()
-	var file bytes.Buffer // so that an error is told before anything is sent; it takes some MB
-	if err := p.askInTurn(ctx, func() error { return p.fleet.Recording(ctx, r.PathValue("frontend"), r.PathValue("name"), &file) }); err != nil {
+	var file bytes.Buffer // so that an error is reported before the first byte; it takes some MB
+	if err := p.askInTurn(ctx,
+		func() error {
+			return p.fleet.Recording(ctx, r.PathValue("frontend"), r.PathValue("name"),
+				&file)
+		}); err != nil {
 		sendError(w, statusOf(err), err)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Content-Disposition", "attachment") // under the name of its address
+	w.Header().Set("Content-Disposition", "attachment") // under the name in the address
 	sendBody(w, r, "application/gzip", file.Bytes(), nil)
 }
 
@@ -519,7 +534,7 @@ func (p *Page) drainWorker(ctx context.Context, r *http.Request) (any, error) {
 	return struct{}{}, p.fleet.Drain(ctx, r.FormValue("worker"))
 }
 
-// announceMaintenance has a worker announce that it will be away; for=0 takes that back.
+// announceMaintenance has a worker announce an absence. for=0 withdraws the announcement.
 func (p *Page) announceMaintenance(ctx context.Context, r *http.Request) (any, error) {
 	in, err := parseNumber(r, "in")
 	if err != nil {
@@ -530,14 +545,15 @@ func (p *Page) announceMaintenance(ctx context.Context, r *http.Request) (any, e
 		return nil, err
 	}
 	const most = 1 << 31 // seconds: frontends refuse much less
-	return struct{}{}, p.fleet.Maintenance(ctx, r.FormValue("worker"), time.Duration(min(in, most))*time.Second, time.Duration(min(lasts, most))*time.Second)
+	return struct{}{}, p.fleet.Maintenance(ctx, r.FormValue("worker"), time.Duration(min(in, most))*time.Second,
+		time.Duration(min(lasts, most))*time.Second)
 }
 
 func jobHandle(r *http.Request) client.Handle {
 	return client.Handle{Job: r.FormValue("job"), Owner: r.FormValue("owner")}
 }
 
-// parseNumber is a whole number from 0 on that is asked with, 0 if it is not given.
+// parseNumber returns a parameter that is a whole number from 0 on, or 0 if it is not given.
 func parseNumber(r *http.Request, name string) (int64, error) {
 	text := r.FormValue(name)
 	if text == "" {

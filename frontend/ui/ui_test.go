@@ -23,7 +23,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// fakeFleet is a fleet of one frontend.
+// fakeFleet fakes a fleet with a single frontend.
 type fakeFleet struct {
 	Fleet
 	workers int
@@ -39,7 +39,8 @@ func (f *fakeFleet) Watch(context.Context, time.Duration, time.Time, int) (*clie
 	}
 	windows := f.windows
 	if windows == nil {
-		windows = []client.Window{{At: time.Unix(1000, 0), Length: time.Second, Series: []client.Series{{Path: "sampling", Tenant: hostile}}}}
+		windows = []client.Window{
+			{At: time.Unix(1000, 0), Length: time.Second, Series: []client.Series{{Path: "sampling", Tenant: hostile}}}}
 	}
 	return &client.Watched{
 		Windows:   windows,
@@ -54,7 +55,8 @@ func (f *fakeFleet) Figures(_ context.Context, frontend string, known int64) (*c
 	list := &client.Figures{List: 7, Workers: make([]client.Figure, f.workers)}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range list.Workers {
-		list.Workers[i] = client.Figure{State: stateUp, CPU: uint8(rng.IntN(256)), Wait: uint8(rng.IntN(256)), RoundTrip: uint8(60 + rng.IntN(30)), Silence: uint8(100 + rng.IntN(60))}
+		list.Workers[i] = client.Figure{State: stateUp, CPU: uint8(rng.IntN(256)), Wait: uint8(rng.IntN(256)),
+			RoundTrip: uint8(60 + rng.IntN(30)), Silence: uint8(100 + rng.IntN(60))}
 	}
 	return list, nil
 }
@@ -90,7 +92,8 @@ func (f *fakeFleet) Recording(_ context.Context, frontend, name string, w io.Wri
 
 const hostile = `</script><img src=x onerror=alert(1)>`
 
-// Frames are composed once for all viewers and while there is one. A viewer that does not take them skips, and 64 may look.
+// Frames are composed once for all viewers, while there is a viewer. A viewer that does not take frames skips some.
+// 64 viewers may look.
 func TestLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var composed atomic.Int64
@@ -140,7 +143,7 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// Who is compressed for reads the frames as they come, from any of them on.
+// A viewer of the gzip stream reads the frames from any frame on.
 func TestStream(t *testing.T) {
 	s := httptest.NewServer(New(&fakeFleet{workers: 4}, ""))
 	defer s.Close()
@@ -167,7 +170,8 @@ func TestStream(t *testing.T) {
 		for n := 0; n < 2 && lines.Scan(); {
 			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
 				var f frameJSON
-				if err := json.Unmarshal([]byte(data), &f); err != nil || f.Error != "" || len(f.Fleet.Levels) != 8 || f.Fleet.Frontend != "a" {
+				if err := json.Unmarshal([]byte(data), &f); err != nil || f.Error != "" || len(f.Fleet.Levels) != 8 ||
+					f.Fleet.Frontend != "a" {
 					t.Fatalf("%v in %s", err, data)
 				}
 				n++
@@ -180,7 +184,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// squeezedSize is how many bytes of a frame are sent.
+// squeezedSize returns the bytes of a frame as sent.
 func squeezedSize(t *testing.T, plain []byte) int {
 	var b bytes.Buffer
 	z, err := flate.NewWriter(&b, squeezeLevel)
@@ -196,7 +200,7 @@ func squeezedSize(t *testing.T, plain []byte) int {
 	return b.Len()
 }
 
-// A frame of a large fleet is small, and one without an answer says so.
+// A frame of a large fleet is small, and a frame without an answer says so.
 func TestFrame(t *testing.T) {
 	large := New(&fakeFleet{workers: 20_000}, "").composeFrame(t.Context())
 	if n := squeezedSize(t, large); n > 100_000 {
@@ -221,12 +225,13 @@ func TestFrame(t *testing.T) {
 		t.Logf("a frame of 20,000 workers and very many tenants takes %d bytes of %d", n, len(tenants))
 	}
 	var f frameJSON
-	if err := json.Unmarshal(New(&fakeFleet{err: errors.New("nobody")}, "").composeFrame(t.Context()), &f); err != nil || f.Error != "nobody" {
+	if err := json.Unmarshal(New(&fakeFleet{err: errors.New("nobody")}, "").composeFrame(t.Context()),
+		&f); err != nil || f.Error != "nobody" {
 		t.Errorf("%v: %+v", err, f)
 	}
 }
 
-// Series that are too many are told together: nothing that was counted is missing.
+// Series beyond the limit are summed up, and no count is lost.
 func TestFold(t *testing.T) {
 	var w windowJSON
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -257,17 +262,19 @@ func TestFold(t *testing.T) {
 	if now != was {
 		t.Error("together they are not what they were")
 	}
-	if last := w.Series[len(w.Series)-1]; bytes > 14_000 || len(w.Series) < 5 || last.Tenant != otherSeries || w.Series[0].Tenant != "tenant-0" {
+	if last := w.Series[len(w.Series)-1]; bytes > 14_000 || len(w.Series) < 5 || last.Tenant != otherSeries ||
+		w.Series[0].Tenant != "tenant-0" {
 		t.Errorf("%d series of %d bytes, the last of %q", len(w.Series), bytes, last.Tenant)
 	}
 }
 
-// What all viewers ask in the same second is asked once.
+// A question asked by many viewers in a second is asked once.
 func TestShared(t *testing.T) {
 	f := &fakeFleet{}
 	p := New(f, "")
 	for range 200 {
-		if w := request(p, http.MethodGet, "api/watch?window=10", nil); w.Code != http.StatusOK || !bytes.Contains(w.Body.Bytes(), []byte(`\u003c/script\u003e`)) {
+		if w := request(p, http.MethodGet, "api/watch?window=10", nil); w.Code != http.StatusOK ||
+			!bytes.Contains(w.Body.Bytes(), []byte(`\u003c/script\u003e`)) {
 			t.Fatalf("%d: %s", w.Code, w.Body)
 		}
 	}
@@ -286,7 +293,7 @@ func request(p *Page, method, what string, header map[string]string) *httptest.R
 	return w
 }
 
-// Who may do what, and what is said to whoever asks wrongly.
+// Rights of viewers, and the answers to bad requests.
 func TestAsk(t *testing.T) {
 	const token = "secret"
 	shown := map[string]string{"Authorization": "Bearer " + token}
@@ -311,12 +318,14 @@ func TestAsk(t *testing.T) {
 		{"", "GET", "api/recording/a%2Fb/x.gz", nil, 200, "x.gz of a/b"},
 		{"", "GET", "api/recording/a/y.gz", nil, 400, "no recording"},
 		{"", "POST", "api/cancel?job=x", nil, 403, "--admin-token-file"},
-		{token, "POST", "api/cancel?job=x", nil, 401, "takes the admin token"},
+		{token, "POST", "api/cancel?job=x", nil, 401, "the admin token is missing"},
 		{token, "POST", "api/cancel?job=x", map[string]string{"Authorization": "Bearer secre"}, 401, ""},
 		{token, "GET", "api/cancel?job=x", map[string]string{"Authorization": "Bearer " + token}, 405, ""},
 		{token, "POST", "api/cancel?job=x", foreign, 403, "cross-origin"},
-		{token, "POST", "api/cancel?job=x", map[string]string{"Authorization": "Bearer " + token, "Origin": "http://elsewhere"}, 403, "cross-origin"},
-		{token, "POST", "api/cancel?job=x", map[string]string{"Authorization": "Bearer " + token, "Sec-Fetch-Site": "same-origin"}, 200, "3"},
+		{token, "POST", "api/cancel?job=x",
+			map[string]string{"Authorization": "Bearer " + token, "Origin": "http://elsewhere"}, 403, "cross-origin"},
+		{token, "POST", "api/cancel?job=x",
+			map[string]string{"Authorization": "Bearer " + token, "Sec-Fetch-Site": "same-origin"}, 200, "3"},
 		{"", "POST", "api/drain?worker=w", nil, 403, "--admin-token-file"},
 		{token, "POST", "api/drain?worker=w", nil, 401, "--admin-token-file"},
 		{token, "POST", "api/drain?worker=w", foreign, 403, "cross-origin"},
@@ -348,13 +357,14 @@ func (s *silentWriter) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// Viewers who do not read their answers keep nobody else from asking.
+// A viewer that does not read delays no question of another viewer.
 func TestSilentViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(&fakeFleet{}, "")
 		reads := make(chan struct{})
 		for range 2 * maxQuestions {
-			go p.ServeHTTP(&silentWriter{httptest.NewRecorder(), reads}, httptest.NewRequest(http.MethodGet, Path+"api/trace?job=x", nil))
+			go p.ServeHTTP(&silentWriter{httptest.NewRecorder(), reads},
+				httptest.NewRequest(http.MethodGet, Path+"api/trace?job=x", nil))
 		}
 		synctest.Wait()
 		if w := request(p, http.MethodGet, "api/trace?job=x", nil); w.Code != http.StatusOK {
@@ -364,7 +374,7 @@ func TestSilentViewers(t *testing.T) {
 	})
 }
 
-// deadWriter is a viewer whose connection takes no more after the first bytes, until its deadline.
+// deadWriter is a viewer whose connection takes a few bytes, and then none until the deadline.
 type deadWriter struct {
 	*httptest.ResponseRecorder
 	until  time.Time
@@ -384,7 +394,7 @@ func (d *deadWriter) Write(b []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// A viewer that is dead is taken for gone, and others get each frame meanwhile.
+// A dead viewer counts as gone, and meanwhile the other viewers get each frame.
 func TestDeadViewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l frameStream
@@ -392,7 +402,8 @@ func TestDeadViewer(t *testing.T) {
 		left := make(chan time.Duration, 1)
 		began := time.Now()
 		go func() {
-			l.serveStream(&deadWriter{ResponseRecorder: httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, Path+"api/live", nil))
+			l.serveStream(&deadWriter{ResponseRecorder: httptest.NewRecorder()},
+				httptest.NewRequest(http.MethodGet, Path+"api/live", nil))
 			left <- time.Since(began)
 		}()
 		synctest.Wait()
@@ -400,7 +411,7 @@ func TestDeadViewer(t *testing.T) {
 		if !ok {
 			t.Fatal("a viewer is refused")
 		}
-		<-v // the last one
+		<-v // the latest frame
 		for range 4 {
 			at := time.Now()
 			if <-v; time.Since(at) > frameEvery {
@@ -418,14 +429,16 @@ func TestDeadViewer(t *testing.T) {
 	})
 }
 
-// A level is the step in which a logarithm is.
+// A level is a step of the logarithm.
 func TestLevels(t *testing.T) {
 	got := packLevels([]client.Figure{
 		{State: stateUp, CPU: 255, Wait: 255, RoundTrip: 0, Silence: 254},
 		{State: 4, CPU: 255, Wait: waitFrom, RoundTrip: tripFrom - 1, Silence: silenceFrom + levelStep},
 		{State: stateUp, CPU: 128, Wait: waitFrom - 1, RoundTrip: tripFrom, Silence: 255},
 	})
-	if b := packStale(append(make([]client.Figure, 7), client.Figure{WaitAge: 167}, client.Figure{WaitAge: 168}, client.Figure{WaitAge: 255})); !bytes.Equal(b, []byte{0, 1}) {
+	if b := packStale(
+		append(make([]client.Figure, 7), client.Figure{WaitAge: 167}, client.Figure{WaitAge: 168},
+			client.Figure{WaitAge: 255})); !bytes.Equal(b, []byte{0, 1}) {
 		t.Errorf("stale are %x", b) // 167 stands for 1.92 s, 168 for 2.10 s
 	}
 	if want := []byte{0xfe, 0x0e, 0x1f, 0x02, 0x07, 0x1f}; !bytes.Equal(got, want) {

@@ -1,8 +1,8 @@
-// Colours that remain apart for the colour-blind, after Okabe and Ito, and what they stand for. Where two meet that are like each
-// other, the order and the labels tell them apart as well.
+// Colours that colour-blind viewers can tell apart, after Okabe and Ito, and their meanings. If neighbours
+// have similar colours, their order and labels differ as well.
 import { useEffect, useState } from 'preact/hooks'
 
-const parts: Record<string, [dark: string, light: string]> = {
+const partColors: Record<string, [dark: string, light: string]> = {
   sampling: ['#7cc4f0', '#3d93c9'],
   link: ['#c9a0dc', '#9a67b3'],
   queue: ['#e69f00', '#d18f00'],
@@ -21,63 +21,65 @@ const parts: Record<string, [dark: string, light: string]> = {
   outside: ['#5c6670', '#a2abb5'],
 }
 
-// bad is the colour of what has no result, and vain that of attempts that did not give an outcome.
-export function bad(dark: boolean): string { return dark ? '#ff5f5f' : '#c62828' }
-export function vain(dark: boolean): string { return dark ? '#98a2ac' : '#68727c' }
+// failedColor marks tasks without a result. vainColor marks attempts without an outcome.
+export function failedColor(dark: boolean): string { return dark ? '#ff5f5f' : '#c62828' }
+export function vainColor(dark: boolean): string { return dark ? '#98a2ac' : '#68727c' }
 
 export function partColor(part: string, dark: boolean): string {
-  const pair = parts[part] ?? ['#999999', '#777777']
+  const pair = partColors[part] ?? ['#999999', '#777777']
   return dark ? pair[0] : pair[1]
 }
 
-// What each kind of time means, for titles.
-export const meaning: Record<string, string> = {
-  sampling: 'until it was decided where places are asked for',
-  link: 'until the worker had that',
-  queue: 'at the worker, until its turn came; and attempts in vain before that',
-  'own tenant': 'in the queue behind tasks of its own tenant',
+// partMeaning explains each part of a job's time, for titles.
+export const partMeaning: Record<string, string> = {
+  sampling: 'until places were asked for, or a worker was chosen',
+  link: 'until the request reached the worker',
+  queue: 'at the worker, until the turn came; earlier attempts in vain count, too',
+  'own tenant': 'in the queue behind tasks of the same tenant',
   'other tenants': 'in the queue behind tasks of other tenants',
   'long tasks': 'in the queue behind long tasks',
-  'closed share': 'in the queue beside room that is kept free',
-  'idle slot': 'in the queue while a slot waited for a frontend to say what to run',
+  'closed share': 'in the queue while the free room was closed to it',
+  'idle slot': 'in the queue while a slot waited for a frontend\'s answer',
   binding: 'until the frontend had answered the turn',
-  fetch: 'while its files were fetched',
-  launch: 'until it started',
-  excess: 'what it ran longer than expected',
-  run: 'what it ran, as long as expected',
+  fetch: 'while the task\'s files were fetched',
+  launch: 'until the task started',
+  excess: 'run time beyond the expected time',
+  run: 'run time, up to the expected time',
   delivery: 'until the frontend had the outcome',
   'stage wait': 'between the end of one stage and the start of the next',
-  outside: 'of which it is not known where it went',
+  outside: 'time without a known cause',
 }
 
-// What is meant by how a task came to its worker.
-export const ways: Record<string, string> = {
-  late: 'when its place in the worker\'s queue had its turn',
-  ride: 'with the message that asked for its place',
-  shared: 'when the place of another job had its turn',
-  bundle: 'behind another task of its job',
-  ahead: 'a little before the worker had room',
-  early: 'when it was decided where it goes',
-  copy: 'as a second attempt, as the first one was late',
+// bindingMeaning explains how a task came to its worker.
+export const bindingMeaning: Record<string, string> = {
+  late: 'bound when its place in the worker\'s queue had its turn',
+  ride: 'sent along with the request for its place',
+  shared: 'bound when another job\'s place had its turn',
+  bundle: 'bound together with another task of the job',
+  ahead: 'bound a round trip before the worker had room',
+  early: 'bound to a chosen worker at once',
+  copy: 'a second attempt, because the first was late',
 }
 
-// What is meant by why an attempt ended that did not give an outcome.
-export const ends: Record<string, string> = {
-  failed: 'it was tried again',
-  'timed out': 'it ran for too long, and was tried again',
-  panicked: 'it was tried again',
-  'no input': 'a file could not be fetched, and it was tried again',
-  killed: 'its worker drained, or had given the frontend up',
-  preempted: 'it was spare, and in the way of what is regular',
-  lost: 'its worker went away, or knew nothing of it',
+// endMeaning explains why an attempt ended without an outcome.
+export const endMeaning: Record<string, string> = {
+  failed: 'the task was retried',
+  'timed out': 'the attempt ran for too long, and the task was retried',
+  panicked: 'the task was retried',
+  'no input': 'a file could not be fetched, and the task was retried',
+  killed: 'the worker drained, or had given up the frontend',
+  preempted: 'the attempt was spare work, stopped for regular work',
+  lost: 'the worker went away, or did not know the attempt',
   beaten: 'another attempt had ended the task before',
-  stopped: 'the task was not wanted any more',
+  stopped: 'the task was no longer wanted',
 }
 
-// heat is a scale from dark to light (cividis), for levels from 0 to 14; 15 is not known.
+// cividis is a scale from dark to light, for levels from 0 to 14; level 15 stands for an unknown value.
 const cividis = [
-  [0, 34, 78], [0, 45, 104], [28, 56, 112], [52, 68, 110], [71, 79, 108], [88, 91, 109], [104, 103, 113], [120, 115, 120],
-  [137, 128, 120], [154, 141, 117], [172, 155, 110], [190, 169, 101], [209, 184, 87], [229, 200, 70], [254, 232, 56],
+  [0, 34, 78], [0, 45, 104], [28, 56, 112], [52, 68, 110], [71, 79, 108], [88, 91, 109], [104, 103, 113],
+  [120, 115, 120],
+  [137, 128, 120], [154, 141, 117], [172, 155, 110], [190, 169, 101], [209, 184, 87], [229, 200, 70],
+  [254, 232, 56],
 ] as const
 
 export function heat(level: number, dark: boolean): readonly [number, number, number] {
@@ -85,7 +87,7 @@ export function heat(level: number, dark: boolean): readonly [number, number, nu
   return cividis[level]!
 }
 
-const wanted = 'phoebe-theme'
+const themeKey = 'phoebe-theme'
 const prefers = matchMedia('(prefers-color-scheme: light)')
 
 export function isDark(): boolean {
@@ -93,26 +95,26 @@ export function isDark(): boolean {
   return set ? set === 'dark' : !prefers.matches
 }
 
-// loadTheme shows the page as was chosen last.
+// loadTheme restores the viewer's last choice of theme.
 export function loadTheme(): void {
   try {
-    const set = localStorage.getItem(wanted)
+    const set = localStorage.getItem(themeKey)
     if (set === 'dark' || set === 'light') document.documentElement.dataset['theme'] = set
-  } catch { /* nothing is remembered then */ }
+  } catch { /* without storage, no choice is remembered */ }
 }
 
 export function switchTheme(): void {
   const to = isDark() ? 'light' : 'dark'
   document.documentElement.dataset['theme'] = to
   try {
-    localStorage.setItem(wanted, to)
-  } catch { /* it holds until the page is left */ }
+    localStorage.setItem(themeKey, to)
+  } catch { /* the choice lasts until the page is left */ }
   for (const f of listeners) f()
 }
 
 const listeners = new Set<() => void>()
 
-// useDark tells whether the page is dark, and draws again when that changes.
+// useDark returns whether the page is dark. A change draws the component again.
 export function useDark(): boolean {
   const [dark, set] = useState(isDark)
   useEffect(() => {
@@ -127,7 +129,7 @@ export function useDark(): boolean {
   return dark
 }
 
-// css is a colour of the style sheet.
+// css returns a colour of the style sheet.
 export function css(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 }

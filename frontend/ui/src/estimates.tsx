@@ -1,36 +1,43 @@
-// Are estimates any good?
+// How good are the estimates?
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { get, type Job, type JobPage } from './api'
 import { useDark } from './colors'
 import { count, share, time } from './format'
 import { useLive } from './live'
-import { link, useWidth } from './parts'
-import { trace } from './trace'
+import { linkTo, useWidth } from './parts'
+import { loadTrace } from './trace'
 
-interface Sum { of: string; seen: number; good: number; over: number; error: number }
+interface Sum { quantity: string; seen: number; good: number; over: number; error: number }
 
 export function Estimates() {
   const live = useLive()
   const by = new Map<string, Sum>()
   for (const f of live.frontends) {
     for (const e of f.Estimates ?? []) {
-      const s = by.get(e.Of) ?? { of: e.Of, seen: 0, good: 0, over: 0, error: 0 }
-      by.set(e.Of, { of: e.Of, seen: s.seen + e.Seen, good: s.good + e.Good, over: s.over + e.Over, error: s.error + e.Error })
+      const s = by.get(e.Of) ?? { quantity: e.Of, seen: 0, good: 0, over: 0, error: 0 }
+      by.set(e.Of, { quantity: e.Of, seen: s.seen + e.Seen, good: s.good + e.Good, over: s.over + e.Over,
+        error: s.error + e.Error })
     }
   }
   return (
     <>
       <section class="card">
-        <header><h2>Promised against actual</h2><span class="dim">of tasks placed by estimation, since the frontends started</span></header>
+        <header><h2>Expected against actual</h2>
+          <span class="dim">of tasks placed by estimation, since the frontends started</span></header>
         <div class="scroll" tabIndex={0} role="region" aria-label="estimates">
           <table>
-            <thead><tr><th scope="col">of</th><th scope="col">frontend</th><th scope="col" class="n">compared</th><th scope="col" class="n">within 10 % or 1 s</th><th scope="col" class="n">above the truth</th><th scope="col" class="n">bias, each</th></tr></thead>
+            <thead><tr><th scope="col">of</th><th scope="col">frontend</th>
+              <th scope="col" class="n">compared</th><th scope="col" class="n">within 10 % or 1 s</th>
+              <th scope="col" class="n">too high</th><th scope="col" class="n">bias, each</th></tr></thead>
             <tbody>
-              {[...by.values()].map((s) => <Row key={s.of} of={s.of} frontend="all" s={s} />)}
+              {[...by.values()]
+                .map((s) => <Row key={s.quantity} quantity={s.quantity} frontend="all" s={s} />)}
               {live.frontends.flatMap((f) => (f.Estimates ?? []).map((e) => (
-                <Row key={f.Name + e.Of} of={e.Of} frontend={f.Name} s={{ of: e.Of, seen: e.Seen, good: e.Good, over: e.Over, error: e.Error }} />
+                <Row key={f.Name + e.Of} quantity={e.Of} frontend={f.Name}
+                  s={{ quantity: e.Of, seen: e.Seen, good: e.Good, over: e.Over, error: e.Error }} />
               )))}
-              {by.size === 0 && <tr><td colSpan={6} class="dim">no estimate was compared with what came true</td></tr>}
+              {by.size === 0
+                && <tr><td colSpan={6} class="dim">no estimate was compared with an actual time yet</td></tr>}
             </tbody>
           </table>
         </div>
@@ -40,20 +47,23 @@ export function Estimates() {
   )
 }
 
-function Row(p: { of: string; frontend: string; s: Sum }) {
+function Row(p: { quantity: string; frontend: string; s: Sum }) {
   const s = p.s
   return (
-    <tr><th scope="row">{p.of}</th><td>{p.frontend}</td><td class="n">{count(s.seen)}</td><td class="n">{s.seen ? share(s.good / s.seen) : '–'}</td>
-      <td class="n">{s.seen ? share(s.over / s.seen) : '–'}</td><td class="n" title="promised less actual; above 0: too much was promised">{s.seen ? time(s.error / s.seen) : '–'}</td></tr>
+    <tr><th scope="row">{p.quantity}</th><td>{p.frontend}</td><td class="n">{count(s.seen)}</td>
+      <td class="n">{s.seen ? share(s.good / s.seen) : '–'}</td>
+      <td class="n">{s.seen ? share(s.over / s.seen) : '–'}</td>
+      <td class="n" title="expected less actual; above 0: the estimate was too high">{s.seen
+        ? time(s.error / s.seen) : '–'}</td></tr>
   )
 }
 
-interface Point { job: string; task: number; promised: number; actual: number; of: 'run' | 'wait' }
+interface Point { job: string; task: number; promised: number; actual: number; quantity: 'run' | 'wait' }
 
 const jobsRead = 24
 const pagesRead = 8
 
-// Scatter is expected and actual runs and waits of tasks of the last jobs that are kept.
+// Scatter plots expected and actual runs and waits, for tasks of the latest kept jobs.
 function Scatter() {
   const [points, setPoints] = useState<Point[] | null>(null)
   const [box, width] = useWidth<HTMLDivElement>()
@@ -74,13 +84,17 @@ function Scatter() {
       const list: Point[] = []
       for (const j of jobs.slice(0, jobsRead)) {
         try {
-          const t = await trace(j.Handle.Job, stop.signal, () => {})
+          const t = await loadTrace(j.Handle.Job, stop.signal, () => {})
           for (let i = 0; i < t.n; i++) {
             if (!t.known[i]) continue
-            if (t.columns.expected[i]! > 0) list.push({ job: j.Handle.Job, task: t.task[i]!, promised: t.columns.expected[i]! * 1000, actual: (t.ended(i) - t.started(i)) * 1000, of: 'run' })
-            if (t.columns.promised[i]! > 0) list.push({ job: j.Handle.Job, task: t.task[i]!, promised: t.columns.promised[i]! * 1000, actual: t.columns.waited[i]! * 1000, of: 'wait' })
+            if (t.columns.expected[i]! > 0) list.push({ job: j.Handle.Job, task: t.task[i]!,
+              promised: t.columns.expected[i]! * 1000, actual: (t.ended(i) - t.started(i)) * 1000,
+              quantity: 'run' })
+            if (t.columns.promised[i]! > 0) list.push({ job: j.Handle.Job, task: t.task[i]!,
+              promised: t.columns.promised[i]! * 1000, actual: t.columns.waited[i]! * 1000,
+              quantity: 'wait' })
           }
-        } catch { /* it is not kept any more */ }
+        } catch { /* the job is not kept any more */ }
         if (stop.signal.aborted) return
       }
       setPoints(list)
@@ -97,7 +111,8 @@ function Scatter() {
     const low = 1e4, high = 1e11 // 10 us to 100 s
     const pos = (ns: number) => Math.min(1, Math.max(0, Math.log(ns / low) / Math.log(high / low)))
     const left = 58, bottom = height - 22
-    const x = (ns: number) => left + pos(ns) * (width - left - 10), y = (ns: number) => bottom - pos(ns) * (bottom - 8)
+    const x = (ns: number) => left + pos(ns) * (width - left - 10),
+      y = (ns: number) => bottom - pos(ns) * (bottom - 8)
     g.font = '11px system-ui, sans-serif'
     g.lineWidth = 1
     for (let t = low; t <= high; t *= 10) {
@@ -116,8 +131,9 @@ function Scatter() {
     g.stroke()
     g.setLineDash([])
     for (const p of points) {
-      g.fillStyle = p.of === 'run' ? (dark ? '#7cc4f0b0' : '#2b8cc4b0') : (dark ? '#e69f00b0' : '#b97f00b0')
-      if (p.of === 'run') g.fillRect(x(p.promised) - 1.5, y(p.actual) - 1.5, 3, 3)
+      g.fillStyle = p.quantity === 'run' ? (dark ? '#7cc4f0b0' : '#2b8cc4b0')
+        : (dark ? '#e69f00b0' : '#b97f00b0')
+      if (p.quantity === 'run') g.fillRect(x(p.promised) - 1.5, y(p.actual) - 1.5, 3, 3)
       else {
         g.beginPath()
         g.arc(x(p.promised), y(p.actual), 2.4, 0, 7)
@@ -125,21 +141,35 @@ function Scatter() {
       }
     }
   })
-  const worst = (points ?? []).map((p) => ({ ...p, off: Math.abs(Math.log(Math.max(1e3, p.actual) / p.promised)) })).sort((a, b) => b.off - a.off).slice(0, 50)
+  const worst = (points ?? [])
+    .map((p) => ({ ...p, off: Math.abs(Math.log(Math.max(1e3, p.actual) / p.promised)) }))
+    .sort((a, b) => b.off - a.off).slice(0, 50)
   return (
     <section class="card">
-      <header><h2>Promised (across) and actual (up)</h2>
-        <span class="dim">{points ? `${count(points.length)} tasks of the last kept jobs that were placed by estimation` : 'reading…'}</span>
-        <button class="quiet" type="button" aria-pressed={asTable} onClick={() => setTable(!asTable)} aria-label="promised and actual as a table">table</button></header>
-      <ul class="legend"><li><i style={{ background: dark ? '#7cc4f0' : '#2b8cc4' }} />run (squares)</li><li><i class="round" style={{ background: dark ? '#e69f00' : '#b97f00' }} />wait at the worker (dots)</li><li class="dim">on the line: as promised</li></ul>
-      <div ref={box} role="img" aria-label={points ? `${points.length} estimates against what came true; the table tells the worst` : 'not read yet'} tabIndex={0}>
+      <header><h2>Expected (across) and actual (up)</h2>
+        <span class="dim">
+          {points ? `${count(points.length)} tasks of the latest kept jobs, placed by estimation`
+            : 'reading…'}
+        </span>
+        <button class="quiet" type="button" aria-pressed={asTable} onClick={() => setTable(!asTable)}
+          aria-label="expected and actual as a table">table</button></header>
+      <ul class="legend"><li><i style={{ background: dark ? '#7cc4f0' : '#2b8cc4' }} />run (squares)</li>
+        <li><i class="round" style={{ background: dark ? '#e69f00' : '#b97f00' }} />wait at the worker
+        (dots)</li><li class="dim">on the line: as expected</li></ul>
+      <div ref={box} role="img"
+        aria-label={points ? `${points.length} estimates against actual times; the table has the worst`
+        : 'not read yet'} tabIndex={0}>
         <canvas ref={canvas} width={Math.max(1, width)} height={height} aria-hidden="true" />
       </div>
       {asTable && (
         <div class="scroll twin" tabIndex={0} role="region" aria-label="worst estimates">
           <table>
-            <thead><tr><th scope="col">task</th><th scope="col">of</th><th scope="col" class="n">promised</th><th scope="col" class="n">actual</th></tr></thead>
-            <tbody>{worst.map((p, i) => <tr key={i}><td><a class="row id" href={link('task', p.job, p.task)}>{p.job} {p.task}</a></td><td>{p.of}</td><td class="n">{time(p.promised)}</td><td class="n">{time(p.actual)}</td></tr>)}</tbody>
+            <thead><tr><th scope="col">task</th><th scope="col">of</th><th scope="col" class="n">expected</th>
+              <th scope="col" class="n">actual</th></tr></thead>
+            <tbody>{worst.map((p, i) => <tr key={i}>
+              <td><a class="row id" href={linkTo('task', p.job, p.task)}>{p.job} {p.task}</a></td>
+              <td>{p.quantity}</td><td class="n">{time(p.promised)}</td><td class="n">{time(p.actual)}</td>
+              </tr>)}</tbody>
           </table>
         </div>
       )}

@@ -1,27 +1,31 @@
-// Which worker is the slow one?
+// Which worker is slow?
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { change, get, type Seen, type Worker } from './api'
 import { heat, useDark } from './colors'
 import { clock, count, share, time } from './format'
-import { type Fleet as Known, useLive } from './live'
-import { Admin, go, Later, link, say, Tabs, useWidth } from './parts'
+import { type Fleet as FleetState, useLive } from './live'
+import { Admin, goTo, Loaded, linkTo, announce, Tabs, useWidth } from './parts'
 
 type Metric = 'wait' | 'busy' | 'trip' | 'silence'
 
-const metrics = [['wait', 'expected wait'], ['busy', 'busy'], ['trip', 'round trip'], ['silence', 'silence']] as const
+const metrics = [['wait', 'expected wait'], ['busy', 'busy'], ['trip', 'round trip'],
+  ['silence', 'silence']] as const
 
 const unknown = 15
-// The steps of levels, as the server makes them: level 1 begins at from, and each is 2^step times the one before.
-const steps = { wait: { from: 128e3, step: 1.5 }, trip: { from: 16e3, step: 1 }, silence: { from: 8192e3, step: 1 } }
+// The server's steps of levels: level 1 begins at from, and each level at 2^step times the level before.
+const steps = { wait: { from: 128e3, step: 1.5 }, trip: { from: 16e3, step: 1 },
+  silence: { from: 8192e3, step: 1 } }
 
-function level(levels: Uint8Array, i: number, m: Metric): number {
+function levelOf(levels: Uint8Array, i: number, m: Metric): number {
   const b = levels[2 * i + (m === 'wait' || m === 'busy' ? 0 : 1)] ?? 255
   return m === 'wait' || m === 'trip' ? b >> 4 : b & 15
 }
 
-function isStale(c: Known['columns'][0], i: number): boolean { return ((c.stale[i >> 3] ?? 0) >> (i & 7) & 1) === 1 }
+function isStale(c: FleetState['columns'][0], i: number): boolean {
+  return ((c.stale[i >> 3] ?? 0) >> (i & 7) & 1) === 1
+}
 
-function text(m: Metric, l: number): string {
+function levelText(m: Metric, l: number): string {
   if (l >= unknown) return m === 'busy' ? 'not up' : 'not known'
   if (m === 'busy') return share(l / 14)
   const s = steps[m]
@@ -31,16 +35,17 @@ function text(m: Metric, l: number): string {
 const binsFrom = 2000
 const bins = 100
 
-// rowsOf is the workers by rack, then by name.
-function rowsOf(f: Known, n: number): number[] {
+// rowsOf returns the workers ordered by rack, then by name.
+function rowsOf(f: FleetState, n: number): number[] {
   const rows = Array.from({ length: n }, (_, i) => i)
   const names = f.names
   if (!names) return rows
-  return rows.sort((a, b) => compare(names.Racks[a] ?? '', names.Racks[b] ?? '') || compare(names.Names[a] ?? '', names.Names[b] ?? ''))
+  return rows.sort((a, b) => compare(names.Racks[a] ?? '', names.Racks[b] ?? '')
+    || compare(names.Names[a] ?? '', names.Names[b] ?? ''))
 }
 
-const inOrder = new Intl.Collator('en', { numeric: true })
-function compare(a: string, b: string): number { return inOrder.compare(a, b) }
+const collator = new Intl.Collator('en', { numeric: true })
+function compare(a: string, b: string): number { return collator.compare(a, b) }
 
 export function Fleet() {
   const live = useLive()
@@ -49,21 +54,24 @@ export function Fleet() {
   const last = f.columns[f.columns.length - 1]
   const n = last ? last.levels.length / 2 : 0
   const rows = useMemo(() => rowsOf(f, n), [f.names, n])
-  // Waits are known only where frontends gossip, or place long tasks.
-  const metric = chosen ?? (last && rows.some((i) => level(last.levels, i, 'wait') !== unknown) ? 'wait' : 'busy')
+  // Waits are known only if frontends gossip, or place long tasks.
+  const metric = chosen ?? (last && rows.some((i) => levelOf(last.levels, i, 'wait') !== unknown) ? 'wait'
+    : 'busy')
   const worst = useMemo(() => {
-    const list = rows.map((i) => ({ i, l: last ? level(last.levels, i, metric) : 0 }))
+    const list = rows.map((i) => ({ i, l: last ? levelOf(last.levels, i, metric) : 0 }))
     return list.sort((a, b) => b.l - a.l)
   }, [rows, last, metric])
-  const notUp = last ? rows.filter((i) => level(last.levels, i, 'busy') === unknown).length : 0
+  const notUp = last ? rows.filter((i) => levelOf(last.levels, i, 'busy') === unknown).length : 0
   const stale = last && metric === 'wait' ? rows.filter((i) => isStale(last, i)).length : 0
   return (
     <>
       <div class="bar">
-        <Tabs label="what" value={metric} of={metrics} on={setMetric} />
-        <span class={notUp > 0 ? 'bad' : 'dim'}>{count(n)} workers{notUp > 0 ? `, ${count(notUp)} not up` : ', all up'}</span>
-        {f.frontend && <span class="dim">as {f.frontend} sees them</span>}
-        {stale > 0 && <span class="tag" title="older than frontends take at their word">{count(stale)} waits are stale</span>}
+        <Tabs label="what" value={metric} options={metrics} on={setMetric} />
+        <span class={notUp > 0 ? 'bad' : 'dim'}>{count(n)} workers{notUp > 0 ? `, ${count(notUp)} not up`
+          : ', all up'}</span>
+        {f.frontend && <span class="dim">view of {f.frontend}</span>}
+        {stale > 0 && <span class="tag"
+          title="too old for frontends to trust">{count(stale)} waits are stale</span>}
         <Scale metric={metric} />
       </div>
       <Heatmap fleet={f} rows={rows} metric={metric} />
@@ -76,14 +84,17 @@ function Scale(p: { metric: Metric }) {
   const dark = useDark()
   return (
     <span class="scale">
-      {text(p.metric, 0)}
-      {Array.from({ length: 15 }, (_, l) => <i key={l} title={text(p.metric, l)} style={{ background: `rgb(${heat(l, dark).join()})` }} />)}
-      {text(p.metric, 14)} <i style={{ background: `rgb(${heat(unknown, dark).join()})` }} /> {text(p.metric, unknown)}
+      {levelText(p.metric, 0)}
+      {Array.from({ length: 15 },
+        (_, l) => <i key={l} title={levelText(p.metric, l)}
+        style={{ background: `rgb(${heat(l, dark).join()})` }} />)}
+      {levelText(p.metric, 14)} <i
+        style={{ background: `rgb(${heat(unknown, dark).join()})` }} /> {levelText(p.metric, unknown)}
     </span>
   )
 }
 
-function Heatmap(p: { fleet: Known; rows: number[]; metric: Metric }) {
+function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
   const { fleet, rows, metric } = p
   const dark = useDark()
   const canvas = useRef<HTMLCanvasElement>(null)
@@ -98,11 +109,13 @@ function Heatmap(p: { fleet: Known; rows: number[]; metric: Metric }) {
   const fit = Math.floor(Math.max(width, 1) / wide)
   const shown = columns.slice(-fit)
 
-  // Of many workers, a line is a share of them: the lowest one is the worker with the least.
+  // With many workers, a line stands for a share of the workers. The lowest line has the lowest level.
   const levelAt = (row: number, column: number): number => {
     const c = shown[column]
     if (!c) return unknown
-    return binned ? (sorted(c.levels, metric)[Math.min(c.levels.length / 2 - 1, Math.floor(((bins - 1 - row) + 0.5) / bins * (c.levels.length / 2)))] ?? unknown) : level(c.levels, rows[row]!, metric)
+    return binned ? (sorted(c.levels, metric)[Math.min(c.levels.length / 2 - 1,
+      Math.floor(((bins - 1 - row) + 0.5) / bins * (c.levels.length / 2)))] ?? unknown)
+      : levelOf(c.levels, rows[row]!, metric)
   }
   useEffect(() => {
     const c = canvas.current
@@ -117,7 +130,8 @@ function Heatmap(p: { fleet: Known; rows: number[]; metric: Metric }) {
     const left = width - shown.length * wide
     for (let row = 0; row < lanes; row++) {
       const line = row * each * width
-      for (let k = 0; k < shown.length; k++) pixels.fill(colors[levelAt(row, k)]!, line + left + k * wide, line + left + (k + 1) * wide)
+      for (let k = 0; k < shown.length; k++) pixels.fill(colors[levelAt(row, k)]!, line + left + k * wide,
+        line + left + (k + 1) * wide)
       const thick = each > 6 ? each - 1 : each
       for (let y = 1; y < thick; y++) pixels.copyWithin(line + y * width, line, line + width)
     }
@@ -146,24 +160,27 @@ function Heatmap(p: { fleet: Known; rows: number[]; metric: Metric }) {
       g.strokeRect(left + at.column * wide - 0.5, at.row * each - 0.5, wide + 1, each + 1)
     }
   })
-  const tell = (row: number, column: number): string => {
+  const describeCell = (row: number, column: number): string => {
     const c = shown[column]
     if (!c) return ''
-    const what = text(metric, levelAt(row, column))
+    const what = levelText(metric, levelAt(row, column))
     if (binned) return `${clock(c.at)}: ${bins - row} % of the workers have ${what} or less`
     const i = rows[row]!
-    return `${clock(c.at)}: ${fleet.names?.Names[i] ?? `worker ${i}`}${fleet.names?.Racks[i] ? ` in ${fleet.names.Racks[i]}` : ''}: ${metrics.find(([m]) => m === metric)![1]} ${what}`
+    const name = fleet.names?.Names[i] ?? `worker ${i}`, rack = fleet.names?.Racks[i]
+    const metricName = metrics.find(([m]) => m === metric)![1]
+    return `${clock(c.at)}: ${name}${rack ? ` in ${rack}` : ''}: ${metricName} ${what}`
   }
   const place = (e: PointerEvent): { row: number; column: number } => {
     const r = canvas.current!.getBoundingClientRect()
     return {
       row: Math.max(0, Math.min(lanes - 1, Math.floor((e.clientY - r.top) / each))),
-      column: Math.max(0, Math.min(shown.length - 1, Math.floor((e.clientX - r.left - (width - shown.length * wide)) / wide))),
+      column: Math.max(0,
+        Math.min(shown.length - 1, Math.floor((e.clientX - r.left - (width - shown.length * wide)) / wide))),
     }
   }
   const open = (row: number) => {
     const name = fleet.names?.Names[rows[row]!]
-    if (!binned && name) go(link('worker', name))
+    if (!binned && name) goTo(linkTo('worker', name))
   }
   const keys = (e: KeyboardEvent) => {
     const a = at ?? { row: 0, column: shown.length - 1 }
@@ -177,61 +194,73 @@ function Heatmap(p: { fleet: Known; rows: number[]; metric: Metric }) {
       default: return
     }
     e.preventDefault()
-    const to = { row: Math.max(0, Math.min(lanes - 1, a.row)), column: Math.max(0, Math.min(shown.length - 1, a.column)) }
+    const to = { row: Math.max(0, Math.min(lanes - 1, a.row)),
+      column: Math.max(0, Math.min(shown.length - 1, a.column)) }
     setAt(to)
-    say(tell(to.row, to.column))
+    announce(describeCell(to.row, to.column))
   }
   return (
     <section class="card">
       <header><h2>{binned ? 'Share of workers over time' : 'Workers over time'}</h2>
-        <span class="dim">{binned ? 'each line is a hundredth of the workers, the worst on top' : fleet.names ? 'by rack; a click opens a worker' : ''}; {count(shown.length)} s</span></header>
-      <div class="heat" ref={box} tabIndex={0} role="application" aria-roledescription="chart" onKeyDown={keys}
-        aria-label="Workers over time: arrow keys read it, enter opens a worker. The table below tells the same.">
-        <canvas ref={canvas} width={Math.max(1, width)} height={height} aria-hidden="true" onPointerMove={(e) => setAt(place(e))} onPointerLeave={() => setAt(null)} onClick={(e) => open(place(e as unknown as PointerEvent).row)} />
+        <span class="dim">{binned ? 'each line is 1 % of the workers, the worst on top' : fleet.names
+          ? 'by rack; a click opens a worker' : ''}; {count(shown.length)} s</span></header>
+      <div class="heat" ref={box} tabIndex={0} role="application" aria-roledescription="chart"
+        onKeyDown={keys}
+        aria-label="Workers over time: arrow keys read, enter opens a worker; the table below is the same">
+        <canvas ref={canvas} width={Math.max(1, width)} height={height} aria-hidden="true"
+          onPointerMove={(e) => setAt(place(e))} onPointerLeave={() => setAt(null)}
+          onClick={(e) => open(place(e as unknown as PointerEvent).row)} />
       </div>
-      <p class="selected">{at ? tell(at.row, at.column) : ' '}</p>
+      <p class="selected">{at ? describeCell(at.row, at.column) : ' '}</p>
     </section>
   )
 }
 
-const inOrderOf = new WeakMap<Uint8Array, Map<Metric, Uint8Array>>()
+const sortedLevels = new WeakMap<Uint8Array, Map<Metric, Uint8Array>>()
 
-// sorted is the levels of a metric, the least first.
+// sorted returns the levels of a metric, lowest first.
 function sorted(levels: Uint8Array, m: Metric): Uint8Array {
-  let by = inOrderOf.get(levels)
-  if (!by) inOrderOf.set(levels, by = new Map())
+  let by = sortedLevels.get(levels)
+  if (!by) sortedLevels.set(levels, by = new Map())
   let list = by.get(m)
   if (!list) {
     list = new Uint8Array(levels.length / 2)
-    for (let i = 0; i < list.length; i++) list[i] = level(levels, i, m)
+    for (let i = 0; i < list.length; i++) list[i] = levelOf(levels, i, m)
     list.sort()
     by.set(m, list)
   }
   return list
 }
 
-const most = 100
+const maxRows = 100
 
-function WorkerTable(p: { fleet: Known; worst: { i: number }[] }) {
+function WorkerTable(p: { fleet: FleetState; worst: { i: number }[] }) {
   const [wanted, setWanted] = useState('')
   const names = p.fleet.names
   const last = p.fleet.columns[p.fleet.columns.length - 1]
-  const fits = wanted && names ? p.worst.filter(({ i }) => `${names.Names[i]} ${names.Addresses[i]} ${names.Racks[i]}`.toLowerCase().includes(wanted.toLowerCase())) : p.worst
+  const fits = wanted && names
+    ? p.worst.filter(({ i }) => `${names.Names[i]} ${names.Addresses[i]} ${names.Racks[i]}`.toLowerCase()
+    .includes(wanted.toLowerCase())) : p.worst
   return (
     <section class="card">
-      <header><h2>Workers, the worst first</h2>
-        <label class="choice">find <input type="search" id="search" value={wanted} onInput={(e) => setWanted(e.currentTarget.value)} /></label>
-        <span class="dim">{fits.length > most ? `${most} of ${count(fits.length)}` : count(fits.length)}</span></header>
+      <header><h2>Workers, worst first</h2>
+        <label class="choice">find <input type="search" id="search" value={wanted}
+          onInput={(e) => setWanted(e.currentTarget.value)} /></label>
+        <span class="dim">{fits.length > maxRows ? `${maxRows} of ${count(fits.length)}` : count(fits.length)}
+          </span></header>
       <div class="scroll tall" tabIndex={0} role="region" aria-label="workers">
         <table>
-          <thead><tr><th scope="col">worker</th><th scope="col">address</th><th scope="col">rack</th>{metrics.map(([m, name]) => <th scope="col" class="n" key={m}>{name}</th>)}</tr></thead>
+          <thead><tr><th scope="col">worker</th><th scope="col">address</th><th scope="col">rack</th>
+            {metrics.map(([m, name]) => <th scope="col" class="n" key={m}>{name}</th>)}</tr></thead>
           <tbody>
-            {names && last && fits.slice(0, most).map(({ i }) => (
+            {names && last && fits.slice(0, maxRows).map(({ i }) => (
               <tr key={i}>
-                <td><a class="row" href={link('worker', names.Names[i] ?? '')}>{names.Names[i]}</a></td><td>{names.Addresses[i]}</td><td>{names.Racks[i] || '–'}</td>
+                <td><a class="row" href={linkTo('worker', names.Names[i] ?? '')}>{names.Names[i]}</a></td>
+                <td>{names.Addresses[i]}</td><td>{names.Racks[i] || '–'}</td>
                 {metrics.map(([m]) => {
-                  const l = level(last.levels, i, m)
-                  return <td key={m} class={m === 'busy' && l === unknown ? 'n bad' : 'n'}>{text(m, l)}{m === 'wait' && l !== unknown && isStale(last, i) && <span class="tag">stale</span>}</td>
+                  const l = levelOf(last.levels, i, m)
+                  return <td key={m} class={m === 'busy' && l === unknown ? 'n bad' : 'n'}>{levelText(m, l)}
+                    {m === 'wait' && l !== unknown && isStale(last, i) && <span class="tag">stale</span>}</td>
                 })}
               </tr>
             ))}
@@ -243,86 +272,113 @@ function WorkerTable(p: { fleet: Known; worst: { i: number }[] }) {
   )
 }
 
-const parts = [1, 2, 4, 8, 12, 16, 24, 32]
+const shares = [1, 2, 4, 8, 12, 16, 24, 32]
 
 export function WorkerPage(p: { name: string }) {
   return (
     <>
-      <div class="bar"><a href={link('fleet')}>← fleet</a><h2 class="name">{p.name}</h2><Leave worker={p.name} /></div>
-      <Later key_={p.name} every={2000} ask={(signal) => get<Seen[]>('worker', { name: p.name }, signal)}>
+      <div class="bar"><a href={linkTo('fleet')}>← fleet</a><h2 class="name">{p.name}</h2>
+        <Leave worker={p.name} /></div>
+      <Loaded key_={p.name} every={2000} ask={(signal) => get<Seen[]>('worker', { name: p.name }, signal)}>
         {(seen) => (
           <>
             <section class="card">
-              <header><h2>As each frontend sees it</h2></header>
-              <div class="scroll" tabIndex={0} role="region" aria-label="as each frontend sees it">
+              <header><h2>View of each frontend</h2></header>
+              <div class="scroll" tabIndex={0} role="region" aria-label="view of each frontend">
                 <table>
-                  <thead><tr><th scope="col">frontend</th><th scope="col">state</th><th scope="col" class="n">free CPU</th><th scope="col" class="n">free memory</th><th scope="col" class="n">queued</th><th scope="col" class="n">running</th>
-                    <th scope="col" class="n">round trip</th><th scope="col" class="n">heard</th><th scope="col" class="n">row, age</th><th scope="col">row from</th><th scope="col" class="n">speed</th></tr></thead>
+                  <thead><tr><th scope="col">frontend</th><th scope="col">state</th>
+                    <th scope="col" class="n">free CPU</th><th scope="col" class="n">free memory</th>
+                    <th scope="col" class="n">queued</th><th scope="col" class="n">running</th>
+                    <th scope="col" class="n">round trip</th><th scope="col" class="n">heard</th>
+                    <th scope="col" class="n">row, age</th><th scope="col">row from</th>
+                    <th scope="col" class="n">speed</th></tr></thead>
                   <tbody>{seen.map((s) => <SeenRow key={s.Frontend} s={s} />)}</tbody>
                 </table>
               </div>
             </section>
-            <div class="grid matrices">{seen.map((s) => s.Worker && <Matrix key={s.Frontend} frontend={s.Frontend} w={s.Worker} />)}</div>
+            <div class="grid matrices">{seen.map((s) => s.Worker
+              && <Matrix key={s.Frontend} frontend={s.Frontend} w={s.Worker} />)}</div>
           </>
         )}
-      </Later>
+      </Loaded>
     </>
   )
 }
 
-// Leave has a worker end, or tell that it will be away.
+// Leave drains a worker, or has it announce maintenance.
 function Leave(p: { worker: string }) {
   const [at, setAt] = useState('10')
   const [lasts, setLasts] = useState('60')
   const away = (minutes: string) => (token: string) =>
-    change('maintenance', { worker: p.worker, in: String(Math.round(Number(at) * 60)), for: String(Math.round(Number(minutes) * 60)) }, token)
-      .then(() => (minutes === '0' ? 'told to take back what it has announced' : `told to announce: away in ${at} min, for ${minutes} min`))
+    change('maintenance',
+      { worker: p.worker, in: String(Math.round(Number(at) * 60)),
+      for: String(Math.round(Number(minutes) * 60)) }, token)
+      .then(() => (minutes === '0' ? 'told to withdraw the announcement'
+        : `told to announce: away in ${at} min, for ${minutes} min`))
   return (
     <Admin label="leave…" acts={[
-      ['drain it', (token) => change('drain', { worker: p.worker }, token).then(() => 'told to end what runs, take nothing new, and end')],
-      ['announce maintenance', away(lasts)], ['take it back', away('0')],
+      ['drain', (token) => change('drain', { worker: p.worker }, token)
+        .then(() => 'told to take no new tasks, finish the running ones, and end')],
+      ['announce maintenance', away(lasts)], ['withdraw', away('0')],
     ]}>
-      <label class="choice">in <input type="number" min="0" value={at} onInput={(e) => setAt(e.currentTarget.value)} /> min</label>
-      <label class="choice">for <input type="number" min="1" value={lasts} onInput={(e) => setLasts(e.currentTarget.value)} /> min</label>
+      <label class="choice">in <input type="number" min="0" value={at}
+        onInput={(e) => setAt(e.currentTarget.value)} /> min</label>
+      <label class="choice">for <input type="number" min="1" value={lasts}
+        onInput={(e) => setLasts(e.currentTarget.value)} /> min</label>
     </Admin>
   )
 }
 
 function SeenRow(p: { s: Seen }) {
   const w = p.s.Worker
-  if (!w) return <tr><th scope="row">{p.s.Frontend}</th><td colSpan={10} class={p.s.Error ? 'bad' : 'dim'}>{p.s.Error || 'does not know it'}</td></tr>
+  if (!w) return <tr><th scope="row">{p.s.Frontend}</th>
+    <td colSpan={10} class={p.s.Error ? 'bad' : 'dim'}>{p.s.Error || 'does not know the worker'}</td></tr>
   return (
     <tr>
-      <th scope="row">{p.s.Frontend}</th><td class={w.State === 'up' ? '' : 'bad'}>{w.State}{w.Error ? `: ${w.Error}` : ''}{w.View.Maintenance >= 0 && <span class="tag">away in {time(w.View.Maintenance)}</span>}</td>
-      <td class="n">{count(w.Free.CPU)} of {count(w.Capacity.CPU)} m</td><td class="n">{count(w.Free.Memory)} of {count(w.Capacity.Memory)} MiB</td><td class="n">{count(w.Queued)}</td><td class="n">{count(w.Running)}</td>
-      <td class="n">{time(w.RTT)}</td><td class="n">{time(w.HeardAgo)} ago</td><td class="n">{w.Row ? time(w.Row.Age) : '–'}</td><td class={w.Row?.Flaws?.length ? 'bad' : ''}>{w.Row ? w.Row.From + (w.Row.Flaws?.length ? `, absurd: ${w.Row.Flaws.join(', ')}` : '') : '–'}</td>
+      <th scope="row">{p.s.Frontend}</th>
+      <td class={w.State === 'up' ? '' : 'bad'}>{w.State}{w.Error ? `: ${w.Error}` : ''}
+        {w.View.Maintenance >= 0 && <span class="tag">away in {time(w.View.Maintenance)}</span>}</td>
+      <td class="n">{count(w.Free.CPU)} of {count(w.Capacity.CPU)} m</td>
+      <td class="n">{count(w.Free.Memory)} of {count(w.Capacity.Memory)} MiB</td>
+      <td class="n">{count(w.Queued)}</td><td class="n">{count(w.Running)}</td>
+      <td class="n">{time(w.RTT)}</td><td class="n">{time(w.HeardAgo)} ago</td>
+      <td class="n">{w.Row ? time(w.Row.Age) : '–'}</td>
+      <td class={w.Row?.Flaws?.length ? 'bad' : ''}>{w.Row
+        ? w.Row.From + (w.Row.Flaws?.length ? `, absurd values: ${w.Row.Flaws.join(', ')}` : '') : '–'}</td>
       <td class="n">{w.View.Speed > 0 ? w.View.Speed.toFixed(2) : '–'}</td>
     </tr>
   )
 }
 
-const fresh = 2e9 // until when frontends take a wait matrix at its word
+const trustedFor = 2e9 // ns; frontends trust a wait matrix up to this age
 
-// Matrix is the waits that a frontend expects for long tasks, by their size.
+// Matrix shows the waits that a frontend expects for long tasks, by size of the task.
 function Matrix(p: { frontend: string; w: Worker }) {
   const dark = useDark()
   const waits = p.w.View.Waits ?? []
   const color = (ns: number) => {
-    const l = ns < 0 ? unknown : ns < steps.wait.from ? 0 : Math.min(14, 1 + Math.floor(Math.log2(ns / steps.wait.from) / steps.wait.step))
+    const l = ns < 0 ? unknown : ns < steps.wait.from ? 0
+      : Math.min(14, 1 + Math.floor(Math.log2(ns / steps.wait.from) / steps.wait.step))
     const [r, g, b] = heat(l, dark)
     return { background: `rgb(${r} ${g} ${b})`, color: r * 0.3 + g * 0.6 + b * 0.1 > 115 ? '#000' : '#fff' }
   }
   return (
     <section class="card">
-      <header><h2>{p.frontend}</h2><span class="dim">{waits.length ? `expected wait, ${time(p.w.View.Age)} old` : 'no wait matrix is known'}</span>
-        {waits.length > 0 && p.w.View.Age > fresh && <span class="tag">stale</span>}</header>
+      <header><h2>{p.frontend}</h2>
+        <span class="dim">{waits.length ? `expected wait, ${time(p.w.View.Age)} old`
+        : 'no wait matrix is known'}</span>
+        {waits.length > 0 && p.w.View.Age > trustedFor && <span class="tag">stale</span>}</header>
       {waits.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label={`expected waits at ${p.w.Name}, as ${p.frontend} sees it`}>
+        <div class="scroll" tabIndex={0} role="region"
+          aria-label={`expected waits at ${p.w.Name}, as ${p.frontend} sees it`}>
           <table class="matrix">
-            <thead><tr><td>CPU \ MiB</td>{parts.map((m) => <th scope="col" key={m}>{count(Math.round((p.w.Capacity.Memory * m) / 32))}</th>)}</tr></thead>
+            <thead><tr><td>CPU \ MiB</td>
+              {shares.map((m) => <th scope="col" key={m}>{count(Math.round((p.w.Capacity.Memory * m) / 32))}
+              </th>)}</tr></thead>
             <tbody>
               {waits.map((line, i) => (
-                <tr key={i}><th scope="row">{count(Math.round((p.w.Capacity.CPU * (parts[i] ?? 32)) / 32))} m</th>
+                <tr key={i}>
+                  <th scope="row">{count(Math.round((p.w.Capacity.CPU * (shares[i] ?? 32)) / 32))} m</th>
                   {line.map((ns, k) => <td key={k} style={color(ns)}>{ns < 0 ? 'never' : time(ns)}</td>)}</tr>
               ))}
             </tbody>

@@ -1,6 +1,7 @@
-// How numbers are written.
+// Texts for numbers and times.
 
-const units: [number, string][] = [[3600e9, 'h'], [60e9, 'min'], [1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']]
+const units: [number, string][] = [[3600e9, 'h'], [60e9, 'min'], [1e9, 's'], [1e6, 'ms'], [1e3, 'µs'],
+  [1, 'ns']]
 
 // time writes nanoseconds with three digits.
 export function time(ns: number | null | undefined): string {
@@ -20,7 +21,9 @@ export function digits(x: number): string {
 
 export function count(n: number): string { return n.toLocaleString('en') }
 
-export function rate(n: number): string { return n >= 10 || n === 0 ? Math.round(n).toLocaleString('en') : n.toFixed(1) }
+export function rate(n: number): string {
+  return n >= 10 || n === 0 ? Math.round(n).toLocaleString('en') : n.toFixed(1)
+}
 
 export function share(x: number): string { return x > 0 && x < 0.01 ? '<1 %' : `${Math.round(x * 100)} %` }
 
@@ -35,5 +38,5 @@ export function when(text: string): string {
   return today ? at : `${d.toLocaleDateString('en-CA')} ${at}`
 }
 
-// tenantName is how a tenant is called on the page: there is one without a name.
+// tenantName returns the name of a tenant on the page. The default tenant has no name.
 export function tenantName(name: string): string { return name === '' ? '(none)' : name }

@@ -1,4 +1,4 @@
-// Did we lose a frontend's view?
+// Is a frontend missing or cut off?
 import { bytes, type Frontend } from './api'
 import { count, time, when } from './format'
 import { Histogram, unpack } from './histogram'
@@ -15,28 +15,42 @@ export function Frontends() {
   const list = [...live.frontends].sort((a, b) => (a.Name < b.Name ? -1 : 1))
   return (
     <section class="card">
-      <header><h2>Frontends</h2><span class="dim">as they answer each other</span></header>
+      <header><h2>Frontends</h2><span class="dim">as they report to each other</span></header>
       <div class="scroll" tabIndex={0} role="region" aria-label="frontends">
         <table>
           <thead>
-            <tr><th scope="col">name</th><th scope="col">state</th><th scope="col">version</th><th scope="col" class="n">up</th><th scope="col" class="n">workers</th><th scope="col" class="n">jobs</th>
-              <th scope="col" class="n">pending</th><th scope="col" class="n">running</th><th scope="col" class="n">round trip p50</th><th scope="col" class="n">p99</th><th scope="col" class="n">gossip silence</th>
-              <th scope="col" class="n">clock</th><th scope="col" class="n">jobs kept</th><th scope="col" class="n">lost by the recorder</th></tr>
+            <tr><th scope="col">name</th><th scope="col">state</th><th scope="col">version</th>
+              <th scope="col" class="n">up</th><th scope="col" class="n">workers</th>
+              <th scope="col" class="n">jobs</th>
+              <th scope="col" class="n">pending</th><th scope="col" class="n">running</th>
+              <th scope="col" class="n">round trip p50</th><th scope="col" class="n">p99</th>
+              <th scope="col" class="n">gossip silence</th>
+              <th scope="col" class="n">clock</th><th scope="col" class="n">jobs kept</th>
+              <th scope="col" class="n">lost by the recorder</th></tr>
           </thead>
           <tbody>
             {list.map((f) => {
               const trips = roundTrips(f)
-              const off = Date.parse(f.Clock) - Date.now() - live.ahead
+              const off = Date.parse(f.Clock) - Date.now() - live.clockAhead
               return (
                 <tr key={f.Name + f.Address}>
                   <th scope="row" title={f.Address}>{f.Name || f.Address}</th>
-                  <td class={f.Err || f.CutOff ? 'bad long' : 'long'}>{f.Err ? `no answer: ${f.Err}` : f.CutOff ? 'cut off from the gossip' : f.Draining ? 'draining' : f.Warning || 'serving'}</td>
+                  <td class={f.Err || f.CutOff ? 'bad long' : 'long'}>{f.Err ? `no answer: ${f.Err}`
+                    : f.CutOff ? 'cut off from the gossip' : f.Draining ? 'draining' : f.Warning || 'serving'}
+                    </td>
                   {f.Err ? <td colSpan={12} /> : (
                     <>
-                      <td>{f.Version}</td><td class="n">{time(f.Uptime)}</td><td class="n">{count(f.Workers)}</td><td class="n">{count(f.Jobs)}</td><td class="n">{count(f.TasksPending)}</td><td class="n">{count(f.TasksRunning)}</td>
-                      <td class="n">{time(trips.quantile(0.5))}</td><td class="n">{time(trips.quantile(0.99))}</td><td class="n">{f.Silence < 0 ? 'no gossip' : time(f.Silence)}</td>
-                      <td class="n" title={when(f.Clock)}>{Math.abs(off) < 2000 ? 'like the others' : time(off * 1e6)}</td><td class="n">{count(f.KeptJobs)}</td>
-                      <td class={f.LostJobs + f.LostMeasurements > 0 ? 'n bad' : 'n'} title="measurements in windows, and jobs that were to be kept">{count(f.LostMeasurements)} measurements, {count(f.LostJobs)} jobs</td>
+                      <td>{f.Version}</td><td class="n">{time(f.Uptime)}</td>
+                      <td class="n">{count(f.Workers)}</td><td class="n">{count(f.Jobs)}</td>
+                      <td class="n">{count(f.TasksPending)}</td><td class="n">{count(f.TasksRunning)}</td>
+                      <td class="n">{time(trips.quantile(0.5))}</td>
+                      <td class="n">{time(trips.quantile(0.99))}</td>
+                      <td class="n">{f.Silence < 0 ? 'no gossip' : time(f.Silence)}</td>
+                      <td class="n" title={when(f.Clock)}>{Math.abs(off) < 2000 ? 'in step' : time(off * 1e6)}
+                        </td><td class="n">{count(f.KeptJobs)}</td>
+                      <td class={f.LostJobs + f.LostMeasurements > 0 ? 'n bad' : 'n'}
+                        title="measurements missing in windows, and jobs that could not be kept">
+                        {count(f.LostMeasurements)} measurements, {count(f.LostJobs)} jobs</td>
                     </>
                   )}
                 </tr>

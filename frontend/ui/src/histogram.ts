@@ -1,17 +1,17 @@
-// Histograms as frontends count them: 16 cells for each doubling from 1024 ns on. See the IDL.
+// Histograms of frontends: 16 cells for each doubling from 1024 ns on. See the IDL.
 import { bytes, type Series, type WindowOf } from './api'
 
 const perOctave = 16
 const cells = 514
 
-// What is measured, in the order of the SDK's Measure. The first seven are the phases of a task.
+// Measures, in the order of the SDK's Measure. The first seven are the phases of a task.
 export const phases = ['sampling', 'link', 'queue', 'binding', 'launch', 'run', 'delivery'] as const
 export const run = 5
 export const response = 7
 export const slowdown = 8
 const measures = 9
 
-function floor(i: number): number {
+function cellFloor(i: number): number {
   if (i <= 0) return 0
   const octave = Math.floor((i - 1) / perOctave), part = (i - 1) % perOctave
   return (perOctave + part) * 2 ** (octave + 6)
@@ -32,20 +32,20 @@ export class Histogram {
     for (let i = 0; i < cells; i++) this.cells[i]! += o.cells[i]!
   }
 
-  // quantile is the middle of the cell in which it is, in nanoseconds; null if nothing was counted.
+  // quantile returns the middle of the quantile's cell, in nanoseconds, or null without counts.
   quantile(q: number): number | null {
     if (this.count === 0) return null
     let rank = Math.max(1, Math.min(Math.ceil(q * this.count), this.count))
     for (let i = 0; i < cells; i++) {
       const n = this.cells[i]!
-      if (n >= rank) return i === cells - 1 ? floor(i) : Math.floor((floor(i) + floor(i + 1)) / 2)
+      if (n >= rank) return i === cells - 1 ? cellFloor(i) : Math.floor((cellFloor(i) + cellFloor(i + 1)) / 2)
       rank -= n
     }
     return null
   }
 }
 
-// unpack adds the histograms that are packed in b, one behind the other.
+// unpack adds the packed histograms in b.
 export function unpack(b: Uint8Array, into: Histogram[]): void {
   let at = 0
   const next = (): number => {
@@ -73,45 +73,46 @@ export function unpack(b: Uint8Array, into: Histogram[]): void {
 
 export interface Filter { path: string; policy: string; tenant: string | null }
 
-export const everything: Filter = { path: '', policy: '', tenant: null }
+export const noFilter: Filter = { path: '', policy: '', tenant: null }
 
-function passes(f: Filter, s: Series): boolean {
-  return (!f.path || s.Path === f.path) && (!f.policy || s.Policy === f.policy) && (f.tenant === null || s.Tenant === f.tenant)
+function matches(f: Filter, s: Series): boolean {
+  return (!f.path || s.Path === f.path) && (!f.policy || s.Policy === f.policy)
+    && (f.tenant === null || s.Tenant === f.tenant)
 }
 
 const unpacked = new WeakMap<Series, Histogram[]>()
 
-export function ofSeries(s: Series): Histogram[] {
+export function seriesHistograms(s: Series): Histogram[] {
   let list = unpacked.get(s)
   if (!list) {
-    list = empty()
+    list = emptyHistograms()
     unpack(bytes(s.Histograms), list)
     unpacked.set(s, list)
   }
   return list
 }
 
-export function empty(): Histogram[] {
+export function emptyHistograms(): Histogram[] {
   return Array.from({ length: measures }, () => new Histogram())
 }
 
 const merged = new WeakMap<WindowOf, Map<string, Histogram[]>>()
 
-// ofWindow is what a window has counted of the series that pass.
-export function ofWindow(w: WindowOf, f: Filter): Histogram[] {
+// windowHistograms sums a window's series that match the filter.
+export function windowHistograms(w: WindowOf, f: Filter): Histogram[] {
   const key = JSON.stringify(f)
   let by = merged.get(w)
   if (!by) merged.set(w, by = new Map())
   let sum = by.get(key)
   if (!sum) {
-    sum = total(w.Series.filter((s) => passes(f, s)).map(ofSeries))
+    sum = sumHistograms(w.Series.filter((s) => matches(f, s)).map(seriesHistograms))
     by.set(key, sum)
   }
   return sum
 }
 
-export function total(parts: Histogram[][]): Histogram[] {
-  const sum = empty()
+export function sumHistograms(parts: Histogram[][]): Histogram[] {
+  const sum = emptyHistograms()
   for (const p of parts) for (let m = 0; m < measures; m++) if (p[m]!.count > 0) sum[m]!.merge(p[m]!)
   return sum
 }

@@ -1,12 +1,12 @@
 // Why did this job take 900 ms?
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { change, type Job } from './api'
-import { bad, meaning, partColor, useDark, vain, ways } from './colors'
+import { failedColor, partMeaning, partColor, useDark, vainColor, bindingMeaning } from './colors'
 import { clock, count, tenantName, time, when } from './format'
-import { at, draw, type Lane, layout, type Mode, type View } from './gantt'
+import { taskAt, drawLanes, type Lane, layoutLanes, type Mode, type View } from './gantt'
 import { phases } from './histogram'
-import { Admin, Blame, Failure, go, link, say, Tabs, Tile, useWidth } from './parts'
-import { spansOf, type Tasks, trace } from './trace'
+import { Admin, Blame, Failure, goTo, linkTo, announce, Tabs, Tile, useWidth } from './parts'
+import { spansOf, type Tasks, loadTrace } from './trace'
 
 export function JobPage(p: { job: string }) {
   const [tasks, setTasks] = useState<Tasks | null>(null)
@@ -16,11 +16,11 @@ export function JobPage(p: { job: string }) {
   useEffect(() => {
     const stop = new AbortController()
     setError(null)
-    trace(p.job, stop.signal, (n, of) => setProgress(`${count(n)} of ${count(of)} tasks`))
+    loadTrace(p.job, stop.signal, (n, of) => setProgress(`${count(n)} of ${count(of)} tasks`))
       .then((t) => setTasks(t), (e: unknown) => { if (!stop.signal.aborted) setError(e) })
     return () => stop.abort()
   }, [p.job, again])
-  if (error) return <Failure of={error} />
+  if (error) return <Failure error={error} />
   if (!tasks) return <p class="dim" role="status">loading… {progress}</p>
   const j = tasks.job
   return (
@@ -33,8 +33,10 @@ export function JobPage(p: { job: string }) {
         <Tile label="tasks" value={j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)} />
         <Tile label="failed" value={count(j.Failed)} bad={j.Failed > 0} />
         {j.Stages > 0 && <Tile label="stages" value={count(j.Stages)} />}
-        {copies(tasks) > 0 && <Tile label="copies" value={count(copies(tasks))} title="second attempts at tasks that were late" />}
-        <Tile label="class" value={j.Class} title="auto is left to the frontend; spare starts only where nothing regular can" />
+        {countCopies(tasks) > 0
+          && <Tile label="copies" value={count(countCopies(tasks))} title="second attempts at late tasks" />}
+        <Tile label="class" value={j.Class}
+          title="auto: the frontend decides; spare: starts only where no regular task can" />
         <Tile label="came" value={clock(Date.parse(j.Came))} title={when(j.Came)} />
         <Tile label="policy" value={j.Policy || '–'} />
         <Tile label="path" value={j.Path || '–'} />
@@ -42,28 +44,38 @@ export function JobPage(p: { job: string }) {
         <Tile label="frontend" value={tasks.frontend || j.Frontend} />
         <Tile label="kept as" value={(j.Kept ?? []).join(', ') || (j.Running ? 'under way' : '–')} />
       </dl>
-      <section class="card"><header><h2>Blame</h2><span class="dim">the critical path's time; it adds up to the response</span></header><Blame of={j} wide />
-        {inVain(tasks) > 0 && <p>Of the queue, {time(inVain(tasks) * 1000)} went on attempts in vain at tasks of the critical path.</p>}</section>
+      <section class="card">
+        <header><h2>Blame</h2><span class="dim">time on the critical path; adds up to the response</span>
+        </header><Blame job={j} wide />
+        {timeInVain(tasks) > 0
+          && <p>{time(timeInVain(tasks) * 1000)} of the queue were attempts in vain at tasks of the critical
+          path.</p>}</section>
       <Gantt tasks={tasks} />
-      {tasks.n < j.Tasks && <p class="dim">{count(tasks.n)} of {count(j.Tasks)} tasks are told: {j.Running ? 'the others are under way' : 'the others are not known any more'}.</p>}
+      {tasks.n < j.Tasks && (
+        <p class="dim">
+          {count(tasks.n)} of {count(j.Tasks)} tasks are shown.
+          {j.Running ? ' The rest is under way.' : ' The rest is not known any more.'}
+        </p>
+      )}
       <TaskTable tasks={tasks} />
     </>
   )
 }
 
-// copies is how many attempts were second ones beside a late first one.
-function copies(t: Tasks): number {
+// countCopies counts the second attempts at late tasks.
+function countCopies(t: Tasks): number {
   let n = t.earlier.filter((e) => e.Bound === 'copy').length
   for (let i = 0; i < t.n; i++) if (t.word('bound', i) === 'copy') n++
   return n
 }
 
-// inVain is for how long the tasks of the critical path had attempts that came to nothing, before the one that counted started.
-function inVain(t: Tasks): number {
+// timeInVain sums the time of attempts in vain at tasks of the critical path, before the attempt with the
+// outcome started.
+function timeInVain(t: Tasks): number {
   let all = 0
   for (const i of t.critical) {
     let from = t.released[i]!
-    for (const k of [...t.othersOf(i)].sort((a, b) => t.started(a) - t.started(b))) {
+    for (const k of [...t.earlierOf(i)].sort((a, b) => t.started(a) - t.started(b))) {
       const until = Math.min(t.ended(k), t.started(i))
       all += Math.max(0, until - Math.max(from, t.started(k)))
       from = Math.max(from, until)
@@ -74,7 +86,11 @@ function inVain(t: Tasks): number {
 
 function Cancel(p: { job: Job }) {
   const { Job: job, Owner: owner } = p.job.Handle
-  return <Admin label="cancel…" acts={[['cancel the job', async (token) => `${(await change<{ Cancelled: number }>('cancel', { job, owner }, token)).Cancelled} tasks are cancelled`]]} />
+  const cancel = async (token: string) => {
+    const answer = await change<{ Cancelled: number }>('cancel', { job, owner }, token)
+    return `${answer.Cancelled} tasks were cancelled`
+  }
+  return <Admin label="cancel…" acts={[['cancel the job', cancel]]} />
 }
 
 const height = 404 // of the lanes
@@ -84,11 +100,13 @@ export function Gantt(p: { tasks: Tasks }) {
   const t = p.tasks
   const dark = useDark()
   const [mode, setMode] = useState<Mode>(t.stages.length > 0 ? 'stage' : 'worker')
-  const shape = useMemo(() => layout(t, mode), [t, mode])
-  const whole = (): View => ({ from: 0, to: shape.span * 1.02, top: 0, laneHeight: Math.min(22, Math.max(1e-6, height / Math.max(1, shape.lanes.length))) })
+  const shape = useMemo(() => layoutLanes(t, mode), [t, mode])
+  const whole = (): View =>
+    ({ from: 0, to: shape.span * 1.02, top: 0,
+    laneHeight: Math.min(22, Math.max(1e-6, height / Math.max(1, shape.lanes.length))) })
   const view = useRef<View>(whole())
   const [selected, setSelected] = useState(-1)
-  const [stands, setStands] = useState(1)
+  const [lanesPerLine, setLanesPerLine] = useState(1)
   const [box, width] = useWidth<HTMLDivElement>()
   const canvas = useRef<HTMLCanvasElement>(null)
   const image = useRef<{ data: ImageData; pixels: Uint32Array } | null>(null)
@@ -96,7 +114,8 @@ export function Gantt(p: { tasks: Tasks }) {
   const frames = useRef(0)
 
   const palette = useMemo(() => ({
-    phases: Uint32Array.from(phases.map((name) => pixel(partColor(name, dark)))), failed: pixel(bad(dark)), vain: pixel(vain(dark)), back: pixel(dark ? '#0e1318' : '#f6f7f8'),
+    phases: Uint32Array.from(phases.map((name) => pixel(partColor(name, dark)))),
+    failed: pixel(failedColor(dark)), vain: pixel(vainColor(dark)), back: pixel(dark ? '#0e1318' : '#f6f7f8'),
     mark: pixel(dark ? '#ffffff' : '#000000'),
   }), [dark])
 
@@ -110,12 +129,12 @@ export function Gantt(p: { tasks: Tasks }) {
       image.current = { data, pixels: new Uint32Array(data.data.buffer) }
     }
     const v = view.current
-    const step = draw(image.current.pixels, width, height, t, shape, v, mode, palette, selected)
+    const step = drawLanes(image.current.pixels, width, height, t, shape, v, mode, palette, selected)
     g.clearRect(0, height, width, axis)
     g.putImageData(image.current.data, 0, 0)
-    label(g, width, shape.lanes, v, dark)
+    drawLabels(g, width, shape.lanes, v, dark)
     c.dataset['frames'] = String(++frames.current)
-    if (step !== stands) setStands(step)
+    if (step !== lanesPerLine) setLanesPerLine(step)
   }
   const painter = useRef(paint)
   painter.current = paint
@@ -134,26 +153,28 @@ export function Gantt(p: { tasks: Tasks }) {
     repaint()
   }
   const zoom = (by: number, around: number) => move((v) => {
-    const wide = Math.min(shape.span * 1.2, Math.max(10, (v.to - v.from) * by)), at_ = v.from + (v.to - v.from) * around
+    const wide = Math.min(shape.span * 1.2, Math.max(10, (v.to - v.from) * by)),
+      at_ = v.from + (v.to - v.from) * around
     v.from = at_ - wide * around
     v.to = v.from + wide
   })
   const tall = (by: number, around: number) => move((v) => {
     const under = v.top + (around * height) / v.laneHeight
-    v.laneHeight = Math.min(24, Math.max(Math.min(22, height / Math.max(1, shape.lanes.length)), v.laneHeight * by))
+    v.laneHeight = Math.min(24,
+      Math.max(Math.min(22, height / Math.max(1, shape.lanes.length)), v.laneHeight * by))
     v.top = under - (around * height) / v.laneHeight
   })
   const drag = useRef<{ x: number; y: number; moved: boolean } | null>(null)
 
   const choose = (i: number) => {
     setSelected(i)
-    if (i >= 0) say(describe(t, i))
+    if (i >= 0) announce(describe(t, i))
   }
   const keys = (e: KeyboardEvent) => {
     const v = view.current
     const wide = v.to - v.from
     const order = shape.order
-    const of = order.indexOf(selected)
+    const index = order.indexOf(selected)
     switch (e.key) {
       case 'ArrowLeft': move((v) => { v.from -= wide / 10; v.to -= wide / 10 }); break
       case 'ArrowRight': move((v) => { v.from += wide / 10; v.to += wide / 10 }); break
@@ -164,9 +185,10 @@ export function Gantt(p: { tasks: Tasks }) {
       case ']': tall(1.5, 0.5); break
       case '[': tall(1 / 1.5, 0.5); break
       case '0': case 'Home': view.current = whole(); repaint(); break
-      case 'j': choose(order[Math.min(order.length - 1, of + 1)] ?? -1); break
-      case 'k': choose(order[Math.max(0, of - 1)] ?? -1); break
-      case 'Enter': if (selected >= 0) go(link('task', t.job.Handle.Job, t.task[t.taskOf(selected)]!)); break
+      case 'j': choose(order[Math.min(order.length - 1, index + 1)] ?? -1); break
+      case 'k': choose(order[Math.max(0, index - 1)] ?? -1); break
+      case 'Enter': if (selected >= 0) goTo(linkTo('task', t.job.Handle.Job, t.task[t.taskOf(selected)]!));
+        break
       default: return
     }
     e.preventDefault()
@@ -177,7 +199,9 @@ export function Gantt(p: { tasks: Tasks }) {
     <section class="card">
       <header>
         <h2>Tasks</h2>
-        <Tabs label="lanes" value={mode} of={[['stage', 'by stage'], ['worker', 'by worker'], ['critical', 'critical path']] as const} on={(m) => { setMode(m); setSelected(-1) }} />
+        <Tabs label="lanes" value={mode}
+          options={[['stage', 'by stage'], ['worker', 'by worker'], ['critical', 'critical path']] as const}
+          on={(m) => { setMode(m); setSelected(-1) }} />
         <span class="buttons">
           <button type="button" onClick={() => zoom(0.5, 0.5)} aria-label="zoom in">+</button>
           <button type="button" onClick={() => zoom(2, 0.5)} aria-label="zoom out">−</button>
@@ -185,19 +209,32 @@ export function Gantt(p: { tasks: Tasks }) {
         </span>
       </header>
       <ul class="legend">
-        {(mode === 'worker' ? ['run'] : [...phases]).map((name) => <li key={name} title={meaning[name]}><i style={{ background: partColor(name, dark) }} />{name}</li>)}
-        <li><i style={{ background: bad(dark) }} />no result</li>
-        {t.earlier.length > 0 && <li title="attempts that did not give their task its outcome"><i style={{ background: vain(dark) }} />attempt in vain</li>}
-        <li class="dim">{count(shape.lanes.length)} lanes{stands > 1 ? `, a line is one of ${Math.ceil(stands)}: zoom in with ] or shift and the wheel` : `, each a ${shape.what}`}</li>
+        {(mode === 'worker' ? ['run'] : [...phases])
+          .map((name) => <li key={name} title={partMeaning[name]}>
+          <i style={{ background: partColor(name, dark) }} />{name}</li>)}
+        <li><i style={{ background: failedColor(dark) }} />no result</li>
+        {t.earlier.length > 0
+          && <li title="attempts without their task's outcome">
+          <i style={{ background: vainColor(dark) }} />attempt in vain</li>}
+        <li class="dim">{count(shape.lanes.length)} lanes{lanesPerLine > 1
+          ? `, a line shows one of ${Math.ceil(lanesPerLine)}: zoom in with ] or shift and the wheel`
+          : `, each a ${shape.what}`}</li>
       </ul>
-      <div class="gantt" ref={box} tabIndex={0} role="application" aria-roledescription="chart" onKeyDown={keys}
-        aria-label="Tasks over time: arrows move, plus and minus zoom, j and k choose a task, enter opens it. The table below tells the same.">
+      <div class="gantt" ref={box} tabIndex={0} role="application" aria-roledescription="chart"
+        onKeyDown={keys}
+        aria-label="Tasks over time: arrows move, + and − zoom, j and k choose, enter opens; table below">
         <canvas ref={canvas} width={Math.max(1, width)} height={height + axis} aria-hidden="true"
           onWheel={(e) => {
             e.preventDefault()
             const r = e.currentTarget.getBoundingClientRect()
             if (e.shiftKey) tall(e.deltaY < 0 || e.deltaX < 0 ? 1.3 : 1 / 1.3, (e.clientY - r.top) / height)
-            else if (e.deltaX) move((v) => { const by = ((v.to - v.from) * e.deltaX) / width; v.from += by; v.to += by })
+            else if (e.deltaX) {
+              move((v) => {
+                const by = ((v.to - v.from) * e.deltaX) / width
+                v.from += by
+                v.to += by
+              })
+            }
             else zoom(e.deltaY < 0 ? 0.8 : 1.25, (e.clientX - r.left) / width)
           }}
           onPointerDown={(e) => {
@@ -220,13 +257,19 @@ export function Gantt(p: { tasks: Tasks }) {
           onPointerUp={(e) => {
             if (drag.current && !drag.current.moved) {
               const r = e.currentTarget.getBoundingClientRect()
-              choose(at(e.clientX - r.left, e.clientY - r.top, width, t, shape, view.current, mode))
+              choose(taskAt(e.clientX - r.left, e.clientY - r.top, width, t, shape, view.current, mode))
             }
             drag.current = null
           }} />
       </div>
       <p class="selected" role="status">
-        {shown >= 0 ? <><a href={link('task', t.job.Handle.Job, t.task[t.taskOf(shown)]!)}>task {t.task[t.taskOf(shown)]}</a> {describe(t, shown)}</> : <span class="dim">choose a task: click, or j and k</span>}
+        {shown < 0 ? <span class="dim">choose a task: click, or j and k</span> : (
+          <>
+            <a href={linkTo('task', t.job.Handle.Job, t.task[t.taskOf(shown)]!)}>
+              task {t.task[t.taskOf(shown)]}
+            </a> {describe(t, shown)}
+          </>
+        )}
       </p>
     </section>
   )
@@ -237,24 +280,25 @@ function describe(t: Tasks, i: number): string {
   const us = (x: number) => time(x * 1000)
   if (i >= t.n) {
     const e = t.earlier[i - t.n]!
-    return `attempt in vain at ${t.workers[e.Worker] || 'no worker'}: ${e.End}, ${e.Started ? `ran ${us(e.Ended - e.Started)}` : 'is not known to have started'}`
+    const ran = e.Started ? `ran ${us(e.Ended - e.Started)}` : 'no known start'
+    return `attempt in vain at ${t.workers[e.Worker] || 'no worker'}: ${e.End}, ${ran}`
   }
   const text = [`${t.word('outcome', i)} at ${t.workers[t.worker[i]!] || 'no worker'}`]
   if (t.known[i]) text.push(...spansOf(t, i).map((s) => `${s.name} ${us(s.us)}`))
   if (c.tries[i]! > 1) text.push(`one of ${c.tries[i]} attempts`)
-  for (const k of t.othersOf(i)) text.push(describe(t, k))
+  for (const k of t.earlierOf(i)) text.push(describe(t, k))
   if (c.expected[i]! > 0) text.push(`run expected ${us(c.expected[i]!)}`)
-  if (c.promised[i]! > 0) text.push(`wait promised ${us(c.promised[i]!)}, was ${us(c.waited[i]!)}`)
+  if (c.promised[i]! > 0) text.push(`wait expected ${us(c.promised[i]!)}, was ${us(c.waited[i]!)}`)
   return text.join(', ')
 }
 
-// pixel is a colour as it lies in an image's memory.
+// pixel converts a colour to its value in an image's memory.
 function pixel(hex: string): number {
   const n = parseInt(hex.slice(1), 16)
   return (0xff000000 | ((n & 0xff) << 16) | (n & 0xff00) | (n >> 16)) >>> 0
 }
 
-function label(g: CanvasRenderingContext2D, width: number, lanes: Lane[], v: View, dark: boolean): void {
+function drawLabels(g: CanvasRenderingContext2D, width: number, lanes: Lane[], v: View, dark: boolean): void {
   g.font = '10px system-ui, sans-serif'
   g.textBaseline = 'middle'
   const write = (text: string, y: number, high: number) => {
@@ -263,7 +307,7 @@ function label(g: CanvasRenderingContext2D, width: number, lanes: Lane[], v: Vie
     g.fillStyle = dark ? '#dfe6ec' : '#1c2630'
     g.fillText(text, 4, y + high / 2)
   }
-  // Where lanes are too thin, the first one of each stage or worker is named, as far as there is room.
+  // If lanes are too thin for labels, the first lane of each stage or worker gets a label, if there is room.
   const each = v.laneHeight >= 1 ? Math.floor(v.laneHeight) : v.laneHeight, high = Math.max(each, 13)
   let group: string | null = null, free = 0
   for (let y = 0; y < height; y += Math.max(1, each)) {
@@ -276,7 +320,7 @@ function label(g: CanvasRenderingContext2D, width: number, lanes: Lane[], v: Vie
       free = y + high
     }
   }
-  const step = nice((v.to - v.from) / Math.max(2, width / 110))
+  const step = roundStep((v.to - v.from) / Math.max(2, width / 110))
   for (let us = Math.ceil(v.from / step) * step; us < v.to; us += step) {
     const x = ((us - v.from) / (v.to - v.from)) * width
     g.fillStyle = dark ? '#ffffff18' : '#00000014'
@@ -286,34 +330,51 @@ function label(g: CanvasRenderingContext2D, width: number, lanes: Lane[], v: Vie
   }
 }
 
-function nice(x: number): number {
+function roundStep(x: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, x)))
   return ([1, 2, 5, 10].find((f) => f * power >= x) ?? 10) * power
 }
 
-const most = 200
+const maxRows = 200
 
-// TaskTable is the tasks that ended last, as a table.
+// phaseOf returns the length of phase m of a task, in microseconds.
+function phaseOf(t: Tasks, i: number, m: number): number {
+  const from = m === 0 ? t.released[i]! : Math.max(t.released[i]!, t.ends[m - 1]![i]!)
+  return Math.max(0, t.ends[m]![i]! - from)
+}
+
+// TaskTable is a table of the slowest tasks.
 function TaskTable(p: { tasks: Tasks }) {
   const t = p.tasks
-  const list = useMemo(() => Array.from({ length: t.n }, (_, i) => i).sort((a, b) => (t.delivery[b]! - t.released[b]!) - (t.delivery[a]! - t.released[a]!)).slice(0, most), [t])
+  const list = useMemo(() => Array.from({ length: t.n }, (_, i) => i)
+    .sort((a, b) => (t.delivery[b]! - t.released[b]!) - (t.delivery[a]! - t.released[a]!)).slice(0, maxRows),
+    [t])
   const critical = new Set(t.critical)
   return (
     <section class="card">
-      <header><h2>Slowest tasks</h2><span class="dim">{t.n > most ? `${most} of ${count(t.n)}` : ''}</span></header>
+      <header><h2>Slowest tasks</h2>
+        <span class="dim">{t.n > maxRows ? `${maxRows} of ${count(t.n)}` : ''}</span></header>
       <div class="scroll tall" tabIndex={0} role="region" aria-label="slowest tasks">
         <table>
           <thead>
-            <tr><th scope="col">task</th><th scope="col">stage</th><th scope="col">worker</th><th scope="col">outcome</th><th scope="col">bound</th><th scope="col" class="n">attempts</th>
-              <th scope="col" class="n">released</th><th scope="col" class="n">took</th>{phases.map((name) => <th scope="col" class="n" key={name} title={meaning[name]}>{name}</th>)}<th scope="col" class="n">expected run</th></tr>
+            <tr><th scope="col">task</th><th scope="col">stage</th><th scope="col">worker</th>
+              <th scope="col">outcome</th><th scope="col">bound</th><th scope="col" class="n">attempts</th>
+              <th scope="col" class="n">released</th><th scope="col" class="n">took</th>
+              {phases.map((name) => <th scope="col" class="n" key={name} title={partMeaning[name]}>{name}
+                </th>)}<th scope="col" class="n">expected run</th></tr>
           </thead>
           <tbody>
             {list.map((i) => (
               <tr key={i}>
-                <td><a class="row" href={link('task', t.job.Handle.Job, t.task[i]!)}>{t.task[i]}</a>{critical.has(i) && <span class="tag" title="on the critical path">critical</span>}</td>
-                <td>{t.stages[t.stage[i]!]?.Name ?? '–'}</td><td>{t.workers[t.worker[i]!] || '–'}</td><td class={t.failed(i) ? 'bad' : ''}>{t.word('outcome', i)}</td>
-                <td title={ways[t.word('bound', i)]}>{t.word('bound', i)}</td><td class="n">{t.columns.tries[i]}</td><td class="n">{time(t.released[i]! * 1000)}</td><td class="n">{time((t.delivery[i]! - t.released[i]!) * 1000)}</td>
-                {phases.map((name, m) => <td class="n" key={name}>{t.known[i] ? time(Math.max(0, t.ends[m]![i]! - (m === 0 ? t.released[i]! : Math.max(t.released[i]!, t.ends[m - 1]![i]!))) * 1000) : '–'}</td>)}
+                <td><a class="row" href={linkTo('task', t.job.Handle.Job, t.task[i]!)}>{t.task[i]}</a>
+                  {critical.has(i) && <span class="tag" title="on the critical path">critical</span>}</td>
+                <td>{t.stages[t.stage[i]!]?.Name ?? '–'}</td><td>{t.workers[t.worker[i]!] || '–'}</td>
+                <td class={t.failed(i) ? 'bad' : ''}>{t.word('outcome', i)}</td>
+                <td title={bindingMeaning[t.word('bound', i)]}>{t.word('bound', i)}</td>
+                <td class="n">{t.columns.tries[i]}</td><td class="n">{time(t.released[i]! * 1000)}</td>
+                <td class="n">{time((t.delivery[i]! - t.released[i]!) * 1000)}</td>
+                {phases.map((name, m) => <td class="n"
+                  key={name}>{t.known[i] ? time(phaseOf(t, i, m) * 1000) : '–'}</td>)}
                 <td class="n">{t.columns.expected[i] ? time(t.columns.expected[i]! * 1000) : '–'}</td>
               </tr>
             ))}

@@ -1,12 +1,13 @@
-// All jobs that are under way or kept, as far as they are scrolled to.
+// All jobs under way or kept. Pages are loaded as the viewer scrolls.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { get, type Job, type JobPage } from './api'
 import { count, tenantName, time, when } from './format'
-import { Blame, link, say } from './parts'
+import { Blame, linkTo, announce } from './parts'
 
 const rowHeight = 29
 
-interface Asked { policy: string; tenant: string; id: string; slower: string; failed: boolean; running: boolean }
+interface Asked { policy: string; tenant: string; id: string; slower: string; failed: boolean;
+  running: boolean }
 
 const nothing: Asked = { policy: '', tenant: '', id: '', slower: '', failed: false, running: false }
 
@@ -26,8 +27,10 @@ export function Jobs() {
     asking.current = true
     try {
       const page = await get<JobPage>('jobs', {
-        cursor, policy: asked.policy || undefined, tenant: asked.tenant === '' ? undefined : asked.tenant === '(none)' ? '' : asked.tenant,
-        id: asked.id || undefined, slower: asked.slower || undefined, failed: asked.failed ? 1 : undefined, running: asked.running ? 1 : undefined,
+        cursor, policy: asked.policy || undefined,
+          tenant: asked.tenant === '' ? undefined : asked.tenant === '(none)' ? '' : asked.tenant,
+        id: asked.id || undefined, slower: asked.slower || undefined, failed: asked.failed ? 1 : undefined,
+        running: asked.running ? 1 : undefined,
       }, stop)
       if (stop.aborted) return
       const known = new Set(had.map((j) => j.Handle.Job))
@@ -35,7 +38,7 @@ export function Jobs() {
       setNext(page.Next || null)
       setSilent(page.Frontends.filter((f) => f.Err).map((f) => f.Name))
       setError('')
-      if (!cursor) say(`${page.Jobs.length}${page.Next ? ' or more' : ''} jobs`)
+      if (!cursor) announce(`${page.Jobs.length}${page.Next ? ' or more' : ''} jobs`)
     } catch (e) {
       if (!stop.aborted) {
         setError((e as Error).message)
@@ -60,47 +63,68 @@ export function Jobs() {
   }, [key])
 
   const height = box.current?.clientHeight ?? 600
-  const first = Math.max(0, Math.floor(top / rowHeight) - 20), end = Math.min(jobs.length, first + Math.ceil(height / rowHeight) + 40)
+  const first = Math.max(0, Math.floor(top / rowHeight) - 20),
+    end = Math.min(jobs.length, first + Math.ceil(height / rowHeight) + 40)
   const onScroll = () => {
     const e = box.current!
     setTop(e.scrollTop)
-    if (next && !asking.current && e.scrollTop + e.clientHeight > jobs.length * rowHeight - 600) void more(next, jobs, stop.current.signal)
+    if (next && !asking.current
+      && e.scrollTop + e.clientHeight > jobs.length * rowHeight - 600) void more(next, jobs,
+      stop.current.signal)
   }
   const text = (name: 'policy' | 'tenant' | 'id' | 'slower', label: string, more_: object = {}) => (
-    <label class="choice">{label} <input type="text" value={asked[name]} onInput={(e) => setAsked({ ...asked, [name]: e.currentTarget.value })} {...more_} /></label>
+    <label class="choice">{label} <input type="text" value={asked[name]}
+      onInput={(e) => setAsked({ ...asked, [name]: e.currentTarget.value })} {...more_} /></label>
   )
   return (
     <>
       <form class="bar" role="search" aria-label="filters of jobs" onSubmit={(e) => e.preventDefault()}>
         {text('id', 'id begins', { id: 'search', spellcheck: false, autocomplete: 'off', size: 14 })}
         {text('policy', 'policy', { size: 10 })}
-        {text('tenant', 'tenant', { size: 10, placeholder: 'any', title: '(none) for the tenant without a name' })}
+        {text('tenant', 'tenant',
+          { size: 10, placeholder: 'any', title: '(none) stands for the tenant without a name' })}
         {text('slower', 'at least ms', { inputMode: 'numeric', pattern: '[0-9]*', size: 6 })}
-        <label class="choice"><input type="checkbox" checked={asked.failed} onChange={(e) => setAsked({ ...asked, failed: e.currentTarget.checked })} /> failed</label>
-        <label class="choice"><input type="checkbox" checked={asked.running} onChange={(e) => setAsked({ ...asked, running: e.currentTarget.checked })} /> under way</label>
+        <label class="choice">
+          <input type="checkbox" checked={asked.failed}
+          onChange={(e) => setAsked({ ...asked, failed: e.currentTarget.checked })} /> failed</label>
+        <label class="choice">
+          <input type="checkbox" checked={asked.running}
+          onChange={(e) => setAsked({ ...asked, running: e.currentTarget.checked })} /> under way</label>
         <button type="button" onClick={() => setAgain(again + 1)}>refresh</button>
-        <span class="dim">{count(jobs.length)}{next ? '+' : ''} jobs: under way, failed, slow, and a sample</span>
+        <span class="dim">{count(jobs.length)}
+          {next ? '+' : ''} jobs: under way, failed, slow, and a sample</span>
       </form>
       {error && <p class="bad" role="alert">{error}</p>}
-      {silent.length > 0 && <p class="bad" role="alert">No answer from {silent.join(', ')}: their jobs are missing.</p>}
+      {silent.length > 0 && <p class="bad"
+        role="alert">No answer from {silent.join(', ')}: their jobs are missing.</p>}
       <section class="card fill">
         <div class="scroll tall" tabIndex={0} role="region" aria-label="jobs" ref={box} onScroll={onScroll}>
           <table class="jobs fixed" aria-rowcount={next ? -1 : jobs.length + 1}>
             <thead>
-              <tr aria-rowindex={1}><th scope="col" class="w-id">job</th><th scope="col" class="w-when">came</th><th scope="col" class="n w-n">response</th><th scope="col" class="blame">blame</th><th scope="col" class="n w-n">tasks</th>
-                <th scope="col" class="n w-n">failed</th><th scope="col" class="w-t">policy</th><th scope="col" class="w-t">tenant</th><th scope="col" class="w-n">class</th><th scope="col" class="w-t">path</th><th scope="col" class="w-t">frontend</th></tr>
+              <tr aria-rowindex={1}><th scope="col" class="w-id">job</th>
+                <th scope="col" class="w-when">came</th><th scope="col" class="n w-n">response</th>
+                <th scope="col" class="blame">blame</th><th scope="col" class="n w-n">tasks</th>
+                <th scope="col" class="n w-n">failed</th><th scope="col" class="w-t">policy</th>
+                <th scope="col" class="w-t">tenant</th><th scope="col" class="w-n">class</th>
+                <th scope="col" class="w-t">path</th><th scope="col" class="w-t">frontend</th></tr>
             </thead>
             <tbody>
               {first > 0 && <tr aria-hidden="true" style={{ height: `${first * rowHeight}px` }} />}
               {jobs.slice(first, end).map((j, i) => (
                 <tr key={j.Handle.Job} aria-rowindex={first + i + 2}>
-                  <td><a class="row id" href={link('job', j.Handle.Job)}>{j.Handle.Job}</a></td><td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
-                  <td class="blame"><Blame of={j} /></td><td class="n">{j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)}</td>
-                  <td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td><td>{j.Policy}</td><td>{tenantName(j.Tenant)}</td><td>{j.Class}</td><td>{j.Path}</td><td>{j.Frontend}</td>
+                  <td><a class="row id" href={linkTo('job', j.Handle.Job)}>{j.Handle.Job}</a></td>
+                  <td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
+                  <td class="blame"><Blame job={j} /></td>
+                  <td class="n">{j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)}</td>
+                  <td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td><td>{j.Policy}</td>
+                  <td>{tenantName(j.Tenant)}</td><td>{j.Class}</td><td>{j.Path}</td><td>{j.Frontend}</td>
                 </tr>
               ))}
-              {end < jobs.length && <tr aria-hidden="true" style={{ height: `${(jobs.length - end) * rowHeight}px` }} />}
-              {jobs.length === 0 && <tr><td colSpan={11} class="dim">{next === '' ? 'loading…' : 'no such job is under way or kept'}</td></tr>}
+              {end < jobs.length
+                && <tr aria-hidden="true" style={{ height: `${(jobs.length - end) * rowHeight}px` }} />}
+              {jobs.length === 0
+                && <tr><td colSpan={11} class="dim">{next === '' ? 'loading…'
+                : 'no job under way or kept matches'}</td></tr>}
             </tbody>
           </table>
         </div>

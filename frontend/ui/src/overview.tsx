@@ -2,34 +2,38 @@
 import { useMemo, useState } from 'preact/hooks'
 import type { WindowOf } from './api'
 import { Chart, type Range } from './chart'
-import { meaning, partColor, useDark } from './colors'
+import { partMeaning, partColor, useDark } from './colors'
 import { clock, count, digits, rate, share, tenantName, time } from './format'
-import { everything, type Filter, type Histogram, ofSeries, ofWindow, phases, response, run, slowdown, total } from './histogram'
+import { noFilter, type Filter, type Histogram, seriesHistograms, windowHistograms, phases, response, run,
+  slowdown, sumHistograms } from './histogram'
 import { live, type Length, useWindows } from './live'
-import { Choice, link, Tabs, Tile } from './parts'
+import { Choice, linkTo, Tabs, Tile } from './parts'
 import { SlowTable } from './slow'
 
 const lengths = [[1, 'minute'], [10, '10 min'], [300, '6 h']] as const
 const quantiles = [[0.5, 'p50'], [0.9, 'p90'], [0.99, 'p99'], [0.999, 'p999']] as const
 const ratio = (x: number | null) => (x === null ? '–' : `${digits(x / 1e6)}×`)
 const reasons: Record<string, string> = {
-  1: 'invalid', 2: 'too large', 3: 'no worker', 4: 'overloaded', 5: 'draining', 6: 'unknown job', 7: 'unauthorized', 8: 'owner lost',
+  1: 'invalid', 2: 'too large', 3: 'no worker', 4: 'overloaded', 5: 'draining', 6: 'unknown job',
+  7: 'unauthorized', 8: 'owner lost',
 }
 
 export function Overview() {
   const [length, setLength] = useState<Length>(1)
-  const [filter, setFilter] = useState<Filter>(everything)
+  const [filter, setFilter] = useState<Filter>(noFilter)
   const [q, setQ] = useState(0.99)
   const [range, setRange] = useState<Range | null>(null)
   const dark = useDark()
   const windows = useWindows(length)
   const at = windows.map((x) => x.at)
-  const parts = windows.map((x) => ofWindow(x.w, filter))
-  const chosen = range ? windows.filter((x) => x.at + x.w.Length / 1e6 > range.from && x.at <= range.to) : windows
-  const sum = useMemo(() => total(chosen.map((x) => ofWindow(x.w, filter))), [windows.length, at[at.length - 1], range, filter, length, live.at])
+  const parts = windows.map((x) => windowHistograms(x.w, filter))
+  const chosen = range ? windows.filter((x) => x.at + x.w.Length / 1e6 > range.from && x.at <= range.to)
+    : windows
+  const sum = useMemo(() => sumHistograms(chosen.map((x) => windowHistograms(x.w, filter))),
+    [windows.length, at[at.length - 1], range, filter, length, live.at])
   const seconds = chosen.reduce((n, x) => n + x.w.Length / 1e9, 0)
-  const of = (m: number, quantile: number) => parts.map((h) => h[m]!.quantile(quantile))
-  const known = options(windows.map((x) => x.w))
+  const quantilesOf = (m: number, quantile: number) => parts.map((h) => h[m]!.quantile(quantile))
+  const known = filterOptions(windows.map((x) => x.w))
   const refusedReasons = [...new Set(windows.flatMap((x) => Object.keys(x.w.Refused ?? {})))].sort()
   const refused = chosen.reduce((n, x) => n + Object.values(x.w.Refused ?? {}).reduce((a, b) => a + b, 0), 0)
   const failed = chosen.reduce((n, x) => n + x.w.Failed, 0)
@@ -38,7 +42,7 @@ export function Overview() {
   const last = windows[windows.length - 1]?.w
   const all = !filter.path && !filter.policy && filter.tenant === null
   const jobs = sum[response]!.count
-  const share1 = (ranged: WindowOf) => ranged.Length / 1e9
+  const secondsOf = (ranged: WindowOf) => ranged.Length / 1e9
   const colors = ['#56b4e9', '#e69f00', '#d55e00'] as const
   const lighter = ['#2b8cc4', '#c98a00', '#c2410c'] as const
   const c = dark ? colors : lighter
@@ -47,61 +51,94 @@ export function Overview() {
   return (
     <>
       <div class="bar" role="group" aria-label="filters">
-        <Tabs label="time" value={length} of={lengths} on={(v) => { setLength(v); setRange(null) }} />
-        <Choice label="path" value={filter.path} of={[['', 'all'], ...known.paths.map((p) => [p, p] as const)]} on={(path) => setFilter({ ...filter, path })} />
-        <Choice label="policy" value={filter.policy} of={[['', 'all'], ...known.policies.map((p) => [p, p] as const)]} on={(policy) => setFilter({ ...filter, policy })} />
-        <Choice label="tenant" value={filter.tenant === null ? '' : `=${filter.tenant}`} of={[['', 'all'], ...known.tenants.map((t) => [`=${t}`, tenantName(t)] as const)]}
+        <Tabs label="time" value={length} options={lengths} on={(v) => { setLength(v); setRange(null) }} />
+        <Choice label="path" value={filter.path}
+          options={[['', 'all'], ...known.paths.map((p) => [p, p] as const)]}
+          on={(path) => setFilter({ ...filter, path })} />
+        <Choice label="policy" value={filter.policy}
+          options={[['', 'all'], ...known.policies.map((p) => [p, p] as const)]}
+          on={(policy) => setFilter({ ...filter, policy })} />
+        <Choice label="tenant" value={filter.tenant === null ? '' : `=${filter.tenant}`}
+          options={[['', 'all'], ...known.tenants.map((t) => [`=${t}`, tenantName(t)] as const)]}
           on={(v) => setFilter({ ...filter, tenant: v === '' ? null : v.slice(1) })} />
-        <Choice label="percentile" value={q} of={quantiles} on={setQ} />
+        <Choice label="percentile" value={q} options={quantiles} on={setQ} />
         <span class="window">
-          {range ? <>{clock(range.from)} – {clock(range.to)} <button type="button" onClick={() => setRange(null)}>all of it</button></> : 'drag over a chart to choose a window'}
+          {range ? <>{clock(range.from)} – {clock(range.to)} <button type="button"
+            onClick={() => setRange(null)}>show all</button></> : 'drag over a chart to choose a window'}
         </span>
       </div>
-      {live.leftOut > 0 && <p class="bad" role="alert">{live.leftOut} of the oldest windows are left out: there is too much in them.</p>}
-      <dl class="tiles" data-from={chosen[0]?.at} data-to={chosen.length ? chosen[chosen.length - 1]!.at : undefined}>
-        <Tile label="response p50" value={time(sum[response]!.quantile(0.5))} title="of jobs, from their arrival to their last outcome" />
+      {live.leftOut > 0 && (
+        <p class="bad" role="alert">
+          The {live.leftOut} oldest windows are left out, because an answer has a size limit.
+        </p>
+      )}
+      <dl class="tiles" data-from={chosen[0]?.at}
+        data-to={chosen.length ? chosen[chosen.length - 1]!.at : undefined}>
+        <Tile label="response p50" value={time(sum[response]!.quantile(0.5))}
+          title="of jobs, from their arrival to their last outcome" />
         <Tile label="p99" value={time(sum[response]!.quantile(0.99))} />
         <Tile label="p999" value={time(sum[response]!.quantile(0.999))} />
-        <Tile label="slowdown p99" value={ratio(sum[slowdown]!.quantile(0.99))} title="response over the longest chain of runs: 1 is ideal" />
+        <Tile label="slowdown p99" value={ratio(sum[slowdown]!.quantile(0.99))}
+          title="response over the longest chain of runs; 1 is ideal" />
         <Tile label="jobs/s" value={rate(seconds ? jobs / seconds : 0)} />
-        <Tile label="tasks/s" value={rate(seconds ? (all ? tasks : sum[run]!.count) / seconds : 0)} title="with an outcome" />
-        <Tile label="failed tasks" value={count(failed)} bad={failed > 0} title="of all paths, policies and tenants" />
-        <Tile label="refused" value={count(refused)} bad={refused > 0} title="jobs, of all paths, policies and tenants" />
-        <Tile label="queue age" value={time(age)} bad={age > 1e9} title="the longest for which a job has waited for its first task to start" />
-        <Tile label="pending" value={last ? count(last.TasksPending) : '–'} title="tasks without an outcome" />
+        <Tile label="tasks/s" value={rate(seconds ? (all ? tasks : sum[run]!.count) / seconds : 0)}
+          title="with an outcome" />
+        <Tile label="failed tasks" value={count(failed)} bad={failed > 0}
+          title="of all paths, policies and tenants" />
+        <Tile label="refused" value={count(refused)} bad={refused > 0}
+          title="jobs, of all paths, policies and tenants" />
+        <Tile label="queue age" value={time(age)} bad={age > 1e9}
+          title="longest wait of a job for the start of its first task" />
+        <Tile label="pending" value={last ? count(last.TasksPending) : '–'}
+          title="tasks without an outcome" />
         <Tile label="running" value={last ? count(last.TasksRunning) : '–'} title="tasks at workers" />
       </dl>
       <div class="grid">
         <Chart {...common} title="Response of jobs" log format={time} lines={[
-          { label: 'p50', color: c[0], values: of(response, 0.5) }, { label: 'p99', color: c[1], values: of(response, 0.99) }, { label: 'p999', color: c[2], values: of(response, 0.999) },
+          { label: 'p50', color: c[0], values: quantilesOf(response, 0.5) },
+          { label: 'p99', color: c[1], values: quantilesOf(response, 0.99) },
+          { label: 'p999', color: c[2], values: quantilesOf(response, 0.999) },
         ]} />
         <Chart {...common} title="Slowdown of jobs" log format={ratio} lines={[
-          { label: 'p50', color: c[0], values: of(slowdown, 0.5) }, { label: 'p99', color: c[1], values: of(slowdown, 0.99) }, { label: 'p999', color: c[2], values: of(slowdown, 0.999) },
+          { label: 'p50', color: c[0], values: quantilesOf(slowdown, 0.5) },
+          { label: 'p99', color: c[1], values: quantilesOf(slowdown, 0.99) },
+          { label: 'p999', color: c[2], values: quantilesOf(slowdown, 0.999) },
         ]} />
-        <Chart {...common} title={`Phases of tasks, ${quantiles.find(([v]) => v === q)![1]} of each`} stacked format={time} height={180}
-          lines={phases.map((name, m) => ({ label: name, color: partColor(name, dark), values: of(m, q), title: meaning[name]! }))} />
-        <Chart {...common} title="Queue age" format={time} height={180} note="the longest wait for a first start"
+        <Chart {...common} title={`Phases of tasks, ${quantiles.find(([v]) => v === q)![1]} of each`} stacked
+          format={time} height={180}
+          lines={phases.map((name, m) =>
+            ({ label: name, color: partColor(name, dark), values: quantilesOf(m, q),
+            title: partMeaning[name]! }))} />
+        <Chart {...common} title="Queue age" format={time} height={180} note="longest wait for a first start"
           lines={[{ label: 'oldest job', color: c[1], values: windows.map((x) => x.w.QueueAge) }]} />
-        <Chart {...common} title="Jobs and refusals per second" format={(x) => (x === null ? '–' : rate(x))} lines={[
-          { label: 'accepted', color: c[0], values: windows.map((x) => x.w.Accepted / share1(x.w)) },
-          ...refusedReasons.map((r, i) => ({ label: `refused: ${reasons[r] ?? r}`, color: c[1 + (i % 2)]!, values: windows.map((x) => (x.w.Refused[r] ?? 0) / share1(x.w)) })),
+        <Chart {...common} title="Jobs and refusals per second" format={(x) => (x === null ? '–' : rate(x))}
+          lines={[
+          { label: 'accepted', color: c[0], values: windows.map((x) => x.w.Accepted / secondsOf(x.w)) },
+          ...refusedReasons.map((r, i) => ({
+            label: `refused: ${reasons[r] ?? r}`, color: c[1 + (i % 2)]!,
+            values: windows.map((x) => (x.w.Refused[r] ?? 0) / secondsOf(x.w)),
+          })),
         ]} />
         <Chart {...common} title="Tasks" format={(x) => (x === null ? '–' : count(Math.round(x)))} lines={[
-          { label: 'pending', color: c[1], values: windows.map((x) => x.w.TasksPending) }, { label: 'running', color: c[0], values: windows.map((x) => x.w.TasksRunning) },
+          { label: 'pending', color: c[1], values: windows.map((x) => x.w.TasksPending) },
+          { label: 'running', color: c[0], values: windows.map((x) => x.w.TasksRunning) },
         ]} />
       </div>
       <ForWhom windows={chosen.map((x) => x.w)} q={q} on={setFilter} />
       <section class="card">
-        <header><h2>Slowest jobs {range ? 'of this window' : 'lately'}</h2><a href={link('slow')}>all</a></header>
+        <header><h2>Slowest jobs {range ? 'of this window' : 'lately'}</h2><a href={linkTo('slow')}>all</a>
+          </header>
         <SlowTable jobs={live.slowest.filter((j) => inRange(Date.parse(j.Came), range)).slice(0, 8)} />
       </section>
     </>
   )
 }
 
-function inRange(at: number, r: Range | null): boolean { return !r || (at >= r.from - 1000 && at <= r.to + 1000) }
+function inRange(at: number, r: Range | null): boolean {
+  return !r || (at >= r.from - 1000 && at <= r.to + 1000)
+}
 
-// ForWhom is what was counted by path, policy and tenant.
+// ForWhom is a table of the counts by path, policy and tenant.
 function ForWhom(p: { windows: WindowOf[]; q: number; on: (f: Filter) => void }) {
   const by = new Map<string, { path: string; policy: string; tenant: string; parts: Histogram[][] }>()
   for (const w of p.windows) {
@@ -109,35 +146,46 @@ function ForWhom(p: { windows: WindowOf[]; q: number; on: (f: Filter) => void })
       const key = JSON.stringify([s.Path, s.Policy, s.Tenant])
       let row = by.get(key)
       if (!row) by.set(key, row = { path: s.Path, policy: s.Policy, tenant: s.Tenant, parts: [] })
-      row.parts.push(ofSeries(s))
+      row.parts.push(seriesHistograms(s))
     }
   }
-  const rows = [...by.entries()].map(([key, r]) => ({ key, ...r, h: total(r.parts) }))
+  const rows = [...by.entries()].map(([key, r]) => ({ key, ...r, h: sumHistograms(r.parts) }))
     .sort((a, b) => (b.h[response]!.quantile(p.q) ?? 0) - (a.h[response]!.quantile(p.q) ?? 0))
   return (
     <section class="card">
-      <header><h2>For whom</h2><span class="dim">worst first; a row filters the charts</span></header>
+      <header><h2>For whom</h2><span class="dim">worst first; click a path to filter the charts</span>
+        </header>
       <div class="scroll" tabIndex={0} role="region" aria-label="by path, policy and tenant">
         <table>
           <thead>
-            <tr><th scope="col">path</th><th scope="col">policy</th><th scope="col">tenant</th><th scope="col" class="n">jobs</th><th scope="col" class="n">tasks</th>
-              <th scope="col" class="n">p50</th><th scope="col" class="n">p99</th><th scope="col" class="n">p999</th><th scope="col" class="n">slowdown p99</th><th scope="col">largest phase beside run</th></tr>
+            <tr><th scope="col">path</th><th scope="col">policy</th><th scope="col">tenant</th>
+              <th scope="col" class="n">jobs</th><th scope="col" class="n">tasks</th>
+              <th scope="col" class="n">p50</th><th scope="col" class="n">p99</th>
+              <th scope="col" class="n">p999</th><th scope="col" class="n">slowdown p99</th>
+              <th scope="col">largest phase beside run</th></tr>
           </thead>
           <tbody>
             {rows.map((r) => {
-              const worst = phases.map((name, m) => ({ name, m, t: r.h[m]!.quantile(p.q) ?? 0 })).filter((x) => x.m !== run).sort((a, b) => b.t - a.t)[0]!
+              const worst = phases.map((name, m) => ({ name, m, t: r.h[m]!.quantile(p.q) ?? 0 }))
+                .filter((x) => x.m !== run).sort((a, b) => b.t - a.t)[0]!
               const all = phases.reduce((n, _x, m) => n + (r.h[m]!.quantile(p.q) ?? 0), 0)
               return (
                 <tr key={r.key}>
-                  <td><button type="button" class="row text" onClick={() => p.on({ path: r.path, policy: r.policy, tenant: r.tenant })}>{r.path}</button></td>
-                  <td>{r.policy}</td><td>{tenantName(r.tenant)}</td><td class="n">{count(r.h[response]!.count)}</td><td class="n">{count(r.h[run]!.count)}</td>
-                  <td class="n">{time(r.h[response]!.quantile(0.5))}</td><td class="n">{time(r.h[response]!.quantile(0.99))}</td><td class="n">{time(r.h[response]!.quantile(0.999))}</td>
+                  <td><button type="button" class="row text"
+                    onClick={() => p.on({ path: r.path, policy: r.policy, tenant: r.tenant })}>{r.path}
+                    </button></td>
+                  <td>{r.policy}</td><td>{tenantName(r.tenant)}</td>
+                  <td class="n">{count(r.h[response]!.count)}</td><td class="n">{count(r.h[run]!.count)}</td>
+                  <td class="n">{time(r.h[response]!.quantile(0.5))}</td>
+                  <td class="n">{time(r.h[response]!.quantile(0.99))}</td>
+                  <td class="n">{time(r.h[response]!.quantile(0.999))}</td>
                   <td class="n">{ratio(r.h[slowdown]!.quantile(0.99))}</td>
                   <td>{worst.t > 0 ? `${worst.name} ${time(worst.t)}, ${share(worst.t / all)}` : '–'}</td>
                 </tr>
               )
             })}
-            {rows.length === 0 && <tr><td colSpan={10} class="dim">nothing has ended in this time</td></tr>}
+            {rows.length === 0
+              && <tr><td colSpan={10} class="dim">no job or task ended in this time</td></tr>}
           </tbody>
         </table>
       </div>
@@ -145,8 +193,9 @@ function ForWhom(p: { windows: WindowOf[]; q: number; on: (f: Filter) => void })
   )
 }
 
-function options(list: WindowOf[]): { paths: string[]; policies: string[]; tenants: string[] } {
+function filterOptions(list: WindowOf[]): { paths: string[]; policies: string[]; tenants: string[] } {
   const series = list.flatMap((w) => w.Series)
-  const some = (f: (s: { Path: string; Policy: string; Tenant: string }) => string) => [...new Set(series.map(f))].sort()
+  const some = (f: (s: { Path: string; Policy: string; Tenant: string }) => string) =>
+    [...new Set(series.map(f))].sort()
   return { paths: some((s) => s.Path), policies: some((s) => s.Policy), tenants: some((s) => s.Tenant) }
 }

@@ -1,20 +1,22 @@
-// What all pages are made of.
+// Components shared by all pages.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { type Job, Wrong } from './api'
-import { meaning, partColor, useDark } from './colors'
+import { type Job, AnswerError } from './api'
+import { partMeaning, partColor, useDark } from './colors'
 import { share, time } from './format'
 
-// say has a screen reader say something.
-export function say(text: string): void {
+// announce has screen readers speak a text.
+export function announce(text: string): void {
   const at = document.getElementById('said')
   if (at) at.textContent = text
 }
 
-// go leads to another page.
-export function go(to: string): void { location.hash = to }
+// goTo shows another page.
+export function goTo(to: string): void { location.hash = to }
 
-export function link(...parts: (string | number)[]): string { return `#/${parts.map((p) => encodeURIComponent(p)).join('/')}` }
+export function linkTo(...parts: (string | number)[]): string {
+  return `#/${parts.map((p) => encodeURIComponent(p)).join('/')}`
+}
 
 export function Tile(p: { label: string; value: string; title?: string; bad?: boolean }) {
   return (
@@ -24,48 +26,52 @@ export function Tile(p: { label: string; value: string; title?: string; bad?: bo
   )
 }
 
-export function Choice<T extends string | number>(p: { label: string; value: T; of: readonly (readonly [T, string])[]; on: (v: T) => void }) {
+export function Choice<T extends string | number>(p: { label: string; value: T;
+  options: readonly (readonly [T, string])[]; on: (v: T) => void }) {
   return (
     <label class="choice">{p.label}
       <select value={String(p.value)} onChange={(e) => {
-        const chosen = p.of.find(([v]) => String(v) === e.currentTarget.value)
+        const chosen = p.options.find(([v]) => String(v) === e.currentTarget.value)
         if (chosen) p.on(chosen[0])
       }}>
-        {p.of.map(([v, text]) => <option key={v} value={String(v)}>{text}</option>)}
+        {p.options.map(([v, text]) => <option key={v} value={String(v)}>{text}</option>)}
       </select>
     </label>
   )
 }
 
-// Tabs are a few things of which one is shown.
-export function Tabs<T extends string | number>(p: { label: string; value: T; of: readonly (readonly [T, string])[]; on: (v: T) => void }) {
+// Tabs choose between a few views.
+export function Tabs<T extends string | number>(p: { label: string; value: T;
+  options: readonly (readonly [T, string])[]; on: (v: T) => void }) {
   return (
     <div class="tabs" role="group" aria-label={p.label}>
-      {p.of.map(([v, text]) => (
+      {p.options.map(([v, text]) => (
         <button key={v} type="button" aria-pressed={v === p.value} onClick={() => p.on(v)}>{text}</button>
       ))}
     </div>
   )
 }
 
-// Blame is a bar of what a response went on.
-export function Blame(p: { of: Job; wide?: boolean }) {
+// Blame is a bar with the parts of a job's response.
+export function Blame(p: { job: Job; wide?: boolean }) {
   const dark = useDark()
-  const list = (p.of.Blame ?? []).filter((b) => b.Took > 0)
+  const list = (p.job.Blame ?? []).filter((b) => b.Took > 0)
   const all = list.reduce((n, b) => n + b.Took, 0)
-  if (all === 0) return <span class="dim">{p.of.Running ? 'under way' : 'not kept'}</span>
+  if (all === 0) return <span class="dim">{p.job.Running ? 'under way' : 'not kept'}</span>
   const largest = [...list].sort((a, b) => b.Took - a.Took)
   const text = largest.map((b) => `${b.Part} ${time(b.Took)} (${share(b.Took / all)})`).join(', ')
   return (
     <>
       <div class={p.wide ? 'blame wide' : 'blame'} role="img" aria-label={`blame: ${text}`} title={text}>
-        {list.map((b) => <i key={b.Part} style={{ width: `${(100 * b.Took) / all}%`, background: partColor(b.Part, dark) }} />)}
+        {list.map((b) => <i key={b.Part}
+          style={{ width: `${(100 * b.Took) / all}%`, background: partColor(b.Part, dark) }} />)}
       </div>
       {p.wide && (
         <ul class="legend">
           {largest.map((b) => (
-            <li key={b.Part} title={meaning[b.Part]}>
-              <i style={{ background: partColor(b.Part, dark) }} />{b.Part} <b>{time(b.Took)}</b> <span class="dim">{share(b.Took / all)}</span>
+            <li key={b.Part} title={partMeaning[b.Part]}>
+              <i style={{ background: partColor(b.Part, dark) }} />{b.Part} <b>{time(b.Took)}</b> <span
+                class="dim">{share(b.Took / all)}</span>
             </li>
           ))}
         </ul>
@@ -74,14 +80,15 @@ export function Blame(p: { of: Job; wide?: boolean }) {
   )
 }
 
-// worst is what made a job slow: most of its response beside running, if that is worth a word.
-export function worst(j: Job): string {
+// mainCause returns the largest part of a job's response beside the run, or 'run' if that part is under a
+// tenth.
+export function mainCause(j: Job): string {
   const all = (j.Blame ?? []).reduce((n, b) => n + b.Took, 0)
   const first = (j.Blame ?? []).filter((b) => b.Part !== 'run').sort((a, b) => b.Took - a.Took)[0]
   return all === 0 ? '' : first && first.Took > all / 10 ? first.Part : 'run'
 }
 
-// moveRow goes to the next row of the page, or the one before: what has the class "row".
+// moveRow moves the focus to the next or previous element with the class "row".
 export function moveRow(by: number): void {
   const rows = [...document.querySelectorAll<HTMLElement>('main .row')]
   if (rows.length === 0) return
@@ -89,15 +96,19 @@ export function moveRow(by: number): void {
   rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))]!.focus()
 }
 
-// Failure tells why there is no answer. That a job is forgotten is none.
-export function Failure(p: { of: unknown }) {
-  const text = (p.of as Error).message
-  if (p.of instanceof Wrong && p.of.status === 404) return <p class="dim" role="status">{text}. Jobs that have ended are kept for a time: the slowest and those that failed for longest.</p>
+// Failure shows why there is no answer. A forgotten job is no failure.
+export function Failure(p: { error: unknown }) {
+  const text = (p.error as Error).message
+  if (p.error instanceof AnswerError && p.error.status === 404) {
+    const hint = 'Ended jobs are kept for a time: failed jobs and the slowest jobs for longest.'
+    return <p class="dim" role="status">{text}. {hint}</p>
+  }
   return <p class="bad" role="alert">{text}</p>
 }
 
-// Later draws what an answer is needed for.
-export function Later<T>(p: { ask: (signal: AbortSignal) => Promise<T>; key_: string; every?: number; children: (said: T) => ComponentChildren }) {
+// Loaded draws its children once there is an answer.
+export function Loaded<T>(p: { ask: (signal: AbortSignal) => Promise<T>; key_: string; every?: number;
+  children: (answer: T) => ComponentChildren }) {
   const [said, set] = useState<{ key: string; value?: T; error?: unknown }>({ key: '' })
   const ask = useRef(p.ask)
   ask.current = p.ask
@@ -120,12 +131,13 @@ export function Later<T>(p: { ask: (signal: AbortSignal) => Promise<T>; key_: st
     }
   }, [p.key_, p.every])
   if (said.key !== p.key_) return <p class="dim" role="status">loading…</p>
-  if (said.error !== undefined) return <Failure of={said.error} />
+  if (said.error !== undefined) return <Failure error={said.error} />
   return <>{p.children(said.value as T)}</>
 }
 
-// Admin has something done for who knows the admin token. Each act tells what came of it.
-export function Admin(p: { label: string; acts: readonly (readonly [string, (token: string) => Promise<string>])[]; children?: ComponentChildren }) {
+// Admin offers actions that need the admin token. Each action returns a text about its effect.
+export function Admin(p: { label: string;
+  acts: readonly (readonly [string, (token: string) => Promise<string>])[]; children?: ComponentChildren }) {
   const [open, setOpen] = useState(false)
   const [token, setToken] = useState('')
   const [said, setSaid] = useState<{ text: string; bad: boolean } | null>(null)
@@ -139,15 +151,17 @@ export function Admin(p: { label: string; acts: readonly (readonly [string, (tok
   }
   return (
     <form class="inline" onSubmit={(e) => e.preventDefault()}>
-      <label class="choice">admin token <input type="password" autocomplete="off" value={token} onInput={(e) => setToken(e.currentTarget.value)} /></label>
+      <label class="choice">admin token <input type="password" autocomplete="off" value={token}
+        onInput={(e) => setToken(e.currentTarget.value)} /></label>
       {p.children}
-      {p.acts.map(([name, act]) => <button key={name} type="button" onClick={() => void sure(act)}>{name}</button>)}
+      {p.acts.map(([name, act]) => <button key={name} type="button" onClick={() => void sure(act)}>{name}
+        </button>)}
       <span role="status" class={said?.bad ? 'bad' : ''}>{said?.text}</span>
     </form>
   )
 }
 
-// useWidth is how wide an element is.
+// useWidth returns a ref for an element, and the element's width.
 export function useWidth<E extends HTMLElement>(): [{ current: E | null }, number] {
   const box = useRef<E>(null)
   const [width, set] = useState(0)

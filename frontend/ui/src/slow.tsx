@@ -1,52 +1,63 @@
-// The slowest jobs, and what they have in common.
+// The slowest jobs, and their common traits.
 import { useState } from 'preact/hooks'
 import type { Job } from './api'
-import { meaning } from './colors'
+import { partMeaning } from './colors'
 import { count, tenantName, time, when } from './format'
 import { live, type Length, useWindows } from './live'
-import { Blame, link, Tabs, worst } from './parts'
+import { Blame, linkTo, Tabs, mainCause } from './parts'
 
 export function SlowTable(p: { jobs: Job[] }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="slowest jobs">
       <table class="jobs">
         <thead>
-          <tr><th scope="col">job</th><th scope="col">came</th><th scope="col" class="n">response</th><th scope="col" class="blame">blame</th><th scope="col">mostly</th>
-            <th scope="col">policy</th><th scope="col">tenant</th><th scope="col" class="n">tasks</th><th scope="col" class="n">failed</th></tr>
+          <tr><th scope="col">job</th><th scope="col">came</th><th scope="col" class="n">response</th>
+            <th scope="col" class="blame">blame</th><th scope="col">mostly</th>
+            <th scope="col">policy</th><th scope="col">tenant</th><th scope="col" class="n">tasks</th>
+            <th scope="col" class="n">failed</th></tr>
         </thead>
         <tbody>
           {p.jobs.map((j) => (
             <tr key={j.Handle.Job}>
-              <td><a class="row id" href={link('job', j.Handle.Job)}>{j.Handle.Job}</a></td><td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
-              <td class="blame"><Blame of={j} /></td><td>{worst(j) || '–'}</td><td>{j.Policy}</td><td>{tenantName(j.Tenant)}</td>
+              <td><a class="row id" href={linkTo('job', j.Handle.Job)}>{j.Handle.Job}</a></td>
+              <td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
+              <td class="blame"><Blame job={j} /></td><td>{mainCause(j) || '–'}</td><td>{j.Policy}</td>
+              <td>{tenantName(j.Tenant)}</td>
               <td class="n">{count(j.Tasks)}</td><td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td>
             </tr>
           ))}
-          {p.jobs.length === 0 && <tr><td colSpan={9} class="dim">no job is kept from this time</td></tr>}
+          {p.jobs.length === 0 && <tr><td colSpan={9} class="dim">no job of this time is kept</td></tr>}
         </tbody>
       </table>
     </div>
   )
 }
 
-// alike groups jobs by what most of their time beside running went on.
-function alike(jobs: Job[]): { part: string; n: number; who: string }[] {
-  const told = kinds.filter(([, of]) => new Set(jobs.map(of)).size > 1) // what all have in common tells nothing
+// groupByCause groups jobs by the largest part of their time beside the run.
+function groupByCause(jobs: Job[]): { part: string; n: number; traits: string }[] {
+  // A trait of all jobs says nothing.
+  const distinct = traits.filter(([, of]) => new Set(jobs.map(of)).size > 1)
   const by = new Map<string, Job[]>()
-  for (const j of jobs) by.set(worst(j), [...(by.get(worst(j)) ?? []), j])
-  return [...by.entries()].map(([part, list]) => ({ part, n: list.length, who: common(list, told) })).sort((a, b) => b.n - a.n)
+  for (const j of jobs) by.set(mainCause(j), [...(by.get(mainCause(j)) ?? []), j])
+  return [...by.entries()]
+    .map(([part, list]) => ({ part, n: list.length, traits: commonTraits(list, distinct) }))
+    .sort((a, b) => b.n - a.n)
 }
 
-const kinds: readonly (readonly [string, (j: Job) => string])[] = [['policy', (j) => j.Policy], ['class', (j) => j.Class], ['tenant', (j) => tenantName(j.Tenant)], ['frontend', (j) => j.Frontend]]
+const traits: readonly (readonly [string, (j: Job) => string])[] = [
+  ['policy', (j) => j.Policy], ['class', (j) => j.Class], ['tenant', (j) => tenantName(j.Tenant)],
+  ['frontend', (j) => j.Frontend],
+]
 
-// common is what most of some jobs have in common.
-function common(list: Job[], told: typeof kinds): string {
+// commonTraits names the traits of most jobs in list.
+function commonTraits(list: Job[], distinct: typeof traits): string {
   const words: string[] = []
-  for (const [what, of] of told) {
+  for (const [what, of] of distinct) {
     const n = new Map<string, number>()
     for (const j of list) n.set(of(j), (n.get(of(j)) ?? 0) + 1)
     const [name, times] = [...n.entries()].sort((a, b) => b[1] - a[1])[0]!
-    if (times > list.length * 0.6 && name) words.push(`${list.length === 1 ? '' : times === list.length ? 'all of ' : `${times} of `}${what} ${name}`)
+    const share = list.length === 1 ? '' : times === list.length ? 'all of ' : `${times} of `
+    if (times > list.length * 0.6 && name) words.push(`${share}${what} ${name}`)
   }
   return words.join(', ')
 }
@@ -56,28 +67,32 @@ export function Slow() {
   const [part, setPart] = useState('')
   useWindows(length)
   const jobs = live.slowest
-  const groups = alike(jobs)
-  const shown = part ? jobs.filter((j) => worst(j) === part) : jobs
+  const groups = groupByCause(jobs)
+  const shown = part ? jobs.filter((j) => mainCause(j) === part) : jobs
   return (
     <>
       <div class="bar">
-        <Tabs label="time" value={length} of={[[1, 'minute'], [10, '10 min'], [300, '6 h']] as const} on={(l) => { setLength(l); setPart('') }} />
-        <span class="dim">the slowest of the jobs that are kept, at most 64</span>
+        <Tabs label="time" value={length} options={[[1, 'minute'], [10, '10 min'], [300, '6 h']] as const}
+          on={(l) => { setLength(l); setPart('') }} />
+        <span class="dim">the slowest kept jobs, at most 64</span>
       </div>
       <section class="card">
-        <header><h2>Their like</h2></header>
+        <header><h2>What they have in common</h2></header>
         <ul class="alike">
           {groups.map((g) => (
             <li key={g.part}>
-              <button type="button" title={meaning[g.part]} aria-pressed={part === g.part} onClick={() => setPart(part === g.part ? '' : g.part)}>
-                <b>{g.n} of {jobs.length}</b> mostly {g.part || 'not known'}{g.who && <span class="dim"> · {g.who}</span>}
+              <button type="button" title={partMeaning[g.part]} aria-pressed={part === g.part}
+                onClick={() => setPart(part === g.part ? '' : g.part)}>
+                <b>{g.n} of {jobs.length}
+                  </b> mostly {g.part || 'not known'}{g.traits && <span class="dim"> · {g.traits}</span>}
               </button>
             </li>
           ))}
-          {groups.length === 0 && <li class="dim">nothing yet</li>}
+          {groups.length === 0 && <li class="dim">no jobs yet</li>}
         </ul>
       </section>
-      <section class="card"><header><h2>{part ? `Mostly ${part}` : 'Slowest'}</h2></header><SlowTable jobs={shown} /></section>
+      <section class="card"><header><h2>{part ? `Mostly ${part}` : 'Slowest'}</h2></header>
+        <SlowTable jobs={shown} /></section>
     </>
   )
 }

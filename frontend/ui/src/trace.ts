@@ -1,19 +1,22 @@
-// What the tasks of a job have been through, as columns.
+// The history of a job's tasks, as columns.
 import { type Earlier, get, type Job, type TracePage } from './api'
 import { phases } from './histogram'
 
-type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcome' | 'released' | 'known' | 'fetched' | 'expected' |
-  'promised' | 'waited' | 'ownTenant' | 'otherTenants' | 'longTasks' | 'closedShare' | 'idleSlot'
+type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcome' | 'released' | 'known' |
+  'fetched' | 'expected' | 'promised' | 'waited' | 'ownTenant' | 'otherTenants' | 'longTasks' |
+  'closedShare' | 'idleSlot'
 
-const names: Column[] = ['task', 'stage', 'worker', 'tries', 'path', 'bound', 'outcome', 'released', 'known', 'fetched', 'expected',
-  'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks', 'closedShare', 'idleSlot']
+const names: Column[] = [
+  'task', 'stage', 'worker', 'tries', 'path', 'bound', 'outcome', 'released', 'known', 'fetched', 'expected',
+  'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks', 'closedShare', 'idleSlot',
+]
 
-// Tasks are durations in microseconds since the job came, by number of the task in the order in which they ended. Attempts that did not
-// give an outcome have the numbers from n on.
+// Tasks holds times in microseconds since the job's arrival. Tasks are numbered in the order of their ends.
+// Attempts in vain have the numbers from n on.
 export class Tasks {
   readonly n: number
   readonly earlier: Earlier[] = []
-  private readonly others = new Map<number, number[]>() // numbers of these, by task
+  private readonly earlierByTask = new Map<number, number[]>() // attempts in vain, by task
   readonly workers: string[] = []
   readonly words: string[] = []
   readonly stages: { Name: string; After: string[] | null }[]
@@ -24,29 +27,32 @@ export class Tasks {
   constructor(readonly job: Job, readonly frontend: string, readonly total: number, pages: TracePage[]) {
     this.n = pages.reduce((n, p) => n + (p.Tasks[0]?.length ?? 0), 0)
     this.stages = pages[0]?.Stages ?? []
-    this.columns = Object.fromEntries(names.map((c) => [c, new Float64Array(this.n)])) as Record<Column, Float64Array>
+    this.columns = Object.fromEntries(names.map((c) => [c, new Float64Array(this.n)])) as Record<Column,
+      Float64Array>
     this.ends = phases.map(() => new Float64Array(this.n))
     let at = 0
     const numbers = new Map<string, number>()
     for (const p of pages) {
-      const workers = renumber(this.workers, numbers, p.Workers ?? []), words = renumber(this.words, new Map(this.words.map((w, i) => [w, i])), p.Words ?? [])
+      const workers = renumber(this.workers, numbers, p.Workers ?? []),
+        words = renumber(this.words, new Map(this.words.map((w, i) => [w, i])), p.Words ?? [])
       p.Columns.forEach((name, c) => {
         const from = p.Tasks[c]!
         const phase = (phases as readonly string[]).indexOf(name)
         const to = phase >= 0 ? this.ends[phase]! : this.columns[name as Column]
         if (!to) return
-        const map = name === 'worker' ? workers : name === 'path' || name === 'bound' || name === 'outcome' ? words : null
+        const map = name === 'worker' ? workers : name === 'path' || name === 'bound' || name === 'outcome'
+          ? words : null
         for (let i = 0; i < from.length; i++) to[at + i] = map ? map[from[i]!]! : from[i]!
       })
       for (const e of p.Earlier ?? []) {
-        const task = at + e.At, list = this.others.get(task) ?? []
+        const task = at + e.At, list = this.earlierByTask.get(task) ?? []
         list.push(this.n + this.earlier.length)
-        this.others.set(task, list)
+        this.earlierByTask.set(task, list)
         this.earlier.push({ ...e, At: task, Worker: workers[e.Worker]! })
       }
       at += p.Tasks[0]?.length ?? 0
     }
-    this.critical = this.path()
+    this.critical = this.findCritical()
   }
 
   get task() { return this.columns.task }
@@ -56,7 +62,7 @@ export class Tasks {
   get known() { return this.columns.known }
   get delivery() { return this.ends[6]! }
   taskOf(i: number): number { return i < this.n ? i : this.earlier[i - this.n]!.At }
-  othersOf(i: number): readonly number[] { return this.others.get(i) ?? [] }
+  earlierOf(i: number): readonly number[] { return this.earlierByTask.get(i) ?? [] }
   workerOf(i: number): number { return i < this.n ? this.worker[i]! : this.earlier[i - this.n]!.Worker }
   started(i: number): number {
     if (i < this.n) return this.ends[4]![i]!
@@ -67,12 +73,15 @@ export class Tasks {
   word(c: 'path' | 'bound' | 'outcome', i: number): string { return this.words[this.columns[c][i]!] ?? '' }
   failed(i: number): boolean { return this.word('outcome', i) !== 'result' }
 
-  // path is the critical one: the task that ended last, before it the one that ended last of the stages that its own waited for.
-  private path(): number[] {
+  // findCritical returns the critical path. It goes back from the last task of all to the last task of the
+  // earlier stages, and so on.
+  private findCritical(): number[] {
     const last = new Map<number, number>()
-    // Of two that were heard of at once the one is later that ran for longer.
-    const ended = (a: number, b: number) => this.delivery[a]! - this.delivery[b]! || this.ends[5]![a]! - this.ends[5]![b]!
-    const later = (a: number | undefined, b: number | undefined) => (a === undefined || (b !== undefined && ended(b, a) > 0) ? b : a)
+    // If two outcomes came at once, the task whose run ended later counts as later.
+    const ended = (a: number, b: number) => this.delivery[a]! - this.delivery[b]!
+      || this.ends[5]![a]! - this.ends[5]![b]!
+    const later = (a: number | undefined, b: number | undefined) => (a === undefined
+      || (b !== undefined && ended(b, a) > 0) ? b : a)
     for (let i = 0; i < this.n; i++) {
       const known = last.get(this.stage[i]!)
       last.set(this.stage[i]!, later(known, i)!)
@@ -83,14 +92,15 @@ export class Tasks {
     while (task !== undefined && !seen.has(this.stage[task]!)) {
       found.unshift(task)
       seen.add(this.stage[task]!)
-      const before = (this.stages[this.stage[task]!]?.After ?? []).map((name) => this.stages.findIndex((s) => s.Name === name))
+      const before = (this.stages[this.stage[task]!]?.After ?? [])
+        .map((name) => this.stages.findIndex((s) => s.Name === name))
       task = before.map((s) => last.get(s)).reduce<number | undefined>(later, undefined)
     }
     return found
   }
 }
 
-// spansOf is how long a task's phases took, those that took any time.
+// spansOf returns the lengths of a task's phases, without empty phases.
 export function spansOf(t: Tasks, i: number): { name: (typeof phases)[number]; us: number }[] {
   let from = t.released[i]!
   return phases.map((name, m) => {
@@ -100,7 +110,7 @@ export function spansOf(t: Tasks, i: number): { name: (typeof phases)[number]; u
   }).filter((s) => s.us > 0)
 }
 
-// renumber adds texts to a list, and tells where each of them is.
+// renumber adds texts to a list, and returns the index of each.
 function renumber(list: string[], numbers: Map<string, number>, texts: string[]): number[] {
   return texts.map((text) => {
     let n = numbers.get(text)
@@ -112,8 +122,11 @@ function renumber(list: string[], numbers: Map<string, number>, texts: string[])
   })
 }
 
-// trace asks for all tasks of a job.
-export async function trace(job: string, signal: AbortSignal, progress: (n: number, of: number) => void): Promise<Tasks> {
+// Progress is told the number of loaded tasks, of all tasks.
+type Progress = (loaded: number, all: number) => void
+
+// loadTrace asks for all tasks of a job, page by page.
+export async function loadTrace(job: string, signal: AbortSignal, progress: Progress): Promise<Tasks> {
   const pages: TracePage[] = []
   for (let from = 0; ;) {
     const p = await get<TracePage>('trace', { job, from }, signal)

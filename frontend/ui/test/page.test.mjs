@@ -227,15 +227,15 @@ test('workers drain and announce maintenance', async () => {
     await page.getByRole('button', { name: button }).click()
     await said.getByText(text).waitFor()
   }
-  await asks('drain it', '--admin-token-file')
+  await asks('drain', '--admin-token-file')
   page.wrong = page.wrong.filter((text) => !text.includes('401')) // the browser tells of it
   await page.getByLabel('admin token').fill(token)
   await asks('announce maintenance', 'away in 10 min')
   await page.getByText(/^away in /).first().waitFor()
   await fine('maintenance')
-  await asks('take it back', 'take back')
+  await asks('withdraw', 'withdraw')
   await page.getByText(/^away in /).first().waitFor({ state: 'detached' })
-  await asks('drain it', 'told to end')
+  await asks('drain', 'told to take no new tasks')
   if (workers[1].child.exitCode === null) await new Promise((done) => workers[1].child.on('exit', done))
   assert.equal(workers[1].child.exitCode, 0)
   assert.equal(workers[0].child.exitCode, null)
@@ -324,9 +324,9 @@ test('by the keyboard alone', async () => {
   await page.waitForFunction(() => document.getElementById('said').textContent.includes('p99'))
   assert.match(await said.textContent(), /p50 .*p99 .*p999/)
   for (let n = 0; n < 5; n++) await page.keyboard.press('Shift+ArrowLeft')
-  await page.getByRole('button', { name: 'all of it' }).waitFor()
+  await page.getByRole('button', { name: 'show all' }).waitFor()
   await page.keyboard.press('Escape')
-  await page.getByRole('button', { name: 'all of it' }).waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'show all' }).waitFor({ state: 'detached' })
   // A job, by its row; a task, by the picture.
   await goTo('j', 'Jobs') // the overview has rows too
   await page.locator('main .row').first().waitFor()
@@ -503,7 +503,7 @@ test('without events it asks', async () => {
   await context.addInitScript(() => { delete window.EventSource })
   page = await context.newPage()
   await page.goto(base)
-  await page.getByRole('button', { name: /^live, by asking/ }).waitFor()
+  await page.getByRole('button', { name: /^live, by polling/ }).waitFor()
   await page.waitForFunction(() => document.querySelector('.tiles')?.dataset.to)
   await context.close()
 })
@@ -515,7 +515,7 @@ test('many viewers: those beyond 64 ask', async () => {
   const context = await browser.newContext()
   page = await context.newPage()
   await page.goto(base)
-  await page.getByRole('button', { name: /^live, by asking/ }).waitFor()
+  await page.getByRole('button', { name: /^live, by polling/ }).waitFor()
   const answers = await Promise.all(Array.from({ length: 200 }, () => fetch(`${base}api/frame`)))
   assert.ok(answers.every((r) => r.ok))
   assert.ok(watching.every((r) => !r.bodyUsed)) // they are slow, and hold nobody up
@@ -532,7 +532,7 @@ test('recordings name the slow worker', async () => {
     '--name', hostile, '--slo', 'policy=phoebe,p99=100ms,window=2s', '--record-dir', dir, '--drain-timeout', '1s'], 'frontend')
   const { page: at } = await start(['ui', '--admin', '127.0.0.1:0', '--connect', addr], 'page')
   await open('recordings', {}, at)
-  await page.getByText('There is none.').waitFor()
+  await page.getByText('There are no recordings.').waitFor()
   await fine('recordings-none')
   await page.close()
   // So little that also a busy machine's other workers have no queues.
