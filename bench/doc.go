@@ -24,6 +24,7 @@
 //	  stolen_cpus     taken by the host of a virtual machine
 //	  pressure_share  share of the time in which some thread waited for a CPU
 //	warnings        disturbances of the figures by other processes
+//	checks          what the benchmark checked after its runs, with figures, a line each
 //	cut_short       why the document has less than was asked for
 //	runs            every repeat of every policy at every load on every cluster:
 //	  cluster         embedded, processes, running (a cluster that was there), A or B

@@ -70,6 +70,8 @@ type Document struct {
 	NoopRuns []NoopRun `json:"noop_runs,omitempty"`
 
 	Comparisons []Comparison `json:"comparisons,omitempty"`
+
+	Checks []string `json:"checks,omitempty"` // what the benchmark checked after its runs, with figures, a line each
 }
 
 // Meta describes the origin of the numbers.

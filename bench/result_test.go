@@ -288,6 +288,7 @@ func TestJSONFields(t *testing.T) {
 	}
 	sample.Meta.Settings, sample.CutShort, sample.Runs[0].CutShortS = []string{"a"}, "interrupted", 1
 	sample.Runs[0].Simulate(1, ms, Stats{})
+	sample.Checks = []string{"a"}
 	b.Reset()
 	if err := WriteJSON(&b, sample); err != nil {
 		t.Fatal(err)

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// SimDocument is what a simulation found. It says nothing of the machine or the day: the same settings and seed
-// give the same document, but for the wall times.
+// SimDocument holds the results of a simulation, without machine or date. Except for wall times, the same settings
+// and seed give the same document.
 type SimDocument struct {
 	Seed     uint64   `json:"seed"`
 	Settings []string `json:"settings"`
-	CutShort string   `json:"cut_short,omitempty"` // why there is less than was asked for
+	CutShort string   `json:"cut_short,omitempty"` // why the document has less than was asked for
 	Runs     []SimRun `json:"runs"`
 }
 
-// SimRun is one simulated run.
+// SimRun is a simulated run.
 type SimRun struct {
 	Policy     string  `json:"policy"`
 	Load       float64 `json:"load"`
@@ -29,106 +29,109 @@ type SimRun struct {
 	Slots      int     `json:"slots"` // of each worker
 	Frontends  int     `json:"frontends"`
 
-	SimGroup           // of all jobs that count
-	Short    *SimGroup `json:"short,omitempty"` // of the short ones, where a cutoff or the workload divides them
+	SimGroup           // of all counted jobs
+	Short    *SimGroup `json:"short,omitempty"` // of the short jobs, if a cutoff or the workload divides jobs
 	Long     *SimGroup `json:"long,omitempty"`
 
-	WorkerWaitMS Stats          `json:"worker_wait_ms"`       // of workers: the mean of wait_ms over the tasks that count and started there
-	WorkerSpread float64        `json:"worker_spread_ms"`     // their standard deviation
-	Estimates    *SimEstimates  `json:"estimates,omitempty"`  // where tasks were placed by estimation
-	Read         *SimRead       `json:"read,omitempty"`       // where tasks have inputs
+	// WorkerWaitMS is over workers: the mean wait_ms of the counted tasks that started at the worker.
+	WorkerWaitMS Stats          `json:"worker_wait_ms"`
+	WorkerSpread float64        `json:"worker_spread_ms"`     // standard deviation of the means
+	Estimates    *SimEstimates  `json:"estimates,omitempty"`  // if tasks were placed by estimation
+	Read         *SimRead       `json:"read,omitempty"`       // if tasks have inputs
 	Completion   *SimMatching   `json:"completion,omitempty"` // of a figure that matches tasks with workers once
 	Copies       SimCopies      `json:"copies"`
-	Stragglers   *SimStragglers `json:"stragglers,omitempty"` // where some tasks take much longer than others
-	Sharing      *SimSharing    `json:"sharing,omitempty"`    // where tenants share the slots
+	Stragglers   *SimStragglers `json:"stragglers,omitempty"` // if some tasks take much longer than normal
+	Sharing      *SimSharing    `json:"sharing,omitempty"`    // if tenants share the slots
 
-	MessagesPerTask float64 `json:"messages_per_task"`      // pings, syncs and acknowledgements included
-	CPU             *SimCPU `json:"cpu,omitempty"`          // where messages cost some
-	Utilisation     float64 `json:"utilisation"`            // of the slots, from the first arrival that counts to the last
-	CutShortOf      int     `json:"cut_short_of,omitempty"` // jobs that were to count, of a run that was cut short
+	MessagesPerTask float64 `json:"messages_per_task"`      // including pings, syncs and acknowledgements
+	CPU             *SimCPU `json:"cpu,omitempty"`          // if messages cost CPU
+	Utilisation     float64 `json:"utilisation"`            // of the slots, from the first counted arrival to the last
+	CutShortOf      int     `json:"cut_short_of,omitempty"` // jobs that should count, if the run was cut short
 	Events          uint64  `json:"events"`
 	WallS           float64 `json:"wall_s"`
 }
 
-// SimEstimates is how good the estimates were by which tasks were placed, at all frontends.
+// SimEstimates is the quality of the estimates used for placement, over all frontends.
 type SimEstimates struct {
-	Tasks      int     `json:"tasks"`       // that were placed by estimation
-	WaitWithin float64 `json:"wait_within"` // share of the waits at the worker that were within 10 % or 1 s of what was estimated
-	WaitOffS   float64 `json:"wait_off_s"`  // by how much they were off on average
-	RunWithin  float64 `json:"run_within"`  // likewise of run times
+	Tasks      int     `json:"tasks"`       // placed by estimation
+	WaitWithin float64 `json:"wait_within"` // share of the waits at the worker within 10 % or 1 s of the estimate
+	WaitOffS   float64 `json:"wait_off_s"`  // average error of the estimated waits
+	RunWithin  float64 `json:"run_within"`  // likewise for run times
 	RunOffS    float64 `json:"run_off_s"`
-	Asked      float64 `json:"asked"` // workers that were asked for their wait matrix, for each of the tasks
+	Asked      float64 `json:"asked"` // workers asked for a wait matrix, for each task
 }
 
-// SimCPU is what processes needed for messages and the like, from the first arrival to the end of the last job.
+// SimCPU is the CPU spent on messages by all processes, from the first arrival to the end of the last job.
 type SimCPU struct {
-	MessageUS      float64 `json:"message_us"`      // of one, at either end
-	PerTaskUS      float64 `json:"per_task_us"`     // of all processes
-	FrontendsShare float64 `json:"frontends_share"` // of the time of one core each
-	WorkersShare   float64 `json:"workers_share"`   // likewise
-	BusiestShare   float64 `json:"busiest_share"`   // of the process that needed most
+	MessageUS      float64 `json:"message_us"`      // of a message, at either end
+	PerTaskUS      float64 `json:"per_task_us"`     // sum over all processes
+	FrontendsShare float64 `json:"frontends_share"` // of a core per frontend
+	WorkersShare   float64 `json:"workers_share"`   // of a core per worker
+	BusiestShare   float64 `json:"busiest_share"`   // of the busiest process
 }
 
-// SimRead is the mean bytes that a task read of its inputs, by where they were.
+// SimRead is the mean number of input bytes read by a task, by distance.
 type SimRead struct {
-	Host   float64 `json:"host"` // in memory or on the disk of its own
+	Host   float64 `json:"host"` // in memory or on the disk of the task's host
 	Rack   float64 `json:"rack"`
 	Across float64 `json:"across"`
 }
 
-// SimCopies is the second attempts of tasks, those included that were withdrawn before they started.
+// SimCopies describes the second attempts of tasks, including copies withdrawn before their start.
 type SimCopies struct {
-	Share float64 `json:"share"` // of all tasks that have one
-	Won   float64 `json:"won"`   // of these, those whose second attempt gave the outcome; 1 if none has one
+	Share float64 `json:"share"` // share of all tasks with a copy
+	Won   float64 `json:"won"`   // share of all tasks with a copy whose copy gave the outcome; 1 without any copy
 }
 
-// SimStragglers is which of the tasks that take much longer than others had a second attempt.
+// SimStragglers counts second attempts at tasks that took much longer than normal.
 type SimStragglers struct {
-	Machine int     `json:"machine"` // first attempts that were slow because of the machine alone
-	Caught  int     `json:"caught"`  // of these, those that had a copy
-	Spared  int     `json:"spared"`  // those that had none, and others of their job ended later: a copy would have brought nothing
-	Data    int     `json:"data"`    // tasks that were slow because of their inputs alone
-	InVain  int     `json:"in_vain"` // of these, those that had a copy
-	Copies  int     `json:"copies"`  // of all tasks
-	Work    float64 `json:"work"`    // share of the time of all slots in use that copies took
+	Machine int `json:"machine"` // first attempts slow only because of the machine
+	Caught  int `json:"caught"`  // of Machine: tasks with a copy
+	// Spared counts tasks of Machine without a copy and with a later sibling, so a copy would gain nothing.
+	Spared int     `json:"spared"`
+	Data   int     `json:"data"`    // tasks slow only because of their inputs
+	InVain int     `json:"in_vain"` // of Data: tasks with a copy
+	Copies int     `json:"copies"`  // of all tasks
+	Work   float64 `json:"work"`    // share of all slot time in use that copies took
 }
 
-// SimSharing is what tenants got of the slots.
+// SimSharing is the division of the slots between tenants.
 type SimSharing struct {
-	Got  map[string]float64 `json:"got"`  // of all slots, by tenant
-	Lost float64            `json:"lost"` // of what spare tasks got: by those that were stopped
-	Over float64            `json:"over"` // slots of regular tasks beyond the tokens of their tenants, over all tokens
-	Idle float64            `json:"idle"` // of all tokens: those that covered no task although their tenant had some
+	Got  map[string]float64 `json:"got"`  // share of all slots, by tenant
+	Lost float64            `json:"lost"` // share of the slot time of spare tasks, taken by tasks that were stopped
+	Over float64            `json:"over"` // slots of regular tasks beyond their tenants' tokens, over all tokens
+	Idle float64            `json:"idle"` // share of all tokens that covered no task although their tenant had tasks
 }
 
-// SimMatching is when a set of tasks is done, in units of their mean run time.
+// SimMatching is the completion time of a set of tasks, in units of their mean run time.
 type SimMatching struct {
 	Mean float64 `json:"mean"`
 	Last float64 `json:"last"`
 }
 
-// SimGroup is what was measured of some jobs.
+// SimGroup holds the measurements of some jobs.
 type SimGroup struct {
-	Jobs            int    `json:"jobs"`
-	Tasks           int    `json:"tasks"`
-	ResponseMS      Stats  `json:"response_ms"` // of jobs: from arrival at a frontend until it has the last result
-	IdealMS         Stats  `json:"ideal_ms"`    // of jobs: their longest task, at nominal speed
-	WaitMS          Stats  `json:"wait_ms"`     // of tasks: from the arrival of their job to their start
-	Ratio           Stats  `json:"ratio"`       // response_ms / ideal_ms, statistic by statistic
+	Jobs  int `json:"jobs"`
+	Tasks int `json:"tasks"`
+	// ResponseMS is of jobs: from arrival at a frontend until the frontend has the last result.
+	ResponseMS      Stats  `json:"response_ms"`
+	IdealMS         Stats  `json:"ideal_ms"` // of jobs: their longest task, at nominal speed
+	WaitMS          Stats  `json:"wait_ms"`  // of tasks: from the arrival of their job to their start
+	Ratio           Stats  `json:"ratio"`    // response_ms / ideal_ms, statistic by statistic
 	OmniscientMS    *Stats `json:"omniscient_ms,omitempty"`
 	RatioOmniscient *Stats `json:"ratio_omniscient,omitempty"` // response_ms / omniscient_ms, likewise
 
 	responseCDF, idealCDF []cdfPoint
 }
 
-// SimSample is all that a simulation recorded of some jobs.
+// SimSample holds all recordings of some jobs.
 type SimSample struct {
 	Tasks                       int
 	Response, Ideal, Omniscient []time.Duration // by job; Omniscient may be empty
 	Wait                        []time.Duration // by task
 }
 
-// Add adds what another sample recorded.
+// Add adds the recordings of another sample.
 func (s *SimSample) Add(o *SimSample) {
 	s.Tasks += o.Tasks
 	s.Response = append(s.Response, o.Response...)
@@ -137,7 +140,7 @@ func (s *SimSample) Add(o *SimSample) {
 	s.Wait = append(s.Wait, o.Wait...)
 }
 
-// Group sums the sample up. It sorts what is in it.
+// Group sums the sample up, and sorts its contents.
 func (s *SimSample) Group() *SimGroup {
 	g := &SimGroup{
 		Jobs: len(s.Response), Tasks: s.Tasks,
@@ -153,7 +156,7 @@ func (s *SimSample) Group() *SimGroup {
 	return g
 }
 
-// sampleStats sorts a sample and sums it up exactly, in ms. Its percentiles are by nearest rank.
+// sampleStats sorts a sample and sums it up exactly, in ms. Percentiles are by nearest rank.
 func sampleStats(sample []time.Duration) Stats {
 	if len(sample) == 0 {
 		return Stats{}
@@ -170,7 +173,8 @@ func sampleStats(sample []time.Duration) Stats {
 	}
 }
 
-// SimSpread sums up the means of a quantity at each worker, and returns their standard deviation, in ms. It sorts them.
+// SimSpread sums up the means of a quantity at each worker, and returns their standard deviation, in ms. SimSpread
+// sorts means.
 func SimSpread(means []time.Duration) (s Stats, deviation float64) {
 	s = sampleStats(means)
 	for _, d := range means {
@@ -180,11 +184,11 @@ func SimSpread(means []time.Duration) (s Stats, deviation float64) {
 }
 
 func quantileOf(sorted []time.Duration, q float64) time.Duration {
-	// What rounding adds to q*n must not reach the next rank.
+	// The rounding error of q*n must not reach the next rank.
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))-1e-9))-1)]
 }
 
-// sampleCDF is Histogram.cdf of a sorted sample.
+// sampleCDF is Histogram.cdfInNines for a sorted sample.
 func sampleCDF(sorted []time.Duration) []cdfPoint {
 	const perNine = 40
 	var points []cdfPoint
@@ -198,7 +202,7 @@ func sampleCDF(sorted []time.Duration) []cdfPoint {
 	return points
 }
 
-// WriteSimJSON writes the document for programs to read, indented so that people can.
+// WriteSimJSON writes the document for programs, indented for people.
 func WriteSimJSON(w io.Writer, doc *SimDocument) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
@@ -206,7 +210,7 @@ func WriteSimJSON(w io.Writer, doc *SimDocument) error {
 	return out.Encode(doc)
 }
 
-// WriteSimTable writes the document for a terminal: for each load and probe ratio a row for each policy.
+// WriteSimTable writes the document for a terminal: a row for each policy, for each load and probe ratio.
 func WriteSimTable(w io.Writer, doc *SimDocument) error {
 	var b strings.Builder
 	for _, line := range doc.Settings {
@@ -233,7 +237,7 @@ func WriteSimTable(w io.Writer, doc *SimDocument) error {
 	return err
 }
 
-// describeCut says of a run that was cut short how much of it there is, "" of others.
+// describeCut says how much of a cut run there is; "" for a whole run.
 func (r *SimRun) describeCut() string {
 	if r.CutShortOf == 0 {
 		return ""
@@ -242,14 +246,18 @@ func (r *SimRun) describeCut() string {
 }
 
 func simTitle(r *SimRun) string {
-	return fmt.Sprintf("load %.4g, probe ratio %.4g, %d workers of %d slots, %d jobs of %d tasks", r.Load, r.ProbeRatio, r.Workers, r.Slots, r.Jobs, r.Tasks)
+	return fmt.Sprintf("load %.4g, probe ratio %.4g, %d workers of %d slots, %d jobs of %d tasks", r.Load,
+		r.ProbeRatio, r.Workers, r.Slots, r.Jobs, r.Tasks)
 }
 
-// groupSimRuns puts runs of the same load and probe ratio together, in the order of their first.
+// groupSimRuns groups runs by load and probe ratio, in the order of their first.
 func groupSimRuns(runs []SimRun) [][]SimRun {
 	var groups [][]SimRun
 	for _, run := range runs {
-		i := slices.IndexFunc(groups, func(g []SimRun) bool { return g[0].Load == run.Load && g[0].ProbeRatio == run.ProbeRatio })
+		i := slices.IndexFunc(groups, func(g []SimRun) bool {
+			return g[0].Load == run.Load &&
+				g[0].ProbeRatio == run.ProbeRatio
+		})
 		if i < 0 {
 			groups = append(groups, []SimRun{run})
 		} else {
@@ -259,14 +267,15 @@ func groupSimRuns(runs []SimRun) [][]SimRun {
 	return groups
 }
 
-// simGrid has a row for each run of a group, and one for the ideal, which is that of the first.
+// simGrid has a row for each run of a group, and a row for the ideal of the first run.
 func simGrid(group []SimRun) grid {
 	cells := func(s Stats) []string {
 		return []string{formatNumber(s.Mean), formatNumber(s.P50), formatNumber(s.P90), formatNumber(s.P99)}
 	}
 	g := grid{
 		{"", "response", "", "", "", "slowdown", "", "", "", "wait", "", "", "", "msgs", ""},
-		{"policy", "mean", "p50", "p90", "p99", "mean", "p50", "p90", "p99", "mean", "p50", "p90", "p99", "each", "used"},
+		{"policy", "mean", "p50", "p90", "p99", "mean", "p50", "p90", "p99", "mean", "p50", "p90", "p99", "each",
+			"used"},
 	}
 	row := func(name string, s *SimGroup) []string {
 		return slices.Concat([]string{name}, cells(s.ResponseMS), cells(s.Ratio), cells(s.WaitMS))
@@ -274,7 +283,8 @@ func simGrid(group []SimRun) grid {
 	ideal := func(name string, s *SimGroup) []string { return append([]string{name}, cells(s.IdealMS)...) }
 	for i := range group {
 		r := &group[i]
-		g = append(g, append(row(r.Policy, &r.SimGroup), formatNumber(r.MessagesPerTask), strconv.FormatFloat(r.Utilisation, 'f', 3, 64)))
+		g = append(g, append(row(r.Policy, &r.SimGroup), formatNumber(r.MessagesPerTask),
+			strconv.FormatFloat(r.Utilisation, 'f', 3, 64)))
 		if r.Short != nil {
 			g = append(g, row("  short", r.Short), row("  long", r.Long))
 		}

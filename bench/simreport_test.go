@@ -27,7 +27,8 @@ func someSimRuns() *SimDocument {
 						s.Tasks += 2
 					}
 				}
-				run := SimRun{Policy: policy, Load: load, ProbeRatio: ratio, Workers: 10, Slots: 4, MessagesPerTask: 3.5, Utilisation: load, Events: 99}
+				run := SimRun{Policy: policy, Load: load, ProbeRatio: ratio, Workers: 10, Slots: 4,
+					MessagesPerTask: 3.5, Utilisation: load, Events: 99}
 				run.Short, run.Long = short.Group(), long.Group()
 				short.Add(&long)
 				run.SimGroup = *short.Group()
@@ -45,7 +46,8 @@ func TestSimStatsAreExact(t *testing.T) {
 		sample.Ideal = append(sample.Ideal, 500*time.Millisecond)
 	}
 	g := sample.Group()
-	if want := (Stats{Mean: 500.5, P50: 500, P90: 900, P95: 950, P99: 990, P999: 999, Max: 1000}); g.ResponseMS != want || g.Jobs != 1000 || g.Tasks != 4 {
+	if want := (Stats{Mean: 500.5, P50: 500, P90: 900, P95: 950, P99: 990, P999: 999,
+		Max: 1000}); g.ResponseMS != want || g.Jobs != 1000 || g.Tasks != 4 {
 		t.Errorf("%+v, want %+v", g.ResponseMS, want)
 	}
 	if g.Ratio.P99 != 990.0/500 || g.Ratio.Mean != 500.5/500 || g.OmniscientMS != nil {
@@ -77,7 +79,8 @@ func TestSimReports(t *testing.T) {
 	if err := json.Unmarshal(text.Bytes(), &back); err != nil || back.Seed != 7 || len(back.Runs) != 8 {
 		t.Fatalf("%v in %s", err, text.String())
 	}
-	for _, key := range strings.Fields("policy load probe_ratio workers slots jobs response_ms ideal_ms wait_ms ratio messages_per_task utilisation events wall_s") {
+	for _, key := range strings.Fields(
+		"policy load probe_ratio workers slots jobs response_ms ideal_ms wait_ms ratio messages_per_task utilisation events wall_s") {
 		v, ok := back.Runs[0][key]
 		if !ok {
 			t.Errorf("no %s", key)
@@ -94,7 +97,7 @@ func TestSimReports(t *testing.T) {
 		t.Error("wall_s is to be the last field of a run, on a line of its own")
 	}
 
-	// A page is 1132 pixels wide, a character up to 8, and a cell has 16 more. Headers wrap between words.
+	// A page is 1132 pixels wide. A character takes up to 8 pixels, a cell 16 more. Headers wrap between words.
 	var html bytes.Buffer
 	if err := WriteSimHTML(&html, doc); err != nil {
 		t.Fatal(err)
@@ -119,7 +122,9 @@ func TestSimReports(t *testing.T) {
 	if err := WriteSimTable(&text, doc); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"a setting\n", "load 0.5, probe ratio 1, 10 workers of 4 slots, 1000 jobs of 2000 tasks, times in ms\n", "response", "slowdown", "wait", "phoebe", "omniscient", "  short", "  long", "ideal", "used", "0.900"} {
+	for _, want := range []string{"a setting\n",
+		"load 0.5, probe ratio 1, 10 workers of 4 slots, 1000 jobs of 2000 tasks, times in ms\n", "response",
+		"slowdown", "wait", "phoebe", "omniscient", "  short", "  long", "ideal", "used", "0.900"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
@@ -137,7 +142,9 @@ func TestSimReports(t *testing.T) {
 	if err := WriteSimHTML(&text, doc); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<h1>phoebe sim</h1>", "a setting", "By load, at probe ratio 2", "By probe ratio, at load 0.9", "slowdown p99", "msgs each", `class="line omni"`, `class="line c1"`, "--page:"} {
+	for _, want := range []string{"<h1>phoebe sim</h1>", "a setting", "By load, at probe ratio 2",
+		"By probe ratio, at load 0.9", "slowdown p99", "msgs each", `class="line omni"`, `class="line c1"`,
+		"--page:"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q", want)
 		}

@@ -54,6 +54,12 @@ func WriteTable(w io.Writer, doc *Document) error {
 		}
 		noopGrid(noop).writeText(&b)
 	}
+	for i, check := range doc.Checks {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintln(&b, "check:", check)
+	}
 	for i, warning := range doc.Warnings() {
 		if i == 0 {
 			b.WriteByte('\n')

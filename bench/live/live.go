@@ -296,6 +296,12 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 			}
 		}
 	}
+	if o.checksIdle() {
+		progress.Set("check: a short job beside a long task")
+		if err := o.addCheck(ctx, doc); err != nil {
+			return doc, err
+		}
+	}
 	return doc, nil
 }
 

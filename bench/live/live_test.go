@@ -30,6 +30,9 @@ func TestRunAccountsForEveryJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(doc.Checks) != 1 || !strings.Contains(doc.Checks[0], "beside a task of 2s, on 6 slots") {
+		t.Errorf("checks: %q", doc.Checks)
+	}
 	if len(doc.Runs) != len(o.Policies) {
 		t.Fatalf("%d runs for %d policies", len(doc.Runs), len(o.Policies))
 	}
