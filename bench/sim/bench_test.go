@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// BenchmarkTenThousandWorkers is a million tasks by the default policy, for the profiler: run it with -benchtime 1x.
+// BenchmarkTenThousandWorkers runs a million tasks by the default policy, for the profiler: use -benchtime 1x.
 func BenchmarkTenThousandWorkers(b *testing.B) {
 	cfg := Config{
 		Policy: policy(b, "phoebe"), ProbeRatio: 2, Load: 0.8, Frontends: 10, Workers: 10_000, Slots: 4,

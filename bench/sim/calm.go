@@ -12,27 +12,28 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// A calm run is one of Faults without any: both cores have the limits and timers of production, and jobs take from
-// microseconds to minutes. Whatever is lost, dropped, tried again or declined although it was wanted is a defect then.
+// A calm run is a run of Faults without faults. Both cores have the limits and timers of production, and jobs
+// take from microseconds to minutes. If anything is lost, dropped, tried again, or declined although it was
+// wanted, a core has a defect.
 
-// One seed of calmEvery is calm. Of the calm runs, one of hugeEvery has a job of very many tasks, and one of idleEvery has
-// little to do, so that slots are free most of the time.
+// One seed of calmEvery is calm. One calm run of hugeEvery has a job of very many tasks. One calm run of
+// idleEvery has little to do, so slots are free most of the time.
 const (
 	calmEvery = 4
 	hugeEvery = 50
 	idleEvery = 2
 )
 
-// idleShare is the work of a run that has little to do, as a share of what other calm runs have.
+// idleShare is the work of a run with little to do, as a share of the work of other calm runs.
 const idleShare = 0.2
 
-// Tasks of calm runs take this long.
+// shortestCalm and longestCalm bound the run times in calm runs.
 const (
 	shortestCalm = 10 * time.Microsecond
 	longestCalm  = time.Minute
 )
 
-// drawCalm makes a cluster of processes that are all well, and what it has to do.
+// drawCalm draws a cluster of healthy processes, and its jobs.
 func (r *faultRun) drawCalm() {
 	d := r.dice
 	r.stats.Seen["calm runs"]++
@@ -82,12 +83,12 @@ func (r *faultRun) drawCalm() {
 	if r.seed/calmEvery%hugeEvery == 1 {
 		r.hugeJob(len(r.jobs))
 	}
-	r.check = 1 + uint64(r.stats.Tasks/2) // it takes time in proportion to them
+	r.check = 1 + uint64(r.stats.Tasks/2) // a check takes time in proportion to the tasks
 	r.busy = 50_000 + 20*r.stats.Tasks
 	r.end = time.Hour
 }
 
-// calmJob draws a job of that much work at most, and returns how much it is.
+// calmJob draws a job of at most the given work, and returns the work of the job.
 func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
 	d := r.dice
 	j := &faultJob{n: n, id: jobID(n + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(n)))}
@@ -138,7 +139,8 @@ func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
 		r.countNeeds(&t.spec)
 		t.spec.Payload = binary.LittleEndian.AppendUint64(payloadOf(run), uint64(n)<<32|uint64(k))
 		if chance(d, 0.005) {
-			t.spec.Payload = append(t.spec.Payload, make([]byte, 1<<20-len(t.spec.Payload))...) // as much as there may be
+			// the largest payload allowed
+			t.spec.Payload = append(t.spec.Payload, make([]byte, 1<<20-len(t.spec.Payload))...)
 		}
 		j.tasks = append(j.tasks, t)
 	}
@@ -146,7 +148,7 @@ func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
 	return sum
 }
 
-// calmLaw draws how long the tasks of a job take.
+// calmLaw draws the law of a job's run times.
 func calmLaw(d *rand.Rand) func() time.Duration {
 	mean := math.Exp(math.Log(float64(shortestCalm)) + d.Float64()*math.Log(float64(longestCalm)/float64(shortestCalm)))
 	law := among(d,
@@ -157,7 +159,7 @@ func calmLaw(d *rand.Rand) func() time.Duration {
 	return func() time.Duration { return min(max(time.Duration(law()), shortestCalm), longestCalm) }
 }
 
-// hugeJob is one of very short tasks, as many as a job may have at times.
+// hugeJob draws a job of very short tasks, sometimes as many as a job may have.
 func (r *faultRun) hugeJob(n int) {
 	d := r.dice
 	j := &faultJob{n: n, id: jobID(n + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(n)))}
@@ -174,7 +176,7 @@ func (r *faultRun) hugeJob(n int) {
 	r.enter(j, between(d, 10*time.Millisecond, 10*time.Second))
 }
 
-// plain: any of the job's tasks may have any of its places.
+// isPlain reports whether any task of the job may use any place of the job.
 func (j *faultJob) plain() bool {
 	for i := range j.tasks {
 		t := &j.tasks[i].spec
@@ -186,7 +188,7 @@ func (j *faultJob) plain() bool {
 	return true
 }
 
-// calmFrontend looks at a step of a frontend where all is well.
+// calmFrontend checks a step of a frontend in a calm run.
 func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 	for _, a := range f.acts {
 		switch a := a.(type) {
@@ -207,14 +209,14 @@ func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 				for i := range m.Count {
 					r.placeOf[placeKey{f.index, int(a.Worker), m.First + probe.ResID(i)}] = r.jobs[jobOf(m.Job)-1]
 				}
-			case probe.Cancel: // it may be its turn before its worker hears of that
+			case probe.Cancel: // the worker may give the place a turn before the Cancel arrives
 				for i := range m.Count {
 					delete(r.placeOf, placeKey{f.index, int(a.Worker), m.First + probe.ResID(i)})
 				}
 			case probe.Decline:
 				if j := r.placeOf[placeKey{f.index, int(a.Worker), m.Res}]; j != nil && !j.ended {
 					if n := f.frontend().Waiting(j.id); n > 0 && j.plain() {
-						r.fail("nothing is wrong, and f%d declines place %d of job %d at w%d, of which %d tasks wait", f.index, m.Res, j.n, a.Worker, n)
+						r.fail("nothing is wrong, and f%d declines place %d of job %d at w%d, and %d tasks of the job wait", f.index, m.Res, j.n, a.Worker, n)
 					}
 				}
 			case probe.Kill:
@@ -228,24 +230,24 @@ func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 	}
 	s := f.frontend().Stats
 	if most := max(1, uint64(r.copies*float64(s.Tasks))); s.Copies > most || r.copies == 0 && s.Copies > 0 {
-		r.fail("f%d has made %d copies of %d tasks, of which %g may have one", f.index, s.Copies, s.Tasks, r.copies)
+		r.fail("f%d has made %d copies of %d tasks; the allowed share is %g", f.index, s.Copies, s.Tasks, r.copies)
 	}
 	if s.Retries+s.Losses+s.Lost+s.Poisons > 0 {
 		r.fail("nothing is wrong, and f%d counts %d retries, %d losses, %d lost, %d poisons after %s", f.index, s.Retries, s.Losses, s.Lost, s.Poisons, describe(ev))
 	}
 }
 
-// placeKey is a place: a frontend, a worker and the place's id.
+// placeKey identifies a place: by frontend, worker and the place's id.
 type placeKey struct {
 	frontend, worker int
 	id               probe.ResID
 }
 
-// calmWorker looks at a step of a worker where all is well.
+// calmWorker checks a step of a worker in a calm run.
 func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 	r.noteIdle(w)
 	queued := w.core.Load().Queued
-	left := 0 // the queue, as they must
+	left := 0 // places that left the queue with a cause
 	for _, a := range w.acts {
 		switch a := a.(type) {
 		case *worker.Start:
@@ -261,7 +263,8 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 			case probe.Ready:
 				left++
 			case probe.Gone:
-				if len(m.Places) > 0 && w.core.Stats.Refused == 0 { // of attempts, it may cross a Queued; a loss is counted at the frontend
+				// a Gone on attempts may cross a Queued; losses are counted at the frontend
+				if len(m.Places) > 0 && w.core.Stats.Refused == 0 {
 					r.fail("nothing is wrong, and w%d says %T %+v after %s", w.index, m, m, describe(ev))
 				}
 			case probe.Evicted:

@@ -10,18 +10,18 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// central is a scheduler with one queue for all: the task that came first goes to the fastest worker that it
-// knows to have a free slot. It knows of every slot what the workers' messages tell, and takes a time of its own
-// for each task, one after the other, so that no more than 1/cost tasks a second can start.
+// central is a scheduler with one queue for all workers. The oldest task goes to the fastest worker with a free
+// slot, as far as the workers' messages have told. A decision takes cost, one decision after another, so no more
+// than 1/cost tasks a second can start.
 type central struct {
 	id      probe.FrontendID
 	cost    time.Duration // of a decision
-	speeds  []float64     // by worker; nil: not known, and alike
+	speeds  []float64     // by worker; nil: not known, and taken as equal
 	workers []*centralWorker
-	idle    pq.Heap[*centralWorker] // those with free slots
+	idle    pq.Heap[*centralWorker] // workers with free slots
 	waiting []centralTask           // first come, first served, from head on
 	head    int
-	until   time.Time // when the decision about the first one is made; zero: none is under way
+	until   time.Time // when the decision on the first waiting task is made; zero: no decision is under way
 	seq     uint64
 }
 
@@ -30,11 +30,11 @@ type centralTask struct {
 	task *frontend.Task
 }
 
-// centralWorker is a worker as the scheduler believes it to be.
+// centralWorker is the scheduler's belief of a worker.
 type centralWorker struct {
 	key     frontend.Worker
 	speed   float64
-	free    int // slots
+	free    int
 	nextRes probe.ResID
 	acks    []probe.AttemptID
 	runs    map[probe.AttemptID]probe.JobID
@@ -50,12 +50,12 @@ func (w *centralWorker) Before(v *centralWorker) bool {
 
 func (w *centralWorker) Pos() *int { return &w.pos }
 
-// newOmniscient is the ideal: a central queue that needs no time, and knows how fast workers are.
+// newOmniscient makes the ideal: a central queue that needs no time, and knows the speeds of workers.
 func newOmniscient(_ *Config, speeds []float64, f frontend.Config, _ *rand.Rand) scheduler {
 	return &central{id: f.ID, speeds: speeds}
 }
 
-// newCentralized takes a stated time for each decision, and its messages take theirs.
+// newCentralized makes a central queue with a cost for each decision. Its messages take time on the network.
 func newCentralized(cfg *Config, _ []float64, f frontend.Config, _ *rand.Rand) scheduler {
 	return &central{id: f.ID, cost: cfg.DecisionCost}
 }
@@ -85,7 +85,7 @@ func (c *central) Step(now time.Time, ev frontend.Event, acts []frontend.Action)
 	return c.decide(now, acts)
 }
 
-// decide places tasks as long as one waits, a slot is free and a decision is made.
+// placeWaiting places tasks while a task waits, a slot is free and a decision is made.
 func (c *central) decide(now time.Time, acts []frontend.Action) []frontend.Action {
 	for c.head < len(c.waiting) && c.idle.Len() > 0 {
 		if c.cost > 0 {
@@ -124,7 +124,7 @@ func (c *central) place(t centralTask, w *centralWorker, acts []frontend.Action)
 
 func (c *central) finished(w *centralWorker, m *probe.Finished, acts []frontend.Action) []frontend.Action {
 	if job, ok := w.runs[m.Attempt]; !ok || job != m.Job {
-		return acts // told twice
+		return acts // a repeated message
 	}
 	delete(w.runs, m.Attempt)
 	if w.free++; w.free == 1 {

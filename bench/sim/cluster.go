@@ -12,50 +12,53 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// cluster is frontends, workers, and what is between them.
+// cluster is a set of frontends and workers, and the connections between the two.
 type cluster struct {
 	clock
-	terms     *tenants.File // what tenants may have; nil: nothing is said of that
+	terms     *tenants.File // the tenants' tokens and limits; nil: none are set
 	net       network
 	cpu       CPU
-	shared    *machine   // the last that there is: of all, if they share one
-	turn      *turn      // that is carried out; nil: none is
+	shared    *machine   // the last machine made; with CPU.Shared, the machine of all processes
+	turn      *turn      // in progress; nil: none
 	rng       *rand.Rand // of the network
 	frontends []*frontendNode
 	workers   []*workerNode
-	conns     []*conn // all that there ever were: conn n is at n-1
+	conns     []*conn // all connections ever made: conn n is at n-1
 	messages  uint64
 	decoder   probe.Decoder
 	frame     []byte                           // scratch of recode
 	decoded   []probe.Msg                      // scratch of recode
 	idleRuns  []*execution                     // to be used again
-	check     uint64                           // the cores' state is looked at in one of so many events; 0: never
-	log       func(format string, args ...any) // nil: nobody reads it
+	check     uint64                           // the cores' state is checked every checkEvery events; 0: never
+	log       func(format string, args ...any) // nil: no log
 
 	// newScheduler makes the core of a frontend; nil: a frontend.Core.
 	newScheduler func(cfg frontend.Config, rng *rand.Rand) scheduler
-	// tell is what a frontend says to its clients, within a step of its core: it must not step it again.
+	// onAnswer hears the actions for clients. The frontend's core is within a step then: onAnswer must not step
+	// the same core.
 	tell func(f *frontendNode, a frontend.Action)
-	// afterFrontend and afterWorker look at a step and what is to be done; nil where nobody wants to.
+	// afterFrontend and afterWorker see each step, before its actions are carried out; nil: not needed.
 	afterFrontend func(f *frontendNode, ev frontend.Event)
 	afterWorker   func(w *workerNode, ev worker.Event)
-	// onStart and onEnd hear of every run of a task; nil where nobody wants to. onEnd may change how it ends.
+	// onStart and onEnd hear of every run of a task; nil: not needed. onEnd may change how the run ends.
 	onStart func(w *workerNode, s *worker.Start)
 	onEnd   func(s *worker.Start, ev *worker.Exited)
-	// obeys tells whether a task stops that is told to; nil: all do.
+	// obeysStop tells whether a task stops when told to; nil: all do.
 	obeys func(s *worker.Start) bool
-	// onFetch and onRelease are the fetcher of a worker's files; needed only where tasks name files.
+	// onFetch and onRelease are the fetcher of a worker's files; needed only if tasks name files.
 	onFetch   func(w *workerNode, a worker.Fetch)
 	onRelease func(w *workerNode, a worker.Release)
-	// reads is how long a task reads its inputs at a worker, on top of its run; nil: tasks have none.
+	// readTime returns how long a task reads its inputs at a worker, on top of its run; nil: tasks have no
+	// inputs.
 	reads func(w *workerNode, s *worker.Start) time.Duration
-	// says is how far the tasks that run at a worker say that they are; nil: they do not.
-	says   func(w *workerNode) []worker.Progress
-	failed error // what an event of kind call found, at the end of the step: of a Run, and of gossip
+	// progressOf returns the progress reported by the tasks at a worker; nil: tasks report none.
+	says func(w *workerNode) []worker.Progress
+	// callErr is the error of an event of kind funcCall, read at the end of the step: of a Run, and of gossip.
+	failed error
 }
 
-// scheduler is what decides where tasks run: a [frontend.Core], or a rival that is told the same events, takes the
-// same actions and has the same workers.
+// scheduler decides where tasks run: a [frontend.Core], or a rival. A rival gets the same events, answers with
+// the same actions, and has the same workers.
 type scheduler interface {
 	Step(now time.Time, ev frontend.Event, acts []frontend.Action) []frontend.Action
 	NextWake() time.Time
@@ -65,51 +68,51 @@ type scheduler interface {
 // frontendNode is a frontend process.
 type frontendNode struct {
 	process
-	sentAll time.Duration // when it has sent all that it was told to
+	sentAll time.Duration // when the process has sent all messages so far
 	index   int
 	id      probe.FrontendID
 	cfg     frontend.Config
 	core    scheduler
 	acts    []frontend.Action
-	conns   []*conn // by worker: the one that is up or being made
+	conns   []*conn // by worker: the connection in use or being made
 	wakeAt  time.Duration
-	life    int32 // counts its starts
+	life    int32 // counts the starts of the process
 	down    bool
 	hung    *hang
 
-	receipts []frontend.Receipt // of outcomes, to be told when clients have them
+	receipts []frontend.Receipt // of outcomes on their way to clients
 
-	lingers  []*conn // with messages that wait, until lingerAt at the latest
+	lingers  []*conn // with waiting messages, to be sent at lingerAt at the latest
 	lingerAt time.Duration
 
-	busyAt   time.Duration // when it is to be told again what messages cost
-	busyUsed time.Duration // of its machine's CPU, when it was told
+	busyAt   time.Duration // when the core next hears of the price of messages
+	busyUsed time.Duration // of its machine's CPU, when the core last heard
 }
 
-// frontend is the core of a frontend that is no rival's.
+// frontendCore returns the core of f. The core must not be a rival.
 func (f *frontendNode) frontend() *frontend.Core { return f.core.(*frontend.Core) }
 
-// workerNode is a worker process. What every event needs is in front.
+// workerNode is a worker process. The fields needed by every event come first.
 type workerNode struct {
-	sentAll time.Duration // when it has sent all that it was told to
+	sentAll time.Duration // when the process has sent all messages so far
 	core    *worker.Core
 	hung    *hang
 	wakeAt  time.Duration
 	life    int32
 	down    bool
-	dark    bool // down without a trace: connecting to it takes a lease, instead of being refused
+	dark    bool // down without a trace: a connection attempt takes a lease, instead of being refused
 	index   int
 	acts    []worker.Action
 	running []*execution
 	speed   float64 // of running tasks; 1 is nominal
-	deaf    bool    // it hears no Restamp
+	deaf    bool    // every Restamp is lost
 	process
-	links   []*conn // that the core knows, in no order
+	links   []*conn // known to the core, in no order
 	cfg     worker.Config
 	welcome probe.Welcome
 }
 
-// hang keeps what happens to a process that does not run, until it does.
+// hang keeps the events of a process that hangs until the process goes on.
 type hang struct {
 	since  time.Duration
 	events []event
@@ -144,7 +147,7 @@ func (c *cluster) addFrontend(cfg frontend.Config, seed uint64) *frontendNode {
 	return f
 }
 
-// startFrontend begins a new life of a frontend process, which dials every worker.
+// startFrontend begins a new life of a frontend process. The frontend dials every worker.
 func (c *cluster) startFrontend(f *frontendNode, seed uint64) {
 	f.life++
 	f.id = probe.FrontendID(f.index+1)<<32 | probe.FrontendID(f.life)
@@ -170,13 +173,13 @@ func (c *cluster) startFrontend(f *frontendNode, seed uint64) {
 	}
 }
 
-// step lets the next event happen. It returns an error if a core's state is broken.
+// stepEvent lets the next event happen. The error tells of a core with a broken state.
 func (c *cluster) step() error {
 	e := c.next()
 	if c.void(&e) {
 		return nil
 	}
-	// What happens to a process that hangs happens when it goes on, and nothing happens to a dead one.
+	// Events of a hung process happen when the process goes on. Nothing happens to a dead process.
 	if h := e.hang(); h != nil {
 		h.events = append(h.events, e)
 		return nil
@@ -188,7 +191,7 @@ func (c *cluster) step() error {
 	return c.happen(&e)
 }
 
-// void reports whether what e was scheduled for is no longer there.
+// isVoid reports whether the target of e is gone.
 func (c *cluster) void(e *event) bool {
 	switch e.kind {
 	case toWorker, watch:
@@ -196,7 +199,7 @@ func (c *cluster) void(e *event) bool {
 	case toFrontend:
 		return !e.conn.fOpen
 	case wakeWorker:
-		return e.w.life != e.life || c.now != e.w.wakeAt // an earlier one was scheduled since
+		return e.w.life != e.life || c.now != e.w.wakeAt // an earlier wake-up was scheduled since
 	case wakeFrontend:
 		return e.f.life != e.life || c.now != e.f.wakeAt
 	case exit:
@@ -209,20 +212,20 @@ func (c *cluster) void(e *event) bool {
 	return false
 }
 
-// process is what e happens to: a frontend, a worker, or neither.
+// targetNodes returns the frontend or the worker at which e happens; nil, nil if e happens at neither.
 func (e *event) process() (*frontendNode, *workerNode) {
 	switch e.kind {
 	case toWorker, watch:
 		return nil, e.conn.w
 	case toFrontend, accepted, silent, ping:
 		return e.conn.f, nil
-	case dial: // the worker is only where to
+	case dial: // the worker is only the destination
 		return e.f, nil
 	}
 	return e.f, e.w
 }
 
-// hang is that of the process that e happens to; nil if it runs.
+// hangOfTarget returns the hang of the process to which e happens; nil if the process runs.
 func (e *event) hang() *hang {
 	switch f, w := e.process(); {
 	case w != nil:
@@ -233,7 +236,7 @@ func (e *event) hang() *hang {
 	return nil
 }
 
-// happen lets e happen.
+// handleEvent carries out e.
 func (c *cluster) happen(e *event) error {
 	switch e.kind {
 	case toWorker:
@@ -297,12 +300,13 @@ func (c *cluster) happen(e *event) error {
 	return nil
 }
 
-// later lets fn happen at a time.
+// callAt lets fn happen at a time.
 func (c *cluster) later(at time.Duration, fn func()) { c.at(at, event{kind: call, what: fn}) }
 
 func (c *cluster) passed(at time.Time) bool { return !at.IsZero() && !at.After(c.time()) }
 
-// toFrame lets two of three messages wait for one that is under way behind them, if there is any.
+// collectFrame delivers messages in frames. Two of three messages wait for the next message on the same
+// connection, if there is one under way.
 func (c *cluster) toFrame(cn *conn, m probe.Msg) error {
 	cn.frame = append(cn.frame, m)
 	follows := func(e event) bool { return e.kind == toFrontend && e.conn == cn }
@@ -333,7 +337,7 @@ func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 		}
 	}
 	if len(f.lingers) > 0 {
-		for _, a := range f.acts { // what came to wait behind a message of this step travels with it
+		for _, a := range f.acts { // messages held back after a message of this step travel along
 			if m, ok := a.(frontend.Send); ok && !m.MayWait {
 				c.release(f.conns[m.Worker])
 			}
@@ -395,7 +399,7 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 	return nil
 }
 
-// note logs what happened at a node.
+// logStep logs an event or action of a node.
 func (c *cluster) note(format string, index int, what any) {
 	if c.log == nil {
 		return
@@ -405,7 +409,7 @@ func (c *cluster) note(format string, index int, what any) {
 	}
 }
 
-// armFrontend sees to it that a Wake comes no later than the core asks for.
+// armFrontend schedules a Wake no later than the core asks for.
 func (c *cluster) armFrontend(f *frontendNode) {
 	if at := f.core.NextWake(); !at.IsZero() && !f.waking {
 		if d := at.Sub(origin); f.wakeAt == 0 || d < f.wakeAt {

@@ -13,7 +13,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// sender is a scheduler that sends what it is told to.
+// sender is a scheduler that sends the given actions at each Submit.
 type sender struct{ next []frontend.Action }
 
 func (s *sender) Step(_ time.Time, ev frontend.Event, acts []frontend.Action) []frontend.Action {
@@ -26,8 +26,8 @@ func (s *sender) Step(_ time.Time, ev frontend.Event, acts []frontend.Action) []
 func (s *sender) NextWake() time.Time { return time.Time{} }
 func (s *sender) Check() error        { return nil }
 
-// A message that may wait travels with the next one on its connection, of the same step or a later one, and on its
-// own after half a millisecond.
+// A message that may wait travels with the next message on its connection, of the same step or a later step, or
+// alone after half a millisecond.
 func TestLinger(t *testing.T) {
 	var s sender
 	var got []string
@@ -73,7 +73,7 @@ func TestLinger(t *testing.T) {
 	}
 }
 
-// Events happen by time, then in the order in which they were scheduled, whichever way they are kept.
+// Events happen by time, then in the order of scheduling, whether in the heap or in a lane.
 func TestClock(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var c clock

@@ -7,7 +7,8 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// spelled is workers that run a twentieth of the time, a minute on average, at a fifth of their speed.
+// minuteSpells slow a worker for a twentieth of its time to a fifth of its speed. A spell lasts a minute on
+// average.
 var spelled = Spells{Share: 0.05, Times: 5, Last: time.Minute}
 
 const (
@@ -15,16 +16,16 @@ const (
 	disturbed = "disturbed"
 )
 
-// correctionsFigure is about second attempts of what waits for longer than was expected, or runs for longer.
+// correctionsFigure is about second attempts of tasks that wait or run longer than expected.
 var correctionsFigure = Figure{
-	Name: "corrections", Title: "Corrections of what turned out otherwise",
-	Claim: "Where all goes as was expected, at most 0.5 % of the tasks have a second attempt. Where estimates are up to twice too long or too short and 5 % of the workers, " +
-		"for a minute each, run at a fifth of their speed, the p99 of long jobs is at most 0.8 times that without. Of the second attempts there three quarters win.",
+	Name: "corrections", Title: "Corrections after wrong estimates",
+	Claim: "If all goes as expected, at most 0.5 % of the tasks have a second attempt. If estimates are up to twice too long or too short, and 5 % of the workers, " +
+		"for a minute each, run at a fifth of their speed, the p99 of long jobs is at most 0.8 times the p99 without second attempts. Three quarters of the second attempts win.",
 	x: bench.Axis{Label: "load"}, seeds: [...]int{3, 5},
 	views: []view{
 		{title: "p99 response of long jobs, ms", of: longP99}, {title: "mean response of long jobs, ms", of: longMean},
 		{title: "p99 response of short jobs, ms", of: shortP99},
-		{title: "second attempts, % of the tasks", of: corrected}, {title: "of these won, %", of: correctedWell},
+		{title: "second attempts, % of the tasks", of: corrected}, {title: "second attempts that won, %", of: correctedWell},
 	},
 	parts: func(s FigureScale) []part {
 		var parts []part
@@ -61,14 +62,14 @@ var correctionsFigure = Figure{
 		var checks []Check
 		for _, x := range d.xs {
 			if d.mean(without, x, longP99) == 0 {
-				checks = append(checks, check(true, "there were no long jobs"))
+				checks = append(checks, check(true, "the run had no long jobs"))
 				continue
 			}
 			share, won := d.mean(calm, x, corrected), d.mean(calm, x, correctedWell)
-			checks = append(checks, check(share <= 0.5, "at load %g, all as was expected, %.2f %% of the tasks have a second attempt, and %.0f %% of these win", x, share, won))
+			checks = append(checks, check(share <= 0.5, "at load %g, if all goes as expected, %.2f %% of the tasks have a second attempt, and %.0f %% of the second attempts win", x, share, won))
 			for _, line := range []string{with, told} {
 				p99, won := d.over(line, x, without, x, longP99), d.mean(line, x, correctedWell)
-				checks = append(checks, check(p99 <= 0.8 && won >= 75, "%s: the p99 of long jobs is %.2f times that without (if no machine were slow %.2f times), the mean %.2f times, the p99 of short jobs %.2f times; %.2f %% of the tasks have a second attempt, and %.0f %% of these win",
+				checks = append(checks, check(p99 <= 0.8 && won >= 75, "%s: the p99 of long jobs is %.2f times that without second attempts (if no machine were slow %.2f times), the mean %.2f times, the p99 of short jobs %.2f times; %.2f %% of the tasks have a second attempt, and %.0f %% of the second attempts win",
 					line, p99, d.over(noneSlow, x, without, x, longP99), d.over(line, x, without, x, longMean), d.over(line, x, without, x, shortP99), d.mean(line, x, corrected), won))
 			}
 		}
@@ -76,7 +77,8 @@ var correctionsFigure = Figure{
 	},
 }
 
-// noneSlow is the line of jobs with estimates that are as far off, where no machine is slow: copies of what is late can hardly do better.
+// noneSlowLine is the line with the same errors of estimates, but no slow machine: copies of late tasks can
+// hardly do better.
 const noneSlow = "phoebe, as far off, no machine is slow"
 
 func correctionsLine(policy string, s *Sweep) string {

@@ -9,23 +9,23 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// CPU is what messages cost the processes that send and receive them, which do one thing after the other: who is busy
-// takes what came meanwhile later, in order. The zero value is that of processes which need no time for anything.
+// CPU says how much CPU time messages take at the processes that send and receive. A process works in sequence,
+// and a busy process reads later messages in order. In the zero value processes need no time.
 type CPU struct {
-	// Message is the time to take in what wakes a process: messages that have come on one connection, the end of a task, a timer,
-	// a client's call; to send messages on one connection; to start a task; and to answer a client. Each further message, launch
-	// or outcome that travels along takes a tenth of it.
+	// Message is the time of a unit of work. The units are: to read the messages of a connection, the end of a
+	// task, a timer or a client's call; to send messages on a connection; to start a task; to answer a client.
+	// Each further message, launch or outcome travelling along takes a tenth of Message.
 	Message time.Duration
 	Cores   int  // of a machine; 0: one
-	Shared  bool // all frontends and workers are on one machine; else each has one of its own
+	Shared  bool // one machine for all frontends and workers; else each process has a machine
 }
 
-// along is the part of a message's cost that one takes which travels along with it.
+// alongDivisor divides the cost of a message if the message travels along with another message.
 const along = 10
 
 func (u *CPU) validate() error {
 	if u.Message < 0 || u.Cores < 0 {
-		return fmt.Errorf("messages that cost %v on machines of %d cores: neither may be negative", u.Message, u.Cores)
+		return fmt.Errorf("messages that cost %v on machines of %d cores: use 0 or more", u.Message, u.Cores)
 	}
 	return nil
 }
@@ -41,28 +41,28 @@ func (u *CPU) String() string {
 	return fmt.Sprintf("a message costs %v of CPU at either end, %s %d cores", u.Message, where, max(u.Cores, 1))
 }
 
-// spend counts CPU time.
+// spendCPU counts CPU time.
 func (p *process) spend(cost time.Duration) {
 	p.used += cost
 	p.machine.used += cost
 }
 
-// busyEvery is how often a frontend to which anything happens is told what messages cost.
+// busyEvery is the least time between two news on the price of messages to a frontend.
 const busyEvery = 10 * time.Millisecond
 
-// tellBusy tells a frontend what messages cost it, which is known exactly here.
+// tellBusy tells a frontend the price of messages and the use of its machine. Here both are known exactly.
 func (c *cluster) tellBusy(f *frontendNode) {
 	if f.machine == nil || c.now < f.busyAt {
 		return
 	}
 	m := f.machine
-	span := c.now - f.busyAt + busyEvery // since it was told last
+	span := c.now - f.busyAt + busyEvery // since the core last heard
 	share := float64(m.used-f.busyUsed) / float64(span) / float64(m.cores)
 	f.core.Step(c.time(), frontend.Busy{Message: c.cpu.Message, Share: share}, nil)
 	f.busyAt, f.busyUsed = c.now+busyEvery, m.used
 }
 
-// of is the cost of so many things that travel together.
+// costOf returns the CPU time of a number of things that travel together.
 func (u *CPU) of(things int) time.Duration {
 	if things == 0 {
 		return 0
@@ -70,37 +70,37 @@ func (u *CPU) of(things int) time.Duration {
 	return u.Message + u.Message*time.Duration(things-1)/along
 }
 
-// machine is cores, and what waits for one of them.
+// machine is a number of CPU cores, and the turns that wait for a core.
 type machine struct {
 	cores int
-	idle  int           // of them
+	idle  int           // idle cores
 	used  time.Duration // CPU time
 	waits []*turn
 	head  int // of waits
 }
 
-// process is the part of a node that needs time.
+// process is the part of a node that needs CPU time.
 type process struct {
-	machine *machine      // nil: it needs none
-	done    time.Duration // its last turn's, which no later one overtakes
+	machine *machine      // nil: the process needs no time
+	done    time.Duration // end of its last turn; no later turn ends before
 	used    time.Duration // CPU time
-	waking  bool          // a Wake waits for it to have time
+	waking  bool          // a Wake is queued
 }
 
-// turn is what a process takes in at once, and then what it has to do for it.
+// turn is the input read by a process at once, and the work of the process for the input.
 type turn struct {
 	of   *process
 	e    event
-	msgs []probe.Msg // of e, if that is messages: further ones that have come meanwhile are among them
+	msgs []probe.Msg // of the event, if it brings messages; with messages arrived later, before the turn began
 
-	// What follows from it, while it is carried out.
+	// The work of the turn, known while the turn is carried out.
 	starts   int // of tasks
 	answers  int // to clients
-	outcomes int // in them
+	outcomes int // in the answers
 	dirty    []*conn
 }
 
-// addProcess gives a process a machine, its own or the one that all share.
+// addProcess gives a process a machine: its own, or the shared machine.
 func (c *cluster) addProcess(p *process) {
 	switch {
 	case c.cpu.Message == 0:
@@ -113,7 +113,7 @@ func (c *cluster) addProcess(p *process) {
 	}
 }
 
-// busy is the process for which e is work; nil if it costs nothing. Making connections does not.
+// busyProcess returns the process for which e is work; nil if e costs nothing. Making connections costs nothing.
 func (e *event) busy() *process {
 	var p *process
 	switch e.kind {
@@ -130,7 +130,7 @@ func (e *event) busy() *process {
 	return p
 }
 
-// queue lets e wait for its process to have time for it.
+// queueEvent lets e wait until its process has time.
 func (c *cluster) queue(p *process, e event) {
 	switch e.kind {
 	case exit:
@@ -157,7 +157,8 @@ func (c *cluster) queue(p *process, e event) {
 	m.waits = append(m.waits, t)
 }
 
-// unread is the turn that waits for messages of a connection to be read, at the end at which an event of this kind is.
+// unreadTurn returns the waiting turn for the messages of a connection, at the end at which an event of kind k
+// happens.
 func (cn *conn) unread(k kind) **turn {
 	if k == toWorker {
 		return &cn.wUnread
@@ -165,7 +166,7 @@ func (cn *conn) unread(k kind) **turn {
 	return &cn.fUnread
 }
 
-// begin spends the time that it takes to take in what a turn is about.
+// beginTurn spends the time to read the input of a turn.
 func (c *cluster) begin(t *turn) {
 	t.of.machine.idle--
 	things := 1
@@ -181,7 +182,7 @@ func (c *cluster) begin(t *turn) {
 	c.at(t.of.done, event{kind: taken, what: t})
 }
 
-// carryOut does what follows from what a turn has taken in, and spends the time for it.
+// carryOut does the work of a turn after its input was read, and spends the time of the work.
 func (c *cluster) carryOut(t *turn) error {
 	c.turn = t
 	defer func() { c.turn = nil }()
@@ -200,11 +201,11 @@ func (c *cluster) carryOut(t *turn) error {
 	return nil
 }
 
-// takenIn lets what a turn is about happen.
+// handleTurn lets the event or messages of a turn happen.
 func (c *cluster) takenIn(t *turn) error {
 	each := func(e event) error {
 		switch e.kind {
-		case wakeWorker, wakeFrontend: // it came in time
+		case wakeWorker, wakeFrontend: // the Wake came in time, and only waited for the process
 			t.of.waking = false
 		default:
 			if c.void(&e) {
@@ -224,10 +225,10 @@ func (c *cluster) takenIn(t *turn) error {
 	return nil
 }
 
-// atWorker reports whether an event of this kind, if it is work, is a worker's.
+// isAtWorker reports whether an event of kind k, if the event is work, happens at a worker.
 func (k kind) atWorker() bool { return k == toWorker || k == wakeWorker || k == exit || k == watch }
 
-// rest gives a core to the turn that has waited for the longest.
+// freeCore gives a CPU core to the oldest waiting turn.
 func (c *cluster) rest(m *machine) {
 	m.idle++
 	if m.head == len(m.waits) {
@@ -242,7 +243,7 @@ func (c *cluster) rest(m *machine) {
 	c.begin(t)
 }
 
-// tell notes what is to be said to a client: all outcomes of a job in one answer.
+// noteAnswer notes an action for a client. All outcomes of a job are in one answer.
 func (t *turn) tell(a frontend.Action) {
 	if t == nil {
 		return
@@ -255,7 +256,8 @@ func (t *turn) tell(a frontend.Action) {
 	}
 }
 
-// gather keeps a message until the end of the turn, for what goes the same way to travel along. It returns false if there is no turn.
+// gatherMsg keeps a message until the end of the turn, so messages on the same connection travel together.
+// gatherMsg returns false if no turn is carried out.
 func (c *cluster) gather(cn *conn, m probe.Msg) bool {
 	if c.turn == nil {
 		return false
@@ -267,7 +269,7 @@ func (c *cluster) gather(cn *conn, m probe.Msg) bool {
 	return true
 }
 
-// dispatch lets messages that travel together leave.
+// sendTogether sends messages that travel together.
 func (c *cluster) dispatch(cn *conn, byWorker bool, leaves time.Duration, msgs []probe.Msg) {
 	k, sentAll, last := toWorker, &cn.f.sentAll, &cn.wLast
 	if byWorker {
@@ -280,7 +282,7 @@ func (c *cluster) dispatch(cn *conn, byWorker bool, leaves time.Duration, msgs [
 	c.at(c.travel(leaves, last), event{kind: k, conn: cn, what: msgs})
 }
 
-// thingsIn counts messages and the launches that come along in them.
+// countThings counts messages, and the launches in messages beyond the first of each message.
 func thingsIn(msgs []probe.Msg) int {
 	n := len(msgs)
 	for _, m := range msgs {
@@ -294,7 +296,7 @@ func thingsIn(msgs []probe.Msg) int {
 	return n
 }
 
-// call lets a client say something to a frontend.
+// callFrontend lets a client call a frontend.
 func (c *cluster) call(f *frontendNode, ev frontend.Event) error {
 	if f.machine == nil {
 		return c.stepFrontend(f, ev)
@@ -303,7 +305,7 @@ func (c *cluster) call(f *frontendNode, ev frontend.Event) error {
 	return nil
 }
 
-// cpuUsed sums up what all processes needed to run so many tasks; nil if they needed nothing.
+// cpuUsed sums up the CPU time of all processes for a number of tasks; nil if processes need no time.
 func (r *runner) cpuUsed(tasks int) *bench.SimCPU {
 	if r.cpu.Message == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// rare is jobs that have the cluster to themselves.
+// rareJobsConfig has jobs so rare that each has the cluster to itself.
 func rare(t testing.TB, tasks string, workers, slots int) Config {
 	return Config{
 		Policy: policy(t, "late-binding"), Load: 0.00001, Frontends: 1, Workers: workers, Slots: slots, Workload: poisson(t, tasks, "fixed:1ms"),
@@ -15,7 +15,7 @@ func rare(t testing.TB, tasks string, workers, slots int) Config {
 	}
 }
 
-// Every hop of a job costs what it is said to.
+// Every hop of a job costs the stated time.
 func TestMessageCPU(t *testing.T) {
 	const ms, c = 1, 0.1
 	for _, test := range []struct {
@@ -26,15 +26,18 @@ func TestMessageCPU(t *testing.T) {
 		want           float64
 	}{
 		{"nothing costs anything", "1", 1, 1, 1, CPU{}, 5 * ms},
-		// Taken in: Submit, Reserve, Ready, Bind, the exit, Finished. Sent: Reserve, Ready, Bind, Finished. And the start.
+		// Read: Submit, Reserve, Ready, Bind, the exit, Finished. Sent: Reserve, Ready, Bind, Finished. And the
+		// start.
 		{"a task", "1", 1, 1, 1, CPU{Message: c * 1e6}, 5*ms + 11*c},
 		{"a task, on one machine", "1", 1, 1, 1, CPU{Message: c * 1e6, Shared: true}, 5*ms + 11*c},
-		// The second task comes along with the job, and at the frontend it waits for the first one's Reserve, and Bind.
+		// The second task travels along with the job. At the frontend the task waits for the Reserve and the Bind
+		// of the first task.
 		{"two tasks, each at a worker", "2", 2, 1, 1, CPU{Message: c * 1e6}, 5*ms + 11*c + c/10 + 2*c},
 		{"two tasks, each at a worker, where a frontend has two cores", "2", 2, 1, 1, CPU{Message: c * 1e6, Cores: 2}, 5*ms + 11*c + c/10 + c},
-		// Both turns come along in one message, as do both tasks. Each has a start and an end of its own.
+		// The two turns travel in one message, and so do the two tasks. Each task has a start and an end of its
+		// own.
 		{"two tasks at one worker", "2", 1, 2, 1, CPU{Message: c * 1e6}, 5*ms + 11*c + c/10 + 4*c/10 + 2*c},
-		// But for the runs and the first outcome, everything comes after everything else.
+		// Except the runs and the first outcome, everything happens in sequence.
 		{"two tasks on one machine", "2", 2, 1, 0, CPU{Message: c * 1e6, Shared: true}, ms + 19*c + c/10 + c/10},
 		{"two tasks, messages take no time", "2", 2, 1, 0, CPU{Message: c * 1e6}, ms + 11*c + c/10 + 2*c},
 	} {
@@ -53,8 +56,8 @@ func TestMessageCPU(t *testing.T) {
 	}
 }
 
-// A process has no more time than there is: where messages take all of it, jobs wait, and what comes meanwhile on a connection is
-// read at once.
+// A process uses no more time than its cores have. If messages take all of the time, jobs wait, and all messages
+// on a connection since its last turn are read at once.
 func TestMessageCPUIsBounded(t *testing.T) {
 	cfg := small(t)
 	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = poisson(t, "10", "task-exp:1ms"), 500, 100
@@ -84,7 +87,8 @@ func TestMessageCPUIsBounded(t *testing.T) {
 				t.Errorf("next to nothing makes a mean response of %v ms out of %v", r.ResponseMS.Mean, before.ResponseMS.Mean)
 			case message == 20*time.Microsecond && (all < 0.9*float64(cores) || r.ResponseMS.Mean < 3*before.ResponseMS.Mean):
 				t.Errorf("what takes all cores leaves %.2f of %d busy, a mean response of %v ms and %v us a task", all, cores, r.ResponseMS.Mean, r.CPU.PerTaskUS)
-			case message == 20*time.Microsecond && cores == 2 && r.CPU.PerTaskUS > 120: // 96; 146 if each message were read by itself
+			// 96; 146 if each message were read alone
+			case message == 20*time.Microsecond && cores == 2 && r.CPU.PerTaskUS > 120:
 				t.Errorf("%.1f us a task: what has come on a connection is not read at once", r.CPU.PerTaskUS)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// A job that is many times as large as all queues of the fleet costs a few messages a task, whatever its policy, and if it is placed
-// by estimation: those that find no room are not sent again and again.
+// A job many times as large as all queues of the fleet costs a few messages a task under every policy, and also
+// with estimation. Tasks without room are not sent again and again.
 func TestJobLargerThanQueues(t *testing.T) {
 	for _, p := range frontend.Policies {
 		t.Run(p.Name, func(t *testing.T) { crowd(t, 20_000, 500, 100*time.Microsecond, frontend.Job{Policy: p}) })
@@ -22,7 +22,7 @@ func TestJobLargerThanQueues(t *testing.T) {
 	})
 }
 
-// crowd runs a job of so many tasks on two workers with so long queues.
+// runCrowd runs a job on two workers; queue bounds the queue of each worker.
 func crowd(t *testing.T, tasks, queue int, run time.Duration, job frontend.Job) {
 	c := &cluster{rng: rand.New(rand.NewPCG(1, 'n')), net: network{delay: 250 * time.Microsecond, lease: 3 * time.Second, ping: time.Second}}
 	for range 2 {

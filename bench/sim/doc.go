@@ -1,13 +1,13 @@
-// Package sim drives the real cores of frontends and workers in virtual time. Its shells do what
-// frontend/serve and worker/serve do, over a network of its own: messages take a delay, may pass through the
-// real codec, and get lost with their connection. One seed has one outcome, whatever the machine: a run has
-// no goroutines, and no map order decides anything.
+// Package sim drives the real cores of frontends and workers in virtual time. Its shells do the work of
+// frontend/serve and worker/serve, over a simulated network. There messages take a delay, may pass through the
+// real codec, and get lost with their connection. The outcome depends only on the seed, not on the machine: a run
+// has no goroutines, and no map order decides anything.
 //
-// [Run] measures a policy under a workload, [Sweep] many of them on the same jobs; rivals of the frontends are
-// schedulers over the same workers (rivals.go says how to add one). [Faults] lets a random schedule of crashes,
-// hung processes, broken and half-open connections loose on a cluster and checks invariants after every step; in every
-// fourth run nothing goes wrong, and nothing may be lost or tried again.
+// [Run] measures a policy under a workload. [Sweep] runs many policies on the same jobs. A rival is another
+// scheduler over the same workers (rivals.go says how to add a rival). [Faults] runs a random schedule of
+// crashes, hung processes, broken and half-open connections against a cluster, and checks invariants after every
+// step. In every fourth run nothing goes wrong; then no task may be lost or tried again.
 //
-// What processes need to decide, encode, send and receive is left out unless [CPU] says what a message costs. Always left out
-// are what clients need, and how exactly executors sleep.
+// The CPU time of processes is left out unless [CPU] says how much a message costs. The needs of clients, and the
+// exact sleep of executors, are always left out.
 package sim

@@ -13,31 +13,34 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// eagle is a hybrid scheduler: Eagle (Delgado et al., SoCC 2016), which came after Hawk (USENIX ATC 2015), by the rules of
-// the simulator that its authors published.
+// eagle is a hybrid scheduler: Eagle (Delgado et al., SoCC 2016), the successor of Hawk (USENIX ATC 2015), by the
+// rules of the simulator published by its authors.
 //
-//   - One central scheduler places the tasks of long jobs, each at the worker where it has to wait least for other long
-//     ones. Some workers are reserved for short jobs; it never uses these.
-//   - Short jobs are sampled, two probes a task but no fewer than 20, and bound late. A worker whose slots long tasks take
-//     up turns a probe away and says which workers were like it when its last long task was placed (succinct state
-//     sharing); the frontend probes one that was not, by the latest such news, and if it is turned away again, a reserved
-//     one.
-//   - A probe keeps its place at its worker while its job has waiting tasks (sticky batch probing).
-//   - Of a queue the job with the least work left to start goes first, if the queue is not to be first come, first
-//     served. What was overtaken adds up the estimates of the tasks that overtook it, and lets none pass with which that
-//     would be more than five times its own. A long task at the head is not overtaken.
+//   - A central scheduler places the tasks of long jobs, each at the worker with the least wait for other long
+//     tasks. The central scheduler never uses the workers reserved for short jobs.
+//   - Short jobs are sampled, with two probes a task but at least 20 probes, and bound late. If long tasks take
+//     up all slots of a worker, the worker turns a probe away. The refusal comes with a list of workers: when the
+//     last long task came to the worker, long tasks did not take up the workers of the list (succinct state
+//     sharing). The frontend then probes a worker of the latest list. If turned away again, the frontend probes a
+//     reserved worker.
+//   - A probe stays at its worker while the job has waiting tasks (sticky batch probing).
+//   - In a queue, the job with the least work left to start goes first, unless the queue is first come, first
+//     served. An overtaken entry adds up the estimates of the tasks that overtook the entry. No task may overtake
+//     if the sum would exceed five times the entry's own estimate. A long task at the head is not overtaken.
 //
-// Where theirs have one slot, our workers have several and one queue for them, and long tasks take up a worker if there
-// are as many of them as slots: that can only help. A long task is placed by its own estimate, not by the mean of its
-// job. Nobody asks for a job that has no more tasks: that is known at once. Hawk's stealing is left out, as theirs runs without: it finds nothing where probes of short jobs avoid long tasks.
+// A worker has one slot in the published simulator. Our workers have several slots and one queue, and long tasks
+// take up a worker if there are as many long tasks as slots. Either difference can only help. A long task is
+// placed by its own estimate, not by the job's mean. A worker makes no request for a job without waiting tasks:
+// the worker knows at once. Hawk's stealing is left out, as in the published simulator: stealing finds nothing if
+// probes of short jobs avoid long tasks.
 type eagle struct {
 	id       probe.FrontendID
 	delay    time.Duration
-	long     time.Duration // above which mean estimate of its tasks a job is long
-	shortest bool          // queues are in the order of what is left to start
+	long     time.Duration // a job is long if the mean estimate of its tasks is longer
+	shortest bool          // the job with the least work left to start goes first; false: first come, first served
 	rng      *rand.Rand
 	nodes    []*eagleNode
-	general  int // nodes from here on are not reserved
+	general  int // nodes before it are reserved for short jobs
 	timers   pq.Heap[*eagleTimer]
 	seq      uint64
 	now      time.Time
@@ -46,20 +49,20 @@ type eagle struct {
 
 const (
 	eagleProbes   = 2
-	eagleLeast    = 20 // probes of a job
+	eagleLeast    = 20
 	eaglePatience = 5
 )
 
 type eagleJob struct {
 	*frontend.Job
-	next int           // of its tasks; those before were started or placed
-	mean time.Duration // estimate of a task
-	left time.Duration // estimates of the tasks that nobody has begun
+	next int           // index of the first task neither started nor placed
+	mean time.Duration // mean estimate of a task
+	left time.Duration // sum of the estimates of tasks not begun
 	long bool
-	news eagleNews // the latest that a worker gave with a refusal
+	news eagleNews // the latest news that came with a refusal
 }
 
-// eagleNews is which workers were not taken up by long tasks when those of some job had been placed.
+// eagleNews tells which workers had slots without long tasks, just after the tasks of some long job were placed.
 type eagleNews struct {
 	seq  uint64
 	room []*eagleNode
@@ -69,24 +72,24 @@ type eagleNews struct {
 type eagleNode struct {
 	key     frontend.Worker
 	slots   int
-	free    int           // slots: neither running nor held for an answer
-	queue   []*eagleEntry // as they came
+	free    int           // neither running a task nor held for an answer
+	queue   []*eagleEntry // in the order of arrival
 	runs    map[probe.AttemptID]eagleRun
-	long    int       // long tasks that run, or wait
-	news    eagleNews // that came with the last of them
+	long    int       // running and waiting
+	news    eagleNews // came with the last long task
 	nextRes probe.ResID
 	acks    []probe.AttemptID
 }
 
-// eagleEntry is a probe of a short job, or a task of a long one.
+// eagleEntry is a probe of a short job, or a task of a long job.
 type eagleEntry struct {
 	job       *eagleJob
 	task      *frontend.Task // nil: a probe
 	seq       uint64         // by arrival
-	overtaken time.Duration  // estimates of what has overtaken it
+	overtaken time.Duration  // sum of the estimates of tasks that overtook the entry
 }
 
-// estimate is that of the task that the entry brings, as far as it is known.
+// taskEstimate returns the estimate of the entry's task; of a probe, the mean of the job.
 func (q *eagleEntry) estimate() time.Duration {
 	if q.task != nil {
 		return q.task.Estimate
@@ -100,7 +103,7 @@ type eagleRun struct {
 	ends time.Time // as estimated
 }
 
-// eagleTimer is something that will happen.
+// eagleTimer is something due to happen.
 type eagleTimer struct {
 	at  time.Time
 	seq uint64
@@ -117,7 +120,8 @@ func (t *eagleTimer) Before(u *eagleTimer) bool {
 
 func (t *eagleTimer) Pos() *int { return &t.pos }
 
-// newEagle gets its messages at once, and lets each of its own take the time that the network's do.
+// newEagle makes a scheduler whose network takes no time. Instead, the scheduler delays each of its messages by
+// the delay of the run.
 func newEagle(cfg *Config, _ []float64, f frontend.Config, rng *rand.Rand) scheduler {
 	e := &eagle{id: f.ID, delay: cfg.Delay, long: cfg.Cutoff, shortest: true, rng: rng}
 	if e.long == 0 {
@@ -127,7 +131,7 @@ func newEagle(cfg *Config, _ []float64, f frontend.Config, rng *rand.Rand) sched
 	return e
 }
 
-// newEagleFIFO leaves queues as they came.
+// newEagleFIFO makes an eagle with queues first come, first served.
 func newEagleFIFO(cfg *Config, speeds []float64, f frontend.Config, rng *rand.Rand) scheduler {
 	e := newEagle(cfg, speeds, f, rng).(*eagle)
 	e.shortest = false
@@ -181,7 +185,7 @@ func (e *eagle) submit(spec *frontend.Job) {
 	}
 }
 
-// sample draws n of nodes, each once.
+// sampleNodes draws n different nodes.
 func (e *eagle) sample(n int, nodes []*eagleNode) []*eagleNode {
 	nodes = slices.Clone(nodes)
 	for i := range n {
@@ -191,7 +195,7 @@ func (e *eagle) sample(n int, nodes []*eagleNode) []*eagleNode {
 	return nodes[:n]
 }
 
-// place binds the tasks of a long job, at the central scheduler.
+// placeLongJob binds the tasks of a long job, at the central scheduler.
 func (e *eagle) place(j *eagleJob) {
 	waits := make([]time.Duration, len(e.nodes))
 	for i := e.general; i < len(e.nodes); i++ {
@@ -206,7 +210,7 @@ func (e *eagle) place(j *eagleJob) {
 			}
 		}
 		n := e.nodes[best]
-		n.long++ // on its way, and counted
+		n.long++ // counted while under way
 		e.enqueue(n, &eagleEntry{job: j, task: &j.Tasks[i]})
 		waits[best] = n.wait(e.now)
 		to = append(to, n)
@@ -228,12 +232,12 @@ func (e *eagle) enqueue(n *eagleNode, q *eagleEntry) {
 	n.queue = append(n.queue, q)
 }
 
-// wait is how long another long task would wait for those that are there.
+// longTaskWait returns how long another long task would wait for the long tasks at n.
 func (n *eagleNode) wait(now time.Time) time.Duration {
 	ends := make([]time.Duration, 0, n.slots)
 	for _, r := range n.runs {
 		if r.job.long {
-			ends = append(ends, max(r.ends.Sub(now), 1)) // one that is late is still there
+			ends = append(ends, max(r.ends.Sub(now), 1)) // a late task still runs
 		}
 	}
 	for len(ends) < n.slots {
@@ -248,10 +252,10 @@ func (n *eagleNode) wait(now time.Time) time.Duration {
 	return slices.Min(ends)
 }
 
-// full reports whether long tasks take up all of a worker.
+// isFull reports whether long tasks take up all slots of a worker.
 func (n *eagleNode) full() bool { return n.long >= n.slots }
 
-// probe is the arrival of a probe at a worker. Refusals is how often it was turned away before.
+// receiveProbe is the arrival of a probe at a worker, after so far refusals by other workers.
 func (e *eagle) probe(n *eagleNode, j *eagleJob, refusals int) {
 	if !n.full() || refusals == 2 {
 		e.enqueue(n, &eagleEntry{job: j})
@@ -261,7 +265,7 @@ func (e *eagle) probe(n *eagleNode, j *eagleJob, refusals int) {
 	if n.news.seq > j.news.seq {
 		j.news = n.news
 	}
-	e.after(1, func() { // at the frontend, which has heard from all of them
+	e.after(1, func() { // at the frontend
 		others := e.nodes[:e.general]
 		if refusals == 0 {
 			others = j.news.room
@@ -274,7 +278,7 @@ func (e *eagle) probe(n *eagleNode, j *eagleJob, refusals int) {
 	})
 }
 
-// run fills the free slots of a worker from its queue.
+// fillSlots fills the free slots of a worker from its queue.
 func (e *eagle) run(n *eagleNode) {
 	for n.free > 0 {
 		q := e.take(n)
@@ -309,7 +313,7 @@ func (e *eagle) run(n *eagleNode) {
 	}
 }
 
-// take is the entry whose turn it is; nil if there is none.
+// takeEntry removes the next entry of the queue, and returns the entry; nil if no entry waits.
 func (e *eagle) take(n *eagleNode) *eagleEntry {
 	n.queue = slices.DeleteFunc(n.queue, func(q *eagleEntry) bool { return q.task == nil && q.job.next == len(q.job.Tasks) })
 	if len(n.queue) == 0 {
@@ -317,7 +321,7 @@ func (e *eagle) take(n *eagleNode) *eagleEntry {
 	}
 	best := 0
 	if e.shortest && n.queue[0].task == nil {
-		patience := time.Duration(math.MaxInt64) // of the least patient so far
+		patience := time.Duration(math.MaxInt64) // of the least patient entry so far
 		for i, q := range n.queue {
 			if i > 0 && q.job.left < n.queue[best].job.left && q.estimate() <= patience {
 				best = i
@@ -351,7 +355,7 @@ func (e *eagle) start(n *eagleNode, j *eagleJob, t *frontend.Task) {
 func (e *eagle) finished(n *eagleNode, m *probe.Finished) {
 	r, ok := n.runs[m.Attempt]
 	if !ok {
-		return // told twice
+		return // a repeated message
 	}
 	delete(n.runs, m.Attempt)
 	n.free++
@@ -394,7 +398,7 @@ func (e *eagle) Check() error {
 			}
 		}
 		if n.free < 0 || n.free+len(n.runs) > n.slots || long != n.long || long > 0 && i < e.general {
-			return fmt.Errorf("worker %d of %d slots has %d free, %d tasks run, %d of those that run or wait are long, it says %d", i, n.slots, n.free, len(n.runs), long, n.long)
+			return fmt.Errorf("worker %d of %d slots has %d free and %d running tasks; %d long tasks run or wait, counted as %d", i, n.slots, n.free, len(n.runs), long, n.long)
 		}
 	}
 	return nil

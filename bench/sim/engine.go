@@ -5,67 +5,68 @@ import (
 	"time"
 )
 
-// kind is what an event is about.
+// eventKind says what happens at an event, and so which fields of the event count.
 type kind uint8
 
 const (
-	toWorker   kind = iota // what (a message, nil: Hello) arrives at conn's worker
-	toFrontend             // what (a message) arrives at conn's frontend
+	toWorker   kind = iota // content (a message, nil: Hello) arrives at conn's worker
+	toFrontend             // content (a message) arrives at conn's frontend
 	wakeWorker             // the worker's core may have asked for a Wake
 	wakeFrontend
-	linger   // what may wait at frontend has waited
-	exit     // an executor is done with what (an execution)
-	dial     // frontend tries to reach worker
-	accepted // of conn: the worker's answer (what) arrives at the frontend, or its refusal (nil)
+	linger   // the messages at the frontend with MayWait have waited long enough
+	exit     // an executor is done with content (an execution)
+	dial     // the frontend tries to reach the worker
+	accepted // of conn: the worker's answer (content) arrives at the frontend, or the worker's refusal (nil)
 	silent   // of conn: the worker did not answer for the lease
-	broken   // of conn: an end (worker or frontend) learns that the other has closed it
-	ping     // of conn: its frontend looks after it
-	watch    // of conn: its worker looks after it
-	call     // what (a func())
-	called   // frontend hears from a client: what (a frontend.Event)
-	taken    // what (a turn) has been taken in by its process
-	rested   // a core of what (a machine) falls idle
+	broken   // of conn: the worker w or the frontend f learns of the close by the other end
+	ping     // of conn: the frontend checks the connection
+	watch    // of conn: the worker checks the connection
+	call     // content (a func())
+	called   // the frontend hears from a client: content (a frontend.Event)
+	taken    // the process has read content (a turn)
+	rested   // a CPU core of content (a machine) falls idle
 )
 
-// event is something that will happen. Which fields count depends on kind.
+// event is something due to happen. The fields in use depend on kind.
 type event struct {
 	kind kind
-	life int32 // of the node or execution when the event was scheduled: one of an earlier life is void
+	life int32 // of the node or execution when the event was scheduled: an event of an earlier life is void
 	conn *conn
 	w    *workerNode
 	f    *frontendNode
 	what any
 }
 
-// entry is when an event happens and where it is kept. Entries are ordered by time, then by when they were
-// scheduled.
+// entry says when an event happens, and where the clock keeps the event. Entries are ordered by time, then by the
+// order of scheduling.
 type entry struct {
 	at time.Duration
 	id uint64 // the order of scheduling, and the slot in the clock's slab
 }
 
-const slotBits = 24 // of an entry's id: events that may be pending at a time
+// slotBits are the bits of an entry's id for the slot: 1<<slotBits events may be pending at a time.
+const slotBits = 24
 
 func (a entry) before(b entry) bool { return a.at < b.at || a.at == b.at && a.id < b.id }
 
-// clock is virtual time and what will happen in it. Events are kept in a slab; a heap of four children and
-// queues for those that are scheduled in the order in which they happen hold their entries.
+// clock is virtual time and the pending events. The events are in a slab. The entries are in a heap with four
+// children a node, or in a lane. A lane is a queue for events scheduled in the order of their times.
 type clock struct {
 	now   time.Duration // since the start of the run
-	steps uint64        // events that have happened
+	steps uint64        // events so far
 	seq   uint64
 	slab  []event
 	spare []uint32 // free slots of slab
 	heap  []entry
-	lanes [2]lane // of messages, which take equally long unless there is jitter, and of regular looks at connections
+	lanes [2]lane // of messages (equal delays unless there is jitter), and of regular checks of connections
 }
 
-// origin is the moment at which every run starts. Nothing depends on it.
+// origin is the moment at which every run starts. Nothing depends on the moment.
 var origin = time.Unix(1_000_000_000, 0).UTC()
 
 func (c *clock) time() time.Time { return origin.Add(c.now) }
 
-// at schedules e, for now at the earliest.
+// schedule lets e happen at t, but not before now.
 func (c *clock) at(t time.Duration, e event) {
 	var slot uint32
 	if n := len(c.spare); n > 0 {
@@ -93,7 +94,7 @@ func (c *clock) at(t time.Duration, e event) {
 	c.push(x)
 }
 
-// next takes the next event and moves the clock to it. There must be one.
+// takeNext removes the next event, and moves the clock to the event's time. There must be a pending event.
 func (c *clock) next() event {
 	first, from := c.first()
 	if from < len(c.lanes) {
@@ -110,14 +111,14 @@ func (c *clock) next() event {
 	return e
 }
 
-// due is when the next event happens, false if nothing ever does.
+// nextTime returns the time of the next event; false if no event is pending.
 func (c *clock) due() (time.Duration, bool) {
 	first, from := c.first()
 	return first.at, from >= 0
 }
 
-// first is the entry of the next event and where it is: the number of a lane, that of lanes for the heap, or
-// -1 if there is none.
+// firstEntry returns the entry of the next event, and its source: the number of a lane, len(c.lanes) for the
+// heap, or -1 if no event is pending.
 func (c *clock) first() (x entry, from int) {
 	from = -1
 	if len(c.heap) > 0 {
@@ -131,7 +132,7 @@ func (c *clock) first() (x entry, from int) {
 	return x, from
 }
 
-// push and pop keep the heap: the children of i are 4i+1 to 4i+4.
+// pushHeap and popHeap keep the order of the heap: the children of entry i are entries 4i+1 to 4i+4.
 func (c *clock) push(x entry) {
 	c.heap = append(c.heap, x)
 	i := len(c.heap) - 1
@@ -174,13 +175,13 @@ func (c *clock) pop() {
 	h[i] = x
 }
 
-// lane is a queue of entries in their order.
+// lane is a sorted queue of entries.
 type lane struct {
 	entries []entry
 	head    int
 }
 
-// push appends x, or returns false if it comes before what is in the lane.
+// pushBack appends x, or returns false if x comes before the last entry of the lane.
 func (l *lane) push(x entry) bool {
 	n := len(l.entries)
 	if n > 0 && x.before(l.entries[n-1]) {

@@ -20,13 +20,13 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// FaultError is a broken promise that a random schedule of faults brought to light.
+// FaultError is a broken promise, found by a random schedule of faults.
 type FaultError struct {
 	Seed    uint64
-	Without Omission      // what the run left out
+	Without Omission      // jobs and faults left out of the run
 	At      time.Duration // since the start of the run
 	Err     error
-	Log     []string // what happened last, an event or action per line
+	Log     []string // the end of the log, an event or action per line
 }
 
 func (e *FaultError) Error() string {
@@ -39,45 +39,47 @@ func (e *FaultError) Error() string {
 
 func (e *FaultError) Unwrap() error { return e.Err }
 
-// FaultStats says what a run with faults has seen.
+// FaultStats counts the events of a run with faults.
 type FaultStats struct {
 	Jobs, Tasks, Starts, Failovers, Refusals int
 	Faults                                   map[string]int // by kind
 	Outcomes                                 [frontend.DeadlineExceeded + 1]int
 	Failures                                 [frontend.StageFailed + 1]int
-	Seen                                     map[string]int // what else was drawn or happened, by kind
+	Seen                                     map[string]int // by kind: other drawn settings and events
 	Events                                   uint64
 
-	Frontends frontend.Stats // of the lives that saw the end
+	Frontends frontend.Stats // of the lives at the end of the run
 	Workers   worker.Stats
 }
 
-// Faults runs a small cluster under a schedule of faults drawn from seed: processes crash, hang, drain and
-// come back, connections break on one side or both, messages are repeated and overtake one another, clients
-// cancel and go elsewhere, files come late or never, gossip is stale or lies. It checks both cores' invariants after
-// every step, and what clients are promised:
+// Faults runs a small cluster under a schedule of faults drawn from seed. Processes crash, hang, drain and come
+// back. Connections break at one end or both. Messages are repeated and overtake one another. Clients cancel and
+// go elsewhere. Files come late or never. Gossip is stale or lies. Faults checks the invariants of both cores
+// after every step, and the promises to clients:
 //
 //   - every task of a job ends in one outcome, and every job ends;
-//   - what is lost, stopped, given up for poison or for want of a worker, or runs again, was hit by a fault, and which one
-//     is known;
+//   - a task that is lost, stopped, given up for poison or for want of a worker, or runs again, was hit by a
+//     known fault;
 //   - a task that may start only once never starts twice;
 //   - no task has more than two attempts under way at a frontend, and the loser is stopped;
-//   - a task starts where its constraints hold and its demand fits, with its files there, and not before all tasks of
-//     the stages before its own have ended well;
-//   - a result is that of the task;
-//   - what a job's response is blamed on adds up to it;
-//   - no job is refused because others of its tenant wait while a worker that may run it is idle;
-//   - files that are fetched for an attempt are released, once, and not while it runs;
-//   - once all is over, no core holds anything of any job any more, and no queue was ever longer than its bound.
+//   - a task starts only at a worker with its constraints, its demand and its files, and after all tasks of the
+//     earlier stages have ended well;
+//   - a result belongs to its task;
+//   - the blame of a job adds up to its response;
+//   - no job is refused for waiting jobs of its tenant while a worker able to run the job is idle;
+//   - files fetched for an attempt are released once, and not while the attempt runs;
+//   - at the end of the run, no core keeps anything of any job, and no queue was ever longer than its bound.
 //
-// One seed of every four is calm: nothing goes wrong, both cores have production's limits and timers, and tasks take
-// up to a minute. Then each task starts once and has its result at the first attempt, and nothing is withdrawn.
+// One seed of every four is calm: nothing goes wrong, both cores have the limits and timers of production, and
+// tasks take up to a minute. Then each task starts once and has its result at the first attempt, and nothing is
+// withdrawn.
 //
-// In another one of every four only frontends fail, and clients wander. Then no task runs at two places at once, or again
-// when it has ended well, and none is lost with its frontend but where a worker cannot know that it never started.
+// In another seed of every four, only frontends fail, and clients wander. Then no task runs at two places at
+// once, or again after a good end. No task is lost with its frontend, unless a worker cannot know whether the
+// task started.
 //
-// Parts of it may be left out; what remains is as it was. The error, if any, is a *FaultError. The same seed gives
-// the same run.
+// Jobs and faults may be left out; the rest stays the same. The error, if any, is a *FaultError. The same seed
+// gives the same run.
 func Faults(seed uint64, without Omission) (*FaultStats, error) {
 	r := newFaultRun(seed, without)
 	err := r.run()
@@ -97,10 +99,11 @@ func Faults(seed uint64, without Omission) (*FaultStats, error) {
 	return &r.stats, failed
 }
 
-// FaultSweep runs Faults for n seeds, from the given one on, as many at a time as there are processors to use, and
-// sums up what they have seen. After a run that fails it starts no more of them, and returns the error of the least
-// seed among those that failed: a *FaultError. progress, if not nil, is told how many are done, by one goroutine at
-// a time.
+// FaultSweep runs Faults for n seeds, beginning with from, as many at a time as there are processors to use, and
+// adds up the stats. After a failed run, no more runs start, and the error is the *FaultError of the least seed
+// among the failed runs.
+//
+// If progress is not nil, one goroutine at a time calls progress with the number of runs done.
 func FaultSweep(ctx context.Context, from, n uint64, progress func(done uint64)) (*FaultStats, error) {
 	var mu sync.Mutex
 	sum := &FaultStats{Faults: map[string]int{}, Seen: map[string]int{}}
@@ -146,35 +149,35 @@ type faultRun struct {
 	cluster
 	seed    uint64
 	without Omission
-	dice    *rand.Rand    // of what is drawn before it all begins
+	dice    *rand.Rand    // for everything drawn before the run begins
 	calm    bool          // nothing goes wrong
-	steady  bool          // only frontends and clients do
+	steady  bool          // only frontends fail, and clients wander
 	horizon time.Duration // no more faults from then on
 	end     time.Duration // all jobs must have ended by then
 	copies  float64       // share of tasks that may have a second attempt
-	grace   time.Duration // a frontend cancels the job of a client that is gone for so long
+	grace   time.Duration // a frontend cancels the job of a client after this absence
 	jobs    []*faultJob
-	faults  int                      // drawn
+	faults  int                      // number of drawn faults
 	visits  []map[probe.JobID]*visit // by frontend
-	chances *rand.Rand               // of fetchers and gossip
+	chances *rand.Rand               // for fetchers and gossip
 
 	fetchers []fetcher // by worker, of its present life
-	rumours  []uint64  // by worker, how often it told of itself
-	leaving  []int32   // by worker, the life in which it drains
+	rumours  []uint64  // by worker: its number of gossip rows
+	leaving  []int32   // by worker: the life in which the worker drains
 	outages  []outage  // by worker
 
-	queued   []uint32   // calm: by worker, after its last step
+	queued   []uint32   // calm runs: by worker, the queue's length after the last step
 	idle     []idleSpan // by worker, after its last step
 	placeOf  map[placeKey]*faultJob
 	harmed   []*harm
 	reorders bool // messages overtake one another
 	tries    map[probe.AttemptID]*try
-	stored   map[[32]byte][]storedAt // what tasks have left as files, by digest
+	stored   map[[32]byte][]storedAt // outputs of tasks stored as files, by digest
 
 	open   int // jobs that have not ended
 	failed error
 	still  int // events since time went on
-	busy   int // so many are too many
+	busy   int // most events without time going on
 	stats  FaultStats
 	stopAt uint64
 }
@@ -195,17 +198,17 @@ func newFaultRun(seed uint64, without Omission) *faultRun {
 	return r
 }
 
-// among draws one of a few values.
+// drawOne draws one of a few values.
 func among[T any](dice *rand.Rand, values ...T) T { return values[dice.IntN(len(values))] }
 
-// between draws a duration.
+// drawBetween draws a duration.
 func between(dice *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(dice.Int64N(int64(high-low)+1))
 }
 
 func chance(dice *rand.Rand, p float64) bool { return dice.Float64() < p }
 
-// run is the whole of it. A panic of a core is an error like others.
+// playOut plays the whole run. A panic of a core is an error like others.
 func (r *faultRun) run() (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -225,7 +228,7 @@ func (r *faultRun) run() (err error) {
 			return r.unfinished()
 		}
 	}
-	// All is over, but for zombies: frontends with jobs whose clients went elsewhere.
+	// All jobs have ended, except at frontends left by their clients.
 	for quiet := r.now + 15*time.Second; r.now < quiet; {
 		if err := r.next(quiet); err != nil {
 			return err
@@ -234,7 +237,7 @@ func (r *faultRun) run() (err error) {
 	return r.drained()
 }
 
-// draw makes the cluster, what it has to do and what goes wrong.
+// drawCluster draws the cluster, the jobs and the faults.
 func (r *faultRun) draw() {
 	r.afterFrontend, r.afterWorker, r.obeys = r.attempted, r.stopped, r.heeds
 	d := r.dice
@@ -248,8 +251,8 @@ func (r *faultRun) draw() {
 	r.grace = between(d, 100*time.Millisecond, time.Second)
 	if r.steady {
 		r.stats.Seen["steady runs"]++
-		r.net.reorder = 0            // what is claimed is told before the claim is answered
-		r.horizon += 5 * time.Second // the workers are old enough to know all of the last jobs
+		r.net.reorder = 0            // the results of claimed tasks come before the answer to the claim
+		r.horizon += 5 * time.Second // at the end, workers are old enough to know all of the last jobs
 	}
 	for i := range 2 + d.IntN(5) {
 		cfg := worker.Config{
@@ -316,7 +319,7 @@ func (r *faultRun) draw() {
 	}
 }
 
-// next is a step of the cluster, of those up to the given time.
+// stepUpTo runs the next event, if the event is due at end or before; else the clock moves just past end.
 func (r *faultRun) next(end time.Duration) error {
 	if r.stopAt > 0 && r.steps >= r.stopAt {
 		return errors.New("stopped")
@@ -345,7 +348,7 @@ func (r *faultRun) fail(format string, args ...any) {
 	}
 }
 
-// String says the most important of it in a line.
+// String returns the most important counts in a line.
 func (s *FaultStats) String() string {
 	var faults []string
 	for _, what := range slices.Sorted(maps.Keys(s.Faults)) {

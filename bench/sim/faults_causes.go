@@ -12,33 +12,33 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// What becomes of a task must have a cause that the run can name: a fault that hit one of its attempts, in the time in
-// which it may do so, at the worker or the frontend of that attempt, or on the connection between them.
+// A bad fate of a task must have a cause known to the run: a fault that may have hit an attempt of the task. The
+// fault was at the worker or frontend of the attempt or on the connection, at the right time.
 
-// harm is what a fault does to the attempts at a worker, of a frontend, or between the two.
+// harm is the effect of a fault on the attempts at a worker, of a frontend, or between the two.
 type harm struct {
 	what  string
-	f     *frontendNode // nil: of whichever
-	w     *workerNode   // nil: at whichever
+	f     *frontendNode // nil: any
+	w     *workerNode   // nil: any
 	from  time.Duration
-	until time.Duration // when its effects are over
+	until time.Duration // the end of its effects
 }
 
-// unending is the end of a harm of which it is not known yet.
+// noEndYet is the end of a harm without a known end.
 const unending = time.Duration(math.MaxInt64)
 
-// notice is how long it takes at most until both ends of a connection have noticed that the other one is silent and
-// have made another connection.
+// noticeTime returns the longest time until the two ends of a connection have noticed the silence, and have made
+// another connection.
 func (r *faultRun) notice() time.Duration {
 	return r.net.lease + 2*r.net.ping + 2*redial + r.settles()
 }
 
-// settles is how long what was sent before may still be under way.
+// settleTime returns the longest time of a message under way.
 func (r *faultRun) settles() time.Duration {
 	return 4*r.net.delay + 20*r.net.jitter + 2*r.net.reorder
 }
 
-// harms notes that a fault begins.
+// noteHarm notes the begin of a fault.
 func (r *faultRun) harms(what string, f *frontendNode, w *workerNode, lasts time.Duration) {
 	h := &harm{what: what, f: f, w: w, from: r.now, until: unending}
 	if lasts < unending {
@@ -47,7 +47,7 @@ func (r *faultRun) harms(what string, f *frontendNode, w *workerNode, lasts time
 	r.harmed = append(r.harmed, h)
 }
 
-// mended notes that what a worker suffered from, which has begun another life, is over.
+// endHarms notes the end of a worker's harms without an end, because the worker has begun another life.
 func (r *faultRun) mended(w *workerNode) {
 	for _, h := range r.harmed {
 		if h.w == w && h.until == unending {
@@ -56,29 +56,29 @@ func (r *faultRun) mended(w *workerNode) {
 	}
 }
 
-// hits reports whether the harm is one to what a frontend and a worker have between them at some time from since on.
+// mayHit reports whether the harm may affect a frontend and a worker together at some time from since on.
 func (h *harm) hits(f *frontendNode, w *workerNode, since time.Duration) bool {
 	return (h.f == nil || h.f == f) && (h.w == nil || h.w == w) && h.until >= since
 }
 
-// try is an attempt at a task, from when it was sent.
+// faultAttempt is an attempt at a task, known since the frontend sent the attempt.
 type try struct {
 	id      probe.AttemptID
 	f       *frontendNode
 	w       *workerNode
 	sent    time.Duration
-	session int // of the job's client, as its frontend knew it
+	session int // of the job's client, as known to the frontend
 	started bool
-	copy    bool // its task has another one at that frontend
-	spare   bool // it was sent as such
-	over    bool // it has failed by itself, or was stopped, which had its cause
-	goesOn  bool // though it was told to stop
+	copy    bool // the frontend may have another attempt at the task
+	spare   bool // sent as spare
+	over    bool // failed by itself, or was stopped with a cause
+	goesOn  bool // runs on after it was told to stop
 }
 
-// harm is the one that has hit an attempt, nil if there is none.
+// harmOf returns a harm that may have hit t, or nil.
 func (r *faultRun) harm(t *try) *harm { return r.between(t.f, t.w, t.sent) }
 
-// between is a harm to what a frontend and a worker have between them at some time from since on, nil if there is none.
+// harmBetween returns a harm that may affect f and w together at some time from since on, or nil.
 func (r *faultRun) between(f *frontendNode, w *workerNode, since time.Duration) *harm {
 	for _, h := range r.harmed {
 		if h.hits(f, w, since) {
@@ -88,7 +88,7 @@ func (r *faultRun) between(f *frontendNode, w *workerNode, since time.Duration) 
 	return nil
 }
 
-// cause is the harm that may have taken an attempt from its task, nil if there is none.
+// causeOf returns the harm that may have taken t from its task, or nil.
 func (r *faultRun) cause(j *faultJob, t *try) *harm {
 	if h := r.harm(t); h != nil {
 		return h
@@ -99,12 +99,13 @@ func (r *faultRun) cause(j *faultJob, t *try) *harm {
 	return nil
 }
 
-// anyHarmed reports whether an attempt at a task may have been lost.
+// mayBeLost reports whether an attempt at the task may have been lost.
 func (r *faultRun) anyHarmed(j *faultJob, t *faultTask) bool {
 	return slices.ContainsFunc(t.tries, func(x *try) bool { return r.cause(j, x) != nil })
 }
 
-// deaths is how many attempts at a task may have been lost with a worker, as far as a frontend can tell.
+// countDeaths returns how many attempts at a task may have been lost with a worker, as far as a frontend can
+// tell.
 func (r *faultRun) deaths(t *faultTask) int {
 	n := 0
 	for _, x := range t.tries {
@@ -117,7 +118,7 @@ func (r *faultRun) deaths(t *faultTask) int {
 	return n
 }
 
-// stranded reports whether all workers that may run a task may have been away from a frontend for a time.
+// isStranded reports whether all workers that may run a task may have been away from f since a time.
 func (r *faultRun) stranded(j *faultJob, t *faultTask, f *frontendNode, since time.Duration) bool {
 	for _, w := range r.workers {
 		if w.down || r.may(j, t, w) != nil || j.passes(t.spec.Stage) && w.welcome.Speaks.Features&probe.Passing == 0 {
@@ -130,7 +131,7 @@ func (r *faultRun) stranded(j *faultJob, t *faultTask, f *frontendNode, since ti
 	return true
 }
 
-// attempted notes the attempts that a frontend makes.
+// noteAttempts notes the attempts, kills and restamps of a frontend's step.
 func (r *faultRun) attempted(f *frontendNode, _ frontend.Event) {
 	for _, a := range f.acts {
 		s, ok := a.(frontend.Send)
@@ -178,7 +179,8 @@ func (r *faultRun) tried(f *frontendNode, w frontend.Worker, j *faultJob, launch
 	}
 }
 
-// dismissed notes that an attempt is over, and its result in vain, of whose task its frontend gives another outcome just now.
+// noteKill notes the end of a killed attempt, if the result counts no more. The attempt may be a copy, or the
+// frontend gives another outcome of the task in the same step.
 func (r *faultRun) dismissed(f *frontendNode, id probe.AttemptID) {
 	x := r.tries[id]
 	x.over = x.over || x.copy || slices.ContainsFunc(f.acts, func(a frontend.Action) bool {
@@ -187,44 +189,44 @@ func (r *faultRun) dismissed(f *frontendNode, id probe.AttemptID) {
 	})
 }
 
-// startsAgain checks that each earlier run of a task has failed or may have been lost.
+// checkRestart checks that each earlier run of a task has failed or may have been lost.
 func (r *faultRun) startsAgain(j *faultJob, t *faultTask, s *worker.Start) {
 	now := r.tries[s.Launch.Attempt]
 	now.started = true
 	if r.harm(now) != nil {
-		return // it was given up, and another one ran meanwhile
+		return // the frontend gave this attempt up, and another attempt ran meanwhile
 	}
 	twice := false
 	for _, x := range t.tries {
 		if x == now || !x.started || x.over || r.harm(x) != nil {
 			continue
 		}
-		if !twice && x.f == now.f && (x.copy || now.copy) { // one of them is a copy of the other
+		if !twice && x.f == now.f && (x.copy || now.copy) { // the two attempts are a task and its copy
 			twice = true
 			continue
 		}
-		// Where its client has left its frontend, the next one may not reach the worker, or hear first that it has told all,
-		// or that one had no room to keep the result for so long.
+		// If the client has left its frontend, the next frontend may not reach the worker, or may hear the end of
+		// the claim first. Or the worker had no room to keep the result until now.
 		if x.w.core.Stats.Forgotten == 0 && !r.reorders && r.between(now.f, x.w, j.since) == nil || r.cause(j, x) == nil {
 			r.fail("task %d of job %d starts again, as attempt %s, without a cause: %s runs or ran at w%d", s.Launch.Task, j.n, s.Launch.Attempt, x.id, x.w.index)
 		}
 	}
 }
 
-// preempts reports whether a task may be stopped for what is regular, by its job.
+// mayPreempt reports whether a task may be stopped for regular work, by its job.
 func (r *faultRun) preempts(id probe.JobID, task probe.TaskIndex) bool {
 	j := r.jobs[jobOf(id)-1]
 	return j.spec.Class == frontend.Spare && j.tasks[task].spec.Retryable
 }
 
-// started is the start of an attempt that runs, or is about to, nil if it does not.
+// startOf returns the start of an attempt that runs or starts in this step, or nil.
 func (w *workerNode) started(id probe.AttemptID) *worker.Start {
 	for _, x := range w.running {
 		if x.start.Launch.Attempt == id {
 			return &x.start
 		}
 	}
-	for _, a := range w.acts { // it starts only now
+	for _, a := range w.acts { // starts in this step
 		if s, ok := a.(*worker.Start); ok && s.Launch.Attempt == id {
 			return s
 		}
@@ -232,7 +234,8 @@ func (w *workerNode) started(id probe.AttemptID) *worker.Start {
 	return nil
 }
 
-// heeds has a quarter of all tasks run on that are told to stop, as Go functions can: what comes of most of them interests nobody.
+// heedsStop decides whether a task stops when told to. A quarter of the tasks runs on, as Go functions may. Most
+// of their results count no more.
 func (r *faultRun) heeds(s *worker.Start) bool {
 	id := s.Launch.Attempt
 	if id.Seq%4 > 0 {
@@ -246,7 +249,7 @@ func (r *faultRun) heeds(s *worker.Start) bool {
 	return false
 }
 
-// stopped checks what a worker stops.
+// checkStops checks the causes of a worker's stops.
 func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
 	r.noteIdle(w)
 	for _, a := range w.acts {
@@ -256,7 +259,7 @@ func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
 		}
 		i := slices.IndexFunc(w.running, func(x *execution) bool { return x.start.Launch.Attempt == a.Attempt })
 		if i < 0 {
-			continue // it has just ended
+			continue // the attempt has just ended
 		}
 		j, t := r.taskOf(&w.running[i].start)
 		x := r.tries[a.Attempt]
@@ -273,11 +276,12 @@ func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
 
 // idleSpan says since when a life of a worker has had room for any task.
 type idleSpan struct {
-	life  int32 // 0: it has no room
+	life  int32 // 0: the worker has no room
 	since time.Duration
 }
 
-// largestDemand is the most that tasks of these runs demand. Larger workers may have room for it while other tasks run.
+// largestDemand is the largest demand of tasks in these runs. Larger workers may have this room while other tasks
+// run.
 var largestDemand = slotsOf(3)
 
 // noteIdle notes after a step of w whether w has room for any task, and no queue.
@@ -291,11 +295,11 @@ func (r *faultRun) noteIdle(w *workerNode) {
 	}
 }
 
-// checkRefusal fails the run if f refuses a job because others wait, although a worker has been idle that may run all tasks
-// of the job, and f has had the time to hear of it.
+// checkRefusal fails the run if f refuses a job for waiting jobs, although an idle worker could run all tasks of
+// the job, and f has had the time to hear of the worker.
 func (r *faultRun) checkRefusal(f *frontendNode, j *faultJob, err *frontend.RefusedError) {
 	if !strings.Contains(err.Message, "waits for its first task") || f.frontend().Quota(j.spec.Tenant).All != tenants.Unlimited {
-		return // or the tenant may not use what is free
+		return // or the tenant may not use the free room
 	}
 	heard := r.now - r.net.ping - 50*time.Millisecond
 	for _, w := range r.workers {

@@ -10,26 +10,26 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// visit is a job at one frontend, as the frontend's shell knows it.
+// visit is a job at one frontend, as the frontend's shell knows the job.
 type visit struct {
 	job      *faultJob
-	session  int // of the client that listens
+	session  int // of the listening client
 	outcomes []frontend.Outcome
 	came     time.Duration
-	after    [][]int // of each stage, those that it waits for
+	after    [][]int // of each stage: the stages before
 	attempts []record.Attempt
 	told     map[probe.TaskIndex]bool
 	left     bool // the client has gone
 	refused  bool
-	open     bool // its core may be told of more tasks
-	step     int  // of the job's growth, that it is told
-	again    bool // it had been submitted before, as far as the client knows
+	open     bool // the client may add more tasks
+	step     int  // the growth step just sent to the core
+	again    bool // the job may have been at a frontend before
 }
 
-// clientDelay is how long a client and a frontend take to reach each other.
+// clientDelay is the time of a message between a client and a frontend.
 const clientDelay = 200 * time.Microsecond
 
-// turnTo submits what has no outcome yet to f.
+// turnTo lets the client submit the unfinished tasks of j to f.
 func (r *faultRun) turnTo(j *faultJob, f *frontendNode) {
 	if j.ended || j.owner != nil {
 		return
@@ -40,7 +40,7 @@ func (r *faultRun) turnTo(j *faultJob, f *frontendNode) {
 	r.later(r.now+clientDelay, func() { r.submitTo(j, f, session) })
 }
 
-// gone: the client is not, or no longer, in its turn to f.
+// hasLeft reports whether the client has left its session with f.
 func (j *faultJob) gone(f *frontendNode, session int) bool {
 	return j.ended || j.session != session || j.owner != f
 }
@@ -78,7 +78,8 @@ func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 		r.leave(j)
 		return
 	case f.hung != nil:
-		// It sits in the frontend's socket. The client gives up after a while; what it sent does not come back.
+		// The submission stays in the frontend's socket. The client gives up after a while, but the submission
+		// does not come back.
 		f.hung.events = append(f.hung.events, event{kind: call, what: func() { r.receiveSubmit(j, f, session, spec) }})
 		j.tried = true
 		r.later(r.now+r.net.lease, func() {
@@ -91,9 +92,9 @@ func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 	r.receiveSubmit(j, f, session, spec)
 }
 
-// receiveSubmit is a frontend's shell: it recognises a job that is under way.
+// receiveSubmit is the part of a frontend's shell that recognises a job under way.
 func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec frontend.Job) {
-	if f.down || spec.Generation > 0 && j.gone(f, session) { // it is not listened to if it has hung up
+	if f.down || spec.Generation > 0 && j.gone(f, session) { // the shell does not listen to a client that has hung up
 		return
 	}
 	if v := r.visits[f.index][j.id]; v != nil && spec.Generation > 0 && !f.frontend().Knows(&spec) {
@@ -121,13 +122,13 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec
 	if v.refused {
 		return
 	}
-	j.tried = true // it was taken
+	j.tried = true // the frontend has admitted the job
 	if j.gone(f, session) && v.open {
 		r.miss(f, v)
 	}
 }
 
-// leave: the client gives its frontend up and turns to another one soon.
+// leaveFrontend lets a client give up its frontend, and go to another frontend soon.
 func (r *faultRun) leave(j *faultJob) {
 	if j.ended || j.owner == nil {
 		return
@@ -141,7 +142,7 @@ func (r *faultRun) leave(j *faultJob) {
 	r.later(r.now+between(j.dice, 0, 50*time.Millisecond), func() { r.turnTo(j, among(j.dice, r.frontends...)) })
 }
 
-// miss has a frontend cancel the job of a client that does not come back in time.
+// cancelIfGone lets a frontend cancel the job of a client that does not come back within r.grace.
 func (r *faultRun) miss(f *frontendNode, v *visit) {
 	v.left = true
 	id, life := v.job.id, f.life
@@ -151,7 +152,7 @@ func (r *faultRun) miss(f *frontendNode, v *visit) {
 	})
 }
 
-// tellFrontend steps a frontend, or has it stepped when it goes on, if it is to be told then.
+// tellFrontend steps a frontend, if isCurrent still holds. A hung frontend steps when it goes on.
 func (r *faultRun) tellFrontend(f *frontendNode, ev frontend.Event, still func() bool) {
 	switch {
 	case f.down || !still():
@@ -164,7 +165,7 @@ func (r *faultRun) tellFrontend(f *frontendNode, ev frontend.Event, still func()
 	}
 }
 
-// readSlowly: for the client of a job, its frontend has too many results now and then, until it has fetched some.
+// readSlowly lets a job's frontend have too many unread results now and then, until the client has fetched some.
 func (r *faultRun) readSlowly(j *faultJob, d *rand.Rand) {
 	if j.ended {
 		return
@@ -182,7 +183,7 @@ func (r *faultRun) readSlowly(j *faultJob, d *rand.Rand) {
 	}
 }
 
-// wander: a client loses its connection although its frontend is well.
+// wanderOff lets a client lose the connection to a healthy frontend.
 func (r *faultRun) wander(j *faultJob) {
 	r.stats.Faults["client wanders"]++
 	r.leave(j)
@@ -199,7 +200,7 @@ func (r *faultRun) cancelJob(j *faultJob) {
 	}
 }
 
-// told is a frontend's shell: what its core says of jobs.
+// handleAnswer is the part of a frontend's shell for the core's actions on jobs.
 func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 	visits := r.visits[f.index]
 	switch a := a.(type) {
@@ -217,7 +218,7 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 		}
 		if session := v.session; j.session == session && j.owner == f {
 			j.owner = nil
-			wait := max(a.Err.RetryAfter, 10*time.Millisecond) // the client is stubborn even where there is no hope
+			wait := max(a.Err.RetryAfter, 10*time.Millisecond) // the client tries again even without hope
 			r.later(r.now+wait, func() { r.turnTo(j, among(j.dice, r.frontends...)) })
 		}
 	case *frontend.Done:
@@ -269,7 +270,7 @@ func (r *faultRun) told(f *frontendNode, a frontend.Action) {
 	}
 }
 
-// deliver brings an outcome to the client, unless the frontend or the client is gone by then.
+// deliverOutcome brings an outcome to the client, unless the frontend or the client is gone by then.
 func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend.Outcome) {
 	life := f.life
 	here := func() bool { return f.life == life }
@@ -284,7 +285,7 @@ func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend
 		r.later(r.now+clientDelay, func() { r.receipts(f, o.Receipt, true, here) })
 		t := &j.tasks[o.Task]
 		if t.outcomes++; t.outcomes > 1 {
-			return // the client came back to a frontend that it had left, and had the outcome from another
+			return // the client came back to a former frontend, and had the outcome from another frontend
 		}
 		if len(o.Outputs) > 0 {
 			if j.made == nil {
@@ -303,13 +304,13 @@ func (r *faultRun) deliver(j *faultJob, f *frontendNode, session int, o frontend
 	})
 }
 
-// receipts tells a frontend that an outcome has arrived, or that it does not keep it any more.
+// sendReceipt tells a frontend that the client has an outcome, or that the shell has dropped the outcome.
 func (r *faultRun) receipts(f *frontendNode, receipt frontend.Receipt, arrived bool, here func() bool) {
 	list := []frontend.Receipt{receipt}
 	n := len(f.receipts)
 	f.receipts = slices.DeleteFunc(f.receipts, func(o frontend.Receipt) bool { return o == receipt })
 	switch {
-	case len(f.receipts) == n: // there was none, or it was told before
+	case len(f.receipts) == n: // no receipt, or a repetition
 	case arrived:
 		r.tellFrontend(f, frontend.Delivered{Receipts: list}, here)
 	default:

@@ -8,18 +8,18 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/record"
 )
 
-// Some jobs grow: their clients submit them open, with their first tasks, and add the others later. What is added may be told
-// twice, and too late.
+// Some jobs grow. The client submits such a job open, with the first tasks, and adds more tasks later. An
+// addition may be sent twice, or too late.
 
-// growth is what the client of such a job knows of it.
+// growth is the plan of a growing job, as its client knows the plan.
 type growth struct {
-	sizes  []int // with the first tasks, and with what is added each time; none: it does not grow
-	stages int   // so many it has at first
-	done   int   // of sizes
-	sent   bool  // the next one may have been taken
+	sizes  []int // number of tasks at first, and after each addition; empty: the job does not grow
+	stages int   // number of stages at first; 0: all
+	done   int   // index in sizes: the tasks known to be taken
+	sent   bool  // the next addition may have been taken
 }
 
-// drawGrowth draws how a job of n tasks grows, whose first stages have a task each.
+// drawGrowth draws how a job of n tasks grows. The first stages have one task each.
 func (r *faultRun) drawGrowth(j *faultJob, n int) {
 	d := j.dice
 	if !chance(d, 0.25) {
@@ -28,7 +28,7 @@ func (r *faultRun) drawGrowth(j *faultJob, n int) {
 	g := &j.grows
 	if stages := j.spec.Stages; len(stages) > 0 {
 		g.stages = 1 + d.IntN(len(stages)-1)
-		for i := range stages { // each comes after earlier ones
+		for i := range stages { // each stage comes after earlier stages only
 			stages[i].After = slices.DeleteFunc(stages[i].After, func(name string) bool {
 				return slices.IndexFunc(stages, func(s frontend.Stage) bool { return s.Name == name }) >= i
 			})
@@ -45,7 +45,7 @@ func (r *faultRun) drawGrowth(j *faultJob, n int) {
 	r.stats.Seen["jobs that grow"]++
 }
 
-// had is how many tasks of a job its client has told of, and open whether it will tell of more, or that there are none.
+// tasksTold returns how many tasks of a job the client has sent.
 func (j *faultJob) had() int {
 	if len(j.grows.sizes) == 0 {
 		return len(j.tasks)
@@ -55,7 +55,7 @@ func (j *faultJob) had() int {
 
 func (j *faultJob) open() bool { return j.grows.done+1 < len(j.grows.sizes) }
 
-// known is the stages that a client has told of with so many tasks.
+// knownStages returns the stages sent by a client along with a number of tasks.
 func (j *faultJob) known(tasks int) []frontend.Stage {
 	if j.grows.stages > 0 && tasks <= j.grows.stages {
 		return j.spec.Stages[:j.grows.stages]
@@ -63,14 +63,14 @@ func (j *faultJob) known(tasks int) []frontend.Stage {
 	return j.spec.Stages
 }
 
-// takeIn has what may have been added go with the rest of the job to another frontend.
+// noteTaken counts an addition as taken, so the added tasks go to another frontend with the rest of the job.
 func (j *faultJob) takeIn() {
 	if g := &j.grows; g.sent {
 		g.done, g.sent = g.done+1, false
 	}
 }
 
-// grow lets a client add the next tasks to its job, again and again until it has an answer.
+// addTasks lets a client add the next tasks to its job, again and again until an answer comes.
 func (r *faultRun) grow(j *faultJob) {
 	if j.ended || !j.open() {
 		return
@@ -97,19 +97,20 @@ func (r *faultRun) grow(j *faultJob) {
 	}
 }
 
-// extendAt is a frontend's shell: nothing is added to what has ended.
+// extendAt is the part of a frontend's shell that takes additions. Nothing is added to a job that has ended.
 func (r *faultRun) extendAt(j *faultJob, f *frontendNode, session, step int, ev frontend.Extend, here func() bool) {
 	if f.hung != nil {
 		f.hung.events = append(f.hung.events, event{kind: call, what: func() { r.extendAt(j, f, session, step, ev, here) }})
 		return
 	}
-	if v := r.visits[f.index][j.id]; v != nil && !j.gone(f, session) { // who has hung up is not listened to
+	// the shell does not listen to a client that has hung up
+	if v := r.visits[f.index][j.id]; v != nil && !j.gone(f, session) {
 		v.step = step
 		r.tellFrontend(f, ev, here)
 	}
 }
 
-// extended is the answer of a frontend to its client.
+// handleExtended is the answer of a frontend to its client's addition.
 func (r *faultRun) extended(f *frontendNode, v *visit, a frontend.Extended) {
 	j, step, session := v.job, v.step, v.session
 	if a.Err != nil {
@@ -131,7 +132,7 @@ func (r *faultRun) extended(f *frontendNode, v *visit, a frontend.Extended) {
 	})
 }
 
-// endsOpen ends a job at its client that ended before all was added to it.
+// endOpenJob ends a growing job at its client. The job must not end at f while f expects additions.
 func (r *faultRun) endsOpen(f *frontendNode, v *visit) {
 	j, session := v.job, v.session
 	failed := slices.ContainsFunc(v.outcomes, func(o frontend.Outcome) bool { return o.Kind != frontend.Result })
@@ -147,7 +148,7 @@ func (r *faultRun) endsOpen(f *frontendNode, v *visit) {
 	}
 }
 
-// ends: the client has all that it will get.
+// endJob notes that the client has all outcomes.
 func (r *faultRun) ends(j *faultJob) {
 	j.ended = true
 	r.open--

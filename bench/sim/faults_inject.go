@@ -11,7 +11,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// fault lets one thing go wrong, the n-th.
+// injectFault lets the n-th fault happen.
 func (r *faultRun) fault(n int) {
 	d := rand.New(rand.NewPCG(r.seed, 'f'<<32|uint64(n)))
 	w, f := among(d, r.workers...), among(d, r.frontends...)
@@ -57,7 +57,7 @@ func (r *faultRun) fault(n int) {
 			r.harms("frontend hangs", f, nil, back)
 			h := &hang{since: r.now}
 			f.hung = h
-			for _, j := range r.jobs { // its client notices, some time
+			for _, j := range r.jobs { // some of its clients notice after a lease
 				if j.owner == f && !j.ended && chance(d, 0.5) {
 					r.later(r.now+r.net.lease, func() {
 						if f.hung == h && j.owner == f {
@@ -136,7 +136,7 @@ func connOf(f *frontendNode, w *workerNode) *conn {
 	return nil
 }
 
-// killFrontend crashes a frontend; its clients notice and go elsewhere.
+// killFrontend crashes a frontend. Its clients notice and go elsewhere.
 func (r *faultRun) killFrontend(f *frontendNode, trace bool) {
 	r.harms("frontend crashes", f, nil, 0)
 	r.crashFrontend(f, trace)
@@ -154,14 +154,14 @@ func (r *faultRun) revive(f *frontendNode) {
 	}
 }
 
-// crash kills a worker, which is back some time later.
+// killWorker crashes a worker, and lets the worker start again after a time.
 func (r *faultRun) crash(w *workerNode, d *rand.Rand, back time.Duration) {
 	r.harms("worker crashes", nil, w, unending)
 	r.crashWorker(w, chance(d, 0.7))
 	r.later(r.now+back, func() { r.restart(w) })
 }
 
-// restart begins another life of a worker, which may have other labels.
+// restartWorker begins another life of a worker, perhaps with other labels.
 func (r *faultRun) restart(w *workerNode) {
 	if w.down {
 		r.furnish(w, rand.New(rand.NewPCG(r.seed, 'w'<<32|uint64(w.index)<<16|uint64(w.life))))
@@ -172,7 +172,7 @@ func (r *faultRun) restart(w *workerNode) {
 	}
 }
 
-// maintain lets a worker announce that it will be away, and drain then.
+// maintainWorker lets a worker announce a maintenance, and drain when the maintenance begins.
 func (r *faultRun) maintain(w *workerNode, in, lasts time.Duration) {
 	r.outages[w.index] = outage{at: r.now + in, lasts: lasts}
 	life := w.life
@@ -183,7 +183,7 @@ func (r *faultRun) maintain(w *workerNode, in, lasts time.Duration) {
 	})
 }
 
-// drain lets a worker leave, and come back some time after it has left.
+// drainWorker lets a worker leave, and start again some time after it has left.
 func (r *faultRun) drain(w *workerNode, back time.Duration) {
 	if err := r.stepWorker(w, worker.Leave{}); err != nil {
 		r.fail("%w", err)
@@ -207,7 +207,7 @@ func (r *faultRun) drain(w *workerNode, back time.Duration) {
 	look()
 }
 
-// heal ends all faults: what is down comes up, what hangs goes on.
+// endFaults ends all faults: dead processes start, hung processes go on.
 func (r *faultRun) heal() {
 	r.net.repeat, r.net.reorder = 0, 0
 	for _, w := range r.workers {

@@ -10,22 +10,22 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// faultJob is a job as its client sees it.
+// faultJob is a job as its client sees the job.
 type faultJob struct {
 	n        int
 	id       probe.JobID
-	dice     *rand.Rand   // of what becomes of it
+	dice     *rand.Rand   // for the fate of the job
 	spec     frontend.Job // without Tasks
 	tasks    []faultTask
 	left     int               // tasks without an outcome
-	made     [][]frontend.Made // by stage, as outcomes told
+	made     [][]frontend.Made // by stage, from outcomes
 	tried    bool
-	stopped  bool          // a frontend ended its tasks, wherever they were
-	first    time.Duration // when it was sent for the first time
+	stopped  bool          // a frontend ended its tasks, wherever the tasks ran
+	first    time.Duration // time of the first submission
 	owner    *frontendNode
-	life     int32         // of the owner when the client turned to it
-	since    time.Duration // when it did
-	session  int           // counts the client's turns to a frontend
+	life     int32         // of the owner when the client went to it
+	since    time.Duration // when the client went to the owner
+	session  int           // counts the client's moves to a frontend
 	ended    bool
 	cancels  bool
 	deadline bool
@@ -34,27 +34,27 @@ type faultJob struct {
 
 type faultTask struct {
 	spec      frontend.Task
-	fails     int // so many runs are still to fail
+	fails     int // runs that will still fail
 	starts    int
 	running   int
 	failed    int // runs
 	succeeded int // runs
-	unfetched int // attempts without their files
-	missed    int // runs that did not find what other tasks had left
+	unfetched int // attempts that failed for lack of files
+	missed    int // runs that failed for lack of outputs of other tasks
 	outcomes  int
-	reported  int // outcomes, by frontends
+	reported  int // outcomes given by frontends
 	tries     []*try
 	rest      rest
 }
 
-// rest is what a frontend has to keep after a task's own failure.
+// backoff is the pause that a frontend must keep after a failure of a task.
 type rest struct {
 	of      probe.FrontendID
 	session int // of the job's client
 	until   time.Duration
 }
 
-// makeJobs draws the workload and when it arrives.
+// makeJobs draws the jobs and their arrivals.
 func (r *faultRun) makeJobs(n int) {
 	d := r.dice
 	for i := range n {
@@ -69,7 +69,7 @@ func (r *faultRun) makeJobs(n int) {
 		r.classify(&j.spec, d)
 		mean, calls := among(d, time.Microsecond, 100*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond), function
 		if mean == time.Microsecond {
-			calls = "tiny" // so short that several are given out at a time
+			calls = "tiny" // so short that a turn gives out several tasks
 		}
 		hint := among(d, 0.0, 1, 1, 3, 0.3)
 		mixed, fails, once := chance(d, 0.2), 0.1, 0.2
@@ -79,17 +79,18 @@ func (r *faultRun) makeJobs(n int) {
 		early := j.spec.Policy.Binding != frontend.Late || j.spec.Mode == estimate.Estimate || j.spec.Mode == estimate.Auto && j.spec.Policy.Route
 		needy, constrained := chance(d, 0.25), chance(d, 0.15)
 		if chance(d, 0.25) {
-			j.spec.Stages, fails, once = r.stages(d), 0.02, 0.02 // most are to come to their end
+			// most jobs with stages should reach their last stage
+			j.spec.Stages, fails, once = r.stages(d), 0.02, 0.02
 			r.stats.Seen["jobs with stages"]++
 		}
 		passes := len(j.spec.Stages) > 0 && chance(d, 0.5)
-		if passes { // who satisfies it, or is large enough, may be of an earlier release
+		if passes { // a worker that satisfies the constraint or is large enough may be of an earlier release
 			constrained, mixed = false, false
 			r.stats.Seen["jobs that pass outputs"]++
 		}
 		if constrained && chance(d, 0.3) {
 			r.constrain(&j.spec.Constraint, d)
-			mixed = false // who satisfies it may have no room for more
+			mixed = false // a worker that satisfies the constraint may have no room for more
 		}
 		count := len(j.spec.Stages) + 1 + d.IntN(among(d, 2, 10, 40))
 		r.drawGrowth(j, count)
@@ -134,7 +135,7 @@ func (r *faultRun) makeJobs(n int) {
 			if needy {
 				r.need(&t.spec, i, j.spec.Stages, early && len(j.spec.Constraint.Hosts) == 0, d)
 				if len(t.spec.Files) > 0 {
-					t.spec.Demand = probe.Demand{} // who has the room may have no cache
+					t.spec.Demand = probe.Demand{} // a worker with the room may have no cache
 				}
 			}
 			r.countNeeds(&t.spec)
@@ -167,7 +168,7 @@ func (r *faultRun) makeJobs(n int) {
 	}
 }
 
-// classify draws the class of a job.
+// drawClass draws the class of a job.
 func (r *faultRun) classify(spec *frontend.Job, d *rand.Rand) {
 	if !chance(d, 0.3) {
 		return
@@ -178,7 +179,7 @@ func (r *faultRun) classify(spec *frontend.Job, d *rand.Rand) {
 	}
 }
 
-// enter lets a job come at a time, unless it is left out.
+// enterJob lets a job arrive at a time. enterJob returns false if the job is left out.
 func (r *faultRun) enter(j *faultJob, comes time.Duration) bool {
 	j.left = len(j.tasks)
 	r.jobs = append(r.jobs, j)
@@ -199,7 +200,7 @@ func (r *faultRun) enter(j *faultJob, comes time.Duration) bool {
 	return true
 }
 
-// countNeeds notes what a task needs besides a slot.
+// countNeeds counts the needs of a task besides a slot.
 func (r *faultRun) countNeeds(t *frontend.Task) {
 	for what, has := range map[string]bool{
 		"constraints": len(t.Constraint.Labels)+len(t.Constraint.Hosts) > 0, "inputs": len(t.Inputs) > 0, "files": len(t.Files) > 0,
@@ -210,7 +211,7 @@ func (r *faultRun) countNeeds(t *frontend.Task) {
 	}
 }
 
-// fits: some worker is large enough.
+// fitsSomewhere reports whether some worker is large enough for d.
 func (r *faultRun) fits(d probe.Demand) bool {
 	for _, w := range r.workers {
 		if d.Fits(w.cfg.Capacity) {
@@ -220,7 +221,7 @@ func (r *faultRun) fits(d probe.Demand) bool {
 	return false
 }
 
-// policy is a known one, or late binding with any of the additions.
+// drawPolicy draws a known policy, or late binding with any of the additions.
 func (r *faultRun) policy() frontend.Policy {
 	d := r.dice
 	p := frontend.Policies[0]

@@ -10,7 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// describe is an event or action in one line, or "" if it is of no interest.
+// describeStep returns an event or action in one line, or "" for an uninteresting event.
 func describe(x any) string {
 	var m any = x
 	switch x := x.(type) {
@@ -25,7 +25,7 @@ func describe(x any) string {
 	}
 	m = value(m)
 	switch m.(type) {
-	case probe.Ping, probe.Pong, frontend.Wake, worker.Wake, frontend.Submit: // of the last, the client tells
+	case probe.Ping, probe.Pong, frontend.Wake, worker.Wake, frontend.Submit: // the client logs the submission
 		return ""
 	}
 	to := ""
@@ -49,7 +49,8 @@ func describe(x any) string {
 	return s
 }
 
-// value is what a message, event or action is that comes by its address, and what those are that a frame has.
+// valueOf returns the value of a message, event or action behind a pointer, and the values of the messages in a
+// frame.
 func value(m any) any {
 	if v := reflect.ValueOf(m); v.Kind() == reflect.Pointer {
 		m = v.Elem().Interface()
@@ -64,7 +65,7 @@ func value(m any) any {
 	return m
 }
 
-// short is a message with the beginning of its payloads only.
+// shortenPayloads returns a message with only the beginning of its payloads.
 func short(m any) any {
 	cut := func(launches ...probe.Launch) []probe.Launch {
 		launches = slices.Clone(launches)
@@ -90,7 +91,8 @@ func short(m any) any {
 	return m
 }
 
-// withoutMatrix is a message or event without its wait matrix, and what that says of one slot and of the whole worker.
+// withoutMatrix returns a message or event without the wait matrix, and a text with the waits for one slot and
+// for the whole worker.
 func withoutMatrix(m any) (any, string) {
 	v := reflect.New(reflect.TypeOf(m)).Elem()
 	v.Set(reflect.ValueOf(m))

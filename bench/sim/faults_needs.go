@@ -15,16 +15,17 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// What the jobs of a run with faults need besides workers: stages, labels and hosts, inputs and files; and what gossip
-// tells of workers.
+// This file draws and checks the needs of jobs besides workers: stages, labels and hosts, inputs and files. The
+// file also has the gossip on workers.
 
 const (
 	faultRacks = 2
-	faultFiles = 6 // that tasks may need
+	faultFiles = 6 // number of files that tasks may need
 )
 
-// furnish draws where a worker is, what it is called and whether it fetches files. Worker 0 satisfies every selector that asks for a label, and
-// worker 1 every one that asks for none, in all their lives: who demands one of these waits in vain for no worker.
+// furnishWorker draws the rack and labels of a worker, and whether the worker fetches files. In every life,
+// worker 0 satisfies all selectors for the presence of a label, and worker 1 all selectors for absence. So no
+// task with a selector waits in vain for a worker.
 func (r *faultRun) furnish(w *workerNode, d *rand.Rand) {
 	w.welcome.Rack = fmt.Sprint("r", w.index%faultRacks)
 	if w.welcome.Cache = fmt.Sprintf("h%d:7430", w.index); w.index > 1 && chance(d, 0.2) {
@@ -43,7 +44,7 @@ func (r *faultRun) furnish(w *workerNode, d *rand.Rand) {
 	}
 }
 
-// stages draws those of a job, in any order: each comes after some of those drawn before it.
+// drawStages draws the stages of a job. Each stage comes after some of the stages drawn before.
 func (r *faultRun) stages(d *rand.Rand) []frontend.Stage {
 	stages := make([]frontend.Stage, 2+d.IntN(4))
 	order := d.Perm(len(stages))
@@ -58,7 +59,7 @@ func (r *faultRun) stages(d *rand.Rand) []frontend.Stage {
 	return stages
 }
 
-// align draws along which stages others go.
+// drawAlong draws the stages that go along earlier stages, partition by partition.
 func (r *faultRun) align(j *faultJob) {
 	for i := range j.spec.Stages {
 		s := &j.spec.Stages[i]
@@ -71,7 +72,7 @@ func (r *faultRun) align(j *faultJob) {
 	}
 }
 
-// awaits reports whether a task waits for one of a stage before its own.
+// awaitsTask reports whether t waits for a task of an earlier stage.
 func (j *faultJob) awaits(t, before *frontend.Task) bool {
 	if !slices.Contains(j.spec.Stages[t.Stage].Along, j.spec.Stages[before.Stage].Name) {
 		return true
@@ -82,7 +83,7 @@ func (j *faultJob) awaits(t, before *frontend.Task) bool {
 	return t.Partition == before.Partition
 }
 
-// constrain draws where a task may run.
+// drawConstraint draws where a task may run.
 func (r *faultRun) constrain(c *frontend.Constraint, d *rand.Rand) {
 	if chance(d, 0.3) {
 		c.Hosts = []string{fmt.Sprint(among(d, "h", "w"), d.IntN(len(r.workers)))}
@@ -91,10 +92,11 @@ func (r *faultRun) constrain(c *frontend.Constraint, d *rand.Rand) {
 	c.Labels = among(d, []string{"gpu"}, []string{"zone=a", "gpu"}, []string{"!gpu"}, []string{"zone!=a", "!gpu"}, []string{"zone!=b"})
 }
 
-// pass draws what stages have in common, and has what some leave passed to tasks of those that come after them.
+// drawPassing draws the common part of stages, and lets outputs of some stages be passed to tasks of later
+// stages.
 func (r *faultRun) pass(j *faultJob, d *rand.Rand) {
 	for i := range j.spec.Stages {
-		if chance(d, 0.4) || j.grows.stages > 0 { // what is added may read what stages leave that pass nothing so far
+		if chance(d, 0.4) || j.grows.stages > 0 { // added tasks may read outputs of stages that pass nothing so far
 			j.spec.Stages[i].Common = fmt.Appendf(nil, "of stage %d of job %d", i, j.n)
 		}
 	}
@@ -110,9 +112,10 @@ func (r *faultRun) pass(j *faultJob, d *rand.Rand) {
 	}
 }
 
-const partitions = 2 // that tasks write
+const partitions = 2 // written by each task
 
-// leaves is what a task leaves in a partition: more of it in the second one than goes with its result.
+// outputOf returns the output of a task in a partition. The output in the second partition is too large to go
+// with the result.
 func (j *faultJob) leaves(task probe.TaskIndex, partition int32, inline int) probe.Output {
 	o := probe.Output{Partition: uint32(partition), Data: fmt.Appendf(nil, "of task %d of job %d in %d", task, j.n, partition)}
 	if o.Bytes = uint64(len(o.Data)); partition > 0 {
@@ -124,13 +127,13 @@ func (j *faultJob) leaves(task probe.TaskIndex, partition int32, inline int) pro
 	return o
 }
 
-// storedAt is where a file is: in the cache of a worker, for as long as it lives.
+// storedAt is a place of a file: in the cache of a worker, during one life of the worker.
 type storedAt struct {
 	w    *workerNode
 	life int32
 }
 
-// store keeps what a task has left as files.
+// storeOutputs notes where the output files of a task are.
 func (r *faultRun) store(s *worker.Start, outputs []probe.Output) {
 	x := r.tries[s.Launch.Attempt]
 	for i := range outputs {
@@ -140,7 +143,7 @@ func (r *faultRun) store(s *worker.Start, outputs []probe.Output) {
 	}
 }
 
-// misses is the first file that is passed to a task and has gone with those who had it.
+// missingFile returns the first file passed to a task and lost with all workers that had the file.
 func (r *faultRun) misses(s *worker.Start) (o probe.Output, is bool) {
 	if s.Launch.Context != nil {
 		for _, p := range s.Launch.Context.Inputs {
@@ -152,21 +155,22 @@ func (r *faultRun) misses(s *worker.Start) (o probe.Output, is bool) {
 	return o, false
 }
 
-// lacked reports whether a task may have failed as what it needs is lost: that is not made again for ever, nor by what may start only
-// once, fails or finds no worker, or has run for another frontend that did not tell how.
+// mayLackInput reports whether a task may have failed because an input is lost. The input is not made again for
+// ever. Its maker may be unable to run again: the maker may start only once, fails, finds no worker, or ran for
+// another frontend that did not pass the spec on.
 func (r *faultRun) lacked(j *faultJob, t *faultTask, f *frontendNode, v *visit) bool {
 	return t.missed+t.unfetched > 0 && (!t.spec.Retryable || t.missed > 3 || v.again || slices.ContainsFunc(j.tasks, func(of faultTask) bool {
 		return of.spec.Stage != t.spec.Stage && (!of.spec.Retryable || of.missed > 3 || of.failed+of.unfetched > of.spec.Retries || r.stranded(j, &of, f, r.now-f.cfg.StrandedFor))
 	}))
 }
 
-// hasAll checks that a task has what it is to have in common with others, and what tasks before it have left.
+// checkInputs checks the common part of the stage, and the outputs passed to t by tasks of earlier stages.
 func (j *faultJob) hasAll(t *faultTask, s *worker.Start) error {
 	if len(j.spec.Stages) == 0 {
 		return nil
 	}
 	if common := j.spec.Stages[t.spec.Stage].Common; string(common) != string(s.Common) {
-		return fmt.Errorf("has %q in common with others, not %q", s.Common, common)
+		return fmt.Errorf("has the common part %q, not %q", s.Common, common)
 	}
 	var want, got []string
 	for _, in := range t.spec.Inputs {
@@ -196,7 +200,7 @@ func (j *faultJob) hasAll(t *faultTask, s *worker.Start) error {
 	return nil
 }
 
-// need draws what a task of a job reads and which files it needs.
+// drawNeeds draws the inputs and files of a task.
 func (r *faultRun) need(t *frontend.Task, job int, stages []frontend.Stage, files bool, d *rand.Rand) {
 	bytes := func() int64 { return among[int64](d, 0, 1e3, 1e7, 1e9) }
 	for range d.IntN(3) {
@@ -227,7 +231,7 @@ func (r *faultRun) need(t *frontend.Task, job int, stages []frontend.Stage, file
 	}
 }
 
-// may says why a worker must not run a task, or nil.
+// whyCannotRun returns the reason why a worker must not run a task, or nil.
 func (r *faultRun) may(j *faultJob, t *faultTask, w *workerNode) error {
 	m := &w.welcome
 	for _, c := range []frontend.Constraint{j.spec.Constraint, t.spec.Constraint} {
@@ -246,8 +250,8 @@ func (r *faultRun) may(j *faultJob, t *faultTask, w *workerNode) error {
 	return nil
 }
 
-// passes reports whether tasks of a stage have something in common, or pass what they leave or what others have left. What is left
-// of a job for another frontend may do without.
+// passesOutputs reports whether tasks of a stage have a common part, or pass outputs, or get outputs. The rest of
+// a job at another frontend may do without.
 func (j *faultJob) passes(stage int32) bool {
 	if len(j.spec.Stages) == 0 {
 		return false
@@ -260,17 +264,18 @@ func (j *faultJob) passes(stage int32) bool {
 	})
 }
 
-// Tasks of this class use two slots and a half, which those demand that say nothing, where that is known and all workers have it that may run them.
+// Tasks of hungryClass use two slots and a half. Tasks of the class without a stated demand get as much, if their
+// use is known and all workers able to run the tasks have the room.
 const hungry = "hungry"
 
-// demand is what a task gets at least that demands what it does.
+// leastDemand returns the least room of a task, by the stated demand.
 func (t *faultTask) demand() probe.Demand {
 	d := t.spec.Demand
 	d.CPU, d.Mem = cmp.Or(d.CPU, probe.Slot.CPU), cmp.Or(d.Mem, probe.Slot.Mem)
 	return d
 }
 
-// placed checks that a task starts where and when it may.
+// checkPlacement checks that a task may start at w now.
 func (r *faultRun) placed(j *faultJob, t *faultTask, w *workerNode, s *worker.Start) error {
 	if err := r.may(j, t, w); err != nil {
 		return err
@@ -289,7 +294,7 @@ func (r *faultRun) placed(j *faultJob, t *faultTask, w *workerNode, s *worker.St
 		r.stats.Seen["demands by what was used"]++
 	}
 	if f := r.fetcherOf(w).under[s.Launch.Attempt]; len(t.spec.Files) > 0 && (f == nil || !f.there) {
-		return fmt.Errorf("needs files that are not at w%d", w.index)
+		return fmt.Errorf("needs files, and w%d does not have the files yet", w.index)
 	}
 	if err := j.hasAll(t, s); err != nil {
 		return err
@@ -298,7 +303,7 @@ func (r *faultRun) placed(j *faultJob, t *faultTask, w *workerNode, s *worker.St
 		for _, name := range j.spec.Stages[t.spec.Stage].After {
 			for k := range j.tasks {
 				if b := &j.tasks[k]; j.spec.Stages[b.spec.Stage].Name == name && j.awaits(&t.spec, &b.spec) && b.succeeded == 0 {
-					return fmt.Errorf("comes after stage %s, of which task %d has not ended well", name, k)
+					return fmt.Errorf("comes after stage %s, and task %d of that stage has not ended well", name, k)
 				}
 			}
 		}
@@ -306,16 +311,16 @@ func (r *faultRun) placed(j *faultJob, t *faultTask, w *workerNode, s *worker.St
 	return nil
 }
 
-// fetcher is what brings a worker its files, in one of its lives.
+// fetcher brings files to a worker, during one life of the worker.
 type fetcher struct {
 	life  int32
-	under map[probe.AttemptID]*fetch // not released
+	under map[probe.AttemptID]*fetch // not yet released
 	cache map[[32]byte]bool
 }
 
 type fetch struct{ there bool }
 
-// fetcherOf is that of the worker's present life.
+// fetcherOf returns the fetcher of the worker's present life.
 func (r *faultRun) fetcherOf(w *workerNode) *fetcher {
 	f := &r.fetchers[w.index]
 	if f.life != w.life {
@@ -324,7 +329,8 @@ func (r *faultRun) fetcherOf(w *workerNode) *fetcher {
 	return f
 }
 
-// fetch lets files come after a while, some late, some never, which is known when the faults are over.
+// fetchFiles lets files come after a while. Some come late, some never; the failure of the latter is known at the
+// end of all faults.
 func (r *faultRun) fetch(w *workerNode, a worker.Fetch) {
 	fetcher, d := r.fetcherOf(w), r.chances
 	switch {
@@ -387,7 +393,7 @@ func (r *faultRun) fetch(w *workerNode, a worker.Fetch) {
 	})
 }
 
-// release lets go of files.
+// releaseFiles notes the release of files.
 func (r *faultRun) release(w *workerNode, a worker.Release) {
 	f := r.fetcherOf(w)
 	if f.under[a.Attempt] == nil {
@@ -399,7 +405,8 @@ func (r *faultRun) release(w *workerNode, a worker.Release) {
 	delete(f.under, a.Attempt)
 }
 
-// tellWorker steps a worker in a life of it, or has it stepped when it goes on; not at all if there is no event then.
+// tellWorker steps a worker in the given life. A hung worker steps when it goes on. If ev returns nil then, the
+// worker does not step.
 func (r *faultRun) tellWorker(w *workerNode, life int32, ev func() worker.Event) {
 	switch {
 	case w.life != life || w.down:
@@ -415,14 +422,14 @@ func (r *faultRun) tellWorker(w *workerNode, life int32, ev func() worker.Event)
 	}
 }
 
-// outage is a maintenance that a worker has announced.
+// outage is an announced maintenance of a worker.
 type outage struct {
 	at    time.Duration
 	lasts time.Duration
 }
 
-// gossip lets a worker tell of itself now and then, as long as jobs are under way. What it says comes late, out of
-// order, more than once or not at all; a liar's matrices make no sense.
+// sendGossip spreads a worker's gossip now and then while jobs are under way. Each row comes late, out of order,
+// more than once or not at all. The matrices of a liar make no sense.
 func (r *faultRun) gossip(w *workerNode, lies bool) {
 	d := r.chances
 	if w.hung == nil && !w.down {
@@ -468,7 +475,8 @@ func (r *faultRun) gossip(w *workerNode, lies bool) {
 	})
 }
 
-// lie makes a row absurd, within what gossip's own checks let pass but for the matrix, which comes over links, too.
+// makeAbsurd makes a row absurd. The row still passes the checks of gossip, except the matrix, because matrices
+// come over links, too.
 func (r *faultRun) lie(row *frontend.Heard) {
 	d := r.chances
 	r.stats.Seen["lies"]++
@@ -498,9 +506,9 @@ func (r *faultRun) lie(row *frontend.Heard) {
 	row.Maintenance, row.Lasts = among(d, 0, time.Second, 1000*time.Hour), among(d, 0, time.Second, 1000*time.Hour)
 }
 
-// leftovers names what is not empty of what a core keeps in lists and maps: the fields of the structure itself and of
-// those that are part of it. Fields of the given names may keep what they have; of those with a star, what they point
-// to is looked at, too.
+// findLeftovers returns the names of lists and maps of a core that are not empty: of the structure itself, and of
+// structures inside. Fields in kept may keep their elements. If kept has a field's name with a star,
+// findLeftovers looks into the pointed-to elements, too.
 func leftovers(core any, kept ...string) []string {
 	var found []string
 	var look func(path string, v reflect.Value)
@@ -522,7 +530,7 @@ func leftovers(core any, kept ...string) []string {
 			in := strings.TrimPrefix(path+"."+field.Name, ".")
 			switch f := v.Field(i); {
 			case slices.Contains(kept, in):
-			case f.Kind() == reflect.Struct && field.Anonymous: // its fields are those of v
+			case f.Kind() == reflect.Struct && field.Anonymous: // its fields count as fields of v
 				look(path, f)
 			case f.Kind() == reflect.Struct:
 				look(in, f)
@@ -538,7 +546,8 @@ func leftovers(core any, kept ...string) []string {
 	return slices.Compact(found)
 }
 
-// What cores may keep when no job is under way: what they know of workers, links and functions, and room to work in.
+// keptByFrontend and keptByWorker name the fields that cores may keep without jobs under way: the knowledge of
+// workers, links and functions, and scratch memory.
 var (
 	keptByFrontend = []string{
 		"workers*", "byTimer.items", "log", "sampler*", "sampler.marks", "sampler.decisions", "scratch.PlacesAt", "lent", "refusals", "batch.keys",

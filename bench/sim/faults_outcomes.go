@@ -14,7 +14,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// plausible checks that an outcome has its cause.
+// checkOutcome checks that an outcome has a cause.
 func (r *faultRun) plausible(f *frontendNode, v *visit, o *frontend.Outcome) {
 	j := v.job
 	j.stopped = j.stopped || o.Kind == frontend.Cancelled || o.Kind == frontend.DeadlineExceeded || o.Kind == frontend.Failed && o.Failure == frontend.StageFailed
@@ -22,7 +22,7 @@ func (r *faultRun) plausible(f *frontendNode, v *visit, o *frontend.Outcome) {
 	t.reported++
 	bad := false
 	if n := len(o.Earlier); n < min(o.Attempts-1, frontend.MaxEarlier) || n > min(o.Attempts, frontend.MaxEarlier) {
-		r.fail("job %d, task %d: of %d attempts %d are told beside the one that counted", j.n, o.Task, o.Attempts, n)
+		r.fail("job %d, task %d: of %d attempts, %d are listed beside the attempt that counted", j.n, o.Task, o.Attempts, n)
 	}
 	switch o.Kind {
 	case frontend.Result:
@@ -46,7 +46,7 @@ func (r *faultRun) plausible(f *frontendNode, v *visit, o *frontend.Outcome) {
 			bad = t.spec.Timeout == 0
 		case frontend.Lost:
 			bad = t.spec.Retryable || r.steady && strings.HasPrefix(o.Message, "its frontend was lost") && !strings.Contains(o.Message, "has started since, or forgot")
-			untold := v.again // its frontend may not be able to tell that a task was never tried
+			untold := v.again // the frontend may be unable to tell that a task was never tried
 			bad = bad || !r.anyHarmed(j, t) && (len(t.tries) > 0 || !untold)
 		case frontend.NoWorker:
 			bad = !r.stranded(j, t, f, r.now-f.cfg.StrandedFor)
@@ -62,7 +62,8 @@ func (r *faultRun) plausible(f *frontendNode, v *visit, o *frontend.Outcome) {
 	}
 }
 
-// blame checks that what a job's response went on adds up to it, and that a task ran for as long as its phases have it.
+// checkBlame checks the blame of a job: the sum must equal the response, and the run time of each task must equal
+// its phases.
 func (r *faultRun) blame(v *visit) {
 	r.stats.Seen["jobs blamed"]++
 	response, sum := r.now-v.came, time.Duration(0)
@@ -107,7 +108,7 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	if !r.calm {
 		r.startsAgain(j, t, s)
 	}
-	x := r.tries[s.Launch.Attempt] // a copy, or what it is one of, may have been under way by then
+	x := r.tries[s.Launch.Attempt] // a copy may have been under way by then, or its original
 	if at := &t.rest; r.steady && at.of == s.Launch.Attempt.Frontend && at.session == j.session && r.now < at.until && !x.copy && x.sent >= at.until-t.spec.Backoff {
 		r.fail("task %d of job %d has failed and starts again %v too soon", s.Launch.Task, j.n, at.until-r.now)
 	}
@@ -119,7 +120,8 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	}
 }
 
-// said is how far the tasks that run at a worker say that they are: every third says nothing, and every third lies.
+// reportedProgress returns the progress reported by the tasks at a worker. Every third task reports nothing, and
+// every third lies.
 func (r *faultRun) said(w *workerNode) (list []worker.Progress) {
 	for _, x := range w.running {
 		p := worker.Progress{Attempt: x.start.Launch.Attempt, Done: (r.now - x.began).Seconds() / max(x.takes, 1).Seconds()}
@@ -179,7 +181,7 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	}
 }
 
-// unfinished says which jobs did not end.
+// describeUnfinished returns an error on the first job without an end.
 func (r *faultRun) unfinished() error {
 	for _, j := range r.jobs {
 		if j.ended {
@@ -194,7 +196,7 @@ func (r *faultRun) unfinished() error {
 	return nil
 }
 
-// drained checks that nothing is left behind.
+// checkDrained checks that the cores keep nothing of the jobs.
 func (r *faultRun) drained() error {
 	var problems []string
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }

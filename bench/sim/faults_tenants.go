@@ -9,7 +9,8 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 )
 
-// limitTenants draws what tenants may have, in half of the runs: no less than the largest task takes.
+// limitTenants draws limits of tenants in half of the runs. A limit is no less than the demand of the largest
+// task.
 func (r *faultRun) limitTenants() {
 	d := rand.New(rand.NewPCG(r.seed, 't'))
 	if chance(d, 0.5) {
@@ -22,17 +23,19 @@ func (r *faultRun) limitTenants() {
 	})
 }
 
-// told is what frontends have heard of each other's needs of tenants, and how the first of them stands with the others.
+// heardNeeds holds the needs of tenants as heard by each frontend, and the connection of the first frontend with
+// the others.
 type told struct {
-	by  [][][]tenants.Need // by who heard it, and of whom
-	cut int                // for how many times nothing has passed between it and them; 0: all is well
+	by  [][][]tenants.Need // by hearing frontend, then by the frontend heard
+	cut int                // exchanges missed between the first frontend and the others; 0: connected
 }
 
-// untilSilent and untilGone are how often one has told nothing when that is noticed, and when gossip gives it up.
+// silentAfter and goneAfter are the missed exchanges until the silence is noticed, and until gossip gives a
+// frontend up.
 const untilSilent, untilGone = 3, 6
 
-// share lets frontends tell each other what they need of tenants, ten times a second. Some of that gets lost, and for a while
-// the first is cut off from the others.
+// exchangeNeeds lets frontends exchange their needs of tenants ten times a second. Some messages get lost, and
+// for a while the first frontend is cut off from the others.
 func (r *faultRun) share(told *told, d *rand.Rand) {
 	name := func(i int) string { return fmt.Sprint("f", i) }
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 )
 
-// TestFaults lets random schedules of faults loose on both cores. PHOEBE_SEED starts at another seed, PHOEBE_SEEDS
-// says how many there are, PHOEBE_SOAK=1 means very many. PHOEBE_SEEDS=1 prints the log of a failing one.
+// TestFaults runs random schedules of faults against both cores. PHOEBE_SEED is the first seed, and PHOEBE_SEEDS
+// the number of seeds. PHOEBE_SOAK=1 means very many. PHOEBE_SEEDS=1 prints the log of a failing seed.
 func TestFaults(t *testing.T) {
 	number := func(name string, or uint64) uint64 {
 		n, err := strconv.ParseUint(os.Getenv(name), 10, 64)

@@ -10,27 +10,27 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// Figure is a claim, and the runs that show whether it holds.
+// Figure is a claim, with the runs that show whether the claim holds.
 type Figure struct {
-	Name, Title, Claim string // Claim is one sentence
+	Name, Title, Claim string // Claim is a sentence, or a few
 
-	// What varies: the horizontal axis.
+	// axis is the horizontal axis: what varies.
 	x bench.Axis
-	// What is plotted and printed, each over x with the figure's lines.
+	// views are plotted and printed, each over the axis with the figure's lines.
 	views []view
-	// seeds is how many runs there are of everything, each with jobs of its own.
+	// seeds is the number of runs of everything, each with jobs of its own.
 	seeds [FullScale + 1]int
 	parts func(s FigureScale) []part
-	// play, in place of parts and at, makes the runs of one seed otherwise, and setup says how.
+	// playSeed, if not nil, makes the runs of one seed, in place of parts and locate. setup describes the runs.
 	play  func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun))
 	setup string
-	// at is which line a run belongs to, and where it is on it.
+	// locate returns the line of a run, and its place on the axis.
 	at func(p *part, r *Result) (line string, x float64)
-	// check says which parts of the claim hold.
+	// check returns which parts of the claim hold.
 	check func(d *figureData) []Check
 }
 
-// FigureScale is how large the clusters of a figure are, and how long its runs.
+// FigureScale is the size of a figure's clusters, and the length of its runs.
 type FigureScale uint8
 
 // The scales: under a minute, and some minutes, on one core.
@@ -41,18 +41,18 @@ const (
 
 func (s FigureScale) String() string { return [...]string{"small", "full"}[s] }
 
-// part is one sweep of a figure.
+// part is a sweep of a figure, at place x of the axis.
 type part struct {
 	x     float64
 	sweep Sweep
 }
 
-// view is something that was measured, over the axis of a figure.
+// view is one measurement over the axis of a figure.
 type view struct {
 	title string
 	scale bench.Scale
 	of    metric
-	from  string // line to compare with, if not empty: of is the change from that, in %
+	from  string // if not "": the line to compare with; the view shows the change from its metric, in %
 }
 
 // metric is one number of a run.
@@ -63,11 +63,11 @@ func p99Response(r *bench.SimRun) float64  { return r.ResponseMS.P99 }
 func messages(r *bench.SimRun) float64     { return r.MessagesPerTask }
 func utilisation(r *bench.SimRun) float64  { return r.Utilisation }
 
-// overOmniscient is the mean response, compared with the omniscient one to the same jobs.
+// overOmniscient is the mean response, divided by the omniscient response to the same jobs.
 func overOmniscient(r *bench.SimRun) float64    { return r.RatioOmniscient.Mean }
 func p99OverOmniscient(r *bench.SimRun) float64 { return r.RatioOmniscient.P99 }
 
-// Check is a part of a claim, and the numbers that decide it.
+// Check is a part of a claim, and the numbers that decide whether the part holds.
 type Check struct {
 	Holds bool   `json:"holds"`
 	Text  string `json:"text"`
@@ -77,18 +77,18 @@ func check(holds bool, format string, args ...any) Check {
 	return Check{holds, fmt.Sprintf(format, args...)}
 }
 
-// FigureOptions is how to run a figure.
+// FigureOptions says how to run a figure.
 type FigureOptions struct {
 	Scale FigureScale
-	Jobs  int    // of each run, a fifth of them to warm up; 0: as the figure has it
+	Jobs  int    // of each run, the first fifth to warm up; 0: as the figure says
 	Seed  uint64 // of the first run of everything; the others follow
-	Seeds int    // how many; 0: as the figure has it
+	Seeds int    // number of seeds; 0: as the figure says
 
-	// Progress, if not nil, is told now and then how far it is, from 0 to 1, by one goroutine at a time.
+	// Progress, if not nil, is called now and then with the share done, from 0 to 1, by one goroutine at a time.
 	Progress func(share float64)
 }
 
-// FigureResult is what came of a figure. But for the wall times, it depends on the options only.
+// FigureResult is the outcome of a figure. The outcome depends on the options only, except the wall times.
 type FigureResult struct {
 	Name     string        `json:"name"`
 	Title    string        `json:"title"`
@@ -124,7 +124,7 @@ func FindFigure(name string) (*Figure, error) {
 	return nil, fmt.Errorf("figure %q is unknown: use one of %s", name, strings.Join(names, ", "))
 }
 
-// Run makes the figure's runs, as many at a time as there are processors to use, and checks its claim.
+// Run makes the figure's runs, as many at a time as there are processors to use, and checks the figure's claim.
 func (f *Figure) Run(ctx context.Context, o FigureOptions) (*FigureResult, error) {
 	seeds := o.Seeds
 	if seeds == 0 {
@@ -159,7 +159,7 @@ func (f *Figure) Run(ctx context.Context, o FigureOptions) (*FigureResult, error
 	return res, nil
 }
 
-// playAll makes the runs of a figure that plays, and returns what is to be said of them.
+// playAll makes the runs of a figure with playSeed, and returns the settings for people to read.
 func (f *Figure) playAll(ctx context.Context, d *figureData, o FigureOptions, seeds int) ([]string, error) {
 	for i := range seeds {
 		if ctx.Err() != nil {
@@ -206,7 +206,7 @@ func (f *Figure) sweepAll(ctx context.Context, d *figureData, o FigureOptions, s
 	return append(settings, f.setting(parts, o.Seed, seeds)), nil
 }
 
-// ofSeeds names the seeds of runs.
+// nameSeeds names the seeds of runs.
 func ofSeeds(seed uint64, seeds int) string {
 	if seeds == 1 {
 		return fmt.Sprintf("seed %d", seed)
@@ -223,7 +223,7 @@ func appendNew(all []string, more ...string) []string {
 	return all
 }
 
-// setting tells what the sweeps have in common, and of what differs the values.
+// describeSweeps describes the settings of the sweeps; where settings differ, all values.
 func (f *Figure) setting(parts []part, seed uint64, seeds int) string {
 	values := func(of func(s *Sweep) any) string {
 		var all []string
@@ -251,13 +251,13 @@ func (f *Figure) setting(parts []part, seed uint64, seeds int) string {
 	return text + ", " + ofSeeds(seed, seeds)
 }
 
-// place is where runs are in a figure.
+// figurePoint is a place in a figure.
 type place struct {
 	line string
 	x    float64
 }
 
-// figureData is the runs of a figure, by seed at each place.
+// figureData holds the runs of a figure: at each place a run for each seed.
 type figureData struct {
 	lines []string
 	xs    []float64
@@ -275,7 +275,7 @@ func (d *figureData) add(line string, x float64, r *bench.SimRun) {
 	d.runs[at] = append(d.runs[at], r)
 }
 
-// mean is the mean of a metric over the seeds; NaN where nothing was run.
+// meanOf returns the mean of a metric over the seeds; NaN where nothing was run.
 func (d *figureData) mean(line string, x float64, of metric) float64 {
 	runs := d.runs[place{line, x}]
 	sum := 0.0
@@ -285,14 +285,14 @@ func (d *figureData) mean(line string, x float64, of metric) float64 {
 	return sum / float64(len(runs))
 }
 
-// over is how many times as large as at another place a metric is, seeds taken together.
+// ratioOf returns the mean of a metric at one place, divided by the mean at another place.
 func (d *figureData) over(line string, x float64, other string, y float64, of metric) float64 {
 	return d.mean(line, x, of) / d.mean(other, y, of)
 }
 
-// change is by how much of its value at base a metric differs on line, as the mean over the seeds, and how far off that
-// may be: half of its 95 % confidence interval, +Inf of one seed. Runs of one seed have the same jobs, so that what
-// these do to both cancels out.
+// changeOf returns the relative change of a metric on line against base, as the mean over the seeds. within is
+// half of the 95 % confidence interval, +Inf with one seed. Runs of one seed have the same jobs, so their effect
+// cancels out.
 func (d *figureData) change(line, base string, x float64, of metric) (mean, within float64) {
 	a, b := d.runs[place{line, x}], d.runs[place{base, x}]
 	n := float64(len(a))
@@ -309,10 +309,10 @@ func (d *figureData) change(line, base string, x float64, of metric) (mean, with
 	return mean, student[min(len(a), len(student)+1)-2] * math.Sqrt(squares/(n-1)/n)
 }
 
-// student is the 97.5 % quantile of Student's t, of 2 samples on.
+// student holds 97.5 % quantiles of Student's t, from 2 samples on.
 var student = [...]float64{12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201}
 
-// value is what a view shows at a place, and whether there is something to show.
+// viewValue returns the value of a view at a place; false if there is nothing to show.
 func (d *figureData) value(v *view, line string, x float64) (float64, bool) {
 	if len(d.runs[place{line, x}]) == 0 {
 		return 0, false

@@ -12,13 +12,13 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
-// longFigures are about tasks that are placed by estimation. Where a claim names a section, it is one of Apollo
-// (Boutin et al., OSDI 2014).
+// longFigures are about tasks placed by estimation. Sections in claims are sections of Apollo (Boutin et al.,
+// OSDI 2014).
 var longFigures = []Figure{
 	{
 		Name: "matching", Title: "Matching tasks with workers",
-		Claim: "Stable matching is no further from the optimum than placing the tasks one by one (2 % is no difference), and nearer from 100 tasks on in when they are done on average, from 300 on in when the last of them is, too (section 5.5). " +
-			fmt.Sprintf("Production's limits, %d tasks a batch and %d servers for each, cost less than 1 %% of the former and less than 10 %% of the latter.", estimate.MaxBatch, estimate.MaxKept),
+		Claim: "Stable matching is no further from the optimum than placing the tasks one by one (2 % is no difference). In the mean completion stable matching is nearer from 100 tasks on, in the last completion from 300 tasks on (section 5.5). " +
+			fmt.Sprintf("The limits of production, %d tasks a batch and %d servers a task, cost less than 1 %% of the mean and less than 10 %% of the last completion.", estimate.MaxBatch, estimate.MaxKept),
 		x: bench.Axis{Label: "tasks", Scale: bench.Log}, seeds: [...]int{10, 30},
 		views: []view{{title: "mean completion, mean run times", of: meanDone}, {title: "last completion, mean run times", of: lastDone}},
 		play: func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
@@ -41,7 +41,7 @@ var longFigures = []Figure{
 				}
 			}
 		},
-		setup: "100 servers of one slot with exponential waits of mean 1, tasks with exponential run times of mean 1, each with a preferred server; of the last completion, the optimum is a bound",
+		setup: "100 servers of one slot with exponential waits of mean 1, tasks with exponential run times of mean 1, each with a preferred server; for the last completion, optimal is a bound",
 		check: func(d *figureData) []Check {
 			var checks []Check
 			for _, x := range d.xs {
@@ -66,7 +66,7 @@ var longFigures = []Figure{
 	},
 	{
 		Name: "estimation", Title: "With estimation and without",
-		Claim: "Where tasks go by estimated completion time, waits differ less than half as much from worker to worker as where they go by the queue lengths of two, and less than a quarter as much as where they go anywhere (section 5.3).",
+		Claim: "With placement by estimated completion time, waits differ between workers less than half as much as with placement by the queue lengths of two workers, and less than a quarter as much as with random placement (section 5.3).",
 		x:     bench.Axis{Label: "load"}, seeds: [...]int{2, 3}, at: byLoad,
 		views: []view{
 			{title: "deviation of mean waits over workers, ms", scale: bench.Log, of: workerSpread},
@@ -75,7 +75,8 @@ var longFigures = []Figure{
 		},
 		parts: func(s FigureScale) []part {
 			w := longSweep(s.pick(50, 200), s.pick(8000, 60_000), "phoebe", "per-task", "random")
-			w.Workload = Poisson{must(bench.ParseCounts("1")), must(bench.ParseDurations("lognormal:0.5,10s"))} // in a larger job some tasks had better wait
+			// one task a job: in a larger job, some tasks had better wait
+			w.Workload = Poisson{must(bench.ParseCounts("1")), must(bench.ParseDurations("lognormal:0.5,10s"))}
 			w.Loads = []float64{0.7, 0.8, 0.9}
 			return []part{{sweep: w}}
 		},
@@ -83,14 +84,14 @@ var longFigures = []Figure{
 			var checks []Check
 			for _, x := range d.xs {
 				sampled, anywhere := d.over("phoebe", x, "per-task", x, workerSpread), d.over("phoebe", x, "random", x, workerSpread)
-				checks = append(checks, check(sampled < 0.5 && anywhere < 0.25, "at load %g the spread is %.2f times that by queue lengths, %.3f times that of random placement", x, sampled, anywhere))
+				checks = append(checks, check(sampled < 0.5 && anywhere < 0.25, "at load %g the spread of waits is %.2f times that by queue lengths, and %.3f times that of random placement", x, sampled, anywhere))
 			}
 			return checks
 		},
 	},
 	{
 		Name: "staleness", Title: "Old wait matrices",
-		Claim: "Who goes by gossip alone waits the longer the older it is; asking the few workers that matter keeps the mean response within 2 % of that with news ten times a second, however rare the gossip.",
+		Claim: "By gossip alone, tasks wait longer the older the gossip is. If frontends ask the few workers that matter, the mean response stays within 2 % of the response with heartbeats ten times a second, however rare the gossip.",
 		x:     bench.Axis{Label: "heartbeat period, s", Scale: bench.Log}, seeds: [...]int{2, 3},
 		views: []view{
 			{title: "mean response, ms", of: meanResponse},
@@ -124,16 +125,16 @@ var longFigures = []Figure{
 			wait := func(r *bench.SimRun) float64 { return r.WaitMS.Mean }
 			grows := d.mean("gossip alone", last, wait) > d.mean("gossip alone", first, wait)
 			return []Check{
-				check(grows, "by gossip alone a task waits %.0f ms on average with heartbeats every %g s and %.0f ms with one every %g s; %.1f and %.1f %% of the wait estimates are within 10 %% or 1 s",
+				check(grows, "by gossip alone a task waits %.0f ms on average with heartbeats every %g s and %.0f ms with heartbeats every %g s; %.1f and %.1f %% of the wait estimates are within 10 %% or 1 s",
 					d.mean("gossip alone", first, wait), first, d.mean("gossip alone", last, wait), last, d.mean("gossip alone", first, waitsWithin), d.mean("gossip alone", last, waitsWithin)),
-				check(worst <= 1.02, "with asking the mean response is at most %.3f times that of the shortest period; a task waits %.0f and %.0f ms", worst,
+				check(worst <= 1.02, "if frontends ask, the mean response is at most %.3f times that of the shortest period; a task waits %.0f and %.0f ms", worst,
 					d.mean("phoebe, which asks", first, wait), d.mean("phoebe, which asks", last, wait)),
 			}
 		},
 	},
 	{
 		Name: "locality", Title: "Data and where it is",
-		Claim: "Weighing what reading takes against what waiting takes is faster than going anywhere and faster than waiting for a worker that has the data, at every size, and reads less than a third of what random placement reads across racks.",
+		Claim: "Weighing the time to read against the time to wait is faster than random placement, and faster than waiting for a worker with the data, at every size. Less than a third as much is read across racks as with random placement.",
 		x:     bench.Axis{Label: "input of each task, MB", Scale: bench.Log}, seeds: [...]int{2, 3}, at: byPart,
 		views: []view{
 			{title: "mean response, ms", of: meanResponse}, {title: "p99 response, ms", of: p99Response},
@@ -145,7 +146,7 @@ var longFigures = []Figure{
 			for _, mb := range []int64{64, 256, 1024} {
 				w := longSweep(s.pick(40, 200), s.pick(400, 3000), "phoebe", "random", "strict-locality")
 				w.Racks, w.Copies, w.Input = s.pick(5, 10), 3, mb*1e6
-				// Reading takes slots, too: the load of 0.75 is that of the runs and of reading from disk.
+				// Reading takes slots, too: the load of 0.75 counts the runs and the reading from disk.
 				w.Loads = []float64{0.75 * 10 / (10 + float64(mb)/160)}
 				parts = append(parts, part{float64(mb), w})
 			}
@@ -159,7 +160,7 @@ var longFigures = []Figure{
 					return d.mean(line, x, func(r *bench.SimRun) float64 { return r.Read.Across / 1e6 })
 				}
 				checks = append(checks, check(anywhere < 1 && strict < 1 && across("phoebe") < across("random")/3,
-					"with %g MB the mean response is %.2f times that of random placement and %.3f times that of strict locality; a task reads %.1f MB across racks, %.1f and %.1f",
+					"with %g MB the mean response is %.2f times that of random placement and %.3f times that of strict locality; a task reads %.1f MB across racks, with the other policies %.1f and %.1f MB",
 					x, anywhere, strict, across("phoebe"), across("random"), across("strict-locality")))
 			}
 			return checks
@@ -169,12 +170,12 @@ var longFigures = []Figure{
 	correctionsFigure,
 	spareFigure,
 	tenantsFigure,
-	mixedFigure("mixed", Estimates{}, "with estimates of each task's run time that are right"),
-	mixedFigure("mixed-noisy", Estimates{Noise: 2}, "with estimates that are up to twice too long or too short, by job"),
-	mixedFigure("mixed-mean", Estimates{Mean: true}, "where of each task only the mean run time of its job is known"),
+	mixedFigure("mixed", Estimates{}, "with exact estimates of each task's run time"),
+	mixedFigure("mixed-noisy", Estimates{Noise: 2}, "with estimates up to twice too long or too short, by job"),
+	mixedFigure("mixed-mean", Estimates{Mean: true}, "with the mean run time of the job as each task's estimate"),
 }
 
-// longSweep is jobs of 20 tasks that run for 10 s on average, on workers of 4 slots, and gossip every second.
+// longSweep has jobs of 20 tasks that run for 10 s on average, workers of 4 slots, and gossip every second.
 func longSweep(workers, jobs int, names ...string) Sweep {
 	w := sweep(workers, jobs, "20", "lognormal:0.5,10s", 500*time.Microsecond, names...)
 	w.Frontends = 4
@@ -188,7 +189,7 @@ func meanDone(r *bench.SimRun) float64     { return r.Completion.Mean }
 func lastDone(r *bench.SimRun) float64     { return r.Completion.Last }
 func workerSpread(r *bench.SimRun) float64 { return max(r.WorkerSpread, 1e-3) }
 
-// waitsWithin and runsWithin are shares of estimates, in %; NaN where none were made.
+// waitsWithin and runsWithin are shares of good estimates, in %; NaN without estimates.
 func waitsWithin(r *bench.SimRun) float64 {
 	if r.Estimates == nil {
 		return nan
@@ -203,7 +204,7 @@ func runsWithin(r *bench.SimRun) float64 {
 	return 100 * r.Estimates.RunWithin
 }
 
-// mixedFigure is the figure that matters most: short and long tasks together.
+// mixedFigure makes the most important figure: short and long tasks together.
 func mixedFigure(name string, e Estimates, setting string) Figure {
 	type measure struct {
 		name string
@@ -225,8 +226,8 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 	slices.SortStableFunc(measures, func(a, b measure) int { return strings.Compare(b.name[:1], a.name[:1]) })
 	f := Figure{
 		Name: name, Title: "Short and long tasks together, " + setting,
-		Claim: "phoebe is ahead of late binding for all and of estimation for all, and not behind a rival after Eagle, in p50, p90 and p99 of short and of long jobs " +
-			"(what is less than 0.2 % or its 95 % confidence interval is no difference). Of its wait estimates, 95 % are within 10 % or 1 s of the truth.",
+		Claim: "In p50, p90 and p99 of short and of long jobs, phoebe is ahead of late binding for all tasks and of estimation for all tasks, and not behind the rival eagle " +
+			"(less than 0.2 % or the 95 % confidence interval is no difference). Of phoebe's wait estimates, 95 % are within 10 % or 1 s of the truth.",
 		x: bench.Axis{Label: "load"}, seeds: [...]int{3, 10},
 		parts: func(s FigureScale) []part {
 			var parts []part
@@ -260,7 +261,7 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 			for _, x := range d.xs {
 				for _, m := range measures {
 					if d.mean(line, x, m.of) == 0 {
-						continue // there were no such jobs
+						continue // no such jobs
 					}
 					c, within := d.change("phoebe, "+on, line, x, m.of)
 					text := fmt.Sprintf("%s %+.1f±%.1f", m.name, 100*c, 100*within)
@@ -276,7 +277,7 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 			if len(less) > 0 {
 				text = "behind in " + strings.Join(less, ", ")
 			}
-			checks = append(checks, check(len(less) == 0, "%s: in %% against %s: %s; at load %g, where the slots are busy for %.3f of the time: %s", on, other, text, last, d.mean("phoebe, "+on, last, utilisation), strings.Join(at, ", ")))
+			checks = append(checks, check(len(less) == 0, "%s: in %% against %s: %s; at load %g, with slots busy for %.3f of the time: %s", on, other, text, last, d.mean("phoebe, "+on, last, utilisation), strings.Join(at, ", ")))
 		}
 		for _, line := range d.lines {
 			if !strings.HasPrefix(line, "phoebe,") {
@@ -289,17 +290,17 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 				}
 			}
 			if at == 0 {
-				checks = append(checks, check(true, "%s: nothing was placed by estimation, or all as was expected", line))
+				checks = append(checks, check(true, "%s: no task was placed by estimation, or all estimates were good", line))
 				continue
 			}
-			checks = append(checks, check(least >= 95, "%s: of the wait estimates %.1f %% are within 10 %% or 1 s, at the worst load (%g); of those of run times %.1f %%", line, least, at, d.mean(line, at, runsWithin)))
+			checks = append(checks, check(least >= 95, "%s: %.1f %% of the wait estimates are within 10 %% or 1 s at the worst load (%g), and %.1f %% of the run time estimates", line, least, at, d.mean(line, at, runsWithin)))
 		}
 		return checks
 	}
 	return f
 }
 
-// mixedJobs is nine short jobs in ten, and nine tenths of the work in long ones.
+// mixedJobs has nine short jobs in ten, and nine tenths of the work in long jobs.
 func mixedJobs() Mixed {
 	return Mixed{
 		Short:    Poisson{must(bench.ParseCounts("geometric:10")), must(bench.ParseDurations("task-exp:200ms"))},

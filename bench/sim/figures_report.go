@@ -11,7 +11,7 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// Verdict is whether the claim holds.
+// Verdict says whether the claim holds.
 func (r *FigureResult) Verdict() string {
 	if r.Holds {
 		return "holds"
@@ -19,7 +19,7 @@ func (r *FigureResult) Verdict() string {
 	return "does not hold"
 }
 
-// paragraphs is all there is to say of a figure, but for its tables.
+// listParagraphs returns the text of a figure: claim, settings, checks and verdict.
 func (r *FigureResult) paragraphs() []string {
 	text := append([]string{"Claim: " + r.Claim}, r.Settings...)
 	for _, c := range r.Checks {
@@ -32,7 +32,7 @@ func (r *FigureResult) paragraphs() []string {
 	return append(text, fmt.Sprintf("%s: %s", r.Name, r.Verdict()))
 }
 
-// table is a view with a row for each line and a column for each value of x, under a header.
+// viewTable returns a view as a header, a row for each line, and a column for each value of the axis.
 func (r *FigureResult) table(v *view) [][]string {
 	header := []string{v.title + ", by " + r.XLabel}
 	for _, x := range r.data.xs {
@@ -111,7 +111,7 @@ func WriteFiguresHTML(w io.Writer, results []*FigureResult) error {
 	return bench.WritePage(w, page)
 }
 
-// WriteFiguresJSON writes figures for programs to read, indented so that people can.
+// WriteFiguresJSON writes figures for programs, indented for people.
 func WriteFiguresJSON(w io.Writer, results []*FigureResult) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")

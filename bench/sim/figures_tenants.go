@@ -11,17 +11,17 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// spareFigure is about work that nobody waits for.
+// spareFigure is about work without urgency.
 var spareFigure = Figure{
 	Name: "spare", Title: "Spare work",
-	Claim: "Endless spare work fills what regular work leaves, at least 95 % of all slots are in use, and the p99 of regular jobs is at most 1.05 times that without it. " +
-		"Spare tenants share by their tokens, 10 % more or less, and at most 3 % of their work is lost.",
+	Claim: "Endless spare work fills the slots left by regular work: at least 95 % of all slots are in use, and the p99 of regular jobs is at most 1.05 times the p99 without spare work. " +
+		"Spare tenants share by their tokens, 10 % more or less. At most 3 % of their work is lost.",
 	x: bench.Axis{Label: "mean run time of spare tasks, s", Scale: bench.Log}, seeds: [...]int{1, 3},
 	views: []view{
 		{title: "p99 of regular jobs, ms", of: p99Response}, {title: "mean of regular jobs, ms", of: meanResponse}, {title: "utilisation", of: utilisation},
-		{title: "spare work that was lost, %", of: lostWork}, {title: "the first spare tenant's part of what both got, %", of: firstSpare},
+		{title: "lost spare work, %", of: lostWork}, {title: "share of the first spare tenant in spare work, %", of: firstSpare},
 	},
-	setup: "regular jobs of 10 tasks of 100 ms, load 0.3 and 0.9 by turns of 5 s; two spare tenants with tokens 1:3, each always with six times as many tasks as there are slots; workers of 4 slots, 4 frontends, messages take 250us",
+	setup: "regular jobs of 10 tasks of 100 ms, load 0.3 and 0.9 by turns of 5 s; two spare tenants with tokens 1:3, each always with six tasks for each slot; workers of 4 slots, 4 frontends, messages take 250us",
 	play: func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
 		for _, run := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 			for _, plan := range sparePlans {
@@ -56,17 +56,18 @@ var spareFigure = Figure{
 				}
 			}
 			checks = append(checks,
-				check(p99 <= 1.05 && used >= 0.95, "spare tasks of %g s: p99 of regular jobs %.3f times that without (mean %.3f times), utilisation %.3f; %s", x, p99, mean, used, strings.Join(others, ", ")),
-				check(lost <= 3 && math.Abs(first/25-1) <= 0.1, "%.1f %% of their work is lost; the first tenant got %.1f %% of what both did", lost, first))
+				check(p99 <= 1.05 && used >= 0.95, "spare tasks of %g s: p99 of regular jobs %.3f times the p99 without spare work (mean %.3f times), utilisation %.3f; %s", x, p99, mean, used, strings.Join(others, ", ")),
+				check(lost <= 3 && math.Abs(first/25-1) <= 0.1, "%.1f %% of the spare work is lost; the first spare tenant got %.1f %% of the spare work", lost, first))
 		}
 		return checks
 	},
 }
 
-// foreseen is the line of an oracle: spare tasks that all take the same time start only where nothing regular will stop them.
+// foreseenLine is the line of an oracle: a spare task, of fixed length, starts only where no regular task will
+// stop it.
 const foreseen = "as if foreseen"
 
-// sparePlans are ways to run spare work, each as a change of the way that phoebe does.
+// sparePlans are ways to run spare work, each a change of phoebe's way.
 var sparePlans = []struct {
 	name   string
 	change func(f *sharing)
@@ -92,25 +93,26 @@ var sparePlans = []struct {
 
 func lostWork(r *bench.SimRun) float64 { return 100 * r.Sharing.Lost }
 
-// firstSpare is the first spare tenant's part of what all of them got, in %; 0 if there are none.
+// firstSpare is the share in % of the first spare tenant in the slots of both spare tenants; 0 without spare
+// tenants.
 func firstSpare(r *bench.SimRun) float64 {
 	got := r.Sharing.Got
 	return 100 * got["first"] / max(got["first"]+got["second"], 1e-9)
 }
 
-// tenantsFigure is about tenants that want more than there is.
+// tenantsFigure is about tenants that want more than the fleet has.
 var tenantsFigure = Figure{
 	Name: "tenants", Title: "Tenants that want more than there is",
-	Claim: "Beside a tenant at one and a half times the capacity, an interactive one has at most 1.15 times the p50 and 1.3 times the p99 that it has alone; of two such tenants each gets what its tokens are of all, within 3 points; " +
-		"and tasks of ten gossip periods exceed their tokens by at most 2 %, though a tenth of the news is lost and a frontend crashes.",
-	x: bench.Axis{Label: "load of the greedy"}, seeds: [...]int{1, 3},
+	Claim: "Beside a tenant at one and a half times the capacity, an interactive tenant has at most 1.15 times its p50 and 1.3 times its p99 alone. Two greedy tenants share by their tokens, within 3 points. " +
+		"Tasks of ten gossip periods exceed their tokens by at most 2 %, even if a tenth of the news is lost and a frontend crashes.",
+	x: bench.Axis{Label: "load of the greedy tenant"}, seeds: [...]int{1, 3},
 	views: []view{
 		{title: "p50 of the first tenant's jobs, ms", scale: bench.Log, of: func(r *bench.SimRun) float64 { return r.ResponseMS.P50 }}, {title: "p99 of the first tenant's jobs, ms", scale: bench.Log, of: p99Response},
-		{title: "the first tenant's part of the slots in use, %", of: firstPart}, {title: "regular beyond tokens, %", of: beyondTokens}, {title: "tokens idle while tasks wait, %", of: idleTokens},
+		{title: "share of the first tenant in the slots in use, %", of: firstPart}, {title: "regular beyond tokens, %", of: beyondTokens}, {title: "tokens idle while tasks wait, %", of: idleTokens},
 		{title: "utilisation", of: utilisation},
 	},
-	setup: "workers of 4 slots, 4 frontends, messages take 250us. Interactive: jobs of 10 tasks of 100 ms at load 0.2, and those of the greedy tenant are alike. 30:70: two such greedy tenants. " +
-		"Long: two tenants with 30 and 70 % of the slots as tokens, tasks of 10 s, the load shared alike",
+	setup: "workers of 4 slots, 4 frontends, messages take 250us. Interactive: jobs of 10 tasks of 100 ms at load 0.2, and equal jobs of the greedy tenant. 30:70: two such greedy tenants. " +
+		"Long: two tenants with 30 and 70 % of the slots as tokens, tasks of 10 s, and the load in the same shares",
 	play: func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
 		for _, load := range []float64{0.8, 1.5, 3} {
 			for _, plan := range tenantPlans {
@@ -126,23 +128,23 @@ var tenantsFigure = Figure{
 		p50 := func(r *bench.SimRun) float64 { return r.ResponseMS.P50 }
 		for _, x := range d.xs[1:] {
 			half, tail := d.over("interactive, phoebe", x, "interactive, alone", x, p50), d.over("interactive, phoebe", x, "interactive, alone", x, p99Response)
-			checks = append(checks, check((half <= 1.15 || x > 1.5) && tail <= 1.3, "beside one at load %g: p50 %.2f times that alone, p99 %.2f times; by arrival %.2f and %.2f, with half of the workers each %.2f and %.2f", x, half, tail,
+			checks = append(checks, check((half <= 1.15 || x > 1.5) && tail <= 1.3, "beside a tenant at load %g: p50 %.2f times that alone, p99 %.2f times; by arrival %.2f and %.2f, with half of the workers each %.2f and %.2f", x, half, tail,
 				d.over("interactive, by arrival", x, "interactive, alone", x, p50), d.over("interactive, by arrival", x, "interactive, alone", x, p99Response),
 				d.over("interactive, half of the workers each", x, "interactive, alone", x, p50), d.over("interactive, half of the workers each", x, "interactive, alone", x, p99Response)))
 			part := d.mean("30:70, phoebe", x, firstPart)
-			checks = append(checks, check(math.Abs(part-30) <= 3, "of two at load %g the first one gets %.1f %%; by arrival %.1f %%", x, part, d.mean("30:70, by arrival", x, firstPart)))
+			checks = append(checks, check(math.Abs(part-30) <= 3, "of two tenants at load %g the first gets %.1f %%; by arrival %.1f %%", x, part, d.mean("30:70, by arrival", x, firstPart)))
 		}
 		for _, x := range d.xs {
 			over, idle := d.mean("long, phoebe", x, beyondTokens), d.mean("long, phoebe", x, idleTokens)
 			checks = append(checks, check(over <= 2 && idle < d.mean("long, tokens split", x, idleTokens),
-				"long tasks at load %g: %.1f %% beyond tokens, and %.1f %% of them idle; split between frontends %.1f and %.1f %%, without news %.1f and %.1f %%", x, over, idle,
+				"long tasks at load %g: %.1f %% beyond tokens, and %.1f %% of the tokens idle; with tokens split between frontends %.1f and %.1f %%, without news %.1f and %.1f %%", x, over, idle,
 				d.mean("long, tokens split", x, beyondTokens), d.mean("long, tokens split", x, idleTokens), d.mean("long, no news", x, beyondTokens), d.mean("long, no news", x, idleTokens)))
 		}
 		return checks
 	},
 }
 
-// tenantPlans are what tenants ask for, and by which plan they get it.
+// tenantPlans are the loads of tenants, each under a plan for sharing.
 var tenantPlans = []struct {
 	name string
 	set  func(f *sharing, load float64)
@@ -179,8 +181,8 @@ var tenantPlans = []struct {
 	}},
 }
 
-// goOn sets how long it goes on: for so many jobs of the first tenant, or those of the options, as keep all slots busy; the first fifth is
-// to warm up.
+// setDuration sets when the run ends. Until then the given number of jobs of the first tenant (or o.Jobs) would
+// keep all slots busy. The first fifth is to warm up.
 func (f *sharing) goOn(o FigureOptions, jobs int) {
 	of := f.tenants[0]
 	if o.Jobs > 0 {
@@ -213,7 +215,7 @@ func longTenants(f *sharing, load float64) {
 	}
 }
 
-// firstPart is what the first of two tenants got of what both did, in %; 0 if there are no such tenants.
+// firstPart is the share in % of the first of two tenants in the slots in use; 0 without such tenants.
 func firstPart(r *bench.SimRun) float64 {
 	got := r.Sharing.Got
 	return 100 * (got["a"] + got["interactive"]) / r.Utilisation

@@ -22,7 +22,7 @@ func figure(t testing.TB, name string) *Figure {
 	return f
 }
 
-// Every figure can be run, has a run at every place that its check and its views look at, and says something of each.
+// Every figure can be run, has a run at every place read by its check and its views, and has a text for each.
 func TestFigures(t *testing.T) {
 	var names []string
 	for i := range Figures {
@@ -66,7 +66,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// FIGURES.md has one command for each figure: make figures runs those.
+// FIGURES.md has one command for each figure; make figures runs these commands.
 func TestFiguresAreTold(t *testing.T) {
 	text, err := os.ReadFile("../FIGURES.md")
 	if err != nil {
@@ -86,7 +86,7 @@ func TestFiguresAreTold(t *testing.T) {
 	}
 }
 
-// fakeRun is a run whose mean and 99th percentile are v times those of an omniscient scheduler.
+// fakeRun is a run with a mean and a 99th percentile of v times the omniscient scheduler's.
 func fakeRun(v float64) *bench.SimRun {
 	r := &bench.SimRun{MessagesPerTask: v}
 	r.ResponseMS.Mean, r.ResponseMS.P99 = 100*v, 100*v
@@ -135,7 +135,7 @@ func TestFigureData(t *testing.T) {
 	}
 }
 
-// What a figure says follows from its numbers.
+// The checks of a figure follow from its numbers.
 func TestFiguresAreChecked(t *testing.T) {
 	fake := func(f *Figure, at float64, of map[string]float64) []Check {
 		d := &figureData{runs: map[place][]*bench.SimRun{}}

@@ -9,17 +9,18 @@ import (
 	gossipview "github.com/phoebe-sched/phoebe/probe/gossip/view"
 )
 
-// Gossip is how frontends learn of workers' wait matrices without asking. The zero value is that they do not.
+// Gossip says how frontends learn the wait matrices of workers without asking. The zero value is no gossip.
 type Gossip struct {
-	Period time.Duration // how often each worker tells its two home frontends, or AsPing
+	Period time.Duration // the time between two heartbeats of a worker to its two home frontends, or AsPing
 	Delay  time.Duration // of each message, one way
-	Loss   float64       // share of the datagrams between frontends that get lost
+	Loss   float64       // share of lost datagrams between frontends
 }
 
 // AsPing is a Gossip.Period: as often as frontends ping workers.
 const AsPing time.Duration = -1
 
-// gossip is what probe/gossip, worker/serve and frontend/serve do around the cores of package view.
+// gossip does the work of probe/gossip, worker/serve and frontend/serve around the cores of package
+// probe/gossip/view.
 type gossip struct {
 	*cluster
 	Gossip
@@ -29,18 +30,18 @@ type gossip struct {
 	views []*frontendView
 }
 
-// frontendView is what a frontend makes of it.
+// frontendView is the gossip core of a frontend.
 type frontendView struct {
 	f    *frontendNode
 	core *gossipview.Core
-	told uint64 // version of the view up to which the frontend's core has heard
+	told uint64 // version of the view already told to the frontend's core
 	out  []gossipview.Send
 }
 
-// startGossip lets the frontends and workers that there are take part, which must not go down.
+// startGossip lets all present frontends and workers take part. They must stay up.
 func (c *cluster) startGossip(cfg Gossip, rng *rand.Rand) error {
 	limits := gossipview.DefaultConfig
-	if cfg.Period > limits.Heartbeat { // all of it in proportion, so that no worker is taken for lost
+	if cfg.Period > limits.Heartbeat { // in proportion, so no worker is taken for lost
 		limits.Expire = time.Duration(float64(limits.Expire) * cfg.Period.Seconds() / limits.Heartbeat.Seconds())
 		limits.Forget = time.Duration(float64(limits.Forget) * cfg.Period.Seconds() / limits.Heartbeat.Seconds())
 	}
@@ -82,7 +83,7 @@ func (c *cluster) startGossip(cfg Gossip, rng *rand.Rand) error {
 	return nil
 }
 
-// after lets fn happen in some time.
+// runAfter lets fn happen after d.
 func (g *gossip) after(d time.Duration, fn func() error) {
 	g.later(g.now+d, func() {
 		if err := fn(); err != nil && g.failed == nil {
@@ -91,7 +92,7 @@ func (g *gossip) after(d time.Duration, fn func() error) {
 	})
 }
 
-// beat sends a worker's heartbeat to its homes.
+// sendHeartbeat sends a worker's heartbeat to its home frontends.
 func (g *gossip) beat(w *workerNode, a *gossipview.Announcer) {
 	for _, b := range a.Beats(gossipview.Row{Matrix: w.core.Matrix(g.time())}, "") {
 		v, h := g.views[numberOf(b.Addr)], b.Heartbeat
@@ -115,7 +116,7 @@ func (g *gossip) beat(w *workerNode, a *gossipview.Announcer) {
 	}
 }
 
-// tick is the frontend's regular look at its gossipview.
+// tickView is the regular tick of a frontend's view.
 func (g *gossip) tick(v *frontendView) error {
 	v.out = v.core.Tick(g.time(), v.out[:0])
 	g.send(v, v.out)
@@ -123,7 +124,7 @@ func (g *gossip) tick(v *frontendView) error {
 	return g.tell(v)
 }
 
-// tell tells the frontend's core what is new in the gossipview.
+// tellCore tells the frontend's core the news of its view.
 func (g *gossip) tell(v *frontendView) error {
 	rows := v.core.Since(g.time(), v.told)
 	v.told = v.core.Version()
@@ -131,7 +132,7 @@ func (g *gossip) tell(v *frontendView) error {
 		if r.State != gossipview.Up {
 			continue
 		}
-		matrix := r.Matrix // the core keeps it
+		matrix := r.Matrix // a copy, because the core keeps the matrix
 		err := g.stepFrontend(v.f, frontend.Heard{
 			Worker: frontend.Worker(numberOf(r.Name())), Incarnation: r.Incarnation, Seq: r.Seq, Age: r.Age, Matrix: &matrix, Speed: r.Speed,
 		})
@@ -142,7 +143,7 @@ func (g *gossip) tell(v *frontendView) error {
 	return nil
 }
 
-// send lets messages travel to other frontends.
+// sendMsgs sends messages to other frontends.
 func (g *gossip) send(from *frontendView, out []gossipview.Send) {
 	for _, m := range out {
 		for i, to := range g.views {

@@ -15,15 +15,15 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// Grid compares policies over tasks of several lengths, at several loads and prices of a message: what a change of tactics is to
-// be judged by. Every policy meets the same jobs.
+// Grid compares policies over tasks of several lengths, at several loads and prices of a message. A change of
+// tactics is judged by the grid. Every policy meets the same jobs.
 type Grid struct {
 	Policies []Policy
-	Tasks    []string        // of GridTasks
-	Prices   []time.Duration // CPU that either end of a message needs, each process on a core of its own
-	Jobs     float64         // how many times as many as the grid has; 0: 1
+	Tasks    []string        // names from GridTasks
+	Prices   []time.Duration // CPU time of a message at either end, with one core for each process
+	Jobs     float64         // factor on the grid's numbers of jobs; 0: 1
 	Seed     uint64          // of the first run of everything; the others follow
-	Seeds    int             // how many
+	Seeds    int             // number of seeds
 }
 
 // gridRow is a kind of tasks in a grid.
@@ -33,7 +33,8 @@ type gridRow struct {
 	of    Sweep
 }
 
-// gridRows have so few frontends for their tasks that these are busy where a message costs 10 us, and fall behind where it costs 50 us.
+// gridRows returns the kinds of tasks. With the given numbers of frontends, the frontends are busy if a message
+// costs 10 us, and fall behind if a message costs 50 us.
 func gridRows() []gridRow {
 	usual := []float64{0.3, 0.8, 0.95}
 	with := func(s Sweep, frontends int) Sweep {
@@ -51,7 +52,7 @@ func gridRows() []gridRow {
 	}
 }
 
-// GridTasks are the kinds of tasks that there are.
+// GridTasks returns the names of the kinds of tasks.
 func GridTasks() []string {
 	var names []string
 	for _, row := range gridRows() {
@@ -60,24 +61,24 @@ func GridTasks() []string {
 	return names
 }
 
-// GridPolicies is phoebe, and phoebe without each of what it adds to late binding.
+// GridPolicies returns phoebe, and phoebe without each addition to late binding.
 func GridPolicies() []Policy {
 	all := policies("phoebe")
 	for _, name := range additionNames() {
-		if name != "resample" { // nothing breaks here
+		if name != "resample" { // nothing breaks in a grid
 			all = append(all, policies("phoebe-"+name)...)
 		}
 	}
 	return all
 }
 
-// GridCell is what a policy makes of some tasks at a load and a price: means over the seeds.
+// GridCell is the result of a policy with one kind of tasks, at a load and a price: means over the seeds.
 type GridCell struct {
 	Tasks   string  `json:"tasks"`
 	Load    float64 `json:"load"`
 	PriceUS float64 `json:"price_us"`
 	Policy  string  `json:"policy"`
-	// How many times the response of an omniscient scheduler of which nothing costs anything.
+	// Mean, P50 and P99 are responses, divided by the responses of an omniscient scheduler without costs.
 	Mean     float64 `json:"mean"`
 	P50      float64 `json:"p50"`
 	P99      float64 `json:"p99"`
@@ -85,8 +86,9 @@ type GridCell struct {
 	CPUUS    float64 `json:"cpu_per_task_us"`
 }
 
-// Run makes the grid's runs, as many at a time as there are processors to use. progress, if not nil, is told now and then how far
-// it is, from 0 to 1, by one goroutine at a time.
+// Run makes the grid's runs, as many at a time as there are processors to use.
+//
+// If progress is not nil, one goroutine at a time calls progress now and then with the share done, from 0 to 1.
 func (g *Grid) Run(ctx context.Context, progress func(share float64)) ([]GridCell, error) {
 	rows := gridRows()
 	for _, name := range g.Tasks {
@@ -96,7 +98,7 @@ func (g *Grid) Run(ctx context.Context, progress func(share float64)) ([]GridCel
 	}
 	rows = slices.DeleteFunc(rows, func(r gridRow) bool { return !slices.Contains(g.Tasks, r.name) })
 	if len(rows)*len(g.Prices)*len(g.Policies) == 0 || g.Seeds < 1 {
-		return nil, errors.New("name at least one kind of tasks, one price, one policy and one seed")
+		return nil, errors.New("name at least one kind of tasks, a price, a policy and a seed")
 	}
 	var cells []GridCell
 	done, all := 0, len(rows)*len(g.Prices)*g.Seeds
@@ -141,13 +143,14 @@ func (c *GridCell) add(r *bench.SimRun, weight float64) {
 	}
 }
 
-// at reports whether c and d are of the same tasks, load and price.
+// isAt reports whether c and d have the same tasks, load and price.
 func (c *GridCell) at(d *GridCell) bool {
 	return c.Tasks == d.Tasks && c.Load == d.Load && c.PriceUS == d.PriceUS
 }
 
-// WriteGridText writes a row for all policies at the same place. Below each of them are its mean, p50 and p99 over omniscient, and
-// behind the first one its messages and CPU for each task. Where there are cells to compare with, it is by how many % they are off those.
+// WriteGridText writes a row for each kind of tasks, load and price. The row has the mean, p50 and p99 over
+// omniscient of each policy, and the messages and CPU time for each task of the first policy. With cells to
+// compare with, the row shows changes from these cells in %.
 func WriteGridText(w io.Writer, cells, with []GridCell) error {
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', tabwriter.AlignRight)
 	for i := 0; i < len(cells); {
@@ -185,7 +188,7 @@ func WriteGridText(w io.Writer, cells, with []GridCell) error {
 	return t.Flush()
 }
 
-// inRow is a policy's name in a row that begins with phoebe's.
+// shortName shortens a policy's name, in a row that begins with phoebe.
 func inRow(policy string) string {
 	if rest, ok := strings.CutPrefix(policy, "phoebe-"); ok {
 		return "-" + rest
@@ -204,7 +207,7 @@ func WriteGridJSON(w io.Writer, cells []GridCell) error {
 	return out.Encode(cells)
 }
 
-// ReadGridJSON reads what WriteGridJSON has written.
+// ReadGridJSON reads the output of WriteGridJSON.
 func ReadGridJSON(r io.Reader) (cells []GridCell, err error) {
 	return cells, json.NewDecoder(r).Decode(&cells)
 }

@@ -9,7 +9,7 @@ import (
 func (c *cluster) crashWorker(w *workerNode, trace bool) {
 	for _, f := range c.frontends {
 		if cn := f.conns[w.index]; cn != nil && cn.wOpen && !cn.linked {
-			c.closeByDeath(cn, true, trace) // its Hello is on the way
+			c.closeByDeath(cn, true, trace) // its Hello is under way
 		}
 	}
 	slices.SortFunc(w.links, func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
@@ -18,14 +18,14 @@ func (c *cluster) crashWorker(w *workerNode, trace bool) {
 		c.closeByDeath(cn, true, trace)
 	}
 	for _, r := range w.running {
-		r.life++ // it never exits
+		r.life++ // the run never ends
 	}
 	w.life++
 	w.core, w.links, w.running = nil, nil, nil
 	w.down, w.dark, w.hung = true, !trace, nil
 }
 
-// crashFrontend kills a frontend's process.
+// crashFrontend kills a frontend's process; with trace, the machine lives on and closes its connections.
 func (c *cluster) crashFrontend(f *frontendNode, trace bool) {
 	for _, cn := range f.conns {
 		if cn != nil {
@@ -49,14 +49,15 @@ func (c *cluster) closeByDeath(cn *conn, ofWorker, trace bool) {
 	c.hangUp(cn, ofWorker)
 }
 
-// breakConn resets a connection: both ends learn of it.
+// breakConn resets a connection. Both ends learn of the break.
 func (c *cluster) breakConn(cn *conn) {
 	c.hangUp(cn, true)
 	c.hangUp(cn, false)
 	cn.cut = true
 }
 
-// resumeFrontend lets a frontend that hung go on. It does not take its own absence for the workers' silence.
+// resumeFrontend lets a hung frontend go on. The frontend does not take its own absence for silence of the
+// workers.
 func (c *cluster) resumeFrontend(f *frontendNode) {
 	if h := f.hung; h != nil {
 		for _, cn := range f.conns {
@@ -68,7 +69,7 @@ func (c *cluster) resumeFrontend(f *frontendNode) {
 	c.resume(&f.hung)
 }
 
-// resume lets a process that hung go on, with all that came in the meantime.
+// resumeProcess lets a hung process go on, with all events of the meantime.
 func (c *cluster) resume(h **hang) {
 	if *h == nil {
 		return

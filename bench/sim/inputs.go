@@ -10,15 +10,15 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// needs is what the tasks of a job read, and in which order they run.
+// needs describes the inputs and stages of the tasks of a job.
 type needs struct {
 	stage []int             // of each task
-	from  [][]estimate.Copy // the copies of each task's input; nil: it is the output of the stage before
-	ran   [][]int32         // by stage and worker: how many tasks have ended there
-	ended []int             // by stage
+	from  [][]estimate.Copy // of each task's input; nil: the output of the stage before
+	ran   [][]int32         // by stage and worker: number of tasks that ended there
+	ended []int             // by stage: number of ended tasks
 }
 
-// numberOf is the index in the name of a worker, host, rack or frontend.
+// numberOf returns the number in the name of a worker, host, rack or frontend.
 func numberOf(name string) int {
 	n, err := strconv.Atoi(name[1:])
 	if err != nil {
@@ -29,7 +29,7 @@ func numberOf(name string) int {
 
 func rackName(i int) string { return fmt.Sprint("r", i) }
 
-// addNeeds gives a job stages, and its tasks inputs.
+// addNeeds gives stages to a job, and inputs to its tasks.
 func (r *runner) addNeeds(j *jobRun, spec *frontend.Job) {
 	stages := min(max(r.cfg.Stages, 1), len(j.tasks))
 	n := &needs{stage: make([]int, len(j.tasks)), from: make([][]estimate.Copy, len(j.tasks)), ran: make([][]int32, stages), ended: make([]int, stages)}
@@ -66,13 +66,14 @@ func (r *runner) addNeeds(j *jobRun, spec *frontend.Job) {
 	j.needs = n
 }
 
-// copies draws where an input is: on one host, on another in another rack, and on others in that one.
+// drawCopies draws the hosts of an input: a first host, a second in another rack, and the rest in the rack of the
+// second.
 func (r *runner) copies() []estimate.Copy {
 	rack := func(w int) int { return w % max(r.cfg.Racks, 1) }
 	var at []int
 	for range max(r.cfg.Copies, 1) {
 		w := 0
-		for range 100 { // a cluster may be too small for it
+		for range 100 { // a cluster may be too small for such hosts
 			w = r.inputs.IntN(r.cfg.Workers)
 			if len(at) == 0 || w != at[0] && (r.cfg.Racks < 2 || rack(w) != rack(at[0]) && (len(at) == 1 || rack(w) == rack(at[1]) && w != at[1])) {
 				break
@@ -87,8 +88,8 @@ func (r *runner) copies() []estimate.Copy {
 	return all
 }
 
-// readInputs is how long a task that starts at a worker reads there: what is on its disk, in its rack or in another
-// one, at the rates that frontends reckon with.
+// inputReadTime returns the read time of a task that starts at w. Data on the worker's disk, in its rack and
+// across racks is read at the rates assumed by frontends.
 func (r *runner) readInputs(w *workerNode, s *worker.Start) time.Duration {
 	n := jobOf(s.Job)
 	j := r.jobs[n]
@@ -127,7 +128,7 @@ func (r *runner) readInputs(w *workerNode, s *worker.Start) time.Duration {
 	return time.Duration((bytes[0]/rates.Disk + bytes[1]/rates.Rack + bytes[2]/rates.Across) * 1e9)
 }
 
-// ranAt notes where the output of a task is.
+// noteOutput notes the worker of a task's output.
 func (n *needs) ranAt(task int, worker int) {
 	stage := n.stage[task]
 	n.ran[stage][worker]++

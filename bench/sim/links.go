@@ -9,29 +9,29 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// conn is one connection between a frontend and a worker. Each end believes its own part of it.
+// conn is one connection between a frontend and a worker. Each end has its own belief of the connection's state.
 type conn struct {
 	w      *workerNode
 	f      *frontendNode
 	id     worker.LinkID
-	fOpen  bool // Welcome has arrived, and the frontend has not given it up
-	wOpen  bool // Hello has arrived, and the worker has not given it up
-	linked bool // Hello has arrived: the worker's core knows it
+	fOpen  bool // Welcome has arrived, and the frontend has not given the connection up
+	wOpen  bool // Hello has arrived, and the worker has not given the connection up
+	linked bool // Hello has arrived: the worker's core knows the connection
 	closed bool // by the frontend, before Welcome arrived
-	cut    bool // half-open: whatever is sent is lost, and no end knows
+	cut    bool // half-open: every message is lost, and neither end knows
 
 	fHeard, wHeard time.Duration // when each end last heard of the other
-	fLast, wLast   time.Duration // latest arrival that is under way to each end
-	fLife, wLife   int32         // of the process that opened it, and that it reached
+	fLast, wLast   time.Duration // the latest arrival at each end
+	fLife, wLife   int32         // of the process at each end
 	pings          uint64
-	waiting        []probe.Msg // of the frontend, for another message to travel with
-	frame          []probe.Msg // have arrived at the frontend, but not the end of their frame
-	out            []probe.Msg // that leave at the end of a turn of either end
+	waiting        []probe.Msg // of the frontend: these wait for another message to travel with
+	frame          []probe.Msg // arrived at the frontend, before the end of their frame
+	out            []probe.Msg // leave at the end of the current turn
 
-	fUnread, wUnread *turn // of each end, which waits for its time
+	fUnread, wUnread *turn // of each end: waits until the process has time
 }
 
-// redial is how long a frontend waits before it tries to reach a worker again.
+// redialAfter is the time from a failed attempt to reach a worker to the next attempt.
 const redial = 100 * time.Millisecond
 
 func (c *cluster) dial(f *frontendNode, w *workerNode) {
@@ -46,11 +46,11 @@ func (c *cluster) dial(f *frontendNode, w *workerNode) {
 	if w.down {
 		return
 	}
-	cn.wOpen = true // its kernel accepts, whether the process runs or hangs
+	cn.wOpen = true // the kernel accepts, whether the process runs or hangs
 	c.at(c.arrival(c.now, &cn.wLast), event{kind: toWorker, conn: cn})
 }
 
-// hello is the first message of a connection.
+// receiveHello is the arrival of the first message of a connection at its worker.
 func (c *cluster) hello(cn *conn) error {
 	w := cn.w
 	cn.wHeard = c.now
@@ -65,7 +65,7 @@ func (c *cluster) hello(cn *conn) error {
 	return c.stepWorker(w, worker.LinkUp{Link: cn.id, Frontend: cn.f.id, Features: probe.Spoken.Features})
 }
 
-// accepted is the end of dialling: with a Welcome, or without one if the worker refused or was silent.
+// finishDial is the end of dialling: m is a Welcome, or nil if the worker refused or was silent.
 func (c *cluster) accepted(cn *conn, m any) error {
 	f, key := cn.f, frontend.Worker(cn.w.index)
 	if cn.fOpen || cn.closed || f.conns[cn.w.index] != cn {
@@ -82,7 +82,7 @@ func (c *cluster) accepted(cn *conn, m any) error {
 	return c.stepFrontend(f, frontend.WorkerUp{Worker: key, Welcome: m.(probe.Welcome)})
 }
 
-// ping is the frontend's regular look at a connection.
+// pingWorker is the frontend's regular check of a connection.
 func (c *cluster) ping(cn *conn) error {
 	switch {
 	case !cn.fOpen:
@@ -96,7 +96,7 @@ func (c *cluster) ping(cn *conn) error {
 	return nil
 }
 
-// silence gives up the workers that are silent, all of them before any of their tasks goes elsewhere.
+// dropSilentWorkers gives up the connections of all silent workers before any of their tasks goes elsewhere.
 func (c *cluster) silence(f *frontendNode) error {
 	var silent []*conn
 	for _, cn := range f.conns {
@@ -117,7 +117,7 @@ func (c *cluster) silence(f *frontendNode) error {
 	return nil
 }
 
-// watch is the worker's regular look at a connection.
+// watchFrontend is the worker's regular check of a connection.
 func (c *cluster) watch(cn *conn) error {
 	if c.now-cn.wHeard > c.net.lease {
 		c.hangUp(cn, true)
@@ -127,7 +127,7 @@ func (c *cluster) watch(cn *conn) error {
 	return nil
 }
 
-// hangUp lets the other end of a connection know that this one has closed it.
+// hangUp tells the other end of the close of a connection. The caller has closed its own end.
 func (c *cluster) hangUp(cn *conn, byWorker bool) {
 	switch {
 	case cn.cut:
@@ -164,7 +164,7 @@ func (c *cluster) closeAtFrontend(cn *conn) error {
 	return c.stepFrontend(f, frontend.LinkLost{Worker: frontend.Worker(cn.w.index)})
 }
 
-// unlink notes that the worker's core knows a connection no longer.
+// forgetLink notes that the worker's core no longer knows cn.
 func (w *workerNode) unlink(cn *conn) {
 	cn.linked = false
 	w.links = slices.DeleteFunc(w.links, func(x *conn) bool { return x == cn })

@@ -15,7 +15,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// mixed is a small cluster under short and long tasks.
+// mixedConfig is a small cluster under short and long tasks.
 func mixed(t testing.TB, name string) Config {
 	return Config{
 		Policy: policy(t, name), Load: 0.9, Frontends: 3, Workers: 12, Slots: 8, Jobs: 200, WarmupJobs: 20, Seed: 2,
@@ -58,7 +58,7 @@ func TestMixedWorkload(t *testing.T) {
 	}
 }
 
-// A run with gossip is the same every time and with and without the codec; what gets lost makes it another one.
+// A run with gossip is the same every time, with and without the codec. Lost gossip changes the run.
 func TestMixedRun(t *testing.T) {
 	cfg := mixed(t, "phoebe")
 	cfg.check = true
@@ -87,7 +87,7 @@ func TestMixedRun(t *testing.T) {
 	if first.WorkerWaitMS.Max <= 0 || first.WorkerSpread <= 0 {
 		t.Errorf("waits by worker %+v, spread %g", first.WorkerWaitMS, first.WorkerSpread)
 	}
-	// What is placed by nobody's estimate hears nothing.
+	// A policy without estimation gets no gossip.
 	cfg = mixed(t, "late-binding")
 	late := run(t, cfg)
 	cfg.Gossip = Gossip{}
@@ -96,8 +96,8 @@ func TestMixedRun(t *testing.T) {
 	}
 }
 
-// Frontends hear of every worker within two periods and some, of its homes' alike; if half of what they tell each
-// other gets lost, somewhat later.
+// Frontends hear of every worker within a little more than a period, whether or not they are homes of the worker.
+// If half of the messages between frontends get lost, they hear somewhat later.
 func TestGossip(t *testing.T) {
 	for _, test := range []struct {
 		loss   float64
@@ -135,8 +135,8 @@ func TestGossip(t *testing.T) {
 	}
 }
 
-// Among workers of one slot the rival places long tasks like a central queue: where all run equally long, each has
-// the least wait that is possible.
+// With one slot a worker, the rival places long tasks like a central queue: if all tasks have the same length,
+// each has the least possible wait.
 func TestEagleIsCentralForLongTasks(t *testing.T) {
 	cfg := small(t)
 	cfg.Policy, cfg.Workers, cfg.Slots, cfg.Delay, cfg.check = policy(t, "eagle"), 4, 1, 0, true
@@ -147,8 +147,8 @@ func TestEagleIsCentralForLongTasks(t *testing.T) {
 	}
 }
 
-// One short task takes a message to its worker, two for the answer, and one back; a long one takes one to the central
-// scheduler, one to the worker and one back.
+// A short task takes a message to the worker, two for the answer, and a message back. A long task takes a message
+// to the central scheduler, a message to the worker and a message back.
 func TestEagleStepByStep(t *testing.T) {
 	cfg := small(t)
 	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.check = policy(t, "eagle"), 0, 0, 0, time.Millisecond, true
@@ -156,20 +156,21 @@ func TestEagleStepByStep(t *testing.T) {
 	if r := run(t, cfg); r.ResponseMS.P50 != 104 || r.ResponseMS.Max != 5003 {
 		t.Errorf("%+v", r.ResponseMS)
 	}
-	// Ten workers with a slot each, of which one is reserved. Of ten long tasks, one has to wait for another.
+	// Ten workers have a slot each, and one worker is reserved. Of ten long tasks, one has to wait for another.
 	cfg.Slots, cfg.Reserved = 1, 0.1
 	cfg.Workload = jobsFile(t, "0 10 5 5 5 5 5 5 5 5 5 5 5\n", false)
 	if r := run(t, cfg); r.ResponseMS.Max != 10_003 {
 		t.Errorf("%+v", r.ResponseMS)
 	}
-	// A short job that comes then is turned away until it comes to the reserved worker.
+	// A short job is now turned away until its probe reaches the reserved worker.
 	cfg.Workload = jobsFile(t, "0 9 5 5 5 5 5 5 5 5 5 5\n1 2 0.1 0.1 0.1\n", false)
 	if r := run(t, cfg); r.ResponseMS.P50 > 220 {
 		t.Errorf("%+v", r.ResponseMS)
 	}
 }
 
-// Short tasks fare much better with the rival than where they are bound late among long ones, which do not suffer.
+// Short tasks wait much less with the rival than with late binding among long tasks, and long tasks do not
+// suffer.
 func TestEagleInTheMix(t *testing.T) {
 	cfg := mixed(t, "eagle")
 	cfg.Jobs, cfg.WarmupJobs, cfg.Codec, cfg.Reserved = 1000, 100, false, 0.1
@@ -185,8 +186,9 @@ func TestEagleInTheMix(t *testing.T) {
 	}
 }
 
-// The rival's queues: the job with the least left to start goes first, where none of those it overtakes would have been
-// overtaken by more than five times its own task then. A long task at the head is not overtaken.
+// The rival's queues: the job with the least work left to start goes first, unless the estimates of all
+// overtaking tasks would then exceed five times the overtaken task's own. A long task at the head is not
+// overtaken.
 func TestEagleQueue(t *testing.T) {
 	type entry struct {
 		left, mean time.Duration
@@ -196,17 +198,17 @@ func TestEagleQueue(t *testing.T) {
 		name     string
 		shortest bool
 		queue    []entry
-		want     []time.Duration // by what was left
+		want     []time.Duration // by work left
 	}{
 		{"as they came", false, []entry{{left: 50, mean: 10}, {left: 7, mean: 1}, {left: 9, mean: 9}}, []time.Duration{50, 7, 9}},
 		{"the least first", true, []entry{{left: 50, mean: 10}, {left: 7, mean: 7}, {left: 9, mean: 3}}, []time.Duration{7, 9, 50}},
-		{"24, 24 and 2 are what may pass one of 10", true,
+		{"24, 24 and 2 may overtake a task of 10", true,
 			[]entry{{left: 100, mean: 10}, {left: 50, mean: 24}, {left: 49, mean: 24}, {left: 60, mean: 3}, {left: 70, mean: 2}, {left: 80, mean: 1}},
 			[]time.Duration{49, 50, 70, 100, 60, 80}},
-		{"many that are brief may pass", true,
+		{"many brief tasks may overtake", true,
 			[]entry{{left: 100, mean: 10}, {left: 1, mean: 1}, {left: 2, mean: 1}, {left: 3, mean: 1}, {left: 4, mean: 1}, {left: 5, mean: 1}, {left: 6, mean: 1}},
 			[]time.Duration{1, 2, 3, 4, 5, 6, 100}},
-		{"who may not pass one may not pass those before it", true,
+		{"a task that may not overtake one may not overtake those before", true,
 			[]entry{{left: 100, mean: 10}, {left: 90, mean: 1}, {left: 80, mean: 6}, {left: 70, mean: 5}},
 			[]time.Duration{70, 90, 80, 100}},
 		{"a long task at the head", true, []entry{{left: 100, mean: 100, long: true}, {left: 7, mean: 7}, {left: 5, mean: 5}}, []time.Duration{100, 5, 7}},
@@ -231,8 +233,9 @@ func TestEagleQueue(t *testing.T) {
 	}
 }
 
-// yahooLike is jobs much like a part of the Yahoo trace that Hawk and Eagle were tried with, of a tenth of the size: nine in
-// ten short, about 23 tasks of 21 s, the others of as many tasks of 1,300 s, which are 98 % of the work.
+// yahooLike returns jobs much like a part of the Yahoo trace used by Hawk and Eagle, of a tenth of the size. Nine
+// in ten jobs are short, with about 23 tasks of 21 s. The others have as many tasks of 1,300 s, together 98 % of
+// the work.
 func yahooLike(n int, slots, load float64) string {
 	var file strings.Builder
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -254,15 +257,15 @@ func yahooLike(n int, slots, load float64) string {
 	return file.String()
 }
 
-// The rival does as the simulator of Eagle's authors (github.com/epfl-labos/eagle) that was given these very jobs: with
-// their parameters for the Yahoo trace, but for a tenth of the workers reserved, without SRPT and with it.
+// The rival agrees with the simulator of Eagle's authors (github.com/epfl-labos/eagle) on these very jobs. The
+// parameters are theirs for the Yahoo trace, except a tenth of the workers reserved; without SRPT and with SRPT.
 func TestEagleIsEagle(t *testing.T) {
 	cfg := small(t)
 	cfg.Workers, cfg.Slots, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.Reserved = 400, 1, 0, 0, 0, 500*time.Microsecond, 0.1
 	cfg.Workload, cfg.Cutoff, cfg.Estimates = jobsFile(t, yahooLike(1500, 400, 0.85), true), 90*time.Second, Estimates{Mean: true}
 	for _, test := range []struct {
 		policy               string
-		mean, p90, p99, long float64 // seconds; long: the mean of long jobs
+		mean, p90, p99, long float64 // in seconds; long: the mean of long jobs
 	}{{"eagle-fifo", 37.0, 94.8, 170.4, 1220.6}, {"eagle", 31.6, 67.2, 202.3, 1218.2}} {
 		cfg.Policy = policy(t, test.policy)
 		r := run(t, cfg)
@@ -277,8 +280,8 @@ func TestEagleIsEagle(t *testing.T) {
 	}
 }
 
-// Reading an input takes as long as it is far away; the stages of a job follow each other, and read what the one
-// before has written.
+// The time to read an input depends on its distance. The stages of a job follow each other, and read the output
+// of the stage before.
 func TestInputsAndStages(t *testing.T) {
 	cfg := small(t)
 	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay = policy(t, "strict-locality"), 0, 0, 0, 0

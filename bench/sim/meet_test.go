@@ -13,7 +13,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// volleys is jobs of so many tasks that come so many at the same moment, when nothing else is under way.
+// volleys is a workload of volleys: jobsAtOnce equal jobs arrive at one moment, when no other job is under way.
 type volleys struct {
 	of, tasks int
 	run       time.Duration
@@ -35,8 +35,8 @@ func (v volleys) arrivals(_ uint64, load, _ float64) (*arrivals, error) {
 
 func (v volleys) every() time.Duration { return time.Duration(v.of+1)*v.run + 100*time.Millisecond }
 
-// Two frontends that decide at the same moment, and know the same, meet at a worker no more often than if each had drawn its
-// workers at random: nothing that they share makes them prefer the same one.
+// Two frontends decide at the same moment, with the same knowledge. They meet at a worker no more often than with
+// random workers: nothing makes them prefer the same worker.
 func TestFrontendsMeetByChance(t *testing.T) {
 	const workers = 20
 	for _, test := range []struct {
@@ -54,7 +54,7 @@ func TestFrontendsMeetByChance(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			at := make([][]int, test.jobs)            // the workers of each job
-			by := make([]probe.FrontendID, test.jobs) // its frontend
+			by := make([]probe.FrontendID, test.jobs) // the frontend of each job
 			cfg := Config{
 				Policy: policy(t, "phoebe"), Load: 0.01, Frontends: 2, Workers: workers, Slots: 8, Workload: volleys{2, test.tasks, test.run},
 				Jobs: test.jobs, Seed: 1, Delay: 50 * time.Microsecond, Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond},
@@ -70,7 +70,8 @@ func TestFrontendsMeetByChance(t *testing.T) {
 			}
 
 			rng := rand.New(rand.NewPCG(1, 2))
-			draw := func(n int) (all []int) { // as many places as a job had, at different workers if it had such
+			// as many places as the job had, at different workers if the job's were different
+			draw := func(n int) (all []int) {
 				for _, w := range at[n] {
 					if k := slices.Index(at[n], w); k < len(all) {
 						all = append(all, all[k])
@@ -116,8 +117,9 @@ func TestFrontendsMeetByChance(t *testing.T) {
 	}
 }
 
-// Of frontends that decide at the same moment, and each have one task for workers with one slot, two meet at a worker as often as if each
-// had drawn its own at random. With copies the one whose task came second there hears it with the next answer, and has it start elsewhere.
+// Several frontends decide at the same moment. Each has a task for workers with one slot. Two of the frontends
+// meet at a worker as often as by chance. With copies, the frontend with the second task at a worker hears of the
+// meeting with the worker's next answer, and lets the task start elsewhere.
 func TestLoserStartsElsewhere(t *testing.T) {
 	const workers, of, takes = 20, 4, 2 * time.Second
 	const jobs = 1200

@@ -13,14 +13,16 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// localityRun is a job of short tasks on an idle cluster, w0, w1, ... at the hosts h0, h1, ..., played to its end.
+// localityRun is a job of short tasks on an idle cluster: workers w0, w1, ... at hosts h0, h1, ..., played to its
+// end.
 type localityRun struct {
 	cluster
-	done time.Duration // since it was submitted
-	near int           // tasks that ran where their input is
+	done time.Duration // since its submission
+	near int           // tasks that ran at the host of the input
 }
 
-// playLocality plays a job on workers of so many slots, who read inputs at the rates that frontends reckon with.
+// playLocality plays a job; slots is the number of slots of each worker. Workers read inputs at the rates assumed
+// by frontends.
 func playLocality(t *testing.T, workers, slots int, job frontend.Job) *localityRun {
 	t.Helper()
 	r := &localityRun{}
@@ -70,7 +72,8 @@ func playLocality(t *testing.T, workers, slots int, job frontend.Job) *localityR
 	return r
 }
 
-// readAt is how long reading inputs takes at a worker, as frontends reckon, and how many of them are there.
+// readTimeAt returns how long reading inputs takes at a worker, at the rates assumed by frontends, and how many
+// inputs are at the worker's host.
 func readAt(w *workerNode, ins []frontend.Input) (took time.Duration, near int) {
 	rates := estimate.Config{}.Defaults().Rates
 	for _, in := range ins {
@@ -93,7 +96,7 @@ func sleepers(n int, takes time.Duration, each func(i int, t *frontend.Task)) []
 	return tasks
 }
 
-// Short tasks that may run at one host only are done nearly as soon as with mode sample, and as when the job says so.
+// Short tasks bound to one host end nearly as soon with mode auto as with mode sample.
 func TestShortTasksAtOneHost(t *testing.T) {
 	tasks := func() []frontend.Task {
 		return sleepers(100, time.Millisecond, func(_ int, t *frontend.Task) { t.Constraint.Hosts = []string{"h1"} })
@@ -106,7 +109,7 @@ func TestShortTasksAtOneHost(t *testing.T) {
 	}
 }
 
-// Short tasks whose inputs lie all over the cluster read them where they are, and take hardly longer than that.
+// Short tasks with inputs all over the cluster read their inputs locally, and take hardly longer than the reads.
 func TestShortTasksWithInputs(t *testing.T) {
 	for _, bytes := range []int64{200_000, 1_000_000, 10_000_000} {
 		job := frontend.Job{Tasks: sleepers(40, 5*time.Millisecond, func(i int, t *frontend.Task) {
@@ -122,8 +125,8 @@ func TestShortTasksWithInputs(t *testing.T) {
 	}
 }
 
-// If one worker has all inputs, tasks wait for it no longer than is worth it, and are done as soon as with reading from
-// anywhere, or sooner.
+// If one worker has all inputs, tasks wait for the worker only as long as the wait pays. The job ends as soon as
+// with reading from anywhere, or sooner.
 func TestShortTasksWithInputsAtOneHost(t *testing.T) {
 	for _, bytes := range []int64{200_000, 1_000_000, 10_000_000} {
 		job := frontend.Job{Tasks: sleepers(40, 5*time.Millisecond, func(_ int, t *frontend.Task) {

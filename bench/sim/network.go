@@ -10,18 +10,18 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// network is how messages travel.
+// network says how messages travel.
 type network struct {
 	delay   time.Duration // one way
 	jitter  time.Duration // mean of an exponential addition; messages of a connection still arrive in order
-	rate    float64       // payload bytes that a process sends in a second, one after the other; 0: no limit
+	rate    float64       // payload bytes sent by a process in a second, in sequence; 0: no limit
 	codec   bool          // messages are encoded and decoded on their way
-	reorder time.Duration // faults: up to so much more for a message, out of order
-	repeat  float64       // faults: share of messages that arrive twice
-	frames  bool          // faults: messages to a frontend may come with the one that follows them, in one frame
-	lease   time.Duration // silence after which an end takes a connection for broken
-	ping    time.Duration // how often a frontend asks for a sign of life
-	watch   bool          // workers look for silent frontends, too: needed only where there are faults
+	reorder time.Duration // faults: the largest additional delay of a message, out of order
+	repeat  float64       // faults: share of messages delivered twice
+	frames  bool          // faults: messages to a frontend may come in one frame with the next message
+	lease   time.Duration // after a silence of lease, an end takes the connection for broken
+	ping    time.Duration // the time between two pings of a frontend
+	watch   bool          // workers look for silent frontends, too: needed only with faults
 }
 
 func (c *cluster) send(cn *conn, m probe.Msg) {
@@ -58,7 +58,7 @@ func (c *cluster) push(cn *conn, m probe.Msg) {
 	}
 }
 
-// kept is a message that lasts, as a core only lends some of what it sends.
+// copyLent returns a message with its own memory. A core lends some parts of a message only until the next step.
 func kept(m probe.Msg) probe.Msg {
 	switch m := m.(type) {
 	case *probe.Finished:
@@ -74,7 +74,7 @@ func kept(m probe.Msg) probe.Msg {
 	return m
 }
 
-// recode is what the other end gets to see of m.
+// recodeMsg returns m as the other end decodes m.
 func (c *cluster) recode(m probe.Msg) probe.Msg {
 	if !c.net.codec {
 		return m
@@ -102,7 +102,7 @@ func (c *cluster) linger(cn *conn, m probe.Msg) {
 	}
 }
 
-// endLinger lets all of a frontend go that waits.
+// endLinger sends all waiting messages of a frontend.
 func (c *cluster) endLinger(f *frontendNode) {
 	f.lingerAt = 0
 	for i, cn := range f.lingers {
@@ -112,7 +112,7 @@ func (c *cluster) endLinger(f *frontendNode) {
 	f.lingers = f.lingers[:0]
 }
 
-// release lets what waits on a connection go. That stays among those that linger.
+// releaseWaiting sends the waiting messages of a connection. The connection stays in the list of lingers.
 func (c *cluster) release(cn *conn) {
 	if cn == nil || len(cn.waiting) == 0 {
 		return
@@ -124,7 +124,8 @@ func (c *cluster) release(cn *conn) {
 	}
 }
 
-// sent is when a message has left a process that has sent all before it at *last, which it sets.
+// scheduleDeparture returns when m has left a process. The process has sent all earlier messages at *last, and
+// scheduleDeparture moves *last on to the departure of m.
 func (c *cluster) sent(last *time.Duration, m probe.Msg) time.Duration {
 	if c.net.rate == 0 {
 		return c.now
@@ -133,7 +134,7 @@ func (c *cluster) sent(last *time.Duration, m probe.Msg) time.Duration {
 	return *last
 }
 
-// payloadBytes is how much of m grows with what tasks take and return.
+// payloadBytes returns the bytes of payloads and results in m.
 func payloadBytes(m probe.Msg) int {
 	n := 0
 	add := func(launches []probe.Launch) {
@@ -155,7 +156,8 @@ func payloadBytes(m probe.Msg) int {
 	return n
 }
 
-// arrival is when something arrives that leaves at a given time, in order.
+// orderedArrival returns when a message arrives: not before the message ahead, which arrives at *last. The
+// message leaves at the given time.
 func (c *cluster) arrival(leaves time.Duration, last *time.Duration) time.Duration {
 	at := leaves + c.net.delay
 	if c.net.jitter > 0 {
@@ -165,7 +167,7 @@ func (c *cluster) arrival(leaves time.Duration, last *time.Duration) time.Durati
 	return *last
 }
 
-// travel is when a message that leaves now arrives, perhaps behind later ones.
+// reorderedArrival is orderedArrival with an additional delay at random, so later messages may overtake.
 func (c *cluster) travel(leaves time.Duration, last *time.Duration) time.Duration {
 	at := c.arrival(leaves, last)
 	if c.net.reorder > 0 {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Omission is jobs and faults that a run of Faults leaves out, by number.
+// Omission names jobs and faults left out of a run of Faults, by number.
 type Omission struct{ Jobs, Faults map[int]bool }
 
-// Len is how many there are.
+// Len returns the number of omitted jobs and faults.
 func (o Omission) Len() int { return len(o.Jobs) + len(o.Faults) }
 
-// String is the form that ParseOmission reads: j0-j3,f7.
+// String returns the form read by ParseOmission: j0-j3,f7.
 func (o Omission) String() string {
 	var parts []string
 	for _, set := range []struct {
@@ -66,7 +66,7 @@ func ParseOmission(text string) (Omission, error) {
 	return o, nil
 }
 
-// member reads such as j3: the number, and the set that it is of.
+// parseMember reads a job or fault such as j3. set is o.Jobs or o.Faults.
 func (o Omission) member(text string) (n int, set map[int]bool, ok bool) {
 	if text == "" {
 		return 0, nil, false
@@ -83,7 +83,7 @@ func (o Omission) member(text string) (n int, set map[int]bool, ok bool) {
 	return 0, nil, false
 }
 
-// Replay is the command that repeats the run.
+// Replay returns the command that repeats the run.
 func (e *FaultError) Replay() string {
 	command := fmt.Sprintf("phoebe sim faults --seeds 1 --from %d", e.Seed)
 	if e.Without.Len() > 0 {
@@ -92,11 +92,12 @@ func (e *FaultError) Replay() string {
 	return command
 }
 
-// Minimize leaves out as many jobs and faults of a run that fails as it can such that it still fails, perhaps
-// in another way, and returns the error of what remains. It ends early with the best so far when ctx does.
+// Minimize leaves out as many jobs and faults of a failing run as possible, while the run still fails, perhaps in
+// another way. Minimize returns the error of the smallest run found. If ctx ends, Minimize returns early, with
+// the best so far.
 func Minimize(ctx context.Context, failed *FaultError) *FaultError {
 	r := newFaultRun(failed.Seed, failed.Without)
-	_ = r.run() // for the numbers
+	_ = r.run() // for the numbers of jobs and faults
 	minimize(ctx, len(r.jobs), r.faults, failed.Without, func(o Omission) bool {
 		_, err := Faults(failed.Seed, o)
 		if err != nil {
@@ -107,8 +108,8 @@ func Minimize(ctx context.Context, failed *FaultError) *FaultError {
 	return failed
 }
 
-// minimize tries to leave out large parts first, then ever smaller ones, in addition to those that o leaves out, and
-// keeps to what still fails.
+// searchOmission looks for a larger omission than o with which the run still fails. The search leaves out large
+// parts first, then smaller parts.
 func minimize(ctx context.Context, jobs, faults int, o Omission, fails func(Omission) bool) {
 	type member struct {
 		fault bool

@@ -52,7 +52,7 @@ func TestMinimize(t *testing.T) {
 	})
 }
 
-// What is left out does not happen, and the rest is drawn as before.
+// Omitted jobs and faults do not happen, and the rest is drawn as before.
 func TestFaultsWithout(t *testing.T) {
 	const seed = 7
 	all, err := Faults(seed, Omission{})

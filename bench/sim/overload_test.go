@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Half more jobs come than the fleet can do, and those that are refused come again when they are told to: few of them in vain, and
-// soon enough for the fleet to be busy until all are done.
+// Half more jobs arrive than the fleet can run. Refused jobs come again when told to. Few are refused again, and
+// the jobs come soon enough to keep the fleet busy until all are done.
 func TestRefusedJobsComeAgain(t *testing.T) {
 	const lasts, load = 8 * time.Second, 1.5
 	for _, frontends := range []int{1, 3} {

@@ -8,20 +8,21 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
-// Policy is who places the tasks of a run: a policy of the frontends, or a rival of them.
+// Policy says who places the tasks of a run: a policy of the frontends, or a rival.
 type Policy struct {
 	Name     string
 	frontend frontend.Policy
 	mode     estimate.Mode
-	strict   bool   // tasks with inputs run only where one of them is
-	rival    *rival // nil: none
+	strict   bool   // tasks with inputs run only on hosts of their inputs
+	rival    *rival // nil: the frontends place tasks
 }
 
-// Late binding that leaves its places in the queues, to be declined when their turn comes.
+// withoutCancel is late binding without cancellation: surplus places stay in the queues, and are declined at
+// their turns.
 var withoutCancel = frontend.Policy{Name: "late-binding-no-cancel"}
 
-// Policies are those that ParsePolicy knows by name. Estimation places all tasks by estimation, strict-locality, too,
-// but only where one of their inputs is.
+// Policies returns the policies known to ParsePolicy by name. The policy estimation places all tasks by
+// estimation. The policy strict-locality does the same, but only on hosts of the task's inputs.
 func Policies() []Policy {
 	var all []Policy
 	for _, p := range frontend.Policies {
@@ -41,7 +42,7 @@ func Policies() []Policy {
 	return all
 }
 
-// PolicyNames are the names of Policies.
+// PolicyNames returns the names of Policies.
 func PolicyNames() []string {
 	var names []string
 	for _, p := range Policies() {
@@ -50,8 +51,8 @@ func PolicyNames() []string {
 	return names
 }
 
-// ParsePolicy finds a policy by name. Behind the name of one that binds late, parts of it may be turned off and on:
-// phoebe-overlap-sticky, late-binding+ridealong.
+// ParsePolicy finds a policy by name. After the name of a policy that binds late, parts of the policy may be
+// turned off and on: phoebe-overlap-sticky, late-binding+ridealong.
 func ParsePolicy(text string) (Policy, error) {
 	var policy Policy
 	for _, p := range Policies() {
@@ -73,10 +74,10 @@ func ParsePolicy(text string) (Policy, error) {
 	return policy, nil
 }
 
-// routes reports whether any task may be placed by estimation.
+// mayEstimate reports whether any task may be placed by estimation.
 func (p *Policy) routes() bool {
 	return p.rival == nil && (p.mode == estimate.Estimate || p.frontend.Route)
 }
 
-// probes reports whether the probe ratio means anything to p.
+// usesProbeRatio reports whether the probe ratio changes anything for p.
 func (p *Policy) probes() bool { return p.rival == nil && p.frontend.Binding != frontend.EarlyRandom }

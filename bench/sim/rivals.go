@@ -6,13 +6,14 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 )
 
-// rival is a scheduler to compare ours with, over the same workers and the same network. A new one is a file with a
-// type that implements scheduler, and a line here. It gets the events of a frontend.Core, but for what comes of
-// faults, and answers with its actions: of those, Send and Done count, and Refused ends the run.
+// rival is a scheduler to compare phoebe with, over the same workers and the same network. To add a rival, write
+// a file with a type that implements scheduler, and add a line here. A rival gets the events of a frontend.Core,
+// except events caused by faults, and answers with its actions. Send and Done count, Refused ends the run, and
+// other actions are ignored.
 type rival struct {
 	name    string
-	central bool // there is one of it, however many frontends there are
-	instant bool // messages take no time, and are none
+	central bool // a single scheduler, whatever the number of frontends
+	instant bool // messages take no time, and are not counted
 	make    func(cfg *Config, speeds []float64, f frontend.Config, rng *rand.Rand) scheduler
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// The policy omniscient, over the real workers, is the central queue that bench.Omniscient computes.
+// The policy omniscient, over the real workers, equals the central queue computed by bench.Omniscient.
 func TestOmniscientIsTheOmniscient(t *testing.T) {
 	for _, test := range []struct {
 		workers, slots int
@@ -33,7 +33,7 @@ func TestOmniscientIsTheOmniscient(t *testing.T) {
 	}
 }
 
-// With workers of two speeds it takes the faster one first.
+// With workers of two speeds, the policy omniscient uses the faster workers first.
 func TestOmniscientKnowsSpeeds(t *testing.T) {
 	cfg := small(t)
 	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs = policy(t, "omniscient"), 0, 0, 0
@@ -44,8 +44,8 @@ func TestOmniscientKnowsSpeeds(t *testing.T) {
 	}
 }
 
-// A centralized scheduler is the omniscient one but for its messages and decisions, and saturates where these take as
-// long as a task's share of the cluster.
+// A centralized scheduler is the omniscient scheduler with costs of messages and decisions. The scheduler
+// saturates if a decision takes as long as a task's share of the cluster.
 func TestCentralizedSaturates(t *testing.T) {
 	cfg := small(t)
 	cfg.Workload = poisson(t, "10", "task-exp:10ms") // at load 0.8: 3200 tasks a second
@@ -70,7 +70,7 @@ func TestCentralizedSaturates(t *testing.T) {
 	if slow.ResponseMS.Mean < 10*far.ResponseMS.Mean || slower.ResponseMS.Mean < 1.5*slow.ResponseMS.Mean {
 		t.Errorf("3000 decisions a second for 3200 tasks: responses of %.2f ms, of twice as many jobs %.2f", slow.ResponseMS.Mean, slower.ResponseMS.Mean)
 	}
-	// One task at a time: each waits for its own decision and one message.
+	// One task at a time: a task waits for its own decision and a message.
 	cfg = small(t)
 	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs = policy(t, "centralized"), 0, 0, 0
 	cfg.Delay, cfg.DecisionCost = time.Millisecond, 3*time.Millisecond
@@ -80,7 +80,7 @@ func TestCentralizedSaturates(t *testing.T) {
 	}
 }
 
-// Without cancellation every place comes round, and costs its slot a round trip.
+// Without cancellation every place gets a turn, and costs its slot a round trip.
 func TestWithoutCancellation(t *testing.T) {
 	cfg := small(t)
 	cfg.Delay = time.Millisecond
@@ -96,8 +96,8 @@ func TestWithoutCancellation(t *testing.T) {
 	}
 }
 
-// One task of 100 ms on an idle cluster: late binding takes three messages before it starts and one after it has ended.
-// A second job of the same size waits for nothing.
+// One task of 100 ms runs on an idle cluster. Late binding takes three messages before the start and one after
+// the end. A second job of the same size does not wait.
 func TestLateBindingStepByStep(t *testing.T) {
 	cfg := small(t)
 	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay = policy(t, "late-binding"), 0, 0, 0, time.Millisecond
@@ -114,7 +114,7 @@ func TestLateBindingStepByStep(t *testing.T) {
 	if r := run(t, cfg); r.ResponseMS.P50 != 104 || r.WaitMS.P50 != 3 {
 		t.Errorf("per-task: responses %+v, waits %+v", r.ResponseMS, r.WaitMS)
 	}
-	// Slow workers take longer; jittered messages, too.
+	// Slow workers take longer, and so do messages with jitter.
 	cfg.Speeds = speeds(t, "fixed:0.5")
 	if r := run(t, cfg); r.ResponseMS.P50 != 204 || r.IdealMS.P50 != 100 {
 		t.Errorf("half as fast: responses %+v", r.ResponseMS)
@@ -125,8 +125,8 @@ func TestLateBindingStepByStep(t *testing.T) {
 	}
 }
 
-// The tasks of a job go to different workers: with stacking on idle ones, or by chance, these are 5.7, 2.1 and 1.74 times
-// as slow as the omniscient scheduler.
+// The tasks of a job go to different workers. If tasks stacked on idle workers, or were placed by chance, these
+// policies would be 5.7, 2.1 and 1.74 times as slow as the omniscient scheduler.
 func TestBaselinesSpreadTasks(t *testing.T) {
 	cfg := small(t)
 	cfg.Frontends, cfg.Workers, cfg.Delay, cfg.Workload, cfg.Jobs, cfg.WarmupJobs = 4, 100, 500*time.Microsecond, poisson(t, "20", "job-exp:100ms"), 1000, 200
@@ -141,7 +141,7 @@ func TestBaselinesSpreadTasks(t *testing.T) {
 	}
 }
 
-// Estimates change nothing but what rests on them.
+// Estimates change only decisions based on estimates.
 func TestEstimates(t *testing.T) {
 	cfg := small(t)
 	cfg.Workload = poisson(t, "10", "job-exp:10ms")
@@ -169,7 +169,7 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// A run ends when its context does.
+// A run ends when its context ends.
 func TestCancelled(t *testing.T) {
 	ctx, cancel := contextWithCause(t)
 	cfg := small(t)

@@ -18,59 +18,65 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// Config is one simulated run. What is not said to have a default must be given.
+// Config is one simulated run. Fields without a stated default must be given.
 type Config struct {
 	Policy     Policy
 	ProbeRatio float64 // reservations per task; 0: the frontends' default
-	Load       float64 // share of the slots, by their speed, that the work keeps busy on average; 0: a file's or trace's own
+	// share of the slots, by their speed, kept busy by the work on average; 0: the load of the file or trace
+	Load float64
 
 	Frontends, Workers, Slots int    // Slots of each worker
 	Speeds                    Speeds // default: all nominal
 
 	Workload   Workload
-	Jobs       int           // that arrive and are waited for; 0: all there are
-	WarmupJobs int           // of them, the first, which are not counted
-	Cutoff     time.Duration // jobs are short up to this mean duration of their tasks, else long; 0: no groups
+	Jobs       int           // number of jobs to wait for; 0: all jobs of the workload
+	WarmupJobs int           // the first jobs, not counted
+	Cutoff     time.Duration // the largest mean task duration of short jobs; other jobs are long; 0: no groups
 	Estimates  Estimates     // default: exact
 	Seed       uint64
 
 	Delay        time.Duration // one way, of every message
-	Jitter       time.Duration // mean of an exponential addition to it
-	Bandwidth    float64       // bytes of payloads and results that a process sends in a second; 0: no limit
+	Jitter       time.Duration // mean of an exponential addition to Delay
+	Bandwidth    float64       // bytes of payloads and results sent by a process in a second; 0: no limit
 	Payload      int           // bytes of each task's payload; 8 at least
 	Result       int           // bytes of each task's result
-	CPU          CPU           // default: none is needed
+	CPU          CPU           // default: processes need no CPU time
 	Codec        bool          // messages pass through the real codec
 	DecisionCost time.Duration // of the policy centralized, for each task
-	Reserved     float64       // share of the workers that the policies eagle and eagle-fifo close to long jobs
-	Ping         time.Duration // how often a frontend pings each worker; 0: every second, or as rarely as a task comes by
+	Reserved     float64       // share of the workers closed to long jobs by the policies eagle and eagle-fifo
+	// how often a frontend pings each worker; 0: every second, or less often if tasks are rarer (pingEvery)
+	Ping time.Duration
 
 	Order      worker.Order // of the workers' queues
-	ShortShare float64      // of each worker that is closed to long tasks, as in worker.Config
+	ShortShare float64      // of each worker: closed to long tasks, as in worker.Config
 
-	Gossip  Gossip        // of the frontends, where their policy places tasks by estimation; default: none
-	SureFor time.Duration // age up to which a matrix need not be asked for before a task is placed by it; 0: the frontends' default, negative: any
+	Gossip Gossip // of the frontends, if the policy uses estimation; default: none
+	// a task is placed by a matrix up to this age without asking the worker again; 0: the frontends' default,
+	// negative: by a matrix of any age
+	SureFor time.Duration
 
-	// The tasks of long jobs, or of all if there are no groups: of so many stages one after the other (default 1), each
-	// with an input of so many bytes. That is on Copies disks, the first anywhere, the second in another rack, the others
-	// in the rack of the second; or, for the stages after the first, it is the output of the stage before.
+	// Stages, Copies and Input apply to long jobs, or to all jobs if there are no groups. The stages of a job
+	// follow one another (default: 1 stage). Each task has an input of Input bytes. The input of a first stage is
+	// on Copies disks: the first disk anywhere, the second in another rack, the others in the rack of the second.
+	// The input of a later stage is the output of the stage before.
 	Stages, Copies int
 	Input          int64
-	Racks          int // that the workers are in, in turn; 0: none that is known
+	Racks          int // worker i is in rack i modulo Racks; 0: no racks are known
 
 	Second     float64    // share of the tasks that may have a second attempt
-	Stragglers Stragglers // default: none; they have inputs of their own
+	Stragglers Stragglers // default: none; not with Input, because stragglers have own inputs
 	Spells     Spells     // of the workers; default: none
-	Tells      bool       // tasks say how far they are
+	Tells      bool       // tasks report their progress
 
-	check   bool                                 // tests: the schedulers' and workers' state, after every step
+	check   bool                                 // tests: checks the state of schedulers and workers after every step
 	started func(w *workerNode, s *worker.Start) // tests: hears of every start of a task
 
-	// Progress, if not nil, is told now and then which share of the jobs has ended, by the run's own goroutine.
+	// Progress, if not nil, is called now and then with the share of jobs that have ended, by the run's own
+	// goroutine.
 	Progress func(share float64)
 }
 
-// Validate joins all that is wrong with c.
+// Validate joins all errors of c.
 func (c *Config) Validate() error {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -101,20 +107,20 @@ func (c *Config) Validate() error {
 		bad("gossip with a delay of %v and a loss of %g, or heartbeats that are not 0 to 1h apart: use durations of 0 or more, and a share below 1", c.Gossip.Delay, c.Gossip.Loss)
 	}
 	if c.Stages < 0 || c.Stages > frontend.MaxStages || c.Copies < 0 || c.Copies > frontend.MaxCopies || c.Input < 0 || c.Racks < 0 {
-		bad("%d stages, inputs of %d bytes with %d copies, %d racks: none may be negative, stages are at most %d, copies at most %d",
+		bad("%d stages, inputs of %d bytes with %d copies, %d racks: use 0 or more, up to %d stages and up to %d copies",
 			c.Stages, c.Input, c.Copies, c.Racks, frontend.MaxStages, frontend.MaxCopies)
 	}
 	if (c.Stragglers != (Stragglers{}) || c.Spells != (Spells{})) && (c.Stages > 1 || c.Input > 0) {
-		bad("stragglers or slow spells, and tasks with stages or inputs: leave one of them out")
+		bad("stragglers or slow spells, and tasks with stages or inputs: leave out the former or the latter")
 	}
 	if c.Policy.rival != nil && (c.Stages > 1 || c.Input > 0) {
-		bad("policy %s knows nothing of stages and inputs: leave them out, or it", c.Policy.Name)
+		bad("policy %s knows nothing of stages and inputs: leave out the stages and inputs, or the policy", c.Policy.Name)
 	}
 	if c.Cutoff < 0 {
 		bad("cutoff %v: use a duration above 0, or 0 for none", c.Cutoff)
 	}
 	if c.Delay < 0 || c.Jitter < 0 || c.DecisionCost < 0 || c.Ping < 0 {
-		bad("delay %v, jitter %v, decision cost %v, ping %v: none may be negative", c.Delay, c.Jitter, c.DecisionCost, c.Ping)
+		bad("delay %v, jitter %v, decision cost %v, ping %v: use 0 or more", c.Delay, c.Jitter, c.DecisionCost, c.Ping)
 	}
 	if err := c.CPU.validate(); err != nil {
 		problems = append(problems, err)
@@ -128,11 +134,11 @@ func (c *Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Result is what a run measured, of the jobs that count.
+// Result holds the measurements of a run, of the jobs that count.
 type Result struct {
 	bench.SimRun
 
-	Settings    []string       // what is to be said of the workload
+	Settings    []string       // of the workload, for people to read
 	FrontendSum frontend.Stats // of all frontends; zero for a rival
 	WorkerSum   worker.Stats   // of all workers
 }
@@ -154,38 +160,38 @@ type runner struct {
 	load      float64
 	jobs      []*jobRun
 	next      func() (arrival, bool)
-	last      int // jobs from this number on are not waited for
+	last      int // the run ends when jobs 0 to awaitedJobs-1 have ended
 	counted   int // jobs that count and have not ended
-	ended     int // jobs up to last that have
+	ended     int // ended jobs, of the awaited jobs
 	waits     [2][]time.Duration
 	route     *rand.Rand
 	estimates *rand.Rand
 	inputs    *rand.Rand
 	grouped   bool
 
-	stragglers stragglers // where there are some
-	spells     *spells    // likewise
+	stragglers stragglers // used if cfg has stragglers
+	spells     *spells    // nil if cfg has none
 
-	readSum  [3]float64 // bytes, by where they were
-	reading  int        // tasks that read them
+	readSum  [3]float64 // bytes read, by distance: on the host, in the rack, across racks
+	reading  int        // tasks that read
 	atWorker []waitSum  // by worker
 
 	began time.Duration // when jobs began to arrive
 
-	// The slots' use, in slots times time, up to usedAt, and the part of it from the arrival of the first job that
-	// counts to that of the last.
+	// The use of the slots up to usedAt, in slots times time. usedFrom and usedTo are the use at countedFrom and
+	// countedTo: the arrivals of the first and the last job that counts.
 	inUse            int
 	used, usedAt     time.Duration
 	usedFrom, usedTo time.Duration
 	from, to         time.Duration
 }
 
-// interval is how many events pass between looks at the context.
+// checkContextEvery is the number of events between checks of the context.
 const interval = 1 << 14
 
-// Run simulates cfg until all its jobs have ended. More arrive behind them as long as they last, if there are more, so
-// that the last ones are not better off. If ctx ends before, the result is of the jobs up to the first that has not
-// ended, and comes with the error; nil if none of them counts.
+// Run simulates cfg until all its jobs have ended. Further jobs arrive until then, if the workload has more, so
+// that the last jobs do not run in an emptying cluster. If ctx ends before, Run returns the error. The result
+// then covers the jobs before the first unfinished job; nil if no such job counts.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -260,7 +266,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		r.reads = r.readInputs
 	}
 	for i := range frontends {
-		// What overload does to a policy is to be seen, not refused.
+		// No limits: the run shows the effect of overload on a policy, instead of refusals.
 		r.addFrontend(frontend.Config{MaxTasksPerJob: math.MaxInt32, MaxPending: math.MaxInt / 2, MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping, SureFor: cfg.SureFor, Copies: cfg.Second}, cfg.Seed+uint64(i)<<32)
 	}
 	if cfg.Gossip.Period != 0 && cfg.Policy.routes() {
@@ -271,7 +277,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 			return nil, err
 		}
 	}
-	r.later(time.Millisecond+3*(cfg.Delay+20*cfg.Jitter), func() { // dialled, Hello, Welcome
+	r.later(time.Millisecond+3*(cfg.Delay+20*cfg.Jitter), func() { // links are up by then: dial, Hello, Welcome
 		r.messages, r.steps, r.began = 0, 0, r.now
 		r.arrive(r.now)
 	})
@@ -301,7 +307,7 @@ func (r *runner) finish(settings []string, began time.Time) *Result {
 	return result
 }
 
-// cutShort is the result of a run that stops here.
+// cutShort returns the result of an interrupted run; nil if no job that counts has ended.
 func (r *runner) cutShort(settings []string, began time.Time) *Result {
 	asked := r.last
 	if r.last = slices.IndexFunc(r.jobs, func(j *jobRun) bool { return j.left > 0 }); r.last < 0 {
@@ -317,26 +323,27 @@ func (r *runner) cutShort(settings []string, began time.Time) *Result {
 	return result
 }
 
-// pingEvery is how often connections are looked after. In production that is every second. Where tasks take minutes
-// it would be nearly all there is to simulate, and change nothing: so it is no more often than a task
-// comes by on a connection, of which the load that it reports is as fresh.
+// pingEvery returns how often connections are checked; tasks is the number of tasks in a second. In production
+// pings come every second. With tasks of minutes, such pings would be nearly all events of a run, and would
+// change nothing. So pings are no more frequent than tasks on a connection, and the reported load is as fresh as
+// a task.
 func (c *Config) pingEvery(tasks float64) time.Duration {
 	if c.Ping > 0 {
 		return c.Ping
 	}
-	seconds := float64(c.Frontends) * float64(c.Workers) / tasks // +Inf if none come
+	seconds := float64(c.Frontends) * float64(c.Workers) / tasks // +Inf if no tasks come
 	return time.Duration(min(max(seconds, 1), time.Hour.Seconds()) * float64(time.Second))
 }
 
-// slotsOf is the capacity of n slots.
+// slotsOf returns the capacity of n slots.
 func slotsOf(n int) probe.Demand {
 	return probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(n), Mem: probe.Slot.Mem * probe.MiB(n)}
 }
 
-// arrive schedules the next job, of those that begin to arrive at the given time.
+// scheduleNextJob schedules the arrival of the next job; began is the start of arrivals.
 func (r *runner) arrive(began time.Duration) {
 	job, ok := r.next()
-	if !ok || r.cpu.Message > 0 && job.Index >= 2*r.last { // what processes have no time for would never end
+	if !ok || r.cpu.Message > 0 && job.Index >= 2*r.last { // an overloaded run would never end
 		return
 	}
 	r.later(began+job.At, func() {
@@ -347,7 +354,7 @@ func (r *runner) arrive(began time.Duration) {
 
 func jobID(n int) probe.JobID { return probe.NewJobID(0, 0, uint64(n)) }
 
-// jobOf is the number of a job that jobID named.
+// jobOf returns the number of a job: the inverse of jobID.
 func jobOf(id probe.JobID) int {
 	return int(binary.BigEndian.Uint64(id[8:]))
 }
@@ -397,7 +404,7 @@ func (r *runner) submit(job *arrival) {
 	}
 }
 
-// use notes that slots were taken or fell free.
+// noteSlots notes the number of slots just taken; negative: freed.
 func (r *runner) use(slots int) {
 	r.used += time.Duration(r.inUse) * (r.now - r.usedAt)
 	r.usedAt = r.now
@@ -431,7 +438,7 @@ func (s *waitSum) add(wait time.Duration) {
 	s.sum += wait
 }
 
-// group is where what concerns a job is collected: 0 for short ones, 1 for long ones.
+// groupOf returns the group in which a job is measured: 0 for short jobs, 1 for long jobs.
 func group(j *jobRun) int {
 	if j.long {
 		return 1
@@ -469,7 +476,7 @@ func (r *runner) told(f *frontendNode, a frontend.Action) {
 	}
 }
 
-// receive is the client's: it has an outcome, and its frontend learns of many at a time.
+// collectReceipt is the client's part: the client has an outcome. The frontend learns of 64 outcomes at a time.
 func (r *runner) receive(f *frontendNode, receipt frontend.Receipt) {
 	if receipt == (frontend.Receipt{}) {
 		return

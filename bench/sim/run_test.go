@@ -46,7 +46,7 @@ func poisson(t testing.TB, tasks, law string) Poisson {
 	return Poisson{counts, durations(t, law)}
 }
 
-// small is a cluster on which tests are quick.
+// smallConfig is a cluster for quick tests.
 func small(t testing.TB) Config {
 	return Config{
 		Policy: policy(t, "phoebe"), Load: 0.8, Frontends: 2, Workers: 10, Slots: 4,
@@ -54,7 +54,7 @@ func small(t testing.TB) Config {
 	}
 }
 
-// erlangC is the mean wait of an M/M/k queue, in mean service times.
+// erlangC returns the mean wait of an M/M/k queue, in mean service times.
 func erlangC(k int, load float64) float64 {
 	a := load * float64(k)
 	sum, term := 0.0, 1.0
@@ -66,8 +66,8 @@ func erlangC(k int, load float64) float64 {
 	return wait / (sum + wait) / (float64(k) * (1 - load))
 }
 
-// twoChoices is the mean wait at the fixed point of the power of two choices (Mitzenmacher 2001): many queues with
-// one server, each arrival joins the shorter of two.
+// twoChoices returns the mean wait at the fixed point of the power of two choices (Mitzenmacher 2001): each
+// arrival joins the shorter of two sampled queues, among many queues with one server.
 func twoChoices(load float64) float64 {
 	sum := 0.0
 	for i := 1.0; i < 12; i++ {
@@ -76,12 +76,12 @@ func twoChoices(load float64) float64 {
 	return sum - 1
 }
 
-// leastWork is the mean wait where each arrival joins the queue with the least work of two that it samples, which late
-// binding does if messages take no time: the integral of F(w)^2, where F(w) = 1/(load + (1/load-load)*e^w) is the
-// share of queues with more work than w (Hellemans and Van Houdt 2018).
+// leastWork returns the mean wait if each arrival joins the queue with the least work of two sampled queues. Late
+// binding does so if messages take no time. The wait is the integral of F(w)^2, where F(w) = 1/(load +
+// (1/load-load)*e^w) is the share of queues with more work than w (Hellemans and Van Houdt 2018).
 func leastWork(load float64) float64 { return math.Log(1/(1-load*load))/(load*load) - 1 }
 
-// Where a policy reduces to a queue that has been solved, mean waits are within 2 % of the theory.
+// If a policy reduces to a queue with a known solution, mean waits are within 2 % of the theory.
 func TestTheory(t *testing.T) {
 	for _, test := range []struct {
 		name, policy   string
@@ -125,7 +125,7 @@ func TestTheory(t *testing.T) {
 	}
 }
 
-// One seed gives one result; the codec changes nothing; another seed gives another one.
+// A seed gives one result. The codec changes nothing. Another seed gives another result.
 func TestRepeat(t *testing.T) {
 	for _, p := range Policies() {
 		cfg := small(t)
@@ -146,9 +146,9 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// The policies' order is that of the paper (Sparrow, figure 8: random is worst, then per-task, then batch sampling, and
-// late binding is best), and phoebe is not behind late binding. Tasks of mixed lengths show it: equal ones
-// flatter whoever takes turns.
+// The policies are in the order of the paper (Sparrow, figure 8), and phoebe is not behind late binding. In the
+// figure, random is worst, then per-task, then batch sampling, and late binding is best. Tasks of mixed lengths
+// show the order: equal tasks flatter any policy that serves in turn.
 func TestPoliciesInOrder(t *testing.T) {
 	var before *Result
 	for _, name := range []string{"phoebe", "late-binding", "batch", "per-task", "random"} {
@@ -168,13 +168,14 @@ func TestPoliciesInOrder(t *testing.T) {
 	}
 }
 
-// Payloads and results take their time on the way, one after the other at each process.
+// Payloads and results take time on the network. Each process sends in sequence.
 func TestBandwidth(t *testing.T) {
 	cfg := Config{
 		Policy: policy(t, "late-binding"), Load: 0.0001, Frontends: 1, Workers: 4, Slots: 1, Workload: poisson(t, "4", "fixed:1ms"),
 		Jobs: 20, Seed: 1, Delay: time.Millisecond, Codec: true, Bandwidth: 1 << 20, Payload: 1 << 16, Result: 1 << 17,
 	}
-	// Reserve and Ready, then the frontend sends four payloads of 62.5 ms; each worker runs one and sends its 125 ms.
+	// Reserve and Ready, then the frontend sends four payloads of 62.5 ms each. Each worker runs a task, and
+	// sends its result in 125 ms.
 	want := 3 + 4*62.5 + 1 + 125 + 1
 	if got := run(t, cfg).ResponseMS.P50; math.Abs(got-want) > 0.1 {
 		t.Errorf("a job takes %v ms, want %v", got, want)
@@ -185,7 +186,7 @@ func TestBandwidth(t *testing.T) {
 	}
 }
 
-// A job with stages waits once behind those that came before it, not once for each stage behind those that came since.
+// A job with stages waits once for earlier jobs, not again at each stage for later jobs.
 func TestSeniority(t *testing.T) {
 	mean := func(name string) float64 {
 		cfg := small(t)

@@ -14,68 +14,69 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// sharing is a fleet that tenants share for a time. Frontends have production's limits.
+// sharing is a fleet shared by tenants for a time. Frontends have the limits of production.
 type sharing struct {
 	workers, frontends int
-	warmup, lasts      time.Duration // nothing counts that happens before the one, or after the other
-	worker             worker.Config // of each; it has sharedSlots
+	warmup, lasts      time.Duration // only the time between these two moments counts
+	worker             worker.Config // of each worker; the capacity is sharedSlots
 	labels             func(w int) []string
-	loss               float64  // share of what frontends tell each other of tenants, each second, that gets lost
-	split              bool     // they tell each other nothing, and each has an equal part of the tokens
-	mute               bool     // they tell each other nothing, and each has all tokens
+	loss               float64  // share of lost news between frontends on tenants
+	split              bool     // frontends exchange no news, and each has an equal part of the tokens
+	mute               bool     // frontends exchange no news, and each has all tokens
 	crash              bool     // half way through, one frontend crashes, and its clients go elsewhere
-	tenants            []sharer // of the first one all jobs are waited for that come while it counts
+	tenants            []sharer // the run waits for all jobs of the first tenant that arrived while time counts
 }
 
-// Of a fleet that is shared, workers have so many slots, and a tenant's load stays the same for turnOf.
+// In a shared fleet, each worker has sharedSlots slots, and a tenant's load stays the same for loadPeriod.
 const (
 	sharedSlots = 4
 	turnOf      = 5 * time.Second
 )
 
-// sharer is a tenant of such a fleet.
+// tenantLoad is a tenant of a shared fleet, and the tenant's jobs.
 type sharer struct {
 	name   string
 	tokens int
 	class  frontend.Class
 	tasks  int           // of a job
 	run    time.Duration // mean of the tasks, exponentially distributed
-	hints  bool          // each task says how long it runs
-	label  string        // of the workers that may run it; "": any
+	hints  bool          // each task states its run time
+	label  string        // of the workers that may run the tasks; "": any
 
-	loads []float64 // jobs come as a Poisson process and bring these shares of all slots, by turns
-	jobs  int       // instead: there are always so many
+	loads []float64 // jobs arrive as a Poisson process, with these shares of all slots as loads, by turns
+	jobs  int       // instead of loads: this number of jobs is always present
 }
 
-// shared is what a tenant got.
+// tenantResult measures what a tenant got.
 type shared struct {
 	*sharer
 	rng     *rand.Rand
-	seen    bench.SimSample // jobs that came while it counts
-	pending int             // tasks
-	runs    int             // of these
-	regular int             // of these, those that are not spare
+	seen    bench.SimSample // jobs that arrived while time counts
+	pending int             // unfinished tasks
+	runs    int             // running tasks
+	regular int             // running tasks that are not spare
 
-	got, lost  time.Duration // of slots; by tasks that were stopped
-	over, idle time.Duration // of slots: regular ones beyond tokens; of tokens: those that no regular task had, while others were there
+	got, lost time.Duration // slot time; lost: of stopped tasks
+	// slot time of regular tasks beyond the tokens; token time without a regular task while tasks wait
+	over, idle time.Duration
 }
 
-// sharedRun is such a fleet at work.
+// sharedRun is a shared fleet at work.
 type sharedRun struct {
 	cluster
 	cfg     *sharing
 	all     []*shared
 	of      map[string]*shared
 	jobs    map[probe.JobID]*sharedJob
-	spare   map[probe.AttemptID]bool // those that were sent as such, and what they are by now
-	last    int                      // jobs that came
-	refused int                      // times
+	spare   map[probe.AttemptID]bool // attempts sent as spare, until they end or become regular
+	last    int                      // arrived jobs
+	refused int                      // number of refusals
 	open    int                      // jobs that count and have not ended
-	at      time.Duration            // up to when slots are counted
-	first   []inUse                  // by tasks of the first tenant, whenever that changes
+	at      time.Duration            // slots are counted up to then
+	first   []inUse                  // slots used by the first tenant, at each change
 }
 
-// inUse is how many slots are in use from a moment on.
+// inUse is the number of slots in use from a moment on.
 type inUse struct {
 	at    time.Duration
 	slots int
@@ -86,11 +87,11 @@ type sharedJob struct {
 	came   time.Duration
 	ideal  time.Duration // its longest task
 	counts bool
-	spec   frontend.Job // with the tasks that are left
+	spec   frontend.Job // with the unfinished tasks
 	owner  *frontendNode
 }
 
-// play lets them, for a time and then until all jobs have ended that count and come as they like.
+// playSeed runs the fleet until s.end, and then until all jobs that count have ended.
 func (s *sharing) play(seed uint64) (*sharedRun, error) {
 	r := &sharedRun{cfg: s, of: map[string]*shared{}, jobs: map[probe.JobID]*sharedJob{}, spare: map[probe.AttemptID]bool{}}
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
@@ -141,12 +142,13 @@ func (s *sharing) play(seed uint64) (*sharedRun, error) {
 	return r, r.failed
 }
 
-// fits is how much of all slots tasks that all take so long could use beside the first tenant's, none of which they delay and of none of which they
-// are stopped, if somebody knew when these come: as soon as one fits until its end it starts, which is the most of them that there can be.
+// bestFill returns the largest share of all slots for tasks of length run beside the first tenant's tasks. No
+// task delays the first tenant, and none is stopped. An oracle knows the first tenant's future: a task starts as
+// soon as a slot stays free until the end of the task.
 func (r *sharedRun) fits(run time.Duration) float64 {
 	const tick = time.Millisecond
 	from, to := int(r.cfg.warmup/tick), int(r.cfg.lasts/tick)
-	free := make([]int, to-from) // at best, in each tick
+	free := make([]int, to-from) // slots free during the whole tick
 	n, next := 0, 0
 	for i := range free {
 		least := n
@@ -170,7 +172,7 @@ func (r *sharedRun) fits(run time.Duration) float64 {
 
 func (r *sharedRun) counts() bool { return r.now >= r.cfg.warmup && r.now < r.cfg.lasts }
 
-// count counts the slots that are taken up to now.
+// countSlots counts the slots in use up to now.
 func (r *sharedRun) count() {
 	from, to := max(r.at, r.cfg.warmup), min(r.now, r.cfg.lasts)
 	r.at = r.now
@@ -184,7 +186,7 @@ func (r *sharedRun) count() {
 	}
 }
 
-// runs notes that a task starts, or ends.
+// noteTask notes the start (n = 1) or end (n = -1) of a task.
 func (r *sharedRun) runs(start *worker.Start, n int) {
 	r.count()
 	of, id := r.of[start.Tenant], start.Launch.Attempt
@@ -199,7 +201,7 @@ func (r *sharedRun) runs(start *worker.Start, n int) {
 	}
 }
 
-// sends notes which attempts are spare.
+// noteClasses notes which attempts are spare.
 func (r *sharedRun) sends(f *frontendNode, _ frontend.Event) {
 	for _, a := range f.acts {
 		s, ok := a.(frontend.Send)
@@ -221,7 +223,7 @@ func (r *sharedRun) sends(f *frontendNode, _ frontend.Event) {
 	}
 }
 
-// begin lets a tenant's jobs come.
+// beginTenant lets a tenant's jobs arrive.
 func (r *sharedRun) begin(of *shared) {
 	for range of.jobs {
 		r.submit(of)
@@ -231,12 +233,12 @@ func (r *sharedRun) begin(of *shared) {
 	}
 }
 
-// comes lets the next job of a tenant come.
+// scheduleJob schedules the arrival of a tenant's next job.
 func (r *sharedRun) comes(of *shared) {
 	turn := r.now / turnOf
 	apart := float64(of.tasks) * of.run.Seconds() / (of.loads[int(turn)%len(of.loads)] * float64(r.cfg.workers*sharedSlots))
 	at := r.now + time.Duration(of.rng.ExpFloat64()*apart*1e9)
-	if end := (turn + 1) * turnOf; at >= end { // the next turn is another process
+	if end := (turn + 1) * turnOf; at >= end { // the next period is another Poisson process
 		r.later(end, func() { r.comes(of) })
 		return
 	}
@@ -248,7 +250,7 @@ func (r *sharedRun) comes(of *shared) {
 	})
 }
 
-// submit has another job of a tenant come, to any frontend.
+// submitJob submits another job of a tenant, to any frontend.
 func (r *sharedRun) submit(of *shared) {
 	r.count()
 	r.last++
@@ -274,7 +276,7 @@ func (r *sharedRun) submit(of *shared) {
 	r.turnTo(j, of.rng.IntN(len(r.frontends)))
 }
 
-// turnTo has a job's client turn to a frontend, or to the next one that is up.
+// turnTo lets a job's client go to frontend i, or to the next frontend that is up.
 func (r *sharedRun) turnTo(j *sharedJob, i int) {
 	for r.frontends[i].down {
 		i = (i + 1) % len(r.frontends)
@@ -329,7 +331,7 @@ func (r *sharedRun) ended(j *sharedJob) {
 	}
 }
 
-// share lets frontends tell each other each second what they need of tenants.
+// exchangeNeeds lets frontends exchange their needs of tenants once a second.
 func (r *sharedRun) share(told [][]tenants.Need, d *rand.Rand) {
 	name := func(i int) string { return fmt.Sprint("f", i) }
 	for i, f := range r.frontends {
@@ -354,7 +356,7 @@ func (r *sharedRun) share(told [][]tenants.Need, d *rand.Rand) {
 	r.later(r.now+time.Second, func() { r.share(told, d) })
 }
 
-// crashOne has a frontend crash. Its clients notice soon.
+// crashOne crashes the first frontend. Its clients notice 100 ms later.
 func (r *sharedRun) crashOne() {
 	f := r.frontends[0]
 	r.crashFrontend(f, true)
@@ -371,7 +373,8 @@ func (r *sharedRun) crashOne() {
 	}
 }
 
-// run is what a figure is made of: the response of the first tenant's jobs, and what each tenant got.
+// makeRun returns the measurements for a figure: the responses of the first tenant's jobs, and what each tenant
+// got.
 func (r *sharedRun) run(load float64) *bench.SimRun {
 	time := (r.cfg.lasts - r.cfg.warmup).Seconds()
 	slots := float64(r.cfg.workers * sharedSlots)

@@ -9,13 +9,14 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// Spells are times in which a worker runs its tasks Times as slowly as else: a Share of its time, each for Last on average.
+// Spells are slow times of a worker: tasks take Times as long. A worker spends a Share of its time in spells,
+// each of length Last on average.
 type Spells struct {
 	Share, Times float64
 	Last         time.Duration
 }
 
-// spells are those of all workers, drawn as far as they are asked for: the same ones in every run of a seed.
+// spells holds the spells of all workers, drawn as far as needed. Every run of a seed has the same spells.
 type spells struct {
 	of  Spells
 	all []workerSpells
@@ -23,7 +24,7 @@ type spells struct {
 
 type workerSpells struct {
 	rng   *rand.Rand
-	turns []time.Duration // when one begins, when it ends, and so on
+	turns []time.Duration // the moments at which spells begin and end, by turns
 }
 
 func newSpells(of Spells, workers int, seed uint64) *spells {
@@ -34,7 +35,7 @@ func newSpells(of Spells, workers int, seed uint64) *spells {
 	return s
 }
 
-// speeds are how fast a worker runs its tasks from a moment on, and until when each time.
+// speedsFrom yields the speeds of a worker from a moment on, each with the time until which the speed holds.
 func (s *spells) speeds(worker int, from time.Duration) iter.Seq2[time.Duration, float64] {
 	return func(yield func(time.Duration, float64) bool) {
 		w := &s.all[worker]
@@ -57,7 +58,7 @@ func (s *spells) speeds(worker int, from time.Duration) iter.Seq2[time.Duration,
 	}
 }
 
-// takes is how long work takes at a worker from a moment on.
+// timeFor returns how long work takes at a worker, begun at from.
 func (s *spells) takes(worker int, from, work time.Duration) time.Duration {
 	left, at := float64(work), from
 	for until, speed := range s.speeds(worker, from) {
@@ -71,7 +72,7 @@ func (s *spells) takes(worker int, from, work time.Duration) time.Duration {
 	return at - from
 }
 
-// done is how much work is done at a worker from a moment to another one.
+// workDone returns how much work is done at a worker between two moments.
 func (s *spells) done(worker int, from, to time.Duration) time.Duration {
 	sum, at := 0.0, from
 	for until, speed := range s.speeds(worker, from) {
@@ -83,13 +84,13 @@ func (s *spells) done(worker int, from, to time.Duration) time.Duration {
 	return time.Duration(sum)
 }
 
-// slowed is how much longer a task takes that starts at a worker, because of its spells.
+// spellDelay returns how much longer a task takes because of spells, if the task starts at w now.
 func (r *runner) slowed(w *workerNode, s *worker.Start) time.Duration {
 	work := time.Duration(float64(durationOf(s.Launch.Payload)) / w.speed)
 	return r.spells.takes(w.index, r.now, work) - work
 }
 
-// progress is what the tasks that run at a worker say of how far they are.
+// taskProgress returns the reports of the tasks at w on their progress. The reports are exact.
 func (r *runner) progress(w *workerNode) (list []worker.Progress) {
 	for _, x := range w.running {
 		work := time.Duration(float64(durationOf(x.start.Launch.Payload)) / w.speed)

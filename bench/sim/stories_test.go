@@ -18,44 +18,47 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// TestStories plays the stories in testdata, in which frontends and workers meet: whatever one says, the other one hears,
-// through the codec, after a while, and all limits and timers are those of production. What happens is told with when it
-// did, since the story began; messages are told when they leave. In these words besides those that [script] gives to all:
+// TestStories plays the stories in testdata. In a story, frontends and workers meet: every message goes through
+// the codec and arrives after a while, and all limits and timers have the values of production. Each event is
+// printed with its time since the story began; a message is printed when it leaves. A story has these words
+// besides the words that [script] gives to all:
 //
 //	story workers=2 slots=8 ...      a cluster whose links are up; the settings are in newPage
-//	submit x tasks=24 takes=3s ...   3 s each; est, once, policy, file=7s (to fetch it) and so on as in submit; at=f2;
-//	                                 in=h2:1, 0.in=h2:1: all read, or task 0 does, a megabyte that is at h2, and need as long as
-//	                                 frontends reckon with;
-//	                                 run: its client gets all outcomes at the end, else each as it comes
-//	x moves to=f2                    its client gives its frontend up and turns to another one with what is unfinished
-//	x cancelled                      by its client
-//	f1-w1 breaks, f1-w1 dead         their connection is reset, and made again; it is half-open until that is noticed
-//	f1 crashes, w1 crashes           without a trace: silent; "f1 starts" again
-//	w1 hangs, w1 goes-on             so for f1
-//	w1 deaf                          from here on it does nothing that a Restamp asks for
-//	w1 drains, f1 leaves
-//	messages, no-messages            from here on messages are told, or not; show=messages: from the beginning
-//	state                            what the cores hold
 //
-// With show=sums, tasks are counted, and times are rounded, as which task comes when is left to chance.
-// Attempts are shown by their tasks, x.0, and from the second one on as x.0#2.
+// submit x tasks=24 takes=3s ...   tasks of 3 s; est, once, policy, file=7s (time of the fetch) and so on; at=f2;
+//
+//	                                 in=h2:1, 0.in=h2:1: all tasks read a megabyte at h2, or task 0 does, at the rates
+//	                                 assumed by frontends;
+//	                                 run: the client gets all outcomes at the end, else each as it comes
+//	x moves to=f2                    the client submits the unfinished tasks to another frontend
+//	x cancelled                      by its client
+//	f1-w1 breaks, f1-w1 dead         the connection is reset, and made again; the connection is half-open until noticed
+//	f1 crashes, w1 crashes           the process dies, its machine resets the links; "f1 starts"
+//	w1 hangs, w1 goes-on             f1 likewise
+//	w1 deaf                          from here on, every Restamp to w1 is lost
+//	w1 drains, f1 leaves
+//	messages, no-messages            from here on messages are printed, or not; show=messages: from the beginning
+//	state                            the contents of the cores
+//
+// With show=sums, tasks are counted and times are rounded, because the order of tasks is left to chance. Attempts
+// are named by their tasks: x.0, and from the second attempt on x.0#2.
 func TestStories(t *testing.T) { script.Run(t, newPage) }
 
-// page is a cluster whose doings are written down.
+// page is a cluster with a log of its events.
 type page struct {
 	cluster
-	base     time.Time     // the script's, at the start of the run
-	begin    time.Duration // of the story
+	base     time.Time     // the script's time at the start of the run
+	begin    time.Duration // start of the story
 	lines    []pageLine
-	messages bool // are told
-	sums     bool // of tasks are told, at about what times
+	messages bool // print messages
+	sums     bool // print numbers of tasks, at rounded times
 	jobs     []*pageJob
 	attempts map[probe.AttemptID]string
-	places   map[placeKey]probe.JobID // that were reserved
+	places   map[placeKey]probe.JobID // of reserved places
 	last     error
 }
 
-// pageLine is what happened, at a time: what is the same but for the tasks is one line.
+// pageLine is an event at a time. Equal events of several tasks share a line.
 type pageLine struct {
 	at    time.Duration
 	text  string
@@ -63,21 +66,21 @@ type pageLine struct {
 	tasks []int
 }
 
-// pageJob is a job as its client sees it.
+// pageJob is a job as its client sees the job.
 type pageJob struct {
 	name   string
 	spec   frontend.Job
 	owner  *frontendNode
 	run    bool
-	first  time.Duration // when it was submitted
-	turns  int           // to frontends
-	had    []outcome     // of its present turn, where it gets all at the end
+	first  time.Duration // when the client submitted the job
+	turns  int           // number of submissions
+	had    []outcome     // outcomes at the frontend, not yet delivered to the client
 	starts []int
-	tries  []int // attempts
+	tries  []int // number of attempts
 	done   []bool
 }
 
-// outcome is a task's, on its way to the client.
+// outcome is a task's outcome, on its way to the client.
 type outcome struct {
 	task    probe.TaskIndex
 	receipt frontend.Receipt
@@ -130,7 +133,7 @@ func newPage(l *script.Line) *script.Story[func(), pageLine] {
 	return &script.Story[func(), pageLine]{Core: p, Wake: func() {}, Event: p.event, Show: p.show, State: p.state, Width: 50}
 }
 
-// Step implements the core of a story: it lets ev happen, and all that is due then.
+// Step implements the core of a story. Step runs ev, and then all events due by now.
 func (p *page) Step(now time.Time, ev func(), told []pageLine) []pageLine {
 	p.now = now.Sub(p.base)
 	ev()
@@ -144,7 +147,7 @@ func (p *page) Step(now time.Time, ev func(), told []pageLine) []pageLine {
 	return told
 }
 
-// merge appends what happened, to another line if that tells the same of other tasks.
+// mergeLine appends an event. If a line already tells the same of other tasks, the tasks join the line.
 func (p *page) merge(told []pageLine, line pageLine) []pageLine {
 	for i := len(told) - 1; i >= 0 && line.job != nil && told[i].job != nil && told[i].at == line.at; i-- {
 		if l := &told[i]; l.text == line.text && l.job == line.job {
@@ -167,7 +170,7 @@ func (p *page) NextWake() time.Time {
 // Check implements the core of a story.
 func (p *page) Check() error { return p.last }
 
-// write notes what happened to a task of a job, or without a job to none.
+// noteLine notes an event of a task; j nil: an event without a task.
 func (p *page) write(j *pageJob, task int, format string, args ...any) {
 	at := p.now - p.begin
 	if p.sums {
@@ -195,7 +198,7 @@ func (p *page) show(told []pageLine) string {
 	return strings.Join(lines, "\n")
 }
 
-// ranges is 0-3,5.
+// showRanges formats numbers such as 0-3,5.
 func ranges(ns []int) string {
 	slices.Sort(ns)
 	var parts []string
@@ -218,7 +221,7 @@ func nodeNamed[N any](l *script.Line, name, letter string, nodes []N) (n N) {
 	if i, err := strconv.Atoi(strings.TrimPrefix(name, letter)); err == nil && i >= 1 && i <= len(nodes) {
 		return nodes[i-1]
 	}
-	l.Fail(fmt.Errorf("who is %q?", name))
+	l.Fail(fmt.Errorf("no process is called %q: use f1, w1 and so on", name))
 	return n
 }
 
@@ -290,11 +293,11 @@ func (p *page) event(l *script.Line) func() {
 			return func() { p.last = cmp.Or(p.last, p.stepWorker(w, worker.Leave{})) }
 		}
 	}
-	l.Fail(fmt.Errorf("what is %q?", what))
+	l.Fail(fmt.Errorf("unknown event %q", what))
 	return nil
 }
 
-// submit reads a job.
+// readSubmit reads a job.
 func (p *page) submit(l *script.Line) func() {
 	j := &pageJob{name: l.Word(), run: l.Flag("run")}
 	j.spec = frontend.Job{
@@ -340,7 +343,7 @@ func (p *page) submit(l *script.Line) func() {
 	return func() { p.turn(j, f) }
 }
 
-// turn hands what is unfinished of a job to a frontend.
+// turnTo submits the unfinished tasks of a job to a frontend.
 func (p *page) turn(j *pageJob, f *frontendNode) {
 	spec := j.spec
 	spec.Tasks, j.had = nil, nil
@@ -363,7 +366,7 @@ func (p *page) stepTo(f *frontendNode, ev frontend.Event) {
 	p.last = cmp.Or(p.last, p.stepFrontend(f, ev))
 }
 
-// told is a frontend's client.
+// handleAnswer is the client of a frontend.
 func (p *page) told(f *frontendNode, a frontend.Action) {
 	name := p.name(f)
 	switch a := a.(type) {
@@ -398,7 +401,7 @@ func (p *page) told(f *frontendNode, a frontend.Action) {
 	}
 }
 
-// arrive lets a client have the outcomes that there are, and its frontend know a while later.
+// deliverOutcomes brings all outcomes so far to the client. The frontend hears of the delivery a while later.
 func (p *page) arrive(j *pageJob, f *frontendNode) {
 	var receipts []frontend.Receipt
 	for _, o := range j.had {
@@ -432,7 +435,7 @@ func (p *page) started(w *workerNode, s *worker.Start) {
 	p.write(j, int(n), "%s starts %%s%s", p.nameOf(w), again)
 }
 
-// fetch takes as long as the file's URL says.
+// fetchFiles takes as long as the file's URL says.
 func (p *page) fetch(w *workerNode, a worker.Fetch) {
 	takes, err := time.ParseDuration(strings.TrimPrefix(a.Files[0].URL, "http://origin/"))
 	p.last = cmp.Or(p.last, err)
@@ -444,7 +447,7 @@ func (p *page) fetch(w *workerNode, a worker.Fetch) {
 	})
 }
 
-// frontendStep and workerStep write down what is said.
+// frontendStep and workerStep note the messages of a step.
 func (p *page) frontendStep(f *frontendNode, _ frontend.Event) {
 	for _, a := range f.acts {
 		if s, ok := a.(frontend.Send); ok {
@@ -469,7 +472,7 @@ func (p *page) workerStep(w *workerNode, _ worker.Event) {
 	}
 }
 
-// launches names the attempts of a job, and its tasks.
+// showLaunches names the attempts of a job by their tasks.
 func (p *page) launches(id probe.JobID, list ...probe.Launch) string {
 	j := p.job(script.ShowJob(id))
 	var names []string
@@ -487,7 +490,7 @@ func (p *page) launches(id probe.JobID, list ...probe.Launch) string {
 	return strings.Join(names, ",")
 }
 
-// said is what a frontend says, or "" where that is nothing new.
+// showFrontendMsg formats a message of a frontend; "" for a message without news.
 func (p *page) said(m probe.Msg, f *frontendNode, w int) string {
 	switch m := m.(type) {
 	case probe.Reserve:
@@ -530,7 +533,7 @@ func (p *page) said(m probe.Msg, f *frontendNode, w int) string {
 	return ""
 }
 
-// synced is "" if there is nothing.
+// showSync formats places and attempts; "" if there are none.
 func (p *page) synced(text string, places []probe.Range, attempts []probe.AttemptID) string {
 	if len(places)+len(attempts) == 0 {
 		return ""
@@ -544,7 +547,7 @@ func (p *page) synced(text string, places []probe.Range, attempts []probe.Attemp
 	return text
 }
 
-// answered is what a worker says, or "" where that is nothing new.
+// showWorkerMsg formats a message of a worker; "" for a message without news.
 func (p *page) answered(m probe.Msg) string {
 	switch m := m.(type) {
 	case probe.Ready:
@@ -580,7 +583,7 @@ func (p *page) answered(m probe.Msg) string {
 	return ""
 }
 
-// state is what the cores hold.
+// showState formats the contents of the cores.
 func (p *page) state() string {
 	var words []string
 	for _, f := range p.frontends {

@@ -12,19 +12,19 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// Stragglers are tasks that take Times as long as others: a share of them because of their inputs, which are as many times as large.
-// Others do because of the Spells of their machines.
+// Stragglers are tasks that take Times as long as others because of inputs Times as large. Data is their share of
+// all tasks. Other tasks straggle because of the Spells of their machines.
 type Stragglers struct{ Data, Times float64 }
 
-// usualInput is how large the inputs of the other tasks are: small, so that reading them takes no time.
+// usualInput is the size in bytes of a usual input, read in next to no time.
 const usualInput = 1 << 20
 
-// stragglers is what is seen of them in a run.
+// stragglers holds the stragglers of a run, and the measurements.
 type stragglers struct {
 	rng    *rand.Rand
 	tasks  map[stragglerID]*straggler
-	copies map[probe.AttemptID]time.Duration // those that run, since when
-	work   time.Duration                     // that those took that have ended
+	copies map[probe.AttemptID]time.Duration // running second attempts, by start
+	work   time.Duration                     // the run time of ended second attempts
 	seen   bench.SimStragglers
 }
 
@@ -34,13 +34,14 @@ type stragglerID struct {
 }
 
 type straggler struct {
-	data, machine bool // which it is slow by; machine: its first attempt takes at least twice as long as it would elsewhere
+	// the causes why the task is slow; machine: its first attempt takes at least twice as long as elsewhere
+	data, machine bool
 	bytes         int64
 	starts        int
 }
 
-// drawStragglers draws which tasks of a job are slow, the same ones in every run of a seed, and returns how long they take
-// where the machine is not.
+// drawStragglers draws the tasks of a job with large inputs, and returns the durations of all tasks at a machine
+// of full speed. Every run of a seed has the same stragglers.
 func (r *runner) drawStragglers(n int, usual []time.Duration) []time.Duration {
 	s, of := &r.stragglers, r.cfg.Stragglers
 	durations := slices.Clone(usual)
@@ -55,14 +56,14 @@ func (r *runner) drawStragglers(n int, usual []time.Duration) []time.Duration {
 	return durations
 }
 
-// addInputs says how large the inputs of the tasks are. They are as near to every worker.
+// addInputs gives each task its input. All workers are equally near to the inputs.
 func (s *stragglers) addInputs(n int, job *frontend.Job) {
 	for i := range job.Tasks {
 		job.Tasks[i].Inputs = []frontend.Input{{Bytes: s.tasks[stragglerID{n, probe.TaskIndex(i)}].bytes, Copies: []estimate.Copy{{Rack: rackName(0)}}}}
 	}
 }
 
-// straggles notes an attempt that starts.
+// noteStraggler notes the start of an attempt.
 func (r *runner) straggles(w *workerNode, start *worker.Start) {
 	s := &r.stragglers
 	n := jobOf(start.Job)
@@ -77,7 +78,7 @@ func (r *runner) straggles(w *workerNode, start *worker.Start) {
 	}
 }
 
-// count counts a task that starts for the first or the second time.
+// countStart counts the first or second start of a task.
 func (s *stragglers) count(x *straggler) {
 	add := func(n *int, yes bool) {
 		if yes {
@@ -94,7 +95,8 @@ func (s *stragglers) count(x *straggler) {
 	add(&s.seen.InVain, x.data && !x.machine)
 }
 
-// jobEnded counts the tasks of a job that were slow because of the machine, had no copy and needed none: another one ended later.
+// jobEnded counts spared tasks: slow because of the machine, without a copy, and without need of a copy, because
+// another task of the job ended last.
 func (s *stragglers) jobEnded(n, tasks int, last probe.TaskIndex) {
 	for i := range tasks {
 		id := stragglerID{n, probe.TaskIndex(i)}
@@ -104,7 +106,7 @@ func (s *stragglers) jobEnded(n, tasks int, last probe.TaskIndex) {
 	}
 }
 
-// ended notes how long an attempt ran, if it was a copy.
+// noteCopyEnd notes how long an attempt ran, if the attempt was a copy.
 func (s *stragglers) ended(start *worker.Start, now time.Duration) {
 	if began, ok := s.copies[start.Launch.Attempt]; ok {
 		delete(s.copies, start.Launch.Attempt)
@@ -113,7 +115,7 @@ func (s *stragglers) ended(start *worker.Start, now time.Duration) {
 }
 
 const (
-	// sound is the line of clusters in which no machine is slow: no copies can do better.
+	// soundLine is the line of clusters without slow machines: no copies can do better.
 	sound         = "no machine is slow"
 	mute, telling = "phoebe", "phoebe, tasks tell how far they are"
 )
@@ -121,9 +123,9 @@ const (
 // stragglersFigure is about late tasks and their copies.
 var stragglersFigure = Figure{
 	Name: "stragglers", Title: "Late tasks and their copies",
-	Claim: "Where machines run at a fifth of their speed for a twentieth of the time, 5 % of the tasks take five times as long because of their data, and tasks tell how far they are, " +
-		"at least 70 % of those have a copy that take twice as long because of the machine, but for those that end before another task of their job though they have none, and at most 10 % of those that do because of their data; " +
-		"copies take at most 3 % of the work, and the p99 of jobs falls by a quarter.",
+	Claim: "Machines run at a fifth of their speed for a twentieth of the time, 5 % of the tasks take five times as long because of their data, and tasks report progress. Then " +
+		"at least 70 % of the tasks that take twice as long because of the machine have a copy, not counting tasks without a copy that end before another task of their job. At most 10 % of the tasks that take long because of their data have a copy. " +
+		"Copies take at most 3 % of the work, and the p99 of jobs falls by a quarter.",
 	x: bench.Axis{Label: "share of tasks that may have a copy, %"}, seeds: [...]int{3, 5},
 	views: []view{
 		{title: "p99 response, ms", of: p99Response}, {title: "mean response, ms", of: meanResponse},
@@ -136,7 +138,7 @@ var stragglersFigure = Figure{
 			w := longSweep(s.pick(40, 200), s.pick(400, 3000), "phoebe")
 			w.Estimates, w.Stragglers, w.Second, w.Racks = Estimates{Absent: true}, Stragglers{0.05, 5}, share/100, 1
 			w.Spells, w.Tells, w.Ping = of, tells, time.Second
-			w.Loads = []float64{0.5} // without what stragglers take, which is a third more
+			w.Loads = []float64{0.5} // without the additional work of stragglers, a third more
 			parts = append(parts, part{share, w})
 		}
 		for _, share := range []float64{0, 3, 10} {
@@ -163,8 +165,8 @@ var stragglersFigure = Figure{
 				p99, mean := d.over(line, x, mute, 0, p99Response), d.over(line, x, mute, 0, meanResponse)
 				first, second, work := d.mean(line, x, caught), d.mean(line, x, inVain), d.mean(line, x, copyWork)
 				ok := line == mute || d.mean(line, x, caughtOfRest) >= 70 && second <= 10 && work <= 3 && p99 <= 0.75
-				checks = append(checks, check(ok, "%s, up to %g %% copies: of the tasks that are slow because of the machine %.0f %% have one, %.0f %% needed none, and of the rest %.0f %% have one; of those that are because of their data %.0f %%; "+
-					"they are %.1f %% of the tasks and %.1f %% of the work; p99 is %.2f times that without copies (%.2f were no machine slow), the mean %.2f times (%.2f)",
+				checks = append(checks, check(ok, "%s, up to %g %% copies: of the tasks slow because of the machine %.0f %% have a copy, %.0f %% needed none, and of the rest %.0f %% have a copy; of the tasks slow because of their data %.0f %% have a copy; "+
+					"copies are %.1f %% of the tasks and %.1f %% of the work; p99 is %.2f times that without copies (%.2f if no machine were slow), the mean %.2f times (%.2f)",
 					line, x, first, d.mean(line, x, spared), d.mean(line, x, caughtOfRest), second, d.mean(line, x, copied), work, p99, best, mean, bestMean))
 			}
 		}
@@ -172,7 +174,7 @@ var stragglersFigure = Figure{
 	},
 }
 
-// steady is spells so long that most tasks that are in one are in it to their end.
+// longSpells slow most tasks in a spell to their end.
 var steady = Spells{Share: 0.05, Times: 5, Last: 5 * time.Minute}
 
 func caught(r *bench.SimRun) float64 {

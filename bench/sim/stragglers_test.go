@@ -7,7 +7,8 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// Copies of tasks that tell how far they are keep to their budget, go to those that are slow because of the machine, and shorten the mean.
+// Tasks report their progress here. Then copies keep to their budget, go to tasks slow because of the machine,
+// and shorten the mean response.
 func TestStragglers(t *testing.T) {
 	run := func(share float64) *bench.SimRun {
 		w := longSweep(10, 240, "phoebe")

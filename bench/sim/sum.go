@@ -2,7 +2,7 @@ package sim
 
 import "reflect"
 
-// addStats adds the counters of one core to a sum.
+// addStats adds the counters of a core to a sum.
 func addStats[T any](sum, more *T) { add(reflect.ValueOf(sum).Elem(), reflect.ValueOf(more).Elem()) }
 
 func add(sum, more reflect.Value) {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Sweep is a Config with several policies, loads and probe ratios, every combination of which is run on the same
-// jobs: those of a load arrive at the same moments, and whatever the load, the n-th job has the same tasks.
+// Sweep is a Config with several policies, loads and probe ratios. Each combination runs on the same jobs: at one
+// load the jobs arrive at the same moments, and at every load the n-th job has the same tasks.
 type Sweep struct {
 	Config      // Policy, Load, ProbeRatio and Progress are not used
 	Policies    []Policy
@@ -17,10 +17,11 @@ type Sweep struct {
 	ProbeRatios []float64
 }
 
-// Run carries out all runs, as many at a time as there are processors to use, and returns their results by load, then
-// probe ratio, then policy, in the order in which these are given. One that does not probe runs once for all
-// probe ratios. progress, if not nil, is told now and then how far all of it is, from 0 to 1, by one goroutine
-// at a time. If ctx ends before, the results are those of the runs that had begun, and come with the error.
+// Run carries out all runs, as many at a time as there are processors to use. The results are ordered by load,
+// then probe ratio, then policy, in the order given. A policy without probes runs once for all probe ratios.
+//
+// If progress is not nil, one goroutine at a time calls progress now and then with the share done of all runs,
+// from 0 to 1. If ctx ends before, Run returns the error, and the results of the runs that had begun.
 func (s *Sweep) Run(ctx context.Context, progress func(share float64)) ([]*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -102,11 +103,11 @@ func (s *Sweep) Run(ctx context.Context, progress func(share float64)) ([]*Resul
 	return all, err
 }
 
-// Validate joins all that is wrong with s.
+// Validate joins all errors of s.
 func (s *Sweep) Validate() error {
 	var problems []error
 	if len(s.Policies) == 0 || len(s.Loads) == 0 || len(s.ProbeRatios) == 0 {
-		return errors.New("name at least one policy, one load and one probe ratio")
+		return errors.New("name at least one policy, a load and a probe ratio")
 	}
 	seen := map[string]bool{}
 	for _, load := range s.Loads {

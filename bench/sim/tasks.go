@@ -9,7 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// function is what simulated tasks call. Its payload is the run time, as payloadOf writes it.
+// sleepFunction is the function of simulated tasks. The payload is the run time, as payloadOf writes it.
 const function = "sleep"
 
 func payloadOf(d time.Duration) []byte {
@@ -28,12 +28,12 @@ type execution struct {
 	start    worker.Start
 	began    time.Duration
 	takes    time.Duration
-	over     time.Duration // when it ended, if its worker had no time for that at once; else 0
+	over     time.Duration // when the run ended, if its worker had no time for the end at once; else 0
 	stopping bool
-	life     int32 // of its exit: one that was scheduled before is void
+	life     int32 // of its exit event: an exit scheduled in an earlier life is void
 }
 
-// stopTakes is how long an executor needs to stop a task.
+// stopDelay is the time that an executor needs to stop a task.
 const stopTakes = 100 * time.Microsecond
 
 func (c *cluster) execute(w *workerNode, s worker.Start) {
@@ -60,7 +60,7 @@ func (c *cluster) execute(w *workerNode, s worker.Start) {
 	c.exitAt(r.began+r.takes, w, r)
 }
 
-// exitAt schedules the end of a run, in place of any that was scheduled before.
+// exitAt schedules the end of a run, instead of an end scheduled before.
 func (c *cluster) exitAt(at time.Duration, w *workerNode, r *execution) {
 	r.life++
 	c.at(at, event{kind: exit, w: w, what: r, life: r.life})

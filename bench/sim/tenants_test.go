@@ -11,14 +11,14 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// tenant submits jobs as a Poisson process, and those that are refused again when they are told to.
+// testTenant submits jobs as a Poisson process, and submits refused jobs again when told to.
 type tenant struct {
 	name  string
 	load  float64 // share of all slots
 	tasks int     // of a job
 	run   time.Duration
 
-	response []time.Duration // of jobs that ended, from when they first came
+	response []time.Duration // of ended jobs, since they were first submitted
 	refused  int
 }
 
@@ -30,7 +30,7 @@ func (t *tenant) p(q float64) time.Duration {
 	return t.response[int(q*float64(len(t.response)-1))]
 }
 
-// shareFleet has tenants submit jobs to frontends with production's limits for a while.
+// playFleet lets tenants submit jobs to frontends with production's limits for a while.
 func shareFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts time.Duration, tenants ...*tenant) {
 	const frontends, workers, slots = 2, 10, 4
 	c := &cluster{rng: rand.New(rand.NewPCG(1, 'n')), net: network{delay: 250 * time.Microsecond, lease: 3 * time.Second, ping: time.Second}}
@@ -97,8 +97,9 @@ func shareFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts tim
 	}
 }
 
-// A greedy tenant that wants three times what there is leaves polite ones, of a tenth each, what they had alone, where
-// workers serve tenants in fair order: none of their jobs is refused, and their p99 is at most twice that alone.
+// A greedy tenant wants three times the capacity, and polite tenants want a tenth each. If workers serve tenants
+// in fair order, none of the polite tenants' jobs is refused, and their p99 is at most twice the p99 without the
+// greedy tenant.
 func TestGreedyTenant(t *testing.T) {
 	const lasts, run = 3 * time.Second, 20 * time.Millisecond
 	polite := func() []*tenant {

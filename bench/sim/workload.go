@@ -14,30 +14,30 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// Workload is where the jobs of a run come from: [Poisson], [File] or [Trace]. Every run of a sweep asks for them
-// anew, and gets the same ones.
+// Workload is the source of the jobs of a run: [Poisson], [Mixed], [File] or [Trace]. Every run of a sweep asks
+// for the jobs anew, and gets the same jobs.
 type Workload interface {
 	arrivals(seed uint64, load, slots float64) (*arrivals, error)
 }
 
-// arrivals is the jobs of one run.
+// arrivals describes the jobs of a run.
 type arrivals struct {
 	jobs     iter.Seq[arrival]
-	grouped  bool     // each arrival says whether it is long
-	total    int      // how many there are; 0: no end
-	load     float64  // what they put on the slots
-	tasks    float64  // how many come in a second
-	settings []string // what is to be said of them
+	grouped  bool     // each arrival says whether its job is long
+	total    int      // number of jobs; 0: endless
+	load     float64  // of the slots
+	tasks    float64  // tasks that arrive in a second
+	settings []string // for people to read
 }
 
-// arrival is a job, and the mean duration of its tasks: as a file states it, or as it is.
+// arrival is a job, and the mean duration of its tasks: as stated by a file, or computed.
 type arrival struct {
 	bench.Job
 	mean time.Duration
 	long bool
 }
 
-// Poisson is a workload of jobs that arrive as a Poisson process, as many as are asked for.
+// Poisson is an endless workload of jobs that arrive as a Poisson process.
 type Poisson struct {
 	TasksPerJob bench.Counts
 	Durations   bench.Spec
@@ -45,7 +45,7 @@ type Poisson struct {
 
 func (p Poisson) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
 	if p.TasksPerJob == nil || p.Durations == nil {
-		return nil, errors.New("no law of tasks per job, or none of task durations")
+		return nil, errors.New("the workload lacks a law of tasks per job, or of task durations")
 	}
 	jobs, err := bench.PoissonJobs(seed, load, slots, p.TasksPerJob, p.Durations, math.MaxInt64/4)
 	if err != nil {
@@ -67,10 +67,11 @@ func withMeans(jobs iter.Seq[bench.Job]) iter.Seq[arrival] {
 	}
 }
 
-// Mixed is a workload of short and long jobs, which arrive as two Poisson processes. Its results are reported by kind.
+// Mixed is a workload of short and long jobs, arriving as two Poisson processes. The results are reported by
+// kind.
 type Mixed struct {
 	Short, Long Poisson
-	LongJobs    float64 // share of the jobs that are long, above 0 and below 1
+	LongJobs    float64 // share of long jobs, above 0 and below 1
 }
 
 func (m Mixed) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
@@ -78,10 +79,10 @@ func (m Mixed) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
 		return nil, fmt.Errorf("%g of the jobs are long: use a share above 0 and below 1", m.LongJobs)
 	}
 	var kinds [2]*arrivals
-	var work [2]float64 // of the mean job of each kind, by how many there are
+	var work [2]float64 // of the mean job of each kind, weighted by the share of the kind
 	for i, p := range []Poisson{m.Short, m.Long} {
 		if p.TasksPerJob == nil || p.Durations == nil {
-			return nil, errors.New("no law of tasks per job, or none of task durations")
+			return nil, errors.New("the workload lacks a law of tasks per job, or of task durations")
 		}
 		work[i] = []float64{1 - m.LongJobs, m.LongJobs}[i] * p.TasksPerJob.Mean() * p.Durations.Mean().Seconds()
 	}
@@ -119,8 +120,8 @@ func (m Mixed) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
 	return a, nil
 }
 
-// File is a workload that a file lists. At load 0 jobs arrive when the file says, otherwise submit times are
-// stretched or squeezed, from the first one on, to make that load.
+// File is a workload listed in a file. At load 0, jobs arrive when the file says. At another load, the times
+// between the jobs are stretched or squeezed to reach the load.
 type File struct {
 	*bench.JobsFile
 	Name string
@@ -157,7 +158,7 @@ func (f File) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
 	return a, nil
 }
 
-// Trace is a workload of jobs that bench.LoadTrace derives from a trace. Its Slots and Load are those of the run.
+// Trace is a workload of jobs derived from a trace by bench.LoadTrace. Its Slots and Load are set by the run.
 type Trace bench.TraceOptions
 
 func (t Trace) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
@@ -181,11 +182,12 @@ func countTasks(jobs []bench.Job) int {
 	return n
 }
 
-// Estimates is what jobs say of how long their tasks will run. The zero value is exact.
+// Estimates says how well jobs estimate the run times of their tasks. The zero value is exact.
 type Estimates struct {
 	Absent bool
-	Mean   bool    // of all tasks of a job, as a file states it or as it is
-	Noise  float64 // those of a job are all off by a factor between 1/Noise and Noise, any logarithm of it alike; 0: exact
+	Mean   bool // each task's estimate is the mean of its job, as stated by a file or computed
+	// all estimates of a job are off by one factor between 1/Noise and Noise, with a uniform logarithm; 0: exact
+	Noise float64
 }
 
 // ParseEstimates reads exact, none, mean or noisy:FACTOR.
@@ -219,7 +221,7 @@ func (e Estimates) String() string {
 	return "exact"
 }
 
-// factor is what the estimates of one job are off by; 0 if it has none.
+// drawFactor draws the factor of a job's estimates; 0: the job has no estimates.
 func (e Estimates) factor(rng *rand.Rand) float64 {
 	switch {
 	case e.Absent:
@@ -230,7 +232,7 @@ func (e Estimates) factor(rng *rand.Rand) float64 {
 	return 1
 }
 
-// Speeds is how fast workers run tasks; 1 is nominal. The zero value is that of all.
+// Speeds are the speeds of workers; 1 is nominal. In the zero value all workers are nominal.
 type Speeds struct {
 	text  string
 	sigma float64 // log-normal, of mean 1
@@ -239,7 +241,7 @@ type Speeds struct {
 
 type speedKind struct{ share, speed float64 }
 
-// ParseSpeeds reads fixed:S, lognormal:SIGMA (of mean 1) or mix:P%S,P%S,… (shares of the workers; they sum to
+// ParseSpeeds reads fixed:S, lognormal:SIGMA (of mean 1) or mix:P%S,P%S,… (shares of the workers, with a sum of
 // 100%).
 func ParseSpeeds(text string) (Speeds, error) {
 	fail := func(format string, args ...any) (Speeds, error) {
@@ -297,17 +299,17 @@ func (s Speeds) String() string {
 	return s.text
 }
 
-// nominal reports whether all workers have the speed 1.
+// allNominal reports whether all workers have the speed 1.
 func (s Speeds) nominal() bool {
 	return s.sigma == 0 && !slices.ContainsFunc(s.kinds, func(k speedKind) bool { return k.speed != 1 })
 }
 
-// of draws the speeds of n workers.
+// drawSpeeds draws the speeds of n workers.
 func (s Speeds) of(n int, rng *rand.Rand) []float64 {
 	speeds := make([]float64, n)
 	i := 0
 	share := 0.0
-	for _, k := range s.kinds { // shares are kept exactly, as far as n allows: with few workers chance would not
+	for _, k := range s.kinds { // shares are exact as far as n allows: with few workers, chance would miss the shares
 		share += k.share
 		for ; i < n && float64(i)+0.5 < share/100*float64(n); i++ {
 			speeds[i] = k.speed

@@ -57,7 +57,7 @@ func TestPingEvery(t *testing.T) {
 			t.Errorf("%v tasks a second, ping %v: %v, want %v", test.tasks, test.ping, cfg.pingEvery(test.tasks), test.want)
 		}
 	}
-	// Tasks of an hour do not take an hour of pings, but take them if they are asked for.
+	// Tasks of an hour do not cause an hour of pings each second. A stated ping period holds.
 	cfg.Ping, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Workload = 0, 0.5, 20, 0, poisson(t, "10", "fixed:1h")
 	rare := run(t, cfg)
 	cfg.Ping = time.Minute
@@ -192,12 +192,12 @@ func jobsFile(t testing.TB, text string, wholeSeconds bool) File {
 	return File{jobs, "jobs"}
 }
 
-// The jobs of a file arrive when it says and take as long as it says, in two groups if there is a cutoff.
+// The jobs of a file arrive at the stated times and take the stated time, in two groups if there is a cutoff.
 func TestFile(t *testing.T) {
 	cfg := small(t)
 	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Workers, cfg.Slots, cfg.Delay = policy(t, "omniscient"), 0, 0, 0, 1, 2, 0
 	cfg.Cutoff = 3 * time.Second
-	// Two slots. a: 0-10, 0-2. b (stated to be short, although it is not): 2-6, 6-10 behind a's second. c: 10-11.5.
+	// Two slots. a: 0-10, 0-2. b (stated as short, but long): 2-6, 6-10 behind a's second task. c: 10-11.5.
 	text := "105 2 4 10 2\n105.5 2 3 4 4\n114 1 1.25 1.5\n"
 	cfg.Workload = jobsFile(t, text, false)
 	r := run(t, cfg)
@@ -215,7 +215,7 @@ func TestFile(t *testing.T) {
 	if want := 21.5 / 2 / 9; math.Abs(r.Load-want) > 1e-9 {
 		t.Errorf("load %g, want %g", r.Load, want)
 	}
-	// Work that runs from the first arrival, at 0, to the last, at 9: a's 9+2, b's 4+3.
+	// The work from the first arrival, at 0, to the last, at 9: a's 9+2, b's 4+3.
 	if want := 18.0 / 18; math.Abs(r.Utilisation-want) > 1e-9 {
 		t.Errorf("utilisation %g, want %g", r.Utilisation, want)
 	}
@@ -224,12 +224,12 @@ func TestFile(t *testing.T) {
 	if r := run(t, cfg); r.Short.ResponseMS.P50 != 2000 {
 		t.Errorf("whole seconds: a response of %g ms, want 2000", r.Short.ResponseMS.P50)
 	}
-	// At a thirtieth of its load, submit times are as many times as far apart and nobody waits for others.
+	// At a thirtieth of the load, submit times are thirty times as far apart, and no job waits for others.
 	cfg.Workload, cfg.Load = jobsFile(t, text, false), r.Load/30
 	if r := run(t, cfg); r.Short.WaitMS.Max != 0 || r.Long.WaitMS.Max != 0 || math.Abs(r.Load-cfg.Load) > 1e-12 {
 		t.Errorf("at a thirtieth of the load: %+v", r)
 	}
-	// Of the first job only; the others still come.
+	// Only the first job is awaited; the others still arrive.
 	cfg.Load, cfg.Jobs = 0, 1
 	if r := run(t, cfg); r.Jobs != 1 || r.ResponseMS.Mean != 10_000 {
 		t.Errorf("%+v", r)
@@ -240,7 +240,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// A trace's jobs run at their own pace or at a load.
+// A trace's jobs run at their own pace or at a given load.
 func TestTrace(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("trace,job,submit_ms,input_bytes,shuffle_bytes,output_bytes,input_path\n")
@@ -268,8 +268,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// A load is a share of what the workers can do together, whatever the sizes of jobs. Where all have one speed, it is
-// the share of the time that their slots are busy.
+// A load is a share of the workers' capacity, whatever the sizes of jobs. If all workers have the same speed, the
+// load is the share of time with busy slots.
 func TestLoad(t *testing.T) {
 	for _, test := range []struct {
 		speeds, tasks, law string
@@ -278,7 +278,7 @@ func TestLoad(t *testing.T) {
 		{"fixed:1", "geometric:10", "task-exp:20ms", 0.47, 0.53},
 		{"fixed:0.25", "10", "lognormal:1,20ms", 0.47, 0.53},
 		{"fixed:4", "uniform:1-19", "pareto:2.5,20ms", 0.47, 0.53},
-		{"mix:50%1,50%0.5", "10", "task-exp:20ms", 0.40, 0.60}, // more of it on those that are fast
+		{"mix:50%1,50%0.5", "10", "task-exp:20ms", 0.40, 0.60}, // the fast workers do more of the work
 	} {
 		cfg := small(t)
 		cfg.Policy, cfg.Load, cfg.Jobs = policy(t, "omniscient"), 0.5, 10_000
@@ -325,7 +325,7 @@ func TestSweep(t *testing.T) {
 	if i != len(all) || told != 1 {
 		t.Errorf("%d results, %g done", len(all), told)
 	}
-	// The same tasks at every load.
+	// The tasks are the same at every load.
 	if a, b := all[0].IdealMS, all[len(all)-1].IdealMS; a != b {
 		t.Errorf("ideal %+v and %+v", a, b)
 	}
@@ -339,7 +339,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// What is interrupted has the results of the runs that had ended, and of part of the one that had not.
+// An interrupted sweep returns the results of ended runs, and partial results of the current run.
 func TestSweepCutShort(t *testing.T) {
 	cfg := small(t)
 	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = poisson(t, "10", "fixed:5ms"), 1_000, 100
@@ -364,7 +364,7 @@ func TestSweepCutShort(t *testing.T) {
 				t.Errorf("%+v", r.SimRun)
 			}
 		}
-		// Of those under way, one may end before it next looks whether it is to stop, but not if it has hardly begun.
+		// A run under way may end before its next check of the context, but not if it has hardly begun.
 		if late := share > 0.5; late != (whole > 0) {
 			t.Errorf("%d of %d are whole", whole, len(all))
 		}

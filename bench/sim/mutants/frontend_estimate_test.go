@@ -3,7 +3,7 @@ package mutants
 // frontendEstimate lists the mutants of package frontend/estimate. Keep the old texts short and central, so that they stay valid.
 var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 	{
-		"of CPU what most used counts", "Stats.fitLine",
+		"the CPU demand is the upper quartile of the runs", "Stats.fitLine",
 		"cpu[(len(cpu)-1)*3/4]", "cpu[len(cpu)-1]",
 	},
 	{
@@ -15,7 +15,7 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 		"case n.Reads >= threshold, n.Reads > 0 &&", "case n.Reads > 0, n.Reads > 0 &&",
 	},
 	{
-		"what runs and reads for long is estimated", "Route",
+		"a task that runs and reads for long is estimated", "Route",
 		"w.Mean+n.Reads >= threshold:", "false:",
 	},
 	{
@@ -23,15 +23,15 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 		"lightListOf(t.Demand, t.isShort())", "lightListOf(t.Demand, false)",
 	},
 	{
-		"an estimated task that is short waits as short ones do", "Fleet.estimateAt",
+		"an estimated short task waits as short tasks do", "Fleet.estimateAt",
 		"t.Demand, c.R < t.LongFrom, c.Steps", "t.Demand, false, c.Steps",
 	},
 	{
-		"of what others ran longer, the rest is what is left", "Stats.TimeLeft",
+		"the time left comes from runs that were longer", "Stats.TimeLeft",
 		"if more := took - ran.Seconds(); more > 0 {", "if more := took; more > 0 {",
 	},
 	{
-		"a worker's own runs say nothing of whether its tasks are late", "Stats.Longest",
+		"a worker's own runs do not decide whether its tasks are late", "Stats.Longest",
 		"if s.workers[i] != exceptWorker {", "{",
 	},
 }}

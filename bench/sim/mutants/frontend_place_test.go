@@ -3,7 +3,7 @@ package mutants
 // frontendPlace lists the mutants of package frontend/place. Keep the old texts short and central, so that they stay valid.
 var frontendPlace = packageMutants{"frontend/place", []mutant{
 	{
-		"a wrong hint is corrected by what became of earlier ones", "Kind.Add",
+		"a wrong hint is corrected by the fate of earlier hints", "Kind.Add",
 		"estimate = k.Runs.Correct(estimate) + reads\n", "estimate += reads\n",
 	},
 	{
@@ -19,19 +19,19 @@ var frontendPlace = packageMutants{"frontend/place", []mutant{
 		"min(share, w.Demand", "min(share+maxSticky, w.Demand",
 	},
 	{
-		"tasks of a job that go anywhere go to different workers", "randomPlacer.Place",
+		"tasks of a job placed anywhere go to different workers", "randomPlacer.Place",
 		"w.Set.Draw(i%w.Set.Len(), r.rand)", "w.Set.Draw(0*i, r.rand)",
 	},
 	{
-		"a batch puts no two tasks on a worker while there are others", "Sampler.Shortest",
+		"a batch uses each worker before two tasks share a worker", "Sampler.Shortest",
 		"if len(answers) >= probes {", "if false {",
 	},
 	{
-		"of short tasks one place at a worker must do", "Kind.Short",
+		"a short kind gets one place at a worker", "Kind.Short",
 		"run > 0 && run < shortRun*trip", "run < 0",
 	},
 	{
-		"of tasks that are not short one place does not", "Kind.Short",
+		"a kind that is not short gets more places at a worker", "Kind.Short",
 		"run > 0 && run < shortRun*trip", "run > 0",
 	},
 }}

@@ -3,7 +3,7 @@ package mutants
 // frontendRecord lists the mutants of package frontend/record. Keep the old texts short and central, so that they stay valid.
 var frontendRecord = packageMutants{"frontend/record", []mutant{
 	{
-		"of a job all attempts are remembered or none", "Attempts.findAttempt",
+		"all attempts of a job are remembered, or none", "Attempts.findAttempt",
 		"n == 0 || n+maxAttempts <= r.total", "n == 0",
 	},
 	{
@@ -11,35 +11,35 @@ var frontendRecord = packageMutants{"frontend/record", []mutant{
 		"if full.to = now; now.Before(full.from) {", "if full.to = now; false {",
 	},
 	{
-		"a task that stands for others counts for them", "Intake.drawNext",
+		"a task that stands for other tasks counts for all", "Intake.drawNext",
 		"n := p.standsFor\n", "n := uint32(1)\n",
 	},
 	{
-		"of very many tasks those of a part of the jobs are remembered", "Intake.Take",
+		"if tasks are very many, a part of the jobs is remembered", "Intake.Take",
 		"min(1, allRemembered/max(in.submitRate, 1))", "1",
 	},
 	{
-		"earlier attempts are told with the tasks of their page", "Trace.earlierOffset",
+		"earlier attempts come with the tasks of their page", "Trace.earlierOffset",
 		"position >= uint64(from)", "position > uint64(from)",
 	},
 	{
-		"a slot that was given away is asked for again", "Intake.reassignSlots",
+		"a slot that was given away is requested again", "Intake.reassignSlots",
 		"in.epoch++", "",
 	},
 	{
-		"what there was no room for in a window is counted as lost", "History.packSeries",
+		"entries without room in a window count as lost", "History.packSeries",
 		"h.lostCounts += s.countAll()", "",
 	},
 	{
-		"what a longer window tells is not told by shorter ones again", "History.Windows",
+		"a shorter window does not repeat a longer window", "History.Windows",
 		"nextUnchosen = max(nextUnchosen, r.total*ringSpan(i))", "",
 	},
 	{
-		"what is blamed on others in a queue is not blamed on the queue, too", "Blame.addTask",
+		"time blamed on others in a queue is not blamed on the queue", "Blame.addTask",
 		"phases[Queue] -= b.addWaits(a, phases[Queue])", "b.addWaits(a, phases[Queue])",
 	},
 	{
-		"a job goes when slower ones have taken its place", "jobList.keepJob",
+		"a job goes when slower jobs have taken its place", "jobList.keepJob",
 		"slices.Index(s.jobs, old); i >= 0", "slices.Index(s.jobs, old); i >= len(s.jobs)",
 	},
 	{
@@ -51,7 +51,7 @@ var frontendRecord = packageMutants{"frontend/record", []mutant{
 		"min(max(a.Fetched, 0), phases[Queue])", "max(a.Fetched, 0)",
 	},
 	{
-		"what runs longer than expected is told apart", "Blame.addTask",
+		"run time beyond the expected is listed apart", "Blame.addTask",
 		"phases[Run] -= excess\n", "",
 	},
 }}

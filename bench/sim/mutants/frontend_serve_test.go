@@ -3,19 +3,19 @@ package mutants
 // frontendServe lists the mutants of package frontend/serve. Keep the old texts short and central, so that they stay valid.
 var frontendServe = packageMutants{"frontend/serve", []mutant{
 	{
-		"who makes the next call on a connection has the last answer", "handler.submitJob",
+		"the next call on a connection confirms the last answer", "handler.submitJob",
 		"if client != nil {\n\t\th.noteNextCall(client)\n\t}\n", "",
 	},
 	{
-		"a job of which not all attempts are remembered has no blame", "Server.collectJobs",
+		"a job has blame only if all attempts are remembered", "Server.collectJobs",
 		"ok && len(attempts) == c.Tasks", "ok",
 	},
 	{
-		"the code of a failure is not that of another task", "clientJob.fillOutcome",
+		"each failure has its own code", "clientJob.fillOutcome",
 		"out.Failure.Code = &code", "out.Failure.Code = &o.Code",
 	},
 	{
-		"who asks for the next page of jobs gets none twice", "handler.jobsHere",
+		"the next page of jobs repeats no job", "handler.jobsHere",
 		"positionOf(j).compareTo(after) > 0 &&", "",
 	},
 }}

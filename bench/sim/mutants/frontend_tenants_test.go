@@ -3,23 +3,23 @@ package mutants
 // frontendTenants lists the mutants of package frontend/tenants. Keep the old texts short and central, so that they stay valid.
 var frontendTenants = packageMutants{"frontend/tenants", []mutant{
 	{
-		"who is silent is missed, not only who is gone", "Quotas.Exchange",
+		"a silent frontend is missed, not only a lost frontend", "Quotas.Exchange",
 		"missed > len(present)-len(silent) &&", "2*len(present) < len(s.frontends) && missed >= 0 &&",
 	},
 	{
-		"who leaves is not missed", "Quotas.Exchange",
+		"a leaving frontend is not missed", "Quotas.Exchange",
 		"		if s.silent[name] {\n", "\t\tif s.silent[name] || isGone(name) {\n",
 	},
 	{
-		"paths have whole units by turns", "Quotas.spreadBelow",
+		"paths get whole units by turns", "Quotas.spreadBelow",
 		"parts = WaterfillUnits(has, sharers, drawSharer(sharers, h.Sum64()))", "parts = Waterfill(has, sharers)",
 	},
 	{
-		"whose turn it is has a unit though its share is less", "WaterfillUnits",
+		"at its turn a path gets a unit beyond its share", "WaterfillUnits",
 		"first <= all && parts[turn] <", "first < 0 && parts[turn] <",
 	},
 	{
-		"spare jobs want nothing of the tokens", "Quotas.Exchange",
+		"spare jobs want no tokens", "Quotas.Exchange",
 		"o.Want -= o.Spare", "_ = o",
 	},
 }}

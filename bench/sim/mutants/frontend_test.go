@@ -3,47 +3,47 @@ package mutants
 // frontend lists the mutants of package frontend. Keep the old texts short and central, so that they stay valid.
 var frontend = packageMutants{"frontend", []mutant{
 	{
-		"tasks take what finished ones of their class used", "group.refineDemand",
+		"tasks take the use of finished tasks of their class", "group.refineDemand",
 		"if t.Class == \"\" {", "if true {",
 	},
 	{
-		"what a function uses says nothing of a class", "group.refineDemand",
+		"the use of a function does not count for a class", "group.refineDemand",
 		"if t.Class == \"\" {", "if false {",
 	},
 	{
-		"what is refined is at no worker more than it has", "group.demandAt",
+		"a refined demand is at most the capacity of the worker", "group.demandAt",
 		"if g.demandSamples == 0 {", "if true {",
 	},
 	{
-		"who hears that its task waits looks soon whether it is late", "Core.handleMsg",
+		"a Queued task is soon checked for lateness", "Core.handleMsg",
 		"c.recheckSoon(w, &m, now)", "",
 	},
 	{
-		"workers are asked before a copy starts where nobody was to wait", "planner.askFresher",
+		"a worker without an expected wait is asked before a copy starts there", "planner.askFresher",
 		"isOld(choice.Choice()) {", "false {",
 	},
 	{
-		"what is lost with its worker is made again", "ledger.decideMissingInputs",
+		"outputs lost with their worker are made again", "ledger.decideMissingInputs",
 		"case len(lost) > 0:", "case false:",
 	},
 	{
-		"what may start only once is not made again", "ledger.remakeTasks",
+		"outputs of a task that may start only once are not made again", "ledger.remakeTasks",
 		"case !p.spec.Retryable:", "case false:",
 	},
 	{
-		"what ran for another frontend is made again, if its client says how", "ledger.recallTask",
+		"outputs from another frontend are made again if the client sends the spec", "ledger.recallTask",
 		"if entry == nil || entry.Spec == nil {", "if true {",
 	},
 	{
-		"what a worker has thrown away is made again", "ledger.decideMissingInputs",
+		"outputs dropped by a worker are made again", "ledger.decideMissingInputs",
 		"gone := slices.", "gone := false && slices.",
 	},
 	{
-		"what was made again since is there", "ledger.decideMissingInputs",
+		"outputs made again since then are present", "ledger.decideMissingInputs",
 		"gone && m.reportedAt.After(a.sentAt)", "false",
 	},
 	{
-		"what runs again for another frontend passes on what it has left", "jobs.checkPassing",
+		"a task that runs again for another frontend passes its outputs on", "jobs.checkPassing",
 		"read(m.Spec)", "_ = read",
 	},
 	{
@@ -55,11 +55,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if why := reads.whyInvalid(m.Spec); why != \"\" {", "if why := \"\"; why != \"\" {",
 	},
 	{
-		"nothing is made again for ever", "ledger.remakeTasks",
+		"outputs are not made again for ever", "ledger.remakeTasks",
 		"p.state == done && p.remakes == maxRemade:", "false:",
 	},
 	{
-		"a worker that was started again has nothing of before", "ledger.isMakerLinked",
+		"a restarted worker has no outputs from before", "ledger.isMakerLinked",
 		" && (m.incarnation == 0 || m.incarnation == w.Welcome().Incarnation)", "",
 	},
 	{
@@ -67,7 +67,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if t.remakes > 0 {\n\t\tacts = c.resumeReaders", "if t.remakes > 0 {\n\t\tacts = append(acts, &Done{j.ID, *o})\n\t\tacts = c.resumeReaders",
 	},
 	{
-		"what was left before is not passed beside what is left now", "jobs.recordOutputs",
+		"old outputs are not passed beside new outputs", "jobs.recordOutputs",
 		"if t.remakes > 0 {\n\t\tj.forgetOutputs", "if false {\n\t\tj.forgetOutputs",
 	},
 	{
@@ -75,43 +75,43 @@ var frontend = packageMutants{"frontend", []mutant{
 		"o.Outputs[n-1].Partition == probe.ResultPartition", "false",
 	},
 	{
-		"tasks of a full job are not bound by queue lengths", "planner.finishRound",
+		"tasks of a paused job are not bound by queue lengths", "planner.finishRound",
 		"c.awaitNext(t); t.state == waiting {", "c.awaitNext(t); true {",
 	},
 	{
-		"no task of a full job starts", "job.mustBlock",
+		"no task of a paused job starts", "job.mustBlock",
 		"return j.paused || ", "return ",
 	},
 	{
-		"what waits of a job that is full does not start, either", "jobs.pauseJob",
+		"waiting tasks of a paused job do not start", "jobs.pauseJob",
 		"case paused && (t.state == waiting", "case false && (t.state == waiting",
 	},
 	{
-		"a job that is not full any more goes on", "jobs.pauseJob",
+		"a resumed job goes on", "jobs.pauseJob",
 		"case t.state == blocked && !j.mustBlock(t):", "case false:",
 	},
 	{
-		"places that a full job does not need are cancelled", "Core.Step",
+		"places not needed by a paused job are cancelled", "Core.Step",
 		"ev.Full && j.Policy.Cancel", "false",
 	},
 	{
-		"what is added to a full job does not start", "jobs.blockGroup",
+		"tasks added to a paused job do not start", "jobs.blockGroup",
 		"if !j.paused && (len(", "if (len(",
 	},
 	{
-		"preempted is no failure", "ledger.endAttempt",
+		"a preemption is no failure", "ledger.endAttempt",
 		"case m.Status == probe.Preempted:", "case false:",
 	},
 	{
-		"to be stopped is no failure when it is told to a claim, either", "ledger.handleFinishedElsewhere",
+		"a preemption reported to a claim is no failure", "ledger.handleFinishedElsewhere",
 		"t.group.job.noteServed()\n\t\treturn c.endAttempt(", "t.group.job.noteServed()\n\t\treturn c.concludeAttempt(",
 	},
 	{
-		"the class of what has ended is told", "sampledJob.addGroup",
+		"the class of an ended task is shown", "sampledJob.addGroup",
 		"s.first, s.why, s.class, s.demand = first, g.pathReason, g.explainClass(), g.explainDemand()", "s.first, s.why = first, g.pathReason",
 	},
 	{
-		"the class of what is placed by estimation is told", "jobs.recordDecision",
+		"the class of a task placed by estimation is shown", "jobs.recordDecision",
 		"d.Class, d.Choice, d.At = x.task.explainClass(), ", "d.Choice, d.At = ",
 	},
 	{
@@ -119,19 +119,19 @@ var frontend = packageMutants{"frontend", []mutant{
 		"t.spec.Estimate > 0 && ran <= hintsWithin*run", "false",
 	},
 	{
-		"what is spare takes nothing of the tokens", "usage.moveTask",
+		"a spare task takes no tokens", "usage.moveTask",
 		"t.spare = t.spare || t.group.class != probe.Regular; t.spare", "t.spare",
 	},
 	{
-		"what tokens do not cover is spare", "task.attemptClass",
+		"a task without a token is spare", "task.attemptClass",
 		"case !t.isBeyond():", "default:\n\t\treturn t.group.class\n\tcase false:",
 	},
 	{
-		"who names the class regular is regular beyond tokens", "jobs.coverByTokens",
+		"a job that names the class regular is regular beyond tokens", "jobs.coverByTokens",
 		"t.spare = t.group.job.Class == Auto", "t.spare = true",
 	},
 	{
-		"of what is beyond tokens no more waits at workers than twice what they cover", "jobs.wouldOverdraw",
+		"tasks beyond tokens wait at workers up to twice the tokens", "jobs.wouldOverdraw",
 		"return tenant.queuedDebt+planned+g.tokenCost() >", "return false && tenant.queuedDebt+planned+g.tokenCost() >",
 	},
 	{
@@ -139,15 +139,15 @@ var frontend = packageMutants{"frontend", []mutant{
 		" || tenant.queuedDebt+planned == 0 {", " {",
 	},
 	{
-		"a token that falls free makes the most urgent regular", "ledger.settleDebts",
+		"a free token makes the most urgent task regular", "ledger.settleDebts",
 		"for c.canCoverNext(tenant) {", "for false {",
 	},
 	{
-		"a token that falls free covers what runs first", "debt.Before",
+		"a free token covers a running task first", "debt.Before",
 		"y.task.state == bound; a != b {", "y.task.state == bound; false && a != b {",
 	},
 	{
-		"those that wait for tokens are placed when there are some", "ledger.settleDebts",
+		"tasks that wait for tokens are placed when tokens fall free", "ledger.settleDebts",
 		"\t\t\tc.admitCrowd(g)\n", "",
 	},
 	{
@@ -155,11 +155,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"a.w.Linked() && a.w.Has(probe.Classes)", "a.w.Linked()",
 	},
 	{
-		"that there is no room for spare work says nothing of the rest", "ledger.handleRefused",
+		"a refusal of spare work says nothing of room for other work", "ledger.handleRefused",
 		"regular = r.group.class == probe.Regular", "_ = r",
 	},
 	{
-		"where spare work goes is not taken", "ledger.addAttempt",
+		"spare work does not make its worker avoided", "ledger.addAttempt",
 		"if a.class != probe.Spare {\n\t\tc.view.Take(", "{\n\t\tc.view.Take(",
 	},
 	{
@@ -171,11 +171,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if u.rate > 0 {", "if false {",
 	},
 	{
-		"nobody is sent away for long because of others", "unserved.retryAfter",
+		"no job is sent away for long because of others", "unserved.retryAfter",
 		"if wait > soonest+maxRetryAfter {", "if false {",
 	},
 	{
-		"a job is taken in if few others wait, however long one of them has", "jobs.refuseOverload",
+		"a job is accepted if few others wait, however long", "jobs.refuseOverload",
 		"&& u.moreThanServed(limit, span, now) {", "{",
 	},
 	{
@@ -187,7 +187,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if slices.Contains(j.waitLists, u) {", "if false {",
 	},
 	{
-		"jobs that came and went behind one that waits are not kept", "jobs.addUnserved",
+		"jobs that came and went behind a waiting job are forgotten", "jobs.addUnserved",
 		"if len(u.jobs) > 2*u.waitingJobs+64 {", "if false {",
 	},
 	{
@@ -199,7 +199,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"a.job.noteServed()\n", "\n",
 	},
 	{
-		"nor does one that was claimed and had ended", "ledger.handleFinishedElsewhere",
+		"a job that was claimed and had ended does not wait", "ledger.handleFinishedElsewhere",
 		"t.attempts++\n\t\tt.group.job.noteServed()", "t.attempts++",
 	},
 	{
@@ -207,7 +207,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"j.leaveUnserved()", "j.noteServed()",
 	},
 	{
-		"those that no longer wait are not counted", "job.leaveUnserved",
+		"jobs that no longer wait are not counted", "job.leaveUnserved",
 		"u.waitingJobs--", "_ = u",
 	},
 	{
@@ -219,7 +219,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"case !t.Retryable:\n\t\treturn probe.Yielded", "case false:",
 	},
 	{
-		"a task that may start only once gets no place of those that may be stopped", "jobs.chooseGroup",
+		"a task that may start only once gets no place of tasks that may be stopped", "jobs.chooseGroup",
 		"other.class == g.class && ", "",
 	},
 	{
@@ -231,31 +231,31 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if c.cfg.MaxWait < 0 || j.Class == Spare {\n\t\treturn\n", "if c.cfg.MaxWait < 0 {\n\t\treturn\n",
 	},
 	{
-		"before a job goes on that was held, workers are asked whether it is still here", "planner.releaseHeld",
+		"before a held job goes on, workers confirm the job", "planner.releaseHeld",
 		"now.Sub(j.confirmedAt) >= confirmedFor", "false",
 	},
 	{
-		"those are asked that have been there for longest", "planner.pickOldWorkers",
+		"the oldest workers are asked to confirm", "planner.pickOldWorkers",
 		"cmp.Or(a.firstLinkAt.Compare(b.firstLinkAt)", "cmp.Or(b.firstLinkAt.Compare(a.firstLinkAt)",
 	},
 	{
-		"a job goes on when all that were asked have answered", "ledger.handleClaimed",
+		"a job goes on when all asked workers have answered", "ledger.handleClaimed",
 		"j.noteConfirmed(j.answersDue-1, now)", "j.noteConfirmed(0, now)",
 	},
 	{
-		"whoever is asked and does not answer holds up nothing for long", "jobs.setJobTimer",
+		"a worker that does not answer delays nothing for long", "jobs.setJobTimer",
 		"soonest(j.confirmUntil)", "",
 	},
 	{
-		"a full queue is no reason to wait while another one may have room", "ledger.allQueuesFull",
+		"a full queue is no reason to wait while another may have room", "ledger.allQueuesFull",
 		"w != last.Worker && now.After(c.workerOf(w).fullUntil)", "false",
 	},
 	{
-		"when all queues are full, the tasks of a job wait for others of it to end", "planner.matchBatch",
+		"if all queues are full, the tasks of a job wait for the end of others", "planner.matchBatch",
 		"g.isWindowFull(picked[g]) || ", "",
 	},
 	{
-		"a worker that comes has room for some that wait for others to end", "ledger.linkWorker",
+		"a new worker has room for tasks that wait for others to end", "ledger.linkWorker",
 		"c.widenWindows(w.Worker)\n", "",
 	},
 	{
@@ -263,7 +263,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"t.group.crowd.Remove(x)", "",
 	},
 	{
-		"a failure that a claim has found beside another attempt counts once", "ledger.retryTask",
+		"a failure found by a claim beside another attempt counts once", "ledger.retryTask",
 		"isClaiming || m.Attempt.Frontend != c.cfg.ID {", "isClaiming {",
 	},
 	{
@@ -311,11 +311,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.rateClocks[path] = laterOf(c.rateClocks[path], now)", "c.rateClocks[name] = laterOf(c.rateClocks[name], now)",
 	},
 	{
-		"those below a path together have its limits", "jobs.subtractPending",
+		"all tenants below a path share its limits", "jobs.subtractPending",
 		"for t := j.tenant; t != nil; t = t.parent {\n\t\tt.pending -= n", "for t := j.tenant; t != nil; t = nil {\n\t\tt.pending -= n",
 	},
 	{
-		"a new tenant of a path leaves room as those that are there", "jobs.refuseNoRoom",
+		"a new tenant of a path leaves as much room as the others", "jobs.refuseNoRoom",
 		"for t := c.nearestTenant(j.Tenant);", "for t := c.tenants[j.Tenant];",
 	},
 	{
@@ -323,7 +323,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"tenant.used.atLevel[levelAllowed]+n <= quota.All ||", "quota.All >= 0 ||",
 	},
 	{
-		"tokens cover as much as they are", "jobs.coverByTokens",
+		"tokens cover work up to their full number", "jobs.coverByTokens",
 		"if use+t.tokenCost() > quota {", "if use+t.tokenCost() >= quota {",
 	},
 	{
@@ -331,7 +331,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"t.spare = false\n\t\tu.spareUse -= n", "t.spare = false",
 	},
 	{
-		"what ends lets go what is held", "planner.planWants",
+		"the end of a task releases held tasks", "planner.planWants",
 		"if len(c.tenantsHolding) > 0 {", "if false {",
 	},
 	{
@@ -347,15 +347,15 @@ var frontend = packageMutants{"frontend", []mutant{
 		"t.weights = terms.Weights(t.name)", "_ = t",
 	},
 	{
-		"who reserves says what tasks without an estimate typically take", "ledger.reservePlaces",
+		"a Reserve states the typical run time of tasks without an estimate", "ledger.reservePlaces",
 		"m.Typical = g.Runs.Stats().Typical()", "m.Typical = 0",
 	},
 	{
-		"who leaves accepts no job", "jobs.admitJob",
+		"a leaving frontend accepts no job", "jobs.admitJob",
 		"case c.leaving:", "case false:",
 	},
 	{
-		"the tasks that wait have a bound", "jobs.refuseNoRoom",
+		"the number of waiting tasks has a bound", "jobs.refuseNoRoom",
 		"if free < 0 {", "if free < -9*r.limit {",
 	},
 	{
@@ -363,15 +363,15 @@ var frontend = packageMutants{"frontend", []mutant{
 		"ofTenant > 0 && (ofTenant+r.more)/maxPendingPerFree > free {", "ofTenant < 0 {",
 	},
 	{
-		"the payloads that are held have a bound", "jobs.refuseNoRoom",
+		"the bytes of kept payloads have a bound", "jobs.refuseNoRoom",
 		"c.payloadBytes, j.payloadBytes, c.cfg.MaxPayloads,", "0, j.payloadBytes, c.cfg.MaxPayloads,",
 	},
 	{
-		"payloads are let go of with their tasks", "ledger.endTask",
+		"payloads are dropped with their tasks", "ledger.endTask",
 		"c.releasePayloads(j, len(t.spec.Payload))", "",
 	},
 	{
-		"payloads are let go of with their job", "jobs.removeJob",
+		"payloads are dropped with their job", "jobs.removeJob",
 		"c.releasePayloads(j, j.payloadBytes)", "",
 	},
 	{
@@ -383,7 +383,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if list.Has(t) && h.tenants.Last() != t {", "if false {",
 	},
 	{
-		"the jobs looked at are not those of one tenant", "hungry.jobsToOffer",
+		"the jobs considered are not all of one tenant", "hungry.jobsToOffer",
 		"jobs = append(jobs, t.hungry.First())\n\t}", "for j := range t.hungry.All() {\n\t\t\tif len(jobs) < maxLooked {\n\t\t\t\tjobs = append(jobs, j)\n\t\t\t}\n\t\t}\n\t}",
 	},
 	{
@@ -396,18 +396,18 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a deadline that a worker tells of is that of the job", "ledger.concludeAttempt",
-		"return c.endOverdue(j, now, acts) // it knew", "return c.endTask(t, Outcome{Kind: DeadlineExceeded}, now, acts) // it knew",
+		"return c.endOverdue(j, now, acts) // the worker knew", "return c.endTask(t, &Outcome{Kind: DeadlineExceeded}, now, acts) // the worker knew",
 	},
 	{
 		"a claimed attempt that failed counts once", "ledger.handleFinishedElsewhere",
 		" || t.group.job.failedAttempts[m.Attempt]", "",
 	},
 	{
-		"who was told when to come back does not come before", "jobs.putOffJob",
+		"a job that was told when to return does not return before", "jobs.putOffJob",
 		"j.retryAt = until", "j.retryAt = now",
 	},
 	{
-		"tasks that were given out before go first", "task.move",
+		"tasks bound before go first", "task.move",
 		"if from == blocked || from == held || from == claiming {", "if true {",
 	},
 	{
@@ -415,11 +415,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if from == blocked || from == held || from == claiming {", "if false {",
 	},
 	{
-		"a sample that is forgotten has no fates", "decisions.fatesOf",
+		"a forgotten sample has no fates", "decisions.fatesOf",
 		"r.sampleNumber+maxSamples <= ds.samplesEver ||", "",
 	},
 	{
-		"what becomes of a place is remembered", "ledger.dropPlace",
+		"the fate of a place is remembered", "ledger.dropPlace",
 		"c.log.fatesOf(r).Add(fate, 1)", "",
 	},
 	{
@@ -427,7 +427,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.wantPlaces(r.group)\n\t\tc.dropPlace", "c.dropPlace",
 	},
 	{
-		"a worker that comes is offered to all that wait", "ledger.linkWorker",
+		"a new worker is offered to all waiting groups", "ledger.linkWorker",
 		"c.allWanting = true", "",
 	},
 	{
@@ -436,14 +436,14 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"rides that come back are bound in their order", "ledger.handleQueued",
-		"for i := m.Count; i > 0; i-- { // the first one goes to the front last\n\t\tid := m.First + probe.ResID(i-1)", "for i := range m.Count {\n\t\tid := m.First + probe.ResID(i)",
+		"for i := m.Count; i > 0; i-- { // the task of the first place goes to the front last\n\t\tid := m.First + probe.ResID(i-1)", "for i := range m.Count {\n\t\tid := m.First + probe.ResID(i)",
 	},
 	{
 		"tasks of a worker that went away are bound in their order", "Core.loseWorker",
 		"slices.Backward(w.attemptsInOrder())", "slices.All(w.attemptsInOrder())",
 	},
 	{
-		"a job lets go of reservations that are used up", "reservation.removeIfEmpty",
+		"a job drops used-up reservations", "reservation.removeIfEmpty",
 		"r.group.places.Remove(r)", "",
 	},
 	{
@@ -452,7 +452,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a task that rode along and was not started waits again", "planner.handleReady",
-		"c.takeBackRide(a, r) // its Queued was overtaken", "_ = a",
+		"c.takeBackRide(a, r) // the Ready overtook", "_ = a //",
 	},
 	{
 		"a place serves only tasks that may run there", "job.hungryGroupsAt",
@@ -487,11 +487,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if isClaiming {\n\t\treturn acts", "if false {\n\t\treturn acts",
 	},
 	{
-		"a result of a job that is not here is left to who has it", "ledger.handleFinishedElsewhere",
-		"case t == nil: // whoever", "case false: // whoever",
+		"a result of a job of another frontend is left to that frontend", "ledger.handleFinishedElsewhere",
+		"case t == nil: // if the job", "case false: // if the job",
 	},
 	{
-		"an answer to an earlier claim is none to this one", "ledger.handleClaimed",
+		"an answer to an earlier claim does not answer the current claim", "ledger.handleClaimed",
 		"j == nil || j.Generation != m.Generation", "j == nil",
 	},
 	{
@@ -507,15 +507,15 @@ var frontend = packageMutants{"frontend", []mutant{
 		"case !t.spec.Retryable && !timeUp:", "case false:",
 	},
 	{
-		"who started since cannot say that a task never did", "ledger.handleClaimed",
+		"a worker started since cannot know that a task never started", "ledger.handleClaimed",
 		"j.Age == 0 || m.Knows < j.ageAt(now)+c.maxSubmitTime()", "false",
 	},
 	{
-		"who cannot be reached may have started a task", "ledger.whyMayHaveStarted",
+		"an unreachable worker may have started a task", "ledger.whyMayHaveStarted",
 		"case w.Listed() && w.State() == view.Down:", "case false:",
 	},
 	{
-		"who has left may have started a task", "ledger.whyMayHaveStarted",
+		"a departed worker may have started a task", "ledger.whyMayHaveStarted",
 		"if departure := c.view.LastDeparture(); departure != (view.Departure{}) &&", "if departure := c.view.LastDeparture(); false &&",
 	},
 	{
@@ -523,23 +523,23 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if w.State() != view.Down || w.Awaited() {", "if w.State() != view.Down {",
 	},
 	{
-		"a worker that comes later is told whose a job is", "ledger.linkWorker",
+		"a worker linked later is told the owner of a job", "ledger.linkWorker",
 		"j.uninformed[w] || isNewRun && j.Generation > 0", "j.uninformed[w] || isNewRun && j.Generation < 0",
 	},
 	{
-		"so is one that was away", "ledger.linkWorker",
+		"a worker that was away is told the owner of a job", "ledger.linkWorker",
 		"j.uninformed[w] || isNewRun && j.Generation > 0", "isNewRun && j.Generation > 0",
 	},
 	{
-		"a result that is told again stays no longer than one that nobody owns", "ledger.handleFinishedElsewhere",
-		"what acknowledged it may have been lost\n\t\treturn disownResult(w, m.Attempt, acts)", "\n\t\treturn acts",
+		"a repeated result stays no longer than a result without an owner", "ledger.handleFinishedElsewhere",
+		"failedAttempts[m.Attempt]:\n\t\treturn disownResult(w, m.Attempt, acts)", "failedAttempts[m.Attempt]:\n\t\treturn acts",
 	},
 	{
-		"who leaves acknowledges what it has", "ledger.startLeaving",
+		"a leaving frontend acknowledges its results", "ledger.startLeaving",
 		"if w != nil && len(w.acks) > 0 {", "if false {",
 	},
 	{
-		"who leaves acknowledges at once what still comes", "ledger.ackResult",
+		"a leaving frontend acknowledges later results at once", "ledger.ackResult",
 		"len(w.acks) == ackBatch || c.leaving", "len(w.acks) == ackBatch",
 	},
 	{
@@ -572,7 +572,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"an attempt whose task has its outcome is killed", "ledger.handleStarted",
-		"probe.Kill{Attempt: m.Attempt}}) // its task", "probe.Kill{}}) // its task",
+		"probe.Kill{Attempt: m.Attempt}}) // the task", "probe.Kill{}}) // the task",
 	},
 	{
 		"a stray result does not end a task that has another attempt", "ledger.handleFinishedElsewhere",
@@ -583,11 +583,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"for _, j := range c.takeWantingJobs() {\n\t\tacts = c.dropMovedJob(j, now, acts)", "for range c.takeWantingJobs() {",
 	},
 	{
-		"the place of a task that is handed back is believed in again", "ledger.handleRefused",
+		"the place of a task that is handed back is live again", "ledger.handleRefused",
 		"c.restorePlace(a)\n", "",
 	},
 	{
-		"what crossed a gone is not lost", "ledger.handleGone",
+		"a message that crossed a Gone is not lost", "ledger.handleGone",
 		"now.Sub(a.sentAt) >= probe.SyncAge", "true",
 	},
 	{
@@ -631,19 +631,19 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.view.ForgetMatrix(w.Worker)\n\tw.askMatrixFrom", "w.askMatrixFrom",
 	},
 	{
-		"who does not tell its matrix is not waited for", "planner.placeLong",
+		"a worker that does not send its matrix delays nothing", "planner.placeLong",
 		"c.awaitsMatrix() && now.Before(b.answersUntil)", "c.awaitsMatrix()",
 	},
 	{
-		"a task that is larger than what is open to long ones may use all", "ledger.failLaunch",
+		"a task larger than the part open to long tasks may use all of a worker", "ledger.failLaunch",
 		"t.long.mayUseAll = true", "",
 	},
 	{
-		"a task that is refused by name of its attempt and place is counted as such", "ledger.failLaunch",
+		"a task refused by attempt and place is counted as refused", "ledger.failLaunch",
 		"if t.failedLaunches++; t.failedLaunches < maxFailedLaunches {", "if t.failedLaunches < maxFailedLaunches {",
 	},
 	{
-		"what was added before is not added again", "Core.extendJob",
+		"a repeated addition is ignored", "Core.extendJob",
 		"repeated := ev.From < before && ev.From+n <= before", "repeated := false",
 	},
 	{
@@ -651,47 +651,47 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if j.unfinished == 0 && (!j.Open || j.ending) {", "if j.unfinished == 0 {",
 	},
 	{
-		"an open job that has no task left ends when nothing is added any more", "Core.extendJob",
+		"an open job without a task left ends with the last addition", "Core.extendJob",
 		"if j.seal(); j.unfinished == 0 {", "if j.seal(); false {",
 	},
 	{
-		"an open job that has no task left ends with its deadline", "ledger.endAllTasks",
+		"an open job without a task left ends at its deadline", "ledger.endAllTasks",
 		"if j.ending = true; j.unfinished == 0 {", "if j.ending = true; false {",
 	},
 	{
-		"nothing of an open job is late when it has no task left", "ledger.endTask",
-		"c.setJobTimer(j, now) // nothing of it is late any more", "_ = now",
+		"no task of an open job is late without a task left", "ledger.endTask",
+		"c.setJobTimer(j, now) // no task is late any more", "_ = now",
 	},
 	{
 		"nothing is added to a stage that has ended", "jobs.checkStages",
 		"if int(t.Stage) < firstNew && s.hasEnded() {", "if false && s.hasEnded() {",
 	},
 	{
-		"a job may not grow beyond what a job may have", "jobs.makeAddition",
+		"a job may not grow beyond the limits of a job", "jobs.makeAddition",
 		"case j.totalTasks+n > limit:", "case n > limit:",
 	},
 	{
-		"what is added to a job with gaps is found by its index", "jobs.mergeTasks",
+		"a task added to a job with gaps is found by its index", "jobs.mergeTasks",
 		"if j.byIndex == nil && j.totalTasks > len(j.tasks) {", "if false {",
 	},
 	{
-		"what is passed with a task that is added counts from the start", "jobs.mergeTasks",
+		"inputs passed to an added task count from the start", "jobs.mergeTasks",
 		"t.updatePassedBytes()", "_ = t",
 	},
 	{
-		"whoever comes back with more of a job than is known has it claimed anew", "Core.Knows",
+		"a client that returns with more tasks than known has its job claimed anew", "Core.Knows",
 		"return j == nil || j.totalTasks >= spec.Had && (spec.Open || !j.Open)", "return j == nil || true",
 	},
 	{
-		"a stage waits for those before it", "job.updateBlocking",
+		"a stage waits for the stages before", "job.updateBlocking",
 		"s.openPredecessors, s.ready = j.countBlocking(s)", "s.openPredecessors, _ = j.countBlocking(s); s.ready = true",
 	},
 	{
-		"a stage is ready when it goes along all that have not ended", "job.countBlocking",
+		"a stage is ready if it goes along all unfinished stages", "job.countBlocking",
 		"ready = ready && slices.Contains(s.along, k)", "ready = false",
 	},
 	{
-		"a task waits for its partitions of the stages along which its own goes", "job.mustBlock",
+		"a task waits for its partitions of the stages that its stage goes along", "job.mustBlock",
 		"(t.awaitedInputs > 0 || !j.stages", "(!j.stages",
 	},
 	{
@@ -703,31 +703,31 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if s.unfinishedIn[p]--; s.unfinishedIn[p] > 0 {", "if s.unfinishedIn[p]--; false {",
 	},
 	{
-		"a task is passed what its own partitions have left", "task.outputsFor",
+		"a task is passed the outputs of its own partitions", "task.outputsFor",
 		"if !slices.Contains(j.stages[t.group.stageIndex].along, from) {", "if true {",
 	},
 	{
-		"a stage that others go along is not added to", "jobs.checkStages",
+		"no task is added to a stage that others go along", "jobs.checkStages",
 		"if int(t.Stage) < firstNew && j.hasStagesAlong(int(t.Stage)) {", "if false {",
 	},
 	{
-		"a stage has not ended before those before it have", "stage.hasEnded",
+		"a stage does not end before the stages before", "stage.hasEnded",
 		"return s.unfinished == 0 && s.openPredecessors == 0", "return s.unfinished == 0",
 	},
 	{
-		"of a job that is submitted again, stages wait, too", "ledger.placeUnclaimed",
+		"the stages of a resubmitted job wait, too", "ledger.placeUnclaimed",
 		"c.awaitNext(t)", "t.move(waiting)",
 	},
 	{
 		"a task that was claimed before its turn, and failed, waits for the stages before its own", "jobs.awaitNext",
-		"if j.mustBlock(t) { // also if", "if false { // also if",
+		"if j.mustBlock(t) { // also after", "if false { // also after",
 	},
 	{
-		"what stages have in common is told again when a link was made again", "ledger.unlinkWorker",
+		"the common part of a stage is sent again on a new link", "ledger.unlinkWorker",
 		"\tc.clearCommonSent(w)\n", "",
 	},
 	{
-		"what stages have in common is forgotten with the job", "ledger.forgetJob",
+		"the common part of a stage is forgotten with its job", "ledger.forgetJob",
 		"acts = c.forgetCommon(j, acts)", "_ = c.forgetCommon",
 	},
 	{
@@ -743,11 +743,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"rest = min(2*rest, maxBackoff)", "rest = min(rest, maxBackoff)",
 	},
 	{
-		"who does not fail by itself does not rest", "ledger.endAttempt",
+		"a task rests only after a failure of its own", "ledger.endAttempt",
 		"case m.Status == probe.Killed:\n\t\treturn c.retryTask(a, m, 0,", "case m.Status == probe.Killed:\n\t\treturn c.retryTask(a, m, t.backoffTime(),",
 	},
 	{
-		"what rests is woken", "Core.NextWake",
+		"a resting task is woken", "Core.NextWake",
 		"soonest(c.restingTasks.Min().restUntil)", "_ = c.restingTasks.Min().restUntil",
 	},
 	{
@@ -763,15 +763,15 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if g.Set.Len() > 1 {", "if true {",
 	},
 	{
-		"what is passed comes from its own partition", "task.outputsFor",
+		"a passed output comes from the stated partition", "task.outputsFor",
 		".outputs[in.Partition]", ".outputs[0]",
 	},
 	{
-		"who does not know of it gets no task that something is passed to", "jobs.groupTasks",
+		"a worker without passing gets no task with passed inputs", "jobs.groupTasks",
 		"need.Features = probe.Passing", "need.Features = 0",
 	},
 	{
-		"another frontend gets what tasks have left", "jobs.checkPassing",
+		"another frontend gets the outputs of tasks", "jobs.checkPassing",
 		"j.rememberOutputs(s, m)", "_ = m",
 	},
 	{
@@ -779,16 +779,16 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.forgetServed(waitKey{g.Set, g.job.tenant})", "",
 	},
 	{
-		"nobody waits for matrices when the tasks are gone for which they were asked", "planner.placeLong",
+		"no task waits for matrices asked for tasks that are gone", "planner.placeLong",
 		"c.endAsking()\n\t\treturn acts", "return acts",
 	},
 	{
-		"a tenant whose part of a maximum is too small for its tasks gets one to run in the end", "jobs.fitsMaximum",
+		"a tenant with too small a part of its maximum gets one task to run in the end", "jobs.fitsMaximum",
 		"tenant.used.atLevel[levelAllowed] == 0 && tenant.starvedRounds > c.patience", "false",
 	},
 	{
 		"a task that rests leaves its room to others of its job", "ledger.retryTask",
-		"c.wantPlaces(t.group) // for another task, if this one rests", "if rest == 0 {\n\t\tc.wantPlaces(t.group)\n\t}",
+		"c.wantPlaces(t.group) // if t rests, another task may use a place", "if rest == 0 {\n\t\tc.wantPlaces(t.group)\n\t}",
 	},
 	{
 		"a full queue takes no more of a job than it has", "ledger.handleRefused",
@@ -815,7 +815,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"case j.cause == \"\":", "case false:",
 	},
 	{
-		"a stage without tasks left ends when those before it have", "jobs.startStages",
+		"a stage without tasks left ends when the stages before have ended", "jobs.startStages",
 		"changed = changed || s.openPredecessors == 0", "",
 	},
 	{
@@ -831,12 +831,12 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if !j.strandedSince.IsZero() {\n\t\twhy +=", "if false {\n\t\twhy +=",
 	},
 	{
-		"what a frame says is planned for message by message", "Core.receiveMsgs",
+		"the messages of a frame are planned one by one", "Core.receiveMsgs",
 		"acts = c.handleMsg(w, m, now, acts)\n\t}", "acts = c.planWants(now, c.handleMsg(w, m, now, acts))\n\t\tacts = c.offerTasks(w, now, acts)\n\t}",
 	},
 	{
-		"why one job is refused is true of all in its frame", "Core.receiveMsgs",
-		"case probe.Refused, probe.Evicted: //", "case probe.Welcome: //",
+		"the reason of a refusal counts for all jobs in its frame", "Core.receiveMsgs",
+		"case probe.Refused, probe.Evicted:", "case probe.Welcome:",
 	},
 	{
 		"a group whose tasks all run is no longer looked at", "task.move",
@@ -847,15 +847,15 @@ var frontend = packageMutants{"frontend", []mutant{
 		"[...]shelfKey{{estimate.Disk, row.Host}, {estimate.Rack, row.Rack}, {estimate.Across, \"\"}}", "[...]shelfKey{{estimate.Across, \"\"}, {estimate.Rack, row.Rack}, {estimate.Disk, row.Host}}",
 	},
 	{
-		"what other hosts can do is left to those with least to choose from", "shelf.nextTask",
+		"a task for several hosts is left to the host with the least choice", "shelf.nextTask",
 		"n := x.fewestElsewhere(); n > most", "n := 0; n > most",
 	},
 	{
-		"a task waits for its data as long as that is worth it", "jobs.shelveTask",
+		"a task waits for its data as long as the wait pays", "jobs.shelveTask",
 		"x.waitsSince.Add(x.sites[len(x.sites)-1].Read - best)", "now",
 	},
 	{
-		"and in the rack for less long", "jobs.shelveTask",
+		"a task waits for a worker in the rack for a shorter time", "jobs.shelveTask",
 		"x.waitsSince.Add(site.Read-best)", "x.waitsSince.Add(x.sites[len(x.sites)-1].Read-best)",
 	},
 	{
@@ -863,19 +863,19 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if x.attemptsBefore != t.attempts {", "{",
 	},
 	{
-		"what would wait behind its own job for too long goes elsewhere at once", "jobs.shelveTask",
+		"a task that would wait too long behind its own job goes elsewhere at once", "jobs.shelveTask",
 		"far.After(now) && c.isCrowded(n, x, now)", "false",
 	},
 	{
-		"nobody waits for data where long tasks hold the workers", "jobs.isCrowded",
+		"no task waits for data at workers taken by long tasks", "jobs.isCrowded",
 		"g.Set.Contains(w) && !c.view.IsAvoided(w, now)", "g.Set.Contains(w)",
 	},
 	{
-		"why a task reads its inputs from far is told", "jobs.noteNearChoice",
+		"the reason for a read from far is shown", "jobs.noteNearChoice",
 		"d.Far = Crowded", "d.Far = Waited",
 	},
 	{
-		"a task with inputs whose places do not come round is given more", "planner.resampleJob",
+		"a task with inputs gets more places if its places get no turn", "planner.resampleJob",
 		"acts = c.placeShelf(g.near.anywhereShelf(), n, now, acts)", "",
 	},
 	{
@@ -883,11 +883,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"acts = c.planShelves(n, (*planner).rideShelf, now, acts)", "",
 	},
 	{
-		"nobody waits for a holder that is gone", "jobs.reshelveGone",
+		"no task waits for a holder that is gone", "jobs.reshelveGone",
 		"if row == nil {\n\t\treturn\n\t}", "if row != nil {\n\t\treturn\n\t}",
 	},
 	{
-		"who has the data and comes up gets the tasks that nobody had it for", "ledger.linkWorker",
+		"a new holder of data gets the tasks without a holder", "ledger.linkWorker",
 		"c.reshelveSiteless()", "",
 	},
 	{
@@ -899,7 +899,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"places < 0 && s.ripe.Len() > 0 && s.missingProbes() > 0", "false && s.missingProbes() > 0",
 	},
 	{
-		"a turn that another job is given is for tasks that may go there", "planner.shareTurn",
+		"a shared turn is for tasks that may run at the worker", "planner.shareTurn",
 		"other.Demand.Fits(g.Demand) && c.nextTask(other, w, now) != nil &&\n", "other.Demand.Fits(g.Demand) &&\n",
 	},
 	{
@@ -907,11 +907,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"expected += t.near.read", "",
 	},
 	{
-		"what is learnt of a run leaves out reading inputs", "ledger.addToStats",
+		"the statistics of runs leave out reading inputs", "ledger.addToStats",
 		"run.Read, run.Bytes = x.read, t.spec.inputBytes()", "run.Bytes = t.spec.inputBytes()",
 	},
 	{
-		"dear messages wait for others", "ledger.messagesMayWait",
+		"costly messages wait for others", "ledger.messagesMayWait",
 		"10*c.view.Price() > LingerFor && ", "false && ",
 	},
 	{
@@ -923,11 +923,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		" && g.Short(c.view.Trip())", "",
 	},
 	{
-		"an attempt that was lost is told beside the one that counted", "ledger.loseAttempt",
+		"a lost attempt is listed beside the attempt that counted", "ledger.loseAttempt",
 		"c.noteEarlierStopped(a, EndLost, now)\n", "",
 	},
 	{
-		"an outcome tells what its run was expected to be", "task.launchMessage",
+		"an outcome states the expected run time", "task.launchMessage",
 		"t.attemptRun = t.expectedRun(trip)\n\treturn t.launchExpecting(a, t.attemptRun)", "return t.launchExpecting(a, t.expectedRun(trip))",
 	},
 	{
@@ -943,11 +943,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"state := bound\n\tswitch {\n\tcase a.w.State() == view.Adrift:", "state := bound\n\tswitch {\n\tcase false:",
 	},
 	{
-		"what may start only once has no copy", "ledger.whyNoCopy",
+		"a task that may start only once has no copy", "ledger.whyNoCopy",
 		"case !t.spec.Retryable:", "case false:",
 	},
 	{
-		"what was lost with a worker has no copy", "ledger.whyNoCopy",
+		"a task lost with a worker has no copy", "ledger.whyNoCopy",
 		"case t.losses > 0:", "case false:",
 	},
 	{
@@ -972,7 +972,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a second attempt that a claim finds becomes the copy", "ledger.isForeignCopy",
-		"t.group.job.Generation > 0 && id.Frontend", "false && id.Frontend",
+		"t.group.job.Generation > 0 &&", "false &&",
 	},
 	{
 		"a short copy that finds no room is withdrawn", "ledger.handleQueued",
@@ -983,7 +983,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"All != tenants.Unlimited:", "All > tenants.Unlimited:",
 	},
 	{
-		"what has not begun to run has no copy", "task.isRunning",
+		"a task that has not begun to run has no copy", "task.isRunning",
 		"(t.state == bound || t.state == riding) && !t.attempt.runsSince.IsZero()", "t.attempt != nil",
 	},
 	{
@@ -992,7 +992,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a long task that is late has one copy", "planner.copyLong",
-		"if t.copy != nil {\n\t\t\tcontinue // its end is that of its copy, at the latest\n\t\t}\n", "",
+		"if t.copy != nil {\n\t\t\tcontinue // t ends with its copy, at the latest\n\t\t}\n", "",
 	},
 	{
 		"a short task that is late has one copy", "planner.copyShort",
@@ -1003,7 +1003,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"l.timeLeft <= end || ", "",
 	},
 	{
-		"what has longest left has its copy first", "sortLongestFirst",
+		"the task with the most work left has its copy first", "sortLongestFirst",
 		"cmp.Compare(b.timeLeft, a.timeLeft)", "cmp.Compare(a.timeLeft, b.timeLeft)",
 	},
 	{
@@ -1035,15 +1035,15 @@ var frontend = packageMutants{"frontend", []mutant{
 		"w == t.attempt.w.Worker || w == t.shunned || ", "w == t.attempt.w.Worker || ",
 	},
 	{
-		"where one of two attempts is lost, the other goes on", "ledger.loseAttempt",
+		"if one of two attempts is lost, the other goes on", "ledger.loseAttempt",
 		"if c.continueWithOther(t) {\n\t\treturn acts\n\t}\n\tc.Stats.Retries++\n\tc.awaitNext(t)", "c.Stats.Retries++\n\tc.awaitNext(t)",
 	},
 	{
-		"where one of two attempts comes back, the other goes on", "ledger.takeBackTask",
+		"if one of two attempts comes back, the other goes on", "ledger.takeBackTask",
 		"if !c.continueWithOther(a.task) {\n\t\tc.awaitNext(a.task)\n\t}", "c.awaitNext(a.task)",
 	},
 	{
-		"where one of two attempts has failed or was killed, the other goes on", "ledger.retryTask",
+		"if one of two attempts fails or is killed, the other goes on", "ledger.retryTask",
 		"if c.continueWithOther(t) {\n\t\treturn acts\n\t}\n\tif m.Status", "if m.Status",
 	},
 	{
@@ -1051,7 +1051,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"case !a.hasStarted:\n\t\tstate = enqueued", "case false:\n\t\tstate = enqueued",
 	},
 	{
-		"of two attempts at a worker that goes away, the second is not lost again if the task has ended with the first", "Core.loseWorker",
+		"if a lost worker had both attempts and the first ended the task, the second is not lost again", "Core.loseWorker",
 		"if w.attempts[a.id] != a {", "if false {",
 	},
 	{
@@ -1059,51 +1059,51 @@ var frontend = packageMutants{"frontend", []mutant{
 		"a.job.waiting == 0 && a.job.Policy.Cancel {", "false {",
 	},
 	{
-		"of three attempts that claims find, one is stopped", "ledger.isForeignCopy",
+		"if claims find three attempts, one is stopped", "ledger.isForeignCopy",
 		"t.attempt != nil && t.copy == nil && t.spec", "t.attempt != nil && t.spec",
 	},
 	{
-		"what may start only once has no second attempt that a claim finds", "ledger.isForeignCopy",
+		"a claim adopts no second attempt of a task that may start only once", "ledger.isForeignCopy",
 		"t.copy == nil && t.spec.Retryable && ", "t.copy == nil && ",
 	},
 	{
-		"a copy that is killed, or stopped for what is regular, does not give the outcome", "ledger.handleFinished",
+		"a killed or preempted copy does not give the outcome", "ledger.handleFinished",
 		"m.Status != probe.Killed && m.Status != probe.Preempted && !c", "!c",
 	},
 	{
-		"a spare job's path is told to be by its class", "jobs.choosePath",
+		"the path of a spare job is explained by its class", "jobs.choosePath",
 		"Cause: estimate.ByClass", "Cause: estimate.ByMode",
 	},
 	{
-		"why a task has no copy is told", "Core.Explain",
+		"the reason for no copy is shown", "Core.Explain",
 		"d.Copies = c.explainCopy(t)", "_ = t",
 	},
 	{
-		"of which attempt one is a copy is told", "ledger.commitCopy",
+		"a copy names its original attempt", "ledger.commitCopy",
 		"d.Choice, d.Tries, d.Outcome, d.CopyOf = *choice, 1, \"sent\", t.attempt.id", "d.Choice, d.Tries, d.Outcome = *choice, 1, \"sent\"",
 	},
 	{
-		"the tenants are bounded of which refused jobs are counted", "refusals.addRefusal",
+		"refused jobs are counted for a bounded number of tenants", "refusals.addRefusal",
 		"len(c.byTenant) < maxRefused", "true",
 	},
 	{
-		"a tenant that comes late is counted if enough of it is refused", "refusals.addRefusal",
+		"a late tenant is counted if enough of its jobs are refused", "refusals.addRefusal",
 		"r.tenant, r.missed, r.n = tenant, r.upperBound(), 0", "r.tenant, r.missed, r.n = tenant, 0, 0",
 	},
 	{
-		"a tenant with refused jobs alone is told of", "Core.Tenants",
+		"a tenant with only refused jobs is listed", "Core.Tenants",
 		"if c.tenants[name] == nil {", "if false {",
 	},
 	{
-		"what needs files has no copy that is to start at once", "planner.lookAtTail",
+		"a task with files has no copy that must start at once", "planner.lookAtTail",
 		"case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t)", "case t.long == nil && c.mayCopy(t)",
 	},
 	{
-		"workers are asked how long a copy would wait there, if it is not known", "planner.copyLong",
+		"workers are asked for the wait of a copy, if it is not known", "planner.copyLong",
 		"acts = c.askMatricesForCopy(t, now, acts)", "_ = t",
 	},
 	{
-		"of those, the one is not asked where the task is", "planner.askMatricesForCopy",
+		"the worker of the first attempt is not asked for the wait of a copy", "planner.askMatricesForCopy",
 		"w != t.attempt.w && w.mayAskMatrix", "w.mayAskMatrix",
 	},
 	{
@@ -1111,19 +1111,19 @@ var frontend = packageMutants{"frontend", []mutant{
 		"case j.Class == Spare:", "case false:",
 	},
 	{
-		"what waits for longer than it was to may have a copy", "ledger.whyNoCopy",
+		"a task that waits longer than expected may have a copy", "ledger.whyNoCopy",
 		"!t.isRunning() && !t.isSlipping()", "!t.isRunning()",
 	},
 	{
-		"what waits for as long as it was to has no copy", "task.isSlipping",
+		"a task that waits as long as expected has no copy", "task.isSlipping",
 		"t.isQueued() && t.attempt.expectedStart.After(t.attempt.sentAt.Add(t.long.wait))", "t.isQueued()",
 	},
 	{
-		"of two attempts that wait, the first that starts withdraws its copy", "ledger.withdrawOtherAttempt",
+		"if two attempts wait and the first starts, its copy is withdrawn", "ledger.withdrawOtherAttempt",
 		"case a == t.attempt && t.copy != nil && !t.copy.hasStarted:", "case false:",
 	},
 	{
-		"of two attempts that wait, the copy that starts withdraws the first", "ledger.withdrawOtherAttempt",
+		"if two attempts wait and the copy starts, the first is withdrawn", "ledger.withdrawOtherAttempt",
 		"case a == t.copy && !t.attempt.hasStarted:", "case false:",
 	},
 	{
@@ -1135,23 +1135,23 @@ var frontend = packageMutants{"frontend", []mutant{
 		"waited := !a.hasStarted", "waited := true",
 	},
 	{
-		"what is left of a task that waits is its wait, and its run", "planner.timeLeft",
+		"the time left of a waiting task is its wait and its run", "planner.timeLeft",
 		"max(a.expectedStart.Sub(now), 0) + x.run", "x.run",
 	},
 	{
-		"where a task of a job that may have no copy ends last, none has a copy", "planner.copyLong",
+		"if the last task of a job may have no copy, no task of the job has a copy", "planner.copyLong",
 		"end = l.timeLeft\n", "\n",
 	},
 	{
-		"what a task says of its progress tells what is left of it", "planner.timeLeft",
+		"the progress of a task gives its time left", "planner.timeLeft",
 		"case a.progress.doneShare > 0:", "case false:",
 	},
 	{
-		"what takes long on a sound machine would take as long elsewhere", "planner.copyWork",
+		"a long run on a sound machine would be as long elsewhere", "planner.copyWork",
 		"!t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || a.w.Pace() == 0", "true",
 	},
 	{
-		"what takes long on a slow machine would take less long elsewhere", "planner.copyWork",
+		"a long run on a slow machine would be shorter elsewhere", "planner.copyWork",
 		"scaleTime(1/(1-p.doneShare)/a.w.Pace(), p.timeLeft)", "scaleTime(1/(1-p.doneShare), p.timeLeft)",
 	},
 	{
@@ -1167,7 +1167,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if !j.presumed || j.dropSettledRides() {", "if true {",
 	},
 	{
-		"a job that waits again does so since it was submitted", "jobs.checkPresumed",
+		"a job that waits again waits since its submission", "jobs.checkPresumed",
 		"u.jobs = slices.Insert(u.jobs, at, j)", "_ = at",
 	},
 }}

@@ -3,11 +3,11 @@ package mutants
 // frontendView lists the mutants of package frontend/view. Keep the old texts short and central, so that they stay valid.
 var frontendView = packageMutants{"frontend/view", []mutant{
 	{
-		"a worker has no more tasks on their way than it has room for", "Worker.Room",
+		"no more tasks are under way to a worker than its room", "Worker.Room",
 		"return min(d.Times(w.load.Free), d.Times(w.welcome.Capacity.Sub(w.taken)))", "return d.Times(w.load.Free)",
 	},
 	{
-		"who drains gets nothing new", "View.Drain",
+		"a draining worker gets nothing new", "View.Drain",
 		"v.stopPlacing(w)\n\t\tw.state = Draining", "w.state = Draining",
 	},
 	{
@@ -19,7 +19,7 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 		"row.Matrix = &occupied", "_ = occupied",
 	},
 	{
-		"who is not up is no candidate", "View.stopPlacing",
+		"a worker that is not up is no candidate", "View.stopPlacing",
 		"s.Draining, s.Matrix = true, nil", "s.Matrix = nil",
 	},
 	{
@@ -47,11 +47,11 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 		"(!n.Files || m.Cache != \"\")", "true",
 	},
 	{
-		"workers at which short tasks would start at once are not held", "View.updateAvoided",
+		"workers where short tasks would start at once are not avoided", "View.updateAvoided",
 		"m.ShortWait(slot)", "m.Wait(slot)",
 	},
 	{
-		"on a busy machine messages are dear", "View.NoteMessageCost",
+		"on a busy machine messages are costly", "View.NoteMessageCost",
 		" / (1 - min(share, maxBusy))", "",
 	},
 }}

@@ -27,14 +27,14 @@ var table = []packageMutants{
 	worker, workerExec,
 }
 
-// packageMutants lists the mutants of one package, in the order in which TestMutants runs them.
+// packageMutants lists the mutants of a package, in the order of TestMutants.
 type packageMutants struct {
 	folder  string // the package's folder, relative to root
 	mutants []mutant
 }
 
-// core returns the folder with the tests of the package: the tests of frontend also test the packages that its
-// core is made of.
+// core returns the folder with the tests of the package. The tests of frontend also test the packages of its
+// core.
 func (p *packageMutants) core() string {
 	switch p.folder {
 	case "frontend/view", "frontend/jobs", "frontend/place", "frontend/ledger":
@@ -137,8 +137,8 @@ func functionName(f *ast.FuncDecl) string {
 	}
 }
 
-// findText returns the offsets of text in the function called name, or outside of all functions if name is "".
-// found is false if the source does not declare the function.
+// findText returns the offsets of text in the function called name, or outside of all functions if name is "". If
+// the source does not declare the function, found is false.
 func (s *source) findText(name, text string) (offsets []int, found bool) {
 	if name == "" {
 		start := 0
@@ -224,7 +224,7 @@ func suites(core string) []suite {
 	}
 }
 
-// TestTable fails for each mutant that no longer fits the code, and says what to do.
+// TestTable fails for each stale mutant, and says what to do.
 func TestTable(t *testing.T) {
 	names := map[string]bool{}
 	for _, p := range table {

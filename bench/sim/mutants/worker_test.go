@@ -3,19 +3,19 @@ package mutants
 // worker lists the mutants of package worker. Keep the old texts short and central, so that they stay valid.
 var worker = packageMutants{"worker", []mutant{
 	{
-		"who meets another task hears it at once", "Core.enqueueTask",
+		"a frontend whose task meets another hears of it at once", "Core.enqueueTask",
 		"answer.Wait = c.expectedWait(p, now)", "",
 	},
 	{
-		"no place is asked early that could start", "Core.preemptForRegular",
+		"a place that could start is not asked early", "Core.preemptForRegular",
 		" || p.launch == nil && p.neededRoom().fitsIn(c.free)", "",
 	},
 	{
-		"what runs and is covered now is not stopped for others", "Core.restampPlace",
+		"a running task that is now covered is not stopped for others", "Core.restampPlace",
 		"a.standing == stoppable && m.Standing.Class != probe.Spare", "false",
 	},
 	{
-		"only its own frontend says how an attempt stands", "Core.restampPlace",
+		"only the frontend of an attempt may restamp the attempt", "Core.restampPlace",
 		"a.owner == l && a.state == running && a.standing == stoppable", "a.state == running && a.standing == stoppable",
 	},
 	{
@@ -27,35 +27,35 @@ var worker = packageMutants{"worker", []mutant{
 		"if c.stopping.Len() > 0 && c.hasRegularWaiting() {", "if false {",
 	},
 	{
-		"nothing is stopped for a place that has just come", "clearing.isTooSoon",
+		"no task is stopped for a place that has just come", "clearing.isTooSoon",
 		"wait := c.cfg.PreemptAfter - waited", "wait := -waited",
 	},
 	{
-		"the more would be lost, the longer regular places wait", "clearing.isTooSoon",
+		"the more work would be lost, the longer regular places wait", "clearing.isTooSoon",
 		"min(worthWait*ran,", "min(0*ran,",
 	},
 	{
-		"however much would be lost, regular places do not wait for long", "clearing.isTooSoon",
+		"however much work would be lost, regular places do not wait for long", "clearing.isTooSoon",
 		"min(worthWait*ran, mostPatience*c.cfg.PreemptAfter)", "worthWait*ran",
 	},
 	{
-		"those that wait do so together", "Core.preemptForRegular",
+		"regular places wait together", "Core.preemptForRegular",
 		"if n++; n > planDepth {\n\t\t\tbreak\n\t\t}\n\t\ts.countWaiting(p, 1)", "if n++; n > 1 {\n\t\t\tbreak\n\t\t}\n\t\ts.countWaiting(p, 1)",
 	},
 	{
-		"a reservation is asked before something is stopped for it", "Core.preemptForRegular",
+		"a reservation is asked before a task is stopped for it", "Core.preemptForRegular",
 		"case p.launch == nil:", "case false:",
 	},
 	{
-		"who asked has something stopped for what it gets", "Core.preemptForRegular",
+		"a reservation that gets a task has another task stopped", "Core.preemptForRegular",
 		"p.clearsSpare = true", "p.clearsSpare = false",
 	},
 	{
-		"what is bound waits while something stops for it", "Core.patienceFor",
+		"a bound task waits while another task stops for it", "Core.patienceFor",
 		"if a.clearsSpare && c.stopping.Len() > 0 {", "if false {",
 	},
 	{
-		"what is about to end is not stopped", "Core.seekVictims",
+		"a task about to end is not stopped", "Core.seekVictims",
 		"remainingTime(expected, ran) > c.cfg.PreemptAfter", "remainingTime(expected, ran) >= 0",
 	},
 	{
@@ -63,15 +63,15 @@ var worker = packageMutants{"worker", []mutant{
 		"b.startedAt.Compare(a.startedAt)", "a.startedAt.Compare(b.startedAt)",
 	},
 	{
-		"what is yielded is not stopped", "Core.startAttempt",
+		"a yielded task is not stopped", "Core.startAttempt",
 		"if a.class == probe.Spare {\n\t\tc.Stats.SpareStarted++", "if a.class != probe.Regular {\n\t\tc.Stats.SpareStarted++",
 	},
 	{
-		"one that does not stop when told counts like any other", "Core.giveUpStopping",
+		"a task that does not stop counts as normal work", "Core.giveUpStopping",
 		"c.setStanding(c.stopping.First().attempt, unstoppable)", "c.stopping.Remove(c.stopping.First())",
 	},
 	{
-		"what is due is regular", "Core.expireOverdue",
+		"a due place is regular", "Core.expireOverdue",
 		"c.promoteDue()\n", "",
 	},
 	{
@@ -79,7 +79,7 @@ var worker = packageMutants{"worker", []mutant{
 		"status == probe.Preempted && a.owner.features&probe.Classes == 0", "false",
 	},
 	{
-		"what was told to stop and ended well has ended well", "Core.noteSpareEnd",
+		"a task that was told to stop and ended well has succeeded", "Core.noteSpareEnd",
 		"!a.unwanted && ev.Status == probe.Killed", "!a.unwanted",
 	},
 	{
@@ -87,11 +87,11 @@ var worker = packageMutants{"worker", []mutant{
 		"n -= c.spareQueue.len()", "",
 	},
 	{
-		"of spare places of a tenant the one goes first whose job has the least left", "fair.addPlace",
+		"of a tenant's spare places, the job with the least work left goes first", "fair.addPlace",
 		"p.sortKey = float64(p.workLeft)", "p.sortKey = 0",
 	},
 	{
-		"a cancelled place goes", "Core.receiveMsg",
+		"a cancelled place is removed", "Core.receiveMsg",
 		"c.dropPlace(p)\n\t\t\t\tc.Stats.Cancelled++", "c.Stats.Cancelled++",
 	},
 	{
@@ -103,7 +103,7 @@ var worker = packageMutants{"worker", []mutant{
 		"l.learnAnswer(now.Sub(p.askedAt))\n\t\t\tc.dropPlace(p)", "l.learnAnswer(now.Sub(p.askedAt))\n\t\t\tc.stopAsking(p)\n\t\t\tdelete(l.places, p.res)",
 	},
 	{
-		"what runs is not stopped by a sync of who has not heard yet that it is its owner", "Core.adoptAttempt",
+		"a sync from a frontend that does not know its attempts yet stops none", "Core.adoptAttempt",
 		"a.owner, a.stateSince = l, now", "a.owner = l",
 	},
 	{
@@ -111,15 +111,15 @@ var worker = packageMutants{"worker", []mutant{
 		"a == nil || a.owner != l && a.owner != nil || a.state != ended", "a == nil || a.state != ended",
 	},
 	{
-		"an ack forgets only what has ended", "Core.acknowledgeResult",
+		"an ack forgets only ended attempts", "Core.acknowledgeResult",
 		"a == nil || a.owner != l && a.owner != nil || a.state != ended", "a == nil || a.owner != l && a.owner != nil",
 	},
 	{
-		"what is closed to long tasks may be taken by them", "Core.fitsShortPart",
+		"long tasks may use more than the open part", "Core.fitsShortPart",
 		" || !needs.fitsIn(free) {", " {",
 	},
 	{
-		"long tasks that have more than is open to them are nothing to short ones", "room.fitsIn",
+		"long tasks beyond the open part do not keep short tasks out", "room.fitsIn",
 		"(r.open == probe.Demand{} || r.open.Fits(free.open))", "r.open.Fits(free.open)",
 	},
 	{
@@ -139,11 +139,11 @@ var worker = packageMutants{"worker", []mutant{
 		"return c.sendMsg(a.owner, c.finishedMsg(a), acts)", "acts = c.sendMsg(a.owner, c.finishedMsg(a, now), acts)\n\tc.forgetAttempt(a)\n\treturn acts",
 	},
 	{
-		"a task that is here under an id is found on a later link of its frontend", "Core.linkUp",
+		"an attempt is found by its id on a later link of its frontend", "Core.linkUp",
 		"l.topSeq = max(l.topSeq, id.Seq)\n\t\t}\n\t}\n\tc.links", "}\n\t}\n\tc.links",
 	},
 	{
-		"an id that is used twice is told from one that is new", "Core.hasAttempt",
+		"a repeated id is told from a new id", "Core.hasAttempt",
 		"id.Seq <= l.topSeq)", "false)",
 	},
 	{
@@ -163,11 +163,11 @@ var worker = packageMutants{"worker", []mutant{
 		"known.owner, known.generation = l.frontend, m.Generation", "_ = known",
 	},
 	{
-		"what comes of a job that was claimed since is refused", "Core.hasMoved",
+		"messages of a job that was claimed since are refused", "Core.hasMoved",
 		"return m != nil && m.owner != 0 && (g < m.generation", "return m != nil && m.owner != 0 && (false",
 	},
 	{
-		"of two frontends of one generation the one that claimed last has the job", "Core.hasMoved",
+		"of two frontends of one generation, the last to claim has the job", "Core.hasMoved",
 		"g == m.generation && m.owner != l.frontend)", "false)",
 	},
 	{
@@ -175,11 +175,11 @@ var worker = packageMutants{"worker", []mutant{
 		"m.Generation < known.generation {", "false {",
 	},
 	{
-		"a frontend that comes back forgets the places that it had before", "Core.grantClaim",
+		"the claim of a returning frontend removes its former places", "Core.grantClaim",
 		"(other != l || p.generation < m.Generation)", "other != l",
 	},
 	{
-		"an attempt is not claimed by who lost its job", "Core.claimAttempt",
+		"a frontend that lost a job cannot claim its attempts", "Core.claimAttempt",
 		"if c.hasMoved(l, m.Job, m.Generation) {\n\t\treturn c.sendRefused(", "if false {\n\t\treturn c.sendRefused(",
 	},
 	{
@@ -195,11 +195,11 @@ var worker = packageMutants{"worker", []mutant{
 		"!ownJob && c.hasMoved(l, job, generation)", "false",
 	},
 	{
-		"what is remembered of jobs is not kept for ever", "Core.expireMemories",
+		"memories of jobs are not kept for ever", "Core.expireMemories",
 		"now.Sub(m.changedAt) >= rememberFor", "false",
 	},
 	{
-		"of a job of which something was forgotten no worker says that it knows all", "Core.knownFor",
+		"a worker that forgot part of a job does not say that it knows all", "Core.knownFor",
 		"m != nil && m.forgotAttempts || c.leaving {", "m != nil && false {",
 	},
 	{
@@ -207,11 +207,11 @@ var worker = packageMutants{"worker", []mutant{
 		"a.unwanted = true\n\t\t\tc.loseTrack(a, now)", "a.unwanted = true",
 	},
 	{
-		"a result that nobody claimed counts as forgotten", "Core.expireResults",
+		"an unclaimed result counts as forgotten", "Core.expireResults",
 		"c.Stats.Forgotten++\n\t\tc.loseTrack(a, now)", "c.Stats.Forgotten++",
 	},
 	{
-		"what is no longer remembered is not known", "Core.expireMemories",
+		"a worker does not claim to know expired memories", "Core.expireMemories",
 		"c.knownSince = m.changedAt", "",
 	},
 	{
@@ -219,7 +219,7 @@ var worker = packageMutants{"worker", []mutant{
 		"if disowned {", "if false {",
 	},
 	{
-		"a place that came round often goes to the back", "Core.bindTask",
+		"a place after many turns goes to the back", "Core.bindTask",
 		"(p.turn+1)%maxTurns == 0", "false",
 	},
 	{
@@ -243,11 +243,11 @@ var worker = packageMutants{"worker", []mutant{
 		"now.Sub(p.believedSince) >= probe.SyncAge", "true",
 	},
 	{
-		"a sync is told of attempts that are waited for in vain", "Core.syncLink",
+		"a sync is answered with the attempts awaited in vain", "Core.syncLink",
 		"case a == nil && !waits[id]:", "case false:",
 	},
 	{
-		"who leaves evicts parked places too", "Core.startLeaving",
+		"a leaving worker evicts parked places, too", "Core.startLeaving",
 		"return p.state == queued || p.state == parked }", "return p.state == queued }",
 	},
 	{
@@ -255,7 +255,7 @@ var worker = packageMutants{"worker", []mutant{
 		"c.linkDown(old, now)", "",
 	},
 	{
-		"the places of a link that breaks go", "Core.linkDown",
+		"the places of a broken link are removed", "Core.linkDown",
 		"c.dropPlace(p)\n\t}\n\tfor _, a := range", "_ = p\n\t}\n\tfor _, a := range",
 	},
 	{
@@ -275,7 +275,7 @@ var worker = packageMutants{"worker", []mutant{
 		"c.queue.len() - c.spareQueue.len() - c.parkedCount", "c.queue.len() - c.spareQueue.len()",
 	},
 	{
-		"who leaves takes nothing new", "Core.whyNoPlace",
+		"a leaving worker takes nothing new", "Core.whyNoPlace",
 		"case c.leaving:\n", "case false:\n",
 	},
 	{
@@ -283,7 +283,7 @@ var worker = packageMutants{"worker", []mutant{
 		"ride = gap\n", "",
 	},
 	{
-		"nor does one that delays others, though there is room", "Core.takeGap",
+		"a task that rides along and would delay others does not start", "Core.takeGap",
 		"if !c.forecast.mayStart(needs, takes) ||", "if",
 	},
 	{
@@ -291,7 +291,7 @@ var worker = packageMutants{"worker", []mutant{
 		"c.takePlaceRoom(p)\n\t\treturn c.askPlace(p, asking, now, acts)", "return c.askPlace(p, asking, now, acts)",
 	},
 	{
-		"no more is asked ahead than will fall free", "Core.askAhead",
+		"no more places ask ahead than slots will fall free", "Core.askAhead",
 		"!c.promised.Add(p.demand).Fits(c.free.all.Add(c.endingSoonRoom))", "false",
 	},
 	{
@@ -299,7 +299,7 @@ var worker = packageMutants{"worker", []mutant{
 		"p.turn == turn &&", "",
 	},
 	{
-		"a place that comes round again has another turn", "Core.requeuePlace",
+		"a requeued place has another turn", "Core.requeuePlace",
 		"p.turn++", "",
 	},
 	{
@@ -307,7 +307,7 @@ var worker = packageMutants{"worker", []mutant{
 		"!l.boundAttempts.Mark(probe.ResID(m.Launch.Attempt.Seq)) ||", "",
 	},
 	{
-		"a bundle that came too late is refused whole", "Core.bindTask",
+		"a late bundle is refused whole", "Core.bindTask",
 		"acts = c.refuseBundle(l, m.Bundle, probe.Expired, acts)", "",
 	},
 	{
@@ -323,11 +323,11 @@ var worker = packageMutants{"worker", []mutant{
 		"if !p.link.silent {", "if false {",
 	},
 	{
-		"who leaves does not stay for results that nobody claims", "Core.claimableFor",
+		"a leaving worker does not stay for unclaimed results", "Core.claimableFor",
 		"return min(c.cfg.Retain, c.cfg.Grace)", "return c.cfg.Retain",
 	},
 	{
-		"results beyond the bound go", "Core.expireResults",
+		"results beyond the bound are dropped", "Core.expireResults",
 		"case c.retainedBytes <= c.cfg.MaxRetained:", "case true:",
 	},
 	{
@@ -335,39 +335,39 @@ var worker = packageMutants{"worker", []mutant{
 		"if p := a.returnPlace; p != nil && !c.leaving {", "if p := a.returnPlace; p != nil && false {",
 	},
 	{
-		"who fills a gap delays nobody ahead", "Core.findGaps",
+		"a place that fills a gap delays no place ahead", "Core.findGaps",
 		"(deep || f.mayStart(p.neededRoom(), p.longestRun()))", "p.neededRoom().fitsIn(f.spans[0].free)",
 	},
 	{
-		"a share is closed to long tasks once a short one had to wait for them", "Core.noteShort",
+		"the short part is closed to long tasks once a short task waited for long tasks", "Core.noteShort",
 		"if !needs.fitsIn(c.free) && c.free.open != c.capacity.open {", "if false {",
 	},
 	{
-		"nothing is closed to long tasks while short ones find room", "Core.noteShort",
+		"no part is closed to long tasks while short tasks find room", "Core.noteShort",
 		"if !needs.fitsIn(c.free) && c.free.open != c.capacity.open {", "{",
 	},
 	{
-		"what is closed is opened once short tasks stay away", "Core.reopenIfQuiet",
+		"the short part is opened once short tasks stay away", "Core.reopenIfQuiet",
 		"if c.capacity.open != c.capacity.all && c.isQuiet(now) {", "if false {",
 	},
 	{
-		"nothing is opened while a short task waits", "Core.isQuiet",
+		"the short part stays closed while a short task waits", "Core.isQuiet",
 		" && !c.hasShortWaiting()\n}", "\n}",
 	},
 	{
-		"nobody starts before one ahead that is late", "Core.findGaps",
+		"no place starts before a late place ahead", "Core.findGaps",
 		"case waited <= p.startIn:", "case true:",
 	},
 	{
-		"long tasks that are late hold up short ones only where these may delay them", "Core.findGaps",
+		"late long tasks hold up short tasks only if these may delay the long tasks", "Core.findGaps",
 		"case !p.long:\n\t\t\treturn", "case true:\n\t\t\treturn",
 	},
 	{
-		"short tasks do not take the room that a late long one waits for", "Core.findGaps",
-		"&& (!shortPartOnly || c.fitsShortPart(p.neededRoom(), f.spans[0].free))", "",
+		"short tasks do not take the room of a late long task", "Core.findGaps",
+		"&&\n\t\t\t(!shortPartOnly || c.fitsShortPart(p.neededRoom(), f.spans[0].free))", "",
 	},
 	{
-		"a later stage stands where it would if it had come with its job", "place.Before",
+		"a later stage stands as if it had come with its job", "place.Before",
 		"return p.cameAt < q.cameAt", "return p.seq < q.seq",
 	},
 	{
@@ -375,7 +375,7 @@ var worker = packageMutants{"worker", []mutant{
 		"chance = c.averages.bindChance", "",
 	},
 	{
-		"a share is closed to long tasks", "roomFor",
+		"the stated share is closed to long tasks", "roomFor",
 		"return room{d, d}", "return room{all: d}",
 	},
 	{
@@ -387,15 +387,15 @@ var worker = packageMutants{"worker", []mutant{
 		"case fetched > 0:\n\t\t\tnotBefore", "case false:\n\t\t\tnotBefore",
 	},
 	{
-		"behind many, short tasks overtake long ones only", "Core.findGaps",
+		"behind many places, short tasks overtake only long tasks", "Core.findGaps",
 		"deep && shortAhead", "false",
 	},
 	{
-		"a task whose files are late holds nobody up", "Core.findGaps",
+		"a task with late files holds up no place", "Core.findGaps",
 		"continue // late", "// late",
 	},
 	{
-		"files of a place that goes are released", "Core.dropPlace",
+		"files of a removed place are released", "Core.dropPlace",
 		"c.releaseFiles(p.launch.Attempt)", "",
 	},
 	{
@@ -419,11 +419,11 @@ var worker = packageMutants{"worker", []mutant{
 		"q.tenantNamed(name).placeCount <= maxPlacesPerFree*free", "true",
 	},
 	{
-		"under shortest, nobody starves", "shortest.isStarving",
+		"under shortest, no place starves", "shortest.isStarving",
 		"now.Sub(p.queuedAt) >= s.starvationBound", "now.Sub(p.queuedAt) >= 1000*s.starvationBound",
 	},
 	{
-		"under fair, a tenant that was away saves nothing up", "fair.raiseStart",
+		"under fair, an absent tenant saves nothing up", "fair.raiseStart",
 		"a.startTag = max(a.startTag, a.parent.virtualTime)", "",
 	},
 	{
@@ -435,7 +435,7 @@ var worker = packageMutants{"worker", []mutant{
 		"c.takeRoom(need)\n\t\t\t\ta.bill = c.queue.chargeAttempt(tenant, m.Demand, a.expectedRun)", "c.takeRoom(need)",
 	},
 	{
-		"under fair, nobody waits for what others paid in advance", "account.advanceVirtual",
+		"under fair, no tenant waits for advance payments of others", "account.advanceVirtual",
 		"min(child.startTag, served)", "max(child.startTag, served)",
 	},
 	{
@@ -443,15 +443,15 @@ var worker = packageMutants{"worker", []mutant{
 		"cmp.Compare(t.amountOwed(), u.amountOwed())", "cmp.Compare(u.amountOwed(), t.amountOwed())",
 	},
 	{
-		"under fair, what a tenant pays those above it pay too", "account.payInAdvance",
+		"under fair, parents pay what a tenant pays", "account.payInAdvance",
 		"a.startTag += b.paid / a.weight\n", "a.startTag += b.paid / a.weight\n\t\tbreak\n",
 	},
 	{
-		"under fair, tenants below a path share what it gets", "fair.openAccount",
+		"under fair, tenants below a path share the part of the path", "fair.openAccount",
 		"parent = f.innerAccount(path, parent)", "continue",
 	},
 	{
-		"under fair, frontends tell the weights", "fair.setWeights",
+		"under fair, frontends send the weights", "fair.setWeights",
 		"a.weight = float64(weights[i])", "",
 	},
 	{
@@ -459,7 +459,7 @@ var worker = packageMutants{"worker", []mutant{
 		"a.weight = float64(weights[i])", "a.weight = float64(weights[0])",
 	},
 	{
-		"under fair, a tenant that others come to be below of keeps what it owes", "fair.innerAccount",
+		"under fair, a tenant that becomes a parent keeps its debt", "fair.innerAccount",
 		"a.weight, a.startTag, a.virtualTime = own.weight, own.startTag, own.startTag", "a.weight = own.weight",
 	},
 	{
@@ -467,7 +467,7 @@ var worker = packageMutants{"worker", []mutant{
 		"p.sortKey = -float64(p.priority)", "",
 	},
 	{
-		"under fair, a turn is expected to cost what such tasks typically take", "fair.chargeTurn",
+		"under fair, a turn is charged the typical cost of its tasks", "fair.chargeTurn",
 		"p.bill = p.queueTenant.account.payInAdvance(p.demand, p.expectedRun)", "p.bill = p.queueTenant.account.payInAdvance(p.demand, p.estimate)",
 	},
 	{
@@ -475,27 +475,27 @@ var worker = packageMutants{"worker", []mutant{
 		"c.startTag += cost / c.account.weight", "c.startTag += cost * 0",
 	},
 	{
-		"a place counts for what its tasks typically take", "Core.reservePlaces",
+		"a place counts the typical run time of its tasks", "Core.reservePlaces",
 		"expectedRun: cmp.Or(m.Estimate, m.Typical), mayAskAhead", "expectedRun: m.Estimate, mayAskAhead",
 	},
 	{
-		"what is told late is forgotten in time", "Core.expireOverdue",
+		"memories that came late are forgotten in time", "Core.expireOverdue",
 		"	c.expireCommons(now)\n", "",
 	},
 	{
-		"what tasks have in common stays while it is used", "Core.whyCannotRun",
+		"the common part of tasks stays while in use", "Core.whyCannotRun",
 		"\t\tc.noteCommonUse(common, now)\n", "",
 	},
 	{
-		"what a launch has in common with others is there", "Core.whyCannotRun",
+		"the common part of a launch is present", "Core.whyCannotRun",
 		"case common == nil && m.Context != nil", "case false && m.Context != nil",
 	},
 	{
-		"what is in common is that of its job", "link.findCommon",
+		"the common part belongs to its own job", "link.findCommon",
 		"commonKey{job, launch.Context.Common}]", "commonKey{number: launch.Context.Common}]",
 	},
 	{
-		"a deadline is counted from when it was told, not from the start", "Core.startAttempt",
+		"a deadline counts from its arrival, not from the start", "Core.startAttempt",
 		"max(launch.Deadline-now.Sub(a.arrivedAt), 1)", "launch.Deadline",
 	},
 	{
@@ -503,7 +503,7 @@ var worker = packageMutants{"worker", []mutant{
 		"probe.MatrixStep(all.CPU, i-1) > free.CPU || ", "probe.MatrixStep(all.CPU, i-1) >= free.CPU || ",
 	},
 	{
-		"a wait behind one's own tenant is told apart", "Core.addCPUUse",
+		"a wait behind the own tenant is counted apart", "Core.addCPUUse",
 		"a.queueTenant.cpuUse.addCPU(cpu, c.queue.now)", "",
 	},
 	{
@@ -511,19 +511,19 @@ var worker = packageMutants{"worker", []mutant{
 		"p.link == l && p.launch != nil", "p.launch != nil",
 	},
 	{
-		"how fast a task goes is how fast it went lately", "progress.noteReport",
+		"the speed of a task is its recent speed", "progress.noteReport",
 		"whole = (p.wholeTime + whole) / 2", "whole = time.Duration(float64(ran) / done)",
 	},
 	{
-		"a task that says nothing more goes on for as long again", "progress.timeLeft",
+		"a task without further reports goes on for as long again", "progress.timeLeft",
 		"(1-p.doneShare))-silent, silent)", "(1-p.doneShare))-silent, 0)",
 	},
 	{
-		"what was said shortly after is not compared with what was said before", "progress.noteReport",
+		"reports in short succession are not compared", "progress.noteReport",
 		"|| p.doneShare > 0 && ran-p.saidAt < reportEvery {", "{",
 	},
 	{
-		"forecasts go by what tasks say of their progress", "Core.beginForecast",
+		"forecasts use the progress reported by tasks", "Core.beginForecast",
 		"timeLeft := c.attemptTimeLeft(a, now)", "timeLeft := remainingTime(expectedCost(a.expectedRun, c.averages.runTime, 1), now.Sub(a.startedAt))",
 	},
 	{
@@ -531,7 +531,7 @@ var worker = packageMutants{"worker", []mutant{
 		"len(all) < leastPaces", "false",
 	},
 	{
-		"what runs tells a worker's pace before what has ended", "Core.currentPace",
+		"running tasks tell a worker's pace before ended tasks", "Core.currentPace",
 		"p := &a.progress; a.long && p.doneShare > 0 && a.expectedRun > 0", "p := &a.progress; false && p != nil",
 	},
 	{
