@@ -17,13 +17,14 @@ import (
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
 )
 
-// replicas is how many nodes have each file of a table that is cut.
+// replicas is the number of nodes with a copy of each file of a partitioned table.
 const replicas = 2
 
-// sampled is how many rows of a table planners look at.
+// sampleRows is the number of rows in the sample of a table. Planners estimate selectivity from the samples.
 const sampled = 2000
 
-// Gen makes the data of a scale factor in root, for this many nodes, unless it is there: then it is left alone.
+// Gen makes the data of a scale factor in root, for the given number of nodes. If the data is complete already,
+// Gen leaves the data alone.
 func Gen(root string, sf float64, nodes int, log io.Writer) error {
 	if m, err := Read(root, sf); err == nil && len(m.Nodes) == nodes {
 		return nil
@@ -71,9 +72,11 @@ func Gen(root string, sf float64, nodes int, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "manifest.json"), b, 0o644) // last: it says that the rest is there
+	// written last: with a manifest, the data is complete
+	return os.WriteFile(filepath.Join(dir, "manifest.json"), b, 0o644)
 }
 
+// queryStrings returns the first column of a query's rows.
 func texts(db *sql.DB, query string, args ...any) ([]string, error) {
 	rows, err := db.Query(query, args...)
 	if err != nil {
@@ -91,6 +94,7 @@ func texts(db *sql.DB, query string, args ...any) ([]string, error) {
 	return out, rows.Err()
 }
 
+// makeTable writes the sample and the files of a table, and returns the description of the table.
 func (m *Manifest) table(db *sql.DB, name string) (*Table, error) {
 	t := &Table{Table: plan.Table{Name: name, Class: keys[name][0], Key: keys[name][1], Distinct: map[string]int{}}}
 	var err error
@@ -114,7 +118,7 @@ func (m *Manifest) table(db *sql.DB, name string) (*Table, error) {
 	if t.Class != "" {
 		parts = Classes[t.Class]
 	}
-	// One pass over the table cuts it; a file for each number then is a plain scan.
+	// A single pass over the table sorts the rows by file number. Then each file is written by a plain scan.
 	from := name
 	if t.Class != "" {
 		from = "cut"
@@ -131,7 +135,7 @@ func (m *Manifest) table(db *sql.DB, name string) (*Table, error) {
 		if t.Class == "" {
 			p.Nodes = m.Nodes
 		} else {
-			// Files of neighbouring numbers are at the same nodes, so that a task that reads several finds them together.
+			// Files with successive numbers are at the same nodes, so a task finds all its files together.
 			at := i * len(m.Nodes) / parts
 			for r := range min(replicas, len(m.Nodes)) {
 				p.Nodes = append(p.Nodes, m.Nodes[(at+r)%len(m.Nodes)])
@@ -161,7 +165,7 @@ func (m *Manifest) table(db *sql.DB, name string) (*Table, error) {
 	return t, nil
 }
 
-// Views is SQL that makes each table a view of its files, each read from the first node that has it.
+// Views returns SQL with a view for each table. The view reads each file at the first node of the file.
 func (m *Manifest) Views() string {
 	var out strings.Builder
 	for _, t := range m.Tables {

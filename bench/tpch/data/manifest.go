@@ -1,4 +1,4 @@
-// Package data makes the tables of TPC-H as Parquet files and knows where they are.
+// Package data makes the tables of TPC-H as Parquet files, and says where the files are.
 package data
 
 import (
@@ -13,45 +13,50 @@ import (
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
 )
 
-// Manifest tells of the files of one scale factor, in a folder of its name; those of a node are in a folder of that name.
+// Manifest describes the files of a scale factor. The manifest is in the folder of the scale factor, and the
+// files of a node are in the folder of the node.
 type Manifest struct {
 	SF      float64
 	Nodes   []string
 	Tables  []*Table
-	Queries []string // the 22 queries, as DuckDB's tpch has them
-	Answers []string // the published ones, as lines of fields between |; none at scale factors that have none
+	Queries []string // the 22 queries, in the form of DuckDB's tpch
+	// the published answers: lines of fields between |; empty at scale factors without published answers
+	Answers []string
 
-	Root string `json:"-"` // the folder of all scale factors and nodes
+	Root string `json:"-"` // folder of all scale factors and nodes
 }
 
-// Table is one, and its files.
+// Table is a table and its files.
 type Table struct {
 	plan.Table
-	Parts []Part // each has the rows of one number; of a table without a class there is one, at every node
+	Parts []Part // part i has the rows with file number i; a table without a class has one part, at every node
 }
 
 // Part is a file with rows of a table.
 type Part struct {
-	File   string // in the folder of each of Nodes
+	File   string // path in the folder of each of Nodes
 	SHA256 string
 	Bytes  int64
 	Rows   int
-	Nodes  []string // that have it
+	Nodes  []string // nodes with a copy of the file
 }
 
-// Classes are the ways in which tables are cut, and into how many files.
+// Classes are the ways to partition tables, with the number of files of each.
 var Classes = map[string]int{"orderkey": 60, "partkey": 12}
 
+// tableKeys are the class and the key column of each partitioned table.
 var keys = map[string][2]string{
 	"lineitem": {"orderkey", "l_orderkey"}, "orders": {"orderkey", "o_orderkey"},
 	"part": {"partkey", "p_partkey"}, "partsupp": {"partkey", "ps_partkey"},
 }
 
-// Name is what a scale factor is called in paths.
+// ScaleName returns the name of a scale factor in paths.
 func Name(sf float64) string { return "sf" + strconv.FormatFloat(sf, 'g', -1, 64) }
 
+// scaleDir is the folder of the manifest and the samples.
 func (m *Manifest) dir() string { return filepath.Join(m.Root, Name(m.SF)) }
 
+// nodePath is the path of a file in the folder of a node.
 func (m *Manifest) path(node, file string) string { return filepath.Join(m.Root, node, file) }
 
 // Read reads the manifest of a scale factor.
@@ -67,7 +72,7 @@ func Read(root string, sf float64) (*Manifest, error) {
 	return m, nil
 }
 
-// Lookup returns a table, or nil.
+// Lookup returns the table of this name, or nil.
 func (m *Manifest) Lookup(name string) *Table {
 	for _, t := range m.Tables {
 		if t.Name == name {
@@ -77,15 +82,15 @@ func (m *Manifest) Lookup(name string) *Table {
 	return nil
 }
 
-// Catalog is the manifest as the planner sees it: a task reads several files of a class, so that it has enough to do.
+// Catalog is the planner's view of the manifest. A task reads several files of a class, to have enough work.
 type Catalog struct {
 	*Manifest
-	rows  int            // that a task has at least
-	files map[string]int // that it reads, by class
+	rows  int            // least number of rows of a task
+	files map[string]int // number of files for each task, by class
 }
 
-// NewCatalog returns one in which a task has at least so many rows of the largest table of a class, as long as all of its files
-// are at one node.
+// NewCatalog returns a catalog for tasks with at least minRows rows of the largest table of a class, as long as
+// all files of a task are at one node.
 func NewCatalog(m *Manifest, rows int) Catalog {
 	c := Catalog{m, rows, map[string]int{}}
 	for class, files := range Classes {
@@ -105,6 +110,7 @@ func NewCatalog(m *Manifest, rows int) Catalog {
 	return c
 }
 
+// Table returns the table of this name, or nil.
 func (c Catalog) Table(name string) *plan.Table {
 	if t := c.Lookup(name); t != nil {
 		return &t.Table
@@ -112,21 +118,24 @@ func (c Catalog) Table(name string) *plan.Table {
 	return nil
 }
 
+// Tasks returns the number of scanning tasks for the tables of a class.
 func (c Catalog) Tasks(class string) int { return Classes[class] / c.files[class] }
 
-// mostExchange is how many tasks share what is moved at most.
+// maxExchangeTasks is the largest number of tasks after an exchange.
 const mostExchange = 12
 
-// Exchange gives each task a quarter of the rows that one has which only reads them: those that are moved are grouped or joined.
+// ExchangeTasks gives each task a quarter of the rows of a task that only scans. Moved rows are grouped or
+// joined, and need more work.
 func (c Catalog) Exchange(rows float64) int {
 	return int(min(max(1, math.Ceil(4*rows/float64(c.rows))), mostExchange))
 }
 
+// Bucket is SQL for the number of the task that has this key.
 func (c Catalog) Bucket(class, key string) string {
 	return fmt.Sprintf("CAST(%s // %d AS INTEGER)", number(class, key), c.files[class])
 }
 
-// Parts are the files of a table that the task of this number reads.
+// Parts returns the files of a table for the task with this number.
 func (c Catalog) Parts(t *Table, task int) []Part {
 	if t.Class == "" {
 		return t.Parts
@@ -135,12 +144,12 @@ func (c Catalog) Parts(t *Table, task int) []Part {
 	return t.Parts[task*n : (task+1)*n]
 }
 
-// number is that of the file with the rows of this key, as SQL.
+// fileNumber is SQL for the number of the file with the rows of this key.
 func number(class, key string) string {
 	return fmt.Sprintf("hash(CAST(%s AS BIGINT)) %% %d", key, Classes[class])
 }
 
-// Planner returns a planner for these tables.
+// Planner returns a planner for the tables, with the samples in memory. The caller must close the planner.
 func (c Catalog) Planner() (*plan.Planner, error) {
 	db, err := sql.Open("duckdb", "")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package dbgen makes the data of TPC-H, its queries and the published answers, by the generator that is in DuckDB's
+// Package dbgen makes the data of TPC-H, the queries and the published answers. The generator is in DuckDB's
 // library.
 package dbgen
 
@@ -13,8 +13,9 @@ import (
 	bindings "github.com/duckdb/duckdb-go-bindings"
 )
 
-// Make writes a database file with the eight tables at scale factor sf, and with the tables queries(query_nr, query) and
-// answers(query_nr, answer), which is empty at scale factors without published answers. The file must not exist.
+// Make writes a database file with the eight tables at scale factor sf. The file also gets the tables
+// queries(query_nr, query) and answers(query_nr, answer). At scale factors without published answers, the table
+// answers is empty. The file must not exist.
 func Make(file string, sf float64, threads int) (err error) {
 	var db bindings.Database
 	var msg string

@@ -8,8 +8,9 @@ import (
 	_ "github.com/duckdb/duckdb-go/v2"
 )
 
-// What is reached past the library's interface is there, and does what it does: the rows are those that the specification
-// of TPC-H gives, and the published answers come with them.
+// Make uses parts of the library that DuckDB's interface does not declare. The test checks that these parts
+// exist and work: the tables have the rows of the TPC-H specification, and the published answers come with
+// them.
 func TestMake(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.duckdb")
 	if err := Make(file, 0.01, 2); err != nil {

@@ -1,6 +1,7 @@
-// The library of DuckDB that the Go module brings has the extension tpch in it, but nothing there registers it: its list of
-// extensions to load is made without. This does what that list does for the others. The declarations are those of
-// DuckDB's headers, which the module does not bring, as far as they are needed; a test holds them against the library.
+// DuckDB's library in the Go module contains the extension tpch, but the library's list of extensions to load
+// leaves tpch out. So load_tpch does for tpch what the list does for other extensions. The declarations copy
+// the needed parts of DuckDB's headers, because the module has no headers. A test checks the declarations
+// against the library.
 #include <memory>
 #include <string>
 
@@ -13,10 +14,10 @@ public:
 	void FinalizeLoad();
 
 private:
-	alignas(16) char room[4096]; // more than its members take
+	alignas(16) char room[4096]; // more room than the members of the class take
 };
 
-struct Wrapper { // what a duckdb_database points to
+struct Wrapper { // a duckdb_database points to a Wrapper
 	std::shared_ptr<std::shared_ptr<DatabaseInstance>> database;
 };
 } // namespace duckdb
@@ -24,11 +25,12 @@ struct Wrapper { // what a duckdb_database points to
 extern "C" {
 void tpch_duckdb_cpp_init(duckdb::ExtensionLoader &loader);
 
-// Returns null, or what went wrong, which is static.
+// load_tpch returns null, or a text in static memory that says what went wrong.
 const char *load_tpch(void *db) {
 	try {
 		auto &instance = **static_cast<duckdb::Wrapper *>(db)->database;
-		// Never destroyed: its destructor is not in the library, and this is once for each process.
+		// The loader is never destroyed: its destructor is not in the library, and each process makes only one
+		// loader.
 		auto loader = new duckdb::ExtensionLoader(instance, "tpch");
 		tpch_duckdb_cpp_init(*loader);
 		loader->FinalizeLoad();

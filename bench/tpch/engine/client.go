@@ -22,7 +22,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// Engine runs queries on a cluster. Safe for concurrent use.
+// Engine runs queries on a cluster. An Engine is safe for concurrent use.
 type Engine struct {
 	c       *client.Client
 	cat     data.Catalog
@@ -30,24 +30,24 @@ type Engine struct {
 
 	mu    sync.Mutex
 	plans map[string]*plan.Plan
-	nodes map[string][]string // where data is served, by node
+	nodes map[string][]string // addresses that serve data, by node
 	asked time.Time
 }
 
-// Options are of one query.
+// Options are the options of a query.
 type Options struct {
 	Tenant string
 	Class  client.Class
 	Mode   client.Mode
 	Policy client.Policy
-	Blind  bool  // tell nothing of where files are
+	Blind  bool  // do not tell phoebe where files are
 	Memory int32 // MiB for each task; default 512
 }
 
-// plansKept is how many plans are remembered.
+// plansKept is the largest number of plans in an engine's memory.
 const plansKept = 1000
 
-// New returns an engine for the data that the manifest tells of.
+// New returns an engine for the tables of a catalog. The client stays the caller's.
 func New(c *client.Client, cat data.Catalog) (*Engine, error) {
 	p, err := cat.Planner()
 	if err != nil {
@@ -56,7 +56,7 @@ func New(c *client.Client, cat data.Catalog) (*Engine, error) {
 	return &Engine{c: c, cat: cat, planner: p, plans: map[string]*plan.Plan{}}, nil
 }
 
-// Close closes what the engine has opened; the client stays open.
+// Close closes the planner of the engine. The client stays open.
 func (e *Engine) Close() error { return e.planner.Close() }
 
 // Plan returns the plan of a query.
@@ -80,7 +80,8 @@ func (e *Engine) Plan(ctx context.Context, text string) (*plan.Plan, error) {
 	return p, nil
 }
 
-// Result is that of a query. Its rows come from workers' files as they are read; Close it.
+// Result is the result of a query. Batches reads the rows from the workers' files. The caller must close the
+// result.
 type Result struct {
 	Columns []plan.Column
 	Stats   Stats
@@ -88,36 +89,37 @@ type Result struct {
 	pieces []*Piece
 }
 
-// Stats tell how a query went.
+// Stats say how a query went.
 type Stats struct {
 	Planning time.Duration
 	Stages   []StageStats
 	Total    time.Duration
-	Local    int      // tasks that read pieces of tables and found them all where they ran
-	Remote   int      // and those that had to fetch some
-	Bad      []string // files that were no good, and where
+	Local    int      // scanning tasks that found all files locally
+	Remote   int      // scanning tasks that had to fetch files
+	Bad      []string // missing or damaged files, with the place
 }
 
-// StageStats are of one stage.
+// StageStats are the statistics of a stage.
 type StageStats struct {
 	Name  string
-	After []int         // positions of the stages that it waited for
-	Start time.Duration // since the query began, until its tasks were on their way
+	After []int         // positions of the stages before
+	Start time.Duration // from the start of the query until the first task was on its way
 	Took  time.Duration
 	Tasks []TaskStats
 	Rows  int
 	Bytes int
 }
 
-// TaskStats are of one task.
+// TaskStats are the statistics of a task.
 type TaskStats struct {
 	Worker string
 	Run    time.Duration
 	Phases client.Phases
 }
 
-// Query runs a query, and returns when its result is there, at workers or here. A failure of a fragment is a *client.TaskError;
-// before anything runs, errors are those of Plan.
+// Query runs a query. Query returns when the result is ready, at workers or here. If a fragment fails, the
+// error is a *client.TaskError. If the query cannot be planned, the error is the error of Plan. If a worker is
+// gone with data, Query submits the query again, up to four times.
 func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, error) {
 	start := time.Now()
 	opt.Memory = cmp.Or(opt.Memory, 512)
@@ -132,7 +134,7 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 			e.mu.Lock()
 			e.asked = time.Time{}
 			e.mu.Unlock()
-			select { // a worker is gone with what it had made, or comes back with its files at another address
+			select { // a worker is gone with outputs, or comes back with the files at another address
 			case <-time.After(time.Duration(try) * 500 * time.Millisecond):
 				continue
 			case <-ctx.Done():
@@ -146,7 +148,8 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 	}
 }
 
-// job is what a plan is for phoebe. Each task is of the stage that the slice tells.
+// buildJob turns a plan into a job of phoebe. The slice stageOf holds the position of each task's stage. The
+// addresses addrs serve data, by node.
 func (e *Engine) job(p *plan.Plan, text string, opt Options, at map[string][]string) (job client.Job, of []int, err error) {
 	job = client.Job{Tenant: opt.Tenant, Class: opt.Class, Mode: opt.Mode, Policy: opt.Policy, Phases: true}
 	query := sha256.Sum256([]byte(text))
@@ -204,7 +207,8 @@ func (e *Engine) job(p *plan.Plan, text string, opt Options, at map[string][]str
 	return job, of, nil
 }
 
-// inputs tells where parts are: those of the same nodes as one, as what is a small part of all that a task reads does not count.
+// partInputs tells phoebe where parts are. Successive parts at the same nodes form a single input, because
+// phoebe ignores small inputs of a task with much other data.
 func inputs(parts []data.Part) []client.Input {
 	var out []client.Input
 	for i, part := range parts {
@@ -221,7 +225,7 @@ func inputs(parts []data.Part) []client.Input {
 	return out
 }
 
-// table tells where parts of a table are.
+// tableFiles returns the files of a table's parts, with the addresses of each file.
 func table(t *data.Table, parts []data.Part, at map[string][]string) Table {
 	out := Table{Name: t.Name}
 	for _, part := range parts {
@@ -234,7 +238,7 @@ func table(t *data.Table, parts []data.Part, at map[string][]string) Table {
 	return out
 }
 
-// execute runs a plan once.
+// executePlan runs a plan once.
 func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Options, start time.Time) (*Result, error) {
 	at, err := e.where(ctx)
 	if err != nil {
@@ -250,7 +254,7 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 		return nil, err
 	}
 	r := &Result{Columns: p.Columns}
-	first := make([]int, len(p.Stages)) // task of each stage
+	first := make([]int, len(p.Stages)) // first task of each stage
 	for i := len(of) - 1; i >= 0; i-- {
 		first[of[i]] = i
 	}
@@ -274,7 +278,7 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 			t, ok := errors.AsType[*client.TaskError](err)
 			unwanted := ok && t.Reason == client.Cancelled && enough[of[t.Task]]
 			if !unwanted && (failed == nil || ok && t.Reason != client.StageFailed) {
-				failed = err // the cause, rather than what follows from it
+				failed = err // the cause, rather than the failures that follow from the cause
 			}
 			continue
 		}
@@ -293,7 +297,7 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 			r.pieces[o.Task-first[i]] = out.Piece
 		}
 		if s := &p.Stages[i]; s.Enough >= 0 && st.Rows >= s.Enough && !enough[i] {
-			enough[i] = true // the rest would give rows that nobody asks for
+			enough[i] = true // further tasks would make rows beyond the LIMIT
 			rest := make([]int, s.Tasks)
 			for n := range rest {
 				rest[n] = first[i] + n
@@ -313,7 +317,7 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 	return r, nil
 }
 
-// add counts a task.
+// addTask adds the outcome of task n to the statistics. begin is the time of submission since the query began.
 func (s *StageStats) add(o client.Outcome, n int, begin time.Duration, out *Output) {
 	s.Tasks[n] = TaskStats{o.Worker, o.Run, *o.Phases}
 	s.Rows, s.Bytes = s.Rows+out.Rows, s.Bytes+out.Bytes
@@ -324,7 +328,7 @@ func (s *StageStats) add(o client.Outcome, n int, begin time.Duration, out *Outp
 	s.Start, s.Took = from, to-from
 }
 
-// Slots is how many tasks the fleet can run at once.
+// Slots returns the number of slots in the cluster: each runs a task at a time.
 func (e *Engine) Slots(ctx context.Context) (int, error) {
 	cluster, err := e.c.Cluster(ctx)
 	if err != nil {
@@ -337,7 +341,8 @@ func (e *Engine) Slots(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// where tells where the data of each node is served.
+// findDataAddrs returns the addresses of each node's data. The addresses are read from the cluster at most once
+// a second.
 func (e *Engine) where(ctx context.Context) (map[string][]string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -359,7 +364,8 @@ func (e *Engine) where(ctx context.Context) (map[string][]string, error) {
 	return e.nodes, nil
 }
 
-// Batches are the rows, as they are read. They are valid until the next is asked for.
+// Batches returns the rows during reading. A batch is valid until the next batch is read. Once a piece is read
+// to the end, Batches deletes the piece at the worker.
 func (r *Result) Batches(ctx context.Context) iter.Seq2[arrow.RecordBatch, error] {
 	return func(yield func(arrow.RecordBatch, error) bool) {
 		for _, p := range r.pieces {
@@ -377,6 +383,7 @@ func (r *Result) Batches(ctx context.Context) iter.Seq2[arrow.RecordBatch, error
 	}
 }
 
+// yieldBatches yields the batches of the piece, and reports whether yield wants more.
 func (p *Piece) batches(ctx context.Context, yield func(arrow.RecordBatch, error) bool) (more bool, err error) {
 	b, err := p.open(ctx)
 	if err != nil {
@@ -396,7 +403,7 @@ func (p *Piece) batches(ctx context.Context, yield func(arrow.RecordBatch, error
 	return true, in.Err()
 }
 
-// Rows is how many there are.
+// Rows returns the number of rows.
 func (r *Result) Rows() int {
 	n := 0
 	for _, p := range r.pieces {
@@ -407,7 +414,7 @@ func (r *Result) Rows() int {
 	return n
 }
 
-// Close has workers delete what they keep of the result.
+// Close makes workers delete all remaining pieces of the result.
 func (r *Result) Close() {
 	for _, p := range r.pieces {
 		if p != nil {
@@ -416,7 +423,7 @@ func (r *Result) Close() {
 	}
 }
 
-// drop has the worker that keeps a piece delete it.
+// deleteData deletes the file of the piece at the worker.
 func (p *Piece) drop() {
 	if p.URL == "" {
 		return

@@ -13,30 +13,32 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// maxMessage is how large payloads and results are at most.
+// maxMessage (8 MiB) is the size of the largest payload or result.
 const maxMessage = 8 << 20
 
-// Configure has a phoebe worker run the fragments of w, as the node of this name.
+// Configure makes a phoebe worker run the fragments of w. The worker has the data of the node with this name.
 func (w *Worker) Configure(c *serve.Config, node string) error {
 	r := exec.NewRegistry()
 	if err := exec.Register(r, Function, w.Run); err != nil {
 		return err
 	}
 	c.Registry, c.Host = r, node
-	c.CacheDir = filepath.Join(w.cfg.Temp, "cache") // what a stage leaves for others
+	c.CacheDir = filepath.Join(w.cfg.Temp, "cache") // outputs of stages, for later stages
 	c.Labels = append(slices.Clone(c.Labels), "data="+w.Addr())
 	c.MaxResult, c.Core.MaxPayload = maxMessage, maxMessage
 	c.Core.Capacity = probe.Demand{CPU: probe.Millicores(1000 * w.cfg.Slots), Mem: probe.MiB(w.cfg.Memory)}
 	return nil
 }
 
-// Cluster is a phoebe cluster in this process whose workers run fragments: for tests.
+// Cluster is a phoebe cluster in this process with workers for fragments: for tests, and for commands without
+// --connect.
 type Cluster struct {
 	*local.Cluster
 	Workers []*Worker
 }
 
-// StartCluster starts a cluster of one frontend and a worker for each node, with this many slots.
+// StartCluster starts a cluster with a frontend, and a worker for each node. Each worker has the given number
+// of slots, and memory in MiB. The folder root holds the folders of the nodes.
 func StartCluster(root string, nodes []string, slots int, memory int64) (*Cluster, error) {
 	c := &Cluster{}
 	var failed error
@@ -62,7 +64,7 @@ func StartCluster(root string, nodes []string, slots int, memory int64) (*Cluste
 	return c, nil
 }
 
-// Close ends the cluster.
+// Close stops the frontend and the workers.
 func (c *Cluster) Close() error {
 	var err error
 	if c.Cluster != nil {

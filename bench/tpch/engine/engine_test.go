@@ -20,7 +20,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// root is where the data of the tests is made, once.
+// testRoot makes the data of the tests once, and returns the folder.
 var root = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "phoebe-tpch-test")
 	if err != nil {
@@ -44,7 +44,8 @@ type rig struct {
 	ref     *Reference
 }
 
-// start starts a cluster of a worker for each node, over the data in dir.
+// startRig starts a cluster with a worker for each node, over the data in dir. Each task reads at least this
+// number of rows.
 func start(t *testing.T, dir string, rows int) *rig {
 	t.Helper()
 	m, err := data.Read(dir, 0.01)
@@ -83,7 +84,7 @@ func base(t *testing.T) string {
 	return dir
 }
 
-// answers runs a query both ways and compares the rows.
+// checkAnswers runs a query on the cluster and on the reference, and compares the rows.
 func (r *rig) answers(t *testing.T, q string) *Result {
 	t.Helper()
 	res, err := r.Query(t.Context(), q, Options{})
@@ -113,7 +114,7 @@ func (r *rig) answers(t *testing.T, q string) *Result {
 
 func TestQueries(t *testing.T) {
 	r := start(t, base(t), 20_000)
-	var long []int // those with more than two stages
+	var long []int // numbers of the queries with more than two stages
 	for i, q := range r.m.Queries {
 		if res := r.answers(t, q); res != nil && len(res.Stats.Stages) > 2 {
 			long = append(long, i+1)
@@ -121,7 +122,7 @@ func TestQueries(t *testing.T) {
 	}
 	t.Log("with more than two stages:", long)
 	if len(long) == 0 {
-		t.Error("no query needs an exchange or a second pass")
+		t.Error("all queries have at most two stages")
 	}
 }
 
@@ -133,7 +134,7 @@ func TestFuzz(t *testing.T) {
 	for range n {
 		q := fuzz.Query(random, r.m)
 		if _, err := r.ref.Rows(t.Context(), q); err != nil {
-			continue // too large a value, say
+			continue // for instance, a value is too large
 		}
 		_, err := r.Plan(t.Context(), q)
 		if _, ok := errors.AsType[*plan.RefusedError](err); ok {
@@ -143,7 +144,7 @@ func TestFuzz(t *testing.T) {
 		r.answers(t, q)
 	}
 	if refused > n/5 {
-		t.Errorf("%d of %d are refused", refused, n)
+		t.Errorf("%d of %d queries are refused", refused, n)
 	}
 }
 
@@ -195,7 +196,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// What DuckDB takes for an aggregate of the query around a subquery is refused, and not taken for one of the subquery.
+// If DuckDB counts an aggregate in a subquery as an aggregate of the outer query, the query is refused. The
+// planner must not count the aggregate as the subquery's.
 func TestOuterAggregate(t *testing.T) {
 	r := start(t, base(t), 20_000)
 	for _, q := range []string{
@@ -213,7 +215,8 @@ func TestOuterAggregate(t *testing.T) {
 	}
 }
 
-// Who the customers are is looked up once for each, and not by each task for all.
+// The table customer is joined late: the final aggregation looks up each customer once, and no task scans the
+// whole table.
 func TestLookup(t *testing.T) {
 	r := start(t, base(t), 20_000)
 	p, err := r.Plan(t.Context(), r.m.Queries[10-1])
@@ -225,12 +228,14 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// What moves for an outer join is put together before, where only aggregates are asked of it.
+// If a query only aggregates the moved side of an outer join, tasks aggregate the rows before the move.
 func TestSummed(t *testing.T) {
 	r := start(t, base(t), 20_000)
 	for q, want := range map[string]bool{
-		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_quantity > 49 AND l_linenumber > 6 GROUP BY 1":                     false, // too few to be cut
-		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_linenumber < 90 AND l_suppkey > 50 OR l_suppkey = 3 GROUP BY 1":    false, // not by a key
+		// too few rows to be partitioned
+		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_quantity > 49 AND l_linenumber > 6 GROUP BY 1": false,
+		// the join has no key
+		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_linenumber < 90 AND l_suppkey > 50 OR l_suppkey = 3 GROUP BY 1":    false,
 		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_shipmode <> 'nothing' AND s_suppkey > 50 GROUP BY 1 ORDER BY 2, 1": true,
 		"SELECT s_nationkey, count(*), sum(l_quantity) / count(l_tax) AS r FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND s_suppkey > 50 GROUP BY 1 HAVING count(*) > 2 ORDER BY count(l_tax) DESC, 1 LIMIT 3":              true,
 		"SELECT count(*), count(l_orderkey), sum(l_linenumber), avg(l_quantity) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND s_nationkey < 9":                                                                             true,
@@ -238,7 +243,8 @@ func TestSummed(t *testing.T) {
 		"SELECT s_suppkey, count(DISTINCT l_linestatus) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey GROUP BY 1":                                                                                                              false,
 		"SELECT s_suppkey, sum(s_acctbal), count(l_tax) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey GROUP BY 1":                                                                                                              false,
 		"SELECT s_suppkey, sum(coalesce(l_tax, 1)) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey GROUP BY 1":                                                                                                                   false,
-		"SELECT s_suppkey, count(l_tax) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_orderkey > s_suppkey GROUP BY 1":                                                                                                   false, // as many as there were
+		// one group for each row
+		"SELECT s_suppkey, count(l_tax) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_orderkey > s_suppkey GROUP BY 1": false,
 	} {
 		r.answers(t, q)
 		p, err := r.Plan(t.Context(), q)
@@ -246,12 +252,12 @@ func TestSummed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(p.Stages[0].SQL, " AS moved GROUP BY"); got != want {
-			t.Errorf("put together: %v, of\n%s\n%s", got, q, p.Stages[0].SQL)
+			t.Errorf("aggregated before the move: %v, query\n%s\n%s", got, q, p.Stages[0].SQL)
 		}
 	}
 }
 
-// How many values an expression of a query in FROM has is seen in the sample.
+// The number of distinct values of an expression of a query in FROM is taken from the sample.
 func TestGroupsOfExpression(t *testing.T) {
 	r := start(t, base(t), 20_000)
 	p, err := r.Plan(t.Context(), "SELECT y, s, count(*) FROM (SELECT year(l_shipdate) AS y, l_suppkey AS s FROM lineitem) GROUP BY 1, 2")
@@ -259,7 +265,7 @@ func TestGroupsOfExpression(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(p.Stages) != 2 || p.Stages[0].Buckets > 0 {
-		t.Errorf("%d stages, the first into %d buckets, for so few groups", len(p.Stages), p.Stages[0].Buckets)
+		t.Errorf("%d stages, the first into %d buckets, for few groups", len(p.Stages), p.Stages[0].Buckets)
 	}
 }
 
@@ -304,10 +310,11 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.q, err, c.want)
 		}
 	}
-	r.answers(t, r.m.Queries[5]) // the workers are as good as before
+	r.answers(t, r.m.Queries[5]) // the workers run queries as before
 }
 
-// A copy that was altered, or is gone, is told of, and the other is read; without another, the query says which file it is.
+// If a copy of a file is damaged or gone, the second copy is read, and the statistics name the bad copy.
+// Without another copy, the error names the file.
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(base(t))); err != nil {
@@ -334,7 +341,7 @@ func TestBadFiles(t *testing.T) {
 	if err := os.Remove(at("lineitem", 40, 1)); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // until tasks have been where the bad copies are
+	for range 3 { // until tasks have read the bad copies
 		res, err := r.Query(t.Context(), q, Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -349,14 +356,14 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// What has no copy where it is read is read from elsewhere, as far as a query needs it.
+// If a file has no copy where a task runs, the task fetches the columns of its query.
 func TestElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(base(t))); err != nil {
 		t.Fatal(err)
 	}
 	r := start(t, dir, 20_000)
-	for _, i := range []int{1, 3} { // of each file a copy is left
+	for _, i := range []int{1, 3} { // one copy of each file is left
 		if err := os.RemoveAll(filepath.Join(dir, r.m.Nodes[i])); err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +382,7 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	if remote == 0 {
-		t.Error("nothing was read from elsewhere")
+		t.Error("no task fetched a file")
 	}
 }
 
@@ -397,7 +404,7 @@ func TestNoFile(t *testing.T) {
 	}
 }
 
-// When a few rows are enough, the tasks that have not begun are not begun.
+// When a few rows are enough, waiting tasks are cancelled.
 func TestLimit(t *testing.T) {
 	r := start(t, base(t), 1)
 	res, err := r.Query(t.Context(), "SELECT l_orderkey FROM lineitem LIMIT 10", Options{})
@@ -418,7 +425,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// A large result stays where it was made until it is read, and is gone from there then.
+// A large result stays at the worker until the client has read the rows. Then the worker deletes the result.
 func TestLargeResult(t *testing.T) {
 	r := start(t, base(t), 20_000)
 	res, err := r.Query(t.Context(), "SELECT l_orderkey, l_comment, n_name FROM lineitem, nation", Options{})
@@ -440,7 +447,7 @@ func TestLargeResult(t *testing.T) {
 		return n
 	}
 	if kept() == 0 {
-		t.Error("it is not at the workers")
+		t.Error("no worker keeps the result")
 	}
 	n := 0
 	for b, err := range res.Batches(t.Context()) {
@@ -450,15 +457,16 @@ func TestLargeResult(t *testing.T) {
 		n += int(b.NumRows())
 	}
 	if n != res.Rows() {
-		t.Errorf("%d rows are read", n)
+		t.Errorf("%d rows were read", n)
 	}
 	res.Close()
 	if k := kept(); k > 0 {
-		t.Errorf("%d files are left", k)
+		t.Errorf("%d files are left at the workers", k)
 	}
 }
 
-// Of ten million rows, only those are in memory that are being read, however slowly that goes.
+// A client reads ten million rows, and at any time holds only a few batches in memory, however slow the reading
+// is.
 func TestSlowReader(t *testing.T) {
 	r := start(t, base(t), 20_000)
 	res, err := r.Query(t.Context(), "SELECT l_orderkey, c_custkey FROM lineitem, customer WHERE c_custkey <= 170", Options{})
@@ -480,18 +488,18 @@ func TestSlowReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if batches++; batches%500 == 0 { // and time to read ahead, if anybody would
+		if batches++; batches%500 == 0 { // time for reading ahead
 			most = max(most, heap()-before)
 		}
 	}
 	t.Logf("%d batches, at most %d KB more in memory", batches, most>>10)
 	if batches < 1000 || most > 16<<20 {
-		t.Error("they are not read bit by bit")
+		t.Error("the rows are not read batch by batch")
 	}
 }
 
-// The fragments of a client that has gone end within 50 ms: the workers' slots are free again. The machine may be busy with other
-// things, for which two of the tries may take longer.
+// When a client is gone, the fragments of its query end within 50 ms: the slots of the workers are free again.
+// The machine may be busy with other work, so two of the ten tries may take longer.
 func TestGone(t *testing.T) {
 	r := start(t, base(t), 20_000)
 	var took []time.Duration
@@ -518,6 +526,6 @@ func TestGone(t *testing.T) {
 	}
 	t.Logf("the fragments ended %v after their client was gone", took)
 	if slices.Sort(took); took[len(took)-3] >= 50*time.Millisecond {
-		t.Error("that is too late")
+		t.Error("the slots are free too late")
 	}
 }

@@ -8,16 +8,17 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// What goes wrong in a fragment, as the Code of a client.TaskError.
+// Codes of a client.TaskError when a fragment fails.
 const (
-	BadSQL   = "BAD_SQL"   // what the planner should have noticed
-	Overflow = "OVERFLOW"  // a value that its type cannot hold, or no value of a type
-	NoMemory = "NO_MEMORY" // more than the worker has for a task
-	NoData   = "NO_DATA"   // no copy of a file is known to be at a worker that is up, or none is what its digest says
-	Broken   = "BROKEN"    // anything else that DuckDB says
+	BadSQL   = "BAD_SQL"   // the planner should have refused the query
+	Overflow = "OVERFLOW"  // a value outside the range of its type, or not a value of the type at all
+	NoMemory = "NO_MEMORY" // the task needs more memory than the worker has for a task
+	NoData   = "NO_DATA"   // no running worker is known to have a copy of a file, or no copy matches its digest
+	Broken   = "BROKEN"    // any other error of DuckDB
 )
 
-// kind tells an error of DuckDB by its type.
+// classifyError gives an error of DuckDB a code, by the type of the error. Errors of other origin, and nil,
+// stay unchanged.
 func kind(err error) error {
 	d, ok := errors.AsType[*duckdb.Error](err)
 	if !ok {

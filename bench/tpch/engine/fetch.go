@@ -24,7 +24,8 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// serveData serves the files of this worker's node, or parts of them, as long as they are what their digests say.
+// serveData serves the files of the worker's node, whole or in parts. A file is only served if it matches its
+// digest.
 func (w *Worker) serveData(rw http.ResponseWriter, r *http.Request) {
 	file := filepath.Join(w.cfg.Data, filepath.FromSlash(path.Clean("/"+r.PathValue("name"))))
 	if err := w.check(file, File{SHA256: r.FormValue("sha256")}); err != nil {
@@ -34,29 +35,31 @@ func (w *Worker) serveData(rw http.ResponseWriter, r *http.Request) {
 	http.ServeFile(rw, r, file)
 }
 
-// files are those that a task reads: the worker's own, and copies of others for this task alone, so that a worker does not come to
-// have everything.
+// taskFiles are the files of a task: the worker's own files, and copies from other workers. Copies serve a
+// single task, so that a worker does not gather all data.
 type files struct {
 	worker *Worker
 	slot   *slot
 	query  string
 
 	mu     sync.Mutex
-	out    *Output // where it says what was fetched, and what was no good
+	out    *Output // the task's report, with the number of fetched files and the bad files
 	copies []string
 }
 
-// fetchesAtOnce is how many files a task fetches at a time. There are many small ones, and what takes long is to wait for each.
+// fetchesAtOnce is the number of files in transfer at a time, for each task. Files are many and small, and most
+// of the time of a fetch is waiting.
 const fetchesAtOnce = 8
 
-// peers are other workers.
+// peerClient fetches files from other workers.
 var peers = func() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = fetchesAtOnce
 	return &http.Client{Transport: t}
 }()
 
-// paths are where good copies of the files of tables are.
+// findPaths returns the paths of good copies of the files of tables. If the worker has no good copy of a file,
+// findPaths fetches the file.
 func (f *files) paths(ctx context.Context, tables []Table) ([][]string, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fetchesAtOnce)
@@ -79,7 +82,8 @@ func (f *files) paths(ctx context.Context, tables []Table) ([][]string, error) {
 	return paths, group.Wait()
 }
 
-// fetch returns the path of a copy of a file, of which the worker's own is no good.
+// fetchFile fetches a copy of a file, and returns the path of the copy. ownErr says why the worker's own copy
+// is no good.
 func (f *files) fetch(ctx context.Context, file File, why error) (path string, err error) {
 	w := f.worker
 	var bad []string
@@ -95,7 +99,7 @@ func (f *files) fetch(ctx context.Context, file File, why error) (path string, e
 			continue
 		}
 		for _, b := range bad {
-			w.cfg.Log.Warn("a copy of a file is no good, and another is read", "file", b, "from", at)
+			w.cfg.Log.Warn("a copy of a file is bad, and another copy is read", "file", b, "from", at)
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -105,29 +109,31 @@ func (f *files) fetch(ctx context.Context, file File, why error) (path string, e
 		return path, nil
 	}
 	if len(bad) == 0 {
-		bad = []string{file.Name + ": no worker that is up is known to have it"}
+		bad = []string{file.Name + ": no running worker is known to have the file"}
 	}
 	return "", &exec.Error{Code: NoData, Retry: exec.Never, Err: errors.New(strings.Join(bad, ", and "))}
 }
 
-// remove deletes the copies.
+// removeCopies deletes the fetched copies.
 func (f *files) remove() {
 	for _, path := range f.copies {
 		os.Remove(path)
 	}
 }
 
-// span is a part of a file, its end not included.
+// span is a range of bytes in a file. The byte at to is not included.
 type span struct{ from, to int64 }
 
-// tail is how much of the end of a file is asked for first: most footers are shorter.
+// footerGuess is the number of bytes in the first fetch, at the end of a file. Most footers are shorter.
 const tail = 32 << 10
 
-// fetch copies of a Parquet file what a query reads, the columns that its text names and the footer, each to where it is in the file.
+// fetchColumns copies the needed parts of a Parquet file: the footer, and the columns named in the text of the
+// query (projection pushdown). Each part goes to its own offset in the copy.
 func (s *slot) fetch(ctx context.Context, at string, f File, text string) (copied string, err error) {
 	h := fnv.New64a()
 	io.WriteString(h, text)
-	copied = filepath.Join(s.fetched, fmt.Sprintf("%s-%x.parquet", f.SHA256, h.Sum64())) // not by chance: DuckDB remembers what it has read
+	// not a random name, because DuckDB remembers files by name
+	copied = filepath.Join(s.fetched, fmt.Sprintf("%s-%x.parquet", f.SHA256, h.Sum64()))
 	file, err := os.Create(copied)
 	if err != nil {
 		return "", err
@@ -145,7 +151,8 @@ func (s *slot) fetch(ctx context.Context, at string, f File, text string) (copie
 			if err := getSpans(ctx, url, file, end); err != nil || end.from == 0 {
 				return err
 			}
-			if l, err = s.layout(ctx, copied); err != nil { // its footer is longer
+			// the footer is longer than footerGuess: fetch the whole file
+			if l, err = s.layout(ctx, copied); err != nil {
 				return getSpans(ctx, url, file, span{0, f.Bytes})
 			}
 			s.mu.Lock()
@@ -161,14 +168,14 @@ func (s *slot) fetch(ctx context.Context, at string, f File, text string) (copie
 	return copied, nil
 }
 
-// layout is where the columns of a Parquet file are: filters and the footer follow.
+// layout says where the columns of a Parquet file are. Filters and the footer follow the columns.
 type layout struct {
 	names []string
 	spans []span
-	end   int64 // of them all
+	end   int64 // end of the last column
 }
 
-// layout is that of a file whose end is there.
+// readLayout reads the layout of a file, from the end of the file.
 func (s *slot) layout(ctx context.Context, file string) (*layout, error) {
 	l := &layout{}
 	s.mu.Lock()
@@ -185,7 +192,7 @@ func (s *slot) layout(ctx context.Context, file string) (*layout, error) {
 	return l, err
 }
 
-// read is where the columns are that a text names.
+// columnSpans returns the places of the columns named in a text.
 func (l *layout) read(text string) (spans []span) {
 	for i, n := range l.names {
 		if strings.Contains(text, n) {
@@ -195,7 +202,7 @@ func (l *layout) read(text string) (spans []span) {
 	return spans
 }
 
-// getSpans writes parts of a file that is elsewhere to where they are in it.
+// getSpans fetches parts of a file from url, and writes each part to its own offset in to.
 func getSpans(ctx context.Context, url string, to io.WriterAt, spans ...span) error {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var asked []string
@@ -245,7 +252,7 @@ func getSpans(ctx context.Context, url string, to io.WriterAt, spans ...span) er
 	}
 }
 
-// get asks for a file, or for ranges of it.
+// getRanges requests a file, or ranges of the file if ranges is not "". The caller closes the body.
 func get(ctx context.Context, url, ranges string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -14,12 +14,13 @@ import (
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
 )
 
-// Reference is a DuckDB on its own over the same files, whose answers are held to be right.
+// Reference is a single DuckDB over the same files. The answers of the reference count as right.
 type Reference struct {
 	s *slot
 }
 
-// NewReference makes one of so many threads.
+// NewReference makes a reference with the given number of threads, and memory in MiB. DuckDB spills to the
+// folder temp.
 func NewReference(m *data.Manifest, threads int, memory int64, temp string) (*Reference, error) {
 	s, err := newSlot(threads, memory, temp)
 	if err != nil {
@@ -32,10 +33,10 @@ func NewReference(m *data.Manifest, threads int, memory int64, temp string) (*Re
 	return &Reference{s: s}, nil
 }
 
-// Close closes it.
+// Close closes the DuckDB of the reference.
 func (r *Reference) Close() { r.s.close() }
 
-// Rows runs a query, and returns its rows as text, with doubles to all their digits.
+// Rows runs a query, and returns the rows as text. Doubles have all digits.
 func (r *Reference) Rows(ctx context.Context, text string) ([][]string, error) {
 	var out [][]string
 	err := r.s.run(ctx, text, func(_ *arrow.Schema, batch arrow.RecordBatch) error {
@@ -45,12 +46,12 @@ func (r *Reference) Rows(ctx context.Context, text string) ([][]string, error) {
 	return out, err
 }
 
-// Run runs a query and throws its rows away.
+// Run runs a query and throws the rows away.
 func (r *Reference) Run(ctx context.Context, text string) error {
 	return r.s.run(ctx, text, func(*arrow.Schema, arrow.RecordBatch) error { return nil })
 }
 
-// Text is the rows of a batch as text.
+// Text returns the rows of a batch as text.
 func Text(b arrow.RecordBatch) [][]string {
 	out := make([][]string, b.NumRows())
 	for i := range out {
@@ -62,7 +63,7 @@ func Text(b arrow.RecordBatch) [][]string {
 	return out
 }
 
-// Text is the rows of a result as text.
+// Text returns the rows of the result as text.
 func (r *Result) Text(ctx context.Context) ([][]string, error) {
 	var out [][]string
 	for b, err := range r.Batches(ctx) {
@@ -74,11 +75,12 @@ func (r *Result) Text(ctx context.Context) ([][]string, error) {
 	return out, nil
 }
 
-// Compare tells how rows differ from those that are wanted; "" if they do not: doubles are the same to 1e-9, anything else
-// exactly. by are the columns that the rows are in the order of; where these are equal, any order is right.
+// Compare says how rows differ from the wanted rows; "" if the rows agree. Doubles agree within a relative
+// error of 1e-9, and all other values must be equal. The rows are ordered by the columns orderBy. Rows with
+// equal values in the columns orderBy may come in any order.
 func Compare(got, want [][]string, cols []plan.Column, by []int) string {
 	if len(got) != len(want) {
-		return fmt.Sprintf("%d rows, not %d", len(got), len(want))
+		return fmt.Sprintf("%d rows, want %d", len(got), len(want))
 	}
 	float := make([]bool, len(cols))
 	for i, c := range cols {
@@ -95,7 +97,7 @@ func Compare(got, want [][]string, cols []plan.Column, by []int) string {
 	for i := range want {
 		for _, c := range by {
 			if !same(got[i][c], want[i][c], float[c]) {
-				return fmt.Sprintf("row %d comes in the wrong order: %v, not %v", i, got[i], want[i])
+				return fmt.Sprintf("row %d is out of order: %v, want %v", i, got[i], want[i])
 			}
 		}
 	}
@@ -127,7 +129,7 @@ func Compare(got, want [][]string, cols []plan.Column, by []int) string {
 	for i := range want {
 		for c := range want[i] {
 			if !same(got[i][c], want[i][c], float[c]) {
-				return fmt.Sprintf("column %s of a row is %s, not %s: %v, not %v", cols[c].Name, got[i][c], want[i][c], got[i], want[i])
+				return fmt.Sprintf("column %s of a row is %s, want %s: row %v, want %v", cols[c].Name, got[i][c], want[i][c], got[i], want[i])
 			}
 		}
 	}

@@ -22,32 +22,35 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// duckdb-go interrupts a query whose context has ended again and again, as DuckDB may miss it, and waits for so long between, also
-// when the query has ended meanwhile. Half a second is far too long for a slot to stand idle.
+// interruptInterval is the pause of duckdb-go between interrupts. If the context of a query has ended,
+// duckdb-go interrupts the query again and again, because DuckDB may miss an interrupt. The module sleeps for
+// the interval after each interrupt, even if the query has ended meanwhile. The default of half a second is far
+// too long for a slot to stand idle.
 //
 //go:linkname interruptInterval github.com/duckdb/duckdb-go/v2.interruptInterval
 var interruptInterval time.Duration
 
 func init() { interruptInterval = 5 * time.Millisecond }
 
-// slot is a DuckDB of its own, for one task at a time: its threads and its memory are the task's.
+// slot is a DuckDB for a task at a time. The task has all threads and all memory of the DuckDB.
 type slot struct {
 	thread    thread
 	connector *duckdb.Connector
 	conn      driver.Conn
 	arrow     *duckdb.Arrow
-	inputs    []string // those that are tables, by ID, the one used last at the end
+	inputs    []string // IDs of the inputs with a table; the last used ID is at the end
 	views     map[string]string
 	memory    int64  // MiB
-	fetched   string // folder for files of its task
+	fetched   string // folder for the fetched files of the slot's task
 
-	mu      sync.Mutex         // while files are fetched, several at once
-	layouts map[string]*layout // of files that were fetched, by digest
+	mu      sync.Mutex         // guards layouts and the connection while a task fetches several files at once
+	layouts map[string]*layout // layouts of fetched files, by digest
 }
 
-// inputsKept is how many inputs stay tables for later tasks of their stage.
+// inputsKept is the number of inputs with a table for later tasks of the stage.
 const inputsKept = 8
 
+// newSlot opens a DuckDB with the given number of threads, and memory in MiB. DuckDB spills to the folder temp.
 func newSlot(threads int, memory int64, temp string) (*slot, error) {
 	connector, err := duckdb.NewConnector("", nil)
 	if err != nil {
@@ -77,12 +80,13 @@ func (s *slot) close() {
 	s.connector.Close()
 }
 
+// execSQL runs statements without result rows.
 func (s *slot) exec(ctx context.Context, q string) error {
 	_, err := s.conn.(driver.ExecerContext).ExecContext(ctx, q, nil)
 	return err
 }
 
-// limit has queries take no more than this many MiB from now on.
+// limitMemory limits the memory of all later queries to memory, in MiB.
 func (s *slot) limit(ctx context.Context, memory int64) error {
 	if s.memory == memory {
 		return nil
@@ -94,7 +98,7 @@ func (s *slot) limit(ctx context.Context, memory int64) error {
 	return err
 }
 
-// view gives a table or a query a name; the name is gone with the next that takes it.
+// defineView gives a name to a source: a table or a query. A later call with the same name replaces the source.
 func (s *slot) view(ctx context.Context, name, of string) error {
 	if s.views[name] == of {
 		return nil
@@ -107,7 +111,8 @@ func (s *slot) view(ctx context.Context, name, of string) error {
 	return nil
 }
 
-// input makes what was passed of an earlier stage a table. The id is the same for the same content.
+// loadInput loads the passed output of an earlier stage into a table. Inputs with the same id have the same
+// content, so loadInput uses a table of an earlier task again.
 func (s *slot) input(ctx context.Context, in *Input, id string, passed []exec.Input) error {
 	table := plan.Quote("input " + id)
 	if i := slices.Index(s.inputs, id); i >= 0 {
@@ -169,7 +174,7 @@ func (s *slot) input(ctx context.Context, in *Input, id string, passed []exec.In
 	return s.view(ctx, in.Stage, table)
 }
 
-// run runs a query and calls each for every batch of rows, which is valid until each returns.
+// runQuery runs a query and calls onBatch for every batch of rows. The batch is valid until onBatch returns.
 func (s *slot) run(ctx context.Context, q string, each func(*arrow.Schema, arrow.RecordBatch) error) error {
 	r, err := s.arrow.QueryContext(ctx, q)
 	if err != nil {
@@ -184,19 +189,21 @@ func (s *slot) run(ctx context.Context, q string, each func(*arrow.Schema, arrow
 	return r.Err()
 }
 
-// buckets are where rows go, as Arrow IPC: cut by their last column, which ascends, or all into one.
+// buckets write rows as Arrow IPC. Either all rows go into one bucket, or the last column holds the number of a
+// row's bucket. Rows then arrive in ascending order of the number.
 type buckets struct {
-	open    func(bucket int) (io.Writer, error) // called for each that has rows
+	open    func(bucket int) (io.Writer, error) // called once for each bucket with rows
 	writers []*ipc.Writer
 	cut     bool
 	rows    int
 }
 
-// newBuckets returns n buckets, or one for all rows, if n is 0.
+// newBuckets returns n buckets; one bucket for all rows, if n is 0.
 func newBuckets(n int, open func(bucket int) (io.Writer, error)) *buckets {
 	return &buckets{open: open, writers: make([]*ipc.Writer, max(n, 1)), cut: n > 0}
 }
 
+// writeBatch writes a batch to bucket i. The first batch opens the bucket.
 func (b *buckets) write(i int, schema *arrow.Schema, batch arrow.RecordBatch) error {
 	if batch.NumRows() == 0 {
 		return nil
@@ -212,6 +219,7 @@ func (b *buckets) write(i int, schema *arrow.Schema, batch arrow.RecordBatch) er
 	return b.writers[i].Write(batch)
 }
 
+// addBatch writes the rows of a batch to the buckets, without the column of bucket numbers.
 func (b *buckets) add(schema *arrow.Schema, batch arrow.RecordBatch) error {
 	if !b.cut {
 		return b.write(0, schema, batch)
@@ -242,7 +250,7 @@ func (b *buckets) add(schema *arrow.Schema, batch arrow.RecordBatch) error {
 	return nil
 }
 
-// close ends what was written.
+// close ends the Arrow stream of each bucket. The writers of openBucket stay open.
 func (b *buckets) close() error {
 	for _, w := range b.writers {
 		if w != nil {
@@ -254,10 +262,10 @@ func (b *buckets) close() error {
 	return nil
 }
 
-// maxInline is how large a result is at most that a task sends at once.
+// maxInline (64 KiB) is the largest size of a result that a task sends with the report.
 const maxInline = 64 << 10
 
-// spool is a result: in memory while it is small, and in a file beyond.
+// spool holds a result: in memory up to maxInline, and in a file beyond.
 type spool struct {
 	dir  string
 	buf  bytes.Buffer
@@ -268,10 +276,10 @@ func (s *spool) Write(p []byte) (int, error) {
 	if s.file == nil && s.buf.Len()+len(p) > maxInline {
 		var err error
 		if s.file, err = os.CreateTemp(s.dir, "*"); err != nil {
-			return 0, fmt.Errorf("keep a result: %w", err)
+			return 0, fmt.Errorf("write a large result to a file: %w", err)
 		}
 		if _, err := s.file.Write(s.buf.Bytes()); err != nil {
-			return 0, fmt.Errorf("keep a result: %w", err)
+			return 0, fmt.Errorf("write a large result to a file: %w", err)
 		}
 		s.buf = bytes.Buffer{}
 	}

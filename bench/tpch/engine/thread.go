@@ -6,14 +6,15 @@ import (
 	"runtime/debug"
 )
 
-// thread runs functions on a thread of the operating system. What is computed there has a lower priority than the messages by which
-// workers, frontends and clients find out what to do next: they take microseconds, and would wait for milliseconds.
+// thread runs functions on a thread of the operating system. Computation on the thread has a lower priority
+// than the messages of workers, frontends and clients about the next work. Handling a message takes
+// microseconds. Without the priority, a message would wait for milliseconds of computation.
 type thread chan func()
 
 func newThread() thread {
 	t := make(thread)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		lowerPriority()
 		for f := range t {
 			f()
@@ -22,7 +23,8 @@ func newThread() thread {
 	return t
 }
 
-// do runs f, and returns when it has ended.
+// runAndWait runs f on the thread, and returns when f has ended. If f panics, runAndWait panics with the text
+// and the stack.
 func (t thread) do(f func()) {
 	done := make(chan string)
 	t <- func() {

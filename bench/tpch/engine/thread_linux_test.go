@@ -8,7 +8,7 @@ import (
 
 func TestThread(t *testing.T) {
 	nice := func() int {
-		kernel, err := syscall.Getpriority(syscall.PRIO_PROCESS, syscall.Gettid()) // as the kernel has it, 20 less
+		kernel, err := syscall.Getpriority(syscall.PRIO_PROCESS, syscall.Gettid()) // the kernel returns 20 less the nice value
 		if err != nil {
 			t.Error(err)
 		}
@@ -27,18 +27,18 @@ func TestThread(t *testing.T) {
 	there := 0
 	th.do(func() { there = nice() })
 	if there <= here && here < 10 {
-		t.Errorf("the thread is as nice as %d, others %d", there, here)
+		t.Errorf("the thread has nice value %d, other threads %d", there, here)
 	}
 	func() {
 		defer func() {
 			if v, _ := recover().(string); !strings.Contains(v, "bad luck") || !strings.Contains(v, "TestThread") {
-				t.Errorf("a panic comes back as %q", v)
+				t.Errorf("the panic has the text %q", v)
 			}
 		}()
 		th.do(func() { panic("bad luck") })
 	}()
 	th.do(func() { there = 1 })
 	if there != 1 {
-		t.Error("nothing runs after a panic")
+		t.Error("the thread runs no function after a panic")
 	}
 }

@@ -2,5 +2,5 @@
 
 package engine
 
-// lowerPriority does nothing: elsewhere threads have no priority of their own.
+// lowerPriority does nothing: on systems other than Linux, a thread has no priority of its own.
 func lowerPriority() {}

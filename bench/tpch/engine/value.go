@@ -8,10 +8,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
-// null is NULL as text.
+// null is the text of NULL.
 const null = "NULL"
 
-// value is one of a column as text, whichever way it travelled.
+// formatValue returns value i of a column as text. The text is the same for every way of travel.
 func value(c arrow.Array, i int) string {
 	if c.IsNull(i) {
 		return null
@@ -22,5 +22,5 @@ func value(c arrow.Array, i int) string {
 	case *array.Decimal128:
 		return c.Value(i).ToString(c.DataType().(*arrow.Decimal128Type).Scale)
 	}
-	return strings.Clone(c.ValueStr(i)) // the batch may be gone before
+	return strings.Clone(c.ValueStr(i)) // the batch may be freed before the text
 }

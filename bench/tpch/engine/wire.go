@@ -1,25 +1,26 @@
-// Package engine runs plans on a phoebe cluster: the function that workers run, and the client that submits jobs of it. A query is
-// a job, and a stage of its plan one of the job's.
+// Package engine runs plans on a phoebe cluster. Workers run the function of this package for each task. The
+// engine is the client: it submits the jobs. A query is a job, and each stage of the plan is a stage of the
+// job.
 package engine
 
 import "github.com/phoebe-sched/phoebe/bench/tpch/plan"
 
-// Function is what a worker runs for a task.
+// Function is the name of the function of all tasks.
 const Function = "tpch"
 
-// Stage is what the tasks of a stage have in common.
+// Stage holds the common input of all tasks of a stage (client.Stage.Common).
 type Stage struct {
 	SQL     string
-	Tables  []Table // that all of them read whole
+	Tables  []Table // tables read whole by each task
 	Inputs  []Input
-	Buckets int  // into which their output is cut, by its last column; 0: it is not
-	Last    bool // what they make is the result
+	Buckets int  // number of buckets of the output, cut by the last column; 0: the output is not cut
+	Last    bool // the output is the result of the query
 }
 
-// Fragment is what a task is told of its own: the pieces of tables that it reads.
+// Fragment is the payload of a single task: the task's partitions of tables.
 type Fragment struct{ Tables []Table }
 
-// Table is a table, or the task's piece of it.
+// Table is a table, or the task's partition of the table.
 type Table struct {
 	Name  string
 	Files []File
@@ -27,31 +28,31 @@ type Table struct {
 
 // File is a Parquet file.
 type File struct {
-	Name   string // below the folder of a worker's data
+	Name   string // path below the data folder of a worker
 	SHA256 string
 	Bytes  int64
-	At     []string // where it can be had, HOST:PORT; first those near
+	At     []string // addresses of the file, HOST:PORT, in the order of the nodes in the manifest
 }
 
-// Input is what an earlier stage has made, as a table.
+// Input is the output of an earlier stage, as a table.
 type Input struct {
 	Stage   string
-	Cut     bool // the task has a bucket of it, that of its number; else all
+	Cut     bool // the task reads the bucket with its own number; else the whole output
 	Columns []plan.Column
 }
 
-// Piece is a part of the result as Arrow IPC: in Data, or, if it is large, at URL.
+// Piece is a part of the result as Arrow IPC. Data holds a small part, and URL serves a large part.
 type Piece struct {
 	Rows int
 	Data []byte `json:",omitempty"`
 	URL  string `json:",omitempty"`
 }
 
-// Output is what a task tells of what it has made.
+// Output is a task's report of its work.
 type Output struct {
 	Rows    int
 	Bytes   int
-	Piece   *Piece   `json:",omitempty"` // of the result
-	Fetched int      // files that were not at the worker
-	Bad     []string `json:",omitempty"` // files that were missing or not what their digests say, and where
+	Piece   *Piece   `json:",omitempty"` // the task's part of the result
+	Fetched int      // number of fetched files
+	Bad     []string `json:",omitempty"` // missing files, and files with a wrong digest, with the place
 }

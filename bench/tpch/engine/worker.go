@@ -24,17 +24,19 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// WorkerConfig is what a Worker is told.
+// WorkerConfig is the configuration of a Worker.
 type WorkerConfig struct {
-	Listen string // host:port where others fetch its files; default: a free port of 127.0.0.1
-	Data   string // folder with the files of this worker's node
-	Temp   string // folder of its own, for what does not fit elsewhere; what is in it is deleted
-	Slots  int    // tasks at once
-	Memory int64  // MiB for all of them
+	Listen string // host:port of the file server for other workers; default: a free port of 127.0.0.1
+	Data   string // folder with the files of the worker's node
+	// folder for results, fetched files and spilled data; NewWorker deletes its old content, and Close deletes
+	// the folder
+	Temp   string
+	Slots  int   // number of tasks at once
+	Memory int64 // MiB for all tasks together
 	Log    *slog.Logger
 }
 
-// Worker runs fragments, and serves its files and what it has made to other workers and to clients.
+// Worker runs fragments. A worker serves files to other workers, and results to clients.
 type Worker struct {
 	cfg   WorkerConfig
 	slots chan *slot
@@ -42,19 +44,20 @@ type Worker struct {
 	ln    net.Listener
 
 	mu   sync.Mutex
-	good map[string]stamp // files whose digests were compared, by path
+	good map[string]stamp // files with a verified digest, by path
 }
 
+// fileStamp is the verified state of a file.
 type stamp struct {
 	size int64
 	at   time.Time
 	sum  string
 }
 
-// kept is how long a result is kept that nobody deletes.
+// keepResultFor is the time after which a worker deletes a result that no client has deleted.
 const kept = 10 * time.Minute
 
-// NewWorker makes a worker. It must be closed.
+// NewWorker makes a worker and starts the file server. The caller must close the worker.
 func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	w := &Worker{cfg: cfg, slots: make(chan *slot, cfg.Slots), good: map[string]stamp{}}
 	if w.cfg.Log == nil {
@@ -95,10 +98,10 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	return w, nil
 }
 
-// Addr is where its files are had.
+// Addr returns the address of the file server.
 func (w *Worker) Addr() string { return w.ln.Addr().String() }
 
-// Close ends it, once no task runs.
+// Close stops the worker and deletes its temporary folder. Call Close when no task runs any more.
 func (w *Worker) Close() error {
 	if w.http != nil {
 		w.http.Close()
@@ -109,7 +112,7 @@ func (w *Worker) Close() error {
 	return os.RemoveAll(w.cfg.Temp)
 }
 
-// Run is the function of a task.
+// Run is the function of a task. Run executes the fragment f in a free slot.
 func (w *Worker) Run(ctx context.Context, f Fragment) (out Output, err error) {
 	var stage Stage
 	if err := json.Unmarshal(exec.Common(ctx), &stage); err != nil {
@@ -129,6 +132,8 @@ func (w *Worker) Run(ctx context.Context, f Fragment) (out Output, err error) {
 	return out, kind(err)
 }
 
+// runTask runs a task in the slot s. runTask defines the tables and the inputs of the task, and runs the SQL of
+// the stage.
 func (w *Worker) run(ctx context.Context, s *slot, stage *Stage, pieces []Table, out *Output) error {
 	task := exec.Task(ctx)
 	if err := s.limit(ctx, int64(task.Memory)); err != nil {
@@ -187,7 +192,7 @@ func (w *Worker) run(ctx context.Context, s *slot, stage *Stage, pieces []Table,
 	return nil
 }
 
-// counted counts what is written.
+// countingWriter counts the written bytes.
 type counted struct {
 	io.Writer
 	size *int
@@ -199,7 +204,8 @@ func (c counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// result runs a task of the last stage. What it makes is sent, or kept here until it is read.
+// runLastStage runs a task of the last stage. A small result goes into the task's report. A large result stays
+// in a file at the worker until a client has read the result.
 func (w *Worker) result(ctx context.Context, s *slot, stage *Stage, out *Output) error {
 	w.sweep()
 	to := spool{dir: w.out()}
@@ -216,9 +222,10 @@ func (w *Worker) result(ctx context.Context, s *slot, stage *Stage, out *Output)
 	return err
 }
 
+// outDir is the folder with large results.
 func (w *Worker) out() string { return filepath.Join(w.cfg.Temp, "out") }
 
-// sweep deletes results that nobody has asked for in a long time.
+// sweepResults deletes results older than keepResultFor.
 func (w *Worker) sweep() {
 	l, _ := os.ReadDir(w.out())
 	for _, e := range l {
@@ -228,7 +235,7 @@ func (w *Worker) sweep() {
 	}
 }
 
-// check compares a file with its digest, once for as long as it stays as it is.
+// checkDigest compares a file with its digest. A file with unchanged size and time is read only once.
 func (w *Worker) check(path string, f File) error {
 	i, err := os.Stat(path)
 	if err != nil {
@@ -251,7 +258,7 @@ func (w *Worker) check(path string, f File) error {
 		return err
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
-		return fmt.Errorf("its digest is %.12s…, not %.12s…", got, f.SHA256)
+		return fmt.Errorf("the digest of the file is %.12s…, not %.12s…", got, f.SHA256)
 	}
 	w.mu.Lock()
 	w.good[path] = now
@@ -259,7 +266,7 @@ func (w *Worker) check(path string, f File) error {
 	return nil
 }
 
-// open reads a piece.
+// openReader opens the Arrow stream of the piece.
 func (p *Piece) open(ctx context.Context) (io.ReadCloser, error) {
 	if p.URL == "" {
 		return io.NopCloser(bytes.NewReader(p.Data)), nil

@@ -9,9 +9,10 @@ import (
 	"github.com/phoebe-sched/phoebe/bench/tpch/data"
 )
 
-// link is a pair of columns that are joined.
+// link is a pair of columns by which two tables are joined.
 type link struct{ a, ac, b, bc string }
 
+// links are the foreign keys of TPC-H.
 var links = []link{
 	{"lineitem", "l_orderkey", "orders", "o_orderkey"}, {"lineitem", "l_partkey", "part", "p_partkey"}, {"lineitem", "l_suppkey", "supplier", "s_suppkey"},
 	{"lineitem", "l_partkey", "partsupp", "ps_partkey"}, {"orders", "o_custkey", "customer", "c_custkey"}, {"partsupp", "ps_partkey", "part", "p_partkey"},
@@ -19,6 +20,7 @@ var links = []link{
 	{"nation", "n_regionkey", "region", "r_regionkey"},
 }
 
+// generator makes a query.
 type gen struct {
 	*rand.Rand
 	m     *data.Manifest
@@ -26,28 +28,33 @@ type gen struct {
 	depth int
 }
 
-// source is one in FROM.
+// source is an element of FROM: a table or a query.
 type source struct {
 	alias, table string
 	cols, types  []string
 }
 
-// Query returns a query that DuckDB takes, the same for the same state of r and the same schema.
+// Query returns a random query. DuckDB accepts the query. The query is the same for the same state of r and the
+// same schema.
 func Query(r *rand.Rand, m *data.Manifest) string {
 	g := &gen{Rand: r, m: m}
 	return g.query(true)
 }
 
+// pickOne returns a random element of l.
 func pick[T any](g *gen, l []T) T { return l[g.IntN(len(l))] }
 
+// chance reports true with probability p.
 func (g *gen) chance(p float64) bool { return g.Float64() < p }
 
+// newSource returns a table as a source, with a new alias.
 func (g *gen) source(table string) source {
 	g.n++
 	t := g.m.Lookup(table)
 	return source{fmt.Sprintf("t%d", g.n), table, t.Columns, t.Types}
 }
 
+// randomQuery returns the text of a query. Only the root has set operations, WITH, ORDER BY and LIMIT.
 func (g *gen) query(root bool) string {
 	g.depth++
 	defer func() { g.depth-- }()
@@ -68,7 +75,7 @@ func (g *gen) query(root bool) string {
 	clause := ""
 	if len(where) > 0 {
 		clause = " WHERE " + strings.Join(where, pick(g, []string{" AND ", " AND ", " AND ", " OR "}))
-		if strings.Contains(clause, " OR ") && len(in) > 2 { // or it takes long
+		if strings.Contains(clause, " OR ") && len(in) > 2 { // an OR over many tables takes long
 			clause = " WHERE " + strings.Join(where, " AND ")
 		}
 	}
@@ -121,7 +128,7 @@ func (g *gen) query(root bool) string {
 		}
 	}
 	if root && g.chance(0.5) {
-		// By all columns, so that a LIMIT has one answer.
+		// Order by all columns, so that a LIMIT is unambiguous.
 		var by []string
 		for i := range sel {
 			by = append(by, fmt.Sprintf("c%d%s", i, pick(g, []string{"", " DESC", " DESC NULLS LAST", " NULLS FIRST"})))
@@ -142,9 +149,9 @@ func (g *gen) query(root bool) string {
 
 var tables = []string{"lineitem", "orders", "part", "partsupp", "customer", "supplier", "nation", "region"}
 
-// from is FROM, with tables that are linked to each other.
+// randomFrom returns the text of FROM, with the sources. The sources are joined by links.
 func (g *gen) from() (string, []source) {
-	if g.depth < 3 && g.chance(0.1) { // a query
+	if g.depth < 3 && g.chance(0.1) { // a query in FROM
 		t := g.source(pick(g, tables[:5]))
 		k := g.typed([]source{t}, "BIGINT")
 		g.n++
@@ -160,7 +167,7 @@ func (g *gen) from() (string, []source) {
 		}
 		i := g.IntN(len(can))
 		l := can[i]
-		if size(l.b) >= 3 && count(in, 3) >= 2 { // three of the large ones take long
+		if size(l.b) >= 3 && count(in, 3) >= 2 { // a join of three large tables takes long
 			continue
 		}
 		s := g.source(l.b)
@@ -175,7 +182,7 @@ func (g *gen) from() (string, []source) {
 	return text, in
 }
 
-// linksOf are the links from these to other tables, and which of these each is from.
+// linksOf returns the links from the sources in to further tables, and the source of each link.
 func linksOf(in []source) (can []link, at []source) {
 	for _, s := range in {
 		for _, l := range links {
@@ -190,6 +197,7 @@ func linksOf(in []source) (can []link, at []source) {
 	return can, at
 }
 
+// sizeClass returns the size of a table: 1 (small) to 3 (large).
 func size(table string) int {
 	switch table {
 	case "lineitem", "orders", "partsupp":
@@ -200,6 +208,7 @@ func size(table string) int {
 	return 2
 }
 
+// countLarge returns the number of sources with a size class of least or more.
 func count(in []source, least int) int {
 	n := 0
 	for _, s := range in {
@@ -215,7 +224,8 @@ func (g *gen) column(in []source) string {
 	return s.alias + "." + pick(g, s.cols)
 }
 
-// typed is a column whose type begins so; a constant if there is none.
+// columnOfType returns a random column whose type begins with t. Without a fitting column, the result is a
+// constant.
 func (g *gen) typed(in []source, t string) string {
 	var l []string
 	for _, s := range in {
@@ -244,6 +254,7 @@ func (g *gen) number(in []source) string {
 	return g.typed(in, "INTEGER")
 }
 
+// randomKey returns an expression for GROUP BY.
 func (g *gen) key(in []source) string {
 	switch g.IntN(6) {
 	case 0:
@@ -294,6 +305,7 @@ func (g *gen) aggregate(in []source) string {
 	return fmt.Sprintf(pick(g, []string{"stddev(%s)", "sum(%s) / count(*)", "sum(%s) - 1", "sum(DISTINCT %s)", "max(%s) + 1"}), g.number(in))
 }
 
+// randomPredicate returns a condition on a random source.
 func (g *gen) pred(in []source) string {
 	switch g.IntN(9) {
 	case 0:
@@ -320,7 +332,8 @@ func (g *gen) simple(in []source) string {
 	return fmt.Sprintf("%s %s %d", g.typed(in, "BIGINT"), pick(g, []string{"<", ">", "="}), g.IntN(1500))
 }
 
-// value is a subquery with one value: for each of a key, unless that is empty.
+// scalarSubquery returns a subquery with a single value. If key is not "", the subquery has a value for each
+// value of key.
 func (g *gen) value(key string) string {
 	s := g.source(pick(g, tables))
 	one := []source{s}
@@ -331,7 +344,7 @@ func (g *gen) value(key string) string {
 	return fmt.Sprintf("(SELECT %s FROM %s %s WHERE %s)", pick(g, []string{"count(*)", "max(" + g.number(one) + ")", "avg(" + g.number(one) + ")"}), s.table, s.alias, where)
 }
 
-// subquery is a condition with one, about one of these.
+// subqueryPredicate returns a condition with a subquery. The condition restricts a random source.
 func (g *gen) subquery(in []source) string {
 	can, at := linksOf(in)
 	if len(can) == 0 {

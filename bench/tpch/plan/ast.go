@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// node is one of DuckDB's syntax tree, as json_serialize_sql tells it. Two things are put in by the binder: a column
-// is told by the alias of its leaf and its name, and a subquery has its query under "query".
+// node is a node of DuckDB's syntax tree, as json_serialize_sql prints the tree. The binder changes two kinds
+// of nodes. A column reference holds the alias of its leaf and the name of the column. A subquery holds its
+// *query under "query".
 type node = map[string]any
 
 func str(n node, key string) string { s, _ := n[key].(string); return s }
@@ -26,11 +27,13 @@ func nodes(n node, key string) []node {
 	return out
 }
 
+// newColumn returns a reference to a column of the leaf with this alias. With alias "", the column is printed
+// without an alias.
 func column(alias, name string) node {
 	return node{"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": []any{alias, name}}
 }
 
-// columnOf tells the alias and the name of a bound column; "" of anything else.
+// splitColumn returns the alias and the name of a bound column; "" for any other node.
 func columnOf(n node) (alias, name string) {
 	if str(n, "class") != "COLUMN_REF" {
 		return "", ""
@@ -67,6 +70,7 @@ func equal(a, b node) node {
 	return node{"class": "COMPARISON", "type": "COMPARE_EQUAL", "left": a, "right": b}
 }
 
+// newConjunction joins conditions by op: "AND" or "OR".
 func conjunction(of string, l []node) node {
 	if len(l) == 1 {
 		return l[0]
@@ -82,7 +86,7 @@ func anys[T any](l []T) []any {
 	return out
 }
 
-// conjuncts are what must all hold for n to hold.
+// splitConjuncts returns the conditions that must all hold for n to hold.
 func conjuncts(n node) []node {
 	if n == nil {
 		return nil
@@ -97,8 +101,9 @@ func conjuncts(n node) []node {
 	return []node{n}
 }
 
-// rewrite returns n with f applied to each node in it, also in the queries of its subqueries. Where f returns another node,
-// that takes the place, and is not gone into. n itself stays as it is.
+// rewriteAny returns a copy of n with f applied to each node from the top down, also in the queries of
+// subqueries. If f returns a node, the node takes the place of the old node, and rewriteAny does not descend
+// into it. n stays unchanged.
 func rewrite(n any, f func(node) node) any {
 	switch n := n.(type) {
 	case node:
@@ -137,7 +142,8 @@ func rewriteAll(l []node, f func(node) node) []node {
 	return out
 }
 
-// visit calls f for each node of n, from the top, until it returns false for those below.
+// visitNodes calls f for each node of n from the top down, also in the queries of subqueries. If f returns
+// false, visitNodes skips the nodes below.
 func visit(n any, f func(node) bool) {
 	switch n := n.(type) {
 	case node:
@@ -157,7 +163,7 @@ func visit(n any, f func(node) bool) {
 	}
 }
 
-// refs are the aliases of the columns in n.
+// aliasesIn returns the aliases of the columns in n.
 func refs(n any) map[string]bool {
 	out := map[string]bool{}
 	visit(n, func(n node) bool {
@@ -169,6 +175,7 @@ func refs(n any) map[string]bool {
 	return out
 }
 
+// allIn reports whether b holds all keys of a.
 func within(a, b map[string]bool) bool {
 	for k := range a {
 		if !b[k] {
@@ -178,6 +185,7 @@ func within(a, b map[string]bool) bool {
 	return true
 }
 
+// anyIn reports whether b holds some key of a.
 func meets(a, b map[string]bool) bool {
 	for k := range a {
 		if b[k] {
@@ -187,12 +195,14 @@ func meets(a, b map[string]bool) bool {
 	return false
 }
 
-// key is the same for nodes that are written in the same way, whatever they are called.
+// structureKey returns a text that is equal for nodes of equal structure. The names that nodes have as output
+// columns do not count.
 func key(n node) string {
 	b, _ := json.Marshal(plain(n))
 	return string(b)
 }
 
+// withoutAliases returns a copy of n without the names that nodes have as output columns.
 func plain(n any) any {
 	switch n := n.(type) {
 	case node:
@@ -210,11 +220,12 @@ func plain(n any) any {
 		}
 		return out
 	case *query:
-		return fmt.Sprintf("%p", n) // two subqueries are never the same
+		return fmt.Sprintf("%p", n) // two subqueries never count as equal
 	}
 	return n
 }
 
+// hasSubquery reports whether n contains a subquery.
 func hasSubquery(n node) bool {
 	found := false
 	visit(n, func(n node) bool {
@@ -224,7 +235,7 @@ func hasSubquery(n node) bool {
 	return found
 }
 
-// free are the aliases of the columns in n that no query in n defines.
+// freeAliases returns the aliases of the columns in n, except the aliases that a query in n defines.
 func free(n node) map[string]bool {
 	out := refs(n)
 	visit(n, func(n node) bool {

@@ -7,47 +7,50 @@ import (
 	"strings"
 )
 
-// query is a SELECT or a set operation, its names resolved. Inner joins are flat: elems, and conditions in where.
+// query is a SELECT or a set operation with resolved names. Inner joins are flat: their elements are in elems,
+// and their conditions in where.
 type query struct {
 	elems     []*elem
 	where     []node
 	sel       []item
 	group     []node
-	groupSets []any // of positions in group; more than one are grouping sets
+	groupSets []any // positions in group; more than one entry: GROUPING SETS, ROLLUP or CUBE
 	having    []node
 	agg       bool
 	distinct  bool
 
-	setop       string // UNION, EXCEPT or INTERSECT, of left and right
+	setop       string // UNION, EXCEPT or INTERSECT of left and right; "" for a SELECT
 	setopAll    bool
 	left, right *query
 
 	order         []order
 	limit, offset node
 
-	semi bool // its rows are only asked for membership: doubles do no harm
+	semi bool // the rows are only used for a semi join: duplicates do no harm
 }
 
+// item is a column of a select list: the expression and the name.
 type item struct {
 	expr node
 	name string
 }
 
+// order is an expression of ORDER BY.
 type order struct {
-	expr       node // of a set operation: a position among its columns
+	expr       node // for a set operation: the position (from 1) of an output column
 	dir, nulls string
 }
 
-// elem is a leaf or an outer join of two.
+// elem is an element of FROM: a leaf, or a join of two elements.
 type elem struct {
 	*leaf
-	kind        string // of the join: LEFT, RIGHT, FULL or, below one of these, INNER; "" of a leaf
+	kind        string // kind of the join: LEFT, RIGHT, FULL, or INNER below an outer join; "" for a leaf
 	left, right *elem
 	on          []node
-	known       *piece // what it is, if what is in it has been moved
+	known       *piece // partitioning of the rows, if both sides are partitioned by the join key
 }
 
-// leaf is a table, the output of a stage, or a query.
+// leaf is a scan: of a table, of a stage's output, or of a query. One of table, stage and sub is set.
 type leaf struct {
 	alias  string
 	table  string
@@ -57,6 +60,7 @@ type leaf struct {
 	cols   []string
 }
 
+// leaves returns the leaves of e, from left to right.
 func (e *elem) leaves() []*leaf {
 	if e.kind == "" {
 		return []*leaf{e.leaf}
@@ -64,6 +68,7 @@ func (e *elem) leaves() []*leaf {
 	return append(e.left.leaves(), e.right.leaves()...)
 }
 
+// aliases returns the aliases of the leaves of e.
 func (e *elem) aliases() map[string]bool {
 	out := map[string]bool{}
 	for _, l := range e.leaves() {
@@ -72,6 +77,7 @@ func (e *elem) aliases() map[string]bool {
 	return out
 }
 
+// rewriteExprs returns a copy of e with all expressions rewritten by f (see rewriteAny).
 func (e *elem) rewrite(f func(node) node) *elem {
 	if e.kind == "" {
 		l := *e.leaf
@@ -83,6 +89,7 @@ func (e *elem) rewrite(f func(node) node) *elem {
 	return &elem{kind: e.kind, left: e.left.rewrite(f), right: e.right.rewrite(f), on: rewriteAll(e.on, f), known: e.known}
 }
 
+// rewriteExprs returns a copy of q with all expressions rewritten by f (see rewriteAny).
 func (q *query) rewrite(f func(node) node) *query {
 	r := *q
 	r.elems = nil
@@ -104,7 +111,8 @@ func (q *query) rewrite(f func(node) node) *query {
 	return &r
 }
 
-// expressions are all of q, and of the queries in its FROM.
+// allExprs returns the expressions of q as nodes. Queries in FROM and the sides of a set operation are returned
+// as *query.
 func (q *query) expressions() []any {
 	out := anys(q.where)
 	for _, s := range q.sel {
@@ -136,6 +144,7 @@ func (q *query) expressions() []any {
 	return out
 }
 
+// columnNames returns the names of the result columns.
 func (q *query) columns() []string {
 	if q.setop != "" {
 		return q.left.columns()
@@ -147,7 +156,7 @@ func (q *query) columns() []string {
 	return out
 }
 
-// defined are the aliases of all leaves in q, at any depth.
+// definedAliases returns the aliases of all leaves in q, at any depth.
 func (q *query) defined() map[string]bool {
 	out := map[string]bool{}
 	var of func(q *query)
@@ -177,44 +186,49 @@ func (q *query) defined() map[string]bool {
 	return out
 }
 
-// outer are the aliases that q refers to and does not define.
+// outerAliases returns the aliases of outer queries to which q refers.
 func (q *query) outer() map[string]bool {
 	out, own := refs(q), q.defined()
 	maps.DeleteFunc(out, func(a string, _ bool) bool { return own[a] })
 	return out
 }
 
-// RefusedError names what the planner does not plan.
+// RefusedError says that the planner has no plan for a query. What names the feature that the planner does not
+// support.
 type RefusedError struct{ What string }
 
 func (e *RefusedError) Error() string { return "not planned: " + e.What }
 
+// refuse panics with a RefusedError, which planOnce returns as an error.
 func refuse(format string, args ...any) { panic(&RefusedError{fmt.Sprintf(format, args...)}) }
 
-// scope is what names mean at one place.
+// scope gives the meaning of names at one place of a query.
 type scope struct {
 	parent *scope
 	leaves []*leaf
-	names  []string          // what the query calls them
-	using  map[string]string // columns that a USING has joined: the alias that stands for them
-	sel    []item            // names that the select list gives, once it is bound
+	names  []string          // names of the leaves in the query's text
+	using  map[string]string // columns joined by USING, with the alias of the leaf that stands for the column
+	sel    []item            // named columns of the select list, once bound
 	ctes   map[string]*cte
 }
 
+// cte is a query of WITH. A query with one use is inlined. A query with several uses becomes a stage.
 type cte struct {
 	n     node
 	alias []any
 	scope *scope
 	uses  int
-	stage *stage // once it is made
+	stage *stage // nil before the second use of the query
 	cols  []string
 }
 
+// binder resolves the names in a syntax tree.
 type binder struct {
 	p     *planner
 	taken map[string]int
 }
 
+// newAlias returns a new alias that resembles the given name.
 func (b *binder) alias(like string) string {
 	like = strings.ToLower(like)
 	b.taken[like]++
@@ -224,6 +238,7 @@ func (b *binder) alias(like string) string {
 	return like
 }
 
+// findCTE returns the query of WITH with this name, from s or an outer scope, or nil.
 func (s *scope) cte(name string) *cte {
 	for ; s != nil; s = s.parent {
 		if c := s.ctes[strings.ToLower(name)]; c != nil {
@@ -233,6 +248,8 @@ func (s *scope) cte(name string) *cte {
 	return nil
 }
 
+// bindQuery returns the query of a syntax tree, with resolved names. The scope of the query around is parent,
+// or nil.
 func (b *binder) query(n node, parent *scope) *query {
 	s := &scope{parent: parent, ctes: map[string]*cte{}, using: map[string]string{}}
 	for _, c := range nodes(sub(n, "cte_map"), "map") {
@@ -249,11 +266,12 @@ func (b *binder) query(n node, parent *scope) *query {
 	case "SELECT_NODE":
 		q = b.block(n, s)
 	case "SET_OPERATION_NODE":
-		q = &query{setop: str(n, "setop_type"), setopAll: n["setop_all"] != false} // which is left out where it is true
+		// the tree leaves setop_all out if it is true
+		q = &query{setop: str(n, "setop_type"), setopAll: n["setop_all"] != false}
 		if q.setop == "UNION_BY_NAME" {
 			refuse("UNION BY NAME")
 		}
-		if kids := nodes(n, "children"); len(kids) > 0 { // of a UNION of several
+		if kids := nodes(n, "children"); len(kids) > 0 { // a UNION of more than two
 			q.left = b.query(kids[0], s)
 			for _, k := range kids[1 : len(kids)-1] {
 				q.left = &query{setop: q.setop, setopAll: q.setopAll, left: q.left, right: b.query(k, s)}
@@ -269,6 +287,7 @@ func (b *binder) query(n node, parent *scope) *query {
 	return q
 }
 
+// bindModifiers adds ORDER BY, LIMIT, OFFSET and DISTINCT to q.
 func (b *binder) modifiers(n node, q *query, s *scope) {
 	for _, m := range nodes(n, "modifiers") {
 		switch t := str(m, "type"); t {
@@ -294,7 +313,7 @@ func (b *binder) modifiers(n node, q *query, s *scope) {
 	}
 }
 
-// constant is the number that n is; -1 if it is none.
+// constantInt returns the integer constant n; -1 for any other node.
 func constant(n node) int {
 	var v int
 	if _, err := fmt.Sscan(fmt.Sprint(sub(n, "value")["value"]), &v); err != nil {
@@ -303,6 +322,8 @@ func constant(n node) int {
 	return v
 }
 
+// bindOrderBy returns the expression of ORDER BY for n. For a set operation the expression is the position of
+// an output column.
 func (b *binder) orderBy(n node, q *query, s *scope) node {
 	at := -1
 	if str(n, "class") == "CONSTANT" {
@@ -325,6 +346,7 @@ func (b *binder) orderBy(n node, q *query, s *scope) node {
 	return b.expr(n, s)
 }
 
+// bindSelect returns the query of a SELECT. The leaves of FROM are added to s.
 func (b *binder) block(n node, s *scope) *query {
 	q := &query{}
 	for _, what := range []string{"qualify", "sample"} {
@@ -378,6 +400,7 @@ func (b *binder) block(n node, s *scope) *query {
 	return q
 }
 
+// bindOptional is bindExpr for a node that may be nil.
 func (b *binder) maybe(n node, s *scope) node {
 	if n == nil {
 		return nil
@@ -385,6 +408,8 @@ func (b *binder) maybe(n node, s *scope) node {
 	return b.expr(n, s)
 }
 
+// bindFrom adds the element n of FROM to q. An inner join adds the two sides to q.elems, and the conditions to
+// q.where.
 func (b *binder) from(n node, s *scope, q *query) {
 	if str(n, "type") == "JOIN" && str(n, "join_type") == "INNER" {
 		switch t := str(n, "ref_type"); t {
@@ -404,7 +429,8 @@ func (b *binder) from(n node, s *scope, q *query) {
 	}
 }
 
-// on is the condition of a join of the leaves from first on with those from right on.
+// bindJoinCondition returns the conditions of the join n. The leaves of the left side are
+// s.leaves[first:right], and the leaves of the right side follow.
 func (b *binder) on(n node, s *scope, first, right int) []node {
 	on := conjuncts(b.maybe(sub(n, "condition"), s))
 	for _, c := range list(n, "using_columns") {
@@ -423,6 +449,7 @@ func (b *binder) on(n node, s *scope, first, right int) []node {
 	return on
 }
 
+// findLeaf returns the first of the leaves with a column of this name, or nil.
 func (s *scope) find(name string, among []*leaf) *leaf {
 	for _, l := range among {
 		if slices.Contains(l.cols, name) {
@@ -432,6 +459,7 @@ func (s *scope) find(name string, among []*leaf) *leaf {
 	return nil
 }
 
+// bindElem returns the element n of FROM, and adds its leaves to s. An empty FROM gives nil.
 func (b *binder) elem(n node, s *scope) *elem {
 	if sub(n, "sample") != nil {
 		refuse("TABLESAMPLE")
@@ -464,7 +492,7 @@ func (b *binder) elem(n node, s *scope) *elem {
 				sub := b.query(c.n, c.scope)
 				return add(&leaf{sub: sub, cols: lower(aliased(sub.columns(), c.alias))})
 			}
-			if !b.p.again[key(c.n)] { // it was put in place before it was known that there is another use
+			if !b.p.again[key(c.n)] { // the first use was inlined before the second use was found
 				b.p.again[key(c.n)] = true
 				panic(errAgain)
 			}
@@ -505,7 +533,8 @@ func (b *binder) elem(n node, s *scope) *elem {
 	return nil
 }
 
-// parentOf is the scope for queries in FROM, which see nothing of their neighbours but the names of WITH.
+// fromScope returns the scope for queries in FROM. Such a query sees the names of WITH and of outer queries,
+// but no neighbour in FROM.
 func (s *scope) parentOf() *scope { return &scope{parent: s.parent, ctes: s.ctes} }
 
 func lower(l []string) []string {
@@ -516,6 +545,7 @@ func lower(l []string) []string {
 	return out
 }
 
+// applyAliases overwrites the first names in cols with aliases, and returns cols.
 func aliased(cols []string, alias []any) []string {
 	for i, a := range alias {
 		cols[i] = a.(string)
@@ -523,7 +553,8 @@ func aliased(cols []string, alias []any) []string {
 	return cols
 }
 
-// named is q with these names for its columns.
+// withColumnNames returns a copy of q whose columns have the names cols. If a name occurs twice, the later
+// column gets a name with "_" behind, also in cols.
 func named(q *query, cols []string) *query {
 	r := *q
 	if q.setop != "" {
@@ -542,6 +573,7 @@ func named(q *query, cols []string) *query {
 	return &r
 }
 
+// expandStar returns the columns of * or table.*. In *, a column joined by USING appears once.
 func (b *binder) star(n node, s *scope) []item {
 	for _, what := range []string{"exclude_list", "replace_list", "qualified_exclude_list", "rename_list"} {
 		if len(list(n, what)) > 0 {
@@ -567,7 +599,7 @@ func (b *binder) star(n node, s *scope) []item {
 	return out
 }
 
-// expr is n with its names resolved.
+// bindExpr returns a copy of n with resolved names.
 func (b *binder) expr(n node, s *scope) node {
 	return rewriteNode(n, func(n node) node {
 		switch str(n, "class") {
@@ -590,7 +622,8 @@ func (b *binder) expr(n node, s *scope) node {
 	})
 }
 
-// closed returns q, the aggregates of which are its own: one of columns of the query around it would be that query's.
+// refuseOuterAggregates returns q. If an aggregate in q has only columns of outer queries, q is refused: in SQL
+// the aggregate would belong to the outer query.
 func (b *binder) closed(q *query) *query {
 	own := q.defined()
 	for _, x := range q.expressions() {
@@ -604,6 +637,8 @@ func (b *binder) closed(q *query) *query {
 	return q
 }
 
+// bindColumn returns the column reference n with alias and name. The innermost scope that knows the name
+// decides.
 func (b *binder) column(n node, s *scope) node {
 	var names []string
 	for _, c := range list(n, "column_names") {

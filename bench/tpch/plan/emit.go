@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// emitNode is n as DuckDB has it.
+// emitNode returns n in DuckDB's own form: without the changes of the binder.
 func emitNode(n node) node {
 	return rewriteNode(n, func(n node) node {
 		if q, ok := n["query"].(*query); ok {
@@ -23,7 +23,7 @@ func emitNode(n node) node {
 	})
 }
 
-// emit is q as DuckDB has it.
+// emitQuery returns q as a node of DuckDB's syntax tree.
 func emit(q *query) node {
 	modifiers := []any{}
 	if q.distinct {
@@ -99,7 +99,8 @@ func emit(q *query) node {
 	return n
 }
 
-// noPosition is n as GROUP BY and ORDER BY take it: a number on its own would be the position of a column.
+// hidePosition returns n in a form for GROUP BY and ORDER BY: a bare number there would mean the position of a
+// column, so hidePosition adds a cast.
 func noPosition(n node) node {
 	if str(n, "type") != "VALUE_CONSTANT" {
 		return n
@@ -107,6 +108,7 @@ func noPosition(n node) node {
 	return node{"class": "CAST", "type": "OPERATOR_CAST", "child": n, "cast_type": sub(n, "value")["type"]}
 }
 
+// emitElem returns an element of FROM as a node of DuckDB's syntax tree.
 func emitElem(e *elem) node {
 	if e.kind != "" {
 		n := node{"type": "JOIN", "left": emitElem(e.left), "right": emitElem(e.right), "join_type": e.kind, "ref_type": "REGULAR"}
@@ -126,7 +128,7 @@ func emitElem(e *elem) node {
 	return node{"type": "BASE_TABLE", "alias": e.alias, "table_name": e.table}
 }
 
-// reads are the tables and stages that a query reads.
+// visitLeaves calls f for each leaf that q reads, at any depth, also in subqueries.
 func (q *query) reads(f func(*leaf)) {
 	var ofQuery func(q *query)
 	ofNode := func(n any) {
@@ -158,6 +160,8 @@ func (q *query) reads(f func(*leaf)) {
 	ofQuery(q)
 }
 
+// printSQL returns the SQL that the tasks of s run. If the output is cut into buckets, the last column is the
+// number of the bucket, and the rows are ordered by that number.
 func (s *stage) sql(p *planner) (string, error) {
 	text, err := p.sql.Print(emit(s.rel.q))
 	if err != nil {

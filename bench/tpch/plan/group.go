@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// subqueries returns the expressions with their subqueries planned, for tasks of a class: what these cannot answer from what they
-// have becomes a stage.
+// planSubqueries returns the expressions of l with planned subqueries, for tasks of class c. The columns keys
+// hold the class's key. If the tasks cannot answer a subquery from their own partitions, the subquery becomes a
+// stage.
 func (b *block) subqueries(l []node, c *class, keys map[string]bool) []node {
 	var out []node
 	for _, n := range l {
@@ -25,6 +26,7 @@ func (b *block) subqueries(l []node, c *class, keys map[string]bool) []node {
 	return out
 }
 
+// withField returns a copy of n with the value v under the key k.
 func with(n node, k string, v any) node {
 	out := node{}
 	for k, v := range n {
@@ -34,6 +36,8 @@ func with(n node, k string, v any) node {
 	return out
 }
 
+// planSubquery plans the subquery n, like planSubqueries. If a correlated subquery cannot run in place, it is
+// decorrelated.
 func (b *block) subquery(n node, c *class, keys map[string]bool) node {
 	q, kind := n["query"].(*query), str(n, "subquery_type")
 	if kind != "EXISTS" && kind != "NOT_EXISTS" && kind != "SCALAR" && kind != "ANY" {
@@ -68,13 +72,14 @@ func (b *block) subquery(n node, c *class, keys map[string]bool) node {
 	case r.class != nil && r.class == c && kind == "ANY" && r.keys[r.q.columns()[0]] && b.facts.among(name(sub(n, "child")), keys):
 		return with(n, "query", r.q)
 	case r.class != nil && kind == "ANY" && !r.q.agg && r.q.setop == "" && r.q.limit == nil:
-		r.q.distinct = true // of each task
+		r.q.distinct = true // each task sends each row once
 	}
 	cols := r.q.columns()
 	return with(n, "query", b.p.read(b.p.materialise(r, nil), cols))
 }
 
-// correlated returns q planned, if tasks of a class have all that it reads for their own rows; else nil.
+// planColocated plans the correlated subquery q in place, if each task of class c has all rows that q reads for
+// the task's own rows (a co-located join). Otherwise planColocated returns nil.
 func (b *block) correlated(q *query, c *class, keys map[string]bool) *query {
 	if q.setop != "" {
 		return nil
@@ -97,7 +102,8 @@ func (b *block) correlated(q *query, c *class, keys map[string]bool) *query {
 		if pc := in.piece(e, false); pc.class != nil && (pc.class != c || !facts.same(pc.keys, keys)) {
 			return nil
 		}
-		// The equality with the outer key must be the subquery's own, not one by way of others of its tables.
+		// The partition key of each element must equal the outer key. The conditions of both queries count,
+		// also by way of a third column.
 	}
 	in.facts = facts
 	saved := b.facts
@@ -111,7 +117,8 @@ func (b *block) correlated(q *query, c *class, keys map[string]bool) *query {
 	return in.query
 }
 
-// nested plans the subqueries of a query that stays where it is.
+// planNested plans the subqueries in l for a query that runs in place. The equalities f come from the query and
+// from all outer queries.
 func (b *block) nested(l []node, c *class, keys map[string]bool, f *facts) []node {
 	k := copied(keys)
 	for _, e := range b.elems {
@@ -123,6 +130,7 @@ func (b *block) nested(l []node, c *class, keys map[string]bool, f *facts) []nod
 	return b.subqueries(l, c, k)
 }
 
+// isPartitioned reports whether the join e has a partitioned element.
 func (b *block) partitioned(e *elem) bool {
 	if e.kind == "" {
 		return b.piece(e, false).class != nil
@@ -130,8 +138,9 @@ func (b *block) partitioned(e *elem) bool {
 	return b.partitioned(e.left) || b.partitioned(e.right)
 }
 
-// decorrelate makes a stage of what a correlated subquery asks for, for all values of the outer columns that there may be,
-// and asks that.
+// decorrelate replaces the correlated subquery n by a stage and a query that reads the stage. The stage holds
+// the answers for all values that the outer columns may have. The query looks up the answer for the current
+// row.
 func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool) node {
 	if q.setop != "" || q.limit != nil || len(q.group) > 0 || len(q.having) > 0 || len(q.groupSets) > 1 {
 		refuse("a correlated subquery with GROUP BY, HAVING, LIMIT or a set operation, over tables that are not cut alike")
@@ -173,7 +182,7 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 		cols = append(cols, item{x, fmt.Sprintf("k%d", len(cols))})
 		return cols[len(cols)-1].name
 	}
-	// columns replaces the subquery's own columns in x by those of the stage.
+	// toStageColumns replaces the subquery's own columns in x by columns of the stage.
 	columns := func(x node) node {
 		return rewriteNode(x, func(n node) node {
 			if a, _ := columnOf(n); inner[a] {
@@ -250,7 +259,7 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 		counts = counts || strings.HasPrefix(strings.ToLower(str(n, "function_name")), "count") || str(n, "function_name") == "coalesce"
 		return true
 	})
-	if counts { // of no rows it gives no NULL
+	if counts { // over no rows, a count is not NULL
 		if f := strings.ToLower(str(value, "function_name")); f != "count" && f != "count_star" {
 			refuse("a correlated subquery that reckons with a count, over tables that are not cut alike")
 		}
@@ -267,9 +276,10 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 	return out
 }
 
-// member is a condition that rows must meet, as IN if it asks whether a stage has one with values that are equal to theirs. DuckDB
-// looks each row up then; for EXISTS, it first gathers what values the rows have. Of NULL, neither holds. The types must be the same,
-// as IN casts none.
+// existsToIn rewrites EXISTS as IN (a semi join), if the condition c only compares columns of a stage with
+// columns of the outer row for equality. Any other condition stays unchanged. For IN, DuckDB looks each row up.
+// For EXISTS, DuckDB first collects the values that the outer rows have. For NULL, both conditions fail. The
+// types must be the same, because IN does not cast.
 func (b *block) member(c node) node {
 	q, ok := c["query"].(*query)
 	if !ok || str(c, "subquery_type") != "EXISTS" || len(q.elems) != 1 || q.elems[0].kind != "" || q.elems[0].stage == nil || q.agg || q.limit != nil || len(q.where) == 0 {
@@ -291,14 +301,15 @@ func (b *block) member(c node) node {
 	m := *q
 	m.where = nil
 	x, y := have[0], want[0]
-	if len(have) > 1 { // NULLs in rows are equal
+	if len(have) > 1 { // NULLs inside row values compare as equal
 		x, y, m.where = call("row", have...), call("row", want...), known
 	}
 	m.sel = []item{{x, "one"}}
 	return node{"class": "SUBQUERY", "type": "SUBQUERY", "subquery_type": "ANY", "comparison_type": "COMPARE_EQUAL", "child": y, "query": &m}
 }
 
-// typeIn is the type of a column of elems, if it is a table's, whatever it has passed through; else "".
+// columnType returns the type of the column n of elems, if the column comes from a table, through any number of
+// queries and stages; else "".
 func typeIn(cat Catalog, elems []*elem, n node) string {
 	a, c := columnOf(n)
 	for _, e := range elems {
@@ -334,6 +345,7 @@ func pairsOf[P any](l []P, f func(P) (node, node)) [][2]node {
 	return out
 }
 
+// groupingSet returns the grouping set of all n grouping columns: their positions.
 func positions(n int) []any {
 	out := []any{}
 	for i := range n {
@@ -342,6 +354,7 @@ func positions(n int) []any {
 	return out
 }
 
+// itemExprs returns the expressions of a select list.
 func exprs(l []item) []node {
 	var out []node
 	for _, it := range l {
@@ -350,13 +363,15 @@ func exprs(l []item) []node {
 	return out
 }
 
-// from are the conditions and queries in q's FROM.
+// fromExprs returns the conditions and queries in the FROM of q.
 func from(q *query) []any {
 	return (&query{elems: q.elems}).expressions()
 }
 
-// reducers are conditions that keep of a subquery's rows those that the outer query may ask for: its column equals one of a leaf
-// of which few rows are left.
+// semiJoinReducers returns conditions that reduce the rows of a subquery to the rows that the outer query may
+// ask for. Each pair holds a column of the subquery and the outer expression that the column must equal. For
+// each filtered leaf of the outer query, a condition (EXISTS) says that the column equals a column of a row
+// that passes the filter.
 func (b *block) reducers(pairs [][2]node) []node {
 	var out []node
 	for _, e := range b.elems {
@@ -391,7 +406,8 @@ func (b *block) reducers(pairs [][2]node) []node {
 	return out
 }
 
-// scalar tells whether a subquery in n gives a value: such are not asked twice.
+// hasScalarSubquery reports whether n contains a subquery that gives a value. A condition with such a subquery
+// is not evaluated twice.
 func (b *block) scalar(n node) bool {
 	found := false
 	visit(n, func(n node) bool {
@@ -401,7 +417,8 @@ func (b *block) scalar(n node) bool {
 	return found
 }
 
-// group plans what comes after WHERE.
+// planGrouping plans all that comes after WHERE. If each group is complete at one task, the tasks aggregate on
+// their own. Otherwise the aggregation is split.
 func (b *block) group(root bool) *rel {
 	if b.agg {
 		complete := b.class == nil || len(b.groupSets) <= 1 && slices.ContainsFunc(b.query.group, func(g node) bool { return b.facts.among(name(g), b.keys) })
@@ -413,7 +430,7 @@ func (b *block) group(root bool) *rel {
 	return b.finish(root)
 }
 
-// after plans the subqueries in what is reckoned after grouping, or instead of it.
+// planAfterGrouping plans the subqueries in HAVING, in the select list and in ORDER BY, for tasks of class c.
 func (b *block) after(c *class, keys map[string]bool) {
 	b.having = b.subqueries(b.having, c, keys)
 	for i := range b.sel {
@@ -424,6 +441,7 @@ func (b *block) after(c *class, keys map[string]bool) {
 	}
 }
 
+// refuseWindows refuses window functions, because each would need the rows of several tasks.
 func (b *block) windows() {
 	for _, x := range append(exprs(b.sel), orders(b.order)...) {
 		visit(x, func(n node) bool {
@@ -435,6 +453,7 @@ func (b *block) windows() {
 	}
 }
 
+// orderExprs returns the expressions of ORDER BY.
 func orders(l []order) []node {
 	var out []node
 	for _, o := range l {
@@ -443,7 +462,9 @@ func orders(l []order) []node {
 	return out
 }
 
-// finish makes the rel of a block that each task can do to the end, but for DISTINCT, ORDER BY and LIMIT.
+// finishBlock returns the rel of a block that each task can run to the end, except for DISTINCT, ORDER BY and
+// LIMIT. If the rest needs the rows of all tasks, finishBlock adds a stage, and a single task merges the
+// output.
 func (b *block) finish(root bool) *rel {
 	r := &rel{q: b.query, class: b.class, keys: map[string]bool{}, merged: b.once, rows: b.rows}
 	if b.class == nil {
@@ -451,7 +472,7 @@ func (b *block) finish(root bool) *rel {
 			b.order = nil
 		}
 		if (b.agg || b.distinct) && b.rows > 20_000 {
-			r.merged = true // not to be done by each task of others
+			r.merged = true // too much work for each task of another class
 		}
 		return r
 	}
@@ -469,7 +490,8 @@ func (b *block) finish(root bool) *rel {
 	if b.limit == nil && again && !root {
 		b.order = nil
 	}
-	// Each task does it for its piece, and one for what they have.
+	// Each task applies DISTINCT, ORDER BY and LIMIT to its partition. A single task then does the same with
+	// the tasks' outputs.
 	part, whole := *b.query, query{order: b.order, limit: b.limit, offset: b.offset, distinct: b.distinct}
 	part.sel, part.offset = nil, nil
 	var cols []string
@@ -512,7 +534,7 @@ func (b *block) finish(root bool) *rel {
 	return &rel{q: &whole, merged: true, rows: b.rows}
 }
 
-// split has each task aggregate its piece, and puts the parts together.
+// splitAggregation plans a partial aggregation by each task, and a final aggregation of the partial results.
 func (b *block) split(root bool) *rel {
 	b.class0()
 	part := *b.query
@@ -547,7 +569,7 @@ func (b *block) split(root bool) *rel {
 			switch g := grouped(n); {
 			case g != nil:
 				return g
-			case str(n, "class") == "SUBQUERY": // its aggregates are its own
+			case str(n, "class") == "SUBQUERY": // aggregates inside a subquery stay in the subquery
 				n = with(n, "query", n["query"].(*query).rewrite(grouped))
 				if child := sub(n, "child"); child != nil {
 					n["child"] = whole(child)
@@ -575,7 +597,7 @@ func (b *block) split(root bool) *rel {
 		f.group = append(f.group, byGroup[key(g)])
 	}
 	f.groupSets = b.groupSets
-	// What the tasks group by: the keys, and the arguments of aggregates over distinct values.
+	// The tasks group by the grouping keys, and by the arguments of DISTINCT aggregates.
 	for _, it := range part.sel {
 		if strings.HasPrefix(it.name, "g") || strings.HasPrefix(it.name, "d") {
 			part.group = append(part.group, it.expr)
@@ -630,18 +652,20 @@ func (b *block) split(root bool) *rel {
 	return r
 }
 
-// lookup is tables that tell more of what rows are grouped by, and keep none of the rows away.
+// lateJoin is a set of whole tables that add columns to the groups and filter no rows. The final aggregation
+// joins these tables (late materialisation), so the partial aggregation scans fewer tables.
 type lookup struct {
-	late    []*elem // they are joined when the parts are put together, by this equality of their column of with what rows are grouped by
+	late    []*elem // tables that the final aggregation joins, by lateColumn = groupedColumn
 	of, by  node
-	on      []node // what else they are joined by
+	on      []node // the other conditions of the late join
 	aliases map[string]bool
 
-	elems []*elem // the others
+	elems []*elem // elements that the partial aggregation joins, by earlyWhere
 	where []node
 }
 
-// lookup finds tables that each task would read whole to no avail, as rows are grouped by their key anyway.
+// findLateJoin finds whole tables that each task would scan in vain, because rows are grouped by the tables'
+// key anyway. If there are no such tables, all elements are early.
 func (b *block) lookup() *lookup {
 	grouped := map[string]bool{}
 	for _, g := range b.query.group {
@@ -668,7 +692,8 @@ func (b *block) lookup() *lookup {
 	return &lookup{elems: b.elems, where: b.where}
 }
 
-// fill puts into l the tables that are joined with its first one, and reports whether these can be joined late.
+// fillLateJoin adds to l the tables joined with the first table of l. It reports whether all of l can be joined
+// late.
 func (b *block) fill(l *lookup, where []node) bool {
 	for n := 0; n < len(l.aliases); {
 		n = len(l.aliases)
@@ -685,7 +710,7 @@ func (b *block) fill(l *lookup, where []node) bool {
 		switch r := free(c); {
 		case !meets(r, l.aliases):
 			l.where = append(l.where, c)
-		case len(r) == 1 || hasSubquery(c): // it keeps rows away
+		case len(r) == 1 || hasSubquery(c): // a filter removes rows
 			return false
 		default:
 			l.on = append(l.on, c)
@@ -718,7 +743,7 @@ func (b *block) fill(l *lookup, where []node) bool {
 	return apart
 }
 
-// class0 plans the subqueries in what the tasks group by and aggregate.
+// refuseGroupedSubqueries refuses subqueries in GROUP BY and inside aggregates.
 func (b *block) class0() {
 	for i, g := range b.query.group {
 		if hasSubquery(g) {
@@ -736,8 +761,10 @@ func (b *block) class0() {
 	}
 }
 
-// summed tells whether the rows of an outer join's other side can be put together before the join, those that are the same in the
-// columns that it returns: all else that is asked of them is aggregates of columns, which are NULL where there is no such row.
+// preaggregationKeys reports whether the moved side of an outer join can be aggregated before the join (eager
+// aggregation), and returns the columns to group by. The moved side consists of the leaves aliases. Except for
+// the returned columns, the block may only use the side in aggregates of plain columns. In a row without a
+// match these columns are NULL. Aggregates over other columns must be min, max or count(*).
 func (b *block) summed(of map[string]bool) (keys []node, ok bool) {
 	ok = b.agg
 	add := func(n node) {
@@ -772,7 +799,8 @@ func (b *block) summed(of map[string]bool) (keys []node, ok bool) {
 	return keys, ok
 }
 
-// sum has tasks put together what they move to be read as l, which is summed, so that there are this many rows.
+// preaggregateMoved makes tasks aggregate the moved rows of the leaf l, grouped by preaggregationKeys. After
+// the aggregation, the estimated number of rows is rows.
 func (b *block) sum(l *leaf, rows float64) {
 	keys, _ := b.summed(map[string]bool{l.alias: true})
 	from := b.p.bind.alias("moved")
@@ -805,7 +833,7 @@ func (b *block) sum(l *leaf, rows float64) {
 			}
 			switch f := strings.ToLower(str(n, "function_name")); {
 			case !b.p.isAggregate(n):
-			case f == "count_star": // where there is no other side, there is a row all the same
+			case f == "count_star": // a row without a match counts as one row
 				one := node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{column(l.alias, put("a", n)), integer(1)}}
 				return cast(node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{call("sum", one), integer(0)}}, "BIGINT")
 			case refs(n)[l.alias]:
@@ -828,7 +856,8 @@ func (b *block) sum(l *leaf, rows float64) {
 	l.stage.rel, l.cols = &r, part.columns()
 }
 
-// merge puts an aggregate's parts among what the tasks make, and returns how they become the whole.
+// mergeAggregate adds the partial aggregates of n to the tasks' output, by put. It returns the expression that
+// merges the partial results. An aggregate that cannot be split is refused.
 func (p *planner) merge(n node, alias string, put func(string, node) string) node {
 	f := strings.ToLower(str(n, "function_name"))
 	if len(nodes(sub(n, "order_bys"), "orders")) > 0 {
@@ -873,7 +902,7 @@ func (p *planner) merge(n node, alias string, put func(string, node) string) nod
 	return nil
 }
 
-// groups is an estimate of how many groups there are.
+// estimateGroups estimates the number of groups.
 func (p *planner) groups(elems []*elem, by []node) float64 {
 	n := 1.0
 	for _, g := range by {
@@ -882,10 +911,10 @@ func (p *planner) groups(elems []*elem, by []node) float64 {
 	return n
 }
 
-// unknownValues is how many values something has of which nothing is known.
+// unknownValues is the assumed number of distinct values of an expression about which nothing is known.
 const unknownValues = 100
 
-// values is an estimate of how many values an expression has.
+// estimateValues estimates the number of distinct values of an expression.
 func (p *planner) values(elems []*elem, g node) float64 {
 	a, c := columnOf(g)
 	of := refs(g)

@@ -8,26 +8,27 @@ import (
 	"strings"
 )
 
-// Spread is how the output of a stage reaches the tasks that read it.
+// Spread says how the output of a stage reaches the tasks that read the stage.
 type Spread int
 
 const (
-	All     Spread = iota // each task has all of it
-	Aligned               // the task of number i has bucket i of each task's output
+	All     Spread = iota // each task reads the whole output (broadcast)
+	Aligned               // task i reads bucket i of each task's output (shuffle)
 )
 
-// Catalog is what the planner knows of the tables.
+// Catalog tells the planner about the tables.
 type Catalog interface {
-	Table(name string) *Table // nil: there is none
-	Tasks(class string) int   // how many tasks read the tables of a class
-	// Exchange is how many tasks share so many rows that are moved.
+	Table(name string) *Table // nil: the catalog has no table of this name
+	Tasks(class string) int   // number of tasks that scan the tables of a class
+	// ExchangeTasks is the number of tasks that share the given number of moved rows.
 	Exchange(rows float64) int
-	// Bucket is the number of the task that reads the rows with this key, as SQL; it holds for keys of other tables, too.
+	// Bucket is SQL for the number of the task that reads the rows with this key. The SQL holds for keys of all
+	// tables of the class.
 	Bucket(class, key string) string
 }
 
-// Table is one of the catalog's. Those of a class are cut by their keys, in the same way; a table without a class is
-// whole wherever it is read.
+// Table is a table of the catalog. All tables of a class are partitioned by their keys in the same way. A table
+// without a class is whole wherever a task reads the table.
 type Table struct {
 	Name     string
 	Columns  []string
@@ -35,43 +36,45 @@ type Table struct {
 	Class    string
 	Key      string
 	Rows     int
-	Distinct map[string]int // values of each column
+	Distinct map[string]int // estimated number of distinct values of each column
 }
 
-// SQL is what the planner asks DuckDB for.
+// SQL is the part of DuckDB that the planner uses.
 type SQL interface {
 	Parse(sql string) (node, error)
 	Print(stmt node) (string, error)
 	Aggregates() map[string]bool
-	Matches(table, alias, cond string) (float64, error) // the share of a table's rows, by a sample of them
-	Values(table, alias, expr string) (float64, error)  // how many values there are in the sample
+	Matches(table, alias, cond string) (float64, error) // share of the rows of a table's sample that meet cond
+	Values(table, alias, expr string) (float64, error)  // number of distinct values in the sample
 }
 
+// stage is a stage of the plan during planning. Its tasks run rel.
 type stage struct {
 	name   string
 	rel    *rel
-	by     []node // expressions by which the output is cut into buckets; none: it is not
-	bucket string // the bucket's number as SQL, with keyHere for these
-	n      int    // of buckets
+	by     []node // columns by which the output is cut into buckets
+	bucket string // number of a row's bucket, as SQL with keyHere for keyColumns
+	n      int    // number of buckets; 0: the output is not cut
 }
 
-// class is a way in which rows are cut by a key, one piece for each task.
+// class is a way to partition rows by a key. Each task has one partition.
 type class struct {
 	name   string
 	tasks  int
-	bucket string // the number of the task that has a key, as SQL with keyHere for it
+	bucket string // number of the task that has a key, as SQL with keyHere for the key
 }
 
-// rel is a query that tasks can run as it is: each of those of a class on its piece, which together give all rows, or any one
-// task, if there is no class.
+// rel is a query that tasks can run as it stands. With a class, each task of the class runs the query on its
+// partition, and the tasks together give all rows. Without a class, any single task gives all rows.
 type rel struct {
 	q      *query
 	class  *class
-	keys   map[string]bool // names of columns that are the class's key
-	merged bool            // it joins what tasks have made: to be run once, not by each task of another class
-	rows   float64         // an estimate
+	keys   map[string]bool // names of the result columns that hold the class's key
+	merged bool            // the query combines outputs of tasks: it runs once, and not in each task of another class
+	rows   float64         // estimated number of rows
 }
 
+// queryPlanner plans one query.
 type planner struct {
 	cat       Catalog
 	sql       SQL
@@ -83,19 +86,21 @@ type planner struct {
 	exchanges int
 }
 
+// errAgain makes Plan start again, because a WITH query has a second use.
 var errAgain = errors.New("plan again")
 
 // keyHere stands for a key in SQL that is written before the key is known.
 const keyHere = "$key"
 
-// fewRows is so many that moving them is no matter.
+// fewRows is a number of rows that tasks can move at negligible cost.
 const fewRows = 50_000
 
+// isAggregate reports whether n is a call of an aggregate function.
 func (p *planner) isAggregate(n node) bool {
 	return str(n, "class") == "FUNCTION" && p.agg[strings.ToLower(str(n, "function_name"))]
 }
 
-// aggregates tells whether there is an aggregate in n. Those of its subqueries are theirs.
+// hasAggregate reports whether n contains an aggregate. Aggregates inside subqueries do not count.
 func (p *planner) aggregates(n any) bool {
 	found := false
 	visit(n, func(n node) bool {
@@ -105,6 +110,7 @@ func (p *planner) aggregates(n any) bool {
 	return found
 }
 
+// tableClass returns the class of this name in the catalog.
 func (p *planner) base(name string) *class {
 	c := p.bases[name]
 	if c == nil {
@@ -114,14 +120,16 @@ func (p *planner) base(name string) *class {
 	return c
 }
 
-// exchange is a class of its own, for so many rows that are cut by some key for one purpose.
+// newExchange returns a new class for rows that an exchange partitions by some key, for a single purpose. The
+// number of rows decides the number of tasks.
 func (p *planner) exchange(rows float64) *class {
 	p.exchanges++
 	n := p.cat.Exchange(rows)
 	return &class{name: fmt.Sprintf("exchange %d", p.exchanges), tasks: n, bucket: fmt.Sprintf("CAST(hash(%s) %% %d AS INTEGER)", keyHere, n)}
 }
 
-// materialise makes a stage of r. With a class, its output is cut by the columns by, for tasks of that class.
+// addStage makes r a stage. If target is not nil, the output of the stage is cut by keyColumns, for the tasks
+// of target.
 func (p *planner) materialise(r *rel, to *class, by ...node) *stage {
 	s := &stage{rel: r}
 	if to != nil {
@@ -132,11 +140,12 @@ func (p *planner) materialise(r *rel, to *class, by ...node) *stage {
 	return s
 }
 
-// facts are what holds of the rows of a block before they are grouped.
+// equivalences are sets of columns that are equal in all rows of a block before grouping.
 type facts struct {
-	equal map[string]string // union-find over "alias.column"
+	equal map[string]string // parents in a union-find over "alias.column"; "" at a root
 }
 
+// columnName returns a bound column as "alias.column"; "" for any other node.
 func name(n node) string {
 	if a, c := columnOf(n); a != "" {
 		return a + "." + c
@@ -144,6 +153,7 @@ func name(n node) string {
 	return ""
 }
 
+// findRoot returns the column that represents all columns equal to c.
 func (f *facts) root(c string) string {
 	for f.equal[c] != "" {
 		c = f.equal[c]
@@ -151,12 +161,14 @@ func (f *facts) root(c string) string {
 	return c
 }
 
+// addEquality notes that the columns a and b are equal.
 func (f *facts) join(a, b string) {
 	if a, b = f.root(a), f.root(b); a != b {
 		f.equal[a] = b
 	}
 }
 
+// anyEqual reports whether some column of a equals some column of b.
 func (f *facts) same(a, b map[string]bool) bool {
 	for x := range a {
 		for y := range b {
@@ -168,10 +180,12 @@ func (f *facts) same(a, b map[string]bool) bool {
 	return false
 }
 
+// equalsAny reports whether the column c equals one of keys. For c "" it reports false.
 func (f *facts) among(c string, keys map[string]bool) bool {
 	return c != "" && f.same(map[string]bool{c: true}, keys)
 }
 
+// findEquivalences collects the equalities of columns among conds.
 func factsOf(conds []node) *facts {
 	f := &facts{map[string]string{}}
 	for _, c := range conds {
@@ -184,14 +198,18 @@ func factsOf(conds []node) *facts {
 	return f
 }
 
-// piece is what is known of an element of FROM: the class of its rows, and columns that are its key in all of them.
+// partitioning describes the rows of an element of FROM: the class, and the columns ("alias.column") that hold
+// the class's key in every row.
 type piece struct {
 	class *class
 	keys  map[string]bool
 }
 
+// planInner plans a query whose rows are not the result.
 func (p *planner) plan(q *query) *rel { return p.query(q, false) }
 
+// planQuery plans q. If q is the root, the rows are the result and keep their order. In other queries, the
+// order only matters with a LIMIT.
 func (p *planner) query(q *query, root bool) *rel {
 	if q.setop != "" {
 		r := *q
@@ -211,7 +229,7 @@ func (p *planner) query(q *query, root bool) *rel {
 	return b.plan(root)
 }
 
-// read is all of a stage.
+// readStage returns a query that reads all rows of a stage.
 func (p *planner) read(s *stage, cols []string) *query {
 	l := p.leaf(s, All, cols)
 	q := &query{elems: []*elem{{leaf: l}}}
@@ -221,24 +239,27 @@ func (p *planner) read(s *stage, cols []string) *query {
 	return q
 }
 
+// newLeaf returns a leaf that reads the output of a stage.
 func (p *planner) leaf(s *stage, spread Spread, cols []string) *leaf {
 	return &leaf{alias: p.bind.alias(s.name), stage: s, spread: spread, cols: cols}
 }
 
-// block is a SELECT that is being planned.
+// block is a SELECT during planning.
 type block struct {
 	p *planner
 	*query
-	derived map[string]piece // by alias: queries in FROM
+	derived map[string]piece // by alias: partitioning of queries in FROM
 	facts   *facts
-	class   *class          // of its rows before grouping
-	keys    map[string]bool // columns that are its key
-	implied []node          // conditions that hold of a leaf where others do
-	merged  map[string]*rel // by alias: queries in FROM that join what tasks have made
-	once    bool            // something in it is merged
+	class   *class          // class of the rows before grouping; nil: any task has all rows
+	keys    map[string]bool // columns that hold the class's key
+	implied []node          // derived conditions on a leaf (factorOr)
+	merged  map[string]*rel // by alias: queries in FROM that combine outputs of tasks
+	once    bool            // the block contains a query that combines outputs of tasks
 	rows    float64
 }
 
+// planBlock plans the block: first the queries in FROM, then the joins, the subqueries of WHERE and the rest.
+// root: see planQuery.
 func (b *block) plan(root bool) *rel {
 	b.factor()
 	for _, e := range b.elems {
@@ -286,7 +307,9 @@ func (b *block) plan(root bool) *rel {
 	return b.group(root)
 }
 
-// factor takes conditions that all branches of an OR share out of it, and adds what it says of each leaf alone.
+// factorOr adds conditions to WHERE that follow from an OR; the OR itself stays. If all branches contain the
+// same comparison of two columns, factorOr adds the comparison. If all branches restrict the same leaf,
+// factorOr adds the OR of the restrictions, as a filter for the scan of the leaf.
 func (b *block) factor() {
 	for _, c := range slices.Clone(b.where) {
 		if str(c, "type") != "CONJUNCTION_OR" {
@@ -328,8 +351,9 @@ func (b *block) factor() {
 	}
 }
 
-// streamed drops what is only implied of the largest table: its rows go past hash tables of the others anyway, and what is asked of
-// each of them twice costs more than it keeps away.
+// dropImpliedOfLargest drops the implied conditions on the largest table. The rows of the largest table are the
+// probe side and pass the hash tables of the other tables anyway. A second evaluation for each row costs more
+// than the filter saves.
 func (b *block) streamed() {
 	var largest *leaf
 	rows := 0
@@ -343,8 +367,8 @@ func (b *block) streamed() {
 	})
 }
 
-// piece tells what e is, with what is in it moved where its join needs that. At the top, what WHERE says of e's first leaf holds
-// for its rows.
+// partitionElem returns the partitioning of e's rows. If the join of e needs a side elsewhere, partitionElem
+// moves the side into a stage. At the top, conditions of WHERE on the first leaf of e apply to the rows of e.
 func (b *block) piece(e *elem, top bool) piece {
 	if e.kind == "" {
 		if pc, ok := b.derived[e.alias]; ok {
@@ -384,11 +408,11 @@ func (b *block) piece(e *elem, top bool) piece {
 		}
 		return piece{}
 	case r.class == nil:
-		return l // each row of it is joined where it is
+		return l // the right side is whole, so each row of the left side is joined where the row is
 	case l.class == nil && e.kind == "INNER":
 		return r
 	}
-	var own []node // what concerns the right alone holds for it before the join
+	var own []node // conditions on the right side alone apply before the join
 	for _, c := range e.on {
 		if within(refs(c), e.right.aliases()) && !hasSubquery(c) {
 			own = append(own, c)
@@ -405,7 +429,7 @@ func (b *block) piece(e *elem, top bool) piece {
 				x, y = y, x
 			}
 			if t := b.typeOf(e.left, x); !e.right.aliases()[refOf(y)] || t == "" || t != b.typeOf(e.right, y) {
-				continue // what is equal must have the same hash
+				continue // equal keys have equal hashes only if their types are the same
 			}
 			keys, sums := b.summed(e.right.aliases())
 			if sums {
@@ -414,7 +438,8 @@ func (b *block) piece(e *elem, top bool) piece {
 					rows = groups
 				}
 			}
-			// Both sides are cut by the key of the join: the right moves, and of the left, which is everywhere, each task takes its piece.
+			// Both sides are partitioned by the join key. The right side moves. The left side is whole at each
+			// task, so each task only keeps the rows of its own bucket.
 			to := b.p.exchange(rows)
 			e.right = b.cut(e.right, own, to, y)
 			if sums {
@@ -429,9 +454,10 @@ func (b *block) piece(e *elem, top bool) piece {
 	return l
 }
 
+// sameExpr reports whether a and b have the same structure (structureKey).
 func same(a, b node) bool { return key(a) == key(b) }
 
-// typeOf is the type of a column of a table in e; "" of others.
+// tableColumnType returns the type of the column n, if n is a column of a table in e; else "".
 func (b *block) typeOf(e *elem, n node) string {
 	a, c := columnOf(n)
 	for _, l := range e.leaves() {
@@ -442,19 +468,22 @@ func (b *block) typeOf(e *elem, n node) string {
 	return ""
 }
 
+// aliasOf returns the alias of a bound column; "" for any other node.
 func refOf(n node) string { a, _ := columnOf(n); return a }
 
-// mine holds for the rows with a key that is the task's.
+// isOwnKey returns a condition that holds for the rows whose key k belongs to the task's own bucket.
 func (p *planner) mine(c *class, k node) node {
 	return equal(cast(operator("%", call("hash", k), integer(c.tasks)), "INTEGER"), cast(call("getvariable", text("task")), "INTEGER"))
 }
 
-// cut makes e, or what of it passes the conditions, a stage of its own, and returns what reads that in its place. All in
-// the block that refers to columns of e refers to the new ones then.
+// moveElem makes e, filtered by where, a stage of its own, and returns a leaf that reads the stage. If target
+// is not nil, the stage is cut by keyColumns, for the tasks of target. All references of the block to columns
+// of e then refer to the leaf.
 func (b *block) cut(e *elem, where []node, to *class, by ...node) *elem {
 	return b.cutAll([]*elem{e}, where, to, by...)
 }
 
+// moveElems makes the join of elems one stage, like moveElem.
 func (b *block) cutAll(elems []*elem, where []node, to *class, by ...node) *elem {
 	own := map[string]bool{}
 	for _, e := range elems {
@@ -501,7 +530,7 @@ func (b *block) cutAll(elems []*elem, where []node, to *class, by ...node) *elem
 		}
 		return nil
 	}
-	// In place: elements are known by their pointers.
+	// The rewrite is in place, because maps hold elements by their pointers.
 	b.where = rewriteAll(rest.where, moved)
 	b.query.group, b.having = rewriteAll(b.query.group, moved), rewriteAll(b.having, moved)
 	for i := range b.sel {
@@ -524,7 +553,9 @@ func (b *block) cutAll(elems []*elem, where []node, to *class, by ...node) *elem
 	return &elem{leaf: l}
 }
 
-// anchor chooses the elements whose pieces the block's tasks read; what is cut in another way is moved to them.
+// chooseAnchor chooses the anchor of the block: the elements whose partitions the block's tasks scan. Elements
+// joined by their partition keys form a cluster. All other clusters move to the anchor. chooseAnchor takes the
+// cluster with the least cost of moves.
 func (b *block) anchor(pieces map[*elem]piece) {
 	type cluster struct {
 		elems []*elem
@@ -561,7 +592,8 @@ func (b *block) anchor(pieces map[*elem]piece) {
 				c.where = append(c.where, w)
 			}
 		}
-		// Equalities by way of a third column hold among these alone as well.
+		// Keys may be equal by way of a third column. They are equal within the cluster alone, too, so the
+		// equality is added.
 		for i, x := range slices.Sorted(maps.Keys(c.keys)) {
 			for _, y := range slices.Sorted(maps.Keys(c.keys))[:i] {
 				if b.facts.root(x) == b.facts.root(y) {
@@ -578,7 +610,8 @@ func (b *block) anchor(pieces map[*elem]piece) {
 		}
 		return
 	}
-	// How much is moved with a as the anchor: all to each task, or each row to the task that has its key.
+	// The cost of moving cluster c to the anchor a: all rows to each task (broadcast), or each row to the task
+	// that has its key (shuffle).
 	aligned := func(a, c *cluster) node {
 		for _, k := range slices.Sorted(maps.Keys(b.facts.equal)) {
 			for _, k := range []string{k, b.facts.equal[k]} {
@@ -628,6 +661,7 @@ func (b *block) anchor(pieces map[*elem]piece) {
 	}
 }
 
+// parseColumn returns the column that columnName printed as k.
 func columnNamed(k string) node {
 	a, c, _ := strings.Cut(k, ".")
 	return column(a, c)
@@ -639,7 +673,8 @@ func copied(m map[string]bool) map[string]bool {
 	return out
 }
 
-// estimate is how many rows a join of these has, if each row of the largest meets one of each of the others.
+// estimateRows estimates the number of rows of a join of leaves under the conditions conds. The estimate
+// assumes that each row of the largest leaf has a single match in every further leaf.
 func (p *planner) estimate(leaves []*leaf, conds []node) float64 {
 	rows, share := 1.0, 1.0
 	for _, l := range leaves {
@@ -669,7 +704,7 @@ func (p *planner) estimate(leaves []*leaf, conds []node) float64 {
 	return max(1, rows*share)
 }
 
-// text is an expression as SQL, without the name that it may have.
+// printExpr returns an expression as SQL, without its name as an output column.
 func (p *planner) text(n node) string {
 	s, err := p.sql.Print(node{"type": "SELECT_NODE", "cte_map": node{"map": []any{}}, "select_list": []any{with(emitNode(n), "alias", "")}, "from_table": node{"type": "EMPTY"}, "aggregate_handling": "STANDARD_HANDLING"})
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package plan makes a plan of stages and tasks from SQL. DuckDB parses the text, and tells what is wrong with it; the planner
-// decides what each task runs on its piece of the tables and how what they make is put together, and writes that as SQL again. What
-// it has no plan for, it refuses by name.
+// Package plan turns SQL into a plan of stages and tasks. DuckDB parses the text and reports errors in the
+// text. The planner decides what each task runs on a partition of the tables, and how the outputs of tasks are
+// combined. The planner then prints the SQL of each stage. A query without a plan is refused with the name of
+// the unsupported feature ([RefusedError]).
 package plan
 
 import (
@@ -15,37 +16,41 @@ import (
 	"sync"
 )
 
-// Plan is what is to be done for a query. Stages come after those that they read; the result is the output of the last.
+// Plan says how a query runs. A stage comes after the stages that it reads. The output of the last stage is the
+// result.
 type Plan struct {
 	Stages  []Stage
-	Columns []Column // of the result
-	Order   []int    // columns by which its rows are in order, as far as these are columns of it
+	Columns []Column // columns of the result
+	Order   []int    // positions in Columns by which the result is ordered, up to the first expression without a column
 }
 
-// Stage is tasks that run the same SQL. In that, a table of a class is the piece of it that the task has, and an input's name
-// is a table, too.
+// Stage is a set of tasks that run the same SQL. In the SQL, the name of a table with a class stands for the
+// task's partition of the table. The name of an input is a table, too: it holds the rows of the earlier stage.
 type Stage struct {
-	Name    string
-	SQL     string
-	Tasks   int
-	Class   string   // of the tables that are cut; "" if it reads none
-	Tables  []string // that it reads
+	Name  string
+	SQL   string
+	Tasks int
+	// class of the partitioned tables that the tasks scan; "" if the stage scans whole tables only, or no table
+	Class   string
+	Tables  []string // names of the tables that the tasks scan
 	Inputs  []Input
-	Buckets int // into which a task's output is cut, by its last column; 0: it is not
+	Buckets int // number of buckets that a task's output is cut into, by the last column; 0: the output is not cut
 	Columns []Column
-	Enough  int // rows of all tasks together, whichever they are: when so many are made, the others need not run; -1: all must
+	// once the tasks have made this many rows together, further tasks need not run (LIMIT); -1: all tasks must
+	// run
+	Enough int
 }
 
-// Input is the output of a stage.
+// Input is the output of an earlier stage, as a stage reads it.
 type Input struct {
 	Stage  int // position in Plan.Stages
 	Spread Spread
 }
 
-// Column is one of a result.
+// Column is a column of a result. Type is DuckDB's name of the type.
 type Column struct{ Name, Type string }
 
-// Planner plans queries over the tables of a catalog. Safe for concurrent use.
+// Planner plans queries over the tables of a catalog. A Planner is safe for concurrent use.
 type Planner struct {
 	cat Catalog
 
@@ -53,10 +58,11 @@ type Planner struct {
 	db      *sql.DB
 	conn    *sql.Conn
 	agg     map[string]bool
-	samples map[string]float64 // what was asked of them
+	samples map[string]float64 // values of aggregates over the samples, by query
 }
 
-// New returns a planner. In db, which becomes its own, are samples of the tables.
+// New returns a planner for the tables of cat. db holds samples of the tables. The planner owns db from now on,
+// and Close closes db.
 func New(db *sql.DB, cat Catalog) (*Planner, error) {
 	conn, err := db.Conn(context.Background())
 	if err != nil {
@@ -85,7 +91,8 @@ func (p *Planner) Close() error {
 	return p.db.Close()
 }
 
-// Plan plans a query. The error is DuckDB's if it is no good one, and a *RefusedError if there is no plan for it.
+// Plan plans a query. If the query is invalid, the error is DuckDB's. If the planner has no plan for the query,
+// the error is a *RefusedError.
 func (p *Planner) Plan(ctx context.Context, text string) (*Plan, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,6 +113,9 @@ func (p *Planner) Plan(ctx context.Context, text string) (*Plan, error) {
 	}
 }
 
+// planOnce plans n, a query with the result columns want. If planOnce finds a second use of a WITH query, it
+// adds the query to sharedCTEs and returns errAgain. The next call then makes a stage of the WITH query. A
+// panic of refuse becomes an error.
 func (p *Planner) once(ctx context.Context, n node, want []Column, again map[string]bool) (plan *Plan, err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -159,7 +169,7 @@ func (p *Planner) once(ctx context.Context, n node, want []Column, again map[str
 			}
 		})
 		if st.Columns, err = p.describe(ctx, text); err != nil {
-			return nil, fmt.Errorf("the planner made SQL that is no good: %w\n%s", err, text)
+			return nil, fmt.Errorf("DuckDB rejects the SQL that the planner printed: %w\n%s", err, text)
 		}
 		last := i == len(in.stages)-1
 		if last {
@@ -181,6 +191,8 @@ func (p *Planner) once(ctx context.Context, n node, want []Column, again map[str
 	return plan, nil
 }
 
+// orderedBy returns the positions of the result columns by which q orders its rows. The list ends before the
+// first expression that is no result column.
 func ordered(q *query) []int {
 	var out []int
 	for _, o := range q.order {
@@ -196,7 +208,7 @@ func ordered(q *query) []int {
 	return out
 }
 
-// Definitions are the columns as CREATE TABLE wants them.
+// Definitions returns the columns in the form that CREATE TABLE expects.
 func Definitions(l []Column) string {
 	var out []string
 	for _, c := range l {
@@ -205,7 +217,7 @@ func Definitions(l []Column) string {
 	return strings.Join(out, ", ")
 }
 
-// Quote is a name as SQL wants it.
+// Quote returns name as a quoted identifier of SQL.
 func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 func names(l []Column) []string {
@@ -216,7 +228,8 @@ func names(l []Column) []string {
 	return out
 }
 
-// casts is the select list that gives columns the types that they have when DuckDB runs the query in one piece; "" if they have.
+// castList returns a select list that casts columns to the wanted types, or "" if all types agree already.
+// Wanted are the types of the query in DuckDB alone.
 func casts(have, want []Column) string {
 	var out []string
 	differ := false
@@ -234,6 +247,7 @@ func casts(have, want []Column) string {
 	return strings.Join(out, ", ")
 }
 
+// describeQuery returns the columns of a query's result, as DuckDB binds the query.
 func (p *Planner) describe(ctx context.Context, text string) ([]Column, error) {
 	rows, err := p.conn.QueryContext(ctx, "SELECT column_name, column_type FROM (DESCRIBE "+strings.TrimRight(strings.TrimSpace(text), ";")+")")
 	if err != nil {
@@ -251,7 +265,8 @@ func (p *Planner) describe(ctx context.Context, text string) ([]Column, error) {
 	return out, rows.Err()
 }
 
-// Parse returns the tree of a SELECT.
+// Parse returns the syntax tree of a SELECT, without the positions in the text. Several statements at once are
+// refused.
 func (p *Planner) Parse(text string) (node, error) {
 	var out string
 	if err := p.conn.QueryRowContext(context.Background(), "SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR), skip_default := true, skip_null := true) AS VARCHAR)", text).Scan(&out); err != nil {
@@ -280,7 +295,7 @@ func (p *Planner) Parse(text string) (node, error) {
 	return n, nil
 }
 
-// Print returns the text of a tree.
+// Print returns the SQL text of a syntax tree.
 func (p *Planner) Print(n node) (string, error) {
 	b, err := json.Marshal(node{"error": false, "statements": []any{node{"node": n}}})
 	if err != nil {
@@ -296,17 +311,18 @@ func (p *Planner) Print(n node) (string, error) {
 // Aggregates returns the names of DuckDB's aggregate functions.
 func (p *Planner) Aggregates() map[string]bool { return p.agg }
 
-// Matches returns the share of a table's rows of which cond holds.
+// Selectivity returns the share (0 to 1) of the rows in a table's sample that meet cond.
 func (p *Planner) Matches(table, alias, cond string) (float64, error) {
 	return p.sampled("count(*) FILTER (WHERE "+cond+") / count(*)", table, alias)
 }
 
-// Values returns how many values an expression has.
+// DistinctValues returns the number of distinct values of expr in a table's sample.
 func (p *Planner) Values(table, alias, expr string) (float64, error) {
 	return p.sampled("count(DISTINCT "+expr+")", table, alias)
 }
 
-// sampled is what an aggregate gives of a table's sample.
+// askSample returns the value of an aggregate over a table's sample. Values are cached, because queries often
+// ask for the same aggregates.
 func (p *Planner) sampled(agg, table, alias string) (float64, error) {
 	q := fmt.Sprintf("SELECT %s FROM %s AS %s", agg, Quote(table), Quote(alias))
 	if s, ok := p.samples[q]; ok {

@@ -19,33 +19,33 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// interactive are the queries that users wait for.
+// interactive are the numbers of the queries with waiting users.
 var interactive = []int{1, 3, 4, 5, 6, 7, 10, 12, 14, 18, 19, 21}
 
-// etl are queries as of a tenant that turns tables around: the largest joins and exchanges.
+// etl are the numbers of the queries of a tenant that transforms tables: the largest joins and exchanges.
 var etl = []int{8, 9, 13, 20}
 
 type benchCmd struct {
 	fleet
 	SF       float64       `name:"sf" default:"1" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
-	Load     float64       `default:"0.8" help:"Share of the CPUs that queries keep busy, by what they use when they run alone; with --connect, of the slots. Default ${default}."`
-	For      time.Duration `default:"30s" help:"How long queries arrive; 0: only see what each costs. Default ${default}."`
-	Policies []string      `default:"phoebe,blind,late-binding,random" placeholder:"NAME,..." help:"Policies that are measured, one after the other; blind is phoebe's where nothing is told of files. Default ${default}."`
-	ETL      bool          `name:"etl" help:"Measure each also beside a tenant of as much load, whose queries are large joins, placed by estimation under phoebe. Each has half of the load."`
-	Alone    bool          `default:"true" negatable:"" help:"Measure a DuckDB on its own as well. Default: yes."`
-	Seed     uint64        `default:"1" help:"Of arrivals. Default ${default}."`
+	Load     float64       `default:"0.8" help:"Share of the CPUs that queries keep busy, by the CPU time of each query alone; with --connect, share of the slots. Default ${default}."`
+	For      time.Duration `default:"30s" help:"How long queries arrive; 0: only measure the cost of each query. Default ${default}."`
+	Policies []string      `default:"phoebe,blind,late-binding,random" placeholder:"NAME,..." help:"Policies to measure in turn; blind is phoebe without the places of files. Default ${default}."`
+	ETL      bool          `name:"etl" help:"Also measure each policy beside a second tenant with large joins. Each tenant has half of the load. Under phoebe, the large joins are placed by estimation."`
+	Alone    bool          `default:"true" negatable:"" help:"Also measure DuckDB alone. Default: yes."`
+	Seed     uint64        `default:"1" help:"Seed of the arrivals. Default ${default}."`
 
-	pids []int // of the workers, if they are this program's own
+	pids []int // process IDs of the workers, if this program started the workers
 }
 
-// arrival is a query that is due at a time.
+// arrival is a query due at a time after the start of the run.
 type arrival struct {
 	at  time.Duration
 	n   int
 	etl bool
 }
 
-// sample is how a query went. For one that failed, there is an error.
+// sample says how a query went. err is set if the query failed.
 type sample struct {
 	arrival
 	response time.Duration
@@ -53,19 +53,19 @@ type sample struct {
 	err      error
 }
 
-// rounds is how often each query is run alone, to see what it takes.
+// rounds is the number of runs of each query alone, to measure the cost.
 const rounds = 5
 
-// cost is what a query takes: the median of what it took each time.
+// cost is the cost of a query: each time is the median of the rounds.
 type cost struct {
-	tasks time.Duration // for which its tasks run
-	cpu   time.Duration // of all processes
-	alone time.Duration // CPU time of a DuckDB on its own
+	tasks time.Duration // sum of the run times of the tasks
+	cpu   time.Duration // CPU time of all processes
+	alone time.Duration // CPU time of a DuckDB of one thread
 
-	local, remote int // tasks of all times, by where they found what they read
+	local, remote int // number of tasks in all rounds, by the place of their data
 }
 
-// one runs a query.
+// runFunc runs a query and returns the query's statistics.
 type one func(arrival) (engine.Stats, error)
 
 func (b *benchCmd) Run(ctx context.Context, c *cli) error {
@@ -98,13 +98,13 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 	phoebe := func(policy string) one {
 		return func(a arrival) (engine.Stats, error) {
 			opt := b.options()
-			opt.Mode = client.SampleMode // they are short, whatever is said of what they read
+			opt.Mode = client.SampleMode // the tasks are short, even if phoebe expects long tasks from the size of the inputs
 			if opt.Policy = client.Policy(policy); policy == "blind" {
 				opt.Policy, opt.Blind = client.PhoebePolicy, true
 			}
 			if a.etl {
 				opt.Tenant, opt.Class = "etl", client.Spare
-				if policy == "phoebe" { // so that tasks of both paths meet
+				if policy == "phoebe" { // sampled tasks then meet estimated tasks
 					opt.Mode = client.EstimateMode
 				}
 			}
@@ -138,7 +138,8 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 	return nil
 }
 
-// each runs each query on its own, by turns on the cluster, of which own are the workers' processes, and in a DuckDB of one thread.
+// measureCosts runs each query alone: in turns on the cluster, and in a DuckDB of one thread. The processes
+// workerPIDs are the workers, if this program started the workers.
 func (b *benchCmd) each(ctx context.Context, m *data.Manifest, own []int, run one) (map[int]cost, error) {
 	single, stop, err := b.alone(ctx, m, 1, 1)
 	if err != nil {
@@ -146,7 +147,7 @@ func (b *benchCmd) each(ctx context.Context, m *data.Manifest, own []int, run on
 	}
 	defer stop()
 	all := slices.Concat(interactive, etl)
-	for range 3 { // until files are in memory, and their digests were compared, wherever they are
+	for range 3 { // until all files are in the workers' memory and have been compared with their digests
 		for _, n := range all {
 			if _, err := run(arrival{n: n}); err != nil {
 				return nil, fmt.Errorf("Q%d: %w", n, err)
@@ -177,7 +178,7 @@ func (b *benchCmd) each(ctx context.Context, m *data.Manifest, own []int, run on
 	return costs, nil
 }
 
-// compare prints what queries cost on the cluster, and in a DuckDB on its own.
+// printCosts prints the cost of each query on the cluster beside the cost in DuckDB alone.
 func compare(costs map[int]cost) {
 	fmt.Println("CPU time of a query, of workers, frontend and client together, over that of a DuckDB of one thread, and its local tasks:")
 	var sum cost
@@ -189,16 +190,18 @@ func compare(costs map[int]cost) {
 	sum.print("all")
 }
 
+// printLine prints the cost on a line.
 func (c *cost) print(of string) {
 	fmt.Printf("  %-3s %5d ms over %5d ms: %.2f  %5.1f%%\n", of, c.cpu.Milliseconds(), c.alone.Milliseconds(), float64(c.cpu)/float64(c.alone), share(c.local, c.remote))
 }
 
-// used is the CPU time of a meter's processes.
+// cpuTime returns the CPU time of a meter's processes.
 func used(m *bench.CPUMeter) time.Duration {
 	u := m.Use()
 	return time.Duration(u.Own * u.Seconds * float64(time.Second))
 }
 
+// taskTime returns the sum of the run times of all tasks.
 func tasks(s *engine.Stats) time.Duration {
 	var sum time.Duration
 	for _, st := range s.Stages {
@@ -209,7 +212,8 @@ func tasks(s *engine.Stats) time.Duration {
 	return sum
 }
 
-// workload is when the interactive queries are due, and then beside those of the other tenant.
+// planArrivals returns the arrivals of the interactive queries alone. With ETL, it also returns the same
+// arrivals mixed with the arrivals of the ETL tenant.
 func (b *benchCmd) workload(costs map[int]cost, slots int) (due, beside []arrival) {
 	r := rand.New(rand.NewPCG(b.Seed, 0))
 	width, of := slots, "the slots' time"
@@ -242,7 +246,8 @@ func (b *benchCmd) workload(costs map[int]cost, slots int) (due, beside []arriva
 	return due, beside
 }
 
-// measure prints how the queries go, without the other tenant and beside it, if there is one.
+// measurePolicy prints how the queries go alone. With ETL, it also prints how the queries go beside the ETL
+// tenant.
 func (b *benchCmd) measure(ctx context.Context, name string, due, beside []arrival, slots int, run one) {
 	p99 := b.report(ctx, name, due, slots, run)
 	if beside != nil {
@@ -250,8 +255,8 @@ func (b *benchCmd) measure(ctx context.Context, name string, due, beside []arriv
 	}
 }
 
-// drive runs queries when they are due, however many are under way, and returns when all have ended. Responses count from when
-// they were due.
+// runArrivals runs queries when they are due, however many are under way, and returns when all have ended. A
+// response counts from the time when the query was due.
 func drive(ctx context.Context, due []arrival, run one) []sample {
 	out := make([]sample, len(due))
 	var wg sync.WaitGroup
@@ -270,8 +275,9 @@ func drive(ctx context.Context, due []arrival, run one) []sample {
 	return out
 }
 
-// report runs queries, prints a line about the interactive ones, and returns their p99; with slots, it compares with what is ideal on
-// so many, and says what the responses went on.
+// runAndReport runs queries, prints a line about the interactive queries, and returns their p99. If slots is
+// not 0, the line compares the responses with the ideal on this number of slots, and a second line has the
+// parts of the responses.
 func (b *benchCmd) report(ctx context.Context, name string, due []arrival, slots int, run one) (p99 time.Duration) {
 	meter := bench.NewCPUMeter(b.pids...)
 	l := drive(ctx, due, run)
@@ -328,9 +334,10 @@ func (b *benchCmd) report(ctx context.Context, name string, due []arrival, slots
 	return p99
 }
 
-// share is that of part in all, in percent.
+// percentOf returns part in percent of the sum of part and others.
 func share(part, rest int) float64 { return 100 * float64(part) / float64(max(1, part+rest)) }
 
+// meanOf returns the mean, rounded to 100 µs.
 func mean(l []time.Duration) (m time.Duration) {
 	for _, d := range l {
 		m += d / time.Duration(len(l))
@@ -338,6 +345,7 @@ func mean(l []time.Duration) (m time.Duration) {
 	return m.Round(100 * time.Microsecond)
 }
 
+// quantileOf returns the quantile q (0 to 1), rounded to 100 µs; 0 for an empty list.
 func quantile(l []time.Duration, q float64) time.Duration {
 	if len(l) == 0 {
 		return 0
@@ -346,7 +354,8 @@ func quantile(l []time.Duration, q float64) time.Duration {
 	return l[min(len(l)-1, int(q*float64(len(l))))].Round(100 * time.Microsecond)
 }
 
-// best measures DuckDBs on their own, of which the best way is found with a part of the queries.
+// measureBestDuckDB measures DuckDB alone. A trial with a third of the queries finds the best number of DuckDBs
+// and threads.
 func (b *benchCmd) best(ctx context.Context, m *data.Manifest, due, beside []arrival) error {
 	trial := due
 	if beside != nil {
@@ -376,7 +385,8 @@ func (b *benchCmd) best(ctx context.Context, m *data.Manifest, due, beside []arr
 	return nil
 }
 
-// alone is DuckDBs on their own, for so many queries at a time; the others wait. All are warm, as the workers are.
+// startDuckDBs starts DuckDBs for this number of queries at a time; further queries wait. All DuckDBs are warm,
+// as the workers are.
 func (b *benchCmd) alone(ctx context.Context, m *data.Manifest, queries, threads int) (run one, stop func(), err error) {
 	temp, err := os.MkdirTemp("", "phoebe-tpch")
 	if err != nil {
@@ -393,7 +403,7 @@ func (b *benchCmd) alone(ctx context.Context, m *data.Manifest, queries, threads
 		r, err := engine.NewReference(m, threads, 4096/int64(queries), temp)
 		if err == nil {
 			free <- r
-			err = errors.Join(r.Run(ctx, m.Queries[5-1]), r.Run(ctx, m.Queries[9-1])) // together they read all tables
+			err = errors.Join(r.Run(ctx, m.Queries[5-1]), r.Run(ctx, m.Queries[9-1])) // Q5 and Q9 together read all tables
 		}
 		if err != nil {
 			stop()

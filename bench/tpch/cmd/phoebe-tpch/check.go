@@ -29,11 +29,12 @@ func (k *checkCmd) Run(ctx context.Context, c *cli) error {
 	}
 	fmt.Printf("%d of %d are right\n", right, of)
 	if right < of {
-		return errors.New("not all are right")
+		return errors.New("some queries have wrong rows: see the lines with WRONG")
 	}
 	return nil
 }
 
+// checkScale checks the 22 queries at a scale factor, prints a line for each, and returns how many are right.
 func (k *checkCmd) scale(ctx context.Context, c *cli, sf float64) (right int, err error) {
 	e, m, close, err := k.open(c, sf)
 	if err != nil {
@@ -62,6 +63,8 @@ func (k *checkCmd) scale(ctx context.Context, c *cli, sf float64) (right int, er
 	return right, nil
 }
 
+// checkQuery compares the rows of a query with the reference, and with the published answer, if any. The result
+// is the verdict, or an error if the rows are wrong.
 func (k *checkCmd) one(ctx context.Context, e *engine.Engine, ref *engine.Reference, m *data.Manifest, i int, q string) (string, error) {
 	r, err := e.Query(ctx, q, k.options())
 	if err != nil {
@@ -81,19 +84,19 @@ func (k *checkCmd) one(ctx context.Context, e *engine.Engine, ref *engine.Refere
 		return "", err
 	}
 	if d := engine.Compare(got, want, r.Columns, p.Order); d != "" {
-		return "", errors.New("not DuckDB's: " + d)
+		return "", errors.New("the rows differ from DuckDB's: " + d)
 	}
 	how := "is DuckDB's"
 	if len(m.Answers) > 0 {
 		if d := engine.Compare(answer(got, r.Columns), answer(published(m.Answers[i]), r.Columns), r.Columns, p.Order); d != "" {
-			return "", errors.New("not the published answer: " + d)
+			return "", errors.New("the rows differ from the published answer: " + d)
 		}
 		how += " and the published answer"
 	}
 	return fmt.Sprintf("%s: %d rows, %v", how, len(got), r.Stats.Total), nil
 }
 
-// published are the rows of an answer as it is told: a line of names, and lines of fields between |.
+// parseAnswer returns the rows of a published answer: a line of names, then lines of fields between |.
 func published(text string) [][]string {
 	var out [][]string
 	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n")[1:] {
@@ -102,7 +105,8 @@ func published(text string) [][]string {
 	return out
 }
 
-// answer is rows as answers tell them: NULL is nothing, and decimals end with a digit that is not 0.
+// formatAnswer returns rows in the form of published answers: NULL is empty, and decimals have no trailing
+// zeros.
 func answer(rows [][]string, cols []plan.Column) [][]string {
 	out := make([][]string, len(rows))
 	for i, r := range rows {

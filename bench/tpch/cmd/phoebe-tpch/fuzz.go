@@ -17,8 +17,8 @@ import (
 
 type fuzzCmd struct {
 	fleet
-	N    int     `default:"1000" help:"How many queries. Default ${default}."`
-	Seed uint64  `default:"1" help:"They are the same for the same seed. Default ${default}."`
+	N    int     `default:"1000" help:"Number of queries. Default ${default}."`
+	Seed uint64  `default:"1" help:"Seed of the queries: the same seed gives the same queries. Default ${default}."`
 	SF   float64 `name:"sf" default:"0.01" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
 }
 
@@ -47,7 +47,7 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 		want, bad := ref.Rows(bound, q)
 		cancel()
 		if errors.Is(bad, context.DeadlineExceeded) {
-			i-- // nobody knows what is right: it counts for nothing
+			i-- // the right rows are unknown, so the query does not count
 			continue
 		}
 		p, err := e.Plan(ctx, q)
@@ -96,7 +96,7 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 		fmt.Printf("  refused %d times: %s\n", why[w], strings.TrimSpace(w))
 	}
 	if wrong > 0 {
-		return errors.New("some are wrong")
+		return errors.New("some queries have wrong rows or fail: see the lines above")
 	}
 	return nil
 }

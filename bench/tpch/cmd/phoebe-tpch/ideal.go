@@ -8,15 +8,15 @@ import (
 	"github.com/phoebe-sched/phoebe/bench/tpch/engine"
 )
 
-// ideal is how long each query would have taken from one central queue that knows every slot and needs no time to act: tasks have the
-// run times that were measured, a stage starts the moment that those it waits for have ended, and whatever may run of the query
-// that came first goes first.
+// idealResponses returns how long each query would have taken with one central queue. The queue knows every
+// slot and needs no time to act. Tasks have the measured run times. A stage starts as soon as the stages before
+// have ended. Among runnable tasks, the oldest query goes first.
 func ideal(queries []sample, slots int) []time.Duration {
 	type job struct {
 		query   int
-		begun   []int // tasks of each stage
+		begun   []int // number of tasks begun, by stage
 		running []int
-		left    int // stages that have not ended
+		left    int // number of unfinished stages
 	}
 	ended := func(j *job, stages []engine.StageStats, i int) bool {
 		return j.begun[i] == len(stages[i].Tasks) && j.running[i] == 0
@@ -81,11 +81,11 @@ func ideal(queries []sample, slots int) []time.Duration {
 	return responses
 }
 
-// part is one that a response has.
+// responsePart is a part of the time of a response.
 type part int
 
 const (
-	outside part = iota // planning, and on the way to the frontend and back
+	outside part = iota // planning, and the way to the frontend and back
 	sampling
 	link
 	queue
@@ -100,7 +100,8 @@ func (p part) String() string {
 	return [...]string{"outside", "sampling", "link", "queue", "binding", "launch", "run", "delivery"}[p]
 }
 
-// blame is what the response of a query went on: the parts of the tasks that the next stage waited for, or the end.
+// splitResponse splits the response of a query into parts. The parts are taken along the critical path: the
+// tasks that delayed the next stage, or the end.
 func blame(s *sample) (b [parts]time.Duration) {
 	stages := s.stats.Stages
 	last := func(i int) *engine.TaskStats {

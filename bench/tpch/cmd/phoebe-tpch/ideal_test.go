@@ -11,7 +11,8 @@ import (
 
 const ms = time.Millisecond
 
-// query is one whose stages have tasks of these run times, in ms; each stage waits for the ones of after.
+// newSample returns a query with stages of tasks. runs are the run times of each stage's tasks, in ms. Stage i
+// waits for the stages after[i].
 func query(at time.Duration, after [][]int, runs ...[]int) sample {
 	s := sample{arrival: arrival{at: at}}
 	for i, tasks := range runs {
@@ -30,9 +31,9 @@ func TestIdeal(t *testing.T) {
 		queries []sample
 		want    []time.Duration
 	}{
-		"a stage waits for the last of those before": {[]sample{query(0, chain, []int{10, 10, 10}, []int{5})}, []time.Duration{25 * ms}},
-		"stages of which none waits run together":    {[]sample{query(0, [][]int{nil, nil, {0, 1}}, []int{10}, []int{20}, []int{5})}, []time.Duration{25 * ms}},
-		"whoever came first goes first, in each stage": {
+		"a stage waits for the last task before": {[]sample{query(0, chain, []int{10, 10, 10}, []int{5})}, []time.Duration{25 * ms}},
+		"independent stages run together":        {[]sample{query(0, [][]int{nil, nil, {0, 1}}, []int{10}, []int{20}, []int{5})}, []time.Duration{25 * ms}},
+		"the oldest query goes first, in each stage": {
 			[]sample{query(5*ms, chain, []int{10, 10}, []int{5}), query(0, chain, []int{10, 10, 10}, []int{5})}, []time.Duration{30 * ms, 25 * ms},
 		},
 		"slots stand idle between": {[]sample{query(100*ms, [][]int{nil}, []int{10}), query(0, [][]int{nil}, []int{10})}, []time.Duration{10 * ms, 10 * ms}},
@@ -43,7 +44,7 @@ func TestIdeal(t *testing.T) {
 	}
 }
 
-// What a response went on adds up to it, along the tasks that others waited for.
+// The parts of a response add up to the response, along the critical path.
 func TestBlame(t *testing.T) {
 	s := query(0, [][]int{nil, {0}}, []int{10, 20}, []int{5})
 	at := func(i, k int, moments ...int) {

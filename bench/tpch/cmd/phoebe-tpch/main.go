@@ -28,13 +28,13 @@ import (
 type cli struct {
 	Data string `default:"out/tpch" placeholder:"DIR" help:"Folder of the data. Default ${default}."`
 
-	Gen    genCmd    `cmd:"" help:"Make the data: tables as Parquet files, cut by key, each at two nodes."`
-	Worker workerCmd `cmd:"" help:"Run a worker, which runs fragments of queries for frontends."`
-	SQL    sqlCmd    `cmd:"" name:"sql" help:"Run a query and print its rows."`
-	Query  queryCmd  `cmd:"" help:"Run a query of TPC-H, by its number, and print its rows."`
-	Check  checkCmd  `cmd:"" help:"Run the 22 queries and compare their rows with a DuckDB on its own and with the published answers."`
-	Fuzz   fuzzCmd   `cmd:"" help:"Run random queries and compare their rows with a DuckDB on its own."`
-	Bench  benchCmd  `cmd:"" help:"Measure response times under load, beside other policies, the ideal and a DuckDB on its own."`
+	Gen    genCmd    `cmd:"" help:"Make the data: tables as Parquet files, partitioned by key, each file at two nodes."`
+	Worker workerCmd `cmd:"" help:"Run a worker: fragments of queries, for frontends."`
+	SQL    sqlCmd    `cmd:"" name:"sql" help:"Run a query and print the rows."`
+	Query  queryCmd  `cmd:"" help:"Run a query of TPC-H, by number, and print the rows."`
+	Check  checkCmd  `cmd:"" help:"Run the 22 queries, and compare the rows with DuckDB alone and with the published answers."`
+	Fuzz   fuzzCmd   `cmd:"" help:"Run random queries, and compare the rows with DuckDB alone."`
+	Bench  benchCmd  `cmd:"" help:"Measure response times under load, beside other policies, the ideal and DuckDB alone."`
 }
 
 func main() {
@@ -48,7 +48,7 @@ func main() {
 
 type genCmd struct {
 	SF    []float64 `name:"sf" default:"0.01" placeholder:"X,..." help:"Scale factors. Default ${default}."`
-	Nodes int       `default:"4" placeholder:"N" help:"Nodes that have data. Default ${default}."`
+	Nodes int       `default:"4" placeholder:"N" help:"Number of nodes with data. Default ${default}."`
 }
 
 func (g *genCmd) Run(c *cli) error {
@@ -61,12 +61,12 @@ func (g *genCmd) Run(c *cli) error {
 }
 
 type workerCmd struct {
-	Node       string   `required:"" placeholder:"NAME" help:"The node of the data that is at this worker."`
-	Listen     string   `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where frontends connect; port 0 takes a free one. Its files are had from a port of the same host. Default ${default}."`
-	Join       []string `placeholder:"HOST:PORT" help:"Heartbeat addresses of some frontends, to which it announces itself. Default: none, frontends must list it."`
-	Slots      int      `default:"1" placeholder:"N" help:"Fragments that run at once, each on one thread. Default ${default}."`
-	Memory     int64    `default:"2048" placeholder:"MiB" help:"Memory for all fragments that run at once. Default ${default}."`
-	SecretFile string   `placeholder:"FILE" help:"File with the secret that frontends have. Default: none."`
+	Node       string   `required:"" placeholder:"NAME" help:"Node of the data: this worker has the files of the node."`
+	Listen     string   `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where frontends connect; port 0 takes a free port. Files are served at another port of the same host. Default ${default}."`
+	Join       []string `placeholder:"HOST:PORT" help:"Heartbeat addresses of some frontends: the worker announces itself there. Default: frontends must list the worker."`
+	Slots      int      `default:"1" placeholder:"N" help:"Number of fragments at once, each on a thread of its own. Default ${default}."`
+	Memory     int64    `default:"2048" placeholder:"MiB" help:"Memory for all fragments together. Default ${default}."`
+	SecretFile string   `placeholder:"FILE" help:"File with the secret of the frontends. Default: none."`
 }
 
 func (w *workerCmd) Run(ctx context.Context, c *cli) error {
@@ -113,24 +113,26 @@ func (w *workerCmd) Run(ctx context.Context, c *cli) error {
 	}
 }
 
-// fleet is where queries run.
+// clusterFlags say where and how queries run.
 type fleet struct {
-	Connect []string `placeholder:"HOST:PORT,..." help:"Frontends; any of them takes any query. Default: a cluster in this process."`
+	Connect []string `placeholder:"HOST:PORT,..." help:"Frontends: each takes any query. Default: a cluster in this process."`
 	Memory  int32    `default:"512" placeholder:"MiB" help:"Memory of each task. Default ${default}."`
-	Tenant  string   `placeholder:"NAME" help:"For whom the queries are."`
-	Blind   bool     `help:"Place tasks without telling where their files are."`
-	Rows    int      `default:"1000000" placeholder:"N" help:"Rows of its largest table that a task has at least, if so many are at one node: 1 makes a task for each file. Default ${default}."`
-	Policy  string   `placeholder:"NAME" help:"How tasks are placed. Default: as the frontend does."`
-	Class   string   `placeholder:"NAME" help:"regular, or spare: only where nothing else can run. Default: regular."`
+	Tenant  string   `placeholder:"NAME" help:"Tenant of the queries."`
+	Blind   bool     `help:"Do not tell phoebe where the files of tasks are."`
+	Rows    int      `default:"1000000" placeholder:"N" help:"Least number of rows of the largest table for each task, if a node has enough rows; 1 makes a task for each file. Default ${default}."`
+	Policy  string   `placeholder:"NAME" help:"Policy for placing tasks. Default: the frontend's own policy."`
+	Class   string   `placeholder:"NAME" help:"regular; or spare: run only where no regular task can. Default: regular."`
 
-	SecretFile string `placeholder:"FILE" help:"File with the secret that frontends have. Default: none."`
+	SecretFile string `placeholder:"FILE" help:"File with the secret of the frontends. Default: none."`
 }
 
+// queryOptions returns the options of a query, by the flags.
 func (f *fleet) options() engine.Options {
 	return engine.Options{Tenant: f.Tenant, Class: client.Class(f.Class), Memory: f.Memory, Blind: f.Blind, Policy: client.Policy(f.Policy)}
 }
 
-// open returns an engine for the data of a scale factor.
+// openEngine returns an engine for the data of a scale factor. Without --connect, openEngine starts a cluster
+// in this process. The caller must call close.
 func (f *fleet) open(c *cli, sf float64) (e *engine.Engine, m *data.Manifest, close func(), err error) {
 	if m, err = data.Read(c.Data, sf); err != nil {
 		return nil, nil, nil, err
@@ -168,12 +170,12 @@ func (f *fleet) open(c *cli, sf float64) (e *engine.Engine, m *data.Manifest, cl
 	return e, m, close, nil
 }
 
-// asking is what all that run one query are told.
+// queryFlags are the flags of the commands for one query.
 type asking struct {
 	fleet
 	SF      float64 `name:"sf" default:"0.01" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
-	Explain bool    `help:"Print the plan, and run nothing."`
-	Timings bool    `help:"Print on stderr how long each stage took, and where its tasks ran."`
+	Explain bool    `help:"Print the plan without running the query."`
+	Timings bool    `help:"Print on stderr the time of each stage, and the workers of the tasks."`
 }
 
 type sqlCmd struct {
@@ -187,18 +189,19 @@ func (s *sqlCmd) Run(ctx context.Context, c *cli) error {
 
 type queryCmd struct {
 	asking
-	N int `arg:"" help:"Its number, from 1 to 22."`
+	N int `arg:"" help:"Number of the query, from 1 to 22."`
 }
 
 func (q *queryCmd) Run(ctx context.Context, c *cli) error {
 	return q.run(ctx, c, func(m *data.Manifest) (string, error) {
 		if q.N < 1 || q.N > len(m.Queries) {
-			return "", fmt.Errorf("there is no query %d: they go from 1 to %d", q.N, len(m.Queries))
+			return "", fmt.Errorf("there is no query %d: give a number from 1 to %d", q.N, len(m.Queries))
 		}
 		return m.Queries[q.N-1], nil
 	})
 }
 
+// runQuery runs a query and prints the rows; with --explain it only prints the plan.
 func (s *asking) run(ctx context.Context, c *cli, text func(*data.Manifest) (string, error)) error {
 	if s.Explain {
 		m, err := data.Read(c.Data, s.SF)
@@ -244,7 +247,7 @@ func (s *asking) run(ctx context.Context, c *cli, text func(*data.Manifest) (str
 	return nil
 }
 
-// print writes rows as they come, in columns as wide as those of the first batch need.
+// printRows writes rows as the rows arrive. The columns are as wide as the rows of the first batch need.
 func print(ctx context.Context, out io.Writer, r *engine.Result) error {
 	var widths []int
 	line := func(cells []string) {
@@ -284,6 +287,7 @@ func print(ctx context.Context, out io.Writer, r *engine.Result) error {
 	return nil
 }
 
+// printPlan writes the stages of a plan, with the SQL.
 func explain(out io.Writer, p *plan.Plan) {
 	for _, s := range p.Stages {
 		fmt.Fprintf(out, "%s: %d tasks", s.Name, s.Tasks)
@@ -310,6 +314,7 @@ func explain(out io.Writer, p *plan.Plan) {
 	}
 }
 
+// printTimings writes the time of each stage, and the workers that ran the tasks.
 func timings(out io.Writer, s *engine.Stats) {
 	fmt.Fprintf(out, "planned in %v, done after %v; %d tasks read their tables where they ran, %d fetched some\n", s.Planning, s.Total, s.Local, s.Remote)
 	for _, b := range s.Bad {

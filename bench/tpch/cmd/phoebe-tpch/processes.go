@@ -15,7 +15,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/serve"
 )
 
-// process is a part of a cluster, which may be killed and started again at its address.
+// process is a process of a cluster. A test may kill the process and start it again at the same address.
 type process struct {
 	bin  string
 	args []string
@@ -23,7 +23,7 @@ type process struct {
 	cmd  *exec.Cmd
 }
 
-// start starts it, and returns when it has told its address.
+// start starts the process, and returns when the process has printed its address.
 func (p *process) start() error {
 	listen := p.addr
 	if listen == "" {
@@ -42,7 +42,7 @@ func (p *process) start() error {
 	f := strings.Fields(line)
 	if err != nil || len(f) < 2 {
 		p.kill()
-		return fmt.Errorf("%s tells no address, but %q: %v", p.cmd, line, err)
+		return fmt.Errorf("%s did not print an address, but %q: %v", p.cmd, line, err)
 	}
 	if p.addr == "" {
 		p.addr = f[1]
@@ -56,12 +56,13 @@ func (p *process) kill() {
 	p.cmd.Wait()
 }
 
-// nodes are processes of workers, one for each node of the data, and a frontend in this process.
+// workerNodes are worker processes, each for a node of the data, and a frontend in this process.
 type nodes struct {
 	workers  []*process
 	frontend *serve.Server
 }
 
+// startNodes starts a worker process for each named node, and a frontend. root is the folder of the data.
 func startNodes(root string, names []string) (n *nodes, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -83,14 +84,14 @@ func startNodes(root string, names []string) (n *nodes, err error) {
 	}
 	cfg := serve.Config{Listen: "127.0.0.1:0", Workers: serve.Static(at)}
 	cfg.Core.Copies = frontend.FewCopies
-	cfg.Core.MaxWait = -1 // queries of seconds wait for each other for longer than a second, and are not to be sent away for that
+	cfg.Core.MaxWait = -1 // never refuse: queries of seconds wait for other queries longer than a second
 	if n.frontend, err = serve.New(cfg); err != nil {
 		return n, err
 	}
 	return n, n.frontend.Start()
 }
 
-// await returns when so many slots are there.
+// awaitSlots returns when the cluster has this many slots. awaitSlots waits for at most 30 s.
 func await(ctx context.Context, e *engine.Engine, slots int) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -102,12 +103,12 @@ func await(ctx context.Context, e *engine.Engine, slots int) error {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d slots are there", n, slots)
+			return fmt.Errorf("the cluster has %d of %d slots: look at the workers' errors above", n, slots)
 		}
 	}
 }
 
-// pids are those of the workers; n may be nil.
+// workerPIDs returns the process IDs of the workers; n may be nil.
 func (n *nodes) pids() (l []int) {
 	if n != nil {
 		for _, w := range n.workers {
