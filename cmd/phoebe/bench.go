@@ -19,55 +19,57 @@ import (
 )
 
 type benchCmd struct {
-	What string `arg:"" optional:"" enum:"load,noop" default:"load" help:"load: latency of sleeping tasks under an open loop of jobs. noop: round trip and throughput of jobs that do nothing. Default ${default}."`
+	What string `arg:"" optional:"" enum:"load,noop" default:"load" help:"load: latency of sleeping tasks under an open loop of jobs. noop: round trip and throughput of jobs without work. Default ${default}."`
 
-	Connect   []string `placeholder:"HOST:PORT" help:"Frontends of a running cluster to measure. Default: none, a cluster is started for each run."`
-	Against   []string `placeholder:"A,B" group:"load" help:"Compare two fleets of frontends on the same workers: each gets the same jobs by turns. Each is HOST:PORT, several frontends of one with a plus between them. Default: none."`
+	Connect   []string `placeholder:"HOST:PORT" help:"Frontends of a running cluster to measure. Default: none, each run starts a cluster."`
+	Against   []string `placeholder:"A,B" group:"load" help:"Compare two fleets of frontends on the same workers: the fleets get the same jobs in turns. A fleet is HOST:PORT; join several frontends with a plus. Default: none."`
 	Embedded  bool     `default:"true" negatable:"" help:"Measure a cluster within this process. Default: yes."`
-	Processes bool     `help:"Measure a cluster whose frontends and workers are processes, too, in turns with the embedded one; --no-embedded leaves that out. Default: no."`
-	TLS       bool     `name:"tls" help:"Measure each cluster by TLS, too, in turns with the plain one; with --tls-dir only by TLS. Default: no."`
-	Frontends int      `default:"2" placeholder:"N" help:"Frontends of a cluster that is started. Default ${default}."`
-	Workers   int      `default:"10" placeholder:"N" help:"Its workers. Default ${default}."`
-	Slots     int      `default:"4" placeholder:"N" help:"Slots of each of them. Default ${default}."`
+	Processes bool     `help:"Also measure a cluster of processes, in turns with the embedded cluster; --no-embedded leaves the embedded cluster out. Default: no."`
+	TLS       bool     `name:"tls" help:"Also measure each cluster with TLS, in turns with the plain cluster; with --tls-dir only with TLS. Default: no."`
+	Frontends int      `default:"2" placeholder:"N" help:"Frontends of a started cluster. Default ${default}."`
+	Workers   int      `default:"10" placeholder:"N" help:"Workers of a started cluster. Default ${default}."`
+	Slots     int      `default:"4" placeholder:"N" help:"Slots of each worker. Default ${default}."`
 
-	Repeat *int           `placeholder:"N" help:"Measure everything so often, in turns, with another seed each time, and print medians and what bounds them. Default: 1, noop 5."`
+	Repeat *int           `placeholder:"N" help:"Measure everything N times, in turns, with another seed each time, and print medians with confidence intervals. Default: 1, noop 5."`
 	Warmup *time.Duration `placeholder:"D" help:"Time at the start of each run, and of each figure of noop, that does not count. Default: 5s, noop 500ms."`
-	For    *time.Duration `placeholder:"D" help:"Time after it that counts. Default: 30s, noop 3s."`
+	For    *time.Duration `placeholder:"D" help:"Time after the warm-up that counts. Default: 30s, noop 3s."`
 
-	Policy       []string  `default:"${policy}" placeholder:"NAME" help:"Policies to compare, one run each: ${policies}. On clusters that are started, parts of one that binds late can be turned off and on: phoebe-overlap. Default ${default}."`
+	Policy       []string  `default:"${policy}" placeholder:"NAME" help:"Policies to compare, one run each: ${policies}. In started clusters, parts of a late-binding policy can be turned off and on: phoebe-overlap. Default ${default}."`
 	ProbeRatio   float64   `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10. Default ${default}."`
-	Load         []float64 `default:"0.8" placeholder:"N" group:"load" help:"Shares of the slots that the jobs keep busy, one run each; above 1 is overload, 0 a trace's own. Default ${default}."`
+	Load         []float64 `default:"0.8" placeholder:"N" group:"load" help:"Shares of the slots that the jobs keep busy, one run each. Above 1 is overload; 0 is the load of the trace. Default ${default}."`
 	TasksPerJob  int       `default:"10" placeholder:"N" group:"load" help:"Tasks of each job. Default ${default}."`
 	TaskDuration string    `default:"fixed:10ms" placeholder:"LAW" group:"load" help:"How long tasks sleep: fixed:D, job-exp:D (one exponential draw for each job), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default ${default}."`
 	Estimates    bool      `group:"load" help:"Jobs tell how long their tasks will run. Default: no."`
-	Again        bool      `group:"load" help:"Jobs that are refused as overload come again when they are told to, as those of clients do by default; their response counts from when they were to be sent at first. Default: a refused job is an error."`
-	Seed         uint64    `default:"1" placeholder:"N" group:"load" help:"Seed of arrivals and durations in the first repeat, the others have the ones that follow: every policy meets the same jobs. Default ${default}."`
+	Again        bool      `group:"load" help:"Submit jobs refused as overload again, as clients do by default. Their response counts from the first intended send time. Default: a refused job is an error."`
+	Seed         uint64    `default:"1" placeholder:"N" group:"load" help:"Seed of arrivals and durations in the first repeat; further repeats take the seeds that follow. Every policy meets the same jobs. Default ${default}."`
 
-	Simulate bool `group:"load" help:"Simulate the same jobs, too, with messages that take as long as they did, and print how far the simulator is off. Default: no."`
+	Simulate bool `group:"load" help:"Also simulate the same jobs, with the measured delay of messages, and print how far the simulator is off. Default: no."`
 
 	Trace          string        `placeholder:"FILE" group:"load" help:"Replay jobs of this CSV file, plain or gzipped, instead. Its columns: trace, job, submit_ms, input_bytes, shuffle_bytes, output_bytes. Default: none."`
 	TraceName      string        `default:"fb2010-0" placeholder:"NAME" group:"load" help:"Which trace of the file. Default ${default}."`
 	From           time.Duration `default:"10h" placeholder:"D" group:"load" help:"Where in the trace the replay begins. Default ${default}."`
-	Span           time.Duration `default:"1h" placeholder:"D" group:"load" help:"How much of it is replayed. Default ${default}."`
-	Speedup        float64       `default:"60" placeholder:"N" group:"load" help:"How much faster: submit times and durations are divided by it. Default ${default}."`
+	Span           time.Duration `default:"1h" placeholder:"D" group:"load" help:"How much of the trace to replay. Default ${default}."`
+	Speedup        float64       `default:"60" placeholder:"N" group:"load" help:"Divide submit times and durations by N. Default ${default}."`
 	TraceSetting   string        `default:"hadoop" enum:"hadoop,in-memory" group:"load" help:"How bytes become tasks: ${enum}. Default ${default}."`
 	TraceMaxTasks  int           `default:"100" placeholder:"N" group:"load" help:"Most maps, and most reduces, of a job; the rest are left out. Default ${default}."`
 	TraceVariation float64       `placeholder:"N" group:"load" help:"Spread of durations within a job: sigma of a log-normal factor, 0 to 5. Default 0."`
 
-	JSON string `name:"json" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
+	JSON string `name:"json" placeholder:"FILE" help:"Write all measurements to this file. Default: none."`
 	HTML string `name:"html" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
 
 	secretFlags
 }
 
-// Help says what is measured.
+// Help returns the text below the usage line.
 func (c *benchCmd) Help() string {
-	return `Jobs arrive as a Poisson process or as in a trace, whatever becomes of those before; response times count from
-the intended send time. Beside them stand the ideal, a job's longest task on an empty cluster, and the
-omniscient response, that of one queue with exact knowledge and no delay for the very same jobs.
+	return `Jobs arrive as a Poisson process or as in a trace, and do not wait for earlier jobs.
+Response times count from the intended send time. For comparison the table has the ideal (a job's
+longest task on an empty cluster) and the omniscient response (one queue with exact knowledge and no
+delay, for the same jobs).
 
-Of repeats, the median of each figure is printed, and between from and to its confidence interval from order
-statistics, which guesses at no distribution. A warning tells where others used the machine meanwhile.
+With --repeat, the table has the median of each figure. "from" and "to" bound its confidence
+interval, computed from order statistics without an assumed distribution. A warning names runs
+during which other programs used the machine.
 
   phoebe bench --load 0.5,0.8 --policy phoebe,late-binding --task-duration mix:90%5ms,10%200ms
   phoebe bench --trace jobs.csv.gz --speedup 60 --load 0.8
@@ -75,8 +77,8 @@ statistics, which guesses at no distribution. A warning tells where others used 
   phoebe bench --repeat 9 --for 10s --html report.html
   phoebe bench noop --processes
 
-The names of what --json writes tell units: _ms, _us, _s, _per_s; _cpus are CPUs, _share is from 0 to 1. All of them:
-go doc github.com/phoebe-sched/phoebe/bench`
+In the JSON, names end in their units: _ms, _us, _s, _per_s; _cpus are CPUs, _share is from 0 to 1.
+All names: go doc github.com/phoebe-sched/phoebe/bench`
 }
 
 // Run measures, and prints a table.
@@ -102,8 +104,9 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 		}
 		o.TLSDir, o.Plain = keys[0], true
 	}
-	// Before the minutes that a run takes.
-	write, err := createReports([]report[*bench.Document]{{"json", c.JSON, bench.WriteJSON}, {"html", c.HTML, bench.WriteHTML}})
+	// Fail before the run, which takes minutes, if a report cannot be written.
+	write, err := createReports([]report[*bench.Document]{{"json", c.JSON, bench.WriteJSON},
+		{"html", c.HTML, bench.WriteHTML}})
 	if err != nil {
 		return err
 	}
@@ -111,7 +114,7 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 	meta := bench.NewMeta(append([]string{"phoebe"}, line.Args...), o.Seed, time.Now())
 	meta.Watch(ctx)
 	if text := meta.CPUBefore.Busy(meta.Machine.CPUs); text != "" && len(c.Connect)+len(c.Against) == 0 {
-		fmt.Fprintf(out.err, "phoebe: warning: just now %s: figures will suffer\n", text)
+		fmt.Fprintf(out.err, "phoebe: warning: just now %s: figures will be worse\n", text)
 	}
 	measure := live.Run
 	if c.What == "noop" {
@@ -138,10 +141,14 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 	return errors.Join(bench.WriteTable(out.out, doc), write(doc), err)
 }
 
+// parseOptions returns the options of the measurement. Unset flags get the defaults of load or noop. line tells
+// which flags were given.
 func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 	o := live.Options{
-		Connect: c.Connect, Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Policies: c.Policy, Loads: c.Load,
-		ProbeRatio: c.ProbeRatio, TasksPerJob: c.TasksPerJob, Estimates: c.Estimates, Again: c.Again, Warmup: 5 * time.Second, For: 30 * time.Second,
+		Connect: c.Connect, Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Policies: c.Policy,
+		Loads:      c.Load,
+		ProbeRatio: c.ProbeRatio, TasksPerJob: c.TasksPerJob, Estimates: c.Estimates, Again: c.Again,
+		Warmup: 5 * time.Second, For: 30 * time.Second,
 		Embedded: c.Embedded, Repeat: 1, Seed: c.Seed,
 	}
 	if c.What == "noop" {
@@ -167,31 +174,34 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 	}
 	for _, p := range line.Path {
 		if p.Flag != nil && !p.Resolved && p.Flag.Group != nil && p.Flag.Group.Key == "load" && c.What != "load" {
-			return o, fmt.Errorf("--%s means nothing to phoebe bench %s", p.Flag.Name, c.What)
+			return o, fmt.Errorf("--%s has no meaning for phoebe bench %s", p.Flag.Name, c.What)
 		}
 	}
 	if c.Frontends < 1 || c.Workers < 1 || c.Slots < 1 {
 		return o, errors.New("--frontends, --workers and --slots must be 1 or more")
 	}
 	if c.TLS && (c.TLSDir != "" || len(c.Connect) > 0) {
-		return o, errors.New("--tls makes certificates for a cluster that it starts: leave out --tls-dir and --connect")
+		return o, errors.New("--tls starts a cluster with new certificates: leave out --tls-dir and --connect")
 	}
 	if len(c.Against) > 0 {
 		if len(c.Against) != 2 {
-			return o, fmt.Errorf("--against %s: want two fleets, such as 10.0.0.1:7410+10.0.0.2:7410,10.0.0.3:7410", strings.Join(c.Against, ","))
+			return o, fmt.Errorf("--against %s: want two fleets, such as 10.0.0.1:7410+10.0.0.2:7410,10.0.0.3:7410",
+				strings.Join(c.Against, ","))
 		}
 		if len(c.Connect) > 0 || c.Processes || c.TLS || c.Simulate {
-			return o, errors.New("--against measures two fleets that run: leave out --connect, --processes, --tls and --simulate")
+			return o, errors.New(
+				"--against measures two running fleets: leave out --connect, --processes, --tls and --simulate")
 		}
 		for _, fleet := range c.Against {
 			o.Against = append(o.Against, strings.Split(fleet, "+"))
 		}
 	}
 	if len(c.Connect) > 0 && c.Processes {
-		return o, errors.New("--connect measures a running cluster, --processes one that it starts: leave one of them out")
+		return o, errors.New(
+			"--connect measures a running cluster, --processes starts a cluster: leave out --connect or --processes")
 	}
 	if c.Simulate && (c.Trace != "" || len(c.Connect) > 0) {
-		return o, errors.New("--simulate needs a cluster of known parts and jobs that are drawn: leave out --connect and --trace")
+		return o, errors.New("--simulate needs a started cluster and drawn jobs: leave out --connect and --trace")
 	}
 	if c.Trace != "" {
 		setting, err := bench.ParseTraceSetting(c.TraceSetting)
@@ -206,7 +216,7 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 	return o, errors.Join(o.Validate(), c.check(&o))
 }
 
-// check says what a run could not begin with, before anything is started.
+// checkOptions reports problems before anything starts: addresses, the trace and the load.
 func (c *benchCmd) check(o *live.Options) error {
 	var errs []error
 	for _, addr := range slices.Concat(append(o.Against, c.Connect)...) {

@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-// children are the processes that a process has started and that live.
+// childProcesses returns the ids of the running children of a process.
 func children(pid int) []int {
 	var pids []int
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
-		// The name of the program is in parentheses, and may have any in itself.
+		// The program's name stands in parentheses, and may contain parentheses itself.
 		id, _, _ := strings.Cut(string(text), " ")
 		fields := strings.Fields(string(text)[strings.LastIndexByte(string(text), ')')+1:])
 		if child, _ := strconv.Atoi(id); fields[0] != "Z" && fields[1] == strconv.Itoa(pid) {
@@ -30,26 +30,30 @@ func children(pid int) []int {
 	return pids
 }
 
-// lives says whether a process runs; one that nobody has waited for does not.
+// isRunning reports whether a process runs. A zombie does not run.
 func lives(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(text), ") Z ")
 }
 
-// A cluster of processes beside the embedded one; none of them stays.
+// A benchmark measures a cluster of processes beside the embedded cluster. All processes end with the benchmark.
 func TestBenchProcesses(t *testing.T) {
-	part := []string{"--processes", "--frontends", "1", "--workers", "2", "--slots", "2", "--warmup", "20ms", "--for", "200ms"}
-	phoebe(t, append([]string{"bench", "noop", "--repeat", "1"}, part...)...).want(t, 0, "embedded", "processes", "times the floor")
+	part := []string{"--processes", "--frontends", "1", "--workers", "2", "--slots", "2", "--warmup", "20ms", "--for",
+		"200ms"}
+	phoebe(t, append([]string{"bench", "noop", "--repeat", "1"}, part...)...).want(t, 0, "embedded", "processes",
+		"times the floor")
 	env := []string{"PHOEBE_SECRET=sesame", "PHOEBE_FRONTEND_POLICY=not that of these frontends"}
-	phoebeIn(t, "", env, append([]string{"bench", "--no-embedded", "--load", "0.3", "--task-duration", "fixed:5ms", "--tasks-per-job", "2"}, part...)...).
+	phoebeIn(t, "", env, append([]string{"bench", "--no-embedded", "--load", "0.3", "--task-duration", "fixed:5ms",
+		"--tasks-per-job", "2"}, part...)...).
 		want(t, 0, "processes: 1 frontends, 2 workers of 2 slots", "load 0.3, 4 slots")
 }
 
-// However a benchmark ends, its processes end with it.
+// The processes of a benchmark end with it, also if the benchmark is interrupted or killed.
 func TestBenchTakesItsProcessesAlong(t *testing.T) {
 	for name, end := range map[string]os.Signal{"interrupted": os.Interrupt, "killed": os.Kill} {
 		t.Run(name, func(t *testing.T) {
-			bench := start(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2", "--slots", "2", "--warmup", "0s", "--for", "10m")
+			bench := start(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2",
+				"--slots", "2", "--warmup", "0s", "--for", "10m")
 			var parts []int
 			eventually(t, func() error {
 				if parts = children(bench.cmd.Process.Pid); len(parts) != 3 {
@@ -76,9 +80,10 @@ func TestBenchTakesItsProcessesAlong(t *testing.T) {
 	}
 }
 
-// Figures of a cluster that has lost a part are not passed off as those of a whole one.
+// If a cluster loses a process during the measurement, the benchmark fails.
 func TestBenchTellsWhatItLost(t *testing.T) {
-	bench := start(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2", "--slots", "2", "--warmup", "0s", "--for", "1s", "--load", "0.1")
+	bench := start(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2", "--slots", "2",
+		"--warmup", "0s", "--for", "1s", "--load", "0.1")
 	eventually(t, func() error {
 		parts := children(bench.cmd.Process.Pid)
 		if len(parts) != 3 {
@@ -87,7 +92,8 @@ func TestBenchTellsWhatItLost(t *testing.T) {
 		return syscall.Kill(parts[0], syscall.SIGKILL)
 	})
 	<-bench.done
-	if code, said := bench.cmd.ProcessState.ExitCode(), bench.errs.String(); code != 1 || !strings.Contains(said, "ended by itself: signal: killed") {
+	if code, said := bench.cmd.ProcessState.ExitCode(), bench.errs.String(); code != 1 ||
+		!strings.Contains(said, "ended by itself: signal: killed") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 }

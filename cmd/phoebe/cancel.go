@@ -13,17 +13,18 @@ import (
 )
 
 type cancelCmd struct {
-	Handle string `arg:"" help:"The job: JOB@OWNER, as phoebe run prints it, or JOB alone, which asks every frontend in --connect."`
-	Reason string `default:"cancelled by phoebe cancel" placeholder:"TEXT" help:"What the tasks that are cancelled say. Default ${default}."`
+	Handle string `arg:"" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect."`
+	Reason string `default:"cancelled by phoebe cancel" placeholder:"TEXT" help:"Reason in the outcomes of the cancelled tasks. Default ${default}."`
 
 	clientFlags
 }
 
 // Run cancels a job.
 func (c *cancelCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	h, n, err := ask(ctx, &c.clientFlags, log, "cancel", c.Handle, func(ctx context.Context, cl *client.Client, h client.Handle) (int, error) {
-		return cl.Cancel(ctx, h, c.Reason)
-	})
+	h, n, err := ask(ctx, &c.clientFlags, log, "cancel", c.Handle,
+		func(ctx context.Context, cl *client.Client, h client.Handle) (int, error) {
+			return cl.Cancel(ctx, h, c.Reason)
+		})
 	if err != nil {
 		return err
 	}
@@ -31,7 +32,8 @@ func (c *cancelCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	return err
 }
 
-// ask asks about a job, by its owner where the handle names one. An error says that the question was the verb.
+// askOwner asks a question about a job. If the handle names an owner, the client dials the owner first. Errors name
+// the verb, such as cancel. A job unknown to all frontends is no exitError: the command fails with exit code 1.
 func ask[T any](ctx context.Context, flags *clientFlags, log *slog.Logger, verb, handle string,
 	question func(context.Context, *client.Client, client.Handle) (T, error)) (h client.Handle, answer T, err error) {
 	if h, err = parseHandle(handle); err != nil {
@@ -59,8 +61,10 @@ func ask[T any](ctx context.Context, flags *clientFlags, log *slog.Logger, verb,
 	return h, answer, jobError(ctx, err)
 }
 
+// handleText formats a handle as JOB@OWNER.
 func handleText(h client.Handle) string { return h.Job + "@" + h.Owner }
 
+// parseHandle parses JOB@OWNER, or JOB alone: the owner is then empty.
 func parseHandle(text string) (client.Handle, error) {
 	job, owner, _ := strings.Cut(text, "@")
 	if _, err := probe.ParseJobID(job); err != nil {

@@ -21,10 +21,11 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// capture looks at all packets on loopback for texts, until it is ended; then it tells how often each was there.
+// capturePackets searches all packets on loopback for texts. The returned function ends the capture, and returns in
+// how many packets each text was. The test is skipped without the right to capture.
 func capture(t *testing.T, texts ...string) (end func() []int) {
 	t.Helper()
-	const all = 0x0300 // ETH_P_ALL, as the network has it
+	const all = 0x0300 // ETH_P_ALL in network byte order
 	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, all)
 	if err != nil {
 		t.Skipf("capturing packets takes more rights: %v", err)
@@ -44,7 +45,7 @@ func capture(t *testing.T, texts ...string) (end func() []int) {
 	_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 64<<20)
 	found, done := make([]int, len(texts)), make(chan struct{})
 	var over atomic.Bool
-	mark := rand.Text() // of the last packet
+	mark := rand.Text() // marks the last packet
 	go func() {
 		defer close(done)
 		defer syscall.Close(fd)
@@ -53,7 +54,7 @@ func capture(t *testing.T, texts ...string) (end func() []int) {
 			n, _, err := syscall.Recvfrom(fd, b, 0)
 			if n <= 0 || err != nil {
 				if over.Load() {
-					return // nothing is left to be read
+					return // no packets are left
 				}
 				continue
 			}
@@ -69,7 +70,7 @@ func capture(t *testing.T, texts ...string) (end func() []int) {
 	}()
 	return func() []int {
 		over.Store(true)
-		c, err := net.Dial("udp", "127.0.0.1:9") // it may be too busy ever to be silent
+		c, err := net.Dial("udp", "127.0.0.1:9") // on a busy loopback, silence may never come
 		if err == nil {
 			c.Write([]byte(mark))
 			c.Close()
@@ -83,10 +84,10 @@ func capture(t *testing.T, texts ...string) (end func() []int) {
 	}
 }
 
-const passedBytes = 1 << 20 // too much to travel by way of the frontend
+const passedBytes = 1 << 20 // too large to travel through the frontend
 
-// passFile is a job whose first task leaves a file at a worker, which the second one reads at another; they are of programs
-// that embed workers.
+// passFileJob returns a job that passes a file between two workers. It starts the two workers, embedded in the
+// test. The first task writes text again and again, and the second task counts the occurrences.
 func passFile(t *testing.T, text string, worker wserve.Config) client.Job {
 	t.Helper()
 	worker.Registry = exec.NewRegistry()
@@ -131,16 +132,18 @@ func passFile(t *testing.T, text string, worker wserve.Config) client.Job {
 		Stages: []client.Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
 		Tasks: []client.Task{
 			{Stage: "a", Function: "leave", Constraint: client.Constraint{Hosts: []string{"leaves"}}},
-			{Stage: "b", Function: "count", Constraint: client.Constraint{Hosts: []string{"counts"}}, Inputs: []client.Input{{Stage: "a", Pass: client.AsFile}}},
+			{Stage: "b", Function: "count", Constraint: client.Constraint{Hosts: []string{"counts"}},
+				Inputs: []client.Input{{Stage: "a", Pass: client.AsFile}}},
 		},
 	}
 }
 
-// A capture of all ports of a fleet in use holds no payload, result, file that is passed, tenant, secret or token; in plain
-// it does.
+// With TLS, no packet of a fleet in use contains a payload, result, passed file, tenant, secret or token. In plain,
+// packets contain all of the texts.
 func TestCapture(t *testing.T) {
 	for _, by := range []string{"plain", "TLS"} {
-		payload, passed, tenant, told := "payload "+rand.Text(), "passed "+rand.Text(), "tenant-"+strings.ToLower(rand.Text()), rand.Text()
+		payload, passed, tenant, told := "payload "+rand.Text(), "passed "+rand.Text(),
+			"tenant-"+strings.ToLower(rand.Text()), rand.Text()
 		dir := t.TempDir()
 		tokens, hash := token(t, dir, "token")
 		shown, err := os.ReadFile(tokens)
@@ -159,7 +162,8 @@ func TestCapture(t *testing.T) {
 		options := []client.Option{client.WithTokenFile(tokens)}
 		flags := func(who string) []string { return []string{"--secret-file", secretFile} }
 		if by == "TLS" {
-			options = []client.Option{client.WithTokenFile(tokens), client.WithTLS(filepath.Join(keys, "client-"+tenant))}
+			options = []client.Option{client.WithTokenFile(tokens),
+				client.WithTLS(filepath.Join(keys, "client-"+tenant))}
 			flags = func(who string) []string {
 				return []string{"--secret-file", secretFile, "--tls-dir", filepath.Join(keys, who)}
 			}
@@ -167,7 +171,8 @@ func TestCapture(t *testing.T) {
 		one := meet(start(t, append(append(gossipFlags, "--tenants", tenants.name), flags("frontend")...)...))
 		two := meet(start(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
 		for i, name := range []string{"w0", "w1"} {
-			start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", name, "--join", []string{one.heartbeat, two.heartbeat}[i], "--allow-exec"}, flags("worker")...)...)
+			start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", name, "--join",
+				[]string{one.heartbeat, two.heartbeat}[i], "--allow-exec"}, flags("worker")...)...)
 		}
 		for _, api := range []string{one.api, two.api} {
 			c, err := client.New([]string{api}, append(options, client.WithRetryFor(10*time.Second))...)
@@ -175,13 +180,15 @@ func TestCapture(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, worker := range []string{"w0", "w1"} {
-				job := client.Job{Tenant: tenant, Constraint: client.Constraint{Hosts: []string{worker}}, Tasks: []client.Task{{Function: "echo", Payload: []byte(payload)}}}
+				job := client.Job{Tenant: tenant, Constraint: client.Constraint{Hosts: []string{worker}},
+					Tasks: []client.Task{{Function: "echo", Payload: []byte(payload)}}}
 				eventually(t, func() error {
 					_, err := c.Run(t.Context(), job)
 					return err
 				})
 			}
-			r, err := c.Submit(t.Context(), client.Job{Tenant: tenant, Tasks: []client.Task{{Function: "echo", Payload: []byte(payload)}}})
+			r, err := c.Submit(t.Context(),
+				client.Job{Tenant: tenant, Tasks: []client.Task{{Function: "echo", Payload: []byte(payload)}}})
 			if err == nil {
 				_, err = r.Wait()
 			}
@@ -214,7 +221,8 @@ func TestCapture(t *testing.T) {
 		t.Logf("%s: payload, passed file, tenant, secret and token are in %d packets", by, found)
 		for i, n := range found {
 			if by == "plain" && n == 0 || by == "TLS" && n > 0 {
-				t.Errorf("%s: %s is in %d packets", by, []string{"the payload", "the passed file", "the tenant", "the secret", "the token"}[i], n)
+				t.Errorf("%s: %s is in %d packets", by, []string{"the payload", "the passed file", "the tenant",
+					"the secret", "the token"}[i], n)
 			}
 		}
 	}

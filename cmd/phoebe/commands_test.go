@@ -19,6 +19,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
+// writeFile writes text into a new file in a folder of the test.
 func write(t testing.TB, text string) (name string) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "file.yaml")
@@ -44,7 +45,7 @@ type outcome struct {
 	Usage        map[string]int64 `json:"usage"`
 }
 
-// outcomes reads them, by task.
+// outcomesByTask parses the printed outcomes. Each task must have at most one.
 func (s said) outcomes(t testing.TB) map[int]outcome {
 	t.Helper()
 	all := map[int]outcome{}
@@ -81,10 +82,12 @@ func TestRun(t *testing.T) {
 		}
 	})
 	t.Run("json", func(t *testing.T) {
-		all := run("", "--json", "--phases", "--function", "echo", "--payload", "héllo", "--tasks", "2").want(t, 0).outcomes(t)
+		all := run("", "--json", "--phases", "--function", "echo", "--payload", "héllo", "--tasks", "2").
+			want(t, 0).outcomes(t)
 		for i := range 2 {
 			o := all[i]
-			if o.Outcome != "result" || o.Result == nil || *o.Result != "héllo" || o.Attempts != 1 || o.Worker == "" || o.Phases["delivered"] <= 0 {
+			if o.Outcome != "result" || o.Result == nil || *o.Result != "héllo" || o.Attempts != 1 ||
+				o.Worker == "" || o.Phases["delivered"] <= 0 {
 				t.Errorf("task %d: %+v", i, o)
 			}
 		}
@@ -134,7 +137,8 @@ tasks:
 		}
 	})
 	t.Run("failed", func(t *testing.T) {
-		run("", "--function", "fail", "--payload", "on purpose", "--retries", "2").want(t, 1, "0\tfailed", "on purpose", "attempt 3")
+		run("", "--function", "fail", "--payload", "on purpose", "--retries", "2").want(t, 1, "0\tfailed",
+			"on purpose", "attempt 3")
 		begin := time.Now()
 		run("", "--function", "fail", "--payload", "x", "--retries", "2", "--backoff", "50ms").want(t, 1, "attempt 3")
 		run("tasks: [{function: fail, payload: x, retries: 1, backoff: 150ms}]", "--job", "-").want(t, 1, "attempt 2")
@@ -155,8 +159,10 @@ tasks:
 	t.Run("environment", func(t *testing.T) {
 		config := write(t, "function: echo\npayload: from the file\ntasks: 2\nconnect: [\""+c.frontends[0]+"\"]\n")
 		phoebeIn(t, "", []string{"PHOEBE_CONFIG=" + config}, "run").want(t, 0, "2 of 2", "from the file")
-		phoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config).want(t, 0, "from the environment")
-		phoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config, "--payload", "from the flag").want(t, 0, "from the flag")
+		phoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config).want(t, 0,
+			"from the environment")
+		phoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config, "--payload",
+			"from the flag").want(t, 0, "from the flag")
 	})
 }
 
@@ -170,9 +176,12 @@ func TestRunRefused(t *testing.T) {
 		says []string
 	}{
 		{"unknown function", []string{"--function", "ecko"}, 3, []string{`"ecko"`, "echo"}},
-		{"impossible demand", []string{"--function", "echo", "--cpu", "2001"}, 3, []string{"2001m", "2000m", "demand less"}},
-		{"impossible memory", []string{"--function", "echo", "--memory", "100000"}, 3, []string{"100000 MiB", "demand less"}},
-		{"label", []string{"--function", "echo", "--labels", "gpu=yes"}, 3, []string{"gpu=yes", "change the constraint"}},
+		{"impossible demand", []string{"--function", "echo", "--cpu", "2001"}, 3,
+			[]string{"2001m", "2000m", "demand less"}},
+		{"impossible memory", []string{"--function", "echo", "--memory", "100000"}, 3,
+			[]string{"100000 MiB", "demand less"}},
+		{"label", []string{"--function", "echo", "--labels", "gpu=yes"}, 3,
+			[]string{"gpu=yes", "change the constraint"}},
 		{"host", []string{"--function", "echo", "--hosts", "nowhere"}, 3, []string{"nowhere"}},
 		{"payload", []string{"--function", "echo", "--payload-file", big}, 2, []string{"65537", "65536"}},
 		{"processes", []string{"--", "true"}, 3, []string{`"exec"`}},
@@ -186,19 +195,20 @@ func TestRunRefused(t *testing.T) {
 	}
 }
 
-// A job that no worker can take is not waited for without a word.
+// If no worker can take a job, phoebe run says so.
 func TestRunWithoutWorkers(t *testing.T) {
 	t.Parallel()
 	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1")
 	run := []string{"run", "--function", "echo", "--connect", f.said("frontend", 1)[0]}
 	phoebe(t, append(run, "--retry-for", "200ms")...).want(t, 3, "no worker is linked")
-	phoebe(t, append(run, "--deadline", "200ms")...).want(t, 4, "no frontend took the job in 200ms", "no worker is linked")
+	phoebe(t, append(run, "--deadline", "200ms")...).want(t, 4, "no frontend took the job in 200ms",
+		"no worker is linked")
 
 	c := startDev(t)
 	phoebe(t, "run", "--connect", c.connect, "--", "true").want(t, 3, "--allow-exec")
 }
 
-// What is wrong with a command line or a file is said before anything is connected to.
+// Errors of a command line or a file are reported before the command connects.
 func TestUsage(t *testing.T) {
 	job := func(text string) []string { return []string{"run", "--job", write(t, text)} }
 	for _, test := range []struct {
@@ -208,54 +218,72 @@ func TestUsage(t *testing.T) {
 		says []string
 	}{
 		{"unknown command", []string{"rum"}, 2, []string{"rum", "run"}},
-		{"unknown flag", []string{"run", "--functoin", "echo"}, 2, []string{"--functoin", "--function", "phoebe run --help"}},
+		{"unknown flag", []string{"run", "--functoin", "echo"}, 2,
+			[]string{"--functoin", "--function", "phoebe run --help"}},
 		{"value", []string{"dev", "--workers", "many"}, 2, []string{"--workers", "many"}},
 		{"choice", []string{"worker", "--order", "lifo"}, 2, []string{"--order", "lifo", "fifo", "shortest"}},
 		{"size", []string{"worker", "--max-result", "1XB"}, 2, []string{"--max-result", "1XB", "64KiB"}},
 		{"slots", []string{"worker", "--slots=-1"}, 2, []string{"--slots is -1"}},
 		{"no workers", []string{"frontend"}, 2, []string{"--workers", "--workers-file"}},
 		{"workers file", []string{"frontend", "--workers-file", "/nonexistent"}, 2, []string{"/nonexistent"}},
-		{"workers twice", []string{"frontend", "--workers-file", "f", "--workers", "127.0.0.1:1"}, 2, []string{"--workers"}},
-		{"worker address", []string{"frontend", "--listen", "127.0.0.1:0", "--workers", "host"}, 2, []string{`"host"`, "host:port"}},
-		{"advertised address", []string{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--advertise", "x"}, 2, []string{"--advertise", "host:port"}},
+		{"workers twice", []string{"frontend", "--workers-file", "f", "--workers", "127.0.0.1:1"}, 2,
+			[]string{"--workers"}},
+		{"worker address", []string{"frontend", "--listen", "127.0.0.1:0", "--workers", "host"}, 2,
+			[]string{`"host"`, "host:port"}},
+		{"advertised address", []string{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1",
+			"--advertise", "x"}, 2, []string{"--advertise", "host:port"}},
 		{"dev", []string{"dev", "--lease=-1s"}, 2, []string{"lease", "-1s"}},
 		{"dev of many", []string{"dev", "--workers", "20000"}, 2, []string{"20000"}},
-		{"negative", []string{"run", "--function", "echo", "--deadline=-1s", "--retries=-2", "--backoff=-3s"}, 2, []string{"--deadline is -1s", "--retries is -2", "--backoff is -3s"}},
+		{"negative", []string{"run", "--function", "echo", "--deadline=-1s", "--retries=-2", "--backoff=-3s"}, 2,
+			[]string{"--deadline is -1s", "--retries is -2", "--backoff is -3s"}},
 		{"id", []string{"run", "--function", "echo", "--id", "x"}, 2, []string{"--id", "ULID"}},
 		{"no simulated trace", []string{"sim", "--trace", "/nonexistent"}, 2, []string{"--trace", "/nonexistent"}},
 		{"long jobs", []string{"sim", "--long-jobs", "2"}, 2, []string{"--long-jobs is 2"}},
 		{"help", []string{"help", "rum"}, 2, []string{"rum"}},
-		{"probe ratio", []string{"frontend", "--workers", "127.0.0.1:1", "--probe-ratio", "0.5"}, 2, []string{"0.5", "from 1 to 10"}},
-		{"frontend without secret", []string{"frontend", "--listen", "0.0.0.0:0", "--workers", "127.0.0.1:1"}, 2, []string{"0.0.0.0:0", "secret"}},
+		{"probe ratio", []string{"frontend", "--workers", "127.0.0.1:1", "--probe-ratio", "0.5"}, 2,
+			[]string{"0.5", "from 1 to 10"}},
+		{"frontend without secret", []string{"frontend", "--listen", "0.0.0.0:0", "--workers", "127.0.0.1:1"}, 2,
+			[]string{"0.0.0.0:0", "secret"}},
 		{"worker without secret", []string{"worker", "--listen", "0.0.0.0:0"}, 2, []string{"0.0.0.0:0", "secret"}},
 		{"admin", []string{"worker", "--listen", "127.0.0.1:0", "--admin", "x"}, 2, []string{"--admin"}},
 		{"secret file", []string{"status", "--secret-file", "/nonexistent"}, 2, []string{"/nonexistent"}},
 		{"empty secret", []string{"status", "--secret-file", write(t, " \n")}, 2, []string{"empty"}},
 		{"nothing to run", []string{"run"}, 2, []string{"--function"}},
-		{"two things to run", []string{"run", "--function", "echo", "--task-duration", "fixed:1ms"}, 2, []string{"choose one"}},
+		{"two things to run", []string{"run", "--function", "echo", "--task-duration", "fixed:1ms"}, 2,
+			[]string{"choose one"}},
 		{"law", []string{"run", "--task-duration", "sometimes:1ms"}, 2, []string{"sometimes", "fixed"}},
 		{"tasks", []string{"run", "--function", "echo", "--tasks=-3"}, 2, []string{"--tasks is -3"}},
 		{"no tasks", []string{"run", "--function", "echo", "--tasks", "0"}, 2, []string{"--tasks is 0"}},
 		{"address", []string{"run", "--function", "echo", "--connect", "nohost"}, 2, []string{"--connect", "nohost"}},
-		{"no frontend", []string{"run", "--function", "echo", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3, []string{"127.0.0.1:1", "refused"}},
-		{"no status", []string{"status", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3, []string{"127.0.0.1:1", "refused"}},
+		{"no frontend", []string{"run", "--function", "echo", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3,
+			[]string{"127.0.0.1:1", "refused"}},
+		{"no status", []string{"status", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3,
+			[]string{"127.0.0.1:1", "refused"}},
 		{"handle", []string{"cancel", "xyz"}, 2, []string{`"xyz"`, "JOB@OWNER"}},
 		{"explain handle", []string{"explain", "xyz"}, 2, []string{`"xyz"`, "JOB@OWNER"}},
 		{"trace handle", []string{"trace", "xyz"}, 2, []string{`"xyz"`, "JOB@OWNER"}},
 		{"jobs", []string{"jobs", "--most=-1"}, 2, []string{"--most"}},
-		{"no jobs", []string{"jobs", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3, []string{"127.0.0.1:1", "refused"}},
+		{"no jobs", []string{"jobs", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3,
+			[]string{"127.0.0.1:1", "refused"}},
 		{"top", []string{"top", "--every", "1ms"}, 2, []string{"--every is 1ms"}},
-		{"no top", []string{"top", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3, []string{"127.0.0.1:1", "refused"}},
+		{"no top", []string{"top", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3,
+			[]string{"127.0.0.1:1", "refused"}},
 		{"explain nothing", []string{"explain"}, 2, []string{"<job>", "phoebe explain --help"}},
 		{"explain task", []string{"explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "first"}, 2, []string{"first"}},
-		{"file", []string{"run", "--function", "echo", "--file", "http://h/f"}, 2, []string{"--file", "http://h/f", "sha256sum"}},
-		{"matching", []string{"frontend", "--workers", "127.0.0.1:1", "--matching", "best"}, 2, []string{"--matching", "best", "greedy"}},
-		{"long task", []string{"frontend", "--workers", "127.0.0.1:1", "--long-task=-1s"}, 2, []string{"-1s", "more than 0"}},
-		{"rate", []string{"frontend", "--workers", "127.0.0.1:1", "--disk-rate", "fast"}, 2, []string{"--disk-rate", "fast", "64KiB"}},
-		{"job file's file", job("tasks:\n  - function: echo\n    files: [{url: x, sha: y}]\n"), 2, []string{"[3:", `"sha"`}},
+		{"file", []string{"run", "--function", "echo", "--file", "http://h/f"}, 2,
+			[]string{"--file", "http://h/f", "sha256sum"}},
+		{"matching", []string{"frontend", "--workers", "127.0.0.1:1", "--matching", "best"}, 2,
+			[]string{"--matching", "best", "greedy"}},
+		{"long task", []string{"frontend", "--workers", "127.0.0.1:1", "--long-task=-1s"}, 2,
+			[]string{"-1s", "more than 0"}},
+		{"rate", []string{"frontend", "--workers", "127.0.0.1:1", "--disk-rate", "fast"}, 2,
+			[]string{"--disk-rate", "fast", "64KiB"}},
+		{"job file's file", job("tasks:\n  - function: echo\n    files: [{url: x, sha: y}]\n"), 2,
+			[]string{"[3:", `"sha"`}},
 		{"shell", []string{"completion", "csh"}, 2, []string{"csh", "bash"}},
 
-		{"job and files", append(job("tasks: [{function: echo}]"), "--file", "http://h/f#sha256=1"), 2, []string{"--job"}},
+		{"job and files", append(job("tasks: [{function: echo}]"), "--file", "http://h/f#sha256=1"), 2,
+			[]string{"--job"}},
 		{"job and flags", append(job("tasks: [{function: echo}]"), "--tenant", "x"), 2, []string{"--job"}},
 		{"no job file", []string{"run", "--job", "/nonexistent"}, 2, []string{"/nonexistent"}},
 		{"job field", job("tasks:\n  - function: echo\n    paylod: x\n"), 2, []string{"[3:5]", `"paylod"`}},
@@ -266,17 +294,24 @@ func TestUsage(t *testing.T) {
 		{"job key twice", job("tenant: a\ntenant: b\n"), 2, []string{"[2:1]", `"tenant"`}},
 		{"job without tasks", job("tenant: t\n"), 2, []string{"no tasks"}},
 		{"job of many", job("tasks: [{function: echo, count: 100000000}]"), 2, []string{"tasks[0]", "100000000"}},
-		{"task without function", job("tasks: [{function: echo}, {payload: x}]"), 2, []string{"tasks[1]", "function is missing"}},
-		{"task with both", job("tasks: [{function: echo, command: {argv: [a]}}]"), 2, []string{"tasks[0]", "both function and command"}},
+		{"task without function", job("tasks: [{function: echo}, {payload: x}]"), 2,
+			[]string{"tasks[1]", "function is missing"}},
+		{"task with both", job("tasks: [{function: echo, command: {argv: [a]}}]"), 2,
+			[]string{"tasks[0]", "both function and command"}},
 		{"task without argv", job("tasks: [{command: {argv: []}}]"), 2, []string{"tasks[0]", "argv"}},
-		{"task base64", job("tasks: [{function: echo, payload-base64: '*'}]"), 2, []string{"tasks[0]", "payload-base64"}},
+		{"task base64", job("tasks: [{function: echo, payload-base64: '*'}]"), 2,
+			[]string{"tasks[0]", "payload-base64"}},
 
 		{"no config", []string{"dev", "--config", "/nonexistent"}, 2, []string{"/nonexistent"}},
-		{"config key", []string{"dev", "--config", write(t, "slots: 1\nworkerz: 3\n")}, 2, []string{"file.yaml:2", `"workerz"`, `"workers"`}},
-		{"config keys", []string{"dev", "--config", write(t, "slotz: 1\nworkerz: 3\n")}, 2, []string{`"slotz"`, `"workerz"`}},
-		{"config syntax", []string{"dev", "--config", write(t, "slots: [\n")}, 2, []string{"file.yaml:1", "want one mapping"}},
+		{"config key", []string{"dev", "--config", write(t, "slots: 1\nworkerz: 3\n")}, 2,
+			[]string{"file.yaml:2", `"workerz"`, `"workers"`}},
+		{"config keys", []string{"dev", "--config", write(t, "slotz: 1\nworkerz: 3\n")}, 2,
+			[]string{`"slotz"`, `"workerz"`}},
+		{"config syntax", []string{"dev", "--config", write(t, "slots: [\n")}, 2,
+			[]string{"file.yaml:1", "want one mapping"}},
 		{"config list", []string{"dev", "--config", write(t, "- slots\n")}, 2, []string{"want one mapping"}},
-		{"config value", []string{"dev", "--config", write(t, "workers: many\n")}, 2, []string{"file.yaml:1", `"workers"`, "many", "whole number"}},
+		{"config value", []string{"dev", "--config", write(t, "workers: many\n")}, 2,
+			[]string{"file.yaml:1", `"workers"`, "many", "whole number"}},
 		{"config nested", []string{"dev", "--config", write(t, "slots: [[1]]\n")}, 2, []string{"file.yaml:1", "slots"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -290,7 +325,8 @@ func TestUsage(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	c := startDev(t)
-	phoebe(t, "status", "--connect", c.connect).want(t, 0, "frontend-0", c.frontends[1], "serving", "worker-2", c.workers[0], "2/2", "2000m")
+	phoebe(t, "status", "--connect", c.connect).want(t, 0, "frontend-0", c.frontends[1], "serving", "worker-2",
+		c.workers[0], "2/2", "2000m")
 	s := phoebe(t, "status", "--json", "--connect", c.connect).want(t, 0)
 	var all []struct {
 		Frontend string
@@ -302,13 +338,15 @@ func TestStatus(t *testing.T) {
 	if len(all) != 2 || len(all[1].Workers) != 3 || all[1].Workers[2].State != "up" {
 		t.Errorf("%s", s.out)
 	}
-	phoebe(t, "status", "--connect", c.frontends[0]+",127.0.0.1:1").want(t, 0, "unreachable", "1/1", "frontend 127.0.0.1:1: ")
+	phoebe(t, "status", "--connect", c.frontends[0]+",127.0.0.1:1").want(t, 0, "unreachable", "1/1",
+		"frontend 127.0.0.1:1: ")
 
-	// A worker that nobody started.
+	// No process listens at the worker's address.
 	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--name", "lonely")
 	addr := f.said("frontend", 1)[0]
 	eventually(t, func() error {
-		if s := phoebe(t, "status", "--connect", addr).want(t, 0, "lonely", "0/1"); !strings.Contains(s.out, "refused") {
+		if s := phoebe(t, "status", "--connect", addr).want(t, 0,
+			"lonely", "0/1"); !strings.Contains(s.out, "refused") {
 			return fmt.Errorf("no reason for the broken link: %s", s.out)
 		}
 		return nil
@@ -337,18 +375,21 @@ func TestCancel(t *testing.T) {
 					connect = c.frontends[1]
 				}
 			}
-			phoebe(t, "cancel", handle, "--connect", connect, "--reason", "tired of it").want(t, 0, "3 tasks are cancelled")
+			phoebe(t, "cancel", handle, "--connect", connect, "--reason", "tired of it").want(t, 0,
+				"3 tasks are cancelled")
 			if code := run.ends(); code != 4 {
 				t.Errorf("exit code %d, want 4", code)
 			}
 			for _, o := range []string{"0", "1", "2"} {
-				if got := run.said(o, 1)[0]; !strings.HasPrefix(got, "cancelled") || !strings.HasSuffix(got, "tired of it") {
+				if got := run.said(o, 1)[0]; !strings.HasPrefix(got, "cancelled") ||
+					!strings.HasSuffix(got, "tired of it") {
 					t.Errorf("task %s: %q", o, got)
 				}
 			}
 		})
 	}
-	phoebe(t, "cancel", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).want(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "unknown job")
+	phoebe(t, "cancel", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).want(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+		"unknown job")
 }
 
 func TestInterruptCancels(t *testing.T) {
@@ -394,30 +435,36 @@ func TestSecret(t *testing.T) {
 		}
 		return nil
 	})
-	phoebe(t, "run", "--connect", addr, "--secret-file", file, "--function", "echo", "--payload", "x").want(t, 0, "1 of 1")
+	phoebe(t, "run", "--connect", addr, "--secret-file", file, "--function", "echo", "--payload", "x").want(t, 0,
+		"1 of 1")
 	phoebe(t, "run", "--connect", addr, "--function", "echo").want(t, 3, "unauthorized", "secret")
-	phoebeIn(t, "", []string{wrong}, "run", "--connect", addr, "--function", "echo").want(t, 3, "unauthorized", "secret")
+	phoebeIn(t, "", []string{wrong}, "run", "--connect", addr, "--function", "echo").want(t, 3, "unauthorized",
+		"secret")
 	phoebeIn(t, "", []string{wrong}, "status", "--connect", addr).want(t, 3, "unauthorized")
 
 	spy := startIn(t, []string{wrong}, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:"+port)
 	eventually(t, func() error {
-		if s := phoebeIn(t, "", []string{wrong}, "status", "--connect", spy.said("frontend", 1)[0]); !strings.Contains(s.out, "rejected") {
+		if s := phoebeIn(t, "", []string{wrong}, "status", "--connect",
+			spy.said("frontend", 1)[0]); !strings.Contains(s.out, "rejected") {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
 }
 
-// What a page of another site has a browser ask the admin port for is refused; curl and monitors see no difference.
+// The admin port refuses requests that a page of another site makes a browser send. For curl and monitors nothing
+// changes.
 func TestAdminIsNotForPages(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*process{
-		"worker":   start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),
-		"frontend": start(t, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--admin", "localhost:0"),
+		"worker": start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),
+		"frontend": start(t, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1",
+			"--admin", "localhost:0"),
 	} {
 		at := adminAddr(t, p)
 		_, port, _ := net.SplitHostPort(at)
-		maintenance := map[string]int{"worker": http.StatusBadRequest, "frontend": http.StatusNotFound}[name] // it is heard, and wrong
+		// the request is accepted, and in itself invalid
+		maintenance := map[string]int{"worker": http.StatusBadRequest, "frontend": http.StatusNotFound}[name]
 		for _, c := range []struct {
 			method, path, host string
 			header             []string
@@ -454,7 +501,8 @@ func TestAdminIsNotForPages(t *testing.T) {
 			text, _ := io.ReadAll(res.Body)
 			res.Body.Close()
 			if res.StatusCode != c.want {
-				t.Errorf("%s: %s %s at %s with %v: %d, want %d: %s", name, c.method, c.path, c.host, c.header, res.StatusCode, c.want, text)
+				t.Errorf("%s: %s %s at %s with %v: %d, want %d: %s", name, c.method, c.path, c.host, c.header,
+					res.StatusCode, c.want, text)
 			}
 		}
 	}
@@ -489,11 +537,13 @@ func TestAdmin(t *testing.T) {
 			t.Errorf("%s: %d %v, want %q in %s", path, code, err, want, body)
 		}
 	}
-	if _, body, _ := get(url + "/metrics"); !strings.Contains(body, "phoebe_worker_tasks_total") || !strings.Contains(body, "process_resident_memory_bytes") {
+	if _, body, _ := get(url + "/metrics"); !strings.Contains(body, "phoebe_worker_tasks_total") ||
+		!strings.Contains(body, "process_resident_memory_bytes") {
 		t.Errorf("metrics of the worker or the process are missing:\n%s", body)
 	}
 
-	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--admin", "127.0.0.1:0", "--log-level", "info")
+	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--admin", "127.0.0.1:0",
+		"--log-level", "info")
 	url = admin(f)
 	if code, body, err := get(url + "/readyz"); err != nil || code != 503 || !strings.Contains(body, "no worker") {
 		t.Errorf("a frontend without workers: %d %q %v", code, body, err)
@@ -502,10 +552,11 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("livez: %d %v", code, err)
 	}
 
-	// One that drains says so otherwise than one that is unwell.
+	// While a process drains, /readyz answers 404. An unhealthy process answers 503.
 	drains := startFleet(t, 1, 1, nil, []string{"--admin", "127.0.0.1:0", "--log-level", "info"})
 	starts := filepath.Join(t.TempDir(), "starts")
-	if _, err := dial(t, drains.frontendAddrs...).Submit(t.Context(), client.Job{Tasks: []client.Task{script(t, starts, "sleep 1h")}}); err != nil {
+	if _, err := dial(t, drains.frontendAddrs...).Submit(t.Context(),
+		client.Job{Tasks: []client.Task{script(t, starts, "sleep 1h")}}); err != nil {
 		t.Fatal(err)
 	}
 	started(t, starts)
@@ -518,7 +569,7 @@ func TestAdmin(t *testing.T) {
 		return nil
 	})
 
-	// A frontend says it at first, and takes jobs from whoever has not heard of it. The second signal does not wait for that.
+	// Before a frontend drains, /readyz says draining, but jobs are still accepted. A second signal ends the delay.
 	delays := startFleet(t, 1, 1, []string{"--admin", "127.0.0.1:0", "--log-level", "info", "--drain-delay", "1h"}, nil)
 	url = admin(delays.frontends[0])
 	delays.frontends[0].signal(syscall.SIGTERM)
@@ -528,7 +579,8 @@ func TestAdmin(t *testing.T) {
 		}
 		return nil
 	})
-	phoebe(t, "run", "--connect", delays.frontendAddrs[0], "--function", "echo", "--payload", "hello").want(t, 0, "hello")
+	phoebe(t, "run", "--connect", delays.frontendAddrs[0], "--function", "echo", "--payload", "hello").want(t, 0,
+		"hello")
 	delays.frontends[0].signal(syscall.SIGTERM)
 	if code := delays.frontends[0].ends(); code != 143 {
 		t.Errorf("exit code %d at the second signal", code)
@@ -544,9 +596,10 @@ func TestVersionHelpAndCompletion(t *testing.T) {
 	phoebe(t, "help").want(t, 0, "Usage: phoebe", "Exit codes")
 	phoebe(t, "help", "sim", "faults").want(t, 0, "Usage: phoebe sim faults")
 	phoebe(t, "run", "--help").want(t, 0, "pareto:ALPHA,D", "lognormal:SIGMA,D")
-	for _, c := range []string{"dev", "frontend", "worker", "run", "status", "cancel", "bench", "version", "completion"} {
+	for _, c := range []string{"dev", "frontend", "worker", "run", "status", "cancel", "bench", "version",
+		"completion"} {
 		s := phoebe(t, c, "--help").want(t, 0, "Usage: phoebe "+c)
-		// Every flag says its default and its variable. The help is wrapped, so look at it unwrapped.
+		// The help of each flag has a default and a variable. The help is wrapped, so join its lines first.
 		_, flags, _ := strings.Cut(s.out, "Flags:")
 		text := strings.Join(strings.Fields(flags), " ")
 		for _, flag := range regexp.MustCompile(` --[a-z].*?\(\$PHOEBE_[A-Z_]+\)`).FindAllString(text, -1) {
@@ -561,7 +614,8 @@ func TestVersionHelpAndCompletion(t *testing.T) {
 			continue
 		}
 		complete := func(words ...string) string {
-			script := s.out + "\nCOMP_WORDS=(" + strings.Join(words, " ") + "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _phoebe; echo ${COMPREPLY[@]}"
+			script := s.out + "\nCOMP_WORDS=(" + strings.Join(words, " ") +
+				"); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _phoebe; echo ${COMPREPLY[@]}"
 			out, err := exec.Command("bash", "-c", script).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)
@@ -569,7 +623,8 @@ func TestVersionHelpAndCompletion(t *testing.T) {
 			return strings.TrimSpace(string(out))
 		}
 		for _, test := range []struct{ line, want string }{
-			{"phoebe st", "status"}, {"phoebe dev --slot", "--slots"}, {"phoebe worker --order sh", "shortest"}, {"phoebe completion z", "zsh"},
+			{"phoebe st", "status"}, {"phoebe dev --slot", "--slots"}, {"phoebe worker --order sh", "shortest"},
+			{"phoebe completion z", "zsh"},
 		} {
 			if got := complete(strings.Fields(test.line)...); got != test.want {
 				t.Errorf("%q completes to %q, want %q", test.line, got, test.want)
@@ -580,8 +635,9 @@ func TestVersionHelpAndCompletion(t *testing.T) {
 
 func TestDev(t *testing.T) {
 	c := startDev(t)
-	// Who comes second says so.
-	phoebe(t, "frontend", "--listen", c.frontends[0], "--workers", c.workers[0]).want(t, 1, c.frontends[0], "address already in use")
+	// If a port is taken, the second process says so.
+	phoebe(t, "frontend", "--listen", c.frontends[0], "--workers", c.workers[0]).want(t, 1, c.frontends[0],
+		"address already in use")
 	phoebe(t, "worker", "--listen", c.workers[0]).want(t, 1, c.workers[0], "address already in use")
 	_, port, _ := strings.Cut(c.frontends[1], ":")
 	phoebe(t, "dev", "--frontends", "1", "--frontend-port", port).want(t, 1, c.frontends[1], "address already in use")
@@ -594,8 +650,8 @@ func TestDev(t *testing.T) {
 	}
 }
 
-// Where other commands look for a frontend by themselves, there dev has one, unless the place is taken; and the job that
-// it tells to try can be tried.
+// phoebe dev serves at the default port of --connect, unless the port is taken. The printed job can be run as
+// printed.
 func TestDevDefaultPort(t *testing.T) {
 	const first = "127.0.0.1:7410"
 	free := func() bool {
@@ -625,7 +681,8 @@ func TestDevDefaultPort(t *testing.T) {
 		t.Logf("somebody took %s meanwhile", first)
 	}
 	if at == first {
-		if phoebe(t, "run", "--function", "echo", "--payload", "without --connect").want(t, 0, "without"); try().said("frontend", 2)[0] == first {
+		if phoebe(t, "run", "--function", "echo", "--payload", "without --connect").
+			want(t, 0, "without"); try().said("frontend", 2)[0] == first {
 			t.Errorf("two on %s", first)
 		}
 	} else if free() && try().said("frontend", 2)[0] != first {
@@ -648,8 +705,10 @@ func TestWorkersFile(t *testing.T) {
 func TestBench(t *testing.T) {
 	dir := t.TempDir()
 	jsonFile, htmlFile := filepath.Join(dir, "b.json"), filepath.Join(dir, "b.html")
-	phoebe(t, "bench", "--frontends", "1", "--workers", "2", "--slots", "2", "--load", "0.3", "--policy", "phoebe-sticky,random", "--task-duration", "fixed:5ms",
-		"--tasks-per-job", "2", "--warmup", "100ms", "--for", "500ms", "--simulate", "--json", jsonFile, "--html", htmlFile).
+	phoebe(t, "bench", "--frontends", "1", "--workers", "2", "--slots", "2", "--load", "0.3", "--policy",
+		"phoebe-sticky,random", "--task-duration", "fixed:5ms",
+		"--tasks-per-job", "2", "--warmup", "100ms", "--for", "500ms", "--simulate", "--json", jsonFile, "--html",
+		htmlFile).
 		want(t, 0, "phoebe-sticky ", "random ", "omniscient", "simulated", "ideal", "load 0.3", "4 slots")
 	read := func() (doc struct {
 		Meta struct{ Command string }
@@ -676,7 +735,8 @@ func TestBench(t *testing.T) {
 		}
 		return doc
 	}
-	if doc := read(); len(doc.Runs) != 2 || doc.Runs[1].Policy != "random" || doc.Runs[0].Jobs == 0 || !strings.HasPrefix(doc.Meta.Command, "phoebe bench --frontends 1") {
+	if doc := read(); len(doc.Runs) != 2 || doc.Runs[1].Policy != "random" || doc.Runs[0].Jobs == 0 ||
+		!strings.HasPrefix(doc.Meta.Command, "phoebe bench --frontends 1") {
 		t.Errorf("%+v", doc)
 	}
 	for _, r := range read().Runs {
@@ -688,7 +748,8 @@ func TestBench(t *testing.T) {
 		t.Errorf("%v in %.100s", err, html)
 	}
 	c := startDev(t)
-	phoebe(t, "bench", "noop", "--connect", c.connect, "--repeat", "2", "--warmup", "10ms", "--for", "100ms", "--json", jsonFile).
+	phoebe(t, "bench", "noop", "--connect", c.connect, "--repeat", "2", "--warmup", "10ms", "--for", "100ms",
+		"--json", jsonFile).
 		want(t, 0, "round trip", "floor", "tasks/s", "running", "medians of 2 repeats")
 	if doc := read(); doc.Noop == nil || doc.Noop.TasksPerS1 <= 0 {
 		t.Errorf("%+v", doc)
@@ -723,21 +784,25 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// Two fleets of frontends on the same workers get the same jobs by turns; on others they are not compared.
+// Two fleets of frontends on the same workers get the same jobs in turns. With different workers, the comparison is
+// refused.
 func TestBenchAgainst(t *testing.T) {
 	var workers []string
 	for range 2 {
 		workers = append(workers, start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "4").addr())
 	}
 	var apis []string
-	for _, of := range []string{strings.Join(workers, ","), strings.Join(workers, ","), strings.Join(workers, ","), workers[0]} {
+	for _, of := range []string{strings.Join(workers, ","), strings.Join(workers, ","), strings.Join(workers, ","),
+		workers[0]} {
 		apis = append(apis, start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", of).said("frontend", 1)[0])
 		linked(t, apis[len(apis)-1], 1+strings.Count(of, ","))
 	}
 	jsonFile, htmlFile := filepath.Join(t.TempDir(), "b.json"), filepath.Join(t.TempDir(), "b.html")
-	args := []string{"bench", "--load", "0.4", "--task-duration", "task-exp:5ms", "--tasks-per-job", "2", "--warmup", "100ms", "--for", "2s"}
+	args := []string{"bench", "--load", "0.4", "--task-duration", "task-exp:5ms", "--tasks-per-job", "2", "--warmup",
+		"100ms", "--for", "2s"}
 	phoebe(t, append(args, "--against", apis[0]+"+"+apis[1]+","+apis[2], "--json", jsonFile, "--html", htmlFile)...).
-		want(t, 0, "A: frontends at "+apis[0]+", "+apis[1], "B: frontends at "+apis[2], "pair by pair", "phoebe, A ", "phoebe, B ", "load 0.4", "8 slots")
+		want(t, 0, "A: frontends at "+apis[0]+", "+apis[1], "B: frontends at "+apis[2], "pair by pair", "phoebe, A ",
+			"phoebe, B ", "load 0.4", "8 slots")
 	text, err := os.ReadFile(jsonFile)
 	var doc bench.Document
 	if err == nil {
@@ -750,7 +815,8 @@ func TestBenchAgainst(t *testing.T) {
 		t.Fatalf("%s", text)
 	}
 	a, b, c := doc.Runs[0], doc.Runs[1], doc.Comparisons[0]
-	if a.Errors+b.Errors > 0 || a.Jobs-b.Jobs > 1 || b.Jobs-a.Jobs > 1 || c.Pairs < min(a.Jobs, b.Jobs)-1 || c.Pairs == 0 {
+	if a.Errors+b.Errors > 0 || a.Jobs-b.Jobs > 1 || b.Jobs-a.Jobs > 1 || c.Pairs < min(a.Jobs, b.Jobs)-1 ||
+		c.Pairs == 0 {
 		t.Errorf("%d and %d jobs, %d and %d errors, %d pairs", a.Jobs, b.Jobs, a.Errors, b.Errors, c.Pairs)
 	}
 	for _, r := range []bench.Ratio{c.Pair, c.P50, c.P99} {
@@ -764,7 +830,7 @@ func TestBenchAgainst(t *testing.T) {
 	phoebe(t, append(args, "--against", apis[0]+","+apis[3])...).want(t, 1, "they must be the same")
 }
 
-// A Thrift client in another language, which knows only the schema.
+// A Thrift client in Python, which knows only the schema, runs a job.
 func TestPython(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte("sesame\n"), 0o600); err != nil {
@@ -775,7 +841,7 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// As one of a tenant, it tells a token in the place of the secret.
+// The client in Python runs a job with a tenant's token in place of the secret.
 func TestPythonToken(t *testing.T) {
 	dir := t.TempDir()
 	name, hash := token(t, dir, "token")
@@ -795,14 +861,15 @@ func TestPythonToken(t *testing.T) {
 	runPython(t, f.api, strings.TrimSpace(string(text)))
 }
 
-// runPython runs the Python client, which tells a secret.
+// runPython runs the client in Python with a secret or a token.
 func runPython(t *testing.T, addr, told string) {
 	t.Helper()
 	path := os.Getenv("PHOEBE_PYTHON_PATH")
 	if path == "" {
 		t.Skip("PHOEBE_PYTHON_PATH, the folder of the Python client's packages, is not set: make python installs them")
 	}
-	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join("..", "..", "frontend", "client", "testdata", "python", "run_job.py"), addr)
+	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join("..", "..", "frontend", "client", "testdata",
+		"python", "run_job.py"), addr)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1", "PHOEBE_SECRET="+told)
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok") {
 		t.Errorf("%v: %s", err, out)

@@ -13,7 +13,7 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help says where the script goes.
+// Help says how to load the script.
 func (completionCmd) Help() string {
 	return `For this session:
   bash: source <(phoebe completion bash)
@@ -33,7 +33,8 @@ func (c *completionCmd) Run(out *streams, model *kong.Application) error {
 	return err
 }
 
-// words are what may follow a command: its subcommands, and the flags of it and those above it.
+// listVisible returns the subcommands of n, and the flags of n and of all commands above. Hidden commands and flags
+// are left out.
 func words(n *kong.Node) (commands []*kong.Node, flags []*kong.Flag) {
 	for at := n; at != nil; at = at.Parent {
 		for _, f := range at.Flags {
@@ -50,7 +51,8 @@ func words(n *kong.Node) (commands []*kong.Node, flags []*kong.Flag) {
 	return commands, flags
 }
 
-// bashCompletion also serves zsh, by its emulation of bash's completion.
+// bashCompletion writes the script for bash. The script also serves zsh, through zsh's emulation of bash's
+// completion.
 func bashCompletion(b *strings.Builder, root *kong.Node, shell string) {
 	if shell == "zsh" {
 		b.WriteString("autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n")
@@ -100,6 +102,8 @@ complete -o default -F _phoebe phoebe
 `)
 }
 
+// fishCompletion writes the script for fish, for the command n and its subcommands. path is the name of n, or empty
+// at the root.
 func fishCompletion(b *strings.Builder, n *kong.Node, path string) {
 	commands, _ := words(n)
 	condition := "__fish_use_subcommand"
@@ -135,6 +139,7 @@ func fishCompletion(b *strings.Builder, n *kong.Node, path string) {
 	}
 }
 
+// fishQuote quotes s for fish.
 func fishQuote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// BeforeResolve has the flags that are set neither on the command line nor in the environment come from the
-// file that --config names.
+// BeforeResolve adds the settings of --config to the parser. Flags on the command line and environment variables go
+// before settings.
 func (c *cli) BeforeResolve(ctx *kong.Context) error {
 	if node := ctx.Selected(); node != nil && node.Target.Type() == reflect.TypeFor[validateCmd]() {
-		return nil // it reads files itself, of other commands
+		return nil // config validate reads files of other commands itself
 	}
 	var name string
 	for _, f := range ctx.Model.Flags {
@@ -45,17 +45,18 @@ func (c *cli) BeforeResolve(ctx *kong.Context) error {
 	return nil
 }
 
+// isInEnvironment reports whether one of the flag's variables is set.
 func inEnvironment(flag *kong.Flag) bool {
 	return slices.ContainsFunc(flag.Envs, func(name string) bool { _, set := os.LookupEnv(name); return set })
 }
 
-// setting is an entry of a configuration file, as it would be written on the command line.
+// setting is an entry of a configuration file, with its value as on the command line.
 type setting struct {
 	text string
 	line int
 }
 
-// flaw is what is wrong at a line of a configuration file, and what to write instead.
+// flaw is an error at a line of a configuration file. err also says what to write instead.
 type flaw struct {
 	file string
 	line int
@@ -64,8 +65,8 @@ type flaw struct {
 
 func (f *flaw) Error() string { return fmt.Sprintf("%s:%d: %v", f.file, f.line, f.err) }
 
-// readConfig reads settings for the command that is parsed: those that make sense by themselves, and an error that joins
-// the flaws of the others.
+// readConfig reads settings for the parsed command. It returns the valid settings, and an error that joins the
+// flaws of all invalid settings.
 func readConfig(name string, command *kong.Context) (map[string]setting, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -99,7 +100,10 @@ func readConfig(name string, command *kong.Context) (map[string]setting, error) 
 	for entries := top.MapRange(); entries.Next(); {
 		node := entries.Key()
 		key, line := node.GetToken().Value, node.GetToken().Position.Line
-		at := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == key && key != "config" && key != "help" })
+		at := slices.IndexFunc(flags, func(f *kong.Flag) bool {
+			return f.Name == key && key != "config" &&
+				key != "help"
+		})
 		if at < 0 {
 			errs = append(errs, wrong(line, "unknown setting %q: %s", key, meant(key, command)))
 			continue
@@ -117,7 +121,7 @@ func readConfig(name string, command *kong.Context) (map[string]setting, error) 
 	return settings, errors.Join(errs...)
 }
 
-// meant says what to write instead of a key that is no flag of the command.
+// suggestSetting returns a remedy for key, a setting that the command does not have.
 func meant(key string, command *kong.Context) string {
 	var owners []string
 	for _, other := range command.Model.Children {
@@ -127,12 +131,12 @@ func meant(key string, command *kong.Context) string {
 	}
 	text := fmt.Sprintf("this command's nearest flag is %q", nearest(key, command.Flags()))
 	if owners != nil {
-		text = "it is for " + strings.Join(owners, ", ") + "; " + text
+		text = "the setting is for " + strings.Join(owners, ", ") + "; " + text
 	}
 	return text
 }
 
-// check tells whether text is a value of the flag, and if not, what is.
+// checkValue returns an error if text is no value of the flag. The error says which values are.
 func check(flag *kong.Flag, text string) error {
 	was := flag.Set
 	defer func() { flag.Set = was }()
@@ -146,7 +150,7 @@ func check(flag *kong.Flag, text string) error {
 	return nil
 }
 
-// wanted says how a value of the flag is written.
+// valueFormat says how to write a value of the flag.
 func wanted(flag *kong.Flag) string {
 	of := flag.Target.Type()
 	if of.Kind() == reflect.Pointer {
@@ -171,8 +175,7 @@ func wanted(flag *kong.Flag) string {
 	return "a whole number"
 }
 
-// flagText is a YAML value as it would be written on the command line: lists with commas, mappings with
-// semicolons.
+// flagText returns a YAML value as on the command line: lists with commas, mappings with semicolons.
 func flagText(n ast.Node) (string, error) {
 	switch n := n.(type) {
 	case *ast.SequenceNode:
@@ -199,20 +202,22 @@ func flagText(n ast.Node) (string, error) {
 	return scalarText(n)
 }
 
+// scalarText returns a YAML scalar as text. It refuses null and nested values.
 func scalarText(n ast.Node) (string, error) {
 	s, ok := n.(ast.ScalarNode)
 	if _, null := n.(*ast.NullNode); !ok || null {
-		return "", errors.New("want a text, a number, true or false, or a list of these")
+		return "", errors.New("want a text, a number, true or false, or a list")
 	}
 	return fmt.Sprint(s.GetValue()), nil
 }
 
-// nearest is the name of the flag that key was probably meant to be.
+// nearestFlag returns the name of the flag most similar to key.
 func nearest(key string, flags []*kong.Flag) string {
-	return slices.MinFunc(flags, func(a, b *kong.Flag) int { return cmp.Compare(distance(key, a.Name), distance(key, b.Name)) }).Name
+	return slices.MinFunc(flags,
+		func(a, b *kong.Flag) int { return cmp.Compare(distance(key, a.Name), distance(key, b.Name)) }).Name
 }
 
-// distance is how many characters must be changed, added or removed to make b of a.
+// editDistance counts the characters to change, add or remove to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -13,8 +13,9 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// One worker of eight is slowed to a tenth: it is stopped for nine tenths of each turn. The 99th percentile of jobs is at most
-// half with copies of what it is without, as long as these are few. PHOEBE_SOAK=1 takes five times as long.
+// Of eight workers, a slow worker runs at a tenth of its speed: the test stops the worker for nine tenths of each
+// 600 ms. With copies, the p99 of jobs is at most half the p99 without copies. PHOEBE_SOAK=1 takes five times as
+// long.
 func TestSlowWorker(t *testing.T) {
 	f := startFleet(t, 0, 8, nil, []string{"--slots", "4"})
 	slow, turn := f.workers[0], 600*time.Millisecond
@@ -41,15 +42,18 @@ func TestSlowWorker(t *testing.T) {
 		took[share] = append(took[share], slowJobs(t, f, share, 4*time.Second)...)
 	}
 	without, with := p99(took["0"]), p99(took["0.03"])
-	t.Logf("p99 of %d jobs without copies %v, of %d with copies %v: %.2f times as long", len(took["0"]), without, len(took["0.03"]), with, with.Seconds()/without.Seconds())
+	t.Logf("p99 of %d jobs without copies %v, of %d with copies %v: %.2f times as long", len(took["0"]), without,
+		len(took["0.03"]), with, with.Seconds()/without.Seconds())
 	if 2*with > without {
 		t.Errorf("p99 is %v with copies and %v without: want at most half", with, without)
 	}
 }
 
-// slowJobs is how long each job took of those that go one after the other, in four rows, through a frontend with such copies.
+// timeJobs returns the response times of jobs through a new frontend with --copies share. Four goroutines run job
+// after job, for the time goOn.
 func slowJobs(t *testing.T, f *fleet, share string, goOn time.Duration) (took []time.Duration) {
-	front := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ","), "--copies", share)
+	front := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ","),
+		"--copies", share)
 	addr := front.said("frontend", 1)[0]
 	linked(t, addr, len(f.workerAddrs))
 	c := dial(t, addr)
@@ -79,6 +83,7 @@ func slowJobs(t *testing.T, f *fleet, share string, goOn time.Duration) (took []
 	return took
 }
 
+// p99 returns the 99th percentile. It sorts took.
 func p99(took []time.Duration) time.Duration {
 	slices.Sort(took)
 	return took[len(took)*99/100]

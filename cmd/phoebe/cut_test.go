@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// adminURL is where a process that was started with --admin and --log-level info serves.
+// adminURL returns the URL of the admin port of a process with --admin and --log-level info.
 func adminURL(t testing.TB, p *process) (url string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -27,14 +27,15 @@ func adminURL(t testing.TB, p *process) (url string) {
 	return url
 }
 
-// A benchmark that is interrupted prints and writes what it has measured.
+// An interrupted benchmark prints and writes its measurements so far.
 func TestBenchCutShort(t *testing.T) {
 	c := startDev(t, "--admin", ":0", "--log-level", "info")
 	url := adminURL(t, c.process)
 	results := regexp.MustCompile(`phoebe_frontend_tasks_total\{outcome="result"\} (\d+)`)
 	dir := t.TempDir()
 	jsonFile, htmlFile := filepath.Join(dir, "b.json"), filepath.Join(dir, "b.html")
-	b := start(t, "bench", "--connect", c.connect, "--load", "0.1", "--task-duration", "fixed:2ms", "--tasks-per-job", "2", "--warmup", "0s", "--for", "10m",
+	b := start(t, "bench", "--connect", c.connect, "--load", "0.1", "--task-duration", "fixed:2ms", "--tasks-per-job",
+		"2", "--warmup", "0s", "--for", "10m",
 		"--policy", "phoebe,random", "--json", jsonFile, "--html", htmlFile)
 	eventually(t, func() error {
 		res, err := http.Get(url + "/metrics")
@@ -74,16 +75,18 @@ func TestBenchCutShort(t *testing.T) {
 	if err := json.Unmarshal(text, &doc); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(doc.CutShort, "interrupt") || len(doc.Runs) != 1 || doc.Runs[0].Jobs < 10 || doc.Runs[0].CutShortS <= 0 ||
+	if !strings.Contains(doc.CutShort, "interrupt") || len(doc.Runs) != 1 || doc.Runs[0].Jobs < 10 ||
+		doc.Runs[0].CutShortS <= 0 ||
 		doc.Runs[0].Achieved*doc.Runs[0].CutShortS < float64(doc.Runs[0].Jobs) {
 		t.Errorf("%+v", doc)
 	}
-	if html, err := os.ReadFile(htmlFile); err != nil || !strings.Contains(string(html), "Cut short") || !strings.Contains(string(html), "</html>") {
+	if html, err := os.ReadFile(htmlFile); err != nil || !strings.Contains(string(html), "Cut short") ||
+		!strings.Contains(string(html), "</html>") {
 		t.Errorf("%v in %.100s", err, html)
 	}
 }
 
-// Before anything is measured there is nothing to print, and no file to write.
+// A benchmark that is interrupted before the first measurement prints nothing, and writes no file.
 func TestBenchCutShortAtOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "b.json")
 	c := startDev(t)

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// A frontend whose gossip is cut off does not know whether the others are gone: while it loses one after the other, and from then on, it
-// has no more of a tenant's maximum than it had. When they are back, so is its part.
+// If a frontend's gossip is cut off, the frontend cannot know whether the rest of the fleet is gone. While the
+// frontend loses peers, and afterwards, its part of a tenant's maximum does not grow. When the peers are back, the
+// parts are as before.
 func TestCutOffWithTenants(t *testing.T) {
 	t.Parallel()
 	if !withinNetwork(t) {
@@ -23,17 +24,20 @@ func TestCutOffWithTenants(t *testing.T) {
 	var beats, gossip []string
 	for i := range 3 {
 		s := newStation(hub, fmt.Sprint("f", i), 1+i, mainNet, gossipNet)
-		frontends, beats, gossip = append(frontends, s), append(beats, s.at(mainNet)+":7412"), append(gossip, s.at(gossipNet)+":7411")
+		frontends, beats, gossip = append(frontends, s), append(beats, s.at(mainNet)+":7412"),
+			append(gossip, s.at(gossipNet)+":7411")
 	}
 	for i, s := range frontends {
 		s.args = []string{
-			"frontend", "--name", s.name, "--listen", s.api(), "--gossip", gossip[i], "--heartbeat", beats[i], "--join", strings.Join(gossip, ","),
+			"frontend", "--name", s.name, "--listen", s.api(), "--gossip", gossip[i], "--heartbeat", beats[i],
+			"--join", strings.Join(gossip, ","),
 			"--admin", s.at(mainNet) + ":7413", "--tenants", file.name,
 		}
 		s.begin()
 	}
 	w := newStation(hub, "w", 101, mainNet)
-	w.args = []string{"worker", "--name", "w", "--listen", w.at(mainNet) + ":7420", "--join", strings.Join(beats, ","), "--slots", "16"}
+	w.args = []string{"worker", "--name", "w", "--listen", w.at(mainNet) + ":7420", "--join",
+		strings.Join(beats, ","), "--slots", "16"}
 	w.begin()
 	for _, f := range frontends {
 		linked(t, f.api(), 1)
@@ -57,7 +61,7 @@ func TestCutOffWithTenants(t *testing.T) {
 		}
 	}
 	alone.cut(gossipNet)
-	for lost := 0; lost < 20; { // and for two seconds more: tasks of it end meanwhile
+	for lost := 0; lost < 20; { // for 2 s more, while tasks of the tenant end
 		never("while it loses the others")
 		if metric(t, alone.now, "phoebe_frontend_gossip_members") == 1 {
 			lost++
@@ -65,7 +69,7 @@ func TestCutOffWithTenants(t *testing.T) {
 		pause(t, 100*time.Millisecond)
 	}
 	alone.gossips(1, "warning: no other frontend is reached")
-	uses(t, dial(t, frontends[0].api()), map[string]float64{"bounded": 3}) // they are two of three
+	uses(t, dial(t, frontends[0].api()), map[string]float64{"bounded": 3}) // the others count two of three frontends
 	never("cut off")
 	alone.plug(gossipNet)
 	for _, f := range frontends {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The query engine in bench/tpch is a module of its own: nothing of DuckDB gets into the command, nor does cgo for it.
+// The query engine in bench/tpch is a separate module, so the command contains neither DuckDB nor cgo for it.
 func TestNoDuckDB(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// devPort is where other commands look for a frontend unless they are told.
+// devPort is the default port of --connect in other commands.
 const devPort = 7410
 
 type devCmd struct {
-	Fleet        bool   `help:"Rehearse a fleet in production: each frontend and worker is a process of its own, which is started again when it ends, behind a balancer. Default: no."`
-	Balancer     string `default:"auto" enum:"auto,haproxy,nginx,none" help:"The balancer of --fleet: ${enum}; auto is haproxy where it is installed. Default ${default}."`
-	TLS          bool   `name:"tls" help:"With --fleet, by mutual TLS, with certificates that are made for it. Default: no."`
-	Frontends    *int   `placeholder:"N" help:"Number of frontends. Default: 2; of --fleet 3."`
-	Workers      *int   `placeholder:"N" help:"Number of workers. Default: 4; of --fleet 6."`
+	Fleet        bool   `help:"Rehearse a fleet in production: each frontend and worker is a process behind a balancer, and is started again when it ends. Default: no."`
+	Balancer     string `default:"auto" enum:"auto,haproxy,nginx,none" help:"Balancer of --fleet: ${enum}. auto is haproxy if installed, else none. Default ${default}."`
+	TLS          bool   `name:"tls" help:"With --fleet: mutual TLS, with certificates made for the fleet. Default: no."`
+	Frontends    *int   `placeholder:"N" help:"Number of frontends. Default: 2, with --fleet 3."`
+	Workers      *int   `placeholder:"N" help:"Number of workers. Default: 4, with --fleet 6."`
 	Slots        int    `default:"4" placeholder:"N" help:"Short tasks that each worker runs at once, each with 1000 millicores and 256 MiB. Default ${default}."`
-	FrontendPort *int   `placeholder:"PORT" help:"Port of the first frontend on 127.0.0.1; the others have the ones that follow. 0: free ones. Default: 7410, or free ones where that is taken."`
-	WorkerPort   int    `placeholder:"PORT" help:"The same for the workers. Default: free ones."`
-	AllowExec    bool   `help:"Also run any command as a process, with the rights of this one (function exec). Default: no."`
+	FrontendPort *int   `placeholder:"PORT" help:"Port of the first frontend on 127.0.0.1; further frontends take the ports that follow. 0: free ports. Default: 7410, or free ports if 7410 is taken."`
+	WorkerPort   int    `placeholder:"PORT" help:"Port of the first worker; further workers take the ports that follow. Default: free ports."`
+	AllowExec    bool   `help:"Also run any command as a process, with the rights of this process (function exec). Default: no."`
 
 	policyFlags
 	fileFlags
@@ -40,14 +40,15 @@ type devCmd struct {
 	serviceFlags
 }
 
-// Help explains what is printed.
+// Help returns the text below the usage line.
 func (c *devCmd) Help() string {
-	return `Prints "frontend HOST:PORT" and "worker HOST:PORT" lines, "ready", a job to try and where the web page is. SIGINT ends it all. Of --cache-dir,
-each worker has a folder of its own.
+	return `Prints "frontend HOST:PORT" and "worker HOST:PORT" lines, "ready", a job to try, and the
+address of the web page. SIGINT ends the cluster. Each worker has its own folder in --cache-dir.
 
-With --fleet it prints "balancer HOST:PORT pid N", too, and such lines for each process that it starts: end one, and see
-what clients notice. Its frontends gossip, and its balancer runs the recipe that the packages ship. What is not a flag of
-all its processes comes from variables, such as PHOEBE_WORKER_ORDER.`
+With --fleet it also prints "balancer HOST:PORT pid N", and a line like that for each started
+process: end a process, and see what clients notice. The frontends gossip, and the balancer runs the
+recipe from the packages. Other settings of the processes come from environment variables, such as
+PHOEBE_WORKER_ORDER.`
 }
 
 // Run runs a cluster.
@@ -70,7 +71,7 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		return usage(errors.New("--frontends and --workers must be 1 or more"))
 	}
 	if c.TLS && (!c.Fleet || c.TLSDir != "") {
-		return usage(errors.New("--tls makes certificates for --fleet: give that, and no --tls-dir"))
+		return usage(errors.New("--tls makes certificates for --fleet: give --fleet, and leave out --tls-dir"))
 	}
 	if c.Fleet {
 		return c.rehearse(ctx, out, log, frontends, workers)
@@ -105,8 +106,9 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		port = *c.FrontendPort
 	}
 	cluster, err := local.Start(local.Config{
-		Frontends: frontends, Workers: workers, Slots: c.Slots, FrontendPort: port, OrFree: c.FrontendPort == nil, WorkerPort: c.WorkerPort,
-		Registry: registry, Policy: c.Policy, Secrets: secrets, TLSDir: c.TLSDir, Logger: log, Metrics: set,
+		Frontends: frontends, Workers: workers, Slots: c.Slots, FrontendPort: port, OrFree: c.FrontendPort == nil,
+		WorkerPort: c.WorkerPort,
+		Registry:   registry, Policy: c.Policy, Secrets: secrets, TLSDir: c.TLSDir, Logger: log, Metrics: set,
 		Frontend: func(_ int, f *fserve.Config) {
 			f.Audit = by.audit
 			f.Version, f.FileLimit, f.Core.ProbeRatio = version(), fileLimit, c.ProbeRatio

@@ -25,25 +25,26 @@ type doctorCmd struct {
 	clientFlags
 }
 
-// Help says what is looked at.
+// Help returns the text below the usage line.
 func (c *doctorCmd) Help() string {
-	return `Asks every frontend in --connect, and every one that these know by gossip, and looks at: frontends that do not answer,
-their certificates and one's own, versions, clocks, limits of open files and advertised addresses, who knows whom by gossip, links to workers that do
-not work, and the ports for gossip and heartbeats. A problem is printed with its remedy; a note may be as it should be,
-as when this machine is not to reach a port.
+	return `Asks every frontend in --connect, and every frontend that they know by gossip. Checks
+that frontends answer; their certificates and the caller's own; versions, clocks, limits of open
+files and advertised addresses; who knows whom by gossip; links to workers; and the ports for gossip
+and heartbeats. Each problem is printed with its remedy. A note may be intended: for instance, this
+machine need not reach a port.
 
-Exit codes: 0 no problem was found, 1 some were, 2 wrong usage, 3 no frontend answered.`
+Exit codes: 0 no problem found, 1 problems found, 2 wrong usage, 3 no frontend answered.`
 }
 
-// finding is something that is not as it should be.
+// finding is a problem of the fleet, or a note.
 type finding struct {
-	Note    bool   `json:"note"` // it may well be as it should be
+	Note    bool   `json:"note"` // may be intended
 	Where   string `json:"where"`
 	Problem string `json:"problem"`
 	Remedy  string `json:"remedy"`
 }
 
-// Run asks and tells.
+// Run asks the frontends, and prints the findings.
 func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
@@ -61,7 +62,8 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	case err != nil && len(findings) == 0:
 		return err
 	case err != nil:
-		findings = append(findings, finding{Where: strings.Join(c.Connect, ", "), Problem: err.Error(), Remedy: "See to what is said above first."})
+		findings = append(findings, finding{Where: strings.Join(c.Connect, ", "), Problem: err.Error(),
+			Remedy: "Mend the problems above first."})
 	}
 	findings = append(findings, diagnose(answers)...)
 	findings = append(findings, closedPorts(ctx, answers)...)
@@ -74,15 +76,17 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	return nil
 }
 
-// ownKeys tells what is wrong with --tls-dir.
+// checkOwnKeys returns the problems of the keys in --tls-dir.
 func (c *doctorCmd) ownKeys() []finding {
 	if c.TLSDir == "" {
 		return nil
 	}
-	return ofKeys("keys in "+c.TLSDir, identity.Examine(c.TLSDir, identity.Client|identity.Frontend|identity.Operator, time.Now()))
+	return ofKeys("keys in "+c.TLSDir, identity.Examine(c.TLSDir, identity.Client|identity.Frontend|identity.Operator,
+		time.Now()))
 }
 
-// shownKeys tells what is wrong with the certificates of frontends. What else keeps these from answering they are asked for anyway.
+// checkShownKeys returns the problems of the certificates that frontends show. Errors of the connection are left
+// out: the question to the frontend will meet them, too.
 func (c *doctorCmd) shownKeys(ctx context.Context, addrs []string) (findings []finding) {
 	keys, err := c.keys()
 	if err != nil || keys == nil {
@@ -95,6 +99,7 @@ func (c *doctorCmd) shownKeys(ctx context.Context, addrs []string) (findings []f
 	return findings
 }
 
+// keyFindings turns flaws of keys into findings. A flaw that is still to come becomes a note.
 func ofKeys(where string, flaws []identity.Flaw) (findings []finding) {
 	for _, f := range flaws {
 		findings = append(findings, finding{f.Soon, where, f.Problem, f.Remedy})
@@ -102,11 +107,12 @@ func ofKeys(where string, flaws []identity.Flaw) (findings []finding) {
 	return findings
 }
 
+// printFindings prints the findings, and how many frontends and workers were seen.
 func (c *doctorCmd) print(w io.Writer, answers []answer, findings []finding) error {
 	if c.JSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		return e.Encode(slices.Concat([]finding{}, findings)) // an empty list is one, too
+		return e.Encode(slices.Concat([]finding{}, findings)) // JSON [] without findings, not null
 	}
 	for _, f := range findings {
 		kind := "problem"
@@ -124,11 +130,12 @@ func (c *doctorCmd) print(w io.Writer, answers []answer, findings []finding) err
 			workers[k.Address] = true
 		}
 	}
-	_, err := fmt.Fprintf(w, "asked %d frontends, which know %d workers: %d findings\n", len(frontends), len(workers), len(findings))
+	_, err := fmt.Fprintf(w, "asked %d frontends, which know %d workers: %d findings\n", len(frontends), len(workers),
+		len(findings))
 	return err
 }
 
-// askAll asks the frontends that --connect names, and then those that they know.
+// askFleet asks the frontends in --connect, and then all frontends named in the answers.
 func (c *clientFlags) askAll(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
 	answers, err := c.askThose(ctx, log, q)
 	if err != nil {
@@ -138,7 +145,7 @@ func (c *clientFlags) askAll(ctx context.Context, log *slog.Logger, q client.Clu
 	return append(answers, more...), err
 }
 
-// unasked are the frontends that others know and nobody has asked.
+// unaskedAddresses returns the addresses of frontends that are named in answers, and were not asked.
 func unasked(answers []answer) []string {
 	asked, known := map[string]bool{}, map[string]bool{}
 	for _, a := range answers {
@@ -155,24 +162,29 @@ func unasked(answers []answer) []string {
 	return slices.Sorted(maps.Keys(known))
 }
 
-// heard are the answers of different frontends: behind a balancer, two may be of one.
+// distinctAnswers returns an answer of each frontend, without failures. Behind a balancer, two addresses may lead
+// to the same frontend.
 func heard(answers []answer) (all []answer) {
 	for _, a := range answers {
-		if a.err == nil && !slices.ContainsFunc(all, func(b answer) bool { return b.said.Address == a.said.Address && b.said.Frontend == a.said.Frontend }) {
+		if a.err == nil && !slices.ContainsFunc(all, func(b answer) bool {
+			return b.said.Address == a.said.Address &&
+				b.said.Frontend == a.said.Frontend
+		}) {
 			all = append(all, a)
 		}
 	}
 	return all
 }
 
-// diagnose tells what is wrong by what frontends say.
+// diagnoseFleet returns the problems that show in the frontends' answers.
 func diagnose(answers []answer) (findings []finding) {
 	problem := func(where, remedy, format string, args ...any) {
 		findings = append(findings, finding{Where: where, Problem: fmt.Sprintf(format, args...), Remedy: remedy})
 	}
 	for _, a := range answers {
 		if a.err != nil {
-			problem("frontend "+a.connect, "Start it, or see whether its host, a firewall or the secret is in the way; then take its address out of --connect if it is gone for good.",
+			problem("frontend "+a.connect,
+				"Start it, or check its host, the firewall and the secret. If it is gone, remove it from --connect.",
 				"does not answer: %s", strings.TrimPrefix(a.err.Error(), "frontend "+a.connect+": "))
 		}
 	}
@@ -180,21 +192,27 @@ func diagnose(answers []answer) (findings []finding) {
 	for _, a := range all {
 		f, where := a.said, "frontend "+a.said.Frontend
 		if f.Warning != "" {
-			problem(where, "See to what it says itself: until then it goes on with what it has.", "%s", f.Warning)
+			problem(where, "Mend what it says. Until then, it keeps the state that it has.", "%s", f.Warning)
 		}
 		if f.Draining {
-			findings = append(findings, finding{true, where, "drains: it takes no more jobs", "Nothing, if it is to end. Else start it again."})
+			findings = append(findings, finding{true, where, "drains: it takes no more jobs",
+				"None, if it shall end. Else start it again."})
 		}
 		if loopback(f.Address) && !loopback(a.connect) {
-			problem(where, "Set --advertise to the address by which others reach it.", "tells others to reach it at %s, which is each machine's own", f.Address)
+			problem(where, "Set --advertise to the address where others reach it.",
+				"advertises %s, an address that on each machine means the machine itself", f.Address)
 		}
 		if need := f.MaxClients + 2*len(f.Workers) + spareFiles; f.FileLimit > 0 && f.FileLimit < need {
-			problem(where, fmt.Sprintf("Raise the limit of open files (LimitNOFILE=%d in its unit, ulimit -n) or lower --max-clients.", need),
-				"may have %d files open, and needs %d for %d clients and %d workers", f.FileLimit, need, f.MaxClients, len(f.Workers))
+			problem(where, fmt.Sprintf(
+				"Raise the limit of open files (LimitNOFILE=%d in its unit, ulimit -n) or lower --max-clients.", need),
+				"may open %d files, and needs %d for %d clients and %d workers", f.FileLimit, need, f.MaxClients,
+				len(f.Workers))
 		}
 		for _, k := range f.Workers {
 			if k.Row != nil && len(k.Row.Flaws) > 0 {
-				problem("worker "+k.Name, "Upgrade it to the version of the others; if it has that, report the defect.", "tells %s something absurd: %s", f.Frontend, strings.Join(k.Row.Flaws, ", "))
+				problem("worker "+k.Name,
+					"Upgrade it to the version of the other processes. If the versions are equal, report the defect.",
+					"sends absurd values to %s: %s", f.Frontend, strings.Join(k.Row.Flaws, ", "))
 			}
 		}
 	}
@@ -204,7 +222,7 @@ func diagnose(answers []answer) (findings []finding) {
 	return append(findings, links(all)...)
 }
 
-// versions tells of frontends that are not of the same version.
+// compareVersions returns a finding if frontends run different versions.
 func versions(all []answer) []finding {
 	of := map[string][]string{}
 	for _, a := range all {
@@ -217,32 +235,36 @@ func versions(all []answer) []finding {
 	for _, v := range slices.Sorted(maps.Keys(of)) {
 		texts = append(texts, fmt.Sprintf("%s at %s", v, strings.Join(of[v], ", ")))
 	}
-	return []finding{{false, "frontends", "run different versions: " + strings.Join(texts, "; "), "Finish the upgrade, one process after the other; workers, too."}}
+	return []finding{{false, "frontends", "run different versions: " + strings.Join(texts, "; "),
+		"Finish the upgrade, one process after the other, of workers too."}}
 }
 
-// maxSkew is how far clocks may be apart. Scheduling compares no clocks of two machines; who reads logs does.
+// maxSkew bounds the difference of two clocks. Scheduling never compares the clocks of two machines, but readers of
+// logs do.
 const maxSkew = time.Second
 
-// clocks tells of frontends whose clocks are certainly far from that of this machine.
+// compareClocks reports frontends with a clock that certainly differs by more than maxSkew from this machine's
+// clock. The answer takes time, so ahead and behind are lower bounds.
 func clocks(all []answer) (findings []finding) {
 	for _, a := range all {
 		if a.said.Clock.Unix() <= 0 {
-			continue // an old version
+			continue // a version without a clock
 		}
-		ahead, behind := a.said.Clock.Sub(a.got), a.sent.Sub(a.said.Clock) // at least
+		ahead, behind := a.said.Clock.Sub(a.got), a.sent.Sub(a.said.Clock) // lower bounds
 		if skew := max(ahead, behind); skew > maxSkew {
 			way := "ahead of"
 			if behind > ahead {
 				way = "behind"
 			}
-			findings = append(findings, finding{false, "frontend " + a.said.Frontend, fmt.Sprintf("its clock is %v %s that of this machine", skew.Round(time.Millisecond), way),
-				"Have both set their clocks by NTP (timedatectl tells): logs cannot be compared, and a worker that restarts with an earlier clock is taken for an old one."})
+			findings = append(findings, finding{false, "frontend " + a.said.Frontend,
+				fmt.Sprintf("its clock is %v %s this machine's clock", skew.Round(time.Millisecond), way),
+				"Set both clocks by NTP (see timedatectl). Otherwise logs mislead, and a worker restarted with an earlier clock counts as old."})
 		}
 	}
 	return findings
 }
 
-// strangers tells of frontends that do not know each other.
+// findStrangers reports frontends that do not know each other.
 func strangers(all []answer) (findings []finding) {
 	for _, a := range all {
 		for _, b := range all {
@@ -250,20 +272,21 @@ func strangers(all []answer) (findings []finding) {
 				slices.ContainsFunc(a.said.Members, func(m client.Member) bool { return m.Name == b.said.Frontend }) {
 				continue
 			}
-			findings = append(findings, finding{false, "frontend " + a.said.Frontend, "does not know frontend " + b.said.Frontend + " by gossip",
-				"Give both --gossip, name either in the other's --join, with the same secret, and let TCP and UDP through between their gossip ports."})
+			findings = append(findings, finding{false, "frontend " + a.said.Frontend,
+				"does not know frontend " + b.said.Frontend + " by gossip",
+				"Give both --gossip, --join and the same secret. Let TCP and UDP through between the gossip ports."})
 		}
 	}
 	return findings
 }
 
-// links tells of workers that not all frontends reach.
+// checkLinks reports workers without a link from each frontend, and workers with equal names.
 func links(all []answer) (findings []finding) {
 	type seen struct {
 		name    string
 		up      int
-		unknown []string // frontends that know nothing of it
-		broken  []string // why links to it do not work
+		unknown []string // frontends that do not know the worker
+		broken  []string // frontends without a working link, with the reason
 	}
 	workers := map[string]*seen{}
 	for _, a := range all {
@@ -285,7 +308,8 @@ func links(all []answer) (findings []finding) {
 			if k.State == "up" || k.State == "draining" {
 				w.name, w.up = k.Name, w.up+1
 			} else {
-				w.broken = append(w.broken, fmt.Sprintf("%s (%s: %s)", a.said.Frontend, k.State, cmp.Or(k.Error, "no answer yet")))
+				w.broken = append(w.broken, fmt.Sprintf("%s (%s: %s)", a.said.Frontend, k.State,
+					cmp.Or(k.Error, "no answer yet")))
 			}
 		}
 	}
@@ -296,27 +320,30 @@ func links(all []answer) (findings []finding) {
 		if w.name != addr {
 			where = fmt.Sprintf("worker %s at %s", w.name, addr)
 			if other := names[w.name]; other != "" {
-				findings = append(findings, finding{false, where, "has the name of the one at " + other, "Give each worker a --name of its own: jobs that ask for a worker by name get either."})
+				findings = append(findings, finding{false, where, "has the same name as the one at " + other,
+					"Give each worker its own --name: jobs that ask for a worker by name get either worker."})
 			}
 			names[w.name] = addr
 		}
 		switch {
 		case len(w.broken) > 0 && w.up == 0:
-			findings = append(findings, finding{false, where, "no frontend has a link to it: " + strings.Join(w.broken, ", "),
-				"Start it, or see why it is unreachable (its host, a firewall, --listen and --advertise, the secret, its version); if it is gone for good, take it out of --workers."})
+			findings = append(findings,
+				finding{false, where, "no frontend has a link to it: " + strings.Join(w.broken, ", "),
+					"Start it, or check its host, firewall, --listen, --advertise, secret and version. If it is gone, remove it from --workers."})
 		case len(w.broken) > 0:
-			findings = append(findings, finding{false, where, "some frontends have no link to it: " + strings.Join(w.broken, ", "),
-				"Let these frontends through to its port, and see that it takes as many links as there are frontends (--max-links)."})
+			findings = append(findings,
+				finding{false, where, "some frontends have no link to it: " + strings.Join(w.broken, ", "),
+					"Let these frontends through to its port. --max-links must be the number of frontends or more."})
 		}
 		if len(w.unknown) > 0 {
 			findings = append(findings, finding{false, where, "is not known to " + strings.Join(w.unknown, ", "),
-				"Give these frontends --gossip and --join, or the same --workers as the others."})
+				"Give these frontends --gossip and --join, or the same --workers as the other frontends."})
 		}
 	}
 	return findings
 }
 
-// loopback tells whether addr leads each machine to itself.
+// isLoopback reports whether addr means, on each machine, the machine itself.
 func loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -326,7 +353,7 @@ func loopback(addr string) bool {
 	return host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// closedPorts tells of ports for gossip and heartbeats that this machine does not reach.
+// findClosedPorts reports ports for gossip and heartbeats out of reach of this machine.
 func closedPorts(ctx context.Context, answers []answer) (findings []finding) {
 	where := map[string]string{}
 	for _, a := range heard(answers) {
@@ -353,8 +380,9 @@ func closedPorts(ctx context.Context, answers []answer) (findings []finding) {
 	dials.Wait()
 	for i, addr := range addrs {
 		if errs[i] != nil {
-			findings = append(findings, finding{true, where[addr], fmt.Sprintf("this machine does not reach it: %v", errs[i]),
-				"Nothing, if this machine runs neither frontends nor workers. Else let it through."})
+			findings = append(findings,
+				finding{true, where[addr], fmt.Sprintf("this machine does not reach it: %v", errs[i]),
+					"None, if this machine runs neither frontends nor workers. Else let it through."})
 		}
 	}
 	return findings

@@ -10,16 +10,19 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// healthy are the answers of two frontends with two workers.
+// healthyAnswers returns the answers of two frontends with the same two workers.
 func healthy() []answer {
 	began := time.Unix(1_000_000, 0)
 	var all []answer
 	members := []client.Member{{Name: "f0", Address: "10.0.0.1:7410"}, {Name: "f1", Address: "10.0.0.2:7410"}}
 	for _, m := range members {
-		all = append(all, answer{connect: m.Address, sent: began, got: began.Add(time.Millisecond), said: &client.Cluster{
-			Frontend: m.Name, Address: m.Address, Version: "v1", Clock: began, FileLimit: 20_000, MaxClients: 10_000, Members: members,
-			Workers: []client.Worker{{Name: "w0", Address: "10.0.1.1:7420", State: "up"}, {Name: "w1", Address: "10.0.1.2:7420", State: "draining"}},
-		}})
+		all = append(all, answer{connect: m.Address, sent: began, got: began.Add(time.Millisecond),
+			said: &client.Cluster{
+				Frontend: m.Name, Address: m.Address, Version: "v1", Clock: began,
+				FileLimit: 20_000, MaxClients: 10_000, Members: members,
+				Workers: []client.Worker{{Name: "w0", Address: "10.0.1.1:7420", State: "up"},
+					{Name: "w1", Address: "10.0.1.2:7420", State: "draining"}},
+			}})
 	}
 	return all
 }
@@ -29,7 +32,8 @@ func TestDiagnose(t *testing.T) {
 		t.Errorf("a healthy fleet: %+v", found)
 	}
 	same := healthy()
-	if found := diagnose(append(same, answer{connect: "balancer:7410", said: same[0].said, sent: same[0].sent, got: same[0].got})); len(found) > 0 {
+	if found := diagnose(append(same, answer{connect: "balancer:7410", said: same[0].said, sent: same[0].sent,
+		got: same[0].got})); len(found) > 0 {
 		t.Errorf("one frontend at two addresses: %+v", found)
 	}
 	for name, test := range map[string]struct {
@@ -38,31 +42,48 @@ func TestDiagnose(t *testing.T) {
 		says, remedy  string
 		note, nothing bool
 	}{
-		"silent":        {harm: func(f0, _ *answer) { f0.said, f0.err = nil, errors.New("refused") }, where: "frontend 10.0.0.1:7410", says: "refused", remedy: "firewall"},
-		"cut off":       {harm: func(_, f1 *answer) { f1.said.Warning = "nothing heard" }, where: "frontend f1", says: "nothing heard", remedy: "what it says"},
-		"drains":        {harm: func(_, f1 *answer) { f1.said.Draining = true }, where: "frontend f1", says: "drains", remedy: "start it again", note: true},
-		"advertised":    {harm: func(f0, _ *answer) { f0.said.Address = "127.0.0.1:7410" }, where: "frontend f0", says: "127.0.0.1:7410", remedy: "--advertise"},
-		"files":         {harm: func(f0, _ *answer) { f0.said.FileLimit = 1024 }, where: "frontend f0", says: "1024", remedy: "LimitNOFILE=10516"},
+		"silent": {harm: func(f0, _ *answer) { f0.said, f0.err = nil, errors.New("refused") },
+			where: "frontend 10.0.0.1:7410", says: "refused", remedy: "firewall"},
+		"cut off": {harm: func(_, f1 *answer) { f1.said.Warning = "nothing heard" }, where: "frontend f1",
+			says: "nothing heard", remedy: "what it says"},
+		"drains": {harm: func(_, f1 *answer) { f1.said.Draining = true }, where: "frontend f1", says: "drains",
+			remedy: "start it again", note: true},
+		"advertised": {harm: func(f0, _ *answer) { f0.said.Address = "127.0.0.1:7410" }, where: "frontend f0",
+			says: "127.0.0.1:7410", remedy: "--advertise"},
+		"files": {harm: func(f0, _ *answer) { f0.said.FileLimit = 1024 }, where: "frontend f0", says: "1024",
+			remedy: "LimitNOFILE=10516"},
 		"unknown files": {harm: func(f0, _ *answer) { f0.said.FileLimit = 0 }, nothing: true},
-		"flaws":         {harm: func(f0, _ *answer) { f0.said.Workers[1].Row = &client.Row{Flaws: []string{"speed"}} }, where: "worker w1", says: "speed", remedy: "Upgrade"},
-		"version":       {harm: func(f0, _ *answer) { f0.said.Version = "v2" }, where: "frontends", says: "v1 at f1; v2 at f0", remedy: "Finish"},
-		"ahead":         {harm: func(f0, _ *answer) { f0.said.Clock = f0.got.Add(90 * time.Second) }, where: "frontend f0", says: "1m30s ahead", remedy: "NTP"},
-		"behind":        {harm: func(_, f1 *answer) { f1.said.Clock = f1.sent.Add(-2 * time.Second) }, where: "frontend f1", says: "2s behind", remedy: "NTP"},
-		"slow answer":   {harm: func(_, f1 *answer) { f1.got = f1.sent.Add(5 * time.Second) }, nothing: true},
-		"no clock":      {harm: func(_, f1 *answer) { f1.said.Clock = time.UnixMicro(0) }, nothing: true},
-		"stranger":      {harm: func(f0, _ *answer) { f0.said.Members = f0.said.Members[:1] }, where: "frontend f0", says: "does not know frontend f1", remedy: "--gossip"},
-		"no gossip":     {harm: func(f0, f1 *answer) { f0.said.Members, f1.said.Members = nil, nil }, nothing: true},
-		"one link":      {harm: func(f0, _ *answer) { f0.said.Workers[0].State = "connecting" }, where: "worker w0 at 10.0.1.1:7420", says: "f0 (connecting: no answer yet)", remedy: "--max-links"},
+		"flaws": {harm: func(f0, _ *answer) {
+			f0.said.Workers[1].Row = &client.Row{Flaws: []string{"speed"}}
+		}, where: "worker w1", says: "speed", remedy: "Upgrade"},
+		"version": {harm: func(f0, _ *answer) { f0.said.Version = "v2" }, where: "frontends",
+			says: "v1 at f1; v2 at f0", remedy: "Finish"},
+		"ahead": {harm: func(f0, _ *answer) { f0.said.Clock = f0.got.Add(90 * time.Second) },
+			where: "frontend f0", says: "1m30s ahead", remedy: "NTP"},
+		"behind": {harm: func(_, f1 *answer) { f1.said.Clock = f1.sent.Add(-2 * time.Second) },
+			where: "frontend f1", says: "2s behind", remedy: "NTP"},
+		"slow answer": {harm: func(_, f1 *answer) { f1.got = f1.sent.Add(5 * time.Second) }, nothing: true},
+		"no clock":    {harm: func(_, f1 *answer) { f1.said.Clock = time.UnixMicro(0) }, nothing: true},
+		"stranger": {harm: func(f0, _ *answer) { f0.said.Members = f0.said.Members[:1] }, where: "frontend f0",
+			says: "does not know frontend f1", remedy: "--gossip"},
+		"no gossip": {harm: func(f0, f1 *answer) { f0.said.Members, f1.said.Members = nil, nil }, nothing: true},
+		"one link": {harm: func(f0, _ *answer) { f0.said.Workers[0].State = "connecting" },
+			where: "worker w0 at 10.0.1.1:7420", says: "f0 (connecting: no answer yet)", remedy: "--max-links"},
 		"lost worker": {harm: func(f0, f1 *answer) {
 			f0.said.Workers[0].State, f1.said.Workers[0].State, f0.said.Workers[0].Error = "down", "down", "no route"
-		}, where: "worker w0 at 10.0.1.1:7420", says: "f0 (down: no route), f1 (down: no answer yet)", remedy: "Start it"},
-		"unknown worker": {harm: func(_, f1 *answer) { f1.said.Workers = f1.said.Workers[1:] }, where: "worker w0 at 10.0.1.1:7420", says: "not known to f1", remedy: "--workers"},
-		"one name":       {harm: func(f0, f1 *answer) { f0.said.Workers[1].Name, f1.said.Workers[1].Name = "w0", "w0" }, where: "worker w0 at 10.0.1.2:7420", says: "the one at 10.0.1.1:7420", remedy: "--name"},
+		}, where: "worker w0 at 10.0.1.1:7420", says: "f0 (down: no route), f1 (down: no answer yet)",
+			remedy: "Start it"},
+		"unknown worker": {harm: func(_, f1 *answer) { f1.said.Workers = f1.said.Workers[1:] },
+			where: "worker w0 at 10.0.1.1:7420", says: "not known to f1", remedy: "--workers"},
+		"one name": {harm: func(f0, f1 *answer) {
+			f0.said.Workers[1].Name, f1.said.Workers[1].Name = "w0", "w0"
+		}, where: "worker w0 at 10.0.1.2:7420", says: "the one at 10.0.1.1:7420", remedy: "--name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := healthy()
 			for i := range all {
-				all[i].said.Workers, all[i].said.Members = slices.Clone(all[i].said.Workers), slices.Clone(all[i].said.Members)
+				all[i].said.Workers, all[i].said.Members = slices.Clone(all[i].said.Workers),
+					slices.Clone(all[i].said.Members)
 			}
 			test.harm(&all[0], &all[1])
 			found := diagnose(all)
@@ -75,7 +96,8 @@ func TestDiagnose(t *testing.T) {
 			if len(found) != 1 {
 				t.Fatalf("%+v", found)
 			}
-			if f := found[0]; f.Note != test.note || f.Where != test.where || !strings.Contains(f.Problem, test.says) || !strings.Contains(f.Remedy, test.remedy) {
+			if f := found[0]; f.Note != test.note || f.Where != test.where ||
+				!strings.Contains(f.Problem, test.says) || !strings.Contains(f.Remedy, test.remedy) {
 				t.Errorf("%+v, want %+v", f, test)
 			}
 		})

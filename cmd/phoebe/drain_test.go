@@ -14,7 +14,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// fleet is frontends and workers in processes of their own.
+// fleet is a set of frontends and workers, each in its own process.
 type fleet struct {
 	frontends, workers         []*process
 	frontendAddrs, workerAddrs []string
@@ -25,13 +25,17 @@ func startFleet(t testing.TB, frontends, workers int, frontendFlags, workerFlags
 	t.Helper()
 	f := &fleet{}
 	for i := range workers {
-		f.workers = append(f.workers, start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprintf("w%d", i), "--allow-exec"}, workerFlags...)...))
+		f.workers = append(f.workers,
+			start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprintf("w%d", i),
+				"--allow-exec"}, workerFlags...)...))
 	}
 	for _, p := range f.workers {
 		f.workerAddrs = append(f.workerAddrs, p.said("worker", 1)[0])
 	}
 	for range frontends {
-		f.frontends = append(f.frontends, start(t, append([]string{"frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ",")}, frontendFlags...)...))
+		f.frontends = append(f.frontends,
+			start(t, append([]string{"frontend", "--listen", "127.0.0.1:0", "--workers",
+				strings.Join(f.workerAddrs, ",")}, frontendFlags...)...))
 	}
 	for _, p := range f.frontends {
 		f.frontendAddrs = append(f.frontendAddrs, p.said("frontend", 1)[0])
@@ -42,7 +46,7 @@ func startFleet(t testing.TB, frontends, workers int, frontendFlags, workerFlags
 	return f
 }
 
-// again is how a process is started a second time, on the address that it had.
+// restartArgs returns the arguments to start p again, at the address of its first start.
 func again(p *process, addr string) []string {
 	args := append([]string{}, p.args...)
 	for i, a := range args {
@@ -53,7 +57,7 @@ func again(p *process, addr string) []string {
 	return args
 }
 
-// script is a task that runs a shell script, after it has appended a line to a file.
+// scriptTask returns a task that appends a line to the file starts, and then runs the shell script text.
 func script(t testing.TB, starts, text string) client.Task {
 	t.Helper()
 	payload, err := exec.Command{Argv: []string{"sh", "-c", "echo started >> " + starts + "; " + text}}.Encode()
@@ -63,7 +67,7 @@ func script(t testing.TB, starts, text string) client.Task {
 	return client.Task{Function: "exec", Payload: payload}
 }
 
-// started waits until every script has started once.
+// awaitStarted waits until each script has started at least once; names are the scripts' files of starts.
 func started(t testing.TB, names ...string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -76,7 +80,7 @@ func started(t testing.TB, names ...string) {
 	})
 }
 
-// onlyOnce fails the test unless every script has started exactly once.
+// wantStartedOnce fails the test unless each script has started exactly once.
 func onlyOnce(t testing.TB, names ...string) {
 	t.Helper()
 	for _, n := range names {
@@ -86,7 +90,7 @@ func onlyOnce(t testing.TB, names ...string) {
 	}
 }
 
-// A worker that is told to end, by a signal or by way of a frontend, finishes what it runs, and takes nothing new.
+// A worker told to leave, by a signal or through a frontend, finishes its tasks and takes no new tasks.
 func TestDrainWorker(t *testing.T) {
 	for how, tell := range map[string]func(t *testing.T, c *client.Client, w *process){
 		"signal": func(_ *testing.T, _ *client.Client, w *process) { w.signal(syscall.SIGTERM) },
@@ -100,6 +104,7 @@ func TestDrainWorker(t *testing.T) {
 	}
 }
 
+// drainWorker runs the test. tell makes the worker w0 leave.
 func drainWorker(t *testing.T, tell func(*testing.T, *client.Client, *process)) {
 	f := startFleet(t, 1, 2, nil, []string{"--slots", "4"})
 	c := dial(t, f.frontendAddrs...)
@@ -147,7 +152,8 @@ func drainWorker(t *testing.T, tell func(*testing.T, *client.Client, *process)) 
 	if err := c.Drain(t.Context(), "w0"); !errors.As(err, &refused) || refused.Reason != client.Invalid {
 		t.Errorf("one that has gone: %v", err)
 	}
-	if err := c.Maintenance(t.Context(), "w1", time.Hour, time.Hour); !errors.As(err, &refused) || !strings.Contains(refused.Message, "--join") {
+	if err := c.Maintenance(t.Context(), "w1", time.Hour, time.Hour); !errors.As(err, &refused) ||
+		!strings.Contains(refused.Message, "--join") {
 		t.Errorf("one of which gossip does not tell: %v", err)
 	}
 }
@@ -160,7 +166,7 @@ func eightEchoes() []client.Task {
 	return tasks
 }
 
-// A frontend that is told to end takes no new jobs, and delivers what it has.
+// A frontend told to leave takes no new jobs, and delivers the results of its jobs.
 func TestDrainFrontend(t *testing.T) {
 	for _, how := range []string{"Run", "Submit"} {
 		t.Run(how, func(t *testing.T) {
@@ -168,26 +174,30 @@ func TestDrainFrontend(t *testing.T) {
 			c := dial(t, f.frontendAddrs...)
 			dir := t.TempDir()
 			starts, proceed := filepath.Join(dir, "starts"), filepath.Join(dir, "go")
-			// More than one answer to Events carries, and more than a socket holds.
+			// Larger than one answer to Events, and larger than a socket's buffer.
 			const tasks, size = 12, 1_000_000
 			var job client.Job
 			var names []string
 			for i := range tasks {
 				names = append(names, fmt.Sprintf("%s%d", starts, i))
-				job.Tasks = append(job.Tasks, script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; head -c %d /dev/zero", proceed, size)))
+				job.Tasks = append(job.Tasks,
+					script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; head -c %d /dev/zero",
+						proceed, size)))
 			}
 			ended := make(chan error, 1)
 			go func() {
 				outs, err := run(t, c, how, job)
 				for _, o := range outs {
 					if len(o.Result) != size || o.Attempts != 1 {
-						err = cmp.Or(err, fmt.Errorf("task %d: %d bytes after %d attempts: %v", o.Task, len(o.Result), o.Attempts, o.Err))
+						err = cmp.Or(err, fmt.Errorf("task %d: %d bytes after %d attempts: %v", o.Task, len(o.Result),
+							o.Attempts, o.Err))
 					}
 				}
 				ended <- err
 			}()
 			started(t, names...)
-			if _, err := c.Cluster(t.Context()); err != nil { // while Run has a connection: there must be another one to ask by
+			// Run occupies a connection: make a second one for the question
+			if _, err := c.Cluster(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			f.frontends[0].signal(syscall.SIGTERM)
@@ -204,7 +214,7 @@ func TestDrainFrontend(t *testing.T) {
 	}
 }
 
-// drains waits until the client's frontend says that it drains.
+// awaitDraining waits until the client's frontend says that it drains.
 func drains(t testing.TB, c *client.Client) {
 	t.Helper()
 	eventually(t, func() error {
@@ -216,7 +226,7 @@ func drains(t testing.TB, c *client.Client) {
 	})
 }
 
-// run runs a job in one of the SDK's two ways.
+// runJob runs a job by the SDK's Run, or by Submit and Wait if how is not "Run".
 func run(t testing.TB, c *client.Client, how string, job client.Job) ([]client.Outcome, error) {
 	if how == "Run" {
 		return c.Run(t.Context(), job)
@@ -228,12 +238,14 @@ func run(t testing.TB, c *client.Client, how string, job client.Job) ([]client.O
 	return r.Wait()
 }
 
-// A frontend that is killed while it drains loses no job, and none runs twice.
+// If a frontend is killed while it drains, no job is lost, and no task runs twice.
 func TestKilledWhileItDrains(t *testing.T) {
 	f := startFleet(t, 2, 1, nil, []string{"--slots", "4"})
 	dir := t.TempDir()
 	starts, proceed := filepath.Join(dir, "starts"), filepath.Join(dir, "go")
-	r, err := dial(t, f.frontendAddrs...).Submit(t.Context(), client.Job{Tasks: []client.Task{script(t, starts, "while [ ! -e "+proceed+" ]; do sleep 0.01; done; echo done")}})
+	r, err := dial(t, f.frontendAddrs...).Submit(t.Context(),
+		client.Job{Tasks: []client.Task{script(t, starts,
+			"while [ ! -e "+proceed+" ]; do sleep 0.01; done; echo done")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +263,7 @@ func TestKilledWhileItDrains(t *testing.T) {
 	onlyOnce(t, starts)
 }
 
-// What will not end is given up after --drain-timeout, or at the second signal.
+// A drain that does not end is given up after --drain-timeout, or at the second signal.
 func TestDrainEnds(t *testing.T) {
 	for _, how := range []string{"timeout", "second signal"} {
 		t.Run(how, func(t *testing.T) {
@@ -261,7 +273,8 @@ func TestDrainEnds(t *testing.T) {
 			}
 			f := startFleet(t, 1, 1, nil, []string{"--drain-timeout", timeout, "--log-level", "info"})
 			c := dial(t, f.frontendAddrs...)
-			r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
+			r, err := c.Submit(t.Context(),
+				client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -294,9 +307,8 @@ func TestDrainEnds(t *testing.T) {
 	}
 }
 
-// All processes are drained and started again, one after the other, while jobs flow: nothing is lost, not even what may
-// start only once, and no worker waits for the acknowledgement of a result that its frontend has. It would keep one for
-// an hour.
+// All processes drain and restart in turn, while jobs flow. No task is lost, not even tasks with once. No worker
+// waits for the acknowledgement of a delivered result: the worker would keep the result for an hour.
 func TestRollingDrains(t *testing.T) {
 	f := startFleet(t, 2, 2, nil, []string{"--slots", "4", "--retain", "1h"})
 	load := startLoad(t, dial(t, f.frontendAddrs...))

@@ -12,11 +12,12 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// envPrefix begins the name of each variable that is ours.
+// envPrefix begins the names of phoebe's environment variables.
 const envPrefix = "PHOEBE_"
 
-// nameVariables gives each flag without one a variable, which no other command's flag has: PHOEBE_WORKER_LISTEN is
-// that of phoebe worker --listen. What all commands share has no command in its name.
+// nameVariables gives each flag an environment variable, unless the flag's tag names one. The name contains the
+// command, so no two commands share a variable: PHOEBE_WORKER_LISTEN is for phoebe worker --listen. Flags of all
+// commands have no command in the name.
 func nameVariables(k *kong.Kong) error {
 	var walk func(n *kong.Node, prefix string)
 	walk = func(n *kong.Node, prefix string) {
@@ -34,13 +35,15 @@ func nameVariables(k *kong.Kong) error {
 	return nil
 }
 
+// variablePart turns the name of a command or flag into a part of a variable's name.
 func upper(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }
 
-// foreign are variables that begin as ours do, and are set by others: those of the files of a task, and those by which
-// Kubernetes and Docker tell of a service that is called phoebe or phoebe-something.
-var foreign = regexp.MustCompile(`^PHOEBE_(FILE_[0-9]+|([A-Z0-9_]+_)?SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|([A-Z0-9_]+_)?PORT_[0-9]+_(TCP|UDP)(_(ADDR|PORT|PROTO))?)$`)
+// foreignVariables match variables of other programs that begin with phoebe's prefix. The worker sets PHOEBE_FILE_N
+// for a task's files. Kubernetes and Docker set variables for a service called phoebe or phoebe-something.
+var foreign = regexp.MustCompile(
+	`^PHOEBE_(FILE_[0-9]+|([A-Z0-9_]+_)?SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|([A-Z0-9_]+_)?PORT_[0-9]+_(TCP|UDP)(_(ADDR|PORT|PROTO))?)$`)
 
-// checkEnvironment refuses variables that are meant for phoebe and mean nothing to it.
+// checkEnvironment reports variables with phoebe's prefix that no flag has, with the nearest known name.
 func checkEnvironment(root, command *kong.Node, environ []string) error {
 	known := map[string]bool{secretVariable: true}
 	var walk func(n *kong.Node)
@@ -55,8 +58,8 @@ func checkEnvironment(root, command *kong.Node, environ []string) error {
 		}
 	}
 	walk(root)
-	// What is written, and meant by it. Of what is equally near, a flag of this command is meant, with the command's name
-	// left out or not.
+	// A candidate is a spelling that a user may have meant, and the right name. If two are equally near, a flag of
+	// this command goes first, with or without the command's name.
 	type meant struct{ as, name string }
 	var names []meant
 	for at := command; at != nil; at = at.Parent {
@@ -76,7 +79,8 @@ func checkEnvironment(root, command *kong.Node, environ []string) error {
 		if !strings.HasPrefix(name, envPrefix) || known[name] || foreign.MatchString(name) || service {
 			continue
 		}
-		nearest := slices.MinFunc(names, func(a, b meant) int { return cmp.Compare(distance(name, a.as), distance(name, b.as)) })
+		nearest := slices.MinFunc(names,
+			func(a, b meant) int { return cmp.Compare(distance(name, a.as), distance(name, b.as)) })
 		errs = append(errs, fmt.Errorf("unknown environment variable %s: the nearest is %s", name, nearest.name))
 	}
 	return errors.Join(errs...)

@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// A variable is that of one flag, unless all commands that have the flag mean the same by it.
+// A variable belongs to a single flag, unless the flag means the same in several commands.
 func TestVariables(t *testing.T) {
 	var c cli
 	parser, err := newParser(&c, io.Discard, io.Discard)
@@ -16,7 +16,8 @@ func TestVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	shared := map[string]bool{
-		"PHOEBE_CONFIG": true, "PHOEBE_LOG_FORMAT": true, "PHOEBE_LOG_LEVEL": true, "PHOEBE_SECRET_FILE": true, "PHOEBE_TOKEN_FILE": true, "PHOEBE_CONNECT": true, "PHOEBE_RETRY_FOR": true, "PHOEBE_TLS_DIR": true,
+		"PHOEBE_CONFIG": true, "PHOEBE_LOG_FORMAT": true, "PHOEBE_LOG_LEVEL": true, "PHOEBE_SECRET_FILE": true,
+		"PHOEBE_TOKEN_FILE": true, "PHOEBE_CONNECT": true, "PHOEBE_RETRY_FOR": true, "PHOEBE_TLS_DIR": true,
 	}
 	of := map[string]string{}
 	var walk func(n *kong.Node)

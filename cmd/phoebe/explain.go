@@ -10,23 +10,28 @@ import (
 )
 
 type explainCmd struct {
-	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints it, or JOB alone, which asks every frontend in --connect, and these ask others."`
-	Task   *int   `arg:"" optional:"" help:"Number of one of its tasks. Default: all."`
+	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect, and all frontends known there."`
+	Task   *int   `arg:"" optional:"" help:"Number of a task, from 0. Default: all."`
 	JSON   bool   `name:"json" help:"Print the decisions as JSON. Default: text."`
 
 	clientFlags
 }
 
-// Help explains the terms.
+// Help returns the text below the usage line.
 func (c *explainCmd) Help() string {
-	return `Tells which path each task of a job went, and why; of a task that was placed by estimation also which workers were
-candidates, what was expected of each, where it went and what became of it there; of one that was sampled which workers were
-chosen, and, if it has inputs, where these are, where it went, after which wait, and why far from them. Of each it tells the class
-(regular, yielded or spare) and from when on it is regular, how it stands to its tenant's tokens, and where its copy is or why it has
-none; the latter while it is at a worker. A frontend remembers that for a time after the job has ended. Of a candidate, C is when the task would be done, Psucc the chance that the worker is there until
-then, and E = I + W + R: fetching files, waiting for room and running. The chosen one is marked with *.
+	return `Shows how each task of a job was placed, and why:
+  by estimation    the candidate workers, the estimate for each, the chosen worker (marked *), and the outcome there
+  by sampling      the sampled workers; for a task with inputs also where the inputs are, where the task went, after
+                   which wait, and why it reads from far
+  for each task    its class (regular, yielded or spare), when it becomes regular, whether its tenant's tokens cover it,
+                   and, while it is at a worker, where its copy is or why it has no copy
 
-Exit codes: 0 explained, 1 the job is not known, or no longer, 2 wrong usage, 3 refused or unreachable.`
+Terms of a candidate: E = I + W + R is the time to fetch files, to wait for room, and to run. C is
+when the task would be done. Psucc is the chance that the worker stays up until then.
+
+A frontend remembers decisions for a time after the job has ended.
+
+Exit codes: 0 explained, 1 the job is unknown or forgotten, 2 wrong usage, 3 refused or unreachable.`
 }
 
 // Run explains a job.
@@ -37,9 +42,10 @@ func (c *explainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 			return usage(fmt.Errorf("task %d: tasks are numbered from 0", task))
 		}
 	}
-	h, x, err := ask(ctx, &c.clientFlags, log, "explain", c.Handle, func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Explanation, error) {
-		return cl.Explain(ctx, h, task)
-	})
+	h, x, err := ask(ctx, &c.clientFlags, log, "explain", c.Handle,
+		func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Explanation, error) {
+			return cl.Explain(ctx, h, task)
+		})
 	if err != nil {
 		return err
 	}
@@ -57,16 +63,17 @@ func (c *explainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 	return nil
 }
 
-// explanationJSON is what `phoebe explain --json` prints.
+// explanationJSON is the output of `phoebe explain --json`.
 type explanationJSON struct {
 	Job       string         `json:"job"`
 	Frontend  string         `json:"frontend"`
 	Decisions []decisionJSON `json:"decisions"`
 }
 
+// decisionJSON is a decision about a task. The fields are those of client.Decision.
 type decisionJSON struct {
 	Task            int             `json:"task"`
-	Alike           int             `json:"alike"` // other tasks of which it tells as well
+	Alike           int             `json:"alike"` // other tasks with the same decision
 	Path            string          `json:"path"`
 	Cause           string          `json:"cause"`
 	Why             string          `json:"why"`
@@ -86,11 +93,11 @@ type decisionJSON struct {
 	Reason          string          `json:"reason,omitempty"`
 	Samples         []sampleJSON    `json:"samples,omitempty"`
 	Near            []siteJSON      `json:"near,omitempty"` // where its inputs are
-	ReadMicros      int64           `json:"read_us"`        // at the worker
-	DelayMicros     int64           `json:"delay_us"`       // for which it had waited near them
-	Far             string          `json:"far,omitempty"`  // why it reads from far
-	CPUMillicores   int32           `json:"cpu_millicores"` // that it takes of its worker
-	MemoryMiB       int32           `json:"memory_mib"`     // likewise
+	ReadMicros      int64           `json:"read_us"`        // reading inputs, at the worker
+	DelayMicros     int64           `json:"delay_us"`       // how long the task waited for a worker near its inputs
+	Far             string          `json:"far,omitempty"`  // why the task reads from far
+	CPUMillicores   int32           `json:"cpu_millicores"` // taken of the worker
+	MemoryMiB       int32           `json:"memory_mib"`     // taken of the worker
 	DemandWhy       string          `json:"demand_why,omitempty"`
 	Class           string          `json:"class,omitempty"`
 	ClassWhy        string          `json:"class_why,omitempty"`
@@ -100,12 +107,14 @@ type decisionJSON struct {
 	Copies          string          `json:"copies,omitempty"`
 }
 
+// siteJSON is a place near a task's inputs, with the time to read the inputs there.
 type siteJSON struct {
 	At         string   `json:"at"`
 	ReadMicros int64    `json:"read_us"`
 	Workers    []string `json:"workers,omitempty"`
 }
 
+// sampleJSON is the decisions made at one time for a group of tasks.
 type sampleJSON struct {
 	AtMicros int64         `json:"at_us"`
 	Tasks    int           `json:"tasks"`
@@ -114,6 +123,7 @@ type sampleJSON struct {
 	More     int           `json:"more"`
 }
 
+// sampledJSON is a sampled worker, and what it got.
 type sampledJSON struct {
 	Worker string     `json:"worker"`
 	Why    string     `json:"why"`
@@ -123,11 +133,13 @@ type sampledJSON struct {
 	Fates  []fateJSON `json:"fates,omitempty"`
 }
 
+// fateJSON counts the places and rides of a sampled worker with the same end.
 type fateJSON struct {
 	What  string `json:"what"`
 	Times int    `json:"times"`
 }
 
+// workJSON is the expected run time of a task, and the source of the estimate.
 type workJSON struct {
 	MeanMicros int64  `json:"mean_us"`
 	DevMicros  int64  `json:"deviation_us"`
@@ -135,6 +147,7 @@ type workJSON struct {
 	Samples    int    `json:"samples"`
 }
 
+// candidateJSON is a candidate worker, with the terms of its estimate.
 type candidateJSON struct {
 	Worker      string  `json:"worker"`
 	Kind        string  `json:"kind"`
@@ -155,19 +168,23 @@ type candidateJSON struct {
 	Across      int64   `json:"across_bytes"`
 }
 
+// explanationOf converts an explanation to JSON.
 func explanationOf(job string, x *client.Explanation) explanationJSON {
 	j := explanationJSON{Job: job, Frontend: x.Frontend, Decisions: make([]decisionJSON, len(x.Decisions))}
 	for i := range x.Decisions {
 		d := &x.Decisions[i]
 		to := &j.Decisions[i]
 		*to = decisionJSON{
-			Task: d.Task, Alike: d.Alike, Path: d.Path, Cause: d.Cause, Why: d.Why, ThresholdMicros: d.Threshold.Microseconds(),
-			Work:     workJSON{d.Work.Mean.Microseconds(), d.Work.Dev.Microseconds(), d.Work.Source, d.Work.Samples},
-			AtMicros: d.At.Microseconds(), Tries: d.Tries, Attempt: d.Attempt, Worker: d.Worker, Outcome: d.Outcome,
+			Task: d.Task, Alike: d.Alike, Path: d.Path, Cause: d.Cause, Why: d.Why,
+			ThresholdMicros: d.Threshold.Microseconds(),
+			Work:            workJSON{d.Work.Mean.Microseconds(), d.Work.Dev.Microseconds(), d.Work.Source, d.Work.Samples},
+			AtMicros:        d.At.Microseconds(), Tries: d.Tries, Attempt: d.Attempt, Worker: d.Worker, Outcome: d.Outcome,
 			WaitedMicros: d.Waited.Microseconds(), RanMicros: d.Ran.Microseconds(), Usage: usageOf(d.Usage),
 			Candidates: make([]candidateJSON, len(d.Candidates)), Seen: d.Seen, Chosen: d.Chosen, Reason: d.Reason,
 			ReadMicros: d.Read.Microseconds(), DelayMicros: d.Delay.Microseconds(), Far: d.Far,
-			CPUMillicores: d.Demand.CPU, MemoryMiB: d.Demand.Memory, DemandWhy: d.DemandWhy, Class: d.Class, ClassWhy: d.ClassWhy, DueMicros: d.Due.Microseconds(), Tokens: d.Tokens, CopyOf: d.CopyOf, Copies: d.Copies,
+			CPUMillicores: d.Demand.CPU, MemoryMiB: d.Demand.Memory, DemandWhy: d.DemandWhy, Class: d.Class,
+			ClassWhy: d.ClassWhy, DueMicros: d.Due.Microseconds(), Tokens: d.Tokens, CopyOf: d.CopyOf,
+			Copies: d.Copies,
 		}
 		for _, s := range d.Near {
 			to.Near = append(to.Near, siteJSON{s.At, s.Read.Microseconds(), s.Workers})
@@ -175,17 +192,22 @@ func explanationOf(job string, x *client.Explanation) explanationJSON {
 		for k := range d.Candidates {
 			c := &d.Candidates[k]
 			to.Candidates[k] = candidateJSON{
-				Worker: c.Worker, Kind: c.Kind, IMicros: c.I.Microseconds(), WMicros: c.W.Microseconds(), RMicros: c.R.Microseconds(),
-				ReadMicros: c.Read.Microseconds(), Success: c.Success, EMicros: c.E.Microseconds(), CMicros: c.C.Microseconds(),
-				NoiseMicros: c.Noise.Microseconds(), AgeMicros: c.Age.Microseconds(), Steps: c.Steps, FetchBytes: c.FetchBytes,
-				Memory: c.Memory, Disk: c.Disk, Rack: c.Rack, Across: c.Across,
+				Worker: c.Worker, Kind: c.Kind, IMicros: c.I.Microseconds(), WMicros: c.W.Microseconds(),
+				RMicros:    c.R.Microseconds(),
+				ReadMicros: c.Read.Microseconds(), Success: c.Success, EMicros: c.E.Microseconds(),
+				CMicros:     c.C.Microseconds(),
+				NoiseMicros: c.Noise.Microseconds(), AgeMicros: c.Age.Microseconds(), Steps: c.Steps,
+				FetchBytes: c.FetchBytes,
+				Memory:     c.Memory, Disk: c.Disk, Rack: c.Rack, Across: c.Across,
 			}
 		}
 		for _, s := range d.Samples {
-			sample := sampleJSON{AtMicros: s.At.Microseconds(), Tasks: s.Tasks, Tactic: s.Tactic, Chosen: make([]sampledJSON, len(s.Chosen)), More: s.More}
+			sample := sampleJSON{AtMicros: s.At.Microseconds(), Tasks: s.Tasks, Tactic: s.Tactic,
+				Chosen: make([]sampledJSON, len(s.Chosen)), More: s.More}
 			for k := range s.Chosen {
 				w := &s.Chosen[k]
-				sample.Chosen[k] = sampledJSON{Worker: w.Worker, Why: w.Why, Rides: w.Rides, Places: w.Places, Bound: w.Bound}
+				sample.Chosen[k] = sampledJSON{Worker: w.Worker, Why: w.Why, Rides: w.Rides, Places: w.Places,
+					Bound: w.Bound}
 				for _, f := range w.Fates {
 					sample.Chosen[k].Fates = append(sample.Chosen[k].Fates, fateJSON(f))
 				}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// decisions are what `phoebe explain --json` prints.
+// decisions holds the output of `phoebe explain --json`.
 type decisions struct {
 	Job, Frontend string
 	Decisions     []struct {
@@ -44,6 +44,7 @@ type decisions struct {
 	}
 }
 
+// explainJob runs phoebe explain --json.
 func explain(t *testing.T, args ...string) (d decisions) {
 	t.Helper()
 	s := phoebe(t, append([]string{"explain", "--json"}, args...)...).want(t, 0)
@@ -53,8 +54,8 @@ func explain(t *testing.T, args ...string) (d decisions) {
 	return d
 }
 
-// Two workers and two frontends, each a process: the stages of a job run in order, and why each task went where is told
-// by any frontend.
+// Two workers and two frontends run as processes. The stages of a job run in order. Any frontend can tell why each
+// task went to its worker.
 func TestStagesAndExplain(t *testing.T) {
 	var workers []string
 	for i := range 2 {
@@ -62,11 +63,14 @@ func TestStagesAndExplain(t *testing.T) {
 		workers = append(workers, w.said("worker", 1)[0])
 	}
 	list := strings.Join(workers, ",")
-	a := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "a", "--matching", "greedy", "--disk-rate", "100000000").said("frontend", 1)[0]
-	b := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "b", "--peers", a).said("frontend", 1)[0]
+	a := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "a", "--matching", "greedy",
+		"--disk-rate", "100000000").said("frontend", 1)[0]
+	b := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "b", "--peers",
+		a).said("frontend", 1)[0]
 	linked(t, a, 2)
 	linked(t, b, 2)
-	eventually(t, func() error { // a frontend hears of waits when it asks, and does without those that are late
+	// a frontend gets waits only when it asks, and does not wait for late answers
+	eventually(t, func() error {
 		phoebe(t, "run", "--function", "echo", "--mode", "estimate", "--connect", a).want(t, 0)
 		if s := phoebe(t, "status", "--matrices", "--connect", a); strings.Contains(s.out, "no wait matrix") {
 			return errors.New(s.out)
@@ -87,21 +91,25 @@ tasks:
 	s := phoebe(t, "run", "--json", "--job", job, "--connect", a).want(t, 0, "4 of 4 tasks have results")
 	all := s.outcomes(t)
 	for i := 1; i < 4; i++ {
-		if ended, began := all[i].Phases["finished"], all[0].Phases["started"]; all[i].Outcome != "result" || began < ended {
+		if ended, began := all[i].Phases["finished"], all[0].Phases["started"]; all[i].Outcome != "result" ||
+			began < ended {
 			t.Errorf("task 0 began after %d us, task %d, which it comes after, ended after %d us", began, i, ended)
 		}
 	}
 	handle := regexp.MustCompile(`[0-9A-Z]{26}@\S+`).FindString(s.err)
 	id, _, _ := strings.Cut(handle, "@")
 
-	phoebe(t, "explain", id, "--connect", b).want(t, 0, "job "+id+", placed by a", "task 1 goes by estimation: long: runs 2.000s by its hint",
-		"task 3 goes by sampling: nothing is known", "(greedy)", "* w", "Psucc", "of which reading", "succeeded, waited")
+	phoebe(t, "explain", id, "--connect", b).want(t, 0, "job "+id+", placed by a",
+		"task 1 goes by estimation: long: runs 2.000s by its hint",
+		"task 3 goes by sampling: nothing is known", "(greedy)", "* w", "Psucc", "of which reading",
+		"succeeded, waited")
 	d := explain(t, handle, "2", "--connect", b)
 	if len(d.Decisions) != 1 || d.Frontend != "a" || d.Job != id {
 		t.Fatalf("%+v", d)
 	}
 	at := d.Decisions[0]
-	if at.Task != 2 || at.Path != "estimation" || at.Cause != "length" || at.Work.Mean != 2e6 || at.Work.Source != "hint" || at.Worker != all[2].Worker ||
+	if at.Task != 2 || at.Path != "estimation" || at.Cause != "length" || at.Work.Mean != 2e6 ||
+		at.Work.Source != "hint" || at.Worker != all[2].Worker ||
 		at.Outcome != "succeeded" || len(at.Candidates) != 2 || at.Candidates[at.Chosen].Worker != at.Worker {
 		t.Errorf("%+v", at)
 	}
@@ -110,34 +118,41 @@ tasks:
 			t.Errorf("%+v", c)
 		}
 	}
-	// Two or all of the map's three tasks ran at one worker: there the reduce reads from the disk, at 100 MB/s. From the
-	// other worker, which is of the same host, the disk is as near.
-	if d = explain(t, id, "0", "--connect", a); d.Decisions[0].Cause != "inputs" || d.Decisions[0].Candidates[0].Read != 3e6 {
+	// Two or three of the map's tasks ran at one worker. There the reduce reads from the disk, at 100 MB/s. The
+	// other worker is on the same host, so the disk is equally near.
+	if d = explain(t, id, "0", "--connect", a); d.Decisions[0].Cause != "inputs" ||
+		d.Decisions[0].Candidates[0].Read != 3e6 {
 		t.Errorf("%+v", d)
 	}
 
 	phoebe(t, "explain", id, "9", "--connect", b).want(t, 2, "task 9")
-	phoebe(t, "explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", b).want(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "unknown job", "known neither here nor at 1 other")
-	phoebe(t, "status", "--matrices", "--connect", a).want(t, 0, "WAIT", "AGE", "worker w1, as a sees it", "2000m", "512MiB")
+	phoebe(t, "explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", b).want(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+		"unknown job", "known neither here nor at 1 other")
+	phoebe(t, "status", "--matrices", "--connect", a).want(t, 0, "WAIT", "AGE", "worker w1, as a sees it", "2000m",
+		"512MiB")
 
 	for _, test := range []struct{ name, job, says string }{
 		{"cycle", "stages: [{name: x, after: [y]}, {name: y, after: [x]}]\ntasks: [{stage: x, function: echo}, {stage: y, function: echo}]", "wait for each other: x after y after x"},
 		{"unknown stage", "stages: [{name: x}]\ntasks: [{stage: z, function: echo}]", `task 0 is of stage "z"`},
-		{"after an unknown stage", "stages: [{name: x, after: [z]}]\ntasks: [{stage: x, function: echo}]", `stage "x" comes after "z"`},
-		{"duplicate", "stages: [{name: x}, {name: x}]\ntasks: [{stage: x, function: echo}]", `two stages are called "x"`},
+		{"after an unknown stage", "stages: [{name: x, after: [z]}]\ntasks: [{stage: x, function: echo}]",
+			`stage "x" comes after "z"`},
+		{"duplicate", "stages: [{name: x}, {name: x}]\ntasks: [{stage: x, function: echo}]",
+			`two stages are called "x"`},
 		{"input nowhere", "tasks: [{function: echo, inputs: [{bytes: 5}]}]", "input 0 is nowhere to be found"},
-		{"digest", "tasks: [{function: echo, files: [{url: 'http://h/f', sha256: abc}]}]", `files[0]: sha256 "abc" of http://h/f`},
+		{"digest", "tasks: [{function: echo, files: [{url: 'http://h/f', sha256: abc}]}]",
+			`files[0]: sha256 "abc" of http://h/f`},
 		{"mode", "mode: best\ntasks: [{function: echo}]", `job.mode "best"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			phoebe(t, "run", "--job", write(t, test.job), "--connect", a).want(t, 2, test.says)
 		})
 	}
-	phoebe(t, "run", "--function", "echo", "--file", "http://h/f#sha256=12", "--connect", a).want(t, 2, "64 hexadecimal")
+	phoebe(t, "run", "--function", "echo", "--file", "http://h/f#sha256=12", "--connect", a).want(t, 2,
+		"64 hexadecimal")
 	phoebe(t, "run", "--function", "fail", "--payload", "boom", "--mode", "estimate", "--connect", a).want(t, 1, "boom")
 }
 
-// From when on a task is long is for the frontend to say.
+// The frontend's --long-task decides which tasks are long.
 func TestLongTask(t *testing.T) {
 	c := startDev(t, "--long-task", "10ms")
 	for estimate, path := range map[string]string{"5ms": "sampling", "20ms": "estimation"} {
@@ -149,8 +164,8 @@ func TestLongTask(t *testing.T) {
 	}
 }
 
-// Of short tasks with inputs it is told where these are, also after the job has ended, and why one reads from far. The workers
-// are all on this machine, and nothing is on the other one.
+// The explanation of a short task says where its inputs are, also after the job has ended, and why the task read
+// from far. All workers run on this machine; no worker runs on the host "elsewhere".
 func TestExplainNear(t *testing.T) {
 	c := startDev(t)
 	job := write(t, `
@@ -161,12 +176,16 @@ tasks:
 `)
 	s := phoebe(t, "run", "--job", job, "--connect", c.connect).want(t, 0)
 	handle := regexp.MustCompile(`[0-9A-Z]{26}@\S+`).FindString(s.err)
-	phoebe(t, "explain", handle, "0", "--connect", c.connect).want(t, 0, "task 0 goes by sampling: short", "reading its inputs takes 6.25ms at ",
-		"(worker-0, worker-1, worker-2), 12.5ms anywhere", "where that takes 6.25ms", "what they read is at", "succeeded, waited")
-	phoebe(t, "explain", handle, "1", "--connect", c.connect).want(t, 0, "takes 12.5ms anywhere", "where that takes 12.5ms: no worker is up that is near them")
+	phoebe(t, "explain", handle, "0", "--connect", c.connect).want(t, 0, "task 0 goes by sampling: short",
+		"reading its inputs takes 6.25ms at ",
+		"(worker-0, worker-1, worker-2), 12.5ms anywhere", "where that takes 6.25ms", "what they read is at",
+		"succeeded, waited")
+	phoebe(t, "explain", handle, "1", "--connect", c.connect).want(t, 0, "takes 12.5ms anywhere",
+		"where that takes 12.5ms: no worker is up that is near them")
 	phoebe(t, "explain", handle, "--connect", c.connect).want(t, 0, `they may run only at hosts ["worker-2"]`)
 	d := explain(t, handle, "0", "--connect", c.connect)
-	if at := d.Decisions[0]; len(at.Near) != 2 || at.Near[0].Read != 6250 || len(at.Near[0].Workers) != 3 || at.Near[1].At != "anywhere" || at.Read != 6250 || at.Far != "" {
+	if at := d.Decisions[0]; len(at.Near) != 2 || at.Near[0].Read != 6250 || len(at.Near[0].Workers) != 3 ||
+		at.Near[1].At != "anywhere" || at.Read != 6250 || at.Far != "" {
 		t.Errorf("%+v", at)
 	}
 }

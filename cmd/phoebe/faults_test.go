@@ -22,23 +22,25 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// pace is how long the parts of the fault test take.
+// faultTimes says how long the parts of the fault test take.
 type pace struct {
-	lease            string
-	grace            string        // of clients
-	down             time.Duration // from a kill to the restart
-	frozen, frozenFE time.Duration // of a worker, of a frontend: longer than the lease, and than the SDK's patience
-	after            time.Duration // of load when all is well again
+	lease string
+	grace string        // of clients
+	down  time.Duration // from a kill to the restart
+	// of a worker and of a frontend: longer than the lease, and longer than the SDK waits
+	frozen, frozenFE time.Duration
+	after            time.Duration // load after all is well again
 }
 
 var (
-	short = pace{lease: "500ms", grace: "2s", down: 50 * time.Millisecond, frozen: 1200 * time.Millisecond, frozenFE: 4 * time.Second, after: 100 * time.Millisecond}
-	long  = pace{lease: "3s", grace: "30s", down: 30 * time.Second, frozen: 30 * time.Second, frozenFE: 30 * time.Second, after: 30 * time.Second}
+	short = pace{lease: "500ms", grace: "2s", down: 50 * time.Millisecond, frozen: 1200 * time.Millisecond,
+		frozenFE: 4 * time.Second, after: 100 * time.Millisecond}
+	long = pace{lease: "3s", grace: "30s", down: 30 * time.Second, frozen: 30 * time.Second,
+		frozenFE: 30 * time.Second, after: 30 * time.Second}
 )
 
-// Each process of a fleet is killed and started again, and frozen and thawed, while jobs flow. Whatever
-// happens, each task of each job ends in one result, the right one, and one that may start only once does not
-// start twice.
+// Each process of a fleet is killed and started again, and frozen and thawed, while jobs flow. In the end, each
+// task of each job has one outcome with the right result. Tasks with once start once at most.
 func TestSoakFaults(t *testing.T) {
 	p := short
 	if os.Getenv("PHOEBE_SOAK") != "" {
@@ -89,7 +91,7 @@ func TestSoakFaults(t *testing.T) {
 	load.end(t)
 }
 
-// pause lets the load go on for d: there is nothing to wait for but time.
+// waitFor waits for d, or until the test ends, while the load goes on.
 func pause(t testing.TB, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -97,17 +99,18 @@ func pause(t testing.TB, d time.Duration) {
 	}
 }
 
-// restart starts a process on the address that it had.
+// restartProcess starts a process at the address of its first start.
 func restart(t testing.TB, p *process, addr string) *process {
 	t.Helper()
 	return revive(t, func() *process { return start(t, again(p, addr)...) })
 }
 
-// revive starts a process until it says something.
+// startUntilUp starts a process again and again, until it prints a line.
 func revive(t testing.TB, start func() *process) *process {
 	t.Helper()
 	var now *process
-	eventually(t, func() error { // the port may be in use by a connection of the dead process for a moment
+	// for a moment, a connection of the dead process may occupy the port
+	eventually(t, func() error {
 		now = start()
 		now.mu.Lock()
 		defer now.mu.Unlock()
@@ -122,6 +125,7 @@ func revive(t testing.TB, start func() *process) *process {
 	return now
 }
 
+// awaitAllLinked waits until each frontend is linked to all workers.
 func (f *fleet) allLinked(t testing.TB) {
 	t.Helper()
 	for _, a := range f.frontendAddrs {
@@ -129,30 +133,32 @@ func (f *fleet) allLinked(t testing.TB) {
 	}
 }
 
-// load is jobs of which some are always under way.
+// load runs jobs all the time, by 8 goroutines.
 type load struct {
 	client *client.Client
-	mixed  bool // with long tasks
+	mixed  bool // some jobs have long tasks
 	dir    string
 	stop   context.CancelFunc
 	ctx    context.Context
 	all    sync.WaitGroup
 	jobs   atomic.Int64
-	lost   atomic.Int64 // tasks that may start only once and were lost
+	lost   atomic.Int64 // lost tasks with once
 	moved  atomic.Int64 // attempts beyond the first
-	failed chan error   // the first wrong thing
+	failed chan error   // the first failure
 }
 
+// startLoad starts a load of short tasks.
 func startLoad(t testing.TB, c *client.Client) *load {
 	return begin(t, &load{client: c})
 }
 
-// startMixedLoad is startLoad with jobs in between whose tasks are long, as far as their estimates tell: they are placed
-// by estimation.
+// startMixedLoad starts a load in which every third job also has long tasks. The long tasks run for a short time,
+// but have estimates above 1 s, and are placed by estimation.
 func startMixedLoad(t testing.TB, c *client.Client) *load {
 	return begin(t, &load{client: c, mixed: true})
 }
 
+// startJobs starts the goroutines of a load, which end with the test.
 func begin(t testing.TB, l *load) *load {
 	l.dir, l.failed = t.TempDir(), make(chan error, 1)
 	l.ctx, l.stop = context.WithCancel(context.Background())
@@ -178,7 +184,8 @@ func begin(t testing.TB, l *load) *load {
 	return l
 }
 
-// job runs one job of quick and slower tasks, and some that leave traces, and checks what comes of it.
+// runJob runs the n-th job of a goroutine, and checks the outcomes. Every fourth job has a task with once that
+// leaves a trace.
 func (l *load) job(t testing.TB, worker, n int) error {
 	var job client.Job
 	var want []string
@@ -264,7 +271,7 @@ func (l *load) job(t testing.TB, worker, n int) error {
 	return nil
 }
 
-// goOn waits for d and until every goroutine has had time for a job, and reports whether all is well.
+// awaitProgress waits for d, and then until 16 more jobs have ended. It reports whether no job has failed.
 func (l *load) goOn(t testing.TB, d time.Duration) bool {
 	t.Helper()
 	pause(t, d)
@@ -286,6 +293,7 @@ func (l *load) goOn(t testing.TB, d time.Duration) bool {
 	return true
 }
 
+// stopAndCheck ends the load, and fails the test if a job has failed.
 func (l *load) end(t testing.TB) {
 	t.Helper()
 	l.stop()
@@ -295,10 +303,11 @@ func (l *load) end(t testing.TB) {
 		t.Error(err)
 	default:
 	}
-	t.Logf("%d jobs, %d further attempts, %d tasks lost that may start only once", l.jobs.Load(), l.moved.Load(), l.lost.Load())
+	t.Logf("%d jobs, %d further attempts, %d tasks lost that may start only once", l.jobs.Load(), l.moved.Load(),
+		l.lost.Load())
 }
 
-// When a frontend dies, what it had started goes on, and is not run a second time.
+// When a frontend dies, its started tasks go on, and do not start again.
 func TestClaim(t *testing.T) {
 	for _, how := range []string{"Run", "Submit"} {
 		t.Run(how, func(t *testing.T) {
@@ -310,7 +319,8 @@ func TestClaim(t *testing.T) {
 			var names []string
 			for i := range 6 {
 				names = append(names, filepath.Join(dir, strconv.Itoa(i)))
-				job.Tasks = append(job.Tasks, script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo %d", proceed, i)))
+				job.Tasks = append(job.Tasks,
+					script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo %d", proceed, i)))
 			}
 			ended := make(chan error, 1)
 			go func() {
@@ -326,7 +336,7 @@ func TestClaim(t *testing.T) {
 			owner, other := f.owner(t)
 			f.frontends[owner].signal(syscall.SIGKILL)
 			f.frontends[owner].ends()
-			// Until the other one has all of them.
+			// Wait until the other frontend has claimed all tasks.
 			heir := dial(t, f.frontendAddrs[other])
 			eventually(t, func() error {
 				said, err := heir.Cluster(t.Context())
@@ -351,15 +361,16 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// A frontend dies while a task of its runs at two workers: the next one has both attempts, and no third one. One of them gives the
-// outcome, and the other is stopped.
+// A frontend dies while a task runs at two workers. The next frontend claims both attempts, and starts no third.
+// The first to finish gives the outcome, and the second is stopped.
 func TestClaimOfCopy(t *testing.T) {
 	f := startFleet(t, 2, 2, nil, []string{"--slots", "1"})
 	c := dial(t, f.frontendAddrs...)
 	dir := t.TempDir()
 	trace, proceed := filepath.Join(dir, "task"), filepath.Join(dir, "go")
-	task := script(t, trace, fmt.Sprintf("n=$(wc -l < %s); while [ ! -e %s$n ]; do sleep 0.01; done; echo $n", trace, proceed))
-	task.Estimate = time.Second // a hint is believed three times
+	task := script(t, trace, fmt.Sprintf("n=$(wc -l < %s); while [ ! -e %s$n ]; do sleep 0.01; done; echo $n", trace,
+		proceed))
+	task.Estimate = time.Second // the task is late, and gets a copy, after three times the hint
 	r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{task}})
 	if err != nil {
 		t.Fatal(err)
@@ -380,7 +391,7 @@ func TestClaimOfCopy(t *testing.T) {
 		t.Errorf("%+v, %v", outs, err)
 	}
 	heir := dial(t, f.frontendAddrs[other])
-	for i := range f.workers { // its slot is free
+	for i := range f.workers { // the worker's slot is free
 		last := client.Task{Function: "echo", Constraint: client.Constraint{Hosts: []string{fmt.Sprint("w", i)}}}
 		if _, err := heir.Run(t.Context(), client.Job{Tasks: []client.Task{last}}); err != nil {
 			t.Error(err)
@@ -391,8 +402,8 @@ func TestClaimOfCopy(t *testing.T) {
 	}
 }
 
-// What had ended, and waited at a frontend for the rest of its job when that was killed, is found at its workers and
-// does not run again.
+// A frontend is killed while results of a job wait there for the last task. The next frontend gets the results from
+// the workers, and the tasks do not run again.
 func TestResultsOutliveTheirFrontend(t *testing.T) {
 	f := startFleet(t, 2, 2, nil, []string{"--slots", "4"})
 	c := dial(t, f.frontendAddrs...)
@@ -421,7 +432,7 @@ func TestResultsOutliveTheirFrontend(t *testing.T) {
 	started(t, names...)
 	owner, other := f.owner(t)
 	f.attempts(t, owner, 1)
-	pause(t, 200*time.Millisecond) // enough for acknowledgements, if there were any
+	pause(t, 200*time.Millisecond) // long enough for acknowledgements, if any were sent
 	f.frontends[owner].signal(syscall.SIGKILL)
 	f.frontends[owner].ends()
 	f.attempts(t, other, 1)
@@ -432,7 +443,7 @@ func TestResultsOutliveTheirFrontend(t *testing.T) {
 	onlyOnce(t, names...)
 }
 
-// attempts waits until a frontend has one job, and so many attempts at workers.
+// awaitAttempts waits until frontend at has one job, and want attempts at workers.
 func (f *fleet) attempts(t testing.TB, at, want int) {
 	t.Helper()
 	c := dial(t, f.frontendAddrs[at])
@@ -452,8 +463,8 @@ func (f *fleet) attempts(t testing.TB, at, want int) {
 	})
 }
 
-// A frontend that was frozen wakes when its client has gone to another one: nothing of the job starts twice, and it lets
-// go of it.
+// A frontend is frozen, and its client moves to another frontend. When the first frontend wakes, the frontend drops
+// the job, and no task starts twice.
 func TestFrozenFrontendWakes(t *testing.T) {
 	f := startFleet(t, 2, 2, []string{"--lease", "500ms"}, []string{"--slots", "1"})
 	c := dial(t, f.frontendAddrs...)
@@ -463,7 +474,8 @@ func TestFrozenFrontendWakes(t *testing.T) {
 	var names []string
 	for i := range 6 {
 		names = append(names, filepath.Join(dir, strconv.Itoa(i)))
-		job.Tasks = append(job.Tasks, script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; sleep 0.1; echo %d", proceed, i)))
+		job.Tasks = append(job.Tasks,
+			script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; sleep 0.1; echo %d", proceed, i)))
 	}
 	r, err := c.Submit(t.Context(), job)
 	if err != nil {
@@ -504,8 +516,8 @@ func TestFrozenFrontendWakes(t *testing.T) {
 	onlyOnce(t, names...)
 }
 
-// A frontend that did not run for longer than its lease has not heard its workers meanwhile, and does not take that for
-// their end: what ran there goes on, and is not lost.
+// A frontend is frozen for longer than its lease. After the wake, the frontend does not take the pause for the end
+// of its workers: running tasks go on, and no task is lost.
 func TestFrozenFrontend(t *testing.T) {
 	f := startFleet(t, 1, 4, []string{"--lease", "300ms"}, []string{"--slots", "2"})
 	c := dial(t, f.frontendAddrs...)
@@ -537,7 +549,7 @@ func TestFrozenFrontend(t *testing.T) {
 	onlyOnce(t, names...)
 }
 
-// owner finds the frontend that has a job, and one that has none.
+// findOwner returns a frontend with a job, and a frontend without jobs.
 func (f *fleet) owner(t testing.TB) (owner, other int) {
 	t.Helper()
 	owner = -1
@@ -558,8 +570,8 @@ func (f *fleet) owner(t testing.TB) (owner, other int) {
 	return owner, other
 }
 
-// A thousand connections that say nothing, and some that say nonsense, are closed and counted, cost little, and
-// do not keep a job from running.
+// A thousand silent connections, and some with garbage, are closed and counted. They cost little memory, and do not
+// keep a job from running.
 func TestIdleConnectionsAndGarbage(t *testing.T) {
 	admin := []string{"--admin", "127.0.0.1:0", "--log-level", "info"}
 	f := startFleet(t, 1, 1, admin, admin)
@@ -574,7 +586,7 @@ func TestIdleConnectionsAndGarbage(t *testing.T) {
 	for _, target := range []struct {
 		what, addr string
 		p          *process
-		counter    string // of connections that were closed
+		counter    string // counts closed connections
 	}{
 		{"frontend", f.frontendAddrs[0], f.frontends[0], "phoebe_frontend_connections_closed_total"},
 		{"worker", f.workerAddrs[0], f.workers[0], "phoebe_worker_protocol_errors_total"},
@@ -617,10 +629,11 @@ func TestIdleConnectionsAndGarbage(t *testing.T) {
 		} {
 			connect(say)
 		}
-		if n := open.Load(); n < idle*9/10 { // on a busy machine the first ones are closed before the last one is made
+		// on a busy machine the first connections are closed before the last is made
+		if n := open.Load(); n < idle*9/10 {
 			t.Errorf("%s: only %d connections are open", target.what, n)
 		}
-		job() // while they are open
+		job() // while the connections are open
 		if used := resident(t, target.p) - before; used > 64<<20 {
 			t.Errorf("%s: %d connections cost %d MiB", target.what, idle, used>>20)
 		}
@@ -632,7 +645,7 @@ func TestIdleConnectionsAndGarbage(t *testing.T) {
 	}
 }
 
-// resident is the memory of a process, in bytes.
+// residentMemory returns the memory of a process, in bytes.
 func resident(t testing.TB, p *process) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -647,11 +660,12 @@ func resident(t testing.TB, p *process) int {
 	return kb << 10
 }
 
-// metric is the sum of a metric over its labels, at the admin port.
+// metricSum returns the sum of a metric over its labels, from the admin port.
 func metric(t testing.TB, p *process, name string) (sum float64) {
 	t.Helper()
 	for line := range strings.Lines(get(t, p, "/metrics")) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && (key == name || strings.HasPrefix(key, name+"{")) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok &&
+			(key == name || strings.HasPrefix(key, name+"{")) {
 			v, err := strconv.ParseFloat(value, 64)
 			if err != nil {
 				t.Fatal(err)
@@ -662,7 +676,7 @@ func metric(t testing.TB, p *process, name string) (sum float64) {
 	return sum
 }
 
-// adminAddr is the address of the admin port of a process that logs at level info.
+// adminAddr returns the address of a process's admin port. The process must log at level info.
 func adminAddr(t testing.TB, p *process) string {
 	t.Helper()
 	const serves = `msg="admin port serves" address=`
@@ -671,7 +685,7 @@ func adminAddr(t testing.TB, p *process) string {
 	return strings.Fields(rest)[0]
 }
 
-// get is what the admin port answers.
+// getAdmin returns the answer of the admin port.
 func get(t testing.TB, p *process, path string) string {
 	t.Helper()
 	res, err := http.Get("http://" + adminAddr(t, p) + path)
@@ -686,7 +700,7 @@ func get(t testing.TB, p *process, path string) string {
 	return string(body)
 }
 
-// post returns the status that the admin port answers with.
+// postAdmin returns the status of the admin port's answer.
 func post(t testing.TB, p *process, path string) int {
 	t.Helper()
 	res, err := http.Post("http://"+adminAddr(t, p)+path, "", nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// fileStore serves one file and counts how often it is asked for.
+// fileStore serves one file, and counts requests.
 type fileStore struct {
 	*httptest.Server
 	content string
@@ -38,12 +38,13 @@ func newFileStore(t *testing.T) *fileStore {
 	return s
 }
 
+// describeFile returns a file of the store, with the digest of content.
 func (s *fileStore) file(name, content string) client.File {
 	sum := sha256.Sum256([]byte(content))
 	return client.File{URL: s.URL + "/" + name, SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(content))}
 }
 
-// onFile is a job of one task, a process that hashes its file, at the worker of a host.
+// hashJob returns a job with a task that hashes a file in a process. If host is not empty, the task must run there.
 func onFile(t *testing.T, file client.File, host string) client.Job {
 	t.Helper()
 	payload, err := exec.Command{Argv: []string{"sh", "-c", `sha256sum < "$PHOEBE_FILE_0"`}}.Encode()
@@ -57,14 +58,16 @@ func onFile(t *testing.T, file client.File, host string) client.Job {
 	return job
 }
 
+// startCachingWorker starts a worker with a cache.
 func cachingWorker(t *testing.T, name string, flags ...string) *process {
 	t.Helper()
-	return start(t, append([]string{"--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--name", name, "--allow-exec",
+	return start(t, append([]string{"--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin",
+		"127.0.0.1:0", "--name", name, "--allow-exec",
 		"--cache-dir", filepath.Join(t.TempDir(), name), "--file-hosts", "127.0.0.1"}, flags...)...)
 }
 
-// The second worker that needs a file has it from the first: the frontend knows who has what. What cannot be had is a
-// failure that names the file.
+// The second worker with a task for a file fetches the file from the first worker: the frontend knows the files of
+// each cache. If a file cannot be fetched, the task's error names the file.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	store, g := newFileStore(t), gossip(t)
@@ -89,7 +92,8 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, _, _ := strings.Cut(string(o.Result), " "); got != part.SHA256 || o.Usage.Fetched != want {
-			t.Errorf("at %s the file has the digest %s, %d bytes were fetched; want %s, %d", host, got, o.Usage.Fetched, part.SHA256, want)
+			t.Errorf("at %s the file has the digest %s, %d bytes were fetched; want %s, %d", host, got,
+				o.Usage.Fetched, part.SHA256, want)
 		}
 	}
 	fetched("first", part.Bytes)
@@ -136,7 +140,8 @@ func TestFiles(t *testing.T) {
 	}
 	known(map[string]int{"first": 1, "second": 1})
 	located(client.Copy{At: "first"}, client.Copy{At: "second"})
-	if _, err := c.Locate(t.Context(), part.SHA256[:60]); err == nil || !strings.Contains(err.Error(), "64 hexadecimal digits") {
+	if _, err := c.Locate(t.Context(), part.SHA256[:60]); err == nil ||
+		!strings.Contains(err.Error(), "64 hexadecimal digits") {
 		t.Errorf("a digest that is cut short: %v", err)
 	}
 
@@ -162,7 +167,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A worker in a list that never changes takes files like others, but for what it would have to be told.
+// A worker in a fixed list takes files like all workers, except for facts only told by gossip.
 func TestFilesWithoutGossip(t *testing.T) {
 	t.Parallel()
 	store := newFileStore(t)

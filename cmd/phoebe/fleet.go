@@ -25,7 +25,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// The recipes that the packages ship are what a rehearsal runs, with its own addresses in them.
+// Recipes of the packages. A rehearsal runs the same recipes, with its own addresses.
 var (
 	//go:embed packaging/haproxy.cfg
 	haproxyRecipe string
@@ -33,11 +33,11 @@ var (
 	nginxRecipe string
 )
 
-// fleet is frontends, workers and a balancer as processes of this machine.
+// fleet is a set of frontends, workers and a balancer, as processes of this machine.
 type fleet struct {
 	out     *streams
 	log     *slog.Logger
-	within  time.Duration // in which a process has to drain
+	within  time.Duration // for a process to drain after SIGTERM
 	running sync.WaitGroup
 	mu      sync.Mutex // held to print
 }
@@ -48,7 +48,7 @@ type member struct {
 	args       []string // the first is the program
 }
 
-// rehearse runs a fleet until ctx ends. Each of its processes that ends is started again, on the addresses that it had.
+// runFleet runs a fleet until ctx ends. A process that ends is started again, on the same addresses.
 func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, frontends, workers int) error {
 	if err := c.onlyFleet(); err != nil {
 		return usage(err)
@@ -66,7 +66,7 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 		return err
 	}
 	defer os.RemoveAll(dir)
-	keys := map[string]string{} // folders of those who have some, by kind of process
+	keys := map[string]string{} // folders by kind of process; no entry: no keys
 	if c.TLS {
 		if keys, err = c.fleetKeys(dir); err != nil {
 			return err
@@ -85,16 +85,19 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 		return addr
 	}
 	entry := take()
-	apis, gossips, heartbeats, admins := make([]string, frontends), make([]string, frontends), make([]string, frontends), make([]string, frontends)
+	apis, gossips, heartbeats, admins := make([]string, frontends), make([]string, frontends),
+		make([]string, frontends), make([]string, frontends)
 	for i := range frontends {
 		apis[i], gossips[i], heartbeats[i], admins[i] = take(), take(), take(), take()
 	}
 	name := filepath.Base(balancer)
-	introduces := name == "haproxy" && runtime.GOOS == "linux" // where all of 127.0.0.0/8 is this machine's
+	// only on Linux does all of 127.0.0.0/8 belong to the machine
+	introduces := name == "haproxy" && runtime.GOOS == "linux"
 	var members []member
 	for i := range frontends {
 		args := []string{
-			program, "frontend", "--name", fmt.Sprint("frontend-", i), "--listen", apis[i], "--gossip", gossips[i], "--heartbeat", heartbeats[i], "--admin", admins[i],
+			program, "frontend", "--name", fmt.Sprint("frontend-", i), "--listen", apis[i], "--gossip", gossips[i],
+			"--heartbeat", heartbeats[i], "--admin", admins[i],
 			"--join", strings.Join(gossips, ","),
 		}
 		if introduces {
@@ -105,7 +108,8 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 	for i := range workers {
 		addr := take()
 		args := []string{
-			program, "worker", "--name", fmt.Sprint("worker-", i), "--listen", addr, "--slots", fmt.Sprint(c.Slots), "--join", strings.Join(heartbeats, ","),
+			program, "worker", "--name", fmt.Sprint("worker-", i), "--listen", addr, "--slots", fmt.Sprint(c.Slots),
+			"--join", strings.Join(heartbeats, ","),
 		}
 		if c.AllowExec {
 			args = append(args, "--allow-exec")
@@ -155,10 +159,11 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 	return nil
 }
 
-// fleetKeys makes certificates for a fleet, and a secret for its gossip if there is none. It returns the folders by kind of
-// process; this one itself is an operator.
+// fleetKeys makes certificates for a fleet, and a secret for gossip unless --secret-file names a secret. It returns
+// the folders by kind of process. This process itself becomes an operator.
 func (c *devCmd) fleetKeys(dir string) (map[string]string, error) {
-	dirs, err := makeKeys(filepath.Join(dir, "keys"), 30*24*time.Hour, "frontend", "worker", "operator", "client/default")
+	dirs, err := makeKeys(filepath.Join(dir, "keys"), 30*24*time.Hour, "frontend", "worker", "operator",
+		"client/default")
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +188,7 @@ func (c *devCmd) fleetKeys(dir string) (map[string]string, error) {
 	return keys, nil
 }
 
-// onlyFleet refuses flags that the processes of a fleet would not hear of.
+// checkFleetFlags refuses flags that the processes of a fleet would not get.
 func (c *devCmd) onlyFleet() error {
 	var plain cli
 	parser, err := newParser(&plain, io.Discard, io.Discard)
@@ -195,17 +200,18 @@ func (c *devCmd) onlyFleet() error {
 	}
 	d := &plain.Dev
 	for _, pair := range [][2]any{
-		{c.policyFlags, d.policyFlags}, {c.fileFlags, d.fileFlags}, {c.slotFlags, d.slotFlags}, {c.queueFlags, d.queueFlags}, {c.frontendLimits, d.frontendLimits},
+		{c.policyFlags, d.policyFlags}, {c.fileFlags, d.fileFlags}, {c.slotFlags, d.slotFlags},
+		{c.queueFlags, d.queueFlags}, {c.frontendLimits, d.frontendLimits},
 		{c.WorkerPort, d.WorkerPort}, {c.Admin, d.Admin},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
-			return errors.New("--fleet: its processes hear only of --slots, --allow-exec, --secret-file and --drain-timeout: say the rest by variables, such as PHOEBE_WORKER_ORDER")
+			return errors.New("--fleet passes only --slots, --allow-exec, --secret-file and --drain-timeout on to processes: set all else by variables, such as PHOEBE_WORKER_ORDER")
 		}
 	}
 	return nil
 }
 
-// balancer is the program that --balancer asks for; "": none.
+// findBalancer returns the path of the program for --balancer, or "" for no balancer.
 func (c *devCmd) balancer() (string, error) {
 	if c.Balancer == "none" {
 		return "", nil
@@ -222,10 +228,11 @@ func (c *devCmd) balancer() (string, error) {
 	if c.Balancer == "auto" {
 		return "", nil
 	}
-	return "", fmt.Errorf("--balancer: %s is not installed: install it, or say --balancer none", name)
+	return "", fmt.Errorf("--balancer: %s is not installed: install the program, or give --balancer none", name)
 }
 
-// freeAddresses are n addresses of loopback, the first of this port, or a free one where that is taken.
+// freeAddresses returns n addresses of loopback. The first has the port first. If that port is taken and orFree is
+// set, the first has a free port.
 func freeAddresses(first int, orFree bool, n int) (addrs []string, err error) {
 	for i := range n {
 		addr := "127.0.0.1:0"
@@ -239,27 +246,32 @@ func freeAddresses(first int, orFree bool, n int) (addrs []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // together, so that no two are the same
+		defer l.Close() // all together, so no address comes twice
 		addrs = append(addrs, l.Addr().String())
 	}
 	return addrs, nil
 }
 
+// serverLine matches a server line of a recipe, with the text behind its address.
 var serverLine = regexp.MustCompile(`(?m)^( *server )(?:frontend-\d )?10\.0\.0\.\d:7410(.*)\n`)
 
-// balancerHost is from where a balancer connects that says for whom: an address of its own, for nobody else may connect from it.
+// balancerHost is the source address of a balancer that sends the PROXY protocol. No other client may connect from
+// there, so the balancer needs an extra address.
 const balancerHost = "127.0.0.2"
 
-// haproxyFor is the recipe for HAProxy, for these frontends. Its checks are by TLS if there is a folder with keys for it.
+// haproxyFor returns the recipe for HAProxy with these frontends. If keys is a folder, checks of frontends use TLS.
+// If introduces is set, HAProxy names the clients by the PROXY protocol.
 func haproxyFor(entry string, apis, admins []string, keys string, introduces bool) string {
 	check := "check"
 	if keys != "" {
-		check += fmt.Sprintf(" check-ssl verify required ca-file %s crt %s", filepath.Join(keys, identity.CAFile), filepath.Join(keys, "tls.pem"))
+		check += fmt.Sprintf(" check-ssl verify required ca-file %s crt %s", filepath.Join(keys, identity.CAFile),
+			filepath.Join(keys, "tls.pem"))
 	}
 	if introduces {
 		check = "source " + balancerHost + " send-proxy-v2 " + check
 	}
-	text := strings.NewReplacer("bind :7410", "bind "+entry, "check port 7413", check, "maxconn 20000", "maxconn 1000").Replace(haproxyRecipe)
+	text := strings.NewReplacer("bind :7410", "bind "+entry, "check port 7413", check, "maxconn 20000",
+		"maxconn 1000").Replace(haproxyRecipe)
 	var servers strings.Builder
 	for i := range apis {
 		_, port, _ := net.SplitHostPort(admins[i])
@@ -268,9 +280,10 @@ func haproxyFor(entry string, apis, admins []string, keys string, introduces boo
 	return serverLine.ReplaceAllString(text, "") + servers.String()
 }
 
-// nginxFor is the recipe for nginx, for these frontends.
+// nginxFor returns the recipe for nginx with these frontends.
 func nginxFor(entry string, apis []string, dir string) string {
-	text := strings.NewReplacer("listen 7410", "listen "+entry, "/run/nginx.pid", filepath.Join(dir, "nginx.pid")).Replace(nginxRecipe)
+	text := strings.NewReplacer("listen 7410", "listen "+entry, "/run/nginx.pid",
+		filepath.Join(dir, "nginx.pid")).Replace(nginxRecipe)
 	rest := serverLine.FindStringSubmatch(text)[2]
 	servers := "upstream phoebe {\n"
 	for _, addr := range apis {
@@ -279,15 +292,16 @@ func nginxFor(entry string, apis []string, dir string) string {
 	return strings.Replace(serverLine.ReplaceAllString(text, ""), "upstream phoebe {\n", servers, 1)
 }
 
+// printLocked prints to stdout. Lines of several goroutines do not mix.
 func (f *fleet) say(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fmt.Fprintf(f.out.out, format, args...)
 }
 
-// keep runs a process, again and again, until ctx ends; then it drains.
+// keepRunning runs a process again and again until ctx ends. Then the process drains.
 func (f *fleet) keep(ctx context.Context, m member) {
-	runtime.LockOSThread() // of which the process is the child: it ends when that does
+	runtime.LockOSThread() // the process dies with its parent thread
 	for ctx.Err() == nil {
 		cmd := exec.Command(m.args[0], m.args[1:]...)
 		cmd.Stderr = f.out.err
@@ -314,7 +328,7 @@ func (f *fleet) keep(ctx context.Context, m member) {
 		}
 		f.log.Info("a process of the fleet has ended", "kind", m.kind, "address", m.addr, "err", err)
 		if time.Since(began) < time.Second {
-			select { // it would only fail again
+			select { // a process that ended at once would end at once again
 			case <-time.After(time.Second):
 			case <-ctx.Done():
 			}
@@ -322,7 +336,7 @@ func (f *fleet) keep(ctx context.Context, m member) {
 	}
 }
 
-// links is how many workers the frontend has links to.
+// countLinks returns how many workers the frontend has links to.
 func (a *answer) links() (n int) {
 	for _, w := range a.said.Workers {
 		if w.State == "up" {
@@ -332,13 +346,14 @@ func (a *answer) links() (n int) {
 	return n
 }
 
-// linked waits until all frontends have links to all workers, and answer where clients are to connect.
+// awaitLinks waits until all frontends have links to all workers, and every address for clients answers.
 func (c *devCmd) linked(ctx context.Context, apis, connect []string, workers int) error {
 	asks := clientFlags{RetryFor: 5 * time.Second, secretFlags: c.secretFlags}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		answers, err := asks.ask(ctx, slog.New(slog.DiscardHandler), slices.Concat(apis, connect), client.ClusterQuery{})
+		answers, err := asks.ask(ctx, slog.New(slog.DiscardHandler), slices.Concat(apis, connect),
+			client.ClusterQuery{})
 		if err != nil {
 			return err
 		}

@@ -5,5 +5,5 @@ import (
 	"syscall"
 )
 
-// endWithParent has a process end when the thread that starts it does.
+// endWithParent makes a process end with its parent thread.
 func endWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} }

@@ -4,5 +4,5 @@ package main
 
 import "os/exec"
 
-// endWithParent does nothing here: the processes of a fleet that is killed go on.
+// endWithParent does nothing on this system: the processes of a killed fleet go on.
 func endWithParent(*exec.Cmd) {}

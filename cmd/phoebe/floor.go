@@ -6,12 +6,12 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// floorCmd is a part of what phoebe bench noop --processes compares with.
+// floorCmd serves a part of the lower bound for phoebe bench noop --processes: an echo server, or a relay to it.
 type floorCmd struct {
-	To string `placeholder:"HOST:PORT" help:"Echo that this one is the relay of. Default: none, it is the echo."`
+	To string `placeholder:"HOST:PORT" help:"Address of the echo server to relay to. Default: none, be the echo server."`
 }
 
-// Run serves until it is killed.
+// Run serves until the process is killed.
 func (c *floorCmd) Run(out *streams) error {
 	return bench.ServeFloor(c.To, func(addr string) { fmt.Fprintf(out.out, "floor %s\n", addr) })
 }

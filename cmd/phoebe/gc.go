@@ -7,18 +7,18 @@ import (
 	"runtime/metrics"
 )
 
-// heapFloor is how many bytes the heap may reach, in any case, before it is collected. A worker or frontend has
-// few live objects and makes many short-lived ones: with Go's default, to collect when the heap has doubled, one
-// of 10 MiB spent a seventh of its CPU on that.
+// heapFloor is a size of the heap in bytes below which garbage is not collected. A worker or frontend has few live
+// objects and makes many objects of short life. With Go's default, a collection whenever the heap has doubled, a
+// process of 10 MiB spent a seventh of its CPU on collections.
 const heapFloor = 64 << 20
 
-// collectLess raises the percentage of the garbage collector, after each collection, so that the next one comes
-// no sooner than at heapFloor. It does nothing to a heap that is larger, nor where GOGC is set.
+// collectLess sets the percentage of the garbage collector anew after each collection, so that the next collection
+// comes at heapFloor or later. A larger heap keeps Go's default. With GOGC set, collectLess does nothing.
 func collectLess() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	type sentinel struct{ _ *sentinel } // with a pointer, or it would share its block with others
+	type sentinel struct{ _ *sentinel } // a struct with a pointer gets a block of its own
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	last := 100
 	var again func(*sentinel)

@@ -16,11 +16,13 @@ type gossiper struct {
 	api, gossip, heartbeat string
 }
 
+// gossipFlags starts a frontend with gossip, and with an admin port.
 var gossipFlags = []string{
-	"--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--heartbeat", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--lease", "500ms",
+	"--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--heartbeat",
+	"127.0.0.1:0", "--admin", "127.0.0.1:0", "--lease", "500ms",
 }
 
-// gossip starts a frontend that joins others, if any.
+// startGossiper starts a frontend that joins the given peers, if any.
 func gossip(t testing.TB, join ...string) *gossiper {
 	t.Helper()
 	args := slices.Clone(gossipFlags)
@@ -30,20 +32,21 @@ func gossip(t testing.TB, join ...string) *gossiper {
 	return meet(start(t, args...))
 }
 
-// meet waits until a frontend has said where it is.
+// awaitGossiper waits until a frontend has printed its addresses.
 func meet(p *process) *gossiper {
 	p.t.Helper()
 	return &gossiper{p, p.said("frontend", 1)[0], p.said("gossip", 1)[0], p.said("heartbeat", 1)[0]}
 }
 
-// announced starts a worker that announces itself.
+// startAnnounced starts a worker that announces itself.
 func announced(t testing.TB, name string, join ...string) *process {
 	t.Helper()
-	return start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", name, "--allow-exec", "--slots", "4",
+	return start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", name, "--allow-exec",
+		"--slots", "4",
 		"--retain", "2s", "--join", strings.Join(join, ","))
 }
 
-// lists waits until a frontend is linked to these workers, and knows no others.
+// awaitWorkers waits until a frontend is linked to exactly these workers.
 func (g *gossiper) lists(addrs ...string) {
 	g.t.Helper()
 	addrs = slices.Sorted(slices.Values(addrs))
@@ -67,7 +70,7 @@ func (g *gossiper) lists(addrs ...string) {
 	})
 }
 
-// members waits until a frontend knows so many, itself among them.
+// awaitMembers waits until a frontend knows n frontends, including itself.
 func (g *gossiper) members(n float64) {
 	g.t.Helper()
 	eventually(g.t, func() error {
@@ -78,12 +81,13 @@ func (g *gossiper) members(n float64) {
 	})
 }
 
+// workerAddr returns the printed address of a worker.
 func (p *process) addr() string {
 	p.t.Helper()
 	return p.said("worker", 1)[0]
 }
 
-// logs waits until a process has logged something.
+// awaitLog waits until the log of a process contains all texts.
 func (p *process) logs(texts ...string) {
 	p.t.Helper()
 	eventually(p.t, func() error {
@@ -96,8 +100,8 @@ func (p *process) logs(texts ...string) {
 	})
 }
 
-// Three frontends, each of which knows one other, and four workers that all know one frontend find each other.
-// While jobs flow, frontends and workers are killed, leave, join and come back elsewhere.
+// Three frontends, each with a single peer in --join, find each other, and so do four workers with the same
+// frontend in --join. While jobs flow, frontends and workers are killed, leave, join, and come back elsewhere.
 func TestFindEachOther(t *testing.T) {
 	t.Parallel()
 	first := gossip(t)
@@ -118,7 +122,7 @@ func TestFindEachOther(t *testing.T) {
 		return
 	}
 
-	// The frontend is killed that all workers were told of; another joins.
+	// The only frontend in the workers' --join is killed. A new frontend joins.
 	second.signal(syscall.SIGKILL)
 	second.ends()
 	fourth := gossip(t, third.gossip)
@@ -126,7 +130,7 @@ func TestFindEachOther(t *testing.T) {
 	for _, g := range []*gossiper{first, third, fourth} {
 		g.members(3)
 	}
-	// The workers have found it by the others. Those that begin know only the newest.
+	// The workers have learned of the new frontend from the others. A new worker joins only the new frontend.
 	last := announced(t, "w4", fourth.heartbeat)
 	addrs = append(addrs, last.addr())
 	all := []*gossiper{first, third, fourth}
@@ -138,7 +142,7 @@ func TestFindEachOther(t *testing.T) {
 		return
 	}
 
-	// One worker leaves; one is killed, and comes back on another port.
+	// One worker leaves. One is killed, and comes back on another port.
 	workers[0].signal(syscall.SIGTERM)
 	if code := workers[0].ends(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -177,7 +181,7 @@ func TestForgetsWorker(t *testing.T) {
 	g.logs("worker gone, by gossip", "state=lost")
 }
 
-// Who has another secret is kept out, and told why.
+// A process with another secret is kept out, and logs why.
 func TestGossipSecret(t *testing.T) {
 	t.Parallel()
 	mine, other := []string{"PHOEBE_SECRET=sesame"}, []string{"PHOEBE_SECRET=simsim"}
@@ -201,7 +205,7 @@ func TestGossipSecret(t *testing.T) {
 	}
 }
 
-// Seeds that nobody listens at are tried until somebody does, and said once.
+// Seeds without a listener are tried again until one listens. The log says so once.
 func TestUnreachableSeeds(t *testing.T) {
 	t.Parallel()
 	g := gossip(t)
@@ -254,15 +258,17 @@ func TestUnreachableSeeds(t *testing.T) {
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
 	g := gossip(t)
-	w := start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--join", g.heartbeat, "--maintenance-in", "1h")
+	w := start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--join",
+		g.heartbeat, "--maintenance-in", "1h")
 	g.lists(w.addr())
-	for query, code := range map[string]int{"in=10m&for=1h": 200, "for=0": 200, "in=-1m": 400, "in=soon": 400, "in=1m&for=10000h": 400, "": 400, "inn=10m": 400} {
+	for query, code := range map[string]int{"in=10m&for=1h": 200, "for=0": 200, "in=-1m": 400, "in=soon": 400,
+		"in=1m&for=10000h": 400, "": 400, "inn=10m": 400} {
 		if got := post(t, w, "/maintenance?"+query); got != code {
 			t.Errorf("%s: %d, want %d", query, got, code)
 		}
 	}
 	c := dial(t, g.api)
-	for _, lasts := range []time.Duration{time.Hour, 0} { // by way of a frontend, and called off
+	for _, lasts := range []time.Duration{time.Hour, 0} { // through a frontend: announced, then called off
 		if err := c.Maintenance(t.Context(), w.addr(), 30*time.Minute, lasts); err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +277,8 @@ func TestMaintenance(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if in := said.Workers[0].View.Maintenance; (in > 29*time.Minute && in <= 31*time.Minute) != (lasts > 0) || (in < 0) != (lasts == 0) {
+			if in := said.Workers[0].View.Maintenance; (in > 29*time.Minute && in <= 31*time.Minute) != (lasts > 0) ||
+				(in < 0) != (lasts == 0) {
 				return fmt.Errorf("it is away in %v", in)
 			}
 			return nil
@@ -306,12 +313,13 @@ func TestGossipUsage(t *testing.T) {
 	}
 }
 
-// What gossip tells is shown, as each frontend sees it.
+// phoebe status shows gossip as each frontend sees it.
 func TestStatusOfGossip(t *testing.T) {
 	t.Parallel()
 	a := gossip(t)
 	b := gossip(t, a.gossip)
-	w := start(t, "worker", "--listen", "127.0.0.1:0", "--name", "w", "--rack", "r1", "--slots", "1", "--join", b.heartbeat)
+	w := start(t, "worker", "--listen", "127.0.0.1:0", "--name", "w", "--rack", "r1", "--slots", "1", "--join",
+		b.heartbeat)
 	for _, g := range []*gossiper{a, b} {
 		g.lists(w.addr())
 		g.members(2)
@@ -319,7 +327,8 @@ func TestStatusOfGossip(t *testing.T) {
 	connect := a.api + "," + b.api
 	eventually(t, func() error {
 		out := phoebe(t, "status", "--connect", connect).want(t, 0).out
-		for _, want := range []string{"MEMBER", "KNOWN TO\n", a.gossip, b.heartbeat, " 2/2\n", "AGE", "itself", "0s..0s"} {
+		for _, want := range []string{"MEMBER", "KNOWN TO\n", a.gossip, b.heartbeat, " 2/2\n", "AGE", "itself",
+			"0s..0s"} {
 			if !strings.Contains(out, want) {
 				return fmt.Errorf("%q is missing in\n%s", want, out)
 			}
@@ -340,20 +349,23 @@ func TestStatusOfGossip(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(phoebe(t, "status", "--json", "--connect", connect).want(t, 0).out), &all); err != nil {
+	if err := json.Unmarshal([]byte(phoebe(t, "status", "--json", "--connect", connect).want(t, 0).out),
+		&all); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range all {
 		if len(f.Members) != 2 || len(f.Workers) != 1 || f.Workers[0].Rack != "r1" {
 			t.Fatalf("%+v", f)
 		}
-		if w := &f.Workers[0]; w.Row == nil || w.Row.From != "itself" || len(w.View.Waits) != 8 || len(w.View.Waits[7]) != 8 || w.View.Waits[7][7] != 0 || w.View.Age < 0 {
-			t.Errorf("%+v", w) // with two frontends, both are its homes
+		if w := &f.Workers[0]; w.Row == nil || w.Row.From != "itself" || len(w.View.Waits) != 8 ||
+			len(w.View.Waits[7]) != 8 || w.View.Waits[7][7] != 0 || w.View.Age < 0 {
+			t.Errorf("%+v", w) // with two frontends, both are home frontends of the worker
 		}
 	}
 }
 
-// The doctor finds nothing wrong with a fleet, asks the frontends that nobody named to it, too, and tells of what dies.
+// phoebe doctor finds no problem in a healthy fleet, also asks frontends that --connect does not name, and reports
+// a killed worker.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	first := gossip(t)
@@ -364,11 +376,13 @@ func TestDoctor(t *testing.T) {
 		f.lists(worker.addr())
 	}
 	phoebe(t, "doctor", "--connect", first.api).want(t, 0, "asked 2 frontends, which know 1 workers: 0 findings")
-	phoebe(t, "doctor", "--connect", first.api+",127.0.0.1:1").want(t, 1, "frontend 127.0.0.1:1: does not answer", "refused", "firewall")
+	phoebe(t, "doctor", "--connect", first.api+",127.0.0.1:1").want(t, 1, "frontend 127.0.0.1:1: does not answer",
+		"refused", "firewall")
 	phoebe(t, "doctor", "--connect", "127.0.0.1:1", "--retry-for", "200ms").want(t, 3, "no frontend answers")
 	worker.signal(syscall.SIGKILL)
 	eventually(t, func() error {
-		if s := phoebe(t, "doctor", "--json", "--connect", second.api); s.code != 1 || !strings.Contains(s.out, `"where": "worker w0 at `+worker.addr()) {
+		if s := phoebe(t, "doctor", "--json", "--connect", second.api); s.code != 1 ||
+			!strings.Contains(s.out, `"where": "worker w0 at `+worker.addr()) {
 			return fmt.Errorf("exit code %d: %s%s", s.code, s.out, s.err)
 		}
 		return nil

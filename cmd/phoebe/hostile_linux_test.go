@@ -15,21 +15,23 @@ import (
 	"time"
 )
 
-// hostile are requests of 20 MiB that take much more than that if what they claim is believed, or decoded.
+// hostileRequests returns requests of 20 MiB, by name. To believe the claims in a request, or to decode the
+// request, takes much more memory.
 func hostile() map[string][]byte {
 	const (
 		n   = 20 << 20
-		job = "\x0c\x00\x01\x0c\x00\x02" // the request, and in it the job
+		job = "\x0c\x00\x01\x0c\x00\x02" // the request and its job
 	)
 	u32 := func(n int) string { return string(wire.BigEndian.AppendUint32(nil, uint32(n))) }
 	zeros := func(n int) string { return strings.Repeat("\x00", n) }
 	frames := map[string][]byte{}
 	for name, args := range map[string]string{
-		"tasks":    job + "\x0f\x00\x09\x0c" + u32(n) + zeros(n) + zeros(3),
-		"stages":   job + "\x0f\x00\x0c\x0c" + u32(n) + zeros(n) + zeros(3),
-		"labels":   job + "\x0c\x00\x08\x0f\x00\x01\x0b" + u32(n/4) + zeros(n) + zeros(4),
-		"inputs":   job + "\x0f\x00\x09\x0c" + u32(1) + "\x0f\x00\x0b\x0c" + u32(n) + zeros(n) + zeros(4),
-		"copies":   job + "\x0f\x00\x09\x0c" + u32(1) + "\x0f\x00\x0b\x0c" + u32(1) + "\x0f\x00\x02\x0c" + u32(n) + zeros(n) + zeros(5),
+		"tasks":  job + "\x0f\x00\x09\x0c" + u32(n) + zeros(n) + zeros(3),
+		"stages": job + "\x0f\x00\x0c\x0c" + u32(n) + zeros(n) + zeros(3),
+		"labels": job + "\x0c\x00\x08\x0f\x00\x01\x0b" + u32(n/4) + zeros(n) + zeros(4),
+		"inputs": job + "\x0f\x00\x09\x0c" + u32(1) + "\x0f\x00\x0b\x0c" + u32(n) + zeros(n) + zeros(4),
+		"copies": job + "\x0f\x00\x09\x0c" + u32(1) + "\x0f\x00\x0b\x0c" + u32(1) + "\x0f\x00\x02\x0c" + u32(n) +
+			zeros(n) + zeros(5),
 		"files":    job + "\x0f\x00\x09\x0c" + u32(1) + "\x0f\x00\x0c\x0c" + u32(n) + zeros(n) + zeros(4),
 		"ran":      job + "\x0c\x00\x0a\x0f\x00\x02\x0c" + u32(n) + zeros(n) + zeros(4),
 		"claim":    job + "\x0f\x00\x09\x0c" + u32(1<<31-1) + zeros(n),
@@ -38,8 +40,9 @@ func hostile() map[string][]byte {
 		"unknown":  job + "\x0f\x00\x63\x0c" + u32(n) + zeros(n) + zeros(3),
 		"map":      job + "\x0d\x00\x63\x03\x03" + u32(n/2) + zeros(n) + zeros(3),
 		"deep":     job + strings.Repeat("\x0c\x00\x63", n/3) + zeros(3),
-		// As much as is let through: tiny things, and a large one, and neither too many by itself.
-		"crafted": job + "\x0f\x00\x09\x0c" + u32(1) + "\x0f\x00\x0b\x0c" + u32(n/25) + zeros(n/25) + "\x0b\x00\x02" + u32(n-n/25) + zeros(n-n/25) + zeros(4),
+		// Just accepted: tiny elements and a large element, all within limits.
+		"crafted": job + "\x0f\x00\x09\x0c" + u32(1) + "\x0f\x00\x0b\x0c" + u32(n/25) + zeros(n/25) + "\x0b\x00\x02" +
+			u32(n-n/25) + zeros(n-n/25) + zeros(4),
 	} {
 		body := "\x80\x01\x00\x01" + u32(3) + "Run" + u32(1) + args
 		frames[name] = []byte(u32(len(body)) + body)
@@ -47,11 +50,10 @@ func hostile() map[string][]byte {
 	return frames
 }
 
-// TestMemoryOfRequests: whoever sends what, a frontend takes less than 200 MiB for two such requests at a time, and
-// serves on.
+// For two hostile requests at a time, a frontend takes less than 200 MiB, and goes on serving.
 func TestMemoryOfRequests(t *testing.T) {
 	bound := 200 << 20
-	if slices.Contains(buildFlags, "-race") { // which keeps several bytes for each
+	if slices.Contains(buildFlags, "-race") { // the race detector keeps several bytes for each byte
 		bound *= 4
 	}
 	frames := hostile()
@@ -85,7 +87,7 @@ func TestMemoryOfRequests(t *testing.T) {
 	}
 }
 
-// send sends a request and waits for an answer, or for the end of the connection.
+// sendRequest sends a request, and waits for an answer or for the end of the connection.
 func send(addr string, frame []byte) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -98,12 +100,12 @@ func send(addr string, frame []byte) error {
 		_, err = c.Read(make([]byte, 1000))
 	}
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-		return nil // it was not read to its end
+		return nil // the frontend closed before the end of the request
 	}
 	return err
 }
 
-// peak is the most memory that a process has had, in bytes.
+// peakMemory returns the most memory that a process has had, in bytes.
 func peak(t testing.TB, p *process) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))

@@ -14,8 +14,8 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// A balancer that cuts connections on which nothing is said for a time, less than a job takes, costs one that was submitted
-// nothing: it is not run again.
+// A balancer cuts connections that are silent for less than a job takes. A submitted job is not affected: it does
+// not run again.
 func TestIdleConnectionsAreCut(t *testing.T) {
 	haproxy, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -25,7 +25,8 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 	}
 	dir, entry := t.TempDir(), freeAddress(t)
 	conf := filepath.Join(dir, "haproxy.cfg")
-	text := fmt.Sprintf("defaults\n mode tcp\n timeout connect 10s\n timeout client 400ms\n timeout server 400ms\nlisten phoebe\n bind %s\n server one %s\n", entry, startDev(t, "--allow-exec").frontends[0])
+	text := fmt.Sprintf(
+		"defaults\n mode tcp\n timeout connect 10s\n timeout client 400ms\n timeout server 400ms\nlisten phoebe\n bind %s\n server one %s\n", entry, startDev(t, "--allow-exec").frontends[0])
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 	}
 	onlyOnce(t, starts)
 
-	// One that is waited for by Run is submitted when its connection is cut: otherwise it would be given up after nine cuts.
+	// If the connection of Run is cut, the client submits the job. Otherwise the client would give up after nine
+	// cuts.
 	starts = filepath.Join(dir, "starts-run")
 	outs, err = c.Run(t.Context(), client.Job{Tasks: []client.Task{script(t, starts, "sleep 5; echo done")}})
 	if err != nil || string(outs[0].Result) != "done\n" {

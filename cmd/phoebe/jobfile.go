@@ -18,7 +18,7 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// jobFile is a job as a file describes it, in YAML or JSON. The words are those of the flags of `phoebe run`.
+// jobFile is a job as a YAML or JSON file describes it. The keys are named like the flags of `phoebe run`.
 type jobFile struct {
 	ID         string        `yaml:"id"`
 	Tenant     string        `yaml:"tenant"`
@@ -36,20 +36,21 @@ type jobFile struct {
 	Tasks      []taskFile    `yaml:"tasks"`
 }
 
+// stageFile is a stage, and the stages before it.
 type stageFile struct {
 	Name  string   `yaml:"name"`
 	After []string `yaml:"after"`
 	Along []string `yaml:"along"`
 }
 
-// taskFile is some equal tasks.
+// taskFile describes one or several equal tasks.
 type taskFile struct {
 	Count         *int          `yaml:"count"` // default 1
 	Stage         string        `yaml:"stage"`
 	Function      string        `yaml:"function"`
 	Payload       string        `yaml:"payload"`
 	PayloadBase64 string        `yaml:"payload-base64"`
-	Command       *commandFile  `yaml:"command"` // instead of function and payload: a process
+	Command       *commandFile  `yaml:"command"` // a process, in place of function and payload
 	CPU           int32         `yaml:"cpu"`     // millicores
 	Memory        int32         `yaml:"memory"`  // MiB
 	Estimate      time.Duration `yaml:"estimate"`
@@ -70,19 +71,21 @@ type inputFile struct {
 	Stage  string     `yaml:"stage"`
 }
 
+// copyFile is a place with a copy of an input.
 type copyFile struct {
 	At     string `yaml:"at"`
 	Rack   string `yaml:"rack"`
 	Memory bool   `yaml:"memory"`
 }
 
-// neededFile is one that a task needs on the worker's disk.
+// neededFile is a file that a task needs on the worker's disk.
 type neededFile struct {
 	URL    string `yaml:"url"`
 	SHA256 string `yaml:"sha256"`
 	Bytes  int64  `yaml:"bytes"`
 }
 
+// commandFile is a process, in place of a function and its payload.
 type commandFile struct {
 	Argv  []string          `yaml:"argv"`
 	Env   map[string]string `yaml:"env"`
@@ -90,13 +93,14 @@ type commandFile struct {
 	Stdin string            `yaml:"stdin"`
 }
 
-// maxTasks is how many tasks this command puts into one job; the frontend's own limit is lower as a rule.
+// maxTasks bounds the tasks that this command puts into a job. A frontend's own limit is usually lower.
 const maxTasks = 1 << 20
 
-// wrongType is what the YAML decoder says, in terms of Go, of a value that is no duration or whole number.
+// wrongType matches an error of the YAML decoder about a value that is no duration or whole number. The error
+// speaks of Go types.
 var wrongType = regexp.MustCompile(`cannot unmarshal \S+ into Go struct field \S+ of type (time\.Duration|int\d*)\b`)
 
-// readJob reads a job from the named file, or from stdin if that is "-".
+// readJob reads a job from the named file, or from stdin if the name is "-".
 func readJob(name string, stdin io.Reader) (client.Job, error) {
 	var text []byte
 	var err error
@@ -126,17 +130,20 @@ func readJob(name string, stdin io.Reader) (client.Job, error) {
 	return job, nil
 }
 
+// toJob converts the file's job for the client.
 func (f *jobFile) job() (client.Job, error) {
 	job := client.Job{
-		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Class: client.Class(f.Class), Due: f.Due, Mode: client.Mode(f.Mode),
-		Policy: client.Policy(f.Policy), ProbeRatio: f.ProbeRatio, Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts},
+		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Class: client.Class(f.Class),
+		Due: f.Due, Mode: client.Mode(f.Mode),
+		Policy: client.Policy(f.Policy), ProbeRatio: f.ProbeRatio, Constraint: client.Constraint{Labels: f.Labels,
+			Hosts: f.Hosts},
 		Phases: f.Phases,
 	}
 	for _, s := range f.Stages {
 		job.Stages = append(job.Stages, client.Stage{Name: s.Name, After: s.After, Along: s.Along})
 	}
 	if len(f.Tasks) == 0 {
-		return job, errors.New("there are no tasks: list at least one under tasks, such as {function: echo, payload: hello}")
+		return job, errors.New("no tasks: list a task or more under tasks, such as {function: echo, payload: hello}")
 	}
 	for i := range f.Tasks {
 		t, err := f.Tasks[i].task()
@@ -148,13 +155,15 @@ func (f *jobFile) job() (client.Job, error) {
 			count = *c
 		}
 		if count < 1 || len(job.Tasks)+count > maxTasks {
-			return job, fmt.Errorf("tasks[%d]: count is %d: it must be 1 or more, and a job has at most %d tasks", i, count, maxTasks)
+			return job, fmt.Errorf("tasks[%d]: count is %d: it must be 1 or more, and a job has at most %d tasks", i,
+				count, maxTasks)
 		}
 		job.Tasks = append(job.Tasks, slices.Repeat([]client.Task{t}, count)...)
 	}
 	return job, nil
 }
 
+// toTask converts a task for the client, without its count.
 func (f *taskFile) task() (client.Task, error) {
 	t := client.Task{
 		Function: f.Function, Payload: []byte(f.Payload), Demand: client.Demand{CPU: f.CPU, Memory: f.Memory},
@@ -181,9 +190,9 @@ func (f *taskFile) task() (client.Task, error) {
 	case given > 1:
 		return t, errors.New("more than one of payload, payload-base64 and command: choose one")
 	case f.Command != nil && f.Function != "":
-		return t, errors.New("both function and command: a command is run by the function exec")
+		return t, errors.New("both function and command: leave out function, because exec runs commands")
 	case f.Command == nil && f.Function == "":
-		return t, errors.New("function is missing: it names what the workers run, such as echo")
+		return t, errors.New("function is missing: name a function of the workers, such as echo")
 	}
 	var err error
 	if f.PayloadBase64 != "" {
@@ -193,12 +202,12 @@ func (f *taskFile) task() (client.Task, error) {
 	}
 	if c := f.Command; c != nil {
 		if t.Function = execFunction; len(c.Argv) > 0 {
-			t.Class = filepath.Base(c.Argv[0]) // what a program uses says nothing of another one
+			t.Class = filepath.Base(c.Argv[0]) // each program has its own estimates
 		}
 		t.Payload, err = exec.Command{Argv: c.Argv, Env: c.Env, Dir: c.Dir, Stdin: c.Stdin}.Encode()
 	}
 	return t, err
 }
 
-// execFunction runs processes, on workers that allow it.
+// execFunction is the function for processes, at workers with --allow-exec.
 const execFunction = "exec"

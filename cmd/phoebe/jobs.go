@@ -16,25 +16,30 @@ import (
 
 type jobsCmd struct {
 	JobPolicy string        `name:"policy" placeholder:"NAME" help:"Only jobs of this policy. Default: any."`
-	Tenant    *string       `placeholder:"NAME" help:"Only jobs of this tenant; empty is one, too. Default: any."`
-	Failed    bool          `help:"Only jobs of which a task has no result. Default: any."`
-	Running   bool          `help:"Only jobs that are under way. Default: any."`
-	Slower    time.Duration `placeholder:"D" help:"Only jobs that took at least so long, or have taken it so far. Default: any."`
-	Since     time.Duration `placeholder:"D" help:"Only jobs that came within this time, by this machine's clock. Default: any."`
+	Tenant    *string       `placeholder:"NAME" help:"Only jobs of this tenant; the empty name selects jobs without a tenant. Default: any."`
+	Failed    bool          `help:"Only jobs with a task that has no result. Default: any."`
+	Running   bool          `help:"Only running jobs. Default: any."`
+	Slower    time.Duration `placeholder:"D" help:"Only jobs that took, or have taken so far, at least D. Default: any."`
+	Since     time.Duration `placeholder:"D" help:"Only jobs of the last D, by this machine's clock. Default: any."`
 	Most      int           `default:"20" placeholder:"N" help:"How many to show. Default ${default}."`
 	JSON      bool          `name:"json" help:"Print each job as a line of JSON. Default: a table."`
 
 	clientFlags
 }
 
-// Help says which jobs there are to see.
+// Help returns the text below the usage line.
 func (c *jobsCmd) Help() string {
-	return `Shows the jobs of all frontends, the one that came last first: those that are under way, and of those that have ended the ones
-that are kept in memory (64 MiB at each frontend): each that failed, the 64 slowest of each minute and policy, and a sample.
-CLASS tells with a slash from when on a spare job is regular; COPIES are second attempts of late tasks, and PREEMPTED attempts that
-were stopped for regular work, as far as their tasks have ended. BLAME is on what most of its response went along its critical path; phoebe trace tells all of it.
+	return `Shows the jobs of all frontends, newest first: all running jobs, and the ended jobs that
+frontends keep in memory (64 MiB at each frontend): failed jobs, the 64 slowest of each minute and
+policy, and a sample.
 
-Exit codes: 0 shown, 2 wrong usage, 3 no frontend answers. A frontend that does not answer is named on stderr.`
+CLASS of a spare job shows behind a slash when the job becomes regular. COPIES counts second
+attempts of late tasks. PREEMPTED counts attempts that were stopped for regular work. Both count
+only tasks that have ended. BLAME is the part of the critical path that took most of the response;
+phoebe trace shows all parts.
+
+Exit codes: 0 shown, 2 wrong usage, 3 no frontend answers. Frontends that do not answer are named on
+stderr.`
 }
 
 // Run lists jobs.
@@ -49,7 +54,8 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
-	f := client.JobFilter{Policy: c.JobPolicy, Tenant: c.Tenant, Failed: c.Failed, Running: c.Running, SlowerThan: c.Slower}
+	f := client.JobFilter{Policy: c.JobPolicy, Tenant: c.Tenant, Failed: c.Failed, Running: c.Running,
+		SlowerThan: c.Slower}
 	if c.Since > 0 {
 		f.From = time.Now().Add(-c.Since)
 	}
@@ -78,26 +84,30 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 	return printJobs(out.out, all)
 }
 
-// nameSilent names the frontends that have not answered.
+// nameSilent prints the frontends that have not answered.
 func nameSilent(w io.Writer, told []client.FrontendReport) {
 	for _, f := range told {
 		if f.Err != "" {
-			fmt.Fprintf(w, "frontend %s is missing: %s\n", plain([]byte(f.Name)), plain([]byte(f.Err)))
+			fmt.Fprintf(w, "frontend %s does not answer: %s\n", plain([]byte(f.Name)), plain([]byte(f.Err)))
 		}
 	}
 }
 
+// printJobs prints a table of jobs.
 func printJobs(w io.Writer, jobs []client.JobSummary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCLASS\tCAME\tRESPONSE\tTASKS\tFAILED\tCOPIES\tPREEMPTED\tSTATE\tBLAME")
 	for i := range jobs {
 		j := &jobs[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n", plain([]byte(j.Handle.Job)), plain([]byte(j.Frontend)), plain([]byte(j.Policy)), dash(j.Tenant), classOf(j),
-			j.Came.Local().Format("15:04:05.000"), brief(j.Response), j.Ended, j.Tasks, j.Failed, j.Copies, j.Preempted, stateOf(j), mostly(j))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n", plain([]byte(j.Handle.Job)),
+			plain([]byte(j.Frontend)), plain([]byte(j.Policy)), dash(j.Tenant), classOf(j),
+			j.Came.Local().Format("15:04:05.000"), brief(j.Response), j.Ended, j.Tasks, j.Failed, j.Copies,
+			j.Preempted, stateOf(j), mostly(j))
 	}
 	return t.Flush()
 }
 
+// stateOf returns "running", or why an ended job is kept.
 func stateOf(j *client.JobSummary) string {
 	if j.Running {
 		return "running"
@@ -105,7 +115,7 @@ func stateOf(j *client.JobSummary) string {
 	return plain([]byte(strings.Join(j.Kept, ",")))
 }
 
-// classOf is a job's class, and from when on it is regular.
+// classOf returns a job's class, and the time when its spare tasks become regular.
 func classOf(j *client.JobSummary) string {
 	if j.Due == 0 {
 		return string(j.Class)
@@ -113,6 +123,7 @@ func classOf(j *client.JobSummary) string {
 	return fmt.Sprintf("%s/%v", j.Class, brief(j.Due))
 }
 
+// dashIfEmpty returns a dash for an empty name, and else the name without unprintable runes.
 func dash(name string) string {
 	if name == "" {
 		return "-"
@@ -120,7 +131,7 @@ func dash(name string) string {
 	return plain([]byte(name))
 }
 
-// brief is a duration in three digits or so.
+// roundDuration rounds to about three digits.
 func brief(d time.Duration) time.Duration {
 	for unit := time.Microsecond; unit < time.Hour; unit *= 10 {
 		if d < 1000*unit {
@@ -130,7 +141,7 @@ func brief(d time.Duration) time.Duration {
 	return d.Round(time.Minute)
 }
 
-// mostly is on what most of a job's response went.
+// mainBlame returns the part of the critical path that took most of the job's response.
 func mostly(j *client.JobSummary) string {
 	if len(j.Blame) == 0 || j.Response <= 0 {
 		return "-"
@@ -162,10 +173,13 @@ type jobJSON struct {
 	BlameMicros    map[string]int64 `json:"blame_us,omitempty"`
 }
 
+// jobOf converts a job to JSON.
 func jobOf(j *client.JobSummary) jobJSON {
 	to := jobJSON{
-		Job: j.Handle.Job, Owner: j.Handle.Owner, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant, Class: string(j.Class), Path: j.Path, Came: j.Came.UTC(),
-		ResponseMicros: j.Response.Microseconds(), Tasks: j.Tasks, Ended: j.Ended, Failed: j.Failed, Stages: j.Stages, Running: j.Running, Kept: j.Kept,
+		Job: j.Handle.Job, Owner: j.Handle.Owner, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant,
+		Class: string(j.Class), Path: j.Path, Came: j.Came.UTC(),
+		ResponseMicros: j.Response.Microseconds(), Tasks: j.Tasks, Ended: j.Ended, Failed: j.Failed, Stages: j.Stages,
+		Running: j.Running, Kept: j.Kept,
 		DueMicros: j.Due.Microseconds(), Copies: j.Copies, Preempted: j.Preempted,
 	}
 	for _, p := range j.Blame {

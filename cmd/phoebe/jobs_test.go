@@ -10,17 +10,20 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// Jobs are listed and traced by any frontend, and no name of theirs reaches a terminal or a file as it is.
+// Any frontend lists and traces all jobs. Names of tenants are escaped before they reach a terminal or a file.
 func TestJobsAndTrace(t *testing.T) {
 	c := startDev(t)
 	hostile := "t\x1b[31m\"\n</script>"
 	cl := dial(t, c.frontends[0])
-	if _, err := cl.Run(t.Context(), client.Job{Tenant: hostile, Tasks: []client.Task{{Function: "echo"}, {Function: "sleep", Payload: []byte("5ms")}}}); err != nil {
+	if _, err := cl.Run(t.Context(),
+		client.Job{Tenant: hostile,
+			Tasks: []client.Task{{Function: "echo"}, {Function: "sleep", Payload: []byte("5ms")}}}); err != nil {
 		t.Fatal(err)
 	}
 	phoebe(t, "run", "--connect", c.frontends[1], "--function", "fail", "--payload", "why").want(t, 1)
 	list := phoebe(t, "jobs", "--connect", c.frontends[1]).want(t, 0)
-	if n := strings.Count(list.out, "\n"); n != 3 || strings.Contains(list.out, "\x1b") || !strings.Contains(list.out, `\x1b[31m`) {
+	if n := strings.Count(list.out, "\n"); n != 3 || strings.Contains(list.out, "\x1b") ||
+		!strings.Contains(list.out, `\x1b[31m`) {
 		t.Errorf("%d lines: %q", n, list.out)
 	}
 	one := phoebe(t, "jobs", "--connect", c.frontends[1], "--tenant", hostile, "--json").want(t, 0)
@@ -29,7 +32,8 @@ func TestJobsAndTrace(t *testing.T) {
 		Response           int64            `json:"response_us"`
 		Blame              map[string]int64 `json:"blame_us"`
 	}
-	if err := json.Unmarshal([]byte(one.out), &job); err != nil || job.Tenant != hostile || job.Owner != c.frontends[0] {
+	if err := json.Unmarshal([]byte(one.out), &job); err != nil || job.Tenant != hostile ||
+		job.Owner != c.frontends[0] {
 		t.Fatalf("%v: %q", err, one.out)
 	}
 	sum := int64(0)
@@ -39,12 +43,14 @@ func TestJobsAndTrace(t *testing.T) {
 	if sum != job.Response || sum < 5000 {
 		t.Errorf("blame %v of %d us", job.Blame, job.Response)
 	}
-	if s := phoebe(t, "jobs", "--connect", c.connect, "--failed").want(t, 0); strings.Count(s.out, "\n") != 2 || !strings.Contains(s.out, "failed") {
+	if s := phoebe(t, "jobs", "--connect", c.connect, "--failed").want(t, 0); strings.Count(s.out, "\n") != 2 ||
+		!strings.Contains(s.out, "failed") {
 		t.Errorf("%q", s.out)
 	}
 
 	file := filepath.Join(t.TempDir(), "trace.json")
-	s := phoebe(t, "trace", job.Job, "--connect", c.frontends[1], "--chrome", file).want(t, 0, "took ", " run", "worker-")
+	s := phoebe(t, "trace", job.Job, "--connect", c.frontends[1], "--chrome", file).want(t, 0, "took ", " run",
+		"worker-")
 	if strings.Contains(s.out, "\x1b") {
 		t.Errorf("%q", s.out)
 	}

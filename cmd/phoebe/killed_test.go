@@ -13,8 +13,8 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// A frontend is killed while its job runs. What another one's page is sent names it within two seconds, and the job, which that one
-// has claimed for the client, is listed there as under way.
+// A frontend is killed while its job runs. Within 2 s, the page of another frontend names the killed frontend. The
+// page lists the job as running there, because the other frontend has claimed the job for the client.
 func TestKilledFrontend(t *testing.T) {
 	first := gossip(t)
 	second := gossip(t, first.gossip)
@@ -23,10 +23,12 @@ func TestKilledFrontend(t *testing.T) {
 		g.lists(w.addr())
 		g.members(2)
 	}
-	if _, err := dial(t, second.api).Watch(t.Context(), time.Second, time.Time{}, 0); err != nil { // it knows what the other one is called
+	// the page's frontend learns the name of its peer
+	if _, err := dial(t, second.api).Watch(t.Context(), time.Second, time.Time{}, 0); err != nil {
 		t.Fatal(err)
 	}
-	r, err := dial(t, first.api, second.api).Submit(t.Context(), client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
+	r, err := dial(t, first.api, second.api).Submit(t.Context(),
+		client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func TestKilledFrontend(t *testing.T) {
 		}
 		return string(text)
 	}
-	frame() // from now on there is one each second
+	frame() // from now on a frame comes each second
 	killed.signal(syscall.SIGKILL)
 	at := time.Now()
 	eventually(t, func() error {
@@ -64,7 +66,8 @@ func TestKilledFrontend(t *testing.T) {
 	c := dial(t, left.api)
 	eventually(t, func() error {
 		page, err := c.Jobs(t.Context(), client.JobFilter{Running: true}, "", 0)
-		if err != nil || len(page.Jobs) != 1 || page.Jobs[0].Handle != (client.Handle{Job: r.Handle().Job, Owner: left.api}) {
+		if err != nil || len(page.Jobs) != 1 ||
+			page.Jobs[0].Handle != (client.Handle{Job: r.Handle().Job, Owner: left.api}) {
 			return fmt.Errorf("jobs: %+v, %v", page, err)
 		}
 		return nil

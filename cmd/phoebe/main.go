@@ -1,4 +1,4 @@
-// Command phoebe runs frontends and workers, hands them jobs and measures them.
+// Command phoebe runs frontends, workers and jobs, and measures clusters.
 package main
 
 import (
@@ -17,66 +17,69 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 )
 
-// Exit codes. Those of `phoebe run` say how the job went.
+// Exit codes. For `phoebe run` they say how the job went.
 const (
 	exitOK          = 0
-	exitFailed      = 1 // some task failed, or the command itself
+	exitFailed      = 1 // a task failed, or the command itself
 	exitUsage       = 2 // wrong flags, configuration or job
 	exitUnavailable = 3 // refused, overloaded or unreachable
 	exitCancelled   = 4 // the job was cancelled, or its deadline passed
 	exitInterrupted = 128 + int(syscall.SIGINT)
 )
 
-const about = `phoebe places tasks that run for milliseconds, or for minutes, on a fleet of workers, without a central scheduler.
+const about = `phoebe places tasks of milliseconds or minutes on a fleet of workers, without a central scheduler.
 
-Every flag can also come from the environment, under the name that its help shows in parentheses, or from
-the YAML file that --config names, with the flags' names as keys. A flag goes before the environment, the
-environment before the file.
+A flag may also be set by the environment variable in parentheses behind its help, or in the YAML file of --config,
+with the flag's name as the key. The command line goes before the environment, and the environment before the file.
 
-  phoebe dev                                                  a whole cluster in this process
-  phoebe run --function sleep --payload 10ms --tasks 100      a job on it
-  phoebe status                                               what its frontends believe of it
-  phoebe explain JOB                                          where its tasks went, and why
-  phoebe ui                                                   all of it in a browser, over time
+  phoebe dev                                                  run a whole cluster in this process
+  phoebe run --function sleep --payload 10ms --tasks 100      run a job on the cluster
+  phoebe status                                               show frontends and workers
+  phoebe explain JOB                                          show where the job's tasks went, and why
+  phoebe ui                                                   show the cluster in a browser, over time
 
-Exit codes: 0 all went well, 1 a task failed or the command did, 2 wrong usage or an invalid job, 3 refused,
+Exit codes: 0 success, 1 a task or the command failed, 2 wrong usage or an invalid job, 3 refused,
 overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted (143 by SIGTERM).`
 
+// cli holds the flags of all commands, and the commands. Its tags are the grammar of the command line.
 type cli struct {
-	only func(setting string) bool // which settings of the file count, flawed as others may be; nil: all, and none may be
+	// countsSetting selects settings of the file; errors of the file are then ignored. Nil: all settings count, and
+	// an error stops the command.
+	only func(setting string) bool
 
-	Config    string      `placeholder:"FILE" help:"YAML file with settings: flag names and their values. Default: none."`
+	Config    string      `placeholder:"FILE" help:"YAML file with settings: flag names and values. Default: none."`
 	LogFormat logFormat   `default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}. Default ${default}."`
 	Show      showVersion `name:"version" help:"Show the version of this program."`
-	LogLevel  logLevel    `default:"warn" enum:"debug,info,warn,error" help:"Least level that is logged: ${enum}. Default ${default}."`
+	LogLevel  logLevel    `default:"warn" enum:"debug,info,warn,error" help:"Lowest level to log: ${enum}. Default ${default}."`
 
 	Dev        devCmd        `cmd:"" help:"Run a whole cluster in this process."`
-	Frontend   frontendCmd   `cmd:"" help:"Run a frontend, which takes jobs and places their tasks on workers."`
+	Frontend   frontendCmd   `cmd:"" help:"Run a frontend, which takes jobs and places tasks on workers."`
 	Worker     workerCmd     `cmd:"" help:"Run a worker, which runs tasks for frontends."`
 	Run        runCmd        `cmd:"" help:"Run a job and print its outcomes."`
 	Status     statusCmd     `cmd:"" help:"Show frontends, their workers, queues and links."`
 	UI         uiCmd         `cmd:"" name:"ui" help:"Serve the web page of a cluster."`
-	Doctor     doctorCmd     `cmd:"" help:"Look for what is wrong with a fleet, and say what to do."`
-	Ready      readyCmd      `cmd:"" help:"Tell whether a frontend or a worker is ready, by its admin port."`
+	Doctor     doctorCmd     `cmd:"" help:"Find problems of a fleet, and say what to do."`
+	Ready      readyCmd      `cmd:"" help:"Ask the admin port of a frontend or worker whether the process is ready."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
-	Explain    explainCmd    `cmd:"" help:"Tell where a job's tasks were placed, and why."`
-	Jobs       jobsCmd       `cmd:"" help:"List the jobs of all frontends, and what they were slow for."`
+	Explain    explainCmd    `cmd:"" help:"Show where a job's tasks were placed, and why."`
+	Jobs       jobsCmd       `cmd:"" help:"List the jobs of all frontends, and where their time went."`
 	Tenants    tenantsCmd    `cmd:"" help:"Show what each tenant has, wants and may have."`
-	Trace      traceCmd      `cmd:"" help:"Tell what the tasks of a job have been through."`
-	Record     recordCmd     `cmd:"" help:"Look at what frontends have recorded as an objective was broken."`
+	Trace      traceCmd      `cmd:"" help:"Show how the tasks of a job went, phase by phase."`
+	Record     recordCmd     `cmd:"" help:"Show recordings that frontends made when an objective was broken."`
 	Top        topCmd        `cmd:"" help:"Watch the fleet in a terminal."`
-	Bench      benchCmd      `cmd:"" help:"Measure latency under load, or the cost of jobs that do nothing."`
-	Floor      floorCmd      `cmd:"" hidden:"" help:"Serve a part of the floor of bench noop --processes."`
-	Sim        simCmd        `cmd:"" help:"Simulate clusters of thousands of workers, or their faults."`
+	Bench      benchCmd      `cmd:"" help:"Measure latency under load, or the cost of jobs without work."`
+	Floor      floorCmd      `cmd:"" hidden:"" help:"Serve a part of the lower bound for bench noop --processes."`
+	Sim        simCmd        `cmd:"" help:"Simulate clusters of thousands of workers, or faults."`
 	TLS        tlsCmd        `cmd:"" name:"tls" help:"Make certificates for a rehearsal."`
-	Token      tokenCmd      `cmd:"" help:"Make a token for the clients of a tenant, and print its hash."`
+	Token      tokenCmd      `cmd:"" help:"Make a token for a tenant's clients, and print its hash."`
 	Settings   configCmd     `cmd:"" name:"config" help:"Check a configuration file."`
 	Version    versionCmd    `cmd:"" help:"Show the version of this program."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Man        manCmd        `cmd:"" hidden:"" help:"Write the manual pages of all commands."`
 }
 
-// exitError is an error with the code that the process exits with. A nil err has been reported already.
+// exitError is an error with the exit code of the process. If err is nil, the command has printed the error
+// already.
 type exitError struct {
 	code int
 	err  error
@@ -85,7 +88,7 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// usage is an error about what the caller asked for.
+// usageError gives err the exit code for wrong usage. It returns nil if err is nil.
 func usage(err error) error {
 	if err == nil {
 		return nil
@@ -98,10 +101,10 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// exited unwinds the stack when kong, having printed its help, wants to exit.
+// exited is a panic that unwinds the stack, because kong wants to exit after its help.
 type exited int
 
-// run is the process but for os.Exit.
+// runCommand runs the command line args and returns the exit code. Only os.Exit is left to main.
 func run(args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		switch v := recover().(type) {
@@ -156,6 +159,7 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	return exit.code
 }
 
+// newParser makes the parser of the command line, which parses into c.
 func newParser(c *cli, stdout, stderr io.Writer) (*kong.Kong, error) {
 	return kong.New(c,
 		kong.Name("phoebe"),
@@ -164,12 +168,15 @@ func newParser(c *cli, stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
-		kong.ExplicitGroups([]kong.Group{{Key: "load", Title: "Flags of bench load:"}, {Key: "job", Title: "Flags for the job:"}}),
-		kong.Vars{"policy": frontend.Policies[0].Name, "policies": strings.Join(policyNames(), ", "), "simPolicies": strings.Join(sim.PolicyNames(), ", ")},
+		kong.ExplicitGroups([]kong.Group{{Key: "load", Title: "Flags of bench load:"},
+			{Key: "job", Title: "Flags for the job:"}}),
+		kong.Vars{"policy": frontend.Policies[0].Name, "policies": strings.Join(policyNames(), ", "),
+			"simPolicies": strings.Join(sim.PolicyNames(), ", ")},
 		kong.TypeMapper(sizeType, sizeMapper{}),
 	)
 }
 
+// policyNames returns the names of the frontend's policies.
 func policyNames() []string {
 	names := make([]string, len(frontend.Policies))
 	for i, p := range frontend.Policies {
@@ -178,10 +185,11 @@ func policyNames() []string {
 	return names
 }
 
-// streams are where a command prints.
+// streams are stdout and stderr of a command.
 type streams struct{ out, err io.Writer }
 
-// interruptible is a context that ends with the first SIGINT or SIGTERM. The second one ends the process.
+// contextUntilSignal returns a context that ends with the first SIGINT or SIGTERM, and a function to release the
+// context. The second signal ends the process.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -212,7 +220,7 @@ type interrupted struct{ signal os.Signal }
 
 func (i *interrupted) Error() string { return "interrupted: " + i.signal.String() }
 
-// interruption is the exit of a command whose context a signal has ended; nil if none has.
+// interruptionExit returns the exit of a command whose context was ended by a signal, or nil without a signal.
 func interruption(ctx context.Context) *exitError {
 	var by *interrupted
 	if !errors.As(context.Cause(ctx), &by) {

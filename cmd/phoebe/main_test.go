@@ -20,14 +20,15 @@ import (
 
 var (
 	binary     string
-	buildFlags []string // -race if this test runs with it
+	buildFlags []string // -race, if this test runs with -race
 	secret     string   // of the clients; "": none
 )
 
-// binaryIn names the environment's variable with the phoebe to run, where it need not be built.
+// binaryVariable names an environment variable with the path of phoebe's binary. Without it, the tests build the
+// binary.
 const binaryIn = "PHOEBE_TEST_BINARY"
 
-// patience is how long a test waits for what must happen.
+// patience bounds a test's wait for an event.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -58,7 +59,7 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// command is a command line of phoebe, in an environment without settings for it.
+// phoebeCommand returns a command line of phoebe. Variables of the test with the prefix PHOEBE_ are left out.
 func command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	for _, v := range os.Environ() {
@@ -70,16 +71,16 @@ func command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// said is what a command that ended has printed.
+// output is the printed text of an ended command, and its exit code.
 type said struct {
 	out, err string
 	code     int
 }
 
-// phoebe runs a command to its end.
+// runPhoebe runs a command to its end.
 func phoebe(t testing.TB, args ...string) said { return phoebeIn(t, "", nil, args...) }
 
-// phoebeIn does with standard input and more of an environment.
+// runPhoebeIn runs a command to its end, with standard input and further environment variables.
 func phoebeIn(t testing.TB, stdin string, env []string, args ...string) said {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -98,7 +99,7 @@ func phoebeIn(t testing.TB, stdin string, env []string, args ...string) said {
 	return said{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// want fails the test unless a command ended with a code and said these things on stdout and stderr together.
+// wantExit fails the test unless the command ended with the exit code, and printed all texts on stdout or stderr.
 func (s said) want(t testing.TB, code int, texts ...string) said {
 	t.Helper()
 	if s.code != code {
@@ -112,19 +113,21 @@ func (s said) want(t testing.TB, code int, texts ...string) said {
 	return s
 }
 
+// checkRaces fails the test if stderr shows a data race or a panic.
 func checkRaces(t testing.TB, args []string, stderr string) {
-	if strings.Contains(stderr, "DATA RACE") || strings.Contains(stderr, "panic:") || strings.Contains(stderr, "fatal error:") {
+	if strings.Contains(stderr, "DATA RACE") || strings.Contains(stderr, "panic:") ||
+		strings.Contains(stderr, "fatal error:") {
 		t.Errorf("phoebe %q:\n%s", args, stderr)
 	}
 }
 
-// process is a phoebe that goes on until it is told to end.
+// process is a phoebe that runs until a signal.
 type process struct {
 	t    testing.TB
 	args []string
 	cmd  *exec.Cmd
 	errs lockedBuffer
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the process has ended
 
 	mu    sync.Mutex
 	lines []string
@@ -132,6 +135,7 @@ type process struct {
 	heard *sync.Cond
 }
 
+// lockedBuffer is a buffer for several goroutines.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -149,9 +153,10 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// start starts a process, which is killed when the test ends.
+// startPhoebe starts a process, and kills it when the test ends.
 func start(t testing.TB, args ...string) *process { return startIn(t, nil, args...) }
 
+// startPhoebeIn starts a process with further environment variables.
 func startIn(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
 	cmd := command(context.Background(), args...)
@@ -159,7 +164,7 @@ func startIn(t testing.TB, env []string, args ...string) *process {
 	return startCommand(t, cmd, args)
 }
 
-// startCommand starts one that is phoebe with args in the end.
+// startCommand starts a process by cmd, which runs phoebe with args.
 func startCommand(t testing.TB, cmd *exec.Cmd, args []string) *process {
 	t.Helper()
 	p := &process{t: t, args: args, cmd: cmd, done: make(chan struct{})}
@@ -197,7 +202,8 @@ func startCommand(t testing.TB, cmd *exec.Cmd, args []string) *process {
 	return p
 }
 
-// said waits until it has printed n lines that begin with this word, and returns what follows the word.
+// awaitLines waits until the process has printed n lines that begin with word. It returns the lines without the
+// word.
 func (p *process) said(word string, n int) []string {
 	p.t.Helper()
 	timer := time.AfterFunc(patience, p.heard.Broadcast)
@@ -216,12 +222,14 @@ func (p *process) said(word string, n int) []string {
 			return found
 		}
 		if p.eof || time.Since(began) >= patience {
-			p.t.Fatalf("phoebe %q has not printed %d lines of %q, but %q\n%s", p.args, n, word, p.lines, p.errs.String())
+			p.t.Fatalf("phoebe %q has not printed %d lines of %q, but %q\n%s", p.args, n, word, p.lines,
+				p.errs.String())
 		}
 		p.heard.Wait()
 	}
 }
 
+// sendSignal sends a signal to the process.
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -229,7 +237,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// ends waits for the end of the process and returns its exit code.
+// awaitEnd waits for the end of the process, and returns its exit code.
 func (p *process) ends() int {
 	p.t.Helper()
 	select {
@@ -244,19 +252,22 @@ func (p *process) ends() int {
 type cluster struct {
 	*process
 	frontends, workers []string
-	connect            string // for the flag of that name
+	connect            string // for --connect
 }
 
+// startDev starts a cluster of 2 frontends and 3 workers with 2 slots each.
 func startDev(t testing.TB, args ...string) *cluster {
 	t.Helper()
-	c := &cluster{process: start(t, append([]string{"dev", "--frontends", "2", "--workers", "3", "--slots", "2", "--frontend-port", "0"}, args...)...)}
+	c := &cluster{process: start(t,
+		append([]string{"dev", "--frontends", "2", "--workers", "3", "--slots", "2", "--frontend-port", "0"},
+			args...)...)}
 	c.said("ready", 1)
 	c.frontends, c.workers = c.said("frontend", 2), c.said("worker", 3)
 	c.connect = strings.Join(c.frontends, ",")
 	return c
 }
 
-// eventually polls until ok says nil.
+// waitUntil polls until ok returns nil.
 func eventually(t testing.TB, ok func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -272,7 +283,7 @@ func eventually(t testing.TB, ok func() error) {
 	}
 }
 
-// dial makes a client of frontends.
+// newClient makes a client of frontends.
 func dial(t testing.TB, frontends ...string) *client.Client {
 	t.Helper()
 	c, err := client.New(frontends, client.WithRetryFor(10*time.Second), client.WithSecret(secret))
@@ -287,13 +298,13 @@ func dial(t testing.TB, frontends ...string) *client.Client {
 	return c
 }
 
-// linked waits until a frontend is linked to n workers.
+// awaitLinked waits until a frontend is linked to n workers.
 func linked(t testing.TB, frontend string, n int) {
 	t.Helper()
 	linkedBy(t, dial(t, frontend), n)
 }
 
-// linkedBy waits until the frontend of a client is linked to n workers.
+// awaitLinkedBy waits until the frontend of a client is linked to n workers.
 func linkedBy(t testing.TB, c *client.Client, n int) {
 	t.Helper()
 	eventually(t, func() error {
@@ -314,7 +325,7 @@ func linkedBy(t testing.TB, c *client.Client, n int) {
 	})
 }
 
-// count returns the number of lines of a file, 0 if there is none.
+// countLines returns the number of lines of a file, or 0 if there is no file.
 func count(t testing.TB, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -324,6 +335,7 @@ func count(t testing.TB, name string) int {
 	return bytes.Count(text, []byte("\n"))
 }
 
+// touchFile makes an empty file.
 func touch(t testing.TB, name string) {
 	t.Helper()
 	if err := os.WriteFile(name, nil, 0o600); err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 type manCmd struct {
-	Dir  string `arg:"" help:"Folder for the pages, which is made if it does not exist."`
-	Date int64  `env:"SOURCE_DATE_EPOCH" placeholder:"SECONDS" help:"Date of the pages, since 1970. Default: now."`
+	Dir  string `arg:"" help:"Folder for the pages, made if missing."`
+	Date int64  `env:"SOURCE_DATE_EPOCH" placeholder:"SECONDS" help:"Date of the pages, in seconds since 1970. Default: now."`
 }
 
 // Run writes a manual page for each command.
@@ -40,9 +40,10 @@ func (c *manCmd) Run(model *kong.Application) error {
 	return write(model.Node)
 }
 
+// manName returns the name of a command's page, such as phoebe-sim-run.
 func manName(n *kong.Node) string { return strings.ReplaceAll(n.FullPath(), " ", "-") }
 
-// manPage is the page of a command, in man(7).
+// manPage returns the page of a command, in the man(7) language.
 func manPage(n *kong.Node, date time.Time) string {
 	var b strings.Builder
 	name := manName(n)
@@ -51,8 +52,10 @@ func manPage(n *kong.Node, date time.Time) string {
 		brief, detail, _ = strings.Cut(n.Help, "\n")
 	}
 	fmt.Fprintf(&b, ".TH %s 1 %q phoebe \"User Commands\"\n", roff(strings.ToUpper(name)), date.Format(time.DateOnly))
-	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(strings.TrimSuffix(strings.TrimPrefix(brief, "phoebe "), ".")))
-	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", roff(n.FullPath()), roff(strings.TrimSpace(strings.TrimPrefix(n.Summary(), strings.TrimPrefix(n.FullPath(), "phoebe ")))))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name),
+		roff(strings.TrimSuffix(strings.TrimPrefix(brief, "phoebe "), ".")))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", roff(n.FullPath()),
+		roff(strings.TrimSpace(strings.TrimPrefix(n.Summary(), strings.TrimPrefix(n.FullPath(), "phoebe ")))))
 	b.WriteString(".SH DESCRIPTION\n")
 	b.WriteString(fill(brief))
 	paragraphs(&b, detail)
@@ -87,7 +90,7 @@ func manPage(n *kong.Node, date time.Time) string {
 	return b.String()
 }
 
-// paragraphs sets text: its empty lines divide paragraphs, and lines that are indented stay as they are.
+// writeParagraphs writes text. Empty lines divide paragraphs, and indented lines stay as written.
 func paragraphs(b *strings.Builder, text string) {
 	for _, p := range strings.Split(strings.TrimSpace(text), "\n\n") {
 		if p == "" {
@@ -108,6 +111,7 @@ func paragraphs(b *strings.Builder, text string) {
 	}
 }
 
+// writeVerbatim writes text without filling its lines.
 func asIs(b *strings.Builder, text string) {
 	b.WriteString(".nf\n")
 	for _, line := range strings.Split(text, "\n") {
@@ -116,7 +120,7 @@ func asIs(b *strings.Builder, text string) {
 	b.WriteString(".fi\n")
 }
 
-// fill is text in lines that fit a page, as it is set.
+// fillLines breaks text into escaped lines that fit a page.
 func fill(text string) string {
 	var b strings.Builder
 	line := ""
@@ -130,7 +134,7 @@ func fill(text string) string {
 	return b.String() + roff(line) + "\n"
 }
 
-// roff is a line in which nothing is taken for a request, and hyphens are those that are typed.
+// escapeRoff escapes a line: roff finds no request in it, and prints hyphens as typed.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {

@@ -17,13 +17,16 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/exposition"
 )
 
-// What a frontend and a worker expose is what the table of METRICS.md has, name by name and label by label, as Prometheus reads it.
+// Frontend and worker expose exactly the metrics in the table of METRICS.md, with the same labels, as Prometheus
+// parses them.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	g := gossip(t)
-	w := start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join", g.heartbeat, "--admin", "127.0.0.1:0")
+	w := start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join", g.heartbeat,
+		"--admin", "127.0.0.1:0")
 	g.lists(w.addr())
-	if _, err := dial(t, g.api).Run(t.Context(), client.Job{Tenant: `a "tenant"`, Tasks: []client.Task{{Function: "echo"}}}); err != nil {
+	if _, err := dial(t, g.api).Run(t.Context(),
+		client.Job{Tenant: `a "tenant"`, Tasks: []client.Task{{Function: "echo"}}}); err != nil {
 		t.Fatal(err)
 	}
 	garbage, err := net.Dial("tcp", w.addr())
@@ -90,7 +93,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// lint has promtool check what is exposed, where there is one.
+// lintMetrics checks metrics with promtool, if promtool is installed.
 func lint(t *testing.T, text string) {
 	t.Helper()
 	promtool, err := exec.LookPath("promtool")

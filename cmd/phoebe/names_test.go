@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Frontends, workers and clients find each other by names that are looked up.
+// Frontends, workers and clients find each other by looking up names.
 func TestNames(t *testing.T) {
 	byName := func(addr string) string {
 		_, port, err := net.SplitHostPort(addr)
@@ -16,7 +16,8 @@ func TestNames(t *testing.T) {
 		return "dns:localhost:" + port
 	}
 	gossips := func(args ...string) *process {
-		return start(t, append([]string{"frontend", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--heartbeat", "127.0.0.1:0"}, args...)...)
+		return start(t, append([]string{"frontend", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0",
+			"--heartbeat", "127.0.0.1:0"}, args...)...)
 	}
 	a := gossips()
 	b := gossips("--join", byName(a.said("gossip", 1)[0]))
@@ -25,7 +26,8 @@ func TestNames(t *testing.T) {
 	linked(t, api, 1)
 	listed := start(t, "worker", "--listen", "127.0.0.1:0").said("worker", 1)[0]
 	c := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", byName(listed)).said("frontend", 1)[0]
-	eventually(t, func() error { // localhost may have another address, where nobody listens
+	// localhost may have a second address where nobody listens
+	eventually(t, func() error {
 		if s := phoebe(t, "run", "--connect", byName(c), "--function", "echo", "--payload", "hello"); s.code != 0 {
 			return fmt.Errorf("%s", s.err)
 		}

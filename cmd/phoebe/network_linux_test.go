@@ -15,11 +15,11 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// inNetwork is set in the environment of the test binary where it runs in a network of its own.
+// networkVariable is set in the environment of the test binary if it runs in a network of its own.
 const inNetwork = "PHOEBE_TEST_NETWORK"
 
-// withinNetwork runs a test in a process of its own, which is alone in a network, and reports whether it is that one.
-// It skips the test where that is not allowed.
+// runInOwnNetwork runs the test again, in a process with a network of its own. The result is true in the new
+// process. If it is false, the caller returns. Without the right to make a network, the test is skipped.
 func withinNetwork(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(inNetwork) != "" {
@@ -36,14 +36,15 @@ func withinNetwork(t *testing.T) bool {
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	cmd.Env = append(os.Environ(), inNetwork+"=1", binaryIn+"="+binary)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	runtime.LockOSThread() // the death of its parent's thread would end it
+	runtime.LockOSThread() // the child dies with its parent thread
 	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {
 	case err != nil && !errors.As(err, &exit):
 		t.Skipf("a network namespace is not allowed: %v", err)
-	case err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) && !bytes.Contains(out, []byte("--- SKIP: ")):
+	case err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) &&
+		!bytes.Contains(out, []byte("--- SKIP: ")):
 		t.Errorf("in a network of its own: %v\n%s", err, out)
 	case bytes.Contains(out, []byte("--- SKIP: ")):
 		t.Skipf("in a network of its own:\n%s", out)
@@ -52,7 +53,8 @@ func withinNetwork(t *testing.T) bool {
 	return false
 }
 
-// The hub is where the test is: two switches, one for the frontends' gossip and one for all else.
+// The hub is the network of the test. The hub has two switches: for gossip between frontends, and for all remaining
+// connections.
 const (
 	mainNet   = "main"
 	gossipNet = "gossip"
@@ -60,6 +62,7 @@ const (
 
 var subnets = map[string]string{mainNet: "10.11.12.", gossipNet: "10.11.13."}
 
+// newHub makes the hub's switches in the network of the test.
 func newHub(t testing.TB) *network {
 	hub := &network{t, os.Getpid()}
 	hub.ip("link set lo up")
@@ -81,7 +84,7 @@ type station struct {
 	now    *process
 }
 
-// newStation wires a machine to networks, where its addresses end in number.
+// newStation wires a machine to networks. Its addresses end in number.
 func newStation(hub *network, name string, number int, nets ...string) *station {
 	s := &station{network: newNetwork(hub.t), hub: hub, name: name, number: number}
 	for _, on := range nets {
@@ -93,11 +96,11 @@ func newStation(hub *network, name string, number int, nets ...string) *station 
 	return s
 }
 
-// wire is the hub's end of a cable.
+// cableName returns the name of the hub's end of a cable.
 func (s *station) wire(on string) string { return s.name + "-" + on[:1] }
 func (s *station) at(on string) string   { return fmt.Sprint(subnets[on], s.number) }
 
-// begin starts the process, again on the same addresses if it has died.
+// startProcess starts the process, or starts it again on the same addresses.
 func (s *station) begin() {
 	s.t.Helper()
 	s.now = revive(s.t, func() *process { return s.start(s.args...) })
@@ -108,7 +111,7 @@ func (s *station) kill() {
 	s.now.ends()
 }
 
-// cut unplugs cables, plug plugs them in again.
+// unplug unplugs cables, plugIn plugs them in again.
 func (s *station) cut(nets ...string) {
 	for _, on := range nets {
 		s.hub.ip("link set " + s.wire(on) + " down")
@@ -123,7 +126,7 @@ func (s *station) plug(nets ...string) {
 
 func (s *station) api() string { return s.at(mainNet) + ":7410" }
 
-// gossips waits until a frontend knows so many, and is ready with this warning, if any.
+// awaitGossip waits until a frontend knows the number of members, and is ready, with the warning if any.
 func (s *station) gossips(members float64, warning string) {
 	s.t.Helper()
 	eventually(s.t, func() error {
@@ -138,14 +141,15 @@ func (s *station) gossips(members float64, warning string) {
 	})
 }
 
-// reaches runs a short and a long task at each of some workers, by a client of this frontend alone.
+// runAtEach runs a short and a long task at each of some workers, by a client of this frontend alone.
 func (s *station) reaches(workers ...*station) {
 	s.t.Helper()
 	c := dial(s.t, s.api())
 	for _, w := range workers {
 		at := client.Constraint{Hosts: []string{w.name}}
 		outs, err := c.Run(s.t.Context(), client.Job{Constraint: at, Tasks: []client.Task{
-			{Function: "echo", Payload: []byte("short")}, {Function: "echo", Payload: []byte("long"), Estimate: 2 * time.Second},
+			{Function: "echo", Payload: []byte("short")},
+			{Function: "echo", Payload: []byte("long"), Estimate: 2 * time.Second},
 		}})
 		if err != nil {
 			s.t.Errorf("%s at %s: %v", s.name, w.name, err)
@@ -158,9 +162,9 @@ func (s *station) reaches(workers ...*station) {
 	}
 }
 
-// Frontends and workers, each on a machine of its own, find each other by gossip, and mixed jobs flow. One after the
-// other is killed, frozen and cut off. Whatever happens, each task of each job ends in one result, the right one, one
-// that may start only once does not start twice, and in the end nobody holds anything of any job.
+// Frontends and workers, each on its own machine, find each other by gossip, while short and long jobs flow. In
+// turn, processes are killed, frozen or cut off. Each task of each job has one outcome with the right result. Tasks
+// with once start once at most. In the end no process holds anything of any job.
 func TestSoakNetwork(t *testing.T) {
 	t.Parallel()
 	p := short
@@ -181,7 +185,8 @@ func TestSoakNetwork(t *testing.T) {
 	}
 	for i, s := range frontends {
 		s.args = []string{
-			"frontend", "--name", s.name, "--listen", apis[i], "--gossip", gossip[i], "--heartbeat", beats[i], "--join", strings.Join(gossip, ","),
+			"frontend", "--name", s.name, "--listen", apis[i], "--gossip", gossip[i], "--heartbeat", beats[i],
+			"--join", strings.Join(gossip, ","),
 			"--admin", s.at(mainNet) + ":7413", "--lease", p.lease, "--client-grace", p.grace,
 		}
 		s.begin()
@@ -189,7 +194,8 @@ func TestSoakNetwork(t *testing.T) {
 	for i := range 4 {
 		s := newStation(hub, fmt.Sprint("w", i), 101+i, mainNet)
 		s.args = []string{
-			"worker", "--name", s.name, "--listen", s.at(mainNet) + ":7420", "--join", strings.Join(beats, ","), "--allow-exec", "--slots", "4",
+			"worker", "--name", s.name, "--listen", s.at(mainNet) + ":7420", "--join", strings.Join(beats, ","),
+			"--allow-exec", "--slots", "4",
 			"--rack", fmt.Sprint("r", i%2),
 		}
 		s.begin()
@@ -209,7 +215,7 @@ func TestSoakNetwork(t *testing.T) {
 		what     string
 		at       *station
 		do, undo func(s *station)
-		meets    func() // what must come of it, before it is undone
+		meets    func() // waits for the effects of the fault, before it is undone
 	}{
 		{"a worker is killed", workers[0], (*station).kill, (*station).begin, func() { pause(t, p.down) }},
 		{"a frontend is killed", frontends[0], (*station).kill, (*station).begin, func() { pause(t, p.down) }},

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// notify tells systemd of the state of a service that it has started with Type=notify.
+// notifySystemd tells systemd the state of this service. systemd sets NOTIFY_SOCKET for Type=notify; without
+// NOTIFY_SOCKET, nothing happens.
 func notify(state string) error {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
@@ -25,7 +26,8 @@ func notify(state string) error {
 	return nil
 }
 
-// watchdog is how often systemd must hear from this process lest it be killed; 0: it need not.
+// watchdogInterval returns how often systemd must hear from this process; otherwise systemd kills the process. 0:
+// no watchdog.
 func watchdog() time.Duration {
 	if pid := os.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return 0
@@ -37,14 +39,14 @@ func watchdog() time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// feedWatchdog tells systemd until done is closed that the service lives: as long as asking it for its state brings an answer,
-// whichever.
+// feedWatchdog tells systemd every third of an interval that the service lives, until done is closed. If ask hangs,
+// systemd hears nothing. The answer of ask does not matter.
 func feedWatchdog(ask func() error, every time.Duration, done <-chan struct{}) {
 	tick := time.NewTicker(every / 3)
 	defer tick.Stop()
 	for {
 		_ = ask()
-		_ = notify("WATCHDOG=1") // systemd finds out, and acts
+		_ = notify("WATCHDOG=1") // systemd notices, and acts
 		select {
 		case <-tick.C:
 		case <-done:

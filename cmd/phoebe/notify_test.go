@@ -10,13 +10,14 @@ import (
 	"testing"
 )
 
-// systemd is what stands in for it: a socket, and what was said there.
+// systemd stands in for systemd: a socket, and the messages sent there.
 type systemd struct {
 	name string
 	mu   sync.Mutex
 	said []string
 }
 
+// startSystemd listens for messages of one process.
 func startSystemd(t *testing.T) *systemd {
 	t.Helper()
 	s := &systemd{name: filepath.Join(t.TempDir(), "notify")}
@@ -40,7 +41,7 @@ func startSystemd(t *testing.T) *systemd {
 	return s
 }
 
-// hears waits until a process has said something n times, and returns all that it said.
+// awaitNotice waits until a process has sent text n times, and returns all its messages.
 func (s *systemd) hears(t *testing.T, text string, n int) (all []string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -55,10 +56,11 @@ func (s *systemd) hears(t *testing.T, text string, n int) (all []string) {
 	return all
 }
 
-// Under systemd a frontend and a worker say when they are ready, that they live, and that they drain.
+// Under systemd, a frontend and a worker report three states: ready, alive, and draining.
 
 func TestSystemd(t *testing.T) {
-	for _, args := range [][]string{{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1"}, {"worker", "--listen", "127.0.0.1:0"}} {
+	for _, args := range [][]string{{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1"},
+		{"worker", "--listen", "127.0.0.1:0"}} {
 		t.Run(args[0], func(t *testing.T) {
 			s := startSystemd(t)
 			p := startIn(t, []string{"NOTIFY_SOCKET=" + s.name, "WATCHDOG_USEC=60000"}, args...)
@@ -73,9 +75,10 @@ func TestSystemd(t *testing.T) {
 			}
 		})
 	}
-	// It is not one's own watchdog if another process is named.
+	// A watchdog for another process is ignored.
 	s := startSystemd(t)
-	p := startIn(t, []string{"NOTIFY_SOCKET=" + s.name, "WATCHDOG_USEC=60000", "WATCHDOG_PID=1"}, "worker", "--listen", "127.0.0.1:0")
+	p := startIn(t, []string{"NOTIFY_SOCKET=" + s.name, "WATCHDOG_USEC=60000", "WATCHDOG_PID=1"}, "worker",
+		"--listen", "127.0.0.1:0")
 	s.hears(t, "READY=1", 1)
 	p.signal(syscall.SIGTERM)
 	if all := s.hears(t, "STOPPING=1", 1); len(all) != 2 {

@@ -17,10 +17,12 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// limits are the flags that the operations guide tells of: what is too much, and how long is too long.
-var limits = regexp.MustCompile(`^(max-.*|cache-size|lease|client-grace|grace|retain|ready-expiry|starvation-bound|file-timeout|drain-timeout|drain-delay)$`)
+// limitFlags matches flags that the operations guide lists as limits.
+var limits = regexp.MustCompile(
+	`^(max-.*|cache-size|lease|client-grace|grace|retain|ready-expiry|starvation-bound|file-timeout|drain-timeout|drain-delay)$`)
 
-// The operations guide has each limit of a frontend, of a worker and of a tenant, with its default, and metrics that there are.
+// The operations guide lists each limit of a frontend, of a worker and of a tenant, with its default. The metrics
+// in the list exist.
 func TestLimitsInGuide(t *testing.T) {
 	text, err := os.ReadFile("OPERATIONS.md")
 	if err != nil {
@@ -28,11 +30,12 @@ func TestLimitsInGuide(t *testing.T) {
 	}
 	type row struct{ value, metric string }
 	rows := map[string]row{}
-	for _, r := range regexp.MustCompile("(?m)^\\| (frontend|worker|tenant) \\| `([a-z-]+)` \\| ([^|]+) \\| [^|]+ \\| ([^|]+) \\|$").FindAllStringSubmatch(string(text), -1) {
+	for _, r := range regexp.MustCompile(
+		"(?m)^\\| (frontend|worker|tenant) \\| `([a-z-]+)` \\| ([^|]+) \\| [^|]+ \\| ([^|]+) \\|$").FindAllStringSubmatch(string(text), -1) {
 		rows[r[1]+" "+r[2]] = row{r[3], strings.Trim(r[4], "` ")}
 	}
 	set := metrics.NewSet()
-	if _, err := serve.New(serve.Config{Metrics: set}); err != nil { // one that is not started needs no end
+	if _, err := serve.New(serve.Config{Metrics: set}); err != nil { // a server that has not started needs no close
 		t.Fatal(err)
 	}
 	w, err := wserve.New(wserve.Config{Metrics: set})
@@ -57,7 +60,8 @@ func TestLimitsInGuide(t *testing.T) {
 		if r.value != value {
 			t.Errorf("%s: the guide says %q, the default is %q", name, r.value, value)
 		}
-		if r.metric != "-" && !strings.Contains(page.String(), "\n"+r.metric) && !strings.HasPrefix(page.String(), r.metric) {
+		if r.metric != "-" && !strings.Contains(page.String(), "\n"+r.metric) &&
+			!strings.HasPrefix(page.String(), r.metric) {
 			t.Errorf("%s: there is no metric %s", name, r.metric)
 		}
 	}

@@ -22,17 +22,18 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// size is a number of bytes, written as 64MiB or as a plain number.
+// size is a number of bytes. Users write 64MiB or a plain number.
 type size int
 
 var sizeType = reflect.TypeFor[size]()
 
+// sizeUnits are the units of a size, in the order of parsing: B must come after the units that end in B.
 var sizeUnits = []struct {
 	name string
 	n    float64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
 
-// text is the size in the largest unit of which it is a whole number.
+// inLargestUnit formats s in the largest unit that divides s.
 func (s size) text() string {
 	for _, u := range []int{2, 1, 0} {
 		if n := size(sizeUnits[u].n); s != 0 && s%n == 0 {
@@ -42,6 +43,7 @@ func (s size) text() string {
 	return fmt.Sprint(int(s))
 }
 
+// sizeMapper parses sizes for kong.
 type sizeMapper struct{}
 
 // Decode implements kong.Mapper.
@@ -63,14 +65,14 @@ func (sizeMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	return fmt.Errorf("size %q: want a number of bytes, such as 65536, 64KiB, 16MiB or 2GiB", text)
 }
 
-// secretFlags tell the shared secret. There is no flag for the secret itself: all users of a machine can read
-// command lines.
+// secretFlags name the shared secret and the certificates. There is no flag for the secret itself, because all
+// users of a machine can read command lines.
 type secretFlags struct {
-	SecretFile string `env:"PHOEBE_SECRET_FILE" placeholder:"FILE" help:"File with the secret that frontends, workers and clients of a cluster share; needed beyond loopback without --tls-dir. While it is replaced the file has two lines: the first is told, and either is taken. Read again when it changes. The secret itself may be in $$PHOEBE_SECRET. Default: none."`
-	TLSDir     string `name:"tls-dir" env:"PHOEBE_TLS_DIR" placeholder:"DIR" help:"Folder with ca.crt, tls.crt and tls.key: all connections are by mutual TLS 1.3 then, by certificates that tell a role, instead of the secret, which only gossip uses. Read again when it changes. Default: none, connections are in plain."`
+	SecretFile string `env:"PHOEBE_SECRET_FILE" placeholder:"FILE" help:"File with the secret that frontends, workers and clients share. Needed beyond loopback without --tls-dir. During a change of secret the file has two lines: the first is sent, both are accepted. Read again when changed. Or set $$PHOEBE_SECRET. Default: none."`
+	TLSDir     string `name:"tls-dir" env:"PHOEBE_TLS_DIR" placeholder:"DIR" help:"Folder with ca.crt, tls.crt and tls.key: all connections use mutual TLS 1.3. Certificates name roles and replace the secret, except for gossip. Read again when changed. Default: none, connections are in plain."`
 }
 
-// keys are those of --tls-dir; nil for none.
+// openKeys opens the keys of --tls-dir. It returns nil without --tls-dir.
 func (s *secretFlags) keys() (*identity.Keys, error) {
 	if s.TLSDir == "" {
 		return nil, nil
@@ -82,16 +84,17 @@ func (s *secretFlags) keys() (*identity.Keys, error) {
 	return keys, nil
 }
 
-// sound says what is wrong with the keys of --tls-dir, also what only others would refuse.
+// checkKeys returns the problems of the keys in --tls-dir, including problems that only peers would notice. The
+// configuration already reports a wrong role, and a folder without usable keys, so checkKeys skips these checks.
 func (s *secretFlags) sound() error {
 	if s.TLSDir == "" {
 		return nil
 	}
 	if _, err := identity.Open(s.TLSDir); err != nil {
-		return nil // it has been said
+		return nil // reported by the configuration
 	}
 	var errs []error
-	for _, f := range identity.Examine(s.TLSDir, identity.Anyone, time.Now()) { // the role has been looked at
+	for _, f := range identity.Examine(s.TLSDir, identity.Anyone, time.Now()) { // the configuration checks the role
 		if !f.Soon {
 			errs = append(errs, fmt.Errorf("--tls-dir: %s: %s", f.Problem, f.Remedy))
 		}
@@ -99,19 +102,20 @@ func (s *secretFlags) sound() error {
 	return errors.Join(errs...)
 }
 
-// trust is by what a process knows its peers, and where it is written down what they ask for.
+// trust holds the keys and secrets by which a process recognizes peers, and the log of requests. Nil fields: no
+// TLS, no secret, no log.
 type trust struct {
 	keys    *identity.Keys
 	secrets *identity.Secrets
 	audit   *audit.Log
 }
 
-// watch takes in what changes in --tls-dir and --secret-file, until ctx ends.
+// watchFiles reads --tls-dir and --secret-file again whenever they change, until ctx ends.
 func (t trust) watch(ctx context.Context, log *slog.Logger) {
 	told := func(flag string) func(error) {
 		return func(err error) {
 			if t.audit.Note(audit.Entry{What: "configuration", Name: flag}, err); err != nil {
-				log.Error("what is there cannot be used: what was there before counts on", "flag", flag, "err", err)
+				log.Error("the new content cannot be used: the old content stays in use", "flag", flag, "err", err)
 			} else {
 				log.Info("read again", "flag", flag)
 			}
@@ -121,7 +125,8 @@ func (t trust) watch(ctx context.Context, log *slog.Logger) {
 	go t.secrets.Watch(ctx, told("--secret-file"))
 }
 
-// open opens the audit log, if a file is named, and has it told of those whom the keys refuse. Metrics of both go into the set.
+// openAudit opens the audit log, if auditLog names a file. The log also notes peers that the keys refuse. Metrics
+// of keys and log go into set.
 func (t *trust) open(auditLog string, set *metrics.Set) (err error) {
 	set.NewGauge("phoebe_tls_certificate_expiry_seconds", func() float64 {
 		if t.keys == nil {
@@ -142,8 +147,10 @@ func (t *trust) open(auditLog string, set *metrics.Set) (err error) {
 	return nil
 }
 
+// secretVariable is the environment variable with the secret itself.
 const secretVariable = "PHOEBE_SECRET"
 
+// openSecrets opens --secret-file, or takes the secret of $PHOEBE_SECRET.
 func (s *secretFlags) secrets() (*identity.Secrets, error) {
 	if s.SecretFile == "" {
 		return identity.NewSecrets(os.Getenv(secretVariable)), nil
@@ -155,15 +162,16 @@ func (s *secretFlags) secrets() (*identity.Secrets, error) {
 	return secrets, nil
 }
 
-// weights are the tenants' shares of a worker that queues by fair order.
+// weights are the tenants' shares of a worker with the order fair.
 type weights map[string]float64
 
-// slotFlags say what a worker has.
+// slotFlags say how much CPU and memory a worker has.
 type slotFlags struct {
-	CPU    int `placeholder:"N" help:"CPU to give to tasks, in millicores. Default: 1000 for each slot."`
-	Memory int `placeholder:"N" help:"Memory to give to tasks, in MiB. Default: 256 for each slot."`
+	CPU    int `placeholder:"N" help:"CPU for tasks, in millicores. Default: 1000 for each slot."`
+	Memory int `placeholder:"N" help:"Memory for tasks, in MiB. Default: 256 for each slot."`
 }
 
+// workerCapacity returns the CPU and memory of a worker: of the flags, or else for this number of slots.
 func (s *slotFlags) capacity(slots int) (probe.Demand, error) {
 	if slots < 1 || slots > 100_000 {
 		return probe.Demand{}, usage(fmt.Errorf("--slots is %d: it must be from 1 to 100000", slots))
@@ -186,10 +194,10 @@ type (
 	logLevel  string
 )
 
-// newLogger makes the log, and brings into it what Kitex says that matters.
+// newLogger makes the log. Errors of the RPC library Kitex go into it, too.
 func newLogger(format logFormat, level logLevel, w io.Writer) *slog.Logger {
 	var l slog.Level
-	_ = l.UnmarshalText([]byte(level)) // kong has checked it
+	_ = l.UnmarshalText([]byte(level)) // kong has checked the level
 	var h slog.Handler
 	if o := (&slog.HandlerOptions{Level: l}); format == "json" {
 		h = slog.NewJSONHandler(w, o)
@@ -202,9 +210,10 @@ func newLogger(format logFormat, level logLevel, w io.Writer) *slog.Logger {
 	return log
 }
 
-// kitexLog is a writer of lines that Kitex logs. What peers do to their connections is not an error of ours.
+// kitexLog takes the lines that Kitex logs. Errors caused by peers are logged at level debug only.
 type kitexLog struct{ log *slog.Logger }
 
+// peerErrors are parts of Kitex's errors that peers cause.
 var peersDoing = []string{
 	"use of closed network connection", "connection reset by peer", "broken pipe", "EOF", "i/o timeout",
 	"unknown protocol", "invalid", "codec", "exceed", "decode",

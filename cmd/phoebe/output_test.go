@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Results of any size become files. Without a folder for them, large ones say what to do.
+// With --output, results of any size become files. Without --output, the error of a large result names --output.
 func TestRunOutput(t *testing.T) {
 	c := startDev(t, "--allow-exec", "--cache-dir", filepath.Join(t.TempDir(), "caches"), "--cache-size", "64MiB")
 	dir := filepath.Join(t.TempDir(), "some", "results")
@@ -22,7 +22,8 @@ func TestRunOutput(t *testing.T) {
 		t.Helper()
 		return phoebe(t, append([]string{"run", "--connect", c.connect, "--job", job}, args...)...)
 	}
-	run("--output", dir).want(t, 1, filepath.Join(dir, "0")+"\n", filepath.Join(dir, "1")+"\n", "2\tfailed", "on purpose", "2 of 3 tasks have results")
+	run("--output", dir).want(t, 1, filepath.Join(dir, "0")+"\n", filepath.Join(dir, "1")+"\n", "2\tfailed",
+		"on purpose", "2 of 3 tasks have results")
 	if small, err := os.ReadFile(filepath.Join(dir, "0")); err != nil || string(small) != "small" {
 		t.Errorf("%q, %v", small, err)
 	}
@@ -34,9 +35,11 @@ func TestRunOutput(t *testing.T) {
 	if err != nil || len(entries) != 2 {
 		t.Errorf("%v, %v", entries, err)
 	}
-	if all := run("--output", dir, "--json").want(t, 1).outcomes(t); all[1].ResultFile != filepath.Join(dir, "1") || all[1].Result != nil || all[2].ResultFile != "" {
+	if all := run("--output", dir, "--json").want(t, 1).outcomes(t); all[1].ResultFile != filepath.Join(dir, "1") ||
+		all[1].Result != nil || all[2].ResultFile != "" {
 		t.Errorf("%+v", all)
 	}
-	run().want(t, 1, "0\tresult", "small", "1\tfailed", "result too large", "results of any size become files with --output DIR")
+	run().want(t, 1, "0\tresult", "small", "1\tfailed", "result too large",
+		"results of any size become files with --output DIR")
 	run("--output", job).want(t, 2, "--output", "not a directory")
 }

@@ -21,10 +21,10 @@ import (
 // network is a network namespace, which ends with the test.
 type network struct {
 	t   testing.TB
-	pid int // of the process that holds it
+	pid int // of the process that holds the network
 }
 
-// newNetwork skips the test where it is not allowed.
+// newNetwork makes a network, or skips the test without the right to make one.
 func newNetwork(t testing.TB) *network {
 	t.Helper()
 	for _, tool := range []string{"ip", "nsenter"} {
@@ -38,7 +38,7 @@ func newNetwork(t testing.TB) *network {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtime.LockOSThread() // the death of its parent's thread would end it
+	runtime.LockOSThread() // the holder dies with its parent thread
 	t.Cleanup(runtime.UnlockOSThread)
 	if err := holder.Start(); err != nil {
 		t.Skipf("a network namespace is not allowed: %v", err)
@@ -52,7 +52,7 @@ func newNetwork(t testing.TB) *network {
 	return n
 }
 
-// ip runs the tool of that name.
+// runIP runs the tool ip in the network.
 func (n *network) ip(args string) {
 	n.t.Helper()
 	cmd := exec.Command("nsenter", append([]string{n.flag(), "ip"}, strings.Fields(args)...)...)
@@ -61,9 +61,10 @@ func (n *network) ip(args string) {
 	}
 }
 
+// netFlag returns nsenter's flag for the network.
 func (n *network) flag() string { return fmt.Sprintf("--net=/proc/%d/ns/net", n.pid) }
 
-// enter has a command of phoebe run in the network.
+// wrapCommand makes a command of phoebe run in the network.
 func (n *network) enter(cmd *exec.Cmd) *exec.Cmd {
 	path, err := exec.LookPath("nsenter")
 	if err != nil {
@@ -75,13 +76,14 @@ func (n *network) enter(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
+// startPhoebe starts a process in the network.
 func (n *network) start(args ...string) *process {
 	n.t.Helper()
 	args = append([]string{"--log-level", "info"}, args...)
 	return startCommand(n.t, n.enter(command(context.Background(), args...)), args)
 }
 
-// phoebe runs a command to its end.
+// runPhoebe runs a command to its end.
 func (n *network) phoebe(args ...string) (string, error) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
@@ -97,12 +99,12 @@ func (n *network) phoebe(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// readyz is what a frontend in the network says at its admin port.
+// getReadyz returns the answer of /readyz of a frontend in the network.
 func (n *network) readyz(p *process) (text string, err error) {
 	addr := adminAddr(n.t, p)
 	conns, failed := make(chan net.Conn, 1), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlock it: the thread ends with the goroutine
+		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
 		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", n.pid))
 		if err == nil {
 			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
@@ -133,7 +135,7 @@ func (n *network) readyz(p *process) (text string, err error) {
 	}
 }
 
-// side is one of two networks that are joined: a frontend and a worker.
+// side is one of two joined networks, with a frontend and a worker.
 type side struct {
 	*network
 	ip       string
@@ -141,15 +143,16 @@ type side struct {
 	worker   *process
 }
 
-// begin starts what is there. Both know only the frontend at seed.
+// startBoth starts the frontend and the worker. Both know only the frontend at seed.
 func (s *side) begin(name, seed string) {
 	s.t.Helper()
-	s.frontend = s.network.start("frontend", "--listen", s.ip+":7410", "--gossip", s.ip+":7411", "--heartbeat", s.ip+":7412", "--join", seed+":7411",
+	s.frontend = s.network.start("frontend", "--listen", s.ip+":7410", "--gossip", s.ip+":7411", "--heartbeat",
+		s.ip+":7412", "--join", seed+":7411",
 		"--admin", "127.0.0.1:0", "--lease", "500ms")
 	s.worker = s.network.start("worker", "--listen", s.ip+":7420", "--name", name, "--join", seed+":7412")
 }
 
-// sees waits until the frontend is linked to so many workers, and what /readyz says has this in it.
+// awaitView waits until the frontend is linked to the number of workers, and /readyz contains the text readyz.
 func (s *side) sees(workers int, readyz string) {
 	s.t.Helper()
 	eventually(s.t, func() error {
@@ -168,15 +171,17 @@ func (s *side) sees(workers int, readyz string) {
 	})
 }
 
+// runEchoes runs a job at the worker of a host, by the side's frontend.
 func (s *side) runsJob(host string) {
 	s.t.Helper()
-	if _, err := s.phoebe("run", "--connect", s.ip+":7410", "--function", "echo", "--tasks", "4", "--hosts", host); err != nil {
+	if _, err := s.phoebe("run", "--connect", s.ip+":7410", "--function", "echo", "--tasks", "4", "--hosts",
+		host); err != nil {
 		s.t.Error(err)
 	}
 }
 
-// The network between two frontends breaks: each goes on with the workers that it reaches, and says so. When it is
-// whole again, so is the view.
+// The network between two frontends breaks. Each frontend goes on with the workers in reach, and warns. When the
+// network is whole again, each frontend sees both workers.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	a, b := &side{network: newNetwork(t), ip: "10.11.12.1"}, &side{network: newNetwork(t), ip: "10.11.12.2"}

@@ -21,10 +21,11 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// embedderIn names the environment's variable with the folder of a worker that this program is to be, instead of testing.
+// embedderVariable names an environment variable with a folder. If the variable is set, this program runs a worker
+// with the folder, and no tests.
 const embedderIn = "PHOEBE_TEST_EMBEDDER"
 
-// embedder is a program that embeds a worker, as engines do. It ends when its standard input does.
+// runEmbedder runs a worker embedded in this program, as query engines do. It ends with standard input.
 func embedder(dir string) error {
 	registry := wexec.NewRegistry()
 	if err := registry.Register("leave", leave); err != nil {
@@ -33,7 +34,8 @@ func embedder(dir string) error {
 	if err := registry.Register("count", countLeft); err != nil {
 		return err
 	}
-	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Name: filepath.Base(dir), CacheDir: dir, Registry: registry, Goroutines: true})
+	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Name: filepath.Base(dir), CacheDir: dir,
+		Registry: registry, Goroutines: true})
 	if err != nil {
 		return err
 	}
@@ -46,10 +48,10 @@ func embedder(dir string) error {
 	return err
 }
 
-// leftBytes is more than what travels with a result.
+// outputBytes is too large to travel with a result.
 const leftBytes = 3 << 20
 
-// leave writes its task's index so often into partition 0, and says so on standard output.
+// writeOutput writes its task's index outputBytes times into partition 0, and prints a line "left".
 func leave(ctx context.Context, _ []byte) ([]byte, error) {
 	out, err := wexec.Output(ctx, 0)
 	if err != nil {
@@ -62,8 +64,8 @@ func leave(ctx context.Context, _ []byte) ([]byte, error) {
 	return nil, out.Close()
 }
 
-// countLeft says of each input which task has made it and how many bytes of it are right. It asks the URL in its payload, if any,
-// before it opens them.
+// countInputs returns the source task and the number of right bytes of each input. If the payload is a URL, the
+// function waits for the URL's answer before it opens inputs.
 func countLeft(ctx context.Context, gate []byte) ([]byte, error) {
 	if len(gate) > 0 {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, string(gate), nil)
@@ -92,9 +94,9 @@ func countLeft(ctx context.Context, gate []byte) ([]byte, error) {
 	return said, nil
 }
 
-// Workers, frontend and client are processes of their own. The worker with what two tasks have left for the next stage is killed by
-// SIGKILL, before that one is known, or while a task of it runs that is about to read: it is made again elsewhere, the job ends with all of
-// it, and each outcome comes once.
+// Workers, frontend and client are separate processes. A worker with task outputs for the next stage gets SIGKILL:
+// before the next stage is known, or while a task of the next stage is about to read. The outputs are remade at
+// another worker, the job ends with complete results, and each outcome comes once.
 func TestOutputsOutliveTheirWorker(t *testing.T) {
 	for _, reading := range []bool{false, true} {
 		t.Run(map[bool]string{false: "before it is read", true: "while it is wanted"}[reading], func(t *testing.T) {
@@ -123,7 +125,8 @@ func TestOutputsOutliveTheirWorker(t *testing.T) {
 
 			r, err := c.Submit(t.Context(), client.Job{
 				Open: true, Stages: []client.Stage{{Name: "scan"}},
-				Tasks: []client.Task{{Stage: "scan", Function: "leave"}, {Stage: "scan", Function: "leave"}, {Stage: "scan", Function: "leave"}},
+				Tasks: []client.Task{{Stage: "scan", Function: "leave"}, {Stage: "scan", Function: "leave"},
+					{Stage: "scan", Function: "leave"}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -134,9 +137,10 @@ func TestOutputsOutliveTheirWorker(t *testing.T) {
 				if err != nil {
 					t.Fatalf("outcome %d: %v", n, err)
 				}
-				holder = o.Worker // of the last one, at least
+				holder = o.Worker // the worker of the last outcome
 			}
-			join := client.Task{Stage: "join", Function: "count", Inputs: []client.Input{{Stage: "scan", Pass: client.AsFile}}}
+			join := client.Task{Stage: "join", Function: "count",
+				Inputs: []client.Input{{Stage: "scan", Pass: client.AsFile}}}
 			for name := range workers {
 				if name != holder {
 					join.Constraint.Hosts = append(join.Constraint.Hosts, name)
@@ -145,7 +149,8 @@ func TestOutputsOutliveTheirWorker(t *testing.T) {
 			slices.Sort(join.Constraint.Hosts)
 			extend := func() {
 				t.Helper()
-				if err := r.Extend(t.Context(), []client.Stage{{Name: "join", After: []string{"scan"}}}, []client.Task{join}); err != nil {
+				if err := r.Extend(t.Context(), []client.Stage{{Name: "join", After: []string{"scan"}}},
+					[]client.Task{join}); err != nil {
 					t.Fatal(err)
 				}
 				if err := r.Seal(t.Context()); err != nil {
@@ -188,7 +193,7 @@ func TestOutputsOutliveTheirWorker(t *testing.T) {
 	}
 }
 
-// startEmbedder starts a worker of this test's program, under the name of its folder.
+// startEmbedder starts a worker as a process of this test's program, under the name of its folder.
 func startEmbedder(t *testing.T, dir string) *process {
 	t.Helper()
 	self, err := os.Executable()
@@ -197,7 +202,7 @@ func startEmbedder(t *testing.T, dir string) *process {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), embedderIn+"="+dir)
-	if _, err := cmd.StdinPipe(); err != nil { // which ends with this process
+	if _, err := cmd.StdinPipe(); err != nil { // standard input ends with this process
 		t.Fatal(err)
 	}
 	return startCommand(t, cmd, []string{"embedder", dir})

@@ -8,14 +8,15 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// A process that is spare, and heeds no signal that it could, is stopped where regular work waits for its room. That is no failure of
-// its: it starts again when there is room, and has one outcome.
+// A spare process ignores as many signals as possible. When regular work waits for the process's room, the process
+// is stopped. The stop does not count as a failure: the task starts again when there is room, and has one outcome.
 func TestPreemptedProcess(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1, 1, nil, []string{"--slots", "1"})
 	api, dir := f.frontendAddrs[0], t.TempDir()
 	c, proceed := dial(t, api), filepath.Join(dir, "go")
-	task := script(t, filepath.Join(dir, "spare"), fmt.Sprintf("trap '' TERM INT HUP QUIT; while [ ! -e %s ]; do sleep 0.01; done; echo done", proceed))
+	task := script(t, filepath.Join(dir, "spare"),
+		fmt.Sprintf("trap '' TERM INT HUP QUIT; while [ ! -e %s ]; do sleep 0.01; done; echo done", proceed))
 	spare, err := c.Submit(t.Context(), client.Job{Class: client.Spare, Tasks: []client.Task{task}})
 	if err != nil {
 		t.Fatal(err)

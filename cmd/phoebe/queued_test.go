@@ -13,15 +13,16 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// A long task that waits behind one that goes on for longer than was expected gets a copy at a worker that has room by then. It
-// starts there, the place in the queue is given up, and there is one outcome.
+// A long task waits behind a task that runs longer than expected. The task gets a copy at a worker with room. The
+// copy starts there, the first place in the queue is withdrawn, and there is one outcome.
 func TestCopyOfQueued(t *testing.T) {
 	t.Run("gossip", func(t *testing.T) {
 		t.Parallel()
 		g := gossip(t)
 		var addrs []string
 		for _, name := range []string{"w0", "w1"} {
-			addrs = append(addrs, start(t, "worker", "--listen", "127.0.0.1:0", "--name", name, "--allow-exec", "--slots", "1", "--join", g.heartbeat).addr())
+			addrs = append(addrs, start(t, "worker", "--listen", "127.0.0.1:0", "--name", name, "--allow-exec",
+				"--slots", "1", "--join", g.heartbeat).addr())
 		}
 		g.lists(addrs...)
 		copyOfQueued(t, g.api)
@@ -32,14 +33,15 @@ func TestCopyOfQueued(t *testing.T) {
 	})
 }
 
-// copyOfQueued goes by a frontend with two workers of one slot.
+// copyOfQueued runs the test by a frontend with two workers, each with a slot.
 func copyOfQueued(t *testing.T, api string) {
 	c, dir := dial(t, api), t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	name := func(of string) string { return filepath.Join(dir, of) }
 	holds := func(worker string, expected time.Duration) client.Task {
-		task := script(t, name("holds-"+worker), fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done", name("free-"+worker)))
+		task := script(t, name("holds-"+worker), fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done",
+			name("free-"+worker)))
 		task.Estimate, task.Once, task.Constraint = expected, true, client.Constraint{Hosts: []string{worker}}
 		return task
 	}
@@ -78,7 +80,9 @@ func copyOfQueued(t *testing.T, api string) {
 		t.Errorf("%+v, %v", outs, err)
 	}
 	d := explain(t, handle.Job, "0", "--connect", api).Decisions
-	if len(d) != 2 || d[0].Worker != "w0" || !strings.HasPrefix(d[0].Outcome, "withdrawn: its copy has started first") || d[1].Worker != "w1" || d[1].CopyOf != d[0].Attempt || d[1].CopyOf == "" {
+	if len(d) != 2 || d[0].Worker != "w0" ||
+		!strings.HasPrefix(d[0].Outcome, "withdrawn: its copy has started first") || d[1].Worker != "w1" ||
+		d[1].CopyOf != d[0].Attempt || d[1].CopyOf == "" {
 		t.Errorf("decisions %+v", d)
 	}
 	var job struct{ Copies int }
@@ -92,7 +96,7 @@ func copyOfQueued(t *testing.T, api string) {
 	if err := errors.Join(<-hold, <-hold); err != nil {
 		t.Error(err)
 	}
-	last := script(t, name("last"), "true") // w0 has come to the end of its queue
+	last := script(t, name("last"), "true") // comes last in the queue of w0
 	last.Constraint = client.Constraint{Hosts: []string{"w0"}}
 	if _, err := c.Run(ctx, client.Job{Tasks: []client.Task{last}}); err != nil {
 		t.Error(err)

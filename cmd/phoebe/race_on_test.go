@@ -6,6 +6,6 @@ import "os"
 
 func init() {
 	buildFlags = append(buildFlags, "-race")
-	// By default the race detector has each process sleep for a second before it exits.
+	// By default, each process with the race detector sleeps for 1 s before it exits.
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
 }

@@ -14,21 +14,22 @@ import (
 
 type readyCmd struct {
 	Admin string        `arg:"" help:"HOST:PORT of the admin port."`
-	Live  bool          `help:"Ask only whether it lives, as /livez does. Default: whether it is ready, as /readyz does."`
+	Live  bool          `help:"Ask only whether the process lives, as /livez does. Default: whether it is ready, as /readyz does."`
 	Wait  time.Duration `default:"1s" placeholder:"D" help:"How long to wait for the answer. Default ${default}."`
 
 	secretFlags
 }
 
-// Help says what it is for.
+// Help returns the text below the usage line.
 func (c *readyCmd) Help() string {
-	return `Asks the admin port of a frontend or a worker what /readyz says. It is for checks that cannot show a certificate by themselves,
-such as those of Kubernetes where --tls-dir is used: any role will do.
+	return `Asks /readyz at the admin port of a frontend or a worker. Use this command for checks
+that cannot show a certificate, such as the checks of Kubernetes, with --tls-dir. A certificate of
+any role will do.
 
-Exit codes: 0 it is ready, 1 it is not, 2 wrong usage, 3 it does not answer.`
+Exit codes: 0 ready, 1 not ready, 2 wrong usage, 3 no answer.`
 }
 
-// Run asks.
+// Run asks the admin port.
 func (c *readyCmd) Run(ctx context.Context, out *streams) error {
 	keys, err := c.keys()
 	if err != nil {

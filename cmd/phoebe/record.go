@@ -10,7 +10,7 @@ import (
 )
 
 type recordCmd struct {
-	Open recordOpenCmd `cmd:"" help:"Show what a frontend has recorded as an objective was broken."`
+	Open recordOpenCmd `cmd:"" help:"Show a recording that a frontend made when an objective was broken."`
 }
 
 type recordOpenCmd struct {
@@ -18,10 +18,11 @@ type recordOpenCmd struct {
 	Profile string `placeholder:"FILE" help:"Write the CPU profile to this file, for go tool pprof. Default: none."`
 }
 
-// Help says what is shown.
+// Help returns the text below the usage line.
 func (c *recordOpenCmd) Help() string {
-	return `Shows which objective was broken, and which workers' tasks took longer than others around that moment: EXCESS is by how much they
-took more than twice the median of all tasks, together. The worker that comes first is the one to look at.
+	return `Shows the broken objective, and the workers whose tasks took longer than others at the
+time. EXCESS sums the time that a worker's tasks took beyond twice the median of all tasks. Look at
+the first worker first.
 
 Exit codes: 0 shown, 1 the file cannot be read, 2 wrong usage.`
 }
@@ -39,27 +40,30 @@ func (c *recordOpenCmd) Run(out *streams) error {
 	}
 	if c.Profile != "" {
 		if len(x.Profile) == 0 {
-			return fmt.Errorf("%s has no profile: another one was under way", c.File)
+			return fmt.Errorf("%s has no profile: the process was being profiled already", c.File)
 		}
 		if err := os.WriteFile(c.Profile, x.Profile, 0o600); err != nil {
 			return err
 		}
 	}
 	w := out.out
-	fmt.Fprintf(w, "frontend %s, %s: %s was broken, as it was %v\n", plain([]byte(x.Frontend)), x.At.Local().Format("2006-01-02 15:04:05.000"), plain([]byte(x.Broken)), brief(x.Observed))
+	fmt.Fprintf(w, "frontend %s, %s: %s was broken: the value was %v\n", plain([]byte(x.Frontend)),
+		x.At.Local().Format("2006-01-02 15:04:05.000"), plain([]byte(x.Broken)), brief(x.Observed))
 	fmt.Fprintf(w, "%d attempts were forgotten before they could be recorded\n", x.Lost)
 	worst, all := time.Duration(0), time.Duration(0)
 	for _, p := range x.GC {
 		worst, all = max(worst, p.Took), all+p.Took
 	}
-	fmt.Fprintf(w, "%d pauses of the garbage collection, %v together, %v the longest\n", len(x.GC), brief(all), brief(worst))
+	fmt.Fprintf(w, "%d pauses of the garbage collection, %v together, %v the longest\n", len(x.GC), brief(all),
+		brief(worst))
 	if x.Slowest != "" {
 		fmt.Fprintf(w, "slowest worker: %s, most of it %s\n", plain([]byte(x.Slowest)), plain([]byte(x.Phase)))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nWORKER\tADDRESS\tSTATE\tTASKS\tMEDIAN\tWORST\tEXCESS\tRTT\tHEARD\tQUEUED\tRUNNING")
 	for _, s := range x.Suspects[:min(len(x.Suspects), 20)] {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%d\t%d\n", dash(s.Name), dash(s.Address), dash(s.State), s.Tasks, brief(s.Median), brief(s.Worst), brief(s.Excess),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%d\t%d\n", dash(s.Name), dash(s.Address), dash(s.State),
+			s.Tasks, brief(s.Median), brief(s.Worst), brief(s.Excess),
 			brief(s.RoundTrip), brief(s.Silence), s.Queued, s.Running)
 	}
 	return t.Flush()

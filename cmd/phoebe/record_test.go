@@ -13,7 +13,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// When one worker is slow, the objective is broken, and what is recorded names that worker.
+// A slow worker breaks an objective, and the recording names the worker.
 func TestRecord(t *testing.T) {
 	var addrs []string
 	var slow *process
@@ -25,8 +25,9 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(addrs, ","), "--slo", "policy=phoebe,p99=100ms,window=2s", "--record-dir", dir,
-		"--copies", "0") // these would keep the objective
+	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(addrs, ","), "--slo",
+		"policy=phoebe,p99=100ms,window=2s", "--record-dir", dir,
+		"--copies", "0") // copies would keep the objective
 	addr := f.said("frontend", 1)[0]
 	linked(t, addr, 3)
 	ctx, stop := context.WithCancel(t.Context())
@@ -47,7 +48,7 @@ func TestRecord(t *testing.T) {
 			}
 		}
 	})
-	all.Go(func() { // the worker stands still for most of the time
+	all.Go(func() { // the worker stands still most of the time
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		defer slow.signal(syscall.SIGCONT)
@@ -71,7 +72,8 @@ func TestRecord(t *testing.T) {
 		}
 		return nil
 	})
-	phoebe(t, "record", "open", files[0], "--profile", filepath.Join(dir, "profile")).want(t, 0, "policy=phoebe,p99=100ms,window=2s was broken", "slowest worker: w1, most of it ")
+	phoebe(t, "record", "open", files[0], "--profile", filepath.Join(dir, "profile")).want(t, 0,
+		"policy=phoebe,p99=100ms,window=2s was broken", "slowest worker: w1, most of it ")
 	phoebe(t, "record", "open", write(t, "{}")).want(t, 1, "no recording")
 	phoebe(t, "frontend", "--workers", addrs[0], "--slo", "p99=fast", "--record-dir", dir).want(t, 2, "p99=fast")
 	phoebe(t, "frontend", "--workers", addrs[0], "--slo", "p99=1s").want(t, 2, "--record-dir")

@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// report is a file that is asked for by a flag, and how to write it.
+// report is a file named by a flag, and a function to write the content.
 type report[T any] struct {
 	flag, name string
 	as         func(io.Writer, T) error
 }
 
-// createReports makes sure that the files that were asked for can be written, before the minutes that their content
-// takes, and returns what writes them. A file comes to be under its name only when all of it is written.
+// createReports returns a function to write the files of the flags. It first checks that the files can be written,
+// because their content takes minutes. A file gets its name only when its content is complete.
 func createReports[T any](reports []report[T]) (write func(T) error, err error) {
 	each := func(do func(report[T]) error) error {
 		var errs []error
@@ -40,8 +40,8 @@ func createReports[T any](reports []report[T]) (write func(T) error, err error) 
 	}, nil
 }
 
-// beside is where a file is written before it gets its name. A device, a pipe or a link is written itself: to rename
-// something over it would not do what was meant.
+// temporaryName returns the name of a file while its content is incomplete. For a device, a pipe or a link, the
+// result is name: a rename would replace the link, and not write to the target.
 func beside(name string) (string, error) {
 	info, err := os.Lstat(name)
 	switch {
@@ -53,7 +53,7 @@ func beside(name string) (string, error) {
 	return name, err
 }
 
-// writable says why a file could not be written.
+// checkWritable returns why a file cannot be written, or nil.
 func writable(name string) error {
 	at, err := beside(name)
 	if err != nil || at == name {
@@ -66,7 +66,7 @@ func writable(name string) error {
 	return errors.Join(f.Close(), os.Remove(at))
 }
 
-// writeWhole writes a file, all of it or nothing.
+// writeWhole writes a file completely, or not at all.
 func writeWhole(name string, content func(io.Writer) error) error {
 	at, err := beside(name)
 	if err != nil {

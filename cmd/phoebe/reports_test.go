@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Until a report is written whole, what was under its name stays as it was, and nothing else is left behind.
+// Until a new report is complete, the old file keeps its content. No other files are left behind.
 func TestReports(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "r.json")

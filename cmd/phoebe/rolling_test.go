@@ -20,9 +20,10 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// A rehearsal runs what it should, starts again what ends, and ends altogether.
+// A rehearsal starts processes, restarts a process after its end, and ends as a whole.
 func TestFleet(t *testing.T) {
-	p := start(t, "dev", "--fleet", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0", "--balancer", "none")
+	p := start(t, "dev", "--fleet", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0",
+		"--balancer", "none")
 	p.said("ready", 1)
 	f := rehearsal{process: p}
 	addr, pid := f.at("worker", 0)
@@ -50,10 +51,12 @@ func TestFleet(t *testing.T) {
 	phoebe(t, "dev", "--fleet", "--order", "fifo").want(t, 2, "PHOEBE_WORKER_ORDER")
 }
 
-// The same by mutual TLS, behind a balancer if there is one, which asks the admin ports by TLS, too, and says where clients are.
+// A rehearsal with mutual TLS, behind a balancer if one is installed. The balancer asks the admin ports by TLS, and
+// sends the clients' addresses.
 func TestFleetByTLS(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit")
-	args := []string{"dev", "--fleet", "--tls", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0"}
+	args := []string{"dev", "--fleet", "--tls", "--frontends", "2", "--workers", "2", "--slots", "2",
+		"--frontend-port", "0"}
 	cmd := command(context.Background(), args...)
 	cmd.Env = append(cmd.Env, "PHOEBE_FRONTEND_AUDIT_LOG="+log)
 	p := startCommand(t, cmd, args)
@@ -78,7 +81,7 @@ func TestFleetByTLS(t *testing.T) {
 // rehearsal is a phoebe dev --fleet.
 type rehearsal struct{ *process }
 
-// at tells where the i-th process of a kind is that was started.
+// nthStarted returns address and process id of the i-th started process of a kind.
 func (r rehearsal) at(kind string, i int) (addr string, pid int) {
 	r.t.Helper()
 	words := strings.Fields(r.said(kind, i+1)[i])
@@ -89,8 +92,8 @@ func (r rehearsal) at(kind string, i int) (addr string, pid int) {
 	return words[0], pid
 }
 
-// TestRolling restarts every process of a fleet twice under a load of 0.6, and tells what its clients notice. make rolling
-// runs it: PHOEBE_ROLLING names the balancer.
+// TestRolling restarts every process of a fleet twice under a load of 0.6, and measures what clients notice. make
+// rolling runs this test. PHOEBE_ROLLING names the balancer.
 func TestRolling(t *testing.T) {
 	balancer := os.Getenv("PHOEBE_ROLLING")
 	if balancer == "" {
@@ -119,7 +122,7 @@ func TestRolling(t *testing.T) {
 	}
 	var clis []*client.Client
 	for range clients {
-		c, err := client.New(connect) // as a program would that knows of no failover
+		c, err := client.New(connect) // like a program without any setting for failover
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +179,7 @@ func TestRolling(t *testing.T) {
 		}
 	}()
 	done := func() int { mu.Lock(); defer mu.Unlock(); return len(calls) }
-	wait := func(jobs int) { // a time that is counted in jobs
+	wait := func(jobs int) { // waits in jobs, not in seconds
 		from := done()
 		eventually(t, func() error {
 			if n := done() - from; n < jobs {
@@ -195,7 +198,7 @@ func TestRolling(t *testing.T) {
 	for round := range 2 {
 		for _, kind := range []string{"frontend", "worker"} {
 			for i := range of[kind] {
-				nth := round*of[kind] + i // of those that were started
+				nth := round*of[kind] + i // counts all started processes of the kind
 				_, pid := f.at(kind, nth)
 				if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 					t.Fatal(err)
@@ -213,7 +216,7 @@ func TestRolling(t *testing.T) {
 	}
 	ended := time.Since(began)
 	byPython := python()
-	// A frontend hangs, as seen by those who were given to it and by those who come.
+	// A frontend hangs, with connections of old clients, and gets new ones.
 	_, pid := f.at("frontend", 2*frontends)
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -256,7 +259,8 @@ func TestRolling(t *testing.T) {
 	t.Logf("balancer %s: %d jobs in %v, each of 9 processes restarted twice: %d failed, %d tasks with more than one attempt, longest pause without a result %v,"+
 		" p99 %v before and %v during, longest %v; by Python: %s; longest call with a frontend frozen %v; load of the machine %s",
 		balancer, n, ended.Round(time.Second), failed, again, pause.Round(time.Millisecond),
-		p99(before).Round(time.Millisecond), p99(during).Round(time.Millisecond), slices.Max(during).Round(time.Millisecond),
+		p99(before).Round(time.Millisecond), p99(during).Round(time.Millisecond),
+		slices.Max(during).Round(time.Millisecond),
 		byPython, stall.Round(time.Millisecond), strings.TrimSpace(string(others)))
 	for text, n := range kinds {
 		t.Logf("%d failed by: %s", n, text)
@@ -273,8 +277,8 @@ func TestRolling(t *testing.T) {
 	}
 }
 
-// A frontend that hangs behind both balancers at once, of which one asks it how it is and the other does not, costs no call of those
-// who come by way of either. make rolling also holds the longest against its limit.
+// A frontend hangs behind two balancers at once: HAProxy checks frontends, and nginx does not. No call by either
+// balancer fails. make rolling also checks that no call takes longer than 5 s.
 func TestFrozenBehindBoth(t *testing.T) {
 	const module, frontends = "/usr/lib/nginx/modules/ngx_stream_module.so", 3
 	if _, err := os.Stat(module); err != nil {
@@ -283,7 +287,8 @@ func TestFrozenBehindBoth(t *testing.T) {
 	if _, err := os.Stat("/usr/sbin/haproxy"); err != nil {
 		t.Skip("HAProxy is not installed")
 	}
-	p := start(t, "dev", "--fleet", "--frontends", fmt.Sprint(frontends), "--workers", "2", "--slots", "8", "--frontend-port", "0", "--balancer", "haproxy")
+	p := start(t, "dev", "--fleet", "--frontends", fmt.Sprint(frontends), "--workers", "2", "--slots", "8",
+		"--frontend-port", "0", "--balancer", "haproxy")
 	p.said("ready", 1)
 	f := rehearsal{process: p}
 	recipe, err := os.ReadFile(filepath.Join("packaging", "nginx.conf"))
@@ -291,7 +296,8 @@ func TestFrozenBehindBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir, entry := t.TempDir(), freeAddress(t)
-	text := strings.NewReplacer("listen 7410", "listen "+entry, "/run/nginx.pid", filepath.Join(dir, "pid")).Replace(string(recipe))
+	text := strings.NewReplacer("listen 7410", "listen "+entry, "/run/nginx.pid", filepath.Join(dir, "pid")).Replace(
+		string(recipe))
 	for i := range frontends {
 		api, _ := f.at("frontend", i)
 		text = strings.Replace(text, fmt.Sprintf("10.0.0.%d:7410", i+1), api, 1)
@@ -305,7 +311,7 @@ func TestFrozenBehindBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		nginx.Process.Signal(syscall.SIGTERM) // it ends its own processes
+		nginx.Process.Signal(syscall.SIGTERM) // nginx ends its own processes
 		nginx.Wait()
 	}()
 	haproxy, _ := f.at("balancer", 0)
@@ -330,7 +336,8 @@ func TestFrozenBehindBoth(t *testing.T) {
 		calling.Go(func() {
 			for ctx.Err() == nil {
 				began := time.Now()
-				_, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("20ms")}}})
+				_, err := c.Run(context.Background(),
+					client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("20ms")}}})
 				if err != nil {
 					t.Errorf("by %s: %v", by, err)
 					return
@@ -378,22 +385,24 @@ func TestFrozenBehindBoth(t *testing.T) {
 				longest, frozen = max(longest, k.longest), max(frozen, k.frozen)
 			}
 		}
-		t.Logf("by %s: longest call %v, with a frontend frozen %v", by, longest.Round(time.Millisecond), frozen.Round(time.Millisecond))
+		t.Logf("by %s: longest call %v, with a frontend frozen %v", by, longest.Round(time.Millisecond),
+			frozen.Round(time.Millisecond))
 		if os.Getenv("PHOEBE_ROLLING") != "" && frozen > 5*time.Second {
 			t.Errorf("a stall of %v", frozen)
 		}
 	}
 }
 
-// keepRunning has a client in Python that knows of no failover run jobs, one after the other, until it is told to end, and
-// then say how many.
+// keepRunning runs job after job by a client in Python without failover. The returned function ends the client, and
+// returns its count.
 func keepRunning(t *testing.T, addr string) (end func() string) {
 	t.Helper()
 	path := os.Getenv("PHOEBE_PYTHON_PATH")
 	if path == "" {
 		t.Fatal("PHOEBE_PYTHON_PATH, the folder of the Python client's packages, is not set: make rolling sets it")
 	}
-	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join("..", "..", "frontend", "client", "testdata", "python", "keep_running.py"), addr)
+	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join("..", "..", "frontend", "client", "testdata",
+		"python", "keep_running.py"), addr)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1")
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 type rotation struct {
 	t       *testing.T
 	dir     string
-	secrets string // file
-	by      string // the load is known to frontends
+	secrets string // a file
+	by      string // credential of the load: certificates, secrets or tokens
 	load    *load
 	apis    []string
 	trusts  []*identity.Authority
@@ -35,7 +35,7 @@ func (r *rotation) keys(who string) string {
 	return filepath.Join(r.dir, strings.ReplaceAll(who, "/", "-"))
 }
 
-// put replaces the keys of all.
+// replaceKeys replaces the keys of all roles.
 func (r *rotation) put() {
 	r.t.Helper()
 	for _, who := range fleetRoles {
@@ -49,7 +49,7 @@ func (r *rotation) put() {
 	}
 }
 
-// tell replaces the secrets.
+// replaceSecrets replaces the secrets.
 func (r *rotation) tell(all ...string) {
 	r.t.Helper()
 	if err := os.WriteFile(r.secrets+".new", []byte(strings.Join(all, "\n")+"\n"), 0o600); err != nil {
@@ -60,7 +60,7 @@ func (r *rotation) tell(all ...string) {
 	}
 }
 
-// allow has the tokens of these numbers count.
+// allowTokens makes exactly the tokens with the numbers count.
 func (r *rotation) allow(numbers ...int) {
 	var hashes []string
 	for _, n := range numbers {
@@ -75,7 +75,7 @@ func (r *rotation) allow(numbers ...int) {
 
 func (r *rotation) token(n int) string { return filepath.Join(r.dir, fmt.Sprint("token ", n)) }
 
-// show has the client use a token.
+// useToken makes the client send a token.
 func (r *rotation) show(n int) {
 	r.t.Helper()
 	text, err := os.ReadFile(r.token(n))
@@ -90,18 +90,19 @@ func (r *rotation) show(n int) {
 	}
 }
 
-// shown is the file with the client's token.
+// clientTokenFile returns the file with the client's token.
 func (r *rotation) shown() string { return filepath.Join(r.dir, "token") }
 
-// settles waits until every process has looked at its files, and the load has gone on since.
+// awaitSettled waits until every process has read its files again, and the load has gone on since.
 func (r *rotation) settles() {
 	r.t.Helper()
-	if !r.load.goOn(r.t, 3*time.Second) { // they look each second
+	if !r.load.goOn(r.t, 3*time.Second) { // processes look at their files each second
 		r.t.FailNow()
 	}
 }
 
-// refused waits until what is old is refused, and tells how long that took. ask makes a new connection each time.
+// awaitRefused waits until an old credential is refused, and logs how long the refusal took. ask must make a new
+// connection each time.
 func (r *rotation) refused(what string, since time.Time, ask func() error) {
 	r.t.Helper()
 	eventually(r.t, func() error {
@@ -117,9 +118,9 @@ func (r *rotation) refused(what string, since time.Time, ask func() error) {
 	}
 }
 
-// TestRotate replaces the authority, the certificates, the secret and with it the key of the gossip, and a tenant's tokens, of a
-// fleet under load: no call fails, no task that may start only once is lost, and what is old is refused within 10 s of its removal. make rotate
-// does it for longer.
+// TestRotate replaces credentials of a fleet under load: the authority and the certificates, the secret and the
+// gossip key made from it, and a tenant's tokens. No call fails, and no task with once is lost. Old credentials are
+// refused within 10 s of their removal. make rotate runs more rounds.
 func TestRotate(t *testing.T) {
 	rounds := 1
 	if os.Getenv("PHOEBE_ROTATE") != "" {
@@ -156,10 +157,12 @@ func TestRotate(t *testing.T) {
 			two := meet(start(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
 			r.apis = []string{one.api, two.api}
 			for i := range 3 {
-				start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprint("w", i), "--allow-exec", "--slots", "4", "--join", one.heartbeat}, flags("worker")...)...)
+				start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprint("w", i),
+					"--allow-exec", "--slots", "4", "--join", one.heartbeat}, flags("worker")...)...)
 			}
 			shows := map[string]client.Option{
-				"certificates": client.WithTLS(r.keys("client/acme")), "secrets": client.WithSecretFile(r.secrets), "tokens": client.WithTokenFile(r.shown()),
+				"certificates": client.WithTLS(r.keys("client/acme")), "secrets": client.WithSecretFile(r.secrets),
+				"tokens": client.WithTokenFile(r.shown()),
 			}
 			c, err := client.New(r.apis, shows[by], client.WithRetryFor(10*time.Second))
 			if err != nil {
@@ -188,7 +191,7 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// goneFrom says what is wrong with the gossip.
+// whyGossipBroke returns a frontend's log if frontends lost each other, or "".
 func goneFrom(t *testing.T, frontends ...*gossiper) string {
 	t.Helper()
 	for _, g := range frontends {
@@ -199,12 +202,13 @@ func goneFrom(t *testing.T, frontends ...*gossiper) string {
 	return ""
 }
 
+// runRound replaces all credentials once: first both count, then the new ones alone.
 func (r *rotation) round(n int) {
 	t := r.t
 	t.Helper()
 	old, young := fmt.Sprint("secret ", n), fmt.Sprint("secret ", n+1)
 	was := r.signs
-	// Both count, the old ones are used.
+	// Old and new credentials count; the old ones are used.
 	next, err := identity.NewAuthority(fmt.Sprint("authority ", n+1), time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -214,14 +218,15 @@ func (r *rotation) round(n int) {
 	r.tell(old, young)
 	r.allow(n, n+1)
 	r.settles()
-	// Both count, the new ones are used.
+	// Old and new credentials count; the new ones are used.
 	r.signs = next
 	r.put()
 	r.tell(young, old)
 	r.show(n + 1)
 	r.settles()
 	stolen := filepath.Join(t.TempDir(), "stolen")
-	if err := was.Issue(stolen, identity.Identity{Roles: identity.Client, Tenant: "acme"}, time.Hour, was, next); err != nil {
+	if err := was.Issue(stolen, identity.Identity{Roles: identity.Client, Tenant: "acme"}, time.Hour, was,
+		next); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := identity.Open(stolen)
@@ -231,7 +236,8 @@ func (r *rotation) round(n int) {
 	ask := func(addr string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		shows := map[string]client.Option{"certificates": client.WithTLS(stolen), "secrets": client.WithSecret(old), "tokens": client.WithTokenFile(r.token(n))}
+		shows := map[string]client.Option{"certificates": client.WithTLS(stolen), "secrets": client.WithSecret(old),
+			"tokens": client.WithTokenFile(r.token(n))}
 		c, err := client.New([]string{addr}, shows[r.by], client.WithRetryFor(time.Second))
 		if err != nil {
 			return err
@@ -245,14 +251,15 @@ func (r *rotation) round(n int) {
 			t.Errorf("what is old is refused while it counts: %v", err)
 		}
 	}
-	var there net.Conn // a connection that was made while they counted
+	var there net.Conn // a connection made while the old certificate counted
 	if r.by == "certificates" {
-		if there, err = keys.Connect(t.Context(), new(net.Dialer).DialContext, r.apis[0], identity.Frontend); err != nil {
+		if there, err = keys.Connect(t.Context(), new(net.Dialer).DialContext, r.apis[0],
+			identity.Frontend); err != nil {
 			t.Fatal(err)
 		}
 		defer there.Close()
 	}
-	// The new ones alone count.
+	// Only the new credentials count.
 	r.trusts = []*identity.Authority{next}
 	r.put()
 	r.tell(young)

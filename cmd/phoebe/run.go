@@ -26,17 +26,19 @@ import (
 // clientFlags say how to reach a cluster.
 type clientFlags struct {
 	Connect   []string      `env:"PHOEBE_CONNECT" default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Addresses of frontends. Default ${default}."`
-	RetryFor  time.Duration `env:"PHOEBE_RETRY_FOR" default:"5s" placeholder:"D" help:"How long to look for a frontend while none answers, or none has a worker; and to wait for an answer that takes no running of tasks. Default ${default}."`
-	TokenFile string        `env:"PHOEBE_TOKEN_FILE" placeholder:"FILE" help:"File with the token of a tenant (phoebe token makes one), which is told instead of the secret; beyond loopback with --tls-dir only. Default: none."`
+	RetryFor  time.Duration `env:"PHOEBE_RETRY_FOR" default:"5s" placeholder:"D" help:"How long to look for a frontend that answers and has a worker, and how long to wait for answers other than results. Default ${default}."`
+	TokenFile string        `env:"PHOEBE_TOKEN_FILE" placeholder:"FILE" help:"File with a tenant's token, sent in place of the secret (phoebe token makes one). Beyond loopback only with --tls-dir. Default: none."`
 
 	secretFlags
 }
 
+// newClient makes a client for frontends at addrs.
 func (c *clientFlags) dial(log *slog.Logger, addrs []string) (*client.Client, error) {
 	if c.RetryFor <= 0 {
 		return nil, usage(fmt.Errorf("--retry-for is %v: it must be above 0", c.RetryFor))
 	}
-	cl, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(c.SecretFile), client.WithName("phoebe command line"), client.WithLogger(log),
+	cl, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(c.SecretFile),
+		client.WithName("phoebe command line"), client.WithLogger(log),
 		client.WithRetryFor(c.RetryFor), client.WithTokenFile(c.TokenFile), client.WithTLS(c.TLSDir))
 	if err != nil {
 		return nil, usage(fmt.Errorf("--connect, --secret-file, --token-file or --tls-dir: %w", err))
@@ -44,47 +46,47 @@ func (c *clientFlags) dial(log *slog.Logger, addrs []string) (*client.Client, er
 	return cl, nil
 }
 
-// jobFlags are a job of equal tasks.
+// jobFlags describe a job of equal tasks.
 type jobFlags struct {
-	Function     string        `placeholder:"NAME" group:"job" help:"What the workers run: echo, sleep, spin, fail, or a function of their own. Default: none."`
+	Function     string        `placeholder:"NAME" group:"job" help:"Function to run: echo, sleep, spin, fail, or a function that the workers add. Default: none."`
 	Payload      string        `placeholder:"TEXT" group:"job" help:"Payload of each task. Default: empty."`
-	PayloadFile  string        `placeholder:"FILE" group:"job" help:"File with that payload. Default: none."`
+	PayloadFile  string        `placeholder:"FILE" group:"job" help:"File with the payload of each task. Default: none."`
 	Tasks        *int          `placeholder:"N" group:"job" help:"Number of tasks. Default 1."`
-	TaskDuration string        `placeholder:"LAW" group:"job" help:"Tasks that sleep so long: fixed:D, job-exp:D (one exponential draw for all), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default: none."`
+	TaskDuration string        `placeholder:"LAW" group:"job" help:"Run tasks that sleep: fixed:D, job-exp:D (one exponential draw for all), task-exp:D (one for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default: none."`
 	Seed         uint64        `placeholder:"N" group:"job" help:"Seed of --task-duration. Default 0."`
-	ID           string        `name:"id" placeholder:"ULID" group:"job" help:"Id of the job; one that is submitted twice runs once. Default: a new one."`
-	Tenant       string        `placeholder:"NAME" group:"job" help:"Who the job is for, where workers share fairly between tenants. Default: nobody."`
-	Priority     int32         `placeholder:"N" group:"job" help:"Higher goes first, where workers queue by priority. Default 0."`
-	Deadline     time.Duration `placeholder:"D" group:"job" help:"What has not ended by then ends as deadline exceeded. Default: none."`
-	Class        string        `placeholder:"NAME" group:"job" help:"What its tasks may stand in the way of: regular; spare, which start only where nothing regular can, and are stopped, and tried again, where they stand in its way; or auto, which leaves it to the frontend. Default auto."`
-	Due          time.Duration `placeholder:"D" group:"job" help:"With --class spare: from then on what has not started is regular. Default: from half of the deadline, or never."`
-	Mode         string        `placeholder:"NAME" group:"job" help:"Which path places its tasks: sample, which suits short ones, estimate, which suits long ones, or auto. Default auto."`
-	Files        []string      `name:"file" sep:"none" placeholder:"URL#sha256=HEX" group:"job" help:"A file that each task needs on the worker's disk: fetched before its turn, and checked. May be repeated. Default: none."`
-	JobPolicy    string        `name:"policy" placeholder:"NAME" group:"job" help:"How its tasks are placed: ${policies}. Default: what the frontend was started with."`
-	ProbeRatio   float64       `placeholder:"N" group:"job" help:"Reservations sent for each task, 1 to 10. Default: what the frontend was started with."`
+	ID           string        `name:"id" placeholder:"ULID" group:"job" help:"Id of the job. Two submissions with the same id run once. Default: a new id."`
+	Tenant       string        `placeholder:"NAME" group:"job" help:"Tenant of the job. Workers with --order fair share slots fairly between tenants. Default: none."`
+	Priority     int32         `placeholder:"N" group:"job" help:"Where workers queue by priority, higher goes first. Default 0."`
+	Deadline     time.Duration `placeholder:"D" group:"job" help:"Tasks that have not ended after D end as deadline exceeded. Default: none."`
+	Class        string        `placeholder:"NAME" group:"job" help:"regular, spare or auto. Spare tasks start only where no regular task can; if regular tasks need the room, spare tasks are stopped and retried. With auto, the frontend chooses. Default auto."`
+	Due          time.Duration `placeholder:"D" group:"job" help:"With --class spare: after D, tasks that have not started are regular. Default: half of the deadline, or never without a deadline."`
+	Mode         string        `placeholder:"NAME" group:"job" help:"How to place tasks: sample (good for short tasks), estimate (good for long tasks), or auto. Default auto."`
+	Files        []string      `name:"file" sep:"none" placeholder:"URL#sha256=HEX" group:"job" help:"File that each task needs on the worker's disk. Fetched and checked before the task starts. May be repeated. Default: none."`
+	JobPolicy    string        `name:"policy" placeholder:"NAME" group:"job" help:"Policy that places the tasks: ${policies}. Default: the frontend's."`
+	ProbeRatio   float64       `placeholder:"N" group:"job" help:"Reservations sent for each task, 1 to 10. Default: the frontend's."`
 	Labels       []string      `placeholder:"SELECTOR" group:"job" help:"Labels that workers must have: key=value, key!=value, key, !key. Default: any."`
-	Hosts        []string      `placeholder:"NAME" group:"job" help:"Hosts or workers that it may run on. Default: any."`
+	Hosts        []string      `placeholder:"NAME" group:"job" help:"Hosts or workers that the job may run on. Default: any."`
 	CPU          int32         `placeholder:"N" group:"job" help:"CPU that each task occupies, in millicores. Default 1000."`
 	Memory       int32         `placeholder:"N" group:"job" help:"Memory that each task occupies, in MiB. Default 256."`
 	Estimate     time.Duration `placeholder:"D" group:"job" help:"Expected run time of a task. Default: unknown."`
-	Timeout      time.Duration `placeholder:"D" group:"job" help:"Longest run time of one attempt at a task. Default: none."`
-	Retries      int           `placeholder:"N" group:"job" help:"How often a task is tried again that fails by itself. Default 0."`
-	Backoff      time.Duration `placeholder:"D" group:"job" help:"How long a task rests before it is tried again the first time; before each further time twice as long, up to a minute. Default: not at all."`
-	Once         bool          `group:"job" help:"Start each task at most once: one that is lost with its worker fails. Default: no."`
+	Timeout      time.Duration `placeholder:"D" group:"job" help:"Longest run time of an attempt. Default: none."`
+	Retries      int           `placeholder:"N" group:"job" help:"How often to retry a task that fails by an error of its function. Default 0."`
+	Backoff      time.Duration `placeholder:"D" group:"job" help:"Pause before the first retry of a task; twice as long before each further retry, up to a minute. Default: no pause."`
+	Once         bool          `group:"job" help:"Start each task at most once: a task lost with its worker fails. Default: no."`
 	Phases       bool          `group:"job" help:"Print when each phase of a task was reached. Default: no."`
 }
 
 type runCmd struct {
-	Job     string   `placeholder:"FILE" help:"YAML or JSON file with the job, or - for standard input, instead of the flags for it. Default: none."`
-	Command []string `arg:"" optional:"" help:"Program and arguments to run as a process in each task, after --; the workers must allow it."`
+	Job     string   `placeholder:"FILE" help:"YAML or JSON file with the job, in place of the flags below; - is standard input. Default: none."`
+	Command []string `arg:"" optional:"" help:"Program and arguments to run as a process in each task, after --. Needs workers with --allow-exec."`
 	JSON    bool     `name:"json" help:"Print each outcome as a line of JSON. Default: tab-separated text."`
-	Output  string   `placeholder:"DIR" help:"Folder for the results, which may be of any size: that of task 0 becomes the file 0. What is larger than travels with an outcome needs workers with --cache-dir. Default: none, they are printed."`
+	Output  string   `placeholder:"DIR" help:"Folder for the results, of any size: the result of task 0 becomes the file 0. Results too large for an outcome need workers with --cache-dir. Default: none, results are printed."`
 
 	jobFlags
 	clientFlags
 }
 
-// Help says what is printed.
+// Help returns the text below the usage line.
 func (c *runCmd) Help() string {
 	return `  phoebe run --function echo --payload hello
   phoebe run --task-duration task-exp:20ms --tasks 1000
@@ -99,27 +101,31 @@ func (c *runCmd) Help() string {
       - command: {argv: [sort, -n], stdin: "2\n1\n"}
         timeout: 2s
 
-A job file's keys are id, tenant, priority, deadline, class, due, mode, policy, probe-ratio, labels, hosts, phases, stages
-and tasks; those of its tasks are count, stage, function, payload, payload-base64, command (argv, env, dir, stdin), cpu,
-memory, estimate, timeout, retries, backoff, once, labels, hosts, inputs and files. They mean what the flags mean. The
-tasks of a stage start when all of those that it comes after have results:
+Keys of a job file are id, tenant, priority, deadline, class, due, mode, policy, probe-ratio,
+labels, hosts, phases, stages and tasks. Keys of a task are count, stage, function, payload,
+payload-base64, command (argv, env, dir, stdin), cpu, memory, estimate, timeout, retries, backoff,
+once, labels, hosts, inputs and files. They mean the same as the flags. The tasks of a stage start
+when all tasks of the stages in "after" have results:
 
     stages: [{name: map}, {name: reduce, after: [map]}]
     tasks:
       - {stage: map, function: sleep, payload: 2s, estimate: 2s, count: 8}
       - {stage: reduce, function: echo, payload: done, inputs: [{stage: map, bytes: 500000000}]}
 
-An input has bytes, and the stage whose output it is or copies, each with at (a host or worker), rack and memory (true if
-it is not on disk); tasks are placed near their inputs. A file has url (http, https or file), sha256 and bytes.
+An input has bytes, and either the stage whose output it is, or copies. A copy has at (a host or
+worker), rack, and memory (true: not on disk). Tasks are placed near their inputs. A file has url
+(http, https or file), sha256 and bytes.
 
-Outcomes are printed as tasks end: task, outcome, run time, worker, result or error. The job's handle and a
-summary go to stderr. An interrupt cancels the job. With --output the results become files, and their names are printed:
+Each task's outcome is printed when the task ends: task, outcome, run time, worker, result or error.
+The job's handle and a summary go to stderr. An interrupt cancels the job. With --output the results
+become files, and their names are printed:
 
   phoebe run --output results --tasks 3 -- sh -c 'seq 1000000'
 
-Exit codes: 0 all results, 1 a task failed, 2 wrong usage or an invalid job, 3 refused (as when no worker has
-the function) or unreachable, 4 cancelled or past the deadline, 130 interrupted. A job that is refused as overload is
-submitted again until its deadline; without one, until it is taken.`
+Exit codes: 0 all tasks have results, 1 a task failed, 2 wrong usage or an invalid job, 3
+unreachable or refused (for instance, no worker has the function), 4 cancelled or past the deadline,
+130 interrupted. A job refused as overload is submitted again until a frontend takes the job, or
+until its deadline.`
 }
 
 // Run runs a job.
@@ -170,7 +176,8 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		if err := print(out.out, &o, file); err != nil {
 			return err
 		}
-		if failed, ok := errors.AsType[*client.TaskError](o.Err); ok && failed.Reason == client.ResultTooLarge && c.Output == "" {
+		if failed, ok := errors.AsType[*client.TaskError](o.Err); ok && failed.Reason == client.ResultTooLarge &&
+			c.Output == "" {
 			tooLarge = true
 		}
 		progress.Set("%s", t.bar(time.Since(began)))
@@ -191,7 +198,8 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	return nil
 }
 
-// save writes the result of a task into a folder, and returns the name of the file. What cannot be read of it is the task's error.
+// saveResult writes the result of a task into dir, and returns the file's name. If the result cannot be read from
+// its worker, o.Err says why, and the name is empty. The file gets the name only when the content is complete.
 func save(ctx context.Context, c *client.Client, dir string, o *client.Outcome) (name string, err error) {
 	result, err := c.Open(ctx, *o)
 	if err != nil {
@@ -204,7 +212,7 @@ func save(ctx context.Context, c *client.Client, dir string, o *client.Outcome) 
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(file.Name()) // unless it is complete
+	defer os.Remove(file.Name()) // does nothing once the file is renamed
 	from := &reading{Reader: result}
 	_, err = io.Copy(file, from)
 	if err = errors.Join(err, file.Close()); from.err != nil {
@@ -217,7 +225,7 @@ func save(ctx context.Context, c *client.Client, dir string, o *client.Outcome) 
 	return name, err
 }
 
-// reading keeps what went wrong with a Reader.
+// errReader keeps the error of a Reader: saveResult must distinguish errors of the reader and of the file.
 type reading struct {
 	io.Reader
 	err error
@@ -231,11 +239,12 @@ func (r *reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// allowExec says, with a refusal for want of the function that runs processes, how workers come to have it.
+// withExecHint adds how to start a worker, if err says that no worker runs processes.
 func allowExec(err error) error {
 	var refused *client.RefusedError
-	if errors.As(err, &refused) && refused.Reason == client.NoWorker && strings.Contains(refused.Message, fmt.Sprintf("function %q", execFunction)) {
-		return fmt.Errorf("%w: commands run on workers that were started with --allow-exec", err)
+	if errors.As(err, &refused) && refused.Reason == client.NoWorker &&
+		strings.Contains(refused.Message, fmt.Sprintf("function %q", execFunction)) {
+		return fmt.Errorf("%w: start workers with --allow-exec to run commands", err)
 	}
 	return err
 }
@@ -255,14 +264,15 @@ func jobError(ctx context.Context, err error) error {
 	return &exitError{exitUnavailable, err}
 }
 
-// job makes a job of the flags, or of the file that they name.
+// makeJob makes a job from the flags, or from the file of --job.
 func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 	f := &c.jobFlags
 	if c.Job != "" {
 		given := *f
 		given.Labels, given.Hosts, given.Files = nil, nil, nil
-		if fmt.Sprint(given) != fmt.Sprint(jobFlags{}) || len(f.Labels)+len(f.Hosts)+len(f.Files) > 0 || len(c.Command) > 0 {
-			return client.Job{}, errors.New("--job and flags that describe a job: write all of it into the file")
+		if fmt.Sprint(given) != fmt.Sprint(jobFlags{}) || len(f.Labels)+len(f.Hosts)+len(f.Files) > 0 ||
+			len(c.Command) > 0 {
+			return client.Job{}, errors.New("--job and flags that describe a job: write the whole job into the file")
 		}
 		return readJob(c.Job, stdin)
 	}
@@ -278,7 +288,8 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Backoff: f.Backoff, Once: f.Once,
 	}
 	job := client.Job{
-		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Class: client.Class(f.Class), Due: f.Due, Mode: client.Mode(f.Mode), Policy: client.Policy(f.JobPolicy), ProbeRatio: f.ProbeRatio,
+		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Class: client.Class(f.Class),
+		Due: f.Due, Mode: client.Mode(f.Mode), Policy: client.Policy(f.JobPolicy), ProbeRatio: f.ProbeRatio,
 		Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts}, Phases: f.Phases,
 	}
 	what := 0
@@ -290,9 +301,9 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 	payload := f.Payload != "" || f.PayloadFile != ""
 	switch {
 	case what == 0:
-		return job, errors.New("what shall it run? give --function, --task-duration, --job or a command after --")
+		return job, errors.New("nothing to run: give --function, --task-duration, --job or a command after --")
 	case what > 1 || payload && f.Function == "":
-		return job, errors.New("--function with its payload, --task-duration and a command after -- exclude each other: choose one")
+		return job, errors.New("--function with a payload, --task-duration and a command after --: choose one")
 	case f.Payload != "" && f.PayloadFile != "":
 		return job, errors.New("both --payload and --payload-file: choose one")
 	}
@@ -333,7 +344,7 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 	return job, nil
 }
 
-// check says what no frontend would take, before one is looked for.
+// checkFlags reports values that every frontend would refuse, before the command connects.
 func (f *jobFlags) check() error {
 	var errs []error
 	for _, n := range []struct {
@@ -341,8 +352,10 @@ func (f *jobFlags) check() error {
 		is   int64
 		text string
 	}{
-		{"deadline", int64(f.Deadline), f.Deadline.String()}, {"estimate", int64(f.Estimate), f.Estimate.String()}, {"timeout", int64(f.Timeout), f.Timeout.String()},
-		{"backoff", int64(f.Backoff), f.Backoff.String()}, {"retries", int64(f.Retries), strconv.Itoa(f.Retries)}, {"cpu", int64(f.CPU), strconv.Itoa(int(f.CPU))}, {"memory", int64(f.Memory), strconv.Itoa(int(f.Memory))},
+		{"deadline", int64(f.Deadline), f.Deadline.String()}, {"estimate", int64(f.Estimate), f.Estimate.String()},
+		{"timeout", int64(f.Timeout), f.Timeout.String()},
+		{"backoff", int64(f.Backoff), f.Backoff.String()}, {"retries", int64(f.Retries), strconv.Itoa(f.Retries)},
+		{"cpu", int64(f.CPU), strconv.Itoa(int(f.CPU))}, {"memory", int64(f.Memory), strconv.Itoa(int(f.Memory))},
 	} {
 		if n.is < 0 {
 			errs = append(errs, fmt.Errorf("--%s is %s: it must not be negative", n.flag, n.text))
@@ -372,9 +385,10 @@ func parseFiles(texts []string) ([]client.File, error) {
 // tally counts outcomes.
 type tally struct {
 	of, results, failed int
-	cut                 int // cancelled, or the deadline exceeded
+	cut                 int // tasks cancelled or past the deadline
 }
 
+// countOutcome counts an outcome.
 func (t *tally) add(o *client.Outcome) {
 	switch outcomeWord(o) {
 	case "result":
@@ -386,14 +400,17 @@ func (t *tally) add(o *client.Outcome) {
 	}
 }
 
+// progressBar returns a line for the terminal.
 func (t *tally) bar(elapsed time.Duration) string {
 	const width = 30
 	done := t.results + t.failed + t.cut
 	full := width * done / t.of
-	return fmt.Sprintf("[%s%s] %d of %d tasks, %d failed, %v", strings.Repeat("#", full), strings.Repeat(".", width-full), done, t.of,
+	return fmt.Sprintf("[%s%s] %d of %d tasks, %d failed, %v", strings.Repeat("#", full),
+		strings.Repeat(".", width-full), done, t.of,
 		t.failed, elapsed.Round(100*time.Millisecond))
 }
 
+// summaryLine returns the last line, for stderr.
 func (t *tally) summary() string {
 	s := fmt.Sprintf("%d of %d tasks have results", t.results, t.of)
 	if t.failed > 0 {
@@ -405,18 +422,20 @@ func (t *tally) summary() string {
 	return s
 }
 
+// outcomeWord returns result, failed, cancelled or deadline-exceeded.
 func outcomeWord(o *client.Outcome) string {
 	var failure *client.TaskError
 	switch {
 	case o.Err == nil:
 		return "result"
-	case errors.As(o.Err, &failure) && (failure.Reason == client.Cancelled || failure.Reason == client.DeadlineExceeded):
+	case errors.As(o.Err, &failure) &&
+		(failure.Reason == client.Cancelled || failure.Reason == client.DeadlineExceeded):
 		return strings.ReplaceAll(failure.Reason.String(), " ", "-")
 	}
 	return "failed"
 }
 
-// printText prints an outcome. The file is what has its result, if there is one.
+// printText prints an outcome as a line of text. If file is not empty, it is printed in place of the result.
 func printText(w io.Writer, o *client.Outcome, file string) error {
 	what := plain(o.Result)
 	switch {
@@ -434,7 +453,8 @@ func printText(w io.Writer, o *client.Outcome, file string) error {
 	return err
 }
 
-// plain is text as it is if it can stand in a line, else quoted as Go does.
+// quoteUnprintable returns b as text without its last newline. If a rune is not printable, the text is quoted as in
+// Go: names and results must not reach a terminal raw.
 func plain(b []byte) string {
 	s := strings.TrimSuffix(string(b), "\n")
 	for _, r := range s {
@@ -450,8 +470,8 @@ type outcomeJSON struct {
 	Task         int         `json:"task"`
 	Outcome      string      `json:"outcome"` // result, failed, cancelled or deadline-exceeded
 	Result       *string     `json:"result,omitempty"`
-	ResultBase64 []byte      `json:"result_base64,omitempty"` // instead, if it is not UTF-8
-	ResultFile   string      `json:"result_file,omitempty"`   // instead, with --output
+	ResultBase64 []byte      `json:"result_base64,omitempty"` // in place of result, if the result is not UTF-8
+	ResultFile   string      `json:"result_file,omitempty"`   // in place of result, with --output
 	Reason       string      `json:"reason,omitempty"`
 	Error        string      `json:"error,omitempty"`
 	Worker       string      `json:"worker,omitempty"`
@@ -461,7 +481,7 @@ type outcomeJSON struct {
 	Phases       *phasesJSON `json:"phases_us,omitempty"`
 }
 
-// usageJSON is what an attempt used, as far as its worker can tell.
+// usageJSON is the resource usage of an attempt, as measured by its worker.
 type usageJSON struct {
 	CPUMicros   int64 `json:"cpu_us"`
 	MemoryMiB   int32 `json:"memory_mib"`
@@ -469,13 +489,16 @@ type usageJSON struct {
 	FetchMicros int64 `json:"fetch_us"`
 }
 
+// usageOf converts an attempt's usage to JSON, or returns nil if the worker measured nothing.
 func usageOf(u client.Usage) *usageJSON {
 	if u == (client.Usage{}) {
 		return nil
 	}
-	return &usageJSON{CPUMicros: u.CPU.Microseconds(), MemoryMiB: u.Memory, Fetched: u.Fetched, FetchMicros: u.Fetch.Microseconds()}
+	return &usageJSON{CPUMicros: u.CPU.Microseconds(), MemoryMiB: u.Memory, Fetched: u.Fetched,
+		FetchMicros: u.Fetch.Microseconds()}
 }
 
+// phasesJSON is the time of each phase's end, in microseconds since the arrival of the job.
 type phasesJSON struct {
 	Sampled   int64 `json:"sampled"`
 	Queued    int64 `json:"queued"`
@@ -486,8 +509,11 @@ type phasesJSON struct {
 	Delivered int64 `json:"delivered"`
 }
 
+// printJSON prints an outcome as a line of JSON. If file is not empty, the line names the file in place of the
+// result.
 func printJSON(w io.Writer, o *client.Outcome, file string) error {
-	line := outcomeJSON{Task: o.Task, Outcome: outcomeWord(o), Worker: o.Worker, Attempts: o.Attempts, RunMS: float64(o.Run) / 1e6, Usage: usageOf(o.Usage)}
+	line := outcomeJSON{Task: o.Task, Outcome: outcomeWord(o), Worker: o.Worker, Attempts: o.Attempts,
+		RunMS: float64(o.Run) / 1e6, Usage: usageOf(o.Usage)}
 	var failure *client.TaskError
 	switch {
 	case errors.As(o.Err, &failure):

@@ -24,29 +24,29 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// serviceFlags are those of all commands that serve until they are told to end.
+// serviceFlags are flags of all commands that serve until a signal.
 type serviceFlags struct {
-	Admin             string        `placeholder:"HOST:PORT" help:"Serve /metrics (Prometheus), /livez, /readyz and /debug/pprof here, and of frontends the web page /ui/; without a host on loopback only. Web pages of other sites are refused. Default: off; of dev a free port."`
-	AdminTokenFile    string        `placeholder:"FILE" help:"File with a token that must be shown at --admin to change something there, as to cancel a job on the web page, and to profile: as a bearer or as a password. Default: none, the web page only shows."`
-	MetricsHistograms string        `default:"le" enum:"le,vmrange,both" help:"Buckets of the histograms of /metrics: ${enum}. Prometheus needs le, VictoriaMetrics reads either, and those of vmrange are finer. Default ${default}."`
-	AuditLog          string        `placeholder:"FILE" help:"File to which a line of JSON is appended for each job that is submitted, cancelled or explained, each change through --admin, each drain, each file with keys that is read again, and whoever is refused: who, from where, what, and the decision. Default: none."`
-	DrainTimeout      time.Duration `default:"30s" placeholder:"D" help:"How long SIGTERM or SIGINT waits for work under way to end; a second signal ends the process at once. Default ${default}."`
+	Admin             string        `placeholder:"HOST:PORT" help:"Address of the admin port: /metrics (Prometheus), /livez, /readyz, /debug/pprof, and at frontends the web page /ui/. Without a host, loopback only. Requests from pages of other sites are refused. Default: off; for dev a free port."`
+	AdminTokenFile    string        `placeholder:"FILE" help:"File with a token for changes at --admin (such as cancel on the web page) and profiles, sent as a bearer token or a password. Default: none, the web page is read-only."`
+	MetricsHistograms string        `default:"le" enum:"le,vmrange,both" help:"Buckets of histograms in /metrics: ${enum}. Prometheus needs le; VictoriaMetrics reads either, and vmrange is finer. Default ${default}."`
+	AuditLog          string        `placeholder:"FILE" help:"Append a line of JSON to this file for each submit, cancel and explain, each change through --admin, each drain, each reload of keys, and each refusal: who, from where, what, and the decision. Default: none."`
+	DrainTimeout      time.Duration `default:"30s" placeholder:"D" help:"How long running work may take to end after SIGTERM or SIGINT. A second signal ends the process at once. Default ${default}."`
 }
 
 // service is a frontend, a worker or a cluster, as the process sees it.
 type service struct {
-	ready   func() error                    // nil while it should be given work
-	warning func() string                   // what is not well although it is ready, or ""; nil: nothing ever
-	failed  func(ctx context.Context) error // waits until it fails by itself
-	delay   time.Duration                   // from the moment that it is not ready to its drain
-	drain   func(ctx context.Context) error // waits until work under way has ended
+	ready   func() error                    // nil while the service should get work
+	warning func() string                   // a problem of a ready service, or ""; nil: never a problem
+	failed  func(ctx context.Context) error // waits until the service fails by itself
+	delay   time.Duration                   // time between not ready and drain
+	drain   func(ctx context.Context) error // waits until running work has ended
 	close   func() error
-	admin   map[string]http.HandlerFunc // more for the admin port, by pattern
-	page    *client.Client              // of the cluster that the web page shows; nil: there is none
-	told    func(page string)           // where that is; nil: nobody asks
+	admin   map[string]http.HandlerFunc // further handlers of the admin port, by pattern
+	page    *client.Client              // client for the web page; nil: no page
+	told    func(page string)           // gets the page's address; nil: nobody asks
 }
 
-// serve runs s, which was started, until ctx ends or s fails.
+// runService runs s, which is already started, until ctx ends or s fails. When ctx ends, s drains.
 func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, by trust, s service) (err error) {
 	defer func() {
 		if s.page != nil {
@@ -68,7 +68,7 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	by.watch(watch, log)
 	go func() { failed <- s.failed(watch) }()
 	if err := notify("READY=1"); err != nil {
-		log.Warn("systemd does not know that this is ready", "err", err)
+		log.Warn("systemd was not told that the service is ready", "err", err)
 	}
 	if every := watchdog(); every > 0 {
 		go feedWatchdog(s.ready, every, watch.Done())
@@ -80,9 +80,10 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	}
 	draining.Store(true)
 	by.audit.Note(audit.Entry{What: "drain", Name: context.Cause(ctx).Error()}, nil)
-	_ = notify("STOPPING=1") // whether systemd knows makes no difference now
+	_ = notify("STOPPING=1") // the process ends, whether or not systemd knows
 	if s.delay > 0 && f.Admin != "" {
-		log.Info("is not ready any more, and still accepts", "reason", context.Cause(ctx).Error(), "delay", s.delay.String())
+		log.Info("not ready any more, still accepts jobs", "reason", context.Cause(ctx).Error(), "delay",
+			s.delay.String())
 		select {
 		case <-time.After(s.delay):
 		case err := <-failed:
@@ -90,12 +91,13 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 		}
 	}
 	log.Info("drains", "reason", context.Cause(ctx).Error(), "timeout", f.DrainTimeout.String())
-	until, cancel := context.WithTimeoutCause(context.Background(), f.DrainTimeout, fmt.Errorf("not drained within --drain-timeout %v", f.DrainTimeout))
+	until, cancel := context.WithTimeoutCause(context.Background(), f.DrainTimeout,
+		fmt.Errorf("not drained within --drain-timeout %v", f.DrainTimeout))
 	defer cancel()
 	return s.drain(until)
 }
 
-// checkAdmin tells whether --admin is an address, if it is given.
+// checkAdmin returns an error if --admin is given and is no address.
 func (f *serviceFlags) checkAdmin() error {
 	if f.Admin == "" {
 		return nil
@@ -106,21 +108,24 @@ func (f *serviceFlags) checkAdmin() error {
 	return nil
 }
 
-// checkFiles tells whether the files of the flags are there, or can be made.
+// checkFiles checks that the token file has a token, and that the audit log's folder exists.
 func (f *serviceFlags) checkFiles() error {
 	_, err := f.adminToken()
 	if f.AuditLog != "" {
 		if dir, none := os.Stat(filepath.Dir(f.AuditLog)); none != nil {
-			err = errors.Join(err, fmt.Errorf("--audit-log: %w: make the folder, or name a file in another one", none))
+			err = errors.Join(err, fmt.Errorf("--audit-log: %w: make the folder, or name a file in another folder",
+				none))
 		} else if !dir.IsDir() {
-			err = errors.Join(err, fmt.Errorf("--audit-log: %s is no folder: name a file in one", filepath.Dir(f.AuditLog)))
+			err = errors.Join(err, fmt.Errorf("--audit-log: %s is no folder: name a file in a folder",
+				filepath.Dir(f.AuditLog)))
 		}
 	}
 	return err
 }
 
-// startAdmin serves what operators and monitors ask for.
-func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, of service, draining *atomic.Bool) (*http.Server, error) {
+// startAdmin serves the admin port, for operators and monitors.
+func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, of service,
+	draining *atomic.Bool) (*http.Server, error) {
 	token, err := f.adminToken()
 	if err != nil {
 		return nil, err
@@ -140,12 +145,12 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, 
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		if err := exposition.Write(w, set, version(), exposition.Histograms(f.MetricsHistograms)); err != nil {
-			log.Debug("metrics are not read to their end", "err", err)
+			log.Debug("metrics were not read to the end", "err", err)
 		}
 	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if draining.Load() { // balancers tell this from being unwell: connections that are there may stay
+		if draining.Load() { // 404, not 503: balancers keep open connections
 			http.Error(w, "draining", http.StatusNotFound)
 			return
 		}
@@ -167,7 +172,7 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, 
 	if of.page != nil {
 		mux.Handle(ui.Path, ui.New(of.page, token))
 		mux.HandleFunc("GET "+strings.TrimSuffix(ui.Path, "/"), func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Location", strings.TrimPrefix(ui.Path, "/")) // relative: there may be more before it
+			w.Header().Set("Location", strings.TrimPrefix(ui.Path, "/")) // relative: a proxy may put a path in front
 			w.WriteHeader(http.StatusMovedPermanently)
 		})
 	}
@@ -177,9 +182,13 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, 
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{
-		Handler: by.noted(refuseForeign(operatorsOnly(withToken(mux, token), by.keys), l.Addr(), host)), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
-		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Handler:           by.noted(refuseForeign(operatorsOnly(withToken(mux, token), by.keys), l.Addr(), host)),
+		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{},
+				c)
+		},
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	go func() {
 		if err := s.Serve(by.keys.Listen(l, identity.Anyone)); !errors.Is(err, http.ErrServerClosed) {
@@ -197,7 +206,7 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, 
 	return s, nil
 }
 
-// adminToken is that of --admin-token-file, or empty.
+// adminToken returns the token of --admin-token-file, or an empty token without the flag.
 func (f *serviceFlags) adminToken() (ui.Token, error) {
 	if f.AdminTokenFile == "" {
 		return "", nil
@@ -208,31 +217,34 @@ func (f *serviceFlags) adminToken() (ui.Token, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", usage(fmt.Errorf("--admin-token-file: %s is empty: write the token into it", f.AdminTokenFile))
+		return "", usage(fmt.Errorf("--admin-token-file: %s is empty: write the token into the file", f.AdminTokenFile))
 	}
 	return ui.Token(token), nil
 }
 
-// withToken has whoever changes something, or takes a profile, show the token, if there is one. The web page asks for it itself: it
-// has no use for the browser's dialog.
+// requireToken lets requests that change something, or take a profile, through only with the token. An empty token
+// lets everything through. The web page asks for the token by itself, without the dialog of the browser.
 func withToken(h http.Handler, token ui.Token) http.Handler {
 	if token == "" {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		looks := (r.Method == http.MethodGet || r.Method == http.MethodHead) && !strings.HasPrefix(r.URL.Path, "/debug/")
+		looks := (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+			!strings.HasPrefix(r.URL.Path, "/debug/")
 		if !looks && !strings.HasPrefix(r.URL.Path, ui.Path) && !token.Shown(r) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="phoebe"`)
-			http.Error(w, "this takes the token of --admin-token-file, as a bearer or as a password", http.StatusUnauthorized)
+			http.Error(w, "the token of --admin-token-file is needed, as a bearer token or a password",
+				http.StatusUnauthorized)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
+// connKey is the key of a request's connection, in the request's context.
 type connKey struct{}
 
-// noted writes down what somebody changes, or may not.
+// auditRequests notes requests that change something, and refused requests, in the audit log.
 func (t trust) noted(h http.Handler) http.Handler {
 	if t.audit == nil {
 		return h
@@ -240,7 +252,8 @@ func (t trust) noted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		h.ServeHTTP(s, r)
-		refused := s.status == http.StatusUnauthorized || s.status == http.StatusForbidden || s.status == http.StatusMisdirectedRequest
+		refused := s.status == http.StatusUnauthorized || s.status == http.StatusForbidden ||
+			s.status == http.StatusMisdirectedRequest
 		if looks := r.Method == http.MethodGet || r.Method == http.MethodHead; looks && !refused {
 			return
 		}
@@ -267,7 +280,8 @@ func (s *statusWriter) WriteHeader(status int) {
 // Unwrap is for http.ResponseController.
 func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// operatorsOnly keeps everything but the checks for operators, where certificates tell who is who.
+// operatorsOnly refuses requests without an operator's certificate, except for /livez and /readyz. Without TLS
+// everything passes.
 func operatorsOnly(h http.Handler, keys *identity.Keys) http.Handler {
 	if keys == nil {
 		return h
@@ -275,35 +289,39 @@ func operatorsOnly(h http.Handler, keys *identity.Keys) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := keys.Peer(r.Context().Value(connKey{}).(net.Conn))
 		if check := r.URL.Path == "/livez" || r.URL.Path == "/readyz"; !check && id.Roles&identity.Operator == 0 {
-			http.Error(w, "only operators may ask for this: use a certificate with the role operator", http.StatusForbidden)
+			http.Error(w, "only for operators: use a certificate with the role operator", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// refuseForeign keeps out what a page of another site has a browser ask for. On loopback it takes requests only by
-// address, as localhost or by the name of --admin: a name of somebody else's that leads here makes his page ours.
+// refuseForeign refuses requests that a page of another site makes a browser send. On loopback the host must be an
+// address, localhost or the name of --admin. Otherwise an attacker's name that resolves to loopback would make his
+// page count as the same site.
 func refuseForeign(h http.Handler, listens net.Addr, name string) http.Handler {
 	var origins http.CrossOriginProtection
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if listens.(*net.TCPAddr).IP.IsLoopback() && !isOurs(r.Host, name) {
-			http.Error(w, fmt.Sprintf("this is not %s: ask for localhost, for an IP address or for the host of --admin", r.Host), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf(
+				"this is not %s: ask for localhost, for an IP address or for the host of --admin", r.Host),
+				http.StatusMisdirectedRequest)
 			return
 		}
 		asks := *r
 		if strings.HasPrefix(r.URL.Path, "/debug/") {
-			asks.Method = http.MethodPost // a profile costs more than a look
+			asks.Method = http.MethodPost // a profile costs CPU, so treat it as a change
 		}
 		if err := origins.Check(&asks); err != nil {
-			http.Error(w, err.Error()+": pages of other sites may not ask for this, open it from its own address", http.StatusForbidden)
+			http.Error(w, err.Error()+": refused for pages of other sites: open the page at its own address",
+				http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// isOurs tells whether host, of a request, is none that somebody else may have a name server lead here.
+// isOurs reports whether a request's host is safe: not a name that an attacker could resolve to this machine.
 func isOurs(host, name string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

@@ -21,85 +21,88 @@ import (
 
 type simCmd struct {
 	Run    simRunCmd    `cmd:"" default:"withargs" help:"Simulate clusters under load; the default."`
-	Faults simFaultsCmd `cmd:"" help:"Simulate crashes, broken connections and the like, and check what is promised."`
-	Figure simFigureCmd `cmd:"" help:"Regenerate a figure: a claim, its runs, and whether it holds."`
+	Faults simFaultsCmd `cmd:"" help:"Simulate crashes, broken connections and other faults, and check all promises."`
+	Figure simFigureCmd `cmd:"" help:"Make a figure again: a claim, its runs, and whether the claim holds."`
 	Grid   simGridCmd   `cmd:"" help:"Compare policies over lengths of tasks, loads and prices of a message, in one table."`
 }
 
-// Help says what is simulated.
+// Help returns the text below the usage line.
 func (c *simCmd) Help() string {
-	return `The frontends and workers of this program, in virtual time: their decisions are those of the real ones, their
-clocks and connections are not. The same flags give the same results. Jobs arrive as in phoebe bench, and all
-combinations of --policy, --load and --probe-ratio meet the same jobs.
+	return `Runs frontends and workers in virtual time. Their decisions are made by the real code;
+clocks and connections are simulated. The same flags give the same results. Jobs arrive as in phoebe
+bench, and all combinations of --policy, --load and --probe-ratio meet the same jobs.
 
   phoebe sim --policy phoebe,late-binding,omniscient --load 0.5,0.8,0.95 --html sim.html
   phoebe sim --policy late-binding,phoebe-overlap --probe-ratio 1,2,3     (phoebe without overlap)
   phoebe sim --jobs-file jobs.txt --cutoff 90s --workers 10000 --slots 1
-  phoebe sim --long-jobs 0.1 --tasks-per-job 10 --task-duration task-exp:200ms --policy phoebe,late-binding,estimation,eagle
-  phoebe sim --workers 10 --frontends 2 --tasks-per-job 10 --task-duration fixed:1ms --message-cpu 5us --cores 2 --one-machine
+  phoebe sim --long-jobs 0.1 --tasks-per-job 10 --task-duration task-exp:200ms \
+      --policy phoebe,late-binding,estimation,eagle
+  phoebe sim --workers 10 --frontends 2 --tasks-per-job 10 --task-duration fixed:1ms \
+      --message-cpu 5us --cores 2 --one-machine
   phoebe sim faults --seeds 1000
 
-phoebe sim run --help, faults --help, figure --help and grid --help list their flags; the word run may be left out.`
+For flags see phoebe sim run --help, faults --help, figure --help and grid --help. The word run may
+be left out.`
 }
 
 type simRunCmd struct {
 	Workers   int    `default:"1000" placeholder:"N" help:"Workers. Default ${default}."`
-	Slots     int    `default:"4" placeholder:"N" help:"Slots of each of them. Default ${default}."`
-	Frontends int    `default:"10" placeholder:"N" help:"Frontends, each job at a random one. Default ${default}."`
-	Speeds    string `default:"fixed:1" placeholder:"LAW" help:"How fast workers run tasks: fixed:S, lognormal:SIGMA (of mean 1) or mix:90%1,10%0.5. A load is a share of what all can do. Default ${default}."`
+	Slots     int    `default:"4" placeholder:"N" help:"Slots of each worker. Default ${default}."`
+	Frontends int    `default:"10" placeholder:"N" help:"Frontends. Each job goes to a random frontend. Default ${default}."`
+	Speeds    string `default:"fixed:1" placeholder:"LAW" help:"Speeds of workers: fixed:S, lognormal:SIGMA (of mean 1) or mix:90%1,10%0.5. A load is a share of the capacity at these speeds. Default ${default}."`
 	Order     string `default:"fair" enum:"fair,fifo,shortest" help:"Whose turn comes first at a worker: ${enum}. Default ${default}."`
 
-	ShortShare float64 `default:"0.125" placeholder:"N" help:"Share of each worker, in whole slots, that is closed to long tasks placed by estimation while there are short ones; 0 is none. Default ${default}."`
+	ShortShare float64 `default:"0.125" placeholder:"N" help:"Share of each worker, in whole slots, closed to long tasks placed by estimation while short tasks would wait for long tasks. 0: none. Default ${default}."`
 
-	Policy       []string       `default:"${policy}" placeholder:"NAME" help:"Who places tasks, a run each: ${simPolicies}. Parts of one that binds late can be turned off and on: phoebe-overlap, late-binding+ridealong. Default ${default}."`
-	ProbeRatio   []float64      `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10, a run each. Default ${default}."`
-	Load         []float64      `placeholder:"N" help:"Shares of the slots that the jobs keep busy, a run each; 0 is a file's or trace's own. Default 0.8, of a file or trace its own."`
-	Delay        time.Duration  `default:"500us" placeholder:"D" help:"What a message takes, one way. Default ${default}."`
-	Jitter       time.Duration  `default:"0s" placeholder:"D" help:"Mean of an exponential addition to it. Default ${default}."`
-	Bandwidth    size           `default:"0" placeholder:"SIZE" help:"Bytes of payloads and results that a process sends in a second; 0 is no limit. Default ${default}."`
+	Policy       []string       `default:"${policy}" placeholder:"NAME" help:"Policies that place tasks, one run each: ${simPolicies}. Parts of a late-binding policy can be turned off and on: phoebe-overlap, late-binding+ridealong. Default ${default}."`
+	ProbeRatio   []float64      `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10, one run each. Default ${default}."`
+	Load         []float64      `placeholder:"N" help:"Shares of the slots that the jobs keep busy, one run each; 0 is the own load of a file or trace. Default 0.8, or the own load of a file or trace."`
+	Delay        time.Duration  `default:"500us" placeholder:"D" help:"Delay of a message, one way. Default ${default}."`
+	Jitter       time.Duration  `default:"0s" placeholder:"D" help:"Mean of an exponential addition to --delay. Default ${default}."`
+	Bandwidth    size           `default:"0" placeholder:"SIZE" help:"Bytes of payloads and results that a process sends in a second; 0: no limit. Default ${default}."`
 	Payload      size           `default:"0" placeholder:"SIZE" help:"Payload of each task, up to 1MiB. Default ${default}."`
 	Result       size           `default:"0" placeholder:"SIZE" help:"Result of each task, up to 1MiB. Default ${default}."`
-	Ping         time.Duration  `default:"0s" placeholder:"D" help:"How often a frontend pings each worker, and half as often syncs with it; 0 is every second, or as rarely as a task comes by on a connection. Default ${default}."`
-	GossipPeriod *time.Duration `placeholder:"D" help:"How often each worker tells its wait matrix to two frontends, which tell the others, where tasks may be placed by estimation; 0 is never. Default: as often as --ping."`
-	GossipDelay  time.Duration  `default:"500us" placeholder:"D" help:"What a message of the gossip takes, one way. Default ${default}."`
-	GossipLoss   float64        `default:"0" placeholder:"N" help:"Share of the gossip between frontends that gets lost, below 1. Default ${default}."`
-	Reserved     float64        `default:"0.1" placeholder:"N" help:"Share of the workers that the policies eagle and eagle-fifo close to long jobs, below 1. Default ${default}."`
-	DecisionCost time.Duration  `default:"100us" placeholder:"D" help:"What the policy centralized takes to decide about a task. Default ${default}."`
-	MessageCPU   time.Duration  `name:"message-cpu" default:"0s" placeholder:"D" help:"CPU that either end of a message needs for it, as for the start and the end of a task; what travels along needs a tenth. 10us is what it is on a machine of two busy cores. Default ${default}."`
-	Cores        int            `default:"1" placeholder:"N" help:"Cores on which each process does that, or all of them with --one-machine. Default ${default}."`
-	OneMachine   bool           `help:"All frontends and workers share these cores. Default: no."`
-	Codec        bool           `default:"true" negatable:"" help:"Messages are encoded and decoded on their way. Default: yes."`
+	Ping         time.Duration  `default:"0s" placeholder:"D" help:"Time between two pings of a frontend to a worker; syncs come half as often. 0: every second, or less often if tasks come less often on a connection. Default ${default}."`
+	GossipPeriod *time.Duration `placeholder:"D" help:"Time between two reports of a worker's wait matrix to two frontends, which pass the matrix on. Only for policies that place by estimation. 0: never. Default: the same as --ping."`
+	GossipDelay  time.Duration  `default:"500us" placeholder:"D" help:"Delay of a gossip message, one way. Default ${default}."`
+	GossipLoss   float64        `default:"0" placeholder:"N" help:"Share of the gossip between frontends that is lost, below 1. Default ${default}."`
+	Reserved     float64        `default:"0.1" placeholder:"N" help:"Share of the workers closed to long jobs by the policies eagle and eagle-fifo, below 1. Default ${default}."`
+	DecisionCost time.Duration  `default:"100us" placeholder:"D" help:"Time that the policy centralized takes to decide about a task. Default ${default}."`
+	MessageCPU   time.Duration  `name:"message-cpu" default:"0s" placeholder:"D" help:"CPU for each end of a message, and for the start and the end of a task. A message that travels along with another message needs a tenth. On a machine of two busy cores it is 10us. Default ${default}."`
+	Cores        int            `default:"1" placeholder:"N" help:"Cores of each process for --message-cpu, or of all processes with --one-machine. Default ${default}."`
+	OneMachine   bool           `help:"All frontends and workers share the cores of --cores. Default: no."`
+	Codec        bool           `default:"true" negatable:"" help:"Encode and decode messages on their way. Default: yes."`
 
 	TasksPerJob  string `default:"100" placeholder:"LAW" help:"Tasks of each job: N, uniform:1-20 or geometric:10. Default ${default}."`
 	TaskDuration string `default:"job-exp:100ms" placeholder:"LAW" help:"How long tasks run: fixed:D, job-exp:D (one exponential draw for each job), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default ${default}."`
-	Estimates    string `default:"exact" placeholder:"KIND" help:"What jobs tell of it: exact, none, mean (of the job's tasks) or noisy:FACTOR, off by up to so much either way. Default ${default}."`
-	Jobs         int    `placeholder:"N" help:"Jobs to wait for, the warm-up among them. Default 10000, or all of a file or trace."`
-	WarmupJobs   *int   `placeholder:"N" help:"The first of them, which do not count. Default a fifth, or none of a file or trace."`
-	Seed         uint64 `default:"1" placeholder:"N" help:"Seed of arrivals, durations and all else that is drawn. Default ${default}."`
+	Estimates    string `default:"exact" placeholder:"KIND" help:"Estimates of run times in jobs: exact, none, mean (of the job's tasks) or noisy:FACTOR (off by up to FACTOR either way). Default ${default}."`
+	Jobs         int    `placeholder:"N" help:"Jobs to run, with the warm-up. Default 10000, or all jobs of a file or trace."`
+	WarmupJobs   *int   `placeholder:"N" help:"Jobs at the start that do not count. Default a fifth, or none with a file or trace."`
+	Seed         uint64 `default:"1" placeholder:"N" help:"Seed of all random draws, such as arrivals and durations. Default ${default}."`
 
-	LongJobs         float64 `default:"0" placeholder:"N" help:"Share of the jobs that are long ones, below 1: their tasks are those of the next two flags. Reported in two groups. Default: none."`
+	LongJobs         float64 `default:"0" placeholder:"N" help:"Share of the jobs that are long, below 1. The next two flags describe their tasks. Short and long jobs are reported in two groups. Default: none."`
 	LongTasksPerJob  string  `default:"20" placeholder:"LAW" help:"Tasks of each long job, as --tasks-per-job. Default ${default}."`
 	LongTaskDuration string  `default:"task-exp:10s" placeholder:"LAW" help:"How long tasks of long jobs run, as --task-duration. Default ${default}."`
 
-	Racks  int  `default:"0" placeholder:"N" help:"Racks that the workers are in; 0 is none. Default ${default}."`
-	Stages int  `default:"1" placeholder:"N" help:"Stages of a long job, or of each job if there are no groups, one after the other. Default ${default}."`
-	Input  size `default:"0" placeholder:"SIZE" help:"What each of their tasks reads: in the first stage from disks of workers, later what the stage before has written. Default ${default}."`
-	Copies int  `default:"3" placeholder:"N" help:"Disks on which an input is: of a worker, and of others in one other rack. Default ${default}."`
+	Racks  int  `default:"0" placeholder:"N" help:"Racks of the workers; 0: none. Default ${default}."`
+	Stages int  `default:"1" placeholder:"N" help:"Stages of a long job, one after the other; of each job if there are no groups. Default ${default}."`
+	Input  size `default:"0" placeholder:"SIZE" help:"Input of each task in jobs with --stages: disks of workers for the first stage, the output of the stage before for later stages. Default ${default}."`
+	Copies int  `default:"3" placeholder:"N" help:"Copies of an input on disks: the first at a worker, all further copies in a second rack. Default ${default}."`
 
-	JobsFile     string        `placeholder:"FILE" help:"Jobs from this file instead, plain or gzipped: lines submit_s n_tasks mean_task_s d1 ... dn, in seconds. Default: none."`
+	JobsFile     string        `placeholder:"FILE" help:"Take jobs from this file, plain or gzipped: lines submit_s n_tasks mean_task_s d1 ... dn, in seconds. Default: none."`
 	WholeSeconds bool          `help:"Cut the durations of a jobs file to whole seconds, as other simulators do. Default: no."`
-	Cutoff       time.Duration `placeholder:"D" help:"Report jobs also in two groups: short ones, whose tasks' mean duration (in a jobs file, the one it states) is up to this, and long ones. Default: no groups."`
+	Cutoff       time.Duration `placeholder:"D" help:"Also report jobs in two groups: short jobs, with a mean task duration up to D (as stated in a jobs file), and long jobs. Default: no groups."`
 
-	Trace          string        `placeholder:"FILE" help:"Jobs derived from this trace instead: a CSV file, plain or gzipped, as for phoebe bench. Default: none."`
+	Trace          string        `placeholder:"FILE" help:"Derive jobs from this trace: a CSV file, plain or gzipped, as for phoebe bench. Default: none."`
 	TraceName      string        `default:"fb2010-0" placeholder:"NAME" help:"Which trace of the file. Default ${default}."`
 	From           time.Duration `default:"0s" placeholder:"D" help:"Where in the trace the replay begins. Default ${default}."`
-	Span           time.Duration `default:"24h" placeholder:"D" help:"How much of it is replayed. Default ${default}."`
-	Speedup        float64       `default:"1" placeholder:"N" help:"Submit times and durations are divided by it. Default ${default}."`
+	Span           time.Duration `default:"24h" placeholder:"D" help:"How much of the trace to replay. Default ${default}."`
+	Speedup        float64       `default:"1" placeholder:"N" help:"Divide submit times and durations by N. Default ${default}."`
 	TraceSetting   string        `default:"hadoop" enum:"hadoop,in-memory" help:"How bytes become tasks: ${enum}. Default ${default}."`
 	TraceMaxTasks  int           `default:"1000" placeholder:"N" help:"Most maps, and most reduces, of a job; the rest are left out. Default ${default}."`
 	TraceVariation float64       `placeholder:"N" help:"Spread of durations within a job: sigma of a log-normal factor, 0 to 5. Default 0."`
 
-	JSON string `name:"json" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
+	JSON string `name:"json" placeholder:"FILE" help:"Write all measurements to this file. Default: none."`
 	HTML string `name:"html" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
 }
 
@@ -109,13 +112,15 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	if err != nil {
 		return usage(err)
 	}
-	write, err := createReports([]report[*bench.SimDocument]{{"json", c.JSON, bench.WriteSimJSON}, {"html", c.HTML, bench.WriteSimHTML}})
+	write, err := createReports([]report[*bench.SimDocument]{{"json", c.JSON, bench.WriteSimJSON},
+		{"html", c.HTML, bench.WriteSimHTML}})
 	if err != nil {
 		return err
 	}
 	progress, began := bench.NewProgress(os.Stderr), time.Now()
 	results, err := sweep.Run(ctx, func(share float64) {
-		progress.Set("runs: %d, jobs: %.0f %%, %s", len(sweep.Policies)*len(sweep.Loads)*len(sweep.ProbeRatios), 100*share, time.Since(began).Round(time.Second))
+		progress.Set("runs: %d, jobs: %.0f %%, %s", len(sweep.Policies)*len(sweep.Loads)*len(sweep.ProbeRatios),
+			100*share, time.Since(began).Round(time.Second))
 	})
 	progress.Clear()
 	doc := &bench.SimDocument{Seed: c.Seed}
@@ -130,13 +135,15 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 		doc.CutShort, err = exit.Error(), exit
 	}
 	doc.Settings = slices.Clone(results[0].Settings)
-	doc.Settings = append(doc.Settings, fmt.Sprintf("%d frontends, worker speeds %s, messages take %v + exp(%v), estimates %s, queues by %s, seed %d",
-		c.Frontends, sweep.Speeds, c.Delay, c.Jitter, sweep.Estimates, c.Order, c.Seed))
+	doc.Settings = append(doc.Settings,
+		fmt.Sprintf("%d frontends, worker speeds %s, messages take %v + exp(%v), estimates %s, queues by %s, seed %d",
+			c.Frontends, sweep.Speeds, c.Delay, c.Jitter, sweep.Estimates, c.Order, c.Seed))
 	if c.MessageCPU > 0 {
 		doc.Settings = append(doc.Settings, sweep.CPU.String())
 	}
 	if slices.Contains(c.Policy, "centralized") {
-		doc.Settings = append(doc.Settings, fmt.Sprintf("centralized: one scheduler that takes %v for each task", c.DecisionCost))
+		doc.Settings = append(doc.Settings, fmt.Sprintf("centralized: one scheduler that takes %v for each task",
+			c.DecisionCost))
 	}
 	if slices.Contains(c.Policy, "eagle") || slices.Contains(c.Policy, "eagle-fifo") {
 		doc.Settings = append(doc.Settings, fmt.Sprintf("eagle: %g of the workers are closed to long jobs", c.Reserved))
@@ -147,12 +154,14 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	return errors.Join(bench.WriteSimTable(out.out, doc), write(doc), err)
 }
 
+// makeSweep returns the sweep that the flags describe. line tells which flags were given.
 func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
 	s := &sim.Sweep{Loads: c.Load, ProbeRatios: c.ProbeRatio, Config: sim.Config{
 		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Jobs: c.Jobs, Cutoff: c.Cutoff, Seed: c.Seed,
 		ShortShare: cmp.Or(c.ShortShare, -1), Racks: c.Racks, Stages: c.Stages, Input: int64(c.Input), Copies: c.Copies,
 		Gossip: sim.Gossip{Period: sim.AsPing, Delay: c.GossipDelay, Loss: c.GossipLoss},
-		Delay:  c.Delay, Jitter: c.Jitter, Bandwidth: float64(c.Bandwidth), Payload: int(c.Payload), Result: int(c.Result), Codec: c.Codec, Ping: c.Ping, DecisionCost: c.DecisionCost, Reserved: c.Reserved,
+		Delay:  c.Delay, Jitter: c.Jitter, Bandwidth: float64(c.Bandwidth), Payload: int(c.Payload),
+		Result: int(c.Result), Codec: c.Codec, Ping: c.Ping, DecisionCost: c.DecisionCost, Reserved: c.Reserved,
 		CPU: sim.CPU{Message: c.MessageCPU, Cores: c.Cores, Shared: c.OneMachine},
 	}}
 	if c.GossipPeriod != nil {
@@ -199,21 +208,22 @@ func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
 	return s, s.Validate()
 }
 
-// workload is where the jobs come from. Flags of another source than that are refused.
+// makeWorkload returns the source of the jobs, and refuses flags of other sources.
 func (c *simRunCmd) workload(line *kong.Context) (sim.Workload, error) {
 	given := func(source string, flags ...string) error {
 		for _, p := range line.Path {
 			if p.Flag != nil && !p.Resolved && slices.Contains(flags, p.Flag.Name) {
-				return fmt.Errorf("--%s means nothing to %s", p.Flag.Name, source)
+				return fmt.Errorf("--%s has no meaning for %s", p.Flag.Name, source)
 			}
 		}
 		return nil
 	}
 	ofTrace := []string{"trace-name", "from", "span", "speedup", "trace-setting", "trace-max-tasks", "trace-variation"}
-	ofFile, generated := []string{"whole-seconds"}, []string{"tasks-per-job", "task-duration", "long-jobs", "long-tasks-per-job", "long-task-duration"}
+	ofFile, generated := []string{"whole-seconds"}, []string{"tasks-per-job", "task-duration", "long-jobs",
+		"long-tasks-per-job", "long-task-duration"}
 	switch {
 	case c.JobsFile != "" && c.Trace != "":
-		return nil, errors.New("--jobs-file and --trace: give one of them")
+		return nil, errors.New("--jobs-file and --trace: leave one out")
 	case c.JobsFile != "":
 		if err := given("--jobs-file", slices.Concat(ofTrace, generated)...); err != nil {
 			return nil, err
@@ -247,7 +257,8 @@ func (c *simRunCmd) workload(line *kong.Context) (sim.Workload, error) {
 	return sim.Mixed{Short: jobs, Long: long, LongJobs: c.LongJobs}, errors.Join(err, longErr)
 }
 
-// poisson reads the laws of one kind of jobs, whose flags have a prefix.
+// parsePoisson parses the number of tasks and the durations of a kind of jobs. In errors, the flags have the
+// prefix.
 func poisson(prefix, counts, durations string) (p sim.Poisson, err error) {
 	var errs [2]error
 	if p.TasksPerJob, errs[0] = bench.ParseCounts(counts); errs[0] != nil {
@@ -260,24 +271,25 @@ func poisson(prefix, counts, durations string) (p sim.Poisson, err error) {
 }
 
 type simFaultsCmd struct {
-	Seeds   uint64 `default:"400" placeholder:"N" help:"How many schedules of faults to run. Default ${default}."`
-	From    uint64 `default:"1" placeholder:"SEED" help:"Seed of the first; the others follow. Default ${default}."`
+	Seeds   uint64 `default:"400" placeholder:"N" help:"Number of schedules of faults to run. Default ${default}."`
+	From    uint64 `default:"1" placeholder:"SEED" help:"Seed of the first schedule; further schedules take the seeds that follow. Default ${default}."`
 	Without string `placeholder:"LIST" help:"Jobs and faults of a single seed to leave out, such as j0-j3,f7. Default: none."`
-	Log     string `placeholder:"FILE" help:"Write what happened before a failure to this file, - is stderr. Default: nowhere."`
+	Log     string `placeholder:"FILE" help:"Write the events before a failure to this file; - is stderr. Default: none."`
 }
 
-// Help says what is run and checked.
+// Help returns the text below the usage line.
 func (c *simFaultsCmd) Help() string {
-	return `Each seed is a small cluster with a few dozen jobs, and a random schedule of crashes, restarts, hung processes,
-slow workers, broken and half-open connections, lost, repeated and reordered messages, drains, cancels and
-failovers. After every step the cores check themselves; every task must end in one outcome, tasks that may start
-only once must not start again, whatever is lost, stopped or runs again must have been hit by one of the faults, and
-nothing may be left behind in the end. Every fourth seed is calm: nothing goes
-wrong, tasks take up to a minute, and none may be lost, dropped from a queue or tried again. A seed that fails is
-made as small as it still fails, and printed with the command that repeats it.`
+	return `Each seed gives a small cluster, a few dozen jobs, and a random schedule of crashes,
+restarts, hung processes, slow workers, broken and half-open connections, lost, repeated and
+reordered messages, drains, cancels and failovers. After every step the cores check their state.
+Every task must end in one outcome. Tasks that may start only once must not start again. If a task
+is lost, stopped or runs again, a fault must have hit it. In the end nothing may be left behind.
+Every fourth seed is calm: nothing goes wrong, tasks take up to a minute, and no task may be lost,
+dropped from a queue or tried again. A failing seed is reduced to the smallest run that still fails,
+and printed with the command to repeat the run.`
 }
 
-// Run runs them all, or up to the first that fails.
+// Run runs all seeds, or stops at the first seed that fails.
 func (c *simFaultsCmd) Run(ctx context.Context, out *streams) error {
 	without, err := sim.ParseOmission(c.Without)
 	switch {
@@ -286,7 +298,7 @@ func (c *simFaultsCmd) Run(ctx context.Context, out *streams) error {
 	case c.Seeds < 1:
 		return usage(errors.New("--seeds must be 1 or more"))
 	case without.Len() > 0 && c.Seeds != 1:
-		return usage(errors.New("--without is for one seed: add --seeds 1"))
+		return usage(errors.New("--without needs a single seed: add --seeds 1"))
 	}
 	var log io.Writer
 	if c.Log == "-" {
@@ -329,7 +341,8 @@ func (c *simFaultsCmd) Run(ctx context.Context, out *streams) error {
 		progress.Set("leaving out what the failure does not need")
 		failed = sim.Minimize(ctx, failed)
 		progress.Clear()
-		fmt.Fprintf(out.out, "\nthe least of it that still fails: %v\nreplay: %s --log -\n", failed.Err, failed.Replay())
+		fmt.Fprintf(out.out, "\nthe smallest run that still fails: %v\nreplay: %s --log -\n", failed.Err,
+			failed.Replay())
 	}
 	if log != nil {
 		if _, err := io.WriteString(log, strings.Join(failed.Log, "\n")+"\n"); err != nil {

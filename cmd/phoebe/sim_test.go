@@ -24,19 +24,24 @@ func simRuns(t testing.TB, name string) []map[string]any {
 	return doc.Runs
 }
 
-// All combinations are simulated, in the order of the flags, and the same flags say the same to the byte, whatever the
-// number of processors.
+// All combinations of flags are simulated, in the order of the flags. The same flags give the same bytes, whatever
+// the number of processors.
 func TestSim(t *testing.T) {
 	dir := t.TempDir()
-	args := []string{"sim", "--workers", "20", "--slots", "2", "--frontends", "3", "--tasks-per-job", "uniform:1-9", "--task-duration", "task-exp:20ms",
-		"--delay", "500us", "--jitter", "100us", "--load", "0.5,0.8", "--policy", "phoebe,late-binding,omniscient", "--probe-ratio", "1,2",
-		"--jobs", "300", "--warmup-jobs", "60", "--seed", "3", "--cutoff", "20ms", "--speeds", "mix:90%1,10%0.5", "--estimates", "noisy:2"}
+	args := []string{"sim", "--workers", "20", "--slots", "2", "--frontends", "3", "--tasks-per-job", "uniform:1-9",
+		"--task-duration", "task-exp:20ms",
+		"--delay", "500us", "--jitter", "100us", "--load", "0.5,0.8", "--policy", "phoebe,late-binding,omniscient",
+		"--probe-ratio", "1,2",
+		"--jobs", "300", "--warmup-jobs", "60", "--seed", "3", "--cutoff", "20ms", "--speeds", "mix:90%1,10%0.5",
+		"--estimates", "noisy:2"}
 	wall := regexp.MustCompile(`"wall_s": .*`)
 	var first, firstOut string
 	for i, procs := range []string{"1", "2", "7"} {
-		jsonFile, htmlFile := filepath.Join(dir, fmt.Sprintf("%d.json", i)), filepath.Join(dir, fmt.Sprintf("%d.html", i))
+		jsonFile, htmlFile := filepath.Join(dir, fmt.Sprintf("%d.json", i)),
+			filepath.Join(dir, fmt.Sprintf("%d.html", i))
 		s := phoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, append(args, "--json", jsonFile, "--html", htmlFile)...).
-			want(t, 0, "phoebe ", "late-binding ", "omniscient ", "ideal", "  short", "load 0.8, probe ratio 2, 20 workers of 2 slots, 240 jobs", "uniform:1-9 tasks per job", "noisy:2")
+			want(t, 0, "phoebe ", "late-binding ", "omniscient ", "ideal", "  short",
+				"load 0.8, probe ratio 2, 20 workers of 2 slots, 240 jobs", "uniform:1-9 tasks per job", "noisy:2")
 		text, err := os.ReadFile(jsonFile)
 		if err != nil {
 			t.Fatal(err)
@@ -59,11 +64,13 @@ func TestSim(t *testing.T) {
 			for _, policy := range []string{"phoebe", "late-binding", "omniscient"} {
 				r := runs[i]
 				i++
-				if r["policy"] != policy || r["load"] != load || r["probe_ratio"] != ratio || r["workers"] != 20.0 || r["slots"] != 2.0 || r["jobs"] != 240.0 {
+				if r["policy"] != policy || r["load"] != load || r["probe_ratio"] != ratio || r["workers"] != 20.0 ||
+					r["slots"] != 2.0 || r["jobs"] != 240.0 {
 					t.Errorf("run %d is %v", i, r)
 				}
 				stats := func(name string) map[string]any { return r[name].(map[string]any) }
-				if got, want := stats("ratio")["p99"], stats("response_ms")["p99"].(float64)/stats("ideal_ms")["p99"].(float64); got != want {
+				if got, want := stats("ratio")["p99"],
+					stats("response_ms")["p99"].(float64)/stats("ideal_ms")["p99"].(float64); got != want {
 					t.Errorf("ratio.p99 is %v, want %v", got, want)
 				}
 			}
@@ -80,9 +87,11 @@ func TestSimOfFiles(t *testing.T) {
 	if err := os.WriteFile(jobs, []byte("0 2 1.5 1.25 1.75\n2.5 1 100 100.9\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	small := []string{"sim", "run", "--workers", "4", "--slots", "1", "--frontends", "1", "--delay", "0s", "--policy", "omniscient", "--json", jsonFile, "--codec=false"}
+	small := []string{"sim", "run", "--workers", "4", "--slots", "1", "--frontends", "1", "--delay", "0s", "--policy",
+		"omniscient", "--json", jsonFile, "--codec=false"}
 	phoebe(t, append(small, "--jobs-file", jobs, "--cutoff", "90s")...).want(t, 0, "2 of jobs.txt", "100900", "  long")
-	if r := simRuns(t, jsonFile)[0]; r["jobs"] != 2.0 || r["load"].(float64) < 1 || r["long"].(map[string]any)["response_ms"].(map[string]any)["p50"] != 100900.0 {
+	if r := simRuns(t, jsonFile)[0]; r["jobs"] != 2.0 || r["load"].(float64) < 1 ||
+		r["long"].(map[string]any)["response_ms"].(map[string]any)["p50"] != 100900.0 {
 		t.Errorf("%v", r)
 	}
 	phoebe(t, append(small, "--jobs-file", jobs, "--cutoff", "90s", "--whole-seconds")...).want(t, 0)
@@ -90,10 +99,12 @@ func TestSimOfFiles(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	trace := filepath.Join(dir, "trace.csv")
-	if err := os.WriteFile(trace, []byte("trace,job,submit_ms,input_bytes,shuffle_bytes,output_bytes,input_path\nx,1,0,1000,0,10,\nx,2,3000,500000000,1000,10,\n"), 0o600); err != nil {
+	if err := os.WriteFile(trace,
+		[]byte("trace,job,submit_ms,input_bytes,shuffle_bytes,output_bytes,input_path\nx,1,0,1000,0,10,\nx,2,3000,500000000,1000,10,\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	phoebe(t, append(small, "--trace", trace, "--trace-name", "x", "--load", "0,0.2")...).want(t, 0, "trace x of trace.csv: 2 jobs", "load 0.2")
+	phoebe(t, append(small, "--trace", trace, "--trace-name", "x", "--load", "0,0.2")...).want(t, 0,
+		"trace x of trace.csv: 2 jobs", "load 0.2")
 
 	if err := os.WriteFile(jobs, []byte("0 2 1.5 1.25 1.75\n2.5 1 100 1OO.9\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -101,13 +112,16 @@ func TestSimOfFiles(t *testing.T) {
 	phoebe(t, append(small, "--jobs-file", jobs)...).want(t, 2, "jobs.txt: line 2, field 4 (d1)", `"1OO.9"`)
 }
 
-// Short and long jobs are told apart, and how good the estimates were.
+// Short and long jobs are reported in two groups, with the quality of estimates.
 func TestSimMixed(t *testing.T) {
 	jsonFile := filepath.Join(t.TempDir(), "s.json")
-	phoebe(t, "sim", "--workers", "10", "--slots", "8", "--frontends", "2", "--jobs", "200", "--tasks-per-job", "5", "--task-duration", "task-exp:100ms",
-		"--long-jobs", "0.2", "--long-tasks-per-job", "4", "--long-task-duration", "task-exp:5s", "--racks", "2", "--stages", "2", "--input", "16MiB",
+	phoebe(t, "sim", "--workers", "10", "--slots", "8", "--frontends", "2", "--jobs", "200", "--tasks-per-job", "5",
+		"--task-duration", "task-exp:100ms",
+		"--long-jobs", "0.2", "--long-tasks-per-job", "4", "--long-task-duration", "task-exp:5s", "--racks", "2",
+		"--stages", "2", "--input", "16MiB",
 		"--gossip-period", "500ms", "--gossip-loss", "0.1", "--policy", "phoebe,estimation", "--json", jsonFile).
-		want(t, 0, "80 % short", "4 tasks per job, task durations task-exp:5s", "  short", "  long", "p90", "placed by estimation; of their waits", "a task reads")
+		want(t, 0, "80 % short", "4 tasks per job, task durations task-exp:5s", "  short", "  long", "p90",
+			"placed by estimation; of their waits", "a task reads")
 	for _, r := range simRuns(t, jsonFile) {
 		for _, kind := range []string{"short", "long"} {
 			response := r[kind].(map[string]any)["response_ms"].(map[string]any)
@@ -117,7 +131,8 @@ func TestSimMixed(t *testing.T) {
 				}
 			}
 		}
-		if e := r["estimates"].(map[string]any); e["tasks"].(float64) < 100 || e["wait_within"].(float64) <= 0.5 || e["run_within"].(float64) < 0.9 {
+		if e := r["estimates"].(map[string]any); e["tasks"].(float64) < 100 || e["wait_within"].(float64) <= 0.5 ||
+			e["run_within"].(float64) < 0.9 {
 			t.Errorf("%v", e)
 		}
 	}
@@ -144,13 +159,14 @@ func TestSimRefuses(t *testing.T) {
 		{[]string{"--gossip-loss", "1"}, 2, "gossip with"},
 		{[]string{"--long-jobs", "1"}, 2, "--long-jobs is 1"},
 		{[]string{"--long-jobs", "0.1", "--long-task-duration", "ever"}, 2, "--long-task-duration: "},
-		{[]string{"--long-tasks-per-job", "3"}, 2, "--long-tasks-per-job means nothing to jobs without --long-jobs"},
+		{[]string{"--long-tasks-per-job", "3"}, 2, "--long-tasks-per-job has no meaning for jobs without --long-jobs"},
 		{[]string{"--stages", "2", "--policy", "eagle"}, 2, "eagle knows nothing of stages"},
 		{[]string{"--whole-seconds"}, 2, "--whole-seconds means nothing"},
 		{[]string{"--span", "1h"}, 2, "--span means nothing"},
 		{[]string{"--jobs-file", "/nonexistent"}, 2, "/nonexistent"},
-		{[]string{"--jobs-file", "/nonexistent", "--task-duration", "fixed:1s"}, 2, "--task-duration means nothing to --jobs-file"},
-		{[]string{"--jobs-file", "a", "--trace", "b"}, 2, "give one of them"},
+		{[]string{"--jobs-file", "/nonexistent", "--task-duration", "fixed:1s"}, 2,
+			"--task-duration has no meaning for --jobs-file"},
+		{[]string{"--jobs-file", "a", "--trace", "b"}, 2, "leave one out"},
 		{[]string{"--trace", "/nonexistent"}, 2, "/nonexistent"},
 		{[]string{"--json", "/nonexistent/b.json"}, 2, "/nonexistent/b.json"},
 		{[]string{"faults", "--seeds", "0"}, 2, "--seeds"},
@@ -164,8 +180,10 @@ func TestSimRefuses(t *testing.T) {
 }
 
 func TestSimFaults(t *testing.T) {
-	phoebe(t, "sim", "faults", "--seeds", "12", "--from", "100").want(t, 0, "12 seeds from 100: ", "jobs of", "worker crashes", "no promise was broken")
-	phoebe(t, "sim", "faults", "--seeds", "1", "--from", "100", "--without", "j0-j200,f0-f200").want(t, 0, "1 seeds from 100: 0 jobs")
+	phoebe(t, "sim", "faults", "--seeds", "12", "--from", "100").want(t, 0, "12 seeds from 100: ", "jobs of",
+		"worker crashes", "no promise was broken")
+	phoebe(t, "sim", "faults", "--seeds", "1", "--from", "100", "--without", "j0-j200,f0-f200").want(t, 0,
+		"1 seeds from 100: 0 jobs")
 }
 
 func TestSimHelp(t *testing.T) {

@@ -12,20 +12,20 @@ import (
 )
 
 type simFigureCmd struct {
-	Name  string `arg:"" placeholder:"NAME" help:"Which figure: all of them, or list to see their names."`
+	Name  string `arg:"" placeholder:"NAME" help:"Name of the figure, or all; list shows the names."`
 	Scale string `default:"small" enum:"small,full" help:"small takes up to a minute on one core, full some minutes: ${enum}. Default ${default}."`
-	Jobs  int    `placeholder:"N" help:"Jobs of each run, a fifth of them to warm up. Default: as the figure has it."`
-	Seed  uint64 `default:"1" placeholder:"N" help:"Seed of the first run of everything; the others follow. Default ${default}."`
-	Seeds int    `placeholder:"N" help:"Runs of everything, each with its own jobs. Default: as the figure has it."`
+	Jobs  int    `placeholder:"N" help:"Jobs of each run, with a fifth to warm up. Default: the figure's own number."`
+	Seed  uint64 `default:"1" placeholder:"N" help:"Seed of the first run; further runs take the seeds that follow. Default ${default}."`
+	Seeds int    `placeholder:"N" help:"Number of runs of everything, each with its own jobs. Default: the figure's own number."`
 
-	JSON string `name:"json" placeholder:"FILE" help:"Write all that was measured to this file. Default: none."`
+	JSON string `name:"json" placeholder:"FILE" help:"Write all measurements to this file. Default: none."`
 	HTML string `name:"html" placeholder:"FILE" help:"Write the plots to this file. Default: none."`
 }
 
-// Help says what a figure is.
+// Help returns the text below the usage line.
 func (c *simFigureCmd) Help() string {
-	return `A figure is a claim about placing tasks, the simulated runs that show whether it holds, and their numbers. Runs
-of the same seed have the same jobs, whatever else differs.
+	return `A figure is a claim about placing tasks, with simulated runs that show whether the claim
+holds. Runs with the same seed have the same jobs, even if other settings differ.
 
   phoebe sim figure list
   phoebe sim figure late-binding --scale full --html late-binding.html`
@@ -71,7 +71,8 @@ func (c *simFigureCmd) Run(ctx context.Context, out *streams) error {
 	var results []*sim.FigureResult
 	for i, f := range figures {
 		options.Progress = func(share float64) {
-			progress.Set("%s (%d of %d): %.0f %%, %s", f.Name, i+1, len(figures), 100*share, time.Since(began).Round(time.Second))
+			progress.Set("%s (%d of %d): %.0f %%, %s", f.Name, i+1, len(figures), 100*share,
+				time.Since(began).Round(time.Second))
 		}
 		result, err := f.Run(ctx, options)
 		progress.Clear()

@@ -8,15 +8,17 @@ import (
 	"testing"
 )
 
-// A figure is the same to the byte, whatever the number of processors.
+// A figure has the same bytes, whatever the number of processors.
 func TestSimFigure(t *testing.T) {
 	dir := t.TempDir()
 	jsonFile, htmlFile := filepath.Join(dir, "f.json"), filepath.Join(dir, "f.html")
-	args := []string{"sim", "figure", "additions-1ms", "--jobs", "20", "--seeds", "2", "--seed", "5", "--json", jsonFile, "--html", htmlFile}
+	args := []string{"sim", "figure", "additions-1ms", "--jobs", "20", "--seeds", "2", "--seed", "5", "--json",
+		jsonFile, "--html", htmlFile}
 	wall := regexp.MustCompile(`"wall_s": .*`)
 	var first string
 	for i, procs := range []string{"1", "3"} {
-		s := phoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, args...).want(t, 0, "Claim: ", "means of seeds 5 to 6", "phoebe-share", "additions-1ms: ")
+		s := phoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, args...).want(t, 0, "Claim: ", "means of seeds 5 to 6",
+			"phoebe-share", "additions-1ms: ")
 		same := s.out
 		for _, name := range []string{jsonFile, htmlFile} {
 			text, err := os.ReadFile(name)

@@ -12,22 +12,23 @@ import (
 )
 
 type simGridCmd struct {
-	Price  []time.Duration `default:"200ns,10us,50us" placeholder:"D" help:"CPU that either end of a message needs. 10us is what it is between processes on a machine of two busy cores. Default ${default}."`
+	Price  []time.Duration `default:"200ns,10us,50us" placeholder:"D" help:"CPU that each end of a message needs. Between processes on a machine of two busy cores it is 10us. Default ${default}."`
 	Tasks  []string        `placeholder:"NAME" help:"Kinds of tasks: 10us, 1ms, 10ms, 100ms and mixed. Default: all."`
-	Policy []string        `placeholder:"NAME" help:"Policies, as for phoebe sim. Default: phoebe, and phoebe without each of what it adds."`
-	Jobs   float64         `default:"1" placeholder:"N" help:"How many times as many jobs. Default ${default}."`
-	Seed   uint64          `default:"1" placeholder:"N" help:"Seed of the first run of everything; the others follow. Default ${default}."`
-	Seeds  int             `default:"1" placeholder:"N" help:"Runs of everything, each with its own jobs. Default ${default}."`
+	Policy []string        `placeholder:"NAME" help:"Policies, as for phoebe sim. Default: phoebe, and phoebe without each of its parts."`
+	Jobs   float64         `default:"1" placeholder:"N" help:"Multiply the number of jobs by N. Default ${default}."`
+	Seed   uint64          `default:"1" placeholder:"N" help:"Seed of the first run; further runs take the seeds that follow. Default ${default}."`
+	Seeds  int             `default:"1" placeholder:"N" help:"Number of runs of everything, each with its own jobs. Default ${default}."`
 
 	JSON    string `name:"json" placeholder:"FILE" help:"Write the numbers to this file. Default: none."`
-	Against string `placeholder:"FILE" help:"Print by how many % the numbers differ from those in this file, which --json has written. Default: none."`
+	Against string `placeholder:"FILE" help:"Print how much the numbers differ, in %, from the numbers in this file of --json. Default: none."`
 }
 
-// Help says what the grid is for.
+// Help returns the text below the usage line.
 func (c *simGridCmd) Help() string {
-	return `Tasks of several lengths, at three loads each, where messages cost next to nothing, what they cost on a small machine, and
-a lot. Each process has a core of its own. For each policy: mean, p50 and p99 of the response over that of an omniscient scheduler to
-the same jobs; and messages and CPU for each task of the first.
+	return `Runs tasks of several lengths at three loads each. Messages cost next to nothing, as
+much as on a small machine, or a lot. Each process has its own core. The table shows for each policy
+the mean, p50 and p99 of the response, divided by the response of an omniscient scheduler to the
+same jobs. It also shows messages and CPU for each task, for the first policy.
 
   phoebe sim grid --json before.json
   phoebe sim grid --against before.json        (after a change)
@@ -36,7 +37,8 @@ the same jobs; and messages and CPU for each task of the first.
 
 // Run prints the grid.
 func (c *simGridCmd) Run(ctx context.Context, out *streams) error {
-	g := sim.Grid{Tasks: c.Tasks, Prices: c.Price, Policies: sim.GridPolicies(), Jobs: c.Jobs, Seed: c.Seed, Seeds: c.Seeds}
+	g := sim.Grid{Tasks: c.Tasks, Prices: c.Price, Policies: sim.GridPolicies(), Jobs: c.Jobs, Seed: c.Seed,
+		Seeds: c.Seeds}
 	if len(g.Tasks) == 0 {
 		g.Tasks = sim.GridTasks()
 	}

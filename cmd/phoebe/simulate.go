@@ -9,7 +9,8 @@ import (
 	"github.com/phoebe-sched/phoebe/bench/sim"
 )
 
-// simulate runs the jobs of each run again in the simulator. A seed gives both the same jobs.
+// simulateRuns runs the jobs of each measured run again in the simulator, with the measured delay of messages. Both
+// draw the same jobs from the same seed.
 func simulate(ctx context.Context, o *live.Options, runs []bench.Run) error {
 	for i := range runs {
 		r := &runs[i]
@@ -30,9 +31,11 @@ func simulate(ctx context.Context, o *live.Options, runs []bench.Run) error {
 		}
 		delay := r.Delay().Round(time.Microsecond)
 		result, err := sim.Run(ctx, sim.Config{
-			Policy: policy, ProbeRatio: o.ProbeRatio, Load: r.Load, Frontends: o.Frontends, Workers: o.Workers, Slots: o.Slots,
+			Policy: policy, ProbeRatio: o.ProbeRatio, Load: r.Load, Frontends: o.Frontends, Workers: o.Workers,
+			Slots:    o.Slots,
 			Workload: sim.Poisson{TasksPerJob: bench.TasksPerJob(o.TasksPerJob), Durations: o.Durations},
-			Jobs:     all, WarmupJobs: warmup, Estimates: sim.Estimates{Absent: !o.Estimates}, Seed: r.Seed, Delay: delay,
+			Jobs:     all, WarmupJobs: warmup, Estimates: sim.Estimates{Absent: !o.Estimates}, Seed: r.Seed,
+			Delay: delay,
 		})
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// used is how much CPU a process has used.
+// cpuUsed returns the CPU time that a process has used.
 func used(t *testing.T, p *process) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
@@ -32,7 +32,7 @@ func used(t *testing.T, p *process) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// TestSizing measures what a frontend and a worker cost, for the operations guide: by tasks a second, and by links.
+// TestSizing measures the cost of a frontend and a worker for the operations guide, by tasks a second and by links.
 func TestSizing(t *testing.T) {
 	if os.Getenv("PHOEBE_SIZING") == "" {
 		t.Skip("PHOEBE_SIZING is not set")
@@ -66,8 +66,10 @@ func TestSizing(t *testing.T) {
 		took := time.Since(began)
 		frontend, worker = used(t, f)-frontend, used(t, w)-worker
 		n := sent * tasks
-		t.Logf("%6.0f tasks/s: frontend %.3f cores, %v a task, %d MiB; worker %.3f cores, %v a task, %d MiB", float64(n)/took.Seconds(),
-			frontend.Seconds()/took.Seconds(), frontend/time.Duration(n), resident(t, f)>>20, worker.Seconds()/took.Seconds(), worker/time.Duration(n), resident(t, w)>>20)
+		t.Logf("%6.0f tasks/s: frontend %.3f cores, %v a task, %d MiB; worker %.3f cores, %v a task, %d MiB",
+			float64(n)/took.Seconds(),
+			frontend.Seconds()/took.Seconds(), frontend/time.Duration(n), resident(t, f)>>20,
+			worker.Seconds()/took.Seconds(), worker/time.Duration(n), resident(t, w)>>20)
 	}
 	const links = 400
 	var addrs []string
@@ -91,12 +93,14 @@ func TestSizing(t *testing.T) {
 	}
 	few, idle := per(1)
 	many, busy := per(links)
-	t.Logf("a frontend's link: %.1f KB, %.3f cores for %d that are idle, %.3f for one", float64(many-few)/(links-1)/1024, busy, links, idle)
+	t.Logf("a frontend's link: %.1f KB, %.3f cores for %d that are idle, %.3f for one",
+		float64(many-few)/(links-1)/1024, busy, links, idle)
 	w := start(t, "worker", "--listen", "127.0.0.1:0")
 	of := func(n int) {
 		var all []*fserve.Server
 		for i := range n {
-			f, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Name: fmt.Sprint("f", i), Workers: fserve.Static([]string{w.addr()})})
+			f, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Name: fmt.Sprint("f", i),
+				Workers: fserve.Static([]string{w.addr()})})
 			if err == nil {
 				err = f.Start()
 			}
@@ -115,5 +119,6 @@ func TestSizing(t *testing.T) {
 	of(100)
 	before := used(t, w)
 	pause(t, runs)
-	t.Logf("a worker's link: %.1f KB, %.3f cores for 101 that are idle", float64(resident(t, w)-one)/100/1024, (used(t, w)-before).Seconds()/runs.Seconds())
+	t.Logf("a worker's link: %.1f KB, %.3f cores for 101 that are idle", float64(resident(t, w)-one)/100/1024,
+		(used(t, w)-before).Seconds()/runs.Seconds())
 }

@@ -18,29 +18,37 @@ import (
 )
 
 type statusCmd struct {
-	JSON     bool `name:"json" help:"Print what each frontend says as JSON. Default: tables."`
-	Matrices bool `help:"Print each frontend's wait matrix of each worker, too. Default: its smallest and its largest wait."`
+	JSON     bool `name:"json" help:"Print each frontend's answer as JSON. Default: tables."`
+	Matrices bool `help:"Also print each frontend's wait matrix of each worker. Default: the smallest and the largest wait only."`
 
 	clientFlags
 }
 
-// Help explains the columns.
+// Help returns the text below the usage line.
 func (c *statusCmd) Help() string {
-	return `Shows every frontend in --connect and every worker that one of them knows. SPARE are the slots that its tasks at workers take
-that are not regular, or not covered by tokens; COPIES the second attempts of late tasks, of which so many came first, and PREEMPTED
-the attempts that were stopped for regular work, since it started. What a frontend says of a worker is
-what it last heard; LINKS is how many of the frontends that answered have a working link to it. WAIT is what it
-expects of the wait of the smallest and of the largest long task there, with what it has sent there itself, and AGE how
-old that is, at the frontend that knows it best. Where frontends gossip, ROW is how old the youngest row of the worker
-is that one of them has, and FROM who that one has it from. A frontend without gossip asks workers how long tasks would
-wait when it has long tasks to place, and forgets what is older than 30 s.
+	return `Shows every frontend in --connect, and every worker that these frontends know.
 
-Exit codes: 0 some frontend answered, 2 wrong usage, 3 none did.`
+Columns of a frontend:
+  SPARE       slots taken by tasks that are not regular, or not covered by tokens
+  COPIES      second attempts of late tasks since the start: how many finished first / all
+  PREEMPTED   attempts stopped for regular work since the start
+
+Columns of a worker show what frontends last heard:
+  LINKS       frontends with a working link to the worker / frontends that answered
+  WAIT        expected wait of the smallest and of the largest long task, at the frontend with the newest data; tasks
+              that the frontend has sent there itself are included
+  AGE         age of these waits
+  ROW, FROM   with gossip: age of the youngest row about the worker, and the frontend or worker that sent the row
+
+A frontend without gossip asks workers for waits when it has long tasks to place, and forgets waits
+older than 30 s.
+
+Exit codes: 0 a frontend answered, 2 wrong usage, 3 no frontend answered.`
 }
 
 // statusJSON is one frontend in `phoebe status --json`.
 type statusJSON struct {
-	Connect      string       `json:"connect"` // the address that was asked
+	Connect      string       `json:"connect"` // the address of --connect
 	Error        string       `json:"error,omitempty"`
 	Frontend     string       `json:"frontend,omitempty"`
 	Address      string       `json:"address,omitempty"`
@@ -50,7 +58,7 @@ type statusJSON struct {
 	Jobs         int          `json:"jobs"`
 	TasksPending int          `json:"tasks_pending"`
 	TasksRunning int          `json:"tasks_running"`
-	Spare        float64      `json:"spare"` // slots
+	Spare        float64      `json:"spare"` // in slots
 	Copies       int          `json:"copies"`
 	CopiesWon    int          `json:"copies_won"`
 	Preempted    int          `json:"preempted"`
@@ -59,7 +67,7 @@ type statusJSON struct {
 	Warning      string       `json:"warning,omitempty"`
 }
 
-// memberJSON is a frontend, as gossip tells another one.
+// memberJSON is a frontend that another frontend knows by gossip.
 type memberJSON struct {
 	Name      string `json:"name"`
 	Address   string `json:"address"`
@@ -67,26 +75,27 @@ type memberJSON struct {
 	Heartbeat string `json:"heartbeat"`
 }
 
-// rowJSON is what gossip tells a frontend of a worker.
+// rowJSON is a worker's row in a frontend's gossip.
 type rowJSON struct {
 	AgeMicros int64    `json:"age_us"`
 	From      string   `json:"from"`
 	Flaws     []string `json:"flaws,omitempty"`
 }
 
-// viewJSON is what a frontend places long tasks by at a worker.
+// viewJSON is a frontend's view of a worker, for placing long tasks.
 type viewJSON struct {
-	AgeMicros         int64     `json:"age_us"`   // of the waits; -1: none are known
-	WaitsMicros       [][]int64 `json:"waits_us"` // by steps of CPU, then of memory: 1, 2, 4, 8, 12, 16, 24 and 32 of 32 parts of the worker; -1: it never fits
+	AgeMicros int64 `json:"age_us"` // of the waits; -1: no waits are known
+	// by steps of CPU, then of memory: 1, 2, 4, 8, 12, 16, 24 and 32 of 32 parts of the worker; -1: never fits
+	WaitsMicros       [][]int64 `json:"waits_us"`
 	Speed             float64   `json:"speed,omitempty"`
-	Files             int       `json:"files"`          // in its cache
-	MaintenanceMicros int64     `json:"maintenance_us"` // until it is away; -1: it has announced nothing
+	Files             int       `json:"files"`          // number of files in the worker's cache
+	MaintenanceMicros int64     `json:"maintenance_us"` // until the worker is away; -1: nothing announced
 }
 
-// parts are the steps of a wait matrix, of 32.
+// matrixSteps are the steps of a wait matrix, in 32nds of the worker.
 var parts = [...]int64{1, 2, 4, 8, 12, 16, 24, 32}
 
-// workerJSON is a worker as one frontend sees it.
+// workerJSON is a frontend's view of a worker.
 type workerJSON struct {
 	Name           string   `json:"name"`
 	Address        string   `json:"address"`
@@ -110,16 +119,18 @@ type workerJSON struct {
 	View           viewJSON `json:"view"`
 }
 
-// answer is what a frontend says of the fleet, or why it says nothing.
+// answer is a frontend's view of the fleet, or the error of a frontend without an answer.
 type answer struct {
-	connect   string // the address that was asked
+	connect   string // the address of --connect, or of another frontend's answer
 	said      *client.Cluster
 	err       error
 	sent, got time.Time
 }
 
-// ask asks all frontends at once.
-func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string, q client.ClusterQuery) ([]answer, error) {
+// askFrontends asks all addresses at once. An answer holds the error of its frontend. askFrontends itself fails
+// only if the flags are wrong.
+func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string,
+	q client.ClusterQuery) ([]answer, error) {
 	answers := make([]answer, len(addrs))
 	var asked sync.WaitGroup
 	defer asked.Wait()
@@ -139,7 +150,7 @@ func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string,
 	return answers, nil
 }
 
-// askThose asks the frontends that --connect names, of which one must answer.
+// askNamed asks the frontends that --connect names. If no frontend answers, the error has exit code 3.
 func (c *clientFlags) askThose(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
 	answers, err := c.ask(ctx, log, c.Connect, q)
 	if err != nil {
@@ -155,7 +166,7 @@ func (c *clientFlags) askThose(ctx context.Context, log *slog.Logger, q client.C
 	return nil, &exitError{exitUnavailable, fmt.Errorf("no frontend answers: %w", errors.Join(errs...))}
 }
 
-// Run asks all frontends, and prints what they say.
+// Run asks all frontends, and prints their answers.
 func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
@@ -182,10 +193,12 @@ func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	return printMatrices(out.out, all)
 }
 
+// statusOf converts a frontend's answer to JSON.
 func statusOf(addr string, c *client.Cluster) statusJSON {
 	s := statusJSON{
 		Connect: addr, Frontend: c.Frontend, Address: c.Address, Version: c.Version, UptimeMS: c.Uptime.Milliseconds(),
-		Draining: c.Draining, Jobs: c.Jobs, TasksPending: c.TasksPending, TasksRunning: c.TasksRunning, Workers: []workerJSON{},
+		Draining: c.Draining, Jobs: c.Jobs, TasksPending: c.TasksPending, TasksRunning: c.TasksRunning,
+		Workers: []workerJSON{},
 		Warning: c.Warning, Spare: c.Spare, Copies: c.Copies, CopiesWon: c.CopiesWon, Preempted: c.Preempted,
 	}
 	for _, m := range c.Members {
@@ -193,9 +206,11 @@ func statusOf(addr string, c *client.Cluster) statusJSON {
 	}
 	for _, w := range c.Workers {
 		s.Workers = append(s.Workers, workerJSON{
-			Name: w.Name, Address: w.Address, State: w.State, Error: w.Error, Host: w.Host, Labels: w.Labels, Functions: w.Functions,
-			CPUMillicores: w.Capacity.CPU, MemoryMiB: w.Capacity.Memory, FreeMillicores: w.Free.CPU, FreeMemoryMiB: w.Free.Memory,
-			Queued: w.Queued, Running: w.Running, Reservations: w.Reservations, Attempts: w.Attempts,
+			Name: w.Name, Address: w.Address, State: w.State, Error: w.Error, Host: w.Host, Labels: w.Labels,
+			Functions:     w.Functions,
+			CPUMillicores: w.Capacity.CPU, MemoryMiB: w.Capacity.Memory, FreeMillicores: w.Free.CPU,
+			FreeMemoryMiB: w.Free.Memory,
+			Queued:        w.Queued, Running: w.Running, Reservations: w.Reservations, Attempts: w.Attempts,
 			HeardMicros: w.HeardAgo.Microseconds(), RTTMicros: w.RTT.Microseconds(), Rack: w.Rack,
 			Row: rowOf(w.Row), View: viewOf(&w.View),
 		})
@@ -203,6 +218,7 @@ func statusOf(addr string, c *client.Cluster) statusJSON {
 	return s
 }
 
+// rowOf converts a row to JSON. Nil stays nil.
 func rowOf(r *client.Row) *rowJSON {
 	if r == nil {
 		return nil
@@ -210,6 +226,7 @@ func rowOf(r *client.Row) *rowJSON {
 	return &rowJSON{AgeMicros: r.Age.Microseconds(), From: r.From, Flaws: r.Flaws}
 }
 
+// viewOf converts a view to JSON. Negative times become -1.
 func viewOf(v *client.View) viewJSON {
 	view := viewJSON{AgeMicros: -1, WaitsMicros: [][]int64{}, Speed: v.Speed, Files: v.Files, MaintenanceMicros: -1}
 	if v.Age >= 0 {
@@ -231,7 +248,7 @@ func viewOf(v *client.View) viewJSON {
 	return view
 }
 
-// columns are the age and the source of the worker's row in the table.
+// tableColumns returns the age and the source of the worker's row, or two dashes if r is nil.
 func (r *rowJSON) columns() string {
 	if r == nil {
 		return "-\t-"
@@ -239,7 +256,7 @@ func (r *rowJSON) columns() string {
 	return fmt.Sprintf("%v\t%s", age(r.AgeMicros), r.From)
 }
 
-// columns are the worker's waits and their age in the table.
+// tableColumns returns the worker's smallest and largest wait, and their age, or two dashes if no waits are known.
 func (v *viewJSON) columns() string {
 	n := len(v.WaitsMicros)
 	if n == 0 {
@@ -249,10 +266,12 @@ func (v *viewJSON) columns() string {
 	return fmt.Sprintf("%s..%s\t%v", waitText(v.WaitsMicros[0][0]), waitText(last[len(last)-1]), age(v.AgeMicros))
 }
 
+// roundAge converts microseconds to a duration, rounded to milliseconds.
 func age(us int64) time.Duration {
 	return (time.Duration(us) * time.Microsecond).Round(time.Millisecond)
 }
 
+// waitText formats a wait in microseconds. A negative wait is "never".
 func waitText(us int64) string {
 	if us < 0 {
 		return "never"
@@ -264,12 +283,12 @@ func waitText(us int64) string {
 	return d.String()
 }
 
-// better reports whether v is known, and younger than w.
+// isNewerThan reports whether v has waits, and newer waits than w.
 func (v *viewJSON) better(w *viewJSON) bool {
 	return v.AgeMicros >= 0 && (w.AgeMicros < 0 || v.AgeMicros < w.AgeMicros)
 }
 
-// printMatrices prints what each frontend expects of the waits at each worker.
+// printMatrices prints each frontend's wait matrix of each worker.
 func printMatrices(w io.Writer, all []statusJSON) error {
 	for _, f := range all {
 		for i := range f.Workers {
@@ -313,19 +332,20 @@ func printMatrices(w io.Writer, all []statusJSON) error {
 
 // fleetWorker is a worker as all frontends see it.
 type fleetWorker struct {
-	workerJSON // of the frontend that heard from it last
+	workerJSON // as seen by the frontend that heard from the worker last
 	links      int
 	rtt        int64    // the longest, in microseconds
-	row        *rowJSON // the youngest
-	view       viewJSON // with the youngest waits
+	row        *rowJSON // the youngest row
+	view       viewJSON // the view with the youngest waits
 }
 
 // knownMember is a frontend as all frontends see it.
 type knownMember struct {
 	memberJSON
-	by int // how many know it
+	by int // how many frontends know it
 }
 
+// printStatus prints the tables of frontends, members and workers, and then all problems.
 func printStatus(w io.Writer, all []statusJSON) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FRONTEND\tADDRESS\tSTATE\tUPTIME\tJOBS\tPENDING\tRUNNING\tSPARE\tCOPIES\tPREEMPTED\tVERSION")
@@ -346,7 +366,8 @@ func printStatus(w io.Writer, all []statusJSON) error {
 			state = "draining"
 		}
 		uptime := time.Duration(f.UptimeMS) * time.Millisecond
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%d\t%d\t%d\t%.4g\t%d/%d\t%d\t%s\n", f.Frontend, f.Address, state, uptime.Round(time.Second), f.Jobs, f.TasksPending, f.TasksRunning,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%d\t%d\t%d\t%.4g\t%d/%d\t%d\t%s\n", f.Frontend, f.Address, state,
+			uptime.Round(time.Second), f.Jobs, f.TasksPending, f.TasksRunning,
 			f.Spare, f.CopiesWon, f.Copies, f.Preempted, f.Version)
 		if f.Warning != "" {
 			broken = append(broken, fmt.Sprintf("frontend %s: %s", f.Frontend, f.Warning))
@@ -379,7 +400,8 @@ func printStatus(w io.Writer, all []statusJSON) error {
 				seen.row = k.Row
 			}
 			if k.Row != nil && len(k.Row.Flaws) > 0 {
-				broken = append(broken, fmt.Sprintf("worker %s tells %s something absurd: %s", k.Name, f.Frontend, strings.Join(k.Row.Flaws, ", ")))
+				broken = append(broken, fmt.Sprintf("worker %s sends absurd values to %s: %s", k.Name, f.Frontend,
+					strings.Join(k.Row.Flaws, ", ")))
 			}
 		}
 	}
@@ -406,8 +428,10 @@ func printStatus(w io.Writer, all []statusJSON) error {
 		if gossip != "" {
 			columns = "\t" + k.row.columns()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%d\t%d\t%d/%d\t%v\t%s%s\t%s\n", k.Name, k.Address, k.State, k.CPUMillicores, k.MemoryMiB,
-			k.FreeMillicores, k.FreeMemoryMiB, k.Queued, k.Running, k.links, answered, time.Duration(k.rtt)*time.Microsecond, k.view.columns(), columns, labels)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%d\t%d\t%d/%d\t%v\t%s%s\t%s\n", k.Name, k.Address,
+			k.State, k.CPUMillicores, k.MemoryMiB,
+			k.FreeMillicores, k.FreeMemoryMiB, k.Queued, k.Running, k.links, answered,
+			time.Duration(k.rtt)*time.Microsecond, k.view.columns(), columns, labels)
 	}
 	if err := t.Flush(); err != nil {
 		return err

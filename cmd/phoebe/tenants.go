@@ -14,37 +14,46 @@ import (
 )
 
 type tenantsCmd struct {
-	JSON bool `name:"json" help:"Print what each frontend says as JSON. Default: a table."`
+	JSON bool `name:"json" help:"Print each frontend's answer as JSON. Default: a table."`
 
 	clientFlags
 }
 
-// Help explains the columns.
+// Help returns the text below the usage line.
 func (c *tenantsCmd) Help() string {
-	return `Shows the tenants that have jobs, or have had jobs refused, at those frontends that --connect names and that these know, each with what all of these say together, and with what each says.
-Amounts are slots of the tenant's own jobs, without those of tenants below it. USED is what tasks at workers take, SPARE what of
-that is not regular or not covered by tokens, WAITING what is wanted beyond it. TOKENS and MAX are what it may have there
-by the tenants file. HELD are tasks that its maximum keeps waiting, and REFUSED jobs since the frontend started: it counts those of 1024 tenants, of whom
-most were; a name that comes later than these starts from 0.
-What keeps a frontend from going by its tenants file is printed on standard error.
+	return `Shows the tenants with jobs, or with refused jobs, at the frontends in --connect and at
+all frontends that these know. Each tenant has a line for all frontends together, and a line for
+each frontend.
 
-Exit codes: 0 some frontend answered, 2 wrong usage, 3 none did.`
+Amounts are slots of the tenant's own jobs, without jobs of tenants below:
+  USED          taken by tasks at workers
+  SPARE         the part of USED that is not regular, or not covered by tokens
+  WAITING       wanted beyond USED
+  TOKENS, MAX   allowed at the frontend by the tenants file
+
+HELD counts tasks that wait because the tenant's maximum is used. REFUSED counts refused jobs since
+the frontend started, for the 1024 tenants with the most refusals; a tenant that comes later starts
+from 0.
+
+Problems of a frontend's tenants file are printed on stderr.
+
+Exit codes: 0 a frontend answered, 2 wrong usage, 3 no frontend answered.`
 }
 
-// tenantJSON is what a frontend has of a tenant, as a line of `phoebe tenants --json`.
+// tenantJSON is a frontend's figures of a tenant, a line of `phoebe tenants --json`.
 type tenantJSON struct {
 	Frontend string   `json:"frontend"`
 	Tenant   string   `json:"tenant"`
 	Used     float64  `json:"used"`
 	Spare    float64  `json:"spare"`
 	Wanted   float64  `json:"wanted"`
-	Tokens   *float64 `json:"tokens,omitempty"` // none: not limited
+	Tokens   *float64 `json:"tokens,omitempty"` // nil: not limited
 	Max      *float64 `json:"max,omitempty"`
 	Held     int      `json:"held"`
 	Refused  int      `json:"refused"`
 }
 
-// Run asks all frontends, and prints what they say.
+// Run asks all frontends, and prints their answers.
 func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
@@ -54,7 +63,7 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 	}
 	for _, a := range answers {
 		if a.err != nil {
-			fmt.Fprintf(out.err, "frontend %s is missing: %v\n", a.connect, a.err)
+			fmt.Fprintf(out.err, "frontend %s does not answer: %v\n", a.connect, a.err)
 		}
 	}
 	said := map[string][]tenantJSON{}
@@ -64,7 +73,8 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 		}
 		for _, t := range a.said.Tenants {
 			said[t.Path] = append(said[t.Path], tenantJSON{
-				Frontend: a.said.Frontend, Tenant: t.Path, Used: t.Used, Spare: t.Spare, Wanted: t.Wanted, Tokens: limited(t.Tokens), Max: limited(t.Most),
+				Frontend: a.said.Frontend, Tenant: t.Path, Used: t.Used, Spare: t.Spare, Wanted: t.Wanted,
+				Tokens: limited(t.Tokens), Max: limited(t.Most),
 				Held: t.Held, Refused: t.Refused,
 			})
 		}
@@ -83,13 +93,15 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 	return printTenants(out.out, said)
 }
 
+// printTenants prints a table, with a line of sums for each tenant.
 func printTenants(w io.Writer, said map[string][]tenantJSON) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TENANT\tFRONTEND\tUSED\tSPARE\tWAITING\tTOKENS\tMAX\tHELD\tREFUSED")
 	for _, path := range slices.Sorted(maps.Keys(said)) {
 		all := tenantJSON{Frontend: "all", Tenant: path}
 		for i, one := range said[path] {
-			all.Used, all.Spare, all.Wanted, all.Held, all.Refused = all.Used+one.Used, all.Spare+one.Spare, all.Wanted+one.Wanted, all.Held+one.Held, all.Refused+one.Refused
+			all.Used, all.Spare, all.Wanted, all.Held, all.Refused = all.Used+one.Used, all.Spare+one.Spare,
+				all.Wanted+one.Wanted, all.Held+one.Held, all.Refused+one.Refused
 			if i == 0 {
 				all.Tokens, all.Max = one.Tokens, one.Max
 			} else {
@@ -97,14 +109,15 @@ func printTenants(w io.Writer, said map[string][]tenantJSON) error {
 			}
 		}
 		for _, x := range append([]tenantJSON{all}, said[path]...) {
-			fmt.Fprintf(t, "%s\t%s\t%.4g\t%.4g\t%.4g\t%s\t%s\t%d\t%d\n", dash(x.Tenant), plain([]byte(x.Frontend)), x.Used, x.Spare, x.Wanted-x.Used,
+			fmt.Fprintf(t, "%s\t%s\t%.4g\t%.4g\t%.4g\t%s\t%s\t%d\t%d\n", dash(x.Tenant), plain([]byte(x.Frontend)),
+				x.Used, x.Spare, x.Wanted-x.Used,
 				limitText(x.Tokens), limitText(x.Max), x.Held, x.Refused)
 		}
 	}
 	return t.Flush()
 }
 
-// limited is nil for what is not.
+// optionalLimit returns nil for a negative n: not limited.
 func limited(n float64) *float64 {
 	if n < 0 {
 		return nil
@@ -112,7 +125,7 @@ func limited(n float64) *float64 {
 	return &n
 }
 
-// sum is what two frontends may have together.
+// addLimits adds two frontends' limits. Nil is no limit, so nil if either is nil.
 func sum(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		return nil
@@ -120,6 +133,7 @@ func sum(a, b *float64) *float64 {
 	return limited(*a + *b)
 }
 
+// limitText formats a limit, or a dash for nil.
 func limitText(n *float64) string {
 	if n == nil {
 		return "-"

@@ -16,7 +16,8 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// What tenants use, want, may have, and were refused is told by frontend and in all; to who has a tenant's token, of that one.
+// phoebe tenants shows what tenants use, want and may have, and their refused jobs, for each frontend and in all. A
+// caller with a tenant's token sees only the tenant.
 func TestTenantsCommand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -36,19 +37,22 @@ func TestTenantsCommand(t *testing.T) {
 	w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "8", "--secret-file", key).said("worker", 1)[0]
 	var addrs []string
 	for _, name := range []string{"a", "b"} {
-		addr := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w, "--tenants", file.name, "--secret-file", key, "--name", name).said("frontend", 1)[0]
+		addr := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w, "--tenants", file.name,
+			"--secret-file", key, "--name", name).said("frontend", 1)[0]
 		linkedBy(t, dial(addr), 1)
 		addrs = append(addrs, addr)
 		long := client.Task{Function: "sleep", Payload: []byte("1h")}
-		for _, j := range []client.Job{{Tenant: "ads", Tasks: []client.Task{long, long}}, {Tenant: "web", Class: client.Spare, Due: time.Hour, Tasks: []client.Task{long}}} {
+		for _, j := range []client.Job{{Tenant: "ads", Tasks: []client.Task{long, long}},
+			{Tenant: "web", Class: client.Spare, Due: time.Hour, Tasks: []client.Task{long}}} {
 			if _, err := dial(addr).Submit(t.Context(), j); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // the SDK would come back after a second
+	soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // the SDK would retry after a second
 	defer cancel()
-	if _, err := dial(addrs[0]).Submit(soon, client.Job{Tenant: "ads", Tasks: []client.Task{{Function: "echo"}}}); err == nil {
+	if _, err := dial(addrs[0]).Submit(soon,
+		client.Job{Tenant: "ads", Tasks: []client.Task{{Function: "echo"}}}); err == nil {
 		t.Error("one more than may be pending was accepted")
 	}
 	connect := strings.Join(addrs, ",")
@@ -71,10 +75,14 @@ web b 1 1 0 2 - 0 0
 		return nil
 	})
 	phoebe(t, "status", "--json", "--secret-file", key, "--connect", addrs[0]).want(t, 0, `"spare": 1,`, `"copies": 0,`)
-	spare := phoebe(t, "jobs", "--tenant", "web", "--secret-file", key, "--connect", addrs[0]).want(t, 0, " spare/1h0m0s ")
-	why := phoebe(t, "explain", strings.Fields(strings.Split(spare.out, "\n")[1])[0], "0", "--json", "--secret-file", key, "--connect", addrs[0]).want(t, 0,
-		`"cause": "class"`, `"class": "spare"`, `"class_why": "its job names it"`, `"due_us": 3600000000`, `"copies": "no copy: its job is spare"`)
-	if !strings.Contains(why.out, `"tokens": "needs no tokens, as it is sampled: those of tenant \"web\" are its weights in workers' queues, [2] by the parts of its path"`) {
+	spare := phoebe(t, "jobs", "--tenant", "web", "--secret-file", key, "--connect", addrs[0]).want(t, 0,
+		" spare/1h0m0s ")
+	why := phoebe(t, "explain", strings.Fields(strings.Split(spare.out, "\n")[1])[0], "0", "--json", "--secret-file",
+		key, "--connect", addrs[0]).want(t, 0,
+		`"cause": "class"`, `"class": "spare"`, `"class_why": "its job names it"`, `"due_us": 3600000000`,
+		`"copies": "no copy: its job is spare"`)
+	if !strings.Contains(why.out,
+		`"tokens": "needs no tokens, as it is sampled: tenant \"web\" has weights in workers' queues, [2] by the parts of its path"`) {
 		t.Errorf("%s", why.out)
 	}
 	var one struct {
@@ -83,18 +91,20 @@ web b 1 1 0 2 - 0 0
 		Max                         *float64
 	}
 	s := phoebe(t, "tenants", "--json", "--token-file", web, "--connect", addrs[1]).want(t, 0)
-	if err := json.Unmarshal([]byte(s.out), &one); err != nil || one.Tenant != "web" || one.Frontend != "b" || one.Used != 1 || one.Spare != 1 || one.Wanted != 1 || one.Tokens != 2 || one.Max != nil {
+	if err := json.Unmarshal([]byte(s.out), &one); err != nil || one.Tenant != "web" || one.Frontend != "b" ||
+		one.Used != 1 || one.Spare != 1 || one.Wanted != 1 || one.Tokens != 2 || one.Max != nil {
 		t.Errorf("%v, %+v of %q", err, one, s.out)
 	}
 }
 
-// A tenants file with flaws changes nothing, and each flaw is told with its line and what to write instead, wherever somebody looks. A
-// frontend does not start with one. Who has no entry has what the default says.
+// A flawed tenants file changes nothing. Each flaw is reported with its line and its remedy, at all places where
+// operators look. A frontend does not start with a flawed file. Tenants without an entry have the entry "*".
 func TestBadTenantsFile(t *testing.T) {
 	t.Parallel()
 	file := &tenantsFile{t: t, name: filepath.Join(t.TempDir(), "tenants.yaml")}
 	file.put("  web: {tokens: 2, queue: 1}\n  \"*\": {tokens: 1, queue: 2}\n")
-	args := []string{"--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--tenants", file.name, "--workers", start(t, "worker", "--listen", "127.0.0.1:0").addr()}
+	args := []string{"--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+		"--tenants", file.name, "--workers", start(t, "worker", "--listen", "127.0.0.1:0").addr()}
 	p := start(t, args...)
 	addr := p.said("frontend", 1)[0]
 	linked(t, addr, 1)
@@ -102,7 +112,8 @@ func TestBadTenantsFile(t *testing.T) {
 		t.Helper()
 		for tenant, queue := range map[string]int{"web": 1, "nobody/said": 2} {
 			tasks := func(n int) said {
-				return phoebe(t, "run", "--connect", addr, "--tenant", tenant, "--function", "echo", "--tasks", fmt.Sprint(n))
+				return phoebe(t, "run", "--connect", addr, "--tenant", tenant, "--function", "echo", "--tasks",
+					fmt.Sprint(n))
 			}
 			tasks(queue).want(t, 0)
 			tasks(queue+1).want(t, 2, fmt.Sprintf("may have %d pending", queue))
@@ -114,10 +125,12 @@ func TestBadTenantsFile(t *testing.T) {
 		flaws   []string
 	}{
 		{"  web: {tokens: -3, queue: 9}\n  ads/../..//x: {tokens: 1}\n  y: {token: 1}\n", []string{
-			`:3: tenant "web": tokens "-3": want a whole number from 1 to`, `:4: tenant "ads/../..//x": a part of the path is empty: write parts with one / between them`,
+			`:3: tenant "web": tokens "-3": want a whole number from 1 to`,
+			`:4: tenant "ads/../..//x": a part of the path is empty: write parts with a / between`,
 			`:5: tenant "y": unknown key "token": it is one of ["certificates" "functions" "max" "queue" "rate" "token-hashes" "tokens"]`,
 		}},
-		{"  web: &loop\n    tokens: *loop\n", []string{":3: anchors, aliases and << are not read here, as they may go round in circles: write the values out", ":4: anchors"}},
+		{"  web: &loop\n    tokens: *loop\n",
+			[]string{":3: anchors, aliases and << are not read here, as they may go round in circles: write the values out", ":4: anchors"}},
 	} {
 		file.put(bad.tenants)
 		says := func(s said, code int) {
@@ -132,7 +145,7 @@ func TestBadTenantsFile(t *testing.T) {
 			}
 			return nil
 		})
-		ready := phoebe(t, "ready", adminAddr(t, p)) // it serves
+		ready := phoebe(t, "ready", adminAddr(t, p)) // the frontend still serves
 		says(ready, 0)
 		ready.want(t, 0, "ok\nwarning: tenants file: ", "; revision 1 holds on")
 		says(said{err: strings.ReplaceAll(p.errs.String(), `\"`, `"`)}, 0)
@@ -152,8 +165,9 @@ func TestBadTenantsFile(t *testing.T) {
 	limits()
 }
 
-// A frontend that hangs, or dies, with tokens and a part of a maximum in use takes along what it wanted: another one has all of both soon.
-// One that goes on has its part again, as tasks of the other one end.
+// A frontend hangs or dies while it uses tokens and a part of a maximum. The frontend's wants no longer count, and
+// its peer soon has all tokens and the whole maximum. When the frontend wakes, it gets its part back as tasks of
+// the peer end.
 func TestTokensReturn(t *testing.T) {
 	t.Parallel()
 	file := &tenantsFile{t: t, name: filepath.Join(t.TempDir(), "tenants.yaml")}
@@ -166,7 +180,8 @@ func TestTokensReturn(t *testing.T) {
 		}
 		all = append(all, meet(start(t, args...)))
 	}
-	w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "32", "--grace", "500ms", "--join", all[0].heartbeat+","+all[1].heartbeat)
+	w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "32", "--grace", "500ms", "--join",
+		all[0].heartbeat+","+all[1].heartbeat)
 	for _, g := range all {
 		g.lists(w.addr())
 		g.members(2)
@@ -194,7 +209,7 @@ func TestTokensReturn(t *testing.T) {
 	shares(all[0], 4)
 }
 
-// wantsMuch submits a job to a frontend of more tasks than will run there, and leaves it there.
+// submitMuch submits a job to a frontend, with more tasks than will run, and does not wait.
 func wantsMuch(t *testing.T, api, tenant string, run time.Duration) {
 	t.Helper()
 	c, err := client.New([]string{api}, client.WithLoadBalancerOnly(), client.WithSecret(secret))
@@ -208,7 +223,8 @@ func wantsMuch(t *testing.T, api, tenant string, run time.Duration) {
 	}
 }
 
-// inUse is how many slots tenants have in use of a frontend: of those with tokens, what these cover.
+// slotsInUse returns the slots that tenants use at a frontend. For the tenant "tokens" it leaves out slots without
+// tokens.
 func inUse(t *testing.T, c *client.Client) (map[string]float64, error) {
 	said, err := c.ClusterPage(t.Context(), client.ClusterQuery{Tenants: true})
 	if err != nil {
@@ -216,14 +232,14 @@ func inUse(t *testing.T, c *client.Client) (map[string]float64, error) {
 	}
 	has := map[string]float64{}
 	for _, s := range said.Tenants {
-		if has[s.Path] = s.Used; s.Path == "tokens" { // what they do not cover is spare
+		if has[s.Path] = s.Used; s.Path == "tokens" { // slots not covered by tokens are spare
 			has[s.Path] -= s.Spare
 		}
 	}
 	return has, nil
 }
 
-// uses waits until tenants have so many slots in use of a frontend.
+// awaitUse waits until tenants use these slots at a frontend.
 func uses(t *testing.T, c *client.Client, want map[string]float64) {
 	t.Helper()
 	eventually(t, func() error {

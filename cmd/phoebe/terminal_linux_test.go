@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On a terminal there is a progress bar, which is gone at the end.
+// On a terminal, phoebe run has a progress bar. The bar is gone at the end.
 func TestProgressBar(t *testing.T) {
 	c := startDev(t)
 	ours, theirs := terminal(t)
@@ -35,7 +35,7 @@ func TestProgressBar(t *testing.T) {
 	}
 }
 
-// In a terminal, top shows what there is until somebody presses q.
+// In a terminal, phoebe top shows the fleet until somebody presses q.
 func TestTop(t *testing.T) {
 	c := startDev(t)
 	ours, theirs := terminal(t)
@@ -55,7 +55,7 @@ func TestTop(t *testing.T) {
 		}
 		seen = bytes.Contains(all, []byte("FRONTEND")) && bytes.Contains(all, []byte("worker-2"))
 	}
-	go func() { _, _ = bytes.NewBuffer(nil).ReadFrom(ours) }() // what it still writes
+	go func() { _, _ = bytes.NewBuffer(nil).ReadFrom(ours) }() // discard the rest
 	if _, err := ours.WriteString("wq"); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// terminal opens both sides of a pseudo-terminal.
+// openTerminal opens both sides of a pseudo-terminal.
 func terminal(t testing.TB) (ours, theirs *os.File) {
 	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

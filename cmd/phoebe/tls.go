@@ -13,22 +13,23 @@ import (
 )
 
 type tlsCmd struct {
-	Dir  string        `arg:"" help:"Where the folders are made, one for each of --for. It must not be there, or be empty."`
-	For  []string      `default:"frontend,worker,operator,client/default" placeholder:"ROLE,..." help:"Who gets a certificate: frontend, worker, operator, client/TENANT, or several of these for one, with + between them. Default ${default}."`
+	Dir  string        `arg:"" help:"Folder to make, with one folder for each of --for. It must be missing or empty."`
+	For  []string      `default:"frontend,worker,operator,client/default" placeholder:"ROLE,..." help:"Who gets a certificate: frontend, worker, operator, client/TENANT, or several roles for a single certificate, joined by a plus. Default ${default}."`
 	Last time.Duration `default:"720h" placeholder:"D" help:"How long the certificates last. Default ${default}."`
 }
 
-// Help says what is made.
+// Help returns the text below the usage line.
 func (c *tlsCmd) Help() string {
-	return `Makes an authority and certificates, for rehearsals and tests. Each folder holds what --tls-dir needs: ca.crt, tls.crt and
-tls.key. The authority's own key is thrown away: nobody can make more of them.
+	return `Makes an authority and certificates, for rehearsals and tests. Each folder holds what
+--tls-dir needs: ca.crt, tls.crt and tls.key. The authority's own key is thrown away, so nobody can
+make further certificates.
 
   phoebe tls keys
   phoebe frontend --tls-dir keys/frontend ...
   phoebe run --tls-dir keys/client-default ...
 
-In production, have your own authority make them (such as cert-manager), with the role among their alternative names as a
-URI: phoebe:frontend, phoebe:worker, phoebe:operator or phoebe:client/TENANT.`
+In production, let your own authority (such as cert-manager) make certificates, with the role as an
+alternative name, a URI: phoebe:frontend, phoebe:worker, phoebe:operator or phoebe:client/TENANT.`
 }
 
 // Run makes certificates.
@@ -51,7 +52,8 @@ func (c *tlsCmd) Run(out *streams) error {
 	return nil
 }
 
-// makeKeys makes a folder with keys in dir for each of who, by an authority that nobody else has.
+// makeKeys makes a folder with keys in dir for each identity, such as client/acme. The authority's key is thrown
+// away.
 func makeKeys(dir string, last time.Duration, who ...string) (dirs []string, err error) {
 	ids := make([]identity.Identity, len(who))
 	for i, name := range who {

@@ -20,21 +20,24 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// secured is a fleet by TLS: a frontend with gossip, and a worker that has announced itself and has a cache of files.
+// secured is a fleet with TLS: a frontend with gossip, and a worker with a cache that has announced itself.
 type secured struct {
 	t        *testing.T
-	keys     string // folder of folders
+	keys     string // a folder with one folder for each role
 	frontend *gossiper
 	worker   *process
 }
 
+// startSecured starts the fleet, and waits until it is linked.
 func secure(t *testing.T) *secured {
 	t.Helper()
 	s := &secured{t: t, keys: filepath.Join(t.TempDir(), "keys")}
 	phoebe(t, "tls", s.keys, "--for", "frontend,worker,operator,client/acme,client/other").want(t, 0)
 	s.frontend = meet(start(t, append(gossipFlags, "--tls-dir", s.dir("frontend"), "--audit-log", s.audit())...))
-	s.worker = start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join", s.frontend.heartbeat, "--tls-dir", s.dir("worker"),
-		"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--files-listen", freeAddress(t), "--admin", "127.0.0.1:0", "--allow-exec")
+	s.worker = start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join",
+		s.frontend.heartbeat, "--tls-dir", s.dir("worker"),
+		"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--files-listen", freeAddress(t), "--admin",
+		"127.0.0.1:0", "--allow-exec")
 	s.linked(1)
 	return s
 }
@@ -43,10 +46,10 @@ func (s *secured) dir(who string) string {
 	return filepath.Join(s.keys, strings.ReplaceAll(who, "/", "-"))
 }
 
-// audit is the frontend's log of who asked for what.
+// auditFile is the frontend's audit log.
 func (s *secured) audit() string { return filepath.Join(filepath.Dir(s.keys), "audit") }
 
-// client is one with the keys of who.
+// newClient makes a client with the keys of who, at addrs, or at the frontend if addrs is empty.
 func (s *secured) client(who string, addrs ...string) *client.Client {
 	s.t.Helper()
 	if len(addrs) == 0 {
@@ -65,6 +68,7 @@ func (s *secured) linked(n int) {
 	linkedBy(s.t, s.client("operator"), n)
 }
 
+// freeAddress returns an address of loopback that was free.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,9 +79,10 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// port is one that speaks TLS, and which roles it lets in.
+// port is a port with TLS, and the roles allowed there.
 type port struct{ of, addr, roles string }
 
+// listPorts returns all ports of the fleet.
 func (s *secured) ports() []port {
 	files := s.worker.args[slices.Index(s.worker.args, "--files-listen")+1]
 	return []port{
@@ -90,12 +95,14 @@ func (s *secured) ports() []port {
 	}
 }
 
-// large reads a result that is too large to travel.
+// readLargeResult reads a result too large to travel with its outcome.
 func (s *secured) large() {
 	s.t.Helper()
 	const size = 3_000_000
 	c := s.client("client/acme")
-	outs, err := c.Run(s.t.Context(), client.Job{LargeResults: true, Tasks: []client.Task{script(s.t, "/dev/null", fmt.Sprintf("head -c %d /dev/zero", size))}})
+	outs, err := c.Run(s.t.Context(),
+		client.Job{LargeResults: true,
+			Tasks: []client.Task{script(s.t, "/dev/null", fmt.Sprintf("head -c %d /dev/zero", size))}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -109,16 +116,18 @@ func (s *secured) large() {
 	}
 }
 
-// A job goes through by TLS. Each port lets in those whose role fits; nobody else gets a byte from it, and what is said to it
-// in plain, or by TLS without a certificate, gets none but an alert.
+// A job runs over TLS. Each port lets in the roles that fit. Other roles get no byte. A connection in plain, or by
+// TLS without a certificate, gets at most an alert.
 func TestTLSPorts(t *testing.T) {
 	t.Parallel()
 	s := secure(t)
-	outs, err := s.client("client/acme").Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo", Payload: []byte("hello")}}})
+	outs, err := s.client("client/acme").Run(t.Context(),
+		client.Job{Tasks: []client.Task{{Function: "echo", Payload: []byte("hello")}}})
 	if err != nil || string(outs[0].Result) != "hello" {
 		t.Fatalf("%+v, %v", outs, err)
 	}
-	phoebe(t, "run", "--connect", s.frontend.api, "--tls-dir", s.dir("client/other"), "--function", "echo", "--payload", "by the command line").want(t, 0, "by the command line")
+	phoebe(t, "run", "--connect", s.frontend.api, "--tls-dir", s.dir("client/other"), "--function", "echo",
+		"--payload", "by the command line").want(t, 0, "by the command line")
 	s.large()
 	for _, p := range s.ports() {
 		if strings.HasSuffix(p.of, "admin") {
@@ -135,12 +144,13 @@ func TestTLSPorts(t *testing.T) {
 			c, err := keys.Connect(ctx, new(net.Dialer).DialContext, p.addr, identity.Anyone)
 			cancel()
 			if err != nil {
-				t.Errorf("%s: %v", p.of, err) // by TLS 1.3, one is told later that one's certificate is no good
+				t.Errorf("%s: %v", p.of, err) // in TLS 1.3, a client learns later that its certificate is refused
 				continue
 			}
 			letIn := true
 			c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-			if n, err := c.Read(make([]byte, 1)); err != nil && strings.Contains(err.Error(), "remote error: tls: bad certificate") {
+			if n, err := c.Read(make([]byte, 1)); err != nil &&
+				strings.Contains(err.Error(), "remote error: tls: bad certificate") {
 				letIn = false
 			} else if n > 0 {
 				t.Errorf("%s spoke to %s unasked", p.of, who)
@@ -150,7 +160,8 @@ func TestTLSPorts(t *testing.T) {
 			}
 			c.Close()
 		}
-		for what, says := range map[string]string{"HTTP": "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "a probe link": "phoebe-probe\x01\x01\x00", "nothing": ""} {
+		for what, says := range map[string]string{"HTTP": "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+			"a probe link": "phoebe-probe\x01\x01\x00", "nothing": ""} {
 			c, err := net.Dial("tcp", p.addr)
 			if err != nil {
 				t.Fatal(err)
@@ -165,7 +176,7 @@ func TestTLSPorts(t *testing.T) {
 				more, err = c.Read(got[n:])
 				n += more
 			}
-			if n > 0 && (n != 7 || got[0] != 21) { // an alert of TLS: no state
+			if n > 0 && (n != 7 || got[0] != 21) { // a TLS alert reveals no state
 				t.Errorf("%s answers %q to %s in plain", p.of, got[:n], what)
 			}
 			c.Close()
@@ -173,7 +184,7 @@ func TestTLSPorts(t *testing.T) {
 	}
 }
 
-// What is not allowed beyond loopback says what to do.
+// A configuration that is not allowed beyond loopback is refused with a remedy.
 func TestNotInTheOpen(t *testing.T) {
 	t.Parallel()
 	keys := filepath.Join(t.TempDir(), "keys")
@@ -182,14 +193,21 @@ func TestNotInTheOpen(t *testing.T) {
 		args []string
 		text string
 	}{
-		{[]string{"frontend", "--listen", "0.0.0.0:0", "--advertise", "a:1", "--workers", "127.0.0.1:1"}, "give certificates (--tls-dir) or set a secret (--secret-file)"},
+		{[]string{"frontend", "--listen", "0.0.0.0:0", "--advertise", "a:1", "--workers", "127.0.0.1:1"},
+			"give certificates (--tls-dir) or set a secret (--secret-file)"},
 		{[]string{"worker", "--listen", "0.0.0.0:0"}, "give certificates (--tls-dir) or set a secret (--secret-file)"},
-		{[]string{"frontend", "--listen", "127.0.0.1:0", "--gossip", "0.0.0.0:0", "--tls-dir", filepath.Join(keys, "frontend")}, "set a secret (--secret-file)"},
-		{[]string{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--tls-dir", filepath.Join(keys, "worker")}, "is of worker, and here one of frontend is needed"},
-		{[]string{"worker", "--listen", "127.0.0.1:0", "--tls-dir", filepath.Join(keys, "client-default")}, "is of client/default, and here one of worker is needed"},
-		{[]string{"worker", "--listen", "127.0.0.1:0", "--tls-dir", keys}, "a folder with keys has ca.crt, tls.crt and tls.key"},
-		{[]string{"worker", "--listen", "127.0.0.1:0", "--event-loops", "1", "--tls-dir", filepath.Join(keys, "worker")}, "event loops, which know no TLS"},
-		{[]string{"run", "--tls-dir", filepath.Join(keys, "worker"), "--function", "echo"}, "here one of frontend or client or operator is needed"},
+		{[]string{"frontend", "--listen", "127.0.0.1:0", "--gossip", "0.0.0.0:0", "--tls-dir",
+			filepath.Join(keys, "frontend")}, "set a secret (--secret-file)"},
+		{[]string{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--tls-dir",
+			filepath.Join(keys, "worker")}, "is for worker, and a certificate for frontend is needed here"},
+		{[]string{"worker", "--listen", "127.0.0.1:0", "--tls-dir", filepath.Join(keys, "client-default")},
+			"is for client/default, and a certificate for worker is needed here"},
+		{[]string{"worker", "--listen", "127.0.0.1:0", "--tls-dir", keys},
+			"a folder with keys has ca.crt, tls.crt and tls.key"},
+		{[]string{"worker", "--listen", "127.0.0.1:0", "--event-loops", "1", "--tls-dir",
+			filepath.Join(keys, "worker")}, "event loops, which know no TLS"},
+		{[]string{"run", "--tls-dir", filepath.Join(keys, "worker"), "--function", "echo"},
+			"a certificate for frontend or client or operator is needed here"},
 		{[]string{"tls", keys}, "is not empty"},
 		{[]string{"tls", keys + "x", "--for", "boss"}, `unknown role "boss"`},
 	} {
@@ -197,11 +215,12 @@ func TestNotInTheOpen(t *testing.T) {
 	}
 }
 
-// The audit log tells who asked for what, and who was refused, and no payload.
+// The audit log names each request, the caller, and the decision. It contains no payload.
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
 	s := secure(t)
-	running, err := s.client("client/acme").Submit(t.Context(), client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("3600.25s")}}})
+	running, err := s.client("client/acme").Submit(t.Context(),
+		client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("3600.25s")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +260,8 @@ func TestAuditLog(t *testing.T) {
 		got = append(got, strings.TrimSpace(e.What+" "+e.Who+" "+e.Decision))
 	}
 	want := []string{
-		"submit client/acme done", "cancel client/other refused", "explain operator done", "cancel client/acme done", "connect  refused", "drain  done",
+		"submit client/acme done", "cancel client/other refused", "explain operator done", "cancel client/acme done",
+		"connect  refused", "drain  done",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -251,7 +271,7 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
-// The doctor looks at certificates, its own and those that it is shown.
+// phoebe doctor checks the caller's certificates, and the certificates shown by frontends.
 func TestDoctorOfKeys(t *testing.T) {
 	t.Parallel()
 	s := secure(t)
@@ -259,9 +279,12 @@ func TestDoctorOfKeys(t *testing.T) {
 		return phoebe(t, "doctor", "--connect", s.frontend.api, "--tls-dir", dir, "--retry-for", "2s")
 	}
 	doctor(s.dir("operator")).want(t, 0, "asked 1 frontends, which know 1 workers: 0 findings")
-	doctor(s.dir("worker")).want(t, 1, "tls.crt is of worker, and here one of frontend or client or operator is needed", "Put one of that role in place")
+	doctor(s.dir("worker")).want(t, 1,
+		"tls.crt is for worker, and a certificate for frontend or client or operator is needed here",
+		"Put a certificate with that role in place")
 	others := filepath.Join(t.TempDir(), "others")
 	phoebe(t, "tls", others, "--last", "5m").want(t, 0)
-	doctor(filepath.Join(others, "operator")).want(t, 1, "problem: frontend "+s.frontend.api+": its certificate is not signed by a CA in ca.crt", "no frontend answers")
+	doctor(filepath.Join(others, "operator")).want(t, 1,
+		"problem: frontend "+s.frontend.api+": its certificate is not signed by a CA in ca.crt", "no frontend answers")
 	doctor(filepath.Join(others, "none")).want(t, 1, "a folder with keys has ca.crt, tls.crt and tls.key")
 }

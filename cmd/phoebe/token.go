@@ -12,18 +12,19 @@ import (
 )
 
 type tokenCmd struct {
-	File string `arg:"" help:"Where the token is, or is put if there is none."`
+	File string `arg:"" help:"File with the token. A new token is written if the file is missing."`
 }
 
-// Help says what is made.
+// Help returns the text below the usage line.
 func (c *tokenCmd) Help() string {
-	return `Writes a new token into the file, which its owner alone can read, unless there is one already, and prints its hash. That is
-what belongs into the tenants file (phoebe frontend --tenants), which says whose it is:
+	return `Writes a new token into the file, readable by its owner alone, and prints the token's
+hash. If the file exists, its tokens stay. Put the hash into the tenants file (phoebe frontend
+--tenants), at the tenant:
 
   tenants: {web: {token-hashes: [HASH]}}
 
-The token itself goes to the tenant's clients: phoebe run --token-file FILE, client.WithTokenFile, or as the secret of the
-caller in any other language.`
+Give the token itself to the tenant's clients: phoebe run --token-file FILE, client.WithTokenFile,
+or in other languages the field secret of Caller.`
 }
 
 // Run makes a token.

@@ -14,13 +14,14 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// tenantsFile is one that is written again with a higher revision each time.
+// tenantsFile is a tenants file that is written again and again, with a higher revision each time.
 type tenantsFile struct {
 	t        *testing.T
 	name     string
 	revision int
 }
 
+// writeTenants replaces the file's tenants, with the next revision.
 func (f *tenantsFile) put(tenants string) {
 	f.t.Helper()
 	f.revision++
@@ -33,7 +34,7 @@ func (f *tenantsFile) put(tenants string) {
 	}
 }
 
-// token makes one, and returns its file and its hash.
+// makeToken makes a token, and returns the file and the hash.
 func token(t *testing.T, dir, name string) (file, hash string) {
 	t.Helper()
 	file = filepath.Join(dir, name)
@@ -45,6 +46,7 @@ func token(t *testing.T, dir, name string) (file, hash string) {
 	return file, strings.TrimSpace(made.out)
 }
 
+// wantRefused fails the test unless err is a refusal with this reason and text.
 func refusedAs(t *testing.T, what string, err error, reason client.RefusedReason, says string) {
 	t.Helper()
 	var refused *client.RefusedError
@@ -53,8 +55,8 @@ func refusedAs(t *testing.T, what string, err error, reason client.RefusedReason
 	}
 }
 
-// Whoever shows a tenant's token may do what the tenant may, at any frontend, and nothing else. Tokens are replaced without a
-// restart, and are in no log.
+// A client with a tenant's token may do what the tenant may, at any frontend, and nothing else. Tokens are replaced
+// without a restart, and appear in no log.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -69,7 +71,8 @@ func TestTokens(t *testing.T) {
 	}
 	audit := filepath.Join(dir, "audit")
 	one := meet(start(t, append(gossipFlags, "--secret-file", secret, "--tenants", file.name, "--audit-log", audit)...))
-	two := meet(start(t, append(gossipFlags, "--secret-file", secret, "--join", one.gossip)...)) // it hears of the file
+	// gets the file by gossip
+	two := meet(start(t, append(gossipFlags, "--secret-file", secret, "--join", one.gossip)...))
 	start(t, "worker", "--listen", "127.0.0.1:0", "--secret-file", secret, "--join", one.heartbeat, "--slots", "8")
 	dial := func(addr string, options ...client.Option) *client.Client {
 		c, err := client.New([]string{addr}, append(options, client.WithRetryFor(2*time.Second))...)
@@ -81,7 +84,8 @@ func TestTokens(t *testing.T) {
 	}
 	for _, api := range []string{one.api, two.api} {
 		eventually(t, func() error {
-			_, err := dial(api, client.WithTokenFile(etl)).Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo"}}})
+			_, err := dial(api, client.WithTokenFile(etl)).Run(t.Context(),
+				client.Job{Tasks: []client.Task{{Function: "echo"}}})
 			return err
 		})
 	}
@@ -93,36 +97,44 @@ func TestTokens(t *testing.T) {
 	}
 	job := running.Handle()
 	_, err = mine.Run(t.Context(), client.Job{Tenant: "web", Tasks: long.Tasks})
-	refusedAs(t, "a job of another tenant", err, client.Forbidden, `the job names tenant "web", and you are known as a client of "ads/etl": name no tenant`)
-	_, err = mine.Run(t.Context(), client.Job{Tenant: "ads/etl/x", Tasks: []client.Task{{Function: "echo"}, {Function: "spin"}}})
-	refusedAs(t, "a function that the tenant may not run", err, client.Forbidden, `task 1: tenant "ads/etl/x" may not run "spin": the entry of "ads"`)
+	refusedAs(t, "a job of another tenant", err, client.Forbidden,
+		`the job names tenant "web", and you are known as a client of "ads/etl": name no tenant`)
+	_, err = mine.Run(t.Context(),
+		client.Job{Tenant: "ads/etl/x", Tasks: []client.Task{{Function: "echo"}, {Function: "spin"}}})
+	refusedAs(t, "a function that the tenant may not run", err, client.Forbidden,
+		`task 1: tenant "ads/etl/x" may not run "spin": the entry of "ads"`)
 	_, err = dial(one.api).Run(t.Context(), long)
 	refusedAs(t, "nothing shown", err, client.Unauthorized, "give one whose hash is in the tenants file")
 	for _, api := range []string{one.api, two.api} {
 		other := dial(api, client.WithTokenFile(web))
 		_, err := other.Cancel(t.Context(), job, "mine is more important")
-		refusedAs(t, "cancel by another tenant", err, client.Forbidden, "is of another tenant")
+		refusedAs(t, "cancel by another tenant", err, client.Forbidden, "belongs to another tenant")
 		_, err = other.Explain(t.Context(), job, -1)
-		refusedAs(t, "explain to another tenant", err, client.Forbidden, "is of another tenant")
+		refusedAs(t, "explain to another tenant", err, client.Forbidden, "belongs to another tenant")
 		_, err = other.Watch(t.Context(), time.Second, time.Time{}, 10)
 		refusedAs(t, "watch", err, client.Forbidden, `known as a client of "web"`)
-		if list, err := other.Jobs(t.Context(), client.JobFilter{}, "", 10); err != nil || slices.ContainsFunc(list.Jobs, func(j client.JobSummary) bool { return j.Tenant != "web" }) {
+		if list, err := other.Jobs(t.Context(), client.JobFilter{}, "", 10); err != nil ||
+			slices.ContainsFunc(list.Jobs, func(j client.JobSummary) bool { return j.Tenant != "web" }) {
 			t.Errorf("another tenant sees %+v, %v", list, err)
 		}
-		if list, err := dial(api, client.WithTokenFile(etl)).Jobs(t.Context(), client.JobFilter{ID: job.Job}, "", 10); err != nil || len(list.Jobs) != 1 || list.Jobs[0].Tenant != "ads/etl" {
+		if list, err := dial(api, client.WithTokenFile(etl)).Jobs(t.Context(), client.JobFilter{ID: job.Job}, "",
+			10); err != nil || len(list.Jobs) != 1 || list.Jobs[0].Tenant != "ads/etl" {
 			t.Errorf("its owner sees %+v, %v", list, err)
 		}
 		if _, err := dial(api, client.WithTokenFile(etl)).Explain(t.Context(), job, -1); err != nil {
 			t.Errorf("its owner at %s: %v", api, err)
 		}
-		if _, err := dial(api, client.WithSecret("the fleet's")).Watch(t.Context(), time.Second, time.Time{}, 10); err != nil {
+		if _, err := dial(api, client.WithSecret("the fleet's")).Watch(t.Context(), time.Second, time.Time{},
+			10); err != nil {
 			t.Errorf("who has the secret: %v", err)
 		}
 	}
-	phoebe(t, "run", "--connect", two.api, "--token-file", web, "--function", "echo", "--payload", "by the command line").want(t, 0, "by the command line")
-	phoebe(t, "cancel", "--connect", two.api, "--token-file", web, job.Job+"@"+job.Owner).want(t, 3, "is of another tenant")
+	phoebe(t, "run", "--connect", two.api, "--token-file", web, "--function", "echo", "--payload",
+		"by the command line").want(t, 0, "by the command line")
+	phoebe(t, "cancel", "--connect", two.api, "--token-file", web, job.Job+"@"+job.Owner).want(t, 3,
+		"belongs to another tenant")
 
-	// The new token counts beside the old one, then instead of it.
+	// First the new and the old token count, then only the new token.
 	next, nextHash := token(t, dir, "next")
 	use := func(api, tokens string) error {
 		_, err := dial(api, client.WithTokenFile(tokens)).Cluster(t.Context())
@@ -168,7 +180,8 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"what":"submit","who":"client/ads/etl","token":"` + etlHash[:8] + `","from":"127.0.0.1:`, `"tenant":"web","job":`, `"decision":"refused"`,
+		`"what":"submit","who":"client/ads/etl","token":"` + etlHash[:8] + `","from":"127.0.0.1:`,
+		`"tenant":"web","job":`, `"decision":"refused"`,
 		`"what":"cancel","who":"client/web by `, `"what":"cancel","who":"client/web","token":"` + webHash[:8],
 	} {
 		if !strings.Contains(string(log), want) {
@@ -180,7 +193,8 @@ func TestTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, said := range map[string]string{"the audit log": string(log), "a log": one.errs.String() + two.errs.String()} {
+		for what, said := range map[string]string{"the audit log": string(log),
+			"a log": one.errs.String() + two.errs.String()} {
 			if strings.Contains(said, strings.TrimSpace(string(text))) {
 				t.Errorf("%s tells a token", what)
 			}
@@ -188,7 +202,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Tokens that would be told in plain, or that keep nobody out, are not taken.
+// A frontend refuses a tenants file with tokens if clients would send tokens in plain, or callers without a token
+// were let in.
 func TestTokensInTheOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -200,7 +215,10 @@ func TestTokensInTheOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	frontend := []string{"frontend", "--workers", "127.0.0.1:1", "--tenants", file.name}
-	phoebe(t, append(frontend, "--listen", "127.0.0.1:0")...).want(t, 2, "token-hashes keep nobody out here", "--tls-dir or --secret-file")
-	phoebe(t, append(frontend, "--listen", "0.0.0.0:0", "--advertise", "a:1", "--secret-file", secret)...).want(t, 2, "would tell their tokens in plain", "--tls-dir")
-	phoebe(t, "run", "--connect", "192.0.2.1:7410", "--token-file", filepath.Join(dir, "none"), "--function", "echo").want(t, 2, "no such file")
+	phoebe(t, append(frontend, "--listen", "127.0.0.1:0")...).want(t, 2, "token-hashes keep nobody out here",
+		"--tls-dir or --secret-file")
+	phoebe(t, append(frontend, "--listen", "0.0.0.0:0", "--advertise", "a:1", "--secret-file", secret)...).want(t, 2,
+		"would tell their tokens in plain", "--tls-dir")
+	phoebe(t, "run", "--connect", "192.0.2.1:7410", "--token-file", filepath.Join(dir, "none"), "--function",
+		"echo").want(t, 2, "no such file")
 }

@@ -21,28 +21,29 @@ import (
 )
 
 type topCmd struct {
-	Every time.Duration `default:"1s" placeholder:"D" help:"How often to look. Default ${default}."`
+	Every time.Duration `default:"1s" placeholder:"D" help:"Time between two looks. Default ${default}."`
 
 	clientFlags
 }
 
-// Help says what is shown.
+// Help returns the text below the usage line.
 func (c *topCmd) Help() string {
-	return `Shows what all frontends have counted in the last ten seconds, or with w in ten minutes or six hours: how long the phases of tasks
-took, what became of jobs, the slowest of them and what their response went on, and the workers where a task would wait longest. In a
-terminal it goes on until q; anywhere else it prints that once.
+	return `Shows the counts of all frontends over the last 10 s (press w for 10 min or 6 h): how
+long the phases of tasks took, how jobs ended, the slowest jobs and where their time went, and the
+workers where a task would wait longest. In a terminal the screen refreshes until q. Elsewhere
+phoebe top prints the screen once.
 
 Exit codes: 0 shown, 2 wrong usage, 3 no frontend answers.`
 }
 
-// spans are how far back it looks, in windows of which length.
+// spans are the periods to show, each as a number of windows.
 var spans = []struct {
 	window  time.Duration
 	windows int
 	text    string
 }{{time.Second, 10, "10 s"}, {10 * time.Second, 60, "10 min"}, {5 * time.Minute, 72, "6 h"}}
 
-// Run looks again and again, or once.
+// Run shows the fleet until q on a terminal, and once elsewhere.
 func (c *topCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if c.Every < 100*time.Millisecond {
 		return usage(fmt.Errorf("--every is %v: it must be at least 100ms", c.Every))
@@ -69,7 +70,7 @@ func (c *topCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	return err
 }
 
-// topModel is what bubbletea shows.
+// topModel is the state of the screen, for bubbletea.
 type topModel struct {
 	ctx            context.Context
 	client         *client.Client
@@ -79,23 +80,25 @@ type topModel struct {
 	seen           topSeen
 }
 
-// topSeen is what was seen at one time.
+// topSnapshot holds the frontends' answers, all asked at the same time.
 type topSeen struct {
 	at      time.Time
 	span    int
 	watched *client.Watched
-	figures *client.Figures // nil: nobody tells
+	figures *client.Figures // nil: no frontend told
 	err     error
 }
 
-// lookAgain says that it is time to.
+// refreshDue is the message to fetch a new snapshot.
 type lookAgain struct{}
 
-// Init looks for the first time.
+// Init fetches the first snapshot.
 func (m topModel) Init() tea.Cmd { return m.lookNow }
 
+// fetchMessage is fetchSnapshot as a tea.Cmd.
 func (m topModel) lookNow() tea.Msg { return m.look() }
 
+// fetchSnapshot asks the frontends. An error is part of the snapshot.
 func (m topModel) look() topSeen {
 	ctx, cancel := context.WithTimeout(m.ctx, m.timeout)
 	defer cancel()
@@ -144,7 +147,7 @@ func (m topModel) View() tea.View {
 	return v
 }
 
-// text is all that was seen.
+// screenText returns the snapshot as text, with all lines.
 func (m topModel) text() string {
 	var b strings.Builder
 	seen := &m.seen
@@ -173,12 +176,14 @@ func (m topModel) text() string {
 	}
 	seconds := max(length.Seconds(), 1)
 	fmt.Fprintf(&b, "%s  last %s: %.1f jobs/s, %.1f tasks/s, %d without a result, %d jobs refused, longest wait for a first task %v\n\n",
-		seen.at.Format("15:04:05"), spans[seen.span].text, float64(sum.Accepted)/seconds, float64(sum.Tasks)/seconds, sum.Failed, refused, brief(sum.QueueAge))
+		seen.at.Format("15:04:05"), spans[seen.span].text, float64(sum.Accepted)/seconds, float64(sum.Tasks)/seconds,
+		sum.Failed, refused, brief(sum.QueueAge))
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FRONTEND\tADDRESS\tJOBS\tPENDING\tRUNNING\tWORKERS\tUPTIME\tVERSION\tSTATE")
 	for _, f := range w.Frontends {
 		if f.Err != "" {
-			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\t-\t%s\n", plain([]byte(f.Name)), plain([]byte(f.Address)), plain([]byte(f.Err)))
+			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\t-\t%s\n", plain([]byte(f.Name)), plain([]byte(f.Address)),
+				plain([]byte(f.Err)))
 			continue
 		}
 		state := "serving"
@@ -188,7 +193,8 @@ func (m topModel) text() string {
 		case f.Warning != "":
 			state = plain([]byte(f.Warning))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%s\t%s\n", plain([]byte(f.Name)), plain([]byte(f.Address)), f.Jobs, f.TasksPending, f.TasksRunning,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%s\t%s\n", plain([]byte(f.Name)), plain([]byte(f.Address)),
+			f.Jobs, f.TasksPending, f.TasksRunning,
 			f.Workers, f.Uptime.Round(time.Second), plain([]byte(f.Version)), state)
 	}
 	fmt.Fprintln(t, "\nPHASE\tP50\tP99\tP99.9\tMEAN\tTIMES")
@@ -204,18 +210,19 @@ func (m topModel) text() string {
 			}
 			return brief(d).String()
 		}
-		fmt.Fprintf(t, "%v\t%s\t%s\t%s\t%s\t%d\n", m, text(h.Quantile(0.5)), text(h.Quantile(0.99)), text(h.Quantile(0.999)), text(h.Sum/time.Duration(h.Count)), h.Count)
+		fmt.Fprintf(t, "%v\t%s\t%s\t%s\t%s\t%d\n", m, text(h.Quantile(0.5)), text(h.Quantile(0.99)),
+			text(h.Quantile(0.999)), text(h.Sum/time.Duration(h.Count)), h.Count)
 	}
-	t.Flush() // of a strings.Builder
+	t.Flush() // a strings.Builder returns no error
 	if len(w.Slowest) > 0 {
 		fmt.Fprintln(&b, "\nslowest jobs that are kept:")
-		_ = printJobs(&b, w.Slowest) // likewise
+		_ = printJobs(&b, w.Slowest) // a strings.Builder returns no error
 	}
 	seen.workers(&b)
 	return b.String()
 }
 
-// workers shows those where a task would wait longest.
+// writeWorkers writes the 10 workers where a task would wait longest.
 func (s *topSeen) workers(b *strings.Builder) {
 	f := s.figures
 	if f == nil || len(f.Names) != len(f.Workers) || len(f.Workers) == 0 {
@@ -227,7 +234,8 @@ func (s *topSeen) workers(b *strings.Builder) {
 	}
 	slices.SortStableFunc(order, func(x, y int) int {
 		a, b := &f.Workers[x], &f.Workers[y]
-		return cmp.Or(cmp.Compare(client.FigureValue(b.Wait), client.FigureValue(a.Wait)), cmp.Compare(b.Queued, a.Queued), cmp.Compare(b.RoundTrip, a.RoundTrip))
+		return cmp.Or(cmp.Compare(client.FigureValue(b.Wait), client.FigureValue(a.Wait)),
+			cmp.Compare(b.Queued, a.Queued), cmp.Compare(b.RoundTrip, a.RoundTrip))
 	})
 	fmt.Fprintf(b, "\nworkers, of %d:\n", len(order))
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
@@ -238,12 +246,15 @@ func (s *topSeen) workers(b *strings.Builder) {
 		if states := []string{"connecting", "up", "adrift", "draining", "down"}; int(w.State) < len(states) {
 			state = states[w.State]
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d %%\t%.0f\t%.0f\t%s\t%s\t%s\n", dash(f.Names[i]), dash(f.Addresses[i]), dash(f.Racks[i]), state, int(w.CPU)*100/255,
-			client.FigureValue(w.Queued), client.FigureValue(w.Running), figureText(w.Wait), figureText(w.RoundTrip), figureText(w.Silence))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d %%\t%.0f\t%.0f\t%s\t%s\t%s\n", dash(f.Names[i]), dash(f.Addresses[i]),
+			dash(f.Racks[i]), state, int(w.CPU)*100/255,
+			client.FigureValue(w.Queued), client.FigureValue(w.Running), figureText(w.Wait), figureText(w.RoundTrip),
+			figureText(w.Silence))
 	}
-	t.Flush() // of a strings.Builder
+	t.Flush() // a strings.Builder returns no error
 }
 
+// figureText formats a packed figure, in microseconds, or a dash if it is not known.
 func figureText(n uint8) string {
 	us := client.FigureValue(n)
 	if us < 0 {

@@ -17,22 +17,23 @@ import (
 )
 
 type traceCmd struct {
-	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints it, or JOB alone, which asks every frontend in --connect, and these ask others."`
-	Most   int    `default:"20" placeholder:"N" help:"How many tasks to show, those that ended last. Default ${default}."`
+	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect, and all frontends known there."`
+	Most   int    `default:"20" placeholder:"N" help:"How many tasks to show: the last to end. Default ${default}."`
 	JSON   bool   `name:"json" help:"Print the job, then each of its tasks, as a line of JSON. Default: text."`
-	Chrome string `placeholder:"FILE" help:"Write all tasks to this file as trace events, which https://ui.perfetto.dev opens. Default: none."`
+	Chrome string `placeholder:"FILE" help:"Write all tasks to this file as trace events, for https://ui.perfetto.dev. Default: none."`
 
 	clientFlags
 }
 
-// Help says what is traced.
+// Help returns the text below the usage line.
 func (c *traceCmd) Help() string {
-	return `Tells what the tasks of a job have been through that is under way, or has ended and is kept (see phoebe jobs): how its response
-splits along its critical path, and for each task when its phases ended since the job came, and where it ran. Below a task that was
-tried more than once, or had a copy, stand its other attempts, the last four at most: where, how each ended, and when it was sent,
-started and ended.
+	return `Shows where the time of a job went. The job is running, or has ended and is kept (see
+phoebe jobs). First comes the response, split along the job's critical path. Then come the tasks:
+where each ran, and when its phases ended, counted from the arrival of the job. Other attempts at a
+task (retries and copies, the last four at most) stand below the task: where, how each ended, and
+when it was sent, started and ended.
 
-Exit codes: 0 told, 1 the job is not known, or was not kept, 2 wrong usage, 3 refused or unreachable.`
+Exit codes: 0 shown, 1 the job is unknown or was not kept, 2 wrong usage, 3 refused or unreachable.`
 }
 
 // Run traces a job.
@@ -40,15 +41,16 @@ func (c *traceCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 	if c.Most < 0 {
 		return usage(fmt.Errorf("--most is %d: it must not be negative", c.Most))
 	}
-	_, all, err := ask(ctx, &c.clientFlags, log, "trace", c.Handle, func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Trace, error) {
-		all, err := cl.Trace(ctx, h.Job, 0, 0)
-		for page := all; err == nil && page.Next() > 0; all.Tasks = append(all.Tasks, page.Tasks...) {
-			if page, err = cl.Trace(ctx, h.Job, page.Next(), 0); err == nil && len(page.Tasks) == 0 {
-				return nil, fmt.Errorf("the job has changed meanwhile: ask again")
+	_, all, err := ask(ctx, &c.clientFlags, log, "trace", c.Handle,
+		func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Trace, error) {
+			all, err := cl.Trace(ctx, h.Job, 0, 0)
+			for page := all; err == nil && page.Next() > 0; all.Tasks = append(all.Tasks, page.Tasks...) {
+				if page, err = cl.Trace(ctx, h.Job, page.Next(), 0); err == nil && len(page.Tasks) == 0 {
+					return nil, fmt.Errorf("the job has changed meanwhile: ask again")
+				}
 			}
-		}
-		return all, err
-	})
+			return all, err
+		})
 	if err != nil {
 		return err
 	}
@@ -64,7 +66,7 @@ func (c *traceCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 	return printTrace(out.out, all, c.Most)
 }
 
-// writeFile writes a file, of which nothing is there if that fails.
+// writeFile writes a file. If the write fails, no file is left.
 func writeFile(name string, write func(io.Writer) error) (err error) {
 	f, err := os.Create(name)
 	if err != nil {
@@ -87,30 +89,35 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 	return f.Close()
 }
 
+// printTrace prints a trace as text, with the last most tasks.
 func printTrace(w io.Writer, x *client.Trace, most int) error {
 	j := &x.Job
 	fmt.Fprintf(w, "job %s of %s", handleText(j.Handle), plain([]byte(j.Frontend)))
 	if j.Tenant != "" {
 		fmt.Fprintf(w, ", tenant %s", plain([]byte(j.Tenant)))
 	}
-	fmt.Fprintf(w, ", class %s, policy %s, came %s\n", j.Class, plain([]byte(j.Policy)), j.Came.Local().Format("2006-01-02 15:04:05.000"))
+	fmt.Fprintf(w, ", class %s, policy %s, came %s\n", j.Class, plain([]byte(j.Policy)),
+		j.Came.Local().Format("2006-01-02 15:04:05.000"))
 	if j.Running {
-		fmt.Fprintf(w, "under way for %v: %d of %d tasks have ended, %d of them without a result\n", brief(j.Response), j.Ended, j.Tasks, j.Failed)
+		fmt.Fprintf(w, "under way for %v: %d of %d tasks have ended, %d of them without a result\n",
+			brief(j.Response), j.Ended, j.Tasks, j.Failed)
 	} else {
 		fmt.Fprintf(w, "took %v: %d tasks, %d of them without a result\n", brief(j.Response), j.Tasks, j.Failed)
 	}
-	for _, p := range slices.SortedFunc(slices.Values(j.Blame), func(a, b client.PartOf) int { return cmp.Compare(b.Took, a.Took) }) {
+	for _, p := range slices.SortedFunc(slices.Values(j.Blame),
+		func(a, b client.PartOf) int { return cmp.Compare(b.Took, a.Took) }) {
 		fmt.Fprintf(w, "%14v  %4.1f %%  %s\n", p.Took, 100*p.Took.Seconds()/max(j.Response.Seconds(), 1e-9), p.Part)
 	}
 	if len(x.Tasks) == 0 {
-		_, err := fmt.Fprintln(w, "no attempt of it is remembered")
+		_, err := fmt.Fprintln(w, "no attempt of the job is remembered")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nTASK\tSTAGE\tWORKER\tOUTCOME\tTRIES\tBOUND\tRELEASED\tSAMPLED\tQUEUED\tREADY\tANSWERED\tSTARTED\tFINISHED\tDELIVERED")
 	for i := range x.Tasks[max(len(x.Tasks)-most, 0):] {
 		k := &x.Tasks[max(len(x.Tasks)-most, 0)+i]
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dash(stageName(x, k)), dash(k.Worker), k.Outcome, k.Tries, k.Binding, brief(k.Released))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dash(stageName(x, k)), dash(k.Worker), k.Outcome,
+			k.Tries, k.Binding, brief(k.Released))
 		for m, end := range k.Ends {
 			if !k.Known && client.Measure(m) != client.MeasureDelivery {
 				fmt.Fprint(t, "\t-")
@@ -120,20 +127,21 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 		}
 		fmt.Fprintln(t)
 		for _, e := range k.Earlier {
-			fmt.Fprintf(t, "  other\t\t%s\t%s\t\t%s\t\t\t\t\t%s\t%s\t%s\t\n", dash(e.Worker), e.End, e.Binding, moment(e.Sent), moment(e.Started), moment(e.Ended))
+			fmt.Fprintf(t, "  other\t\t%s\t%s\t\t%s\t\t\t\t\t%s\t%s\t%s\t\n", dash(e.Worker), e.End, e.Binding,
+				moment(e.Sent), moment(e.Started), moment(e.Ended))
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	if more := len(x.Tasks) - most; more > 0 {
-		_, err := fmt.Fprintf(w, "%d more have ended before\n", more)
+		_, err := fmt.Fprintf(w, "%d more tasks ended earlier\n", more)
 		return err
 	}
 	return nil
 }
 
-// moment is when something was that may not be known.
+// momentText formats d, or a dash if d is 0 (not known).
 func moment(d time.Duration) string {
 	if d == 0 {
 		return "-"
@@ -141,7 +149,7 @@ func moment(d time.Duration) string {
 	return brief(d).String()
 }
 
-// taskJSON is a task in `phoebe trace --json`. Moments are since the job came.
+// taskJSON is a task in `phoebe trace --json`. Times count from the arrival of the job.
 type taskJSON struct {
 	Task           int              `json:"task"`
 	Stage          string           `json:"stage,omitempty"`
@@ -152,16 +160,16 @@ type taskJSON struct {
 	Path           string           `json:"path"`
 	Binding        string           `json:"binding"`
 	ReleasedMicros int64            `json:"released_us"`
-	EndsMicros     map[string]int64 `json:"ends_us"` // of the phases, as far as they are known
+	EndsMicros     map[string]int64 `json:"ends_us"` // end of each phase, if known
 	FetchedMicros  int64            `json:"fetched_us,omitempty"`
 	ExpectedMicros int64            `json:"expected_run_us,omitempty"`
 	PromisedMicros int64            `json:"promised_wait_us,omitempty"`
 	WaitedMicros   int64            `json:"waited_us,omitempty"`
-	WaitsMicros    map[string]int64 `json:"waits_us,omitempty"` // what of the wait at the worker was for what
+	WaitsMicros    map[string]int64 `json:"waits_us,omitempty"` // the wait at the worker, by cause
 	Earlier        []earlierJSON    `json:"earlier,omitempty"`  // attempts that did not give the outcome
 }
 
-// earlierJSON is one of these.
+// earlierJSON is an attempt at a task that did not give the outcome.
 type earlierJSON struct {
 	Worker        string `json:"worker,omitempty"`
 	Binding       string `json:"binding"`
@@ -171,6 +179,7 @@ type earlierJSON struct {
 	EndedMicros   int64  `json:"ended_us"`
 }
 
+// printTraceJSON prints the job, and then each task, as a line of JSON.
 func printTraceJSON(w io.Writer, x *client.Trace) error {
 	e := json.NewEncoder(w)
 	if err := e.Encode(jobOf(&x.Job)); err != nil {
@@ -179,9 +188,12 @@ func printTraceJSON(w io.Writer, x *client.Trace) error {
 	for i := range x.Tasks {
 		k := &x.Tasks[i]
 		to := taskJSON{
-			Task: k.Task, Stage: stageName(x, k), Worker: k.Worker, Outcome: k.Outcome, Tries: k.Tries, Path: k.Path, Binding: k.Binding,
-			ReleasedMicros: k.Released.Microseconds(), EndsMicros: map[string]int64{}, FetchedMicros: k.Fetched.Microseconds(),
-			ExpectedMicros: k.Expected.Microseconds(), PromisedMicros: k.Promised.Microseconds(), WaitedMicros: k.Waited.Microseconds(),
+			Task: k.Task, Stage: stageName(x, k), Worker: k.Worker, Outcome: k.Outcome, Tries: k.Tries, Path: k.Path,
+			Binding:        k.Binding,
+			ReleasedMicros: k.Released.Microseconds(), EndsMicros: map[string]int64{},
+			FetchedMicros:  k.Fetched.Microseconds(),
+			ExpectedMicros: k.Expected.Microseconds(), PromisedMicros: k.Promised.Microseconds(),
+			WaitedMicros: k.Waited.Microseconds(),
 		}
 		if k.Failure != 0 {
 			to.Reason = k.Failure.String()
@@ -198,7 +210,8 @@ func printTraceJSON(w io.Writer, x *client.Trace) error {
 			to.WaitsMicros[of.Part] = of.Took.Microseconds()
 		}
 		for _, x := range k.Earlier {
-			to.Earlier = append(to.Earlier, earlierJSON{x.Worker, x.Binding, x.End, x.Sent.Microseconds(), x.Started.Microseconds(), x.Ended.Microseconds()})
+			to.Earlier = append(to.Earlier, earlierJSON{x.Worker, x.Binding, x.End, x.Sent.Microseconds(),
+				x.Started.Microseconds(), x.Ended.Microseconds()})
 		}
 		if err := e.Encode(to); err != nil {
 			return err
@@ -207,10 +220,11 @@ func printTraceJSON(w io.Writer, x *client.Trace) error {
 	return nil
 }
 
-// waitsOf is what a task's wait at its worker was for, as far as it was for something.
+// waitsOf returns the causes of a task's wait at its worker, without causes of zero time.
 func waitsOf(k *client.TaskTrace) (list []client.PartOf) {
 	for _, p := range []client.PartOf{
-		{Part: "own tenant", Took: k.Waits.OwnTenant}, {Part: "other tenants", Took: k.Waits.OtherTenants}, {Part: "long tasks", Took: k.Waits.LongTasks},
+		{Part: "own tenant", Took: k.Waits.OwnTenant}, {Part: "other tenants", Took: k.Waits.OtherTenants},
+		{Part: "long tasks", Took: k.Waits.LongTasks},
 		{Part: "closed share", Took: k.Waits.ClosedShare}, {Part: "idle slot", Took: k.Waits.IdleSlot},
 	} {
 		if p.Took > 0 {
@@ -220,6 +234,7 @@ func waitsOf(k *client.TaskTrace) (list []client.PartOf) {
 	return list
 }
 
+// stageName returns the name of a task's stage, or "".
 func stageName(x *client.Trace, k *client.TaskTrace) string {
 	if k.Stage < len(x.Stages) {
 		return x.Stages[k.Stage].Name
@@ -227,7 +242,7 @@ func stageName(x *client.Trace, k *client.TaskTrace) string {
 	return ""
 }
 
-// chromeEvent is one in the Trace Event Format.
+// chromeEvent is an event in the Trace Event Format.
 type chromeEvent struct {
 	Name     string         `json:"name"`
 	Category string         `json:"cat,omitempty"`
@@ -235,12 +250,13 @@ type chromeEvent struct {
 	Process  int            `json:"pid"`
 	Thread   int            `json:"tid"`
 	At       float64        `json:"ts"`  // microseconds
-	Duration float64        `json:"dur"` // likewise
+	Duration float64        `json:"dur"` // microseconds
 	Args     map[string]any `json:"args,omitempty"`
 }
 
-// writeChrome writes a trace as Perfetto and Chrome read it: each worker is a process, with as many threads as tasks of the job have run
-// there at the same time; the job itself is a process, too, with a thread for each stage.
+// writeChrome writes a trace for Perfetto and Chrome. Each worker is a process. Its threads are lanes: as many as
+// tasks of the job ran at the worker at the same time. The job itself is a process, too, with a thread for each
+// stage.
 func writeChrome(w io.Writer, x *client.Trace) error {
 	if _, err := io.WriteString(w, `{"displayTimeUnit":"ms","traceEvents":[`+"\n"); err != nil {
 		return err
@@ -260,10 +276,12 @@ func writeChrome(w io.Writer, x *client.Trace) error {
 	}
 	micros := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 	slice := func(process, thread int, name string, from, to time.Duration, args map[string]any) error {
-		return write(chromeEvent{Name: name, Category: "task", Phase: "X", Process: process, Thread: thread, At: micros(from), Duration: micros(max(to-from, 0)), Args: args})
+		return write(chromeEvent{Name: name, Category: "task", Phase: "X", Process: process, Thread: thread,
+			At: micros(from), Duration: micros(max(to-from, 0)), Args: args})
 	}
 	named := func(process int, name string) error {
-		return write(chromeEvent{Name: "process_name", Phase: "M", Process: process, Args: map[string]any{"name": name}})
+		return write(chromeEvent{Name: "process_name", Phase: "M", Process: process,
+			Args: map[string]any{"name": name}})
 	}
 	const job = 1
 	if err := named(job, "job "+x.Job.Handle.Job); err != nil {
@@ -296,7 +314,7 @@ func writeChrome(w io.Writer, x *client.Trace) error {
 		}
 	}
 	slices.SortStableFunc(tried, func(a, b chromeAttempt) int { return cmp.Compare(a.from, b.from) })
-	processes, lanes := map[string]int{}, map[string][]time.Duration{} // when each is free
+	processes, lanes := map[string]int{}, map[string][]time.Duration{} // by worker: when each lane is free
 	for _, k := range tried {
 		process := processes[k.worker]
 		if process == 0 {
@@ -329,26 +347,28 @@ func writeChrome(w io.Writer, x *client.Trace) error {
 	return err
 }
 
-// chromeAttempt is one at a task, at a worker.
+// chromeAttempt is an attempt at a task, at a worker.
 type chromeAttempt struct {
 	task              *client.TaskTrace
-	earlier           *client.EarlierAttempt // nil: it gave the outcome
+	earlier           *client.EarlierAttempt // nil: this attempt gave the outcome
 	worker            string
-	from, started, to time.Duration // started is 0 if it never did
+	from, started, to time.Duration // started is 0 if the attempt never started
 }
 
-// attemptsOf is the attempts at a task of which it is known where and when they were.
+// attemptsOf returns the attempts at a task with a known worker and known times.
 func attemptsOf(k *client.TaskTrace) (list []chromeAttempt) {
 	for i := range k.Earlier {
 		e := &k.Earlier[i]
 		list = append(list, chromeAttempt{k, e, e.Worker, cmp.Or(e.Sent, e.Started, e.Ended), e.Started, e.Ended})
 	}
 	if k.Known {
-		list = append(list, chromeAttempt{k, nil, k.Worker, k.Ends[client.MeasureBinding], k.Ends[client.MeasureLaunch], k.Ends[client.MeasureRun]})
+		list = append(list, chromeAttempt{k, nil, k.Worker, k.Ends[client.MeasureBinding],
+			k.Ends[client.MeasureLaunch], k.Ends[client.MeasureRun]})
 	}
 	return list
 }
 
+// sliceName returns the text on the attempt's slice.
 func (a *chromeAttempt) name() string {
 	if a.earlier != nil {
 		return fmt.Sprintf("task %d, %s", a.task.Task, a.earlier.End)
@@ -356,12 +376,14 @@ func (a *chromeAttempt) name() string {
 	return fmt.Sprintf("task %d", a.task.Task)
 }
 
+// sliceArgs returns the details of the attempt's slice.
 func (a *chromeAttempt) args() map[string]any {
 	if e := a.earlier; e != nil {
 		return map[string]any{"end": e.End, "binding": e.Binding}
 	}
 	k := a.task
-	args := map[string]any{"outcome": k.Outcome, "tries": k.Tries, "path": k.Path, "binding": k.Binding, "released us": k.Released.Microseconds()}
+	args := map[string]any{"outcome": k.Outcome, "tries": k.Tries, "path": k.Path, "binding": k.Binding,
+		"released us": k.Released.Microseconds()}
 	for m, end := range k.Ends {
 		args[client.Measure(m).String()+" until us"] = end.Microseconds()
 	}

@@ -10,13 +10,15 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// Names of others are text wherever they are shown: in a terminal, and in a file that a browser opens.
+// Hostile names are shown as text, on a terminal and in a file for a browser.
 func TestTraceHostile(t *testing.T) {
 	const hostile = "</script>\"}]}\n\x1b[2J\u2028<img src=x>"
 	x := &client.Trace{
-		Job:    client.JobSummary{Frontend: hostile, Tenant: hostile, Policy: hostile, Blame: []client.PartOf{{Part: "run", Took: time.Second}}},
+		Job: client.JobSummary{Frontend: hostile, Tenant: hostile, Policy: hostile,
+			Blame: []client.PartOf{{Part: "run", Took: time.Second}}},
 		Stages: []client.Stage{{Name: hostile}},
-		Tasks:  []client.TaskTrace{{Worker: hostile, Outcome: "result", Known: true}, {Worker: "w\xff\x00", Outcome: "result", Known: true}},
+		Tasks: []client.TaskTrace{{Worker: hostile, Outcome: "result", Known: true},
+			{Worker: "w\xff\x00", Outcome: "result", Known: true}},
 	}
 	var text, chrome strings.Builder
 	if err := printTrace(&text, x, 10); err != nil {

@@ -17,11 +17,12 @@ type uiCmd struct {
 	serviceFlags
 }
 
-// Help says where the page is.
+// Help returns the text below the usage line.
 func (c *uiCmd) Help() string {
-	return `Prints "page http://HOST:PORT/ui/", which shows response times and what they went on, the workers, jobs and tasks of the
-cluster of --connect. Frontends and phoebe dev serve the same page at their --admin. Default of --admin: port 7414 of
-loopback, which is for whoever is on this machine: before opening it to others, put a proxy with accounts in front.`
+	return `Serves a web page for the cluster of --connect, and prints "page http://HOST:PORT/ui/".
+The page shows response times and where they went, workers, jobs and tasks. Frontends and phoebe dev
+serve the same page at their --admin. Default of --admin: port 7414 of loopback, open to all users
+of this machine. Before you open the page to others, put a proxy with accounts in front.`
 }
 
 // Run serves the page until ctx ends.
@@ -51,12 +52,13 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	})
 }
 
-// askFor is how long the page waits for a frontend before it asks another one.
+// pageTimeout bounds the wait for a frontend's answer. Then the page asks another frontend.
 const askFor = 2 * time.Second
 
-// pageClient asks for the page.
+// pageClient returns a client for the web page.
 func pageClient(addrs []string, by *secretFlags, log *slog.Logger, more ...client.Option) (*client.Client, error) {
-	c, err := client.New(addrs, append(more, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(by.SecretFile), client.WithTLS(by.TLSDir),
+	c, err := client.New(addrs, append(more, client.WithSecret(os.Getenv(secretVariable)),
+		client.WithSecretFile(by.SecretFile), client.WithTLS(by.TLSDir),
 		client.WithName("web page"), client.WithRPCTimeout(askFor), client.WithLogger(log))...)
 	if err != nil {
 		return nil, fmt.Errorf("the web page: %w", err)

@@ -26,17 +26,18 @@ import (
 )
 
 const (
-	costPairs   = 40 // of measurements, with and without, in turns
+	costPairs   = 40 // pairs of measurements with and without recorder, in turns
 	costViewers = 8
 	costWarmup  = 200 * time.Millisecond
-	costFor     = time.Second // each of a turn's measurements: as long as a viewer waits for the next frame
+	costFor     = time.Second // of each measurement in a turn: the time between two frames of the page
 	profileFor  = 2 * time.Minute
 )
 
-// TestUICost is make ui-cost: what it costs that everything is recorded, and that some look at it. Two fleets of processes stand side
-// by side, one of them of a build without the recorder; no-op jobs go to one, then to the other. The figures are of all turns together:
-// the p99 of one second is another one each time, by more than what is looked for. So many pairs still leave one or two hundredths open: a
-// bar is missed where all of the interval lies beyond it.
+// TestUICost measures the cost of the recorder and of viewers of the page (make ui-cost). Two fleets of processes
+// stand side by side, one from a build without the recorder. No-op jobs go to the fleets in turns. Figures are
+// computed over all turns together, because the p99 of single seconds varies by more than the effect. With 40
+// pairs, a ratio is still uncertain by 0.01 or 0.02. So a limit counts as missed only if the whole confidence
+// interval lies beyond it.
 func TestUICost(t *testing.T) {
 	if os.Getenv("PHOEBE_UI_COST") == "" {
 		t.Skip("PHOEBE_UI_COST is not set")
@@ -63,7 +64,7 @@ func TestUICost(t *testing.T) {
 	}
 	once := slices.Repeat([]int{1}, costPairs)
 	a, b := all(with, once), all(plain, once)
-	var drawn [][2]costed // what might have been measured as well: as many pairs, drawn from those there are
+	var drawn [][2]costed // bootstrap: 1000 samples of as many pairs, drawn from the measured pairs
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 1000 {
 		times := make([]int, costPairs)
@@ -78,10 +79,12 @@ func TestUICost(t *testing.T) {
 		least, most float64
 	}{
 		{"tasks/s, a job in flight", func(c *costed) float64 { return float64(c.tasks1) / c.took1.Seconds() }, 0.99, 0},
-		{"tasks/s, 16 jobs in flight", func(c *costed) float64 { return float64(c.tasks16) / c.took16.Seconds() }, 0.99, 0},
+		{"tasks/s, 16 jobs in flight", func(c *costed) float64 { return float64(c.tasks16) / c.took16.Seconds() },
+			0.99, 0},
 		{"round trip in us, p50", func(c *costed) float64 { return c.trips.quantile(0.5) }, 0, 1.03},
 		{"round trip in us, p99", func(c *costed) float64 { return c.trips.quantile(0.99) }, 0, 1.03},
-		{"CPU of the frontend in us for a task", func(c *costed) float64 { return 1e6 * c.cpu / float64(c.tasks16) }, 0, 0},
+		{"CPU of the frontend in us for a task", func(c *costed) float64 { return 1e6 * c.cpu / float64(c.tasks16) },
+			0, 0},
 	} {
 		ratio := of.figure(&a) / of.figure(&b)
 		var ratios []float64
@@ -89,9 +92,11 @@ func TestUICost(t *testing.T) {
 			ratios = append(ratios, of.figure(&drawn[i][0])/of.figure(&drawn[i][1]))
 		}
 		slices.Sort(ratios)
-		t.Logf("%s: %.1f and %.1f, ratio %.4f, with 95 %% confidence between %.4f and %.4f", of.name, of.figure(&a), of.figure(&b), ratio, ratios[25], ratios[974])
+		t.Logf("%s: %.1f and %.1f, ratio %.4f, with 95 %% confidence between %.4f and %.4f", of.name, of.figure(&a),
+			of.figure(&b), ratio, ratios[25], ratios[974])
 		if least, most := ratios[25], ratios[974]; most < of.least || of.most > 0 && least > of.most {
-			t.Errorf("%s, with the recorder and %d viewers over without: %.4f to %.4f, want at least %v, at most %v", of.name, costViewers, least, most, of.least, of.most)
+			t.Errorf("%s, with the recorder and %d viewers over without: %.4f to %.4f, want at least %v, at most %v",
+				of.name, costViewers, least, most, of.least, of.most)
 		}
 	}
 	if s := with.share(t); s >= 0.01 {
@@ -107,12 +112,15 @@ type costedFleet struct {
 	turns      []costed
 }
 
+// startCosted starts a fleet of a build.
 func startCosted(t *testing.T, program string) *costedFleet {
 	var workers []string
 	for range 4 {
-		workers = append(workers, startAs(t, program, "worker", "--listen", "127.0.0.1:0", "--slots", "4").said("worker", 1)[0])
+		workers = append(workers, startAs(t, program, "worker", "--listen", "127.0.0.1:0", "--slots",
+			"4").said("worker", 1)[0])
 	}
-	p := startAs(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", strings.Join(workers, ","))
+	p := startAs(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+		"--workers", strings.Join(workers, ","))
 	f := &costedFleet{frontend: p, api: p.said("frontend", 1)[0], admin: adminAddr(t, p)}
 	linked(t, f.api, len(workers))
 	c, err := client.New([]string{f.api})
@@ -124,15 +132,15 @@ func startCosted(t *testing.T, program string) *costedFleet {
 	return f
 }
 
-// costed is what was measured in a turn, or in several.
+// turnCost holds the measurements of a turn, or the sum of several turns.
 type costed struct {
 	trips           trips
-	tasks1, tasks16 int // in so long, with so many jobs in flight
+	tasks1, tasks16 int // tasks run with 1 and 16 jobs in flight, in took1 and took16
 	took1, took16   time.Duration
 	cpu             float64 // seconds that the frontend used for tasks16
 }
 
-// add adds what was measured in a turn, n times.
+// addTurn adds the measurements of a turn n times.
 func (c *costed) add(d *costed, n int) {
 	for i, of := range d.trips {
 		c.trips[i] += n * of
@@ -142,7 +150,7 @@ func (c *costed) add(d *costed, n int) {
 	c.cpu += float64(n) * d.cpu
 }
 
-// trips counts round trips by how long they took: the cell i has those of about 1.005^i us.
+// trips counts round trips by time: cell i counts trips of about 1.005^i us.
 type trips [3000]int
 
 func (t *trips) count(took time.Duration) {
@@ -150,6 +158,7 @@ func (t *trips) count(took time.Duration) {
 	t[min(int(math.Log(us)/math.Log(1.005)), len(t)-1)]++
 }
 
+// quantileMicros returns a quantile, in microseconds.
 func (t *trips) quantile(q float64) float64 {
 	n := 0
 	for _, of := range t {
@@ -164,7 +173,7 @@ func (t *trips) quantile(q float64) float64 {
 	return math.NaN()
 }
 
-// measure has no-op jobs run while some look at the page.
+// measureTurn runs no-op jobs while viewers look at the page.
 func (f *costedFleet) measure(t *testing.T, viewers int) {
 	defer f.view(t, viewers)()
 	var c costed
@@ -179,8 +188,10 @@ func (f *costedFleet) measure(t *testing.T, viewers int) {
 	f.turns = append(f.turns, c)
 }
 
-// run keeps so many no-op jobs in flight, and counts their tasks. What a job took is counted where it is asked for, with one in flight.
-func (f *costedFleet) run(t *testing.T, flights, tasks int, lasts time.Duration, to *trips) (ran int, took time.Duration) {
+// keepInFlight keeps no-op jobs in flight, and counts their tasks. If counted is not nil, keepInFlight also counts
+// round trips; use a single job in flight.
+func (f *costedFleet) run(t *testing.T, flights, tasks int, lasts time.Duration,
+	to *trips) (ran int, took time.Duration) {
 	job := client.Job{Tasks: slices.Repeat([]client.Task{{Function: "echo"}}, tasks)}
 	var jobs atomic.Int64
 	var all sync.WaitGroup
@@ -205,7 +216,7 @@ func (f *costedFleet) run(t *testing.T, flights, tasks int, lasts time.Duration,
 	return tasks * int(jobs.Load()), time.Since(begin)
 }
 
-// view opens the page for some, who read what they are sent until the end.
+// openPages opens the page for viewers that read all frames until the end.
 func (f *costedFleet) view(t *testing.T, viewers int) (end func()) {
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -230,12 +241,15 @@ func (f *costedFleet) view(t *testing.T, viewers int) (end func()) {
 	}
 }
 
-// ofRecorder are functions of the recorder and of the page, and those that only these two call.
-var ofRecorder = regexp.MustCompile(`/frontend/(record|ui)\.|/frontend/client\.|^net/http\.|/probe/(histogram|exposition)\.|` +
-	`/frontend/serve\.\(\*\w+\)\.(countTask|countJob|timedJob|record|collectJobs|put|checkObjectives|Watch|Jobs|Trace|Explain|Cluster)$|` +
-	`/v1\.\(\*(Watch|Cluster|Window|Series|Told|JobSummary|Figures)\w*\)\.`)
+// recorderFunctions matches functions of the recorder and of the page, and functions called only by the recorder or
+// the page.
+var ofRecorder = regexp.MustCompile(
+	`/frontend/(record|ui)\.|/frontend/client\.|^net/http\.|/probe/(histogram|exposition)\.|` +
+		`/frontend/serve\.\(\*\w+\)\.(countTask|countJob|timedJob|record|collectJobs|put|checkObjectives|Watch|Jobs|Trace|Explain|Cluster)$|` +
+		`/v1\.\(\*(Watch|Cluster|Window|Series|Told|JobSummary|Figures)\w*\)\.`)
 
-// share is that of the recorder and the page in a CPU profile of the frontend, while no-op jobs run and some look.
+// recorderShare returns the share of recorder and page in a CPU profile of the frontend, while no-op jobs run and
+// viewers look.
 func (f *costedFleet) share(t *testing.T) float64 {
 	defer f.view(t, costViewers)()
 	load := start(t, "bench", "noop", "--connect", f.api, "--repeat", "100", "--warmup", "100ms", "--for", "1s")
@@ -263,7 +277,7 @@ func (f *costedFleet) share(t *testing.T) float64 {
 	return float64(ours) / float64(all)
 }
 
-// blamed is the function nearest to the root of a sample's stack that is the recorder's or the page's; "": there is none.
+// recorderFunction returns the recorder's or the page's function nearest to the root of a sample's stack, or "".
 func blamed(s *profile.Sample) string {
 	for _, at := range slices.Backward(s.Location) {
 		for _, line := range slices.Backward(at.Line) {

@@ -16,11 +16,11 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// mixedFor is how long a fleet stays half of one release and half of the other, under load.
+// mixedFor is the time of a fleet in a mix of old and new processes, under load.
 const mixedFor = time.Minute
 
-// A fleet of the release whose commit RELEASED names is brought to this one and back, one process after the other, while jobs
-// flow: none fails.
+// A fleet of the release in RELEASED (a commit) is upgraded to the tested release and back, process by process,
+// while jobs flow. No job fails.
 func TestUpgrade(t *testing.T) {
 	if os.Getenv("PHOEBE_UPGRADE") == "" {
 		t.Skip("PHOEBE_UPGRADE is not set")
@@ -29,7 +29,7 @@ func TestUpgrade(t *testing.T) {
 	f := &upgraded{t: t}
 	var homes []string
 	for i := range 3 {
-		args := append(slices.Clone(gossipFlags), "--lease", "3s") // as a fleet has it: no process is to die here
+		args := append(slices.Clone(gossipFlags), "--lease", "3s") // the usual lease: no process shall count as dead
 		if i > 0 {
 			args = append(args, "--join", f.frontends[0].gossip)
 		}
@@ -37,7 +37,9 @@ func TestUpgrade(t *testing.T) {
 		f.frontends, homes = append(f.frontends, g), append(homes, g.heartbeat)
 	}
 	for i := range 4 {
-		w := startAs(t, released, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--name", fmt.Sprint("w", i), "--allow-exec", "--slots", "4", "--join", strings.Join(homes, ","))
+		w := startAs(t, released, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin",
+			"127.0.0.1:0", "--name", fmt.Sprint("w", i), "--allow-exec", "--slots", "4", "--join",
+			strings.Join(homes, ","))
 		f.workers, f.workerAddrs = append(f.workers, w), append(f.workerAddrs, w.addr())
 	}
 	f.linked()
@@ -71,8 +73,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// Frontends of that release and of this one serve the same workers, of which half are of either, and get the same jobs by turns under
-// load, in both orders: none fails.
+// Frontends of the last release and of this release serve the same workers, half of each release. The fleets get
+// the same jobs in turns under load, in either order. No job fails.
 func TestMixedReleases(t *testing.T) {
 	if os.Getenv("PHOEBE_UPGRADE") == "" {
 		t.Skip("PHOEBE_UPGRADE is not set")
@@ -80,7 +82,8 @@ func TestMixedReleases(t *testing.T) {
 	f := &upgraded{t: t}
 	programs := []string{buildReleased(t), binary}
 	for i := range 8 {
-		w := startAs(t, programs[i%2], "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--name", fmt.Sprint("w", i), "--slots", "4")
+		w := startAs(t, programs[i%2], "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin",
+			"127.0.0.1:0", "--name", fmt.Sprint("w", i), "--slots", "4")
 		f.workers, f.workerAddrs = append(f.workers, w), append(f.workerAddrs, w.addr())
 	}
 	var fleets []string
@@ -88,8 +91,9 @@ func TestMixedReleases(t *testing.T) {
 	for _, program := range programs {
 		var apis []string
 		for range 2 {
-			g := startAs(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ","),
-				"--max-wait=-1s") // no job is turned away because the machine has other work
+			g := startAs(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin",
+				"127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ","),
+				"--max-wait=-1s") // other work of the machine must not cause refusals
 			parts, apis = append(parts, g), append(apis, g.said("frontend", 1)[0])
 			linked(t, apis[len(apis)-1], len(f.workers))
 		}
@@ -98,7 +102,8 @@ func TestMixedReleases(t *testing.T) {
 	for _, order := range [][]string{{"the release before", "this one"}, {"this one", "the release before"}} {
 		for _, work := range [][]string{{"task-exp:20ms"}, {"task-exp:1.5s", "--estimates"}} {
 			file := filepath.Join(t.TempDir(), "b.json")
-			args := []string{"bench", "--against", strings.Join(fleets, ","), "--load", "0.7", "--tasks-per-job", "4", "--warmup", "1s", "--for", "15s", "--json", file, "--task-duration"}
+			args := []string{"bench", "--against", strings.Join(fleets, ","), "--load", "0.7", "--tasks-per-job", "4",
+				"--warmup", "1s", "--for", "15s", "--json", file, "--task-duration"}
 			phoebe(t, append(args, work...)...).want(t, 0)
 			text, err := os.ReadFile(file)
 			var doc bench.Document
@@ -111,10 +116,12 @@ func TestMixedReleases(t *testing.T) {
 			a, b, c := doc.Runs[0], doc.Runs[1], doc.Comparisons[0]
 			if a.Errors+b.Errors > 0 || c.Pairs == 0 {
 				t.Errorf("%s: %d of %d jobs of %s and %d of %d of %s failed (refused: %v, %v), %d pairs",
-					work[0], a.Errors, a.Jobs+a.Errors, order[0], b.Errors, b.Jobs+b.Errors, order[1], a.Refused, b.Refused, c.Pairs)
+					work[0], a.Errors, a.Jobs+a.Errors, order[0], b.Errors, b.Jobs+b.Errors, order[1], a.Refused,
+					b.Refused, c.Pairs)
 			}
 			t.Logf("%s, %d pairs of jobs: %s took %.3f times as long as %s (%.3f to %.3f), at p99 %.3f (%.3f to %.3f)",
-				work[0], c.Pairs, order[1], c.Pair.Ratio, order[0], c.Pair.Low, c.Pair.High, c.P99.Ratio, c.P99.Low, c.P99.High)
+				work[0], c.Pairs, order[1], c.Pair.Ratio, order[0], c.Pair.Low, c.Pair.High, c.P99.Ratio, c.P99.Low,
+				c.P99.High)
 		}
 		slices.Reverse(fleets)
 	}
@@ -123,7 +130,7 @@ func TestMixedReleases(t *testing.T) {
 	}
 }
 
-// buildReleased builds the release whose commit RELEASED names, from this repository's history.
+// buildReleased builds the release whose commit is in RELEASED, from this repository's history.
 func buildReleased(t *testing.T) (program string) {
 	text, err := os.ReadFile("RELEASED")
 	if err != nil {
@@ -143,7 +150,7 @@ go build -o ../phoebe ./cmd/phoebe`, "sh", dir, strings.TrimSpace(string(text)))
 	return program
 }
 
-// startAs starts a process of another release.
+// startRelease starts a process of another release.
 func startAs(t testing.TB, program string, args ...string) *process {
 	t.Helper()
 	cmd := command(context.Background(), args...)
@@ -151,7 +158,7 @@ func startAs(t testing.TB, program string, args ...string) *process {
 	return startCommand(t, cmd, args)
 }
 
-// upgraded is a fleet whose processes are replaced by those of another release.
+// upgradedFleet is a fleet whose processes are replaced by processes of another release.
 type upgraded struct {
 	t           *testing.T
 	frontends   []*gossiper
@@ -160,7 +167,8 @@ type upgraded struct {
 	load        *load
 }
 
-// linked waits until each frontend knows each worker, two of three frontends by heartbeats and the third by gossip.
+// awaitLinked waits until each frontend knows each worker: two of three frontends by heartbeats, and the third by
+// gossip.
 func (f *upgraded) linked() {
 	f.t.Helper()
 	for _, g := range f.frontends {
@@ -168,6 +176,7 @@ func (f *upgraded) linked() {
 	}
 }
 
+// replaceFrontend replaces frontend i by a process of program, at the same addresses.
 func (f *upgraded) frontend(i int, program string) {
 	f.t.Helper()
 	g := f.frontends[i]
@@ -178,24 +187,26 @@ func (f *upgraded) frontend(i int, program string) {
 	f.linked()
 }
 
+// replaceWorker replaces worker i by a process of program, at the same address.
 func (f *upgraded) worker(i int, program string) {
 	f.t.Helper()
 	f.workers[i] = f.replace(f.workers[i], program, again(f.workers[i], f.workerAddrs[i]))
 	f.linked()
 }
 
-// understood fails the test if a process could not read what it was told. Links are made again and tasks are tried again, so that
-// no job need fail of it.
+// wantNoProtocolErrors fails the test if a process could not read a message. Links and tasks are retried, so jobs
+// alone do not show such errors.
 func (f *upgraded) understood(p *process) {
 	f.t.Helper()
-	for _, name := range []string{"phoebe_frontend_protocol_errors_total", `phoebe_worker_protocol_errors_total{reason="garbage"}`} {
+	for _, name := range []string{"phoebe_frontend_protocol_errors_total",
+		`phoebe_worker_protocol_errors_total{reason="garbage"}`} {
 		if n := metric(f.t, p, name); n > 0 {
 			f.t.Errorf("phoebe %q: %s is %v\n%s", p.args, name, n, p.errs.String())
 		}
 	}
 }
 
-// replace drains a process and starts another one in its place.
+// replaceProcess drains a process, and starts another process in its place.
 func (f *upgraded) replace(p *process, program string, args []string) *process {
 	f.t.Helper()
 	if !f.load.goOn(f.t, 0) {

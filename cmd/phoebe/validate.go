@@ -16,30 +16,33 @@ import (
 )
 
 type configCmd struct {
-	Validate validateCmd `cmd:"" help:"Say all that is wrong in a file for --config, or what it sets."`
+	Validate validateCmd `cmd:"" help:"Print all errors in a file for --config, or the settings that result."`
 }
 
 type validateCmd struct {
 	File    string   `arg:"" help:"A file for --config."`
-	Command []string `arg:"" optional:"" passthrough:"" help:"The command that will read it, with its flags, such as: worker --slots 4. Default: the one of frontend, worker and dev that knows most of its settings."`
+	Command []string `arg:"" optional:"" passthrough:"" help:"Command for the file, with flags, such as: worker --slots 4. Default: frontend, worker or dev, whichever knows most of the settings."`
 }
 
-// Help says what is printed.
+// Help returns the text below the usage line.
 func (validateCmd) Help() string {
-	return `Each error is printed with its line, and with what to write instead. If there is none, each setting of the command is
-printed with its value and where that comes from: a flag, the environment, the file or the default. Nothing is started.
+	return `Prints each error with its line, and with what to write instead. Without errors, prints
+each setting of the command with its value, and the source of the value: a flag, the environment,
+the file or the default. Nothing is started.
 
 Exit codes: 0 the command would start with the file, 2 it would not.`
 }
 
-// checked is a command whose flags can be wrong together, though each of them makes sense.
+// flagChecker is a command with a check of all flags together: flags may be valid alone, and wrong together.
 type checked interface{ check() error }
 
+// checkFlags implements flagChecker.
 func (c *frontendCmd) check() error {
 	_, err := c.config()
 	return errors.Join(err, c.sound(), c.checkFiles())
 }
 
+// checkFlags implements flagChecker.
 func (c *workerCmd) check() error {
 	_, err := c.config()
 	return errors.Join(err, c.sound(), c.checkFiles())
@@ -62,7 +65,7 @@ func (v *validateCmd) Run(out *streams) error {
 	for _, problem := range v.problems(func(string) bool { return true }) {
 		if at := v.blame(problem, settings); at != nil {
 			wrong = append(wrong, at)
-		} else if err == nil { // what is missing may be what is flawed
+		} else if err == nil { // after a flawed setting, a missing setting may be the flawed one
 			wrong = append(wrong, &flaw{v.File, 1, errors.New(problem)})
 		}
 	}
@@ -70,11 +73,11 @@ func (v *validateCmd) Run(out *streams) error {
 		return v.print(out.out, settings)
 	}
 	slices.SortStableFunc(wrong, func(a, b error) int { return cmp.Compare(a.(*flaw).line, b.(*flaw).line) })
-	fmt.Fprintln(out.err, errors.Join(wrong...)) // each line begins with its place, as editors want it
+	fmt.Fprintln(out.err, errors.Join(wrong...)) // each line begins with file and line, as editors expect
 	return &exitError{code: exitUsage}
 }
 
-// trace finds out which command is meant, and which flags it is given.
+// traceCommand finds the command and its flags. It does not apply the settings.
 func (v *validateCmd) trace(command []string) *kong.Context {
 	parser, err := newParser(&cli{}, io.Discard, io.Discard)
 	if err != nil {
@@ -84,7 +87,7 @@ func (v *validateCmd) trace(command []string) *kong.Context {
 	return ctx
 }
 
-// reader is the command that is told the least nonsense by the file.
+// guessCommand returns the one of frontend, worker and dev with the fewest flaws in the file.
 func (v *validateCmd) reader() string {
 	return slices.MinFunc([]string{"frontend", "worker", "dev"}, func(a, b string) int {
 		_, ofA := readConfig(v.File, v.trace([]string{a}))
@@ -93,7 +96,7 @@ func (v *validateCmd) reader() string {
 	})
 }
 
-// parse parses the command as it would be with these settings of the file.
+// parseWith parses the command as if the file had only the settings that only selects. Nil: all settings.
 func (v *validateCmd) parse(only func(setting string) bool) (*kong.Context, error) {
 	parser, err := newParser(&cli{only: only}, io.Discard, io.Discard)
 	if err != nil {
@@ -102,7 +105,8 @@ func (v *validateCmd) parse(only func(setting string) bool) (*kong.Context, erro
 	return parser.Parse(append([]string{"--config", v.File}, v.Command...))
 }
 
-// problems are what keeps the command from starting with these settings of the file.
+// findProblems returns the texts of all errors that keep the command from starting. Settings of the file count if
+// only selects them.
 func (v *validateCmd) problems(only func(setting string) bool) (texts []string) {
 	command, err := v.parse(only)
 	if err == nil {
@@ -116,10 +120,12 @@ func (v *validateCmd) problems(only func(setting string) bool) (texts []string) 
 	return texts
 }
 
-// blame finds the setting without which there is no such problem, and the fewest others; nil if there is none.
+// blameSetting returns a flaw at the setting that causes the problem. Without the setting, the problem goes, and
+// the fewest other problems are left. Nil: no single setting causes the problem.
 func (v *validateCmd) blame(problem string, settings map[string]setting) (at error) {
 	fewest := math.MaxInt
-	for _, name := range slices.SortedFunc(maps.Keys(settings), func(a, b string) int { return cmp.Compare(settings[a].line, settings[b].line) }) {
+	for _, name := range slices.SortedFunc(maps.Keys(settings),
+		func(a, b string) int { return cmp.Compare(settings[a].line, settings[b].line) }) {
 		left := v.problems(func(other string) bool { return other != name })
 		if !slices.Contains(left, problem) && len(left) < fewest {
 			fewest, at = len(left), &flaw{v.File, settings[name].line, fmt.Errorf("setting %q: %s", name, problem)}
@@ -128,7 +134,7 @@ func (v *validateCmd) blame(problem string, settings map[string]setting) (at err
 	return at
 }
 
-// leaves are the errors that err joins, without what was said around them.
+// errorLeaves returns the joined errors in err, without the text wrapped around.
 func leaves(err error) []error {
 	for at := err; at != nil; at = errors.Unwrap(at) {
 		if joined, ok := at.(interface{ Unwrap() []error }); ok {
@@ -145,7 +151,7 @@ func leaves(err error) []error {
 	return []error{err}
 }
 
-// print prints what the command would run with.
+// printSettings prints the value of each setting, and where the value comes from.
 func (v *validateCmd) print(w io.Writer, settings map[string]setting) error {
 	command, err := v.parse(nil)
 	if err != nil {
@@ -186,7 +192,7 @@ func (v *validateCmd) print(w io.Writer, settings map[string]setting) error {
 	return t.Flush()
 }
 
-// valueText is a value as it may be written in a file.
+// valueText returns a value as written in a file.
 func valueText(v reflect.Value) string {
 	v = reflect.Indirect(v)
 	if !v.IsValid() {

@@ -13,18 +13,18 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
-// withoutSettings takes those out of the environment for as long as the test runs.
+// clearSettings removes phoebe's variables from the environment until the test ends.
 func withoutSettings(t *testing.T) {
 	t.Helper()
 	for _, v := range os.Environ() {
 		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PHOEBE_") {
-			t.Setenv(name, value) // so that it comes back
+			t.Setenv(name, value) // so that the test restores the variable
 			os.Unsetenv(name)
 		}
 	}
 }
 
-// validate runs phoebe config validate on a file of this text.
+// runValidate runs phoebe config validate on a file with this text.
 func validate(t *testing.T, text string, command ...string) (file, out, errs string, code int) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "fleet.yaml")
@@ -36,7 +36,7 @@ func validate(t *testing.T, text string, command ...string) (file, out, errs str
 	return file, stdout.String(), stderr.String(), code
 }
 
-// brokenKeys is a folder with keys, and tenants files, that are good and bad.
+// makeBrokenKeys makes a folder with good and bad keys and tenants files.
 func brokenKeys(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -46,10 +46,12 @@ func brokenKeys(t *testing.T) (dir string) {
 		lasts  time.Duration
 		trusts *identity.Authority
 	}{
-		"frontend": {identity.Frontend, time.Hour, ours}, "worker": {identity.Worker, time.Hour, ours}, "mixed": {identity.Worker, time.Hour, ours},
+		"frontend": {identity.Frontend, time.Hour, ours}, "worker": {identity.Worker, time.Hour, ours},
+		"mixed":   {identity.Worker, time.Hour, ours},
 		"expired": {identity.Worker, -30 * time.Second, ours}, "foreign": {identity.Worker, time.Hour, theirs},
 	} {
-		if err := ours.Issue(filepath.Join(dir, name), identity.Identity{Roles: k.role}, k.lasts, k.trusts); err != nil {
+		if err := ours.Issue(filepath.Join(dir, name), identity.Identity{Roles: k.role}, k.lasts,
+			k.trusts); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,8 +60,9 @@ func brokenKeys(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"mixed/" + identity.KeyFile: string(key), "flawed.yaml": "revision: 1\ntenants:\n  web: {token-hashes: [a token]}\n",
-		"tokens.yaml": "revision: 1\ntenants:\n  web: {token-hashes: [" + strings.Repeat("0a", 32) + "]}\n",
+		"mixed/" + identity.KeyFile: string(key),
+		"flawed.yaml":               "revision: 1\ntenants:\n  web: {token-hashes: [a token]}\n",
+		"tokens.yaml":               "revision: 1\ntenants:\n  web: {token-hashes: [" + strings.Repeat("0a", 32) + "]}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -77,7 +80,7 @@ func authority(t *testing.T) *identity.Authority {
 	return a
 }
 
-// Each of these files is answered with the line that is wrong, and with what to write instead; and with nothing else.
+// For each file, validate prints the wrong line with the remedy, and nothing else.
 func TestBrokenConfigurations(t *testing.T) {
 	withoutSettings(t)
 	keys := brokenKeys(t)
@@ -85,11 +88,11 @@ func TestBrokenConfigurations(t *testing.T) {
 	for i, test := range []struct {
 		command, text string
 		line          int
-		says          []string // what is wrong, and the remedy
+		says          []string // the error and the remedy
 	}{
 		{frontend, "workers: [10.0.0.7:7420]\nlese: 3s\n", 2, []string{`"lese"`, `"lease"`}},
 		{frontend, "max_wait: 1s\nworkers: [10.0.0.7:7420]\n", 1, []string{`"max_wait"`, `"max-wait"`}},
-		{frontend, "workers: [10.0.0.7:7420]\ncache-dir: /tmp\n", 2, []string{"it is for phoebe dev, phoebe worker"}},
+		{frontend, "workers: [10.0.0.7:7420]\ncache-dir: /tmp\n", 2, []string{"is for phoebe dev, phoebe worker"}},
 		{worker, "slots: 4\n\n# a comment\njoin: 10.0.0.1:7412\nmax-clients: 3\n", 5, []string{"phoebe frontend"}},
 		{worker, "config: other.yaml\n", 1, []string{`"config"`}},
 		{frontend, "workers: [10.0.0.7:7420]\nlease: 3\n", 2, []string{`"3"`, "500ms"}},
@@ -101,7 +104,7 @@ func TestBrokenConfigurations(t *testing.T) {
 		{worker, "speed: quick\n", 1, []string{"quick", "1.5"}},
 		{worker, "weights: {web: much}\n", 1, []string{"much", "{web: 3, batch: 1}"}},
 		{worker, "weights: {web: 0}\n", 1, []string{`"web"`, "above 0"}},
-		{worker, "labels: [[disk]]\n", 1, []string{"labels", "a list of these"}},
+		{worker, "labels: [[disk]]\n", 1, []string{"labels", "or a list"}},
 		{worker, "labels: [disk]\n", 1, []string{"disk", "key=value"}},
 		{worker, "name:\n", 1, []string{`"name"`, "want a text"}},
 		{worker, "slots: 4\nslots: 5\n", 2, []string{"slots", "already defined"}},
@@ -131,26 +134,35 @@ func TestBrokenConfigurations(t *testing.T) {
 		{frontend, "workers: [10.0.0.7:7420]\nmax-clients: 2000000\n", 2, []string{"from 1 to 1048576"}},
 		{frontend, "peers: [frontend-2]\nworkers: [10.0.0.7:7420]\n", 1, []string{"frontend-2", "host:port"}},
 		{frontend, "workers: [10.0.0.7:7420]\ndrain-delay: -1s\n", 2, []string{"0 or more"}},
-		{frontend, "workers: [srv:phoebe.example.org]\n", 1, []string{"srv:phoebe.example.org", "srv:_phoebe._tcp.example.org"}},
+		{frontend, "workers: [srv:phoebe.example.org]\n", 1,
+			[]string{"srv:phoebe.example.org", "srv:_phoebe._tcp.example.org"}},
 		{frontend, "gossip: 127.0.0.1:7411\njoin: [dns:seed]\n", 2, []string{`"dns:seed"`, "dns:host:port"}},
 		{worker, "join: [dns:seed]\n", 1, []string{`"dns:seed"`, "dns:host:port"}},
 		{frontend, "workers: [10.0.0.7:7420]\nproxy-from: [10.0.0.5]\n", 2, []string{"10.0.0.5", "/32"}},
 		{dev, "frontends: 2\nfrontend-port: first\n", 2, []string{"first", "whole number"}},
-		{worker, "name: w\ntls-dir: /nonexistent\n", 2, []string{"/nonexistent", "a folder with keys has ca.crt, tls.crt and tls.key"}},
-		{worker, "name: w\ntls-dir: KEYS/frontend\n", 2, []string{"is of frontend, and here one of worker is needed"}},
-		{worker, "name: w\ntls-dir: KEYS/expired\n", 2, []string{"tls.crt ended at", "Replace it"}},
-		{worker, "name: w\ntls-dir: KEYS/foreign\n", 2, []string{"tls.crt is not signed by a CA in ca.crt", "Append the certificate of the CA"}},
+		{worker, "name: w\ntls-dir: /nonexistent\n", 2,
+			[]string{"/nonexistent", "a folder with keys has ca.crt, tls.crt and tls.key"}},
+		{worker, "name: w\ntls-dir: KEYS/frontend\n", 2,
+			[]string{"is for frontend, and a certificate for worker is needed here"}},
+		{worker, "name: w\ntls-dir: KEYS/expired\n", 2, []string{"tls.crt ended at", "Replace the file"}},
+		{worker, "name: w\ntls-dir: KEYS/foreign\n", 2, []string{"tls.crt is not signed by a CA in ca.crt",
+			"Append the certificate of the CA"}},
 		{worker, "name: w\ntls-dir: KEYS/mixed\n", 2, []string{"private key does not match", "tls.crt and tls.key in"}},
 		{worker, "name: w\ntls-dir: KEYS/worker\nevent-loops: 2\n", 2, []string{"event loops, which know no TLS"}},
 		{frontend, "listen: 127.0.0.1:7410\ntls-dir: KEYS/frontend\ngossip: 10.0.0.1:7411\nheartbeat: 10.0.0.1:7412\n", 3, []string{"set a secret (--secret-file)", "gossip is encrypted by it"}},
-		{frontend, "workers: [10.0.0.7:7420]\ntenants: /nonexistent\n", 2, []string{"/nonexistent", "write it, such as {revision: 1"}},
-		{frontend, "workers: [10.0.0.7:7420]\ntenants: KEYS/flawed.yaml\n", 2, []string{`flawed.yaml:3: tenant "web": token-hashes want the hashes that phoebe token prints`}},
-		{frontend, "workers: [10.0.0.7:7420]\ntenants: KEYS/tokens.yaml\n", 2, []string{"token-hashes keep nobody out here", "--tls-dir or --secret-file"}},
+		{frontend, "workers: [10.0.0.7:7420]\ntenants: /nonexistent\n", 2,
+			[]string{"/nonexistent", "write the file, such as {revision: 1"}},
+		{frontend, "workers: [10.0.0.7:7420]\ntenants: KEYS/flawed.yaml\n", 2,
+			[]string{`flawed.yaml:3: tenant "web": token-hashes want the hashes that phoebe token prints`}},
+		{frontend, "workers: [10.0.0.7:7420]\ntenants: KEYS/tokens.yaml\n", 2,
+			[]string{"token-hashes keep nobody out here", "--tls-dir or --secret-file"}},
 		{frontend, "workers: [10.0.0.7:7420]\nslo: p99 below 5ms\nrecord-dir: /tmp\n", 2, []string{"p99 below 5ms"}},
 		{frontend, "workers: [10.0.0.7:7420]\nrecord-dir: /tmp\n", 2, []string{"--slo and --record-dir go together"}},
-		{frontend, "workers: [10.0.0.7:7420]\naudit-log: /nonexistent/audit\n", 2, []string{"/nonexistent", "make the folder"}},
-		{frontend, "workers: [10.0.0.7:7420]\nadmin-token-file: /nonexistent\n", 2, []string{"/nonexistent", "no such file"}},
-		{worker, "name: w\naudit-log: /etc/hosts/audit\n", 2, []string{"/etc/hosts", "name a file in one"}},
+		{frontend, "workers: [10.0.0.7:7420]\naudit-log: /nonexistent/audit\n", 2,
+			[]string{"/nonexistent", "make the folder"}},
+		{frontend, "workers: [10.0.0.7:7420]\nadmin-token-file: /nonexistent\n", 2,
+			[]string{"/nonexistent", "no such file"}},
+		{worker, "name: w\naudit-log: /etc/hosts/audit\n", 2, []string{"/etc/hosts", "name a file in a folder"}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			test.text = strings.ReplaceAll(test.text, "KEYS", keys)
@@ -171,7 +183,7 @@ func TestBrokenConfigurations(t *testing.T) {
 	}
 }
 
-// All errors of a file are told at once, in its order.
+// All errors of a file are reported at once, in the order of lines.
 func TestAllErrors(t *testing.T) {
 	withoutSettings(t)
 	file, _, errs, _ := validate(t, "speed: 1000\nslotz: 4\nlisten: 0.0.0.0:7420\norder: none\n", "worker")
@@ -185,12 +197,13 @@ func TestAllErrors(t *testing.T) {
 	}
 }
 
-// A flag goes before the environment, the environment before the file, and that before the default.
+// A flag goes before the environment, the environment before the file, and the file before the default.
 func TestEffectiveSettings(t *testing.T) {
 	withoutSettings(t)
 	t.Setenv("PHOEBE_WORKER_SLOTS", "5")
 	t.Setenv("PHOEBE_WORKER_NAME", "of the environment")
-	file, out, errs, code := validate(t, "name: of the file\nslots: 3\nmax-result: 2MiB\nweights: {b: 2, a: 1}\n", "worker", "--slots", "7")
+	file, out, errs, code := validate(t, "name: of the file\nslots: 3\nmax-result: 2MiB\nweights: {b: 2, a: 1}\n",
+		"worker", "--slots", "7")
 	if code != exitOK || errs != "" {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
@@ -199,7 +212,8 @@ func TestEffectiveSettings(t *testing.T) {
 		rows = append(rows, strings.Join(strings.Fields(line), " "))
 	}
 	for _, want := range []string{
-		"phoebe worker would run with:", "slots 7 --slots", "name of the environment $PHOEBE_WORKER_NAME", "max-result 2MiB " + file + ":3",
+		"phoebe worker would run with:", "slots 7 --slots", "name of the environment $PHOEBE_WORKER_NAME",
+		"max-result 2MiB " + file + ":3",
 		"weights a=1;b=2 " + file + ":4", "order fair default", "memory - default",
 	} {
 		if !slices.Contains(rows, want) {
@@ -208,15 +222,17 @@ func TestEffectiveSettings(t *testing.T) {
 	}
 }
 
-// Without a command, the file is read as that of which it has settings.
+// Without a command, validate takes the command that knows the file's settings.
 func TestReader(t *testing.T) {
 	withoutSettings(t)
-	for text, want := range map[string]string{"gossip: 127.0.0.1:7411\n": "frontend", "slots: 4\njoin: [10.0.0.1:7412]\n": "worker", "frontends: 3\nslots: 4\n": "dev"} {
+	for text, want := range map[string]string{"gossip: 127.0.0.1:7411\n": "frontend",
+		"slots: 4\njoin: [10.0.0.1:7412]\n": "worker", "frontends: 3\nslots: 4\n": "dev"} {
 		if _, out, errs, _ := validate(t, text); !strings.HasPrefix(out, "phoebe "+want+" ") {
 			t.Errorf("%q: %s%s", text, out, errs)
 		}
 	}
-	if _, _, errs, code := validate(t, "slots: 4\n", "worker", "--slotz", "3"); code != exitUsage || !strings.Contains(errs, "--slotz") {
+	if _, _, errs, code := validate(t, "slots: 4\n", "worker", "--slotz", "3"); code != exitUsage ||
+		!strings.Contains(errs, "--slotz") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }

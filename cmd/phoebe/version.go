@@ -16,7 +16,8 @@ func (versionCmd) Run(out *streams) error {
 	return err
 }
 
-// version is what the Go command has stamped into the program.
+// versionText returns the version that the go command has put into the program: module version, commit and Go
+// version.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -37,10 +38,10 @@ func version() string {
 	return v + " " + info.GoVersion
 }
 
-// showVersion is a flag that does as the command does.
+// showVersion is a flag that does the same as the command version.
 type showVersion bool
 
-// BeforeReset implements kong's hook: it comes before anything else is asked for.
+// BeforeReset implements kong's hook. The hook runs before other flags are checked.
 func (showVersion) BeforeReset(app *kong.Kong) error {
 	_ = versionCmd{}.Run(&streams{out: app.Stdout})
 	app.Exit(exitOK)

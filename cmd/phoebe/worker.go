@@ -17,20 +17,21 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// queueFlags are the queue of a worker, and its limits.
+// queueFlags are the order and the limits of a worker's queue.
 type queueFlags struct {
-	Order           string        `default:"fair" enum:"fair,fifo,priority,shortest" help:"Whose turn comes first: ${enum}. Fair is between tenants, and the only one where a greedy one does not make others wait; shortest is by estimate. Default ${default}."`
-	Weights         weights       `placeholder:"TENANT=W;..." help:"Shares of tenants for --order fair, where frontends have no --tenants; default 1 each."`
-	StarvationBound time.Duration `default:"1s" placeholder:"D" help:"For --order shortest: whoever waited this long goes ahead. Default ${default}."`
-	PreemptAfter    time.Duration `default:"10ms" placeholder:"D" help:"How long regular tasks wait before spare ones are stopped, and started again elsewhere, that stand in their way and would go on for longer than that. Negative: never. Default ${default}."`
+	Order           string        `default:"fair" enum:"fair,fifo,priority,shortest" help:"Whose turn comes first: ${enum}. Only with fair does a greedy tenant not delay other tenants; shortest goes by estimates. Default ${default}."`
+	Weights         weights       `placeholder:"TENANT=W;..." help:"Shares of tenants for --order fair, if frontends have no --tenants. Default: 1 each."`
+	StarvationBound time.Duration `default:"1s" placeholder:"D" help:"With --order shortest: a task that has waited for D goes first. Default ${default}."`
+	PreemptAfter    time.Duration `default:"10ms" placeholder:"D" help:"How long regular tasks wait until spare tasks in their way are stopped and retried elsewhere. A spare task that would end within D is not stopped. Negative: never. Default ${default}."`
 	ReadyExpiry     time.Duration `default:"500ms" placeholder:"D" help:"How long a slot is held for a frontend that does not answer. Default ${default}."`
-	Grace           time.Duration `default:"10s" placeholder:"D" help:"How long tasks of a lost frontend run on, for another to claim them. Default ${default}."`
-	Retain          time.Duration `default:"30s" placeholder:"D" help:"How long results are kept whose frontend is lost, for another to claim them; by a worker that drains for --grace at most. Default ${default}."`
-	MaxRetained     size          `default:"256MiB" placeholder:"SIZE" help:"Size of those results; the oldest go beyond it. Default ${default}."`
-	MaxQueue        int           `default:"16384" placeholder:"N" help:"Places in the queue; reservations beyond are refused, and those of a tenant that holds three times as many as are free. Default ${default}."`
-	MaxResult       size          `default:"1MiB" placeholder:"SIZE" help:"Result of one task. Default ${default}."`
+	Grace           time.Duration `default:"10s" placeholder:"D" help:"How long tasks of a lost frontend run on, until another frontend claims them. Default ${default}."`
+	Retain          time.Duration `default:"30s" placeholder:"D" help:"How long results of a lost frontend are kept, until another frontend claims them; at most --grace while the worker drains. Default ${default}."`
+	MaxRetained     size          `default:"256MiB" placeholder:"SIZE" help:"Size of the retained results. Beyond it, the oldest are dropped. Default ${default}."`
+	MaxQueue        int           `default:"16384" placeholder:"N" help:"Places in the queue; reservations beyond are refused. A tenant may hold three times as many places as are free. Default ${default}."`
+	MaxResult       size          `default:"1MiB" placeholder:"SIZE" help:"Size of a task's result. Default ${default}."`
 }
 
+// applyQueue puts the flags into the configuration.
 func (q *queueFlags) apply(c *serve.Config) error {
 	order, err := worker.ParseOrder(q.Order)
 	if err != nil {
@@ -44,40 +45,41 @@ func (q *queueFlags) apply(c *serve.Config) error {
 	return nil
 }
 
-// fileFlags are what a worker may do about files that tasks need.
+// fileFlags limit the files that a worker fetches for tasks.
 type fileFlags struct {
-	CacheDir  string   `placeholder:"DIR" help:"Folder for files that tasks need: fetched before their turn, kept for later tasks and for other workers. Of this user alone. Default: none, the worker gets no task that needs files."`
-	CacheSize size     `default:"10GiB" placeholder:"SIZE" help:"Size of that cache; the files used longest ago go beyond it. Default ${default}."`
-	FileRoots []string `placeholder:"DIR,..." help:"Folders below which file:// URLs of tasks may name files. Default: none."`
-	FileHosts []string `placeholder:"HOST[:PORT],..." help:"Hosts that http:// and https:// URLs of tasks may name. Default: all, but for loopback, link-local and multicast addresses."`
+	CacheDir  string   `placeholder:"DIR" help:"Folder for files that tasks need, readable by this user alone. Files are fetched before the task's turn, and kept for later tasks and other workers. Default: none, the worker gets no tasks with files."`
+	CacheSize size     `default:"10GiB" placeholder:"SIZE" help:"Size of the cache. Beyond it, the files used longest ago are removed. Default ${default}."`
+	FileRoots []string `placeholder:"DIR,..." help:"Folders that file:// URLs of tasks may read. Default: none."`
+	FileHosts []string `placeholder:"HOST[:PORT],..." help:"Hosts that http:// and https:// URLs of tasks may name. Default: all, except loopback, link-local and multicast addresses."`
 
-	FileTimeout time.Duration `default:"30s" placeholder:"DURATION" help:"How long the source of a file may send nothing before it is tried again, three times in all. Whatever brings 256 KiB in ten times as long is waited for. Default ${default}."`
+	FileTimeout time.Duration `default:"30s" placeholder:"DURATION" help:"Longest silence of a file's source before a retry, three tries in all. A source that sends 256 KiB in ten times D is not given up. Default ${default}."`
 }
 
+// applyFiles puts the flags into the configuration.
 func (f *fileFlags) apply(c *serve.Config) {
 	c.CacheDir, c.CacheSize, c.FileRoots, c.FileHosts = f.CacheDir, int64(f.CacheSize), f.FileRoots, f.FileHosts
 	c.FileTimeout = f.FileTimeout
 }
 
 type workerCmd struct {
-	Listen     string        `default:"127.0.0.1:7420" placeholder:"HOST:PORT" help:"Where frontends connect; port 0 takes a free one. Beyond loopback --tls-dir or a secret is needed. Default ${default}."`
+	Listen     string        `default:"127.0.0.1:7420" placeholder:"HOST:PORT" help:"Address for frontends; port 0 takes a free port. Beyond loopback --tls-dir or a secret is needed. Default ${default}."`
 	Name       string        `placeholder:"TEXT" help:"Name in logs, on screens and for constraints on hosts. Default: the host's name and the port."`
-	Rack       string        `placeholder:"TEXT" help:"Rack that it shares with workers near it. Default: none."`
-	Labels     []string      `placeholder:"KEY=VALUE" help:"Labels, for constraints. Default: none."`
+	Rack       string        `placeholder:"TEXT" help:"Rack of the worker: nearby workers share a rack. Default: none."`
+	Labels     []string      `placeholder:"KEY=VALUE" help:"Labels for constraints of jobs. Default: none."`
 	Slots      int           `placeholder:"N" help:"Short tasks that run at once, each with 1000 millicores and 256 MiB. Default: the number of CPUs."`
-	Speed      float64       `default:"1" placeholder:"X" help:"How fast it runs tasks: at 2, in half the time that estimates tell, which are for 1. From 0.01 to 100. Default ${default}."`
-	AllowExec  bool          `help:"Also run any command as a process, with the rights of this one (function exec). Default: no."`
-	MaxPayload size          `default:"1MiB" placeholder:"SIZE" help:"Payload of one task. Default ${default}."`
-	EventLoops int           `placeholder:"N" help:"Event loops of gnet that read the connections: 1.2 KB for an idle one, not 4.5. Default: none, a goroutine reads each, which takes less CPU."`
-	MaxLinks   int           `default:"10000" placeholder:"N" help:"Connections of frontends; those beyond are closed. Default ${default}."`
-	MaxLease   time.Duration `default:"1m" placeholder:"D" help:"The longest lease that a frontend may ask for. Default ${default}."`
+	Speed      float64       `default:"1" placeholder:"X" help:"Speed relative to estimates: at 2, tasks take half of their estimate. From 0.01 to 100. Default ${default}."`
+	AllowExec  bool          `help:"Also run any command as a process, with the rights of this process (function exec). Default: no."`
+	MaxPayload size          `default:"1MiB" placeholder:"SIZE" help:"Size of a task's payload. Default ${default}."`
+	EventLoops int           `placeholder:"N" help:"Event loops (gnet) that read the connections: an idle connection takes 1.2 KB, not 4.5 KB. Default: no event loops, but a goroutine for each connection, with less CPU."`
+	MaxLinks   int           `default:"10000" placeholder:"N" help:"Connections from frontends; connections beyond are closed. Default ${default}."`
+	MaxLease   time.Duration `default:"1m" placeholder:"D" help:"Longest lease that a frontend may ask for. Default ${default}."`
 
-	Join           []string      `placeholder:"HOST:PORT" help:"Heartbeat addresses of some frontends, to which it announces itself: one that answers is enough. Default: none, frontends must list it."`
-	Advertise      string        `placeholder:"HOST:PORT" help:"Address by which frontends reach it; its host is that by which other workers do. Default: where it listens."`
-	MaintenanceIn  time.Duration `placeholder:"D" help:"Announce that it will be away in this time; POST /maintenance?in=D&for=D at --admin does while it runs. Default: it will not."`
-	MaintenanceFor time.Duration `default:"10m" placeholder:"D" help:"For how long it will be away. Default ${default}."`
+	Join           []string      `placeholder:"HOST:PORT" help:"Heartbeat addresses of some frontends. The worker announces itself there; one answer is enough. Default: none, frontends must list the worker."`
+	Advertise      string        `placeholder:"HOST:PORT" help:"Address where frontends reach this worker. Other workers use its host. Default: the address of --listen."`
+	MaintenanceIn  time.Duration `placeholder:"D" help:"Announce that the worker will be away in D. While it runs: POST /maintenance?in=D&for=D at --admin. Default: no maintenance."`
+	MaintenanceFor time.Duration `default:"10m" placeholder:"D" help:"How long the worker will be away. Default ${default}."`
 
-	FilesListen string `placeholder:"HOST:PORT" help:"Where other workers get the files of its cache. Beyond loopback --tls-dir or a secret is needed. Default: the host of --listen, a free port."`
+	FilesListen string `placeholder:"HOST:PORT" help:"Address where other workers fetch files of the cache. Beyond loopback --tls-dir or a secret is needed. Default: the host of --listen, a free port."`
 
 	fileFlags
 	slotFlags
@@ -86,11 +88,11 @@ type workerCmd struct {
 	serviceFlags
 }
 
-// maxMaintenance bounds how far ahead maintenance is announced, and how long it takes.
+// maxMaintenance bounds how far ahead maintenance is announced, and how long the maintenance lasts.
 const maxMaintenance = 90 * 24 * time.Hour
 
-// checkMaintenance tells whether maintenance can be announced; one that lasts 0 is called off. The announcement travels
-// with the heartbeats of a worker that joins, and in no other way.
+// checkMaintenance reports why maintenance cannot be announced, or nil. If lasts is 0, the announcement is called
+// off. Only heartbeats carry the announcement, so the worker must have --join.
 func checkMaintenance(in, lasts time.Duration, joins bool) error {
 	if in < 0 || in > maxMaintenance || lasts < 0 || lasts > maxMaintenance {
 		return fmt.Errorf("maintenance in %v for %v: want times from 0 to %v", in, lasts, maxMaintenance)
@@ -101,7 +103,8 @@ func checkMaintenance(in, lasts time.Duration, joins bool) error {
 	return nil
 }
 
-// maintenanceHandler announces what POST /maintenance?in=10m&for=1h says; for=0 calls it off.
+// maintenanceHandler announces maintenance for POST /maintenance?in=10m&for=1h. With for=0 the handler calls the
+// maintenance off.
 func maintenanceHandler(s *serve.Server, joined bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		in, errIn := time.ParseDuration(cmp.Or(r.FormValue("in"), "0"))
@@ -126,7 +129,7 @@ func maintenanceHandler(s *serve.Server, joined bool) http.HandlerFunc {
 	}
 }
 
-// config is what the flags ask for; the error joins all that is wrong with it.
+// serverConfig returns the configuration that the flags describe. The error joins all problems.
 func (c *workerCmd) config() (serve.Config, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -135,7 +138,8 @@ func (c *workerCmd) config() (serve.Config, error) {
 	cfg := serve.Config{
 		Listen: c.Listen, Name: c.Name, Host: host, Rack: c.Rack, Labels: c.Labels, AllowExec: c.AllowExec,
 		Join: c.Join, Advertise: c.Advertise, Speed: c.Speed, FilesListen: c.FilesListen,
-		Goroutines: c.EventLoops == 0, EventLoops: c.EventLoops, MaxConns: c.MaxLinks, MaxLease: c.MaxLease, Metrics: metrics.NewSet(),
+		Goroutines: c.EventLoops == 0, EventLoops: c.EventLoops, MaxConns: c.MaxLinks, MaxLease: c.MaxLease,
+		Metrics: metrics.NewSet(),
 	}
 	errs := []error{c.checkAdmin(), c.queueFlags.apply(&cfg)}
 	wrong := func(err error) { errs = append(errs, err) }

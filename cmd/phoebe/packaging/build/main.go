@@ -1,5 +1,5 @@
-// Command build writes the Debian package and the OCI archive of phoebe from what is in a checkout and in its out/package,
-// where `make package` puts the rest. The same inputs give the same bytes.
+// Command build writes phoebe's Debian package and OCI archive, from a checkout and the files of `make package` in
+// out/package. The same inputs give the same bytes.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	root := flag.String("root", ".", "the `folder` of the checkout")
 	version := flag.String("version", "", "the package's version, such as 0.1.0")
 	epoch := flag.Int64("epoch", 0, "the time of all files, in seconds since 1970")
-	binary := flag.String("spdx", "", "write no packages, but which modules this `binary` is built of")
+	binary := flag.String("spdx", "", "write the modules of this `binary`, and no packages")
 	flag.Parse()
 	at := time.Unix(*epoch, 0).UTC()
 	do := func() error { return build(*root, *version, at) }
@@ -65,7 +65,8 @@ func build(root, version string, at time.Time) error {
 
 func writeDeb(name, version string, at time.Time) error {
 	values := map[string]string{"VERSION": version, "ARCH": runtime.GOARCH}
-	config, err := nfpm.ParseFileWithEnvMapping(filepath.Join(sources, "nfpm.yaml"), func(k string) string { return values[k] })
+	config, err := nfpm.ParseFileWithEnvMapping(filepath.Join(sources, "nfpm.yaml"),
+		func(k string) string { return values[k] })
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,8 @@ func writeDeb(name, version string, at time.Time) error {
 	return os.WriteFile(name, b.Bytes(), 0o644)
 }
 
-// writeImage does what a container engine would with the Dockerfile, as far as that goes.
+// writeImage builds an image from the Dockerfile without a container engine. Only instructions of this Dockerfile
+// are known.
 func writeImage(name, version string, at time.Time) error {
 	text, err := os.ReadFile(filepath.Join(sources, "Dockerfile"))
 	if err != nil {
@@ -97,7 +99,8 @@ func writeImage(name, version string, at time.Time) error {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	config := &v1.ConfigFile{
 		Architecture: runtime.GOARCH, OS: "linux", Created: v1.Time{Time: at},
-		Config: v1.Config{ExposedPorts: map[string]struct{}{}, Labels: map[string]string{"org.opencontainers.image.version": version}},
+		Config: v1.Config{ExposedPorts: map[string]struct{}{},
+			Labels: map[string]string{"org.opencontainers.image.version": version}},
 	}
 	var layer []byte
 	for line := range strings.Lines(string(text)) {
@@ -133,11 +136,16 @@ func writeImage(name, version string, at time.Time) error {
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		return err
 	}
-	content, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer)), nil }, tarball.WithMediaType(types.OCILayer))
+	content, err := tarball.LayerFromOpener(func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(layer)), nil
+	}, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return err
 	}
-	image, err = mutate.Append(image, mutate.Addendum{Layer: content, History: v1.History{CreatedBy: "Dockerfile", Created: v1.Time{Time: at}}, MediaType: types.OCILayer})
+	image, err = mutate.Append(image,
+		mutate.Addendum{Layer: content, History: v1.History{CreatedBy: "Dockerfile", Created: v1.Time{Time: at}},
+			MediaType: types.OCILayer})
 	if err != nil {
 		return err
 	}
@@ -150,13 +158,14 @@ func writeImage(name, version string, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := path.AppendImage(image, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version})); err != nil {
+	if err := path.AppendImage(image,
+		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version})); err != nil {
 		return err
 	}
 	return archive(name, dir, at)
 }
 
-// tarOf is a tar file with one file in it.
+// tarWithFile returns a tar file with a single file.
 func tarOf(from, to string, at time.Time) ([]byte, error) {
 	content, err := os.ReadFile(from)
 	if err != nil {
@@ -164,7 +173,8 @@ func tarOf(from, to string, at time.Time) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	err = w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(to, "/"), Mode: 0o755, Size: int64(len(content)), ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX})
+	err = w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(to, "/"), Mode: 0o755, Size: int64(len(content)),
+		ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX})
 	if err == nil {
 		_, err = w.Write(content)
 	}
@@ -172,7 +182,7 @@ func tarOf(from, to string, at time.Time) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// archive is a tar file of a folder, in the order of names.
+// writeArchive writes a folder as a tar file, in the order of names.
 func archive(name, dir string, at time.Time) error {
 	file, err := os.Create(name)
 	if err != nil {
@@ -191,7 +201,8 @@ func archive(name, dir string, at time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(short), Mode: 0o644, Size: int64(len(content)), ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(short), Mode: 0o644, Size: int64(len(content)),
+			ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX}); err != nil {
 			return err
 		}
 		_, err = w.Write(content)

@@ -28,7 +28,8 @@ const root = "../../../.."
 
 const packaging = root + "/cmd/phoebe/packaging"
 
-// tool is a program that a test needs; Debian's package that has it is named for those who lack it.
+// findTool returns the path of a program that a test needs. If it is missing, the test fails and names the Debian
+// package.
 func tool(t *testing.T, name, debian string) string {
 	t.Helper()
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin") {
@@ -45,7 +46,7 @@ func isFile(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// does runs a program, which must end well.
+// runTool runs a program, and returns its output. The test fails if the program fails.
 func does(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
@@ -55,7 +56,7 @@ func does(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// one is the only file that matches.
+// onlyMatch returns the only file that matches pattern.
 func one(t *testing.T, pattern string) string {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
@@ -92,7 +93,8 @@ func write(t *testing.T, name, text string) string {
 }
 
 func TestDebian(t *testing.T) {
-	if out := does(t, tool(t, "lintian", "lintian"), "--fail-on", "error,warning", one(t, root+"/out/package/*.deb")); strings.Contains(out, "phoebe:") {
+	if out := does(t, tool(t, "lintian", "lintian"), "--fail-on", "error,warning",
+		one(t, root+"/out/package/*.deb")); strings.Contains(out, "phoebe:") {
 		t.Errorf("%s", out)
 	}
 	dir := t.TempDir()
@@ -100,10 +102,11 @@ func TestDebian(t *testing.T) {
 	if out := does(t, dir+"/usr/bin/phoebe", "version"); !strings.HasPrefix(out, "phoebe ") {
 		t.Errorf("%q", out)
 	}
-	// The settings that it installs make sense.
+	// The installed settings are valid.
 	secret := write(t, filepath.Join(dir, "secret"), "sesame\n")
 	for _, command := range []string{"frontend", "worker"} {
-		does(t, dir+"/usr/bin/phoebe", "config", "validate", dir+"/etc/phoebe/"+command+".yaml", command, "--secret-file", secret)
+		does(t, dir+"/usr/bin/phoebe", "config", "validate", dir+"/etc/phoebe/"+command+".yaml", command,
+			"--secret-file", secret)
 	}
 }
 
@@ -125,13 +128,14 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-// units are the services, with the binary where it is.
+// writeUnits writes the services' units, with the path of the built binary.
 func units(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
 	var names []string
 	for _, name := range []string{"phoebe-frontend.service", "phoebe-worker.service"} {
-		text := strings.ReplaceAll(read(t, packaging+"/systemd/"+name), "/usr/bin/phoebe", absolute(t, root+"/bin/phoebe"))
+		text := strings.ReplaceAll(read(t, packaging+"/systemd/"+name), "/usr/bin/phoebe",
+			absolute(t, root+"/bin/phoebe"))
 		names = append(names, write(t, filepath.Join(dir, name), text))
 	}
 	return names
@@ -165,10 +169,10 @@ func TestUnits(t *testing.T) {
 		write(t, dir+"/tls.conf", read(t, packaging+"/systemd/tls.conf"))
 		verify(name)
 	}
-	// With the drop-in for processes, too.
+	// Also with the drop-in for processes.
 	write(t, names[1]+".d/processes.conf", read(t, packaging+"/systemd/phoebe-worker.service.d/processes.conf"))
 	verify(names[1])
-	// A unit gives a service longer than it takes to drain.
+	// Systemd waits for longer than a drain takes.
 	for _, name := range names {
 		stop := regexp.MustCompile(`(?m)^TimeoutStopSec=(\w+)$`).FindStringSubmatch(read(t, name))
 		if d, err := time.ParseDuration(stop[1]); err != nil || d <= 30*time.Second {
@@ -177,7 +181,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// confine is a program that does to a process what a unit's SystemCallFilter does.
+// confine is a program that confines a process like a unit's SystemCallFilter.
 const confine = `import errno, os, sys
 import seccomp
 filter = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
@@ -190,7 +194,7 @@ filter.load()
 os.execv(sys.argv[2], sys.argv[2:])
 `
 
-// allowed are the calls that a unit's filter lets through.
+// allowedCalls returns the system calls that a unit's filter lets through.
 func allowed(t *testing.T, unit string) map[string]bool {
 	t.Helper()
 	sets := map[string][]string{}
@@ -228,7 +232,7 @@ func allowed(t *testing.T, unit string) map[string]bool {
 	return calls
 }
 
-// serve starts phoebe under the filter of a unit, and waits for the line that says where it serves.
+// serveFiltered starts phoebe under the filter of a unit, and returns the address in its first line.
 func serve(t *testing.T, calls map[string]bool, args ...string) string {
 	t.Helper()
 	python := "/usr/bin/python3"
@@ -236,7 +240,9 @@ func serve(t *testing.T, calls map[string]bool, args ...string) string {
 		t.Fatalf("%s: apt-get install python3-seccomp", out)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, python, append([]string{"-c", confine, strings.Join(slices.Sorted(maps.Keys(calls)), ","), absolute(t, root+"/bin/phoebe")}, args...)...)
+	cmd := exec.CommandContext(ctx, python,
+		append([]string{"-c", confine, strings.Join(slices.Sorted(maps.Keys(calls)), ","),
+			absolute(t, root+"/bin/phoebe")}, args...)...)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
@@ -256,18 +262,21 @@ func serve(t *testing.T, calls map[string]bool, args ...string) string {
 	return strings.Fields(string(line[:n]))[1]
 }
 
-// A frontend and a worker really run under the filters of their units, and a job on them.
+// A frontend, a worker and a job run under the filters of the units.
 func TestSystemCallFilters(t *testing.T) {
 	names := units(t)
-	worker := serve(t, allowed(t, names[1]), "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--cache-dir", filepath.Join(t.TempDir(), "cache"))
+	worker := serve(t, allowed(t, names[1]), "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+		"--cache-dir", filepath.Join(t.TempDir(), "cache"))
 	frontend := serve(t, allowed(t, names[0]), "frontend", "--listen", "127.0.0.1:0", "--workers", worker,
 		"--gossip", "127.0.0.1:0", "--heartbeat", "127.0.0.1:0", "--admin", "127.0.0.1:0")
-	does(t, root+"/bin/phoebe", "run", "--connect", frontend, "--function", "echo", "--payload", "hello", "--tasks", "100")
+	does(t, root+"/bin/phoebe", "run", "--connect", frontend, "--function", "echo", "--payload", "hello", "--tasks",
+		"100")
 	does(t, root+"/bin/phoebe", "status", "--connect", frontend)
-	// The test would notice: without a call that it needs, a worker does not start.
+	// A filter that is too narrow would be noticed: without bind, a worker does not start.
 	calls := allowed(t, names[1])
 	delete(calls, "bind")
-	cmd := exec.Command("/usr/bin/python3", "-c", confine, strings.Join(slices.Sorted(maps.Keys(calls)), ","), absolute(t, root+"/bin/phoebe"), "worker", "--listen", "127.0.0.1:0")
+	cmd := exec.Command("/usr/bin/python3", "-c", confine, strings.Join(slices.Sorted(maps.Keys(calls)), ","),
+		absolute(t, root+"/bin/phoebe"), "worker", "--listen", "127.0.0.1:0")
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "not permitted") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -321,19 +330,21 @@ func TestImage(t *testing.T) {
 	parse("index.json", &index)
 	parse(blob(index.Manifests[0]), &manifest)
 	parse(blob(manifest.Config), &config)
-	if c := config.Config; c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/phoebe"}) || len(c.ExposedPorts) != 7 {
+	if c := config.Config; c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/phoebe"}) ||
+		len(c.ExposedPorts) != 7 {
 		t.Errorf("%+v", c)
 	}
-	if len(manifest.Layers) != 1 || !strings.Contains(manifest.Layers[0].MediaType, "oci") || len(blobs[blob(manifest.Layers[0])]) < 1<<20 {
+	if len(manifest.Layers) != 1 || !strings.Contains(manifest.Layers[0].MediaType, "oci") ||
+		len(blobs[blob(manifest.Layers[0])]) < 1<<20 {
 		t.Errorf("%+v", manifest)
 	}
-	// Nothing in the image helps the binary along: it is static.
+	// The image contains no libraries, so the binary must be static.
 	if out := does(t, tool(t, "file", "file"), root+"/bin/phoebe"); !strings.Contains(out, "statically linked") {
 		t.Errorf("%s", out)
 	}
 }
 
-// Another checkout, elsewhere, gives the same bytes.
+// Another checkout, in another folder, gives the same bytes.
 func TestReproducible(t *testing.T) {
 	dir := t.TempDir()
 	does(t, "sh", "-c", fmt.Sprintf("cd %s && git ls-files -z | xargs -0 cp --parents -t %s", absolute(t, root), dir))
@@ -348,12 +359,13 @@ func TestReproducible(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if second := read(t, one(t, dir+"/out/package/*.deb")) + read(t, one(t, dir+"/out/package/*.oci.tar")); second != first {
+	if second := read(t, one(t, dir+"/out/package/*.deb")) + read(t,
+		one(t, dir+"/out/package/*.oci.tar")); second != first {
 		t.Error("the second build differs from the first")
 	}
 }
 
-// The recipes are accepted by the balancers that they are for.
+// Each balancer accepts its recipe.
 func TestRecipes(t *testing.T) {
 	does(t, tool(t, "haproxy", "haproxy"), "-c", "-f", packaging+"/haproxy.cfg")
 	does(t, tool(t, "nginx", "nginx-light libnginx-mod-stream"), "-t", "-c", absolute(t, packaging+"/nginx.conf"))
@@ -368,9 +380,10 @@ func makeKeys(t *testing.T) string {
 	return keys
 }
 
-// The compose file is one, also with that for TLS, and phoebe takes the command lines in it.
+// The compose file is valid, with and without compose.tls.yaml, and phoebe accepts the command lines in it.
 func TestCompose(t *testing.T) {
-	for _, files := range [][]string{{packaging + "/compose.yaml"}, {packaging + "/compose.yaml", packaging + "/compose.tls.yaml"}} {
+	for _, files := range [][]string{{packaging + "/compose.yaml"},
+		{packaging + "/compose.yaml", packaging + "/compose.tls.yaml"}} {
 		t.Run(filepath.Base(files[len(files)-1]), func(t *testing.T) { compose(t, files) })
 	}
 }
@@ -419,7 +432,7 @@ func compose(t *testing.T, files []string) {
 	if checked != 9 || byTLS != (len(files)-1)*checked {
 		t.Errorf("%d services are phoebe's, %d by TLS", checked, byTLS)
 	}
-	// The balancer there is that of the recipe, in front of other addresses.
+	// The balancer uses the recipe, with other addresses.
 	recipe := regexp.MustCompile(`(?s)    option httpchk.*?rise 1[^\n]*`).FindString(read(t, packaging+"/haproxy.cfg"))
 	indented := regexp.MustCompile(`(?m)^`).ReplaceAllString(recipe, "      ")
 	if recipe == "" || !strings.Contains(read(t, packaging+"/compose.yaml"), indented) {
@@ -431,8 +444,9 @@ func compose(t *testing.T, files []string) {
 	does(t, tool(t, "haproxy", "haproxy"), "-c", "-f", write(t, dir+"/haproxy.cfg", conf))
 }
 
-// The chart is accepted by helm and, for each of five versions of Kubernetes, by its schemas; phoebe takes the command lines
-// in it. HELM names helm, and KUBERNETES_VALIDATE PyPI's kubernetes-validate: make package-test brings both.
+// Helm accepts the chart, and so do the schemas of five versions of Kubernetes. phoebe accepts the command lines in
+// the chart. HELM names helm, and KUBERNETES_VALIDATE names PyPI's kubernetes-validate: make package-test brings
+// both.
 func TestChart(t *testing.T) {
 	helm, validate := os.Getenv("HELM"), os.Getenv("KUBERNETES_VALIDATE")
 	if helm == "" || validate == "" {
@@ -442,12 +456,16 @@ func TestChart(t *testing.T) {
 	does(t, helm, "lint", "--strict", chart)
 	dir := t.TempDir()
 	keys := makeKeys(t)
-	for i, values := range []string{"", "worker.kind=DaemonSet", "tls.enabled=true", "podMonitor.enabled=true,networkPolicy.enabled=false", "podMonitor.enabled=true,tls.enabled=true,podMonitor.tlsConfig.insecureSkipVerify=true"} {
+	for i, values := range []string{"", "worker.kind=DaemonSet", "tls.enabled=true",
+		"podMonitor.enabled=true,networkPolicy.enabled=false",
+		"podMonitor.enabled=true,tls.enabled=true,podMonitor.tlsConfig.insecureSkipVerify=true"} {
 		text := does(t, helm, "template", "fleet", chart, "--set", values)
-		if byTLS := strings.Contains(values, "tls.enabled"); strings.Count(text, "--tls-dir=/run/phoebe-keys\n") != map[bool]int{true: 2}[byTLS] || strings.Contains(text, "scheme: https") != (byTLS && i > 2) {
+		if byTLS := strings.Contains(values, "tls.enabled"); strings.Count(text,
+			"--tls-dir=/run/phoebe-keys\n") != map[bool]int{true: 2}[byTLS] ||
+			strings.Contains(text, "scheme: https") != (byTLS && i > 2) {
 			t.Errorf("%s: not all by TLS, or none:\n%s", values, text)
 		}
-		if i < 3 { // the others are of a kind that is not Kubernetes' own
+		if i < 3 { // further values add resources unknown to Kubernetes itself
 			name := write(t, fmt.Sprintf("%s/%d.yaml", dir, i), text)
 			for _, minor := range []string{"1.31", "1.32", "1.33", "1.34", "1.35"} {
 				does(t, "sh", "-c", fmt.Sprintf("%s --strict -k %s %s", validate, minor, name))
@@ -461,7 +479,8 @@ func TestChart(t *testing.T) {
 				if strings.HasPrefix(arg, "--config=") {
 					continue
 				}
-				args = append(args, strings.NewReplacer("$(POD_IP)", "10.1.2.3", "$(POD_NAME)", "pod", "/run/phoebe/secret", secret).Replace(arg))
+				args = append(args, strings.NewReplacer("$(POD_IP)", "10.1.2.3", "$(POD_NAME)", "pod",
+					"/run/phoebe/secret", secret).Replace(arg))
 			}
 			for i, arg := range args {
 				args[i] = strings.ReplaceAll(arg, "/run/phoebe-keys", keys+"/"+args[3])
@@ -469,24 +488,27 @@ func TestChart(t *testing.T) {
 			does(t, root+"/bin/phoebe", args...)
 		}
 	}
-	for _, wrong := range []string{"terminationGracePeriodSeconds=30", "worker.kind=Job", "podMonitor.enabled=true,tls.enabled=true"} {
-		if out, err := exec.Command(helm, "template", "fleet", chart, "--set", wrong).CombinedOutput(); err == nil || !strings.Contains(string(out), "must be") {
+	for _, wrong := range []string{"terminationGracePeriodSeconds=30", "worker.kind=Job",
+		"podMonitor.enabled=true,tls.enabled=true"} {
+		if out, err := exec.Command(helm, "template", "fleet", chart, "--set", wrong).CombinedOutput(); err == nil ||
+			!strings.Contains(string(out), "must be") {
 			t.Errorf("%s: %v\n%s", wrong, err, out)
 		}
 	}
 }
 
-// What the API has said since the last release it still says.
+// The API still has all fields and calls of the last release.
 func TestAudit(t *testing.T) {
 	thrift := tool(t, "thrift", "thrift-compiler")
 	dir := t.TempDir()
 	commit := strings.TrimSpace(read(t, root+"/cmd/phoebe/RELEASED"))
 	released := write(t, dir+"/released.thrift", does(t, "git", "-C", root, "show", commit+":idl/phoebe.thrift"))
 	does(t, thrift, "--audit", released, root+"/idl/phoebe.thrift")
-	// The test would notice.
+	// A change of a field's type would be noticed.
 	text := read(t, root+"/idl/phoebe.thrift")
 	wrong := strings.Replace(text, "7: i64 timeout_us = 0,", "7: string timeout_us,", 1)
-	if out, err := exec.Command(thrift, "--audit", released, write(t, dir+"/wrong.thrift", wrong)).CombinedOutput(); wrong == text || err == nil {
+	if out, err := exec.Command(thrift, "--audit", released,
+		write(t, dir+"/wrong.thrift", wrong)).CombinedOutput(); wrong == text || err == nil {
 		t.Errorf("another type of a field was not noticed: %s", out)
 	}
 }

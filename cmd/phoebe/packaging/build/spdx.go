@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// writeSPDX writes which modules a binary is built of, as an SPDX document: what the go command has recorded in it.
+// writeSPDX writes the modules of a binary as an SPDX document. The go command has recorded the modules in the
+// binary.
 func writeSPDX(w io.Writer, binary, version string, at time.Time) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -68,7 +69,8 @@ func writeSPDX(w io.Writer, binary, version string, at time.Time) error {
 	return e.Encode(map[string]any{
 		"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": "phoebe " + version,
 		"documentNamespace": fmt.Sprintf("https://%s/spdx/%x", info.Main.Path, sum),
-		"creationInfo":      map[string]any{"created": at.Format(time.RFC3339), "creators": []string{"Organization: phoebe-sched"}},
-		"packages":          packages, "relationships": relations,
+		"creationInfo": map[string]any{"created": at.Format(time.RFC3339),
+			"creators": []string{"Organization: phoebe-sched"}},
+		"packages": packages, "relationships": relations,
 	})
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Units came, changed or went: systemd reads them again. Nothing is started, stopped or enabled.
+# Makes systemd read added, changed and removed units. Nothing is started, stopped or enabled.
 set -e
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload

@@ -7,7 +7,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "phoebe.pod" -}}
 {{- $needs := add .Values.drain.delaySeconds .Values.drain.timeoutSeconds }}
 {{- if le (int .Values.terminationGracePeriodSeconds) (int $needs) }}
-{{- fail (printf "terminationGracePeriodSeconds is %v: it must be more than drain.delaySeconds and drain.timeoutSeconds together, %v, or pods are killed while they drain" .Values.terminationGracePeriodSeconds $needs) }}
+{{- fail (printf "terminationGracePeriodSeconds is %v: it must be more than drain.delaySeconds plus drain.timeoutSeconds (%v), or pods are killed while they drain" .Values.terminationGracePeriodSeconds $needs) }}
 {{- end -}}
 automountServiceAccountToken: false
 terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
@@ -18,7 +18,7 @@ securityContext:
   fsGroup: 65532
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
-{{/* By TLS the kubelet has no certificate to show, so the process's own binary asks. */}}
+{{/* With TLS, the kubelet has no certificate, so phoebe's own binary asks. */}}
 {{- define "phoebe.probes" -}}
 {{- if .tls -}}
 readinessProbe: {exec: {command: [/phoebe, ready, "127.0.0.1:{{ .port }}", --tls-dir=/run/phoebe-keys]}, periodSeconds: 2, timeoutSeconds: 2, failureThreshold: 2}
