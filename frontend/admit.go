@@ -195,7 +195,8 @@ func (c *jobs) refuseNoRoom(j *job) *RefusedError {
 // greedy tenant leaves room for later tenants. A tenant without pending tasks may use all the room that is free.
 const maxPendingPerFree = 3
 
-// refuseNoWorker returns a refusal that names what the fleet lacks for t.
+// refuseNoWorker returns a refusal that names what the fleet lacks for t. If passes is set, t needs a worker that can
+// pass outputs.
 func (c *jobs) refuseNoWorker(t *Task, jobConstraint Constraint, passes bool) *RefusedError {
 	linked, able, fitting, caching, passing := 0, 0, 0, 0, 0
 	var largest probe.Demand
@@ -253,8 +254,8 @@ func (c *jobs) refuseNoWorker(t *Task, jobConstraint Constraint, passes bool) *R
 // startRetry is the retry-after while no worker is linked yet, or the frontend leaves.
 const startRetry = 100 * time.Millisecond
 
-// groupTasks checks the tasks of j, and sorts them into groups of equal demands. Lookups are saved for a task like
-// the task before: a job may have 100,000 alike.
+// groupTasks checks the tasks of j, and sorts them into groups of equal demands. A task like the task before joins its
+// group without lookups, because a job may have 100,000 equal tasks.
 func (c *jobs) groupTasks(j *job) *RefusedError {
 	invalid := func(i int, format string, args ...any) *RefusedError {
 		return &RefusedError{
@@ -393,7 +394,7 @@ func (c *jobs) groupTasks(j *job) *RefusedError {
 	return nil
 }
 
-// sortedNames returns the members of a set in order.
+// sortedNames returns the names in a set, sorted.
 func sortedNames(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
 
 // joinConstraints describes a and b for people, without the empty parts.

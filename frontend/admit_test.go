@@ -8,7 +8,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A second's wait is long for a task of milliseconds, and short for a task of a second.
+// A wait of two seconds leads to refusals if tasks run for 10 ms. If tasks run for a second, the limit is 20 runs.
 func TestWaitIsJudgedByHowLongTasksRun(t *testing.T) {
 	for _, test := range []struct {
 		run     time.Duration
@@ -95,7 +95,7 @@ func TestJobOfStagesWaitsOnce(t *testing.T) {
 	}
 	for _, u := range c.unserved {
 		if u.waitingJobs != 1 || len(u.jobs) != 1 {
-			t.Errorf("%d wait, of %d", u.waitingJobs, len(u.jobs))
+			t.Errorf("%d jobs wait, %d are listed, want 1 and 1", u.waitingJobs, len(u.jobs))
 		}
 	}
 }

@@ -56,12 +56,12 @@ func (u *usage) moveTask(t *task, from, to level) {
 	}
 }
 
-// fitsMaximum reports whether the tenant's maximum lets t run now. If so, the task counts against the maximum.
+// fitsMaximum reports whether the tenant's maximum lets t run now. Tasks from levelAllowed on count against it.
 //
-// If nothing of the tenant runs, two more cases fit. A task larger than the tenant's present maximum was accepted
-// under earlier terms, and goes on. And this frontend's part of the maximum may be too small for any task, for ever.
-// After patience, a single task runs nevertheless, and the frontends together may exceed the maximum. Tokens never
-// hold a task: a task beyond the tokens is spare.
+// If nothing of the tenant runs, t may also run in two more cases. First, t is larger than the tenant's present
+// maximum: t was accepted under earlier terms. Second, patience is over: this frontend's part of the maximum may stay
+// too small for any task. So after patience a single task runs, and the frontends together may exceed the maximum.
+// Tokens never hold a task: a task beyond the tokens is spare.
 func (c *jobs) fitsMaximum(t *task) bool {
 	tenant, n := t.group.job.tenant, t.tokenCost()
 	if tenant.used.atLevel[levelAllowed] == 0 && tenant.starvedRounds > c.patience {
@@ -98,16 +98,16 @@ func (c *jobs) coverByTokens(t *task) string {
 // coveredUse returns the use by tasks at workers that are not spare.
 func (u *usage) coveredUse() int64 { return u.atLevel[levelAtWorker] - u.spareUse }
 
-// canCoverNext reports whether the tenant's tokens would now cover the first of the debts, too.
+// canCoverNext reports whether the tenant's free tokens would now cover the first of the debts.
 func (c *jobs) canCoverNext(tenant *tenant) bool {
 	return tenant.debts.Len() > 0 &&
 		tenant.used.coveredUse()+tenant.debts.Min().task.tokenCost() <= c.quotas.Of(tenant.name).Regular
 }
 
-// wouldOverdraw reports whether another task of g must not be placed by estimation yet. The tenant would then have
-// more queued debt than twice the tokens, beyond the tokens that are free. A debt may wait long at a worker, while
-// another worker would have room. If the tenant has no queued debt, and nothing planned, a task may always go.
-// Planned counts the tenant's tasks picked for the batch, in thousandths of slots.
+// wouldOverdraw reports whether another task of g must not be placed by estimation yet. With the task, the tenant's
+// queued debt and planned tasks would exceed the free tokens plus twice the quota of tokens. A debt may wait long at a
+// worker, while another worker would have room. If the tenant has no queued debt, and nothing planned, a task may
+// always go. Planned sums up the tenant's tasks picked for the batch, in thousandths of slots.
 func (c *jobs) wouldOverdraw(g *group, planned int64) bool {
 	tenant := g.job.tenant
 	quota := c.quotas.Of(tenant.name).Regular
@@ -151,7 +151,7 @@ func (c *jobs) updateQuotas(ev *Others, now time.Time) {
 		}
 	}
 	c.needs = c.quotas.Exchange(now, ev.Self, ev.Members, ev.Silent, ev.Needs, own)
-	c.patience = 10 * (len(ev.Members) + 2) // by then each frontend had a turn of the part that cannot be divided
+	c.patience = 10 * (len(ev.Members) + 2) // by then each frontend has had the rest that cannot be divided
 	for _, t := range c.tenantsHolding {
 		if t.starvedRounds++; t.used.atLevel[levelAllowed] > 0 {
 			t.starvedRounds = 0

@@ -9,7 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A tenant's part of a maximum may stay too small for a task for ever. In the end the tenant's tasks run
+// This frontend's part of a tenant's maximum stays too small for any task. After patience the tenant's tasks run
 // nevertheless, one at a time.
 func TestHeldForEver(t *testing.T) {
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))

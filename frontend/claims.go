@@ -11,7 +11,7 @@ import (
 )
 
 // claimJob asks every worker for the attempts of a resubmitted job. To ask only where the client last saw the tasks
-// would not do, because the client's knowledge lags behind the doings of the lost frontend.
+// would not do, because the lost frontend may have sent tasks to other workers since.
 func (c *ledger) claimJob(j *job, now time.Time, acts []Action) []Action {
 	for _, g := range j.groups {
 		for g.queue.Len() > 0 {
@@ -36,7 +36,7 @@ func (c *ledger) claimJob(j *job, now time.Time, acts []Action) []Action {
 }
 
 // claimFromWorker asks w for the attempts of a resubmitted job. If no task is claiming any more, the message only
-// tells w the job's owner. Without a link to w, the message is sent when the link is made.
+// tells w the job's owner. Without a link to w, linkWorker sends the message when the link is made.
 func (c *ledger) claimFromWorker(j *job, w *worker, acts []Action) []Action {
 	if !j.claimUntil.IsZero() {
 		j.claimsDue[w] = true

@@ -10,13 +10,14 @@ import (
 
 // limitPolicy turns off the parts of the policy that a spare job must not use. A spare job is sampled and bound
 // late, because no worker can say how long spare work will wait. Idle workers and rides are for regular tasks, so a
-// spare job has no rides and does not look for idle workers. The job shares no turns, because turns have a class.
+// spare job has no rides and does not look for idle workers. The job shares no turns, because a turn has the class
+// of its place.
 func (j *job) limitPolicy() {
 	p := &j.Policy
 	p.RideAlong, p.Informed, p.Overlap, p.Share, p.Bundle = false, false, false, false, false
 }
 
-// setDue sets the time from when on spare work of the job counts as regular.
+// setDue sets the time from which spare work of the job counts as regular, if the job has such a time.
 func (j *job) setDue(now time.Time) {
 	if after := j.DueAfter(); after > 0 {
 		j.due = now.Add(after)
@@ -27,7 +28,7 @@ func (j *job) setDue(now time.Time) {
 func (j *Job) DueAfter() time.Duration { return cmp.Or(j.Due, j.Deadline/2) }
 
 // classOf returns the class of the task's places. A task of a spare job is yielded instead of spare if it may start
-// only once: nobody stops the task once started.
+// only once: a started yielded task is not stopped.
 func (j *Job) classOf(t *Task) probe.Class {
 	switch {
 	case j.Class != Spare:
@@ -90,7 +91,8 @@ func (g *group) explainClass() ClassReason {
 	return r
 }
 
-// ageAt returns the time since the job's first submission, less the time that the submission was under way.
+// ageAt returns the time since the job's first submission. The time that the submission to this frontend was under way
+// is missing.
 func (j *job) ageAt(now time.Time) time.Duration { return j.Age + now.Sub(j.submitted) }
 
 // isLaterStage reports whether the group's stage comes after another stage.

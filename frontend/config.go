@@ -14,15 +14,15 @@ type Config struct {
 
 	MaxTasksPerJob int
 	MaxPayload     int // bytes of a task's payload
-	MaxPending     int // tasks without an outcome, over all jobs; a tenant may have three times the rest
-	MaxPayloads    int // bytes of the pending tasks' payloads; a tenant may have three times the rest
+	MaxPending     int // tasks without an outcome, over all jobs; a tenant may have three times what it leaves free
+	MaxPayloads    int // bytes of the pending tasks' payloads; a tenant may have three times what it leaves free
 	// MaxWait: while the tenant's oldest job has waited longer for a first task, further jobs of the tenant are
 	// refused, unless few wait. If 20 runs of the tasks take longer, they are the limit. Negative: no limit.
 	MaxWait time.Duration
 
 	Copies float64 // share of tasks that may have a second attempt when late; 0: no copies
 
-	PoisonAfter  int           // workers that died with a task before the task is taken for the cause
+	PoisonAfter  int           // if this many workers died running a task, the task fails as the suspected cause
 	AdriftFor    time.Duration // how long attempts wait for a broken link to come back
 	ClaimFor     time.Duration // how long workers may take to answer a claim
 	StrandedFor  time.Duration // how long a task waits until a worker able to run the task is up

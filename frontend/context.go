@@ -10,8 +10,8 @@ import (
 )
 
 // addContext adds a Context to a launch: names, attempt number, and the outputs passed to the task. If the stage has
-// a common payload that w was not sent yet, a Common goes before the launch. Nothing is added for a worker that
-// cannot pass outputs, or to a first attempt without stages, trace or large results.
+// a common payload that w was not sent yet, a Common goes before the launch. If w cannot pass outputs, nothing is
+// added. A first attempt needs no Context if its job has no stages, no trace and no large results.
 func (c *ledger) addContext(t *task, w *worker, l *probe.Launch, acts []Action) []Action {
 	j := t.group.job
 	if len(j.stages) == 0 && j.Trace == "" && !j.Large && t.attempts == 1 || !w.Has(probe.Passing) {
@@ -94,8 +94,8 @@ func (c *ledger) forgetCommon(j *job, acts []Action) []Action {
 	return acts
 }
 
-// cacheAddresses returns the addresses of caches that should have a file, for w to fetch the file from. A task left
-// the file at the worker called name, so its cache comes first.
+// cacheAddresses returns the addresses of caches that should have a file, for w to fetch the file from. The cache of
+// the worker called name comes first, because a task left the file there.
 func (c *ledger) cacheAddresses(name string, id estimate.FileID, w *worker) (addresses []string) {
 	for _, key := range c.view.Fleet().WorkersNamed(name) {
 		if x := c.workers[key]; x.Welcome().Worker == name && x.Linked() && x.Welcome().Cache != "" {

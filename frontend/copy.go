@@ -12,7 +12,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A task with a late attempt may have a second attempt, the copy, and never more than two. The first attempt to
+// A task with a late attempt may have a second attempt, the copy, and never a third. The first attempt to
 // finish gives the outcome. The frontend kills the other attempt, and ignores later reports of the killed attempt.
 // If both attempts wait in queues, the first to start is kept and the other is withdrawn. If an attempt is lost,
 // comes back, or fails and the task may be tried again, the task goes on with the other attempt.
@@ -28,7 +28,7 @@ func (t *task) liveAttempts() []*attempt {
 	return as
 }
 
-// mayCopy reports whether a task may have a copy. A task that has a copy may, too.
+// mayCopy reports whether a task may have a copy. The result is true even if the task has a copy already.
 func (c *ledger) mayCopy(t *task) bool { return c.whyNoCopy(t) == "" }
 
 // whyNoCopy returns why a task may have no copy, or "". A task may have a copy if it runs, or if the turn comes
@@ -122,8 +122,8 @@ func (c *ledger) noteCopy(a *attempt, now time.Time) *Decision {
 	return d
 }
 
-// isForeignCopy reports whether an attempt, found to run at a worker, is a copy that another frontend made. If this
-// frontend had made the attempt, it would be an attempt given up here.
+// isForeignCopy reports whether an attempt, found at a worker, is a copy that an earlier frontend of the job made. An
+// unknown attempt with this frontend's own id is no copy, but an attempt that this frontend has given up.
 func (c *ledger) isForeignCopy(t *task, id probe.AttemptID) bool {
 	return t.attempt != nil && t.copy == nil && t.spec.Retryable && t.group.job.Generation > 0 &&
 		id.Frontend != c.cfg.ID

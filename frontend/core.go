@@ -129,8 +129,8 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	return acts
 }
 
-// receiveMsgs takes in all messages of a frame before anything is planned, because of ten results only the last
-// tells how much room the worker has.
+// receiveMsgs takes in all messages of a frame, and plans afterwards. If a frame brings ten results, only the last
+// says how much room the worker has now.
 func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []Action) []Action {
 	w := c.workerByKey(from)
 	if len(msgs) == 0 || w == nil || !w.Linked() {
@@ -139,7 +139,8 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 	for _, m := range msgs {
 		switch m.(type) {
 		case probe.Refused, probe.Evicted:
-			// The handlers apply the message's reason to all jobs with wants. So earlier wants are planned before.
+			// The handler loses places, and puts off or drops all jobs that have wants then. So the wants of earlier
+			// messages are planned first.
 			acts = c.planWants(now, acts)
 		}
 		acts = c.handleMsg(w, m, now, acts)
@@ -147,7 +148,7 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 	return c.offerTasks(w, now, c.planWants(now, acts))
 }
 
-// handleMsg tells a worker's message to the floors below. Nothing is planned yet.
+// handleMsg tells a worker's message to the lower floors. Nothing is planned yet, but a turn is answered at once.
 func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action) []Action {
 	switch m := msg.(type) {
 	case probe.Ready:
@@ -298,7 +299,8 @@ func (c *Core) extendJob(ev *Extend, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// wakeJob runs the job's timers that are due.
+// wakeJob runs the job's timers that are due. Of retryAt, resampleAt and tailAt only one timer runs. If another is due,
+// the next Wake follows at once.
 func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	if !j.deadline.IsZero() && !now.Before(j.deadline) {
 		return c.endOverdue(j, now, acts)
@@ -326,7 +328,7 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// Pending counts the tasks without an outcome, and the attempts at workers.
+// Pending counts the tasks without an outcome, and the attempts at workers, queued attempts included.
 func (c *Core) Pending() (pending, running int) { return c.pending, c.attemptsAtWorkers }
 
 // Oldest returns the submission time of the oldest job without a started task at now, or zero if each job has one. If
@@ -359,8 +361,9 @@ func (c *Core) Waiting(id probe.JobID) int {
 	return 0
 }
 
-// Knows reports whether this frontend knows all of a job that is submitted again. A job under way may lack tasks or
-// the end, because the client added to the job elsewhere. A job that is not under way counts as known.
+// Knows reports whether this frontend knows all tasks of a job that is submitted again. If the job is under way here,
+// the client may have added tasks, or the end of the job, at another frontend. A job that is not under way counts as
+// known.
 func (c *Core) Knows(spec *Job) bool {
 	j := c.byID[spec.ID]
 	return j == nil || j.totalTasks >= spec.Had && (spec.Open || !j.Open)
@@ -432,8 +435,8 @@ type WorkerStatus struct {
 	State        string // up, adrift, draining or down
 	Welcome      probe.Welcome
 	Load         probe.Load
-	Reservations int
-	Attempts     int
+	Reservations int // places at the worker, rides without a known fate included
+	Attempts     int // attempts at the worker, queued or running
 	// View is the worker's row for placing by estimation. A worker that was idle when last heard of shows no wait.
 	// If the worker is down, View is zero.
 	View estimate.Server
@@ -457,7 +460,7 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 // tenant's own jobs, without the tenants below.
 type TenantStatus struct {
 	Path             string
-	Use, Spare, Want int64
+	Use, Spare, Want int64 // by tasks at workers; the spare part of Use; by all tasks that could run
 	Quota            tenants.Quota
 	Waiting          int64 // the part of Want that is not at a worker
 	Held             int   // tasks that wait because the tenant's maximum is used
@@ -466,7 +469,7 @@ type TenantStatus struct {
 }
 
 // Tenants returns the status of tenants with jobs, of the tenants above, and of the tenants with the most refusals.
-// The tenant that wants most comes first, and the list ends after most entries.
+// The tenant that wants most comes first. The parameter most bounds the list.
 func (c *Core) Tenants(most int) []TenantStatus {
 	list := make([]TenantStatus, 0, len(c.tenants))
 	for name, r := range c.refusals.byTenant {

@@ -16,7 +16,7 @@ import (
 type Decision struct {
 	Job     probe.JobID
 	Task    probe.TaskIndex
-	Alike   int // further tasks with the same answers
+	Alike   int // number of further tasks with the same decision
 	Path    estimate.Path
 	Why     estimate.Reason   // of the path
 	Class   ClassReason       // of the task's places
@@ -27,12 +27,12 @@ type Decision struct {
 	Attempt probe.AttemptID   // zero: the task is at no worker
 	Worker  string            // of the attempt
 	Outcome string            // of the attempt, so far; without an attempt: the state of the task
-	Waited  time.Duration     // until the task started there; 0: not known
+	Waited  time.Duration     // until the task started at Worker; 0: not known
 	Ran     time.Duration
 	Usage   probe.Usage
 	Budget  string          // the tenant's tokens or maximum, as far as the task depends on them; "": no limits
 	CopyOf  probe.AttemptID // of a copy: the late attempt; zero: no copy, or made by an earlier frontend
-	Copies  string          // of a task under way: the place of the copy, or why there is no copy
+	Copies  string          // of a task under way: the worker of the copy, or why there is no copy
 	Samples []Sample        // of a sampled task's whole group, as far as remembered
 
 	Near  []Site        // of a sampled task with inputs: the sites of the inputs, nearest first, and at last anywhere
@@ -57,19 +57,19 @@ func (s *Site) String() string {
 	return text
 }
 
-// Far says why a task does not read inputs at the nearest site.
+// Far says why a task does not read its inputs at the nearest site.
 type Far uint8
 
 const (
-	Nearest Far = iota // the task does
-	Waited             // the task waited for as long as reading elsewhere takes longer
+	Nearest Far = iota // the task reads there
+	Waited             // the task waited near the inputs for the extra time that reading elsewhere takes
 	Crowded            // reading elsewhere was quicker than waiting near the inputs
-	Nowhere            // no worker is up there
+	Nowhere            // no worker is up near the inputs
 )
 
 var farText = [...]string{
-	Nearest: "", Waited: "it has waited for as long as reading there takes longer",
-	Crowded: "nearer it would have waited for longer than reading there takes longer",
+	Nearest: "", Waited: "it has waited near them for the extra time that reading there takes",
+	Crowded: "near them it would have waited for longer than the extra time that reading there takes",
 	Nowhere: "no worker is up that is near them",
 }
 

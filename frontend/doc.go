@@ -1,20 +1,21 @@
 // Package frontend is the deciding core of a frontend. The core admits jobs, samples workers, and binds tasks to
 // workers. It does no I/O. Package frontend/serve is the shell around the core, and bench/sim drives the core in
-// virtual time. Each of the two only calls [Core.Step], and carries out the actions that Step returns.
+// virtual time. Each of the two calls [Core.Step] with events, and carries out the actions that Step returns.
 //
 // # Short tasks
 //
 // A job's tasks are grouped by their demands of a worker. For the m waiting tasks of a group, the frontend reserves
-// d*m places at sampled workers (batch sampling: Sparrow, section 3.3). The workers that are ready first get the
-// tasks (late binding: section 3.5). When no task waits any more, the other places are cancelled (section 3.6).
+// d*m places at sampled workers (batch sampling: Sparrow, section 3.3; d is the job's probe ratio, 2 by default).
+// The workers that are ready first get the tasks (late binding: section 3.5). When no task waits any more, the
+// other places are cancelled (section 3.6).
 // phoebe adds parts to the policy. Each part can be switched in [Policy]:
 //
 //   - ride-along: if the view believes that a worker has a free slot, the reservation brings a task along;
 //   - informed: workers believed idle are sampled first, and a worker that becomes idle is offered waiting tasks;
 //   - sticky: a place is kept while its job has waiting tasks, so jobs are served more nearly in the order of arrival
 //     (compare Eagle's sticky batch probing);
-//   - overlap: a worker may ask for a task one round trip before the worker expects a slot to fall free;
-//   - share: a turn that its own job needs no more goes to another job of the tenant;
+//   - overlap: a worker may ask for a task one round trip before the time when it expects a free slot;
+//   - share: if the job of a place needs the turn no more, another job of the tenant gets the turn;
 //   - bundle: if tasks are shorter than the round trip for the next task, a turn gets several tasks;
 //   - resample: if the places of a job get no turns, the job gets more places;
 //   - seniority: places of later stages stand in queues as if they had come with the job, and turns of later jobs go to
@@ -42,18 +43,18 @@
 // than there is.
 //
 // A tenants file may say how many tokens tenants have. Tasks placed by estimation are regular as far as the tenant's
-// tokens go. Tasks beyond the tokens are spare, and use what no other tenant uses. Of the tasks beyond, at most
-// twice as much waits at workers as the tokens cover. When tokens fall free, the most urgent tasks beyond become
-// regular.
+// tokens go. Tasks beyond the tokens are spare, and use what no other tenant uses. The tasks beyond that wait in
+// workers' queues take at most twice as many slots as the tenant has tokens. When tokens fall free, the most urgent
+// tasks beyond become regular.
 //
 // A frontend's view of a worker is only a hint. A wrong hint costs time, never a task. The baselines random,
 // per-task and batch bind early, as in section 5 of the Sparrow paper.
 //
-// # Rooms
+// # Floors
 //
-// Core tells an event to the rooms below as facts. Facts leave work to be done, which is noted as wants. At the end
-// of a step the wants are planned, and the decisions are committed. Each fact has one owner, and no room calls a
-// room above:
+// The core stands on floors, the lowest first. Core tells an event to the lower floors as facts. Facts leave work
+// to be done, which is noted as wants. At the end of a step the wants are planned, and the decisions are committed.
+// Each fact has one owner, and no floor calls a higher floor:
 //
 //	estimate  where a long task is done first: pure
 //	view      what the frontend believes of workers; knows no jobs
@@ -63,10 +64,10 @@
 //	planner   turns wants into decisions: who is asked for places, what a turn gets, where a long task goes
 //	Core      Step, timers, links that come and go
 //
-// The first three rooms are packages. The other rooms are types of this package. Each type embeds the type below, so
-// no type can call a method of a type above. Each file, too, names only what the files below declare (TestFloors).
-// The jobs, tasks and places form one web of pointers (facts.go). Only jobs and ledger change the web, and the
-// planner and Core read it (TestOwners).
+// The first three floors are packages. The other floors are types of this package. Each type embeds the next lower
+// type, so no type can call a method of a higher type. The files have an order, too: each file names only what the
+// file itself and lower files declare (TestFloors lists the order). The jobs, tasks and places form one web of pointers
+// (facts.go). Only jobs and ledger change the web, and the planner and Core read it (TestOwners).
 //
 // # Where is ...
 //
@@ -85,9 +86,11 @@
 //
 // # Words
 //
-//	job, stage, task   a client's submission; tasks that do the same work on different data; one unit
+//	job, stage, task   a client's submission; the tasks that do the same work on different data; a unit of work
+//	along              of a stage: its tasks wait for single partitions of an earlier stage, not for all its tasks
 //	group              tasks of a job with equal demands of a worker: they are placed together, and wait in one queue
-//	tenant             for whom jobs are; a tenant, or job, with waiting tasks is hungry
+//	tenant             the owner of jobs: a path such as ads/etl, with tenants above and below
+//	hungry             of a job, or a tenant: some of its tasks wait for turns
 //	set                the workers that are up and may run the tasks of a group
 //	stranded           of a group, and its tasks: no worker of its set is up
 //	link               the connection to a worker; up, draining, adrift (broken, and may come back) or down
@@ -101,25 +104,29 @@
 //	copy               a second attempt at a late task, which runs, or waits in its queue, longer than expected
 //	paused             of a job: no more tasks start, because the client has too many results to fetch
 //	remade             of a task: it runs again after its outcome, because its outputs are lost with their worker
-//	keep               what a sticky place does after its turn: the place stays, for another task
+//	keep               of a sticky place: it stays in the queue after its turn, for another task
 //	surplus            of a place: its job needs it no more; kept for a moment for the turns of other jobs
-//	share              to give a turn to another job than the job of the place
+//	share              to give the turn of a place to a task of another job
 //	want               a group that may need more places than it has
-//	seat               a group's entry in its job's list for a host that the group names: so a worker finds its groups
-//	probe              the worth of a task in places: a worker gets one or several places for a probe
+//	seat               a group's entry in its job's list for a host that the group names. The seats show which groups
+//	                   a worker may serve
+//	probe              a share of the sample: m waiting tasks are worth d*m probes. A place counts as a probe; of a
+//	                   sticky job, all places that one reservation has count as one probe
 //	shelf              tasks of a group that had better run at one host, in one rack, or anywhere
 //	green, ripe        of a task on a shelf: the shelf's workers may not take it yet, or may
 //	decision           what one worker gets, and why; in explanations also where a task went, and why
 //	sample             the decisions made at one time for a group
-//	class              of a place: regular; spare: starts where no regular task can, and is stopped; yielded: and stays
+//	class              of a place: regular; spare: starts where no regular task can, and is stopped if a regular task
+//	                   needs the room; yielded: starts like spare, and is not stopped
 //	due                of a job: when its spare work counts as regular
 //	held               of a task: it waits because its tenant's maximum is used
 //	beyond, debt       a task bound early that its tenant's tokens do not cover: it is spare until a token is free
-//	tactic             what a group's messages are spent on, by the round trips that its tasks run, and by the price
+//	tactic             how a group spends messages: rides, bundles, places per worker. It depends on the tasks' run
+//	                   time in round trips, and on the price
 //	price              of a message: the CPU that it takes; the busier the machine, the higher
 //	claim              to ask workers for the attempts of a job that came from another frontend
 //	confirm            of a worker: to say that a job without attempts is still at this frontend
-//	round              workers asked for queue lengths, by the baselines that bind by queue length
+//	round              a question to sampled workers for their queue lengths, in the policies per-task and batch
 //	batch, sleeping    long tasks to be placed together next; a long task to be placed later
 //	crowd              long tasks of a group that wait until others of it, or of its tenant, have started or ended
 //	avoided            of a worker: long tasks use it, so short tasks had better keep away

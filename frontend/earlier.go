@@ -7,7 +7,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// endOf returns the End of an attempt with status s, after which the task is tried again.
+// endForStatus returns the End for an attempt with status s. The task is tried again, so s is not Succeeded.
 func endOf(s probe.Status) End {
 	switch s {
 	case probe.TimedOut:

@@ -19,7 +19,7 @@ func (r *rounds) nextDeadline() time.Time {
 	return r.queue[0].until
 }
 
-// measureQueues asks workers for the lengths of their queues, to bind n waiting tasks of a group to the shortest.
+// measureQueues asks workers for the lengths of their queues, to bind n waiting tasks of a group by the answers.
 // Under EarlyPerTask each task asks workers of its own, as long as there are workers that no task of the call has
 // asked.
 func (c *planner) measureQueues(g *group, n int, now time.Time, acts []Action) []Action {
@@ -119,7 +119,7 @@ func (c *planner) forgetRounds(w *worker, now time.Time, acts []Action) []Action
 func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 	r.closed = true
 	toBind := 0
-	for _, t := range slices.Backward(r.tasks) { // the first one goes to the front last
+	for _, t := range slices.Backward(r.tasks) { // the first task goes to the front last
 		if t.state == probing { // else the task was cancelled meanwhile
 			if c.awaitNext(t); t.state == waiting { // else the job is paused
 				toBind++

@@ -52,8 +52,8 @@ type Heard view.Rumour
 // Submit a job. Its id must not be under way. The core owns the job from here on.
 type Submit struct{ Job *Job }
 
-// Extend adds stages and tasks to a job under way. A repeated Extend adds nothing again. The core owns Stages and
-// Tasks from here on.
+// Extend adds stages and tasks to a job under way. If the same Extend comes again, nothing more is added. The core owns
+// Stages and Tasks from here on.
 type Extend struct {
 	Job    probe.JobID
 	From   int     // index of the first new task: the number of tasks that the job has had so far
@@ -93,7 +93,7 @@ type Delivered struct{ Receipts []Receipt }
 // Dropped: the shell keeps the outcomes with Receipts no longer, and does not know whether the clients have them.
 type Dropped struct{ Receipts []Receipt }
 
-// Leave: accept nothing new.
+// Leave: the frontend leaves, and accepts no new jobs.
 type Leave struct{}
 
 // Busy tells the present cost of a message to the process.
@@ -139,8 +139,8 @@ func (Wake) isEvent()        {}
 func (CancelTasks) isEvent() {}
 func (Unread) isEvent()      {}
 
-// Action is a task for the shell: Send, Accepted, Refused, Extended, Done, Ended, Moved or Collect. Actions passed
-// by address, and the launches of messages, belong to the core again from the next step on.
+// Action is an order to the shell: Send, Accepted, Refused, Extended, Done, Ended, Moved or Collect. At the next step
+// the core takes back actions passed by address, and the launches of messages.
 type Action interface{ isAction() }
 
 // Send a message to a worker. If the link breaks, the message may be lost.
@@ -171,7 +171,7 @@ type Extended struct {
 }
 
 // Done reports a task's outcome. Each task of an accepted job gets a Done, unless the job moves. Done is passed by
-// address, because no other action comes as often, and belongs to the core again from the next step on.
+// address, because no other action comes as often. The core takes the Done back at the next step.
 type Done struct {
 	Job     probe.JobID
 	Outcome Outcome
@@ -196,7 +196,7 @@ func (Ended) isAction()    {}
 func (Moved) isAction()    {}
 func (Collect) isAction()  {}
 
-// Stats counts the doings of a core since New.
+// Stats counts what a core has done since New.
 type Stats struct {
 	Jobs, Tasks, Refusals                                               uint64
 	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
@@ -207,9 +207,9 @@ type Stats struct {
 	Remade uint64
 	// Attempts at tasks beyond their tenants' tokens, and Restamps sent when tokens covered such an attempt later.
 	Beyond, Restamps uint64
-	// Tasks that may start only once, of claimed jobs, and certain never to have started.
+	// Of claimed jobs: tasks that may start only once, and that certainly had not started before.
 	NeverStarted uint64
-	// Copies of late tasks, and the copies that finished first, or of two queued attempts started first.
+	// Copies of late tasks. A copy has won if it finished first, or started while the first attempt was queued.
 	Copies, CopiesWon uint64
 	// Nanoseconds run by stopped attempts at tasks with a copy.
 	InVain   uint64

@@ -106,7 +106,7 @@ func (c *Core) sitesWithWorkers(sites []Site) []Site {
 	return sites
 }
 
-// Copies returns the workers that are up and have reported a file in their caches, by name, at most MaxCopies.
+// Copies returns the workers that are up and have reported a file in their caches: sorted by name, at most MaxCopies.
 func (c *Core) Copies(id estimate.FileID) (copies []estimate.Copy) {
 	for _, key := range c.view.Fleet().Holders(id) {
 		if w := c.workers[Worker(key)]; w.Up() {

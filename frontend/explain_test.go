@@ -13,7 +13,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
 
-// Tasks without a decision are explained, too, and tasks that are alike are explained together.
+// Tasks without a decision are explained, too. Tasks that are alike share an explanation.
 func TestExplainWhatWaits(t *testing.T) {
 	f := newFleet(t, 1, 4, Config{})
 	f.tellWait(0, 0, probe.Load{})
@@ -314,7 +314,7 @@ func TestExplainSampled(t *testing.T) {
 	explain(-1, want...) // after the job has ended, too
 }
 
-// Decisions by queue lengths are remembered, too.
+// Decisions by queue lengths are remembered, too: the worker, and that the task was bound at once.
 func TestExplainBoundByQueues(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{})
 	j := jobWith("x", Task{})
@@ -387,9 +387,9 @@ func TestExplainNear(t *testing.T) {
 	explain("y", 0, sites, "it waits", "what they read is at h1", "w1 (at random): places 1")
 	f.passTime(7 * time.Millisecond)
 	explain("y", 0, sites,
-		"where that takes 12.5ms: it has waited for as long as reading there takes longer", "rides 1")
+		"where that takes 12.5ms: it has waited near them for the extra time that reading there takes", "rides 1")
 	f.step(Cancel{Job: script.Job("y")})
-	explain("y", 0, sites, "it has waited for as long", "stopped: ")
+	explain("y", 0, sites, "it has waited near them", "stopped: ")
 	explain("y", -1, "task 0 goes by sampling", "what they read is at h1")
 
 	f.step(LinkLost{1})
@@ -401,7 +401,7 @@ func TestExplainNear(t *testing.T) {
 	explain("u", 0, `they may run only at hosts ["h2"]`)
 }
 
-// A task that would wait behind tasks of its own job goes elsewhere, and Explain gives the crowd as the reason.
+// A task that would wait long behind tasks of its own job goes elsewhere, and Explain says Crowded.
 func TestExplainCrowded(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{})
 	task := Task{Estimate: 10 * time.Millisecond, Inputs: []Input{{Bytes: 1e6, Copies: []estimate.Copy{{At: "h1"}}}}}

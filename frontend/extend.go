@@ -11,7 +11,7 @@ import (
 // An addition to a job is checked like another job with the same stages. If nothing is wrong, the addition becomes a
 // part of the job. The new tasks have groups of their own.
 
-// makeAddition makes a job of the stages and tasks to be added to j, or returns why the frontend refuses them.
+// makeAddition makes a job of the stages and tasks to be added to j, or returns why the frontend refuses the addition.
 func (c *jobs) makeAddition(j *job, ev *Extend) (*job, *RefusedError) {
 	invalid := func(format string, args ...any) (*job, *RefusedError) {
 		return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(format, args...)}
@@ -96,5 +96,5 @@ func (c *jobs) mergeTasks(j, x *job, now time.Time) {
 	c.addTasks(j.tenant, x)
 }
 
-// seal notes that nothing more will be added to a job.
+// endAdditions notes that nothing more will be added to a job.
 func (j *job) seal() { j.Open = false }

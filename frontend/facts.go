@@ -48,7 +48,7 @@ var legalMoves = [...][]taskState{
 	blocked:  {waiting, matching, held, done},
 	held:     {waiting, matching, blocked, done},
 	probing:  {waiting, blocked, enqueued, done},
-	riding:   {waiting, blocked, enqueued, bound, adrift, resting, done}, // to enqueued (here, below): a copy goes on
+	riding:   {waiting, blocked, enqueued, bound, adrift, resting, done}, // to enqueued: the task goes on with its copy
 	enqueued: {waiting, matching, blocked, bound, adrift, resting, done},
 	bound:    {waiting, matching, blocked, enqueued, adrift, resting, done},
 	adrift:   {waiting, matching, blocked, enqueued, bound, resting, done},
@@ -73,8 +73,8 @@ type job struct {
 	waiting       int                          // tasks in state waiting
 	matching      int                          // tasks in state matching
 	strandedTasks int                          // tasks in state waiting or matching, without any worker up for them
-	served        bool                         // a task has started, or is taken to have, or all tasks have ended
-	presumed      bool                         // served, because a ride has not come back within a round trip
+	served        bool                         // a task has started, or is presumed to have, or the job has ended
+	presumed      bool                         // served only because no ride came back within a round trip
 	rides         []sentRide                   // rides sent before any task is known to have started, oldest first
 	waitLists     []*unserved                  // lists of unserved jobs with this job; nil once known to be served
 	ended         bool
@@ -132,7 +132,7 @@ type task struct {
 	way            Way  // of the last attempt
 	attempt        *attempt
 	copy           *attempt        // the second attempt, if two are under way; nil: no copy
-	copyDecision   uint64          // number of the decision to make attempt, once a copy; 0: never a copy
+	copyDecision   uint64          // if attempt was made as a copy: number of the decision; 0: not made as a copy
 	lastEnded      probe.AttemptID // the last attempt with a receipt issued for the result
 	attempts       int
 	earlier        []Earlier // attempts that gave no outcome
@@ -200,7 +200,7 @@ type group struct {
 	livePlaces       int       // places believed to be in queues
 	liveReservations int       // reservations with live places
 	sampledAt        time.Time // when the first places were reserved; zero: not yet
-	probeBudget      int       // probes due to the tasks and not needed yet
+	probeBudget      int       // worth in probes when the group last had no places, less the probes placed since
 
 	pathReason   estimate.Reason // of the first task's path
 	stageStats   *estimate.Stats // of finished tasks; nil: placed by sampling
@@ -264,7 +264,7 @@ type waitKey struct {
 	tenant *tenant
 }
 
-// unserved lists the jobs of a waitKey until each has started a task.
+// unserved lists the jobs of a waitKey that wait for their first task to start.
 type unserved struct {
 	of          waitKey
 	jobs        []*job // oldest first; some no longer wait
@@ -303,14 +303,14 @@ const (
 type usage struct {
 	atLevel     [levelCount]int64 // by tasks of each level and of the levels above; atLevel[levelIdle] is 0
 	spareUse    int64             // by spare tasks at workers
-	spareWanted int64             // by wanted tasks of spare jobs
+	spareWanted int64             // by tasks of spare jobs, from levelWanted on
 	largestTask int64             // by the largest of the tenant's tasks so far
 }
 
 // stage is a Stage under way.
 type stage struct {
 	predecessors, successors []int          // indices of the stages directly before this stage, and directly after
-	along                    []int          // predecessors of whose tasks only some partitions are awaited
+	along                    []int          // predecessors along which the stage goes: tasks await single partitions
 	openPredecessors         int            // unfinished predecessors
 	unfinished               int            // tasks without an outcome
 	ready                    bool           // each predecessor has ended, or is among along
@@ -318,7 +318,7 @@ type stage struct {
 	longestRun               time.Duration  // longest expected run of a task
 	criticalPath             time.Duration  // longest chain of expected runs from the stage's start to the job's end
 	successes                map[string]int // number of tasks ended well, by worker
-	successTotal             int            // sum of successes, counted by workersRan
+	successTotal             int            // sum of successes, counted by rankWorkers
 	workersRanked            []string       // workers with successes, the most first; nil: to be sorted
 
 	unfinishedIn map[int32]int     // number of unfinished tasks by partition; nil: no stage goes along
@@ -349,7 +349,7 @@ type stageAtWorker struct {
 type longTask struct {
 	task          *task
 	pathReason    estimate.Reason // of the task's path
-	spec          estimate.Task   // Work, LongFrom and Also are filled in for each batch
+	spec          estimate.Task   // each batch fills in Work, LongFrom, Set, SetEnd and ExtraCandidates
 	inputBytes    int64           // of all inputs
 	sleepUntil    time.Time       // when the task is due for a batch; zero: not asleep
 	pos           int             // in jobs.batchQueue, jobs.sleepers or tenant.debts
@@ -423,7 +423,7 @@ func (x debt) Before(y debt) bool {
 // tasks.
 type nearGroup struct {
 	group          *group
-	unshelved      []*task // tasks that began to wait since shelveFresh; some are on shelves already
+	unshelved      []*task // tasks that began to wait since the last shelveNew; some are on shelves already
 	shelves        map[shelfKey]*shelf
 	wantingShelves []*shelf         // shelves with tasks gained or places lost since the last plan
 	placesAt       map[*worker]int  // live places by worker
@@ -490,8 +490,8 @@ type nearTask struct {
 	decision       uint64          // number of the last decision
 }
 
-// reservation holds the places asked for by a Reserve: count places at a worker, of which livePlaces are in the
-// queue.
+// reservation holds the places that a Reserve asked for at one worker. The frontend believes that livePlaces of the
+// count places are in the queue.
 type reservation struct {
 	w            *worker
 	group        *group
@@ -503,8 +503,7 @@ type reservation struct {
 	openRides    int        // rides with a fate not known yet
 	shelf        *shelf     // nil: not reserved for a shelf
 	sampleNumber uint64     // number of the Sample behind the reservation; 0: no Sample
-	// surplus: the job needs the places no more. The reservation is listed by the worker, and no longer by the
-	// group.
+	// The job needs the places no more. The worker lists the reservation, and the group does not.
 	surplus bool
 	node    list.Node[*reservation]
 }
@@ -538,7 +537,7 @@ type attempt struct {
 	asCopy        *copyTerms // nil: not made as a copy
 	progress      progress
 
-	placeSpent bool // used up the place, to get the place back if the worker returns the attempt
+	placeSpent bool // the attempt used up place res: if the worker hands the attempt back, the place is there again
 }
 
 // progress is the progress of a running attempt, as reported by the worker.
@@ -556,7 +555,8 @@ type copyTerms struct {
 	wait, run, read time.Duration // see longTask
 }
 
-// worker holds the places and attempts given to a worker and not had back, and the state of the link.
+// worker holds the ledger's knowledge of a worker: the places and attempts there, messages still to be sent, and the
+// timers of the link.
 type worker struct {
 	*view.Worker
 

@@ -23,9 +23,9 @@ type Job struct {
 	Constraint Constraint
 	Stages     []Stage // empty: the tasks form a single stage
 	Tasks      []Task
-	// Generation counts the frontends to which the client has turned with the job before. If it is not 0, the
-	// frontend claims the attempts of the earlier owner first. A task that may start only once is then started only
-	// if it certainly never was.
+	// Generation is the number of frontends to which the client submitted the job before this frontend. If it is not 0,
+	// the frontend first claims the attempts of the earlier owner. A task that may start only once is then started
+	// only if no earlier attempt can have started.
 	Generation probe.Generation
 	Age        time.Duration // time since the first submission, for a resubmitted job; 0: not known
 	Trace      string        // traceparent of the job's span; "": no trace
@@ -74,11 +74,11 @@ type Made struct {
 	reportedAt  time.Time // when this frontend heard of the outputs; zero: another frontend heard
 }
 
-// Class says what the tasks of a job may stand in the way of.
+// Class says which other work the tasks of a job may delay.
 type Class uint8
 
 const (
-	Auto Class = iota // the frontend decides
+	Auto Class = iota // regular, but spare for tasks placed by estimation beyond the tenant's tokens
 	Regular
 	// Spare tasks start only where no regular task can. If a regular task needs the room, a spare task is stopped
 	// and retried. A spare task that may start only once is not stopped.
@@ -163,8 +163,8 @@ func (t *Task) countPassed() int {
 	return n
 }
 
-// hasNeeds reports whether a task has its own constraints, inputs or files. Such a task is not grouped with the task
-// before without a lookup.
+// hasNeeds reports whether a task has its own constraints, inputs or files. For such a task, groupTasks looks the group
+// up, even if the task before is alike.
 func (t *Task) hasNeeds() bool {
 	return len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0
 }
@@ -292,7 +292,7 @@ type Outcome struct {
 	Receipt      Receipt // for the worker's result; zero: no result
 }
 
-// MaxEarlier bounds the remembered attempts of a task that gave no outcome. The oldest are forgotten.
+// MaxEarlier bounds the attempts in Outcome.Earlier. Of more attempts, the oldest are forgotten.
 const MaxEarlier = 4
 
 // Earlier is an attempt that did not give the outcome of the task. Sent, Started and Ended count from the job's
@@ -342,8 +342,8 @@ type Receipt struct {
 
 // Phases are the moments of the attempt that counted, since the job was submitted. Moments at the worker are
 // reckoned from the durations that the worker reports, as if both directions of the link were equally slow. A
-// skipped moment (a task that rode along was never ready) repeats the moment before. Released is the end of all
-// stages before the task's.
+// skipped moment (a task that rode along was never ready) repeats the moment before. Released is the moment when the
+// task was added and all stages and partitions that it awaits had ended.
 type Phases struct {
 	Released, Sampled, Queued, Ready, Bound, Started, Finished time.Duration
 }

@@ -113,8 +113,8 @@ func TestRefusedForEver(t *testing.T) {
 	}
 }
 
-// A worker that stops a task at the job's deadline may be heard before the frontend's own timer. The deadline has
-// then passed for all tasks of the job, those of later stages too.
+// A worker stops a task at the job's deadline, and reports this before the frontend's own timer. The deadline has
+// then passed for all tasks of the job, also for tasks of later stages.
 func TestDeadlineThatAWorkerTells(t *testing.T) {
 	c := New(Config{ID: 'a'}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(1_000_000, 0)
@@ -148,7 +148,7 @@ func TestDeadlineThatAWorkerTells(t *testing.T) {
 	}
 }
 
-// If a task gets a later turn of a place, the wait before counts as time in the queue, not as time on the way.
+// If a task waits for a later turn, the wait counts as time in the queue, not as time on the way to the worker.
 func TestPhasesOfALaterTurn(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})
 	j := jobWith("x", Task{}, Task{})

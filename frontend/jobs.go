@@ -14,7 +14,7 @@ import (
 )
 
 // jobs is the lowest floor of a Core: the jobs under way, with their tenants, stages, groups and tasks. The floor
-// knows the state and the queue of each task, the wants that a step has left, and the decisions made before.
+// knows the state and the queue of each task, the wants that a step has left, and the last decisions (log).
 type jobs struct {
 	cfg     Config
 	view    *view.View
@@ -46,10 +46,10 @@ type jobs struct {
 	rateClocksRoom int // size of rateClocks at which times in the past are dropped
 
 	setUsers     map[*view.Set]list.List[*group] // groups of jobs under way, by set
-	unserved     map[waitKey]*unserved
-	sent         []sentJob // rides of unserved jobs, oldest first, until a round trip has passed
-	pending      int       // tasks without an outcome
-	payloadBytes int       // bytes of their payloads
+	unserved     map[waitKey]*unserved           // jobs without a started task; not kept if MaxWait is negative
+	sent         []sentJob                       // rides of unserved jobs, oldest first, until a round trip has passed
+	pending      int                             // tasks without an outcome
+	payloadBytes int                             // bytes of their payloads
 
 	restingTasks    pq.Heap[rester]       // tasks in state resting
 	batchQueue      pq.Heap[*longTask]    // tasks for the next batch
@@ -245,7 +245,8 @@ func (c *jobs) retryJob(j *job) {
 	c.wantAllPlaces(j)
 }
 
-// doubleLag notes that a job has waited too long for a turn. The next wait is twice as long.
+// doubleLag notes that a job has waited too long for a turn. The next wait is twice as long. All groups of the job
+// want places, so the planner also sets the timer for the next wait.
 func (c *jobs) doubleLag(j *job) {
 	j.lag, j.resampleAt = min(2*j.lag, maxLag), time.Time{}
 	c.wantAllPlaces(j)

@@ -150,7 +150,7 @@ func (m *machine) push(id probe.ResID) {
 	m.live[id] = true
 }
 
-// jobOfKinds makes a job of n tasks. Each task names another combination of three of the hosts.
+// jobOfGroups makes a job of n tasks. Each task names another combination of three of the hosts, so each is a group.
 func jobOfKinds(n, hosts int) *Job {
 	j := jobWith("x", make([]Task, n)...)
 	for i := range j.Tasks {
@@ -163,7 +163,7 @@ func jobOfKinds(n, hosts int) *Job {
 	return j
 }
 
-// A job of more kinds than the core looks at for a message is sampled like any job, and all tasks run.
+// A job has more groups than the core looks at for a message. It is sampled like any job, and all tasks run.
 func TestManyKinds(t *testing.T) {
 	const n = 3 * maxGroupsLooked
 	for _, policy := range Policies[:2] {
@@ -178,7 +178,7 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
-// BenchmarkKinds: a job with a kind for each task takes hardly longer than a job of a single kind.
+// BenchmarkManyGroups: a job with a group for each task takes hardly longer than a job with a single group.
 func BenchmarkKinds(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		for _, kind := range []string{"hosts", "inputs", "one"} {
@@ -209,8 +209,8 @@ func BenchmarkKinds(b *testing.B) {
 	}
 }
 
-// BenchmarkShunned: the cost of a task does not depend on how many tasks shun a worker. Here all tasks fail at a
-// worker, soon.
+// BenchmarkShunned: the cost of a task does not depend on how many tasks shun a worker. Here w0 is quick to take tasks,
+// all tasks fail at w0, and then shun w0.
 func BenchmarkShunned(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		for _, kind := range []string{"anywhere", "inputs"} {

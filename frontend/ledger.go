@@ -11,8 +11,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// ledger is the floor of promises made over links: places and attempts at workers, and messages not sent yet,
-// such as acknowledgements. Only the ledger commits decisions.
+// ledger is the floor of all that was given out over links: places and attempts at workers. It also has the messages
+// still to be sent, such as acknowledgements. Only the ledger commits decisions.
 type ledger struct {
 	jobs
 	workers            []*worker // by Worker; nil where there was never a worker
@@ -79,8 +79,8 @@ func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 	}
 }
 
-// askNotBefore notes the earliest time to ask w for its matrix again. After it, noteMatrix notes the arrival of
-// the matrix, awaitMatrix makes the next batch wait for the matrix, and awaitNoMatrix ends the wait.
+// askNotBefore notes the earliest time to ask w for its matrix again. When the matrix arrives, noteMatrix forgets that
+// time. Function awaitMatrix makes the next batch wait for the matrix, and awaitNoMatrix ends the wait.
 func (w *worker) askNotBefore(again time.Time) { w.askMatrixFrom = again }
 func (w *worker) noteMatrix()                  { w.askMatrixFrom, w.matrixAwaited = time.Time{}, false }
 func (w *worker) awaitMatrix()                 { w.matrixAwaited = true }
@@ -108,8 +108,8 @@ func (c *ledger) noteQueueFull(w *worker, retry time.Duration, now time.Time) {
 	w.fullUntil = w.askMatrixFrom
 }
 
-// allQueuesFull reports whether all workers of g's set have refused a task lately because of a full queue, last
-// of all the given one. A refusal counts until the retry time given with it.
+// allQueuesFull reports whether all workers of g's set have refused a task lately because of a full queue. The worker
+// last has refused just now. An earlier refusal counts until the retry time given with it.
 func (c *ledger) allQueuesFull(g *group, last *worker, now time.Time) bool {
 	return !slices.ContainsFunc(g.Set.Workers(), func(w *view.Worker) bool {
 		return w != last.Worker && now.After(c.workerOf(w).fullUntil)
@@ -188,8 +188,8 @@ func (c *ledger) ackDelivered(list []Receipt, now time.Time, acts []Action) []Ac
 	return acts
 }
 
-// disownDropped disowns results that may or may not have reached their clients. A message disowns up to ackBatch
-// results of one worker.
+// disownDropped disowns results that may or may not have reached their clients. One message disowns at most ackBatch
+// results, all of the same worker.
 func (c *ledger) disownDropped(list []Receipt, acts []Action) []Action {
 	list = slices.DeleteFunc(slices.Clone(list), func(r Receipt) bool { return r == Receipt{} })
 	slices.SortStableFunc(list, func(a, b Receipt) int { return cmp.Compare(a.Worker, b.Worker) })
@@ -207,8 +207,8 @@ func (c *ledger) disownDropped(list []Receipt, acts []Action) []Action {
 	return acts
 }
 
-// startLeaving refuses new jobs from now on, and sends all acknowledgements at once. A frontend that has left
-// cannot send them later, and its workers would keep the results for a grace period.
+// startLeaving refuses new jobs from now on, and sends all acknowledgements at once. After the frontend has left, no
+// acknowledgement could be sent, and workers would keep the results for a grace period.
 func (c *ledger) startLeaving(acts []Action) []Action {
 	c.leaving = true
 	for _, w := range c.workers {
@@ -239,7 +239,7 @@ func (w *worker) syncMessage() probe.Sync {
 	m := probe.Sync{Next: w.nextRes}
 	ids := make([]probe.ResID, 0, len(w.places))
 	for id, r := range w.places {
-		if r.rideAt(id) == nil { // a place with a riding task was sent, and more is not known
+		if r.rideAt(id) == nil { // a ride is listed as an attempt; if it has started, no place is in the queue
 			ids = append(ids, id)
 		}
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Long tasks, and tasks that care where they run, are bound early to the worker expected to finish them first
+// Tasks that are long, or that need files or much data, are bound early to the worker with the earliest expected end
 // (package estimate). First the due tasks are collected, and workers are asked for missing or old wait matrices.
 // After their answers a batch of tasks is matched with workers, and each task is enqueued at its worker.
 
 const (
-	// batchPause is the pause before the next batch, with the tasks left over. A task left over again and again
-	// waits twice as long each time, so that other tasks pass. The wait stops growing after maxOutbid times.
+	// batchPause is the pause before the next batch, which has the tasks left over. If a task is left over again and
+	// again, its pause doubles each time, and other tasks pass. After maxOutbid times the pause stops growing.
 	batchPause = time.Millisecond
 	maxOutbid  = 5
 	// blindRetry is the first pause of a task for which no worker with a known matrix was found. Each further
@@ -32,8 +32,7 @@ const (
 	maxAsked   = 256
 	answerWait = 20 * time.Millisecond
 	askAgain   = time.Second
-	// minSleep is the shortest wait for which a task sleeps instead of queueing, if its job can wait for the
-	// task.
+	// minSleep is the shortest sleep of a postponed task (tryPostpone). A shorter wait is spent in a worker's queue.
 	minSleep = 100 * time.Millisecond
 	// maxSleep bounds one sleep. If tasks run shorter than estimated, workers have room much sooner than their
 	// matrices say.
@@ -232,8 +231,8 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 
 // tryPostpone puts x to sleep if x would have to wait for room and its job would end no earlier without the
 // sleep. Meanwhile urgent tasks go first, and later the frontend knows better where there is room. A worker may
-// report a long wait again and again. So all sleeps of x together last no longer than the difference between x
-// and the longest task of its group. The result says whether x sleeps.
+// report a long wait again and again. So all sleeps of x together last no longer than the difference between the run
+// times of the longest task of its group and of x. The result says whether x sleeps.
 func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
 	candidate := choice.Choice()
 	if x.postponeUntil.IsZero() {

@@ -99,8 +99,8 @@ func jobWith(id string, tasks ...Task) *Job {
 	return j
 }
 
-// Short tasks avoid workers held by long tasks, as long as other workers remain. But no worker is avoided for
-// ever: if more workers are needed, chance picks among the held workers.
+// Short tasks avoid workers that long tasks use, as long as other workers remain. But no worker is avoided for
+// ever: if more workers are needed, the sampler draws from the avoided workers.
 func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
 	f := newFleet(t, 20, 4, Config{})
 	for w := range 20 {
@@ -132,7 +132,7 @@ func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
 		}
 	}
 	if counts = reserved(10); len(counts) != 20 {
-		t.Errorf("%d workers have got places of jobs that are worth 20", len(counts))
+		t.Errorf("jobs worth 20 places have places at %d workers, want 20", len(counts))
 	}
 	f.step(Received{3, probe.Pong{Load: probe.Load{Free: probe.Slot}}})
 	f.step(Received{3, probe.Pong{Load: probe.Load{Queued: 1}}})
@@ -145,7 +145,8 @@ func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
 	}
 }
 
-// Every decision is explained with candidates, terms and outcome. So are decisions on sampled tasks.
+// Explain returns each placing of a long task, with candidates, terms and outcome, and why a task was sampled. Later
+// decisions push the oldest out.
 func TestExplain(t *testing.T) {
 	f := newFleet(t, 2, 1, Config{Estimate: estimate.Config{Jitter: -1}})
 	f.tellWait(0, 3*time.Second, probe.Load{})
@@ -300,8 +301,8 @@ func TestWrongHints(t *testing.T) {
 	}
 }
 
-// The run time of a group is the run time of its longest tasks, from hints as from a function's history: a single
-// task of 20 ms among ten makes the group long.
+// The run time of a group is the run time of its longest tasks. A single task with a hint of 20 ms among ten makes the
+// group as long.
 func TestGroupIsAsLongAsItsLongest(t *testing.T) {
 	run := func(tasks ...Task) time.Duration {
 		f := newFleet(t, 1, 1, Config{})
@@ -375,7 +376,7 @@ func TestFailures(t *testing.T) {
 // Some tasks of a job would have to wait, and would still end before the longest task. Such tasks are placed
 // later: when there is room, but early enough to end with the longest task.
 func TestPostponed(t *testing.T) {
-	// The wait reported first by the worker. An hour is a lie.
+	// first is the wait that the worker reports first. An hour is wrong, and must not put the task off for an hour.
 	for _, first := range []time.Duration{3 * time.Second, time.Hour} {
 		f := newFleet(t, 1, 8, Config{})
 		f.tellWait(0, first, probe.Load{})
@@ -412,8 +413,8 @@ func TestPostponed(t *testing.T) {
 	}
 }
 
-// Workers with old matrices are asked again, and very old matrices are forgotten. A worker without answers is not
-// asked all the time.
+// Workers with old matrices are asked again, and very old matrices are forgotten. For each task only some workers are
+// asked.
 func TestAsking(t *testing.T) {
 	f := newFleet(t, 40, 1, Config{})
 	asked := func(id string) int {

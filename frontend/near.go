@@ -13,8 +13,8 @@ import (
 )
 
 // Short tasks with inputs are sampled, too, but first among the workers near the inputs. A ready worker gets a
-// task with inputs at the worker. If there is none, it gets a task that has waited for longer than reading from
-// elsewhere takes (compare delay scheduling: Zaharia et al., EuroSys 2010).
+// task with inputs at the worker. If no such task waits, the worker gets a task that has waited long enough. The
+// wait is the extra time for reading from elsewhere (compare delay scheduling: Zaharia et al., EuroSys 2010).
 //
 // Each task is on one shelf for each site of its inputs: a host, a rack, or anywhere. On a shelf a task is green
 // while waiting for a nearer site is better than reading there, and ripe afterwards.
@@ -48,7 +48,8 @@ func (n *nearGroup) unshelve(t *task) {
 	delete(n.siteless, t)
 }
 
-// setTimer files the shelf among those with green tasks. The caller has removed the shelf before.
+// setTimer files the shelf by its first green task, if there is a green task. The caller has taken the shelf out of the
+// timers before changing the green tasks.
 func (s *shelf) setTimer() {
 	if s.green.Len() > 0 {
 		s.near.timers.Push(s)
@@ -67,7 +68,7 @@ func (c *jobs) shelveNew(n *nearGroup, now time.Time) {
 }
 
 // shelveTask puts t on a shelf for each site. At the nearest site t is ripe at once. At another site t ripens
-// after a wait as long as the extra time for reading there. If all near sites are crowded, t is ripe anywhere at
+// after a wait as long as the extra time for reading there. If all near sites are busy, t is ripe anywhere at
 // once.
 func (c *jobs) shelveTask(n *nearGroup, t *task, now time.Time) {
 	x := t.near
@@ -137,8 +138,8 @@ func (x *nearTask) explainSites() []Site {
 	return sites
 }
 
-// isCrowded reports whether a task about to be shelved would wait longer at each near site than reading elsewhere
-// costs. Either ripe tasks of the same job take too long there, or long tasks hold the workers.
+// areSitesBusy reports whether a task about to be shelved would wait longer at each near site than reading elsewhere
+// costs. Either ripe tasks of the same group take too long there, or long tasks use the workers.
 func (c *jobs) isCrowded(n *nearGroup, x *nearTask, now time.Time) bool {
 	g := n.group
 	far := x.sites[len(x.sites)-1].Read
@@ -176,7 +177,7 @@ func (s *shelf) wantPlaces() {
 	}
 }
 
-// ripenDue makes green tasks ripe at the right time.
+// ripenDue makes the green tasks ripe whose time has come.
 func (s *shelf) ripenDue(now time.Time) {
 	if s.green.Len() == 0 || s.green.Min().ripeAt.After(now) {
 		return
@@ -204,8 +205,8 @@ func (t *task) Shunned() *view.Worker { return t.shunned }
 // Shunned returns the worker shunned by the task, or nil.
 func (x *spot) Shunned() *view.Worker { return x.task.shunned }
 
-// workerToAvoid returns w: tasks shunning w are passed over. If w is the only worker for the group, nil is
-// returned, and w gets shunning tasks, too.
+// shunnableWorker returns the worker that tasks may shun when w gets a task: w itself, and tasks shunning w are passed
+// over. If w is the only worker for the group, the result is nil, and w gets tasks that shun w, too.
 func (g *group) workerToAvoid(w *worker) *view.Worker {
 	if g.Set.Len() > 1 {
 		return w.Worker
@@ -236,8 +237,8 @@ func (c *jobs) nextTask(g *group, w *worker, now time.Time) *task {
 }
 
 // nextTask returns the ripe task for w, or nil. Among the foremost tasks, a task with inputs at no other host
-// goes first. Else the alternatives decide: the task with the most ripe tasks at its other hosts goes. So each
-// host keeps tasks with inputs there.
+// goes first. Else the task goes whose other hosts have the most ripe tasks, by fewestElsewhere. So no host runs out
+// of tasks with inputs there.
 func (s *shelf) nextTask(w *worker) *task {
 	best := s.ripe.FirstFor(s.near.group.workerToAvoid(w))
 	if best == nil {
@@ -257,8 +258,8 @@ func (s *shelf) nextTask(w *worker) *task {
 	return best.task
 }
 
-// fewestElsewhere returns how many tasks are ripe at the other hosts of x's inputs: the number of the host with
-// the fewest, or MaxInt if x's inputs are at one host.
+// fewestElsewhere looks at the other hosts of x's inputs, and returns the number of ripe tasks at the host with the
+// fewest. If x's inputs are at one host only, it returns MaxInt.
 func (x *spot) fewestElsewhere() int {
 	least := math.MaxInt
 	for _, y := range x.task.near.spots {
@@ -291,7 +292,8 @@ func (g *group) shelvesWantPlaces() bool { return g.near != nil && len(g.near.wa
 // anywhereShelf returns the shelf of tasks for any worker.
 func (n *nearGroup) anywhereShelf() *shelf { return n.ensureShelf(estimate.Across, "") }
 
-// countPlaces counts places more of reservation r in the queue of its worker; negative: fewer.
+// countPlaces counts more live places of r, at the worker and on the shelf; negative: fewer. The caller has changed
+// r.livePlaces already.
 func (n *nearGroup) countPlaces(r *reservation, places int) {
 	if n.placesAt[r.w] += places; n.placesAt[r.w] == 0 {
 		delete(n.placesAt, r.w)
@@ -316,7 +318,8 @@ func (n *nearGroup) countPlaces(r *reservation, places int) {
 	}
 }
 
-// reshelveGone shelves tasks anew if w was the last worker near their inputs. Now w is not up any more.
+// reshelveGone shelves tasks anew if w was the last worker up at a host or rack of their inputs. The caller knows that
+// w is not up any more.
 func (c *jobs) reshelveGone(w *worker) {
 	row := c.view.Fleet().Get(int32(w.Key))
 	if row == nil {
@@ -367,7 +370,7 @@ func (s *shelf) missingProbes() int {
 	return n - s.heldProbes()
 }
 
-// heldProbes returns how many probes the live places of the shelf count for.
+// liveProbes returns how many probes the live places of the shelf count for.
 func (s *shelf) heldProbes() int {
 	if s.near.group.Policy.Sticky {
 		return s.liveReservations

@@ -29,10 +29,10 @@ func TestReadingIsPartOfTheRun(t *testing.T) {
 			}
 		}
 		if sent == nil || len(sent.Launches) != 1 {
-			t.Fatalf("it does not ride to its data: %v", acts)
+			t.Fatalf("the task does not ride to its inputs: %v", acts)
 		}
 		if got := sent.Launches[0].Estimate; i == 0 && got != time.Millisecond+readTime {
-			t.Errorf("the worker expects %v", got)
+			t.Errorf("the worker is told a run of %v, want the hint and the time to read", got)
 		}
 		f.step(Received{1, &probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded,
 			Run: time.Millisecond + readTime, Load: probe.Load{Free: f.size}}})

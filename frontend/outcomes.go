@@ -35,9 +35,9 @@ func (c *ledger) handleFinished(w *worker, m *probe.Finished, now time.Time, act
 	return c.endAttempt(a, m, now, acts)
 }
 
-// endAttempt handles the end of an attempt. A stop is no failure: the worker needed the room for regular work,
-// drains, or gave up this frontend. After a stop the task goes on with another attempt; a task that may start
-// only once is lost.
+// endAttempt handles the end of an attempt. If the worker stopped the attempt, the task has not failed: the worker
+// needed the room for regular work, drains, or gave up this frontend. After such a stop the task goes on with another
+// attempt. A killed task that may start only once is lost.
 func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t, w := a.task, a.w
 	switch {
@@ -63,7 +63,7 @@ func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts [
 func (c *ledger) handleFinishedElsewhere(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t := c.findTask(m.Job, m.Task)
 	switch {
-	case t == nil: // the present frontend of the job will claim the result
+	case t == nil: // if the job is at another frontend, that frontend will claim the result
 		return disownResult(w, m.Attempt, acts)
 	// The result is told again after a claim: the Ack may have been lost.
 	case t.lastEnded == m.Attempt || t.group.job.failedAttempts[m.Attempt]:
@@ -189,8 +189,8 @@ func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, no
 	return acts
 }
 
-// reckonPhases reckons the moments of an attempt just reported as finished, since the job was submitted. Half the
-// round trip is taken for each direction of the link.
+// reckonPhases reckons the moments of an attempt just reported as finished, as times since the job was submitted. Each
+// direction of the link is taken to be half the round trip.
 func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 	since := t.group.job.submitted
 	sinceSubmission := func(x time.Time) time.Duration {
@@ -252,8 +252,8 @@ func (c *ledger) addToStats(t *task, w *worker, m *probe.Finished) {
 }
 
 // loseAttempt counts an attempt as lost: the attempt may have run, may still run, or never started. The task
-// fails if it may start only once, or if it is taken for the cause after PoisonAfter workers died. Else the task
-// is tried again.
+// fails if it may start only once. If PoisonAfter workers died while they ran the task, the task may be the cause,
+// and fails, too. Else the task is tried again.
 func (c *ledger) loseAttempt(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
 	t := a.task
 	c.endRide(a, place.Gone)
@@ -367,7 +367,7 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 	case probe.Moved:
 		return c.dropWantingJobs(now, acts)
 	case probe.QueueFull:
-		if regular {
+		if regular { // a queue full of spare work may have room for regular work
 			c.noteQueueFull(w, m.RetryAfter, now)
 		}
 		if m.RetryAfter > 0 {
@@ -383,9 +383,9 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 // maxFailedLaunches is the number of failed launches after which a task fails.
 const maxFailedLaunches = 100
 
-// failLaunch takes back a task after a worker refused to run it, against the worker's welcome. After
-// maxFailedLaunches launches the task fails. A task too big for the room open to long tasks may use all of a
-// worker from now on.
+// failLaunch takes back a task that a worker refused to run, although by its Welcome the worker could. After
+// maxFailedLaunches launches the task fails. If a long task is too big for the part open to long tasks, the task may
+// use all of a worker from now on.
 func (c *ledger) failLaunch(a *attempt, why probe.Reason, now time.Time, acts []Action) []Action {
 	t := a.task
 	if t.failedLaunches++; t.failedLaunches < maxFailedLaunches {
@@ -482,8 +482,8 @@ func (c *ledger) handleGone(w *worker, m *probe.Gone, now time.Time, acts []Acti
 	return acts
 }
 
-// dropWantingJobs drops all wanting jobs: a refusal says their clients moved to another frontend. The caller has
-// planned the wants of all further jobs before.
+// dropWantingJobs drops all jobs with wants, because a worker refused their tasks or places as moved to another
+// frontend. Before the refusal was handled, the wants of all other jobs have been planned.
 func (c *ledger) dropWantingJobs(now time.Time, acts []Action) []Action {
 	for _, j := range c.takeWantingJobs() {
 		acts = c.dropMovedJob(j, now, acts)
@@ -547,7 +547,7 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 			c.noteStageOutcome(t, o)
 		}
 	}
-	if j.ended { // a reader of t failed, and with the reader the job
+	if j.ended { // a reader of t failed in resumeReaders, and that ended the job
 		return acts
 	}
 	if j.unfinished == 0 && (!j.Open || j.ending) {
@@ -635,8 +635,8 @@ func (c *ledger) endOverdue(j *job, now time.Time, acts []Action) []Action {
 	return c.endAllTasks(j, Outcome{Kind: DeadlineExceeded, Message: why}, now, acts)
 }
 
-// advanceStages fails the jobs with a failed stage. In all remaining jobs it starts the stages and tasks with
-// ended predecessors.
+// advanceStages ends the jobs with a failed stage. In the remaining jobs, stages and tasks start if all predecessors
+// have ended.
 func (c *ledger) advanceStages(now time.Time, acts []Action) []Action {
 	for len(c.jobsToAdvance) > 0 {
 		j := c.jobsToAdvance[0]

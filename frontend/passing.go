@@ -149,8 +149,8 @@ func (j *job) forgetOutputs(s *stage, task probe.TaskIndex) {
 	}
 }
 
-// outputsFor returns the outputs for a passed input of t. If t's stage goes along the other stage, only outputs
-// of t's partitions count.
+// outputsFor returns the outputs for a passed input of t. If t's stage goes along the stage that makes them, only
+// outputs of tasks in t's partitions count.
 func (t *task) outputsFor(in *Input) []stageOutput {
 	j := t.group.job
 	from := j.stageNumber(in.Stage)
@@ -168,7 +168,7 @@ func (j *job) stageNumber(name string) int {
 	return slices.IndexFunc(j.Stages, func(s Stage) bool { return s.Name == name })
 }
 
-// updatePassedBytes counts the bytes passed with t. The caller knows: t waits no more for earlier stages.
+// updatePassedBytes counts the bytes passed with t. Call it when t no longer waits for earlier stages or partitions.
 func (t *task) updatePassedBytes() {
 	t.passedBytes = 0
 	for i := range t.spec.Inputs {
@@ -205,7 +205,7 @@ func (t *task) locatePassed(in *Input) []estimate.Input {
 	return ins
 }
 
-// explainNoPassing tells people: no worker can pass the data needed by the stage of t.
+// explainNoPassing returns a message for people: no worker can pass the data that the stage of t needs.
 func explainNoPassing(t *Task) string {
 	return fmt.Sprintf(
 		"task %d: its stage has a common payload, or outputs are passed, and no worker that could run %q knows of that: upgrade the workers",

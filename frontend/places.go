@@ -34,7 +34,7 @@ func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.
 	g.probeBudget = max(g.probeBudget, 0)
 	j := g.job
 	if j.waiting == 0 && j.Policy.Cancel && len(j.placedGroups) > 0 {
-		acts = c.cancelPlaces(j, now, acts) // all tasks ride now, and keep a place if sent back
+		acts = c.cancelPlaces(j, now, acts) // all tasks ride: if a ride finds no room, its own place stays in the queue
 	}
 	return acts
 }
@@ -61,7 +61,7 @@ func (c *ledger) reservePlaces(
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}
 	w.nextRes += probe.ResID(r.count)
-	attempts := make([]attempt, d.Rides) // one allocation: all end with the job
+	attempts := make([]attempt, d.Rides) // one allocation: none outlives the job
 	r.rides, m.Launches = make([]*attempt, 0, d.Rides), c.lent.launches.Take(d.Rides)[:0]
 	for i := range d.Rides {
 		var t *task
@@ -102,14 +102,14 @@ func (c *ledger) reservePlaces(
 	if g.sampledAt.IsZero() {
 		g.sampledAt = now
 	}
-	// At a worker with a queue, the turn of the place is far enough off.
+	// At a worker with a queue, the turn of the place comes late anyway, so the message may wait.
 	return append(acts, Send{
 		Worker: w.Key, Msg: m, MayWait: c.messagesMayWait(g) && d.Rides == 0 && int(w.Load().Queued) >= w.Slots(),
 	})
 }
 
-// commitLong binds a long task to the worker chosen by estimation. If the waits there are known, the task is
-// filled into the matrix of w. A random worker has no known waits.
+// commitLong binds a long task to w. If estimation chose w, the waits at w are known, and the task is filled into the
+// matrix of w. If w was drawn at random, no waits are known.
 func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	x.blindTries, x.outbid, x.postponeUntil = 0, 0, time.Time{}
 	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
@@ -238,7 +238,7 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 		c.log.fatesOf(r).Add(place.Bound, 1)
 	}
 	if more := min(g.Bundle(g, place.BundleBytes-first.task.bytesToSend())-1, g.Len()); more > 0 {
-		attempts := make([]attempt, more) // one allocation: all end with the job
+		attempts := make([]attempt, more) // one allocation: none outlives the job
 		bind.Bundle = c.lent.launches.Take(more)[:0]
 		for i := 0; i < more && c.nextTask(g, w, now) != nil; i++ {
 			var l probe.Launch
@@ -258,7 +258,7 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	if placeGroup.livePlaces == 0 && placeGroup.job.waiting > 0 ||
-		placeGroup.shelvesWantPlaces() { // used up: a Reserve asks for MaxPlaces at most
+		placeGroup.shelvesWantPlaces() { // no place left: a Reserve asks for at most MaxPlaces
 		c.wantPlaces(placeGroup)
 	}
 	c.setJobTimer(j, now)
@@ -332,7 +332,7 @@ func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place
 	delete(w.places, id)
 }
 
-// endRide notes the fate of a ride: the place is used up. Nothing happens if a does not ride any more.
+// endRide notes the fate of a ride, and drops its place. Nothing happens if a does not ride any more.
 func (c *ledger) endRide(a *attempt, fate place.Fate) {
 	if r := a.w.places[a.res]; r != nil && r.rideAt(a.res) == a {
 		c.dropPlace(a.w, a.res, r, fate)
@@ -362,7 +362,7 @@ func (r *reservation) addLive(n int) {
 	}
 }
 
-// heldProbes returns how many probes the live places of the group count for. A sticky reservation counts as a
+// liveProbes returns how many probes the live places of the group count for. A sticky reservation counts as a
 // single probe, however many places it has.
 func (g *group) heldProbes() int {
 	if !g.Policy.Sticky {
@@ -372,7 +372,7 @@ func (g *group) heldProbes() int {
 }
 
 // missingProbes returns how many probes the group lacks for waiting tasks. A group without places starts with a
-// new budget.
+// new budget. Until the budget is spent, the group may ask for more probes than its waiting tasks are worth now.
 func (g *group) missingProbes() int {
 	worth := g.Probes(g.queue.Len())
 	if g.livePlaces == 0 {
@@ -388,8 +388,8 @@ func (r *reservation) removeIfEmpty() {
 	}
 }
 
-// restorePlace files a used place again: the worker handed the task of the place back, and put the place where it
-// was in the queue.
+// restorePlace files a used place again: the worker handed the task back, and put the place back into the queue, where
+// the place had been.
 func (c *ledger) restorePlace(a *attempt) {
 	g := a.task.group
 	r := &reservation{w: a.w, group: g, firstID: a.res, count: 1}
@@ -398,7 +398,7 @@ func (c *ledger) restorePlace(a *attempt) {
 	r.addLive(1)
 }
 
-// takeBackRide takes back a riding task for lack of room. The place is in the queue.
+// takeBackRide takes back a riding task, because the worker had no room. The place of the ride is now in the queue.
 func (c *ledger) takeBackRide(a *attempt, r *reservation) {
 	r.rides[a.res-r.firstID] = nil
 	r.openRides--
@@ -487,9 +487,9 @@ func (c *ledger) dropPlaces(w *worker) {
 	}
 }
 
-// surplusFor is how long a place not needed by its job is kept for turns of further jobs. It is longer than a
-// round trip, so a worker asking meanwhile does not ask in vain. It is also long enough for a single message to
-// cancel several places.
+// surplusFor is the time for which a surplus place stays in its queue, for turns of other jobs. The time is longer
+// than a round trip, so a worker that asks meanwhile gets a task. The time is also long enough for a single message
+// to cancel several places.
 const surplusFor = time.Millisecond
 
 // cancelPlaces withdraws all places of a job; rides go on. If turns are shared and another job of the tenant
@@ -526,7 +526,7 @@ func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// splitQueued moves the queued places of r to a new reservation without a group. The rides stay.
+// splitQueued moves the queued places of r to a new reservation, which the group does not list. The rides stay with r.
 func (r *reservation) splitQueued() *reservation {
 	queued := &reservation{
 		w: r.w, group: r.group, firstID: r.firstID, count: r.count, livePlaces: r.livePlaces,
@@ -595,13 +595,13 @@ func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
 }
 
 // messagesMayWait reports whether less urgent messages for g wait for the next message to the same worker. The
-// wait pays if messages are dear: ten sent alone cost as much as LingerFor. Only short tasks save enough. Longer
-// tasks are few, and slots asking in vain meanwhile lose more.
+// wait pays if the price is high: ten messages sent alone cost more CPU time than LingerFor. The wait pays only for
+// short tasks. Longer tasks need few messages, and a slot that asks in vain meanwhile loses more than a message costs.
 func (c *ledger) messagesMayWait(g *group) bool {
 	return 10*c.view.Price() > LingerFor && g.Short(c.view.Trip())
 }
 
-// sendCancel sends a Cancel, and remembers the Cancel for turns crossing on the way.
+// sendCancel sends a Cancel, and remembers the Cancel: a Ready that crosses it gets no answer.
 func (c *ledger) sendCancel(r *reservation, m probe.Cancel, acts []Action) []Action {
 	w := r.w
 	c.Stats.Cancels++

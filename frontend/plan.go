@@ -58,7 +58,8 @@ func (c *planner) makeWant(g *group, probes int) *place.Want {
 }
 
 // resampleJob adds places for a job without turns: the present places may be at slow workers, or stuck behind
-// long tasks. Each further time the job waits twice as long.
+// long tasks. Each further time the job waits twice as long. A group whose tasks are worth n probes gets new places
+// if it has n to 4n probes. With fewer probes it has wants anyway.
 func (c *planner) resampleJob(j *job, now time.Time, acts []Action) []Action {
 	c.doubleLag(j)
 	for _, g := range j.groups {
@@ -96,8 +97,8 @@ func (c *planner) offerTasks(w *worker, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// offerJob offers tasks of j to w. It reports whether w may take more: the room left at w is known after riding
-// tasks, and unknown after a place.
+// offerJob offers tasks of j to w. The result more says whether w may take more tasks. After rides, the room left at w
+// is known. After a place without a task, the room is not known until the turn.
 func (c *planner) offerJob(j *job, w *worker, now time.Time, acts []Action) (_ []Action, more bool) {
 	for g := range j.hungryGroupsAt(w) {
 		var q place.Queue = g
@@ -199,7 +200,7 @@ func (l oneTask) Riders(most int) int {
 
 func (l oneTask) Fit(int, int) int { return 1 }
 
-// shelvesQueue returns the queue of the next task for w, a worker with room. The queue may be empty.
+// nextTaskQueue returns a queue of only the next task for w, a worker with room. The queue may be empty.
 func (c *planner) shelvesQueue(g *group, w *worker, now time.Time) place.Queue {
 	return oneTask{c.nextTask(g, w, now)}
 }

@@ -19,7 +19,7 @@ import (
 
 func TestPure(t *testing.T) { purity.Check(t, ".") }
 
-// The rooms of the core import one way: each room only the rooms before, and never the shell.
+// The packages of the core import downwards: each package imports only lower floors, and never the shell.
 func TestRooms(t *testing.T) {
 	rooms := []string{"tenants", "estimate", "view", "place", "."}
 	for i, room := range rooms {
@@ -72,7 +72,7 @@ func TestFloors(t *testing.T) {
 }
 
 // Facts have one owner. The floors of jobs and of the ledger change the state of jobs. Only the ledger changes
-// places, attempts and workers. Queues and counts of tasks change only with the tasks' states.
+// places, attempts and workers. Queues and counts of tasks change only in the functions of changers.
 func TestOwners(t *testing.T) {
 	c := readSource(t)
 	ledger, planner := c.floor["ledger"], c.floor["plan"]

@@ -12,7 +12,7 @@ const maxRefused = 1024
 
 // refusals counts refused jobs by tenant, for the tenants with the most. Anybody may make up names, so the count
 // is bounded: a new name replaces the name with the fewest refusals, and inherits the number as a possible error.
-// So a tenant with more than one in maxRefused of all refusals is counted for certain (Metwally et al., 2005,
+// So a tenant with more than a share of 1/maxRefused of all refusals certainly has a count (Metwally et al., 2005,
 // Space-Saving).
 type refusals struct {
 	byTenant map[string]*tenantRefusals
@@ -23,7 +23,7 @@ type refusals struct {
 type tenantRefusals struct {
 	tenant string
 	n      int // since the tenant is counted
-	missed int // before that, at most: the number inherited
+	missed int // upper bound of the refusals before that: the count of the replaced name
 	pos    int
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Output files are lost together with the workers caching the files. A task that finds out waits until the makers
-// of the files have run again. The client has the outcomes of the makers already, and hears nothing.
+// Output files are lost together with the workers caching the files. If a task misses such files, the task waits until
+// the makers of the files have run again. The client has the outcomes of the makers already, and hears nothing.
 
 // maxRemade bounds how often a task runs again to make lost outputs.
 const maxRemade = 3
@@ -22,10 +22,10 @@ const (
 	maxMissed = 3
 )
 
-// decideMissingInputs decides how a task goes on after the attempt a missed inputs. The files in nowhere are
-// lost, as the worker says. The task is retried after a rest, or after the lost inputs are made again. Inputs
-// made again since the attempt was sent are elsewhere now, so the task is retried at once. The result why is the
-// reason if lost inputs cannot be made again, else "".
+// decideMissingInputs decides how a task goes on after attempt a missed inputs. The worker reports the files in nowhere
+// as lost. The task is retried after a rest, or after the lost inputs are made again. If inputs were made again since
+// the attempt was sent, they are elsewhere now, and the task is retried at once. The result why is the reason if lost
+// inputs cannot be made again, else "".
 func (c *ledger) decideMissingInputs(
 	a *attempt, nowhere []probe.Output, now time.Time,
 ) (retry bool, rest time.Duration, why string) {

@@ -9,7 +9,7 @@ import (
 )
 
 // settleDebts makes tasks beyond tokens regular, the most urgent first, as far as tokens have fallen free. Then
-// crowded tasks waiting for tokens are placed, as far as possible.
+// tasks in crowds become due, as many as may find room and tokens.
 func (c *ledger) settleDebts(now time.Time, acts []Action) []Action {
 	for _, tenant := range c.debtors {
 		for c.canCoverNext(tenant) {

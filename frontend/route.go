@@ -31,8 +31,8 @@ func (c *jobs) expectRun(t *Task) estimate.Work {
 	return estimate.Expect(t.Estimate, t.inputBytes(), nil, learnt, c.cfg.Estimate.Unknown)
 }
 
-// hintKind sorts hints into four kinds: no hint, short, long, and very long. Tasks of the same job and function
-// without needs go the same path if the hints are of the same kind.
+// hintKind sorts hints into four kinds: no hint, short, long, and very long. Two tasks of a job go the same path if
+// they have the same function, no needs, and hints of the same kind.
 func (c *jobs) hintKind(hint time.Duration) int {
 	switch {
 	case hint == 0:
@@ -65,8 +65,8 @@ func (c *jobs) meanEstimate(tasks []Task) time.Duration {
 	return time.Duration(sum / float64(max(n, 1)))
 }
 
-// worthNear is the shortest time for reading inputs from afar at which a task cares where it runs. A search for a
-// near worker costs about the same time.
+// worthNear is the shortest time for reading a task's inputs from afar at which the task is sampled near them. The
+// search for a near worker costs about as much time.
 const worthNear = 200 * time.Microsecond
 
 // isWorthNear reports whether a sampled task should be brought to the inputs.

@@ -6,9 +6,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// If each task of a job names another host, the job has as many groups as tasks. A message must not cost a look
-// at all groups. So each group with waiting tasks has seats, by the hosts or workers named, and a worker finds
-// the groups for it.
+// If each task of a job names another host, the job has as many groups as tasks. The core must not look at all groups
+// for a message of a worker. So each group with waiting tasks has seats in lists by host or worker, and the groups for
+// a worker are found by the worker's names.
 
 // maxGroupsLooked bounds the groups of a job looked at for a task for a worker. Groups without a host may all be
 // unfit for the worker.
@@ -43,7 +43,7 @@ func (j *job) makeSeats() {
 	}
 }
 
-// takeSeats notes that g has waiting tasks. leaveSeats notes the end of the last wait.
+// takeSeats notes that g has waiting tasks. leaveSeats notes that no task of g waits any more.
 func (g *group) takeSeats() {
 	for i := range g.seats {
 		g.job.seats[g.seats[i].name].Push(&g.seats[i])

@@ -11,7 +11,7 @@ func (c *jobs) useSet(g *group) {
 	c.setUsers[g.Set] = users
 }
 
-// unuseSet notes the end of g: the set may be dropped if no other group uses the set.
+// releaseSet notes the end of g. If no other group uses the set, the view may drop the set.
 func (c *jobs) unuseSet(g *group) {
 	c.forgetServed(waitKey{g.Set, g.job.tenant})
 	users := c.setUsers[g.Set]

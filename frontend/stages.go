@@ -11,8 +11,8 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
-// checkStages makes the state of a job's stages, or returns the refusal of a wrong job. If j is an addition,
-// earlier stages stay, and only gain successors.
+// checkStages makes the state of a job's stages, or refuses the job if its stages are invalid. If j is an addition, the
+// existing stages stay, and gain successors.
 func (c *jobs) checkStages(j *job) *RefusedError {
 	firstNew := len(j.stages)
 	invalid := func(format string, args ...any) *RefusedError {
@@ -162,11 +162,11 @@ func (r *stageReads) whyInvalid(t *Task) (why string) {
 	return ""
 }
 
-// updateBlocking counts the unfinished predecessors of s.
+// updateBlocking updates the counts of countBlocking in s.
 func (j *job) updateBlocking(s *stage) { s.openPredecessors, s.ready = j.countBlocking(s) }
 
-// countBlocking returns how many predecessors of s have not ended. If s goes along all unfinished predecessors,
-// it is ready.
+// countBlocking returns how many predecessors of s have not ended. The stage is ready if s goes along each unfinished
+// predecessor.
 func (j *job) countBlocking(s *stage) (n int, ready bool) {
 	ready = true
 	for _, k := range s.predecessors {
@@ -337,7 +337,8 @@ func (c *jobs) noteStageOutcome(t *task, o *Outcome) {
 	}
 }
 
-// workersRan returns the workers with successful tasks of an ended stage, the worker with most first.
+// rankWorkers returns the workers with successful tasks of an ended stage, the worker with most first. The ranks are
+// made at the first call, and sum up successTotal.
 func (s *stage) workersRan() []string {
 	if s.workersRanked == nil {
 		s.workersRanked = slices.SortedFunc(maps.Keys(s.successes), func(a, b string) int {
@@ -365,7 +366,7 @@ func (t *task) locateInputs() []estimate.Input {
 			continue
 		}
 		s := &j.stages[j.stageNumber(in.Stage)]
-		if !s.hasEnded() { // t's stage goes along s: the partitions' workers are not known
+		if !s.hasEnded() { // t's stage goes along s, and the workers of single partitions are not counted
 			ins = append(ins, estimate.Input{Bytes: in.Bytes})
 			continue
 		}

@@ -21,12 +21,13 @@ const (
 	worthCopy = 1.25
 	// enoughRuns is the number of known runs needed before a task is compared with the longest or with its stage.
 	enoughRuns = 8
-	// hintsWithin is the multiple of the hint up to which a run counts as not late.
+	// hintsWithin: until a task has run for this multiple of its hint, the hint counts, and the task is not late.
 	hintsWithin = 3
 	// looksPerRun is the number of checks of a task for lateness during the expected run time. If a job has many
-	// tasks, the checks are rarer and take at most a hundredth of the time: lookCost is for each task.
+	// tasks, the checks are rarer: the pause before a check lasts lookPausePerTask for each task of the job. So the
+	// checks take at most a hundredth of the time.
 	looksPerRun = 8
-	lookCost    = 100 * 2 * time.Nanosecond // a look takes 2 ns
+	lookCost    = 100 * 2 * time.Nanosecond // a task is checked in 2 ns
 	// maxEstimated bounds the tasks estimated in a check for an earlier end elsewhere.
 	maxEstimated = 32
 )
@@ -194,9 +195,9 @@ func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	return max(run-ran, ran)
 }
 
-// copyLong makes copies of late long tasks on which the end of their job depends, if a copy would end sooner. The
-// job ends no sooner than any task without hope of a copy. The result asked says whether workers were asked first
-// for matrices.
+// copyLong makes copies of late long tasks on which the end of their job depends, if a copy would end sooner. If a task
+// can have no copy, the job ends no sooner than the task, and tasks that end before it need no copy. The result asked
+// says whether workers were asked for newer matrices before a copy is made.
 func (c *planner) copyLong(lateTasks []lateTask, now time.Time, acts []Action) (_ []Action, asked bool) {
 	sortLongestFirst(lateTasks)
 	end, decided := time.Duration(0), 0
@@ -241,8 +242,9 @@ func (c *planner) copyLong(lateTasks []lateTask, now time.Time, acts []Action) (
 	return acts, asked
 }
 
-// askFresher asks for matrices older than attempt a, from the worker chosen for the copy and from further
-// candidates. By the matrices known at the start, a would not have had to wait.
+// askFresher asks for newer matrices, if the matrix of the worker chosen for the copy is older than attempt a. Matrices
+// of that age may be as wrong as the matrix by which a was placed: by that matrix, a was to start sooner. Other
+// candidates with such matrices are asked, too.
 func (c *planner) askFresher(a *attempt, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	isOld := func(candidate *estimate.Candidate) bool { return candidate.Age >= now.Sub(a.sentAt) }
 	if !isOld(choice.Choice()) {
@@ -283,8 +285,8 @@ func (c *planner) copyWork(t *task) estimate.Work {
 	return estimate.Work{Mean: whole, Dev: x.spec.Work.Dev, Source: estimate.FromProgress}
 }
 
-// chooseSoonest chooses the candidate with the earliest end for a copy, by the paces of workers, and returns the
-// time until the end. If there is no worker but the present worker, nothing is chosen.
+// chooseSoonest sets choice.Chosen to the candidate with the earliest end for a copy, by the paces of workers, and
+// returns the time until that end. If the only candidate is the present worker, Chosen is -1.
 func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (best time.Duration) {
 	choice.Chosen = -1
 	for i := range choice.Candidates {

@@ -11,8 +11,9 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
-// move changes the state of a task to a legal next state, with the queue and the counts of the state. A task
-// already given out before goes to the front of the queue when it waits again. A new task goes to the back.
+// move changes the state of a task to a legal next state, with the queue and the counts of the state. If a task was
+// given out before and waits again, it goes to the front of the queue. A task that waits for the first time goes to
+// the back.
 func (t *task) move(to taskState) {
 	g, j, from := t.group, t.group.job, t.state
 	if !slices.Contains(legalMoves[from], to) {
@@ -114,8 +115,8 @@ func (c *jobs) noteDebtor(tenant *tenant) {
 	}
 }
 
-// awaitNext lets t wait for the next condition: earlier stages, room for the result, the tenant's maximum, a
-// batch, or a place's turn.
+// awaitNext lets t wait for the first condition that is not met: the end of earlier stages, room in the tenant's
+// maximum, and then a batch or a place's turn. In a paused job t is blocked.
 func (c *jobs) awaitNext(t *task) {
 	j := t.group.job
 	if j.mustBlock(t) { // also after a claim: not all predecessors may be known to have ended
@@ -152,7 +153,7 @@ func (c *jobs) holdGroup(g *group) {
 	}
 }
 
-// holdTask holds a task until the tenant may use as much.
+// holdTask holds a task until the tenant's maximum has room for the task.
 func (c *jobs) holdTask(t *task) {
 	t.move(held)
 	tenant := t.group.job.tenant
@@ -273,7 +274,8 @@ func (c *jobs) wakeRested(now time.Time) {
 	}
 }
 
-// stopWaiting takes a task from the tasks waiting for a time or a batch.
+// stopWaiting takes a task from the tasks that wait for a batch, or for the end of a rest. The caller then changes the
+// state.
 func (c *jobs) stopWaiting(t *task) {
 	switch t.state {
 	case matching:
@@ -341,12 +343,12 @@ func (c *jobs) stopMatching(t *task) {
 	}
 }
 
-// isWindowFull reports whether the window of a group is full: no further task would find room at workers. The
-// picked tasks are about to be placed, and count.
+// isWindowFull reports whether the window of a group is full: no further task would find room at workers. Tasks about
+// to be placed count, too: their number is picked.
 func (g *group) isWindowFull(picked int) bool { return g.window > 0 && g.atWorkers+picked >= g.window }
 
 // crowdTask moves a due task to the crowd of the group, until tasks of the group, or of the tenant, have started
-// or ended. To estimate again and again for each task without room would cost the more, the more tasks there are.
+// or ended. Otherwise each batch would estimate all tasks without room again.
 func (c *jobs) crowdTask(x *longTask) {
 	c.batchQueue.Remove(x)
 	x.inCrowd = true
@@ -358,7 +360,7 @@ func (c *jobs) crowdTask(x *longTask) {
 	}
 }
 
-// admitCrowd makes as many tasks of a crowd due as may have found room.
+// releaseCrowd makes tasks of a crowd due, as many as may find room now.
 func (c *jobs) admitCrowd(g *group) {
 	for g.crowd.Len() > 0 {
 		picked := g.matching - g.crowd.Len()
@@ -372,7 +374,7 @@ func (c *jobs) admitCrowd(g *group) {
 	}
 }
 
-// sleepUntil puts a task that is or was due to sleep.
+// sleepUntil puts a task to sleep, whether the task was still in batchQueue or already taken out.
 func (c *jobs) sleepUntil(x *longTask, until time.Time) {
 	c.batchQueue.Remove(x)
 	x.sleepUntil = until
@@ -425,8 +427,8 @@ func (g *group) Fit(n, bytes int) int {
 	return n
 }
 
-// maxEarly bounds the tasks of a group bound early in a step, or waiting for queue lengths. With all tasks of the
-// largest job at once, a frontend could do nothing else for too long.
+// maxEarly bounds the tasks of a group bound early in a step, or waiting for queue lengths. If the frontend bound all
+// tasks of the largest job at once, it could do nothing else for too long.
 const maxEarly = 1024
 
 // earlyRoom returns how many waiting tasks of the group may be bound early now.
@@ -438,8 +440,8 @@ func (g *group) earlyRoom() int {
 	return max(n, 0)
 }
 
-// narrowWindow lets workers have no more tasks of the group than now, after a worker without room. To send the
-// remaining tasks again and again would cost the more, the more tasks there are.
+// narrowWindow lets workers have no more tasks of the group than now, because a worker had no room. Otherwise the
+// frontend would send all remaining tasks again and again.
 func (g *group) narrowWindow() { g.window, g.endedTasks = max(g.atWorkers, 1), 0 }
 
 // widenWindows adds the slots of w, a new worker, to the windows of all groups for w. Groups without a window

@@ -35,7 +35,7 @@ func (c *jobs) nearestTenant(name string) (t *tenant) {
 	return t
 }
 
-// setTerms notes the terms of tenants from now on. Accepted jobs stay accepted.
+// setTerms notes what tenants may have from now on. Accepted jobs stay accepted.
 func (c *jobs) setTerms(terms *tenants.File) {
 	c.terms = terms
 	c.quotas.UseFile(terms)
@@ -45,7 +45,8 @@ func (c *jobs) setTerms(terms *tenants.File) {
 }
 
 // refuseRate refuses a job if its tenant, or a tenant above, has submitted as many jobs as the rate allows in a
-// second. The jobs of a second may come at once.
+// second. The jobs of a second may come at once. So a job is admitted if rateClocks, with the job counted, is at
+// most a second ahead of now.
 func (c *jobs) refuseRate(name string, now time.Time) *RefusedError {
 	for path := range probe.TenantPaths(name) {
 		rate := c.terms.Entry(path).Rate

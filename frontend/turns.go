@@ -37,7 +37,7 @@ func (c *planner) handleReady(w *worker, m *probe.Ready, now time.Time, acts []A
 
 // shareTurn returns a group of another job of the tenant that may use g's turn at w, oldest job first, or nil.
 // The worker would have queued a place of the returned group at the same position. If senior is set, only later
-// stages of older jobs count: these go before g.
+// stages of older jobs count: their tasks have precedence over g's own tasks.
 func (c *planner) shareTurn(g *group, w *worker, now time.Time, senior bool) *group {
 	j := g.job
 	t := c.tenants[j.Tenant] // j.tenant, unless j has ended

@@ -75,8 +75,8 @@ func (c *jobs) checkPresumed(j *job) {
 	}
 }
 
-// addUnserved puts an admitted job among the unserved jobs. With a negative MaxWait, the list is never read, so
-// nothing is kept.
+// addUnserved puts an admitted job among the unserved jobs. With a negative MaxWait, the lists are never read, and a
+// spare job is meant to wait, so both are left out.
 func (c *jobs) addUnserved(j *job, now time.Time) {
 	if c.cfg.MaxWait < 0 || j.Class == Spare {
 		return
@@ -91,10 +91,10 @@ func (c *jobs) addUnserved(j *job, now time.Time) {
 			u = &unserved{of: key, countedSince: now}
 			c.unserved[key] = u
 		}
-		if slices.Contains(j.waitLists, u) { // j is there by another group
+		if slices.Contains(j.waitLists, u) { // another group of j has added j
 			continue
 		}
-		if len(u.jobs) > 2*u.waitingJobs+64 { // the first job may wait for long
+		if len(u.jobs) > 2*u.waitingJobs+64 { // else served jobs pile up behind a first job that waits for long
 			u.jobs = slices.DeleteFunc(u.jobs, func(j *job) bool { return j.served })
 		}
 		u.jobs = append(u.jobs, j)
@@ -151,8 +151,8 @@ func (c *jobs) forgetServed(key waitKey) *unserved {
 	return u
 }
 
-// maxWaitRuns is the wait allowed to a job in recent runs of its tasks, if longer than MaxWait. A second is long
-// for tasks of milliseconds, and short for tasks of a second.
+// maxWaitRuns is the wait allowed to a job, as a number of recent runs of its tasks. If MaxWait is longer, MaxWait
+// counts. A second is long for tasks of milliseconds, and short for tasks of a second.
 const maxWaitRuns = 20
 
 // refuseOverload refuses j if its tenant's oldest job waits too long for the same workers, and more jobs wait
@@ -204,15 +204,15 @@ func (u *unserved) moreThanServed(limit, span time.Duration, now time.Time) bool
 	return float64(u.waitingJobs) > u.rate*limit.Seconds()/2
 }
 
-// maxRetryAfter bounds the extra wait of a refused client due to refused clients before it. Present knowledge
-// does not hold longer.
+// maxRetryAfter bounds the extra wait of a refused client behind clients refused earlier. What the frontend knows of
+// the rate does not hold for longer.
 const maxRetryAfter = 10 * time.Second
 
 // retryAfter returns when a refused client may come again: not before soonest, and after clients refused earlier,
-// as fast as jobs are served. All clients at once would be refused again, and a refusal costs the client and the
-// frontend as much as an accepted job. Without a known rate, the waiting jobs are assumed to be served in the
-// time waited by the oldest. Clients also ask further frontends, and come back to the frontend with the earliest
-// time.
+// as fast as jobs are served. If all clients came at once, they would be refused again, and a refusal costs the client
+// and the frontend as much as an accepted job. If the rate is not known, all waiting jobs are assumed to be served
+// within the time that the oldest has waited. Clients also ask the other frontends, and come back to the frontend with
+// the earliest time. So the spacing is divided by the number of frontends.
 func (u *unserved) retryAfter(soonest, waited time.Duration, frontends int, now time.Time) time.Duration {
 	wait := max(u.comeAgainAt.Sub(now), soonest)
 	if wait > soonest+maxRetryAfter { // the row of clients is full, and a new row begins

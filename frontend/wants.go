@@ -43,7 +43,7 @@ func (c *planner) releaseHeld(now time.Time, acts []Action) []Action {
 				if j.answersDue == 0 {
 					acts = c.askToConfirm(j, c.pickOldWorkers(), now, acts)
 				}
-				if j.answersDue > 0 {
+				if j.answersDue > 0 { // still 0 if there is no worker to ask
 					break
 				}
 			}
@@ -106,7 +106,7 @@ func (c *planner) planGroup(g *group, now time.Time, acts []Action) []Action {
 		acts = c.commitPlaces(g, nil, c.sampler.PlacerFor(p).Place(c.makeWant(g, missing), now), now, acts)
 	}
 	if p.Binding == EarlyRandom && g.earlyRoom() > 0 {
-		c.putOffJob(g.job, now, now) // until the next step
+		c.putOffJob(g.job, now, now) // the rest follows with the next Wake, which is due at once
 	}
 	return acts
 }

@@ -24,7 +24,7 @@ func (c *Core) newAttempt(
 func (c *Core) addAttempt(a *attempt) {
 	id, l := a.id, a.owner
 	c.attempts[id] = a
-	if l.frontend != id.Frontend {
+	if l.frontend != id.Frontend { // topSeq counts by the frontend in the id
 		l = c.linksByFrontend[id.Frontend]
 	}
 	if l != nil {
@@ -79,8 +79,9 @@ func (c *Core) dropStaged(a *attempt) {
 	delete(c.attempts, a.id)
 }
 
-// endAttempt frees the attempt's room first, so that the next Ready leaves before the result. The result is
-// larger, and the start of the next task waits for the Ready only.
+// endAttempt takes an attempt out of the running attempts, and passes its result on. The attempt's room is given to
+// others first, so that the next Ready leaves before the result. The result is larger, and the start of the next
+// task waits for the Ready only.
 func (c *Core) endAttempt(ev *Exited, now time.Time, acts []Action) []Action {
 	a := c.attempts[ev.Attempt]
 	if a == nil || a.state != running {
@@ -195,7 +196,8 @@ func (c *Core) abandonAttempt(a *attempt, now time.Time, acts []Action) []Action
 	return acts
 }
 
-// killAttempt stops an attempt. An attempt still on the way will never start.
+// killAttempt stops an attempt, or drops a queued task with its place. A launch that is still on the way never
+// starts: a late Reserve or Enqueue names a place that is marked as seen, and a late Bind a place that is dropped.
 func (c *Core) killAttempt(l *link, m *probe.Kill, now time.Time, acts []Action) []Action {
 	if a := c.attempts[m.Attempt]; a != nil {
 		if a.owner == l {
@@ -217,9 +219,9 @@ func (c *Core) killAttempt(l *link, m *probe.Kill, now time.Time, acts []Action)
 	return acts
 }
 
-// syncLink compares the frontend's knowledge with the worker's. The worker drops whatever the frontend no longer
-// knows, sends lost results again, and reports places and attempts awaited in vain. Anything younger than SyncAge
-// is left alone, because messages may have crossed.
+// syncLink compares the frontend's knowledge with the worker's. The worker drops places and attempts that the
+// frontend no longer knows, and sends lost results again. It reports places and attempts that the frontend awaits
+// in vain. The worker touches no place or attempt younger than SyncAge, because messages may have crossed.
 func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []Action {
 	var gone probe.Gone
 	live := make(map[probe.ResID]bool)
@@ -253,7 +255,7 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 	for _, id := range m.Attempts {
 		wanted[id] = true
 	}
-	waits := make(map[probe.AttemptID]bool) // tasks bound early and still in the queue
+	waits := make(map[probe.AttemptID]bool) // bound early
 	for _, p := range l.placesInOrder(anyPlace) {
 		named := live[p.res]
 		if p.launch != nil {
@@ -288,8 +290,8 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 	return acts
 }
 
-// startLeaving evicts all waiting places and sends Drain to every frontend. Turns that are on go on. A frontend
-// may answer within ReadyExpiry, as Drain may still be on the way.
+// startLeaving evicts all waiting places and sends Drain to every frontend. Turns that have begun go on. Drain may
+// still be on the way, so the worker answers messages for at least ReadyExpiry.
 func (c *Core) startLeaving(now time.Time, acts []Action) []Action {
 	if c.leaving {
 		return acts
@@ -328,7 +330,8 @@ func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// linkDown withdraws the places of l. Running attempts run on for Grace, and results are kept for a claim.
+// linkDown drops the places, the staged attempts and the common data of l. Running attempts run on for Grace, and
+// results are kept for a claim.
 func (c *Core) linkDown(l *link, now time.Time) {
 	for _, p := range l.placesInOrder(anyPlace) {
 		c.dropPlace(p)

@@ -161,6 +161,7 @@ func (c *Core) checkQueue() error {
 	return cmp.Or(c.checkQueueOf(&c.queue, c.cfg.Order == Fair), c.checkQueueOf(&c.spareQueue, true))
 }
 
+// checkQueueOf checks one queue. If paid is set, the policy of the queue keeps accounts.
 func (c *Core) checkQueueOf(q *queue, paid bool) error {
 	counts := map[room]int{}
 	places := map[*account]int{}
@@ -447,7 +448,7 @@ func (c *Core) checkRoom() error {
 		return fmt.Errorf("attempt %s is staged, though %v is free", a.id, c.free)
 	case a != nil || c.queue.len() == 0:
 	case len(c.askedAhead) > 0 && c.askedAhead[0].neededRoom().fitsIn(c.free):
-		return fmt.Errorf("place %d was asked early, though %v is free", c.askedAhead[0].res, c.free)
+		return fmt.Errorf("place %d was asked ahead, though %v is free", c.askedAhead[0].res, c.free)
 	case len(c.askedAhead) == 0 && c.cfg.Order != Shortest:
 		if p := c.queue.nextPlace(time.Time{}); !p.waitsForFiles() && p.neededRoom().fitsIn(c.free) {
 			return fmt.Errorf("a place waits, though %v is free", c.free)

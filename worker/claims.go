@@ -22,11 +22,11 @@ type jobMemory struct {
 }
 
 const (
-	// rememberFor is much longer than an earlier owner can come with a job that has moved. A sent message is
-	// under way for no longer than the lease, but a frozen frontend goes on with its jobs. The frontend lets go
-	// of a job when a worker says that the job has moved, or when the client is gone. After an absence the
-	// frontend first looks whether its clients are gone. It waits as long as a client may be silent (30 s by
-	// default).
+	// rememberFor is much longer than an earlier owner may still send messages for a job that has moved. A sent
+	// message is under way for no longer than the lease. But after a freeze, a frontend goes on with its jobs. The
+	// frontend lets go of a job when a worker says that the job has moved, or when the client is
+	// gone. After an absence the frontend first checks whether its clients are gone. It waits as long as a client
+	// may be silent (30 s by default).
 	rememberFor = 10 * time.Minute
 	// maxMemories is more than the number of jobs that can be lost with a frontend. Beyond it the worker forgets
 	// the oldest memories, because the earlier owners have had the longest time to let go of the jobs.
@@ -47,8 +47,8 @@ func (c *Core) rememberJob(job probe.JobID, now time.Time) *jobMemory {
 	return m
 }
 
-// expireMemories forgets old memories, and the oldest of too many. If a forgotten job had lost attempts,
-// knownSince moves up: of older jobs, unknown attempts may have started.
+// expireMemories forgets old memories, and the oldest of too many. If the job had forgotten attempts, knownSince moves
+// up to the last change of the memory. An unknown attempt that was sent before that time may have started.
 func (c *Core) expireMemories(now time.Time) {
 	for m := c.memoriesByAge.First(); m != nil &&
 		(now.Sub(m.changedAt) >= rememberFor || c.memoriesByAge.Len() > maxMemories); m = c.memoriesByAge.First() {
@@ -63,7 +63,7 @@ func (c *Core) expireMemories(now time.Time) {
 // loseTrack notes that the worker forgets a started attempt, whose result may be undelivered.
 func (c *Core) loseTrack(a *attempt, now time.Time) { c.rememberJob(a.job, now).forgotAttempts = true }
 
-// hasMoved reports whether job was claimed after generation g, by another frontend or for a later generation.
+// hasMoved reports whether job was claimed for a later generation than g, or for g by another frontend than l's.
 func (c *Core) hasMoved(l *link, job probe.JobID, g probe.Generation) bool {
 	if len(c.memories) == 0 {
 		return false
@@ -109,9 +109,10 @@ func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action)
 	}, acts)
 }
 
-// knownFor returns the time since when all started attempts of a job are here or acknowledged; 0 if unknown.
+// knownFor returns for how long the worker has known each started attempt of a job until its acknowledgement; 0: not
+// at all. An unknown attempt sent in this time never started.
 func (c *Core) knownFor(job probe.JobID, now time.Time) time.Duration {
-	// A leaving worker gets acknowledgements of results that clients do not have yet.
+	// To a leaving worker, frontends acknowledge results that clients do not have yet.
 	if m := c.memories[job]; m != nil && m.forgotAttempts || c.leaving {
 		return 0
 	}

@@ -40,7 +40,7 @@ func (c *Core) storeCommon(l *link, msg *probe.Common, now time.Time) {
 	c.noteCommonUse(m, now)
 }
 
-// noteCommonUse moves m to the end of the list of unused common data.
+// noteCommonUse notes a use of m, and moves m to the end of the list by last use.
 func (c *Core) noteCommonUse(m *common, now time.Time) {
 	m.usedAt = now
 	c.commons.Remove(m)
@@ -62,8 +62,8 @@ func (c *Core) dropCommon(m *common) {
 	delete(m.link.commons, m.key)
 }
 
-// expireCommons drops common data that was not used for Retain. The Forget of the frontend may have come before
-// the data. A frontend whose launch names dropped data gets Refused, and sends the data again.
+// expireCommons drops common data that was not used for Retain. Forget alone is not enough, because it may arrive
+// before the data. A frontend whose launch names dropped data gets Refused, and sends the data again.
 func (c *Core) expireCommons(now time.Time) {
 	for m := c.commons.First(); m != nil && now.Sub(m.usedAt) >= c.cfg.Retain; m = c.commons.First() {
 		c.dropCommon(m)

@@ -30,7 +30,7 @@ type Config struct {
 	ShortShare float64
 
 	// MaxQueue bounds the places in the queue, over all links. A tenant may hold three times as many places as
-	// are left. Places that are not regular may take half of MaxQueue.
+	// are still free. Yielded and spare places may take half of what the regular places leave.
 	MaxQueue   int
 	MaxPayload int // bytes
 	// MaxRetained bounds the bytes of results that wait to be acknowledged, plus 512 bytes a result. Beyond the
@@ -41,7 +41,8 @@ type Config struct {
 	// Grace is the time that attempts of a broken link run on, waiting for a claim.
 	Grace time.Duration
 	// Retain is the time that a result waits for a claim after the loss of its frontend. While the frontend is
-	// up, the result is kept. A leaving worker waits for Grace at most.
+	// up, the result is kept. A leaving worker waits for Grace at most. Retain is also the time that common data
+	// is kept after the last use.
 	Retain time.Duration
 }
 
@@ -76,7 +77,8 @@ func (c Config) Defaults() Config {
 	return c
 }
 
-// Open returns the part of the capacity that long tasks may use at any time.
+// AlwaysOpen returns the part of the capacity that long tasks may use at any time: all but the part that ShortShare
+// may close.
 func (c Config) Open() probe.Demand {
 	c = c.Defaults()
 	open := func(all, slot int32) int32 {
@@ -103,7 +105,7 @@ type LinkUp struct {
 	Features probe.Features // features of both ends
 }
 
-// LinkDown reports the end of a connection, or silence for its lease.
+// LinkDown reports that a connection has ended, or has been silent for its lease.
 type LinkDown struct{ Link LinkID }
 
 // Received reports a message on a link. The core keeps parts of the message.
@@ -113,7 +115,7 @@ type Received struct {
 }
 
 // Exited reports the end of an attempt. Every Start is followed by exactly one Exited. Exited is passed by
-// pointer because no other event comes as often; the core does not keep the pointer.
+// pointer because no other event comes as often. The core does not keep the pointer, but may change Status.
 type Exited struct {
 	Attempt probe.AttemptID
 	Status  probe.Status
@@ -146,11 +148,11 @@ type Progressed struct{ Attempts []Progress }
 // Progress is the last report of an attempt.
 type Progress struct {
 	Attempt probe.AttemptID
-	Done    float64 // fraction of the work
-	Ago     time.Duration
+	Done    float64       // fraction of the work
+	Ago     time.Duration // age of the report
 }
 
-// Leave asks the worker to take nothing new, to finish what runs, and to go when Idle reports true.
+// Leave asks the worker to take no new work, to finish running attempts, and to go when Idle reports true.
 type Leave struct{}
 
 // Wake reports that the time from NextWake has come.
@@ -211,13 +213,17 @@ func (Drop) isAction()   {}
 func (Fetch) isAction()   {}
 func (Release) isAction() {}
 
-// Stats counts what a core has done since New.
+// Stats counts what a core has done since New. Reserved counts all places that were queued, with or without a task.
+// Bound counts late bindings, and Expired the turns without an answer. RidesStarted counts ride-along tasks that
+// started or were staged. EarlyAsks counts turns that began ahead of a slot, and Late the staged attempts that were
+// handed back. Orphaned counts running attempts whose link broke, and Abandoned the orphans that no frontend claimed
+// within Grace. Forgotten counts results dropped without an acknowledgement.
 type Stats struct {
 	Reserved, Bound, Declined, Expired, RidesStarted, EarlyAsks, Late, Started, Finished uint64
 	Refused, Cancelled, Orphaned, Claimed, Abandoned, Forgotten                          uint64
 	// Backfilled counts places in gaps: their turns came before the turns of places ahead in the queue.
 	Backfilled uint64
-	// These three count attempts.
+	// SpareStarted and Preempted count attempts. Promoted counts places that became regular when due.
 	SpareStarted, Preempted, Promoted uint64
 	// SpareRan is the run time of all spare work, and SpareLost the run time of spare work that was stopped.
 	SpareRan, SpareLost time.Duration
@@ -243,7 +249,7 @@ type Core struct {
 	alwaysOpen     probe.Demand // open to long tasks at any time
 	lastShortAt    time.Time    // when the last short task came
 	free           room         // free.open is below zero if long tasks use more than is now open
-	changes        uint64       // changes to whatever a forecast depends on, except the queue
+	changes        uint64       // counts changes of all that a forecast depends on, except the queue
 	runs           []*attempt
 	preemptible    probe.Demand        // room of the spare attempts in runs that are stoppable or told to stop
 	stopping       list.List[stopping] // spare attempts that were lately told to stop, oldest order first
@@ -269,7 +275,9 @@ type Core struct {
 	memories      map[probe.JobID]*jobMemory
 	memoriesByAge list.List[*jobMemory] // all memories, by changedAt
 	beganAt       time.Time             // the first step
-	knownSince    time.Time             // later starts are here, acknowledged, or in a memory as forgotten
+	// knownSince is the start of complete knowledge. An attempt started later is in attempts, or is acknowledged, or
+	// its job has a memory with forgotAttempts.
+	knownSince time.Time
 
 	occupants      occupants
 	averages       averages
@@ -277,8 +285,8 @@ type Core struct {
 	forecast       forecast
 	gaps           []*place   // scratch of findGaps
 	victims        []*attempt // scratch of preemptSpare
-	shortPartOnly  bool       // the gap of hasGap is for short tasks in the short part only
-	settledChanges uint64     // sum of changes at the last backfill without a gap left
+	shortPartOnly  bool       // the gap of seekGap is for short tasks in the short part only
+	settledChanges uint64     // changes + queue.changes after the last backfill: with this sum there is no gap left
 	fetchWake      time.Time  // when late files may change the result of backfill; zero: never
 
 	lent struct { // lent holds the memory of this step's actions.
@@ -327,7 +335,7 @@ type attempt struct {
 	files      *fileFetch       // nil: the task needs no files
 
 	waitParts       probe.Waits
-	waited, heldFor time.Duration
+	waited, heldFor time.Duration // from queueing to Ready (or to the start), and from Ready to Bind
 	launchTime      time.Duration // set at the end: time from arrival to start
 	stateSince      time.Time     // when the attempt was staged, or got or lost its owner
 	endedAt         time.Duration // since the core began
@@ -407,6 +415,7 @@ const (
 	ended
 )
 
+// Before orders attempts in expectedEnds.
 func (a *attempt) Before(b *attempt) bool {
 	if !a.askAt.Equal(b.askAt) {
 		return a.askAt.Before(b.askAt)
@@ -420,6 +429,7 @@ func (a *attempt) Pos() *int { return &a.pos }
 func (a *attempt) Links() *list.Node[*attempt] { return &a.node }
 
 const (
+	// initialLead is the lead of a link without an answer yet, and maxLead bounds all leads.
 	firstLead = 200 * time.Microsecond
 	maxLead   = 10 * time.Millisecond
 	// lateAfter is the number of leads that a staged attempt waits for its slot. Then the worker hands the
@@ -644,7 +654,7 @@ func (c *Core) NextWake() time.Time {
 		soonest(c.fetchWake)
 	}
 	c.addSpareWakes(soonest)
-	if c.capacity.open != c.capacity.all && c.queue.len() > 0 && !c.hasShortWaiting() {
+	if c.capacity.open != c.capacity.all && c.queue.len() > 0 && !c.hasShortWaiting() { // see reopenIfQuiet
 		soonest(c.quietAt())
 	}
 	return at

@@ -2,10 +2,11 @@
 // running attempts. The core does no I/O. Package worker/serve is the shell around the core, and bench/sim drives
 // the core in virtual time. Both only call [Core.Step] and carry out the returned actions.
 //
-// Reserve queues a place without a task (late binding); Enqueue queues a place with a task (bound early). A place
-// at the head of the queue waits for room. Then a task bound early starts. A reservation gets its turn: the
-// worker holds a slot and sends Ready to the frontend. The slot is held until the frontend answers Bind or
-// Decline, or until the expiry passes (Sparrow, section 3.5). Three things go beyond Sparrow:
+// Reserve queues a place without a task (a reservation: late binding). Enqueue queues a place with a task (bound
+// early). The place at the head of the queue waits for room. When there is room, a task bound early starts. A
+// reservation gets its turn instead: the worker holds a slot and sends Ready to the frontend. The slot is held
+// until the frontend answers Bind or Decline, or until ReadyExpiry passes (Sparrow, section 3.5). Three things go
+// beyond Sparrow:
 //
 //   - a Reserve may bring tasks along. Such a task starts if there is room now and no waiting place is delayed;
 //   - a Bind may put its place back into the queue for more tasks of the job (a sticky place);
@@ -18,16 +19,16 @@
 // frontends use to place long tasks (Apollo, section 3.2; Core.Matrix). The forecast consists of the running
 // tasks and the queue at its expected cost. A part of the worker, the short part, is closed to long tasks while
 // short tasks would have to wait for long tasks (shortpart.go). A Pong tells a frontend the expected waits of its
-// queued tasks and the reported progress of its running tasks. A Pong also tells the pace of long tasks at this
-// worker (progress.go).
+// queued tasks and the reported progress of its running tasks. A Pong also tells the pace of this worker: the run
+// time of long tasks over their expected run time (progress.go).
 //
 // Files of a task bound early are fetched while the task waits. The task keeps its place. Other tasks may go
 // first if their expected end is before the expected arrival of the files. Once the files are late, any task may
 // go first.
 //
 // A place has a class. Yielded and spare places wait in a queue of their own, and start only in room that no
-// regular place can use. A due place becomes regular. If a regular place has waited for some time, the worker
-// stops spare tasks in its way; yielded tasks run on (spare.go).
+// regular place can use. A place becomes regular when it is due. If a regular place has waited for PreemptAfter,
+// the worker stops spare tasks in its way; yielded tasks run on (spare.go).
 //
 // When the link of a frontend breaks, the worker drops all places of the frontend. Running attempts run on for a
 // grace period, and any frontend may claim them.

@@ -41,7 +41,7 @@ type account struct {
 	places pq.Heap[*place] // of a tenant: places in the queue
 
 	waiting     pq.Heap[*account] // children with places in the queue
-	virtualTime float64           // the least service of all children, over their weights; never goes back
+	virtualTime float64           // of the children: the least service over weight; never goes back
 	lastPayer   *account          // the child that was charged last
 
 	// meanRun is the recent run time of the tenant's tasks without an expected run time. With a constant instead,
@@ -213,8 +213,9 @@ func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) 
 }
 
 // raiseStart prepares a tenant without a place in the queue for its next turns. The start of the tenant moves up
-// to virtual time, since an idle tenant saves nothing up. A tenant with running tasks keeps the lag behind
-// siblings from the last charge. Otherwise the lag would be lost between two places.
+// to virtual time, since an idle tenant saves nothing up. If the tenant has open bills, virtual time is not brought
+// forward: the tenant keeps the lag behind its siblings that it had at the last charge. Otherwise the lag would be
+// lost between two places.
 func (f *fair) raiseStart(a *account) {
 	for ; a.parent != nil && !a.hasPlaces() && a.openTurns == 0; a = a.parent {
 		if a.openBills == 0 {
@@ -226,8 +227,8 @@ func (f *fair) raiseStart(a *account) {
 
 // advanceVirtual brings virtual time forward, by the service of the children and not by their payments. Otherwise
 // a newcomer after payments for an hour would wait an hour, though the payers get most of the hour back at the
-// end of the tasks. If no child waits, virtual time follows the last payer: use that no sibling wanted soon
-// creates no debt.
+// end of the tasks. If no child waits, virtual time follows the last payer, so use that no sibling wanted creates
+// no debt.
 func (parent *account) advanceVirtual() {
 	child := parent.lastPayer
 	if parent.waiting.Len() > 0 {
@@ -241,7 +242,8 @@ func (parent *account) advanceVirtual() {
 	parent.virtualTime = max(parent.virtualTime, min(child.startTag, served))
 }
 
-// turnCost returns the expected cost of a turn with this demand and expected run time.
+// turnCost returns the expected cost of a turn, in millicores times nanoseconds. An expected run time of 0 or less
+// is unknown, and meanRun counts.
 func (a *account) turnCost(d probe.Demand, expected time.Duration) float64 {
 	if expected <= 0 {
 		expected = a.meanRun
@@ -310,7 +312,8 @@ func (b bill) settle(ran time.Duration) {
 	}
 }
 
-// endTurn ends the turn of p, if the turn is on, and returns its bill.
+// takeBill takes the bill off p, and closes the turn in the accounts if the turn has begun. The caller settles the
+// bill, or passes it to an attempt. Without a turn or without accounts the bill is empty.
 func (p *place) endTurn() bill {
 	b := p.bill
 	for a := b.account; a != nil; a = a.parent {

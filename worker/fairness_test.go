@@ -188,7 +188,7 @@ func TestFairNewcomers(t *testing.T) {
 		second := &greedyTenant{run: 20 * time.Millisecond, hint: 20 * time.Millisecond, from: came}
 		compete(t, 4, 2*came, first, second)
 		if got := float64(second.lateCPU) / float64(first.lateCPU); math.Abs(got-1) > 0.1 {
-			t.Errorf("%s: from when it came on, the second got %.2f times the CPU of the first", name, got)
+			t.Errorf("%s: after its arrival, the second tenant got %.2f times the CPU of the first", name, got)
 		}
 		if bound := 4 * max(first.run, second.run); max(first.longestGap, second.longestGap) > bound {
 			t.Errorf("%s: the first had to wait for %v, the second for %v", name, first.longestGap, second.longestGap)

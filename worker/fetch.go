@@ -15,8 +15,8 @@ type fileFetch struct {
 }
 
 const (
-	firstFetch  = 100 << 20 // bytes per second
-	unknownFile = 16 << 20  // bytes
+	firstFetch  = 100 << 20 // initial averages.fetchRate, bytes per second
+	unknownFile = 16 << 20  // assumed size of a file without a given size, bytes
 )
 
 // fetchFiles orders the files of a task just queued, and estimates the arrival.

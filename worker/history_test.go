@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 const maxDelay = 500 * time.Millisecond
 
 // TestHistories runs random histories of frontends, links and an executor against a core. The links lose, repeat
-// and reorder messages. A rude frontend keeps no rule. After each step the core's state must be consistent, and
-// the core's actions must keep its promises. At the end nothing may be left over.
+// and reorder messages. A rude frontend keeps no rule. After each step the core's state must be consistent. Each
+// action must agree with the messages and actions before. At the end no place, attempt or room may be left over.
 func TestHistories(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -151,7 +151,7 @@ type run struct {
 	preempted bool
 }
 
-// front is a frontend. The rude frontend sends whatever comes to its mind.
+// front is a frontend. The rude frontend sends senseless messages (sendRude).
 type front struct {
 	id      probe.FrontendID
 	rude    bool
@@ -445,7 +445,7 @@ func (w *world) checkMatrix(m *probe.WaitMatrix) {
 	if wait := m.Wait(w.core.alwaysOpen); wait == probe.NeverFits {
 		w.t.Fatalf("all that is open to long tasks never has room: %v", m.Cells)
 	}
-	// If nothing waits, a task waits only for running tasks.
+	// If no task runs and no place waits or asks, a new task does not wait.
 	if c := w.core; len(c.runs)+c.asked.Len()+c.queue.len()+c.staged.Len() == 0 && m.Wait(c.alwaysOpen) != 0 {
 		w.t.Fatalf("an idle worker has waits: %v", m.Cells)
 	}
@@ -970,14 +970,14 @@ func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 		m, ok := f.msg.(*probe.Finished)
 		return ok && m.Attempt == id
 	}) {
-		w.t.Fatalf("attempt %s of link %d ended, and nobody was told", id, l.id)
+		w.t.Fatalf("attempt %s of link %d ended, and no Finished was sent", id, l.id)
 	}
 }
 
 var someFiles = []probe.File{{Digest: [32]byte{1}, URL: "http://store/a", Bytes: 1 << 20},
 	{Digest: [32]byte{2}, URL: "http://store/b"}}
 
-// fetched answers a Fetch, or a Fetch with released files.
+// answerFetch reports the end of a fetch, or of a fetch whose files are released already.
 func (w *world) fetched() {
 	var ids []probe.AttemptID
 	for id, arrived := range w.files {
@@ -1010,7 +1010,7 @@ func (w *world) fetchedOne(id probe.AttemptID, failed bool) {
 	}
 }
 
-// fetchAll answers all fetches.
+// answerAllFetches reports the end of all fetches.
 func (w *world) fetchAll() (any bool) {
 	for _, id := range slices.SortedFunc(maps.Keys(w.files), compareAttempts) {
 		if arrived, asked := w.files[id]; asked && !arrived {
@@ -1101,7 +1101,7 @@ func (w *world) leave() {
 }
 
 // cutAll breaks all links, with messages under way. After the grace period the core must have stopped all running
-// attempts. When these end, nothing may be left.
+// attempts. When these attempts end, the core must be empty.
 func (w *world) cutAll() {
 	for len(w.wires) > 0 {
 		l := w.wires[0]
@@ -1171,7 +1171,7 @@ func (w *world) answerAll() {
 	w.checkEmpty()
 }
 
-// settle passes time until the core asks for no wake.
+// passAllWakes passes time until the core asks for no wake.
 func (w *world) settle() {
 	for range 1000 {
 		at := w.core.NextWake()
@@ -1196,8 +1196,9 @@ func (w *world) checkEmpty() {
 	counts := map[string]int{
 		"places": places, "attempts": len(c.attempts), "queued": c.queue.len() + c.spareQueue.len(),
 		"stopping": c.stopping.Len(), "aging": c.aging.Len(), "parked": c.parkedCount, "asked": c.asked.Len(),
-		"early": len(c.askedAhead), "staged": c.staged.Len(), "ending": c.expectedEnds.Len(), "due": len(c.endingSoon),
-		"retained": c.retained.Len(), "unclaimed": c.unclaimed.Len(), "kept": c.retainedBytes,
+		"asked ahead": len(c.askedAhead), "staged": c.staged.Len(), "expected ends": c.expectedEnds.Len(),
+		"ending soon": len(c.endingSoon),
+		"retained":    c.retained.Len(), "unclaimed": c.unclaimed.Len(), "kept": c.retainedBytes,
 		"orphans": c.orphans.Len(),
 		"running": len(c.runs), "fetches": len(c.fetches), "runs": len(w.runs), "files": len(w.files),
 	}
@@ -1208,7 +1209,7 @@ func (w *world) checkEmpty() {
 	}
 	if c.free != c.capacity || w.free != (room{c.capacity.all, c.capacity.all}) || c.promised != (probe.Demand{}) ||
 		c.preemptible != (probe.Demand{}) || c.endingSoonRoom != (probe.Demand{}) {
-		w.t.Fatalf("free %v of %v, promised %v, due %v", c.free, c.cfg.Capacity, c.promised, c.endingSoonRoom)
+		w.t.Fatalf("free %v of %v, promised %v, ending soon %v", c.free, c.cfg.Capacity, c.promised, c.endingSoonRoom)
 	}
 	if !c.Idle() || !c.NextWake().IsZero() {
 		w.t.Fatalf("not idle, or a wake is due at %v", c.NextWake())

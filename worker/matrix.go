@@ -106,7 +106,7 @@ func (f *forecast) splitAt(at time.Duration) int {
 	return i
 }
 
-// nextChange returns the first moment after now when the free room should change.
+// nextChange returns the first moment after now when the free room is expected to change; 1 ns if it never does.
 func (f *forecast) nextChange() time.Duration {
 	if len(f.spans) == 1 {
 		return 1
@@ -165,7 +165,8 @@ func (f *forecast) planRest(w work) {
 			f.occupySpans(i, i+1, s.at+time.Duration(min(takes, float64(horizon))), s.free)
 			return
 		}
-		workLeft -= share * float64(f.spans[i+1].at-s.at) // a matrix sees only the end of the fluid
+		// The room of the span need not be taken, because a matrix sees only the end of the fluid.
+		workLeft -= share * float64(f.spans[i+1].at-s.at)
 	}
 }
 

@@ -85,7 +85,7 @@ var draws = map[string]func(*rand.Rand) entry{
 	// Many entries beside each other, so each entry takes long to add to the forecast. A search found no worse
 	// load.
 	"thin": func(r *rand.Rand) entry { return drawUpTo(r, 600, 300, 100*time.Millisecond) },
-	// A single entry at a time, each behind the next.
+	// Only a single entry has room at a time, so the entries run one after the other.
 	"serial": func(r *rand.Rand) entry { return drawSized(r, 40_000, 4<<10, time.Second) },
 }
 

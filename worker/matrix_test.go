@@ -67,7 +67,7 @@ func (l *ledger) hasRoom(needs room, from, to time.Duration) bool {
 	return true
 }
 
-// firstStart returns the first moment, not before notBefore, with room for takes.
+// firstStart returns the first moment, not before notBefore, with room for runTime.
 func (l *ledger) firstStart(needs room, notBefore, takes time.Duration) time.Duration {
 	for _, t := range l.moments() {
 		if t = max(t, notBefore); l.hasRoom(needs, t, t+takes) {
@@ -220,7 +220,7 @@ func TestNoEntryDelaysThoseAhead(t *testing.T) {
 					i+1, all[:i+1], alone)
 			}
 			if all[i] > expectedStarts[i] {
-				t.Fatalf("%v\nentry %d starts at %v, and was told %v", arrivals, i, all[i], expectedStarts[i])
+				t.Fatalf("%v\nentry %d starts at %v, and %v was forecast", arrivals, i, all[i], expectedStarts[i])
 			}
 			if i > 0 && all[i] < all[i-1] {
 				overtook++
@@ -463,7 +463,7 @@ func TestRemaining(t *testing.T) {
 		estimate, late := time.Duration(rng.Int64N(1e10)), time.Duration(rng.Int64N(1e10)+int64(probe.WaitStep))
 		overrun := time.Duration(rng.Int64N(int64(late)))
 		if deviation := (overrun + remainingTime(estimate, estimate+overrun) - late).Abs(); deviation > late {
-			t.Fatalf("%v over of %v: %v off", overrun, late, deviation)
+			t.Fatalf("overrun %v of %v in all: the forecast is %v off", overrun, late, deviation)
 		}
 	}
 }

@@ -293,8 +293,8 @@ func (s *slowWorker) inOrder(now time.Time) (all []*slowPlace) {
 }
 
 // findGaps plans the waiting places in a ledger, while some place of sought has room now. It returns the places
-// to start now, the ledger, and the kind of further places with a gap: any, none, or short tasks in the short
-// part.
+// to start now, the ledger, and which places behind may still find a gap: "any", "none", or "short" for short tasks
+// in the short part.
 func (s *slowWorker) findGaps(now time.Time, sought []*slowPlace) (gaps []*slowPlace, l *ledger, more string) {
 	know := s.core.averages
 	l = &ledger{capacity: s.capacity}

@@ -27,8 +27,8 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 		return c.sendRefused(l, m.First, m.Count, probe.AttemptID{}, reason, 0, acts)
 	}
 
-	// count is the number of places that are queued or started. Rides with an index of at least rides did not
-	// start.
+	// count is the number of places that are queued or started. rides is the number of launches that may start.
+	// After the first queued place, no launch rides along.
 	class := m.Standing.Class
 	q, regular := c.queueOf(class), class == probe.Regular
 	count, rides, ahead, bundle := m.Count, len(m.Launches), uint32(q.len()), min(m.Bundle, maxStaged)
@@ -88,7 +88,7 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 			rides = int(i)
 		}
 	}
-	if rides < min(len(m.Launches), int(count)) {
+	if rides < min(len(m.Launches), int(count)) { // the launches from index rides on did not start
 		acts = c.sendMsg(l, probe.Queued{
 			First: m.First + probe.ResID(rides), Count: count - uint32(rides), Ahead: ahead, Load: c.Load(),
 		}, acts)
@@ -136,6 +136,7 @@ func (c *Core) enqueueTask(l *link, m *probe.Enqueue, now time.Time, acts []Acti
 		acts = c.fetchFiles(p, now, acts)
 	}
 	c.queuePlace(p, now)
+	// A task that starts at once gets Started as its answer, and no Queued.
 	if acts = c.assignRoom(now, acts); l.places[m.Res] != nil {
 		answer := probe.Queued{First: m.Res, Count: 1, Ahead: ahead, Load: c.loadWithMatrix(m.Matrix, now)}
 		if m.Matrix {
@@ -147,7 +148,7 @@ func (c *Core) enqueueTask(l *link, m *probe.Enqueue, now time.Time, acts []Acti
 }
 
 // freePlaces returns how many more places of class the queue takes. Yielded and spare places together may take
-// half of the queue.
+// half of what the regular places leave.
 func (c *Core) freePlaces(class probe.Class) int {
 	n := c.cfg.MaxQueue - c.queue.len() - c.spareQueue.len() - c.parkedCount
 	if class != probe.Regular {
@@ -402,6 +403,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 	l.learnAnswer(now.Sub(p.askedAt))
 	c.averages.noteTurn(true)
 	job, generation := p.job, p.generation
+	// A frontend may share the turn, and send a task of another job of the tenant.
 	ownJob := m.Job == probe.JobID{} || m.Job == p.job
 	if !ownJob {
 		job, generation = m.Job, m.Generation
@@ -415,7 +417,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 		acts = c.refuseBundle(l, m.Bundle, reason, acts)
 		return c.sendRefused(l, m.Res, 1, m.Launch.Attempt, reason, 0, acts)
 	}
-	if p.class != probe.Regular && len(m.Bundle) > 0 { // staged tasks go before the regular queue
+	if p.class != probe.Regular && len(m.Bundle) > 0 { // staged tasks would go before the regular queue
 		acts = c.refuseBundle(l, m.Bundle, probe.Late, acts)
 		m.Bundle = nil
 	}
@@ -504,7 +506,8 @@ func (c *Core) requeuePlace(p *place) {
 	c.putInQueue(p)
 }
 
-// stopAsking ends the turn of p. p keeps its room.
+// stopAsking takes p off the lists of asked places. The room that p holds stays taken, for the caller to free or
+// to hand on.
 func (c *Core) stopAsking(p *place) {
 	c.asked.Remove(p)
 	if p.state == askingAhead {
@@ -566,8 +569,8 @@ func (c *Core) unparkLink(l *link) {
 	}
 }
 
-// learnAnswer smooths the time that the link needs to answer a Ready, and the mean deviation. The lead is that
-// time plus four deviations, as in TCP's retransmission timer. With this lead the slot is rarely free before the
+// noteAnswerTime takes the time of an answer to a Ready into the link's mean and mean deviation. The lead is the
+// mean plus four deviations, as in TCP's retransmission timer. With this lead the slot is rarely free before the
 // answer.
 func (l *link) learnAnswer(d time.Duration) {
 	deviation := d - l.answerTime
@@ -591,8 +594,9 @@ func (l *link) placesInOrder(wanted func(*place) bool) []*place {
 	return ps
 }
 
-// expireOverdue acts on silence: on turns without an answer, on staged attempts whose slot did not fall free, and
-// on unclaimed results and orphans.
+// expireOverdue acts on all limits of time that have passed. It ends turns without an answer, hands back staged
+// attempts whose slot did not fall free, and abandons orphans. It gives up on attempts that do not stop, and makes
+// due places regular. It also forgets unclaimed results, memories of jobs, and unused common data.
 func (c *Core) expireOverdue(now time.Time, acts []Action) []Action {
 	if !now.Before(c.staysUntil) {
 		c.staysUntil = time.Time{}
@@ -630,7 +634,8 @@ func (c *Core) lateStaged(now time.Time) *attempt {
 	return nil
 }
 
-// patienceFor returns how long a staged attempt waits for the slot promised to it.
+// patienceFor returns how long a staged attempt waits for the slot promised to it. Spare work that stops for the
+// attempt may take obeysFor.
 func (c *Core) patienceFor(a *attempt) time.Duration {
 	if a.clearsSpare && c.stopping.Len() > 0 {
 		return 2 * obeysFor

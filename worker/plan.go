@@ -7,8 +7,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// gapDepth is the number of entries to plan in search of gaps. The search runs whenever something changes and the
-// free room is too small for the head of the queue. Short entries behind these may still use the short part.
+// gapDepth is the number of entries to plan in search of gaps. It is small because the search runs at each change
+// while the free room is too small for the head of the queue. Short entries further behind may still use the short
+// part.
 const gapDepth = 64
 
 // The initial values of averages.
@@ -19,7 +20,7 @@ const (
 
 // averages are the moving averages of what a core has seen. Forecasts build on them.
 type averages struct {
-	runTime     time.Duration // of a task without an expected run time
+	runTime     time.Duration // of all tasks; assumed for a task without an expected run time
 	longRunTime time.Duration // of a long task; 0: none came yet
 	bindChance  float64       // chance of a task for a reservation
 	fetchRate   float64       // bytes per second
@@ -78,7 +79,7 @@ func (c *Core) beginForecast(now time.Time) *forecast {
 	f.reset(capacity)
 	for _, a := range c.runs {
 		timeLeft := c.attemptTimeLeft(a, now)
-		if a.standing != unstoppable {
+		if a.standing != unstoppable { // a regular place can have the attempt stopped
 			timeLeft = min(timeLeft, c.cfg.PreemptAfter)
 		}
 		f.addRunning(roomFor(a.demand, a.long), timeLeft)
@@ -98,7 +99,7 @@ func (c *Core) beginForecast(now time.Time) *forecast {
 }
 
 // Matrix returns the expected wait for room of a long task that comes at now. It takes some 20 us with a hundred
-// entries in the queue, and some 100 us with any number. Matrix changes nothing that Step depends on. Like Step,
+// entries in the queue, and never more than some 100 us. Matrix changes nothing that Step depends on. Like Step,
 // it is not for concurrent use.
 func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
 	f := c.beginForecast(now)
@@ -156,9 +157,9 @@ func (c *Core) plannedWaits(now time.Time) iter.Seq2[*place, time.Duration] {
 	}
 }
 
-// backfill starts entries behind the head of the queue, while the head has no room. An entry starts early only
-// without a delay to the expected start of an entry ahead (conservative backfilling). backfill reports whether an
-// entry started.
+// backfill begins the turns of entries behind the head of the queue, while the head has no room. An entry goes
+// first only if it does not delay the expected start of an entry ahead (conservative backfilling). backfill reports
+// whether a turn began.
 func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 	if !c.fetchWake.IsZero() && !now.Before(c.fetchWake) {
 		c.fetchWake = time.Time{}
@@ -180,9 +181,9 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 	return acts, filled
 }
 
-// findGaps plans the queue, and collects in c.gaps the entries that may start now. With more, findGaps reports
-// whether a further entry in need of more room may find a gap behind all entries, and whether only in the short
-// part. With nil, findGaps stops where no entry of the queue can fill a gap.
+// findGaps plans the queue, and collects in c.gaps the entries that may start now. The needs extra stand for one more
+// entry, behind all others. With extra, findGaps also reports whether that entry may find a gap now, and whether
+// only in the short part. If extra is nil, findGaps stops where no entry of the queue can fill a gap.
 func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
 	f := c.beginForecast(now)
 	c.gaps, c.fetchWake = c.gaps[:0], time.Time{}
@@ -201,6 +202,7 @@ func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
 			}
 			tried = free
 		}
+		// An entry that cannot start now is planned from the next change of the free room on.
 		fetched, notBefore := p.filesExpectedIn(now), f.nextChange()
 		switch {
 		case fetched > 0:
@@ -222,6 +224,8 @@ func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
 		shortAhead = shortAhead || !p.long
 		waited := now.Sub(p.queuedAt)
 		start := waited + f.planEntry(p.neededRoom(), notBefore, c.placeCost(p))
+		// If a short entry starts later than first planned, no entry may go before it any more. If a long entry
+		// does, entries in the short part may still go first: they do not delay a long entry.
 		switch {
 		case fetched > 0:
 		case p.startIn == 0:
@@ -237,7 +241,8 @@ func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
 }
 
 // fitsShortPart reports whether a short task fits into the short part, beside all short tasks that have room.
-// Such a task never delays long tasks. Long tasks may use more than the open part.
+// Such a task never delays long tasks. The task must fit into the free room, too, because long tasks may use more
+// than the open part.
 func (c *Core) fitsShortPart(needs, free room) bool {
 	if needs.open != (probe.Demand{}) || !needs.fitsIn(free) {
 		return false
@@ -247,8 +252,8 @@ func (c *Core) fitsShortPart(needs, free room) bool {
 	return all.Sub(long).Add(needs.all).Fits(c.capacity.all.Sub(c.alwaysOpen))
 }
 
-// hasGap reports whether ride-along tasks with these needs may find a gap behind all waiting places. After
-// hasGap, takeGap decides on each task, until the step ends.
+// seekGap reports whether ride-along tasks with these needs may find a gap behind all waiting places. It leaves the
+// forecast for takeGap, which then decides on each task, until the step ends.
 func (c *Core) hasGap(needs room, now time.Time) bool {
 	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || !needs.fitsIn(c.free) {
 		return false
@@ -256,7 +261,7 @@ func (c *Core) hasGap(needs room, now time.Time) bool {
 	c.changes++ // so the next backfill plans the queue anew
 	found, shortPartOnly := c.findGaps(now, &needs)
 	c.shortPartOnly = shortPartOnly
-	found = found && len(c.gaps) == 0
+	found = found && len(c.gaps) == 0 // waiting places fill their gaps first
 	clear(c.gaps)
 	return found
 }

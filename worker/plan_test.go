@@ -151,8 +151,8 @@ func TestBackfillDelaysNobody(t *testing.T) {
 					all[:i+1], alone)
 			}
 			if e.long && e.fetch == 0 && all[i] > e.at+toldWaits[i] {
-				t.Fatalf("%+v\nerrand %d came at %v, was told to wait %v, and starts at %v", es, i, e.at, toldWaits[i],
-					all[i])
+				t.Fatalf("%+v\nerrand %d came at %v, the matrix had a wait of %v, and it starts at %v", es, i, e.at,
+					toldWaits[i], all[i])
 			}
 			if i > 0 && all[i] < all[i-1] {
 				overtook++
@@ -233,8 +233,8 @@ func TestShortBehindMany(t *testing.T) {
 	}
 }
 
-// Long tasks may have taken the short part while no short tasks came. Then short tasks cannot use that room
-// either.
+// Long tasks may use the short part while no short tasks come. Then short tasks that come later cannot use that
+// room either.
 func TestShortBehindManyInTakenShare(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	c := New(Config{Capacity: size(8), Functions: []string{"f"}, ShortShare: 3.0 / 8})
@@ -262,7 +262,7 @@ func TestShortBehindManyInTakenShare(t *testing.T) {
 	step(Received{1, probe.Reserve{First: res + 1, Count: 1, Demand: size(3)}})
 	step(Received{1, probe.Reserve{First: res + 2, Count: 1, Demand: size(1)}})
 	if got := c.Load().Free; got != size(1) {
-		t.Errorf("%v is free, want one slot, for the first short task needs three", got)
+		t.Errorf("%v is free, want one slot, because the first short task needs three", got)
 	}
 	step(Received{1, probe.Cancel{First: res + 1, Count: 1}})
 	if got := c.Load().Free; got != size(0) {
@@ -307,7 +307,7 @@ func TestInOrder(t *testing.T) {
 	})
 }
 
-// The core learns the chance that a reservation gets a task, and the run times.
+// The averages follow the chance that a reservation gets a task, and the run times.
 func TestLearned(t *testing.T) {
 	l := averages{runTime: firstRun, bindChance: firstChance}
 	for i := range 2000 {
@@ -320,7 +320,7 @@ func TestLearned(t *testing.T) {
 	}
 	l.noteRun(0)
 	if l.runTime == 0 {
-		t.Error("no time was learned as a time")
+		t.Error("a run time of 0 changed the average")
 	}
 }
 
@@ -388,7 +388,7 @@ func BenchmarkBackfill(b *testing.B) {
 	}
 }
 
-// BenchmarkTellMatrix measures the matrix of a core, for each order of the queue.
+// BenchmarkCoreMatrix measures the matrix of a core, for each order of the queue.
 func BenchmarkTellMatrix(b *testing.B) {
 	for order := range Order(len(orderNames)) {
 		for _, waiting := range []int{100, 1000} {

@@ -126,7 +126,7 @@ func (q *queue) mayAddPlace(name string, free int) bool {
 	return free > 0 && q.tenantNamed(name).placeCount <= maxPlacesPerFree*free
 }
 
-// unknownCost is the assumed run time of a task without an estimate, for comparison with other tasks.
+// assumedRun is the assumed run time of a task without an estimate, until run times are known.
 const unknownCost = 10 * time.Millisecond
 
 // countPlace counts the needs of p. Mostly the place before p had the same needs.
@@ -244,7 +244,7 @@ type place struct {
 	askedAt        time.Time
 	waitParts      probe.Waits       // split of the wait until askedAt
 	sumsWhenQueued sums              // CPU sums when the place was queued
-	startIn        time.Duration     // since queuedAt: the first planned start; 0: never planned
+	startIn        time.Duration     // from queuedAt until the first planned start; 0: never planned
 	node           list.Node[*place] // in the list Core.asked
 }
 

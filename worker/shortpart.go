@@ -6,9 +6,10 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A part of the worker, the short part, is closed to long tasks, so short tasks do not wait for long tasks alone.
-// The part closes when a short task has to wait for long tasks. The part opens when no short task has come for
-// the run time of a long task. After that time the next short task may wait, because idle slots would cost more.
+// A part of the worker, the short part, can be closed to long tasks. Otherwise long tasks could take all slots, and
+// short tasks would wait for the end of a long task. The part closes when a short task has to wait for long tasks.
+// The part opens when no short task has come for the run time of a long task. After that time the next short task
+// may wait, because idle slots would cost more.
 
 // noteShort notes the arrival of a short task with these needs, and closes the short part if needed.
 func (c *Core) noteShort(needs room, now time.Time) {

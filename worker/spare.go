@@ -19,16 +19,16 @@ import (
 // obeysFor the attempt counts as normal work, and gets no second order to stop.
 const obeysFor = 100 * time.Millisecond
 
-// Before spare work stops, the waits of the regular places must add up to a limit. The limit is worthWait times
-// the run time of the spare work when the first of these places came, and at most mostPatience times
-// PreemptAfter. With less, spare tasks of 100 ms would be lost again and again. With more, spare tasks of a
-// second would be in the way (figure spare).
+// Before spare work stops, the waits of the regular places must add up to a limit. The limit is waitPerLostRun
+// times the run time that the spare work had when the first regular place came. It is at most maxPatience times
+// PreemptAfter. With a lower limit, spare tasks of 100 ms would be lost again and again. With a higher limit, spare
+// tasks of a second would be in the way (figure spare).
 const (
 	worthWait    = 3
 	mostPatience = 20
 )
 
-// standing tells whether a running attempt has to make room for regular places.
+// stopState tells whether a running attempt has to make room for regular places.
 type standing uint8
 
 const (
@@ -53,7 +53,7 @@ func (c *Core) stampPlace(p *place, s probe.Standing) {
 	}
 }
 
-// queueByClass returns the queue for a place that enters a queue now. A place that is due becomes regular.
+// pickQueue returns the queue that p enters now, and readies p for it. A place that is due becomes regular.
 func (c *Core) queueByClass(p *place) *queue {
 	if p.class != probe.Regular && p.due > 0 && p.due <= c.queue.now {
 		p.class = probe.Regular
@@ -62,7 +62,7 @@ func (c *Core) queueByClass(p *place) *queue {
 	}
 	q := c.queueOf(p.class)
 	if tenant := q.tenantNamed(p.tenant); tenant != p.queueTenant {
-		// The place keeps the part of its wait so far.
+		// The tenant's sum of the other queue differs. Shift the remembered sum, so that the wait so far is kept.
 		p.sumsWhenQueued.own += tenant.cpuUse.sumUntil(q.now) - p.queueTenant.cpuUse.sumUntil(q.now)
 		p.queueTenant = tenant
 	}
@@ -140,7 +140,8 @@ func (c *Core) nextSparePlace(now time.Time) *place {
 	return nil
 }
 
-// setStanding sets the standing of a running attempt, and the room that regular places can get from spare work.
+// setStopState sets the stopState of a running attempt, and counts the room that regular places can get from spare
+// work.
 func (c *Core) setStanding(a *attempt, s standing) {
 	if a.standing == toldToStop {
 		c.stopping.Remove(stopping{a})
@@ -169,8 +170,8 @@ func (c *Core) preemptSpare(now time.Time, acts []Action) []Action {
 
 // preemptForRegular stops spare work for regular places that have waited long enough and could start instead.
 // Only as much is stopped as needed. Most turns of reservations get no task. So a reservation first asks its
-// frontend, and spare work stops if a task comes. The parameters escape to the heap, so preemptSpare calls this
-// function only with spare work to stop.
+// frontend, and spare work stops if a task comes. The call allocates, so preemptSpare calls this function only if
+// there is spare work to stop.
 func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 	s := clearing{c: c, now: now, free: c.free}
 	for a := range c.stopping.All() {
@@ -208,7 +209,7 @@ func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 		}
 		switch s.countWaiting(p, -1); {
 		case len(stop) == 0 || p.launch == nil && p.neededRoom().fitsIn(c.free):
-			// Spare work already stops for an earlier place.
+			// No spare work need stop: the room is free, or falls free already.
 		case p.launch == nil:
 			asks = append(asks, p)
 		default:
@@ -252,7 +253,8 @@ func (s *clearing) seekOnce() {
 }
 
 // isTooSoon reports whether a place should wait on after this wait: for PreemptAfter, and longer if more work
-// would be lost. Meanwhile a task may end by itself, or another worker may have a cheaper victim.
+// would be lost. Meanwhile a task may end by itself, or another worker may have a cheaper victim. If it is too
+// soon, isTooSoon also sets the time of the next check.
 func (s *clearing) isTooSoon(waited time.Duration) bool {
 	c := s.c
 	wait := c.cfg.PreemptAfter - waited
@@ -313,8 +315,8 @@ func (c *Core) checkPreemptBy(at time.Time) {
 	}
 }
 
-// seekVictims returns the attempts that may be stopped now, youngest first. It also sets the time when more
-// attempts may be stopped.
+// seekVictims returns the attempts that may be stopped now, youngest first: those expected to run on for longer
+// than PreemptAfter. It also sets the time when more attempts may be stopped.
 func (c *Core) seekVictims(now time.Time) []*attempt {
 	for _, a := range c.runs {
 		if a.standing != stoppable {
@@ -333,14 +335,15 @@ func (c *Core) seekVictims(now time.Time) []*attempt {
 	return c.victims
 }
 
-// giveUpStopping counts attempts that still run obeysFor (100 ms) after Stop as normal work.
+// giveUpStopping treats attempts that still run obeysFor (100 ms) after Stop as normal work.
 func (c *Core) giveUpStopping(now time.Time) {
 	for c.stopping.Len() > 0 && now.Sub(c.stopping.First().stopToldAt) >= obeysFor {
 		c.setStanding(c.stopping.First().attempt, unstoppable)
 	}
 }
 
-// noteSpareEnd counts the run time of a spare attempt, and whether the work was lost.
+// noteSpareEnd counts the run time of a spare attempt. If the attempt was stopped for regular work, ev.Status
+// becomes Preempted, so that the frontend retries the task.
 func (c *Core) noteSpareEnd(a *attempt, ev *Exited) {
 	c.setStanding(a, unstoppable)
 	c.Stats.SpareRan += ev.Run

@@ -56,7 +56,8 @@ func (c *Core) currentSums(t *tenant) sums {
 }
 
 // splitWait splits the wait of p since it was queued. While a short task waits, the free room is too small for
-// the task. So the users of the rest get the wait, and free room gets a part only if nothing else was used.
+// the task. So the users of CPU get the wait, and free CPU gets a part only if no CPU was used. While a long task
+// waits, free CPU may be closed to long tasks, and gets a part always.
 func (c *Core) splitWait(p *place) probe.Waits {
 	now := c.currentSums(p.queueTenant)
 	waited := now.at - p.sumsWhenQueued.at

@@ -92,7 +92,7 @@ func TestWaits(t *testing.T) {
 					}
 				}
 			}
-			t.Error("nothing is said of the end")
+			t.Error("no Finished was sent")
 		})
 	}
 }

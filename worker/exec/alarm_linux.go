@@ -52,7 +52,7 @@ const (
 	never = math.MaxInt64 // deadline of an empty heap
 
 	// The kernel and Go's scheduler need 30 to 160 us on a virtual machine to wake a goroutine. So the alarm is
-	// woken early, by the delay of half of its wakes, and spins until the deadline. maxLead bounds the early wake.
+	// woken early, by the median delay of its wakes, and spins until the deadline. maxLead bounds the early wake.
 	// On a busy machine a larger lead would help, but the spinning would cost other processes as much as it gains.
 	maxLead  = 50_000 // ns
 	leadStep = 300    // step by which the lead grows after a wake later than the lead, and shrinks otherwise, ns
@@ -107,7 +107,7 @@ func newAlarm() (*Alarm, error) {
 		nextTick: never,
 		file:     os.NewFile(uintptr(fd), "timerfd"),
 		fd:       fd,
-		lead:     30_000,
+		lead:     30_000, // until fireDue has seen delays
 	}
 	a.nextDeadline.Store(never)
 	go a.watchTimerfd()

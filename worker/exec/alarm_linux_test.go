@@ -37,7 +37,7 @@ func TestAlarmStopsWhileItSpins(t *testing.T) {
 	}
 }
 
-// The alarm neither wakes early nor spins for a timer that may be late, even with a large budget.
+// The alarm neither wakes early nor spins for a timer of About, even with a large budget.
 func TestAlarmIsNotEarlyForWhatMayBeLate(t *testing.T) {
 	a, err := newAlarm()
 	if err != nil {

@@ -176,7 +176,7 @@ type Attempt struct {
 	Memory    probe.MiB     // limit on the private memory of a process; zero: none. Go functions share the worker's
 	Files     []string      // paths of the task's files; the pool owns Files after Start
 
-	// The rest answers questions of the task.
+	// The function reads the other fields through its context: by Task, Common, Inputs and Output.
 	Job     probe.JobID
 	Index   probe.TaskIndex
 	Tenant  string
@@ -284,7 +284,7 @@ func (p *Pool) Start(t Attempt, done func(Result)) (r Running, res Result, ended
 }
 
 // Inline runs t if t names an Inline function, and reports whether it did. Start would run t as well, but Start
-// needs a done function, and that takes memory.
+// needs a done function, which is an allocation for each task.
 func (p *Pool) Inline(t *Attempt) (res Result, ran bool) {
 	fn := p.funcs[t.Function]
 	if !fn.inline {
@@ -375,7 +375,7 @@ func clipText(s string) string {
 	return s
 }
 
-// tooLarge is the error text for a result of this size, in words, over the limit in bytes.
+// tooLargeText returns the error text for a result over the limit, in bytes. size is in words.
 func tooLarge(size string, limit int) string {
 	return fmt.Sprintf(
 		"the result is %s, over the limit of %d bytes: return less, return a reference, or raise the limit",

@@ -45,7 +45,7 @@ func startTask(tb testing.TB, p *Pool, t Attempt) (Running, <-chan Result) {
 		end <- res
 	}
 	if ended != (r == nil) {
-		tb.Errorf("%s: over is %v, but the Running is %v", t.Function, ended, r)
+		tb.Errorf("%s: ended is %v, but the Running is %v", t.Function, ended, r)
 	}
 	return r, end
 }
@@ -205,7 +205,7 @@ func TestProgress(t *testing.T) {
 	for _, want := range []float64{0.3, 1} {
 		<-said
 		if done, ago := r.Progress(); done != want || ago < 0 || ago > time.Minute {
-			t.Errorf("%v is done, as was said %v ago, want %v", done, ago, want)
+			t.Errorf("%v is done, as reported %v ago, want %v", done, ago, want)
 		}
 		goOn <- struct{}{}
 	}

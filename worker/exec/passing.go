@@ -253,7 +253,7 @@ func (o *output) endOutput(counts bool) error {
 // Input is an output of a task of an earlier stage.
 type Input struct {
 	Stage     string // stage of the task that wrote the output
-	Task      int    // index of this task in the job
+	Task      int    // index in the job of the task that wrote the output
 	Partition int
 	Bytes     int64
 
@@ -261,8 +261,8 @@ type Input struct {
 	passed  *probe.Passed
 }
 
-// Inputs returns the outputs passed to a task, ordered by the task's Inputs with stages, then by the task that
-// wrote the output. A task that wrote nothing into the partition is left out.
+// Inputs returns the outputs passed to a task, in the order of the stages in the task's Inputs. Outputs of the same
+// stage are in the order of their tasks. A task that wrote nothing into the partition is left out.
 func Inputs(ctx context.Context) []Input {
 	w := taskContextOf(ctx)
 	if w.attempt.Context == nil {

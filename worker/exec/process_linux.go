@@ -420,9 +420,9 @@ func (l *launcher) start(r launchRequest) (*os.Process, time.Time, error) {
 
 // startLimited starts the process and sets its limits before its first instruction. The process is traced: it stops
 // after execve, gets its limits and runs on. Where ptrace is forbidden (EPERM), the limits come right after the
-// start. Then a child forked within a fraction of a millisecond escapes the limits. The alternative was to set
-// limits in a re-executed copy of this program. That would cost a Go start for each task, and a hidden mode in
-// every program with a worker.
+// start. Then a child forked within a fraction of a millisecond escapes the limits. A re-executed copy of this
+// program could set limits before the start, too. But a copy would cost a Go start for each task, and a hidden mode
+// in every program with a worker.
 func (r *launchRequest) startLimited() (*os.Process, error) {
 	r.attr.Sys.Ptrace = true
 	proc, err := os.StartProcess(r.path, r.argv, &r.attr)

@@ -59,7 +59,7 @@ func (w *taskContext) concludeTask(res Result) Result {
 		case err != nil:
 			res.setFailure(err)
 		case res.Status == Succeeded && o.isResult() && len(res.Output)+len(res.Passed) > 0:
-			res.setFailure(errors.New("the function wrote its result, and returned another one"))
+			res.setFailure(errors.New("the function wrote its result, and returned another result"))
 		}
 	}
 	if res.Status != Succeeded {

@@ -30,6 +30,7 @@ func (c *Cache) FetchAll(ctx context.Context, files []probe.File, peers func(pro
 			if e, ok := errors.AsType[*Error](err); !ok || e.Reason != NoSpace || !allSizesKnown(files) {
 				return held, err
 			}
+			// Another call took the room meanwhile: wait again.
 		case first:
 			select {
 			case <-changed:

@@ -38,7 +38,7 @@ type Cache struct {
 	origin     *http.Client
 	ctx        context.Context // ends at Close
 	cancelAll  context.CancelCauseFunc
-	goroutines sync.WaitGroup // of fetches, and of tellChanges
+	goroutines sync.WaitGroup // of fetches, and of reportChanges
 
 	mu             sync.Mutex
 	closed         bool
@@ -338,7 +338,8 @@ func (c *Cache) pinOrFetch(f probe.File, peers []string) (_ *entry, _ *fetch, st
 		}
 		if f.URL == "" && len(peers) == 0 {
 			return nil, nil, false, &Error{
-				f, Missing, errors.New("no worker has it in its cache, and it has no URL: give it one"),
+				f, Missing,
+				errors.New("no worker has the file in its cache, and the file has no URL: give the file a URL"),
 			}
 		}
 		if e != nil { // found at start, with another size: probably cut off by a crash
@@ -399,12 +400,12 @@ func (c *Cache) checkLimit(bytes uint64) error {
 	return nil
 }
 
-// setBytes sets the size of e, as told by a source of its fetch w, and waits for abandoned fetches to free the
-// room.
+// setBytes sets the size of e to the size that a source of its fetch w gives, and reserves the room. It waits for
+// abandoned fetches that will free room.
 func (c *Cache) setBytes(e *entry, w *fetch, bytes uint64) error {
 	for {
 		c.mu.Lock()
-		c.usedBytes -= e.charge // charge of a size told by an earlier source
+		c.usedBytes -= e.charge // an earlier source may have given another size
 		e.charge = 0
 		other, err := c.makeRoom(bytes)
 		if other == nil && err == nil {
@@ -637,7 +638,7 @@ func (c *Cache) noteChange(digest [32]byte, came bool) {
 	}
 }
 
-// tellChanges calls OnChange until Close.
+// reportChanges calls OnChange until Close.
 func (c *Cache) tellChanges() {
 	for {
 		select {
@@ -663,7 +664,7 @@ func (c *Cache) tellChanges() {
 	}
 }
 
-// Digests returns at most most digests of entries: first the entries held by tasks, in no particular order, then
+// Digests returns at most limit digests of entries: first the entries held by tasks, in no particular order, then
 // the others, most recently used first. The caller owns the slice.
 func (c *Cache) Digests(most int) [][32]byte {
 	c.mu.Lock()

@@ -124,7 +124,8 @@ func (c *Cache) fetchFromSources(e *entry, w *fetch) (fileStamp, error) {
 		if i < len(sources)-1 {
 			tried = append(tried, fmt.Sprintf("%s: %v", s.name, withoutHint(err)))
 		} else if s.kind == fromPeer {
-			err = newFailure(reasonOf(err), "give it one", "%s: %w; and it has no URL", s.name, withoutHint(err))
+			err = newFailure(reasonOf(err), "give the file a URL", "%s: %w; and the file has no URL", s.name,
+				withoutHint(err))
 		}
 	}
 	if len(tried) > 0 {
@@ -166,7 +167,7 @@ func (c *Cache) fetchOnce(e *entry, w *fetch, s source) (_ fileStamp, err error)
 	crawling := time.AfterFunc(crawl,
 		func() { cancel(newTransient(isUpHint, "it sent less than %d KiB within %v", chunk>>10, crawl)) })
 	defer crawling.Stop()
-	defer func() {
+	defer func() { // if a timer cut the source off, the timer's error tells why
 		if err != nil && isTransient(context.Cause(ctx)) {
 			err = context.Cause(ctx)
 		}
@@ -242,7 +243,8 @@ func moveIntoPlace(file *os.File, path, entry string) (fileStamp, error) {
 	return s, err
 }
 
-// copyExactly copies exactly bytes from r to w and calls progress after each chunk. It reads at most a byte more.
+// copyExactly copies exactly bytes from r to w and calls progress after each chunk. To notice a longer content it
+// reads at most one byte more.
 func copyExactly(ctx context.Context, w io.Writer, r io.Reader, bytes uint64, progress func()) error {
 	buf := make([]byte, min(chunk, bytes+1))
 	remaining := bytes
@@ -276,7 +278,8 @@ func copyExactly(ctx context.Context, w io.Writer, r io.Reader, bytes uint64, pr
 // checkSum compares a hash with the announced digest.
 func checkSum(sum hash.Hash, want [32]byte) error {
 	if got := sum.Sum(nil); [32]byte(got) != want {
-		return newFailure(WrongDigest, "announce that of the content", "its sha256 is %x, announced was %x", got, want)
+		return newFailure(WrongDigest, "announce the digest of the content", "its sha256 is %x, announced was %x",
+			got, want)
 	}
 	return nil
 }

@@ -147,7 +147,7 @@ func (c *Cache) verify(t testing.TB) {
 	}
 	if used != c.usedBytes || loose != c.evictableBytes || used > c.maxBytes || c.comingCount != 0 ||
 		len(c.abandoned) != 0 {
-		t.Errorf("used %d (entries: %d) of %d, evictable %d (entries: %d), %d coming, %d dying",
+		t.Errorf("used %d (entries: %d) of %d, evictable %d (entries: %d), %d coming, %d abandoned",
 			c.usedBytes, used, c.maxBytes, c.evictableBytes, loose, c.comingCount, len(c.abandoned))
 	}
 	if got := fileNames(t, c.dir); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
@@ -369,7 +369,7 @@ func TestBadFiles(t *testing.T) {
 		{"https://127.0.0.2/x", 100, Refused, Refused, "host 127.0.0.2:443 is not among"},
 		{"http://127.0.0.1/x", 1<<20 + 1, TooLarge, TooLarge, "1048577 bytes, the whole cache of this worker 1048576"},
 		{"http://127.0.0.1/x", math.MaxUint64, TooLarge, TooLarge, "larger cache"},
-		{"", 100, 0, Missing, "give it one"},
+		{"", 100, 0, Missing, "give the file a URL"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.url, func(t *testing.T) {
@@ -406,7 +406,7 @@ func TestBadFiles(t *testing.T) {
 	})
 }
 
-// By default the cache sends no request to an address near the worker, under any name.
+// By default the cache sends no request to a loopback, link-local or multicast address, under any name.
 func TestNearAddresses(t *testing.T) {
 	b := content(1, 10)
 	url, asked := serveContent(t, b)
@@ -517,7 +517,8 @@ func TestPeersThatFail(t *testing.T) {
 
 	c := newCache(t, 1<<20, Options{Secrets: identity.NewSecrets("s")})
 	_, err := c.Fetch(t.Context(), fileOf("", b), []string{peers["wrong content"], peers["does not have"]})
-	wantError(t, err, Missing, "404", "before that, peer 127.0.0.1", "sha256", "it has no URL: give it one")
+	wantError(t, err, Missing, "404", "before that, peer 127.0.0.1", "sha256",
+		"the file has no URL: give the file a URL")
 	gone := serveHTTP(t, http.NotFound)
 	_, err = c.Fetch(t.Context(), fileOf(gone+"/x", b), []string{peers["wrong content"]})
 	wantError(t, err, Missing, "404", gone+"/x", "before that, peer 127.0.0.1")
@@ -1412,7 +1413,7 @@ func BenchmarkFetchFile(b *testing.B) {
 	}
 }
 
-// By TLS, a worker takes files only from peers with a worker's certificate.
+// With TLS, a worker takes files only from peers with a worker's certificate.
 func TestPeersByTLS(t *testing.T) {
 	ca, err := identity.NewAuthority("test", time.Hour)
 	if err != nil {

@@ -28,7 +28,7 @@ func NewReader(keys *identity.Keys, secrets *identity.Secrets) *Reader {
 // readTimeout bounds the time for a part.
 const readTimeout = 10 * time.Second
 
-// Read returns at most most bytes of a file, starting at byte from, and the size of the whole file. worker is the
+// Read returns at most limit bytes of a file, starting at byte from, and the size of the whole file. worker is the
 // address from Welcome.Cache. The error is an *Error, or wraps the cause of ctx.
 func (r *Reader) Read(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte,
 	whole uint64, err error) {

@@ -171,7 +171,7 @@ func TestHostsAreApart(t *testing.T) {
 			wantError(t, (<-done).err, Unreachable, "tried 3 times")
 		}
 		if n := len(c.hostLimits); n != 0 {
-			t.Errorf("%d queues are left", n)
+			t.Errorf("%d limits of hosts are left", n)
 		}
 	})
 }

@@ -190,7 +190,7 @@ func (c *Cache) newOriginClient() *http.Client {
 	}
 }
 
-// refuseNear refuses addresses of services that trust every caller: loopback, link-local, multicast. It sees the
+// refuseLocalAddr refuses addresses of services that trust every caller: loopback, link-local, multicast. It sees the
 // resolved address, so no name server gets around it.
 func refuseNear(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)

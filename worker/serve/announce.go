@@ -26,7 +26,7 @@ const (
 )
 
 // announcer tells frontends about this worker and its state. Only its own goroutine uses an announcer, except for
-// changed and stop.
+// the fields changed and stop.
 type announcer struct {
 	server      *Server
 	log         *slog.Logger
@@ -84,8 +84,8 @@ func (s *Server) announceChange() {
 	}
 }
 
-// Maintenance announces that this worker will be away after the time in, for the time lasts. If lasts is 0, no
-// maintenance is planned any more. Frontends use Maintenance to place tasks by estimation.
+// Maintenance announces that this worker will be away: the absence begins after in, and takes lasts. If lasts is 0,
+// the worker withdraws an earlier announcement. Frontends use the announcement to place tasks by estimation.
 func (s *Server) Maintenance(in, lasts time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,6 +113,7 @@ func (s *Server) obeyOperator(m probe.Away, frontend, addr string) {
 	}
 }
 
+// runLoop sends a round of heartbeats at each tick and at each change, until stop.
 func (a *announcer) runLoop() {
 	defer close(a.stopped)
 	defer a.server.recoverPanic("announcing itself", nil)
@@ -158,7 +159,7 @@ func (a *announcer) announceLeaving() {
 // filesEvery is the least time between two changes of the announced list of files.
 const filesEvery = 10 * time.Second
 
-// tellFiles puts the list of cached files into the heartbeats.
+// announceFiles puts the list of cached files into the heartbeats.
 func (a *announcer) tellFiles() {
 	if now := time.Now(); a.server.store.cache != nil && now.Sub(a.filesToldAt) >= filesEvery {
 		if ids, changed := a.server.recentFiles(); changed && a.beats.SetFiles(ids) {
@@ -209,7 +210,7 @@ func (a *announcer) sendRound(timeout time.Duration) (again bool) {
 		}
 		a.server.meters.countHeartbeat(outcome)
 	}
-	for addr, c := range a.conns { // no longer homes of this worker
+	for addr, c := range a.conns { // of frontends that get no heartbeats any more
 		if usedConns[addr] == nil && c != nil {
 			c.Close()
 		}
@@ -219,7 +220,8 @@ func (a *announcer) sendRound(timeout time.Duration) (again bool) {
 	return again
 }
 
-// sendBeat runs on a goroutine of its own. After an error conn is nil.
+// sendBeat sends the heartbeat and takes the answer. If an old connection fails, sendBeat tries once more on a new
+// connection. After an error conn is nil. sendBeat runs on a goroutine of its own.
 func (r *beatResult) sendBeat(deadline time.Time) {
 	old := r.conn
 	if r.err = r.tryBeat(deadline); r.err != nil && old != nil &&
@@ -228,6 +230,7 @@ func (r *beatResult) sendBeat(deadline time.Time) {
 	}
 }
 
+// tryBeat tries once, and connects first if there is no connection.
 func (r *beatResult) tryBeat(deadline time.Time) (err error) {
 	if r.conn == nil {
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
@@ -279,7 +282,8 @@ func (a *announcer) logRound(errs []error, total int) {
 // core. It is less than the time between heartbeats, so each heartbeat has a new matrix.
 const matrixEvery = 900 * time.Millisecond
 
-// currentRow returns the row for frontends at this moment.
+// currentRow returns this worker's row in the view of frontends, as of now. If leaves is set, the row says that the
+// worker has left.
 func (s *Server) currentRow(leaves bool) view.Row {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -94,47 +94,47 @@ func TestAnnounces(t *testing.T) {
 		c.Secret, c.Join, c.Name, c.Host, c.Rack, c.Labels = "sesame", []string{h.addr}, "w", "mars", "r7",
 			[]string{"disk=ssd"}
 	})
-	row := h.waitForBeat(t, "it is known", hasProfile).Row
+	row := h.waitForBeat(t, "a heartbeat with the profile", hasProfile).Row
 	want := view.Profile{Name: "w", Addr: s.Addr().String(), Host: "mars", Rack: "r7", Capacity: capacity(2)}
 	if p := *row.Profile; p.Name != want.Name || p.Addr != want.Addr || p.Host != want.Host ||
 		p.Rack != want.Rack || p.Capacity != want.Capacity || len(p.Labels) != 1 {
-		t.Errorf("it announces %+v, want %+v", p, want)
+		t.Errorf("the worker announces %+v, want %+v", p, want)
 	}
 	if row.Incarnation != s.incarnation || row.State != view.Up || row.Draining {
-		t.Errorf("its row is %+v", row)
+		t.Errorf("the row is %+v", row)
 	}
-	h.waitForBeat(t, "it spares what is known", hasNoProfile)
+	h.waitForBeat(t, "a heartbeat without the profile", hasNoProfile)
 
 	p := dial(t, s)
 	greet := hello(7)
 	greet.Secret = "sesame"
 	p.send(greet)
 	if w := expect[probe.Welcome](p); w.Incarnation != row.Incarnation || w.Rack != "r7" {
-		t.Errorf("it welcomes as %+v", w)
+		t.Errorf("the Welcome is %+v", w)
 	}
 	p.send(reserve(1, launch(7, 1, "echo", "x")), reserve(2, launch(7, 2, "fail", "oh")))
 	for range 2 {
 		f := expect[*probe.Finished](p)
 		p.send(probe.Ack{Attempts: []probe.AttemptID{f.Attempt}})
 	}
-	h.waitForBeat(t, "it tells how attempts ended",
+	h.waitForBeat(t, "the counts of ended attempts",
 		func(b *view.Heartbeat) bool { return b.Row.Finished == 2 && b.Row.Failed == 1 })
 
 	p.send(reserve(3, launch(7, 3, "sleep", "1m"), launch(7, 4, "sleep", "1m")))
-	m := h.waitForBeat(t, "it tells that it has no room",
+	m := h.waitForBeat(t, "a matrix without room",
 		func(b *view.Heartbeat) bool { return b.Row.Matrix.Cells[0][0] > 0 }).Row.Matrix
 	if m.Cells[0][0] == probe.NeverFits {
 		t.Errorf("never any room: %v", m.Cells)
 	}
 
 	s.Maintenance(time.Hour, 10*time.Minute)
-	out := h.waitForBeat(t, "it announces maintenance",
+	out := h.waitForBeat(t, "the planned maintenance",
 		func(b *view.Heartbeat) bool { return b.Row.Maintenance.Lasts > 0 })
 	if in, lasts, ok := out.Row.Outage(); !ok || in > time.Hour || in < 50*time.Minute || lasts != 10*time.Minute {
 		t.Errorf("in %v for %v", in, lasts)
 	}
 	s.Maintenance(-time.Minute, 10*time.Minute)
-	out = h.waitForBeat(t, "it has begun",
+	out = h.waitForBeat(t, "maintenance that has begun",
 		func(b *view.Heartbeat) bool { m := b.Row.Maintenance; return m.Lasts > 0 && m.Lasts < 10*time.Minute })
 	if in, lasts, ok := out.Row.Outage(); !ok || in > time.Second || lasts > 9*time.Minute || lasts < 8*time.Minute {
 		t.Errorf("in %v for %v", in, lasts)
@@ -144,11 +144,11 @@ func TestAnnounces(t *testing.T) {
 	if err := s.Drain(ctx); err == nil {
 		t.Error("drained with a task that runs")
 	}
-	h.waitForBeat(t, "it tells that it drains", func(b *view.Heartbeat) bool { return b.Row.Draining })
+	h.waitForBeat(t, "the news of the drain", func(b *view.Heartbeat) bool { return b.Row.Draining })
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	h.waitForBeat(t, "it tells that it left", func(b *view.Heartbeat) bool { return b.Row.State == view.Left })
+	h.waitForBeat(t, "the news of the departure", func(b *view.Heartbeat) bool { return b.Row.State == view.Left })
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,14 +185,14 @@ func TestGoesToHomes(t *testing.T) {
 		h.mu.Unlock()
 	}
 	newServer(t, 1, func(c *Config) { c.Join, c.Name = []string{gone.Addr().String(), seed.addr}, name })
-	a.waitForBeat(t, "its home knows it", hasProfile)
-	b.waitForBeat(t, "another stands in for the home that is gone", hasProfile)
+	a.waitForBeat(t, "the profile at the home a", hasProfile)
+	b.waitForBeat(t, "the profile at b, in place of the missing home", hasProfile)
 	back := newFakeFrontend(t, gone.Addr().String(), "")
 	back.mu.Lock()
 	back.answer.Version, back.answer.Members = 9, members
 	back.mu.Unlock()
-	back.waitForBeat(t, "the home that came back knows it", hasProfile)
-	back.waitForBeat(t, "and hears of it again", hasNoProfile)
+	back.waitForBeat(t, "the profile at the home that came back", hasProfile)
+	back.waitForBeat(t, "a further heartbeat there", hasNoProfile)
 }
 
 func TestWhenNobodyTakesHeartbeats(t *testing.T) {
@@ -220,7 +220,7 @@ func TestWhenNobodyTakesHeartbeats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log logLines
 			s := newServer(t, 1, func(cfg *Config) { cfg.Join, cfg.Logger = []string{c.join}, log.logger() })
-			waitUntil(t, "it is tried again", func() bool {
+			waitUntil(t, "a further try", func() bool {
 				n := metricValue(s, `phoebe_worker_heartbeats_total{outcome="`+c.outcome+`"}`)
 				return n != "none" && n != "0" && n != "1"
 			})
@@ -240,11 +240,11 @@ func TestSuperseded(t *testing.T) {
 	h := newFakeFrontend(t, "127.0.0.1:0", "")
 	var log logLines
 	newServer(t, 1, func(c *Config) { c.Join, c.Logger = []string{h.addr}, log.logger() })
-	h.waitForBeat(t, "it is known", hasProfile)
+	h.waitForBeat(t, "a heartbeat with the profile", hasProfile)
 	h.mu.Lock()
 	h.answer.Incarnation = 1 << 62
 	h.mu.Unlock()
-	waitUntil(t, "it says that it is not heeded",
+	waitUntil(t, "a log line about the newer worker",
 		func() bool { return log.count("another worker that was started later has the name") == 1 })
 }
 

@@ -21,8 +21,8 @@ import (
 
 // Config holds the settings of a Server. A zero field takes the default named in its comment.
 type Config struct {
-	// Listen is the host:port for connections of frontends; port 0 takes a free port. Without a Secret, the host
-	// must be a loopback address. Default 127.0.0.1:7420.
+	// Listen is the host:port for connections of frontends; port 0 takes a free port. Without a Secret or Keys, the
+	// host must be a loopback address. Default 127.0.0.1:7420.
 	Listen string
 
 	Name   string   // of this worker, in logs and on clients' screens; default: Host and the port
@@ -57,8 +57,8 @@ type Config struct {
 	// CacheSize bounds the files in the cache, in bytes. Default 10 GiB.
 	CacheSize int64
 	// FilesListen is the host:port where other workers read the cache; port 0 takes a free port. Without a
-	// Secret, the host must be a loopback address. Other workers learn this host, or the host of Advertise if
-	// set. Default: the host of Listen, and a free port.
+	// Secret or Keys, the host must be a loopback address. Other workers learn this host, or the host of Advertise
+	// if set. Default: the host of Listen, and a free port.
 	FilesListen string
 	// FileRoots are folders, as absolute paths. A file URL may name only files below these folders. Default:
 	// none, and the worker accepts no file URL.
@@ -78,17 +78,17 @@ type Config struct {
 	AllowExec bool           // allow any command as a process, with the rights of this process
 
 	// Goroutines has a goroutine read each connection, by Go's poller. Otherwise a few event loops of gnet read
-	// all connections. Goroutines is quicker: after a message, the end of a sleep or a message of a frontend in
-	// the same process, no other thread has to wake. An event loop that runs out of work wakes another thread. An
-	// idle connection takes 4.5 KB with Goroutines, and 1.2 KB with gnet.
+	// all connections. Goroutines is quicker: no other thread has to wake when a message arrives, when a sleep
+	// ends, or when a frontend in the same process sends. An event loop that runs out of work wakes another thread.
+	// An idle connection takes 4.5 KB with Goroutines, and 1.2 KB with gnet.
 	Goroutines bool
 
-	// EventLoops is the number of event loops for connections. Default 1, with 8 CPUs or more 2, because the core
-	// cannot run in parallel.
+	// EventLoops is the number of event loops for connections. Default 1, or 2 with 8 CPUs or more: as the core
+	// cannot run in parallel, more event loops would not help.
 	EventLoops int
 	// MaxConns bounds the connections. The worker closes further connections at once. Default 10000.
 	MaxConns int
-	// MaxFrame bounds the bytes of a received frame, and must leave room for a payload. Default and most:
+	// MaxFrame bounds the bytes of a received frame, and must leave room for a payload. Default and maximum:
 	// probe.MaxFrame.
 	MaxFrame int
 	// MaxResult bounds the bytes of a task's result. Default 1 MiB, at most probe.MaxBlob.

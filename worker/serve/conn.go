@@ -10,8 +10,8 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// transport carries the bytes of a connection. The goroutine that reads the connection is its home. Methods are
-// called at home, except methods marked "For anyone".
+// transport carries the bytes of a connection. The goroutine that reads the connection is its home. Methods may be
+// called only at home, except methods marked "For anyone".
 type transport interface {
 	// TryWrite gives the kernel as much of b as it takes at once, and returns the number of bytes. For anyone,
 	// but only a single caller at a time may use TryWrite or Write.
@@ -43,7 +43,7 @@ type conn struct {
 	helloDone      bool // a good Hello came, and set the next fields
 	epoch          probe.Epoch
 	frontend       probe.FrontendID
-	frontendName   string         // name of the frontend
+	frontendName   string
 	secret         string         // secret of the frontend's Hello
 	secretsVersion uint64         // version of the worker's secrets at the last check
 	features       probe.Features // features of both ends
@@ -301,7 +301,8 @@ func (c *conn) writeAtHome(b []byte) {
 	}
 }
 
-// closeForFault closes the connection.
+// closeForFault counts and logs the fault, and closes the connection. If the fault is a rejection, the peer gets the
+// reason first.
 func (c *conn) closeForFault(flt *fault) {
 	if c.ended {
 		return

@@ -3,22 +3,22 @@
 //
 // # A worker in a program of one's own
 //
-//   - Functions. Make a registry by exec.NewRegistry. Give Registry.Use whatever is to be around all functions,
-//     and then register the functions by exec.Register or Registry.Register. The registry must be complete before
-//     [New]. Package exec describes what functions may ask for, and how functions fail.
+//   - Functions. Make a registry by exec.NewRegistry. Give Registry.Use the wrappers of all functions, and then
+//     register the functions by exec.Register or Registry.Register. The registry must be complete before [New].
+//     Package exec describes what functions may ask for, and how functions fail.
 //   - Configuration. [Config] needs the Registry and an address in Listen. Join names the heartbeat addresses of
 //     some frontends, and all frontends then find the worker. Without Join, the list of each frontend must name
 //     the worker. Beyond loopback the worker needs a Secret, or Keys. Tasks with files need CacheDir, and so do
 //     outputs and results too large for a message. Core.Capacity is the CPU and memory that all tasks together
 //     may take. The rest must be enough for the program itself: Go functions share its process, and only the
-//     demands of tasks bound them. Goroutines suits a worker with fewer than thousands of frontends.
+//     demands of tasks bound them. Set Goroutines unless thousands of frontends connect.
 //     Config.Validate reports all errors at once, and so does New.
 //   - [New], then [Server.Start]. Start returns when the worker listens. Jobs find the worker's functions as soon
 //     as a frontend has connected; [Server.Ready] does not wait for frontends. A process may run many workers,
 //     each with a Name and a CacheDir of its own.
 //   - While the worker runs, [Server.Done] tells when it serves no more, and [Server.Err] tells the reason.
 //     Logger and Metrics tell what the worker does.
-//   - The end. [Server.Drain] takes nothing new, and returns when all tasks have ended and all results have
+//   - The end. [Server.Drain] refuses new work, and returns when all tasks have ended and all results have
 //     arrived. Then call [Server.Close]. Without Drain, Close kills running tasks, and frontends run the tasks
 //     elsewhere. Close is always needed, even after an error of Start. To test that an engine survives the loss
 //     of a worker, close a worker in the middle of a task.

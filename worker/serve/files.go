@@ -33,7 +33,7 @@ const (
 	maxPeerConns = 256
 )
 
-// store is a server's part in files. The server's mutex guards the second part.
+// store is a server's part in files. The server's mutex guards the fields from fetches to closed.
 type store struct {
 	cache      *files.Cache // nil: this worker takes no task that needs files
 	addr       string       // host:port, for other workers
@@ -117,7 +117,7 @@ func (s *Server) openStore() error {
 	return nil
 }
 
-// closeStore is called when the core takes no more events.
+// closeStore stops all fetches and the listener, and closes the cache. The core must have got its last event.
 func (s *Server) closeStore() error {
 	s.mu.Lock()
 	for _, f := range s.store.fetches { // of a broken core; otherwise the end of the links has released them
@@ -196,7 +196,8 @@ func peersOf(f probe.File) []string {
 	return urls
 }
 
-// endFetch ends a fetch.
+// endFetch reports the outcome of a fetch to the core, and starts waiting fetches. If a file is unreachable, waiting
+// fetches of the same file fail at once.
 func (s *Server) endFetch(f *fetch, held []*files.Held, err error) {
 	defer s.recoverPanic("ending a fetch", nil)
 	released := false
@@ -231,7 +232,7 @@ func (f *fetch) needsFile(file probe.File) bool {
 	})
 }
 
-// tellFetched reports the outcome of a fetch to the core, unless the fetch was released. The mutex is held.
+// reportFetched reports the outcome of a fetch to the core, unless the fetch was released. The mutex is held.
 func (s *Server) tellFetched(f *fetch, held []*files.Held, err error, now time.Time) {
 	if f.released {
 		return
@@ -285,8 +286,8 @@ func (s *Server) followFiles() {
 	s.meters.followFiles(&stats)
 }
 
-// recentFiles returns the most recently used files in the cache. news is false if they have not changed since the
-// last call.
+// recentFiles returns the most recently used files in the cache. If the files have not changed since the last call,
+// changed is false and ids is nil.
 func (s *Server) recentFiles() (ids []view.FileID, changed bool) {
 	s.mu.Lock()
 	changed, s.store.usedChanged = s.store.usedChanged, false

@@ -124,18 +124,18 @@ func TestFiles(t *testing.T) {
 	s := newServer(t, 1, withCache(t, nil))
 	p, w := join(t, s, 7)
 	if w.Cache == "" || w.Cache != s.FilesAddr() {
-		t.Errorf("it says that its files are at %q, and they are at %q", w.Cache, s.FilesAddr())
+		t.Errorf("the Welcome names %q for the cache, which is at %q", w.Cache, s.FilesAddr())
 	}
 	a, b := o.add("a", "first "), o.add("b", "second")
 	p.send(enqueue(1, "cat", "", a, b))
 	if f := p.waitFinished(); f.Status != probe.Succeeded || string(f.Result) != "first second" ||
 		f.Usage.Fetched != 12 || f.Usage.Fetch <= 0 {
-		t.Errorf("it ends as %+v", f)
+		t.Errorf("the task ends as %+v", f)
 	}
 	b.Bytes = 0 // unknown
 	p.send(enqueue(2, "cat", "", b))
 	if f := p.waitFinished(); string(f.Result) != "second" || f.Usage.Fetched != 0 {
-		t.Errorf("with a file from the cache it ends as %+v", f)
+		t.Errorf("with a file from the cache the task ends as %+v", f)
 	}
 	p.send(reserve(3, launch(7, 3, "cat", "")))
 	if f := p.waitFinished(); f.Status != probe.Succeeded || len(f.Result) > 0 {
@@ -174,14 +174,14 @@ func TestFilesFromPeers(t *testing.T) {
 	p := meet(first, "sesame")
 	p.send(enqueue(1, "cat", "", big))
 	if f := p.waitFinished(); f.Status != probe.Succeeded {
-		t.Fatalf("it ends as %+v", f)
+		t.Fatalf("the task ends as %+v", f)
 	}
 	big.Peers = []string{"127.0.0.1:1", first.FilesAddr()}
 	p = meet(second, "sesame")
 	p.send(enqueue(1, "cat", "", big))
 	if f := p.waitFinished(); f.Status != probe.Succeeded || f.Usage.Fetched != big.Bytes ||
 		!bytes.Equal(f.Result, o.files["/big"]) {
-		t.Errorf("with a file of a peer it ends as %v %s, %d bytes, %+v", f.Status, f.Error, len(f.Result), f.Usage)
+		t.Errorf("with a file of a peer the task ends as %v %s, %d bytes, %+v", f.Status, f.Error, len(f.Result), f.Usage)
 	}
 	if n := o.requests("big"); n != 1 {
 		t.Errorf("the origin was asked %d times", n)
@@ -193,7 +193,7 @@ func TestFilesFromPeers(t *testing.T) {
 	p = meet(stranger, "simsim")
 	p.send(enqueue(1, "cat", "", big))
 	if f := p.waitFinished(); f.Status != probe.Succeeded {
-		t.Errorf("without a peer of its secret it ends as %v: %s", f.Status, f.Error)
+		t.Errorf("without a peer of its secret the task ends as %v: %s", f.Status, f.Error)
 	}
 	if n := o.requests("big"); n != 2 {
 		t.Errorf("the origin was asked %d times", n)
@@ -225,7 +225,7 @@ func TestFilesThatCannotBeHad(t *testing.T) {
 		p.send(enqueue(probe.ResID(i+1), "cat", "", good, c.file))
 		f := p.waitFinished()
 		if f.Status != probe.NoInput || len(f.Result) > 0 || f.Run != 0 {
-			t.Errorf("%s: it ends as %+v", c.file.URL, f)
+			t.Errorf("%s: the task ends as %+v", c.file.URL, f)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(f.Error, want) {
@@ -238,11 +238,11 @@ func TestFilesThatCannotBeHad(t *testing.T) {
 	bare := newServer(t, 1, nil)
 	p, w := join(t, bare, 7)
 	if w.Cache != "" || bare.FilesAddr() != "" {
-		t.Errorf("a worker without a cache says that it is at %q", w.Cache)
+		t.Errorf("a worker without a cache names the address %q", w.Cache)
 	}
 	p.send(enqueue(1, "echo", "", good))
 	if f := p.waitFinished(); f.Status != probe.NoInput || !strings.Contains(f.Error, "--cache-dir") {
-		t.Errorf("without a cache it ends as %+v", f)
+		t.Errorf("without a cache the task ends as %+v", f)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestFetchesAreBounded(t *testing.T) {
 	close(o.hold)
 	for range tasks {
 		if f := p.waitFinished(); f.Status != probe.Succeeded || string(f.Result) != fmt.Sprint(f.Attempt.Seq) {
-			t.Fatalf("it ends as %+v", f)
+			t.Fatalf("the task ends as %+v", f)
 		}
 	}
 	o.hold = make(chan struct{})
@@ -365,7 +365,7 @@ func TestOriginThatFails(t *testing.T) {
 			for range n {
 				f := p.waitFinished()
 				if f.Status != probe.NoInput {
-					t.Fatalf("it ends as %+v", f)
+					t.Fatalf("the task ends as %+v", f)
 				}
 				for _, want := range []string{file.URL, c.says, "tried 3 times", "?"} {
 					if !strings.Contains(f.Error, want) {
@@ -386,7 +386,7 @@ func TestAnnouncesFiles(t *testing.T) {
 	a := o.add("a", "a")
 	change := withCache(t, func(c *Config) { c.Name, c.Join, c.Speed = "w", []string{h.addr}, 0.5 })
 	s := newServer(t, 1, change)
-	row := h.waitForBeat(t, "it is known", hasProfile).Row
+	row := h.waitForBeat(t, "a heartbeat with the profile", hasProfile).Row
 	if row.Speed != 0.5 || row.Files != nil {
 		t.Errorf("an idle worker's row is %+v", row)
 	}
@@ -394,8 +394,8 @@ func TestAnnouncesFiles(t *testing.T) {
 	p.send(enqueue(1, "cat", "", a))
 	p.waitFinished()
 	has := func(b *view.Heartbeat) bool { return b.Row.Files.Has(view.FileIDOf(a.Digest)) }
-	if row = h.waitForBeat(t, "it tells of the file", has).Row; len(*row.Files) != 1 {
-		t.Errorf("it tells of %d files", len(*row.Files))
+	if row = h.waitForBeat(t, "the announced file", has).Row; len(*row.Files) != 1 {
+		t.Errorf("%d files are announced", len(*row.Files))
 	}
 	// A second change is not announced at once.
 	p.send(enqueue(2, "cat", "", o.add("b", "b")))
@@ -404,7 +404,7 @@ func TestAnnouncesFiles(t *testing.T) {
 	h.waitForBeat(t, "two more heartbeats", func(b *view.Heartbeat) bool { return b.Row.Seq >= rounds+2 })
 	h.mu.Lock()
 	if last := h.beats[len(h.beats)-1].Row; last.FilesRev != 1 {
-		t.Errorf("a second later it tells of other files: %+v", last)
+		t.Errorf("a second later other files are announced: %+v", last)
 	}
 	h.mu.Unlock()
 }

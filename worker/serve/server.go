@@ -47,7 +47,7 @@ type Server struct {
 	links    map[worker.LinkID]*conn
 	nextLink worker.LinkID
 	tasks    map[probe.AttemptID]exec.Running
-	touched  []*conn // connections to write by the holder of the mutex
+	touched  []*conn // whose outbox the holder of the mutex must write
 	wake     *exec.Timer
 	wakeAt   time.Time // when wake is due; zero: never
 	stepping bool      // a panic now leaves the core broken
@@ -174,9 +174,9 @@ func (s *Server) Ready() error {
 	return s.Err()
 }
 
-// Drain takes nothing new. It returns when all tasks have ended and frontends have acknowledged all results. If
-// ctx ends first, Drain returns its cause; if the server ends first, the error of the server. Close must still
-// follow.
+// Drain refuses new work. It returns nil when all tasks have ended and frontends have acknowledged all results. If
+// ctx ends first, Drain returns the cause of ctx. If the server ends first, Drain returns the error of the server.
+// Close must still follow.
 func (s *Server) Drain(ctx context.Context) error {
 	s.withCore(nil, func(now time.Time) {
 		s.leaving = true
@@ -291,7 +291,7 @@ func (s *Server) withCore(home any, f func(now time.Time)) {
 	}
 }
 
-// runLocked runs f under the mutex, and appends the connections to write to touched.
+// runLocked runs f under the mutex, and appends the connections that the caller has to write to conns.
 func (s *Server) runLocked(touched []*conn, f func(now time.Time)) []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -321,7 +321,7 @@ func (s *Server) deliverBatch(c *conn) {
 	})
 }
 
-// askProgress brings the latest reports of running tasks to the core.
+// deliverProgress brings the latest reports of running tasks to the core.
 func (s *Server) askProgress(now time.Time) {
 	var reports []worker.Progress
 	for id, r := range s.tasks {
@@ -360,7 +360,8 @@ func (s *Server) linkUp(now time.Time, c *conn) {
 	s.stepCore(now, worker.LinkUp{Link: c.link, Frontend: c.frontend, Features: c.features})
 }
 
-// hangUp is called when a connection is closed that has or had a link.
+// reportLinkDown tells the core that the connection c is closed, and its link down. It does nothing if the core
+// dropped the link before.
 func (s *Server) hangUp(c *conn) {
 	s.withCore(c.home, func(now time.Time) {
 		if id := c.link; id != 0 {
@@ -377,10 +378,11 @@ func (s *Server) forgetLink(c *conn) {
 	s.meters.links.Dec()
 }
 
-// stepCore brings an event to the core, with all immediate consequences. The mutex is held.
+// stepCore steps the core with an event and carries out the actions. Then it steps the core with the exits of tasks
+// that ended during their start. The mutex is held.
 func (s *Server) stepCore(now time.Time, ev worker.Event) {
 	if s.stepping || s.ended {
-		return // stepping from before: a panic broke the core
+		return // stepping is still set: a panic broke the core
 	}
 	s.stepping = true
 	s.acts = s.core.Step(now, ev, s.acts[:0])
@@ -514,8 +516,8 @@ func (s *Server) queueMsg(c *conn, m probe.Msg) {
 	c.appendMsg(m)
 }
 
-// endLocked ends the work under the mutex, which is still held. It appends the connections that the caller has to
-// write.
+// endLocked ends the work under the mutex, which is still held. It updates the metrics and the alarm, and appends the
+// connections that the caller has to write to conns.
 func (s *Server) endLocked(touched []*conn) []*conn {
 	if s.ended {
 		return nil

@@ -87,7 +87,7 @@ func (e *goEngine) openStream(c *net.TCPConn) {
 		return
 	}
 	if !e.server.admitConn(s.fd) {
-		s.Close()
+		s.Close() // readStream ends at once, and takes the connection off the count
 	}
 	e.running.Go(func() { e.readStream(s) })
 }
@@ -95,7 +95,7 @@ func (e *goEngine) openStream(c *net.TCPConn) {
 // readStream passes all received bytes to the conn of s.
 func (e *goEngine) readStream(s *stream) {
 	srv := e.server
-	s.home.Lock()
+	s.home.Lock() // the timer of newConn must not find an incomplete conn
 	c := newConn(srv, s, s)
 	s.home.Unlock()
 	s.readAll(func(b []byte) {
@@ -142,7 +142,7 @@ type stream struct {
 	waiting   []byte // bytes that neither the kernel nor flushWaiting has taken
 	inflight  int    // bytes that flushWaiting has taken
 	flushing  bool   // flushWaiting runs
-	unwritten []byte // what writeNow has still to write
+	unwritten []byte // bytes that writeNow has still to write
 	writeOnce func(fd uintptr) bool
 }
 
