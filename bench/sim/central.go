@@ -14,15 +14,15 @@ import (
 // slot, as far as the workers' messages have told. A decision takes cost, one decision after another, so no more
 // than 1/cost tasks a second can start.
 type central struct {
-	id      probe.FrontendID
-	cost    time.Duration // of a decision
-	speeds  []float64     // by worker; nil: not known, and taken as equal
-	workers []*centralWorker
-	idle    pq.Heap[*centralWorker] // workers with free slots
-	waiting []centralTask           // first come, first served, from head on
-	head    int
-	until   time.Time // when the decision on the first waiting task is made; zero: no decision is under way
-	seq     uint64
+	id          probe.FrontendID
+	cost        time.Duration // of a decision
+	speeds      []float64     // by worker; nil: not known, and taken as equal
+	workers     []*centralWorker
+	idle        pq.Heap[*centralWorker] // workers with free slots
+	waiting     []centralTask           // first come, first served, from head on
+	head        int
+	decisionDue time.Time // when the decision on the first waiting task is made; zero: no decision is under way
+	seq         uint64
 }
 
 type centralTask struct {
@@ -32,13 +32,13 @@ type centralTask struct {
 
 // centralWorker is the scheduler's belief of a worker.
 type centralWorker struct {
-	key     frontend.Worker
-	speed   float64
-	free    int
-	nextRes probe.ResID
-	acks    []probe.AttemptID
-	runs    map[probe.AttemptID]probe.JobID
-	pos     int
+	key       frontend.Worker
+	speed     float64
+	freeSlots int
+	nextRes   probe.ResID
+	acks      []probe.AttemptID
+	runs      map[probe.AttemptID]probe.JobID
+	pos       int
 }
 
 func (w *centralWorker) Before(v *centralWorker) bool {
@@ -68,7 +68,7 @@ func (c *central) Step(now time.Time, ev frontend.Event, acts []frontend.Action)
 			c.waiting = append(c.waiting, centralTask{ev.Job, &ev.Job.Tasks[i]})
 		}
 	case frontend.WorkerUp:
-		w := &centralWorker{key: ev.Worker, speed: 1, free: probe.Slot.Times(ev.Welcome.Capacity), nextRes: 1, runs: map[probe.AttemptID]probe.JobID{}}
+		w := &centralWorker{key: ev.Worker, speed: 1, freeSlots: probe.Slot.Times(ev.Welcome.Capacity), nextRes: 1, runs: map[probe.AttemptID]probe.JobID{}}
 		if c.speeds != nil {
 			w.speed = c.speeds[ev.Worker]
 		}
@@ -79,36 +79,36 @@ func (c *central) Step(now time.Time, ev frontend.Event, acts []frontend.Action)
 		c.idle.Push(w)
 	case frontend.Received:
 		if m, ok := ev.Msg.(*probe.Finished); ok {
-			acts = c.finished(c.workers[ev.Worker], m, acts)
+			acts = c.handleFinished(c.workers[ev.Worker], m, acts)
 		}
 	}
-	return c.decide(now, acts)
+	return c.placeWaiting(now, acts)
 }
 
 // placeWaiting places tasks while a task waits, a slot is free and a decision is made.
-func (c *central) decide(now time.Time, acts []frontend.Action) []frontend.Action {
+func (c *central) placeWaiting(now time.Time, acts []frontend.Action) []frontend.Action {
 	for c.head < len(c.waiting) && c.idle.Len() > 0 {
 		if c.cost > 0 {
-			if c.until.IsZero() {
-				c.until = now.Add(c.cost)
+			if c.decisionDue.IsZero() {
+				c.decisionDue = now.Add(c.cost)
 			}
-			if now.Before(c.until) {
+			if now.Before(c.decisionDue) {
 				return acts
 			}
-			c.until = time.Time{}
+			c.decisionDue = time.Time{}
 		}
 		t := c.waiting[c.head]
 		c.waiting[c.head] = centralTask{}
 		if c.head++; c.head > 1000 && c.head > len(c.waiting)/2 {
 			c.waiting, c.head = c.waiting[:copy(c.waiting, c.waiting[c.head:])], 0
 		}
-		acts = c.place(t, c.idle.Min(), acts)
+		acts = c.placeTask(t, c.idle.Min(), acts)
 	}
 	return acts
 }
 
-func (c *central) place(t centralTask, w *centralWorker, acts []frontend.Action) []frontend.Action {
-	if w.free--; w.free == 0 {
+func (c *central) placeTask(t centralTask, w *centralWorker, acts []frontend.Action) []frontend.Action {
+	if w.freeSlots--; w.freeSlots == 0 {
 		c.idle.Remove(w)
 	}
 	c.seq++
@@ -122,12 +122,12 @@ func (c *central) place(t centralTask, w *centralWorker, acts []frontend.Action)
 	return acts
 }
 
-func (c *central) finished(w *centralWorker, m *probe.Finished, acts []frontend.Action) []frontend.Action {
+func (c *central) handleFinished(w *centralWorker, m *probe.Finished, acts []frontend.Action) []frontend.Action {
 	if job, ok := w.runs[m.Attempt]; !ok || job != m.Job {
 		return acts // a repeated message
 	}
 	delete(w.runs, m.Attempt)
-	if w.free++; w.free == 1 {
+	if w.freeSlots++; w.freeSlots == 1 {
 		c.idle.Push(w)
 	}
 	const batch = 16
@@ -139,13 +139,13 @@ func (c *central) finished(w *centralWorker, m *probe.Finished, acts []frontend.
 }
 
 // NextWake implements scheduler.
-func (c *central) NextWake() time.Time { return c.until }
+func (c *central) NextWake() time.Time { return c.decisionDue }
 
 // Check implements scheduler.
 func (c *central) Check() error {
 	for _, w := range c.workers {
-		if w != nil && (w.free < 0 || (w.free > 0) != (w.pos > 0)) {
-			return fmt.Errorf("worker %d has %d free slots, idle: %t", w.key, w.free, w.pos > 0)
+		if w != nil && (w.freeSlots < 0 || (w.freeSlots > 0) != (w.pos > 0)) {
+			return fmt.Errorf("worker %d has %d free slots, idle: %t", w.key, w.freeSlots, w.pos > 0)
 		}
 	}
 	return nil

@@ -15,28 +15,28 @@ import (
 // cluster is a set of frontends and workers, and the connections between the two.
 type cluster struct {
 	clock
-	terms     *tenants.File // the tenants' tokens and limits; nil: none are set
-	net       network
-	cpu       CPU
-	shared    *machine   // the last machine made; with CPU.Shared, the machine of all processes
-	turn      *turn      // in progress; nil: none
-	rng       *rand.Rand // of the network
-	frontends []*frontendNode
-	workers   []*workerNode
-	conns     []*conn // all connections ever made: conn n is at n-1
-	messages  uint64
-	decoder   probe.Decoder
-	frame     []byte                           // scratch of recode
-	decoded   []probe.Msg                      // scratch of recode
-	idleRuns  []*execution                     // to be used again
-	check     uint64                           // the cores' state is checked every checkEvery events; 0: never
-	log       func(format string, args ...any) // nil: no log
+	tenantsFile    *tenants.File // the tenants' tokens and limits; nil: none are set
+	net            network
+	cpu            CPU
+	lastMachine    *machine   // the last machine made; with CPU.Shared, the machine of all processes
+	currentTurn    *turn      // in progress; nil: none
+	rng            *rand.Rand // of the network
+	frontends      []*frontendNode
+	workers        []*workerNode
+	conns          []*conn // all connections ever made: conn n is at n-1
+	messages       uint64
+	decoder        probe.Decoder
+	frame          []byte                           // scratch of recode
+	decoded        []probe.Msg                      // scratch of recode
+	freeExecutions []*execution                     // to be used again
+	checkEvery     uint64                           // the cores' state is checked every checkEvery events; 0: never
+	log            func(format string, args ...any) // nil: no log
 
 	// newScheduler makes the core of a frontend; nil: a frontend.Core.
 	newScheduler func(cfg frontend.Config, rng *rand.Rand) scheduler
 	// onAnswer hears the actions for clients. The frontend's core is within a step then: onAnswer must not step
 	// the same core.
-	tell func(f *frontendNode, a frontend.Action)
+	onAnswer func(f *frontendNode, a frontend.Action)
 	// afterFrontend and afterWorker see each step, before its actions are carried out; nil: not needed.
 	afterFrontend func(f *frontendNode, ev frontend.Event)
 	afterWorker   func(w *workerNode, ev worker.Event)
@@ -44,17 +44,17 @@ type cluster struct {
 	onStart func(w *workerNode, s *worker.Start)
 	onEnd   func(s *worker.Start, ev *worker.Exited)
 	// obeysStop tells whether a task stops when told to; nil: all do.
-	obeys func(s *worker.Start) bool
+	obeysStop func(s *worker.Start) bool
 	// onFetch and onRelease are the fetcher of a worker's files; needed only if tasks name files.
 	onFetch   func(w *workerNode, a worker.Fetch)
 	onRelease func(w *workerNode, a worker.Release)
 	// readTime returns how long a task reads its inputs at a worker, on top of its run; nil: tasks have no
 	// inputs.
-	reads func(w *workerNode, s *worker.Start) time.Duration
+	readTime func(w *workerNode, s *worker.Start) time.Duration
 	// progressOf returns the progress reported by the tasks at a worker; nil: tasks report none.
-	says func(w *workerNode) []worker.Progress
+	progressOf func(w *workerNode) []worker.Progress
 	// callErr is the error of an event of kind funcCall, read at the end of the step: of a Run, and of gossip.
-	failed error
+	callErr error
 }
 
 // scheduler decides where tasks run: a [frontend.Core], or a rival. A rival gets the same events, answers with
@@ -90,22 +90,22 @@ type frontendNode struct {
 }
 
 // frontendCore returns the core of f. The core must not be a rival.
-func (f *frontendNode) frontend() *frontend.Core { return f.core.(*frontend.Core) }
+func (f *frontendNode) frontendCore() *frontend.Core { return f.core.(*frontend.Core) }
 
 // workerNode is a worker process. The fields needed by every event come first.
 type workerNode struct {
-	sentAll time.Duration // when the process has sent all messages so far
-	core    *worker.Core
-	hung    *hang
-	wakeAt  time.Duration
-	life    int32
-	down    bool
-	dark    bool // down without a trace: a connection attempt takes a lease, instead of being refused
-	index   int
-	acts    []worker.Action
-	running []*execution
-	speed   float64 // of running tasks; 1 is nominal
-	deaf    bool    // every Restamp is lost
+	sentAll        time.Duration // when the process has sent all messages so far
+	core           *worker.Core
+	hung           *hang
+	wakeAt         time.Duration
+	life           int32
+	down           bool
+	diedSilently   bool // down without a trace: a connection attempt takes a lease, instead of being refused
+	index          int
+	acts           []worker.Action
+	running        []*execution
+	speed          float64 // of running tasks; 1 is nominal
+	ignoresRestamp bool    // every Restamp is lost
 	process
 	links   []*conn // known to the core, in no order
 	cfg     worker.Config
@@ -136,7 +136,7 @@ func (c *cluster) startWorker(w *workerNode) {
 	w.welcome.Incarnation = uint64(w.index)<<32 | uint64(w.life)
 	w.core = worker.New(w.cfg)
 	w.links, w.running = nil, nil
-	w.down, w.dark, w.hung, w.wakeAt = false, false, nil, 0
+	w.down, w.diedSilently, w.hung, w.wakeAt = false, false, nil, 0
 }
 
 func (c *cluster) addFrontend(cfg frontend.Config, seed uint64) *frontendNode {
@@ -159,42 +159,42 @@ func (c *cluster) startFrontend(f *frontendNode, seed uint64) {
 	} else {
 		f.core = c.newScheduler(cfg, rng)
 	}
-	if core, ok := f.core.(*frontend.Core); ok && c.terms != nil {
-		core.Step(c.time(), frontend.Terms{File: c.terms}, nil)
+	if core, ok := f.core.(*frontend.Core); ok && c.tenantsFile != nil {
+		core.Step(c.timeNow(), frontend.Terms{File: c.tenantsFile}, nil)
 	}
 	f.conns = make([]*conn, len(c.workers))
 	f.down, f.hung, f.wakeAt = false, nil, 0
 	f.lingers, f.lingerAt, f.receipts = nil, 0, nil
 	for _, w := range c.workers {
 		if core, ok := f.core.(*frontend.Core); ok {
-			core.Step(c.time(), frontend.Listed{Worker: frontend.Worker(w.index), Address: w.welcome.Worker}, nil)
+			core.Step(c.timeNow(), frontend.Listed{Worker: frontend.Worker(w.index), Address: w.welcome.Worker}, nil)
 		}
-		c.at(c.now, event{kind: dial, f: f, w: w, life: f.life})
+		c.schedule(c.now, event{kind: dialDue, f: f, w: w, life: f.life})
 	}
 }
 
 // stepEvent lets the next event happen. The error tells of a core with a broken state.
-func (c *cluster) step() error {
-	e := c.next()
-	if c.void(&e) {
+func (c *cluster) stepEvent() error {
+	e := c.takeNext()
+	if c.isVoid(&e) {
 		return nil
 	}
 	// Events of a hung process happen when the process goes on. Nothing happens to a dead process.
-	if h := e.hang(); h != nil {
+	if h := e.hangOfTarget(); h != nil {
 		h.events = append(h.events, e)
 		return nil
 	}
-	if p := e.busy(); p != nil {
-		c.queue(p, e)
+	if p := e.busyProcess(); p != nil {
+		c.queueEvent(p, e)
 		return nil
 	}
-	return c.happen(&e)
+	return c.handleEvent(&e)
 }
 
 // isVoid reports whether the target of e is gone.
-func (c *cluster) void(e *event) bool {
+func (c *cluster) isVoid(e *event) bool {
 	switch e.kind {
-	case toWorker, watch:
+	case toWorker, watchDue:
 		return !e.conn.wOpen
 	case toFrontend:
 		return !e.conn.fOpen
@@ -202,32 +202,32 @@ func (c *cluster) void(e *event) bool {
 		return e.w.life != e.life || c.now != e.w.wakeAt // an earlier wake-up was scheduled since
 	case wakeFrontend:
 		return e.f.life != e.life || c.now != e.f.wakeAt
-	case exit:
-		return e.what.(*execution).life != e.life
-	case dial, linger:
+	case taskExits:
+		return e.content.(*execution).life != e.life
+	case dialDue, lingerEnds:
 		return e.f.life != e.life
-	case accepted, silent, ping:
+	case dialAnswered, dialTimesOut, pingDue:
 		return e.conn.f.life != e.conn.fLife
 	}
 	return false
 }
 
 // targetNodes returns the frontend or the worker at which e happens; nil, nil if e happens at neither.
-func (e *event) process() (*frontendNode, *workerNode) {
+func (e *event) targetNodes() (*frontendNode, *workerNode) {
 	switch e.kind {
-	case toWorker, watch:
+	case toWorker, watchDue:
 		return nil, e.conn.w
-	case toFrontend, accepted, silent, ping:
+	case toFrontend, dialAnswered, dialTimesOut, pingDue:
 		return e.conn.f, nil
-	case dial: // the worker is only the destination
+	case dialDue: // the worker is only the destination
 		return e.f, nil
 	}
 	return e.f, e.w
 }
 
 // hangOfTarget returns the hang of the process to which e happens; nil if the process runs.
-func (e *event) hang() *hang {
-	switch f, w := e.process(); {
+func (e *event) hangOfTarget() *hang {
+	switch f, w := e.targetNodes(); {
 	case w != nil:
 		return w.hung
 	case f != nil:
@@ -237,115 +237,117 @@ func (e *event) hang() *hang {
 }
 
 // handleEvent carries out e.
-func (c *cluster) happen(e *event) error {
+func (c *cluster) handleEvent(e *event) error {
 	switch e.kind {
 	case toWorker:
-		if e.what == nil {
-			return c.hello(e.conn)
+		if e.content == nil {
+			return c.receiveHello(e.conn)
 		}
 		e.conn.wHeard = c.now
-		if _, restamp := e.what.(probe.Restamp); restamp && e.conn.w.deaf {
+		if _, restamp := e.content.(probe.Restamp); restamp && e.conn.w.ignoresRestamp {
 			return nil
 		}
-		if _, ping := e.what.(probe.Ping); ping && c.says != nil {
-			if said := c.says(e.conn.w); len(said) > 0 {
-				if err := c.stepWorker(e.conn.w, worker.Progressed{Attempts: said}); err != nil {
+		if _, ping := e.content.(probe.Ping); ping && c.progressOf != nil {
+			if progress := c.progressOf(e.conn.w); len(progress) > 0 {
+				if err := c.stepWorker(e.conn.w, worker.Progressed{Attempts: progress}); err != nil {
 					return err
 				}
 			}
 		}
-		return c.stepWorker(e.conn.w, worker.Received{Link: e.conn.id, Msg: e.what.(probe.Msg)})
+		return c.stepWorker(e.conn.w, worker.Received{Link: e.conn.id, Msg: e.content.(probe.Msg)})
 	case toFrontend:
 		e.conn.fHeard = c.now
 		if c.net.frames {
-			return c.toFrame(e.conn, e.what.(probe.Msg))
+			return c.collectFrame(e.conn, e.content.(probe.Msg))
 		}
-		return c.stepFrontend(e.conn.f, frontend.Received{Worker: frontend.Worker(e.conn.w.index), Msg: e.what.(probe.Msg)})
+		return c.stepFrontend(e.conn.f, frontend.Received{Worker: frontend.Worker(e.conn.w.index), Msg: e.content.(probe.Msg)})
 	case wakeWorker:
-		if e.w.wakeAt = 0; c.passed(e.w.core.NextWake()) {
+		if e.w.wakeAt = 0; c.isPast(e.w.core.NextWake()) {
 			return c.stepWorker(e.w, worker.Wake{})
 		}
 		c.armWorker(e.w)
 	case wakeFrontend:
-		if e.f.wakeAt = 0; c.passed(e.f.core.NextWake()) {
+		if e.f.wakeAt = 0; c.isPast(e.f.core.NextWake()) {
 			return c.stepFrontend(e.f, frontend.Wake{})
 		}
 		c.armFrontend(e.f)
-	case exit:
-		return c.exited(e.w, e.what.(*execution))
-	case linger:
+	case taskExits:
+		return c.endExecution(e.w, e.content.(*execution))
+	case lingerEnds:
 		c.endLinger(e.f)
-	case dial:
-		c.dial(e.f, e.w)
-	case accepted, silent:
-		return c.accepted(e.conn, e.what)
-	case broken:
+	case dialDue:
+		c.dialWorker(e.f, e.w)
+	case dialAnswered, dialTimesOut:
+		return c.finishDial(e.conn, e.content)
+	case connBroken:
 		if e.w != nil {
 			return c.closeAtWorker(e.conn)
 		}
 		return c.closeAtFrontend(e.conn)
-	case ping:
-		return c.ping(e.conn)
-	case watch:
-		return c.watch(e.conn)
-	case call:
-		e.what.(func())()
-	case called:
-		return c.stepFrontend(e.f, e.what.(frontend.Event))
-	case taken:
-		return c.carryOut(e.what.(*turn))
-	case rested:
-		c.rest(e.what.(*machine))
+	case pingDue:
+		return c.pingWorker(e.conn)
+	case watchDue:
+		return c.watchFrontend(e.conn)
+	case funcCall:
+		e.content.(func())()
+	case clientCall:
+		return c.stepFrontend(e.f, e.content.(frontend.Event))
+	case turnTakenIn:
+		return c.carryOut(e.content.(*turn))
+	case coreRests:
+		c.freeCore(e.content.(*machine))
 	}
 	return nil
 }
 
 // callAt lets fn happen at a time.
-func (c *cluster) later(at time.Duration, fn func()) { c.at(at, event{kind: call, what: fn}) }
+func (c *cluster) callAt(at time.Duration, fn func()) {
+	c.schedule(at, event{kind: funcCall, content: fn})
+}
 
-func (c *cluster) passed(at time.Time) bool { return !at.IsZero() && !at.After(c.time()) }
+func (c *cluster) isPast(at time.Time) bool { return !at.IsZero() && !at.After(c.timeNow()) }
 
 // collectFrame delivers messages in frames. Two of three messages wait for the next message on the same
 // connection, if there is one under way.
-func (c *cluster) toFrame(cn *conn, m probe.Msg) error {
-	cn.frame = append(cn.frame, m)
+func (c *cluster) collectFrame(cn *conn, m probe.Msg) error {
+	cn.partialFrame = append(cn.partialFrame, m)
 	follows := func(e event) bool { return e.kind == toFrontend && e.conn == cn }
 	if c.steps%3 != 0 && slices.ContainsFunc(c.slab, follows) {
 		return nil
 	}
-	msgs := cn.frame
-	cn.frame = nil
+	msgs := cn.partialFrame
+	cn.partialFrame = nil
 	return c.stepFrontend(cn.f, frontend.Frame{Worker: frontend.Worker(cn.w.index), Msgs: msgs})
 }
 
 func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 	c.tellBusy(f)
-	f.acts = f.core.Step(c.time(), ev, f.acts[:0])
-	c.note("f%d %s", f.index, ev)
+	f.acts = f.core.Step(c.timeNow(), ev, f.acts[:0])
+	c.logStep("f%d %s", f.index, ev)
 	if c.afterFrontend != nil {
 		c.afterFrontend(f, ev)
 	}
 	for _, a := range f.acts {
-		c.note("   f%d -> %s", f.index, a)
+		c.logStep("   f%d -> %s", f.index, a)
 		if m, ok := a.(frontend.Send); !ok {
-			c.turn.tell(a)
-			c.tell(f, a)
+			c.currentTurn.noteAnswer(a)
+			c.onAnswer(f, a)
 		} else if m.MayWait {
-			c.linger(f.conns[m.Worker], kept(m.Msg))
+			c.sendWithNext(f.conns[m.Worker], copyLent(m.Msg))
 		} else {
-			c.send(f.conns[m.Worker], kept(m.Msg))
+			c.sendToWorker(f.conns[m.Worker], copyLent(m.Msg))
 		}
 	}
 	if len(f.lingers) > 0 {
 		for _, a := range f.acts { // messages held back after a message of this step travel along
 			if m, ok := a.(frontend.Send); ok && !m.MayWait {
-				c.release(f.conns[m.Worker])
+				c.releaseWaiting(f.conns[m.Worker])
 			}
 		}
 	}
 	clear(f.acts)
 	c.armFrontend(f)
-	if c.check > 0 && c.steps%c.check == 0 {
+	if c.checkEvery > 0 && c.steps%c.checkEvery == 0 {
 		if err := f.core.Check(); err != nil {
 			return fmt.Errorf("frontend %d after %T: %w", f.index, ev, err)
 		}
@@ -354,26 +356,26 @@ func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 }
 
 func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
-	w.acts = w.core.Step(c.time(), ev, w.acts[:0])
-	c.note("w%d %s", w.index, ev)
+	w.acts = w.core.Step(c.timeNow(), ev, w.acts[:0])
+	c.logStep("w%d %s", w.index, ev)
 	if c.afterWorker != nil {
 		c.afterWorker(w, ev)
 	}
 	for _, a := range w.acts {
-		c.note("   w%d -> %s", w.index, a)
+		c.logStep("   w%d -> %s", w.index, a)
 		switch a := a.(type) {
 		case *worker.Send:
-			c.push(c.conns[a.Link-1], a.Msg)
+			c.sendToFrontend(c.conns[a.Link-1], a.Msg)
 		case *worker.Start:
-			c.execute(w, *a)
+			c.startExecution(w, *a)
 		case worker.Stop:
 			i := slices.IndexFunc(w.running, func(r *execution) bool { return r.start.Launch.Attempt == a.Attempt })
 			if i < 0 {
 				break
 			}
-			if r := w.running[i]; !r.stopping && (c.obeys == nil || c.obeys(&r.start)) {
+			if r := w.running[i]; !r.stopping && (c.obeysStop == nil || c.obeysStop(&r.start)) {
 				r.stopping = true
-				c.exitAt(c.now+stopTakes, w, r)
+				c.exitAt(c.now+stopDelay, w, r)
 			}
 		case worker.Fetch:
 			c.onFetch(w, a)
@@ -382,7 +384,7 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 		case worker.Drop:
 			if cn := c.conns[a.Link-1]; cn.linked {
 				cn.wOpen = false
-				w.unlink(cn)
+				w.forgetLink(cn)
 				c.hangUp(cn, true)
 			}
 		default:
@@ -391,7 +393,7 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 	}
 	clear(w.acts)
 	c.armWorker(w)
-	if c.check > 0 && c.steps%c.check == 0 {
+	if c.checkEvery > 0 && c.steps%c.checkEvery == 0 {
 		if err := w.core.Check(); err != nil {
 			return fmt.Errorf("worker %d after %T: %w", w.index, ev, err)
 		}
@@ -400,30 +402,30 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 }
 
 // logStep logs an event or action of a node.
-func (c *cluster) note(format string, index int, what any) {
+func (c *cluster) logStep(format string, index int, what any) {
 	if c.log == nil {
 		return
 	}
-	if s := describe(what); s != "" {
+	if s := describeStep(what); s != "" {
 		c.log(format, index, s)
 	}
 }
 
 // armFrontend schedules a Wake no later than the core asks for.
 func (c *cluster) armFrontend(f *frontendNode) {
-	if at := f.core.NextWake(); !at.IsZero() && !f.waking {
+	if at := f.core.NextWake(); !at.IsZero() && !f.wakeQueued {
 		if d := at.Sub(origin); f.wakeAt == 0 || d < f.wakeAt {
 			f.wakeAt = max(d, c.now)
-			c.at(d, event{kind: wakeFrontend, f: f, life: f.life})
+			c.schedule(d, event{kind: wakeFrontend, f: f, life: f.life})
 		}
 	}
 }
 
 func (c *cluster) armWorker(w *workerNode) {
-	if at := w.core.NextWake(); !at.IsZero() && !w.waking {
+	if at := w.core.NextWake(); !at.IsZero() && !w.wakeQueued {
 		if d := at.Sub(origin); w.wakeAt == 0 || d < w.wakeAt {
 			w.wakeAt = max(d, c.now)
-			c.at(d, event{kind: wakeWorker, w: w, life: w.life})
+			c.schedule(d, event{kind: wakeWorker, w: w, life: w.life})
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestLinger(t *testing.T) {
 	c := &cluster{net: network{delay: 100 * time.Microsecond, lease: time.Second, ping: time.Second}}
 	c.newScheduler = func(frontend.Config, *rand.Rand) scheduler { return &s }
 	for range 2 {
-		c.addWorker(worker.Config{Functions: []string{function}}, 1)
+		c.addWorker(worker.Config{Functions: []string{sleepFunction}}, 1)
 	}
 	f := c.addFrontend(frontend.Config{}, 1)
 	c.log = func(format string, args ...any) {
@@ -47,7 +47,7 @@ func TestLinger(t *testing.T) {
 		return frontend.Send{Worker: w, Msg: probe.Cancel{First: probe.ResID(n), Count: 1}, MayWait: mayWait}
 	}
 	at := func(ms float64, acts ...frontend.Action) {
-		c.later(time.Duration(ms*1e6), func() {
+		c.callAt(time.Duration(ms*1e6), func() {
 			s.next = acts
 			if err := c.stepFrontend(f, frontend.Submit{}); err != nil {
 				t.Error(err)
@@ -59,8 +59,8 @@ func TestLinger(t *testing.T) {
 	at(1.2, send(1, 3, false), send(1, 4, true))
 	at(2, send(0, 5, true), send(0, 6, false), send(1, 7, true))
 	at(2.1, send(0, 8, true))
-	for at, _ := c.due(); at < 5*time.Millisecond; at, _ = c.due() {
-		if err := c.step(); err != nil {
+	for at, _ := c.nextTime(); at < 5*time.Millisecond; at, _ = c.nextTime() {
+		if err := c.stepEvent(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,28 +82,28 @@ func TestClock(t *testing.T) {
 		seq int
 	}
 	var all []due
-	kinds := []kind{toWorker, toFrontend, exit, ping, call, wakeWorker}
+	kinds := []eventKind{toWorker, toFrontend, taskExits, pingDue, funcCall, wakeWorker}
 	schedule := func() {
 		at := c.now + time.Duration(rng.IntN(30)) - 3
 		all = append(all, due{max(at, c.now), len(all)})
-		c.at(at, event{kind: kinds[rng.IntN(len(kinds))], what: len(all) - 1})
+		c.schedule(at, event{kind: kinds[rng.IntN(len(kinds))], content: len(all) - 1})
 	}
 	var got []due
 	for i := range 20_000 {
 		if i < 10_000 || rng.IntN(3) == 0 {
 			schedule()
 		}
-		if at, ok := c.due(); rng.IntN(2) == 0 && ok {
-			e := c.next()
+		if at, ok := c.nextTime(); rng.IntN(2) == 0 && ok {
+			e := c.takeNext()
 			if c.now != at {
 				t.Fatalf("due at %d, happens at %d", at, c.now)
 			}
-			got = append(got, due{c.now, e.what.(int)})
+			got = append(got, due{c.now, e.content.(int)})
 		}
 	}
-	for _, ok := c.due(); ok; _, ok = c.due() {
-		e := c.next()
-		got = append(got, due{c.now, e.what.(int)})
+	for _, ok := c.nextTime(); ok; _, ok = c.nextTime() {
+		e := c.takeNext()
+		got = append(got, due{c.now, e.content.(int)})
 	}
 	if !slices.IsSortedFunc(got, func(a, b due) int { return int(a.at - b.at) }) {
 		t.Error("not in the order of time")

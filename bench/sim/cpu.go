@@ -21,7 +21,7 @@ type CPU struct {
 }
 
 // alongDivisor divides the cost of a message if the message travels along with another message.
-const along = 10
+const alongDivisor = 10
 
 func (u *CPU) validate() error {
 	if u.Message < 0 || u.Cores < 0 {
@@ -42,7 +42,7 @@ func (u *CPU) String() string {
 }
 
 // spendCPU counts CPU time.
-func (p *process) spend(cost time.Duration) {
+func (p *process) spendCPU(cost time.Duration) {
 	p.used += cost
 	p.machine.used += cost
 }
@@ -58,108 +58,108 @@ func (c *cluster) tellBusy(f *frontendNode) {
 	m := f.machine
 	span := c.now - f.busyAt + busyEvery // since the core last heard
 	share := float64(m.used-f.busyUsed) / float64(span) / float64(m.cores)
-	f.core.Step(c.time(), frontend.Busy{Message: c.cpu.Message, Share: share}, nil)
+	f.core.Step(c.timeNow(), frontend.Busy{Message: c.cpu.Message, Share: share}, nil)
 	f.busyAt, f.busyUsed = c.now+busyEvery, m.used
 }
 
 // costOf returns the CPU time of a number of things that travel together.
-func (u *CPU) of(things int) time.Duration {
+func (u *CPU) costOf(things int) time.Duration {
 	if things == 0 {
 		return 0
 	}
-	return u.Message + u.Message*time.Duration(things-1)/along
+	return u.Message + u.Message*time.Duration(things-1)/alongDivisor
 }
 
 // machine is a number of CPU cores, and the turns that wait for a core.
 type machine struct {
-	cores int
-	idle  int           // idle cores
-	used  time.Duration // CPU time
-	waits []*turn
-	head  int // of waits
+	cores        int
+	idle         int           // idle cores
+	used         time.Duration // CPU time
+	waitingTurns []*turn
+	head         int // of waits
 }
 
 // process is the part of a node that needs CPU time.
 type process struct {
-	machine *machine      // nil: the process needs no time
-	done    time.Duration // end of its last turn; no later turn ends before
-	used    time.Duration // CPU time
-	waking  bool          // a Wake is queued
+	machine     *machine      // nil: the process needs no time
+	lastTurnEnd time.Duration // end of its last turn; no later turn ends before
+	used        time.Duration // CPU time
+	wakeQueued  bool          // a Wake is queued
 }
 
 // turn is the input read by a process at once, and the work of the process for the input.
 type turn struct {
-	of   *process
-	e    event
-	msgs []probe.Msg // of the event, if it brings messages; with messages arrived later, before the turn began
+	process *process
+	event   event
+	msgs    []probe.Msg // of the event, if it brings messages; with messages arrived later, before the turn began
 
 	// The work of the turn, known while the turn is carried out.
 	starts   int // of tasks
 	answers  int // to clients
 	outcomes int // in the answers
-	dirty    []*conn
+	conns    []*conn
 }
 
 // addProcess gives a process a machine: its own, or the shared machine.
 func (c *cluster) addProcess(p *process) {
 	switch {
 	case c.cpu.Message == 0:
-	case c.cpu.Shared && c.shared != nil:
-		p.machine = c.shared
+	case c.cpu.Shared && c.lastMachine != nil:
+		p.machine = c.lastMachine
 	default:
 		cores := max(c.cpu.Cores, 1)
 		p.machine = &machine{cores: cores, idle: cores}
-		c.shared = p.machine
+		c.lastMachine = p.machine
 	}
 }
 
 // busyProcess returns the process for which e is work; nil if e costs nothing. Making connections costs nothing.
-func (e *event) busy() *process {
+func (e *event) busyProcess() *process {
 	var p *process
 	switch e.kind {
-	case toWorker, toFrontend, wakeWorker, wakeFrontend, linger, exit, ping, watch, called:
-		if f, w := e.process(); f != nil {
+	case toWorker, toFrontend, wakeWorker, wakeFrontend, lingerEnds, taskExits, pingDue, watchDue, clientCall:
+		if f, w := e.targetNodes(); f != nil {
 			p = &f.process
 		} else {
 			p = &w.process
 		}
 	}
-	if p == nil || p.machine == nil || e.kind == toWorker && e.what == nil {
+	if p == nil || p.machine == nil || e.kind == toWorker && e.content == nil {
 		return nil
 	}
 	return p
 }
 
 // queueEvent lets e wait until its process has time.
-func (c *cluster) queue(p *process, e event) {
+func (c *cluster) queueEvent(p *process, e event) {
 	switch e.kind {
-	case exit:
-		e.what.(*execution).over = c.now
+	case taskExits:
+		e.content.(*execution).endedAt = c.now
 	case wakeFrontend, wakeWorker:
-		p.waking = true
+		p.wakeQueued = true
 	}
-	msgs, isMessages := e.what.([]probe.Msg)
+	msgs, isMessages := e.content.([]probe.Msg)
 	if isMessages {
-		if t := *e.conn.unread(e.kind); t != nil {
+		if t := *e.conn.unreadTurn(e.kind); t != nil {
 			t.msgs = append(t.msgs, msgs...)
 			return
 		}
 	}
-	t := &turn{of: p, e: e, msgs: msgs}
+	t := &turn{process: p, event: e, msgs: msgs}
 	m := p.machine
 	if m.idle > 0 {
-		c.begin(t)
+		c.beginTurn(t)
 		return
 	}
 	if isMessages {
-		*e.conn.unread(e.kind) = t
+		*e.conn.unreadTurn(e.kind) = t
 	}
-	m.waits = append(m.waits, t)
+	m.waitingTurns = append(m.waitingTurns, t)
 }
 
 // unreadTurn returns the waiting turn for the messages of a connection, at the end at which an event of kind k
 // happens.
-func (cn *conn) unread(k kind) **turn {
+func (cn *conn) unreadTurn(k eventKind) **turn {
 	if k == toWorker {
 		return &cn.wUnread
 	}
@@ -167,58 +167,58 @@ func (cn *conn) unread(k kind) **turn {
 }
 
 // beginTurn spends the time to read the input of a turn.
-func (c *cluster) begin(t *turn) {
-	t.of.machine.idle--
+func (c *cluster) beginTurn(t *turn) {
+	t.process.machine.idle--
 	things := 1
 	if t.msgs != nil {
-		*t.e.conn.unread(t.e.kind) = nil
-		things = thingsIn(t.msgs)
-	} else if ev, ok := t.e.what.(frontend.Submit); ok {
+		*t.event.conn.unreadTurn(t.event.kind) = nil
+		things = countThings(t.msgs)
+	} else if ev, ok := t.event.content.(frontend.Submit); ok {
 		things = len(ev.Job.Tasks)
 	}
-	cost := c.cpu.of(things)
-	t.of.spend(cost)
-	t.of.done = max(c.now+cost, t.of.done)
-	c.at(t.of.done, event{kind: taken, what: t})
+	cost := c.cpu.costOf(things)
+	t.process.spendCPU(cost)
+	t.process.lastTurnEnd = max(c.now+cost, t.process.lastTurnEnd)
+	c.schedule(t.process.lastTurnEnd, event{kind: turnTakenIn, content: t})
 }
 
 // carryOut does the work of a turn after its input was read, and spends the time of the work.
 func (c *cluster) carryOut(t *turn) error {
-	c.turn = t
-	defer func() { c.turn = nil }()
-	if err := c.takenIn(t); err != nil {
+	c.currentTurn = t
+	defer func() { c.currentTurn = nil }()
+	if err := c.handleTurn(t); err != nil {
 		return err
 	}
-	cost := c.cpu.Message*time.Duration(t.starts+t.answers) + c.cpu.Message*time.Duration(t.outcomes)/along
-	for _, cn := range t.dirty {
-		msgs := cn.out
-		cn.out = nil
-		cost += c.cpu.of(thingsIn(msgs))
-		c.dispatch(cn, t.e.kind.atWorker(), c.now+cost, msgs)
+	cost := c.cpu.Message*time.Duration(t.starts+t.answers) + c.cpu.Message*time.Duration(t.outcomes)/alongDivisor
+	for _, cn := range t.conns {
+		msgs := cn.outgoing
+		cn.outgoing = nil
+		cost += c.cpu.costOf(countThings(msgs))
+		c.sendTogether(cn, t.event.kind.isAtWorker(), c.now+cost, msgs)
 	}
-	t.of.spend(cost)
-	c.at(c.now+cost, event{kind: rested, what: t.of.machine})
+	t.process.spendCPU(cost)
+	c.schedule(c.now+cost, event{kind: coreRests, content: t.process.machine})
 	return nil
 }
 
 // handleTurn lets the event or messages of a turn happen.
-func (c *cluster) takenIn(t *turn) error {
+func (c *cluster) handleTurn(t *turn) error {
 	each := func(e event) error {
 		switch e.kind {
 		case wakeWorker, wakeFrontend: // the Wake came in time, and only waited for the process
-			t.of.waking = false
+			t.process.wakeQueued = false
 		default:
-			if c.void(&e) {
+			if c.isVoid(&e) {
 				return nil
 			}
 		}
-		return c.happen(&e)
+		return c.handleEvent(&e)
 	}
 	if t.msgs == nil {
-		return each(t.e)
+		return each(t.event)
 	}
 	for _, m := range t.msgs {
-		if err := each(event{kind: t.e.kind, conn: t.e.conn, what: m}); err != nil {
+		if err := each(event{kind: t.event.kind, conn: t.event.conn, content: m}); err != nil {
 			return err
 		}
 	}
@@ -226,25 +226,27 @@ func (c *cluster) takenIn(t *turn) error {
 }
 
 // isAtWorker reports whether an event of kind k, if the event is work, happens at a worker.
-func (k kind) atWorker() bool { return k == toWorker || k == wakeWorker || k == exit || k == watch }
+func (k eventKind) isAtWorker() bool {
+	return k == toWorker || k == wakeWorker || k == taskExits || k == watchDue
+}
 
 // freeCore gives a CPU core to the oldest waiting turn.
-func (c *cluster) rest(m *machine) {
+func (c *cluster) freeCore(m *machine) {
 	m.idle++
-	if m.head == len(m.waits) {
+	if m.head == len(m.waitingTurns) {
 		return
 	}
-	t := m.waits[m.head]
-	m.waits[m.head] = nil
-	if m.head++; m.head == len(m.waits) || m.head > 1024 {
-		m.waits = m.waits[:copy(m.waits, m.waits[m.head:])]
+	t := m.waitingTurns[m.head]
+	m.waitingTurns[m.head] = nil
+	if m.head++; m.head == len(m.waitingTurns) || m.head > 1024 {
+		m.waitingTurns = m.waitingTurns[:copy(m.waitingTurns, m.waitingTurns[m.head:])]
 		m.head = 0
 	}
-	c.begin(t)
+	c.beginTurn(t)
 }
 
 // noteAnswer notes an action for a client. All outcomes of a job are in one answer.
-func (t *turn) tell(a frontend.Action) {
+func (t *turn) noteAnswer(a frontend.Action) {
 	if t == nil {
 		return
 	}
@@ -258,32 +260,32 @@ func (t *turn) tell(a frontend.Action) {
 
 // gatherMsg keeps a message until the end of the turn, so messages on the same connection travel together.
 // gatherMsg returns false if no turn is carried out.
-func (c *cluster) gather(cn *conn, m probe.Msg) bool {
-	if c.turn == nil {
+func (c *cluster) gatherMsg(cn *conn, m probe.Msg) bool {
+	if c.currentTurn == nil {
 		return false
 	}
-	if len(cn.out) == 0 {
-		c.turn.dirty = append(c.turn.dirty, cn)
+	if len(cn.outgoing) == 0 {
+		c.currentTurn.conns = append(c.currentTurn.conns, cn)
 	}
-	cn.out = append(cn.out, m)
+	cn.outgoing = append(cn.outgoing, m)
 	return true
 }
 
 // sendTogether sends messages that travel together.
-func (c *cluster) dispatch(cn *conn, byWorker bool, leaves time.Duration, msgs []probe.Msg) {
+func (c *cluster) sendTogether(cn *conn, byWorker bool, leaves time.Duration, msgs []probe.Msg) {
 	k, sentAll, last := toWorker, &cn.f.sentAll, &cn.wLast
 	if byWorker {
 		k, sentAll, last = toFrontend, &cn.w.sentAll, &cn.fLast
 	}
 	for i, m := range msgs {
-		leaves = max(leaves, c.sent(sentAll, m))
-		msgs[i] = c.recode(m)
+		leaves = max(leaves, c.scheduleDeparture(sentAll, m))
+		msgs[i] = c.recodeMsg(m)
 	}
-	c.at(c.travel(leaves, last), event{kind: k, conn: cn, what: msgs})
+	c.schedule(c.reorderedArrival(leaves, last), event{kind: k, conn: cn, content: msgs})
 }
 
 // countThings counts messages, and the launches in messages beyond the first of each message.
-func thingsIn(msgs []probe.Msg) int {
+func countThings(msgs []probe.Msg) int {
 	n := len(msgs)
 	for _, m := range msgs {
 		switch m := m.(type) {
@@ -297,11 +299,11 @@ func thingsIn(msgs []probe.Msg) int {
 }
 
 // callFrontend lets a client call a frontend.
-func (c *cluster) call(f *frontendNode, ev frontend.Event) error {
+func (c *cluster) callFrontend(f *frontendNode, ev frontend.Event) error {
 	if f.machine == nil {
 		return c.stepFrontend(f, ev)
 	}
-	c.queue(&f.process, event{kind: called, f: f, what: ev})
+	c.queueEvent(&f.process, event{kind: clientCall, f: f, content: ev})
 	return nil
 }
 
@@ -311,10 +313,10 @@ func (r *runner) cpuUsed(tasks int) *bench.SimCPU {
 		return nil
 	}
 	const us = float64(time.Microsecond)
-	span := float64(r.now - r.began)
+	span := float64(r.now - r.arrivalsBegan)
 	used := &bench.SimCPU{MessageUS: float64(r.cpu.Message) / us}
-	add := func(share *float64, p *process, of int) {
-		*share += float64(p.used) / span / float64(of)
+	add := func(share *float64, p *process, processes int) {
+		*share += float64(p.used) / span / float64(processes)
 		used.PerTaskUS += float64(p.used) / us / float64(tasks)
 		used.BusiestShare = max(used.BusiestShare, float64(p.used)/span)
 	}

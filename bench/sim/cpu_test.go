@@ -8,9 +8,9 @@ import (
 )
 
 // rareJobsConfig has jobs so rare that each has the cluster to itself.
-func rare(t testing.TB, tasks string, workers, slots int) Config {
+func rareJobsConfig(t testing.TB, tasks string, workers, slots int) Config {
 	return Config{
-		Policy: policy(t, "late-binding"), Load: 0.00001, Frontends: 1, Workers: workers, Slots: slots, Workload: poisson(t, tasks, "fixed:1ms"),
+		Policy: mustPolicy(t, "late-binding"), Load: 0.00001, Frontends: 1, Workers: workers, Slots: slots, Workload: mustPoisson(t, tasks, "fixed:1ms"),
 		Jobs: 20, Seed: 1, Delay: time.Millisecond, Codec: true, ProbeRatio: 1,
 	}
 }
@@ -42,14 +42,14 @@ func TestMessageCPU(t *testing.T) {
 		{"two tasks, messages take no time", "2", 2, 1, 0, CPU{Message: c * 1e6}, ms + 11*c + c/10 + 2*c},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cfg := rare(t, test.tasks, test.workers, test.slots)
+			cfg := rareJobsConfig(t, test.tasks, test.workers, test.slots)
 			cfg.Delay, cfg.CPU = time.Duration(test.delay*1e6), test.cpu
-			r := run(t, cfg)
+			r := mustRun(t, cfg)
 			if got := r.ResponseMS.P50; math.Abs(got-test.want) > 0.002 {
 				t.Errorf("a job takes %v ms, want %v", got, test.want)
 			}
 			cfg.Codec = false
-			if bare := run(t, cfg); !reflect.DeepEqual(r, bare) {
+			if bare := mustRun(t, cfg); !reflect.DeepEqual(r, bare) {
 				t.Errorf("%+v, without codec %+v", r, bare)
 			}
 		})
@@ -59,14 +59,14 @@ func TestMessageCPU(t *testing.T) {
 // A process uses no more time than its cores have. If messages take all of the time, jobs wait, and all messages
 // on a connection since its last turn are read at once.
 func TestMessageCPUIsBounded(t *testing.T) {
-	cfg := small(t)
-	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = poisson(t, "10", "task-exp:1ms"), 500, 100
+	cfg := smallConfig(t)
+	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = mustPoisson(t, "10", "task-exp:1ms"), 500, 100
 	var before *Result
 	for _, message := range []time.Duration{0, time.Nanosecond, 2 * time.Microsecond, 20 * time.Microsecond} {
 		for _, cores := range []int{2, 4} {
 			cfg.CPU = CPU{Message: message, Cores: cores, Shared: true}
-			r := run(t, cfg)
-			again := run(t, cfg)
+			r := mustRun(t, cfg)
+			again := mustRun(t, cfg)
 			if !reflect.DeepEqual(r, again) {
 				t.Errorf("%v: %+v, then %+v", message, r, again)
 			}

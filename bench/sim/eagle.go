@@ -34,51 +34,51 @@ import (
 // the worker knows at once. Hawk's stealing is left out, as in the published simulator: stealing finds nothing if
 // probes of short jobs avoid long tasks.
 type eagle struct {
-	id       probe.FrontendID
-	delay    time.Duration
-	long     time.Duration // a job is long if the mean estimate of its tasks is longer
-	shortest bool          // the job with the least work left to start goes first; false: first come, first served
-	rng      *rand.Rand
-	nodes    []*eagleNode
-	general  int // nodes before it are reserved for short jobs
-	timers   pq.Heap[*eagleTimer]
-	seq      uint64
-	now      time.Time
-	acts     []frontend.Action
+	id           probe.FrontendID
+	delay        time.Duration
+	longAbove    time.Duration // a job is long if the mean estimate of its tasks is longer
+	shortest     bool          // the job with the least work left to start goes first; false: first come, first served
+	rng          *rand.Rand
+	nodes        []*eagleNode
+	firstGeneral int // nodes before it are reserved for short jobs
+	timers       pq.Heap[*eagleTimer]
+	seq          uint64
+	now          time.Time
+	acts         []frontend.Action
 }
 
 const (
-	eagleProbes   = 2
-	eagleLeast    = 20
-	eaglePatience = 5
+	eagleProbes      = 2
+	eagleLeastProbes = 20
+	eaglePatience    = 5
 )
 
 type eagleJob struct {
 	*frontend.Job
-	next int           // index of the first task neither started nor placed
-	mean time.Duration // mean estimate of a task
-	left time.Duration // sum of the estimates of tasks not begun
-	long bool
-	news eagleNews // the latest news that came with a refusal
+	nextTask int           // index of the first task neither started nor placed
+	mean     time.Duration // mean estimate of a task
+	workLeft time.Duration // sum of the estimates of tasks not begun
+	long     bool
+	news     eagleNews // the latest news that came with a refusal
 }
 
 // eagleNews tells which workers had slots without long tasks, just after the tasks of some long job were placed.
 type eagleNews struct {
-	seq  uint64
-	room []*eagleNode
+	seq      uint64
+	withRoom []*eagleNode
 }
 
 // eagleNode is a worker.
 type eagleNode struct {
-	key     frontend.Worker
-	slots   int
-	free    int           // neither running a task nor held for an answer
-	queue   []*eagleEntry // in the order of arrival
-	runs    map[probe.AttemptID]eagleRun
-	long    int       // running and waiting
-	news    eagleNews // came with the last long task
-	nextRes probe.ResID
-	acks    []probe.AttemptID
+	key       frontend.Worker
+	slots     int
+	freeSlots int           // neither running a task nor held for an answer
+	queue     []*eagleEntry // in the order of arrival
+	runs      map[probe.AttemptID]eagleRun
+	longTasks int       // running and waiting
+	news      eagleNews // came with the last long task
+	nextRes   probe.ResID
+	acks      []probe.AttemptID
 }
 
 // eagleEntry is a probe of a short job, or a task of a long job.
@@ -90,7 +90,7 @@ type eagleEntry struct {
 }
 
 // taskEstimate returns the estimate of the entry's task; of a probe, the mean of the job.
-func (q *eagleEntry) estimate() time.Duration {
+func (q *eagleEntry) taskEstimate() time.Duration {
 	if q.task != nil {
 		return q.task.Estimate
 	}
@@ -123,11 +123,11 @@ func (t *eagleTimer) Pos() *int { return &t.pos }
 // newEagle makes a scheduler whose network takes no time. Instead, the scheduler delays each of its messages by
 // the delay of the run.
 func newEagle(cfg *Config, _ []float64, f frontend.Config, rng *rand.Rand) scheduler {
-	e := &eagle{id: f.ID, delay: cfg.Delay, long: cfg.Cutoff, shortest: true, rng: rng}
-	if e.long == 0 {
-		e.long = f.Defaults().LongTask
+	e := &eagle{id: f.ID, delay: cfg.Delay, longAbove: cfg.Cutoff, shortest: true, rng: rng}
+	if e.longAbove == 0 {
+		e.longAbove = f.Defaults().LongTask
 	}
-	e.general = min(int(math.Round(cfg.Reserved*float64(cfg.Workers))), cfg.Workers-1)
+	e.firstGeneral = min(int(math.Round(cfg.Reserved*float64(cfg.Workers))), cfg.Workers-1)
 	return e
 }
 
@@ -143,16 +143,16 @@ func (e *eagle) Step(now time.Time, ev frontend.Event, acts []frontend.Action) [
 	e.now, e.acts = now, acts
 	switch ev := ev.(type) {
 	case frontend.Submit:
-		e.submit(ev.Job)
+		e.submitJob(ev.Job)
 	case frontend.WorkerUp:
 		for int(ev.Worker) >= len(e.nodes) {
 			e.nodes = append(e.nodes, nil)
 		}
 		slots := probe.Slot.Times(ev.Welcome.Capacity)
-		e.nodes[ev.Worker] = &eagleNode{key: ev.Worker, slots: slots, free: slots, nextRes: 1, runs: map[probe.AttemptID]eagleRun{}}
+		e.nodes[ev.Worker] = &eagleNode{key: ev.Worker, slots: slots, freeSlots: slots, nextRes: 1, runs: map[probe.AttemptID]eagleRun{}}
 	case frontend.Received:
 		if m, ok := ev.Msg.(*probe.Finished); ok {
-			e.finished(e.nodes[ev.Worker], m)
+			e.handleFinished(e.nodes[ev.Worker], m)
 		}
 	case frontend.Wake:
 		for e.timers.Len() > 0 && !now.Before(e.timers.Min().at) {
@@ -162,31 +162,31 @@ func (e *eagle) Step(now time.Time, ev frontend.Event, acts []frontend.Action) [
 	return e.acts
 }
 
-func (e *eagle) after(messages int, fn func()) {
+func (e *eagle) callAfter(messages int, fn func()) {
 	e.seq++
 	e.timers.Push(&eagleTimer{at: e.now.Add(time.Duration(messages) * e.delay), seq: e.seq, fn: fn})
 }
 
-func (e *eagle) submit(spec *frontend.Job) {
+func (e *eagle) submitJob(spec *frontend.Job) {
 	j := &eagleJob{Job: spec}
 	for i := range spec.Tasks {
-		j.left += spec.Tasks[i].Estimate
+		j.workLeft += spec.Tasks[i].Estimate
 	}
-	j.mean = j.left / time.Duration(len(spec.Tasks))
-	if j.long = j.mean > e.long; j.long {
-		e.after(1, func() { e.place(j) })
+	j.mean = j.workLeft / time.Duration(len(spec.Tasks))
+	if j.long = j.mean > e.longAbove; j.long {
+		e.callAfter(1, func() { e.placeLongJob(j) })
 		return
 	}
-	n := max(eagleProbes*len(spec.Tasks), eagleLeast)
-	nodes := e.sample(min(n, len(e.nodes)), e.nodes)
+	n := max(eagleProbes*len(spec.Tasks), eagleLeastProbes)
+	nodes := e.sampleNodes(min(n, len(e.nodes)), e.nodes)
 	for i := range n {
 		to := nodes[i%len(nodes)]
-		e.after(1, func() { e.probe(to, j, 0) })
+		e.callAfter(1, func() { e.receiveProbe(to, j, 0) })
 	}
 }
 
 // sampleNodes draws n different nodes.
-func (e *eagle) sample(n int, nodes []*eagleNode) []*eagleNode {
+func (e *eagle) sampleNodes(n int, nodes []*eagleNode) []*eagleNode {
 	nodes = slices.Clone(nodes)
 	for i := range n {
 		k := i + e.rng.IntN(len(nodes)-i)
@@ -196,44 +196,44 @@ func (e *eagle) sample(n int, nodes []*eagleNode) []*eagleNode {
 }
 
 // placeLongJob binds the tasks of a long job, at the central scheduler.
-func (e *eagle) place(j *eagleJob) {
+func (e *eagle) placeLongJob(j *eagleJob) {
 	waits := make([]time.Duration, len(e.nodes))
-	for i := e.general; i < len(e.nodes); i++ {
-		waits[i] = e.nodes[i].wait(e.now)
+	for i := e.firstGeneral; i < len(e.nodes); i++ {
+		waits[i] = e.nodes[i].longTaskWait(e.now)
 	}
-	var to []*eagleNode
+	var chosen []*eagleNode
 	for i := range j.Tasks {
-		best := e.general
-		for k := e.general; k < len(e.nodes); k++ {
+		best := e.firstGeneral
+		for k := e.firstGeneral; k < len(e.nodes); k++ {
 			if waits[k] < waits[best] {
 				best = k
 			}
 		}
 		n := e.nodes[best]
-		n.long++ // counted while under way
-		e.enqueue(n, &eagleEntry{job: j, task: &j.Tasks[i]})
-		waits[best] = n.wait(e.now)
-		to = append(to, n)
-		e.after(1, func() { e.run(n) })
+		n.longTasks++ // counted while under way
+		e.addEntry(n, &eagleEntry{job: j, task: &j.Tasks[i]})
+		waits[best] = n.longTaskWait(e.now)
+		chosen = append(chosen, n)
+		e.callAfter(1, func() { e.fillSlots(n) })
 	}
-	j.next = len(j.Tasks)
+	j.nextTask = len(j.Tasks)
 	e.seq++
-	news := eagleNews{e.seq, slices.DeleteFunc(slices.Clone(e.nodes), (*eagleNode).full)}
-	e.after(1, func() {
-		for _, n := range to {
+	news := eagleNews{e.seq, slices.DeleteFunc(slices.Clone(e.nodes), (*eagleNode).isFull)}
+	e.callAfter(1, func() {
+		for _, n := range chosen {
 			n.news = news
 		}
 	})
 }
 
-func (e *eagle) enqueue(n *eagleNode, q *eagleEntry) {
+func (e *eagle) addEntry(n *eagleNode, q *eagleEntry) {
 	e.seq++
 	q.seq = e.seq
 	n.queue = append(n.queue, q)
 }
 
 // longTaskWait returns how long another long task would wait for the long tasks at n.
-func (n *eagleNode) wait(now time.Time) time.Duration {
+func (n *eagleNode) longTaskWait(now time.Time) time.Duration {
 	ends := make([]time.Duration, 0, n.slots)
 	for _, r := range n.runs {
 		if r.job.long {
@@ -253,69 +253,69 @@ func (n *eagleNode) wait(now time.Time) time.Duration {
 }
 
 // isFull reports whether long tasks take up all slots of a worker.
-func (n *eagleNode) full() bool { return n.long >= n.slots }
+func (n *eagleNode) isFull() bool { return n.longTasks >= n.slots }
 
 // receiveProbe is the arrival of a probe at a worker, after so far refusals by other workers.
-func (e *eagle) probe(n *eagleNode, j *eagleJob, refusals int) {
-	if !n.full() || refusals == 2 {
-		e.enqueue(n, &eagleEntry{job: j})
-		e.run(n)
+func (e *eagle) receiveProbe(n *eagleNode, j *eagleJob, refusals int) {
+	if !n.isFull() || refusals == 2 {
+		e.addEntry(n, &eagleEntry{job: j})
+		e.fillSlots(n)
 		return
 	}
 	if n.news.seq > j.news.seq {
 		j.news = n.news
 	}
-	e.after(1, func() { // at the frontend
-		others := e.nodes[:e.general]
+	e.callAfter(1, func() { // at the frontend
+		others := e.nodes[:e.firstGeneral]
 		if refusals == 0 {
-			others = j.news.room
+			others = j.news.withRoom
 		}
 		if len(others) == 0 {
 			others = e.nodes
 		}
 		to := others[e.rng.IntN(len(others))]
-		e.after(1, func() { e.probe(to, j, refusals+1) })
+		e.callAfter(1, func() { e.receiveProbe(to, j, refusals+1) })
 	})
 }
 
 // fillSlots fills the free slots of a worker from its queue.
-func (e *eagle) run(n *eagleNode) {
-	for n.free > 0 {
-		q := e.take(n)
+func (e *eagle) fillSlots(n *eagleNode) {
+	for n.freeSlots > 0 {
+		q := e.takeEntry(n)
 		if q == nil {
 			return
 		}
-		n.free--
+		n.freeSlots--
 		if q.task != nil {
-			q.job.left -= q.task.Estimate
-			e.start(n, q.job, q.task)
+			q.job.workLeft -= q.task.Estimate
+			e.startTask(n, q.job, q.task)
 			continue
 		}
 		j := q.job
-		e.after(1, func() { // at the frontend
-			if j.next == len(j.Tasks) {
-				e.after(1, func() {
-					n.free++
-					e.run(n)
+		e.callAfter(1, func() { // at the frontend
+			if j.nextTask == len(j.Tasks) {
+				e.callAfter(1, func() {
+					n.freeSlots++
+					e.fillSlots(n)
 				})
 				return
 			}
-			t := &j.Tasks[j.next]
-			j.next++
-			j.left -= t.Estimate
-			e.after(1, func() {
+			t := &j.Tasks[j.nextTask]
+			j.nextTask++
+			j.workLeft -= t.Estimate
+			e.callAfter(1, func() {
 				i, _ := slices.BinarySearchFunc(n.queue, q.seq, func(o *eagleEntry, seq uint64) int { return cmp.Compare(o.seq, seq) })
 				n.queue = slices.Insert(n.queue, i, q)
-				e.start(n, j, t)
-				e.run(n)
+				e.startTask(n, j, t)
+				e.fillSlots(n)
 			})
 		})
 	}
 }
 
 // takeEntry removes the next entry of the queue, and returns the entry; nil if no entry waits.
-func (e *eagle) take(n *eagleNode) *eagleEntry {
-	n.queue = slices.DeleteFunc(n.queue, func(q *eagleEntry) bool { return q.task == nil && q.job.next == len(q.job.Tasks) })
+func (e *eagle) takeEntry(n *eagleNode) *eagleEntry {
+	n.queue = slices.DeleteFunc(n.queue, func(q *eagleEntry) bool { return q.task == nil && q.job.nextTask == len(q.job.Tasks) })
 	if len(n.queue) == 0 {
 		return nil
 	}
@@ -323,7 +323,7 @@ func (e *eagle) take(n *eagleNode) *eagleEntry {
 	if e.shortest && n.queue[0].task == nil {
 		patience := time.Duration(math.MaxInt64) // of the least patient entry so far
 		for i, q := range n.queue {
-			if i > 0 && q.job.left < n.queue[best].job.left && q.estimate() <= patience {
+			if i > 0 && q.job.workLeft < n.queue[best].job.workLeft && q.taskEstimate() <= patience {
 				best = i
 			}
 			if q.task == nil {
@@ -341,7 +341,7 @@ func (e *eagle) take(n *eagleNode) *eagleEntry {
 	return q
 }
 
-func (e *eagle) start(n *eagleNode, j *eagleJob, t *frontend.Task) {
+func (e *eagle) startTask(n *eagleNode, j *eagleJob, t *frontend.Task) {
 	e.seq++
 	id := probe.AttemptID{Frontend: e.id, Seq: e.seq}
 	n.runs[id] = eagleRun{j, t, e.now.Add(t.Estimate)}
@@ -352,15 +352,15 @@ func (e *eagle) start(n *eagleNode, j *eagleJob, t *frontend.Task) {
 	n.nextRes++
 }
 
-func (e *eagle) finished(n *eagleNode, m *probe.Finished) {
+func (e *eagle) handleFinished(n *eagleNode, m *probe.Finished) {
 	r, ok := n.runs[m.Attempt]
 	if !ok {
 		return // a repeated message
 	}
 	delete(n.runs, m.Attempt)
-	n.free++
+	n.freeSlots++
 	if r.job.long {
-		n.long--
+		n.longTasks--
 	}
 	const batch = 16
 	if n.acks = append(n.acks, m.Attempt); len(n.acks) == batch {
@@ -368,8 +368,8 @@ func (e *eagle) finished(n *eagleNode, m *probe.Finished) {
 		n.acks = nil
 	}
 	outcome := frontend.Outcome{Task: m.Task, Kind: frontend.Result, Result: m.Result, Run: m.Run}
-	e.after(1, func() { e.acts = append(e.acts, &frontend.Done{Job: m.Job, Outcome: outcome}) })
-	e.run(n)
+	e.callAfter(1, func() { e.acts = append(e.acts, &frontend.Done{Job: m.Job, Outcome: outcome}) })
+	e.fillSlots(n)
 }
 
 // NextWake implements scheduler.
@@ -397,8 +397,8 @@ func (e *eagle) Check() error {
 				long++
 			}
 		}
-		if n.free < 0 || n.free+len(n.runs) > n.slots || long != n.long || long > 0 && i < e.general {
-			return fmt.Errorf("worker %d of %d slots has %d free and %d running tasks; %d long tasks run or wait, counted as %d", i, n.slots, n.free, len(n.runs), long, n.long)
+		if n.freeSlots < 0 || n.freeSlots+len(n.runs) > n.slots || long != n.longTasks || long > 0 && i < e.firstGeneral {
+			return fmt.Errorf("worker %d of %d slots has %d free and %d running tasks; %d long tasks run or wait, counted as %d", i, n.slots, n.freeSlots, len(n.runs), long, n.longTasks)
 		}
 	}
 	return nil

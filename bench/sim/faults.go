@@ -82,7 +82,7 @@ type FaultStats struct {
 // gives the same run.
 func Faults(seed uint64, without Omission) (*FaultStats, error) {
 	r := newFaultRun(seed, without)
-	err := r.run()
+	err := r.playOut()
 	if err == nil {
 		return &r.stats, nil
 	}
@@ -94,8 +94,8 @@ func Faults(seed uint64, without Omission) (*FaultStats, error) {
 		}
 		failed.Log = append(failed.Log, fmt.Sprintf("%12v ", again.now)+fmt.Sprintf(format, args...))
 	}
-	again.stopAt = r.steps
-	_ = again.run()
+	again.stopAtStep = r.steps
+	_ = again.playOut()
 	return &r.stats, failed
 }
 
@@ -124,7 +124,7 @@ func FaultSweep(ctx context.Context, from, n uint64, progress func(done uint64))
 				if errors.As(err, &e) && (failed == nil || e.Seed < failed.Seed) {
 					failed = e
 				}
-				sum.add(stats)
+				sum.addRun(stats)
 				if done++; progress != nil {
 					progress(done)
 				}
@@ -147,69 +147,69 @@ const logLines = 20_000
 // faultRun is a run of Faults under way.
 type faultRun struct {
 	cluster
-	seed    uint64
-	without Omission
-	dice    *rand.Rand    // for everything drawn before the run begins
-	calm    bool          // nothing goes wrong
-	steady  bool          // only frontends fail, and clients wander
-	horizon time.Duration // no more faults from then on
-	end     time.Duration // all jobs must have ended by then
-	copies  float64       // share of tasks that may have a second attempt
-	grace   time.Duration // a frontend cancels the job of a client after this absence
-	jobs    []*faultJob
-	faults  int                      // number of drawn faults
-	visits  []map[probe.JobID]*visit // by frontend
-	chances *rand.Rand               // for fetchers and gossip
+	seed          uint64
+	without       Omission
+	dice          *rand.Rand    // for everything drawn before the run begins
+	calm          bool          // nothing goes wrong
+	frontendsOnly bool          // only frontends fail, and clients wander
+	faultsEnd     time.Duration // no more faults from then on
+	end           time.Duration // all jobs must have ended by then
+	copies        float64       // share of tasks that may have a second attempt
+	grace         time.Duration // a frontend cancels the job of a client after this absence
+	jobs          []*faultJob
+	faults        int                      // number of drawn faults
+	visits        []map[probe.JobID]*visit // by frontend
+	outsideDice   *rand.Rand               // for fetchers and gossip
 
-	fetchers []fetcher // by worker, of its present life
-	rumours  []uint64  // by worker: its number of gossip rows
-	leaving  []int32   // by worker: the life in which the worker drains
-	outages  []outage  // by worker
+	fetchers     []fetcher // by worker, of its present life
+	rumours      []uint64  // by worker: its number of gossip rows
+	drainingLife []int32   // by worker: the life in which the worker drains
+	outages      []outage  // by worker
 
-	queued   []uint32   // calm runs: by worker, the queue's length after the last step
-	idle     []idleSpan // by worker, after its last step
-	placeOf  map[placeKey]*faultJob
-	harmed   []*harm
-	reorders bool // messages overtake one another
-	tries    map[probe.AttemptID]*try
-	stored   map[[32]byte][]storedAt // outputs of tasks stored as files, by digest
+	queued      []uint32   // calm runs: by worker, the queue's length after the last step
+	idle        []idleSpan // by worker, after its last step
+	jobOfPlace  map[placeKey]*faultJob
+	harms       []*harm
+	reorders    bool // messages overtake one another
+	attempts    map[probe.AttemptID]*faultAttempt
+	storedFiles map[[32]byte][]storedAt // outputs of tasks stored as files, by digest
 
-	open   int // jobs that have not ended
-	failed error
-	still  int // events since time went on
-	busy   int // most events without time going on
-	stats  FaultStats
-	stopAt uint64
+	openJobs    int // jobs that have not ended
+	violation   error
+	stillEvents int // events since time went on
+	maxStill    int // most events without time going on
+	stats       FaultStats
+	stopAtStep  uint64
 }
 
 func newFaultRun(seed uint64, without Omission) *faultRun {
-	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0, steady: seed%calmEvery == 1}
-	r.placeOf, r.tries, r.stored = map[placeKey]*faultJob{}, map[probe.AttemptID]*try{}, map[[32]byte][]storedAt{}
+	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0, frontendsOnly: seed%calmEvery == 1}
+	r.jobOfPlace, r.attempts, r.storedFiles = map[placeKey]*faultJob{}, map[probe.AttemptID]*faultAttempt{}, map[[32]byte][]storedAt{}
 	r.stats.Faults, r.stats.Seen = map[string]int{}, map[string]int{}
-	r.chances = rand.New(rand.NewPCG(seed, 'c'))
+	r.outsideDice = rand.New(rand.NewPCG(seed, 'c'))
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
-	r.copies = among(rand.New(rand.NewPCG(seed, 'k')), 0, 0.03, 1)
-	r.check = 1
-	r.says = r.said
-	r.tell = r.told
+	r.copies = drawOne(rand.New(rand.NewPCG(seed, 'k')), 0, 0.03, 1)
+	r.checkEvery = 1
+	r.progressOf = r.reportedProgress
+	r.onAnswer = r.handleAnswer
 	r.onStart = r.taskStarted
 	r.onEnd = r.taskEnded
-	r.onFetch, r.onRelease = r.fetch, r.release
+	r.onFetch, r.onRelease = r.fetchFiles, r.releaseFiles
 	return r
 }
 
 // drawOne draws one of a few values.
-func among[T any](dice *rand.Rand, values ...T) T { return values[dice.IntN(len(values))] }
+func drawOne[T any](dice *rand.Rand, values ...T) T { return values[dice.IntN(len(values))] }
 
 // drawBetween draws a duration.
-func between(dice *rand.Rand, low, high time.Duration) time.Duration {
+func drawBetween(dice *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(dice.Int64N(int64(high-low)+1))
 }
 
-func chance(dice *rand.Rand, p float64) bool { return dice.Float64() < p }
+func drawChance(dice *rand.Rand, p float64) bool { return dice.Float64() < p }
 
 // playOut plays the whole run. A panic of a core is an error like others.
-func (r *faultRun) run() (err error) {
+func (r *faultRun) playOut() (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
@@ -218,157 +218,157 @@ func (r *faultRun) run() (err error) {
 	if r.calm {
 		r.drawCalm()
 	} else {
-		r.draw()
+		r.drawCluster()
 	}
-	for r.open > 0 {
-		if err := r.next(r.end); err != nil {
+	for r.openJobs > 0 {
+		if err := r.stepUpTo(r.end); err != nil {
 			return err
 		}
 		if r.now > r.end {
-			return r.unfinished()
+			return r.describeUnfinished()
 		}
 	}
 	// All jobs have ended, except at frontends left by their clients.
 	for quiet := r.now + 15*time.Second; r.now < quiet; {
-		if err := r.next(quiet); err != nil {
+		if err := r.stepUpTo(quiet); err != nil {
 			return err
 		}
 	}
-	return r.drained()
+	return r.checkDrained()
 }
 
 // drawCluster draws the cluster, the jobs and the faults.
-func (r *faultRun) draw() {
-	r.afterFrontend, r.afterWorker, r.obeys = r.attempted, r.stopped, r.heeds
+func (r *faultRun) drawCluster() {
+	r.afterFrontend, r.afterWorker, r.obeysStop = r.noteAttempts, r.checkStops, r.heedsStop
 	d := r.dice
 	r.net = network{
-		delay: between(d, 10*time.Microsecond, time.Millisecond), jitter: between(d, 0, time.Millisecond),
-		codec: true, reorder: among(d, 0, 0, time.Millisecond, 5*time.Millisecond), repeat: among(d, 0, 0, 0.01, 0.1), frames: true,
-		lease: 300 * time.Millisecond, ping: 100 * time.Millisecond, watch: true,
+		delay: drawBetween(d, 10*time.Microsecond, time.Millisecond), jitter: drawBetween(d, 0, time.Millisecond),
+		codec: true, reorder: drawOne(d, 0, 0, time.Millisecond, 5*time.Millisecond), repeatShare: drawOne(d, 0, 0, 0.01, 0.1), frames: true,
+		lease: 300 * time.Millisecond, ping: 100 * time.Millisecond, workersWatch: true,
 	}
 	r.reorders = r.net.reorder > 0
-	r.horizon = between(d, time.Second, 4*time.Second)
-	r.grace = between(d, 100*time.Millisecond, time.Second)
-	if r.steady {
+	r.faultsEnd = drawBetween(d, time.Second, 4*time.Second)
+	r.grace = drawBetween(d, 100*time.Millisecond, time.Second)
+	if r.frontendsOnly {
 		r.stats.Seen["steady runs"]++
-		r.net.reorder = 0            // the results of claimed tasks come before the answer to the claim
-		r.horizon += 5 * time.Second // at the end, workers are old enough to know all of the last jobs
+		r.net.reorder = 0              // the results of claimed tasks come before the answer to the claim
+		r.faultsEnd += 5 * time.Second // at the end, workers are old enough to know all of the last jobs
 	}
 	for i := range 2 + d.IntN(5) {
 		cfg := worker.Config{
-			Capacity: slotsOf(1 + d.IntN(4)), Functions: []string{function, "tiny"},
-			Order: among(d, worker.Fair, worker.Fair, worker.FIFO, worker.Priority, worker.Shortest), StarvationBound: 200 * time.Millisecond,
-			MaxQueue:    among(d, 5, 40, 1<<14),
-			MaxRetained: among(d, 2000, 256<<20),
-			ReadyExpiry: between(d, 20*time.Millisecond, 200*time.Millisecond),
-			Grace:       between(d, 20*time.Millisecond, time.Second), Retain: 5 * time.Second,
+			Capacity: slotsOf(1 + d.IntN(4)), Functions: []string{sleepFunction, "tiny"},
+			Order: drawOne(d, worker.Fair, worker.Fair, worker.FIFO, worker.Priority, worker.Shortest), StarvationBound: 200 * time.Millisecond,
+			MaxQueue:    drawOne(d, 5, 40, 1<<14),
+			MaxRetained: drawOne(d, 2000, 256<<20),
+			ReadyExpiry: drawBetween(d, 20*time.Millisecond, 200*time.Millisecond),
+			Grace:       drawBetween(d, 20*time.Millisecond, time.Second), Retain: 5 * time.Second,
 		}
 		if i == 0 {
 			cfg.Functions = append(cfg.Functions, "rare")
 			cfg.MaxQueue = 1 << 14
 		}
-		if r.steady { // patience for frontends that hang
+		if r.frontendsOnly { // patience for frontends that hang
 			cfg.MaxRetained, cfg.Grace = 256<<20, 5*time.Second
 		}
 		w := r.addWorker(cfg, 1)
-		w.deaf = chance(rand.New(rand.NewPCG(r.seed, 'r'<<32|uint64(i))), 0.2)
-		r.furnish(w, d)
+		w.ignoresRestamp = drawChance(rand.New(rand.NewPCG(r.seed, 'r'<<32|uint64(i))), 0.2)
+		r.furnishWorker(w, d)
 	}
 	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
-	r.leaving, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
+	r.drainingLife, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
 	r.idle = make([]idleSpan, len(r.workers))
-	gossips := chance(d, 0.7)
+	gossips := drawChance(d, 0.7)
 	for _, w := range r.workers {
-		if liar := chance(d, 0.1); gossips {
-			r.gossip(w, liar)
+		if liar := drawChance(d, 0.1); gossips {
+			r.sendGossip(w, liar)
 		}
 	}
 	r.limitTenants()
 	for i := range 1 + d.IntN(3) {
 		r.visits = append(r.visits, map[probe.JobID]*visit{})
 		cfg := frontend.Config{
-			AdriftFor: between(d, 50*time.Millisecond, 500*time.Millisecond), ClaimFor: between(d, 200*time.Millisecond, time.Second),
-			StrandedFor: [...]time.Duration{2 * time.Second, 300 * time.Millisecond}[r.seed%2], SyncEvery: between(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
-			MaxPending: among(d, 60, 1<<20), MaxWait: among(d, 100*time.Millisecond, -1),
-			LongTask: among(d, 20*time.Millisecond, 200*time.Millisecond, 0),
-			Matcher:  among(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: among(d, 2, 3), Copies: r.copies,
+			AdriftFor: drawBetween(d, 50*time.Millisecond, 500*time.Millisecond), ClaimFor: drawBetween(d, 200*time.Millisecond, time.Second),
+			StrandedFor: [...]time.Duration{2 * time.Second, 300 * time.Millisecond}[r.seed%2], SyncEvery: drawBetween(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
+			MaxPending: drawOne(d, 60, 1<<20), MaxWait: drawOne(d, 100*time.Millisecond, -1),
+			LongTask: drawOne(d, 20*time.Millisecond, 200*time.Millisecond, 0),
+			Matcher:  drawOne(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: drawOne(d, 2, 3), Copies: r.copies,
 		}
-		if r.steady {
+		if r.frontendsOnly {
 			cfg.AdriftFor, cfg.ClaimFor, cfg.MaxPending, cfg.MaxWait = 5*time.Second, 1200*time.Millisecond, 1<<20, -1
 		}
 		r.addFrontend(cfg, r.seed+uint64(i)<<32)
 	}
 	r.makeJobs(10 + d.IntN(40))
 	for at := time.Duration(0); ; {
-		if at += time.Duration(d.ExpFloat64() * float64(120*time.Millisecond)); at > r.horizon {
+		if at += time.Duration(d.ExpFloat64() * float64(120*time.Millisecond)); at > r.faultsEnd {
 			break
 		}
 		n := r.faults
 		if r.faults++; !r.without.Faults[n] {
-			r.later(at, func() { r.fault(n) })
+			r.callAt(at, func() { r.injectFault(n) })
 		}
 	}
-	r.later(r.horizon, r.heal)
-	r.end, r.busy = r.horizon+time.Minute, 50_000
-	if r.terms != nil {
-		told := &told{by: make([][][]tenants.Need, len(r.frontends))}
-		for i := range told.by {
-			told.by[i] = make([][]tenants.Need, len(r.frontends))
+	r.callAt(r.faultsEnd, r.endFaults)
+	r.end, r.maxStill = r.faultsEnd+time.Minute, 50_000
+	if r.tenantsFile != nil {
+		heard := &heardNeeds{needs: make([][][]tenants.Need, len(r.frontends))}
+		for i := range heard.needs {
+			heard.needs[i] = make([][]tenants.Need, len(r.frontends))
 		}
-		r.share(told, rand.New(rand.NewPCG(r.seed, 's')))
+		r.exchangeNeeds(heard, rand.New(rand.NewPCG(r.seed, 's')))
 	}
 }
 
 // stepUpTo runs the next event, if the event is due at end or before; else the clock moves just past end.
-func (r *faultRun) next(end time.Duration) error {
-	if r.stopAt > 0 && r.steps >= r.stopAt {
+func (r *faultRun) stepUpTo(end time.Duration) error {
+	if r.stopAtStep > 0 && r.steps >= r.stopAtStep {
 		return errors.New("stopped")
 	}
-	if at, ok := r.due(); !ok || at > end {
+	if at, ok := r.nextTime(); !ok || at > end {
 		r.now = end + 1
 		return nil
 	}
 	before := r.now
-	if err := r.step(); err != nil {
+	if err := r.stepEvent(); err != nil {
 		return err
 	}
-	if r.still++; r.now != before {
-		r.still = 0
+	if r.stillEvents++; r.now != before {
+		r.stillEvents = 0
 	}
-	if r.still > r.busy {
+	if r.stillEvents > r.maxStill {
 		return errors.New("time stands still: something is due again and again")
 	}
 	r.stats.Events = r.steps
-	return r.failed
+	return r.violation
 }
 
-func (r *faultRun) fail(format string, args ...any) {
-	if r.failed == nil {
-		r.failed = fmt.Errorf(format, args...)
+func (r *faultRun) failRun(format string, args ...any) {
+	if r.violation == nil {
+		r.violation = fmt.Errorf(format, args...)
 	}
 }
 
 // String returns the most important counts in a line.
 func (s *FaultStats) String() string {
 	var faults []string
-	for _, what := range slices.Sorted(maps.Keys(s.Faults)) {
-		faults = append(faults, fmt.Sprintf("%s %d", what, s.Faults[what]))
+	for _, kind := range slices.Sorted(maps.Keys(s.Faults)) {
+		faults = append(faults, fmt.Sprintf("%s %d", kind, s.Faults[kind]))
 	}
 	return fmt.Sprintf("%d jobs of %d tasks, started %d times, %d failovers, %d events; %s", s.Jobs, s.Tasks, s.Starts, s.Failovers, s.Events, strings.Join(faults, ", "))
 }
 
-func (s *FaultStats) add(o *FaultStats) {
+func (s *FaultStats) addRun(o *FaultStats) {
 	s.Jobs += o.Jobs
 	s.Tasks += o.Tasks
 	s.Starts += o.Starts
 	s.Failovers += o.Failovers
 	s.Refusals += o.Refusals
 	s.Events += o.Events
-	for what, n := range o.Faults {
-		s.Faults[what] += n
+	for kind, n := range o.Faults {
+		s.Faults[kind] += n
 	}
-	for what, n := range o.Seen {
-		s.Seen[what] += n
+	for kind, n := range o.Seen {
+		s.Seen[kind] += n
 	}
 	for i, n := range o.Outcomes {
 		s.Outcomes[i] += n

@@ -17,71 +17,71 @@ import (
 
 // harm is the effect of a fault on the attempts at a worker, of a frontend, or between the two.
 type harm struct {
-	what  string
-	f     *frontendNode // nil: any
-	w     *workerNode   // nil: any
-	from  time.Duration
-	until time.Duration // the end of its effects
+	fault  string
+	f      *frontendNode // nil: any
+	w      *workerNode   // nil: any
+	begins time.Duration
+	ends   time.Duration // the end of its effects
 }
 
 // noEndYet is the end of a harm without a known end.
-const unending = time.Duration(math.MaxInt64)
+const noEndYet = time.Duration(math.MaxInt64)
 
 // noticeTime returns the longest time until the two ends of a connection have noticed the silence, and have made
 // another connection.
-func (r *faultRun) notice() time.Duration {
-	return r.net.lease + 2*r.net.ping + 2*redial + r.settles()
+func (r *faultRun) noticeTime() time.Duration {
+	return r.net.lease + 2*r.net.ping + 2*redialAfter + r.settleTime()
 }
 
 // settleTime returns the longest time of a message under way.
-func (r *faultRun) settles() time.Duration {
+func (r *faultRun) settleTime() time.Duration {
 	return 4*r.net.delay + 20*r.net.jitter + 2*r.net.reorder
 }
 
 // noteHarm notes the begin of a fault.
-func (r *faultRun) harms(what string, f *frontendNode, w *workerNode, lasts time.Duration) {
-	h := &harm{what: what, f: f, w: w, from: r.now, until: unending}
-	if lasts < unending {
-		h.until = r.now + lasts + r.notice()
+func (r *faultRun) noteHarm(what string, f *frontendNode, w *workerNode, lasts time.Duration) {
+	h := &harm{fault: what, f: f, w: w, begins: r.now, ends: noEndYet}
+	if lasts < noEndYet {
+		h.ends = r.now + lasts + r.noticeTime()
 	}
-	r.harmed = append(r.harmed, h)
+	r.harms = append(r.harms, h)
 }
 
 // endHarms notes the end of a worker's harms without an end, because the worker has begun another life.
-func (r *faultRun) mended(w *workerNode) {
-	for _, h := range r.harmed {
-		if h.w == w && h.until == unending {
-			h.until = r.now + r.notice()
+func (r *faultRun) endHarms(w *workerNode) {
+	for _, h := range r.harms {
+		if h.w == w && h.ends == noEndYet {
+			h.ends = r.now + r.noticeTime()
 		}
 	}
 }
 
 // mayHit reports whether the harm may affect a frontend and a worker together at some time from since on.
-func (h *harm) hits(f *frontendNode, w *workerNode, since time.Duration) bool {
-	return (h.f == nil || h.f == f) && (h.w == nil || h.w == w) && h.until >= since
+func (h *harm) mayHit(f *frontendNode, w *workerNode, since time.Duration) bool {
+	return (h.f == nil || h.f == f) && (h.w == nil || h.w == w) && h.ends >= since
 }
 
 // faultAttempt is an attempt at a task, known since the frontend sent the attempt.
-type try struct {
-	id      probe.AttemptID
-	f       *frontendNode
-	w       *workerNode
-	sent    time.Duration
-	session int // of the job's client, as known to the frontend
-	started bool
-	copy    bool // the frontend may have another attempt at the task
-	spare   bool // sent as spare
-	over    bool // failed by itself, or was stopped with a cause
-	goesOn  bool // runs on after it was told to stop
+type faultAttempt struct {
+	id          probe.AttemptID
+	f           *frontendNode
+	w           *workerNode
+	sent        time.Duration
+	session     int // of the job's client, as known to the frontend
+	started     bool
+	isCopy      bool // the frontend may have another attempt at the task
+	isSpare     bool // sent as spare
+	ended       bool // failed by itself, or was stopped with a cause
+	ignoresStop bool // runs on after it was told to stop
 }
 
 // harmOf returns a harm that may have hit t, or nil.
-func (r *faultRun) harm(t *try) *harm { return r.between(t.f, t.w, t.sent) }
+func (r *faultRun) harmOf(t *faultAttempt) *harm { return r.harmBetween(t.f, t.w, t.sent) }
 
 // harmBetween returns a harm that may affect f and w together at some time from since on, or nil.
-func (r *faultRun) between(f *frontendNode, w *workerNode, since time.Duration) *harm {
-	for _, h := range r.harmed {
-		if h.hits(f, w, since) {
+func (r *faultRun) harmBetween(f *frontendNode, w *workerNode, since time.Duration) *harm {
+	for _, h := range r.harms {
+		if h.mayHit(f, w, since) {
 			return h
 		}
 	}
@@ -89,28 +89,28 @@ func (r *faultRun) between(f *frontendNode, w *workerNode, since time.Duration) 
 }
 
 // causeOf returns the harm that may have taken t from its task, or nil.
-func (r *faultRun) cause(j *faultJob, t *try) *harm {
-	if h := r.harm(t); h != nil {
+func (r *faultRun) causeOf(j *faultJob, t *faultAttempt) *harm {
+	if h := r.harmOf(t); h != nil {
 		return h
 	}
-	if j.owner != t.f || j.since > t.sent {
-		return &harm{what: "its client has left its frontend", from: j.since, until: unending}
+	if j.owner != t.f || j.ownedSince > t.sent {
+		return &harm{fault: "its client has left its frontend", begins: j.ownedSince, ends: noEndYet}
 	}
 	return nil
 }
 
 // mayBeLost reports whether an attempt at the task may have been lost.
-func (r *faultRun) anyHarmed(j *faultJob, t *faultTask) bool {
-	return slices.ContainsFunc(t.tries, func(x *try) bool { return r.cause(j, x) != nil })
+func (r *faultRun) mayBeLost(j *faultJob, t *faultTask) bool {
+	return slices.ContainsFunc(t.attempts, func(x *faultAttempt) bool { return r.causeOf(j, x) != nil })
 }
 
 // countDeaths returns how many attempts at a task may have been lost with a worker, as far as a frontend can
 // tell.
-func (r *faultRun) deaths(t *faultTask) int {
+func (r *faultRun) countDeaths(t *faultTask) int {
 	n := 0
-	for _, x := range t.tries {
-		if slices.ContainsFunc(r.harmed, func(h *harm) bool {
-			return h.w != nil && h.hits(x.f, x.w, x.sent) || h.f == x.f && h.hits(x.f, x.w, x.sent)
+	for _, x := range t.attempts {
+		if slices.ContainsFunc(r.harms, func(h *harm) bool {
+			return h.w != nil && h.mayHit(x.f, x.w, x.sent) || h.f == x.f && h.mayHit(x.f, x.w, x.sent)
 		}) {
 			n++
 		}
@@ -119,12 +119,12 @@ func (r *faultRun) deaths(t *faultTask) int {
 }
 
 // isStranded reports whether all workers that may run a task may have been away from f since a time.
-func (r *faultRun) stranded(j *faultJob, t *faultTask, f *frontendNode, since time.Duration) bool {
+func (r *faultRun) isStranded(j *faultJob, t *faultTask, f *frontendNode, since time.Duration) bool {
 	for _, w := range r.workers {
-		if w.down || r.may(j, t, w) != nil || j.passes(t.spec.Stage) && w.welcome.Speaks.Features&probe.Passing == 0 {
+		if w.down || r.whyCannotRun(j, t, w) != nil || j.passesOutputs(t.spec.Stage) && w.welcome.Speaks.Features&probe.Passing == 0 {
 			continue
 		}
-		if r.between(f, w, since) == nil {
+		if r.harmBetween(f, w, since) == nil {
 			return false
 		}
 	}
@@ -132,7 +132,7 @@ func (r *faultRun) stranded(j *faultJob, t *faultTask, f *frontendNode, since ti
 }
 
 // noteAttempts notes the attempts, kills and restamps of a frontend's step.
-func (r *faultRun) attempted(f *frontendNode, _ frontend.Event) {
+func (r *faultRun) noteAttempts(f *frontendNode, _ frontend.Event) {
 	for _, a := range f.acts {
 		s, ok := a.(frontend.Send)
 		if !ok {
@@ -141,86 +141,86 @@ func (r *faultRun) attempted(f *frontendNode, _ frontend.Event) {
 		switch m := s.Msg.(type) {
 		case probe.Reserve:
 			for i := range m.Count {
-				r.placeOf[placeKey{f.index, int(s.Worker), m.First + probe.ResID(i)}] = r.jobs[jobOf(m.Job)-1]
+				r.jobOfPlace[placeKey{f.index, int(s.Worker), m.First + probe.ResID(i)}] = r.jobs[jobOf(m.Job)-1]
 			}
-			r.tried(f, s.Worker, r.jobs[jobOf(m.Job)-1], m.Launches...)
+			r.noteLaunches(f, s.Worker, r.jobs[jobOf(m.Job)-1], m.Launches...)
 		case probe.Bind:
-			j := r.placeOf[placeKey{f.index, int(s.Worker), m.Res}]
+			j := r.jobOfPlace[placeKey{f.index, int(s.Worker), m.Res}]
 			if m.Job != (probe.JobID{}) {
 				j = r.jobs[jobOf(m.Job)-1]
 			}
-			r.tried(f, s.Worker, j, m.Launch)
-			r.tried(f, s.Worker, j, m.Bundle...)
+			r.noteLaunches(f, s.Worker, j, m.Launch)
+			r.noteLaunches(f, s.Worker, j, m.Bundle...)
 		case probe.Enqueue:
 			j := r.jobs[jobOf(m.Job)-1]
-			r.tried(f, s.Worker, j, m.Launch)
-			x := r.tries[m.Launch.Attempt]
-			x.copy = r.copies > 0 && j.tasks[m.Launch.Task].spec.Retryable
-			x.spare = m.Standing.Class == probe.Spare
+			r.noteLaunches(f, s.Worker, j, m.Launch)
+			x := r.attempts[m.Launch.Attempt]
+			x.isCopy = r.copies > 0 && j.tasks[m.Launch.Task].spec.Retryable
+			x.isSpare = m.Standing.Class == probe.Spare
 		case probe.Kill:
-			r.dismissed(f, m.Attempt)
+			r.noteKill(f, m.Attempt)
 		case probe.Restamp:
-			if r.workers[s.Worker].deaf {
+			if r.workers[s.Worker].ignoresRestamp {
 				r.stats.Seen["restamps in vain"]++
 			}
 		}
 	}
 }
 
-func (r *faultRun) tried(f *frontendNode, w frontend.Worker, j *faultJob, launches ...probe.Launch) {
+func (r *faultRun) noteLaunches(f *frontendNode, w frontend.Worker, j *faultJob, launches ...probe.Launch) {
 	for i := range launches {
-		x := &try{id: launches[i].Attempt, f: f, w: r.workers[w], sent: r.now}
+		x := &faultAttempt{id: launches[i].Attempt, f: f, w: r.workers[w], sent: r.now}
 		if v := r.visits[f.index][j.id]; v != nil {
 			x.session = v.session
 		}
 		t := &j.tasks[launches[i].Task]
-		t.tries = append(t.tries, x)
-		r.tries[x.id] = x
+		t.attempts = append(t.attempts, x)
+		r.attempts[x.id] = x
 	}
 }
 
 // noteKill notes the end of a killed attempt, if the result counts no more. The attempt may be a copy, or the
 // frontend gives another outcome of the task in the same step.
-func (r *faultRun) dismissed(f *frontendNode, id probe.AttemptID) {
-	x := r.tries[id]
-	x.over = x.over || x.copy || slices.ContainsFunc(f.acts, func(a frontend.Action) bool {
+func (r *faultRun) noteKill(f *frontendNode, id probe.AttemptID) {
+	x := r.attempts[id]
+	x.ended = x.ended || x.isCopy || slices.ContainsFunc(f.acts, func(a frontend.Action) bool {
 		d, ok := a.(*frontend.Done)
-		return ok && slices.Contains(r.jobs[jobOf(d.Job)-1].tasks[d.Outcome.Task].tries, x)
+		return ok && slices.Contains(r.jobs[jobOf(d.Job)-1].tasks[d.Outcome.Task].attempts, x)
 	})
 }
 
 // checkRestart checks that each earlier run of a task has failed or may have been lost.
-func (r *faultRun) startsAgain(j *faultJob, t *faultTask, s *worker.Start) {
-	now := r.tries[s.Launch.Attempt]
+func (r *faultRun) checkRestart(j *faultJob, t *faultTask, s *worker.Start) {
+	now := r.attempts[s.Launch.Attempt]
 	now.started = true
-	if r.harm(now) != nil {
+	if r.harmOf(now) != nil {
 		return // the frontend gave this attempt up, and another attempt ran meanwhile
 	}
 	twice := false
-	for _, x := range t.tries {
-		if x == now || !x.started || x.over || r.harm(x) != nil {
+	for _, x := range t.attempts {
+		if x == now || !x.started || x.ended || r.harmOf(x) != nil {
 			continue
 		}
-		if !twice && x.f == now.f && (x.copy || now.copy) { // the two attempts are a task and its copy
+		if !twice && x.f == now.f && (x.isCopy || now.isCopy) { // the two attempts are a task and its copy
 			twice = true
 			continue
 		}
 		// If the client has left its frontend, the next frontend may not reach the worker, or may hear the end of
 		// the claim first. Or the worker had no room to keep the result until now.
-		if x.w.core.Stats.Forgotten == 0 && !r.reorders && r.between(now.f, x.w, j.since) == nil || r.cause(j, x) == nil {
-			r.fail("task %d of job %d starts again, as attempt %s, without a cause: %s runs or ran at w%d", s.Launch.Task, j.n, s.Launch.Attempt, x.id, x.w.index)
+		if x.w.core.Stats.Forgotten == 0 && !r.reorders && r.harmBetween(now.f, x.w, j.ownedSince) == nil || r.causeOf(j, x) == nil {
+			r.failRun("task %d of job %d starts again, as attempt %s, without a cause: %s runs or ran at w%d", s.Launch.Task, j.n, s.Launch.Attempt, x.id, x.w.index)
 		}
 	}
 }
 
 // mayPreempt reports whether a task may be stopped for regular work, by its job.
-func (r *faultRun) preempts(id probe.JobID, task probe.TaskIndex) bool {
+func (r *faultRun) mayPreempt(id probe.JobID, task probe.TaskIndex) bool {
 	j := r.jobs[jobOf(id)-1]
 	return j.spec.Class == frontend.Spare && j.tasks[task].spec.Retryable
 }
 
 // startOf returns the start of an attempt that runs or starts in this step, or nil.
-func (w *workerNode) started(id probe.AttemptID) *worker.Start {
+func (w *workerNode) startOf(id probe.AttemptID) *worker.Start {
 	for _, x := range w.running {
 		if x.start.Launch.Attempt == id {
 			return &x.start
@@ -236,21 +236,21 @@ func (w *workerNode) started(id probe.AttemptID) *worker.Start {
 
 // heedsStop decides whether a task stops when told to. A quarter of the tasks runs on, as Go functions may. Most
 // of their results count no more.
-func (r *faultRun) heeds(s *worker.Start) bool {
+func (r *faultRun) heedsStop(s *worker.Start) bool {
 	id := s.Launch.Attempt
 	if id.Seq%4 > 0 {
 		return true
 	}
 	r.stats.Seen["tasks that do not stop"]++
-	x := r.tries[id]
-	x.over, x.goesOn = true, true
+	x := r.attempts[id]
+	x.ended, x.ignoresStop = true, true
 	_, t := r.taskOf(s)
 	t.running--
 	return false
 }
 
 // checkStops checks the causes of a worker's stops.
-func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
+func (r *faultRun) checkStops(w *workerNode, _ worker.Event) {
 	r.noteIdle(w)
 	for _, a := range w.acts {
 		a, ok := a.(worker.Stop)
@@ -262,15 +262,15 @@ func (r *faultRun) stopped(w *workerNode, _ worker.Event) {
 			continue // the attempt has just ended
 		}
 		j, t := r.taskOf(&w.running[i].start)
-		x := r.tries[a.Attempt]
-		if x.spare || r.preempts(j.id, w.running[i].start.Launch.Task) {
-			x.over = true
+		x := r.attempts[a.Attempt]
+		if x.isSpare || r.mayPreempt(j.id, w.running[i].start.Launch.Task) {
+			x.ended = true
 			continue
 		}
-		if j.cancels || j.deadline || t.reported > 0 || x.over || r.cause(j, x) != nil {
+		if j.isCancelled || j.hasDeadline || t.reported > 0 || x.ended || r.causeOf(j, x) != nil {
 			continue
 		}
-		r.fail("w%d stops attempt %s at task %d of job %d without a cause", w.index, a.Attempt, w.running[i].start.Launch.Task, j.n)
+		r.failRun("w%d stops attempt %s at task %d of job %d without a cause", w.index, a.Attempt, w.running[i].start.Launch.Task, j.n)
 	}
 }
 
@@ -298,17 +298,17 @@ func (r *faultRun) noteIdle(w *workerNode) {
 // checkRefusal fails the run if f refuses a job for waiting jobs, although an idle worker could run all tasks of
 // the job, and f has had the time to hear of the worker.
 func (r *faultRun) checkRefusal(f *frontendNode, j *faultJob, err *frontend.RefusedError) {
-	if !strings.Contains(err.Message, "waits for its first task") || f.frontend().Quota(j.spec.Tenant).All != tenants.Unlimited {
+	if !strings.Contains(err.Message, "waits for its first task") || f.frontendCore().Quota(j.spec.Tenant).All != tenants.Unlimited {
 		return // or the tenant may not use the free room
 	}
 	heard := r.now - r.net.ping - 50*time.Millisecond
 	for _, w := range r.workers {
 		idle := r.idle[w.index]
-		if w.down || w.hung != nil || idle.life != w.life || idle.since > heard || r.leaving[w.index] == w.life || r.between(f, w, heard) != nil {
+		if w.down || w.hung != nil || idle.life != w.life || idle.since > heard || r.drainingLife[w.index] == w.life || r.harmBetween(f, w, heard) != nil {
 			continue
 		}
-		if !slices.ContainsFunc(j.tasks, func(t faultTask) bool { return r.may(j, &t, w) != nil }) {
-			r.fail("f%d refuses job %d though w%d has been idle for %v: %v", f.index, j.n, w.index, r.now-idle.since, err)
+		if !slices.ContainsFunc(j.tasks, func(t faultTask) bool { return r.whyCannotRun(j, &t, w) != nil }) {
+			r.failRun("f%d refuses job %d though w%d has been idle for %v: %v", f.index, j.n, w.index, r.now-idle.since, err)
 		}
 	}
 }

@@ -13,19 +13,19 @@ import (
 
 // growth is the plan of a growing job, as its client knows the plan.
 type growth struct {
-	sizes  []int // number of tasks at first, and after each addition; empty: the job does not grow
-	stages int   // number of stages at first; 0: all
-	done   int   // index in sizes: the tasks known to be taken
-	sent   bool  // the next addition may have been taken
+	sizes      []int // number of tasks at first, and after each addition; empty: the job does not grow
+	stages     int   // number of stages at first; 0: all
+	step       int   // index in sizes: the tasks known to be taken
+	mayBeTaken bool  // the next addition may have been taken
 }
 
 // drawGrowth draws how a job of n tasks grows. The first stages have one task each.
 func (r *faultRun) drawGrowth(j *faultJob, n int) {
 	d := j.dice
-	if !chance(d, 0.25) {
+	if !drawChance(d, 0.25) {
 		return
 	}
-	g := &j.grows
+	g := &j.growth
 	if stages := j.spec.Stages; len(stages) > 0 {
 		g.stages = 1 + d.IntN(len(stages)-1)
 		for i := range stages { // each stage comes after earlier stages only
@@ -46,110 +46,110 @@ func (r *faultRun) drawGrowth(j *faultJob, n int) {
 }
 
 // tasksTold returns how many tasks of a job the client has sent.
-func (j *faultJob) had() int {
-	if len(j.grows.sizes) == 0 {
+func (j *faultJob) tasksTold() int {
+	if len(j.growth.sizes) == 0 {
 		return len(j.tasks)
 	}
-	return j.grows.sizes[j.grows.done]
+	return j.growth.sizes[j.growth.step]
 }
 
-func (j *faultJob) open() bool { return j.grows.done+1 < len(j.grows.sizes) }
+func (j *faultJob) mayGrow() bool { return j.growth.step+1 < len(j.growth.sizes) }
 
 // knownStages returns the stages sent by a client along with a number of tasks.
-func (j *faultJob) known(tasks int) []frontend.Stage {
-	if j.grows.stages > 0 && tasks <= j.grows.stages {
-		return j.spec.Stages[:j.grows.stages]
+func (j *faultJob) knownStages(tasks int) []frontend.Stage {
+	if j.growth.stages > 0 && tasks <= j.growth.stages {
+		return j.spec.Stages[:j.growth.stages]
 	}
 	return j.spec.Stages
 }
 
 // noteTaken counts an addition as taken, so the added tasks go to another frontend with the rest of the job.
-func (j *faultJob) takeIn() {
-	if g := &j.grows; g.sent {
-		g.done, g.sent = g.done+1, false
+func (j *faultJob) noteTaken() {
+	if g := &j.growth; g.mayBeTaken {
+		g.step, g.mayBeTaken = g.step+1, false
 	}
 }
 
 // addTasks lets a client add the next tasks to its job, again and again until an answer comes.
-func (r *faultRun) grow(j *faultJob) {
-	if j.ended || !j.open() {
+func (r *faultRun) addTasks(j *faultJob) {
+	if j.ended || !j.mayGrow() {
 		return
 	}
-	r.later(r.now+between(j.dice, time.Millisecond, 300*time.Millisecond), func() { r.grow(j) })
-	if j.owner == nil || !j.tried {
+	r.callAt(r.now+drawBetween(j.dice, time.Millisecond, 300*time.Millisecond), func() { r.addTasks(j) })
+	if j.owner == nil || !j.mayBeKnown {
 		return
 	}
-	g := &j.grows
-	f, session, from, to := j.owner, j.session, g.sizes[g.done], g.sizes[g.done+1]
-	ev, step := frontend.Extend{Job: j.id, From: from, Stages: j.known(to)[len(j.known(from)):], Last: g.done+2 == len(g.sizes)}, g.done+1
+	g := &j.growth
+	f, session, from, to := j.owner, j.session, g.sizes[g.step], g.sizes[g.step+1]
+	ev, step := frontend.Extend{Job: j.id, From: from, Stages: j.knownStages(to)[len(j.knownStages(from)):], Last: g.step+2 == len(g.sizes)}, g.step+1
 	for _, t := range j.tasks[from:to] {
 		ev.Tasks = append(ev.Tasks, t.spec)
 	}
 	r.stats.Seen["additions"]++
-	g.sent = true
-	life, times := f.life, among(j.dice, 1, 1, 2)
+	g.mayBeTaken = true
+	life, times := f.life, drawOne(j.dice, 1, 1, 2)
 	for range times {
 		once := ev
 		once.Stages, once.Tasks = slices.Clone(ev.Stages), slices.Clone(ev.Tasks)
-		r.later(r.now+clientDelay+between(j.dice, 0, among(j.dice, 0, 0, 500*time.Millisecond)), func() {
+		r.callAt(r.now+clientDelay+drawBetween(j.dice, 0, drawOne(j.dice, 0, 0, 500*time.Millisecond)), func() {
 			r.extendAt(j, f, session, step, once, func() bool { return f.life == life })
 		})
 	}
 }
 
 // extendAt is the part of a frontend's shell that takes additions. Nothing is added to a job that has ended.
-func (r *faultRun) extendAt(j *faultJob, f *frontendNode, session, step int, ev frontend.Extend, here func() bool) {
+func (r *faultRun) extendAt(j *faultJob, f *frontendNode, session, step int, ev frontend.Extend, isCurrent func() bool) {
 	if f.hung != nil {
-		f.hung.events = append(f.hung.events, event{kind: call, what: func() { r.extendAt(j, f, session, step, ev, here) }})
+		f.hung.events = append(f.hung.events, event{kind: funcCall, content: func() { r.extendAt(j, f, session, step, ev, isCurrent) }})
 		return
 	}
 	// the shell does not listen to a client that has hung up
-	if v := r.visits[f.index][j.id]; v != nil && !j.gone(f, session) {
-		v.step = step
-		r.tellFrontend(f, ev, here)
+	if v := r.visits[f.index][j.id]; v != nil && !j.hasLeft(f, session) {
+		v.growthStep = step
+		r.tellFrontend(f, ev, isCurrent)
 	}
 }
 
 // handleExtended is the answer of a frontend to its client's addition.
-func (r *faultRun) extended(f *frontendNode, v *visit, a frontend.Extended) {
-	j, step, session := v.job, v.step, v.session
+func (r *faultRun) handleExtended(f *frontendNode, v *visit, a frontend.Extended) {
+	j, step, session := v.job, v.growthStep, v.session
 	if a.Err != nil {
 		r.stats.Seen["additions refused"]++
 		if a.Err.Reason == frontend.Invalid || a.Err.Reason == frontend.TooBigJob {
-			r.fail("job %d is not added to: %v", j.n, a.Err)
+			r.failRun("job %d is not added to: %v", j.n, a.Err)
 		}
 		return
 	}
-	_, v.after = record.Stages(&frontend.Job{Stages: j.known(a.Tasks)})
-	v.open = v.open && step+1 < len(j.grows.sizes)
-	r.later(r.now+clientDelay, func() {
-		if j.gone(f, session) || j.grows.done+1 != step {
+	_, v.stagesBefore = record.Stages(&frontend.Job{Stages: j.knownStages(a.Tasks)})
+	v.isOpen = v.isOpen && step+1 < len(j.growth.sizes)
+	r.callAt(r.now+clientDelay, func() {
+		if j.hasLeft(f, session) || j.growth.step+1 != step {
 			return
 		}
-		if j.takeIn(); j.left == 0 && !j.open() {
-			r.ends(j)
+		if j.noteTaken(); j.unfinished == 0 && !j.mayGrow() {
+			r.endJob(j)
 		}
 	})
 }
 
 // endOpenJob ends a growing job at its client. The job must not end at f while f expects additions.
-func (r *faultRun) endsOpen(f *frontendNode, v *visit) {
+func (r *faultRun) endOpenJob(f *frontendNode, v *visit) {
 	j, session := v.job, v.session
 	failed := slices.ContainsFunc(v.outcomes, func(o frontend.Outcome) bool { return o.Kind != frontend.Result })
-	if v.open && !v.left && !j.cancels && !j.deadline && !(failed && len(j.spec.Stages) > 0) {
-		r.fail("job %d ends at f%d, which has not been told that nothing is added any more", j.n, f.index)
+	if v.isOpen && !v.clientGone && !j.isCancelled && !j.hasDeadline && !(failed && len(j.spec.Stages) > 0) {
+		r.failRun("job %d ends at f%d, which has not been told that nothing is added any more", j.n, f.index)
 	}
-	if len(j.grows.sizes) > 0 {
-		r.later(r.now+2*clientDelay, func() {
-			if !j.gone(f, session) {
-				r.ends(j)
+	if len(j.growth.sizes) > 0 {
+		r.callAt(r.now+2*clientDelay, func() {
+			if !j.hasLeft(f, session) {
+				r.endJob(j)
 			}
 		})
 	}
 }
 
 // endJob notes that the client has all outcomes.
-func (r *faultRun) ends(j *faultJob) {
+func (r *faultRun) endJob(j *faultJob) {
 	j.ended = true
-	r.open--
+	r.openJobs--
 }

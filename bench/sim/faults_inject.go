@@ -12,61 +12,61 @@ import (
 )
 
 // injectFault lets the n-th fault happen.
-func (r *faultRun) fault(n int) {
+func (r *faultRun) injectFault(n int) {
 	d := rand.New(rand.NewPCG(r.seed, 'f'<<32|uint64(n)))
-	w, f := among(d, r.workers...), among(d, r.frontends...)
+	w, f := drawOne(d, r.workers...), drawOne(d, r.frontends...)
 	did := func(format string, args ...any) {
-		what := fmt.Sprintf(format, args...)
+		name := fmt.Sprintf(format, args...)
 		if r.log != nil {
-			r.log("fault %d: w%d, f%d: %s", n, w.index, f.index, what)
+			r.log("fault %d: w%d, f%d: %s", n, w.index, f.index, name)
 		}
-		r.stats.Faults[what]++
+		r.stats.Faults[name]++
 	}
-	back := between(d, 10*time.Millisecond, time.Second)
+	back := drawBetween(d, 10*time.Millisecond, time.Second)
 	kind := d.IntN(15)
-	if r.steady {
-		kind = among(d, 2, 4, 4, 13)
+	if r.frontendsOnly {
+		kind = drawOne(d, 2, 4, 4, 13)
 	}
 	switch kind {
 	case 0, 1:
 		if !w.down {
 			did("worker crashes")
-			r.crash(w, d, back)
+			r.killWorker(w, d, back)
 		}
 	case 2:
 		if !f.down {
 			did("frontend crashes")
-			r.killFrontend(f, chance(d, 0.7))
-			r.later(r.now+back, func() { r.revive(f) })
+			r.killFrontend(f, drawChance(d, 0.7))
+			r.callAt(r.now+back, func() { r.reviveFrontend(f) })
 		}
 	case 3:
 		if !w.down && w.hung == nil {
 			did("worker hangs")
-			r.harms("worker hangs", nil, w, back)
+			r.noteHarm("worker hangs", nil, w, back)
 			h := &hang{since: r.now}
 			w.hung = h
-			r.later(r.now+back, func() {
+			r.callAt(r.now+back, func() {
 				if w.hung == h {
-					r.resume(&w.hung)
+					r.resumeProcess(&w.hung)
 				}
 			})
 		}
 	case 4:
 		if !f.down && f.hung == nil {
 			did("frontend hangs")
-			r.harms("frontend hangs", f, nil, back)
+			r.noteHarm("frontend hangs", f, nil, back)
 			h := &hang{since: r.now}
 			f.hung = h
 			for _, j := range r.jobs { // some of its clients notice after a lease
-				if j.owner == f && !j.ended && chance(d, 0.5) {
-					r.later(r.now+r.net.lease, func() {
+				if j.owner == f && !j.ended && drawChance(d, 0.5) {
+					r.callAt(r.now+r.net.lease, func() {
 						if f.hung == h && j.owner == f {
-							r.leave(j)
+							r.leaveFrontend(j)
 						}
 					})
 				}
 			}
-			r.later(r.now+back, func() {
+			r.callAt(r.now+back, func() {
 				if f.hung == h {
 					r.resumeFrontend(f)
 				}
@@ -75,39 +75,39 @@ func (r *faultRun) fault(n int) {
 	case 5, 6, 7:
 		if cn := connOf(f, w); cn != nil {
 			did("connection breaks")
-			r.harms("connection breaks", f, w, 0)
+			r.noteHarm("connection breaks", f, w, 0)
 			r.breakConn(cn)
 		}
 	case 8:
 		if cn := connOf(f, w); cn != nil {
 			did("connection goes dead")
-			r.harms("connection goes dead", f, w, 0)
+			r.noteHarm("connection goes dead", f, w, 0)
 			cn.cut = true
 		}
 	case 9:
 		if !w.down && w.hung == nil {
 			did("worker drains")
-			r.drain(w, back)
+			r.drainWorker(w, back)
 		}
 	case 10:
 		if !w.down {
 			did("worker is slow")
 			w.speed = 0.1
-			r.later(r.now+back, func() { w.speed = 1 })
+			r.callAt(r.now+back, func() { w.speed = 1 })
 		}
 	case 11:
 		if n := slices.IndexFunc(r.workers, func(v *workerNode) bool { return v != w && v.welcome.Rack == w.welcome.Rack && !v.down }); n >= 0 && !w.down {
 			did("rack crashes")
 			for _, v := range r.workers {
 				if v.welcome.Rack == w.welcome.Rack && !v.down {
-					r.crash(v, d, back)
+					r.killWorker(v, d, back)
 				}
 			}
 		}
 	case 12:
 		if !w.down && w.hung == nil {
 			did("worker is maintained")
-			r.maintain(w, between(d, 0, time.Second), back)
+			r.maintainWorker(w, drawBetween(d, 0, time.Second), back)
 		}
 	case 14:
 		did("messages become dear or cheap")
@@ -116,10 +116,10 @@ func (r *faultRun) fault(n int) {
 		if !f.down && len(r.frontends) > 1 {
 			did("frontend leaves")
 			r.tellFrontend(f, frontend.Leave{}, func() bool { return true })
-			r.later(r.now+back, func() {
+			r.callAt(r.now+back, func() {
 				if !f.down {
-					r.killFrontend(f, chance(d, 0.7))
-					r.later(r.now+10*time.Millisecond, func() { r.revive(f) })
+					r.killFrontend(f, drawChance(d, 0.7))
+					r.callAt(r.now+10*time.Millisecond, func() { r.reviveFrontend(f) })
 				}
 			})
 		}
@@ -138,85 +138,85 @@ func connOf(f *frontendNode, w *workerNode) *conn {
 
 // killFrontend crashes a frontend. Its clients notice and go elsewhere.
 func (r *faultRun) killFrontend(f *frontendNode, trace bool) {
-	r.harms("frontend crashes", f, nil, 0)
+	r.noteHarm("frontend crashes", f, nil, 0)
 	r.crashFrontend(f, trace)
 	r.visits[f.index] = map[probe.JobID]*visit{}
 	for _, j := range r.jobs {
 		if j.owner == f && !j.ended {
-			r.leave(j)
+			r.leaveFrontend(j)
 		}
 	}
 }
 
-func (r *faultRun) revive(f *frontendNode) {
+func (r *faultRun) reviveFrontend(f *frontendNode) {
 	if f.down {
 		r.startFrontend(f, r.seed+uint64(f.index)<<32)
 	}
 }
 
 // killWorker crashes a worker, and lets the worker start again after a time.
-func (r *faultRun) crash(w *workerNode, d *rand.Rand, back time.Duration) {
-	r.harms("worker crashes", nil, w, unending)
-	r.crashWorker(w, chance(d, 0.7))
-	r.later(r.now+back, func() { r.restart(w) })
+func (r *faultRun) killWorker(w *workerNode, d *rand.Rand, back time.Duration) {
+	r.noteHarm("worker crashes", nil, w, noEndYet)
+	r.crashWorker(w, drawChance(d, 0.7))
+	r.callAt(r.now+back, func() { r.restartWorker(w) })
 }
 
 // restartWorker begins another life of a worker, perhaps with other labels.
-func (r *faultRun) restart(w *workerNode) {
+func (r *faultRun) restartWorker(w *workerNode) {
 	if w.down {
-		r.furnish(w, rand.New(rand.NewPCG(r.seed, 'w'<<32|uint64(w.index)<<16|uint64(w.life))))
+		r.furnishWorker(w, rand.New(rand.NewPCG(r.seed, 'w'<<32|uint64(w.index)<<16|uint64(w.life))))
 		r.startWorker(w)
-		r.mended(w)
+		r.endHarms(w)
 		w.speed = 1
 		r.outages[w.index] = outage{}
 	}
 }
 
 // maintainWorker lets a worker announce a maintenance, and drain when the maintenance begins.
-func (r *faultRun) maintain(w *workerNode, in, lasts time.Duration) {
+func (r *faultRun) maintainWorker(w *workerNode, in, lasts time.Duration) {
 	r.outages[w.index] = outage{at: r.now + in, lasts: lasts}
 	life := w.life
-	r.later(r.now+in, func() {
-		if w.life == life && w.hung == nil && r.now < r.horizon {
-			r.drain(w, lasts)
+	r.callAt(r.now+in, func() {
+		if w.life == life && w.hung == nil && r.now < r.faultsEnd {
+			r.drainWorker(w, lasts)
 		}
 	})
 }
 
 // drainWorker lets a worker leave, and start again some time after it has left.
-func (r *faultRun) drain(w *workerNode, back time.Duration) {
+func (r *faultRun) drainWorker(w *workerNode, back time.Duration) {
 	if err := r.stepWorker(w, worker.Leave{}); err != nil {
-		r.fail("%w", err)
+		r.failRun("%w", err)
 		return
 	}
-	r.harms("worker drains", nil, w, unending)
-	r.leaving[w.index] = w.life
+	r.noteHarm("worker drains", nil, w, noEndYet)
+	r.drainingLife[w.index] = w.life
 	life := w.life
 	var look func()
 	look = func() {
 		switch {
 		case w.life != life:
 			return
-		case w.hung == nil && (w.core.Idle() || r.now > r.horizon+2*time.Second):
+		case w.hung == nil && (w.core.Idle() || r.now > r.faultsEnd+2*time.Second):
 			r.crashWorker(w, true)
-			r.later(r.now+back, func() { r.restart(w) })
+			r.callAt(r.now+back, func() { r.restartWorker(w) })
 			return
 		}
-		r.later(r.now+20*time.Millisecond, look)
+		r.callAt(r.now+20*time.Millisecond, look)
 	}
 	look()
 }
 
 // endFaults ends all faults: dead processes start, hung processes go on.
-func (r *faultRun) heal() {
-	r.net.repeat, r.net.reorder = 0, 0
+func (r *faultRun) endFaults() {
+	r.net.repeatShare, r.net.reorder = 0, 0
 	for _, w := range r.workers {
-		r.resume(&w.hung)
-		r.restart(w)
+		r.resumeProcess(&w.hung)
+		r.restartWorker(w)
 		w.speed = 1
 	}
 	for _, f := range r.frontends {
 		r.resumeFrontend(f)
-		r.revive(f)
+		r.reviveFrontend(f)
 	}
 }

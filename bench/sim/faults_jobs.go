@@ -12,46 +12,46 @@ import (
 
 // faultJob is a job as its client sees the job.
 type faultJob struct {
-	n        int
-	id       probe.JobID
-	dice     *rand.Rand   // for the fate of the job
-	spec     frontend.Job // without Tasks
-	tasks    []faultTask
-	left     int               // tasks without an outcome
-	made     [][]frontend.Made // by stage, from outcomes
-	tried    bool
-	stopped  bool          // a frontend ended its tasks, wherever the tasks ran
-	first    time.Duration // time of the first submission
-	owner    *frontendNode
-	life     int32         // of the owner when the client went to it
-	since    time.Duration // when the client went to the owner
-	session  int           // counts the client's moves to a frontend
-	ended    bool
-	cancels  bool
-	deadline bool
-	grows    growth
+	n           int
+	id          probe.JobID
+	dice        *rand.Rand   // for the fate of the job
+	spec        frontend.Job // without Tasks
+	tasks       []faultTask
+	unfinished  int               // tasks without an outcome
+	made        [][]frontend.Made // by stage, from outcomes
+	mayBeKnown  bool
+	stopped     bool          // a frontend ended its tasks, wherever the tasks ran
+	firstSent   time.Duration // time of the first submission
+	owner       *frontendNode
+	ownerLife   int32         // of the owner when the client went to it
+	ownedSince  time.Duration // when the client went to the owner
+	session     int           // counts the client's moves to a frontend
+	ended       bool
+	isCancelled bool
+	hasDeadline bool
+	growth      growth
 }
 
 type faultTask struct {
-	spec      frontend.Task
-	fails     int // runs that will still fail
-	starts    int
-	running   int
-	failed    int // runs
-	succeeded int // runs
-	unfetched int // attempts that failed for lack of files
-	missed    int // runs that failed for lack of outputs of other tasks
-	outcomes  int
-	reported  int // outcomes given by frontends
-	tries     []*try
-	rest      rest
+	spec          frontend.Task
+	failuresLeft  int // runs that will still fail
+	starts        int
+	running       int
+	failedRuns    int // runs
+	goodRuns      int // runs
+	unfetched     int // attempts that failed for lack of files
+	missedOutputs int // runs that failed for lack of outputs of other tasks
+	outcomes      int
+	reported      int // outcomes given by frontends
+	attempts      []*faultAttempt
+	backoff       backoff
 }
 
 // backoff is the pause that a frontend must keep after a failure of a task.
-type rest struct {
-	of      probe.FrontendID
-	session int // of the job's client
-	until   time.Duration
+type backoff struct {
+	frontend probe.FrontendID
+	session  int // of the job's client
+	until    time.Duration
 }
 
 // makeJobs draws the jobs and their arrivals.
@@ -59,160 +59,160 @@ func (r *faultRun) makeJobs(n int) {
 	d := r.dice
 	for i := range n {
 		j := &faultJob{n: i, id: jobID(i + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(i)))}
-		j.spec = frontend.Job{ID: j.id, Tenant: among(d, "a", "b", "b/c"), Priority: int32(d.IntN(3)), Policy: r.policy()}
-		if chance(d, 0.3) {
+		j.spec = frontend.Job{ID: j.id, Tenant: drawOne(d, "a", "b", "b/c"), Priority: int32(d.IntN(3)), Policy: r.drawPolicy()}
+		if drawChance(d, 0.3) {
 			j.spec.ProbeRatio = 1 + 3*d.Float64()
 		}
-		if chance(d, 0.1) {
-			j.spec.Deadline, j.deadline = between(d, time.Millisecond, 2*time.Second), true
+		if drawChance(d, 0.1) {
+			j.spec.Deadline, j.hasDeadline = drawBetween(d, time.Millisecond, 2*time.Second), true
 		}
-		r.classify(&j.spec, d)
-		mean, calls := among(d, time.Microsecond, 100*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond), function
+		r.drawClass(&j.spec, d)
+		mean, calls := drawOne(d, time.Microsecond, 100*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond), sleepFunction
 		if mean == time.Microsecond {
 			calls = "tiny" // so short that a turn gives out several tasks
 		}
-		hint := among(d, 0.0, 1, 1, 3, 0.3)
-		mixed, fails, once := chance(d, 0.2), 0.1, 0.2
+		hint := drawOne(d, 0.0, 1, 1, 3, 0.3)
+		mixed, fails, once := drawChance(d, 0.2), 0.1, 0.2
 		if p := &j.spec.Policy; p.Binding == frontend.Late {
-			j.spec.Mode = among(d, estimate.Auto, estimate.Auto, estimate.Sample, estimate.Estimate)
+			j.spec.Mode = drawOne(d, estimate.Auto, estimate.Auto, estimate.Sample, estimate.Estimate)
 		}
 		early := j.spec.Policy.Binding != frontend.Late || j.spec.Mode == estimate.Estimate || j.spec.Mode == estimate.Auto && j.spec.Policy.Route
-		needy, constrained := chance(d, 0.25), chance(d, 0.15)
-		if chance(d, 0.25) {
+		needy, constrained := drawChance(d, 0.25), drawChance(d, 0.15)
+		if drawChance(d, 0.25) {
 			// most jobs with stages should reach their last stage
-			j.spec.Stages, fails, once = r.stages(d), 0.02, 0.02
+			j.spec.Stages, fails, once = r.drawStages(d), 0.02, 0.02
 			r.stats.Seen["jobs with stages"]++
 		}
-		passes := len(j.spec.Stages) > 0 && chance(d, 0.5)
+		passes := len(j.spec.Stages) > 0 && drawChance(d, 0.5)
 		if passes { // a worker that satisfies the constraint or is large enough may be of an earlier release
 			constrained, mixed = false, false
 			r.stats.Seen["jobs that pass outputs"]++
 		}
-		if constrained && chance(d, 0.3) {
-			r.constrain(&j.spec.Constraint, d)
+		if constrained && drawChance(d, 0.3) {
+			r.drawConstraint(&j.spec.Constraint, d)
 			mixed = false // a worker that satisfies the constraint may have no room for more
 		}
-		count := len(j.spec.Stages) + 1 + d.IntN(among(d, 2, 10, 40))
+		count := len(j.spec.Stages) + 1 + d.IntN(drawOne(d, 2, 10, 40))
 		r.drawGrowth(j, count)
-		r.align(j)
+		r.drawAlong(j)
 		partitions := make([]int32, len(j.spec.Stages))
 		for k := range count {
 			t := faultTask{}
 			takes := time.Duration(d.ExpFloat64() * float64(mean))
 			t.spec = frontend.Task{
-				Index: probe.TaskIndex(k), Function: calls, Retryable: !chance(d, once),
+				Index: probe.TaskIndex(k), Function: calls, Retryable: !drawChance(d, once),
 				Estimate: time.Duration(float64(takes) * hint), Retries: d.IntN(3),
 			}
-			if chance(d, 0.3) {
+			if drawChance(d, 0.3) {
 				t.spec.Backoff = time.Millisecond << d.IntN(8)
 			}
 			if mixed {
 				t.spec.Demand = slotsOf(1 + d.IntN(2))
-				if !r.fits(t.spec.Demand) {
+				if !r.fitsSomewhere(t.spec.Demand) {
 					t.spec.Demand = probe.Demand{}
 				}
-				if chance(d, 0.3) {
+				if drawChance(d, 0.3) {
 					t.spec.Function, t.spec.Demand = "rare", probe.Demand{}
 				}
 			}
-			if t.spec.Function == function && (j.n+int(r.seed))%3 == 0 {
-				t.spec.Class = hungry
+			if t.spec.Function == sleepFunction && (j.n+int(r.seed))%3 == 0 {
+				t.spec.Class = hungryClass
 			}
 			if n := len(j.spec.Stages); n > 0 {
 				if t.spec.Stage = int32(k); k >= n {
-					t.spec.Stage = max(int32(d.IntN(n)), int32(j.grows.stages))
+					t.spec.Stage = max(int32(d.IntN(n)), int32(j.growth.stages))
 				}
 				t.spec.Partition = partitions[t.spec.Stage]
 				partitions[t.spec.Stage]++
-				if len(j.spec.Stages[t.spec.Stage].Along) > 0 && chance(j.dice, 0.3) {
+				if len(j.spec.Stages[t.spec.Stage].Along) > 0 && drawChance(j.dice, 0.3) {
 					t.spec.Along = []int32{int32(j.dice.IntN(4)), t.spec.Partition}
 				}
 			}
-			if constrained && len(j.spec.Constraint.Labels)+len(j.spec.Constraint.Hosts) == 0 && t.spec.Function != "rare" && chance(d, 0.5) {
-				r.constrain(&t.spec.Constraint, d)
+			if constrained && len(j.spec.Constraint.Labels)+len(j.spec.Constraint.Hosts) == 0 && t.spec.Function != "rare" && drawChance(d, 0.5) {
+				r.drawConstraint(&t.spec.Constraint, d)
 				t.spec.Demand = probe.Demand{}
 			}
 			if needy {
-				r.need(&t.spec, i, j.spec.Stages, early && len(j.spec.Constraint.Hosts) == 0, d)
+				r.drawNeeds(&t.spec, i, j.spec.Stages, early && len(j.spec.Constraint.Hosts) == 0, d)
 				if len(t.spec.Files) > 0 {
 					t.spec.Demand = probe.Demand{} // a worker with the room may have no cache
 				}
 			}
 			r.countNeeds(&t.spec)
-			if chance(d, 0.05) {
+			if drawChance(d, 0.05) {
 				t.spec.Timeout = takes/2 + time.Millisecond
 			}
-			if chance(d, fails) {
-				t.fails = 1 + d.IntN(3)
+			if drawChance(d, fails) {
+				t.failuresLeft = 1 + d.IntN(3)
 			}
 			t.spec.Payload = binary.LittleEndian.AppendUint64(payloadOf(takes), uint64(i)<<32|uint64(k))
-			if chance(d, 0.02) {
+			if drawChance(d, 0.02) {
 				t.spec.Payload = append(t.spec.Payload, make([]byte, 40<<10)...) // too large to ride
 			}
 			j.tasks = append(j.tasks, t)
 		}
 		if passes {
-			r.pass(j, d)
+			r.drawPassing(j, d)
 		}
-		comes, cancelled, wanders := between(d, 0, r.horizon), between(d, 0, r.horizon+time.Second), between(d, 0, r.horizon)
-		cancels, wandersOff := chance(d, 0.1), chance(d, 0.15)
-		if !r.enter(j, comes) {
+		comes, cancelled, wanders := drawBetween(d, 0, r.faultsEnd), drawBetween(d, 0, r.faultsEnd+time.Second), drawBetween(d, 0, r.faultsEnd)
+		cancels, wandersOff := drawChance(d, 0.1), drawChance(d, 0.15)
+		if !r.enterJob(j, comes) {
 			continue
 		}
 		if cancels {
-			r.later(cancelled, func() { r.cancelJob(j) })
+			r.callAt(cancelled, func() { r.cancelJob(j) })
 		}
 		if wandersOff {
-			r.later(wanders, func() { r.wander(j) })
+			r.callAt(wanders, func() { r.wanderOff(j) })
 		}
 	}
 }
 
 // drawClass draws the class of a job.
-func (r *faultRun) classify(spec *frontend.Job, d *rand.Rand) {
-	if !chance(d, 0.3) {
+func (r *faultRun) drawClass(spec *frontend.Job, d *rand.Rand) {
+	if !drawChance(d, 0.3) {
 		return
 	}
-	if spec.Class = among(d, frontend.Regular, frontend.Spare, frontend.Spare); spec.Class == frontend.Spare {
-		spec.Due = among(d, 0, 0, 10*time.Millisecond, time.Second)
+	if spec.Class = drawOne(d, frontend.Regular, frontend.Spare, frontend.Spare); spec.Class == frontend.Spare {
+		spec.Due = drawOne(d, 0, 0, 10*time.Millisecond, time.Second)
 		r.stats.Seen["spare jobs"]++
 	}
 }
 
 // enterJob lets a job arrive at a time. enterJob returns false if the job is left out.
-func (r *faultRun) enter(j *faultJob, comes time.Duration) bool {
-	j.left = len(j.tasks)
+func (r *faultRun) enterJob(j *faultJob, comes time.Duration) bool {
+	j.unfinished = len(j.tasks)
 	r.jobs = append(r.jobs, j)
 	if r.without.Jobs[j.n] {
 		j.ended = true
 		return false
 	}
 	r.stats.Jobs++
-	r.stats.Tasks += j.left
-	r.open++
-	r.later(comes, func() { r.turnTo(j, among(j.dice, r.frontends...)) })
-	if j.open() {
-		r.later(comes, func() { r.grow(j) })
+	r.stats.Tasks += j.unfinished
+	r.openJobs++
+	r.callAt(comes, func() { r.turnTo(j, drawOne(j.dice, r.frontends...)) })
+	if j.mayGrow() {
+		r.callAt(comes, func() { r.addTasks(j) })
 	}
-	if d := rand.New(rand.NewPCG(r.seed, 'u'<<32|uint64(j.n))); chance(d, 0.2) {
-		r.later(comes, func() { r.readSlowly(j, d) })
+	if d := rand.New(rand.NewPCG(r.seed, 'u'<<32|uint64(j.n))); drawChance(d, 0.2) {
+		r.callAt(comes, func() { r.readSlowly(j, d) })
 	}
 	return true
 }
 
 // countNeeds counts the needs of a task besides a slot.
 func (r *faultRun) countNeeds(t *frontend.Task) {
-	for what, has := range map[string]bool{
+	for need, has := range map[string]bool{
 		"constraints": len(t.Constraint.Labels)+len(t.Constraint.Hosts) > 0, "inputs": len(t.Inputs) > 0, "files": len(t.Files) > 0,
 	} {
 		if has {
-			r.stats.Seen["tasks with "+what]++
+			r.stats.Seen["tasks with "+need]++
 		}
 	}
 }
 
 // fitsSomewhere reports whether some worker is large enough for d.
-func (r *faultRun) fits(d probe.Demand) bool {
+func (r *faultRun) fitsSomewhere(d probe.Demand) bool {
 	for _, w := range r.workers {
 		if d.Fits(w.cfg.Capacity) {
 			return true
@@ -222,18 +222,18 @@ func (r *faultRun) fits(d probe.Demand) bool {
 }
 
 // drawPolicy draws a known policy, or late binding with any of the additions.
-func (r *faultRun) policy() frontend.Policy {
+func (r *faultRun) drawPolicy() frontend.Policy {
 	d := r.dice
 	p := frontend.Policies[0]
 	switch d.IntN(3) {
 	case 0:
 		return p
 	case 1:
-		return among(d, frontend.Policies...)
+		return drawOne(d, frontend.Policies...)
 	}
 	p.Name = "variant"
 	for _, part := range frontend.PolicyParts {
-		*p.Part(part) = chance(d, 0.5)
+		*p.Part(part) = drawChance(d, 0.5)
 	}
 	return p
 }

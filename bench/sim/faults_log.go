@@ -11,7 +11,7 @@ import (
 )
 
 // describeStep returns an event or action in one line, or "" for an uninteresting event.
-func describe(x any) string {
+func describeStep(x any) string {
 	var m any = x
 	switch x := x.(type) {
 	case frontend.Received:
@@ -23,7 +23,7 @@ func describe(x any) string {
 	case *worker.Send:
 		m = x.Msg
 	}
-	m = value(m)
+	m = valueOf(m)
 	switch m.(type) {
 	case probe.Ping, probe.Pong, frontend.Wake, worker.Wake, frontend.Submit: // the client logs the submission
 		return ""
@@ -41,7 +41,7 @@ func describe(x any) string {
 	case *worker.Send:
 		to = fmt.Sprintf("to link %d: ", x.Link)
 	}
-	m, waits := withoutMatrix(short(m))
+	m, waits := withoutMatrix(shortenPayloads(m))
 	s := fmt.Sprintf("%s%T %+v%s", to, m, m, waits)
 	if len(s) > 600 {
 		s = s[:600] + "…"
@@ -51,14 +51,14 @@ func describe(x any) string {
 
 // valueOf returns the value of a message, event or action behind a pointer, and the values of the messages in a
 // frame.
-func value(m any) any {
+func valueOf(m any) any {
 	if v := reflect.ValueOf(m); v.Kind() == reflect.Pointer {
 		m = v.Elem().Interface()
 	}
 	if f, ok := m.(frontend.Frame); ok {
 		msgs := make([]any, len(f.Msgs))
 		for i := range f.Msgs {
-			msgs[i] = value(f.Msgs[i])
+			msgs[i] = valueOf(f.Msgs[i])
 		}
 		return msgs
 	}
@@ -66,7 +66,7 @@ func value(m any) any {
 }
 
 // shortenPayloads returns a message with only the beginning of its payloads.
-func short(m any) any {
+func shortenPayloads(m any) any {
 	cut := func(launches ...probe.Launch) []probe.Launch {
 		launches = slices.Clone(launches)
 		for i := range launches {

@@ -15,29 +15,29 @@ import (
 )
 
 // checkOutcome checks that an outcome has a cause.
-func (r *faultRun) plausible(f *frontendNode, v *visit, o *frontend.Outcome) {
+func (r *faultRun) checkOutcome(f *frontendNode, v *visit, o *frontend.Outcome) {
 	j := v.job
 	j.stopped = j.stopped || o.Kind == frontend.Cancelled || o.Kind == frontend.DeadlineExceeded || o.Kind == frontend.Failed && o.Failure == frontend.StageFailed
 	t := &j.tasks[o.Task]
 	t.reported++
 	bad := false
 	if n := len(o.Earlier); n < min(o.Attempts-1, frontend.MaxEarlier) || n > min(o.Attempts, frontend.MaxEarlier) {
-		r.fail("job %d, task %d: of %d attempts, %d are listed beside the attempt that counted", j.n, o.Task, o.Attempts, n)
+		r.failRun("job %d, task %d: of %d attempts, %d are listed beside the attempt that counted", j.n, o.Task, o.Attempts, n)
 	}
 	switch o.Kind {
 	case frontend.Result:
 		bad = t.starts == 0 || string(o.Result) != string(t.spec.Payload[8:16])
 	case frontend.Cancelled:
-		bad = !j.cancels && !v.left
+		bad = !j.isCancelled && !v.clientGone
 	case frontend.DeadlineExceeded:
-		bad = !j.deadline
+		bad = !j.hasDeadline
 	case frontend.Failed:
-		retried := t.spec.Retryable && t.failed+t.unfetched <= t.spec.Retries
+		retried := t.spec.Retryable && t.failedRuns+t.unfetched <= t.spec.Retries
 		switch o.Failure {
 		case frontend.TaskError:
-			bad = t.failed == 0 || retried
+			bad = t.failedRuns == 0 || retried
 		case frontend.NoInput:
-			bad = (t.unfetched == 0 || retried) && !r.lacked(j, t, f, v)
+			bad = (t.unfetched == 0 || retried) && !r.mayLackInput(j, t, f, v)
 		case frontend.StageFailed:
 			bad = !slices.ContainsFunc(v.outcomes, func(o frontend.Outcome) bool {
 				return o.Kind == frontend.Failed && o.Failure != frontend.StageFailed
@@ -45,43 +45,43 @@ func (r *faultRun) plausible(f *frontendNode, v *visit, o *frontend.Outcome) {
 		case frontend.Timeout:
 			bad = t.spec.Timeout == 0
 		case frontend.Lost:
-			bad = t.spec.Retryable || r.steady && strings.HasPrefix(o.Message, "its frontend was lost") && !strings.Contains(o.Message, "has started since, or forgot")
-			untold := v.again // the frontend may be unable to tell that a task was never tried
-			bad = bad || !r.anyHarmed(j, t) && (len(t.tries) > 0 || !untold)
+			bad = t.spec.Retryable || r.frontendsOnly && strings.HasPrefix(o.Message, "its frontend was lost") && !strings.Contains(o.Message, "has started since, or forgot")
+			untold := v.isResubmitted // the frontend may be unable to tell that a task was never tried
+			bad = bad || !r.mayBeLost(j, t) && (len(t.attempts) > 0 || !untold)
 		case frontend.NoWorker:
-			bad = !r.stranded(j, t, f, r.now-f.cfg.StrandedFor)
+			bad = !r.isStranded(j, t, f, r.now-f.cfg.StrandedFor)
 		case frontend.Poison:
-			bad = r.deaths(t) < f.cfg.PoisonAfter
+			bad = r.countDeaths(t) < f.cfg.PoisonAfter
 		default:
 			bad = true
 		}
 	}
 	if bad {
-		r.fail("job %d, task %d (retryable %t, %d retries, %d runs, %d of them failed): outcome %d, failure %d, %q without a cause",
-			j.n, o.Task, t.spec.Retryable, t.spec.Retries, t.starts, t.failed, o.Kind, o.Failure, o.Message)
+		r.failRun("job %d, task %d (retryable %t, %d retries, %d runs, %d of them failed): outcome %d, failure %d, %q without a cause",
+			j.n, o.Task, t.spec.Retryable, t.spec.Retries, t.starts, t.failedRuns, o.Kind, o.Failure, o.Message)
 	}
 }
 
 // checkBlame checks the blame of a job: the sum must equal the response, and the run time of each task must equal
 // its phases.
-func (r *faultRun) blame(v *visit) {
+func (r *faultRun) checkBlame(v *visit) {
 	r.stats.Seen["jobs blamed"]++
-	response, sum := r.now-v.came, time.Duration(0)
-	blame := record.NewBlame(v.after, response, v.attempts)
+	response, sum := r.now-v.cameAt, time.Duration(0)
+	blame := record.NewBlame(v.stagesBefore, response, v.attempts)
 	for kind, d := range blame {
 		if sum += d; d < 0 {
-			r.fail("job %d: %v is blamed for %v", v.job.n, record.Kind(kind), d)
+			r.failRun("job %d: %v is blamed for %v", v.job.n, record.Kind(kind), d)
 		}
 	}
 	if (sum - response).Abs() > time.Microsecond {
-		r.fail("job %d took %v, blame adds up to %v: %v", v.job.n, response, sum, blame)
+		r.failRun("job %d took %v, blame adds up to %v: %v", v.job.n, response, sum, blame)
 	}
 	if !r.calm { // a task may have run before its job came here
 		return
 	}
 	for i := range v.attempts {
 		if o := &v.outcomes[i]; (v.attempts[i].Phases()[record.Run] - o.Run).Abs() > time.Microsecond {
-			r.fail("job %d, task %d ran for %v: its phases are %+v", v.job.n, o.Task, o.Run, o.Phases)
+			r.failRun("job %d, task %d ran for %v: its phases are %+v", v.job.n, o.Task, o.Run, o.Phases)
 		}
 	}
 }
@@ -96,35 +96,35 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	t.starts++
 	r.stats.Starts++
 	if t.starts > 1 && !t.spec.Retryable {
-		r.fail("task %d of job %d may start only once, and starts again, at w%d", s.Launch.Task, j.n, w.index)
+		r.failRun("task %d of job %d may start only once, and starts again, at w%d", s.Launch.Task, j.n, w.index)
 	}
 	most := 1
 	if r.copies > 0 && t.spec.Retryable {
 		most = 2
 	}
-	if t.running++; r.steady && !j.stopped && (t.running > most || t.succeeded >= most) {
-		r.fail("task %d of job %d starts at w%d, and runs at %d other places, and has ended well %d times, though only frontends fail", s.Launch.Task, j.n, w.index, t.running-1, t.succeeded)
+	if t.running++; r.frontendsOnly && !j.stopped && (t.running > most || t.goodRuns >= most) {
+		r.failRun("task %d of job %d starts at w%d, and runs at %d other places, and has ended well %d times, though only frontends fail", s.Launch.Task, j.n, w.index, t.running-1, t.goodRuns)
 	}
 	if !r.calm {
-		r.startsAgain(j, t, s)
+		r.checkRestart(j, t, s)
 	}
-	x := r.tries[s.Launch.Attempt] // a copy may have been under way by then, or its original
-	if at := &t.rest; r.steady && at.of == s.Launch.Attempt.Frontend && at.session == j.session && r.now < at.until && !x.copy && x.sent >= at.until-t.spec.Backoff {
-		r.fail("task %d of job %d has failed and starts again %v too soon", s.Launch.Task, j.n, at.until-r.now)
+	x := r.attempts[s.Launch.Attempt] // a copy may have been under way by then, or its original
+	if at := &t.backoff; r.frontendsOnly && at.frontend == s.Launch.Attempt.Frontend && at.session == j.session && r.now < at.until && !x.isCopy && x.sent >= at.until-t.spec.Backoff {
+		r.failRun("task %d of job %d has failed and starts again %v too soon", s.Launch.Task, j.n, at.until-r.now)
 	}
 	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
-		r.fail("task %d of job %d starts with another payload or function", s.Launch.Task, j.n)
+		r.failRun("task %d of job %d starts with another payload or function", s.Launch.Task, j.n)
 	}
-	if err := r.placed(j, t, w, s); err != nil {
-		r.fail("task %d of job %d starts and %w", s.Launch.Task, j.n, err)
+	if err := r.checkPlacement(j, t, w, s); err != nil {
+		r.failRun("task %d of job %d starts and %w", s.Launch.Task, j.n, err)
 	}
 }
 
 // reportedProgress returns the progress reported by the tasks at a worker. Every third task reports nothing, and
 // every third lies.
-func (r *faultRun) said(w *workerNode) (list []worker.Progress) {
+func (r *faultRun) reportedProgress(w *workerNode) (list []worker.Progress) {
 	for _, x := range w.running {
-		p := worker.Progress{Attempt: x.start.Launch.Attempt, Done: (r.now - x.began).Seconds() / max(x.takes, 1).Seconds()}
+		p := worker.Progress{Attempt: x.start.Launch.Attempt, Done: (r.now - x.began).Seconds() / max(x.duration, 1).Seconds()}
 		switch p.Attempt.Seq % 3 {
 		case 0:
 			continue
@@ -138,51 +138,51 @@ func (r *faultRun) said(w *workerNode) (list []worker.Progress) {
 
 func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	j, t := r.taskOf(s)
-	if x := r.tries[s.Launch.Attempt]; x == nil || !x.goesOn {
+	if x := r.attempts[s.Launch.Attempt]; x == nil || !x.ignoresStop {
 		t.running--
 	}
-	if t.spec.Class == hungry {
+	if t.spec.Class == hungryClass {
 		ev.CPU, ev.Memory = 5*ev.Run/2, 640
 	}
 	defer func() {
-		if x := r.tries[s.Launch.Attempt]; x != nil {
-			x.over = x.over || ev.Status == probe.Failed || ev.Status == probe.TimedOut || ev.Status == probe.Killed || ev.Status == probe.Preempted || ev.Status == probe.NoInput
+		if x := r.attempts[s.Launch.Attempt]; x != nil {
+			x.ended = x.ended || ev.Status == probe.Failed || ev.Status == probe.TimedOut || ev.Status == probe.Killed || ev.Status == probe.Preempted || ev.Status == probe.NoInput
 		}
 	}()
 	fails := func() {
-		t.failed++
-		if x := r.tries[s.Launch.Attempt]; x != nil {
-			t.rest = rest{x.id.Frontend, x.session, r.now + t.spec.Backoff}
+		t.failedRuns++
+		if x := r.attempts[s.Launch.Attempt]; x != nil {
+			t.backoff = backoff{x.id.Frontend, x.session, r.now + t.spec.Backoff}
 		}
 	}
-	gone, lacks := r.misses(s)
+	gone, lacks := r.missingFile(s)
 	switch {
 	case ev.Status == probe.TimedOut:
 		fails()
 	case ev.Status == probe.Succeeded && lacks:
 		r.stats.Seen["outputs lost"]++
-		t.missed++
+		t.missedOutputs++
 		if ev.Status, ev.Error = probe.NoInput, "it cannot be had"; s.Launch.Attempt.Seq%2 == 0 {
 			ev.Outputs = []probe.Output{gone}
 		}
-	case ev.Status == probe.Succeeded && t.fails > 0:
-		t.fails--
+	case ev.Status == probe.Succeeded && t.failuresLeft > 0:
+		t.failuresLeft--
 		fails()
 		ev.Status, ev.Error = probe.Failed, "as planned"
 	case ev.Status == probe.Succeeded:
-		t.succeeded++
+		t.goodRuns++
 		ev.Result = s.Launch.Payload[8:16]
 		if c := s.Launch.Context; c != nil && len(j.spec.Stages) > 0 {
 			for p := range int32(partitions) {
-				ev.Outputs = append(ev.Outputs, j.leaves(s.Launch.Task, p, int(c.Inline)))
+				ev.Outputs = append(ev.Outputs, j.outputOf(s.Launch.Task, p, int(c.Inline)))
 			}
-			r.store(s, ev.Outputs)
+			r.storeOutputs(s, ev.Outputs)
 		}
 	}
 }
 
 // describeUnfinished returns an error on the first job without an end.
-func (r *faultRun) unfinished() error {
+func (r *faultRun) describeUnfinished() error {
 	for _, j := range r.jobs {
 		if j.ended {
 			continue
@@ -191,28 +191,28 @@ func (r *faultRun) unfinished() error {
 		if f := j.owner; f != nil {
 			where = fmt.Sprintf("at f%d (down %t, under way there: %t)", f.index, f.down, r.visits[f.index][j.id] != nil)
 		}
-		return fmt.Errorf("job %d does not end: %d of %d tasks left, %s, session %d", j.n, j.left, len(j.tasks), where, j.session)
+		return fmt.Errorf("job %d does not end: %d of %d tasks left, %s, session %d", j.n, j.unfinished, len(j.tasks), where, j.session)
 	}
 	return nil
 }
 
 // checkDrained checks that the cores keep nothing of the jobs.
-func (r *faultRun) drained() error {
+func (r *faultRun) checkDrained() error {
 	var problems []string
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for _, f := range r.frontends {
-		if pending, running := f.frontend().Pending(); pending+running+f.frontend().Jobs() > 0 {
-			bad("f%d has %d jobs, %d tasks pending, %d running", f.index, f.frontend().Jobs(), pending, running)
+		if pending, running := f.frontendCore().Pending(); pending+running+f.frontendCore().Jobs() > 0 {
+			bad("f%d has %d jobs, %d tasks pending, %d running", f.index, f.frontendCore().Jobs(), pending, running)
 		}
 		for key := range r.workers {
-			if s, _ := f.frontend().Status(frontend.Worker(key)); s.Reservations+s.Attempts > 0 || s.State != "up" {
+			if s, _ := f.frontendCore().Status(frontend.Worker(key)); s.Reservations+s.Attempts > 0 || s.State != "up" {
 				bad("f%d: worker %d is %s with %d reservations and %d attempts", f.index, key, s.State, s.Reservations, s.Attempts)
 			}
 		}
-		for _, what := range leftovers(f.core, keptByFrontend...) {
-			bad("f%d keeps %s", f.index, what)
+		for _, field := range findLeftovers(f.core, keptByFrontend...) {
+			bad("f%d keeps %s", f.index, field)
 		}
-		addStats(&r.stats.Frontends, &f.frontend().Stats)
+		addStats(&r.stats.Frontends, &f.frontendCore().Stats)
 	}
 	for _, w := range r.workers {
 		load := w.core.Load()
@@ -222,11 +222,11 @@ func (r *faultRun) drained() error {
 		if len(w.links) != len(r.frontends) {
 			bad("w%d has %d links", w.index, len(w.links))
 		}
-		if n := len(r.fetcherOf(w).under); n > 0 {
+		if n := len(r.fetcherOf(w).unreleased); n > 0 {
 			bad("w%d holds the files of %d attempts", w.index, n)
 		}
-		for _, what := range leftovers(w.core, keptByWorker...) {
-			bad("w%d keeps %s", w.index, what)
+		for _, field := range findLeftovers(w.core, keptByWorker...) {
+			bad("w%d keeps %s", w.index, field)
 		}
 		addStats(&r.stats.Workers, &w.core.Stats)
 	}

@@ -13,36 +13,36 @@ import (
 // task.
 func (r *faultRun) limitTenants() {
 	d := rand.New(rand.NewPCG(r.seed, 't'))
-	if chance(d, 0.5) {
+	if drawChance(d, 0.5) {
 		return
 	}
 	r.stats.Seen["runs with a tenants file"]++
-	r.terms = tenants.New(1, nil, []tenants.Entry{
-		{Path: "a", Tokens: 1 + d.IntN(4), Max: among(d, 0, 2, 5)}, {Path: "b", Tokens: 1 + d.IntN(4), Max: among(d, 0, 3, 9)},
-		{Path: "b/c", Tokens: 1 + d.IntN(3), Max: among(d, 0, 2)},
+	r.tenantsFile = tenants.New(1, nil, []tenants.Entry{
+		{Path: "a", Tokens: 1 + d.IntN(4), Max: drawOne(d, 0, 2, 5)}, {Path: "b", Tokens: 1 + d.IntN(4), Max: drawOne(d, 0, 3, 9)},
+		{Path: "b/c", Tokens: 1 + d.IntN(3), Max: drawOne(d, 0, 2)},
 	})
 }
 
 // heardNeeds holds the needs of tenants as heard by each frontend, and the connection of the first frontend with
 // the others.
-type told struct {
-	by  [][][]tenants.Need // by hearing frontend, then by the frontend heard
-	cut int                // exchanges missed between the first frontend and the others; 0: connected
+type heardNeeds struct {
+	needs  [][][]tenants.Need // by hearing frontend, then by the frontend heard
+	cutFor int                // exchanges missed between the first frontend and the others; 0: connected
 }
 
 // silentAfter and goneAfter are the missed exchanges until the silence is noticed, and until gossip gives a
 // frontend up.
-const untilSilent, untilGone = 3, 6
+const silentAfter, goneAfter = 3, 6
 
 // exchangeNeeds lets frontends exchange their needs of tenants ten times a second. Some messages get lost, and
 // for a while the first frontend is cut off from the others.
-func (r *faultRun) share(told *told, d *rand.Rand) {
+func (r *faultRun) exchangeNeeds(heard *heardNeeds, d *rand.Rand) {
 	name := func(i int) string { return fmt.Sprint("f", i) }
 	switch {
-	case r.now >= r.horizon, told.cut > 0 && chance(d, 0.1):
-		told.cut = 0
-	case told.cut > 0, chance(d, 0.05):
-		told.cut++
+	case r.now >= r.faultsEnd, heard.cutFor > 0 && drawChance(d, 0.1):
+		heard.cutFor = 0
+	case heard.cutFor > 0, drawChance(d, 0.05):
+		heard.cutFor++
 	}
 	for i, f := range r.frontends {
 		if f.down || f.hung != nil {
@@ -51,25 +51,25 @@ func (r *faultRun) share(told *told, d *rand.Rand) {
 		ev := frontend.Others{Self: name(i), Needs: map[string][]tenants.Need{}}
 		for k, g := range r.frontends {
 			apart := i == 0 || k == 0
-			if k == i || g.down || apart && told.cut >= untilGone {
+			if k == i || g.down || apart && heard.cutFor >= goneAfter {
 				continue
 			}
 			ev.Members = append(ev.Members, name(k))
-			ev.Needs[name(k)] = told.by[i][k]
-			if apart && told.cut >= untilSilent {
+			ev.Needs[name(k)] = heard.needs[i][k]
+			if apart && heard.cutFor >= silentAfter {
 				ev.Silent = append(ev.Silent, name(k))
 			}
 		}
 		if err := r.stepFrontend(f, ev); err != nil {
-			r.fail("%w", err)
+			r.failRun("%w", err)
 			return
 		}
 		needs := f.core.(*frontend.Core).Needs()
 		for k := range r.frontends {
-			if cut := told.cut > 0 && (i == 0 || k == 0); !cut && (r.now > r.horizon || chance(d, 0.9)) {
-				told.by[k][i] = needs
+			if cut := heard.cutFor > 0 && (i == 0 || k == 0); !cut && (r.now > r.faultsEnd || drawChance(d, 0.9)) {
+				heard.needs[k][i] = needs
 			}
 		}
 	}
-	r.later(r.now+100*time.Millisecond, func() { r.share(told, d) })
+	r.callAt(r.now+100*time.Millisecond, func() { r.exchangeNeeds(heard, d) })
 }

@@ -43,13 +43,13 @@ func TestFaults(t *testing.T) {
 	if len(sum.Faults) != 14 {
 		t.Errorf("%d kinds of faults, want 14", len(sum.Faults))
 	}
-	for _, what := range []string{
+	for _, kind := range []string{
 		"jobs with stages", "tasks with constraints", "tasks with inputs", "tasks with files", "fetches", "fetches that fail",
 		"fetches that end after their release", "steady runs", "rumours", "lies", "calm runs", "huge jobs", "jobs that pass outputs", "jobs blamed", "spare jobs",
 		"stages along others", "jobs that grow", "full jobs", "outputs lost", "additions", "additions refused", "jobs outdated", "restamps in vain", "tasks that do not stop", "demands by what was used",
 	} {
-		if sum.Seen[what] == 0 {
-			t.Errorf("no %s", what)
+		if sum.Seen[kind] == 0 {
+			t.Errorf("no %s", kind)
 		}
 	}
 	for why := frontend.TaskError; why <= frontend.StageFailed; why++ {

@@ -15,17 +15,17 @@ type Figure struct {
 	Name, Title, Claim string // Claim is a sentence, or a few
 
 	// axis is the horizontal axis: what varies.
-	x bench.Axis
+	axis bench.Axis
 	// views are plotted and printed, each over the axis with the figure's lines.
 	views []view
 	// seeds is the number of runs of everything, each with jobs of its own.
 	seeds [FullScale + 1]int
 	parts func(s FigureScale) []part
 	// playSeed, if not nil, makes the runs of one seed, in place of parts and locate. setup describes the runs.
-	play  func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun))
-	setup string
+	playSeed func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun))
+	setup    string
 	// locate returns the line of a run, and its place on the axis.
-	at func(p *part, r *Result) (line string, x float64)
+	locate func(p *part, r *Result) (line string, x float64)
 	// check returns which parts of the claim hold.
 	check func(d *figureData) []Check
 }
@@ -49,19 +49,19 @@ type part struct {
 
 // view is one measurement over the axis of a figure.
 type view struct {
-	title string
-	scale bench.Scale
-	of    metric
-	from  string // if not "": the line to compare with; the view shows the change from its metric, in %
+	title  string
+	scale  bench.Scale
+	metric metric
+	base   string // if not "": the line to compare with; the view shows the change from its metric, in %
 }
 
 // metric is one number of a run.
 type metric func(r *bench.SimRun) float64
 
-func meanResponse(r *bench.SimRun) float64 { return r.ResponseMS.Mean }
-func p99Response(r *bench.SimRun) float64  { return r.ResponseMS.P99 }
-func messages(r *bench.SimRun) float64     { return r.MessagesPerTask }
-func utilisation(r *bench.SimRun) float64  { return r.Utilisation }
+func meanResponse(r *bench.SimRun) float64    { return r.ResponseMS.Mean }
+func p99Response(r *bench.SimRun) float64     { return r.ResponseMS.P99 }
+func messagesPerTask(r *bench.SimRun) float64 { return r.MessagesPerTask }
+func slotUtilisation(r *bench.SimRun) float64 { return r.Utilisation }
 
 // overOmniscient is the mean response, divided by the omniscient response to the same jobs.
 func overOmniscient(r *bench.SimRun) float64    { return r.RatioOmniscient.Mean }
@@ -73,7 +73,7 @@ type Check struct {
 	Text  string `json:"text"`
 }
 
-func check(holds bool, format string, args ...any) Check {
+func newCheck(holds bool, format string, args ...any) Check {
 	return Check{holds, fmt.Sprintf(format, args...)}
 }
 
@@ -130,10 +130,10 @@ func (f *Figure) Run(ctx context.Context, o FigureOptions) (*FigureResult, error
 	if seeds == 0 {
 		seeds = f.seeds[o.Scale]
 	}
-	d := &figureData{runs: map[place][]*bench.SimRun{}}
+	d := &figureData{runs: map[figurePoint][]*bench.SimRun{}}
 	var settings []string
 	var err error
-	if f.play != nil {
+	if f.playSeed != nil {
 		settings, err = f.playAll(ctx, d, o, seeds)
 	} else {
 		settings, err = f.sweepAll(ctx, d, o, seeds)
@@ -142,12 +142,12 @@ func (f *Figure) Run(ctx context.Context, o FigureOptions) (*FigureResult, error
 		return nil, err
 	}
 	res := &FigureResult{
-		Name: f.Name, Title: f.Title, Claim: f.Claim, Scale: o.Scale.String(), XLabel: f.x.Label, Holds: true, figure: f, data: d,
+		Name: f.Name, Title: f.Title, Claim: f.Claim, Scale: o.Scale.String(), XLabel: f.axis.Label, Holds: true, figure: f, data: d,
 		Settings: settings,
 	}
 	for _, line := range d.lines {
 		for _, x := range d.xs {
-			for i, r := range d.runs[place{line, x}] {
+			for i, r := range d.runs[figurePoint{line, x}] {
 				res.Points = append(res.Points, FigurePoint{line, x, o.Seed + uint64(i), *r})
 			}
 		}
@@ -165,12 +165,12 @@ func (f *Figure) playAll(ctx context.Context, d *figureData, o FigureOptions, se
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		f.play(o, o.Seed+uint64(i), d.add)
+		f.playSeed(o, o.Seed+uint64(i), d.addRun)
 		if o.Progress != nil {
 			o.Progress(float64(i+1) / float64(seeds))
 		}
 	}
-	return []string{f.setup + ", " + ofSeeds(o.Seed, seeds)}, nil
+	return []string{f.setup + ", " + nameSeeds(o.Seed, seeds)}, nil
 }
 
 // sweepAll is playAll for a figure of sweeps.
@@ -194,20 +194,20 @@ func (f *Figure) sweepAll(ctx context.Context, d *figureData, o FigureOptions, s
 				return nil, fmt.Errorf("%s, seed %d: %w", f.Name, p.sweep.Seed, err)
 			}
 			for _, r := range results {
-				line, x := f.at(p, r)
-				d.add(line, x, &r.SimRun)
+				line, x := f.locate(p, r)
+				d.addRun(line, x, &r.SimRun)
 			}
 			settings = appendNew(settings, results[0].Settings...)
 		}
 	}
 	if len(settings) > 1 {
-		settings = []string{settings[0] + ", and so on by " + f.x.Label}
+		settings = []string{settings[0] + ", and so on by " + f.axis.Label}
 	}
-	return append(settings, f.setting(parts, o.Seed, seeds)), nil
+	return append(settings, f.describeSweeps(parts, o.Seed, seeds)), nil
 }
 
 // nameSeeds names the seeds of runs.
-func ofSeeds(seed uint64, seeds int) string {
+func nameSeeds(seed uint64, seeds int) string {
 	if seeds == 1 {
 		return fmt.Sprintf("seed %d", seed)
 	}
@@ -224,11 +224,11 @@ func appendNew(all []string, more ...string) []string {
 }
 
 // describeSweeps describes the settings of the sweeps; where settings differ, all values.
-func (f *Figure) setting(parts []part, seed uint64, seeds int) string {
-	values := func(of func(s *Sweep) any) string {
+func (f *Figure) describeSweeps(parts []part, seed uint64, seeds int) string {
+	values := func(valueOf func(s *Sweep) any) string {
 		var all []string
 		for i := range parts {
-			all = appendNew(all, fmt.Sprint(of(&parts[i].sweep)))
+			all = appendNew(all, fmt.Sprint(valueOf(&parts[i].sweep)))
 		}
 		return strings.Join(all, " / ")
 	}
@@ -248,11 +248,11 @@ func (f *Figure) setting(parts []part, seed uint64, seeds int) string {
 	if slices.ContainsFunc(parts, func(p part) bool { return p.sweep.Input != 0 }) {
 		text += fmt.Sprintf(", %s racks, inputs with %s copies", values(func(s *Sweep) any { return s.Racks }), values(func(s *Sweep) any { return s.Copies }))
 	}
-	return text + ", " + ofSeeds(seed, seeds)
+	return text + ", " + nameSeeds(seed, seeds)
 }
 
 // figurePoint is a place in a figure.
-type place struct {
+type figurePoint struct {
 	line string
 	x    float64
 }
@@ -261,50 +261,50 @@ type place struct {
 type figureData struct {
 	lines []string
 	xs    []float64
-	runs  map[place][]*bench.SimRun
+	runs  map[figurePoint][]*bench.SimRun
 }
 
-func (d *figureData) add(line string, x float64, r *bench.SimRun) {
+func (d *figureData) addRun(line string, x float64, r *bench.SimRun) {
 	if !slices.Contains(d.lines, line) {
 		d.lines = append(d.lines, line)
 	}
 	if i, ok := slices.BinarySearch(d.xs, x); !ok {
 		d.xs = slices.Insert(d.xs, i, x)
 	}
-	at := place{line, x}
+	at := figurePoint{line, x}
 	d.runs[at] = append(d.runs[at], r)
 }
 
 // meanOf returns the mean of a metric over the seeds; NaN where nothing was run.
-func (d *figureData) mean(line string, x float64, of metric) float64 {
-	runs := d.runs[place{line, x}]
+func (d *figureData) meanOf(line string, x float64, m metric) float64 {
+	runs := d.runs[figurePoint{line, x}]
 	sum := 0.0
 	for _, r := range runs {
-		sum += of(r)
+		sum += m(r)
 	}
 	return sum / float64(len(runs))
 }
 
 // ratioOf returns the mean of a metric at one place, divided by the mean at another place.
-func (d *figureData) over(line string, x float64, other string, y float64, of metric) float64 {
-	return d.mean(line, x, of) / d.mean(other, y, of)
+func (d *figureData) ratioOf(line string, x float64, other string, y float64, m metric) float64 {
+	return d.meanOf(line, x, m) / d.meanOf(other, y, m)
 }
 
 // changeOf returns the relative change of a metric on line against base, as the mean over the seeds. within is
 // half of the 95 % confidence interval, +Inf with one seed. Runs of one seed have the same jobs, so their effect
 // cancels out.
-func (d *figureData) change(line, base string, x float64, of metric) (mean, within float64) {
-	a, b := d.runs[place{line, x}], d.runs[place{base, x}]
+func (d *figureData) changeOf(line, base string, x float64, m metric) (mean, within float64) {
+	a, b := d.runs[figurePoint{line, x}], d.runs[figurePoint{base, x}]
 	n := float64(len(a))
 	for i := range a {
-		mean += (of(a[i])/of(b[i]) - 1) / n
+		mean += (m(a[i])/m(b[i]) - 1) / n
 	}
 	if len(a) < 2 {
 		return mean, math.Inf(1)
 	}
 	squares := 0.0
 	for i := range a {
-		squares += math.Pow(of(a[i])/of(b[i])-1-mean, 2)
+		squares += math.Pow(m(a[i])/m(b[i])-1-mean, 2)
 	}
 	return mean, student[min(len(a), len(student)+1)-2] * math.Sqrt(squares/(n-1)/n)
 }
@@ -313,16 +313,16 @@ func (d *figureData) change(line, base string, x float64, of metric) (mean, with
 var student = [...]float64{12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201}
 
 // viewValue returns the value of a view at a place; false if there is nothing to show.
-func (d *figureData) value(v *view, line string, x float64) (float64, bool) {
-	if len(d.runs[place{line, x}]) == 0 {
+func (d *figureData) viewValue(v *view, line string, x float64) (float64, bool) {
+	if len(d.runs[figurePoint{line, x}]) == 0 {
 		return 0, false
 	}
-	if v.from == "" {
-		return d.mean(line, x, v.of), true
+	if v.base == "" {
+		return d.meanOf(line, x, v.metric), true
 	}
-	if line == v.from {
+	if line == v.base {
 		return 0, false
 	}
-	c, _ := d.change(line, v.from, x, v.of)
+	c, _ := d.changeOf(line, v.base, x, v.metric)
 	return 100 * c, true
 }

@@ -20,7 +20,7 @@ func (r *FigureResult) Verdict() string {
 }
 
 // listParagraphs returns the text of a figure: claim, settings, checks and verdict.
-func (r *FigureResult) paragraphs() []string {
+func (r *FigureResult) listParagraphs() []string {
 	text := append([]string{"Claim: " + r.Claim}, r.Settings...)
 	for _, c := range r.Checks {
 		mark := "yes: "
@@ -33,20 +33,20 @@ func (r *FigureResult) paragraphs() []string {
 }
 
 // viewTable returns a view as a header, a row for each line, and a column for each value of the axis.
-func (r *FigureResult) table(v *view) [][]string {
+func (r *FigureResult) viewTable(v *view) [][]string {
 	header := []string{v.title + ", by " + r.XLabel}
 	for _, x := range r.data.xs {
 		header = append(header, fmt.Sprintf("%.4g", x))
 	}
 	rows := [][]string{header}
 	for _, line := range r.data.lines {
-		if line == v.from {
+		if line == v.base {
 			continue
 		}
 		row := []string{line}
 		for _, x := range r.data.xs {
 			cell := ""
-			if y, ok := r.data.value(v, line, x); ok && v.from != "" {
+			if y, ok := r.data.viewValue(v, line, x); ok && v.base != "" {
 				cell = fmt.Sprintf("%+.1f", y)
 			} else if ok && !math.IsNaN(y) {
 				cell = fmt.Sprintf("%.4g", y)
@@ -61,13 +61,13 @@ func (r *FigureResult) table(v *view) [][]string {
 // WriteText writes the figure for a terminal.
 func (r *FigureResult) WriteText(w io.Writer) error {
 	var b strings.Builder
-	text := r.paragraphs()
+	text := r.listParagraphs()
 	said := 1 + len(r.Settings)
 	fmt.Fprintf(&b, "%s\n%s\n", r.Title, strings.Join(text[:said], "\n"))
 	for i := range r.figure.views {
 		fmt.Fprintln(&b)
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-		rows := r.table(&r.figure.views[i])
+		rows := r.viewTable(&r.figure.views[i])
 		widest := 0
 		for _, row := range rows {
 			widest = max(widest, len([]rune(row[0])))
@@ -88,14 +88,14 @@ func (r *FigureResult) WriteText(w io.Writer) error {
 func WriteFiguresHTML(w io.Writer, results []*FigureResult) error {
 	page := &bench.Page{Title: "phoebe sim figure"}
 	for _, r := range results {
-		s := bench.PageSection{Title: r.Title, Text: r.paragraphs()}
+		s := bench.PageSection{Title: r.Title, Text: r.listParagraphs()}
 		for i := range r.figure.views {
 			v := &r.figure.views[i]
-			c := bench.Chart{Title: v.title, X: r.figure.x, Y: bench.Axis{Label: v.title, Scale: v.scale}}
+			c := bench.Chart{Title: v.title, X: r.figure.axis, Y: bench.Axis{Label: v.title, Scale: v.scale}}
 			for _, line := range r.data.lines {
 				l := bench.Line{Name: line, Marks: true, Dashed: line == "omniscient"}
 				for _, x := range r.data.xs {
-					if y, ok := r.data.value(v, line, x); ok && !math.IsNaN(y) {
+					if y, ok := r.data.viewValue(v, line, x); ok && !math.IsNaN(y) {
 						l.Points = append(l.Points, [2]float64{x, y})
 					}
 				}
@@ -105,7 +105,7 @@ func WriteFiguresHTML(w io.Writer, results []*FigureResult) error {
 		}
 		page.Sections = append(page.Sections, s)
 		for i := range r.figure.views {
-			page.Sections = append(page.Sections, bench.PageSection{Title: r.Title + ": the numbers", Table: r.table(&r.figure.views[i])})
+			page.Sections = append(page.Sections, bench.PageSection{Title: r.Title + ": the numbers", Table: r.viewTable(&r.figure.views[i])})
 		}
 	}
 	return bench.WritePage(w, page)

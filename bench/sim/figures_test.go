@@ -13,7 +13,7 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-func figure(t testing.TB, name string) *Figure {
+func mustFigure(t testing.TB, name string) *Figure {
 	t.Helper()
 	f, err := FindFigure(name)
 	if err != nil {
@@ -54,7 +54,7 @@ func TestFigures(t *testing.T) {
 			}
 		}
 		for i := range f.views {
-			for _, row := range r.table(&f.views[i])[1:] {
+			for _, row := range r.viewTable(&f.views[i])[1:] {
 				if len(row) != len(r.data.xs)+1 || slices.Contains(row, "") {
 					t.Errorf("%s: %q", f.Name, row)
 				}
@@ -95,42 +95,42 @@ func fakeRun(v float64) *bench.SimRun {
 }
 
 func TestFigureData(t *testing.T) {
-	d := &figureData{runs: map[place][]*bench.SimRun{}}
+	d := &figureData{runs: map[figurePoint][]*bench.SimRun{}}
 	for _, v := range []float64{100, 200, 400} {
-		d.add("b", 2, fakeRun(v))
+		d.addRun("b", 2, fakeRun(v))
 	}
 	for i, v := range []float64{101, 204, 412} { // 1, 2 and 3 % more
-		d.add("a", 2, fakeRun(v))
-		if _, within := d.change("a", "b", 2, messages); (i == 0) != math.IsInf(within, 1) {
+		d.addRun("a", 2, fakeRun(v))
+		if _, within := d.changeOf("a", "b", 2, messagesPerTask); (i == 0) != math.IsInf(within, 1) {
 			t.Errorf("%d seeds: ± %g", i+1, within)
 		}
 	}
-	d.add("a", 1, fakeRun(5))
-	c, within := d.change("a", "b", 2, messages)
+	d.addRun("a", 1, fakeRun(5))
+	c, within := d.changeOf("a", "b", 2, messagesPerTask)
 	if want := 4.303 * 0.01 / math.Sqrt(3); math.Abs(c-0.02) > 1e-9 || math.Abs(within-want) > 1e-9 {
 		t.Errorf("%g ± %g, want 0.02 ± %g", c, within, want)
 	}
-	if got := d.over("a", 2, "b", 2, messages); math.Abs(got-717.0/700) > 1e-9 {
+	if got := d.ratioOf("a", 2, "b", 2, messagesPerTask); math.Abs(got-717.0/700) > 1e-9 {
 		t.Errorf("%g times", got)
 	}
 	if !slices.Equal(d.xs, []float64{1, 2}) || !slices.Equal(d.lines, []string{"b", "a"}) {
 		t.Errorf("%v, %v", d.xs, d.lines)
 	}
 	for range 20 {
-		d.add("c", 3, fakeRun(1))
-		d.add("e", 3, fakeRun(2))
+		d.addRun("c", 3, fakeRun(1))
+		d.addRun("e", 3, fakeRun(2))
 	}
-	if c, within := d.change("e", "c", 3, messages); math.Abs(c-1) > 1e-9 || within > 1e-9 {
+	if c, within := d.changeOf("e", "c", 3, messagesPerTask); math.Abs(c-1) > 1e-9 || within > 1e-9 {
 		t.Errorf("%g ± %g", c, within)
 	}
-	if worst, at := d.worst("e", "c", messages); worst != 2 || at != 3 {
+	if worst, at := d.worstRatio("e", "c", messagesPerTask); worst != 2 || at != 3 {
 		t.Errorf("%g at %g", worst, at)
 	}
-	v := view{of: messages, from: "b"}
-	if y, ok := d.value(&v, "a", 2); !ok || math.Abs(y-2) > 1e-9 {
+	v := view{metric: messagesPerTask, base: "b"}
+	if y, ok := d.viewValue(&v, "a", 2); !ok || math.Abs(y-2) > 1e-9 {
 		t.Errorf("%g %t", y, ok)
 	}
-	if _, ok := d.value(&v, "b", 2); ok {
+	if _, ok := d.viewValue(&v, "b", 2); ok {
 		t.Error("a line is compared with itself")
 	}
 }
@@ -138,7 +138,7 @@ func TestFigureData(t *testing.T) {
 // The checks of a figure follow from its numbers.
 func TestFiguresAreChecked(t *testing.T) {
 	fake := func(f *Figure, at float64, of map[string]float64) []Check {
-		d := &figureData{runs: map[place][]*bench.SimRun{}}
+		d := &figureData{runs: map[figurePoint][]*bench.SimRun{}}
 		for _, p := range f.parts(SmallScale)[0].sweep.Policies {
 			for _, x := range []float64{0.5, at} {
 				for seed := range 4 {
@@ -146,7 +146,7 @@ func TestFiguresAreChecked(t *testing.T) {
 					if x != at {
 						v = 1
 					}
-					d.add(p.Name, x, fakeRun(v*(1+1e-4*float64(seed))))
+					d.addRun(p.Name, x, fakeRun(v*(1+1e-4*float64(seed))))
 				}
 			}
 		}
@@ -158,7 +158,7 @@ func TestFiguresAreChecked(t *testing.T) {
 		}
 		return text
 	}
-	late := figure(t, "late-binding")
+	late := mustFigure(t, "late-binding")
 	for _, test := range []struct {
 		late, batch float64
 		want        string
@@ -172,7 +172,7 @@ func TestFiguresAreChecked(t *testing.T) {
 		t.Error(got)
 	}
 
-	f := figure(t, "additions-10ms")
+	f := mustFigure(t, "additions-10ms")
 	checks := fake(f, 0.9, map[string]float64{"phoebe-overlap": 0.1, "phoebe-share": -0.1, "phoebe-sticky": -0.005})
 	for _, want := range []Check{
 		{true, "overlap, in % without it: pays in mean response +10.0±0.0 at 0.9; p99 response +10.0±0.0 at 0.9; messages per task +10.0±0.0 at 0.9."},
@@ -187,7 +187,7 @@ func TestFiguresAreChecked(t *testing.T) {
 }
 
 func TestFigureReports(t *testing.T) {
-	f := figure(t, "additions-1ms")
+	f := mustFigure(t, "additions-1ms")
 	var all [2]string
 	for i := range all {
 		r, err := f.Run(t.Context(), FigureOptions{Jobs: 20, Seed: 7, Seeds: 2})

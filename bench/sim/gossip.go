@@ -24,18 +24,18 @@ const AsPing time.Duration = -1
 type gossip struct {
 	*cluster
 	Gossip
-	rng   *rand.Rand
-	flush time.Duration
-	frame []byte
-	views []*frontendView
+	rng        *rand.Rand
+	flushEvery time.Duration
+	frame      []byte
+	views      []*frontendView
 }
 
 // frontendView is the gossip core of a frontend.
 type frontendView struct {
-	f    *frontendNode
-	core *gossipview.Core
-	told uint64 // version of the view already told to the frontend's core
-	out  []gossipview.Send
+	f           *frontendNode
+	core        *gossipview.Core
+	toldVersion uint64 // version of the view already told to the frontend's core
+	out         []gossipview.Send
 }
 
 // startGossip lets all present frontends and workers take part. They must stay up.
@@ -49,17 +49,17 @@ func (c *cluster) startGossip(cfg Gossip, rng *rand.Rand) error {
 	if err := limits.Validate(); err != nil {
 		return err
 	}
-	g := &gossip{cluster: c, Gossip: cfg, rng: rng, flush: max(gossipview.FlushEvery, cfg.Period/20)}
+	g := &gossip{cluster: c, Gossip: cfg, rng: rng, flushEvery: max(gossipview.FlushEvery, cfg.Period/20)}
 	members := make([]gossipview.Member, len(c.frontends))
 	for i := range c.frontends {
 		name := fmt.Sprint("f", i)
 		members[i] = gossipview.Member{Name: name, Run: 1, Gossip: name, API: name, Heartbeat: name}
 	}
 	for i, f := range c.frontends {
-		v := &frontendView{f: f, core: gossipview.New(limits, members[i], c.time(), rand.New(rand.NewPCG(rng.Uint64(), 'g')))}
+		v := &frontendView{f: f, core: gossipview.New(limits, members[i], c.timeNow(), rand.New(rand.NewPCG(rng.Uint64(), 'g')))}
 		v.core.SetMembers(members)
 		g.views = append(g.views, v)
-		g.after(time.Duration(rng.Int64N(int64(g.flush))), func() error { return g.tick(v) })
+		g.runAfter(time.Duration(rng.Int64N(int64(g.flushEvery))), func() error { return g.tickView(v) })
 	}
 	seeds := make([]string, len(members))
 	for i := range members {
@@ -74,27 +74,27 @@ func (c *cluster) startGossip(cfg Gossip, rng *rand.Rand) error {
 		}
 		var beat func() error
 		beat = func() error {
-			g.beat(w, a)
-			g.after(cfg.Period, beat)
+			g.sendHeartbeat(w, a)
+			g.runAfter(cfg.Period, beat)
 			return nil
 		}
-		g.after(time.Duration(rng.Int64N(int64(cfg.Period))), beat)
+		g.runAfter(time.Duration(rng.Int64N(int64(cfg.Period))), beat)
 	}
 	return nil
 }
 
 // runAfter lets fn happen after d.
-func (g *gossip) after(d time.Duration, fn func() error) {
-	g.later(g.now+d, func() {
-		if err := fn(); err != nil && g.failed == nil {
-			g.failed = err
+func (g *gossip) runAfter(d time.Duration, fn func() error) {
+	g.callAt(g.now+d, func() {
+		if err := fn(); err != nil && g.callErr == nil {
+			g.callErr = err
 		}
 	})
 }
 
 // sendHeartbeat sends a worker's heartbeat to its home frontends.
-func (g *gossip) beat(w *workerNode, a *gossipview.Announcer) {
-	for _, b := range a.Beats(gossipview.Row{Matrix: w.core.Matrix(g.time())}, "") {
+func (g *gossip) sendHeartbeat(w *workerNode, a *gossipview.Announcer) {
+	for _, b := range a.Beats(gossipview.Row{Matrix: w.core.Matrix(g.timeNow())}, "") {
 		v, h := g.views[numberOf(b.Addr)], b.Heartbeat
 		if g.net.codec {
 			g.frame = gossipview.AppendHeartbeat(g.frame[:0], &b.Heartbeat)
@@ -103,11 +103,11 @@ func (g *gossip) beat(w *workerNode, a *gossipview.Announcer) {
 				panic(fmt.Sprintf("sim: %+v came back as %v", b.Heartbeat, err))
 			}
 		}
-		g.after(g.Delay, func() error {
-			answer := v.core.Heartbeat(g.time(), &h)
-			g.after(g.Delay, func() error {
+		g.runAfter(g.Delay, func() error {
+			answer := v.core.Heartbeat(g.timeNow(), &h)
+			g.runAfter(g.Delay, func() error {
 				if a.Answered(&b, &answer) {
-					g.beat(w, a)
+					g.sendHeartbeat(w, a)
 				}
 				return nil
 			})
@@ -117,17 +117,17 @@ func (g *gossip) beat(w *workerNode, a *gossipview.Announcer) {
 }
 
 // tickView is the regular tick of a frontend's view.
-func (g *gossip) tick(v *frontendView) error {
-	v.out = v.core.Tick(g.time(), v.out[:0])
-	g.send(v, v.out)
-	g.after(g.flush, func() error { return g.tick(v) })
-	return g.tell(v)
+func (g *gossip) tickView(v *frontendView) error {
+	v.out = v.core.Tick(g.timeNow(), v.out[:0])
+	g.sendMsgs(v, v.out)
+	g.runAfter(g.flushEvery, func() error { return g.tickView(v) })
+	return g.tellCore(v)
 }
 
 // tellCore tells the frontend's core the news of its view.
-func (g *gossip) tell(v *frontendView) error {
-	rows := v.core.Since(g.time(), v.told)
-	v.told = v.core.Version()
+func (g *gossip) tellCore(v *frontendView) error {
+	rows := v.core.Since(g.timeNow(), v.toldVersion)
+	v.toldVersion = v.core.Version()
 	for _, r := range rows {
 		if r.State != gossipview.Up {
 			continue
@@ -144,15 +144,15 @@ func (g *gossip) tell(v *frontendView) error {
 }
 
 // sendMsgs sends messages to other frontends.
-func (g *gossip) send(from *frontendView, out []gossipview.Send) {
+func (g *gossip) sendMsgs(from *frontendView, out []gossipview.Send) {
 	for _, m := range out {
 		for i, to := range g.views {
 			if to == from || m.To != "" && m.To != fmt.Sprint("f", i) || !m.Stream && g.Loss > 0 && g.rng.Float64() < g.Loss {
 				continue
 			}
-			g.after(g.Delay, func() error {
-				answers, err := to.core.Receive(g.time(), m.Msg, nil)
-				g.send(to, answers)
+			g.runAfter(g.Delay, func() error {
+				answers, err := to.core.Receive(g.timeNow(), m.Msg, nil)
+				g.sendMsgs(to, answers)
 				return err
 			})
 		}

@@ -30,7 +30,7 @@ type Grid struct {
 type gridRow struct {
 	name  string
 	loads []float64
-	of    Sweep
+	sweep Sweep
 }
 
 // gridRows returns the kinds of tasks. With the given numbers of frontends, the frontends are busy if a message
@@ -41,13 +41,13 @@ func gridRows() []gridRow {
 		s.Frontends = frontends
 		return s
 	}
-	mixed := with(sweep(20, 600, "10", "mix:90%5ms,10%200ms", 500*time.Microsecond), 2)
+	mixed := with(newSweep(20, 600, "10", "mix:90%5ms,10%200ms", 500*time.Microsecond), 2)
 	mixed.Estimates = Estimates{Absent: true}
 	return []gridRow{
-		{"10us", []float64{0.01, 0.03, 0.06}, with(sweep(10, 100, "100", "fixed:10us", 50*time.Microsecond), 2)},
-		{"1ms", usual, with(sweep(10, 1000, "10", "task-exp:1ms", 50*time.Microsecond), 2)},
-		{"10ms", usual, with(sweep(40, 800, "10", "task-exp:10ms", 500*time.Microsecond), 2)},
-		{"100ms", usual, with(sweep(100, 120, "100", "job-exp:100ms", 500*time.Microsecond), 2)},
+		{"10us", []float64{0.01, 0.03, 0.06}, with(newSweep(10, 100, "100", "fixed:10us", 50*time.Microsecond), 2)},
+		{"1ms", usual, with(newSweep(10, 1000, "10", "task-exp:1ms", 50*time.Microsecond), 2)},
+		{"10ms", usual, with(newSweep(40, 800, "10", "task-exp:10ms", 500*time.Microsecond), 2)},
+		{"100ms", usual, with(newSweep(100, 120, "100", "job-exp:100ms", 500*time.Microsecond), 2)},
 		{"mixed", usual, mixed},
 	}
 }
@@ -63,10 +63,10 @@ func GridTasks() []string {
 
 // GridPolicies returns phoebe, and phoebe without each addition to late binding.
 func GridPolicies() []Policy {
-	all := policies("phoebe")
+	all := mustPolicies("phoebe")
 	for _, name := range additionNames() {
 		if name != "resample" { // nothing breaks in a grid
-			all = append(all, policies("phoebe-"+name)...)
+			all = append(all, mustPolicies("phoebe-"+name)...)
 		}
 	}
 	return all
@@ -106,7 +106,7 @@ func (g *Grid) Run(ctx context.Context, progress func(share float64)) ([]GridCel
 		for _, price := range g.Prices {
 			first := len(cells)
 			for seed := range g.Seeds {
-				s := row.of
+				s := row.sweep
 				s.Policies, s.Loads, s.Seed, s.CPU.Message = g.Policies, row.loads, g.Seed+uint64(seed), price
 				if g.Jobs > 0 {
 					s.Jobs = max(10, int(float64(s.Jobs)*g.Jobs))
@@ -124,7 +124,7 @@ func (g *Grid) Run(ctx context.Context, progress func(share float64)) ([]GridCel
 					if seed == 0 {
 						cells = append(cells, GridCell{Tasks: row.name, Load: r.Load, PriceUS: float64(price) / float64(time.Microsecond), Policy: r.Policy})
 					}
-					cells[first+i].add(&r.SimRun, 1/float64(g.Seeds))
+					cells[first+i].addRun(&r.SimRun, 1/float64(g.Seeds))
 				}
 				done++
 			}
@@ -133,7 +133,7 @@ func (g *Grid) Run(ctx context.Context, progress func(share float64)) ([]GridCel
 	return cells, nil
 }
 
-func (c *GridCell) add(r *bench.SimRun, weight float64) {
+func (c *GridCell) addRun(r *bench.SimRun, weight float64) {
 	c.Mean += weight * r.RatioOmniscient.Mean
 	c.P50 += weight * r.RatioOmniscient.P50
 	c.P99 += weight * r.RatioOmniscient.P99
@@ -144,7 +144,7 @@ func (c *GridCell) add(r *bench.SimRun, weight float64) {
 }
 
 // isAt reports whether c and d have the same tasks, load and price.
-func (c *GridCell) at(d *GridCell) bool {
+func (c *GridCell) isAt(d *GridCell) bool {
 	return c.Tasks == d.Tasks && c.Load == d.Load && c.PriceUS == d.PriceUS
 }
 
@@ -155,30 +155,30 @@ func WriteGridText(w io.Writer, cells, with []GridCell) error {
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', tabwriter.AlignRight)
 	for i := 0; i < len(cells); {
 		n := i
-		for n < len(cells) && cells[n].at(&cells[i]) {
+		for n < len(cells) && cells[n].isAt(&cells[i]) {
 			n++
 		}
 		row := cells[i:n]
 		if i == 0 {
 			fmt.Fprint(t, "price us\ttasks\tload\t")
 			for _, c := range row {
-				fmt.Fprintf(t, "\t\t%s\t", inRow(c.Policy))
+				fmt.Fprintf(t, "\t\t%s\t", shortName(c.Policy))
 			}
 			fmt.Fprint(t, "messages\tCPU us\t\n")
 		}
 		fmt.Fprintf(t, "%g\t%s\t%g\t", row[0].PriceUS, row[0].Tasks, row[0].Load)
 		for _, c := range row {
-			k := slices.IndexFunc(with, func(d GridCell) bool { return d.at(&c) && d.Policy == c.Policy })
-			for _, of := range []func(*GridCell) float64{
+			k := slices.IndexFunc(with, func(d GridCell) bool { return d.isAt(&c) && d.Policy == c.Policy })
+			for _, valueOf := range []func(*GridCell) float64{
 				func(c *GridCell) float64 { return c.Mean }, func(c *GridCell) float64 { return c.P50 }, func(c *GridCell) float64 { return c.P99 },
 			} {
 				switch {
 				case with == nil:
-					fmt.Fprintf(t, "%s\t", ratio(of(&c)))
+					fmt.Fprintf(t, "%s\t", formatRatio(valueOf(&c)))
 				case k < 0:
 					fmt.Fprint(t, "?\t")
 				default:
-					fmt.Fprintf(t, "%+.1f\t", 100*(of(&c)/of(&with[k])-1))
+					fmt.Fprintf(t, "%+.1f\t", 100*(valueOf(&c)/valueOf(&with[k])-1))
 				}
 			}
 		}
@@ -189,14 +189,14 @@ func WriteGridText(w io.Writer, cells, with []GridCell) error {
 }
 
 // shortName shortens a policy's name, in a row that begins with phoebe.
-func inRow(policy string) string {
+func shortName(policy string) string {
 	if rest, ok := strings.CutPrefix(policy, "phoebe-"); ok {
 		return "-" + rest
 	}
 	return policy
 }
 
-func ratio(x float64) string {
+func formatRatio(x float64) string {
 	return fmt.Sprintf("%.*f", max(0, 2-int(math.Log10(max(x, 1)))), x)
 }
 

@@ -22,7 +22,7 @@ func (c *cluster) crashWorker(w *workerNode, trace bool) {
 	}
 	w.life++
 	w.core, w.links, w.running = nil, nil, nil
-	w.down, w.dark, w.hung = true, !trace, nil
+	w.down, w.diedSilently, w.hung = true, !trace, nil
 }
 
 // crashFrontend kills a frontend's process; with trace, the machine lives on and closes its connections.
@@ -66,11 +66,11 @@ func (c *cluster) resumeFrontend(f *frontendNode) {
 			}
 		}
 	}
-	c.resume(&f.hung)
+	c.resumeProcess(&f.hung)
 }
 
 // resumeProcess lets a hung process go on, with all events of the meantime.
-func (c *cluster) resume(h **hang) {
+func (c *cluster) resumeProcess(h **hang) {
 	if *h == nil {
 		return
 	}
@@ -81,7 +81,7 @@ func (c *cluster) resume(h **hang) {
 		case wakeFrontend:
 			e.f.wakeAt = c.now
 		}
-		c.at(c.now, e)
+		c.schedule(c.now, e)
 	}
 	*h = nil
 }

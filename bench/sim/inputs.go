@@ -12,10 +12,10 @@ import (
 
 // needs describes the inputs and stages of the tasks of a job.
 type needs struct {
-	stage []int             // of each task
-	from  [][]estimate.Copy // of each task's input; nil: the output of the stage before
-	ran   [][]int32         // by stage and worker: number of tasks that ended there
-	ended []int             // by stage: number of ended tasks
+	stage   []int             // of each task
+	copies  [][]estimate.Copy // of each task's input; nil: the output of the stage before
+	tasksAt [][]int32         // by stage and worker: number of tasks that ended there
+	ended   []int             // by stage: number of ended tasks
 }
 
 // numberOf returns the number in the name of a worker, host, rack or frontend.
@@ -32,9 +32,9 @@ func rackName(i int) string { return fmt.Sprint("r", i) }
 // addNeeds gives stages to a job, and inputs to its tasks.
 func (r *runner) addNeeds(j *jobRun, spec *frontend.Job) {
 	stages := min(max(r.cfg.Stages, 1), len(j.tasks))
-	n := &needs{stage: make([]int, len(j.tasks)), from: make([][]estimate.Copy, len(j.tasks)), ran: make([][]int32, stages), ended: make([]int, stages)}
+	n := &needs{stage: make([]int, len(j.tasks)), copies: make([][]estimate.Copy, len(j.tasks)), tasksAt: make([][]int32, stages), ended: make([]int, stages)}
 	for i := range stages {
-		n.ran[i] = make([]int32, r.cfg.Workers)
+		n.tasksAt[i] = make([]int32, r.cfg.Workers)
 		if stages > 1 {
 			s := frontend.Stage{Name: fmt.Sprint("s", i)}
 			if i > 0 {
@@ -51,9 +51,9 @@ func (r *runner) addNeeds(j *jobRun, spec *frontend.Job) {
 		}
 		in := frontend.Input{Bytes: r.cfg.Input}
 		if n.stage[i] == 0 {
-			n.from[i] = r.copies()
-			in.Copies = n.from[i]
-			if r.cfg.Policy.strict {
+			n.copies[i] = r.drawCopies()
+			in.Copies = n.copies[i]
+			if r.cfg.Policy.strictLocality {
 				for _, c := range in.Copies {
 					t.Constraint.Hosts = append(t.Constraint.Hosts, c.At)
 				}
@@ -68,13 +68,13 @@ func (r *runner) addNeeds(j *jobRun, spec *frontend.Job) {
 
 // drawCopies draws the hosts of an input: a first host, a second in another rack, and the rest in the rack of the
 // second.
-func (r *runner) copies() []estimate.Copy {
+func (r *runner) drawCopies() []estimate.Copy {
 	rack := func(w int) int { return w % max(r.cfg.Racks, 1) }
 	var at []int
 	for range max(r.cfg.Copies, 1) {
 		w := 0
 		for range 100 { // a cluster may be too small for such hosts
-			w = r.inputs.IntN(r.cfg.Workers)
+			w = r.inputRng.IntN(r.cfg.Workers)
 			if len(at) == 0 || w != at[0] && (r.cfg.Racks < 2 || rack(w) != rack(at[0]) && (len(at) == 1 || rack(w) == rack(at[1]) && w != at[1])) {
 				break
 			}
@@ -90,7 +90,7 @@ func (r *runner) copies() []estimate.Copy {
 
 // inputReadTime returns the read time of a task that starts at w. Data on the worker's disk, in its rack and
 // across racks is read at the rates assumed by frontends.
-func (r *runner) readInputs(w *workerNode, s *worker.Start) time.Duration {
+func (r *runner) inputReadTime(w *workerNode, s *worker.Start) time.Duration {
 	n := jobOf(s.Job)
 	j := r.jobs[n]
 	if j.needs == nil || r.cfg.Input == 0 {
@@ -107,20 +107,20 @@ func (r *runner) readInputs(w *workerNode, s *worker.Start) time.Duration {
 		}
 		return 2
 	}
-	if task := int(s.Launch.Task); j.needs.from[task] != nil {
+	if task := int(s.Launch.Task); j.needs.copies[task] != nil {
 		nearest := 2
-		for _, c := range j.needs.from[task] {
+		for _, c := range j.needs.copies[task] {
 			nearest = min(nearest, where(r.workers[numberOf(c.At)]))
 		}
 		bytes[nearest] = float64(r.cfg.Input)
 	} else {
 		before := j.needs.stage[task] - 1
-		for i, tasks := range j.needs.ran[before] {
+		for i, tasks := range j.needs.tasksAt[before] {
 			bytes[where(r.workers[i])] += float64(r.cfg.Input) * float64(tasks) / float64(j.needs.ended[before])
 		}
 	}
-	if r.counts(n) {
-		r.reading++
+	if r.isCounted(n) {
+		r.readingTasks++
 		for i, b := range bytes {
 			r.readSum[i] += b
 		}
@@ -129,8 +129,8 @@ func (r *runner) readInputs(w *workerNode, s *worker.Start) time.Duration {
 }
 
 // noteOutput notes the worker of a task's output.
-func (n *needs) ranAt(task int, worker int) {
+func (n *needs) noteOutput(task int, worker int) {
 	stage := n.stage[task]
-	n.ran[stage][worker]++
+	n.tasksAt[stage][worker]++
 	n.ended[stage]++
 }

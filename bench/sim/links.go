@@ -25,48 +25,48 @@ type conn struct {
 	fLife, wLife   int32         // of the process at each end
 	pings          uint64
 	waiting        []probe.Msg // of the frontend: these wait for another message to travel with
-	frame          []probe.Msg // arrived at the frontend, before the end of their frame
-	out            []probe.Msg // leave at the end of the current turn
+	partialFrame   []probe.Msg // arrived at the frontend, before the end of their frame
+	outgoing       []probe.Msg // leave at the end of the current turn
 
 	fUnread, wUnread *turn // of each end: waits until the process has time
 }
 
 // redialAfter is the time from a failed attempt to reach a worker to the next attempt.
-const redial = 100 * time.Millisecond
+const redialAfter = 100 * time.Millisecond
 
-func (c *cluster) dial(f *frontendNode, w *workerNode) {
+func (c *cluster) dialWorker(f *frontendNode, w *workerNode) {
 	cn := &conn{id: worker.LinkID(len(c.conns) + 1), f: f, w: w, fLife: f.life, wLife: w.life}
 	c.conns = append(c.conns, cn)
 	f.conns[w.index] = cn
-	if w.down && !w.dark {
-		c.at(c.now+2*c.net.delay, event{kind: accepted, conn: cn})
+	if w.down && !w.diedSilently {
+		c.schedule(c.now+2*c.net.delay, event{kind: dialAnswered, conn: cn})
 		return
 	}
-	c.at(c.now+c.net.lease, event{kind: silent, conn: cn})
+	c.schedule(c.now+c.net.lease, event{kind: dialTimesOut, conn: cn})
 	if w.down {
 		return
 	}
 	cn.wOpen = true // the kernel accepts, whether the process runs or hangs
-	c.at(c.arrival(c.now, &cn.wLast), event{kind: toWorker, conn: cn})
+	c.schedule(c.orderedArrival(c.now, &cn.wLast), event{kind: toWorker, conn: cn})
 }
 
 // receiveHello is the arrival of the first message of a connection at its worker.
-func (c *cluster) hello(cn *conn) error {
+func (c *cluster) receiveHello(cn *conn) error {
 	w := cn.w
 	cn.wHeard = c.now
 	cn.linked = true
 	w.links = append(w.links, cn)
 	if !cn.cut {
-		c.at(c.arrival(c.now, &cn.fLast), event{kind: accepted, conn: cn, what: c.recode(w.welcome)})
+		c.schedule(c.orderedArrival(c.now, &cn.fLast), event{kind: dialAnswered, conn: cn, content: c.recodeMsg(w.welcome)})
 	}
-	if c.net.watch {
-		c.at(c.now+c.net.ping, event{kind: watch, conn: cn})
+	if c.net.workersWatch {
+		c.schedule(c.now+c.net.ping, event{kind: watchDue, conn: cn})
 	}
 	return c.stepWorker(w, worker.LinkUp{Link: cn.id, Frontend: cn.f.id, Features: probe.Spoken.Features})
 }
 
 // finishDial is the end of dialling: m is a Welcome, or nil if the worker refused or was silent.
-func (c *cluster) accepted(cn *conn, m any) error {
+func (c *cluster) finishDial(cn *conn, m any) error {
 	f, key := cn.f, frontend.Worker(cn.w.index)
 	if cn.fOpen || cn.closed || f.conns[cn.w.index] != cn {
 		return nil
@@ -74,30 +74,30 @@ func (c *cluster) accepted(cn *conn, m any) error {
 	if m == nil {
 		cn.closed = true
 		c.hangUp(cn, false)
-		c.at(c.now+redial, event{kind: dial, f: f, w: cn.w, life: f.life})
+		c.schedule(c.now+redialAfter, event{kind: dialDue, f: f, w: cn.w, life: f.life})
 		return c.stepFrontend(f, frontend.WorkerGone{Worker: key})
 	}
 	cn.fOpen, cn.fHeard = true, c.now
-	c.at(c.now+c.net.ping, event{kind: ping, conn: cn})
+	c.schedule(c.now+c.net.ping, event{kind: pingDue, conn: cn})
 	return c.stepFrontend(f, frontend.WorkerUp{Worker: key, Welcome: m.(probe.Welcome)})
 }
 
 // pingWorker is the frontend's regular check of a connection.
-func (c *cluster) ping(cn *conn) error {
+func (c *cluster) pingWorker(cn *conn) error {
 	switch {
 	case !cn.fOpen:
 		return nil
 	case c.now-cn.fHeard > c.net.lease:
-		return c.silence(cn.f)
+		return c.dropSilentWorkers(cn.f)
 	}
 	cn.pings++
-	c.send(cn, probe.Ping{Seq: cn.pings})
-	c.at(c.now+c.net.ping, event{kind: ping, conn: cn})
+	c.sendToWorker(cn, probe.Ping{Seq: cn.pings})
+	c.schedule(c.now+c.net.ping, event{kind: pingDue, conn: cn})
 	return nil
 }
 
 // dropSilentWorkers gives up the connections of all silent workers before any of their tasks goes elsewhere.
-func (c *cluster) silence(f *frontendNode) error {
+func (c *cluster) dropSilentWorkers(f *frontendNode) error {
 	var silent []*conn
 	for _, cn := range f.conns {
 		if cn == nil || !cn.fOpen || c.now-cn.fHeard <= c.net.lease {
@@ -118,12 +118,12 @@ func (c *cluster) silence(f *frontendNode) error {
 }
 
 // watchFrontend is the worker's regular check of a connection.
-func (c *cluster) watch(cn *conn) error {
+func (c *cluster) watchFrontend(cn *conn) error {
 	if c.now-cn.wHeard > c.net.lease {
 		c.hangUp(cn, true)
 		return c.closeAtWorker(cn)
 	}
-	c.at(c.now+c.net.ping, event{kind: watch, conn: cn})
+	c.schedule(c.now+c.net.ping, event{kind: watchDue, conn: cn})
 	return nil
 }
 
@@ -132,9 +132,9 @@ func (c *cluster) hangUp(cn *conn, byWorker bool) {
 	switch {
 	case cn.cut:
 	case byWorker:
-		c.at(c.arrival(c.now, &cn.fLast), event{kind: broken, conn: cn, f: cn.f})
+		c.schedule(c.orderedArrival(c.now, &cn.fLast), event{kind: connBroken, conn: cn, f: cn.f})
 	default:
-		c.at(c.arrival(c.now, &cn.wLast), event{kind: broken, conn: cn, w: cn.w})
+		c.schedule(c.orderedArrival(c.now, &cn.wLast), event{kind: connBroken, conn: cn, w: cn.w})
 	}
 }
 
@@ -146,7 +146,7 @@ func (c *cluster) closeAtWorker(cn *conn) error {
 	if !cn.linked {
 		return nil // its Hello never arrived
 	}
-	cn.w.unlink(cn)
+	cn.w.forgetLink(cn)
 	return c.stepWorker(cn.w, worker.LinkDown{Link: cn.id})
 }
 
@@ -157,7 +157,7 @@ func (c *cluster) closeAtFrontend(cn *conn) error {
 	}
 	wasOpen := cn.fOpen
 	cn.fOpen, cn.closed = false, true
-	c.at(c.now+redial/10, event{kind: dial, f: f, w: cn.w, life: f.life})
+	c.schedule(c.now+redialAfter/10, event{kind: dialDue, f: f, w: cn.w, life: f.life})
 	if !wasOpen {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (c *cluster) closeAtFrontend(cn *conn) error {
 }
 
 // forgetLink notes that the worker's core no longer knows cn.
-func (w *workerNode) unlink(cn *conn) {
+func (w *workerNode) forgetLink(cn *conn) {
 	cn.linked = false
 	w.links = slices.DeleteFunc(w.links, func(x *conn) bool { return x == cn })
 }

@@ -16,17 +16,17 @@ import (
 )
 
 // mixedConfig is a small cluster under short and long tasks.
-func mixed(t testing.TB, name string) Config {
+func mixedConfig(t testing.TB, name string) Config {
 	return Config{
-		Policy: policy(t, name), Load: 0.9, Frontends: 3, Workers: 12, Slots: 8, Jobs: 200, WarmupJobs: 20, Seed: 2,
-		Workload: Mixed{Short: poisson(t, "geometric:10", "task-exp:200ms"), Long: poisson(t, "20", "task-exp:10s"), LongJobs: 0.1},
+		Policy: mustPolicy(t, name), Load: 0.9, Frontends: 3, Workers: 12, Slots: 8, Jobs: 200, WarmupJobs: 20, Seed: 2,
+		Workload: Mixed{Short: mustPoisson(t, "geometric:10", "task-exp:200ms"), Long: mustPoisson(t, "20", "task-exp:10s"), LongJobs: 0.1},
 		Delay:    500 * time.Microsecond, Gossip: Gossip{Period: time.Second, Delay: time.Millisecond}, Codec: true,
 	}
 }
 
 func TestMixedWorkload(t *testing.T) {
-	m := Mixed{Short: poisson(t, "10", "fixed:100ms"), Long: poisson(t, "20", "fixed:5s"), LongJobs: 0.1}
-	a, err := m.arrivals(3, 0.8, 400)
+	m := Mixed{Short: mustPoisson(t, "10", "fixed:100ms"), Long: mustPoisson(t, "20", "fixed:5s"), LongJobs: 0.1}
+	a, err := m.newArrivals(3, 0.8, 400)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestMixedWorkload(t *testing.T) {
 	}
 	for _, share := range []float64{0, 1, math.NaN()} {
 		m.LongJobs = share
-		if _, err := m.arrivals(3, 0.8, 400); err == nil || !strings.Contains(err.Error(), "long") {
+		if _, err := m.newArrivals(3, 0.8, 400); err == nil || !strings.Contains(err.Error(), "long") {
 			t.Errorf("%g: %v", share, err)
 		}
 	}
@@ -60,21 +60,21 @@ func TestMixedWorkload(t *testing.T) {
 
 // A run with gossip is the same every time, with and without the codec. Lost gossip changes the run.
 func TestMixedRun(t *testing.T) {
-	cfg := mixed(t, "phoebe")
-	cfg.check = true
-	first := run(t, cfg)
-	cfg.check = false
-	if again := run(t, cfg); !reflect.DeepEqual(again, first) {
+	cfg := mixedConfig(t, "phoebe")
+	cfg.checkState = true
+	first := mustRun(t, cfg)
+	cfg.checkState = false
+	if again := mustRun(t, cfg); !reflect.DeepEqual(again, first) {
 		t.Error("the same settings give another result")
 	}
 	cfg.Codec = false
-	if plain := run(t, cfg); !reflect.DeepEqual(plain, first) {
+	if plain := mustRun(t, cfg); !reflect.DeepEqual(plain, first) {
 		t.Error("another result without the codec")
 	}
 	cfg.Gossip.Loss, cfg.SureFor = 0.5, -1
-	lossy := run(t, cfg)
+	lossy := mustRun(t, cfg)
 	cfg.Gossip.Loss = 0
-	if full := run(t, cfg); reflect.DeepEqual(full, lossy) {
+	if full := mustRun(t, cfg); reflect.DeepEqual(full, lossy) {
 		t.Error("the same result though half of the gossip gets lost")
 	}
 	if first.Short == nil || first.Long == nil || first.Short.Jobs+first.Long.Jobs != 180 || first.Short.Jobs < 5*first.Long.Jobs {
@@ -88,10 +88,10 @@ func TestMixedRun(t *testing.T) {
 		t.Errorf("waits by worker %+v, spread %g", first.WorkerWaitMS, first.WorkerSpread)
 	}
 	// A policy without estimation gets no gossip.
-	cfg = mixed(t, "late-binding")
-	late := run(t, cfg)
+	cfg = mixedConfig(t, "late-binding")
+	late := mustRun(t, cfg)
 	cfg.Gossip = Gossip{}
-	if none := run(t, cfg); !reflect.DeepEqual(none, late) || late.Estimates != nil {
+	if none := mustRun(t, cfg); !reflect.DeepEqual(none, late) || late.Estimates != nil {
 		t.Error("gossip changes late binding")
 	}
 }
@@ -103,10 +103,10 @@ func TestGossip(t *testing.T) {
 		loss   float64
 		oldest time.Duration
 	}{{0, 1200 * time.Millisecond}, {0.5, 5 * time.Second}} {
-		c := &cluster{net: network{delay: time.Millisecond, lease: 3 * time.Second, ping: time.Second, codec: true}, tell: func(*frontendNode, frontend.Action) {}, check: 1}
+		c := &cluster{net: network{delay: time.Millisecond, lease: 3 * time.Second, ping: time.Second, codec: true}, onAnswer: func(*frontendNode, frontend.Action) {}, checkEvery: 1}
 		c.rng = rand.New(rand.NewPCG(1, 1))
 		for range 20 {
-			c.addWorker(worker.Config{Functions: []string{function}, Capacity: slotsOf(8)}, 1)
+			c.addWorker(worker.Config{Functions: []string{sleepFunction}, Capacity: slotsOf(8)}, 1)
 		}
 		for i := range 5 {
 			c.addFrontend(frontend.Config{}, uint64(i))
@@ -114,19 +114,19 @@ func TestGossip(t *testing.T) {
 		if err := c.startGossip(Gossip{Period: time.Second, Delay: time.Millisecond, Loss: test.loss}, rand.New(rand.NewPCG(1, 2))); err != nil {
 			t.Fatal(err)
 		}
-		for at, _ := c.due(); at < 20*time.Second; at, _ = c.due() {
-			if err := c.step(); err != nil || c.failed != nil {
-				t.Fatal(err, c.failed)
+		for at, _ := c.nextTime(); at < 20*time.Second; at, _ = c.nextTime() {
+			if err := c.stepEvent(); err != nil || c.callErr != nil {
+				t.Fatal(err, c.callErr)
 			}
 		}
 		oldest := time.Duration(0)
 		for _, f := range c.frontends {
 			for _, w := range c.workers {
-				s, ok := f.frontend().Status(frontend.Worker(w.index))
+				s, ok := f.frontendCore().Status(frontend.Worker(w.index))
 				if !ok || s.View.Matrix == nil {
 					t.Fatalf("loss %g: frontend %d does not know how long one waits at worker %d", test.loss, f.index, w.index)
 				}
-				oldest = max(oldest, c.time().Sub(s.View.Heard))
+				oldest = max(oldest, c.timeNow().Sub(s.View.Heard))
 			}
 		}
 		if oldest > test.oldest {
@@ -138,10 +138,10 @@ func TestGossip(t *testing.T) {
 // With one slot a worker, the rival places long tasks like a central queue: if all tasks have the same length,
 // each has the least possible wait.
 func TestEagleIsCentralForLongTasks(t *testing.T) {
-	cfg := small(t)
-	cfg.Policy, cfg.Workers, cfg.Slots, cfg.Delay, cfg.check = policy(t, "eagle"), 4, 1, 0, true
-	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = poisson(t, "1", "fixed:2s"), 1000, 50
-	r := run(t, cfg)
+	cfg := smallConfig(t)
+	cfg.Policy, cfg.Workers, cfg.Slots, cfg.Delay, cfg.checkState = mustPolicy(t, "eagle"), 4, 1, 0, true
+	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = mustPoisson(t, "1", "fixed:2s"), 1000, 50
+	r := mustRun(t, cfg)
 	if !reflect.DeepEqual(r.ResponseMS, *r.OmniscientMS) {
 		t.Errorf("responses of %+v ms, want %+v", r.ResponseMS, *r.OmniscientMS)
 	}
@@ -150,21 +150,21 @@ func TestEagleIsCentralForLongTasks(t *testing.T) {
 // A short task takes a message to the worker, two for the answer, and a message back. A long task takes a message
 // to the central scheduler, a message to the worker and a message back.
 func TestEagleStepByStep(t *testing.T) {
-	cfg := small(t)
-	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.check = policy(t, "eagle"), 0, 0, 0, time.Millisecond, true
+	cfg := smallConfig(t)
+	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.checkState = mustPolicy(t, "eagle"), 0, 0, 0, time.Millisecond, true
 	cfg.Workload = jobsFile(t, "0 1 0.1 0.1\n10 1 5 5\n", false)
-	if r := run(t, cfg); r.ResponseMS.P50 != 104 || r.ResponseMS.Max != 5003 {
+	if r := mustRun(t, cfg); r.ResponseMS.P50 != 104 || r.ResponseMS.Max != 5003 {
 		t.Errorf("%+v", r.ResponseMS)
 	}
 	// Ten workers have a slot each, and one worker is reserved. Of ten long tasks, one has to wait for another.
 	cfg.Slots, cfg.Reserved = 1, 0.1
 	cfg.Workload = jobsFile(t, "0 10 5 5 5 5 5 5 5 5 5 5 5\n", false)
-	if r := run(t, cfg); r.ResponseMS.Max != 10_003 {
+	if r := mustRun(t, cfg); r.ResponseMS.Max != 10_003 {
 		t.Errorf("%+v", r.ResponseMS)
 	}
 	// A short job is now turned away until its probe reaches the reserved worker.
 	cfg.Workload = jobsFile(t, "0 9 5 5 5 5 5 5 5 5 5 5\n1 2 0.1 0.1 0.1\n", false)
-	if r := run(t, cfg); r.ResponseMS.P50 > 220 {
+	if r := mustRun(t, cfg); r.ResponseMS.P50 > 220 {
 		t.Errorf("%+v", r.ResponseMS)
 	}
 }
@@ -172,16 +172,16 @@ func TestEagleStepByStep(t *testing.T) {
 // Short tasks wait much less with the rival than with late binding among long tasks, and long tasks do not
 // suffer.
 func TestEagleInTheMix(t *testing.T) {
-	cfg := mixed(t, "eagle")
+	cfg := mixedConfig(t, "eagle")
 	cfg.Jobs, cfg.WarmupJobs, cfg.Codec, cfg.Reserved = 1000, 100, false, 0.1
 	bound := cfg
-	bound.Policy, cfg.check = policy(t, "late-binding"), true
-	late, eagle := run(t, bound), run(t, cfg)
+	bound.Policy, cfg.checkState = mustPolicy(t, "late-binding"), true
+	late, eagle := mustRun(t, bound), mustRun(t, cfg)
 	if eagle.Short.WaitMS.P90 > 0.8*late.Short.WaitMS.P90 || eagle.Long.ResponseMS.Mean > 1.1*late.Long.ResponseMS.Mean {
 		t.Errorf("short p90 wait %.0f ms, long mean %.0f; bound late %.0f and %.0f",
 			eagle.Short.WaitMS.P90, eagle.Long.ResponseMS.Mean, late.Short.WaitMS.P90, late.Long.ResponseMS.Mean)
 	}
-	if again := run(t, cfg); !reflect.DeepEqual(again, eagle) {
+	if again := mustRun(t, cfg); !reflect.DeepEqual(again, eagle) {
 		t.Error("the same settings give another result")
 	}
 }
@@ -216,16 +216,16 @@ func TestEagleQueue(t *testing.T) {
 	} {
 		e, n := &eagle{shortest: test.shortest}, &eagleNode{}
 		for _, q := range test.queue {
-			job := &eagleJob{Job: &frontend.Job{Tasks: make([]frontend.Task, 1)}, left: q.left, mean: q.mean, long: q.long}
+			job := &eagleJob{Job: &frontend.Job{Tasks: make([]frontend.Task, 1)}, workLeft: q.left, mean: q.mean, long: q.long}
 			entry := &eagleEntry{job: job}
 			if q.long {
 				entry.task = &frontend.Task{Estimate: q.mean}
 			}
-			e.enqueue(n, entry)
+			e.addEntry(n, entry)
 		}
 		var got []time.Duration
-		for q := e.take(n); q != nil; q = e.take(n) {
-			got = append(got, q.job.left)
+		for q := e.takeEntry(n); q != nil; q = e.takeEntry(n) {
+			got = append(got, q.job.workLeft)
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
@@ -260,15 +260,15 @@ func yahooLike(n int, slots, load float64) string {
 // The rival agrees with the simulator of Eagle's authors (github.com/epfl-labos/eagle) on these very jobs. The
 // parameters are theirs for the Yahoo trace, except a tenth of the workers reserved; without SRPT and with SRPT.
 func TestEagleIsEagle(t *testing.T) {
-	cfg := small(t)
+	cfg := smallConfig(t)
 	cfg.Workers, cfg.Slots, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.Reserved = 400, 1, 0, 0, 0, 500*time.Microsecond, 0.1
 	cfg.Workload, cfg.Cutoff, cfg.Estimates = jobsFile(t, yahooLike(1500, 400, 0.85), true), 90*time.Second, Estimates{Mean: true}
 	for _, test := range []struct {
 		policy               string
 		mean, p90, p99, long float64 // in seconds; long: the mean of long jobs
 	}{{"eagle-fifo", 37.0, 94.8, 170.4, 1220.6}, {"eagle", 31.6, 67.2, 202.3, 1218.2}} {
-		cfg.Policy = policy(t, test.policy)
-		r := run(t, cfg)
+		cfg.Policy = mustPolicy(t, test.policy)
+		r := mustRun(t, cfg)
 		for _, v := range []struct{ got, want, within float64 }{
 			{r.Short.ResponseMS.Mean, test.mean, 0.03}, {r.Short.ResponseMS.P90, test.p90, 0.05}, {r.Short.ResponseMS.P99, test.p99, 0.06},
 			{r.Long.ResponseMS.Mean, test.long, 0.02},
@@ -283,34 +283,34 @@ func TestEagleIsEagle(t *testing.T) {
 // The time to read an input depends on its distance. The stages of a job follow each other, and read the output
 // of the stage before.
 func TestInputsAndStages(t *testing.T) {
-	cfg := small(t)
-	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay = policy(t, "strict-locality"), 0, 0, 0, 0
+	cfg := smallConfig(t)
+	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay = mustPolicy(t, "strict-locality"), 0, 0, 0, 0
 	cfg.Workload = jobsFile(t, "0 4 1 1 1 1 1\n", false)
-	cfg.Racks, cfg.Copies, cfg.Input, cfg.check = 2, 3, 160e6, true
-	if r := run(t, cfg); math.Round(r.ResponseMS.Max) != 2000 || *r.Read != (bench.SimRead{Host: 160e6}) {
+	cfg.Racks, cfg.Copies, cfg.Input, cfg.checkState = 2, 3, 160e6, true
+	if r := mustRun(t, cfg); math.Round(r.ResponseMS.Max) != 2000 || *r.Read != (bench.SimRead{Host: 160e6}) {
 		t.Errorf("where the input is: %+v, %+v", r.ResponseMS, r.Read)
 	}
-	cfg.Policy = policy(t, "phoebe")
-	if r := run(t, cfg); math.Round(r.ResponseMS.Max) != 2000 || r.Read.Host != 160e6 || r.Estimates.RunWithin != 1 {
+	cfg.Policy = mustPolicy(t, "phoebe")
+	if r := mustRun(t, cfg); math.Round(r.ResponseMS.Max) != 2000 || r.Read.Host != 160e6 || r.Estimates.RunWithin != 1 {
 		t.Errorf("by estimation: %+v, %+v, %+v", r.ResponseMS, r.Read, r.Estimates)
 	}
-	cfg.Policy, cfg.Copies, cfg.Racks, cfg.Workers = policy(t, "random"), 1, 0, 200
-	if r := run(t, cfg); math.Round(r.ResponseMS.Max) != 3000 || r.Read.Across < 100e6 {
+	cfg.Policy, cfg.Copies, cfg.Racks, cfg.Workers = mustPolicy(t, "random"), 1, 0, 200
+	if r := mustRun(t, cfg); math.Round(r.ResponseMS.Max) != 3000 || r.Read.Across < 100e6 {
 		t.Errorf("anywhere: %+v, %+v", r.ResponseMS, r.Read)
 	}
-	cfg.Policy, cfg.Workers, cfg.Stages = policy(t, "phoebe"), 1, 2
-	if r := run(t, cfg); math.Abs(r.ResponseMS.Max-4000) > 5 || r.Read.Host != 160e6 {
+	cfg.Policy, cfg.Workers, cfg.Stages = mustPolicy(t, "phoebe"), 1, 2
+	if r := mustRun(t, cfg); math.Abs(r.ResponseMS.Max-4000) > 5 || r.Read.Host != 160e6 {
 		t.Errorf("two stages at one worker: %+v, %+v", r.ResponseMS, r.Read)
 	}
 	cfg.Input = 0
-	if r := run(t, cfg); math.Abs(r.ResponseMS.Max-2000) > 5 || r.Read != nil {
+	if r := mustRun(t, cfg); math.Abs(r.ResponseMS.Max-2000) > 5 || r.Read != nil {
 		t.Errorf("two stages without inputs: %+v, %+v", r.ResponseMS, r.Read)
 	}
-	cfg.Policy = policy(t, "eagle")
+	cfg.Policy = mustPolicy(t, "eagle")
 	if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "eagle knows nothing of stages") {
 		t.Error(err)
 	}
-	cfg = small(t)
+	cfg = smallConfig(t)
 	cfg.Gossip, cfg.Stages, cfg.Copies = Gossip{Period: -2, Loss: 1}, -1, 99
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "gossip with") || !strings.Contains(err.Error(), "-1 stages") {
 		t.Error(err)

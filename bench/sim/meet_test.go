@@ -15,14 +15,14 @@ import (
 
 // volleys is a workload of volleys: jobsAtOnce equal jobs arrive at one moment, when no other job is under way.
 type volleys struct {
-	of, tasks int
-	run       time.Duration
+	jobsAtOnce, tasks int
+	run               time.Duration
 }
 
-func (v volleys) arrivals(_ uint64, load, _ float64) (*arrivals, error) {
-	return &arrivals{load: load, tasks: float64(v.of*v.tasks) / v.every().Seconds(), jobs: func(yield func(arrival) bool) {
+func (v volleys) newArrivals(_ uint64, load, _ float64) (*arrivals, error) {
+	return &arrivals{load: load, tasksPerSecond: float64(v.jobsAtOnce*v.tasks) / v.interval().Seconds(), jobs: func(yield func(arrival) bool) {
 		for n := 0; ; n++ {
-			job := arrival{Job: bench.Job{Index: n, At: time.Duration(n/v.of) * v.every()}, mean: v.run}
+			job := arrival{Job: bench.Job{Index: n, At: time.Duration(n/v.jobsAtOnce) * v.interval()}, mean: v.run}
 			for range v.tasks {
 				job.Tasks = append(job.Tasks, v.run)
 			}
@@ -33,7 +33,9 @@ func (v volleys) arrivals(_ uint64, load, _ float64) (*arrivals, error) {
 	}}, nil
 }
 
-func (v volleys) every() time.Duration { return time.Duration(v.of+1)*v.run + 100*time.Millisecond }
+func (v volleys) interval() time.Duration {
+	return time.Duration(v.jobsAtOnce+1)*v.run + 100*time.Millisecond
+}
 
 // Two frontends decide at the same moment, with the same knowledge. They meet at a worker no more often than with
 // random workers: nothing makes them prefer the same worker.
@@ -56,16 +58,16 @@ func TestFrontendsMeetByChance(t *testing.T) {
 			at := make([][]int, test.jobs)            // the workers of each job
 			by := make([]probe.FrontendID, test.jobs) // the frontend of each job
 			cfg := Config{
-				Policy: policy(t, "phoebe"), Load: 0.01, Frontends: 2, Workers: workers, Slots: 8, Workload: volleys{2, test.tasks, test.run},
+				Policy: mustPolicy(t, "phoebe"), Load: 0.01, Frontends: 2, Workers: workers, Slots: 8, Workload: volleys{2, test.tasks, test.run},
 				Jobs: test.jobs, Seed: 1, Delay: 50 * time.Microsecond, Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond},
 			}
 			cfg.Policy.mode = test.mode
-			cfg.started = func(w *workerNode, s *worker.Start) {
+			cfg.onTaskStart = func(w *workerNode, s *worker.Start) {
 				if n := jobOf(s.Job); n < test.jobs {
 					at[n], by[n] = append(at[n], w.index), s.Launch.Attempt.Frontend
 				}
 			}
-			if r := run(t, cfg); (r.FrontendSum.Estimated > 0) != (test.mode == estimate.Estimate) {
+			if r := mustRun(t, cfg); (r.FrontendSum.Estimated > 0) != (test.mode == estimate.Estimate) {
 				t.Fatalf("%d tasks were placed by estimation", r.FrontendSum.Estimated)
 			}
 
@@ -121,23 +123,23 @@ func TestFrontendsMeetByChance(t *testing.T) {
 // meet at a worker as often as by chance. With copies, the frontend with the second task at a worker hears of the
 // meeting with the worker's next answer, and lets the task start elsewhere.
 func TestLoserStartsElsewhere(t *testing.T) {
-	const workers, of, takes = 20, 4, 2 * time.Second
+	const workers, atOnce, takes = 20, 4, 2 * time.Second
 	const jobs = 1200
 	volley := func(copies float64) (met, pairs int, r *Result) {
 		at := make([][]int, jobs) // the workers of each job
 		by := make([]probe.FrontendID, jobs)
 		cfg := Config{
-			Policy: policy(t, "phoebe"), Load: 0.01, Frontends: of, Workers: workers, Slots: 1, Workload: volleys{of, 1, takes},
+			Policy: mustPolicy(t, "phoebe"), Load: 0.01, Frontends: atOnce, Workers: workers, Slots: 1, Workload: volleys{atOnce, 1, takes},
 			Jobs: jobs, Seed: 1, Delay: 50 * time.Microsecond, Ping: time.Second, Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond}, Second: copies,
 		}
-		cfg.started = func(w *workerNode, s *worker.Start) {
+		cfg.onTaskStart = func(w *workerNode, s *worker.Start) {
 			if n := jobOf(s.Job); n < jobs {
 				at[n], by[n] = append(at[n], w.index), s.Launch.Attempt.Frontend
 			}
 		}
-		r = run(t, cfg)
+		r = mustRun(t, cfg)
 		for n := range jobs {
-			for m := n - n%of; m < n; m++ {
+			for m := n - n%atOnce; m < n; m++ {
 				if by[m] != by[n] {
 					if pairs++; at[m][0] == at[n][0] {
 						met++

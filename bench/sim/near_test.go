@@ -17,8 +17,8 @@ import (
 // end.
 type localityRun struct {
 	cluster
-	done time.Duration // since its submission
-	near int           // tasks that ran at the host of the input
+	duration  time.Duration // since its submission
+	nearTasks int           // tasks that ran at the host of the input
 }
 
 // playLocality plays a job; slots is the number of slots of each worker. Workers read inputs at the rates assumed
@@ -27,20 +27,20 @@ func playLocality(t *testing.T, workers, slots int, job frontend.Job) *localityR
 	t.Helper()
 	r := &localityRun{}
 	r.rng = rand.New(rand.NewPCG(1, 'n'))
-	r.net = network{delay: 50 * time.Microsecond, codec: true, lease: 3 * time.Second, ping: time.Second, watch: true}
-	r.check = 1
+	r.net = network{delay: 50 * time.Microsecond, codec: true, lease: 3 * time.Second, ping: time.Second, workersWatch: true}
+	r.checkEvery = 1
 	for i := range workers {
-		w := r.addWorker(worker.Config{Functions: []string{function}, Capacity: slotsOf(slots)}, 1)
+		w := r.addWorker(worker.Config{Functions: []string{sleepFunction}, Capacity: slotsOf(slots)}, 1)
 		w.welcome.Worker, w.welcome.Host = fmt.Sprint("w", i), fmt.Sprint("h", i)
 	}
 	r.addFrontend(frontend.Config{}, 1)
-	r.reads = func(w *workerNode, s *worker.Start) time.Duration {
-		took, near := readAt(w, job.Tasks[s.Launch.Task].Inputs)
-		r.near += near
+	r.readTime = func(w *workerNode, s *worker.Start) time.Duration {
+		took, near := readTimeAt(w, job.Tasks[s.Launch.Task].Inputs)
+		r.nearTasks += near
 		return took
 	}
 	ended := false
-	r.tell = func(_ *frontendNode, a frontend.Action) {
+	r.onAnswer = func(_ *frontendNode, a frontend.Action) {
 		switch a := a.(type) {
 		case frontend.Ended:
 			ended = true
@@ -53,7 +53,7 @@ func playLocality(t *testing.T, workers, slots int, job frontend.Job) *localityR
 		}
 	}
 	step := func() {
-		if err := r.step(); err != nil {
+		if err := r.stepEvent(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,13 +68,13 @@ func playLocality(t *testing.T, workers, slots int, job frontend.Job) *localityR
 	for !ended {
 		step()
 	}
-	r.done = r.now - begin
+	r.duration = r.now - begin
 	return r
 }
 
 // readTimeAt returns how long reading inputs takes at a worker, at the rates assumed by frontends, and how many
 // inputs are at the worker's host.
-func readAt(w *workerNode, ins []frontend.Input) (took time.Duration, near int) {
+func readTimeAt(w *workerNode, ins []frontend.Input) (took time.Duration, near int) {
 	rates := estimate.Config{}.Defaults().Rates
 	for _, in := range ins {
 		rate := rates.Across
@@ -87,10 +87,10 @@ func readAt(w *workerNode, ins []frontend.Input) (took time.Duration, near int) 
 	return took, near
 }
 
-func sleepers(n int, takes time.Duration, each func(i int, t *frontend.Task)) []frontend.Task {
+func sleepTasks(n int, takes time.Duration, each func(i int, t *frontend.Task)) []frontend.Task {
 	tasks := make([]frontend.Task, n)
 	for i := range tasks {
-		tasks[i] = frontend.Task{Index: probe.TaskIndex(i), Function: function, Payload: payloadOf(takes), Estimate: takes, Retryable: true}
+		tasks[i] = frontend.Task{Index: probe.TaskIndex(i), Function: sleepFunction, Payload: payloadOf(takes), Estimate: takes, Retryable: true}
 		each(i, &tasks[i])
 	}
 	return tasks
@@ -99,28 +99,28 @@ func sleepers(n int, takes time.Duration, each func(i int, t *frontend.Task)) []
 // Short tasks bound to one host end nearly as soon with mode auto as with mode sample.
 func TestShortTasksAtOneHost(t *testing.T) {
 	tasks := func() []frontend.Task {
-		return sleepers(100, time.Millisecond, func(_ int, t *frontend.Task) { t.Constraint.Hosts = []string{"h1"} })
+		return sleepTasks(100, time.Millisecond, func(_ int, t *frontend.Task) { t.Constraint.Hosts = []string{"h1"} })
 	}
 	auto := playLocality(t, 4, 2, frontend.Job{Tasks: tasks()})
 	sample := playLocality(t, 4, 2, frontend.Job{Tasks: tasks(), Mode: estimate.Sample})
-	t.Logf("100 tasks of 1 ms on 2 slots: %v, with mode sample %v", auto.done, sample.done)
-	if auto.done > sample.done*3/2 {
-		t.Errorf("%v, with mode sample %v", auto.done, sample.done)
+	t.Logf("100 tasks of 1 ms on 2 slots: %v, with mode sample %v", auto.duration, sample.duration)
+	if auto.duration > sample.duration*3/2 {
+		t.Errorf("%v, with mode sample %v", auto.duration, sample.duration)
 	}
 }
 
 // Short tasks with inputs all over the cluster read their inputs locally, and take hardly longer than the reads.
 func TestShortTasksWithInputs(t *testing.T) {
 	for _, bytes := range []int64{200_000, 1_000_000, 10_000_000} {
-		job := frontend.Job{Tasks: sleepers(40, 5*time.Millisecond, func(i int, t *frontend.Task) {
+		job := frontend.Job{Tasks: sleepTasks(40, 5*time.Millisecond, func(i int, t *frontend.Task) {
 			t.Inputs = []frontend.Input{{Bytes: bytes, Copies: []estimate.Copy{{At: fmt.Sprint("h", i%4)}}}}
 		})}
 		r := playLocality(t, 4, 2, job)
 		reads := time.Duration(float64(bytes) / estimate.Config{}.Defaults().Rates.Disk * 1e9)
 		ideal := 5 * (5*time.Millisecond + reads)
-		t.Logf("40 tasks of 5 ms with inputs of %d bytes on 8 slots: %v, ideal %v, %d near", bytes, r.done, ideal, r.near)
-		if r.done > 2*ideal || r.near < 30 {
-			t.Errorf("inputs of %d bytes: %v, the ideal is %v; %d tasks were near", bytes, r.done, ideal, r.near)
+		t.Logf("40 tasks of 5 ms with inputs of %d bytes on 8 slots: %v, ideal %v, %d near", bytes, r.duration, ideal, r.nearTasks)
+		if r.duration > 2*ideal || r.nearTasks < 30 {
+			t.Errorf("inputs of %d bytes: %v, the ideal is %v; %d tasks were near", bytes, r.duration, ideal, r.nearTasks)
 		}
 	}
 }
@@ -129,14 +129,14 @@ func TestShortTasksWithInputs(t *testing.T) {
 // with reading from anywhere, or sooner.
 func TestShortTasksWithInputsAtOneHost(t *testing.T) {
 	for _, bytes := range []int64{200_000, 1_000_000, 10_000_000} {
-		job := frontend.Job{Tasks: sleepers(40, 5*time.Millisecond, func(_ int, t *frontend.Task) {
+		job := frontend.Job{Tasks: sleepTasks(40, 5*time.Millisecond, func(_ int, t *frontend.Task) {
 			t.Inputs = []frontend.Input{{Bytes: bytes, Copies: []estimate.Copy{{At: "h2"}}}}
 		})}
 		r := playLocality(t, 4, 2, job)
 		far := 5 * (5*time.Millisecond + estimate.Config{}.Defaults().Rates.FarReadTime(bytes))
-		t.Logf("40 tasks of 5 ms with inputs of %d bytes at one of 4 workers: %v, %v if all read from elsewhere, %d near", bytes, r.done, far, r.near)
-		if r.done > far*5/4 {
-			t.Errorf("inputs of %d bytes: %v, %v if all read from elsewhere", bytes, r.done, far)
+		t.Logf("40 tasks of 5 ms with inputs of %d bytes at one of 4 workers: %v, %v if all read from elsewhere, %d near", bytes, r.duration, far, r.nearTasks)
+		if r.duration > far*5/4 {
+			t.Errorf("inputs of %d bytes: %v, %v if all read from elsewhere", bytes, r.duration, far)
 		}
 	}
 }

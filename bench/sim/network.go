@@ -12,54 +12,54 @@ import (
 
 // network says how messages travel.
 type network struct {
-	delay   time.Duration // one way
-	jitter  time.Duration // mean of an exponential addition; messages of a connection still arrive in order
-	rate    float64       // payload bytes sent by a process in a second, in sequence; 0: no limit
-	codec   bool          // messages are encoded and decoded on their way
-	reorder time.Duration // faults: the largest additional delay of a message, out of order
-	repeat  float64       // faults: share of messages delivered twice
-	frames  bool          // faults: messages to a frontend may come in one frame with the next message
-	lease   time.Duration // after a silence of lease, an end takes the connection for broken
-	ping    time.Duration // the time between two pings of a frontend
-	watch   bool          // workers look for silent frontends, too: needed only with faults
+	delay        time.Duration // one way
+	jitter       time.Duration // mean of an exponential addition; messages of a connection still arrive in order
+	rate         float64       // payload bytes sent by a process in a second, in sequence; 0: no limit
+	codec        bool          // messages are encoded and decoded on their way
+	reorder      time.Duration // faults: the largest additional delay of a message, out of order
+	repeatShare  float64       // faults: share of messages delivered twice
+	frames       bool          // faults: messages to a frontend may come in one frame with the next message
+	lease        time.Duration // after a silence of lease, an end takes the connection for broken
+	ping         time.Duration // the time between two pings of a frontend
+	workersWatch bool          // workers look for silent frontends, too: needed only with faults
 }
 
-func (c *cluster) send(cn *conn, m probe.Msg) {
+func (c *cluster) sendToWorker(cn *conn, m probe.Msg) {
 	if cn == nil || !cn.fOpen {
 		return
 	}
-	c.release(cn)
+	c.releaseWaiting(cn)
 	c.messages++
-	if cn.cut || c.gather(cn, m) {
+	if cn.cut || c.gatherMsg(cn, m) {
 		return
 	}
-	leaves := c.sent(&cn.f.sentAll, m)
-	at := c.travel(leaves, &cn.wLast)
-	c.at(at, event{kind: toWorker, conn: cn, what: c.recode(m)})
-	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
-		c.at(c.travel(leaves, &cn.wLast), event{kind: toWorker, conn: cn, what: c.recode(m)})
+	leaves := c.scheduleDeparture(&cn.f.sentAll, m)
+	at := c.reorderedArrival(leaves, &cn.wLast)
+	c.schedule(at, event{kind: toWorker, conn: cn, content: c.recodeMsg(m)})
+	if c.net.repeatShare > 0 && c.rng.Float64() < c.net.repeatShare {
+		c.schedule(c.reorderedArrival(leaves, &cn.wLast), event{kind: toWorker, conn: cn, content: c.recodeMsg(m)})
 	}
 }
 
-func (c *cluster) push(cn *conn, m probe.Msg) {
+func (c *cluster) sendToFrontend(cn *conn, m probe.Msg) {
 	if cn == nil || !cn.wOpen {
 		return
 	}
 	c.messages++
-	m = kept(m)
-	if cn.cut || c.gather(cn, m) {
+	m = copyLent(m)
+	if cn.cut || c.gatherMsg(cn, m) {
 		return
 	}
-	leaves := c.sent(&cn.w.sentAll, m)
-	at := c.travel(leaves, &cn.fLast)
-	c.at(at, event{kind: toFrontend, conn: cn, what: c.recode(m)})
-	if c.net.repeat > 0 && c.rng.Float64() < c.net.repeat {
-		c.at(c.travel(leaves, &cn.fLast), event{kind: toFrontend, conn: cn, what: c.recode(m)})
+	leaves := c.scheduleDeparture(&cn.w.sentAll, m)
+	at := c.reorderedArrival(leaves, &cn.fLast)
+	c.schedule(at, event{kind: toFrontend, conn: cn, content: c.recodeMsg(m)})
+	if c.net.repeatShare > 0 && c.rng.Float64() < c.net.repeatShare {
+		c.schedule(c.reorderedArrival(leaves, &cn.fLast), event{kind: toFrontend, conn: cn, content: c.recodeMsg(m)})
 	}
 }
 
 // copyLent returns a message with its own memory. A core lends some parts of a message only until the next step.
-func kept(m probe.Msg) probe.Msg {
+func copyLent(m probe.Msg) probe.Msg {
 	switch m := m.(type) {
 	case *probe.Finished:
 		f := *m
@@ -75,7 +75,7 @@ func kept(m probe.Msg) probe.Msg {
 }
 
 // recodeMsg returns m as the other end decodes m.
-func (c *cluster) recode(m probe.Msg) probe.Msg {
+func (c *cluster) recodeMsg(m probe.Msg) probe.Msg {
 	if !c.net.codec {
 		return m
 	}
@@ -87,7 +87,7 @@ func (c *cluster) recode(m probe.Msg) probe.Msg {
 	return msgs[0]
 }
 
-func (c *cluster) linger(cn *conn, m probe.Msg) {
+func (c *cluster) sendWithNext(cn *conn, m probe.Msg) {
 	if cn == nil || !cn.fOpen {
 		return
 	}
@@ -98,7 +98,7 @@ func (c *cluster) linger(cn *conn, m probe.Msg) {
 	cn.waiting = append(cn.waiting, m)
 	if f.lingerAt == 0 {
 		f.lingerAt = c.now + frontend.LingerFor
-		c.at(f.lingerAt, event{kind: linger, f: f, life: f.life})
+		c.schedule(f.lingerAt, event{kind: lingerEnds, f: f, life: f.life})
 	}
 }
 
@@ -107,26 +107,26 @@ func (c *cluster) endLinger(f *frontendNode) {
 	f.lingerAt = 0
 	for i, cn := range f.lingers {
 		f.lingers[i] = nil
-		c.release(cn)
+		c.releaseWaiting(cn)
 	}
 	f.lingers = f.lingers[:0]
 }
 
 // releaseWaiting sends the waiting messages of a connection. The connection stays in the list of lingers.
-func (c *cluster) release(cn *conn) {
+func (c *cluster) releaseWaiting(cn *conn) {
 	if cn == nil || len(cn.waiting) == 0 {
 		return
 	}
 	waiting := cn.waiting
 	cn.waiting = nil
 	for _, m := range waiting {
-		c.send(cn, m)
+		c.sendToWorker(cn, m)
 	}
 }
 
 // scheduleDeparture returns when m has left a process. The process has sent all earlier messages at *last, and
 // scheduleDeparture moves *last on to the departure of m.
-func (c *cluster) sent(last *time.Duration, m probe.Msg) time.Duration {
+func (c *cluster) scheduleDeparture(last *time.Duration, m probe.Msg) time.Duration {
 	if c.net.rate == 0 {
 		return c.now
 	}
@@ -158,7 +158,7 @@ func payloadBytes(m probe.Msg) int {
 
 // orderedArrival returns when a message arrives: not before the message ahead, which arrives at *last. The
 // message leaves at the given time.
-func (c *cluster) arrival(leaves time.Duration, last *time.Duration) time.Duration {
+func (c *cluster) orderedArrival(leaves time.Duration, last *time.Duration) time.Duration {
 	at := leaves + c.net.delay
 	if c.net.jitter > 0 {
 		at += time.Duration(c.rng.ExpFloat64() * float64(c.net.jitter))
@@ -168,8 +168,8 @@ func (c *cluster) arrival(leaves time.Duration, last *time.Duration) time.Durati
 }
 
 // reorderedArrival is orderedArrival with an additional delay at random, so later messages may overtake.
-func (c *cluster) travel(leaves time.Duration, last *time.Duration) time.Duration {
-	at := c.arrival(leaves, last)
+func (c *cluster) reorderedArrival(leaves time.Duration, last *time.Duration) time.Duration {
+	at := c.orderedArrival(leaves, last)
 	if c.net.reorder > 0 {
 		at += time.Duration(c.rng.Int64N(int64(c.net.reorder)))
 	}

@@ -54,8 +54,8 @@ func ParseOmission(text string) (Omission, error) {
 		if !isRange {
 			last = first
 		}
-		low, set, okLow := o.member(first)
-		high, _, okHigh := o.member(last)
+		low, set, okLow := o.parseMember(first)
+		high, _, okHigh := o.parseMember(last)
 		if !okLow || !okHigh || first[0] != last[0] || low > high {
 			return o, fmt.Errorf("%q names no jobs or faults: write such as j0-j3,f7", part)
 		}
@@ -67,7 +67,7 @@ func ParseOmission(text string) (Omission, error) {
 }
 
 // parseMember reads a job or fault such as j3. set is o.Jobs or o.Faults.
-func (o Omission) member(text string) (n int, set map[int]bool, ok bool) {
+func (o Omission) parseMember(text string) (n int, set map[int]bool, ok bool) {
 	if text == "" {
 		return 0, nil, false
 	}
@@ -97,8 +97,8 @@ func (e *FaultError) Replay() string {
 // the best so far.
 func Minimize(ctx context.Context, failed *FaultError) *FaultError {
 	r := newFaultRun(failed.Seed, failed.Without)
-	_ = r.run() // for the numbers of jobs and faults
-	minimize(ctx, len(r.jobs), r.faults, failed.Without, func(o Omission) bool {
+	_ = r.playOut() // for the numbers of jobs and faults
+	searchOmission(ctx, len(r.jobs), r.faults, failed.Without, func(o Omission) bool {
 		_, err := Faults(failed.Seed, o)
 		if err != nil {
 			failed = err.(*FaultError)
@@ -110,38 +110,38 @@ func Minimize(ctx context.Context, failed *FaultError) *FaultError {
 
 // searchOmission looks for a larger omission than o with which the run still fails. The search leaves out large
 // parts first, then smaller parts.
-func minimize(ctx context.Context, jobs, faults int, o Omission, fails func(Omission) bool) {
+func searchOmission(ctx context.Context, jobs, faults int, o Omission, fails func(Omission) bool) {
 	type member struct {
 		fault bool
 		n     int
 	}
-	var left []member
+	var candidates []member
 	for n := range faults {
 		if !o.Faults[n] {
-			left = append(left, member{true, n})
+			candidates = append(candidates, member{true, n})
 		}
 	}
 	for n := range jobs {
 		if !o.Jobs[n] {
-			left = append(left, member{false, n})
+			candidates = append(candidates, member{false, n})
 		}
 	}
-	for size := (len(left) + 1) / 2; size > 0; size /= 2 {
-		for from := 0; from < len(left) && ctx.Err() == nil; {
-			to := min(from+size, len(left))
-			try := Omission{map[int]bool{}, map[int]bool{}}
-			maps.Copy(try.Jobs, o.Jobs)
-			maps.Copy(try.Faults, o.Faults)
-			for _, m := range left[from:to] {
+	for size := (len(candidates) + 1) / 2; size > 0; size /= 2 {
+		for from := 0; from < len(candidates) && ctx.Err() == nil; {
+			to := min(from+size, len(candidates))
+			attempt := Omission{map[int]bool{}, map[int]bool{}}
+			maps.Copy(attempt.Jobs, o.Jobs)
+			maps.Copy(attempt.Faults, o.Faults)
+			for _, m := range candidates[from:to] {
 				if m.fault {
-					try.Faults[m.n] = true
+					attempt.Faults[m.n] = true
 				} else {
-					try.Jobs[m.n] = true
+					attempt.Jobs[m.n] = true
 				}
 			}
-			if fails(try) {
-				o = try
-				left = slices.Delete(left, from, to)
+			if fails(attempt) {
+				o = attempt
+				candidates = slices.Delete(candidates, from, to)
 			} else {
 				from = to
 			}

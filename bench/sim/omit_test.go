@@ -29,7 +29,7 @@ func TestOmission(t *testing.T) {
 func TestMinimize(t *testing.T) {
 	tries := 0
 	var least Omission
-	minimize(t.Context(), 40, 30, Omission{Jobs: map[int]bool{5: true}}, func(o Omission) bool {
+	searchOmission(t.Context(), 40, 30, Omission{Jobs: map[int]bool{5: true}}, func(o Omission) bool {
 		tries++
 		if !o.Jobs[5] {
 			t.Errorf("%s: j5 is back", o)
@@ -46,7 +46,7 @@ func TestMinimize(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	minimize(ctx, 40, 30, Omission{}, func(Omission) bool {
+	searchOmission(ctx, 40, 30, Omission{}, func(Omission) bool {
 		t.Error("tried although it was cancelled")
 		return false
 	})
@@ -60,7 +60,7 @@ func TestFaultsWithout(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newFaultRun(seed, Omission{})
-	_ = r.run()
+	_ = r.playOut()
 	without := Omission{map[int]bool{}, map[int]bool{}}
 	for n := range r.faults {
 		without.Faults[n] = true

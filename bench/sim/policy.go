@@ -10,11 +10,11 @@ import (
 
 // Policy says who places the tasks of a run: a policy of the frontends, or a rival.
 type Policy struct {
-	Name     string
-	frontend frontend.Policy
-	mode     estimate.Mode
-	strict   bool   // tasks with inputs run only on hosts of their inputs
-	rival    *rival // nil: the frontends place tasks
+	Name           string
+	frontend       frontend.Policy
+	mode           estimate.Mode
+	strictLocality bool   // tasks with inputs run only on hosts of their inputs
+	rival          *rival // nil: the frontends place tasks
 }
 
 // withoutCancel is late binding without cancellation: surplus places stay in the queues, and are declined at
@@ -32,7 +32,7 @@ func Policies() []Policy {
 		}
 	}
 	for _, name := range []string{"estimation", "strict-locality"} {
-		p := Policy{Name: name, frontend: frontend.Policies[0], mode: estimate.Estimate, strict: name == "strict-locality"}
+		p := Policy{Name: name, frontend: frontend.Policies[0], mode: estimate.Estimate, strictLocality: name == "strict-locality"}
 		p.frontend.Name = name
 		all = append(all, p)
 	}
@@ -75,9 +75,11 @@ func ParsePolicy(text string) (Policy, error) {
 }
 
 // mayEstimate reports whether any task may be placed by estimation.
-func (p *Policy) routes() bool {
+func (p *Policy) mayEstimate() bool {
 	return p.rival == nil && (p.mode == estimate.Estimate || p.frontend.Route)
 }
 
 // usesProbeRatio reports whether the probe ratio changes anything for p.
-func (p *Policy) probes() bool { return p.rival == nil && p.frontend.Binding != frontend.EarlyRandom }
+func (p *Policy) usesProbeRatio() bool {
+	return p.rival == nil && p.frontend.Binding != frontend.EarlyRandom
+}

@@ -68,8 +68,8 @@ type Config struct {
 	Spells     Spells     // of the workers; default: none
 	Tells      bool       // tasks report their progress
 
-	check   bool                                 // tests: checks the state of schedulers and workers after every step
-	started func(w *workerNode, s *worker.Start) // tests: hears of every start of a task
+	checkState  bool                                 // tests: checks the state of schedulers and workers after every step
+	onTaskStart func(w *workerNode, s *worker.Start) // tests: hears of every start of a task
 
 	// Progress, if not nil, is called now and then with the share of jobs that have ended, by the run's own
 	// goroutine.
@@ -145,49 +145,49 @@ type Result struct {
 
 // jobRun is a job of a Run.
 type jobRun struct {
-	at    time.Duration
-	tasks []time.Duration
-	left  int
-	end   time.Duration
-	long  bool // by Config.Cutoff, or by the workload
-	needs *needs
+	arrivedAt  time.Duration
+	tasks      []time.Duration
+	unfinished int
+	end        time.Duration
+	long       bool // by Config.Cutoff, or by the workload
+	needs      *needs
 }
 
 // runner is a Run under way.
 type runner struct {
 	cluster
-	cfg       Config
-	load      float64
-	jobs      []*jobRun
-	next      func() (arrival, bool)
-	last      int // the run ends when jobs 0 to awaitedJobs-1 have ended
-	counted   int // jobs that count and have not ended
-	ended     int // ended jobs, of the awaited jobs
-	waits     [2][]time.Duration
-	route     *rand.Rand
-	estimates *rand.Rand
-	inputs    *rand.Rand
-	grouped   bool
+	cfg         Config
+	load        float64
+	jobs        []*jobRun
+	nextArrival func() (arrival, bool)
+	awaitedJobs int // the run ends when jobs 0 to awaitedJobs-1 have ended
+	countedOpen int // jobs that count and have not ended
+	endedJobs   int // ended jobs, of the awaited jobs
+	waits       [2][]time.Duration
+	routeRng    *rand.Rand
+	estimateRng *rand.Rand
+	inputRng    *rand.Rand
+	grouped     bool
 
 	stragglers stragglers // used if cfg has stragglers
 	spells     *spells    // nil if cfg has none
 
-	readSum  [3]float64 // bytes read, by distance: on the host, in the rack, across racks
-	reading  int        // tasks that read
-	atWorker []waitSum  // by worker
+	readSum       [3]float64 // bytes read, by distance: on the host, in the rack, across racks
+	readingTasks  int        // tasks that read
+	waitsByWorker []waitSum  // by worker
 
-	began time.Duration // when jobs began to arrive
+	arrivalsBegan time.Duration // when jobs began to arrive
 
 	// The use of the slots up to usedAt, in slots times time. usedFrom and usedTo are the use at countedFrom and
 	// countedTo: the arrivals of the first and the last job that counts.
-	inUse            int
-	used, usedAt     time.Duration
-	usedFrom, usedTo time.Duration
-	from, to         time.Duration
+	inUse                  int
+	used, usedAt           time.Duration
+	usedFrom, usedTo       time.Duration
+	countedFrom, countedTo time.Duration
 }
 
 // checkContextEvery is the number of events between checks of the context.
-const interval = 1 << 14
+const checkContextEvery = 1 << 14
 
 // Run simulates cfg until all its jobs have ended. Further jobs arrive until then, if the workload has more, so
 // that the last jobs do not run in an emptying cluster. If ctx ends before, Run returns the error. The result
@@ -197,41 +197,41 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	began := time.Now()
-	speeds := cfg.Speeds.of(cfg.Workers, rand.New(rand.NewPCG(cfg.Seed, 'v')))
+	speeds := cfg.Speeds.drawSpeeds(cfg.Workers, rand.New(rand.NewPCG(cfg.Seed, 'v')))
 	slots := 0.0 // of nominal speed
 	for _, s := range speeds {
 		slots += s * float64(cfg.Slots)
 	}
-	jobs, err := cfg.Workload.arrivals(cfg.Seed, cfg.Load, slots)
+	jobs, err := cfg.Workload.newArrivals(cfg.Seed, cfg.Load, slots)
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{cfg: cfg, load: jobs.load, last: cfg.Jobs, grouped: jobs.grouped || cfg.Cutoff > 0, atWorker: make([]waitSum, cfg.Workers)}
-	if jobs.total > 0 && (r.last == 0 || r.last > jobs.total) {
-		r.last = jobs.total
+	r := &runner{cfg: cfg, load: jobs.load, awaitedJobs: cfg.Jobs, grouped: jobs.grouped || cfg.Cutoff > 0, waitsByWorker: make([]waitSum, cfg.Workers)}
+	if jobs.jobCount > 0 && (r.awaitedJobs == 0 || r.awaitedJobs > jobs.jobCount) {
+		r.awaitedJobs = jobs.jobCount
 	}
-	if r.counted = r.last - cfg.WarmupJobs; r.counted < 1 {
-		return nil, fmt.Errorf("%d warm-up jobs of %d jobs: leave some to count", cfg.WarmupJobs, r.last)
+	if r.countedOpen = r.awaitedJobs - cfg.WarmupJobs; r.countedOpen < 1 {
+		return nil, fmt.Errorf("%d warm-up jobs of %d jobs: leave some to count", cfg.WarmupJobs, r.awaitedJobs)
 	}
 	next, stop := iter.Pull(jobs.jobs)
 	defer stop()
-	r.next = next
-	r.route = rand.New(rand.NewPCG(cfg.Seed, 'r'))
-	r.estimates = rand.New(rand.NewPCG(cfg.Seed, 'e'))
-	r.inputs = rand.New(rand.NewPCG(cfg.Seed, 'i'))
+	r.nextArrival = next
+	r.routeRng = rand.New(rand.NewPCG(cfg.Seed, 'r'))
+	r.estimateRng = rand.New(rand.NewPCG(cfg.Seed, 'e'))
+	r.inputRng = rand.New(rand.NewPCG(cfg.Seed, 'i'))
 	r.rng = rand.New(rand.NewPCG(cfg.Seed, 'n'))
-	ping := cfg.pingEvery(jobs.tasks)
+	ping := cfg.pingEvery(jobs.tasksPerSecond)
 	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, rate: cfg.Bandwidth, codec: cfg.Codec, lease: 3*ping + 4*(cfg.Delay+20*cfg.Jitter), ping: ping}
 	r.cpu = cfg.CPU
-	r.tell = r.told
-	if cfg.check {
-		r.cluster.check = 1
+	r.onAnswer = r.handleAnswer
+	if cfg.checkState {
+		r.cluster.checkEvery = 1
 	}
 	r.onStart = r.taskStarted
 	output := make([]byte, cfg.Result)
 	r.onEnd = func(s *worker.Start, ev *worker.Exited) {
-		r.use(-1)
-		r.stragglers.ended(s, r.now)
+		r.noteSlots(-1)
+		r.stragglers.noteCopyEnd(s, r.now)
 		ev.Result = output
 	}
 	if cfg.Stragglers != (Stragglers{}) {
@@ -241,10 +241,10 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	if cfg.Spells != (Spells{}) {
 		r.spells = newSpells(cfg.Spells, cfg.Workers, cfg.Seed)
-		r.reads = r.slowed
+		r.readTime = r.spellDelay
 	}
 	if cfg.Tells {
-		r.says = r.progress
+		r.progressOf = r.taskProgress
 	}
 	frontends := cfg.Frontends
 	if rival := cfg.Policy.rival; rival != nil {
@@ -257,19 +257,19 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		}
 	}
 	for i, speed := range speeds {
-		w := r.addWorker(worker.Config{Capacity: slotsOf(cfg.Slots), Functions: []string{function}, Order: cfg.Order, ShortShare: cfg.ShortShare, MaxQueue: 1 << 20}, speed)
+		w := r.addWorker(worker.Config{Capacity: slotsOf(cfg.Slots), Functions: []string{sleepFunction}, Order: cfg.Order, ShortShare: cfg.ShortShare, MaxQueue: 1 << 20}, speed)
 		if cfg.Racks > 0 {
 			w.welcome.Rack = rackName(i % cfg.Racks)
 		}
 	}
 	if cfg.Stages > 1 || cfg.Input > 0 {
-		r.reads = r.readInputs
+		r.readTime = r.inputReadTime
 	}
 	for i := range frontends {
 		// No limits: the run shows the effect of overload on a policy, instead of refusals.
 		r.addFrontend(frontend.Config{MaxTasksPerJob: math.MaxInt32, MaxPending: math.MaxInt / 2, MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping, SureFor: cfg.SureFor, Copies: cfg.Second}, cfg.Seed+uint64(i)<<32)
 	}
-	if cfg.Gossip.Period != 0 && cfg.Policy.routes() {
+	if cfg.Gossip.Period != 0 && cfg.Policy.mayEstimate() {
 		if cfg.Gossip.Period == AsPing {
 			cfg.Gossip.Period = ping
 		}
@@ -277,31 +277,31 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 			return nil, err
 		}
 	}
-	r.later(time.Millisecond+3*(cfg.Delay+20*cfg.Jitter), func() { // links are up by then: dial, Hello, Welcome
-		r.messages, r.steps, r.began = 0, 0, r.now
-		r.arrive(r.now)
+	r.callAt(time.Millisecond+3*(cfg.Delay+20*cfg.Jitter), func() { // links are up by then: dial, Hello, Welcome
+		r.messages, r.steps, r.arrivalsBegan = 0, 0, r.now
+		r.scheduleNextJob(r.now)
 	})
-	for r.counted > 0 && r.failed == nil {
-		if r.steps%interval == 0 {
+	for r.countedOpen > 0 && r.callErr == nil {
+		if r.steps%checkContextEvery == 0 {
 			if ctx.Err() != nil {
 				return r.cutShort(jobs.settings, began), context.Cause(ctx)
 			}
 			if cfg.Progress != nil {
-				cfg.Progress(float64(r.ended) / float64(r.last))
+				cfg.Progress(float64(r.endedJobs) / float64(r.awaitedJobs))
 			}
 		}
-		if err := r.step(); err != nil {
+		if err := r.stepEvent(); err != nil {
 			return nil, err
 		}
 	}
-	if r.failed != nil {
-		return nil, r.failed
+	if r.callErr != nil {
+		return nil, r.callErr
 	}
-	return r.finish(jobs.settings, began), nil
+	return r.finishResult(jobs.settings, began), nil
 }
 
-func (r *runner) finish(settings []string, began time.Time) *Result {
-	result := r.result()
+func (r *runner) finishResult(settings []string, began time.Time) *Result {
+	result := r.makeResult()
 	result.Settings = settings
 	result.WallS = time.Since(began).Seconds()
 	return result
@@ -309,16 +309,16 @@ func (r *runner) finish(settings []string, began time.Time) *Result {
 
 // cutShort returns the result of an interrupted run; nil if no job that counts has ended.
 func (r *runner) cutShort(settings []string, began time.Time) *Result {
-	asked := r.last
-	if r.last = slices.IndexFunc(r.jobs, func(j *jobRun) bool { return j.left > 0 }); r.last < 0 {
-		r.last = len(r.jobs)
+	asked := r.awaitedJobs
+	if r.awaitedJobs = slices.IndexFunc(r.jobs, func(j *jobRun) bool { return j.unfinished > 0 }); r.awaitedJobs < 0 {
+		r.awaitedJobs = len(r.jobs)
 	}
-	if r.last <= r.cfg.WarmupJobs {
+	if r.awaitedJobs <= r.cfg.WarmupJobs {
 		return nil
 	}
-	r.use(0)
-	r.to, r.usedTo = r.now, r.used
-	result := r.finish(settings, began)
+	r.noteSlots(0)
+	r.countedTo, r.usedTo = r.now, r.used
+	result := r.finishResult(settings, began)
 	result.CutShortOf = asked - r.cfg.WarmupJobs
 	return result
 }
@@ -341,14 +341,14 @@ func slotsOf(n int) probe.Demand {
 }
 
 // scheduleNextJob schedules the arrival of the next job; began is the start of arrivals.
-func (r *runner) arrive(began time.Duration) {
-	job, ok := r.next()
-	if !ok || r.cpu.Message > 0 && job.Index >= 2*r.last { // an overloaded run would never end
+func (r *runner) scheduleNextJob(began time.Duration) {
+	job, ok := r.nextArrival()
+	if !ok || r.cpu.Message > 0 && job.Index >= 2*r.awaitedJobs { // an overloaded run would never end
 		return
 	}
-	r.later(began+job.At, func() {
-		r.submit(&job)
-		r.arrive(began)
+	r.callAt(began+job.At, func() {
+		r.submitJob(&job)
+		r.scheduleNextJob(began)
 	})
 }
 
@@ -359,16 +359,16 @@ func jobOf(id probe.JobID) int {
 	return int(binary.BigEndian.Uint64(id[8:]))
 }
 
-func (r *runner) submit(job *arrival) {
-	r.use(0)
+func (r *runner) submitJob(job *arrival) {
+	r.noteSlots(0)
 	if len(r.jobs) == r.cfg.WarmupJobs {
-		r.from, r.usedFrom = r.now, r.used
+		r.countedFrom, r.usedFrom = r.now, r.used
 	}
-	if len(r.jobs) == r.last-1 {
-		r.to, r.usedTo = r.now, r.used
+	if len(r.jobs) == r.awaitedJobs-1 {
+		r.countedTo, r.usedTo = r.now, r.used
 	}
 	j := &jobRun{
-		at: r.now, tasks: job.Tasks, left: len(job.Tasks), long: job.long || r.cfg.Cutoff > 0 && job.mean > r.cfg.Cutoff,
+		arrivedAt: r.now, tasks: job.Tasks, unfinished: len(job.Tasks), long: job.long || r.cfg.Cutoff > 0 && job.mean > r.cfg.Cutoff,
 	}
 	r.jobs = append(r.jobs, j)
 	spec := &frontend.Job{
@@ -378,7 +378,7 @@ func (r *runner) submit(job *arrival) {
 		job.Tasks = r.drawStragglers(job.Index, job.Tasks)
 		j.tasks = job.Tasks
 	}
-	factor := r.cfg.Estimates.factor(r.estimates)
+	factor := r.cfg.Estimates.drawFactor(r.estimateRng)
 	size := max(r.cfg.Payload, 8)
 	payloads := make([]byte, size*len(job.Tasks))
 	for i, d := range job.Tasks {
@@ -389,7 +389,7 @@ func (r *runner) submit(job *arrival) {
 		payload := payloads[size*i : size*(i+1) : size*(i+1)]
 		binary.LittleEndian.PutUint64(payload, uint64(d))
 		spec.Tasks[i] = frontend.Task{
-			Index: probe.TaskIndex(i), Function: function, Payload: payload,
+			Index: probe.TaskIndex(i), Function: sleepFunction, Payload: payload,
 			Estimate: time.Duration(estimate), Retryable: true,
 		}
 	}
@@ -398,32 +398,32 @@ func (r *runner) submit(job *arrival) {
 	} else if (r.cfg.Stages > 1 || r.cfg.Input > 0) && (j.long || !r.grouped) {
 		r.addNeeds(j, spec)
 	}
-	f := r.frontends[r.route.IntN(len(r.frontends))]
-	if err := r.call(f, frontend.Submit{Job: spec}); err != nil {
-		r.failed = err
+	f := r.frontends[r.routeRng.IntN(len(r.frontends))]
+	if err := r.callFrontend(f, frontend.Submit{Job: spec}); err != nil {
+		r.callErr = err
 	}
 }
 
 // noteSlots notes the number of slots just taken; negative: freed.
-func (r *runner) use(slots int) {
+func (r *runner) noteSlots(slots int) {
 	r.used += time.Duration(r.inUse) * (r.now - r.usedAt)
 	r.usedAt = r.now
 	r.inUse += slots
 }
 
 func (r *runner) taskStarted(w *workerNode, s *worker.Start) {
-	r.use(1)
-	if r.cfg.started != nil {
-		r.cfg.started(w, s)
+	r.noteSlots(1)
+	if r.cfg.onTaskStart != nil {
+		r.cfg.onTaskStart(w, s)
 	}
 	if r.stragglers.tasks != nil {
-		r.straggles(w, s)
+		r.noteStraggler(w, s)
 	}
-	if n := jobOf(s.Job); r.counts(n) {
+	if n := jobOf(s.Job); r.isCounted(n) {
 		j := r.jobs[n]
-		wait := r.now - j.at
-		r.waits[group(j)] = append(r.waits[group(j)], wait)
-		r.atWorker[w.index].add(wait)
+		wait := r.now - j.arrivedAt
+		r.waits[groupOf(j)] = append(r.waits[groupOf(j)], wait)
+		r.waitsByWorker[w.index].addWait(wait)
 	}
 }
 
@@ -433,51 +433,51 @@ type waitSum struct {
 	sum time.Duration
 }
 
-func (s *waitSum) add(wait time.Duration) {
+func (s *waitSum) addWait(wait time.Duration) {
 	s.n++
 	s.sum += wait
 }
 
 // groupOf returns the group in which a job is measured: 0 for short jobs, 1 for long jobs.
-func group(j *jobRun) int {
+func groupOf(j *jobRun) int {
 	if j.long {
 		return 1
 	}
 	return 0
 }
 
-func (r *runner) counts(job int) bool { return job >= r.cfg.WarmupJobs && job < r.last }
+func (r *runner) isCounted(job int) bool { return job >= r.cfg.WarmupJobs && job < r.awaitedJobs }
 
-func (r *runner) told(f *frontendNode, a frontend.Action) {
+func (r *runner) handleAnswer(f *frontendNode, a frontend.Action) {
 	switch a := a.(type) {
 	case *frontend.Done:
-		r.receive(f, a.Outcome.Receipt)
+		r.collectReceipt(f, a.Outcome.Receipt)
 		n := jobOf(a.Job)
 		if a.Outcome.Kind != frontend.Result {
-			r.failed = fmt.Errorf("job %d, task %d: outcome %d, %s", n, a.Outcome.Task, a.Outcome.Kind, a.Outcome.Message)
+			r.callErr = fmt.Errorf("job %d, task %d: outcome %d, %s", n, a.Outcome.Task, a.Outcome.Kind, a.Outcome.Message)
 			return
 		}
 		j := r.jobs[n]
 		if j.needs != nil {
-			j.needs.ranAt(int(a.Outcome.Task), numberOf(a.Outcome.Worker))
+			j.needs.noteOutput(int(a.Outcome.Task), numberOf(a.Outcome.Worker))
 		}
-		if j.left--; j.left == 0 {
+		if j.unfinished--; j.unfinished == 0 {
 			j.end = r.now
-			if n < r.last {
-				r.ended++
+			if n < r.awaitedJobs {
+				r.endedJobs++
 			}
-			if r.counts(n) {
-				r.counted--
+			if r.isCounted(n) {
+				r.countedOpen--
 				r.stragglers.jobEnded(n, len(j.tasks), a.Outcome.Task)
 			}
 		}
 	case frontend.Refused:
-		r.failed = fmt.Errorf("job %d: %w", jobOf(a.Job), a.Err)
+		r.callErr = fmt.Errorf("job %d: %w", jobOf(a.Job), a.Err)
 	}
 }
 
 // collectReceipt is the client's part: the client has an outcome. The frontend learns of 64 outcomes at a time.
-func (r *runner) receive(f *frontendNode, receipt frontend.Receipt) {
+func (r *runner) collectReceipt(f *frontendNode, receipt frontend.Receipt) {
 	if receipt == (frontend.Receipt{}) {
 		return
 	}
@@ -486,14 +486,14 @@ func (r *runner) receive(f *frontendNode, receipt frontend.Receipt) {
 	}
 	list := f.receipts
 	f.receipts = nil
-	r.later(r.now, func() {
-		if err := r.call(f, frontend.Delivered{Receipts: list}); err != nil {
-			r.failed = err
+	r.callAt(r.now, func() {
+		if err := r.callFrontend(f, frontend.Delivered{Receipts: list}); err != nil {
+			r.callErr = err
 		}
 	})
 }
 
-func (r *runner) result() *Result {
+func (r *runner) makeResult() *Result {
 	res := &Result{SimRun: bench.SimRun{
 		Policy: r.cfg.Policy.Name, Load: r.load, ProbeRatio: r.cfg.ProbeRatio,
 		Workers: r.cfg.Workers, Slots: r.cfg.Slots, Frontends: len(r.frontends),
@@ -505,21 +505,21 @@ func (r *runner) result() *Result {
 	arrivals, durations := make([]time.Duration, len(r.jobs)), make([][]time.Duration, len(r.jobs))
 	tasks := 0
 	for i, j := range r.jobs {
-		arrivals[i], durations[i] = j.at, j.tasks
+		arrivals[i], durations[i] = j.arrivedAt, j.tasks
 		tasks += len(j.tasks)
 	}
 	var best []time.Duration
-	if r.cfg.Speeds.nominal() && r.reads == nil {
+	if r.cfg.Speeds.allNominal() && r.readTime == nil {
 		best = bench.Omniscient(arrivals, durations, r.cfg.Workers*r.cfg.Slots)
 	}
 	var groups [2]bench.SimSample
 	for i, j := range r.jobs {
-		if !r.counts(i) {
+		if !r.isCounted(i) {
 			continue
 		}
-		g := &groups[group(j)]
+		g := &groups[groupOf(j)]
 		g.Tasks += len(j.tasks)
-		g.Response = append(g.Response, j.end-j.at)
+		g.Response = append(g.Response, j.end-j.arrivedAt)
 		g.Ideal = append(g.Ideal, bench.Ideal(j.tasks))
 		if best != nil {
 			g.Omniscient = append(g.Omniscient, best[i])
@@ -531,8 +531,8 @@ func (r *runner) result() *Result {
 	}
 	groups[0].Add(&groups[1])
 	res.SimGroup = *groups[0].Group()
-	if r.to > r.from {
-		res.Utilisation = float64(r.usedTo-r.usedFrom) / float64(r.to-r.from) / float64(r.cfg.Workers*r.cfg.Slots)
+	if r.countedTo > r.countedFrom {
+		res.Utilisation = float64(r.usedTo-r.usedFrom) / float64(r.countedTo-r.countedFrom) / float64(r.cfg.Workers*r.cfg.Slots)
 	}
 	if rival := r.cfg.Policy.rival; rival == nil || !rival.instant {
 		res.MessagesPerTask = float64(r.messages) / float64(tasks)
@@ -559,8 +559,8 @@ func (r *runner) result() *Result {
 			RunWithin: runs.Share(), RunOffS: runs.Error / float64(runs.Seen), Asked: float64(res.FrontendSum.Asked) / float64(waits.Seen),
 		}
 	}
-	if r.reading > 0 {
-		n := float64(r.reading)
+	if r.readingTasks > 0 {
+		n := float64(r.readingTasks)
 		res.Read = &bench.SimRead{Host: r.readSum[0] / n, Rack: r.readSum[1] / n, Across: r.readSum[2] / n}
 	}
 	if r.stragglers.tasks != nil {
@@ -569,7 +569,7 @@ func (r *runner) result() *Result {
 		res.Stragglers = &seen
 	}
 	var means []time.Duration
-	for _, w := range r.atWorker {
+	for _, w := range r.waitsByWorker {
 		if w.n > 0 {
 			means = append(means, w.sum/time.Duration(w.n))
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-func policy(t testing.TB, name string) Policy {
+func mustPolicy(t testing.TB, name string) Policy {
 	t.Helper()
 	p, err := ParsePolicy(name)
 	if err != nil {
@@ -18,7 +18,7 @@ func policy(t testing.TB, name string) Policy {
 	return p
 }
 
-func durations(t testing.TB, text string) bench.Spec {
+func mustDurations(t testing.TB, text string) bench.Spec {
 	t.Helper()
 	spec, err := bench.ParseDurations(text)
 	if err != nil {
@@ -27,7 +27,7 @@ func durations(t testing.TB, text string) bench.Spec {
 	return spec
 }
 
-func run(t testing.TB, cfg Config) *Result {
+func mustRun(t testing.TB, cfg Config) *Result {
 	t.Helper()
 	r, err := Run(t.Context(), cfg)
 	if err != nil {
@@ -37,20 +37,20 @@ func run(t testing.TB, cfg Config) *Result {
 	return r
 }
 
-func poisson(t testing.TB, tasks, law string) Poisson {
+func mustPoisson(t testing.TB, tasks, law string) Poisson {
 	t.Helper()
 	counts, err := bench.ParseCounts(tasks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Poisson{counts, durations(t, law)}
+	return Poisson{counts, mustDurations(t, law)}
 }
 
 // smallConfig is a cluster for quick tests.
-func small(t testing.TB) Config {
+func smallConfig(t testing.TB) Config {
 	return Config{
-		Policy: policy(t, "phoebe"), Load: 0.8, Frontends: 2, Workers: 10, Slots: 4,
-		Workload: poisson(t, "10", "mix:90%5ms,10%200ms"), Jobs: 3000, WarmupJobs: 500, Seed: 1, Delay: 30 * time.Microsecond,
+		Policy: mustPolicy(t, "phoebe"), Load: 0.8, Frontends: 2, Workers: 10, Slots: 4,
+		Workload: mustPoisson(t, "10", "mix:90%5ms,10%200ms"), Jobs: 3000, WarmupJobs: 500, Seed: 1, Delay: 30 * time.Microsecond,
 	}
 }
 
@@ -109,9 +109,9 @@ func TestTheory(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			const limit = 0.02
-			r := run(t, Config{
-				Policy: policy(t, test.policy), Load: test.load, Frontends: 1, Workers: test.workers, Slots: test.slots,
-				Workload: poisson(t, "1", test.law), Jobs: test.jobs, WarmupJobs: test.jobs / 10, Seed: 1, Estimates: Estimates{Absent: true},
+			r := mustRun(t, Config{
+				Policy: mustPolicy(t, test.policy), Load: test.load, Frontends: 1, Workers: test.workers, Slots: test.slots,
+				Workload: mustPoisson(t, "1", test.law), Jobs: test.jobs, WarmupJobs: test.jobs / 10, Seed: 1, Estimates: Estimates{Absent: true},
 			})
 			got := r.WaitMS.Mean / 10
 			if off := got/test.want - 1; math.Abs(off) > limit {
@@ -128,19 +128,19 @@ func TestTheory(t *testing.T) {
 // A seed gives one result. The codec changes nothing. Another seed gives another result.
 func TestRepeat(t *testing.T) {
 	for _, p := range Policies() {
-		cfg := small(t)
+		cfg := smallConfig(t)
 		cfg.Policy, cfg.Jobs, cfg.WarmupJobs, cfg.Jitter = p, 300, 50, 20*time.Microsecond
 		cfg.DecisionCost = 50 * time.Microsecond
-		first := run(t, cfg)
-		if again := run(t, cfg); !reflect.DeepEqual(first, again) {
+		first := mustRun(t, cfg)
+		if again := mustRun(t, cfg); !reflect.DeepEqual(first, again) {
 			t.Errorf("%s: %+v, then %+v", p.Name, first, again)
 		}
 		cfg.Codec = true
-		if coded := run(t, cfg); !reflect.DeepEqual(first, coded) {
+		if coded := mustRun(t, cfg); !reflect.DeepEqual(first, coded) {
 			t.Errorf("%s: %+v, with codec %+v", p.Name, first, coded)
 		}
 		cfg.Seed++
-		if other := run(t, cfg); reflect.DeepEqual(first, other) {
+		if other := mustRun(t, cfg); reflect.DeepEqual(first, other) {
 			t.Errorf("%s: two seeds, one result", p.Name)
 		}
 	}
@@ -152,9 +152,9 @@ func TestRepeat(t *testing.T) {
 func TestPoliciesInOrder(t *testing.T) {
 	var before *Result
 	for _, name := range []string{"phoebe", "late-binding", "batch", "per-task", "random"} {
-		cfg := small(t)
-		cfg.Policy = policy(t, name)
-		r := run(t, cfg)
+		cfg := smallConfig(t)
+		cfg.Policy = mustPolicy(t, name)
+		r := mustRun(t, cfg)
 		p50, p99 := r.RatioOmniscient.P50, r.RatioOmniscient.P99
 		t.Logf("%-12s p50 %.3f, p99 %.3f times omniscient, %.1f messages per task", name, p50, p99, r.MessagesPerTask)
 		if before != nil && (r.ResponseMS.Mean < before.ResponseMS.Mean || r.ResponseMS.P99 < before.ResponseMS.P99) {
@@ -171,17 +171,17 @@ func TestPoliciesInOrder(t *testing.T) {
 // Payloads and results take time on the network. Each process sends in sequence.
 func TestBandwidth(t *testing.T) {
 	cfg := Config{
-		Policy: policy(t, "late-binding"), Load: 0.0001, Frontends: 1, Workers: 4, Slots: 1, Workload: poisson(t, "4", "fixed:1ms"),
+		Policy: mustPolicy(t, "late-binding"), Load: 0.0001, Frontends: 1, Workers: 4, Slots: 1, Workload: mustPoisson(t, "4", "fixed:1ms"),
 		Jobs: 20, Seed: 1, Delay: time.Millisecond, Codec: true, Bandwidth: 1 << 20, Payload: 1 << 16, Result: 1 << 17,
 	}
 	// Reserve and Ready, then the frontend sends four payloads of 62.5 ms each. Each worker runs a task, and
 	// sends its result in 125 ms.
 	want := 3 + 4*62.5 + 1 + 125 + 1
-	if got := run(t, cfg).ResponseMS.P50; math.Abs(got-want) > 0.1 {
+	if got := mustRun(t, cfg).ResponseMS.P50; math.Abs(got-want) > 0.1 {
 		t.Errorf("a job takes %v ms, want %v", got, want)
 	}
 	cfg.Bandwidth = 0
-	if got := run(t, cfg).ResponseMS.P50; math.Abs(got-5) > 0.1 {
+	if got := mustRun(t, cfg).ResponseMS.P50; math.Abs(got-5) > 0.1 {
 		t.Errorf("without a limit, a job takes %v ms, want 5", got)
 	}
 }
@@ -189,9 +189,9 @@ func TestBandwidth(t *testing.T) {
 // A job with stages waits once for earlier jobs, not again at each stage for later jobs.
 func TestSeniority(t *testing.T) {
 	mean := func(name string) float64 {
-		cfg := small(t)
-		cfg.Policy, cfg.Workload, cfg.Stages, cfg.Workers, cfg.Slots = policy(t, name), poisson(t, "10", "task-exp:20ms"), 3, 2, 1
-		return run(t, cfg).ResponseMS.Mean
+		cfg := smallConfig(t)
+		cfg.Policy, cfg.Workload, cfg.Stages, cfg.Workers, cfg.Slots = mustPolicy(t, name), mustPoisson(t, "10", "task-exp:20ms"), 3, 2, 1
+		return mustRun(t, cfg).ResponseMS.Mean
 	}
 	with, without := mean("phoebe"), mean("phoebe-seniority")
 	t.Logf("the mean response is %.1f ms with it, %.1f without", with, without)

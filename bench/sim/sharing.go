@@ -17,24 +17,24 @@ import (
 // sharing is a fleet shared by tenants for a time. Frontends have the limits of production.
 type sharing struct {
 	workers, frontends int
-	warmup, lasts      time.Duration // only the time between these two moments counts
+	warmup, end        time.Duration // only the time between these two moments counts
 	worker             worker.Config // of each worker; the capacity is sharedSlots
 	labels             func(w int) []string
-	loss               float64  // share of lost news between frontends on tenants
-	split              bool     // frontends exchange no news, and each has an equal part of the tokens
-	mute               bool     // frontends exchange no news, and each has all tokens
-	crash              bool     // half way through, one frontend crashes, and its clients go elsewhere
-	tenants            []sharer // the run waits for all jobs of the first tenant that arrived while time counts
+	loss               float64      // share of lost news between frontends on tenants
+	split              bool         // frontends exchange no news, and each has an equal part of the tokens
+	noNews             bool         // frontends exchange no news, and each has all tokens
+	crash              bool         // half way through, one frontend crashes, and its clients go elsewhere
+	tenants            []tenantLoad // the run waits for all jobs of the first tenant that arrived while time counts
 }
 
 // In a shared fleet, each worker has sharedSlots slots, and a tenant's load stays the same for loadPeriod.
 const (
 	sharedSlots = 4
-	turnOf      = 5 * time.Second
+	loadPeriod  = 5 * time.Second
 )
 
 // tenantLoad is a tenant of a shared fleet, and the tenant's jobs.
-type sharer struct {
+type tenantLoad struct {
 	name   string
 	tokens int
 	class  frontend.Class
@@ -48,8 +48,8 @@ type sharer struct {
 }
 
 // tenantResult measures what a tenant got.
-type shared struct {
-	*sharer
+type tenantResult struct {
+	*tenantLoad
 	rng     *rand.Rand
 	seen    bench.SimSample // jobs that arrived while time counts
 	pending int             // unfinished tasks
@@ -58,22 +58,22 @@ type shared struct {
 
 	got, lost time.Duration // slot time; lost: of stopped tasks
 	// slot time of regular tasks beyond the tokens; token time without a regular task while tasks wait
-	over, idle time.Duration
+	beyond, idle time.Duration
 }
 
 // sharedRun is a shared fleet at work.
 type sharedRun struct {
 	cluster
-	cfg     *sharing
-	all     []*shared
-	of      map[string]*shared
-	jobs    map[probe.JobID]*sharedJob
-	spare   map[probe.AttemptID]bool // attempts sent as spare, until they end or become regular
-	last    int                      // arrived jobs
-	refused int                      // number of refusals
-	open    int                      // jobs that count and have not ended
-	at      time.Duration            // slots are counted up to then
-	first   []inUse                  // slots used by the first tenant, at each change
+	cfg           *sharing
+	tenants       []*tenantResult
+	byName        map[string]*tenantResult
+	jobs          map[probe.JobID]*sharedJob
+	spareAttempts map[probe.AttemptID]bool // attempts sent as spare, until they end or become regular
+	jobCount      int                      // arrived jobs
+	refused       int                      // number of refusals
+	openJobs      int                      // jobs that count and have not ended
+	countedUpTo   time.Duration            // slots are counted up to then
+	firstInUse    []inUse                  // slots used by the first tenant, at each change
 }
 
 // inUse is the number of slots in use from a moment on.
@@ -83,33 +83,33 @@ type inUse struct {
 }
 
 type sharedJob struct {
-	of     *shared
-	came   time.Duration
-	ideal  time.Duration // its longest task
-	counts bool
-	spec   frontend.Job // with the unfinished tasks
-	owner  *frontendNode
+	tenant    *tenantResult
+	cameAt    time.Duration
+	ideal     time.Duration // its longest task
+	isCounted bool
+	spec      frontend.Job // with the unfinished tasks
+	owner     *frontendNode
 }
 
 // playSeed runs the fleet until s.end, and then until all jobs that count have ended.
-func (s *sharing) play(seed uint64) (*sharedRun, error) {
-	r := &sharedRun{cfg: s, of: map[string]*shared{}, jobs: map[probe.JobID]*sharedJob{}, spare: map[probe.AttemptID]bool{}}
+func (s *sharing) playSeed(seed uint64) (*sharedRun, error) {
+	r := &sharedRun{cfg: s, byName: map[string]*tenantResult{}, jobs: map[probe.JobID]*sharedJob{}, spareAttempts: map[probe.AttemptID]bool{}}
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
 	r.net = network{delay: 250 * time.Microsecond, lease: 3 * time.Second, ping: time.Second}
 	var entries []tenants.Entry
 	for i := range s.tenants {
-		of := &shared{sharer: &s.tenants[i], rng: rand.New(rand.NewPCG(seed, 't'<<32|uint64(i)))}
-		r.all, r.of[of.name] = append(r.all, of), of
-		e := tenants.Entry{Path: of.name, Tokens: of.tokens}
+		tenant := &tenantResult{tenantLoad: &s.tenants[i], rng: rand.New(rand.NewPCG(seed, 't'<<32|uint64(i)))}
+		r.tenants, r.byName[tenant.name] = append(r.tenants, tenant), tenant
+		e := tenants.Entry{Path: tenant.name, Tokens: tenant.tokens}
 		if s.split {
 			e.Tokens /= s.frontends
 		}
 		entries = append(entries, e)
-		r.later(10*time.Millisecond, func() { r.begin(of) })
+		r.callAt(10*time.Millisecond, func() { r.beginTenant(tenant) })
 	}
-	r.terms = tenants.New(1, nil, entries)
+	r.tenantsFile = tenants.New(1, nil, entries)
 	cfg := s.worker
-	cfg.Capacity, cfg.Functions = slotsOf(sharedSlots), []string{function}
+	cfg.Capacity, cfg.Functions = slotsOf(sharedSlots), []string{sleepFunction}
 	for i := range s.workers {
 		w := r.addWorker(cfg, 1)
 		if s.labels != nil {
@@ -119,41 +119,41 @@ func (s *sharing) play(seed uint64) (*sharedRun, error) {
 	for i := range s.frontends {
 		r.addFrontend(frontend.Config{}, seed+uint64(i)<<32)
 	}
-	r.tell, r.afterFrontend = r.told, r.sends
-	r.onStart = func(_ *workerNode, start *worker.Start) { r.runs(start, 1) }
+	r.onAnswer, r.afterFrontend = r.handleAnswer, r.noteClasses
+	r.onStart = func(_ *workerNode, start *worker.Start) { r.noteTask(start, 1) }
 	r.onEnd = func(start *worker.Start, ev *worker.Exited) {
-		r.runs(start, -1)
-		if ev.Status == probe.Killed && r.counts() {
-			r.of[start.Tenant].lost += ev.Run
+		r.noteTask(start, -1)
+		if ev.Status == probe.Killed && r.isCounting() {
+			r.byName[start.Tenant].lost += ev.Run
 		}
 	}
-	if !s.mute && !s.split {
-		r.share(make([][]tenants.Need, s.frontends), rand.New(rand.NewPCG(seed, 's')))
+	if !s.noNews && !s.split {
+		r.exchangeNeeds(make([][]tenants.Need, s.frontends), rand.New(rand.NewPCG(seed, 's')))
 	}
 	if s.crash {
-		r.later((s.warmup+s.lasts)/2, r.crashOne)
+		r.callAt((s.warmup+s.end)/2, r.crashOne)
 	}
-	for r.failed == nil && (r.now < s.lasts || r.open > 0) {
-		if err := r.step(); err != nil {
+	for r.callErr == nil && (r.now < s.end || r.openJobs > 0) {
+		if err := r.stepEvent(); err != nil {
 			return nil, err
 		}
 	}
-	r.count()
-	return r, r.failed
+	r.countSlots()
+	return r, r.callErr
 }
 
 // bestFill returns the largest share of all slots for tasks of length run beside the first tenant's tasks. No
 // task delays the first tenant, and none is stopped. An oracle knows the first tenant's future: a task starts as
 // soon as a slot stays free until the end of the task.
-func (r *sharedRun) fits(run time.Duration) float64 {
+func (r *sharedRun) bestFill(run time.Duration) float64 {
 	const tick = time.Millisecond
-	from, to := int(r.cfg.warmup/tick), int(r.cfg.lasts/tick)
+	from, to := int(r.cfg.warmup/tick), int(r.cfg.end/tick)
 	free := make([]int, to-from) // slots free during the whole tick
 	n, next := 0, 0
 	for i := range free {
 		least := n
-		for ; next < len(r.first) && r.first[next].at < time.Duration(from+i+1)*tick; next++ {
-			n = r.first[next].slots
+		for ; next < len(r.firstInUse) && r.firstInUse[next].at < time.Duration(from+i+1)*tick; next++ {
+			n = r.firstInUse[next].slots
 			least = min(least, n)
 		}
 		free[i] = r.cfg.workers*sharedSlots - least
@@ -170,39 +170,39 @@ func (r *sharedRun) fits(run time.Duration) float64 {
 	return float64(started*takes) / float64(len(free)*r.cfg.workers*sharedSlots)
 }
 
-func (r *sharedRun) counts() bool { return r.now >= r.cfg.warmup && r.now < r.cfg.lasts }
+func (r *sharedRun) isCounting() bool { return r.now >= r.cfg.warmup && r.now < r.cfg.end }
 
 // countSlots counts the slots in use up to now.
-func (r *sharedRun) count() {
-	from, to := max(r.at, r.cfg.warmup), min(r.now, r.cfg.lasts)
-	r.at = r.now
-	for _, of := range r.all {
+func (r *sharedRun) countSlots() {
+	from, to := max(r.countedUpTo, r.cfg.warmup), min(r.now, r.cfg.end)
+	r.countedUpTo = r.now
+	for _, tenant := range r.tenants {
 		if to > from {
 			slots := func(n int) time.Duration { return time.Duration(max(n, 0)) * (to - from) }
-			of.got += slots(of.runs)
-			of.over += slots(of.regular - of.tokens)
-			of.idle += slots(min(of.tokens, of.pending) - of.regular)
+			tenant.got += slots(tenant.runs)
+			tenant.beyond += slots(tenant.regular - tenant.tokens)
+			tenant.idle += slots(min(tenant.tokens, tenant.pending) - tenant.regular)
 		}
 	}
 }
 
 // noteTask notes the start (n = 1) or end (n = -1) of a task.
-func (r *sharedRun) runs(start *worker.Start, n int) {
-	r.count()
-	of, id := r.of[start.Tenant], start.Launch.Attempt
-	if of.runs += n; of == r.all[0] {
-		r.first = append(r.first, inUse{r.now, of.runs})
+func (r *sharedRun) noteTask(start *worker.Start, n int) {
+	r.countSlots()
+	tenant, id := r.byName[start.Tenant], start.Launch.Attempt
+	if tenant.runs += n; tenant == r.tenants[0] {
+		r.firstInUse = append(r.firstInUse, inUse{r.now, tenant.runs})
 	}
-	if !r.spare[id] {
-		of.regular += n
+	if !r.spareAttempts[id] {
+		tenant.regular += n
 	}
 	if n < 0 {
-		delete(r.spare, id)
+		delete(r.spareAttempts, id)
 	}
 }
 
 // noteClasses notes which attempts are spare.
-func (r *sharedRun) sends(f *frontendNode, _ frontend.Event) {
+func (r *sharedRun) noteClasses(f *frontendNode, _ frontend.Event) {
 	for _, a := range f.acts {
 		s, ok := a.(frontend.Send)
 		if !ok {
@@ -211,69 +211,69 @@ func (r *sharedRun) sends(f *frontendNode, _ frontend.Event) {
 		switch m := s.Msg.(type) {
 		case probe.Enqueue:
 			if m.Standing.Class != probe.Regular {
-				r.spare[m.Launch.Attempt] = true
+				r.spareAttempts[m.Launch.Attempt] = true
 			}
 		case probe.Restamp:
-			if start := r.workers[s.Worker].started(m.Attempt); start != nil {
-				r.count()
-				r.of[start.Tenant].regular++
+			if start := r.workers[s.Worker].startOf(m.Attempt); start != nil {
+				r.countSlots()
+				r.byName[start.Tenant].regular++
 			}
-			delete(r.spare, m.Attempt)
+			delete(r.spareAttempts, m.Attempt)
 		}
 	}
 }
 
 // beginTenant lets a tenant's jobs arrive.
-func (r *sharedRun) begin(of *shared) {
-	for range of.jobs {
-		r.submit(of)
+func (r *sharedRun) beginTenant(tenant *tenantResult) {
+	for range tenant.jobs {
+		r.submitJob(tenant)
 	}
-	if of.jobs == 0 {
-		r.comes(of)
+	if tenant.jobs == 0 {
+		r.scheduleJob(tenant)
 	}
 }
 
 // scheduleJob schedules the arrival of a tenant's next job.
-func (r *sharedRun) comes(of *shared) {
-	turn := r.now / turnOf
-	apart := float64(of.tasks) * of.run.Seconds() / (of.loads[int(turn)%len(of.loads)] * float64(r.cfg.workers*sharedSlots))
-	at := r.now + time.Duration(of.rng.ExpFloat64()*apart*1e9)
-	if end := (turn + 1) * turnOf; at >= end { // the next period is another Poisson process
-		r.later(end, func() { r.comes(of) })
+func (r *sharedRun) scheduleJob(tenant *tenantResult) {
+	turn := r.now / loadPeriod
+	apart := float64(tenant.tasks) * tenant.run.Seconds() / (tenant.loads[int(turn)%len(tenant.loads)] * float64(r.cfg.workers*sharedSlots))
+	at := r.now + time.Duration(tenant.rng.ExpFloat64()*apart*1e9)
+	if end := (turn + 1) * loadPeriod; at >= end { // the next period is another Poisson process
+		r.callAt(end, func() { r.scheduleJob(tenant) })
 		return
 	}
-	r.later(at, func() {
-		if r.now < r.cfg.lasts {
-			r.submit(of)
-			r.comes(of)
+	r.callAt(at, func() {
+		if r.now < r.cfg.end {
+			r.submitJob(tenant)
+			r.scheduleJob(tenant)
 		}
 	})
 }
 
 // submitJob submits another job of a tenant, to any frontend.
-func (r *sharedRun) submit(of *shared) {
-	r.count()
-	r.last++
-	j := &sharedJob{of: of, came: r.now, counts: of == r.all[0] && r.counts()}
-	j.spec = frontend.Job{ID: jobID(r.last), Tenant: of.name, Class: of.class, Policy: frontend.Policies[0]}
-	if of.label != "" {
-		j.spec.Constraint.Labels = []string{of.label}
+func (r *sharedRun) submitJob(tenant *tenantResult) {
+	r.countSlots()
+	r.jobCount++
+	j := &sharedJob{tenant: tenant, cameAt: r.now, isCounted: tenant == r.tenants[0] && r.isCounting()}
+	j.spec = frontend.Job{ID: jobID(r.jobCount), Tenant: tenant.name, Class: tenant.class, Policy: frontend.Policies[0]}
+	if tenant.label != "" {
+		j.spec.Constraint.Labels = []string{tenant.label}
 	}
-	for k := range of.tasks {
-		t := frontend.Task{Index: probe.TaskIndex(k), Function: function, Retryable: true}
-		d := time.Duration(of.rng.ExpFloat64() * float64(of.run))
+	for k := range tenant.tasks {
+		t := frontend.Task{Index: probe.TaskIndex(k), Function: sleepFunction, Retryable: true}
+		d := time.Duration(tenant.rng.ExpFloat64() * float64(tenant.run))
 		j.ideal = max(j.ideal, d)
-		if t.Payload = payloadOf(d); of.hints {
+		if t.Payload = payloadOf(d); tenant.hints {
 			t.Estimate = d
 		}
 		j.spec.Tasks = append(j.spec.Tasks, t)
 	}
-	of.pending += of.tasks
-	if j.counts {
-		r.open++
+	tenant.pending += tenant.tasks
+	if j.isCounted {
+		r.openJobs++
 	}
 	r.jobs[j.spec.ID] = j
-	r.turnTo(j, of.rng.IntN(len(r.frontends)))
+	r.turnTo(j, tenant.rng.IntN(len(r.frontends)))
 }
 
 // turnTo lets a job's client go to frontend i, or to the next frontend that is up.
@@ -284,55 +284,55 @@ func (r *sharedRun) turnTo(j *sharedJob, i int) {
 	j.owner = r.frontends[i]
 	spec := j.spec
 	if spec.Tasks = slices.Clone(spec.Tasks); spec.Generation > 0 {
-		spec.Age = r.now - j.came
+		spec.Age = r.now - j.cameAt
 	}
-	r.later(r.now, func() {
-		if err := r.stepFrontend(j.owner, frontend.Submit{Job: &spec}); err != nil && r.failed == nil {
-			r.failed = err
+	r.callAt(r.now, func() {
+		if err := r.stepFrontend(j.owner, frontend.Submit{Job: &spec}); err != nil && r.callErr == nil {
+			r.callErr = err
 		}
 	})
 }
 
-func (r *sharedRun) told(_ *frontendNode, a frontend.Action) {
+func (r *sharedRun) handleAnswer(_ *frontendNode, a frontend.Action) {
 	switch a := a.(type) {
 	case *frontend.Done:
 		j := r.jobs[a.Job]
 		if a.Outcome.Kind != frontend.Result {
-			r.failed = fmt.Errorf("task %d of a job of tenant %s: outcome %d, %s", a.Outcome.Task, j.of.name, a.Outcome.Kind, a.Outcome.Message)
+			r.callErr = fmt.Errorf("task %d of a job of tenant %s: outcome %d, %s", a.Outcome.Task, j.tenant.name, a.Outcome.Kind, a.Outcome.Message)
 			return
 		}
-		r.count()
-		j.of.pending--
+		r.countSlots()
+		j.tenant.pending--
 		j.spec.Tasks = slices.DeleteFunc(j.spec.Tasks, func(t frontend.Task) bool { return t.Index == a.Outcome.Task })
 		if len(j.spec.Tasks) == 0 {
-			r.ended(j)
+			r.endJob(j)
 		}
 	case frontend.Refused:
 		j := r.jobs[a.Job]
 		if a.Err.RetryAfter == 0 {
-			r.failed = a.Err
+			r.callErr = a.Err
 			return
 		}
 		r.refused++
-		r.later(r.now+a.Err.RetryAfter, func() { r.turnTo(j, r.rng.IntN(len(r.frontends))) })
+		r.callAt(r.now+a.Err.RetryAfter, func() { r.turnTo(j, r.rng.IntN(len(r.frontends))) })
 	}
 }
 
-func (r *sharedRun) ended(j *sharedJob) {
+func (r *sharedRun) endJob(j *sharedJob) {
 	delete(r.jobs, j.spec.ID)
-	if j.counts {
-		r.open--
-		j.of.seen.Tasks += j.of.tasks
-		j.of.seen.Response = append(j.of.seen.Response, r.now-j.came)
-		j.of.seen.Ideal = append(j.of.seen.Ideal, j.ideal)
+	if j.isCounted {
+		r.openJobs--
+		j.tenant.seen.Tasks += j.tenant.tasks
+		j.tenant.seen.Response = append(j.tenant.seen.Response, r.now-j.cameAt)
+		j.tenant.seen.Ideal = append(j.tenant.seen.Ideal, j.ideal)
 	}
-	if j.of.sharer.jobs > 0 {
-		r.later(r.now, func() { r.submit(j.of) })
+	if j.tenant.tenantLoad.jobs > 0 {
+		r.callAt(r.now, func() { r.submitJob(j.tenant) })
 	}
 }
 
 // exchangeNeeds lets frontends exchange their needs of tenants once a second.
-func (r *sharedRun) share(told [][]tenants.Need, d *rand.Rand) {
+func (r *sharedRun) exchangeNeeds(heard [][]tenants.Need, d *rand.Rand) {
 	name := func(i int) string { return fmt.Sprint("f", i) }
 	for i, f := range r.frontends {
 		if f.down {
@@ -342,57 +342,57 @@ func (r *sharedRun) share(told [][]tenants.Need, d *rand.Rand) {
 		for k, g := range r.frontends {
 			if k != i && !g.down {
 				ev.Members = append(ev.Members, name(k))
-				ev.Needs[name(k)] = told[k]
+				ev.Needs[name(k)] = heard[k]
 			}
 		}
 		if err := r.stepFrontend(f, ev); err != nil {
-			r.failed = err
+			r.callErr = err
 			return
 		}
 		if d.Float64() >= r.cfg.loss {
-			told[i] = f.frontend().Needs()
+			heard[i] = f.frontendCore().Needs()
 		}
 	}
-	r.later(r.now+time.Second, func() { r.share(told, d) })
+	r.callAt(r.now+time.Second, func() { r.exchangeNeeds(heard, d) })
 }
 
 // crashOne crashes the first frontend. Its clients notice 100 ms later.
 func (r *sharedRun) crashOne() {
 	f := r.frontends[0]
 	r.crashFrontend(f, true)
-	var left []*sharedJob
+	var orphans []*sharedJob
 	for _, j := range r.jobs {
 		if j.owner == f {
-			left = append(left, j)
+			orphans = append(orphans, j)
 		}
 	}
-	slices.SortFunc(left, func(a, b *sharedJob) int { return cmp.Compare(jobOf(a.spec.ID), jobOf(b.spec.ID)) })
-	for _, j := range left {
+	slices.SortFunc(orphans, func(a, b *sharedJob) int { return cmp.Compare(jobOf(a.spec.ID), jobOf(b.spec.ID)) })
+	for _, j := range orphans {
 		j.spec.Generation++
-		r.later(r.now+100*time.Millisecond, func() { r.turnTo(j, r.rng.IntN(len(r.frontends))) })
+		r.callAt(r.now+100*time.Millisecond, func() { r.turnTo(j, r.rng.IntN(len(r.frontends))) })
 	}
 }
 
 // makeRun returns the measurements for a figure: the responses of the first tenant's jobs, and what each tenant
 // got.
-func (r *sharedRun) run(load float64) *bench.SimRun {
-	time := (r.cfg.lasts - r.cfg.warmup).Seconds()
+func (r *sharedRun) makeRun(load float64) *bench.SimRun {
+	time := (r.cfg.end - r.cfg.warmup).Seconds()
 	slots := float64(r.cfg.workers * sharedSlots)
 	s := &bench.SimSharing{Got: map[string]float64{}}
 	run := &bench.SimRun{
 		Load: load, Workers: r.cfg.workers, Slots: sharedSlots, Frontends: r.cfg.frontends, Events: r.steps,
-		SimGroup: *r.all[0].seen.Group(), Sharing: s,
+		SimGroup: *r.tenants[0].seen.Group(), Sharing: s,
 	}
 	spare, tokens := 0.0, 0.0
-	for _, of := range r.all {
-		s.Got[of.name] = of.got.Seconds() / time / slots
-		run.Utilisation += s.Got[of.name]
-		s.Over += of.over.Seconds() / time
-		s.Idle += of.idle.Seconds() / time
-		tokens += float64(of.tokens)
-		if of.class == frontend.Spare {
-			s.Lost += of.lost.Seconds()
-			spare += of.got.Seconds()
+	for _, tenant := range r.tenants {
+		s.Got[tenant.name] = tenant.got.Seconds() / time / slots
+		run.Utilisation += s.Got[tenant.name]
+		s.Over += tenant.beyond.Seconds() / time
+		s.Idle += tenant.idle.Seconds() / time
+		tokens += float64(tenant.tokens)
+		if tenant.class == frontend.Spare {
+			s.Lost += tenant.lost.Seconds()
+			spare += tenant.got.Seconds()
 		}
 	}
 	s.Over, s.Idle = s.Over/tokens, s.Idle/tokens

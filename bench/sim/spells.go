@@ -18,8 +18,8 @@ type Spells struct {
 
 // spells holds the spells of all workers, drawn as far as needed. Every run of a seed has the same spells.
 type spells struct {
-	of  Spells
-	all []workerSpells
+	cfg     Spells
+	workers []workerSpells
 }
 
 type workerSpells struct {
@@ -27,22 +27,22 @@ type workerSpells struct {
 	turns []time.Duration // the moments at which spells begin and end, by turns
 }
 
-func newSpells(of Spells, workers int, seed uint64) *spells {
-	s := &spells{of: of, all: make([]workerSpells, workers)}
-	for i := range s.all {
-		s.all[i].rng = rand.New(rand.NewPCG(seed, uint64(i)<<8|'w'))
+func newSpells(cfg Spells, workers int, seed uint64) *spells {
+	s := &spells{cfg: cfg, workers: make([]workerSpells, workers)}
+	for i := range s.workers {
+		s.workers[i].rng = rand.New(rand.NewPCG(seed, uint64(i)<<8|'w'))
 	}
 	return s
 }
 
 // speedsFrom yields the speeds of a worker from a moment on, each with the time until which the speed holds.
-func (s *spells) speeds(worker int, from time.Duration) iter.Seq2[time.Duration, float64] {
+func (s *spells) speedsFrom(worker int, from time.Duration) iter.Seq2[time.Duration, float64] {
 	return func(yield func(time.Duration, float64) bool) {
-		w := &s.all[worker]
+		w := &s.workers[worker]
 		for i := sort.Search(len(w.turns), func(i int) bool { return w.turns[i] > from }); ; i++ {
-			speed, lasts := 1.0, float64(s.of.Last)*(1/s.of.Share-1)
+			speed, lasts := 1.0, float64(s.cfg.Last)*(1/s.cfg.Share-1)
 			if i%2 == 1 {
-				speed, lasts = 1/s.of.Times, float64(s.of.Last)
+				speed, lasts = 1/s.cfg.Times, float64(s.cfg.Last)
 			}
 			if i == len(w.turns) {
 				last := time.Duration(0)
@@ -59,23 +59,23 @@ func (s *spells) speeds(worker int, from time.Duration) iter.Seq2[time.Duration,
 }
 
 // timeFor returns how long work takes at a worker, begun at from.
-func (s *spells) takes(worker int, from, work time.Duration) time.Duration {
-	left, at := float64(work), from
-	for until, speed := range s.speeds(worker, from) {
+func (s *spells) timeFor(worker int, from, work time.Duration) time.Duration {
+	workLeft, at := float64(work), from
+	for until, speed := range s.speedsFrom(worker, from) {
 		room := float64(until-at) * speed
-		if left <= room {
-			at += time.Duration(left / speed)
+		if workLeft <= room {
+			at += time.Duration(workLeft / speed)
 			break
 		}
-		left, at = left-room, until
+		workLeft, at = workLeft-room, until
 	}
 	return at - from
 }
 
 // workDone returns how much work is done at a worker between two moments.
-func (s *spells) done(worker int, from, to time.Duration) time.Duration {
+func (s *spells) workDone(worker int, from, to time.Duration) time.Duration {
 	sum, at := 0.0, from
-	for until, speed := range s.speeds(worker, from) {
+	for until, speed := range s.speedsFrom(worker, from) {
 		until = min(until, to)
 		if sum, at = sum+float64(until-at)*speed, until; at == to {
 			break
@@ -85,18 +85,18 @@ func (s *spells) done(worker int, from, to time.Duration) time.Duration {
 }
 
 // spellDelay returns how much longer a task takes because of spells, if the task starts at w now.
-func (r *runner) slowed(w *workerNode, s *worker.Start) time.Duration {
+func (r *runner) spellDelay(w *workerNode, s *worker.Start) time.Duration {
 	work := time.Duration(float64(durationOf(s.Launch.Payload)) / w.speed)
-	return r.spells.takes(w.index, r.now, work) - work
+	return r.spells.timeFor(w.index, r.now, work) - work
 }
 
 // taskProgress returns the reports of the tasks at w on their progress. The reports are exact.
-func (r *runner) progress(w *workerNode) (list []worker.Progress) {
+func (r *runner) taskProgress(w *workerNode) (list []worker.Progress) {
 	for _, x := range w.running {
 		work := time.Duration(float64(durationOf(x.start.Launch.Payload)) / w.speed)
 		done := r.now - x.began
 		if r.spells != nil {
-			done = r.spells.done(w.index, x.began, r.now)
+			done = r.spells.workDone(w.index, x.began, r.now)
 		}
 		if work > 0 && done > 0 {
 			list = append(list, worker.Progress{Attempt: x.start.Launch.Attempt, Done: min(done.Seconds()/work.Seconds(), 1)})

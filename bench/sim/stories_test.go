@@ -47,15 +47,15 @@ func TestStories(t *testing.T) { script.Run(t, newPage) }
 // page is a cluster with a log of its events.
 type page struct {
 	cluster
-	base     time.Time     // the script's time at the start of the run
-	begin    time.Duration // start of the story
-	lines    []pageLine
-	messages bool // print messages
-	sums     bool // print numbers of tasks, at rounded times
-	jobs     []*pageJob
-	attempts map[probe.AttemptID]string
-	places   map[placeKey]probe.JobID // of reserved places
-	last     error
+	base         time.Time     // the script's time at the start of the run
+	begin        time.Duration // start of the story
+	lines        []pageLine
+	showMessages bool // print messages
+	showSums     bool // print numbers of tasks, at rounded times
+	jobs         []*pageJob
+	attempts     map[probe.AttemptID]string
+	jobOfPlace   map[placeKey]probe.JobID // of reserved places
+	firstErr     error
 }
 
 // pageLine is an event at a time. Equal events of several tasks share a line.
@@ -68,16 +68,16 @@ type pageLine struct {
 
 // pageJob is a job as its client sees the job.
 type pageJob struct {
-	name   string
-	spec   frontend.Job
-	owner  *frontendNode
-	run    bool
-	first  time.Duration // when the client submitted the job
-	turns  int           // number of submissions
-	had    []outcome     // outcomes at the frontend, not yet delivered to the client
-	starts []int
-	tries  []int // number of attempts
-	done   []bool
+	name        string
+	spec        frontend.Job
+	owner       *frontendNode
+	allAtEnd    bool
+	firstSent   time.Duration // when the client submitted the job
+	turns       int           // number of submissions
+	undelivered []outcome     // outcomes at the frontend, not yet delivered to the client
+	starts      []int
+	attempts    []int // number of attempts
+	done        []bool
 }
 
 // outcome is a task's outcome, on its way to the client.
@@ -87,19 +87,19 @@ type outcome struct {
 }
 
 func newPage(l *script.Line) *script.Story[func(), pageLine] {
-	p := &page{base: time.Unix(1_000_000, 0), attempts: map[probe.AttemptID]string{}, places: map[placeKey]probe.JobID{}}
+	p := &page{base: time.Unix(1_000_000, 0), attempts: map[probe.AttemptID]string{}, jobOfPlace: map[placeKey]probe.JobID{}}
 	p.rng = rand.New(rand.NewPCG(1, 'n'))
-	p.net = network{delay: cmp.Or(l.Duration("delay"), time.Millisecond), codec: true, lease: 3 * time.Second, ping: time.Second, watch: true}
-	p.check = 1
-	p.tell, p.onStart, p.afterFrontend, p.afterWorker = p.told, p.started, p.frontendStep, p.workerStep
-	p.reads = func(w *workerNode, s *worker.Start) time.Duration {
-		took, _ := readAt(w, p.job(script.ShowJob(s.Job)).spec.Tasks[s.Launch.Task].Inputs)
+	p.net = network{delay: cmp.Or(l.Duration("delay"), time.Millisecond), codec: true, lease: 3 * time.Second, ping: time.Second, workersWatch: true}
+	p.checkEvery = 1
+	p.onAnswer, p.onStart, p.afterFrontend, p.afterWorker = p.handleAnswer, p.noteStart, p.frontendStep, p.workerStep
+	p.readTime = func(w *workerNode, s *worker.Start) time.Duration {
+		took, _ := readTimeAt(w, p.findJob(script.ShowJob(s.Job)).spec.Tasks[s.Launch.Task].Inputs)
 		return took
 	}
-	p.onFetch, p.onRelease = p.fetch, func(*workerNode, worker.Release) {}
+	p.onFetch, p.onRelease = p.fetchFiles, func(*workerNode, worker.Release) {}
 	order, err := worker.ParseOrder(cmp.Or(l.Text("order"), "fifo"))
 	l.Fail(err)
-	cfg := worker.Config{Functions: []string{function}, Order: order, MaxQueue: l.Number("queue", 0), ShortShare: l.Float("share")}
+	cfg := worker.Config{Functions: []string{sleepFunction}, Order: order, MaxQueue: l.Number("queue", 0), ShortShare: l.Float("share")}
 	slots := l.List("slots")
 	for i := range l.Number("workers", 1) {
 		cfg.Capacity = probe.Slot
@@ -115,40 +115,40 @@ func newPage(l *script.Line) *script.Story[func(), pageLine] {
 			path, n, _ := strings.Cut(text, ":")
 			entries = append(entries, tenants.Entry{Path: path, Tokens: l.Int(n)})
 		}
-		p.terms = tenants.New(1, nil, entries)
+		p.tenantsFile = tenants.New(1, nil, entries)
 	}
 	copies := l.Float("copies")
 	for i := range l.Number("frontends", 1) {
 		p.addFrontend(frontend.Config{Copies: copies}, uint64(i))
 	}
-	for at, _ := p.due(); at <= 10*p.net.delay; at, _ = p.due() {
-		l.Fail(p.step())
+	for at, _ := p.nextTime(); at <= 10*p.net.delay; at, _ = p.nextTime() {
+		l.Fail(p.stepEvent())
 	}
 	p.begin = 10 * p.net.delay
 	p.now = p.begin
 	p.base = p.base.Add(-p.begin)
 	show := l.Text("show")
-	p.messages, p.sums = show == "messages", show == "sums"
+	p.showMessages, p.showSums = show == "messages", show == "sums"
 	p.lines = nil
-	return &script.Story[func(), pageLine]{Core: p, Wake: func() {}, Event: p.event, Show: p.show, State: p.state, Width: 50}
+	return &script.Story[func(), pageLine]{Core: p, Wake: func() {}, Event: p.readEvent, Show: p.showLines, State: p.showState, Width: 50}
 }
 
 // Step implements the core of a story. Step runs ev, and then all events due by now.
 func (p *page) Step(now time.Time, ev func(), told []pageLine) []pageLine {
 	p.now = now.Sub(p.base)
 	ev()
-	for at, ok := p.due(); ok && at <= p.now && p.last == nil; at, ok = p.due() {
-		p.last = cmp.Or(p.last, p.step())
+	for at, ok := p.nextTime(); ok && at <= p.now && p.firstErr == nil; at, ok = p.nextTime() {
+		p.firstErr = cmp.Or(p.firstErr, p.stepEvent())
 	}
 	for _, l := range p.lines {
-		told = p.merge(told, l)
+		told = p.mergeLine(told, l)
 	}
 	p.lines = p.lines[:0]
 	return told
 }
 
 // mergeLine appends an event. If a line already tells the same of other tasks, the tasks join the line.
-func (p *page) merge(told []pageLine, line pageLine) []pageLine {
+func (p *page) mergeLine(told []pageLine, line pageLine) []pageLine {
 	for i := len(told) - 1; i >= 0 && line.job != nil && told[i].job != nil && told[i].at == line.at; i-- {
 		if l := &told[i]; l.text == line.text && l.job == line.job {
 			l.tasks = append(l.tasks, line.tasks...)
@@ -160,7 +160,7 @@ func (p *page) merge(told []pageLine, line pageLine) []pageLine {
 
 // NextWake implements the core of a story.
 func (p *page) NextWake() time.Time {
-	at, ok := p.due()
+	at, ok := p.nextTime()
 	if !ok {
 		return time.Time{}
 	}
@@ -168,12 +168,12 @@ func (p *page) NextWake() time.Time {
 }
 
 // Check implements the core of a story.
-func (p *page) Check() error { return p.last }
+func (p *page) Check() error { return p.firstErr }
 
 // noteLine notes an event of a task; j nil: an event without a task.
-func (p *page) write(j *pageJob, task int, format string, args ...any) {
+func (p *page) noteLine(j *pageJob, task int, format string, args ...any) {
 	at := p.now - p.begin
-	if p.sums {
+	if p.showSums {
 		at = at.Round(50 * time.Millisecond)
 	}
 	line := pageLine{at: at, text: fmt.Sprintf(format, args...), job: j}
@@ -183,15 +183,15 @@ func (p *page) write(j *pageJob, task int, format string, args ...any) {
 	p.lines = append(p.lines, line)
 }
 
-func (p *page) show(told []pageLine) string {
+func (p *page) showLines(told []pageLine) string {
 	lines := make([]string, len(told))
 	for i, l := range told {
 		text := l.text
 		switch {
-		case l.job != nil && p.sums:
+		case l.job != nil && p.showSums:
 			text = fmt.Sprintf(text, fmt.Sprintf("%d of %s", len(l.tasks), l.job.name))
 		case l.job != nil:
-			text = fmt.Sprintf(text, l.job.name+"."+ranges(l.tasks))
+			text = fmt.Sprintf(text, l.job.name+"."+showRanges(l.tasks))
 		}
 		lines[i] = fmt.Sprintf("%v %s", l.at.Round(10*time.Microsecond), text)
 	}
@@ -199,7 +199,7 @@ func (p *page) show(told []pageLine) string {
 }
 
 // showRanges formats numbers such as 0-3,5.
-func ranges(ns []int) string {
+func showRanges(ns []int) string {
 	slices.Sort(ns)
 	var parts []string
 	for i := 0; i < len(ns); {
@@ -217,7 +217,7 @@ func ranges(ns []int) string {
 	return strings.Join(parts, ",")
 }
 
-func nodeNamed[N any](l *script.Line, name, letter string, nodes []N) (n N) {
+func findNode[N any](l *script.Line, name, letter string, nodes []N) (n N) {
 	if i, err := strconv.Atoi(strings.TrimPrefix(name, letter)); err == nil && i >= 1 && i <= len(nodes) {
 		return nodes[i-1]
 	}
@@ -225,7 +225,7 @@ func nodeNamed[N any](l *script.Line, name, letter string, nodes []N) (n N) {
 	return n
 }
 
-func (p *page) job(name string) *pageJob {
+func (p *page) findJob(name string) *pageJob {
 	for _, j := range p.jobs {
 		if j.name == name {
 			return j
@@ -234,36 +234,36 @@ func (p *page) job(name string) *pageJob {
 	return nil
 }
 
-func (p *page) event(l *script.Line) func() {
-	who := l.Word()
-	switch who {
+func (p *page) readEvent(l *script.Line) func() {
+	subject := l.Word()
+	switch subject {
 	case "messages", "no-messages":
-		return func() { p.messages = who == "messages" }
+		return func() { p.showMessages = subject == "messages" }
 	case "submit":
-		return p.submit(l)
+		return p.readSubmit(l)
 	}
-	what := l.Word()
-	if j := p.job(who); j != nil {
-		switch what {
+	verb := l.Word()
+	if j := p.findJob(subject); j != nil {
+		switch verb {
 		case "moves":
-			f := nodeNamed(l, l.Text("to"), "f", p.frontends)
-			return func() { p.turn(j, f) }
+			f := findNode(l, l.Text("to"), "f", p.frontends)
+			return func() { p.turnTo(j, f) }
 		case "cancelled":
 			return func() { p.stepTo(j.owner, frontend.Cancel{Job: j.spec.ID, Reason: "not wanted"}) }
 		}
 	}
-	if a, b, ok := strings.Cut(who, "-"); ok {
-		f, w := nodeNamed(l, a, "f", p.frontends), nodeNamed(l, b, "w", p.workers)
-		switch what {
+	if a, b, ok := strings.Cut(subject, "-"); ok {
+		f, w := findNode(l, a, "f", p.frontends), findNode(l, b, "w", p.workers)
+		switch verb {
 		case "breaks":
 			return func() { p.breakConn(f.conns[w.index]) }
 		case "dead":
 			return func() { f.conns[w.index].cut = true }
 		}
 	}
-	if strings.HasPrefix(who, "f") {
-		f := nodeNamed(l, who, "f", p.frontends)
-		switch what {
+	if strings.HasPrefix(subject, "f") {
+		f := findNode(l, subject, "f", p.frontends)
+		switch verb {
 		case "crashes":
 			return func() { p.crashFrontend(f, true) }
 		case "starts":
@@ -276,9 +276,9 @@ func (p *page) event(l *script.Line) func() {
 			return func() { p.resumeFrontend(f) }
 		}
 	}
-	if strings.HasPrefix(who, "w") {
-		w := nodeNamed(l, who, "w", p.workers)
-		switch what {
+	if strings.HasPrefix(subject, "w") {
+		w := findNode(l, subject, "w", p.workers)
+		switch verb {
 		case "crashes":
 			return func() { p.crashWorker(w, true) }
 		case "starts":
@@ -286,20 +286,20 @@ func (p *page) event(l *script.Line) func() {
 		case "hangs":
 			return func() { w.hung = &hang{since: p.now} }
 		case "goes-on":
-			return func() { p.resume(&w.hung) }
+			return func() { p.resumeProcess(&w.hung) }
 		case "deaf":
-			return func() { w.deaf = true }
+			return func() { w.ignoresRestamp = true }
 		case "drains":
-			return func() { p.last = cmp.Or(p.last, p.stepWorker(w, worker.Leave{})) }
+			return func() { p.firstErr = cmp.Or(p.firstErr, p.stepWorker(w, worker.Leave{})) }
 		}
 	}
-	l.Fail(fmt.Errorf("unknown event %q", what))
+	l.Fail(fmt.Errorf("unknown event %q", verb))
 	return nil
 }
 
 // readSubmit reads a job.
-func (p *page) submit(l *script.Line) func() {
-	j := &pageJob{name: l.Word(), run: l.Flag("run")}
+func (p *page) readSubmit(l *script.Line) func() {
+	j := &pageJob{name: l.Word(), allAtEnd: l.Flag("run")}
 	j.spec = frontend.Job{
 		ID: script.Job(j.name), Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), ProbeRatio: l.Float("ratio"), Deadline: l.Duration("deadline"),
 	}
@@ -316,7 +316,7 @@ func (p *page) submit(l *script.Line) func() {
 		}
 		j.spec.Stages = append(j.spec.Stages, s)
 	}
-	all := frontend.Task{Function: function, Estimate: l.Duration("est"), Retryable: !l.Flag("once"), Retries: l.Number("retries", 0)}
+	all := frontend.Task{Function: sleepFunction, Estimate: l.Duration("est"), Retryable: !l.Flag("once"), Retries: l.Number("retries", 0)}
 	if n := l.Number("size", 0); n > 0 {
 		all.Demand = slotsOf(n)
 	}
@@ -337,20 +337,20 @@ func (p *page) submit(l *script.Line) func() {
 		j.spec.Tasks = append(j.spec.Tasks, t)
 	}
 	n := len(j.spec.Tasks)
-	j.starts, j.tries, j.done = make([]int, n), make([]int, n), make([]bool, n)
+	j.starts, j.attempts, j.done = make([]int, n), make([]int, n), make([]bool, n)
 	p.jobs = append(p.jobs, j)
-	f := nodeNamed(l, cmp.Or(l.Text("at"), "f1"), "f", p.frontends)
-	return func() { p.turn(j, f) }
+	f := findNode(l, cmp.Or(l.Text("at"), "f1"), "f", p.frontends)
+	return func() { p.turnTo(j, f) }
 }
 
 // turnTo submits the unfinished tasks of a job to a frontend.
-func (p *page) turn(j *pageJob, f *frontendNode) {
+func (p *page) turnTo(j *pageJob, f *frontendNode) {
 	spec := j.spec
-	spec.Tasks, j.had = nil, nil
+	spec.Tasks, j.undelivered = nil, nil
 	if j.turns > 0 {
-		spec.Generation, spec.Age = probe.Generation(j.turns), p.now-j.first
+		spec.Generation, spec.Age = probe.Generation(j.turns), p.now-j.firstSent
 	} else {
-		j.first = p.now
+		j.firstSent = p.now
 	}
 	j.turns++
 	for i, t := range j.spec.Tasks {
@@ -363,22 +363,22 @@ func (p *page) turn(j *pageJob, f *frontendNode) {
 }
 
 func (p *page) stepTo(f *frontendNode, ev frontend.Event) {
-	p.last = cmp.Or(p.last, p.stepFrontend(f, ev))
+	p.firstErr = cmp.Or(p.firstErr, p.stepFrontend(f, ev))
 }
 
 // handleAnswer is the client of a frontend.
-func (p *page) told(f *frontendNode, a frontend.Action) {
-	name := p.name(f)
+func (p *page) handleAnswer(f *frontendNode, a frontend.Action) {
+	name := p.frontendName(f)
 	switch a := a.(type) {
 	case frontend.Refused:
-		p.write(nil, 0, "%s refuses %s: %s", name, script.ShowJob(a.Job), a.Err.Message)
+		p.noteLine(nil, 0, "%s refuses %s: %s", name, script.ShowJob(a.Job), a.Err.Message)
 	case *frontend.Done:
-		j, o := p.job(script.ShowJob(a.Job)), &a.Outcome
+		j, o := p.findJob(script.ShowJob(a.Job)), &a.Outcome
 		if j.owner == f {
-			j.had = append(j.had, outcome{o.Task, o.Receipt})
+			j.undelivered = append(j.undelivered, outcome{o.Task, o.Receipt})
 		}
-		if !j.run {
-			p.arrive(j, f)
+		if !j.allAtEnd {
+			p.deliverOutcomes(j, f)
 		}
 		kind := [...]string{frontend.Result: "ok", frontend.Failed: "failed", frontend.Cancelled: "cancelled", frontend.DeadlineExceeded: "late"}[o.Kind]
 		if o.Kind == frontend.Failed {
@@ -393,56 +393,58 @@ func (p *page) told(f *frontendNode, a frontend.Action) {
 		if o.Message != "" {
 			kind += ": " + strings.ReplaceAll(o.Message, "%", "%%")
 		}
-		p.write(j, int(o.Task), "%s: %%s %s", name, kind)
+		p.noteLine(j, int(o.Task), "%s: %%s %s", name, kind)
 	case frontend.Ended:
-		p.arrive(p.job(script.ShowJob(a.Job)), f)
+		p.deliverOutcomes(p.findJob(script.ShowJob(a.Job)), f)
 	case frontend.Moved:
-		p.write(nil, 0, "%s: %s has moved", name, script.ShowJob(a.Job))
+		p.noteLine(nil, 0, "%s: %s has moved", name, script.ShowJob(a.Job))
 	}
 }
 
 // deliverOutcomes brings all outcomes so far to the client. The frontend hears of the delivery a while later.
-func (p *page) arrive(j *pageJob, f *frontendNode) {
+func (p *page) deliverOutcomes(j *pageJob, f *frontendNode) {
 	var receipts []frontend.Receipt
-	for _, o := range j.had {
+	for _, o := range j.undelivered {
 		j.done[o.task] = true
 		receipts = append(receipts, o.receipt)
 	}
-	j.had = nil
+	j.undelivered = nil
 	life := f.life
-	p.later(p.now+2*p.net.delay, func() {
+	p.callAt(p.now+2*p.net.delay, func() {
 		if f.life == life && !f.down && f.hung == nil {
 			p.stepTo(f, frontend.Delivered{Receipts: receipts})
 		}
 	})
 }
 
-func (p *page) name(f *frontendNode) string    { return fmt.Sprint("f", f.index+1) }
-func (p *page) nameOf(w *workerNode) string    { return fmt.Sprint("w", w.index+1) }
-func (p *page) task(id probe.AttemptID) string { return cmp.Or(p.attempts[id], "an unknown task") }
+func (p *page) frontendName(f *frontendNode) string { return fmt.Sprint("f", f.index+1) }
+func (p *page) workerName(w *workerNode) string     { return fmt.Sprint("w", w.index+1) }
+func (p *page) attemptName(id probe.AttemptID) string {
+	return cmp.Or(p.attempts[id], "an unknown task")
+}
 
-func (p *page) started(w *workerNode, s *worker.Start) {
-	j := p.job(script.ShowJob(s.Job))
+func (p *page) noteStart(w *workerNode, s *worker.Start) {
+	j := p.findJob(script.ShowJob(s.Job))
 	n := s.Launch.Task
 	j.starts[n]++
 	again := ""
 	if j.starts[n] > 1 {
 		again = " again"
 		if !j.spec.Tasks[n].Retryable {
-			p.last = cmp.Or(p.last, fmt.Errorf("%s.%d may start only once, and starts again at %s", j.name, n, p.nameOf(w)))
+			p.firstErr = cmp.Or(p.firstErr, fmt.Errorf("%s.%d may start only once, and starts again at %s", j.name, n, p.workerName(w)))
 		}
 	}
-	p.write(j, int(n), "%s starts %%s%s", p.nameOf(w), again)
+	p.noteLine(j, int(n), "%s starts %%s%s", p.workerName(w), again)
 }
 
 // fetchFiles takes as long as the file's URL says.
-func (p *page) fetch(w *workerNode, a worker.Fetch) {
+func (p *page) fetchFiles(w *workerNode, a worker.Fetch) {
 	takes, err := time.ParseDuration(strings.TrimPrefix(a.Files[0].URL, "http://origin/"))
-	p.last = cmp.Or(p.last, err)
+	p.firstErr = cmp.Or(p.firstErr, err)
 	life := w.life
-	p.later(p.now+takes, func() {
+	p.callAt(p.now+takes, func() {
 		if w.life == life && !w.down {
-			p.last = cmp.Or(p.last, p.stepWorker(w, worker.Fetched{Attempt: a.Attempt, Took: takes, Bytes: 1 << 20}))
+			p.firstErr = cmp.Or(p.firstErr, p.stepWorker(w, worker.Fetched{Attempt: a.Attempt, Took: takes, Bytes: 1 << 20}))
 		}
 	})
 }
@@ -451,9 +453,9 @@ func (p *page) fetch(w *workerNode, a worker.Fetch) {
 func (p *page) frontendStep(f *frontendNode, _ frontend.Event) {
 	for _, a := range f.acts {
 		if s, ok := a.(frontend.Send); ok {
-			text := p.said(s.Msg, f, int(s.Worker))
-			if p.messages && text != "" {
-				p.write(nil, 0, "%s to w%d: %s", p.name(f), s.Worker+1, text)
+			text := p.showFrontendMsg(s.Msg, f, int(s.Worker))
+			if p.showMessages && text != "" {
+				p.noteLine(nil, 0, "%s to w%d: %s", p.frontendName(f), s.Worker+1, text)
 			}
 		}
 	}
@@ -463,51 +465,51 @@ func (p *page) workerStep(w *workerNode, _ worker.Event) {
 	for _, a := range w.acts {
 		switch a := a.(type) {
 		case *worker.Send:
-			if text := p.answered(a.Msg); p.messages && text != "" {
-				p.write(nil, 0, "%s to %s: %s", p.nameOf(w), p.name(p.conns[a.Link-1].f), text)
+			if text := p.showWorkerMsg(a.Msg); p.showMessages && text != "" {
+				p.noteLine(nil, 0, "%s to %s: %s", p.workerName(w), p.frontendName(p.conns[a.Link-1].f), text)
 			}
 		case worker.Stop:
-			p.write(nil, 0, "%s stops %s", p.nameOf(w), p.task(a.Attempt))
+			p.noteLine(nil, 0, "%s stops %s", p.workerName(w), p.attemptName(a.Attempt))
 		}
 	}
 }
 
 // showLaunches names the attempts of a job by their tasks.
-func (p *page) launches(id probe.JobID, list ...probe.Launch) string {
-	j := p.job(script.ShowJob(id))
+func (p *page) showLaunches(id probe.JobID, list ...probe.Launch) string {
+	j := p.findJob(script.ShowJob(id))
 	var names []string
 	for i := range list {
 		n := list[i].Task
 		if p.attempts[list[i].Attempt] == "" {
 			name := fmt.Sprintf("%s.%d", j.name, n)
-			if j.tries[n]++; j.tries[n] > 1 {
-				name += fmt.Sprint("#", j.tries[n])
+			if j.attempts[n]++; j.attempts[n] > 1 {
+				name += fmt.Sprint("#", j.attempts[n])
 			}
 			p.attempts[list[i].Attempt] = name
 		}
-		names = append(names, p.task(list[i].Attempt))
+		names = append(names, p.attemptName(list[i].Attempt))
 	}
 	return strings.Join(names, ",")
 }
 
 // showFrontendMsg formats a message of a frontend; "" for a message without news.
-func (p *page) said(m probe.Msg, f *frontendNode, w int) string {
+func (p *page) showFrontendMsg(m probe.Msg, f *frontendNode, w int) string {
 	switch m := m.(type) {
 	case probe.Reserve:
 		for i := range m.Count {
-			p.places[placeKey{f.index, w, m.First + probe.ResID(i)}] = m.Job
+			p.jobOfPlace[placeKey{f.index, w, m.First + probe.ResID(i)}] = m.Job
 		}
 		text := fmt.Sprintf("reserve %s for %s", script.ShowPlaces(m.First, m.Count), script.ShowJob(m.Job))
 		if len(m.Launches) > 0 {
-			text += " with " + p.launches(m.Job, m.Launches...)
+			text += " with " + p.showLaunches(m.Job, m.Launches...)
 		}
 		return text
 	case probe.Bind:
-		of := m.Job
-		if of == (probe.JobID{}) {
-			of = p.places[placeKey{f.index, w, m.Res}]
+		job := m.Job
+		if job == (probe.JobID{}) {
+			job = p.jobOfPlace[placeKey{f.index, w, m.Res}]
 		}
-		text := fmt.Sprintf("bind %s to %s", p.launches(of, append([]probe.Launch{m.Launch}, m.Bundle...)...), script.ShowTurn(m.Res, m.Turn))
+		text := fmt.Sprintf("bind %s to %s", p.showLaunches(job, append([]probe.Launch{m.Launch}, m.Bundle...)...), script.ShowTurn(m.Res, m.Turn))
 		if m.Keep {
 			text += ", keep"
 		}
@@ -515,26 +517,26 @@ func (p *page) said(m probe.Msg, f *frontendNode, w int) string {
 	case probe.Decline:
 		return "decline " + script.ShowTurn(m.Res, m.Turn)
 	case probe.Enqueue:
-		return fmt.Sprintf("enqueue %s at %d", p.launches(m.Job, m.Launch), m.Res)
+		return fmt.Sprintf("enqueue %s at %d", p.showLaunches(m.Job, m.Launch), m.Res)
 	case probe.Cancel:
 		return "cancel " + script.ShowPlaces(m.First, m.Count)
 	case probe.Kill:
-		return "kill " + p.task(m.Attempt)
+		return "kill " + p.attemptName(m.Attempt)
 	case probe.Restamp:
-		return "restamp " + p.task(m.Attempt)
+		return "restamp " + p.attemptName(m.Attempt)
 	case probe.Claim:
 		if m.Attempt != (probe.AttemptID{}) {
-			return "claim " + p.task(m.Attempt)
+			return "claim " + p.attemptName(m.Attempt)
 		}
 		return "claim " + script.ShowJob(m.Job)
 	case probe.Sync:
-		return p.synced("sync", m.Live, m.Attempts)
+		return p.showSync("sync", m.Live, m.Attempts)
 	}
 	return ""
 }
 
 // showSync formats places and attempts; "" if there are none.
-func (p *page) synced(text string, places []probe.Range, attempts []probe.AttemptID) string {
+func (p *page) showSync(text string, places []probe.Range, attempts []probe.AttemptID) string {
 	if len(places)+len(attempts) == 0 {
 		return ""
 	}
@@ -542,13 +544,13 @@ func (p *page) synced(text string, places []probe.Range, attempts []probe.Attemp
 		text += " " + script.ShowPlaces(r.First, r.Count)
 	}
 	for _, id := range attempts {
-		text += " " + p.task(id)
+		text += " " + p.attemptName(id)
 	}
 	return text
 }
 
 // showWorkerMsg formats a message of a worker; "" for a message without news.
-func (p *page) answered(m probe.Msg) string {
+func (p *page) showWorkerMsg(m probe.Msg) string {
 	switch m := m.(type) {
 	case probe.Ready:
 		text := "ready " + script.ShowTurn(m.Res, m.Turn)
@@ -559,22 +561,22 @@ func (p *page) answered(m probe.Msg) string {
 	case probe.Queued:
 		return "queued " + script.ShowPlaces(m.First, m.Count)
 	case probe.Started:
-		return "started " + p.task(m.Attempt)
+		return "started " + p.attemptName(m.Attempt)
 	case *probe.Finished:
-		return "finished " + p.task(m.Attempt) + ": " + m.Status.String()
+		return "finished " + p.attemptName(m.Attempt) + ": " + m.Status.String()
 	case probe.Refused:
 		text := "refused"
 		if m.Count > 0 {
 			text += " " + script.ShowPlaces(m.First, m.Count)
 		}
 		if m.Attempt != (probe.AttemptID{}) {
-			text += " " + p.task(m.Attempt)
+			text += " " + p.attemptName(m.Attempt)
 		}
 		return text + ": " + m.Reason.String()
 	case probe.Evicted:
 		return "evicted " + script.ShowPlaces(m.First, m.Count) + ": " + m.Reason.String()
 	case probe.Gone:
-		return p.synced("gone", m.Places, m.Attempts)
+		return p.showSync("gone", m.Places, m.Attempts)
 	case probe.Drain:
 		return "drain"
 	case probe.Claimed:
@@ -584,14 +586,14 @@ func (p *page) answered(m probe.Msg) string {
 }
 
 // showState formats the contents of the cores.
-func (p *page) state() string {
+func (p *page) showState() string {
 	var words []string
 	for _, f := range p.frontends {
 		if f.down {
 			continue
 		}
-		if pending, running := f.frontend().Pending(); pending > 0 {
-			words = append(words, fmt.Sprintf("%s: pending=%d running=%d", p.name(f), pending, running))
+		if pending, running := f.frontendCore().Pending(); pending > 0 {
+			words = append(words, fmt.Sprintf("%s: pending=%d running=%d", p.frontendName(f), pending, running))
 		}
 	}
 	for _, w := range p.workers {
@@ -599,7 +601,7 @@ func (p *page) state() string {
 			continue
 		}
 		if load := w.core.Load(); load.Queued+load.Running > 0 {
-			words = append(words, fmt.Sprintf("%s: queued=%d running=%d", p.nameOf(w), load.Queued, load.Running))
+			words = append(words, fmt.Sprintf("%s: queued=%d running=%d", p.workerName(w), load.Queued, load.Running))
 		}
 	}
 	return cmp.Or(strings.Join(words, ", "), "nothing")

@@ -43,13 +43,13 @@ type straggler struct {
 // drawStragglers draws the tasks of a job with large inputs, and returns the durations of all tasks at a machine
 // of full speed. Every run of a seed has the same stragglers.
 func (r *runner) drawStragglers(n int, usual []time.Duration) []time.Duration {
-	s, of := &r.stragglers, r.cfg.Stragglers
+	s, cfg := &r.stragglers, r.cfg.Stragglers
 	durations := slices.Clone(usual)
 	for i := range durations {
-		x := &straggler{data: s.rng.Float64() < of.Data, bytes: usualInput}
+		x := &straggler{data: s.rng.Float64() < cfg.Data, bytes: usualInput}
 		if x.data {
-			x.bytes = int64(usualInput * of.Times)
-			durations[i] = time.Duration(float64(durations[i]) * of.Times)
+			x.bytes = int64(usualInput * cfg.Times)
+			durations[i] = time.Duration(float64(durations[i]) * cfg.Times)
 		}
 		s.tasks[stragglerID{n, probe.TaskIndex(i)}] = x
 	}
@@ -64,22 +64,22 @@ func (s *stragglers) addInputs(n int, job *frontend.Job) {
 }
 
 // noteStraggler notes the start of an attempt.
-func (r *runner) straggles(w *workerNode, start *worker.Start) {
+func (r *runner) noteStraggler(w *workerNode, start *worker.Start) {
 	s := &r.stragglers
 	n := jobOf(start.Job)
 	x := s.tasks[stragglerID{n, start.Launch.Task}]
 	if x.starts++; x.starts == 1 {
-		x.machine = r.spells != nil && r.slowed(w, start) >= durationOf(start.Launch.Payload)
+		x.machine = r.spells != nil && r.spellDelay(w, start) >= durationOf(start.Launch.Payload)
 	} else {
 		s.copies[start.Launch.Attempt] = r.now
 	}
-	if r.counts(n) {
-		s.count(x)
+	if r.isCounted(n) {
+		s.countStart(x)
 	}
 }
 
 // countStart counts the first or second start of a task.
-func (s *stragglers) count(x *straggler) {
+func (s *stragglers) countStart(x *straggler) {
 	add := func(n *int, yes bool) {
 		if yes {
 			*n++
@@ -107,7 +107,7 @@ func (s *stragglers) jobEnded(n, tasks int, last probe.TaskIndex) {
 }
 
 // noteCopyEnd notes how long an attempt ran, if the attempt was a copy.
-func (s *stragglers) ended(start *worker.Start, now time.Duration) {
+func (s *stragglers) noteCopyEnd(start *worker.Start, now time.Duration) {
 	if began, ok := s.copies[start.Launch.Attempt]; ok {
 		delete(s.copies, start.Launch.Attempt)
 		s.work += now - began
@@ -116,8 +116,8 @@ func (s *stragglers) ended(start *worker.Start, now time.Duration) {
 
 const (
 	// soundLine is the line of clusters without slow machines: no copies can do better.
-	sound         = "no machine is slow"
-	mute, telling = "phoebe", "phoebe, tasks tell how far they are"
+	soundLine             = "no machine is slow"
+	muteLine, tellingLine = "phoebe", "phoebe, tasks tell how far they are"
 )
 
 // stragglersFigure is about late tasks and their copies.
@@ -126,16 +126,16 @@ var stragglersFigure = Figure{
 	Claim: "Machines run at a fifth of their speed for a twentieth of the time, 5 % of the tasks take five times as long because of their data, and tasks report progress. Then " +
 		"at least 70 % of the tasks that take twice as long because of the machine have a copy, not counting tasks without a copy that end before another task of their job. At most 10 % of the tasks that take long because of their data have a copy. " +
 		"Copies take at most 3 % of the work, and the p99 of jobs falls by a quarter.",
-	x: bench.Axis{Label: "share of tasks that may have a copy, %"}, seeds: [...]int{3, 5},
+	axis: bench.Axis{Label: "share of tasks that may have a copy, %"}, seeds: [...]int{3, 5},
 	views: []view{
-		{title: "p99 response, ms", of: p99Response}, {title: "mean response, ms", of: meanResponse},
-		{title: "slow because of the machine, with a copy, %", of: caught}, {title: "slow because of their data, with a copy, %", of: inVain},
-		{title: "copies, % of the tasks", of: copied}, {title: "copies, % of the work", of: copyWork},
+		{title: "p99 response, ms", metric: p99Response}, {title: "mean response, ms", metric: meanResponse},
+		{title: "slow because of the machine, with a copy, %", metric: caughtShare}, {title: "slow because of their data, with a copy, %", metric: inVainShare},
+		{title: "copies, % of the tasks", metric: copiedTasks}, {title: "copies, % of the work", metric: copyWork},
 	},
 	parts: func(s FigureScale) []part {
 		var parts []part
 		add := func(share float64, of Spells, tells bool) {
-			w := longSweep(s.pick(40, 200), s.pick(400, 3000), "phoebe")
+			w := longSweep(s.pickSize(40, 200), s.pickSize(400, 3000), "phoebe")
 			w.Estimates, w.Stragglers, w.Second, w.Racks = Estimates{Absent: true}, Stragglers{0.05, 5}, share/100, 1
 			w.Spells, w.Tells, w.Ping = of, tells, time.Second
 			w.Loads = []float64{0.5} // without the additional work of stragglers, a third more
@@ -143,31 +143,31 @@ var stragglersFigure = Figure{
 		}
 		for _, share := range []float64{0, 3, 10} {
 			add(share, Spells{}, true)
-			add(share, steady, false)
-			add(share, steady, true)
+			add(share, longSpells, false)
+			add(share, longSpells, true)
 		}
 		return parts
 	},
-	at: func(p *part, r *Result) (string, float64) {
+	locate: func(p *part, r *Result) (string, float64) {
 		switch {
 		case p.sweep.Spells == Spells{}:
-			return sound, p.x
+			return soundLine, p.x
 		case p.sweep.Tells:
-			return telling, p.x
+			return tellingLine, p.x
 		}
-		return mute, p.x
+		return muteLine, p.x
 	},
 	check: func(d *figureData) []Check {
 		var checks []Check
-		best, bestMean := d.over(sound, 0, mute, 0, p99Response), d.over(sound, 0, mute, 0, meanResponse)
-		for _, line := range []string{mute, telling} {
+		best, bestMean := d.ratioOf(soundLine, 0, muteLine, 0, p99Response), d.ratioOf(soundLine, 0, muteLine, 0, meanResponse)
+		for _, line := range []string{muteLine, tellingLine} {
 			for _, x := range d.xs[1:] {
-				p99, mean := d.over(line, x, mute, 0, p99Response), d.over(line, x, mute, 0, meanResponse)
-				first, second, work := d.mean(line, x, caught), d.mean(line, x, inVain), d.mean(line, x, copyWork)
-				ok := line == mute || d.mean(line, x, caughtOfRest) >= 70 && second <= 10 && work <= 3 && p99 <= 0.75
-				checks = append(checks, check(ok, "%s, up to %g %% copies: of the tasks slow because of the machine %.0f %% have a copy, %.0f %% needed none, and of the rest %.0f %% have a copy; of the tasks slow because of their data %.0f %% have a copy; "+
+				p99, mean := d.ratioOf(line, x, muteLine, 0, p99Response), d.ratioOf(line, x, muteLine, 0, meanResponse)
+				first, second, work := d.meanOf(line, x, caughtShare), d.meanOf(line, x, inVainShare), d.meanOf(line, x, copyWork)
+				ok := line == muteLine || d.meanOf(line, x, caughtOfRest) >= 70 && second <= 10 && work <= 3 && p99 <= 0.75
+				checks = append(checks, newCheck(ok, "%s, up to %g %% copies: of the tasks slow because of the machine %.0f %% have a copy, %.0f %% needed none, and of the rest %.0f %% have a copy; of the tasks slow because of their data %.0f %% have a copy; "+
 					"copies are %.1f %% of the tasks and %.1f %% of the work; p99 is %.2f times that without copies (%.2f if no machine were slow), the mean %.2f times (%.2f)",
-					line, x, first, d.mean(line, x, spared), d.mean(line, x, caughtOfRest), second, d.mean(line, x, copied), work, p99, best, mean, bestMean))
+					line, x, first, d.meanOf(line, x, sparedShare), d.meanOf(line, x, caughtOfRest), second, d.meanOf(line, x, copiedTasks), work, p99, best, mean, bestMean))
 			}
 		}
 		return checks
@@ -175,19 +175,21 @@ var stragglersFigure = Figure{
 }
 
 // longSpells slow most tasks in a spell to their end.
-var steady = Spells{Share: 0.05, Times: 5, Last: 5 * time.Minute}
+var longSpells = Spells{Share: 0.05, Times: 5, Last: 5 * time.Minute}
 
-func caught(r *bench.SimRun) float64 {
+func caughtShare(r *bench.SimRun) float64 {
 	return 100 * float64(r.Stragglers.Caught) / float64(max(r.Stragglers.Machine, 1))
 }
-func spared(r *bench.SimRun) float64 {
+func sparedShare(r *bench.SimRun) float64 {
 	return 100 * float64(r.Stragglers.Spared) / float64(max(r.Stragglers.Machine, 1))
 }
 func caughtOfRest(r *bench.SimRun) float64 {
 	return 100 * float64(r.Stragglers.Caught) / float64(max(r.Stragglers.Machine-r.Stragglers.Spared, 1))
 }
-func inVain(r *bench.SimRun) float64 {
+func inVainShare(r *bench.SimRun) float64 {
 	return 100 * float64(r.Stragglers.InVain) / float64(r.Stragglers.Data)
 }
-func copied(r *bench.SimRun) float64   { return 100 * float64(r.Stragglers.Copies) / float64(r.Tasks) }
+func copiedTasks(r *bench.SimRun) float64 {
+	return 100 * float64(r.Stragglers.Copies) / float64(r.Tasks)
+}
 func copyWork(r *bench.SimRun) float64 { return 100 * r.Stragglers.Work }

@@ -36,7 +36,7 @@ func (s *Sweep) Run(ctx context.Context, progress func(share float64)) ([]*Resul
 		first := len(configs)
 		for i, ratio := range s.ProbeRatios {
 			for k, policy := range s.Policies {
-				if i > 0 && !policy.probes() {
+				if i > 0 && !policy.usesProbeRatio() {
 					runOf = append(runOf, first+k)
 					continue
 				}

@@ -10,7 +10,7 @@ import (
 )
 
 // sleepFunction is the function of simulated tasks. The payload is the run time, as payloadOf writes it.
-const function = "sleep"
+const sleepFunction = "sleep"
 
 func payloadOf(d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint64(nil, uint64(d))
@@ -27,67 +27,67 @@ func durationOf(payload []byte) time.Duration {
 type execution struct {
 	start    worker.Start
 	began    time.Duration
-	takes    time.Duration
-	over     time.Duration // when the run ended, if its worker had no time for the end at once; else 0
+	duration time.Duration
+	endedAt  time.Duration // when the run ended, if its worker had no time for the end at once; else 0
 	stopping bool
 	life     int32 // of its exit event: an exit scheduled in an earlier life is void
 }
 
 // stopDelay is the time that an executor needs to stop a task.
-const stopTakes = 100 * time.Microsecond
+const stopDelay = 100 * time.Microsecond
 
-func (c *cluster) execute(w *workerNode, s worker.Start) {
+func (c *cluster) startExecution(w *workerNode, s worker.Start) {
 	r := new(execution)
-	if n := len(c.idleRuns); n > 0 {
-		r, c.idleRuns = c.idleRuns[n-1], c.idleRuns[:n-1]
+	if n := len(c.freeExecutions); n > 0 {
+		r, c.freeExecutions = c.freeExecutions[n-1], c.freeExecutions[:n-1]
 	}
 	*r = execution{start: s, began: c.now, life: r.life}
-	if c.turn != nil {
-		c.turn.starts++
-		r.began += c.cpu.Message * time.Duration(c.turn.starts)
+	if c.currentTurn != nil {
+		c.currentTurn.starts++
+		r.began += c.cpu.Message * time.Duration(c.currentTurn.starts)
 	}
 	if c.onStart != nil {
 		c.onStart(w, &r.start)
 	}
-	r.takes = time.Duration(float64(durationOf(s.Launch.Payload)) / w.speed)
-	if c.reads != nil {
-		r.takes += c.reads(w, &r.start)
+	r.duration = time.Duration(float64(durationOf(s.Launch.Payload)) / w.speed)
+	if c.readTime != nil {
+		r.duration += c.readTime(w, &r.start)
 	}
 	if s.Launch.Timeout > 0 {
-		r.takes = min(r.takes, s.Launch.Timeout)
+		r.duration = min(r.duration, s.Launch.Timeout)
 	}
 	w.running = append(w.running, r)
-	c.exitAt(r.began+r.takes, w, r)
+	c.exitAt(r.began+r.duration, w, r)
 }
 
 // exitAt schedules the end of a run, instead of an end scheduled before.
 func (c *cluster) exitAt(at time.Duration, w *workerNode, r *execution) {
 	r.life++
-	c.at(at, event{kind: exit, w: w, what: r, life: r.life})
+	c.schedule(at, event{kind: taskExits, w: w, content: r, life: r.life})
 }
 
-func (c *cluster) exited(w *workerNode, r *execution) error {
+func (c *cluster) endExecution(w *workerNode, r *execution) error {
 	i := slices.Index(w.running, r)
 	last := len(w.running) - 1
 	w.running[i] = w.running[last]
 	w.running[last] = nil
 	w.running = w.running[:last]
 	over := c.now
-	if r.over > 0 {
-		over = r.over
+	if r.endedAt > 0 {
+		over = r.endedAt
 	}
 	took := over - r.began
 	ev := &worker.Exited{Attempt: r.start.Launch.Attempt, Status: probe.Succeeded, Run: took}
 	switch {
 	case r.stopping:
 		ev.Status = probe.Killed
-	case r.start.Launch.Timeout > 0 && r.takes >= r.start.Launch.Timeout:
+	case r.start.Launch.Timeout > 0 && r.duration >= r.start.Launch.Timeout:
 		ev.Status = probe.TimedOut
 	}
 	if c.onEnd != nil {
 		c.onEnd(&r.start, ev)
 	}
 	r.life++
-	c.idleRuns = append(c.idleRuns, r)
+	c.freeExecutions = append(c.freeExecutions, r)
 	return c.stepWorker(w, ev)
 }

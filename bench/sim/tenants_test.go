@@ -12,7 +12,7 @@ import (
 )
 
 // testTenant submits jobs as a Poisson process, and submits refused jobs again when told to.
-type tenant struct {
+type testTenant struct {
 	name  string
 	load  float64 // share of all slots
 	tasks int     // of a job
@@ -22,7 +22,7 @@ type tenant struct {
 	refused  int
 }
 
-func (t *tenant) p(q float64) time.Duration {
+func (t *testTenant) quantile(q float64) time.Duration {
 	if len(t.response) == 0 {
 		return 0
 	}
@@ -31,10 +31,10 @@ func (t *tenant) p(q float64) time.Duration {
 }
 
 // playFleet lets tenants submit jobs to frontends with production's limits for a while.
-func shareFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts time.Duration, tenants ...*tenant) {
+func playFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts time.Duration, tenants ...*testTenant) {
 	const frontends, workers, slots = 2, 10, 4
 	c := &cluster{rng: rand.New(rand.NewPCG(1, 'n')), net: network{delay: 250 * time.Microsecond, lease: 3 * time.Second, ping: time.Second}}
-	wcfg.Capacity, wcfg.Functions = slotsOf(slots), []string{function}
+	wcfg.Capacity, wcfg.Functions = slotsOf(slots), []string{sleepFunction}
 	for range workers {
 		c.addWorker(wcfg, 1)
 	}
@@ -42,7 +42,7 @@ func shareFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts tim
 		c.addFrontend(cfg, uint64(i+1))
 	}
 	type submitted struct {
-		of   *tenant
+		of   *testTenant
 		at   time.Duration
 		left int
 		spec *frontend.Job
@@ -55,7 +55,7 @@ func shareFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts tim
 			t.Fatal(err)
 		}
 	}
-	c.tell = func(_ *frontendNode, a frontend.Action) {
+	c.onAnswer = func(_ *frontendNode, a frontend.Action) {
 		switch a := a.(type) {
 		case *frontend.Done:
 			s := jobs[a.Job]
@@ -69,29 +69,29 @@ func shareFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts tim
 		case frontend.Refused:
 			s := jobs[a.Job]
 			s.of.refused++
-			c.later(c.now+a.Err.RetryAfter, func() { submit(s) })
+			c.callAt(c.now+a.Err.RetryAfter, func() { submit(s) })
 		}
 	}
-	for i, of := range tenants {
+	for i, tenant := range tenants {
 		rng := rand.New(rand.NewPCG(7, uint64(i)))
-		apart := float64(of.tasks) * of.run.Seconds() / (of.load * workers * slots)
+		apart := float64(tenant.tasks) * tenant.run.Seconds() / (tenant.load * workers * slots)
 		var next func()
 		next = func() {
 			last++
-			s := &submitted{of: of, at: c.now, left: of.tasks, to: c.frontends[rng.IntN(frontends)]}
-			s.spec = &frontend.Job{ID: jobID(int(last)), Tenant: of.name, Policy: frontend.Policies[0]}
-			for k := range of.tasks {
-				d := time.Duration(rng.ExpFloat64() * float64(of.run))
-				s.spec.Tasks = append(s.spec.Tasks, frontend.Task{Index: probe.TaskIndex(k), Function: function, Payload: payloadOf(d), Retryable: true})
+			s := &submitted{of: tenant, at: c.now, left: tenant.tasks, to: c.frontends[rng.IntN(frontends)]}
+			s.spec = &frontend.Job{ID: jobID(int(last)), Tenant: tenant.name, Policy: frontend.Policies[0]}
+			for k := range tenant.tasks {
+				d := time.Duration(rng.ExpFloat64() * float64(tenant.run))
+				s.spec.Tasks = append(s.spec.Tasks, frontend.Task{Index: probe.TaskIndex(k), Function: sleepFunction, Payload: payloadOf(d), Retryable: true})
 			}
 			jobs[s.spec.ID] = s
 			submit(s)
-			c.later(c.now+time.Duration(rng.ExpFloat64()*apart*1e9), next)
+			c.callAt(c.now+time.Duration(rng.ExpFloat64()*apart*1e9), next)
 		}
-		c.later(10*time.Millisecond, next)
+		c.callAt(10*time.Millisecond, next)
 	}
 	for c.now < lasts {
-		if err := c.step(); err != nil {
+		if err := c.stepEvent(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,15 +102,15 @@ func shareFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts tim
 // greedy tenant.
 func TestGreedyTenant(t *testing.T) {
 	const lasts, run = 3 * time.Second, 20 * time.Millisecond
-	polite := func() []*tenant {
-		return []*tenant{{name: "a", load: 0.1, tasks: 4, run: run}, {name: "b", load: 0.1, tasks: 4, run: run}}
+	polite := func() []*testTenant {
+		return []*testTenant{{name: "a", load: 0.1, tasks: 4, run: run}, {name: "b", load: 0.1, tasks: 4, run: run}}
 	}
-	both := func(of []*tenant) (p50, p99 time.Duration, refused int) {
-		all := &tenant{response: slices.Concat(of[0].response, of[1].response)}
-		return all.p(0.5), all.p(0.99), of[0].refused + of[1].refused
+	both := func(of []*testTenant) (p50, p99 time.Duration, refused int) {
+		all := &testTenant{response: slices.Concat(of[0].response, of[1].response)}
+		return all.quantile(0.5), all.quantile(0.99), of[0].refused + of[1].refused
 	}
 	alone := polite()
-	shareFleet(t, frontend.Config{}, worker.Config{Order: worker.Fair}, lasts, alone...)
+	playFleet(t, frontend.Config{}, worker.Config{Order: worker.Fair}, lasts, alone...)
 	p50Alone, p99Alone, _ := both(alone)
 	for _, c := range []struct {
 		name  string
@@ -122,9 +122,9 @@ func TestGreedyTenant(t *testing.T) {
 		{"large jobs, few tasks may be pending", 100, frontend.Config{MaxPending: 1000}, worker.Config{}},
 		{"small jobs, few places may be queued", 4, frontend.Config{}, worker.Config{MaxQueue: 200}},
 	} {
-		beside, greedy := polite(), &tenant{name: "greedy", load: 3, tasks: c.tasks, run: run}
+		beside, greedy := polite(), &testTenant{name: "greedy", load: 3, tasks: c.tasks, run: run}
 		c.w.Order = worker.Fair
-		shareFleet(t, c.f, c.w, lasts, append(beside, greedy)...)
+		playFleet(t, c.f, c.w, lasts, append(beside, greedy)...)
 		p50, p99, refused := both(beside)
 		t.Logf("%s: p50 %v, alone %v; p99 %v, alone %v; of the greedy tenant %d jobs ended, %d were refused",
 			c.name, p50, p50Alone, p99, p99Alone, len(greedy.response), greedy.refused)

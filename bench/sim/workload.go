@@ -17,17 +17,17 @@ import (
 // Workload is the source of the jobs of a run: [Poisson], [Mixed], [File] or [Trace]. Every run of a sweep asks
 // for the jobs anew, and gets the same jobs.
 type Workload interface {
-	arrivals(seed uint64, load, slots float64) (*arrivals, error)
+	newArrivals(seed uint64, load, slots float64) (*arrivals, error)
 }
 
 // arrivals describes the jobs of a run.
 type arrivals struct {
-	jobs     iter.Seq[arrival]
-	grouped  bool     // each arrival says whether its job is long
-	total    int      // number of jobs; 0: endless
-	load     float64  // of the slots
-	tasks    float64  // tasks that arrive in a second
-	settings []string // for people to read
+	jobs           iter.Seq[arrival]
+	grouped        bool     // each arrival says whether its job is long
+	jobCount       int      // number of jobs; 0: endless
+	load           float64  // of the slots
+	tasksPerSecond float64  // tasks that arrive in a second
+	settings       []string // for people to read
 }
 
 // arrival is a job, and the mean duration of its tasks: as stated by a file, or computed.
@@ -43,7 +43,7 @@ type Poisson struct {
 	Durations   bench.Spec
 }
 
-func (p Poisson) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
+func (p Poisson) newArrivals(seed uint64, load, slots float64) (*arrivals, error) {
 	if p.TasksPerJob == nil || p.Durations == nil {
 		return nil, errors.New("the workload lacks a law of tasks per job, or of task durations")
 	}
@@ -52,7 +52,7 @@ func (p Poisson) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
 		return nil, err
 	}
 	return &arrivals{
-		jobs: withMeans(jobs), load: load, tasks: load * slots / p.Durations.Mean().Seconds(),
+		jobs: withMeans(jobs), load: load, tasksPerSecond: load * slots / p.Durations.Mean().Seconds(),
 		settings: []string{fmt.Sprintf("jobs: Poisson arrivals, %s tasks per job, task durations %s", p.TasksPerJob, p.Durations)},
 	}, nil
 }
@@ -74,7 +74,7 @@ type Mixed struct {
 	LongJobs    float64 // share of long jobs, above 0 and below 1
 }
 
-func (m Mixed) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
+func (m Mixed) newArrivals(seed uint64, load, slots float64) (*arrivals, error) {
 	if !(m.LongJobs > 0 && m.LongJobs < 1) {
 		return nil, fmt.Errorf("%g of the jobs are long: use a share above 0 and below 1", m.LongJobs)
 	}
@@ -89,10 +89,10 @@ func (m Mixed) arrivals(seed uint64, load, slots float64) (*arrivals, error) {
 	a := &arrivals{grouped: true, load: load}
 	for i, p := range []Poisson{m.Short, m.Long} {
 		var err error
-		if kinds[i], err = p.arrivals(seed^uint64(i)<<40, load*work[i]/(work[0]+work[1]), slots); err != nil {
+		if kinds[i], err = p.newArrivals(seed^uint64(i)<<40, load*work[i]/(work[0]+work[1]), slots); err != nil {
 			return nil, err
 		}
-		a.tasks += kinds[i].tasks
+		a.tasksPerSecond += kinds[i].tasksPerSecond
 	}
 	a.jobs = func(yield func(arrival) bool) {
 		nextLong, stop := iter.Pull(kinds[1].jobs)
@@ -127,7 +127,7 @@ type File struct {
 	Name string
 }
 
-func (f File) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
+func (f File) newArrivals(_ uint64, load, slots float64) (*arrivals, error) {
 	first, span := f.Jobs[0].At, f.Jobs[len(f.Jobs)-1].At-f.Jobs[0].At
 	if span == 0 && load > 0 {
 		return nil, fmt.Errorf("%s: all jobs are submitted at the same time, which no load can stretch: use load 0", f.Name)
@@ -135,7 +135,7 @@ func (f File) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
 	if !(load >= 0) || math.IsInf(load, 0) {
 		return nil, fmt.Errorf("load %g: use a number above 0, where 1 keeps all slots busy, or 0 for the file's own", load)
 	}
-	a := &arrivals{total: len(f.Jobs)}
+	a := &arrivals{jobCount: len(f.Jobs)}
 	stretch := 1.0
 	if span > 0 {
 		a.load = bench.Offered(f.Jobs, 1, span) / slots
@@ -144,9 +144,9 @@ func (f File) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
 		stretch, a.load = a.load/load, load
 	}
 	if seconds := span.Seconds() * stretch; seconds > 0 {
-		a.tasks = float64(countTasks(f.Jobs)) / seconds
+		a.tasksPerSecond = float64(countTasks(f.Jobs)) / seconds
 	}
-	a.settings = []string{fmt.Sprintf("jobs: %d of %s, submit times multiplied by %.4g", a.total, f.Name, stretch)}
+	a.settings = []string{fmt.Sprintf("jobs: %d of %s, submit times multiplied by %.4g", a.jobCount, f.Name, stretch)}
 	a.jobs = func(yield func(arrival) bool) {
 		for i, job := range f.Jobs {
 			job.At = time.Duration(float64(job.At-first) * stretch)
@@ -161,7 +161,7 @@ func (f File) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
 // Trace is a workload of jobs derived from a trace by bench.LoadTrace. Its Slots and Load are set by the run.
 type Trace bench.TraceOptions
 
-func (t Trace) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
+func (t Trace) newArrivals(_ uint64, load, slots float64) (*arrivals, error) {
 	o := bench.TraceOptions(t)
 	o.Load, o.Slots = load, max(1, int(math.Round(slots)))
 	trace, err := bench.LoadTrace(o)
@@ -169,8 +169,8 @@ func (t Trace) arrivals(_ uint64, load, slots float64) (*arrivals, error) {
 		return nil, err
 	}
 	return &arrivals{
-		jobs: withMeans(slices.Values(trace.Jobs)), total: len(trace.Jobs), load: trace.Load,
-		tasks: float64(countTasks(trace.Jobs)) / trace.Span.Seconds(), settings: trace.Settings,
+		jobs: withMeans(slices.Values(trace.Jobs)), jobCount: len(trace.Jobs), load: trace.Load,
+		tasksPerSecond: float64(countTasks(trace.Jobs)) / trace.Span.Seconds(), settings: trace.Settings,
 	}, nil
 }
 
@@ -222,7 +222,7 @@ func (e Estimates) String() string {
 }
 
 // drawFactor draws the factor of a job's estimates; 0: the job has no estimates.
-func (e Estimates) factor(rng *rand.Rand) float64 {
+func (e Estimates) drawFactor(rng *rand.Rand) float64 {
 	switch {
 	case e.Absent:
 		return 0
@@ -300,12 +300,12 @@ func (s Speeds) String() string {
 }
 
 // allNominal reports whether all workers have the speed 1.
-func (s Speeds) nominal() bool {
+func (s Speeds) allNominal() bool {
 	return s.sigma == 0 && !slices.ContainsFunc(s.kinds, func(k speedKind) bool { return k.speed != 1 })
 }
 
 // drawSpeeds draws the speeds of n workers.
-func (s Speeds) of(n int, rng *rand.Rand) []float64 {
+func (s Speeds) drawSpeeds(n int, rng *rand.Rand) []float64 {
 	speeds := make([]float64, n)
 	i := 0
 	share := 0.0

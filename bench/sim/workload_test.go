@@ -18,7 +18,7 @@ import (
 )
 
 func TestValidate(t *testing.T) {
-	cfg := small(t)
+	cfg := smallConfig(t)
 	if err := cfg.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -32,12 +32,12 @@ func TestValidate(t *testing.T) {
 			t.Errorf("nothing of %s: %v", word, err)
 		}
 	}
-	cfg = small(t)
+	cfg = smallConfig(t)
 	cfg.Load = 0
 	if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "load 0: use a number above 0") {
 		t.Errorf("Poisson at load 0: %v", err)
 	}
-	cfg = small(t)
+	cfg = smallConfig(t)
 	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = jobsFile(t, "0 1 1 1\n1 1 1 1\n", false), 0, 2
 	if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "2 warm-up jobs of 2") {
 		t.Errorf("nothing but warm-up: %v", err)
@@ -45,7 +45,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestPingEvery(t *testing.T) {
-	cfg := small(t) // 2 frontends, 40 slots
+	cfg := smallConfig(t) // 2 frontends, 40 slots
 	for _, test := range []struct {
 		tasks float64
 		ping  time.Duration
@@ -58,10 +58,10 @@ func TestPingEvery(t *testing.T) {
 		}
 	}
 	// Tasks of an hour do not cause an hour of pings each second. A stated ping period holds.
-	cfg.Ping, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Workload = 0, 0.5, 20, 0, poisson(t, "10", "fixed:1h")
-	rare := run(t, cfg)
+	cfg.Ping, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Workload = 0, 0.5, 20, 0, mustPoisson(t, "10", "fixed:1h")
+	rare := mustRun(t, cfg)
 	cfg.Ping = time.Minute
-	often := run(t, cfg)
+	often := mustRun(t, cfg)
 	if rare.MessagesPerTask > 12 || often.MessagesPerTask < 20 || math.Abs(rare.ResponseMS.Mean/often.ResponseMS.Mean-1) > 0.1 {
 		t.Errorf("%.1f messages per task and responses of %.0f ms; pinged every minute %.1f and %.0f", rare.MessagesPerTask, rare.ResponseMS.Mean, often.MessagesPerTask, often.ResponseMS.Mean)
 	}
@@ -69,22 +69,22 @@ func TestPingEvery(t *testing.T) {
 
 func TestParsePolicy(t *testing.T) {
 	for _, name := range PolicyNames() {
-		if p := policy(t, name); p.Name != name || (p.rival == nil) != (p.frontend.Name == name) {
+		if p := mustPolicy(t, name); p.Name != name || (p.rival == nil) != (p.frontend.Name == name) {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
-	full, plain := policy(t, "phoebe"), policy(t, "late-binding")
-	if p := policy(t, "phoebe-overlap-ridealong").frontend; p.Overlap || p.RideAlong || !p.Sticky || !p.Cancel {
+	full, plain := mustPolicy(t, "phoebe"), mustPolicy(t, "late-binding")
+	if p := mustPolicy(t, "phoebe-overlap-ridealong").frontend; p.Overlap || p.RideAlong || !p.Sticky || !p.Cancel {
 		t.Errorf("%+v", p)
 	}
-	if p := policy(t, "late-binding-cancel").frontend; p.Cancel || p.Binding != plain.frontend.Binding {
+	if p := mustPolicy(t, "late-binding-cancel").frontend; p.Cancel || p.Binding != plain.frontend.Binding {
 		t.Errorf("%+v", p)
 	}
-	p := policy(t, "late-binding-no-cancel+"+strings.Join(frontend.PolicyParts, "+")).frontend
+	p := mustPolicy(t, "late-binding-no-cancel+"+strings.Join(frontend.PolicyParts, "+")).frontend
 	if p.Name = "phoebe"; p != full.frontend {
 		t.Errorf("%+v, want %+v", p, full.frontend)
 	}
-	if p := policy(t, "late-binding-no-cancel").frontend; p.Cancel {
+	if p := mustPolicy(t, "late-binding-no-cancel").frontend; p.Cancel {
 		t.Errorf("%+v", p)
 	}
 	for text, want := range map[string]string{
@@ -111,7 +111,7 @@ func TestParseEstimates(t *testing.T) {
 		}
 		low, high, sum := math.Inf(1), 0.0, 0.0
 		for range 10_000 {
-			f := e.factor(rng)
+			f := e.drawFactor(rng)
 			low, high, sum = min(low, f), max(high, f), sum+math.Log(max(f, 1e-9))
 		}
 		switch {
@@ -127,7 +127,7 @@ func TestParseEstimates(t *testing.T) {
 	}
 }
 
-func speeds(t testing.TB, text string) Speeds {
+func mustSpeeds(t testing.TB, text string) Speeds {
 	t.Helper()
 	s, err := ParseSpeeds(text)
 	if err != nil {
@@ -141,10 +141,10 @@ func speeds(t testing.TB, text string) Speeds {
 
 func TestParseSpeeds(t *testing.T) {
 	rng := func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
-	if got := speeds(t, "fixed:2").of(3, rng()); !slices.Equal(got, []float64{2, 2, 2}) {
+	if got := mustSpeeds(t, "fixed:2").drawSpeeds(3, rng()); !slices.Equal(got, []float64{2, 2, 2}) {
 		t.Error(got)
 	}
-	got := speeds(t, "mix:75%1,15%0.5,10%4").of(20, rng())
+	got := mustSpeeds(t, "mix:75%1,15%0.5,10%4").drawSpeeds(20, rng())
 	if slices.IsSorted(got) {
 		t.Error("not shuffled")
 	}
@@ -153,13 +153,13 @@ func TestParseSpeeds(t *testing.T) {
 		t.Error(got)
 	}
 	sum := 0.0
-	for _, s := range speeds(t, "lognormal:0.5").of(100_000, rng()) {
+	for _, s := range mustSpeeds(t, "lognormal:0.5").drawSpeeds(100_000, rng()) {
 		sum += s
 	}
 	if math.Abs(sum/100_000-1) > 0.01 {
 		t.Errorf("mean speed %g", sum/100_000)
 	}
-	if got := (Speeds{}).of(2, rng()); !slices.Equal(got, []float64{1, 1}) || (Speeds{}).String() != "fixed:1" {
+	if got := (Speeds{}).drawSpeeds(2, rng()); !slices.Equal(got, []float64{1, 1}) || (Speeds{}).String() != "fixed:1" {
 		t.Error(got)
 	}
 	for text, want := range map[string]string{
@@ -194,13 +194,13 @@ func jobsFile(t testing.TB, text string, wholeSeconds bool) File {
 
 // The jobs of a file arrive at the stated times and take the stated time, in two groups if there is a cutoff.
 func TestFile(t *testing.T) {
-	cfg := small(t)
-	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Workers, cfg.Slots, cfg.Delay = policy(t, "omniscient"), 0, 0, 0, 1, 2, 0
+	cfg := smallConfig(t)
+	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Workers, cfg.Slots, cfg.Delay = mustPolicy(t, "omniscient"), 0, 0, 0, 1, 2, 0
 	cfg.Cutoff = 3 * time.Second
 	// Two slots. a: 0-10, 0-2. b (stated as short, but long): 2-6, 6-10 behind a's second task. c: 10-11.5.
 	text := "105 2 4 10 2\n105.5 2 3 4 4\n114 1 1.25 1.5\n"
 	cfg.Workload = jobsFile(t, text, false)
-	r := run(t, cfg)
+	r := mustRun(t, cfg)
 	response := []float64{r.Long.ResponseMS.Max, r.Short.ResponseMS.Max, r.Short.ResponseMS.P50}
 	if want := []float64{10_000, 9_500, 2_500}; !slices.Equal(response, want) {
 		t.Errorf("responses of %v ms, want %v", response, want)
@@ -221,17 +221,17 @@ func TestFile(t *testing.T) {
 	}
 
 	cfg.Workload = jobsFile(t, text, true)
-	if r := run(t, cfg); r.Short.ResponseMS.P50 != 2000 {
+	if r := mustRun(t, cfg); r.Short.ResponseMS.P50 != 2000 {
 		t.Errorf("whole seconds: a response of %g ms, want 2000", r.Short.ResponseMS.P50)
 	}
 	// At a thirtieth of the load, submit times are thirty times as far apart, and no job waits for others.
 	cfg.Workload, cfg.Load = jobsFile(t, text, false), r.Load/30
-	if r := run(t, cfg); r.Short.WaitMS.Max != 0 || r.Long.WaitMS.Max != 0 || math.Abs(r.Load-cfg.Load) > 1e-12 {
+	if r := mustRun(t, cfg); r.Short.WaitMS.Max != 0 || r.Long.WaitMS.Max != 0 || math.Abs(r.Load-cfg.Load) > 1e-12 {
 		t.Errorf("at a thirtieth of the load: %+v", r)
 	}
 	// Only the first job is awaited; the others still arrive.
 	cfg.Load, cfg.Jobs = 0, 1
-	if r := run(t, cfg); r.Jobs != 1 || r.ResponseMS.Mean != 10_000 {
+	if r := mustRun(t, cfg); r.Jobs != 1 || r.ResponseMS.Mean != 10_000 {
 		t.Errorf("%+v", r)
 	}
 	cfg.Workload, cfg.Load, cfg.Jobs = jobsFile(t, "1 1 1 1\n1 1 1 1\n", false), 0.5, 0
@@ -251,15 +251,15 @@ func TestTrace(t *testing.T) {
 	if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := small(t)
+	cfg := smallConfig(t)
 	cfg.Load, cfg.Jobs, cfg.WarmupJobs = 0, 0, 0
 	cfg.Workload = Trace{Path: name, Name: "x", Setting: bench.TraceSettings[1], Span: time.Minute, Speedup: 1, MaxTasks: 100}
-	own := run(t, cfg)
+	own := mustRun(t, cfg)
 	if own.Jobs != 100 || own.Tasks != 50*(3+1) || own.Load <= 0 || len(own.Settings) == 0 {
 		t.Errorf("%+v", own)
 	}
 	cfg.Load = 0.5
-	if r := run(t, cfg); math.Abs(r.Load-0.5) > 1e-6 || r.ResponseMS.Mean < own.ResponseMS.Mean {
+	if r := mustRun(t, cfg); math.Abs(r.Load-0.5) > 1e-6 || r.ResponseMS.Mean < own.ResponseMS.Mean {
 		t.Errorf("at load 0.5: %+v", r)
 	}
 	cfg.Workload = Trace{Path: "nowhere", Name: "x", Setting: bench.TraceSettings[1], Span: time.Minute, Speedup: 1, MaxTasks: 100}
@@ -280,10 +280,10 @@ func TestLoad(t *testing.T) {
 		{"fixed:4", "uniform:1-19", "pareto:2.5,20ms", 0.47, 0.53},
 		{"mix:50%1,50%0.5", "10", "task-exp:20ms", 0.40, 0.60}, // the fast workers do more of the work
 	} {
-		cfg := small(t)
-		cfg.Policy, cfg.Load, cfg.Jobs = policy(t, "omniscient"), 0.5, 10_000
-		cfg.Speeds, cfg.Workload = speeds(t, test.speeds), poisson(t, test.tasks, test.law)
-		r := run(t, cfg)
+		cfg := smallConfig(t)
+		cfg.Policy, cfg.Load, cfg.Jobs = mustPolicy(t, "omniscient"), 0.5, 10_000
+		cfg.Speeds, cfg.Workload = mustSpeeds(t, test.speeds), mustPoisson(t, test.tasks, test.law)
+		r := mustRun(t, cfg)
 		if r.Utilisation < test.low || r.Utilisation > test.high {
 			t.Errorf("%+v: utilisation %.3f", test, r.Utilisation)
 		}
@@ -294,10 +294,10 @@ func TestLoad(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
-	s := Sweep{Config: small(t), Loads: []float64{0.5, 0.8}, ProbeRatios: []float64{2, 3}}
+	s := Sweep{Config: smallConfig(t), Loads: []float64{0.5, 0.8}, ProbeRatios: []float64{2, 3}}
 	s.Jobs, s.WarmupJobs = 300, 50
 	for _, name := range []string{"phoebe", "random", "omniscient"} {
-		s.Policies = append(s.Policies, policy(t, name))
+		s.Policies = append(s.Policies, mustPolicy(t, name))
 	}
 	told := 0.0
 	all, err := s.Run(t.Context(), func(share float64) { told = share })
@@ -316,7 +316,7 @@ func TestSweep(t *testing.T) {
 				cfg := s.Config
 				cfg.Policy, cfg.Load, cfg.ProbeRatio = p, load, ratio
 				r.WallS = 0
-				if alone := run(t, cfg); !reflect.DeepEqual(alone, r) {
+				if alone := mustRun(t, cfg); !reflect.DeepEqual(alone, r) {
 					t.Errorf("%s at %g and %g: %+v, alone %+v", p.Name, load, ratio, r, alone)
 				}
 			}
@@ -334,16 +334,16 @@ func TestSweep(t *testing.T) {
 	if _, err := s.Run(t.Context(), nil); err == nil || strings.Count(err.Error(), "load -1") != 1 || !strings.Contains(err.Error(), "warm-up") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := (&Sweep{Config: small(t)}).Run(t.Context(), nil); err == nil {
+	if _, err := (&Sweep{Config: smallConfig(t)}).Run(t.Context(), nil); err == nil {
 		t.Error("no policy, no error")
 	}
 }
 
 // An interrupted sweep returns the results of ended runs, and partial results of the current run.
 func TestSweepCutShort(t *testing.T) {
-	cfg := small(t)
-	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = poisson(t, "10", "fixed:5ms"), 1_000, 100
-	s := Sweep{Config: cfg, Policies: []Policy{policy(t, "random"), policy(t, "omniscient")}, Loads: []float64{0.5, 0.8, 0.9}, ProbeRatios: []float64{2}}
+	cfg := smallConfig(t)
+	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = mustPoisson(t, "10", "fixed:5ms"), 1_000, 100
+	s := Sweep{Config: cfg, Policies: []Policy{mustPolicy(t, "random"), mustPolicy(t, "omniscient")}, Loads: []float64{0.5, 0.8, 0.9}, ProbeRatios: []float64{2}}
 	for _, share := range []float64{0.05, 0.6} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("tired")
