@@ -83,11 +83,11 @@ All names: go doc github.com/phoebe-sched/phoebe/bench`
 
 // Run measures, and prints a table.
 func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) error {
-	o, err := c.options(line)
+	o, err := c.parseOptions(line)
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
-	secrets, err := c.secrets()
+	secrets, err := c.openSecrets()
 	if err != nil {
 		return err
 	}
@@ -122,13 +122,13 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 	}
 	doc, err := measure(ctx, o, bench.NewProgress(os.Stderr))
 	if err == nil && c.Simulate {
-		err = simulate(ctx, &o, doc.Runs)
+		err = simulateRuns(ctx, &o, doc.Runs)
 	}
 	if err != nil {
 		if wrong := (*local.ConfigError)(nil); errors.As(err, &wrong) {
-			return usage(wrong.Err)
+			return usageError(wrong.Err)
 		}
-		if exit := interruption(ctx); exit != nil {
+		if exit := interruptionExit(ctx); exit != nil {
 			err = exit
 		}
 		if doc == nil || len(doc.Runs)+len(doc.NoopRuns) == 0 {
@@ -143,7 +143,7 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 
 // parseOptions returns the options of the measurement. Unset flags get the defaults of load or noop. line tells
 // which flags were given.
-func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
+func (c *benchCmd) parseOptions(line *kong.Context) (live.Options, error) {
 	o := live.Options{
 		Connect: c.Connect, Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Policies: c.Policy,
 		Loads:      c.Load,
@@ -213,11 +213,11 @@ func (c *benchCmd) options(line *kong.Context) (live.Options, error) {
 			MaxTasks: c.TraceMaxTasks, Variation: c.TraceVariation,
 		}
 	}
-	return o, errors.Join(o.Validate(), c.check(&o))
+	return o, errors.Join(o.Validate(), c.checkOptions(&o))
 }
 
 // checkOptions reports problems before anything starts: addresses, the trace and the load.
-func (c *benchCmd) check(o *live.Options) error {
+func (c *benchCmd) checkOptions(o *live.Options) error {
 	var errs []error
 	for _, addr := range slices.Concat(append(o.Against, c.Connect)...) {
 		if _, _, err := net.SplitHostPort(addr); err != nil {

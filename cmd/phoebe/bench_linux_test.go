@@ -12,7 +12,7 @@ import (
 )
 
 // childProcesses returns the ids of the running children of a process.
-func children(pid int) []int {
+func childProcesses(pid int) []int {
 	var pids []int
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
@@ -31,7 +31,7 @@ func children(pid int) []int {
 }
 
 // isRunning reports whether a process runs. A zombie does not run.
-func lives(pid int) bool {
+func isRunning(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(text), ") Z ")
 }
@@ -40,29 +40,29 @@ func lives(pid int) bool {
 func TestBenchProcesses(t *testing.T) {
 	part := []string{"--processes", "--frontends", "1", "--workers", "2", "--slots", "2", "--warmup", "20ms", "--for",
 		"200ms"}
-	phoebe(t, append([]string{"bench", "noop", "--repeat", "1"}, part...)...).want(t, 0, "embedded", "processes",
+	runPhoebe(t, append([]string{"bench", "noop", "--repeat", "1"}, part...)...).wantExit(t, 0, "embedded", "processes",
 		"times the floor")
 	env := []string{"PHOEBE_SECRET=sesame", "PHOEBE_FRONTEND_POLICY=not that of these frontends"}
-	phoebeIn(t, "", env, append([]string{"bench", "--no-embedded", "--load", "0.3", "--task-duration", "fixed:5ms",
+	runPhoebeIn(t, "", env, append([]string{"bench", "--no-embedded", "--load", "0.3", "--task-duration", "fixed:5ms",
 		"--tasks-per-job", "2"}, part...)...).
-		want(t, 0, "processes: 1 frontends, 2 workers of 2 slots", "load 0.3, 4 slots")
+		wantExit(t, 0, "processes: 1 frontends, 2 workers of 2 slots", "load 0.3, 4 slots")
 }
 
 // The processes of a benchmark end with it, also if the benchmark is interrupted or killed.
 func TestBenchTakesItsProcessesAlong(t *testing.T) {
 	for name, end := range map[string]os.Signal{"interrupted": os.Interrupt, "killed": os.Kill} {
 		t.Run(name, func(t *testing.T) {
-			bench := start(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2",
+			bench := startPhoebe(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2",
 				"--slots", "2", "--warmup", "0s", "--for", "10m")
 			var parts []int
-			eventually(t, func() error {
-				if parts = children(bench.cmd.Process.Pid); len(parts) != 3 {
+			waitUntil(t, func() error {
+				if parts = childProcesses(bench.cmd.Process.Pid); len(parts) != 3 {
 					return fmt.Errorf("%d processes, want 3", len(parts))
 				}
 				return nil
 			})
 			t.Cleanup(func() {
-				for _, pid := range slices.DeleteFunc(parts, func(pid int) bool { return !lives(pid) }) {
+				for _, pid := range slices.DeleteFunc(parts, func(pid int) bool { return !isRunning(pid) }) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
 			})
@@ -70,8 +70,8 @@ func TestBenchTakesItsProcessesAlong(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-bench.done
-			eventually(t, func() error {
-				if i := slices.IndexFunc(parts, lives); i >= 0 {
+			waitUntil(t, func() error {
+				if i := slices.IndexFunc(parts, isRunning); i >= 0 {
 					return fmt.Errorf("process %d has outlived the benchmark", parts[i])
 				}
 				return nil
@@ -82,10 +82,10 @@ func TestBenchTakesItsProcessesAlong(t *testing.T) {
 
 // If a cluster loses a process during the measurement, the benchmark fails.
 func TestBenchTellsWhatItLost(t *testing.T) {
-	bench := start(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2", "--slots", "2",
+	bench := startPhoebe(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2", "--slots", "2",
 		"--warmup", "0s", "--for", "1s", "--load", "0.1")
-	eventually(t, func() error {
-		parts := children(bench.cmd.Process.Pid)
+	waitUntil(t, func() error {
+		parts := childProcesses(bench.cmd.Process.Pid)
 		if len(parts) != 3 {
 			return fmt.Errorf("%d processes, want 3", len(parts))
 		}

@@ -27,7 +27,7 @@ func TestBully(t *testing.T) {
 	}
 	const workers, slots = 8, 4
 	terms := &tenantsFile{t: t, name: filepath.Join(t.TempDir(), "tenants.yaml")}
-	terms.put("  interactive: {tokens: 1}\n  bully: {tokens: 1}\n")
+	terms.writeTenants("  interactive: {tokens: 1}\n  bully: {tokens: 1}\n")
 	f := startFleet(t, 2, workers, []string{"--tenants", terms.name}, []string{"--slots", fmt.Sprint(slots)})
 	law, err := bench.ParseDurations("task-exp:50ms")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestBully(t *testing.T) {
 		}
 		return all
 	}
-	interactive := dial(t, f.frontendAddrs...)
+	interactive := newClient(t, f.frontendAddrs...)
 	bully, err := client.New(f.frontendAddrs, client.WithRefusalsFinal(), client.WithSecret(secret))
 	if err != nil {
 		t.Fatal(err)
@@ -55,11 +55,11 @@ func TestBully(t *testing.T) {
 			var both sync.WaitGroup
 			if there {
 				both.Go(func() {
-					ran, refused := openLoop(t, bully, "bully", jobs(uint64(100+i), 3))
+					ran, refused := runOpenLoop(t, bully, "bully", jobs(uint64(100+i), 3))
 					t.Logf("turn %d: of the bully's jobs %d ran and %d were refused", i+1, len(ran), refused)
 				})
 			}
-			took, refused := openLoop(t, interactive, "interactive", jobs(uint64(i), 0.2))
+			took, refused := runOpenLoop(t, interactive, "interactive", jobs(uint64(i), 0.2))
 			both.Wait()
 			if refused > 0 {
 				t.Errorf("%d interactive jobs were refused", refused)
@@ -79,9 +79,9 @@ func TestBully(t *testing.T) {
 		for i := range turns {
 			each = append(each, beside[n][i]/alone[n][i])
 		}
-		ratios[n] = middle(each)
+		ratios[n] = median(each)
 		t.Logf("interactive %s, medians of %d turns: %.0f ms alone, %.0f ms beside the bully: %.2f times as long (by turn %.2f)",
-			name, turns, middle(alone[n]), middle(beside[n]), ratios[n], each)
+			name, turns, median(alone[n]), median(beside[n]), ratios[n], each)
 	}
 	if verdict := fmt.Sprintf(
 		"interactive p99 is %.2f times as long beside a bully at three times the capacity: want at most %g",
@@ -94,7 +94,7 @@ func TestBully(t *testing.T) {
 
 // runOpenLoop runs the jobs of a tenant at their times. It returns the response times of jobs without a refusal,
 // and the number of refused jobs.
-func openLoop(t *testing.T, c *client.Client, tenant string,
+func runOpenLoop(t *testing.T, c *client.Client, tenant string,
 	jobs iter.Seq[bench.Job]) (took []time.Duration, refused int64) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -106,7 +106,7 @@ func openLoop(t *testing.T, c *client.Client, tenant string,
 			job.Tasks = append(job.Tasks, client.Task{Function: "sleep", Payload: []byte(d.String())})
 		}
 		at := begin.Add(j.At)
-		pause(t, time.Until(at))
+		waitFor(t, time.Until(at))
 		all.Go(func() {
 			_, err := c.Run(t.Context(), job)
 			if no := (*client.RefusedError)(nil); errors.As(err, &no) && no.Reason == client.Overloaded {
@@ -127,7 +127,7 @@ func openLoop(t *testing.T, c *client.Client, tenant string,
 }
 
 // median returns the upper median of values.
-func middle(of []float64) float64 {
-	of = slices.Sorted(slices.Values(of))
-	return of[len(of)/2]
+func median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	return values[len(values)/2]
 }

@@ -21,7 +21,7 @@ type cancelCmd struct {
 
 // Run cancels a job.
 func (c *cancelCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	h, n, err := ask(ctx, &c.clientFlags, log, "cancel", c.Handle,
+	h, n, err := askOwner(ctx, &c.clientFlags, log, "cancel", c.Handle,
 		func(ctx context.Context, cl *client.Client, h client.Handle) (int, error) {
 			return cl.Cancel(ctx, h, c.Reason)
 		})
@@ -34,16 +34,16 @@ func (c *cancelCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 
 // askOwner asks a question about a job. If the handle names an owner, the client dials the owner first. Errors name
 // the verb, such as cancel. A job unknown to all frontends is no exitError: the command fails with exit code 1.
-func ask[T any](ctx context.Context, flags *clientFlags, log *slog.Logger, verb, handle string,
+func askOwner[T any](ctx context.Context, flags *clientFlags, log *slog.Logger, verb, handle string,
 	question func(context.Context, *client.Client, client.Handle) (T, error)) (h client.Handle, answer T, err error) {
 	if h, err = parseHandle(handle); err != nil {
-		return h, answer, usage(err)
+		return h, answer, usageError(err)
 	}
 	addrs := flags.Connect
 	if h.Owner != "" && !slices.Contains(addrs, h.Owner) {
 		addrs = append([]string{h.Owner}, addrs...)
 	}
-	cl, err := flags.dial(log, addrs)
+	cl, err := flags.newClient(log, addrs)
 	if err != nil {
 		return h, answer, err
 	}

@@ -23,7 +23,7 @@ import (
 
 // capturePackets searches all packets on loopback for texts. The returned function ends the capture, and returns in
 // how many packets each text was. The test is skipped without the right to capture.
-func capture(t *testing.T, texts ...string) (end func() []int) {
+func capturePackets(t *testing.T, texts ...string) (end func() []int) {
 	t.Helper()
 	const all = 0x0300 // ETH_P_ALL in network byte order
 	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, all)
@@ -88,7 +88,7 @@ const passedBytes = 1 << 20 // too large to travel through the frontend
 
 // passFileJob returns a job that passes a file between two workers. It starts the two workers, embedded in the
 // test. The first task writes text again and again, and the second task counts the occurrences.
-func passFile(t *testing.T, text string, worker wserve.Config) client.Job {
+func passFileJob(t *testing.T, text string, worker wserve.Config) client.Job {
 	t.Helper()
 	worker.Registry = exec.NewRegistry()
 	for name, f := range map[string]exec.Func{
@@ -145,20 +145,20 @@ func TestCapture(t *testing.T) {
 		payload, passed, tenant, told := "payload "+rand.Text(), "passed "+rand.Text(),
 			"tenant-"+strings.ToLower(rand.Text()), rand.Text()
 		dir := t.TempDir()
-		tokens, hash := token(t, dir, "token")
+		tokens, hash := makeToken(t, dir, "token")
 		shown, err := os.ReadFile(tokens)
 		if err != nil {
 			t.Fatal(err)
 		}
 		tenants := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
-		tenants.put("  " + tenant + ": {token-hashes: [" + hash + "]}\n")
-		end := capture(t, payload, passed, tenant, told, strings.TrimSpace(string(shown)))
+		tenants.writeTenants("  " + tenant + ": {token-hashes: [" + hash + "]}\n")
+		end := capturePackets(t, payload, passed, tenant, told, strings.TrimSpace(string(shown)))
 		secretFile := filepath.Join(dir, "secret")
 		if err := os.WriteFile(secretFile, []byte(told), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		keys := filepath.Join(dir, "keys")
-		phoebe(t, "tls", keys, "--for", "frontend,worker,operator,client/"+tenant).want(t, 0)
+		runPhoebe(t, "tls", keys, "--for", "frontend,worker,operator,client/"+tenant).wantExit(t, 0)
 		options := []client.Option{client.WithTokenFile(tokens)}
 		flags := func(who string) []string { return []string{"--secret-file", secretFile} }
 		if by == "TLS" {
@@ -168,10 +168,10 @@ func TestCapture(t *testing.T) {
 				return []string{"--secret-file", secretFile, "--tls-dir", filepath.Join(keys, who)}
 			}
 		}
-		one := meet(start(t, append(append(gossipFlags, "--tenants", tenants.name), flags("frontend")...)...))
-		two := meet(start(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
+		one := awaitGossiper(startPhoebe(t, append(append(gossipFlags, "--tenants", tenants.name), flags("frontend")...)...))
+		two := awaitGossiper(startPhoebe(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
 		for i, name := range []string{"w0", "w1"} {
-			start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", name, "--join",
+			startPhoebe(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", name, "--join",
 				[]string{one.heartbeat, two.heartbeat}[i], "--allow-exec"}, flags("worker")...)...)
 		}
 		for _, api := range []string{one.api, two.api} {
@@ -182,7 +182,7 @@ func TestCapture(t *testing.T) {
 			for _, worker := range []string{"w0", "w1"} {
 				job := client.Job{Tenant: tenant, Constraint: client.Constraint{Hosts: []string{worker}},
 					Tasks: []client.Task{{Function: "echo", Payload: []byte(payload)}}}
-				eventually(t, func() error {
+				waitUntil(t, func() error {
 					_, err := c.Run(t.Context(), job)
 					return err
 				})
@@ -203,13 +203,13 @@ func TestCapture(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		job := passFile(t, passed, worker)
+		job := passFileJob(t, passed, worker)
 		job.Tenant = tenant
 		c, err := client.New([]string{one.api}, options...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() error {
+		waitUntil(t, func() error {
 			outs, err := c.Run(t.Context(), job)
 			if err == nil && string(outs[1].Result) != strconv.Itoa(passedBytes/len(passed)) {
 				t.Errorf("%+v", outs)

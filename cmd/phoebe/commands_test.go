@@ -20,7 +20,7 @@ import (
 )
 
 // writeFile writes text into a new file in a folder of the test.
-func write(t testing.TB, text string) (name string) {
+func writeFile(t testing.TB, text string) (name string) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "file.yaml")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -46,7 +46,7 @@ type outcome struct {
 }
 
 // outcomesByTask parses the printed outcomes. Each task must have at most one.
-func (s said) outcomes(t testing.TB) map[int]outcome {
+func (s output) outcomesByTask(t testing.TB) map[int]outcome {
 	t.Helper()
 	all := map[int]outcome{}
 	for d := json.NewDecoder(strings.NewReader(s.out)); d.More(); {
@@ -65,12 +65,12 @@ func (s said) outcomes(t testing.TB) map[int]outcome {
 
 func TestRun(t *testing.T) {
 	c := startDev(t, "--allow-exec")
-	run := func(stdin string, args ...string) said {
+	run := func(stdin string, args ...string) output {
 		t.Helper()
-		return phoebeIn(t, stdin, nil, append([]string{"run", "--connect", c.connect}, args...)...)
+		return runPhoebeIn(t, stdin, nil, append([]string{"run", "--connect", c.connect}, args...)...)
 	}
 	t.Run("text", func(t *testing.T) {
-		s := run("", "--function", "echo", "--payload", "hello", "--tasks", "3").want(t, 0, "3 of 3 tasks have results")
+		s := run("", "--function", "echo", "--payload", "hello", "--tasks", "3").wantExit(t, 0, "3 of 3 tasks have results")
 		if want := regexp.MustCompile(`^(\d\tresult\t[0-9.µms]+\tworker-\d\thello\n){3}$`); !want.MatchString(s.out) {
 			t.Errorf("printed %q", s.out)
 		}
@@ -83,7 +83,7 @@ func TestRun(t *testing.T) {
 	})
 	t.Run("json", func(t *testing.T) {
 		all := run("", "--json", "--phases", "--function", "echo", "--payload", "héllo", "--tasks", "2").
-			want(t, 0).outcomes(t)
+			wantExit(t, 0).outcomesByTask(t)
 		for i := range 2 {
 			o := all[i]
 			if o.Outcome != "result" || o.Result == nil || *o.Result != "héllo" || o.Attempts != 1 ||
@@ -93,23 +93,23 @@ func TestRun(t *testing.T) {
 		}
 	})
 	t.Run("binary", func(t *testing.T) {
-		name := write(t, "\xff\x00")
-		o := run("", "--json", "--function", "echo", "--payload-file", name).want(t, 0).outcomes(t)[0]
+		name := writeFile(t, "\xff\x00")
+		o := run("", "--json", "--function", "echo", "--payload-file", name).wantExit(t, 0).outcomesByTask(t)[0]
 		if string(o.ResultBase64) != "\xff\x00" {
 			t.Errorf("result %q", o.ResultBase64)
 		}
-		run("", "--function", "echo", "--payload-file", name).want(t, 0, `"\xff\x00"`)
+		run("", "--function", "echo", "--payload-file", name).wantExit(t, 0, `"\xff\x00"`)
 	})
 	t.Run("durations", func(t *testing.T) {
-		for i, o := range run("", "--json", "--task-duration", "fixed:10ms", "--tasks", "4").want(t, 0).outcomes(t) {
+		for i, o := range run("", "--json", "--task-duration", "fixed:10ms", "--tasks", "4").wantExit(t, 0).outcomesByTask(t) {
 			if o.RunMS < 10 {
 				t.Errorf("task %d ran %v ms", i, o.RunMS)
 			}
 		}
 	})
 	t.Run("command", func(t *testing.T) {
-		run("", "--", "sh", "-c", "echo $((40+2))").want(t, 0, "\t42\n")
-		run("", "--", "sh", "-c", "echo oh >&2; exit 7").want(t, 1, "exit status 7", "oh", "1 failed")
+		run("", "--", "sh", "-c", "echo $((40+2))").wantExit(t, 0, "\t42\n")
+		run("", "--", "sh", "-c", "echo oh >&2; exit 7").wantExit(t, 1, "exit status 7", "oh", "1 failed")
 	})
 	t.Run("file", func(t *testing.T) {
 		yaml := `
@@ -126,8 +126,8 @@ tasks:
 		json := "{\n\t\"tasks\": [\n\t\t{\"function\": \"echo\", \"payload\": \"a\", \"count\": 2},\n\t\t{\"function\": \"echo\", \"payload-base64\": \"Yg==\"},\n" +
 			"\t\t{\"command\": {\"argv\": [\"sort\", \"-n\"], \"stdin\": \"2\\n1\\n\"}}\n\t]\n}\n"
 		for name, text := range map[string]string{"yaml": yaml, "json": json} {
-			for _, s := range []said{run("", "--json", "--job", write(t, text)), run(text, "--json", "--job", "-")} {
-				all := s.want(t, 0).outcomes(t)
+			for _, s := range []output{run("", "--json", "--job", writeFile(t, text)), run(text, "--json", "--job", "-")} {
+				all := s.wantExit(t, 0).outcomesByTask(t)
 				for i, want := range []string{"a", "a", "b", "1\n2\n"} {
 					if o := all[i]; o.Result == nil || *o.Result != want {
 						t.Errorf("%s, task %d: %+v, want %q", name, i, o, want)
@@ -137,38 +137,38 @@ tasks:
 		}
 	})
 	t.Run("failed", func(t *testing.T) {
-		run("", "--function", "fail", "--payload", "on purpose", "--retries", "2").want(t, 1, "0\tfailed",
+		run("", "--function", "fail", "--payload", "on purpose", "--retries", "2").wantExit(t, 1, "0\tfailed",
 			"on purpose", "attempt 3")
 		begin := time.Now()
-		run("", "--function", "fail", "--payload", "x", "--retries", "2", "--backoff", "50ms").want(t, 1, "attempt 3")
-		run("tasks: [{function: fail, payload: x, retries: 1, backoff: 150ms}]", "--job", "-").want(t, 1, "attempt 2")
+		run("", "--function", "fail", "--payload", "x", "--retries", "2", "--backoff", "50ms").wantExit(t, 1, "attempt 3")
+		run("tasks: [{function: fail, payload: x, retries: 1, backoff: 150ms}]", "--job", "-").wantExit(t, 1, "attempt 2")
 		if took := time.Since(begin); took < 300*time.Millisecond {
 			t.Errorf("tasks that rest for 50 ms, 100 ms and 150 ms fail for good after %v", took)
 		}
-		o := run("", "--json", "--function", "fail", "--payload", "on purpose").want(t, 1).outcomes(t)[0]
+		o := run("", "--json", "--function", "fail", "--payload", "on purpose").wantExit(t, 1).outcomesByTask(t)[0]
 		if o.Outcome != "failed" || o.Error != "on purpose" || o.Reason != "task error" {
 			t.Errorf("%+v", o)
 		}
 	})
 	t.Run("deadline", func(t *testing.T) {
-		run("", "--function", "sleep", "--payload", "1m", "--deadline", "50ms").want(t, 4, "deadline-exceeded", "50ms")
+		run("", "--function", "sleep", "--payload", "1m", "--deadline", "50ms").wantExit(t, 4, "deadline-exceeded", "50ms")
 	})
 	t.Run("timeout", func(t *testing.T) {
-		run("", "--function", "sleep", "--payload", "1m", "--timeout", "50ms").want(t, 1, "failed", "timeout", "50ms")
+		run("", "--function", "sleep", "--payload", "1m", "--timeout", "50ms").wantExit(t, 1, "failed", "timeout", "50ms")
 	})
 	t.Run("environment", func(t *testing.T) {
-		config := write(t, "function: echo\npayload: from the file\ntasks: 2\nconnect: [\""+c.frontends[0]+"\"]\n")
-		phoebeIn(t, "", []string{"PHOEBE_CONFIG=" + config}, "run").want(t, 0, "2 of 2", "from the file")
-		phoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config).want(t, 0,
+		config := writeFile(t, "function: echo\npayload: from the file\ntasks: 2\nconnect: [\""+c.frontends[0]+"\"]\n")
+		runPhoebeIn(t, "", []string{"PHOEBE_CONFIG=" + config}, "run").wantExit(t, 0, "2 of 2", "from the file")
+		runPhoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config).wantExit(t, 0,
 			"from the environment")
-		phoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config, "--payload",
-			"from the flag").want(t, 0, "from the flag")
+		runPhoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config, "--payload",
+			"from the flag").wantExit(t, 0, "from the flag")
 	})
 }
 
 func TestRunRefused(t *testing.T) {
 	c := startDev(t, "--max-payload", "64KiB")
-	big := write(t, strings.Repeat("x", 64<<10+1))
+	big := writeFile(t, strings.Repeat("x", 64<<10+1))
 	for _, test := range []struct {
 		name string
 		args []string
@@ -190,7 +190,7 @@ func TestRunRefused(t *testing.T) {
 		{"id", []string{"--function", "echo", "--id", "x"}, 2, []string{"ULID"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			phoebe(t, append([]string{"run", "--connect", c.connect}, test.args...)...).want(t, test.code, test.says...)
+			runPhoebe(t, append([]string{"run", "--connect", c.connect}, test.args...)...).wantExit(t, test.code, test.says...)
 		})
 	}
 }
@@ -198,19 +198,19 @@ func TestRunRefused(t *testing.T) {
 // If no worker can take a job, phoebe run says so.
 func TestRunWithoutWorkers(t *testing.T) {
 	t.Parallel()
-	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1")
-	run := []string{"run", "--function", "echo", "--connect", f.said("frontend", 1)[0]}
-	phoebe(t, append(run, "--retry-for", "200ms")...).want(t, 3, "no worker is linked")
-	phoebe(t, append(run, "--deadline", "200ms")...).want(t, 4, "no frontend took the job in 200ms",
+	f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1")
+	run := []string{"run", "--function", "echo", "--connect", f.awaitLines("frontend", 1)[0]}
+	runPhoebe(t, append(run, "--retry-for", "200ms")...).wantExit(t, 3, "no worker is linked")
+	runPhoebe(t, append(run, "--deadline", "200ms")...).wantExit(t, 4, "no frontend took the job in 200ms",
 		"no worker is linked")
 
 	c := startDev(t)
-	phoebe(t, "run", "--connect", c.connect, "--", "true").want(t, 3, "--allow-exec")
+	runPhoebe(t, "run", "--connect", c.connect, "--", "true").wantExit(t, 3, "--allow-exec")
 }
 
 // Errors of a command line or a file are reported before the command connects.
 func TestUsage(t *testing.T) {
-	job := func(text string) []string { return []string{"run", "--job", write(t, text)} }
+	job := func(text string) []string { return []string{"run", "--job", writeFile(t, text)} }
 	for _, test := range []struct {
 		name string
 		args []string
@@ -247,7 +247,7 @@ func TestUsage(t *testing.T) {
 		{"worker without secret", []string{"worker", "--listen", "0.0.0.0:0"}, 2, []string{"0.0.0.0:0", "secret"}},
 		{"admin", []string{"worker", "--listen", "127.0.0.1:0", "--admin", "x"}, 2, []string{"--admin"}},
 		{"secret file", []string{"status", "--secret-file", "/nonexistent"}, 2, []string{"/nonexistent"}},
-		{"empty secret", []string{"status", "--secret-file", write(t, " \n")}, 2, []string{"empty"}},
+		{"empty secret", []string{"status", "--secret-file", writeFile(t, " \n")}, 2, []string{"empty"}},
 		{"nothing to run", []string{"run"}, 2, []string{"--function"}},
 		{"two things to run", []string{"run", "--function", "echo", "--task-duration", "fixed:1ms"}, 2,
 			[]string{"choose one"}},
@@ -303,19 +303,19 @@ func TestUsage(t *testing.T) {
 			[]string{"tasks[0]", "payload-base64"}},
 
 		{"no config", []string{"dev", "--config", "/nonexistent"}, 2, []string{"/nonexistent"}},
-		{"config key", []string{"dev", "--config", write(t, "slots: 1\nworkerz: 3\n")}, 2,
+		{"config key", []string{"dev", "--config", writeFile(t, "slots: 1\nworkerz: 3\n")}, 2,
 			[]string{"file.yaml:2", `"workerz"`, `"workers"`}},
-		{"config keys", []string{"dev", "--config", write(t, "slotz: 1\nworkerz: 3\n")}, 2,
+		{"config keys", []string{"dev", "--config", writeFile(t, "slotz: 1\nworkerz: 3\n")}, 2,
 			[]string{`"slotz"`, `"workerz"`}},
-		{"config syntax", []string{"dev", "--config", write(t, "slots: [\n")}, 2,
+		{"config syntax", []string{"dev", "--config", writeFile(t, "slots: [\n")}, 2,
 			[]string{"file.yaml:1", "want one mapping"}},
-		{"config list", []string{"dev", "--config", write(t, "- slots\n")}, 2, []string{"want one mapping"}},
-		{"config value", []string{"dev", "--config", write(t, "workers: many\n")}, 2,
+		{"config list", []string{"dev", "--config", writeFile(t, "- slots\n")}, 2, []string{"want one mapping"}},
+		{"config value", []string{"dev", "--config", writeFile(t, "workers: many\n")}, 2,
 			[]string{"file.yaml:1", `"workers"`, "many", "whole number"}},
-		{"config nested", []string{"dev", "--config", write(t, "slots: [[1]]\n")}, 2, []string{"file.yaml:1", "slots"}},
+		{"config nested", []string{"dev", "--config", writeFile(t, "slots: [[1]]\n")}, 2, []string{"file.yaml:1", "slots"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := phoebe(t, test.args...).want(t, test.code, test.says...)
+			s := runPhoebe(t, test.args...).wantExit(t, test.code, test.says...)
 			if s.out != "" && !strings.HasPrefix(s.out, "worker ") {
 				t.Errorf("on stdout: %q", s.out)
 			}
@@ -325,9 +325,9 @@ func TestUsage(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	c := startDev(t)
-	phoebe(t, "status", "--connect", c.connect).want(t, 0, "frontend-0", c.frontends[1], "serving", "worker-2",
+	runPhoebe(t, "status", "--connect", c.connect).wantExit(t, 0, "frontend-0", c.frontends[1], "serving", "worker-2",
 		c.workers[0], "2/2", "2000m")
-	s := phoebe(t, "status", "--json", "--connect", c.connect).want(t, 0)
+	s := runPhoebe(t, "status", "--json", "--connect", c.connect).wantExit(t, 0)
 	var all []struct {
 		Frontend string
 		Workers  []struct{ Name, State string }
@@ -338,14 +338,14 @@ func TestStatus(t *testing.T) {
 	if len(all) != 2 || len(all[1].Workers) != 3 || all[1].Workers[2].State != "up" {
 		t.Errorf("%s", s.out)
 	}
-	phoebe(t, "status", "--connect", c.frontends[0]+",127.0.0.1:1").want(t, 0, "unreachable", "1/1",
+	runPhoebe(t, "status", "--connect", c.frontends[0]+",127.0.0.1:1").wantExit(t, 0, "unreachable", "1/1",
 		"frontend 127.0.0.1:1: ")
 
 	// No process listens at the worker's address.
-	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--name", "lonely")
-	addr := f.said("frontend", 1)[0]
-	eventually(t, func() error {
-		if s := phoebe(t, "status", "--connect", addr).want(t, 0,
+	f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--name", "lonely")
+	addr := f.awaitLines("frontend", 1)[0]
+	waitUntil(t, func() error {
+		if s := runPhoebe(t, "status", "--connect", addr).wantExit(t, 0,
 			"lonely", "0/1"); !strings.Contains(s.out, "refused") {
 			return fmt.Errorf("no reason for the broken link: %s", s.out)
 		}
@@ -357,9 +357,9 @@ func TestCancel(t *testing.T) {
 	c := startDev(t)
 	for _, form := range []string{"handle", "job", "other frontend"} {
 		t.Run(form, func(t *testing.T) {
-			run := start(t, "run", "--connect", c.connect, "--function", "sleep", "--payload", "10m", "--tasks", "3")
+			run := startPhoebe(t, "run", "--connect", c.connect, "--function", "sleep", "--payload", "10m", "--tasks", "3")
 			var handle string
-			eventually(t, func() error {
+			waitUntil(t, func() error {
 				if _, err := fmt.Sscanf(run.errs.String(), "job %s", &handle); err != nil {
 					return err
 				}
@@ -375,30 +375,30 @@ func TestCancel(t *testing.T) {
 					connect = c.frontends[1]
 				}
 			}
-			phoebe(t, "cancel", handle, "--connect", connect, "--reason", "tired of it").want(t, 0,
+			runPhoebe(t, "cancel", handle, "--connect", connect, "--reason", "tired of it").wantExit(t, 0,
 				"3 tasks are cancelled")
-			if code := run.ends(); code != 4 {
+			if code := run.awaitEnd(); code != 4 {
 				t.Errorf("exit code %d, want 4", code)
 			}
 			for _, o := range []string{"0", "1", "2"} {
-				if got := run.said(o, 1)[0]; !strings.HasPrefix(got, "cancelled") ||
+				if got := run.awaitLines(o, 1)[0]; !strings.HasPrefix(got, "cancelled") ||
 					!strings.HasSuffix(got, "tired of it") {
 					t.Errorf("task %s: %q", o, got)
 				}
 			}
 		})
 	}
-	phoebe(t, "cancel", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).want(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+	runPhoebe(t, "cancel", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).wantExit(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV",
 		"unknown job")
 }
 
 func TestInterruptCancels(t *testing.T) {
 	c := startDev(t)
 	for s, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
-		run := start(t, "run", "--connect", c.frontends[0], "--function", "sleep", "--payload", "10m")
-		cl := dial(t, c.frontends[0])
+		run := startPhoebe(t, "run", "--connect", c.frontends[0], "--function", "sleep", "--payload", "10m")
+		cl := newClient(t, c.frontends[0])
 		running := func(want int) {
-			eventually(t, func() error {
+			waitUntil(t, func() error {
 				said, err := cl.Cluster(t.Context())
 				if err == nil && said.Jobs != want {
 					err = fmt.Errorf("%d jobs, want %d", said.Jobs, want)
@@ -407,8 +407,8 @@ func TestInterruptCancels(t *testing.T) {
 			})
 		}
 		running(1)
-		run.signal(s)
-		if got := run.ends(); got != code {
+		run.sendSignal(s)
+		if got := run.awaitEnd(); got != code {
 			t.Errorf("%v: exit code %d, want %d", s, got, code)
 		}
 		running(0)
@@ -417,35 +417,35 @@ func TestInterruptCancels(t *testing.T) {
 
 func TestSecret(t *testing.T) {
 	secret, wrong := "PHOEBE_SECRET=correct horse", "PHOEBE_SECRET=battery staple"
-	file := write(t, "correct horse\n")
-	w := startIn(t, []string{secret}, "worker", "--listen", "0.0.0.0:0", "--name", "guarded")
-	_, port, _ := strings.Cut(w.said("worker", 1)[0], "]:")
+	file := writeFile(t, "correct horse\n")
+	w := startPhoebeIn(t, []string{secret}, "worker", "--listen", "0.0.0.0:0", "--name", "guarded")
+	_, port, _ := strings.Cut(w.awaitLines("worker", 1)[0], "]:")
 	if port == "" {
-		_, port, _ = strings.Cut(w.said("worker", 1)[0], ":")
+		_, port, _ = strings.Cut(w.awaitLines("worker", 1)[0], ":")
 	}
-	f := start(t, "frontend", "--listen", "0.0.0.0:0", "--workers", "127.0.0.1:"+port, "--secret-file", file)
-	_, fport, _ := strings.Cut(f.said("frontend", 1)[0], "]:")
+	f := startPhoebe(t, "frontend", "--listen", "0.0.0.0:0", "--workers", "127.0.0.1:"+port, "--secret-file", file)
+	_, fport, _ := strings.Cut(f.awaitLines("frontend", 1)[0], "]:")
 	if fport == "" {
-		_, fport, _ = strings.Cut(f.said("frontend", 1)[0], ":")
+		_, fport, _ = strings.Cut(f.awaitLines("frontend", 1)[0], ":")
 	}
 	addr := "127.0.0.1:" + fport
-	eventually(t, func() error {
-		if s := phoebeIn(t, "", []string{secret}, "status", "--connect", addr); !strings.Contains(s.out, "1/1") {
+	waitUntil(t, func() error {
+		if s := runPhoebeIn(t, "", []string{secret}, "status", "--connect", addr); !strings.Contains(s.out, "1/1") {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
-	phoebe(t, "run", "--connect", addr, "--secret-file", file, "--function", "echo", "--payload", "x").want(t, 0,
+	runPhoebe(t, "run", "--connect", addr, "--secret-file", file, "--function", "echo", "--payload", "x").wantExit(t, 0,
 		"1 of 1")
-	phoebe(t, "run", "--connect", addr, "--function", "echo").want(t, 3, "unauthorized", "secret")
-	phoebeIn(t, "", []string{wrong}, "run", "--connect", addr, "--function", "echo").want(t, 3, "unauthorized",
+	runPhoebe(t, "run", "--connect", addr, "--function", "echo").wantExit(t, 3, "unauthorized", "secret")
+	runPhoebeIn(t, "", []string{wrong}, "run", "--connect", addr, "--function", "echo").wantExit(t, 3, "unauthorized",
 		"secret")
-	phoebeIn(t, "", []string{wrong}, "status", "--connect", addr).want(t, 3, "unauthorized")
+	runPhoebeIn(t, "", []string{wrong}, "status", "--connect", addr).wantExit(t, 3, "unauthorized")
 
-	spy := startIn(t, []string{wrong}, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:"+port)
-	eventually(t, func() error {
-		if s := phoebeIn(t, "", []string{wrong}, "status", "--connect",
-			spy.said("frontend", 1)[0]); !strings.Contains(s.out, "rejected") {
+	spy := startPhoebeIn(t, []string{wrong}, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:"+port)
+	waitUntil(t, func() error {
+		if s := runPhoebeIn(t, "", []string{wrong}, "status", "--connect",
+			spy.awaitLines("frontend", 1)[0]); !strings.Contains(s.out, "rejected") {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -457,8 +457,8 @@ func TestSecret(t *testing.T) {
 func TestAdminIsNotForPages(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*process{
-		"worker": start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),
-		"frontend": start(t, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1",
+		"worker": startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),
+		"frontend": startPhoebe(t, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1",
 			"--admin", "localhost:0"),
 	} {
 		at := adminAddr(t, p)
@@ -528,7 +528,7 @@ func TestAdmin(t *testing.T) {
 	}
 	c := startDev(t, "--admin", ":0", "--log-level", "info")
 	url := admin(c.process)
-	phoebe(t, "run", "--connect", c.connect, "--function", "echo").want(t, 0)
+	runPhoebe(t, "run", "--connect", c.connect, "--function", "echo").wantExit(t, 0)
 	for path, want := range map[string]string{
 		"/livez": "ok", "/readyz": "ok", "/debug/pprof/": "goroutine", "/debug/pprof/cmdline": "dev",
 		"/metrics": `phoebe_frontend_tasks_total{outcome="result"} 1`,
@@ -542,7 +542,7 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("metrics of the worker or the process are missing:\n%s", body)
 	}
 
-	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--admin", "127.0.0.1:0",
+	f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--admin", "127.0.0.1:0",
 		"--log-level", "info")
 	url = admin(f)
 	if code, body, err := get(url + "/readyz"); err != nil || code != 503 || !strings.Contains(body, "no worker") {
@@ -555,14 +555,14 @@ func TestAdmin(t *testing.T) {
 	// While a process drains, /readyz answers 404. An unhealthy process answers 503.
 	drains := startFleet(t, 1, 1, nil, []string{"--admin", "127.0.0.1:0", "--log-level", "info"})
 	starts := filepath.Join(t.TempDir(), "starts")
-	if _, err := dial(t, drains.frontendAddrs...).Submit(t.Context(),
-		client.Job{Tasks: []client.Task{script(t, starts, "sleep 1h")}}); err != nil {
+	if _, err := newClient(t, drains.frontendAddrs...).Submit(t.Context(),
+		client.Job{Tasks: []client.Task{scriptTask(t, starts, "sleep 1h")}}); err != nil {
 		t.Fatal(err)
 	}
-	started(t, starts)
+	awaitStarted(t, starts)
 	url = admin(drains.workers[0])
-	drains.workers[0].signal(syscall.SIGTERM)
-	eventually(t, func() error {
+	drains.workers[0].sendSignal(syscall.SIGTERM)
+	waitUntil(t, func() error {
 		if code, body, err := get(url + "/readyz"); err != nil || code != 404 {
 			return fmt.Errorf("%d %q %v", code, body, err)
 		}
@@ -572,33 +572,33 @@ func TestAdmin(t *testing.T) {
 	// Before a frontend drains, /readyz says draining, but jobs are still accepted. A second signal ends the delay.
 	delays := startFleet(t, 1, 1, []string{"--admin", "127.0.0.1:0", "--log-level", "info", "--drain-delay", "1h"}, nil)
 	url = admin(delays.frontends[0])
-	delays.frontends[0].signal(syscall.SIGTERM)
-	eventually(t, func() error {
+	delays.frontends[0].sendSignal(syscall.SIGTERM)
+	waitUntil(t, func() error {
 		if code, body, err := get(url + "/readyz"); err != nil || code != 404 {
 			return fmt.Errorf("%d %q %v", code, body, err)
 		}
 		return nil
 	})
-	phoebe(t, "run", "--connect", delays.frontendAddrs[0], "--function", "echo", "--payload", "hello").want(t, 0,
+	runPhoebe(t, "run", "--connect", delays.frontendAddrs[0], "--function", "echo", "--payload", "hello").wantExit(t, 0,
 		"hello")
-	delays.frontends[0].signal(syscall.SIGTERM)
-	if code := delays.frontends[0].ends(); code != 143 {
+	delays.frontends[0].sendSignal(syscall.SIGTERM)
+	if code := delays.frontends[0].awaitEnd(); code != 143 {
 		t.Errorf("exit code %d at the second signal", code)
 	}
 }
 
 func TestVersionHelpAndCompletion(t *testing.T) {
-	phoebe(t, "version").want(t, 0, "phoebe ", "go1.")
-	if a, b := phoebe(t, "version"), phoebe(t, "--version").want(t, 0); a.out != b.out {
+	runPhoebe(t, "version").wantExit(t, 0, "phoebe ", "go1.")
+	if a, b := runPhoebe(t, "version"), runPhoebe(t, "--version").wantExit(t, 0); a.out != b.out {
 		t.Errorf("%q and %q", a.out, b.out)
 	}
-	phoebe(t).want(t, 0, "Usage: phoebe", "Exit codes")
-	phoebe(t, "help").want(t, 0, "Usage: phoebe", "Exit codes")
-	phoebe(t, "help", "sim", "faults").want(t, 0, "Usage: phoebe sim faults")
-	phoebe(t, "run", "--help").want(t, 0, "pareto:ALPHA,D", "lognormal:SIGMA,D")
+	runPhoebe(t).wantExit(t, 0, "Usage: phoebe", "Exit codes")
+	runPhoebe(t, "help").wantExit(t, 0, "Usage: phoebe", "Exit codes")
+	runPhoebe(t, "help", "sim", "faults").wantExit(t, 0, "Usage: phoebe sim faults")
+	runPhoebe(t, "run", "--help").wantExit(t, 0, "pareto:ALPHA,D", "lognormal:SIGMA,D")
 	for _, c := range []string{"dev", "frontend", "worker", "run", "status", "cancel", "bench", "version",
 		"completion"} {
-		s := phoebe(t, c, "--help").want(t, 0, "Usage: phoebe "+c)
+		s := runPhoebe(t, c, "--help").wantExit(t, 0, "Usage: phoebe "+c)
 		// The help of each flag has a default and a variable. The help is wrapped, so join its lines first.
 		_, flags, _ := strings.Cut(s.out, "Flags:")
 		text := strings.Join(strings.Fields(flags), " ")
@@ -609,7 +609,7 @@ func TestVersionHelpAndCompletion(t *testing.T) {
 		}
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		s := phoebe(t, "completion", shell).want(t, 0, "phoebe", "frontend", "probe-ratio")
+		s := runPhoebe(t, "completion", shell).wantExit(t, 0, "phoebe", "frontend", "probe-ratio")
 		if shell != "bash" {
 			continue
 		}
@@ -636,13 +636,13 @@ func TestVersionHelpAndCompletion(t *testing.T) {
 func TestDev(t *testing.T) {
 	c := startDev(t)
 	// If a port is taken, the second process says so.
-	phoebe(t, "frontend", "--listen", c.frontends[0], "--workers", c.workers[0]).want(t, 1, c.frontends[0],
+	runPhoebe(t, "frontend", "--listen", c.frontends[0], "--workers", c.workers[0]).wantExit(t, 1, c.frontends[0],
 		"address already in use")
-	phoebe(t, "worker", "--listen", c.workers[0]).want(t, 1, c.workers[0], "address already in use")
+	runPhoebe(t, "worker", "--listen", c.workers[0]).wantExit(t, 1, c.workers[0], "address already in use")
 	_, port, _ := strings.Cut(c.frontends[1], ":")
-	phoebe(t, "dev", "--frontends", "1", "--frontend-port", port).want(t, 1, c.frontends[1], "address already in use")
-	c.signal(syscall.SIGTERM)
-	if code := c.ends(); code != 0 {
+	runPhoebe(t, "dev", "--frontends", "1", "--frontend-port", port).wantExit(t, 1, c.frontends[1], "address already in use")
+	c.sendSignal(syscall.SIGTERM)
+	if code := c.awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if text := c.errs.String(); text != "" {
@@ -665,51 +665,51 @@ func TestDevDefaultPort(t *testing.T) {
 		return true
 	}
 	try := func() *process {
-		p := start(t, "dev", "--workers", "1")
-		p.said("ready", 1)
-		line := strings.Fields(p.said(binary, 1)[0])
-		if at := p.said("frontend", 2)[0]; line[2] != at {
+		p := startPhoebe(t, "dev", "--workers", "1")
+		p.awaitLines("ready", 1)
+		line := strings.Fields(p.awaitLines(binary, 1)[0])
+		if at := p.awaitLines("frontend", 2)[0]; line[2] != at {
 			t.Errorf("%q is to be tried, but the frontend is at %s", line, at)
 		}
-		phoebe(t, line...).want(t, 0, "hello")
+		runPhoebe(t, line...).wantExit(t, 0, "hello")
 		return p
 	}
 	wasFree := free()
 	p := try()
-	at := p.said("frontend", 2)[0]
+	at := p.awaitLines("frontend", 2)[0]
 	if wasFree && at != first {
 		t.Logf("somebody took %s meanwhile", first)
 	}
 	if at == first {
-		if phoebe(t, "run", "--function", "echo", "--payload", "without --connect").
-			want(t, 0, "without"); try().said("frontend", 2)[0] == first {
+		if runPhoebe(t, "run", "--function", "echo", "--payload", "without --connect").
+			wantExit(t, 0, "without"); try().awaitLines("frontend", 2)[0] == first {
 			t.Errorf("two on %s", first)
 		}
-	} else if free() && try().said("frontend", 2)[0] != first {
+	} else if free() && try().awaitLines("frontend", 2)[0] != first {
 		t.Errorf("%s is free, and not taken", first)
 	}
 }
 
 func TestWorkersFile(t *testing.T) {
 	c := startDev(t)
-	name := write(t, "# the first\n"+c.workers[0]+"\n")
-	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers-file", name)
-	addr := f.said("frontend", 1)[0]
-	linked(t, addr, 1)
+	name := writeFile(t, "# the first\n"+c.workers[0]+"\n")
+	f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers-file", name)
+	addr := f.awaitLines("frontend", 1)[0]
+	awaitLinked(t, addr, 1)
 	if err := os.WriteFile(name, []byte(strings.Join(c.workers, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	linked(t, addr, 3)
+	awaitLinked(t, addr, 3)
 }
 
 func TestBench(t *testing.T) {
 	dir := t.TempDir()
 	jsonFile, htmlFile := filepath.Join(dir, "b.json"), filepath.Join(dir, "b.html")
-	phoebe(t, "bench", "--frontends", "1", "--workers", "2", "--slots", "2", "--load", "0.3", "--policy",
+	runPhoebe(t, "bench", "--frontends", "1", "--workers", "2", "--slots", "2", "--load", "0.3", "--policy",
 		"phoebe-sticky,random", "--task-duration", "fixed:5ms",
 		"--tasks-per-job", "2", "--warmup", "100ms", "--for", "500ms", "--simulate", "--json", jsonFile, "--html",
 		htmlFile).
-		want(t, 0, "phoebe-sticky ", "random ", "omniscient", "simulated", "ideal", "load 0.3", "4 slots")
+		wantExit(t, 0, "phoebe-sticky ", "random ", "omniscient", "simulated", "ideal", "load 0.3", "4 slots")
 	read := func() (doc struct {
 		Meta struct{ Command string }
 		Runs []struct {
@@ -748,9 +748,9 @@ func TestBench(t *testing.T) {
 		t.Errorf("%v in %.100s", err, html)
 	}
 	c := startDev(t)
-	phoebe(t, "bench", "noop", "--connect", c.connect, "--repeat", "2", "--warmup", "10ms", "--for", "100ms",
+	runPhoebe(t, "bench", "noop", "--connect", c.connect, "--repeat", "2", "--warmup", "10ms", "--for", "100ms",
 		"--json", jsonFile).
-		want(t, 0, "round trip", "floor", "tasks/s", "running", "medians of 2 repeats")
+		wantExit(t, 0, "round trip", "floor", "tasks/s", "running", "medians of 2 repeats")
 	if doc := read(); doc.Noop == nil || doc.Noop.TasksPerS1 <= 0 {
 		t.Errorf("%+v", doc)
 	}
@@ -780,7 +780,7 @@ func TestBench(t *testing.T) {
 		{[]string{"--against", "localhost:1,localhost:2", "--connect", "localhost:3"}, 2, "--connect"},
 		{[]string{"noop", "--against", "localhost:1,localhost:2"}, 2, "--against"},
 	} {
-		phoebe(t, append([]string{"bench"}, test.args...)...).want(t, test.code, test.says)
+		runPhoebe(t, append([]string{"bench"}, test.args...)...).wantExit(t, test.code, test.says)
 	}
 }
 
@@ -789,19 +789,19 @@ func TestBench(t *testing.T) {
 func TestBenchAgainst(t *testing.T) {
 	var workers []string
 	for range 2 {
-		workers = append(workers, start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "4").addr())
+		workers = append(workers, startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "4").workerAddr())
 	}
 	var apis []string
 	for _, of := range []string{strings.Join(workers, ","), strings.Join(workers, ","), strings.Join(workers, ","),
 		workers[0]} {
-		apis = append(apis, start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", of).said("frontend", 1)[0])
-		linked(t, apis[len(apis)-1], 1+strings.Count(of, ","))
+		apis = append(apis, startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", of).awaitLines("frontend", 1)[0])
+		awaitLinked(t, apis[len(apis)-1], 1+strings.Count(of, ","))
 	}
 	jsonFile, htmlFile := filepath.Join(t.TempDir(), "b.json"), filepath.Join(t.TempDir(), "b.html")
 	args := []string{"bench", "--load", "0.4", "--task-duration", "task-exp:5ms", "--tasks-per-job", "2", "--warmup",
 		"100ms", "--for", "2s"}
-	phoebe(t, append(args, "--against", apis[0]+"+"+apis[1]+","+apis[2], "--json", jsonFile, "--html", htmlFile)...).
-		want(t, 0, "A: frontends at "+apis[0]+", "+apis[1], "B: frontends at "+apis[2], "pair by pair", "phoebe, A ",
+	runPhoebe(t, append(args, "--against", apis[0]+"+"+apis[1]+","+apis[2], "--json", jsonFile, "--html", htmlFile)...).
+		wantExit(t, 0, "A: frontends at "+apis[0]+", "+apis[1], "B: frontends at "+apis[2], "pair by pair", "phoebe, A ",
 			"phoebe, B ", "load 0.4", "8 slots")
 	text, err := os.ReadFile(jsonFile)
 	var doc bench.Document
@@ -827,7 +827,7 @@ func TestBenchAgainst(t *testing.T) {
 	if html, err := os.ReadFile(htmlFile); err != nil || !strings.Contains(string(html), "Two fleets") {
 		t.Errorf("%v in %.100s", err, html)
 	}
-	phoebe(t, append(args, "--against", apis[0]+","+apis[3])...).want(t, 1, "they must be the same")
+	runPhoebe(t, append(args, "--against", apis[0]+","+apis[3])...).wantExit(t, 1, "they must be the same")
 }
 
 // A Thrift client in Python, which knows only the schema, runs a job.
@@ -844,25 +844,25 @@ func TestPython(t *testing.T) {
 // The client in Python runs a job with a tenant's token in place of the secret.
 func TestPythonToken(t *testing.T) {
 	dir := t.TempDir()
-	name, hash := token(t, dir, "token")
+	name, hash := makeToken(t, dir, "token")
 	file := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
-	file.put("  python: {token-hashes: [" + hash + "]}\n")
+	file.writeTenants("  python: {token-hashes: [" + hash + "]}\n")
 	secret := filepath.Join(dir, "secret")
 	if err := os.WriteFile(secret, []byte("sesame"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := meet(start(t, append(gossipFlags, "--secret-file", secret, "--tenants", file.name)...))
-	start(t, "worker", "--listen", "127.0.0.1:0", "--secret-file", secret, "--join", f.heartbeat)
+	f := awaitGossiper(startPhoebe(t, append(gossipFlags, "--secret-file", secret, "--tenants", file.name)...))
+	startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--secret-file", secret, "--join", f.heartbeat)
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	phoebe(t, "run", "--connect", f.api, "--token-file", name, "--function", "echo").want(t, 0)
+	runPhoebe(t, "run", "--connect", f.api, "--token-file", name, "--function", "echo").wantExit(t, 0)
 	runPython(t, f.api, strings.TrimSpace(string(text)))
 }
 
 // runPython runs the client in Python with a secret or a token.
-func runPython(t *testing.T, addr, told string) {
+func runPython(t *testing.T, addr, sharedSecret string) {
 	t.Helper()
 	path := os.Getenv("PHOEBE_PYTHON_PATH")
 	if path == "" {
@@ -870,7 +870,7 @@ func runPython(t *testing.T, addr, told string) {
 	}
 	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join("..", "..", "frontend", "client", "testdata",
 		"python", "run_job.py"), addr)
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1", "PHOEBE_SECRET="+told)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1", "PHOEBE_SECRET="+sharedSecret)
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok") {
 		t.Errorf("%v: %s", err, out)
 	}

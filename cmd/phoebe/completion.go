@@ -35,7 +35,7 @@ func (c *completionCmd) Run(out *streams, model *kong.Application) error {
 
 // listVisible returns the subcommands of n, and the flags of n and of all commands above. Hidden commands and flags
 // are left out.
-func words(n *kong.Node) (commands []*kong.Node, flags []*kong.Flag) {
+func listVisible(n *kong.Node) (commands []*kong.Node, flags []*kong.Flag) {
 	for at := n; at != nil; at = at.Parent {
 		for _, f := range at.Flags {
 			if !f.Hidden {
@@ -67,7 +67,7 @@ func bashCompletion(b *strings.Builder, root *kong.Node, shell string) {
 	var paths, choices strings.Builder
 	var walk func(n *kong.Node, path string)
 	walk = func(n *kong.Node, path string) {
-		commands, flags := words(n)
+		commands, flags := listVisible(n)
 		var all []string
 		for _, c := range commands {
 			all = append(all, c.Name)
@@ -105,7 +105,7 @@ complete -o default -F _phoebe phoebe
 // fishCompletion writes the script for fish, for the command n and its subcommands. path is the name of n, or empty
 // at the root.
 func fishCompletion(b *strings.Builder, n *kong.Node, path string) {
-	commands, _ := words(n)
+	commands, _ := listVisible(n)
 	condition := "__fish_use_subcommand"
 	if path != "" {
 		condition = "__fish_seen_subcommand_from " + path

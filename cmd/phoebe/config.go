@@ -33,11 +33,11 @@ func (c *cli) BeforeResolve(ctx *kong.Context) error {
 	}
 	settings, err := readConfig(name, ctx)
 	var wrong *flaw
-	if err != nil && (c.only == nil || !errors.As(err, &wrong)) {
+	if err != nil && (c.countsSetting == nil || !errors.As(err, &wrong)) {
 		return err
 	}
 	ctx.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if s, ok := settings[flag.Name]; ok && !inEnvironment(flag) && (c.only == nil || c.only(flag.Name)) {
+		if s, ok := settings[flag.Name]; ok && !isInEnvironment(flag) && (c.countsSetting == nil || c.countsSetting(flag.Name)) {
 			return s.text, nil
 		}
 		return nil, nil
@@ -46,7 +46,7 @@ func (c *cli) BeforeResolve(ctx *kong.Context) error {
 }
 
 // isInEnvironment reports whether one of the flag's variables is set.
-func inEnvironment(flag *kong.Flag) bool {
+func isInEnvironment(flag *kong.Flag) bool {
 	return slices.ContainsFunc(flag.Envs, func(name string) bool { _, set := os.LookupEnv(name); return set })
 }
 
@@ -105,12 +105,12 @@ func readConfig(name string, command *kong.Context) (map[string]setting, error) 
 				key != "help"
 		})
 		if at < 0 {
-			errs = append(errs, wrong(line, "unknown setting %q: %s", key, meant(key, command)))
+			errs = append(errs, wrong(line, "unknown setting %q: %s", key, suggestSetting(key, command)))
 			continue
 		}
 		v, err := flagText(entries.Value())
 		if err == nil {
-			err = check(flags[at], v)
+			err = checkValue(flags[at], v)
 		}
 		if err != nil {
 			errs = append(errs, wrong(line, "setting %q: %w", key, err))
@@ -122,14 +122,14 @@ func readConfig(name string, command *kong.Context) (map[string]setting, error) 
 }
 
 // suggestSetting returns a remedy for key, a setting that the command does not have.
-func meant(key string, command *kong.Context) string {
+func suggestSetting(key string, command *kong.Context) string {
 	var owners []string
 	for _, other := range command.Model.Children {
 		if !other.Hidden && slices.ContainsFunc(other.Flags, func(f *kong.Flag) bool { return f.Name == key }) {
 			owners = append(owners, "phoebe "+other.Name)
 		}
 	}
-	text := fmt.Sprintf("this command's nearest flag is %q", nearest(key, command.Flags()))
+	text := fmt.Sprintf("this command's nearest flag is %q", nearestFlag(key, command.Flags()))
 	if owners != nil {
 		text = "the setting is for " + strings.Join(owners, ", ") + "; " + text
 	}
@@ -137,12 +137,12 @@ func meant(key string, command *kong.Context) string {
 }
 
 // checkValue returns an error if text is no value of the flag. The error says which values are.
-func check(flag *kong.Flag, text string) error {
+func checkValue(flag *kong.Flag, text string) error {
 	was := flag.Set
 	defer func() { flag.Set = was }()
 	target := reflect.New(flag.Target.Type()).Elem()
 	if err := flag.Parse(kong.ScanFromTokens(kong.Token{Type: kong.FlagValueToken, Value: text}), target); err != nil {
-		return fmt.Errorf("%q: want %s", text, wanted(flag))
+		return fmt.Errorf("%q: want %s", text, valueFormat(flag))
 	}
 	if flag.Enum != "" && !slices.Contains(flag.EnumSlice(), text) {
 		return fmt.Errorf("%q: want one of %s", text, strings.Join(flag.EnumSlice(), ", "))
@@ -151,20 +151,20 @@ func check(flag *kong.Flag, text string) error {
 }
 
 // valueFormat says how to write a value of the flag.
-func wanted(flag *kong.Flag) string {
-	of := flag.Target.Type()
-	if of.Kind() == reflect.Pointer {
-		of = of.Elem()
+func valueFormat(flag *kong.Flag) string {
+	typ := flag.Target.Type()
+	if typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
 	}
 	switch {
-	case of == reflect.TypeFor[time.Duration]():
+	case typ == reflect.TypeFor[time.Duration]():
 		return "a time with its unit, such as 500ms, 3s or 1m30s"
-	case of == sizeType:
+	case typ == sizeType:
 		return "a number of bytes, such as 65536, 64KiB, 16MiB or 2GiB"
-	case of == reflect.TypeFor[weights]():
+	case typ == reflect.TypeFor[weights]():
 		return "tenants and their shares, such as {web: 3, batch: 1}"
 	}
-	switch of.Kind() {
+	switch typ.Kind() {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Float64:
@@ -212,13 +212,13 @@ func scalarText(n ast.Node) (string, error) {
 }
 
 // nearestFlag returns the name of the flag most similar to key.
-func nearest(key string, flags []*kong.Flag) string {
+func nearestFlag(key string, flags []*kong.Flag) string {
 	return slices.MinFunc(flags,
-		func(a, b *kong.Flag) int { return cmp.Compare(distance(key, a.Name), distance(key, b.Name)) }).Name
+		func(a, b *kong.Flag) int { return cmp.Compare(editDistance(key, a.Name), editDistance(key, b.Name)) }).Name
 }
 
 // editDistance counts the characters to change, add or remove to turn a into b.
-func distance(a, b string) int {
+func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

@@ -24,9 +24,9 @@ func TestSlowWorker(t *testing.T) {
 	turns.Go(func() {
 		for ctx.Err() == nil {
 			_ = slow.cmd.Process.Signal(syscall.SIGSTOP)
-			pause(t, turn*9/10)
+			waitFor(t, turn*9/10)
 			_ = slow.cmd.Process.Signal(syscall.SIGCONT)
-			pause(t, turn/10)
+			waitFor(t, turn/10)
 		}
 	})
 	defer turns.Wait()
@@ -39,7 +39,7 @@ func TestSlowWorker(t *testing.T) {
 	took := map[string][]time.Duration{} // by --copies
 	for i := range 2 * rounds {
 		share := []string{"0", "0.03"}[i%2]
-		took[share] = append(took[share], slowJobs(t, f, share, 4*time.Second)...)
+		took[share] = append(took[share], timeJobs(t, f, share, 4*time.Second)...)
 	}
 	without, with := p99(took["0"]), p99(took["0.03"])
 	t.Logf("p99 of %d jobs without copies %v, of %d with copies %v: %.2f times as long", len(took["0"]), without,
@@ -51,12 +51,12 @@ func TestSlowWorker(t *testing.T) {
 
 // timeJobs returns the response times of jobs through a new frontend with --copies share. Four goroutines run job
 // after job, for the time goOn.
-func slowJobs(t *testing.T, f *fleet, share string, goOn time.Duration) (took []time.Duration) {
-	front := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ","),
+func timeJobs(t *testing.T, f *fleet, share string, goOn time.Duration) (took []time.Duration) {
+	front := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ","),
 		"--copies", share)
-	addr := front.said("frontend", 1)[0]
-	linked(t, addr, len(f.workerAddrs))
-	c := dial(t, addr)
+	addr := front.awaitLines("frontend", 1)[0]
+	awaitLinked(t, addr, len(f.workerAddrs))
+	c := newClient(t, addr)
 	var mu sync.Mutex
 	var rows sync.WaitGroup
 	for range 4 {
@@ -78,8 +78,8 @@ func slowJobs(t *testing.T, f *fleet, share string, goOn time.Duration) (took []
 		})
 	}
 	rows.Wait()
-	front.signal(syscall.SIGTERM)
-	front.ends()
+	front.sendSignal(syscall.SIGTERM)
+	front.awaitEnd()
 	return took
 }
 

@@ -17,7 +17,7 @@ import (
 // adminURL returns the URL of the admin port of a process with --admin and --log-level info.
 func adminURL(t testing.TB, p *process) (url string) {
 	t.Helper()
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		if _, rest, ok := strings.Cut(p.errs.String(), `msg="admin port serves" address=`); ok {
 			url = "http://" + strings.Fields(rest)[0]
 			return nil
@@ -34,10 +34,10 @@ func TestBenchCutShort(t *testing.T) {
 	results := regexp.MustCompile(`phoebe_frontend_tasks_total\{outcome="result"\} (\d+)`)
 	dir := t.TempDir()
 	jsonFile, htmlFile := filepath.Join(dir, "b.json"), filepath.Join(dir, "b.html")
-	b := start(t, "bench", "--connect", c.connect, "--load", "0.1", "--task-duration", "fixed:2ms", "--tasks-per-job",
+	b := startPhoebe(t, "bench", "--connect", c.connect, "--load", "0.1", "--task-duration", "fixed:2ms", "--tasks-per-job",
 		"2", "--warmup", "0s", "--for", "10m",
 		"--policy", "phoebe,random", "--json", jsonFile, "--html", htmlFile)
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		res, err := http.Get(url + "/metrics")
 		if err != nil {
 			return err
@@ -54,12 +54,12 @@ func TestBenchCutShort(t *testing.T) {
 		}
 		return fmt.Errorf("few results")
 	})
-	b.signal(syscall.SIGINT)
-	if code := b.ends(); code != 130 {
+	b.sendSignal(syscall.SIGINT)
+	if code := b.awaitEnd(); code != 130 {
 		t.Errorf("exit code %d", code)
 	}
-	b.said("phoebe", 1)
-	b.said("cut", 1)
+	b.awaitLines("phoebe", 1)
+	b.awaitLines("cut", 1)
 	text, err := os.ReadFile(jsonFile)
 	if err != nil {
 		t.Fatal(err)
@@ -90,17 +90,17 @@ func TestBenchCutShort(t *testing.T) {
 func TestBenchCutShortAtOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "b.json")
 	c := startDev(t)
-	b := start(t, "bench", "--connect", c.connect, "--warmup", "10m", "--for", "10m", "--json", name)
-	cl := dial(t, c.frontends...)
-	eventually(t, func() error {
+	b := startPhoebe(t, "bench", "--connect", c.connect, "--warmup", "10m", "--for", "10m", "--json", name)
+	cl := newClient(t, c.frontends...)
+	waitUntil(t, func() error {
 		said, err := cl.Cluster(t.Context())
 		if err == nil && said.Jobs == 0 {
 			err = fmt.Errorf("no jobs")
 		}
 		return err
 	})
-	b.signal(syscall.SIGTERM)
-	if code := b.ends(); code != 143 {
+	b.sendSignal(syscall.SIGTERM)
+	if code := b.awaitEnd(); code != 143 {
 		t.Errorf("exit code %d", code)
 	}
 	if _, err := os.Stat(name); !os.IsNotExist(err) {

@@ -13,46 +13,46 @@ import (
 // parts are as before.
 func TestCutOffWithTenants(t *testing.T) {
 	t.Parallel()
-	if !withinNetwork(t) {
+	if !runInOwnNetwork(t) {
 		return
 	}
 	secret = "sesame"
 	hub := newHub(t)
 	file := &tenantsFile{t: t, name: filepath.Join(t.TempDir(), "tenants.yaml")}
-	file.put("  bounded: {tokens: 1, max: 6}\n")
+	file.writeTenants("  bounded: {tokens: 1, max: 6}\n")
 	var frontends []*station
 	var beats, gossip []string
 	for i := range 3 {
 		s := newStation(hub, fmt.Sprint("f", i), 1+i, mainNet, gossipNet)
-		frontends, beats, gossip = append(frontends, s), append(beats, s.at(mainNet)+":7412"),
-			append(gossip, s.at(gossipNet)+":7411")
+		frontends, beats, gossip = append(frontends, s), append(beats, s.address(mainNet)+":7412"),
+			append(gossip, s.address(gossipNet)+":7411")
 	}
 	for i, s := range frontends {
 		s.args = []string{
-			"frontend", "--name", s.name, "--listen", s.api(), "--gossip", gossip[i], "--heartbeat", beats[i],
+			"frontend", "--name", s.name, "--listen", s.apiAddr(), "--gossip", gossip[i], "--heartbeat", beats[i],
 			"--join", strings.Join(gossip, ","),
-			"--admin", s.at(mainNet) + ":7413", "--tenants", file.name,
+			"--admin", s.address(mainNet) + ":7413", "--tenants", file.name,
 		}
-		s.begin()
+		s.startProcess()
 	}
 	w := newStation(hub, "w", 101, mainNet)
-	w.args = []string{"worker", "--name", "w", "--listen", w.at(mainNet) + ":7420", "--join",
+	w.args = []string{"worker", "--name", "w", "--listen", w.address(mainNet) + ":7420", "--join",
 		strings.Join(beats, ","), "--slots", "16"}
-	w.begin()
+	w.startProcess()
 	for _, f := range frontends {
-		linked(t, f.api(), 1)
-		f.gossips(3, "")
-		wantsMuch(t, f.api(), "bounded", 500*time.Millisecond)
+		awaitLinked(t, f.apiAddr(), 1)
+		f.awaitGossip(3, "")
+		submitMuch(t, f.apiAddr(), "bounded", 500*time.Millisecond)
 	}
 	part := map[string]float64{"bounded": 2}
 	for _, f := range frontends {
-		uses(t, dial(t, f.api()), part)
+		awaitUse(t, newClient(t, f.apiAddr()), part)
 	}
 	alone := frontends[2]
-	c := dial(t, alone.api())
+	c := newClient(t, alone.apiAddr())
 	never := func(during string) {
 		t.Helper()
-		has, err := inUse(t, c)
+		has, err := slotsInUse(t, c)
 		if err != nil {
 			t.Error(err)
 		}
@@ -60,20 +60,20 @@ func TestCutOffWithTenants(t *testing.T) {
 			t.Fatalf("%s it has %v slots", during, has["bounded"])
 		}
 	}
-	alone.cut(gossipNet)
+	alone.unplug(gossipNet)
 	for lost := 0; lost < 20; { // for 2 s more, while tasks of the tenant end
 		never("while it loses the others")
-		if metric(t, alone.now, "phoebe_frontend_gossip_members") == 1 {
+		if metricSum(t, alone.current, "phoebe_frontend_gossip_members") == 1 {
 			lost++
 		}
-		pause(t, 100*time.Millisecond)
+		waitFor(t, 100*time.Millisecond)
 	}
-	alone.gossips(1, "warning: no other frontend is reached")
-	uses(t, dial(t, frontends[0].api()), map[string]float64{"bounded": 3}) // the others count two of three frontends
+	alone.awaitGossip(1, "warning: no other frontend is reached")
+	awaitUse(t, newClient(t, frontends[0].apiAddr()), map[string]float64{"bounded": 3}) // the others count two of three frontends
 	never("cut off")
-	alone.plug(gossipNet)
+	alone.plugIn(gossipNet)
 	for _, f := range frontends {
-		f.gossips(3, "")
-		uses(t, dial(t, f.api()), part)
+		f.awaitGossip(3, "")
+		awaitUse(t, newClient(t, f.apiAddr()), part)
 	}
 }

@@ -53,7 +53,7 @@ PHOEBE_WORKER_ORDER.`
 
 // Run runs a cluster.
 func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	secrets, err := c.secrets()
+	secrets, err := c.openSecrets()
 	if err != nil {
 		return err
 	}
@@ -68,15 +68,15 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		workers = *c.Workers
 	}
 	if frontends < 1 || workers < 1 {
-		return usage(errors.New("--frontends and --workers must be 1 or more"))
+		return usageError(errors.New("--frontends and --workers must be 1 or more"))
 	}
 	if c.TLS && (!c.Fleet || c.TLSDir != "") {
-		return usage(errors.New("--tls makes certificates for --fleet: give --fleet, and leave out --tls-dir"))
+		return usageError(errors.New("--tls makes certificates for --fleet: give --fleet, and leave out --tls-dir"))
 	}
 	if c.Fleet {
-		return c.rehearse(ctx, out, log, frontends, workers)
+		return c.runFleet(ctx, out, log, frontends, workers)
 	}
-	capacity, err := c.capacity(c.Slots)
+	capacity, err := c.workerCapacity(c.Slots)
 	if err != nil {
 		return err
 	}
@@ -84,9 +84,9 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		c.Admin = "127.0.0.1:0"
 	}
 	if err := errors.Join(c.checkAdmin(), c.checkSLO()); err != nil {
-		return usage(err)
+		return usageError(err)
 	}
-	if err := c.queueFlags.apply(&wserve.Config{}); err != nil {
+	if err := c.queueFlags.applyQueue(&wserve.Config{}); err != nil {
 		return err
 	}
 	registry := exec.NewRegistry()
@@ -96,11 +96,11 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		}
 	}
 	set := metrics.NewSet()
-	by := trust{secrets: secrets}
-	if err := by.open(c.AuditLog, set); err != nil {
+	peers := trust{secrets: secrets}
+	if err := peers.openAudit(c.AuditLog, set); err != nil {
 		return err
 	}
-	fileLimit := wserve.RaiseFileLimit(uint64(frontends)*uint64(c.MaxClients+workers) + spareFiles)
+	fileLimit := wserve.RaiseFileLimit(uint64(frontends)*uint64(c.MaxClients+workers) + otherFiles)
 	port := devPort
 	if c.FrontendPort != nil {
 		port = *c.FrontendPort
@@ -110,14 +110,14 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		WorkerPort: c.WorkerPort,
 		Registry:   registry, Policy: c.Policy, Secrets: secrets, TLSDir: c.TLSDir, Logger: log, Metrics: set,
 		Frontend: func(_ int, f *fserve.Config) {
-			f.Audit = by.audit
-			f.Version, f.FileLimit, f.Core.ProbeRatio = version(), fileLimit, c.ProbeRatio
-			c.frontendLimits.apply(f)
+			f.Audit = peers.audit
+			f.Version, f.FileLimit, f.Core.ProbeRatio = versionText(), fileLimit, c.ProbeRatio
+			c.frontendLimits.applyLimits(f)
 		},
 		Worker: func(_ int, w *wserve.Config) {
 			w.Core.Capacity, w.Core.MaxPayload = capacity, int(c.MaxPayload)
-			_ = c.queueFlags.apply(w) // checked above
-			c.fileFlags.apply(w)
+			_ = c.queueFlags.applyQueue(w) // checked above
+			c.fileFlags.applyFiles(w)
 			if c.CacheDir != "" {
 				w.CacheDir = filepath.Join(c.CacheDir, w.Name)
 			}
@@ -125,7 +125,7 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	})
 	var wrong *local.ConfigError
 	if errors.As(err, &wrong) {
-		return usage(wrong.Err)
+		return usageError(wrong.Err)
 	}
 	if err != nil {
 		return err
@@ -148,8 +148,8 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	if err != nil {
 		return errors.Join(err, cluster.Close())
 	}
-	return c.serve(ctx, log, set, by, service{
+	return c.runService(ctx, log, set, peers, service{
 		ready: cluster.Ready, failed: cluster.Failed, drain: cluster.Drain, close: cluster.Close, page: page,
-		told: func(page string) { fmt.Fprintf(out.out, "page %s\n", page) },
+		notePage: func(page string) { fmt.Fprintf(out.out, "page %s\n", page) },
 	})
 }

@@ -48,8 +48,8 @@ type finding struct {
 func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
-	findings := c.ownKeys()
-	answers, err := c.askAll(ctx, log, client.ClusterQuery{})
+	findings := c.checkOwnKeys()
+	answers, err := c.askFleet(ctx, log, client.ClusterQuery{})
 	asked := c.Connect
 	if err == nil {
 		asked = nil
@@ -57,7 +57,7 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 			asked = append(asked, a.connect)
 		}
 	}
-	findings = append(findings, c.shownKeys(ctx, asked)...)
+	findings = append(findings, c.checkShownKeys(ctx, asked)...)
 	switch {
 	case err != nil && len(findings) == 0:
 		return err
@@ -65,9 +65,9 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		findings = append(findings, finding{Where: strings.Join(c.Connect, ", "), Problem: err.Error(),
 			Remedy: "Mend the problems above first."})
 	}
-	findings = append(findings, diagnose(answers)...)
-	findings = append(findings, closedPorts(ctx, answers)...)
-	if err := c.print(out.out, answers, findings); err != nil {
+	findings = append(findings, diagnoseFleet(answers)...)
+	findings = append(findings, findClosedPorts(ctx, answers)...)
+	if err := c.printFindings(out.out, answers, findings); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(findings, func(f finding) bool { return !f.Note }) {
@@ -77,30 +77,30 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 }
 
 // checkOwnKeys returns the problems of the keys in --tls-dir.
-func (c *doctorCmd) ownKeys() []finding {
+func (c *doctorCmd) checkOwnKeys() []finding {
 	if c.TLSDir == "" {
 		return nil
 	}
-	return ofKeys("keys in "+c.TLSDir, identity.Examine(c.TLSDir, identity.Client|identity.Frontend|identity.Operator,
+	return keyFindings("keys in "+c.TLSDir, identity.Examine(c.TLSDir, identity.Client|identity.Frontend|identity.Operator,
 		time.Now()))
 }
 
 // checkShownKeys returns the problems of the certificates that frontends show. Errors of the connection are left
 // out: the question to the frontend will meet them, too.
-func (c *doctorCmd) shownKeys(ctx context.Context, addrs []string) (findings []finding) {
-	keys, err := c.keys()
+func (c *doctorCmd) checkShownKeys(ctx context.Context, addrs []string) (findings []finding) {
+	keys, err := c.openKeys()
 	if err != nil || keys == nil {
 		return nil
 	}
 	for _, addr := range addrs {
 		flaws, _ := keys.Examine(ctx, addr, identity.Frontend, time.Now())
-		findings = append(findings, ofKeys("frontend "+addr, flaws)...)
+		findings = append(findings, keyFindings("frontend "+addr, flaws)...)
 	}
 	return findings
 }
 
 // keyFindings turns flaws of keys into findings. A flaw that is still to come becomes a note.
-func ofKeys(where string, flaws []identity.Flaw) (findings []finding) {
+func keyFindings(where string, flaws []identity.Flaw) (findings []finding) {
 	for _, f := range flaws {
 		findings = append(findings, finding{f.Soon, where, f.Problem, f.Remedy})
 	}
@@ -108,7 +108,7 @@ func ofKeys(where string, flaws []identity.Flaw) (findings []finding) {
 }
 
 // printFindings prints the findings, and how many frontends and workers were seen.
-func (c *doctorCmd) print(w io.Writer, answers []answer, findings []finding) error {
+func (c *doctorCmd) printFindings(w io.Writer, answers []answer, findings []finding) error {
 	if c.JSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
@@ -123,10 +123,10 @@ func (c *doctorCmd) print(w io.Writer, answers []answer, findings []finding) err
 			return err
 		}
 	}
-	frontends := heard(answers)
+	frontends := distinctAnswers(answers)
 	workers := map[string]bool{}
 	for _, f := range frontends {
-		for _, k := range f.said.Workers {
+		for _, k := range f.cluster.Workers {
 			workers[k.Address] = true
 		}
 	}
@@ -136,25 +136,25 @@ func (c *doctorCmd) print(w io.Writer, answers []answer, findings []finding) err
 }
 
 // askFleet asks the frontends in --connect, and then all frontends named in the answers.
-func (c *clientFlags) askAll(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
-	answers, err := c.askThose(ctx, log, q)
+func (c *clientFlags) askFleet(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
+	answers, err := c.askNamed(ctx, log, q)
 	if err != nil {
 		return nil, err
 	}
-	more, err := c.ask(ctx, log, unasked(answers), q)
+	more, err := c.askFrontends(ctx, log, unaskedAddresses(answers), q)
 	return append(answers, more...), err
 }
 
 // unaskedAddresses returns the addresses of frontends that are named in answers, and were not asked.
-func unasked(answers []answer) []string {
+func unaskedAddresses(answers []answer) []string {
 	asked, known := map[string]bool{}, map[string]bool{}
 	for _, a := range answers {
 		asked[a.connect] = true
 		if a.err != nil {
 			continue
 		}
-		asked[a.said.Address] = true
-		for _, m := range a.said.Members {
+		asked[a.cluster.Address] = true
+		for _, m := range a.cluster.Members {
 			known[m.Address] = m.Address != ""
 		}
 	}
@@ -164,11 +164,11 @@ func unasked(answers []answer) []string {
 
 // distinctAnswers returns an answer of each frontend, without failures. Behind a balancer, two addresses may lead
 // to the same frontend.
-func heard(answers []answer) (all []answer) {
+func distinctAnswers(answers []answer) (all []answer) {
 	for _, a := range answers {
 		if a.err == nil && !slices.ContainsFunc(all, func(b answer) bool {
-			return b.said.Address == a.said.Address &&
-				b.said.Frontend == a.said.Frontend
+			return b.cluster.Address == a.cluster.Address &&
+				b.cluster.Frontend == a.cluster.Frontend
 		}) {
 			all = append(all, a)
 		}
@@ -177,7 +177,7 @@ func heard(answers []answer) (all []answer) {
 }
 
 // diagnoseFleet returns the problems that show in the frontends' answers.
-func diagnose(answers []answer) (findings []finding) {
+func diagnoseFleet(answers []answer) (findings []finding) {
 	problem := func(where, remedy, format string, args ...any) {
 		findings = append(findings, finding{Where: where, Problem: fmt.Sprintf(format, args...), Remedy: remedy})
 	}
@@ -188,9 +188,9 @@ func diagnose(answers []answer) (findings []finding) {
 				"does not answer: %s", strings.TrimPrefix(a.err.Error(), "frontend "+a.connect+": "))
 		}
 	}
-	all := heard(answers)
+	all := distinctAnswers(answers)
 	for _, a := range all {
-		f, where := a.said, "frontend "+a.said.Frontend
+		f, where := a.cluster, "frontend "+a.cluster.Frontend
 		if f.Warning != "" {
 			problem(where, "Mend what it says. Until then, it keeps the state that it has.", "%s", f.Warning)
 		}
@@ -198,11 +198,11 @@ func diagnose(answers []answer) (findings []finding) {
 			findings = append(findings, finding{true, where, "drains: it takes no more jobs",
 				"None, if it shall end. Else start it again."})
 		}
-		if loopback(f.Address) && !loopback(a.connect) {
+		if isLoopback(f.Address) && !isLoopback(a.connect) {
 			problem(where, "Set --advertise to the address where others reach it.",
 				"advertises %s, an address that on each machine means the machine itself", f.Address)
 		}
-		if need := f.MaxClients + 2*len(f.Workers) + spareFiles; f.FileLimit > 0 && f.FileLimit < need {
+		if need := f.MaxClients + 2*len(f.Workers) + otherFiles; f.FileLimit > 0 && f.FileLimit < need {
 			problem(where, fmt.Sprintf(
 				"Raise the limit of open files (LimitNOFILE=%d in its unit, ulimit -n) or lower --max-clients.", need),
 				"may open %d files, and needs %d for %d clients and %d workers", f.FileLimit, need, f.MaxClients,
@@ -216,24 +216,24 @@ func diagnose(answers []answer) (findings []finding) {
 			}
 		}
 	}
-	findings = append(findings, versions(all)...)
-	findings = append(findings, clocks(all)...)
-	findings = append(findings, strangers(all)...)
-	return append(findings, links(all)...)
+	findings = append(findings, compareVersions(all)...)
+	findings = append(findings, compareClocks(all)...)
+	findings = append(findings, findStrangers(all)...)
+	return append(findings, checkLinks(all)...)
 }
 
 // compareVersions returns a finding if frontends run different versions.
-func versions(all []answer) []finding {
-	of := map[string][]string{}
+func compareVersions(all []answer) []finding {
+	byVersion := map[string][]string{}
 	for _, a := range all {
-		of[a.said.Version] = append(of[a.said.Version], a.said.Frontend)
+		byVersion[a.cluster.Version] = append(byVersion[a.cluster.Version], a.cluster.Frontend)
 	}
-	if len(of) < 2 {
+	if len(byVersion) < 2 {
 		return nil
 	}
 	var texts []string
-	for _, v := range slices.Sorted(maps.Keys(of)) {
-		texts = append(texts, fmt.Sprintf("%s at %s", v, strings.Join(of[v], ", ")))
+	for _, v := range slices.Sorted(maps.Keys(byVersion)) {
+		texts = append(texts, fmt.Sprintf("%s at %s", v, strings.Join(byVersion[v], ", ")))
 	}
 	return []finding{{false, "frontends", "run different versions: " + strings.Join(texts, "; "),
 		"Finish the upgrade, one process after the other, of workers too."}}
@@ -245,18 +245,18 @@ const maxSkew = time.Second
 
 // compareClocks reports frontends with a clock that certainly differs by more than maxSkew from this machine's
 // clock. The answer takes time, so ahead and behind are lower bounds.
-func clocks(all []answer) (findings []finding) {
+func compareClocks(all []answer) (findings []finding) {
 	for _, a := range all {
-		if a.said.Clock.Unix() <= 0 {
+		if a.cluster.Clock.Unix() <= 0 {
 			continue // a version without a clock
 		}
-		ahead, behind := a.said.Clock.Sub(a.got), a.sent.Sub(a.said.Clock) // lower bounds
+		ahead, behind := a.cluster.Clock.Sub(a.receivedAt), a.sentAt.Sub(a.cluster.Clock) // lower bounds
 		if skew := max(ahead, behind); skew > maxSkew {
 			way := "ahead of"
 			if behind > ahead {
 				way = "behind"
 			}
-			findings = append(findings, finding{false, "frontend " + a.said.Frontend,
+			findings = append(findings, finding{false, "frontend " + a.cluster.Frontend,
 				fmt.Sprintf("its clock is %v %s this machine's clock", skew.Round(time.Millisecond), way),
 				"Set both clocks by NTP (see timedatectl). Otherwise logs mislead, and a worker restarted with an earlier clock counts as old."})
 		}
@@ -265,15 +265,15 @@ func clocks(all []answer) (findings []finding) {
 }
 
 // findStrangers reports frontends that do not know each other.
-func strangers(all []answer) (findings []finding) {
+func findStrangers(all []answer) (findings []finding) {
 	for _, a := range all {
 		for _, b := range all {
-			if b.said.Frontend == a.said.Frontend || len(a.said.Members) == 0 && len(b.said.Members) == 0 ||
-				slices.ContainsFunc(a.said.Members, func(m client.Member) bool { return m.Name == b.said.Frontend }) {
+			if b.cluster.Frontend == a.cluster.Frontend || len(a.cluster.Members) == 0 && len(b.cluster.Members) == 0 ||
+				slices.ContainsFunc(a.cluster.Members, func(m client.Member) bool { return m.Name == b.cluster.Frontend }) {
 				continue
 			}
-			findings = append(findings, finding{false, "frontend " + a.said.Frontend,
-				"does not know frontend " + b.said.Frontend + " by gossip",
+			findings = append(findings, finding{false, "frontend " + a.cluster.Frontend,
+				"does not know frontend " + b.cluster.Frontend + " by gossip",
 				"Give both --gossip, --join and the same secret. Let TCP and UDP through between the gossip ports."})
 		}
 	}
@@ -281,7 +281,7 @@ func strangers(all []answer) (findings []finding) {
 }
 
 // checkLinks reports workers without a link from each frontend, and workers with equal names.
-func links(all []answer) (findings []finding) {
+func checkLinks(all []answer) (findings []finding) {
 	type seen struct {
 		name    string
 		up      int
@@ -290,7 +290,7 @@ func links(all []answer) (findings []finding) {
 	}
 	workers := map[string]*seen{}
 	for _, a := range all {
-		for _, k := range a.said.Workers {
+		for _, k := range a.cluster.Workers {
 			if workers[k.Address] == nil {
 				workers[k.Address] = &seen{}
 			}
@@ -298,17 +298,17 @@ func links(all []answer) (findings []finding) {
 	}
 	for addr, w := range workers {
 		for _, a := range all {
-			at := slices.IndexFunc(a.said.Workers, func(k client.Worker) bool { return k.Address == addr })
+			at := slices.IndexFunc(a.cluster.Workers, func(k client.Worker) bool { return k.Address == addr })
 			if at < 0 {
-				w.unknown = append(w.unknown, a.said.Frontend)
+				w.unknown = append(w.unknown, a.cluster.Frontend)
 				continue
 			}
-			k := a.said.Workers[at]
+			k := a.cluster.Workers[at]
 			w.name = cmp.Or(w.name, k.Name)
 			if k.State == "up" || k.State == "draining" {
 				w.name, w.up = k.Name, w.up+1
 			} else {
-				w.broken = append(w.broken, fmt.Sprintf("%s (%s: %s)", a.said.Frontend, k.State,
+				w.broken = append(w.broken, fmt.Sprintf("%s (%s: %s)", a.cluster.Frontend, k.State,
 					cmp.Or(k.Error, "no answer yet")))
 			}
 		}
@@ -344,7 +344,7 @@ func links(all []answer) (findings []finding) {
 }
 
 // isLoopback reports whether addr means, on each machine, the machine itself.
-func loopback(addr string) bool {
+func isLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return false
@@ -354,10 +354,10 @@ func loopback(addr string) bool {
 }
 
 // findClosedPorts reports ports for gossip and heartbeats out of reach of this machine.
-func closedPorts(ctx context.Context, answers []answer) (findings []finding) {
+func findClosedPorts(ctx context.Context, answers []answer) (findings []finding) {
 	where := map[string]string{}
-	for _, a := range heard(answers) {
-		for _, m := range a.said.Members {
+	for _, a := range distinctAnswers(answers) {
+		for _, m := range a.cluster.Members {
 			if m.Gossip != "" {
 				where[m.Gossip] = fmt.Sprintf("gossip port of frontend %s", m.Name)
 			}

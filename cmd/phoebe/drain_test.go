@@ -26,28 +26,28 @@ func startFleet(t testing.TB, frontends, workers int, frontendFlags, workerFlags
 	f := &fleet{}
 	for i := range workers {
 		f.workers = append(f.workers,
-			start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprintf("w%d", i),
+			startPhoebe(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprintf("w%d", i),
 				"--allow-exec"}, workerFlags...)...))
 	}
 	for _, p := range f.workers {
-		f.workerAddrs = append(f.workerAddrs, p.said("worker", 1)[0])
+		f.workerAddrs = append(f.workerAddrs, p.awaitLines("worker", 1)[0])
 	}
 	for range frontends {
 		f.frontends = append(f.frontends,
-			start(t, append([]string{"frontend", "--listen", "127.0.0.1:0", "--workers",
+			startPhoebe(t, append([]string{"frontend", "--listen", "127.0.0.1:0", "--workers",
 				strings.Join(f.workerAddrs, ",")}, frontendFlags...)...))
 	}
 	for _, p := range f.frontends {
-		f.frontendAddrs = append(f.frontendAddrs, p.said("frontend", 1)[0])
+		f.frontendAddrs = append(f.frontendAddrs, p.awaitLines("frontend", 1)[0])
 	}
 	for _, a := range f.frontendAddrs {
-		linked(t, a, workers)
+		awaitLinked(t, a, workers)
 	}
 	return f
 }
 
 // restartArgs returns the arguments to start p again, at the address of its first start.
-func again(p *process, addr string) []string {
+func restartArgs(p *process, addr string) []string {
 	args := append([]string{}, p.args...)
 	for i, a := range args {
 		if a == "--listen" {
@@ -58,7 +58,7 @@ func again(p *process, addr string) []string {
 }
 
 // scriptTask returns a task that appends a line to the file starts, and then runs the shell script text.
-func script(t testing.TB, starts, text string) client.Task {
+func scriptTask(t testing.TB, starts, text string) client.Task {
 	t.Helper()
 	payload, err := exec.Command{Argv: []string{"sh", "-c", "echo started >> " + starts + "; " + text}}.Encode()
 	if err != nil {
@@ -68,11 +68,11 @@ func script(t testing.TB, starts, text string) client.Task {
 }
 
 // awaitStarted waits until each script has started at least once; names are the scripts' files of starts.
-func started(t testing.TB, names ...string) {
+func awaitStarted(t testing.TB, names ...string) {
 	t.Helper()
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		for _, n := range names {
-			if count(t, n) == 0 {
+			if countLines(t, n) == 0 {
 				return fmt.Errorf("%s: not started", n)
 			}
 		}
@@ -81,10 +81,10 @@ func started(t testing.TB, names ...string) {
 }
 
 // wantStartedOnce fails the test unless each script has started exactly once.
-func onlyOnce(t testing.TB, names ...string) {
+func wantStartedOnce(t testing.TB, names ...string) {
 	t.Helper()
 	for _, n := range names {
-		if got := count(t, n); got != 1 {
+		if got := countLines(t, n); got != 1 {
 			t.Errorf("%s: started %d times", n, got)
 		}
 	}
@@ -93,7 +93,7 @@ func onlyOnce(t testing.TB, names ...string) {
 // A worker told to leave, by a signal or through a frontend, finishes its tasks and takes no new tasks.
 func TestDrainWorker(t *testing.T) {
 	for how, tell := range map[string]func(t *testing.T, c *client.Client, w *process){
-		"signal": func(_ *testing.T, _ *client.Client, w *process) { w.signal(syscall.SIGTERM) },
+		"signal": func(_ *testing.T, _ *client.Client, w *process) { w.sendSignal(syscall.SIGTERM) },
 		"frontend": func(t *testing.T, c *client.Client, _ *process) {
 			if err := c.Drain(t.Context(), "w0"); err != nil {
 				t.Fatal(err)
@@ -107,18 +107,18 @@ func TestDrainWorker(t *testing.T) {
 // drainWorker runs the test. tell makes the worker w0 leave.
 func drainWorker(t *testing.T, tell func(*testing.T, *client.Client, *process)) {
 	f := startFleet(t, 1, 2, nil, []string{"--slots", "4"})
-	c := dial(t, f.frontendAddrs...)
+	c := newClient(t, f.frontendAddrs...)
 	starts := filepath.Join(t.TempDir(), "starts")
 	proceed := filepath.Join(t.TempDir(), "go")
-	task := script(t, starts, "while [ ! -e "+proceed+" ]; do sleep 0.01; done; echo done")
+	task := scriptTask(t, starts, "while [ ! -e "+proceed+" ]; do sleep 0.01; done; echo done")
 	task.Constraint.Hosts = []string{"w0"}
 	r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{task}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	started(t, starts)
+	awaitStarted(t, starts)
 	tell(t, c, f.workers[0])
-	eventually(t, func() error { // until the frontend knows
+	waitUntil(t, func() error { // until the frontend knows
 		said, err := c.Cluster(t.Context())
 		if err != nil {
 			return err
@@ -139,15 +139,15 @@ func drainWorker(t *testing.T, tell func(*testing.T, *client.Client, *process)) 
 			t.Errorf("task %d ran on %s, which drains", o.Task, o.Worker)
 		}
 	}
-	touch(t, proceed)
+	touchFile(t, proceed)
 	outs, err = r.Wait()
 	if err != nil || string(outs[0].Result) != "done\n" || outs[0].Attempts != 1 {
 		t.Errorf("%+v %v", outs, err)
 	}
-	if code := f.workers[0].ends(); code != 0 {
+	if code := f.workers[0].awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	onlyOnce(t, starts)
+	wantStartedOnce(t, starts)
 	var refused *client.RefusedError
 	if err := c.Drain(t.Context(), "w0"); !errors.As(err, &refused) || refused.Reason != client.Invalid {
 		t.Errorf("one that has gone: %v", err)
@@ -171,7 +171,7 @@ func TestDrainFrontend(t *testing.T) {
 	for _, how := range []string{"Run", "Submit"} {
 		t.Run(how, func(t *testing.T) {
 			f := startFleet(t, 1, 1, nil, []string{"--slots", "16"})
-			c := dial(t, f.frontendAddrs...)
+			c := newClient(t, f.frontendAddrs...)
 			dir := t.TempDir()
 			starts, proceed := filepath.Join(dir, "starts"), filepath.Join(dir, "go")
 			// Larger than one answer to Events, and larger than a socket's buffer.
@@ -181,12 +181,12 @@ func TestDrainFrontend(t *testing.T) {
 			for i := range tasks {
 				names = append(names, fmt.Sprintf("%s%d", starts, i))
 				job.Tasks = append(job.Tasks,
-					script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; head -c %d /dev/zero",
+					scriptTask(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; head -c %d /dev/zero",
 						proceed, size)))
 			}
 			ended := make(chan error, 1)
 			go func() {
-				outs, err := run(t, c, how, job)
+				outs, err := runJob(t, c, how, job)
 				for _, o := range outs {
 					if len(o.Result) != size || o.Attempts != 1 {
 						err = cmp.Or(err, fmt.Errorf("task %d: %d bytes after %d attempts: %v", o.Task, len(o.Result),
@@ -195,29 +195,29 @@ func TestDrainFrontend(t *testing.T) {
 				}
 				ended <- err
 			}()
-			started(t, names...)
+			awaitStarted(t, names...)
 			// Run occupies a connection: make a second one for the question
 			if _, err := c.Cluster(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			f.frontends[0].signal(syscall.SIGTERM)
-			drains(t, c)
-			touch(t, proceed)
+			f.frontends[0].sendSignal(syscall.SIGTERM)
+			awaitDraining(t, c)
+			touchFile(t, proceed)
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
-			if code := f.frontends[0].ends(); code != 0 {
+			if code := f.frontends[0].awaitEnd(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-			onlyOnce(t, names...)
+			wantStartedOnce(t, names...)
 		})
 	}
 }
 
 // awaitDraining waits until the client's frontend says that it drains.
-func drains(t testing.TB, c *client.Client) {
+func awaitDraining(t testing.TB, c *client.Client) {
 	t.Helper()
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		said, err := c.Cluster(t.Context())
 		if err == nil && !said.Draining {
 			err = errors.New("it does not drain")
@@ -227,7 +227,7 @@ func drains(t testing.TB, c *client.Client) {
 }
 
 // runJob runs a job by the SDK's Run, or by Submit and Wait if how is not "Run".
-func run(t testing.TB, c *client.Client, how string, job client.Job) ([]client.Outcome, error) {
+func runJob(t testing.TB, c *client.Client, how string, job client.Job) ([]client.Outcome, error) {
 	if how == "Run" {
 		return c.Run(t.Context(), job)
 	}
@@ -243,24 +243,24 @@ func TestKilledWhileItDrains(t *testing.T) {
 	f := startFleet(t, 2, 1, nil, []string{"--slots", "4"})
 	dir := t.TempDir()
 	starts, proceed := filepath.Join(dir, "starts"), filepath.Join(dir, "go")
-	r, err := dial(t, f.frontendAddrs...).Submit(t.Context(),
-		client.Job{Tasks: []client.Task{script(t, starts,
+	r, err := newClient(t, f.frontendAddrs...).Submit(t.Context(),
+		client.Job{Tasks: []client.Task{scriptTask(t, starts,
 			"while [ ! -e "+proceed+" ]; do sleep 0.01; done; echo done")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	started(t, starts)
-	owner, other := f.owner(t)
-	f.frontends[owner].signal(syscall.SIGTERM)
-	drains(t, dial(t, f.frontendAddrs[owner]))
-	f.frontends[owner].signal(syscall.SIGKILL)
-	f.attempts(t, other, 1)
-	touch(t, proceed)
+	awaitStarted(t, starts)
+	owner, other := f.findOwner(t)
+	f.frontends[owner].sendSignal(syscall.SIGTERM)
+	awaitDraining(t, newClient(t, f.frontendAddrs[owner]))
+	f.frontends[owner].sendSignal(syscall.SIGKILL)
+	f.awaitAttempts(t, other, 1)
+	touchFile(t, proceed)
 	outs, err := r.Wait()
 	if err != nil || string(outs[0].Result) != "done\n" || outs[0].Attempts != 1 {
 		t.Errorf("%+v %v", outs, err)
 	}
-	onlyOnce(t, starts)
+	wantStartedOnce(t, starts)
 }
 
 // A drain that does not end is given up after --drain-timeout, or at the second signal.
@@ -272,13 +272,13 @@ func TestDrainEnds(t *testing.T) {
 				timeout = "1h"
 			}
 			f := startFleet(t, 1, 1, nil, []string{"--drain-timeout", timeout, "--log-level", "info"})
-			c := dial(t, f.frontendAddrs...)
+			c := newClient(t, f.frontendAddrs...)
 			r, err := c.Submit(t.Context(),
 				client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, func() error {
+			waitUntil(t, func() error {
 				said, err := c.Cluster(t.Context())
 				if err == nil && said.Workers[0].Running != 1 {
 					err = fmt.Errorf("nothing runs: %+v", said.Workers)
@@ -286,18 +286,18 @@ func TestDrainEnds(t *testing.T) {
 				return err
 			})
 			w, want := f.workers[0], 1
-			w.signal(syscall.SIGTERM)
+			w.sendSignal(syscall.SIGTERM)
 			if how != "timeout" {
-				eventually(t, func() error {
+				waitUntil(t, func() error {
 					if !strings.Contains(w.errs.String(), "drains") {
 						return fmt.Errorf("does not drain")
 					}
 					return nil
 				})
-				w.signal(syscall.SIGINT)
+				w.sendSignal(syscall.SIGINT)
 				want = 130
 			}
-			if code := w.ends(); code != want {
+			if code := w.awaitEnd(); code != want {
 				t.Errorf("exit code %d, want %d", code, want)
 			}
 			if err := r.Cancel(t.Context()); err != nil {
@@ -311,32 +311,32 @@ func TestDrainEnds(t *testing.T) {
 // waits for the acknowledgement of a delivered result: the worker would keep the result for an hour.
 func TestRollingDrains(t *testing.T) {
 	f := startFleet(t, 2, 2, nil, []string{"--slots", "4", "--retain", "1h"})
-	load := startLoad(t, dial(t, f.frontendAddrs...))
+	load := startLoad(t, newClient(t, f.frontendAddrs...))
 	drain := func(name string, at *process, addr string) *process {
 		began := time.Now()
-		at.signal(syscall.SIGTERM)
-		if code := at.ends(); code != 0 {
+		at.sendSignal(syscall.SIGTERM)
+		if code := at.awaitEnd(); code != 0 {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 		t.Logf("%s drained in %v", name, time.Since(began).Round(time.Millisecond))
-		now := restart(t, at, addr)
-		f.allLinked(t)
+		now := restartProcess(t, at, addr)
+		f.awaitAllLinked(t)
 		return now
 	}
 	for i, addr := range f.frontendAddrs {
-		if !load.goOn(t, 0) {
+		if !load.awaitProgress(t, 0) {
 			return
 		}
 		f.frontends[i] = drain(fmt.Sprint("frontend ", i), f.frontends[i], addr)
 	}
 	for i, addr := range f.workerAddrs {
-		if !load.goOn(t, 0) {
+		if !load.awaitProgress(t, 0) {
 			return
 		}
 		f.workers[i] = drain(fmt.Sprint("worker ", i), f.workers[i], addr)
 	}
-	load.goOn(t, 0)
-	load.end(t)
+	load.awaitProgress(t, 0)
+	load.stopAndCheck(t)
 	if n := load.lost.Load(); n > 0 {
 		t.Errorf("%d tasks that may start only once were lost", n)
 	}

@@ -23,12 +23,12 @@ func nameVariables(k *kong.Kong) error {
 	walk = func(n *kong.Node, prefix string) {
 		for _, f := range n.Flags {
 			if len(f.Envs) == 0 && f.Name != "help" && f.Name != "version" {
-				f.Envs = []string{prefix + upper(f.Name)}
+				f.Envs = []string{prefix + variablePart(f.Name)}
 				f.Tag.Envs = f.Envs
 			}
 		}
 		for _, c := range n.Children {
-			walk(c, prefix+upper(c.Name)+"_")
+			walk(c, prefix+variablePart(c.Name)+"_")
 		}
 	}
 	walk(k.Model.Node, envPrefix)
@@ -36,11 +36,11 @@ func nameVariables(k *kong.Kong) error {
 }
 
 // variablePart turns the name of a command or flag into a part of a variable's name.
-func upper(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }
+func variablePart(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "-", "_")) }
 
 // foreignVariables match variables of other programs that begin with phoebe's prefix. The worker sets PHOEBE_FILE_N
 // for a task's files. Kubernetes and Docker set variables for a service called phoebe or phoebe-something.
-var foreign = regexp.MustCompile(
+var foreignVariables = regexp.MustCompile(
 	`^PHOEBE_(FILE_[0-9]+|([A-Z0-9_]+_)?SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|([A-Z0-9_]+_)?PORT_[0-9]+_(TCP|UDP)(_(ADDR|PORT|PROTO))?)$`)
 
 // checkEnvironment reports variables with phoebe's prefix that no flag has, with the nearest known name.
@@ -60,27 +60,27 @@ func checkEnvironment(root, command *kong.Node, environ []string) error {
 	walk(root)
 	// A candidate is a spelling that a user may have meant, and the right name. If two are equally near, a flag of
 	// this command goes first, with or without the command's name.
-	type meant struct{ as, name string }
-	var names []meant
+	type candidate struct{ as, name string }
+	var names []candidate
 	for at := command; at != nil; at = at.Parent {
 		for _, f := range at.Flags {
 			for _, name := range f.Envs {
-				names = append(names, meant{name, name}, meant{envPrefix + upper(f.Name), name})
+				names = append(names, candidate{name, name}, candidate{envPrefix + variablePart(f.Name), name})
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
-		names = append(names, meant{name, name})
+		names = append(names, candidate{name, name})
 	}
 	var errs []error
 	for _, v := range environ {
 		name, value, _ := strings.Cut(v, "=")
 		service := strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
-		if !strings.HasPrefix(name, envPrefix) || known[name] || foreign.MatchString(name) || service {
+		if !strings.HasPrefix(name, envPrefix) || known[name] || foreignVariables.MatchString(name) || service {
 			continue
 		}
 		nearest := slices.MinFunc(names,
-			func(a, b meant) int { return cmp.Compare(distance(name, a.as), distance(name, b.as)) })
+			func(a, b candidate) int { return cmp.Compare(editDistance(name, a.as), editDistance(name, b.as)) })
 		errs = append(errs, fmt.Errorf("unknown environment variable %s: the nearest is %s", name, nearest.name))
 	}
 	return errors.Join(errs...)

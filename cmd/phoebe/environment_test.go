@@ -19,7 +19,7 @@ func TestVariables(t *testing.T) {
 		"PHOEBE_CONFIG": true, "PHOEBE_LOG_FORMAT": true, "PHOEBE_LOG_LEVEL": true, "PHOEBE_SECRET_FILE": true,
 		"PHOEBE_TOKEN_FILE": true, "PHOEBE_CONNECT": true, "PHOEBE_RETRY_FOR": true, "PHOEBE_TLS_DIR": true,
 	}
-	of := map[string]string{}
+	owners := map[string]string{}
 	var walk func(n *kong.Node)
 	walk = func(n *kong.Node) {
 		for _, f := range n.Flags {
@@ -29,18 +29,18 @@ func TestVariables(t *testing.T) {
 			if len(f.Envs) != 1 {
 				t.Fatalf("%s --%s has the variables %q", n.FullPath(), f.Name, f.Envs)
 			}
-			if other := of[f.Envs[0]]; other != "" && !shared[f.Envs[0]] {
+			if other := owners[f.Envs[0]]; other != "" && !shared[f.Envs[0]] {
 				t.Errorf("$%s is of %s and of %s", f.Envs[0], other, n.FullPath())
 			}
-			of[f.Envs[0]] = n.FullPath()
+			owners[f.Envs[0]] = n.FullPath()
 		}
 		for _, child := range n.Children {
 			walk(child)
 		}
 	}
 	walk(parser.Model.Node)
-	if of["PHOEBE_WORKER_LISTEN"] != "phoebe worker" || of["PHOEBE_SIM_RUN_JOBS"] != "phoebe sim run" {
-		t.Errorf("%q", of)
+	if owners["PHOEBE_WORKER_LISTEN"] != "phoebe worker" || owners["PHOEBE_SIM_RUN_JOBS"] != "phoebe sim run" {
+		t.Errorf("%q", owners)
 	}
 }
 

@@ -39,10 +39,10 @@ func (c *explainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 	task := -1
 	if c.Task != nil {
 		if task = *c.Task; task < 0 || task >= maxTasks {
-			return usage(fmt.Errorf("task %d: tasks are numbered from 0", task))
+			return usageError(fmt.Errorf("task %d: tasks are numbered from 0", task))
 		}
 	}
-	h, x, err := ask(ctx, &c.clientFlags, log, "explain", c.Handle,
+	h, x, err := askOwner(ctx, &c.clientFlags, log, "explain", c.Handle,
 		func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Explanation, error) {
 			return cl.Explain(ctx, h, task)
 		})

@@ -45,9 +45,9 @@ type decisions struct {
 }
 
 // explainJob runs phoebe explain --json.
-func explain(t *testing.T, args ...string) (d decisions) {
+func explainJob(t *testing.T, args ...string) (d decisions) {
 	t.Helper()
-	s := phoebe(t, append([]string{"explain", "--json"}, args...)...).want(t, 0)
+	s := runPhoebe(t, append([]string{"explain", "--json"}, args...)...).wantExit(t, 0)
 	if err := json.Unmarshal([]byte(s.out), &d); err != nil {
 		t.Fatalf("%v in %q", err, s.out)
 	}
@@ -59,26 +59,26 @@ func explain(t *testing.T, args ...string) (d decisions) {
 func TestStagesAndExplain(t *testing.T) {
 	var workers []string
 	for i := range 2 {
-		w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "2", "--name", fmt.Sprint("w", i))
-		workers = append(workers, w.said("worker", 1)[0])
+		w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "2", "--name", fmt.Sprint("w", i))
+		workers = append(workers, w.awaitLines("worker", 1)[0])
 	}
 	list := strings.Join(workers, ",")
-	a := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "a", "--matching", "greedy",
-		"--disk-rate", "100000000").said("frontend", 1)[0]
-	b := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "b", "--peers",
-		a).said("frontend", 1)[0]
-	linked(t, a, 2)
-	linked(t, b, 2)
+	a := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "a", "--matching", "greedy",
+		"--disk-rate", "100000000").awaitLines("frontend", 1)[0]
+	b := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", list, "--name", "b", "--peers",
+		a).awaitLines("frontend", 1)[0]
+	awaitLinked(t, a, 2)
+	awaitLinked(t, b, 2)
 	// a frontend gets waits only when it asks, and does not wait for late answers
-	eventually(t, func() error {
-		phoebe(t, "run", "--function", "echo", "--mode", "estimate", "--connect", a).want(t, 0)
-		if s := phoebe(t, "status", "--matrices", "--connect", a); strings.Contains(s.out, "no wait matrix") {
+	waitUntil(t, func() error {
+		runPhoebe(t, "run", "--function", "echo", "--mode", "estimate", "--connect", a).wantExit(t, 0)
+		if s := runPhoebe(t, "status", "--matrices", "--connect", a); strings.Contains(s.out, "no wait matrix") {
 			return errors.New(s.out)
 		}
 		return nil
 	})
 
-	job := write(t, `
+	job := writeFile(t, `
 phases: true
 stages:
   - name: map
@@ -88,8 +88,8 @@ tasks:
   - {stage: map, function: sleep, payload: 100ms, estimate: 2s, count: 2}
   - {stage: map, function: sleep, payload: 1ms}
 `)
-	s := phoebe(t, "run", "--json", "--job", job, "--connect", a).want(t, 0, "4 of 4 tasks have results")
-	all := s.outcomes(t)
+	s := runPhoebe(t, "run", "--json", "--job", job, "--connect", a).wantExit(t, 0, "4 of 4 tasks have results")
+	all := s.outcomesByTask(t)
 	for i := 1; i < 4; i++ {
 		if ended, began := all[i].Phases["finished"], all[0].Phases["started"]; all[i].Outcome != "result" ||
 			began < ended {
@@ -99,11 +99,11 @@ tasks:
 	handle := regexp.MustCompile(`[0-9A-Z]{26}@\S+`).FindString(s.err)
 	id, _, _ := strings.Cut(handle, "@")
 
-	phoebe(t, "explain", id, "--connect", b).want(t, 0, "job "+id+", placed by a",
+	runPhoebe(t, "explain", id, "--connect", b).wantExit(t, 0, "job "+id+", placed by a",
 		"task 1 goes by estimation: long: runs 2.000s by its hint",
 		"task 3 goes by sampling: nothing is known", "(greedy)", "* w", "Psucc", "of which reading",
 		"succeeded, waited")
-	d := explain(t, handle, "2", "--connect", b)
+	d := explainJob(t, handle, "2", "--connect", b)
 	if len(d.Decisions) != 1 || d.Frontend != "a" || d.Job != id {
 		t.Fatalf("%+v", d)
 	}
@@ -120,15 +120,15 @@ tasks:
 	}
 	// Two or three of the map's tasks ran at one worker. There the reduce reads from the disk, at 100 MB/s. The
 	// other worker is on the same host, so the disk is equally near.
-	if d = explain(t, id, "0", "--connect", a); d.Decisions[0].Cause != "inputs" ||
+	if d = explainJob(t, id, "0", "--connect", a); d.Decisions[0].Cause != "inputs" ||
 		d.Decisions[0].Candidates[0].Read != 3e6 {
 		t.Errorf("%+v", d)
 	}
 
-	phoebe(t, "explain", id, "9", "--connect", b).want(t, 2, "task 9")
-	phoebe(t, "explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", b).want(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+	runPhoebe(t, "explain", id, "9", "--connect", b).wantExit(t, 2, "task 9")
+	runPhoebe(t, "explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", b).wantExit(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV",
 		"unknown job", "known neither here nor at 1 other")
-	phoebe(t, "status", "--matrices", "--connect", a).want(t, 0, "WAIT", "AGE", "worker w1, as a sees it", "2000m",
+	runPhoebe(t, "status", "--matrices", "--connect", a).wantExit(t, 0, "WAIT", "AGE", "worker w1, as a sees it", "2000m",
 		"512MiB")
 
 	for _, test := range []struct{ name, job, says string }{
@@ -144,21 +144,21 @@ tasks:
 		{"mode", "mode: best\ntasks: [{function: echo}]", `job.mode "best"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			phoebe(t, "run", "--job", write(t, test.job), "--connect", a).want(t, 2, test.says)
+			runPhoebe(t, "run", "--job", writeFile(t, test.job), "--connect", a).wantExit(t, 2, test.says)
 		})
 	}
-	phoebe(t, "run", "--function", "echo", "--file", "http://h/f#sha256=12", "--connect", a).want(t, 2,
+	runPhoebe(t, "run", "--function", "echo", "--file", "http://h/f#sha256=12", "--connect", a).wantExit(t, 2,
 		"64 hexadecimal")
-	phoebe(t, "run", "--function", "fail", "--payload", "boom", "--mode", "estimate", "--connect", a).want(t, 1, "boom")
+	runPhoebe(t, "run", "--function", "fail", "--payload", "boom", "--mode", "estimate", "--connect", a).wantExit(t, 1, "boom")
 }
 
 // The frontend's --long-task decides which tasks are long.
 func TestLongTask(t *testing.T) {
 	c := startDev(t, "--long-task", "10ms")
 	for estimate, path := range map[string]string{"5ms": "sampling", "20ms": "estimation"} {
-		s := phoebe(t, "run", "--function", "echo", "--estimate", estimate, "--connect", c.connect).want(t, 0)
+		s := runPhoebe(t, "run", "--function", "echo", "--estimate", estimate, "--connect", c.connect).wantExit(t, 0)
 		handle := regexp.MustCompile(`[0-9A-Z]{26}@\S+`).FindString(s.err)
-		if d := explain(t, handle, "--connect", c.connect); d.Decisions[0].Path != path {
+		if d := explainJob(t, handle, "--connect", c.connect); d.Decisions[0].Path != path {
 			t.Errorf("%s: %+v", estimate, d)
 		}
 	}
@@ -168,22 +168,22 @@ func TestLongTask(t *testing.T) {
 // from far. All workers run on this machine; no worker runs on the host "elsewhere".
 func TestExplainNear(t *testing.T) {
 	c := startDev(t)
-	job := write(t, `
+	job := writeFile(t, `
 tasks:
   - {function: echo, estimate: 1ms, inputs: [{bytes: 1000000, copies: [{at: worker-1}]}]}
   - {function: echo, estimate: 1ms, inputs: [{bytes: 1000000, copies: [{at: elsewhere}]}]}
   - {function: echo, estimate: 1ms, hosts: [worker-2]}
 `)
-	s := phoebe(t, "run", "--job", job, "--connect", c.connect).want(t, 0)
+	s := runPhoebe(t, "run", "--job", job, "--connect", c.connect).wantExit(t, 0)
 	handle := regexp.MustCompile(`[0-9A-Z]{26}@\S+`).FindString(s.err)
-	phoebe(t, "explain", handle, "0", "--connect", c.connect).want(t, 0, "task 0 goes by sampling: short",
+	runPhoebe(t, "explain", handle, "0", "--connect", c.connect).wantExit(t, 0, "task 0 goes by sampling: short",
 		"reading its inputs takes 6.25ms at ",
 		"(worker-0, worker-1, worker-2), 12.5ms anywhere", "where that takes 6.25ms", "what they read is at",
 		"succeeded, waited")
-	phoebe(t, "explain", handle, "1", "--connect", c.connect).want(t, 0, "takes 12.5ms anywhere",
+	runPhoebe(t, "explain", handle, "1", "--connect", c.connect).wantExit(t, 0, "takes 12.5ms anywhere",
 		"where that takes 12.5ms: no worker is up that is near them")
-	phoebe(t, "explain", handle, "--connect", c.connect).want(t, 0, `they may run only at hosts ["worker-2"]`)
-	d := explain(t, handle, "0", "--connect", c.connect)
+	runPhoebe(t, "explain", handle, "--connect", c.connect).wantExit(t, 0, `they may run only at hosts ["worker-2"]`)
+	d := explainJob(t, handle, "0", "--connect", c.connect)
 	if at := d.Decisions[0]; len(at.Near) != 2 || at.Near[0].Read != 6250 || len(at.Near[0].Workers) != 3 ||
 		at.Near[1].At != "anywhere" || at.Read != 6250 || at.Far != "" {
 		t.Errorf("%+v", at)

@@ -23,32 +23,32 @@ import (
 )
 
 // faultTimes says how long the parts of the fault test take.
-type pace struct {
+type faultTimes struct {
 	lease string
 	grace string        // of clients
 	down  time.Duration // from a kill to the restart
 	// of a worker and of a frontend: longer than the lease, and longer than the SDK waits
-	frozen, frozenFE time.Duration
-	after            time.Duration // load after all is well again
+	frozen, frozenFrontend time.Duration
+	loadAfter              time.Duration // load after all is well again
 }
 
 var (
-	short = pace{lease: "500ms", grace: "2s", down: 50 * time.Millisecond, frozen: 1200 * time.Millisecond,
-		frozenFE: 4 * time.Second, after: 100 * time.Millisecond}
-	long = pace{lease: "3s", grace: "30s", down: 30 * time.Second, frozen: 30 * time.Second,
-		frozenFE: 30 * time.Second, after: 30 * time.Second}
+	shortTimes = faultTimes{lease: "500ms", grace: "2s", down: 50 * time.Millisecond, frozen: 1200 * time.Millisecond,
+		frozenFrontend: 4 * time.Second, loadAfter: 100 * time.Millisecond}
+	longTimes = faultTimes{lease: "3s", grace: "30s", down: 30 * time.Second, frozen: 30 * time.Second,
+		frozenFrontend: 30 * time.Second, loadAfter: 30 * time.Second}
 )
 
 // Each process of a fleet is killed and started again, and frozen and thawed, while jobs flow. In the end, each
 // task of each job has one outcome with the right result. Tasks with once start once at most.
 func TestSoakFaults(t *testing.T) {
-	p := short
+	p := shortTimes
 	if os.Getenv("PHOEBE_SOAK") != "" {
-		p = long
+		p = longTimes
 	}
 	f := startFleet(t, 3, 6, []string{"--lease", p.lease}, []string{"--slots", "4"})
-	load := startLoad(t, dial(t, f.frontendAddrs...))
-	if !load.goOn(t, 100*time.Millisecond) {
+	load := startLoad(t, newClient(t, f.frontendAddrs...))
+	if !load.awaitProgress(t, 100*time.Millisecond) {
 		return
 	}
 	for i := range 9 {
@@ -58,41 +58,41 @@ func TestSoakFaults(t *testing.T) {
 		if worker := i - 3; worker >= 0 {
 			at, addr, name = f.workers[worker], f.workerAddrs[worker], fmt.Sprintf("worker %d", worker)
 		} else {
-			at, addr, name, freeze = f.frontends[i], f.frontendAddrs[i], fmt.Sprintf("frontend %d", i), p.frozenFE
+			at, addr, name, freeze = f.frontends[i], f.frontendAddrs[i], fmt.Sprintf("frontend %d", i), p.frozenFrontend
 		}
 		before := load.jobs.Load()
 
-		at.signal(syscall.SIGKILL)
-		at.ends()
-		pause(t, p.down)
-		now := restart(t, at, addr)
+		at.sendSignal(syscall.SIGKILL)
+		at.awaitEnd()
+		waitFor(t, p.down)
+		now := restartProcess(t, at, addr)
 		if i < 3 {
 			f.frontends[i] = now
 		} else {
 			f.workers[i-3] = now
 		}
-		f.allLinked(t)
-		if !load.goOn(t, p.after) {
+		f.awaitAllLinked(t)
+		if !load.awaitProgress(t, p.loadAfter) {
 			t.Errorf("after %s was killed", name)
 			return
 		}
 		killed := load.jobs.Load()
 
-		now.signal(syscall.SIGSTOP)
-		pause(t, freeze)
-		now.signal(syscall.SIGCONT)
-		f.allLinked(t)
-		if !load.goOn(t, p.after) {
+		now.sendSignal(syscall.SIGSTOP)
+		waitFor(t, freeze)
+		now.sendSignal(syscall.SIGCONT)
+		f.awaitAllLinked(t)
+		if !load.awaitProgress(t, p.loadAfter) {
 			t.Errorf("after %s was frozen", name)
 			return
 		}
 		t.Logf("%s: %d jobs while it was killed, %d while it was frozen", name, killed-before, load.jobs.Load()-killed)
 	}
-	load.end(t)
+	load.stopAndCheck(t)
 }
 
 // waitFor waits for d, or until the test ends, while the load goes on.
-func pause(t testing.TB, d time.Duration) {
+func waitFor(t testing.TB, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-t.Context().Done():
@@ -100,22 +100,22 @@ func pause(t testing.TB, d time.Duration) {
 }
 
 // restartProcess starts a process at the address of its first start.
-func restart(t testing.TB, p *process, addr string) *process {
+func restartProcess(t testing.TB, p *process, addr string) *process {
 	t.Helper()
-	return revive(t, func() *process { return start(t, again(p, addr)...) })
+	return startUntilUp(t, func() *process { return startPhoebe(t, restartArgs(p, addr)...) })
 }
 
 // startUntilUp starts a process again and again, until it prints a line.
-func revive(t testing.TB, start func() *process) *process {
+func startUntilUp(t testing.TB, start func() *process) *process {
 	t.Helper()
 	var now *process
 	// for a moment, a connection of the dead process may occupy the port
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		now = start()
 		now.mu.Lock()
 		defer now.mu.Unlock()
 		for len(now.lines) == 0 && !now.eof {
-			now.heard.Wait()
+			now.changed.Wait()
 		}
 		if len(now.lines) == 0 {
 			return errors.New(now.errs.String())
@@ -126,46 +126,46 @@ func revive(t testing.TB, start func() *process) *process {
 }
 
 // awaitAllLinked waits until each frontend is linked to all workers.
-func (f *fleet) allLinked(t testing.TB) {
+func (f *fleet) awaitAllLinked(t testing.TB) {
 	t.Helper()
 	for _, a := range f.frontendAddrs {
-		linked(t, a, len(f.workerAddrs))
+		awaitLinked(t, a, len(f.workerAddrs))
 	}
 }
 
 // load runs jobs all the time, by 8 goroutines.
 type load struct {
-	client *client.Client
-	mixed  bool // some jobs have long tasks
-	dir    string
-	stop   context.CancelFunc
-	ctx    context.Context
-	all    sync.WaitGroup
-	jobs   atomic.Int64
-	lost   atomic.Int64 // lost tasks with once
-	moved  atomic.Int64 // attempts beyond the first
-	failed chan error   // the first failure
+	client          *client.Client
+	mixed           bool // some jobs have long tasks
+	dir             string
+	stop            context.CancelFunc
+	ctx             context.Context
+	runners         sync.WaitGroup
+	jobs            atomic.Int64
+	lost            atomic.Int64 // lost tasks with once
+	furtherAttempts atomic.Int64 // attempts beyond the first
+	failed          chan error   // the first failure
 }
 
 // startLoad starts a load of short tasks.
 func startLoad(t testing.TB, c *client.Client) *load {
-	return begin(t, &load{client: c})
+	return startJobs(t, &load{client: c})
 }
 
 // startMixedLoad starts a load in which every third job also has long tasks. The long tasks run for a short time,
 // but have estimates above 1 s, and are placed by estimation.
 func startMixedLoad(t testing.TB, c *client.Client) *load {
-	return begin(t, &load{client: c, mixed: true})
+	return startJobs(t, &load{client: c, mixed: true})
 }
 
 // startJobs starts the goroutines of a load, which end with the test.
-func begin(t testing.TB, l *load) *load {
+func startJobs(t testing.TB, l *load) *load {
 	l.dir, l.failed = t.TempDir(), make(chan error, 1)
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	for i := range 8 {
-		l.all.Go(func() {
+		l.runners.Go(func() {
 			for n := 0; l.ctx.Err() == nil; n++ {
-				if err := l.job(t, i, n); err != nil {
+				if err := l.runJob(t, i, n); err != nil {
 					select {
 					case l.failed <- err:
 					default:
@@ -179,14 +179,14 @@ func begin(t testing.TB, l *load) *load {
 	}
 	t.Cleanup(func() {
 		l.stop()
-		l.all.Wait()
+		l.runners.Wait()
 	})
 	return l
 }
 
 // runJob runs the n-th job of a goroutine, and checks the outcomes. Every fourth job has a task with once that
 // leaves a trace.
-func (l *load) job(t testing.TB, worker, n int) error {
+func (l *load) runJob(t testing.TB, worker, n int) error {
 	var job client.Job
 	var want []string
 	add := func(task client.Task, result string) {
@@ -210,7 +210,7 @@ func (l *load) job(t testing.TB, worker, n int) error {
 	trace := ""
 	if n%4 == 0 {
 		trace = filepath.Join(l.dir, fmt.Sprintf("%d-%d", worker, n))
-		task := script(t, trace, "sleep 0.02; echo done")
+		task := scriptTask(t, trace, "sleep 0.02; echo done")
 		task.Once, task.Estimate = true, estimate
 		add(task, "done\n")
 	}
@@ -227,7 +227,7 @@ func (l *load) job(t testing.TB, worker, n int) error {
 			return fmt.Errorf("job %s: task %d has two outcomes", job.ID, o.Task)
 		}
 		seen[o.Task] = true
-		l.moved.Add(int64(max(o.Attempts-1, 0)))
+		l.furtherAttempts.Add(int64(max(o.Attempts-1, 0)))
 		switch {
 		case job.Tasks[o.Task].Once && errors.As(o.Err, &failure) && failure.Reason == client.Lost:
 			l.lost.Add(1)
@@ -263,7 +263,7 @@ func (l *load) job(t testing.TB, worker, n int) error {
 		}
 	}
 	if trace != "" {
-		if n := count(t, trace); n > 1 {
+		if n := countLines(t, trace); n > 1 {
 			return fmt.Errorf("job %s: a task that may start only once started %d times", job.ID, n)
 		}
 		os.Remove(trace)
@@ -272,9 +272,9 @@ func (l *load) job(t testing.TB, worker, n int) error {
 }
 
 // awaitProgress waits for d, and then until 16 more jobs have ended. It reports whether no job has failed.
-func (l *load) goOn(t testing.TB, d time.Duration) bool {
+func (l *load) awaitProgress(t testing.TB, d time.Duration) bool {
 	t.Helper()
-	pause(t, d)
+	waitFor(t, d)
 	enough := l.jobs.Load() + 16
 	deadline := time.After(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -294,16 +294,16 @@ func (l *load) goOn(t testing.TB, d time.Duration) bool {
 }
 
 // stopAndCheck ends the load, and fails the test if a job has failed.
-func (l *load) end(t testing.TB) {
+func (l *load) stopAndCheck(t testing.TB) {
 	t.Helper()
 	l.stop()
-	l.all.Wait()
+	l.runners.Wait()
 	select {
 	case err := <-l.failed:
 		t.Error(err)
 	default:
 	}
-	t.Logf("%d jobs, %d further attempts, %d tasks lost that may start only once", l.jobs.Load(), l.moved.Load(),
+	t.Logf("%d jobs, %d further attempts, %d tasks lost that may start only once", l.jobs.Load(), l.furtherAttempts.Load(),
 		l.lost.Load())
 }
 
@@ -312,7 +312,7 @@ func TestClaim(t *testing.T) {
 	for _, how := range []string{"Run", "Submit"} {
 		t.Run(how, func(t *testing.T) {
 			f := startFleet(t, 2, 2, nil, []string{"--slots", "4"})
-			c := dial(t, f.frontendAddrs...)
+			c := newClient(t, f.frontendAddrs...)
 			dir := t.TempDir()
 			proceed := filepath.Join(dir, "go")
 			var job client.Job
@@ -320,11 +320,11 @@ func TestClaim(t *testing.T) {
 			for i := range 6 {
 				names = append(names, filepath.Join(dir, strconv.Itoa(i)))
 				job.Tasks = append(job.Tasks,
-					script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo %d", proceed, i)))
+					scriptTask(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo %d", proceed, i)))
 			}
 			ended := make(chan error, 1)
 			go func() {
-				outs, err := run(t, c, how, job)
+				outs, err := runJob(t, c, how, job)
 				for _, o := range outs {
 					if err == nil && string(o.Result) != strconv.Itoa(o.Task)+"\n" {
 						err = fmt.Errorf("task %d: %q", o.Task, o.Result)
@@ -332,13 +332,13 @@ func TestClaim(t *testing.T) {
 				}
 				ended <- err
 			}()
-			started(t, names...)
-			owner, other := f.owner(t)
-			f.frontends[owner].signal(syscall.SIGKILL)
-			f.frontends[owner].ends()
+			awaitStarted(t, names...)
+			owner, other := f.findOwner(t)
+			f.frontends[owner].sendSignal(syscall.SIGKILL)
+			f.frontends[owner].awaitEnd()
 			// Wait until the other frontend has claimed all tasks.
-			heir := dial(t, f.frontendAddrs[other])
-			eventually(t, func() error {
+			heir := newClient(t, f.frontendAddrs[other])
+			waitUntil(t, func() error {
 				said, err := heir.Cluster(t.Context())
 				if err != nil {
 					return err
@@ -352,11 +352,11 @@ func TestClaim(t *testing.T) {
 				}
 				return nil
 			})
-			touch(t, proceed)
+			touchFile(t, proceed)
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
-			onlyOnce(t, names...)
+			wantStartedOnce(t, names...)
 		})
 	}
 }
@@ -365,39 +365,39 @@ func TestClaim(t *testing.T) {
 // The first to finish gives the outcome, and the second is stopped.
 func TestClaimOfCopy(t *testing.T) {
 	f := startFleet(t, 2, 2, nil, []string{"--slots", "1"})
-	c := dial(t, f.frontendAddrs...)
+	c := newClient(t, f.frontendAddrs...)
 	dir := t.TempDir()
 	trace, proceed := filepath.Join(dir, "task"), filepath.Join(dir, "go")
-	task := script(t, trace, fmt.Sprintf("n=$(wc -l < %s); while [ ! -e %s$n ]; do sleep 0.01; done; echo $n", trace,
+	task := scriptTask(t, trace, fmt.Sprintf("n=$(wc -l < %s); while [ ! -e %s$n ]; do sleep 0.01; done; echo $n", trace,
 		proceed))
 	task.Estimate = time.Second // the task is late, and gets a copy, after three times the hint
 	r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{task}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
-		if n := count(t, trace); n != 2 {
+	waitUntil(t, func() error {
+		if n := countLines(t, trace); n != 2 {
 			return fmt.Errorf("it has started %d times", n)
 		}
 		return nil
 	})
-	owner, other := f.owner(t)
-	f.frontends[owner].signal(syscall.SIGKILL)
-	f.frontends[owner].ends()
-	f.attempts(t, other, 2)
-	touch(t, proceed+"2")
+	owner, other := f.findOwner(t)
+	f.frontends[owner].sendSignal(syscall.SIGKILL)
+	f.frontends[owner].awaitEnd()
+	f.awaitAttempts(t, other, 2)
+	touchFile(t, proceed+"2")
 	outs, err := r.Wait()
 	if err != nil || len(outs) != 1 || string(outs[0].Result) != "2\n" {
 		t.Errorf("%+v, %v", outs, err)
 	}
-	heir := dial(t, f.frontendAddrs[other])
+	heir := newClient(t, f.frontendAddrs[other])
 	for i := range f.workers { // the worker's slot is free
 		last := client.Task{Function: "echo", Constraint: client.Constraint{Hosts: []string{fmt.Sprint("w", i)}}}
 		if _, err := heir.Run(t.Context(), client.Job{Tasks: []client.Task{last}}); err != nil {
 			t.Error(err)
 		}
 	}
-	if n := count(t, trace); n != 2 {
+	if n := countLines(t, trace); n != 2 {
 		t.Errorf("it has started %d times", n)
 	}
 }
@@ -406,7 +406,7 @@ func TestClaimOfCopy(t *testing.T) {
 // the workers, and the tasks do not run again.
 func TestResultsOutliveTheirFrontend(t *testing.T) {
 	f := startFleet(t, 2, 2, nil, []string{"--slots", "4"})
-	c := dial(t, f.frontendAddrs...)
+	c := newClient(t, f.frontendAddrs...)
 	dir := t.TempDir()
 	proceed := filepath.Join(dir, "go")
 	var job client.Job
@@ -417,7 +417,7 @@ func TestResultsOutliveTheirFrontend(t *testing.T) {
 		if i == 0 {
 			text = fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo 0", proceed)
 		}
-		job.Tasks = append(job.Tasks, script(t, names[i], text))
+		job.Tasks = append(job.Tasks, scriptTask(t, names[i], text))
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -429,25 +429,25 @@ func TestResultsOutliveTheirFrontend(t *testing.T) {
 		}
 		ended <- err
 	}()
-	started(t, names...)
-	owner, other := f.owner(t)
-	f.attempts(t, owner, 1)
-	pause(t, 200*time.Millisecond) // long enough for acknowledgements, if any were sent
-	f.frontends[owner].signal(syscall.SIGKILL)
-	f.frontends[owner].ends()
-	f.attempts(t, other, 1)
-	touch(t, proceed)
+	awaitStarted(t, names...)
+	owner, other := f.findOwner(t)
+	f.awaitAttempts(t, owner, 1)
+	waitFor(t, 200*time.Millisecond) // long enough for acknowledgements, if any were sent
+	f.frontends[owner].sendSignal(syscall.SIGKILL)
+	f.frontends[owner].awaitEnd()
+	f.awaitAttempts(t, other, 1)
+	touchFile(t, proceed)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	onlyOnce(t, names...)
+	wantStartedOnce(t, names...)
 }
 
 // awaitAttempts waits until frontend at has one job, and want attempts at workers.
-func (f *fleet) attempts(t testing.TB, at, want int) {
+func (f *fleet) awaitAttempts(t testing.TB, at, want int) {
 	t.Helper()
-	c := dial(t, f.frontendAddrs[at])
-	eventually(t, func() error {
+	c := newClient(t, f.frontendAddrs[at])
+	waitUntil(t, func() error {
 		said, err := c.Cluster(t.Context())
 		if err != nil {
 			return err
@@ -467,7 +467,7 @@ func (f *fleet) attempts(t testing.TB, at, want int) {
 // the job, and no task starts twice.
 func TestFrozenFrontendWakes(t *testing.T) {
 	f := startFleet(t, 2, 2, []string{"--lease", "500ms"}, []string{"--slots", "1"})
-	c := dial(t, f.frontendAddrs...)
+	c := newClient(t, f.frontendAddrs...)
 	dir := t.TempDir()
 	proceed := filepath.Join(dir, "go")
 	var job client.Job
@@ -475,27 +475,27 @@ func TestFrozenFrontendWakes(t *testing.T) {
 	for i := range 6 {
 		names = append(names, filepath.Join(dir, strconv.Itoa(i)))
 		job.Tasks = append(job.Tasks,
-			script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; sleep 0.1; echo %d", proceed, i)))
+			scriptTask(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; sleep 0.1; echo %d", proceed, i)))
 	}
 	r, err := c.Submit(t.Context(), job)
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		n := 0
 		for _, name := range names {
-			n += count(t, name)
+			n += countLines(t, name)
 		}
 		if n != 2 {
 			return fmt.Errorf("%d tasks have started", n)
 		}
 		return nil
 	})
-	owner, other := f.owner(t)
-	f.frontends[owner].signal(syscall.SIGSTOP)
-	f.attempts(t, other, 2)
-	f.frontends[owner].signal(syscall.SIGCONT)
-	touch(t, proceed)
+	owner, other := f.findOwner(t)
+	f.frontends[owner].sendSignal(syscall.SIGSTOP)
+	f.awaitAttempts(t, other, 2)
+	f.frontends[owner].sendSignal(syscall.SIGCONT)
+	touchFile(t, proceed)
 	outs, err := r.Wait()
 	if err != nil {
 		t.Error(err)
@@ -505,29 +505,29 @@ func TestFrozenFrontendWakes(t *testing.T) {
 			t.Errorf("task %d: %q after %d attempts", o.Task, o.Result, o.Attempts)
 		}
 	}
-	c = dial(t, f.frontendAddrs[owner])
-	eventually(t, func() error {
+	c = newClient(t, f.frontendAddrs[owner])
+	waitUntil(t, func() error {
 		said, err := c.Cluster(t.Context())
 		if err == nil && said.Jobs > 0 {
 			err = fmt.Errorf("%d jobs are left at the one that was frozen", said.Jobs)
 		}
 		return err
 	})
-	onlyOnce(t, names...)
+	wantStartedOnce(t, names...)
 }
 
 // A frontend is frozen for longer than its lease. After the wake, the frontend does not take the pause for the end
 // of its workers: running tasks go on, and no task is lost.
 func TestFrozenFrontend(t *testing.T) {
 	f := startFleet(t, 1, 4, []string{"--lease", "300ms"}, []string{"--slots", "2"})
-	c := dial(t, f.frontendAddrs...)
+	c := newClient(t, f.frontendAddrs...)
 	dir := t.TempDir()
 	proceed := filepath.Join(dir, "go")
 	var job client.Job
 	var names []string
 	for i := range 8 {
 		names = append(names, filepath.Join(dir, strconv.Itoa(i)))
-		task := script(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo %d", proceed, i))
+		task := scriptTask(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo %d", proceed, i))
 		task.Once = i%2 == 0
 		job.Tasks = append(job.Tasks, task)
 	}
@@ -535,26 +535,26 @@ func TestFrozenFrontend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	started(t, names...)
-	f.frontends[0].signal(syscall.SIGSTOP)
-	pause(t, 1200*time.Millisecond) // less than the client's patience
-	f.frontends[0].signal(syscall.SIGCONT)
-	f.allLinked(t)
-	touch(t, proceed)
+	awaitStarted(t, names...)
+	f.frontends[0].sendSignal(syscall.SIGSTOP)
+	waitFor(t, 1200*time.Millisecond) // less than the client's patience
+	f.frontends[0].sendSignal(syscall.SIGCONT)
+	f.awaitAllLinked(t)
+	touchFile(t, proceed)
 	for o := range r.Results() {
 		if o.Err != nil || string(o.Result) != strconv.Itoa(o.Task)+"\n" || o.Attempts != 1 {
 			t.Errorf("task %d: %q after %d attempts: %v", o.Task, o.Result, o.Attempts, o.Err)
 		}
 	}
-	onlyOnce(t, names...)
+	wantStartedOnce(t, names...)
 }
 
 // findOwner returns a frontend with a job, and a frontend without jobs.
-func (f *fleet) owner(t testing.TB) (owner, other int) {
+func (f *fleet) findOwner(t testing.TB) (owner, other int) {
 	t.Helper()
 	owner = -1
 	for i, a := range f.frontendAddrs {
-		said, err := dial(t, a).Cluster(t.Context())
+		said, err := newClient(t, a).Cluster(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -575,7 +575,7 @@ func (f *fleet) owner(t testing.TB) (owner, other int) {
 func TestIdleConnectionsAndGarbage(t *testing.T) {
 	admin := []string{"--admin", "127.0.0.1:0", "--log-level", "info"}
 	f := startFleet(t, 1, 1, admin, admin)
-	c := dial(t, f.frontendAddrs...)
+	c := newClient(t, f.frontendAddrs...)
 	job := func() {
 		t.Helper()
 		if _, err := c.Run(t.Context(), client.Job{Tasks: eightEchoes()}); err != nil {
@@ -591,7 +591,7 @@ func TestIdleConnectionsAndGarbage(t *testing.T) {
 		{"frontend", f.frontendAddrs[0], f.frontends[0], "phoebe_frontend_connections_closed_total"},
 		{"worker", f.workerAddrs[0], f.workers[0], "phoebe_worker_protocol_errors_total"},
 	} {
-		before := resident(t, target.p)
+		before := residentMemory(t, target.p)
 		const idle = 1000
 		var closed sync.WaitGroup
 		var open atomic.Int64
@@ -634,11 +634,11 @@ func TestIdleConnectionsAndGarbage(t *testing.T) {
 			t.Errorf("%s: only %d connections are open", target.what, n)
 		}
 		job() // while the connections are open
-		if used := resident(t, target.p) - before; used > 64<<20 {
+		if used := residentMemory(t, target.p) - before; used > 64<<20 {
 			t.Errorf("%s: %d connections cost %d MiB", target.what, idle, used>>20)
 		}
 		closed.Wait()
-		if n := metric(t, target.p, target.counter); n < idle {
+		if n := metricSum(t, target.p, target.counter); n < idle {
 			t.Errorf("%s: %v connections are counted as closed, want %d", target.what, n, idle)
 		}
 		job()
@@ -646,7 +646,7 @@ func TestIdleConnectionsAndGarbage(t *testing.T) {
 }
 
 // residentMemory returns the memory of a process, in bytes.
-func resident(t testing.TB, p *process) int {
+func residentMemory(t testing.TB, p *process) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
@@ -661,9 +661,9 @@ func resident(t testing.TB, p *process) int {
 }
 
 // metricSum returns the sum of a metric over its labels, from the admin port.
-func metric(t testing.TB, p *process, name string) (sum float64) {
+func metricSum(t testing.TB, p *process, name string) (sum float64) {
 	t.Helper()
-	for line := range strings.Lines(get(t, p, "/metrics")) {
+	for line := range strings.Lines(getAdmin(t, p, "/metrics")) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok &&
 			(key == name || strings.HasPrefix(key, name+"{")) {
 			v, err := strconv.ParseFloat(value, 64)
@@ -680,13 +680,13 @@ func metric(t testing.TB, p *process, name string) (sum float64) {
 func adminAddr(t testing.TB, p *process) string {
 	t.Helper()
 	const serves = `msg="admin port serves" address=`
-	p.logs(serves)
+	p.awaitLog(serves)
 	_, rest, _ := strings.Cut(p.errs.String(), serves)
 	return strings.Fields(rest)[0]
 }
 
 // getAdmin returns the answer of the admin port.
-func get(t testing.TB, p *process, path string) string {
+func getAdmin(t testing.TB, p *process, path string) string {
 	t.Helper()
 	res, err := http.Get("http://" + adminAddr(t, p) + path)
 	if err != nil {
@@ -701,7 +701,7 @@ func get(t testing.TB, p *process, path string) string {
 }
 
 // postAdmin returns the status of the admin port's answer.
-func post(t testing.TB, p *process, path string) int {
+func postAdmin(t testing.TB, p *process, path string) int {
 	t.Helper()
 	res, err := http.Post("http://"+adminAddr(t, p)+path, "", nil)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 // fileStore serves one file, and counts requests.
 type fileStore struct {
 	*httptest.Server
-	content string
-	asked   atomic.Int32
+	content  string
+	requests atomic.Int32
 }
 
 func newFileStore(t *testing.T) *fileStore {
@@ -31,7 +31,7 @@ func newFileStore(t *testing.T) *fileStore {
 			http.NotFound(w, r)
 			return
 		}
-		s.asked.Add(1)
+		s.requests.Add(1)
 		fmt.Fprint(w, s.content)
 	}))
 	t.Cleanup(s.Close)
@@ -39,13 +39,13 @@ func newFileStore(t *testing.T) *fileStore {
 }
 
 // describeFile returns a file of the store, with the digest of content.
-func (s *fileStore) file(name, content string) client.File {
+func (s *fileStore) describeFile(name, content string) client.File {
 	sum := sha256.Sum256([]byte(content))
 	return client.File{URL: s.URL + "/" + name, SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(content))}
 }
 
 // hashJob returns a job with a task that hashes a file in a process. If host is not empty, the task must run there.
-func onFile(t *testing.T, file client.File, host string) client.Job {
+func hashJob(t *testing.T, file client.File, host string) client.Job {
 	t.Helper()
 	payload, err := exec.Command{Argv: []string{"sh", "-c", `sha256sum < "$PHOEBE_FILE_0"`}}.Encode()
 	if err != nil {
@@ -59,9 +59,9 @@ func onFile(t *testing.T, file client.File, host string) client.Job {
 }
 
 // startCachingWorker starts a worker with a cache.
-func cachingWorker(t *testing.T, name string, flags ...string) *process {
+func startCachingWorker(t *testing.T, name string, flags ...string) *process {
 	t.Helper()
-	return start(t, append([]string{"--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin",
+	return startPhoebe(t, append([]string{"--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin",
 		"127.0.0.1:0", "--name", name, "--allow-exec",
 		"--cache-dir", filepath.Join(t.TempDir(), name), "--file-hosts", "127.0.0.1"}, flags...)...)
 }
@@ -70,13 +70,13 @@ func cachingWorker(t *testing.T, name string, flags ...string) *process {
 // each cache. If a file cannot be fetched, the task's error names the file.
 func TestFiles(t *testing.T) {
 	t.Parallel()
-	store, g := newFileStore(t), gossip(t)
-	first := cachingWorker(t, "first", "--join", g.heartbeat, "--speed", "2")
-	second := cachingWorker(t, "second", "--join", g.heartbeat)
-	bare := announced(t, "bare", g.heartbeat)
-	g.lists(first.addr(), second.addr(), bare.addr())
-	c := dial(t, g.api)
-	part := store.file("part", store.content)
+	store, g := newFileStore(t), startGossiper(t)
+	first := startCachingWorker(t, "first", "--join", g.heartbeat, "--speed", "2")
+	second := startCachingWorker(t, "second", "--join", g.heartbeat)
+	bare := startAnnounced(t, "bare", g.heartbeat)
+	g.awaitWorkers(first.workerAddr(), second.workerAddr(), bare.workerAddr())
+	c := newClient(t, g.api)
+	part := store.describeFile("part", store.content)
 	run := func(job client.Job) (client.Outcome, error) {
 		t.Helper()
 		outcomes, err := c.Run(t.Context(), job)
@@ -87,7 +87,7 @@ func TestFiles(t *testing.T) {
 	}
 	fetched := func(host string, want int64) {
 		t.Helper()
-		o, err := run(onFile(t, part, host))
+		o, err := run(hashJob(t, part, host))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestFiles(t *testing.T) {
 	fetched("first", part.Bytes)
 	known := func(files map[string]int) {
 		t.Helper()
-		eventually(t, func() error {
+		waitUntil(t, func() error {
 			said, err := c.Cluster(t.Context())
 			if err != nil {
 				return err
@@ -132,10 +132,10 @@ func TestFiles(t *testing.T) {
 	located(client.Copy{At: "first"})
 	fetched("second", part.Bytes)
 	fetched("second", 0)
-	if n := store.asked.Load(); n != 1 {
+	if n := store.requests.Load(); n != 1 {
 		t.Errorf("the store was asked %d times", n)
 	}
-	if n := metric(t, first, `phoebe_worker_served_bytes_total`); n != float64(part.Bytes) {
+	if n := metricSum(t, first, `phoebe_worker_served_bytes_total`); n != float64(part.Bytes) {
 		t.Errorf("the first worker has sent %v bytes to the second", n)
 	}
 	known(map[string]int{"first": 1, "second": 1})
@@ -145,13 +145,13 @@ func TestFiles(t *testing.T) {
 		t.Errorf("a digest that is cut short: %v", err)
 	}
 
-	wrong, none := store.file("part", "something else"), store.file("nothing", "x")
+	wrong, none := store.describeFile("part", "something else"), store.describeFile("nothing", "x")
 	wrong.Bytes = 0
 	for _, bad := range []struct {
 		file client.File
 		says []string
 	}{{wrong, []string{"/part", "sha256", wrong.SHA256[:12]}}, {none, []string{"/nothing", "404"}}} {
-		_, err := run(onFile(t, bad.file, ""))
+		_, err := run(hashJob(t, bad.file, ""))
 		failed, ok := errors.AsType[*client.TaskError](err)
 		if !ok || failed.Reason != client.NoInput {
 			t.Fatalf("%s: %v", bad.file.URL, err)
@@ -162,7 +162,7 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
-	if _, err := run(onFile(t, part, "bare")); !errors.As(err, new(*client.RefusedError)) {
+	if _, err := run(hashJob(t, part, "bare")); !errors.As(err, new(*client.RefusedError)) {
 		t.Errorf("a worker without a cache is to run a task that needs a file: %v", err)
 	}
 }
@@ -171,17 +171,17 @@ func TestFiles(t *testing.T) {
 func TestFilesWithoutGossip(t *testing.T) {
 	t.Parallel()
 	store := newFileStore(t)
-	w := cachingWorker(t, "w")
-	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w.addr())
-	c := dial(t, f.said("frontend", 1)[0])
-	part := store.file("part", store.content)
+	w := startCachingWorker(t, "w")
+	f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w.workerAddr())
+	c := newClient(t, f.awaitLines("frontend", 1)[0])
+	part := store.describeFile("part", store.content)
 	for i, want := range []int64{part.Bytes, 0} {
-		outcomes, err := c.Run(t.Context(), onFile(t, part, ""))
+		outcomes, err := c.Run(t.Context(), hashJob(t, part, ""))
 		if err != nil || outcomes[0].Err != nil || outcomes[0].Usage.Fetched != want {
 			t.Fatalf("run %d: %v %+v", i, err, outcomes)
 		}
 	}
-	if n := store.asked.Load(); n != 1 {
+	if n := store.requests.Load(); n != 1 {
 		t.Errorf("the store was asked %d times", n)
 	}
 }
@@ -200,6 +200,6 @@ func TestFileUsage(t *testing.T) {
 		{[]string{"--file-hosts", "h"}, "no cache"},
 		{[]string{"--speed", "0.001"}, "0.01 to 100"},
 	} {
-		phoebe(t, append([]string{"worker", "--listen", "127.0.0.1:0"}, test.args...)...).want(t, 2, test.says)
+		runPhoebe(t, append([]string{"worker", "--listen", "127.0.0.1:0"}, test.args...)...).wantExit(t, 2, test.says)
 	}
 }

@@ -35,11 +35,11 @@ var (
 
 // fleet is a set of frontends, workers and a balancer, as processes of this machine.
 type fleet struct {
-	out     *streams
-	log     *slog.Logger
-	within  time.Duration // for a process to drain after SIGTERM
-	running sync.WaitGroup
-	mu      sync.Mutex // held to print
+	out         *streams
+	log         *slog.Logger
+	drainWithin time.Duration // for a process to drain after SIGTERM
+	running     sync.WaitGroup
+	mu          sync.Mutex // held to print
 }
 
 // member is a process of a fleet.
@@ -49,17 +49,17 @@ type member struct {
 }
 
 // runFleet runs a fleet until ctx ends. A process that ends is started again, on the same addresses.
-func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, frontends, workers int) error {
-	if err := c.onlyFleet(); err != nil {
-		return usage(err)
+func (c *devCmd) runFleet(ctx context.Context, out *streams, log *slog.Logger, frontends, workers int) error {
+	if err := c.checkFleetFlags(); err != nil {
+		return usageError(err)
 	}
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	balancer, err := c.balancer()
+	balancer, err := c.findBalancer()
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
 	dir, err := os.MkdirTemp("", "phoebe-fleet-")
 	if err != nil {
@@ -140,21 +140,21 @@ func (c *devCmd) rehearse(ctx context.Context, out *streams, log *slog.Logger, f
 	default:
 		connect = strings.Join(apis, ",")
 	}
-	f := &fleet{out: out, log: log, within: c.DrainTimeout + 15*time.Second}
+	f := &fleet{out: out, log: log, drainWithin: c.DrainTimeout + 15*time.Second}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer f.running.Wait()
 	defer stop(nil)
 	for _, m := range members {
-		f.running.Go(func() { f.keep(ctx, m) })
+		f.running.Go(func() { f.keepRunning(ctx, m) })
 	}
-	if err := c.linked(ctx, apis, strings.Split(connect, ","), workers); err != nil {
+	if err := c.awaitLinks(ctx, apis, strings.Split(connect, ","), workers); err != nil {
 		return err
 	}
-	by := ""
+	keyFlags := ""
 	if dir := keys["client"]; dir != "" {
-		by = " --tls-dir " + dir
+		keyFlags = " --tls-dir " + dir
 	}
-	f.say("ready\n%s run --connect %s%s --function echo --payload hello\n", os.Args[0], connect, by)
+	f.printLocked("ready\n%s run --connect %s%s --function echo --payload hello\n", os.Args[0], connect, keyFlags)
 	<-ctx.Done()
 	return nil
 }
@@ -189,7 +189,7 @@ func (c *devCmd) fleetKeys(dir string) (map[string]string, error) {
 }
 
 // checkFleetFlags refuses flags that the processes of a fleet would not get.
-func (c *devCmd) onlyFleet() error {
+func (c *devCmd) checkFleetFlags() error {
 	var plain cli
 	parser, err := newParser(&plain, io.Discard, io.Discard)
 	if err == nil {
@@ -212,7 +212,7 @@ func (c *devCmd) onlyFleet() error {
 }
 
 // findBalancer returns the path of the program for --balancer, or "" for no balancer.
-func (c *devCmd) balancer() (string, error) {
+func (c *devCmd) findBalancer() (string, error) {
 	if c.Balancer == "none" {
 		return "", nil
 	}
@@ -293,14 +293,14 @@ func nginxFor(entry string, apis []string, dir string) string {
 }
 
 // printLocked prints to stdout. Lines of several goroutines do not mix.
-func (f *fleet) say(format string, args ...any) {
+func (f *fleet) printLocked(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fmt.Fprintf(f.out.out, format, args...)
 }
 
 // keepRunning runs a process again and again until ctx ends. Then the process drains.
-func (f *fleet) keep(ctx context.Context, m member) {
+func (f *fleet) keepRunning(ctx context.Context, m member) {
 	runtime.LockOSThread() // the process dies with its parent thread
 	for ctx.Err() == nil {
 		cmd := exec.Command(m.args[0], m.args[1:]...)
@@ -311,13 +311,13 @@ func (f *fleet) keep(ctx context.Context, m member) {
 			f.log.Error("a process of the fleet does not start", "err", err)
 			return
 		}
-		f.say("%s %s pid %d\n", m.kind, m.addr, cmd.Process.Pid)
+		f.printLocked("%s %s pid %d\n", m.kind, m.addr, cmd.Process.Pid)
 		ended := make(chan struct{})
 		drained := context.AfterFunc(ctx, func() {
 			_ = cmd.Process.Signal(syscall.SIGTERM)
 			select {
 			case <-ended:
-			case <-time.After(f.within):
+			case <-time.After(f.drainWithin):
 				_ = cmd.Process.Kill()
 			}
 		})
@@ -337,8 +337,8 @@ func (f *fleet) keep(ctx context.Context, m member) {
 }
 
 // countLinks returns how many workers the frontend has links to.
-func (a *answer) links() (n int) {
-	for _, w := range a.said.Workers {
+func (a *answer) countLinks() (n int) {
+	for _, w := range a.cluster.Workers {
 		if w.State == "up" {
 			n++
 		}
@@ -347,23 +347,23 @@ func (a *answer) links() (n int) {
 }
 
 // awaitLinks waits until all frontends have links to all workers, and every address for clients answers.
-func (c *devCmd) linked(ctx context.Context, apis, connect []string, workers int) error {
+func (c *devCmd) awaitLinks(ctx context.Context, apis, connect []string, workers int) error {
 	asks := clientFlags{RetryFor: 5 * time.Second, secretFlags: c.secretFlags}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		answers, err := asks.ask(ctx, slog.New(slog.DiscardHandler), slices.Concat(apis, connect),
+		answers, err := asks.askFrontends(ctx, slog.New(slog.DiscardHandler), slices.Concat(apis, connect),
 			client.ClusterQuery{})
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(answers, func(a answer) bool { return a.err != nil || a.links() < workers }) {
+		if !slices.ContainsFunc(answers, func(a answer) bool { return a.err != nil || a.countLinks() < workers }) {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return interruption(ctx)
+			return interruptionExit(ctx)
 		}
 	}
 }

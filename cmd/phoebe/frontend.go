@@ -41,7 +41,7 @@ type longFlags struct {
 }
 
 // applyLong puts the flags into the configuration.
-func (l *longFlags) apply(c *frontend.Config) {
+func (l *longFlags) applyLong(c *frontend.Config) {
 	c.LongTask, c.Copies = l.LongTask, l.Copies
 	c.Matcher, _ = estimate.ParseMatcher(l.Matching) // kong has checked the name
 	c.Estimate.Rates = estimate.Rates{
@@ -83,7 +83,7 @@ func (l *frontendLimits) checkSLO() error {
 }
 
 // applyLimits puts the flags into the configuration. checkSLO must have passed.
-func (l *frontendLimits) apply(c *serve.Config) {
+func (l *frontendLimits) applyLimits(c *serve.Config) {
 	c.Lease, c.ClientGrace, c.MaxConns = l.Lease, l.ClientGrace, l.MaxClients
 	c.RecordDir = l.RecordDir
 	for _, text := range l.SLO {
@@ -93,7 +93,7 @@ func (l *frontendLimits) apply(c *serve.Config) {
 	c.MaxRequest, c.MaxRunResult, c.MaxKept = int(l.MaxRequest), int(l.MaxRunResult), int(l.MaxKept)
 	c.Core.MaxWait, c.Core.MaxPending, c.Core.MaxTasksPerJob = l.MaxWait, l.MaxPending, l.MaxTasksPerJob
 	c.Core.MaxPayload, c.Core.MaxPayloads = int(l.MaxPayload), int(l.MaxPayloads)
-	l.longFlags.apply(&c.Core)
+	l.longFlags.applyLong(&c.Core)
 }
 
 type frontendCmd struct {
@@ -123,26 +123,26 @@ type frontendCmd struct {
 }
 
 // otherFiles counts the open files of a process without its connections.
-const spareFiles = 512
+const otherFiles = 512
 
 // workerFiles counts the open files that a frontend with gossip may need for workers. The number of workers is
 // unknown. Each worker takes a link and a connection for heartbeats.
-const manyWorkers = 1 << 17
+const workerFiles = 1 << 17
 
 // serverConfig returns the configuration that the flags describe. The error joins all problems.
-func (c *frontendCmd) config() (serve.Config, error) {
+func (c *frontendCmd) serverConfig() (serve.Config, error) {
 	cfg := serve.Config{
-		Listen: c.Listen, Advertise: c.Advertise, Name: c.Name, Peers: c.Peers, Seed: c.Seed, Version: version(),
+		Listen: c.Listen, Advertise: c.Advertise, Name: c.Name, Peers: c.Peers, Seed: c.Seed, Version: versionText(),
 		Tenants: c.Tenants, Gossip: c.Gossip, GossipAdvertise: c.GossipAdvertise, Join: c.Join, Heartbeat: c.Heartbeat,
 		Metrics: metrics.NewSet(),
 	}
 	var err error
 	errs := []error{c.checkAdmin()}
 	wrong := func(err error) { errs = append(errs, err) }
-	if cfg.Secrets, err = c.secrets(); err != nil {
+	if cfg.Secrets, err = c.openSecrets(); err != nil {
 		wrong(err)
 	}
-	if cfg.Keys, err = c.keys(); err != nil {
+	if cfg.Keys, err = c.openKeys(); err != nil {
 		wrong(err)
 	}
 	if cfg.Policy, err = frontend.ParsePolicy(c.Policy); err != nil {
@@ -190,40 +190,40 @@ func (c *frontendCmd) config() (serve.Config, error) {
 	}
 	wrong(c.checkSLO())
 	cfg.Core.ProbeRatio = c.ProbeRatio
-	c.apply(&cfg)
+	c.applyLimits(&cfg)
 	wrong(cfg.Validate())
 	return cfg, errors.Join(errs...)
 }
 
 // Run runs a frontend.
 func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	cfg, err := c.config()
+	cfg, err := c.serverConfig()
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
 	cfg.Logger = log
-	by := trust{keys: cfg.Keys, secrets: cfg.Secrets}
-	if err := by.open(c.AuditLog, cfg.Metrics); err != nil {
+	peers := trust{keys: cfg.Keys, secrets: cfg.Secrets}
+	if err := peers.openAudit(c.AuditLog, cfg.Metrics); err != nil {
 		return err
 	}
-	cfg.Audit = by.audit
-	stays := func(err error) { log.Warn("the list of workers stays as it was", "err", err) }
+	cfg.Audit = peers.audit
+	warnUnchanged := func(err error) { log.Warn("the list of workers stays as it was", "err", err) }
 	switch w := cfg.Workers.(type) {
 	case serve.File:
-		w.Warn = stays
+		w.Warn = warnUnchanged
 		cfg.Workers = w
 	case serve.Names:
-		w.Warn = stays
+		w.Warn = warnUnchanged
 		cfg.Workers = w
 	}
-	files := uint64(cfg.MaxConns) + spareFiles
+	files := uint64(cfg.MaxConns) + otherFiles
 	if c.Gossip != "" {
-		files += manyWorkers
+		files += workerFiles
 	}
 	cfg.FileLimit = wserve.RaiseFileLimit(files)
 	s, err := serve.New(cfg)
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
 	if err := s.Start(); err != nil {
 		return err
@@ -238,7 +238,7 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 			return errors.Join(err, s.Close())
 		}
 	}
-	return c.serve(ctx, log, cfg.Metrics, by, service{
+	return c.runService(ctx, log, cfg.Metrics, peers, service{
 		page:    page,
 		ready:   s.Ready,
 		warning: s.Warning,

@@ -23,35 +23,35 @@ var gossipFlags = []string{
 }
 
 // startGossiper starts a frontend that joins the given peers, if any.
-func gossip(t testing.TB, join ...string) *gossiper {
+func startGossiper(t testing.TB, join ...string) *gossiper {
 	t.Helper()
 	args := slices.Clone(gossipFlags)
 	if len(join) > 0 {
 		args = append(args, "--join", strings.Join(join, ","))
 	}
-	return meet(start(t, args...))
+	return awaitGossiper(startPhoebe(t, args...))
 }
 
 // awaitGossiper waits until a frontend has printed its addresses.
-func meet(p *process) *gossiper {
+func awaitGossiper(p *process) *gossiper {
 	p.t.Helper()
-	return &gossiper{p, p.said("frontend", 1)[0], p.said("gossip", 1)[0], p.said("heartbeat", 1)[0]}
+	return &gossiper{p, p.awaitLines("frontend", 1)[0], p.awaitLines("gossip", 1)[0], p.awaitLines("heartbeat", 1)[0]}
 }
 
 // startAnnounced starts a worker that announces itself.
-func announced(t testing.TB, name string, join ...string) *process {
+func startAnnounced(t testing.TB, name string, join ...string) *process {
 	t.Helper()
-	return start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", name, "--allow-exec",
+	return startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", name, "--allow-exec",
 		"--slots", "4",
 		"--retain", "2s", "--join", strings.Join(join, ","))
 }
 
 // awaitWorkers waits until a frontend is linked to exactly these workers.
-func (g *gossiper) lists(addrs ...string) {
+func (g *gossiper) awaitWorkers(addrs ...string) {
 	g.t.Helper()
 	addrs = slices.Sorted(slices.Values(addrs))
-	c := dial(g.t, g.api)
-	eventually(g.t, func() error {
+	c := newClient(g.t, g.api)
+	waitUntil(g.t, func() error {
 		said, err := c.Cluster(g.t.Context())
 		if err != nil {
 			return err
@@ -71,10 +71,10 @@ func (g *gossiper) lists(addrs ...string) {
 }
 
 // awaitMembers waits until a frontend knows n frontends, including itself.
-func (g *gossiper) members(n float64) {
+func (g *gossiper) awaitMembers(n float64) {
 	g.t.Helper()
-	eventually(g.t, func() error {
-		if got := metric(g.t, g.process, "phoebe_frontend_gossip_members"); got != n {
+	waitUntil(g.t, func() error {
+		if got := metricSum(g.t, g.process, "phoebe_frontend_gossip_members"); got != n {
 			return fmt.Errorf("frontend %s knows %v frontends, want %v", g.api, got, n)
 		}
 		return nil
@@ -82,15 +82,15 @@ func (g *gossiper) members(n float64) {
 }
 
 // workerAddr returns the printed address of a worker.
-func (p *process) addr() string {
+func (p *process) workerAddr() string {
 	p.t.Helper()
-	return p.said("worker", 1)[0]
+	return p.awaitLines("worker", 1)[0]
 }
 
 // awaitLog waits until the log of a process contains all texts.
-func (p *process) logs(texts ...string) {
+func (p *process) awaitLog(texts ...string) {
 	p.t.Helper()
-	eventually(p.t, func() error {
+	waitUntil(p.t, func() error {
 		for _, text := range texts {
 			if !strings.Contains(p.errs.String(), text) {
 				return fmt.Errorf("phoebe %q does not log %q, but\n%s", p.args, text, p.errs.String())
@@ -104,66 +104,66 @@ func (p *process) logs(texts ...string) {
 // frontend in --join. While jobs flow, frontends and workers are killed, leave, join, and come back elsewhere.
 func TestFindEachOther(t *testing.T) {
 	t.Parallel()
-	first := gossip(t)
-	second := gossip(t, first.gossip)
-	third := gossip(t, second.gossip)
+	first := startGossiper(t)
+	second := startGossiper(t, first.gossip)
+	third := startGossiper(t, second.gossip)
 	var workers []*process
 	var addrs []string
 	for i := range 4 {
-		w := announced(t, fmt.Sprint("w", i), second.heartbeat)
-		workers, addrs = append(workers, w), append(addrs, w.addr())
+		w := startAnnounced(t, fmt.Sprint("w", i), second.heartbeat)
+		workers, addrs = append(workers, w), append(addrs, w.workerAddr())
 	}
 	for _, g := range []*gossiper{first, second, third} {
-		g.lists(addrs...)
-		g.members(3)
+		g.awaitWorkers(addrs...)
+		g.awaitMembers(3)
 	}
-	load := startLoad(t, dial(t, first.api, second.api, third.api))
-	if !load.goOn(t, 0) {
+	load := startLoad(t, newClient(t, first.api, second.api, third.api))
+	if !load.awaitProgress(t, 0) {
 		return
 	}
 
 	// The only frontend in the workers' --join is killed. A new frontend joins.
-	second.signal(syscall.SIGKILL)
-	second.ends()
-	fourth := gossip(t, third.gossip)
-	fourth.lists(addrs...)
+	second.sendSignal(syscall.SIGKILL)
+	second.awaitEnd()
+	fourth := startGossiper(t, third.gossip)
+	fourth.awaitWorkers(addrs...)
 	for _, g := range []*gossiper{first, third, fourth} {
-		g.members(3)
+		g.awaitMembers(3)
 	}
 	// The workers have learned of the new frontend from the others. A new worker joins only the new frontend.
-	last := announced(t, "w4", fourth.heartbeat)
-	addrs = append(addrs, last.addr())
+	last := startAnnounced(t, "w4", fourth.heartbeat)
+	addrs = append(addrs, last.workerAddr())
 	all := []*gossiper{first, third, fourth}
 	for _, g := range all {
-		g.lists(addrs...)
+		g.awaitWorkers(addrs...)
 	}
-	if !load.goOn(t, 0) {
+	if !load.awaitProgress(t, 0) {
 		t.Error("after a frontend was killed")
 		return
 	}
 
 	// One worker leaves. One is killed, and comes back on another port.
-	workers[0].signal(syscall.SIGTERM)
-	if code := workers[0].ends(); code != 0 {
+	workers[0].sendSignal(syscall.SIGTERM)
+	if code := workers[0].awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	workers[1].signal(syscall.SIGKILL)
-	workers[1].ends()
-	back := announced(t, "w1", first.heartbeat)
-	addrs = append(addrs[2:], back.addr())
+	workers[1].sendSignal(syscall.SIGKILL)
+	workers[1].awaitEnd()
+	back := startAnnounced(t, "w1", first.heartbeat)
+	addrs = append(addrs[2:], back.workerAddr())
 	for _, g := range all {
-		g.lists(addrs...)
+		g.awaitWorkers(addrs...)
 	}
-	if !load.goOn(t, 0) {
+	if !load.awaitProgress(t, 0) {
 		t.Error("after workers came and went")
 		return
 	}
-	load.end(t)
+	load.stopAndCheck(t)
 	for _, g := range all {
-		g.signal(syscall.SIGTERM)
+		g.sendSignal(syscall.SIGTERM)
 	}
 	for _, g := range all {
-		if code := g.ends(); code != 0 {
+		if code := g.awaitEnd(); code != 0 {
 			t.Errorf("exit code %d of frontend %s", code, g.api)
 		}
 	}
@@ -172,35 +172,35 @@ func TestFindEachOther(t *testing.T) {
 // A worker that is killed and does not come back is forgotten.
 func TestForgetsWorker(t *testing.T) {
 	t.Parallel()
-	g := gossip(t)
-	w, stays := announced(t, "goes", g.heartbeat), announced(t, "stays", g.heartbeat)
-	g.lists(w.addr(), stays.addr())
-	w.signal(syscall.SIGKILL)
-	w.ends()
-	g.lists(stays.addr())
-	g.logs("worker gone, by gossip", "state=lost")
+	g := startGossiper(t)
+	w, stays := startAnnounced(t, "goes", g.heartbeat), startAnnounced(t, "stays", g.heartbeat)
+	g.awaitWorkers(w.workerAddr(), stays.workerAddr())
+	w.sendSignal(syscall.SIGKILL)
+	w.awaitEnd()
+	g.awaitWorkers(stays.workerAddr())
+	g.awaitLog("worker gone, by gossip", "state=lost")
 }
 
 // A process with another secret is kept out, and logs why.
 func TestGossipSecret(t *testing.T) {
 	t.Parallel()
 	mine, other := []string{"PHOEBE_SECRET=sesame"}, []string{"PHOEBE_SECRET=simsim"}
-	g := meet(startIn(t, mine, gossipFlags...))
+	g := awaitGossiper(startPhoebeIn(t, mine, gossipFlags...))
 	worker := []string{"worker", "--listen", "127.0.0.1:0", "--join", g.heartbeat}
-	w := startIn(t, other, worker...)
-	w.logs("no frontend takes this worker's heartbeats", g.heartbeat+": refused: the secret is not this frontend's")
-	stranger := meet(startIn(t, other, append(slices.Clone(gossipFlags), "--join", g.gossip)...))
-	stranger.logs("no other frontend can be joined")
-	good := startIn(t, mine, worker...)
-	eventually(t, func() error {
-		s := phoebeIn(t, "", mine, "status", "--connect", g.api)
-		if !strings.Contains(s.out, good.addr()) || strings.Contains(s.out, w.addr()) {
+	w := startPhoebeIn(t, other, worker...)
+	w.awaitLog("no frontend takes this worker's heartbeats", g.heartbeat+": refused: the secret is not this frontend's")
+	stranger := awaitGossiper(startPhoebeIn(t, other, append(slices.Clone(gossipFlags), "--join", g.gossip)...))
+	stranger.awaitLog("no other frontend can be joined")
+	good := startPhoebeIn(t, mine, worker...)
+	waitUntil(t, func() error {
+		s := runPhoebeIn(t, "", mine, "status", "--connect", g.api)
+		if !strings.Contains(s.out, good.workerAddr()) || strings.Contains(s.out, w.workerAddr()) {
 			return fmt.Errorf("status says %s %s", s.out, s.err)
 		}
 		return nil
 	})
-	stranger.members(1)
-	if n := metric(t, g.process, "phoebe_frontend_gossip_complaints_total"); n == 0 {
+	stranger.awaitMembers(1)
+	if n := metricSum(t, g.process, "phoebe_frontend_gossip_complaints_total"); n == 0 {
 		t.Error("the stranger is not counted")
 	}
 }
@@ -208,14 +208,14 @@ func TestGossipSecret(t *testing.T) {
 // Seeds without a listener are tried again until one listens. The log says so once.
 func TestUnreachableSeeds(t *testing.T) {
 	t.Parallel()
-	g := gossip(t)
-	g.signal(syscall.SIGKILL)
-	g.ends()
-	w := announced(t, "w", g.heartbeat)
-	w.logs("no frontend takes this worker's heartbeats", g.heartbeat+": dial: connect: connection refused")
-	alone := gossip(t, g.gossip)
-	alone.logs("no other frontend can be joined", "connection refused")
-	if out := get(t, alone.process, "/readyz"); !strings.Contains(out, "no worker is linked") {
+	g := startGossiper(t)
+	g.sendSignal(syscall.SIGKILL)
+	g.awaitEnd()
+	w := startAnnounced(t, "w", g.heartbeat)
+	w.awaitLog("no frontend takes this worker's heartbeats", g.heartbeat+": dial: connect: connection refused")
+	alone := startGossiper(t, g.gossip)
+	alone.awaitLog("no other frontend can be joined", "connection refused")
+	if out := getAdmin(t, alone.process, "/readyz"); !strings.Contains(out, "no worker is linked") {
 		t.Errorf("readyz: %s", out)
 	}
 
@@ -224,27 +224,27 @@ func TestUnreachableSeeds(t *testing.T) {
 		args[slices.Index(args, flag)+1] = addr
 	}
 	var back *gossiper
-	eventually(t, func() error { // the ports may be in use for a moment
-		p := start(t, args...)
+	waitUntil(t, func() error { // the ports may be in use for a moment
+		p := startPhoebe(t, args...)
 		p.mu.Lock()
 		for len(p.lines) < 3 && !p.eof {
-			p.heard.Wait()
+			p.changed.Wait()
 		}
 		n := len(p.lines)
 		p.mu.Unlock()
 		if n < 3 {
 			return fmt.Errorf("%s", p.errs.String())
 		}
-		back = meet(p)
+		back = awaitGossiper(p)
 		return nil
 	})
 	for _, f := range []*gossiper{alone, back} {
-		f.members(2)
-		f.lists(w.addr())
+		f.awaitMembers(2)
+		f.awaitWorkers(w.workerAddr())
 	}
-	w.logs("a frontend takes this worker's heartbeats again")
-	eventually(t, func() error {
-		if out := get(t, alone.process, "/readyz"); out != "ok\n" {
+	w.awaitLog("a frontend takes this worker's heartbeats again")
+	waitUntil(t, func() error {
+		if out := getAdmin(t, alone.process, "/readyz"); out != "ok\n" {
 			return fmt.Errorf("readyz: %s", out)
 		}
 		return nil
@@ -257,22 +257,22 @@ func TestUnreachableSeeds(t *testing.T) {
 // Maintenance is announced at the admin port.
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
-	g := gossip(t)
-	w := start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--join",
+	g := startGossiper(t)
+	w := startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--join",
 		g.heartbeat, "--maintenance-in", "1h")
-	g.lists(w.addr())
+	g.awaitWorkers(w.workerAddr())
 	for query, code := range map[string]int{"in=10m&for=1h": 200, "for=0": 200, "in=-1m": 400, "in=soon": 400,
 		"in=1m&for=10000h": 400, "": 400, "inn=10m": 400} {
-		if got := post(t, w, "/maintenance?"+query); got != code {
+		if got := postAdmin(t, w, "/maintenance?"+query); got != code {
 			t.Errorf("%s: %d, want %d", query, got, code)
 		}
 	}
-	c := dial(t, g.api)
+	c := newClient(t, g.api)
 	for _, lasts := range []time.Duration{time.Hour, 0} { // through a frontend: announced, then called off
-		if err := c.Maintenance(t.Context(), w.addr(), 30*time.Minute, lasts); err != nil {
+		if err := c.Maintenance(t.Context(), w.workerAddr(), 30*time.Minute, lasts); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() error {
+		waitUntil(t, func() error {
 			said, err := c.Cluster(t.Context())
 			if err != nil {
 				return err
@@ -284,13 +284,13 @@ func TestMaintenance(t *testing.T) {
 			return nil
 		})
 	}
-	if err := c.Maintenance(t.Context(), w.addr(), 3000*time.Hour, time.Hour); err == nil {
+	if err := c.Maintenance(t.Context(), w.workerAddr(), 3000*time.Hour, time.Hour); err == nil {
 		t.Error("maintenance in 3000 h is announced")
 	}
-	phoebe(t, "worker", "--listen", "127.0.0.1:0", "--maintenance-in=-1s").want(t, 2, "maintenance in -1s")
-	phoebe(t, "worker", "--listen", "127.0.0.1:0", "--maintenance-in", "1h").want(t, 2, "--join")
-	alone := start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
-	if got := post(t, alone, "/maintenance?in=1h"); got != 400 {
+	runPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--maintenance-in=-1s").wantExit(t, 2, "maintenance in -1s")
+	runPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--maintenance-in", "1h").wantExit(t, 2, "--join")
+	alone := startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	if got := postAdmin(t, alone, "/maintenance?in=1h"); got != 400 {
 		t.Errorf("announced to nobody: %d", got)
 	}
 }
@@ -309,24 +309,24 @@ func TestGossipUsage(t *testing.T) {
 		{[]string{"worker", "--join", "here"}, `"here"`},
 		{[]string{"worker", "--advertise", "w:1"}, "heartbeat addresses"},
 	} {
-		phoebe(t, test.args...).want(t, 2, test.says)
+		runPhoebe(t, test.args...).wantExit(t, 2, test.says)
 	}
 }
 
 // phoebe status shows gossip as each frontend sees it.
 func TestStatusOfGossip(t *testing.T) {
 	t.Parallel()
-	a := gossip(t)
-	b := gossip(t, a.gossip)
-	w := start(t, "worker", "--listen", "127.0.0.1:0", "--name", "w", "--rack", "r1", "--slots", "1", "--join",
+	a := startGossiper(t)
+	b := startGossiper(t, a.gossip)
+	w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--name", "w", "--rack", "r1", "--slots", "1", "--join",
 		b.heartbeat)
 	for _, g := range []*gossiper{a, b} {
-		g.lists(w.addr())
-		g.members(2)
+		g.awaitWorkers(w.workerAddr())
+		g.awaitMembers(2)
 	}
 	connect := a.api + "," + b.api
-	eventually(t, func() error {
-		out := phoebe(t, "status", "--connect", connect).want(t, 0).out
+	waitUntil(t, func() error {
+		out := runPhoebe(t, "status", "--connect", connect).wantExit(t, 0).out
 		for _, want := range []string{"MEMBER", "KNOWN TO\n", a.gossip, b.heartbeat, " 2/2\n", "AGE", "itself",
 			"0s..0s"} {
 			if !strings.Contains(out, want) {
@@ -349,7 +349,7 @@ func TestStatusOfGossip(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(phoebe(t, "status", "--json", "--connect", connect).want(t, 0).out),
+	if err := json.Unmarshal([]byte(runPhoebe(t, "status", "--json", "--connect", connect).wantExit(t, 0).out),
 		&all); err != nil {
 		t.Fatal(err)
 	}
@@ -368,21 +368,21 @@ func TestStatusOfGossip(t *testing.T) {
 // a killed worker.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	first := gossip(t)
-	second := gossip(t, first.gossip)
-	worker := announced(t, "w0", first.heartbeat)
+	first := startGossiper(t)
+	second := startGossiper(t, first.gossip)
+	worker := startAnnounced(t, "w0", first.heartbeat)
 	for _, f := range []*gossiper{first, second} {
-		f.members(2)
-		f.lists(worker.addr())
+		f.awaitMembers(2)
+		f.awaitWorkers(worker.workerAddr())
 	}
-	phoebe(t, "doctor", "--connect", first.api).want(t, 0, "asked 2 frontends, which know 1 workers: 0 findings")
-	phoebe(t, "doctor", "--connect", first.api+",127.0.0.1:1").want(t, 1, "frontend 127.0.0.1:1: does not answer",
+	runPhoebe(t, "doctor", "--connect", first.api).wantExit(t, 0, "asked 2 frontends, which know 1 workers: 0 findings")
+	runPhoebe(t, "doctor", "--connect", first.api+",127.0.0.1:1").wantExit(t, 1, "frontend 127.0.0.1:1: does not answer",
 		"refused", "firewall")
-	phoebe(t, "doctor", "--connect", "127.0.0.1:1", "--retry-for", "200ms").want(t, 3, "no frontend answers")
-	worker.signal(syscall.SIGKILL)
-	eventually(t, func() error {
-		if s := phoebe(t, "doctor", "--json", "--connect", second.api); s.code != 1 ||
-			!strings.Contains(s.out, `"where": "worker w0 at `+worker.addr()) {
+	runPhoebe(t, "doctor", "--connect", "127.0.0.1:1", "--retry-for", "200ms").wantExit(t, 3, "no frontend answers")
+	worker.sendSignal(syscall.SIGKILL)
+	waitUntil(t, func() error {
+		if s := runPhoebe(t, "doctor", "--json", "--connect", second.api); s.code != 1 ||
+			!strings.Contains(s.out, `"where": "worker w0 at `+worker.workerAddr()) {
 			return fmt.Errorf("exit code %d: %s%s", s.code, s.out, s.err)
 		}
 		return nil

@@ -17,7 +17,7 @@ import (
 
 // hostileRequests returns requests of 20 MiB, by name. To believe the claims in a request, or to decode the
 // request, takes much more memory.
-func hostile() map[string][]byte {
+func hostileRequests() map[string][]byte {
 	const (
 		n   = 20 << 20
 		job = "\x0c\x00\x01\x0c\x00\x02" // the request and its job
@@ -56,39 +56,39 @@ func TestMemoryOfRequests(t *testing.T) {
 	if slices.Contains(buildFlags, "-race") { // the race detector keeps several bytes for each byte
 		bound *= 4
 	}
-	frames := hostile()
+	frames := hostileRequests()
 	for name, env := range map[string][]string{"a stranger's": {"PHOEBE_SECRET=right"}, "without a secret": nil} {
 		t.Run(name, func(t *testing.T) {
-			p := startIn(t, env, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1")
-			addr := p.said("frontend", 1)[0]
+			p := startPhoebeIn(t, env, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1")
+			addr := p.awaitLines("frontend", 1)[0]
 			var names []string
 			for name := range frames {
 				names = append(names, name)
 			}
 			slices.Sort(names)
 			for _, name := range names {
-				before := peak(t, p)
+				before := peakMemory(t, p)
 				var both sync.WaitGroup
 				for range 2 {
 					both.Go(func() {
-						if err := send(addr, frames[name]); err != nil {
+						if err := sendRequest(addr, frames[name]); err != nil {
 							t.Errorf("%s: %v", name, err)
 						}
 					})
 				}
 				both.Wait()
-				if after := peak(t, p); after > bound {
+				if after := peakMemory(t, p); after > bound {
 					t.Fatalf("%s: %d MiB after %d MiB, the limit is %d", name, after>>20, before>>20, bound>>20)
 				}
 			}
-			t.Logf("%d MiB at most", peak(t, p)>>20)
-			phoebeIn(t, "", env, "status", "--connect", addr).want(t, 0, addr)
+			t.Logf("%d MiB at most", peakMemory(t, p)>>20)
+			runPhoebeIn(t, "", env, "status", "--connect", addr).wantExit(t, 0, addr)
 		})
 	}
 }
 
 // sendRequest sends a request, and waits for an answer or for the end of the connection.
-func send(addr string, frame []byte) error {
+func sendRequest(addr string, frame []byte) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func send(addr string, frame []byte) error {
 }
 
 // peakMemory returns the most memory that a process has had, in bytes.
-func peak(t testing.TB, p *process) int {
+func peakMemory(t testing.TB, p *process) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {

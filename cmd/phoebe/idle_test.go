@@ -38,8 +38,8 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 		lb.Process.Kill()
 		lb.Wait()
 	}()
-	c := dial(t, entry)
-	eventually(t, func() error {
+	c := newClient(t, entry)
+	waitUntil(t, func() error {
 		_, err := c.Cluster(t.Context())
 		return err
 	})
@@ -53,7 +53,7 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 		t.Fatalf("a silent connection is not cut: %v", err)
 	}
 	starts := filepath.Join(dir, "starts")
-	r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{script(t, starts, "sleep 2; echo done")}})
+	r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{scriptTask(t, starts, "sleep 2; echo done")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,16 +61,16 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 	if err != nil || string(outs[0].Result) != "done\n" || outs[0].Attempts != 1 {
 		t.Errorf("%+v %v", outs, err)
 	}
-	onlyOnce(t, starts)
+	wantStartedOnce(t, starts)
 
 	// If the connection of Run is cut, the client submits the job. Otherwise the client would give up after nine
 	// cuts.
 	starts = filepath.Join(dir, "starts-run")
-	outs, err = c.Run(t.Context(), client.Job{Tasks: []client.Task{script(t, starts, "sleep 5; echo done")}})
+	outs, err = c.Run(t.Context(), client.Job{Tasks: []client.Task{scriptTask(t, starts, "sleep 5; echo done")}})
 	if err != nil || string(outs[0].Result) != "done\n" {
 		t.Errorf("%+v %v", outs, err)
 	}
-	if n := count(t, starts); n > 2 {
+	if n := countLines(t, starts); n > 2 {
 		t.Errorf("started %d times", n)
 	}
 }

@@ -123,7 +123,7 @@ func readJob(name string, stdin io.Reader) (client.Job, error) {
 		})
 		return client.Job{}, fmt.Errorf("job file %s: %s", name, strings.TrimSpace(said))
 	}
-	job, err := f.job()
+	job, err := f.toJob()
 	if err != nil {
 		return client.Job{}, fmt.Errorf("job file %s: %w", name, err)
 	}
@@ -131,7 +131,7 @@ func readJob(name string, stdin io.Reader) (client.Job, error) {
 }
 
 // toJob converts the file's job for the client.
-func (f *jobFile) job() (client.Job, error) {
+func (f *jobFile) toJob() (client.Job, error) {
 	job := client.Job{
 		ID: f.ID, Tenant: f.Tenant, Priority: f.Priority, Deadline: f.Deadline, Class: client.Class(f.Class),
 		Due: f.Due, Mode: client.Mode(f.Mode),
@@ -146,7 +146,7 @@ func (f *jobFile) job() (client.Job, error) {
 		return job, errors.New("no tasks: list a task or more under tasks, such as {function: echo, payload: hello}")
 	}
 	for i := range f.Tasks {
-		t, err := f.Tasks[i].task()
+		t, err := f.Tasks[i].toTask()
 		if err != nil {
 			return job, fmt.Errorf("tasks[%d]: %w", i, err)
 		}
@@ -164,7 +164,7 @@ func (f *jobFile) job() (client.Job, error) {
 }
 
 // toTask converts a task for the client, without its count.
-func (f *taskFile) task() (client.Task, error) {
+func (f *taskFile) toTask() (client.Task, error) {
 	t := client.Task{
 		Function: f.Function, Payload: []byte(f.Payload), Demand: client.Demand{CPU: f.CPU, Memory: f.Memory},
 		Estimate: f.Estimate, Timeout: f.Timeout, Retries: f.Retries, Backoff: f.Backoff, Once: f.Once,

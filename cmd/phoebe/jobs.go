@@ -45,9 +45,9 @@ stderr.`
 // Run lists jobs.
 func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if c.Most < 0 || c.Slower < 0 || c.Since < 0 {
-		return usage(fmt.Errorf("--most, --slower and --since must not be negative"))
+		return usageError(fmt.Errorf("--most, --slower and --since must not be negative"))
 	}
-	cl, err := c.dial(log, c.Connect)
+	cl, err := c.newClient(log, c.Connect)
 	if err != nil {
 		return err
 	}
@@ -60,18 +60,18 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 		f.From = time.Now().Add(-c.Since)
 	}
 	var all []client.JobSummary
-	var told []client.FrontendReport
+	var reports []client.FrontendReport
 	for cursor := ""; len(all) < c.Most; {
 		page, err := cl.Jobs(ctx, f, cursor, min(c.Most-len(all), 1000))
 		if err != nil {
 			return &exitError{exitUnavailable, fmt.Errorf("list jobs: %w", err)}
 		}
-		all, told = append(all, page.Jobs...), page.Frontends
+		all, reports = append(all, page.Jobs...), page.Frontends
 		if cursor = page.Next; cursor == "" {
 			break
 		}
 	}
-	nameSilent(out.err, told)
+	nameSilent(out.err, reports)
 	if c.JSON {
 		e := json.NewEncoder(out.out)
 		for i := range all {
@@ -85,10 +85,10 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 }
 
 // nameSilent prints the frontends that have not answered.
-func nameSilent(w io.Writer, told []client.FrontendReport) {
-	for _, f := range told {
+func nameSilent(w io.Writer, reports []client.FrontendReport) {
+	for _, f := range reports {
 		if f.Err != "" {
-			fmt.Fprintf(w, "frontend %s does not answer: %s\n", plain([]byte(f.Name)), plain([]byte(f.Err)))
+			fmt.Fprintf(w, "frontend %s does not answer: %s\n", quoteUnprintable([]byte(f.Name)), quoteUnprintable([]byte(f.Err)))
 		}
 	}
 }
@@ -99,10 +99,10 @@ func printJobs(w io.Writer, jobs []client.JobSummary) error {
 	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCLASS\tCAME\tRESPONSE\tTASKS\tFAILED\tCOPIES\tPREEMPTED\tSTATE\tBLAME")
 	for i := range jobs {
 		j := &jobs[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n", plain([]byte(j.Handle.Job)),
-			plain([]byte(j.Frontend)), plain([]byte(j.Policy)), dash(j.Tenant), classOf(j),
-			j.Came.Local().Format("15:04:05.000"), brief(j.Response), j.Ended, j.Tasks, j.Failed, j.Copies,
-			j.Preempted, stateOf(j), mostly(j))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n", quoteUnprintable([]byte(j.Handle.Job)),
+			quoteUnprintable([]byte(j.Frontend)), quoteUnprintable([]byte(j.Policy)), dashIfEmpty(j.Tenant), classOf(j),
+			j.Came.Local().Format("15:04:05.000"), roundDuration(j.Response), j.Ended, j.Tasks, j.Failed, j.Copies,
+			j.Preempted, stateOf(j), mainBlame(j))
 	}
 	return t.Flush()
 }
@@ -112,7 +112,7 @@ func stateOf(j *client.JobSummary) string {
 	if j.Running {
 		return "running"
 	}
-	return plain([]byte(strings.Join(j.Kept, ",")))
+	return quoteUnprintable([]byte(strings.Join(j.Kept, ",")))
 }
 
 // classOf returns a job's class, and the time when its spare tasks become regular.
@@ -120,19 +120,19 @@ func classOf(j *client.JobSummary) string {
 	if j.Due == 0 {
 		return string(j.Class)
 	}
-	return fmt.Sprintf("%s/%v", j.Class, brief(j.Due))
+	return fmt.Sprintf("%s/%v", j.Class, roundDuration(j.Due))
 }
 
 // dashIfEmpty returns a dash for an empty name, and else the name without unprintable runes.
-func dash(name string) string {
+func dashIfEmpty(name string) string {
 	if name == "" {
 		return "-"
 	}
-	return plain([]byte(name))
+	return quoteUnprintable([]byte(name))
 }
 
 // roundDuration rounds to about three digits.
-func brief(d time.Duration) time.Duration {
+func roundDuration(d time.Duration) time.Duration {
 	for unit := time.Microsecond; unit < time.Hour; unit *= 10 {
 		if d < 1000*unit {
 			return d.Round(unit)
@@ -142,7 +142,7 @@ func brief(d time.Duration) time.Duration {
 }
 
 // mainBlame returns the part of the critical path that took most of the job's response.
-func mostly(j *client.JobSummary) string {
+func mainBlame(j *client.JobSummary) string {
 	if len(j.Blame) == 0 || j.Response <= 0 {
 		return "-"
 	}

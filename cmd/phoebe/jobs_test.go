@@ -14,19 +14,19 @@ import (
 func TestJobsAndTrace(t *testing.T) {
 	c := startDev(t)
 	hostile := "t\x1b[31m\"\n</script>"
-	cl := dial(t, c.frontends[0])
+	cl := newClient(t, c.frontends[0])
 	if _, err := cl.Run(t.Context(),
 		client.Job{Tenant: hostile,
 			Tasks: []client.Task{{Function: "echo"}, {Function: "sleep", Payload: []byte("5ms")}}}); err != nil {
 		t.Fatal(err)
 	}
-	phoebe(t, "run", "--connect", c.frontends[1], "--function", "fail", "--payload", "why").want(t, 1)
-	list := phoebe(t, "jobs", "--connect", c.frontends[1]).want(t, 0)
+	runPhoebe(t, "run", "--connect", c.frontends[1], "--function", "fail", "--payload", "why").wantExit(t, 1)
+	list := runPhoebe(t, "jobs", "--connect", c.frontends[1]).wantExit(t, 0)
 	if n := strings.Count(list.out, "\n"); n != 3 || strings.Contains(list.out, "\x1b") ||
 		!strings.Contains(list.out, `\x1b[31m`) {
 		t.Errorf("%d lines: %q", n, list.out)
 	}
-	one := phoebe(t, "jobs", "--connect", c.frontends[1], "--tenant", hostile, "--json").want(t, 0)
+	one := runPhoebe(t, "jobs", "--connect", c.frontends[1], "--tenant", hostile, "--json").wantExit(t, 0)
 	var job struct {
 		Job, Owner, Tenant string
 		Response           int64            `json:"response_us"`
@@ -43,13 +43,13 @@ func TestJobsAndTrace(t *testing.T) {
 	if sum != job.Response || sum < 5000 {
 		t.Errorf("blame %v of %d us", job.Blame, job.Response)
 	}
-	if s := phoebe(t, "jobs", "--connect", c.connect, "--failed").want(t, 0); strings.Count(s.out, "\n") != 2 ||
+	if s := runPhoebe(t, "jobs", "--connect", c.connect, "--failed").wantExit(t, 0); strings.Count(s.out, "\n") != 2 ||
 		!strings.Contains(s.out, "failed") {
 		t.Errorf("%q", s.out)
 	}
 
 	file := filepath.Join(t.TempDir(), "trace.json")
-	s := phoebe(t, "trace", job.Job, "--connect", c.frontends[1], "--chrome", file).want(t, 0, "took ", " run",
+	s := runPhoebe(t, "trace", job.Job, "--connect", c.frontends[1], "--chrome", file).wantExit(t, 0, "took ", " run",
 		"worker-")
 	if strings.Contains(s.out, "\x1b") {
 		t.Errorf("%q", s.out)
@@ -78,9 +78,9 @@ func TestJobsAndTrace(t *testing.T) {
 	if names["task 0"] != 1 || names["task 1"] != 1 || names["run"] != 2 || names["job"] != 1 {
 		t.Errorf("events %v", names)
 	}
-	phoebe(t, "trace", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).want(t, 1, "was not kept")
+	runPhoebe(t, "trace", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).wantExit(t, 1, "was not kept")
 
-	top := phoebe(t, "top", "--connect", c.connect).want(t, 0, "FRONTEND", "PHASE", "worker-0")
+	top := runPhoebe(t, "top", "--connect", c.connect).wantExit(t, 0, "FRONTEND", "PHASE", "worker-0")
 	if strings.Contains(top.out, "\x1b") {
 		t.Errorf("%q", top.out)
 	}

@@ -16,18 +16,18 @@ import (
 // A frontend is killed while its job runs. Within 2 s, the page of another frontend names the killed frontend. The
 // page lists the job as running there, because the other frontend has claimed the job for the client.
 func TestKilledFrontend(t *testing.T) {
-	first := gossip(t)
-	second := gossip(t, first.gossip)
-	w := announced(t, "w", first.heartbeat, second.heartbeat)
+	first := startGossiper(t)
+	second := startGossiper(t, first.gossip)
+	w := startAnnounced(t, "w", first.heartbeat, second.heartbeat)
 	for _, g := range []*gossiper{first, second} {
-		g.lists(w.addr())
-		g.members(2)
+		g.awaitWorkers(w.workerAddr())
+		g.awaitMembers(2)
 	}
 	// the page's frontend learns the name of its peer
-	if _, err := dial(t, second.api).Watch(t.Context(), time.Second, time.Time{}, 0); err != nil {
+	if _, err := newClient(t, second.api).Watch(t.Context(), time.Second, time.Time{}, 0); err != nil {
 		t.Fatal(err)
 	}
-	r, err := dial(t, first.api, second.api).Submit(t.Context(),
+	r, err := newClient(t, first.api, second.api).Submit(t.Context(),
 		client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
 	if err != nil {
 		t.Fatal(err)
@@ -50,9 +50,9 @@ func TestKilledFrontend(t *testing.T) {
 		return string(text)
 	}
 	frame() // from now on a frame comes each second
-	killed.signal(syscall.SIGKILL)
+	killed.sendSignal(syscall.SIGKILL)
 	at := time.Now()
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		for _, sign := range []string{"connection refused", "gone, as gossip tells"} {
 			if text := frame(); strings.Contains(text, killed.api) && strings.Contains(text, sign) {
 				return nil
@@ -63,8 +63,8 @@ func TestKilledFrontend(t *testing.T) {
 	if took := time.Since(at); took > 2*time.Second {
 		t.Errorf("the page names the frontend that was killed after %v", took)
 	}
-	c := dial(t, left.api)
-	eventually(t, func() error {
+	c := newClient(t, left.api)
+	waitUntil(t, func() error {
 		page, err := c.Jobs(t.Context(), client.JobFilter{Running: true}, "", 0)
 		if err != nil || len(page.Jobs) != 1 ||
 			page.Jobs[0].Handle != (client.Handle{Job: r.Handle().Job, Owner: left.api}) {

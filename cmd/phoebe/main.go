@@ -45,7 +45,7 @@ overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted (14
 type cli struct {
 	// countsSetting selects settings of the file; errors of the file are then ignored. Nil: all settings count, and
 	// an error stops the command.
-	only func(setting string) bool
+	countsSetting func(setting string) bool
 
 	Config    string      `placeholder:"FILE" help:"YAML file with settings: flag names and values. Default: none."`
 	LogFormat logFormat   `default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}. Default ${default}."`
@@ -89,7 +89,7 @@ func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
 // usageError gives err the exit code for wrong usage. It returns nil if err is nil.
-func usage(err error) error {
+func usageError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -98,14 +98,14 @@ func usage(err error) error {
 
 func main() {
 	collectLess()
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(runCommand(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // exited is a panic that unwinds the stack, because kong wants to exit after its help.
 type exited int
 
 // runCommand runs the command line args and returns the exit code. Only os.Exit is left to main.
-func run(args []string, stdout, stderr io.Writer) (code int) {
+func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
@@ -142,7 +142,7 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 		return exitUsage
 	}
 	log := newLogger(c.LogFormat, c.LogLevel, stderr)
-	ctx, stop := interruptible()
+	ctx, stop := contextUntilSignal()
 	defer stop()
 	command.BindTo(ctx, (*context.Context)(nil))
 	err = command.Run(&streams{out: stdout, err: stderr}, log, parser.Model)
@@ -190,7 +190,7 @@ type streams struct{ out, err io.Writer }
 
 // contextUntilSignal returns a context that ends with the first SIGINT or SIGTERM, and a function to release the
 // context. The second signal ends the process.
-func interruptible() (context.Context, func()) {
+func contextUntilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -221,14 +221,14 @@ type interrupted struct{ signal os.Signal }
 func (i *interrupted) Error() string { return "interrupted: " + i.signal.String() }
 
 // interruptionExit returns the exit of a command whose context was ended by a signal, or nil without a signal.
-func interruption(ctx context.Context) *exitError {
-	var by *interrupted
-	if !errors.As(context.Cause(ctx), &by) {
+func interruptionExit(ctx context.Context) *exitError {
+	var cause *interrupted
+	if !errors.As(context.Cause(ctx), &cause) {
 		return nil
 	}
 	code := exitInterrupted
-	if s, ok := by.signal.(syscall.Signal); ok {
+	if s, ok := cause.signal.(syscall.Signal); ok {
 		code = 128 + int(s)
 	}
-	return &exitError{code, by}
+	return &exitError{code, cause}
 }

@@ -26,7 +26,7 @@ var (
 
 // binaryVariable names an environment variable with the path of phoebe's binary. Without it, the tests build the
 // binary.
-const binaryIn = "PHOEBE_TEST_BINARY"
+const binaryVariable = "PHOEBE_TEST_BINARY"
 
 // patience bounds a test's wait for an event.
 const patience = 60 * time.Second
@@ -34,8 +34,8 @@ const patience = 60 * time.Second
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
-	if dir := os.Getenv(embedderIn); dir != "" {
-		if err := embedder(dir); err != nil {
+	if dir := os.Getenv(embedderVariable); dir != "" {
+		if err := runEmbedder(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -47,7 +47,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if binary = os.Getenv(binaryIn); binary != "" {
+	if binary = os.Getenv(binaryVariable); binary != "" {
 		return m.Run()
 	}
 	binary = filepath.Join(dir, "phoebe")
@@ -60,7 +60,7 @@ func testMain(m *testing.M) int {
 }
 
 // phoebeCommand returns a command line of phoebe. Variables of the test with the prefix PHOEBE_ are left out.
-func command(ctx context.Context, args ...string) *exec.Cmd {
+func phoebeCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "PHOEBE_") {
@@ -72,20 +72,20 @@ func command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // output is the printed text of an ended command, and its exit code.
-type said struct {
+type output struct {
 	out, err string
 	code     int
 }
 
 // runPhoebe runs a command to its end.
-func phoebe(t testing.TB, args ...string) said { return phoebeIn(t, "", nil, args...) }
+func runPhoebe(t testing.TB, args ...string) output { return runPhoebeIn(t, "", nil, args...) }
 
 // runPhoebeIn runs a command to its end, with standard input and further environment variables.
-func phoebeIn(t testing.TB, stdin string, env []string, args ...string) said {
+func runPhoebeIn(t testing.TB, stdin string, env []string, args ...string) output {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := command(ctx, args...)
+	cmd := phoebeCommand(ctx, args...)
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer
@@ -96,11 +96,11 @@ func phoebeIn(t testing.TB, stdin string, env []string, args ...string) said {
 		t.Fatalf("phoebe %q: %v %v\n%s", args, err, ctx.Err(), errs.String())
 	}
 	checkRaces(t, args, errs.String())
-	return said{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+	return output{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
 // wantExit fails the test unless the command ended with the exit code, and printed all texts on stdout or stderr.
-func (s said) want(t testing.TB, code int, texts ...string) said {
+func (s output) wantExit(t testing.TB, code int, texts ...string) output {
 	t.Helper()
 	if s.code != code {
 		t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", s.code, code, s.out, s.err)
@@ -129,10 +129,10 @@ type process struct {
 	errs lockedBuffer
 	done chan struct{} // closed when the process has ended
 
-	mu    sync.Mutex
-	lines []string
-	eof   bool
-	heard *sync.Cond
+	mu      sync.Mutex
+	lines   []string
+	eof     bool
+	changed *sync.Cond
 }
 
 // lockedBuffer is a buffer for several goroutines.
@@ -154,12 +154,12 @@ func (b *lockedBuffer) String() string {
 }
 
 // startPhoebe starts a process, and kills it when the test ends.
-func start(t testing.TB, args ...string) *process { return startIn(t, nil, args...) }
+func startPhoebe(t testing.TB, args ...string) *process { return startPhoebeIn(t, nil, args...) }
 
 // startPhoebeIn starts a process with further environment variables.
-func startIn(t testing.TB, env []string, args ...string) *process {
+func startPhoebeIn(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
-	cmd := command(context.Background(), args...)
+	cmd := phoebeCommand(context.Background(), args...)
 	cmd.Env = append(cmd.Env, env...)
 	return startCommand(t, cmd, args)
 }
@@ -168,7 +168,7 @@ func startIn(t testing.TB, env []string, args ...string) *process {
 func startCommand(t testing.TB, cmd *exec.Cmd, args []string) *process {
 	t.Helper()
 	p := &process{t: t, args: args, cmd: cmd, done: make(chan struct{})}
-	p.heard = sync.NewCond(&p.mu)
+	p.changed = sync.NewCond(&p.mu)
 	p.cmd.Stderr = &p.errs
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -181,12 +181,12 @@ func startCommand(t testing.TB, cmd *exec.Cmd, args []string) *process {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			p.mu.Lock()
 			p.lines = append(p.lines, lines.Text())
-			p.heard.Broadcast()
+			p.changed.Broadcast()
 			p.mu.Unlock()
 		}
 		p.mu.Lock()
 		p.eof = true
-		p.heard.Broadcast()
+		p.changed.Broadcast()
 		p.mu.Unlock()
 		_ = p.cmd.Wait()
 		close(p.done)
@@ -204,9 +204,9 @@ func startCommand(t testing.TB, cmd *exec.Cmd, args []string) *process {
 
 // awaitLines waits until the process has printed n lines that begin with word. It returns the lines without the
 // word.
-func (p *process) said(word string, n int) []string {
+func (p *process) awaitLines(word string, n int) []string {
 	p.t.Helper()
-	timer := time.AfterFunc(patience, p.heard.Broadcast)
+	timer := time.AfterFunc(patience, p.changed.Broadcast)
 	defer timer.Stop()
 	began := time.Now()
 	p.mu.Lock()
@@ -225,12 +225,12 @@ func (p *process) said(word string, n int) []string {
 			p.t.Fatalf("phoebe %q has not printed %d lines of %q, but %q\n%s", p.args, n, word, p.lines,
 				p.errs.String())
 		}
-		p.heard.Wait()
+		p.changed.Wait()
 	}
 }
 
 // sendSignal sends a signal to the process.
-func (p *process) signal(s syscall.Signal) {
+func (p *process) sendSignal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatalf("signal %v to phoebe %q: %v\n%s", s, p.args, err, p.errs.String())
@@ -238,7 +238,7 @@ func (p *process) signal(s syscall.Signal) {
 }
 
 // awaitEnd waits for the end of the process, and returns its exit code.
-func (p *process) ends() int {
+func (p *process) awaitEnd() int {
 	p.t.Helper()
 	select {
 	case <-p.done:
@@ -258,17 +258,17 @@ type cluster struct {
 // startDev starts a cluster of 2 frontends and 3 workers with 2 slots each.
 func startDev(t testing.TB, args ...string) *cluster {
 	t.Helper()
-	c := &cluster{process: start(t,
+	c := &cluster{process: startPhoebe(t,
 		append([]string{"dev", "--frontends", "2", "--workers", "3", "--slots", "2", "--frontend-port", "0"},
 			args...)...)}
-	c.said("ready", 1)
-	c.frontends, c.workers = c.said("frontend", 2), c.said("worker", 3)
+	c.awaitLines("ready", 1)
+	c.frontends, c.workers = c.awaitLines("frontend", 2), c.awaitLines("worker", 3)
 	c.connect = strings.Join(c.frontends, ",")
 	return c
 }
 
 // waitUntil polls until ok returns nil.
-func eventually(t testing.TB, ok func() error) {
+func waitUntil(t testing.TB, ok func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -284,7 +284,7 @@ func eventually(t testing.TB, ok func() error) {
 }
 
 // newClient makes a client of frontends.
-func dial(t testing.TB, frontends ...string) *client.Client {
+func newClient(t testing.TB, frontends ...string) *client.Client {
 	t.Helper()
 	c, err := client.New(frontends, client.WithRetryFor(10*time.Second), client.WithSecret(secret))
 	if err != nil {
@@ -299,15 +299,15 @@ func dial(t testing.TB, frontends ...string) *client.Client {
 }
 
 // awaitLinked waits until a frontend is linked to n workers.
-func linked(t testing.TB, frontend string, n int) {
+func awaitLinked(t testing.TB, frontend string, n int) {
 	t.Helper()
-	linkedBy(t, dial(t, frontend), n)
+	awaitLinkedBy(t, newClient(t, frontend), n)
 }
 
 // awaitLinkedBy waits until the frontend of a client is linked to n workers.
-func linkedBy(t testing.TB, c *client.Client, n int) {
+func awaitLinkedBy(t testing.TB, c *client.Client, n int) {
 	t.Helper()
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		said, err := c.Cluster(t.Context())
 		if err != nil {
 			return err
@@ -326,7 +326,7 @@ func linkedBy(t testing.TB, c *client.Client, n int) {
 }
 
 // countLines returns the number of lines of a file, or 0 if there is no file.
-func count(t testing.TB, name string) int {
+func countLines(t testing.TB, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -336,7 +336,7 @@ func count(t testing.TB, name string) int {
 }
 
 // touchFile makes an empty file.
-func touch(t testing.TB, name string) {
+func touchFile(t testing.TB, name string) {
 	t.Helper()
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
 		t.Fatal(err)

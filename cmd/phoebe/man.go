@@ -29,7 +29,7 @@ func (c *manCmd) Run(model *kong.Application) error {
 		if err := os.WriteFile(filepath.Join(c.Dir, manName(n)+".1"), []byte(manPage(n, date)), 0o644); err != nil {
 			return err
 		}
-		commands, _ := words(n)
+		commands, _ := listVisible(n)
 		for _, child := range commands {
 			if err := write(child); err != nil {
 				return err
@@ -51,47 +51,47 @@ func manPage(n *kong.Node, date time.Time) string {
 	if n.Parent == nil {
 		brief, detail, _ = strings.Cut(n.Help, "\n")
 	}
-	fmt.Fprintf(&b, ".TH %s 1 %q phoebe \"User Commands\"\n", roff(strings.ToUpper(name)), date.Format(time.DateOnly))
-	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name),
-		roff(strings.TrimSuffix(strings.TrimPrefix(brief, "phoebe "), ".")))
-	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", roff(n.FullPath()),
-		roff(strings.TrimSpace(strings.TrimPrefix(n.Summary(), strings.TrimPrefix(n.FullPath(), "phoebe ")))))
+	fmt.Fprintf(&b, ".TH %s 1 %q phoebe \"User Commands\"\n", escapeRoff(strings.ToUpper(name)), date.Format(time.DateOnly))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", escapeRoff(name),
+		escapeRoff(strings.TrimSuffix(strings.TrimPrefix(brief, "phoebe "), ".")))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", escapeRoff(n.FullPath()),
+		escapeRoff(strings.TrimSpace(strings.TrimPrefix(n.Summary(), strings.TrimPrefix(n.FullPath(), "phoebe ")))))
 	b.WriteString(".SH DESCRIPTION\n")
-	b.WriteString(fill(brief))
-	paragraphs(&b, detail)
-	commands, flags := words(n)
+	b.WriteString(fillLines(brief))
+	writeParagraphs(&b, detail)
+	commands, flags := listVisible(n)
 	if len(commands) > 0 {
 		b.WriteString(".SH COMMANDS\n")
 		for _, c := range commands {
-			fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s", roff(manName(c)), fill(c.Help))
+			fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s", escapeRoff(manName(c)), fillLines(c.Help))
 		}
 	}
 	if len(n.Positional) > 0 {
 		b.WriteString(".SH ARGUMENTS\n")
 		for _, p := range n.Positional {
-			fmt.Fprintf(&b, ".TP\n.I %s\n%s", roff(p.Name), fill(p.Help))
+			fmt.Fprintf(&b, ".TP\n.I %s\n%s", escapeRoff(p.Name), fillLines(p.Help))
 		}
 	}
 	b.WriteString(".SH OPTIONS\n")
 	for _, f := range flags {
 		value := ""
 		if !f.IsBool() {
-			value = "=" + roff(f.FormatPlaceHolder())
+			value = "=" + escapeRoff(f.FormatPlaceHolder())
 		}
 		help := f.Help
 		for _, env := range f.Envs {
 			help += " Environment: " + env + "."
 		}
-		fmt.Fprintf(&b, ".TP\n.BR %s%s\n%s", roff("--"+f.Name), value, fill(help))
+		fmt.Fprintf(&b, ".TP\n.BR %s%s\n%s", escapeRoff("--"+f.Name), value, fillLines(help))
 	}
 	if n.Parent != nil {
-		fmt.Fprintf(&b, ".SH SEE ALSO\n.BR %s (1)\n", roff(manName(n.Parent)))
+		fmt.Fprintf(&b, ".SH SEE ALSO\n.BR %s (1)\n", escapeRoff(manName(n.Parent)))
 	}
 	return b.String()
 }
 
 // writeParagraphs writes text. Empty lines divide paragraphs, and indented lines stay as written.
-func paragraphs(b *strings.Builder, text string) {
+func writeParagraphs(b *strings.Builder, text string) {
 	for _, p := range strings.Split(strings.TrimSpace(text), "\n\n") {
 		if p == "" {
 			continue
@@ -101,41 +101,41 @@ func paragraphs(b *strings.Builder, text string) {
 		before, after, mixed := strings.Cut(p, "\n  ")
 		switch {
 		case list:
-			asIs(b, "  "+text)
+			writeVerbatim(b, "  "+text)
 		case mixed:
-			b.WriteString(fill(before))
-			asIs(b, "  "+after)
+			b.WriteString(fillLines(before))
+			writeVerbatim(b, "  "+after)
 		default:
-			b.WriteString(fill(p))
+			b.WriteString(fillLines(p))
 		}
 	}
 }
 
 // writeVerbatim writes text without filling its lines.
-func asIs(b *strings.Builder, text string) {
+func writeVerbatim(b *strings.Builder, text string) {
 	b.WriteString(".nf\n")
 	for _, line := range strings.Split(text, "\n") {
-		b.WriteString(roff(line) + "\n")
+		b.WriteString(escapeRoff(line) + "\n")
 	}
 	b.WriteString(".fi\n")
 }
 
 // fillLines breaks text into escaped lines that fit a page.
-func fill(text string) string {
+func fillLines(text string) string {
 	var b strings.Builder
 	line := ""
 	for _, word := range strings.Fields(text) {
 		if line != "" && len(line)+1+len(word) > 76 {
-			b.WriteString(roff(line) + "\n")
+			b.WriteString(escapeRoff(line) + "\n")
 			line = ""
 		}
 		line = strings.TrimPrefix(line+" "+word, " ")
 	}
-	return b.String() + roff(line) + "\n"
+	return b.String() + escapeRoff(line) + "\n"
 }
 
 // escapeRoff escapes a line: roff finds no request in it, and prints hyphens as typed.
-func roff(s string) string {
+func escapeRoff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
 		s = `\&` + s

@@ -21,15 +21,15 @@ import (
 // parses them.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	g := gossip(t)
-	w := start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join", g.heartbeat,
+	g := startGossiper(t)
+	w := startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join", g.heartbeat,
 		"--admin", "127.0.0.1:0")
-	g.lists(w.addr())
-	if _, err := dial(t, g.api).Run(t.Context(),
+	g.awaitWorkers(w.workerAddr())
+	if _, err := newClient(t, g.api).Run(t.Context(),
 		client.Job{Tenant: `a "tenant"`, Tasks: []client.Task{{Function: "echo"}}}); err != nil {
 		t.Fatal(err)
 	}
-	garbage, err := net.Dial("tcp", w.addr())
+	garbage, err := net.Dial("tcp", w.workerAddr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,9 +37,9 @@ func TestMetrics(t *testing.T) {
 	fmt.Fprint(garbage, strings.Repeat("garbage", 100))
 
 	families := map[string]*dto.MetricFamily{}
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		for _, p := range []*process{g.process, w} {
-			text := get(t, p, "/metrics")
+			text := getAdmin(t, p, "/metrics")
 			parser := expfmt.NewTextParser(model.UTF8Validation)
 			parsed, err := parser.TextToMetricFamilies(strings.NewReader(text))
 			if err != nil {
@@ -54,8 +54,8 @@ func TestMetrics(t *testing.T) {
 		}
 		return nil
 	})
-	lint(t, get(t, g.process, "/metrics"))
-	lint(t, get(t, w, "/metrics"))
+	lintMetrics(t, getAdmin(t, g.process, "/metrics"))
+	lintMetrics(t, getAdmin(t, w, "/metrics"))
 	for name, f := range families {
 		if !strings.HasPrefix(name, "phoebe_") {
 			continue
@@ -94,7 +94,7 @@ func TestMetrics(t *testing.T) {
 }
 
 // lintMetrics checks metrics with promtool, if promtool is installed.
-func lint(t *testing.T, text string) {
+func lintMetrics(t *testing.T, text string) {
 	t.Helper()
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {

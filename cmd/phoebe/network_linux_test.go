@@ -16,13 +16,13 @@ import (
 )
 
 // networkVariable is set in the environment of the test binary if it runs in a network of its own.
-const inNetwork = "PHOEBE_TEST_NETWORK"
+const networkVariable = "PHOEBE_TEST_NETWORK"
 
 // runInOwnNetwork runs the test again, in a process with a network of its own. The result is true in the new
 // process. If it is false, the caller returns. Without the right to make a network, the test is skipped.
-func withinNetwork(t *testing.T) bool {
+func runInOwnNetwork(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(inNetwork) != "" {
+	if os.Getenv(networkVariable) != "" {
 		return true
 	}
 	self, err := os.Executable()
@@ -34,7 +34,7 @@ func withinNetwork(t *testing.T) bool {
 		args = append(args, "-test.timeout", time.Until(end).String())
 	}
 	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), inNetwork+"=1", binaryIn+"="+binary)
+	cmd.Env = append(os.Environ(), networkVariable+"=1", binaryVariable+"="+binary)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread() // the child dies with its parent thread
 	defer runtime.UnlockOSThread()
@@ -65,11 +65,11 @@ var subnets = map[string]string{mainNet: "10.11.12.", gossipNet: "10.11.13."}
 // newHub makes the hub's switches in the network of the test.
 func newHub(t testing.TB) *network {
 	hub := &network{t, os.Getpid()}
-	hub.ip("link set lo up")
+	hub.runIP("link set lo up")
 	for name, subnet := range subnets {
-		hub.ip("link add " + name + " type bridge")
-		hub.ip("addr add " + subnet + "254/24 dev " + name)
-		hub.ip("link set " + name + " up")
+		hub.runIP("link add " + name + " type bridge")
+		hub.runIP("addr add " + subnet + "254/24 dev " + name)
+		hub.runIP("link set " + name + " up")
 	}
 	return hub
 }
@@ -77,63 +77,63 @@ func newHub(t testing.TB) *network {
 // station is a process of phoebe on a machine of its own.
 type station struct {
 	*network
-	hub    *network
-	name   string
-	number int
-	args   []string
-	now    *process
+	hub     *network
+	name    string
+	number  int
+	args    []string
+	current *process
 }
 
 // newStation wires a machine to networks. Its addresses end in number.
 func newStation(hub *network, name string, number int, nets ...string) *station {
 	s := &station{network: newNetwork(hub.t), hub: hub, name: name, number: number}
-	for _, on := range nets {
-		hub.ip(fmt.Sprintf("link add %s type veth peer name %s netns %d", s.wire(on), on, s.pid))
-		hub.ip("link set " + s.wire(on) + " master " + on + " up")
-		s.ip("addr add " + s.at(on) + "/24 dev " + on)
-		s.ip("link set " + on + " up")
+	for _, netName := range nets {
+		hub.runIP(fmt.Sprintf("link add %s type veth peer name %s netns %d", s.cableName(netName), netName, s.pid))
+		hub.runIP("link set " + s.cableName(netName) + " master " + netName + " up")
+		s.runIP("addr add " + s.address(netName) + "/24 dev " + netName)
+		s.runIP("link set " + netName + " up")
 	}
 	return s
 }
 
 // cableName returns the name of the hub's end of a cable.
-func (s *station) wire(on string) string { return s.name + "-" + on[:1] }
-func (s *station) at(on string) string   { return fmt.Sprint(subnets[on], s.number) }
+func (s *station) cableName(netName string) string { return s.name + "-" + netName[:1] }
+func (s *station) address(netName string) string   { return fmt.Sprint(subnets[netName], s.number) }
 
 // startProcess starts the process, or starts it again on the same addresses.
-func (s *station) begin() {
+func (s *station) startProcess() {
 	s.t.Helper()
-	s.now = revive(s.t, func() *process { return s.start(s.args...) })
+	s.current = startUntilUp(s.t, func() *process { return s.startPhoebe(s.args...) })
 }
 
-func (s *station) kill() {
-	s.now.signal(syscall.SIGKILL)
-	s.now.ends()
+func (s *station) killProcess() {
+	s.current.sendSignal(syscall.SIGKILL)
+	s.current.awaitEnd()
 }
 
 // unplug unplugs cables, plugIn plugs them in again.
-func (s *station) cut(nets ...string) {
-	for _, on := range nets {
-		s.hub.ip("link set " + s.wire(on) + " down")
+func (s *station) unplug(nets ...string) {
+	for _, netName := range nets {
+		s.hub.runIP("link set " + s.cableName(netName) + " down")
 	}
 }
 
-func (s *station) plug(nets ...string) {
-	for _, on := range nets {
-		s.hub.ip("link set " + s.wire(on) + " up")
+func (s *station) plugIn(nets ...string) {
+	for _, netName := range nets {
+		s.hub.runIP("link set " + s.cableName(netName) + " up")
 	}
 }
 
-func (s *station) api() string { return s.at(mainNet) + ":7410" }
+func (s *station) apiAddr() string { return s.address(mainNet) + ":7410" }
 
 // awaitGossip waits until a frontend knows the number of members, and is ready, with the warning if any.
-func (s *station) gossips(members float64, warning string) {
+func (s *station) awaitGossip(members float64, warning string) {
 	s.t.Helper()
-	eventually(s.t, func() error {
-		if n := metric(s.t, s.now, "phoebe_frontend_gossip_members"); n != members {
+	waitUntil(s.t, func() error {
+		if n := metricSum(s.t, s.current, "phoebe_frontend_gossip_members"); n != members {
 			return fmt.Errorf("%s knows %v frontends, want %v", s.name, n, members)
 		}
-		text := get(s.t, s.now, "/readyz")
+		text := getAdmin(s.t, s.current, "/readyz")
 		if warning == "" && text != "ok\n" || !strings.Contains(text, warning) {
 			return fmt.Errorf("%s says %q at /readyz, want %q", s.name, text, warning)
 		}
@@ -142,9 +142,9 @@ func (s *station) gossips(members float64, warning string) {
 }
 
 // runAtEach runs a short and a long task at each of some workers, by a client of this frontend alone.
-func (s *station) reaches(workers ...*station) {
+func (s *station) runAtEach(workers ...*station) {
 	s.t.Helper()
-	c := dial(s.t, s.api())
+	c := newClient(s.t, s.apiAddr())
 	for _, w := range workers {
 		at := client.Constraint{Hosts: []string{w.name}}
 		outs, err := c.Run(s.t.Context(), client.Job{Constraint: at, Tasks: []client.Task{
@@ -167,11 +167,11 @@ func (s *station) reaches(workers ...*station) {
 // with once start once at most. In the end no process holds anything of any job.
 func TestSoakNetwork(t *testing.T) {
 	t.Parallel()
-	p := short
+	p := shortTimes
 	if os.Getenv("PHOEBE_SOAK") != "" {
-		p = long
+		p = longTimes
 	}
-	if !withinNetwork(t) {
+	if !runInOwnNetwork(t) {
 		return
 	}
 	secret = "sesame"
@@ -180,36 +180,36 @@ func TestSoakNetwork(t *testing.T) {
 	var apis, beats, gossip []string
 	for i := range 3 {
 		s := newStation(hub, fmt.Sprint("f", i), 1+i, mainNet, gossipNet)
-		frontends, apis = append(frontends, s), append(apis, s.api())
-		beats, gossip = append(beats, s.at(mainNet)+":7412"), append(gossip, s.at(gossipNet)+":7411")
+		frontends, apis = append(frontends, s), append(apis, s.apiAddr())
+		beats, gossip = append(beats, s.address(mainNet)+":7412"), append(gossip, s.address(gossipNet)+":7411")
 	}
 	for i, s := range frontends {
 		s.args = []string{
 			"frontend", "--name", s.name, "--listen", apis[i], "--gossip", gossip[i], "--heartbeat", beats[i],
 			"--join", strings.Join(gossip, ","),
-			"--admin", s.at(mainNet) + ":7413", "--lease", p.lease, "--client-grace", p.grace,
+			"--admin", s.address(mainNet) + ":7413", "--lease", p.lease, "--client-grace", p.grace,
 		}
-		s.begin()
+		s.startProcess()
 	}
 	for i := range 4 {
 		s := newStation(hub, fmt.Sprint("w", i), 101+i, mainNet)
 		s.args = []string{
-			"worker", "--name", s.name, "--listen", s.at(mainNet) + ":7420", "--join", strings.Join(beats, ","),
+			"worker", "--name", s.name, "--listen", s.address(mainNet) + ":7420", "--join", strings.Join(beats, ","),
 			"--allow-exec", "--slots", "4",
 			"--rack", fmt.Sprint("r", i%2),
 		}
-		s.begin()
+		s.startProcess()
 		workers = append(workers, s)
 	}
 	whole := func() {
 		t.Helper()
 		for _, f := range frontends {
-			linked(t, f.api(), len(workers))
-			f.gossips(float64(len(frontends)), "")
+			awaitLinked(t, f.apiAddr(), len(workers))
+			f.awaitGossip(float64(len(frontends)), "")
 		}
 	}
 	whole()
-	load := startMixedLoad(t, dial(t, apis...))
+	load := startMixedLoad(t, newClient(t, apis...))
 
 	for _, fault := range []struct {
 		what     string
@@ -217,59 +217,59 @@ func TestSoakNetwork(t *testing.T) {
 		do, undo func(s *station)
 		meets    func() // waits for the effects of the fault, before it is undone
 	}{
-		{"a worker is killed", workers[0], (*station).kill, (*station).begin, func() { pause(t, p.down) }},
-		{"a frontend is killed", frontends[0], (*station).kill, (*station).begin, func() { pause(t, p.down) }},
-		{"a worker is frozen", workers[1], freeze, thaw, func() { pause(t, p.frozen) }},
-		{"a frontend is frozen", frontends[1], freeze, thaw, func() { pause(t, p.frozenFE) }},
+		{"a worker is killed", workers[0], (*station).killProcess, (*station).startProcess, func() { waitFor(t, p.down) }},
+		{"a frontend is killed", frontends[0], (*station).killProcess, (*station).startProcess, func() { waitFor(t, p.down) }},
+		{"a worker is frozen", workers[1], freezeStation, thawStation, func() { waitFor(t, p.frozen) }},
+		{"a frontend is frozen", frontends[1], freezeStation, thawStation, func() { waitFor(t, p.frozenFrontend) }},
 		{
 			"a frontend is cut off from gossip", frontends[2],
-			func(s *station) { s.cut(gossipNet) }, func(s *station) { s.plug(gossipNet) },
+			func(s *station) { s.unplug(gossipNet) }, func(s *station) { s.plugIn(gossipNet) },
 			func() {
-				frontends[2].gossips(1, "warning: no other frontend is reached")
-				frontends[2].reaches(workers...)
-				frontends[0].gossips(2, "")
-				pause(t, p.down)
-				frontends[2].reaches(workers...)
+				frontends[2].awaitGossip(1, "warning: no other frontend is reached")
+				frontends[2].runAtEach(workers...)
+				frontends[0].awaitGossip(2, "")
+				waitFor(t, p.down)
+				frontends[2].runAtEach(workers...)
 			},
 		},
 		{
 			"a worker is cut off", workers[2],
-			func(s *station) { s.cut(mainNet) }, func(s *station) { s.plug(mainNet) },
+			func(s *station) { s.unplug(mainNet) }, func(s *station) { s.plugIn(mainNet) },
 			func() {
 				for _, f := range frontends {
-					linked(t, f.api(), len(workers)-1)
+					awaitLinked(t, f.apiAddr(), len(workers)-1)
 				}
-				pause(t, p.down)
+				waitFor(t, p.down)
 			},
 		},
 		{
 			"a frontend is cut off from all", frontends[0],
-			func(s *station) { s.cut(mainNet, gossipNet) }, func(s *station) { s.plug(mainNet, gossipNet) },
+			func(s *station) { s.unplug(mainNet, gossipNet) }, func(s *station) { s.plugIn(mainNet, gossipNet) },
 			func() {
-				frontends[1].gossips(2, "")
-				frontends[1].reaches(workers...)
-				pause(t, p.down)
+				frontends[1].awaitGossip(2, "")
+				frontends[1].runAtEach(workers...)
+				waitFor(t, p.down)
 			},
 		},
 	} {
 		before := load.jobs.Load()
 		fault.do(fault.at)
 		fault.meets()
-		if !load.goOn(t, 0) {
+		if !load.awaitProgress(t, 0) {
 			t.Fatalf("while %s", fault.what)
 		}
 		during := load.jobs.Load() - before
 		fault.undo(fault.at)
 		whole()
-		if !load.goOn(t, p.after) {
+		if !load.awaitProgress(t, p.loadAfter) {
 			t.Fatalf("after %s", fault.what)
 		}
 		t.Logf("%s: %d jobs meanwhile, then all is well", fault.what, during)
 	}
-	load.end(t)
+	load.stopAndCheck(t)
 	for _, f := range frontends {
-		c := dial(t, f.api())
-		eventually(t, func() error {
+		c := newClient(t, f.apiAddr())
+		waitUntil(t, func() error {
 			said, err := c.Cluster(t.Context())
 			if err != nil {
 				return err
@@ -286,5 +286,5 @@ func TestSoakNetwork(t *testing.T) {
 	}
 }
 
-func freeze(s *station) { s.now.signal(syscall.SIGSTOP) }
-func thaw(s *station)   { s.now.signal(syscall.SIGCONT) }
+func freezeStation(s *station) { s.current.sendSignal(syscall.SIGSTOP) }
+func thawStation(s *station)   { s.current.sendSignal(syscall.SIGCONT) }

@@ -10,7 +10,7 @@ import (
 
 // notifySystemd tells systemd the state of this service. systemd sets NOTIFY_SOCKET for Type=notify; without
 // NOTIFY_SOCKET, nothing happens.
-func notify(state string) error {
+func notifySystemd(state string) error {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
 		return nil
@@ -28,7 +28,7 @@ func notify(state string) error {
 
 // watchdogInterval returns how often systemd must hear from this process; otherwise systemd kills the process. 0:
 // no watchdog.
-func watchdog() time.Duration {
+func watchdogInterval() time.Duration {
 	if pid := os.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return 0
 	}
@@ -46,7 +46,7 @@ func feedWatchdog(ask func() error, every time.Duration, done <-chan struct{}) {
 	defer tick.Stop()
 	for {
 		_ = ask()
-		_ = notify("WATCHDOG=1") // systemd notices, and acts
+		_ = notifySystemd("WATCHDOG=1") // systemd notices, and acts
 		select {
 		case <-tick.C:
 		case <-done:

@@ -12,9 +12,9 @@ import (
 
 // systemd stands in for systemd: a socket, and the messages sent there.
 type systemd struct {
-	name string
-	mu   sync.Mutex
-	said []string
+	name    string
+	mu      sync.Mutex
+	notices []string
 }
 
 // startSystemd listens for messages of one process.
@@ -34,7 +34,7 @@ func startSystemd(t *testing.T) *systemd {
 				return
 			}
 			s.mu.Lock()
-			s.said = append(s.said, string(buf[:n]))
+			s.notices = append(s.notices, string(buf[:n]))
 			s.mu.Unlock()
 		}
 	}()
@@ -42,12 +42,12 @@ func startSystemd(t *testing.T) *systemd {
 }
 
 // awaitNotice waits until a process has sent text n times, and returns all its messages.
-func (s *systemd) hears(t *testing.T, text string, n int) (all []string) {
+func (s *systemd) awaitNotice(t *testing.T, text string, n int) (all []string) {
 	t.Helper()
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		all = append(all[:0], s.said...)
+		all = append(all[:0], s.notices...)
 		if got := strings.Count(strings.Join(all, "\n"), text); got < n {
 			return fmt.Errorf("systemd has heard %q %d times, want %d: %q", text, got, n, all)
 		}
@@ -63,26 +63,26 @@ func TestSystemd(t *testing.T) {
 		{"worker", "--listen", "127.0.0.1:0"}} {
 		t.Run(args[0], func(t *testing.T) {
 			s := startSystemd(t)
-			p := startIn(t, []string{"NOTIFY_SOCKET=" + s.name, "WATCHDOG_USEC=60000"}, args...)
-			if all := s.hears(t, "READY=1", 1); all[0] != "READY=1" {
+			p := startPhoebeIn(t, []string{"NOTIFY_SOCKET=" + s.name, "WATCHDOG_USEC=60000"}, args...)
+			if all := s.awaitNotice(t, "READY=1", 1); all[0] != "READY=1" {
 				t.Errorf("%q", all)
 			}
-			s.hears(t, "WATCHDOG=1", 3)
-			p.signal(syscall.SIGTERM)
-			s.hears(t, "STOPPING=1", 1)
-			if code := p.ends(); code != 0 {
+			s.awaitNotice(t, "WATCHDOG=1", 3)
+			p.sendSignal(syscall.SIGTERM)
+			s.awaitNotice(t, "STOPPING=1", 1)
+			if code := p.awaitEnd(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
 		})
 	}
 	// A watchdog for another process is ignored.
 	s := startSystemd(t)
-	p := startIn(t, []string{"NOTIFY_SOCKET=" + s.name, "WATCHDOG_USEC=60000", "WATCHDOG_PID=1"}, "worker",
+	p := startPhoebeIn(t, []string{"NOTIFY_SOCKET=" + s.name, "WATCHDOG_USEC=60000", "WATCHDOG_PID=1"}, "worker",
 		"--listen", "127.0.0.1:0")
-	s.hears(t, "READY=1", 1)
-	p.signal(syscall.SIGTERM)
-	if all := s.hears(t, "STOPPING=1", 1); len(all) != 2 {
+	s.awaitNotice(t, "READY=1", 1)
+	p.sendSignal(syscall.SIGTERM)
+	if all := s.awaitNotice(t, "STOPPING=1", 1); len(all) != 2 {
 		t.Errorf("%q", all)
 	}
-	p.ends()
+	p.awaitEnd()
 }

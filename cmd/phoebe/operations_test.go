@@ -18,7 +18,7 @@ import (
 )
 
 // limitFlags matches flags that the operations guide lists as limits.
-var limits = regexp.MustCompile(
+var limitFlags = regexp.MustCompile(
 	`^(max-.*|cache-size|lease|client-grace|grace|retain|ready-expiry|starvation-bound|file-timeout|drain-timeout|drain-delay)$`)
 
 // The operations guide lists each limit of a frontend, of a worker and of a tenant, with its default. The metrics
@@ -70,7 +70,7 @@ func TestLimitsInGuide(t *testing.T) {
 			continue
 		}
 		for _, flag := range n.Flags {
-			if !limits.MatchString(flag.Name) {
+			if !limitFlags.MatchString(flag.Name) {
 				continue
 			}
 			check(n.Name+" "+flag.Name, flag.Default)

@@ -34,7 +34,7 @@ var sizeUnits = []struct {
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
 
 // inLargestUnit formats s in the largest unit that divides s.
-func (s size) text() string {
+func (s size) inLargestUnit() string {
 	for _, u := range []int{2, 1, 0} {
 		if n := size(sizeUnits[u].n); s != 0 && s%n == 0 {
 			return fmt.Sprint(int(s/n), sizeUnits[u].name)
@@ -73,20 +73,20 @@ type secretFlags struct {
 }
 
 // openKeys opens the keys of --tls-dir. It returns nil without --tls-dir.
-func (s *secretFlags) keys() (*identity.Keys, error) {
+func (s *secretFlags) openKeys() (*identity.Keys, error) {
 	if s.TLSDir == "" {
 		return nil, nil
 	}
 	keys, err := identity.Open(s.TLSDir)
 	if err != nil {
-		return nil, usage(fmt.Errorf("--tls-dir: %w", err))
+		return nil, usageError(fmt.Errorf("--tls-dir: %w", err))
 	}
 	return keys, nil
 }
 
 // checkKeys returns the problems of the keys in --tls-dir, including problems that only peers would notice. The
 // configuration already reports a wrong role, and a folder without usable keys, so checkKeys skips these checks.
-func (s *secretFlags) sound() error {
+func (s *secretFlags) checkKeys() error {
 	if s.TLSDir == "" {
 		return nil
 	}
@@ -111,8 +111,8 @@ type trust struct {
 }
 
 // watchFiles reads --tls-dir and --secret-file again whenever they change, until ctx ends.
-func (t trust) watch(ctx context.Context, log *slog.Logger) {
-	told := func(flag string) func(error) {
+func (t trust) watchFiles(ctx context.Context, log *slog.Logger) {
+	noteReload := func(flag string) func(error) {
 		return func(err error) {
 			if t.audit.Note(audit.Entry{What: "configuration", Name: flag}, err); err != nil {
 				log.Error("the new content cannot be used: the old content stays in use", "flag", flag, "err", err)
@@ -121,13 +121,13 @@ func (t trust) watch(ctx context.Context, log *slog.Logger) {
 			}
 		}
 	}
-	go t.keys.Watch(ctx, told("--tls-dir"))
-	go t.secrets.Watch(ctx, told("--secret-file"))
+	go t.keys.Watch(ctx, noteReload("--tls-dir"))
+	go t.secrets.Watch(ctx, noteReload("--secret-file"))
 }
 
 // openAudit opens the audit log, if auditLog names a file. The log also notes peers that the keys refuse. Metrics
 // of keys and log go into set.
-func (t *trust) open(auditLog string, set *metrics.Set) (err error) {
+func (t *trust) openAudit(auditLog string, set *metrics.Set) (err error) {
 	set.NewGauge("phoebe_tls_certificate_expiry_seconds", func() float64 {
 		if t.keys == nil {
 			return math.Inf(1)
@@ -139,7 +139,7 @@ func (t *trust) open(auditLog string, set *metrics.Set) (err error) {
 		return nil
 	}
 	if t.audit, err = audit.Open(auditLog, dropped); err != nil {
-		return usage(fmt.Errorf("--audit-log: %w", err))
+		return usageError(fmt.Errorf("--audit-log: %w", err))
 	}
 	if t.keys != nil {
 		t.keys.Refused = func(from string, why error) { t.audit.Note(audit.Entry{What: "connect", From: from}, why) }
@@ -151,13 +151,13 @@ func (t *trust) open(auditLog string, set *metrics.Set) (err error) {
 const secretVariable = "PHOEBE_SECRET"
 
 // openSecrets opens --secret-file, or takes the secret of $PHOEBE_SECRET.
-func (s *secretFlags) secrets() (*identity.Secrets, error) {
+func (s *secretFlags) openSecrets() (*identity.Secrets, error) {
 	if s.SecretFile == "" {
 		return identity.NewSecrets(os.Getenv(secretVariable)), nil
 	}
 	secrets, err := identity.OpenSecrets(s.SecretFile)
 	if err != nil {
-		return nil, usage(fmt.Errorf("--secret-file: %w", err))
+		return nil, usageError(fmt.Errorf("--secret-file: %w", err))
 	}
 	return secrets, nil
 }
@@ -172,12 +172,12 @@ type slotFlags struct {
 }
 
 // workerCapacity returns the CPU and memory of a worker: of the flags, or else for this number of slots.
-func (s *slotFlags) capacity(slots int) (probe.Demand, error) {
+func (s *slotFlags) workerCapacity(slots int) (probe.Demand, error) {
 	if slots < 1 || slots > 100_000 {
-		return probe.Demand{}, usage(fmt.Errorf("--slots is %d: it must be from 1 to 100000", slots))
+		return probe.Demand{}, usageError(fmt.Errorf("--slots is %d: it must be from 1 to 100000", slots))
 	}
 	if s.CPU < 0 || s.CPU > 1<<30 || s.Memory < 0 || s.Memory > 1<<30 {
-		return probe.Demand{}, usage(errors.New("--cpu and --memory must be from 1 to 1073741824"))
+		return probe.Demand{}, usageError(errors.New("--cpu and --memory must be from 1 to 1073741824"))
 	}
 	d := probe.Demand{CPU: probe.Slot.CPU * probe.Millicores(slots), Mem: probe.Slot.Mem * probe.MiB(slots)}
 	if s.CPU > 0 {
@@ -214,7 +214,7 @@ func newLogger(format logFormat, level logLevel, w io.Writer) *slog.Logger {
 type kitexLog struct{ log *slog.Logger }
 
 // peerErrors are parts of Kitex's errors that peers cause.
-var peersDoing = []string{
+var peerErrors = []string{
 	"use of closed network connection", "connection reset by peer", "broken pipe", "EOF", "i/o timeout",
 	"unknown protocol", "invalid", "codec", "exceed", "decode",
 }
@@ -223,7 +223,7 @@ var peersDoing = []string{
 func (k kitexLog) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	level := slog.LevelError
-	for _, s := range peersDoing {
+	for _, s := range peerErrors {
 		if strings.Contains(text, s) {
 			level = slog.LevelDebug
 		}

@@ -48,47 +48,47 @@ func newNetwork(t testing.TB) *network {
 		_ = holder.Wait()
 	})
 	n := &network{t, holder.Process.Pid}
-	n.ip("link set lo up")
+	n.runIP("link set lo up")
 	return n
 }
 
 // runIP runs the tool ip in the network.
-func (n *network) ip(args string) {
+func (n *network) runIP(args string) {
 	n.t.Helper()
-	cmd := exec.Command("nsenter", append([]string{n.flag(), "ip"}, strings.Fields(args)...)...)
+	cmd := exec.Command("nsenter", append([]string{n.netFlag(), "ip"}, strings.Fields(args)...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		n.t.Skipf("ip %s: %v: %s", args, err, out)
 	}
 }
 
 // netFlag returns nsenter's flag for the network.
-func (n *network) flag() string { return fmt.Sprintf("--net=/proc/%d/ns/net", n.pid) }
+func (n *network) netFlag() string { return fmt.Sprintf("--net=/proc/%d/ns/net", n.pid) }
 
 // wrapCommand makes a command of phoebe run in the network.
-func (n *network) enter(cmd *exec.Cmd) *exec.Cmd {
+func (n *network) wrapCommand(cmd *exec.Cmd) *exec.Cmd {
 	path, err := exec.LookPath("nsenter")
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	cmd.Path, cmd.Args = path, append([]string{"nsenter", n.flag()}, cmd.Args...)
+	cmd.Path, cmd.Args = path, append([]string{"nsenter", n.netFlag()}, cmd.Args...)
 	cmd.Env = append(cmd.Env, "PHOEBE_SECRET=sesame")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // newNetwork has locked the thread
 	return cmd
 }
 
 // startPhoebe starts a process in the network.
-func (n *network) start(args ...string) *process {
+func (n *network) startPhoebe(args ...string) *process {
 	n.t.Helper()
 	args = append([]string{"--log-level", "info"}, args...)
-	return startCommand(n.t, n.enter(command(context.Background(), args...)), args)
+	return startCommand(n.t, n.wrapCommand(phoebeCommand(context.Background(), args...)), args)
 }
 
 // runPhoebe runs a command to its end.
-func (n *network) phoebe(args ...string) (string, error) {
+func (n *network) runPhoebe(args ...string) (string, error) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 	defer cancel()
-	cmd := n.enter(command(ctx, args...))
+	cmd := n.wrapCommand(phoebeCommand(ctx, args...))
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -100,7 +100,7 @@ func (n *network) phoebe(args ...string) (string, error) {
 }
 
 // getReadyz returns the answer of /readyz of a frontend in the network.
-func (n *network) readyz(p *process) (text string, err error) {
+func (n *network) getReadyz(p *process) (text string, err error) {
 	addr := adminAddr(n.t, p)
 	conns, failed := make(chan net.Conn, 1), make(chan error, 1)
 	go func() {
@@ -144,26 +144,26 @@ type side struct {
 }
 
 // startBoth starts the frontend and the worker. Both know only the frontend at seed.
-func (s *side) begin(name, seed string) {
+func (s *side) startBoth(name, seed string) {
 	s.t.Helper()
-	s.frontend = s.network.start("frontend", "--listen", s.ip+":7410", "--gossip", s.ip+":7411", "--heartbeat",
+	s.frontend = s.network.startPhoebe("frontend", "--listen", s.ip+":7410", "--gossip", s.ip+":7411", "--heartbeat",
 		s.ip+":7412", "--join", seed+":7411",
 		"--admin", "127.0.0.1:0", "--lease", "500ms")
-	s.worker = s.network.start("worker", "--listen", s.ip+":7420", "--name", name, "--join", seed+":7412")
+	s.worker = s.network.startPhoebe("worker", "--listen", s.ip+":7420", "--name", name, "--join", seed+":7412")
 }
 
 // awaitView waits until the frontend is linked to the number of workers, and /readyz contains the text readyz.
-func (s *side) sees(workers int, readyz string) {
+func (s *side) awaitView(workers int, readyz string) {
 	s.t.Helper()
-	eventually(s.t, func() error {
-		out, err := s.phoebe("status", "--connect", s.ip+":7410")
+	waitUntil(s.t, func() error {
+		out, err := s.runPhoebe("status", "--connect", s.ip+":7410")
 		if err != nil {
 			return err
 		}
 		if n := strings.Count(out, " 1/1 "); n != workers {
 			return fmt.Errorf("%d workers are linked, want %d:\n%s", n, workers, out)
 		}
-		text, err := s.readyz(s.frontend)
+		text, err := s.getReadyz(s.frontend)
 		if err == nil && !strings.Contains(text, readyz) || readyz == "" && text != "ok\n" {
 			err = errors.New("readyz says " + text)
 		}
@@ -172,9 +172,9 @@ func (s *side) sees(workers int, readyz string) {
 }
 
 // runEchoes runs a job at the worker of a host, by the side's frontend.
-func (s *side) runsJob(host string) {
+func (s *side) runEchoes(host string) {
 	s.t.Helper()
-	if _, err := s.phoebe("run", "--connect", s.ip+":7410", "--function", "echo", "--tasks", "4", "--hosts",
+	if _, err := s.runPhoebe("run", "--connect", s.ip+":7410", "--function", "echo", "--tasks", "4", "--hosts",
 		host); err != nil {
 		s.t.Error(err)
 	}
@@ -185,29 +185,29 @@ func (s *side) runsJob(host string) {
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	a, b := &side{network: newNetwork(t), ip: "10.11.12.1"}, &side{network: newNetwork(t), ip: "10.11.12.2"}
-	a.network.ip(fmt.Sprintf("link add wire type veth peer name wire netns %d", b.pid))
+	a.network.runIP(fmt.Sprintf("link add wire type veth peer name wire netns %d", b.pid))
 	for _, s := range []*side{a, b} {
-		s.network.ip("addr add " + s.ip + "/24 dev wire")
-		s.network.ip("link set wire up")
+		s.network.runIP("addr add " + s.ip + "/24 dev wire")
+		s.network.runIP("link set wire up")
 	}
-	a.begin("wa", a.ip)
-	b.begin("wb", a.ip)
+	a.startBoth("wa", a.ip)
+	b.startBoth("wb", a.ip)
 	for _, s := range []*side{a, b} {
-		s.sees(2, "")
-		s.runsJob("wa")
-		s.runsJob("wb")
+		s.awaitView(2, "")
+		s.runEchoes("wa")
+		s.runEchoes("wb")
 	}
 
-	a.network.ip("link set wire down")
-	a.sees(1, "warning: no other frontend is reached")
-	b.sees(1, "warning: no other frontend is reached")
-	a.runsJob("wa")
-	b.runsJob("wb")
+	a.network.runIP("link set wire down")
+	a.awaitView(1, "warning: no other frontend is reached")
+	b.awaitView(1, "warning: no other frontend is reached")
+	a.runEchoes("wa")
+	b.runEchoes("wb")
 
-	a.network.ip("link set wire up")
+	a.network.runIP("link set wire up")
 	for _, s := range []*side{a, b} {
-		s.sees(2, "")
-		s.runsJob("wa")
-		s.runsJob("wb")
+		s.awaitView(2, "")
+		s.runEchoes("wa")
+		s.runEchoes("wb")
 	}
 }

@@ -23,15 +23,15 @@ import (
 
 // embedderVariable names an environment variable with a folder. If the variable is set, this program runs a worker
 // with the folder, and no tests.
-const embedderIn = "PHOEBE_TEST_EMBEDDER"
+const embedderVariable = "PHOEBE_TEST_EMBEDDER"
 
 // runEmbedder runs a worker embedded in this program, as query engines do. It ends with standard input.
-func embedder(dir string) error {
+func runEmbedder(dir string) error {
 	registry := wexec.NewRegistry()
-	if err := registry.Register("leave", leave); err != nil {
+	if err := registry.Register("leave", writeOutput); err != nil {
 		return err
 	}
-	if err := registry.Register("count", countLeft); err != nil {
+	if err := registry.Register("count", countInputs); err != nil {
 		return err
 	}
 	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Name: filepath.Base(dir), CacheDir: dir,
@@ -49,15 +49,15 @@ func embedder(dir string) error {
 }
 
 // outputBytes is too large to travel with a result.
-const leftBytes = 3 << 20
+const outputBytes = 3 << 20
 
 // writeOutput writes its task's index outputBytes times into partition 0, and prints a line "left".
-func leave(ctx context.Context, _ []byte) ([]byte, error) {
+func writeOutput(ctx context.Context, _ []byte) ([]byte, error) {
 	out, err := wexec.Output(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := out.Write(bytes.Repeat([]byte{byte(wexec.Task(ctx).Index)}, leftBytes)); err != nil {
+	if _, err := out.Write(bytes.Repeat([]byte{byte(wexec.Task(ctx).Index)}, outputBytes)); err != nil {
 		return nil, err
 	}
 	fmt.Println("left", wexec.Task(ctx).Index)
@@ -66,7 +66,7 @@ func leave(ctx context.Context, _ []byte) ([]byte, error) {
 
 // countInputs returns the source task and the number of right bytes of each input. If the payload is a URL, the
 // function waits for the URL's answer before it opens inputs.
-func countLeft(ctx context.Context, gate []byte) ([]byte, error) {
+func countInputs(ctx context.Context, gate []byte) ([]byte, error) {
 	if len(gate) > 0 {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, string(gate), nil)
 		if err != nil {
@@ -105,12 +105,12 @@ func TestOutputsOutliveTheirWorker(t *testing.T) {
 			for i := range 3 {
 				dir := filepath.Join(t.TempDir(), fmt.Sprint("w", i))
 				w := startEmbedder(t, dir)
-				workers[filepath.Base(dir)], addrs = w, append(addrs, w.addr())
+				workers[filepath.Base(dir)], addrs = w, append(addrs, w.workerAddr())
 			}
-			front := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(addrs, ","))
-			addr := front.said("frontend", 1)[0]
-			linked(t, addr, len(addrs))
-			c := dial(t, addr)
+			front := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(addrs, ","))
+			addr := front.awaitLines("frontend", 1)[0]
+			awaitLinked(t, addr, len(addrs))
+			c := newClient(t, addr)
 
 			asked, open := make(chan struct{}), make(chan struct{})
 			var once sync.Once
@@ -166,8 +166,8 @@ func TestOutputsOutliveTheirWorker(t *testing.T) {
 					t.Fatal(t.Context().Err())
 				}
 			}
-			workers[holder].signal(syscall.SIGKILL)
-			workers[holder].ends()
+			workers[holder].sendSignal(syscall.SIGKILL)
+			workers[holder].awaitEnd()
 			if close(open); !reading {
 				extend()
 			}
@@ -175,17 +175,17 @@ func TestOutputsOutliveTheirWorker(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := fmt.Sprintf("0:%d 1:%[1]d 2:%[1]d ", leftBytes)
+			want := fmt.Sprintf("0:%d 1:%[1]d 2:%[1]d ", outputBytes)
 			if len(outs) != 1 || outs[0].Task != 3 || string(outs[0].Result) != want || outs[0].Worker == holder {
 				t.Errorf("after the end of %s: %+v, want one with %s", holder, outs, want)
 			}
-			eventually(t, func() error {
-				left := 0
+			waitUntil(t, func() error {
+				written := 0
 				for _, w := range workers {
-					left += len(w.said("left", 0))
+					written += len(w.awaitLines("left", 0))
 				}
-				if left <= 3 {
-					return fmt.Errorf("%d tasks have run in all: nothing was made again", left)
+				if written <= 3 {
+					return fmt.Errorf("%d tasks have run in all: nothing was made again", written)
 				}
 				return nil
 			})
@@ -201,7 +201,7 @@ func startEmbedder(t *testing.T, dir string) *process {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), embedderIn+"="+dir)
+	cmd.Env = append(os.Environ(), embedderVariable+"="+dir)
 	if _, err := cmd.StdinPipe(); err != nil { // standard input ends with this process
 		t.Fatal(err)
 	}

@@ -14,16 +14,16 @@ func TestPreemptedProcess(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 1, 1, nil, []string{"--slots", "1"})
 	api, dir := f.frontendAddrs[0], t.TempDir()
-	c, proceed := dial(t, api), filepath.Join(dir, "go")
-	task := script(t, filepath.Join(dir, "spare"),
+	c, proceed := newClient(t, api), filepath.Join(dir, "go")
+	task := scriptTask(t, filepath.Join(dir, "spare"),
 		fmt.Sprintf("trap '' TERM INT HUP QUIT; while [ ! -e %s ]; do sleep 0.01; done; echo done", proceed))
 	spare, err := c.Submit(t.Context(), client.Job{Class: client.Spare, Tasks: []client.Task{task}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for turn := range 2 {
-		eventually(t, func() error {
-			if n := count(t, filepath.Join(dir, "spare")); n != turn+1 {
+		waitUntil(t, func() error {
+			if n := countLines(t, filepath.Join(dir, "spare")); n != turn+1 {
 				return fmt.Errorf("it has started %d times, want %d", n, turn+1)
 			}
 			return nil
@@ -32,10 +32,10 @@ func TestPreemptedProcess(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	touch(t, proceed)
+	touchFile(t, proceed)
 	outs, err := spare.Wait()
 	if err != nil || len(outs) != 1 || string(outs[0].Result) != "done\n" || outs[0].Attempts != 3 {
 		t.Errorf("%+v, %v", outs, err)
 	}
-	phoebe(t, "status", "--json", "--connect", api).want(t, 0, `"preempted": 2,`)
+	runPhoebe(t, "status", "--json", "--connect", api).wantExit(t, 0, `"preempted": 2,`)
 }

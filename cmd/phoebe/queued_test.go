@@ -18,13 +18,13 @@ import (
 func TestCopyOfQueued(t *testing.T) {
 	t.Run("gossip", func(t *testing.T) {
 		t.Parallel()
-		g := gossip(t)
+		g := startGossiper(t)
 		var addrs []string
 		for _, name := range []string{"w0", "w1"} {
-			addrs = append(addrs, start(t, "worker", "--listen", "127.0.0.1:0", "--name", name, "--allow-exec",
-				"--slots", "1", "--join", g.heartbeat).addr())
+			addrs = append(addrs, startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--name", name, "--allow-exec",
+				"--slots", "1", "--join", g.heartbeat).workerAddr())
 		}
-		g.lists(addrs...)
+		g.awaitWorkers(addrs...)
 		copyOfQueued(t, g.api)
 	})
 	t.Run("list", func(t *testing.T) {
@@ -35,12 +35,12 @@ func TestCopyOfQueued(t *testing.T) {
 
 // copyOfQueued runs the test by a frontend with two workers, each with a slot.
 func copyOfQueued(t *testing.T, api string) {
-	c, dir := dial(t, api), t.TempDir()
+	c, dir := newClient(t, api), t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	name := func(of string) string { return filepath.Join(dir, of) }
 	holds := func(worker string, expected time.Duration) client.Task {
-		task := script(t, name("holds-"+worker), fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done",
+		task := scriptTask(t, name("holds-"+worker), fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done",
 			name("free-"+worker)))
 		task.Estimate, task.Once, task.Constraint = expected, true, client.Constraint{Hosts: []string{worker}}
 		return task
@@ -52,25 +52,25 @@ func copyOfQueued(t *testing.T, api string) {
 			hold <- err
 		}()
 	}
-	started(t, name("holds-w0"), name("holds-w1"))
+	awaitStarted(t, name("holds-w0"), name("holds-w1"))
 
-	task := script(t, name("task"), "echo done")
+	task := scriptTask(t, name("task"), "echo done")
 	task.Estimate = 2 * time.Second
 	running, err := c.Submit(ctx, client.Job{Tasks: []client.Task{task}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	handle := running.Handle()
-	eventually(t, func() error {
-		d := explain(t, handle.Job, "0", "--connect", api)
+	waitUntil(t, func() error {
+		d := explainJob(t, handle.Job, "0", "--connect", api)
 		if at := d.Decisions[0]; at.Worker != "w0" {
 			return fmt.Errorf("%+v", at)
 		}
 		return nil
 	})
-	touch(t, name("free-w1"))
-	eventually(t, func() error {
-		if d := explain(t, handle.Job, "0", "--connect", api).Decisions; len(d) < 2 {
+	touchFile(t, name("free-w1"))
+	waitUntil(t, func() error {
+		if d := explainJob(t, handle.Job, "0", "--connect", api).Decisions; len(d) < 2 {
 			return fmt.Errorf("%+v", d)
 		}
 		return nil
@@ -79,27 +79,27 @@ func copyOfQueued(t *testing.T, api string) {
 	if err != nil || len(outs) != 1 || string(outs[0].Result) != "done\n" || outs[0].Worker != "w1" {
 		t.Errorf("%+v, %v", outs, err)
 	}
-	d := explain(t, handle.Job, "0", "--connect", api).Decisions
+	d := explainJob(t, handle.Job, "0", "--connect", api).Decisions
 	if len(d) != 2 || d[0].Worker != "w0" ||
 		!strings.HasPrefix(d[0].Outcome, "withdrawn: its copy has started first") || d[1].Worker != "w1" ||
 		d[1].CopyOf != d[0].Attempt || d[1].CopyOf == "" {
 		t.Errorf("decisions %+v", d)
 	}
 	var job struct{ Copies int }
-	s := phoebe(t, "jobs", "--json", "--connect", api, "--most", "1").want(t, 0)
+	s := runPhoebe(t, "jobs", "--json", "--connect", api, "--most", "1").wantExit(t, 0)
 	if err := json.Unmarshal([]byte(s.out), &job); err != nil || job.Copies != 1 {
 		t.Errorf("%v, %q", err, s.out)
 	}
-	phoebe(t, "status", "--connect", api).want(t, 0, " 1/1 ")
+	runPhoebe(t, "status", "--connect", api).wantExit(t, 0, " 1/1 ")
 
-	touch(t, name("free-w0"))
+	touchFile(t, name("free-w0"))
 	if err := errors.Join(<-hold, <-hold); err != nil {
 		t.Error(err)
 	}
-	last := script(t, name("last"), "true") // comes last in the queue of w0
+	last := scriptTask(t, name("last"), "true") // comes last in the queue of w0
 	last.Constraint = client.Constraint{Hosts: []string{"w0"}}
 	if _, err := c.Run(ctx, client.Job{Tasks: []client.Task{last}}); err != nil {
 		t.Error(err)
 	}
-	onlyOnce(t, name("task"), name("holds-w0"), name("holds-w1"))
+	wantStartedOnce(t, name("task"), name("holds-w0"), name("holds-w1"))
 }

@@ -31,7 +31,7 @@ Exit codes: 0 ready, 1 not ready, 2 wrong usage, 3 no answer.`
 
 // Run asks the admin port.
 func (c *readyCmd) Run(ctx context.Context, out *streams) error {
-	keys, err := c.keys()
+	keys, err := c.openKeys()
 	if err != nil {
 		return err
 	}
@@ -43,13 +43,13 @@ func (c *readyCmd) Run(ctx context.Context, out *streams) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.Admin+path, nil)
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
-	by := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return keys.Connect(ctx, new(net.Dialer).DialContext, addr, identity.Anyone)
 	}}
-	defer by.CloseIdleConnections()
-	res, err := by.RoundTrip(req)
+	defer transport.CloseIdleConnections()
+	res, err := transport.RoundTrip(req)
 	if err != nil {
 		return &exitError{exitUnavailable, err}
 	}

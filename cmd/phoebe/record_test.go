@@ -18,23 +18,23 @@ func TestRecord(t *testing.T) {
 	var addrs []string
 	var slow *process
 	for _, name := range []string{"w0", "w1", "w2"} {
-		w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "2", "--name", name)
-		addrs = append(addrs, w.said("worker", 1)[0])
+		w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "2", "--name", name)
+		addrs = append(addrs, w.awaitLines("worker", 1)[0])
 		if name == "w1" {
 			slow = w
 		}
 	}
 	dir := t.TempDir()
-	f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(addrs, ","), "--slo",
+	f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(addrs, ","), "--slo",
 		"policy=phoebe,p99=100ms,window=2s", "--record-dir", dir,
 		"--copies", "0") // copies would keep the objective
-	addr := f.said("frontend", 1)[0]
-	linked(t, addr, 3)
+	addr := f.awaitLines("frontend", 1)[0]
+	awaitLinked(t, addr, 3)
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	c := dial(t, addr)
+	c := newClient(t, addr)
 	all.Go(func() { // the load
 		for ctx.Err() == nil {
 			job := client.Job{Tasks: make([]client.Task, 6)}
@@ -51,7 +51,7 @@ func TestRecord(t *testing.T) {
 	all.Go(func() { // the worker stands still most of the time
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
-		defer slow.signal(syscall.SIGCONT)
+		defer slow.sendSignal(syscall.SIGCONT)
 		for n := 0; ; n++ {
 			select {
 			case <-ctx.Done():
@@ -59,22 +59,22 @@ func TestRecord(t *testing.T) {
 			case <-tick.C:
 			}
 			if n%4 == 0 {
-				slow.signal(syscall.SIGCONT)
+				slow.sendSignal(syscall.SIGCONT)
 			} else {
-				slow.signal(syscall.SIGSTOP)
+				slow.sendSignal(syscall.SIGSTOP)
 			}
 		}
 	})
 	var files []string
-	eventually(t, func() error {
+	waitUntil(t, func() error {
 		if files, _ = filepath.Glob(filepath.Join(dir, "recording-*.json.gz")); len(files) == 0 {
 			return errors.New("nothing is recorded")
 		}
 		return nil
 	})
-	phoebe(t, "record", "open", files[0], "--profile", filepath.Join(dir, "profile")).want(t, 0,
+	runPhoebe(t, "record", "open", files[0], "--profile", filepath.Join(dir, "profile")).wantExit(t, 0,
 		"policy=phoebe,p99=100ms,window=2s was broken", "slowest worker: w1, most of it ")
-	phoebe(t, "record", "open", write(t, "{}")).want(t, 1, "no recording")
-	phoebe(t, "frontend", "--workers", addrs[0], "--slo", "p99=fast", "--record-dir", dir).want(t, 2, "p99=fast")
-	phoebe(t, "frontend", "--workers", addrs[0], "--slo", "p99=1s").want(t, 2, "--record-dir")
+	runPhoebe(t, "record", "open", writeFile(t, "{}")).wantExit(t, 1, "no recording")
+	runPhoebe(t, "frontend", "--workers", addrs[0], "--slo", "p99=fast", "--record-dir", dir).wantExit(t, 2, "p99=fast")
+	runPhoebe(t, "frontend", "--workers", addrs[0], "--slo", "p99=1s").wantExit(t, 2, "--record-dir")
 }

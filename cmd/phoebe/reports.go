@@ -12,7 +12,7 @@ import (
 // report is a file named by a flag, and a function to write the content.
 type report[T any] struct {
 	flag, name string
-	as         func(io.Writer, T) error
+	encode     func(io.Writer, T) error
 }
 
 // createReports returns a function to write the files of the flags. It first checks that the files can be written,
@@ -30,19 +30,19 @@ func createReports[T any](reports []report[T]) (write func(T) error, err error) 
 		}
 		return errors.Join(errs...)
 	}
-	if err := each(func(r report[T]) error { return writable(r.name) }); err != nil {
-		return nil, usage(err)
+	if err := each(func(r report[T]) error { return checkWritable(r.name) }); err != nil {
+		return nil, usageError(err)
 	}
 	return func(content T) error {
 		return each(func(r report[T]) error {
-			return writeWhole(r.name, func(w io.Writer) error { return r.as(w, content) })
+			return writeWhole(r.name, func(w io.Writer) error { return r.encode(w, content) })
 		})
 	}, nil
 }
 
 // temporaryName returns the name of a file while its content is incomplete. For a device, a pipe or a link, the
 // result is name: a rename would replace the link, and not write to the target.
-func beside(name string) (string, error) {
+func temporaryName(name string) (string, error) {
 	info, err := os.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular():
@@ -54,8 +54,8 @@ func beside(name string) (string, error) {
 }
 
 // checkWritable returns why a file cannot be written, or nil.
-func writable(name string) error {
-	at, err := beside(name)
+func checkWritable(name string) error {
+	at, err := temporaryName(name)
 	if err != nil || at == name {
 		return err
 	}
@@ -68,7 +68,7 @@ func writable(name string) error {
 
 // writeWhole writes a file completely, or not at all.
 func writeWhole(name string, content func(io.Writer) error) error {
-	at, err := beside(name)
+	at, err := temporaryName(name)
 	if err != nil {
 		return err
 	}

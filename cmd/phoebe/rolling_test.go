@@ -22,33 +22,33 @@ import (
 
 // A rehearsal starts processes, restarts a process after its end, and ends as a whole.
 func TestFleet(t *testing.T) {
-	p := start(t, "dev", "--fleet", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0",
+	p := startPhoebe(t, "dev", "--fleet", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0",
 		"--balancer", "none")
-	p.said("ready", 1)
+	p.awaitLines("ready", 1)
 	f := rehearsal{process: p}
-	addr, pid := f.at("worker", 0)
+	addr, pid := f.nthStarted("worker", 0)
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	p.said("worker", 3)
-	if again, now := f.at("worker", 2); again != addr || now == pid {
+	p.awaitLines("worker", 3)
+	if again, now := f.nthStarted("worker", 2); again != addr || now == pid {
 		t.Errorf("%s as %d, was %s as %d", again, now, addr, pid)
 	}
-	front, _ := f.at("frontend", 1)
-	linked(t, front, 2)
-	phoebe(t, "run", "--connect", front, "--function", "echo", "--payload", "hello", "--tasks", "4").want(t, 0, "hello")
-	p.signal(syscall.SIGTERM)
-	if code := p.ends(); code != 0 {
+	front, _ := f.nthStarted("frontend", 1)
+	awaitLinked(t, front, 2)
+	runPhoebe(t, "run", "--connect", front, "--function", "echo", "--payload", "hello", "--tasks", "4").wantExit(t, 0, "hello")
+	p.sendSignal(syscall.SIGTERM)
+	if code := p.awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	for _, kind := range []string{"frontend", "worker"} {
-		for i := range p.said(kind, 2) {
-			if _, pid := f.at(kind, i); syscall.Kill(pid, 0) == nil {
+		for i := range p.awaitLines(kind, 2) {
+			if _, pid := f.nthStarted(kind, i); syscall.Kill(pid, 0) == nil {
 				t.Errorf("%s %d lives on as process %d", kind, i, pid)
 			}
 		}
 	}
-	phoebe(t, "dev", "--fleet", "--order", "fifo").want(t, 2, "PHOEBE_WORKER_ORDER")
+	runPhoebe(t, "dev", "--fleet", "--order", "fifo").wantExit(t, 2, "PHOEBE_WORKER_ORDER")
 }
 
 // A rehearsal with mutual TLS, behind a balancer if one is installed. The balancer asks the admin ports by TLS, and
@@ -57,19 +57,19 @@ func TestFleetByTLS(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit")
 	args := []string{"dev", "--fleet", "--tls", "--frontends", "2", "--workers", "2", "--slots", "2",
 		"--frontend-port", "0"}
-	cmd := command(context.Background(), args...)
+	cmd := phoebeCommand(context.Background(), args...)
 	cmd.Env = append(cmd.Env, "PHOEBE_FRONTEND_AUDIT_LOG="+log)
 	p := startCommand(t, cmd, args)
-	p.said("ready", 1)
-	try := p.said(os.Args[0], 0)
+	p.awaitLines("ready", 1)
+	try := p.awaitLines(os.Args[0], 0)
 	for _, l := range p.lines {
 		if strings.Contains(l, " run --connect ") {
 			try = strings.Fields(l)[1:]
 		}
 	}
-	phoebe(t, try...).want(t, 0, "hello")
-	p.signal(syscall.SIGTERM)
-	if code := p.ends(); code != 0 {
+	runPhoebe(t, try...).wantExit(t, 0, "hello")
+	p.sendSignal(syscall.SIGTERM)
+	if code := p.awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	text, err := os.ReadFile(log)
@@ -82,9 +82,9 @@ func TestFleetByTLS(t *testing.T) {
 type rehearsal struct{ *process }
 
 // nthStarted returns address and process id of the i-th started process of a kind.
-func (r rehearsal) at(kind string, i int) (addr string, pid int) {
+func (r rehearsal) nthStarted(kind string, i int) (addr string, pid int) {
 	r.t.Helper()
-	words := strings.Fields(r.said(kind, i+1)[i])
+	words := strings.Fields(r.awaitLines(kind, i+1)[i])
 	pid, err := strconv.Atoi(words[2])
 	if err != nil {
 		r.t.Fatal(err)
@@ -107,17 +107,17 @@ func TestRolling(t *testing.T) {
 		clients                   = 8
 	)
 	load := 0.6
-	p := start(t, "dev", "--fleet", "--slots", fmt.Sprint(slots), "--frontend-port", "0", "--balancer", balancer)
-	p.said("ready", 1)
+	p := startPhoebe(t, "dev", "--fleet", "--slots", fmt.Sprint(slots), "--frontend-port", "0", "--balancer", balancer)
+	p.awaitLines("ready", 1)
 	f := rehearsal{process: p}
 	var apis, connect []string
 	for i := range frontends {
-		addr, _ := f.at("frontend", i)
+		addr, _ := f.nthStarted("frontend", i)
 		apis = append(apis, addr)
 	}
 	connect = apis
 	if balancer != "none" {
-		addr, _ := f.at("balancer", 0)
+		addr, _ := f.nthStarted("balancer", 0)
 		connect = []string{addr}
 	}
 	var clis []*client.Client
@@ -181,7 +181,7 @@ func TestRolling(t *testing.T) {
 	done := func() int { mu.Lock(); defer mu.Unlock(); return len(calls) }
 	wait := func(jobs int) { // waits in jobs, not in seconds
 		from := done()
-		eventually(t, func() error {
+		waitUntil(t, func() error {
 			if n := done() - from; n < jobs {
 				return fmt.Errorf("%d of %d jobs have ended", n, jobs)
 			}
@@ -199,13 +199,13 @@ func TestRolling(t *testing.T) {
 		for _, kind := range []string{"frontend", "worker"} {
 			for i := range of[kind] {
 				nth := round*of[kind] + i // counts all started processes of the kind
-				_, pid := f.at(kind, nth)
+				_, pid := f.nthStarted(kind, nth)
 				if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 					t.Fatal(err)
 				}
-				p.said(kind, nth+of[kind]+1)
+				p.awaitLines(kind, nth+of[kind]+1)
 				for _, api := range apis {
-					linked(t, api, workers)
+					awaitLinked(t, api, workers)
 				}
 				wait(300)
 			}
@@ -217,7 +217,7 @@ func TestRolling(t *testing.T) {
 	ended := time.Since(began)
 	byPython := python()
 	// A frontend hangs, with connections of old clients, and gets new ones.
-	_, pid := f.at("frontend", 2*frontends)
+	_, pid := f.nthStarted("frontend", 2*frontends)
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -271,8 +271,8 @@ func TestRolling(t *testing.T) {
 	if pause >= time.Second || p99(during) > 3*p99(before) || stall > 5*time.Second {
 		t.Error("clients notice too much: a pause of 1 s, three times the p99, or a stall of more than 5 s")
 	}
-	p.signal(syscall.SIGTERM)
-	if code := p.ends(); code != 0 {
+	p.sendSignal(syscall.SIGTERM)
+	if code := p.awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -287,9 +287,9 @@ func TestFrozenBehindBoth(t *testing.T) {
 	if _, err := os.Stat("/usr/sbin/haproxy"); err != nil {
 		t.Skip("HAProxy is not installed")
 	}
-	p := start(t, "dev", "--fleet", "--frontends", fmt.Sprint(frontends), "--workers", "2", "--slots", "8",
+	p := startPhoebe(t, "dev", "--fleet", "--frontends", fmt.Sprint(frontends), "--workers", "2", "--slots", "8",
 		"--frontend-port", "0", "--balancer", "haproxy")
-	p.said("ready", 1)
+	p.awaitLines("ready", 1)
 	f := rehearsal{process: p}
 	recipe, err := os.ReadFile(filepath.Join("packaging", "nginx.conf"))
 	if err != nil {
@@ -299,7 +299,7 @@ func TestFrozenBehindBoth(t *testing.T) {
 	text := strings.NewReplacer("listen 7410", "listen "+entry, "/run/nginx.pid", filepath.Join(dir, "pid")).Replace(
 		string(recipe))
 	for i := range frontends {
-		api, _ := f.at("frontend", i)
+		api, _ := f.nthStarted("frontend", i)
 		text = strings.Replace(text, fmt.Sprintf("10.0.0.%d:7410", i+1), api, 1)
 	}
 	conf := filepath.Join(dir, "nginx.conf")
@@ -314,7 +314,7 @@ func TestFrozenBehindBoth(t *testing.T) {
 		nginx.Process.Signal(syscall.SIGTERM) // nginx ends its own processes
 		nginx.Wait()
 	}()
-	haproxy, _ := f.at("balancer", 0)
+	haproxy, _ := f.nthStarted("balancer", 0)
 	ctx, stop := context.WithCancel(t.Context())
 	var calling sync.WaitGroup
 	defer calling.Wait()
@@ -331,7 +331,7 @@ func TestFrozenBehindBoth(t *testing.T) {
 		if i%2 > 0 {
 			by, addr = "nginx", entry
 		}
-		k, c := &caller{by: by}, dial(t, addr)
+		k, c := &caller{by: by}, newClient(t, addr)
 		callers = append(callers, k)
 		calling.Go(func() {
 			for ctx.Err() == nil {
@@ -357,7 +357,7 @@ func TestFrozenBehindBoth(t *testing.T) {
 		for i, k := range callers {
 			from[i] = k.calls.Load()
 		}
-		eventually(t, func() error {
+		waitUntil(t, func() error {
 			for i, k := range callers {
 				if got := k.calls.Load() - from[i]; got < n {
 					return fmt.Errorf("a client by %s has %d calls of %d", k.by, got, n)
@@ -367,7 +367,7 @@ func TestFrozenBehindBoth(t *testing.T) {
 		})
 	}
 	all(20)
-	_, pid := f.at("frontend", 0)
+	_, pid := f.nthStarted("frontend", 0)
 	hangs.Store(true)
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

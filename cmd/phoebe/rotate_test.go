@@ -17,31 +17,31 @@ import (
 
 // rotation is a fleet whose keys and secrets are replaced while it works.
 type rotation struct {
-	t       *testing.T
-	dir     string
-	secrets string // a file
-	by      string // credential of the load: certificates, secrets or tokens
-	load    *load
-	apis    []string
-	trusts  []*identity.Authority
-	signs   *identity.Authority
-	tenants tenantsFile
-	hashes  []string // of the tokens, by number
+	t          *testing.T
+	dir        string
+	secretFile string // a file
+	credential string // credential of the load: certificates, secrets or tokens
+	load       *load
+	apis       []string
+	trusted    []*identity.Authority
+	signer     *identity.Authority
+	tenants    tenantsFile
+	hashes     []string // of the tokens, by number
 }
 
 var fleetRoles = []string{"frontend", "worker", "client/acme", "operator"}
 
-func (r *rotation) keys(who string) string {
+func (r *rotation) keysDir(who string) string {
 	return filepath.Join(r.dir, strings.ReplaceAll(who, "/", "-"))
 }
 
 // replaceKeys replaces the keys of all roles.
-func (r *rotation) put() {
+func (r *rotation) replaceKeys() {
 	r.t.Helper()
 	for _, who := range fleetRoles {
 		id, err := identity.Parse(who)
 		if err == nil {
-			err = r.signs.Issue(r.keys(who), id, time.Hour, r.trusts...)
+			err = r.signer.Issue(r.keysDir(who), id, time.Hour, r.trusted...)
 		}
 		if err != nil {
 			r.t.Fatal(err)
@@ -50,40 +50,40 @@ func (r *rotation) put() {
 }
 
 // replaceSecrets replaces the secrets.
-func (r *rotation) tell(all ...string) {
+func (r *rotation) replaceSecrets(all ...string) {
 	r.t.Helper()
-	if err := os.WriteFile(r.secrets+".new", []byte(strings.Join(all, "\n")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(r.secretFile+".new", []byte(strings.Join(all, "\n")+"\n"), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	if err := os.Rename(r.secrets+".new", r.secrets); err != nil {
+	if err := os.Rename(r.secretFile+".new", r.secretFile); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 // allowTokens makes exactly the tokens with the numbers count.
-func (r *rotation) allow(numbers ...int) {
+func (r *rotation) allowTokens(numbers ...int) {
 	var hashes []string
 	for _, n := range numbers {
 		for len(r.hashes) <= n {
-			_, hash := token(r.t, r.dir, fmt.Sprint("token ", len(r.hashes)))
+			_, hash := makeToken(r.t, r.dir, fmt.Sprint("token ", len(r.hashes)))
 			r.hashes = append(r.hashes, hash)
 		}
 		hashes = append(hashes, r.hashes[n])
 	}
-	r.tenants.put("  acme: {token-hashes: [" + strings.Join(hashes, ", ") + "]}\n")
+	r.tenants.writeTenants("  acme: {token-hashes: [" + strings.Join(hashes, ", ") + "]}\n")
 }
 
-func (r *rotation) token(n int) string { return filepath.Join(r.dir, fmt.Sprint("token ", n)) }
+func (r *rotation) tokenFile(n int) string { return filepath.Join(r.dir, fmt.Sprint("token ", n)) }
 
 // useToken makes the client send a token.
-func (r *rotation) show(n int) {
+func (r *rotation) useToken(n int) {
 	r.t.Helper()
-	text, err := os.ReadFile(r.token(n))
+	text, err := os.ReadFile(r.tokenFile(n))
 	if err == nil {
-		err = os.WriteFile(r.shown()+".new", text, 0o600)
+		err = os.WriteFile(r.clientTokenFile()+".new", text, 0o600)
 	}
 	if err == nil {
-		err = os.Rename(r.shown()+".new", r.shown())
+		err = os.Rename(r.clientTokenFile()+".new", r.clientTokenFile())
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -91,21 +91,21 @@ func (r *rotation) show(n int) {
 }
 
 // clientTokenFile returns the file with the client's token.
-func (r *rotation) shown() string { return filepath.Join(r.dir, "token") }
+func (r *rotation) clientTokenFile() string { return filepath.Join(r.dir, "token") }
 
 // awaitSettled waits until every process has read its files again, and the load has gone on since.
-func (r *rotation) settles() {
+func (r *rotation) awaitSettled() {
 	r.t.Helper()
-	if !r.load.goOn(r.t, 3*time.Second) { // processes look at their files each second
+	if !r.load.awaitProgress(r.t, 3*time.Second) { // processes look at their files each second
 		r.t.FailNow()
 	}
 }
 
 // awaitRefused waits until an old credential is refused, and logs how long the refusal took. ask must make a new
 // connection each time.
-func (r *rotation) refused(what string, since time.Time, ask func() error) {
+func (r *rotation) awaitRefused(what string, since time.Time, ask func() error) {
 	r.t.Helper()
-	eventually(r.t, func() error {
+	waitUntil(r.t, func() error {
 		if ask() == nil {
 			return fmt.Errorf("%s still counts", what)
 		}
@@ -128,48 +128,48 @@ func TestRotate(t *testing.T) {
 	}
 	for _, by := range []string{"certificates", "secrets", "tokens"} {
 		t.Run(by, func(t *testing.T) {
-			r := &rotation{t: t, dir: t.TempDir(), by: by}
+			r := &rotation{t: t, dir: t.TempDir(), credential: by}
 			r.tenants = tenantsFile{t: t, name: filepath.Join(r.dir, "tenants.yaml")}
-			r.allow(0)
-			r.show(0)
-			r.secrets = filepath.Join(r.dir, "secret")
-			r.tell("secret 0")
+			r.allowTokens(0)
+			r.useToken(0)
+			r.secretFile = filepath.Join(r.dir, "secret")
+			r.replaceSecrets("secret 0")
 			first, err := identity.NewAuthority("authority 0", time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.signs, r.trusts = first, []*identity.Authority{first}
-			r.put()
+			r.signer, r.trusted = first, []*identity.Authority{first}
+			r.replaceKeys()
 			flags := func(who string) []string {
 				var list []string
 				if by == "certificates" {
-					list = []string{"--tls-dir", r.keys(who)}
+					list = []string{"--tls-dir", r.keysDir(who)}
 				}
 				if by != "certificates" || who == "frontend" { // gossip has a secret, too
-					list = append(list, "--secret-file", r.secrets)
+					list = append(list, "--secret-file", r.secretFile)
 				}
 				if who == "frontend" {
 					list = append(list, "--tenants", r.tenants.name)
 				}
 				return list
 			}
-			one := meet(start(t, append(gossipFlags, flags("frontend")...)...))
-			two := meet(start(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
+			one := awaitGossiper(startPhoebe(t, append(gossipFlags, flags("frontend")...)...))
+			two := awaitGossiper(startPhoebe(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
 			r.apis = []string{one.api, two.api}
 			for i := range 3 {
-				start(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprint("w", i),
+				startPhoebe(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprint("w", i),
 					"--allow-exec", "--slots", "4", "--join", one.heartbeat}, flags("worker")...)...)
 			}
 			shows := map[string]client.Option{
-				"certificates": client.WithTLS(r.keys("client/acme")), "secrets": client.WithSecretFile(r.secrets),
-				"tokens": client.WithTokenFile(r.shown()),
+				"certificates": client.WithTLS(r.keysDir("client/acme")), "secrets": client.WithSecretFile(r.secretFile),
+				"tokens": client.WithTokenFile(r.clientTokenFile()),
 			}
 			c, err := client.New(r.apis, shows[by], client.WithRetryFor(10*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			eventually(t, func() error {
+			waitUntil(t, func() error {
 				outs, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "echo"}}})
 				if err == nil && len(outs) != 1 {
 					err = errors.New("no outcome")
@@ -178,12 +178,12 @@ func TestRotate(t *testing.T) {
 			})
 			r.load = startLoad(t, c)
 			for round := range rounds {
-				r.round(round)
+				r.runRound(round)
 			}
-			if g := goneFrom(t, one, two); g != "" {
+			if g := whyGossipBroke(t, one, two); g != "" {
 				t.Error(g)
 			}
-			r.load.end(t)
+			r.load.stopAndCheck(t)
 			if n := r.load.lost.Load(); n > 0 {
 				t.Errorf("%d tasks were lost", n)
 			}
@@ -192,7 +192,7 @@ func TestRotate(t *testing.T) {
 }
 
 // whyGossipBroke returns a frontend's log if frontends lost each other, or "".
-func goneFrom(t *testing.T, frontends ...*gossiper) string {
+func whyGossipBroke(t *testing.T, frontends ...*gossiper) string {
 	t.Helper()
 	for _, g := range frontends {
 		if text := g.errs.String(); strings.Contains(text, "frontend lost") || strings.Contains(text, "frontend left") {
@@ -203,29 +203,29 @@ func goneFrom(t *testing.T, frontends ...*gossiper) string {
 }
 
 // runRound replaces all credentials once: first both count, then the new ones alone.
-func (r *rotation) round(n int) {
+func (r *rotation) runRound(n int) {
 	t := r.t
 	t.Helper()
 	old, young := fmt.Sprint("secret ", n), fmt.Sprint("secret ", n+1)
-	was := r.signs
+	previous := r.signer
 	// Old and new credentials count; the old ones are used.
 	next, err := identity.NewAuthority(fmt.Sprint("authority ", n+1), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.trusts = []*identity.Authority{was, next}
-	r.put()
-	r.tell(old, young)
-	r.allow(n, n+1)
-	r.settles()
+	r.trusted = []*identity.Authority{previous, next}
+	r.replaceKeys()
+	r.replaceSecrets(old, young)
+	r.allowTokens(n, n+1)
+	r.awaitSettled()
 	// Old and new credentials count; the new ones are used.
-	r.signs = next
-	r.put()
-	r.tell(young, old)
-	r.show(n + 1)
-	r.settles()
+	r.signer = next
+	r.replaceKeys()
+	r.replaceSecrets(young, old)
+	r.useToken(n + 1)
+	r.awaitSettled()
 	stolen := filepath.Join(t.TempDir(), "stolen")
-	if err := was.Issue(stolen, identity.Identity{Roles: identity.Client, Tenant: "acme"}, time.Hour, was,
+	if err := previous.Issue(stolen, identity.Identity{Roles: identity.Client, Tenant: "acme"}, time.Hour, previous,
 		next); err != nil {
 		t.Fatal(err)
 	}
@@ -237,8 +237,8 @@ func (r *rotation) round(n int) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		shows := map[string]client.Option{"certificates": client.WithTLS(stolen), "secrets": client.WithSecret(old),
-			"tokens": client.WithTokenFile(r.token(n))}
-		c, err := client.New([]string{addr}, shows[r.by], client.WithRetryFor(time.Second))
+			"tokens": client.WithTokenFile(r.tokenFile(n))}
+		c, err := client.New([]string{addr}, shows[r.credential], client.WithRetryFor(time.Second))
 		if err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func (r *rotation) round(n int) {
 		}
 	}
 	var there net.Conn // a connection made while the old certificate counted
-	if r.by == "certificates" {
+	if r.credential == "certificates" {
 		if there, err = keys.Connect(t.Context(), new(net.Dialer).DialContext, r.apis[0],
 			identity.Frontend); err != nil {
 			t.Fatal(err)
@@ -260,13 +260,13 @@ func (r *rotation) round(n int) {
 		defer there.Close()
 	}
 	// Only the new credentials count.
-	r.trusts = []*identity.Authority{next}
-	r.put()
-	r.tell(young)
-	r.allow(n + 1)
+	r.trusted = []*identity.Authority{next}
+	r.replaceKeys()
+	r.replaceSecrets(young)
+	r.allowTokens(n + 1)
 	since := time.Now()
 	for _, api := range r.apis {
-		r.refused("the old one at "+api, since, func() error { return ask(api) })
+		r.awaitRefused("the old one at "+api, since, func() error { return ask(api) })
 	}
 	if there != nil {
 		there.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -274,5 +274,5 @@ func (r *rotation) round(n int) {
 			t.Errorf("a connection of the old certificate lives on: %v", err)
 		}
 	}
-	r.settles()
+	r.awaitSettled()
 }

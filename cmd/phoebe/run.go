@@ -33,15 +33,15 @@ type clientFlags struct {
 }
 
 // newClient makes a client for frontends at addrs.
-func (c *clientFlags) dial(log *slog.Logger, addrs []string) (*client.Client, error) {
+func (c *clientFlags) newClient(log *slog.Logger, addrs []string) (*client.Client, error) {
 	if c.RetryFor <= 0 {
-		return nil, usage(fmt.Errorf("--retry-for is %v: it must be above 0", c.RetryFor))
+		return nil, usageError(fmt.Errorf("--retry-for is %v: it must be above 0", c.RetryFor))
 	}
 	cl, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(c.SecretFile),
 		client.WithName("phoebe command line"), client.WithLogger(log),
 		client.WithRetryFor(c.RetryFor), client.WithTokenFile(c.TokenFile), client.WithTLS(c.TLSDir))
 	if err != nil {
-		return nil, usage(fmt.Errorf("--connect, --secret-file, --token-file or --tls-dir: %w", err))
+		return nil, usageError(fmt.Errorf("--connect, --secret-file, --token-file or --tls-dir: %w", err))
 	}
 	return cl, nil
 }
@@ -130,11 +130,11 @@ until its deadline.`
 
 // Run runs a job.
 func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	job, err := c.job(os.Stdin)
+	job, err := c.makeJob(os.Stdin)
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
-	cl, err := c.dial(log, c.Connect)
+	cl, err := c.newClient(log, c.Connect)
 	if err != nil {
 		return err
 	}
@@ -142,19 +142,19 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	if c.Output != "" {
 		job.LargeResults = true
 		if err := os.MkdirAll(c.Output, 0o777); err != nil {
-			return usage(fmt.Errorf("--output: %w", err))
+			return usageError(fmt.Errorf("--output: %w", err))
 		}
 	}
 	began := time.Now()
 	running, err := cl.Submit(ctx, job)
 	if err != nil {
-		err = allowExec(err)
+		err = withExecHint(err)
 		return jobError(ctx, err)
 	}
 	fmt.Fprintf(out.err, "job %s\n", handleText(running.Handle()))
 	progress := bench.NewProgress(os.Stderr)
 	defer progress.Clear()
-	t, tooLarge := tally{of: len(job.Tasks)}, false
+	t, tooLarge := tally{total: len(job.Tasks)}, false
 	print := printText
 	if c.JSON {
 		print = printJSON
@@ -162,16 +162,16 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	for o, err := range running.Results() {
 		if o.Task < 0 {
 			progress.Clear()
-			fmt.Fprintf(out.err, "%s in %v\n", t.summary(), time.Since(began).Round(10*time.Microsecond))
+			fmt.Fprintf(out.err, "%s in %v\n", t.summaryLine(), time.Since(began).Round(10*time.Microsecond))
 			return jobError(ctx, err)
 		}
 		file := ""
 		if c.Output != "" && o.Err == nil {
-			if file, err = save(ctx, cl, c.Output, &o); err != nil {
+			if file, err = saveResult(ctx, cl, c.Output, &o); err != nil {
 				return fmt.Errorf("--output: %w", err)
 			}
 		}
-		t.add(&o)
+		t.countOutcome(&o)
 		progress.Clear()
 		if err := print(out.out, &o, file); err != nil {
 			return err
@@ -180,10 +180,10 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 			c.Output == "" {
 			tooLarge = true
 		}
-		progress.Set("%s", t.bar(time.Since(began)))
+		progress.Set("%s", t.progressBar(time.Since(began)))
 	}
 	progress.Clear()
-	fmt.Fprintf(out.err, "%s in %v\n", t.summary(), time.Since(began).Round(10*time.Microsecond))
+	fmt.Fprintf(out.err, "%s in %v\n", t.summaryLine(), time.Since(began).Round(10*time.Microsecond))
 	if tooLarge {
 		fmt.Fprintln(out.err, "results of any size become files with --output DIR")
 	}
@@ -200,7 +200,7 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 
 // saveResult writes the result of a task into dir, and returns the file's name. If the result cannot be read from
 // its worker, o.Err says why, and the name is empty. The file gets the name only when the content is complete.
-func save(ctx context.Context, c *client.Client, dir string, o *client.Outcome) (name string, err error) {
+func saveResult(ctx context.Context, c *client.Client, dir string, o *client.Outcome) (name string, err error) {
 	result, err := c.Open(ctx, *o)
 	if err != nil {
 		o.Err = err
@@ -213,7 +213,7 @@ func save(ctx context.Context, c *client.Client, dir string, o *client.Outcome) 
 		return "", err
 	}
 	defer os.Remove(file.Name()) // does nothing once the file is renamed
-	from := &reading{Reader: result}
+	from := &errReader{Reader: result}
 	_, err = io.Copy(file, from)
 	if err = errors.Join(err, file.Close()); from.err != nil {
 		o.Err = from.err
@@ -226,12 +226,12 @@ func save(ctx context.Context, c *client.Client, dir string, o *client.Outcome) 
 }
 
 // errReader keeps the error of a Reader: saveResult must distinguish errors of the reader and of the file.
-type reading struct {
+type errReader struct {
 	io.Reader
 	err error
 }
 
-func (r *reading) Read(p []byte) (int, error) {
+func (r *errReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if err != nil && err != io.EOF {
 		r.err = err
@@ -240,7 +240,7 @@ func (r *reading) Read(p []byte) (int, error) {
 }
 
 // withExecHint adds how to start a worker, if err says that no worker runs processes.
-func allowExec(err error) error {
+func withExecHint(err error) error {
 	var refused *client.RefusedError
 	if errors.As(err, &refused) && refused.Reason == client.NoWorker &&
 		strings.Contains(refused.Message, fmt.Sprintf("function %q", execFunction)) {
@@ -251,7 +251,7 @@ func allowExec(err error) error {
 
 // jobError gives the failure of a whole job its exit code.
 func jobError(ctx context.Context, err error) error {
-	if exit := interruption(ctx); exit != nil {
+	if exit := interruptionExit(ctx); exit != nil {
 		return &exitError{exit.code, fmt.Errorf("the job is cancelled: %w", exit.err)}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -259,13 +259,13 @@ func jobError(ctx context.Context, err error) error {
 	}
 	var refused *client.RefusedError
 	if errors.As(err, &refused) && (refused.Reason == client.Invalid || refused.Reason == client.TooLarge) {
-		return usage(err)
+		return usageError(err)
 	}
 	return &exitError{exitUnavailable, err}
 }
 
 // makeJob makes a job from the flags, or from the file of --job.
-func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
+func (c *runCmd) makeJob(stdin io.Reader) (client.Job, error) {
 	f := &c.jobFlags
 	if c.Job != "" {
 		given := *f
@@ -292,22 +292,22 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 		Due: f.Due, Mode: client.Mode(f.Mode), Policy: client.Policy(f.JobPolicy), ProbeRatio: f.ProbeRatio,
 		Constraint: client.Constraint{Labels: f.Labels, Hosts: f.Hosts}, Phases: f.Phases,
 	}
-	what := 0
+	ways := 0
 	for _, given := range []bool{f.Function != "", f.TaskDuration != "", len(c.Command) > 0} {
 		if given {
-			what++
+			ways++
 		}
 	}
 	payload := f.Payload != "" || f.PayloadFile != ""
 	switch {
-	case what == 0:
+	case ways == 0:
 		return job, errors.New("nothing to run: give --function, --task-duration, --job or a command after --")
-	case what > 1 || payload && f.Function == "":
+	case ways > 1 || payload && f.Function == "":
 		return job, errors.New("--function with a payload, --task-duration and a command after --: choose one")
 	case f.Payload != "" && f.PayloadFile != "":
 		return job, errors.New("both --payload and --payload-file: choose one")
 	}
-	if err := f.check(); err != nil {
+	if err := f.checkFlags(); err != nil {
 		return job, err
 	}
 	var err error
@@ -345,7 +345,7 @@ func (c *runCmd) job(stdin io.Reader) (client.Job, error) {
 }
 
 // checkFlags reports values that every frontend would refuse, before the command connects.
-func (f *jobFlags) check() error {
+func (f *jobFlags) checkFlags() error {
 	var errs []error
 	for _, n := range []struct {
 		flag string
@@ -384,12 +384,12 @@ func parseFiles(texts []string) ([]client.File, error) {
 
 // tally counts outcomes.
 type tally struct {
-	of, results, failed int
-	cut                 int // tasks cancelled or past the deadline
+	total, results, failed int
+	cut                    int // tasks cancelled or past the deadline
 }
 
 // countOutcome counts an outcome.
-func (t *tally) add(o *client.Outcome) {
+func (t *tally) countOutcome(o *client.Outcome) {
 	switch outcomeWord(o) {
 	case "result":
 		t.results++
@@ -401,18 +401,18 @@ func (t *tally) add(o *client.Outcome) {
 }
 
 // progressBar returns a line for the terminal.
-func (t *tally) bar(elapsed time.Duration) string {
+func (t *tally) progressBar(elapsed time.Duration) string {
 	const width = 30
 	done := t.results + t.failed + t.cut
-	full := width * done / t.of
+	full := width * done / t.total
 	return fmt.Sprintf("[%s%s] %d of %d tasks, %d failed, %v", strings.Repeat("#", full),
-		strings.Repeat(".", width-full), done, t.of,
+		strings.Repeat(".", width-full), done, t.total,
 		t.failed, elapsed.Round(100*time.Millisecond))
 }
 
 // summaryLine returns the last line, for stderr.
-func (t *tally) summary() string {
-	s := fmt.Sprintf("%d of %d tasks have results", t.results, t.of)
+func (t *tally) summaryLine() string {
+	s := fmt.Sprintf("%d of %d tasks have results", t.results, t.total)
 	if t.failed > 0 {
 		s += fmt.Sprintf(", %d failed", t.failed)
 	}
@@ -437,12 +437,12 @@ func outcomeWord(o *client.Outcome) string {
 
 // printText prints an outcome as a line of text. If file is not empty, it is printed in place of the result.
 func printText(w io.Writer, o *client.Outcome, file string) error {
-	what := plain(o.Result)
+	what := quoteUnprintable(o.Result)
 	switch {
 	case o.Err != nil:
-		what = plain([]byte(o.Err.Error()))
+		what = quoteUnprintable([]byte(o.Err.Error()))
 	case file != "":
-		what = plain([]byte(file))
+		what = quoteUnprintable([]byte(file))
 	}
 	line := fmt.Sprintf("%d\t%s\t%v\t%s\t%s\n", o.Task, outcomeWord(o), o.Run, cmp.Or(o.Worker, "-"), what)
 	if p := o.Phases; p != nil {
@@ -455,7 +455,7 @@ func printText(w io.Writer, o *client.Outcome, file string) error {
 
 // quoteUnprintable returns b as text without its last newline. If a rune is not printable, the text is quoted as in
 // Go: names and results must not reach a terminal raw.
-func plain(b []byte) string {
+func quoteUnprintable(b []byte) string {
 	s := strings.TrimSuffix(string(b), "\n")
 	for _, r := range s {
 		if r == utf8.RuneError || !strconv.IsPrint(r) {

@@ -35,28 +35,28 @@ type serviceFlags struct {
 
 // service is a frontend, a worker or a cluster, as the process sees it.
 type service struct {
-	ready   func() error                    // nil while the service should get work
-	warning func() string                   // a problem of a ready service, or ""; nil: never a problem
-	failed  func(ctx context.Context) error // waits until the service fails by itself
-	delay   time.Duration                   // time between not ready and drain
-	drain   func(ctx context.Context) error // waits until running work has ended
-	close   func() error
-	admin   map[string]http.HandlerFunc // further handlers of the admin port, by pattern
-	page    *client.Client              // client for the web page; nil: no page
-	told    func(page string)           // gets the page's address; nil: nobody asks
+	ready    func() error                    // nil while the service should get work
+	warning  func() string                   // a problem of a ready service, or ""; nil: never a problem
+	failed   func(ctx context.Context) error // waits until the service fails by itself
+	delay    time.Duration                   // time between not ready and drain
+	drain    func(ctx context.Context) error // waits until running work has ended
+	close    func() error
+	admin    map[string]http.HandlerFunc // further handlers of the admin port, by pattern
+	page     *client.Client              // client for the web page; nil: no page
+	notePage func(page string)           // gets the page's address; nil: nobody asks
 }
 
 // runService runs s, which is already started, until ctx ends or s fails. When ctx ends, s drains.
-func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics.Set, by trust, s service) (err error) {
+func (f *serviceFlags) runService(ctx context.Context, log *slog.Logger, set *metrics.Set, peers trust, s service) (err error) {
 	defer func() {
 		if s.page != nil {
 			err = errors.Join(err, s.page.Close())
 		}
-		err = errors.Join(err, s.close(), by.audit.Close())
+		err = errors.Join(err, s.close(), peers.audit.Close())
 	}()
 	var draining atomic.Bool
 	if f.Admin != "" {
-		admin, err := f.startAdmin(log, set, by, s, &draining)
+		admin, err := f.startAdmin(log, set, peers, s, &draining)
 		if err != nil {
 			return err
 		}
@@ -65,12 +65,12 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	failed := make(chan error, 1)
 	watch, stop := context.WithCancel(context.Background())
 	defer stop()
-	by.watch(watch, log)
+	peers.watchFiles(watch, log)
 	go func() { failed <- s.failed(watch) }()
-	if err := notify("READY=1"); err != nil {
+	if err := notifySystemd("READY=1"); err != nil {
 		log.Warn("systemd was not told that the service is ready", "err", err)
 	}
-	if every := watchdog(); every > 0 {
+	if every := watchdogInterval(); every > 0 {
 		go feedWatchdog(s.ready, every, watch.Done())
 	}
 	select {
@@ -79,8 +79,8 @@ func (f *serviceFlags) serve(ctx context.Context, log *slog.Logger, set *metrics
 	case <-ctx.Done():
 	}
 	draining.Store(true)
-	by.audit.Note(audit.Entry{What: "drain", Name: context.Cause(ctx).Error()}, nil)
-	_ = notify("STOPPING=1") // the process ends, whether or not systemd knows
+	peers.audit.Note(audit.Entry{What: "drain", Name: context.Cause(ctx).Error()}, nil)
+	_ = notifySystemd("STOPPING=1") // the process ends, whether or not systemd knows
 	if s.delay > 0 && f.Admin != "" {
 		log.Info("not ready any more, still accepts jobs", "reason", context.Cause(ctx).Error(), "delay",
 			s.delay.String())
@@ -124,7 +124,7 @@ func (f *serviceFlags) checkFiles() error {
 }
 
 // startAdmin serves the admin port, for operators and monitors.
-func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, of service,
+func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, peers trust, served service,
 	draining *atomic.Bool) (*http.Server, error) {
 	token, err := f.adminToken()
 	if err != nil {
@@ -144,7 +144,7 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		if err := exposition.Write(w, set, version(), exposition.Histograms(f.MetricsHistograms)); err != nil {
+		if err := exposition.Write(w, set, versionText(), exposition.Histograms(f.MetricsHistograms)); err != nil {
 			log.Debug("metrics were not read to the end", "err", err)
 		}
 	})
@@ -154,23 +154,23 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, 
 			http.Error(w, "draining", http.StatusNotFound)
 			return
 		}
-		if err := of.ready(); err != nil {
+		if err := served.ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
-		if of.warning == nil {
+		if served.warning == nil {
 			return
 		}
-		if text := of.warning(); text != "" {
+		if text := served.warning(); text != "" {
 			fmt.Fprintln(w, "warning:", text)
 		}
 	})
-	for pattern, handle := range of.admin {
+	for pattern, handle := range served.admin {
 		mux.HandleFunc(pattern, handle)
 	}
-	if of.page != nil {
-		mux.Handle(ui.Path, ui.New(of.page, token))
+	if served.page != nil {
+		mux.Handle(ui.Path, ui.New(served.page, token))
 		mux.HandleFunc("GET "+strings.TrimSuffix(ui.Path, "/"), func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", strings.TrimPrefix(ui.Path, "/")) // relative: a proxy may put a path in front
 			w.WriteHeader(http.StatusMovedPermanently)
@@ -182,7 +182,7 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, 
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{
-		Handler:           by.noted(refuseForeign(operatorsOnly(withToken(mux, token), by.keys), l.Addr(), host)),
+		Handler:           peers.auditRequests(refuseForeign(operatorsOnly(requireToken(mux, token), peers.keys), l.Addr(), host)),
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{},
@@ -191,17 +191,17 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, by trust, 
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	go func() {
-		if err := s.Serve(by.keys.Listen(l, identity.Anyone)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.Serve(peers.keys.Listen(l, identity.Anyone)); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the admin port fails", "err", err)
 		}
 	}()
 	log.Info("admin port serves", "address", l.Addr().String())
-	if of.told != nil {
+	if served.notePage != nil {
 		scheme := "http"
-		if by.keys != nil {
+		if peers.keys != nil {
 			scheme = "https"
 		}
-		of.told(fmt.Sprintf("%s://%v%s", scheme, l.Addr(), ui.Path))
+		served.notePage(fmt.Sprintf("%s://%v%s", scheme, l.Addr(), ui.Path))
 	}
 	return s, nil
 }
@@ -213,18 +213,18 @@ func (f *serviceFlags) adminToken() (ui.Token, error) {
 	}
 	text, err := os.ReadFile(f.AdminTokenFile)
 	if err != nil {
-		return "", usage(fmt.Errorf("--admin-token-file: %w", err))
+		return "", usageError(fmt.Errorf("--admin-token-file: %w", err))
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", usage(fmt.Errorf("--admin-token-file: %s is empty: write the token into the file", f.AdminTokenFile))
+		return "", usageError(fmt.Errorf("--admin-token-file: %s is empty: write the token into the file", f.AdminTokenFile))
 	}
 	return ui.Token(token), nil
 }
 
 // requireToken lets requests that change something, or take a profile, through only with the token. An empty token
 // lets everything through. The web page asks for the token by itself, without the dialog of the browser.
-func withToken(h http.Handler, token ui.Token) http.Handler {
+func requireToken(h http.Handler, token ui.Token) http.Handler {
 	if token == "" {
 		return h
 	}
@@ -245,7 +245,7 @@ func withToken(h http.Handler, token ui.Token) http.Handler {
 type connKey struct{}
 
 // auditRequests notes requests that change something, and refused requests, in the audit log.
-func (t trust) noted(h http.Handler) http.Handler {
+func (t trust) auditRequests(h http.Handler) http.Handler {
 	if t.audit == nil {
 		return h
 	}

@@ -108,9 +108,9 @@ type simRunCmd struct {
 
 // Run simulates, and prints a table.
 func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) error {
-	sweep, err := c.sweep(line)
+	sweep, err := c.makeSweep(line)
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
 	write, err := createReports([]report[*bench.SimDocument]{{"json", c.JSON, bench.WriteSimJSON},
 		{"html", c.HTML, bench.WriteSimHTML}})
@@ -125,7 +125,7 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	progress.Clear()
 	doc := &bench.SimDocument{Seed: c.Seed}
 	if err != nil {
-		exit := interruption(ctx)
+		exit := interruptionExit(ctx)
 		if exit == nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 }
 
 // makeSweep returns the sweep that the flags describe. line tells which flags were given.
-func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
+func (c *simRunCmd) makeSweep(line *kong.Context) (*sim.Sweep, error) {
 	s := &sim.Sweep{Loads: c.Load, ProbeRatios: c.ProbeRatio, Config: sim.Config{
 		Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Jobs: c.Jobs, Cutoff: c.Cutoff, Seed: c.Seed,
 		ShortShare: cmp.Or(c.ShortShare, -1), Racks: c.Racks, Stages: c.Stages, Input: int64(c.Input), Copies: c.Copies,
@@ -188,7 +188,7 @@ func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	if s.Workload, err = c.workload(line); err != nil {
+	if s.Workload, err = c.makeWorkload(line); err != nil {
 		return nil, err
 	}
 	if c.JobsFile == "" && c.Trace == "" {
@@ -209,7 +209,7 @@ func (c *simRunCmd) sweep(line *kong.Context) (*sim.Sweep, error) {
 }
 
 // makeWorkload returns the source of the jobs, and refuses flags of other sources.
-func (c *simRunCmd) workload(line *kong.Context) (sim.Workload, error) {
+func (c *simRunCmd) makeWorkload(line *kong.Context) (sim.Workload, error) {
 	given := func(source string, flags ...string) error {
 		for _, p := range line.Path {
 			if p.Flag != nil && !p.Resolved && slices.Contains(flags, p.Flag.Name) {
@@ -249,17 +249,17 @@ func (c *simRunCmd) workload(line *kong.Context) (sim.Workload, error) {
 	if !(c.LongJobs >= 0 && c.LongJobs < 1) {
 		return nil, fmt.Errorf("--long-jobs is %g: it must be a share from 0 to below 1", c.LongJobs)
 	}
-	jobs, err := poisson("", c.TasksPerJob, c.TaskDuration)
+	jobs, err := parsePoisson("", c.TasksPerJob, c.TaskDuration)
 	if c.LongJobs == 0 {
 		return jobs, errors.Join(err, given("jobs without --long-jobs", "long-tasks-per-job", "long-task-duration"))
 	}
-	long, longErr := poisson("long-", c.LongTasksPerJob, c.LongTaskDuration)
+	long, longErr := parsePoisson("long-", c.LongTasksPerJob, c.LongTaskDuration)
 	return sim.Mixed{Short: jobs, Long: long, LongJobs: c.LongJobs}, errors.Join(err, longErr)
 }
 
 // parsePoisson parses the number of tasks and the durations of a kind of jobs. In errors, the flags have the
 // prefix.
-func poisson(prefix, counts, durations string) (p sim.Poisson, err error) {
+func parsePoisson(prefix, counts, durations string) (p sim.Poisson, err error) {
 	var errs [2]error
 	if p.TasksPerJob, errs[0] = bench.ParseCounts(counts); errs[0] != nil {
 		errs[0] = fmt.Errorf("--%stasks-per-job: %w", prefix, errs[0])
@@ -294,11 +294,11 @@ func (c *simFaultsCmd) Run(ctx context.Context, out *streams) error {
 	without, err := sim.ParseOmission(c.Without)
 	switch {
 	case err != nil:
-		return usage(fmt.Errorf("--without: %w", err))
+		return usageError(fmt.Errorf("--without: %w", err))
 	case c.Seeds < 1:
-		return usage(errors.New("--seeds must be 1 or more"))
+		return usageError(errors.New("--seeds must be 1 or more"))
 	case without.Len() > 0 && c.Seeds != 1:
-		return usage(errors.New("--without needs a single seed: add --seeds 1"))
+		return usageError(errors.New("--without needs a single seed: add --seeds 1"))
 	}
 	var log io.Writer
 	if c.Log == "-" {
@@ -306,7 +306,7 @@ func (c *simFaultsCmd) Run(ctx context.Context, out *streams) error {
 	} else if c.Log != "" {
 		f, err := os.Create(c.Log)
 		if err != nil {
-			return usage(fmt.Errorf("--log: %w", err))
+			return usageError(fmt.Errorf("--log: %w", err))
 		}
 		defer f.Close()
 		log = f
@@ -327,11 +327,11 @@ func (c *simFaultsCmd) Run(ctx context.Context, out *streams) error {
 	var failed *sim.FaultError
 	switch {
 	case errors.As(err, &failed):
-	case err != nil && interruption(ctx) == nil:
+	case err != nil && interruptionExit(ctx) == nil:
 		return err
 	default:
 		if err != nil {
-			err = interruption(ctx)
+			err = interruptionExit(ctx)
 		}
 		_, printing := fmt.Fprintf(out.out, "%d seeds from %d: %s\nno promise was broken\n", done, c.From, stats)
 		return errors.Join(printing, err)

@@ -39,8 +39,8 @@ func TestSim(t *testing.T) {
 	for i, procs := range []string{"1", "2", "7"} {
 		jsonFile, htmlFile := filepath.Join(dir, fmt.Sprintf("%d.json", i)),
 			filepath.Join(dir, fmt.Sprintf("%d.html", i))
-		s := phoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, append(args, "--json", jsonFile, "--html", htmlFile)...).
-			want(t, 0, "phoebe ", "late-binding ", "omniscient ", "ideal", "  short",
+		s := runPhoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, append(args, "--json", jsonFile, "--html", htmlFile)...).
+			wantExit(t, 0, "phoebe ", "late-binding ", "omniscient ", "ideal", "  short",
 				"load 0.8, probe ratio 2, 20 workers of 2 slots, 240 jobs", "uniform:1-9 tasks per job", "noisy:2")
 		text, err := os.ReadFile(jsonFile)
 		if err != nil {
@@ -89,12 +89,12 @@ func TestSimOfFiles(t *testing.T) {
 	}
 	small := []string{"sim", "run", "--workers", "4", "--slots", "1", "--frontends", "1", "--delay", "0s", "--policy",
 		"omniscient", "--json", jsonFile, "--codec=false"}
-	phoebe(t, append(small, "--jobs-file", jobs, "--cutoff", "90s")...).want(t, 0, "2 of jobs.txt", "100900", "  long")
+	runPhoebe(t, append(small, "--jobs-file", jobs, "--cutoff", "90s")...).wantExit(t, 0, "2 of jobs.txt", "100900", "  long")
 	if r := simRuns(t, jsonFile)[0]; r["jobs"] != 2.0 || r["load"].(float64) < 1 ||
 		r["long"].(map[string]any)["response_ms"].(map[string]any)["p50"] != 100900.0 {
 		t.Errorf("%v", r)
 	}
-	phoebe(t, append(small, "--jobs-file", jobs, "--cutoff", "90s", "--whole-seconds")...).want(t, 0)
+	runPhoebe(t, append(small, "--jobs-file", jobs, "--cutoff", "90s", "--whole-seconds")...).wantExit(t, 0)
 	if r := simRuns(t, jsonFile)[0]; r["long"].(map[string]any)["response_ms"].(map[string]any)["p50"] != 100000.0 {
 		t.Errorf("%v", r)
 	}
@@ -103,24 +103,24 @@ func TestSimOfFiles(t *testing.T) {
 		[]byte("trace,job,submit_ms,input_bytes,shuffle_bytes,output_bytes,input_path\nx,1,0,1000,0,10,\nx,2,3000,500000000,1000,10,\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	phoebe(t, append(small, "--trace", trace, "--trace-name", "x", "--load", "0,0.2")...).want(t, 0,
+	runPhoebe(t, append(small, "--trace", trace, "--trace-name", "x", "--load", "0,0.2")...).wantExit(t, 0,
 		"trace x of trace.csv: 2 jobs", "load 0.2")
 
 	if err := os.WriteFile(jobs, []byte("0 2 1.5 1.25 1.75\n2.5 1 100 1OO.9\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	phoebe(t, append(small, "--jobs-file", jobs)...).want(t, 2, "jobs.txt: line 2, field 4 (d1)", `"1OO.9"`)
+	runPhoebe(t, append(small, "--jobs-file", jobs)...).wantExit(t, 2, "jobs.txt: line 2, field 4 (d1)", `"1OO.9"`)
 }
 
 // Short and long jobs are reported in two groups, with the quality of estimates.
 func TestSimMixed(t *testing.T) {
 	jsonFile := filepath.Join(t.TempDir(), "s.json")
-	phoebe(t, "sim", "--workers", "10", "--slots", "8", "--frontends", "2", "--jobs", "200", "--tasks-per-job", "5",
+	runPhoebe(t, "sim", "--workers", "10", "--slots", "8", "--frontends", "2", "--jobs", "200", "--tasks-per-job", "5",
 		"--task-duration", "task-exp:100ms",
 		"--long-jobs", "0.2", "--long-tasks-per-job", "4", "--long-task-duration", "task-exp:5s", "--racks", "2",
 		"--stages", "2", "--input", "16MiB",
 		"--gossip-period", "500ms", "--gossip-loss", "0.1", "--policy", "phoebe,estimation", "--json", jsonFile).
-		want(t, 0, "80 % short", "4 tasks per job, task durations task-exp:5s", "  short", "  long", "p90",
+		wantExit(t, 0, "80 % short", "4 tasks per job, task durations task-exp:5s", "  short", "  long", "p90",
 			"placed by estimation; of their waits", "a task reads")
 	for _, r := range simRuns(t, jsonFile) {
 		for _, kind := range []string{"short", "long"} {
@@ -175,21 +175,21 @@ func TestSimRefuses(t *testing.T) {
 		{[]string{"faults", "--log", "/nonexistent/log"}, 2, "--log"},
 		{[]string{"faults", "--workers", "3"}, 2, "--workers"},
 	} {
-		phoebe(t, append([]string{"sim"}, test.args...)...).want(t, test.code, test.says)
+		runPhoebe(t, append([]string{"sim"}, test.args...)...).wantExit(t, test.code, test.says)
 	}
 }
 
 func TestSimFaults(t *testing.T) {
-	phoebe(t, "sim", "faults", "--seeds", "12", "--from", "100").want(t, 0, "12 seeds from 100: ", "jobs of",
+	runPhoebe(t, "sim", "faults", "--seeds", "12", "--from", "100").wantExit(t, 0, "12 seeds from 100: ", "jobs of",
 		"worker crashes", "no promise was broken")
-	phoebe(t, "sim", "faults", "--seeds", "1", "--from", "100", "--without", "j0-j200,f0-f200").want(t, 0,
+	runPhoebe(t, "sim", "faults", "--seeds", "1", "--from", "100", "--without", "j0-j200,f0-f200").wantExit(t, 0,
 		"1 seeds from 100: 0 jobs")
 }
 
 func TestSimHelp(t *testing.T) {
-	phoebe(t, "sim", "--help").want(t, 0, "Usage: phoebe sim", "phoebe sim run --help")
+	runPhoebe(t, "sim", "--help").wantExit(t, 0, "Usage: phoebe sim", "phoebe sim run --help")
 	for _, c := range []string{"run", "faults"} {
-		s := phoebe(t, "sim", c, "--help").want(t, 0, "Usage: phoebe sim")
+		s := runPhoebe(t, "sim", c, "--help").wantExit(t, 0, "Usage: phoebe sim")
 		_, flags, _ := strings.Cut(s.out, "Flags:")
 		text := strings.Join(strings.Fields(flags), " ")
 		for _, flag := range regexp.MustCompile(` --[a-z].*?\(\$PHOEBE_[A-Z_]+\)`).FindAllString(text, -1) {

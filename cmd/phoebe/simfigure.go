@@ -49,12 +49,12 @@ func (c *simFigureCmd) Run(ctx context.Context, out *streams) error {
 	} else {
 		f, err := sim.FindFigure(c.Name)
 		if err != nil {
-			return usage(err)
+			return usageError(err)
 		}
 		figures = append(figures, f)
 	}
 	if c.Jobs < 0 || c.Seeds < 0 {
-		return usage(errors.New("--jobs and --seeds must be 1 or more, or left out"))
+		return usageError(errors.New("--jobs and --seeds must be 1 or more, or left out"))
 	}
 	options := sim.FigureOptions{Jobs: c.Jobs, Seed: c.Seed, Seeds: c.Seeds}
 	if c.Scale == "full" {
@@ -77,7 +77,7 @@ func (c *simFigureCmd) Run(ctx context.Context, out *streams) error {
 		result, err := f.Run(ctx, options)
 		progress.Clear()
 		if err != nil {
-			exit := interruption(ctx)
+			exit := interruptionExit(ctx)
 			if exit == nil {
 				return err
 			}

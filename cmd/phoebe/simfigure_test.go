@@ -17,7 +17,7 @@ func TestSimFigure(t *testing.T) {
 	wall := regexp.MustCompile(`"wall_s": .*`)
 	var first string
 	for i, procs := range []string{"1", "3"} {
-		s := phoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, args...).want(t, 0, "Claim: ", "means of seeds 5 to 6",
+		s := runPhoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, args...).wantExit(t, 0, "Claim: ", "means of seeds 5 to 6",
 			"phoebe-share", "additions-1ms: ")
 		same := s.out
 		for _, name := range []string{jsonFile, htmlFile} {
@@ -39,7 +39,7 @@ func TestSimFigure(t *testing.T) {
 }
 
 func TestSimFigureNames(t *testing.T) {
-	phoebe(t, "sim", "figure", "list").want(t, 0, "late-binding  ", "cluster-size  ", "additions-uneven ")
+	runPhoebe(t, "sim", "figure", "list").wantExit(t, 0, "late-binding  ", "cluster-size  ", "additions-uneven ")
 	for _, test := range []struct {
 		args []string
 		says string
@@ -51,6 +51,6 @@ func TestSimFigureNames(t *testing.T) {
 		{[]string{"load", "--jobs=-1"}, "--jobs"},
 		{[]string{"load", "--html", "/nonexistent/f.html"}, "--html: "},
 	} {
-		phoebe(t, append([]string{"sim", "figure"}, test.args...)...).want(t, 2, test.says)
+		runPhoebe(t, append([]string{"sim", "figure"}, test.args...)...).wantExit(t, 2, test.says)
 	}
 }

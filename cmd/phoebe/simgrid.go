@@ -48,22 +48,22 @@ func (c *simGridCmd) Run(ctx context.Context, out *streams) error {
 	for _, name := range c.Policy {
 		p, err := sim.ParsePolicy(name)
 		if err != nil {
-			return usage(fmt.Errorf("--policy: %w", err))
+			return usageError(fmt.Errorf("--policy: %w", err))
 		}
 		g.Policies = append(g.Policies, p)
 	}
 	if !(c.Jobs > 0) {
-		return usage(errors.New("--jobs must be above 0"))
+		return usageError(errors.New("--jobs must be above 0"))
 	}
-	var with []sim.GridCell
+	var baseline []sim.GridCell
 	if c.Against != "" {
 		f, err := os.Open(c.Against)
 		if err != nil {
-			return usage(fmt.Errorf("--against: %w", err))
+			return usageError(fmt.Errorf("--against: %w", err))
 		}
 		defer f.Close()
-		if with, err = sim.ReadGridJSON(f); err != nil {
-			return usage(fmt.Errorf("--against %s: %w", c.Against, err))
+		if baseline, err = sim.ReadGridJSON(f); err != nil {
+			return usageError(fmt.Errorf("--against %s: %w", c.Against, err))
 		}
 	}
 	write, err := createReports([]report[[]sim.GridCell]{{"json", c.JSON, sim.WriteGridJSON}})
@@ -76,10 +76,10 @@ func (c *simGridCmd) Run(ctx context.Context, out *streams) error {
 	})
 	progress.Clear()
 	if err != nil {
-		if exit := interruption(ctx); exit != nil {
+		if exit := interruptionExit(ctx); exit != nil {
 			return exit
 		}
 		return err
 	}
-	return errors.Join(sim.WriteGridText(out.out, cells, with), write(cells))
+	return errors.Join(sim.WriteGridText(out.out, cells, baseline), write(cells))
 }

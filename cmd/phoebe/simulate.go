@@ -11,7 +11,7 @@ import (
 
 // simulateRuns runs the jobs of each measured run again in the simulator, with the measured delay of messages. Both
 // draw the same jobs from the same seed.
-func simulate(ctx context.Context, o *live.Options, runs []bench.Run) error {
+func simulateRuns(ctx context.Context, o *live.Options, runs []bench.Run) error {
 	for i := range runs {
 		r := &runs[i]
 		policy, err := sim.ParsePolicy(r.Policy)

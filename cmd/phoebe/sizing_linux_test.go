@@ -19,7 +19,7 @@ import (
 )
 
 // cpuUsed returns the CPU time that a process has used.
-func used(t *testing.T, p *process) time.Duration {
+func cpuUsed(t *testing.T, p *process) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
@@ -40,18 +40,18 @@ func TestSizing(t *testing.T) {
 	klog.SetOutput(io.Discard)
 	const tasks, runs = 10, 10 * time.Second
 	for _, rate := range []int{500, 2000, 5000, 10000} {
-		w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "64")
-		f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w.addr())
-		api := f.said("frontend", 1)[0]
-		linked(t, api, 1)
-		c := dial(t, api)
+		w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "64")
+		f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w.workerAddr())
+		api := f.awaitLines("frontend", 1)[0]
+		awaitLinked(t, api, 1)
+		c := newClient(t, api)
 		job := client.Job{Tasks: make([]client.Task, tasks)}
 		for i := range job.Tasks {
 			job.Tasks[i].Function = "echo"
 		}
 		var jobs sync.WaitGroup
 		ctx, end := context.WithTimeout(t.Context(), runs)
-		began, frontend, worker, sent := time.Now(), used(t, f), used(t, w), 0
+		began, frontend, worker, sent := time.Now(), cpuUsed(t, f), cpuUsed(t, w), 0
 		for tick := time.NewTicker(10 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 			for due := int(time.Since(began).Seconds() * float64(rate) / tasks); sent < due; sent++ {
 				jobs.Go(func() {
@@ -64,12 +64,12 @@ func TestSizing(t *testing.T) {
 		jobs.Wait()
 		end()
 		took := time.Since(began)
-		frontend, worker = used(t, f)-frontend, used(t, w)-worker
+		frontend, worker = cpuUsed(t, f)-frontend, cpuUsed(t, w)-worker
 		n := sent * tasks
 		t.Logf("%6.0f tasks/s: frontend %.3f cores, %v a task, %d MiB; worker %.3f cores, %v a task, %d MiB",
 			float64(n)/took.Seconds(),
-			frontend.Seconds()/took.Seconds(), frontend/time.Duration(n), resident(t, f)>>20,
-			worker.Seconds()/took.Seconds(), worker/time.Duration(n), resident(t, w)>>20)
+			frontend.Seconds()/took.Seconds(), frontend/time.Duration(n), residentMemory(t, f)>>20,
+			worker.Seconds()/took.Seconds(), worker/time.Duration(n), residentMemory(t, w)>>20)
 	}
 	const links = 400
 	var addrs []string
@@ -85,22 +85,22 @@ func TestSizing(t *testing.T) {
 		addrs = append(addrs, w.Addr().String())
 	}
 	per := func(n int) (bytes int, cores float64) {
-		f := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(addrs[:n], ","))
-		linked(t, f.said("frontend", 1)[0], n)
-		before := used(t, f)
-		pause(t, runs)
-		return resident(t, f), (used(t, f) - before).Seconds() / runs.Seconds()
+		f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", strings.Join(addrs[:n], ","))
+		awaitLinked(t, f.awaitLines("frontend", 1)[0], n)
+		before := cpuUsed(t, f)
+		waitFor(t, runs)
+		return residentMemory(t, f), (cpuUsed(t, f) - before).Seconds() / runs.Seconds()
 	}
 	few, idle := per(1)
 	many, busy := per(links)
 	t.Logf("a frontend's link: %.1f KB, %.3f cores for %d that are idle, %.3f for one",
 		float64(many-few)/(links-1)/1024, busy, links, idle)
-	w := start(t, "worker", "--listen", "127.0.0.1:0")
+	w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0")
 	of := func(n int) {
 		var all []*fserve.Server
 		for i := range n {
 			f, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Name: fmt.Sprint("f", i),
-				Workers: fserve.Static([]string{w.addr()})})
+				Workers: fserve.Static([]string{w.workerAddr()})})
 			if err == nil {
 				err = f.Start()
 			}
@@ -110,15 +110,15 @@ func TestSizing(t *testing.T) {
 			all = append(all, f)
 		}
 		for _, f := range all {
-			linked(t, f.Addr(), 1)
+			awaitLinked(t, f.Addr(), 1)
 			t.Cleanup(func() { f.Close() })
 		}
 	}
 	of(1)
-	one := resident(t, w)
+	one := residentMemory(t, w)
 	of(100)
-	before := used(t, w)
-	pause(t, runs)
-	t.Logf("a worker's link: %.1f KB, %.3f cores for 101 that are idle", float64(resident(t, w)-one)/100/1024,
-		(used(t, w)-before).Seconds()/runs.Seconds())
+	before := cpuUsed(t, w)
+	waitFor(t, runs)
+	t.Logf("a worker's link: %.1f KB, %.3f cores for 101 that are idle", float64(residentMemory(t, w)-one)/100/1024,
+		(cpuUsed(t, w)-before).Seconds()/runs.Seconds())
 }

@@ -93,7 +93,7 @@ type viewJSON struct {
 }
 
 // matrixSteps are the steps of a wait matrix, in 32nds of the worker.
-var parts = [...]int64{1, 2, 4, 8, 12, 16, 24, 32}
+var matrixSteps = [...]int64{1, 2, 4, 8, 12, 16, 24, 32}
 
 // workerJSON is a frontend's view of a worker.
 type workerJSON struct {
@@ -121,29 +121,29 @@ type workerJSON struct {
 
 // answer is a frontend's view of the fleet, or the error of a frontend without an answer.
 type answer struct {
-	connect   string // the address of --connect, or of another frontend's answer
-	said      *client.Cluster
-	err       error
-	sent, got time.Time
+	connect            string // the address of --connect, or of another frontend's answer
+	cluster            *client.Cluster
+	err                error
+	sentAt, receivedAt time.Time
 }
 
 // askFrontends asks all addresses at once. An answer holds the error of its frontend. askFrontends itself fails
 // only if the flags are wrong.
-func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string,
+func (c *clientFlags) askFrontends(ctx context.Context, log *slog.Logger, addrs []string,
 	q client.ClusterQuery) ([]answer, error) {
 	answers := make([]answer, len(addrs))
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	for i, addr := range addrs {
-		cl, err := c.dial(log, []string{addr})
+		cl, err := c.newClient(log, []string{addr})
 		if err != nil {
 			return nil, err
 		}
 		asked.Go(func() {
 			defer cl.Close()
-			a := answer{connect: addr, sent: time.Now()}
-			a.said, a.err = cl.ClusterPage(ctx, q)
-			a.got = time.Now()
+			a := answer{connect: addr, sentAt: time.Now()}
+			a.cluster, a.err = cl.ClusterPage(ctx, q)
+			a.receivedAt = time.Now()
 			answers[i] = a
 		})
 	}
@@ -151,8 +151,8 @@ func (c *clientFlags) ask(ctx context.Context, log *slog.Logger, addrs []string,
 }
 
 // askNamed asks the frontends that --connect names. If no frontend answers, the error has exit code 3.
-func (c *clientFlags) askThose(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
-	answers, err := c.ask(ctx, log, c.Connect, q)
+func (c *clientFlags) askNamed(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
+	answers, err := c.askFrontends(ctx, log, c.Connect, q)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (c *clientFlags) askThose(ctx context.Context, log *slog.Logger, q client.C
 func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
-	answers, err := c.askThose(ctx, log, client.ClusterQuery{})
+	answers, err := c.askNamed(ctx, log, client.ClusterQuery{})
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		if a.err != nil {
 			all = append(all, statusJSON{Connect: a.connect, Error: a.err.Error()})
 		} else {
-			all = append(all, statusOf(a.connect, a.said))
+			all = append(all, statusOf(a.connect, a.cluster))
 		}
 	}
 	if c.JSON {
@@ -249,25 +249,25 @@ func viewOf(v *client.View) viewJSON {
 }
 
 // tableColumns returns the age and the source of the worker's row, or two dashes if r is nil.
-func (r *rowJSON) columns() string {
+func (r *rowJSON) tableColumns() string {
 	if r == nil {
 		return "-\t-"
 	}
-	return fmt.Sprintf("%v\t%s", age(r.AgeMicros), r.From)
+	return fmt.Sprintf("%v\t%s", roundAge(r.AgeMicros), r.From)
 }
 
 // tableColumns returns the worker's smallest and largest wait, and their age, or two dashes if no waits are known.
-func (v *viewJSON) columns() string {
+func (v *viewJSON) tableColumns() string {
 	n := len(v.WaitsMicros)
 	if n == 0 {
 		return "-\t-"
 	}
 	last := v.WaitsMicros[n-1]
-	return fmt.Sprintf("%s..%s\t%v", waitText(v.WaitsMicros[0][0]), waitText(last[len(last)-1]), age(v.AgeMicros))
+	return fmt.Sprintf("%s..%s\t%v", waitText(v.WaitsMicros[0][0]), waitText(last[len(last)-1]), roundAge(v.AgeMicros))
 }
 
 // roundAge converts microseconds to a duration, rounded to milliseconds.
-func age(us int64) time.Duration {
+func roundAge(us int64) time.Duration {
 	return (time.Duration(us) * time.Microsecond).Round(time.Millisecond)
 }
 
@@ -284,7 +284,7 @@ func waitText(us int64) string {
 }
 
 // isNewerThan reports whether v has waits, and newer waits than w.
-func (v *viewJSON) better(w *viewJSON) bool {
+func (v *viewJSON) isNewerThan(w *viewJSON) bool {
 	return v.AgeMicros >= 0 && (w.AgeMicros < 0 || v.AgeMicros < w.AgeMicros)
 }
 
@@ -299,7 +299,7 @@ func printMatrices(w io.Writer, all []statusJSON) error {
 				fmt.Fprintln(w, "no wait matrix is known")
 				continue
 			}
-			fmt.Fprintf(w, "%v old", age(v.AgeMicros))
+			fmt.Fprintf(w, "%v old", roundAge(v.AgeMicros))
 			if v.Speed > 0 {
 				fmt.Fprintf(w, ", speed %.2f", v.Speed)
 			}
@@ -307,16 +307,16 @@ func printMatrices(w io.Writer, all []statusJSON) error {
 				fmt.Fprintf(w, ", %d files cached", v.Files)
 			}
 			if v.MaintenanceMicros >= 0 {
-				fmt.Fprintf(w, ", away in %v", age(v.MaintenanceMicros).Round(time.Second))
+				fmt.Fprintf(w, ", away in %v", roundAge(v.MaintenanceMicros).Round(time.Second))
 			}
 			fmt.Fprintln(w, "; wait by CPU (down) and memory")
 			t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-			for _, part := range parts {
+			for _, part := range matrixSteps {
 				fmt.Fprintf(t, "\t%dMiB", int64(k.MemoryMiB)*part/32)
 			}
 			fmt.Fprintln(t, "\t")
 			for step, line := range v.WaitsMicros {
-				fmt.Fprintf(t, "%dm", int64(k.CPUMillicores)*parts[min(step, len(parts)-1)]/32)
+				fmt.Fprintf(t, "%dm", int64(k.CPUMillicores)*matrixSteps[min(step, len(matrixSteps)-1)]/32)
 				for _, us := range line {
 					fmt.Fprintf(t, "\t%s", waitText(us))
 				}
@@ -342,7 +342,7 @@ type fleetWorker struct {
 // knownMember is a frontend as all frontends see it.
 type knownMember struct {
 	memberJSON
-	by int // how many frontends know it
+	knownTo int // how many frontends know it
 }
 
 // printStatus prints the tables of frontends, members and workers, and then all problems.
@@ -356,8 +356,8 @@ func printStatus(w io.Writer, all []statusJSON) error {
 	for _, f := range all {
 		if f.Error != "" {
 			fmt.Fprintf(t, "-\t%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\n", f.Connect)
-			who := "frontend " + f.Connect + ": "
-			broken = append(broken, who+strings.TrimPrefix(f.Error, who))
+			prefix := "frontend " + f.Connect + ": "
+			broken = append(broken, prefix+strings.TrimPrefix(f.Error, prefix))
 			continue
 		}
 		answered++
@@ -376,7 +376,7 @@ func printStatus(w io.Writer, all []statusJSON) error {
 			if members[m.Name] == nil {
 				members[m.Name] = &knownMember{memberJSON: m}
 			}
-			members[m.Name].by++
+			members[m.Name].knownTo++
 		}
 		for _, k := range f.Workers {
 			seen := fleet[k.Address]
@@ -393,7 +393,7 @@ func printStatus(w io.Writer, all []statusJSON) error {
 				broken = append(broken, fmt.Sprintf("link %s to %s: %s: %s", f.Frontend, k.Address, k.State, k.Error))
 			}
 			seen.rtt = max(seen.rtt, k.RTTMicros)
-			if k.View.better(&seen.view) {
+			if k.View.isNewerThan(&seen.view) {
 				seen.view = k.View
 			}
 			if k.Row != nil && (seen.row == nil || k.Row.AgeMicros < seen.row.AgeMicros) {
@@ -410,7 +410,7 @@ func printStatus(w io.Writer, all []statusJSON) error {
 		fmt.Fprintln(t, "MEMBER\tADDRESS\tGOSSIP\tHEARTBEATS\tKNOWN TO")
 		for _, name := range slices.Sorted(maps.Keys(members)) {
 			m := members[name]
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d/%d\n", m.Name, m.Address, m.Gossip, m.Heartbeat, m.by, answered)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d/%d\n", m.Name, m.Address, m.Gossip, m.Heartbeat, m.knownTo, answered)
 		}
 	}
 	fmt.Fprintln(t)
@@ -426,12 +426,12 @@ func printStatus(w io.Writer, all []statusJSON) error {
 			labels = "-"
 		}
 		if gossip != "" {
-			columns = "\t" + k.row.columns()
+			columns = "\t" + k.row.tableColumns()
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%d\t%d\t%d/%d\t%v\t%s%s\t%s\n", k.Name, k.Address,
 			k.State, k.CPUMillicores, k.MemoryMiB,
 			k.FreeMillicores, k.FreeMemoryMiB, k.Queued, k.Running, k.links, answered,
-			time.Duration(k.rtt)*time.Microsecond, k.view.columns(), columns, labels)
+			time.Duration(k.rtt)*time.Microsecond, k.view.tableColumns(), columns, labels)
 	}
 	if err := t.Flush(); err != nil {
 		return err

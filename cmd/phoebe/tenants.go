@@ -57,7 +57,7 @@ type tenantJSON struct {
 func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
-	answers, err := c.askAll(ctx, log, client.ClusterQuery{Tenants: true})
+	answers, err := c.askFleet(ctx, log, client.ClusterQuery{Tenants: true})
 	if err != nil {
 		return err
 	}
@@ -66,23 +66,23 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 			fmt.Fprintf(out.err, "frontend %s does not answer: %v\n", a.connect, a.err)
 		}
 	}
-	said := map[string][]tenantJSON{}
-	for _, a := range heard(answers) {
-		if a.said.Warning != "" {
-			fmt.Fprintf(out.err, "frontend %s: %s\n", a.said.Frontend, a.said.Warning)
+	byTenant := map[string][]tenantJSON{}
+	for _, a := range distinctAnswers(answers) {
+		if a.cluster.Warning != "" {
+			fmt.Fprintf(out.err, "frontend %s: %s\n", a.cluster.Frontend, a.cluster.Warning)
 		}
-		for _, t := range a.said.Tenants {
-			said[t.Path] = append(said[t.Path], tenantJSON{
-				Frontend: a.said.Frontend, Tenant: t.Path, Used: t.Used, Spare: t.Spare, Wanted: t.Wanted,
-				Tokens: limited(t.Tokens), Max: limited(t.Most),
+		for _, t := range a.cluster.Tenants {
+			byTenant[t.Path] = append(byTenant[t.Path], tenantJSON{
+				Frontend: a.cluster.Frontend, Tenant: t.Path, Used: t.Used, Spare: t.Spare, Wanted: t.Wanted,
+				Tokens: optionalLimit(t.Tokens), Max: optionalLimit(t.Most),
 				Held: t.Held, Refused: t.Refused,
 			})
 		}
 	}
 	if c.JSON {
 		e := json.NewEncoder(out.out)
-		for _, path := range slices.Sorted(maps.Keys(said)) {
-			for _, t := range said[path] {
+		for _, path := range slices.Sorted(maps.Keys(byTenant)) {
+			for _, t := range byTenant[path] {
 				if err := e.Encode(t); err != nil {
 					return err
 				}
@@ -90,26 +90,26 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 		}
 		return nil
 	}
-	return printTenants(out.out, said)
+	return printTenants(out.out, byTenant)
 }
 
 // printTenants prints a table, with a line of sums for each tenant.
-func printTenants(w io.Writer, said map[string][]tenantJSON) error {
+func printTenants(w io.Writer, byTenant map[string][]tenantJSON) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TENANT\tFRONTEND\tUSED\tSPARE\tWAITING\tTOKENS\tMAX\tHELD\tREFUSED")
-	for _, path := range slices.Sorted(maps.Keys(said)) {
+	for _, path := range slices.Sorted(maps.Keys(byTenant)) {
 		all := tenantJSON{Frontend: "all", Tenant: path}
-		for i, one := range said[path] {
-			all.Used, all.Spare, all.Wanted, all.Held, all.Refused = all.Used+one.Used, all.Spare+one.Spare,
-				all.Wanted+one.Wanted, all.Held+one.Held, all.Refused+one.Refused
+		for i, entry := range byTenant[path] {
+			all.Used, all.Spare, all.Wanted, all.Held, all.Refused = all.Used+entry.Used, all.Spare+entry.Spare,
+				all.Wanted+entry.Wanted, all.Held+entry.Held, all.Refused+entry.Refused
 			if i == 0 {
-				all.Tokens, all.Max = one.Tokens, one.Max
+				all.Tokens, all.Max = entry.Tokens, entry.Max
 			} else {
-				all.Tokens, all.Max = sum(all.Tokens, one.Tokens), sum(all.Max, one.Max)
+				all.Tokens, all.Max = addLimits(all.Tokens, entry.Tokens), addLimits(all.Max, entry.Max)
 			}
 		}
-		for _, x := range append([]tenantJSON{all}, said[path]...) {
-			fmt.Fprintf(t, "%s\t%s\t%.4g\t%.4g\t%.4g\t%s\t%s\t%d\t%d\n", dash(x.Tenant), plain([]byte(x.Frontend)),
+		for _, x := range append([]tenantJSON{all}, byTenant[path]...) {
+			fmt.Fprintf(t, "%s\t%s\t%.4g\t%.4g\t%.4g\t%s\t%s\t%d\t%d\n", dashIfEmpty(x.Tenant), quoteUnprintable([]byte(x.Frontend)),
 				x.Used, x.Spare, x.Wanted-x.Used,
 				limitText(x.Tokens), limitText(x.Max), x.Held, x.Refused)
 		}
@@ -118,7 +118,7 @@ func printTenants(w io.Writer, said map[string][]tenantJSON) error {
 }
 
 // optionalLimit returns nil for a negative n: not limited.
-func limited(n float64) *float64 {
+func optionalLimit(n float64) *float64 {
 	if n < 0 {
 		return nil
 	}
@@ -126,11 +126,11 @@ func limited(n float64) *float64 {
 }
 
 // addLimits adds two frontends' limits. Nil is no limit, so nil if either is nil.
-func sum(a, b *float64) *float64 {
+func addLimits(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		return nil
 	}
-	return limited(*a + *b)
+	return optionalLimit(*a + *b)
 }
 
 // limitText formats a limit, or a dash for nil.

@@ -21,11 +21,11 @@ import (
 func TestTenantsCommand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	web, webHash := token(t, dir, "web")
+	web, webHash := makeToken(t, dir, "web")
 	file := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
-	file.put("  ads: {tokens: 1, max: 1, queue: 2}\n  web: {tokens: 2, token-hashes: [" + webHash + "]}\n")
+	file.writeTenants("  ads: {tokens: 1, max: 1, queue: 2}\n  web: {tokens: 2, token-hashes: [" + webHash + "]}\n")
 	const secret = "the fleet's"
-	key := write(t, secret)
+	key := writeFile(t, secret)
 	dial := func(addr string) *client.Client {
 		c, err := client.New([]string{addr}, client.WithSecret(secret))
 		if err != nil {
@@ -34,12 +34,12 @@ func TestTenantsCommand(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "8", "--secret-file", key).said("worker", 1)[0]
+	w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "8", "--secret-file", key).awaitLines("worker", 1)[0]
 	var addrs []string
 	for _, name := range []string{"a", "b"} {
-		addr := start(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w, "--tenants", file.name,
-			"--secret-file", key, "--name", name).said("frontend", 1)[0]
-		linkedBy(t, dial(addr), 1)
+		addr := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w, "--tenants", file.name,
+			"--secret-file", key, "--name", name).awaitLines("frontend", 1)[0]
+		awaitLinkedBy(t, dial(addr), 1)
 		addrs = append(addrs, addr)
 		long := client.Task{Function: "sleep", Payload: []byte("1h")}
 		for _, j := range []client.Job{{Tenant: "ads", Tasks: []client.Task{long, long}},
@@ -56,8 +56,8 @@ func TestTenantsCommand(t *testing.T) {
 		t.Error("one more than may be pending was accepted")
 	}
 	connect := strings.Join(addrs, ",")
-	eventually(t, func() error {
-		s := phoebe(t, "tenants", "--secret-file", key, "--connect", connect).want(t, 0)
+	waitUntil(t, func() error {
+		s := runPhoebe(t, "tenants", "--secret-file", key, "--connect", connect).wantExit(t, 0)
 		got := ""
 		for line := range strings.Lines(s.out) {
 			got += strings.Join(strings.Fields(line), " ") + "\n"
@@ -74,11 +74,11 @@ web b 1 1 0 2 - 0 0
 		}
 		return nil
 	})
-	phoebe(t, "status", "--json", "--secret-file", key, "--connect", addrs[0]).want(t, 0, `"spare": 1,`, `"copies": 0,`)
-	spare := phoebe(t, "jobs", "--tenant", "web", "--secret-file", key, "--connect", addrs[0]).want(t, 0,
+	runPhoebe(t, "status", "--json", "--secret-file", key, "--connect", addrs[0]).wantExit(t, 0, `"spare": 1,`, `"copies": 0,`)
+	spare := runPhoebe(t, "jobs", "--tenant", "web", "--secret-file", key, "--connect", addrs[0]).wantExit(t, 0,
 		" spare/1h0m0s ")
-	why := phoebe(t, "explain", strings.Fields(strings.Split(spare.out, "\n")[1])[0], "0", "--json", "--secret-file",
-		key, "--connect", addrs[0]).want(t, 0,
+	why := runPhoebe(t, "explain", strings.Fields(strings.Split(spare.out, "\n")[1])[0], "0", "--json", "--secret-file",
+		key, "--connect", addrs[0]).wantExit(t, 0,
 		`"cause": "class"`, `"class": "spare"`, `"class_why": "its job names it"`, `"due_us": 3600000000`,
 		`"copies": "no copy: its job is spare"`)
 	if !strings.Contains(why.out,
@@ -90,7 +90,7 @@ web b 1 1 0 2 - 0 0
 		Used, Spare, Wanted, Tokens float64
 		Max                         *float64
 	}
-	s := phoebe(t, "tenants", "--json", "--token-file", web, "--connect", addrs[1]).want(t, 0)
+	s := runPhoebe(t, "tenants", "--json", "--token-file", web, "--connect", addrs[1]).wantExit(t, 0)
 	if err := json.Unmarshal([]byte(s.out), &one); err != nil || one.Tenant != "web" || one.Frontend != "b" ||
 		one.Used != 1 || one.Spare != 1 || one.Wanted != 1 || one.Tokens != 2 || one.Max != nil {
 		t.Errorf("%v, %+v of %q", err, one, s.out)
@@ -102,21 +102,21 @@ web b 1 1 0 2 - 0 0
 func TestBadTenantsFile(t *testing.T) {
 	t.Parallel()
 	file := &tenantsFile{t: t, name: filepath.Join(t.TempDir(), "tenants.yaml")}
-	file.put("  web: {tokens: 2, queue: 1}\n  \"*\": {tokens: 1, queue: 2}\n")
+	file.writeTenants("  web: {tokens: 2, queue: 1}\n  \"*\": {tokens: 1, queue: 2}\n")
 	args := []string{"--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
-		"--tenants", file.name, "--workers", start(t, "worker", "--listen", "127.0.0.1:0").addr()}
-	p := start(t, args...)
-	addr := p.said("frontend", 1)[0]
-	linked(t, addr, 1)
+		"--tenants", file.name, "--workers", startPhoebe(t, "worker", "--listen", "127.0.0.1:0").workerAddr()}
+	p := startPhoebe(t, args...)
+	addr := p.awaitLines("frontend", 1)[0]
+	awaitLinked(t, addr, 1)
 	limits := func() {
 		t.Helper()
 		for tenant, queue := range map[string]int{"web": 1, "nobody/said": 2} {
-			tasks := func(n int) said {
-				return phoebe(t, "run", "--connect", addr, "--tenant", tenant, "--function", "echo", "--tasks",
+			tasks := func(n int) output {
+				return runPhoebe(t, "run", "--connect", addr, "--tenant", tenant, "--function", "echo", "--tasks",
 					fmt.Sprint(n))
 			}
-			tasks(queue).want(t, 0)
-			tasks(queue+1).want(t, 2, fmt.Sprintf("may have %d pending", queue))
+			tasks(queue).wantExit(t, 0)
+			tasks(queue+1).wantExit(t, 2, fmt.Sprintf("may have %d pending", queue))
 		}
 	}
 	limits()
@@ -132,32 +132,32 @@ func TestBadTenantsFile(t *testing.T) {
 		{"  web: &loop\n    tokens: *loop\n",
 			[]string{":3: anchors, aliases and << are not read here, as they may go round in circles: write the values out", ":4: anchors"}},
 	} {
-		file.put(bad.tenants)
-		says := func(s said, code int) {
+		file.writeTenants(bad.tenants)
+		says := func(s output, code int) {
 			t.Helper()
 			for _, flaw := range bad.flaws {
-				s.want(t, code, file.name+flaw)
+				s.wantExit(t, code, file.name+flaw)
 			}
 		}
-		eventually(t, func() error {
-			if text := get(t, p, "/readyz"); !strings.Contains(text, bad.flaws[len(bad.flaws)-1]) {
+		waitUntil(t, func() error {
+			if text := getAdmin(t, p, "/readyz"); !strings.Contains(text, bad.flaws[len(bad.flaws)-1]) {
 				return errors.New(text)
 			}
 			return nil
 		})
-		ready := phoebe(t, "ready", adminAddr(t, p)) // the frontend still serves
+		ready := runPhoebe(t, "ready", adminAddr(t, p)) // the frontend still serves
 		says(ready, 0)
-		ready.want(t, 0, "ok\nwarning: tenants file: ", "; revision 1 holds on")
-		says(said{err: strings.ReplaceAll(p.errs.String(), `\"`, `"`)}, 0)
-		says(phoebe(t, "tenants", "--connect", addr), 0)
-		says(phoebe(t, "status", "--connect", addr), 0)
-		says(phoebe(t, "doctor", "--connect", addr), 1)
-		says(phoebe(t, args...), 2)
+		ready.wantExit(t, 0, "ok\nwarning: tenants file: ", "; revision 1 holds on")
+		says(output{err: strings.ReplaceAll(p.errs.String(), `\"`, `"`)}, 0)
+		says(runPhoebe(t, "tenants", "--connect", addr), 0)
+		says(runPhoebe(t, "status", "--connect", addr), 0)
+		says(runPhoebe(t, "doctor", "--connect", addr), 1)
+		says(runPhoebe(t, args...), 2)
 		limits()
 	}
-	file.put("  web: {tokens: 2, queue: 1}\n  \"*\": {tokens: 1, queue: 2}\n")
-	eventually(t, func() error {
-		if text := get(t, p, "/readyz"); text != "ok\n" {
+	file.writeTenants("  web: {tokens: 2, queue: 1}\n  \"*\": {tokens: 1, queue: 2}\n")
+	waitUntil(t, func() error {
+		if text := getAdmin(t, p, "/readyz"); text != "ok\n" {
 			return errors.New(text)
 		}
 		return nil
@@ -171,28 +171,28 @@ func TestBadTenantsFile(t *testing.T) {
 func TestTokensReturn(t *testing.T) {
 	t.Parallel()
 	file := &tenantsFile{t: t, name: filepath.Join(t.TempDir(), "tenants.yaml")}
-	file.put("  tokens: {tokens: 4}\n  bounded: {tokens: 1, max: 4}\n")
+	file.writeTenants("  tokens: {tokens: 4}\n  bounded: {tokens: 1, max: 4}\n")
 	var all []*gossiper
 	for range 2 {
 		args := append(slices.Clone(gossipFlags), "--tenants", file.name)
 		for _, g := range all {
 			args = append(args, "--join", g.gossip)
 		}
-		all = append(all, meet(start(t, args...)))
+		all = append(all, awaitGossiper(startPhoebe(t, args...)))
 	}
-	w := start(t, "worker", "--listen", "127.0.0.1:0", "--slots", "32", "--grace", "500ms", "--join",
+	w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "32", "--grace", "500ms", "--join",
 		all[0].heartbeat+","+all[1].heartbeat)
 	for _, g := range all {
-		g.lists(w.addr())
-		g.members(2)
+		g.awaitWorkers(w.workerAddr())
+		g.awaitMembers(2)
 	}
 	shares := func(g *gossiper, want float64) {
 		t.Helper()
-		uses(t, dial(t, g.api), map[string]float64{"tokens": want, "bounded": want})
+		awaitUse(t, newClient(t, g.api), map[string]float64{"tokens": want, "bounded": want})
 	}
 	for _, g := range all {
 		for _, tenant := range []string{"tokens", "bounded"} {
-			wantsMuch(t, g.api, tenant, 2*time.Second)
+			submitMuch(t, g.api, tenant, 2*time.Second)
 		}
 	}
 	both := func() {
@@ -201,16 +201,16 @@ func TestTokensReturn(t *testing.T) {
 		shares(all[1], 2)
 	}
 	both()
-	all[0].signal(syscall.SIGSTOP)
+	all[0].sendSignal(syscall.SIGSTOP)
 	shares(all[1], 4)
-	all[0].signal(syscall.SIGCONT)
+	all[0].sendSignal(syscall.SIGCONT)
 	both()
-	all[1].signal(syscall.SIGKILL)
+	all[1].sendSignal(syscall.SIGKILL)
 	shares(all[0], 4)
 }
 
 // submitMuch submits a job to a frontend, with more tasks than will run, and does not wait.
-func wantsMuch(t *testing.T, api, tenant string, run time.Duration) {
+func submitMuch(t *testing.T, api, tenant string, run time.Duration) {
 	t.Helper()
 	c, err := client.New([]string{api}, client.WithLoadBalancerOnly(), client.WithSecret(secret))
 	if err != nil {
@@ -225,7 +225,7 @@ func wantsMuch(t *testing.T, api, tenant string, run time.Duration) {
 
 // slotsInUse returns the slots that tenants use at a frontend. For the tenant "tokens" it leaves out slots without
 // tokens.
-func inUse(t *testing.T, c *client.Client) (map[string]float64, error) {
+func slotsInUse(t *testing.T, c *client.Client) (map[string]float64, error) {
 	said, err := c.ClusterPage(t.Context(), client.ClusterQuery{Tenants: true})
 	if err != nil {
 		return nil, err
@@ -240,10 +240,10 @@ func inUse(t *testing.T, c *client.Client) (map[string]float64, error) {
 }
 
 // awaitUse waits until tenants use these slots at a frontend.
-func uses(t *testing.T, c *client.Client, want map[string]float64) {
+func awaitUse(t *testing.T, c *client.Client, want map[string]float64) {
 	t.Helper()
-	eventually(t, func() error {
-		has, err := inUse(t, c)
+	waitUntil(t, func() error {
+		has, err := slotsInUse(t, c)
 		if err == nil && !maps.Equal(has, want) {
 			err = fmt.Errorf("%v are in use, want %v", has, want)
 		}

@@ -12,8 +12,8 @@ import (
 // On a terminal, phoebe run has a progress bar. The bar is gone at the end.
 func TestProgressBar(t *testing.T) {
 	c := startDev(t)
-	ours, theirs := terminal(t)
-	cmd := command(t.Context(), "run", "--connect", c.connect, "--task-duration", "fixed:20ms", "--tasks", "12")
+	ours, theirs := openTerminal(t)
+	cmd := phoebeCommand(t.Context(), "run", "--connect", c.connect, "--task-duration", "fixed:20ms", "--tasks", "12")
 	cmd.Stderr = theirs
 	shown := make(chan []byte)
 	go func() {
@@ -38,8 +38,8 @@ func TestProgressBar(t *testing.T) {
 // In a terminal, phoebe top shows the fleet until somebody presses q.
 func TestTop(t *testing.T) {
 	c := startDev(t)
-	ours, theirs := terminal(t)
-	cmd := command(t.Context(), "top", "--connect", c.connect, "--every", "100ms")
+	ours, theirs := openTerminal(t)
+	cmd := phoebeCommand(t.Context(), "top", "--connect", c.connect, "--every", "100ms")
 	cmd.Env = append(cmd.Env, "TERM=xterm")
 	cmd.Stdin, cmd.Stdout = theirs, theirs
 	if err := cmd.Start(); err != nil {
@@ -65,7 +65,7 @@ func TestTop(t *testing.T) {
 }
 
 // openTerminal opens both sides of a pseudo-terminal.
-func terminal(t testing.TB) (ours, theirs *os.File) {
+func openTerminal(t testing.TB) (ours, theirs *os.File) {
 	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

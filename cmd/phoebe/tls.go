@@ -35,12 +35,12 @@ alternative name, a URI: phoebe:frontend, phoebe:worker, phoebe:operator or phoe
 // Run makes certificates.
 func (c *tlsCmd) Run(out *streams) error {
 	if c.Last < time.Minute {
-		return usage(fmt.Errorf("--last is %v: it must be 1m or more", c.Last))
+		return usageError(fmt.Errorf("--last is %v: it must be 1m or more", c.Last))
 	}
 	if there, err := os.ReadDir(c.Dir); err == nil && len(there) > 0 {
-		return usage(fmt.Errorf("%s is not empty: name another folder", c.Dir))
+		return usageError(fmt.Errorf("%s is not empty: name another folder", c.Dir))
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return usage(err)
+		return usageError(err)
 	}
 	dirs, err := makeKeys(c.Dir, c.Last, c.For...)
 	if err != nil {
@@ -54,11 +54,11 @@ func (c *tlsCmd) Run(out *streams) error {
 
 // makeKeys makes a folder with keys in dir for each identity, such as client/acme. The authority's key is thrown
 // away.
-func makeKeys(dir string, last time.Duration, who ...string) (dirs []string, err error) {
-	ids := make([]identity.Identity, len(who))
-	for i, name := range who {
+func makeKeys(dir string, last time.Duration, identities ...string) (dirs []string, err error) {
+	ids := make([]identity.Identity, len(identities))
+	for i, name := range identities {
 		if ids[i], err = identity.Parse(name); err != nil {
-			return nil, usage(err)
+			return nil, usageError(err)
 		}
 	}
 	ca, err := identity.NewAuthority("phoebe rehearsal", last)
@@ -66,7 +66,7 @@ func makeKeys(dir string, last time.Duration, who ...string) (dirs []string, err
 		return nil, err
 	}
 	for i, id := range ids {
-		keys := filepath.Join(dir, strings.NewReplacer("/", "-", "..", "-").Replace(who[i]))
+		keys := filepath.Join(dir, strings.NewReplacer("/", "-", "..", "-").Replace(identities[i]))
 		if err := ca.Issue(keys, id, last, ca); err != nil {
 			return nil, err
 		}

@@ -29,33 +29,33 @@ type secured struct {
 }
 
 // startSecured starts the fleet, and waits until it is linked.
-func secure(t *testing.T) *secured {
+func startSecured(t *testing.T) *secured {
 	t.Helper()
 	s := &secured{t: t, keys: filepath.Join(t.TempDir(), "keys")}
-	phoebe(t, "tls", s.keys, "--for", "frontend,worker,operator,client/acme,client/other").want(t, 0)
-	s.frontend = meet(start(t, append(gossipFlags, "--tls-dir", s.dir("frontend"), "--audit-log", s.audit())...))
-	s.worker = start(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join",
-		s.frontend.heartbeat, "--tls-dir", s.dir("worker"),
+	runPhoebe(t, "tls", s.keys, "--for", "frontend,worker,operator,client/acme,client/other").wantExit(t, 0)
+	s.frontend = awaitGossiper(startPhoebe(t, append(gossipFlags, "--tls-dir", s.keysDir("frontend"), "--audit-log", s.auditFile())...))
+	s.worker = startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join",
+		s.frontend.heartbeat, "--tls-dir", s.keysDir("worker"),
 		"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--files-listen", freeAddress(t), "--admin",
 		"127.0.0.1:0", "--allow-exec")
-	s.linked(1)
+	s.awaitLinked(1)
 	return s
 }
 
-func (s *secured) dir(who string) string {
+func (s *secured) keysDir(who string) string {
 	return filepath.Join(s.keys, strings.ReplaceAll(who, "/", "-"))
 }
 
 // auditFile is the frontend's audit log.
-func (s *secured) audit() string { return filepath.Join(filepath.Dir(s.keys), "audit") }
+func (s *secured) auditFile() string { return filepath.Join(filepath.Dir(s.keys), "audit") }
 
 // newClient makes a client with the keys of who, at addrs, or at the frontend if addrs is empty.
-func (s *secured) client(who string, addrs ...string) *client.Client {
+func (s *secured) newClient(who string, addrs ...string) *client.Client {
 	s.t.Helper()
 	if len(addrs) == 0 {
 		addrs = []string{s.frontend.api}
 	}
-	c, err := client.New(addrs, client.WithTLS(s.dir(who)), client.WithRetryFor(5*time.Second))
+	c, err := client.New(addrs, client.WithTLS(s.keysDir(who)), client.WithRetryFor(5*time.Second))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -63,9 +63,9 @@ func (s *secured) client(who string, addrs ...string) *client.Client {
 	return c
 }
 
-func (s *secured) linked(n int) {
+func (s *secured) awaitLinked(n int) {
 	s.t.Helper()
-	linkedBy(s.t, s.client("operator"), n)
+	awaitLinkedBy(s.t, s.newClient("operator"), n)
 }
 
 // freeAddress returns an address of loopback that was free.
@@ -80,15 +80,15 @@ func freeAddress(t *testing.T) string {
 }
 
 // port is a port with TLS, and the roles allowed there.
-type port struct{ of, addr, roles string }
+type port struct{ name, addr, roles string }
 
 // listPorts returns all ports of the fleet.
-func (s *secured) ports() []port {
+func (s *secured) listPorts() []port {
 	files := s.worker.args[slices.Index(s.worker.args, "--files-listen")+1]
 	return []port{
 		{"the API", s.frontend.api, "frontend operator client/acme"},
 		{"heartbeats", s.frontend.heartbeat, "worker"},
-		{"probe links", s.worker.addr(), "frontend"},
+		{"probe links", s.worker.workerAddr(), "frontend"},
 		{"files", files, "frontend worker"},
 		{"a frontend's admin", adminAddr(s.t, s.frontend.process), "frontend worker operator client/acme"},
 		{"a worker's admin", adminAddr(s.t, s.worker), "frontend worker operator client/acme"},
@@ -96,13 +96,13 @@ func (s *secured) ports() []port {
 }
 
 // readLargeResult reads a result too large to travel with its outcome.
-func (s *secured) large() {
+func (s *secured) readLargeResult() {
 	s.t.Helper()
 	const size = 3_000_000
-	c := s.client("client/acme")
+	c := s.newClient("client/acme")
 	outs, err := c.Run(s.t.Context(),
 		client.Job{LargeResults: true,
-			Tasks: []client.Task{script(s.t, "/dev/null", fmt.Sprintf("head -c %d /dev/zero", size))}})
+			Tasks: []client.Task{scriptTask(s.t, "/dev/null", fmt.Sprintf("head -c %d /dev/zero", size))}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -120,23 +120,23 @@ func (s *secured) large() {
 // TLS without a certificate, gets at most an alert.
 func TestTLSPorts(t *testing.T) {
 	t.Parallel()
-	s := secure(t)
-	outs, err := s.client("client/acme").Run(t.Context(),
+	s := startSecured(t)
+	outs, err := s.newClient("client/acme").Run(t.Context(),
 		client.Job{Tasks: []client.Task{{Function: "echo", Payload: []byte("hello")}}})
 	if err != nil || string(outs[0].Result) != "hello" {
 		t.Fatalf("%+v, %v", outs, err)
 	}
-	phoebe(t, "run", "--connect", s.frontend.api, "--tls-dir", s.dir("client/other"), "--function", "echo",
-		"--payload", "by the command line").want(t, 0, "by the command line")
-	s.large()
-	for _, p := range s.ports() {
-		if strings.HasSuffix(p.of, "admin") {
-			phoebe(t, "ready", p.addr, "--tls-dir", s.dir("worker")).want(t, 0, "ok")
-			phoebe(t, "ready", p.addr, "--live", "--tls-dir", s.dir("client/acme")).want(t, 0, "ok")
-			phoebe(t, "ready", p.addr).want(t, 3)
+	runPhoebe(t, "run", "--connect", s.frontend.api, "--tls-dir", s.keysDir("client/other"), "--function", "echo",
+		"--payload", "by the command line").wantExit(t, 0, "by the command line")
+	s.readLargeResult()
+	for _, p := range s.listPorts() {
+		if strings.HasSuffix(p.name, "admin") {
+			runPhoebe(t, "ready", p.addr, "--tls-dir", s.keysDir("worker")).wantExit(t, 0, "ok")
+			runPhoebe(t, "ready", p.addr, "--live", "--tls-dir", s.keysDir("client/acme")).wantExit(t, 0, "ok")
+			runPhoebe(t, "ready", p.addr).wantExit(t, 3)
 		}
 		for _, who := range []string{"frontend", "worker", "operator", "client/acme"} {
-			keys, err := identity.Open(s.dir(who))
+			keys, err := identity.Open(s.keysDir(who))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +144,7 @@ func TestTLSPorts(t *testing.T) {
 			c, err := keys.Connect(ctx, new(net.Dialer).DialContext, p.addr, identity.Anyone)
 			cancel()
 			if err != nil {
-				t.Errorf("%s: %v", p.of, err) // in TLS 1.3, a client learns later that its certificate is refused
+				t.Errorf("%s: %v", p.name, err) // in TLS 1.3, a client learns later that its certificate is refused
 				continue
 			}
 			letIn := true
@@ -153,10 +153,10 @@ func TestTLSPorts(t *testing.T) {
 				strings.Contains(err.Error(), "remote error: tls: bad certificate") {
 				letIn = false
 			} else if n > 0 {
-				t.Errorf("%s spoke to %s unasked", p.of, who)
+				t.Errorf("%s spoke to %s unasked", p.name, who)
 			}
 			if want := strings.Contains(" "+p.roles+" ", " "+who+" "); letIn != want {
-				t.Errorf("%s lets %s in: %v", p.of, who, letIn)
+				t.Errorf("%s lets %s in: %v", p.name, who, letIn)
 			}
 			c.Close()
 		}
@@ -177,7 +177,7 @@ func TestTLSPorts(t *testing.T) {
 				n += more
 			}
 			if n > 0 && (n != 7 || got[0] != 21) { // a TLS alert reveals no state
-				t.Errorf("%s answers %q to %s in plain", p.of, got[:n], what)
+				t.Errorf("%s answers %q to %s in plain", p.name, got[:n], what)
 			}
 			c.Close()
 		}
@@ -188,7 +188,7 @@ func TestTLSPorts(t *testing.T) {
 func TestNotInTheOpen(t *testing.T) {
 	t.Parallel()
 	keys := filepath.Join(t.TempDir(), "keys")
-	phoebe(t, "tls", keys).want(t, 0)
+	runPhoebe(t, "tls", keys).wantExit(t, 0)
 	for _, c := range []struct {
 		args []string
 		text string
@@ -211,29 +211,29 @@ func TestNotInTheOpen(t *testing.T) {
 		{[]string{"tls", keys}, "is not empty"},
 		{[]string{"tls", keys + "x", "--for", "boss"}, `unknown role "boss"`},
 	} {
-		phoebe(t, c.args...).want(t, 2, c.text)
+		runPhoebe(t, c.args...).wantExit(t, 2, c.text)
 	}
 }
 
 // The audit log names each request, the caller, and the decision. It contains no payload.
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
-	s := secure(t)
-	running, err := s.client("client/acme").Submit(t.Context(),
+	s := startSecured(t)
+	running, err := s.newClient("client/acme").Submit(t.Context(),
 		client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("3600.25s")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client("client/other").Cancel(t.Context(), running.Handle(), "no"); err == nil {
+	if _, err := s.newClient("client/other").Cancel(t.Context(), running.Handle(), "no"); err == nil {
 		t.Error("another tenant cancels it")
 	}
-	if _, err := s.client("operator").Explain(t.Context(), running.Handle(), -1); err != nil {
+	if _, err := s.newClient("operator").Explain(t.Context(), running.Handle(), -1); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.client("client/acme").Cancel(t.Context(), running.Handle(), "yes"); err != nil {
+	if _, err := s.newClient("client/acme").Cancel(t.Context(), running.Handle(), "yes"); err != nil {
 		t.Error(err)
 	}
-	keys, err := identity.Open(s.dir("worker"))
+	keys, err := identity.Open(s.keysDir("worker"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,9 +242,9 @@ func TestAuditLog(t *testing.T) {
 		c.Read(make([]byte, 1))
 		c.Close()
 	}
-	s.frontend.signal(syscall.SIGTERM)
-	s.frontend.ends()
-	text, err := os.ReadFile(s.audit())
+	s.frontend.sendSignal(syscall.SIGTERM)
+	s.frontend.awaitEnd()
+	text, err := os.ReadFile(s.auditFile())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,17 +274,17 @@ func TestAuditLog(t *testing.T) {
 // phoebe doctor checks the caller's certificates, and the certificates shown by frontends.
 func TestDoctorOfKeys(t *testing.T) {
 	t.Parallel()
-	s := secure(t)
-	doctor := func(dir string) said {
-		return phoebe(t, "doctor", "--connect", s.frontend.api, "--tls-dir", dir, "--retry-for", "2s")
+	s := startSecured(t)
+	doctor := func(dir string) output {
+		return runPhoebe(t, "doctor", "--connect", s.frontend.api, "--tls-dir", dir, "--retry-for", "2s")
 	}
-	doctor(s.dir("operator")).want(t, 0, "asked 1 frontends, which know 1 workers: 0 findings")
-	doctor(s.dir("worker")).want(t, 1,
+	doctor(s.keysDir("operator")).wantExit(t, 0, "asked 1 frontends, which know 1 workers: 0 findings")
+	doctor(s.keysDir("worker")).wantExit(t, 1,
 		"tls.crt is for worker, and a certificate for frontend or client or operator is needed here",
 		"Put a certificate with that role in place")
 	others := filepath.Join(t.TempDir(), "others")
-	phoebe(t, "tls", others, "--last", "5m").want(t, 0)
-	doctor(filepath.Join(others, "operator")).want(t, 1,
+	runPhoebe(t, "tls", others, "--last", "5m").wantExit(t, 0)
+	doctor(filepath.Join(others, "operator")).wantExit(t, 1,
 		"problem: frontend "+s.frontend.api+": its certificate is not signed by a CA in ca.crt", "no frontend answers")
-	doctor(filepath.Join(others, "none")).want(t, 1, "a folder with keys has ca.crt, tls.crt and tls.key")
+	doctor(filepath.Join(others, "none")).wantExit(t, 1, "a folder with keys has ca.crt, tls.crt and tls.key")
 }

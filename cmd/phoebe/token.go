@@ -39,7 +39,7 @@ func (c *tokenCmd) Run(out *streams) error {
 	}
 	tokens, err := identity.OpenSecrets(c.File)
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
 	for _, token := range tokens.All() {
 		fmt.Fprintf(out.out, "%x\n", sha256.Sum256([]byte(token)))

@@ -22,7 +22,7 @@ type tenantsFile struct {
 }
 
 // writeTenants replaces the file's tenants, with the next revision.
-func (f *tenantsFile) put(tenants string) {
+func (f *tenantsFile) writeTenants(tenants string) {
 	f.t.Helper()
 	f.revision++
 	text := fmt.Sprintf("revision: %d\ntenants:\n%s", f.revision, tenants)
@@ -35,19 +35,19 @@ func (f *tenantsFile) put(tenants string) {
 }
 
 // makeToken makes a token, and returns the file and the hash.
-func token(t *testing.T, dir, name string) (file, hash string) {
+func makeToken(t *testing.T, dir, name string) (file, hash string) {
 	t.Helper()
 	file = filepath.Join(dir, name)
-	made := phoebe(t, "token", file)
-	made.want(t, 0)
-	if again := phoebe(t, "token", file); again.out != made.out {
+	made := runPhoebe(t, "token", file)
+	made.wantExit(t, 0)
+	if again := runPhoebe(t, "token", file); again.out != made.out {
 		t.Errorf("%q, and then %q", made.out, again.out)
 	}
 	return file, strings.TrimSpace(made.out)
 }
 
 // wantRefused fails the test unless err is a refusal with this reason and text.
-func refusedAs(t *testing.T, what string, err error, reason client.RefusedReason, says string) {
+func wantRefused(t *testing.T, what string, err error, reason client.RefusedReason, says string) {
 	t.Helper()
 	var refused *client.RefusedError
 	if !errors.As(err, &refused) || refused.Reason != reason || !strings.Contains(refused.Message, says) {
@@ -60,20 +60,20 @@ func refusedAs(t *testing.T, what string, err error, reason client.RefusedReason
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	web, webHash := token(t, dir, "web")
-	etl, etlHash := token(t, dir, "etl")
+	web, webHash := makeToken(t, dir, "web")
+	etl, etlHash := makeToken(t, dir, "etl")
 	file := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
 	const ads = "  ads: {functions: [echo, sleep]}\n  ads/etl: {token-hashes: [%s]}\n  web: {token-hashes: [%s]}\n"
-	file.put(fmt.Sprintf(ads, etlHash, webHash))
+	file.writeTenants(fmt.Sprintf(ads, etlHash, webHash))
 	secret := filepath.Join(dir, "secret")
 	if err := os.WriteFile(secret, []byte("the fleet's"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	audit := filepath.Join(dir, "audit")
-	one := meet(start(t, append(gossipFlags, "--secret-file", secret, "--tenants", file.name, "--audit-log", audit)...))
+	one := awaitGossiper(startPhoebe(t, append(gossipFlags, "--secret-file", secret, "--tenants", file.name, "--audit-log", audit)...))
 	// gets the file by gossip
-	two := meet(start(t, append(gossipFlags, "--secret-file", secret, "--join", one.gossip)...))
-	start(t, "worker", "--listen", "127.0.0.1:0", "--secret-file", secret, "--join", one.heartbeat, "--slots", "8")
+	two := awaitGossiper(startPhoebe(t, append(gossipFlags, "--secret-file", secret, "--join", one.gossip)...))
+	startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--secret-file", secret, "--join", one.heartbeat, "--slots", "8")
 	dial := func(addr string, options ...client.Option) *client.Client {
 		c, err := client.New([]string{addr}, append(options, client.WithRetryFor(2*time.Second))...)
 		if err != nil {
@@ -83,7 +83,7 @@ func TestTokens(t *testing.T) {
 		return c
 	}
 	for _, api := range []string{one.api, two.api} {
-		eventually(t, func() error {
+		waitUntil(t, func() error {
 			_, err := dial(api, client.WithTokenFile(etl)).Run(t.Context(),
 				client.Job{Tasks: []client.Task{{Function: "echo"}}})
 			return err
@@ -97,22 +97,22 @@ func TestTokens(t *testing.T) {
 	}
 	job := running.Handle()
 	_, err = mine.Run(t.Context(), client.Job{Tenant: "web", Tasks: long.Tasks})
-	refusedAs(t, "a job of another tenant", err, client.Forbidden,
+	wantRefused(t, "a job of another tenant", err, client.Forbidden,
 		`the job names tenant "web", and you are known as a client of "ads/etl": name no tenant`)
 	_, err = mine.Run(t.Context(),
 		client.Job{Tenant: "ads/etl/x", Tasks: []client.Task{{Function: "echo"}, {Function: "spin"}}})
-	refusedAs(t, "a function that the tenant may not run", err, client.Forbidden,
+	wantRefused(t, "a function that the tenant may not run", err, client.Forbidden,
 		`task 1: tenant "ads/etl/x" may not run "spin": the entry of "ads"`)
 	_, err = dial(one.api).Run(t.Context(), long)
-	refusedAs(t, "nothing shown", err, client.Unauthorized, "give one whose hash is in the tenants file")
+	wantRefused(t, "nothing shown", err, client.Unauthorized, "give one whose hash is in the tenants file")
 	for _, api := range []string{one.api, two.api} {
 		other := dial(api, client.WithTokenFile(web))
 		_, err := other.Cancel(t.Context(), job, "mine is more important")
-		refusedAs(t, "cancel by another tenant", err, client.Forbidden, "belongs to another tenant")
+		wantRefused(t, "cancel by another tenant", err, client.Forbidden, "belongs to another tenant")
 		_, err = other.Explain(t.Context(), job, -1)
-		refusedAs(t, "explain to another tenant", err, client.Forbidden, "belongs to another tenant")
+		wantRefused(t, "explain to another tenant", err, client.Forbidden, "belongs to another tenant")
 		_, err = other.Watch(t.Context(), time.Second, time.Time{}, 10)
-		refusedAs(t, "watch", err, client.Forbidden, `known as a client of "web"`)
+		wantRefused(t, "watch", err, client.Forbidden, `known as a client of "web"`)
 		if list, err := other.Jobs(t.Context(), client.JobFilter{}, "", 10); err != nil ||
 			slices.ContainsFunc(list.Jobs, func(j client.JobSummary) bool { return j.Tenant != "web" }) {
 			t.Errorf("another tenant sees %+v, %v", list, err)
@@ -129,28 +129,28 @@ func TestTokens(t *testing.T) {
 			t.Errorf("who has the secret: %v", err)
 		}
 	}
-	phoebe(t, "run", "--connect", two.api, "--token-file", web, "--function", "echo", "--payload",
-		"by the command line").want(t, 0, "by the command line")
-	phoebe(t, "cancel", "--connect", two.api, "--token-file", web, job.Job+"@"+job.Owner).want(t, 3,
+	runPhoebe(t, "run", "--connect", two.api, "--token-file", web, "--function", "echo", "--payload",
+		"by the command line").wantExit(t, 0, "by the command line")
+	runPhoebe(t, "cancel", "--connect", two.api, "--token-file", web, job.Job+"@"+job.Owner).wantExit(t, 3,
 		"belongs to another tenant")
 
 	// First the new and the old token count, then only the new token.
-	next, nextHash := token(t, dir, "next")
+	next, nextHash := makeToken(t, dir, "next")
 	use := func(api, tokens string) error {
 		_, err := dial(api, client.WithTokenFile(tokens)).Cluster(t.Context())
 		return err
 	}
-	file.put(fmt.Sprintf(ads, etlHash+", "+nextHash, webHash))
+	file.writeTenants(fmt.Sprintf(ads, etlHash+", "+nextHash, webHash))
 	for _, api := range []string{one.api, two.api} {
-		eventually(t, func() error { return use(api, next) })
+		waitUntil(t, func() error { return use(api, next) })
 		if err := use(api, etl); err != nil {
 			t.Errorf("the old token beside the new one: %v", err)
 		}
 	}
-	file.put(fmt.Sprintf(ads, nextHash, webHash))
+	file.writeTenants(fmt.Sprintf(ads, nextHash, webHash))
 	since := time.Now()
 	for _, api := range []string{one.api, two.api} {
-		eventually(t, func() error {
+		waitUntil(t, func() error {
 			if use(api, etl) == nil {
 				return errors.New("the old token counts")
 			}
@@ -159,7 +159,7 @@ func TestTokens(t *testing.T) {
 		if took := time.Since(since); took > 10*time.Second {
 			t.Errorf("the old token counted for %v", took)
 		}
-		refusedAs(t, "the old token", use(api, etl), client.Unauthorized, "the token is missing or unknown here")
+		wantRefused(t, "the old token", use(api, etl), client.Unauthorized, "the token is missing or unknown here")
 		if err := use(api, next); err != nil {
 			t.Error(err)
 		}
@@ -172,8 +172,8 @@ func TestTokens(t *testing.T) {
 	}
 
 	for _, f := range []*gossiper{one, two} {
-		f.signal(syscall.SIGTERM)
-		f.ends()
+		f.sendSignal(syscall.SIGTERM)
+		f.awaitEnd()
 	}
 	log, err := os.ReadFile(audit)
 	if err != nil {
@@ -207,18 +207,18 @@ func TestTokens(t *testing.T) {
 func TestTokensInTheOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	_, hash := token(t, dir, "token")
+	_, hash := makeToken(t, dir, "token")
 	file := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
-	file.put("  web: {token-hashes: [" + hash + "]}\n")
+	file.writeTenants("  web: {token-hashes: [" + hash + "]}\n")
 	secret := filepath.Join(dir, "secret")
 	if err := os.WriteFile(secret, []byte("the fleet's"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	frontend := []string{"frontend", "--workers", "127.0.0.1:1", "--tenants", file.name}
-	phoebe(t, append(frontend, "--listen", "127.0.0.1:0")...).want(t, 2, "token-hashes keep nobody out here",
+	runPhoebe(t, append(frontend, "--listen", "127.0.0.1:0")...).wantExit(t, 2, "token-hashes keep nobody out here",
 		"--tls-dir or --secret-file")
-	phoebe(t, append(frontend, "--listen", "0.0.0.0:0", "--advertise", "a:1", "--secret-file", secret)...).want(t, 2,
+	runPhoebe(t, append(frontend, "--listen", "0.0.0.0:0", "--advertise", "a:1", "--secret-file", secret)...).wantExit(t, 2,
 		"would tell their tokens in plain", "--tls-dir")
-	phoebe(t, "run", "--connect", "192.0.2.1:7410", "--token-file", filepath.Join(dir, "none"), "--function",
-		"echo").want(t, 2, "no such file")
+	runPhoebe(t, "run", "--connect", "192.0.2.1:7410", "--token-file", filepath.Join(dir, "none"), "--function",
+		"echo").wantExit(t, 2, "no such file")
 }

@@ -46,21 +46,21 @@ var spans = []struct {
 // Run shows the fleet until q on a terminal, and once elsewhere.
 func (c *topCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if c.Every < 100*time.Millisecond {
-		return usage(fmt.Errorf("--every is %v: it must be at least 100ms", c.Every))
+		return usageError(fmt.Errorf("--every is %v: it must be at least 100ms", c.Every))
 	}
-	cl, err := c.dial(log, c.Connect)
+	cl, err := c.newClient(log, c.Connect)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
 	m := topModel{ctx: ctx, client: cl, every: c.Every, timeout: c.RetryFor, width: 1 << 16, height: 1 << 16}
-	if f, is := out.out.(*os.File); !is || !term.IsTerminal(int(f.Fd())) {
-		seen := m.look()
-		if seen.err != nil {
-			return &exitError{exitUnavailable, fmt.Errorf("look at the fleet: %w", seen.err)}
+	if f, isFile := out.out.(*os.File); !isFile || !term.IsTerminal(int(f.Fd())) {
+		first := m.fetchSnapshot()
+		if first.err != nil {
+			return &exitError{exitUnavailable, fmt.Errorf("look at the fleet: %w", first.err)}
 		}
-		m.seen = seen
-		_, err := io.WriteString(out.out, m.text())
+		m.snapshot = first
+		_, err := io.WriteString(out.out, m.screenText())
 		return err
 	}
 	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out.out), tea.WithoutSignalHandler()).Run()
@@ -77,11 +77,11 @@ type topModel struct {
 	every, timeout time.Duration
 	span           int
 	width, height  int
-	seen           topSeen
+	snapshot       topSnapshot
 }
 
 // topSnapshot holds the frontends' answers, all asked at the same time.
-type topSeen struct {
+type topSnapshot struct {
 	at      time.Time
 	span    int
 	watched *client.Watched
@@ -90,19 +90,19 @@ type topSeen struct {
 }
 
 // refreshDue is the message to fetch a new snapshot.
-type lookAgain struct{}
+type refreshDue struct{}
 
 // Init fetches the first snapshot.
-func (m topModel) Init() tea.Cmd { return m.lookNow }
+func (m topModel) Init() tea.Cmd { return m.fetchMessage }
 
 // fetchMessage is fetchSnapshot as a tea.Cmd.
-func (m topModel) lookNow() tea.Msg { return m.look() }
+func (m topModel) fetchMessage() tea.Msg { return m.fetchSnapshot() }
 
 // fetchSnapshot asks the frontends. An error is part of the snapshot.
-func (m topModel) look() topSeen {
+func (m topModel) fetchSnapshot() topSnapshot {
 	ctx, cancel := context.WithTimeout(m.ctx, m.timeout)
 	defer cancel()
-	seen := topSeen{at: time.Now(), span: m.span}
+	seen := topSnapshot{at: time.Now(), span: m.span}
 	if seen.watched, seen.err = m.client.Watch(ctx, spans[m.span].window, time.Time{}, 10); seen.err != nil {
 		return seen
 	}
@@ -122,22 +122,22 @@ func (m topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		case "w":
 			m.span = (m.span + 1) % len(spans)
 		}
-	case topSeen:
+	case topSnapshot:
 		if msg.err != nil {
-			m.seen.err = msg.err
+			m.snapshot.err = msg.err
 		} else {
-			m.seen = msg
+			m.snapshot = msg
 		}
-		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return lookAgain{} })
-	case lookAgain:
-		return m, m.lookNow
+		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return refreshDue{} })
+	case refreshDue:
+		return m, m.fetchMessage
 	}
 	return m, nil
 }
 
 // View implements tea.Model.
 func (m topModel) View() tea.View {
-	lines := strings.Split(strings.TrimSuffix(m.text(), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(m.screenText(), "\n"), "\n")
 	lines = lines[:min(len(lines), max(m.height-1, 0))]
 	for i := range lines {
 		lines[i] = ansi.Truncate(lines[i], m.width, "…")
@@ -148,11 +148,11 @@ func (m topModel) View() tea.View {
 }
 
 // screenText returns the snapshot as text, with all lines.
-func (m topModel) text() string {
+func (m topModel) screenText() string {
 	var b strings.Builder
-	seen := &m.seen
+	seen := &m.snapshot
 	if seen.err != nil {
-		fmt.Fprintf(&b, "no frontend answers: %s\n", plain([]byte(seen.err.Error())))
+		fmt.Fprintf(&b, "no frontend answers: %s\n", quoteUnprintable([]byte(seen.err.Error())))
 	}
 	if seen.watched == nil {
 		return b.String()
@@ -177,13 +177,13 @@ func (m topModel) text() string {
 	seconds := max(length.Seconds(), 1)
 	fmt.Fprintf(&b, "%s  last %s: %.1f jobs/s, %.1f tasks/s, %d without a result, %d jobs refused, longest wait for a first task %v\n\n",
 		seen.at.Format("15:04:05"), spans[seen.span].text, float64(sum.Accepted)/seconds, float64(sum.Tasks)/seconds,
-		sum.Failed, refused, brief(sum.QueueAge))
+		sum.Failed, refused, roundDuration(sum.QueueAge))
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FRONTEND\tADDRESS\tJOBS\tPENDING\tRUNNING\tWORKERS\tUPTIME\tVERSION\tSTATE")
 	for _, f := range w.Frontends {
 		if f.Err != "" {
-			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\t-\t%s\n", plain([]byte(f.Name)), plain([]byte(f.Address)),
-				plain([]byte(f.Err)))
+			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\t-\t%s\n", quoteUnprintable([]byte(f.Name)), quoteUnprintable([]byte(f.Address)),
+				quoteUnprintable([]byte(f.Err)))
 			continue
 		}
 		state := "serving"
@@ -191,11 +191,11 @@ func (m topModel) text() string {
 		case f.Draining:
 			state = "draining"
 		case f.Warning != "":
-			state = plain([]byte(f.Warning))
+			state = quoteUnprintable([]byte(f.Warning))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%s\t%s\n", plain([]byte(f.Name)), plain([]byte(f.Address)),
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%s\t%s\n", quoteUnprintable([]byte(f.Name)), quoteUnprintable([]byte(f.Address)),
 			f.Jobs, f.TasksPending, f.TasksRunning,
-			f.Workers, f.Uptime.Round(time.Second), plain([]byte(f.Version)), state)
+			f.Workers, f.Uptime.Round(time.Second), quoteUnprintable([]byte(f.Version)), state)
 	}
 	fmt.Fprintln(t, "\nPHASE\tP50\tP99\tP99.9\tMEAN\tTIMES")
 	for i := range phases {
@@ -208,7 +208,7 @@ func (m topModel) text() string {
 			if m == client.MeasureSlowdown {
 				return fmt.Sprintf("%.2f", d.Seconds()*1000)
 			}
-			return brief(d).String()
+			return roundDuration(d).String()
 		}
 		fmt.Fprintf(t, "%v\t%s\t%s\t%s\t%s\t%d\n", m, text(h.Quantile(0.5)), text(h.Quantile(0.99)),
 			text(h.Quantile(0.999)), text(h.Sum/time.Duration(h.Count)), h.Count)
@@ -218,12 +218,12 @@ func (m topModel) text() string {
 		fmt.Fprintln(&b, "\nslowest jobs that are kept:")
 		_ = printJobs(&b, w.Slowest) // a strings.Builder returns no error
 	}
-	seen.workers(&b)
+	seen.writeWorkers(&b)
 	return b.String()
 }
 
 // writeWorkers writes the 10 workers where a task would wait longest.
-func (s *topSeen) workers(b *strings.Builder) {
+func (s *topSnapshot) writeWorkers(b *strings.Builder) {
 	f := s.figures
 	if f == nil || len(f.Names) != len(f.Workers) || len(f.Workers) == 0 {
 		return
@@ -246,8 +246,8 @@ func (s *topSeen) workers(b *strings.Builder) {
 		if states := []string{"connecting", "up", "adrift", "draining", "down"}; int(w.State) < len(states) {
 			state = states[w.State]
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d %%\t%.0f\t%.0f\t%s\t%s\t%s\n", dash(f.Names[i]), dash(f.Addresses[i]),
-			dash(f.Racks[i]), state, int(w.CPU)*100/255,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d %%\t%.0f\t%.0f\t%s\t%s\t%s\n", dashIfEmpty(f.Names[i]), dashIfEmpty(f.Addresses[i]),
+			dashIfEmpty(f.Racks[i]), state, int(w.CPU)*100/255,
 			client.FigureValue(w.Queued), client.FigureValue(w.Running), figureText(w.Wait), figureText(w.RoundTrip),
 			figureText(w.Silence))
 	}
@@ -260,5 +260,5 @@ func figureText(n uint8) string {
 	if us < 0 {
 		return "-"
 	}
-	return brief(time.Duration(us * float64(time.Microsecond))).String()
+	return roundDuration(time.Duration(us * float64(time.Microsecond))).String()
 }

@@ -39,9 +39,9 @@ Exit codes: 0 shown, 1 the job is unknown or was not kept, 2 wrong usage, 3 refu
 // Run traces a job.
 func (c *traceCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if c.Most < 0 {
-		return usage(fmt.Errorf("--most is %d: it must not be negative", c.Most))
+		return usageError(fmt.Errorf("--most is %d: it must not be negative", c.Most))
 	}
-	_, all, err := ask(ctx, &c.clientFlags, log, "trace", c.Handle,
+	_, all, err := askOwner(ctx, &c.clientFlags, log, "trace", c.Handle,
 		func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Trace, error) {
 			all, err := cl.Trace(ctx, h.Job, 0, 0)
 			for page := all; err == nil && page.Next() > 0; all.Tasks = append(all.Tasks, page.Tasks...) {
@@ -92,17 +92,17 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 // printTrace prints a trace as text, with the last most tasks.
 func printTrace(w io.Writer, x *client.Trace, most int) error {
 	j := &x.Job
-	fmt.Fprintf(w, "job %s of %s", handleText(j.Handle), plain([]byte(j.Frontend)))
+	fmt.Fprintf(w, "job %s of %s", handleText(j.Handle), quoteUnprintable([]byte(j.Frontend)))
 	if j.Tenant != "" {
-		fmt.Fprintf(w, ", tenant %s", plain([]byte(j.Tenant)))
+		fmt.Fprintf(w, ", tenant %s", quoteUnprintable([]byte(j.Tenant)))
 	}
-	fmt.Fprintf(w, ", class %s, policy %s, came %s\n", j.Class, plain([]byte(j.Policy)),
+	fmt.Fprintf(w, ", class %s, policy %s, came %s\n", j.Class, quoteUnprintable([]byte(j.Policy)),
 		j.Came.Local().Format("2006-01-02 15:04:05.000"))
 	if j.Running {
 		fmt.Fprintf(w, "under way for %v: %d of %d tasks have ended, %d of them without a result\n",
-			brief(j.Response), j.Ended, j.Tasks, j.Failed)
+			roundDuration(j.Response), j.Ended, j.Tasks, j.Failed)
 	} else {
-		fmt.Fprintf(w, "took %v: %d tasks, %d of them without a result\n", brief(j.Response), j.Tasks, j.Failed)
+		fmt.Fprintf(w, "took %v: %d tasks, %d of them without a result\n", roundDuration(j.Response), j.Tasks, j.Failed)
 	}
 	for _, p := range slices.SortedFunc(slices.Values(j.Blame),
 		func(a, b client.PartOf) int { return cmp.Compare(b.Took, a.Took) }) {
@@ -116,19 +116,19 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 	fmt.Fprintln(t, "\nTASK\tSTAGE\tWORKER\tOUTCOME\tTRIES\tBOUND\tRELEASED\tSAMPLED\tQUEUED\tREADY\tANSWERED\tSTARTED\tFINISHED\tDELIVERED")
 	for i := range x.Tasks[max(len(x.Tasks)-most, 0):] {
 		k := &x.Tasks[max(len(x.Tasks)-most, 0)+i]
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dash(stageName(x, k)), dash(k.Worker), k.Outcome,
-			k.Tries, k.Binding, brief(k.Released))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dashIfEmpty(stageName(x, k)), dashIfEmpty(k.Worker), k.Outcome,
+			k.Tries, k.Binding, roundDuration(k.Released))
 		for m, end := range k.Ends {
 			if !k.Known && client.Measure(m) != client.MeasureDelivery {
 				fmt.Fprint(t, "\t-")
 				continue
 			}
-			fmt.Fprintf(t, "\t%v", brief(end))
+			fmt.Fprintf(t, "\t%v", roundDuration(end))
 		}
 		fmt.Fprintln(t)
 		for _, e := range k.Earlier {
-			fmt.Fprintf(t, "  other\t\t%s\t%s\t\t%s\t\t\t\t\t%s\t%s\t%s\t\n", dash(e.Worker), e.End, e.Binding,
-				moment(e.Sent), moment(e.Started), moment(e.Ended))
+			fmt.Fprintf(t, "  other\t\t%s\t%s\t\t%s\t\t\t\t\t%s\t%s\t%s\t\n", dashIfEmpty(e.Worker), e.End, e.Binding,
+				momentText(e.Sent), momentText(e.Started), momentText(e.Ended))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -142,11 +142,11 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 }
 
 // momentText formats d, or a dash if d is 0 (not known).
-func moment(d time.Duration) string {
+func momentText(d time.Duration) string {
 	if d == 0 {
 		return "-"
 	}
-	return brief(d).String()
+	return roundDuration(d).String()
 }
 
 // taskJSON is a task in `phoebe trace --json`. Times count from the arrival of the job.
@@ -203,11 +203,11 @@ func printTraceJSON(w io.Writer, x *client.Trace) error {
 				to.EndsMicros[client.Measure(m).String()] = end.Microseconds()
 			}
 		}
-		for _, of := range waitsOf(k) {
+		for _, part := range waitsOf(k) {
 			if to.WaitsMicros == nil {
 				to.WaitsMicros = map[string]int64{}
 			}
-			to.WaitsMicros[of.Part] = of.Took.Microseconds()
+			to.WaitsMicros[part.Part] = part.Took.Microseconds()
 		}
 		for _, x := range k.Earlier {
 			to.Earlier = append(to.Earlier, earlierJSON{x.Worker, x.Binding, x.End, x.Sent.Microseconds(),
@@ -279,12 +279,12 @@ func writeChrome(w io.Writer, x *client.Trace) error {
 		return write(chromeEvent{Name: name, Category: "task", Phase: "X", Process: process, Thread: thread,
 			At: micros(from), Duration: micros(max(to-from, 0)), Args: args})
 	}
-	named := func(process int, name string) error {
+	nameProcess := func(process int, name string) error {
 		return write(chromeEvent{Name: "process_name", Phase: "M", Process: process,
 			Args: map[string]any{"name": name}})
 	}
 	const job = 1
-	if err := named(job, "job "+x.Job.Handle.Job); err != nil {
+	if err := nameProcess(job, "job "+x.Job.Handle.Job); err != nil {
 		return err
 	}
 	blame := map[string]any{}
@@ -320,7 +320,7 @@ func writeChrome(w io.Writer, x *client.Trace) error {
 		if process == 0 {
 			process = job + 1 + len(processes)
 			processes[k.worker] = process
-			if err := named(process, "worker "+k.worker); err != nil {
+			if err := nameProcess(process, "worker "+k.worker); err != nil {
 				return err
 			}
 		}
@@ -330,7 +330,7 @@ func writeChrome(w io.Writer, x *client.Trace) error {
 			lanes[k.worker] = append(lanes[k.worker], 0)
 		}
 		lanes[k.worker][lane] = max(k.to, k.from)
-		if err := slice(process, lane, k.name(), k.from, k.to, k.args()); err != nil {
+		if err := slice(process, lane, k.sliceName(), k.from, k.to, k.sliceArgs()); err != nil {
 			return err
 		}
 		if k.started == 0 {
@@ -369,7 +369,7 @@ func attemptsOf(k *client.TaskTrace) (list []chromeAttempt) {
 }
 
 // sliceName returns the text on the attempt's slice.
-func (a *chromeAttempt) name() string {
+func (a *chromeAttempt) sliceName() string {
 	if a.earlier != nil {
 		return fmt.Sprintf("task %d, %s", a.task.Task, a.earlier.End)
 	}
@@ -377,7 +377,7 @@ func (a *chromeAttempt) name() string {
 }
 
 // sliceArgs returns the details of the attempt's slice.
-func (a *chromeAttempt) args() map[string]any {
+func (a *chromeAttempt) sliceArgs() map[string]any {
 	if e := a.earlier; e != nil {
 		return map[string]any{"end": e.End, "binding": e.Binding}
 	}

@@ -31,35 +31,35 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 		c.Admin = "127.0.0.1:7414"
 	}
 	if err := c.checkAdmin(); err != nil {
-		return usage(err)
+		return usageError(err)
 	}
 	page, err := pageClient(c.Connect, &c.secretFlags, log, client.WithTokenFile(c.TokenFile))
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
-	var by trust
+	var peers trust
 	set := metrics.NewSet()
-	if err := by.open(c.AuditLog, set); err != nil {
+	if err := peers.openAudit(c.AuditLog, set); err != nil {
 		return err
 	}
-	return c.serve(ctx, log, set, by, service{
-		ready:  func() error { return nil },
-		failed: func(ctx context.Context) error { <-ctx.Done(); return nil },
-		drain:  func(context.Context) error { return nil },
-		close:  func() error { return nil },
-		page:   page,
-		told:   func(page string) { fmt.Fprintf(out.out, "page %s\n", page) },
+	return c.runService(ctx, log, set, peers, service{
+		ready:    func() error { return nil },
+		failed:   func(ctx context.Context) error { <-ctx.Done(); return nil },
+		drain:    func(context.Context) error { return nil },
+		close:    func() error { return nil },
+		page:     page,
+		notePage: func(page string) { fmt.Fprintf(out.out, "page %s\n", page) },
 	})
 }
 
 // pageTimeout bounds the wait for a frontend's answer. Then the page asks another frontend.
-const askFor = 2 * time.Second
+const pageTimeout = 2 * time.Second
 
 // pageClient returns a client for the web page.
-func pageClient(addrs []string, by *secretFlags, log *slog.Logger, more ...client.Option) (*client.Client, error) {
+func pageClient(addrs []string, secrets *secretFlags, log *slog.Logger, more ...client.Option) (*client.Client, error) {
 	c, err := client.New(addrs, append(more, client.WithSecret(os.Getenv(secretVariable)),
-		client.WithSecretFile(by.SecretFile), client.WithTLS(by.TLSDir),
-		client.WithName("web page"), client.WithRPCTimeout(askFor), client.WithLogger(log))...)
+		client.WithSecretFile(secrets.SecretFile), client.WithTLS(secrets.TLSDir),
+		client.WithName("web page"), client.WithRPCTimeout(pageTimeout), client.WithLogger(log))...)
 	if err != nil {
 		return nil, fmt.Errorf("the web page: %w", err)
 	}

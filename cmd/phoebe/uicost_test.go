@@ -50,40 +50,40 @@ func TestUICost(t *testing.T) {
 	for i := range costPairs {
 		for k := range 2 {
 			if (i+k)%2 == 0 {
-				with.measure(t, costViewers)
+				with.measureTurn(t, costViewers)
 			} else {
-				plain.measure(t, 0)
+				plain.measureTurn(t, 0)
 			}
 		}
 	}
-	all := func(f *costedFleet, times []int) (sum costed) {
+	all := func(f *costedFleet, times []int) (sum turnCost) {
 		for i, n := range times {
-			sum.add(&f.turns[i], n)
+			sum.addTurn(&f.turns[i], n)
 		}
 		return sum
 	}
 	once := slices.Repeat([]int{1}, costPairs)
 	a, b := all(with, once), all(plain, once)
-	var drawn [][2]costed // bootstrap: 1000 samples of as many pairs, drawn from the measured pairs
+	var drawn [][2]turnCost // bootstrap: 1000 samples of as many pairs, drawn from the measured pairs
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 1000 {
 		times := make([]int, costPairs)
 		for range costPairs {
 			times[random.IntN(costPairs)]++
 		}
-		drawn = append(drawn, [2]costed{all(with, times), all(plain, times)})
+		drawn = append(drawn, [2]turnCost{all(with, times), all(plain, times)})
 	}
 	for _, of := range []struct {
 		name        string
-		figure      func(*costed) float64
+		figure      func(*turnCost) float64
 		least, most float64
 	}{
-		{"tasks/s, a job in flight", func(c *costed) float64 { return float64(c.tasks1) / c.took1.Seconds() }, 0.99, 0},
-		{"tasks/s, 16 jobs in flight", func(c *costed) float64 { return float64(c.tasks16) / c.took16.Seconds() },
+		{"tasks/s, a job in flight", func(c *turnCost) float64 { return float64(c.tasks1) / c.took1.Seconds() }, 0.99, 0},
+		{"tasks/s, 16 jobs in flight", func(c *turnCost) float64 { return float64(c.tasks16) / c.took16.Seconds() },
 			0.99, 0},
-		{"round trip in us, p50", func(c *costed) float64 { return c.trips.quantile(0.5) }, 0, 1.03},
-		{"round trip in us, p99", func(c *costed) float64 { return c.trips.quantile(0.99) }, 0, 1.03},
-		{"CPU of the frontend in us for a task", func(c *costed) float64 { return 1e6 * c.cpu / float64(c.tasks16) },
+		{"round trip in us, p50", func(c *turnCost) float64 { return c.trips.quantileMicros(0.5) }, 0, 1.03},
+		{"round trip in us, p99", func(c *turnCost) float64 { return c.trips.quantileMicros(0.99) }, 0, 1.03},
+		{"CPU of the frontend in us for a task", func(c *turnCost) float64 { return 1e6 * c.cpu / float64(c.tasks16) },
 			0, 0},
 	} {
 		ratio := of.figure(&a) / of.figure(&b)
@@ -99,7 +99,7 @@ func TestUICost(t *testing.T) {
 				of.name, costViewers, least, most, of.least, of.most)
 		}
 	}
-	if s := with.share(t); s >= 0.01 {
+	if s := with.recorderShare(t); s >= 0.01 {
 		t.Errorf("recorder and page are %.2f %% of the frontend's CPU profile, want less than 1 %%", 100*s)
 	}
 }
@@ -109,20 +109,20 @@ type costedFleet struct {
 	frontend   *process
 	api, admin string
 	client     *client.Client
-	turns      []costed
+	turns      []turnCost
 }
 
 // startCosted starts a fleet of a build.
 func startCosted(t *testing.T, program string) *costedFleet {
 	var workers []string
 	for range 4 {
-		workers = append(workers, startAs(t, program, "worker", "--listen", "127.0.0.1:0", "--slots",
-			"4").said("worker", 1)[0])
+		workers = append(workers, startRelease(t, program, "worker", "--listen", "127.0.0.1:0", "--slots",
+			"4").awaitLines("worker", 1)[0])
 	}
-	p := startAs(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+	p := startRelease(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--workers", strings.Join(workers, ","))
-	f := &costedFleet{frontend: p, api: p.said("frontend", 1)[0], admin: adminAddr(t, p)}
-	linked(t, f.api, len(workers))
+	f := &costedFleet{frontend: p, api: p.awaitLines("frontend", 1)[0], admin: adminAddr(t, p)}
+	awaitLinked(t, f.api, len(workers))
 	c, err := client.New([]string{f.api})
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func startCosted(t *testing.T, program string) *costedFleet {
 }
 
 // turnCost holds the measurements of a turn, or the sum of several turns.
-type costed struct {
+type turnCost struct {
 	trips           trips
 	tasks1, tasks16 int // tasks run with 1 and 16 jobs in flight, in took1 and took16
 	took1, took16   time.Duration
@@ -141,7 +141,7 @@ type costed struct {
 }
 
 // addTurn adds the measurements of a turn n times.
-func (c *costed) add(d *costed, n int) {
+func (c *turnCost) addTurn(d *turnCost, n int) {
 	for i, of := range d.trips {
 		c.trips[i] += n * of
 	}
@@ -153,13 +153,13 @@ func (c *costed) add(d *costed, n int) {
 // trips counts round trips by time: cell i counts trips of about 1.005^i us.
 type trips [3000]int
 
-func (t *trips) count(took time.Duration) {
+func (t *trips) countTrip(took time.Duration) {
 	us := max(float64(took)/float64(time.Microsecond), 1)
 	t[min(int(math.Log(us)/math.Log(1.005)), len(t)-1)]++
 }
 
 // quantileMicros returns a quantile, in microseconds.
-func (t *trips) quantile(q float64) float64 {
+func (t *trips) quantileMicros(q float64) float64 {
 	n := 0
 	for _, of := range t {
 		n += of
@@ -174,24 +174,24 @@ func (t *trips) quantile(q float64) float64 {
 }
 
 // measureTurn runs no-op jobs while viewers look at the page.
-func (f *costedFleet) measure(t *testing.T, viewers int) {
-	defer f.view(t, viewers)()
-	var c costed
-	f.run(t, 1, 1, costWarmup, nil)
-	f.run(t, 1, 1, costFor, &c.trips)
-	f.run(t, 1, 100, costWarmup, nil)
-	c.tasks1, c.took1 = f.run(t, 1, 100, costFor, nil)
-	f.run(t, 16, 100, costWarmup, nil)
-	before := metric(t, f.frontend, "process_cpu_seconds_total")
-	c.tasks16, c.took16 = f.run(t, 16, 100, costFor, nil)
-	c.cpu = metric(t, f.frontend, "process_cpu_seconds_total") - before
+func (f *costedFleet) measureTurn(t *testing.T, viewers int) {
+	defer f.openPages(t, viewers)()
+	var c turnCost
+	f.keepInFlight(t, 1, 1, costWarmup, nil)
+	f.keepInFlight(t, 1, 1, costFor, &c.trips)
+	f.keepInFlight(t, 1, 100, costWarmup, nil)
+	c.tasks1, c.took1 = f.keepInFlight(t, 1, 100, costFor, nil)
+	f.keepInFlight(t, 16, 100, costWarmup, nil)
+	before := metricSum(t, f.frontend, "process_cpu_seconds_total")
+	c.tasks16, c.took16 = f.keepInFlight(t, 16, 100, costFor, nil)
+	c.cpu = metricSum(t, f.frontend, "process_cpu_seconds_total") - before
 	f.turns = append(f.turns, c)
 }
 
 // keepInFlight keeps no-op jobs in flight, and counts their tasks. If counted is not nil, keepInFlight also counts
 // round trips; use a single job in flight.
-func (f *costedFleet) run(t *testing.T, flights, tasks int, lasts time.Duration,
-	to *trips) (ran int, took time.Duration) {
+func (f *costedFleet) keepInFlight(t *testing.T, flights, tasks int, lasts time.Duration,
+	counted *trips) (ran int, took time.Duration) {
 	job := client.Job{Tasks: slices.Repeat([]client.Task{{Function: "echo"}}, tasks)}
 	var jobs atomic.Int64
 	var all sync.WaitGroup
@@ -204,8 +204,8 @@ func (f *costedFleet) run(t *testing.T, flights, tasks int, lasts time.Duration,
 					return
 				}
 				now := time.Now()
-				if to != nil {
-					to.count(now.Sub(last))
+				if counted != nil {
+					counted.countTrip(now.Sub(last))
 				}
 				last = now
 				jobs.Add(1)
@@ -217,7 +217,7 @@ func (f *costedFleet) run(t *testing.T, flights, tasks int, lasts time.Duration,
 }
 
 // openPages opens the page for viewers that read all frames until the end.
-func (f *costedFleet) view(t *testing.T, viewers int) (end func()) {
+func (f *costedFleet) openPages(t *testing.T, viewers int) (end func()) {
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for range viewers {
@@ -243,16 +243,16 @@ func (f *costedFleet) view(t *testing.T, viewers int) (end func()) {
 
 // recorderFunctions matches functions of the recorder and of the page, and functions called only by the recorder or
 // the page.
-var ofRecorder = regexp.MustCompile(
+var recorderFunctions = regexp.MustCompile(
 	`/frontend/(record|ui)\.|/frontend/client\.|^net/http\.|/probe/(histogram|exposition)\.|` +
 		`/frontend/serve\.\(\*\w+\)\.(countTask|countJob|timedJob|record|collectJobs|put|checkObjectives|Watch|Jobs|Trace|Explain|Cluster)$|` +
 		`/v1\.\(\*(Watch|Cluster|Window|Series|Told|JobSummary|Figures)\w*\)\.`)
 
 // recorderShare returns the share of recorder and page in a CPU profile of the frontend, while no-op jobs run and
 // viewers look.
-func (f *costedFleet) share(t *testing.T) float64 {
-	defer f.view(t, costViewers)()
-	load := start(t, "bench", "noop", "--connect", f.api, "--repeat", "100", "--warmup", "100ms", "--for", "1s")
+func (f *costedFleet) recorderShare(t *testing.T) float64 {
+	defer f.openPages(t, costViewers)()
+	load := startPhoebe(t, "bench", "noop", "--connect", f.api, "--repeat", "100", "--warmup", "100ms", "--for", "1s")
 	defer load.cmd.Process.Kill()
 	res, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", f.admin, int(profileFor.Seconds())))
 	if err != nil {
@@ -266,7 +266,7 @@ func (f *costedFleet) share(t *testing.T) float64 {
 	all, of := int64(0), map[string]int64{}
 	for _, s := range p.Sample {
 		all += s.Value[1]
-		of[blamed(s)] += s.Value[1]
+		of[recorderFunction(s)] += s.Value[1]
 	}
 	ours := all - of[""]
 	delete(of, "")
@@ -278,10 +278,10 @@ func (f *costedFleet) share(t *testing.T) float64 {
 }
 
 // recorderFunction returns the recorder's or the page's function nearest to the root of a sample's stack, or "".
-func blamed(s *profile.Sample) string {
+func recorderFunction(s *profile.Sample) string {
 	for _, at := range slices.Backward(s.Location) {
 		for _, line := range slices.Backward(at.Line) {
-			if name := line.Function.Name; ofRecorder.MatchString(name) {
+			if name := line.Function.Name; recorderFunctions.MatchString(name) {
 				return name
 			}
 		}

@@ -26,47 +26,47 @@ func TestUpgrade(t *testing.T) {
 		t.Skip("PHOEBE_UPGRADE is not set")
 	}
 	released := buildReleased(t)
-	f := &upgraded{t: t}
+	f := &upgradedFleet{t: t}
 	var homes []string
 	for i := range 3 {
 		args := append(slices.Clone(gossipFlags), "--lease", "3s") // the usual lease: no process shall count as dead
 		if i > 0 {
 			args = append(args, "--join", f.frontends[0].gossip)
 		}
-		g := meet(startAs(t, released, args...))
+		g := awaitGossiper(startRelease(t, released, args...))
 		f.frontends, homes = append(f.frontends, g), append(homes, g.heartbeat)
 	}
 	for i := range 4 {
-		w := startAs(t, released, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin",
+		w := startRelease(t, released, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin",
 			"127.0.0.1:0", "--name", fmt.Sprint("w", i), "--allow-exec", "--slots", "4", "--join",
 			strings.Join(homes, ","))
-		f.workers, f.workerAddrs = append(f.workers, w), append(f.workerAddrs, w.addr())
+		f.workers, f.workerAddrs = append(f.workers, w), append(f.workerAddrs, w.workerAddr())
 	}
-	f.linked()
-	f.load = startMixedLoad(t, dial(t, f.frontends[0].api, f.frontends[1].api, f.frontends[2].api))
+	f.awaitLinked()
+	f.load = startMixedLoad(t, newClient(t, f.frontends[0].api, f.frontends[1].api, f.frontends[2].api))
 	for _, to := range []struct{ name, program string }{{"this release", binary}, {"the one before", released}} {
 		before := f.load.jobs.Load()
-		f.frontend(0, to.program)
-		f.worker(0, to.program)
-		f.worker(1, to.program)
-		if !f.load.goOn(t, mixedFor) {
+		f.replaceFrontend(0, to.program)
+		f.replaceWorker(0, to.program)
+		f.replaceWorker(1, to.program)
+		if !f.load.awaitProgress(t, mixedFor) {
 			t.Fatalf("half of the fleet was brought to %s", to.name)
 		}
-		f.frontend(1, to.program)
-		f.worker(2, to.program)
-		f.worker(3, to.program)
-		f.frontend(2, to.program)
-		if !f.load.goOn(t, 0) {
+		f.replaceFrontend(1, to.program)
+		f.replaceWorker(2, to.program)
+		f.replaceWorker(3, to.program)
+		f.replaceFrontend(2, to.program)
+		if !f.load.awaitProgress(t, 0) {
 			t.Fatalf("all of the fleet was brought to %s", to.name)
 		}
 		t.Logf("%d jobs while the fleet was brought to %s", f.load.jobs.Load()-before, to.name)
 	}
-	f.load.end(t)
+	f.load.stopAndCheck(t)
 	for _, g := range f.frontends {
-		f.understood(g.process)
+		f.wantNoProtocolErrors(g.process)
 	}
 	for _, w := range f.workers {
-		f.understood(w)
+		f.wantNoProtocolErrors(w)
 	}
 	if n := f.load.lost.Load(); n > 0 {
 		t.Errorf("%d tasks that may start only once were lost", n)
@@ -79,23 +79,23 @@ func TestMixedReleases(t *testing.T) {
 	if os.Getenv("PHOEBE_UPGRADE") == "" {
 		t.Skip("PHOEBE_UPGRADE is not set")
 	}
-	f := &upgraded{t: t}
+	f := &upgradedFleet{t: t}
 	programs := []string{buildReleased(t), binary}
 	for i := range 8 {
-		w := startAs(t, programs[i%2], "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin",
+		w := startRelease(t, programs[i%2], "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin",
 			"127.0.0.1:0", "--name", fmt.Sprint("w", i), "--slots", "4")
-		f.workers, f.workerAddrs = append(f.workers, w), append(f.workerAddrs, w.addr())
+		f.workers, f.workerAddrs = append(f.workers, w), append(f.workerAddrs, w.workerAddr())
 	}
 	var fleets []string
 	parts := f.workers
 	for _, program := range programs {
 		var apis []string
 		for range 2 {
-			g := startAs(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin",
+			g := startRelease(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin",
 				"127.0.0.1:0", "--workers", strings.Join(f.workerAddrs, ","),
 				"--max-wait=-1s") // other work of the machine must not cause refusals
-			parts, apis = append(parts, g), append(apis, g.said("frontend", 1)[0])
-			linked(t, apis[len(apis)-1], len(f.workers))
+			parts, apis = append(parts, g), append(apis, g.awaitLines("frontend", 1)[0])
+			awaitLinked(t, apis[len(apis)-1], len(f.workers))
 		}
 		fleets = append(fleets, strings.Join(apis, "+"))
 	}
@@ -104,7 +104,7 @@ func TestMixedReleases(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "b.json")
 			args := []string{"bench", "--against", strings.Join(fleets, ","), "--load", "0.7", "--tasks-per-job", "4",
 				"--warmup", "1s", "--for", "15s", "--json", file, "--task-duration"}
-			phoebe(t, append(args, work...)...).want(t, 0)
+			runPhoebe(t, append(args, work...)...).wantExit(t, 0)
 			text, err := os.ReadFile(file)
 			var doc bench.Document
 			if err == nil {
@@ -126,7 +126,7 @@ func TestMixedReleases(t *testing.T) {
 		slices.Reverse(fleets)
 	}
 	for _, p := range parts {
-		f.understood(p)
+		f.wantNoProtocolErrors(p)
 	}
 }
 
@@ -151,15 +151,15 @@ go build -o ../phoebe ./cmd/phoebe`, "sh", dir, strings.TrimSpace(string(text)))
 }
 
 // startRelease starts a process of another release.
-func startAs(t testing.TB, program string, args ...string) *process {
+func startRelease(t testing.TB, program string, args ...string) *process {
 	t.Helper()
-	cmd := command(context.Background(), args...)
+	cmd := phoebeCommand(context.Background(), args...)
 	cmd.Path = program
 	return startCommand(t, cmd, args)
 }
 
 // upgradedFleet is a fleet whose processes are replaced by processes of another release.
-type upgraded struct {
+type upgradedFleet struct {
 	t           *testing.T
 	frontends   []*gossiper
 	workers     []*process
@@ -169,53 +169,53 @@ type upgraded struct {
 
 // awaitLinked waits until each frontend knows each worker: two of three frontends by heartbeats, and the third by
 // gossip.
-func (f *upgraded) linked() {
+func (f *upgradedFleet) awaitLinked() {
 	f.t.Helper()
 	for _, g := range f.frontends {
-		g.lists(f.workerAddrs...)
+		g.awaitWorkers(f.workerAddrs...)
 	}
 }
 
 // replaceFrontend replaces frontend i by a process of program, at the same addresses.
-func (f *upgraded) frontend(i int, program string) {
+func (f *upgradedFleet) replaceFrontend(i int, program string) {
 	f.t.Helper()
 	g := f.frontends[i]
-	args := again(g.process, g.api)
+	args := restartArgs(g.process, g.api)
 	args[slices.Index(args, "--gossip")+1] = g.gossip
 	args[slices.Index(args, "--heartbeat")+1] = g.heartbeat
-	f.frontends[i] = meet(f.replace(g.process, program, args))
-	f.linked()
+	f.frontends[i] = awaitGossiper(f.replaceProcess(g.process, program, args))
+	f.awaitLinked()
 }
 
 // replaceWorker replaces worker i by a process of program, at the same address.
-func (f *upgraded) worker(i int, program string) {
+func (f *upgradedFleet) replaceWorker(i int, program string) {
 	f.t.Helper()
-	f.workers[i] = f.replace(f.workers[i], program, again(f.workers[i], f.workerAddrs[i]))
-	f.linked()
+	f.workers[i] = f.replaceProcess(f.workers[i], program, restartArgs(f.workers[i], f.workerAddrs[i]))
+	f.awaitLinked()
 }
 
 // wantNoProtocolErrors fails the test if a process could not read a message. Links and tasks are retried, so jobs
 // alone do not show such errors.
-func (f *upgraded) understood(p *process) {
+func (f *upgradedFleet) wantNoProtocolErrors(p *process) {
 	f.t.Helper()
 	for _, name := range []string{"phoebe_frontend_protocol_errors_total",
 		`phoebe_worker_protocol_errors_total{reason="garbage"}`} {
-		if n := metric(f.t, p, name); n > 0 {
+		if n := metricSum(f.t, p, name); n > 0 {
 			f.t.Errorf("phoebe %q: %s is %v\n%s", p.args, name, n, p.errs.String())
 		}
 	}
 }
 
 // replaceProcess drains a process, and starts another process in its place.
-func (f *upgraded) replace(p *process, program string, args []string) *process {
+func (f *upgradedFleet) replaceProcess(p *process, program string, args []string) *process {
 	f.t.Helper()
-	if !f.load.goOn(f.t, 0) {
+	if !f.load.awaitProgress(f.t, 0) {
 		f.t.FailNow()
 	}
-	f.understood(p)
-	p.signal(syscall.SIGTERM)
-	if code := p.ends(); code != 0 {
+	f.wantNoProtocolErrors(p)
+	p.sendSignal(syscall.SIGTERM)
+	if code := p.awaitEnd(); code != 0 {
 		f.t.Errorf("phoebe %q: exit code %d\n%s", p.args, code, p.errs.String())
 	}
-	return revive(f.t, func() *process { return startAs(f.t, program, args...) })
+	return startUntilUp(f.t, func() *process { return startRelease(f.t, program, args...) })
 }

@@ -34,43 +34,43 @@ Exit codes: 0 the command would start with the file, 2 it would not.`
 }
 
 // flagChecker is a command with a check of all flags together: flags may be valid alone, and wrong together.
-type checked interface{ check() error }
+type flagChecker interface{ checkFlags() error }
 
 // checkFlags implements flagChecker.
-func (c *frontendCmd) check() error {
-	_, err := c.config()
-	return errors.Join(err, c.sound(), c.checkFiles())
+func (c *frontendCmd) checkFlags() error {
+	_, err := c.serverConfig()
+	return errors.Join(err, c.checkKeys(), c.checkFiles())
 }
 
 // checkFlags implements flagChecker.
-func (c *workerCmd) check() error {
-	_, err := c.config()
-	return errors.Join(err, c.sound(), c.checkFiles())
+func (c *workerCmd) checkFlags() error {
+	_, err := c.serverConfig()
+	return errors.Join(err, c.checkKeys(), c.checkFiles())
 }
 
 // Run checks the file.
 func (v *validateCmd) Run(out *streams) error {
 	if len(v.Command) == 0 {
-		v.Command = []string{v.reader()}
+		v.Command = []string{v.guessCommand()}
 	}
-	command := v.trace(v.Command)
+	command := v.traceCommand(v.Command)
 	if command.Error != nil {
-		return usage(command.Error)
+		return usageError(command.Error)
 	}
 	settings, err := readConfig(v.File, command)
 	if err != nil && !errors.As(err, new(*flaw)) {
-		return usage(err)
+		return usageError(err)
 	}
-	wrong := leaves(err)
-	for _, problem := range v.problems(func(string) bool { return true }) {
-		if at := v.blame(problem, settings); at != nil {
+	wrong := errorLeaves(err)
+	for _, problem := range v.findProblems(func(string) bool { return true }) {
+		if at := v.blameSetting(problem, settings); at != nil {
 			wrong = append(wrong, at)
 		} else if err == nil { // after a flawed setting, a missing setting may be the flawed one
 			wrong = append(wrong, &flaw{v.File, 1, errors.New(problem)})
 		}
 	}
 	if len(wrong) == 0 {
-		return v.print(out.out, settings)
+		return v.printSettings(out.out, settings)
 	}
 	slices.SortStableFunc(wrong, func(a, b error) int { return cmp.Compare(a.(*flaw).line, b.(*flaw).line) })
 	fmt.Fprintln(out.err, errors.Join(wrong...)) // each line begins with file and line, as editors expect
@@ -78,7 +78,7 @@ func (v *validateCmd) Run(out *streams) error {
 }
 
 // traceCommand finds the command and its flags. It does not apply the settings.
-func (v *validateCmd) trace(command []string) *kong.Context {
+func (v *validateCmd) traceCommand(command []string) *kong.Context {
 	parser, err := newParser(&cli{}, io.Discard, io.Discard)
 	if err != nil {
 		panic(err) // the grammar is wrong
@@ -88,17 +88,17 @@ func (v *validateCmd) trace(command []string) *kong.Context {
 }
 
 // guessCommand returns the one of frontend, worker and dev with the fewest flaws in the file.
-func (v *validateCmd) reader() string {
+func (v *validateCmd) guessCommand() string {
 	return slices.MinFunc([]string{"frontend", "worker", "dev"}, func(a, b string) int {
-		_, ofA := readConfig(v.File, v.trace([]string{a}))
-		_, ofB := readConfig(v.File, v.trace([]string{b}))
-		return cmp.Compare(len(leaves(ofA)), len(leaves(ofB)))
+		_, errA := readConfig(v.File, v.traceCommand([]string{a}))
+		_, errB := readConfig(v.File, v.traceCommand([]string{b}))
+		return cmp.Compare(len(errorLeaves(errA)), len(errorLeaves(errB)))
 	})
 }
 
 // parseWith parses the command as if the file had only the settings that only selects. Nil: all settings.
-func (v *validateCmd) parse(only func(setting string) bool) (*kong.Context, error) {
-	parser, err := newParser(&cli{only: only}, io.Discard, io.Discard)
+func (v *validateCmd) parseWith(only func(setting string) bool) (*kong.Context, error) {
+	parser, err := newParser(&cli{countsSetting: only}, io.Discard, io.Discard)
 	if err != nil {
 		panic(err) // the grammar is wrong
 	}
@@ -107,14 +107,14 @@ func (v *validateCmd) parse(only func(setting string) bool) (*kong.Context, erro
 
 // findProblems returns the texts of all errors that keep the command from starting. Settings of the file count if
 // only selects them.
-func (v *validateCmd) problems(only func(setting string) bool) (texts []string) {
-	command, err := v.parse(only)
+func (v *validateCmd) findProblems(only func(setting string) bool) (texts []string) {
+	command, err := v.parseWith(only)
 	if err == nil {
-		if c, ok := command.Selected().Target.Addr().Interface().(checked); ok {
-			err = c.check()
+		if c, ok := command.Selected().Target.Addr().Interface().(flagChecker); ok {
+			err = c.checkFlags()
 		}
 	}
-	for _, leaf := range leaves(err) {
+	for _, leaf := range errorLeaves(err) {
 		texts = append(texts, leaf.Error())
 	}
 	return texts
@@ -122,25 +122,25 @@ func (v *validateCmd) problems(only func(setting string) bool) (texts []string) 
 
 // blameSetting returns a flaw at the setting that causes the problem. Without the setting, the problem goes, and
 // the fewest other problems are left. Nil: no single setting causes the problem.
-func (v *validateCmd) blame(problem string, settings map[string]setting) (at error) {
+func (v *validateCmd) blameSetting(problem string, settings map[string]setting) (at error) {
 	fewest := math.MaxInt
 	for _, name := range slices.SortedFunc(maps.Keys(settings),
 		func(a, b string) int { return cmp.Compare(settings[a].line, settings[b].line) }) {
-		left := v.problems(func(other string) bool { return other != name })
-		if !slices.Contains(left, problem) && len(left) < fewest {
-			fewest, at = len(left), &flaw{v.File, settings[name].line, fmt.Errorf("setting %q: %s", name, problem)}
+		remaining := v.findProblems(func(other string) bool { return other != name })
+		if !slices.Contains(remaining, problem) && len(remaining) < fewest {
+			fewest, at = len(remaining), &flaw{v.File, settings[name].line, fmt.Errorf("setting %q: %s", name, problem)}
 		}
 	}
 	return at
 }
 
 // errorLeaves returns the joined errors in err, without the text wrapped around.
-func leaves(err error) []error {
+func errorLeaves(err error) []error {
 	for at := err; at != nil; at = errors.Unwrap(at) {
 		if joined, ok := at.(interface{ Unwrap() []error }); ok {
 			var all []error
 			for _, e := range joined.Unwrap() {
-				all = append(all, leaves(e)...)
+				all = append(all, errorLeaves(e)...)
 			}
 			return all
 		}
@@ -152,8 +152,8 @@ func leaves(err error) []error {
 }
 
 // printSettings prints the value of each setting, and where the value comes from.
-func (v *validateCmd) print(w io.Writer, settings map[string]setting) error {
-	command, err := v.parse(nil)
+func (v *validateCmd) printSettings(w io.Writer, settings map[string]setting) error {
+	command, err := v.parseWith(nil)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (v *validateCmd) print(w io.Writer, settings map[string]setting) error {
 	fmt.Fprintf(w, "%s would run with:\n\n", command.Selected().FullPath())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SETTING\tVALUE\tFROM")
-	_, flags := words(command.Selected())
+	_, flags := listVisible(command.Selected())
 	for _, f := range flags {
 		if f.Name == "help" || f.Name == "version" || f.Name == "config" {
 			continue
@@ -176,7 +176,7 @@ func (v *validateCmd) print(w io.Writer, settings map[string]setting) error {
 			from = fmt.Sprintf("%s:%d", v.File, s.line)
 		}
 		for _, name := range f.Envs {
-			if inEnvironment(f) {
+			if isInEnvironment(f) {
 				from = "$" + name
 			}
 		}
@@ -199,18 +199,18 @@ func valueText(v reflect.Value) string {
 		return ""
 	}
 	var text string
-	switch is := v.Interface().(type) {
+	switch value := v.Interface().(type) {
 	case []string:
-		text = strings.Join(is, ",")
+		text = strings.Join(value, ",")
 	case weights:
-		for _, tenant := range slices.Sorted(maps.Keys(is)) {
-			text += fmt.Sprintf(";%s=%v", tenant, is[tenant])
+		for _, tenant := range slices.Sorted(maps.Keys(value)) {
+			text += fmt.Sprintf(";%s=%v", tenant, value[tenant])
 		}
 		text = strings.TrimPrefix(text, ";")
 	case size:
-		text = is.text()
+		text = value.inLargestUnit()
 	default:
-		text = fmt.Sprint(is)
+		text = fmt.Sprint(value)
 	}
 	return text
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // clearSettings removes phoebe's variables from the environment until the test ends.
-func withoutSettings(t *testing.T) {
+func clearSettings(t *testing.T) {
 	t.Helper()
 	for _, v := range os.Environ() {
 		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PHOEBE_") {
@@ -25,22 +25,22 @@ func withoutSettings(t *testing.T) {
 }
 
 // runValidate runs phoebe config validate on a file with this text.
-func validate(t *testing.T, text string, command ...string) (file, out, errs string, code int) {
+func runValidate(t *testing.T, text string, command ...string) (file, out, errs string, code int) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "fleet.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	code = run(append([]string{"config", "validate", file}, command...), &stdout, &stderr)
+	code = runCommand(append([]string{"config", "validate", file}, command...), &stdout, &stderr)
 	return file, stdout.String(), stderr.String(), code
 }
 
 // makeBrokenKeys makes a folder with good and bad keys and tenants files.
-func brokenKeys(t *testing.T) (dir string) {
+func makeBrokenKeys(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	ours, theirs := authority(t), authority(t)
+	ours, theirs := newAuthority(t), newAuthority(t)
 	for name, k := range map[string]struct {
 		role   identity.Role
 		lasts  time.Duration
@@ -71,7 +71,7 @@ func brokenKeys(t *testing.T) (dir string) {
 	return dir
 }
 
-func authority(t *testing.T) *identity.Authority {
+func newAuthority(t *testing.T) *identity.Authority {
 	t.Helper()
 	a, err := identity.NewAuthority("test", time.Hour)
 	if err != nil {
@@ -82,8 +82,8 @@ func authority(t *testing.T) *identity.Authority {
 
 // For each file, validate prints the wrong line with the remedy, and nothing else.
 func TestBrokenConfigurations(t *testing.T) {
-	withoutSettings(t)
-	keys := brokenKeys(t)
+	clearSettings(t)
+	keys := makeBrokenKeys(t)
 	const frontend, worker, dev = "frontend", "worker", "dev"
 	for i, test := range []struct {
 		command, text string
@@ -166,7 +166,7 @@ func TestBrokenConfigurations(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			test.text = strings.ReplaceAll(test.text, "KEYS", keys)
-			file, out, errs, code := validate(t, test.text, test.command)
+			file, out, errs, code := runValidate(t, test.text, test.command)
 			lines := strings.Split(strings.TrimSpace(errs), "\n")
 			if code != exitUsage || out != "" || len(lines) != 1 {
 				t.Fatalf("exit code %d, stdout %q, stderr %q\n%s", code, out, errs, test.text)
@@ -185,8 +185,8 @@ func TestBrokenConfigurations(t *testing.T) {
 
 // All errors of a file are reported at once, in the order of lines.
 func TestAllErrors(t *testing.T) {
-	withoutSettings(t)
-	file, _, errs, _ := validate(t, "speed: 1000\nslotz: 4\nlisten: 0.0.0.0:7420\norder: none\n", "worker")
+	clearSettings(t)
+	file, _, errs, _ := runValidate(t, "speed: 1000\nslotz: 4\nlisten: 0.0.0.0:7420\norder: none\n", "worker")
 	var places []string
 	for line := range strings.Lines(errs) {
 		place, _, _ := strings.Cut(strings.TrimPrefix(line, file+":"), ":")
@@ -199,10 +199,10 @@ func TestAllErrors(t *testing.T) {
 
 // A flag goes before the environment, the environment before the file, and the file before the default.
 func TestEffectiveSettings(t *testing.T) {
-	withoutSettings(t)
+	clearSettings(t)
 	t.Setenv("PHOEBE_WORKER_SLOTS", "5")
 	t.Setenv("PHOEBE_WORKER_NAME", "of the environment")
-	file, out, errs, code := validate(t, "name: of the file\nslots: 3\nmax-result: 2MiB\nweights: {b: 2, a: 1}\n",
+	file, out, errs, code := runValidate(t, "name: of the file\nslots: 3\nmax-result: 2MiB\nweights: {b: 2, a: 1}\n",
 		"worker", "--slots", "7")
 	if code != exitOK || errs != "" {
 		t.Fatalf("exit code %d: %s", code, errs)
@@ -224,14 +224,14 @@ func TestEffectiveSettings(t *testing.T) {
 
 // Without a command, validate takes the command that knows the file's settings.
 func TestReader(t *testing.T) {
-	withoutSettings(t)
+	clearSettings(t)
 	for text, want := range map[string]string{"gossip: 127.0.0.1:7411\n": "frontend",
 		"slots: 4\njoin: [10.0.0.1:7412]\n": "worker", "frontends: 3\nslots: 4\n": "dev"} {
-		if _, out, errs, _ := validate(t, text); !strings.HasPrefix(out, "phoebe "+want+" ") {
+		if _, out, errs, _ := runValidate(t, text); !strings.HasPrefix(out, "phoebe "+want+" ") {
 			t.Errorf("%q: %s%s", text, out, errs)
 		}
 	}
-	if _, _, errs, code := validate(t, "slots: 4\n", "worker", "--slotz", "3"); code != exitUsage ||
+	if _, _, errs, code := runValidate(t, "slots: 4\n", "worker", "--slotz", "3"); code != exitUsage ||
 		!strings.Contains(errs, "--slotz") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}

@@ -12,13 +12,13 @@ type versionCmd struct{}
 
 // Run prints the version.
 func (versionCmd) Run(out *streams) error {
-	_, err := fmt.Fprintf(out.out, "phoebe %s\n", version())
+	_, err := fmt.Fprintf(out.out, "phoebe %s\n", versionText())
 	return err
 }
 
 // versionText returns the version that the go command has put into the program: module version, commit and Go
 // version.
-func version() string {
+func versionText() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -32,10 +32,10 @@ type queueFlags struct {
 }
 
 // applyQueue puts the flags into the configuration.
-func (q *queueFlags) apply(c *serve.Config) error {
+func (q *queueFlags) applyQueue(c *serve.Config) error {
 	order, err := worker.ParseOrder(q.Order)
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
 	k := &c.Core
 	k.Order, k.Weights, k.StarvationBound, k.ReadyExpiry = order, q.Weights, q.StarvationBound, q.ReadyExpiry
@@ -56,7 +56,7 @@ type fileFlags struct {
 }
 
 // applyFiles puts the flags into the configuration.
-func (f *fileFlags) apply(c *serve.Config) {
+func (f *fileFlags) applyFiles(c *serve.Config) {
 	c.CacheDir, c.CacheSize, c.FileRoots, c.FileHosts = f.CacheDir, int64(f.CacheSize), f.FileRoots, f.FileHosts
 	c.FileTimeout = f.FileTimeout
 }
@@ -130,7 +130,7 @@ func maintenanceHandler(s *serve.Server, joined bool) http.HandlerFunc {
 }
 
 // serverConfig returns the configuration that the flags describe. The error joins all problems.
-func (c *workerCmd) config() (serve.Config, error) {
+func (c *workerCmd) serverConfig() (serve.Config, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
@@ -141,23 +141,23 @@ func (c *workerCmd) config() (serve.Config, error) {
 		Goroutines: c.EventLoops == 0, EventLoops: c.EventLoops, MaxConns: c.MaxLinks, MaxLease: c.MaxLease,
 		Metrics: metrics.NewSet(),
 	}
-	errs := []error{c.checkAdmin(), c.queueFlags.apply(&cfg)}
+	errs := []error{c.checkAdmin(), c.queueFlags.applyQueue(&cfg)}
 	wrong := func(err error) { errs = append(errs, err) }
-	if cfg.Secrets, err = c.secrets(); err != nil {
+	if cfg.Secrets, err = c.openSecrets(); err != nil {
 		wrong(err)
 	}
-	if cfg.Keys, err = c.keys(); err != nil {
+	if cfg.Keys, err = c.openKeys(); err != nil {
 		wrong(err)
 	}
 	slots := c.Slots
 	if slots == 0 {
 		slots = runtime.NumCPU()
 	}
-	if cfg.Core.Capacity, err = c.capacity(slots); err != nil {
+	if cfg.Core.Capacity, err = c.workerCapacity(slots); err != nil {
 		wrong(err)
 	}
 	cfg.Core.MaxPayload = int(c.MaxPayload)
-	c.fileFlags.apply(&cfg)
+	c.fileFlags.applyFiles(&cfg)
 	wrong(cfg.Validate())
 	if c.MaintenanceIn != 0 {
 		wrong(checkMaintenance(c.MaintenanceIn, c.MaintenanceFor, len(c.Join) > 0))
@@ -167,22 +167,22 @@ func (c *workerCmd) config() (serve.Config, error) {
 
 // Run runs a worker.
 func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	cfg, err := c.config()
+	cfg, err := c.serverConfig()
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
 	cfg.Logger = log
-	by := trust{keys: cfg.Keys, secrets: cfg.Secrets}
-	if err := by.open(c.AuditLog, cfg.Metrics); err != nil {
+	peers := trust{keys: cfg.Keys, secrets: cfg.Secrets}
+	if err := peers.openAudit(c.AuditLog, cfg.Metrics); err != nil {
 		return err
 	}
-	cfg.Audit = by.audit
+	cfg.Audit = peers.audit
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	cfg.OnLeave = func(frontend string) { leave(fmt.Errorf("an operator asked frontend %q for it", frontend)) }
 	s, err := serve.New(cfg)
 	if err != nil {
-		return usage(err)
+		return usageError(err)
 	}
 	if c.MaintenanceIn != 0 {
 		s.Maintenance(c.MaintenanceIn, c.MaintenanceFor)
@@ -191,7 +191,7 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return errors.Join(err, s.Close())
 	}
 	fmt.Fprintf(out.out, "worker %s\n", s.Addr())
-	return c.serve(ctx, log, cfg.Metrics, by, service{
+	return c.runService(ctx, log, cfg.Metrics, peers, service{
 		ready: s.Ready,
 		failed: func(ctx context.Context) error {
 			select {

@@ -36,7 +36,7 @@ func main() {
 	binary := flag.String("spdx", "", "write the modules of this `binary`, and no packages")
 	flag.Parse()
 	at := time.Unix(*epoch, 0).UTC()
-	do := func() error { return build(*root, *version, at) }
+	do := func() error { return buildPackages(*root, *version, at) }
 	if *binary != "" {
 		do = func() error { return writeSPDX(os.Stdout, *binary, *version, at) }
 	}
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-func build(root, version string, at time.Time) error {
+func buildPackages(root, version string, at time.Time) error {
 	if version == "" {
 		return errors.New("-version is missing")
 	}
@@ -108,24 +108,24 @@ func writeImage(name, version string, at time.Time) error {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		switch given := words[1:]; words[0] {
+		switch args := words[1:]; words[0] {
 		case "FROM":
-			if given[0] != "scratch" {
-				err = fmt.Errorf("FROM %s: only scratch is known here", given[0])
+			if args[0] != "scratch" {
+				err = fmt.Errorf("FROM %s: only scratch is known here", args[0])
 			}
 		case "COPY":
-			layer, err = tarOf(given[0], given[1], at)
+			layer, err = tarWithFile(args[0], args[1], at)
 		case "USER":
-			config.Config.User = given[0]
+			config.Config.User = args[0]
 		case "EXPOSE":
-			for _, port := range given {
+			for _, port := range args {
 				if !strings.Contains(port, "/") {
 					port += "/tcp"
 				}
 				config.Config.ExposedPorts[port] = struct{}{}
 			}
 		case "ENTRYPOINT":
-			err = json.Unmarshal([]byte(strings.Join(given, " ")), &config.Config.Entrypoint)
+			err = json.Unmarshal([]byte(strings.Join(args, " ")), &config.Config.Entrypoint)
 		default:
 			err = fmt.Errorf("%s in the Dockerfile is not known here", words[0])
 		}
@@ -162,11 +162,11 @@ func writeImage(name, version string, at time.Time) error {
 		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version})); err != nil {
 		return err
 	}
-	return archive(name, dir, at)
+	return writeArchive(name, dir, at)
 }
 
 // tarWithFile returns a tar file with a single file.
-func tarOf(from, to string, at time.Time) ([]byte, error) {
+func tarWithFile(from, to string, at time.Time) ([]byte, error) {
 	content, err := os.ReadFile(from)
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func tarOf(from, to string, at time.Time) ([]byte, error) {
 }
 
 // writeArchive writes a folder as a tar file, in the order of names.
-func archive(name, dir string, at time.Time) error {
+func writeArchive(name, dir string, at time.Time) error {
 	file, err := os.Create(name)
 	if err != nil {
 		return err

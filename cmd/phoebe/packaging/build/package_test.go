@@ -30,7 +30,7 @@ const packaging = root + "/cmd/phoebe/packaging"
 
 // findTool returns the path of a program that a test needs. If it is missing, the test fails and names the Debian
 // package.
-func tool(t *testing.T, name, debian string) string {
+func findTool(t *testing.T, name, debian string) string {
 	t.Helper()
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin") {
 		if path := filepath.Join(dir, name); isFile(path) {
@@ -47,7 +47,7 @@ func isFile(name string) bool {
 }
 
 // runTool runs a program, and returns its output. The test fails if the program fails.
-func does(t *testing.T, name string, args ...string) string {
+func runTool(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 	if err != nil {
@@ -57,7 +57,7 @@ func does(t *testing.T, name string, args ...string) string {
 }
 
 // onlyMatch returns the only file that matches pattern.
-func one(t *testing.T, pattern string) string {
+func onlyMatch(t *testing.T, pattern string) string {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
 	if err != nil || len(names) != 1 {
@@ -66,7 +66,7 @@ func one(t *testing.T, pattern string) string {
 	return names[0]
 }
 
-func absolute(t *testing.T, name string) string {
+func absolutePath(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(name)
 	if err != nil {
@@ -75,7 +75,7 @@ func absolute(t *testing.T, name string) string {
 	return path
 }
 
-func read(t *testing.T, name string) string {
+func readFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -84,7 +84,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-func write(t *testing.T, name, text string) string {
+func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -93,65 +93,65 @@ func write(t *testing.T, name, text string) string {
 }
 
 func TestDebian(t *testing.T) {
-	if out := does(t, tool(t, "lintian", "lintian"), "--fail-on", "error,warning",
-		one(t, root+"/out/package/*.deb")); strings.Contains(out, "phoebe:") {
+	if out := runTool(t, findTool(t, "lintian", "lintian"), "--fail-on", "error,warning",
+		onlyMatch(t, root+"/out/package/*.deb")); strings.Contains(out, "phoebe:") {
 		t.Errorf("%s", out)
 	}
 	dir := t.TempDir()
-	does(t, tool(t, "dpkg-deb", "dpkg"), "--extract", one(t, root+"/out/package/*.deb"), dir)
-	if out := does(t, dir+"/usr/bin/phoebe", "version"); !strings.HasPrefix(out, "phoebe ") {
+	runTool(t, findTool(t, "dpkg-deb", "dpkg"), "--extract", onlyMatch(t, root+"/out/package/*.deb"), dir)
+	if out := runTool(t, dir+"/usr/bin/phoebe", "version"); !strings.HasPrefix(out, "phoebe ") {
 		t.Errorf("%q", out)
 	}
 	// The installed settings are valid.
-	secret := write(t, filepath.Join(dir, "secret"), "sesame\n")
+	secret := writeFile(t, filepath.Join(dir, "secret"), "sesame\n")
 	for _, command := range []string{"frontend", "worker"} {
-		does(t, dir+"/usr/bin/phoebe", "config", "validate", dir+"/etc/phoebe/"+command+".yaml", command,
+		runTool(t, dir+"/usr/bin/phoebe", "config", "validate", dir+"/etc/phoebe/"+command+".yaml", command,
 			"--secret-file", secret)
 	}
 }
 
 func TestManualPages(t *testing.T) {
 	dir := t.TempDir()
-	does(t, root+"/bin/phoebe", "man", dir)
+	runTool(t, root+"/bin/phoebe", "man", dir)
 	pages, _ := filepath.Glob(dir + "/*.1")
 	if len(pages) < 15 {
 		t.Errorf("%q", pages)
 	}
-	does(t, tool(t, "mandoc", "mandoc"), append([]string{"-T", "lint", "-W", "warning"}, pages...)...)
+	runTool(t, findTool(t, "mandoc", "mandoc"), append([]string{"-T", "lint", "-W", "warning"}, pages...)...)
 }
 
 func TestCompletions(t *testing.T) {
 	complete := root + "/out/package/completion/phoebe.bash"
 	script := fmt.Sprintf(". %s; COMP_WORDS=(phoebe config val); COMP_CWORD=2; _phoebe; echo ${COMPREPLY[@]}", complete)
-	if out := does(t, "bash", "-c", script); strings.TrimSpace(out) != "validate" {
+	if out := runTool(t, "bash", "-c", script); strings.TrimSpace(out) != "validate" {
 		t.Errorf("%q", out)
 	}
 }
 
 // writeUnits writes the services' units, with the path of the built binary.
-func units(t *testing.T) []string {
+func writeUnits(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
 	var names []string
 	for _, name := range []string{"phoebe-frontend.service", "phoebe-worker.service"} {
-		text := strings.ReplaceAll(read(t, packaging+"/systemd/"+name), "/usr/bin/phoebe",
-			absolute(t, root+"/bin/phoebe"))
-		names = append(names, write(t, filepath.Join(dir, name), text))
+		text := strings.ReplaceAll(readFile(t, packaging+"/systemd/"+name), "/usr/bin/phoebe",
+			absolutePath(t, root+"/bin/phoebe"))
+		names = append(names, writeFile(t, filepath.Join(dir, name), text))
 	}
 	return names
 }
 
 func TestUnits(t *testing.T) {
-	analyze := tool(t, "systemd-analyze", "systemd")
+	analyze := findTool(t, "systemd-analyze", "systemd")
 	verify := func(names ...string) {
-		if out := does(t, analyze, append([]string{"verify", "--man=no"}, names...)...); out != "" {
+		if out := runTool(t, analyze, append([]string{"verify", "--man=no"}, names...)...); out != "" {
 			t.Errorf("%s", out)
 		}
 	}
-	names := units(t)
+	names := writeUnits(t)
 	verify(names...)
 	for i, most := range []float64{1.5, 2.5} {
-		out := does(t, analyze, "security", "--offline=yes", names[i])
+		out := runTool(t, analyze, "security", "--offline=yes", names[i])
 		level := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindStringSubmatch(out)
 		if level == nil {
 			t.Fatalf("%s", out)
@@ -166,15 +166,15 @@ func TestUnits(t *testing.T) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, dir+"/tls.conf", read(t, packaging+"/systemd/tls.conf"))
+		writeFile(t, dir+"/tls.conf", readFile(t, packaging+"/systemd/tls.conf"))
 		verify(name)
 	}
 	// Also with the drop-in for processes.
-	write(t, names[1]+".d/processes.conf", read(t, packaging+"/systemd/phoebe-worker.service.d/processes.conf"))
+	writeFile(t, names[1]+".d/processes.conf", readFile(t, packaging+"/systemd/phoebe-worker.service.d/processes.conf"))
 	verify(names[1])
 	// Systemd waits for longer than a drain takes.
 	for _, name := range names {
-		stop := regexp.MustCompile(`(?m)^TimeoutStopSec=(\w+)$`).FindStringSubmatch(read(t, name))
+		stop := regexp.MustCompile(`(?m)^TimeoutStopSec=(\w+)$`).FindStringSubmatch(readFile(t, name))
 		if d, err := time.ParseDuration(stop[1]); err != nil || d <= 30*time.Second {
 			t.Errorf("%s: %v %v", name, d, err)
 		}
@@ -195,11 +195,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 `
 
 // allowedCalls returns the system calls that a unit's filter lets through.
-func allowed(t *testing.T, unit string) map[string]bool {
+func allowedCalls(t *testing.T, unit string) map[string]bool {
 	t.Helper()
 	sets := map[string][]string{}
 	set := ""
-	for line := range strings.Lines(does(t, tool(t, "systemd-analyze", "systemd"), "syscall-filter")) {
+	for line := range strings.Lines(runTool(t, findTool(t, "systemd-analyze", "systemd"), "syscall-filter")) {
 		switch word := strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "@"):
 			set = word
@@ -222,7 +222,7 @@ func allowed(t *testing.T, unit string) map[string]bool {
 		}
 	}
 	change("@default", true)
-	for _, line := range regexp.MustCompile(`(?m)^SystemCallFilter=(.*)$`).FindAllStringSubmatch(read(t, unit), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^SystemCallFilter=(.*)$`).FindAllStringSubmatch(readFile(t, unit), -1) {
 		text, deny := strings.CutPrefix(line[1], "~")
 		for _, name := range strings.Fields(text) {
 			change(name, !deny)
@@ -233,7 +233,7 @@ func allowed(t *testing.T, unit string) map[string]bool {
 }
 
 // serveFiltered starts phoebe under the filter of a unit, and returns the address in its first line.
-func serve(t *testing.T, calls map[string]bool, args ...string) string {
+func serveFiltered(t *testing.T, calls map[string]bool, args ...string) string {
 	t.Helper()
 	python := "/usr/bin/python3"
 	if out, err := exec.Command(python, "-c", "import seccomp").CombinedOutput(); err != nil {
@@ -242,7 +242,7 @@ func serve(t *testing.T, calls map[string]bool, args ...string) string {
 	ctx, stop := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, python,
 		append([]string{"-c", confine, strings.Join(slices.Sorted(maps.Keys(calls)), ","),
-			absolute(t, root+"/bin/phoebe")}, args...)...)
+			absolutePath(t, root+"/bin/phoebe")}, args...)...)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
@@ -264,26 +264,26 @@ func serve(t *testing.T, calls map[string]bool, args ...string) string {
 
 // A frontend, a worker and a job run under the filters of the units.
 func TestSystemCallFilters(t *testing.T) {
-	names := units(t)
-	worker := serve(t, allowed(t, names[1]), "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+	names := writeUnits(t)
+	worker := serveFiltered(t, allowedCalls(t, names[1]), "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--cache-dir", filepath.Join(t.TempDir(), "cache"))
-	frontend := serve(t, allowed(t, names[0]), "frontend", "--listen", "127.0.0.1:0", "--workers", worker,
+	frontend := serveFiltered(t, allowedCalls(t, names[0]), "frontend", "--listen", "127.0.0.1:0", "--workers", worker,
 		"--gossip", "127.0.0.1:0", "--heartbeat", "127.0.0.1:0", "--admin", "127.0.0.1:0")
-	does(t, root+"/bin/phoebe", "run", "--connect", frontend, "--function", "echo", "--payload", "hello", "--tasks",
+	runTool(t, root+"/bin/phoebe", "run", "--connect", frontend, "--function", "echo", "--payload", "hello", "--tasks",
 		"100")
-	does(t, root+"/bin/phoebe", "status", "--connect", frontend)
+	runTool(t, root+"/bin/phoebe", "status", "--connect", frontend)
 	// A filter that is too narrow would be noticed: without bind, a worker does not start.
-	calls := allowed(t, names[1])
+	calls := allowedCalls(t, names[1])
 	delete(calls, "bind")
 	cmd := exec.Command("/usr/bin/python3", "-c", confine, strings.Join(slices.Sorted(maps.Keys(calls)), ","),
-		absolute(t, root+"/bin/phoebe"), "worker", "--listen", "127.0.0.1:0")
+		absolutePath(t, root+"/bin/phoebe"), "worker", "--listen", "127.0.0.1:0")
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "not permitted") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
 func TestImage(t *testing.T) {
-	file, err := os.Open(one(t, root+"/out/package/*.oci.tar"))
+	file, err := os.Open(onlyMatch(t, root+"/out/package/*.oci.tar"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestImage(t *testing.T) {
 		t.Errorf("%+v", manifest)
 	}
 	// The image contains no libraries, so the binary must be static.
-	if out := does(t, tool(t, "file", "file"), root+"/bin/phoebe"); !strings.Contains(out, "statically linked") {
+	if out := runTool(t, findTool(t, "file", "file"), root+"/bin/phoebe"); !strings.Contains(out, "statically linked") {
 		t.Errorf("%s", out)
 	}
 }
@@ -347,36 +347,36 @@ func TestImage(t *testing.T) {
 // Another checkout, in another folder, gives the same bytes.
 func TestReproducible(t *testing.T) {
 	dir := t.TempDir()
-	does(t, "sh", "-c", fmt.Sprintf("cd %s && git ls-files -z | xargs -0 cp --parents -t %s", absolute(t, root), dir))
+	runTool(t, "sh", "-c", fmt.Sprintf("cd %s && git ls-files -z | xargs -0 cp --parents -t %s", absolutePath(t, root), dir))
 	if err := os.MkdirAll(dir+"/out", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	first := read(t, one(t, root+"/out/package/*.deb")) + read(t, one(t, root+"/out/package/*.oci.tar"))
-	version, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(one(t, root+"/out/package/*.deb")), "phoebe_"), "_")
-	epoch := strings.TrimSpace(does(t, "git", "log", "-1", "--format=%ct"))
+	first := readFile(t, onlyMatch(t, root+"/out/package/*.deb")) + readFile(t, onlyMatch(t, root+"/out/package/*.oci.tar"))
+	version, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(onlyMatch(t, root+"/out/package/*.deb")), "phoebe_"), "_")
+	epoch := strings.TrimSpace(runTool(t, "git", "log", "-1", "--format=%ct"))
 	cmd := exec.Command("make", "-C", dir, "package", "PACKAGE_VERSION="+version)
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+epoch, "MAKEFLAGS=", "MAKEOVERRIDES=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if second := read(t, one(t, dir+"/out/package/*.deb")) + read(t,
-		one(t, dir+"/out/package/*.oci.tar")); second != first {
+	if second := readFile(t, onlyMatch(t, dir+"/out/package/*.deb")) + readFile(t,
+		onlyMatch(t, dir+"/out/package/*.oci.tar")); second != first {
 		t.Error("the second build differs from the first")
 	}
 }
 
 // Each balancer accepts its recipe.
 func TestRecipes(t *testing.T) {
-	does(t, tool(t, "haproxy", "haproxy"), "-c", "-f", packaging+"/haproxy.cfg")
-	does(t, tool(t, "nginx", "nginx-light libnginx-mod-stream"), "-t", "-c", absolute(t, packaging+"/nginx.conf"))
+	runTool(t, findTool(t, "haproxy", "haproxy"), "-c", "-f", packaging+"/haproxy.cfg")
+	runTool(t, findTool(t, "nginx", "nginx-light libnginx-mod-stream"), "-t", "-c", absolutePath(t, packaging+"/nginx.conf"))
 }
 
 // makeKeys makes keys as compose.tls.yaml says.
 func makeKeys(t *testing.T) string {
 	t.Helper()
 	keys := t.TempDir() + "/keys"
-	does(t, root+"/bin/phoebe", "tls", keys)
-	write(t, keys+"/balancer.pem", read(t, keys+"/operator/tls.crt")+read(t, keys+"/operator/tls.key"))
+	runTool(t, root+"/bin/phoebe", "tls", keys)
+	writeFile(t, keys+"/balancer.pem", readFile(t, keys+"/operator/tls.crt")+readFile(t, keys+"/operator/tls.key"))
 	return keys
 }
 
@@ -384,11 +384,11 @@ func makeKeys(t *testing.T) string {
 func TestCompose(t *testing.T) {
 	for _, files := range [][]string{{packaging + "/compose.yaml"},
 		{packaging + "/compose.yaml", packaging + "/compose.tls.yaml"}} {
-		t.Run(filepath.Base(files[len(files)-1]), func(t *testing.T) { compose(t, files) })
+		t.Run(filepath.Base(files[len(files)-1]), func(t *testing.T) { checkCompose(t, files) })
 	}
 }
 
-func compose(t *testing.T, files []string) {
+func checkCompose(t *testing.T, files []string) {
 	options, err := cli.NewProjectOptions(files)
 	if err != nil {
 		t.Fatal(err)
@@ -398,7 +398,7 @@ func compose(t *testing.T, files []string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	secret, empty := write(t, dir+"/secret", "sesame\n"), write(t, dir+"/empty.yaml", "{}\n")
+	secret, empty := writeFile(t, dir+"/secret", "sesame\n"), writeFile(t, dir+"/empty.yaml", "{}\n")
 	keys := makeKeys(t)
 	checked, byTLS := 0, 0
 	for name, s := range project.Services {
@@ -433,15 +433,15 @@ func compose(t *testing.T, files []string) {
 		t.Errorf("%d services are phoebe's, %d by TLS", checked, byTLS)
 	}
 	// The balancer uses the recipe, with other addresses.
-	recipe := regexp.MustCompile(`(?s)    option httpchk.*?rise 1[^\n]*`).FindString(read(t, packaging+"/haproxy.cfg"))
+	recipe := regexp.MustCompile(`(?s)    option httpchk.*?rise 1[^\n]*`).FindString(readFile(t, packaging+"/haproxy.cfg"))
 	indented := regexp.MustCompile(`(?m)^`).ReplaceAllString(recipe, "      ")
-	if recipe == "" || !strings.Contains(read(t, packaging+"/compose.yaml"), indented) {
+	if recipe == "" || !strings.Contains(readFile(t, packaging+"/compose.yaml"), indented) {
 		t.Errorf("the checks of haproxy.cfg are not in compose.yaml:\n%s", indented)
 	}
 	content := project.Configs[project.Services["balancer"].Configs[0].Source].Content
 	conf := regexp.MustCompile(`server (\S+) frontend-\d:`).ReplaceAllString(content, "server $1 127.0.0.1:")
 	conf = strings.ReplaceAll(conf, "/run/keys", keys)
-	does(t, tool(t, "haproxy", "haproxy"), "-c", "-f", write(t, dir+"/haproxy.cfg", conf))
+	runTool(t, findTool(t, "haproxy", "haproxy"), "-c", "-f", writeFile(t, dir+"/haproxy.cfg", conf))
 }
 
 // Helm accepts the chart, and so do the schemas of five versions of Kubernetes. phoebe accepts the command lines in
@@ -453,25 +453,25 @@ func TestChart(t *testing.T) {
 		t.Fatal("HELM or KUBERNETES_VALIDATE is not set: make package-test sets both")
 	}
 	chart := packaging + "/helm/phoebe"
-	does(t, helm, "lint", "--strict", chart)
+	runTool(t, helm, "lint", "--strict", chart)
 	dir := t.TempDir()
 	keys := makeKeys(t)
 	for i, values := range []string{"", "worker.kind=DaemonSet", "tls.enabled=true",
 		"podMonitor.enabled=true,networkPolicy.enabled=false",
 		"podMonitor.enabled=true,tls.enabled=true,podMonitor.tlsConfig.insecureSkipVerify=true"} {
-		text := does(t, helm, "template", "fleet", chart, "--set", values)
+		text := runTool(t, helm, "template", "fleet", chart, "--set", values)
 		if byTLS := strings.Contains(values, "tls.enabled"); strings.Count(text,
 			"--tls-dir=/run/phoebe-keys\n") != map[bool]int{true: 2}[byTLS] ||
 			strings.Contains(text, "scheme: https") != (byTLS && i > 2) {
 			t.Errorf("%s: not all by TLS, or none:\n%s", values, text)
 		}
 		if i < 3 { // further values add resources unknown to Kubernetes itself
-			name := write(t, fmt.Sprintf("%s/%d.yaml", dir, i), text)
+			name := writeFile(t, fmt.Sprintf("%s/%d.yaml", dir, i), text)
 			for _, minor := range []string{"1.31", "1.32", "1.33", "1.34", "1.35"} {
-				does(t, "sh", "-c", fmt.Sprintf("%s --strict -k %s %s", validate, minor, name))
+				runTool(t, "sh", "-c", fmt.Sprintf("%s --strict -k %s %s", validate, minor, name))
 			}
 		}
-		secret, empty := write(t, dir+"/secret", "sesame\n"), write(t, dir+"/empty.yaml", "{}\n")
+		secret, empty := writeFile(t, dir+"/secret", "sesame\n"), writeFile(t, dir+"/empty.yaml", "{}\n")
 		for _, command := range regexp.MustCompile(`(?s)args:\n(.*?)\n +env:`).FindAllStringSubmatch(text, -1) {
 			args := []string{"config", "validate", empty}
 			for line := range strings.Lines(command[1]) {
@@ -485,7 +485,7 @@ func TestChart(t *testing.T) {
 			for i, arg := range args {
 				args[i] = strings.ReplaceAll(arg, "/run/phoebe-keys", keys+"/"+args[3])
 			}
-			does(t, root+"/bin/phoebe", args...)
+			runTool(t, root+"/bin/phoebe", args...)
 		}
 	}
 	for _, wrong := range []string{"terminationGracePeriodSeconds=30", "worker.kind=Job",
@@ -499,16 +499,16 @@ func TestChart(t *testing.T) {
 
 // The API still has all fields and calls of the last release.
 func TestAudit(t *testing.T) {
-	thrift := tool(t, "thrift", "thrift-compiler")
+	thrift := findTool(t, "thrift", "thrift-compiler")
 	dir := t.TempDir()
-	commit := strings.TrimSpace(read(t, root+"/cmd/phoebe/RELEASED"))
-	released := write(t, dir+"/released.thrift", does(t, "git", "-C", root, "show", commit+":idl/phoebe.thrift"))
-	does(t, thrift, "--audit", released, root+"/idl/phoebe.thrift")
+	commit := strings.TrimSpace(readFile(t, root+"/cmd/phoebe/RELEASED"))
+	released := writeFile(t, dir+"/released.thrift", runTool(t, "git", "-C", root, "show", commit+":idl/phoebe.thrift"))
+	runTool(t, thrift, "--audit", released, root+"/idl/phoebe.thrift")
 	// A change of a field's type would be noticed.
-	text := read(t, root+"/idl/phoebe.thrift")
+	text := readFile(t, root+"/idl/phoebe.thrift")
 	wrong := strings.Replace(text, "7: i64 timeout_us = 0,", "7: string timeout_us,", 1)
 	if out, err := exec.Command(thrift, "--audit", released,
-		write(t, dir+"/wrong.thrift", wrong)).CombinedOutput(); wrong == text || err == nil {
+		writeFile(t, dir+"/wrong.thrift", wrong)).CombinedOutput(); wrong == text || err == nil {
 		t.Errorf("another type of a field was not noticed: %s", out)
 	}
 }
