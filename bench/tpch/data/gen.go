@@ -21,7 +21,7 @@ import (
 const replicas = 2
 
 // sampleRows is the number of rows in the sample of a table. Planners estimate selectivity from the samples.
-const sampled = 2000
+const sampleRows = 2000
 
 // Gen makes the data of a scale factor in root, for the given number of nodes. If the data is complete already,
 // Gen leaves the data alone.
@@ -30,7 +30,7 @@ func Gen(root string, sf float64, nodes int, log io.Writer) error {
 		return nil
 	}
 	m := &Manifest{SF: sf, Root: root}
-	dir := m.dir()
+	dir := m.scaleDir()
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -50,19 +50,19 @@ func Gen(root string, sf float64, nodes int, log io.Writer) error {
 	defer db.Close()
 	for i := range nodes {
 		m.Nodes = append(m.Nodes, fmt.Sprintf("node-%d", i))
-		if err := os.MkdirAll(m.path(m.Nodes[i], Name(sf)), 0o755); err != nil {
+		if err := os.MkdirAll(m.nodePath(m.Nodes[i], ScaleName(sf)), 0o755); err != nil {
 			return err
 		}
 	}
-	if m.Queries, err = texts(db, "SELECT query FROM queries ORDER BY query_nr"); err != nil {
+	if m.Queries, err = queryStrings(db, "SELECT query FROM queries ORDER BY query_nr"); err != nil {
 		return err
 	}
-	if m.Answers, err = texts(db, "SELECT answer FROM answers ORDER BY query_nr"); err != nil {
+	if m.Answers, err = queryStrings(db, "SELECT answer FROM answers ORDER BY query_nr"); err != nil {
 		return err
 	}
 	for _, name := range []string{"region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"} {
 		fmt.Fprintf(log, "%s\n", name)
-		t, err := m.table(db, name)
+		t, err := m.makeTable(db, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -77,7 +77,7 @@ func Gen(root string, sf float64, nodes int, log io.Writer) error {
 }
 
 // queryStrings returns the first column of a query's rows.
-func texts(db *sql.DB, query string, args ...any) ([]string, error) {
+func queryStrings(db *sql.DB, query string, args ...any) ([]string, error) {
 	rows, err := db.Query(query, args...)
 	if err != nil {
 		return nil, err
@@ -95,13 +95,13 @@ func texts(db *sql.DB, query string, args ...any) ([]string, error) {
 }
 
 // makeTable writes the sample and the files of a table, and returns the description of the table.
-func (m *Manifest) table(db *sql.DB, name string) (*Table, error) {
-	t := &Table{Table: plan.Table{Name: name, Class: keys[name][0], Key: keys[name][1], Distinct: map[string]int{}}}
+func (m *Manifest) makeTable(db *sql.DB, name string) (*Table, error) {
+	t := &Table{Table: plan.Table{Name: name, Class: tableKeys[name][0], Key: tableKeys[name][1], Distinct: map[string]int{}}}
 	var err error
-	if t.Columns, err = texts(db, "SELECT column_name FROM (DESCRIBE "+name+")"); err != nil {
+	if t.Columns, err = queryStrings(db, "SELECT column_name FROM (DESCRIBE "+name+")"); err != nil {
 		return nil, err
 	}
-	if t.Types, err = texts(db, "SELECT column_type FROM (DESCRIBE "+name+")"); err != nil {
+	if t.Types, err = queryStrings(db, "SELECT column_type FROM (DESCRIBE "+name+")"); err != nil {
 		return nil, err
 	}
 	for _, c := range t.Columns {
@@ -111,7 +111,7 @@ func (m *Manifest) table(db *sql.DB, name string) (*Table, error) {
 		}
 		t.Distinct[c] = n
 	}
-	if _, err := db.Exec(fmt.Sprintf("COPY (SELECT * FROM %s USING SAMPLE reservoir(%d ROWS) REPEATABLE (1)) TO '%s' (FORMAT parquet)", name, sampled, filepath.Join(m.dir(), "sample", name+".parquet"))); err != nil {
+	if _, err := db.Exec(fmt.Sprintf("COPY (SELECT * FROM %s USING SAMPLE reservoir(%d ROWS) REPEATABLE (1)) TO '%s' (FORMAT parquet)", name, sampleRows, filepath.Join(m.scaleDir(), "sample", name+".parquet"))); err != nil {
 		return nil, err
 	}
 	parts := 1
@@ -119,19 +119,19 @@ func (m *Manifest) table(db *sql.DB, name string) (*Table, error) {
 		parts = Classes[t.Class]
 	}
 	// A single pass over the table sorts the rows by file number. Then each file is written by a plain scan.
-	from := name
+	source := name
 	if t.Class != "" {
-		from = "cut"
-		if _, err := db.Exec(fmt.Sprintf("CREATE OR REPLACE TEMP TABLE cut AS SELECT %s AS number, * FROM %s ORDER BY number", number(t.Class, t.Key), name)); err != nil {
+		source = "cut"
+		if _, err := db.Exec(fmt.Sprintf("CREATE OR REPLACE TEMP TABLE cut AS SELECT %s AS number, * FROM %s ORDER BY number", fileNumber(t.Class, t.Key), name)); err != nil {
 			return nil, err
 		}
 	}
 	for i := range parts {
-		what := "SELECT * FROM " + from
+		query := "SELECT * FROM " + source
 		if t.Class != "" {
-			what = fmt.Sprintf("SELECT * EXCLUDE number FROM cut WHERE number = %d", i)
+			query = fmt.Sprintf("SELECT * EXCLUDE number FROM cut WHERE number = %d", i)
 		}
-		p := Part{File: filepath.Join(Name(m.SF), fmt.Sprintf("%s-%02d.parquet", name, i))}
+		p := Part{File: filepath.Join(ScaleName(m.SF), fmt.Sprintf("%s-%02d.parquet", name, i))}
 		if t.Class == "" {
 			p.Nodes = m.Nodes
 		} else {
@@ -141,8 +141,8 @@ func (m *Manifest) table(db *sql.DB, name string) (*Table, error) {
 				p.Nodes = append(p.Nodes, m.Nodes[(at+r)%len(m.Nodes)])
 			}
 		}
-		first := m.path(p.Nodes[0], p.File)
-		if _, err := db.Exec(fmt.Sprintf("COPY (%s) TO '%s' (FORMAT parquet, COMPRESSION snappy)", what, first)); err != nil {
+		first := m.nodePath(p.Nodes[0], p.File)
+		if _, err := db.Exec(fmt.Sprintf("COPY (%s) TO '%s' (FORMAT parquet, COMPRESSION snappy)", query, first)); err != nil {
 			return nil, err
 		}
 		if err := db.QueryRow("SELECT sum(num_rows) FROM parquet_file_metadata('" + first + "')").Scan(&p.Rows); err != nil {
@@ -156,7 +156,7 @@ func (m *Manifest) table(db *sql.DB, name string) (*Table, error) {
 		sum := sha256.Sum256(b)
 		p.SHA256, p.Bytes = hex.EncodeToString(sum[:]), int64(len(b))
 		for _, n := range p.Nodes[1:] {
-			if err := os.WriteFile(m.path(n, p.File), b, 0o644); err != nil {
+			if err := os.WriteFile(m.nodePath(n, p.File), b, 0o644); err != nil {
 				return nil, err
 			}
 		}
@@ -171,7 +171,7 @@ func (m *Manifest) Views() string {
 	for _, t := range m.Tables {
 		var files []string
 		for _, p := range t.Parts {
-			files = append(files, "'"+m.path(p.Nodes[0], p.File)+"'")
+			files = append(files, "'"+m.nodePath(p.Nodes[0], p.File)+"'")
 		}
 		fmt.Fprintf(&out, "CREATE OR REPLACE VIEW %s AS FROM read_parquet([%s]);\n", t.Name, strings.Join(files, ", "))
 	}

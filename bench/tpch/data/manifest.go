@@ -45,29 +45,29 @@ type Part struct {
 var Classes = map[string]int{"orderkey": 60, "partkey": 12}
 
 // tableKeys are the class and the key column of each partitioned table.
-var keys = map[string][2]string{
+var tableKeys = map[string][2]string{
 	"lineitem": {"orderkey", "l_orderkey"}, "orders": {"orderkey", "o_orderkey"},
 	"part": {"partkey", "p_partkey"}, "partsupp": {"partkey", "ps_partkey"},
 }
 
 // ScaleName returns the name of a scale factor in paths.
-func Name(sf float64) string { return "sf" + strconv.FormatFloat(sf, 'g', -1, 64) }
+func ScaleName(sf float64) string { return "sf" + strconv.FormatFloat(sf, 'g', -1, 64) }
 
 // scaleDir is the folder of the manifest and the samples.
-func (m *Manifest) dir() string { return filepath.Join(m.Root, Name(m.SF)) }
+func (m *Manifest) scaleDir() string { return filepath.Join(m.Root, ScaleName(m.SF)) }
 
 // nodePath is the path of a file in the folder of a node.
-func (m *Manifest) path(node, file string) string { return filepath.Join(m.Root, node, file) }
+func (m *Manifest) nodePath(node, file string) string { return filepath.Join(m.Root, node, file) }
 
 // Read reads the manifest of a scale factor.
 func Read(root string, sf float64) (*Manifest, error) {
 	m := &Manifest{SF: sf, Root: root}
-	b, err := os.ReadFile(filepath.Join(m.dir(), "manifest.json"))
+	b, err := os.ReadFile(filepath.Join(m.scaleDir(), "manifest.json"))
 	if err != nil {
 		return nil, fmt.Errorf("%w (make the data with: phoebe-tpch gen --sf %g)", err, sf)
 	}
 	if err := json.Unmarshal(b, m); err != nil {
-		return nil, fmt.Errorf("%s: %w", m.dir(), err)
+		return nil, fmt.Errorf("%s: %w", m.scaleDir(), err)
 	}
 	return m, nil
 }
@@ -85,14 +85,14 @@ func (m *Manifest) Lookup(name string) *Table {
 // Catalog is the planner's view of the manifest. A task reads several files of a class, to have enough work.
 type Catalog struct {
 	*Manifest
-	rows  int            // least number of rows of a task
-	files map[string]int // number of files for each task, by class
+	minRows      int            // least number of rows of a task
+	filesPerTask map[string]int // number of files for each task, by class
 }
 
 // NewCatalog returns a catalog for tasks with at least minRows rows of the largest table of a class, as long as
 // all files of a task are at one node.
-func NewCatalog(m *Manifest, rows int) Catalog {
-	c := Catalog{m, rows, map[string]int{}}
+func NewCatalog(m *Manifest, minRows int) Catalog {
+	c := Catalog{m, minRows, map[string]int{}}
 	for class, files := range Classes {
 		largest := 0
 		for _, t := range m.Tables {
@@ -100,12 +100,12 @@ func NewCatalog(m *Manifest, rows int) Catalog {
 				largest = max(largest, t.Rows)
 			}
 		}
-		together := max(1, files/len(m.Nodes))
+		filesPerNode := max(1, files/len(m.Nodes))
 		n := 1
-		for n < together && (together%n != 0 || largest/files*n < rows) {
+		for n < filesPerNode && (filesPerNode%n != 0 || largest/files*n < minRows) {
 			n++
 		}
-		c.files[class] = n
+		c.filesPerTask[class] = n
 	}
 	return c
 }
@@ -119,20 +119,20 @@ func (c Catalog) Table(name string) *plan.Table {
 }
 
 // Tasks returns the number of scanning tasks for the tables of a class.
-func (c Catalog) Tasks(class string) int { return Classes[class] / c.files[class] }
+func (c Catalog) Tasks(class string) int { return Classes[class] / c.filesPerTask[class] }
 
 // maxExchangeTasks is the largest number of tasks after an exchange.
-const mostExchange = 12
+const maxExchangeTasks = 12
 
 // ExchangeTasks gives each task a quarter of the rows of a task that only scans. Moved rows are grouped or
 // joined, and need more work.
-func (c Catalog) Exchange(rows float64) int {
-	return int(min(max(1, math.Ceil(4*rows/float64(c.rows))), mostExchange))
+func (c Catalog) ExchangeTasks(rows float64) int {
+	return int(min(max(1, math.Ceil(4*rows/float64(c.minRows))), maxExchangeTasks))
 }
 
 // Bucket is SQL for the number of the task that has this key.
 func (c Catalog) Bucket(class, key string) string {
-	return fmt.Sprintf("CAST(%s // %d AS INTEGER)", number(class, key), c.files[class])
+	return fmt.Sprintf("CAST(%s // %d AS INTEGER)", fileNumber(class, key), c.filesPerTask[class])
 }
 
 // Parts returns the files of a table for the task with this number.
@@ -140,12 +140,12 @@ func (c Catalog) Parts(t *Table, task int) []Part {
 	if t.Class == "" {
 		return t.Parts
 	}
-	n := c.files[t.Class]
+	n := c.filesPerTask[t.Class]
 	return t.Parts[task*n : (task+1)*n]
 }
 
 // fileNumber is SQL for the number of the file with the rows of this key.
-func number(class, key string) string {
+func fileNumber(class, key string) string {
 	return fmt.Sprintf("hash(CAST(%s AS BIGINT)) %% %d", key, Classes[class])
 }
 
@@ -160,7 +160,7 @@ func (c Catalog) Planner() (*plan.Planner, error) {
 		return nil, err
 	}
 	for _, t := range c.Tables {
-		if _, err := db.Exec(fmt.Sprintf("CREATE TABLE %s AS FROM read_parquet('%s')", t.Name, filepath.Join(c.dir(), "sample", t.Name+".parquet"))); err != nil {
+		if _, err := db.Exec(fmt.Sprintf("CREATE TABLE %s AS FROM read_parquet('%s')", t.Name, filepath.Join(c.scaleDir(), "sample", t.Name+".parquet"))); err != nil {
 			return nil, fmt.Errorf("sample of %s: %w", t.Name, err)
 		}
 	}

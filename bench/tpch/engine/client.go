@@ -28,10 +28,10 @@ type Engine struct {
 	cat     data.Catalog
 	planner *plan.Planner
 
-	mu    sync.Mutex
-	plans map[string]*plan.Plan
-	nodes map[string][]string // addresses that serve data, by node
-	asked time.Time
+	mu        sync.Mutex
+	plans     map[string]*plan.Plan
+	dataAddrs map[string][]string // addresses that serve data, by node
+	askedAt   time.Time
 }
 
 // Options are the options of a query.
@@ -129,10 +129,10 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 	}
 	planning := time.Since(start)
 	for try := 0; ; try++ {
-		r, err := e.execute(ctx, p, text, opt, start)
+		r, err := e.executePlan(ctx, p, text, opt, start)
 		if t, ok := errors.AsType[*client.TaskError](err); ok && (t.Reason == client.NoInput || t.Code == NoData) && try < 4 {
 			e.mu.Lock()
-			e.asked = time.Time{}
+			e.askedAt = time.Time{}
 			e.mu.Unlock()
 			select { // a worker is gone with outputs, or comes back with the files at another address
 			case <-time.After(time.Duration(try) * 500 * time.Millisecond):
@@ -150,9 +150,9 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 
 // buildJob turns a plan into a job of phoebe. The slice stageOf holds the position of each task's stage. The
 // addresses addrs serve data, by node.
-func (e *Engine) job(p *plan.Plan, text string, opt Options, at map[string][]string) (job client.Job, of []int, err error) {
+func (e *Engine) buildJob(p *plan.Plan, text string, opt Options, addrs map[string][]string) (job client.Job, stageOf []int, err error) {
 	job = client.Job{Tenant: opt.Tenant, Class: opt.Class, Mode: opt.Mode, Policy: opt.Policy, Phases: true}
-	query := sha256.Sum256([]byte(text))
+	digest := sha256.Sum256([]byte(text))
 	for i := range p.Stages {
 		s := &p.Stages[i]
 		common := Stage{SQL: s.SQL, Buckets: s.Buckets, Last: i == len(p.Stages)-1}
@@ -169,7 +169,7 @@ func (e *Engine) job(p *plan.Plan, text string, opt Options, at map[string][]str
 		var pieces []*data.Table
 		for _, name := range s.Tables {
 			if t := e.cat.Lookup(name); t.Class == "" {
-				common.Tables = append(common.Tables, table(t, t.Parts, at))
+				common.Tables = append(common.Tables, tableFiles(t, t.Parts, addrs))
 			} else {
 				pieces = append(pieces, t)
 			}
@@ -180,15 +180,15 @@ func (e *Engine) job(p *plan.Plan, text string, opt Options, at map[string][]str
 		job.Stages = append(job.Stages, stage)
 		for n := range s.Tasks {
 			task := client.Task{
-				Stage: s.Name, Function: Function, Class: fmt.Sprintf("%x %s", query[:8], s.Name),
+				Stage: s.Name, Function: Function, Class: fmt.Sprintf("%x %s", digest[:8], s.Name),
 				Demand: client.Demand{Memory: opt.Memory},
 			}
 			var f Fragment
 			for _, t := range pieces {
 				parts := e.cat.Parts(t, n)
-				f.Tables = append(f.Tables, table(t, parts, at))
+				f.Tables = append(f.Tables, tableFiles(t, parts, addrs))
 				if !opt.Blind {
-					task.Inputs = append(task.Inputs, inputs(parts)...)
+					task.Inputs = append(task.Inputs, partInputs(parts)...)
 				}
 			}
 			for _, in := range common.Inputs {
@@ -201,15 +201,15 @@ func (e *Engine) job(p *plan.Plan, text string, opt Options, at map[string][]str
 			if task.Payload, err = json.Marshal(f); err != nil {
 				return job, nil, err
 			}
-			job.Tasks, of = append(job.Tasks, task), append(of, i)
+			job.Tasks, stageOf = append(job.Tasks, task), append(stageOf, i)
 		}
 	}
-	return job, of, nil
+	return job, stageOf, nil
 }
 
 // partInputs tells phoebe where parts are. Successive parts at the same nodes form a single input, because
 // phoebe ignores small inputs of a task with much other data.
-func inputs(parts []data.Part) []client.Input {
+func partInputs(parts []data.Part) []client.Input {
 	var out []client.Input
 	for i, part := range parts {
 		if i > 0 && slices.Equal(part.Nodes, parts[i-1].Nodes) {
@@ -226,12 +226,12 @@ func inputs(parts []data.Part) []client.Input {
 }
 
 // tableFiles returns the files of a table's parts, with the addresses of each file.
-func table(t *data.Table, parts []data.Part, at map[string][]string) Table {
+func tableFiles(t *data.Table, parts []data.Part, addrs map[string][]string) Table {
 	out := Table{Name: t.Name}
 	for _, part := range parts {
 		f := File{Name: part.File, SHA256: part.SHA256, Bytes: part.Bytes}
 		for _, node := range part.Nodes {
-			f.At = append(f.At, at[node]...)
+			f.At = append(f.At, addrs[node]...)
 		}
 		out.Files = append(out.Files, f)
 	}
@@ -239,12 +239,12 @@ func table(t *data.Table, parts []data.Part, at map[string][]string) Table {
 }
 
 // executePlan runs a plan once.
-func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Options, start time.Time) (*Result, error) {
-	at, err := e.where(ctx)
+func (e *Engine) executePlan(ctx context.Context, p *plan.Plan, text string, opt Options, start time.Time) (*Result, error) {
+	addrs, err := e.findDataAddrs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	job, of, err := e.job(p, text, opt, at)
+	job, stageOf, err := e.buildJob(p, text, opt, addrs)
 	if err != nil {
 		return nil, err
 	}
@@ -255,8 +255,8 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 	}
 	r := &Result{Columns: p.Columns}
 	first := make([]int, len(p.Stages)) // first task of each stage
-	for i := len(of) - 1; i >= 0; i-- {
-		first[of[i]] = i
+	for i := len(stageOf) - 1; i >= 0; i-- {
+		first[stageOf[i]] = i
 	}
 	for i := range p.Stages {
 		s := &p.Stages[i]
@@ -276,15 +276,15 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 		}
 		if err != nil {
 			t, ok := errors.AsType[*client.TaskError](err)
-			unwanted := ok && t.Reason == client.Cancelled && enough[of[t.Task]]
+			unwanted := ok && t.Reason == client.Cancelled && enough[stageOf[t.Task]]
 			if !unwanted && (failed == nil || ok && t.Reason != client.StageFailed) {
 				failed = err // the cause, rather than the failures that follow from the cause
 			}
 			continue
 		}
-		i := of[o.Task]
+		i := stageOf[o.Task]
 		st := &r.Stats.Stages[i]
-		st.add(o, o.Task-first[i], begin, &out)
+		st.addTask(o, o.Task-first[i], begin, &out)
 		r.Stats.Bad = append(r.Stats.Bad, out.Bad...)
 		switch {
 		case p.Stages[i].Class == "":
@@ -318,7 +318,7 @@ func (e *Engine) execute(ctx context.Context, p *plan.Plan, text string, opt Opt
 }
 
 // addTask adds the outcome of task n to the statistics. begin is the time of submission since the query began.
-func (s *StageStats) add(o client.Outcome, n int, begin time.Duration, out *Output) {
+func (s *StageStats) addTask(o client.Outcome, n int, begin time.Duration, out *Output) {
 	s.Tasks[n] = TaskStats{o.Worker, o.Run, *o.Phases}
 	s.Rows, s.Bytes = s.Rows+out.Rows, s.Bytes+out.Bytes
 	from, to := begin+o.Phases.Sampled, begin+o.Phases.Delivered
@@ -343,25 +343,25 @@ func (e *Engine) Slots(ctx context.Context) (int, error) {
 
 // findDataAddrs returns the addresses of each node's data. The addresses are read from the cluster at most once
 // a second.
-func (e *Engine) where(ctx context.Context) (map[string][]string, error) {
+func (e *Engine) findDataAddrs(ctx context.Context) (map[string][]string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if time.Since(e.asked) < time.Second {
-		return e.nodes, nil
+	if time.Since(e.askedAt) < time.Second {
+		return e.dataAddrs, nil
 	}
 	cluster, err := e.c.Cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e.asked, e.nodes = time.Now(), map[string][]string{}
+	e.askedAt, e.dataAddrs = time.Now(), map[string][]string{}
 	for _, w := range cluster.Workers {
 		for _, l := range w.Labels {
-			if at, ok := strings.CutPrefix(l, "data="); ok && w.State == "up" {
-				e.nodes[w.Host] = append(e.nodes[w.Host], at)
+			if addr, ok := strings.CutPrefix(l, "data="); ok && w.State == "up" {
+				e.dataAddrs[w.Host] = append(e.dataAddrs[w.Host], addr)
 			}
 		}
 	}
-	return e.nodes, nil
+	return e.dataAddrs, nil
 }
 
 // Batches returns the rows during reading. A batch is valid until the next batch is read. Once a piece is read
@@ -372,20 +372,20 @@ func (r *Result) Batches(ctx context.Context) iter.Seq2[arrow.RecordBatch, error
 			if p == nil || p.Rows == 0 {
 				continue
 			}
-			if more, err := p.batches(ctx, yield); err != nil {
+			if more, err := p.yieldBatches(ctx, yield); err != nil {
 				yield(nil, err)
 				return
 			} else if !more {
 				return
 			}
-			p.drop()
+			p.deleteData()
 		}
 	}
 }
 
 // yieldBatches yields the batches of the piece, and reports whether yield wants more.
-func (p *Piece) batches(ctx context.Context, yield func(arrow.RecordBatch, error) bool) (more bool, err error) {
-	b, err := p.open(ctx)
+func (p *Piece) yieldBatches(ctx context.Context, yield func(arrow.RecordBatch, error) bool) (more bool, err error) {
+	b, err := p.openReader(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -418,13 +418,13 @@ func (r *Result) Rows() int {
 func (r *Result) Close() {
 	for _, p := range r.pieces {
 		if p != nil {
-			p.drop()
+			p.deleteData()
 		}
 	}
 }
 
 // deleteData deletes the file of the piece at the worker.
-func (p *Piece) drop() {
+func (p *Piece) deleteData() {
 	if p.URL == "" {
 		return
 	}

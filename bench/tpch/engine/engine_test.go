@@ -21,7 +21,7 @@ import (
 )
 
 // testRoot makes the data of the tests once, and returns the folder.
-var root = sync.OnceValues(func() (string, error) {
+var testRoot = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "phoebe-tpch-test")
 	if err != nil {
 		return "", err
@@ -31,7 +31,7 @@ var root = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := root(); err == nil {
+	if dir, err := testRoot(); err == nil {
 		os.RemoveAll(dir)
 	}
 	os.Exit(code)
@@ -39,14 +39,14 @@ func TestMain(m *testing.M) {
 
 type rig struct {
 	*Engine
-	m       *data.Manifest
-	cluster *Cluster
-	ref     *Reference
+	manifest *data.Manifest
+	cluster  *Cluster
+	ref      *Reference
 }
 
 // startRig starts a cluster with a worker for each node, over the data in dir. Each task reads at least this
 // number of rows.
-func start(t *testing.T, dir string, rows int) *rig {
+func startRig(t *testing.T, dir string, rows int) *rig {
 	t.Helper()
 	m, err := data.Read(dir, 0.01)
 	if err != nil {
@@ -75,9 +75,9 @@ func start(t *testing.T, dir string, rows int) *rig {
 	return &rig{e, m, cluster, ref}
 }
 
-func base(t *testing.T) string {
+func testData(t *testing.T) string {
 	t.Helper()
-	dir, err := root()
+	dir, err := testRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func base(t *testing.T) string {
 }
 
 // checkAnswers runs a query on the cluster and on the reference, and compares the rows.
-func (r *rig) answers(t *testing.T, q string) *Result {
+func (r *rig) checkAnswers(t *testing.T, q string) *Result {
 	t.Helper()
 	res, err := r.Query(t.Context(), q, Options{})
 	if err != nil {
@@ -106,17 +106,17 @@ func (r *rig) answers(t *testing.T, q string) *Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := Compare(got, want, p.Columns, p.Order); d != "" {
-		t.Errorf("%s\n%s", d, q)
+	if diff := Compare(got, want, p.Columns, p.Order); diff != "" {
+		t.Errorf("%s\n%s", diff, q)
 	}
 	return res
 }
 
 func TestQueries(t *testing.T) {
-	r := start(t, base(t), 20_000)
+	r := startRig(t, testData(t), 20_000)
 	var long []int // numbers of the queries with more than two stages
-	for i, q := range r.m.Queries {
-		if res := r.answers(t, q); res != nil && len(res.Stats.Stages) > 2 {
+	for i, q := range r.manifest.Queries {
+		if res := r.checkAnswers(t, q); res != nil && len(res.Stats.Stages) > 2 {
 			long = append(long, i+1)
 		}
 	}
@@ -127,12 +127,12 @@ func TestQueries(t *testing.T) {
 }
 
 func TestFuzz(t *testing.T) {
-	r := start(t, base(t), 500_000)
+	r := startRig(t, testData(t), 500_000)
 	random := rand.New(rand.NewPCG(11, 0))
 	const n = 40
 	refused := 0
 	for range n {
-		q := fuzz.Query(random, r.m)
+		q := fuzz.Query(random, r.manifest)
 		if _, err := r.ref.Rows(t.Context(), q); err != nil {
 			continue // for instance, a value is too large
 		}
@@ -141,7 +141,7 @@ func TestFuzz(t *testing.T) {
 			refused++
 			continue
 		}
-		r.answers(t, q)
+		r.checkAnswers(t, q)
 	}
 	if refused > n/5 {
 		t.Errorf("%d of %d queries are refused", refused, n)
@@ -150,7 +150,7 @@ func TestFuzz(t *testing.T) {
 
 // Shapes that random queries seldom have.
 func TestShapes(t *testing.T) {
-	r := start(t, base(t), 20_000)
+	r := startRig(t, testData(t), 20_000)
 	for _, q := range []string{
 		"SELECT 1 + 1 AS two",
 		"SELECT count(*) FROM lineitem WHERE l_quantity < 0",
@@ -192,14 +192,14 @@ func TestShapes(t *testing.T) {
 			}
 			continue
 		}
-		r.answers(t, q)
+		r.checkAnswers(t, q)
 	}
 }
 
 // If DuckDB counts an aggregate in a subquery as an aggregate of the outer query, the query is refused. The
 // planner must not count the aggregate as the subquery's.
 func TestOuterAggregate(t *testing.T) {
-	r := start(t, base(t), 20_000)
+	r := startRig(t, testData(t), 20_000)
 	for _, q := range []string{
 		"SELECT o_orderpriority, (SELECT count(*) FROM nation WHERE n_nationkey < min(o_custkey)) FROM orders GROUP BY 1",
 		"SELECT (SELECT count(*) FROM nation WHERE n_nationkey < min(o_custkey)) FROM orders",
@@ -217,9 +217,9 @@ func TestOuterAggregate(t *testing.T) {
 
 // The table customer is joined late: the final aggregation looks up each customer once, and no task scans the
 // whole table.
-func TestLookup(t *testing.T) {
-	r := start(t, base(t), 20_000)
-	p, err := r.Plan(t.Context(), r.m.Queries[10-1])
+func TestLateJoin(t *testing.T) {
+	r := startRig(t, testData(t), 20_000)
+	p, err := r.Plan(t.Context(), r.manifest.Queries[10-1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,8 +229,8 @@ func TestLookup(t *testing.T) {
 }
 
 // If a query only aggregates the moved side of an outer join, tasks aggregate the rows before the move.
-func TestSummed(t *testing.T) {
-	r := start(t, base(t), 20_000)
+func TestPreaggregation(t *testing.T) {
+	r := startRig(t, testData(t), 20_000)
 	for q, want := range map[string]bool{
 		// too few rows to be partitioned
 		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_quantity > 49 AND l_linenumber > 6 GROUP BY 1": false,
@@ -246,7 +246,7 @@ func TestSummed(t *testing.T) {
 		// one group for each row
 		"SELECT s_suppkey, count(l_tax) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_orderkey > s_suppkey GROUP BY 1": false,
 	} {
-		r.answers(t, q)
+		r.checkAnswers(t, q)
 		p, err := r.Plan(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +259,7 @@ func TestSummed(t *testing.T) {
 
 // The number of distinct values of an expression of a query in FROM is taken from the sample.
 func TestGroupsOfExpression(t *testing.T) {
-	r := start(t, base(t), 20_000)
+	r := startRig(t, testData(t), 20_000)
 	p, err := r.Plan(t.Context(), "SELECT y, s, count(*) FROM (SELECT year(l_shipdate) AS y, l_suppkey AS s FROM lineitem) GROUP BY 1, 2")
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestGroupsOfExpression(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	r := start(t, base(t), 20_000)
+	r := startRig(t, testData(t), 20_000)
 	for _, c := range []struct{ q, says string }{
 		{"SELEC 1", "syntax error"},
 		{"SELECT * FROM nowhere", "nowhere"},
@@ -287,15 +287,15 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func code(err error) string {
+func errorCode(err error) string {
 	if t, ok := errors.AsType[*client.TaskError](err); ok {
 		return t.Code
 	}
 	return ""
 }
 
-func TestFailures(t *testing.T) {
-	r := start(t, base(t), 20_000)
+func TestErrorCodes(t *testing.T) {
+	r := startRig(t, testData(t), 20_000)
 	for _, c := range []struct {
 		q      string
 		memory int32
@@ -306,23 +306,23 @@ func TestFailures(t *testing.T) {
 		{"SELECT l_comment, l_orderkey, count(*) FROM lineitem a, nation, region GROUP BY ALL ORDER BY 1, 2", 4, NoMemory},
 	} {
 		_, err := r.Query(t.Context(), c.q, Options{Memory: c.memory})
-		if code(err) != c.want {
+		if errorCode(err) != c.want {
 			t.Errorf("%s: %v, want %s", c.q, err, c.want)
 		}
 	}
-	r.answers(t, r.m.Queries[5]) // the workers run queries as before
+	r.checkAnswers(t, r.manifest.Queries[5]) // the workers run queries as before
 }
 
 // If a copy of a file is damaged or gone, the second copy is read, and the statistics name the bad copy.
 // Without another copy, the error names the file.
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(base(t))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(testData(t))); err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, dir, 20_000)
-	at := func(table string, i, replica int) string {
-		p := r.m.Lookup(table).Parts[i]
+	r := startRig(t, dir, 20_000)
+	filePath := func(table string, i, replica int) string {
+		p := r.manifest.Lookup(table).Parts[i]
 		return filepath.Join(dir, p.Nodes[replica], p.File)
 	}
 	q := "SELECT count(*), sum(l_quantity) FROM lineitem"
@@ -330,15 +330,15 @@ func TestBadFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(at("lineitem", 3, 0))
+	b, err := os.ReadFile(filePath("lineitem", 3, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	b[len(b)/2] ^= 1
-	if err := os.WriteFile(at("lineitem", 3, 0), b, 0o644); err != nil {
+	if err := os.WriteFile(filePath("lineitem", 3, 0), b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(at("lineitem", 40, 1)); err != nil {
+	if err := os.Remove(filePath("lineitem", 40, 1)); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 { // until tasks have read the bad copies
@@ -357,27 +357,27 @@ func TestBadFiles(t *testing.T) {
 }
 
 // If a file has no copy where a task runs, the task fetches the columns of its query.
-func TestElsewhere(t *testing.T) {
+func TestRemoteReads(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(base(t))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(testData(t))); err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, dir, 20_000)
+	r := startRig(t, dir, 20_000)
 	for _, i := range []int{1, 3} { // one copy of each file is left
-		if err := os.RemoveAll(filepath.Join(dir, r.m.Nodes[i])); err != nil {
+		if err := os.RemoveAll(filepath.Join(dir, r.manifest.Nodes[i])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	whole, err := data.Read(base(t), 0.01)
+	whole, err := data.Read(testData(t), 0.01)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.ref.s.exec(t.Context(), whole.Views()); err != nil {
+	if err := r.ref.slot.execSQL(t.Context(), whole.Views()); err != nil {
 		t.Fatal(err)
 	}
 	remote := 0
-	for _, q := range r.m.Queries {
-		if res := r.answers(t, q); res != nil {
+	for _, q := range r.manifest.Queries {
+		if res := r.checkAnswers(t, q); res != nil {
 			remote += res.Stats.Remote
 		}
 	}
@@ -388,25 +388,25 @@ func TestElsewhere(t *testing.T) {
 
 func TestNoFile(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(base(t))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(testData(t))); err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, dir, 20_000)
-	p := r.m.Lookup("lineitem").Parts[7]
+	r := startRig(t, dir, 20_000)
+	p := r.manifest.Lookup("lineitem").Parts[7]
 	for _, n := range p.Nodes {
 		if err := os.Remove(filepath.Join(dir, n, p.File)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, err := r.Query(t.Context(), "SELECT sum(l_quantity) FROM lineitem", Options{})
-	if code(err) != NoData || !strings.Contains(err.Error(), "lineitem-07.parquet") {
+	if errorCode(err) != NoData || !strings.Contains(err.Error(), "lineitem-07.parquet") {
 		t.Errorf("%v", err)
 	}
 }
 
 // When a few rows are enough, waiting tasks are cancelled.
 func TestLimit(t *testing.T) {
-	r := start(t, base(t), 1)
+	r := startRig(t, testData(t), 1)
 	res, err := r.Query(t.Context(), "SELECT l_orderkey FROM lineitem LIMIT 10", Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -427,18 +427,18 @@ func TestLimit(t *testing.T) {
 
 // A large result stays at the worker until the client has read the rows. Then the worker deletes the result.
 func TestLargeResult(t *testing.T) {
-	r := start(t, base(t), 20_000)
+	r := startRig(t, testData(t), 20_000)
 	res, err := r.Query(t.Context(), "SELECT l_orderkey, l_comment, n_name FROM lineitem, nation", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 25 * r.m.Lookup("lineitem").Rows; res.Rows() != want {
+	if want := 25 * r.manifest.Lookup("lineitem").Rows; res.Rows() != want {
 		t.Errorf("%d rows, want %d", res.Rows(), want)
 	}
-	kept := func() int {
+	keptFiles := func() int {
 		n := 0
 		for _, w := range r.cluster.Workers {
-			l, err := os.ReadDir(w.out())
+			l, err := os.ReadDir(w.outDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -446,7 +446,7 @@ func TestLargeResult(t *testing.T) {
 		}
 		return n
 	}
-	if kept() == 0 {
+	if keptFiles() == 0 {
 		t.Error("no worker keeps the result")
 	}
 	n := 0
@@ -460,7 +460,7 @@ func TestLargeResult(t *testing.T) {
 		t.Errorf("%d rows were read", n)
 	}
 	res.Close()
-	if k := kept(); k > 0 {
+	if k := keptFiles(); k > 0 {
 		t.Errorf("%d files are left at the workers", k)
 	}
 }
@@ -468,7 +468,7 @@ func TestLargeResult(t *testing.T) {
 // A client reads ten million rows, and at any time holds only a few batches in memory, however slow the reading
 // is.
 func TestSlowReader(t *testing.T) {
-	r := start(t, base(t), 20_000)
+	r := startRig(t, testData(t), 20_000)
 	res, err := r.Query(t.Context(), "SELECT l_orderkey, c_custkey FROM lineitem, customer WHERE c_custkey <= 170", Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -500,8 +500,8 @@ func TestSlowReader(t *testing.T) {
 
 // When a client is gone, the fragments of its query end within 50 ms: the slots of the workers are free again.
 // The machine may be busy with other work, so two of the ten tries may take longer.
-func TestGone(t *testing.T) {
-	r := start(t, base(t), 20_000)
+func TestCancelledQueryFreesSlots(t *testing.T) {
+	r := startRig(t, testData(t), 20_000)
 	var took []time.Duration
 	for range 10 {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -19,7 +19,7 @@ const (
 
 // classifyError gives an error of DuckDB a code, by the type of the error. Errors of other origin, and nil,
 // stay unchanged.
-func kind(err error) error {
+func classifyError(err error) error {
 	d, ok := errors.AsType[*duckdb.Error](err)
 	if !ok {
 		return err

@@ -28,7 +28,7 @@ import (
 // digest.
 func (w *Worker) serveData(rw http.ResponseWriter, r *http.Request) {
 	file := filepath.Join(w.cfg.Data, filepath.FromSlash(path.Clean("/"+r.PathValue("name"))))
-	if err := w.check(file, File{SHA256: r.FormValue("sha256")}); err != nil {
+	if err := w.checkDigest(file, File{SHA256: r.FormValue("sha256")}); err != nil {
 		http.Error(rw, err.Error(), http.StatusNotFound)
 		return
 	}
@@ -37,7 +37,7 @@ func (w *Worker) serveData(rw http.ResponseWriter, r *http.Request) {
 
 // taskFiles are the files of a task: the worker's own files, and copies from other workers. Copies serve a
 // single task, so that a worker does not gather all data.
-type files struct {
+type taskFiles struct {
 	worker *Worker
 	slot   *slot
 	query  string
@@ -52,7 +52,7 @@ type files struct {
 const fetchesAtOnce = 8
 
 // peerClient fetches files from other workers.
-var peers = func() *http.Client {
+var peerClient = func() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = fetchesAtOnce
 	return &http.Client{Transport: t}
@@ -60,7 +60,7 @@ var peers = func() *http.Client {
 
 // findPaths returns the paths of good copies of the files of tables. If the worker has no good copy of a file,
 // findPaths fetches the file.
-func (f *files) paths(ctx context.Context, tables []Table) ([][]string, error) {
+func (f *taskFiles) findPaths(ctx context.Context, tables []Table) ([][]string, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fetchesAtOnce)
 	paths := make([][]string, len(tables))
@@ -68,13 +68,13 @@ func (f *files) paths(ctx context.Context, tables []Table) ([][]string, error) {
 		paths[i] = make([]string, len(t.Files))
 		for k, file := range t.Files {
 			own := filepath.Join(f.worker.cfg.Data, file.Name)
-			err := f.worker.check(own, file)
+			err := f.worker.checkDigest(own, file)
 			if err == nil {
 				paths[i][k] = own
 				continue
 			}
 			group.Go(func() (failed error) {
-				paths[i][k], failed = f.fetch(ctx, file, err)
+				paths[i][k], failed = f.fetchFile(ctx, file, err)
 				return failed
 			})
 		}
@@ -84,22 +84,22 @@ func (f *files) paths(ctx context.Context, tables []Table) ([][]string, error) {
 
 // fetchFile fetches a copy of a file, and returns the path of the copy. ownErr says why the worker's own copy
 // is no good.
-func (f *files) fetch(ctx context.Context, file File, why error) (path string, err error) {
+func (f *taskFiles) fetchFile(ctx context.Context, file File, ownErr error) (path string, err error) {
 	w := f.worker
 	var bad []string
-	if !errors.Is(why, os.ErrNotExist) || slices.Contains(file.At, w.Addr()) {
-		bad = append(bad, fmt.Sprintf("%s at %s: %v", file.Name, w.Addr(), why))
+	if !errors.Is(ownErr, os.ErrNotExist) || slices.Contains(file.At, w.Addr()) {
+		bad = append(bad, fmt.Sprintf("%s at %s: %v", file.Name, w.Addr(), ownErr))
 	}
-	for _, at := range file.At {
-		if at == w.Addr() {
+	for _, addr := range file.At {
+		if addr == w.Addr() {
 			continue
 		}
-		if path, err = f.slot.fetch(ctx, at, file, f.query); err != nil {
-			bad = append(bad, fmt.Sprintf("%s at %s: %v", file.Name, at, err))
+		if path, err = f.slot.fetchColumns(ctx, addr, file, f.query); err != nil {
+			bad = append(bad, fmt.Sprintf("%s at %s: %v", file.Name, addr, err))
 			continue
 		}
 		for _, b := range bad {
-			w.cfg.Log.Warn("a copy of a file is bad, and another copy is read", "file", b, "from", at)
+			w.cfg.Log.Warn("a copy of a file is bad, and another copy is read", "file", b, "from", addr)
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -115,7 +115,7 @@ func (f *files) fetch(ctx context.Context, file File, why error) (path string, e
 }
 
 // removeCopies deletes the fetched copies.
-func (f *files) remove() {
+func (f *taskFiles) removeCopies() {
 	for _, path := range f.copies {
 		os.Remove(path)
 	}
@@ -125,25 +125,25 @@ func (f *files) remove() {
 type span struct{ from, to int64 }
 
 // footerGuess is the number of bytes in the first fetch, at the end of a file. Most footers are shorter.
-const tail = 32 << 10
+const footerGuess = 32 << 10
 
 // fetchColumns copies the needed parts of a Parquet file: the footer, and the columns named in the text of the
 // query (projection pushdown). Each part goes to its own offset in the copy.
-func (s *slot) fetch(ctx context.Context, at string, f File, text string) (copied string, err error) {
+func (s *slot) fetchColumns(ctx context.Context, addr string, f File, text string) (copied string, err error) {
 	h := fnv.New64a()
 	io.WriteString(h, text)
 	// not a random name, because DuckDB remembers files by name
-	copied = filepath.Join(s.fetched, fmt.Sprintf("%s-%x.parquet", f.SHA256, h.Sum64()))
+	copied = filepath.Join(s.fetchDir, fmt.Sprintf("%s-%x.parquet", f.SHA256, h.Sum64()))
 	file, err := os.Create(copied)
 	if err != nil {
 		return "", err
 	}
-	url := "http://" + at + "/data/" + f.Name + "?sha256=" + f.SHA256
+	url := "http://" + addr + "/data/" + f.Name + "?sha256=" + f.SHA256
 	err = func() error {
 		if err := file.Truncate(f.Bytes); err != nil {
 			return err
 		}
-		end := span{max(0, f.Bytes-tail), f.Bytes}
+		end := span{max(0, f.Bytes-footerGuess), f.Bytes}
 		s.mu.Lock()
 		l := s.layouts[f.SHA256]
 		s.mu.Unlock()
@@ -152,14 +152,14 @@ func (s *slot) fetch(ctx context.Context, at string, f File, text string) (copie
 				return err
 			}
 			// the footer is longer than footerGuess: fetch the whole file
-			if l, err = s.layout(ctx, copied); err != nil {
+			if l, err = s.readLayout(ctx, copied); err != nil {
 				return getSpans(ctx, url, file, span{0, f.Bytes})
 			}
 			s.mu.Lock()
 			s.layouts[f.SHA256], end.to = l, end.from
 			s.mu.Unlock()
 		}
-		return getSpans(ctx, url, file, append(l.read(text), span{l.end, max(l.end, end.to)})...)
+		return getSpans(ctx, url, file, append(l.columnSpans(text), span{l.end, max(l.end, end.to)})...)
 	}()
 	if err = errors.Join(err, file.Close()); err != nil {
 		os.Remove(copied)
@@ -170,22 +170,22 @@ func (s *slot) fetch(ctx context.Context, at string, f File, text string) (copie
 
 // layout says where the columns of a Parquet file are. Filters and the footer follow the columns.
 type layout struct {
-	names []string
-	spans []span
-	end   int64 // end of the last column
+	columns []string
+	spans   []span
+	end     int64 // end of the last column
 }
 
 // readLayout reads the layout of a file, from the end of the file.
-func (s *slot) layout(ctx context.Context, file string) (*layout, error) {
+func (s *slot) readLayout(ctx context.Context, file string) (*layout, error) {
 	l := &layout{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.run(ctx, "SELECT path_in_schema, CAST(least(data_page_offset, coalesce(nullif(dictionary_page_offset, 0), data_page_offset)) AS BIGINT), CAST(total_compressed_size AS BIGINT) FROM parquet_metadata('"+file+"')",
+	err := s.runQuery(ctx, "SELECT path_in_schema, CAST(least(data_page_offset, coalesce(nullif(dictionary_page_offset, 0), data_page_offset)) AS BIGINT), CAST(total_compressed_size AS BIGINT) FROM parquet_metadata('"+file+"')",
 		func(_ *arrow.Schema, b arrow.RecordBatch) error {
 			names, at, size := b.Column(0).(*array.String), b.Column(1).(*array.Int64), b.Column(2).(*array.Int64)
 			for i := range names.Len() {
 				c := span{at.Value(i), at.Value(i) + size.Value(i)}
-				l.names, l.spans, l.end = append(l.names, strings.Clone(names.Value(i))), append(l.spans, c), max(l.end, c.to)
+				l.columns, l.spans, l.end = append(l.columns, strings.Clone(names.Value(i))), append(l.spans, c), max(l.end, c.to)
 			}
 			return nil
 		})
@@ -193,8 +193,8 @@ func (s *slot) layout(ctx context.Context, file string) (*layout, error) {
 }
 
 // columnSpans returns the places of the columns named in a text.
-func (l *layout) read(text string) (spans []span) {
-	for i, n := range l.names {
+func (l *layout) columnSpans(text string) (spans []span) {
+	for i, n := range l.columns {
 		if strings.Contains(text, n) {
 			spans = append(spans, l.spans[i])
 		}
@@ -205,7 +205,7 @@ func (l *layout) read(text string) (spans []span) {
 // getSpans fetches parts of a file from url, and writes each part to its own offset in to.
 func getSpans(ctx context.Context, url string, to io.WriterAt, spans ...span) error {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	var asked []string
+	var ranges []string
 	for i := 0; i < len(spans); i++ {
 		s := spans[i]
 		for i+1 < len(spans) && spans[i+1].from <= s.to {
@@ -213,32 +213,32 @@ func getSpans(ctx context.Context, url string, to io.WriterAt, spans ...span) er
 			s.to = max(s.to, spans[i].to)
 		}
 		if s.from < s.to {
-			asked = append(asked, fmt.Sprintf("%d-%d", s.from, s.to-1))
+			ranges = append(ranges, fmt.Sprintf("%d-%d", s.from, s.to-1))
 		}
 	}
-	if len(asked) == 0 {
+	if len(ranges) == 0 {
 		return nil
 	}
-	res, err := get(ctx, url, "bytes="+strings.Join(asked, ", "))
+	res, err := getRanges(ctx, url, "bytes="+strings.Join(ranges, ", "))
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	part := func(told string, body io.Reader) error {
+	part := func(contentRange string, body io.Reader) error {
 		from := int64(0)
-		if told != "" {
-			if _, err := fmt.Sscanf(told, "bytes %d-", &from); err != nil {
-				return fmt.Errorf("%s: the range %q: %w", url, told, err)
+		if contentRange != "" {
+			if _, err := fmt.Sscanf(contentRange, "bytes %d-", &from); err != nil {
+				return fmt.Errorf("%s: the range %q: %w", url, contentRange, err)
 			}
 		}
 		_, err := io.Copy(io.NewOffsetWriter(to, from), body)
 		return err
 	}
-	kind, of, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if kind != "multipart/byteranges" {
+	mediaType, params, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if mediaType != "multipart/byteranges" {
 		return part(res.Header.Get("Content-Range"), res.Body)
 	}
-	for parts := multipart.NewReader(res.Body, of["boundary"]); ; {
+	for parts := multipart.NewReader(res.Body, params["boundary"]); ; {
 		p, err := parts.NextPart()
 		if err == io.EOF {
 			return nil
@@ -253,7 +253,7 @@ func getSpans(ctx context.Context, url string, to io.WriterAt, spans ...span) er
 }
 
 // getRanges requests a file, or ranges of the file if ranges is not "". The caller closes the body.
-func get(ctx context.Context, url, ranges string) (*http.Response, error) {
+func getRanges(ctx context.Context, url, ranges string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func get(ctx context.Context, url, ranges string) (*http.Response, error) {
 	if ranges != "" {
 		req.Header.Set("Range", ranges)
 	}
-	res, err := peers.Do(req)
+	res, err := peerClient.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 
 // Reference is a single DuckDB over the same files. The answers of the reference count as right.
 type Reference struct {
-	s *slot
+	slot *slot
 }
 
 // NewReference makes a reference with the given number of threads, and memory in MiB. DuckDB spills to the
@@ -26,20 +26,20 @@ func NewReference(m *data.Manifest, threads int, memory int64, temp string) (*Re
 	if err != nil {
 		return nil, err
 	}
-	if err := s.exec(context.Background(), m.Views()); err != nil {
+	if err := s.execSQL(context.Background(), m.Views()); err != nil {
 		s.close()
 		return nil, err
 	}
-	return &Reference{s: s}, nil
+	return &Reference{slot: s}, nil
 }
 
 // Close closes the DuckDB of the reference.
-func (r *Reference) Close() { r.s.close() }
+func (r *Reference) Close() { r.slot.close() }
 
 // Rows runs a query, and returns the rows as text. Doubles have all digits.
 func (r *Reference) Rows(ctx context.Context, text string) ([][]string, error) {
 	var out [][]string
-	err := r.s.run(ctx, text, func(_ *arrow.Schema, batch arrow.RecordBatch) error {
+	err := r.slot.runQuery(ctx, text, func(_ *arrow.Schema, batch arrow.RecordBatch) error {
 		out = append(out, Text(batch)...)
 		return nil
 	})
@@ -48,7 +48,7 @@ func (r *Reference) Rows(ctx context.Context, text string) ([][]string, error) {
 
 // Run runs a query and throws the rows away.
 func (r *Reference) Run(ctx context.Context, text string) error {
-	return r.s.run(ctx, text, func(*arrow.Schema, arrow.RecordBatch) error { return nil })
+	return r.slot.runQuery(ctx, text, func(*arrow.Schema, arrow.RecordBatch) error { return nil })
 }
 
 // Text returns the rows of a batch as text.
@@ -57,7 +57,7 @@ func Text(b arrow.RecordBatch) [][]string {
 	for i := range out {
 		out[i] = make([]string, b.NumCols())
 		for j, c := range b.Columns() {
-			out[i][j] = value(c, i)
+			out[i][j] = formatValue(c, i)
 		}
 	}
 	return out
@@ -78,7 +78,7 @@ func (r *Result) Text(ctx context.Context) ([][]string, error) {
 // Compare says how rows differ from the wanted rows; "" if the rows agree. Doubles agree within a relative
 // error of 1e-9, and all other values must be equal. The rows are ordered by the columns orderBy. Rows with
 // equal values in the columns orderBy may come in any order.
-func Compare(got, want [][]string, cols []plan.Column, by []int) string {
+func Compare(got, want [][]string, cols []plan.Column, orderBy []int) string {
 	if len(got) != len(want) {
 		return fmt.Sprintf("%d rows, want %d", len(got), len(want))
 	}
@@ -86,7 +86,7 @@ func Compare(got, want [][]string, cols []plan.Column, by []int) string {
 	for i, c := range cols {
 		float[i] = c.Type == "DOUBLE" || c.Type == "FLOAT"
 	}
-	same := func(a, b string, float bool) bool {
+	sameValue := func(a, b string, float bool) bool {
 		if a == b {
 			return true
 		}
@@ -95,19 +95,19 @@ func Compare(got, want [][]string, cols []plan.Column, by []int) string {
 		return float && errX == nil && errY == nil && (x == y || math.Abs(x-y) <= 1e-9*max(math.Abs(x), math.Abs(y)))
 	}
 	for i := range want {
-		for _, c := range by {
-			if !same(got[i][c], want[i][c], float[c]) {
+		for _, c := range orderBy {
+			if !sameValue(got[i][c], want[i][c], float[c]) {
 				return fmt.Sprintf("row %d is out of order: %v, want %v", i, got[i], want[i])
 			}
 		}
 	}
-	order := func(a, b []string) int {
+	compareRows := func(a, b []string) int {
 		for _, f := range []bool{false, true} {
 			for i := range a {
 				if float[i] != f || a[i] == b[i] {
 					continue
 				}
-				if f && same(a[i], b[i], true) {
+				if f && sameValue(a[i], b[i], true) {
 					continue
 				}
 				if f {
@@ -124,11 +124,11 @@ func Compare(got, want [][]string, cols []plan.Column, by []int) string {
 		return 0
 	}
 	got, want = slices.Clone(got), slices.Clone(want)
-	slices.SortFunc(got, order)
-	slices.SortFunc(want, order)
+	slices.SortFunc(got, compareRows)
+	slices.SortFunc(want, compareRows)
 	for i := range want {
 		for c := range want[i] {
-			if !same(got[i][c], want[i][c], float[c]) {
+			if !sameValue(got[i][c], want[i][c], float[c]) {
 				return fmt.Sprintf("column %s of a row is %s, want %s: row %v, want %v", cols[c].Name, got[i][c], want[i][c], got[i], want[i])
 			}
 		}

@@ -34,14 +34,14 @@ func init() { interruptInterval = 5 * time.Millisecond }
 
 // slot is a DuckDB for a task at a time. The task has all threads and all memory of the DuckDB.
 type slot struct {
-	thread    thread
-	connector *duckdb.Connector
-	conn      driver.Conn
-	arrow     *duckdb.Arrow
-	inputs    []string // IDs of the inputs with a table; the last used ID is at the end
-	views     map[string]string
-	memory    int64  // MiB
-	fetched   string // folder for the fetched files of the slot's task
+	thread      thread
+	connector   *duckdb.Connector
+	conn        driver.Conn
+	arrow       *duckdb.Arrow
+	inputIDs    []string // IDs of the inputs with a table; the last used ID is at the end
+	views       map[string]string
+	memoryLimit int64  // MiB
+	fetchDir    string // folder for the fetched files of the slot's task
 
 	mu      sync.Mutex         // guards layouts and the connection while a task fetches several files at once
 	layouts map[string]*layout // layouts of fetched files, by digest
@@ -56,13 +56,13 @@ func newSlot(threads int, memory int64, temp string) (*slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &slot{connector: connector, views: map[string]string{}, layouts: map[string]*layout{}, memory: memory}
+	s := &slot{connector: connector, views: map[string]string{}, layouts: map[string]*layout{}, memoryLimit: memory}
 	if s.conn, err = connector.Connect(context.Background()); err != nil {
 		connector.Close()
 		return nil, err
 	}
 	if s.arrow, err = duckdb.NewArrowFromConn(s.conn); err == nil {
-		err = s.exec(context.Background(), fmt.Sprintf("SET threads = %d; SET memory_limit = '%dMiB'; SET temp_directory = '%s'; SET parquet_metadata_cache = true; SET autoinstall_known_extensions = false",
+		err = s.execSQL(context.Background(), fmt.Sprintf("SET threads = %d; SET memory_limit = '%dMiB'; SET temp_directory = '%s'; SET parquet_metadata_cache = true; SET autoinstall_known_extensions = false",
 			threads, memory, temp))
 	}
 	if err != nil {
@@ -81,52 +81,52 @@ func (s *slot) close() {
 }
 
 // execSQL runs statements without result rows.
-func (s *slot) exec(ctx context.Context, q string) error {
+func (s *slot) execSQL(ctx context.Context, q string) error {
 	_, err := s.conn.(driver.ExecerContext).ExecContext(ctx, q, nil)
 	return err
 }
 
 // limitMemory limits the memory of all later queries to memory, in MiB.
-func (s *slot) limit(ctx context.Context, memory int64) error {
-	if s.memory == memory {
+func (s *slot) limitMemory(ctx context.Context, memory int64) error {
+	if s.memoryLimit == memory {
 		return nil
 	}
-	err := s.exec(ctx, fmt.Sprintf("SET memory_limit = '%dMiB'", memory))
+	err := s.execSQL(ctx, fmt.Sprintf("SET memory_limit = '%dMiB'", memory))
 	if err == nil {
-		s.memory = memory
+		s.memoryLimit = memory
 	}
 	return err
 }
 
 // defineView gives a name to a source: a table or a query. A later call with the same name replaces the source.
-func (s *slot) view(ctx context.Context, name, of string) error {
-	if s.views[name] == of {
+func (s *slot) defineView(ctx context.Context, name, source string) error {
+	if s.views[name] == source {
 		return nil
 	}
 	delete(s.views, name)
-	if err := s.exec(ctx, "CREATE OR REPLACE TEMP VIEW "+plan.Quote(name)+" AS FROM "+of); err != nil {
+	if err := s.execSQL(ctx, "CREATE OR REPLACE TEMP VIEW "+plan.Quote(name)+" AS FROM "+source); err != nil {
 		return err
 	}
-	s.views[name] = of
+	s.views[name] = source
 	return nil
 }
 
 // loadInput loads the passed output of an earlier stage into a table. Inputs with the same id have the same
 // content, so loadInput uses a table of an earlier task again.
-func (s *slot) input(ctx context.Context, in *Input, id string, passed []exec.Input) error {
+func (s *slot) loadInput(ctx context.Context, in *Input, id string, passed []exec.Input) error {
 	table := plan.Quote("input " + id)
-	if i := slices.Index(s.inputs, id); i >= 0 {
-		s.inputs = append(slices.Delete(s.inputs, i, i+1), id)
-		return s.view(ctx, in.Stage, table)
+	if i := slices.Index(s.inputIDs, id); i >= 0 {
+		s.inputIDs = append(slices.Delete(s.inputIDs, i, i+1), id)
+		return s.defineView(ctx, in.Stage, table)
 	}
-	if len(s.inputs) >= inputsKept {
-		old := s.inputs[0]
-		s.inputs = s.inputs[1:]
-		if err := s.exec(ctx, "DROP TABLE IF EXISTS "+plan.Quote("input "+old)); err != nil {
+	if len(s.inputIDs) >= inputsKept {
+		old := s.inputIDs[0]
+		s.inputIDs = s.inputIDs[1:]
+		if err := s.execSQL(ctx, "DROP TABLE IF EXISTS "+plan.Quote("input "+old)); err != nil {
 			return err
 		}
 	}
-	if err := s.exec(ctx, "CREATE OR REPLACE TEMP TABLE "+table+" ("+plan.Definitions(in.Columns)+")"); err != nil {
+	if err := s.execSQL(ctx, "CREATE OR REPLACE TEMP TABLE "+table+" ("+plan.Definitions(in.Columns)+")"); err != nil {
 		return err
 	}
 	var batches []arrow.RecordBatch
@@ -166,23 +166,23 @@ func (s *slot) input(ctx context.Context, in *Input, id string, passed []exec.In
 		for i, c := range in.Columns {
 			cols[i] = plan.Quote(c.Name)
 		}
-		if err := s.exec(ctx, "INSERT INTO "+table+" SELECT "+strings.Join(cols, ", ")+" FROM arriving"); err != nil {
+		if err := s.execSQL(ctx, "INSERT INTO "+table+" SELECT "+strings.Join(cols, ", ")+" FROM arriving"); err != nil {
 			return err
 		}
 	}
-	s.inputs = append(s.inputs, id)
-	return s.view(ctx, in.Stage, table)
+	s.inputIDs = append(s.inputIDs, id)
+	return s.defineView(ctx, in.Stage, table)
 }
 
 // runQuery runs a query and calls onBatch for every batch of rows. The batch is valid until onBatch returns.
-func (s *slot) run(ctx context.Context, q string, each func(*arrow.Schema, arrow.RecordBatch) error) error {
+func (s *slot) runQuery(ctx context.Context, q string, onBatch func(*arrow.Schema, arrow.RecordBatch) error) error {
 	r, err := s.arrow.QueryContext(ctx, q)
 	if err != nil {
 		return err
 	}
 	defer r.Release()
 	for r.Next() {
-		if err := each(r.Schema(), r.RecordBatch()); err != nil {
+		if err := onBatch(r.Schema(), r.RecordBatch()); err != nil {
 			return err
 		}
 	}
@@ -192,24 +192,24 @@ func (s *slot) run(ctx context.Context, q string, each func(*arrow.Schema, arrow
 // buckets write rows as Arrow IPC. Either all rows go into one bucket, or the last column holds the number of a
 // row's bucket. Rows then arrive in ascending order of the number.
 type buckets struct {
-	open    func(bucket int) (io.Writer, error) // called once for each bucket with rows
-	writers []*ipc.Writer
-	cut     bool
-	rows    int
+	openBucket   func(bucket int) (io.Writer, error) // called once for each bucket with rows
+	writers      []*ipc.Writer
+	byLastColumn bool
+	rows         int
 }
 
 // newBuckets returns n buckets; one bucket for all rows, if n is 0.
-func newBuckets(n int, open func(bucket int) (io.Writer, error)) *buckets {
-	return &buckets{open: open, writers: make([]*ipc.Writer, max(n, 1)), cut: n > 0}
+func newBuckets(n int, openBucket func(bucket int) (io.Writer, error)) *buckets {
+	return &buckets{openBucket: openBucket, writers: make([]*ipc.Writer, max(n, 1)), byLastColumn: n > 0}
 }
 
 // writeBatch writes a batch to bucket i. The first batch opens the bucket.
-func (b *buckets) write(i int, schema *arrow.Schema, batch arrow.RecordBatch) error {
+func (b *buckets) writeBatch(i int, schema *arrow.Schema, batch arrow.RecordBatch) error {
 	if batch.NumRows() == 0 {
 		return nil
 	}
 	if b.writers[i] == nil {
-		w, err := b.open(i)
+		w, err := b.openBucket(i)
 		if err != nil {
 			return err
 		}
@@ -220,9 +220,9 @@ func (b *buckets) write(i int, schema *arrow.Schema, batch arrow.RecordBatch) er
 }
 
 // addBatch writes the rows of a batch to the buckets, without the column of bucket numbers.
-func (b *buckets) add(schema *arrow.Schema, batch arrow.RecordBatch) error {
-	if !b.cut {
-		return b.write(0, schema, batch)
+func (b *buckets) addBatch(schema *arrow.Schema, batch arrow.RecordBatch) error {
+	if !b.byLastColumn {
+		return b.writeBatch(0, schema, batch)
 	}
 	last := int(batch.NumCols()) - 1
 	number := batch.Column(last).(*array.Int32)
@@ -237,7 +237,7 @@ func (b *buckets) add(schema *arrow.Schema, batch arrow.RecordBatch) error {
 			cols[c] = array.NewSlice(batch.Column(c), int64(i), int64(j))
 		}
 		piece := array.NewRecordBatch(out, cols, int64(j-i))
-		err := b.write(int(number.Value(i)), out, piece)
+		err := b.writeBatch(int(number.Value(i)), out, piece)
 		piece.Release()
 		for _, c := range cols {
 			c.Release()

@@ -25,7 +25,7 @@ func newThread() thread {
 
 // runAndWait runs f on the thread, and returns when f has ended. If f panics, runAndWait panics with the text
 // and the stack.
-func (t thread) do(f func()) {
+func (t thread) runAndWait(f func()) {
 	done := make(chan string)
 	t <- func() {
 		defer close(done)

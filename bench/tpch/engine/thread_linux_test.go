@@ -14,20 +14,20 @@ func TestThread(t *testing.T) {
 		}
 		return 20 - kernel
 	}
-	here := nice()
+	ownNice := nice()
 	th := newThread()
 	defer close(th)
-	var on [2]int
-	for i := range on {
-		th.do(func() { on[i] = syscall.Gettid() })
+	var threadIDs [2]int
+	for i := range threadIDs {
+		th.runAndWait(func() { threadIDs[i] = syscall.Gettid() })
 	}
-	if on[0] != on[1] {
-		t.Errorf("functions ran on threads %d", on)
+	if threadIDs[0] != threadIDs[1] {
+		t.Errorf("functions ran on threads %d", threadIDs)
 	}
-	there := 0
-	th.do(func() { there = nice() })
-	if there <= here && here < 10 {
-		t.Errorf("the thread has nice value %d, other threads %d", there, here)
+	threadNice := 0
+	th.runAndWait(func() { threadNice = nice() })
+	if threadNice <= ownNice && ownNice < 10 {
+		t.Errorf("the thread has nice value %d, other threads %d", threadNice, ownNice)
 	}
 	func() {
 		defer func() {
@@ -35,10 +35,10 @@ func TestThread(t *testing.T) {
 				t.Errorf("the panic has the text %q", v)
 			}
 		}()
-		th.do(func() { panic("bad luck") })
+		th.runAndWait(func() { panic("bad luck") })
 	}()
-	th.do(func() { there = 1 })
-	if there != 1 {
+	th.runAndWait(func() { threadNice = 1 })
+	if threadNice != 1 {
 		t.Error("the thread runs no function after a panic")
 	}
 }

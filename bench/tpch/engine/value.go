@@ -12,7 +12,7 @@ import (
 const null = "NULL"
 
 // formatValue returns value i of a column as text. The text is the same for every way of travel.
-func value(c arrow.Array, i int) string {
+func formatValue(c arrow.Array, i int) string {
 	if c.IsNull(i) {
 		return null
 	}

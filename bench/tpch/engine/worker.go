@@ -43,23 +43,23 @@ type Worker struct {
 	http  *http.Server
 	ln    net.Listener
 
-	mu   sync.Mutex
-	good map[string]stamp // files with a verified digest, by path
+	mu      sync.Mutex
+	checked map[string]fileStamp // files with a verified digest, by path
 }
 
 // fileStamp is the verified state of a file.
-type stamp struct {
-	size int64
-	at   time.Time
-	sum  string
+type fileStamp struct {
+	size     int64
+	modified time.Time
+	digest   string
 }
 
 // keepResultFor is the time after which a worker deletes a result that no client has deleted.
-const kept = 10 * time.Minute
+const keepResultFor = 10 * time.Minute
 
 // NewWorker makes a worker and starts the file server. The caller must close the worker.
 func NewWorker(cfg WorkerConfig) (*Worker, error) {
-	w := &Worker{cfg: cfg, slots: make(chan *slot, cfg.Slots), good: map[string]stamp{}}
+	w := &Worker{cfg: cfg, slots: make(chan *slot, cfg.Slots), checked: map[string]fileStamp{}}
 	if w.cfg.Log == nil {
 		w.cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -76,8 +76,8 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		if err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
-		s.fetched, s.thread = filepath.Join(cfg.Temp, "fetched", strconv.Itoa(i)), newThread()
-		if err := os.Mkdir(s.fetched, 0o700); err != nil {
+		s.fetchDir, s.thread = filepath.Join(cfg.Temp, "fetched", strconv.Itoa(i)), newThread()
+		if err := os.Mkdir(s.fetchDir, 0o700); err != nil {
 			s.close()
 			return nil, errors.Join(err, w.Close())
 		}
@@ -89,9 +89,9 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /data/{name...}", w.serveData)
-	mux.Handle("GET /out/", http.StripPrefix("/out/", http.FileServer(http.Dir(w.out()))))
+	mux.Handle("GET /out/", http.StripPrefix("/out/", http.FileServer(http.Dir(w.outDir()))))
 	mux.HandleFunc("DELETE /out/{id}", func(_ http.ResponseWriter, r *http.Request) {
-		os.Remove(filepath.Join(w.out(), filepath.Base(r.PathValue("id"))))
+		os.Remove(filepath.Join(w.outDir(), filepath.Base(r.PathValue("id"))))
 	})
 	w.http = &http.Server{Handler: mux}
 	go w.http.Serve(w.ln)
@@ -125,29 +125,29 @@ func (w *Worker) Run(ctx context.Context, f Fragment) (out Output, err error) {
 		return out, context.Cause(ctx)
 	}
 	defer func() { w.slots <- s }()
-	s.thread.do(func() { err = w.run(ctx, s, &stage, f.Tables, &out) })
+	s.thread.runAndWait(func() { err = w.runTask(ctx, s, &stage, f.Tables, &out) })
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return out, kind(err)
+	return out, classifyError(err)
 }
 
 // runTask runs a task in the slot s. runTask defines the tables and the inputs of the task, and runs the SQL of
 // the stage.
-func (w *Worker) run(ctx context.Context, s *slot, stage *Stage, pieces []Table, out *Output) error {
+func (w *Worker) runTask(ctx context.Context, s *slot, stage *Stage, pieces []Table, out *Output) error {
 	task := exec.Task(ctx)
-	if err := s.limit(ctx, int64(task.Memory)); err != nil {
+	if err := s.limitMemory(ctx, int64(task.Memory)); err != nil {
 		return err
 	}
 	tables := slices.Concat(stage.Tables, pieces)
-	files := &files{worker: w, slot: s, query: stage.SQL, out: out}
-	defer files.remove()
-	paths, err := files.paths(ctx, tables)
+	files := &taskFiles{worker: w, slot: s, query: stage.SQL, out: out}
+	defer files.removeCopies()
+	paths, err := files.findPaths(ctx, tables)
 	if err != nil {
 		return err
 	}
 	for i, t := range tables {
-		if err := s.view(ctx, t.Name, "read_parquet(['"+strings.Join(paths[i], "', '")+"'])"); err != nil {
+		if err := s.defineView(ctx, t.Name, "read_parquet(['"+strings.Join(paths[i], "', '")+"'])"); err != nil {
 			return err
 		}
 	}
@@ -162,25 +162,25 @@ func (w *Worker) run(ctx context.Context, s *slot, stage *Stage, pieces []Table,
 		if n < 0 {
 			n = len(passed)
 		}
-		if err := s.input(ctx, in, id, passed[:n]); err != nil {
+		if err := s.loadInput(ctx, in, id, passed[:n]); err != nil {
 			return err
 		}
 		passed = passed[n:]
 	}
-	if err := s.exec(ctx, fmt.Sprintf("SET VARIABLE task = %d", task.Partition)); err != nil {
+	if err := s.execSQL(ctx, fmt.Sprintf("SET VARIABLE task = %d", task.Partition)); err != nil {
 		return err
 	}
 	if stage.Last {
-		return w.result(ctx, s, stage, out)
+		return w.runLastStage(ctx, s, stage, out)
 	}
 	var outputs []io.WriteCloser
 	size := 0
 	b := newBuckets(stage.Buckets, func(bucket int) (io.Writer, error) {
 		o, err := exec.Output(ctx, bucket)
 		outputs = append(outputs, o)
-		return counted{o, &size}, err
+		return countingWriter{o, &size}, err
 	})
-	if err := errors.Join(s.run(ctx, stage.SQL, b.add), b.close()); err != nil {
+	if err := errors.Join(s.runQuery(ctx, stage.SQL, b.addBatch), b.close()); err != nil {
 		return err
 	}
 	for _, o := range outputs {
@@ -193,12 +193,12 @@ func (w *Worker) run(ctx context.Context, s *slot, stage *Stage, pieces []Table,
 }
 
 // countingWriter counts the written bytes.
-type counted struct {
+type countingWriter struct {
 	io.Writer
 	size *int
 }
 
-func (c counted) Write(b []byte) (int, error) {
+func (c countingWriter) Write(b []byte) (int, error) {
 	n, err := c.Writer.Write(b)
 	*c.size += n
 	return n, err
@@ -206,44 +206,44 @@ func (c counted) Write(b []byte) (int, error) {
 
 // runLastStage runs a task of the last stage. A small result goes into the task's report. A large result stays
 // in a file at the worker until a client has read the result.
-func (w *Worker) result(ctx context.Context, s *slot, stage *Stage, out *Output) error {
-	w.sweep()
-	to := spool{dir: w.out()}
-	b := newBuckets(0, func(int) (io.Writer, error) { return counted{&to, &out.Bytes}, nil })
-	err := errors.Join(s.run(ctx, stage.SQL, b.add), b.close())
+func (w *Worker) runLastStage(ctx context.Context, s *slot, stage *Stage, out *Output) error {
+	w.sweepResults()
+	result := spool{dir: w.outDir()}
+	b := newBuckets(0, func(int) (io.Writer, error) { return countingWriter{&result, &out.Bytes}, nil })
+	err := errors.Join(s.runQuery(ctx, stage.SQL, b.addBatch), b.close())
 	out.Rows = b.rows
-	out.Piece = &Piece{Rows: b.rows, Data: to.buf.Bytes()}
-	if to.file != nil {
-		out.Piece.URL = "http://" + w.Addr() + "/out/" + filepath.Base(to.file.Name())
-		if err = errors.Join(err, to.file.Close()); err != nil {
-			os.Remove(to.file.Name())
+	out.Piece = &Piece{Rows: b.rows, Data: result.buf.Bytes()}
+	if result.file != nil {
+		out.Piece.URL = "http://" + w.Addr() + "/out/" + filepath.Base(result.file.Name())
+		if err = errors.Join(err, result.file.Close()); err != nil {
+			os.Remove(result.file.Name())
 		}
 	}
 	return err
 }
 
 // outDir is the folder with large results.
-func (w *Worker) out() string { return filepath.Join(w.cfg.Temp, "out") }
+func (w *Worker) outDir() string { return filepath.Join(w.cfg.Temp, "out") }
 
 // sweepResults deletes results older than keepResultFor.
-func (w *Worker) sweep() {
-	l, _ := os.ReadDir(w.out())
+func (w *Worker) sweepResults() {
+	l, _ := os.ReadDir(w.outDir())
 	for _, e := range l {
-		if i, err := e.Info(); err == nil && time.Since(i.ModTime()) > kept {
-			os.Remove(filepath.Join(w.out(), e.Name()))
+		if i, err := e.Info(); err == nil && time.Since(i.ModTime()) > keepResultFor {
+			os.Remove(filepath.Join(w.outDir(), e.Name()))
 		}
 	}
 }
 
 // checkDigest compares a file with its digest. A file with unchanged size and time is read only once.
-func (w *Worker) check(path string, f File) error {
+func (w *Worker) checkDigest(path string, f File) error {
 	i, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	now := stamp{i.Size(), i.ModTime(), f.SHA256}
+	now := fileStamp{i.Size(), i.ModTime(), f.SHA256}
 	w.mu.Lock()
-	known := w.good[path] == now
+	known := w.checked[path] == now
 	w.mu.Unlock()
 	if known {
 		return nil
@@ -261,17 +261,17 @@ func (w *Worker) check(path string, f File) error {
 		return fmt.Errorf("the digest of the file is %.12s…, not %.12s…", got, f.SHA256)
 	}
 	w.mu.Lock()
-	w.good[path] = now
+	w.checked[path] = now
 	w.mu.Unlock()
 	return nil
 }
 
 // openReader opens the Arrow stream of the piece.
-func (p *Piece) open(ctx context.Context) (io.ReadCloser, error) {
+func (p *Piece) openReader(ctx context.Context) (io.ReadCloser, error) {
 	if p.URL == "" {
 		return io.NopCloser(bytes.NewReader(p.Data)), nil
 	}
-	res, err := get(ctx, p.URL, "")
+	res, err := getRanges(ctx, p.URL, "")
 	if err != nil {
 		return nil, err
 	}

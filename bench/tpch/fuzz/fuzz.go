@@ -10,7 +10,7 @@ import (
 )
 
 // link is a pair of columns by which two tables are joined.
-type link struct{ a, ac, b, bc string }
+type link struct{ left, leftColumn, right, rightColumn string }
 
 // links are the foreign keys of TPC-H.
 var links = []link{
@@ -21,11 +21,11 @@ var links = []link{
 }
 
 // generator makes a query.
-type gen struct {
+type generator struct {
 	*rand.Rand
-	m     *data.Manifest
-	n     int
-	depth int
+	manifest *data.Manifest
+	sources  int
+	depth    int
 }
 
 // source is an element of FROM: a table or a query.
@@ -37,44 +37,44 @@ type source struct {
 // Query returns a random query. DuckDB accepts the query. The query is the same for the same state of r and the
 // same schema.
 func Query(r *rand.Rand, m *data.Manifest) string {
-	g := &gen{Rand: r, m: m}
-	return g.query(true)
+	g := &generator{Rand: r, manifest: m}
+	return g.randomQuery(true)
 }
 
 // pickOne returns a random element of l.
-func pick[T any](g *gen, l []T) T { return l[g.IntN(len(l))] }
+func pickOne[T any](g *generator, l []T) T { return l[g.IntN(len(l))] }
 
 // chance reports true with probability p.
-func (g *gen) chance(p float64) bool { return g.Float64() < p }
+func (g *generator) chance(p float64) bool { return g.Float64() < p }
 
 // newSource returns a table as a source, with a new alias.
-func (g *gen) source(table string) source {
-	g.n++
-	t := g.m.Lookup(table)
-	return source{fmt.Sprintf("t%d", g.n), table, t.Columns, t.Types}
+func (g *generator) newSource(table string) source {
+	g.sources++
+	t := g.manifest.Lookup(table)
+	return source{fmt.Sprintf("t%d", g.sources), table, t.Columns, t.Types}
 }
 
 // randomQuery returns the text of a query. Only the root has set operations, WITH, ORDER BY and LIMIT.
-func (g *gen) query(root bool) string {
+func (g *generator) randomQuery(root bool) string {
 	g.depth++
 	defer func() { g.depth-- }()
 	if root && g.chance(0.05) {
-		op := pick(g, []string{"UNION", "UNION ALL", "EXCEPT", "INTERSECT"})
-		a, b := g.source(pick(g, tables)), g.source(pick(g, tables))
+		op := pickOne(g, []string{"UNION", "UNION ALL", "EXCEPT", "INTERSECT"})
+		a, b := g.newSource(pickOne(g, tables)), g.newSource(pickOne(g, tables))
 		return fmt.Sprintf("SELECT %s AS x FROM %s %s WHERE %s %s SELECT %s AS x FROM %s %s WHERE %s ORDER BY x",
-			g.typed([]source{a}, "BIGINT"), a.table, a.alias, g.pred([]source{a}), op, g.typed([]source{b}, "BIGINT"), b.table, b.alias, g.pred([]source{b}))
+			g.columnOfType([]source{a}, "BIGINT"), a.table, a.alias, g.randomPredicate([]source{a}), op, g.columnOfType([]source{b}, "BIGINT"), b.table, b.alias, g.randomPredicate([]source{b}))
 	}
-	from, in := g.from()
+	from, in := g.randomFrom()
 	where := []string{}
 	for range g.IntN(3) {
-		where = append(where, g.pred(in))
+		where = append(where, g.randomPredicate(in))
 	}
 	if g.depth < 3 && g.chance(0.35) {
-		where = append(where, g.subquery(in))
+		where = append(where, g.subqueryPredicate(in))
 	}
 	clause := ""
 	if len(where) > 0 {
-		clause = " WHERE " + strings.Join(where, pick(g, []string{" AND ", " AND ", " AND ", " OR "}))
+		clause = " WHERE " + strings.Join(where, pickOne(g, []string{" AND ", " AND ", " AND ", " OR "}))
 		if strings.Contains(clause, " OR ") && len(in) > 2 { // an OR over many tables takes long
 			clause = " WHERE " + strings.Join(where, " AND ")
 		}
@@ -83,27 +83,27 @@ func (g *gen) query(root bool) string {
 	agg := g.chance(0.6)
 	if agg {
 		for range g.IntN(3) {
-			group = append(group, g.key(in))
+			group = append(group, g.randomKey(in))
 		}
 		for _, k := range group {
 			sel = append(sel, k)
 		}
 		for range 1 + g.IntN(3) {
-			sel = append(sel, g.aggregate(in))
+			sel = append(sel, g.randomAggregate(in))
 		}
 		if g.depth < 3 && g.chance(0.1) {
-			key := g.typed(in, "BIGINT")
-			group, sel = append(group, key), append(sel, key, g.value(pick(g, []string{"", key, key, "min(" + g.column(in) + ")"})))
+			key := g.columnOfType(in, "BIGINT")
+			group, sel = append(group, key), append(sel, key, g.scalarSubquery(pickOne(g, []string{"", key, key, "min(" + g.randomColumn(in) + ")"})))
 		}
 	} else {
 		for range 1 + g.IntN(4) {
-			sel = append(sel, g.scalar(in))
+			sel = append(sel, g.randomScalar(in))
 		}
 		if g.depth < 3 && g.chance(0.06) {
-			sel = append(sel, g.value(pick(g, []string{"", g.typed(in, "BIGINT")})))
+			sel = append(sel, g.scalarSubquery(pickOne(g, []string{"", g.columnOfType(in, "BIGINT")})))
 		}
 		if g.chance(0.04) {
-			sel = append(sel, fmt.Sprintf("rank() OVER (PARTITION BY %s ORDER BY %s)", g.column(in), g.column(in)))
+			sel = append(sel, fmt.Sprintf("rank() OVER (PARTITION BY %s ORDER BY %s)", g.randomColumn(in), g.randomColumn(in)))
 		}
 	}
 	for i := range sel {
@@ -124,14 +124,14 @@ func (g *gen) query(root bool) string {
 		case g.chance(0.25):
 			q += fmt.Sprintf(" HAVING count(*) > %d", g.IntN(5))
 		case g.depth < 3 && g.chance(0.1):
-			q += fmt.Sprintf(" HAVING %s > %s", g.aggregate(in), g.value(""))
+			q += fmt.Sprintf(" HAVING %s > %s", g.randomAggregate(in), g.scalarSubquery(""))
 		}
 	}
 	if root && g.chance(0.5) {
 		// Order by all columns, so that a LIMIT is unambiguous.
 		var by []string
 		for i := range sel {
-			by = append(by, fmt.Sprintf("c%d%s", i, pick(g, []string{"", " DESC", " DESC NULLS LAST", " NULLS FIRST"})))
+			by = append(by, fmt.Sprintf("c%d%s", i, pickOne(g, []string{"", " DESC", " DESC NULLS LAST", " NULLS FIRST"})))
 		}
 		q += " ORDER BY " + strings.Join(by, ", ")
 		if g.chance(0.6) {
@@ -142,7 +142,7 @@ func (g *gen) query(root bool) string {
 		}
 	}
 	if root && g.chance(0.06) {
-		q = "WITH w AS (" + q + ") SELECT w.* FROM w" + pick(g, []string{"", ", (SELECT max(c0) AS m FROM w) AS x WHERE c0 = m"})
+		q = "WITH w AS (" + q + ") SELECT w.* FROM w" + pickOne(g, []string{"", ", (SELECT max(c0) AS m FROM w) AS x WHERE c0 = m"})
 	}
 	return q
 }
@@ -150,31 +150,31 @@ func (g *gen) query(root bool) string {
 var tables = []string{"lineitem", "orders", "part", "partsupp", "customer", "supplier", "nation", "region"}
 
 // randomFrom returns the text of FROM, with the sources. The sources are joined by links.
-func (g *gen) from() (string, []source) {
+func (g *generator) randomFrom() (string, []source) {
 	if g.depth < 3 && g.chance(0.1) { // a query in FROM
-		t := g.source(pick(g, tables[:5]))
-		k := g.typed([]source{t}, "BIGINT")
-		g.n++
-		s := source{alias: fmt.Sprintf("q%d", g.n), cols: []string{"k", "n", "v"}, types: []string{"BIGINT", "BIGINT", "DECIMAL(38,2)"}}
-		return fmt.Sprintf("(SELECT %s AS k, count(*) AS n, sum(%s) AS v FROM %s %s WHERE %s GROUP BY 1) AS %s", k, g.number([]source{t}), t.table, t.alias, g.pred([]source{t}), s.alias), []source{s}
+		t := g.newSource(pickOne(g, tables[:5]))
+		k := g.columnOfType([]source{t}, "BIGINT")
+		g.sources++
+		s := source{alias: fmt.Sprintf("q%d", g.sources), cols: []string{"k", "n", "v"}, types: []string{"BIGINT", "BIGINT", "DECIMAL(38,2)"}}
+		return fmt.Sprintf("(SELECT %s AS k, count(*) AS n, sum(%s) AS v FROM %s %s WHERE %s GROUP BY 1) AS %s", k, g.randomNumber([]source{t}), t.table, t.alias, g.randomPredicate([]source{t}), s.alias), []source{s}
 	}
-	in := []source{g.source(pick(g, tables))}
+	in := []source{g.newSource(pickOne(g, tables))}
 	text := in[0].table + " " + in[0].alias
 	for range g.IntN(4) {
-		can, at := linksOf(in)
-		if len(can) == 0 {
+		candidates, owners := linksOf(in)
+		if len(candidates) == 0 {
 			break
 		}
-		i := g.IntN(len(can))
-		l := can[i]
-		if size(l.b) >= 3 && count(in, 3) >= 2 { // a join of three large tables takes long
+		i := g.IntN(len(candidates))
+		l := candidates[i]
+		if sizeClass(l.right) >= 3 && countLarge(in, 3) >= 2 { // a join of three large tables takes long
 			continue
 		}
-		s := g.source(l.b)
-		on := fmt.Sprintf("%s.%s = %s.%s", at[i].alias, l.ac, s.alias, l.bc)
-		kind := pick(g, []string{"JOIN", "JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"})
+		s := g.newSource(l.right)
+		on := fmt.Sprintf("%s.%s = %s.%s", owners[i].alias, l.leftColumn, s.alias, l.rightColumn)
+		kind := pickOne(g, []string{"JOIN", "JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"})
 		if kind != "JOIN" && g.chance(0.3) {
-			on += " AND " + g.pred([]source{s})
+			on += " AND " + g.randomPredicate([]source{s})
 		}
 		text += " " + kind + " " + s.table + " " + s.alias + " ON " + on
 		in = append(in, s)
@@ -183,22 +183,22 @@ func (g *gen) from() (string, []source) {
 }
 
 // linksOf returns the links from the sources in to further tables, and the source of each link.
-func linksOf(in []source) (can []link, at []source) {
+func linksOf(in []source) (candidates []link, owners []source) {
 	for _, s := range in {
 		for _, l := range links {
-			if l.a == s.table {
-				can, at = append(can, l), append(at, s)
+			if l.left == s.table {
+				candidates, owners = append(candidates, l), append(owners, s)
 			}
-			if l.b == s.table {
-				can, at = append(can, link{l.b, l.bc, l.a, l.ac}), append(at, s)
+			if l.right == s.table {
+				candidates, owners = append(candidates, link{l.right, l.rightColumn, l.left, l.leftColumn}), append(owners, s)
 			}
 		}
 	}
-	return can, at
+	return candidates, owners
 }
 
 // sizeClass returns the size of a table: 1 (small) to 3 (large).
-func size(table string) int {
+func sizeClass(table string) int {
 	switch table {
 	case "lineitem", "orders", "partsupp":
 		return 3
@@ -209,24 +209,24 @@ func size(table string) int {
 }
 
 // countLarge returns the number of sources with a size class of least or more.
-func count(in []source, least int) int {
+func countLarge(in []source, least int) int {
 	n := 0
 	for _, s := range in {
-		if size(s.table) >= least {
+		if sizeClass(s.table) >= least {
 			n++
 		}
 	}
 	return n
 }
 
-func (g *gen) column(in []source) string {
-	s := pick(g, in)
-	return s.alias + "." + pick(g, s.cols)
+func (g *generator) randomColumn(in []source) string {
+	s := pickOne(g, in)
+	return s.alias + "." + pickOne(g, s.cols)
 }
 
 // columnOfType returns a random column whose type begins with t. Without a fitting column, the result is a
 // constant.
-func (g *gen) typed(in []source, t string) string {
+func (g *generator) columnOfType(in []source, t string) string {
 	var l []string
 	for _, s := range in {
 		for i, c := range s.cols {
@@ -244,131 +244,131 @@ func (g *gen) typed(in []source, t string) string {
 		}
 		return "7"
 	}
-	return pick(g, l)
+	return pickOne(g, l)
 }
 
-func (g *gen) number(in []source) string {
+func (g *generator) randomNumber(in []source) string {
 	if g.chance(0.5) {
-		return g.typed(in, "DECIMAL")
+		return g.columnOfType(in, "DECIMAL")
 	}
-	return g.typed(in, "INTEGER")
+	return g.columnOfType(in, "INTEGER")
 }
 
 // randomKey returns an expression for GROUP BY.
-func (g *gen) key(in []source) string {
+func (g *generator) randomKey(in []source) string {
 	switch g.IntN(6) {
 	case 0:
-		return fmt.Sprintf("extract(year FROM %s)", g.typed(in, "DATE"))
+		return fmt.Sprintf("extract(year FROM %s)", g.columnOfType(in, "DATE"))
 	case 1:
-		return fmt.Sprintf("substring(%s, 1, 2)", g.typed(in, "VARCHAR"))
+		return fmt.Sprintf("substring(%s, 1, 2)", g.columnOfType(in, "VARCHAR"))
 	case 2:
-		return g.typed(in, "BIGINT")
+		return g.columnOfType(in, "BIGINT")
 	}
-	return g.column(in)
+	return g.randomColumn(in)
 }
 
-func (g *gen) scalar(in []source) string {
+func (g *generator) randomScalar(in []source) string {
 	switch g.IntN(8) {
 	case 0:
-		return fmt.Sprintf("(%s + %s)", g.number(in), g.typed(in, "INTEGER"))
+		return fmt.Sprintf("(%s + %s)", g.randomNumber(in), g.columnOfType(in, "INTEGER"))
 	case 1:
-		return fmt.Sprintf("CASE WHEN %s THEN %s ELSE NULL END", g.pred(in), g.column(in))
+		return fmt.Sprintf("CASE WHEN %s THEN %s ELSE NULL END", g.randomPredicate(in), g.randomColumn(in))
 	case 2:
-		return fmt.Sprintf("upper(%s)", g.typed(in, "VARCHAR"))
+		return fmt.Sprintf("upper(%s)", g.columnOfType(in, "VARCHAR"))
 	case 3:
-		return fmt.Sprintf("(%s * 2)", g.number(in))
+		return fmt.Sprintf("(%s * 2)", g.randomNumber(in))
 	}
-	return g.column(in)
+	return g.randomColumn(in)
 }
 
-func (g *gen) aggregate(in []source) string {
+func (g *generator) randomAggregate(in []source) string {
 	filter := ""
 	if g.chance(0.1) {
-		filter = " FILTER (WHERE " + g.pred(in) + ")"
+		filter = " FILTER (WHERE " + g.randomPredicate(in) + ")"
 	}
 	switch g.IntN(12) {
 	case 0, 1:
 		return "count(*)" + filter
 	case 2:
-		return "count(" + g.column(in) + ")" + filter
+		return "count(" + g.randomColumn(in) + ")" + filter
 	case 3, 4, 5:
-		return "sum(" + g.number(in) + ")" + filter
+		return "sum(" + g.randomNumber(in) + ")" + filter
 	case 6, 7:
-		return "avg(" + g.number(in) + ")" + filter
+		return "avg(" + g.randomNumber(in) + ")" + filter
 	case 8:
-		return "min(" + g.column(in) + ")" + filter
+		return "min(" + g.randomColumn(in) + ")" + filter
 	case 9:
-		return "max(" + g.column(in) + ")" + filter
+		return "max(" + g.randomColumn(in) + ")" + filter
 	case 10:
-		return "count(DISTINCT " + g.column(in) + ")" + filter
+		return "count(DISTINCT " + g.randomColumn(in) + ")" + filter
 	}
-	return fmt.Sprintf(pick(g, []string{"stddev(%s)", "sum(%s) / count(*)", "sum(%s) - 1", "sum(DISTINCT %s)", "max(%s) + 1"}), g.number(in))
+	return fmt.Sprintf(pickOne(g, []string{"stddev(%s)", "sum(%s) / count(*)", "sum(%s) - 1", "sum(DISTINCT %s)", "max(%s) + 1"}), g.randomNumber(in))
 }
 
 // randomPredicate returns a condition on a random source.
-func (g *gen) pred(in []source) string {
+func (g *generator) randomPredicate(in []source) string {
 	switch g.IntN(9) {
 	case 0:
-		return fmt.Sprintf("%s > %d", g.typed(in, "DECIMAL"), g.IntN(5000))
+		return fmt.Sprintf("%s > %d", g.columnOfType(in, "DECIMAL"), g.IntN(5000))
 	case 1:
-		return fmt.Sprintf("%s <= %d", g.typed(in, "INTEGER"), g.IntN(60))
+		return fmt.Sprintf("%s <= %d", g.columnOfType(in, "INTEGER"), g.IntN(60))
 	case 2:
-		return fmt.Sprintf("%s < DATE '199%d-0%d-01'", g.typed(in, "DATE"), 2+g.IntN(7), 1+g.IntN(9))
+		return fmt.Sprintf("%s < DATE '199%d-0%d-01'", g.columnOfType(in, "DATE"), 2+g.IntN(7), 1+g.IntN(9))
 	case 3:
-		return fmt.Sprintf("%s LIKE '%%%s%%'", g.typed(in, "VARCHAR"), pick(g, []string{"a", "e", "re", "1", "BRASS", "green", "special"}))
+		return fmt.Sprintf("%s LIKE '%%%s%%'", g.columnOfType(in, "VARCHAR"), pickOne(g, []string{"a", "e", "re", "1", "BRASS", "green", "special"}))
 	case 4:
-		return fmt.Sprintf("%s BETWEEN %d AND %d", g.typed(in, "BIGINT"), g.IntN(500), 500+g.IntN(3000))
+		return fmt.Sprintf("%s BETWEEN %d AND %d", g.columnOfType(in, "BIGINT"), g.IntN(500), 500+g.IntN(3000))
 	case 5:
-		return fmt.Sprintf("%s IN (%d, %d, %d, %d)", g.typed(in, "INTEGER"), g.IntN(50), g.IntN(50), g.IntN(50), g.IntN(50))
+		return fmt.Sprintf("%s IN (%d, %d, %d, %d)", g.columnOfType(in, "INTEGER"), g.IntN(50), g.IntN(50), g.IntN(50), g.IntN(50))
 	case 6:
-		return fmt.Sprintf("(%s OR %s)", g.simple(in), g.simple(in))
+		return fmt.Sprintf("(%s OR %s)", g.randomComparison(in), g.randomComparison(in))
 	case 7:
-		return fmt.Sprintf("NOT (%s)", g.simple(in))
+		return fmt.Sprintf("NOT (%s)", g.randomComparison(in))
 	}
-	return g.column(in) + pick(g, []string{" IS NOT NULL", " IS NULL", " IS NOT NULL"})
+	return g.randomColumn(in) + pickOne(g, []string{" IS NOT NULL", " IS NULL", " IS NOT NULL"})
 }
 
-func (g *gen) simple(in []source) string {
-	return fmt.Sprintf("%s %s %d", g.typed(in, "BIGINT"), pick(g, []string{"<", ">", "="}), g.IntN(1500))
+func (g *generator) randomComparison(in []source) string {
+	return fmt.Sprintf("%s %s %d", g.columnOfType(in, "BIGINT"), pickOne(g, []string{"<", ">", "="}), g.IntN(1500))
 }
 
 // scalarSubquery returns a subquery with a single value. If key is not "", the subquery has a value for each
 // value of key.
-func (g *gen) value(key string) string {
-	s := g.source(pick(g, tables))
-	one := []source{s}
-	where := g.pred(one)
+func (g *generator) scalarSubquery(key string) string {
+	s := g.newSource(pickOne(g, tables))
+	sources := []source{s}
+	where := g.randomPredicate(sources)
 	if key != "" {
-		where = fmt.Sprintf("%s = %s AND %s", g.typed(one, "BIGINT"), key, where)
+		where = fmt.Sprintf("%s = %s AND %s", g.columnOfType(sources, "BIGINT"), key, where)
 	}
-	return fmt.Sprintf("(SELECT %s FROM %s %s WHERE %s)", pick(g, []string{"count(*)", "max(" + g.number(one) + ")", "avg(" + g.number(one) + ")"}), s.table, s.alias, where)
+	return fmt.Sprintf("(SELECT %s FROM %s %s WHERE %s)", pickOne(g, []string{"count(*)", "max(" + g.randomNumber(sources) + ")", "avg(" + g.randomNumber(sources) + ")"}), s.table, s.alias, where)
 }
 
 // subqueryPredicate returns a condition with a subquery. The condition restricts a random source.
-func (g *gen) subquery(in []source) string {
-	can, at := linksOf(in)
-	if len(can) == 0 {
-		return g.pred(in)
+func (g *generator) subqueryPredicate(in []source) string {
+	candidates, owners := linksOf(in)
+	if len(candidates) == 0 {
+		return g.randomPredicate(in)
 	}
-	i := g.IntN(len(can))
-	l, o := can[i], at[i]
-	s := g.source(l.b)
-	one := []source{s}
-	corr := fmt.Sprintf("%s.%s = %s.%s", s.alias, l.bc, o.alias, l.ac)
+	i := g.IntN(len(candidates))
+	l, owner := candidates[i], owners[i]
+	s := g.newSource(l.right)
+	sources := []source{s}
+	corr := fmt.Sprintf("%s.%s = %s.%s", s.alias, l.rightColumn, owner.alias, l.leftColumn)
 	from := s.table + " " + s.alias
 	switch g.IntN(7) {
 	case 0:
-		return fmt.Sprintf("EXISTS (SELECT * FROM %s WHERE %s AND %s)", from, corr, g.pred(one))
+		return fmt.Sprintf("EXISTS (SELECT * FROM %s WHERE %s AND %s)", from, corr, g.randomPredicate(sources))
 	case 1:
-		return fmt.Sprintf("NOT EXISTS (SELECT * FROM %s WHERE %s AND %s)", from, corr, g.pred(one))
+		return fmt.Sprintf("NOT EXISTS (SELECT * FROM %s WHERE %s AND %s)", from, corr, g.randomPredicate(sources))
 	case 2:
-		return fmt.Sprintf("%s.%s IN (SELECT %s.%s FROM %s WHERE %s)", o.alias, l.ac, s.alias, l.bc, from, g.pred(one))
+		return fmt.Sprintf("%s.%s IN (SELECT %s.%s FROM %s WHERE %s)", owner.alias, l.leftColumn, s.alias, l.rightColumn, from, g.randomPredicate(sources))
 	case 3:
-		return fmt.Sprintf("%s.%s NOT IN (SELECT %s.%s FROM %s WHERE %s)", o.alias, l.ac, s.alias, l.bc, from, g.pred(one))
+		return fmt.Sprintf("%s.%s NOT IN (SELECT %s.%s FROM %s WHERE %s)", owner.alias, l.leftColumn, s.alias, l.rightColumn, from, g.randomPredicate(sources))
 	case 4:
-		return fmt.Sprintf("%s > (SELECT %s(%s) FROM %s WHERE %s)", g.number(in), pick(g, []string{"avg", "min", "sum"}), g.number(one), from, g.pred(one))
+		return fmt.Sprintf("%s > (SELECT %s(%s) FROM %s WHERE %s)", g.randomNumber(in), pickOne(g, []string{"avg", "min", "sum"}), g.randomNumber(sources), from, g.randomPredicate(sources))
 	case 5:
-		return fmt.Sprintf("%s < (SELECT %s(%s) FROM %s WHERE %s AND %s)", g.number(in), pick(g, []string{"avg", "max", "sum"}), g.number(one), from, corr, g.pred(one))
+		return fmt.Sprintf("%s < (SELECT %s(%s) FROM %s WHERE %s AND %s)", g.randomNumber(in), pickOne(g, []string{"avg", "max", "sum"}), g.randomNumber(sources), from, corr, g.randomPredicate(sources))
 	}
 	return fmt.Sprintf("%d < (SELECT count(*) FROM %s WHERE %s)", g.IntN(3), from, corr)
 }

@@ -13,13 +13,13 @@ import (
 // *query under "query".
 type node = map[string]any
 
-func str(n node, key string) string { s, _ := n[key].(string); return s }
-func sub(n node, key string) node   { m, _ := n[key].(node); return m }
-func flag(n node, key string) bool  { b, _ := n[key].(bool); return b }
-func list(n node, key string) []any { l, _ := n[key].([]any); return l }
-func nodes(n node, key string) []node {
+func strAt(n node, key string) string { s, _ := n[key].(string); return s }
+func nodeAt(n node, key string) node  { m, _ := n[key].(node); return m }
+func boolAt(n node, key string) bool  { b, _ := n[key].(bool); return b }
+func listAt(n node, key string) []any { l, _ := n[key].([]any); return l }
+func nodesAt(n node, key string) []node {
 	var out []node
-	for _, c := range list(n, key) {
+	for _, c := range listAt(n, key) {
 		if m, ok := c.(node); ok {
 			out = append(out, m)
 		}
@@ -29,56 +29,56 @@ func nodes(n node, key string) []node {
 
 // newColumn returns a reference to a column of the leaf with this alias. With alias "", the column is printed
 // without an alias.
-func column(alias, name string) node {
+func newColumn(alias, name string) node {
 	return node{"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": []any{alias, name}}
 }
 
 // splitColumn returns the alias and the name of a bound column; "" for any other node.
-func columnOf(n node) (alias, name string) {
-	if str(n, "class") != "COLUMN_REF" {
+func splitColumn(n node) (alias, name string) {
+	if strAt(n, "class") != "COLUMN_REF" {
 		return "", ""
 	}
-	if names := list(n, "column_names"); len(names) == 2 {
+	if names := listAt(n, "column_names"); len(names) == 2 {
 		return names[0].(string), names[1].(string)
 	}
 	return "", ""
 }
 
-func integer(v int) node {
+func newInt(v int) node {
 	return node{"class": "CONSTANT", "type": "VALUE_CONSTANT", "value": node{"type": node{"id": "BIGINT"}, "is_null": false, "value": json.Number(strconv.Itoa(v))}}
 }
 
-func text(s string) node {
+func newString(s string) node {
 	return node{"class": "CONSTANT", "type": "VALUE_CONSTANT", "value": node{"type": node{"id": "VARCHAR"}, "is_null": false, "value": s}}
 }
 
-func call(name string, args ...node) node {
-	return node{"class": "FUNCTION", "type": "FUNCTION", "function_name": name, "children": anys(args), "order_bys": node{"type": "ORDER_MODIFIER"}}
+func newCall(name string, args ...node) node {
+	return node{"class": "FUNCTION", "type": "FUNCTION", "function_name": name, "children": toAnys(args), "order_bys": node{"type": "ORDER_MODIFIER"}}
 }
 
-func operator(name string, a, b node) node {
-	n := call(name, a, b)
+func newOperator(name string, a, b node) node {
+	n := newCall(name, a, b)
 	n["is_operator"] = true
 	return n
 }
 
-func cast(n node, to string) node {
+func newCast(n node, to string) node {
 	return node{"class": "CAST", "type": "OPERATOR_CAST", "child": n, "cast_type": node{"id": to}}
 }
 
-func equal(a, b node) node {
+func newEqual(a, b node) node {
 	return node{"class": "COMPARISON", "type": "COMPARE_EQUAL", "left": a, "right": b}
 }
 
 // newConjunction joins conditions by op: "AND" or "OR".
-func conjunction(of string, l []node) node {
+func newConjunction(op string, l []node) node {
 	if len(l) == 1 {
 		return l[0]
 	}
-	return node{"class": "CONJUNCTION", "type": "CONJUNCTION_" + of, "children": anys(l)}
+	return node{"class": "CONJUNCTION", "type": "CONJUNCTION_" + op, "children": toAnys(l)}
 }
 
-func anys[T any](l []T) []any {
+func toAnys[T any](l []T) []any {
 	out := make([]any, len(l))
 	for i, v := range l {
 		out[i] = v
@@ -87,14 +87,14 @@ func anys[T any](l []T) []any {
 }
 
 // splitConjuncts returns the conditions that must all hold for n to hold.
-func conjuncts(n node) []node {
+func splitConjuncts(n node) []node {
 	if n == nil {
 		return nil
 	}
-	if str(n, "type") == "CONJUNCTION_AND" {
+	if strAt(n, "type") == "CONJUNCTION_AND" {
 		var out []node
-		for _, c := range nodes(n, "children") {
-			out = append(out, conjuncts(c)...)
+		for _, c := range nodesAt(n, "children") {
+			out = append(out, splitConjuncts(c)...)
 		}
 		return out
 	}
@@ -104,7 +104,7 @@ func conjuncts(n node) []node {
 // rewriteAny returns a copy of n with f applied to each node from the top down, also in the queries of
 // subqueries. If f returns a node, the node takes the place of the old node, and rewriteAny does not descend
 // into it. n stays unchanged.
-func rewrite(n any, f func(node) node) any {
+func rewriteAny(n any, f func(node) node) any {
 	switch n := n.(type) {
 	case node:
 		if r := f(n); r != nil {
@@ -112,17 +112,17 @@ func rewrite(n any, f func(node) node) any {
 		}
 		out := make(node, len(n))
 		for k, v := range n {
-			out[k] = rewrite(v, f)
+			out[k] = rewriteAny(v, f)
 		}
 		return out
 	case []any:
 		out := make([]any, len(n))
 		for i, v := range n {
-			out[i] = rewrite(v, f)
+			out[i] = rewriteAny(v, f)
 		}
 		return out
 	case *query:
-		return n.rewrite(f)
+		return n.rewriteExprs(f)
 	}
 	return n
 }
@@ -131,7 +131,7 @@ func rewriteNode(n node, f func(node) node) node {
 	if n == nil {
 		return nil
 	}
-	return rewrite(n, f).(node)
+	return rewriteAny(n, f).(node)
 }
 
 func rewriteAll(l []node, f func(node) node) []node {
@@ -144,30 +144,30 @@ func rewriteAll(l []node, f func(node) node) []node {
 
 // visitNodes calls f for each node of n from the top down, also in the queries of subqueries. If f returns
 // false, visitNodes skips the nodes below.
-func visit(n any, f func(node) bool) {
+func visitNodes(n any, f func(node) bool) {
 	switch n := n.(type) {
 	case node:
 		if f(n) {
 			for _, k := range slices.Sorted(maps.Keys(n)) {
-				visit(n[k], f)
+				visitNodes(n[k], f)
 			}
 		}
 	case []any:
 		for _, v := range n {
-			visit(v, f)
+			visitNodes(v, f)
 		}
 	case *query:
-		for _, e := range n.expressions() {
-			visit(e, f)
+		for _, e := range n.allExprs() {
+			visitNodes(e, f)
 		}
 	}
 }
 
 // aliasesIn returns the aliases of the columns in n.
-func refs(n any) map[string]bool {
+func aliasesIn(n any) map[string]bool {
 	out := map[string]bool{}
-	visit(n, func(n node) bool {
-		if a, _ := columnOf(n); a != "" {
+	visitNodes(n, func(n node) bool {
+		if a, _ := splitColumn(n); a != "" {
 			out[a] = true
 		}
 		return true
@@ -176,7 +176,7 @@ func refs(n any) map[string]bool {
 }
 
 // allIn reports whether b holds all keys of a.
-func within(a, b map[string]bool) bool {
+func allIn(a, b map[string]bool) bool {
 	for k := range a {
 		if !b[k] {
 			return false
@@ -186,7 +186,7 @@ func within(a, b map[string]bool) bool {
 }
 
 // anyIn reports whether b holds some key of a.
-func meets(a, b map[string]bool) bool {
+func anyIn(a, b map[string]bool) bool {
 	for k := range a {
 		if b[k] {
 			return true
@@ -197,26 +197,26 @@ func meets(a, b map[string]bool) bool {
 
 // structureKey returns a text that is equal for nodes of equal structure. The names that nodes have as output
 // columns do not count.
-func key(n node) string {
-	b, _ := json.Marshal(plain(n))
+func structureKey(n node) string {
+	b, _ := json.Marshal(withoutAliases(n))
 	return string(b)
 }
 
 // withoutAliases returns a copy of n without the names that nodes have as output columns.
-func plain(n any) any {
+func withoutAliases(n any) any {
 	switch n := n.(type) {
 	case node:
 		out := make(node, len(n))
 		for k, v := range n {
 			if k != "alias" {
-				out[k] = plain(v)
+				out[k] = withoutAliases(v)
 			}
 		}
 		return out
 	case []any:
 		out := make([]any, len(n))
 		for i, v := range n {
-			out[i] = plain(v)
+			out[i] = withoutAliases(v)
 		}
 		return out
 	case *query:
@@ -228,19 +228,19 @@ func plain(n any) any {
 // hasSubquery reports whether n contains a subquery.
 func hasSubquery(n node) bool {
 	found := false
-	visit(n, func(n node) bool {
-		found = found || str(n, "class") == "SUBQUERY"
+	visitNodes(n, func(n node) bool {
+		found = found || strAt(n, "class") == "SUBQUERY"
 		return !found
 	})
 	return found
 }
 
 // freeAliases returns the aliases of the columns in n, except the aliases that a query in n defines.
-func free(n node) map[string]bool {
-	out := refs(n)
-	visit(n, func(n node) bool {
+func freeAliases(n node) map[string]bool {
+	out := aliasesIn(n)
+	visitNodes(n, func(n node) bool {
 		if q, ok := n["query"].(*query); ok {
-			for a := range q.defined() {
+			for a := range q.definedAliases() {
 				delete(out, a)
 			}
 		}

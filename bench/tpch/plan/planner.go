@@ -54,11 +54,11 @@ type Column struct{ Name, Type string }
 type Planner struct {
 	cat Catalog
 
-	mu      sync.Mutex
-	db      *sql.DB
-	conn    *sql.Conn
-	agg     map[string]bool
-	samples map[string]float64 // values of aggregates over the samples, by query
+	mu             sync.Mutex
+	db             *sql.DB
+	conn           *sql.Conn
+	aggregateNames map[string]bool
+	sampleAnswers  map[string]float64 // values of aggregates over the samples, by query
 }
 
 // New returns a planner for the tables of cat. db holds samples of the tables. The planner owns db from now on,
@@ -68,7 +68,7 @@ func New(db *sql.DB, cat Catalog) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Planner{cat: cat, db: db, conn: conn, agg: map[string]bool{}, samples: map[string]float64{}}
+	p := &Planner{cat: cat, db: db, conn: conn, aggregateNames: map[string]bool{}, sampleAnswers: map[string]float64{}}
 	rows, err := conn.QueryContext(context.Background(), "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
 	if err != nil {
 		return nil, err
@@ -79,9 +79,9 @@ func New(db *sql.DB, cat Catalog) (*Planner, error) {
 		if err := rows.Scan(&name); err != nil {
 			return nil, err
 		}
-		p.agg[name] = true
+		p.aggregateNames[name] = true
 	}
-	p.agg["count_star"] = true
+	p.aggregateNames["count_star"] = true
 	return p, rows.Err()
 }
 
@@ -96,7 +96,7 @@ func (p *Planner) Close() error {
 func (p *Planner) Plan(ctx context.Context, text string) (*Plan, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	want, err := p.describe(ctx, text)
+	want, err := p.describeQuery(ctx, text)
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +104,9 @@ func (p *Planner) Plan(ctx context.Context, text string) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	again := map[string]bool{}
+	sharedCTEs := map[string]bool{}
 	for {
-		plan, err := p.once(ctx, n, want, again)
+		plan, err := p.planOnce(ctx, n, want, sharedCTEs)
 		if !errors.Is(err, errAgain) {
 			return plan, err
 		}
@@ -116,7 +116,7 @@ func (p *Planner) Plan(ctx context.Context, text string) (*Plan, error) {
 // planOnce plans n, a query with the result columns want. If planOnce finds a second use of a WITH query, it
 // adds the query to sharedCTEs and returns errAgain. The next call then makes a stage of the WITH query. A
 // panic of refuse becomes an error.
-func (p *Planner) once(ctx context.Context, n node, want []Column, again map[string]bool) (plan *Plan, err error) {
+func (p *Planner) planOnce(ctx context.Context, n node, want []Column, sharedCTEs map[string]bool) (plan *Plan, err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -131,31 +131,31 @@ func (p *Planner) once(ctx context.Context, n node, want []Column, again map[str
 			panic(r)
 		}
 	}()
-	in := &planner{cat: p.cat, sql: p, agg: p.agg, again: again, bases: map[string]*class{}}
-	in.bind = &binder{p: in, taken: map[string]int{}}
-	q := in.bind.query(n, nil)
-	r := in.query(q, true)
-	r.q = named(r.q, names(want))
-	in.materialise(r, nil)
-	plan = &Plan{Order: ordered(q)}
+	in := &queryPlanner{cat: p.cat, sql: p, aggregateNames: p.aggregateNames, sharedCTEs: sharedCTEs, tableClasses: map[string]*class{}}
+	in.bind = &binder{p: in, aliasUses: map[string]int{}}
+	q := in.bind.bindQuery(n, nil)
+	r := in.planQuery(q, true)
+	r.q = withColumnNames(r.q, namesOf(want))
+	in.addStage(r, nil)
+	plan = &Plan{Order: orderedBy(q)}
 	at := map[*stage]int{}
 	for i, s := range in.stages {
 		at[s] = i
 	}
 	for i, s := range in.stages {
-		text, err := s.sql(in)
+		text, err := s.printSQL(in)
 		if err != nil {
 			return nil, err
 		}
-		st := Stage{Name: s.name, SQL: text, Tasks: 1, Buckets: s.n, Enough: -1}
+		st := Stage{Name: s.name, SQL: text, Tasks: 1, Buckets: s.buckets, Enough: -1}
 		if s.rel.class != nil {
 			st.Tasks = s.rel.class.tasks
-			if q := s.rel.q; q.limit != nil && len(q.order) == 0 && !q.distinct && s.n == 0 {
-				st.Enough = constant(q.limit)
+			if q := s.rel.q; q.limit != nil && len(q.order) == 0 && !q.distinct && s.buckets == 0 {
+				st.Enough = constantInt(q.limit)
 			}
 		}
 		seen := map[string]bool{}
-		s.rel.q.reads(func(l *leaf) {
+		s.rel.q.visitLeaves(func(l *leaf) {
 			switch {
 			case l.table != "" && !seen[l.table]:
 				seen[l.table] = true
@@ -168,12 +168,12 @@ func (p *Planner) once(ctx context.Context, n node, want []Column, again map[str
 				st.Inputs = append(st.Inputs, Input{at[l.stage], l.spread})
 			}
 		})
-		if st.Columns, err = p.describe(ctx, text); err != nil {
+		if st.Columns, err = p.describeQuery(ctx, text); err != nil {
 			return nil, fmt.Errorf("DuckDB rejects the SQL that the planner printed: %w\n%s", err, text)
 		}
 		last := i == len(in.stages)-1
 		if last {
-			if cast := casts(st.Columns, want); cast != "" {
+			if cast := castList(st.Columns, want); cast != "" {
 				st.SQL = fmt.Sprintf("SELECT %s FROM (%s)", cast, text)
 			}
 			for j := range want {
@@ -193,12 +193,12 @@ func (p *Planner) once(ctx context.Context, n node, want []Column, again map[str
 
 // orderedBy returns the positions of the result columns by which q orders its rows. The list ends before the
 // first expression that is no result column.
-func ordered(q *query) []int {
+func orderedBy(q *query) []int {
 	var out []int
 	for _, o := range q.order {
-		at := constant(o.expr) - 1
+		at := constantInt(o.expr) - 1
 		if q.setop == "" {
-			at = slices.IndexFunc(q.sel, func(it item) bool { return same(it.expr, o.expr) })
+			at = slices.IndexFunc(q.sel, func(it item) bool { return sameExpr(it.expr, o.expr) })
 		}
 		if at < 0 {
 			break
@@ -220,7 +220,7 @@ func Definitions(l []Column) string {
 // Quote returns name as a quoted identifier of SQL.
 func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-func names(l []Column) []string {
+func namesOf(l []Column) []string {
 	var out []string
 	for _, c := range l {
 		out = append(out, c.Name)
@@ -230,10 +230,10 @@ func names(l []Column) []string {
 
 // castList returns a select list that casts columns to the wanted types, or "" if all types agree already.
 // Wanted are the types of the query in DuckDB alone.
-func casts(have, want []Column) string {
+func castList(got, want []Column) string {
 	var out []string
 	differ := false
-	for i, c := range have {
+	for i, c := range got {
 		name := Quote(c.Name)
 		if c.Type != want[i].Type {
 			differ = true
@@ -248,7 +248,7 @@ func casts(have, want []Column) string {
 }
 
 // describeQuery returns the columns of a query's result, as DuckDB binds the query.
-func (p *Planner) describe(ctx context.Context, text string) ([]Column, error) {
+func (p *Planner) describeQuery(ctx context.Context, text string) ([]Column, error) {
 	rows, err := p.conn.QueryContext(ctx, "SELECT column_name, column_type FROM (DESCRIBE "+strings.TrimRight(strings.TrimSpace(text), ";")+")")
 	if err != nil {
 		return nil, err
@@ -288,7 +288,7 @@ func (p *Planner) Parse(text string) (node, error) {
 	if len(tree.Statements) != 1 {
 		return nil, &RefusedError{fmt.Sprintf("%d statements at once", len(tree.Statements))}
 	}
-	n := rewriteNode(sub(tree.Statements[0], "node"), func(n node) node {
+	n := rewriteNode(nodeAt(tree.Statements[0], "node"), func(n node) node {
 		delete(n, "query_location")
 		return nil
 	})
@@ -309,29 +309,29 @@ func (p *Planner) Print(n node) (string, error) {
 }
 
 // Aggregates returns the names of DuckDB's aggregate functions.
-func (p *Planner) Aggregates() map[string]bool { return p.agg }
+func (p *Planner) Aggregates() map[string]bool { return p.aggregateNames }
 
 // Selectivity returns the share (0 to 1) of the rows in a table's sample that meet cond.
-func (p *Planner) Matches(table, alias, cond string) (float64, error) {
-	return p.sampled("count(*) FILTER (WHERE "+cond+") / count(*)", table, alias)
+func (p *Planner) Selectivity(table, alias, cond string) (float64, error) {
+	return p.askSample("count(*) FILTER (WHERE "+cond+") / count(*)", table, alias)
 }
 
 // DistinctValues returns the number of distinct values of expr in a table's sample.
-func (p *Planner) Values(table, alias, expr string) (float64, error) {
-	return p.sampled("count(DISTINCT "+expr+")", table, alias)
+func (p *Planner) DistinctValues(table, alias, expr string) (float64, error) {
+	return p.askSample("count(DISTINCT "+expr+")", table, alias)
 }
 
 // askSample returns the value of an aggregate over a table's sample. Values are cached, because queries often
 // ask for the same aggregates.
-func (p *Planner) sampled(agg, table, alias string) (float64, error) {
+func (p *Planner) askSample(agg, table, alias string) (float64, error) {
 	q := fmt.Sprintf("SELECT %s FROM %s AS %s", agg, Quote(table), Quote(alias))
-	if s, ok := p.samples[q]; ok {
+	if s, ok := p.sampleAnswers[q]; ok {
 		return s, nil
 	}
 	var s float64
 	err := p.conn.QueryRowContext(context.Background(), q).Scan(&s)
 	if err == nil {
-		p.samples[q] = s
+		p.sampleAnswers[q] = s
 	}
 	return s, err
 }

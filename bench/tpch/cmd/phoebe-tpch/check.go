@@ -14,29 +14,29 @@ import (
 )
 
 type checkCmd struct {
-	fleet
+	clusterFlags
 	SF []float64 `name:"sf" default:"0.01" placeholder:"X,..." help:"Scale factors. Default ${default}."`
 }
 
 func (k *checkCmd) Run(ctx context.Context, c *cli) error {
-	right, of := 0, 0
+	right, total := 0, 0
 	for _, sf := range k.SF {
-		n, err := k.scale(ctx, c, sf)
+		n, err := k.checkScale(ctx, c, sf)
 		if err != nil {
 			return err
 		}
-		right, of = right+n, of+22
+		right, total = right+n, total+22
 	}
-	fmt.Printf("%d of %d are right\n", right, of)
-	if right < of {
+	fmt.Printf("%d of %d are right\n", right, total)
+	if right < total {
 		return errors.New("some queries have wrong rows: see the lines with WRONG")
 	}
 	return nil
 }
 
 // checkScale checks the 22 queries at a scale factor, prints a line for each, and returns how many are right.
-func (k *checkCmd) scale(ctx context.Context, c *cli, sf float64) (right int, err error) {
-	e, m, close, err := k.open(c, sf)
+func (k *checkCmd) checkScale(ctx context.Context, c *cli, sf float64) (right int, err error) {
+	e, m, close, err := k.openEngine(c, sf)
 	if err != nil {
 		return 0, err
 	}
@@ -52,21 +52,21 @@ func (k *checkCmd) scale(ctx context.Context, c *cli, sf float64) (right int, er
 	}
 	defer ref.Close()
 	for i, q := range m.Queries {
-		how, err := k.one(ctx, e, ref, m, i, q)
+		verdict, err := k.checkQuery(ctx, e, ref, m, i, q)
 		if err != nil {
-			how = "WRONG: " + err.Error()
+			verdict = "WRONG: " + err.Error()
 		} else {
 			right++
 		}
-		fmt.Printf("sf %g Q%d %s\n", sf, i+1, how)
+		fmt.Printf("sf %g Q%d %s\n", sf, i+1, verdict)
 	}
 	return right, nil
 }
 
 // checkQuery compares the rows of a query with the reference, and with the published answer, if any. The result
 // is the verdict, or an error if the rows are wrong.
-func (k *checkCmd) one(ctx context.Context, e *engine.Engine, ref *engine.Reference, m *data.Manifest, i int, q string) (string, error) {
-	r, err := e.Query(ctx, q, k.options())
+func (k *checkCmd) checkQuery(ctx context.Context, e *engine.Engine, ref *engine.Reference, m *data.Manifest, i int, q string) (string, error) {
+	r, err := e.Query(ctx, q, k.queryOptions())
 	if err != nil {
 		return "", err
 	}
@@ -86,18 +86,18 @@ func (k *checkCmd) one(ctx context.Context, e *engine.Engine, ref *engine.Refere
 	if d := engine.Compare(got, want, r.Columns, p.Order); d != "" {
 		return "", errors.New("the rows differ from DuckDB's: " + d)
 	}
-	how := "is DuckDB's"
+	verdict := "is DuckDB's"
 	if len(m.Answers) > 0 {
-		if d := engine.Compare(answer(got, r.Columns), answer(published(m.Answers[i]), r.Columns), r.Columns, p.Order); d != "" {
+		if d := engine.Compare(formatAnswer(got, r.Columns), formatAnswer(parseAnswer(m.Answers[i]), r.Columns), r.Columns, p.Order); d != "" {
 			return "", errors.New("the rows differ from the published answer: " + d)
 		}
-		how += " and the published answer"
+		verdict += " and the published answer"
 	}
-	return fmt.Sprintf("%s: %d rows, %v", how, len(got), r.Stats.Total), nil
+	return fmt.Sprintf("%s: %d rows, %v", verdict, len(got), r.Stats.Total), nil
 }
 
 // parseAnswer returns the rows of a published answer: a line of names, then lines of fields between |.
-func published(text string) [][]string {
+func parseAnswer(text string) [][]string {
 	var out [][]string
 	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n")[1:] {
 		out = append(out, strings.Split(l, "|"))
@@ -107,7 +107,7 @@ func published(text string) [][]string {
 
 // formatAnswer returns rows in the form of published answers: NULL is empty, and decimals have no trailing
 // zeros.
-func answer(rows [][]string, cols []plan.Column) [][]string {
+func formatAnswer(rows [][]string, cols []plan.Column) [][]string {
 	out := make([][]string, len(rows))
 	for i, r := range rows {
 		out[i] = slices.Clone(r)

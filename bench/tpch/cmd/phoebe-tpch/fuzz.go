@@ -16,14 +16,14 @@ import (
 )
 
 type fuzzCmd struct {
-	fleet
+	clusterFlags
 	N    int     `default:"1000" help:"Number of queries. Default ${default}."`
 	Seed uint64  `default:"1" help:"Seed of the queries: the same seed gives the same queries. Default ${default}."`
 	SF   float64 `name:"sf" default:"0.01" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
 }
 
 func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
-	e, m, close, err := f.open(c, f.SF)
+	e, m, close, err := f.openEngine(c, f.SF)
 	if err != nil {
 		return err
 	}
@@ -38,21 +38,21 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 		return err
 	}
 	defer ref.Close()
-	why := map[string]int{}
+	refusals := map[string]int{}
 	planned, wrong := 0, 0
 	r := rand.New(rand.NewPCG(f.Seed, 0))
 	for i := 0; i < f.N && ctx.Err() == nil; i++ {
 		q := fuzz.Query(r, m)
 		bound, cancel := context.WithTimeout(ctx, time.Minute)
-		want, bad := ref.Rows(bound, q)
+		want, refErr := ref.Rows(bound, q)
 		cancel()
-		if errors.Is(bad, context.DeadlineExceeded) {
+		if errors.Is(refErr, context.DeadlineExceeded) {
 			i-- // the right rows are unknown, so the query does not count
 			continue
 		}
 		p, err := e.Plan(ctx, q)
 		if refused, ok := errors.AsType[*plan.RefusedError](err); ok {
-			why[refused.What]++
+			refusals[refused.What]++
 			continue
 		}
 		planned++
@@ -61,14 +61,14 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 			fmt.Printf("query %d of seed %d: %s\n  %s\n", i, f.Seed, fmt.Sprintf(what, args...), q)
 		}
 		if err != nil {
-			if bad == nil {
+			if refErr == nil {
 				fail("not planned: %v", err)
 			}
 			continue
 		}
-		res, err := e.Query(ctx, q, f.options())
+		res, err := e.Query(ctx, q, f.queryOptions())
 		if err != nil {
-			if bad == nil {
+			if refErr == nil {
 				fail("%v", err)
 			}
 			continue
@@ -78,8 +78,8 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 		switch {
 		case err != nil:
 			fail("%v", err)
-		case bad != nil:
-			fail("DuckDB says %v", bad)
+		case refErr != nil:
+			fail("DuckDB says %v", refErr)
 		default:
 			if d := engine.Compare(got, want, p.Columns, p.Order); d != "" {
 				fail("%s", d)
@@ -88,12 +88,12 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 	}
 	fmt.Printf("%d queries: %d planned (%.1f %%), %d wrong\n", f.N, planned, 100*float64(planned)/float64(f.N), wrong)
 	var names []string
-	for w := range why {
+	for w := range refusals {
 		names = append(names, w)
 	}
-	slices.SortFunc(names, func(a, b string) int { return why[b] - why[a] })
+	slices.SortFunc(names, func(a, b string) int { return refusals[b] - refusals[a] })
 	for _, w := range names {
-		fmt.Printf("  refused %d times: %s\n", why[w], strings.TrimSpace(w))
+		fmt.Printf("  refused %d times: %s\n", refusals[w], strings.TrimSpace(w))
 	}
 	if wrong > 0 {
 		return errors.New("some queries have wrong rows or fail: see the lines above")

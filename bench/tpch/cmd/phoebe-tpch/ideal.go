@@ -11,12 +11,12 @@ import (
 // idealResponses returns how long each query would have taken with one central queue. The queue knows every
 // slot and needs no time to act. Tasks have the measured run times. A stage starts as soon as the stages before
 // have ended. Among runnable tasks, the oldest query goes first.
-func ideal(queries []sample, slots int) []time.Duration {
+func idealResponses(queries []sample, slots int) []time.Duration {
 	type job struct {
-		query   int
-		begun   []int // number of tasks begun, by stage
-		running []int
-		left    int // number of unfinished stages
+		query      int
+		begun      []int // number of tasks begun, by stage
+		running    []int
+		openStages int // number of unfinished stages
 	}
 	ended := func(j *job, stages []engine.StageStats, i int) bool {
 		return j.begun[i] == len(stages[i].Tasks) && j.running[i] == 0
@@ -30,12 +30,12 @@ func ideal(queries []sample, slots int) []time.Duration {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, k int) int { return cmp.Compare(queries[i].at, queries[k].at) })
+	slices.SortStableFunc(order, func(i, k int) int { return cmp.Compare(queries[i].dueAt, queries[k].dueAt) })
 	responses := make([]time.Duration, len(queries))
 	var jobs []*job
 	var running []run
 	for now := time.Duration(0); len(order)+len(jobs) > 0; {
-		for len(order) > 0 && queries[order[0]].at <= now {
+		for len(order) > 0 && queries[order[0]].dueAt <= now {
 			n := len(queries[order[0]].stats.Stages)
 			jobs = append(jobs, &job{order[0], make([]int, n), make([]int, n), n})
 			order = order[1:]
@@ -54,7 +54,7 @@ func ideal(queries []sample, slots int) []time.Duration {
 		}
 		next := time.Duration(-1)
 		if len(order) > 0 {
-			next = queries[order[0]].at
+			next = queries[order[0]].dueAt
 		}
 		for _, r := range running {
 			if next < 0 || r.end < next {
@@ -67,25 +67,25 @@ func ideal(queries []sample, slots int) []time.Duration {
 				return false
 			}
 			if r.j.running[r.stage]--; ended(r.j, queries[r.j.query].stats.Stages, r.stage) {
-				r.j.left--
+				r.j.openStages--
 			}
 			return true
 		})
 		jobs = slices.DeleteFunc(jobs, func(j *job) bool {
-			if j.left == 0 {
-				responses[j.query] = now - queries[j.query].at
+			if j.openStages == 0 {
+				responses[j.query] = now - queries[j.query].dueAt
 			}
-			return j.left == 0
+			return j.openStages == 0
 		})
 	}
 	return responses
 }
 
 // responsePart is a part of the time of a response.
-type part int
+type responsePart int
 
 const (
-	outside part = iota // planning, and the way to the frontend and back
+	outside responsePart = iota // planning, and the way to the frontend and back
 	sampling
 	link
 	queue
@@ -93,16 +93,16 @@ const (
 	launch
 	running
 	delivery
-	parts
+	numParts
 )
 
-func (p part) String() string {
+func (p responsePart) String() string {
 	return [...]string{"outside", "sampling", "link", "queue", "binding", "launch", "run", "delivery"}[p]
 }
 
 // splitResponse splits the response of a query into parts. The parts are taken along the critical path: the
 // tasks that delayed the next stage, or the end.
-func blame(s *sample) (b [parts]time.Duration) {
+func splitResponse(s *sample) (b [numParts]time.Duration) {
 	stages := s.stats.Stages
 	last := func(i int) *engine.TaskStats {
 		t := slices.MaxFunc(stages[i].Tasks, func(t, u engine.TaskStats) int { return cmp.Compare(t.Phases.Delivered, u.Phases.Delivered) })
@@ -119,7 +119,7 @@ func blame(s *sample) (b [parts]time.Duration) {
 		}
 		p := &t.Phases
 		for k, at := range [...]time.Duration{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished, p.Delivered} {
-			b[sampling+part(k)] += at - ready
+			b[sampling+responsePart(k)] += at - ready
 			ready = at
 		}
 		if i == len(stages)-1 {

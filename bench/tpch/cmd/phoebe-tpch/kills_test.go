@@ -20,20 +20,20 @@ import (
 
 // cutableLink is the connection between frontends and a worker. While the link is cut, no end sees an error.
 // Bytes sent meanwhile arrive when the link is whole again.
-type wire struct {
+type cutableLink struct {
 	ln    net.Listener
 	mu    sync.Mutex
 	whole *sync.Cond
 	cut   bool
 }
 
-func newWire(t *testing.T, to *process) *wire {
+func newCutableLink(t *testing.T, to *process) *cutableLink {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close() })
-	w := &wire{ln: ln}
+	w := &cutableLink{ln: ln}
 	w.whole = sync.NewCond(&w.mu)
 	go func() {
 		for {
@@ -46,14 +46,14 @@ func newWire(t *testing.T, to *process) *wire {
 				near.Close()
 				continue
 			}
-			go w.pass(near, far)
-			go w.pass(far, near)
+			go w.copyBytes(near, far)
+			go w.copyBytes(far, near)
 		}
 	}()
 	return w
 }
 
-func (w *wire) pass(from, to net.Conn) {
+func (w *cutableLink) copyBytes(from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()
 	b := make([]byte, 64<<10)
@@ -71,7 +71,7 @@ func (w *wire) pass(from, to net.Conn) {
 }
 
 // setCut cuts the link or mends the link.
-func (w *wire) set(cut bool) {
+func (w *cutableLink) setCut(cut bool) {
 	w.mu.Lock()
 	w.cut = cut
 	w.mu.Unlock()
@@ -98,9 +98,9 @@ func TestKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all, frontends []*process
-	var wires []*wire
+	var links []*cutableLink
 	var at []string
-	begin := func(p *process) *process {
+	startProcess := func(p *process) *process {
 		if err := p.start(); err != nil {
 			t.Fatal(err)
 		}
@@ -113,12 +113,12 @@ func TestKills(t *testing.T) {
 		}
 	})
 	for _, n := range m.Nodes {
-		w := newWire(t, begin(&process{bin: filepath.Join(dir, "phoebe-tpch"), args: []string{"--data", root, "worker", "--node", n}}))
-		wires, at = append(wires, w), append(at, w.ln.Addr().String())
+		w := newCutableLink(t, startProcess(&process{bin: filepath.Join(dir, "phoebe-tpch"), args: []string{"--data", root, "worker", "--node", n}}))
+		links, at = append(links, w), append(at, w.ln.Addr().String())
 	}
 	var connect []string
 	for range 2 {
-		p := begin(&process{bin: filepath.Join(dir, "phoebe"), args: []string{"frontend", "--workers", strings.Join(at, ","), "--lease", "500ms"}})
+		p := startProcess(&process{bin: filepath.Join(dir, "phoebe"), args: []string{"frontend", "--workers", strings.Join(at, ","), "--lease", "500ms"}})
 		frontends, connect = append(frontends, p), append(connect, p.addr)
 	}
 	ref, err := engine.NewReference(m, 1, 1024, t.TempDir())
@@ -189,22 +189,22 @@ func TestKills(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 0))
 	const faults = 9
-	between := func() { // wait for a few queries, however slow the machine is
+	awaitQueries := func() { // wait for a few queries, however slow the machine is
 		for range 3 {
 			<-ended
 		}
 	}
 	for i := range faults {
-		between()
+		awaitQueries()
 		p := all[random.IntN(len(m.Nodes))]
 		switch i % 3 {
 		case 1:
 			p = frontends[random.IntN(len(frontends))]
 		case 2:
-			w := wires[random.IntN(len(wires))]
-			w.set(true)
-			between()
-			w.set(false)
+			w := links[random.IntN(len(links))]
+			w.setCut(true)
+			awaitQueries()
+			w.setCut(false)
 			continue
 		}
 		p.kill()

@@ -114,7 +114,7 @@ func (w *workerCmd) Run(ctx context.Context, c *cli) error {
 }
 
 // clusterFlags say where and how queries run.
-type fleet struct {
+type clusterFlags struct {
 	Connect []string `placeholder:"HOST:PORT,..." help:"Frontends: each takes any query. Default: a cluster in this process."`
 	Memory  int32    `default:"512" placeholder:"MiB" help:"Memory of each task. Default ${default}."`
 	Tenant  string   `placeholder:"NAME" help:"Tenant of the queries."`
@@ -127,13 +127,13 @@ type fleet struct {
 }
 
 // queryOptions returns the options of a query, by the flags.
-func (f *fleet) options() engine.Options {
+func (f *clusterFlags) queryOptions() engine.Options {
 	return engine.Options{Tenant: f.Tenant, Class: client.Class(f.Class), Memory: f.Memory, Blind: f.Blind, Policy: client.Policy(f.Policy)}
 }
 
 // openEngine returns an engine for the data of a scale factor. Without --connect, openEngine starts a cluster
 // in this process. The caller must call close.
-func (f *fleet) open(c *cli, sf float64) (e *engine.Engine, m *data.Manifest, close func(), err error) {
+func (f *clusterFlags) openEngine(c *cli, sf float64) (e *engine.Engine, m *data.Manifest, close func(), err error) {
 	if m, err = data.Read(c.Data, sf); err != nil {
 		return nil, nil, nil, err
 	}
@@ -171,29 +171,29 @@ func (f *fleet) open(c *cli, sf float64) (e *engine.Engine, m *data.Manifest, cl
 }
 
 // queryFlags are the flags of the commands for one query.
-type asking struct {
-	fleet
+type queryFlags struct {
+	clusterFlags
 	SF      float64 `name:"sf" default:"0.01" placeholder:"X" help:"Scale factor of the data. Default ${default}."`
 	Explain bool    `help:"Print the plan without running the query."`
 	Timings bool    `help:"Print on stderr the time of each stage, and the workers of the tasks."`
 }
 
 type sqlCmd struct {
-	asking
+	queryFlags
 	Text string `arg:"" help:"The query."`
 }
 
 func (s *sqlCmd) Run(ctx context.Context, c *cli) error {
-	return s.run(ctx, c, func(*data.Manifest) (string, error) { return s.Text, nil })
+	return s.runQuery(ctx, c, func(*data.Manifest) (string, error) { return s.Text, nil })
 }
 
 type queryCmd struct {
-	asking
+	queryFlags
 	N int `arg:"" help:"Number of the query, from 1 to 22."`
 }
 
 func (q *queryCmd) Run(ctx context.Context, c *cli) error {
-	return q.run(ctx, c, func(m *data.Manifest) (string, error) {
+	return q.runQuery(ctx, c, func(m *data.Manifest) (string, error) {
 		if q.N < 1 || q.N > len(m.Queries) {
 			return "", fmt.Errorf("there is no query %d: give a number from 1 to %d", q.N, len(m.Queries))
 		}
@@ -202,7 +202,7 @@ func (q *queryCmd) Run(ctx context.Context, c *cli) error {
 }
 
 // runQuery runs a query and prints the rows; with --explain it only prints the plan.
-func (s *asking) run(ctx context.Context, c *cli, text func(*data.Manifest) (string, error)) error {
+func (s *queryFlags) runQuery(ctx context.Context, c *cli, text func(*data.Manifest) (string, error)) error {
 	if s.Explain {
 		m, err := data.Read(c.Data, s.SF)
 		if err != nil {
@@ -217,14 +217,14 @@ func (s *asking) run(ctx context.Context, c *cli, text func(*data.Manifest) (str
 			return err
 		}
 		defer p.Close()
-		made, err := p.Plan(ctx, q)
+		planned, err := p.Plan(ctx, q)
 		if err != nil {
 			return err
 		}
-		explain(os.Stdout, made)
+		printPlan(os.Stdout, planned)
 		return nil
 	}
-	e, m, close, err := s.open(c, s.SF)
+	e, m, close, err := s.openEngine(c, s.SF)
 	if err != nil {
 		return err
 	}
@@ -233,22 +233,22 @@ func (s *asking) run(ctx context.Context, c *cli, text func(*data.Manifest) (str
 	if err != nil {
 		return err
 	}
-	r, err := e.Query(ctx, q, s.options())
+	r, err := e.Query(ctx, q, s.queryOptions())
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	if err := print(ctx, os.Stdout, r); err != nil {
+	if err := printRows(ctx, os.Stdout, r); err != nil {
 		return err
 	}
 	if s.Timings {
-		timings(os.Stderr, &r.Stats)
+		printTimings(os.Stderr, &r.Stats)
 	}
 	return nil
 }
 
 // printRows writes rows as the rows arrive. The columns are as wide as the rows of the first batch need.
-func print(ctx context.Context, out io.Writer, r *engine.Result) error {
+func printRows(ctx context.Context, out io.Writer, r *engine.Result) error {
 	var widths []int
 	line := func(cells []string) {
 		var b strings.Builder
@@ -288,7 +288,7 @@ func print(ctx context.Context, out io.Writer, r *engine.Result) error {
 }
 
 // printPlan writes the stages of a plan, with the SQL.
-func explain(out io.Writer, p *plan.Plan) {
+func printPlan(out io.Writer, p *plan.Plan) {
 	for _, s := range p.Stages {
 		fmt.Fprintf(out, "%s: %d tasks", s.Name, s.Tasks)
 		if s.Class != "" {
@@ -299,7 +299,7 @@ func explain(out io.Writer, p *plan.Plan) {
 		}
 		for _, in := range s.Inputs {
 			how := "all"
-			if in.Spread == plan.Aligned {
+			if in.Spread == plan.Partitioned {
 				how = "a bucket"
 			}
 			fmt.Fprintf(out, ", %s of %s", how, p.Stages[in.Stage].Name)
@@ -315,7 +315,7 @@ func explain(out io.Writer, p *plan.Plan) {
 }
 
 // printTimings writes the time of each stage, and the workers that ran the tasks.
-func timings(out io.Writer, s *engine.Stats) {
+func printTimings(out io.Writer, s *engine.Stats) {
 	fmt.Fprintf(out, "planned in %v, done after %v; %d tasks read their tables where they ran, %d fetched some\n", s.Planning, s.Total, s.Local, s.Remote)
 	for _, b := range s.Bad {
 		fmt.Fprintln(out, "  read elsewhere:", b)

@@ -57,18 +57,18 @@ func (p *process) kill() {
 }
 
 // workerNodes are worker processes, each for a node of the data, and a frontend in this process.
-type nodes struct {
+type workerNodes struct {
 	workers  []*process
 	frontend *serve.Server
 }
 
 // startNodes starts a worker process for each named node, and a frontend. root is the folder of the data.
-func startNodes(root string, names []string) (n *nodes, err error) {
+func startNodes(root string, names []string) (n *workerNodes, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	n = &nodes{}
+	n = &workerNodes{}
 	defer func() {
 		if err != nil {
 			n.close()
@@ -92,7 +92,7 @@ func startNodes(root string, names []string) (n *nodes, err error) {
 }
 
 // awaitSlots returns when the cluster has this many slots. awaitSlots waits for at most 30 s.
-func await(ctx context.Context, e *engine.Engine, slots int) error {
+func awaitSlots(ctx context.Context, e *engine.Engine, slots int) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
@@ -109,7 +109,7 @@ func await(ctx context.Context, e *engine.Engine, slots int) error {
 }
 
 // workerPIDs returns the process IDs of the workers; n may be nil.
-func (n *nodes) pids() (l []int) {
+func (n *workerNodes) workerPIDs() (l []int) {
 	if n != nil {
 		for _, w := range n.workers {
 			l = append(l, w.cmd.Process.Pid)
@@ -118,7 +118,7 @@ func (n *nodes) pids() (l []int) {
 	return l
 }
 
-func (n *nodes) close() {
+func (n *workerNodes) close() {
 	if n.frontend != nil {
 		n.frontend.Close()
 	}
