@@ -115,7 +115,7 @@ func (c *jobs) addTasks(tenant *tenant, x *job) {
 // removeJob forgets an ended job, and each tenant, above included, with the tenant's last job.
 func (c *jobs) removeJob(j *job) {
 	for _, g := range j.groups {
-		c.unuseSet(g)
+		c.releaseSet(g)
 		if g.near != nil {
 			c.nearGroups.Remove(g.near)
 		}
@@ -159,7 +159,7 @@ func (c *jobs) refuseNoRoom(j *job) *RefusedError {
 	for _, r := range []struct {
 		unit                 string
 		pending, more, limit int
-		of                   func(*tenant) int
+		amountOf             func(*tenant) int
 	}{
 		{"tasks", c.pending, len(j.tasks), c.cfg.MaxPending, func(t *tenant) int { return t.pending }},
 		{
@@ -177,7 +177,7 @@ func (c *jobs) refuseNoRoom(j *job) *RefusedError {
 			}
 		}
 		for t := c.nearestTenant(j.Tenant); t != nil; t = t.parent {
-			if ofTenant := r.of(t); ofTenant > 0 && (ofTenant+r.more)/maxPendingPerFree > free {
+			if ofTenant := r.amountOf(t); ofTenant > 0 && (ofTenant+r.more)/maxPendingPerFree > free {
 				return &RefusedError{
 					Reason: Overloaded,
 					Message: fmt.Sprintf(

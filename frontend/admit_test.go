@@ -9,7 +9,7 @@ import (
 )
 
 // A wait of two seconds leads to refusals if tasks run for 10 ms. If tasks run for a second, the limit is 20 runs.
-func TestWaitIsJudgedByHowLongTasksRun(t *testing.T) {
+func TestLongTasksMayWaitLonger(t *testing.T) {
 	for _, test := range []struct {
 		run     time.Duration
 		refused bool
@@ -38,7 +38,7 @@ func TestWaitIsJudgedByHowLongTasksRun(t *testing.T) {
 }
 
 // The lists of unserved jobs and of sets' users drop ended jobs.
-func TestEndedJobIsLetGoOf(t *testing.T) {
+func TestEndedJobsAreDropped(t *testing.T) {
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(0, 0)
 	c.Step(now, WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
@@ -54,7 +54,7 @@ func TestEndedJobIsLetGoOf(t *testing.T) {
 }
 
 // While a job waits for long, the list of unserved jobs drops jobs that came and went since.
-func TestServedJobsAreLetGoOf(t *testing.T) {
+func TestServedJobsAreDropped(t *testing.T) {
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(0, 0)
 	step := func(ev Event) []Action { return c.Step(now, ev, nil) }

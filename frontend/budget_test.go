@@ -11,7 +11,7 @@ import (
 
 // This frontend's part of a tenant's maximum stays too small for any task. After patience the tenant's tasks run
 // nevertheless, one at a time.
-func TestHeldForEver(t *testing.T) {
+func TestHeldTaskRunsInTheEnd(t *testing.T) {
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(1000, 0)
 	step := func(ev Event) {

@@ -137,7 +137,7 @@ func (c *Core) checkJobs() error {
 					return fmt.Errorf("job %v, task %d is in a queue: state %d", id, t.spec.Index, t.state)
 				}
 			}
-			if g.stranded {
+			if g.isStranded {
 				stranded += g.queue.Len() + g.matching
 			}
 			if seated := len(g.seats) > 0 && list.Has(&g.seats[0]); len(j.groups) > 1 &&
@@ -147,7 +147,7 @@ func (c *Core) checkJobs() error {
 					"job %v: a group with %d waiting tasks and %d places has a seat: %t, is listed as placed: %t",
 					id, g.queue.Len(), g.livePlaces, seated, g.isPlaced)
 			}
-			if stranded := g.Set.Len() == 0; !list.Has(g) || stranded != g.stranded {
+			if stranded := g.Set.Len() == 0; !list.Has(g) || stranded != g.isStranded {
 				return fmt.Errorf("job %v: a group is listed for its set: %t; without any worker up: %t",
 					id, list.Has(g), stranded)
 			}
@@ -305,7 +305,7 @@ func (c *Core) checkPlaces() error {
 			continue
 		}
 		for _, r := range w.surplus {
-			if known[r] || !r.surplus || r.w != w {
+			if known[r] || !r.isSurplus || r.w != w {
 				return fmt.Errorf(
 					"the surplus places from %d at worker %d are also listed by job %v, or are at worker %d",
 					r.firstID, w.Key, r.group.job.ID, r.w.Key)

@@ -171,7 +171,7 @@ func (c *ledger) whyMayHaveStarted(j *job) string {
 
 // linkWorker notes a new link to w. Claims tell w the owner of the attempts and jobs that w may have, and ask for
 // the attempts. Then waiting tasks may get places at w.
-func (c *ledger) linkWorker(w *worker, m probe.Welcome, sync, now time.Time, acts []Action) []Action {
+func (c *ledger) linkWorker(w *worker, m probe.Welcome, syncAt, now time.Time, acts []Action) []Action {
 	isNewRun := w.Welcome().Incarnation != m.Incarnation
 	if isNewRun {
 		w.firstLinkAt = now
@@ -179,7 +179,7 @@ func (c *ledger) linkWorker(w *worker, m probe.Welcome, sync, now time.Time, act
 	c.view.NoteLinked(w.Worker, m, now)
 	c.updateStranded()
 	w.noteMatrix()
-	w.syncAt = sync
+	w.syncAt = syncAt
 	for _, a := range w.attemptsInOrder() {
 		c.Stats.Claims++
 		acts = append(acts, Send{

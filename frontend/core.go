@@ -292,7 +292,7 @@ func (c *Core) extendJob(ev *Extend, now time.Time, acts []Action) []Action {
 	}
 	acts = append(acts, Extended{Job: j.ID, Tasks: j.totalTasks, Added: j.totalTasks - before})
 	if ev.Last {
-		if j.seal(); j.unfinished == 0 {
+		if j.endAdditions(); j.unfinished == 0 {
 			acts = c.endJob(j, now, acts)
 		}
 	}
@@ -329,7 +329,7 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 }
 
 // Pending counts the tasks without an outcome, and the attempts at workers, queued attempts included.
-func (c *Core) Pending() (pending, running int) { return c.pending, c.attemptsAtWorkers }
+func (c *Core) Pending() (pending, atWorkers int) { return c.pending, c.attemptsAtWorkers }
 
 // Oldest returns the submission time of the oldest job without a started task at now, or zero if each job has one. If
 // MaxWait is negative, the core does not keep track, and Oldest returns zero.
@@ -391,8 +391,8 @@ func (c *Core) bringWorkerUp(ev WorkerUp, now time.Time, acts []Action) []Action
 		acts = c.loseWorker(w, now, acts)
 	}
 
-	sync := now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
-	return c.linkWorker(w, ev.Welcome, sync, now, acts)
+	syncAt := now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
+	return c.linkWorker(w, ev.Welcome, syncAt, now, acts)
 }
 
 // loseLink notes that the link to a worker broke. The worker's attempts may still be claimed.

@@ -8,7 +8,7 @@ import (
 )
 
 // endForStatus returns the End for an attempt with status s. The task is tried again, so s is not Succeeded.
-func endOf(s probe.Status) End {
+func endForStatus(s probe.Status) End {
 	switch s {
 	case probe.TimedOut:
 		return EndTimedOut

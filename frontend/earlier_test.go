@@ -10,9 +10,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
 
-// earlierOf describes the earlier attempts in the outcome among acts, a line each, and returns the number of
+// describeEarlier describes the earlier attempts in the outcome among acts, a line each, and returns the number of
 // attempts.
-func earlierOf(t *testing.T, acts []Action) (text string, tries int) {
+func describeEarlier(t *testing.T, acts []Action) (text string, tries int) {
 	t.Helper()
 	for _, a := range acts {
 		if d, ok := a.(*Done); ok {
@@ -77,7 +77,7 @@ func TestEarlier(t *testing.T) {
 			}
 			w, l = next(f)
 		}
-		got, tries := earlierOf(t, finish(f, w, l, probe.Succeeded))
+		got, tries := describeEarlier(t, finish(f, w, l, probe.Succeeded))
 		if got != want || tries != 2+MaxEarlier {
 			t.Errorf("%d attempts:\n%swant\n%s", tries, got, want)
 		}
@@ -88,7 +88,7 @@ func TestEarlier(t *testing.T) {
 		f.passTime(time.Second)
 		f.step(WorkerGone{Worker: w})
 		to, l := next(f)
-		if got, _ := earlierOf(t, finish(f, to, l, probe.Succeeded)); got !=
+		if got, _ := describeEarlier(t, finish(f, to, l, probe.Succeeded)); got !=
 			at(w, WayEarly, EndLost, 1, 1, time.Second) {
 			t.Error(got)
 		}
@@ -100,7 +100,7 @@ func TestEarlier(t *testing.T) {
 		sent := f.now.Sub(time.Unix(1000, 0))
 		f.step(Received{second, probe.Started{Attempt: other.Attempt, Job: script.Job("x")}})
 		f.passTime(time.Second)
-		if got, _ := earlierOf(t, finish(f, first, l, probe.Succeeded)); got !=
+		if got, _ := describeEarlier(t, finish(f, first, l, probe.Succeeded)); got !=
 			at(second, WayCopy, EndBeaten, sent, sent, sent+time.Second) {
 			t.Error("the first attempt gave the outcome:", got)
 		}
@@ -111,7 +111,7 @@ func TestEarlier(t *testing.T) {
 		second, other := next(f)
 		f.passTime(time.Second)
 		now := f.now.Sub(time.Unix(1000, 0))
-		if got, _ := earlierOf(t, finish(f, second, other, probe.Succeeded)); got !=
+		if got, _ := describeEarlier(t, finish(f, second, other, probe.Succeeded)); got !=
 			at(first, WayEarly, EndBeaten, 1, 1, now) {
 			t.Error("the copy gave the outcome:", got)
 		}
@@ -121,7 +121,7 @@ func TestEarlier(t *testing.T) {
 		f.passTime(time.Second)
 		f.step(Received{w, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}})
 		f.passTime(time.Second)
-		if got, _ := earlierOf(t, f.step(Cancel{Job: script.Job("x")})); got !=
+		if got, _ := describeEarlier(t, f.step(Cancel{Job: script.Job("x")})); got !=
 			at(w, WayEarly, EndStopped, 1, time.Second, 2*time.Second) {
 			t.Error(got)
 		}

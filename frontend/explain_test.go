@@ -14,7 +14,7 @@ import (
 )
 
 // Tasks without a decision are explained, too. Tasks that are alike share an explanation.
-func TestExplainWhatWaits(t *testing.T) {
+func TestExplainWaitingTasks(t *testing.T) {
 	f := newFleet(t, 1, 4, Config{})
 	f.tellWait(0, 0, probe.Load{})
 	j := jobWith("x",

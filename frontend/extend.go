@@ -97,4 +97,4 @@ func (c *jobs) mergeTasks(j, x *job, now time.Time) {
 }
 
 // endAdditions notes that nothing more will be added to a job.
-func (j *job) seal() { j.Open = false }
+func (j *job) endAdditions() { j.Open = false }

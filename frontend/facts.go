@@ -189,7 +189,7 @@ type group struct {
 	stageIndex       int       // index of the stage
 	index            int       // among the groups of the job
 	seats            []seat    // empty: the only group of the job
-	stranded         bool      // no worker is up for the group
+	isStranded       bool      // no worker is up for the group
 	isPlaced         bool      // listed in job.placedGroups
 	isWanting        bool      // listed in job.wantingGroups
 	class            probe.Class
@@ -266,7 +266,7 @@ type waitKey struct {
 
 // unserved lists the jobs of a waitKey that wait for their first task to start.
 type unserved struct {
-	of          waitKey
+	key         waitKey
 	jobs        []*job // oldest first; some no longer wait
 	waitingJobs int    // number of jobs that still wait
 
@@ -504,8 +504,8 @@ type reservation struct {
 	shelf        *shelf     // nil: not reserved for a shelf
 	sampleNumber uint64     // number of the Sample behind the reservation; 0: no Sample
 	// The job needs the places no more. The worker lists the reservation, and the group does not.
-	surplus bool
-	node    list.Node[*reservation]
+	isSurplus bool
+	node      list.Node[*reservation]
 }
 
 // Links makes a reservation an item of lists.

@@ -115,7 +115,7 @@ func TestRefusedForEver(t *testing.T) {
 
 // A worker stops a task at the job's deadline, and reports this before the frontend's own timer. The deadline has
 // then passed for all tasks of the job, also for tasks of later stages.
-func TestDeadlineThatAWorkerTells(t *testing.T) {
+func TestDeadlineReportedByWorker(t *testing.T) {
 	c := New(Config{ID: 'a'}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(1_000_000, 0)
 	c.Step(now, WorkerUp{

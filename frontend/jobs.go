@@ -42,12 +42,12 @@ type jobs struct {
 	refusals refusals
 	// rateClocks holds a time for each path of a tenant with a rate: when the jobs so far would all be submitted at the
 	// rate, one after another.
-	rateClocks     map[string]time.Time
-	rateClocksRoom int // size of rateClocks at which times in the past are dropped
+	rateClocks      map[string]time.Time
+	rateClocksLimit int // size of rateClocks at which times in the past are dropped
 
 	setUsers     map[*view.Set]list.List[*group] // groups of jobs under way, by set
 	unserved     map[waitKey]*unserved           // jobs without a started task; not kept if MaxWait is negative
-	sent         []sentJob                       // rides of unserved jobs, oldest first, until a round trip has passed
+	sentJobs     []sentJob                       // rides of unserved jobs, oldest first, until a round trip has passed
 	pending      int                             // tasks without an outcome
 	payloadBytes int                             // bytes of their payloads
 

@@ -48,7 +48,7 @@ func newMachines(workers int) *machines {
 // playJob runs a job to the end.
 func (s *machines) playJob(j *Job) {
 	s.done, s.sent = 0, 0
-	s.hear(s.core.Step(s.now, Submit{j}, nil))
+	s.takeActions(s.core.Step(s.now, Submit{j}, nil))
 	var acts []Action
 	for n := len(j.Tasks); s.done < n; {
 		s.now = s.now.Add(time.Millisecond)
@@ -57,12 +57,12 @@ func (s *machines) playJob(j *Job) {
 			if s.w0Fails && i > 0 && s.rounds%100 > 0 {
 				break
 			}
-			if msg := s.ws[i].speak(); msg != nil {
+			if msg := s.ws[i].nextMessage(); msg != nil {
 				if end, ok := msg.(*probe.Finished); ok && s.w0Fails && i == 0 {
 					end.Status, end.Retry = probe.Failed, probe.Elsewhere
 				}
 				acts = s.core.Step(s.now, Received{Worker(i), msg}, acts[:0])
-				s.hear(acts)
+				s.takeActions(acts)
 			}
 		}
 		if s.checkT != nil {
@@ -72,13 +72,13 @@ func (s *machines) playJob(j *Job) {
 		}
 		if at := s.core.NextWake(); !at.IsZero() && !at.After(s.now) {
 			acts = s.core.Step(s.now, Wake{}, acts[:0])
-			s.hear(acts)
+			s.takeActions(acts)
 		}
 	}
 }
 
-// speak returns the worker's next message, or nil.
-func (m *machine) speak() probe.Msg {
+// nextMessage returns the worker's next message, or nil.
+func (m *machine) nextMessage() probe.Msg {
 	for len(m.queue) > 0 && !m.live[m.queue[0]] {
 		m.queue = m.queue[1:]
 	}
@@ -102,7 +102,7 @@ func (m *machine) speak() probe.Msg {
 	return nil
 }
 
-func (s *machines) hear(acts []Action) {
+func (s *machines) takeActions(acts []Action) {
 	for _, a := range acts {
 		switch a := a.(type) {
 		case Refused:
@@ -111,12 +111,12 @@ func (s *machines) hear(acts []Action) {
 			s.done++
 		case Send:
 			s.sent++
-			s.ws[a.Worker].hear(a.Msg)
+			s.ws[a.Worker].takeMessage(a.Msg)
 		}
 	}
 }
 
-func (m *machine) hear(msg probe.Msg) {
+func (m *machine) takeMessage(msg probe.Msg) {
 	switch msg := msg.(type) {
 	case probe.Reserve:
 		for i := range msg.Count {
@@ -151,7 +151,7 @@ func (m *machine) push(id probe.ResID) {
 }
 
 // jobOfGroups makes a job of n tasks. Each task names another combination of three of the hosts, so each is a group.
-func jobOfKinds(n, hosts int) *Job {
+func jobOfGroups(n, hosts int) *Job {
 	j := jobWith("x", make([]Task, n)...)
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
@@ -164,12 +164,12 @@ func jobOfKinds(n, hosts int) *Job {
 }
 
 // A job has more groups than the core looks at for a message. It is sampled like any job, and all tasks run.
-func TestManyKinds(t *testing.T) {
+func TestManyGroups(t *testing.T) {
 	const n = 3 * maxGroupsLooked
 	for _, policy := range Policies[:2] {
 		s := newMachines(16)
 		s.checkT = t
-		j := jobOfKinds(n, 16)
+		j := jobOfGroups(n, 16)
 		j.Policy = policy
 		s.playJob(j)
 		if got := s.core.Stats.Estimated; got != 0 || s.sent > 8*n {
@@ -179,13 +179,13 @@ func TestManyKinds(t *testing.T) {
 }
 
 // BenchmarkManyGroups: a job with a group for each task takes hardly longer than a job with a single group.
-func BenchmarkKinds(b *testing.B) {
+func BenchmarkManyGroups(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		for _, kind := range []string{"hosts", "inputs", "one"} {
 			b.Run(fmt.Sprint(n, "/", kind), func(b *testing.B) {
 				s := newMachines(64)
 				for b.Loop() {
-					j := jobOfKinds(n, 64)
+					j := jobOfGroups(n, 64)
 					for i := range j.Tasks {
 						t := &j.Tasks[i]
 						if kind == "inputs" {

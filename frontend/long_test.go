@@ -101,7 +101,7 @@ func jobWith(id string, tasks ...Task) *Job {
 
 // Short tasks avoid workers that long tasks use, as long as other workers remain. But no worker is avoided for
 // ever: if more workers are needed, the sampler draws from the avoided workers.
-func TestSamplingAvoidsWorkersHeldByLongTasks(t *testing.T) {
+func TestSamplingAvoidsWorkersOfLongTasks(t *testing.T) {
 	f := newFleet(t, 20, 4, Config{})
 	for w := range 20 {
 		wait := time.Duration(0)
@@ -303,7 +303,7 @@ func TestWrongHints(t *testing.T) {
 
 // The run time of a group is the run time of its longest tasks. A single task with a hint of 20 ms among ten makes the
 // group as long.
-func TestGroupIsAsLongAsItsLongest(t *testing.T) {
+func TestGroupRunIsItsLongest(t *testing.T) {
 	run := func(tasks ...Task) time.Duration {
 		f := newFleet(t, 1, 1, Config{})
 		f.step(Submit{jobWith("x", tasks...)})

@@ -85,7 +85,7 @@ func (c *jobs) shelveTask(n *nearGroup, t *task, now time.Time) {
 		n.siteless[t] = true
 	}
 	far := x.waitsSince.Add(x.sites[len(x.sites)-1].Read - best)
-	if x.sitesBusy = far.After(now) && c.isCrowded(n, x, now); x.sitesBusy {
+	if x.sitesBusy = far.After(now) && c.areSitesBusy(n, x, now); x.sitesBusy {
 		far = now
 	}
 	for _, site := range x.sites {
@@ -140,7 +140,7 @@ func (x *nearTask) explainSites() []Site {
 
 // areSitesBusy reports whether a task about to be shelved would wait longer at each near site than reading elsewhere
 // costs. Either ripe tasks of the same group take too long there, or long tasks use the workers.
-func (c *jobs) isCrowded(n *nearGroup, x *nearTask, now time.Time) bool {
+func (c *jobs) areSitesBusy(n *nearGroup, x *nearTask, now time.Time) bool {
 	g := n.group
 	far := x.sites[len(x.sites)-1].Read
 	for _, site := range x.sites[:len(x.sites)-1] {
@@ -207,7 +207,7 @@ func (x *spot) Shunned() *view.Worker { return x.task.shunned }
 
 // shunnableWorker returns the worker that tasks may shun when w gets a task: w itself, and tasks shunning w are passed
 // over. If w is the only worker for the group, the result is nil, and w gets tasks that shun w, too.
-func (g *group) workerToAvoid(w *worker) *view.Worker {
+func (g *group) shunnableWorker(w *worker) *view.Worker {
 	if g.Set.Len() > 1 {
 		return w.Worker
 	}
@@ -218,7 +218,7 @@ func (g *group) workerToAvoid(w *worker) *view.Worker {
 // inputs in the rack of w.
 func (c *jobs) nextTask(g *group, w *worker, now time.Time) *task {
 	if g.near == nil {
-		return g.queue.FirstFor(g.workerToAvoid(w))
+		return g.queue.FirstFor(g.shunnableWorker(w))
 	}
 	c.shelveNew(g.near, now)
 	row := c.view.Fleet().Get(int32(w.Key))
@@ -240,7 +240,7 @@ func (c *jobs) nextTask(g *group, w *worker, now time.Time) *task {
 // goes first. Else the task goes whose other hosts have the most ripe tasks, by fewestElsewhere. So no host runs out
 // of tasks with inputs there.
 func (s *shelf) nextTask(w *worker) *task {
-	best := s.ripe.FirstFor(s.near.group.workerToAvoid(w))
+	best := s.ripe.FirstFor(s.near.group.shunnableWorker(w))
 	if best == nil {
 		return nil
 	}
@@ -367,11 +367,11 @@ func (s *shelf) missingProbes() int {
 	if s.tier != estimate.Disk {
 		n = g.Probes(n)
 	}
-	return n - s.heldProbes()
+	return n - s.liveProbes()
 }
 
 // liveProbes returns how many probes the live places of the shelf count for.
-func (s *shelf) heldProbes() int {
+func (s *shelf) liveProbes() int {
 	if s.near.group.Policy.Sticky {
 		return s.liveReservations
 	}

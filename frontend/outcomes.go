@@ -162,7 +162,7 @@ func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, no
 	if m.Run > 0 {
 		started = ended.Add(-m.Run)
 	}
-	c.noteEarlier(a, endOf(m.Status), started, ended)
+	c.noteEarlier(a, endForStatus(m.Status), started, ended)
 	acts = c.ackResult(a.w, m.Attempt, now, acts)
 	isClaiming := t.state == claiming // another attempt may run, and no worker has told yet
 	if j := t.group.job; isClaiming || m.Attempt.Frontend != c.cfg.ID {
@@ -205,10 +205,10 @@ func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 	if stages := t.group.job.stages; len(stages) > 0 {
 		p.Released = max(p.Released, sinceSubmission(stages[t.spec.Stage].readyAt), sinceSubmission(t.freedAt))
 	}
-	way := t.roundTrip(m, now) / 2
-	p.Finished = end - way
+	oneWay := t.roundTrip(m, now) / 2
+	p.Finished = end - oneWay
 	p.Started = p.Finished - m.Run
-	p.Queued = p.Sampled + way // with the places of the job, shared by all waiting tasks
+	p.Queued = p.Sampled + oneWay // with the places of the job, shared by all waiting tasks
 	if m.Held == 0 {
 		p.Ready = max(p.Queued, p.Started-m.Launch)
 		p.Bound = p.Ready

@@ -36,7 +36,7 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int, firstNew int) *Refus
 		budget[i] = maxPassed
 		j.stages[i].needsPassing = len(j.Stages[i].Common) > 0
 	}
-	read := func(t *Task) (passed, mayPass int) {
+	noteReads := func(t *Task) (passed, mayPass int) {
 		n := t.countPassed()
 		for k := range t.Inputs {
 			in := &t.Inputs[k]
@@ -59,13 +59,13 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int, firstNew int) *Refus
 	for i := firstNew; i < len(j.stages); i++ {
 		for k := range j.Stages[i].Made {
 			if m := &j.Stages[i].Made[k]; m.Spec != nil {
-				read(m.Spec)
+				noteReads(m.Spec)
 			}
 		}
 	}
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
-		passed, mayPass := read(t)
+		passed, mayPass := noteReads(t)
 		switch {
 		case passed > maxPassedToAdded:
 			return &RefusedError{Reason: Invalid, Message: fmt.Sprintf(

@@ -55,7 +55,7 @@ func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
 
 // A job with a long wait makes many reservations over time, and keeps only reservations with a live place or
 // ride.
-func TestUsedReservationsAreLetGoOf(t *testing.T) {
+func TestUsedReservationsAreDropped(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})
 	acts := f.step(Submit{jobWith("one", Task{Function: "f", Estimate: 10 * time.Millisecond})})
 	made := 0

@@ -343,7 +343,7 @@ func (c *ledger) endRide(a *attempt, fate place.Fate) {
 func (r *reservation) addLive(n int) {
 	before := r.livePlaces > 0
 	r.livePlaces += n
-	if r.surplus {
+	if r.isSurplus {
 		return
 	}
 	g := r.group
@@ -364,7 +364,7 @@ func (r *reservation) addLive(n int) {
 
 // liveProbes returns how many probes the live places of the group count for. A sticky reservation counts as a
 // single probe, however many places it has.
-func (g *group) heldProbes() int {
+func (g *group) liveProbes() int {
 	if !g.Policy.Sticky {
 		return g.livePlaces
 	}
@@ -378,7 +378,7 @@ func (g *group) missingProbes() int {
 	if g.livePlaces == 0 {
 		g.probeBudget = worth
 	}
-	return max(worth-g.heldProbes(), g.probeBudget)
+	return max(worth-g.liveProbes(), g.probeBudget)
 }
 
 // removeIfEmpty removes r from its group if r has no live place and no ride.
@@ -543,7 +543,7 @@ func (r *reservation) splitQueued() *reservation {
 
 // keepSurplus keeps the places of r as surplus for surplusFor.
 func (c *ledger) keepSurplus(r *reservation, now time.Time) {
-	r.surplus = true
+	r.isSurplus = true
 	if len(r.w.surplus) == 0 {
 		c.workersWithSurplus = append(c.workersWithSurplus, r.w)
 	}

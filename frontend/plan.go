@@ -63,9 +63,9 @@ func (c *planner) makeWant(g *group, probes int) *place.Want {
 func (c *planner) resampleJob(j *job, now time.Time, acts []Action) []Action {
 	c.doubleLag(j)
 	for _, g := range j.groups {
-		n, probed := g.queue.Len(), g.heldProbes()
+		n, probed := g.queue.Len(), g.liveProbes()
 		if g.near != nil { // the green tasks have timers
-			n, probed = g.near.anywhereShelf().ripe.Len(), g.near.anywhereShelf().heldProbes()
+			n, probed = g.near.anywhereShelf().ripe.Len(), g.near.anywhereShelf().liveProbes()
 		}
 		if n == 0 || !j.Policy.Resample || probed < g.Probes(n) || probed >= 4*g.Probes(n) {
 			continue
@@ -106,12 +106,12 @@ func (c *planner) offerJob(j *job, w *worker, now time.Time, acts []Action) (_ [
 			continue
 		}
 		if g.near != nil {
-			q = c.shelvesQueue(g, w, now)
+			q = c.nextTaskQueue(g, w, now)
 		}
 		if d, any := c.sampler.Offer(&g.Kind, q, w.Worker); any {
 			c.Stats.Offers++
 			acts = c.commitPlaces(g, nil, []place.Decision{d}, now, acts)
-			c.hungry.noteServed(j.tenant)
+			c.hungry.moveToBack(j.tenant)
 			return acts, d.Rides > 0
 		}
 	}
@@ -201,6 +201,6 @@ func (l oneTask) Riders(most int) int {
 func (l oneTask) Fit(int, int) int { return 1 }
 
 // nextTaskQueue returns a queue of only the next task for w, a worker with room. The queue may be empty.
-func (c *planner) shelvesQueue(g *group, w *worker, now time.Time) place.Queue {
+func (c *planner) nextTaskQueue(g *group, w *worker, now time.Time) place.Queue {
 	return oneTask{c.nextTask(g, w, now)}
 }

@@ -20,7 +20,7 @@ import (
 func TestPure(t *testing.T) { purity.Check(t, ".") }
 
 // The packages of the core import downwards: each package imports only lower floors, and never the shell.
-func TestRooms(t *testing.T) {
+func TestPackagesImportDownwards(t *testing.T) {
 	rooms := []string{"tenants", "estimate", "view", "place", "."}
 	for i, room := range rooms {
 		files, err := filepath.Glob(filepath.Join(room, "*.go"))

@@ -16,7 +16,7 @@ func (c *ledger) settleDebts(now time.Time, acts []Action) []Action {
 			acts = c.restampTask(tenant.debts.Min().task, now, acts)
 		}
 		tenant.crowdedGroups = slices.DeleteFunc(tenant.crowdedGroups, func(g *group) bool {
-			c.admitCrowd(g)
+			c.releaseCrowd(g)
 			return g.crowd.Len() == 0
 		})
 	}

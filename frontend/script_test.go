@@ -590,8 +590,8 @@ func readMessage(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		}
 		for _, text := range l.List("progress") {
 			id, far, _ := strings.Cut(text, "=")
-			percent, left, _ := strings.Cut(far, "/")
-			d, err := time.ParseDuration(left)
+			percent, timeLeft, _ := strings.Cut(far, "/")
+			d, err := time.ParseDuration(timeLeft)
 			l.Fail(err)
 			m.Progress = append(m.Progress, probe.Progress{Attempt: l.Attempt(id), Done: uint32(l.Int(percent)) * 1e4,
 				Left: d})

@@ -12,7 +12,7 @@ func (c *jobs) useSet(g *group) {
 }
 
 // releaseSet notes the end of g. If no other group uses the set, the view may drop the set.
-func (c *jobs) unuseSet(g *group) {
+func (c *jobs) releaseSet(g *group) {
 	c.forgetServed(waitKey{g.Set, g.job.tenant})
 	users := c.setUsers[g.Set]
 	if users.Remove(g); users.Len() > 0 {
@@ -44,12 +44,12 @@ func (c *jobs) updateStranded() {
 		users := c.setUsers[s]
 		for g := range users.All() {
 			switch stranded := s.Len() == 0; {
-			case stranded && !g.stranded:
+			case stranded && !g.isStranded:
 				g.job.strandedTasks += g.queue.Len() + g.matching
-			case !stranded && g.stranded:
+			case !stranded && g.isStranded:
 				g.job.strandedTasks -= g.queue.Len() + g.matching
 			}
-			g.stranded = s.Len() == 0
+			g.isStranded = s.Len() == 0
 		}
 	}
 }

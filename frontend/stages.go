@@ -339,7 +339,7 @@ func (c *jobs) noteStageOutcome(t *task, o *Outcome) {
 
 // rankWorkers returns the workers with successful tasks of an ended stage, the worker with most first. The ranks are
 // made at the first call, and sum up successTotal.
-func (s *stage) workersRan() []string {
+func (s *stage) rankWorkers() []string {
 	if s.workersRanked == nil {
 		s.workersRanked = slices.SortedFunc(maps.Keys(s.successes), func(a, b string) int {
 			return cmp.Or(cmp.Compare(s.successes[b], s.successes[a]), cmp.Compare(a, b))
@@ -370,7 +370,7 @@ func (t *task) locateInputs() []estimate.Input {
 			ins = append(ins, estimate.Input{Bytes: in.Bytes})
 			continue
 		}
-		names, rest := s.workersRan(), in.Bytes
+		names, rest := s.rankWorkers(), in.Bytes
 		for _, name := range names[:min(len(names), MaxInputs)] {
 			part := int64(float64(in.Bytes) * float64(s.successes[name]) / float64(s.successTotal))
 			rest -= part

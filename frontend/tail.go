@@ -26,8 +26,8 @@ const (
 	// looksPerRun is the number of checks of a task for lateness during the expected run time. If a job has many
 	// tasks, the checks are rarer: the pause before a check lasts lookPausePerTask for each task of the job. So the
 	// checks take at most a hundredth of the time.
-	looksPerRun = 8
-	lookCost    = 100 * 2 * time.Nanosecond // a task is checked in 2 ns
+	looksPerRun      = 8
+	lookPausePerTask = 100 * 2 * time.Nanosecond // a task is checked in 2 ns
 	// maxEstimated bounds the tasks estimated in a check for an earlier end elsewhere.
 	maxEstimated = 32
 )
@@ -69,7 +69,9 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 }
 
 // lookPause returns the shortest pause between two checks of a job.
-func lookPause(j *job) time.Duration { return max(batchPause, time.Duration(len(j.tasks))*lookCost) }
+func lookPause(j *job) time.Duration {
+	return max(batchPause, time.Duration(len(j.tasks))*lookPausePerTask)
+}
 
 // recheckSoon checks the tail of a job soon after a worker reported a later start of a task than expected.
 // Another frontend may have chosen the same worker.
@@ -189,8 +191,8 @@ func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	case stats.N() == 0:
 		stats = t.group.Runs.Stats()
 	}
-	if left, known := stats.TimeLeft(ran, t.spec.Estimate, x.inputBytes, int32(a.w.Key)); known {
-		return left
+	if timeLeft, known := stats.TimeLeft(ran, t.spec.Estimate, x.inputBytes, int32(a.w.Key)); known {
+		return timeLeft
 	}
 	return max(run-ran, ran)
 }
@@ -303,12 +305,12 @@ func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (best time.D
 }
 
 // whyLate says why a long task is late.
-func whyLate(t *task, left time.Duration, now time.Time) string {
+func whyLate(t *task, timeLeft time.Duration, now time.Time) string {
 	a := t.attempt
 	name := a.w.Welcome().Worker
 	if t.isRunning() {
 		text := fmt.Sprintf("which has run at %s for %.3fs and is expected to go on for %.3fs",
-			name, now.Sub(a.runsSince).Seconds(), left.Seconds())
+			name, now.Sub(a.runsSince).Seconds(), timeLeft.Seconds())
 		if p := a.progress; p.doneShare > 0 {
 			text += fmt.Sprintf(", as %.0f %% is done", 100*p.doneShare)
 		}

@@ -25,7 +25,7 @@ func (t *task) move(to taskState) {
 			g.leaveSeats()
 		}
 		j.waiting--
-		if g.stranded {
+		if g.isStranded {
 			j.strandedTasks--
 		}
 		if g.near != nil {
@@ -34,7 +34,7 @@ func (t *task) move(to taskState) {
 	case matching:
 		g.matching--
 		j.matching--
-		if g.stranded {
+		if g.isStranded {
 			j.strandedTasks--
 		}
 	case held:
@@ -67,7 +67,7 @@ func (t *task) move(to taskState) {
 			g.takeSeats()
 		}
 		j.waiting++
-		if g.stranded {
+		if g.isStranded {
 			j.strandedTasks++
 		}
 		if g.near != nil {
@@ -76,7 +76,7 @@ func (t *task) move(to taskState) {
 	case matching:
 		g.matching++
 		j.matching++
-		if g.stranded {
+		if g.isStranded {
 			j.strandedTasks++
 		}
 	case held:
@@ -361,7 +361,7 @@ func (c *jobs) crowdTask(x *longTask) {
 }
 
 // releaseCrowd makes tasks of a crowd due, as many as may find room now.
-func (c *jobs) admitCrowd(g *group) {
+func (c *jobs) releaseCrowd(g *group) {
 	for g.crowd.Len() > 0 {
 		picked := g.matching - g.crowd.Len()
 		if g.isWindowFull(picked) || c.wouldOverdraw(g, int64(picked)*g.tokenCost()) {

@@ -27,8 +27,8 @@ func (h *hungry) updateJob(j *job) {
 	}
 }
 
-// noteServed moves t to the back after a task of t was given out: tenants with a longer wait go first.
-func (h *hungry) noteServed(t *tenant) {
+// moveToBack moves t to the back after a task of t was given out: tenants with a longer wait go first.
+func (h *hungry) moveToBack(t *tenant) {
 	if list.Has(t) && h.tenants.Last() != t {
 		h.tenants.Remove(t)
 		h.tenants.Push(t)

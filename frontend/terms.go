@@ -73,9 +73,9 @@ func (c *jobs) countAgainstRate(name string, now time.Time) {
 		if rate == 0 {
 			continue
 		}
-		if len(c.rateClocks) >= c.rateClocksRoom {
+		if len(c.rateClocks) >= c.rateClocksLimit {
 			maps.DeleteFunc(c.rateClocks, func(_ string, until time.Time) bool { return !until.After(now) })
-			c.rateClocksRoom = 2*len(c.rateClocks) + 64
+			c.rateClocksLimit = 2*len(c.rateClocks) + 64
 		}
 		c.rateClocks[path] = laterOf(c.rateClocks[path], now).Add(time.Second / time.Duration(rate))
 	}

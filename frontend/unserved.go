@@ -19,7 +19,7 @@ func (c *jobs) noteRide(r *reservation, now time.Time) {
 	c.presumeStarted(now)
 	j.rides = append(j.rides, sentRide{r, now})
 	if !j.presumed {
-		c.sent = append(c.sent, sentJob{j, now})
+		c.sentJobs = append(c.sentJobs, sentJob{j, now})
 	}
 }
 
@@ -27,10 +27,10 @@ func (c *jobs) noteRide(r *reservation, now time.Time) {
 // long jobs wait.
 func (c *jobs) presumeStarted(now time.Time) {
 	trip := c.view.Trip()
-	for len(c.sent) > 0 && (c.sent[0].job.served || now.Sub(c.sent[0].at) >= trip) {
-		j := c.sent[0].job
-		c.sent[0] = sentJob{}
-		c.sent = c.sent[1:]
+	for len(c.sentJobs) > 0 && (c.sentJobs[0].job.served || now.Sub(c.sentJobs[0].at) >= trip) {
+		j := c.sentJobs[0].job
+		c.sentJobs[0] = sentJob{}
+		c.sentJobs = c.sentJobs[1:]
 		if !j.served && j.dropSettledRides() && now.Sub(j.rides[0].at) >= trip {
 			j.presumed, j.served = true, true
 			for _, u := range j.waitLists {
@@ -39,8 +39,8 @@ func (c *jobs) presumeStarted(now time.Time) {
 			}
 		}
 	}
-	if len(c.sent) == 0 {
-		c.sent = nil
+	if len(c.sentJobs) == 0 {
+		c.sentJobs = nil
 	}
 }
 
@@ -60,10 +60,10 @@ func (c *jobs) checkPresumed(j *job) {
 	}
 	j.presumed, j.served = false, false
 	for i, u := range j.waitLists {
-		if current := c.unserved[u.of]; current != nil {
+		if current := c.unserved[u.key]; current != nil {
 			u = current
 		} else { // the list was dropped while no job waited
-			c.unserved[u.of] = u
+			c.unserved[u.key] = u
 		}
 		j.waitLists[i] = u
 		u.waitingJobs++
@@ -88,7 +88,7 @@ func (c *jobs) addUnserved(j *job, now time.Time) {
 		key := waitKey{g.Set, j.tenant}
 		u := c.unserved[key]
 		if u == nil {
-			u = &unserved{of: key, countedSince: now}
+			u = &unserved{key: key, countedSince: now}
 			c.unserved[key] = u
 		}
 		if slices.Contains(j.waitLists, u) { // another group of j has added j

@@ -50,7 +50,7 @@ func (c *Core) startAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	if a.class == probe.Spare {
 		c.Stats.SpareStarted++
 		if c.cfg.PreemptAfter >= 0 {
-			c.setStanding(a, stoppable)
+			c.setStopState(a, stoppable)
 		}
 	}
 	if a.launch.Estimate > 0 {
@@ -255,12 +255,12 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 	for _, id := range m.Attempts {
 		wanted[id] = true
 	}
-	waits := make(map[probe.AttemptID]bool) // bound early
+	queuedTasks := make(map[probe.AttemptID]bool) // bound early
 	for _, p := range l.placesInOrder(anyPlace) {
 		named := live[p.res]
 		if p.launch != nil {
 			named = wanted[p.launch.Attempt] // the frontend counts no place for the task, but awaits the end
-			waits[p.launch.Attempt] = true
+			queuedTasks[p.launch.Attempt] = true
 		}
 		if p.res < m.Next && !named && (p.state == queued || p.state == parked) &&
 			now.Sub(p.believedSince) >= probe.SyncAge {
@@ -269,7 +269,7 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 	}
 	for _, id := range m.Attempts {
 		switch a := c.attempts[id]; {
-		case a == nil && !waits[id]:
+		case a == nil && !queuedTasks[id]:
 			gone.Attempts = append(gone.Attempts, id)
 		case a != nil && a.owner == nil && c.hasMoved(l, a.job, a.generation):
 			acts = c.sendRefused(l, 0, 0, id, probe.Moved, 0, acts)
@@ -315,7 +315,7 @@ func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 	}
 	l := &link{
 		id: ev.Link, frontend: ev.Frontend, features: ev.Features,
-		places: map[probe.ResID]*place{}, answerTime: firstLead, lead: firstLead,
+		places: map[probe.ResID]*place{}, answerTime: initialLead, lead: initialLead,
 	}
 	for id := range c.attempts {
 		if id.Frontend == l.frontend {

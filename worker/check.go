@@ -396,12 +396,12 @@ func (c *Core) checkAttempts() error {
 // checkRoom checks that all capacity is free, held for a place, or used by an attempt. The promised room must be
 // the sum of the promises. The place at the head of the queue must have no room.
 func (c *Core) checkRoom() error {
-	sum, promised, due, holds := c.free, probe.Demand{}, probe.Demand{}, probe.Demand{}
+	sum, promised, endingRoom, askingRoom := c.free, probe.Demand{}, probe.Demand{}, probe.Demand{}
 	for _, l := range c.links {
 		for _, p := range l.places {
 			switch p.state {
 			case asking:
-				sum, holds = sum.add(p.neededRoom()), holds.Add(p.demand)
+				sum, askingRoom = sum.add(p.neededRoom()), askingRoom.Add(p.demand)
 			case askingAhead:
 				promised = promised.Add(p.demand)
 			}
@@ -424,10 +424,10 @@ func (c *Core) checkRoom() error {
 		if a.state != running || !a.endsSoon || c.attempts[a.id] != a {
 			return fmt.Errorf("attempt %s is in endingSoon: state %d", a.id, a.state)
 		}
-		due = due.Add(a.demand)
+		endingRoom = endingRoom.Add(a.demand)
 	}
 	if o := &c.occupants; o.short.cpu+o.long.cpu+o.asking.cpu+c.free.all.CPU != c.capacity.all.CPU ||
-		o.asking.cpu != holds.CPU {
+		o.asking.cpu != askingRoom.CPU {
 		return fmt.Errorf("short tasks take %v, long tasks %v, and asking places %v; %v of %v is free",
 			o.short.cpu, o.long.cpu, o.asking.cpu, c.free.all, c.capacity.all)
 	}
@@ -437,8 +437,8 @@ func (c *Core) checkRoom() error {
 		return fmt.Errorf("free %v, with held and used room %v of %v", c.free, sum, c.capacity)
 	case promised != c.promised:
 		return fmt.Errorf("promised %v, counted %v", promised, c.promised)
-	case due != c.endingSoonRoom:
-		return fmt.Errorf("ending soon %v, counted %v", due, c.endingSoonRoom)
+	case endingRoom != c.endingSoonRoom:
+		return fmt.Errorf("ending soon %v, counted %v", endingRoom, c.endingSoonRoom)
 	}
 	if err := c.checkSpare(); err != nil {
 		return err
@@ -460,22 +460,22 @@ func (c *Core) checkRoom() error {
 // checkSpare checks the room of stoppable and stopping spare work. No yielded or spare place may have free room,
 // unless regular places are to get the room.
 func (c *Core) checkSpare() error {
-	room, toldCount := probe.Demand{}, 0
+	room, stopOrderedCount := probe.Demand{}, 0
 	for _, a := range c.runs {
-		if a.standing != unstoppable {
+		if a.stopState != unstoppable {
 			room = room.Add(a.demand)
 		}
-		if a.standing == toldToStop {
-			toldCount++
+		if a.stopState == stopOrdered {
+			stopOrderedCount++
 		}
-		if a.standing != unstoppable && a.class != probe.Spare || (a.standing == toldToStop) != list.Has(stopping{a}) ||
-			a.standing == toldToStop && a.stopToldAt.IsZero() {
-			return fmt.Errorf("attempt %s is %v, and its standing is %d", a.id, a.class, a.standing)
+		if a.stopState != unstoppable && a.class != probe.Spare || (a.stopState == stopOrdered) != list.Has(stopping{a}) ||
+			a.stopState == stopOrdered && a.stopOrderedAt.IsZero() {
+			return fmt.Errorf("attempt %s is %v, and its standing is %d", a.id, a.class, a.stopState)
 		}
 	}
-	if room != c.preemptible || toldCount != c.stopping.Len() {
+	if room != c.preemptible || stopOrderedCount != c.stopping.Len() {
 		return fmt.Errorf("spare work has %v, and %d attempts stop: counted %v and %d",
-			room, toldCount, c.preemptible, c.stopping.Len())
+			room, stopOrderedCount, c.preemptible, c.stopping.Len())
 	}
 	if c.stopping.Len() > 0 && c.hasRegularWaiting() {
 		return nil

@@ -79,7 +79,7 @@ func (c Config) Defaults() Config {
 
 // AlwaysOpen returns the part of the capacity that long tasks may use at any time: all but the part that ShortShare
 // may close.
-func (c Config) Open() probe.Demand {
+func (c Config) AlwaysOpen() probe.Demand {
 	c = c.Defaults()
 	open := func(all, slot int32) int32 {
 		closed := int32(float64(all)*min(max(c.ShortShare, 0), 1)) / slot * slot
@@ -351,8 +351,8 @@ type activePart struct {
 	commonPayload []byte // common data that the launch names
 	long          bool
 	class         probe.Class
-	standing      standing // of a running spare attempt
-	clearsSpare   bool     // spare work is being stopped for this attempt
+	stopState     stopState // of a running spare attempt
+	clearsSpare   bool      // spare work is being stopped for this attempt
 	demand        probe.Demand
 	expectedRun   time.Duration // run time; 0: unknown
 	progress      progress
@@ -363,12 +363,12 @@ type activePart struct {
 	bill        bill
 	queueTenant *tenant
 
-	arrivedAt  time.Time
-	startedAt  time.Time
-	askAt      time.Time // when the worker may ask for a successor
-	endsSoon   bool
-	stopNode   list.Node[stopping]
-	stopToldAt time.Time // when the attempt was told to stop; zero: never
+	arrivedAt     time.Time
+	startedAt     time.Time
+	askAt         time.Time // when the worker may ask for a successor
+	endsSoon      bool
+	stopNode      list.Node[stopping]
+	stopOrderedAt time.Time // when the attempt was told to stop; zero: never
 
 	pos int
 }
@@ -430,8 +430,8 @@ func (a *attempt) Links() *list.Node[*attempt] { return &a.node }
 
 const (
 	// initialLead is the lead of a link without an answer yet, and maxLead bounds all leads.
-	firstLead = 200 * time.Microsecond
-	maxLead   = 10 * time.Millisecond
+	initialLead = 200 * time.Microsecond
+	maxLead     = 10 * time.Millisecond
 	// lateAfter is the number of leads that a staged attempt waits for its slot. Then the worker hands the
 	// attempt back.
 	lateAfter = 3
@@ -459,8 +459,8 @@ func New(cfg Config) *Core {
 		memories:        map[probe.JobID]*jobMemory{},
 		fetches:         map[probe.AttemptID]*place{},
 		capacity:        room{cfg.Capacity, cfg.Capacity},
-		alwaysOpen:      cfg.Open(),
-		averages:        averages{runTime: firstRun, bindChance: firstChance, fetchRate: firstFetch},
+		alwaysOpen:      cfg.AlwaysOpen(),
+		averages:        averages{runTime: initialRun, bindChance: initialBindChance, fetchRate: initialFetchRate},
 		queue:           newQueue(),
 		spareQueue:      newQueue(),
 	}
@@ -533,7 +533,7 @@ func (c *Core) receiveMsg(l *link, msg probe.Msg, now time.Time, acts []Action) 
 		if p := c.askedPlace(l, m.Res, m.Turn); p != nil {
 			c.Stats.Declined++
 			c.averages.noteTurn(false)
-			l.learnAnswer(now.Sub(p.askedAt))
+			l.noteAnswerTime(now.Sub(p.askedAt))
 			c.dropPlace(p)
 		}
 	case probe.Enqueue:

@@ -118,7 +118,7 @@ func (f *fair) openAccount(t *tenant) {
 	if weight <= 0 {
 		weight = 1
 	}
-	t.account = account{fair: f, path: t.name, parent: parent, weight: weight, meanRun: unknownCost}
+	t.account = account{fair: f, path: t.name, parent: parent, weight: weight, meanRun: assumedRun}
 	parent.childCount++
 }
 
@@ -314,7 +314,7 @@ func (b bill) settle(ran time.Duration) {
 
 // takeBill takes the bill off p, and closes the turn in the accounts if the turn has begun. The caller settles the
 // bill, or passes it to an attempt. Without a turn or without accounts the bill is empty.
-func (p *place) endTurn() bill {
+func (p *place) takeBill() bill {
 	b := p.bill
 	for a := b.account; a != nil; a = a.parent {
 		a.openTurns--

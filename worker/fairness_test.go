@@ -20,7 +20,7 @@ type greedyTenant struct {
 	reservesOnce bool    // reserves a place for each task, and keeps no place
 	rides        bool    // a ride-along task at a time for each slot, besides waiting tasks
 	bundle       int     // further tasks with each task
-	from         time.Duration
+	arrivesAfter time.Duration
 
 	cpuGot     time.Duration // CPU time used
 	lateCPU    time.Duration // CPU time used in the second half
@@ -84,7 +84,7 @@ func compete(t *testing.T, slots int, lasts time.Duration, tenants ...*greedyTen
 			case *Start:
 				s, id := tenantOf[a.Launch.Attempt], a.Launch.Attempt
 				run := time.Duration((0.5 + draws.Float64()) * float64(s.run))
-				s.longestGap = max(s.longestGap, now.Sub(start)-max(s.lastStart, s.from))
+				s.longestGap = max(s.longestGap, now.Sub(start)-max(s.lastStart, s.arrivesAfter))
 				s.lastStart = now.Sub(start)
 				after(run, func() {
 					if s.cpuGot += run; now.Sub(start) > lasts/2 {
@@ -120,7 +120,7 @@ func compete(t *testing.T, slots int, lasts time.Duration, tenants ...*greedyTen
 	}
 	for i, s := range tenants {
 		step(LinkUp{Link: LinkID(i), Frontend: probe.FrontendID(i)})
-		after(s.from, func() { reserve(i, uint32(2*slots)) })
+		after(s.arrivesAfter, func() { reserve(i, uint32(2*slots)) })
 		if s.rides {
 			var ride func()
 			ride = func() {
@@ -128,7 +128,7 @@ func compete(t *testing.T, slots int, lasts time.Duration, tenants ...*greedyTen
 				step(Received{LinkID(i), probe.Cancel{First: next[i], Count: 1}}) // if the task did not start
 				after(s.run/4, ride)
 			}
-			after(s.from, ride)
+			after(s.arrivesAfter, ride)
 		}
 	}
 	for now.Sub(start) < lasts {
@@ -185,7 +185,7 @@ func TestFairNewcomers(t *testing.T) {
 		"hints of too much":       {run: 20 * time.Millisecond, hint: 4 * time.Second},
 	} {
 		const came = 2 * time.Minute
-		second := &greedyTenant{run: 20 * time.Millisecond, hint: 20 * time.Millisecond, from: came}
+		second := &greedyTenant{run: 20 * time.Millisecond, hint: 20 * time.Millisecond, arrivesAfter: came}
 		compete(t, 4, 2*came, first, second)
 		if got := float64(second.lateCPU) / float64(first.lateCPU); math.Abs(got-1) > 0.1 {
 			t.Errorf("%s: after its arrival, the second tenant got %.2f times the CPU of the first", name, got)

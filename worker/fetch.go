@@ -15,8 +15,8 @@ type fileFetch struct {
 }
 
 const (
-	firstFetch  = 100 << 20 // initial averages.fetchRate, bytes per second
-	unknownFile = 16 << 20  // assumed size of a file without a given size, bytes
+	initialFetchRate = 100 << 20 // initial averages.fetchRate, bytes per second
+	assumedFileSize  = 16 << 20  // assumed size of a file without a given size, bytes
 )
 
 // fetchFiles orders the files of a task just queued, and estimates the arrival.
@@ -25,7 +25,7 @@ func (c *Core) fetchFiles(p *place, now time.Time, acts []Action) []Action {
 	for i := range p.launch.Files {
 		size := p.launch.Files[i].Bytes
 		if size == 0 {
-			size = unknownFile
+			size = assumedFileSize
 		}
 		bytes += float64(size)
 	}

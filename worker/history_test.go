@@ -46,7 +46,7 @@ func TestHistories(t *testing.T) {
 			{"sync", 1, w.sync}, {"rude", 2, w.sendRude},
 			{"chat", 1, w.chat}, {"deliver", 20, w.deliver}, {"repeat", 1, w.repeat}, {"lose", 1, w.lose},
 			{"hear", 14, w.hear}, {"break", 1, w.breakLink}, {"connect", 1, w.connect}, {"exit", 3, w.exit},
-			{"fetched", 2, w.fetched},
+			{"fetched", 2, w.answerFetch},
 			{"pass", 4, w.pass}, {"ahead", 4, w.passToWake}, {"long", 1, w.passLong}, {"leave", 1, w.leave},
 		}
 		var names []string
@@ -978,7 +978,7 @@ var someFiles = []probe.File{{Digest: [32]byte{1}, URL: "http://store/a", Bytes:
 	{Digest: [32]byte{2}, URL: "http://store/b"}}
 
 // answerFetch reports the end of a fetch, or of a fetch whose files are released already.
-func (w *world) fetched() {
+func (w *world) answerFetch() {
 	var ids []probe.AttemptID
 	for id, arrived := range w.files {
 		if !arrived {
@@ -987,14 +987,14 @@ func (w *world) fetched() {
 	}
 	slices.SortFunc(ids, compareAttempts)
 	if i := w.draw("fetch", len(ids)+1); i < len(ids) {
-		w.fetchedOne(ids[i], w.draw("failed", 4) == 3)
+		w.answerOneFetch(ids[i], w.draw("failed", 4) == 3)
 		return
 	}
 	w.seen["fetched too late"]++
 	w.step(Fetched{Attempt: probe.AttemptID{Frontend: 1, Seq: 1 << 40}, Err: "cancelled"})
 }
 
-func (w *world) fetchedOne(id probe.AttemptID, failed bool) {
+func (w *world) answerOneFetch(id probe.AttemptID, failed bool) {
 	ev := Fetched{Attempt: id, Took: time.Second, Bytes: 1 << 20}
 	if failed {
 		ev.Err = "no such file"
@@ -1011,10 +1011,10 @@ func (w *world) fetchedOne(id probe.AttemptID, failed bool) {
 }
 
 // answerAllFetches reports the end of all fetches.
-func (w *world) fetchAll() (any bool) {
+func (w *world) answerAllFetches() (any bool) {
 	for _, id := range slices.SortedFunc(maps.Keys(w.files), compareAttempts) {
 		if arrived, asked := w.files[id]; asked && !arrived {
-			w.fetchedOne(id, false)
+			w.answerOneFetch(id, false)
 			any = true
 		}
 	}
@@ -1108,14 +1108,14 @@ func (w *world) cutAll() {
 		w.step(LinkDown{Link: l.id})
 		w.cut(l)
 	}
-	w.settle()
+	w.passAllWakes()
 	for _, id := range slices.SortedFunc(maps.Keys(w.runs), compareAttempts) {
 		if !w.runs[id].stopped {
 			w.t.Fatalf("attempt %s still runs, though nobody waits for it", id)
 		}
 		w.exitOne(id, probe.Killed)
 	}
-	w.settle()
+	w.passAllWakes()
 	w.checkEmpty()
 }
 
@@ -1150,7 +1150,7 @@ func (w *world) answerAll() {
 				w.send(f, probe.Cancel{First: 1, Count: uint32(max(f.nextRes, 40))})
 			}
 		}
-		busy = w.fetchAll() || busy
+		busy = w.answerAllFetches() || busy
 		for _, id := range slices.SortedFunc(maps.Keys(w.runs), compareAttempts) {
 			w.exitOne(id, probe.Succeeded)
 			busy = true
@@ -1167,12 +1167,12 @@ func (w *world) answerAll() {
 		w.step(LinkDown{Link: l.id})
 		w.cut(l)
 	}
-	w.settle() // and unclaimed results
+	w.passAllWakes() // and unclaimed results
 	w.checkEmpty()
 }
 
 // passAllWakes passes time until the core asks for no wake.
-func (w *world) settle() {
+func (w *world) passAllWakes() {
 	for range 1000 {
 		at := w.core.NextWake()
 		if at.IsZero() {

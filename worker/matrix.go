@@ -59,8 +59,8 @@ func (f *forecast) reset(capacity room) {
 }
 
 // addRunning notes a use of room from now on, for the remaining time.
-func (f *forecast) addRunning(needs room, remains time.Duration) {
-	end := boundedTime(remains)
+func (f *forecast) addRunning(needs room, timeLeft time.Duration) {
+	end := boundedTime(timeLeft)
 	i := 1
 	for i < len(f.spans) && f.spans[i].at < end {
 		i++
@@ -115,10 +115,10 @@ func (f *forecast) nextChange() time.Duration {
 }
 
 // mayStart reports whether an entry of this length can start now without delaying a planned entry.
-func (f *forecast) mayStart(needs room, takes time.Duration) bool {
-	takes = boundedTime(takes)
+func (f *forecast) mayStart(needs room, runTime time.Duration) bool {
+	runTime = boundedTime(runTime)
 	for _, s := range f.spans {
-		if s.at >= takes {
+		if s.at >= runTime {
 			break
 		}
 		if !needs.fitsIn(s.free) {
@@ -147,9 +147,9 @@ type work struct{ cpu, mem float64 }
 
 // addEntry adds n entries of this demand and cost; n may be negative.
 func (w *work) addEntry(d probe.Demand, cost time.Duration, n int) {
-	took := float64(boundedTime(cost)) * float64(n)
-	w.cpu += float64(d.CPU) * took
-	w.mem += float64(d.Mem) * took
+	totalTime := float64(boundedTime(cost)) * float64(n)
+	w.cpu += float64(d.CPU) * totalTime
+	w.mem += float64(d.Mem) * totalTime
 }
 
 // planRest plans the last entries by the sum of their work. Like a fluid, the work fills all free room from now
@@ -159,14 +159,14 @@ func (f *forecast) planRest(w work) {
 	workLeft := max(w.cpu/max(float64(all.CPU), 1), w.mem/max(float64(all.Mem), 1)) // nanoseconds of the whole worker
 	for i := 0; workLeft >= 1 && f.spans[i].at < horizon; i++ {
 		s := &f.spans[i]
-		share := max(min(portionOf(s.free.all.CPU, all.CPU), portionOf(s.free.all.Mem, all.Mem)), 0)
-		takes := workLeft / share // +Inf if no room is free
-		if i == len(f.spans)-1 || takes < float64(f.spans[i+1].at-s.at) {
-			f.occupySpans(i, i+1, s.at+time.Duration(min(takes, float64(horizon))), s.free)
+		portion := max(min(portionOf(s.free.all.CPU, all.CPU), portionOf(s.free.all.Mem, all.Mem)), 0)
+		duration := workLeft / portion // +Inf if no room is free
+		if i == len(f.spans)-1 || duration < float64(f.spans[i+1].at-s.at) {
+			f.occupySpans(i, i+1, s.at+time.Duration(min(duration, float64(horizon))), s.free)
 			return
 		}
 		// The room of the span need not be taken, because a matrix sees only the end of the fluid.
-		workLeft -= share * float64(f.spans[i+1].at-s.at)
+		workLeft -= portion * float64(f.spans[i+1].at-s.at)
 	}
 }
 

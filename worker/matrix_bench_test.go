@@ -59,12 +59,12 @@ func newCrowd(runs, waits int, draw func(*rand.Rand) entry) *scene {
 }
 
 // drawUpTo draws an entry with random demand and cost up to these bounds. drawSized draws only a random cost.
-func drawUpTo(r *rand.Rand, cpu probe.Millicores, mem probe.MiB, most time.Duration) entry {
-	return drawSized(r, probe.Millicores(r.Int32N(int32(cpu))+1), probe.MiB(r.Int32N(int32(mem))+1), most)
+func drawUpTo(r *rand.Rand, cpu probe.Millicores, mem probe.MiB, maxCost time.Duration) entry {
+	return drawSized(r, probe.Millicores(r.Int32N(int32(cpu))+1), probe.MiB(r.Int32N(int32(mem))+1), maxCost)
 }
 
-func drawSized(r *rand.Rand, cpu probe.Millicores, mem probe.MiB, most time.Duration) entry {
-	return entry{demand: probe.Demand{CPU: cpu, Mem: mem}, cost: time.Duration(r.Int64N(int64(most)))}
+func drawSized(r *rand.Rand, cpu probe.Millicores, mem probe.MiB, maxCost time.Duration) entry {
+	return entry{demand: probe.Demand{CPU: cpu, Mem: mem}, cost: time.Duration(r.Int64N(int64(maxCost)))}
 }
 
 // draws are kinds of load.

@@ -68,17 +68,17 @@ func (l *ledger) hasRoom(needs room, from, to time.Duration) bool {
 }
 
 // firstStart returns the first moment, not before notBefore, with room for runTime.
-func (l *ledger) firstStart(needs room, notBefore, takes time.Duration) time.Duration {
+func (l *ledger) firstStart(needs room, notBefore, runTime time.Duration) time.Duration {
 	for _, t := range l.moments() {
-		if t = max(t, notBefore); l.hasRoom(needs, t, t+takes) {
+		if t = max(t, notBefore); l.hasRoom(needs, t, t+runTime) {
 			return t
 		}
 	}
 	return -1
 }
 
-func (l *ledger) book(needs room, from, takes time.Duration) {
-	l.bookings = append(l.bookings, booking{needs, from, from + takes})
+func (l *ledger) book(needs room, from, runTime time.Duration) {
+	l.bookings = append(l.bookings, booking{needs, from, from + runTime})
 }
 
 // anyScene draws a small worker with some running entries. An eighth of the capacity need not be whole.
@@ -109,12 +109,12 @@ func anyEntry(t *rapid.T, capacity room) entry {
 		long: rapid.Bool().Draw(t, "long"),
 		cost: time.Duration(rapid.IntRange(1, 12).Draw(t, "cost")) * time.Millisecond,
 	}
-	most := capacity.all
+	bound := capacity.all
 	if e.long {
-		most = capacity.open
+		bound = capacity.open
 	}
-	e.demand.CPU = probe.Millicores(rapid.IntRange(0, int(most.CPU)).Draw(t, "cpu"))
-	e.demand.Mem = probe.MiB(rapid.IntRange(0, int(most.Mem)).Draw(t, "memory"))
+	e.demand.CPU = probe.Millicores(rapid.IntRange(0, int(bound.CPU)).Draw(t, "cpu"))
+	e.demand.Mem = probe.MiB(rapid.IntRange(0, int(bound.Mem)).Draw(t, "memory"))
 	return e
 }
 
@@ -286,7 +286,7 @@ func TestMatrixInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anyScene(t)
 		var f forecast
-		var m, more probe.WaitMatrix
+		var m, longer probe.WaitMatrix
 		last := s.buildForecast(&f)
 		f.writeMatrix(&m, f.capacity.open)
 		if m.Capacity != s.capacity {
@@ -322,23 +322,23 @@ func TestMatrixInvariants(t *testing.T) {
 		// A further entry in the queue shortens no wait. Nor do further entries in the rest.
 		e := anyEntry(t, s.room())
 		f.planEntry(e.neededRoom(), 0, e.cost)
-		f.writeMatrix(&more, f.capacity.open)
-		checkNotShorter(t, &m, &more)
-		m = more
+		f.writeMatrix(&longer, f.capacity.open)
+		checkNotShorter(t, &m, &longer)
+		m = longer
 		var w work
 		w.addEntry(e.demand, e.cost, rapid.IntRange(0, 5).Draw(t, "more"))
 		f.planRest(w)
-		f.writeMatrix(&more, f.capacity.open)
-		checkNotShorter(t, &m, &more)
+		f.writeMatrix(&longer, f.capacity.open)
+		checkNotShorter(t, &m, &longer)
 	})
 }
 
-func checkNotShorter(t *rapid.T, m, more *probe.WaitMatrix) {
+func checkNotShorter(t *rapid.T, m, longer *probe.WaitMatrix) {
 	for i, row := range m.Cells {
 		for j, w := range row {
-			if more.Cells[i][j] < w {
+			if longer.Cells[i][j] < w {
 				t.Fatalf("with one more entry, the wait at %d, %d is %d steps instead of %d", i, j,
-					more.Cells[i][j], w)
+					longer.Cells[i][j], w)
 			}
 		}
 	}
@@ -360,7 +360,7 @@ func startTimes(s *scene, first entry) []time.Duration {
 }
 
 // If only the front of a deep queue is planned singly, the waits are nearly the waits of a full plan.
-func TestRest(t *testing.T) {
+func TestPlanRest(t *testing.T) {
 	for _, load := range []string{"slots", "mixed", "wild"} {
 		s := newCrowd(40, 4*planDepth, draws[load])
 		var f forecast

@@ -41,24 +41,24 @@ type slowWorker struct {
 }
 
 type slowRun struct {
-	needs    room
-	expected time.Duration
-	at       time.Time
-	bill     *slowBill
+	needs     room
+	expected  time.Duration
+	startedAt time.Time
+	bill      *slowBill
 }
 
 // slowBill is the bill of a turn that is on, or of an attempt.
 type slowBill struct {
-	tenant  string
-	paid    float64
-	cpu     float64
-	from    time.Time
-	guessed bool
-	turn    bool // the turn is on: no task yet
+	tenant    string
+	paid      float64
+	cpu       float64
+	usedSince time.Time
+	guessed   bool
+	hasTurn   bool // the turn is on: no task yet
 }
 
 func (s *slowWorker) turnCost(tenant string, d probe.Demand, estimate time.Duration) float64 {
-	return float64(cmp.Or(estimate, s.meanRuns[tenant], unknownCost)) * float64(d.CPU)
+	return float64(cmp.Or(estimate, s.meanRuns[tenant], assumedRun)) * float64(d.CPU)
 }
 
 // parentPath returns the parent of a path. A tenant with children has its own path with a / as parent.
@@ -94,8 +94,8 @@ func (s *slowWorker) weight(path string) float64 { return cmp.Or(s.weights[path]
 // settle corrects a bill to the real use.
 func (s *slowWorker) settle(b *slowBill, ran bool, now time.Time) {
 	s.bills = slices.DeleteFunc(s.bills, func(o *slowBill) bool { return b == o })
-	used := now.Sub(b.from)
-	if mean := cmp.Or(s.meanRuns[b.tenant], unknownCost); ran && b.guessed {
+	used := now.Sub(b.usedSince)
+	if mean := cmp.Or(s.meanRuns[b.tenant], assumedRun); ran && b.guessed {
 		s.meanRuns[b.tenant] = mean + (used-mean)/8
 	}
 	for _, path := range pathsOf(b.tenant) {
@@ -147,7 +147,7 @@ func (s *slowWorker) advanceVirtual(path string, now time.Time) {
 	ahead := 0.0
 	for _, b := range s.bills {
 		if slices.Contains(pathsOf(b.tenant), payer) {
-			ahead += b.paid - b.cpu*float64(now.Sub(b.from))
+			ahead += b.paid - b.cpu*float64(now.Sub(b.usedSince))
 		}
 	}
 	s.virtualTimes[path] = max(s.virtualTimes[path], s.startTags[payer]-max(ahead, 0)/s.weight(payer))
@@ -158,7 +158,7 @@ func (s *slowWorker) raiseStart(tenant string, now time.Time) {
 	for _, path := range pathsOf(tenant) {
 		isBelow := func(tenant string) bool { return slices.Contains(pathsOf(tenant), path) }
 		waits := slices.ContainsFunc(s.waiting, func(q *slowPlace) bool { return isBelow(q.tenant) })
-		if waits || slices.ContainsFunc(s.bills, func(b *slowBill) bool { return isBelow(b.tenant) && b.turn }) {
+		if waits || slices.ContainsFunc(s.bills, func(b *slowBill) bool { return isBelow(b.tenant) && b.hasTurn }) {
 			return
 		}
 		if !slices.ContainsFunc(s.bills, func(b *slowBill) bool { return isBelow(b.tenant) }) {
@@ -261,7 +261,7 @@ func (s *slowWorker) giveTurn(p *slowPlace, now time.Time) {
 		return
 	}
 	s.free = s.free.sub(p.neededRoom())
-	p.askedAt, p.bill.turn = now, true
+	p.askedAt, p.bill.hasTurn = now, true
 	s.turns[p.key()] = p
 	s.log = append(s.log, "ready "+p.key())
 }
@@ -295,18 +295,18 @@ func (s *slowWorker) inOrder(now time.Time) (all []*slowPlace) {
 // findGaps plans the waiting places in a ledger, while some place of sought has room now. It returns the places
 // to start now, the ledger, and which places behind may still find a gap: "any", "none", or "short" for short tasks
 // in the short part.
-func (s *slowWorker) findGaps(now time.Time, sought []*slowPlace) (gaps []*slowPlace, l *ledger, more string) {
+func (s *slowWorker) findGaps(now time.Time, sought []*slowPlace) (gaps []*slowPlace, l *ledger, extraGap string) {
 	know := s.core.averages
 	l = &ledger{capacity: s.capacity}
 	for _, r := range s.running {
-		l.book(r.needs, 0, remainingTime(expectedCost(r.expected, know.runTime, 1), now.Sub(r.at)))
+		l.book(r.needs, 0, remainingTime(expectedCost(r.expected, know.runTime, 1), now.Sub(r.startedAt)))
 	}
 	for _, p := range s.turns {
 		answer := s.core.links[LinkID(p.link)].answerTime
 		l.book(p.neededRoom(), 0,
 			remainingTime(answer+expectedCost(p.expectedRun, know.runTime, know.bindChance), now.Sub(p.askedAt)))
 	}
-	more = "any"
+	extraGap = "any"
 	for _, p := range s.inOrder(now) {
 		if !slices.ContainsFunc(sought, func(q *slowPlace) bool { return l.hasRoom(q.neededRoom(), 0, 1) }) {
 			return gaps, l, "none"
@@ -320,7 +320,7 @@ func (s *slowWorker) findGaps(now time.Time, sought []*slowPlace) (gaps []*slowP
 			longest = horizon
 		}
 		if l.firstStart(p.neededRoom(), 0, boundedTime(longest)) == 0 &&
-			(more == "any" || s.fitsShortPart(p.neededRoom(), gaps)) {
+			(extraGap == "any" || s.fitsShortPart(p.neededRoom(), gaps)) {
 			gaps = append(gaps, p)
 			l.book(p.neededRoom(), 0, boundedTime(expectedCost(p.expectedRun, know.runTime, 1)))
 			continue
@@ -334,10 +334,10 @@ func (s *slowWorker) findGaps(now time.Time, sought []*slowPlace) (gaps []*slowP
 		case !p.long:
 			return gaps, l, "none"
 		default:
-			more = "short"
+			extraGap = "short"
 		}
 	}
-	return gaps, l, more
+	return gaps, l, extraGap
 }
 
 // fitsShortPart reports whether a short task fits into the short part, beside all short tasks.
@@ -398,7 +398,7 @@ func (s *slowWorker) bindTask(key string, b probe.Bind, now time.Time) {
 		}
 		s.addPlace(p, now)
 	}
-	p.bill.turn = false
+	p.bill.hasTurn = false
 }
 
 // declineTurn ends a turn without a task.
@@ -450,7 +450,7 @@ func testModel(t *rapid.T) int {
 	c, now := New(cfg), time.Unix(1_000_000, 0)
 	m := &slowWorker{
 		order: order, bound: cfg.StarvationBound, weights: map[string]float64{"t": 4, "u/": 2, "u/x": 3},
-		capacity: c.capacity, alwaysOpen: cfg.Open(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
+		capacity: c.capacity, alwaysOpen: cfg.AlwaysOpen(), free: c.capacity, core: c, turns: map[string]*slowPlace{},
 		running: map[uint64]slowRun{}, seen: map[string]bool{}, startTags: map[string]float64{},
 		meanRuns:   map[string]time.Duration{},
 		lastPayers: map[string]string{}, virtualTimes: map[string]float64{},
@@ -494,7 +494,7 @@ func testModel(t *rapid.T) int {
 				r.Launches = append(r.Launches, launch())
 			}
 			var l *ledger
-			more := ""
+			extraGap := ""
 			for i := range int(r.Count) {
 				m.arrivals++
 				p := &slowPlace{
@@ -507,32 +507,32 @@ func testModel(t *rapid.T) int {
 				}
 				m.seen[p.id()] = true
 				if i < len(r.Launches) && p.neededRoom().fitsIn(m.free) {
-					takes := r.Launches[i].Estimate
-					if takes == 0 {
-						takes = horizon
+					runTime := r.Launches[i].Estimate
+					if runTime == 0 {
+						runTime = horizon
 					}
-					if len(m.waiting) > 0 && more == "" {
+					if len(m.waiting) > 0 && extraGap == "" {
 						var gaps []*slowPlace
 						m.changed = true
-						if gaps, l, more = m.findGaps(now, []*slowPlace{p}); len(gaps) > 0 {
-							more = "none"
+						if gaps, l, extraGap = m.findGaps(now, []*slowPlace{p}); len(gaps) > 0 {
+							extraGap = "none"
 						}
 					}
-					if len(m.waiting) > 0 && more != "none" {
-						if l.firstStart(p.neededRoom(), 0, takes) == 0 &&
-							(more == "any" || m.fitsShortPart(p.neededRoom(), nil)) {
+					if len(m.waiting) > 0 && extraGap != "none" {
+						if l.firstStart(p.neededRoom(), 0, runTime) == 0 &&
+							(extraGap == "any" || m.fitsShortPart(p.neededRoom(), nil)) {
 							m.overtook++
-							l.book(p.neededRoom(), 0, takes)
+							l.book(p.neededRoom(), 0, runTime)
 						} else {
-							more = "none"
+							extraGap = "none"
 						}
 					}
-					if len(m.waiting) == 0 || more != "none" {
+					if len(m.waiting) == 0 || extraGap != "none" {
 						m.raiseStart(p.tenant, now)
-						takes := r.Launches[i].Estimate
-						takes = cmp.Or(takes, p.expectedRun)
-						m.startRun(r.Launches[i].Attempt.Seq, p.neededRoom(), takes,
-							m.payInAdvance(p.tenant, p.demand, takes, now),
+						runTime := r.Launches[i].Estimate
+						runTime = cmp.Or(runTime, p.expectedRun)
+						m.startRun(r.Launches[i].Attempt.Seq, p.neededRoom(), runTime,
+							m.payInAdvance(p.tenant, p.demand, runTime, now),
 							now)
 						continue
 					}
@@ -545,7 +545,7 @@ func testModel(t *rapid.T) int {
 			e := probe.Enqueue{Res: probe.ResID(nextRes[link]), Tenant: pick(w, "tenant", modelTenants...),
 				Demand: size(pick(w, "size", 1, 1, 2)), Long: w.draw("long", 2) > 0, Launch: launch()}
 			e.Weights = modelWeights[e.Tenant]
-			if !roomFor(e.Demand, e.Long).fitsIn(room{cfg.Capacity, cfg.Open()}) {
+			if !roomFor(e.Demand, e.Long).fitsIn(room{cfg.Capacity, cfg.AlwaysOpen()}) {
 				return
 			}
 			nextRes[link]++
@@ -594,8 +594,8 @@ func testModel(t *rapid.T) int {
 			}
 			id := ids[w.draw("run", len(ids))]
 			m.freeRoom(m.running[id].needs)
-			m.settle(m.running[id].bill, now.After(m.running[id].at), now)
-			ev = &Exited{Attempt: probe.AttemptID{Seq: id}, Run: now.Sub(m.running[id].at)}
+			m.settle(m.running[id].bill, now.After(m.running[id].startedAt), now)
+			ev = &Exited{Attempt: probe.AttemptID{Seq: id}, Run: now.Sub(m.running[id].startedAt)}
 			delete(m.running, id)
 		}
 		acts := c.Step(now, ev, nil)

@@ -37,7 +37,7 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 	if regular {
 		c.noteShort(need, now)
 	}
-	looked, gap := false, false // gap: though others wait, ride-along tasks may have room
+	hasLooked, gap := false, false // gap: though others wait, ride-along tasks may have room
 	for i := range m.Count {
 		id := m.First + probe.ResID(i)
 		if !l.seenPlaces.Mark(id) {
@@ -45,8 +45,8 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 		}
 		ride := regular && int(i) < rides && len(c.askedAhead) == 0 && !c.hasAttempt(l, m.Launches[i].Attempt)
 		if ride && c.queue.len() > 0 {
-			if !looked {
-				looked, gap = true, c.hasGap(need, now)
+			if !hasLooked {
+				hasLooked, gap = true, c.seekGap(need, now)
 			}
 			gap = gap && c.takeGap(need, m.Launches[i].Estimate)
 			ride = gap
@@ -227,7 +227,7 @@ func (c *Core) putInQueue(p *place) {
 		return
 	}
 	p.state = queued
-	if c.queueByClass(p).addPlace(p); p.class != probe.Regular && p.due > 0 {
+	if c.pickQueue(p).addPlace(p); p.class != probe.Regular && p.due > 0 {
 		c.aging.Push(aging{p})
 	}
 }
@@ -338,7 +338,7 @@ func (c *Core) newEarlyAttempt(p *place, now time.Time) *attempt {
 	a.tenant, a.demand, a.long, a.class, a.queueTenant = p.tenant, p.demand, p.long, p.class, p.queueTenant
 	a.commonPayload, a.files, a.expectedRun = p.commonPayload, p.files, p.expectedRun
 	a.startedAt, a.waited, a.waitParts = now, now.Sub(p.queuedAt), c.splitWait(p)
-	a.bill = p.endTurn()
+	a.bill = p.takeBill()
 	return a
 }
 
@@ -400,7 +400,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 		acts = c.refuseBundle(l, m.Bundle, probe.Expired, acts)
 		return c.sendRefused(l, 0, 0, m.Launch.Attempt, probe.Expired, 0, acts)
 	}
-	l.learnAnswer(now.Sub(p.askedAt))
+	l.noteAnswerTime(now.Sub(p.askedAt))
 	c.averages.noteTurn(true)
 	job, generation := p.job, p.generation
 	// A frontend may share the turn, and send a task of another job of the tenant.
@@ -449,7 +449,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 			a.returnPlace = p
 		}
 	}
-	a.bill = p.endTurn()
+	a.bill = p.takeBill()
 	if wasAsking {
 		c.occupants.asking.addCPU(-p.demand.CPU, c.queue.now)
 		c.addAttempt(a)
@@ -502,7 +502,7 @@ const maxTurns = 16
 // requeuePlace puts p back at its position in the queue, for another turn.
 func (c *Core) requeuePlace(p *place) {
 	p.turn++
-	p.startIn, p.clearsSpare = 0, false
+	p.plannedWait, p.clearsSpare = 0, false
 	c.putInQueue(p)
 }
 
@@ -536,7 +536,7 @@ func (c *Core) dropPlace(p *place) {
 	case askingAhead:
 		c.stopAsking(p)
 	}
-	p.endTurn().settle(0)
+	p.takeBill().settle(0)
 	delete(p.link.places, p.res)
 	if p.launch != nil {
 		p.link.taskCount--
@@ -572,7 +572,7 @@ func (c *Core) unparkLink(l *link) {
 // noteAnswerTime takes the time of an answer to a Ready into the link's mean and mean deviation. The lead is the
 // mean plus four deviations, as in TCP's retransmission timer. With this lead the slot is rarely free before the
 // answer.
-func (l *link) learnAnswer(d time.Duration) {
+func (l *link) noteAnswerTime(d time.Duration) {
 	deviation := d - l.answerTime
 	l.answerTime += deviation / 8
 	l.answerDeviation += (deviation.Abs() - l.answerDeviation) / 4
@@ -640,7 +640,7 @@ func (c *Core) patienceFor(a *attempt) time.Duration {
 	if a.clearsSpare && c.stopping.Len() > 0 {
 		return 2 * obeysFor
 	}
-	return lateAfter * max(a.owner.lead, firstLead)
+	return lateAfter * max(a.owner.lead, initialLead)
 }
 
 // handBack returns a staged attempt to its frontend, because the promised slot did not fall free in time and

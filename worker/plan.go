@@ -14,8 +14,8 @@ const gapDepth = 64
 
 // The initial values of averages.
 const (
-	firstRun    = unknownCost
-	firstChance = 0.5 // frontends send about two reservations a task
+	initialRun        = assumedRun
+	initialBindChance = 0.5 // frontends send about two reservations a task
 )
 
 // averages are the moving averages of what a core has seen. Forecasts build on them.
@@ -79,7 +79,7 @@ func (c *Core) beginForecast(now time.Time) *forecast {
 	f.reset(capacity)
 	for _, a := range c.runs {
 		timeLeft := c.attemptTimeLeft(a, now)
-		if a.standing != unstoppable { // a regular place can have the attempt stopped
+		if a.stopState != unstoppable { // a regular place can have the attempt stopped
 			timeLeft = min(timeLeft, c.cfg.PreemptAfter)
 		}
 		f.addRunning(roomFor(a.demand, a.long), timeLeft)
@@ -184,10 +184,10 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 // findGaps plans the queue, and collects in c.gaps the entries that may start now. The needs extra stand for one more
 // entry, behind all others. With extra, findGaps also reports whether that entry may find a gap now, and whether
 // only in the short part. If extra is nil, findGaps stops where no entry of the queue can fill a gap.
-func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
+func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) {
 	f := c.beginForecast(now)
 	c.gaps, c.fetchWake = c.gaps[:0], time.Time{}
-	tried, n := room{}, 0
+	checkedFree, n := room{}, 0
 	shortAhead := false // a short entry ahead cannot start
 	for p := range c.queue.inOrder(now) {
 		n++
@@ -196,11 +196,11 @@ func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
 			return false, shortPartOnly
 		}
 		shortPartOnly = shortPartOnly || deep // an entry in the short part delays no long entry
-		if free := f.spans[0].free; free != tried {
-			if more != nil && !more.fitsIn(free) || more == nil && !c.queue.fitsAny(free) {
+		if free := f.spans[0].free; free != checkedFree {
+			if extra != nil && !extra.fitsIn(free) || extra == nil && !c.queue.fitsAny(free) {
 				return false, shortPartOnly
 			}
-			tried = free
+			checkedFree = free
 		}
 		// An entry that cannot start now is planned from the next change of the free room on.
 		fetched, notBefore := p.filesExpectedIn(now), f.nextChange()
@@ -228,9 +228,9 @@ func (c *Core) findGaps(now time.Time, more *room) (found, shortPartOnly bool) {
 		// does, entries in the short part may still go first: they do not delay a long entry.
 		switch {
 		case fetched > 0:
-		case p.startIn == 0:
-			p.startIn = max(start, 1)
-		case waited <= p.startIn:
+		case p.plannedWait == 0:
+			p.plannedWait = max(start, 1)
+		case waited <= p.plannedWait:
 		case !p.long:
 			return false, shortPartOnly
 		default:
@@ -254,7 +254,7 @@ func (c *Core) fitsShortPart(needs, free room) bool {
 
 // seekGap reports whether ride-along tasks with these needs may find a gap behind all waiting places. It leaves the
 // forecast for takeGap, which then decides on each task, until the step ends.
-func (c *Core) hasGap(needs room, now time.Time) bool {
+func (c *Core) seekGap(needs room, now time.Time) bool {
 	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || !needs.fitsIn(c.free) {
 		return false
 	}
@@ -268,13 +268,13 @@ func (c *Core) hasGap(needs room, now time.Time) bool {
 
 // takeGap reports whether a task can start now without a delay for any waiting place. If so, it takes the gap.
 func (c *Core) takeGap(needs room, estimate time.Duration) bool {
-	takes := estimate
-	if takes <= 0 {
-		takes = horizon
+	runTime := estimate
+	if runTime <= 0 {
+		runTime = horizon
 	}
-	if !c.forecast.mayStart(needs, takes) || c.shortPartOnly && !c.fitsShortPart(needs, c.forecast.spans[0].free) {
+	if !c.forecast.mayStart(needs, runTime) || c.shortPartOnly && !c.fitsShortPart(needs, c.forecast.spans[0].free) {
 		return false
 	}
-	c.forecast.addRunning(needs, takes)
+	c.forecast.addRunning(needs, runTime)
 	return true
 }

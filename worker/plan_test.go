@@ -14,12 +14,12 @@ import (
 
 // errand is a task bound early that runs exactly as long as estimated.
 type errand struct {
-	at       time.Duration // arrival
-	slots    int
-	long     bool
-	takes    time.Duration
-	fetch    time.Duration // time until its files arrive, as expected; 0: no files
-	priority int32
+	arrivesAt time.Duration // arrival
+	slots     int
+	long      bool
+	runTime   time.Duration
+	fetchTime time.Duration // time until its files arrive, as expected; 0: no files
+	priority  int32
 }
 
 // anyErrands draws errands with distinct ends and distinct arrivals of files, whatever their starts. With equal
@@ -29,11 +29,11 @@ func anyErrands(t *rapid.T, order Order) (es []errand) {
 	for i := range rapid.IntRange(1, 14).Draw(t, "errands") {
 		at += time.Duration(rapid.IntRange(0, 4).Draw(t, "pause")) * time.Second
 		e := errand{
-			at: at, long: rapid.Bool().Draw(t, "long"),
-			takes: time.Duration(rapid.IntRange(1, 12).Draw(t, "takes"))*time.Second + 1<<(2*i),
+			arrivesAt: at, long: rapid.Bool().Draw(t, "long"),
+			runTime: time.Duration(rapid.IntRange(1, 12).Draw(t, "takes"))*time.Second + 1<<(2*i),
 		}
 		if fetch := rapid.IntRange(-10, 10).Draw(t, "fetch"); fetch > 0 {
-			e.fetch = time.Duration(fetch)*time.Second + 2<<(2*i)
+			e.fetchTime = time.Duration(fetch)*time.Second + 2<<(2*i)
 		}
 		e.slots = rapid.IntRange(1, 8).Draw(t, "slots")
 		if e.long {
@@ -49,11 +49,11 @@ func anyErrands(t *rapid.T, order Order) (es []errand) {
 
 // runErrands has a core run the errands, on eight slots with two closed to long tasks. It returns the start of
 // each errand, and the wait in the matrix just before the errand came.
-func runErrands(t *rapid.T, order Order, es []errand) (started, toldWaits []time.Duration) {
+func runErrands(t *rapid.T, order Order, es []errand) (started, matrixWaits []time.Duration) {
 	began := time.Unix(1_000_000, 0)
 	c := New(Config{Capacity: size(8), Functions: []string{"f"}, Order: order, ShortShare: 0.25})
 	c.averages.fetchRate = 1e9 // a byte takes 1 ns
-	started, toldWaits = make([]time.Duration, len(es)), make([]time.Duration, len(es))
+	started, matrixWaits = make([]time.Duration, len(es)), make([]time.Duration, len(es))
 	for i := range started {
 		started[i] = -1
 	}
@@ -70,10 +70,10 @@ func runErrands(t *rapid.T, order Order, es []errand) (started, toldWaits []time
 				fetched[i] = c.fetches[a.Attempt].files.expectedAt.Sub(began) // exactly when expected
 			case *Start:
 				i := int(a.Launch.Attempt.Seq) - 1
-				if es[i].fetch > 0 && fetched[i] >= 0 {
+				if es[i].fetchTime > 0 && fetched[i] >= 0 {
 					t.Fatalf("errand %d started without its files", i)
 				}
-				started[i], ends[i] = now, now+es[i].takes
+				started[i], ends[i] = now, now+es[i].runTime
 			}
 		}
 		if err := c.Check(); err != nil {
@@ -85,22 +85,22 @@ func runErrands(t *rapid.T, order Order, es []errand) (started, toldWaits []time
 		for i, e := range es {
 			if at, ok := fetched[i]; ok && at == now {
 				fetched[i] = -1
-				step(Fetched{Attempt: errandID(i), Took: e.fetch})
+				step(Fetched{Attempt: errandID(i), Took: e.fetchTime})
 			}
 		}
 		for i, e := range es {
 			if at, ok := ends[i]; ok && at == now {
 				delete(ends, i)
-				step(&Exited{Attempt: errandID(i), Status: probe.Succeeded, Run: e.takes})
+				step(&Exited{Attempt: errandID(i), Status: probe.Succeeded, Run: e.runTime})
 			}
 		}
-		for ; next < len(es) && es[next].at == now; next++ {
+		for ; next < len(es) && es[next].arrivesAt == now; next++ {
 			e := es[next]
 			m := c.Matrix(began.Add(now))
-			toldWaits[next] = m.Wait(size(e.slots)).Duration()
-			launch := probe.Launch{Attempt: errandID(next), Function: "f", Estimate: e.takes}
-			if e.fetch > 0 {
-				launch.Files = []probe.File{{Bytes: uint64(e.fetch)}}
+			matrixWaits[next] = m.Wait(size(e.slots)).Duration()
+			launch := probe.Launch{Attempt: errandID(next), Function: "f", Estimate: e.runTime}
+			if e.fetchTime > 0 {
+				launch.Files = []probe.File{{Bytes: uint64(e.fetchTime)}}
 			}
 			step(Received{1, probe.Enqueue{
 				Res: probe.ResID(next + 1), Demand: size(e.slots), Long: e.long, Priority: e.priority, Launch: launch,
@@ -119,7 +119,7 @@ func runErrands(t *rapid.T, order Order, es []errand) (started, toldWaits []time
 			}
 		}
 		if next < len(es) {
-			later = min(later, es[next].at)
+			later = min(later, es[next].arrivesAt)
 		}
 		if at := c.NextWake(); !at.IsZero() {
 			later = min(later, at.Sub(began))
@@ -132,7 +132,7 @@ func runErrands(t *rapid.T, order Order, es []errand) (started, toldWaits []time
 	if slices.Contains(started, -1) {
 		t.Fatalf("%+v\nstarted at %v", es, started)
 	}
-	return started, toldWaits
+	return started, matrixWaits
 }
 
 func errandID(i int) probe.AttemptID { return probe.AttemptID{Frontend: 1, Seq: uint64(i + 1)} }
@@ -143,16 +143,16 @@ func TestBackfillDelaysNobody(t *testing.T) {
 	overtook := 0
 	rapid.Check(t, func(t *rapid.T) {
 		es := anyErrands(t, FIFO)
-		all, toldWaits := runErrands(t, FIFO, es)
+		all, matrixWaits := runErrands(t, FIFO, es)
 		for i, e := range es {
 			alone, _ := runErrands(t, FIFO, es[:i+1])
 			if !slices.Equal(alone, all[:i+1]) {
 				t.Fatalf("%+v\nwith all of them, the first %d start at %v,\nwithout the later ones at %v", es, i+1,
 					all[:i+1], alone)
 			}
-			if e.long && e.fetch == 0 && all[i] > e.at+toldWaits[i] {
-				t.Fatalf("%+v\nerrand %d came at %v, the matrix had a wait of %v, and it starts at %v", es, i, e.at,
-					toldWaits[i], all[i])
+			if e.long && e.fetchTime == 0 && all[i] > e.arrivesAt+matrixWaits[i] {
+				t.Fatalf("%+v\nerrand %d came at %v, the matrix had a wait of %v, and it starts at %v", es, i, e.arrivesAt,
+					matrixWaits[i], all[i])
 			}
 			if i > 0 && all[i] < all[i-1] {
 				overtook++
@@ -171,7 +171,7 @@ func TestBackfillByPriority(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		es := anyErrands(t, Priority)
 		for i := range es {
-			es[i].fetch, es[i].long = 0, false
+			es[i].fetchTime, es[i].long = 0, false
 		}
 		last := len(es) - 1
 		es[last].priority = 0
@@ -235,7 +235,7 @@ func TestShortBehindMany(t *testing.T) {
 
 // Long tasks may use the short part while no short tasks come. Then short tasks that come later cannot use that
 // room either.
-func TestShortBehindManyInTakenShare(t *testing.T) {
+func TestShortBehindManyInUsedShortPart(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	c := New(Config{Capacity: size(8), Functions: []string{"f"}, ShortShare: 3.0 / 8})
 	step := func(ev Event) {
@@ -308,8 +308,8 @@ func TestInOrder(t *testing.T) {
 }
 
 // The averages follow the chance that a reservation gets a task, and the run times.
-func TestLearned(t *testing.T) {
-	l := averages{runTime: firstRun, bindChance: firstChance}
+func TestAverages(t *testing.T) {
+	l := averages{runTime: initialRun, bindChance: initialBindChance}
 	for i := range 2000 {
 		l.noteTurn(i%4 == 0)
 		l.noteRun(time.Duration(i%2+1) * time.Second)
@@ -324,7 +324,7 @@ func TestLearned(t *testing.T) {
 	}
 }
 
-func TestOpen(t *testing.T) {
+func TestAlwaysOpen(t *testing.T) {
 	for _, c := range []struct {
 		share    float64
 		capacity probe.Demand
@@ -335,7 +335,7 @@ func TestOpen(t *testing.T) {
 		{0.5, size(8), size(4)}, {2, size(8), size(1)},
 		{0.5, probe.Demand{CPU: 500, Mem: 4096}, probe.Demand{CPU: 500, Mem: 2048}},
 	} {
-		if got := (Config{Capacity: c.capacity, ShortShare: c.share}).Open(); got != c.want {
+		if got := (Config{Capacity: c.capacity, ShortShare: c.share}).AlwaysOpen(); got != c.want {
 			t.Errorf("with %v closed, %v of %v is open, want %v", c.share, got, c.capacity, c.want)
 		}
 	}
@@ -389,7 +389,7 @@ func BenchmarkBackfill(b *testing.B) {
 }
 
 // BenchmarkCoreMatrix measures the matrix of a core, for each order of the queue.
-func BenchmarkTellMatrix(b *testing.B) {
+func BenchmarkCoreMatrix(b *testing.B) {
 	for order := range Order(len(orderNames)) {
 		for _, waiting := range []int{100, 1000} {
 			c, now := newCrowdedCore(order, waiting)

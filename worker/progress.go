@@ -13,9 +13,9 @@ import (
 
 // progress is the last report of an attempt.
 type progress struct {
-	doneShare float64       // fraction of the work; 0: no report yet
-	saidAt    time.Duration // time of the report, since the start
-	wholeTime time.Duration // time for all of the work, at the recent rate
+	doneShare  float64       // fraction of the work; 0: no report yet
+	reportedAt time.Duration // time of the report, since the start
+	wholeTime  time.Duration // time for all of the work, at the recent rate
 }
 
 // reportEvery is the least time between two reports that count. Over a shorter time the rate says less.
@@ -23,10 +23,10 @@ const reportEvery = time.Second
 
 // noteReport takes the report of an attempt after this run time.
 func (p *progress) noteReport(done float64, ran time.Duration) {
-	if !(done > p.doneShare) || ran <= p.saidAt || p.doneShare > 0 && ran-p.saidAt < reportEvery {
+	if !(done > p.doneShare) || ran <= p.reportedAt || p.doneShare > 0 && ran-p.reportedAt < reportEvery {
 		return
 	}
-	whole := time.Duration(min(float64(ran-p.saidAt)/(done-p.doneShare), float64(horizon)))
+	whole := time.Duration(min(float64(ran-p.reportedAt)/(done-p.doneShare), float64(horizon)))
 	if p.doneShare > 0 {
 		whole = (p.wholeTime + whole) / 2
 	}
@@ -35,7 +35,7 @@ func (p *progress) noteReport(done float64, ran time.Duration) {
 
 // timeLeft returns the time left of an attempt after ran. The result is at least the time since the last report.
 func (p *progress) timeLeft(ran time.Duration) time.Duration {
-	silent := max(ran-p.saidAt, 0)
+	silent := max(ran-p.reportedAt, 0)
 	return max(time.Duration(float64(p.wholeTime)*(1-p.doneShare))-silent, silent)
 }
 
@@ -99,7 +99,7 @@ func (c *Core) currentPace(now time.Time) float64 {
 	var all []float32
 	for _, a := range c.runs {
 		if p := &a.progress; a.long && p.doneShare > 0 && a.expectedRun > 0 {
-			all = append(all, float32(max(p.wholeTime, now.Sub(a.startedAt)-p.saidAt))/float32(a.expectedRun))
+			all = append(all, float32(max(p.wholeTime, now.Sub(a.startedAt)-p.reportedAt))/float32(a.expectedRun))
 		}
 	}
 	for i := c.paces.count - 1; i >= max(c.paces.count-enoughPaces, 0) && len(all) < enoughPaces; i-- {

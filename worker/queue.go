@@ -127,7 +127,7 @@ func (q *queue) mayAddPlace(name string, free int) bool {
 }
 
 // assumedRun is the assumed run time of a task without an estimate, until run times are known.
-const unknownCost = 10 * time.Millisecond
+const assumedRun = 10 * time.Millisecond
 
 // countPlace counts the needs of p. Mostly the place before p had the same needs.
 func (q *queue) countPlace(p *place) {
@@ -244,7 +244,7 @@ type place struct {
 	askedAt        time.Time
 	waitParts      probe.Waits       // split of the wait until askedAt
 	sumsWhenQueued sums              // CPU sums when the place was queued
-	startIn        time.Duration     // from queuedAt until the first planned start; 0: never planned
+	plannedWait    time.Duration     // from queuedAt until the first planned start; 0: never planned
 	node           list.Node[*place] // in the list Core.asked
 }
 

@@ -72,7 +72,7 @@ func TestPlansKeepNothing(t *testing.T) {
 			switch i {
 			case 10: // a ride-along task looks for a gap
 				c.free = c.capacity
-				c.hasGap(roomFor(size(1), false), now)
+				c.seekGap(roomFor(size(1), false), now)
 				c.free = room{}
 			case 60: // the heaps grow after the last plan
 				c.Matrix(now)

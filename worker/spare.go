@@ -24,17 +24,17 @@ const obeysFor = 100 * time.Millisecond
 // PreemptAfter. With a lower limit, spare tasks of 100 ms would be lost again and again. With a higher limit, spare
 // tasks of a second would be in the way (figure spare).
 const (
-	worthWait    = 3
-	mostPatience = 20
+	waitPerLostRun = 3
+	maxPatience    = 20
 )
 
 // stopState tells whether a running attempt has to make room for regular places.
-type standing uint8
+type stopState uint8
 
 const (
-	unstoppable standing = iota
-	stoppable            // spare: stops if in the way
-	toldToStop           // spare: an order to stop is out
+	unstoppable stopState = iota
+	stoppable             // spare: stops if in the way
+	stopOrdered           // spare: an order to stop is out
 )
 
 // queueOf returns the queue for places of class.
@@ -54,7 +54,7 @@ func (c *Core) stampPlace(p *place, s probe.Standing) {
 }
 
 // pickQueue returns the queue that p enters now, and readies p for it. A place that is due becomes regular.
-func (c *Core) queueByClass(p *place) *queue {
+func (c *Core) pickQueue(p *place) *queue {
 	if p.class != probe.Regular && p.due > 0 && p.due <= c.queue.now {
 		p.class = probe.Regular
 		c.Stats.Promoted++
@@ -82,8 +82,8 @@ func (c *Core) restampPlace(l *link, m *probe.Restamp) {
 		return
 	}
 	if a := c.attempts[m.Attempt]; a != nil &&
-		a.owner == l && a.state == running && a.standing == stoppable && m.Standing.Class != probe.Spare {
-		c.setStanding(a, unstoppable)
+		a.owner == l && a.state == running && a.stopState == stoppable && m.Standing.Class != probe.Spare {
+		c.setStopState(a, unstoppable)
 	}
 }
 
@@ -142,11 +142,11 @@ func (c *Core) nextSparePlace(now time.Time) *place {
 
 // setStopState sets the stopState of a running attempt, and counts the room that regular places can get from spare
 // work.
-func (c *Core) setStanding(a *attempt, s standing) {
-	if a.standing == toldToStop {
+func (c *Core) setStopState(a *attempt, s stopState) {
+	if a.stopState == stopOrdered {
 		c.stopping.Remove(stopping{a})
 	}
-	if (a.standing == unstoppable) != (s == unstoppable) {
+	if (a.stopState == unstoppable) != (s == unstoppable) {
 		c.changes++
 		if s == unstoppable {
 			c.preemptible = c.preemptible.Sub(a.demand)
@@ -154,7 +154,7 @@ func (c *Core) setStanding(a *attempt, s standing) {
 			c.preemptible = c.preemptible.Add(a.demand)
 		}
 	}
-	if a.standing = s; s == toldToStop {
+	if a.stopState = s; s == stopOrdered {
 		c.stopping.Push(stopping{a})
 	}
 }
@@ -260,7 +260,7 @@ func (s *clearing) isTooSoon(waited time.Duration) bool {
 	wait := c.cfg.PreemptAfter - waited
 	if s.seekOnce(); wait <= 0 && len(s.victims) > 0 {
 		ran := s.now.Sub(s.victims[0].startedAt) - waited
-		if lack := float64(min(worthWait*ran, mostPatience*c.cfg.PreemptAfter)) - s.waitedTotal; lack > 0 {
+		if lack := float64(min(waitPerLostRun*ran, maxPatience*c.cfg.PreemptAfter)) - s.waitedTotal; lack > 0 {
 			wait = max(time.Duration(lack/s.waitingCount), time.Millisecond)
 		}
 	}
@@ -299,11 +299,11 @@ func (s *clearing) stopVictims(victims []*attempt, acts []Action) []Action {
 
 // stopAttempt tells an attempt to stop, once.
 func (c *Core) stopAttempt(a *attempt, now time.Time, acts []Action) []Action {
-	if !a.stopToldAt.IsZero() {
+	if !a.stopOrderedAt.IsZero() {
 		return acts
 	}
-	if a.stopToldAt = now; a.standing == stoppable {
-		c.setStanding(a, toldToStop)
+	if a.stopOrderedAt = now; a.stopState == stoppable {
+		c.setStopState(a, stopOrdered)
 	}
 	return append(acts, Stop{a.id})
 }
@@ -319,7 +319,7 @@ func (c *Core) checkPreemptBy(at time.Time) {
 // than PreemptAfter. It also sets the time when more attempts may be stopped.
 func (c *Core) seekVictims(now time.Time) []*attempt {
 	for _, a := range c.runs {
-		if a.standing != stoppable {
+		if a.stopState != stoppable {
 			continue
 		}
 		ran, expected := now.Sub(a.startedAt), expectedCost(a.expectedRun, c.averages.runTime, 1)
@@ -337,17 +337,17 @@ func (c *Core) seekVictims(now time.Time) []*attempt {
 
 // giveUpStopping treats attempts that still run obeysFor (100 ms) after Stop as normal work.
 func (c *Core) giveUpStopping(now time.Time) {
-	for c.stopping.Len() > 0 && now.Sub(c.stopping.First().stopToldAt) >= obeysFor {
-		c.setStanding(c.stopping.First().attempt, unstoppable)
+	for c.stopping.Len() > 0 && now.Sub(c.stopping.First().stopOrderedAt) >= obeysFor {
+		c.setStopState(c.stopping.First().attempt, unstoppable)
 	}
 }
 
 // noteSpareEnd counts the run time of a spare attempt. If the attempt was stopped for regular work, ev.Status
 // becomes Preempted, so that the frontend retries the task.
 func (c *Core) noteSpareEnd(a *attempt, ev *Exited) {
-	c.setStanding(a, unstoppable)
+	c.setStopState(a, unstoppable)
 	c.Stats.SpareRan += ev.Run
-	if !a.stopToldAt.IsZero() && !a.unwanted && ev.Status == probe.Killed {
+	if !a.stopOrderedAt.IsZero() && !a.unwanted && ev.Status == probe.Killed {
 		ev.Status = probe.Preempted
 		c.Stats.Preempted++
 		c.Stats.SpareLost += ev.Run
@@ -364,7 +364,7 @@ func (c *Core) addSpareWakes(soonest func(time.Time)) {
 		soonest(c.preemptAt)
 	}
 	if c.stopping.Len() > 0 {
-		soonest(c.stopping.First().stopToldAt.Add(obeysFor))
+		soonest(c.stopping.First().stopOrderedAt.Add(obeysFor))
 	}
 }
 

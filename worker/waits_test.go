@@ -38,7 +38,7 @@ func TestWaits(t *testing.T) {
 			}
 			step(LinkUp{Link: 1, Frontend: 1})
 			res := probe.ResID(0)
-			place := func(tenant string, launch *probe.Launch) {
+			reserve := func(tenant string, launch *probe.Launch) {
 				res++
 				m := probe.Reserve{First: res, Count: 1, Job: probe.JobID{byte(res)}, Tenant: tenant, Demand: size(1)}
 				if launch != nil {
@@ -54,12 +54,12 @@ func TestWaits(t *testing.T) {
 					step(Received{1, probe.Enqueue{Res: res, Job: probe.JobID{9}, Tenant: "z", Demand: size(1),
 						Long: true, Launch: *l}})
 				case "asked":
-					place("b", nil)
+					reserve("b", nil)
 				default:
-					place(label, l)
+					reserve(label, l)
 				}
 			}
-			place("a", nil)
+			reserve("a", nil)
 			waiting := res
 			first := 0
 			if test.ends[1] < test.ends[0] {

@@ -122,7 +122,7 @@ func (c *cluster) addWorker(cfg worker.Config, speed float64) *workerNode {
 	w := &workerNode{index: len(c.workers), cfg: cfg, speed: speed}
 	w.welcome = probe.Welcome{
 		Speaks: probe.Spoken, Worker: fmt.Sprint("w", w.index), Host: fmt.Sprint("h", w.index),
-		Capacity: cfg.Defaults().Capacity, Open: cfg.Open(), Functions: cfg.Functions, MaxPayload: 1 << 20, MaxResult: 1 << 20,
+		Capacity: cfg.Defaults().Capacity, Open: cfg.AlwaysOpen(), Functions: cfg.Functions, MaxPayload: 1 << 20, MaxResult: 1 << 20,
 	}
 	c.workers = append(c.workers, w)
 	c.addProcess(&w.process)

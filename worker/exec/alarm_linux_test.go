@@ -38,7 +38,7 @@ func TestAlarmStopsWhileItSpins(t *testing.T) {
 }
 
 // The alarm neither wakes early nor spins for a timer of About, even with a large budget.
-func TestAlarmIsNotEarlyForWhatMayBeLate(t *testing.T) {
+func TestAlarmIsNotEarlyForRoughTimers(t *testing.T) {
 	a, err := newAlarm()
 	if err != nil {
 		t.Fatal(err)

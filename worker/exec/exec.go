@@ -376,7 +376,7 @@ func clipText(s string) string {
 }
 
 // tooLargeText returns the error text for a result over the limit, in bytes. size is in words.
-func tooLarge(size string, limit int) string {
+func tooLargeText(size string, limit int) string {
 	return fmt.Sprintf(
 		"the result is %s, over the limit of %d bytes: return less, return a reference, or raise the limit",
 		size, limit)

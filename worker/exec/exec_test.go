@@ -189,21 +189,21 @@ func TestKill(t *testing.T) {
 
 // A function's progress only grows, up to 1. A sleep knows its progress.
 func TestProgress(t *testing.T) {
-	said, goOn := make(chan struct{}), make(chan struct{})
+	reported, goOn := make(chan struct{}), make(chan struct{})
 	p := newPool(t, testRegistry(t, map[string]Func{"tells": func(ctx context.Context, _ []byte) ([]byte, error) {
 		for _, done := range []float64{-1, 0.3, 0.2, math.NaN()} {
 			Progress(ctx, done)
 		}
-		said <- struct{}{}
+		reported <- struct{}{}
 		<-goOn
 		Progress(ctx, 7)
-		said <- struct{}{}
+		reported <- struct{}{}
 		<-goOn
 		return nil, nil
 	}, "mute": untilEnded}))
 	r, end := startTask(t, p, Attempt{Function: "tells"})
 	for _, want := range []float64{0.3, 1} {
-		<-said
+		<-reported
 		if done, ago := r.Progress(); done != want || ago < 0 || ago > time.Minute {
 			t.Errorf("%v is done, as reported %v ago, want %v", done, ago, want)
 		}

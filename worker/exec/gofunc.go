@@ -67,7 +67,7 @@ func runGuarded(ctx context.Context, f Func, t *Attempt) (res Result) {
 		res.Status, res.Err = Failed, clipText(cmp.Or(err.Error(), "the function returned an error with no text"))
 		res.copyErrorDetails(err)
 	case t.MaxResult > 0 && len(out) > t.MaxResult && !t.mayReturnFile():
-		res.Status, res.Err = TooLarge, tooLarge(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
+		res.Status, res.Err = TooLarge, tooLargeText(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
 	case t.MaxResult > 0 && len(out) > t.MaxResult:
 		o := newResult(t)
 		o.Write(out) // setResult reports a failed write

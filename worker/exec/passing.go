@@ -154,9 +154,9 @@ func (o *output) whyNoFile() error {
 	t := &o.taskCtx.attempt
 	switch {
 	case o.isResult() && !t.mayReturnFile():
-		return &sizeError{tooLarge("longer", t.MaxResult)}
+		return &sizeError{tooLargeText("longer", t.MaxResult)}
 	case o.isResult() && t.Store == nil:
-		return &sizeError{tooLarge("longer", t.MaxResult) + "; or start this worker with --cache-dir to allow a file"}
+		return &sizeError{tooLargeText("longer", t.MaxResult) + "; or start this worker with --cache-dir to allow a file"}
 	case t.Store == nil:
 		return fmt.Errorf(
 			"%s is too large to travel with the result: start this worker with --cache-dir, so that it may be a file",

@@ -195,7 +195,7 @@ func TestKillEndsTheProcessGroup(t *testing.T) {
 }
 
 // A process reports its progress in lines on a descriptor of its own; the pool ignores lines without a number.
-func TestProcessTellsProgress(t *testing.T) {
+func TestProcessReportsProgress(t *testing.T) {
 	p := newProcessPool(t)
 	fifo, open := newFIFO(t)
 	r, end := startTask(t, p, Attempt{

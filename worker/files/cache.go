@@ -126,7 +126,7 @@ func Open(dir string, maxBytes int64, opts Options) (*Cache, error) {
 	}
 	c.ctx, c.cancelAll = context.WithCancelCause(context.Background())
 	if c.opts.OnChange != nil {
-		c.goroutines.Go(c.tellChanges)
+		c.goroutines.Go(c.reportChanges)
 	}
 	return c, nil
 }
@@ -639,7 +639,7 @@ func (c *Cache) noteChange(digest [32]byte, came bool) {
 }
 
 // reportChanges calls OnChange until Close.
-func (c *Cache) tellChanges() {
+func (c *Cache) reportChanges() {
 	for {
 		select {
 		case <-c.changeSignal:
@@ -666,11 +666,11 @@ func (c *Cache) tellChanges() {
 
 // Digests returns at most limit digests of entries: first the entries held by tasks, in no particular order, then
 // the others, most recently used first. The caller owns the slice.
-func (c *Cache) Digests(most int) [][32]byte {
+func (c *Cache) Digests(limit int) [][32]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held := min(len(c.entries)-c.comingCount-c.evictable.Len(), most)
-	digests := make([][32]byte, 0, min(len(c.entries), most))
+	held := min(len(c.entries)-c.comingCount-c.evictable.Len(), limit)
+	digests := make([][32]byte, 0, min(len(c.entries), limit))
 	for d, e := range c.entries {
 		if len(digests) == held {
 			break
@@ -679,7 +679,7 @@ func (c *Cache) Digests(most int) [][32]byte {
 			digests = append(digests, d)
 		}
 	}
-	for p := c.evictable.Front(); p != nil && len(digests) < most; p = p.Next() {
+	for p := c.evictable.Front(); p != nil && len(digests) < limit; p = p.Next() {
 		digests = append(digests, p.Value.(*entry).digest)
 	}
 	return digests

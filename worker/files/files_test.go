@@ -407,7 +407,7 @@ func TestBadFiles(t *testing.T) {
 }
 
 // By default the cache sends no request to a loopback, link-local or multicast address, under any name.
-func TestNearAddresses(t *testing.T) {
+func TestLocalAddresses(t *testing.T) {
 	b := content(1, 10)
 	url, asked := serveContent(t, b)
 	c := newCache(t, 1<<20, Options{Hosts: []string{}})
@@ -424,7 +424,7 @@ func TestNearAddresses(t *testing.T) {
 		"[ff02::1]:80": true, "[::]:80": true,
 		"10.0.0.1:80": false, "192.0.2.1:443": false, "[2001:db8::1]:443": false,
 	} {
-		if err := refuseNear("tcp", address, nil); (err != nil) != refused {
+		if err := refuseLocalAddr("tcp", address, nil); (err != nil) != refused {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -763,7 +763,7 @@ func TestEvictionUnderPins(t *testing.T) {
 	}
 	var mu sync.Mutex
 	known := map[[32]byte]bool{}
-	told := make(chan struct{}, 100)
+	changed := make(chan struct{}, 100)
 	c := newCache(t, 3*2*block, Options{OnChange: func(added, removed [][32]byte) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -773,7 +773,7 @@ func TestEvictionUnderPins(t *testing.T) {
 		for _, d := range added {
 			known[d] = true
 		}
-		told <- struct{}{}
+		changed <- struct{}{}
 	}})
 	has := func(want ...byte) {
 		t.Helper()
@@ -791,7 +791,7 @@ func TestEvictionUnderPins(t *testing.T) {
 	mustFetch(t, c, files[1]).Release() // used again
 	has(1, 3, 2)
 	held := mustFetch(t, c, files[2])
-	also := mustFetch(t, c, files[3])
+	alsoHeld := mustFetch(t, c, files[3])
 	for most := range 5 {
 		got := c.Digests(most)
 		isHeld := func(d [32]byte) bool { return d == files[2].Digest || d == files[3].Digest }
@@ -805,7 +805,7 @@ func TestEvictionUnderPins(t *testing.T) {
 		}
 	}
 	held.Release()
-	also.Release()
+	alsoHeld.Release()
 	mustFetch(t, c, files[1]).Release()
 	has(1, 3, 2)
 	mustFetch(t, c, files[4]).Release() // evicts 2
@@ -837,7 +837,7 @@ func TestEvictionUnderPins(t *testing.T) {
 		if same {
 			break
 		}
-		<-told
+		<-changed
 	}
 }
 
@@ -999,8 +999,8 @@ func TestRestart(t *testing.T) {
 			}
 		}
 	}
-	for _, left := range []string{"partial-1", "partial-77"} {
-		if err := os.WriteFile(filepath.Join(dir, left), nil, 0o600); err != nil {
+	for _, leftover := range []string{"partial-1", "partial-77"} {
+		if err := os.WriteFile(filepath.Join(dir, leftover), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -1076,7 +1076,7 @@ func TestCheckCalledOff(t *testing.T) {
 
 // alterByte changes a byte of the file at path, and restores mode and time.
 func alterByte(path string) error {
-	was, err := os.Stat(path)
+	before, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
@@ -1085,8 +1085,8 @@ func alterByte(path string) error {
 		return err
 	}
 	b[len(b)/2]++
-	return errors.Join(os.Chmod(path, 0o700), os.WriteFile(path, b, 0), os.Chmod(path, was.Mode()),
-		os.Chtimes(path, was.ModTime(), was.ModTime()))
+	return errors.Join(os.Chmod(path, 0o700), os.WriteFile(path, b, 0), os.Chmod(path, before.Mode()),
+		os.Chtimes(path, before.ModTime(), before.ModTime()))
 }
 
 // An unchanged file is not fetched again, even after a link or a touch. It is hashed again only after a link or a
@@ -1420,13 +1420,13 @@ func TestPeersByTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := map[string]*identity.Keys{}
-	for _, who := range []string{"worker", "frontend"} {
+	for _, role := range []string{"worker", "frontend"} {
 		dir := t.TempDir()
-		id, _ := identity.Parse(who)
+		id, _ := identity.Parse(role)
 		if err := ca.Issue(dir, id, time.Hour, ca); err != nil {
 			t.Fatal(err)
 		}
-		if keys[who], err = identity.Open(dir); err != nil {
+		if keys[role], err = identity.Open(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -1436,14 +1436,14 @@ func TestPeersByTLS(t *testing.T) {
 	first := newCache(t, 1<<20, Options{Keys: keys["worker"]})
 	mustFetch(t, first, f).Release()
 	before := asked.Load()
-	for _, who := range []string{"worker", "frontend"} {
+	for _, role := range []string{"worker", "frontend"} {
 		peer := httptest.NewUnstartedServer(first.Handler())
-		peer.Listener = keys[who].Listen(peer.Listener, identity.Worker)
+		peer.Listener = keys[role].Listen(peer.Listener, identity.Worker)
 		peer.Start()
 		t.Cleanup(peer.Close)
 		mustFetch(t, newCache(t, 1<<20, Options{Keys: keys["worker"]}), f, peer.URL).Release()
-		if fromOrigin := asked.Load() > before; fromOrigin != (who == "frontend") {
-			t.Errorf("from the origin: %v, where the peer is a %s", fromOrigin, who)
+		if fromOrigin := asked.Load() > before; fromOrigin != (role == "frontend") {
+			t.Errorf("from the origin: %v, where the peer is a %s", fromOrigin, role)
 		}
 	}
 }

@@ -30,11 +30,11 @@ const readTimeout = 10 * time.Second
 
 // Read returns at most limit bytes of a file, starting at byte from, and the size of the whole file. worker is the
 // address from Welcome.Cache. The error is an *Error, or wraps the cause of ctx.
-func (r *Reader) Read(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte,
+func (r *Reader) Read(ctx context.Context, worker string, digest [32]byte, from uint64, limit int) (data []byte,
 	whole uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	data, whole, err = r.readPart(ctx, worker, digest, from, most)
+	data, whole, err = r.readPart(ctx, worker, digest, from, limit)
 	if err != nil && ctx.Err() == nil {
 		err = &Error{probe.File{Digest: digest}, reasonOf(err), err}
 	}
@@ -42,10 +42,10 @@ func (r *Reader) Read(ctx context.Context, worker string, digest [32]byte, from 
 }
 
 // readPart requests a part of a file by HTTP, and checks the range of the answer.
-func (r *Reader) readPart(ctx context.Context, worker string, digest [32]byte, from uint64, most int) (data []byte,
+func (r *Reader) readPart(ctx context.Context, worker string, digest [32]byte, from uint64, limit int) (data []byte,
 	whole uint64, err error) {
 	u := &url.URL{Scheme: "http", Host: worker, Path: filesPath + hex.EncodeToString(digest[:])}
-	last := from + uint64(most) - 1
+	last := from + uint64(limit) - 1
 	resp, err := sendGet(ctx, r.client, u, r.secrets.Tell(), fmt.Sprintf("bytes=%d-%d", from, last))
 	if err != nil {
 		return nil, 0, err

@@ -175,7 +175,7 @@ func newPeerClient(keys *identity.Keys, handshake time.Duration) *http.Client {
 
 // newOriginClient returns a client for origins.
 func (c *Cache) newOriginClient() *http.Client {
-	control := refuseNear
+	control := refuseLocalAddr
 	if len(c.opts.Hosts) > 0 {
 		control = nil
 	}
@@ -192,7 +192,7 @@ func (c *Cache) newOriginClient() *http.Client {
 
 // refuseLocalAddr refuses addresses of services that trust every caller: loopback, link-local, multicast. It sees the
 // resolved address, so no name server gets around it.
-func refuseNear(_, address string, _ syscall.RawConn) error {
+func refuseLocalAddr(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err

@@ -28,13 +28,13 @@ const (
 // announcer tells frontends about this worker and its state. Only its own goroutine uses an announcer, except for
 // the fields changed and stop.
 type announcer struct {
-	server      *Server
-	log         *slog.Logger
-	beats       *view.Announcer
-	conns       map[string]*heartbeat.Conn
-	problem     string    // last logged reason why no frontend knows this worker
-	newerRun    uint64    // last logged newer run under this worker's name
-	filesToldAt time.Time // when frontends last got a new list of files
+	server           *Server
+	log              *slog.Logger
+	beats            *view.Announcer
+	conns            map[string]*heartbeat.Conn
+	problem          string    // last logged reason why no frontend knows this worker
+	newerRun         uint64    // last logged newer run under this worker's name
+	filesAnnouncedAt time.Time // when frontends last got a new list of files
 
 	changed chan struct{} // news for frontends, to be sent at once
 	seeds   chan []string // addresses behind the names of frontends, after a change
@@ -160,10 +160,10 @@ func (a *announcer) announceLeaving() {
 const filesEvery = 10 * time.Second
 
 // announceFiles puts the list of cached files into the heartbeats.
-func (a *announcer) tellFiles() {
-	if now := time.Now(); a.server.store.cache != nil && now.Sub(a.filesToldAt) >= filesEvery {
+func (a *announcer) announceFiles() {
+	if now := time.Now(); a.server.store.cache != nil && now.Sub(a.filesAnnouncedAt) >= filesEvery {
 		if ids, changed := a.server.recentFiles(); changed && a.beats.SetFiles(ids) {
-			a.filesToldAt = now
+			a.filesAnnouncedAt = now
 		}
 	}
 }
@@ -180,7 +180,7 @@ type beatResult struct {
 // sendRound sends a heartbeat to each frontend that is due, and takes the answers. The result again means that a
 // frontend asks for another heartbeat.
 func (a *announcer) sendRound(timeout time.Duration) (again bool) {
-	a.tellFiles()
+	a.announceFiles()
 	beats := a.beats.Beats(a.server.currentRow(a.ctx.Err() != nil), a.server.cfg.connSecrets().Tell())
 	results := make([]beatResult, len(beats))
 	deadline := time.Now().Add(timeout)

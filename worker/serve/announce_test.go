@@ -48,9 +48,9 @@ func newFakeFrontend(t *testing.T, listen, secret string) *fakeFrontend {
 }
 
 // waitForBeat waits for a heartbeat for which ok returns true.
-func (h *fakeFrontend) waitForBeat(t *testing.T, what string, ok func(b *view.Heartbeat) bool) (found view.Heartbeat) {
+func (h *fakeFrontend) waitForBeat(t *testing.T, label string, ok func(b *view.Heartbeat) bool) (found view.Heartbeat) {
 	t.Helper()
-	waitUntil(t, what, func() bool {
+	waitUntil(t, label, func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for i := range h.beats {

@@ -348,7 +348,7 @@ func (c *conn) handleClosed() {
 	c.ended = true
 	c.timer.Stop()
 	if c.helloDone {
-		c.server.hangUp(c)
+		c.server.reportLinkDown(c)
 		c.server.log.Info("frontend disconnected", "worker", c.server.cfg.Name,
 			"frontend", c.frontendName, "id", c.frontend.String())
 	}

@@ -205,14 +205,14 @@ func (s *Server) endFetch(f *fetch, held []*files.Held, err error) {
 		s.store.runningCount--
 		s.store.usedChanged = true
 		released = f.released
-		s.tellFetched(f, held, err, now)
+		s.reportFetched(f, held, err, now)
 		if e, ok := errors.AsType[*files.Error](err); ok && e.Reason == files.Unreachable {
 			// A fetch of the same file need not wait as long again.
 			waiting := s.store.waiting
 			s.store.waiting = nil
 			for _, f := range waiting {
 				if f.needsFile(e.File) {
-					s.tellFetched(f, nil, err, now)
+					s.reportFetched(f, nil, err, now)
 				} else {
 					s.store.waiting = append(s.store.waiting, f)
 				}
@@ -233,7 +233,7 @@ func (f *fetch) needsFile(file probe.File) bool {
 }
 
 // reportFetched reports the outcome of a fetch to the core, unless the fetch was released. The mutex is held.
-func (s *Server) tellFetched(f *fetch, held []*files.Held, err error, now time.Time) {
+func (s *Server) reportFetched(f *fetch, held []*files.Held, err error, now time.Time) {
 	if f.released {
 		return
 	}

@@ -459,9 +459,9 @@ func TestFileSettings(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	left, err := os.ReadDir(dir)
-	if err != nil || slices.ContainsFunc(left,
+	leftover, err := os.ReadDir(dir)
+	if err != nil || slices.ContainsFunc(leftover,
 		func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "partial") }) {
-		t.Errorf("in its folder a worker leaves %v, %v", left, err)
+		t.Errorf("in its folder a worker leaves %v, %v", leftover, err)
 	}
 }

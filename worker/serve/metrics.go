@@ -85,11 +85,11 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 	} {
 		m.tasks[s] = set.GetOrCreateCounter(`phoebe_worker_tasks_total{status="` + name + `"}`)
 	}
-	add := func(metric, label, value string, of func(*worker.Stats) uint64) {
-		m.outcomes = append(m.outcomes, outcome{set.GetOrCreateCounter(metric + `{` + label + `="` + value + `"}`), of})
+	add := func(metric, label, value string, field func(*worker.Stats) uint64) {
+		m.outcomes = append(m.outcomes, outcome{set.GetOrCreateCounter(metric + `{` + label + `="` + value + `"}`), field})
 	}
-	reservations := func(outcome string, of func(*worker.Stats) uint64) {
-		add("phoebe_worker_reservations_total", "outcome", outcome, of)
+	reservations := func(outcome string, field func(*worker.Stats) uint64) {
+		add("phoebe_worker_reservations_total", "outcome", outcome, field)
 	}
 	reservations("queued", func(s *worker.Stats) uint64 { return s.Reserved })
 	reservations("started", func(s *worker.Stats) uint64 { return s.RidesStarted })
@@ -100,15 +100,15 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 	reservations("cancelled", func(s *worker.Stats) uint64 { return s.Cancelled })
 	add("phoebe_worker_early_asks_total", "outcome", "asked", func(s *worker.Stats) uint64 { return s.EarlyAsks })
 	add("phoebe_worker_early_asks_total", "outcome", "late", func(s *worker.Stats) uint64 { return s.Late })
-	orphans := func(outcome string, of func(*worker.Stats) uint64) {
-		add("phoebe_worker_orphans_total", "outcome", outcome, of)
+	orphans := func(outcome string, field func(*worker.Stats) uint64) {
+		add("phoebe_worker_orphans_total", "outcome", outcome, field)
 	}
 	orphans("orphaned", func(s *worker.Stats) uint64 { return s.Orphaned })
 	orphans("claimed", func(s *worker.Stats) uint64 { return s.Claimed })
 	orphans("abandoned", func(s *worker.Stats) uint64 { return s.Abandoned })
 	orphans("forgotten", func(s *worker.Stats) uint64 { return s.Forgotten })
-	spare := func(outcome string, of func(*worker.Stats) uint64) {
-		add("phoebe_worker_spare_total", "outcome", outcome, of)
+	spare := func(outcome string, field func(*worker.Stats) uint64) {
+		add("phoebe_worker_spare_total", "outcome", outcome, field)
 	}
 	spare("started", func(s *worker.Stats) uint64 { return s.SpareStarted })
 	spare("preempted", func(s *worker.Stats) uint64 { return s.Preempted })
@@ -116,8 +116,8 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 	m.spareRan = set.GetOrCreateFloatCounter(`phoebe_worker_spare_run_seconds_total`)
 	m.spareLost = set.GetOrCreateFloatCounter(`phoebe_worker_spare_lost_seconds_total`)
 	m.cacheBytes = set.GetOrCreateGauge("phoebe_worker_cache_bytes", nil)
-	cache := func(metric string, of func(*files.Stats) uint64) {
-		m.files = append(m.files, fileOutcome{set.GetOrCreateCounter(metric), of})
+	cache := func(metric string, field func(*files.Stats) uint64) {
+		m.files = append(m.files, fileOutcome{set.GetOrCreateCounter(metric), field})
 	}
 	cache(`phoebe_worker_files_total{outcome="hit"}`, func(s *files.Stats) uint64 { return s.Hits })
 	cache(`phoebe_worker_files_total{outcome="miss"}`, func(s *files.Stats) uint64 { return s.Misses })

@@ -231,11 +231,11 @@ func launch(owner probe.FrontendID, seq uint64, function, payload string) probe.
 }
 
 // waitUntil polls for a condition without a signal.
-func waitUntil(tb testing.TB, what string, ok func() bool) {
+func waitUntil(tb testing.TB, label string, ok func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			tb.Fatalf("waited in vain for: %s", what)
+			tb.Fatalf("waited in vain for: %s", label)
 		}
 	}
 }

@@ -418,20 +418,20 @@ func TestSilentPeer(t *testing.T) {
 }
 
 // A Pong tells the progress of tasks that report it.
-func TestPongTellsProgress(t *testing.T) {
-	said := make(chan struct{})
+func TestPongReportsProgress(t *testing.T) {
+	reported := make(chan struct{})
 	s := newServer(t, 1, func(cfg *Config) {
 		cfg.Registry = exec.NewRegistry()
 		_ = cfg.Registry.Register("tells", func(ctx context.Context, _ []byte) ([]byte, error) {
 			exec.Progress(ctx, 0.25)
-			said <- struct{}{}
+			reported <- struct{}{}
 			<-ctx.Done()
 			return nil, nil
 		})
 	})
 	p, _ := join(t, s, 7)
 	p.send(reserve(1, launch(7, 1, "tells", "")))
-	<-said
+	<-reported
 	p.send(probe.Ping{Seq: 1})
 	m := expect[probe.Pong](p)
 	if len(m.Progress) != 1 || m.Progress[0].Attempt.Seq != 1 || m.Progress[0].Done != 250_000 ||
@@ -629,7 +629,7 @@ func TestDrain(t *testing.T) {
 }
 
 // A frontend may send a task before it learns that the worker leaves. The task gets an answer.
-func TestDrainAnswersWhatWasOnItsWay(t *testing.T) {
+func TestDrainAnswersLateMessages(t *testing.T) {
 	s := newServer(t, 1, func(c *Config) { c.Core.ReadyExpiry = time.Minute })
 	p, _ := join(t, s, 7)
 	q, _ := join(t, s, 8)

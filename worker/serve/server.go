@@ -40,21 +40,21 @@ type Server struct {
 	done chan struct{} // closed when the server serves no more
 	err  error         // the reason, before done is closed
 
-	mu       sync.Mutex
-	core     *worker.Core
-	acts     []worker.Action
-	exits    []worker.Exited // of tasks that ended during their start
-	links    map[worker.LinkID]*conn
-	nextLink worker.LinkID
-	tasks    map[probe.AttemptID]exec.Running
-	touched  []*conn // whose outbox the holder of the mutex must write
-	wake     *exec.Timer
-	wakeAt   time.Time // when wake is due; zero: never
-	stepping bool      // a panic now leaves the core broken
-	started  bool
-	leaving  bool
-	closing  bool
-	ended    bool // closed: the core takes no more events
+	mu           sync.Mutex
+	core         *worker.Core
+	acts         []worker.Action
+	exits        []worker.Exited // of tasks that ended during their start
+	links        map[worker.LinkID]*conn
+	nextLink     worker.LinkID
+	tasks        map[probe.AttemptID]exec.Running
+	connsToWrite []*conn // whose outbox the holder of the mutex must write
+	wake         *exec.Timer
+	wakeAt       time.Time // when wake is due; zero: never
+	stepping     bool      // a panic now leaves the core broken
+	started      bool
+	leaving      bool
+	closing      bool
+	ended        bool // closed: the core takes no more events
 
 	store store
 
@@ -292,11 +292,11 @@ func (s *Server) withCore(home any, f func(now time.Time)) {
 }
 
 // runLocked runs f under the mutex, and appends the connections that the caller has to write to conns.
-func (s *Server) runLocked(touched []*conn, f func(now time.Time)) []*conn {
+func (s *Server) runLocked(conns []*conn, f func(now time.Time)) []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(time.Now())
-	return s.endLocked(touched)
+	return s.endLocked(conns)
 }
 
 // deliverBatch brings the received messages of c to the core.
@@ -314,7 +314,7 @@ func (s *Server) deliverBatch(c *conn) {
 				continue
 			}
 			if _, ping := m.(probe.Ping); ping { // Pong tells the progress of tasks
-				s.askProgress(now)
+				s.deliverProgress(now)
 			}
 			s.stepCore(now, worker.Received{Link: c.link, Msg: m})
 		}
@@ -322,7 +322,7 @@ func (s *Server) deliverBatch(c *conn) {
 }
 
 // deliverProgress brings the latest reports of running tasks to the core.
-func (s *Server) askProgress(now time.Time) {
+func (s *Server) deliverProgress(now time.Time) {
 	var reports []worker.Progress
 	for id, r := range s.tasks {
 		if done, ago := r.Progress(); done > 0 {
@@ -348,7 +348,7 @@ func (s *Server) linkUp(now time.Time, c *conn) {
 		Host:        s.cfg.Host,
 		Rack:        s.cfg.Rack,
 		Capacity:    s.cfg.Core.Capacity,
-		Open:        s.cfg.Core.Open(),
+		Open:        s.cfg.Core.AlwaysOpen(),
 		Labels:      s.cfg.Labels,
 		Functions:   s.cfg.Core.Functions,
 		MaxPayload:  uint32(s.cfg.Core.MaxPayload),
@@ -362,7 +362,7 @@ func (s *Server) linkUp(now time.Time, c *conn) {
 
 // reportLinkDown tells the core that the connection c is closed, and its link down. It does nothing if the core
 // dropped the link before.
-func (s *Server) hangUp(c *conn) {
+func (s *Server) reportLinkDown(c *conn) {
 	s.withCore(c.home, func(now time.Time) {
 		if id := c.link; id != 0 {
 			s.forgetLink(c)
@@ -511,14 +511,14 @@ var statuses = [...]probe.Status{
 func (s *Server) queueMsg(c *conn, m probe.Msg) {
 	if !c.writing {
 		c.writing = true
-		s.touched = append(s.touched, c)
+		s.connsToWrite = append(s.connsToWrite, c)
 	}
 	c.appendMsg(m)
 }
 
 // endLocked ends the work under the mutex, which is still held. It updates the metrics and the alarm, and appends the
 // connections that the caller has to write to conns.
-func (s *Server) endLocked(touched []*conn) []*conn {
+func (s *Server) endLocked(conns []*conn) []*conn {
 	if s.ended {
 		return nil
 	}
@@ -528,13 +528,13 @@ func (s *Server) endLocked(touched []*conn) []*conn {
 		s.idleKnown = true
 		close(s.idle)
 	}
-	for i, c := range s.touched {
+	for i, c := range s.connsToWrite {
 		c.takeOutbox()
-		touched = append(touched, c)
-		s.touched[i] = nil
+		conns = append(conns, c)
+		s.connsToWrite[i] = nil
 	}
-	s.touched = s.touched[:0]
-	return touched
+	s.connsToWrite = s.connsToWrite[:0]
+	return conns
 }
 
 // setAlarm has Wake sent when the core's next wake is due. An early Wake does no harm, so setAlarm never puts off

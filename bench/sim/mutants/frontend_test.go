@@ -44,7 +44,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a task that runs again for another frontend passes its outputs on", "jobs.checkPassing",
-		"read(m.Spec)", "_ = read",
+		"noteReads(m.Spec)", "_ = noteReads",
 	},
 	{
 		"a task that runs again for another frontend is counted once", "ledger.recallTask",
@@ -148,7 +148,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"tasks that wait for tokens are placed when tokens fall free", "ledger.settleDebts",
-		"\t\t\tc.admitCrowd(g)\n", "",
+		"\t\t\tc.releaseCrowd(g)\n", "",
 	},
 	{
 		"a worker that knows no classes is not sent a Restamp", "ledger.restampTask",
@@ -379,7 +379,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"u := c.forgetServed(waitKey{g.Set, c.tenants[j.Tenant]})\n", "u := (*unserved)(nil)\n\t\tfor of := range c.unserved {\n\t\t\tu = c.forgetServed(of)\n\t\t}\n",
 	},
 	{
-		"room is offered to tenants by turns", "hungry.noteServed",
+		"room is offered to tenants by turns", "hungry.moveToBack",
 		"if list.Has(t) && h.tenants.Last() != t {", "if false {",
 	},
 	{
@@ -652,7 +652,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"an open job without a task left ends with the last addition", "Core.extendJob",
-		"if j.seal(); j.unfinished == 0 {", "if j.seal(); false {",
+		"if j.endAdditions(); j.unfinished == 0 {", "if j.endAdditions(); false {",
 	},
 	{
 		"an open job without a task left ends at its deadline", "ledger.endAllTasks",
@@ -759,7 +759,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if l.shunLists[i].worker != w {", "if true {",
 	},
 	{
-		"a task shuns the only worker in vain", "group.workerToAvoid",
+		"a task shuns the only worker in vain", "group.shunnableWorker",
 		"if g.Set.Len() > 1 {", "if true {",
 	},
 	{
@@ -775,7 +775,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"j.rememberOutputs(s, m)", "_ = m",
 	},
 	{
-		"a set of workers lets go of jobs that have ended", "jobs.unuseSet",
+		"a set of workers lets go of jobs that have ended", "jobs.releaseSet",
 		"c.forgetServed(waitKey{g.Set, g.job.tenant})", "",
 	},
 	{
@@ -864,10 +864,10 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a task that would wait too long behind its own job goes elsewhere at once", "jobs.shelveTask",
-		"far.After(now) && c.isCrowded(n, x, now)", "false",
+		"far.After(now) && c.areSitesBusy(n, x, now)", "false",
 	},
 	{
-		"no task waits for data at workers taken by long tasks", "jobs.isCrowded",
+		"no task waits for data at workers taken by long tasks", "jobs.areSitesBusy",
 		"g.Set.Contains(w) && !c.view.IsAvoided(w, now)", "g.Set.Contains(w)",
 	},
 	{

@@ -12,11 +12,11 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a running task that is now covered is not stopped for others", "Core.restampPlace",
-		"a.standing == stoppable && m.Standing.Class != probe.Spare", "false",
+		"a.stopState == stoppable && m.Standing.Class != probe.Spare", "false",
 	},
 	{
 		"only the frontend of an attempt may restamp the attempt", "Core.restampPlace",
-		"a.owner == l && a.state == running && a.standing == stoppable", "a.state == running && a.standing == stoppable",
+		"a.owner == l && a.state == running && a.stopState == stoppable", "a.state == running && a.stopState == stoppable",
 	},
 	{
 		"spare work starts only where nothing regular can", "Core.assignRoom",
@@ -32,11 +32,11 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"the more work would be lost, the longer regular places wait", "clearing.isTooSoon",
-		"min(worthWait*ran,", "min(0*ran,",
+		"min(waitPerLostRun*ran,", "min(0*ran,",
 	},
 	{
 		"however much work would be lost, regular places do not wait for long", "clearing.isTooSoon",
-		"min(worthWait*ran, mostPatience*c.cfg.PreemptAfter)", "worthWait*ran",
+		"min(waitPerLostRun*ran, maxPatience*c.cfg.PreemptAfter)", "waitPerLostRun*ran",
 	},
 	{
 		"regular places wait together", "Core.preemptForRegular",
@@ -68,7 +68,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a task that does not stop counts as normal work", "Core.giveUpStopping",
-		"c.setStanding(c.stopping.First().attempt, unstoppable)", "c.stopping.Remove(c.stopping.First())",
+		"c.setStopState(c.stopping.First().attempt, unstoppable)", "c.stopping.Remove(c.stopping.First())",
 	},
 	{
 		"a due place is regular", "Core.expireOverdue",
@@ -100,7 +100,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a decline frees the slot that was held", "Core.receiveMsg",
-		"l.learnAnswer(now.Sub(p.askedAt))\n\t\t\tc.dropPlace(p)", "l.learnAnswer(now.Sub(p.askedAt))\n\t\t\tc.stopAsking(p)\n\t\t\tdelete(l.places, p.res)",
+		"l.noteAnswerTime(now.Sub(p.askedAt))\n\t\t\tc.dropPlace(p)", "l.noteAnswerTime(now.Sub(p.askedAt))\n\t\t\tc.stopAsking(p)\n\t\t\tdelete(l.places, p.res)",
 	},
 	{
 		"a sync from a frontend that does not know its attempts yet stops none", "Core.adoptAttempt",
@@ -244,7 +244,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a sync is answered with the attempts awaited in vain", "Core.syncLink",
-		"case a == nil && !waits[id]:", "case false:",
+		"case a == nil && !queuedTasks[id]:", "case false:",
 	},
 	{
 		"a leaving worker evicts parked places, too", "Core.startLeaving",
@@ -284,7 +284,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a task that rides along and would delay others does not start", "Core.takeGap",
-		"if !c.forecast.mayStart(needs, takes) ||", "if",
+		"if !c.forecast.mayStart(needs, runTime) ||", "if",
 	},
 	{
 		"a slot is held or given, not both", "Core.beginTurn",
@@ -356,7 +356,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"no place starts before a late place ahead", "Core.findGaps",
-		"case waited <= p.startIn:", "case true:",
+		"case waited <= p.plannedWait:", "case true:",
 	},
 	{
 		"late long tasks hold up short tasks only if these may delay the long tasks", "Core.findGaps",
@@ -520,7 +520,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"reports in short succession are not compared", "progress.noteReport",
-		"|| p.doneShare > 0 && ran-p.saidAt < reportEvery {", "{",
+		"|| p.doneShare > 0 && ran-p.reportedAt < reportEvery {", "{",
 	},
 	{
 		"forecasts use the progress reported by tasks", "Core.beginForecast",
