@@ -82,7 +82,8 @@ func TestBenchTakesItsProcessesAlong(t *testing.T) {
 
 // If a cluster loses a process during the measurement, the benchmark fails.
 func TestBenchTellsWhatItLost(t *testing.T) {
-	bench := startPhoebe(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2", "--slots", "2",
+	bench := startPhoebe(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2", "--slots",
+		"2",
 		"--warmup", "0s", "--for", "1s", "--load", "0.1")
 	waitUntil(t, func() error {
 		parts := childProcesses(bench.cmd.Process.Pid)

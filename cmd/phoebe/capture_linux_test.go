@@ -168,7 +168,8 @@ func TestCapture(t *testing.T) {
 				return []string{"--secret-file", secretFile, "--tls-dir", filepath.Join(keys, who)}
 			}
 		}
-		one := awaitGossiper(startPhoebe(t, append(append(gossipFlags, "--tenants", tenants.name), flags("frontend")...)...))
+		one := awaitGossiper(startPhoebe(t, append(append(gossipFlags, "--tenants", tenants.name),
+			flags("frontend")...)...))
 		two := awaitGossiper(startPhoebe(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
 		for i, name := range []string{"w0", "w1"} {
 			startPhoebe(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", name, "--join",

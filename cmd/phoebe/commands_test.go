@@ -70,7 +70,8 @@ func TestRun(t *testing.T) {
 		return runPhoebeIn(t, stdin, nil, append([]string{"run", "--connect", c.connect}, args...)...)
 	}
 	t.Run("text", func(t *testing.T) {
-		s := run("", "--function", "echo", "--payload", "hello", "--tasks", "3").wantExit(t, 0, "3 of 3 tasks have results")
+		s := run("", "--function", "echo", "--payload", "hello", "--tasks", "3").wantExit(t, 0,
+			"3 of 3 tasks have results")
 		if want := regexp.MustCompile(`^(\d\tresult\t[0-9.µms]+\tworker-\d\thello\n){3}$`); !want.MatchString(s.out) {
 			t.Errorf("printed %q", s.out)
 		}
@@ -101,7 +102,8 @@ func TestRun(t *testing.T) {
 		run("", "--function", "echo", "--payload-file", name).wantExit(t, 0, `"\xff\x00"`)
 	})
 	t.Run("durations", func(t *testing.T) {
-		for i, o := range run("", "--json", "--task-duration", "fixed:10ms", "--tasks", "4").wantExit(t, 0).outcomesByTask(t) {
+		for i, o := range run("", "--json", "--task-duration", "fixed:10ms", "--tasks", "4").wantExit(t,
+			0).outcomesByTask(t) {
 			if o.RunMS < 10 {
 				t.Errorf("task %d ran %v ms", i, o.RunMS)
 			}
@@ -126,7 +128,8 @@ tasks:
 		json := "{\n\t\"tasks\": [\n\t\t{\"function\": \"echo\", \"payload\": \"a\", \"count\": 2},\n\t\t{\"function\": \"echo\", \"payload-base64\": \"Yg==\"},\n" +
 			"\t\t{\"command\": {\"argv\": [\"sort\", \"-n\"], \"stdin\": \"2\\n1\\n\"}}\n\t]\n}\n"
 		for name, text := range map[string]string{"yaml": yaml, "json": json} {
-			for _, s := range []output{run("", "--json", "--job", writeFile(t, text)), run(text, "--json", "--job", "-")} {
+			for _, s := range []output{run("", "--json", "--job", writeFile(t, text)),
+				run(text, "--json", "--job", "-")} {
 				all := s.wantExit(t, 0).outcomesByTask(t)
 				for i, want := range []string{"a", "a", "b", "1\n2\n"} {
 					if o := all[i]; o.Result == nil || *o.Result != want {
@@ -140,8 +143,10 @@ tasks:
 		run("", "--function", "fail", "--payload", "on purpose", "--retries", "2").wantExit(t, 1, "0\tfailed",
 			"on purpose", "attempt 3")
 		begin := time.Now()
-		run("", "--function", "fail", "--payload", "x", "--retries", "2", "--backoff", "50ms").wantExit(t, 1, "attempt 3")
-		run("tasks: [{function: fail, payload: x, retries: 1, backoff: 150ms}]", "--job", "-").wantExit(t, 1, "attempt 2")
+		run("", "--function", "fail", "--payload", "x", "--retries", "2", "--backoff", "50ms").wantExit(t, 1,
+			"attempt 3")
+		run("tasks: [{function: fail, payload: x, retries: 1, backoff: 150ms}]", "--job", "-").wantExit(t, 1,
+			"attempt 2")
 		if took := time.Since(begin); took < 300*time.Millisecond {
 			t.Errorf("tasks that rest for 50 ms, 100 ms and 150 ms fail for good after %v", took)
 		}
@@ -151,15 +156,18 @@ tasks:
 		}
 	})
 	t.Run("deadline", func(t *testing.T) {
-		run("", "--function", "sleep", "--payload", "1m", "--deadline", "50ms").wantExit(t, 4, "deadline-exceeded", "50ms")
+		run("", "--function", "sleep", "--payload", "1m", "--deadline", "50ms").wantExit(t, 4, "deadline-exceeded",
+			"50ms")
 	})
 	t.Run("timeout", func(t *testing.T) {
-		run("", "--function", "sleep", "--payload", "1m", "--timeout", "50ms").wantExit(t, 1, "failed", "timeout", "50ms")
+		run("", "--function", "sleep", "--payload", "1m", "--timeout", "50ms").wantExit(t, 1, "failed", "timeout",
+			"50ms")
 	})
 	t.Run("environment", func(t *testing.T) {
 		config := writeFile(t, "function: echo\npayload: from the file\ntasks: 2\nconnect: [\""+c.frontends[0]+"\"]\n")
 		runPhoebeIn(t, "", []string{"PHOEBE_CONFIG=" + config}, "run").wantExit(t, 0, "2 of 2", "from the file")
-		runPhoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config).wantExit(t, 0,
+		runPhoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config).wantExit(t,
+			0,
 			"from the environment")
 		runPhoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=from the environment"}, "run", "--config", config, "--payload",
 			"from the flag").wantExit(t, 0, "from the flag")
@@ -190,7 +198,8 @@ func TestRunRefused(t *testing.T) {
 		{"id", []string{"--function", "echo", "--id", "x"}, 2, []string{"ULID"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			runPhoebe(t, append([]string{"run", "--connect", c.connect}, test.args...)...).wantExit(t, test.code, test.says...)
+			runPhoebe(t, append([]string{"run", "--connect", c.connect}, test.args...)...).wantExit(t, test.code,
+				test.says...)
 		})
 	}
 }
@@ -201,7 +210,7 @@ func TestRunWithoutWorkers(t *testing.T) {
 	f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1")
 	run := []string{"run", "--function", "echo", "--connect", f.awaitLines("frontend", 1)[0]}
 	runPhoebe(t, append(run, "--retry-for", "200ms")...).wantExit(t, 3, "no worker is linked")
-	runPhoebe(t, append(run, "--deadline", "200ms")...).wantExit(t, 4, "no frontend took the job in 200ms",
+	runPhoebe(t, append(run, "--deadline", "200ms")...).wantExit(t, 4, "no frontend took the job within 200ms",
 		"no worker is linked")
 
 	c := startDev(t)
@@ -312,7 +321,8 @@ func TestUsage(t *testing.T) {
 		{"config list", []string{"dev", "--config", writeFile(t, "- slots\n")}, 2, []string{"want one mapping"}},
 		{"config value", []string{"dev", "--config", writeFile(t, "workers: many\n")}, 2,
 			[]string{"file.yaml:1", `"workers"`, "many", "whole number"}},
-		{"config nested", []string{"dev", "--config", writeFile(t, "slots: [[1]]\n")}, 2, []string{"file.yaml:1", "slots"}},
+		{"config nested", []string{"dev", "--config", writeFile(t, "slots: [[1]]\n")}, 2,
+			[]string{"file.yaml:1", "slots"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := runPhoebe(t, test.args...).wantExit(t, test.code, test.says...)
@@ -357,7 +367,8 @@ func TestCancel(t *testing.T) {
 	c := startDev(t)
 	for _, form := range []string{"handle", "job", "other frontend"} {
 		t.Run(form, func(t *testing.T) {
-			run := startPhoebe(t, "run", "--connect", c.connect, "--function", "sleep", "--payload", "10m", "--tasks", "3")
+			run := startPhoebe(t, "run", "--connect", c.connect, "--function", "sleep", "--payload", "10m", "--tasks",
+				"3")
 			var handle string
 			waitUntil(t, func() error {
 				if _, err := fmt.Sscanf(run.errs.String(), "job %s", &handle); err != nil {
@@ -388,7 +399,8 @@ func TestCancel(t *testing.T) {
 			}
 		})
 	}
-	runPhoebe(t, "cancel", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).wantExit(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+	runPhoebe(t, "cancel", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).wantExit(t, 1,
+		"01ARZ3NDEKTSV4RRFFQ69G5FAV",
 		"unknown job")
 }
 
@@ -458,7 +470,8 @@ func TestAdminIsNotForPages(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*process{
 		"worker": startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),
-		"frontend": startPhoebe(t, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1",
+		"frontend": startPhoebe(t, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--workers",
+			"127.0.0.1:1",
 			"--admin", "localhost:0"),
 	} {
 		at := adminAddr(t, p)
@@ -640,7 +653,8 @@ func TestDev(t *testing.T) {
 		"address already in use")
 	runPhoebe(t, "worker", "--listen", c.workers[0]).wantExit(t, 1, c.workers[0], "address already in use")
 	_, port, _ := strings.Cut(c.frontends[1], ":")
-	runPhoebe(t, "dev", "--frontends", "1", "--frontend-port", port).wantExit(t, 1, c.frontends[1], "address already in use")
+	runPhoebe(t, "dev", "--frontends", "1", "--frontend-port", port).wantExit(t, 1, c.frontends[1],
+		"address already in use")
 	c.sendSignal(syscall.SIGTERM)
 	if code := c.awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -794,14 +808,16 @@ func TestBenchAgainst(t *testing.T) {
 	var apis []string
 	for _, of := range []string{strings.Join(workers, ","), strings.Join(workers, ","), strings.Join(workers, ","),
 		workers[0]} {
-		apis = append(apis, startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", of).awaitLines("frontend", 1)[0])
+		apis = append(apis, startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers",
+			of).awaitLines("frontend", 1)[0])
 		awaitLinked(t, apis[len(apis)-1], 1+strings.Count(of, ","))
 	}
 	jsonFile, htmlFile := filepath.Join(t.TempDir(), "b.json"), filepath.Join(t.TempDir(), "b.html")
 	args := []string{"bench", "--load", "0.4", "--task-duration", "task-exp:5ms", "--tasks-per-job", "2", "--warmup",
 		"100ms", "--for", "2s"}
 	runPhoebe(t, append(args, "--against", apis[0]+"+"+apis[1]+","+apis[2], "--json", jsonFile, "--html", htmlFile)...).
-		wantExit(t, 0, "A: frontends at "+apis[0]+", "+apis[1], "B: frontends at "+apis[2], "pair by pair", "phoebe, A ",
+		wantExit(t, 0, "A: frontends at "+apis[0]+", "+apis[1], "B: frontends at "+apis[2], "pair by pair",
+			"phoebe, A ",
 			"phoebe, B ", "load 0.4", "8 slots")
 	text, err := os.ReadFile(jsonFile)
 	var doc bench.Document

@@ -37,7 +37,8 @@ func (c *cli) BeforeResolve(ctx *kong.Context) error {
 		return err
 	}
 	ctx.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if s, ok := settings[flag.Name]; ok && !isInEnvironment(flag) && (c.countsSetting == nil || c.countsSetting(flag.Name)) {
+		if s, ok := settings[flag.Name]; ok && !isInEnvironment(flag) &&
+			(c.countsSetting == nil || c.countsSetting(flag.Name)) {
 			return s.text, nil
 		}
 		return nil, nil

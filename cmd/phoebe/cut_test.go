@@ -34,7 +34,8 @@ func TestBenchCutShort(t *testing.T) {
 	results := regexp.MustCompile(`phoebe_frontend_tasks_total\{outcome="result"\} (\d+)`)
 	dir := t.TempDir()
 	jsonFile, htmlFile := filepath.Join(dir, "b.json"), filepath.Join(dir, "b.html")
-	b := startPhoebe(t, "bench", "--connect", c.connect, "--load", "0.1", "--task-duration", "fixed:2ms", "--tasks-per-job",
+	b := startPhoebe(t, "bench", "--connect", c.connect, "--load", "0.1", "--task-duration", "fixed:2ms",
+		"--tasks-per-job",
 		"2", "--warmup", "0s", "--for", "10m",
 		"--policy", "phoebe,random", "--json", jsonFile, "--html", htmlFile)
 	waitUntil(t, func() error {

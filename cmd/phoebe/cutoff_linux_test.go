@@ -69,7 +69,8 @@ func TestCutOffWithTenants(t *testing.T) {
 		waitFor(t, 100*time.Millisecond)
 	}
 	alone.awaitGossip(1, "warning: no other frontend is reached")
-	awaitUse(t, newClient(t, frontends[0].apiAddr()), map[string]float64{"bounded": 3}) // the others count two of three frontends
+	// the others count two of three frontends
+	awaitUse(t, newClient(t, frontends[0].apiAddr()), map[string]float64{"bounded": 3})
 	never("cut off")
 	alone.plugIn(gossipNet)
 	for _, f := range frontends {

@@ -81,8 +81,9 @@ func (c *doctorCmd) checkOwnKeys() []finding {
 	if c.TLSDir == "" {
 		return nil
 	}
-	return keyFindings("keys in "+c.TLSDir, identity.Examine(c.TLSDir, identity.Client|identity.Frontend|identity.Operator,
-		time.Now()))
+	return keyFindings("keys in "+c.TLSDir,
+		identity.Examine(c.TLSDir, identity.Client|identity.Frontend|identity.Operator,
+			time.Now()))
 }
 
 // checkShownKeys returns the problems of the certificates that frontends show. Errors of the connection are left
@@ -269,7 +270,8 @@ func findStrangers(all []answer) (findings []finding) {
 	for _, a := range all {
 		for _, b := range all {
 			if b.cluster.Frontend == a.cluster.Frontend || len(a.cluster.Members) == 0 && len(b.cluster.Members) == 0 ||
-				slices.ContainsFunc(a.cluster.Members, func(m client.Member) bool { return m.Name == b.cluster.Frontend }) {
+				slices.ContainsFunc(a.cluster.Members,
+					func(m client.Member) bool { return m.Name == b.cluster.Frontend }) {
 				continue
 			}
 			findings = append(findings, finding{false, "frontend " + a.cluster.Frontend,

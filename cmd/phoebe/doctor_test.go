@@ -32,7 +32,8 @@ func TestDiagnose(t *testing.T) {
 		t.Errorf("a healthy fleet: %+v", found)
 	}
 	same := healthyAnswers()
-	if found := diagnoseFleet(append(same, answer{connect: "balancer:7410", cluster: same[0].cluster, sentAt: same[0].sentAt,
+	if found := diagnoseFleet(append(same, answer{connect: "balancer:7410", cluster: same[0].cluster,
+		sentAt:     same[0].sentAt,
 		receivedAt: same[0].receivedAt})); len(found) > 0 {
 		t.Errorf("one frontend at two addresses: %+v", found)
 	}
@@ -70,7 +71,8 @@ func TestDiagnose(t *testing.T) {
 		"one link": {harm: func(f0, _ *answer) { f0.cluster.Workers[0].State = "connecting" },
 			where: "worker w0 at 10.0.1.1:7420", says: "f0 (connecting: no answer yet)", remedy: "--max-links"},
 		"lost worker": {harm: func(f0, f1 *answer) {
-			f0.cluster.Workers[0].State, f1.cluster.Workers[0].State, f0.cluster.Workers[0].Error = "down", "down", "no route"
+			f0.cluster.Workers[0].State, f1.cluster.Workers[0].State, f0.cluster.Workers[0].Error = "down", "down",
+				"no route"
 		}, where: "worker w0 at 10.0.1.1:7420", says: "f0 (down: no route), f1 (down: no answer yet)",
 			remedy: "Start it"},
 		"unknown worker": {harm: func(_, f1 *answer) { f1.cluster.Workers = f1.cluster.Workers[1:] },

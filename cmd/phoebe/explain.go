@@ -177,8 +177,10 @@ func explanationOf(job string, x *client.Explanation) explanationJSON {
 		*to = decisionJSON{
 			Task: d.Task, Alike: d.Alike, Path: d.Path, Cause: d.Cause, Why: d.Why,
 			ThresholdMicros: d.Threshold.Microseconds(),
-			Work:            workJSON{d.Work.Mean.Microseconds(), d.Work.Dev.Microseconds(), d.Work.Source, d.Work.Samples},
-			AtMicros:        d.At.Microseconds(), Tries: d.Tries, Attempt: d.Attempt, Worker: d.Worker, Outcome: d.Outcome,
+			Work: workJSON{d.Work.Mean.Microseconds(), d.Work.Dev.Microseconds(), d.Work.Source,
+				d.Work.Samples},
+			AtMicros: d.At.Microseconds(), Tries: d.Tries, Attempt: d.Attempt, Worker: d.Worker,
+			Outcome:      d.Outcome,
 			WaitedMicros: d.Waited.Microseconds(), RanMicros: d.Ran.Microseconds(), Usage: usageOf(d.Usage),
 			Candidates: make([]candidateJSON, len(d.Candidates)), Seen: d.Seen, Chosen: d.Chosen, Reason: d.Reason,
 			ReadMicros: d.Read.Microseconds(), DelayMicros: d.Delay.Microseconds(), Far: d.Far,

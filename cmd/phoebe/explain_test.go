@@ -128,12 +128,13 @@ tasks:
 	runPhoebe(t, "explain", id, "9", "--connect", b).wantExit(t, 2, "task 9")
 	runPhoebe(t, "explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", b).wantExit(t, 1, "01ARZ3NDEKTSV4RRFFQ69G5FAV",
 		"unknown job", "known neither here nor at 1 other")
-	runPhoebe(t, "status", "--matrices", "--connect", a).wantExit(t, 0, "WAIT", "AGE", "worker w1, as a sees it", "2000m",
+	runPhoebe(t, "status", "--matrices", "--connect", a).wantExit(t, 0, "WAIT", "AGE", "worker w1, as a sees it",
+		"2000m",
 		"512MiB")
 
 	for _, test := range []struct{ name, job, says string }{
 		{"cycle", "stages: [{name: x, after: [y]}, {name: y, after: [x]}]\ntasks: [{stage: x, function: echo}, {stage: y, function: echo}]", "wait for each other: x after y after x"},
-		{"unknown stage", "stages: [{name: x}]\ntasks: [{stage: z, function: echo}]", `task 0 is of stage "z"`},
+		{"unknown stage", "stages: [{name: x}]\ntasks: [{stage: z, function: echo}]", `task 0 names stage "z"`},
 		{"after an unknown stage", "stages: [{name: x, after: [z]}]\ntasks: [{stage: x, function: echo}]",
 			`stage "x" comes after "z"`},
 		{"duplicate", "stages: [{name: x}, {name: x}]\ntasks: [{stage: x, function: echo}]",
@@ -149,7 +150,8 @@ tasks:
 	}
 	runPhoebe(t, "run", "--function", "echo", "--file", "http://h/f#sha256=12", "--connect", a).wantExit(t, 2,
 		"64 hexadecimal")
-	runPhoebe(t, "run", "--function", "fail", "--payload", "boom", "--mode", "estimate", "--connect", a).wantExit(t, 1, "boom")
+	runPhoebe(t, "run", "--function", "fail", "--payload", "boom", "--mode", "estimate", "--connect", a).wantExit(t,
+		1, "boom")
 }
 
 // The frontend's --long-task decides which tasks are long.

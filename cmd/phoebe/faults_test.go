@@ -303,7 +303,8 @@ func (l *load) stopAndCheck(t testing.TB) {
 		t.Error(err)
 	default:
 	}
-	t.Logf("%d jobs, %d further attempts, %d tasks lost that may start only once", l.jobs.Load(), l.furtherAttempts.Load(),
+	t.Logf("%d jobs, %d further attempts, %d tasks lost that may start only once", l.jobs.Load(),
+		l.furtherAttempts.Load(),
 		l.lost.Load())
 }
 
@@ -368,7 +369,8 @@ func TestClaimOfCopy(t *testing.T) {
 	c := newClient(t, f.frontendAddrs...)
 	dir := t.TempDir()
 	trace, proceed := filepath.Join(dir, "task"), filepath.Join(dir, "go")
-	task := scriptTask(t, trace, fmt.Sprintf("n=$(wc -l < %s); while [ ! -e %s$n ]; do sleep 0.01; done; echo $n", trace,
+	task := scriptTask(t, trace, fmt.Sprintf("n=$(wc -l < %s); while [ ! -e %s$n ]; do sleep 0.01; done; echo $n",
+		trace,
 		proceed))
 	task.Estimate = time.Second // the task is late, and gets a copy, after three times the hint
 	r, err := c.Submit(t.Context(), client.Job{Tasks: []client.Task{task}})
@@ -475,7 +477,8 @@ func TestFrozenFrontendWakes(t *testing.T) {
 	for i := range 6 {
 		names = append(names, filepath.Join(dir, strconv.Itoa(i)))
 		job.Tasks = append(job.Tasks,
-			scriptTask(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; sleep 0.1; echo %d", proceed, i)))
+			scriptTask(t, names[i], fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; sleep 0.1; echo %d", proceed,
+				i)))
 	}
 	r, err := c.Submit(t.Context(), job)
 	if err != nil {

@@ -376,7 +376,8 @@ func TestDoctor(t *testing.T) {
 		f.awaitWorkers(worker.workerAddr())
 	}
 	runPhoebe(t, "doctor", "--connect", first.api).wantExit(t, 0, "asked 2 frontends, which know 1 workers: 0 findings")
-	runPhoebe(t, "doctor", "--connect", first.api+",127.0.0.1:1").wantExit(t, 1, "frontend 127.0.0.1:1: does not answer",
+	runPhoebe(t, "doctor", "--connect", first.api+",127.0.0.1:1").wantExit(t, 1,
+		"frontend 127.0.0.1:1: does not answer",
 		"refused", "firewall")
 	runPhoebe(t, "doctor", "--connect", "127.0.0.1:1", "--retry-for", "200ms").wantExit(t, 3, "no frontend answers")
 	worker.sendSignal(syscall.SIGKILL)

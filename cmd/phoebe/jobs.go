@@ -88,7 +88,8 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 func nameSilent(w io.Writer, reports []client.FrontendReport) {
 	for _, f := range reports {
 		if f.Err != "" {
-			fmt.Fprintf(w, "frontend %s does not answer: %s\n", quoteUnprintable([]byte(f.Name)), quoteUnprintable([]byte(f.Err)))
+			fmt.Fprintf(w, "frontend %s does not answer: %s\n", quoteUnprintable([]byte(f.Name)),
+				quoteUnprintable([]byte(f.Err)))
 		}
 	}
 }
@@ -99,7 +100,8 @@ func printJobs(w io.Writer, jobs []client.JobSummary) error {
 	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCLASS\tCAME\tRESPONSE\tTASKS\tFAILED\tCOPIES\tPREEMPTED\tSTATE\tBLAME")
 	for i := range jobs {
 		j := &jobs[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n", quoteUnprintable([]byte(j.Handle.Job)),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n",
+			quoteUnprintable([]byte(j.Handle.Job)),
 			quoteUnprintable([]byte(j.Frontend)), quoteUnprintable([]byte(j.Policy)), dashIfEmpty(j.Tenant), classOf(j),
 			j.Came.Local().Format("15:04:05.000"), roundDuration(j.Response), j.Ended, j.Tasks, j.Failed, j.Copies,
 			j.Preempted, stateOf(j), mainBlame(j))

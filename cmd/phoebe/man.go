@@ -51,7 +51,8 @@ func manPage(n *kong.Node, date time.Time) string {
 	if n.Parent == nil {
 		brief, detail, _ = strings.Cut(n.Help, "\n")
 	}
-	fmt.Fprintf(&b, ".TH %s 1 %q phoebe \"User Commands\"\n", escapeRoff(strings.ToUpper(name)), date.Format(time.DateOnly))
+	fmt.Fprintf(&b, ".TH %s 1 %q phoebe \"User Commands\"\n", escapeRoff(strings.ToUpper(name)),
+		date.Format(time.DateOnly))
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", escapeRoff(name),
 		escapeRoff(strings.TrimSuffix(strings.TrimPrefix(brief, "phoebe "), ".")))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", escapeRoff(n.FullPath()),

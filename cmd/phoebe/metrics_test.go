@@ -22,7 +22,8 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	g := startGossiper(t)
-	w := startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join", g.heartbeat,
+	w := startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join",
+		g.heartbeat,
 		"--admin", "127.0.0.1:0")
 	g.awaitWorkers(w.workerAddr())
 	if _, err := newClient(t, g.api).Run(t.Context(),

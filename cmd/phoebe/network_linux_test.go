@@ -217,8 +217,10 @@ func TestSoakNetwork(t *testing.T) {
 		do, undo func(s *station)
 		meets    func() // waits for the effects of the fault, before it is undone
 	}{
-		{"a worker is killed", workers[0], (*station).killProcess, (*station).startProcess, func() { waitFor(t, p.down) }},
-		{"a frontend is killed", frontends[0], (*station).killProcess, (*station).startProcess, func() { waitFor(t, p.down) }},
+		{"a worker is killed", workers[0], (*station).killProcess, (*station).startProcess,
+			func() { waitFor(t, p.down) }},
+		{"a frontend is killed", frontends[0], (*station).killProcess, (*station).startProcess,
+			func() { waitFor(t, p.down) }},
 		{"a worker is frozen", workers[1], freezeStation, thawStation, func() { waitFor(t, p.frozen) }},
 		{"a frontend is frozen", frontends[1], freezeStation, thawStation, func() { waitFor(t, p.frozenFrontend) }},
 		{

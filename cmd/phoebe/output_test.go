@@ -35,7 +35,8 @@ func TestRunOutput(t *testing.T) {
 	if err != nil || len(entries) != 2 {
 		t.Errorf("%v, %v", entries, err)
 	}
-	if all := run("--output", dir, "--json").wantExit(t, 1).outcomesByTask(t); all[1].ResultFile != filepath.Join(dir, "1") ||
+	if all := run("--output", dir, "--json").wantExit(t, 1).outcomesByTask(t); all[1].ResultFile != filepath.Join(dir,
+		"1") ||
 		all[1].Result != nil || all[2].ResultFile != "" {
 		t.Errorf("%+v", all)
 	}

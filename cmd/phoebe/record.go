@@ -57,12 +57,14 @@ func (c *recordOpenCmd) Run(out *streams) error {
 	fmt.Fprintf(w, "%d pauses of the garbage collection, %v together, %v the longest\n", len(x.GC), roundDuration(all),
 		roundDuration(worst))
 	if x.Slowest != "" {
-		fmt.Fprintf(w, "slowest worker: %s, most of it %s\n", quoteUnprintable([]byte(x.Slowest)), quoteUnprintable([]byte(x.Phase)))
+		fmt.Fprintf(w, "slowest worker: %s, most of it %s\n", quoteUnprintable([]byte(x.Slowest)),
+			quoteUnprintable([]byte(x.Phase)))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nWORKER\tADDRESS\tSTATE\tTASKS\tMEDIAN\tWORST\tEXCESS\tRTT\tHEARD\tQUEUED\tRUNNING")
 	for _, s := range x.Suspects[:min(len(x.Suspects), 20)] {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%d\t%d\n", dashIfEmpty(s.Name), dashIfEmpty(s.Address), dashIfEmpty(s.State),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%d\t%d\n", dashIfEmpty(s.Name), dashIfEmpty(s.Address),
+			dashIfEmpty(s.State),
 			s.Tasks, roundDuration(s.Median), roundDuration(s.Worst), roundDuration(s.Excess),
 			roundDuration(s.RoundTrip), roundDuration(s.Silence), s.Queued, s.Running)
 	}

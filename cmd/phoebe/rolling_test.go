@@ -36,7 +36,8 @@ func TestFleet(t *testing.T) {
 	}
 	front, _ := f.nthStarted("frontend", 1)
 	awaitLinked(t, front, 2)
-	runPhoebe(t, "run", "--connect", front, "--function", "echo", "--payload", "hello", "--tasks", "4").wantExit(t, 0, "hello")
+	runPhoebe(t, "run", "--connect", front, "--function", "echo", "--payload", "hello", "--tasks", "4").wantExit(t, 0,
+		"hello")
 	p.sendSignal(syscall.SIGTERM)
 	if code := p.awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)

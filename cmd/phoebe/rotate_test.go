@@ -154,15 +154,17 @@ func TestRotate(t *testing.T) {
 				return list
 			}
 			one := awaitGossiper(startPhoebe(t, append(gossipFlags, flags("frontend")...)...))
-			two := awaitGossiper(startPhoebe(t, append(append(gossipFlags, "--join", one.gossip), flags("frontend")...)...))
+			two := awaitGossiper(startPhoebe(t, append(append(gossipFlags, "--join", one.gossip),
+				flags("frontend")...)...))
 			r.apis = []string{one.api, two.api}
 			for i := range 3 {
 				startPhoebe(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprint("w", i),
 					"--allow-exec", "--slots", "4", "--join", one.heartbeat}, flags("worker")...)...)
 			}
 			shows := map[string]client.Option{
-				"certificates": client.WithTLS(r.keysDir("client/acme")), "secrets": client.WithSecretFile(r.secretFile),
-				"tokens": client.WithTokenFile(r.clientTokenFile()),
+				"certificates": client.WithTLS(r.keysDir("client/acme")),
+				"secrets":      client.WithSecretFile(r.secretFile),
+				"tokens":       client.WithTokenFile(r.clientTokenFile()),
 			}
 			c, err := client.New(r.apis, shows[by], client.WithRetryFor(10*time.Second))
 			if err != nil {

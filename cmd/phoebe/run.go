@@ -77,7 +77,7 @@ type jobFlags struct {
 }
 
 type runCmd struct {
-	Job     string   `placeholder:"FILE" help:"YAML or JSON file with the job, in place of the flags below; - is standard input. Default: none."`
+	Job     string   `placeholder:"FILE" help:"YAML or JSON file with the job, in place of the flags for the job; - is standard input. Default: none."`
 	Command []string `arg:"" optional:"" help:"Program and arguments to run as a process in each task, after --. Needs workers with --allow-exec."`
 	JSON    bool     `name:"json" help:"Print each outcome as a line of JSON. Default: tab-separated text."`
 	Output  string   `placeholder:"DIR" help:"Folder for the results, of any size: the result of task 0 becomes the file 0. Results too large for an outcome need workers with --cache-dir. Default: none, results are printed."`
@@ -88,7 +88,9 @@ type runCmd struct {
 
 // Help returns the text below the usage line.
 func (c *runCmd) Help() string {
-	return `  phoebe run --function echo --payload hello
+	return `Examples:
+
+  phoebe run --function echo --payload hello
   phoebe run --task-duration task-exp:20ms --tasks 1000
   phoebe run --tasks 3 -- sh -c 'echo hello from $$'
   phoebe run --job job.yaml, where job.yaml is:

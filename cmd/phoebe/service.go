@@ -29,7 +29,7 @@ type serviceFlags struct {
 	Admin             string        `placeholder:"HOST:PORT" help:"Address of the admin port: /metrics (Prometheus), /livez, /readyz, /debug/pprof, and at frontends the web page /ui/. Without a host, loopback only. Requests from pages of other sites are refused. Default: off; for dev a free port."`
 	AdminTokenFile    string        `placeholder:"FILE" help:"File with a token for changes at --admin (such as cancel on the web page) and profiles, sent as a bearer token or a password. Default: none, the web page is read-only."`
 	MetricsHistograms string        `default:"le" enum:"le,vmrange,both" help:"Buckets of histograms in /metrics: ${enum}. Prometheus needs le; VictoriaMetrics reads either, and vmrange is finer. Default ${default}."`
-	AuditLog          string        `placeholder:"FILE" help:"Append a line of JSON to this file for each submit, cancel and explain, each change through --admin, each drain, each reload of keys, and each refusal: who, from where, what, and the decision. Default: none."`
+	AuditLog          string        `placeholder:"FILE" help:"Append a line of JSON to this file for each submit, cancel, explain, change through --admin, drain, reload of keys, and refusal: caller, address, action and decision. Default: none."`
 	DrainTimeout      time.Duration `default:"30s" placeholder:"D" help:"How long running work may take to end after SIGTERM or SIGINT. A second signal ends the process at once. Default ${default}."`
 }
 
@@ -47,7 +47,8 @@ type service struct {
 }
 
 // runService runs s, which is already started, until ctx ends or s fails. When ctx ends, s drains.
-func (f *serviceFlags) runService(ctx context.Context, log *slog.Logger, set *metrics.Set, peers trust, s service) (err error) {
+func (f *serviceFlags) runService(ctx context.Context, log *slog.Logger, set *metrics.Set, peers trust,
+	s service) (err error) {
 	defer func() {
 		if s.page != nil {
 			err = errors.Join(err, s.page.Close())
@@ -182,7 +183,8 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, peers trus
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{
-		Handler:           peers.auditRequests(refuseForeign(operatorsOnly(requireToken(mux, token), peers.keys), l.Addr(), host)),
+		Handler: peers.auditRequests(refuseForeign(operatorsOnly(requireToken(mux, token), peers.keys),
+			l.Addr(), host)),
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{},
@@ -217,7 +219,8 @@ func (f *serviceFlags) adminToken() (ui.Token, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", usageError(fmt.Errorf("--admin-token-file: %s is empty: write the token into the file", f.AdminTokenFile))
+		return "", usageError(fmt.Errorf("--admin-token-file: %s is empty: write the token into the file",
+			f.AdminTokenFile))
 	}
 	return ui.Token(token), nil
 }

@@ -39,7 +39,8 @@ func TestSim(t *testing.T) {
 	for i, procs := range []string{"1", "2", "7"} {
 		jsonFile, htmlFile := filepath.Join(dir, fmt.Sprintf("%d.json", i)),
 			filepath.Join(dir, fmt.Sprintf("%d.html", i))
-		s := runPhoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, append(args, "--json", jsonFile, "--html", htmlFile)...).
+		s := runPhoebeIn(t, "", []string{"GOMAXPROCS=" + procs},
+			append(args, "--json", jsonFile, "--html", htmlFile)...).
 			wantExit(t, 0, "phoebe ", "late-binding ", "omniscient ", "ideal", "  short",
 				"load 0.8, probe ratio 2, 20 workers of 2 slots, 240 jobs", "uniform:1-9 tasks per job", "noisy:2")
 		text, err := os.ReadFile(jsonFile)
@@ -89,7 +90,8 @@ func TestSimOfFiles(t *testing.T) {
 	}
 	small := []string{"sim", "run", "--workers", "4", "--slots", "1", "--frontends", "1", "--delay", "0s", "--policy",
 		"omniscient", "--json", jsonFile, "--codec=false"}
-	runPhoebe(t, append(small, "--jobs-file", jobs, "--cutoff", "90s")...).wantExit(t, 0, "2 of jobs.txt", "100900", "  long")
+	runPhoebe(t, append(small, "--jobs-file", jobs, "--cutoff", "90s")...).wantExit(t, 0, "2 of jobs.txt", "100900",
+		"  long")
 	if r := simRuns(t, jsonFile)[0]; r["jobs"] != 2.0 || r["load"].(float64) < 1 ||
 		r["long"].(map[string]any)["response_ms"].(map[string]any)["p50"] != 100900.0 {
 		t.Errorf("%v", r)
@@ -161,8 +163,8 @@ func TestSimRefuses(t *testing.T) {
 		{[]string{"--long-jobs", "0.1", "--long-task-duration", "ever"}, 2, "--long-task-duration: "},
 		{[]string{"--long-tasks-per-job", "3"}, 2, "--long-tasks-per-job has no meaning for jobs without --long-jobs"},
 		{[]string{"--stages", "2", "--policy", "eagle"}, 2, "eagle knows nothing of stages"},
-		{[]string{"--whole-seconds"}, 2, "--whole-seconds means nothing"},
-		{[]string{"--span", "1h"}, 2, "--span means nothing"},
+		{[]string{"--whole-seconds"}, 2, "--whole-seconds has no meaning"},
+		{[]string{"--span", "1h"}, 2, "--span has no meaning"},
 		{[]string{"--jobs-file", "/nonexistent"}, 2, "/nonexistent"},
 		{[]string{"--jobs-file", "/nonexistent", "--task-duration", "fixed:1s"}, 2,
 			"--task-duration has no meaning for --jobs-file"},

@@ -17,7 +17,8 @@ func TestSimFigure(t *testing.T) {
 	wall := regexp.MustCompile(`"wall_s": .*`)
 	var first string
 	for i, procs := range []string{"1", "3"} {
-		s := runPhoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, args...).wantExit(t, 0, "Claim: ", "means of seeds 5 to 6",
+		s := runPhoebeIn(t, "", []string{"GOMAXPROCS=" + procs}, args...).wantExit(t, 0, "Claim: ",
+			"means of seeds 5 to 6",
 			"phoebe-share", "additions-1ms: ")
 		same := s.out
 		for _, name := range []string{jsonFile, htmlFile} {

@@ -109,7 +109,8 @@ func printTenants(w io.Writer, byTenant map[string][]tenantJSON) error {
 			}
 		}
 		for _, x := range append([]tenantJSON{all}, byTenant[path]...) {
-			fmt.Fprintf(t, "%s\t%s\t%.4g\t%.4g\t%.4g\t%s\t%s\t%d\t%d\n", dashIfEmpty(x.Tenant), quoteUnprintable([]byte(x.Frontend)),
+			fmt.Fprintf(t, "%s\t%s\t%.4g\t%.4g\t%.4g\t%s\t%s\t%d\t%d\n", dashIfEmpty(x.Tenant),
+				quoteUnprintable([]byte(x.Frontend)),
 				x.Used, x.Spare, x.Wanted-x.Used,
 				limitText(x.Tokens), limitText(x.Max), x.Held, x.Refused)
 		}

@@ -34,7 +34,8 @@ func TestTenantsCommand(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "8", "--secret-file", key).awaitLines("worker", 1)[0]
+	w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "8", "--secret-file",
+		key).awaitLines("worker", 1)[0]
 	var addrs []string
 	for _, name := range []string{"a", "b"} {
 		addr := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w, "--tenants", file.name,
@@ -74,7 +75,8 @@ web b 1 1 0 2 - 0 0
 		}
 		return nil
 	})
-	runPhoebe(t, "status", "--json", "--secret-file", key, "--connect", addrs[0]).wantExit(t, 0, `"spare": 1,`, `"copies": 0,`)
+	runPhoebe(t, "status", "--json", "--secret-file", key, "--connect", addrs[0]).wantExit(t, 0, `"spare": 1,`,
+		`"copies": 0,`)
 	spare := runPhoebe(t, "jobs", "--tenant", "web", "--secret-file", key, "--connect", addrs[0]).wantExit(t, 0,
 		" spare/1h0m0s ")
 	why := runPhoebe(t, "explain", strings.Fields(strings.Split(spare.out, "\n")[1])[0], "0", "--json", "--secret-file",
@@ -147,7 +149,7 @@ func TestBadTenantsFile(t *testing.T) {
 		})
 		ready := runPhoebe(t, "ready", adminAddr(t, p)) // the frontend still serves
 		says(ready, 0)
-		ready.wantExit(t, 0, "ok\nwarning: tenants file: ", "; revision 1 holds on")
+		ready.wantExit(t, 0, "ok\nwarning: tenants file: ", "; revision 1 stays in force")
 		says(output{err: strings.ReplaceAll(p.errs.String(), `\"`, `"`)}, 0)
 		says(runPhoebe(t, "tenants", "--connect", addr), 0)
 		says(runPhoebe(t, "status", "--connect", addr), 0)

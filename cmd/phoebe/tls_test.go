@@ -33,7 +33,8 @@ func startSecured(t *testing.T) *secured {
 	t.Helper()
 	s := &secured{t: t, keys: filepath.Join(t.TempDir(), "keys")}
 	runPhoebe(t, "tls", s.keys, "--for", "frontend,worker,operator,client/acme,client/other").wantExit(t, 0)
-	s.frontend = awaitGossiper(startPhoebe(t, append(gossipFlags, "--tls-dir", s.keysDir("frontend"), "--audit-log", s.auditFile())...))
+	s.frontend = awaitGossiper(startPhoebe(t, append(gossipFlags, "--tls-dir", s.keysDir("frontend"), "--audit-log",
+		s.auditFile())...))
 	s.worker = startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join",
 		s.frontend.heartbeat, "--tls-dir", s.keysDir("worker"),
 		"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--files-listen", freeAddress(t), "--admin",
@@ -195,7 +196,7 @@ func TestNotInTheOpen(t *testing.T) {
 	}{
 		{[]string{"frontend", "--listen", "0.0.0.0:0", "--advertise", "a:1", "--workers", "127.0.0.1:1"},
 			"give certificates (--tls-dir) or set a secret (--secret-file)"},
-		{[]string{"worker", "--listen", "0.0.0.0:0"}, "give certificates (--tls-dir) or set a secret (--secret-file)"},
+		{[]string{"worker", "--listen", "0.0.0.0:0"}, "give certificates (--tls-dir), or set a secret (--secret-file)"},
 		{[]string{"frontend", "--listen", "127.0.0.1:0", "--gossip", "0.0.0.0:0", "--tls-dir",
 			filepath.Join(keys, "frontend")}, "set a secret (--secret-file)"},
 		{[]string{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1", "--tls-dir",

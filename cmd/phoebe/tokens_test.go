@@ -70,10 +70,12 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	audit := filepath.Join(dir, "audit")
-	one := awaitGossiper(startPhoebe(t, append(gossipFlags, "--secret-file", secret, "--tenants", file.name, "--audit-log", audit)...))
+	one := awaitGossiper(startPhoebe(t, append(gossipFlags, "--secret-file", secret, "--tenants", file.name,
+		"--audit-log", audit)...))
 	// gets the file by gossip
 	two := awaitGossiper(startPhoebe(t, append(gossipFlags, "--secret-file", secret, "--join", one.gossip)...))
-	startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--secret-file", secret, "--join", one.heartbeat, "--slots", "8")
+	startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--secret-file", secret, "--join", one.heartbeat, "--slots",
+		"8")
 	dial := func(addr string, options ...client.Option) *client.Client {
 		c, err := client.New([]string{addr}, append(options, client.WithRetryFor(2*time.Second))...)
 		if err != nil {
@@ -217,7 +219,8 @@ func TestTokensInTheOpen(t *testing.T) {
 	frontend := []string{"frontend", "--workers", "127.0.0.1:1", "--tenants", file.name}
 	runPhoebe(t, append(frontend, "--listen", "127.0.0.1:0")...).wantExit(t, 2, "token-hashes keep nobody out here",
 		"--tls-dir or --secret-file")
-	runPhoebe(t, append(frontend, "--listen", "0.0.0.0:0", "--advertise", "a:1", "--secret-file", secret)...).wantExit(t, 2,
+	runPhoebe(t, append(frontend, "--listen", "0.0.0.0:0", "--advertise", "a:1", "--secret-file",
+		secret)...).wantExit(t, 2,
 		"would tell their tokens in plain", "--tls-dir")
 	runPhoebe(t, "run", "--connect", "192.0.2.1:7410", "--token-file", filepath.Join(dir, "none"), "--function",
 		"echo").wantExit(t, 2, "no such file")

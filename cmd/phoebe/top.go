@@ -182,7 +182,8 @@ func (m topModel) screenText() string {
 	fmt.Fprintln(t, "FRONTEND\tADDRESS\tJOBS\tPENDING\tRUNNING\tWORKERS\tUPTIME\tVERSION\tSTATE")
 	for _, f := range w.Frontends {
 		if f.Err != "" {
-			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\t-\t%s\n", quoteUnprintable([]byte(f.Name)), quoteUnprintable([]byte(f.Address)),
+			fmt.Fprintf(t, "%s\t%s\t-\t-\t-\t-\t-\t-\t%s\n", quoteUnprintable([]byte(f.Name)),
+				quoteUnprintable([]byte(f.Address)),
 				quoteUnprintable([]byte(f.Err)))
 			continue
 		}
@@ -193,7 +194,8 @@ func (m topModel) screenText() string {
 		case f.Warning != "":
 			state = quoteUnprintable([]byte(f.Warning))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%s\t%s\n", quoteUnprintable([]byte(f.Name)), quoteUnprintable([]byte(f.Address)),
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%s\t%s\n", quoteUnprintable([]byte(f.Name)),
+			quoteUnprintable([]byte(f.Address)),
 			f.Jobs, f.TasksPending, f.TasksRunning,
 			f.Workers, f.Uptime.Round(time.Second), quoteUnprintable([]byte(f.Version)), state)
 	}
@@ -246,7 +248,8 @@ func (s *topSnapshot) writeWorkers(b *strings.Builder) {
 		if states := []string{"connecting", "up", "adrift", "draining", "down"}; int(w.State) < len(states) {
 			state = states[w.State]
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d %%\t%.0f\t%.0f\t%s\t%s\t%s\n", dashIfEmpty(f.Names[i]), dashIfEmpty(f.Addresses[i]),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d %%\t%.0f\t%.0f\t%s\t%s\t%s\n", dashIfEmpty(f.Names[i]),
+			dashIfEmpty(f.Addresses[i]),
 			dashIfEmpty(f.Racks[i]), state, int(w.CPU)*100/255,
 			client.FigureValue(w.Queued), client.FigureValue(w.Running), figureText(w.Wait), figureText(w.RoundTrip),
 			figureText(w.Silence))

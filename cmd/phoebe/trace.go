@@ -116,7 +116,8 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 	fmt.Fprintln(t, "\nTASK\tSTAGE\tWORKER\tOUTCOME\tTRIES\tBOUND\tRELEASED\tSAMPLED\tQUEUED\tREADY\tANSWERED\tSTARTED\tFINISHED\tDELIVERED")
 	for i := range x.Tasks[max(len(x.Tasks)-most, 0):] {
 		k := &x.Tasks[max(len(x.Tasks)-most, 0)+i]
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dashIfEmpty(stageName(x, k)), dashIfEmpty(k.Worker), k.Outcome,
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dashIfEmpty(stageName(x, k)), dashIfEmpty(k.Worker),
+			k.Outcome,
 			k.Tries, k.Binding, roundDuration(k.Released))
 		for m, end := range k.Ends {
 			if !k.Known && client.Measure(m) != client.MeasureDelivery {

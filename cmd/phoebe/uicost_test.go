@@ -78,7 +78,8 @@ func TestUICost(t *testing.T) {
 		figure      func(*turnCost) float64
 		least, most float64
 	}{
-		{"tasks/s, a job in flight", func(c *turnCost) float64 { return float64(c.tasks1) / c.took1.Seconds() }, 0.99, 0},
+		{"tasks/s, a job in flight", func(c *turnCost) float64 { return float64(c.tasks1) / c.took1.Seconds() }, 0.99,
+			0},
 		{"tasks/s, 16 jobs in flight", func(c *turnCost) float64 { return float64(c.tasks16) / c.took16.Seconds() },
 			0.99, 0},
 		{"round trip in us, p50", func(c *turnCost) float64 { return c.trips.quantileMicros(0.5) }, 0, 1.03},
@@ -119,7 +120,8 @@ func startCosted(t *testing.T, program string) *costedFleet {
 		workers = append(workers, startRelease(t, program, "worker", "--listen", "127.0.0.1:0", "--slots",
 			"4").awaitLines("worker", 1)[0])
 	}
-	p := startRelease(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+	p := startRelease(t, program, "--log-level", "info", "frontend", "--listen", "127.0.0.1:0", "--admin",
+		"127.0.0.1:0",
 		"--workers", strings.Join(workers, ","))
 	f := &costedFleet{frontend: p, api: p.awaitLines("frontend", 1)[0], admin: adminAddr(t, p)}
 	awaitLinked(t, f.api, len(workers))

@@ -62,7 +62,8 @@ func makeBrokenKeys(t *testing.T) (dir string) {
 	for name, text := range map[string]string{
 		"mixed/" + identity.KeyFile: string(key),
 		"flawed.yaml":               "revision: 1\ntenants:\n  web: {token-hashes: [a token]}\n",
-		"tokens.yaml":               "revision: 1\ntenants:\n  web: {token-hashes: [" + strings.Repeat("0a", 32) + "]}\n",
+		"tokens.yaml": "revision: 1\ntenants:\n  web: {token-hashes: [" + strings.Repeat("0a", 32) +
+			"]}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -222,7 +222,8 @@ func allowedCalls(t *testing.T, unit string) map[string]bool {
 		}
 	}
 	change("@default", true)
-	for _, line := range regexp.MustCompile(`(?m)^SystemCallFilter=(.*)$`).FindAllStringSubmatch(readFile(t, unit), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^SystemCallFilter=(.*)$`).FindAllStringSubmatch(readFile(t, unit),
+		-1) {
 		text, deny := strings.CutPrefix(line[1], "~")
 		for _, name := range strings.Fields(text) {
 			change(name, !deny)
@@ -347,12 +348,15 @@ func TestImage(t *testing.T) {
 // Another checkout, in another folder, gives the same bytes.
 func TestReproducible(t *testing.T) {
 	dir := t.TempDir()
-	runTool(t, "sh", "-c", fmt.Sprintf("cd %s && git ls-files -z | xargs -0 cp --parents -t %s", absolutePath(t, root), dir))
+	runTool(t, "sh", "-c", fmt.Sprintf("cd %s && git ls-files -z | xargs -0 cp --parents -t %s",
+		absolutePath(t, root), dir))
 	if err := os.MkdirAll(dir+"/out", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	first := readFile(t, onlyMatch(t, root+"/out/package/*.deb")) + readFile(t, onlyMatch(t, root+"/out/package/*.oci.tar"))
-	version, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(onlyMatch(t, root+"/out/package/*.deb")), "phoebe_"), "_")
+	first := readFile(t, onlyMatch(t, root+"/out/package/*.deb")) + readFile(t,
+		onlyMatch(t, root+"/out/package/*.oci.tar"))
+	version, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(onlyMatch(t, root+"/out/package/*.deb")),
+		"phoebe_"), "_")
 	epoch := strings.TrimSpace(runTool(t, "git", "log", "-1", "--format=%ct"))
 	cmd := exec.Command("make", "-C", dir, "package", "PACKAGE_VERSION="+version)
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+epoch, "MAKEFLAGS=", "MAKEOVERRIDES=")
@@ -368,7 +372,8 @@ func TestReproducible(t *testing.T) {
 // Each balancer accepts its recipe.
 func TestRecipes(t *testing.T) {
 	runTool(t, findTool(t, "haproxy", "haproxy"), "-c", "-f", packaging+"/haproxy.cfg")
-	runTool(t, findTool(t, "nginx", "nginx-light libnginx-mod-stream"), "-t", "-c", absolutePath(t, packaging+"/nginx.conf"))
+	runTool(t, findTool(t, "nginx", "nginx-light libnginx-mod-stream"), "-t", "-c",
+		absolutePath(t, packaging+"/nginx.conf"))
 }
 
 // makeKeys makes keys as compose.tls.yaml says.
@@ -433,7 +438,8 @@ func checkCompose(t *testing.T, files []string) {
 		t.Errorf("%d services are phoebe's, %d by TLS", checked, byTLS)
 	}
 	// The balancer uses the recipe, with other addresses.
-	recipe := regexp.MustCompile(`(?s)    option httpchk.*?rise 1[^\n]*`).FindString(readFile(t, packaging+"/haproxy.cfg"))
+	recipe := regexp.MustCompile(`(?s)    option httpchk.*?rise 1[^\n]*`).FindString(
+		readFile(t, packaging+"/haproxy.cfg"))
 	indented := regexp.MustCompile(`(?m)^`).ReplaceAllString(recipe, "      ")
 	if recipe == "" || !strings.Contains(readFile(t, packaging+"/compose.yaml"), indented) {
 		t.Errorf("the checks of haproxy.cfg are not in compose.yaml:\n%s", indented)

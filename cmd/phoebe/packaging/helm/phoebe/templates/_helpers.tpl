@@ -18,7 +18,7 @@ securityContext:
   fsGroup: 65532
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
-{{/* With TLS, the kubelet has no certificate, so phoebe's own binary asks. */}}
+{{/* With TLS, the admin port needs a certificate. The kubelet has none, so phoebe's own binary checks the pod. */}}
 {{- define "phoebe.probes" -}}
 {{- if .tls -}}
 readinessProbe: {exec: {command: [/phoebe, ready, "127.0.0.1:{{ .port }}", --tls-dir=/run/phoebe-keys]}, periodSeconds: 2, timeoutSeconds: 2, failureThreshold: 2}
