@@ -60,7 +60,8 @@ func Gen(root string, sf float64, nodes int, log io.Writer) error {
 	if m.Answers, err = queryStrings(db, "SELECT answer FROM answers ORDER BY query_nr"); err != nil {
 		return err
 	}
-	for _, name := range []string{"region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"} {
+	for _, name := range []string{"region", "nation", "supplier", "customer", "part", "partsupp", "orders",
+		"lineitem"} {
 		fmt.Fprintf(log, "%s\n", name)
 		t, err := m.makeTable(db, name)
 		if err != nil {
@@ -96,7 +97,8 @@ func queryStrings(db *sql.DB, query string, args ...any) ([]string, error) {
 
 // makeTable writes the sample and the files of a table, and returns the description of the table.
 func (m *Manifest) makeTable(db *sql.DB, name string) (*Table, error) {
-	t := &Table{Table: plan.Table{Name: name, Class: tableKeys[name][0], Key: tableKeys[name][1], Distinct: map[string]int{}}}
+	t := &Table{Table: plan.Table{Name: name, Class: tableKeys[name][0], Key: tableKeys[name][1],
+		Distinct: map[string]int{}}}
 	var err error
 	if t.Columns, err = queryStrings(db, "SELECT column_name FROM (DESCRIBE "+name+")"); err != nil {
 		return nil, err
@@ -111,7 +113,9 @@ func (m *Manifest) makeTable(db *sql.DB, name string) (*Table, error) {
 		}
 		t.Distinct[c] = n
 	}
-	if _, err := db.Exec(fmt.Sprintf("COPY (SELECT * FROM %s USING SAMPLE reservoir(%d ROWS) REPEATABLE (1)) TO '%s' (FORMAT parquet)", name, sampleRows, filepath.Join(m.scaleDir(), "sample", name+".parquet"))); err != nil {
+	if _, err := db.Exec(fmt.Sprintf("COPY (SELECT * FROM %s USING SAMPLE reservoir(%d ROWS) REPEATABLE (1)) "+
+		"TO '%s' (FORMAT parquet)", name, sampleRows,
+		filepath.Join(m.scaleDir(), "sample", name+".parquet"))); err != nil {
 		return nil, err
 	}
 	parts := 1
@@ -122,7 +126,8 @@ func (m *Manifest) makeTable(db *sql.DB, name string) (*Table, error) {
 	source := name
 	if t.Class != "" {
 		source = "cut"
-		if _, err := db.Exec(fmt.Sprintf("CREATE OR REPLACE TEMP TABLE cut AS SELECT %s AS number, * FROM %s ORDER BY number", fileNumber(t.Class, t.Key), name)); err != nil {
+		if _, err := db.Exec(fmt.Sprintf("CREATE OR REPLACE TEMP TABLE cut AS SELECT %s AS number, * FROM %s "+
+			"ORDER BY number", fileNumber(t.Class, t.Key), name)); err != nil {
 			return nil, err
 		}
 	}
@@ -142,10 +147,12 @@ func (m *Manifest) makeTable(db *sql.DB, name string) (*Table, error) {
 			}
 		}
 		first := m.nodePath(p.Nodes[0], p.File)
-		if _, err := db.Exec(fmt.Sprintf("COPY (%s) TO '%s' (FORMAT parquet, COMPRESSION snappy)", query, first)); err != nil {
+		if _, err := db.Exec(
+			fmt.Sprintf("COPY (%s) TO '%s' (FORMAT parquet, COMPRESSION snappy)", query, first)); err != nil {
 			return nil, err
 		}
-		if err := db.QueryRow("SELECT sum(num_rows) FROM parquet_file_metadata('" + first + "')").Scan(&p.Rows); err != nil {
+		if err := db.QueryRow("SELECT sum(num_rows) " +
+			"FROM parquet_file_metadata('" + first + "')").Scan(&p.Rows); err != nil {
 			return nil, err
 		}
 		t.Rows += p.Rows

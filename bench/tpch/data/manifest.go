@@ -89,8 +89,8 @@ type Catalog struct {
 	filesPerTask map[string]int // number of files for each task, by class
 }
 
-// NewCatalog returns a catalog for tasks with at least minRows rows of the largest table of a class, as long as
-// all files of a task are at one node.
+// NewCatalog returns a catalog for tasks with at least minRows rows of the largest table of a class. The files
+// of a task are always at the same node, even if the task then has fewer rows.
 func NewCatalog(m *Manifest, minRows int) Catalog {
 	c := Catalog{m, minRows, map[string]int{}}
 	for class, files := range Classes {
@@ -160,7 +160,8 @@ func (c Catalog) Planner() (*plan.Planner, error) {
 		return nil, err
 	}
 	for _, t := range c.Tables {
-		if _, err := db.Exec(fmt.Sprintf("CREATE TABLE %s AS FROM read_parquet('%s')", t.Name, filepath.Join(c.scaleDir(), "sample", t.Name+".parquet"))); err != nil {
+		if _, err := db.Exec(fmt.Sprintf("CREATE TABLE %s AS FROM read_parquet('%s')", t.Name,
+			filepath.Join(c.scaleDir(), "sample", t.Name+".parquet"))); err != nil {
 			return nil, fmt.Errorf("sample of %s: %w", t.Name, err)
 		}
 	}

@@ -22,7 +22,8 @@ func TestMake(t *testing.T) {
 	}
 	defer db.Close()
 	for table, want := range map[string]int{
-		"region": 5, "nation": 25, "supplier": 100, "customer": 1500, "part": 2000, "partsupp": 8000, "orders": 15000, "lineitem": 60175, "queries": 22, "answers": 22,
+		"region": 5, "nation": 25, "supplier": 100, "customer": 1500, "part": 2000, "partsupp": 8000, "orders": 15000,
+		"lineitem": 60175, "queries": 22, "answers": 22,
 	} {
 		var got int
 		if err := db.QueryRow("SELECT count(*) FROM " + table).Scan(&got); err != nil || got != want {

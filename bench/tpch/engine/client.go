@@ -130,7 +130,8 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 	planning := time.Since(start)
 	for try := 0; ; try++ {
 		r, err := e.executePlan(ctx, p, text, opt, start)
-		if t, ok := errors.AsType[*client.TaskError](err); ok && (t.Reason == client.NoInput || t.Code == NoData) && try < 4 {
+		if t, ok := errors.AsType[*client.TaskError](err); ok && (t.Reason == client.NoInput || t.Code == NoData) &&
+			try < 4 {
 			e.mu.Lock()
 			e.askedAt = time.Time{}
 			e.mu.Unlock()
@@ -150,7 +151,8 @@ func (e *Engine) Query(ctx context.Context, text string, opt Options) (*Result, 
 
 // buildJob turns a plan into a job of phoebe. The slice stageOf holds the position of each task's stage. The
 // addresses addrs serve data, by node.
-func (e *Engine) buildJob(p *plan.Plan, text string, opt Options, addrs map[string][]string) (job client.Job, stageOf []int, err error) {
+func (e *Engine) buildJob(p *plan.Plan, text string, opt Options,
+	addrs map[string][]string) (job client.Job, stageOf []int, err error) {
 	job = client.Job{Tenant: opt.Tenant, Class: opt.Class, Mode: opt.Mode, Policy: opt.Policy, Phases: true}
 	digest := sha256.Sum256([]byte(text))
 	for i := range p.Stages {
@@ -239,7 +241,8 @@ func tableFiles(t *data.Table, parts []data.Part, addrs map[string][]string) Tab
 }
 
 // executePlan runs a plan once.
-func (e *Engine) executePlan(ctx context.Context, p *plan.Plan, text string, opt Options, start time.Time) (*Result, error) {
+func (e *Engine) executePlan(ctx context.Context, p *plan.Plan, text string, opt Options,
+	start time.Time) (*Result, error) {
 	addrs, err := e.findDataAddrs(ctx)
 	if err != nil {
 		return nil, err

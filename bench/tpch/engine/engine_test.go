@@ -155,36 +155,64 @@ func TestShapes(t *testing.T) {
 		"SELECT 1 + 1 AS two",
 		"SELECT count(*) FROM lineitem WHERE l_quantity < 0",
 		"SELECT sum(l_quantity), avg(l_tax) FROM lineitem WHERE l_quantity < 0",
-		"SELECT l_returnflag, l_linestatus, sum(l_quantity), count(DISTINCT l_suppkey) FROM lineitem GROUP BY ROLLUP (l_returnflag, l_linestatus)",
+		"SELECT l_returnflag, l_linestatus, sum(l_quantity), count(DISTINCT l_suppkey) FROM lineitem " +
+			"GROUP BY ROLLUP (l_returnflag, l_linestatus)",
 		"SELECT o_orderpriority, rank() OVER (ORDER BY count(*)) FROM orders GROUP BY 1 ORDER BY 2",
-		"SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_suppkey = b.l_suppkey AND a.l_orderkey = 1 AND b.l_orderkey < 100",
-		"SELECT c_custkey, (SELECT count(*) FROM orders WHERE o_custkey = c_custkey) AS n FROM customer ORDER BY n DESC, 1 LIMIT 5",
-		"SELECT o_orderkey FROM orders WHERE o_orderkey NOT IN (SELECT l_orderkey FROM lineitem WHERE l_quantity > 5) ORDER BY 1",
-		"SELECT p_partkey, l_orderkey FROM part LEFT JOIN lineitem ON p_partkey = l_partkey AND l_quantity > 49 WHERE p_size = 7 ORDER BY ALL",
-		"SELECT count(l_comment) FROM lineitem RIGHT JOIN supplier ON l_suppkey = s_suppkey FULL JOIN part ON l_partkey = p_partkey AND p_partkey > 847",
+		"SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_suppkey = b.l_suppkey AND a.l_orderkey = 1 " +
+			"AND b.l_orderkey < 100",
+		"SELECT c_custkey, (SELECT count(*) FROM orders WHERE o_custkey = c_custkey) AS n FROM customer " +
+			"ORDER BY n DESC, 1 LIMIT 5",
+		"SELECT o_orderkey FROM orders WHERE o_orderkey NOT IN (SELECT l_orderkey FROM lineitem " +
+			"WHERE l_quantity > 5) ORDER BY 1",
+		"SELECT p_partkey, l_orderkey FROM part LEFT JOIN lineitem ON p_partkey = l_partkey AND l_quantity > 49 " +
+			"WHERE p_size = 7 ORDER BY ALL",
+		"SELECT count(l_comment) FROM lineitem RIGHT JOIN supplier ON l_suppkey = s_suppkey FULL JOIN part " +
+			"ON l_partkey = p_partkey AND p_partkey > 847",
 		"SELECT DISTINCT l_shipmode FROM lineitem ORDER BY 1 DESC",
-		"SELECT l_shipmode, count(*) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey JOIN part ON l_partkey = p_partkey GROUP BY 1",
-		"SELECT l_linenumber, o_orderstatus, sum(s_nationkey) FROM lineitem RIGHT JOIN supplier ON l_suppkey = s_suppkey AND s_nationkey <= 17 JOIN orders ON l_orderkey = o_orderkey GROUP BY 1, 2",
+		"SELECT l_shipmode, count(*) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey JOIN part " +
+			"ON l_partkey = p_partkey GROUP BY 1",
+		"SELECT l_linenumber, o_orderstatus, sum(s_nationkey) FROM lineitem RIGHT JOIN supplier " +
+			"ON l_suppkey = s_suppkey AND s_nationkey <= 17 JOIN orders ON l_orderkey = o_orderkey GROUP BY 1, 2",
 		"SELECT sum(DISTINCT 7) AS a FROM partsupp WHERE ps_partkey < 100",
 		"SELECT 9 AS a, count(*) FROM orders GROUP BY a ORDER BY a",
 		"SELECT s_name FROM supplier UNION SELECT c_name FROM customer WHERE c_custkey < 10 ORDER BY 1",
-		"SELECT c_custkey, n_name, r_name AS r, o_orderstatus, count(*), sum(o_totalprice) FROM customer, orders, nation, region WHERE c_custkey = o_custkey AND c_nationkey = n_nationkey AND n_regionkey = r_regionkey AND o_orderkey < 5000 GROUP BY ALL HAVING count(*) > 1 ORDER BY r DESC, 1, 4",
-		"SELECT o_custkey, count(*) FROM customer, orders, nation WHERE c_custkey = o_custkey AND n_regionkey > c_nationkey GROUP BY 1",
-		"SELECT c_custkey, c_name, max(c_acctbal), count(*) FROM customer, orders WHERE c_custkey = o_custkey GROUP BY 1, 2",
-		"SELECT c_custkey, substr(c_name, o_shippriority + 1) FROM customer, orders WHERE c_custkey = o_custkey GROUP BY 1, 2",
-		"SELECT c_custkey, count(*) FROM customer, orders WHERE c_custkey = o_custkey AND c_mktsegment = 'BUILDING' GROUP BY 1",
+		"SELECT c_custkey, n_name, r_name AS r, o_orderstatus, count(*), sum(o_totalprice) " +
+			"FROM customer, orders, nation, region WHERE c_custkey = o_custkey AND c_nationkey = n_nationkey " +
+			"AND n_regionkey = r_regionkey AND o_orderkey < 5000 GROUP BY ALL HAVING count(*) > 1 " +
+			"ORDER BY r DESC, 1, 4",
+		"SELECT o_custkey, count(*) FROM customer, orders, nation WHERE c_custkey = o_custkey " +
+			"AND n_regionkey > c_nationkey GROUP BY 1",
+		"SELECT c_custkey, c_name, max(c_acctbal), count(*) FROM customer, orders WHERE c_custkey = o_custkey " +
+			"GROUP BY 1, 2",
+		"SELECT c_custkey, substr(c_name, o_shippriority + 1) FROM customer, orders WHERE c_custkey = o_custkey " +
+			"GROUP BY 1, 2",
+		"SELECT c_custkey, count(*) FROM customer, orders WHERE c_custkey = o_custkey AND c_mktsegment = 'BUILDING' " +
+			"GROUP BY 1",
 		"SELECT o_orderpriority, count(*) + (SELECT count(*) FROM nation) FROM orders GROUP BY 1",
-		"SELECT o_shippriority, (SELECT count(*) FROM nation WHERE n_nationkey > o_shippriority) FROM orders GROUP BY 1",
-		"SELECT l_linenumber, (SELECT max(o_totalprice) FROM orders WHERE o_custkey = l_linenumber), count(*) FROM lineitem GROUP BY 1",
-		"SELECT l_linenumber, (SELECT count(*) FROM orders WHERE o_custkey = l_linenumber), sum(l_tax) FROM lineitem GROUP BY 1",
-		"SELECT l_returnflag, sum(l_quantity) FROM lineitem GROUP BY 1 HAVING sum(l_quantity) > (SELECT avg(o_totalprice) FROM orders)",
-		"SELECT l_linenumber, count(*) FROM lineitem GROUP BY 1 HAVING min(l_suppkey) IN (SELECT s_suppkey FROM supplier WHERE s_nationkey < 20) ORDER BY 1",
-		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND ps_availqty = o_orderkey)",
-		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND CAST(o_totalprice AS INTEGER) % 10000 = ps_availqty)",
-		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND ps_supplycost > o_shippriority)",
-		"SELECT count(*) FROM (SELECT nullif(l_partkey, 7) AS p, nullif(l_suppkey, 5) AS s FROM lineitem) AS l WHERE EXISTS (SELECT 1 FROM (SELECT nullif(ps_partkey, 9) AS p, nullif(ps_suppkey, 5) AS s FROM partsupp WHERE ps_partkey < 50) AS ps WHERE ps.p = l.p AND ps.s = l.s)",
-		"SELECT count(*) FROM supplier, customer LEFT JOIN orders ON c_custkey = o_custkey WHERE s_suppkey = c_custkey AND EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey AND ps_partkey = c_custkey)",
-		"WITH a AS (SELECT l_suppkey AS k, sum(l_quantity) AS q FROM lineitem GROUP BY 1) SELECT x.k FROM a x, a y WHERE x.k = y.k + 1 AND x.q > y.q ORDER BY 1",
+		"SELECT o_shippriority, (SELECT count(*) FROM nation WHERE n_nationkey > o_shippriority) FROM orders " +
+			"GROUP BY 1",
+		"SELECT l_linenumber, (SELECT max(o_totalprice) FROM orders WHERE o_custkey = l_linenumber), count(*) " +
+			"FROM lineitem GROUP BY 1",
+		"SELECT l_linenumber, (SELECT count(*) FROM orders WHERE o_custkey = l_linenumber), sum(l_tax) " +
+			"FROM lineitem GROUP BY 1",
+		"SELECT l_returnflag, sum(l_quantity) FROM lineitem GROUP BY 1 " +
+			"HAVING sum(l_quantity) > (SELECT avg(o_totalprice) FROM orders)",
+		"SELECT l_linenumber, count(*) FROM lineitem GROUP BY 1 HAVING min(l_suppkey) IN (SELECT s_suppkey " +
+			"FROM supplier WHERE s_nationkey < 20) ORDER BY 1",
+		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp " +
+			"WHERE ps_suppkey = o_custkey AND ps_availqty = o_orderkey)",
+		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp " +
+			"WHERE ps_suppkey = o_custkey AND CAST(o_totalprice AS INTEGER) % 10000 = ps_availqty)",
+		"SELECT count(*), sum(o_totalprice) FROM orders WHERE EXISTS (SELECT 1 FROM partsupp " +
+			"WHERE ps_suppkey = o_custkey AND ps_supplycost > o_shippriority)",
+		"SELECT count(*) FROM (SELECT nullif(l_partkey, 7) AS p, nullif(l_suppkey, 5) AS s FROM lineitem) AS l " +
+			"WHERE EXISTS (SELECT 1 FROM (SELECT nullif(ps_partkey, 9) AS p, nullif(ps_suppkey, 5) AS s " +
+			"FROM partsupp WHERE ps_partkey < 50) AS ps WHERE ps.p = l.p AND ps.s = l.s)",
+		"SELECT count(*) FROM supplier, customer LEFT JOIN orders ON c_custkey = o_custkey " +
+			"WHERE s_suppkey = c_custkey AND EXISTS (SELECT 1 FROM partsupp WHERE ps_suppkey = o_custkey " +
+			"AND ps_partkey = c_custkey)",
+		"WITH a AS (SELECT l_suppkey AS k, sum(l_quantity) AS q FROM lineitem GROUP BY 1) SELECT x.k FROM a x, a y " +
+			"WHERE x.k = y.k + 1 AND x.q > y.q ORDER BY 1",
 	} {
 		if _, err := r.Plan(t.Context(), q); err != nil {
 			if _, ok := errors.AsType[*plan.RefusedError](err); !ok || !strings.Contains(q, "ORDER BY ALL") {
@@ -201,15 +229,18 @@ func TestShapes(t *testing.T) {
 func TestOuterAggregate(t *testing.T) {
 	r := startRig(t, testData(t), 20_000)
 	for _, q := range []string{
-		"SELECT o_orderpriority, (SELECT count(*) FROM nation WHERE n_nationkey < min(o_custkey)) FROM orders GROUP BY 1",
+		"SELECT o_orderpriority, (SELECT count(*) FROM nation WHERE n_nationkey < min(o_custkey)) FROM orders " +
+			"GROUP BY 1",
 		"SELECT (SELECT count(*) FROM nation WHERE n_nationkey < min(o_custkey)) FROM orders",
-		"SELECT o_custkey FROM orders GROUP BY 1 HAVING EXISTS (SELECT 1 FROM nation WHERE n_nationkey IN (SELECT min(o_shippriority) FROM region))",
+		"SELECT o_custkey FROM orders GROUP BY 1 HAVING EXISTS (SELECT 1 FROM nation " +
+			"WHERE n_nationkey IN (SELECT min(o_shippriority) FROM region))",
 	} {
 		if _, err := r.ref.Rows(t.Context(), q); err != nil {
 			t.Error(err)
 		}
 		_, err := r.Plan(t.Context(), q)
-		if e, ok := errors.AsType[*plan.RefusedError](err); !ok || !strings.Contains(e.What, "aggregate of an outer query") {
+		if e, ok := errors.AsType[*plan.RefusedError](err); !ok ||
+			!strings.Contains(e.What, "aggregate of an outer query") {
 			t.Errorf("%v\n%s", err, q)
 		}
 	}
@@ -223,7 +254,8 @@ func TestLateJoin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first, last := p.Stages[0].Tables, p.Stages[len(p.Stages)-1].Tables; slices.Contains(first, "customer") || !slices.Contains(last, "customer") {
+	if first, last := p.Stages[0].Tables, p.Stages[len(p.Stages)-1].Tables; slices.Contains(first, "customer") ||
+		!slices.Contains(last, "customer") {
 		t.Errorf("the first stage reads %v, the last %v", first, last)
 	}
 }
@@ -233,18 +265,33 @@ func TestPreaggregation(t *testing.T) {
 	r := startRig(t, testData(t), 20_000)
 	for q, want := range map[string]bool{
 		// too few rows to be partitioned
-		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_quantity > 49 AND l_linenumber > 6 GROUP BY 1": false,
+		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) " +
+			"FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_quantity > 49 AND l_linenumber > 6 " +
+			"GROUP BY 1": false,
 		// the join has no key
-		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_linenumber < 90 AND l_suppkey > 50 OR l_suppkey = 3 GROUP BY 1":    false,
-		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_shipmode <> 'nothing' AND s_suppkey > 50 GROUP BY 1 ORDER BY 2, 1": true,
-		"SELECT s_nationkey, count(*), sum(l_quantity) / count(l_tax) AS r FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND s_suppkey > 50 GROUP BY 1 HAVING count(*) > 2 ORDER BY count(l_tax) DESC, 1 LIMIT 3":              true,
-		"SELECT count(*), count(l_orderkey), sum(l_linenumber), avg(l_quantity) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND s_nationkey < 9":                                                                             true,
-		"SELECT l_linestatus, n_name, max(l_tax), count(*) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND s_suppkey > 20 JOIN nation ON s_nationkey = n_nationkey GROUP BY ROLLUP (1, 2)":                                   true,
-		"SELECT s_suppkey, count(DISTINCT l_linestatus) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey GROUP BY 1":                                                                                                              false,
-		"SELECT s_suppkey, sum(s_acctbal), count(l_tax) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey GROUP BY 1":                                                                                                              false,
-		"SELECT s_suppkey, sum(coalesce(l_tax, 1)) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey GROUP BY 1":                                                                                                                   false,
+		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) " +
+			"FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_linenumber < 90 " +
+			"AND l_suppkey > 50 OR l_suppkey = 3 GROUP BY 1": false,
+		"SELECT s_suppkey, count(l_orderkey), sum(l_quantity), avg(l_tax), min(l_shipdate), max(s_name) " +
+			"FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_shipmode <> 'nothing' " +
+			"AND s_suppkey > 50 GROUP BY 1 ORDER BY 2, 1": true,
+		"SELECT s_nationkey, count(*), sum(l_quantity) / count(l_tax) AS r FROM supplier LEFT JOIN lineitem " +
+			"ON s_suppkey = l_suppkey AND s_suppkey > 50 GROUP BY 1 HAVING count(*) > 2 " +
+			"ORDER BY count(l_tax) DESC, 1 LIMIT 3": true,
+		"SELECT count(*), count(l_orderkey), sum(l_linenumber), avg(l_quantity) FROM supplier LEFT JOIN lineitem " +
+			"ON s_suppkey = l_suppkey AND s_nationkey < 9": true,
+		"SELECT l_linestatus, n_name, max(l_tax), count(*) FROM supplier LEFT JOIN lineitem " +
+			"ON s_suppkey = l_suppkey AND s_suppkey > 20 JOIN nation ON s_nationkey = n_nationkey " +
+			"GROUP BY ROLLUP (1, 2)": true,
+		"SELECT s_suppkey, count(DISTINCT l_linestatus) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey " +
+			"GROUP BY 1": false,
+		"SELECT s_suppkey, sum(s_acctbal), count(l_tax) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey " +
+			"GROUP BY 1": false,
+		"SELECT s_suppkey, sum(coalesce(l_tax, 1)) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey " +
+			"GROUP BY 1": false,
 		// one group for each row
-		"SELECT s_suppkey, count(l_tax) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey AND l_orderkey > s_suppkey GROUP BY 1": false,
+		"SELECT s_suppkey, count(l_tax) FROM supplier LEFT JOIN lineitem ON s_suppkey = l_suppkey " +
+			"AND l_orderkey > s_suppkey GROUP BY 1": false,
 	} {
 		r.checkAnswers(t, q)
 		p, err := r.Plan(t.Context(), q)
@@ -260,7 +307,8 @@ func TestPreaggregation(t *testing.T) {
 // The number of distinct values of an expression of a query in FROM is taken from the sample.
 func TestGroupsOfExpression(t *testing.T) {
 	r := startRig(t, testData(t), 20_000)
-	p, err := r.Plan(t.Context(), "SELECT y, s, count(*) FROM (SELECT year(l_shipdate) AS y, l_suppkey AS s FROM lineitem) GROUP BY 1, 2")
+	p, err := r.Plan(t.Context(), "SELECT y, s, count(*) FROM (SELECT year(l_shipdate) AS y, l_suppkey AS s "+
+		"FROM lineitem) GROUP BY 1, 2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +351,8 @@ func TestErrorCodes(t *testing.T) {
 	}{
 		{"SELECT sum(CAST(l_orderkey * 9000000000000000 AS BIGINT)) FROM lineitem", 0, Overflow},
 		{"SELECT CAST(l_comment AS INTEGER) FROM lineitem", 0, Overflow},
-		{"SELECT l_comment, l_orderkey, count(*) FROM lineitem a, nation, region GROUP BY ALL ORDER BY 1, 2", 4, NoMemory},
+		{"SELECT l_comment, l_orderkey, count(*) FROM lineitem a, nation, region " +
+			"GROUP BY ALL ORDER BY 1, 2", 4, NoMemory},
 	} {
 		_, err := r.Query(t.Context(), c.q, Options{Memory: c.memory})
 		if errorCode(err) != c.want {
@@ -469,7 +518,8 @@ func TestLargeResult(t *testing.T) {
 // is.
 func TestSlowReader(t *testing.T) {
 	r := startRig(t, testData(t), 20_000)
-	res, err := r.Query(t.Context(), "SELECT l_orderkey, c_custkey FROM lineitem, customer WHERE c_custkey <= 170", Options{})
+	res, err := r.Query(t.Context(), "SELECT l_orderkey, c_custkey FROM lineitem, customer WHERE c_custkey <= 170",
+		Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -507,7 +557,8 @@ func TestCancelledQueryFreesSlots(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			_, err := r.Query(ctx, "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_orderkey <> b.l_orderkey AND a.l_comment < b.l_comment", Options{})
+			_, err := r.Query(ctx, "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_orderkey <> b.l_orderkey "+
+				"AND a.l_comment < b.l_comment", Options{})
 			done <- err
 		}()
 		busy := func(w *Worker) bool { return len(w.slots) < cap(w.slots) }

@@ -28,7 +28,8 @@ func classifyError(err error) error {
 	switch d.Type {
 	case duckdb.ErrorTypeOutOfMemory:
 		code = NoMemory
-	case duckdb.ErrorTypeOutOfRange, duckdb.ErrorTypeConversion, duckdb.ErrorTypeDivideByZero, duckdb.ErrorTypeInvalidInput, duckdb.ErrorTypeDecimal:
+	case duckdb.ErrorTypeOutOfRange, duckdb.ErrorTypeConversion, duckdb.ErrorTypeDivideByZero,
+		duckdb.ErrorTypeInvalidInput, duckdb.ErrorTypeDecimal:
 		code = Overflow
 	case duckdb.ErrorTypeParser, duckdb.ErrorTypeBinder, duckdb.ErrorTypeCatalog, duckdb.ErrorTypeSyntax:
 		code = BadSQL

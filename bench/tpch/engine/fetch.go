@@ -180,12 +180,15 @@ func (s *slot) readLayout(ctx context.Context, file string) (*layout, error) {
 	l := &layout{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.runQuery(ctx, "SELECT path_in_schema, CAST(least(data_page_offset, coalesce(nullif(dictionary_page_offset, 0), data_page_offset)) AS BIGINT), CAST(total_compressed_size AS BIGINT) FROM parquet_metadata('"+file+"')",
+	err := s.runQuery(ctx, "SELECT path_in_schema, "+
+		"CAST(least(data_page_offset, coalesce(nullif(dictionary_page_offset, 0), data_page_offset)) AS BIGINT), "+
+		"CAST(total_compressed_size AS BIGINT) FROM parquet_metadata('"+file+"')",
 		func(_ *arrow.Schema, b arrow.RecordBatch) error {
 			names, at, size := b.Column(0).(*array.String), b.Column(1).(*array.Int64), b.Column(2).(*array.Int64)
 			for i := range names.Len() {
 				c := span{at.Value(i), at.Value(i) + size.Value(i)}
-				l.columns, l.spans, l.end = append(l.columns, strings.Clone(names.Value(i))), append(l.spans, c), max(l.end, c.to)
+				l.columns, l.spans, l.end = append(l.columns, strings.Clone(names.Value(i))), append(l.spans, c),
+					max(l.end, c.to)
 			}
 			return nil
 		})

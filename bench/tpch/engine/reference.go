@@ -129,7 +129,8 @@ func Compare(got, want [][]string, cols []plan.Column, orderBy []int) string {
 	for i := range want {
 		for c := range want[i] {
 			if !sameValue(got[i][c], want[i][c], float[c]) {
-				return fmt.Sprintf("column %s of a row is %s, want %s: row %v, want %v", cols[c].Name, got[i][c], want[i][c], got[i], want[i])
+				return fmt.Sprintf("column %s of a row is %s, want %s: row %v, want %v", cols[c].Name, got[i][c],
+					want[i][c], got[i], want[i])
 			}
 		}
 	}

@@ -62,7 +62,8 @@ func newSlot(threads int, memory int64, temp string) (*slot, error) {
 		return nil, err
 	}
 	if s.arrow, err = duckdb.NewArrowFromConn(s.conn); err == nil {
-		err = s.execSQL(context.Background(), fmt.Sprintf("SET threads = %d; SET memory_limit = '%dMiB'; SET temp_directory = '%s'; SET parquet_metadata_cache = true; SET autoinstall_known_extensions = false",
+		err = s.execSQL(context.Background(), fmt.Sprintf("SET threads = %d; SET memory_limit = '%dMiB'; "+
+			"SET temp_directory = '%s'; SET parquet_metadata_cache = true; SET autoinstall_known_extensions = false",
 			threads, memory, temp))
 	}
 	if err != nil {
@@ -166,7 +167,8 @@ func (s *slot) loadInput(ctx context.Context, in *Input, id string, passed []exe
 		for i, c := range in.Columns {
 			cols[i] = plan.Quote(c.Name)
 		}
-		if err := s.execSQL(ctx, "INSERT INTO "+table+" SELECT "+strings.Join(cols, ", ")+" FROM arriving"); err != nil {
+		if err := s.execSQL(ctx,
+			"INSERT INTO "+table+" SELECT "+strings.Join(cols, ", ")+" FROM arriving"); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,8 @@ import (
 
 func TestThread(t *testing.T) {
 	nice := func() int {
-		kernel, err := syscall.Getpriority(syscall.PRIO_PROCESS, syscall.Gettid()) // the kernel returns 20 less the nice value
+		// the kernel returns 20 less the nice value
+		kernel, err := syscall.Getpriority(syscall.PRIO_PROCESS, syscall.Gettid())
 		if err != nil {
 			t.Error(err)
 		}

@@ -11,7 +11,8 @@ import (
 // null is the text of NULL.
 const null = "NULL"
 
-// formatValue returns value i of a column as text. The text is the same for every way of travel.
+// formatValue returns value i of a column as text. The text is the same for a value from a message and for a
+// value from a file.
 func formatValue(c arrow.Array, i int) string {
 	if c.IsNull(i) {
 		return null

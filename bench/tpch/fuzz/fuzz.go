@@ -14,9 +14,12 @@ type link struct{ left, leftColumn, right, rightColumn string }
 
 // links are the foreign keys of TPC-H.
 var links = []link{
-	{"lineitem", "l_orderkey", "orders", "o_orderkey"}, {"lineitem", "l_partkey", "part", "p_partkey"}, {"lineitem", "l_suppkey", "supplier", "s_suppkey"},
-	{"lineitem", "l_partkey", "partsupp", "ps_partkey"}, {"orders", "o_custkey", "customer", "c_custkey"}, {"partsupp", "ps_partkey", "part", "p_partkey"},
-	{"partsupp", "ps_suppkey", "supplier", "s_suppkey"}, {"supplier", "s_nationkey", "nation", "n_nationkey"}, {"customer", "c_nationkey", "nation", "n_nationkey"},
+	{"lineitem", "l_orderkey", "orders", "o_orderkey"}, {"lineitem", "l_partkey", "part", "p_partkey"},
+	{"lineitem", "l_suppkey", "supplier", "s_suppkey"},
+	{"lineitem", "l_partkey", "partsupp", "ps_partkey"}, {"orders", "o_custkey", "customer", "c_custkey"},
+	{"partsupp", "ps_partkey", "part", "p_partkey"},
+	{"partsupp", "ps_suppkey", "supplier", "s_suppkey"}, {"supplier", "s_nationkey", "nation", "n_nationkey"},
+	{"customer", "c_nationkey", "nation", "n_nationkey"},
 	{"nation", "n_regionkey", "region", "r_regionkey"},
 }
 
@@ -62,7 +65,8 @@ func (g *generator) randomQuery(root bool) string {
 		op := pickOne(g, []string{"UNION", "UNION ALL", "EXCEPT", "INTERSECT"})
 		a, b := g.newSource(pickOne(g, tables)), g.newSource(pickOne(g, tables))
 		return fmt.Sprintf("SELECT %s AS x FROM %s %s WHERE %s %s SELECT %s AS x FROM %s %s WHERE %s ORDER BY x",
-			g.columnOfType([]source{a}, "BIGINT"), a.table, a.alias, g.randomPredicate([]source{a}), op, g.columnOfType([]source{b}, "BIGINT"), b.table, b.alias, g.randomPredicate([]source{b}))
+			g.columnOfType([]source{a}, "BIGINT"), a.table, a.alias, g.randomPredicate([]source{a}), op,
+			g.columnOfType([]source{b}, "BIGINT"), b.table, b.alias, g.randomPredicate([]source{b}))
 	}
 	from, in := g.randomFrom()
 	where := []string{}
@@ -93,7 +97,8 @@ func (g *generator) randomQuery(root bool) string {
 		}
 		if g.depth < 3 && g.chance(0.1) {
 			key := g.columnOfType(in, "BIGINT")
-			group, sel = append(group, key), append(sel, key, g.scalarSubquery(pickOne(g, []string{"", key, key, "min(" + g.randomColumn(in) + ")"})))
+			group, sel = append(group, key), append(sel, key,
+				g.scalarSubquery(pickOne(g, []string{"", key, key, "min(" + g.randomColumn(in) + ")"})))
 		}
 	} else {
 		for range 1 + g.IntN(4) {
@@ -103,7 +108,8 @@ func (g *generator) randomQuery(root bool) string {
 			sel = append(sel, g.scalarSubquery(pickOne(g, []string{"", g.columnOfType(in, "BIGINT")})))
 		}
 		if g.chance(0.04) {
-			sel = append(sel, fmt.Sprintf("rank() OVER (PARTITION BY %s ORDER BY %s)", g.randomColumn(in), g.randomColumn(in)))
+			sel = append(sel, fmt.Sprintf("rank() OVER (PARTITION BY %s ORDER BY %s)", g.randomColumn(in),
+				g.randomColumn(in)))
 		}
 	}
 	for i := range sel {
@@ -131,7 +137,8 @@ func (g *generator) randomQuery(root bool) string {
 		// Order by all columns, so that a LIMIT is unambiguous.
 		var by []string
 		for i := range sel {
-			by = append(by, fmt.Sprintf("c%d%s", i, pickOne(g, []string{"", " DESC", " DESC NULLS LAST", " NULLS FIRST"})))
+			by = append(by, fmt.Sprintf("c%d%s", i,
+				pickOne(g, []string{"", " DESC", " DESC NULLS LAST", " NULLS FIRST"})))
 		}
 		q += " ORDER BY " + strings.Join(by, ", ")
 		if g.chance(0.6) {
@@ -142,7 +149,8 @@ func (g *generator) randomQuery(root bool) string {
 		}
 	}
 	if root && g.chance(0.06) {
-		q = "WITH w AS (" + q + ") SELECT w.* FROM w" + pickOne(g, []string{"", ", (SELECT max(c0) AS m FROM w) AS x WHERE c0 = m"})
+		q = "WITH w AS (" + q + ") SELECT w.* FROM w" +
+			pickOne(g, []string{"", ", (SELECT max(c0) AS m FROM w) AS x WHERE c0 = m"})
 	}
 	return q
 }
@@ -155,8 +163,10 @@ func (g *generator) randomFrom() (string, []source) {
 		t := g.newSource(pickOne(g, tables[:5]))
 		k := g.columnOfType([]source{t}, "BIGINT")
 		g.sources++
-		s := source{alias: fmt.Sprintf("q%d", g.sources), cols: []string{"k", "n", "v"}, types: []string{"BIGINT", "BIGINT", "DECIMAL(38,2)"}}
-		return fmt.Sprintf("(SELECT %s AS k, count(*) AS n, sum(%s) AS v FROM %s %s WHERE %s GROUP BY 1) AS %s", k, g.randomNumber([]source{t}), t.table, t.alias, g.randomPredicate([]source{t}), s.alias), []source{s}
+		s := source{alias: fmt.Sprintf("q%d", g.sources), cols: []string{"k", "n", "v"},
+			types: []string{"BIGINT", "BIGINT", "DECIMAL(38,2)"}}
+		return fmt.Sprintf("(SELECT %s AS k, count(*) AS n, sum(%s) AS v FROM %s %s WHERE %s GROUP BY 1) AS %s", k,
+			g.randomNumber([]source{t}), t.table, t.alias, g.randomPredicate([]source{t}), s.alias), []source{s}
 	}
 	in := []source{g.newSource(pickOne(g, tables))}
 	text := in[0].table + " " + in[0].alias
@@ -190,7 +200,8 @@ func linksOf(in []source) (candidates []link, owners []source) {
 				candidates, owners = append(candidates, l), append(owners, s)
 			}
 			if l.right == s.table {
-				candidates, owners = append(candidates, link{l.right, l.rightColumn, l.left, l.leftColumn}), append(owners, s)
+				candidates, owners = append(candidates, link{l.right, l.rightColumn, l.left, l.leftColumn}),
+					append(owners, s)
 			}
 		}
 	}
@@ -302,7 +313,8 @@ func (g *generator) randomAggregate(in []source) string {
 	case 10:
 		return "count(DISTINCT " + g.randomColumn(in) + ")" + filter
 	}
-	return fmt.Sprintf(pickOne(g, []string{"stddev(%s)", "sum(%s) / count(*)", "sum(%s) - 1", "sum(DISTINCT %s)", "max(%s) + 1"}), g.randomNumber(in))
+	return fmt.Sprintf(pickOne(g, []string{"stddev(%s)", "sum(%s) / count(*)", "sum(%s) - 1", "sum(DISTINCT %s)",
+		"max(%s) + 1"}), g.randomNumber(in))
 }
 
 // randomPredicate returns a condition on a random source.
@@ -315,11 +327,13 @@ func (g *generator) randomPredicate(in []source) string {
 	case 2:
 		return fmt.Sprintf("%s < DATE '199%d-0%d-01'", g.columnOfType(in, "DATE"), 2+g.IntN(7), 1+g.IntN(9))
 	case 3:
-		return fmt.Sprintf("%s LIKE '%%%s%%'", g.columnOfType(in, "VARCHAR"), pickOne(g, []string{"a", "e", "re", "1", "BRASS", "green", "special"}))
+		return fmt.Sprintf("%s LIKE '%%%s%%'", g.columnOfType(in, "VARCHAR"),
+			pickOne(g, []string{"a", "e", "re", "1", "BRASS", "green", "special"}))
 	case 4:
 		return fmt.Sprintf("%s BETWEEN %d AND %d", g.columnOfType(in, "BIGINT"), g.IntN(500), 500+g.IntN(3000))
 	case 5:
-		return fmt.Sprintf("%s IN (%d, %d, %d, %d)", g.columnOfType(in, "INTEGER"), g.IntN(50), g.IntN(50), g.IntN(50), g.IntN(50))
+		return fmt.Sprintf("%s IN (%d, %d, %d, %d)", g.columnOfType(in, "INTEGER"), g.IntN(50), g.IntN(50),
+			g.IntN(50), g.IntN(50))
 	case 6:
 		return fmt.Sprintf("(%s OR %s)", g.randomComparison(in), g.randomComparison(in))
 	case 7:
@@ -341,7 +355,9 @@ func (g *generator) scalarSubquery(key string) string {
 	if key != "" {
 		where = fmt.Sprintf("%s = %s AND %s", g.columnOfType(sources, "BIGINT"), key, where)
 	}
-	return fmt.Sprintf("(SELECT %s FROM %s %s WHERE %s)", pickOne(g, []string{"count(*)", "max(" + g.randomNumber(sources) + ")", "avg(" + g.randomNumber(sources) + ")"}), s.table, s.alias, where)
+	return fmt.Sprintf("(SELECT %s FROM %s %s WHERE %s)", pickOne(g, []string{
+		"count(*)", "max(" + g.randomNumber(sources) + ")", "avg(" + g.randomNumber(sources) + ")",
+	}), s.table, s.alias, where)
 }
 
 // subqueryPredicate returns a condition with a subquery. The condition restricts a random source.
@@ -362,13 +378,17 @@ func (g *generator) subqueryPredicate(in []source) string {
 	case 1:
 		return fmt.Sprintf("NOT EXISTS (SELECT * FROM %s WHERE %s AND %s)", from, corr, g.randomPredicate(sources))
 	case 2:
-		return fmt.Sprintf("%s.%s IN (SELECT %s.%s FROM %s WHERE %s)", owner.alias, l.leftColumn, s.alias, l.rightColumn, from, g.randomPredicate(sources))
+		return fmt.Sprintf("%s.%s IN (SELECT %s.%s FROM %s WHERE %s)", owner.alias, l.leftColumn, s.alias,
+			l.rightColumn, from, g.randomPredicate(sources))
 	case 3:
-		return fmt.Sprintf("%s.%s NOT IN (SELECT %s.%s FROM %s WHERE %s)", owner.alias, l.leftColumn, s.alias, l.rightColumn, from, g.randomPredicate(sources))
+		return fmt.Sprintf("%s.%s NOT IN (SELECT %s.%s FROM %s WHERE %s)", owner.alias, l.leftColumn, s.alias,
+			l.rightColumn, from, g.randomPredicate(sources))
 	case 4:
-		return fmt.Sprintf("%s > (SELECT %s(%s) FROM %s WHERE %s)", g.randomNumber(in), pickOne(g, []string{"avg", "min", "sum"}), g.randomNumber(sources), from, g.randomPredicate(sources))
+		return fmt.Sprintf("%s > (SELECT %s(%s) FROM %s WHERE %s)", g.randomNumber(in),
+			pickOne(g, []string{"avg", "min", "sum"}), g.randomNumber(sources), from, g.randomPredicate(sources))
 	case 5:
-		return fmt.Sprintf("%s < (SELECT %s(%s) FROM %s WHERE %s AND %s)", g.randomNumber(in), pickOne(g, []string{"avg", "max", "sum"}), g.randomNumber(sources), from, corr, g.randomPredicate(sources))
+		return fmt.Sprintf("%s < (SELECT %s(%s) FROM %s WHERE %s AND %s)", g.randomNumber(in),
+			pickOne(g, []string{"avg", "max", "sum"}), g.randomNumber(sources), from, corr, g.randomPredicate(sources))
 	}
 	return fmt.Sprintf("%d < (SELECT count(*) FROM %s WHERE %s)", g.IntN(3), from, corr)
 }

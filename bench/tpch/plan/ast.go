@@ -13,6 +13,8 @@ import (
 // *query under "query".
 type node = map[string]any
 
+// strAt and the four functions below return the value under key, or the zero value if n holds no value of the
+// type.
 func strAt(n node, key string) string { s, _ := n[key].(string); return s }
 func nodeAt(n node, key string) node  { m, _ := n[key].(node); return m }
 func boolAt(n node, key string) bool  { b, _ := n[key].(bool); return b }
@@ -45,15 +47,18 @@ func splitColumn(n node) (alias, name string) {
 }
 
 func newInt(v int) node {
-	return node{"class": "CONSTANT", "type": "VALUE_CONSTANT", "value": node{"type": node{"id": "BIGINT"}, "is_null": false, "value": json.Number(strconv.Itoa(v))}}
+	return node{"class": "CONSTANT", "type": "VALUE_CONSTANT",
+		"value": node{"type": node{"id": "BIGINT"}, "is_null": false, "value": json.Number(strconv.Itoa(v))}}
 }
 
 func newString(s string) node {
-	return node{"class": "CONSTANT", "type": "VALUE_CONSTANT", "value": node{"type": node{"id": "VARCHAR"}, "is_null": false, "value": s}}
+	return node{"class": "CONSTANT", "type": "VALUE_CONSTANT",
+		"value": node{"type": node{"id": "VARCHAR"}, "is_null": false, "value": s}}
 }
 
 func newCall(name string, args ...node) node {
-	return node{"class": "FUNCTION", "type": "FUNCTION", "function_name": name, "children": toAnys(args), "order_bys": node{"type": "ORDER_MODIFIER"}}
+	return node{"class": "FUNCTION", "type": "FUNCTION", "function_name": name, "children": toAnys(args),
+		"order_bys": node{"type": "ORDER_MODIFIER"}}
 }
 
 func newOperator(name string, a, b node) node {

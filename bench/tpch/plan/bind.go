@@ -86,7 +86,8 @@ func (e *elem) rewriteExprs(f func(node) node) *elem {
 		}
 		return &elem{leaf: &l}
 	}
-	return &elem{kind: e.kind, left: e.left.rewriteExprs(f), right: e.right.rewriteExprs(f), on: rewriteAll(e.on, f), moved: e.moved}
+	return &elem{kind: e.kind, left: e.left.rewriteExprs(f), right: e.right.rewriteExprs(f), on: rewriteAll(e.on, f),
+		moved: e.moved}
 }
 
 // rewriteExprs returns a copy of q with all expressions rewritten by f (see rewriteAny).
@@ -218,7 +219,7 @@ type cte struct {
 	columnAliases []any
 	scope         *scope
 	uses          int
-	stage         *stage // nil before the second use of the query
+	stage         *stage // the stage of a query with several uses; nil until the stage is planned
 	cols          []string
 }
 
@@ -293,13 +294,14 @@ func (b *binder) bindModifiers(n node, q *query, s *scope) {
 		switch t := strAt(m, "type"); t {
 		case "ORDER_MODIFIER":
 			for _, o := range nodesAt(m, "orders") {
-				q.order = append(q.order, order{b.bindOrderBy(nodeAt(o, "expression"), q, s), strAt(o, "type"), strAt(o, "null_order")})
+				q.order = append(q.order, order{b.bindOrderBy(nodeAt(o, "expression"), q, s), strAt(o, "type"),
+					strAt(o, "null_order")})
 			}
 		case "LIMIT_MODIFIER":
 			q.limit, q.offset = nodeAt(m, "limit"), nodeAt(m, "offset")
 			for _, l := range []node{q.limit, q.offset} {
 				if l != nil && (strAt(l, "class") != "CONSTANT" || constantInt(l) < 0) {
-					refuse("a LIMIT that is no number")
+					refuse("a LIMIT or OFFSET that is not a number")
 				}
 			}
 		case "DISTINCT_MODIFIER":
@@ -468,7 +470,7 @@ func (b *binder) bindElem(n node, s *scope) *elem {
 	add := func(l *leaf) *elem {
 		for i, c := range listAt(n, "column_name_alias") {
 			if l.table != "" {
-				refuse("names for the columns of the table %s", l.table)
+				refuse("column aliases for the table %s", l.table)
 			}
 			l.cols[i] = strings.ToLower(c.(string))
 		}
@@ -516,7 +518,8 @@ func (b *binder) bindElem(n node, s *scope) *elem {
 		return add(&leaf{sub: q, cols: lowerAll(q.columnNames())})
 	case "JOIN":
 		kind := strAt(n, "join_type")
-		if kind != "LEFT" && kind != "RIGHT" && kind != "FULL" && kind != "INNER" || strAt(n, "ref_type") != "REGULAR" && strAt(n, "ref_type") != "CROSS" {
+		if kind != "LEFT" && kind != "RIGHT" && kind != "FULL" && kind != "INNER" ||
+			strAt(n, "ref_type") != "REGULAR" && strAt(n, "ref_type") != "CROSS" {
 			refuse("a %s %s JOIN", strAt(n, "ref_type"), kind)
 		}
 		if kind == "FULL" && len(listAt(n, "using_columns")) > 0 {

@@ -58,9 +58,11 @@ func emitQuery(q *query) node {
 		modifiers = append(modifiers, m)
 	}
 	if q.setop != "" {
-		return node{"type": "SET_OPERATION_NODE", "cte_map": node{"map": []any{}}, "setop_type": q.setop, "setop_all": q.setopAll, "left": emitQuery(q.left), "right": emitQuery(q.right), "modifiers": modifiers}
+		return node{"type": "SET_OPERATION_NODE", "cte_map": node{"map": []any{}}, "setop_type": q.setop,
+			"setop_all": q.setopAll, "left": emitQuery(q.left), "right": emitQuery(q.right), "modifiers": modifiers}
 	}
-	n := node{"type": "SELECT_NODE", "cte_map": node{"map": []any{}}, "modifiers": modifiers, "aggregate_handling": "STANDARD_HANDLING"}
+	n := node{"type": "SELECT_NODE", "cte_map": node{"map": []any{}}, "modifiers": modifiers,
+		"aggregate_handling": "STANDARD_HANDLING"}
 	var sel []any
 	for _, it := range q.sel {
 		e := withField(emitNode(it.expr), "alias", it.name)
@@ -111,9 +113,11 @@ func hidePosition(n node) node {
 // emitElem returns an element of FROM as a node of DuckDB's syntax tree.
 func emitElem(e *elem) node {
 	if e.kind != "" {
-		n := node{"type": "JOIN", "left": emitElem(e.left), "right": emitElem(e.right), "join_type": e.kind, "ref_type": "REGULAR"}
+		n := node{"type": "JOIN", "left": emitElem(e.left), "right": emitElem(e.right), "join_type": e.kind,
+			"ref_type": "REGULAR"}
 		if len(e.on) == 0 {
-			n["condition"] = node{"class": "CONSTANT", "type": "VALUE_CONSTANT", "value": node{"type": node{"id": "BOOLEAN"}, "is_null": false, "value": true}}
+			n["condition"] = node{"class": "CONSTANT", "type": "VALUE_CONSTANT",
+				"value": node{"type": node{"id": "BOOLEAN"}, "is_null": false, "value": true}}
 		} else {
 			n["condition"] = emitNode(newConjunction("AND", e.on))
 		}
@@ -173,7 +177,8 @@ func (s *stage) printSQL(p *queryPlanner) (string, error) {
 			_, c := splitColumn(k)
 			columns[i] = c
 		}
-		text = fmt.Sprintf("SELECT *, %s AS bucket FROM (%s) ORDER BY bucket", strings.ReplaceAll(s.bucketSQL, keyHere, strings.Join(columns, ", ")), text)
+		text = fmt.Sprintf("SELECT *, %s AS bucket FROM (%s) ORDER BY bucket",
+			strings.ReplaceAll(s.bucketSQL, keyHere, strings.Join(columns, ", ")), text)
 	}
 	return text, nil
 }

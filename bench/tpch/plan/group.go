@@ -69,7 +69,8 @@ func (b *block) planSubquery(n node, c *class, keys map[string]bool) node {
 	case r.class == nil && (!r.mergesTasks || c == nil):
 		b.readsMerged = b.readsMerged || r.mergesTasks
 		return withField(n, "query", r.q)
-	case r.class != nil && r.class == c && kind == "ANY" && r.keys[r.q.columnNames()[0]] && b.equiv.equalsAny(columnName(nodeAt(n, "child")), keys):
+	case r.class != nil && r.class == c && kind == "ANY" && r.keys[r.q.columnNames()[0]] &&
+		b.equiv.equalsAny(columnName(nodeAt(n, "child")), keys):
 		return withField(n, "query", r.q)
 	case r.class != nil && kind == "ANY" && !r.q.agg && r.q.setop == "" && r.q.limit == nil:
 		r.q.distinct = true // each task sends each row once
@@ -84,7 +85,8 @@ func (b *block) planColocated(q *query, c *class, keys map[string]bool) *query {
 	if q.setop != "" {
 		return nil
 	}
-	in := &block{p: b.p, query: q.rewriteExprs(func(node) node { return nil }), derived: map[string]partitioning{}, mergedRels: map[string]*rel{}}
+	in := &block{p: b.p, query: q.rewriteExprs(func(node) node { return nil }), derived: map[string]partitioning{},
+		mergedRels: map[string]*rel{}}
 	in.factorOr()
 	equiv := findEquivalences(append(slices.Clone(b.where), in.where...))
 	for _, e := range in.elems {
@@ -143,7 +145,8 @@ func (b *block) isPartitioned(e *elem) bool {
 // row.
 func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool) node {
 	if q.setop != "" || q.limit != nil || len(q.group) > 0 || len(q.having) > 0 || len(q.groupSets) > 1 {
-		refuse("a correlated subquery with GROUP BY, HAVING, LIMIT or a set operation, over tables that are not cut alike")
+		refuse("a correlated subquery with GROUP BY, " +
+			"HAVING, LIMIT or a set operation, over tables that are not partitioned by the same key")
 	}
 	m := q.rewriteExprs(func(node) node { return nil })
 	m.where, m.order = nil, nil
@@ -189,7 +192,8 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 				return newColumn(l.alias, add(n))
 			}
 			if strAt(n, "class") == "SUBQUERY" && anyIn(aliasesIn(n), inner) {
-				refuse("a correlated subquery inside a correlated one, over tables that are not cut alike")
+				refuse("a correlated subquery inside a correlated one, over tables that are not partitioned by the " +
+					"same key")
 			}
 			return nil
 		})
@@ -223,7 +227,8 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 		return withField(n, "query", r)
 	}
 	if !m.agg {
-		refuse("a correlated subquery that gives a value without an aggregate, over tables that are not cut alike")
+		refuse("a correlated subquery that gives a value without an aggregate, over tables that are not partitioned " +
+			"by the same key")
 	}
 	r := &query{}
 	type pair struct{ inner, outer node }
@@ -231,7 +236,8 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 	for _, c := range corr {
 		x, y := nodeAt(c, "left"), nodeAt(c, "right")
 		if strAt(c, "type") != "COMPARE_EQUAL" {
-			refuse("a correlated subquery with a condition other than =, over tables that are not cut alike")
+			refuse("a correlated subquery with a condition other than =, over tables that are not partitioned by " +
+				"the same key")
 		}
 		if anyIn(aliasesIn(x), outer) {
 			x, y = y, x
@@ -243,7 +249,8 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 		m.group = append(m.group, x)
 		add(x)
 	}
-	m.where = append(m.where, b.semiJoinReducers(pairsOf(pairs, func(p pair) (node, node) { return p.inner, p.outer }))...)
+	m.where = append(m.where,
+		b.semiJoinReducers(pairsOf(pairs, func(p pair) (node, node) { return p.inner, p.outer }))...)
 	value := q.sel[0].expr
 	cols = append(cols, item{value, "value"})
 	m.groupSets = []any{groupingSet(len(m.group))}
@@ -256,19 +263,23 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 	out := withField(n, "query", r)
 	counts := false
 	visitNodes(value, func(n node) bool {
-		counts = counts || strings.HasPrefix(strings.ToLower(strAt(n, "function_name")), "count") || strAt(n, "function_name") == "coalesce"
+		counts = counts || strings.HasPrefix(strings.ToLower(strAt(n, "function_name")), "count") ||
+			strAt(n, "function_name") == "coalesce"
 		return true
 	})
 	if counts { // over no rows, a count is not NULL
 		if f := strings.ToLower(strAt(value, "function_name")); f != "count" && f != "count_star" {
-			refuse("a correlated subquery that reckons with a count, over tables that are not cut alike")
+			refuse("a correlated subquery that computes with a count, over tables that are not partitioned by the " +
+				"same key")
 		}
 		return node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{out, newInt(0)}}
 	}
 	visitNodes(value, func(n node) bool {
-		if t := strAt(n, "type"); t == "OPERATOR_COALESCE" || t == "CASE_EXPR" || t == "OPERATOR_IS_NULL" || t == "OPERATOR_IS_NOT_NULL" {
+		if t := strAt(n, "type"); t == "OPERATOR_COALESCE" || t == "CASE_EXPR" || t == "OPERATOR_IS_NULL" ||
+			t == "OPERATOR_IS_NOT_NULL" {
 			if b.p.hasAggregate(n) {
-				refuse("a correlated subquery that looks whether its aggregate is NULL, over tables that are not cut alike")
+				refuse("a correlated subquery that tests its aggregate for NULL, over tables that are not " +
+					"partitioned by the same key")
 			}
 		}
 		return true
@@ -282,7 +293,8 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 // types must be the same, because IN does not cast.
 func (b *block) existsToIn(c node) node {
 	q, ok := c["query"].(*query)
-	if !ok || strAt(c, "subquery_type") != "EXISTS" || len(q.elems) != 1 || q.elems[0].kind != "" || q.elems[0].stage == nil || q.agg || q.limit != nil || len(q.where) == 0 {
+	if !ok || strAt(c, "subquery_type") != "EXISTS" || len(q.elems) != 1 || q.elems[0].kind != "" ||
+		q.elems[0].stage == nil || q.agg || q.limit != nil || len(q.where) == 0 {
 		return c
 	}
 	own := map[string]bool{q.elems[0].alias: true}
@@ -292,7 +304,8 @@ func (b *block) existsToIn(c node) node {
 		if anyIn(aliasesIn(y), own) {
 			x, y = y, x
 		}
-		if strAt(w, "type") != "COMPARE_EQUAL" || !own[aliasOf(x)] || columnType(b.p.cat, q.elems, x) == "" || columnType(b.p.cat, q.elems, x) != columnType(b.p.cat, b.elems, y) {
+		if strAt(w, "type") != "COMPARE_EQUAL" || !own[aliasOf(x)] || columnType(b.p.cat, q.elems, x) == "" ||
+			columnType(b.p.cat, q.elems, x) != columnType(b.p.cat, b.elems, y) {
 			return c
 		}
 		have, want = append(have, x), append(want, y)
@@ -305,7 +318,8 @@ func (b *block) existsToIn(c node) node {
 		x, y, m.where = newCall("row", have...), newCall("row", want...), known
 	}
 	m.sel = []item{{x, "one"}}
-	return node{"class": "SUBQUERY", "type": "SUBQUERY", "subquery_type": "ANY", "comparison_type": "COMPARE_EQUAL", "child": y, "query": &m}
+	return node{"class": "SUBQUERY", "type": "SUBQUERY", "subquery_type": "ANY", "comparison_type": "COMPARE_EQUAL",
+		"child": y, "query": &m}
 }
 
 // columnType returns the type of the column n of elems, if the column comes from a table, through any number of
@@ -400,8 +414,9 @@ func (b *block) semiJoinReducers(pairs [][2]node) []node {
 		if len(keys) == 0 || l.table != "" && len(own) == 0 {
 			continue
 		}
-		out = append(out, node{"class": "SUBQUERY", "type": "SUBQUERY", "subquery_type": "EXISTS", "comparison_type": "INVALID",
-			"query": &query{elems: []*elem{{leaf: &l}}, where: append(own, keys...), sel: []item{{newInt(1), "one"}}}})
+		out = append(out, node{"class": "SUBQUERY", "type": "SUBQUERY", "subquery_type": "EXISTS",
+			"comparison_type": "INVALID", "query": &query{elems: []*elem{{leaf: &l}}, where: append(own, keys...),
+				sel: []item{{newInt(1), "one"}}}})
 	}
 	return out
 }
@@ -421,7 +436,8 @@ func (b *block) hasScalarSubquery(n node) bool {
 // their own. Otherwise the aggregation is split.
 func (b *block) planGrouping(root bool) *rel {
 	if b.agg {
-		complete := b.class == nil || len(b.groupSets) <= 1 && slices.ContainsFunc(b.query.group, func(g node) bool { return b.equiv.equalsAny(columnName(g), b.keys) })
+		complete := b.class == nil || len(b.groupSets) <= 1 &&
+			slices.ContainsFunc(b.query.group, func(g node) bool { return b.equiv.equalsAny(columnName(g), b.keys) })
 		if !complete {
 			return b.splitAggregation(root)
 		}
@@ -624,7 +640,8 @@ func (b *block) splitAggregation(root bool) *rel {
 	st := b.p.addStage(&rel{q: &part, class: b.class, rows: moved}, target, keyColumns...)
 	l := &leaf{alias: alias, stage: st, cols: part.columnNames()}
 	f.elems, f.where = append([]*elem{{leaf: l}}, late.lateElems...), late.lateOn
-	in := &block{p: b.p, query: &f, derived: map[string]partitioning{}, mergedRels: map[string]*rel{}, rows: min(b.rows, groups), equiv: findEquivalences(nil)}
+	in := &block{p: b.p, query: &f, derived: map[string]partitioning{}, mergedRels: map[string]*rel{},
+		rows: min(b.rows, groups), equiv: findEquivalences(nil)}
 	for _, x := range f.allExprs() {
 		n, ok := x.(node)
 		if !ok {
@@ -675,12 +692,14 @@ func (b *block) findLateJoin() *lateJoin {
 	}
 	for i, c := range b.where {
 		x, y := nodeAt(c, "left"), nodeAt(c, "right")
-		if strAt(c, "type") != "COMPARE_EQUAL" || columnName(y) == "" || !b.equiv.equalsAny(columnName(x), grouped) || len(b.groupSets) > 1 {
+		if strAt(c, "type") != "COMPARE_EQUAL" || columnName(y) == "" || !b.equiv.equalsAny(columnName(x), grouped) ||
+			len(b.groupSets) > 1 {
 			continue
 		}
 		where := slices.Delete(slices.Clone(b.where), i, i+1)
 		for _, lateColumn := range []node{x, y} {
-			l := &lateJoin{lateColumn: lateColumn, groupedColumn: y, aliases: map[string]bool{aliasOf(lateColumn): true}}
+			l := &lateJoin{lateColumn: lateColumn, groupedColumn: y,
+				aliases: map[string]bool{aliasOf(lateColumn): true}}
 			if sameExpr(lateColumn, y) {
 				l.groupedColumn = x
 			}
@@ -734,7 +753,8 @@ func (b *block) fillLateJoin(l *lateJoin, where []node) bool {
 	apart := true
 	for _, x := range slices.Concat(itemExprs(b.sel), b.having, orderExprs(b.order)) {
 		visitNodes(x, func(n node) bool {
-			if b.p.aggregateNames[strings.ToLower(strAt(n, "function_name"))] && anyIn(aliasesIn(n), l.aliases) { // also as a window function
+			// also as a window function
+			if b.p.aggregateNames[strings.ToLower(strAt(n, "function_name"))] && anyIn(aliasesIn(n), l.aliases) {
 				apart = false
 			}
 			return apart
@@ -768,7 +788,8 @@ func (b *block) refuseGroupedSubqueries() {
 func (b *block) preaggregationKeys(aliases map[string]bool) (keys []node, ok bool) {
 	ok = b.agg
 	add := func(n node) {
-		if a, _ := splitColumn(n); aliases[a] && !slices.ContainsFunc(keys, func(k node) bool { return sameExpr(k, n) }) {
+		if a, _ := splitColumn(n); aliases[a] &&
+			!slices.ContainsFunc(keys, func(k node) bool { return sameExpr(k, n) }) {
 			keys = append(keys, n)
 		}
 	}
@@ -789,8 +810,10 @@ func (b *block) preaggregationKeys(aliases map[string]bool) (keys []node, ok boo
 			return true
 		}
 		args := nodesAt(n, "children")
-		plain := len(args) == 1 && columnName(args[0]) != "" && nodeAt(n, "filter") == nil && len(nodesAt(nodeAt(n, "order_bys"), "orders")) == 0
-		ok = ok && plain && (extreme || (f == "count" || f == "sum" || f == "avg" || f == "mean") && !boolAt(n, "distinct"))
+		plain := len(args) == 1 && columnName(args[0]) != "" && nodeAt(n, "filter") == nil &&
+			len(nodesAt(nodeAt(n, "order_bys"), "orders")) == 0
+		ok = ok && plain && (extreme || (f == "count" || f == "sum" || f == "avg" || f == "mean") &&
+			!boolAt(n, "distinct"))
 		return false
 	}
 	for _, x := range b.query.allExprs() {
@@ -834,8 +857,10 @@ func (b *block) preaggregateMoved(l *leaf, rows float64) {
 			switch f := strings.ToLower(strAt(n, "function_name")); {
 			case !b.p.isAggregate(n):
 			case f == "count_star": // a row without a match counts as one row
-				one := node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{newColumn(l.alias, put("a", n)), newInt(1)}}
-				return newCast(node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{newCall("sum", one), newInt(0)}}, "BIGINT")
+				one := node{"class": "OPERATOR", "type": "OPERATOR_COALESCE",
+					"children": []any{newColumn(l.alias, put("a", n)), newInt(1)}}
+				return newCast(node{"class": "OPERATOR", "type": "OPERATOR_COALESCE",
+					"children": []any{newCall("sum", one), newInt(0)}}, "BIGINT")
 			case aliasesIn(n)[l.alias]:
 				return b.p.mergeAggregate(n, l.alias, put)
 			}
@@ -882,7 +907,8 @@ func (p *queryPlanner) mergeAggregate(n node, alias string, put func(string, nod
 	sum := func(partial node) node { return newCall("sum", newColumn(alias, put("a", partial))) }
 	switch f {
 	case "count", "count_star":
-		return newCast(node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{sum(part), newInt(0)}}, "BIGINT")
+		return newCast(node{"class": "OPERATOR", "type": "OPERATOR_COALESCE",
+			"children": []any{sum(part), newInt(0)}}, "BIGINT")
 	case "count_if", "countif":
 		return node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{sum(part), newInt(0)}}
 	case "sum":

@@ -67,11 +67,12 @@ type class struct {
 // rel is a query that tasks can run as it stands. With a class, each task of the class runs the query on its
 // partition, and the tasks together give all rows. Without a class, any single task gives all rows.
 type rel struct {
-	q           *query
-	class       *class
-	keys        map[string]bool // names of the result columns that hold the class's key
-	mergesTasks bool            // the query combines outputs of tasks: it runs once, and not in each task of another class
-	rows        float64         // estimated number of rows
+	q     *query
+	class *class
+	keys  map[string]bool // names of the result columns that hold the class's key
+	// the query combines outputs of tasks: it runs once, and not in each task of another class
+	mergesTasks bool
+	rows        float64 // estimated number of rows
 }
 
 // queryPlanner plans one query.
@@ -125,7 +126,8 @@ func (p *queryPlanner) tableClass(name string) *class {
 func (p *queryPlanner) newExchange(rows float64) *class {
 	p.exchanges++
 	n := p.cat.ExchangeTasks(rows)
-	return &class{name: fmt.Sprintf("exchange %d", p.exchanges), tasks: n, bucketSQL: fmt.Sprintf("CAST(hash(%s) %% %d AS INTEGER)", keyHere, n)}
+	return &class{name: fmt.Sprintf("exchange %d", p.exchanges), tasks: n,
+		bucketSQL: fmt.Sprintf("CAST(hash(%s) %% %d AS INTEGER)", keyHere, n)}
 }
 
 // addStage makes r a stage. If target is not nil, the output of the stage is cut by keyColumns, for the tasks
@@ -225,7 +227,8 @@ func (p *queryPlanner) planQuery(q *query, root bool) *rel {
 		}
 		return &rel{q: &r, mergesTasks: true, rows: rows}
 	}
-	b := &block{p: p, query: q.rewriteExprs(func(node) node { return nil }), derived: map[string]partitioning{}, mergedRels: map[string]*rel{}}
+	b := &block{p: p, query: q.rewriteExprs(func(node) node { return nil }), derived: map[string]partitioning{},
+		mergedRels: map[string]*rel{}}
 	return b.planBlock(root)
 }
 
@@ -324,7 +327,9 @@ func (b *block) factorOr() {
 				continue
 			}
 			k := structureKey(n)
-			if !slices.ContainsFunc(branches, func(l []node) bool { return !slices.ContainsFunc(l, func(m node) bool { return structureKey(m) == k }) }) {
+			if !slices.ContainsFunc(branches, func(l []node) bool {
+				return !slices.ContainsFunc(l, func(m node) bool { return structureKey(m) == k })
+			}) {
 				b.where = append(b.where, n)
 			}
 		}
@@ -363,7 +368,8 @@ func (b *block) dropImpliedOfLargest() {
 		}
 	}
 	b.where = slices.DeleteFunc(b.where, func(c node) bool {
-		return largest != nil && aliasesIn(c)[largest.alias] && slices.ContainsFunc(b.implied, func(o node) bool { return sameExpr(o, c) })
+		return largest != nil && aliasesIn(c)[largest.alias] &&
+			slices.ContainsFunc(b.implied, func(o node) bool { return sameExpr(o, c) })
 	})
 }
 
@@ -418,7 +424,9 @@ func (b *block) partitionElem(e *elem, top bool) partitioning {
 			own = append(own, c)
 		}
 	}
-	e.on = slices.DeleteFunc(e.on, func(c node) bool { return slices.ContainsFunc(own, func(o node) bool { return sameExpr(o, c) }) })
+	e.on = slices.DeleteFunc(e.on, func(c node) bool {
+		return slices.ContainsFunc(own, func(o node) bool { return sameExpr(o, c) })
+	})
 	if rows := b.p.estimateRows(e.right.leaves(), own); top && l.class == nil && rows > fewRows {
 		for _, c := range e.on {
 			x, y := nodeAt(c, "left"), nodeAt(c, "right")
@@ -428,7 +436,8 @@ func (b *block) partitionElem(e *elem, top bool) partitioning {
 			if e.right.aliases()[aliasOf(x)] {
 				x, y = y, x
 			}
-			if t := b.tableColumnType(e.left, x); !e.right.aliases()[aliasOf(y)] || t == "" || t != b.tableColumnType(e.right, y) {
+			if t := b.tableColumnType(e.left, x); !e.right.aliases()[aliasOf(y)] || t == "" ||
+				t != b.tableColumnType(e.right, y) {
 				continue // equal keys have equal hashes only if their types are the same
 			}
 			keys, sums := b.preaggregationKeys(e.right.aliases())
@@ -473,7 +482,8 @@ func aliasOf(n node) string { a, _ := splitColumn(n); return a }
 
 // isOwnKey returns a condition that holds for the rows whose key k belongs to the task's own bucket.
 func (p *queryPlanner) isOwnKey(c *class, k node) node {
-	return newEqual(newCast(newOperator("%", newCall("hash", k), newInt(c.tasks)), "INTEGER"), newCast(newCall("getvariable", newString("task")), "INTEGER"))
+	return newEqual(newCast(newOperator("%", newCall("hash", k), newInt(c.tasks)), "INTEGER"),
+		newCast(newCall("getvariable", newString("task")), "INTEGER"))
 }
 
 // moveElem makes e, filtered by where, a stage of its own, and returns a leaf that reads the stage. If target
@@ -497,7 +507,9 @@ func (b *block) moveElems(elems []*elem, where []node, target *class, keyColumns
 		return true
 	}
 	rest := *b.query
-	rest.where = slices.DeleteFunc(slices.Clone(b.where), func(c node) bool { return slices.ContainsFunc(where, func(w node) bool { return sameExpr(w, c) }) })
+	rest.where = slices.DeleteFunc(slices.Clone(b.where), func(c node) bool {
+		return slices.ContainsFunc(where, func(w node) bool { return sameExpr(w, c) })
+	})
 	rest.elems = slices.DeleteFunc(slices.Clone(b.elems), func(e *elem) bool { return slices.Contains(elems, e) })
 	for _, x := range rest.allExprs() {
 		visitNodes(x, use)
@@ -706,7 +718,9 @@ func (p *queryPlanner) estimateRows(leaves []*leaf, conds []node) float64 {
 
 // printExpr returns an expression as SQL, without its name as an output column.
 func (p *queryPlanner) printExpr(n node) string {
-	s, err := p.sql.Print(node{"type": "SELECT_NODE", "cte_map": node{"map": []any{}}, "select_list": []any{withField(emitNode(n), "alias", "")}, "from_table": node{"type": "EMPTY"}, "aggregate_handling": "STANDARD_HANDLING"})
+	s, err := p.sql.Print(node{"type": "SELECT_NODE", "cte_map": node{"map": []any{}},
+		"select_list": []any{withField(emitNode(n), "alias", "")}, "from_table": node{"type": "EMPTY"},
+		"aggregate_handling": "STANDARD_HANDLING"})
 	if err != nil {
 		panic(err)
 	}

@@ -69,7 +69,8 @@ func New(db *sql.DB, cat Catalog) (*Planner, error) {
 		return nil, err
 	}
 	p := &Planner{cat: cat, db: db, conn: conn, aggregateNames: map[string]bool{}, sampleAnswers: map[string]float64{}}
-	rows, err := conn.QueryContext(context.Background(), "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'")
+	rows, err := conn.QueryContext(context.Background(), "SELECT DISTINCT function_name FROM duckdb_functions() "+
+		"WHERE function_type = 'aggregate'")
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,8 @@ func (p *Planner) Plan(ctx context.Context, text string) (*Plan, error) {
 // planOnce plans n, a query with the result columns want. If planOnce finds a second use of a WITH query, it
 // adds the query to sharedCTEs and returns errAgain. The next call then makes a stage of the WITH query. A
 // panic of refuse becomes an error.
-func (p *Planner) planOnce(ctx context.Context, n node, want []Column, sharedCTEs map[string]bool) (plan *Plan, err error) {
+func (p *Planner) planOnce(ctx context.Context, n node, want []Column,
+	sharedCTEs map[string]bool) (plan *Plan, err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -131,7 +133,8 @@ func (p *Planner) planOnce(ctx context.Context, n node, want []Column, sharedCTE
 			panic(r)
 		}
 	}()
-	in := &queryPlanner{cat: p.cat, sql: p, aggregateNames: p.aggregateNames, sharedCTEs: sharedCTEs, tableClasses: map[string]*class{}}
+	in := &queryPlanner{cat: p.cat, sql: p, aggregateNames: p.aggregateNames, sharedCTEs: sharedCTEs,
+		tableClasses: map[string]*class{}}
 	in.bind = &binder{p: in, aliasUses: map[string]int{}}
 	q := in.bind.bindQuery(n, nil)
 	r := in.planQuery(q, true)
@@ -249,7 +252,8 @@ func castList(got, want []Column) string {
 
 // describeQuery returns the columns of a query's result, as DuckDB binds the query.
 func (p *Planner) describeQuery(ctx context.Context, text string) ([]Column, error) {
-	rows, err := p.conn.QueryContext(ctx, "SELECT column_name, column_type FROM (DESCRIBE "+strings.TrimRight(strings.TrimSpace(text), ";")+")")
+	rows, err := p.conn.QueryContext(ctx, "SELECT column_name, column_type "+
+		"FROM (DESCRIBE "+strings.TrimRight(strings.TrimSpace(text), ";")+")")
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +273,9 @@ func (p *Planner) describeQuery(ctx context.Context, text string) ([]Column, err
 // refused.
 func (p *Planner) Parse(text string) (node, error) {
 	var out string
-	if err := p.conn.QueryRowContext(context.Background(), "SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR), skip_default := true, skip_null := true) AS VARCHAR)", text).Scan(&out); err != nil {
+	if err := p.conn.QueryRowContext(context.Background(),
+		"SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR), skip_default := true, skip_null := true) AS VARCHAR)",
+		text).Scan(&out); err != nil {
 		return nil, err
 	}
 	var tree struct {
@@ -302,7 +308,8 @@ func (p *Planner) Print(n node) (string, error) {
 		return "", err
 	}
 	var out string
-	if err := p.conn.QueryRowContext(context.Background(), "SELECT json_deserialize_sql(CAST(? AS JSON))", string(b)).Scan(&out); err != nil {
+	if err := p.conn.QueryRowContext(context.Background(), "SELECT json_deserialize_sql(CAST(? AS JSON))",
+		string(b)).Scan(&out); err != nil {
 		return "", fmt.Errorf("%w: %s", err, b)
 	}
 	return out, nil

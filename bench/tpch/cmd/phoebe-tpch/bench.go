@@ -60,7 +60,7 @@ const rounds = 5
 type cost struct {
 	taskTime time.Duration // sum of the run times of the tasks
 	cpu      time.Duration // CPU time of all processes
-	duckdb   time.Duration // CPU time of a DuckDB of one thread
+	duckdb   time.Duration // CPU time of single-threaded DuckDB
 
 	local, remote int // number of tasks in all rounds, by the place of their data
 }
@@ -98,7 +98,8 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 	phoebe := func(policy string) runFunc {
 		return func(a arrival) (engine.Stats, error) {
 			opt := b.queryOptions()
-			opt.Mode = client.SampleMode // the tasks are short, even if phoebe expects long tasks from the size of the inputs
+			// the tasks are short, even if phoebe expects long tasks from the size of the inputs
+			opt.Mode = client.SampleMode
 			if opt.Policy = client.Policy(policy); policy == "blind" {
 				opt.Policy, opt.Blind = client.PhoebePolicy, true
 			}
@@ -138,9 +139,10 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 	return nil
 }
 
-// measureCosts runs each query alone: in turns on the cluster, and in a DuckDB of one thread. The processes
+// measureCosts runs each query alone: in turns on the cluster and in single-threaded DuckDB. The processes
 // workerPIDs are the workers, if this program started the workers.
-func (b *benchCmd) measureCosts(ctx context.Context, m *data.Manifest, workerPIDs []int, run runFunc) (map[int]cost, error) {
+func (b *benchCmd) measureCosts(ctx context.Context, m *data.Manifest, workerPIDs []int,
+	run runFunc) (map[int]cost, error) {
 	single, stop, err := b.startDuckDBs(ctx, m, 1, 1)
 	if err != nil {
 		return nil, err
@@ -180,11 +182,13 @@ func (b *benchCmd) measureCosts(ctx context.Context, m *data.Manifest, workerPID
 
 // printCosts prints the cost of each query on the cluster beside the cost in DuckDB alone.
 func printCosts(costs map[int]cost) {
-	fmt.Println("CPU time of a query, of workers, frontend and client together, over that of a DuckDB of one thread, and its local tasks:")
+	fmt.Println("CPU time of a query (workers, frontend and client) over single-threaded DuckDB, and its share of " +
+		"local tasks:")
 	var sum cost
 	for _, n := range slices.Concat(interactive, etl) {
 		c := costs[n]
-		sum.cpu, sum.duckdb, sum.local, sum.remote = sum.cpu+c.cpu, sum.duckdb+c.duckdb, sum.local+c.local, sum.remote+c.remote
+		sum.cpu, sum.duckdb, sum.local, sum.remote = sum.cpu+c.cpu, sum.duckdb+c.duckdb, sum.local+c.local,
+			sum.remote+c.remote
 		c.printLine(fmt.Sprintf("Q%d", n))
 	}
 	sum.printLine("all")
@@ -192,7 +196,8 @@ func printCosts(costs map[int]cost) {
 
 // printLine prints the cost on a line.
 func (c *cost) printLine(label string) {
-	fmt.Printf("  %-3s %5d ms over %5d ms: %.2f  %5.1f%%\n", label, c.cpu.Milliseconds(), c.duckdb.Milliseconds(), float64(c.cpu)/float64(c.duckdb), percentOf(c.local, c.remote))
+	fmt.Printf("  %-3s %5d ms over %5d ms: %.2f  %5.1f%%\n", label, c.cpu.Milliseconds(), c.duckdb.Milliseconds(),
+		float64(c.cpu)/float64(c.duckdb), percentOf(c.local, c.remote))
 }
 
 // cpuTime returns the CPU time of a meter's processes.
@@ -234,7 +239,8 @@ func (b *benchCmd) planArrivals(costs map[int]cost, slots int) (due, withETL []a
 			due = append(due, arrival{at, numbers[r.IntN(len(numbers))], etl})
 		}
 		fmt.Printf("queries %v: %d in %v, one each %v, which takes %v alone: %g of %s\n",
-			numbers, len(due), b.For, time.Duration(gap).Round(time.Millisecond), mean.Round(time.Millisecond), load, capacity)
+			numbers, len(due), b.For, time.Duration(gap).Round(time.Millisecond), mean.Round(time.Millisecond), load,
+			capacity)
 		return due
 	}
 	if !b.ETL {
@@ -251,7 +257,8 @@ func (b *benchCmd) planArrivals(costs map[int]cost, slots int) (due, withETL []a
 func (b *benchCmd) measurePolicy(ctx context.Context, name string, due, withETL []arrival, slots int, run runFunc) {
 	p99 := b.runAndReport(ctx, name, due, slots, run)
 	if withETL != nil {
-		fmt.Printf("  p99 is %.2f times that of without it\n", float64(b.runAndReport(ctx, name+", beside ETL", withETL, slots, run))/float64(p99))
+		fmt.Printf("  p99 is %.2f times that of without it\n",
+			float64(b.runAndReport(ctx, name+", beside ETL", withETL, slots, run))/float64(p99))
 	}
 }
 
@@ -278,7 +285,8 @@ func runArrivals(ctx context.Context, due []arrival, run runFunc) []sample {
 // runAndReport runs queries, prints a line about the interactive queries, and returns their p99. If slots is
 // not 0, the line compares the responses with the ideal on this number of slots, and a second line has the
 // parts of the responses.
-func (b *benchCmd) runAndReport(ctx context.Context, name string, due []arrival, slots int, run runFunc) (p99 time.Duration) {
+func (b *benchCmd) runAndReport(ctx context.Context, name string, due []arrival, slots int,
+	run runFunc) (p99 time.Duration) {
 	meter := bench.NewCPUMeter(b.workerPIDs...)
 	l := runArrivals(ctx, due, run)
 	if busy := meter.Use().Busy(runtime.NumCPU()); busy != "" {
@@ -311,7 +319,8 @@ func (b *benchCmd) runAndReport(ctx context.Context, name string, due []arrival,
 	p50, p99 := quantileOf(responses, 0.5), quantileOf(responses, 0.99)
 	line := fmt.Sprintf("%-34s %9v %9v", name, p50, p99)
 	if slots > 0 {
-		line += fmt.Sprintf("  x %.2f, x %.2f  %5.1f%%", float64(p50)/float64(quantileOf(ideals, 0.5)), float64(p99)/float64(quantileOf(ideals, 0.99)), percentOf(local, remote))
+		line += fmt.Sprintf("  x %.2f, x %.2f  %5.1f%%", float64(p50)/float64(quantileOf(ideals, 0.5)),
+			float64(p99)/float64(quantileOf(ideals, 0.99)), percentOf(local, remote))
 	}
 	if failed > 0 {
 		line += fmt.Sprintf("  %d of %d failed", failed, len(due))
@@ -325,7 +334,8 @@ func (b *benchCmd) runAndReport(ctx context.Context, name string, due []arrival,
 		fmt.Printf("  mean %v, the ideal's %v: %s ms\n", meanOf(responses), meanOf(ideals), strings.Join(words, ", "))
 	}
 	if len(others) > 0 {
-		line := fmt.Sprintf("  of the other tenant's queries p50 %v, p99 %v", quantileOf(others, 0.5), quantileOf(others, 0.99))
+		line := fmt.Sprintf("  of the other tenant's queries p50 %v, p99 %v", quantileOf(others, 0.5),
+			quantileOf(others, 0.99))
 		if slots > 0 {
 			line += fmt.Sprintf(", %.1f%% local", percentOf(otherLocal, otherRemote))
 		}
@@ -387,7 +397,8 @@ func (b *benchCmd) measureBestDuckDB(ctx context.Context, m *data.Manifest, due,
 
 // startDuckDBs starts DuckDBs for this number of queries at a time; further queries wait. All DuckDBs are warm,
 // as the workers are.
-func (b *benchCmd) startDuckDBs(ctx context.Context, m *data.Manifest, queries, threads int) (run runFunc, stop func(), err error) {
+func (b *benchCmd) startDuckDBs(ctx context.Context, m *data.Manifest, queries,
+	threads int) (run runFunc, stop func(), err error) {
 	temp, err := os.MkdirTemp("", "phoebe-tpch")
 	if err != nil {
 		return nil, nil, err
@@ -403,7 +414,8 @@ func (b *benchCmd) startDuckDBs(ctx context.Context, m *data.Manifest, queries, 
 		r, err := engine.NewReference(m, threads, 4096/int64(queries), temp)
 		if err == nil {
 			free <- r
-			err = errors.Join(r.Run(ctx, m.Queries[5-1]), r.Run(ctx, m.Queries[9-1])) // Q5 and Q9 together read all tables
+			// Q5 and Q9 together read all tables
+			err = errors.Join(r.Run(ctx, m.Queries[5-1]), r.Run(ctx, m.Queries[9-1]))
 		}
 		if err != nil {
 			stop()

@@ -27,7 +27,7 @@ func (k *checkCmd) Run(ctx context.Context, c *cli) error {
 		}
 		right, total = right+n, total+22
 	}
-	fmt.Printf("%d of %d are right\n", right, total)
+	fmt.Printf("%d of %d queries have the right rows\n", right, total)
 	if right < total {
 		return errors.New("some queries have wrong rows: see the lines with WRONG")
 	}
@@ -65,7 +65,8 @@ func (k *checkCmd) checkScale(ctx context.Context, c *cli, sf float64) (right in
 
 // checkQuery compares the rows of a query with the reference, and with the published answer, if any. The result
 // is the verdict, or an error if the rows are wrong.
-func (k *checkCmd) checkQuery(ctx context.Context, e *engine.Engine, ref *engine.Reference, m *data.Manifest, i int, q string) (string, error) {
+func (k *checkCmd) checkQuery(ctx context.Context, e *engine.Engine, ref *engine.Reference, m *data.Manifest, i int,
+	q string) (string, error) {
 	r, err := e.Query(ctx, q, k.queryOptions())
 	if err != nil {
 		return "", err
@@ -88,7 +89,8 @@ func (k *checkCmd) checkQuery(ctx context.Context, e *engine.Engine, ref *engine
 	}
 	verdict := "is DuckDB's"
 	if len(m.Answers) > 0 {
-		if d := engine.Compare(formatAnswer(got, r.Columns), formatAnswer(parseAnswer(m.Answers[i]), r.Columns), r.Columns, p.Order); d != "" {
+		if d := engine.Compare(formatAnswer(got, r.Columns), formatAnswer(parseAnswer(m.Answers[i]), r.Columns),
+			r.Columns, p.Order); d != "" {
 			return "", errors.New("the rows differ from the published answer: " + d)
 		}
 		verdict += " and the published answer"

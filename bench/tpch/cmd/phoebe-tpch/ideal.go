@@ -105,7 +105,9 @@ func (p responsePart) String() string {
 func splitResponse(s *sample) (b [numParts]time.Duration) {
 	stages := s.stats.Stages
 	last := func(i int) *engine.TaskStats {
-		t := slices.MaxFunc(stages[i].Tasks, func(t, u engine.TaskStats) int { return cmp.Compare(t.Phases.Delivered, u.Phases.Delivered) })
+		t := slices.MaxFunc(stages[i].Tasks, func(t, u engine.TaskStats) int {
+			return cmp.Compare(t.Phases.Delivered, u.Phases.Delivered)
+		})
 		return &t
 	}
 	b[outside] = s.response
@@ -118,7 +120,9 @@ func splitResponse(s *sample) (b [numParts]time.Duration) {
 			}
 		}
 		p := &t.Phases
-		for k, at := range [...]time.Duration{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished, p.Delivered} {
+		for k, at := range [...]time.Duration{
+			p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished, p.Delivered,
+		} {
 			b[sampling+responsePart(k)] += at - ready
 			ready = at
 		}

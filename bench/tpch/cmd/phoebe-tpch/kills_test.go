@@ -113,12 +113,14 @@ func TestKills(t *testing.T) {
 		}
 	})
 	for _, n := range m.Nodes {
-		w := newCutableLink(t, startProcess(&process{bin: filepath.Join(dir, "phoebe-tpch"), args: []string{"--data", root, "worker", "--node", n}}))
+		w := newCutableLink(t, startProcess(&process{bin: filepath.Join(dir, "phoebe-tpch"),
+			args: []string{"--data", root, "worker", "--node", n}}))
 		links, at = append(links, w), append(at, w.ln.Addr().String())
 	}
 	var connect []string
 	for range 2 {
-		p := startProcess(&process{bin: filepath.Join(dir, "phoebe"), args: []string{"frontend", "--workers", strings.Join(at, ","), "--lease", "500ms"}})
+		p := startProcess(&process{bin: filepath.Join(dir, "phoebe"),
+			args: []string{"frontend", "--workers", strings.Join(at, ","), "--lease", "500ms"}})
 		frontends, connect = append(frontends, p), append(connect, p.addr)
 	}
 	ref, err := engine.NewReference(m, 1, 1024, t.TempDir())

@@ -39,7 +39,8 @@ type cli struct {
 
 func main() {
 	var c cli
-	k := kong.Parse(&c, kong.Name("phoebe-tpch"), kong.Description("A query engine on phoebe: TPC-H over DuckDB, split into tasks."), kong.UsageOnError())
+	k := kong.Parse(&c, kong.Name("phoebe-tpch"),
+		kong.Description("A query engine on phoebe: TPC-H over DuckDB, split into tasks."), kong.UsageOnError())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
@@ -79,7 +80,8 @@ func (w *workerCmd) Run(ctx context.Context, c *cli) error {
 	if err != nil {
 		return err
 	}
-	run, err := engine.NewWorker(engine.WorkerConfig{Listen: net.JoinHostPort(host, "0"), Data: filepath.Join(c.Data, w.Node), Temp: temp, Slots: w.Slots, Memory: w.Memory, Log: log})
+	run, err := engine.NewWorker(engine.WorkerConfig{Listen: net.JoinHostPort(host, "0"),
+		Data: filepath.Join(c.Data, w.Node), Temp: temp, Slots: w.Slots, Memory: w.Memory, Log: log})
 	if err != nil {
 		return err
 	}
@@ -128,7 +130,8 @@ type clusterFlags struct {
 
 // queryOptions returns the options of a query, by the flags.
 func (f *clusterFlags) queryOptions() engine.Options {
-	return engine.Options{Tenant: f.Tenant, Class: client.Class(f.Class), Memory: f.Memory, Blind: f.Blind, Policy: client.Policy(f.Policy)}
+	return engine.Options{Tenant: f.Tenant, Class: client.Class(f.Class), Memory: f.Memory, Blind: f.Blind,
+		Policy: client.Policy(f.Policy)}
 }
 
 // openEngine returns an engine for the data of a scale factor. Without --connect, openEngine starts a cluster
@@ -316,7 +319,8 @@ func printPlan(out io.Writer, p *plan.Plan) {
 
 // printTimings writes the time of each stage, and the workers that ran the tasks.
 func printTimings(out io.Writer, s *engine.Stats) {
-	fmt.Fprintf(out, "planned in %v, done after %v; %d tasks read their tables where they ran, %d fetched some\n", s.Planning, s.Total, s.Local, s.Remote)
+	fmt.Fprintf(out, "planned in %v, done after %v; %d tasks read their tables where they ran, %d fetched some\n",
+		s.Planning, s.Total, s.Local, s.Remote)
 	for _, b := range s.Bad {
 		fmt.Fprintln(out, "  read elsewhere:", b)
 	}
@@ -328,6 +332,7 @@ func printTimings(out io.Writer, s *engine.Stats) {
 			run += t.Run
 		}
 		fmt.Fprintf(out, "  %s: from %v, took %v; %d tasks ran %v together, made %d rows, %d bytes; %v\n",
-			st.Name, st.Start.Round(time.Microsecond), st.Took.Round(time.Microsecond), len(st.Tasks), run.Round(time.Microsecond), st.Rows, st.Bytes, at)
+			st.Name, st.Start.Round(time.Microsecond), st.Took.Round(time.Microsecond), len(st.Tasks),
+			run.Round(time.Microsecond), st.Rows, st.Bytes, at)
 	}
 }
