@@ -9,7 +9,8 @@ import (
 func BenchmarkTenThousandWorkers(b *testing.B) {
 	cfg := Config{
 		Policy: mustPolicy(b, "phoebe"), ProbeRatio: 2, Load: 0.8, Frontends: 10, Workers: 10_000, Slots: 4,
-		Workload: mustPoisson(b, "100", "job-exp:100ms"), Jobs: 10_000, WarmupJobs: 2_000, Seed: 1, Delay: 500 * time.Microsecond,
+		Workload: mustPoisson(b, "100", "job-exp:100ms"), Jobs: 10_000, WarmupJobs: 2_000, Seed: 1,
+		Delay: 500 * time.Microsecond,
 	}
 	for b.Loop() {
 		r := mustRun(b, cfg)

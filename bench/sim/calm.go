@@ -38,8 +38,9 @@ func (r *faultRun) drawCalm() {
 	d := r.dice
 	r.stats.Seen["calm runs"]++
 	r.net = network{
-		delay: drawBetween(d, 10*time.Microsecond, time.Millisecond), jitter: drawOne(d, 0, 100*time.Microsecond, time.Millisecond),
-		codec: true, lease: 3 * time.Second, ping: time.Second, workersWatch: true,
+		delay:  drawBetween(d, 10*time.Microsecond, time.Millisecond),
+		jitter: drawOne(d, 0, 100*time.Microsecond, time.Millisecond),
+		codec:  true, lease: 3 * time.Second, ping: time.Second, workersWatch: true,
 	}
 	slots := 0
 	for range 2 + d.IntN(4) {
@@ -64,7 +65,8 @@ func (r *faultRun) drawCalm() {
 	for i := range 1 + d.IntN(3) {
 		r.visits = append(r.visits, map[probe.JobID]*visit{})
 		r.addFrontend(frontend.Config{
-			MaxWait: drawOne[time.Duration](d, 0, -1), Matcher: drawOne(d, estimate.Stable, estimate.Greedy, estimate.Optimal), Copies: r.copies,
+			MaxWait: drawOne[time.Duration](d, 0, -1), Matcher: drawOne(d, estimate.Stable, estimate.Greedy,
+				estimate.Optimal), Copies: r.copies,
 		}, r.seed+uint64(i)<<32)
 	}
 	work := time.Duration(slots) * drawBetween(d, 10*time.Second, 150*time.Second)
@@ -92,7 +94,8 @@ func (r *faultRun) drawCalm() {
 func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
 	d := r.dice
 	j := &faultJob{n: n, id: jobID(n + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(n)))}
-	j.spec = frontend.Job{ID: j.id, Tenant: drawOne(d, "a", "b", "b/c"), Priority: int32(d.IntN(3)), Policy: r.drawPolicy()}
+	j.spec = frontend.Job{ID: j.id, Tenant: drawOne(d, "a", "b", "b/c"), Priority: int32(d.IntN(3)),
+		Policy: r.drawPolicy()}
 	if drawChance(d, 0.3) {
 		j.spec.ProbeRatio = drawOne[float64](d, 1, 3, frontend.MaxProbeRatio)
 	}
@@ -100,7 +103,8 @@ func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
 		j.spec.Mode = drawOne(d, estimate.Auto, estimate.Auto, estimate.Sample, estimate.Estimate)
 	}
 	r.drawClass(&j.spec, d)
-	early := j.spec.Policy.Binding != frontend.Late || j.spec.Mode == estimate.Estimate || j.spec.Mode == estimate.Auto && j.spec.Policy.Route
+	early := j.spec.Policy.Binding != frontend.Late || j.spec.Mode == estimate.Estimate ||
+		j.spec.Mode == estimate.Auto && j.spec.Policy.Route
 	needy, constrained, mixed := drawChance(d, 0.2), drawChance(d, 0.1), drawChance(d, 0.2)
 	if drawChance(d, 0.15) {
 		j.spec.Stages = r.drawStages(d)
@@ -119,7 +123,8 @@ func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
 		}
 		t := faultTask{}
 		t.spec = frontend.Task{
-			Index: probe.TaskIndex(k), Function: calledFunction, Retryable: !drawChance(d, once), Estimate: time.Duration(float64(run) * hint), Retries: d.IntN(3),
+			Index: probe.TaskIndex(k), Function: calledFunction, Retryable: !drawChance(d, once),
+			Estimate: time.Duration(float64(run) * hint), Retries: d.IntN(3),
 		}
 		if n := len(j.spec.Stages); n > 0 {
 			if t.spec.Stage = int32(k); k >= n {
@@ -180,7 +185,8 @@ func (r *faultRun) hugeJob(n int) {
 func (j *faultJob) isPlain() bool {
 	for i := range j.tasks {
 		t := &j.tasks[i].spec
-		if len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0 || t.Demand != j.tasks[0].spec.Demand || t.Stage > 0 ||
+		if len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0 ||
+			t.Demand != j.tasks[0].spec.Demand || t.Stage > 0 ||
 			j.spec.Class == frontend.Spare && t.Retryable != j.tasks[0].spec.Retryable {
 			return false
 		}
@@ -193,8 +199,10 @@ func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 	for _, a := range f.acts {
 		switch a := a.(type) {
 		case *frontend.Done:
-			if o := &a.Outcome; o.Kind != frontend.Result || o.Attempts != 1 && !r.mayPreempt(a.Job, o.Task) && (o.Attempts != 2 || r.copies == 0) {
-				r.failRun("nothing is wrong, and task %d of job %d ends at f%d with outcome %d, failure %d, after %d attempts: %s",
+			if o := &a.Outcome; o.Kind != frontend.Result || o.Attempts != 1 && !r.mayPreempt(a.Job, o.Task) &&
+				(o.Attempts != 2 || r.copies == 0) {
+				r.failRun("nothing is wrong, and task %d of job %d ends at f%d with outcome %d, failure %d, after "+
+					"%d attempts: %s",
 					o.Task, r.jobs[jobOf(a.Job)-1].n, f.index, o.Kind, o.Failure, o.Attempts, o.Message)
 			}
 		case frontend.Refused:
@@ -216,7 +224,8 @@ func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 			case probe.Decline:
 				if j := r.jobOfPlace[placeKey{f.index, int(a.Worker), m.Res}]; j != nil && !j.ended {
 					if n := f.frontendCore().Waiting(j.id); n > 0 && j.isPlain() {
-						r.failRun("nothing is wrong, and f%d declines place %d of job %d at w%d, and %d tasks of the job wait", f.index, m.Res, j.n, a.Worker, n)
+						r.failRun("nothing is wrong, and f%d declines place %d of job %d at w%d, and %d tasks of "+
+							"the job wait", f.index, m.Res, j.n, a.Worker, n)
 					}
 				}
 			case probe.Kill:
@@ -233,7 +242,8 @@ func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
 		r.failRun("f%d has made %d copies of %d tasks; the allowed share is %g", f.index, s.Copies, s.Tasks, r.copies)
 	}
 	if s.Retries+s.Losses+s.Lost+s.Poisons > 0 {
-		r.failRun("nothing is wrong, and f%d counts %d retries, %d losses, %d lost, %d poisons after %s", f.index, s.Retries, s.Losses, s.Lost, s.Poisons, describeStep(ev))
+		r.failRun("nothing is wrong, and f%d counts %d retries, %d losses, %d lost, %d poisons after %s", f.index,
+			s.Retries, s.Losses, s.Lost, s.Poisons, describeStep(ev))
 	}
 }
 
@@ -275,18 +285,21 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 				}
 			case *probe.Finished:
 				if m.Status != probe.Succeeded && !(m.Status == probe.Preempted && r.mayPreempt(m.Job, m.Task)) {
-					r.failRun("nothing is wrong, and attempt %s at w%d ends as %s: %s", m.Attempt, w.index, m.Status, m.Error)
+					r.failRun("nothing is wrong, and attempt %s at w%d ends as %s: %s", m.Attempt, w.index, m.Status,
+						m.Error)
 				}
 			}
 		}
 	}
 	if ev, ok := ev.(worker.Received); ok {
 		if m, ok := ev.Msg.(probe.Sync); ok && int(r.queued[w.index]) > int(queued)+leftQueue {
-			r.failRun("nothing is wrong, and of %d places at w%d a Sync of f%d leaves %d: %s", r.queued[w.index], w.index, r.conns[ev.Link-1].f.index, queued, describeStep(m))
+			r.failRun("nothing is wrong, and of %d places at w%d a Sync of f%d leaves %d: %s", r.queued[w.index],
+				w.index, r.conns[ev.Link-1].f.index, queued, describeStep(m))
 		}
 	}
 	r.queued[w.index] = queued
 	if s := w.core.Stats; s.Expired+s.Orphaned+s.Abandoned+s.Forgotten > 0 {
-		r.failRun("nothing is wrong, and w%d counts %d turns that expired, %d orphans, %d given up, %d results forgotten, after %s", w.index, s.Expired, s.Orphaned, s.Abandoned, s.Forgotten, describeStep(ev))
+		r.failRun("nothing is wrong, and w%d counts %d turns that expired, %d orphans, %d given up, %d results "+
+			"forgotten, after %s", w.index, s.Expired, s.Orphaned, s.Abandoned, s.Forgotten, describeStep(ev))
 	}
 }

@@ -25,6 +25,7 @@ type central struct {
 	seq         uint64
 }
 
+// centralTask is a waiting task.
 type centralTask struct {
 	job  *frontend.Job
 	task *frontend.Task
@@ -68,7 +69,8 @@ func (c *central) Step(now time.Time, ev frontend.Event, acts []frontend.Action)
 			c.waiting = append(c.waiting, centralTask{ev.Job, &ev.Job.Tasks[i]})
 		}
 	case frontend.WorkerUp:
-		w := &centralWorker{key: ev.Worker, speed: 1, freeSlots: probe.Slot.Times(ev.Welcome.Capacity), nextRes: 1, runs: map[probe.AttemptID]probe.JobID{}}
+		w := &centralWorker{key: ev.Worker, speed: 1, freeSlots: probe.Slot.Times(ev.Welcome.Capacity), nextRes: 1,
+			runs: map[probe.AttemptID]probe.JobID{}}
 		if c.speeds != nil {
 			w.speed = c.speeds[ev.Worker]
 		}
@@ -107,6 +109,7 @@ func (c *central) placeWaiting(now time.Time, acts []frontend.Action) []frontend
 	return acts
 }
 
+// placeTask sends t to w, and takes a slot of w.
 func (c *central) placeTask(t centralTask, w *centralWorker, acts []frontend.Action) []frontend.Action {
 	if w.freeSlots--; w.freeSlots == 0 {
 		c.idle.Remove(w)
@@ -116,12 +119,14 @@ func (c *central) placeTask(t centralTask, w *centralWorker, acts []frontend.Act
 	w.runs[id] = t.job.ID
 	acts = append(acts, frontend.Send{Worker: w.key, Msg: probe.Enqueue{
 		Res: w.nextRes, Job: t.job.ID, Tenant: t.job.Tenant, Priority: t.job.Priority, Demand: probe.Slot,
-		Launch: probe.Launch{Attempt: id, Task: t.task.Index, Function: t.task.Function, Payload: t.task.Payload, Estimate: t.task.Estimate},
+		Launch: probe.Launch{Attempt: id, Task: t.task.Index, Function: t.task.Function, Payload: t.task.Payload,
+			Estimate: t.task.Estimate},
 	}})
 	w.nextRes++
 	return acts
 }
 
+// handleFinished frees a slot of w, and returns the outcome to the client.
 func (c *central) handleFinished(w *centralWorker, m *probe.Finished, acts []frontend.Action) []frontend.Action {
 	if job, ok := w.runs[m.Attempt]; !ok || job != m.Job {
 		return acts // a repeated message
@@ -135,7 +140,8 @@ func (c *central) handleFinished(w *centralWorker, m *probe.Finished, acts []fro
 		acts = append(acts, frontend.Send{Worker: w.key, Msg: probe.Ack{Attempts: w.acks}})
 		w.acks = nil
 	}
-	return append(acts, &frontend.Done{Job: m.Job, Outcome: frontend.Outcome{Task: m.Task, Kind: frontend.Result, Result: m.Result, Run: m.Run}})
+	return append(acts, &frontend.Done{Job: m.Job, Outcome: frontend.Outcome{Task: m.Task, Kind: frontend.Result,
+		Result: m.Result, Run: m.Run}})
 }
 
 // NextWake implements scheduler.

@@ -118,11 +118,13 @@ type hang struct {
 	events []event
 }
 
+// addWorker adds a worker process, and starts it. speed 1 is nominal.
 func (c *cluster) addWorker(cfg worker.Config, speed float64) *workerNode {
 	w := &workerNode{index: len(c.workers), cfg: cfg, speed: speed}
 	w.welcome = probe.Welcome{
 		Speaks: probe.Spoken, Worker: fmt.Sprint("w", w.index), Host: fmt.Sprint("h", w.index),
-		Capacity: cfg.Defaults().Capacity, Open: cfg.AlwaysOpen(), Functions: cfg.Functions, MaxPayload: 1 << 20, MaxResult: 1 << 20,
+		Capacity: cfg.Defaults().Capacity, Open: cfg.AlwaysOpen(), Functions: cfg.Functions, MaxPayload: 1 << 20,
+		MaxResult: 1 << 20,
 	}
 	c.workers = append(c.workers, w)
 	c.addProcess(&w.process)
@@ -139,6 +141,7 @@ func (c *cluster) startWorker(w *workerNode) {
 	w.down, w.diedSilently, w.hung, w.wakeAt = false, false, nil, 0
 }
 
+// addFrontend adds a frontend process, and starts it. seed is for the choices of its core.
 func (c *cluster) addFrontend(cfg frontend.Config, seed uint64) *frontendNode {
 	f := &frontendNode{index: len(c.frontends), cfg: cfg}
 	c.frontends = append(c.frontends, f)
@@ -260,7 +263,8 @@ func (c *cluster) handleEvent(e *event) error {
 		if c.net.frames {
 			return c.collectFrame(e.conn, e.content.(probe.Msg))
 		}
-		return c.stepFrontend(e.conn.f, frontend.Received{Worker: frontend.Worker(e.conn.w.index), Msg: e.content.(probe.Msg)})
+		return c.stepFrontend(e.conn.f, frontend.Received{Worker: frontend.Worker(e.conn.w.index),
+			Msg: e.content.(probe.Msg)})
 	case wakeWorker:
 		if e.w.wakeAt = 0; c.isPast(e.w.core.NextWake()) {
 			return c.stepWorker(e.w, worker.Wake{})
@@ -305,6 +309,7 @@ func (c *cluster) callAt(at time.Duration, fn func()) {
 	c.schedule(at, event{kind: funcCall, content: fn})
 }
 
+// isPast reports whether a core's wake-up is due. The zero time never is.
 func (c *cluster) isPast(at time.Time) bool { return !at.IsZero() && !at.After(c.timeNow()) }
 
 // collectFrame delivers messages in frames. Two of three messages wait for the next message on the same
@@ -320,6 +325,7 @@ func (c *cluster) collectFrame(cn *conn, m probe.Msg) error {
 	return c.stepFrontend(cn.f, frontend.Frame{Worker: frontend.Worker(cn.w.index), Msgs: msgs})
 }
 
+// stepFrontend steps a frontend's core, and carries out the actions.
 func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 	c.tellBusy(f)
 	f.acts = f.core.Step(c.timeNow(), ev, f.acts[:0])
@@ -355,6 +361,7 @@ func (c *cluster) stepFrontend(f *frontendNode, ev frontend.Event) error {
 	return nil
 }
 
+// stepWorker steps a worker's core, and carries out the actions.
 func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 	w.acts = w.core.Step(c.timeNow(), ev, w.acts[:0])
 	c.logStep("w%d %s", w.index, ev)
@@ -421,6 +428,7 @@ func (c *cluster) armFrontend(f *frontendNode) {
 	}
 }
 
+// armWorker is armFrontend for a worker.
 func (c *cluster) armWorker(w *workerNode) {
 	if at := w.core.NextWake(); !at.IsZero() && !w.wakeQueued {
 		if d := at.Sub(origin); w.wakeAt == 0 || d < w.wakeAt {

@@ -19,13 +19,17 @@ const (
 // correctionsFigure is about second attempts of tasks that wait or run longer than expected.
 var correctionsFigure = Figure{
 	Name: "corrections", Title: "Corrections after wrong estimates",
-	Claim: "If all goes as expected, at most 0.5 % of the tasks have a second attempt. If estimates are up to twice too long or too short, and 5 % of the workers, " +
-		"for a minute each, run at a fifth of their speed, the p99 of long jobs is at most 0.8 times the p99 without second attempts. Three quarters of the second attempts win.",
+	Claim: "If all goes as expected, at most 0.5 % of the tasks have a second attempt. If estimates are up to twice " +
+		"too long or too short, and 5 % of the workers, " +
+		"for a minute each, run at a fifth of their speed, the p99 of long jobs is at most 0.8 times the p99 " +
+		"without second attempts. Three quarters of the second attempts win.",
 	axis: bench.Axis{Label: "load"}, seeds: [...]int{3, 5},
 	views: []view{
-		{title: "p99 response of long jobs, ms", metric: longP99}, {title: "mean response of long jobs, ms", metric: longMean},
+		{title: "p99 response of long jobs, ms", metric: longP99},
+		{title: "mean response of long jobs, ms", metric: longMean},
 		{title: "p99 response of short jobs, ms", metric: shortP99},
-		{title: "second attempts, % of the tasks", metric: copiesShare}, {title: "second attempts that won, %", metric: copiesWon},
+		{title: "second attempts, % of the tasks", metric: copiesShare},
+		{title: "second attempts that won, %", metric: copiesWon},
 	},
 	parts: func(s FigureScale) []part {
 		var parts []part
@@ -43,7 +47,8 @@ var correctionsFigure = Figure{
 			{0.03, minuteSpells, 2, true, []string{"phoebe"}},
 			{0, Spells{}, 2, false, []string{"phoebe"}},
 		} {
-			w := newSweep(s.pickSize(40, 100), s.pickSize(6000, 15_000), "1", "fixed:1ms", 500*time.Microsecond, how.who...)
+			w := newSweep(s.pickSize(40, 100), s.pickSize(6000, 15_000), "1", "fixed:1ms", 500*time.Microsecond,
+				how.who...)
 			w.Frontends, w.Slots, w.Ping = 4, 8, time.Second
 			w.Gossip, w.Reserved = Gossip{Period: time.Second, Delay: w.Delay}, 0.1
 			w.Workload = mixedJobs()
@@ -57,8 +62,10 @@ var correctionsFigure = Figure{
 		return correctionsLine(r.Policy, &p.sweep), r.Load
 	},
 	check: func(d *figureData) []Check {
-		calm, with := correctionsOf("phoebe", calmSetting, 0.03, false), correctionsOf("phoebe", disturbedSetting, 0.03, false)
-		without, told := correctionsOf("phoebe", disturbedSetting, 0, false), correctionsOf("phoebe", disturbedSetting, 0.03, true)
+		calm, with := correctionsOf("phoebe", calmSetting, 0.03, false),
+			correctionsOf("phoebe", disturbedSetting, 0.03, false)
+		without, told := correctionsOf("phoebe", disturbedSetting, 0, false),
+			correctionsOf("phoebe", disturbedSetting, 0.03, true)
 		var checks []Check
 		for _, x := range d.xs {
 			if d.meanOf(without, x, longP99) == 0 {
@@ -66,11 +73,17 @@ var correctionsFigure = Figure{
 				continue
 			}
 			share, won := d.meanOf(calm, x, copiesShare), d.meanOf(calm, x, copiesWon)
-			checks = append(checks, newCheck(share <= 0.5, "at load %g, if all goes as expected, %.2f %% of the tasks have a second attempt, and %.0f %% of the second attempts win", x, share, won))
+			checks = append(checks, newCheck(share <= 0.5, "at load %g, if all goes as expected, %.2f %% of the "+
+				"tasks have a second attempt, and %.0f %% of the second attempts win", x, share, won))
 			for _, line := range []string{with, told} {
 				p99, won := d.ratioOf(line, x, without, x, longP99), d.meanOf(line, x, copiesWon)
-				checks = append(checks, newCheck(p99 <= 0.8 && won >= 75, "%s: the p99 of long jobs is %.2f times that without second attempts (if no machine were slow %.2f times), the mean %.2f times, the p99 of short jobs %.2f times; %.2f %% of the tasks have a second attempt, and %.0f %% of the second attempts win",
-					line, p99, d.ratioOf(noneSlowLine, x, without, x, longP99), d.ratioOf(line, x, without, x, longMean), d.ratioOf(line, x, without, x, shortP99), d.meanOf(line, x, copiesShare), won))
+				checks = append(checks, newCheck(p99 <= 0.8 && won >= 75, "%s: the p99 of long jobs is %.2f times "+
+					"that without second attempts (if no machine were slow %.2f times), the mean %.2f times, the "+
+					"p99 of short jobs %.2f times; %.2f %% of the tasks have a second attempt, and %.0f %% of "+
+					"the second attempts win",
+					line, p99, d.ratioOf(noneSlowLine, x, without, x, longP99),
+					d.ratioOf(line, x, without, x, longMean), d.ratioOf(line, x, without, x, shortP99),
+					d.meanOf(line, x, copiesShare), won))
 			}
 		}
 		return checks
@@ -81,6 +94,7 @@ var correctionsFigure = Figure{
 // hardly do better.
 const noneSlowLine = "phoebe, as far off, no machine is slow"
 
+// correctionsLine returns the line of a policy in a sweep.
 func correctionsLine(policy string, s *Sweep) string {
 	if s.Spells == (Spells{}) && s.Estimates.Noise > 0 {
 		return noneSlowLine
@@ -92,6 +106,8 @@ func correctionsLine(policy string, s *Sweep) string {
 	return correctionsOf(policy, how, s.Second, s.Tells)
 }
 
+// correctionsOf returns the line of a policy: calm or disturbed, with or without second attempts, with or without
+// progress reports.
 func correctionsOf(policy, how string, second float64, tells bool) string {
 	line := fmt.Sprintf("%s, %s", policy, how)
 	if second == 0 {

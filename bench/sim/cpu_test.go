@@ -10,8 +10,9 @@ import (
 // rareJobsConfig has jobs so rare that each has the cluster to itself.
 func rareJobsConfig(t testing.TB, tasks string, workers, slots int) Config {
 	return Config{
-		Policy: mustPolicy(t, "late-binding"), Load: 0.00001, Frontends: 1, Workers: workers, Slots: slots, Workload: mustPoisson(t, tasks, "fixed:1ms"),
-		Jobs: 20, Seed: 1, Delay: time.Millisecond, Codec: true, ProbeRatio: 1,
+		Policy: mustPolicy(t, "late-binding"), Load: 0.00001, Frontends: 1, Workers: workers, Slots: slots,
+		Workload: mustPoisson(t, tasks, "fixed:1ms"),
+		Jobs:     20, Seed: 1, Delay: time.Millisecond, Codec: true, ProbeRatio: 1,
 	}
 }
 
@@ -33,7 +34,8 @@ func TestMessageCPU(t *testing.T) {
 		// The second task travels along with the job. At the frontend the task waits for the Reserve and the Bind
 		// of the first task.
 		{"two tasks, each at a worker", "2", 2, 1, 1, CPU{Message: c * 1e6}, 5*ms + 11*c + c/10 + 2*c},
-		{"two tasks, each at a worker, where a frontend has two cores", "2", 2, 1, 1, CPU{Message: c * 1e6, Cores: 2}, 5*ms + 11*c + c/10 + c},
+		{"two tasks, each at a worker, where a frontend has two cores", "2", 2, 1, 1, CPU{Message: c * 1e6, Cores: 2},
+			5*ms + 11*c + c/10 + c},
 		// The two turns travel in one message, and so do the two tasks. Each task has a start and an end of its
 		// own.
 		{"two tasks at one worker", "2", 1, 2, 1, CPU{Message: c * 1e6}, 5*ms + 11*c + c/10 + 4*c/10 + 2*c},
@@ -78,15 +80,20 @@ func TestMessageCPUIsBounded(t *testing.T) {
 				continue
 			}
 			all := r.CPU.FrontendsShare*float64(cfg.Frontends) + r.CPU.WorkersShare*float64(cfg.Workers)
-			t.Logf("%v on %d cores: %.2f of them busy, %.1f us a task, mean response %.2f ms", message, cores, all, r.CPU.PerTaskUS, r.ResponseMS.Mean)
+			t.Logf("%v on %d cores: %.2f of them busy, %.1f us a task, mean response %.2f ms", message, cores, all,
+				r.CPU.PerTaskUS, r.ResponseMS.Mean)
 			if all > float64(cores)+0.001 || r.CPU.BusiestShare > all {
-				t.Errorf("%v: of %d cores, %.3f are busy, for one process %.3f", message, cores, all, r.CPU.BusiestShare)
+				t.Errorf("%v: of %d cores, %.3f are busy, for one process %.3f", message, cores, all,
+					r.CPU.BusiestShare)
 			}
 			switch {
 			case message == time.Nanosecond && math.Abs(r.ResponseMS.Mean/before.ResponseMS.Mean-1) > 0.05:
-				t.Errorf("next to nothing makes a mean response of %v ms out of %v", r.ResponseMS.Mean, before.ResponseMS.Mean)
-			case message == 20*time.Microsecond && (all < 0.9*float64(cores) || r.ResponseMS.Mean < 3*before.ResponseMS.Mean):
-				t.Errorf("what takes all cores leaves %.2f of %d busy, a mean response of %v ms and %v us a task", all, cores, r.ResponseMS.Mean, r.CPU.PerTaskUS)
+				t.Errorf("next to nothing makes a mean response of %v ms out of %v", r.ResponseMS.Mean,
+					before.ResponseMS.Mean)
+			case message == 20*time.Microsecond &&
+				(all < 0.9*float64(cores) || r.ResponseMS.Mean < 3*before.ResponseMS.Mean):
+				t.Errorf("what takes all cores leaves %.2f of %d busy, a mean response of %v ms and %v us a task",
+					all, cores, r.ResponseMS.Mean, r.CPU.PerTaskUS)
 			// 96; 146 if each message were read alone
 			case message == 20*time.Microsecond && cores == 2 && r.CPU.PerTaskUS > 120:
 				t.Errorf("%.1f us a task: what has come on a connection is not read at once", r.CPU.PerTaskUS)

@@ -24,7 +24,8 @@ func TestJobLargerThanQueues(t *testing.T) {
 
 // runCrowd runs a job on two workers; queue bounds the queue of each worker.
 func runCrowd(t *testing.T, tasks, queue int, run time.Duration, job frontend.Job) {
-	c := &cluster{rng: rand.New(rand.NewPCG(1, 'n')), net: network{delay: 250 * time.Microsecond, lease: 3 * time.Second, ping: time.Second}}
+	c := &cluster{rng: rand.New(rand.NewPCG(1, 'n')),
+		net: network{delay: 250 * time.Microsecond, lease: 3 * time.Second, ping: time.Second}}
 	for range 2 {
 		c.addWorker(worker.Config{Capacity: slotsOf(4), Functions: []string{sleepFunction}, MaxQueue: queue}, 1)
 	}
@@ -44,7 +45,8 @@ func runCrowd(t *testing.T, tasks, queue int, run time.Duration, job frontend.Jo
 	c.callAt(10*time.Millisecond, func() {
 		job.ID = jobID(1)
 		for k := range tasks {
-			job.Tasks = append(job.Tasks, frontend.Task{Index: probe.TaskIndex(k), Function: sleepFunction, Payload: payloadOf(run), Retryable: true})
+			job.Tasks = append(job.Tasks, frontend.Task{Index: probe.TaskIndex(k), Function: sleepFunction,
+				Payload: payloadOf(run), Retryable: true})
 		}
 		if err := c.stepFrontend(c.frontends[0], frontend.Submit{Job: &job}); err != nil {
 			t.Fatal(err)

@@ -53,6 +53,7 @@ const (
 	eaglePatience    = 5
 )
 
+// eagleJob is a job with unfinished placement.
 type eagleJob struct {
 	*frontend.Job
 	nextTask int           // index of the first task neither started nor placed
@@ -97,6 +98,7 @@ func (q *eagleEntry) taskEstimate() time.Duration {
 	return q.job.mean
 }
 
+// eagleRun is a running task.
 type eagleRun struct {
 	job  *eagleJob
 	task *frontend.Task
@@ -149,7 +151,8 @@ func (e *eagle) Step(now time.Time, ev frontend.Event, acts []frontend.Action) [
 			e.nodes = append(e.nodes, nil)
 		}
 		slots := probe.Slot.Times(ev.Welcome.Capacity)
-		e.nodes[ev.Worker] = &eagleNode{key: ev.Worker, slots: slots, freeSlots: slots, nextRes: 1, runs: map[probe.AttemptID]eagleRun{}}
+		e.nodes[ev.Worker] = &eagleNode{key: ev.Worker, slots: slots, freeSlots: slots, nextRes: 1,
+			runs: map[probe.AttemptID]eagleRun{}}
 	case frontend.Received:
 		if m, ok := ev.Msg.(*probe.Finished); ok {
 			e.handleFinished(e.nodes[ev.Worker], m)
@@ -162,11 +165,13 @@ func (e *eagle) Step(now time.Time, ev frontend.Event, acts []frontend.Action) [
 	return e.acts
 }
 
+// callAfter lets fn happen after the delay of a number of messages.
 func (e *eagle) callAfter(messages int, fn func()) {
 	e.seq++
 	e.timers.Push(&eagleTimer{at: e.now.Add(time.Duration(messages) * e.delay), seq: e.seq, fn: fn})
 }
 
+// submitJob sends a long job to the central scheduler, and probes workers for a short job.
 func (e *eagle) submitJob(spec *frontend.Job) {
 	j := &eagleJob{Job: spec}
 	for i := range spec.Tasks {
@@ -226,6 +231,7 @@ func (e *eagle) placeLongJob(j *eagleJob) {
 	})
 }
 
+// addEntry appends q to the queue of n.
 func (e *eagle) addEntry(n *eagleNode, q *eagleEntry) {
 	e.seq++
 	q.seq = e.seq
@@ -304,7 +310,8 @@ func (e *eagle) fillSlots(n *eagleNode) {
 			j.nextTask++
 			j.workLeft -= t.Estimate
 			e.callAfter(1, func() {
-				i, _ := slices.BinarySearchFunc(n.queue, q.seq, func(o *eagleEntry, seq uint64) int { return cmp.Compare(o.seq, seq) })
+				i, _ := slices.BinarySearchFunc(n.queue, q.seq,
+					func(o *eagleEntry, seq uint64) int { return cmp.Compare(o.seq, seq) })
 				n.queue = slices.Insert(n.queue, i, q)
 				e.startTask(n, j, t)
 				e.fillSlots(n)
@@ -315,7 +322,9 @@ func (e *eagle) fillSlots(n *eagleNode) {
 
 // takeEntry removes the next entry of the queue, and returns the entry; nil if no entry waits.
 func (e *eagle) takeEntry(n *eagleNode) *eagleEntry {
-	n.queue = slices.DeleteFunc(n.queue, func(q *eagleEntry) bool { return q.task == nil && q.job.nextTask == len(q.job.Tasks) })
+	n.queue = slices.DeleteFunc(n.queue, func(q *eagleEntry) bool {
+		return q.task == nil && q.job.nextTask == len(q.job.Tasks)
+	})
 	if len(n.queue) == 0 {
 		return nil
 	}
@@ -341,17 +350,20 @@ func (e *eagle) takeEntry(n *eagleNode) *eagleEntry {
 	return q
 }
 
+// startTask sends t to the worker. The slot is already taken.
 func (e *eagle) startTask(n *eagleNode, j *eagleJob, t *frontend.Task) {
 	e.seq++
 	id := probe.AttemptID{Frontend: e.id, Seq: e.seq}
 	n.runs[id] = eagleRun{j, t, e.now.Add(t.Estimate)}
 	e.acts = append(e.acts, frontend.Send{Worker: n.key, Msg: probe.Enqueue{
 		Res: n.nextRes, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: probe.Slot,
-		Launch: probe.Launch{Attempt: id, Task: t.Index, Function: t.Function, Payload: t.Payload, Estimate: t.Estimate},
+		Launch: probe.Launch{Attempt: id, Task: t.Index, Function: t.Function, Payload: t.Payload,
+			Estimate: t.Estimate},
 	}})
 	n.nextRes++
 }
 
+// handleFinished frees a slot of n, tells the client, and fills the slot from the queue.
 func (e *eagle) handleFinished(n *eagleNode, m *probe.Finished) {
 	r, ok := n.runs[m.Attempt]
 	if !ok {
@@ -397,8 +409,10 @@ func (e *eagle) Check() error {
 				long++
 			}
 		}
-		if n.freeSlots < 0 || n.freeSlots+len(n.runs) > n.slots || long != n.longTasks || long > 0 && i < e.firstGeneral {
-			return fmt.Errorf("worker %d of %d slots has %d free and %d running tasks; %d long tasks run or wait, counted as %d", i, n.slots, n.freeSlots, len(n.runs), long, n.longTasks)
+		if n.freeSlots < 0 || n.freeSlots+len(n.runs) > n.slots || long != n.longTasks || long > 0 &&
+			i < e.firstGeneral {
+			return fmt.Errorf("worker %d of %d slots has %d free and %d running tasks; %d long tasks run or wait, "+
+				"counted as %d", i, n.slots, n.freeSlots, len(n.runs), long, n.longTasks)
 		}
 	}
 	return nil

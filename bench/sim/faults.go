@@ -182,9 +182,12 @@ type faultRun struct {
 	stopAtStep  uint64
 }
 
+// newFaultRun prepares the run of a seed. playOut draws the cluster.
 func newFaultRun(seed uint64, without Omission) *faultRun {
-	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0, frontendsOnly: seed%calmEvery == 1}
-	r.jobOfPlace, r.attempts, r.storedFiles = map[placeKey]*faultJob{}, map[probe.AttemptID]*faultAttempt{}, map[[32]byte][]storedAt{}
+	r := &faultRun{seed: seed, without: without, dice: rand.New(rand.NewPCG(seed, 'd')), calm: seed%calmEvery == 0,
+		frontendsOnly: seed%calmEvery == 1}
+	r.jobOfPlace, r.attempts, r.storedFiles = map[placeKey]*faultJob{}, map[probe.AttemptID]*faultAttempt{},
+		map[[32]byte][]storedAt{}
 	r.stats.Faults, r.stats.Seen = map[string]int{}, map[string]int{}
 	r.outsideDice = rand.New(rand.NewPCG(seed, 'c'))
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
@@ -206,6 +209,7 @@ func drawBetween(dice *rand.Rand, low, high time.Duration) time.Duration {
 	return low + time.Duration(dice.Int64N(int64(high-low)+1))
 }
 
+// drawChance returns true with probability p.
 func drawChance(dice *rand.Rand, p float64) bool { return dice.Float64() < p }
 
 // playOut plays the whole run. A panic of a core is an error like others.
@@ -243,7 +247,8 @@ func (r *faultRun) drawCluster() {
 	d := r.dice
 	r.net = network{
 		delay: drawBetween(d, 10*time.Microsecond, time.Millisecond), jitter: drawBetween(d, 0, time.Millisecond),
-		codec: true, reorder: drawOne(d, 0, 0, time.Millisecond, 5*time.Millisecond), repeatShare: drawOne(d, 0, 0, 0.01, 0.1), frames: true,
+		codec: true, reorder: drawOne(d, 0, 0, time.Millisecond, 5*time.Millisecond),
+		repeatShare: drawOne(d, 0, 0, 0.01, 0.1), frames: true,
 		lease: 300 * time.Millisecond, ping: 100 * time.Millisecond, workersWatch: true,
 	}
 	r.reorders = r.net.reorder > 0
@@ -257,11 +262,12 @@ func (r *faultRun) drawCluster() {
 	for i := range 2 + d.IntN(5) {
 		cfg := worker.Config{
 			Capacity: slotsOf(1 + d.IntN(4)), Functions: []string{sleepFunction, "tiny"},
-			Order: drawOne(d, worker.Fair, worker.Fair, worker.FIFO, worker.Priority, worker.Shortest), StarvationBound: 200 * time.Millisecond,
-			MaxQueue:    drawOne(d, 5, 40, 1<<14),
-			MaxRetained: drawOne(d, 2000, 256<<20),
-			ReadyExpiry: drawBetween(d, 20*time.Millisecond, 200*time.Millisecond),
-			Grace:       drawBetween(d, 20*time.Millisecond, time.Second), Retain: 5 * time.Second,
+			Order:           drawOne(d, worker.Fair, worker.Fair, worker.FIFO, worker.Priority, worker.Shortest),
+			StarvationBound: 200 * time.Millisecond,
+			MaxQueue:        drawOne(d, 5, 40, 1<<14),
+			MaxRetained:     drawOne(d, 2000, 256<<20),
+			ReadyExpiry:     drawBetween(d, 20*time.Millisecond, 200*time.Millisecond),
+			Grace:           drawBetween(d, 20*time.Millisecond, time.Second), Retain: 5 * time.Second,
 		}
 		if i == 0 {
 			cfg.Functions = append(cfg.Functions, "rare")
@@ -287,11 +293,14 @@ func (r *faultRun) drawCluster() {
 	for i := range 1 + d.IntN(3) {
 		r.visits = append(r.visits, map[probe.JobID]*visit{})
 		cfg := frontend.Config{
-			AdriftFor: drawBetween(d, 50*time.Millisecond, 500*time.Millisecond), ClaimFor: drawBetween(d, 200*time.Millisecond, time.Second),
-			StrandedFor: [...]time.Duration{2 * time.Second, 300 * time.Millisecond}[r.seed%2], SyncEvery: drawBetween(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
+			AdriftFor:   drawBetween(d, 50*time.Millisecond, 500*time.Millisecond),
+			ClaimFor:    drawBetween(d, 200*time.Millisecond, time.Second),
+			StrandedFor: [...]time.Duration{2 * time.Second, 300 * time.Millisecond}[r.seed%2],
+			SyncEvery:   drawBetween(d, 300*time.Millisecond, 2*time.Second), ProbeTimeout: 20 * time.Millisecond,
 			MaxPending: drawOne(d, 60, 1<<20), MaxWait: drawOne(d, 100*time.Millisecond, -1),
 			LongTask: drawOne(d, 20*time.Millisecond, 200*time.Millisecond, 0),
-			Matcher:  drawOne(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: drawOne(d, 2, 3), Copies: r.copies,
+			Matcher:  drawOne(d, estimate.Stable, estimate.Greedy, estimate.Optimal), PoisonAfter: drawOne(d, 2, 3),
+			Copies: r.copies,
 		}
 		if r.frontendsOnly {
 			cfg.AdriftFor, cfg.ClaimFor, cfg.MaxPending, cfg.MaxWait = 5*time.Second, 1200*time.Millisecond, 1<<20, -1
@@ -342,6 +351,7 @@ func (r *faultRun) stepUpTo(end time.Duration) error {
 	return r.violation
 }
 
+// failRun ends the run with an error, unless the run has failed before.
 func (r *faultRun) failRun(format string, args ...any) {
 	if r.violation == nil {
 		r.violation = fmt.Errorf(format, args...)
@@ -354,9 +364,11 @@ func (s *FaultStats) String() string {
 	for _, kind := range slices.Sorted(maps.Keys(s.Faults)) {
 		faults = append(faults, fmt.Sprintf("%s %d", kind, s.Faults[kind]))
 	}
-	return fmt.Sprintf("%d jobs of %d tasks, started %d times, %d failovers, %d events; %s", s.Jobs, s.Tasks, s.Starts, s.Failovers, s.Events, strings.Join(faults, ", "))
+	return fmt.Sprintf("%d jobs of %d tasks, started %d times, %d failovers, %d events; %s", s.Jobs, s.Tasks,
+		s.Starts, s.Failovers, s.Events, strings.Join(faults, ", "))
 }
 
+// addRun adds the counts of another run.
 func (s *FaultStats) addRun(o *FaultStats) {
 	s.Jobs += o.Jobs
 	s.Tasks += o.Tasks

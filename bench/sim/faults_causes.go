@@ -121,7 +121,8 @@ func (r *faultRun) countDeaths(t *faultTask) int {
 // isStranded reports whether all workers that may run a task may have been away from f since a time.
 func (r *faultRun) isStranded(j *faultJob, t *faultTask, f *frontendNode, since time.Duration) bool {
 	for _, w := range r.workers {
-		if w.down || r.whyCannotRun(j, t, w) != nil || j.passesOutputs(t.spec.Stage) && w.welcome.Speaks.Features&probe.Passing == 0 {
+		if w.down || r.whyCannotRun(j, t, w) != nil || j.passesOutputs(t.spec.Stage) &&
+			w.welcome.Speaks.Features&probe.Passing == 0 {
 			continue
 		}
 		if r.harmBetween(f, w, since) == nil {
@@ -167,6 +168,7 @@ func (r *faultRun) noteAttempts(f *frontendNode, _ frontend.Event) {
 	}
 }
 
+// noteLaunches notes attempts sent to a worker.
 func (r *faultRun) noteLaunches(f *frontendNode, w frontend.Worker, j *faultJob, launches ...probe.Launch) {
 	for i := range launches {
 		x := &faultAttempt{id: launches[i].Attempt, f: f, w: r.workers[w], sent: r.now}
@@ -207,8 +209,10 @@ func (r *faultRun) checkRestart(j *faultJob, t *faultTask, s *worker.Start) {
 		}
 		// If the client has left its frontend, the next frontend may not reach the worker, or may hear the end of
 		// the claim first. Or the worker had no room to keep the result until now.
-		if x.w.core.Stats.Forgotten == 0 && !r.reorders && r.harmBetween(now.f, x.w, j.ownedSince) == nil || r.causeOf(j, x) == nil {
-			r.failRun("task %d of job %d starts again, as attempt %s, without a cause: %s runs or ran at w%d", s.Launch.Task, j.n, s.Launch.Attempt, x.id, x.w.index)
+		if x.w.core.Stats.Forgotten == 0 && !r.reorders && r.harmBetween(now.f, x.w, j.ownedSince) == nil ||
+			r.causeOf(j, x) == nil {
+			r.failRun("task %d of job %d starts again, as attempt %s, without a cause: %s runs or ran at w%d",
+				s.Launch.Task, j.n, s.Launch.Attempt, x.id, x.w.index)
 		}
 	}
 }
@@ -270,7 +274,8 @@ func (r *faultRun) checkStops(w *workerNode, _ worker.Event) {
 		if j.isCancelled || j.hasDeadline || t.reported > 0 || x.ended || r.causeOf(j, x) != nil {
 			continue
 		}
-		r.failRun("w%d stops attempt %s at task %d of job %d without a cause", w.index, a.Attempt, w.running[i].start.Launch.Task, j.n)
+		r.failRun("w%d stops attempt %s at task %d of job %d without a cause", w.index, a.Attempt,
+			w.running[i].start.Launch.Task, j.n)
 	}
 }
 
@@ -298,17 +303,20 @@ func (r *faultRun) noteIdle(w *workerNode) {
 // checkRefusal fails the run if f refuses a job for waiting jobs, although an idle worker could run all tasks of
 // the job, and f has had the time to hear of the worker.
 func (r *faultRun) checkRefusal(f *frontendNode, j *faultJob, err *frontend.RefusedError) {
-	if !strings.Contains(err.Message, "waits for its first task") || f.frontendCore().Quota(j.spec.Tenant).All != tenants.Unlimited {
+	if !strings.Contains(err.Message, "waits for its first task") ||
+		f.frontendCore().Quota(j.spec.Tenant).All != tenants.Unlimited {
 		return // or the tenant may not use the free room
 	}
 	heard := r.now - r.net.ping - 50*time.Millisecond
 	for _, w := range r.workers {
 		idle := r.idle[w.index]
-		if w.down || w.hung != nil || idle.life != w.life || idle.since > heard || r.drainingLife[w.index] == w.life || r.harmBetween(f, w, heard) != nil {
+		if w.down || w.hung != nil || idle.life != w.life || idle.since > heard ||
+			r.drainingLife[w.index] == w.life || r.harmBetween(f, w, heard) != nil {
 			continue
 		}
 		if !slices.ContainsFunc(j.tasks, func(t faultTask) bool { return r.whyCannotRun(j, &t, w) != nil }) {
-			r.failRun("f%d refuses job %d though w%d has been idle for %v: %v", f.index, j.n, w.index, r.now-idle.since, err)
+			r.failRun("f%d refuses job %d though w%d has been idle for %v: %v", f.index, j.n, w.index,
+				r.now-idle.since, err)
 		}
 	}
 }

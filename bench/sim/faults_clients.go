@@ -45,6 +45,7 @@ func (j *faultJob) hasLeft(f *frontendNode, session int) bool {
 	return j.ended || j.session != session || j.owner != f
 }
 
+// submitTo is the arrival of a submission at f. session is the client's session at its sending.
 func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 	hasLeft := func() bool { return j.hasLeft(f, session) }
 	spec := j.spec
@@ -80,7 +81,8 @@ func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 	case f.hung != nil:
 		// The submission stays in the frontend's socket. The client gives up after a while, but the submission
 		// does not come back.
-		f.hung.events = append(f.hung.events, event{kind: funcCall, content: func() { r.receiveSubmit(j, f, session, spec) }})
+		f.hung.events = append(f.hung.events,
+			event{kind: funcCall, content: func() { r.receiveSubmit(j, f, session, spec) }})
 		j.mayBeKnown = true
 		r.callAt(r.now+r.net.lease, func() {
 			if !hasLeft() && f.hung != nil {
@@ -94,7 +96,8 @@ func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 
 // receiveSubmit is the part of a frontend's shell that recognises a job under way.
 func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec frontend.Job) {
-	if f.down || spec.Generation > 0 && j.hasLeft(f, session) { // the shell does not listen to a client that has hung up
+	if f.down || spec.Generation > 0 &&
+		j.hasLeft(f, session) { // the shell does not listen to a client that has hung up
 		return
 	}
 	if v := r.visits[f.index][j.id]; v != nil && spec.Generation > 0 && !f.frontendCore().Knows(&spec) {
@@ -110,11 +113,13 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec
 		}
 		return
 	}
-	v := &visit{job: j, session: session, isResubmitted: spec.Generation > 0, reported: map[probe.TaskIndex]bool{}, cameAt: r.now, isOpen: spec.Open}
+	v := &visit{job: j, session: session, isResubmitted: spec.Generation > 0, reported: map[probe.TaskIndex]bool{},
+		cameAt: r.now, isOpen: spec.Open}
 	_, v.stagesBefore = record.Stages(&spec)
 	r.visits[f.index][j.id] = v
 	if r.log != nil {
-		r.log("client: job %d to f%d, %d tasks, generation %d, mode %v, policy %+v, %s, stages %+v", j.n, f.index, len(spec.Tasks), spec.Generation, spec.Mode, spec.Policy, spec.Constraint, spec.Stages)
+		r.log("client: job %d to f%d, %d tasks, generation %d, mode %v, policy %+v, %s, stages %+v", j.n, f.index,
+			len(spec.Tasks), spec.Generation, spec.Mode, spec.Policy, spec.Constraint, spec.Stages)
 	}
 	if err := r.stepFrontend(f, frontend.Submit{Job: &spec}); err != nil {
 		r.failRun("%w", err)
@@ -157,7 +162,8 @@ func (r *faultRun) tellFrontend(f *frontendNode, ev frontend.Event, isCurrent fu
 	switch {
 	case f.down || !isCurrent():
 	case f.hung != nil:
-		f.hung.events = append(f.hung.events, event{kind: funcCall, content: func() { r.tellFrontend(f, ev, isCurrent) }})
+		f.hung.events = append(f.hung.events,
+			event{kind: funcCall, content: func() { r.tellFrontend(f, ev, isCurrent) }})
 	default:
 		if err := r.stepFrontend(f, ev); err != nil {
 			r.failRun("%w", err)
@@ -189,6 +195,7 @@ func (r *faultRun) wanderOff(j *faultJob) {
 	r.leaveFrontend(j)
 }
 
+// cancelJob lets the client cancel j at its present frontend.
 func (r *faultRun) cancelJob(j *faultJob) {
 	if j.ended {
 		return
@@ -292,7 +299,8 @@ func (r *faultRun) deliverOutcome(j *faultJob, f *frontendNode, session int, o f
 				j.made = make([][]frontend.Made, len(j.spec.Stages))
 			}
 			spec := t.spec
-			j.made[o.Stage] = append(j.made[o.Stage], frontend.Made{Task: o.Task, Partition: t.spec.Partition, Worker: o.Worker, Outputs: o.Outputs, Spec: &spec})
+			j.made[o.Stage] = append(j.made[o.Stage], frontend.Made{Task: o.Task, Partition: t.spec.Partition,
+				Worker: o.Worker, Outputs: o.Outputs, Spec: &spec})
 		}
 		r.stats.Outcomes[o.Kind]++
 		if o.Kind == frontend.Failed {

@@ -53,6 +53,7 @@ func (j *faultJob) tasksTold() int {
 	return j.growth.sizes[j.growth.step]
 }
 
+// mayGrow reports whether the client will add more tasks, or has yet to send the last addition.
 func (j *faultJob) mayGrow() bool { return j.growth.step+1 < len(j.growth.sizes) }
 
 // knownStages returns the stages sent by a client along with a number of tasks.
@@ -81,7 +82,8 @@ func (r *faultRun) addTasks(j *faultJob) {
 	}
 	g := &j.growth
 	f, session, from, to := j.owner, j.session, g.sizes[g.step], g.sizes[g.step+1]
-	ev, step := frontend.Extend{Job: j.id, From: from, Stages: j.knownStages(to)[len(j.knownStages(from)):], Last: g.step+2 == len(g.sizes)}, g.step+1
+	ev, step := frontend.Extend{Job: j.id, From: from, Stages: j.knownStages(to)[len(j.knownStages(from)):],
+		Last: g.step+2 == len(g.sizes)}, g.step+1
 	for _, t := range j.tasks[from:to] {
 		ev.Tasks = append(ev.Tasks, t.spec)
 	}
@@ -98,9 +100,11 @@ func (r *faultRun) addTasks(j *faultJob) {
 }
 
 // extendAt is the part of a frontend's shell that takes additions. Nothing is added to a job that has ended.
-func (r *faultRun) extendAt(j *faultJob, f *frontendNode, session, step int, ev frontend.Extend, isCurrent func() bool) {
+func (r *faultRun) extendAt(j *faultJob, f *frontendNode, session, step int, ev frontend.Extend,
+	isCurrent func() bool) {
 	if f.hung != nil {
-		f.hung.events = append(f.hung.events, event{kind: funcCall, content: func() { r.extendAt(j, f, session, step, ev, isCurrent) }})
+		f.hung.events = append(f.hung.events,
+			event{kind: funcCall, content: func() { r.extendAt(j, f, session, step, ev, isCurrent) }})
 		return
 	}
 	// the shell does not listen to a client that has hung up

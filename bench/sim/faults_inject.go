@@ -96,7 +96,9 @@ func (r *faultRun) injectFault(n int) {
 			r.callAt(r.now+back, func() { w.speed = 1 })
 		}
 	case 11:
-		if n := slices.IndexFunc(r.workers, func(v *workerNode) bool { return v != w && v.welcome.Rack == w.welcome.Rack && !v.down }); n >= 0 && !w.down {
+		if n := slices.IndexFunc(r.workers,
+			func(v *workerNode) bool { return v != w && v.welcome.Rack == w.welcome.Rack && !v.down }); n >= 0 &&
+			!w.down {
 			did("rack crashes")
 			for _, v := range r.workers {
 				if v.welcome.Rack == w.welcome.Rack && !v.down {
@@ -111,7 +113,8 @@ func (r *faultRun) injectFault(n int) {
 		}
 	case 14:
 		did("messages become dear or cheap")
-		r.tellFrontend(f, frontend.Busy{Message: 10 * time.Microsecond, Share: d.Float64()}, func() bool { return true })
+		r.tellFrontend(f, frontend.Busy{Message: 10 * time.Microsecond, Share: d.Float64()},
+			func() bool { return true })
 	case 13:
 		if !f.down && len(r.frontends) > 1 {
 			did("frontend leaves")
@@ -126,6 +129,7 @@ func (r *faultRun) injectFault(n int) {
 	}
 }
 
+// connOf returns the connection of f and w; nil if there is none in use.
 func connOf(f *frontendNode, w *workerNode) *conn {
 	if f.down || w.down {
 		return nil
@@ -148,6 +152,7 @@ func (r *faultRun) killFrontend(f *frontendNode, trace bool) {
 	}
 }
 
+// reviveFrontend starts a dead frontend again.
 func (r *faultRun) reviveFrontend(f *frontendNode) {
 	if f.down {
 		r.startFrontend(f, r.seed+uint64(f.index)<<32)

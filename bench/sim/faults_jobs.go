@@ -32,13 +32,14 @@ type faultJob struct {
 	growth      growth
 }
 
+// faultTask is a task of a faultJob, with counts of its runs and attempts.
 type faultTask struct {
 	spec          frontend.Task
 	failuresLeft  int // runs that will still fail
 	starts        int
 	running       int
-	failedRuns    int // runs
-	goodRuns      int // runs
+	failedRuns    int
+	goodRuns      int
 	unfetched     int // attempts that failed for lack of files
 	missedOutputs int // runs that failed for lack of outputs of other tasks
 	outcomes      int
@@ -59,7 +60,8 @@ func (r *faultRun) makeJobs(n int) {
 	d := r.dice
 	for i := range n {
 		j := &faultJob{n: i, id: jobID(i + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(i)))}
-		j.spec = frontend.Job{ID: j.id, Tenant: drawOne(d, "a", "b", "b/c"), Priority: int32(d.IntN(3)), Policy: r.drawPolicy()}
+		j.spec = frontend.Job{ID: j.id, Tenant: drawOne(d, "a", "b", "b/c"), Priority: int32(d.IntN(3)),
+			Policy: r.drawPolicy()}
 		if drawChance(d, 0.3) {
 			j.spec.ProbeRatio = 1 + 3*d.Float64()
 		}
@@ -67,7 +69,8 @@ func (r *faultRun) makeJobs(n int) {
 			j.spec.Deadline, j.hasDeadline = drawBetween(d, time.Millisecond, 2*time.Second), true
 		}
 		r.drawClass(&j.spec, d)
-		mean, calls := drawOne(d, time.Microsecond, 100*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond, 300*time.Millisecond), sleepFunction
+		mean, calls := drawOne(d, time.Microsecond, 100*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond,
+			300*time.Millisecond), sleepFunction
 		if mean == time.Microsecond {
 			calls = "tiny" // so short that a turn gives out several tasks
 		}
@@ -76,7 +79,8 @@ func (r *faultRun) makeJobs(n int) {
 		if p := &j.spec.Policy; p.Binding == frontend.Late {
 			j.spec.Mode = drawOne(d, estimate.Auto, estimate.Auto, estimate.Sample, estimate.Estimate)
 		}
-		early := j.spec.Policy.Binding != frontend.Late || j.spec.Mode == estimate.Estimate || j.spec.Mode == estimate.Auto && j.spec.Policy.Route
+		early := j.spec.Policy.Binding != frontend.Late || j.spec.Mode == estimate.Estimate ||
+			j.spec.Mode == estimate.Auto && j.spec.Policy.Route
 		needy, constrained := drawChance(d, 0.25), drawChance(d, 0.15)
 		if drawChance(d, 0.25) {
 			// most jobs with stages should reach their last stage
@@ -128,7 +132,8 @@ func (r *faultRun) makeJobs(n int) {
 					t.spec.Along = []int32{int32(j.dice.IntN(4)), t.spec.Partition}
 				}
 			}
-			if constrained && len(j.spec.Constraint.Labels)+len(j.spec.Constraint.Hosts) == 0 && t.spec.Function != "rare" && drawChance(d, 0.5) {
+			if constrained && len(j.spec.Constraint.Labels)+len(j.spec.Constraint.Hosts) == 0 &&
+				t.spec.Function != "rare" && drawChance(d, 0.5) {
 				r.drawConstraint(&t.spec.Constraint, d)
 				t.spec.Demand = probe.Demand{}
 			}
@@ -154,7 +159,8 @@ func (r *faultRun) makeJobs(n int) {
 		if passes {
 			r.drawPassing(j, d)
 		}
-		comes, cancelled, wanders := drawBetween(d, 0, r.faultsEnd), drawBetween(d, 0, r.faultsEnd+time.Second), drawBetween(d, 0, r.faultsEnd)
+		comes, cancelled, wanders := drawBetween(d, 0, r.faultsEnd), drawBetween(d, 0, r.faultsEnd+time.Second),
+			drawBetween(d, 0, r.faultsEnd)
 		cancels, wandersOff := drawChance(d, 0.1), drawChance(d, 0.15)
 		if !r.enterJob(j, comes) {
 			continue
@@ -203,7 +209,8 @@ func (r *faultRun) enterJob(j *faultJob, comes time.Duration) bool {
 // countNeeds counts the needs of a task besides a slot.
 func (r *faultRun) countNeeds(t *frontend.Task) {
 	for need, has := range map[string]bool{
-		"constraints": len(t.Constraint.Labels)+len(t.Constraint.Hosts) > 0, "inputs": len(t.Inputs) > 0, "files": len(t.Files) > 0,
+		"constraints": len(t.Constraint.Labels)+len(t.Constraint.Hosts) > 0, "inputs": len(t.Inputs) > 0,
+		"files": len(t.Files) > 0,
 	} {
 		if has {
 			r.stats.Seen["tasks with "+need]++

@@ -109,5 +109,6 @@ func withoutMatrix(m any) (any, string) {
 	}
 	matrix := f.Interface().(*probe.WaitMatrix)
 	f.SetZero()
-	return v.Interface(), fmt.Sprintf(" waits %v to %v", matrix.Cells[0][0].Duration(), matrix.Cells[probe.MatrixSide-1][probe.MatrixSide-1].Duration())
+	return v.Interface(), fmt.Sprintf(" waits %v to %v", matrix.Cells[0][0].Duration(),
+		matrix.Cells[probe.MatrixSide-1][probe.MatrixSide-1].Duration())
 }

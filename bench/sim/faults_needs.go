@@ -89,14 +89,16 @@ func (r *faultRun) drawConstraint(c *frontend.Constraint, d *rand.Rand) {
 		c.Hosts = []string{fmt.Sprint(drawOne(d, "h", "w"), d.IntN(len(r.workers)))}
 		return
 	}
-	c.Labels = drawOne(d, []string{"gpu"}, []string{"zone=a", "gpu"}, []string{"!gpu"}, []string{"zone!=a", "!gpu"}, []string{"zone!=b"})
+	c.Labels = drawOne(d, []string{"gpu"}, []string{"zone=a", "gpu"}, []string{"!gpu"}, []string{"zone!=a", "!gpu"},
+		[]string{"zone!=b"})
 }
 
 // drawPassing draws the common part of stages, and lets outputs of some stages be passed to tasks of later
 // stages.
 func (r *faultRun) drawPassing(j *faultJob, d *rand.Rand) {
 	for i := range j.spec.Stages {
-		if drawChance(d, 0.4) || j.growth.stages > 0 { // added tasks may read outputs of stages that pass nothing so far
+		// Added tasks may read outputs of stages that pass nothing so far.
+		if drawChance(d, 0.4) || j.growth.stages > 0 {
 			j.spec.Stages[i].Common = fmt.Appendf(nil, "of stage %d of job %d", i, j.n)
 		}
 	}
@@ -105,7 +107,8 @@ func (r *faultRun) drawPassing(j *faultJob, d *rand.Rand) {
 		for _, name := range j.spec.Stages[t.Stage].After {
 			if drawChance(d, 0.6) {
 				t.Inputs = append(t.Inputs, frontend.Input{
-					Stage: name, Pass: drawOne(d, frontend.Inline, frontend.File), Partition: int32(d.IntN(partitions)), Bytes: drawOne[int64](d, 0, 1e6),
+					Stage: name, Pass: drawOne(d, frontend.Inline, frontend.File),
+					Partition: int32(d.IntN(partitions)), Bytes: drawOne[int64](d, 0, 1e6),
 				})
 			}
 		}
@@ -117,12 +120,14 @@ const partitions = 2 // written by each task
 // outputOf returns the output of a task in a partition. The output in the second partition is too large to go
 // with the result.
 func (j *faultJob) outputOf(task probe.TaskIndex, partition int32, inline int) probe.Output {
-	o := probe.Output{Partition: uint32(partition), Data: fmt.Appendf(nil, "of task %d of job %d in %d", task, j.n, partition)}
+	o := probe.Output{Partition: uint32(partition), Data: fmt.Appendf(nil, "of task %d of job %d in %d", task, j.n,
+		partition)}
 	if o.Bytes = uint64(len(o.Data)); partition > 0 {
 		o.Bytes = 1 << 20
 	}
 	if int(o.Bytes) > inline {
-		o.File, o.Digest, o.Data = true, [32]byte{2, byte(j.n), byte(j.n >> 8), byte(task), byte(task >> 8), byte(partition)}, nil
+		o.File, o.Digest, o.Data = true, [32]byte{2, byte(j.n), byte(j.n >> 8), byte(task), byte(task >> 8),
+			byte(partition)}, nil
 	}
 	return o
 }
@@ -147,7 +152,8 @@ func (r *faultRun) storeOutputs(s *worker.Start, outputs []probe.Output) {
 func (r *faultRun) missingFile(s *worker.Start) (o probe.Output, missing bool) {
 	if s.Launch.Context != nil {
 		for _, p := range s.Launch.Context.Inputs {
-			if p.File && !slices.ContainsFunc(r.storedFiles[p.Digest], func(at storedAt) bool { return at.life == at.w.life && !at.w.down }) {
+			if p.File && !slices.ContainsFunc(r.storedFiles[p.Digest],
+				func(at storedAt) bool { return at.life == at.w.life && !at.w.down }) {
 				return p.Output, true
 			}
 		}
@@ -159,9 +165,12 @@ func (r *faultRun) missingFile(s *worker.Start) (o probe.Output, missing bool) {
 // ever. Its maker may be unable to run again: the maker may start only once, fails, finds no worker, or ran for
 // another frontend that did not pass the spec on.
 func (r *faultRun) mayLackInput(j *faultJob, t *faultTask, f *frontendNode, v *visit) bool {
-	return t.missedOutputs+t.unfetched > 0 && (!t.spec.Retryable || t.missedOutputs > 3 || v.isResubmitted || slices.ContainsFunc(j.tasks, func(other faultTask) bool {
-		return other.spec.Stage != t.spec.Stage && (!other.spec.Retryable || other.missedOutputs > 3 || other.failedRuns+other.unfetched > other.spec.Retries || r.isStranded(j, &other, f, r.now-f.cfg.StrandedFor))
-	}))
+	return t.missedOutputs+t.unfetched > 0 && (!t.spec.Retryable || t.missedOutputs > 3 || v.isResubmitted ||
+		slices.ContainsFunc(j.tasks, func(other faultTask) bool {
+			return other.spec.Stage != t.spec.Stage && (!other.spec.Retryable || other.missedOutputs > 3 ||
+				other.failedRuns+other.unfetched > other.spec.Retries ||
+				r.isStranded(j, &other, f, r.now-f.cfg.StrandedFor))
+		}))
 }
 
 // checkInputs checks the common part of the stage, and the outputs passed to t by tasks of earlier stages.
@@ -225,7 +234,8 @@ func (r *faultRun) drawNeeds(t *frontend.Task, job int, stages []frontend.Stage,
 	if files && len(t.Constraint.Hosts) == 0 { // not every host has a cache
 		for _, n := range d.Perm(faultFiles)[:d.IntN(3)] {
 			t.Files = append(t.Files, probe.File{
-				Digest: [32]byte{1, byte(n)}, URL: fmt.Sprintf("http://origin/%d?%d.%d", n, job, t.Index), Bytes: drawOne[uint64](d, 0, 1<<10, 100<<20),
+				Digest: [32]byte{1, byte(n)}, URL: fmt.Sprintf("http://origin/%d?%d.%d", n, job, t.Index),
+				Bytes: drawOne[uint64](d, 0, 1<<10, 100<<20),
 			})
 		}
 	}
@@ -302,7 +312,8 @@ func (r *faultRun) checkPlacement(j *faultJob, t *faultTask, w *workerNode, s *w
 	if len(j.spec.Stages) > 0 {
 		for _, name := range j.spec.Stages[t.spec.Stage].After {
 			for k := range j.tasks {
-				if b := &j.tasks[k]; j.spec.Stages[b.spec.Stage].Name == name && j.awaitsTask(&t.spec, &b.spec) && b.goodRuns == 0 {
+				if b := &j.tasks[k]; j.spec.Stages[b.spec.Stage].Name == name && j.awaitsTask(&t.spec, &b.spec) &&
+					b.goodRuns == 0 {
 					return fmt.Errorf("comes after stage %s, and task %d of that stage has not ended well", name, k)
 				}
 			}
@@ -344,7 +355,9 @@ func (r *faultRun) fetchFiles(w *workerNode, a worker.Fetch) {
 	var n, job, task int
 	_, _ = fmt.Sscanf(a.Files[0].URL, "http://origin/%d?%d.%d", &n, &job, &task)
 	t := &r.jobs[job].tasks[task]
-	if !slices.EqualFunc(a.Files, t.spec.Files, func(a, b probe.File) bool { return a.Digest == b.Digest && a.URL == b.URL }) {
+	if !slices.EqualFunc(a.Files, t.spec.Files, func(a, b probe.File) bool {
+		return a.Digest == b.Digest && a.URL == b.URL
+	}) {
 		r.failRun("w%d fetches %v for task %d of job %d", w.index, a.Files, task, job)
 	}
 	r.stats.Seen["fetches"]++
@@ -550,12 +563,15 @@ func findLeftovers(core any, kept ...string) []string {
 // workers, links and functions, and scratch memory.
 var (
 	keptByFrontend = []string{
-		"workers*", "byTimer.items", "log", "sampler*", "sampler.marks", "sampler.decisions", "scratch.PlacesAt", "lent", "refusals", "batch.keys",
+		"workers*", "byTimer.items", "log", "sampler*", "sampler.marks", "sampler.decisions", "scratch.PlacesAt",
+		"lent", "refusals", "batch.keys",
 		"view*", "view.workers*", "view.workers.welcome", "view.workers.functions", "view.idle", "view.runs",
 		"view.sets*", "view.sets.need", "view.sets.workers", "view.sets.member",
 	}
 	keptByWorker = []string{
-		"cfg", "functions", "links*", "links.seenPlaces", "links.boundAttempts", "linksByFrontend", "queue.tenants", "queue.kinds", "spareQueue.tenants", "spareQueue.kinds", "spare.cursors", "spare.walk", "victims",
-		"memories", "forecast", "gaps", "lent", "freeAttempts", "freeActiveParts", "queue.byTurn", "queue.byArrival", "queue.byTenant", "queue.turns",
+		"cfg", "functions", "links*", "links.seenPlaces", "links.boundAttempts", "linksByFrontend", "queue.tenants",
+		"queue.kinds", "spareQueue.tenants", "spareQueue.kinds", "spare.cursors", "spare.walk", "victims",
+		"memories", "forecast", "gaps", "lent", "freeAttempts", "freeActiveParts", "queue.byTurn", "queue.byArrival",
+		"queue.byTenant", "queue.turns",
 	}
 )

@@ -17,12 +17,14 @@ import (
 // checkOutcome checks that an outcome has a cause.
 func (r *faultRun) checkOutcome(f *frontendNode, v *visit, o *frontend.Outcome) {
 	j := v.job
-	j.stopped = j.stopped || o.Kind == frontend.Cancelled || o.Kind == frontend.DeadlineExceeded || o.Kind == frontend.Failed && o.Failure == frontend.StageFailed
+	j.stopped = j.stopped || o.Kind == frontend.Cancelled || o.Kind == frontend.DeadlineExceeded ||
+		o.Kind == frontend.Failed && o.Failure == frontend.StageFailed
 	t := &j.tasks[o.Task]
 	t.reported++
 	bad := false
 	if n := len(o.Earlier); n < min(o.Attempts-1, frontend.MaxEarlier) || n > min(o.Attempts, frontend.MaxEarlier) {
-		r.failRun("job %d, task %d: of %d attempts, %d are listed beside the attempt that counted", j.n, o.Task, o.Attempts, n)
+		r.failRun("job %d, task %d: of %d attempts, %d are listed beside the attempt that counted", j.n, o.Task,
+			o.Attempts, n)
 	}
 	switch o.Kind {
 	case frontend.Result:
@@ -45,7 +47,8 @@ func (r *faultRun) checkOutcome(f *frontendNode, v *visit, o *frontend.Outcome) 
 		case frontend.Timeout:
 			bad = t.spec.Timeout == 0
 		case frontend.Lost:
-			bad = t.spec.Retryable || r.frontendsOnly && strings.HasPrefix(o.Message, "its frontend was lost") && !strings.Contains(o.Message, "has started since, or forgot")
+			bad = t.spec.Retryable || r.frontendsOnly && strings.HasPrefix(o.Message, "its frontend was lost") &&
+				!strings.Contains(o.Message, "has started since, or forgot")
 			untold := v.isResubmitted // the frontend may be unable to tell that a task was never tried
 			bad = bad || !r.mayBeLost(j, t) && (len(t.attempts) > 0 || !untold)
 		case frontend.NoWorker:
@@ -57,7 +60,8 @@ func (r *faultRun) checkOutcome(f *frontendNode, v *visit, o *frontend.Outcome) 
 		}
 	}
 	if bad {
-		r.failRun("job %d, task %d (retryable %t, %d retries, %d runs, %d of them failed): outcome %d, failure %d, %q without a cause",
+		r.failRun("job %d, task %d (retryable %t, %d retries, %d runs, %d of them failed): outcome %d, failure %d, "+
+			"%q without a cause",
 			j.n, o.Task, t.spec.Retryable, t.spec.Retries, t.starts, t.failedRuns, o.Kind, o.Failure, o.Message)
 	}
 }
@@ -86,11 +90,13 @@ func (r *faultRun) checkBlame(v *visit) {
 	}
 }
 
+// taskOf returns the job and task of a start.
 func (r *faultRun) taskOf(s *worker.Start) (*faultJob, *faultTask) {
 	j := r.jobs[jobOf(s.Job)-1]
 	return j, &j.tasks[s.Launch.Task]
 }
 
+// taskStarted checks that a task may start now at w.
 func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	j, t := r.taskOf(s)
 	t.starts++
@@ -103,13 +109,15 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 		most = 2
 	}
 	if t.running++; r.frontendsOnly && !j.stopped && (t.running > most || t.goodRuns >= most) {
-		r.failRun("task %d of job %d starts at w%d, and runs at %d other places, and has ended well %d times, though only frontends fail", s.Launch.Task, j.n, w.index, t.running-1, t.goodRuns)
+		r.failRun("task %d of job %d starts at w%d, and runs at %d other places, and has ended well %d times, "+
+			"though only frontends fail", s.Launch.Task, j.n, w.index, t.running-1, t.goodRuns)
 	}
 	if !r.calm {
 		r.checkRestart(j, t, s)
 	}
 	x := r.attempts[s.Launch.Attempt] // a copy may have been under way by then, or its original
-	if at := &t.backoff; r.frontendsOnly && at.frontend == s.Launch.Attempt.Frontend && at.session == j.session && r.now < at.until && !x.isCopy && x.sent >= at.until-t.spec.Backoff {
+	if at := &t.backoff; r.frontendsOnly && at.frontend == s.Launch.Attempt.Frontend && at.session == j.session &&
+		r.now < at.until && !x.isCopy && x.sent >= at.until-t.spec.Backoff {
 		r.failRun("task %d of job %d has failed and starts again %v too soon", s.Launch.Task, j.n, at.until-r.now)
 	}
 	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
@@ -124,7 +132,8 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 // every third lies.
 func (r *faultRun) reportedProgress(w *workerNode) (list []worker.Progress) {
 	for _, x := range w.running {
-		p := worker.Progress{Attempt: x.start.Launch.Attempt, Done: (r.now - x.began).Seconds() / max(x.duration, 1).Seconds()}
+		p := worker.Progress{Attempt: x.start.Launch.Attempt, Done: (r.now - x.began).Seconds() / max(x.duration,
+			1).Seconds()}
 		switch p.Attempt.Seq % 3 {
 		case 0:
 			continue
@@ -136,6 +145,7 @@ func (r *faultRun) reportedProgress(w *workerNode) (list []worker.Progress) {
 	return list
 }
 
+// taskEnded decides how a run ends: as planned, or without its inputs.
 func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	j, t := r.taskOf(s)
 	if x := r.attempts[s.Launch.Attempt]; x == nil || !x.ignoresStop {
@@ -146,7 +156,8 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	}
 	defer func() {
 		if x := r.attempts[s.Launch.Attempt]; x != nil {
-			x.ended = x.ended || ev.Status == probe.Failed || ev.Status == probe.TimedOut || ev.Status == probe.Killed || ev.Status == probe.Preempted || ev.Status == probe.NoInput
+			x.ended = x.ended || ev.Status == probe.Failed || ev.Status == probe.TimedOut ||
+				ev.Status == probe.Killed || ev.Status == probe.Preempted || ev.Status == probe.NoInput
 		}
 	}()
 	fails := func() {
@@ -189,9 +200,11 @@ func (r *faultRun) describeUnfinished() error {
 		}
 		where := "nowhere"
 		if f := j.owner; f != nil {
-			where = fmt.Sprintf("at f%d (down %t, under way there: %t)", f.index, f.down, r.visits[f.index][j.id] != nil)
+			where = fmt.Sprintf("at f%d (down %t, under way there: %t)", f.index, f.down,
+				r.visits[f.index][j.id] != nil)
 		}
-		return fmt.Errorf("job %d does not end: %d of %d tasks left, %s, session %d", j.n, j.unfinished, len(j.tasks), where, j.session)
+		return fmt.Errorf("job %d does not end: %d of %d tasks left, %s, session %d", j.n, j.unfinished, len(j.tasks),
+			where, j.session)
 	}
 	return nil
 }
@@ -206,7 +219,8 @@ func (r *faultRun) checkDrained() error {
 		}
 		for key := range r.workers {
 			if s, _ := f.frontendCore().Status(frontend.Worker(key)); s.Reservations+s.Attempts > 0 || s.State != "up" {
-				bad("f%d: worker %d is %s with %d reservations and %d attempts", f.index, key, s.State, s.Reservations, s.Attempts)
+				bad("f%d: worker %d is %s with %d reservations and %d attempts", f.index, key, s.State,
+					s.Reservations, s.Attempts)
 			}
 		}
 		for _, field := range findLeftovers(f.core, keptByFrontend...) {

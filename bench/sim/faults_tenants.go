@@ -18,7 +18,8 @@ func (r *faultRun) limitTenants() {
 	}
 	r.stats.Seen["runs with a tenants file"]++
 	r.tenantsFile = tenants.New(1, nil, []tenants.Entry{
-		{Path: "a", Tokens: 1 + d.IntN(4), Max: drawOne(d, 0, 2, 5)}, {Path: "b", Tokens: 1 + d.IntN(4), Max: drawOne(d, 0, 3, 9)},
+		{Path: "a", Tokens: 1 + d.IntN(4), Max: drawOne(d, 0, 2, 5)},
+		{Path: "b", Tokens: 1 + d.IntN(4), Max: drawOne(d, 0, 3, 9)},
 		{Path: "b/c", Tokens: 1 + d.IntN(3), Max: drawOne(d, 0, 2)},
 	})
 }

@@ -44,9 +44,12 @@ func TestFaults(t *testing.T) {
 		t.Errorf("%d kinds of faults, want 14", len(sum.Faults))
 	}
 	for _, kind := range []string{
-		"jobs with stages", "tasks with constraints", "tasks with inputs", "tasks with files", "fetches", "fetches that fail",
-		"fetches that end after their release", "steady runs", "rumours", "lies", "calm runs", "huge jobs", "jobs that pass outputs", "jobs blamed", "spare jobs",
-		"stages along others", "jobs that grow", "full jobs", "outputs lost", "additions", "additions refused", "jobs outdated", "restamps in vain", "tasks that do not stop", "demands by what was used",
+		"jobs with stages", "tasks with constraints", "tasks with inputs", "tasks with files", "fetches",
+		"fetches that fail",
+		"fetches that end after their release", "steady runs", "rumours", "lies", "calm runs", "huge jobs",
+		"jobs that pass outputs", "jobs blamed", "spare jobs",
+		"stages along others", "jobs that grow", "full jobs", "outputs lost", "additions", "additions refused",
+		"jobs outdated", "restamps in vain", "tasks that do not stop", "demands by what was used",
 	} {
 		if sum.Seen[kind] == 0 {
 			t.Errorf("no %s", kind)

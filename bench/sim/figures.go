@@ -73,6 +73,7 @@ type Check struct {
 	Text  string `json:"text"`
 }
 
+// newCheck makes a Check with a formatted text.
 func newCheck(holds bool, format string, args ...any) Check {
 	return Check{holds, fmt.Sprintf(format, args...)}
 }
@@ -142,7 +143,8 @@ func (f *Figure) Run(ctx context.Context, o FigureOptions) (*FigureResult, error
 		return nil, err
 	}
 	res := &FigureResult{
-		Name: f.Name, Title: f.Title, Claim: f.Claim, Scale: o.Scale.String(), XLabel: f.axis.Label, Holds: true, figure: f, data: d,
+		Name: f.Name, Title: f.Title, Claim: f.Claim, Scale: o.Scale.String(), XLabel: f.axis.Label, Holds: true,
+		figure: f, data: d,
 		Settings: settings,
 	}
 	for _, line := range d.lines {
@@ -214,6 +216,7 @@ func nameSeeds(seed uint64, seeds int) string {
 	return fmt.Sprintf("means of seeds %d to %d", seed, seed+uint64(seeds)-1)
 }
 
+// appendNew appends the strings that all does not have yet.
 func appendNew(all []string, more ...string) []string {
 	for _, s := range more {
 		if !slices.Contains(all, s) {
@@ -232,8 +235,10 @@ func (f *Figure) describeSweeps(parts []part, seed uint64, seeds int) string {
 		}
 		return strings.Join(all, " / ")
 	}
-	text := fmt.Sprintf("%s workers of %s slots, worker speeds %s, %s frontends, messages take %s, estimates %s, %s jobs a run",
-		values(func(s *Sweep) any { return s.Workers }), values(func(s *Sweep) any { return s.Slots }), values(func(s *Sweep) any { return s.Speeds }),
+	text := fmt.Sprintf("%s workers of %s slots, worker speeds %s, %s frontends, messages take %s, estimates %s, %s "+
+		"jobs a run",
+		values(func(s *Sweep) any { return s.Workers }), values(func(s *Sweep) any { return s.Slots }),
+		values(func(s *Sweep) any { return s.Speeds }),
 		values(func(s *Sweep) any { return s.Frontends }), values(func(s *Sweep) any { return s.Delay }),
 		values(func(s *Sweep) any { return s.Estimates }), values(func(s *Sweep) any { return s.Jobs }))
 	if slices.ContainsFunc(parts[0].sweep.Policies, func(p Policy) bool { return p.Name == "centralized" }) {
@@ -246,7 +251,8 @@ func (f *Figure) describeSweeps(parts []part, seed uint64, seeds int) string {
 		text += ", heartbeats every " + values(func(s *Sweep) any { return s.Gossip.Period })
 	}
 	if slices.ContainsFunc(parts, func(p part) bool { return p.sweep.Input != 0 }) {
-		text += fmt.Sprintf(", %s racks, inputs with %s copies", values(func(s *Sweep) any { return s.Racks }), values(func(s *Sweep) any { return s.Copies }))
+		text += fmt.Sprintf(", %s racks, inputs with %s copies", values(func(s *Sweep) any { return s.Racks }),
+			values(func(s *Sweep) any { return s.Copies }))
 	}
 	return text + ", " + nameSeeds(seed, seeds)
 }
@@ -264,6 +270,7 @@ type figureData struct {
 	runs  map[figurePoint][]*bench.SimRun
 }
 
+// addRun adds a run at place x of a line. Runs of one place must come in the order of seeds.
 func (d *figureData) addRun(line string, x float64, r *bench.SimRun) {
 	if !slices.Contains(d.lines, line) {
 		d.lines = append(d.lines, line)

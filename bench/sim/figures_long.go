@@ -17,10 +17,14 @@ import (
 var longFigures = []Figure{
 	{
 		Name: "matching", Title: "Matching tasks with workers",
-		Claim: "Stable matching is no further from the optimum than placing the tasks one by one (2 % is no difference). In the mean completion stable matching is nearer from 100 tasks on, in the last completion from 300 tasks on (section 5.5). " +
-			fmt.Sprintf("The limits of production, %d tasks a batch and %d servers a task, cost less than 1 %% of the mean and less than 10 %% of the last completion.", estimate.MaxBatch, estimate.MaxKept),
+		Claim: "Stable matching is no further from the optimum than placing the tasks one by one (2 % is no " +
+			"difference). In the mean completion stable matching is nearer from 100 tasks on, in the last " +
+			"completion from 300 tasks on (section 5.5). " +
+			fmt.Sprintf("The limits of production, %d tasks a batch and %d servers a task, cost less than 1 %% of "+
+				"the mean and less than 10 %% of the last completion.", estimate.MaxBatch, estimate.MaxKept),
 		axis: bench.Axis{Label: "tasks", Scale: bench.Log}, seeds: [...]int{10, 30},
-		views: []view{{title: "mean completion, mean run times", metric: meanDone}, {title: "last completion, mean run times", metric: lastDone}},
+		views: []view{{title: "mean completion, mean run times", metric: meanDone},
+			{title: "last completion, mean run times", metric: lastDone}},
 		playSeed: func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
 			const servers = 100
 			speedups := []float64{4}
@@ -33,20 +37,27 @@ var longFigures = []Figure{
 					for _, m := range []struct {
 						name string
 						q    estimate.Completion
-					}{{"greedy", q.Greedy}, {"stable", q.Stable}, {"stable within limits", q.Limited}, {"optimal", q.Optimal}} {
-						add(fmt.Sprintf("%s, %gx faster where preferred", m.name, speedup), float64(tasks), &bench.SimRun{
-							Policy: m.name, Workers: servers, Slots: 1, Completion: &bench.SimMatching{Mean: m.q.Mean, Last: m.q.Last},
-						})
+					}{{"greedy", q.Greedy}, {"stable", q.Stable}, {"stable within limits", q.Limited},
+						{"optimal", q.Optimal}} {
+						add(fmt.Sprintf("%s, %gx faster where preferred", m.name, speedup), float64(tasks),
+							&bench.SimRun{
+								Policy: m.name, Workers: servers, Slots: 1,
+								Completion: &bench.SimMatching{Mean: m.q.Mean,
+									Last: m.q.Last},
+							})
 					}
 				}
 			}
 		},
-		setup: "100 servers of one slot with exponential waits of mean 1, tasks with exponential run times of mean 1, each with a preferred server; for the last completion, optimal is a bound",
+		setup: "100 servers of one slot with exponential waits of mean 1, tasks with exponential run times of mean " +
+			"1, each with a preferred server; for the last completion, optimal is a bound",
 		check: func(d *figureData) []Check {
 			var checks []Check
 			for _, x := range d.xs {
 				const speedup = ", 4x faster where preferred"
-				over := func(line string, of metric) float64 { return d.ratioOf(line+speedup, x, "optimal"+speedup, x, of) }
+				over := func(line string, of metric) float64 {
+					return d.ratioOf(line+speedup, x, "optimal"+speedup, x, of)
+				}
 				greedy, stable := over("greedy", meanDone), over("stable", meanDone)
 				greedyLast, stableLast := over("greedy", lastDone), over("stable", lastDone)
 				limited, limitedLast := over("stable within limits", meanDone), over("stable within limits", lastDone)
@@ -58,16 +69,20 @@ var longFigures = []Figure{
 					ok = stable < greedy && stableLast < greedyLast
 				}
 				checks = append(checks,
-					newCheck(ok, "%g tasks, 4 times faster: mean %.2f times the optimum (greedy %.2f), last %.2f times the bound (greedy %.2f)", x, stable, greedy, stableLast, greedyLast),
-					newCheck(limited < stable*1.01 && limitedLast < stableLast*1.1, "within limits: mean %.2f times the optimum, last %.2f times the bound", limited, limitedLast))
+					newCheck(ok, "%g tasks, 4 times faster: mean %.2f times the optimum (greedy %.2f), last %.2f "+
+						"times the bound (greedy %.2f)", x, stable, greedy, stableLast, greedyLast),
+					newCheck(limited < stable*1.01 && limitedLast < stableLast*1.1,
+						"within limits: mean %.2f times the optimum, last %.2f times the bound", limited, limitedLast))
 			}
 			return checks
 		},
 	},
 	{
 		Name: "estimation", Title: "With estimation and without",
-		Claim: "With placement by estimated completion time, waits differ between workers less than half as much as with placement by the queue lengths of two workers, and less than a quarter as much as with random placement (section 5.3).",
-		axis:  bench.Axis{Label: "load"}, seeds: [...]int{2, 3}, locate: byLoad,
+		Claim: "With placement by estimated completion time, waits differ between workers less than half as much as " +
+			"with placement by the queue lengths of two workers, and less than a quarter as much as with random " +
+			"placement (section 5.3).",
+		axis: bench.Axis{Label: "load"}, seeds: [...]int{2, 3}, locate: byLoad,
 		views: []view{
 			{title: "deviation of mean waits over workers, ms", scale: bench.Log, metric: workerSpread},
 			{title: "p99 wait, ms", scale: bench.Log, metric: func(r *bench.SimRun) float64 { return r.WaitMS.P99 }},
@@ -83,19 +98,25 @@ var longFigures = []Figure{
 		check: func(d *figureData) []Check {
 			var checks []Check
 			for _, x := range d.xs {
-				sampled, anywhere := d.ratioOf("phoebe", x, "per-task", x, workerSpread), d.ratioOf("phoebe", x, "random", x, workerSpread)
-				checks = append(checks, newCheck(sampled < 0.5 && anywhere < 0.25, "at load %g the spread of waits is %.2f times that by queue lengths, and %.3f times that of random placement", x, sampled, anywhere))
+				sampled, anywhere := d.ratioOf("phoebe", x, "per-task", x, workerSpread),
+					d.ratioOf("phoebe", x, "random", x, workerSpread)
+				checks = append(checks, newCheck(sampled < 0.5 && anywhere < 0.25, "at load %g the spread of waits "+
+					"is %.2f times that by queue lengths, and %.3f times that of random placement", x, sampled,
+					anywhere))
 			}
 			return checks
 		},
 	},
 	{
 		Name: "staleness", Title: "Old wait matrices",
-		Claim: "By gossip alone, tasks wait longer the older the gossip is. If frontends ask the few workers that matter, the mean response stays within 2 % of the response with heartbeats ten times a second, however rare the gossip.",
-		axis:  bench.Axis{Label: "heartbeat period, s", Scale: bench.Log}, seeds: [...]int{2, 3},
+		Claim: "By gossip alone, tasks wait longer the older the gossip is. If frontends ask the few workers that " +
+			"matter, the mean response stays within 2 % of the response with heartbeats ten times a second, however " +
+			"rare the gossip.",
+		axis: bench.Axis{Label: "heartbeat period, s", Scale: bench.Log}, seeds: [...]int{2, 3},
 		views: []view{
 			{title: "mean response, ms", metric: meanResponse},
-			{title: "mean wait, ms", scale: bench.Log, metric: func(r *bench.SimRun) float64 { return max(r.WaitMS.Mean, 1) }},
+			{title: "mean wait, ms", scale: bench.Log,
+				metric: func(r *bench.SimRun) float64 { return max(r.WaitMS.Mean, 1) }},
 			{title: "wait estimates within 10 % or 1 s, %", metric: waitsWithin},
 		},
 		parts: func(s FigureScale) []part {
@@ -125,21 +146,29 @@ var longFigures = []Figure{
 			wait := func(r *bench.SimRun) float64 { return r.WaitMS.Mean }
 			grows := d.meanOf("gossip alone", last, wait) > d.meanOf("gossip alone", first, wait)
 			return []Check{
-				newCheck(grows, "by gossip alone a task waits %.0f ms on average with heartbeats every %g s and %.0f ms with heartbeats every %g s; %.1f and %.1f %% of the wait estimates are within 10 %% or 1 s",
-					d.meanOf("gossip alone", first, wait), first, d.meanOf("gossip alone", last, wait), last, d.meanOf("gossip alone", first, waitsWithin), d.meanOf("gossip alone", last, waitsWithin)),
-				newCheck(worst <= 1.02, "if frontends ask, the mean response is at most %.3f times that of the shortest period; a task waits %.0f and %.0f ms", worst,
+				newCheck(grows, "by gossip alone a task waits %.0f ms on average with heartbeats every %g s and "+
+					"%.0f ms with heartbeats every %g s; %.1f and %.1f %% of the wait estimates are within "+
+					"10 %% or 1 s",
+					d.meanOf("gossip alone", first, wait), first, d.meanOf("gossip alone", last, wait), last,
+					d.meanOf("gossip alone", first, waitsWithin), d.meanOf("gossip alone", last, waitsWithin)),
+				newCheck(worst <= 1.02, "if frontends ask, the mean response is at most %.3f times that of the "+
+					"shortest period; a task waits %.0f and %.0f ms", worst,
 					d.meanOf("phoebe, which asks", first, wait), d.meanOf("phoebe, which asks", last, wait)),
 			}
 		},
 	},
 	{
 		Name: "locality", Title: "Data and where it is",
-		Claim: "Weighing the time to read against the time to wait is faster than random placement, and faster than waiting for a worker with the data, at every size. Less than a third as much is read across racks as with random placement.",
-		axis:  bench.Axis{Label: "input of each task, MB", Scale: bench.Log}, seeds: [...]int{2, 3}, locate: byPart,
+		Claim: "Weighing the time to read against the time to wait is faster than random placement, and faster than " +
+			"waiting for a worker with the data, at every size. Less than a third as much is read across racks as " +
+			"with random placement.",
+		axis: bench.Axis{Label: "input of each task, MB", Scale: bench.Log}, seeds: [...]int{2, 3}, locate: byPart,
 		views: []view{
 			{title: "mean response, ms", metric: meanResponse}, {title: "p99 response, ms", metric: p99Response},
-			{title: "MB read across racks by a task", metric: func(r *bench.SimRun) float64 { return r.Read.Across / 1e6 }},
-			{title: "MB read from another host by a task", metric: func(r *bench.SimRun) float64 { return (r.Read.Across + r.Read.Rack) / 1e6 }},
+			{title: "MB read across racks by a task",
+				metric: func(r *bench.SimRun) float64 { return r.Read.Across / 1e6 }},
+			{title: "MB read from another host by a task",
+				metric: func(r *bench.SimRun) float64 { return (r.Read.Across + r.Read.Rack) / 1e6 }},
 		},
 		parts: func(s FigureScale) []part {
 			var parts []part
@@ -155,12 +184,14 @@ var longFigures = []Figure{
 		check: func(d *figureData) []Check {
 			var checks []Check
 			for _, x := range d.xs {
-				anywhere, strict := d.ratioOf("phoebe", x, "random", x, meanResponse), d.ratioOf("phoebe", x, "strict-locality", x, meanResponse)
+				anywhere, strict := d.ratioOf("phoebe", x, "random", x, meanResponse),
+					d.ratioOf("phoebe", x, "strict-locality", x, meanResponse)
 				across := func(line string) float64 {
 					return d.meanOf(line, x, func(r *bench.SimRun) float64 { return r.Read.Across / 1e6 })
 				}
 				checks = append(checks, newCheck(anywhere < 1 && strict < 1 && across("phoebe") < across("random")/3,
-					"with %g MB the mean response is %.2f times that of random placement and %.3f times that of strict locality; a task reads %.1f MB across racks, with the other policies %.1f and %.1f MB",
+					"with %g MB the mean response is %.2f times that of random placement and %.3f times that of "+
+						"strict locality; a task reads %.1f MB across racks, with the other policies %.1f and %.1f MB",
 					x, anywhere, strict, across("phoebe"), across("random"), across("strict-locality")))
 			}
 			return checks
@@ -226,13 +257,16 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 	slices.SortStableFunc(measures, func(a, b measure) int { return strings.Compare(b.name[:1], a.name[:1]) })
 	f := Figure{
 		Name: name, Title: "Short and long tasks together, " + setting,
-		Claim: "In p50, p90 and p99 of short and of long jobs, phoebe is ahead of late binding for all tasks and of estimation for all tasks, and not behind the rival eagle " +
-			"(less than 0.2 % or the 95 % confidence interval is no difference). Of phoebe's wait estimates, 95 % are within 10 % or 1 s of the truth.",
+		Claim: "In p50, p90 and p99 of short and of long jobs, phoebe is ahead of late binding for all tasks and of " +
+			"estimation for all tasks, and not behind the rival eagle " +
+			"(less than 0.2 % or the 95 % confidence interval is no difference). Of phoebe's wait estimates, " +
+			"95 % are within 10 % or 1 s of the truth.",
 		axis: bench.Axis{Label: "load"}, seeds: [...]int{3, 10},
 		parts: func(s FigureScale) []part {
 			var parts []part
 			for _, n := range [][]int{{10}, {10, 50}}[s] {
-				w := newSweep(n, s.pickSize(6000, 10_000), "1", "fixed:1ms", 500*time.Microsecond, "phoebe", "late-binding", "estimation", "eagle")
+				w := newSweep(n, s.pickSize(6000, 10_000), "1", "fixed:1ms", 500*time.Microsecond, "phoebe",
+					"late-binding", "estimation", "eagle")
 				w.Frontends, w.Slots, w.Estimates = 4, 8, e
 				w.Gossip, w.Reserved = Gossip{Period: time.Second, Delay: w.Delay}, 0.1
 				w.Workload = mixedJobs()
@@ -277,7 +311,9 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 			if len(less) > 0 {
 				text = "behind in " + strings.Join(less, ", ")
 			}
-			checks = append(checks, newCheck(len(less) == 0, "%s: in %% against %s: %s; at load %g, with slots busy for %.3f of the time: %s", on, other, text, last, d.meanOf("phoebe, "+on, last, slotUtilisation), strings.Join(at, ", ")))
+			checks = append(checks, newCheck(len(less) == 0, "%s: in %% against %s: %s; at load %g, with slots busy "+
+				"for %.3f of the time: %s", on, other, text, last, d.meanOf("phoebe, "+on, last, slotUtilisation),
+				strings.Join(at, ", ")))
 		}
 		for _, line := range d.lines {
 			if !strings.HasPrefix(line, "phoebe,") {
@@ -290,10 +326,13 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 				}
 			}
 			if at == 0 {
-				checks = append(checks, newCheck(true, "%s: no task was placed by estimation, or all estimates were good", line))
+				checks = append(checks,
+					newCheck(true, "%s: no task was placed by estimation, or all estimates were good", line))
 				continue
 			}
-			checks = append(checks, newCheck(least >= 95, "%s: %.1f %% of the wait estimates are within 10 %% or 1 s at the worst load (%g), and %.1f %% of the run time estimates", line, least, at, d.meanOf(line, at, runsWithin)))
+			checks = append(checks, newCheck(least >= 95, "%s: %.1f %% of the wait estimates are within 10 %% or 1 "+
+				"s at the worst load (%g), and %.1f %% of the run time estimates", line, least, at,
+				d.meanOf(line, at, runsWithin)))
 		}
 		return checks
 	}

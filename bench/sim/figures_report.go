@@ -105,7 +105,8 @@ func WriteFiguresHTML(w io.Writer, results []*FigureResult) error {
 		}
 		page.Sections = append(page.Sections, s)
 		for i := range r.figure.views {
-			page.Sections = append(page.Sections, bench.PageSection{Title: r.Title + ": the numbers", Table: r.viewTable(&r.figure.views[i])})
+			page.Sections = append(page.Sections, bench.PageSection{Title: r.Title + ": the numbers",
+				Table: r.viewTable(&r.figure.views[i])})
 		}
 	}
 	return bench.WritePage(w, page)

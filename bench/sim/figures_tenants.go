@@ -14,23 +14,29 @@ import (
 // spareFigure is about work without urgency.
 var spareFigure = Figure{
 	Name: "spare", Title: "Spare work",
-	Claim: "Endless spare work fills the slots left by regular work: at least 95 % of all slots are in use, and the p99 of regular jobs is at most 1.05 times the p99 without spare work. " +
+	Claim: "Endless spare work fills the slots left by regular work: at least 95 % of all slots are in use, and the " +
+		"p99 of regular jobs is at most 1.05 times the p99 without spare work. " +
 		"Spare tenants share by their tokens, 10 % more or less. At most 3 % of their work is lost.",
 	axis: bench.Axis{Label: "mean run time of spare tasks, s", Scale: bench.Log}, seeds: [...]int{1, 3},
 	views: []view{
-		{title: "p99 of regular jobs, ms", metric: p99Response}, {title: "mean of regular jobs, ms", metric: meanResponse}, {title: "utilisation", metric: slotUtilisation},
-		{title: "lost spare work, %", metric: lostWork}, {title: "share of the first spare tenant in spare work, %", metric: firstSpare},
+		{title: "p99 of regular jobs, ms", metric: p99Response},
+		{title: "mean of regular jobs, ms", metric: meanResponse}, {title: "utilisation", metric: slotUtilisation},
+		{title: "lost spare work, %", metric: lostWork}, {title: "share of the first spare tenant in spare work, %",
+			metric: firstSpare},
 	},
-	setup: "regular jobs of 10 tasks of 100 ms, load 0.3 and 0.9 by turns of 5 s; two spare tenants with tokens 1:3, each always with six tasks for each slot; workers of 4 slots, 4 frontends, messages take 250us",
+	setup: "regular jobs of 10 tasks of 100 ms, load 0.3 and 0.9 by turns of 5 s; two spare tenants with tokens " +
+		"1:3, each always with six tasks for each slot; workers of 4 slots, 4 frontends, messages take 250us",
 	playSeed: func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
 		for _, run := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 			for _, plan := range sparePlans {
 				f := sharing{
 					workers: o.Scale.pickSize(10, 50), frontends: 4,
-					tenants: []tenantLoad{{name: "regular", tokens: 1000, tasks: 10, run: 100 * time.Millisecond, loads: []float64{0.3, 0.9}}},
+					tenants: []tenantLoad{{name: "regular", tokens: 1000, tasks: 10, run: 100 * time.Millisecond,
+						loads: []float64{0.3, 0.9}}},
 				}
 				for i, name := range []string{"first", "second"} {
-					f.tenants = append(f.tenants, tenantLoad{name: name, tokens: 1 + 2*i, class: frontend.Spare, tasks: 20, run: run, jobs: f.workers * sharedSlots * 6 / 20})
+					f.tenants = append(f.tenants, tenantLoad{name: name, tokens: 1 + 2*i, class: frontend.Spare,
+						tasks: 20, run: run, jobs: f.workers * sharedSlots * 6 / 20})
 				}
 				f.setDuration(o, 1200)
 				plan.change(&f)
@@ -47,17 +53,25 @@ var spareFigure = Figure{
 	check: func(d *figureData) []Check {
 		var checks []Check
 		for _, x := range d.xs {
-			p99, mean := d.ratioOf("phoebe", x, "without", x, p99Response), d.ratioOf("phoebe", x, "without", x, meanResponse)
-			used, lost, first := d.meanOf("phoebe", x, slotUtilisation), d.meanOf("phoebe", x, lostWork), d.meanOf("phoebe", x, firstSpare)
+			p99, mean := d.ratioOf("phoebe", x, "without", x, p99Response),
+				d.ratioOf("phoebe", x, "without", x, meanResponse)
+			used, lost, first := d.meanOf("phoebe", x, slotUtilisation), d.meanOf("phoebe", x, lostWork),
+				d.meanOf("phoebe", x, firstSpare)
 			var others []string
 			for _, line := range d.lines {
 				if line != "phoebe" && line != "without" {
-					others = append(others, fmt.Sprintf("%s %.2f and %.3f", line, d.ratioOf(line, x, "without", x, p99Response), d.meanOf(line, x, slotUtilisation)))
+					others = append(others,
+						fmt.Sprintf("%s %.2f and %.3f", line, d.ratioOf(line, x, "without", x, p99Response),
+							d.meanOf(line, x, slotUtilisation)))
 				}
 			}
 			checks = append(checks,
-				newCheck(p99 <= 1.05 && used >= 0.95, "spare tasks of %g s: p99 of regular jobs %.3f times the p99 without spare work (mean %.3f times), utilisation %.3f; %s", x, p99, mean, used, strings.Join(others, ", ")),
-				newCheck(lost <= 3 && math.Abs(first/25-1) <= 0.1, "%.1f %% of the spare work is lost; the first spare tenant got %.1f %% of the spare work", lost, first))
+				newCheck(p99 <= 1.05 && used >= 0.95, "spare tasks of %g s: p99 of regular jobs %.3f times the p99 "+
+					"without spare work (mean %.3f times), utilisation %.3f; %s", x, p99, mean, used,
+					strings.Join(others, ", ")),
+				newCheck(lost <= 3 && math.Abs(first/25-1) <= 0.1,
+					"%.1f %% of the spare work is lost; the first spare tenant got %.1f %% of the spare work", lost,
+					first))
 		}
 		return checks
 	},
@@ -103,15 +117,22 @@ func firstSpare(r *bench.SimRun) float64 {
 // tenantsFigure is about tenants that want more than the fleet has.
 var tenantsFigure = Figure{
 	Name: "tenants", Title: "Tenants that want more than there is",
-	Claim: "Beside a tenant at one and a half times the capacity, an interactive tenant has at most 1.15 times its p50 and 1.3 times its p99 alone. Two greedy tenants share by their tokens, within 3 points. " +
-		"Tasks of ten gossip periods exceed their tokens by at most 2 %, even if a tenth of the news is lost and a frontend crashes.",
+	Claim: "Beside a tenant at one and a half times the capacity, an interactive tenant has at most 1.15 times its " +
+		"p50 and 1.3 times its p99 alone. Two greedy tenants share by their tokens, within 3 points. " +
+		"Tasks of ten gossip periods exceed their tokens by at most 2 %, even if a tenth of the news is lost and a " +
+		"frontend crashes.",
 	axis: bench.Axis{Label: "load of the greedy tenant"}, seeds: [...]int{1, 3},
 	views: []view{
-		{title: "p50 of the first tenant's jobs, ms", scale: bench.Log, metric: func(r *bench.SimRun) float64 { return r.ResponseMS.P50 }}, {title: "p99 of the first tenant's jobs, ms", scale: bench.Log, metric: p99Response},
-		{title: "share of the first tenant in the slots in use, %", metric: firstPart}, {title: "regular beyond tokens, %", metric: beyondTokens}, {title: "tokens idle while tasks wait, %", metric: idleTokens},
+		{title: "p50 of the first tenant's jobs, ms", scale: bench.Log,
+			metric: func(r *bench.SimRun) float64 { return r.ResponseMS.P50 }},
+		{title: "p99 of the first tenant's jobs, ms", scale: bench.Log, metric: p99Response},
+		{title: "share of the first tenant in the slots in use, %", metric: firstPart},
+		{title: "regular beyond tokens, %", metric: beyondTokens},
+		{title: "tokens idle while tasks wait, %", metric: idleTokens},
 		{title: "utilisation", metric: slotUtilisation},
 	},
-	setup: "workers of 4 slots, 4 frontends, messages take 250us. Interactive: jobs of 10 tasks of 100 ms at load 0.2, and equal jobs of the greedy tenant. 30:70: two such greedy tenants. " +
+	setup: "workers of 4 slots, 4 frontends, messages take 250us. Interactive: jobs of 10 tasks of 100 ms at load " +
+		"0.2, and equal jobs of the greedy tenant. 30:70: two such greedy tenants. " +
 		"Long: two tenants with 30 and 70 % of the slots as tokens, tasks of 10 s, and the load in the same shares",
 	playSeed: func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
 		for _, load := range []float64{0.8, 1.5, 3} {
@@ -127,18 +148,26 @@ var tenantsFigure = Figure{
 		var checks []Check
 		p50 := func(r *bench.SimRun) float64 { return r.ResponseMS.P50 }
 		for _, x := range d.xs[1:] {
-			half, tail := d.ratioOf("interactive, phoebe", x, "interactive, alone", x, p50), d.ratioOf("interactive, phoebe", x, "interactive, alone", x, p99Response)
-			checks = append(checks, newCheck((half <= 1.15 || x > 1.5) && tail <= 1.3, "beside a tenant at load %g: p50 %.2f times that alone, p99 %.2f times; by arrival %.2f and %.2f, with half of the workers each %.2f and %.2f", x, half, tail,
-				d.ratioOf("interactive, by arrival", x, "interactive, alone", x, p50), d.ratioOf("interactive, by arrival", x, "interactive, alone", x, p99Response),
-				d.ratioOf("interactive, half of the workers each", x, "interactive, alone", x, p50), d.ratioOf("interactive, half of the workers each", x, "interactive, alone", x, p99Response)))
+			half, tail := d.ratioOf("interactive, phoebe", x, "interactive, alone", x, p50),
+				d.ratioOf("interactive, phoebe", x, "interactive, alone", x, p99Response)
+			checks = append(checks, newCheck((half <= 1.15 || x > 1.5) && tail <= 1.3,
+				"beside a tenant at load %g: p50 %.2f times that alone, p99 %.2f times; by arrival %.2f and %.2f, "+
+					"with half of the workers each %.2f and %.2f", x, half, tail,
+				d.ratioOf("interactive, by arrival", x, "interactive, alone", x, p50),
+				d.ratioOf("interactive, by arrival", x, "interactive, alone", x, p99Response),
+				d.ratioOf("interactive, half of the workers each", x, "interactive, alone", x, p50),
+				d.ratioOf("interactive, half of the workers each", x, "interactive, alone", x, p99Response)))
 			part := d.meanOf("30:70, phoebe", x, firstPart)
-			checks = append(checks, newCheck(math.Abs(part-30) <= 3, "of two tenants at load %g the first gets %.1f %%; by arrival %.1f %%", x, part, d.meanOf("30:70, by arrival", x, firstPart)))
+			checks = append(checks, newCheck(math.Abs(part-30) <= 3, "of two tenants at load %g the first gets "+
+				"%.1f %%; by arrival %.1f %%", x, part, d.meanOf("30:70, by arrival", x, firstPart)))
 		}
 		for _, x := range d.xs {
 			over, idle := d.meanOf("long, phoebe", x, beyondTokens), d.meanOf("long, phoebe", x, idleTokens)
 			checks = append(checks, newCheck(over <= 2 && idle < d.meanOf("long, tokens split", x, idleTokens),
-				"long tasks at load %g: %.1f %% beyond tokens, and %.1f %% of the tokens idle; with tokens split between frontends %.1f and %.1f %%, without news %.1f and %.1f %%", x, over, idle,
-				d.meanOf("long, tokens split", x, beyondTokens), d.meanOf("long, tokens split", x, idleTokens), d.meanOf("long, no news", x, beyondTokens), d.meanOf("long, no news", x, idleTokens)))
+				"long tasks at load %g: %.1f %% beyond tokens, and %.1f %% of the tokens idle; with tokens split "+
+					"between frontends %.1f and %.1f %%, without news %.1f and %.1f %%", x, over, idle,
+				d.meanOf("long, tokens split", x, beyondTokens), d.meanOf("long, tokens split", x, idleTokens),
+				d.meanOf("long, no news", x, beyondTokens), d.meanOf("long, no news", x, idleTokens)))
 		}
 		return checks
 	},
@@ -192,6 +221,7 @@ func (f *sharing) setDuration(o FigureOptions, jobs int) {
 	f.warmup = f.end / 5
 }
 
+// setInteractive sets an interactive tenant at load 0.2, and a greedy tenant.
 func setInteractive(f *sharing, load float64) {
 	f.tenants = []tenantLoad{
 		{name: "interactive", tokens: 1, tasks: 10, run: 100 * time.Millisecond, loads: []float64{0.2}},
@@ -199,6 +229,7 @@ func setInteractive(f *sharing, load float64) {
 	}
 }
 
+// setGreedy sets two greedy tenants with tokens 3:7.
 func setGreedy(f *sharing, load float64) {
 	f.tenants = []tenantLoad{
 		{name: "a", tokens: 3, tasks: 10, run: 100 * time.Millisecond, loads: []float64{load}},
@@ -206,12 +237,15 @@ func setGreedy(f *sharing, load float64) {
 	}
 }
 
+// longTenants sets two tenants with tasks of 10 s, lost news and a crash of a frontend.
 func longTenants(f *sharing, load float64) {
 	f.loss, f.crash = 0.1, true
 	slots := f.workers * sharedSlots
 	f.tenants = []tenantLoad{
-		{name: "a", tokens: slots * 3 / 10, tasks: 10, run: 10 * time.Second, hints: true, loads: []float64{0.3 * load}},
-		{name: "b", tokens: slots * 7 / 10, tasks: 10, run: 10 * time.Second, hints: true, loads: []float64{0.7 * load}},
+		{name: "a", tokens: slots * 3 / 10, tasks: 10, run: 10 * time.Second, hints: true,
+			loads: []float64{0.3 * load}},
+		{name: "b", tokens: slots * 7 / 10, tasks: 10, run: 10 * time.Second, hints: true,
+			loads: []float64{0.7 * load}},
 	}
 }
 

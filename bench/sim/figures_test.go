@@ -46,7 +46,8 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%s: progress ended at %g", f.Name, last)
 		}
 		if len(r.Checks) == 0 || len(r.Points) != len(r.data.lines)*len(r.data.xs) {
-			t.Errorf("%s: %d checks, %d points on %d lines of %d", f.Name, len(r.Checks), len(r.Points), len(r.data.lines), len(r.data.xs))
+			t.Errorf("%s: %d checks, %d points on %d lines of %d", f.Name, len(r.Checks), len(r.Points),
+				len(r.data.lines), len(r.data.xs))
 		}
 		for _, c := range r.Checks {
 			if c.Text == "" || strings.Contains(c.Text, "NaN") || strings.Contains(c.Text, "%!") {
@@ -163,7 +164,8 @@ func TestFiguresAreChecked(t *testing.T) {
 		late, batch float64
 		want        string
 	}{{0.04, 0.9, "yyy"}, {0.06, 0.9, "yny"}, {0.04, 0.5, "nyy"}} {
-		got := holds(fake(late, 0.8, map[string]float64{"late-binding": test.late, "late-binding-no-cancel": test.late, "batch": test.batch}))
+		got := holds(fake(late, 0.8, map[string]float64{"late-binding": test.late,
+			"late-binding-no-cancel": test.late, "batch": test.batch}))
 		if got != test.want {
 			t.Errorf("%+v: %s", test, got)
 		}
@@ -175,9 +177,12 @@ func TestFiguresAreChecked(t *testing.T) {
 	f := mustFigure(t, "additions-10ms")
 	checks := fake(f, 0.9, map[string]float64{"phoebe-overlap": 0.1, "phoebe-share": -0.1, "phoebe-sticky": -0.005})
 	for _, want := range []Check{
-		{true, "overlap, in % without it: pays in mean response +10.0±0.0 at 0.9; p99 response +10.0±0.0 at 0.9; messages per task +10.0±0.0 at 0.9."},
-		{false, "share, in % without it: costs in mean response -10.0±0.0 at 0.9; p99 response -10.0±0.0 at 0.9; messages per task -10.0±0.0 at 0.9."},
-		{true, "sticky, in % without it: costs in mean response -0.5±0.0 at 0.9; p99 response -0.5±0.0 at 0.9; messages per task -0.5±0.0 at 0.9."},
+		{true, "overlap, in % without it: pays in mean response +10.0±0.0 at 0.9; p99 response +10.0±0.0 at 0.9; " +
+			"messages per task +10.0±0.0 at 0.9."},
+		{false, "share, in % without it: costs in mean response -10.0±0.0 at 0.9; p99 response -10.0±0.0 at 0.9; " +
+			"messages per task -10.0±0.0 at 0.9."},
+		{true, "sticky, in % without it: costs in mean response -0.5±0.0 at 0.9; p99 response -0.5±0.0 at 0.9; " +
+			"messages per task -0.5±0.0 at 0.9."},
 		{true, "resample, in % without it: no difference."},
 	} {
 		if !slices.Contains(checks, want) {
@@ -198,12 +203,14 @@ func TestFigureReports(t *testing.T) {
 			r.Points[k].WallS = 0
 		}
 		var text, page, doc bytes.Buffer
-		for _, err := range []error{r.WriteText(&text), WriteFiguresHTML(&page, []*FigureResult{r}), WriteFiguresJSON(&doc, []*FigureResult{r})} {
+		for _, err := range []error{r.WriteText(&text), WriteFiguresHTML(&page, []*FigureResult{r}),
+			WriteFiguresJSON(&doc, []*FigureResult{r})} {
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, want := range []string{f.Title, f.Claim, "task-exp:1ms", "means of seeds 7 to 8", "phoebe-share", "0.95", r.Verdict() + "\n"} {
+		for _, want := range []string{f.Title, f.Claim, "task-exp:1ms", "means of seeds 7 to 8", "phoebe-share",
+			"0.95", r.Verdict() + "\n"} {
 			if !strings.Contains(text.String(), want) {
 				t.Errorf("no %q in\n%s", want, &text)
 			}
@@ -227,7 +234,8 @@ func TestFigureReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b := back.Figures[0]; b.Name != f.Name || b.Holds != r.Holds || len(b.Points) != len(r.Points) ||
-			b.Points[1].Seed != 8 || b.Points[2].X != 0.3 || b.Points[2].Load != 0.3 || b.Points[2].Policy != b.Points[2].Line || b.Points[0].Jobs != 16 ||
+			b.Points[1].Seed != 8 || b.Points[2].X != 0.3 || b.Points[2].Load != 0.3 ||
+			b.Points[2].Policy != b.Points[2].Line || b.Points[0].Jobs != 16 ||
 			r.Points[0].ResponseMS == r.Points[1].ResponseMS {
 			t.Errorf("%+v", b)
 		}

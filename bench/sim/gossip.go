@@ -56,7 +56,8 @@ func (c *cluster) startGossip(cfg Gossip, rng *rand.Rand) error {
 		members[i] = gossipview.Member{Name: name, Run: 1, Gossip: name, API: name, Heartbeat: name}
 	}
 	for i, f := range c.frontends {
-		v := &frontendView{f: f, core: gossipview.New(limits, members[i], c.timeNow(), rand.New(rand.NewPCG(rng.Uint64(), 'g')))}
+		v := &frontendView{f: f, core: gossipview.New(limits, members[i], c.timeNow(),
+			rand.New(rand.NewPCG(rng.Uint64(), 'g')))}
 		v.core.SetMembers(members)
 		g.views = append(g.views, v)
 		g.runAfter(time.Duration(rng.Int64N(int64(g.flushEvery))), func() error { return g.tickView(v) })
@@ -68,7 +69,9 @@ func (c *cluster) startGossip(cfg Gossip, rng *rand.Rand) error {
 	for _, w := range c.workers {
 		m := &w.welcome
 		rng.Shuffle(len(seeds), func(i, j int) { seeds[i], seeds[j] = seeds[j], seeds[i] })
-		a, err := gossipview.NewAnnouncer(append([]string(nil), seeds...), gossipview.Profile{Name: m.Worker, Addr: m.Worker, Host: m.Host, Rack: m.Rack, Capacity: m.Capacity, Labels: m.Labels}, m.Incarnation)
+		a, err := gossipview.NewAnnouncer(append([]string(nil), seeds...),
+			gossipview.Profile{Name: m.Worker, Addr: m.Worker, Host: m.Host, Rack: m.Rack, Capacity: m.Capacity,
+				Labels: m.Labels}, m.Incarnation)
 		if err != nil {
 			return err
 		}
@@ -134,7 +137,8 @@ func (g *gossip) tellCore(v *frontendView) error {
 		}
 		matrix := r.Matrix // a copy, because the core keeps the matrix
 		err := g.stepFrontend(v.f, frontend.Heard{
-			Worker: frontend.Worker(numberOf(r.Name())), Incarnation: r.Incarnation, Seq: r.Seq, Age: r.Age, Matrix: &matrix, Speed: r.Speed,
+			Worker: frontend.Worker(numberOf(r.Name())), Incarnation: r.Incarnation, Seq: r.Seq, Age: r.Age,
+			Matrix: &matrix, Speed: r.Speed,
 		})
 		if err != nil {
 			return err
@@ -147,7 +151,8 @@ func (g *gossip) tellCore(v *frontendView) error {
 func (g *gossip) sendMsgs(from *frontendView, out []gossipview.Send) {
 	for _, m := range out {
 		for i, to := range g.views {
-			if to == from || m.To != "" && m.To != fmt.Sprint("f", i) || !m.Stream && g.Loss > 0 && g.rng.Float64() < g.Loss {
+			if to == from || m.To != "" && m.To != fmt.Sprint("f", i) || !m.Stream && g.Loss > 0 &&
+				g.rng.Float64() < g.Loss {
 				continue
 			}
 			g.runAfter(g.Delay, func() error {

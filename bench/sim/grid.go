@@ -122,7 +122,9 @@ func (g *Grid) Run(ctx context.Context, progress func(share float64)) ([]GridCel
 				}
 				for i, r := range results {
 					if seed == 0 {
-						cells = append(cells, GridCell{Tasks: row.name, Load: r.Load, PriceUS: float64(price) / float64(time.Microsecond), Policy: r.Policy})
+						cells = append(cells,
+							GridCell{Tasks: row.name, Load: r.Load,
+								PriceUS: float64(price) / float64(time.Microsecond), Policy: r.Policy})
 					}
 					cells[first+i].addRun(&r.SimRun, 1/float64(g.Seeds))
 				}
@@ -133,6 +135,7 @@ func (g *Grid) Run(ctx context.Context, progress func(share float64)) ([]GridCel
 	return cells, nil
 }
 
+// addRun adds a run with a weight, for means.
 func (c *GridCell) addRun(r *bench.SimRun, weight float64) {
 	c.Mean += weight * r.RatioOmniscient.Mean
 	c.P50 += weight * r.RatioOmniscient.P50
@@ -170,7 +173,8 @@ func WriteGridText(w io.Writer, cells, with []GridCell) error {
 		for _, c := range row {
 			k := slices.IndexFunc(with, func(d GridCell) bool { return d.isAt(&c) && d.Policy == c.Policy })
 			for _, valueOf := range []func(*GridCell) float64{
-				func(c *GridCell) float64 { return c.Mean }, func(c *GridCell) float64 { return c.P50 }, func(c *GridCell) float64 { return c.P99 },
+				func(c *GridCell) float64 { return c.Mean }, func(c *GridCell) float64 { return c.P50 },
+				func(c *GridCell) float64 { return c.P99 },
 			} {
 				switch {
 				case with == nil:
@@ -196,6 +200,7 @@ func shortName(policy string) string {
 	return policy
 }
 
+// formatRatio formats x with three digits at least.
 func formatRatio(x float64) string {
 	return fmt.Sprintf("%.*f", max(0, 2-int(math.Log10(max(x, 1)))), x)
 }

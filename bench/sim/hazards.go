@@ -37,6 +37,8 @@ func (c *cluster) crashFrontend(f *frontendNode, trace bool) {
 	f.down, f.hung = true, nil
 }
 
+// closeByDeath closes one end of cn because its process died. Without a trace the other end does not learn of the
+// death.
 func (c *cluster) closeByDeath(cn *conn, ofWorker, trace bool) {
 	if ofWorker {
 		cn.wOpen = false

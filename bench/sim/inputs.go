@@ -27,12 +27,14 @@ func numberOf(name string) int {
 	return n
 }
 
+// rackName returns the name of rack i.
 func rackName(i int) string { return fmt.Sprint("r", i) }
 
 // addNeeds gives stages to a job, and inputs to its tasks.
 func (r *runner) addNeeds(j *jobRun, spec *frontend.Job) {
 	stages := min(max(r.cfg.Stages, 1), len(j.tasks))
-	n := &needs{stage: make([]int, len(j.tasks)), copies: make([][]estimate.Copy, len(j.tasks)), tasksAt: make([][]int32, stages), ended: make([]int, stages)}
+	n := &needs{stage: make([]int, len(j.tasks)), copies: make([][]estimate.Copy, len(j.tasks)),
+		tasksAt: make([][]int32, stages), ended: make([]int, stages)}
 	for i := range stages {
 		n.tasksAt[i] = make([]int32, r.cfg.Workers)
 		if stages > 1 {
@@ -75,7 +77,8 @@ func (r *runner) drawCopies() []estimate.Copy {
 		w := 0
 		for range 100 { // a cluster may be too small for such hosts
 			w = r.inputRng.IntN(r.cfg.Workers)
-			if len(at) == 0 || w != at[0] && (r.cfg.Racks < 2 || rack(w) != rack(at[0]) && (len(at) == 1 || rack(w) == rack(at[1]) && w != at[1])) {
+			if len(at) == 0 || w != at[0] && (r.cfg.Racks < 2 || rack(w) != rack(at[0]) &&
+				(len(at) == 1 || rack(w) == rack(at[1]) && w != at[1])) {
 				break
 			}
 		}

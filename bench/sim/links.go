@@ -34,6 +34,7 @@ type conn struct {
 // redialAfter is the time from a failed attempt to reach a worker to the next attempt.
 const redialAfter = 100 * time.Millisecond
 
+// dialWorker lets f begin a connection to w.
 func (c *cluster) dialWorker(f *frontendNode, w *workerNode) {
 	cn := &conn{id: worker.LinkID(len(c.conns) + 1), f: f, w: w, fLife: f.life, wLife: w.life}
 	c.conns = append(c.conns, cn)
@@ -57,7 +58,8 @@ func (c *cluster) receiveHello(cn *conn) error {
 	cn.linked = true
 	w.links = append(w.links, cn)
 	if !cn.cut {
-		c.schedule(c.orderedArrival(c.now, &cn.fLast), event{kind: dialAnswered, conn: cn, content: c.recodeMsg(w.welcome)})
+		c.schedule(c.orderedArrival(c.now, &cn.fLast),
+			event{kind: dialAnswered, conn: cn, content: c.recodeMsg(w.welcome)})
 	}
 	if c.net.workersWatch {
 		c.schedule(c.now+c.net.ping, event{kind: watchDue, conn: cn})
@@ -138,6 +140,7 @@ func (c *cluster) hangUp(cn *conn, byWorker bool) {
 	}
 }
 
+// closeAtWorker closes the worker's end of cn, and tells the worker's core.
 func (c *cluster) closeAtWorker(cn *conn) error {
 	if !cn.wOpen || cn.w.life != cn.wLife {
 		return nil
@@ -150,6 +153,7 @@ func (c *cluster) closeAtWorker(cn *conn) error {
 	return c.stepWorker(cn.w, worker.LinkDown{Link: cn.id})
 }
 
+// closeAtFrontend closes the frontend's end of cn, tells the frontend's core, and schedules the next dial.
 func (c *cluster) closeAtFrontend(cn *conn) error {
 	f := cn.f
 	if f.life != cn.fLife || f.conns[cn.w.index] != cn || cn.closed {

@@ -19,8 +19,9 @@ import (
 func mixedConfig(t testing.TB, name string) Config {
 	return Config{
 		Policy: mustPolicy(t, name), Load: 0.9, Frontends: 3, Workers: 12, Slots: 8, Jobs: 200, WarmupJobs: 20, Seed: 2,
-		Workload: Mixed{Short: mustPoisson(t, "geometric:10", "task-exp:200ms"), Long: mustPoisson(t, "20", "task-exp:10s"), LongJobs: 0.1},
-		Delay:    500 * time.Microsecond, Gossip: Gossip{Period: time.Second, Delay: time.Millisecond}, Codec: true,
+		Workload: Mixed{Short: mustPoisson(t, "geometric:10", "task-exp:200ms"),
+			Long: mustPoisson(t, "20", "task-exp:10s"), LongJobs: 0.1},
+		Delay: 500 * time.Microsecond, Gossip: Gossip{Period: time.Second, Delay: time.Millisecond}, Codec: true,
 	}
 }
 
@@ -47,7 +48,8 @@ func TestMixedWorkload(t *testing.T) {
 			break
 		}
 	}
-	if share, load := long/n, work/last.Seconds()/400; math.Abs(share-0.1) > 0.01 || math.Abs(load-0.8) > 0.04 || math.Abs(longWork/work-10.0/10.9) > 0.01 {
+	if share, load := long/n, work/last.Seconds()/400; math.Abs(share-0.1) > 0.01 || math.Abs(load-0.8) > 0.04 ||
+		math.Abs(longWork/work-10.0/10.9) > 0.01 {
 		t.Errorf("%.3f of the jobs are long, the load is %.3f, %.3f of it of long jobs", share, load, longWork/work)
 	}
 	for _, share := range []float64{0, 1, math.NaN()} {
@@ -77,11 +79,13 @@ func TestMixedRun(t *testing.T) {
 	if full := mustRun(t, cfg); reflect.DeepEqual(full, lossy) {
 		t.Error("the same result though half of the gossip gets lost")
 	}
-	if first.Short == nil || first.Long == nil || first.Short.Jobs+first.Long.Jobs != 180 || first.Short.Jobs < 5*first.Long.Jobs {
+	if first.Short == nil || first.Long == nil || first.Short.Jobs+first.Long.Jobs != 180 ||
+		first.Short.Jobs < 5*first.Long.Jobs {
 		t.Fatalf("groups %+v and %+v", first.Short, first.Long)
 	}
 	e := first.Estimates
-	if e == nil || e.Tasks < first.Long.Tasks || e.WaitWithin < 0.9 || e.RunWithin != 1 || e.Asked == 0 || lossy.Estimates.Asked >= e.Asked/4 {
+	if e == nil || e.Tasks < first.Long.Tasks || e.WaitWithin < 0.9 || e.RunWithin != 1 || e.Asked == 0 ||
+		lossy.Estimates.Asked >= e.Asked/4 {
 		t.Errorf("estimates %+v; by gossip alone %+v", e, lossy.Estimates)
 	}
 	if first.WorkerWaitMS.Max <= 0 || first.WorkerSpread <= 0 {
@@ -103,7 +107,8 @@ func TestGossip(t *testing.T) {
 		loss   float64
 		oldest time.Duration
 	}{{0, 1200 * time.Millisecond}, {0.5, 5 * time.Second}} {
-		c := &cluster{net: network{delay: time.Millisecond, lease: 3 * time.Second, ping: time.Second, codec: true}, onAnswer: func(*frontendNode, frontend.Action) {}, checkEvery: 1}
+		c := &cluster{net: network{delay: time.Millisecond, lease: 3 * time.Second, ping: time.Second, codec: true},
+			onAnswer: func(*frontendNode, frontend.Action) {}, checkEvery: 1}
 		c.rng = rand.New(rand.NewPCG(1, 1))
 		for range 20 {
 			c.addWorker(worker.Config{Functions: []string{sleepFunction}, Capacity: slotsOf(8)}, 1)
@@ -111,7 +116,8 @@ func TestGossip(t *testing.T) {
 		for i := range 5 {
 			c.addFrontend(frontend.Config{}, uint64(i))
 		}
-		if err := c.startGossip(Gossip{Period: time.Second, Delay: time.Millisecond, Loss: test.loss}, rand.New(rand.NewPCG(1, 2))); err != nil {
+		if err := c.startGossip(Gossip{Period: time.Second, Delay: time.Millisecond, Loss: test.loss},
+			rand.New(rand.NewPCG(1, 2))); err != nil {
 			t.Fatal(err)
 		}
 		for at, _ := c.nextTime(); at < 20*time.Second; at, _ = c.nextTime() {
@@ -124,7 +130,8 @@ func TestGossip(t *testing.T) {
 			for _, w := range c.workers {
 				s, ok := f.frontendCore().Status(frontend.Worker(w.index))
 				if !ok || s.View.Matrix == nil {
-					t.Fatalf("loss %g: frontend %d does not know how long one waits at worker %d", test.loss, f.index, w.index)
+					t.Fatalf("loss %g: frontend %d does not know how long one waits at worker %d", test.loss, f.index,
+						w.index)
 				}
 				oldest = max(oldest, c.timeNow().Sub(s.View.Heard))
 			}
@@ -151,7 +158,8 @@ func TestEagleIsCentralForLongTasks(t *testing.T) {
 // to the central scheduler, a message to the worker and a message back.
 func TestEagleStepByStep(t *testing.T) {
 	cfg := smallConfig(t)
-	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.checkState = mustPolicy(t, "eagle"), 0, 0, 0, time.Millisecond, true
+	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.checkState = mustPolicy(t, "eagle"), 0, 0, 0,
+		time.Millisecond, true
 	cfg.Workload = jobsFile(t, "0 1 0.1 0.1\n10 1 5 5\n", false)
 	if r := mustRun(t, cfg); r.ResponseMS.P50 != 104 || r.ResponseMS.Max != 5003 {
 		t.Errorf("%+v", r.ResponseMS)
@@ -177,7 +185,8 @@ func TestEagleInTheMix(t *testing.T) {
 	bound := cfg
 	bound.Policy, cfg.checkState = mustPolicy(t, "late-binding"), true
 	late, eagle := mustRun(t, bound), mustRun(t, cfg)
-	if eagle.Short.WaitMS.P90 > 0.8*late.Short.WaitMS.P90 || eagle.Long.ResponseMS.Mean > 1.1*late.Long.ResponseMS.Mean {
+	if eagle.Short.WaitMS.P90 > 0.8*late.Short.WaitMS.P90 ||
+		eagle.Long.ResponseMS.Mean > 1.1*late.Long.ResponseMS.Mean {
 		t.Errorf("short p90 wait %.0f ms, long mean %.0f; bound late %.0f and %.0f",
 			eagle.Short.WaitMS.P90, eagle.Long.ResponseMS.Mean, late.Short.WaitMS.P90, late.Long.ResponseMS.Mean)
 	}
@@ -200,23 +209,30 @@ func TestEagleQueue(t *testing.T) {
 		queue    []entry
 		want     []time.Duration // by work left
 	}{
-		{"as they came", false, []entry{{left: 50, mean: 10}, {left: 7, mean: 1}, {left: 9, mean: 9}}, []time.Duration{50, 7, 9}},
-		{"the least first", true, []entry{{left: 50, mean: 10}, {left: 7, mean: 7}, {left: 9, mean: 3}}, []time.Duration{7, 9, 50}},
+		{"as they came", false, []entry{{left: 50, mean: 10}, {left: 7, mean: 1}, {left: 9, mean: 9}},
+			[]time.Duration{50, 7, 9}},
+		{"the least first", true, []entry{{left: 50, mean: 10}, {left: 7, mean: 7}, {left: 9, mean: 3}},
+			[]time.Duration{7, 9, 50}},
 		{"24, 24 and 2 may overtake a task of 10", true,
-			[]entry{{left: 100, mean: 10}, {left: 50, mean: 24}, {left: 49, mean: 24}, {left: 60, mean: 3}, {left: 70, mean: 2}, {left: 80, mean: 1}},
+			[]entry{{left: 100, mean: 10}, {left: 50, mean: 24}, {left: 49, mean: 24}, {left: 60, mean: 3},
+				{left: 70, mean: 2}, {left: 80, mean: 1}},
 			[]time.Duration{49, 50, 70, 100, 60, 80}},
 		{"many brief tasks may overtake", true,
-			[]entry{{left: 100, mean: 10}, {left: 1, mean: 1}, {left: 2, mean: 1}, {left: 3, mean: 1}, {left: 4, mean: 1}, {left: 5, mean: 1}, {left: 6, mean: 1}},
+			[]entry{{left: 100, mean: 10}, {left: 1, mean: 1}, {left: 2, mean: 1}, {left: 3, mean: 1},
+				{left: 4, mean: 1}, {left: 5, mean: 1}, {left: 6, mean: 1}},
 			[]time.Duration{1, 2, 3, 4, 5, 6, 100}},
 		{"a task that may not overtake one may not overtake those before", true,
 			[]entry{{left: 100, mean: 10}, {left: 90, mean: 1}, {left: 80, mean: 6}, {left: 70, mean: 5}},
 			[]time.Duration{70, 90, 80, 100}},
-		{"a long task at the head", true, []entry{{left: 100, mean: 100, long: true}, {left: 7, mean: 7}, {left: 5, mean: 5}}, []time.Duration{100, 5, 7}},
-		{"a long task behind others", true, []entry{{left: 9, mean: 9}, {left: 200, mean: 100, long: true}, {left: 10, mean: 1}}, []time.Duration{9, 200, 10}},
+		{"a long task at the head", true, []entry{{left: 100, mean: 100, long: true}, {left: 7, mean: 7},
+			{left: 5, mean: 5}}, []time.Duration{100, 5, 7}},
+		{"a long task behind others", true, []entry{{left: 9, mean: 9}, {left: 200, mean: 100, long: true},
+			{left: 10, mean: 1}}, []time.Duration{9, 200, 10}},
 	} {
 		e, n := &eagle{shortest: test.shortest}, &eagleNode{}
 		for _, q := range test.queue {
-			job := &eagleJob{Job: &frontend.Job{Tasks: make([]frontend.Task, 1)}, workLeft: q.left, mean: q.mean, long: q.long}
+			job := &eagleJob{Job: &frontend.Job{Tasks: make([]frontend.Task, 1)}, workLeft: q.left, mean: q.mean,
+				long: q.long}
 			entry := &eagleEntry{job: job}
 			if q.long {
 				entry.task = &frontend.Task{Estimate: q.mean}
@@ -261,8 +277,10 @@ func yahooLike(n int, slots, load float64) string {
 // parameters are theirs for the Yahoo trace, except a tenth of the workers reserved; without SRPT and with SRPT.
 func TestEagleIsEagle(t *testing.T) {
 	cfg := smallConfig(t)
-	cfg.Workers, cfg.Slots, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.Reserved = 400, 1, 0, 0, 0, 500*time.Microsecond, 0.1
-	cfg.Workload, cfg.Cutoff, cfg.Estimates = jobsFile(t, yahooLike(1500, 400, 0.85), true), 90*time.Second, Estimates{Mean: true}
+	cfg.Workers, cfg.Slots, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay, cfg.Reserved = 400, 1, 0, 0, 0,
+		500*time.Microsecond, 0.1
+	cfg.Workload, cfg.Cutoff, cfg.Estimates = jobsFile(t, yahooLike(1500, 400, 0.85), true), 90*time.Second,
+		Estimates{Mean: true}
 	for _, test := range []struct {
 		policy               string
 		mean, p90, p99, long float64 // in seconds; long: the mean of long jobs
@@ -270,11 +288,13 @@ func TestEagleIsEagle(t *testing.T) {
 		cfg.Policy = mustPolicy(t, test.policy)
 		r := mustRun(t, cfg)
 		for _, v := range []struct{ got, want, within float64 }{
-			{r.Short.ResponseMS.Mean, test.mean, 0.03}, {r.Short.ResponseMS.P90, test.p90, 0.05}, {r.Short.ResponseMS.P99, test.p99, 0.06},
+			{r.Short.ResponseMS.Mean, test.mean, 0.03}, {r.Short.ResponseMS.P90, test.p90, 0.05},
+			{r.Short.ResponseMS.P99, test.p99, 0.06},
 			{r.Long.ResponseMS.Mean, test.long, 0.02},
 		} {
 			if v.got /= 1000; math.Abs(v.got/v.want-1) > v.within {
-				t.Errorf("%s: short jobs take %+v ms, long ones %+v: %.1f s should be %.1f", test.policy, r.Short.ResponseMS, r.Long.ResponseMS, v.got, v.want)
+				t.Errorf("%s: short jobs take %+v ms, long ones %+v: %.1f s should be %.1f", test.policy,
+					r.Short.ResponseMS, r.Long.ResponseMS, v.got, v.want)
 			}
 		}
 	}
@@ -291,7 +311,8 @@ func TestInputsAndStages(t *testing.T) {
 		t.Errorf("where the input is: %+v, %+v", r.ResponseMS, r.Read)
 	}
 	cfg.Policy = mustPolicy(t, "phoebe")
-	if r := mustRun(t, cfg); math.Round(r.ResponseMS.Max) != 2000 || r.Read.Host != 160e6 || r.Estimates.RunWithin != 1 {
+	if r := mustRun(t, cfg); math.Round(r.ResponseMS.Max) != 2000 || r.Read.Host != 160e6 ||
+		r.Estimates.RunWithin != 1 {
 		t.Errorf("by estimation: %+v, %+v, %+v", r.ResponseMS, r.Read, r.Estimates)
 	}
 	cfg.Policy, cfg.Copies, cfg.Racks, cfg.Workers = mustPolicy(t, "random"), 1, 0, 200
@@ -312,7 +333,8 @@ func TestInputsAndStages(t *testing.T) {
 	}
 	cfg = smallConfig(t)
 	cfg.Gossip, cfg.Stages, cfg.Copies = Gossip{Period: -2, Loss: 1}, -1, 99
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "gossip with") || !strings.Contains(err.Error(), "-1 stages") {
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "gossip with") ||
+		!strings.Contains(err.Error(), "-1 stages") {
 		t.Error(err)
 	}
 }

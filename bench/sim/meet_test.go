@@ -20,17 +20,18 @@ type volleys struct {
 }
 
 func (v volleys) newArrivals(_ uint64, load, _ float64) (*arrivals, error) {
-	return &arrivals{load: load, tasksPerSecond: float64(v.jobsAtOnce*v.tasks) / v.interval().Seconds(), jobs: func(yield func(arrival) bool) {
-		for n := 0; ; n++ {
-			job := arrival{Job: bench.Job{Index: n, At: time.Duration(n/v.jobsAtOnce) * v.interval()}, mean: v.run}
-			for range v.tasks {
-				job.Tasks = append(job.Tasks, v.run)
+	return &arrivals{load: load, tasksPerSecond: float64(v.jobsAtOnce*v.tasks) / v.interval().Seconds(),
+		jobs: func(yield func(arrival) bool) {
+			for n := 0; ; n++ {
+				job := arrival{Job: bench.Job{Index: n, At: time.Duration(n/v.jobsAtOnce) * v.interval()}, mean: v.run}
+				for range v.tasks {
+					job.Tasks = append(job.Tasks, v.run)
+				}
+				if !yield(job) {
+					return
+				}
 			}
-			if !yield(job) {
-				return
-			}
-		}
-	}}, nil
+		}}, nil
 }
 
 func (v volleys) interval() time.Duration {
@@ -58,8 +59,10 @@ func TestFrontendsMeetByChance(t *testing.T) {
 			at := make([][]int, test.jobs)            // the workers of each job
 			by := make([]probe.FrontendID, test.jobs) // the frontend of each job
 			cfg := Config{
-				Policy: mustPolicy(t, "phoebe"), Load: 0.01, Frontends: 2, Workers: workers, Slots: 8, Workload: volleys{2, test.tasks, test.run},
-				Jobs: test.jobs, Seed: 1, Delay: 50 * time.Microsecond, Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond},
+				Policy: mustPolicy(t, "phoebe"), Load: 0.01, Frontends: 2, Workers: workers, Slots: 8,
+				Workload: volleys{2, test.tasks, test.run},
+				Jobs:     test.jobs, Seed: 1, Delay: 50 * time.Microsecond,
+				Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond},
 			}
 			cfg.Policy.mode = test.mode
 			cfg.onTaskStart = func(w *workerNode, s *worker.Start) {
@@ -129,8 +132,10 @@ func TestLoserStartsElsewhere(t *testing.T) {
 		at := make([][]int, jobs) // the workers of each job
 		by := make([]probe.FrontendID, jobs)
 		cfg := Config{
-			Policy: mustPolicy(t, "phoebe"), Load: 0.01, Frontends: atOnce, Workers: workers, Slots: 1, Workload: volleys{atOnce, 1, takes},
-			Jobs: jobs, Seed: 1, Delay: 50 * time.Microsecond, Ping: time.Second, Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond}, Second: copies,
+			Policy: mustPolicy(t, "phoebe"), Load: 0.01, Frontends: atOnce, Workers: workers, Slots: 1,
+			Workload: volleys{atOnce, 1, takes},
+			Jobs:     jobs, Seed: 1, Delay: 50 * time.Microsecond, Ping: time.Second,
+			Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond}, Second: copies,
 		}
 		cfg.onTaskStart = func(w *workerNode, s *worker.Start) {
 			if n := jobOf(s.Job); n < jobs {
@@ -153,13 +158,18 @@ func TestLoserStartsElsewhere(t *testing.T) {
 	met, pairs, without := volley(0)
 	chance := float64(pairs) / workers
 	within := 4 * math.Sqrt(chance)
-	t.Logf("of %d pairs %d met, by chance %.0f ± %.0f; responses p50 %.1f, p99 %.1f, max %.1f ms", pairs, met, chance, within, without.ResponseMS.P50, without.ResponseMS.P99, without.ResponseMS.Max)
+	t.Logf("of %d pairs %d met, by chance %.0f ± %.0f; responses p50 %.1f, p99 %.1f, max %.1f ms", pairs, met, chance,
+		within, without.ResponseMS.P50, without.ResponseMS.P99, without.ResponseMS.Max)
 	if float64(met) > chance+within || met == 0 {
 		t.Errorf("of %d pairs %d met, by chance %.0f ± %.0f", pairs, met, chance, within)
 	}
 	still, _, with := volley(1)
-	t.Logf("with copies %d; %d copies, %d won; responses p50 %.1f, p99 %.1f, max %.1f ms", still, with.FrontendSum.Copies, with.FrontendSum.CopiesWon, with.ResponseMS.P50, with.ResponseMS.P99, with.ResponseMS.Max)
-	if most := 1.2 * takes.Seconds() * 1000; still > 0 || with.ResponseMS.Max > most || without.ResponseMS.Max < 2*takes.Seconds()*1000 {
-		t.Errorf("%d pairs ran at one worker with copies, and the slowest job took %.1f s; without it took %.1f s", still, with.ResponseMS.Max/1000, without.ResponseMS.Max/1000)
+	t.Logf("with copies %d; %d copies, %d won; responses p50 %.1f, p99 %.1f, max %.1f ms", still,
+		with.FrontendSum.Copies, with.FrontendSum.CopiesWon, with.ResponseMS.P50, with.ResponseMS.P99,
+		with.ResponseMS.Max)
+	if most := 1.2 * takes.Seconds() * 1000; still > 0 || with.ResponseMS.Max > most ||
+		without.ResponseMS.Max < 2*takes.Seconds()*1000 {
+		t.Errorf("%d pairs ran at one worker with copies, and the slowest job took %.1f s; without it took %.1f s",
+			still, with.ResponseMS.Max/1000, without.ResponseMS.Max/1000)
 	}
 }

@@ -27,7 +27,8 @@ func playLocality(t *testing.T, workers, slots int, job frontend.Job) *localityR
 	t.Helper()
 	r := &localityRun{}
 	r.rng = rand.New(rand.NewPCG(1, 'n'))
-	r.net = network{delay: 50 * time.Microsecond, codec: true, lease: 3 * time.Second, ping: time.Second, workersWatch: true}
+	r.net = network{delay: 50 * time.Microsecond, codec: true, lease: 3 * time.Second, ping: time.Second,
+		workersWatch: true}
 	r.checkEvery = 1
 	for i := range workers {
 		w := r.addWorker(worker.Config{Functions: []string{sleepFunction}, Capacity: slotsOf(slots)}, 1)
@@ -87,10 +88,12 @@ func readTimeAt(w *workerNode, ins []frontend.Input) (took time.Duration, near i
 	return took, near
 }
 
+// sleepTasks makes n tasks; each changes a task before use.
 func sleepTasks(n int, takes time.Duration, each func(i int, t *frontend.Task)) []frontend.Task {
 	tasks := make([]frontend.Task, n)
 	for i := range tasks {
-		tasks[i] = frontend.Task{Index: probe.TaskIndex(i), Function: sleepFunction, Payload: payloadOf(takes), Estimate: takes, Retryable: true}
+		tasks[i] = frontend.Task{Index: probe.TaskIndex(i), Function: sleepFunction, Payload: payloadOf(takes),
+			Estimate: takes, Retryable: true}
 		each(i, &tasks[i])
 	}
 	return tasks
@@ -118,9 +121,11 @@ func TestShortTasksWithInputs(t *testing.T) {
 		r := playLocality(t, 4, 2, job)
 		reads := time.Duration(float64(bytes) / estimate.Config{}.Defaults().Rates.Disk * 1e9)
 		ideal := 5 * (5*time.Millisecond + reads)
-		t.Logf("40 tasks of 5 ms with inputs of %d bytes on 8 slots: %v, ideal %v, %d near", bytes, r.duration, ideal, r.nearTasks)
+		t.Logf("40 tasks of 5 ms with inputs of %d bytes on 8 slots: %v, ideal %v, %d near", bytes, r.duration, ideal,
+			r.nearTasks)
 		if r.duration > 2*ideal || r.nearTasks < 30 {
-			t.Errorf("inputs of %d bytes: %v, the ideal is %v; %d tasks were near", bytes, r.duration, ideal, r.nearTasks)
+			t.Errorf("inputs of %d bytes: %v, the ideal is %v; %d tasks were near", bytes, r.duration, ideal,
+				r.nearTasks)
 		}
 	}
 }
@@ -134,7 +139,8 @@ func TestShortTasksWithInputsAtOneHost(t *testing.T) {
 		})}
 		r := playLocality(t, 4, 2, job)
 		far := 5 * (5*time.Millisecond + estimate.Config{}.Defaults().Rates.FarReadTime(bytes))
-		t.Logf("40 tasks of 5 ms with inputs of %d bytes at one of 4 workers: %v, %v if all read from elsewhere, %d near", bytes, r.duration, far, r.nearTasks)
+		t.Logf("40 tasks of 5 ms with inputs of %d bytes at one of 4 workers: %v, %v if all read from elsewhere, "+
+			"%d near", bytes, r.duration, far, r.nearTasks)
 		if r.duration > far*5/4 {
 			t.Errorf("inputs of %d bytes: %v, %v if all read from elsewhere", bytes, r.duration, far)
 		}

@@ -24,6 +24,7 @@ type network struct {
 	workersWatch bool          // workers look for silent frontends, too: needed only with faults
 }
 
+// sendToWorker sends m over cn, together with the messages that wait. A nil cn, or a closed end, drops m.
 func (c *cluster) sendToWorker(cn *conn, m probe.Msg) {
 	if cn == nil || !cn.fOpen {
 		return
@@ -41,6 +42,7 @@ func (c *cluster) sendToWorker(cn *conn, m probe.Msg) {
 	}
 }
 
+// sendToFrontend sends m over cn. A nil cn, or a closed end, drops m.
 func (c *cluster) sendToFrontend(cn *conn, m probe.Msg) {
 	if cn == nil || !cn.wOpen {
 		return
@@ -87,6 +89,7 @@ func (c *cluster) recodeMsg(m probe.Msg) probe.Msg {
 	return msgs[0]
 }
 
+// sendWithNext keeps m for the next message on cn, at most for frontend.LingerFor.
 func (c *cluster) sendWithNext(cn *conn, m probe.Msg) {
 	if cn == nil || !cn.fOpen {
 		return

@@ -19,7 +19,8 @@ func TestOmission(t *testing.T) {
 			t.Errorf("%q is read as %q, %v; want %q", text, o, err, want)
 		}
 	}
-	for _, text := range []string{"x1", "j", "3", "j-1", "j1-", "j3-j1", "j1-f3", "j1,,j2", "j1 ", "j99999", "f1-f2-f3"} {
+	for _, text := range []string{"x1", "j", "3", "j-1", "j1-", "j3-j1", "j1-f3", "j1,,j2", "j1 ", "j99999",
+		"f1-f2-f3"} {
 		if _, err := ParseOmission(text); err == nil || !strings.Contains(err.Error(), "write such as j0-j3,f7") {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -85,7 +86,8 @@ func TestFaultsWithout(t *testing.T) {
 		t.Errorf("%+v, %v", one, err)
 	}
 	failed := &FaultError{Seed: seed, Without: without, Err: errStop}
-	if want := "phoebe sim faults --seeds 1 --from 7 --without " + without.String(); failed.Replay() != want || !strings.Contains(failed.Error(), "seed 7 without j0-j") {
+	if want := "phoebe sim faults --seeds 1 --from 7 --without " + without.String(); failed.Replay() != want ||
+		!strings.Contains(failed.Error(), "seed 7 without j0-j") {
 		t.Errorf("%s; %v", failed.Replay(), failed)
 	}
 }

@@ -32,7 +32,8 @@ func Policies() []Policy {
 		}
 	}
 	for _, name := range []string{"estimation", "strict-locality"} {
-		p := Policy{Name: name, frontend: frontend.Policies[0], mode: estimate.Estimate, strictLocality: name == "strict-locality"}
+		p := Policy{Name: name, frontend: frontend.Policies[0], mode: estimate.Estimate,
+			strictLocality: name == "strict-locality"}
 		p.frontend.Name = name
 		all = append(all, p)
 	}
@@ -59,7 +60,8 @@ func ParsePolicy(text string) (Policy, error) {
 		if text == p.Name {
 			return p, nil
 		}
-		if rest, ok := strings.CutPrefix(text, p.Name); ok && strings.ContainsAny(rest[:1], "+-") && len(p.Name) > len(policy.Name) {
+		if rest, ok := strings.CutPrefix(text, p.Name); ok && strings.ContainsAny(rest[:1], "+-") &&
+			len(p.Name) > len(policy.Name) {
 			policy = p
 		}
 	}

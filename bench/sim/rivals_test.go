@@ -64,11 +64,14 @@ func TestCentralizedSaturates(t *testing.T) {
 	slow := mustRun(t, cfg)
 	cfg.Jobs = 2 * cfg.Jobs
 	slower := mustRun(t, cfg)
-	if !(ideal.ResponseMS.Mean < quick.ResponseMS.Mean && quick.ResponseMS.Mean < far.ResponseMS.Mean && far.ResponseMS.Mean < 2*ideal.ResponseMS.Mean) {
-		t.Errorf("responses of %.2f ms, with a cost %.2f, with a delay %.2f", ideal.ResponseMS.Mean, quick.ResponseMS.Mean, far.ResponseMS.Mean)
+	if !(ideal.ResponseMS.Mean < quick.ResponseMS.Mean && quick.ResponseMS.Mean < far.ResponseMS.Mean &&
+		far.ResponseMS.Mean < 2*ideal.ResponseMS.Mean) {
+		t.Errorf("responses of %.2f ms, with a cost %.2f, with a delay %.2f", ideal.ResponseMS.Mean,
+			quick.ResponseMS.Mean, far.ResponseMS.Mean)
 	}
 	if slow.ResponseMS.Mean < 10*far.ResponseMS.Mean || slower.ResponseMS.Mean < 1.5*slow.ResponseMS.Mean {
-		t.Errorf("3000 decisions a second for 3200 tasks: responses of %.2f ms, of twice as many jobs %.2f", slow.ResponseMS.Mean, slower.ResponseMS.Mean)
+		t.Errorf("3000 decisions a second for 3200 tasks: responses of %.2f ms, of twice as many jobs %.2f",
+			slow.ResponseMS.Mean, slower.ResponseMS.Mean)
 	}
 	// One task at a time: a task waits for its own decision and a message.
 	cfg = smallConfig(t)
@@ -88,8 +91,10 @@ func TestWithoutCancellation(t *testing.T) {
 	with := mustRun(t, cfg)
 	cfg.Policy = mustPolicy(t, "late-binding-no-cancel")
 	without := mustRun(t, cfg)
-	if a, b := with.FrontendSum, without.FrontendSum; b.Cancels > a.Cancels/4 || b.Declines < 8*b.Tasks/10 || a.Declines > b.Declines/4 {
-		t.Errorf("%d cancels, %d declines; without cancellation %d and %d", a.Cancels, a.Declines, b.Cancels, b.Declines)
+	if a, b := with.FrontendSum, without.FrontendSum; b.Cancels > a.Cancels/4 || b.Declines < 8*b.Tasks/10 ||
+		a.Declines > b.Declines/4 {
+		t.Errorf("%d cancels, %d declines; without cancellation %d and %d", a.Cancels, a.Declines, b.Cancels,
+			b.Declines)
 	}
 	if with.ResponseMS.Mean >= without.ResponseMS.Mean {
 		t.Errorf("responses of %.2f ms, without cancellation %.2f", with.ResponseMS.Mean, without.ResponseMS.Mean)
@@ -103,7 +108,8 @@ func TestLateBindingStepByStep(t *testing.T) {
 	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay = mustPolicy(t, "late-binding"), 0, 0, 0, time.Millisecond
 	cfg.Workload = jobsFile(t, "0 1 0.1 0.1\n10 5 0.1 0.1 0.1 0.1 0.1 0.1\n", false)
 	r := mustRun(t, cfg)
-	if r.ResponseMS.P50 != 104 || r.ResponseMS.Max != 104 || r.WaitMS.Max != 3 || r.FrontendSum.Places != 12 || r.FrontendSum.Binds != 6 {
+	if r.ResponseMS.P50 != 104 || r.ResponseMS.Max != 104 || r.WaitMS.Max != 3 || r.FrontendSum.Places != 12 ||
+		r.FrontendSum.Binds != 6 {
 		t.Errorf("responses %+v, waits %+v, %+v", r.ResponseMS, r.WaitMS, r.FrontendSum)
 	}
 	cfg.Policy = mustPolicy(t, "random")
@@ -129,14 +135,16 @@ func TestLateBindingStepByStep(t *testing.T) {
 // policies would be 5.7, 2.1 and 1.74 times as slow as the omniscient scheduler.
 func TestBaselinesSpreadTasks(t *testing.T) {
 	cfg := smallConfig(t)
-	cfg.Frontends, cfg.Workers, cfg.Delay, cfg.Workload, cfg.Jobs, cfg.WarmupJobs = 4, 100, 500*time.Microsecond, mustPoisson(t, "20", "job-exp:100ms"), 1000, 200
+	cfg.Frontends, cfg.Workers, cfg.Delay, cfg.Workload, cfg.Jobs, cfg.WarmupJobs = 4, 100, 500*time.Microsecond,
+		mustPoisson(t, "20", "job-exp:100ms"), 1000, 200
 	for _, test := range []struct {
 		policy string
 		most   float64
 	}{{"random", 5.2}, {"per-task", 1.95}, {"batch", 1.67}} {
 		cfg.Policy = mustPolicy(t, test.policy)
 		if r := mustRun(t, cfg); r.RatioOmniscient.Mean > test.most {
-			t.Errorf("%s is %.3f times as slow as omniscient, want at most %g", test.policy, r.RatioOmniscient.Mean, test.most)
+			t.Errorf("%s is %.3f times as slow as omniscient, want at most %g", test.policy, r.RatioOmniscient.Mean,
+				test.most)
 		}
 	}
 }
@@ -150,8 +158,10 @@ func TestEstimates(t *testing.T) {
 	noisy := mustRun(t, cfg)
 	cfg.Estimates = Estimates{Absent: true}
 	absent := mustRun(t, cfg)
-	if exact.WorkerSum.EarlyAsks == 0 || noisy.WorkerSum.EarlyAsks == 0 || absent.WorkerSum.EarlyAsks >= exact.WorkerSum.EarlyAsks/2 {
-		t.Errorf("early asks: exact %d, noisy %d, none %d", exact.WorkerSum.EarlyAsks, noisy.WorkerSum.EarlyAsks, absent.WorkerSum.EarlyAsks)
+	if exact.WorkerSum.EarlyAsks == 0 || noisy.WorkerSum.EarlyAsks == 0 ||
+		absent.WorkerSum.EarlyAsks >= exact.WorkerSum.EarlyAsks/2 {
+		t.Errorf("early asks: exact %d, noisy %d, none %d", exact.WorkerSum.EarlyAsks, noisy.WorkerSum.EarlyAsks,
+			absent.WorkerSum.EarlyAsks)
 	}
 	if exact.WorkerSum.Late > noisy.WorkerSum.Late {
 		t.Errorf("late: exact %d, noisy %d", exact.WorkerSum.Late, noisy.WorkerSum.Late)
@@ -178,13 +188,15 @@ func TestCancelled(t *testing.T) {
 	if _, err := Run(ctx, cfg); err != errStop {
 		t.Error(err)
 	}
-	s := Sweep{Config: cfg, Policies: []Policy{cfg.Policy, cfg.Policy, cfg.Policy}, Loads: []float64{0.5}, ProbeRatios: []float64{2}}
+	s := Sweep{Config: cfg, Policies: []Policy{cfg.Policy, cfg.Policy, cfg.Policy}, Loads: []float64{0.5},
+		ProbeRatios: []float64{2}}
 	ctx, cancel = contextWithCause(t)
 	if _, err := s.Run(ctx, func(float64) { cancel(errStop) }); err != errStop {
 		t.Error(err)
 	}
 	s.Workload = File{&bench.JobsFile{Jobs: []bench.Job{{Tasks: []time.Duration{1}}}, Means: []time.Duration{1}}, "f"}
-	if _, err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "phoebe at load 0.5: f: all jobs are submitted at the same time") {
+	if _, err := s.Run(t.Context(), nil); err == nil ||
+		!strings.Contains(err.Error(), "phoebe at load 0.5: f: all jobs are submitted at the same time") {
 		t.Error(err)
 	}
 }

@@ -68,7 +68,7 @@ type Config struct {
 	Spells     Spells     // of the workers; default: none
 	Tells      bool       // tasks report their progress
 
-	checkState  bool                                 // tests: checks the state of schedulers and workers after every step
+	checkState  bool                                 // tests: checks all cores after every step
 	onTaskStart func(w *workerNode, s *worker.Start) // tests: hears of every start of a task
 
 	// Progress, if not nil, is called now and then with the share of jobs that have ended, by the run's own
@@ -103,18 +103,23 @@ func (c *Config) Validate() error {
 	if c.Workload == nil {
 		bad("no workload")
 	}
-	if c.Gossip.Period < 0 && c.Gossip.Period != AsPing || c.Gossip.Period > time.Hour || c.Gossip.Delay < 0 || !(c.Gossip.Loss >= 0 && c.Gossip.Loss < 1) {
-		bad("gossip with a delay of %v and a loss of %g, or heartbeats that are not 0 to 1h apart: use durations of 0 or more, and a share below 1", c.Gossip.Delay, c.Gossip.Loss)
+	if c.Gossip.Period < 0 && c.Gossip.Period != AsPing || c.Gossip.Period > time.Hour || c.Gossip.Delay < 0 ||
+		!(c.Gossip.Loss >= 0 && c.Gossip.Loss < 1) {
+		bad("gossip with a delay of %v and a loss of %g, or heartbeats that are not 0 to 1h apart: use durations of "+
+			"0 or more, and a share below 1", c.Gossip.Delay, c.Gossip.Loss)
 	}
-	if c.Stages < 0 || c.Stages > frontend.MaxStages || c.Copies < 0 || c.Copies > frontend.MaxCopies || c.Input < 0 || c.Racks < 0 {
-		bad("%d stages, inputs of %d bytes with %d copies, %d racks: use 0 or more, up to %d stages and up to %d copies",
+	if c.Stages < 0 || c.Stages > frontend.MaxStages || c.Copies < 0 || c.Copies > frontend.MaxCopies ||
+		c.Input < 0 || c.Racks < 0 {
+		bad("%d stages, inputs of %d bytes with %d copies, %d racks: use 0 or more, up to %d stages and up to "+
+			"%d copies",
 			c.Stages, c.Input, c.Copies, c.Racks, frontend.MaxStages, frontend.MaxCopies)
 	}
 	if (c.Stragglers != (Stragglers{}) || c.Spells != (Spells{})) && (c.Stages > 1 || c.Input > 0) {
 		bad("stragglers or slow spells, and tasks with stages or inputs: leave out the former or the latter")
 	}
 	if c.Policy.rival != nil && (c.Stages > 1 || c.Input > 0) {
-		bad("policy %s knows nothing of stages and inputs: leave out the stages and inputs, or the policy", c.Policy.Name)
+		bad("policy %s knows nothing of stages and inputs: leave out the stages and inputs, or the policy",
+			c.Policy.Name)
 	}
 	if c.Cutoff < 0 {
 		bad("cutoff %v: use a duration above 0, or 0 for none", c.Cutoff)
@@ -129,7 +134,8 @@ func (c *Config) Validate() error {
 		bad("%g of the workers reserved for short jobs: use a share from 0 to below 1", c.Reserved)
 	}
 	if !(c.Bandwidth >= 0) || c.Payload < 0 || c.Result < 0 || max(c.Payload, c.Result) > 1<<20 {
-		bad("bandwidth %g, payloads of %d and results of %d bytes: use 0 or more, and up to 1 MiB for a task", c.Bandwidth, c.Payload, c.Result)
+		bad("bandwidth %g, payloads of %d and results of %d bytes: use 0 or more, and up to 1 MiB for a task",
+			c.Bandwidth, c.Payload, c.Result)
 	}
 	return errors.Join(problems...)
 }
@@ -206,7 +212,8 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{cfg: cfg, load: jobs.load, awaitedJobs: cfg.Jobs, grouped: jobs.grouped || cfg.Cutoff > 0, waitsByWorker: make([]waitSum, cfg.Workers)}
+	r := &runner{cfg: cfg, load: jobs.load, awaitedJobs: cfg.Jobs, grouped: jobs.grouped || cfg.Cutoff > 0,
+		waitsByWorker: make([]waitSum, cfg.Workers)}
 	if jobs.jobCount > 0 && (r.awaitedJobs == 0 || r.awaitedJobs > jobs.jobCount) {
 		r.awaitedJobs = jobs.jobCount
 	}
@@ -221,7 +228,8 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	r.inputRng = rand.New(rand.NewPCG(cfg.Seed, 'i'))
 	r.rng = rand.New(rand.NewPCG(cfg.Seed, 'n'))
 	ping := cfg.pingEvery(jobs.tasksPerSecond)
-	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, rate: cfg.Bandwidth, codec: cfg.Codec, lease: 3*ping + 4*(cfg.Delay+20*cfg.Jitter), ping: ping}
+	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, rate: cfg.Bandwidth, codec: cfg.Codec,
+		lease: 3*ping + 4*(cfg.Delay+20*cfg.Jitter), ping: ping}
 	r.cpu = cfg.CPU
 	r.onAnswer = r.handleAnswer
 	if cfg.checkState {
@@ -236,7 +244,8 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	if cfg.Stragglers != (Stragglers{}) {
 		r.stragglers = stragglers{
-			rng: rand.New(rand.NewPCG(cfg.Seed, 's')), tasks: map[stragglerID]*straggler{}, copies: map[probe.AttemptID]time.Duration{},
+			rng: rand.New(rand.NewPCG(cfg.Seed, 's')), tasks: map[stragglerID]*straggler{},
+			copies: map[probe.AttemptID]time.Duration{},
 		}
 	}
 	if cfg.Spells != (Spells{}) {
@@ -257,7 +266,8 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		}
 	}
 	for i, speed := range speeds {
-		w := r.addWorker(worker.Config{Capacity: slotsOf(cfg.Slots), Functions: []string{sleepFunction}, Order: cfg.Order, ShortShare: cfg.ShortShare, MaxQueue: 1 << 20}, speed)
+		w := r.addWorker(worker.Config{Capacity: slotsOf(cfg.Slots), Functions: []string{sleepFunction},
+			Order: cfg.Order, ShortShare: cfg.ShortShare, MaxQueue: 1 << 20}, speed)
 		if cfg.Racks > 0 {
 			w.welcome.Rack = rackName(i % cfg.Racks)
 		}
@@ -267,7 +277,9 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	for i := range frontends {
 		// No limits: the run shows the effect of overload on a policy, instead of refusals.
-		r.addFrontend(frontend.Config{MaxTasksPerJob: math.MaxInt32, MaxPending: math.MaxInt / 2, MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping, SureFor: cfg.SureFor, Copies: cfg.Second}, cfg.Seed+uint64(i)<<32)
+		r.addFrontend(frontend.Config{MaxTasksPerJob: math.MaxInt32, MaxPending: math.MaxInt / 2,
+			MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping, SureFor: cfg.SureFor, Copies: cfg.Second},
+			cfg.Seed+uint64(i)<<32)
 	}
 	if cfg.Gossip.Period != 0 && cfg.Policy.mayEstimate() {
 		if cfg.Gossip.Period == AsPing {
@@ -300,6 +312,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return r.finishResult(jobs.settings, began), nil
 }
 
+// finishResult returns the result with its settings and the wall time since began.
 func (r *runner) finishResult(settings []string, began time.Time) *Result {
 	result := r.makeResult()
 	result.Settings = settings
@@ -352,6 +365,7 @@ func (r *runner) scheduleNextJob(began time.Duration) {
 	})
 }
 
+// jobID returns the id of job n.
 func jobID(n int) probe.JobID { return probe.NewJobID(0, 0, uint64(n)) }
 
 // jobOf returns the number of a job: the inverse of jobID.
@@ -359,6 +373,7 @@ func jobOf(id probe.JobID) int {
 	return int(binary.BigEndian.Uint64(id[8:]))
 }
 
+// submitJob submits job to a frontend drawn at random.
 func (r *runner) submitJob(job *arrival) {
 	r.noteSlots(0)
 	if len(r.jobs) == r.cfg.WarmupJobs {
@@ -368,11 +383,13 @@ func (r *runner) submitJob(job *arrival) {
 		r.countedTo, r.usedTo = r.now, r.used
 	}
 	j := &jobRun{
-		arrivedAt: r.now, tasks: job.Tasks, unfinished: len(job.Tasks), long: job.long || r.cfg.Cutoff > 0 && job.mean > r.cfg.Cutoff,
+		arrivedAt: r.now, tasks: job.Tasks, unfinished: len(job.Tasks), long: job.long || r.cfg.Cutoff > 0 &&
+			job.mean > r.cfg.Cutoff,
 	}
 	r.jobs = append(r.jobs, j)
 	spec := &frontend.Job{
-		ID: jobID(job.Index), Policy: r.cfg.Policy.frontend, Mode: r.cfg.Policy.mode, ProbeRatio: r.cfg.ProbeRatio, Tasks: make([]frontend.Task, len(job.Tasks)),
+		ID: jobID(job.Index), Policy: r.cfg.Policy.frontend, Mode: r.cfg.Policy.mode, ProbeRatio: r.cfg.ProbeRatio,
+		Tasks: make([]frontend.Task, len(job.Tasks)),
 	}
 	if r.stragglers.tasks != nil {
 		job.Tasks = r.drawStragglers(job.Index, job.Tasks)
@@ -411,6 +428,7 @@ func (r *runner) noteSlots(slots int) {
 	r.inUse += slots
 }
 
+// taskStarted notes the start of a task, and its wait if the job counts.
 func (r *runner) taskStarted(w *workerNode, s *worker.Start) {
 	r.noteSlots(1)
 	if r.cfg.onTaskStart != nil {
@@ -446,15 +464,18 @@ func groupOf(j *jobRun) int {
 	return 0
 }
 
+// isCounted reports whether a job is measured: it comes after the warm-up, and the run waits for it.
 func (r *runner) isCounted(job int) bool { return job >= r.cfg.WarmupJobs && job < r.awaitedJobs }
 
+// handleAnswer is the client of all frontends.
 func (r *runner) handleAnswer(f *frontendNode, a frontend.Action) {
 	switch a := a.(type) {
 	case *frontend.Done:
 		r.collectReceipt(f, a.Outcome.Receipt)
 		n := jobOf(a.Job)
 		if a.Outcome.Kind != frontend.Result {
-			r.callErr = fmt.Errorf("job %d, task %d: outcome %d, %s", n, a.Outcome.Task, a.Outcome.Kind, a.Outcome.Message)
+			r.callErr = fmt.Errorf("job %d, task %d: outcome %d, %s", n, a.Outcome.Task, a.Outcome.Kind,
+				a.Outcome.Message)
 			return
 		}
 		j := r.jobs[n]
@@ -493,6 +514,7 @@ func (r *runner) collectReceipt(f *frontendNode, receipt frontend.Receipt) {
 	})
 }
 
+// makeResult computes the result of the jobs that count.
 func (r *runner) makeResult() *Result {
 	res := &Result{SimRun: bench.SimRun{
 		Policy: r.cfg.Policy.Name, Load: r.load, ProbeRatio: r.cfg.ProbeRatio,
@@ -532,7 +554,8 @@ func (r *runner) makeResult() *Result {
 	groups[0].Add(&groups[1])
 	res.SimGroup = *groups[0].Group()
 	if r.countedTo > r.countedFrom {
-		res.Utilisation = float64(r.usedTo-r.usedFrom) / float64(r.countedTo-r.countedFrom) / float64(r.cfg.Workers*r.cfg.Slots)
+		res.Utilisation = float64(r.usedTo-r.usedFrom) / float64(r.countedTo-r.countedFrom) /
+			float64(r.cfg.Workers*r.cfg.Slots)
 	}
 	if rival := r.cfg.Policy.rival; rival == nil || !rival.instant {
 		res.MessagesPerTask = float64(r.messages) / float64(tasks)
@@ -551,12 +574,14 @@ func (r *runner) makeResult() *Result {
 		}
 	}
 	if sum := &res.FrontendSum; sum.Copies > 0 {
-		res.Copies = bench.SimCopies{Share: float64(sum.Copies) / float64(sum.Tasks), Won: float64(sum.CopiesWon) / float64(sum.Copies)}
+		res.Copies = bench.SimCopies{Share: float64(sum.Copies) / float64(sum.Tasks),
+			Won: float64(sum.CopiesWon) / float64(sum.Copies)}
 	}
 	if waits.Seen > 0 {
 		res.Estimates = &bench.SimEstimates{
 			Tasks: waits.Seen, WaitWithin: waits.Share(), WaitOffS: waits.Error / float64(waits.Seen),
-			RunWithin: runs.Share(), RunOffS: runs.Error / float64(runs.Seen), Asked: float64(res.FrontendSum.Asked) / float64(waits.Seen),
+			RunWithin: runs.Share(), RunOffS: runs.Error / float64(runs.Seen),
+			Asked: float64(res.FrontendSum.Asked) / float64(waits.Seen),
 		}
 	}
 	if r.readingTasks > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
+// mustPolicy parses a policy.
 func mustPolicy(t testing.TB, name string) Policy {
 	t.Helper()
 	p, err := ParsePolicy(name)
@@ -27,6 +28,7 @@ func mustDurations(t testing.TB, text string) bench.Spec {
 	return spec
 }
 
+// mustRun runs cfg, and clears the wall time of the result, so results can be compared.
 func mustRun(t testing.TB, cfg Config) *Result {
 	t.Helper()
 	r, err := Run(t.Context(), cfg)
@@ -50,7 +52,8 @@ func mustPoisson(t testing.TB, tasks, law string) Poisson {
 func smallConfig(t testing.TB) Config {
 	return Config{
 		Policy: mustPolicy(t, "phoebe"), Load: 0.8, Frontends: 2, Workers: 10, Slots: 4,
-		Workload: mustPoisson(t, "10", "mix:90%5ms,10%200ms"), Jobs: 3000, WarmupJobs: 500, Seed: 1, Delay: 30 * time.Microsecond,
+		Workload: mustPoisson(t, "10", "mix:90%5ms,10%200ms"), Jobs: 3000, WarmupJobs: 500, Seed: 1,
+		Delay: 30 * time.Microsecond,
 	}
 }
 
@@ -93,7 +96,8 @@ func TestTheory(t *testing.T) {
 	}{
 		{"M/M/1", "random", 1, 1, "task-exp:10ms", 0.5, 250_000, erlangC(1, 0.5)},
 		{"M/M/1 of many", "random", 20, 1, "task-exp:10ms", 0.7, 250_000, erlangC(1, 0.7)},
-		{"M/G/1 of many", "random", 20, 1, "mix:80%5ms,20%30ms", 0.7, 250_000, 0.7 / 0.3}, // E[S^2] = 2*E[S]^2, as of an exponential
+		{"M/G/1 of many", "random", 20, 1, "mix:80%5ms,20%30ms", 0.7, 250_000, 0.7 / 0.3},
+		// E[S^2] = 2*E[S]^2, as of an exponential
 		{"M/D/1 of many", "random", 20, 1, "fixed:10ms", 0.7, 250_000, 0.7 / 0.3 / 2},
 		{"M/M/4, bound early", "random", 1, 4, "task-exp:10ms", 0.6, 400_000, erlangC(4, 0.6)},
 		{"M/M/4, bound late", "late-binding", 1, 4, "task-exp:10ms", 0.6, 400_000, erlangC(4, 0.6)},
@@ -104,14 +108,17 @@ func TestTheory(t *testing.T) {
 		{"two choices, batch", "batch", 300, 1, "task-exp:10ms", 0.9, 400_000, twoChoices(0.9)},
 		{"least work of two", "late-binding", 300, 1, "task-exp:10ms", 0.7, 400_000, leastWork(0.7)},
 		{"least work of two, high load", "late-binding", 300, 1, "task-exp:10ms", 0.9, 400_000, leastWork(0.9)},
-		{"least work of two, no cancel", "late-binding-no-cancel", 300, 1, "task-exp:10ms", 0.8, 400_000, leastWork(0.8)},
+		{"least work of two, no cancel", "late-binding-no-cancel", 300, 1, "task-exp:10ms", 0.8, 400_000,
+			leastWork(0.8)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			const limit = 0.02
 			r := mustRun(t, Config{
-				Policy: mustPolicy(t, test.policy), Load: test.load, Frontends: 1, Workers: test.workers, Slots: test.slots,
-				Workload: mustPoisson(t, "1", test.law), Jobs: test.jobs, WarmupJobs: test.jobs / 10, Seed: 1, Estimates: Estimates{Absent: true},
+				Policy: mustPolicy(t, test.policy), Load: test.load, Frontends: 1, Workers: test.workers,
+				Slots:    test.slots,
+				Workload: mustPoisson(t, "1", test.law), Jobs: test.jobs, WarmupJobs: test.jobs / 10, Seed: 1,
+				Estimates: Estimates{Absent: true},
 			})
 			got := r.WaitMS.Mean / 10
 			if off := got/test.want - 1; math.Abs(off) > limit {
@@ -158,7 +165,8 @@ func TestPoliciesInOrder(t *testing.T) {
 		p50, p99 := r.RatioOmniscient.P50, r.RatioOmniscient.P99
 		t.Logf("%-12s p50 %.3f, p99 %.3f times omniscient, %.1f messages per task", name, p50, p99, r.MessagesPerTask)
 		if before != nil && (r.ResponseMS.Mean < before.ResponseMS.Mean || r.ResponseMS.P99 < before.ResponseMS.P99) {
-			t.Errorf("%s responds in %.1f ms on average and %.1f at p99, %s in %.1f and %.1f", name, r.ResponseMS.Mean, r.ResponseMS.P99,
+			t.Errorf("%s responds in %.1f ms on average and %.1f at p99, %s in %.1f and %.1f", name,
+				r.ResponseMS.Mean, r.ResponseMS.P99,
 				before.Policy, before.ResponseMS.Mean, before.ResponseMS.P99)
 		}
 		if name == "phoebe" && (p50 > 1.05 || p99 > 1.10) {
@@ -171,8 +179,10 @@ func TestPoliciesInOrder(t *testing.T) {
 // Payloads and results take time on the network. Each process sends in sequence.
 func TestBandwidth(t *testing.T) {
 	cfg := Config{
-		Policy: mustPolicy(t, "late-binding"), Load: 0.0001, Frontends: 1, Workers: 4, Slots: 1, Workload: mustPoisson(t, "4", "fixed:1ms"),
-		Jobs: 20, Seed: 1, Delay: time.Millisecond, Codec: true, Bandwidth: 1 << 20, Payload: 1 << 16, Result: 1 << 17,
+		Policy: mustPolicy(t, "late-binding"), Load: 0.0001, Frontends: 1, Workers: 4, Slots: 1,
+		Workload: mustPoisson(t, "4", "fixed:1ms"),
+		Jobs:     20, Seed: 1, Delay: time.Millisecond, Codec: true, Bandwidth: 1 << 20, Payload: 1 << 16,
+		Result: 1 << 17,
 	}
 	// Reserve and Ready, then the frontend sends four payloads of 62.5 ms each. Each worker runs a task, and
 	// sends its result in 125 ms.
@@ -190,7 +200,8 @@ func TestBandwidth(t *testing.T) {
 func TestSeniority(t *testing.T) {
 	mean := func(name string) float64 {
 		cfg := smallConfig(t)
-		cfg.Policy, cfg.Workload, cfg.Stages, cfg.Workers, cfg.Slots = mustPolicy(t, name), mustPoisson(t, "10", "task-exp:20ms"), 3, 2, 1
+		cfg.Policy, cfg.Workload, cfg.Stages, cfg.Workers, cfg.Slots = mustPolicy(t, name),
+			mustPoisson(t, "10", "task-exp:20ms"), 3, 2, 1
 		return mustRun(t, cfg).ResponseMS.Mean
 	}
 	with, without := mean("phoebe"), mean("phoebe-seniority")

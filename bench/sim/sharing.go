@@ -82,6 +82,7 @@ type inUse struct {
 	slots int
 }
 
+// sharedJob is a job of a tenant in a shared fleet.
 type sharedJob struct {
 	tenant    *tenantResult
 	cameAt    time.Duration
@@ -93,7 +94,8 @@ type sharedJob struct {
 
 // playSeed runs the fleet until s.end, and then until all jobs that count have ended.
 func (s *sharing) playSeed(seed uint64) (*sharedRun, error) {
-	r := &sharedRun{cfg: s, byName: map[string]*tenantResult{}, jobs: map[probe.JobID]*sharedJob{}, spareAttempts: map[probe.AttemptID]bool{}}
+	r := &sharedRun{cfg: s, byName: map[string]*tenantResult{}, jobs: map[probe.JobID]*sharedJob{},
+		spareAttempts: map[probe.AttemptID]bool{}}
 	r.rng = rand.New(rand.NewPCG(seed, 'n'))
 	r.net = network{delay: 250 * time.Microsecond, lease: 3 * time.Second, ping: time.Second}
 	var entries []tenants.Entry
@@ -170,6 +172,7 @@ func (r *sharedRun) bestFill(run time.Duration) float64 {
 	return float64(started*takes) / float64(len(free)*r.cfg.workers*sharedSlots)
 }
 
+// isCounting reports whether time counts now.
 func (r *sharedRun) isCounting() bool { return r.now >= r.cfg.warmup && r.now < r.cfg.end }
 
 // countSlots counts the slots in use up to now.
@@ -236,7 +239,8 @@ func (r *sharedRun) beginTenant(tenant *tenantResult) {
 // scheduleJob schedules the arrival of a tenant's next job.
 func (r *sharedRun) scheduleJob(tenant *tenantResult) {
 	turn := r.now / loadPeriod
-	apart := float64(tenant.tasks) * tenant.run.Seconds() / (tenant.loads[int(turn)%len(tenant.loads)] * float64(r.cfg.workers*sharedSlots))
+	apart := float64(tenant.tasks) * tenant.run.Seconds() /
+		(tenant.loads[int(turn)%len(tenant.loads)] * float64(r.cfg.workers*sharedSlots))
 	at := r.now + time.Duration(tenant.rng.ExpFloat64()*apart*1e9)
 	if end := (turn + 1) * loadPeriod; at >= end { // the next period is another Poisson process
 		r.callAt(end, func() { r.scheduleJob(tenant) })
@@ -293,12 +297,14 @@ func (r *sharedRun) turnTo(j *sharedJob, i int) {
 	})
 }
 
+// handleAnswer is the client of all frontends. Refused jobs come again.
 func (r *sharedRun) handleAnswer(_ *frontendNode, a frontend.Action) {
 	switch a := a.(type) {
 	case *frontend.Done:
 		j := r.jobs[a.Job]
 		if a.Outcome.Kind != frontend.Result {
-			r.callErr = fmt.Errorf("task %d of a job of tenant %s: outcome %d, %s", a.Outcome.Task, j.tenant.name, a.Outcome.Kind, a.Outcome.Message)
+			r.callErr = fmt.Errorf("task %d of a job of tenant %s: outcome %d, %s", a.Outcome.Task, j.tenant.name,
+				a.Outcome.Kind, a.Outcome.Message)
 			return
 		}
 		r.countSlots()
@@ -318,6 +324,7 @@ func (r *sharedRun) handleAnswer(_ *frontendNode, a frontend.Action) {
 	}
 }
 
+// endJob measures an ended job, and replaces the job if its tenant always has jobs.
 func (r *sharedRun) endJob(j *sharedJob) {
 	delete(r.jobs, j.spec.ID)
 	if j.isCounted {

@@ -22,11 +22,13 @@ type spells struct {
 	workers []workerSpells
 }
 
+// workerSpells holds the spells of a worker.
 type workerSpells struct {
 	rng   *rand.Rand
 	turns []time.Duration // the moments at which spells begin and end, by turns
 }
 
+// newSpells prepares the spells of all workers.
 func newSpells(cfg Spells, workers int, seed uint64) *spells {
 	s := &spells{cfg: cfg, workers: make([]workerSpells, workers)}
 	for i := range s.workers {
@@ -99,7 +101,8 @@ func (r *runner) taskProgress(w *workerNode) (list []worker.Progress) {
 			done = r.spells.workDone(w.index, x.began, r.now)
 		}
 		if work > 0 && done > 0 {
-			list = append(list, worker.Progress{Attempt: x.start.Launch.Attempt, Done: min(done.Seconds()/work.Seconds(), 1)})
+			list = append(list, worker.Progress{Attempt: x.start.Launch.Attempt,
+				Done: min(done.Seconds()/work.Seconds(), 1)})
 		}
 	}
 	return list

@@ -32,7 +32,7 @@ import (
 //	                                 run: the client gets all outcomes at the end, else each as it comes
 //	x moves to=f2                    the client submits the unfinished tasks to another frontend
 //	x cancelled                      by its client
-//	f1-w1 breaks, f1-w1 dead         the connection is reset, and made again; the connection is half-open until noticed
+//	f1-w1 breaks, f1-w1 dead         the connection is reset, and made again; or it is half-open until noticed
 //	f1 crashes, w1 crashes           the process dies, its machine resets the links; "f1 starts"
 //	w1 hangs, w1 goes-on             f1 likewise
 //	w1 deaf                          from here on, every Restamp to w1 is lost
@@ -86,10 +86,13 @@ type outcome struct {
 	receipt frontend.Receipt
 }
 
+// newPage makes the cluster of a story, with links up.
 func newPage(l *script.Line) *script.Story[func(), pageLine] {
-	p := &page{base: time.Unix(1_000_000, 0), attempts: map[probe.AttemptID]string{}, jobOfPlace: map[placeKey]probe.JobID{}}
+	p := &page{base: time.Unix(1_000_000, 0), attempts: map[probe.AttemptID]string{},
+		jobOfPlace: map[placeKey]probe.JobID{}}
 	p.rng = rand.New(rand.NewPCG(1, 'n'))
-	p.net = network{delay: cmp.Or(l.Duration("delay"), time.Millisecond), codec: true, lease: 3 * time.Second, ping: time.Second, workersWatch: true}
+	p.net = network{delay: cmp.Or(l.Duration("delay"), time.Millisecond), codec: true, lease: 3 * time.Second,
+		ping: time.Second, workersWatch: true}
 	p.checkEvery = 1
 	p.onAnswer, p.onStart, p.afterFrontend, p.afterWorker = p.handleAnswer, p.noteStart, p.frontendStep, p.workerStep
 	p.readTime = func(w *workerNode, s *worker.Start) time.Duration {
@@ -99,7 +102,8 @@ func newPage(l *script.Line) *script.Story[func(), pageLine] {
 	p.onFetch, p.onRelease = p.fetchFiles, func(*workerNode, worker.Release) {}
 	order, err := worker.ParseOrder(cmp.Or(l.Text("order"), "fifo"))
 	l.Fail(err)
-	cfg := worker.Config{Functions: []string{sleepFunction}, Order: order, MaxQueue: l.Number("queue", 0), ShortShare: l.Float("share")}
+	cfg := worker.Config{Functions: []string{sleepFunction}, Order: order, MaxQueue: l.Number("queue", 0),
+		ShortShare: l.Float("share")}
 	slots := l.List("slots")
 	for i := range l.Number("workers", 1) {
 		cfg.Capacity = probe.Slot
@@ -107,7 +111,8 @@ func newPage(l *script.Line) *script.Story[func(), pageLine] {
 			cfg.Capacity = slotsOf(l.Int(slots[i%len(slots)]))
 		}
 		w := p.addWorker(cfg, 1)
-		w.welcome.Worker, w.welcome.Host, w.welcome.Cache = fmt.Sprint("w", i+1), fmt.Sprint("h", i+1), fmt.Sprintf("h%d:81", i+1)
+		w.welcome.Worker, w.welcome.Host, w.welcome.Cache = fmt.Sprint("w", i+1), fmt.Sprint("h", i+1),
+			fmt.Sprintf("h%d:81", i+1)
 	}
 	if tokens := l.List("tokens"); len(tokens) > 0 {
 		var entries []tenants.Entry
@@ -130,7 +135,8 @@ func newPage(l *script.Line) *script.Story[func(), pageLine] {
 	show := l.Text("show")
 	p.showMessages, p.showSums = show == "messages", show == "sums"
 	p.lines = nil
-	return &script.Story[func(), pageLine]{Core: p, Wake: func() {}, Event: p.readEvent, Show: p.showLines, State: p.showState, Width: 50}
+	return &script.Story[func(), pageLine]{Core: p, Wake: func() {}, Event: p.readEvent, Show: p.showLines,
+		State: p.showState, Width: 50}
 }
 
 // Step implements the core of a story. Step runs ev, and then all events due by now.
@@ -183,6 +189,7 @@ func (p *page) noteLine(j *pageJob, task int, format string, args ...any) {
 	p.lines = append(p.lines, line)
 }
 
+// showLines formats events, a line each.
 func (p *page) showLines(told []pageLine) string {
 	lines := make([]string, len(told))
 	for i, l := range told {
@@ -217,6 +224,7 @@ func showRanges(ns []int) string {
 	return strings.Join(parts, ",")
 }
 
+// findNode returns the node with a name such as f1 or w2.
 func findNode[N any](l *script.Line, name, letter string, nodes []N) (n N) {
 	if i, err := strconv.Atoi(strings.TrimPrefix(name, letter)); err == nil && i >= 1 && i <= len(nodes) {
 		return nodes[i-1]
@@ -225,6 +233,7 @@ func findNode[N any](l *script.Line, name, letter string, nodes []N) (n N) {
 	return n
 }
 
+// findJob returns the job with a name; nil if there is none.
 func (p *page) findJob(name string) *pageJob {
 	for _, j := range p.jobs {
 		if j.name == name {
@@ -234,6 +243,7 @@ func (p *page) findJob(name string) *pageJob {
 	return nil
 }
 
+// readEvent reads an event other than submit, and returns a function that carries it out.
 func (p *page) readEvent(l *script.Line) func() {
 	subject := l.Word()
 	switch subject {
@@ -301,7 +311,8 @@ func (p *page) readEvent(l *script.Line) func() {
 func (p *page) readSubmit(l *script.Line) func() {
 	j := &pageJob{name: l.Word(), allAtEnd: l.Flag("run")}
 	j.spec = frontend.Job{
-		ID: script.Job(j.name), Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)), ProbeRatio: l.Float("ratio"), Deadline: l.Duration("deadline"),
+		ID: script.Job(j.name), Tenant: l.Text("tenant"), Priority: int32(l.Number("prio", 0)),
+		ProbeRatio: l.Float("ratio"), Deadline: l.Duration("deadline"),
 	}
 	policy, err := ParsePolicy(cmp.Or(l.Text("policy"), "phoebe"))
 	l.Fail(err)
@@ -316,7 +327,8 @@ func (p *page) readSubmit(l *script.Line) func() {
 		}
 		j.spec.Stages = append(j.spec.Stages, s)
 	}
-	all := frontend.Task{Function: sleepFunction, Estimate: l.Duration("est"), Retryable: !l.Flag("once"), Retries: l.Number("retries", 0)}
+	all := frontend.Task{Function: sleepFunction, Estimate: l.Duration("est"), Retryable: !l.Flag("once"),
+		Retries: l.Number("retries", 0)}
 	if n := l.Number("size", 0); n > 0 {
 		all.Demand = slotsOf(n)
 	}
@@ -329,7 +341,8 @@ func (p *page) readSubmit(l *script.Line) func() {
 		t.Stage = int32(l.Number(fmt.Sprint(i, ".stage"), 0))
 		for _, text := range append(l.List("in"), l.List(fmt.Sprint(i, ".in"))...) {
 			at, size, _ := strings.Cut(text, ":")
-			t.Inputs = append(t.Inputs, frontend.Input{Bytes: int64(l.Int(size)) * 1e6, Copies: []estimate.Copy{{At: at}}})
+			t.Inputs = append(t.Inputs, frontend.Input{Bytes: int64(l.Int(size)) * 1e6,
+				Copies: []estimate.Copy{{At: at}}})
 		}
 		if file != "" {
 			t.Files = []probe.File{{Digest: [32]byte{byte(i + 1)}, URL: "http://origin/" + file, Bytes: 1 << 20}}
@@ -380,11 +393,14 @@ func (p *page) handleAnswer(f *frontendNode, a frontend.Action) {
 		if !j.allAtEnd {
 			p.deliverOutcomes(j, f)
 		}
-		kind := [...]string{frontend.Result: "ok", frontend.Failed: "failed", frontend.Cancelled: "cancelled", frontend.DeadlineExceeded: "late"}[o.Kind]
+		kind := [...]string{frontend.Result: "ok", frontend.Failed: "failed", frontend.Cancelled: "cancelled",
+			frontend.DeadlineExceeded: "late"}[o.Kind]
 		if o.Kind == frontend.Failed {
 			kind = [...]string{
-				frontend.TaskError: "error", frontend.Timeout: "timeout", frontend.Lost: "lost", frontend.Poison: "poison", frontend.NoWorker: "no-worker",
-				frontend.TooLarge: "too-large", frontend.Panic: "panic", frontend.Infrastructure: "infrastructure", frontend.NoInput: "no-input", frontend.StageFailed: "stage-failed",
+				frontend.TaskError: "error", frontend.Timeout: "timeout", frontend.Lost: "lost",
+				frontend.Poison: "poison", frontend.NoWorker: "no-worker",
+				frontend.TooLarge: "too-large", frontend.Panic: "panic", frontend.Infrastructure: "infrastructure",
+				frontend.NoInput: "no-input", frontend.StageFailed: "stage-failed",
 			}[o.Failure]
 		}
 		if o.Attempts > 1 {
@@ -423,6 +439,7 @@ func (p *page) attemptName(id probe.AttemptID) string {
 	return cmp.Or(p.attempts[id], "an unknown task")
 }
 
+// noteStart notes the start of a task, and checks tasks that may start only once.
 func (p *page) noteStart(w *workerNode, s *worker.Start) {
 	j := p.findJob(script.ShowJob(s.Job))
 	n := s.Launch.Task
@@ -431,7 +448,8 @@ func (p *page) noteStart(w *workerNode, s *worker.Start) {
 	if j.starts[n] > 1 {
 		again = " again"
 		if !j.spec.Tasks[n].Retryable {
-			p.firstErr = cmp.Or(p.firstErr, fmt.Errorf("%s.%d may start only once, and starts again at %s", j.name, n, p.workerName(w)))
+			p.firstErr = cmp.Or(p.firstErr, fmt.Errorf("%s.%d may start only once, and starts again at %s", j.name, n,
+				p.workerName(w)))
 		}
 	}
 	p.noteLine(j, int(n), "%s starts %%s%s", p.workerName(w), again)
@@ -444,7 +462,8 @@ func (p *page) fetchFiles(w *workerNode, a worker.Fetch) {
 	life := w.life
 	p.callAt(p.now+takes, func() {
 		if w.life == life && !w.down {
-			p.firstErr = cmp.Or(p.firstErr, p.stepWorker(w, worker.Fetched{Attempt: a.Attempt, Took: takes, Bytes: 1 << 20}))
+			p.firstErr = cmp.Or(p.firstErr,
+				p.stepWorker(w, worker.Fetched{Attempt: a.Attempt, Took: takes, Bytes: 1 << 20}))
 		}
 	})
 }
@@ -509,7 +528,8 @@ func (p *page) showFrontendMsg(m probe.Msg, f *frontendNode, w int) string {
 		if job == (probe.JobID{}) {
 			job = p.jobOfPlace[placeKey{f.index, w, m.Res}]
 		}
-		text := fmt.Sprintf("bind %s to %s", p.showLaunches(job, append([]probe.Launch{m.Launch}, m.Bundle...)...), script.ShowTurn(m.Res, m.Turn))
+		text := fmt.Sprintf("bind %s to %s", p.showLaunches(job, append([]probe.Launch{m.Launch}, m.Bundle...)...),
+			script.ShowTurn(m.Res, m.Turn))
 		if m.Keep {
 			text += ", keep"
 		}

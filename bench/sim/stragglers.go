@@ -28,11 +28,13 @@ type stragglers struct {
 	seen   bench.SimStragglers
 }
 
+// stragglerID identifies a task of a run.
 type stragglerID struct {
 	job  int
 	task probe.TaskIndex
 }
 
+// straggler is a task of a run with stragglers. Most such tasks are not slow.
 type straggler struct {
 	// the causes why the task is slow; machine: its first attempt takes at least twice as long as elsewhere
 	data, machine bool
@@ -59,7 +61,8 @@ func (r *runner) drawStragglers(n int, usual []time.Duration) []time.Duration {
 // addInputs gives each task its input. All workers are equally near to the inputs.
 func (s *stragglers) addInputs(n int, job *frontend.Job) {
 	for i := range job.Tasks {
-		job.Tasks[i].Inputs = []frontend.Input{{Bytes: s.tasks[stragglerID{n, probe.TaskIndex(i)}].bytes, Copies: []estimate.Copy{{Rack: rackName(0)}}}}
+		job.Tasks[i].Inputs = []frontend.Input{{Bytes: s.tasks[stragglerID{n, probe.TaskIndex(i)}].bytes,
+			Copies: []estimate.Copy{{Rack: rackName(0)}}}}
 	}
 }
 
@@ -123,13 +126,17 @@ const (
 // stragglersFigure is about late tasks and their copies.
 var stragglersFigure = Figure{
 	Name: "stragglers", Title: "Late tasks and their copies",
-	Claim: "Machines run at a fifth of their speed for a twentieth of the time, 5 % of the tasks take five times as long because of their data, and tasks report progress. Then " +
-		"at least 70 % of the tasks that take twice as long because of the machine have a copy, not counting tasks without a copy that end before another task of their job. At most 10 % of the tasks that take long because of their data have a copy. " +
+	Claim: "Machines run at a fifth of their speed for a twentieth of the time, 5 % of the tasks take five times as " +
+		"long because of their data, and tasks report progress. Then " +
+		"at least 70 % of the tasks that take twice as long because of the machine have a copy, not counting tasks " +
+		"without a copy that end before another task of their job. At most 10 % of the tasks that take long " +
+		"because of their data have a copy. " +
 		"Copies take at most 3 % of the work, and the p99 of jobs falls by a quarter.",
 	axis: bench.Axis{Label: "share of tasks that may have a copy, %"}, seeds: [...]int{3, 5},
 	views: []view{
 		{title: "p99 response, ms", metric: p99Response}, {title: "mean response, ms", metric: meanResponse},
-		{title: "slow because of the machine, with a copy, %", metric: caughtShare}, {title: "slow because of their data, with a copy, %", metric: inVainShare},
+		{title: "slow because of the machine, with a copy, %", metric: caughtShare},
+		{title: "slow because of their data, with a copy, %", metric: inVainShare},
 		{title: "copies, % of the tasks", metric: copiedTasks}, {title: "copies, % of the work", metric: copyWork},
 	},
 	parts: func(s FigureScale) []part {
@@ -159,15 +166,22 @@ var stragglersFigure = Figure{
 	},
 	check: func(d *figureData) []Check {
 		var checks []Check
-		best, bestMean := d.ratioOf(soundLine, 0, muteLine, 0, p99Response), d.ratioOf(soundLine, 0, muteLine, 0, meanResponse)
+		best, bestMean := d.ratioOf(soundLine, 0, muteLine, 0, p99Response),
+			d.ratioOf(soundLine, 0, muteLine, 0, meanResponse)
 		for _, line := range []string{muteLine, tellingLine} {
 			for _, x := range d.xs[1:] {
 				p99, mean := d.ratioOf(line, x, muteLine, 0, p99Response), d.ratioOf(line, x, muteLine, 0, meanResponse)
-				first, second, work := d.meanOf(line, x, caughtShare), d.meanOf(line, x, inVainShare), d.meanOf(line, x, copyWork)
-				ok := line == muteLine || d.meanOf(line, x, caughtOfRest) >= 70 && second <= 10 && work <= 3 && p99 <= 0.75
-				checks = append(checks, newCheck(ok, "%s, up to %g %% copies: of the tasks slow because of the machine %.0f %% have a copy, %.0f %% needed none, and of the rest %.0f %% have a copy; of the tasks slow because of their data %.0f %% have a copy; "+
-					"copies are %.1f %% of the tasks and %.1f %% of the work; p99 is %.2f times that without copies (%.2f if no machine were slow), the mean %.2f times (%.2f)",
-					line, x, first, d.meanOf(line, x, sparedShare), d.meanOf(line, x, caughtOfRest), second, d.meanOf(line, x, copiedTasks), work, p99, best, mean, bestMean))
+				first, second, work := d.meanOf(line, x, caughtShare), d.meanOf(line, x, inVainShare),
+					d.meanOf(line, x, copyWork)
+				ok := line == muteLine || d.meanOf(line, x, caughtOfRest) >= 70 && second <= 10 && work <= 3 &&
+					p99 <= 0.75
+				checks = append(checks, newCheck(ok, "%s, up to %g %% copies: of the tasks slow because of the "+
+					"machine %.0f %% have a copy, %.0f %% needed none, and of the rest %.0f %% have a copy; of the "+
+					"tasks slow because of their data %.0f %% have a copy; "+
+					"copies are %.1f %% of the tasks and %.1f %% of the work; p99 is %.2f times that without copies "+
+					"(%.2f if no machine were slow), the mean %.2f times (%.2f)",
+					line, x, first, d.meanOf(line, x, sparedShare), d.meanOf(line, x, caughtOfRest), second,
+					d.meanOf(line, x, copiedTasks), work, p99, best, mean, bestMean))
 			}
 		}
 		return checks

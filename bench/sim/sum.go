@@ -7,6 +7,7 @@ func addStats[T any](sum, more *T) {
 	addValues(reflect.ValueOf(sum).Elem(), reflect.ValueOf(more).Elem())
 }
 
+// addValues adds integers, and the elements of arrays and fields of structures.
 func addValues(sum, more reflect.Value) {
 	switch sum.Kind() {
 	case reflect.Uint64:

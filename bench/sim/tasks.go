@@ -12,10 +12,12 @@ import (
 // sleepFunction is the function of simulated tasks. The payload is the run time, as payloadOf writes it.
 const sleepFunction = "sleep"
 
+// payloadOf returns the payload of a task that runs for d at nominal speed.
 func payloadOf(d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint64(nil, uint64(d))
 }
 
+// durationOf returns the run time in a payload; 0 if the payload has none.
 func durationOf(payload []byte) time.Duration {
 	if len(payload) < 8 {
 		return 0
@@ -36,6 +38,7 @@ type execution struct {
 // stopDelay is the time that an executor needs to stop a task.
 const stopDelay = 100 * time.Microsecond
 
+// startExecution runs the task of s at w, and schedules the end of the run.
 func (c *cluster) startExecution(w *workerNode, s worker.Start) {
 	r := new(execution)
 	if n := len(c.freeExecutions); n > 0 {
@@ -66,6 +69,7 @@ func (c *cluster) exitAt(at time.Duration, w *workerNode, r *execution) {
 	c.schedule(at, event{kind: taskExits, w: w, content: r, life: r.life})
 }
 
+// endExecution tells the worker's core that r has ended.
 func (c *cluster) endExecution(w *workerNode, r *execution) error {
 	i := slices.Index(w.running, r)
 	last := len(w.running) - 1

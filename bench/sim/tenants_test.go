@@ -33,7 +33,8 @@ func (t *testTenant) quantile(q float64) time.Duration {
 // playFleet lets tenants submit jobs to frontends with production's limits for a while.
 func playFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts time.Duration, tenants ...*testTenant) {
 	const frontends, workers, slots = 2, 10, 4
-	c := &cluster{rng: rand.New(rand.NewPCG(1, 'n')), net: network{delay: 250 * time.Microsecond, lease: 3 * time.Second, ping: time.Second}}
+	c := &cluster{rng: rand.New(rand.NewPCG(1, 'n')),
+		net: network{delay: 250 * time.Microsecond, lease: 3 * time.Second, ping: time.Second}}
 	wcfg.Capacity, wcfg.Functions = slotsOf(slots), []string{sleepFunction}
 	for range workers {
 		c.addWorker(wcfg, 1)
@@ -82,7 +83,8 @@ func playFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts time
 			s.spec = &frontend.Job{ID: jobID(int(last)), Tenant: tenant.name, Policy: frontend.Policies[0]}
 			for k := range tenant.tasks {
 				d := time.Duration(rng.ExpFloat64() * float64(tenant.run))
-				s.spec.Tasks = append(s.spec.Tasks, frontend.Task{Index: probe.TaskIndex(k), Function: sleepFunction, Payload: payloadOf(d), Retryable: true})
+				s.spec.Tasks = append(s.spec.Tasks, frontend.Task{Index: probe.TaskIndex(k), Function: sleepFunction,
+					Payload: payloadOf(d), Retryable: true})
 			}
 			jobs[s.spec.ID] = s
 			submit(s)
@@ -129,10 +131,12 @@ func TestGreedyTenant(t *testing.T) {
 		t.Logf("%s: p50 %v, alone %v; p99 %v, alone %v; of the greedy tenant %d jobs ended, %d were refused",
 			c.name, p50, p50Alone, p99, p99Alone, len(greedy.response), greedy.refused)
 		if refused > 0 || p99 > 2*p99Alone {
-			t.Errorf("%s: beside a greedy tenant polite ones have a p99 of %v, %v alone, and %d jobs refused", c.name, p99, p99Alone, refused)
+			t.Errorf("%s: beside a greedy tenant polite ones have a p99 of %v, %v alone, and %d jobs refused", c.name,
+				p99, p99Alone, refused)
 		}
 		if greedy.refused == 0 || len(greedy.response) == 0 {
-			t.Errorf("%s: of the greedy tenant %d jobs ended, %d were refused", c.name, len(greedy.response), greedy.refused)
+			t.Errorf("%s: of the greedy tenant %d jobs ended, %d were refused", c.name, len(greedy.response),
+				greedy.refused)
 		}
 	}
 }

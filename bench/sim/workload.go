@@ -53,10 +53,12 @@ func (p Poisson) newArrivals(seed uint64, load, slots float64) (*arrivals, error
 	}
 	return &arrivals{
 		jobs: withMeans(jobs), load: load, tasksPerSecond: load * slots / p.Durations.Mean().Seconds(),
-		settings: []string{fmt.Sprintf("jobs: Poisson arrivals, %s tasks per job, task durations %s", p.TasksPerJob, p.Durations)},
+		settings: []string{fmt.Sprintf("jobs: Poisson arrivals, %s tasks per job, task durations %s", p.TasksPerJob,
+			p.Durations)},
 	}, nil
 }
 
+// withMeans adds the mean duration of the tasks to each job.
 func withMeans(jobs iter.Seq[bench.Job]) iter.Seq[arrival] {
 	return func(yield func(arrival) bool) {
 		for job := range jobs {
@@ -115,8 +117,10 @@ func (m Mixed) newArrivals(seed uint64, load, slots float64) (*arrivals, error) 
 			}
 		}
 	}
-	a.settings = []string{fmt.Sprintf("jobs: Poisson arrivals; %.4g %% short, %s tasks per job, task durations %s; %.4g %% long, %s tasks per job, task durations %s: %.1f %% of the work",
-		100*(1-m.LongJobs), m.Short.TasksPerJob, m.Short.Durations, 100*m.LongJobs, m.Long.TasksPerJob, m.Long.Durations, 100*work[1]/(work[0]+work[1]))}
+	a.settings = []string{fmt.Sprintf("jobs: Poisson arrivals; %.4g %% short, %s tasks per job, task durations %s; "+
+		"%.4g %% long, %s tasks per job, task durations %s: %.1f %% of the work",
+		100*(1-m.LongJobs), m.Short.TasksPerJob, m.Short.Durations, 100*m.LongJobs, m.Long.TasksPerJob,
+		m.Long.Durations, 100*work[1]/(work[0]+work[1]))}
 	return a, nil
 }
 
@@ -130,10 +134,12 @@ type File struct {
 func (f File) newArrivals(_ uint64, load, slots float64) (*arrivals, error) {
 	first, span := f.Jobs[0].At, f.Jobs[len(f.Jobs)-1].At-f.Jobs[0].At
 	if span == 0 && load > 0 {
-		return nil, fmt.Errorf("%s: all jobs are submitted at the same time, which no load can stretch: use load 0", f.Name)
+		return nil, fmt.Errorf("%s: all jobs are submitted at the same time, which no load can stretch: use load 0",
+			f.Name)
 	}
 	if !(load >= 0) || math.IsInf(load, 0) {
-		return nil, fmt.Errorf("load %g: use a number above 0, where 1 keeps all slots busy, or 0 for the file's own", load)
+		return nil, fmt.Errorf("load %g: use a number above 0, where 1 keeps all slots busy, or 0 for the file's own",
+			load)
 	}
 	a := &arrivals{jobCount: len(f.Jobs)}
 	stretch := 1.0
@@ -239,13 +245,15 @@ type Speeds struct {
 	kinds []speedKind
 }
 
+// speedKind is a share of the workers, in %, and their speed.
 type speedKind struct{ share, speed float64 }
 
 // ParseSpeeds reads fixed:S, lognormal:SIGMA (of mean 1) or mix:P%S,P%S,… (shares of the workers, with a sum of
 // 100%).
 func ParseSpeeds(text string) (Speeds, error) {
 	fail := func(format string, args ...any) (Speeds, error) {
-		return Speeds{}, fmt.Errorf("speeds %q: %w; use fixed:1, lognormal:0.3 or mix:90%%1,10%%0.5", text, fmt.Errorf(format, args...))
+		return Speeds{}, fmt.Errorf("speeds %q: %w; use fixed:1, lognormal:0.3 or mix:90%%1,10%%0.5", text,
+			fmt.Errorf(format, args...))
 	}
 	speed := func(s string) (float64, error) {
 		v, err := strconv.ParseFloat(s, 64)

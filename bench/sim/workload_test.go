@@ -27,7 +27,8 @@ func TestValidate(t *testing.T) {
 	if _, runErr := Run(t.Context(), cfg); err == nil || runErr == nil {
 		t.Fatal("no error")
 	}
-	for _, word := range []string{"policy", "frontends", "workers", "slots", "warm-up", "load", "workload", "delay", "probe ratio 0.5: use 1 to", "cutoff"} {
+	for _, word := range []string{"policy", "frontends", "workers", "slots", "warm-up", "load", "workload", "delay",
+		"probe ratio 0.5: use 1 to", "cutoff"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("nothing of %s: %v", word, err)
 		}
@@ -51,10 +52,12 @@ func TestPingEvery(t *testing.T) {
 		ping  time.Duration
 		want  time.Duration
 	}{
-		{3200, 0, time.Second}, {20, 0, time.Second}, {2, 0, 10 * time.Second}, {0, 0, time.Hour}, {2, time.Second, time.Second},
+		{3200, 0, time.Second}, {20, 0, time.Second}, {2, 0, 10 * time.Second}, {0, 0, time.Hour},
+		{2, time.Second, time.Second},
 	} {
 		if cfg.Ping = test.ping; cfg.pingEvery(test.tasks) != test.want {
-			t.Errorf("%v tasks a second, ping %v: %v, want %v", test.tasks, test.ping, cfg.pingEvery(test.tasks), test.want)
+			t.Errorf("%v tasks a second, ping %v: %v, want %v", test.tasks, test.ping, cfg.pingEvery(test.tasks),
+				test.want)
 		}
 	}
 	// Tasks of an hour do not cause an hour of pings each second. A stated ping period holds.
@@ -62,8 +65,10 @@ func TestPingEvery(t *testing.T) {
 	rare := mustRun(t, cfg)
 	cfg.Ping = time.Minute
 	often := mustRun(t, cfg)
-	if rare.MessagesPerTask > 12 || often.MessagesPerTask < 20 || math.Abs(rare.ResponseMS.Mean/often.ResponseMS.Mean-1) > 0.1 {
-		t.Errorf("%.1f messages per task and responses of %.0f ms; pinged every minute %.1f and %.0f", rare.MessagesPerTask, rare.ResponseMS.Mean, often.MessagesPerTask, often.ResponseMS.Mean)
+	if rare.MessagesPerTask > 12 || often.MessagesPerTask < 20 ||
+		math.Abs(rare.ResponseMS.Mean/often.ResponseMS.Mean-1) > 0.1 {
+		t.Errorf("%.1f messages per task and responses of %.0f ms; pinged every minute %.1f and %.0f",
+			rare.MessagesPerTask, rare.ResponseMS.Mean, often.MessagesPerTask, often.ResponseMS.Mean)
 	}
 }
 
@@ -104,7 +109,8 @@ func TestParsePolicy(t *testing.T) {
 
 func TestParseEstimates(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for text, want := range map[string]Estimates{"exact": {}, "none": {Absent: true}, "mean": {Mean: true}, "noisy:3": {Noise: 3}} {
+	for text, want := range map[string]Estimates{"exact": {}, "none": {Absent: true}, "mean": {Mean: true},
+		"noisy:3": {Noise: 3}} {
 		e, err := ParseEstimates(text)
 		if err != nil || e != want || e.String() != text {
 			t.Errorf("%s: %v, %v", text, e, err)
@@ -149,7 +155,8 @@ func TestParseSpeeds(t *testing.T) {
 		t.Error("not shuffled")
 	}
 	slices.Sort(got)
-	if want := slices.Concat(slices.Repeat([]float64{0.5}, 3), slices.Repeat([]float64{1}, 15), []float64{4, 4}); !slices.Equal(got, want) {
+	if want := slices.Concat(slices.Repeat([]float64{0.5}, 3), slices.Repeat([]float64{1}, 15),
+		[]float64{4, 4}); !slices.Equal(got, want) {
 		t.Error(got)
 	}
 	sum := 0.0
@@ -173,12 +180,14 @@ func TestParseSpeeds(t *testing.T) {
 		"mix:1,2":       `part "1" has no share`,
 		"mix:100%-1":    `"-1" is no speed`,
 	} {
-		if _, err := ParseSpeeds(text); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; use fixed:1, lognormal:0.3 or mix:90%1,10%0.5") {
+		if _, err := ParseSpeeds(text); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "; use fixed:1, lognormal:0.3 or mix:90%1,10%0.5") {
 			t.Errorf("%q: got %v, want it to say %q", text, err, want)
 		}
 	}
 }
 
+// jobsFile returns a workload of jobs listed in text.
 func jobsFile(t testing.TB, text string, wholeSeconds bool) File {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "jobs")
@@ -195,7 +204,8 @@ func jobsFile(t testing.TB, text string, wholeSeconds bool) File {
 // The jobs of a file arrive at the stated times and take the stated time, in two groups if there is a cutoff.
 func TestFile(t *testing.T) {
 	cfg := smallConfig(t)
-	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Workers, cfg.Slots, cfg.Delay = mustPolicy(t, "omniscient"), 0, 0, 0, 1, 2, 0
+	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Workers, cfg.Slots, cfg.Delay = mustPolicy(t, "omniscient"),
+		0, 0, 0, 1, 2, 0
 	cfg.Cutoff = 3 * time.Second
 	// Two slots. a: 0-10, 0-2. b (stated as short, but long): 2-6, 6-10 behind a's second task. c: 10-11.5.
 	text := "105 2 4 10 2\n105.5 2 3 4 4\n114 1 1.25 1.5\n"
@@ -209,7 +219,8 @@ func TestFile(t *testing.T) {
 	if want := []float64{0, (1.5 + 5.5 + 1) / 3 * 1000}; !slices.Equal(wait, want) {
 		t.Errorf("waits of %v ms, want %v", wait, want)
 	}
-	if r.Jobs != 3 || r.Long.Jobs != 1 || r.Short.Jobs != 2 || r.Tasks != 5 || r.Short.Tasks != 3 || r.IdealMS.Max != 10_000 || r.Short.IdealMS.Max != 4000 {
+	if r.Jobs != 3 || r.Long.Jobs != 1 || r.Short.Jobs != 2 || r.Tasks != 5 || r.Short.Tasks != 3 ||
+		r.IdealMS.Max != 10_000 || r.Short.IdealMS.Max != 4000 {
 		t.Errorf("%+v", r)
 	}
 	if want := 21.5 / 2 / 9; math.Abs(r.Load-want) > 1e-9 {
@@ -245,7 +256,8 @@ func TestTrace(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("trace,job,submit_ms,input_bytes,shuffle_bytes,output_bytes,input_path\n")
 	for i := range 50 {
-		b.WriteString("x," + string(rune('0'+i/10)) + string(rune('0'+i%10)) + "," + string(rune('0'+i/10)) + string(rune('0'+i%10)) + "000,400000000,100000000,1000000,\n")
+		b.WriteString("x," + string(rune('0'+i/10)) + string(rune('0'+i%10)) + "," + string(rune('0'+i/10)) +
+			string(rune('0'+i%10)) + "000,400000000,100000000,1000000,\n")
 	}
 	name := filepath.Join(t.TempDir(), "trace.csv")
 	if err := os.WriteFile(name, []byte(b.String()), 0o600); err != nil {
@@ -253,7 +265,8 @@ func TestTrace(t *testing.T) {
 	}
 	cfg := smallConfig(t)
 	cfg.Load, cfg.Jobs, cfg.WarmupJobs = 0, 0, 0
-	cfg.Workload = Trace{Path: name, Name: "x", Setting: bench.TraceSettings[1], Span: time.Minute, Speedup: 1, MaxTasks: 100}
+	cfg.Workload = Trace{Path: name, Name: "x", Setting: bench.TraceSettings[1], Span: time.Minute, Speedup: 1,
+		MaxTasks: 100}
 	own := mustRun(t, cfg)
 	if own.Jobs != 100 || own.Tasks != 50*(3+1) || own.Load <= 0 || len(own.Settings) == 0 {
 		t.Errorf("%+v", own)
@@ -262,7 +275,8 @@ func TestTrace(t *testing.T) {
 	if r := mustRun(t, cfg); math.Abs(r.Load-0.5) > 1e-6 || r.ResponseMS.Mean < own.ResponseMS.Mean {
 		t.Errorf("at load 0.5: %+v", r)
 	}
-	cfg.Workload = Trace{Path: "nowhere", Name: "x", Setting: bench.TraceSettings[1], Span: time.Minute, Speedup: 1, MaxTasks: 100}
+	cfg.Workload = Trace{Path: "nowhere", Name: "x", Setting: bench.TraceSettings[1], Span: time.Minute, Speedup: 1,
+		MaxTasks: 100}
 	if _, err := Run(t.Context(), cfg); err == nil {
 		t.Error("no error")
 	}
@@ -331,7 +345,8 @@ func TestSweep(t *testing.T) {
 	}
 
 	s.Loads, s.WarmupJobs = []float64{-1}, 300
-	if _, err := s.Run(t.Context(), nil); err == nil || strings.Count(err.Error(), "load -1") != 1 || !strings.Contains(err.Error(), "warm-up") {
+	if _, err := s.Run(t.Context(), nil); err == nil || strings.Count(err.Error(), "load -1") != 1 ||
+		!strings.Contains(err.Error(), "warm-up") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := (&Sweep{Config: smallConfig(t)}).Run(t.Context(), nil); err == nil {
@@ -343,7 +358,8 @@ func TestSweep(t *testing.T) {
 func TestSweepCutShort(t *testing.T) {
 	cfg := smallConfig(t)
 	cfg.Workload, cfg.Jobs, cfg.WarmupJobs = mustPoisson(t, "10", "fixed:5ms"), 1_000, 100
-	s := Sweep{Config: cfg, Policies: []Policy{mustPolicy(t, "random"), mustPolicy(t, "omniscient")}, Loads: []float64{0.5, 0.8, 0.9}, ProbeRatios: []float64{2}}
+	s := Sweep{Config: cfg, Policies: []Policy{mustPolicy(t, "random"), mustPolicy(t, "omniscient")},
+		Loads: []float64{0.5, 0.8, 0.9}, ProbeRatios: []float64{2}}
 	for _, share := range []float64{0.05, 0.6} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("tired")
@@ -360,7 +376,8 @@ func TestSweepCutShort(t *testing.T) {
 			switch {
 			case r.Jobs == 900 && r.CutShortOf == 0:
 				whole++
-			case r.Jobs <= 0 || r.Jobs >= 900 || r.CutShortOf != 900 || r.Tasks != 10*r.Jobs || r.ResponseMS.P50 < 5 || r.Utilisation <= 0 || r.Utilisation > 1:
+			case r.Jobs <= 0 || r.Jobs >= 900 || r.CutShortOf != 900 || r.Tasks != 10*r.Jobs ||
+				r.ResponseMS.P50 < 5 || r.Utilisation <= 0 || r.Utilisation > 1:
 				t.Errorf("%+v", r.SimRun)
 			}
 		}

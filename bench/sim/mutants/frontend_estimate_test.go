@@ -1,6 +1,6 @@
 package mutants
 
-// frontendEstimate lists the mutants of package frontend/estimate. Keep the old texts short and central, so that they stay valid.
+// frontendEstimate lists the mutants of package frontend/estimate. Short and central old texts stay valid longest.
 var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 	{
 		"the CPU demand is the upper quartile of the runs", "Stats.fitLine",

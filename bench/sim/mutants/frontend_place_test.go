@@ -1,6 +1,6 @@
 package mutants
 
-// frontendPlace lists the mutants of package frontend/place. Keep the old texts short and central, so that they stay valid.
+// frontendPlace lists the mutants of package frontend/place. Short and central old texts stay valid longest.
 var frontendPlace = packageMutants{"frontend/place", []mutant{
 	{
 		"a wrong hint is corrected by the fate of earlier hints", "Kind.Add",

@@ -1,6 +1,6 @@
 package mutants
 
-// frontendRecord lists the mutants of package frontend/record. Keep the old texts short and central, so that they stay valid.
+// frontendRecord lists the mutants of package frontend/record. Short and central old texts stay valid longest.
 var frontendRecord = packageMutants{"frontend/record", []mutant{
 	{
 		"all attempts of a job are remembered, or none", "Attempts.findAttempt",

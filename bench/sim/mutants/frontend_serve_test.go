@@ -1,6 +1,6 @@
 package mutants
 
-// frontendServe lists the mutants of package frontend/serve. Keep the old texts short and central, so that they stay valid.
+// frontendServe lists the mutants of package frontend/serve. Short and central old texts stay valid longest.
 var frontendServe = packageMutants{"frontend/serve", []mutant{
 	{
 		"the next call on a connection confirms the last answer", "handler.submitJob",

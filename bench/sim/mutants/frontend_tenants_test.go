@@ -1,6 +1,6 @@
 package mutants
 
-// frontendTenants lists the mutants of package frontend/tenants. Keep the old texts short and central, so that they stay valid.
+// frontendTenants lists the mutants of package frontend/tenants. Short and central old texts stay valid longest.
 var frontendTenants = packageMutants{"frontend/tenants", []mutant{
 	{
 		"a silent frontend is missed, not only a lost frontend", "Quotas.Exchange",

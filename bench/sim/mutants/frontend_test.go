@@ -1,6 +1,6 @@
 package mutants
 
-// frontend lists the mutants of package frontend. Keep the old texts short and central, so that they stay valid.
+// frontend lists the mutants of package frontend. Short and central old texts stay valid longest.
 var frontend = packageMutants{"frontend", []mutant{
 	{
 		"tasks take the use of finished tasks of their class", "group.refineDemand",
@@ -64,7 +64,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a client hears once of a task that runs again", "ledger.endTask",
-		"if t.remakes > 0 {\n\t\tacts = c.resumeReaders", "if t.remakes > 0 {\n\t\tacts = append(acts, &Done{j.ID, *o})\n\t\tacts = c.resumeReaders",
+		"if t.remakes > 0 {\n\t\tacts = c.resumeReaders",
+		"if t.remakes > 0 {\n\t\tacts = append(acts, &Done{j.ID, *o})\n\t\tacts = c.resumeReaders",
 	},
 	{
 		"old outputs are not passed beside new outputs", "jobs.recordOutputs",
@@ -108,7 +109,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the class of an ended task is shown", "sampledJob.addGroup",
-		"s.first, s.why, s.class, s.demand = first, g.pathReason, g.explainClass(), g.explainDemand()", "s.first, s.why = first, g.pathReason",
+		"s.first, s.why, s.class, s.demand = first, g.pathReason, g.explainClass(), g.explainDemand()",
+		"s.first, s.why = first, g.pathReason",
 	},
 	{
 		"the class of a task placed by estimation is shown", "jobs.recordDecision",
@@ -276,7 +278,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a turn goes to the later stage of an older job", "planner.handleReady",
-		"if g := c.shareTurn(r.group, w, now, true); g != nil {", "if g := c.shareTurn(r.group, w, now, true); g != nil && false {",
+		"if g := c.shareTurn(r.group, w, now, true); g != nil {",
+		"if g := c.shareTurn(r.group, w, now, true); g != nil && false {",
 	},
 	{
 		"a turn goes to no later stage of a younger job", "planner.shareTurn",
@@ -308,11 +311,13 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"jobs count against the rates of those above their tenant", "jobs.countAgainstRate",
-		"c.rateClocks[path] = laterOf(c.rateClocks[path], now)", "c.rateClocks[name] = laterOf(c.rateClocks[name], now)",
+		"c.rateClocks[path] = laterOf(c.rateClocks[path], now)",
+		"c.rateClocks[name] = laterOf(c.rateClocks[name], now)",
 	},
 	{
 		"all tenants below a path share its limits", "jobs.subtractPending",
-		"for t := j.tenant; t != nil; t = t.parent {\n\t\tt.pending -= n", "for t := j.tenant; t != nil; t = nil {\n\t\tt.pending -= n",
+		"for t := j.tenant; t != nil; t = t.parent {\n\t\tt.pending -= n",
+		"for t := j.tenant; t != nil; t = nil {\n\t\tt.pending -= n",
 	},
 	{
 		"a new tenant of a path leaves as much room as the others", "jobs.refuseNoRoom",
@@ -376,7 +381,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a tenant is not refused because another one waits", "jobs.refuseOverload",
-		"u := c.forgetServed(waitKey{g.Set, c.tenants[j.Tenant]})\n", "u := (*unserved)(nil)\n\t\tfor of := range c.unserved {\n\t\t\tu = c.forgetServed(of)\n\t\t}\n",
+		"u := c.forgetServed(waitKey{g.Set, c.tenants[j.Tenant]})\n",
+		"u := (*unserved)(nil)\n\t\tfor of := range c.unserved {\n\t\t\tu = c.forgetServed(of)\n\t\t}\n",
 	},
 	{
 		"room is offered to tenants by turns", "hungry.moveToBack",
@@ -384,7 +390,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the jobs considered are not all of one tenant", "hungry.jobsToOffer",
-		"jobs = append(jobs, t.hungry.First())\n\t}", "for j := range t.hungry.All() {\n\t\t\tif len(jobs) < maxLooked {\n\t\t\t\tjobs = append(jobs, j)\n\t\t\t}\n\t\t}\n\t}",
+		"jobs = append(jobs, t.hungry.First())\n\t}",
+		"for j := range t.hungry.All() {\n\t\t\tif len(jobs) < maxLooked {\n\t\t\t\tjobs = append(jobs, j)\n\t\t\t}\n\t\t}\n\t}",
 	},
 	{
 		"a turn for which no task waits is declined", "planner.handleReady",
@@ -396,7 +403,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a deadline that a worker tells of is that of the job", "ledger.concludeAttempt",
-		"return c.endOverdue(j, now, acts) // the worker knew", "return c.endTask(t, &Outcome{Kind: DeadlineExceeded}, now, acts) // the worker knew",
+		"return c.endOverdue(j, now, acts) // the worker knew",
+		"return c.endTask(t, &Outcome{Kind: DeadlineExceeded}, now, acts) // the worker knew",
 	},
 	{
 		"a claimed attempt that failed counts once", "ledger.handleFinishedElsewhere",
@@ -436,7 +444,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"rides that come back are bound in their order", "ledger.handleQueued",
-		"for i := m.Count; i > 0; i-- { // the task of the first place goes to the front last\n\t\tid := m.First + probe.ResID(i-1)", "for i := range m.Count {\n\t\tid := m.First + probe.ResID(i)",
+		"for i := m.Count; i > 0; i-- { // the task of the first place goes to the front last\n\t\tid := m.First + probe.ResID(i-1)",
+		"for i := range m.Count {\n\t\tid := m.First + probe.ResID(i)",
 	},
 	{
 		"tasks of a worker that went away are bound in their order", "Core.loseWorker",
@@ -516,7 +525,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a departed worker may have started a task", "ledger.whyMayHaveStarted",
-		"if departure := c.view.LastDeparture(); departure != (view.Departure{}) &&", "if departure := c.view.LastDeparture(); false &&",
+		"if departure := c.view.LastDeparture(); departure != (view.Departure{}) &&",
+		"if departure := c.view.LastDeparture(); false &&",
 	},
 	{
 		"a frontend that has just started waits for its first links", "ledger.claimJob",
@@ -532,7 +542,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a repeated result stays no longer than a result without an owner", "ledger.handleFinishedElsewhere",
-		"failedAttempts[m.Attempt]:\n\t\treturn disownResult(w, m.Attempt, acts)", "failedAttempts[m.Attempt]:\n\t\treturn acts",
+		"failedAttempts[m.Attempt]:\n\t\treturn disownResult(w, m.Attempt, acts)",
+		"failedAttempts[m.Attempt]:\n\t\treturn acts",
 	},
 	{
 		"a leaving frontend acknowledges its results", "ledger.startLeaving",
@@ -580,7 +591,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a job that moved is left alone", "ledger.dropWantingJobs",
-		"for _, j := range c.takeWantingJobs() {\n\t\tacts = c.dropMovedJob(j, now, acts)", "for range c.takeWantingJobs() {",
+		"for _, j := range c.takeWantingJobs() {\n\t\tacts = c.dropMovedJob(j, now, acts)",
+		"for range c.takeWantingJobs() {",
 	},
 	{
 		"the place of a task that is handed back is live again", "ledger.handleRefused",
@@ -620,7 +632,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the attempts at a worker that is gone are lost", "Core.loseWorker",
-		"acts = c.loseAttempt(a, true, fmt.Sprintf(\"worker %s went away\", w.Welcome().Worker), now, acts)", "_ = fmt.Sprint(a)",
+		"acts = c.loseAttempt(a, true, fmt.Sprintf(\"worker %s went away\", w.Welcome().Worker), now, acts)",
+		"_ = fmt.Sprint(a)",
 	},
 	{
 		"a sync does not name places whose tasks may have started", "worker.syncMessage",
@@ -684,7 +697,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a stage waits for the stages before", "job.updateBlocking",
-		"s.openPredecessors, s.ready = j.countBlocking(s)", "s.openPredecessors, _ = j.countBlocking(s); s.ready = true",
+		"s.openPredecessors, s.ready = j.countBlocking(s)",
+		"s.openPredecessors, _ = j.countBlocking(s); s.ready = true",
 	},
 	{
 		"a stage is ready if it goes along all unfinished stages", "job.countBlocking",
@@ -744,7 +758,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a task rests only after a failure of its own", "ledger.endAttempt",
-		"case m.Status == probe.Killed:\n\t\treturn c.retryTask(a, m, 0,", "case m.Status == probe.Killed:\n\t\treturn c.retryTask(a, m, t.backoffTime(),",
+		"case m.Status == probe.Killed:\n\t\treturn c.retryTask(a, m, 0,",
+		"case m.Status == probe.Killed:\n\t\treturn c.retryTask(a, m, t.backoffTime(),",
 	},
 	{
 		"a resting task is woken", "Core.NextWake",
@@ -788,7 +803,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a task that rests leaves its room to others of its job", "ledger.retryTask",
-		"c.wantPlaces(t.group) // if t rests, another task may use a place", "if rest == 0 {\n\t\tc.wantPlaces(t.group)\n\t}",
+		"c.wantPlaces(t.group) // if t rests, another task may use a place",
+		"if rest == 0 {\n\t\tc.wantPlaces(t.group)\n\t}",
 	},
 	{
 		"a full queue takes no more of a job than it has", "ledger.handleRefused",
@@ -832,7 +848,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the messages of a frame are planned one by one", "Core.receiveMsgs",
-		"acts = c.handleMsg(w, m, now, acts)\n\t}", "acts = c.planWants(now, c.handleMsg(w, m, now, acts))\n\t\tacts = c.offerTasks(w, now, acts)\n\t}",
+		"acts = c.handleMsg(w, m, now, acts)\n\t}",
+		"acts = c.planWants(now, c.handleMsg(w, m, now, acts))\n\t\tacts = c.offerTasks(w, now, acts)\n\t}",
 	},
 	{
 		"the reason of a refusal counts for all jobs in its frame", "Core.receiveMsgs",
@@ -844,7 +861,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a ready worker gets the task whose data it has", "jobs.nextTask",
-		"[...]shelfKey{{estimate.Disk, row.Host}, {estimate.Rack, row.Rack}, {estimate.Across, \"\"}}", "[...]shelfKey{{estimate.Across, \"\"}, {estimate.Rack, row.Rack}, {estimate.Disk, row.Host}}",
+		"[...]shelfKey{{estimate.Disk, row.Host}, {estimate.Rack, row.Rack}, {estimate.Across, \"\"}}",
+		"[...]shelfKey{{estimate.Across, \"\"}, {estimate.Rack, row.Rack}, {estimate.Disk, row.Host}}",
 	},
 	{
 		"a task for several hosts is left to the host with the least choice", "shelf.nextTask",
@@ -928,11 +946,13 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"an outcome states the expected run time", "task.launchMessage",
-		"t.attemptRun = t.expectedRun(trip)\n\treturn t.launchExpecting(a, t.attemptRun)", "return t.launchExpecting(a, t.expectedRun(trip))",
+		"t.attemptRun = t.expectedRun(trip)\n\treturn t.launchExpecting(a, t.attemptRun)",
+		"return t.launchExpecting(a, t.expectedRun(trip))",
 	},
 	{
 		"a copy that finishes first has the other attempt killed", "ledger.letCopyWin",
-		"acts = c.stopAttempt(a.task.attempt, \"stopped: its copy was done first\", now, acts)", "c.withdrawAttempt(a.task.attempt)",
+		"acts = c.stopAttempt(a.task.attempt, \"stopped: its copy was done first\", now, acts)",
+		"c.withdrawAttempt(a.task.attempt)",
 	},
 	{
 		"the first to finish has its copy killed", "ledger.endTask",
@@ -1036,7 +1056,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"if one of two attempts is lost, the other goes on", "ledger.loseAttempt",
-		"if c.continueWithOther(t) {\n\t\treturn acts\n\t}\n\tc.Stats.Retries++\n\tc.awaitNext(t)", "c.Stats.Retries++\n\tc.awaitNext(t)",
+		"if c.continueWithOther(t) {\n\t\treturn acts\n\t}\n\tc.Stats.Retries++\n\tc.awaitNext(t)",
+		"c.Stats.Retries++\n\tc.awaitNext(t)",
 	},
 	{
 		"if one of two attempts comes back, the other goes on", "ledger.takeBackTask",
@@ -1051,7 +1072,8 @@ var frontend = packageMutants{"frontend", []mutant{
 		"case !a.hasStarted:\n\t\tstate = enqueued", "case false:\n\t\tstate = enqueued",
 	},
 	{
-		"if a lost worker had both attempts and the first ended the task, the second is not lost again", "Core.loseWorker",
+		"if a lost worker had both attempts and the first ended the task, the second is not lost again",
+		"Core.loseWorker",
 		"if w.attempts[a.id] != a {", "if false {",
 	},
 	{
@@ -1080,7 +1102,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a copy names its original attempt", "ledger.commitCopy",
-		"d.Choice, d.Tries, d.Outcome, d.CopyOf = *choice, 1, \"sent\", t.attempt.id", "d.Choice, d.Tries, d.Outcome = *choice, 1, \"sent\"",
+		"d.Choice, d.Tries, d.Outcome, d.CopyOf = *choice, 1, \"sent\", t.attempt.id",
+		"d.Choice, d.Tries, d.Outcome = *choice, 1, \"sent\"",
 	},
 	{
 		"refused jobs are counted for a bounded number of tenants", "refusals.addRefusal",

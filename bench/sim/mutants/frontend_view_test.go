@@ -1,6 +1,6 @@
 package mutants
 
-// frontendView lists the mutants of package frontend/view. Keep the old texts short and central, so that they stay valid.
+// frontendView lists the mutants of package frontend/view. Short and central old texts stay valid longest.
 var frontendView = packageMutants{"frontend/view", []mutant{
 	{
 		"no more tasks are under way to a worker than its room", "Worker.Room",

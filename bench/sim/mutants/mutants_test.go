@@ -191,7 +191,8 @@ func (m *mutant) apply(folder string) (path, text string, err error) {
 		return "", "", fmt.Errorf("stale: package %s has no function %q: name the function that has the text %q now",
 			folder, m.function, m.old)
 	case times == 0:
-		return "", "", fmt.Errorf("stale: package %s, function %q lacks the text %q: copy the text that keeps the rule now",
+		return "", "", fmt.Errorf("stale: package %s, function %q lacks the text %q: copy the text that keeps the "+
+			"rule now",
 			folder, m.function, m.old)
 	case times > 1:
 		return "", "", fmt.Errorf("stale: package %s, function %q has the text %q %d times: choose a longer text",

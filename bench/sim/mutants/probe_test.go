@@ -1,6 +1,6 @@
 package mutants
 
-// probe lists the mutants of package probe. Keep the old texts short and central, so that they stay valid.
+// probe lists the mutants of package probe. Short and central old texts stay valid longest.
 var probe = packageMutants{"probe", []mutant{
 	{
 		"Restamp may be of an attempt without a place", "Decoder.Decode",

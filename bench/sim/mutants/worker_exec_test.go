@@ -1,6 +1,6 @@
 package mutants
 
-// workerExec lists the mutants of package worker/exec. Keep the old texts short and central, so that they stay valid.
+// workerExec lists the mutants of package worker/exec. Short and central old texts stay valid longest.
 var workerExec = packageMutants{"worker/exec", []mutant{
 	{
 		"a function that goes on though it was killed, and ends well, has ended well", "runGuarded",

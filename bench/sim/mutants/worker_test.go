@@ -1,6 +1,6 @@
 package mutants
 
-// worker lists the mutants of package worker. Keep the old texts short and central, so that they stay valid.
+// worker lists the mutants of package worker. Short and central old texts stay valid longest.
 var worker = packageMutants{"worker", []mutant{
 	{
 		"a frontend whose task meets another hears of it at once", "Core.enqueueTask",
@@ -16,7 +16,8 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"only the frontend of an attempt may restamp the attempt", "Core.restampPlace",
-		"a.owner == l && a.state == running && a.stopState == stoppable", "a.state == running && a.stopState == stoppable",
+		"a.owner == l && a.state == running && a.stopState == stoppable",
+		"a.state == running && a.stopState == stoppable",
 	},
 	{
 		"spare work starts only where nothing regular can", "Core.assignRoom",
@@ -40,7 +41,8 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"regular places wait together", "Core.preemptForRegular",
-		"if n++; n > planDepth {\n\t\t\tbreak\n\t\t}\n\t\ts.countWaiting(p, 1)", "if n++; n > 1 {\n\t\t\tbreak\n\t\t}\n\t\ts.countWaiting(p, 1)",
+		"if n++; n > planDepth {\n\t\t\tbreak\n\t\t}\n\t\ts.countWaiting(p, 1)",
+		"if n++; n > 1 {\n\t\t\tbreak\n\t\t}\n\t\ts.countWaiting(p, 1)",
 	},
 	{
 		"a reservation is asked before a task is stopped for it", "Core.preemptForRegular",
@@ -64,7 +66,8 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a yielded task is not stopped", "Core.startAttempt",
-		"if a.class == probe.Spare {\n\t\tc.Stats.SpareStarted++", "if a.class != probe.Regular {\n\t\tc.Stats.SpareStarted++",
+		"if a.class == probe.Spare {\n\t\tc.Stats.SpareStarted++",
+		"if a.class != probe.Regular {\n\t\tc.Stats.SpareStarted++",
 	},
 	{
 		"a task that does not stop counts as normal work", "Core.giveUpStopping",
@@ -100,7 +103,8 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a decline frees the slot that was held", "Core.receiveMsg",
-		"l.noteAnswerTime(now.Sub(p.askedAt))\n\t\t\tc.dropPlace(p)", "l.noteAnswerTime(now.Sub(p.askedAt))\n\t\t\tc.stopAsking(p)\n\t\t\tdelete(l.places, p.res)",
+		"l.noteAnswerTime(now.Sub(p.askedAt))\n\t\t\tc.dropPlace(p)",
+		"l.noteAnswerTime(now.Sub(p.askedAt))\n\t\t\tc.stopAsking(p)\n\t\t\tdelete(l.places, p.res)",
 	},
 	{
 		"a sync from a frontend that does not know its attempts yet stops none", "Core.adoptAttempt",
@@ -136,7 +140,8 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a result is kept until it is acknowledged", "Core.concludeAttempt",
-		"return c.sendMsg(a.owner, c.finishedMsg(a), acts)", "acts = c.sendMsg(a.owner, c.finishedMsg(a, now), acts)\n\tc.forgetAttempt(a)\n\treturn acts",
+		"return c.sendMsg(a.owner, c.finishedMsg(a), acts)",
+		"acts = c.sendMsg(a.owner, c.finishedMsg(a, now), acts)\n\tc.forgetAttempt(a)\n\treturn acts",
 	},
 	{
 		"an attempt is found by its id on a later link of its frontend", "Core.linkUp",
@@ -316,7 +321,8 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a turn that expires frees the slot that was held", "Core.expireOverdue",
-		"c.averages.noteTurn(false)\n\t\tc.dropPlace(p)", "c.averages.noteTurn(false)\n\t\tc.stopAsking(p)\n\t\tdelete(p.link.places, p.res)",
+		"c.averages.noteTurn(false)\n\t\tc.dropPlace(p)",
+		"c.averages.noteTurn(false)\n\t\tc.stopAsking(p)\n\t\tdelete(p.link.places, p.res)",
 	},
 	{
 		"a link whose turn expired is out of the way", "Core.expireOverdue",
@@ -468,7 +474,8 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"under fair, a turn is charged the typical cost of its tasks", "fair.chargeTurn",
-		"p.bill = p.queueTenant.account.payInAdvance(p.demand, p.expectedRun)", "p.bill = p.queueTenant.account.payInAdvance(p.demand, p.estimate)",
+		"p.bill = p.queueTenant.account.payInAdvance(p.demand, p.expectedRun)",
+		"p.bill = p.queueTenant.account.payInAdvance(p.demand, p.estimate)",
 	},
 	{
 		"plans foresee the turns of paths", "fair.foreseeOrder",
@@ -524,7 +531,8 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"forecasts use the progress reported by tasks", "Core.beginForecast",
-		"timeLeft := c.attemptTimeLeft(a, now)", "timeLeft := remainingTime(expectedCost(a.expectedRun, c.averages.runTime, 1), now.Sub(a.startedAt))",
+		"timeLeft := c.attemptTimeLeft(a, now)",
+		"timeLeft := remainingTime(expectedCost(a.expectedRun, c.averages.runTime, 1), now.Sub(a.startedAt))",
 	},
 	{
 		"two long tasks do not tell a worker's pace", "Core.currentPace",
