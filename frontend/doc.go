@@ -10,8 +10,8 @@
 // other places are cancelled (section 3.6).
 // phoebe adds parts to the policy. Each part can be switched in [Policy]:
 //
-//   - ride-along: if the view believes that a worker has a free slot, the reservation brings a task along;
-//   - informed: workers believed idle are sampled first, and a worker that becomes idle is offered waiting tasks;
+//   - ride-along: if the view believes that a worker has a free slot and no queue, the reservation brings a task along;
+//   - informed: tasks ride to workers believed idle, and a worker that becomes idle is offered waiting tasks;
 //   - sticky: a place is kept while its job has waiting tasks, so jobs are served more nearly in the order of arrival
 //     (compare Eagle's sticky batch probing);
 //   - overlap: a worker may ask for a task one round trip before the time when it expects a free slot;
@@ -72,9 +72,15 @@
 // # Where is ...
 //
 //	Does a task go by sampling or by estimation?   route.go, jobs.choosePath
-//	Which worker does a short task go to?          wants.go, planner.planGroup; turns.go, planner.handleReady
+//	Which worker does a short task go to?
+//	  one that looks idle: the task rides          place/place.go, Sampler.Place; places.go, ledger.reservePlaces
+//	  else: the first whose place gets a turn      turns.go, planner.handleReady; places.go, ledger.bindTurn
+//	  or: one that becomes idle earlier            plan.go, planner.offerTasks
 //	Which worker does a long task go to?           long.go, planner.matchBatch
-//	What happens when a link breaks?               claims.go, ledger.unlinkWorker
+//	What happens when a link breaks?
+//	  places go, attempts are adrift               core.go, Core.loseLink; claims.go, ledger.unlinkWorker
+//	  it is back: attempts are claimed             core.go, Core.bringWorkerUp; claims.go, ledger.linkWorker
+//	  it is not back in AdriftFor: lost            core.go, Core.wakeWorker; core.go, Core.loseWorker
 //	What happens when a worker is lost?            core.go, Core.loseWorker; outcomes.go, ledger.loseAttempt
 //	What happens when an attempt ends?             outcomes.go, ledger.handleFinished
 //	What if a client moves a job to a frontend?    claims.go, ledger.claimJob
@@ -124,7 +130,7 @@
 //	tactic             how a group spends messages: rides, bundles, places per worker. It depends on the tasks' run
 //	                   time in round trips, and on the price
 //	price              of a message: the CPU that it takes; the busier the machine, the higher
-//	claim              to ask workers for the attempts of a job that came from another frontend
+//	claim              to ask workers for attempts: after a broken link, or of a job that came from another frontend
 //	confirm            of a worker: to say that a job without attempts is still at this frontend
 //	round              a question to sampled workers for their queue lengths, in the policies per-task and batch
 //	batch, sleeping    long tasks to be placed together next; a long task to be placed later

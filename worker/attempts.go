@@ -197,7 +197,8 @@ func (c *Core) abandonAttempt(a *attempt, now time.Time, acts []Action) []Action
 }
 
 // killAttempt stops an attempt, or drops a queued task with its place. A launch that is still on the way never
-// starts: a late Reserve or Enqueue names a place that is marked as seen, and a late Bind a place that is dropped.
+// starts. The worker marks its place as seen, and ignores a late Reserve or Enqueue. If the place is asking, the
+// worker drops the place, and refuses a late Bind.
 func (c *Core) killAttempt(l *link, m *probe.Kill, now time.Time, acts []Action) []Action {
 	if a := c.attempts[m.Attempt]; a != nil {
 		if a.owner == l {

@@ -30,8 +30,9 @@
 // regular place can use. A place becomes regular when it is due. If a regular place has waited for PreemptAfter,
 // the worker stops spare tasks in its way; yielded tasks run on (spare.go).
 //
-// When the link of a frontend breaks, the worker drops all places of the frontend. Running attempts run on for a
-// grace period, and any frontend may claim them.
+// When the link of a frontend breaks, the worker drops all places of the frontend, with the tasks that were bound
+// early and still wait. Running attempts run on for Grace (10 s), and the worker keeps results for Retain (30 s). Any
+// frontend may claim both.
 //
 // # Where is ...
 //
@@ -45,7 +46,7 @@
 //	Why does the worker refuse a task?                    places.go, Core.whyCannotRun
 //	What if a frontend does not answer Ready?             places.go, Core.expireOverdue
 //	What happens at the end of a task?                    attempts.go, Core.endAttempt
-//	What happens when a frontend's link breaks?           attempts.go, Core.linkDown
+//	What happens when a frontend's link breaks?           attempts.go, Core.linkDown; places.go, Core.expireOverdue
 //	Who gets the attempts of a job that moved?            claims.go, Core.grantClaim
 //
 // To understand the rest, read testdata/*.txt, then Step.

@@ -96,7 +96,7 @@ type View struct {
 	Maintenance time.Duration // time until the announced absence; negative: none is announced
 }
 
-// Cluster returns the whole view of one frontend: the first frontend that answers.
+// Cluster returns the whole view of the first frontend that answers.
 func (c *Client) Cluster(ctx context.Context) (*Cluster, error) {
 	return c.ClusterPage(ctx, ClusterQuery{})
 }

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// idleFor is how long the pool keeps an idle connection. A frontend closes an idle connection after two minutes.
+	// idleFor is the time for which the pool keeps an idle connection. A frontend closes an idle connection after two
+	// minutes.
 	idleFor = time.Minute
 	// trustFor bounds the idle time up to which the pool lends a connection without a check of its health. If the
 	// connection is dead, the client cannot tell whether the frontend got the call, and a Once task is lost.

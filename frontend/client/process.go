@@ -7,8 +7,8 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// process is a frontend under its own address, by which handles name it as owner. Behind a balancer, the balancer's
-// address leads to several processes. Safe for concurrent use.
+// process is a frontend under its own address. Handles name a job's owner by this address. Behind a balancer, the
+// balancer's address leads to several processes. Safe for concurrent use.
 type process struct {
 	name     string
 	answers  atomic.Uint64 // number of answers so far

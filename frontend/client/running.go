@@ -456,7 +456,7 @@ func (r *Running) cancelRest() bool {
 }
 
 // tellNewOwner tells the new owner of a job which tasks were cancelled while the job had no owner. It reports true if
-// the job is over as a result.
+// the job has ended as a result.
 func (r *Running) tellNewOwner() (over bool) {
 	s := r.s
 	r.mu.Lock()

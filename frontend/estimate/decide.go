@@ -236,8 +236,9 @@ func (f *Fleet) estimateTask(t *Task, batch int, now time.Time, rng *rand.Rand) 
 	return d
 }
 
-// isBetter orders candidates by C plus Noise. Equal candidates are in random order: frontends that decide at the
-// same time see the same idle workers, and must not all choose the first. A given seed has a single outcome.
+// isBetter orders candidates by C plus Noise. Equal candidates are in random order: frontends that decide at the same
+// time see the same idle workers, and must not all choose the first. The key decides last, so that a seed has a
+// single outcome.
 func isBetter(a, b *Candidate) bool {
 	return cmp.Or(cmp.Compare(a.C+a.Noise, b.C+b.Noise), cmp.Compare(a.tieBreak, b.tieBreak),
 		cmp.Compare(a.Worker, b.Worker)) < 0

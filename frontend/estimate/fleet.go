@@ -16,7 +16,7 @@ type Server struct {
 	Key    int32  // numbers the workers, densely from 0
 	Name   string // name of the worker, the same in each incarnation
 	Host   string // name of its machine; "": Name
-	Rack   string // ""; not known
+	Rack   string // "": not known
 	Matrix *probe.WaitMatrix
 	Heard  time.Time // when Matrix was computed, by the clock passed to Decide
 	Speed  float64   // of the worker's CPU; 1 or 0: the fleet's average
@@ -103,6 +103,7 @@ func (f *Fleet) rowOf(key int32) *serverRow {
 	return nil
 }
 
+// positionsIn returns a function that finds a worker's position in a light list, by key.
 func (f *Fleet) positionsIn(list int) func(int32) *lightPosition {
 	return func(key int32) *lightPosition { return &f.servers[key].lightPositions[list] }
 }

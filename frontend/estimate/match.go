@@ -34,7 +34,7 @@ func ParseMatcher(name string) (Matcher, error) {
 type Bid struct {
 	Worker int32
 	Cost   float64 // time until the task is done
-	Run    float64 // delay, by the task, for a later task at the worker
+	Run    float64 // time by which the task delays a later task at the worker
 }
 
 const (
@@ -65,7 +65,7 @@ func Match(m Matcher, bids [][]Bid, due []float64) []int {
 	return chosen
 }
 
-// workersOf returns the number of workers named by bids: the largest key plus one.
+// workerLimit returns the largest key of a worker in bids, plus one: the length of a slice indexed by worker.
 func workersOf(bids [][]Bid) int {
 	n := int32(-1)
 	for _, taskBids := range bids {
@@ -110,9 +110,9 @@ func lossWithout(taskBids []Bid, due float64, k int) float64 {
 }
 
 // postponePoor takes back matches of low quality. Apollo dispatches these matches last (section 3.3). A match is
-// taken back if the task would end sooner in the next batch, behind the task of a better worker. The better
-// worker's task ends sooner than the task behind it. So in the order of cost the better worker's task is decided
-// first, and the first task in the order always stays matched.
+// taken back if the task would end sooner at a better worker, behind the task matched there: then the task had better
+// wait for the next batch. The tasks are looked at in the order of cost. The task ahead ends sooner, so it has been
+// looked at before, and the first task in the order always stays matched.
 func postponePoor(bids [][]Bid, chosen []int) {
 	var order []int
 	for t, k := range chosen {
@@ -138,8 +138,8 @@ func postponePoor(bids [][]Bid, chosen []int) {
 	}
 }
 
-// isPreferred reports whether a worker prefers task t, for which it is bid k, to task u. The worker prefers the
-// task that would lose more elsewhere (Apollo, section 3.3, but for due). If equal, it prefers the task with less
+// isPreferred reports whether a worker prefers task t, for which it is bid k, to task u. The worker prefers the task
+// that would lose more elsewhere (as in Apollo, section 3.3, apart from due). If equal, it prefers the task with less
 // time until due, then the task done sooner, then the task with the lower index.
 func isPreferred(bids [][]Bid, due []float64, t, k, u, l int) bool {
 	if a, b := lossWithout(bids[t], due[t], k), lossWithout(bids[u], due[u], l); a != b {
@@ -154,10 +154,11 @@ func isPreferred(bids [][]Bid, due []float64, t, k, u, l int) bool {
 	return t < u
 }
 
-// matchStable is deferred acceptance. In each round, every task without a worker proposes to the best worker that
-// has not rejected the task. A worker keeps the best proposal it ever had. The loss of a task elsewhere does not
-// depend on the round. So with enough rounds no task and worker would both prefer each other. In Apollo (section
-// 3.3) the pairs of each round are final; here a later, needier task can displace a task at no cost.
+// matchStable is deferred acceptance. In each round, every task without a worker proposes to the best worker that has
+// not rejected the task. A worker keeps the best proposal it ever had. The loss of a task elsewhere does not depend
+// on the round. So with enough rounds the matching is stable: no task and worker would both prefer each other to
+// their matches. In Apollo (section 3.3) the pairs of each round are final; here a later, needier task can displace a
+// task at no cost.
 func matchStable(bids [][]Bid, due []float64, rounds int) []int {
 	holder := filledInts(workersOf(bids), -1)
 	// The current bid of each task; of a free task, the last rejected bid.

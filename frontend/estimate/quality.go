@@ -13,7 +13,8 @@ type Quality struct{ Greedy, Stable, Limited, Optimal Completion }
 // Completion is the completion time of a set of tasks: the mean over the tasks, and the last task.
 type Completion struct{ Mean, Last float64 }
 
-// MatchQuality is the simulation of Apollo, section 5.5. The servers have a slot each and exponential waits of mean
+// MatchQuality repeats the simulation of Apollo, section 5.5. The servers have a slot each and exponential waits of
+// mean
 // 1. The tasks have exponential run times of mean 1; each prefers a server, where it runs speedup times faster.
 //
 // Greedy places the tasks one by one where each completes first. Stable matches all remaining tasks, at most one

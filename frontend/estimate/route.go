@@ -82,7 +82,7 @@ func (r Reason) String() string {
 	case ByPolicy:
 		return "the job's policy samples only"
 	case ByClass:
-		return "its job is spare: how long such work waits is known nowhere"
+		return "its job is spare: no frontend knows how long spare work waits"
 	case ByInputs:
 		return fmt.Sprintf("its inputs may take %s to read: %s, threshold %s", formatSeconds(r.Reads), r.Work,
 			formatSeconds(r.Threshold))
@@ -100,10 +100,10 @@ func (r Reason) String() string {
 	return fmt.Sprintf("short: %s, threshold %s", r.Work, formatSeconds(r.Threshold))
 }
 
-// Route chooses the path of a task and gives the reason. In mode Auto, short tasks are sampled. Tasks without a
-// known run time are sampled too, because late binding does not depend on run times (Sparrow, section 3.5). A task
-// is estimated if it needs files, or if its run plus the reading of its inputs takes threshold or longer; but see
-// Stray.
+// Route chooses the path of a task and gives the reason. In mode Auto, short tasks are sampled. Tasks without a known
+// run time are sampled too, because late binding does not depend on run times (Sparrow, section 3.5). A task is
+// estimated if it needs files, or if its run plus the reading of its inputs takes threshold or longer. Stray has the
+// exception.
 func Route(m Mode, n Needs, w Work, usual, threshold time.Duration) (Path, Reason) {
 	r := Reason{Work: w, Reads: n.Reads, Threshold: threshold, Usual: usual}
 	switch {

@@ -32,8 +32,8 @@ type Head struct {
 	Method []byte
 	Seq    int32
 	// Secret is the caller's secret, if the frame is a call. Before the secret, the request and the caller may hold
-	// only numbers and truth values. Generated code keeps to that: it writes fields in the order of their ids, or
-	// fields of a fixed size first.
+	// only numbers and truth values. Generated code writes such a frame, because it writes fields in the order of
+	// their ids, or fields of a fixed size first.
 	Secret    []byte
 	argsStart int // offset of the arguments
 }
@@ -143,8 +143,8 @@ func (h *Head) Decode(b []byte, args thrift.FastCodec) error {
 	return err
 }
 
-// Refusal returns the frame that answers the call by throwing r. r is the first exception of every method of the
-// API.
+// Refusal returns the frame that answers the call by throwing r. In the results of every method of the API, Refused
+// is the exception with field id 1.
 func (h *Head) Refusal(r *v1.Refused) []byte {
 	b := thrift.Binary.AppendMessageBegin(make([]byte, prefixSize), string(h.Method), thrift.REPLY, h.Seq)
 	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 1)

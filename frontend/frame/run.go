@@ -119,7 +119,7 @@ func (a *RunAnswer) End() {
 	binary.BigEndian.PutUint32(a.b[a.outcomesAt-4:], uint32(a.count))
 }
 
-// To returns the complete frame for the call with number seq. The caller must not change it.
+// FrameFor returns the complete frame for the call with number seq. The caller must not change the frame.
 func (a *RunAnswer) To(seq int32) []byte {
 	b := a.b
 	if a.handedOut { // the first frame may still be written

@@ -114,6 +114,7 @@ func fixedSize(wire thrift.TType) int {
 	return 0
 }
 
+// roundUp rounds n up to a multiple of 16, about as the allocator does.
 func roundUp(n int) int { return (n + 15) &^ 15 }
 
 // addBytes counts n bytes of memory.

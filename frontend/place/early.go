@@ -15,8 +15,8 @@ type Answer struct {
 }
 
 // Shortest binds n tasks to the n shortest queues (Sparrow, sections 3.2 and 3.3). If fewer workers answered than
-// probes, each task goes to the queue that is shortest at its turn, counting the tasks bound before. Sparrow does
-// not discuss that case.
+// probes, the tasks are bound one by one, each to the queue that is then shortest, with the tasks bound just before.
+// Sparrow does not discuss that case.
 func (s *Sampler) Shortest(answers []Answer, n, probes int) []Decision {
 	s.decisions = s.decisions[:0]
 	slices.SortStableFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Ahead, b.Ahead) })

@@ -15,9 +15,9 @@ const (
 	Bound                 // the turn came, and got a task
 	Lent                  // the turn came, and went to another job
 	Declined              // the turn came in vain
-	Withdrawn             // no task waits for it any more
+	Withdrawn             // the job needs it no more
 	Gone                  // refused, evicted, or the link broke
-	Used                  // its last turn is over
+	Used                  // its last turn has ended
 	fates
 )
 
@@ -27,7 +27,7 @@ var fateNames = [...]string{
 	Withdrawn: "withdrawn", Gone: "gone", Used: "used up",
 }
 
-// Fates counts the fates of the places of a Decision, up to the capacity of its counters.
+// Fates counts the places of a Decision by fate. Each counter stops at 65535.
 type Fates [fates]uint16
 
 // Add counts n more places of a fate.

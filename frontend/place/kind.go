@@ -71,7 +71,7 @@ func (k *Kind) Run() time.Duration {
 // Queue is the waiting tasks of a group, in order.
 type Queue interface {
 	Len() int
-	// Riders counts tasks small enough to ride along, from the first task on, but at most most.
+	// Riders returns how many tasks at the front of the queue are small enough to ride along, up to most.
 	Riders(most int) int
 	// Fit returns how many of the first n tasks fit together into bytes of payloads, without counting the first
 	// payload; at least 1.
@@ -97,9 +97,10 @@ func (k *Kind) Bundle(q Queue, bytes int) int {
 
 func fitBundle(q Queue, n, bytes int) int { return q.Fit(max(min(n, maxBundle), 1), bytes) }
 
-// largeJob is the number of tasks above which a job is large. Some rides of a large job would find their worker
-// taken. Then the whole job waits for these tasks, a round trip longer than with reservations. So the tasks of a
-// large job ride only where there is plenty of room, and once. Tasks worth bundling are not worth this care.
+// largeJob is the number of tasks above which a job is large. Some tasks of a large job would ride to a worker that
+// has no room any more. The whole job would wait for such tasks, a round trip longer than with reservations. So the
+// tasks of a large job ride only with the group's first places, and only if at least twice as many workers look idle
+// (planRides). Tasks short enough for bundles are exempt.
 const largeJob = 20
 
 func (k *Kind) isLarge(q Queue) bool { return k.JobTasks > largeJob && k.Bundle(q, BundleBytes) == 1 }

@@ -12,7 +12,7 @@ import (
 type Want struct {
 	*Kind
 	Queue    Queue
-	Probes   int            // places it may have, including rides
+	Probes   int            // places to reserve now, including rides
 	Fresh    bool           // the group has no places yet: tasks may ride along
 	PlacesAt []*view.Worker // workers where the group has places already
 }
@@ -23,7 +23,7 @@ type Decision struct {
 	Why    Why
 	Rides  int  // tasks that ride with their reservations
 	Places int  // places without a task
-	Bound  bool // instead: a task, bound at once
+	Bound  bool // instead of rides and places: one task, bound at once
 }
 
 // Why is the reason for choosing a worker.
@@ -68,8 +68,8 @@ const hasPlaces = -1
 // NewSampler returns a Sampler of the view's workers. It shares rng with the caller.
 func NewSampler(v *view.View, rng *rand.Rand) *Sampler { return &Sampler{view: v, rand: rng} }
 
-// Place reserves w.Probes places, as far as the set has workers, at workers without places of the group. Tasks that
-// ride along count.
+// Place reserves w.Probes places, as far as the set has workers, at workers without places of the group. A ride
+// counts as a place.
 func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	s.decisions = s.decisions[:0]
 	for _, row := range w.PlacesAt {
@@ -91,7 +91,8 @@ func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	return s.decisions
 }
 
-// Offer decides what a worker gets after it reported room. The second result is false if the worker gets nothing.
+// Offer decides what a worker gets that has just reported room: rides, or places for a large job or a policy without
+// rides. ok is false if the worker gets nothing.
 func (s *Sampler) Offer(k *Kind, q Queue, to *view.Worker) (d Decision, any bool) {
 	n := q.Riders(min(to.Room(k.Demand), k.mostRides()))
 	switch d = (Decision{Worker: to, Why: BecameIdle}); {
@@ -122,7 +123,8 @@ func (s *Sampler) decisionFor(w *view.Worker, why Why) *Decision {
 }
 
 // planRides lets tasks ride to workers believed to have room. If the policy ignores the view, the tasks ride to a
-// random sample. It returns the number of tasks that ride.
+// random sample. The tasks of a large job ride only if at least twice as many workers look idle. planRides returns
+// the number of tasks that ride.
 func (s *Sampler) planRides(w *Want, t *Tactic, now time.Time) (rides int) {
 	idle := len(s.view.Idle())
 	all := w.Queue.Riders(min(w.Queue.Len(), idle*w.mostRides()+w.Set.Len()))
@@ -144,6 +146,7 @@ func (s *Sampler) planRides(w *Want, t *Tactic, now time.Time) (rides int) {
 
 // rideToIdle lets tasks ride to workers believed to have room: a task to each, then a further task to each while
 // there is room. Tasks worth bundling fill a worker before the next, because a message costs more than such a task.
+// The shorter list is searched, the set or the idle workers.
 func (s *Sampler) rideToIdle(w *Want, bundle, all int) (rides int) {
 	most := w.mostRides()
 	take := func(row *view.Worker) {
@@ -184,13 +187,13 @@ func (s *Sampler) rideToIdle(w *Want, bundle, all int) (rides int) {
 // maxSticky bounds the places of a group at a worker: on wide workers more places only cost messages.
 const maxSticky = 8
 
-// planPlaces reserves places at n workers of a random sample: first at workers where the group has no place and
-// none is planned, then at any worker. Workers held by long tasks come last.
+// planPlaces reserves places at n workers of a random sample: first at workers where the group has no place and none
+// is planned, then at any worker. Workers that long tasks occupy come last.
 //
 // A sticky place comes round again and again, but only in one slot at a time. So if there are fewer workers than
 // places, the group reserves a place for each slot of a worker. Otherwise a job could not get all the slots that
-// become free together at a worker, and later jobs would overtake it. Tasks short enough to come round soon need a
-// single place.
+// become free together at a worker, and later jobs would overtake it. Short tasks need a single place, because the
+// place soon comes round again.
 func (s *Sampler) planPlaces(w *Want, t *Tactic, n int, now time.Time) {
 	share := (n + w.Set.Len() - 1) / max(1, w.Set.Len())
 	each := func(row *view.Worker) int {
@@ -199,7 +202,7 @@ func (s *Sampler) planPlaces(w *Want, t *Tactic, n int, now time.Time) {
 		}
 		return max(1, min(share, w.Demand.Times(row.Welcome().Capacity), w.Queue.Len(), maxSticky))
 	}
-	skips := 0 // how many avoided workers may be skipped
+	skips := 0 // avoided workers that may still be skipped: bounds the search if nearly all are avoided
 	if s.view.Avoided() > 0 {
 		skips = 64 + 8*n
 	}

@@ -16,7 +16,8 @@ const (
 	EarlyBatch                  // to the m shortest of the job's d*m sampled queues (section 3.3)
 )
 
-// Policy says how a job's tasks are placed. The fields after Binding concern late binding only.
+// Policy says how a job's tasks are placed. The fields after Binding are the parts of late binding, described in
+// package frontend.
 type Policy struct {
 	Name    string
 	Binding Binding

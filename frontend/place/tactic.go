@@ -8,20 +8,20 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/view"
 )
 
-// Tactic says how the messages for a Kind are spent, and why.
+// Tactic says how a group spends messages on tasks of a Kind, and why.
 type Tactic struct {
 	Run          time.Duration   // about the longest run time expected; 0: unknown
 	Single       bool            // one place per worker, because it comes round soon
 	Large        bool            // tasks ride only where there is plenty of room
 	Bundle       int             // tasks per message
-	MessagesWait bool            // messages that may wait for others do wait
+	MessagesWait bool            // messages that may wait go out together with later messages
 	Near         string          // host or rack with the inputs, where workers are drawn; "": anywhere
 	Only         view.Constraint // constraint of the tasks themselves
 }
 
 // shortRun is the run time, in round trips, below which a group reserves a single place per worker. Several places
-// let a job use slots that become free together. That gain is smaller if the next slot is free sooner. And of the
-// last tasks' places all but the first ask in vain.
+// let a job use slots that become free together. For short tasks the gain is small, because the next slot is free
+// soon. And after the last task is bound, the other places at the worker ask in vain.
 const shortRun = 20
 
 // Short reports whether the tasks run for less than shortRun round trips.
@@ -49,7 +49,7 @@ func (t Tactic) String() string {
 	}{
 		{t.Single, "so few round trips that one place at a worker must do"},
 		{t.Large, "so many that they ride only where there is plenty of room"},
-		{t.MessagesWait, "messages are so dear that they wait for others"},
+		{t.MessagesWait, "messages cost so much CPU that they wait for later messages"},
 	} {
 		if w.holds {
 			words = append(words, w.text)

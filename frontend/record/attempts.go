@@ -40,8 +40,8 @@ type Attempt struct {
 	Before uint64 // number of the job's previous attempt; 0: this is the first
 }
 
-// Set sets a from an outcome. From the job's arrival, lead passed until the core had the job, and came passed until
-// the outcome came. Outcome and Failure have numbers of the API, and are left to the caller.
+// Set sets a from an outcome. Both times start at the job's arrival: lead ends when the core had the job, came ends
+// when the outcome came. Outcome and Failure hold numbers of the API: the caller sets them.
 func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
 	*a = Attempt{} // in place, and field by field, because each task pays for it
 	a.Task, a.Stage, a.Worker = o.Task, o.Stage, NoWorker
@@ -104,7 +104,8 @@ const (
 	tick     = 1 << tickBits * time.Nanosecond
 )
 
-// Next returns room for another attempt, and its number. The caller sets all fields.
+// NewAttempt returns room for another attempt, and the number of the attempt. An old attempt may be in the room, so
+// the caller must set all fields.
 func (r *Attempts) Next() (*Attempt, uint64) {
 	at := r.total % maxAttempts
 	if int(at/attemptsPerChunk) == len(r.chunks) {
@@ -117,7 +118,7 @@ func (r *Attempts) Next() (*Attempt, uint64) {
 // Count returns the number of attempts ever.
 func (r *Attempts) Count() uint64 { return r.total }
 
-// Copy fills to with the attempts behind number after. skipped counts forgotten attempts among them.
+// Copy copies the attempts after number after into the slice to. skipped counts attempts that are forgotten already.
 func (r *Attempts) Copy(to []Attempt, after uint64) (n, skipped int) {
 	if r.total > maxAttempts && after < r.total-maxAttempts {
 		skipped = int(r.total - maxAttempts - after)
@@ -139,8 +140,8 @@ func (r *Attempts) findAttempt(n uint64) *Attempt {
 	return &r.chunks[at/attemptsPerChunk][at%attemptsPerChunk]
 }
 
-// Collect fills to from the end with attempts of a job: attempt last, and the attempts before. The result next is
-// the number to go on with, or 0. If an attempt is forgotten, ok is false.
+// Collect fills the slice to, from its end, with attempts of a job: attempt last, and the attempts before. The result
+// next is the number to go on with, or 0. If an attempt is forgotten, ok is false.
 func (r *Attempts) Collect(to []Attempt, last uint64) (next uint64, ok bool) {
 	for i := len(to) - 1; i >= 0; i-- {
 		a := r.findAttempt(last)

@@ -54,7 +54,7 @@ func (c *Chain) Grow(after [][]int) {
 	}
 }
 
-// Ran notes the run of a task.
+// NoteRun notes the run of a task.
 func (c *Chain) Ran(stage int, run time.Duration) {
 	longest := &c.longest
 	if stage < len(c.stages) {

@@ -10,7 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// maxEarlier bounds the remembered attempts without the outcomes of their tasks.
+// maxEarlier bounds the remembered attempts that gave their tasks no outcome.
 const maxEarlier = 1 << 14
 
 // Earlier is an attempt that did not give its task an outcome. Moments are since the job's arrival; 0: not known,

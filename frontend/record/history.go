@@ -9,8 +9,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
-// ringSizes are the number of windows in each ring, and the number of windows of the ring before that make up a
-// window. A window of the first ring is a batch, usually a second.
+// ringSizes holds for each ring the number of its windows, and how many windows of the ring before are merged into
+// one. A window of the first ring is a batch, usually a second. So the rings reach back a minute, ten minutes and six
+// hours.
 var ringSizes = [...]struct{ windows, of int }{{60, 1}, {60, 10}, {72, 30}}
 
 // maxWindow bounds the bytes of a window's histograms. A few thousand are usual.
@@ -99,7 +100,7 @@ func (h *History) condenseRing(fine, coarse *ring, maxWindows, count int) {
 		last = append(last, &fine.windows[i%uint64(len(fine.windows))])
 	}
 	from, to := last[0].from, last[count-1].to
-	if to.Before(from) {
+	if to.Before(from) { // the clock was set back
 		from = to
 	}
 	w := coarse.nextWindow(maxWindows, from, to)
@@ -153,8 +154,7 @@ func (w *storedWindow) unpackSeries(key Key, to *series) {
 // Lost returns the number of counts missing in windows for lack of room. Totals have these counts.
 func (h *History) Lost() uint64 { return h.lostCounts }
 
-// Total hands out the totals of the keys counted now, in the order of keys. The receiver must not keep the
-// histograms.
+// EachTotal calls do with the totals of the keys counted now, in the order of keys. do must not keep the histograms.
 func (h *History) Total(do func(Key, Measure, *histogram.Histogram)) {
 	keys := slices.SortedFunc(maps.Keys(h.totals), Key.compareTo)
 	for _, key := range keys {

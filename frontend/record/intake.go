@@ -25,9 +25,9 @@ const (
 	maxDoublings   = 16 // limits the tasks a task stands for: there are never as many tasks
 )
 
-// allRemembered bounds the tasks submitted between two Takes if all attempts are to be remembered. The number of
-// tasks is an average over averagedTakes Takes. If more tasks come, all attempts of a part of the jobs are
-// remembered. Jobs are chosen by lot at arrival. So the memory reaches back about 64 s, longer than a recording.
+// allRemembered is the largest number of tasks submitted between two Takes for which all attempts are remembered. The
+// number is an average over averagedTakes Takes. If more tasks come, all attempts are remembered only for some jobs,
+// chosen by lot at their arrival. So the memory reaches back about 64 s, longer than a recording.
 const (
 	allRemembered = maxAttempts / 64
 	averagedTakes = 16
@@ -57,12 +57,12 @@ type Slot struct {
 	epoch uint32
 }
 
-// phaseSampler draws the tasks of a key whose phases are counted: a task of each block, by lot, so that no rhythm
-// of the tasks matters.
+// phaseSampler chooses the tasks of a key whose phases are counted: one task of each block. The lot decides, because
+// a fixed choice could fall in step with a rhythm of the tasks.
 type phaseSampler struct {
 	counted   uint32 // tasks since the last Take
 	standsFor uint32 // number of tasks represented by the next counted task
-	untilNext uint32 // those among standsFor that have not ended yet
+	untilNext uint32 // tasks still to end until the next counted task, including that task
 	blockRest uint32 // tasks of the block behind the counted task
 }
 
@@ -117,18 +117,18 @@ func NewIntake(now time.Time, rng *rand.Rand) *Intake {
 	}
 }
 
-// Submitted notes that a tenant has submitted a job with a number of tasks. whole says whether all attempts of the
-// job are to be remembered, or only failed attempts.
+// NoteSubmitted notes that a tenant has submitted a job with a number of tasks. If whole is false, the caller should
+// remember only the job's failed attempts.
 func (in *Intake) Submitted(tenant string, tasks int) (whole bool) {
 	in.tenants.addTasks(cutName(tenant), uint64(tasks))
 	in.submitted += uint64(tasks)
 	return in.rememberedShare == 1 || in.rand.Float64() < in.rememberedShare
 }
 
-// Holds reports whether a slot returned by Slot is still valid.
+// IsCurrent reports whether a slot returned by Slot is still valid.
 func (in *Intake) Holds(s Slot) bool { return s.epoch == in.epoch }
 
-// Slot returns the slot of key, valid as long as Holds says so.
+// Slot returns the slot of key, valid as long as IsCurrent says so.
 func (in *Intake) Slot(key Key) Slot {
 	if key != in.recentKey || !in.Holds(in.recentSlot) {
 		in.recentKey, in.recentSlot = key, in.findSlot(key)
@@ -196,7 +196,8 @@ func (in *Intake) countJobs() {
 	in.waitingJobs = in.waitingJobs[:0]
 }
 
-// StandsFor returns the number of tasks that an ended task's phases stand for; 0: a later task stands for it.
+// SampleTask decides whether the phases of an ended task are counted. It returns the number of tasks that the phases
+// stand for; 0: a later task stands for this one. Call it once for each ended task with a result.
 func (in *Intake) StandsFor(s Slot) uint32 {
 	p := &in.samplers[s.index]
 	if p.untilNext--; p.untilNext > 0 {

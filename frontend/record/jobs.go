@@ -80,8 +80,8 @@ type Chosen struct {
 	replacesSlow, replacesSampled *Job // the job replaced among the slowest, and in the sample; nil: none
 }
 
-// Ended decides on j, which has ended. If Why is 0, the job is not kept. Else the Job in chosen is a copy of j, for
-// the caller to complete and hand to Jobs.
+// Decide decides whether to keep j, a job that has ended. If Why is 0, the job is not kept. Else the Job in chosen is
+// a copy of j, for the caller to complete and hand to Jobs.
 func (c *Choice) Ended(now time.Time, j *Job) (chosen Chosen) {
 	if now.Sub(c.minuteStart).Abs() >= time.Minute {
 		c.minuteStart, c.seen, c.sampled = now, 0, nil
@@ -194,7 +194,7 @@ func (k *Jobs) Keep(c Chosen) {
 	}
 }
 
-// Lose counts chosen jobs that cannot be kept, because attempts are forgotten or too many jobs wait.
+// CountLost counts chosen jobs that cannot be kept, because attempts are forgotten or too many jobs wait.
 func (k *Jobs) Lose(n uint64) { k.lost += n }
 
 // Lost returns the number of jobs that should have been kept and were not.

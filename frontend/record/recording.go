@@ -55,7 +55,7 @@ type RecordedWorker struct {
 	Wait      time.Duration `json:"wait_ns"` // expected for a task of an eighth of the worker; negative: not known
 }
 
-// RecordedWindow is a second.
+// RecordedWindow holds the counts of a second.
 type RecordedWindow struct {
 	At time.Time `json:"at"`
 	Tally
@@ -99,7 +99,7 @@ func decodeSummary(from io.Reader, s *Summary) (*json.Decoder, error) {
 		return nil, fmt.Errorf("the file is no recording: %w", err)
 	}
 	if s.Format != RecordingFormat {
-		return nil, errors.New("the recording is of another release")
+		return nil, errors.New("the recording has another format: open it with a phoebe of the release that wrote it")
 	}
 	return lines, nil
 }
@@ -127,7 +127,8 @@ type Suspect struct {
 	Phases [Phases]time.Duration `json:"phases_ns"` // of the tasks with such time, together
 }
 
-// Keep packs attempts and finds the worker to blame. names maps keys of workers to names. r.Workers must be set.
+// SetAttempts packs attempts into r, and finds the worker to blame. names maps keys of workers to names. r.Workers
+// must be set before.
 func (r *Recording) Keep(attempts []Attempt, names map[uint32]string) {
 	t := NewTrace(attempts, nil, names)
 	r.Names, r.Attempts = t.Workers, t.packed
@@ -144,7 +145,7 @@ func (r *Recording) Keep(attempts []Attempt, names map[uint32]string) {
 	}
 }
 
-// findSuspects lists the workers, by Excess, the largest first.
+// findSuspects lists the workers with tasks, the largest Excess first.
 func findSuspects(workers []RecordedWorker, attempts []Attempt, names map[uint32]string) []Suspect {
 	type attempt struct {
 		*Attempt

@@ -91,7 +91,7 @@ func (t *Trace) Page(from, most int) (b, earlier []byte, next int) {
 	return append(binary.AppendUvarint(nil, attemptFields), t.packed[start:end]...), t.earlierPage(from, until), next
 }
 
-// skipNumbers returns the length of the first left packed numbers, in bytes.
+// skipNumbers returns the length of the first count packed numbers, in bytes.
 func skipNumbers(b []byte, left int) (at int) {
 	for ; left > 0; at++ {
 		if b[at] < 0x80 {

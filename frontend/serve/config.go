@@ -160,10 +160,10 @@ func (c Config) Validate() error {
 			frontend.MaxProbeRatio)
 	}
 	if s := c.Core.Copies; !(s >= 0 && s <= 1) {
-		addError("copies of %v of the tasks: it must be from 0, for none, to 1", s)
+		addError("the share of tasks with a copy is %v: it must be from 0, for none, to 1", s)
 	}
 	if c.Core.LongTask < 0 {
-		addError("long tasks are those of %v and more: it must be more than 0", c.Core.LongTask)
+		addError("the run time from which a task is long is %v: it must be more than 0", c.Core.LongTask)
 	}
 	if err := c.Core.Estimate.Validate(); err != nil {
 		addError("estimates: %w", err)

@@ -33,7 +33,7 @@ type fleet struct {
 	former   map[string]bool        // addresses of workers that are not up any more but may still be linked
 }
 
-// knownWorker keeps from gossip about a worker what the list and the core need again.
+// knownWorker holds the facts from gossip about a worker that the list and the core need later.
 type knownWorker struct {
 	addr        string
 	incarnation uint64
@@ -80,8 +80,9 @@ func (f *fleet) start() error {
 	return nil
 }
 
-// advertisedAddr returns the port of addr at an advertised host. The advertised address belongs to another port,
-// and may lack the port. If it is empty, the result is addr.
+// advertisedAddr returns the address under which others reach addr: the host of other, with the port of addr. other
+// is the advertised address of another port of this frontend, perhaps without the port. If other is empty, the result
+// is addr.
 func advertisedAddr(addr net.Addr, other string) string {
 	if other == "" {
 		return addr.String()
@@ -100,7 +101,7 @@ func (f *fleet) close() error {
 		return nil
 	}
 	if len(f.node.Members()) > 1 {
-		_ = f.node.Leave(leaveWait) // if no frontend hears the farewell, they find out in time
+		_ = f.node.Leave(leaveWait) // if no frontend hears the farewell, the frontends find out in time
 	}
 	return errors.Join(f.heartbeats.Close(), f.node.Close())
 }
@@ -216,7 +217,7 @@ func (f *fleet) publishList() {
 // mutex.
 const rowsPerStep = 32
 
-// tellCore is the only place where gossip's facts about workers enter the core.
+// tellCore passes rows of workers with a link to the core. Gossip's facts about workers enter the core only here.
 func (f *fleet) tellCore(rows []view.Row) {
 	s := f.server
 	for chunk := range slices.Chunk(rows, rowsPerStep) {

@@ -105,7 +105,7 @@ func (s *Server) checkObjectives(f *flightRecorder, now time.Time) {
 		if observed := s.observedResponse(o, now); observed > o.Most {
 			f.quietUntil = now.Add(o.Window + 2*recordedAround) // until the recording and its window are over
 			from := f.attemptMarks[0].n
-			s.log.Warn("an objective is broken, what happens is recorded", "objective", o.String(), "observed_ms",
+			s.log.Warn("an objective is broken: recording what happens", "objective", o.String(), "observed_ms",
 				observed.Milliseconds())
 			s.goroutines.Go(func() { s.recordFlight(o, observed, now, from) })
 			return
@@ -174,10 +174,10 @@ func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from 
 		counts.failed.Add(1)
 	}
 	if err != nil {
-		s.log.Error("what happened cannot be written", "err", err)
+		s.log.Error("the recording of a broken objective cannot be written", "err", err)
 		return
 	}
-	s.log.Warn("what happened is recorded: open it with phoebe record open", "file", name)
+	s.log.Warn("a broken objective is recorded: open the file with phoebe record open", "file", name)
 }
 
 // cpuProfile profiles the CPU for a second. It returns nothing if another profile is under way.
@@ -229,7 +229,7 @@ func (s *Server) copyAttempts(from uint64) (list []rec.Attempt, lost int) {
 }
 
 // writeRecording writes a recording into a folder, and then trims the folder. An empty name says that no file was
-// written.
+// written. A name with an error says that the folder could not be trimmed.
 func writeRecording(dir string, x *rec.Recording) (name string, removed int, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", 0, err

@@ -47,12 +47,12 @@ const (
 	// A request has to arrive within requestGrace, plus a second for each minRequestRate bytes.
 	requestGrace   = 10 * time.Second
 	minRequestRate = 256 << 10
-	// lightRequest bounds the decoded bytes of a request with a job that needs no room. Requests without a job are
-	// small, and may wait for long.
+	// lightRequest bounds the decoded bytes of a request with a job that takes no room. Requests without a job take
+	// no room, either: they are small, and would keep the room for as long as they wait.
 	lightRequest = 4 << 10
-	// maxDecoded bounds the decoded bytes of all requests together. Until a request's job is the core's, or
-	// refused, its decoded bytes exist decodedCopies times. A request that takes all of maxDecoded may take more,
-	// alone.
+	// maxDecoded bounds the decoded bytes of all requests together. Until a request's job is the core's, or refused,
+	// its decoded bytes exist decodedCopies times. If a request would take more than maxDecoded, it takes all of
+	// maxDecoded, so that no other request is decoded beside it.
 	maxDecoded    = 64 << 20
 	decodedCopies = 4
 	// lingerClosing is the time before a connection is closed. Meanwhile the client's further bytes are thrown
@@ -95,7 +95,7 @@ func (g *gate) OnActive(ctx context.Context, conn net.Conn) (context.Context, er
 // OnRead implements remote.ServerTransHandler: it reads and answers a call. An error closes the connection.
 func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	v := ctx.Value(visitorKey{}).(*visitor)
-	v.client.awaitSettled()
+	v.client.awaitSettled() // the answer to an earlier Run is written first
 	head, err := frame.ReadHead(v)
 	if errors.Is(err, frame.ErrMalformed) || err == nil && head.Type != thrift.CALL {
 		g.server.metrics.connsGarbage.Inc()
@@ -208,15 +208,16 @@ func (g *gate) passLarge(ctx context.Context, v *visitor) error {
 	return g.passCall(context.WithValue(ctx, holdKey{}, h), v, &prereadConn{v.bufferedConn, r}, b)
 }
 
-// collectGarbage is called before a request takes many bytes. If a request is large, the garbage of earlier large
-// requests would count, too. A collection costs little beside the rest of the work.
+// collectGarbage is called before a request takes many bytes. Before a large request, it frees the memory of earlier
+// large requests, so that the memory of both is not in use at once. A collection costs little beside the rest of the
+// work for a large request.
 func collectGarbage(bytes int) {
 	if bytes > maxDecoded/decodedCopies {
 		runtime.GC()
 	}
 }
 
-// heldRoom is the room that a large request takes.
+// requestRoom is the room that a large request takes.
 type heldRoom struct {
 	patience   time.Duration
 	semaphores []*semaphore.Weighted
@@ -246,7 +247,7 @@ func (h *heldRoom) releaseRoom() {
 	h.semaphores = nil
 }
 
-// releaseHeldRoom ends the room of a call's request, because its content has been handed on.
+// releaseRequestRoom gives back the room of a call's request, once the request's content has been handed on.
 func releaseHeldRoom(ctx context.Context) {
 	if h, ok := ctx.Value(holdKey{}).(*heldRoom); ok {
 		h.releaseRoom()

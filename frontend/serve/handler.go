@@ -81,6 +81,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 			return nil, err
 		}
 		now := time.Now()
+		// After the wait, a call whose client has hung up is no sign of life.
 		if r.client = client; client == nil || !expired || !client.hasHungUp() {
 			r.polledAt = now
 		}
@@ -281,6 +282,7 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 	if client != nil {
 		h.noteNextCall(client)
 	}
+	// The client took the job to another frontend and added tasks there: the job here is outdated.
 	if r := h.jobs[job.ID]; r != nil && !r.moved && job.Generation > 0 && !r.isRun && !h.core.Knows(job) {
 		if err := h.whyMayNotTouch(ctx, caller, job.ID, r.timing.tenant); err != nil {
 			return nil, err
@@ -337,7 +339,7 @@ var refusedReasons = [...]v1.RefusedReason{
 }
 
 // previousOwner returns the frontend that a resubmitted job belongs to, or nil. The result is nil if the owner is
-// the frontend itself or has lost the job.
+// this frontend, does not answer or has lost the job.
 func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.Job) *peer {
 	if job.Resubmission == nil || isForwarded(caller) || job.Resubmission.PreviousOwner == h.cfg.Advertise {
 		return nil

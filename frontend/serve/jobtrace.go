@@ -253,7 +253,7 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 				within)
 		}) {
 		reports = append(reports, a.peerReport((*v1.TraceResponse).GetFrontends))
-		// several have a job that was taken to another frontend
+		// several frontends may have records of a job that moved: the longest counts
 		if a.res != nil && (res == nil || a.res.Total > res.Total) {
 			res = a.res
 		}

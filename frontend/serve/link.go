@@ -19,7 +19,7 @@ import (
 )
 
 // link is the connection to one worker. A broken link is made again, until the worker is taken off the list. A link
-// is never used again for another worker, so late news of a retired link concern nobody.
+// is never used again for another worker, so late news of a retired link can be dropped.
 type link struct {
 	server *Server
 	key    frontend.Worker
@@ -86,8 +86,8 @@ func (l *link) send(m probe.Msg) {
 	l.mu.Unlock()
 }
 
-// flush has the outbox written. If the caller is urgent, the caller writes as much as the connection takes at once,
-// and fastrpc's goroutine, which may wait, writes the rest. flush never blocks.
+// flush makes sure that the outbox gets written. If urgent, the caller itself writes as much as the connection takes
+// at once. fastrpc's goroutine, which may block, writes the rest. flush never blocks.
 func (l *link) flush(urgent bool) {
 	l.mu.Lock()
 	c := l.conn
@@ -174,8 +174,8 @@ const greetingProblem = "greeting"
 // linkConn is a connection of a link, with an outbox. When any caller, such as fastrpc, closes the connection,
 // linkConn tells the link.
 type linkConn struct {
-	// After the handshake, one goroutine at a time writes, and holds writing. During the handshake there is only
-	// one.
+	// After the handshake, one goroutine at a time writes, and sets writing meanwhile. During the handshake only one
+	// goroutine knows the connection.
 	*sock.Conn
 	link      *link
 	epoch     probe.Epoch

@@ -41,14 +41,14 @@ type clientConn struct {
 	// The goroutine that answers a Run may write. Otherwise only the server writes.
 	*sock.Conn
 	listener *listener
-	// A balancer made this connection and has not named the client yet. nil: the client is named, or there is no
+	// The connection of a balancer that has not named the client yet. nil: the client is named, or there is no
 	// balancer.
 	relayed     *relayedConn
 	raw         syscall.RawConn
 	connectedAt time.Time
 	usedAt      atomic.Int64 // when a byte last went either way, by monotonicNow(); 0: never
-	// Times that the server returned to read, or had written the answer to a Run. At each, all earlier answers are
-	// written.
+	// How many times the server came back to read, or had written the answer to a Run. At each of these times, all
+	// earlier answers are written.
 	answerCount  atomic.Int64
 	reading      atomic.Bool // waits for the client's next bytes
 	closed       atomic.Bool

@@ -13,8 +13,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// parseOrRefuse makes a job of the core from a job of the API. Jobs beyond the core's types are refused here. All
-// further flaws are refused by the core.
+// parseOrRefuse makes a job of the core from a job of the API. It refuses jobs that the core's types cannot hold. The
+// core refuses all further flaws.
 func (h *handler) parseOrRefuse(in *v1.Job) (*frontend.Job, error) {
 	job, err := h.parseJob(in)
 	if err != nil {

@@ -44,8 +44,8 @@ type peer struct {
 	name      atomic.Pointer[string] // the peer's name in its own words; nil: not known yet
 }
 
-// keepLostPeers is the time of forwarding to a peer after gossip has lost it. Perhaps the peer is only cut off from
-// gossip.
+// keepLostPeers is the time for which calls are still forwarded to a peer that gossip has lost. Perhaps the peer is
+// only cut off from gossip.
 const keepLostPeers = 10 * time.Minute
 
 // ownerTimeout bounds the time of a peer to say whether it has a job. The time limits of forwarded calls are
@@ -193,7 +193,8 @@ func (p *peer) close() {
 	}
 }
 
-// ownsJob asks whether the peer answers and has the job.
+// ownsJob asks whether the peer answers and has the job. The question is this frontend's own, not on behalf of a
+// client.
 func (p *peer) ownsJob(ctx context.Context, job string) bool {
 	_, err := p.client.Events(ctx,
 		&v1.EventsRequest{Caller: p.newCaller(context.Background()), Handle: &v1.Handle{Job: job, Owner: p.addr},

@@ -14,7 +14,7 @@ type quietListener struct {
 	closing                   context.Context
 	acceptCalled, closeCalled chan struct{} // closed by the first call of Accept, and of Close
 	noteAccept, noteClose     func()
-	kitexWaits                chan struct{} // closed when Kitex waits for its end; stopped earlier, Kitex panics
+	kitexWaits                chan struct{} // closed when Kitex waits for its end; Kitex panics if stopped before
 	noteKitexWaits            func()
 }
 

@@ -229,7 +229,7 @@ func (r *recorder) exposeTimes(t *exposition.Text) {
 
 // jobTiming holds the counts of a job under way. Fields touched for each task lie together.
 type jobTiming struct {
-	endedTasks, failedTasks int                     // tasks
+	endedTasks, failedTasks int                     // tasks with an outcome, and of these without a result
 	path                    estimate.Path           // of the ended tasks
 	remembersAll            bool                    // all attempts of the job are remembered
 	slots                   [mixedPath + 1]rec.Slot // by path
@@ -240,11 +240,10 @@ type jobTiming struct {
 	policy, tenant          string
 	class                   frontend.Class
 	due                     time.Duration // when the job becomes regular; 0: from the start, or never
-	copies                  int           // attempts that were copies of late attempts,
-	// and attempts that were stopped for regular work, as far as outcomes tell.
-	preempted  int
-	stageNames []string // by number
-	after      [][]int  // for each stage, the numbers of the stages before it
+	copies                  int           // attempts that were copies of late attempts, as far as outcomes tell
+	preempted               int           // attempts that were stopped for regular work, as far as outcomes tell
+	stageNames              []string      // by number
+	after                   [][]int       // for each stage, the numbers of the stages before it
 }
 
 // mixedPath is the path of a job whose tasks take different paths.

@@ -9,9 +9,9 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// The goroutine that finds a job ended answers the Run. Most often that goroutine has read the last result. A
-// goroutine waiting for the job would have to be woken, perhaps on another thread, and the wake-up costs more than
-// all the rest.
+// The goroutine that notes the end of a job answers the job's Runs. Most often that goroutine has just read the last
+// result. If a goroutine waited for the job instead, it would have to be woken, perhaps on another thread, and the
+// wake-up would cost more than all the rest.
 
 // waitingRun is a call of Run without an answer yet.
 type waitingRun struct {

@@ -180,7 +180,7 @@ func (s *Server) Advertised() string { return s.cfg.Advertise }
 // Failed yields an error if the server stops serving by itself.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// Ready says why no jobs should be sent here, or nil if they may be.
+// Ready says why no jobs should be sent here, or returns nil if jobs may be sent.
 func (s *Server) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +198,7 @@ func (s *Server) Ready() error {
 	return errors.New("no worker is linked")
 }
 
-// Warning says what is wrong although jobs may be sent here, or "".
+// Warning returns a problem of a frontend that serves all the same, or "".
 func (s *Server) Warning() string {
 	warnings := []string{s.terms.whyFileRejected()}
 	if s.fleet != nil {
@@ -224,9 +224,10 @@ const firstCall = time.Second
 // Drain refuses new jobs. Drain returns when all jobs have ended, the clients have the outcomes, and the workers
 // have all messages, or when ctx ends. An open job without a task left is given up, not waited for.
 //
-// While clients ask for a job by Events, the server accepts connections, because a client may connect for each
-// call. After that, the server accepts no more clients. Clients that connected before Drain and have not called yet
-// are not refused at once. Perhaps the client calls once on each connection and knows no further frontend.
+// While clients ask for a job by Events, the server accepts connections, because a client may connect for each call.
+// After that, the server accepts no more clients. For up to firstCall (1 s), Drain still admits the jobs of clients
+// that connected before Drain and have not called yet. Such a client may make a single call on each connection, and
+// may know no further frontend.
 func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -510,7 +511,7 @@ func (s *Server) stepFrame(l *link, msgs []probe.Msg) {
 // stepLocked steps the core with ev and carries out the actions. The mutex is held.
 func (s *Server) stepLocked(ev frontend.Event) {
 	now := time.Now()
-	// The process was absent. Meanwhile clients may have taken jobs elsewhere.
+	// If the process was stopped for so long, clients may have taken jobs elsewhere.
 	if now.Sub(s.sweptAt) > s.cfg.ClientGrace {
 		s.sweepJobsLocked(now)
 	}
@@ -592,8 +593,8 @@ func (s *Server) unlockAndFlush() {
 	if wakeAt.IsZero() || !s.lingerAt.IsZero() && s.lingerAt.Before(wakeAt) {
 		wakeAt = s.lingerAt
 	}
-	// A timer that fires too early costs a Wake without effect. So the timer moves only if it would fire too late.
-	// So the timer is not set again and again for jobs that end before the timer fires.
+	// A timer that fires too early costs a Wake without effect. So the timer moves only if it would fire too late,
+	// and is not set again and again for jobs that end before the timer fires.
 	if s.timer != nil && !wakeAt.IsZero() && (s.timerAt.IsZero() || wakeAt.Before(s.timerAt)) {
 		s.timerAt = wakeAt
 		s.timer.Reset(time.Until(wakeAt))
@@ -650,8 +651,8 @@ func (s *Server) onTimer() {
 
 // checkLinks gives up the workers that are silent. All silent workers are given up before any task goes elsewhere.
 // Otherwise a task would go to the next silent worker, and so on, until the core blames the task for the deaths.
-// The process or the machine was stopped for the time absence. Meanwhile the process did not listen, so the workers
-// may not have been silent.
+// absence is the time for which the process or the machine was stopped, as a rule near 0. Meanwhile the process did
+// not listen, so the workers may not have been silent.
 func (s *Server) checkLinks(links []*link, absence time.Duration) {
 	var silent []*link
 	for _, l := range links {

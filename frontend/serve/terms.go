@@ -105,19 +105,19 @@ func (t *terms) readFile() {
 		t.takeFile(f)
 	}
 	if t.problem != "" && t.problem != oldProblem {
-		t.server.log.Warn("the tenants file does not hold", "file", t.name, "holds", t.currentRevision(), "err",
+		t.server.log.Warn("the tenants file is not in force", "file", t.name, "holds", t.currentRevision(), "err",
 			t.problem)
 	}
 }
 
-// takeFile puts a file in force, unless a later or another file of its revision is in force.
+// takeFile puts a file in force, if its revision is later than the revision in force.
 func (t *terms) takeFile(f *tenants.File) {
 	switch {
 	case t.inForce == nil || f.Revision > t.inForce.Revision:
 		t.putInForce(f)
 	case bytes.Equal(f.Text, t.inForce.Text):
 	case f.Revision < t.inForce.Revision:
-		t.problem = fmt.Sprintf("tenants file: %s has revision %d, and %d holds: give it a higher one", t.name,
+		t.problem = fmt.Sprintf("tenants file: %s has revision %d, and %d is in force: give it a higher one", t.name,
 			f.Revision, t.inForce.Revision)
 	default:
 		t.problem = fmt.Sprintf("tenants file: %s has changed, and the revision is still %d: give it a higher one",
@@ -125,11 +125,11 @@ func (t *terms) takeFile(f *tenants.File) {
 	}
 }
 
-// putInForce has the core go by f.
+// putInForce puts f in force at this frontend, and tells the peers.
 func (t *terms) putInForce(f *tenants.File) {
 	t.inForce = f
 	t.current.Store(f)
-	t.server.log.Info("what tenants may have", "revision", f.Revision)
+	t.server.log.Info("a tenants file is in force", "revision", f.Revision)
 	t.server.mu.Lock()
 	t.server.stepLocked(frontend.Terms{File: f})
 	t.server.unlockAndFlush()
@@ -144,12 +144,12 @@ func (t *terms) tellOthers() {
 	t.server.mu.Lock()
 	node := t.server.fleet.node
 	t.server.mu.Unlock()
-	if node != nil { // otherwise tellOthersCurrent tells the node when it starts
+	if node != nil { // otherwise tellOthersAtStart tells the node
 		node.SetTerms(view.Terms{Revision: t.inForce.Revision, Text: t.inForce.Text})
 	}
 }
 
-// tellOthersCurrent tells the peers the revision in force, if there is any.
+// tellOthersAtStart tells the peers the revision in force, if there is any, once gossip has started.
 func (t *terms) tellOthersCurrent() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,7 +172,7 @@ func (t *terms) hearTerms(h view.Terms) {
 	}
 	if err != nil { // the file may be of a later release
 		t.foreignProblem = fmt.Sprintf("tenants file: %v", err)
-		t.server.log.Warn("the tenants file of another frontend does not hold", "holds", t.currentRevision(), "err",
+		t.server.log.Warn("the tenants file of another frontend is not in force", "holds", t.currentRevision(), "err",
 			t.foreignProblem)
 		return
 	}
@@ -196,5 +196,5 @@ func (t *terms) whyFileRejected() string {
 	if problem == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s; revision %d holds on", problem, t.currentRevision())
+	return fmt.Sprintf("%s; revision %d stays in force", problem, t.currentRevision())
 }

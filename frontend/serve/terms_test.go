@@ -55,7 +55,7 @@ func TestTermsFile(t *testing.T) {
 		wantRefused(t, c.runTwo("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
 	}
 	replace("revision: 2\ntenants:\n  web: {tokens: -2}\n")
-	warns(name+":3:", `tokens "-2"`, "revision 1 holds on")
+	warns(name+":3:", `tokens "-2"`, "revision 1 stays in force")
 	replace("revision: 1\ntenants:\n  web: {tokens: 2, queue: 1}\n")
 	warns()
 	replace("revision: 1\ntenants:\n  web: {tokens: 2, queue: 2}\n")
@@ -63,12 +63,12 @@ func TestTermsFile(t *testing.T) {
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
 	}
-	warns("no such file", "revision 1 holds on")
+	warns("no such file", "revision 1 stays in force")
 	replace("revision: 3\ntenants:\n  web: {tokens: 2, queue: 2}\n")
 	pollUntil(t, "revision 3 holds", func() bool { return c.Warning() == "" && c.runTwo("web") == nil })
 	replace("revision: 2\ntenants:\n  web: {tokens: 2, queue: 1}\n")
 	pollUntil(t, "it is too old",
-		func() bool { return strings.Contains(c.Warning(), "has revision 2, and 3 holds: give it a higher one") })
+		func() bool { return strings.Contains(c.Warning(), "has revision 2, and 3 is in force: give it a higher one") })
 	if err := c.runTwo("web"); err != nil {
 		t.Error(err)
 	}

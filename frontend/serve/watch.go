@@ -189,7 +189,7 @@ func (h *handler) beginLook() (end func(), err error) {
 	default:
 		h.metrics.looksRefused.Inc()
 		return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED,
-			Message:      "too many look at the recorder at the same time: try again",
+			Message:      "too many calls look at the recorder at the same time: try again",
 			RetryAfterUs: time.Second.Microseconds()}
 	}
 }

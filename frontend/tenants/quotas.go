@@ -19,7 +19,7 @@ const (
 	Slot = int64(1000)
 	// Unlimited is more than any tenant uses.
 	Unlimited = math.MaxInt64 / 4
-	// MaxTold bounds the tenants in a frontend's report: the tenants with the largest wants.
+	// MaxReported bounds the tenants in a frontend's report: the tenants with the largest wants.
 	MaxTold = 256
 	// rotateEvery is the time after which an indivisible amount goes to the next frontend.
 	rotateEvery = 10 * time.Second
@@ -86,9 +86,9 @@ func (s *Quotas) Frontends() int { return len(s.frontends) }
 // (me), all frontends (members), the silent frontends among the members, the reports of the frontends (needs), and
 // this frontend's counts (own).
 //
-// A frontend that hears fewer than half of the frontends known before is cut off. Then quotas do not grow until
-// frontends are back, or until ForgetAfter has passed. A frontend with reports until its leave is not missed: it
-// left on purpose.
+// A frontend is cut off if it misses more of the known frontends than it hears, itself included. Then quotas do not
+// grow until frontends are back, or until ForgetAfter has passed. A frontend with reports until its leave is not
+// missed: it left on purpose.
 func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, needs map[string][]Need,
 	own []OwnNeed) []Need {
 	s.self = me
@@ -153,7 +153,7 @@ func (s *Quotas) UseFile(file *File) {
 	clear(s.quotas)
 }
 
-// Of returns this frontend's quota of a tenant.
+// QuotaOf returns this frontend's quota of a tenant.
 func (s *Quotas) Of(path string) Quota {
 	if s.file == nil || s.file.Revision == 0 {
 		return Quota{Unlimited, Unlimited}
@@ -203,7 +203,7 @@ type branch struct {
 	parts    []int64 // parts of the frontends, by the same index
 	want     int64   // wants of all frontends, including the paths below
 	unit     int64   // size of the largest task, including the paths below
-	free     int64   // rest of the amount for the path and all paths below
+	free     int64   // what no frontend keeps yet of the amount for the path and all paths below
 }
 
 // divideTenant computes this frontend's quotas of all tenants with the same first part as tenant.
@@ -266,8 +266,10 @@ func (f *File) limitOf(path string) int64 {
 	return Unlimited
 }
 
-// giveParts computes this frontend's part of an amount, tokens or slots. top is the whole amount; amountOf selects
-// the field of a Quota.
+// divideAmount computes this frontend's part of an amount, tokens or slots, for each path in all. top is the whole
+// amount; amountOf selects the field of a Quota. First the amount is divided into parts, by weights and wants. A
+// frontend that uses more than its part keeps what it uses. The frontends take what is then free, each up to its
+// part, in the order of the rotation.
 func (s *Quotas) giveParts(all []*branch, top int64, me int, taken map[string]Quota, amountOf func(*Quota) *int64) {
 	keeps := func(b *branch, i int) int64 {
 		n := &b.needs[i]
@@ -288,7 +290,7 @@ func (s *Quotas) giveParts(all []*branch, top int64, me int, taken map[string]Qu
 			b.takeFree(keeps(b, i))
 		}
 	}
-	for _, b := range all { // the first in rotation takes from the free amount, up to its part
+	for _, b := range all { // in the order of the rotation, frontends take the free amount up to their parts
 		for k := range b.needs {
 			i := s.nthInRotation(k)
 			more := max(b.parts[i]-keeps(b, i), 0)
@@ -319,7 +321,8 @@ func (b *branch) takeFree(n int64) {
 	}
 }
 
-// spreadBelow divides the part of a path among the paths below, by tokens.
+// spreadBelow divides the part of a path among the paths below, by tokens. Jobs of exactly this path share like one
+// more path below, with 1 token.
 func (s *Quotas) spreadBelow(b *branch, has int64) {
 	sharers := make([]Sharer, len(b.children), len(b.children)+1)
 	rest := b.want
@@ -391,8 +394,8 @@ func drawSharer(sharers []Sharer, random uint64) int {
 type Sharer struct{ Want, Weight, Max, Unit int64 }
 
 // WaterfillUnits divides an amount like Waterfill, but in units, because a task cannot use a part of a slot. The
-// sharer at index turn gets a unit even if its part is less. The rest, too small for a unit, goes to sharers with
-// an open want, starting at index turn.
+// sharer at index start gets a unit even if its part is less. The rest, too small for a unit, goes to sharers with an
+// open want, starting at index start.
 func WaterfillUnits(all int64, sharers []Sharer, turn int) []int64 {
 	unit := func(i int) int64 {
 		s := &sharers[i]
@@ -413,6 +416,8 @@ func WaterfillUnits(all int64, sharers []Sharer, turn int) []int64 {
 		parts[i] -= parts[i] % unit(i)
 		rest -= parts[i]
 	}
+	// give walks the sharers once. A sharer with an open want (or, if wanted is false, without one) gets most(i), if
+	// that fits.
 	give := func(wanted bool, most func(i int) int64) (given bool) {
 		for k := range parts {
 			i := (k + turn) % len(parts)
@@ -447,8 +452,8 @@ func Waterfill(all int64, sharers []Sharer) []int64 {
 	return parts
 }
 
-// fillParts raises the parts of all sharers, up to takes(sharer). It returns the rest, if every sharer has reached
-// the limit.
+// fillParts raises the parts of all sharers, up to takes(sharer). It returns the rest if every sharer has reached the
+// limit, and otherwise 0.
 func fillParts(all int64, sharers []Sharer, parts []int64, takes func(Sharer) int64) (rest int64) {
 	lacks := func(i int) int64 { return max(takes(sharers[i])-parts[i], 0) }
 	order := make([]int, len(sharers))
@@ -457,6 +462,8 @@ func fillParts(all int64, sharers []Sharer, parts []int64, takes func(Sharer) in
 		order[i] = i
 		weights += s.Weight
 	}
+	// Sharers that lack least for their weight come first. If a sharer cannot be filled, all later ones cannot be
+	// filled, either: they split the rest by weight.
 	slices.SortFunc(order,
 		func(i, j int) int { return compareProducts(lacks(i), sharers[j].Weight, lacks(j), sharers[i].Weight) })
 	for k, i := range order {

@@ -187,7 +187,7 @@ func (w *windowJSON) foldSeries(most int) {
 	}
 }
 
-// pickSeer returns the frontend whose view of the fleet is shown: the first by name that answers.
+// pickShownFrontend returns the frontend whose view of the fleet is shown: the first by name among those that answer.
 func pickSeer(frontends []client.FrontendReport) string {
 	name := ""
 	for _, f := range frontends {
@@ -230,10 +230,10 @@ func packStale(workers []client.Figure) []byte {
 	return b
 }
 
-// A level is a step of a logarithm. Level 1 begins at 128 us of wait, 16 us of a round trip and 8 ms of silence.
-// Each level begins at 2 times the level before; of a wait, at 2.8 times.
+// A level is a step of a figure's logarithm (see client.FigureValue). Level 1 begins at 128 us of wait, 16 us of a
+// round trip and 8 ms of silence. Each level begins at 2 times the level before; of a wait, at 2.8 times.
 const (
-	stateUp                         = 1
+	stateUp                         = 1 // client.Figure.State of a worker that is up
 	waitFrom, tripFrom, silenceFrom = 56, 32, 104
 	waitStep, levelStep             = 12, 8
 )
@@ -283,7 +283,7 @@ type seenJSON struct {
 	Error    string         `json:",omitempty"`
 }
 
-// maxSeers bounds the frontends asked about a worker.
+// maxAsked bounds the frontends asked about a worker.
 const maxSeers = 32
 
 // answerWorker answers with each frontend's view of a worker.

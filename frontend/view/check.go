@@ -20,7 +20,7 @@ func (v *View) Check() error {
 			continue
 		}
 		if w.Key != Key(key) {
-			return fmt.Errorf("worker %d is filed under %d", w.Key, key)
+			return fmt.Errorf("worker %d is in the row of key %d", w.Key, key)
 		}
 		if w.state == Up {
 			slots += w.slots

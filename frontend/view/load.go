@@ -11,14 +11,14 @@ import (
 const (
 	// forgetAfter is the age from which a matrix says nothing.
 	forgetAfter = 30 * time.Second
-	// Short tasks avoid a worker without room, if the expected wait of a one-slot task is avoidWait or longer. The
-	// limit avoidFor bounds the time without news of the worker, because the share closed to long tasks may have
-	// become free.
+	// Short tasks avoid a worker without room, if the expected wait of a one-slot task is avoidWait or longer.
+	// Without news of the worker, short tasks avoid the worker for avoidFor at most: the part closed to long tasks
+	// may have become free.
 	avoidWait = 50 * time.Millisecond
 	avoidFor  = 2 * time.Second
 )
 
-// NoteLoad notes a worker's load, as told at time at. It reports whether the load came with a wait matrix.
+// NoteLoad notes a worker's load, as reported at time at. It reports whether the load came with a wait matrix.
 func (v *View) NoteLoad(w *Worker, load probe.Load, at time.Time) (hasMatrix bool) {
 	w.load, w.heardAt = load, at.UnixNano()
 	v.updateIdle(w)
@@ -48,8 +48,8 @@ type Rumour struct {
 	Incarnation uint64
 	Seq         uint64
 	Age         time.Duration     // time since the worker sent the news
-	Matrix      *probe.WaitMatrix // nil: not told. The view keeps the matrix; read-only
-	Load        *probe.Load       // nil: not told
+	Matrix      *probe.WaitMatrix // nil: not in the rumour. The view keeps the matrix; read-only
+	Load        *probe.Load       // nil: not in the rumour
 	Speed       float64           // speed relative to the average worker; 0: unknown
 	Draining    bool
 	Maintenance time.Duration     // time from the news to the start of its maintenance
@@ -86,8 +86,8 @@ func (v *View) NoteRumour(w *Worker, r *Rumour, now time.Time) {
 	v.putRow(w, s, r.Matrix, at, now)
 }
 
-// putRow stores s, the knowledge about w beyond its welcome, in the fleet. m is a matrix told by gossip or the
-// worker at time at; nil: none.
+// putRow stores s, the knowledge about w beyond its welcome, in the fleet. m is the matrix as of time at, from gossip
+// or from the worker; nil: none.
 func (v *View) putRow(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now time.Time) {
 	if m != nil && (s.Matrix == nil || !at.Before(s.Heard)) {
 		matrix := *m
@@ -117,7 +117,7 @@ func (v *View) ForgetMatrix(w *Worker) {
 	}
 }
 
-// Sweep forgets matrices older than forgetAfter. It looks for them once per forgetAfter.
+// Sweep forgets matrices older than forgetAfter (30 s). It looks at most once in forgetAfter.
 func (v *View) Sweep(now time.Time) {
 	if now.Sub(v.sweptAt) < forgetAfter {
 		return
@@ -153,7 +153,7 @@ func (v *View) Idle() []*Worker { return v.idle }
 // distinct workers.
 func (v *View) DrawIdle(i int) *Worker {
 	w := drawWorker(v.idle, i, v.rand)
-	v.idle[w.idleAt-1].idleAt = w.idleAt // old position of w
+	v.idle[w.idleAt-1].idleAt = w.idleAt // the worker that stood at i now stands where w was
 	w.idleAt = i + 1
 	return w
 }
@@ -177,7 +177,8 @@ func (v *View) Occupy(w *Worker, d probe.Demand, n int) {
 func (v *View) Take(w *Worker, d probe.Demand)   { w.taken = w.taken.Add(d) }
 func (v *View) Return(w *Worker, d probe.Demand) { w.taken = w.taken.Sub(d) }
 
-// updateAvoided notes whether short tasks should avoid w, by w's matrix m of time at.
+// updateAvoided notes whether short tasks should avoid w: w has no free slot, and matrix m of time at shows a wait of
+// avoidWait or more for a slot.
 func (v *View) updateAvoided(w *Worker, m *probe.WaitMatrix, at, now time.Time) {
 	slot := probe.Demand{CPU: min(probe.Slot.CPU, m.Capacity.CPU), Mem: min(probe.Slot.Mem, m.Capacity.Mem)}
 	wait := m.ShortWait(slot).Duration()
@@ -203,11 +204,11 @@ func (v *View) stopAvoiding(w *Worker) {
 	}
 }
 
-// Avoided returns the number of workers that short tasks avoid because long tasks hold them, as of the last look at
+// Avoided returns the number of workers that short tasks avoid because long tasks occupy them, as of the last look at
 // each.
 func (v *View) Avoided() int { return v.avoided }
 
-// IsAvoided reports whether short tasks should avoid w, because long tasks hold it.
+// IsAvoided reports whether short tasks should avoid w, because long tasks occupy w.
 func (v *View) IsAvoided(w *Worker, now time.Time) bool {
 	if !w.avoidUntil.IsZero() && !now.Before(w.avoidUntil) {
 		v.stopAvoiding(w)

@@ -19,7 +19,8 @@ type Runs struct {
 // maxRuns bounds the functions and classes remembered. The least recently requested go first.
 const maxRuns = 4096
 
-// RunsOf returns the name under which the runs of a function's tasks of a class are remembered. "" is no class.
+// RunsName returns the name under which the runs of a function's tasks are remembered. class is the class of the
+// tasks; "" means no class.
 func RunsOf(function, class string) string {
 	if class == "" {
 		return function
@@ -49,7 +50,8 @@ func (v *View) KnownRuns(name string) *Runs { return v.runs[name] }
 // Links makes Runs an item of lists.
 func (r *Runs) Links() *list.Node[*Runs] { return &r.node }
 
-// Ran notes a run. It reports whether Stats should get the run as well: for short runs a few samples are enough.
+// NoteRun notes a run. more reports whether the caller should add the run to Stats, too: the first 8 runs, then every
+// 16th. For short runs a few samples are enough.
 func (r *Runs) Ran(run time.Duration) (more bool) {
 	const some, few = 8, 16
 	run = max(run, 1)

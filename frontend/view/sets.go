@@ -51,8 +51,8 @@ type Set struct {
 	need      Need
 	workers   []*Worker    // in no order: sampling shuffles the slice
 	leastOpen probe.Demand // least demand open to long tasks, over all workers ever in the set
-	isSmall   bool         // Has searches workers instead of using member: a job may name many small sets
-	member    []bool       // by Key; unused if isSmall
+	isSmall   bool         // Has searches workers, and member stays empty: a job may name many small sets
+	member    []bool       // by Key; empty if isSmall
 }
 
 // MaxSets is the number of sets from which the view looks for unused sets. It looks again when the number has

@@ -23,7 +23,7 @@ type View struct {
 	avoided       int       // number of workers with an avoidUntil
 	fleet         *estimate.Fleet
 	sweptAt       time.Time // last look for matrices that are too old
-	lastDeparture Departure // the last departure
+	lastDeparture Departure // the worker taken off the list last
 
 	sets        map[string]*Set
 	sweepSetsAt int    // number of sets at which unused sets are looked for next
@@ -124,7 +124,7 @@ func (v *View) NoteLinked(w *Worker, m probe.Welcome, now time.Time) {
 	}
 }
 
-// Drain notes that a worker leaves: it is no longer sampled, and no candidate any more.
+// NoteDraining notes that a worker leaves: it is no longer sampled, and no candidate any more.
 func (v *View) Drain(w *Worker) {
 	if w.state == Up {
 		v.stopPlacing(w)
@@ -139,7 +139,8 @@ func (v *View) NoteLinkLost(w *Worker, now time.Time) {
 	w.state, w.lostAt = Adrift, now
 }
 
-// NoteGone notes that a worker with a broken link does not come back.
+// NoteGone notes that a worker with a broken link does not come back. Unless the worker had announced its leave, the
+// loss counts as a failure of the worker.
 func (v *View) NoteGone(w *Worker, now time.Time) {
 	if w.state != Down && !w.leaving {
 		v.fleet.NoteLost(int32(w.Key), now)
@@ -169,7 +170,8 @@ func (v *View) stopPlacing(w *Worker) {
 	}
 }
 
-// addToFleet adds a linked worker to the fleet, without a matrix.
+// addToFleet adds a linked worker to the fleet, without a matrix. The rack comes from the Welcome, or else from the
+// label rack=NAME. If the fleet has the worker already, the known files, maintenance and speed stay.
 func (v *View) addToFleet(w *Worker) {
 	m := &w.welcome
 	s := estimate.Server{Key: int32(w.Key), Name: m.Worker, Host: m.Host, Rack: m.Rack,
@@ -220,8 +222,8 @@ func (v *View) Peers(id estimate.FileID, w *Worker) (near []string) {
 	return append(near, far[:min(len(far), probe.MaxPeers-len(near))]...)
 }
 
-// NoteEnded tells the failure model how an attempt at w ended by itself. After a failure the first success is told;
-// further successes are not needed.
+// NoteEnded passes the end of an attempt at w to the failure model, if the attempt ended by itself. Only the first
+// success after a failure is passed on: the model does not need the others.
 func (v *View) NoteEnded(w *Worker, function string, status probe.Status, now time.Time) {
 	switch status {
 	case probe.Succeeded:
@@ -240,7 +242,7 @@ func (v *View) NoteEnded(w *Worker, function string, status probe.Status, now ti
 // NotePromise notes a task placed at w. The worker's matrix does not count the task until w has answered.
 func (v *View) NotePromise(w *Worker, p Promise) { w.uncounted = append(w.uncounted, p) }
 
-// NoteCounted notes that w's news counts an attempt from now on, or that the attempt is over.
+// NoteCounted notes that reports of w include an attempt from now on, or that the attempt has ended.
 func (v *View) NoteCounted(w *Worker, id probe.AttemptID) {
 	if len(w.uncounted) > 0 {
 		w.uncounted = slices.DeleteFunc(w.uncounted, func(p Promise) bool { return p.Attempt == id })

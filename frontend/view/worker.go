@@ -30,7 +30,7 @@ type Worker struct {
 	Key       Key
 	state     State
 	listed    bool   // a link is up, or is to be made
-	awaited   bool   // listed, and the outcome of the link is still open
+	awaited   bool   // listed, and the first link has neither come up nor been given up
 	leaving   bool   // the worker announced its leave
 	failing   bool   // the last task that ended by itself failed
 	address   string // address in the list
@@ -45,8 +45,8 @@ type Worker struct {
 	heardSeq uint64       // Seq of the last rumour used
 	lostAt   time.Time    // time when the link broke
 
-	idleAt     int       // position among the idle plus one
-	avoidUntil time.Time // until then short tasks avoid the worker, which long tasks hold; zero: not avoided
+	idleAt     int       // position in View.idle plus one; 0: not idle
+	avoidUntil time.Time // until then short tasks avoid the worker, because long tasks occupy it; zero: not avoided
 	uncounted  []Promise // promises that its matrix does not count yet
 }
 
@@ -71,7 +71,7 @@ func (w *Worker) Linked() bool { return w.state == Up || w.state == Draining }
 // Listed reports whether there is a link, or one is to be made.
 func (w *Worker) Listed() bool { return w.listed }
 
-// Awaited reports whether the outcome of the first link is still open.
+// Awaited reports whether the first link to a listed worker has neither come up nor been given up.
 func (w *Worker) Awaited() bool { return w.awaited }
 
 // LostAt returns when the link of an adrift worker broke.
@@ -131,9 +131,9 @@ func (w *Worker) Name() string {
 	return "worker " + w.welcome.Worker
 }
 
-// Server returns w's row for placing by estimation, with a change. If w was idle when last heard, and has no work
-// of this frontend, the matrix shows no wait. The parameter ours is the number of this frontend's reservations and
-// attempts at w. If w is down, Server returns the zero Server.
+// Server returns w's row for placing by estimation, with one correction. If the last load is newer than the matrix
+// and shows no work, and w has no work of this frontend, the matrix in the result shows no wait. The parameter ours
+// is the number of this frontend's reservations and attempts at w. If w is down, Server returns the zero Server.
 func (v *View) Server(w *Worker, ours int) estimate.Server {
 	row := v.fleet.Get(int32(w.Key))
 	if row == nil {

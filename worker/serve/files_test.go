@@ -181,7 +181,8 @@ func TestFilesFromPeers(t *testing.T) {
 	p.send(enqueue(1, "cat", "", big))
 	if f := p.waitFinished(); f.Status != probe.Succeeded || f.Usage.Fetched != big.Bytes ||
 		!bytes.Equal(f.Result, o.files["/big"]) {
-		t.Errorf("with a file of a peer the task ends as %v %s, %d bytes, %+v", f.Status, f.Error, len(f.Result), f.Usage)
+		t.Errorf("with a file of a peer the task ends as %v %s, %d bytes, %+v", f.Status, f.Error, len(f.Result),
+			f.Usage)
 	}
 	if n := o.requests("big"); n != 1 {
 		t.Errorf("the origin was asked %d times", n)

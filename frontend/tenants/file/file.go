@@ -74,7 +74,7 @@ func readList(n ast.Node, want string, add func(text string) bool) error {
 	}
 	for _, v := range all.Values {
 		if _, ok := v.(ast.ScalarNode); !ok || !add(v.GetToken().Value) {
-			return errors.New(want) // without the text, perhaps a token
+			return errors.New(want) // without the text, because the text may be a token
 		}
 	}
 	return nil
@@ -140,7 +140,7 @@ type parsing struct {
 	text     []byte
 	revision uint64
 	entries  []tenants.Entry
-	owners   map[string]string // tenant of each token and certificate, by name in a flaw
+	owners   map[string]string // tenant of each token and certificate, by its description in flaws
 	flaws    []*Flaw
 }
 
@@ -243,7 +243,7 @@ func (p *parsing) readTenants(n ast.Node) {
 		}
 		e := tenants.Entry{Path: path}
 		if _, ok := v.(ast.MapNode); !ok {
-			p.addFlaw(lineOf(key), "tenant %q: want what it may have, such as {tokens: 30, max: 60, queue: 1000}", path)
+			p.addFlaw(lineOf(key), "tenant %q: want an entry, such as {tokens: 30, max: 60, queue: 1000}", path)
 			continue
 		}
 		for keyNode, v := range eachEntry(v) {
@@ -257,7 +257,7 @@ func (p *parsing) readTenants(n ast.Node) {
 		}
 		if path == tenants.Default && len(e.Hashes)+len(e.Certificates) > 0 {
 			p.addFlaw(lineOf(key),
-				`tenant "*": nobody is known as a tenant without an entry: move hashes and certificates to a path`)
+				`tenant "*" stands for other tenants and has no clients: move hashes and certificates to a path`)
 		}
 		for _, h := range e.Hashes {
 			p.noteOwner(key, path, "the token of "+hex.EncodeToString(h[:]))
@@ -272,7 +272,7 @@ func (p *parsing) readTenants(n ast.Node) {
 // noteOwner notes the tenant of a token or a certificate. A second owner is a flaw.
 func (p *parsing) noteOwner(key ast.Node, path, credential string) {
 	if other, taken := p.owners[credential]; taken {
-		p.addFlaw(lineOf(key), "tenant %q: %s is that of %q, too: give each tenant its own", path, credential, other)
+		p.addFlaw(lineOf(key), "tenant %q: %s belongs to %q, too: give each tenant its own", path, credential, other)
 	}
 	p.owners[credential] = path
 }

@@ -108,7 +108,7 @@ func TestFlaws(t *testing.T) {
 		"revision: 1\ntenants:\n  web: {tokens: -3}\n  ads: {tokens: 0}\n  x: {tokens: many, queue: 1.5, max: -1}\n  y:\n  z: {token: 1}": {
 			`f:3: tenant "web": tokens "-3": want a whole number from 1`, `f:4: tenant "ads": tokens "0"`,
 			`f:5: tenant "x": tokens "many"`, `f:5: tenant "x": queue "1.5"`,
-			`f:5: tenant "x": max "-1": want a whole number from 1`, `f:6: tenant "y": want what it may have`,
+			`f:5: tenant "x": max "-1": want a whole number from 1`, `f:6: tenant "y": want an entry`,
 			`f:7: tenant "z": unknown key "token": it is one of ["certificates" "functions" "max" "queue" "rate" "token-hashes" "tokens"]`,
 		},
 		"revision: 1\ntenants:\n  a//b: {tokens: 1}\n  /a: {tokens: 1}\n  a/*: {tokens: 1}\n  1/2/3/4/5/6/7/8/9: {tokens: 1}": {
@@ -125,9 +125,9 @@ func TestFlaws(t *testing.T) {
 		"revision: 1\ntenants:\n  a: {token-hashes: [" + hashOf(1) +
 			"], certificates: [client/x]}\n  b: {certificates: [client/x]}\n  c: {token-hashes: [" + hashOf(1) +
 			"]}\n  \"*\": {certificates: [client/y]}": {
-			`f:4: tenant "b": the certificate client/x is that of "a", too`,
-			`f:5: tenant "c": the token of ` + hashOf(1) + ` is that of "a", too`,
-			`f:6: tenant "*": nobody is known as a tenant without an entry`,
+			`f:4: tenant "b": the certificate client/x belongs to "a", too`,
+			`f:5: tenant "c": the token of ` + hashOf(1) + ` belongs to "a", too`,
+			`f:6: tenant "*" stands for other tenants and has no clients`,
 		},
 		"revision: 1\ntenants: &all\n  a: *all": {"f:2: anchors, aliases and <<",
 			"f:3: anchors, aliases"},
