@@ -53,13 +53,13 @@ func TestCompare(t *testing.T) {
 	if err := WriteJSON(&json, doc); err != nil {
 		t.Fatal(err)
 	}
-	for of, out := range map[string]string{"table": text.String(), "page": page.String(), "JSON": json.String()} {
+	for form, out := range map[string]string{"table": text.String(), "page": page.String(), "JSON": json.String()} {
 		want := "pair by pair"
-		if of == "JSON" {
+		if form == "JSON" {
 			want = `"comparisons"`
 		}
 		if !strings.Contains(out, want) {
-			t.Errorf("no comparison in the %s:\n%s", of, out)
+			t.Errorf("no comparison in the %s:\n%s", form, out)
 		}
 	}
 	if none := Compare(NewRecorder(opts), b); none.Pairs != 0 || none.Pair.Ratio != 0 {

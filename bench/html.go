@@ -161,7 +161,7 @@ func overTimePlots(group []Summary, title string, classes map[string]string) []n
 	var plots []namedPlot
 	for _, pick := range []struct {
 		title string
-		of    func(Moment) (response, omniscient float64)
+		value func(Moment) (response, omniscient float64)
 	}{
 		{"Median over time", func(m Moment) (float64, float64) { return m.P50MS, m.OmniscientP50MS }},
 		{"99th percentile over time", func(m Moment) (float64, float64) { return m.P99MS, m.OmniscientP99MS }},
@@ -174,7 +174,7 @@ func overTimePlots(group []Summary, title string, classes map[string]string) []n
 					series{name: "omniscient", class: "omni"}
 				for _, m := range r.OverTime {
 					at := r.StartedS + m.AtS
-					got, best := pick.of(m)
+					got, best := pick.value(m)
 					response.points, omniscient.points = append(response.points, [2]float64{at, got}),
 						append(omniscient.points, [2]float64{at, best})
 					x.extendTo(at)
@@ -233,14 +233,14 @@ func loadSections(all []Summary, classes map[string]string) []loadSection {
 		s := loadSection{Title: fmt.Sprintf("%s, %d slots", k.workload, k.slots)}
 		for _, pick := range []struct {
 			title string
-			of    func(Stats) float64
+			value func(Stats) float64
 		}{
 			{"Median", func(s Stats) float64 { return s.P50 }},
 			{"99th percentile", func(s Stats) float64 { return s.P99 }},
 			{"99.9th percentile", func(s Stats) float64 { return s.P999 }},
 		} {
 			s.Plots = append(s.Plots,
-				namedPlot{pick.title, loadPlot(pick.title+" by load, "+s.Title, group, pick.of, classes)})
+				namedPlot{pick.title, loadPlot(pick.title+" by load, "+s.Title, group, pick.value, classes)})
 		}
 		sections = append(sections, s)
 	}

@@ -25,13 +25,13 @@ func slowOmniscient(arrivals []time.Duration, durations [][]time.Duration, slots
 		d   time.Duration
 	}
 	var queue []task
-	waiting, left := 0, 0
+	waiting, unfinished := 0, 0
 	responses := make([]time.Duration, len(arrivals))
 	for i := range arrivals {
-		left += len(durations[i])
+		unfinished += len(durations[i])
 	}
 	running := make([]task, slots) // d is the remaining time; 0 is a free slot
-	for now := time.Duration(0); left > 0; now++ {
+	for now := time.Duration(0); unfinished > 0; now++ {
 		for i, at := range arrivals { // equal arrivals keep the order of the arguments
 			if at == now {
 				for _, d := range durations[i] {
@@ -46,7 +46,7 @@ func slowOmniscient(arrivals []time.Duration, durations [][]time.Duration, slots
 			}
 			if running[s].d > 0 {
 				if running[s].d--; running[s].d == 0 {
-					left--
+					unfinished--
 					job := running[s].job
 					responses[job] = max(responses[job], now+1-arrivals[job])
 				}

@@ -208,7 +208,7 @@ func simSweep(runs []SimRun, name, fixedName string, x, fixedValue func(*SimRun)
 		several := false
 		for _, pick := range []struct {
 			title string
-			of    func(*SimRun) float64
+			value func(*SimRun) float64
 		}{
 			{"Slowdown, mean", func(r *SimRun) float64 { return r.Ratio.Mean }},
 			{"Slowdown, median", func(r *SimRun) float64 { return r.Ratio.P50 }},
@@ -226,7 +226,7 @@ func simSweep(runs []SimRun, name, fixedName string, x, fixedValue func(*SimRun)
 					k = len(c.Lines)
 					c.Lines = append(c.Lines, Line{Name: r.Policy, Marks: true})
 				}
-				c.Lines[k].Points = append(c.Lines[k].Points, [2]float64{x(r), pick.of(r)})
+				c.Lines[k].Points = append(c.Lines[k].Points, [2]float64{x(r), pick.value(r)})
 			}
 			for _, l := range c.Lines {
 				slices.SortFunc(l.Points, func(a, b [2]float64) int { return cmp.Compare(a[0], b[0]) })

@@ -160,9 +160,9 @@ type segment struct {
 // stackPlot draws horizontal bars, each with its sum behind it.
 func stackPlot(title, label string, bars []bar) template.HTML {
 	const row, right, foot = 34.0, 70.0, 46.0
-	left := 0.0
+	sum := 0.0
 	for _, bar := range bars {
-		left = max(left, 20+7.2*float64(utf8.RuneCountInString(bar.name))) // names stand before the bars
+		sum = max(sum, 20+7.2*float64(utf8.RuneCountInString(bar.name))) // names stand before the bars
 	}
 	height := float64(len(bars))*row + marginTop + foot
 	most := 0.0
@@ -174,20 +174,20 @@ func stackPlot(title, label string, bars []bar) template.HTML {
 		most = max(most, sums[i])
 	}
 	x := linearScale(label, 0, most)
-	w := plotWidth - left - right
+	w := plotWidth - sum - right
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, plotWidth, height, html.EscapeString(title))
 	for _, t := range x.ticks {
-		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.1fV%.1f"/>`, left+w*x.positionOf(t.at), marginTop, height-foot)
-		fmt.Fprintf(&b, `<text class="tick mid" x="%.1f" y="%.1f">%s</text>`, left+w*x.positionOf(t.at),
+		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.1fV%.1f"/>`, sum+w*x.positionOf(t.at), marginTop, height-foot)
+		fmt.Fprintf(&b, `<text class="tick mid" x="%.1f" y="%.1f">%s</text>`, sum+w*x.positionOf(t.at),
 			height-foot+17, html.EscapeString(t.text))
 	}
-	fmt.Fprintf(&b, `<text class="label mid" x="%.1f" y="%.1f">%s</text>`, left+w/2, height-8, html.EscapeString(label))
+	fmt.Fprintf(&b, `<text class="label mid" x="%.1f" y="%.1f">%s</text>`, sum+w/2, height-8, html.EscapeString(label))
 	for i, bar := range bars {
 		top := marginTop + float64(i)*row + 6
-		fmt.Fprintf(&b, `<text class="name end" x="%.1f" y="%.1f">%s</text>`, left-8, top+row/2-1,
+		fmt.Fprintf(&b, `<text class="name end" x="%.1f" y="%.1f">%s</text>`, sum-8, top+row/2-1,
 			html.EscapeString(bar.name))
-		at := left
+		at := sum
 		for _, s := range bar.segments {
 			width := w * x.positionOf(s.value)
 			fmt.Fprintf(&b, `<rect class="%s" x="%.2f" y="%.1f" width="%.2f" height="%.1f"><title>%s, %s: %s</title></rect>`,

@@ -31,15 +31,15 @@ func TestMedianIntervalByCounting(t *testing.T) {
 }
 
 func TestSpreadOf(t *testing.T) {
-	of := func(v float64) Figures {
+	figuresOf := func(v float64) Figures {
 		return Figures{
 			AchievedTasksPerS: v, ResponseMS: Stats{P50: 10 - v}, CPU: CPUUse{Own: v / 10},
 			PhasesUS:  map[string]PhaseStats{"queued": {P99: 2 * v}, "ready": {Mean: v}},
 			Simulated: &Simulated{Jobs: int(100 * v), Ratio: Stats{Mean: v}},
 		}
 	}
-	repeats := []Figures{of(3), of(1), of(2), of(7)}
-	if s := spreadOf(repeats); !reflect.DeepEqual(s.Median, of(2.5)) || s.Low.AchievedTasksPerS != 1 ||
+	repeats := []Figures{figuresOf(3), figuresOf(1), figuresOf(2), figuresOf(7)}
+	if s := spreadOf(repeats); !reflect.DeepEqual(s.Median, figuresOf(2.5)) || s.Low.AchievedTasksPerS != 1 ||
 		s.High.PhasesUS["queued"].P99 != 14 || s.Low.ResponseMS.P50 != 3 || s.Repeats != 4 {
 		t.Errorf("%+v", s)
 	}

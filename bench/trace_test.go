@@ -147,16 +147,16 @@ func TestLoadTraceCap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var left float64
+	var rest float64
 	for _, j := range trace.Jobs {
 		if len(j.Tasks) != 1 {
 			t.Errorf("job %d has %d tasks", j.Index, len(j.Tasks))
 		}
-		left += j.Work().Seconds()
+		rest += j.Work().Seconds()
 	}
 	// The first hour has 1 + 4 + 2*4.355 + 2*7.711 + 2*54.687 s of work. The cap removes half of the last three terms.
 	removed := 4.355443 + 7.710886 + 54.687091
-	want := fmt.Sprintf("2 jobs cut, %.2f %% of the work removed", 100*removed/(left+removed))
+	want := fmt.Sprintf("2 jobs cut, %.2f %% of the work removed", 100*removed/(rest+removed))
 	if text := strings.Join(trace.Settings, "\n"); !strings.Contains(text, want) {
 		t.Errorf("settings\n%s\nwant %q", text, want)
 	}

@@ -88,7 +88,12 @@
 //	When does a stage start?                       outcomes.go, ledger.advanceStages; tasks.go, jobs.startStages
 //	Why is a job refused?                          admit.go, jobs.admitJob; admit.go, jobs.refuseBusy
 //	Who decides a tenant's share?                  budget.go, jobs.updateQuotas; budget.go, jobs.coverByTokens
-//	What would I change to add a policy?           place/place.go, Sampler.PlacerFor; wants.go, planner.planGroup
+//	What would I change to add a policy?
+//	  its row and parts                            place/policy.go, ParsePolicy
+//	  how it chooses workers                       place/place.go, Sampler.PlacerFor; wants.go, planner.planGroup
+//	  or only which workers it may choose          view/sets.go, Need.isMetBy; admit.go, jobs.groupTasks
+//	  other calls of the sampler                   plan.go, planner.resampleJob; plan.go, planner.offerJob
+//	  names in the API (IDL) and the client        serve/parse.go, policyFromAPI; client/job.go, Policy.toWire
 //
 // # Words
 //

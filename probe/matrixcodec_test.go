@@ -192,10 +192,10 @@ func TestDiffers(t *testing.T) {
 	smaller := all(0)
 	smaller.Capacity.Mem--
 	for _, c := range []struct {
-		name      string
-		told, now *WaitMatrix
-		ago       time.Duration
-		want      bool
+		name          string
+		previous, now *WaitMatrix
+		ago           time.Duration
+		want          bool
 	}{
 		{"the same", all(time.Hour), all(time.Hour), time.Second, false},
 		{"less memory", all(0), smaller, 0, true},
@@ -214,7 +214,7 @@ func TestDiffers(t *testing.T) {
 		{"fits at last", never, all(115 * time.Hour), math.MaxInt64, true},
 		{"the longest", all(100 * time.Hour), all(119 * time.Hour), 0, true},
 	} {
-		if got := c.now.Differs(c.told, c.ago); got != c.want {
+		if got := c.now.Differs(c.previous, c.ago); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}
@@ -238,10 +238,10 @@ func BenchmarkMatrixCodec(b *testing.B) {
 		}
 	})
 	b.Run("differs", func(b *testing.B) {
-		told := *m
+		previous := *m
 		b.ReportAllocs()
 		for b.Loop() {
-			if m.Differs(&told, time.Second) {
+			if m.Differs(&previous, time.Second) {
 				b.Fatal("differs from itself")
 			}
 		}

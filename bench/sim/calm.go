@@ -257,11 +257,11 @@ type placeKey struct {
 func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 	r.noteIdle(w)
 	queued := w.core.Load().Queued
-	leftQueue := 0 // places that left the queue with a cause
+	departed := 0 // places that left the queue with a cause
 	for _, a := range w.acts {
 		switch a := a.(type) {
 		case *worker.Start:
-			leftQueue++
+			departed++
 		case worker.Stop:
 			if id := w.startOf(a.Attempt); r.copies == 0 && (id == nil || !r.mayPreempt(id.Job, id.Launch.Task)) {
 				r.failRun("nothing is wrong, and w%d does %T %+v after %s", w.index, a, a, describeStep(ev))
@@ -271,7 +271,7 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 		case *worker.Send:
 			switch m := a.Msg.(type) {
 			case probe.Ready:
-				leftQueue++
+				departed++
 			case probe.Gone:
 				// a Gone on attempts may cross a Queued; losses are counted at the frontend
 				if len(m.Places) > 0 && w.core.Stats.Refused == 0 {
@@ -292,7 +292,7 @@ func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
 		}
 	}
 	if ev, ok := ev.(worker.Received); ok {
-		if m, ok := ev.Msg.(probe.Sync); ok && int(r.queued[w.index]) > int(queued)+leftQueue {
+		if m, ok := ev.Msg.(probe.Sync); ok && int(r.queued[w.index]) > int(queued)+departed {
 			r.failRun("nothing is wrong, and of %d places at w%d a Sync of f%d leaves %d: %s", r.queued[w.index],
 				w.index, r.conns[ev.Link-1].f.index, queued, describeStep(m))
 		}

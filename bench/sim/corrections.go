@@ -64,7 +64,7 @@ var correctionsFigure = Figure{
 	check: func(d *figureData) []Check {
 		calm, with := correctionsOf("phoebe", calmSetting, 0.03, false),
 			correctionsOf("phoebe", disturbedSetting, 0.03, false)
-		without, told := correctionsOf("phoebe", disturbedSetting, 0, false),
+		without, reporting := correctionsOf("phoebe", disturbedSetting, 0, false),
 			correctionsOf("phoebe", disturbedSetting, 0.03, true)
 		var checks []Check
 		for _, x := range d.xs {
@@ -75,7 +75,7 @@ var correctionsFigure = Figure{
 			share, won := d.meanOf(calm, x, copiesShare), d.meanOf(calm, x, copiesWon)
 			checks = append(checks, newCheck(share <= 0.5, "at load %g, if all goes as expected, %.2f %% of the "+
 				"tasks have a second attempt, and %.0f %% of the second attempts win", x, share, won))
-			for _, line := range []string{with, told} {
+			for _, line := range []string{with, reporting} {
 				p99, won := d.ratioOf(line, x, without, x, longP99), d.meanOf(line, x, copiesWon)
 				checks = append(checks, newCheck(p99 <= 0.8 && won >= 75, "%s: the p99 of long jobs is %.2f times "+
 					"that without second attempts (if no machine were slow %.2f times), the mean %.2f times, the "+

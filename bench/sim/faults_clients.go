@@ -59,7 +59,7 @@ func (r *faultRun) submitTo(j *faultJob, f *frontendNode, session int) {
 		r.endJob(j)
 		return
 	}
-	had := j.tasksTold()
+	had := j.submittedTasks()
 	spec.Had, spec.Open, spec.Stages = had, j.mayGrow(), j.knownStages(had)
 	if len(j.made) > 0 {
 		spec.Stages = slices.Clone(spec.Stages)

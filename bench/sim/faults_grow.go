@@ -36,7 +36,7 @@ func (r *faultRun) drawGrowth(j *faultJob, n int) {
 		g.sizes = []int{g.stages, n}
 	} else {
 		g.sizes = []int{d.IntN(n + 1)}
-		for left := 1 + d.IntN(3); left > 0; left-- {
+		for additions := 1 + d.IntN(3); additions > 0; additions-- {
 			last := g.sizes[len(g.sizes)-1]
 			g.sizes = append(g.sizes, last+d.IntN(n-last+1))
 		}
@@ -45,8 +45,8 @@ func (r *faultRun) drawGrowth(j *faultJob, n int) {
 	r.stats.Seen["jobs that grow"]++
 }
 
-// tasksTold returns how many tasks of a job the client has sent.
-func (j *faultJob) tasksTold() int {
+// submittedTasks returns how many tasks of a job the client has sent.
+func (j *faultJob) submittedTasks() int {
 	if len(j.growth.sizes) == 0 {
 		return len(j.tasks)
 	}

@@ -467,10 +467,10 @@ func (r *faultRun) sendGossip(w *workerNode, lies bool) {
 		for _, f := range r.frontends {
 			for drawChance(d, 0.7) {
 				after := drawBetween(d, 0, drawOne(d, time.Millisecond, 50*time.Millisecond, 3*time.Second))
-				told := row
-				told.Age += after
+				sent := row
+				sent.Age += after
 				r.stats.Seen["rumours"]++
-				r.callAt(r.now+after, func() { r.tellFrontend(f, told, func() bool { return true }) })
+				r.callAt(r.now+after, func() { r.tellFrontend(f, sent, func() bool { return true }) })
 				if drawChance(d, 0.8) {
 					break
 				}
@@ -570,8 +570,7 @@ var (
 	}
 	keptByWorker = []string{
 		"cfg", "functions", "links*", "links.seenPlaces", "links.boundAttempts", "linksByFrontend", "queue.tenants",
-		"queue.kinds", "spareQueue.tenants", "spareQueue.kinds", "spare.cursors", "spare.walk", "victims",
-		"memories", "forecast", "gaps", "lent", "freeAttempts", "freeActiveParts", "queue.byTurn", "queue.byArrival",
-		"queue.byTenant", "queue.turns",
+		"queue.kinds", "spareQueue.tenants", "spareQueue.kinds", "victims", "memories",
+		"forecast", "gaps", "lent", "freeAttempts", "freeActiveParts",
 	}
 )

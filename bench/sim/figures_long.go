@@ -55,12 +55,12 @@ var longFigures = []Figure{
 			var checks []Check
 			for _, x := range d.xs {
 				const speedup = ", 4x faster where preferred"
-				over := func(line string, of metric) float64 {
-					return d.ratioOf(line+speedup, x, "optimal"+speedup, x, of)
+				ratio := func(line string, m metric) float64 {
+					return d.ratioOf(line+speedup, x, "optimal"+speedup, x, m)
 				}
-				greedy, stable := over("greedy", meanDone), over("stable", meanDone)
-				greedyLast, stableLast := over("greedy", lastDone), over("stable", lastDone)
-				limited, limitedLast := over("stable within limits", meanDone), over("stable within limits", lastDone)
+				greedy, stable := ratio("greedy", meanDone), ratio("stable", meanDone)
+				greedyLast, stableLast := ratio("greedy", lastDone), ratio("stable", lastDone)
+				limited, limitedLast := ratio("stable within limits", meanDone), ratio("stable within limits", lastDone)
 				ok := stable <= greedy*1.01 && stableLast <= greedyLast*1.02
 				if x >= 100 {
 					ok = stable < greedy && stableLast < greedyLast*1.02
@@ -238,21 +238,21 @@ func runsWithin(r *bench.SimRun) float64 {
 // mixedFigure makes the most important figure: short and long tasks together.
 func mixedFigure(name string, e Estimates, setting string) Figure {
 	type measure struct {
-		name string
-		of   metric
+		name  string
+		value metric
 	}
 	var measures []measure
 	for _, q := range []struct {
-		name string
-		of   func(s *bench.Stats) float64
+		name  string
+		value func(s *bench.Stats) float64
 	}{
 		{"p50", func(s *bench.Stats) float64 { return s.P50 }},
 		{"p90", func(s *bench.Stats) float64 { return s.P90 }},
 		{"p99", func(s *bench.Stats) float64 { return s.P99 }},
 	} {
 		measures = append(measures,
-			measure{"short " + q.name, func(r *bench.SimRun) float64 { return q.of(&r.Short.ResponseMS) }},
-			measure{"long " + q.name, func(r *bench.SimRun) float64 { return q.of(&r.Long.ResponseMS) }})
+			measure{"short " + q.name, func(r *bench.SimRun) float64 { return q.value(&r.Short.ResponseMS) }},
+			measure{"long " + q.name, func(r *bench.SimRun) float64 { return q.value(&r.Long.ResponseMS) }})
 	}
 	slices.SortStableFunc(measures, func(a, b measure) int { return strings.Compare(b.name[:1], a.name[:1]) })
 	f := Figure{
@@ -280,7 +280,7 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 		},
 	}
 	for _, m := range measures {
-		f.views = append(f.views, view{title: m.name + " response, ms", metric: m.of})
+		f.views = append(f.views, view{title: m.name + " response, ms", metric: m.value})
 	}
 	f.views = append(f.views, view{title: "utilisation", metric: slotUtilisation})
 	f.check = func(d *figureData) []Check {
@@ -294,10 +294,10 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 			last := d.xs[len(d.xs)-1]
 			for _, x := range d.xs {
 				for _, m := range measures {
-					if d.meanOf(line, x, m.of) == 0 {
+					if d.meanOf(line, x, m.value) == 0 {
 						continue // no such jobs
 					}
-					c, within := d.changeOf("phoebe, "+on, line, x, m.of)
+					c, within := d.changeOf("phoebe, "+on, line, x, m.value)
 					text := fmt.Sprintf("%s %+.1f±%.1f", m.name, 100*c, 100*within)
 					if c > max(within, 0.002) {
 						less = append(less, fmt.Sprintf("%s at load %g", text, x))

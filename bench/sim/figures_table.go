@@ -315,9 +315,9 @@ func additionsFigure(name, setting string, seeds [FullScale + 1]int, loads []flo
 	setup func(s FigureScale) Sweep) Figure {
 	const all = "phoebe"
 	measures := []struct {
-		name string
-		of   metric
-		most float64 // most cost of an addition, as a share
+		name  string
+		value metric
+		most  float64 // most cost of an addition, as a share
 	}{{"mean response", meanResponse, 0.01}, {"p99 response", p99Response, 0.01},
 		{"messages per task", messagesPerTask, math.Inf(1)}}
 	f := Figure{
@@ -334,7 +334,7 @@ func additionsFigure(name, setting string, seeds [FullScale + 1]int, loads []flo
 		},
 	}
 	for _, m := range measures {
-		f.views = append(f.views, view{title: m.name + " without it, %", metric: m.of, base: all})
+		f.views = append(f.views, view{title: m.name + " without it, %", metric: m.value, base: all})
 	}
 	f.check = func(d *figureData) []Check {
 		var checks []Check
@@ -344,7 +344,7 @@ func additionsFigure(name, setting string, seeds [FullScale + 1]int, loads []flo
 			for _, m := range measures {
 				var more, less []string
 				for _, x := range d.xs {
-					c, within := d.changeOf(line, all, x, m.of)
+					c, within := d.changeOf(line, all, x, m.value)
 					text := fmt.Sprintf("%+.1f±%.1f at %g", 100*c, 100*within, x)
 					switch {
 					case c > max(within, 0.002):

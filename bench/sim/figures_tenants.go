@@ -162,10 +162,10 @@ var tenantsFigure = Figure{
 				"%.1f %%; by arrival %.1f %%", x, part, d.meanOf("30:70, by arrival", x, firstPart)))
 		}
 		for _, x := range d.xs {
-			over, idle := d.meanOf("long, phoebe", x, beyondTokens), d.meanOf("long, phoebe", x, idleTokens)
-			checks = append(checks, newCheck(over <= 2 && idle < d.meanOf("long, tokens split", x, idleTokens),
+			beyond, idle := d.meanOf("long, phoebe", x, beyondTokens), d.meanOf("long, phoebe", x, idleTokens)
+			checks = append(checks, newCheck(beyond <= 2 && idle < d.meanOf("long, tokens split", x, idleTokens),
 				"long tasks at load %g: %.1f %% beyond tokens, and %.1f %% of the tokens idle; with tokens split "+
-					"between frontends %.1f and %.1f %%, without news %.1f and %.1f %%", x, over, idle,
+					"between frontends %.1f and %.1f %%, without news %.1f and %.1f %%", x, beyond, idle,
 				d.meanOf("long, tokens split", x, beyondTokens), d.meanOf("long, tokens split", x, idleTokens),
 				d.meanOf("long, no news", x, beyondTokens), d.meanOf("long, no news", x, idleTokens)))
 		}

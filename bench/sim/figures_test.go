@@ -68,22 +68,22 @@ func TestFigures(t *testing.T) {
 }
 
 // FIGURES.md has one command for each figure; make figures runs these commands.
-func TestFiguresAreTold(t *testing.T) {
+func TestFiguresAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../FIGURES.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told, all []string
+	var documented, all []string
 	for _, m := range regexp.MustCompile("(?m)^`phoebe sim figure ([^ `]+)").FindAllStringSubmatch(string(text), -1) {
-		told = append(told, m[1])
+		documented = append(documented, m[1])
 	}
 	for i := range Figures {
 		all = append(all, Figures[i].Name)
 	}
-	slices.Sort(told)
+	slices.Sort(documented)
 	slices.Sort(all)
-	if !slices.Equal(told, all) {
-		t.Errorf("FIGURES.md has commands for %q, figures are %q", told, all)
+	if !slices.Equal(documented, all) {
+		t.Errorf("FIGURES.md has commands for %q, figures are %q", documented, all)
 	}
 }
 
@@ -138,12 +138,12 @@ func TestFigureData(t *testing.T) {
 
 // The checks of a figure follow from its numbers.
 func TestFiguresAreChecked(t *testing.T) {
-	fake := func(f *Figure, at float64, of map[string]float64) []Check {
+	fake := func(f *Figure, at float64, values map[string]float64) []Check {
 		d := &figureData{runs: map[figurePoint][]*bench.SimRun{}}
 		for _, p := range f.parts(SmallScale)[0].sweep.Policies {
 			for _, x := range []float64{0.5, at} {
 				for seed := range 4 {
-					v := 1 + of[p.Name]
+					v := 1 + values[p.Name]
 					if x != at {
 						v = 1
 					}

@@ -34,7 +34,7 @@ type gossip struct {
 type frontendView struct {
 	f           *frontendNode
 	core        *gossipview.Core
-	toldVersion uint64 // version of the view already told to the frontend's core
+	sentVersion uint64 // version of the view already told to the frontend's core
 	out         []gossipview.Send
 }
 
@@ -129,8 +129,8 @@ func (g *gossip) tickView(v *frontendView) error {
 
 // tellCore tells the frontend's core the news of its view.
 func (g *gossip) tellCore(v *frontendView) error {
-	rows := v.core.Since(g.timeNow(), v.toldVersion)
-	v.toldVersion = v.core.Version()
+	rows := v.core.Since(g.timeNow(), v.sentVersion)
+	v.sentVersion = v.core.Version()
 	for _, r := range rows {
 		if r.State != gossipview.Up {
 			continue

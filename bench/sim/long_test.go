@@ -200,7 +200,7 @@ func TestEagleInTheMix(t *testing.T) {
 // overtaken.
 func TestEagleQueue(t *testing.T) {
 	type entry struct {
-		left, mean time.Duration
+		rest, mean time.Duration
 		long       bool
 	}
 	for _, test := range []struct {
@@ -209,29 +209,29 @@ func TestEagleQueue(t *testing.T) {
 		queue    []entry
 		want     []time.Duration // by work left
 	}{
-		{"as they came", false, []entry{{left: 50, mean: 10}, {left: 7, mean: 1}, {left: 9, mean: 9}},
+		{"as they came", false, []entry{{rest: 50, mean: 10}, {rest: 7, mean: 1}, {rest: 9, mean: 9}},
 			[]time.Duration{50, 7, 9}},
-		{"the least first", true, []entry{{left: 50, mean: 10}, {left: 7, mean: 7}, {left: 9, mean: 3}},
+		{"the least first", true, []entry{{rest: 50, mean: 10}, {rest: 7, mean: 7}, {rest: 9, mean: 3}},
 			[]time.Duration{7, 9, 50}},
 		{"24, 24 and 2 may overtake a task of 10", true,
-			[]entry{{left: 100, mean: 10}, {left: 50, mean: 24}, {left: 49, mean: 24}, {left: 60, mean: 3},
-				{left: 70, mean: 2}, {left: 80, mean: 1}},
+			[]entry{{rest: 100, mean: 10}, {rest: 50, mean: 24}, {rest: 49, mean: 24}, {rest: 60, mean: 3},
+				{rest: 70, mean: 2}, {rest: 80, mean: 1}},
 			[]time.Duration{49, 50, 70, 100, 60, 80}},
 		{"many brief tasks may overtake", true,
-			[]entry{{left: 100, mean: 10}, {left: 1, mean: 1}, {left: 2, mean: 1}, {left: 3, mean: 1},
-				{left: 4, mean: 1}, {left: 5, mean: 1}, {left: 6, mean: 1}},
+			[]entry{{rest: 100, mean: 10}, {rest: 1, mean: 1}, {rest: 2, mean: 1}, {rest: 3, mean: 1},
+				{rest: 4, mean: 1}, {rest: 5, mean: 1}, {rest: 6, mean: 1}},
 			[]time.Duration{1, 2, 3, 4, 5, 6, 100}},
 		{"a task that may not overtake one may not overtake those before", true,
-			[]entry{{left: 100, mean: 10}, {left: 90, mean: 1}, {left: 80, mean: 6}, {left: 70, mean: 5}},
+			[]entry{{rest: 100, mean: 10}, {rest: 90, mean: 1}, {rest: 80, mean: 6}, {rest: 70, mean: 5}},
 			[]time.Duration{70, 90, 80, 100}},
-		{"a long task at the head", true, []entry{{left: 100, mean: 100, long: true}, {left: 7, mean: 7},
-			{left: 5, mean: 5}}, []time.Duration{100, 5, 7}},
-		{"a long task behind others", true, []entry{{left: 9, mean: 9}, {left: 200, mean: 100, long: true},
-			{left: 10, mean: 1}}, []time.Duration{9, 200, 10}},
+		{"a long task at the head", true, []entry{{rest: 100, mean: 100, long: true}, {rest: 7, mean: 7},
+			{rest: 5, mean: 5}}, []time.Duration{100, 5, 7}},
+		{"a long task behind others", true, []entry{{rest: 9, mean: 9}, {rest: 200, mean: 100, long: true},
+			{rest: 10, mean: 1}}, []time.Duration{9, 200, 10}},
 	} {
 		e, n := &eagle{shortest: test.shortest}, &eagleNode{}
 		for _, q := range test.queue {
-			job := &eagleJob{Job: &frontend.Job{Tasks: make([]frontend.Task, 1)}, workLeft: q.left, mean: q.mean,
+			job := &eagleJob{Job: &frontend.Job{Tasks: make([]frontend.Task, 1)}, workLeft: q.rest, mean: q.mean,
 				long: q.long}
 			entry := &eagleEntry{job: job}
 			if q.long {

@@ -140,28 +140,28 @@ func newPage(l *script.Line) *script.Story[func(), pageLine] {
 }
 
 // Step implements the core of a story. Step runs ev, and then all events due by now.
-func (p *page) Step(now time.Time, ev func(), told []pageLine) []pageLine {
+func (p *page) Step(now time.Time, ev func(), lines []pageLine) []pageLine {
 	p.now = now.Sub(p.base)
 	ev()
 	for at, ok := p.nextTime(); ok && at <= p.now && p.firstErr == nil; at, ok = p.nextTime() {
 		p.firstErr = cmp.Or(p.firstErr, p.stepEvent())
 	}
 	for _, l := range p.lines {
-		told = p.mergeLine(told, l)
+		lines = p.mergeLine(lines, l)
 	}
 	p.lines = p.lines[:0]
-	return told
+	return lines
 }
 
 // mergeLine appends an event. If a line already tells the same of other tasks, the tasks join the line.
-func (p *page) mergeLine(told []pageLine, line pageLine) []pageLine {
-	for i := len(told) - 1; i >= 0 && line.job != nil && told[i].job != nil && told[i].at == line.at; i-- {
-		if l := &told[i]; l.text == line.text && l.job == line.job {
+func (p *page) mergeLine(lines []pageLine, line pageLine) []pageLine {
+	for i := len(lines) - 1; i >= 0 && line.job != nil && lines[i].job != nil && lines[i].at == line.at; i-- {
+		if l := &lines[i]; l.text == line.text && l.job == line.job {
 			l.tasks = append(l.tasks, line.tasks...)
-			return told
+			return lines
 		}
 	}
-	return append(told, line)
+	return append(lines, line)
 }
 
 // NextWake implements the core of a story.
@@ -190,9 +190,9 @@ func (p *page) noteLine(j *pageJob, task int, format string, args ...any) {
 }
 
 // showLines formats events, a line each.
-func (p *page) showLines(told []pageLine) string {
-	lines := make([]string, len(told))
-	for i, l := range told {
+func (p *page) showLines(pageLines []pageLine) string {
+	lines := make([]string, len(pageLines))
+	for i, l := range pageLines {
 		text := l.text
 		switch {
 		case l.job != nil && p.showSums:

@@ -141,10 +141,10 @@ var stragglersFigure = Figure{
 	},
 	parts: func(s FigureScale) []part {
 		var parts []part
-		add := func(share float64, of Spells, tells bool) {
+		add := func(share float64, spells Spells, tells bool) {
 			w := longSweep(s.pickSize(40, 200), s.pickSize(400, 3000), "phoebe")
 			w.Estimates, w.Stragglers, w.Second, w.Racks = Estimates{Absent: true}, Stragglers{0.05, 5}, share/100, 1
-			w.Spells, w.Tells, w.Ping = of, tells, time.Second
+			w.Spells, w.Tells, w.Ping = spells, tells, time.Second
 			w.Loads = []float64{0.5} // without the additional work of stragglers, a third more
 			parts = append(parts, part{share, w})
 		}

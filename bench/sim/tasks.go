@@ -76,11 +76,11 @@ func (c *cluster) endExecution(w *workerNode, r *execution) error {
 	w.running[i] = w.running[last]
 	w.running[last] = nil
 	w.running = w.running[:last]
-	over := c.now
+	ended := c.now
 	if r.endedAt > 0 {
-		over = r.endedAt
+		ended = r.endedAt
 	}
-	took := over - r.began
+	took := ended - r.began
 	ev := &worker.Exited{Attempt: r.start.Launch.Attempt, Status: probe.Succeeded, Run: took}
 	switch {
 	case r.stopping:

@@ -43,11 +43,11 @@ func playFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts time
 		c.addFrontend(cfg, uint64(i+1))
 	}
 	type submitted struct {
-		of   *testTenant
-		at   time.Duration
-		left int
-		spec *frontend.Job
-		to   *frontendNode
+		tenant     *testTenant
+		at         time.Duration
+		unfinished int
+		spec       *frontend.Job
+		to         *frontendNode
 	}
 	jobs := map[probe.JobID]*submitted{}
 	last := uint64(0)
@@ -61,15 +61,15 @@ func playFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts time
 		case *frontend.Done:
 			s := jobs[a.Job]
 			if a.Outcome.Kind != frontend.Result {
-				t.Fatalf("of tenant %s: %+v", s.of.name, a.Outcome)
+				t.Fatalf("of tenant %s: %+v", s.tenant.name, a.Outcome)
 			}
-			if s.left--; s.left == 0 {
-				s.of.response = append(s.of.response, c.now-s.at)
+			if s.unfinished--; s.unfinished == 0 {
+				s.tenant.response = append(s.tenant.response, c.now-s.at)
 				delete(jobs, a.Job)
 			}
 		case frontend.Refused:
 			s := jobs[a.Job]
-			s.of.refused++
+			s.tenant.refused++
 			c.callAt(c.now+a.Err.RetryAfter, func() { submit(s) })
 		}
 	}
@@ -79,7 +79,7 @@ func playFleet(t *testing.T, cfg frontend.Config, wcfg worker.Config, lasts time
 		var next func()
 		next = func() {
 			last++
-			s := &submitted{of: tenant, at: c.now, left: tenant.tasks, to: c.frontends[rng.IntN(frontends)]}
+			s := &submitted{tenant: tenant, at: c.now, unfinished: tenant.tasks, to: c.frontends[rng.IntN(frontends)]}
 			s.spec = &frontend.Job{ID: jobID(int(last)), Tenant: tenant.name, Policy: frontend.Policies[0]}
 			for k := range tenant.tasks {
 				d := time.Duration(rng.ExpFloat64() * float64(tenant.run))
@@ -107,9 +107,9 @@ func TestGreedyTenant(t *testing.T) {
 	polite := func() []*testTenant {
 		return []*testTenant{{name: "a", load: 0.1, tasks: 4, run: run}, {name: "b", load: 0.1, tasks: 4, run: run}}
 	}
-	both := func(of []*testTenant) (p50, p99 time.Duration, refused int) {
-		all := &testTenant{response: slices.Concat(of[0].response, of[1].response)}
-		return all.quantile(0.5), all.quantile(0.99), of[0].refused + of[1].refused
+	both := func(tenants []*testTenant) (p50, p99 time.Duration, refused int) {
+		all := &testTenant{response: slices.Concat(tenants[0].response, tenants[1].response)}
+		return all.quantile(0.5), all.quantile(0.99), tenants[0].refused + tenants[1].refused
 	}
 	alone := polite()
 	playFleet(t, frontend.Config{}, worker.Config{Order: worker.Fair}, lasts, alone...)

@@ -313,8 +313,8 @@ func TestSweep(t *testing.T) {
 	for _, name := range []string{"phoebe", "random", "omniscient"} {
 		s.Policies = append(s.Policies, mustPolicy(t, name))
 	}
-	told := 0.0
-	all, err := s.Run(t.Context(), func(share float64) { told = share })
+	reported := 0.0
+	all, err := s.Run(t.Context(), func(share float64) { reported = share })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,8 +336,8 @@ func TestSweep(t *testing.T) {
 			}
 		}
 	}
-	if i != len(all) || told != 1 {
-		t.Errorf("%d results, %g done", len(all), told)
+	if i != len(all) || reported != 1 {
+		t.Errorf("%d results, %g done", len(all), reported)
 	}
 	// The tasks are the same at every load.
 	if a, b := all[0].IdealMS, all[len(all)-1].IdealMS; a != b {

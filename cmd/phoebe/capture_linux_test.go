@@ -44,7 +44,7 @@ func capturePackets(t *testing.T, texts ...string) (end func() []int) {
 	}
 	_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 64<<20)
 	found, done := make([]int, len(texts)), make(chan struct{})
-	var over atomic.Bool
+	var ended atomic.Bool
 	mark := rand.Text() // marks the last packet
 	go func() {
 		defer close(done)
@@ -53,12 +53,12 @@ func capturePackets(t *testing.T, texts ...string) (end func() []int) {
 		for {
 			n, _, err := syscall.Recvfrom(fd, b, 0)
 			if n <= 0 || err != nil {
-				if over.Load() {
+				if ended.Load() {
 					return // no packets are left
 				}
 				continue
 			}
-			if over.Load() && bytes.Contains(b[:n], []byte(mark)) {
+			if ended.Load() && bytes.Contains(b[:n], []byte(mark)) {
 				return
 			}
 			for i, text := range texts {
@@ -69,7 +69,7 @@ func capturePackets(t *testing.T, texts ...string) (end func() []int) {
 		}
 	}()
 	return func() []int {
-		over.Store(true)
+		ended.Store(true)
 		c, err := net.Dial("udp", "127.0.0.1:9") // on a busy loopback, silence may never come
 		if err == nil {
 			c.Write([]byte(mark))
@@ -142,7 +142,7 @@ func passFileJob(t *testing.T, text string, worker wserve.Config) client.Job {
 // packets contain all of the texts.
 func TestCapture(t *testing.T) {
 	for _, by := range []string{"plain", "TLS"} {
-		payload, passed, tenant, told := "payload "+rand.Text(), "passed "+rand.Text(),
+		payload, passed, tenant, result := "payload "+rand.Text(), "passed "+rand.Text(),
 			"tenant-"+strings.ToLower(rand.Text()), rand.Text()
 		dir := t.TempDir()
 		tokens, hash := makeToken(t, dir, "token")
@@ -152,9 +152,9 @@ func TestCapture(t *testing.T) {
 		}
 		tenants := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
 		tenants.writeTenants("  " + tenant + ": {token-hashes: [" + hash + "]}\n")
-		end := capturePackets(t, payload, passed, tenant, told, strings.TrimSpace(string(shown)))
+		end := capturePackets(t, payload, passed, tenant, result, strings.TrimSpace(string(shown)))
 		secretFile := filepath.Join(dir, "secret")
-		if err := os.WriteFile(secretFile, []byte(told), 0o600); err != nil {
+		if err := os.WriteFile(secretFile, []byte(result), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		keys := filepath.Join(dir, "keys")
@@ -198,7 +198,7 @@ func TestCapture(t *testing.T) {
 			}
 			c.Close()
 		}
-		worker := wserve.Config{Join: []string{one.heartbeat}, Secret: told}
+		worker := wserve.Config{Join: []string{one.heartbeat}, Secret: result}
 		if by == "TLS" {
 			if worker.Keys, err = identity.Open(filepath.Join(keys, "worker")); err != nil {
 				t.Fatal(err)

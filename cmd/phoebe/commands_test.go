@@ -806,11 +806,11 @@ func TestBenchAgainst(t *testing.T) {
 		workers = append(workers, startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "4").workerAddr())
 	}
 	var apis []string
-	for _, of := range []string{strings.Join(workers, ","), strings.Join(workers, ","), strings.Join(workers, ","),
+	for _, workerList := range []string{strings.Join(workers, ","), strings.Join(workers, ","), strings.Join(workers, ","),
 		workers[0]} {
 		apis = append(apis, startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers",
-			of).awaitLines("frontend", 1)[0])
-		awaitLinked(t, apis[len(apis)-1], 1+strings.Count(of, ","))
+			workerList).awaitLines("frontend", 1)[0])
+		awaitLinked(t, apis[len(apis)-1], 1+strings.Count(workerList, ","))
 	}
 	jsonFile, htmlFile := filepath.Join(t.TempDir(), "b.json"), filepath.Join(t.TempDir(), "b.html")
 	args := []string{"bench", "--load", "0.4", "--task-duration", "task-exp:5ms", "--tasks-per-job", "2", "--warmup",

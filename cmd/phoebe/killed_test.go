@@ -33,12 +33,12 @@ func TestKilledFrontend(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Cancel(t.Context())
-	killed, left := first, second
+	killed, survivor := first, second
 	if r.Handle().Owner == second.api {
-		killed, left = second, first
+		killed, survivor = second, first
 	}
 	frame := func() string {
-		res, err := http.Get("http://" + adminAddr(t, left.process) + "/ui/api/frame")
+		res, err := http.Get("http://" + adminAddr(t, survivor.process) + "/ui/api/frame")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,11 +63,11 @@ func TestKilledFrontend(t *testing.T) {
 	if took := time.Since(at); took > 2*time.Second {
 		t.Errorf("the page names the frontend that was killed after %v", took)
 	}
-	c := newClient(t, left.api)
+	c := newClient(t, survivor.api)
 	waitUntil(t, func() error {
 		page, err := c.Jobs(t.Context(), client.JobFilter{Running: true}, "", 0)
 		if err != nil || len(page.Jobs) != 1 ||
-			page.Jobs[0].Handle != (client.Handle{Job: r.Handle().Job, Owner: left.api}) {
+			page.Jobs[0].Handle != (client.Handle{Job: r.Handle().Job, Owner: survivor.api}) {
 			return fmt.Errorf("jobs: %+v, %v", page, err)
 		}
 		return nil

@@ -38,10 +38,10 @@ func copyOfQueued(t *testing.T, api string) {
 	c, dir := newClient(t, api), t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	name := func(of string) string { return filepath.Join(dir, of) }
+	path := func(file string) string { return filepath.Join(dir, file) }
 	holds := func(worker string, expected time.Duration) client.Task {
-		task := scriptTask(t, name("holds-"+worker), fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done",
-			name("free-"+worker)))
+		task := scriptTask(t, path("holds-"+worker), fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done",
+			path("free-"+worker)))
 		task.Estimate, task.Once, task.Constraint = expected, true, client.Constraint{Hosts: []string{worker}}
 		return task
 	}
@@ -52,9 +52,9 @@ func copyOfQueued(t *testing.T, api string) {
 			hold <- err
 		}()
 	}
-	awaitStarted(t, name("holds-w0"), name("holds-w1"))
+	awaitStarted(t, path("holds-w0"), path("holds-w1"))
 
-	task := scriptTask(t, name("task"), "echo done")
+	task := scriptTask(t, path("task"), "echo done")
 	task.Estimate = 2 * time.Second
 	running, err := c.Submit(ctx, client.Job{Tasks: []client.Task{task}})
 	if err != nil {
@@ -68,7 +68,7 @@ func copyOfQueued(t *testing.T, api string) {
 		}
 		return nil
 	})
-	touchFile(t, name("free-w1"))
+	touchFile(t, path("free-w1"))
 	waitUntil(t, func() error {
 		if d := explainJob(t, handle.Job, "0", "--connect", api).Decisions; len(d) < 2 {
 			return fmt.Errorf("%+v", d)
@@ -92,14 +92,14 @@ func copyOfQueued(t *testing.T, api string) {
 	}
 	runPhoebe(t, "status", "--connect", api).wantExit(t, 0, " 1/1 ")
 
-	touchFile(t, name("free-w0"))
+	touchFile(t, path("free-w0"))
 	if err := errors.Join(<-hold, <-hold); err != nil {
 		t.Error(err)
 	}
-	last := scriptTask(t, name("last"), "true") // comes last in the queue of w0
+	last := scriptTask(t, path("last"), "true") // comes last in the queue of w0
 	last.Constraint = client.Constraint{Hosts: []string{"w0"}}
 	if _, err := c.Run(ctx, client.Job{Tasks: []client.Task{last}}); err != nil {
 		t.Error(err)
 	}
-	wantStartedOnce(t, name("task"), name("holds-w0"), name("holds-w1"))
+	wantStartedOnce(t, path("task"), path("holds-w0"), path("holds-w1"))
 }

@@ -195,16 +195,16 @@ func TestRolling(t *testing.T) {
 	if balancer != "none" {
 		python = keepRunning(t, connect[0])
 	}
-	of := map[string]int{"frontend": frontends, "worker": workers}
+	countOf := map[string]int{"frontend": frontends, "worker": workers}
 	for round := range 2 {
 		for _, kind := range []string{"frontend", "worker"} {
-			for i := range of[kind] {
-				nth := round*of[kind] + i // counts all started processes of the kind
+			for i := range countOf[kind] {
+				nth := round*countOf[kind] + i // counts all started processes of the kind
 				_, pid := f.nthStarted(kind, nth)
 				if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 					t.Fatal(err)
 				}
-				p.awaitLines(kind, nth+of[kind]+1)
+				p.awaitLines(kind, nth+countOf[kind]+1)
 				for _, api := range apis {
 					awaitLinked(t, api, workers)
 				}

@@ -96,7 +96,7 @@ func TestSizing(t *testing.T) {
 	t.Logf("a frontend's link: %.1f KB, %.3f cores for %d that are idle, %.3f for one",
 		float64(many-few)/(links-1)/1024, busy, links, idle)
 	w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0")
-	of := func(n int) {
+	measure := func(n int) {
 		var all []*fserve.Server
 		for i := range n {
 			f, err := fserve.New(fserve.Config{Listen: "127.0.0.1:0", Name: fmt.Sprint("f", i),
@@ -114,9 +114,9 @@ func TestSizing(t *testing.T) {
 			t.Cleanup(func() { f.Close() })
 		}
 	}
-	of(1)
+	measure(1)
 	one := residentMemory(t, w)
-	of(100)
+	measure(100)
 	before := cpuUsed(t, w)
 	waitFor(t, runs)
 	t.Logf("a worker's link: %.1f KB, %.3f cores for 101 that are idle", float64(residentMemory(t, w)-one)/100/1024,

@@ -73,7 +73,7 @@ func TestUICost(t *testing.T) {
 		}
 		drawn = append(drawn, [2]turnCost{all(with, times), all(plain, times)})
 	}
-	for _, of := range []struct {
+	for _, setting := range []struct {
 		name        string
 		figure      func(*turnCost) float64
 		least, most float64
@@ -87,17 +87,17 @@ func TestUICost(t *testing.T) {
 		{"CPU of the frontend in us for a task", func(c *turnCost) float64 { return 1e6 * c.cpu / float64(c.tasks16) },
 			0, 0},
 	} {
-		ratio := of.figure(&a) / of.figure(&b)
+		ratio := setting.figure(&a) / setting.figure(&b)
 		var ratios []float64
 		for i := range drawn {
-			ratios = append(ratios, of.figure(&drawn[i][0])/of.figure(&drawn[i][1]))
+			ratios = append(ratios, setting.figure(&drawn[i][0])/setting.figure(&drawn[i][1]))
 		}
 		slices.Sort(ratios)
-		t.Logf("%s: %.1f and %.1f, ratio %.4f, with 95 %% confidence between %.4f and %.4f", of.name, of.figure(&a),
-			of.figure(&b), ratio, ratios[25], ratios[974])
-		if least, most := ratios[25], ratios[974]; most < of.least || of.most > 0 && least > of.most {
+		t.Logf("%s: %.1f and %.1f, ratio %.4f, with 95 %% confidence between %.4f and %.4f", setting.name, setting.figure(&a),
+			setting.figure(&b), ratio, ratios[25], ratios[974])
+		if least, most := ratios[25], ratios[974]; most < setting.least || setting.most > 0 && least > setting.most {
 			t.Errorf("%s, with the recorder and %d viewers over without: %.4f to %.4f, want at least %v, at most %v",
-				of.name, costViewers, least, most, of.least, of.most)
+				setting.name, costViewers, least, most, setting.least, setting.most)
 		}
 	}
 	if s := with.recorderShare(t); s >= 0.01 {
@@ -144,8 +144,8 @@ type turnCost struct {
 
 // addTurn adds the measurements of a turn n times.
 func (c *turnCost) addTurn(d *turnCost, n int) {
-	for i, of := range d.trips {
-		c.trips[i] += n * of
+	for i, trips := range d.trips {
+		c.trips[i] += n * trips
 	}
 	c.tasks1, c.tasks16 = c.tasks1+n*d.tasks1, c.tasks16+n*d.tasks16
 	c.took1, c.took16 = c.took1+time.Duration(n)*d.took1, c.took16+time.Duration(n)*d.took16
@@ -163,12 +163,12 @@ func (t *trips) countTrip(took time.Duration) {
 // quantileMicros returns a quantile, in microseconds.
 func (t *trips) quantileMicros(q float64) float64 {
 	n := 0
-	for _, of := range t {
-		n += of
+	for _, count := range t {
+		n += count
 	}
-	left := q * float64(n)
-	for i, of := range t {
-		if left -= float64(of); left <= 0 {
+	rest := q * float64(n)
+	for i, count := range t {
+		if rest -= float64(count); rest <= 0 {
 			return math.Pow(1.005, float64(i))
 		}
 	}
@@ -265,15 +265,15 @@ func (f *costedFleet) recorderShare(t *testing.T) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, of := int64(0), map[string]int64{}
+	all, shares := int64(0), map[string]int64{}
 	for _, s := range p.Sample {
 		all += s.Value[1]
-		of[recorderFunction(s)] += s.Value[1]
+		shares[recorderFunction(s)] += s.Value[1]
 	}
-	ours := all - of[""]
-	delete(of, "")
-	for _, name := range slices.SortedFunc(maps.Keys(of), func(a, b string) int { return cmp.Compare(of[b], of[a]) }) {
-		t.Logf("%6.3f %% %s", 100*float64(of[name])/float64(all), name)
+	ours := all - shares[""]
+	delete(shares, "")
+	for _, name := range slices.SortedFunc(maps.Keys(shares), func(a, b string) int { return cmp.Compare(shares[b], shares[a]) }) {
+		t.Logf("%6.3f %% %s", 100*float64(shares[name])/float64(all), name)
 	}
 	t.Logf("recorder and page are %.2f %% of %v", 100*float64(ours)/float64(all), time.Duration(all))
 	return float64(ours) / float64(all)

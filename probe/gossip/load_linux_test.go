@@ -85,7 +85,7 @@ func TestLoad(t *testing.T) {
 				t.Logf("%s: %d workers, %d bytes in, %d out; pushed %d, told %d, wanted %d, supplied %d, dropped %d, failed %d, stalls %d, merged %v",
 					n.cfg.Name, s.Workers,
 					s.BytesIn-before[i].BytesIn, s.BytesOut-before[i].BytesOut, s.Pushed-before[i].Pushed,
-					s.Told-before[i].Told, s.Wanted-before[i].Wanted, s.Supplied-before[i].Supplied, s.Dropped,
+					s.Received-before[i].Received, s.Wanted-before[i].Wanted, s.Supplied-before[i].Supplied, s.Dropped,
 					s.Failed, s.Stalls, s.Merged)
 			} else {
 				before = append(before, s)

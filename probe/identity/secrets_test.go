@@ -49,9 +49,9 @@ func TestSecrets(t *testing.T) {
 		if s.Tell() != step.tells {
 			t.Errorf("%q: tells %q", step.text, s.Tell())
 		}
-		for _, told := range []string{"old", "new", "", "ol", "old\n", "oldnew"} {
-			if takes := s.Takes(told); takes != slices.Contains(step.takes, told) {
-				t.Errorf("%q: takes %q: %v", step.text, told, takes)
+		for _, secret := range []string{"old", "new", "", "ol", "old\n", "oldnew"} {
+			if takes := s.Takes(secret); takes != slices.Contains(step.takes, secret) {
+				t.Errorf("%q: takes %q: %v", step.text, secret, takes)
 			}
 		}
 	}

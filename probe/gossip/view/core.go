@@ -51,7 +51,7 @@ type Send struct {
 type Stats struct {
 	Heard    uint64 // rows from workers themselves
 	Pushed   uint64 // rows pushed to every other frontend
-	Told     uint64 // rows pushed by other frontends
+	Received uint64 // rows pushed by other frontends
 	Wanted   uint64 // rows requested
 	Supplied uint64 // rows sent on request
 	Garbage  uint64 // unreadable messages
@@ -337,7 +337,7 @@ func (c *Core) takeRows(rd *reader, pushed bool) {
 		}
 		e, o := c.table.mergeRow(&r)
 		if pushed {
-			c.Stats.Told++
+			c.Stats.Received++
 		}
 		if o == Started || o == Newer || o == Old {
 			s := &e.pushState

@@ -206,15 +206,15 @@ func percentile(ages []time.Duration, p int) time.Duration { return ages[(len(ag
 // pushStats returns the pushes of each row to each frontend, per heartbeat, and the bytes for each pushed row. The
 // counts start anew with each call.
 func (n *fakeNet) pushStats() (perRow float64, bytes int) {
-	var told uint64
+	var pushed uint64
 	for _, c := range n.cores {
-		told += c.Stats.Told
-		c.Stats.Told = 0
+		pushed += c.Stats.Received
+		c.Stats.Received = 0
 	}
 	for _, b := range n.bytes {
 		bytes += b
 	}
-	perRow, bytes = float64(told)/float64(n.beats*(len(n.order)-1)), bytes/int(told)
+	perRow, bytes = float64(pushed)/float64(n.beats*(len(n.order)-1)), bytes/int(pushed)
 	n.beats = 0
 	clear(n.bytes)
 	return perRow, bytes
@@ -468,7 +468,7 @@ func TestFrontendsConverge(t *testing.T) {
 
 // A frontend does not tell the members that a worker is lost: the members see the age of the row. If a frontend's
 // clock runs wrong, only this frontend errs.
-func TestLostIsNotTold(t *testing.T) {
+func TestLostRowsAreNotSent(t *testing.T) {
 	c := newTestCore("f1")
 	c.SetMembers([]Member{{Name: "f2"}})
 	r := fullRow("w", 1, 7)
@@ -507,21 +507,21 @@ func TestHomes(t *testing.T) {
 		if again := Homes(w, turned); !slices.Equal(again, h) {
 			t.Fatalf("another order of members makes %v of %v", again, h)
 		}
-		left := Homes(w, list[1:])
+		remaining := Homes(w, list[1:])
 		switch list[0] {
 		case h[0]:
 			moved++
-			if left[0] != h[1] {
-				t.Fatalf("%s: %v became %v", w, h, left)
+			if remaining[0] != h[1] {
+				t.Fatalf("%s: %v became %v", w, h, remaining)
 			}
 		case h[1]:
 			moved++
-			if left[0] != h[0] {
-				t.Fatalf("%s: %v became %v", w, h, left)
+			if remaining[0] != h[0] {
+				t.Fatalf("%s: %v became %v", w, h, remaining)
 			}
 		default:
-			if !slices.Equal(left, h) {
-				t.Fatalf("%s: %v became %v, but neither left", w, h, left)
+			if !slices.Equal(remaining, h) {
+				t.Fatalf("%s: %v became %v, but neither left", w, h, remaining)
 			}
 		}
 		ms := newMembers(list)

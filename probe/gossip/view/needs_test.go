@@ -34,8 +34,8 @@ func deliver(t *testing.T, to *Core, sends []Send) {
 }
 
 func needsOf(c *Core, name string) []Need {
-	told, _ := c.Needs(time.Unix(1000, 0), time.Second)
-	return told[name]
+	needs, _ := c.Needs(time.Unix(1000, 0), time.Second)
+	return needs[name]
 }
 
 // A present frontend is silent if it stops telling its needs, even without any need.
@@ -77,11 +77,11 @@ func TestNeeds(t *testing.T) {
 	}
 	first := a.TellNeeds(list, nil)
 	deliver(t, b, first)
-	told := needsOf(b, "a")
-	if len(told) != len(list) {
-		t.Fatalf("%d of %d", len(told), len(list))
+	needs := needsOf(b, "a")
+	if len(needs) != len(list) {
+		t.Fatalf("%d of %d", len(needs), len(list))
 	}
-	for _, n := range told {
+	for _, n := range needs {
 		if n != list[n.Counts[0]] {
 			t.Errorf("%+v", n)
 		}

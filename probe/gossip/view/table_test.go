@@ -310,13 +310,13 @@ func touch(r *Row, rng *rand.Rand, seq uint64) {
 	r.Seq = seq
 	var prev [8]probe.Wait
 	for i := range r.Matrix.Cells {
-		left := probe.Wait(0)
+		rest := probe.Wait(0)
 		for j := range prev {
-			w := max(left, prev[j])
+			w := max(rest, prev[j])
 			if i+j > 4 && rng.IntN(3) == 0 {
 				w += probe.Wait(rng.IntN(3000))
 			}
-			r.Matrix.Cells[i][j], prev[j], left = w, w, w
+			r.Matrix.Cells[i][j], prev[j], rest = w, w, w
 		}
 	}
 }

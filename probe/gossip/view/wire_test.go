@@ -138,7 +138,7 @@ func TestNewerPeer(t *testing.T) {
 		t.Errorf("%v, %v, %+v", out, err, c.Stats)
 	}
 	if _, err := c.Receive(epoch, append(appendString([]byte{msgPush}, "f2"), append(extra, wire...)...),
-		nil); err != nil || c.Stats.Told != 2 {
+		nil); err != nil || c.Stats.Received != 2 {
 		t.Errorf("%v, %+v", err, c.Stats)
 	}
 }
