@@ -320,7 +320,7 @@ func (c *jobs) groupTasks(j *job) *RefusedError {
 		same := lastGroup != nil &&
 			t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Class == lastSpec.Class &&
 			j.Job.classOf(t) == lastGroup.class && statedDemand == lastGroup.statedDemand &&
-			!t.hasNeeds() && !lastSpec.hasNeeds() &&
+			!t.hasOwnNeeds() && !lastSpec.hasOwnNeeds() &&
 			c.hintKind(lastGroup.Runs.Correct(t.Estimate)) == c.hintKind(lastGroup.Runs.Correct(lastSpec.Estimate))
 		if j.byIndex != nil {
 			j.byIndex[t.Index] = &tasks[i]

@@ -67,7 +67,7 @@ func (c *jobs) fitsMaximum(t *task) bool {
 	if tenant.used.atLevel[levelAllowed] == 0 && tenant.starvedRounds > c.patience {
 		return true
 	}
-	quota := c.quotas.Of(tenant.name)
+	quota := c.quotas.QuotaOf(tenant.name)
 	return tenant.used.atLevel[levelAllowed]+n <= quota.All ||
 		n > c.terms.TaskMaximum(tenant.name) && tenant.used.atLevel[levelAllowed] == 0
 }
@@ -82,7 +82,7 @@ func (c *jobs) mustHold(t *task) bool {
 // the class of the task needs no tokens, the result is "".
 func (c *jobs) coverByTokens(t *task) string {
 	tenant := t.group.job.tenant
-	quota := c.quotas.Of(tenant.name).Regular
+	quota := c.quotas.QuotaOf(tenant.name).Regular
 	if quota == tenants.Unlimited || t.group.class != probe.Regular {
 		return ""
 	}
@@ -101,7 +101,7 @@ func (u *usage) coveredUse() int64 { return u.atLevel[levelAtWorker] - u.spareUs
 // canCoverNext reports whether the tenant's free tokens would now cover the first of the debts.
 func (c *jobs) canCoverNext(tenant *tenant) bool {
 	return tenant.debts.Len() > 0 &&
-		tenant.used.coveredUse()+tenant.debts.Min().task.tokenCost() <= c.quotas.Of(tenant.name).Regular
+		tenant.used.coveredUse()+tenant.debts.Min().task.tokenCost() <= c.quotas.QuotaOf(tenant.name).Regular
 }
 
 // wouldOverdraw reports whether another task of g must not be placed by estimation yet. With the task, the tenant's
@@ -110,7 +110,7 @@ func (c *jobs) canCoverNext(tenant *tenant) bool {
 // always go. Planned sums up the tenant's tasks picked for the batch, in thousandths of slots.
 func (c *jobs) wouldOverdraw(g *group, planned int64) bool {
 	tenant := g.job.tenant
-	quota := c.quotas.Of(tenant.name).Regular
+	quota := c.quotas.QuotaOf(tenant.name).Regular
 	if quota == tenants.Unlimited || g.class != probe.Regular || g.job.Class != Auto || tenant.queuedDebt+planned == 0 {
 		return false
 	}
@@ -121,7 +121,7 @@ func (c *jobs) wouldOverdraw(g *group, planned int64) bool {
 func (c *jobs) whyHeld(t *task) string {
 	tenant := t.group.job.tenant
 	return fmt.Sprintf("held: tenant %q has %s of the %s slots of its maximum that it may have here",
-		tenant.name, formatSlots(tenant.used.atLevel[levelAllowed]), formatSlots(c.quotas.Of(tenant.name).All))
+		tenant.name, formatSlots(tenant.used.atLevel[levelAllowed]), formatSlots(c.quotas.QuotaOf(tenant.name).All))
 }
 
 // explainWeights explains to people what a tenant's tokens mean to sampled tasks: weights, not limits.

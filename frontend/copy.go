@@ -42,7 +42,7 @@ func (c *ledger) whyNoCopy(t *task) string {
 		return "it may be what took its worker away"
 	case !t.isRunning() && !t.isSlipping():
 		return "it does not run, nor wait for longer than it was to"
-	case c.quotas.Of(t.group.job.tenant.name).All != tenants.Unlimited:
+	case c.quotas.QuotaOf(t.group.job.tenant.name).All != tenants.Unlimited:
 		return "its tenant has a maximum"
 	}
 	return ""

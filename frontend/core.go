@@ -490,7 +490,7 @@ func (c *Core) Tenants(most int) []TenantStatus {
 	})
 	list = list[:min(len(list), most)]
 	for i := range list {
-		list[i].Quota = c.quotas.Of(list[i].Path)
+		list[i].Quota = c.quotas.QuotaOf(list[i].Path)
 	}
 	return list
 }
@@ -504,7 +504,7 @@ func (c *Core) Spare() (all int64) {
 }
 
 // Quota returns this frontend's part of a tenant's tokens and maximum.
-func (c *Core) Quota(tenant string) tenants.Quota { return c.quotas.Of(tenant) }
+func (c *Core) Quota(tenant string) tenants.Quota { return c.quotas.QuotaOf(tenant) }
 
 // Needs returns the needs to tell to other frontends, computed by the last Others.
 func (c *Core) Needs() []tenants.Need { return c.needs }

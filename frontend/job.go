@@ -150,7 +150,7 @@ func (t *Task) alongPartitions() []int32 {
 }
 
 // runsKey returns the key under which run times of tasks like t are remembered.
-func (t *Task) runsKey() string { return view.RunsOf(t.Function, t.Class) }
+func (t *Task) runsKey() string { return view.RunsName(t.Function, t.Class) }
 
 // countPassed counts the inputs that are passed to the task.
 func (t *Task) countPassed() int {
@@ -163,9 +163,9 @@ func (t *Task) countPassed() int {
 	return n
 }
 
-// hasNeeds reports whether a task has its own constraints, inputs or files. For such a task, groupTasks looks the group
+// hasOwnNeeds reports whether a task has its own constraints, inputs or files. For such a task, groupTasks looks the group
 // up, even if the task before is alike.
-func (t *Task) hasNeeds() bool {
+func (t *Task) hasOwnNeeds() bool {
 	return len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0
 }
 

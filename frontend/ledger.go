@@ -96,7 +96,7 @@ func (c *ledger) noteNotUp(w *worker) {
 
 // noteDraining notes that w drains. Nothing new is sent to w.
 func (c *ledger) noteDraining(w *worker) {
-	c.view.Drain(w.Worker)
+	c.view.NoteDraining(w.Worker)
 	c.noteNotUp(w)
 }
 

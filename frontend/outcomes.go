@@ -228,7 +228,7 @@ func (t *task) roundTrip(m *probe.Finished, now time.Time) time.Duration {
 
 // learnRun takes a run of t into account. Of many short runs, only some reach the statistics.
 func (c *ledger) learnRun(t *task, w *worker, m *probe.Finished) {
-	if more := t.group.Runs.Ran(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
+	if more := t.group.Runs.NoteRun(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
 		c.addToStats(t, w, m)
 	}
 }

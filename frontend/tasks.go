@@ -145,7 +145,7 @@ func (c *jobs) startPlacing(t *task) {
 // holdGroup holds all tasks of a new group if the tenant has a maximum. Tasks within the maximum are released
 // later in the step.
 func (c *jobs) holdGroup(g *group) {
-	if c.quotas.Of(g.job.tenant.name).All == tenants.Unlimited {
+	if c.quotas.QuotaOf(g.job.tenant.name).All == tenants.Unlimited {
 		return
 	}
 	for g.queue.Len() > 0 {

@@ -187,7 +187,7 @@ func (c *jobs) refuseOverload(j *job, now time.Time) *RefusedError {
 				Message: fmt.Sprintf(
 					"a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later",
 					waited.Round(time.Millisecond), limit),
-				RetryAfter: u.retryAfter(max(waited-limit/2, 10*time.Millisecond), waited, c.quotas.Frontends(), now),
+				RetryAfter: u.assignRetryTime(max(waited-limit/2, 10*time.Millisecond), waited, c.quotas.Frontends(), now),
 			}
 		}
 	}
@@ -208,12 +208,12 @@ func (u *unserved) moreThanServed(limit, span time.Duration, now time.Time) bool
 // the rate does not hold for longer.
 const maxRetryAfter = 10 * time.Second
 
-// retryAfter returns when a refused client may come again: not before soonest, and after clients refused earlier,
+// assignRetryTime returns when a refused client may come again: not before soonest, and after clients refused earlier,
 // as fast as jobs are served. If all clients came at once, they would be refused again, and a refusal costs the client
 // and the frontend as much as an accepted job. If the rate is not known, all waiting jobs are assumed to be served
 // within the time that the oldest has waited. Clients also ask the other frontends, and come back to the frontend with
 // the earliest time. So the spacing is divided by the number of frontends.
-func (u *unserved) retryAfter(soonest, waited time.Duration, frontends int, now time.Time) time.Duration {
+func (u *unserved) assignRetryTime(soonest, waited time.Duration, frontends int, now time.Time) time.Duration {
 	wait := max(u.comeAgainAt.Sub(now), soonest)
 	if wait > soonest+maxRetryAfter { // the row of clients is full, and a new row begins
 		wait = soonest

@@ -181,7 +181,7 @@ func (f *fair) addPlace(p *place) {
 	if p.sortKey = -float64(p.priority); f.byWorkLeft {
 		p.sortKey = float64(p.workLeft)
 	}
-	f.raiseStart(a)
+	f.wakeIdleAccount(a)
 	a.places.Push(p)
 	a.updatePosition()
 }
@@ -203,7 +203,7 @@ func (f *fair) chargeTurn(p *place) {
 
 // chargeAttempt charges t for an attempt without a place in the queue.
 func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) bill {
-	f.raiseStart(&t.account)
+	f.wakeIdleAccount(&t.account)
 	if t.isIdle() {
 		f.queue.busyTenants++
 	}
@@ -212,11 +212,11 @@ func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) 
 	return b
 }
 
-// raiseStart prepares a tenant without a place in the queue for its next turns. The start of the tenant moves up
+// wakeIdleAccount prepares a tenant without a place in the queue for its next turns. The start of the tenant moves up
 // to virtual time, since an idle tenant saves nothing up. If the tenant has open bills, virtual time is not brought
 // forward: the tenant keeps the lag behind its siblings that it had at the last charge. Otherwise the lag would be
 // lost between two places.
-func (f *fair) raiseStart(a *account) {
+func (f *fair) wakeIdleAccount(a *account) {
 	for ; a.parent != nil && !a.hasPlaces() && a.openTurns == 0; a = a.parent {
 		if a.openBills == 0 {
 			a.parent.advanceVirtual()

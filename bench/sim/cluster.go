@@ -261,7 +261,7 @@ func (c *cluster) handleEvent(e *event) error {
 	case toFrontend:
 		e.conn.fHeard = c.now
 		if c.net.frames {
-			return c.collectFrame(e.conn, e.content.(probe.Msg))
+			return c.deliverInFrames(e.conn, e.content.(probe.Msg))
 		}
 		return c.stepFrontend(e.conn.f, frontend.Received{Worker: frontend.Worker(e.conn.w.index),
 			Msg: e.content.(probe.Msg)})
@@ -312,9 +312,9 @@ func (c *cluster) callAt(at time.Duration, fn func()) {
 // isPast reports whether a core's wake-up is due. The zero time never is.
 func (c *cluster) isPast(at time.Time) bool { return !at.IsZero() && !at.After(c.timeNow()) }
 
-// collectFrame delivers messages in frames. Two of three messages wait for the next message on the same
+// deliverInFrames delivers messages in frames. Two of three messages wait for the next message on the same
 // connection, if there is one under way.
-func (c *cluster) collectFrame(cn *conn, m probe.Msg) error {
+func (c *cluster) deliverInFrames(cn *conn, m probe.Msg) error {
 	cn.partialFrame = append(cn.partialFrame, m)
 	follows := func(e event) bool { return e.kind == toFrontend && e.conn == cn }
 	if c.steps%3 != 0 && slices.ContainsFunc(c.slab, follows) {

@@ -204,7 +204,7 @@ func (e *eagle) sampleNodes(n int, nodes []*eagleNode) []*eagleNode {
 func (e *eagle) placeLongJob(j *eagleJob) {
 	waits := make([]time.Duration, len(e.nodes))
 	for i := e.firstGeneral; i < len(e.nodes); i++ {
-		waits[i] = e.nodes[i].longTaskWait(e.now)
+		waits[i] = e.nodes[i].waitBehindLong(e.now)
 	}
 	var chosen []*eagleNode
 	for i := range j.Tasks {
@@ -217,7 +217,7 @@ func (e *eagle) placeLongJob(j *eagleJob) {
 		n := e.nodes[best]
 		n.longTasks++ // counted while under way
 		e.addEntry(n, &eagleEntry{job: j, task: &j.Tasks[i]})
-		waits[best] = n.longTaskWait(e.now)
+		waits[best] = n.waitBehindLong(e.now)
 		chosen = append(chosen, n)
 		e.callAfter(1, func() { e.fillSlots(n) })
 	}
@@ -238,8 +238,8 @@ func (e *eagle) addEntry(n *eagleNode, q *eagleEntry) {
 	n.queue = append(n.queue, q)
 }
 
-// longTaskWait returns how long another long task would wait for the long tasks at n.
-func (n *eagleNode) longTaskWait(now time.Time) time.Duration {
+// waitBehindLong returns how long another long task would wait for the long tasks at n.
+func (n *eagleNode) waitBehindLong(now time.Time) time.Duration {
 	ends := make([]time.Duration, 0, n.slots)
 	for _, r := range n.runs {
 		if r.job.long {

@@ -109,7 +109,7 @@ func (r *faultRun) injectFault(n int) {
 	case 12:
 		if !w.down && w.hung == nil {
 			did("worker is maintained")
-			r.maintainWorker(w, drawBetween(d, 0, time.Second), back)
+			r.announceOutage(w, drawBetween(d, 0, time.Second), back)
 		}
 	case 14:
 		did("messages become dear or cheap")
@@ -177,8 +177,8 @@ func (r *faultRun) restartWorker(w *workerNode) {
 	}
 }
 
-// maintainWorker lets a worker announce a maintenance, and drain when the maintenance begins.
-func (r *faultRun) maintainWorker(w *workerNode, in, lasts time.Duration) {
+// announceOutage lets a worker announce a maintenance, and drain when the maintenance begins.
+func (r *faultRun) announceOutage(w *workerNode, in, lasts time.Duration) {
 	r.outages[w.index] = outage{at: r.now + in, lasts: lasts}
 	life := w.life
 	r.callAt(r.now+in, func() {

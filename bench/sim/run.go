@@ -564,7 +564,7 @@ func (r *runner) makeResult() *Result {
 	res.Copies.Won = 1
 	var waits, runs estimate.Accuracy
 	add := func(sum *estimate.Accuracy, a estimate.Accuracy) {
-		sum.Seen, sum.Good, sum.Over, sum.Error = sum.Seen+a.Seen, sum.Good+a.Good, sum.Over+a.Over, sum.Error+a.Error
+		sum.Seen, sum.Good, sum.TooHigh, sum.Error = sum.Seen+a.Seen, sum.Good+a.Good, sum.TooHigh+a.TooHigh, sum.Error+a.Error
 	}
 	for _, f := range r.frontends {
 		if core, ok := f.core.(*frontend.Core); ok {

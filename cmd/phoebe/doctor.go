@@ -217,14 +217,14 @@ func diagnoseFleet(answers []answer) (findings []finding) {
 			}
 		}
 	}
-	findings = append(findings, compareVersions(all)...)
+	findings = append(findings, compareFrontendVersions(all)...)
 	findings = append(findings, compareClocks(all)...)
 	findings = append(findings, findStrangers(all)...)
 	return append(findings, checkLinks(all)...)
 }
 
-// compareVersions returns a finding if frontends run different versions.
-func compareVersions(all []answer) []finding {
+// compareFrontendVersions returns a finding if frontends run different versions.
+func compareFrontendVersions(all []answer) []finding {
 	byVersion := map[string][]string{}
 	for _, a := range all {
 		byVersion[a.cluster.Version] = append(byVersion[a.cluster.Version], a.cluster.Frontend)

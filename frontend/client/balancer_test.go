@@ -81,7 +81,7 @@ func (b *balancer) sendTo(to ...*fake) {
 func (b *balancer) addr() string { return b.Addr().String() }
 
 // If a draining frontend refuses a job, the job goes to another frontend behind the same address at once.
-func TestFrontendThatLeavesBehindABalancer(t *testing.T) {
+func TestDrainingFrontendBehindABalancer(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	lb := newBalancer(t, a)
 	a.run, b.run = a.runEcho, b.runEcho

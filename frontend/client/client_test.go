@@ -500,7 +500,7 @@ func TestFailedTaskIsAnError(t *testing.T) {
 	}
 }
 
-func TestRefusalThatTimeDoesNotMend(t *testing.T) {
+func TestFinalRefusals(t *testing.T) {
 	f := newFake(t)
 	calls := 0
 	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
@@ -659,7 +659,7 @@ func TestOverloadedFrontendIsPassedOver(t *testing.T) {
 
 // A client leaves a draining frontend alone. A call that reached the frontend at its exit would have no answer, and the
 // client could not tell whether the call was executed.
-func TestFrontendThatLeavesIsLeftAlone(t *testing.T) {
+func TestDrainingFrontendIsLeftAlone(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	asked := 0
 	a.run = func(*v1.RunRequest) (*v1.RunResponse, error) {
@@ -743,7 +743,7 @@ func TestRunMovesWhenItsFrontendDies(t *testing.T) {
 	}
 }
 
-func TestRunResubmitsWhatAnAnswerLacks(t *testing.T) {
+func TestRunResubmitsMissingTasks(t *testing.T) {
 	f := newFake(t)
 	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
 		resp, err := f.runEcho(r)
@@ -814,7 +814,7 @@ func TestSlowFrontendIsLeftInPeace(t *testing.T) {
 	}
 }
 
-func TestSubmittedJobMovesWithWhatIsUnfinished(t *testing.T) {
+func TestSubmittedJobMovesWithUnfinishedTasks(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	var atA, atB *v1.Job
 	a.submit = a.keepJob(&atA)
@@ -1214,7 +1214,7 @@ func TestLargeJobIsSubmitted(t *testing.T) {
 	}
 }
 
-func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+func TestCloseEndsCalls(t *testing.T) {
 	f := newFake(t)
 	var job *v1.Job
 	hang := make(chan struct{})
@@ -1430,7 +1430,7 @@ func TestMicrosRoundsUp(t *testing.T) {
 	}
 }
 
-func TestErrorsRead(t *testing.T) {
+func TestErrorTexts(t *testing.T) {
 	for want, err := range map[string]error{
 		"refused (too large): payload of 9 MiB": &RefusedError{Reason: TooLarge, Message: "payload of 9 MiB"},
 		"task 3: task error: boom (attempt 2, on w)": &TaskError{

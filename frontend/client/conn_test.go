@@ -16,7 +16,7 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// newServedPool returns a pool for a listener whose connections are served by serve, one by one.
+// newServedPool returns a pool for a listener. The function serve serves the connections, one by one.
 func newServedPool(t *testing.T, serve func(net.Conn)) *pool {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,7 +77,7 @@ func TestCallsOfRun(t *testing.T) {
 				a := frame.NewRunAnswer(&v1.Handle{Job: "job"}, 1)
 				a.Add(&v1.Outcome{Worker: "w"})
 				a.End()
-				answer = a.To(seq)
+				answer = a.FrameFor(seq)
 			}
 			for len(answer) > 0 {
 				n := min(len(answer), 7)
@@ -110,7 +110,7 @@ func TestCallsOfRun(t *testing.T) {
 func TestCallsOfRunWithoutAnswer(t *testing.T) {
 	other := frame.NewRunAnswer(&v1.Handle{Job: "another"}, 0)
 	other.End()
-	for name, said := range map[string][]byte{"nothing": nil, "half": other.To(1)[:20], "another": other.To(77)} {
+	for name, said := range map[string][]byte{"nothing": nil, "half": other.FrameFor(1)[:20], "another": other.FrameFor(77)} {
 		p := newServedPool(t, func(c net.Conn) {
 			readCall(c, 100)
 			c.Write(said)
@@ -143,14 +143,14 @@ func TestTokenInPlain(t *testing.T) {
 		t.Skip(err)
 	}
 	defer l.Close()
-	told := make(chan int, 1)
+	received := make(chan int, 1)
 	go func() {
 		c, err := l.Accept()
 		if err != nil {
 			return
 		}
 		n, _ := c.Read(make([]byte, 1000))
-		told <- n
+		received <- n
 	}()
 	c, err := New([]string{l.Addr().String()}, WithToken("a token"))
 	if err != nil {
@@ -161,7 +161,7 @@ func TestTokenInPlain(t *testing.T) {
 		!strings.Contains(err.Error(), "would leave this machine unencrypted: use TLS") {
 		t.Error(err)
 	}
-	if n := <-told; n > 0 {
+	if n := <-received; n > 0 {
 		t.Errorf("the client sent %d bytes", n)
 	}
 }

@@ -27,7 +27,7 @@ func newDoor(t *testing.T) (*door, *pool) {
 	}
 	d := &door{l, make(chan net.Conn)}
 	ended := make(chan struct{})
-	over, cancel := context.WithCancel(context.Background())
+	closing, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(ended)
 		defer close(d.conns)
@@ -39,7 +39,7 @@ func newDoor(t *testing.T) (*door, *pool) {
 			defer c.Close()
 			select {
 			case d.conns <- c:
-			case <-over.Done():
+			case <-closing.Done():
 			}
 		}
 	}()
@@ -264,8 +264,8 @@ func TestSilentDialsOfOthers(t *testing.T) {
 	if l := <-got; l.err != nil {
 		t.Error(l.err)
 	}
-	of := &process{name: "f"}
-	ping := startCalls(p, 1, func() *call { return &call{ctx: context.Background(), ping: true, owner: of} })
+	owner := &process{name: "f"}
+	ping := startCalls(p, 1, func() *call { return &call{ctx: context.Background(), ping: true, owner: owner} })
 	<-d.conns
 	(<-d.conns).Write([]byte{1}) // the second dial, beside the silent first dial
 	if l := <-ping; l.err != nil {
@@ -361,7 +361,7 @@ func TestCloseWhileCallsWait(t *testing.T) {
 
 // A job must not go to a draining frontend; other calls may. A ping uses a connection of its own frontend, or a new
 // one.
-func TestWhoMayUseAConnection(t *testing.T) {
+func TestCanServe(t *testing.T) {
 	f, other := &process{name: "f"}, &process{name: "other"}
 	leaves := &process{name: "leaves"}
 	leaves.draining.Store(true)

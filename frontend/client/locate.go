@@ -28,9 +28,9 @@ func (c *Client) Locate(ctx context.Context, sha256 ...string) ([][]Copy, error)
 		if len(resp.Copies) != len(part) {
 			return nil, fmt.Errorf("a frontend located %d files, and was asked for %d", len(resp.Copies), len(part))
 		}
-		for _, of := range resp.Copies {
-			copies := make([]Copy, len(of))
-			for i, at := range of {
+		for _, found := range resp.Copies {
+			copies := make([]Copy, len(found))
+			for i, at := range found {
 				copies[i] = Copy{At: at.At, Rack: at.Rack}
 			}
 			located = append(located, copies)

@@ -55,10 +55,10 @@ func TestCancelWhileMoving(t *testing.T) {
 	if err := m.r.Cancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan string, 1)
+	cancelled := make(chan string, 1)
 	fence()
 	m.b.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) {
-		told <- r.Handle.Job
+		cancelled <- r.Handle.Job
 		return &v1.CancelResponse{Cancelled: 2}, nil
 	}
 	fence()
@@ -72,7 +72,7 @@ func TestCancelWhileMoving(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	}
-	if job := <-told; job != m.r.Handle().Job {
+	if job := <-cancelled; job != m.r.Handle().Job {
 		t.Errorf("cancelled job %s", job)
 	}
 }
@@ -83,14 +83,14 @@ func TestCancelTasksWhileMoving(t *testing.T) {
 	if err := m.r.CancelTasks(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan []int32, 1)
+	cancelled := make(chan []int32, 1)
 	fence()
 	m.b.cancelTasks = func(r *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
-		told <- r.Tasks
+		cancelled <- r.Tasks
 		return &v1.CancelResponse{Cancelled: 1}, nil
 	}
 	m.b.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
-		<-told
+		<-cancelled
 		return eventsAnswer(1, true, echoOutcome(m.job, 0)), nil
 	}
 	fence()

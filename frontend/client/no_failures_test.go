@@ -23,9 +23,10 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// If nothing goes wrong, each task starts once, and its first attempt has the result. The test covers every policy,
-// queues longer than two Syncs of the links (2 s apart), files that take longer than a Sync, and tasks of microseconds
-// at the same time. Copies of late tasks are turned off, because on a busy machine some tasks are late.
+// If nothing goes wrong, each task starts once, and its first attempt has the result. The test covers every policy.
+// Queues last longer than two Syncs of the links (2 s apart), files take longer than a Sync, and tasks of
+// microseconds run at the same time. Copies of late tasks are turned off, because on a busy machine some tasks are
+// late.
 func TestNothingIsLostWhileAllIsWell(t *testing.T) {
 	t.Parallel()
 	var starts sync.Map // of tasks, by their payloads

@@ -45,12 +45,12 @@ func largeFunctions() map[string]exec.Func {
 				return nil, err
 			}
 			buf := make([]byte, piece)
-			for i, left := 0, size(payload); left > 0; i++ {
-				n, err := out.Write(fillPattern(buf, i)[:min(left, piece)])
+			for i, unwritten := 0, size(payload); unwritten > 0; i++ {
+				n, err := out.Write(fillPattern(buf, i)[:min(unwritten, piece)])
 				if err != nil {
 					return nil, err
 				}
-				left -= n
+				unwritten -= n
 			}
 			return nil, out.Close()
 		},

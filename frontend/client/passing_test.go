@@ -277,8 +277,8 @@ func TestTaskInfo(t *testing.T) {
 			if info.Attempt < 3 {
 				return nil, errors.New("again")
 			}
-			if left := time.Until(info.Deadline); left <= 0 || left > time.Minute {
-				return nil, exec.Permanent(fmt.Errorf("%v left", left))
+			if timeLeft := time.Until(info.Deadline); timeLeft <= 0 || timeLeft > time.Minute {
+				return nil, exec.Permanent(fmt.Errorf("%v left", timeLeft))
 			}
 			info.Deadline = time.Time{}
 			return fmt.Appendf(nil, "%+v", info), nil

@@ -153,10 +153,10 @@ func (r *Running) Cancel(ctx context.Context) error {
 	}
 	defer c.background.Done()
 	r.mu.Lock()
-	f, handle, over := r.frontend, r.handle, r.jobEnded
+	f, handle, ended := r.frontend, r.handle, r.jobEnded
 	r.cancelled = true // from now on the job does not move to another frontend
 	r.mu.Unlock()
-	if over {
+	if ended {
 		return nil
 	}
 	_, err := c.cancelSomewhere(ctx, f, handle, nil, "cancelled by its client")
@@ -192,9 +192,9 @@ func (r *Running) CancelTasks(ctx context.Context, tasks ...int) error {
 			r.s.unwanted[int32(i)] = true // a resubmission leaves the task out
 		}
 	}
-	f, handle, over := r.frontend, r.handle, r.jobEnded
+	f, handle, ended := r.frontend, r.handle, r.jobEnded
 	r.mu.Unlock()
-	if over || len(unfinished) == 0 {
+	if ended || len(unfinished) == 0 {
 		return nil
 	}
 	_, err := c.cancelSomewhere(ctx, f, handle, unfinished, "not wanted any more")
@@ -457,7 +457,7 @@ func (r *Running) cancelRest() bool {
 
 // tellNewOwner tells the new owner of a job which tasks were cancelled while the job had no owner. It reports true if
 // the job has ended as a result.
-func (r *Running) tellNewOwner() (over bool) {
+func (r *Running) tellNewOwner() (ended bool) {
 	s := r.s
 	r.mu.Lock()
 	all, tasks := r.cancelled, []int32(nil)

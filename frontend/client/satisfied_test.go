@@ -12,7 +12,8 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// blockUntilStopped returns a function that runs until it is stopped, and then sends its task index to stopped.
+// blockUntilStopped returns a function that runs until its task is stopped, and then sends the task's index to
+// stopped.
 func blockUntilStopped(stopped chan<- int) exec.Func {
 	return func(ctx context.Context, _ []byte) ([]byte, error) {
 		<-ctx.Done()

@@ -292,7 +292,7 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 		}
 		now := time.Now()
 		if s.deadline > 0 && s.lastErr != nil && now.Sub(s.began) >= s.deadline {
-			return s.giveUp(s.deadlineError())
+			return s.giveUp(s.newDeadlineError())
 		}
 		r := s.c.roster.Load()
 		best, soonest := s.pickLeastBusy(r.seeds, start, now)
@@ -324,7 +324,7 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 		if !s.mayBeOwned && s.deadline > 0 {
 			timeLeft := s.began.Add(s.deadline).Sub(now)
 			if timeLeft <= 0 {
-				return s.giveUp(s.deadlineError())
+				return s.giveUp(s.newDeadlineError())
 			}
 			wait = min(wait, timeLeft)
 		}
@@ -361,8 +361,8 @@ func (s *session) pickLeastBusy(fs []*frontend, start int, now time.Time) (best 
 	return best, soonest
 }
 
-// deadlineError returns the error of a job that no frontend finished within its deadline.
-func (s *session) deadlineError() error {
+// newDeadlineError returns the error of a job that no frontend finished within its deadline.
+func (s *session) newDeadlineError() error {
 	if s.mayBeOwned {
 		return fmt.Errorf("%w: not finished within %v, and the frontend that had the job was lost: %v",
 			context.DeadlineExceeded, s.deadline, s.lastErr)

@@ -16,11 +16,11 @@ import (
 func TestDeafFunction(t *testing.T) {
 	registry := exec.NewRegistry()
 	heeds := newGate(t, registry)
-	began, told, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	began, stopped, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	err := registry.Register("deaf", func(ctx context.Context, payload []byte) ([]byte, error) {
 		close(began) // twice would panic
 		<-ctx.Done()
-		close(told)
+		close(stopped)
 		<-release
 		return payload, nil
 	})
@@ -51,7 +51,7 @@ func TestDeafFunction(t *testing.T) {
 		}
 	}
 	regular()
-	<-told
+	<-stopped
 	<-heeds.begun // again
 	regular()
 	<-heeds.begun

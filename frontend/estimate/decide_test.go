@@ -378,7 +378,7 @@ func TestJitterIsNoMoreThanAge(t *testing.T) {
 		}
 	}
 	if most[0] != 0 || most[1] == 0 || most[1] > time.Millisecond || most[2] < time.Second || most[2] > 2*time.Second {
-		t.Errorf("chance added up to %v", most)
+		t.Errorf("a Noise of %v was added", most)
 	}
 }
 
@@ -420,17 +420,17 @@ func TestBatch(t *testing.T) {
 				s.Matrix = &after
 				f.Put(s)
 			}
-			var left []Task
+			var unplaced []Task
 			for i := range tasks {
 				d := &decisions[i]
 				if (d.Choice() != nil) != slices.Contains(order, i) || d.Reason == "" {
 					t.Fatalf("%s: task %d chosen %d, reason %q, order %v", m, i, d.Chosen, d.Reason, order)
 				}
 				if d.Choice() == nil {
-					left = append(left, tasks[i])
+					unplaced = append(unplaced, tasks[i])
 				}
 			}
-			tasks = left
+			tasks = unplaced
 			checkFleet(t, f)
 		}
 	}
@@ -466,7 +466,7 @@ func TestDoubtful(t *testing.T) {
 }
 
 // ExtraCandidates are candidates besides the light workers.
-func TestAlso(t *testing.T) {
+func TestExtraCandidates(t *testing.T) {
 	f := NewFleet(Config{})
 	for i := range int32(200) {
 		f.Put(Server{Key: i, Name: fmt.Sprint("w", i), Heard: t0, Matrix: flatMatrix(time.Duration(i) * time.Second)})
@@ -541,7 +541,7 @@ func TestConfig(t *testing.T) {
 	for _, part := range []string{"rate memory", "rate disk", "kfail", "fresh", "jitter", "lights", "significant",
 		"grudge"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("no complaint about %s: %v", part, err)
+			t.Errorf("no error about %s: %v", part, err)
 		}
 	}
 }

@@ -206,15 +206,15 @@ func (f *Fleet) survivalChance(row *serverRow, now time.Time, run, spread time.D
 	if row.Maintenance.IsZero() {
 		return p
 	}
-	left := row.Maintenance.Sub(now).Seconds()
-	if left <= 0 {
+	untilAway := row.Maintenance.Sub(now).Seconds()
+	if untilAway <= 0 {
 		return 0
 	}
 	sigma := max(spread.Seconds(), run.Seconds()/4)
 	if sigma == 0 {
 		return p
 	}
-	return p * 0.5 * math.Erfc((run.Seconds()-left)/(sigma*math.Sqrt2))
+	return p * 0.5 * math.Erfc((run.Seconds()-untilAway)/(sigma*math.Sqrt2))
 }
 
 // FailureRate returns the expected failures of a worker per hour, without announced maintenance; 0 if the worker is

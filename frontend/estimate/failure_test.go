@@ -159,7 +159,7 @@ func TestSurvives(t *testing.T) {
 }
 
 // The memory for removed workers is bounded.
-func TestRecordsAreBounded(t *testing.T) {
+func TestFailureHistoriesAreBounded(t *testing.T) {
 	f := NewFleet(Config{})
 	for i := range maxHistories + 100 {
 		f.Put(Server{Key: 0, Name: fmt.Sprint(i), Rack: fmt.Sprint(i), Matrix: flatMatrix(0), Heard: t0})

@@ -172,9 +172,9 @@ func (s *Stats) fitLine() {
 	s.dev = medianOf(rest) * 1.4826 // median deviation to standard deviation, for a normal distribution
 
 	hints := room[:0]
-	for _, off := range s.hintRatio[:n] {
-		if off > 0 {
-			hints = append(hints, off)
+	for _, ratio := range s.hintRatio[:n] {
+		if ratio > 0 {
+			hints = append(hints, ratio)
 		}
 	}
 	s.medianRatio = 0
@@ -183,8 +183,8 @@ func (s *Stats) fitLine() {
 	}
 
 	var cpu, mem []int32
-	var most [2 * window]int32
-	cpu, mem = most[:0:window], most[window:window]
+	var usage [2 * window]int32
+	cpu, mem = usage[:0:window], usage[window:window]
 	for _, u := range s.used[:n] {
 		if u.CPU > 0 {
 			cpu = append(cpu, int32(u.CPU))
@@ -241,7 +241,7 @@ func (s *Stats) Longest(exceptWorker int32) (longest time.Duration, n int) {
 // TimeLeft returns how much longer a task runs that has run for ran: the mean remainder of the samples that ran
 // longer. It skips samples of exceptWorker, and scales each sample to the task's hint and bytes. known is false if
 // no sample ran longer.
-func (s *Stats) TimeLeft(ran, hint time.Duration, bytes int64, exceptWorker int32) (left time.Duration, known bool) {
+func (s *Stats) TimeLeft(ran, hint time.Duration, bytes int64, exceptWorker int32) (timeLeft time.Duration, known bool) {
 	sum, n := 0.0, 0
 	for i := range s.count {
 		if s.workers[i] == exceptWorker {
@@ -267,8 +267,8 @@ func (s *Stats) Typical() time.Duration { return toDuration(float64(s.base)) }
 // Correct corrects a hint of a new job by the errors of earlier hints. It returns the hint unchanged if earlier
 // hints were right within a factor of two, or if there were fewer than minHints.
 func (s *Stats) Correct(hint time.Duration) time.Duration {
-	if off := float64(s.medianRatio); off > 0 && (off > wrongFactor || off < 1.0/wrongFactor) {
-		return toDuration(hint.Seconds() * off)
+	if ratio := float64(s.medianRatio); ratio > 0 && (ratio > wrongFactor || ratio < 1.0/wrongFactor) {
+		return toDuration(hint.Seconds() * ratio)
 	}
 	return hint
 }
@@ -297,9 +297,9 @@ func Expect(hint time.Duration, bytes int64, stage, function *Stats, unknown tim
 
 // Accuracy measures the quality of estimates. The zero Accuracy has seen no estimate.
 type Accuracy struct {
-	Seen int
-	Good int // within 10 % or 1 s of the truth
-	Over int // above the truth, good or not
+	Seen    int
+	Good    int // within 10 % or 1 s of the truth
+	TooHigh int // above the truth, good or not
 	// Error is the sum of all errors, in seconds.
 	Error float64
 }
@@ -312,7 +312,7 @@ func (a *Accuracy) Add(estimate, truth time.Duration) {
 		a.Good++
 	}
 	if estimate > truth {
-		a.Over++
+		a.TooHigh++
 	}
 	a.Error += off.Seconds()
 }
@@ -327,5 +327,5 @@ func (a Accuracy) Share() float64 {
 
 func (a Accuracy) String() string {
 	return fmt.Sprintf("%.1f %% of %d estimates within 10 %% or 1 s, %d too high, off by %.3fs on average",
-		100*a.Share(), a.Seen, a.Over, a.Error/float64(max(a.Seen, 1)))
+		100*a.Share(), a.Seen, a.TooHigh, a.Error/float64(max(a.Seen, 1)))
 }

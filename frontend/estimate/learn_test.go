@@ -58,7 +58,7 @@ func TestUsed(t *testing.T) {
 		use(9, 64_000, 10)
 	}
 	if got, want := s.Used(), (probe.Demand{CPU: 100, Mem: 10}); got != want {
-		t.Errorf("tasks used %v, but for those at one worker, and %v counts", want, got)
+		t.Errorf("all tasks but those at one worker used %v, and Used is %v", want, got)
 	}
 	for range 2 * window { // samples without usage
 		use(9, 0, 0)
@@ -67,7 +67,7 @@ func TestUsed(t *testing.T) {
 		use(6, 0, 0)
 	}
 	if got := s.Used(); got != (probe.Demand{}) {
-		t.Errorf("tasks that tell nothing used %v", got)
+		t.Errorf("tasks without a known usage used %v", got)
 	}
 }
 
@@ -184,8 +184,8 @@ func TestAccuracy(t *testing.T) {
 			t.Errorf("%v for %v: good is %t", test.estimate, test.truth, good)
 		}
 	}
-	if got := a.Share(); got != 4.0/7 || a.Over != 4 {
-		t.Errorf("%v good, %d over: %s", got, a.Over, a)
+	if got := a.Share(); got != 4.0/7 || a.TooHigh != 4 {
+		t.Errorf("%v good, %d over: %s", got, a.TooHigh, a)
 	}
 	if got, want := a.String(),
 		"57.1 % of 7 estimates within 10 % or 1 s, 4 too high, off by 518.857s on average"; got != want {
@@ -204,7 +204,7 @@ func BenchmarkStatsAdd(b *testing.B) {
 
 // TimeLeft is the mean remainder of samples that ran longer, each scaled to the task's hint and inputs. Samples of
 // the task's own worker do not count: they cannot show that the task is late.
-func TestStatsLeft(t *testing.T) {
+func TestTimeLeft(t *testing.T) {
 	s := statsOf(
 		Finished{Run: 10 * time.Second, Worker: 1}, Finished{Run: 20 * time.Second, Worker: 2},
 		Finished{Run: 40 * time.Second, Worker: 3}, Finished{Run: 100 * time.Second, Worker: 4},
@@ -212,16 +212,16 @@ func TestStatsLeft(t *testing.T) {
 	for _, c := range []struct {
 		ran   time.Duration
 		at    int32
-		left  time.Duration
+		rest  time.Duration
 		known bool
 	}{
 		{0, 9, 42500 * time.Millisecond, true}, {15 * time.Second, 4, 15 * time.Second, true},
 		{30 * time.Second, 9, 40 * time.Second, true}, {30 * time.Second, 4, 10 * time.Second, true},
 		{50 * time.Second, 4, 0, false},
 	} {
-		if left, known := s.TimeLeft(c.ran, 0, 0, c.at); (left-c.left).Abs() > time.Millisecond || known != c.known {
+		if timeLeft, known := s.TimeLeft(c.ran, 0, 0, c.at); (timeLeft-c.rest).Abs() > time.Millisecond || known != c.known {
 			t.Errorf("a task that has run for %v at worker %d has %v left (%t), want %v (%t)",
-				c.ran, c.at, left, known, c.left, c.known)
+				c.ran, c.at, timeLeft, known, c.rest, c.known)
 		}
 	}
 	if longest, n := s.Longest(4); longest != 40*time.Second || n != 3 {
@@ -229,11 +229,11 @@ func TestStatsLeft(t *testing.T) {
 	}
 	sized := statsOf(Finished{Run: 10 * time.Second, Bytes: 100, Worker: 1},
 		Finished{Run: 12 * time.Second, Bytes: 100, Worker: 2})
-	if left, known := sized.TimeLeft(20*time.Second, 0, 500, 3); !known || (left-35*time.Second).Abs() > time.Second {
-		t.Errorf("a task with five times the data is taken to go on for %v (%t)", left, known)
+	if timeLeft, known := sized.TimeLeft(20*time.Second, 0, 500, 3); !known || (timeLeft-35*time.Second).Abs() > time.Second {
+		t.Errorf("a task with five times the data has %v left (%t)", timeLeft, known)
 	}
 	hinted := statsOf(Finished{Run: 10 * time.Second, Hint: 5 * time.Second, Worker: 1})
-	if left, known := hinted.TimeLeft(15*time.Second, 10*time.Second, 0, 3); !known || left != 5*time.Second {
-		t.Errorf("a task whose hint is half of what it takes goes on for %v (%t)", left, known)
+	if timeLeft, known := hinted.TimeLeft(15*time.Second, 10*time.Second, 0, 3); !known || timeLeft != 5*time.Second {
+		t.Errorf("a task with a hint of half its run time has %v left (%t)", timeLeft, known)
 	}
 }

@@ -66,7 +66,7 @@ func Match(m Matcher, bids [][]Bid, due []float64) []int {
 }
 
 // workerLimit returns the largest key of a worker in bids, plus one: the length of a slice indexed by worker.
-func workersOf(bids [][]Bid) int {
+func workerLimit(bids [][]Bid) int {
 	n := int32(-1)
 	for _, taskBids := range bids {
 		for _, b := range taskBids {
@@ -87,7 +87,7 @@ func filledInts(n, value int) []int {
 
 // matchGreedy gives each task, in order, the best free worker of its bids.
 func matchGreedy(bids [][]Bid) []int {
-	taken := make([]bool, workersOf(bids))
+	taken := make([]bool, workerLimit(bids))
 	chosen := filledInts(len(bids), Unmatched)
 	for t, taskBids := range bids {
 		for k, b := range taskBids {
@@ -110,9 +110,9 @@ func lossWithout(taskBids []Bid, due float64, k int) float64 {
 }
 
 // postponePoor takes back matches of low quality. Apollo dispatches these matches last (section 3.3). A match is
-// taken back if the task would end sooner at a better worker, behind the task matched there: then the task had better
-// wait for the next batch. The tasks are looked at in the order of cost. The task ahead ends sooner, so it has been
-// looked at before, and the first task in the order always stays matched.
+// taken back if the task would end sooner at a better worker, behind the task matched there. Then the task waits for
+// the next batch. The tasks are looked at in the order of cost. The task ahead ends sooner, so it has been looked at
+// before, and the first task in the order always stays matched.
 func postponePoor(bids [][]Bid, chosen []int) {
 	var order []int
 	for t, k := range chosen {
@@ -123,7 +123,7 @@ func postponePoor(bids [][]Bid, chosen []int) {
 	slices.SortFunc(order, func(t, u int) int {
 		return cmp.Or(cmp.Compare(bids[t][chosen[t]].Cost, bids[u][chosen[u]].Cost), cmp.Compare(t, u))
 	})
-	ahead := make([]float64, workersOf(bids)) // Run of the task placed at the worker
+	ahead := make([]float64, workerLimit(bids)) // Run of the task placed at the worker
 	for _, t := range order {
 		k := chosen[t]
 		for _, b := range bids[t][:k] {
@@ -156,11 +156,10 @@ func isPreferred(bids [][]Bid, due []float64, t, k, u, l int) bool {
 
 // matchStable is deferred acceptance. In each round, every task without a worker proposes to the best worker that has
 // not rejected the task. A worker keeps the best proposal it ever had. The loss of a task elsewhere does not depend
-// on the round. So with enough rounds the matching is stable: no task and worker would both prefer each other to
-// their matches. In Apollo (section 3.3) the pairs of each round are final; here a later, needier task can displace a
-// task at no cost.
+// on the round. So with enough rounds the matching is stable: no task and worker both prefer each other. In Apollo
+// (section 3.3) the pairs of each round are final; here a later, needier task can displace a task at no cost.
 func matchStable(bids [][]Bid, due []float64, rounds int) []int {
-	holder := filledInts(workersOf(bids), -1)
+	holder := filledInts(workerLimit(bids), -1)
 	// The current bid of each task; of a free task, the last rejected bid.
 	chosen := filledInts(len(bids), Unmatched)
 	free := make([]int, 0, len(bids))
@@ -171,7 +170,7 @@ func matchStable(bids [][]Bid, due []float64, rounds int) []int {
 		if len(free) == 0 {
 			break
 		}
-		again := free[:0] // shares free's array: never ahead of the read position
+		stillFree := free[:0] // shares free's array: never ahead of the read position
 		for _, t := range free {
 			chosen[t]++
 			if chosen[t] == len(bids[t]) {
@@ -184,12 +183,12 @@ func matchStable(bids [][]Bid, due []float64, rounds int) []int {
 				holder[w] = t
 			case isPreferred(bids, due, t, chosen[t], u, chosen[u]):
 				holder[w] = t
-				again = append(again, u)
+				stillFree = append(stillFree, u)
 			default:
-				again = append(again, t)
+				stillFree = append(stillFree, t)
 			}
 		}
-		free = again
+		free = stillFree
 	}
 	for _, t := range free { // the rounds were not enough
 		chosen[t] = Unmatched
@@ -212,7 +211,7 @@ func matchOptimal(bids [][]Bid) []int {
 
 // solveAssignment assigns the tasks one after the other, by shortest augmenting paths.
 func solveAssignment(bids [][]Bid) *solver {
-	workers := workersOf(bids)
+	workers := workerLimit(bids)
 	unmatchedCost := 1.0
 	for _, taskBids := range bids {
 		if len(taskBids) > 0 {

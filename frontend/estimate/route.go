@@ -102,8 +102,8 @@ func (r Reason) String() string {
 
 // Route chooses the path of a task and gives the reason. In mode Auto, short tasks are sampled. Tasks without a known
 // run time are sampled too, because late binding does not depend on run times (Sparrow, section 3.5). A task is
-// estimated if it needs files, or if its run plus the reading of its inputs takes threshold or longer. Stray has the
-// exception.
+// estimated if the task needs files, or if the run and the reading of inputs together take threshold or longer. Stray
+// has the exception.
 func Route(m Mode, n Needs, w Work, usual, threshold time.Duration) (Path, Reason) {
 	r := Reason{Work: w, Reads: n.Reads, Threshold: threshold, Usual: usual}
 	switch {

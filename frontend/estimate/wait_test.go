@@ -9,7 +9,7 @@ import (
 )
 
 // Apollo, section 3.4, confidence: for an older matrix, the wait of a larger task is looked up.
-func TestSteps(t *testing.T) {
+func TestAgeSteps(t *testing.T) {
 	const s = time.Second
 	for _, test := range []struct {
 		age  time.Duration
@@ -73,11 +73,11 @@ func TestOccupiedIsSafe(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var running []busySlots
-		left := 8
-		for left > 0 {
-			n := 1 + rng.IntN(left)
+		freeSlots := 8
+		for freeSlots > 0 {
+			n := 1 + rng.IntN(freeSlots)
 			running = append(running, busySlots{n, time.Duration(rng.IntN(20)) * time.Second})
-			left -= n
+			freeSlots -= n
 		}
 		m := matrixOf(running)
 		for range 3 {

@@ -32,8 +32,8 @@ type Head struct {
 	Method []byte
 	Seq    int32
 	// Secret is the caller's secret, if the frame is a call. Before the secret, the request and the caller may hold
-	// only numbers and truth values. Generated code writes such a frame, because it writes fields in the order of
-	// their ids, or fields of a fixed size first.
+	// only numbers and truth values. Generated code writes such frames: fields in the order of ids, or fields of a
+	// fixed size first.
 	Secret    []byte
 	argsStart int // offset of the arguments
 }

@@ -287,8 +287,8 @@ func TestRunAnswer(t *testing.T) {
 	a.End()
 	args := make([]byte, want.BLength())
 	want.FastWriteNocopy(args, nil)
-	first := a.To(7)
-	again := a.To(8)
+	first := a.FrameFor(7)
+	again := a.FrameFor(8)
 	for seq, b := range map[int32][]byte{7: first, 8: again} {
 		frame := thrift.Binary.AppendMessageBegin(make([]byte, 4), "Run", thrift.REPLY, seq)
 		frame = append(frame, args...)

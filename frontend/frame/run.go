@@ -120,7 +120,7 @@ func (a *RunAnswer) End() {
 }
 
 // FrameFor returns the complete frame for the call with number seq. The caller must not change the frame.
-func (a *RunAnswer) To(seq int32) []byte {
+func (a *RunAnswer) FrameFor(seq int32) []byte {
 	b := a.b
 	if a.handedOut { // the first frame may still be written
 		b = slices.Clone(b)

@@ -3,6 +3,6 @@
 // places are reserved there, and why. The package sends nothing. It changes only the order of the workers in the
 // view's sets, which has no meaning. The caller carries the decisions out, and may record, print or drop them.
 //
-// A policy, a rival, and a test's double are all [Placer]s. Tasks placed by estimation use package estimate
-// instead.
+// [Sampler.PlacerFor] returns the [Placer] of a policy. The baselines that ask workers for queue lengths first use
+// [Shortest] instead, and tasks placed by estimation use package estimate.
 package place

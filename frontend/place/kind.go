@@ -19,7 +19,7 @@ type Kind struct {
 
 	estimateSum    time.Duration // sum of the estimates
 	hinted         int           // tasks with an estimate
-	unhinted       bool          // some tasks have no estimate
+	someUnhinted   bool          // some tasks have no estimate
 	longest        time.Duration // largest estimate
 	largestPayload int           // largest payload that may ride along, bytes
 }
@@ -36,7 +36,7 @@ const maxRideBytes = 1 << 20
 func (k *Kind) Add(estimate, reads time.Duration, payload int) {
 	k.NotePayload(payload)
 	if estimate == 0 {
-		k.unhinted = true
+		k.someUnhinted = true
 		return
 	}
 	estimate = k.Runs.Correct(estimate) + reads
@@ -62,7 +62,7 @@ func (k *Kind) Probes(n int) int { return int(math.Ceil(k.Ratio * float64(n))) }
 // Run returns about the longest run time expected for the tasks; 0: nothing is known. For tasks with an estimate
 // the estimate counts, for tasks without an estimate the function's history.
 func (k *Kind) Run() time.Duration {
-	if k.unhinted {
+	if k.someUnhinted {
 		return max(k.longest, k.Runs.Longest())
 	}
 	return k.longest

@@ -68,8 +68,8 @@ const hasPlaces = -1
 // NewSampler returns a Sampler of the view's workers. It shares rng with the caller.
 func NewSampler(v *view.View, rng *rand.Rand) *Sampler { return &Sampler{view: v, rand: rng} }
 
-// Place reserves w.Probes places, as far as the set has workers, at workers without places of the group. A ride
-// counts as a place.
+// Place reserves w.Probes places, if the set has workers: first by rides, then at workers without places of the group,
+// then at any worker (see planPlaces). A ride counts as a place.
 func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	s.decisions = s.decisions[:0]
 	for _, row := range w.PlacesAt {
@@ -91,11 +91,11 @@ func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	return s.decisions
 }
 
-// Offer decides what a worker gets that has just reported room: rides, or places for a large job or a policy without
-// rides. ok is false if the worker gets nothing.
-func (s *Sampler) Offer(k *Kind, q Queue, to *view.Worker) (d Decision, any bool) {
-	n := q.Riders(min(to.Room(k.Demand), k.mostRides()))
-	switch d = (Decision{Worker: to, Why: BecameIdle}); {
+// Offer decides what a worker gets after reporting room. The worker gets rides, or, for a large job or a policy
+// without rides, places. ok is false if the worker gets nothing.
+func (s *Sampler) Offer(k *Kind, q Queue, worker *view.Worker) (d Decision, ok bool) {
+	n := q.Riders(min(worker.Room(k.Demand), k.mostRides()))
+	switch d = (Decision{Worker: worker, Why: BecameIdle}); {
 	case k.Policy.RideAlong && !k.isLarge(q):
 		d.Rides = n
 	default:
@@ -114,12 +114,12 @@ func (s *Sampler) markOf(w *view.Worker) *int32 {
 
 // decisionFor returns the decision on w, and adds it if there is none.
 func (s *Sampler) decisionFor(w *view.Worker, why Why) *Decision {
-	at := s.markOf(w)
-	if *at <= 0 {
+	mark := s.markOf(w)
+	if *mark <= 0 {
 		s.decisions = append(s.decisions, Decision{Worker: w, Why: why})
-		*at = int32(len(s.decisions))
+		*mark = int32(len(s.decisions))
 	}
-	return &s.decisions[*at-1]
+	return &s.decisions[*mark-1]
 }
 
 // planRides lets tasks ride to workers believed to have room. If the policy ignores the view, the tasks ride to a
@@ -127,15 +127,15 @@ func (s *Sampler) decisionFor(w *view.Worker, why Why) *Decision {
 // the number of tasks that ride.
 func (s *Sampler) planRides(w *Want, t *Tactic, now time.Time) (rides int) {
 	idle := len(s.view.Idle())
-	all := w.Queue.Riders(min(w.Queue.Len(), idle*w.mostRides()+w.Set.Len()))
+	riders := w.Queue.Riders(min(w.Queue.Len(), idle*w.mostRides()+w.Set.Len()))
 	switch {
 	case !w.Policy.Informed:
-	case t.Large && all > idle/2:
+	case t.Large && riders > idle/2:
 		return 0
 	default:
-		return s.rideToIdle(w, t.Bundle, all)
+		return s.rideToIdle(w, t.Bundle, riders)
 	}
-	for i := 0; i < w.Set.Len() && rides < all; i++ {
+	for i := 0; i < w.Set.Len() && rides < riders; i++ {
 		if row := w.Set.Draw(i, s.rand); !s.view.IsAvoided(row, now) {
 			s.decisionFor(row, AtRandom).Rides++
 			rides++
@@ -147,35 +147,35 @@ func (s *Sampler) planRides(w *Want, t *Tactic, now time.Time) (rides int) {
 // rideToIdle lets tasks ride to workers believed to have room: a task to each, then a further task to each while
 // there is room. Tasks worth bundling fill a worker before the next, because a message costs more than such a task.
 // The shorter list is searched, the set or the idle workers.
-func (s *Sampler) rideToIdle(w *Want, bundle, all int) (rides int) {
+func (s *Sampler) rideToIdle(w *Want, bundle, riders int) (rides int) {
 	most := w.mostRides()
-	take := func(row *view.Worker) {
+	fillWorker := func(row *view.Worker) {
 		n := min(most, bundle*row.Room(w.Demand))
 		if bundle == 1 {
 			n = min(n, 1)
 		}
-		if n = min(n, all-rides); n > 0 {
+		if n = min(n, riders-rides); n > 0 {
 			s.decisionFor(row, IsIdle).Rides += n
 			rides += n
 		}
 	}
 	if idle := len(s.view.Idle()); w.Set.Len() < idle {
-		for i := 0; i < w.Set.Len() && rides < all; i++ {
+		for i := 0; i < w.Set.Len() && rides < riders; i++ {
 			if row := w.Set.Draw(i, s.rand); row.Idle() {
-				take(row)
+				fillWorker(row)
 			}
 		}
 	} else {
-		for i := 0; i < idle && rides < all; i++ {
+		for i := 0; i < idle && rides < riders; i++ {
 			if row := s.view.DrawIdle(i); w.Set.Contains(row) {
-				take(row)
+				fillWorker(row)
 			}
 		}
 	}
 	for before := -1; before < rides; {
 		before = rides
 		for i := range s.decisions {
-			if d := &s.decisions[i]; rides < all && d.Rides < min(most, bundle*d.Worker.Room(w.Demand)) {
+			if d := &s.decisions[i]; rides < riders && d.Rides < min(most, bundle*d.Worker.Room(w.Demand)) {
 				d.Rides++
 				rides++
 			}
@@ -195,12 +195,12 @@ const maxSticky = 8
 // become free together at a worker, and later jobs would overtake it. Short tasks need a single place, because the
 // place soon comes round again.
 func (s *Sampler) planPlaces(w *Want, t *Tactic, n int, now time.Time) {
-	share := (n + w.Set.Len() - 1) / max(1, w.Set.Len())
-	each := func(row *view.Worker) int {
+	perWorker := (n + w.Set.Len() - 1) / max(1, w.Set.Len())
+	placesFor := func(row *view.Worker) int {
 		if !w.Policy.Sticky || t.Single {
 			return 1
 		}
-		return max(1, min(share, w.Demand.Times(row.Welcome().Capacity), w.Queue.Len(), maxSticky))
+		return max(1, min(perWorker, w.Demand.Times(row.Welcome().Capacity), w.Queue.Len(), maxSticky))
 	}
 	skips := 0 // avoided workers that may still be skipped: bounds the search if nearly all are avoided
 	if s.view.Avoided() > 0 {
@@ -213,7 +213,7 @@ func (s *Sampler) planPlaces(w *Want, t *Tactic, n int, now time.Time) {
 			continue
 		}
 		if *s.markOf(row) == 0 {
-			s.decisionFor(row, AtRandom).Places += each(row)
+			s.decisionFor(row, AtRandom).Places += placesFor(row)
 			n--
 		}
 	}
@@ -223,16 +223,16 @@ func (s *Sampler) planPlaces(w *Want, t *Tactic, n int, now time.Time) {
 			if n == 0 {
 				break
 			}
-			at := *s.markOf(row)
+			mark := *s.markOf(row)
 			switch {
-			case w.Policy.Sticky && at == hasPlaces:
+			case w.Policy.Sticky && mark == hasPlaces:
 				continue
-			case at > 0:
-				if d := &s.decisions[at-1]; w.Policy.Sticky && d.Places > 0 || d.Rides+d.Places == probe.MaxPlaces {
+			case mark > 0:
+				if d := &s.decisions[mark-1]; w.Policy.Sticky && d.Places > 0 || d.Rides+d.Places == probe.MaxPlaces {
 					continue
 				}
 			}
-			s.decisionFor(row, AtRandom).Places += each(row)
+			s.decisionFor(row, AtRandom).Places += placesFor(row)
 			n--
 			more = true
 		}

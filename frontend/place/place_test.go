@@ -45,7 +45,7 @@ func TestSampler(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy               *Policy
 		workers, slots, idle int
-		tasks, of            int
+		tasks, jobTasks      int
 		run                  time.Duration
 		has                  int // workers with places already
 		rides, places        int // expected riding tasks, and places
@@ -65,7 +65,7 @@ func TestSampler(t *testing.T) {
 			run: 100 * time.Millisecond, places: 20, reserved: 5},
 		"and of short tasks one": {policy: phoebe, workers: 5, slots: 4, tasks: 40,
 			run: time.Millisecond, places: 5, reserved: 5},
-		"a large job rides only at leisure": {policy: phoebe, workers: 100, slots: 1, idle: 30, tasks: 30, of: 30,
+		"a large job rides only at leisure": {policy: phoebe, workers: 100, slots: 1, idle: 30, tasks: 30, jobTasks: 30,
 			run: 100 * time.Millisecond, places: 60, reserved: 60},
 		"few workers get several places": {policy: late, workers: 5, slots: 4, tasks: 10, places: 20,
 			reserved: 5},
@@ -77,7 +77,7 @@ func TestSampler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v, set, rng := fleet(test.workers, test.slots, test.idle)
 			k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2,
-				JobTasks: max(test.of, test.tasks)}
+				JobTasks: max(test.jobTasks, test.tasks)}
 			k.Add(test.run, 0, 0)
 			v.NoteTrip(time.Millisecond)
 			w := &Want{Kind: k, Queue: waiting(test.tasks), Probes: k.Probes(test.tasks), Fresh: test.has == 0,
@@ -121,17 +121,17 @@ func TestOffer(t *testing.T) {
 	v, set, rng := fleet(1, 4, 1)
 	s := NewSampler(v, rng)
 	for _, test := range []struct {
-		policy *Policy
-		tasks  int
-		of     int
-		want   Decision
+		policy   *Policy
+		tasks    int
+		jobTasks int
+		want     Decision
 	}{
 		{&Policies[0], 3, 3, Decision{Rides: 3}},
 		{&Policies[0], 9, 9, Decision{Rides: 4}},
 		{&Policies[0], 3, 100, Decision{Places: 3}},
 		{&Policies[1], 3, 3, Decision{Places: 3}},
 	} {
-		k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2, JobTasks: test.of}
+		k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2, JobTasks: test.jobTasks}
 		test.want.Worker, test.want.Why = v.Worker(0), BecameIdle
 		if got, any := s.Offer(k, waiting(test.tasks), v.Worker(0)); got != test.want || !any {
 			t.Errorf("policy %s, %d tasks: %+v, want %+v", test.policy.Name, test.tasks, got, test.want)
@@ -139,6 +139,6 @@ func TestOffer(t *testing.T) {
 	}
 	k := &Kind{Policy: &Policies[0], Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2}
 	if d, any := s.Offer(k, waiting(0), v.Worker(0)); any {
-		t.Errorf("nothing waits, and is offered: %+v", d)
+		t.Errorf("without waiting tasks, the worker gets %+v", d)
 	}
 }

@@ -35,7 +35,8 @@ type Policy struct {
 	Route     bool // in mode auto, long tasks and tasks with needs are placed by estimation
 }
 
-// Policies are the policies a job can name. The first is the default.
+// Policies are the policies that a frontend knows by name. The first is the default. The API has names of its own for
+// policies, in idl/phoebe.thrift.
 var Policies = []Policy{
 	{Name: "phoebe", Cancel: true, RideAlong: true, Informed: true, Sticky: true, Overlap: true, Share: true,
 		Bundle: true, Resample: true, Seniority: true, Near: true, Route: true},

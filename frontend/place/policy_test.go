@@ -31,7 +31,7 @@ func TestParsePolicy(t *testing.T) {
 }
 
 // Every bool of Policy has a part of the same name, and the part turns on the bool.
-func TestParts(t *testing.T) {
+func TestPartsMatchPolicy(t *testing.T) {
 	var names []string
 	for f := range reflect.TypeFor[Policy]().Fields() {
 		if f.Type.Kind() != reflect.Bool {

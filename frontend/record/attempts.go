@@ -106,7 +106,7 @@ const (
 
 // NewAttempt returns room for another attempt, and the number of the attempt. An old attempt may be in the room, so
 // the caller must set all fields.
-func (r *Attempts) Next() (*Attempt, uint64) {
+func (r *Attempts) NewAttempt() (*Attempt, uint64) {
 	at := r.total % maxAttempts
 	if int(at/attemptsPerChunk) == len(r.chunks) {
 		r.chunks = append(r.chunks, make([]Attempt, attemptsPerChunk))

@@ -55,7 +55,7 @@ func (c *Chain) Grow(after [][]int) {
 }
 
 // NoteRun notes the run of a task.
-func (c *Chain) Ran(stage int, run time.Duration) {
+func (c *Chain) NoteRun(stage int, run time.Duration) {
 	longest := &c.longest
 	if stage < len(c.stages) {
 		longest = &c.stages[stage].longest

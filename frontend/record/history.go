@@ -12,7 +12,7 @@ import (
 // ringSizes holds for each ring the number of its windows, and how many windows of the ring before are merged into
 // one. A window of the first ring is a batch, usually a second. So the rings reach back a minute, ten minutes and six
 // hours.
-var ringSizes = [...]struct{ windows, of int }{{60, 1}, {60, 10}, {72, 30}}
+var ringSizes = [...]struct{ windows, merged int }{{60, 1}, {60, 10}, {72, 30}}
 
 // maxWindow bounds the bytes of a window's histograms. A few thousand are usual.
 const maxWindow = 40 << 10
@@ -77,8 +77,8 @@ func (h *History) Add(b *Batch) {
 		total.mergeFrom(s)
 		s.clearAll()
 	}
-	for i := 1; i < len(ringSizes) && h.rings[i-1].total%uint64(ringSizes[i].of) == 0; i++ {
-		h.condenseRing(&h.rings[i-1], &h.rings[i], ringSizes[i].windows, ringSizes[i].of)
+	for i := 1; i < len(ringSizes) && h.rings[i-1].total%uint64(ringSizes[i].merged) == 0; i++ {
+		h.condenseRing(&h.rings[i-1], &h.rings[i], ringSizes[i].windows, ringSizes[i].merged)
 	}
 }
 
@@ -155,7 +155,7 @@ func (w *storedWindow) unpackSeries(key Key, to *series) {
 func (h *History) Lost() uint64 { return h.lostCounts }
 
 // EachTotal calls do with the totals of the keys counted now, in the order of keys. do must not keep the histograms.
-func (h *History) Total(do func(Key, Measure, *histogram.Histogram)) {
+func (h *History) EachTotal(do func(Key, Measure, *histogram.Histogram)) {
 	keys := slices.SortedFunc(maps.Keys(h.totals), Key.compareTo)
 	for _, key := range keys {
 		h.totals[key].eachMeasure(key, do)
@@ -166,7 +166,7 @@ func (h *History) Total(do func(Key, Measure, *histogram.Histogram)) {
 func ringSpan(i int) uint64 {
 	n := uint64(1)
 	for _, r := range ringSizes[:i+1] {
-		n *= uint64(r.of)
+		n *= uint64(r.merged)
 	}
 	return n
 }

@@ -119,18 +119,18 @@ func NewIntake(now time.Time, rng *rand.Rand) *Intake {
 
 // NoteSubmitted notes that a tenant has submitted a job with a number of tasks. If whole is false, the caller should
 // remember only the job's failed attempts.
-func (in *Intake) Submitted(tenant string, tasks int) (whole bool) {
+func (in *Intake) NoteSubmitted(tenant string, tasks int) (whole bool) {
 	in.tenants.addTasks(cutName(tenant), uint64(tasks))
 	in.submitted += uint64(tasks)
 	return in.rememberedShare == 1 || in.rand.Float64() < in.rememberedShare
 }
 
 // IsCurrent reports whether a slot returned by Slot is still valid.
-func (in *Intake) Holds(s Slot) bool { return s.epoch == in.epoch }
+func (in *Intake) IsCurrent(s Slot) bool { return s.epoch == in.epoch }
 
 // Slot returns the slot of key, valid as long as IsCurrent says so.
 func (in *Intake) Slot(key Key) Slot {
-	if key != in.recentKey || !in.Holds(in.recentSlot) {
+	if key != in.recentKey || !in.IsCurrent(in.recentSlot) {
 		in.recentKey, in.recentSlot = key, in.findSlot(key)
 	}
 	return in.recentSlot
@@ -196,9 +196,9 @@ func (in *Intake) countJobs() {
 	in.waitingJobs = in.waitingJobs[:0]
 }
 
-// SampleTask decides whether the phases of an ended task are counted. It returns the number of tasks that the phases
-// stand for; 0: a later task stands for this one. Call it once for each ended task with a result.
-func (in *Intake) StandsFor(s Slot) uint32 {
+// SampleTask decides whether the phases of an ended task are counted. The result is the number of tasks represented
+// by the phases; 0: a later task represents this task. Call it once for each ended task with a result.
+func (in *Intake) SampleTask(s Slot) uint32 {
 	p := &in.samplers[s.index]
 	if p.untilNext--; p.untilNext > 0 {
 		return 0

@@ -82,7 +82,7 @@ type Chosen struct {
 
 // Decide decides whether to keep j, a job that has ended. If Why is 0, the job is not kept. Else the Job in chosen is
 // a copy of j, for the caller to complete and hand to Jobs.
-func (c *Choice) Ended(now time.Time, j *Job) (chosen Chosen) {
+func (c *Choice) Decide(now time.Time, j *Job) (chosen Chosen) {
 	if now.Sub(c.minuteStart).Abs() >= time.Minute {
 		c.minuteStart, c.seen, c.sampled = now, 0, nil
 		clear(c.slowest)
@@ -190,12 +190,12 @@ func (k *Jobs) Keep(c Chosen) {
 		fits = k.sample.keepJob(c.replacesSampled, c.Job) || fits
 	}
 	if !fits {
-		k.Lose(1)
+		k.CountLost(1)
 	}
 }
 
 // CountLost counts chosen jobs that cannot be kept, because attempts are forgotten or too many jobs wait.
-func (k *Jobs) Lose(n uint64) { k.lost += n }
+func (k *Jobs) CountLost(n uint64) { k.lost += n }
 
 // Lost returns the number of jobs that should have been kept and were not.
 func (k *Jobs) Lost() uint64 { return k.lost }

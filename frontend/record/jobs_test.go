@@ -20,7 +20,7 @@ func jobID(n uint64) (id probe.JobID) {
 }
 
 func addAttempt(r *Attempts, a Attempt) uint64 {
-	room, n := r.Next()
+	room, n := r.NewAttempt()
 	*room = a
 	return n
 }
@@ -87,7 +87,7 @@ func TestAttempts(t *testing.T) {
 func TestJobs(t *testing.T) {
 	c, k, now := NewChoice(rand.New(rand.NewPCG(1, 2))), NewJobs(), start
 	end := func(j *Job) {
-		if chosen := c.Ended(now, j); chosen.Why != 0 {
+		if chosen := c.Decide(now, j); chosen.Why != 0 {
 			chosen.Trace = NewTrace(make([]Attempt, 3), nil, nil)
 			k.Keep(chosen)
 		}
@@ -135,9 +135,9 @@ func TestJobs(t *testing.T) {
 		}
 	}
 	if early < 15 || early > 49 {
-		t.Errorf("of a sample of %d, %d are of the first half", perMinute, early)
+		t.Errorf("in a sample of %d, %d jobs are of the first half", perMinute, early)
 	}
-	huge := c.Ended(now, &Job{Failed: 1})
+	huge := c.Decide(now, &Job{Failed: 1})
 	huge.Trace = NewTrace(make([]Attempt, MaxKeptBytes/4/attemptFields+1), nil, nil)
 	if k.Keep(huge); k.Lost() != 1 {
 		t.Errorf("%d are lost", k.Lost())
@@ -148,7 +148,7 @@ func TestJobs(t *testing.T) {
 		now = now.Add(d)
 		end(&Job{Policy: "phoebe", Response: 1})
 		if len(k.slow.jobs) != before+1 {
-			t.Errorf("after %v, what is slow now is not kept", d)
+			t.Errorf("after %v, the slowest job of the minute is not kept", d)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestJobsMemory(t *testing.T) {
 		if i%1000 == 0 {
 			n = 20_000
 		}
-		if chosen := c.Ended(now, j); chosen.Why != 0 {
+		if chosen := c.Decide(now, j); chosen.Why != 0 {
 			attempts := make([]Attempt, n)
 			for i := range attempts {
 				attempts[i] = Attempt{Task: probe.TaskIndex(i), Worker: uint32(i % 10), Released: 1e6,
@@ -295,10 +295,10 @@ func TestBlame(t *testing.T) {
 	if got := NewBlame(j.After, j.Response, j.Attempts); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
-	told := &pastJob{Response: 9 * time.Millisecond, Attempts: []Attempt{{
+	reported := &pastJob{Response: 9 * time.Millisecond, Attempts: []Attempt{{
 		Ends: ends(1, 1, 5, 6, 7, 8, 9), Fetched: time.Millisecond, Waits: [waitKinds]uint32{1000, 0, 2000, 2000, 5000},
 	}}}
-	got := NewBlame(nil, told.Response, told.Attempts)
+	got := NewBlame(nil, reported.Response, reported.Attempts)
 	for kind, us := range map[Kind]int{OwnTenant: 300, OtherTenants: 0, LongTasks: 600, ClosedShare: 600,
 		IdleSlot: 1500, Fetch: 1000, Kind(Queue): 0} {
 		if got[kind] != time.Duration(us)*time.Microsecond {
@@ -320,7 +320,7 @@ func TestBlame(t *testing.T) {
 	both := &pastJob{Response: 9 * time.Millisecond,
 		Attempts: []Attempt{{Ends: ends(1, 1, 1, 1, 1, 3, 9)}, {Ends: ends(1, 1, 1, 1, 1, 8, 9)}}}
 	if got := NewBlame(nil, both.Response, both.Attempts); got[Kind(Run)] != 7*time.Millisecond {
-		t.Errorf("two tasks whose ends were heard of at once: %v", got)
+		t.Errorf("two tasks whose outcomes came at once: %v", got)
 	}
 	for k := range Kind(Kinds) {
 		if k.String() == "" {

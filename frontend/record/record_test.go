@@ -30,14 +30,14 @@ func TestShareRemembered(t *testing.T) {
 				whole = 0 // by now the rate is known
 			}
 			for range jobs {
-				if in.Submitted("a", more*allRemembered/jobs) {
+				if in.NoteSubmitted("a", more*allRemembered/jobs) {
 					whole++
 				}
 			}
 			empty = in.Take(start.Add(time.Duration(second)*time.Second), empty)
 		}
 		if got := float64(whole) / (jobs * seconds / 2); math.Abs(got-want) > 0.02 {
-			t.Errorf("with %d times as many tasks, those of %.3f of the jobs are remembered, instead of %.3f", more,
+			t.Errorf("with %d times as many tasks, a share of %.3f of the jobs is remembered whole, want %.3f", more,
 				got, want)
 		}
 	}
@@ -97,12 +97,12 @@ func TestHistory(t *testing.T) {
 				rapid.StringMatching("[ab]?").Draw(t, "tenant")}
 		}), 1, 6).Draw(t, "keys")
 		for _, k := range keys {
-			in.Submitted(k.Tenant, 1)
+			in.NoteSubmitted(k.Tenant, 1)
 		}
 		for range rapid.IntRange(1, 400).Draw(t, "steps") {
 			for range rapid.IntRange(0, 3).Draw(t, "adds") {
 				k := rapid.SampledFrom(keys).Draw(t, "key")
-				if !in.Holds(slots[k]) {
+				if !in.IsCurrent(slots[k]) {
 					slots[k] = in.Slot(k)
 				}
 				countOne(in, slots[k], Measure(rapid.IntRange(0, Measures-1).Draw(t, "measure")),
@@ -120,7 +120,7 @@ func TestHistory(t *testing.T) {
 			}
 			take(now)
 		}
-		if got := countByKey(h.Total); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := countByKey(h.EachTotal); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("in total %v, want %v", got, want)
 		}
 		last := func(n int) (kept uint64) { // batches
@@ -194,7 +194,7 @@ func TestWindows(t *testing.T) {
 			t.Errorf("in windows of %v there are %d, and %+v", c.length, got, sum)
 		}
 	}
-	if got := sumOf(countByKey(h.Total)); got != 8*3600+7 {
+	if got := sumOf(countByKey(h.EachTotal)); got != 8*3600+7 {
 		t.Errorf("in total %d", got)
 	}
 }
@@ -233,7 +233,7 @@ func TestTenants(t *testing.T) {
 	in, h, now := newIntake(), NewHistory(), start
 	var spare *Batch
 	add := func(tenant string, tasks int) {
-		in.Submitted(tenant, tasks)
+		in.NoteSubmitted(tenant, tasks)
 		s := in.Slot(Key{"sampling", "phoebe", tenant})
 		countOne(in, s, Run, time.Millisecond)
 	}
@@ -244,7 +244,7 @@ func TestTenants(t *testing.T) {
 		now = now.Add(electEvery)
 		spare = in.Take(now, spare)
 		h.Add(spare)
-		return countByKey(h.Total)
+		return countByKey(h.EachTotal)
 	}
 	got := take()
 	if len(got) != maxTenants+1 || got[Key{"sampling", "phoebe", Other}] != 1000-maxTenants {
@@ -257,35 +257,35 @@ func TestTenants(t *testing.T) {
 	add("large", 1)
 	got = take()
 	if got[Key{"sampling", "phoebe", "large"}] == 0 || len(got) > maxTenants+1 {
-		t.Errorf("the largest tenant is not told apart: %v", got)
+		t.Errorf("the largest tenant has no series of its own: %v", got)
 	}
 	if got[Key{"sampling", "phoebe", Other}] < 1000-maxTenants {
-		t.Errorf("what all others have was counted back: %v", got)
+		t.Errorf("the count of the other tenants fell: %v", got)
 	}
 }
 
-// After a slot has gone to another key, Holds is false and the slot is asked for again.
+// After a slot has gone to another key, IsCurrent is false, and the caller asks for a new slot.
 func TestEpoch(t *testing.T) {
 	in, h, now := newIntake(), NewHistory(), start
 	for i := range maxTenants {
-		in.Submitted(fmt.Sprint(i), 1)
+		in.NoteSubmitted(fmt.Sprint(i), 1)
 	}
 	slots := map[string]Slot{}
 	for i := range maxTenants {
 		slots[fmt.Sprint(i)] = in.Slot(Key{"p", "q", fmt.Sprint(i)})
 	}
-	in.Submitted("new", 100)
+	in.NoteSubmitted("new", 100)
 	h.Add(in.Take(now.Add(electEvery), nil))
 	for tenant, last := range slots {
 		for range 7 {
-			if !in.Holds(last) {
+			if !in.IsCurrent(last) {
 				last = in.Slot(Key{"p", "q", tenant})
 			}
 			countOne(in, last, Run, 1)
 		}
 	}
 	h.Add(in.Take(now.Add(electEvery+1), nil))
-	got := countByKey(h.Total)
+	got := countByKey(h.EachTotal)
 	for k, n := range got {
 		if n != 7 {
 			t.Errorf("%v has %d, want 7 of its own", k, n)
@@ -299,11 +299,11 @@ func TestEpoch(t *testing.T) {
 // The counted tasks stand for all tasks, up to a few tasks that the next counted task stands for, even if it comes
 // much later. Tasks of a key with few tasks are counted one by one beside a key with many. Quantiles match all
 // tasks within a cell; the highest match within two cells.
-func TestStandsFor(t *testing.T) {
+func TestSampleTask(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	in, h := newIntake(), NewHistory()
-	in.Submitted("many", 1)
-	in.Submitted("few", 1)
+	in.NoteSubmitted("many", 1)
+	in.NoteSubmitted("few", 1)
 	many, few := in.Slot(Key{"sampling", "phoebe", "many"}), in.Slot(Key{"sampling", "phoebe", "few"})
 	var exact [2]histogram.Histogram
 	var spare *Batch
@@ -317,7 +317,7 @@ func TestStandsFor(t *testing.T) {
 		}
 		exact[which].Add(run)
 		passed[which]++
-		if n := in.StandsFor(s); n > 0 {
+		if n := in.SampleTask(s); n > 0 {
 			at++
 			if s == few && n != 1 {
 				t.Fatalf("a task of few stands for %d", n)
@@ -343,7 +343,7 @@ func TestStandsFor(t *testing.T) {
 	if at > 10*(9*countedExactly+500) {
 		t.Errorf("the phases of %d tasks were counted", at)
 	}
-	h.Total(func(k Key, m Measure, got *histogram.Histogram) {
+	h.EachTotal(func(k Key, m Measure, got *histogram.Histogram) {
 		if m != Run && m != Queue {
 			return
 		}
@@ -372,7 +372,7 @@ func TestStandsFor(t *testing.T) {
 
 // At any number of tasks a second, the rank of the 0.99-quantile is off by at most 0.006 in nineteen of twenty
 // seconds.
-func TestRank(t *testing.T) {
+func TestRankOfQuantile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	in := newIntake()
 	s := in.Slot(Key{"sampling", "phoebe", ""})
@@ -382,7 +382,7 @@ func TestRank(t *testing.T) {
 		for range 200 {
 			beyond, all, slow := uint64(0), uint64(0), 0
 			for range tasks {
-				n, slowest := in.StandsFor(s), rng.Float64() > 0.99
+				n, slowest := in.SampleTask(s), rng.Float64() > 0.99
 				all += uint64(n)
 				if slowest {
 					beyond += uint64(n)
@@ -423,15 +423,15 @@ func TestMemory(t *testing.T) {
 	for i := range tenants {
 		tenants[i] = fmt.Sprintf("%0200d", i)[200-maxName-1:]
 	}
-	for step := range ringSizes[2].windows*ringSizes[2].of*ringSizes[1].of + 2*ringSizes[1].windows*ringSizes[1].of {
+	for step := range ringSizes[2].windows*ringSizes[2].merged*ringSizes[1].merged + 2*ringSizes[1].windows*ringSizes[1].merged {
 		many := 1
 		// The longest windows are full of rare counts, too.
-		if step >= ringSizes[2].windows*ringSizes[2].of*ringSizes[1].of {
+		if step >= ringSizes[2].windows*ringSizes[2].merged*ringSizes[1].merged {
 			many = 64
 		}
 		for range many {
 			tenant := tenants[rng.IntN(len(tenants))]
-			in.Submitted(tenant, rng.IntN(1000))
+			in.NoteSubmitted(tenant, rng.IntN(1000))
 			s := in.Slot(Key{paths[rng.IntN(2)], policies[rng.IntN(len(policies))], tenant})
 			for m := range Measure(Measures) {
 				countOne(in, s, m, time.Duration(math.Exp2(rng.Float64()*43)))
@@ -474,7 +474,7 @@ func BenchmarkAdd(b *testing.B) {
 	for i := range ds {
 		ds[i] = time.Duration(rng.ExpFloat64() * float64(10*time.Millisecond))
 	}
-	in.Submitted("t", 1)
+	in.NoteSubmitted("t", 1)
 	s := in.Slot(Key{"sampling", "phoebe", "t"})
 	b.ReportAllocs()
 	i := 0
@@ -492,7 +492,7 @@ func BenchmarkSecond(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for k := range 4 {
-			in.Submitted(fmt.Sprint(k), 1)
+			in.NoteSubmitted(fmt.Sprint(k), 1)
 			s := in.Slot(Key{"sampling", "phoebe", fmt.Sprint(k)})
 			for m := range Measure(Measures) {
 				for i := range 60 {

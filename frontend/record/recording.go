@@ -99,7 +99,7 @@ func decodeSummary(from io.Reader, s *Summary) (*json.Decoder, error) {
 		return nil, fmt.Errorf("the file is no recording: %w", err)
 	}
 	if s.Format != RecordingFormat {
-		return nil, errors.New("the recording has another format: open it with a phoebe of the release that wrote it")
+		return nil, errors.New("the recording has another format: open the file with the release that wrote the file")
 	}
 	return lines, nil
 }
@@ -129,7 +129,7 @@ type Suspect struct {
 
 // SetAttempts packs attempts into r, and finds the worker to blame. names maps keys of workers to names. r.Workers
 // must be set before.
-func (r *Recording) Keep(attempts []Attempt, names map[uint32]string) {
+func (r *Recording) SetAttempts(attempts []Attempt, names map[uint32]string) {
 	t := NewTrace(attempts, nil, names)
 	r.Names, r.Attempts = t.Workers, t.packed
 	r.Suspects = findSuspects(r.Workers, attempts, names)

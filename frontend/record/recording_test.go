@@ -26,7 +26,7 @@ func TestRecordingBlames(t *testing.T) {
 	}
 	x := Recording{Summary: Summary{Format: RecordingFormat, Broken: "p99=1ms"},
 		Workers: []RecordedWorker{{Name: "good"}, {Name: "bad"}, {Name: "idle"}}}
-	x.Keep(attempts, names)
+	x.SetAttempts(attempts, names)
 	if len(x.Suspects) != 2 || x.Slowest != "bad" || x.Phase != "launch" || x.Suspects[0].Excess != 10*(114-2*15)*ms {
 		t.Errorf("%q by %q: %+v", x.Slowest, x.Phase, x.Suspects)
 	}

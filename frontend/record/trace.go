@@ -92,10 +92,10 @@ func (t *Trace) Page(from, most int) (b, earlier []byte, next int) {
 }
 
 // skipNumbers returns the length of the first count packed numbers, in bytes.
-func skipNumbers(b []byte, left int) (at int) {
-	for ; left > 0; at++ {
+func skipNumbers(b []byte, count int) (at int) {
+	for ; count > 0; at++ {
 		if b[at] < 0x80 {
-			left--
+			count--
 		}
 	}
 	return at

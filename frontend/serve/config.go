@@ -169,16 +169,16 @@ func (c Config) Validate() error {
 		addError("estimates: %w", err)
 	}
 	for _, d := range []struct {
-		what string
-		is   time.Duration
+		what  string
+		value time.Duration
 	}{{"the lease", c.Lease}, {"the dial timeout", c.DialTimeout}, {"the client grace", c.ClientGrace}} {
-		if d.is < 10*time.Millisecond {
-			addError("%s is %v: it must be 10ms or more", d.what, d.is)
+		if d.value < 10*time.Millisecond {
+			addError("%s is %v: it must be 10ms or more", d.what, d.value)
 		}
 	}
 	for _, n := range []struct {
-		what     string
-		is, most int
+		what        string
+		value, most int
 	}{
 		{"the connection limit", c.MaxConns, 1 << 20}, {"the request limit", c.MaxRequest, 1 << 30},
 		{"the limit of Run's results", c.MaxRunResult, 1 << 30}, {"the limit of kept results", c.MaxKept, 1 << 40},
@@ -187,8 +187,8 @@ func (c Config) Validate() error {
 		{"the limit of payloads", c.Core.MaxPayloads, 1 << 40},
 		{"the limit of tasks in a job", c.Core.MaxTasksPerJob, 1 << 24},
 	} {
-		if n.is < 1 || n.is > n.most {
-			addError("%s is %d: it must be from 1 to %d", n.what, n.is, n.most)
+		if n.value < 1 || n.value > n.most {
+			addError("%s is %d: it must be from 1 to %d", n.what, n.value, n.most)
 		}
 	}
 	for _, p := range c.Peers {

@@ -146,8 +146,8 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// After a refusal by a worker, a frontend waits a second before each new connection.
-func TestTurnedAway(t *testing.T) {
+// After a rejection by a worker, a frontend waits for redialDelay (1 s) before each new connection.
+func TestPauseAfterRejection(t *testing.T) {
 	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Secret: "sesame"})
 	if err != nil {
 		t.Fatal(err)
@@ -489,7 +489,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer late.Close()
-	pollUntil(t, "a connection without a call", c.listener.hasStrangers)
+	pollUntil(t, "a connection without a call", c.listener.awaitsFirstCalls)
 	drained := make(chan error, 1)
 	go func() { drained <- c.Drain(ctx) }()
 	pollUntil(t, "an end of listening", func() bool { return !c.isAccepting() })

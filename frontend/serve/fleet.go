@@ -27,10 +27,10 @@ type fleet struct {
 	heartbeats    *heartbeat.Server
 	heartbeatAddr string
 
-	mu       sync.Mutex // taken before the server's
-	setAddrs func([]string)
-	known    map[string]knownWorker // workers that are up, by name
-	former   map[string]bool        // addresses of workers that are not up any more but may still be linked
+	mu          sync.Mutex // taken before the server's
+	setAddrs    func([]string)
+	known       map[string]knownWorker // workers that are up, by name
+	formerAddrs map[string]bool        // addresses of workers that are not up any more but may still be linked
 }
 
 // knownWorker holds the facts from gossip about a worker that the list and the core need later.
@@ -48,7 +48,7 @@ const maxBeatConns = 1 << 16
 const leaveWait = time.Second
 
 func newFleet(s *Server) *fleet {
-	return &fleet{server: s, known: map[string]knownWorker{}, former: map[string]bool{}}
+	return &fleet{server: s, known: map[string]knownWorker{}, formerAddrs: map[string]bool{}}
 }
 
 // start takes heartbeats and joins the gossip. Watch must have been called.
@@ -75,14 +75,14 @@ func (f *fleet) start() error {
 	f.heartbeats = heartbeat.Serve(l,
 		heartbeat.Config{Secrets: cfg.connSecrets(), MaxConns: maxBeatConns, Answer: node.Heartbeat})
 	f.server.mu.Unlock()
-	f.server.terms.tellOthersCurrent()
+	f.server.terms.tellOthersAtStart()
 	f.server.log.Info("frontend gossips", "frontend", cfg.Name, "address", node.Addr(), "heartbeats", f.heartbeatAddr)
 	return nil
 }
 
-// advertisedAddr returns the address under which others reach addr: the host of other, with the port of addr. other
-// is the advertised address of another port of this frontend, perhaps without the port. If other is empty, the result
-// is addr.
+// advertisedAddr returns the advertised form of addr: the host of other, with the port of addr. other is the
+// advertised address of another port of this frontend; the port may be missing. If other is empty, the result is
+// addr.
 func advertisedAddr(addr net.Addr, other string) string {
 	if other == "" {
 		return addr.String()
@@ -152,7 +152,7 @@ func (f *fleet) noteRow(r *view.Row) (changed bool) {
 	case r.State != view.Up:
 		f.server.log.Info("worker gone, by gossip", "worker", name, "address", old.addr, "state", r.State.String())
 		delete(f.known, name)
-		f.former[old.addr] = true
+		f.formerAddrs[old.addr] = true
 		return true
 	case known && old.addr == addr:
 		if r.FilesRev != old.filesRev || r.Incarnation != old.incarnation {
@@ -166,7 +166,7 @@ func (f *fleet) noteRow(r *view.Row) (changed bool) {
 	}
 	f.server.log.Info("worker found, by gossip", "worker", name, "address", addr)
 	if known {
-		f.former[old.addr] = true
+		f.formerAddrs[old.addr] = true
 	}
 	f.known[name] = knownWorker{addr, r.Incarnation, r.FilesRev, fileIDs(r.Files)}
 	return true
@@ -187,7 +187,7 @@ func fileIDs(files *view.Files) []estimate.FileID {
 func (f *fleet) dropFormer() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for addr := range f.former {
+	for addr := range f.formerAddrs {
 		if !f.server.isLinked(addr) {
 			f.publishList()
 			return
@@ -203,9 +203,9 @@ func (f *fleet) publishList() {
 		addrs = append(addrs, k.addr)
 		current[k.addr] = true
 	}
-	for addr := range f.former {
+	for addr := range f.formerAddrs {
 		if current[addr] || !f.server.isLinked(addr) {
-			delete(f.former, addr)
+			delete(f.formerAddrs, addr)
 		} else {
 			addrs = append(addrs, addr)
 		}

@@ -80,7 +80,7 @@ func TestFindEachOther(t *testing.T) {
 	}
 	pollUntil(t, "they know each other", func() bool { return a.fleet.node.Health().Members == 2 })
 	if ev := a.listOthers(false); len(ev.Members) != 2 {
-		t.Errorf("without bounds of tenants, the core is told of frontends %q", ev.Members)
+		t.Errorf("without a tenants file, the core learns of frontends %q", ev.Members)
 	}
 	pollUntil(t, "the call is forwarded", func() bool {
 		ev, err := a.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle, MaxWaitUs: 5e6})

@@ -150,7 +150,7 @@ func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from 
 	for i, key := range keys {
 		names[key] = x.Workers[i].Name
 	}
-	x.Keep(attempts, names)
+	x.SetAttempts(attempts, names)
 	s.recorder.mu.Lock()
 	windows := s.recorder.history.Windows(time.Second, at.Add(-recordedAround))
 	s.recorder.mu.Unlock()

@@ -38,7 +38,7 @@ func TestRecordings(t *testing.T) {
 			Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: "../" + strings.Repeat("\x00é", 100),
 				At: at.Add(time.Duration(i) * time.Second)}}
 		x.Workers = []rec.RecordedWorker{{Name: "w"}}
-		x.Keep([]rec.Attempt{{Worker: 7, Ends: [rec.Phases]time.Duration{1, 2, 3, 4, 5, 6, 7}}},
+		x.SetAttempts([]rec.Attempt{{Worker: 7, Ends: [rec.Phases]time.Duration{1, 2, 3, 4, 5, 6, 7}}},
 			map[uint32]string{7: "w"})
 		name, removed, err := writeRecording(dir, x)
 		if err != nil || filepath.Dir(name) != dir || (removed == 1) != (i >= maxRecordings) {
@@ -69,7 +69,7 @@ func TestRecordAttempts(t *testing.T) {
 	var r rec.Attempts
 	total := 1<<18 + 1000
 	for i := range total {
-		a, _ := r.Next()
+		a, _ := r.NewAttempt()
 		a.Waited = time.Duration(i)
 	}
 	part, after, lost, n := make([]rec.Attempt, 1000), uint64(500), 0, 0

@@ -51,8 +51,8 @@ const (
 	// no room, either: they are small, and would keep the room for as long as they wait.
 	lightRequest = 4 << 10
 	// maxDecoded bounds the decoded bytes of all requests together. Until a request's job is the core's, or refused,
-	// its decoded bytes exist decodedCopies times. If a request would take more than maxDecoded, it takes all of
-	// maxDecoded, so that no other request is decoded beside it.
+	// its decoded bytes exist decodedCopies times. A request that would take more takes all of maxDecoded, so that no
+	// other request is decoded beside it.
 	maxDecoded    = 64 << 20
 	decodedCopies = 4
 	// lingerClosing is the time before a connection is closed. Meanwhile the client's further bytes are thrown
@@ -125,12 +125,12 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	case weight <= lightRequest || !v.bringsJob():
 		return g.passCall(ctx, v, v.bufferedConn, b)
 	}
-	h := &heldRoom{patience: g.patience}
+	h := &requestRoom{patience: g.patience}
 	defer h.releaseRoom()
 	if !h.acquireRoom(ctx, g.decodedBytes, min(decodedCopies*weight, maxDecoded)) {
 		return v.refuseCall(true, g.newRefusedFull())
 	}
-	return g.passCall(context.WithValue(ctx, holdKey{}, h), v, v.bufferedConn, b)
+	return g.passCall(context.WithValue(ctx, roomKey{}, h), v, v.bufferedConn, b)
 }
 
 // passCall lets a call pass: Run to its handler, other calls to Kitex. b is the frame of the call: the next bytes
@@ -173,7 +173,7 @@ func (g *gate) passLarge(ctx context.Context, v *visitor) error {
 			newRefused(v1.RefusedReason_TOO_LARGE,
 				"the request has %d bytes: only Run, Submit and Extend may have more than %d", size, smallRequest))
 	}
-	h := &heldRoom{patience: g.patience}
+	h := &requestRoom{patience: g.patience}
 	defer h.releaseRoom()
 	if !h.acquireRoom(ctx, g.readingBytes, size) {
 		return v.refuseCall(true, g.newRefusedFull())
@@ -205,7 +205,7 @@ func (g *gate) passLarge(ctx context.Context, v *visitor) error {
 		return v.refuseCall(true, g.newRefusedFull())
 	}
 	collectGarbage(weight)
-	return g.passCall(context.WithValue(ctx, holdKey{}, h), v, &prereadConn{v.bufferedConn, r}, b)
+	return g.passCall(context.WithValue(ctx, roomKey{}, h), v, &prereadConn{v.bufferedConn, r}, b)
 }
 
 // collectGarbage is called before a request takes many bytes. Before a large request, it frees the memory of earlier
@@ -218,16 +218,16 @@ func collectGarbage(bytes int) {
 }
 
 // requestRoom is the room that a large request takes.
-type heldRoom struct {
+type requestRoom struct {
 	patience   time.Duration
 	semaphores []*semaphore.Weighted
 	bytes      []int
 }
 
-type holdKey struct{}
+type roomKey struct{}
 
 // acquireRoom waits up to patience for room, and reports whether there is any.
-func (h *heldRoom) acquireRoom(ctx context.Context, sem *semaphore.Weighted, bytes int) bool {
+func (h *requestRoom) acquireRoom(ctx context.Context, sem *semaphore.Weighted, bytes int) bool {
 	if !sem.TryAcquire(int64(bytes)) {
 		ctx, cancel := context.WithTimeout(ctx, h.patience)
 		defer cancel()
@@ -240,7 +240,7 @@ func (h *heldRoom) acquireRoom(ctx context.Context, sem *semaphore.Weighted, byt
 }
 
 // releaseRoom gives the room back. It may be called twice.
-func (h *heldRoom) releaseRoom() {
+func (h *requestRoom) releaseRoom() {
 	for i, sem := range h.semaphores {
 		sem.Release(int64(h.bytes[i]))
 	}
@@ -248,8 +248,8 @@ func (h *heldRoom) releaseRoom() {
 }
 
 // releaseRequestRoom gives back the room of a call's request, once the request's content has been handed on.
-func releaseHeldRoom(ctx context.Context) {
-	if h, ok := ctx.Value(holdKey{}).(*heldRoom); ok {
+func releaseRequestRoom(ctx context.Context) {
+	if h, ok := ctx.Value(roomKey{}).(*requestRoom); ok {
 		h.releaseRoom()
 	}
 }

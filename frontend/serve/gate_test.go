@@ -173,14 +173,14 @@ func TestRoom(t *testing.T) {
 	all := int64(2 * c.cfg.MaxRequest)
 	r := connectRaw(t, c)
 	for name, room := range map[string]struct {
-		of    *semaphore.Weighted
+		sem   *semaphore.Weighted
 		taken int64
 	}{
 		"to read":   {c.gate.readingBytes, all},
 		"to decode": {c.gate.decodedBytes, maxDecoded},
 	} {
-		if !room.of.TryAcquire(room.taken) {
-			t.Fatalf("something holds room %s", name)
+		if !room.sem.TryAcquire(room.taken) {
+			t.Fatalf("the room %s is taken", name)
 		}
 		r.writeBytes(runFrame("", paddedJob(1<<20)))
 		res := r.readRunResult()
@@ -191,19 +191,19 @@ func TestRoom(t *testing.T) {
 		if res := r.readRunResult(); res.Success == nil {
 			t.Fatalf("no room %s: a small request was refused, too: %v", name, res.Refused)
 		}
-		if room.of == c.gate.decodedBytes {
+		if room.sem == c.gate.decodedBytes {
 			r.writeBytes(runFrame("", newJob("echo", make([]string, 50)...)))
 			r.wantRefused(v1.RefusedReason_OVERLOADED, "come back later")
 		}
-		room.of.Release(room.taken)
+		room.sem.Release(room.taken)
 		r.writeBytes(runFrame("", paddedJob(1<<20)))
 		if res := r.readRunResult(); res.Success == nil {
 			t.Fatalf("room %s: %v", name, res.Refused)
 		}
-		if !room.of.TryAcquire(room.taken) { // the request was answered, and its room freed before the answer
-			t.Fatalf("something still holds room %s", name)
+		if !room.sem.TryAcquire(room.taken) { // the request was answered, and its room freed before the answer
+			t.Fatalf("the room %s is still taken", name)
 		}
-		room.of.Release(room.taken)
+		room.sem.Release(room.taken)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestLargeRequests(t *testing.T) {
 	whole := connectRaw(t, c)
 	whole.writeBytes(runFrame("", paddedJob(3<<20)))
 	if res := whole.readRunResult(); res.Success == nil {
-		t.Errorf("beside one who is slow: %v", res.Refused)
+		t.Errorf("beside a slow client: %v", res.Refused)
 	}
 	half.Close()
 	pollUntil(t, "the room of one that hung up", func() bool {

@@ -189,7 +189,7 @@ func (h *handler) findToCancel(ctx context.Context, caller *v1.Caller, action st
 
 // Extend implements the API.
 func (h *handler) Extend(ctx context.Context, req *v1.ExtendRequest) (res *v1.ExtendResponse, err error) {
-	defer releaseHeldRoom(ctx)
+	defer releaseRequestRoom(ctx)
 	if owner, err := h.handleOwner(req.Caller, req.Handle); owner != nil || err != nil {
 		if err != nil {
 			return nil, err
@@ -220,7 +220,7 @@ func (h *handler) Extend(ctx context.Context, req *v1.ExtendRequest) (res *v1.Ex
 		r.totalTasks = extended.Tasks
 		r.hasOnceTasks = r.hasOnceTasks ||
 			slices.ContainsFunc(ev.Tasks, func(t frontend.Task) bool { return !t.Retryable })
-		h.extendTiming(&r.timing, h.core.Stages(id), extended.Added)
+		h.recordExtension(&r.timing, h.core.Stages(id), extended.Added)
 	}
 	return &v1.ExtendResponse{Tasks: int32(extended.Tasks)}, nil
 }
@@ -262,7 +262,7 @@ func (h *handler) findToExtend(ctx context.Context, req *v1.ExtendRequest, id pr
 // Run. Then the answer is written when the job has ended, except after an error.
 func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, client *clientConn,
 	a *waitingRun) (handle *v1.Handle, err error) {
-	defer releaseHeldRoom(ctx)
+	defer releaseRequestRoom(ctx)
 	if in != nil {
 		defer func() { h.auditCall(ctx, caller, "submit", in.Id, in.Tenant, err) }()
 	}
@@ -349,7 +349,7 @@ func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.
 		return nil
 	}
 	h.metrics.forwarded.Inc()
-	releaseHeldRoom(ctx)
+	releaseRequestRoom(ctx)
 	return p
 }
 

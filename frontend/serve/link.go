@@ -234,7 +234,7 @@ const maxWriteRounds = 4
 func (c *linkConn) writeNow() (unwritten bool) {
 	l := c.link
 	c.writing = true
-	for turn := 0; turn < maxWriteRounds && len(c.outbox) > 0 && len(c.unsent) == 0; turn++ {
+	for round := 0; round < maxWriteRounds && len(c.outbox) > 0 && len(c.unsent) == 0; round++ {
 		out := c.takeOutbox()
 		l.mu.Unlock()
 		n := c.Conn.TryWrite(out)

@@ -496,7 +496,7 @@ func (w *recordedWrites) Write(b []byte) (int, error) {
 func (w *recordedWrites) SetWriteDeadline(time.Time) error { return nil }
 
 // writeOutbox empties the outbox and fastrpc's buffer by a single write. Afterwards further callers may write.
-func TestNothingStaysBehind(t *testing.T) {
+func TestOutboxIsWrittenWhole(t *testing.T) {
 	l := &link{}
 	w := &recordedWrites{}
 	c := &linkConn{Conn: sock.New(w), link: l, writeEnded: sync.Cond{L: &l.mu}}
@@ -505,7 +505,7 @@ func TestNothingStaysBehind(t *testing.T) {
 		bw := bufio.NewWriterSize(c, 512)
 		bw.Write([]byte("id.."))
 		if err := c.writeOutbox(bw); err != nil || bw.Buffered() > 0 || len(c.outbox) > 0 || c.writing {
-			t.Errorf("%d bytes stay with fastrpc and %d with us, %v", bw.Buffered(), len(c.outbox), err)
+			t.Errorf("%d bytes stay in fastrpc's buffer and %d in the outbox, %v", bw.Buffered(), len(c.outbox), err)
 		}
 		if len(w.all) != 1 {
 			t.Fatalf("%d bytes are written by %d writes", size, len(w.all))

@@ -228,8 +228,8 @@ func (l *listener) listAnswering() map[*clientConn]int64 {
 	return conns
 }
 
-// hasStrangers reports whether a connection waits for its first call.
-func (l *listener) hasStrangers() bool {
+// awaitsFirstCalls reports whether a connection waits for its first call.
+func (l *listener) awaitsFirstCalls() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.strangers.Len() > 0

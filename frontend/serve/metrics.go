@@ -118,7 +118,7 @@ func (s *Server) exposeCore(t *exposition.Text) {
 		labels := exposition.Labels("of", quantity)
 		t.Value("phoebe_frontend_estimates_total", labels, float64(e.Seen))
 		t.Value("phoebe_frontend_estimates_good_total", labels, float64(e.Good))
-		t.Value("phoebe_frontend_estimates_over_total", labels, float64(e.Over))
+		t.Value("phoebe_frontend_estimates_over_total", labels, float64(e.TooHigh))
 		t.Value("phoebe_frontend_estimate_error_seconds_total", labels, e.Error)
 	}
 	t.Histogram("phoebe_frontend_round_trip_seconds", "", &trips, time.Second)
@@ -198,8 +198,8 @@ func (f *fleet) exposeGossip(t *exposition.Text) {
 		cutOff = 1
 	}
 	for _, v := range []struct {
-		name, label, of string
-		value           float64
+		name, label, labelValue string
+		value                   float64
 	}{
 		{"gossip_cut_off", "", "", cutOff},
 		{"gossip_members", "", "", float64(health.Members)},
@@ -224,7 +224,7 @@ func (f *fleet) exposeGossip(t *exposition.Text) {
 	} {
 		labels := ""
 		if v.label != "" {
-			labels = exposition.Labels(v.label, v.of)
+			labels = exposition.Labels(v.label, v.labelValue)
 		}
 		t.Value("phoebe_frontend_"+v.name, labels, v.value)
 	}

@@ -209,16 +209,16 @@ func TestStageFails(t *testing.T) {
 // A stored outcome stays as it is after the core lends the next outcome.
 func TestOutcomeIsCopied(t *testing.T) {
 	o := frontend.Outcome{Kind: frontend.Failed, Failure: frontend.TaskError, Message: "disk full", Code: "FULL"}
-	var told v1.Outcome
-	new(clientJob).fillOutcome(&told, new(v1.Usage), &o)
+	var stored v1.Outcome
+	new(clientJob).fillOutcome(&stored, new(v1.Usage), &o)
 	o = frontend.Outcome{Kind: frontend.Failed, Failure: frontend.StageFailed, Code: "OTHER"}
-	if f := told.Failure; f.GetCode() != "FULL" || f.Message != "disk full" {
-		t.Errorf("a failure with the code FULL is told as %+v with the code %s", f, f.GetCode())
+	if f := stored.Failure; f.GetCode() != "FULL" || f.Message != "disk full" {
+		t.Errorf("a failure with the code FULL is stored as %+v with the code %s", f, f.GetCode())
 	}
 }
 
 // Every value that the core reports has a value of the API.
-func TestWordsOfTheAPI(t *testing.T) {
+func TestOutcomesHaveAPIValues(t *testing.T) {
 	for f := frontend.TaskError; f <= frontend.StageFailed; f++ {
 		r := &clientJob{unfinished: 1}
 		r.addOutcome(

@@ -143,7 +143,7 @@ func (s *Server) collectJobs() {
 	r.chosenJobs, r.missedJobs = nil, 0
 	s.mu.Unlock()
 	r.mu.Lock()
-	r.keptJobs.Lose(missed)
+	r.keptJobs.CountLost(missed)
 	r.mu.Unlock()
 	for i := range list {
 		c := &list[i]
@@ -155,7 +155,7 @@ func (s *Server) collectJobs() {
 		if ok {
 			r.keptJobs.Keep(c.Chosen)
 		} else {
-			r.keptJobs.Lose(1)
+			r.keptJobs.CountLost(1)
 		}
 		r.mu.Unlock()
 	}
@@ -200,7 +200,7 @@ func (s *Server) collectAttempts(refs attemptRefs) (attempts []rec.Attempt, trac
 func (r *recorder) exposeTimes(t *exposition.Text) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.history.Total(func(k rec.Key, m rec.Measure, h *histogram.Histogram) {
+	r.history.EachTotal(func(k rec.Key, m rec.Measure, h *histogram.Histogram) {
 		labels := exposition.Labels("path", k.Path, "policy", k.Policy, "tenant", k.Tenant)
 		switch m {
 		case rec.Response:
@@ -258,7 +258,7 @@ func (s *Server) beginTiming(t *jobTiming, job *frontend.Job, now time.Time) {
 		return
 	}
 	t.policy, t.tenant, t.class, t.cameAt = job.Policy.Name, job.Tenant, job.Class, now
-	t.remembersAll = s.recorder.intake.Submitted(job.Tenant, len(job.Tasks))
+	t.remembersAll = s.recorder.intake.NoteSubmitted(job.Tenant, len(job.Tasks))
 	if len(job.Stages) > 0 {
 		t.stageNames, t.after = rec.Stages(job)
 		t.chain = rec.NewChain(t.after)
@@ -268,12 +268,12 @@ func (s *Server) beginTiming(t *jobTiming, job *frontend.Job, now time.Time) {
 	}
 }
 
-// extendTiming notes that a job has got more tasks, and perhaps stages.
-func (s *Server) extendTiming(t *jobTiming, stages []frontend.Stage, tasks int) {
+// recordExtension notes that a job has got more tasks, and perhaps stages.
+func (s *Server) recordExtension(t *jobTiming, stages []frontend.Stage, tasks int) {
 	if !recorderOn {
 		return
 	}
-	s.recorder.intake.Submitted(t.tenant, tasks) // the answer is not used: t.remembersAll stays as decided
+	s.recorder.intake.NoteSubmitted(t.tenant, tasks) // the answer is not used: t.remembersAll stays as decided
 	if len(stages) > len(t.stageNames) {
 		t.stageNames, t.after = rec.Stages(&frontend.Job{Stages: stages})
 		t.chain.Grow(t.after)
@@ -282,7 +282,7 @@ func (s *Server) extendTiming(t *jobTiming, stages []frontend.Stage, tasks int) 
 
 // findSlot returns the slot where the times of t's job are counted for a path.
 func (s *Server) findSlot(t *jobTiming, path estimate.Path) rec.Slot {
-	if in := s.recorder.intake; !in.Holds(t.slots[path]) {
+	if in := s.recorder.intake; !in.IsCurrent(t.slots[path]) {
 		t.slots[path] = in.Slot(rec.Key{Path: pathNames[path], Policy: t.policy, Tenant: t.tenant})
 	}
 	return t.slots[path]
@@ -323,11 +323,11 @@ func (s *Server) countTask(t *jobTiming, o *frontend.Outcome) {
 	}
 	slot, standsFor := rec.Slot{}, uint32(0)
 	if o.Kind == frontend.Result {
-		t.chain.Ran(int(o.Stage), o.Run)
-		if slot = t.slots[o.Path]; !r.intake.Holds(slot) {
+		t.chain.NoteRun(int(o.Stage), o.Run)
+		if slot = t.slots[o.Path]; !r.intake.IsCurrent(slot) {
 			slot = s.findSlot(t, o.Path)
 		}
-		standsFor = r.intake.StandsFor(slot)
+		standsFor = r.intake.SampleTask(slot)
 	} else {
 		r.tally.Failed++
 		t.failedTasks++
@@ -346,7 +346,7 @@ func (s *Server) countTask(t *jobTiming, o *frontend.Outcome) {
 
 // rememberAttempts remembers the attempts at a task that has ended.
 func (s *Server) rememberAttempts(t *jobTiming, o *frontend.Outcome) *rec.Attempt {
-	a, number := s.recorder.attempts.Next()
+	a, number := s.recorder.attempts.NewAttempt()
 	a.Set(o, t.leadTime, s.steppedAt.Sub(t.cameAt))
 	a.Outcome, a.Failure = uint8(outcomeKinds[o.Kind]), failureNumber(o)
 	a.Before, t.refs.lastOutcome = t.refs.lastOutcome, number
@@ -383,7 +383,7 @@ func (s *Server) countJob(r *clientJob) {
 	}
 	var c rec.Chosen
 	if t.remembersAll {
-		c = rc.choice.Ended(r.endedAt, &job)
+		c = rc.choice.Decide(r.endedAt, &job)
 	} else {
 		kept := job // the copy is made only here, because most jobs are not kept
 		c = rec.Chosen{Job: &kept, Why: rec.Failed}

@@ -36,7 +36,7 @@ func TestRecorder(t *testing.T) {
 	c.putWindow(time.Now().Add(minWindow))
 	got := map[rec.Key]map[rec.Measure]uint64{}
 	slowest := time.Duration(0)
-	c.recorder.history.Total(func(k rec.Key, m rec.Measure, h *histogram.Histogram) {
+	c.recorder.history.EachTotal(func(k rec.Key, m rec.Measure, h *histogram.Histogram) {
 		if got[k] == nil {
 			got[k] = map[rec.Measure]uint64{}
 		}
@@ -87,9 +87,9 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// If there are more tasks than the recorder can remember for long, all attempts of a part of the jobs are
-// remembered. Of the rest, failed attempts are remembered. All tasks are counted.
-func TestRecorderOfMany(t *testing.T) {
+// If there are more tasks than the recorder can remember for long, it remembers all attempts of some jobs, and only
+// the failed attempts of the other jobs. All tasks are counted.
+func TestRecorderBeyondCapacity(t *testing.T) {
 	s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestRecorderOfMany(t *testing.T) {
 	}
 	second(0)
 	if e := s.recorder.endedCounts; e.whole != jobs || e.parted != 0 {
-		t.Fatalf("before it is known how many come: %+v", e)
+		t.Fatalf("in the first second, without a known rate of tasks: %+v", e)
 	}
 	pass := func(seconds, submitted int) {
 		for range seconds {
@@ -134,12 +134,12 @@ func TestRecorderOfMany(t *testing.T) {
 	const failing = 50
 	second(failing)
 	if e := s.recorder.endedCounts; e.parted < jobs*9/10-50 || e.whole < jobs+20 {
-		t.Errorf("of many times as many as can be remembered: %+v", e)
+		t.Errorf("with many more tasks than can be remembered: %+v", e)
 	}
 	pass(60, 0)
 	second(0)
 	if e := s.recorder.endedCounts; e.whole < 2*jobs {
-		t.Errorf("after a minute without any: %+v", e)
+		t.Errorf("after a minute without tasks: %+v", e)
 	}
 	parted := 0
 	for _, j := range s.recorder.keptJobs.All() {
@@ -152,18 +152,18 @@ func TestRecorderOfMany(t *testing.T) {
 		case j.Trace.N == 1 && sum == 0 && j.Failed == 1 && j.Why == rec.Failed:
 			parted++
 		default:
-			t.Errorf("a job that is kept for %b has %d attempts and %d tasks that failed, its blame is %v of %v", j.Why,
+			t.Errorf("a job kept for %b has %d attempts and %d failed tasks, and its blame adds up to %v of %v", j.Why,
 				j.Trace.N, j.Failed, sum, j.Response)
 		}
 	}
 	if parted < failing*3/4 || parted == failing {
-		t.Errorf("of %d jobs of which something failed %d are kept without the rest of it", failing, parted)
+		t.Errorf("%d jobs have failed tasks, and %d are kept with the failed tasks alone", failing, parted)
 	}
 	failed, runs := uint64(0), uint64(0)
 	for _, w := range s.recorder.history.Windows(5*time.Minute, time.Time{}) {
 		failed += w.Failed
 	}
-	s.recorder.history.Total(func(_ rec.Key, m rec.Measure, h *histogram.Histogram) {
+	s.recorder.history.EachTotal(func(_ rec.Key, m rec.Measure, h *histogram.Histogram) {
 		if m == rec.Run {
 			runs = h.Count
 		}

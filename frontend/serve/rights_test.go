@@ -21,23 +21,23 @@ func TestTokenRights(t *testing.T) {
 	}
 	name, replace := termsFile(t, terms(1, "ads's"))
 	c := startCluster(t, 1, 2, func(cfg *Config) { cfg.Secret, cfg.Tenants = "the fleet's", name })
-	ctx, by := context.Background(), func(told string) *v1.Caller { return &v1.Caller{Secret: &told} }
+	ctx, by := context.Background(), func(secret string) *v1.Caller { return &v1.Caller{Secret: &secret} }
 	j := newJob("sleep", "1h", "1h")
 	j.Tenant, j.Open = "ads/etl", true
 	sub, err := c.client.Submit(ctx, &v1.SubmitRequest{Caller: by("ads's"), Job: j})
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks := func(of *v1.Caller) map[string]error {
-		_, events := c.client.Events(ctx, &v1.EventsRequest{Caller: of, Handle: sub.Handle})
-		_, tasks := c.client.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: of, Handle: sub.Handle, Tasks: []int32{0}})
+	asks := func(caller *v1.Caller) map[string]error {
+		_, events := c.client.Events(ctx, &v1.EventsRequest{Caller: caller, Handle: sub.Handle})
+		_, tasks := c.client.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: caller, Handle: sub.Handle, Tasks: []int32{0}})
 		_, extend := c.client.Extend(ctx,
-			&v1.ExtendRequest{Caller: of, Handle: sub.Handle, FromTask: 2, Tasks: newJob("sleep", "1h").Tasks})
+			&v1.ExtendRequest{Caller: caller, Handle: sub.Handle, FromTask: 2, Tasks: newJob("sleep", "1h").Tasks})
 		_, cancel := c.client.Cancel(ctx,
-			&v1.CancelRequest{Caller: of, Handle: &v1.Handle{Job: newID(), Owner: sub.Handle.Owner}})
-		_, trace := c.client.Trace(ctx, &v1.TraceRequest{Caller: of, Job: sub.Handle.Job})
-		_, explain := c.client.Explain(ctx, &v1.ExplainRequest{Caller: of, Handle: sub.Handle, Task: -1})
-		_, again := c.client.Submit(ctx, &v1.SubmitRequest{Caller: of, Job: j})
+			&v1.CancelRequest{Caller: caller, Handle: &v1.Handle{Job: newID(), Owner: sub.Handle.Owner}})
+		_, trace := c.client.Trace(ctx, &v1.TraceRequest{Caller: caller, Job: sub.Handle.Job})
+		_, explain := c.client.Explain(ctx, &v1.ExplainRequest{Caller: caller, Handle: sub.Handle, Task: -1})
+		_, again := c.client.Submit(ctx, &v1.SubmitRequest{Caller: caller, Job: j})
 		return map[string]error{"events": events, "cancel tasks": tasks, "extend": extend,
 			"cancel what is not there": cancel, "trace": trace, "explain": explain, "submit": again}
 	}
@@ -63,7 +63,7 @@ func TestTokenRights(t *testing.T) {
 	}
 	for what, err := range asks(by("ads's")) {
 		if err != nil && what != "cancel what is not there" {
-			t.Errorf("its owner asks for %s: %v", what, err)
+			t.Errorf("the owner of the job calls %s: %v", what, err)
 		}
 	}
 	waits := make(chan error)
@@ -101,10 +101,10 @@ func TestWarningRights(t *testing.T) {
 	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Secret, cfg.Tenants = "the fleet's", name })
 	replace(text + "  ads: {tokens: 0}\n")
 	pollUntil(t, "it warns", func() bool { return c.Warning() != "" })
-	for told, warns := range map[string]bool{"the fleet's": true, "web's": false} {
-		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{Caller: &v1.Caller{Secret: &told}})
+	for secret, warns := range map[string]bool{"the fleet's": true, "web's": false} {
+		res, err := c.client.Cluster(context.Background(), &v1.ClusterRequest{Caller: &v1.Caller{Secret: &secret}})
 		if err != nil || (res.Warning != "") != warns {
-			t.Errorf("who shows %s is told %q, %v", told, res.Warning, err)
+			t.Errorf("a caller with the secret %s gets the warning %q, %v", secret, res.Warning, err)
 		}
 	}
 }

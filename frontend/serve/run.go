@@ -39,7 +39,7 @@ func (h *handler) runJob(ctx context.Context, client *clientConn, seq int32, req
 			answer.Add(o)
 		}
 		answer.End()
-		client.writeAnswer(answer.To(seq))
+		client.writeAnswer(answer.FrameFor(seq))
 		return
 	}
 	if _, err := h.submitJob(ctx, req.Caller, req.Job, client, &waitingRun{client, seq}); err != nil {
@@ -99,7 +99,7 @@ func (s *Server) queueReply(r *clientJob, a waitingRun) {
 				"the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLargeBytes,
 				s.cfg.MaxRunResult))
 	default:
-		b = r.runAnswer.To(a.seq)
+		b = r.runAnswer.FrameFor(a.seq)
 	}
 	s.noteAnswered(r, r.endedAt)
 	a.conn.lastAnswered = r.id

@@ -237,7 +237,8 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()
-	for until := time.Now().Add(firstCall); s.listener.hasStrangers() && time.Now().Before(until) && ctx.Err() == nil; {
+	for until := time.Now().Add(firstCall); s.listener.awaitsFirstCalls() && time.Now().Before(until) &&
+		ctx.Err() == nil; {
 		<-tick.C
 	}
 	s.mu.Lock()
@@ -650,9 +651,9 @@ func (s *Server) onTimer() {
 }
 
 // checkLinks gives up the workers that are silent. All silent workers are given up before any task goes elsewhere.
-// Otherwise a task would go to the next silent worker, and so on, until the core blames the task for the deaths.
-// absence is the time for which the process or the machine was stopped, as a rule near 0. Meanwhile the process did
-// not listen, so the workers may not have been silent.
+// Otherwise a task would go to the next silent worker, and so on, until the core blames the task for the deaths. If
+// the process or the machine was stopped, absence is the length of the stop. During the stop the process did not
+// listen, so the workers may not have been silent.
 func (s *Server) checkLinks(links []*link, absence time.Duration) {
 	var silent []*link
 	for _, l := range links {

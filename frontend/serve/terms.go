@@ -150,7 +150,7 @@ func (t *terms) tellOthers() {
 }
 
 // tellOthersAtStart tells the peers the revision in force, if there is any, once gossip has started.
-func (t *terms) tellOthersCurrent() {
+func (t *terms) tellOthersAtStart() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.inForce != nil {

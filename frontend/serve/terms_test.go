@@ -68,7 +68,9 @@ func TestTermsFile(t *testing.T) {
 	pollUntil(t, "revision 3 holds", func() bool { return c.Warning() == "" && c.runTwo("web") == nil })
 	replace("revision: 2\ntenants:\n  web: {tokens: 2, queue: 1}\n")
 	pollUntil(t, "it is too old",
-		func() bool { return strings.Contains(c.Warning(), "has revision 2, and 3 is in force: give it a higher one") })
+		func() bool {
+			return strings.Contains(c.Warning(), "has revision 2, and 3 is in force: give it a higher one")
+		})
 	if err := c.runTwo("web"); err != nil {
 		t.Error(err)
 	}
@@ -80,7 +82,8 @@ func TestTermsFile(t *testing.T) {
 	}
 }
 
-// The newest revision at any frontend reaches all frontends: those without a file, and those that join later.
+// The newest revision at any frontend reaches all frontends: also frontends without a file, and frontends that join
+// later.
 func TestTermsSpread(t *testing.T) {
 	name, replace := termsFile(t, "revision: 1\ntenants:\n  web: {queue: 2}\n")
 	older, _ := termsFile(t, "revision: 1\ntenants:\n  web: {queue: 100}\n")

@@ -29,7 +29,7 @@ func (c *testCluster) fetchAll(t *testing.T, h *v1.Handle) (n int) {
 
 // awaitPaused waits until a job is paused and none of its tasks runs. It returns the number of unfinished tasks and
 // the unread bytes.
-func (c *testCluster) awaitPaused(t *testing.T, job string) (left int, unread int) {
+func (c *testCluster) awaitPaused(t *testing.T, job string) (unfinished int, unread int) {
 	t.Helper()
 	id, err := probe.ParseJobID(job)
 	if err != nil {
@@ -42,17 +42,17 @@ func (c *testCluster) awaitPaused(t *testing.T, job string) (left int, unread in
 		_, running := c.core.Pending()
 		r := c.jobs[id]
 		full := r.paused
-		left, unread = r.unfinished, c.unreadBytes
+		unfinished, unread = r.unfinished, c.unreadBytes
 		c.mu.Unlock()
 		if full && running == 0 {
-			return left, unread
+			return unfinished, unread
 		}
 	}
 	return
 }
 
 // A job starts no more tasks than its client takes results, and goes on when the client reads. No result is lost.
-func TestUnreadResultsHoldTheirJobUp(t *testing.T) {
+func TestUnreadResultsPauseTheirJob(t *testing.T) {
 	const limit, result, slots, tasks = 400_000, 10_000, 2, 300
 	c := startCluster(t, 1, slots, func(cfg *Config) { cfg.MaxKept = limit })
 	payloads := make([]string, tasks)
@@ -68,9 +68,9 @@ func TestUnreadResultsHoldTheirJobUp(t *testing.T) {
 		handles = append(handles, res.Handle)
 	}
 	for _, h := range handles {
-		left, unread := c.awaitPaused(t, h.Job)
-		if left == 0 || unread > limit+3*(slots+64)*result {
-			t.Errorf("%d tasks are left, and %d bytes are unread, of %d that may be", left, unread, limit)
+		unfinished, unread := c.awaitPaused(t, h.Job)
+		if unfinished == 0 || unread > limit+3*(slots+64)*result {
+			t.Errorf("%d tasks are unfinished, and %d bytes are unread: the limit is %d", unfinished, unread, limit)
 		}
 	}
 	for _, h := range handles {

@@ -224,7 +224,7 @@ func (h *handler) describeSelf() *v1.Told {
 
 // accuracyToAPI makes the counts of estimates for a quantity: "wait" or "run".
 func accuracyToAPI(quantity string, a *estimate.Accuracy) *v1.Estimates {
-	return &v1.Estimates{Of: quantity, Seen: int64(a.Seen), Good: int64(a.Good), Over: int64(a.Over),
+	return &v1.Estimates{Of: quantity, Seen: int64(a.Seen), Good: int64(a.Good), Over: int64(a.TooHigh),
 		ErrorUs: int64(min(a.Error*1e6, math.MaxInt64/2))}
 }
 

@@ -20,7 +20,7 @@ const (
 	// Unlimited is more than any tenant uses.
 	Unlimited = math.MaxInt64 / 4
 	// MaxReported bounds the tenants in a frontend's report: the tenants with the largest wants.
-	MaxTold = 256
+	MaxReported = 256
 	// rotateEvery is the time after which an indivisible amount goes to the next frontend.
 	rotateEvery = 10 * time.Second
 	// ForgetAfter is the time after which a frontend, cut off from most frontends, stops reserving quotas for the
@@ -59,7 +59,7 @@ type Quotas struct {
 	file           *File
 	needs          map[string][]frontendNeed // reported needs, by first part of the path
 	own            []OwnNeed
-	promisedQuotas map[string]Quota // quotas last reported, by path
+	reportedQuotas map[string]Quota // quotas last reported, by path
 	frontends      []string         // known frontends, sorted, including self
 	frontendsAt    time.Time
 	silent         map[string]bool // frontends silent now, or silent at their leave
@@ -119,18 +119,18 @@ func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, ne
 		s.noteNeeds(needs)
 		clear(s.quotas)
 	}
-	tells := make([]Need, 0, len(own))
-	promised := make(map[string]Quota, len(own))
+	reports := make([]Need, 0, len(own))
+	reported := make(map[string]Quota, len(own))
 	for _, o := range own {
-		quota := s.Of(o.Path)
+		quota := s.QuotaOf(o.Path)
 		quota = Quota{max(quota.Regular, o.Taken.Regular), max(quota.All, o.Taken.All)}
-		promised[o.Path] = quota
-		tells = append(tells, Need{o.Path, o.Use, o.Want, o.Most, quota})
+		reported[o.Path] = quota
+		reports = append(reports, Need{o.Path, o.Use, o.Want, o.Most, quota})
 	}
-	s.promisedQuotas = promised
-	slices.SortFunc(tells,
+	s.reportedQuotas = reported
+	slices.SortFunc(reports,
 		func(a, b Need) int { return cmp.Or(cmp.Compare(b.Want, a.Want), cmp.Compare(a.Path, b.Path)) })
-	return tells[:min(len(tells), MaxTold)]
+	return reports[:min(len(reports), MaxReported)]
 }
 
 // noteNeeds takes over the needs of all frontends but this one.
@@ -154,7 +154,7 @@ func (s *Quotas) UseFile(file *File) {
 }
 
 // QuotaOf returns this frontend's quota of a tenant.
-func (s *Quotas) Of(path string) Quota {
+func (s *Quotas) QuotaOf(path string) Quota {
 	if s.file == nil || s.file.Revision == 0 {
 		return Quota{Unlimited, Unlimited}
 	}
@@ -211,7 +211,7 @@ func (s *Quotas) divideTenant(tenant string) {
 	top, _, _ := strings.Cut(tenant, "/")
 	known := map[string]*branch{}
 	var all []*branch
-	need := func(tenantPath string) *branch {
+	branchOf := func(tenantPath string) *branch {
 		var above *branch
 		for path := range probe.TenantPaths(tenantPath) {
 			b := known[path]
@@ -230,16 +230,16 @@ func (s *Quotas) divideTenant(tenant string) {
 		return above
 	}
 	me := slices.Index(s.frontends, s.self)
-	need(tenant)
+	branchOf(tenant)
 	taken := map[string]Quota{}
 	for _, o := range s.own {
 		if first, _, _ := strings.Cut(o.Path, "/"); first == top {
-			need(o.Path).needs[me] = Need{o.Path, o.Use, o.Want, o.Most, s.promisedQuotas[o.Path]}
+			branchOf(o.Path).needs[me] = Need{o.Path, o.Use, o.Want, o.Most, s.reportedQuotas[o.Path]}
 			taken[o.Path] = o.Taken
 		}
 	}
 	for _, n := range s.needs[top] {
-		need(n.Path).needs[n.frontend] = n.Need
+		branchOf(n.Path).needs[n.frontend] = n.Need
 	}
 	// a parent sorts before its children
 	slices.SortFunc(all, func(a, b *branch) int { return strings.Compare(a.path, b.path) })
@@ -254,8 +254,8 @@ func (s *Quotas) divideTenant(tenant string) {
 		}
 	}
 	tokens := min(int64(s.file.Entry(top).Tokens)*Slot, s.file.limitOf(top))
-	s.giveParts(all, tokens, me, taken, func(m *Quota) *int64 { return &m.Regular })
-	s.giveParts(all, s.file.limitOf(top), me, taken, func(m *Quota) *int64 { return &m.All })
+	s.divideAmount(all, tokens, me, taken, func(m *Quota) *int64 { return &m.Regular })
+	s.divideAmount(all, s.file.limitOf(top), me, taken, func(m *Quota) *int64 { return &m.All })
 }
 
 // limitOf returns the maximum of a path, together with all paths below.
@@ -267,10 +267,10 @@ func (f *File) limitOf(path string) int64 {
 }
 
 // divideAmount computes this frontend's part of an amount, tokens or slots, for each path in all. top is the whole
-// amount; amountOf selects the field of a Quota. First the amount is divided into parts, by weights and wants. A
-// frontend that uses more than its part keeps what it uses. The frontends take what is then free, each up to its
-// part, in the order of the rotation.
-func (s *Quotas) giveParts(all []*branch, top int64, me int, taken map[string]Quota, amountOf func(*Quota) *int64) {
+// amount; amountOf selects the field of a Quota. First the amount is divided into parts, by weights and wants. If a
+// frontend uses more than its part, the frontend keeps the excess. The frontends take the rest, each up to its part,
+// in the order of the rotation.
+func (s *Quotas) divideAmount(all []*branch, top int64, me int, taken map[string]Quota, amountOf func(*Quota) *int64) {
 	keeps := func(b *branch, i int) int64 {
 		n := &b.needs[i]
 		if i != me {
@@ -298,9 +298,9 @@ func (s *Quotas) giveParts(all []*branch, top int64, me int, taken map[string]Qu
 				more = min(more, max(at.free, 0))
 			}
 			if i == me {
-				may := s.quotas[b.path]
-				*amountOf(&may) = min(b.parts[i], keeps(b, i)+more)
-				s.quotas[b.path] = may
+				quota := s.quotas[b.path]
+				*amountOf(&quota) = min(b.parts[i], keeps(b, i)+more)
+				s.quotas[b.path] = quota
 			}
 			b.takeFree(more)
 		}
@@ -396,7 +396,7 @@ type Sharer struct{ Want, Weight, Max, Unit int64 }
 // WaterfillUnits divides an amount like Waterfill, but in units, because a task cannot use a part of a slot. The
 // sharer at index start gets a unit even if its part is less. The rest, too small for a unit, goes to sharers with an
 // open want, starting at index start.
-func WaterfillUnits(all int64, sharers []Sharer, turn int) []int64 {
+func WaterfillUnits(all int64, sharers []Sharer, start int) []int64 {
 	unit := func(i int) int64 {
 		s := &sharers[i]
 		if s.Want > 0 { // Want covers all tasks of the sharer, so no task takes more
@@ -404,23 +404,23 @@ func WaterfillUnits(all int64, sharers []Sharer, turn int) []int64 {
 		}
 		return max(min(s.Unit, s.Max, all), 1)
 	}
-	parts, first := Waterfill(all, sharers), unit(turn)
-	if first <= all && parts[turn] < min(first, sharers[turn].Want) {
+	parts, first := Waterfill(all, sharers), unit(start)
+	if first <= all && parts[start] < min(first, sharers[start].Want) {
 		others := slices.Clone(sharers)
-		others[turn].Max = 0
+		others[start].Max = 0
 		parts = Waterfill(all-first, others)
-		parts[turn] = first
+		parts[start] = first
 	}
 	rest := all
 	for i := range parts {
 		parts[i] -= parts[i] % unit(i)
 		rest -= parts[i]
 	}
-	// give walks the sharers once. A sharer with an open want (or, if wanted is false, without one) gets most(i), if
-	// that fits.
+	// give walks the sharers once, and gives most(i) to each sharer i with an open want, if the rest allows. If wanted
+	// is false, it gives to sharers without an open want.
 	give := func(wanted bool, most func(i int) int64) (given bool) {
 		for k := range parts {
-			i := (k + turn) % len(parts)
+			i := (k + start) % len(parts)
 			n := most(i)
 			if n > 0 && n <= min(rest, sharers[i].Max-parts[i]) && (sharers[i].Want > parts[i]) == wanted {
 				parts[i] += n

@@ -72,7 +72,7 @@ func TestWaterfill(t *testing.T) {
 }
 
 // In units, too, the parts add up to at most the amount. A sharer lacks at most a unit of its part, plus the unit
-// given to the sharer at turn. At its turn, a sharer with a want gets a unit.
+// given to the sharer at start. The sharer at start gets a unit, if it wants any.
 func TestWaterfillUnits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, sharers := rapid.Int64Range(0, 20_000).Draw(t, "all"), drawSharers.Draw(t, "sharers")
@@ -102,8 +102,8 @@ func TestWaterfillUnitsOfLess(t *testing.T) {
 	}
 }
 
-// Two paths share a maximum smaller than a task of each together. The paths use the maximum by turns, in proportion
-// to tokens.
+// Two paths share a maximum that is too small for a task of each at the same time. The paths use the maximum by
+// turns, in proportion to tokens.
 func TestQuotasOfPathsRotate(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "b", Tokens: 1, Max: 3}, {Path: "b/c", Tokens: 3}}), 2)
 	had := map[string]int{}
@@ -119,11 +119,11 @@ func TestQuotasOfPathsRotate(t *testing.T) {
 			f.task = 5 * Slot / 2
 			f.exchange("f1", f.names)
 		}
-		of, below := f.has["f0"]["b"].All, f.has["f1"]["b/c"].All
-		if of+below > 3*Slot {
-			t.Fatalf("%d and %d", of, below)
+		own, below := f.has["f0"]["b"].All, f.has["f1"]["b/c"].All
+		if own+below > 3*Slot {
+			t.Fatalf("%d and %d", own, below)
 		}
-		if of > 0 {
+		if own > 0 {
 			had["b"]++
 		}
 		if below > 0 {
@@ -163,7 +163,7 @@ func newFleet(file *File, n int) *frontendFleet {
 // startTasks lets a frontend start as many tasks as the quotas allow.
 func (f *frontendFleet) startTasks(name string) {
 	for path, want := range f.wants[name] {
-		quota, has := f.quotas[name].Of(path), f.has[name][path]
+		quota, has := f.quotas[name].QuotaOf(path), f.has[name][path]
 		for has.All+f.task <= want && has.All+f.task <= quota.All {
 			has.All += f.task
 		}
@@ -296,7 +296,7 @@ func TestSpareWants(t *testing.T) {
 		told1 = f1.Exchange(now, "f1", []string{"f0"}, nil, map[string][]Need{"f0": told0},
 			[]OwnNeed{{Path: "a", Want: 90 * Slot, Most: Slot}, {Path: "b", Want: 90 * Slot, Most: Slot}})
 	}
-	if a, b := f1.Of("a").Regular, f1.Of("b").All; a != 12*Slot || b != 6*Slot {
+	if a, b := f1.QuotaOf("a").Regular, f1.QuotaOf("b").All; a != 12*Slot || b != 6*Slot {
 		t.Errorf("%d of the tokens and %d of a maximum are left to others", a, b)
 	}
 }
@@ -331,8 +331,8 @@ func TestQuotasFollowWants(t *testing.T) {
 	}
 }
 
-// The wants of a dead frontend disappear. If a frontend hears fewer than half of the frontends, its quotas do not
-// grow until frontends are back, or for ForgetAfter. Gossip may drop the missing frontends at different times.
+// The wants of a dead frontend disappear. If a frontend misses more frontends than it hears, its quotas do not grow
+// until frontends are back, or for ForgetAfter. Gossip may drop the missing frontends at different times.
 func TestQuotasOfCutOff(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12, Max: 12}}), 5)
 	tell := func(name string, members []string, silent ...string) {
@@ -354,7 +354,7 @@ func TestQuotasOfCutOff(t *testing.T) {
 		if got := f.has["f4"]["a"]; got.All > 3*Slot {
 			t.Errorf("cut off it has %+v", got)
 		}
-		if may := f.quotas["f4"].Of("new"); may.Regular != 0 {
+		if may := f.quotas["f4"].QuotaOf("new"); may.Regular != 0 {
 			t.Errorf("cut off it has %+v of a tenant that it had nothing of", may)
 		}
 	}
@@ -404,8 +404,8 @@ func TestQuotasOfLeavers(t *testing.T) {
 // Without a file all work is regular, and nothing is bounded.
 func TestQuotasWithoutFile(t *testing.T) {
 	s := NewQuotas()
-	if s.Of("a") != (Quota{Unlimited, Unlimited}) {
-		t.Error(s.Of("a"))
+	if s.QuotaOf("a") != (Quota{Unlimited, Unlimited}) {
+		t.Error(s.QuotaOf("a"))
 	}
 	var none *File
 	if none.TaskMaximum("a") != Unlimited {

@@ -145,7 +145,7 @@ func (p *Page) fillFrame(ctx context.Context, f *frameJSON) error {
 		w.Windows[i].foldSeries(maxSeriesBytes / len(w.Windows))
 	}
 	f.Watch = &w
-	frontend := pickSeer(watched.Frontends)
+	frontend := pickShownFrontend(watched.Frontends)
 	figures, err := p.fleet.Figures(ctx, frontend, p.knownList)
 	if err != nil {
 		return err
@@ -187,8 +187,9 @@ func (w *windowJSON) foldSeries(most int) {
 	}
 }
 
-// pickShownFrontend returns the frontend whose view of the fleet is shown: the first by name among those that answer.
-func pickSeer(frontends []client.FrontendReport) string {
+// pickShownFrontend picks the frontend whose view of the fleet is shown: of the frontends that answer, the first by
+// name.
+func pickShownFrontend(frontends []client.FrontendReport) string {
 	name := ""
 	for _, f := range frontends {
 		if f.Err == "" && (name == "" || f.Name < name) {
@@ -284,7 +285,7 @@ type seenJSON struct {
 }
 
 // maxAsked bounds the frontends asked about a worker.
-const maxSeers = 32
+const maxAsked = 32
 
 // answerWorker answers with each frontend's view of a worker.
 func (p *Page) answerWorker(ctx context.Context, r *http.Request) (any, error) {
@@ -292,7 +293,7 @@ func (p *Page) answerWorker(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := make([]seenJSON, min(len(watched.Frontends), maxSeers))
+	list := make([]seenJSON, min(len(watched.Frontends), maxAsked))
 	var wg sync.WaitGroup
 	for i := range list {
 		f := &watched.Frontends[i]

@@ -92,8 +92,8 @@ func (f *fakeFleet) Recording(_ context.Context, frontend, name string, w io.Wri
 
 const hostile = `</script><img src=x onerror=alert(1)>`
 
-// Frames are composed once for all viewers, while there is a viewer. A viewer that does not take frames skips some.
-// 64 viewers may look.
+// Frames are composed once for all viewers, while there is a viewer. A viewer that does not take frames in time skips
+// some. At most 64 viewers are served.
 func TestLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var composed atomic.Int64
@@ -399,12 +399,12 @@ func TestDeadViewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l frameStream
 		l.composeFrame = func(context.Context) []byte { return []byte("frame") }
-		left := make(chan time.Duration, 1)
+		gaveUp := make(chan time.Duration, 1)
 		began := time.Now()
 		go func() {
 			l.serveStream(&deadWriter{ResponseRecorder: httptest.NewRecorder()},
 				httptest.NewRequest(http.MethodGet, Path+"api/live", nil))
-			left <- time.Since(began)
+			gaveUp <- time.Since(began)
 		}()
 		synctest.Wait()
 		v, ok := l.addViewer()
@@ -418,12 +418,12 @@ func TestDeadViewer(t *testing.T) {
 				t.Errorf("a frame comes %v after the one before", time.Since(at))
 			}
 		}
-		if took := <-left; took > maxWriting+frameEvery {
-			t.Errorf("who is dead is let go after %v", took)
+		if took := <-gaveUp; took > maxWriting+frameEvery {
+			t.Errorf("a dead viewer is dropped after %v", took)
 		}
 		l.removeViewer(v)
 		if len(l.viewers) != 0 {
-			t.Errorf("%d viewers are left", len(l.viewers))
+			t.Errorf("%d viewers remain", len(l.viewers))
 		}
 		time.Sleep(2 * frameEvery)
 	})

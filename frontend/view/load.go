@@ -64,7 +64,7 @@ func (v *View) NoteRumour(w *Worker, r *Rumour, now time.Time) {
 	}
 	w.heardSeq = r.Seq
 	if r.Draining {
-		v.Drain(w)
+		v.NoteDraining(w)
 	}
 	row := v.fleet.Get(int32(w.Key))
 	if row == nil || w.state != Up {
@@ -86,8 +86,8 @@ func (v *View) NoteRumour(w *Worker, r *Rumour, now time.Time) {
 	v.putRow(w, s, r.Matrix, at, now)
 }
 
-// putRow stores s, the knowledge about w beyond its welcome, in the fleet. m is the matrix as of time at, from gossip
-// or from the worker; nil: none.
+// putRow stores s, the knowledge about w beyond its welcome, in the fleet. m is a matrix of time at, from gossip or
+// from w; nil: none.
 func (v *View) putRow(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now time.Time) {
 	if m != nil && (s.Matrix == nil || !at.Before(s.Heard)) {
 		matrix := *m
@@ -177,8 +177,8 @@ func (v *View) Occupy(w *Worker, d probe.Demand, n int) {
 func (v *View) Take(w *Worker, d probe.Demand)   { w.taken = w.taken.Add(d) }
 func (v *View) Return(w *Worker, d probe.Demand) { w.taken = w.taken.Sub(d) }
 
-// updateAvoided notes whether short tasks should avoid w: w has no free slot, and matrix m of time at shows a wait of
-// avoidWait or more for a slot.
+// updateAvoided notes whether short tasks should avoid w, by w's matrix m of time at. Short tasks avoid w if w has no
+// free slot, and m shows a wait of avoidWait or more for a slot.
 func (v *View) updateAvoided(w *Worker, m *probe.WaitMatrix, at, now time.Time) {
 	slot := probe.Demand{CPU: min(probe.Slot.CPU, m.Capacity.CPU), Mem: min(probe.Slot.Mem, m.Capacity.Mem)}
 	wait := m.ShortWait(slot).Duration()

@@ -21,7 +21,7 @@ const maxRuns = 4096
 
 // RunsName returns the name under which the runs of a function's tasks are remembered. class is the class of the
 // tasks; "" means no class.
-func RunsOf(function, class string) string {
+func RunsName(function, class string) string {
 	if class == "" {
 		return function
 	}
@@ -52,15 +52,15 @@ func (r *Runs) Links() *list.Node[*Runs] { return &r.node }
 
 // NoteRun notes a run. more reports whether the caller should add the run to Stats, too: the first 8 runs, then every
 // 16th. For short runs a few samples are enough.
-func (r *Runs) Ran(run time.Duration) (more bool) {
-	const some, few = 8, 16
+func (r *Runs) NoteRun(run time.Duration) (more bool) {
+	const firstRuns, sampleEvery = 8, 16
 	run = max(run, 1)
 	if r.count++; r.count == 1 {
 		r.longest, r.shortest = run, run
 	}
 	r.longest = max(run, r.longest-r.longest/32)
 	r.shortest = min(run, r.shortest+r.shortest/32+1)
-	return r.count <= some || r.count%few == 0
+	return r.count <= firstRuns || r.count%sampleEvery == 0
 }
 
 // Any reports whether any run is known.

@@ -95,9 +95,9 @@ func (v *View) MakeSet(key string, n Need, used func(*Set) bool) *Set {
 // TakeChangedSets returns the sets that became empty, or got their first worker, since the last call. The slice is
 // valid until the next link is made or broken.
 func (v *View) TakeChangedSets() []*Set {
-	turned := v.changedSets
+	changed := v.changedSets
 	v.changedSets = v.changedSets[:0]
-	return turned
+	return changed
 }
 
 // Has, Len and At make a Set a Pool of package estimate.

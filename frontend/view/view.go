@@ -125,7 +125,7 @@ func (v *View) NoteLinked(w *Worker, m probe.Welcome, now time.Time) {
 }
 
 // NoteDraining notes that a worker leaves: it is no longer sampled, and no candidate any more.
-func (v *View) Drain(w *Worker) {
+func (v *View) NoteDraining(w *Worker) {
 	if w.state == Up {
 		v.stopPlacing(w)
 		w.state = Draining
@@ -204,9 +204,9 @@ func (v *View) Peers(id estimate.FileID, w *Worker) (near []string) {
 		rack = row.Rack
 	}
 	var far []string
-	first := v.rand.IntN(len(holders))
+	start := v.rand.IntN(len(holders))
 	for i := range min(len(holders), maxHolders) {
-		key := holders[(first+i)%len(holders)]
+		key := holders[(start+i)%len(holders)]
 		x := v.Worker(Key(key))
 		if x == nil || x == w || x.welcome.Cache == "" || !x.Linked() {
 			continue

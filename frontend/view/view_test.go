@@ -94,8 +94,8 @@ func TestSteady(t *testing.T) {
 	} {
 		var r Runs
 		for range 8 {
-			r.Ran(test.other)
-			r.Ran(test.run)
+			r.NoteRun(test.other)
+			r.NoteRun(test.run)
 		}
 		if got := r.Steady(test.trip); (got > 0) != (test.want > 0) || got < test.want {
 			t.Errorf("%v and %v, a round trip takes %v: %v, want %v", test.run, test.other, test.trip, got, test.want)

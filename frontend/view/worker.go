@@ -131,9 +131,9 @@ func (w *Worker) Name() string {
 	return "worker " + w.welcome.Worker
 }
 
-// Server returns w's row for placing by estimation, with one correction. If the last load is newer than the matrix
-// and shows no work, and w has no work of this frontend, the matrix in the result shows no wait. The parameter ours
-// is the number of this frontend's reservations and attempts at w. If w is down, Server returns the zero Server.
+// Server returns w's row for placing by estimation, with one correction. If w has no work of this frontend, and a
+// load newer than the matrix shows no work, the matrix in the result shows no wait. The parameter ours is the number
+// of this frontend's reservations and attempts at w. If w is down, Server returns the zero Server.
 func (v *View) Server(w *Worker, ours int) estimate.Server {
 	row := v.fleet.Get(int32(w.Key))
 	if row == nil {

@@ -134,7 +134,7 @@ func Start(cfg Config) (*Node, error) {
 	if slices.ContainsFunc(cfg.Seeds, names.Is) {
 		n.done.Go(n.followSeeds)
 	}
-	n.done.Go(n.runCore)
+	n.done.Go(n.tickCore)
 	n.done.Go(n.sendStreams)
 	n.done.Go(n.joinMissing)
 	return n, nil
@@ -292,8 +292,8 @@ func (n *Node) Close() error {
 	return err
 }
 
-// runCore ticks the core every view.FlushEvery, sends its messages, and reports changes to the callbacks.
-func (n *Node) runCore() {
+// tickCore ticks the core every view.FlushEvery, sends its messages, and reports changes to the callbacks.
+func (n *Node) tickCore() {
 	timer := time.NewTicker(view.FlushEvery)
 	defer timer.Stop()
 	var rowsVersion uint64

@@ -85,7 +85,7 @@ func (e *gnetEngine) OnBoot(g gnet.Engine) gnet.Action {
 		e.bootErr = err
 		return gnet.Shutdown
 	}
-	e.server.setAddr(addr)
+	e.server.adoptAddr(addr)
 	close(e.booted)
 	return gnet.None
 }

@@ -139,8 +139,8 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// setAddr notes the address, before there are connections.
-func (s *Server) setAddr(addr net.Addr) {
+// adoptAddr notes the address, before there are connections.
+func (s *Server) adoptAddr(addr net.Addr) {
 	s.addr = addr
 	if s.cfg.Name == "" {
 		_, port, _ := net.SplitHostPort(addr.String())
@@ -453,14 +453,14 @@ func (s *Server) startAttempt(a *worker.Start) {
 	}
 	result, ended := s.pool.Inline(&task)
 	if !ended {
-		s.runAttempt(id, &task)
+		s.startInPool(id, &task)
 		return
 	}
 	s.exits = append(s.exits, s.exitEvent(id, &result))
 }
 
-// runAttempt has the executor run an attempt, which may also end at once.
-func (s *Server) runAttempt(id probe.AttemptID, task *exec.Attempt) {
+// startInPool has the executor run an attempt, which may also end at once.
+func (s *Server) startInPool(id probe.AttemptID, task *exec.Attempt) {
 	running, result, ended := s.pool.Start(*task, func(r exec.Result) { s.attemptExited(id, &r) })
 	if ended {
 		s.exits = append(s.exits, s.exitEvent(id, &result))

@@ -29,7 +29,7 @@ func (e *goEngine) start() error {
 		return err
 	}
 	e.listener = l
-	e.server.setAddr(l.Addr())
+	e.server.adoptAddr(l.Addr())
 	e.running.Go(e.acceptConns)
 	return nil
 }

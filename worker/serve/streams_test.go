@@ -18,7 +18,7 @@ func TestAcceptFails(t *testing.T) {
 	}
 	e := s.engine.(*goEngine)
 	e.listener = &failingListener{l, []error{syscall.EMFILE, syscall.ENOMEM, syscall.ENFILE}}
-	s.setAddr(l.Addr())
+	s.adoptAddr(l.Addr())
 	s.started = true
 	e.running.Go(e.acceptConns)
 	join(t, s, 1)

@@ -16,7 +16,7 @@ var frontendPlace = packageMutants{"frontend/place", []mutant{
 	},
 	{
 		"a job asks a worker for no more places than its share", "Sampler.planPlaces",
-		"min(share, w.Demand", "min(share+maxSticky, w.Demand",
+		"min(perWorker, w.Demand", "min(perWorker+maxSticky, w.Demand",
 	},
 	{
 		"tasks of a job placed anywhere go to different workers", "randomPlacer.Place",

@@ -16,7 +16,7 @@ var frontendTenants = packageMutants{"frontend/tenants", []mutant{
 	},
 	{
 		"at its turn a path gets a unit beyond its share", "WaterfillUnits",
-		"first <= all && parts[turn] <", "first < 0 && parts[turn] <",
+		"first <= all && parts[start] <", "first < 0 && parts[start] <",
 	},
 	{
 		"spare jobs want no tokens", "Quotas.Exchange",

@@ -165,15 +165,15 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if a.class != probe.Spare {\n\t\tc.view.Take(", "{\n\t\tc.view.Take(",
 	},
 	{
-		"jobs that are refused come back one after the other", "unserved.retryAfter",
+		"jobs that are refused come back one after the other", "unserved.assignRetryTime",
 		"u.comeAgainAt = now.Add(", "_ = now.Add(",
 	},
 	{
-		"as fast as jobs are served", "unserved.retryAfter",
+		"as fast as jobs are served", "unserved.assignRetryTime",
 		"if u.rate > 0 {", "if false {",
 	},
 	{
-		"no job is sent away for long because of others", "unserved.retryAfter",
+		"no job is sent away for long because of others", "unserved.assignRetryTime",
 		"if wait > soonest+maxRetryAfter {", "if false {",
 	},
 	{
@@ -193,7 +193,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if len(u.jobs) > 2*u.waitingJobs+64 {", "if false {",
 	},
 	{
-		"jobs come back as fast as all frontends serve them", "unserved.retryAfter",
+		"jobs come back as fast as all frontends serve them", "unserved.assignRetryTime",
 		"/time.Duration(frontends)", "+0*time.Duration(frontends)",
 	},
 	{

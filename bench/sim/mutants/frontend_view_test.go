@@ -7,7 +7,7 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 		"return min(d.Times(w.load.Free), d.Times(w.welcome.Capacity.Sub(w.taken)))", "return d.Times(w.load.Free)",
 	},
 	{
-		"a draining worker gets nothing new", "View.Drain",
+		"a draining worker gets nothing new", "View.NoteDraining",
 		"v.stopPlacing(w)\n\t\tw.state = Draining", "w.state = Draining",
 	},
 	{

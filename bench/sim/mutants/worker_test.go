@@ -429,7 +429,7 @@ var worker = packageMutants{"worker", []mutant{
 		"now.Sub(p.queuedAt) >= s.starvationBound", "now.Sub(p.queuedAt) >= 1000*s.starvationBound",
 	},
 	{
-		"under fair, an absent tenant saves nothing up", "fair.raiseStart",
+		"under fair, an absent tenant saves nothing up", "fair.wakeIdleAccount",
 		"a.startTag = max(a.startTag, a.parent.virtualTime)", "",
 	},
 	{

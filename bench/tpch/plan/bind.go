@@ -284,12 +284,12 @@ func (b *binder) bindQuery(n node, parent *scope) *query {
 	default:
 		refuse("a %s", t)
 	}
-	b.bindModifiers(n, q, s)
+	b.addModifiers(n, q, s)
 	return q
 }
 
-// bindModifiers adds ORDER BY, LIMIT, OFFSET and DISTINCT to q.
-func (b *binder) bindModifiers(n node, q *query, s *scope) {
+// addModifiers adds ORDER BY, LIMIT, OFFSET and DISTINCT to q.
+func (b *binder) addModifiers(n node, q *query, s *scope) {
 	for _, m := range nodesAt(n, "modifiers") {
 		switch t := strAt(m, "type"); t {
 		case "ORDER_MODIFIER":

@@ -124,9 +124,9 @@ func TestDeadline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left, err := time.ParseDuration(string(outs[0].Result)); err != nil || left > time.Hour ||
-			left < 50*time.Minute {
-			t.Errorf("%v left of an hour: %v", left, err)
+		if timeLeft, err := time.ParseDuration(string(outs[0].Result)); err != nil || timeLeft > time.Hour ||
+			timeLeft < 50*time.Minute {
+			t.Errorf("%v left of an hour: %v", timeLeft, err)
 		}
 	}
 	if _, err := cl.Run(t.Context(), client.Job{Tasks: []client.Task{{Function: "until"}}}); err == nil {

@@ -18,7 +18,8 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// makeKeys makes a folder with keys for each name, all of one authority, and returns the folders by name.
+// makeKeys makes a folder with keys for each name, and returns the folders by name. A single authority signs all
+// keys.
 func makeKeys(t *testing.T, names ...string) map[string]string {
 	t.Helper()
 	ca, err := identity.NewAuthority("test", time.Hour)
@@ -40,7 +41,7 @@ func makeKeys(t *testing.T, names ...string) map[string]string {
 }
 
 // A client's certificate decides the client's rights, at the owner of a job and by way of another frontend. The
-// client's jobs belong to its tenant, and it has no access to other tenants' jobs.
+// client's jobs belong to its tenant. The client has no access to the jobs of other tenants.
 func TestRights(t *testing.T) {
 	dirs := makeKeys(t, "frontend+worker", "client/acme", "client/other", "operator")
 	c, err := Start(Config{Frontends: 2, TLSDir: dirs["frontend+worker"]})

@@ -128,7 +128,7 @@ func (b *benchCmd) Run(ctx context.Context, c *cli) error {
 	if b.For == 0 {
 		return nil
 	}
-	due, withETL := b.planArrivals(costs, slots)
+	due, withETL := b.drawArrivals(costs, slots)
 	fmt.Printf("%-34s %9s %9s  %-15s %s\n", "", "p50", "p99", "over the ideal", "local")
 	for _, p := range b.Policies {
 		b.measurePolicy(ctx, p, due, withETL, slots, phoebe(p))
@@ -217,9 +217,9 @@ func taskTime(s *engine.Stats) time.Duration {
 	return sum
 }
 
-// planArrivals returns the arrivals of the interactive queries alone. With ETL, it also returns the same
+// drawArrivals returns the arrivals of the interactive queries alone. With ETL, it also returns the same
 // arrivals mixed with the arrivals of the ETL tenant.
-func (b *benchCmd) planArrivals(costs map[int]cost, slots int) (due, withETL []arrival) {
+func (b *benchCmd) drawArrivals(costs map[int]cost, slots int) (due, withETL []arrival) {
 	r := rand.New(rand.NewPCG(b.Seed, 0))
 	width, capacity := slots, "the slots' time"
 	if b.workerPIDs != nil {
