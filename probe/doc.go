@@ -24,7 +24,7 @@
 //   - Decoders refuse unknown values of a [Status], a [Reason] and similar types. So send a new value only to a
 //     peer with its feature. The same goes for a message or a field that an older peer must not miss. Define a
 //     bit of [Features], set the bit in [Spoken], and keep the common features where the sender needs them.
-//   - Then raise [Version] and let the tests write the new corpus (go test -update, here and in gossip/view):
+//   - Then raise [Version] and let the tests write the new corpus (go test -update, here and in gossip/rows):
 //     examples of the new encoding, for all later releases to read. If no release has spoken the version yet,
 //     do not raise it: remove the version's corpus and write a new corpus.
 //   - If no fleet needs to upgrade from an old version any more, raise [MinVersion] and drop the code for older

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
-	gossipview "github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 )
 
 // Gossip says how frontends learn the wait matrices of workers without asking. The zero value is no gossip.
@@ -20,7 +20,7 @@ type Gossip struct {
 const AsPing time.Duration = -1
 
 // gossip does the work of probe/gossip, worker/serve and frontend/serve around the cores of package
-// probe/gossip/view.
+// probe/gossip/rows.
 type gossip struct {
 	*cluster
 	Gossip
@@ -33,14 +33,14 @@ type gossip struct {
 // frontendView is the gossip core of a frontend.
 type frontendView struct {
 	f           *frontendNode
-	core        *gossipview.Core
+	core        *rows.Core
 	sentVersion uint64 // version of the view already told to the frontend's core
-	out         []gossipview.Send
+	out         []rows.Send
 }
 
 // startGossip lets all present frontends and workers take part. They must stay up.
 func (c *cluster) startGossip(cfg Gossip, rng *rand.Rand) error {
-	limits := gossipview.DefaultConfig
+	limits := rows.DefaultConfig
 	if cfg.Period > limits.Heartbeat { // in proportion, so no worker is taken for lost
 		limits.Expire = time.Duration(float64(limits.Expire) * cfg.Period.Seconds() / limits.Heartbeat.Seconds())
 		limits.Forget = time.Duration(float64(limits.Forget) * cfg.Period.Seconds() / limits.Heartbeat.Seconds())
@@ -49,14 +49,14 @@ func (c *cluster) startGossip(cfg Gossip, rng *rand.Rand) error {
 	if err := limits.Validate(); err != nil {
 		return err
 	}
-	g := &gossip{cluster: c, Gossip: cfg, rng: rng, flushEvery: max(gossipview.FlushEvery, cfg.Period/20)}
-	members := make([]gossipview.Member, len(c.frontends))
+	g := &gossip{cluster: c, Gossip: cfg, rng: rng, flushEvery: max(rows.FlushEvery, cfg.Period/20)}
+	members := make([]rows.Member, len(c.frontends))
 	for i := range c.frontends {
 		name := fmt.Sprint("f", i)
-		members[i] = gossipview.Member{Name: name, Run: 1, Gossip: name, API: name, Heartbeat: name}
+		members[i] = rows.Member{Name: name, Run: 1, Gossip: name, API: name, Heartbeat: name}
 	}
 	for i, f := range c.frontends {
-		v := &frontendView{f: f, core: gossipview.New(limits, members[i], c.timeNow(),
+		v := &frontendView{f: f, core: rows.New(limits, members[i], c.timeNow(),
 			rand.New(rand.NewPCG(rng.Uint64(), 'g')))}
 		v.core.SetMembers(members)
 		g.views = append(g.views, v)
@@ -69,8 +69,8 @@ func (c *cluster) startGossip(cfg Gossip, rng *rand.Rand) error {
 	for _, w := range c.workers {
 		m := &w.welcome
 		rng.Shuffle(len(seeds), func(i, j int) { seeds[i], seeds[j] = seeds[j], seeds[i] })
-		a, err := gossipview.NewAnnouncer(append([]string(nil), seeds...),
-			gossipview.Profile{Name: m.Worker, Addr: m.Worker, Host: m.Host, Rack: m.Rack, Capacity: m.Capacity,
+		a, err := rows.NewAnnouncer(append([]string(nil), seeds...),
+			rows.Profile{Name: m.Worker, Addr: m.Worker, Host: m.Host, Rack: m.Rack, Capacity: m.Capacity,
 				Labels: m.Labels}, m.Incarnation)
 		if err != nil {
 			return err
@@ -96,13 +96,13 @@ func (g *gossip) runAfter(d time.Duration, fn func() error) {
 }
 
 // sendHeartbeat sends a worker's heartbeat to its home frontends.
-func (g *gossip) sendHeartbeat(w *workerNode, a *gossipview.Announcer) {
-	for _, b := range a.Beats(gossipview.Row{Matrix: w.core.Matrix(g.timeNow())}, "") {
+func (g *gossip) sendHeartbeat(w *workerNode, a *rows.Announcer) {
+	for _, b := range a.Beats(rows.Row{Matrix: w.core.Matrix(g.timeNow())}, "") {
 		v, h := g.views[numberOf(b.Addr)], b.Heartbeat
 		if g.net.codec {
-			g.frame = gossipview.AppendHeartbeat(g.frame[:0], &b.Heartbeat)
-			h = gossipview.Heartbeat{}
-			if err := gossipview.ReadHeartbeat(append([]byte(nil), g.frame...), &h); err != nil {
+			g.frame = rows.AppendHeartbeat(g.frame[:0], &b.Heartbeat)
+			h = rows.Heartbeat{}
+			if err := rows.ReadHeartbeat(append([]byte(nil), g.frame...), &h); err != nil {
 				panic(fmt.Sprintf("sim: %+v came back as %v", b.Heartbeat, err))
 			}
 		}
@@ -129,10 +129,10 @@ func (g *gossip) tickView(v *frontendView) error {
 
 // tellCore tells the frontend's core the news of its view.
 func (g *gossip) tellCore(v *frontendView) error {
-	rows := v.core.Since(g.timeNow(), v.sentVersion)
+	changed := v.core.Since(g.timeNow(), v.sentVersion)
 	v.sentVersion = v.core.Version()
-	for _, r := range rows {
-		if r.State != gossipview.Up {
+	for _, r := range changed {
+		if r.State != rows.Up {
 			continue
 		}
 		matrix := r.Matrix // a copy, because the core keeps the matrix
@@ -148,7 +148,7 @@ func (g *gossip) tellCore(v *frontendView) error {
 }
 
 // sendMsgs sends messages to other frontends.
-func (g *gossip) sendMsgs(from *frontendView, out []gossipview.Send) {
+func (g *gossip) sendMsgs(from *frontendView, out []rows.Send) {
 	for _, m := range out {
 		for i, to := range g.views {
 			if to == from || m.To != "" && m.To != fmt.Sprint("f", i) || !m.Stream && g.Loss > 0 &&

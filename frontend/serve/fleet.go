@@ -14,7 +14,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe/gossip"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/heartbeat"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
@@ -117,7 +117,7 @@ func (f *fleet) Watch(_ context.Context, set func([]string)) error {
 }
 
 // onMembers sets the frontends to which calls may be forwarded.
-func (f *fleet) onMembers(members []view.Member) {
+func (f *fleet) onMembers(members []rows.Member) {
 	addrs := make([]string, len(members))
 	for i, m := range members {
 		addrs[i] = m.API
@@ -129,27 +129,27 @@ func (f *fleet) onMembers(members []view.Member) {
 }
 
 // onRows passes changed rows to the list of workers and to the core.
-func (f *fleet) onRows(rows []view.Row) {
+func (f *fleet) onRows(changedRows []rows.Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	changed := false
-	for i := range rows {
-		changed = f.noteRow(&rows[i]) || changed
+	for i := range changedRows {
+		changed = f.noteRow(&changedRows[i]) || changed
 	}
 	if changed {
 		f.publishList()
 	}
-	f.tellCore(rows)
+	f.tellCore(changedRows)
 }
 
 // noteRow notes a row of a worker, and reports whether the list of workers changes.
-func (f *fleet) noteRow(r *view.Row) (changed bool) {
+func (f *fleet) noteRow(r *rows.Row) (changed bool) {
 	name, addr := r.Profile.Name, r.Profile.Addr
 	old, known := f.known[name]
 	switch {
-	case r.State != view.Up && !known:
+	case r.State != rows.Up && !known:
 		return false
-	case r.State != view.Up:
+	case r.State != rows.Up:
 		f.server.log.Info("worker gone, by gossip", "worker", name, "address", old.addr, "state", r.State.String())
 		delete(f.known, name)
 		f.formerAddrs[old.addr] = true
@@ -172,7 +172,7 @@ func (f *fleet) noteRow(r *view.Row) (changed bool) {
 	return true
 }
 
-func fileIDs(files *view.Files) []estimate.FileID {
+func fileIDs(files *rows.Files) []estimate.FileID {
 	if files == nil {
 		return nil
 	}
@@ -218,14 +218,14 @@ func (f *fleet) publishList() {
 const rowsPerStep = 32
 
 // tellCore passes rows of workers with a link to the core. Gossip's facts about workers enter the core only here.
-func (f *fleet) tellCore(rows []view.Row) {
+func (f *fleet) tellCore(changed []rows.Row) {
 	s := f.server
-	for chunk := range slices.Chunk(rows, rowsPerStep) {
+	for chunk := range slices.Chunk(changed, rowsPerStep) {
 		s.mu.Lock()
 		for i := range chunk {
 			r := &chunk[i]
 			l := s.byAddr[r.Profile.Addr]
-			if l == nil || r.State != view.Up {
+			if l == nil || r.State != rows.Up {
 				continue
 			}
 			matrix := r.Matrix // a copy, because the core keeps it
@@ -242,11 +242,11 @@ func (f *fleet) tellCore(rows []view.Row) {
 // describeWorker completes ws with gossip's row of the worker.
 func (f *fleet) describeWorker(ws *v1.WorkerStatus) {
 	r, ok := f.node.Get(ws.Name)
-	if !ok || r.State != view.Up {
+	if !ok || r.State != rows.Up {
 		return
 	}
 	var homes []string
-	for _, m := range view.Homes(ws.Name, f.node.Members()) {
+	for _, m := range rows.Homes(ws.Name, f.node.Members()) {
 		if m.Name == f.server.cfg.Name {
 			homes = []string{"itself"}
 			break

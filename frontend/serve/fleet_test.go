@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
@@ -97,14 +97,14 @@ func TestFindEachOther(t *testing.T) {
 	}
 	row.Seq += 1000
 	row.Draining = true
-	a.fleet.onRows([]view.Row{row})
+	a.fleet.onRows([]rows.Row{row})
 	if s := a.shownState(t, w.Addr().String()); s != "draining" {
 		t.Errorf("it is %s", s)
 	}
 
 	// A live link is better evidence than rows.
-	row.State = view.Lost
-	b.fleet.onRows([]view.Row{row})
+	row.State = rows.Lost
+	b.fleet.onRows([]rows.Row{row})
 	b.fleet.dropFormer()
 	if l := b.listAddrs(); len(l) != 2 {
 		t.Errorf("b lists %v", l)
@@ -142,7 +142,7 @@ func TestWorkerMoves(t *testing.T) {
 	}
 	pollUntil(t, "the newer is left",
 		func() bool { return slices.Equal(a.listAddrs(), []string{second.Addr().String()}) })
-	if r, ok := a.fleet.node.Get("w"); !ok || r.State != view.Up || r.Profile.Addr != second.Addr().String() {
+	if r, ok := a.fleet.node.Get("w"); !ok || r.State != rows.Up || r.Profile.Addr != second.Addr().String() {
 		t.Errorf("the row of w: %+v", r)
 	}
 	if err := second.Close(); err != nil {
@@ -170,7 +170,7 @@ func TestWorkersExchangeAddresses(t *testing.T) {
 	startWorker(t, "x", y.Addr().String(), a.HeartbeatAddr())
 	a.awaitLinks(t, names)
 	for addr, name := range names {
-		if r, ok := a.fleet.node.Get(name); !ok || r.State != view.Up || r.Profile.Addr != addr {
+		if r, ok := a.fleet.node.Get(name); !ok || r.State != rows.Up || r.Profile.Addr != addr {
 			t.Errorf("the row of %s: %+v", name, r)
 		}
 	}
@@ -181,8 +181,8 @@ func TestBadRowAddress(t *testing.T) {
 	for i, addr := range []string{"", "w", ":7420", "[::1"} {
 		name := fmt.Sprint("w", i)
 		a.fleet.node.Hear(
-			view.Row{Key: view.KeyOf(name, 1), Incarnation: 1, Seq: 1, ProfileRev: 1,
-				Profile: &view.Profile{Name: name, Addr: addr}})
+			rows.Row{Key: rows.KeyOf(name, 1), Incarnation: 1, Seq: 1, ProfileRev: 1,
+				Profile: &rows.Profile{Name: name, Addr: addr}})
 	}
 	w := startWorker(t, "good", "127.0.0.1:0", a.HeartbeatAddr())
 	a.awaitWorkers(t, 1)

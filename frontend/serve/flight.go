@@ -213,7 +213,7 @@ func (s *Server) describeWorkers() (list []rec.RecordedWorker, keys []uint32) {
 	return list, keys
 }
 
-// copyAttempts copies the attempts behind number from. lost counts the forgotten attempts among them.
+// copyAttempts copies the attempts after number from. lost counts attempts that are forgotten already.
 func (s *Server) copyAttempts(from uint64) (list []rec.Attempt, lost int) {
 	part := make([]rec.Attempt, attemptsPerLock)
 	for {

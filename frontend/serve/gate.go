@@ -40,7 +40,7 @@ type kitexHandler interface {
 }
 
 const (
-	// smallRequest bounds a request without room of its own. Each connection has a buffer of that size anyway.
+	// smallRequest bounds a request that needs no room for reading. Each connection has a buffer of that size anyway.
 	smallRequest = 8 << 10
 	// maxStrangerRequest bounds a request without the right secret whose connection may go on, in bytes.
 	maxStrangerRequest = 4 << 10

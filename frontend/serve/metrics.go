@@ -15,7 +15,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/exposition"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 )
 
 // serverMetrics are metrics counted by the server, at each event. exposeAll adds the metrics of the core, the
@@ -228,7 +228,7 @@ func (f *fleet) exposeGossip(t *exposition.Text) {
 		}
 		t.Value("phoebe_frontend_"+v.name, labels, v.value)
 	}
-	for o := view.Old; o <= view.Invalid; o++ {
+	for o := rows.Old; o <= rows.Invalid; o++ {
 		t.Value("phoebe_frontend_view_rows_total", exposition.Labels("outcome", o.String()),
 			float64(stats.Merged[o.String()]))
 	}

@@ -30,7 +30,8 @@ func TestTokenRights(t *testing.T) {
 	}
 	asks := func(caller *v1.Caller) map[string]error {
 		_, events := c.client.Events(ctx, &v1.EventsRequest{Caller: caller, Handle: sub.Handle})
-		_, tasks := c.client.CancelTasks(ctx, &v1.CancelTasksRequest{Caller: caller, Handle: sub.Handle, Tasks: []int32{0}})
+		_, tasks := c.client.CancelTasks(ctx,
+			&v1.CancelTasksRequest{Caller: caller, Handle: sub.Handle, Tasks: []int32{0}})
 		_, extend := c.client.Extend(ctx,
 			&v1.ExtendRequest{Caller: caller, Handle: sub.Handle, FromTask: 2, Tasks: newJob("sleep", "1h").Tasks})
 		_, cancel := c.client.Cancel(ctx,

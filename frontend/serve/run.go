@@ -57,7 +57,7 @@ func thrownFrame(seq int32, err error) []byte {
 	return h.Refusal(r)
 }
 
-// answerWhenEnded has a Run answered when its job has ended.
+// answerWhenEnded answers a Run as soon as its job has ended, or now.
 func (s *Server) answerWhenEnded(r *clientJob, a waitingRun) {
 	if r.ended {
 		s.queueReply(r, a)
@@ -85,7 +85,7 @@ func (s *Server) answerRuns(r *clientJob) {
 	r.waitingRuns = nil
 }
 
-// queueReply has the answer to a Run written as soon as the mutex is free. The job has ended.
+// queueReply makes the answer to a Run of an ended job. The answer is written as soon as the mutex is free.
 func (s *Server) queueReply(r *clientJob, a waitingRun) {
 	var b []byte
 	switch {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 )
 
 const (
@@ -33,13 +33,13 @@ func (s *Server) shareNeeds() {
 	if !hasTerms || s.fleet == nil {
 		return
 	}
-	list := make([]view.Need, 0, len(needs))
+	list := make([]rows.Need, 0, len(needs))
 	for _, n := range needs {
-		if len(n.Path) > view.MaxName { // paths in the tenants file are shorter
+		if len(n.Path) > rows.MaxName { // paths in the tenants file are shorter
 			continue
 		}
 		list = append(list,
-			view.Need{Path: n.Path, Counts: [...]int64{n.Use, n.Want, n.Most, n.Quota.Regular, n.Quota.All}})
+			rows.Need{Path: n.Path, Counts: [...]int64{n.Use, n.Want, n.Most, n.Quota.Regular, n.Quota.All}})
 	}
 	s.fleet.node.TellNeeds(list)
 }
@@ -67,7 +67,7 @@ func (s *Server) listOthers(hasTerms bool) frontend.Others {
 }
 
 // needFromGossip makes a need from a peer's row.
-func needFromGossip(n view.Need) tenants.Need {
+func needFromGossip(n rows.Need) tenants.Need {
 	c := n.Counts
 	return tenants.Need{Path: n.Path, Use: c[0], Want: c[1], Most: c[2], Quota: tenants.Quota{Regular: c[3], All: c[4]}}
 }

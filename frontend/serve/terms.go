@@ -17,7 +17,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/tenants/file"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 )
 
 // terms holds the tenants file: the rights and shares of tenants. Revisions come from the file or from peers. The
@@ -145,7 +145,7 @@ func (t *terms) tellOthers() {
 	node := t.server.fleet.node
 	t.server.mu.Unlock()
 	if node != nil { // otherwise tellOthersAtStart tells the node
-		node.SetTerms(view.Terms{Revision: t.inForce.Revision, Text: t.inForce.Text})
+		node.SetTerms(rows.Terms{Revision: t.inForce.Revision, Text: t.inForce.Text})
 	}
 }
 
@@ -160,7 +160,7 @@ func (t *terms) tellOthersAtStart() {
 
 // hearTerms takes a peer's revision. Gossip delivers the terms that win. Among files of the same revision, all
 // frontends pick the same file.
-func (t *terms) hearTerms(h view.Terms) {
+func (t *terms) hearTerms(h rows.Terms) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.inForce != nil && (h.Revision < t.inForce.Revision || bytes.Equal(h.Text, t.inForce.Text)) {

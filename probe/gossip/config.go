@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/probe/names"
 )
@@ -36,16 +36,16 @@ type Config struct {
 	// packets and try secrets offline. Nil: no encryption, on loopback only. Secrets may change while the Node
 	// runs, but must not appear or vanish.
 	Secrets *identity.Secrets
-	// View bounds and times the table of rows. Zero: view.DefaultConfig.
-	View view.Config
+	// View bounds and times the table of rows. Zero: rows.DefaultConfig.
+	View rows.Config
 	// OnRows is called with the changed rows, also rows of ended workers, at most some 50 ms after the change.
 	// Calls do not overlap, and OnRows may call the Node. The Node reuses the slice. Nil: no call.
-	OnRows func(rows []view.Row)
+	OnRows func(rows []rows.Row)
 	// OnMembers is called with all members, including the own frontend: first before Start returns, then after each
 	// change. Otherwise like OnRows.
-	OnMembers func(members []view.Member)
+	OnMembers func(members []rows.Member)
 	// OnTerms is called with the latest terms after each change. Otherwise like OnMembers.
-	OnTerms func(view.Terms)
+	OnTerms func(rows.Terms)
 	// Log receives events about members. Nil: no log.
 	Log *slog.Logger
 
@@ -72,10 +72,10 @@ func (c *Config) Validate() error {
 			addProblem("seed %w", err)
 		}
 	}
-	if n := len(encodeMeta(view.Member{Name: c.Name, API: c.API, Heartbeat: c.Heartbeat})); n > memberlist.MetaMaxSize {
+	if n := len(encodeMeta(rows.Member{Name: c.Name, API: c.API, Heartbeat: c.Heartbeat})); n > memberlist.MetaMaxSize {
 		addProblem("name and addresses are %d bytes too long together", n-memberlist.MetaMaxSize)
 	}
-	if c.View != (view.Config{}) {
+	if c.View != (rows.Config{}) {
 		if err := c.View.Validate(); err != nil {
 			errs = append(errs, err)
 		}

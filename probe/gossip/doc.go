@@ -1,4 +1,4 @@
 // Package gossip joins frontends. The library memberlist finds the members, and carries the messages of package
-// view, encrypted with a key made from the shared secret. Package view makes all decisions; package gossip adds the
+// view, encrypted with a key made from the shared secret. Package rows makes all decisions; package gossip adds the
 // clock, the sockets and the locks.
 package gossip

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -39,34 +39,34 @@ func TestLoad(t *testing.T) {
 	})
 
 	rng := rand.New(rand.NewPCG(1, 2))
-	fleet := make([]*view.Announcer, workers)
+	fleet := make([]*rows.Announcer, workers)
 	for i := range fleet {
-		p := view.Profile{Name: fmt.Sprintf("worker-%05d.eu-central-1", i), Addr: "10.1.2.3:7420",
+		p := rows.Profile{Name: fmt.Sprintf("worker-%05d.eu-central-1", i), Addr: "10.1.2.3:7420",
 			Host: fmt.Sprintf("host-%05d", i), Rack: fmt.Sprintf("rack-%03d", i/40),
 			Capacity: probe.Demand{CPU: 16000, Mem: 65536}, Labels: []string{"zone=a", "disk=ssd", "arch=amd64",
 				"gen=7"}}
 		var err error
-		if fleet[i], err = view.NewAnnouncer([]string{all[0].cfg.Heartbeat}, p, uint64(i+1)); err != nil {
+		if fleet[i], err = rows.NewAnnouncer([]string{all[0].cfg.Heartbeat}, p, uint64(i+1)); err != nil {
 			t.Fatal(err)
 		}
-		files := make([]view.FileID, 16)
+		files := make([]rows.FileID, 16)
 		for j := range files {
-			files[j] = view.FileID(rng.Uint64())
+			files[j] = rows.FileID(rng.Uint64())
 		}
 		fleet[i].SetFiles(files)
 	}
 	var hbBytes int
 	var buf []byte
-	beat := func(a *view.Announcer) {
-		row := view.Row{Speed: 1.07, Finished: 123_456, Failed: 78, Matrix: busyMatrix(rng)}
+	beat := func(a *rows.Announcer) {
+		row := rows.Row{Speed: 1.07, Finished: 123_456, Failed: 78, Matrix: busyMatrix(rng)}
 		for _, b := range a.Beats(row, "s3cret") {
-			buf = view.AppendHeartbeat(buf[:0], &b.Heartbeat)
-			var h view.Heartbeat
-			if err := view.ReadHeartbeat(buf, &h); err != nil {
+			buf = rows.AppendHeartbeat(buf[:0], &b.Heartbeat)
+			var h rows.Heartbeat
+			if err := rows.ReadHeartbeat(buf, &h); err != nil {
 				t.Fatal(err)
 			}
 			answer := nodes[b.Addr].Heartbeat(&h)
-			hbBytes += len(buf) + 40 + len(view.AppendAnswer(nil, &answer)) + 40
+			hbBytes += len(buf) + 40 + len(rows.AppendAnswer(nil, &answer)) + 40
 			a.Answered(&b, &answer)
 		}
 	}

@@ -5,14 +5,14 @@ import (
 	"errors"
 
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 )
 
 var errMeta = errors.New("the member's description comes from another release, or is cut short")
 
 // encodeMeta encodes the self-description of a member: the dialect, the run (8 bytes, little-endian), and three
 // strings behind their lengths (uvarint). Readers ignore bytes behind the last string.
-func encodeMeta(m view.Member) []byte {
+func encodeMeta(m rows.Member) []byte {
 	b := binary.LittleEndian.AppendUint64(probe.AppendDialect(nil, probe.Spoken), m.Run)
 	for _, s := range []string{m.Name, m.API, m.Heartbeat} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
@@ -21,7 +21,7 @@ func encodeMeta(m view.Member) []byte {
 }
 
 // decodeMeta decodes a self-description. The error says whether this frontend or the member must be upgraded.
-func decodeMeta(b []byte) (m view.Member, err error) {
+func decodeMeta(b []byte) (m rows.Member, err error) {
 	dialect, b, err := probe.ReadDialect(b)
 	if err != nil {
 		return m, errMeta
@@ -36,7 +36,7 @@ func decodeMeta(b []byte) (m view.Member, err error) {
 	b = b[8:]
 	for _, s := range []*string{&m.Name, &m.API, &m.Heartbeat} {
 		size, n := binary.Uvarint(b)
-		if n <= 0 || size > uint64(len(b)-n) || size > view.MaxName {
+		if n <= 0 || size > uint64(len(b)-n) || size > rows.MaxName {
 			return m, errMeta
 		}
 		*s, b = string(b[n:n+int(size)]), b[n+int(size):]

@@ -19,7 +19,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/names"
 )
 
@@ -33,13 +33,13 @@ const (
 	packetCost   = 28 + 1 + 5 + 29  // bytes of IP, UDP, type, checksum and encryption around a message
 	streamCost   = 400              // about, including the packets that open and close a connection
 	silentFor    = 5                // heartbeats without any message; each member sends two messages a heartbeat
-	leaveKind    = 0                // first byte of a goodbye; package view owns all other kinds
+	leaveKind    = 0                // first byte of a goodbye; package rows owns all other kinds
 )
 
 // Node represents this frontend among the members. Any goroutine may call its methods.
 type Node struct {
 	cfg            Config
-	self           view.Member         // without the gossip address, found by the library
+	self           rows.Member         // without the gossip address, found by the library
 	runName        string              // name of the own member in the library
 	ring           *memberlist.Keyring // nil: no encryption
 	secretsVersion uint64              // version of the secrets when the ring was made
@@ -54,7 +54,7 @@ type Node struct {
 	streams chan streamMsg
 
 	mu   sync.Mutex // held for microseconds: never during a call of memberlist or of the user
-	core *view.Core
+	core *rows.Core
 
 	// peersMu guards the fields below. memberlist calls events under its own lock, so take peersMu last.
 	peersMu        sync.Mutex
@@ -69,7 +69,7 @@ type Node struct {
 
 // peer is another member, in its state of the last join or update.
 type peer struct {
-	view.Member
+	rows.Member
 	node memberlist.Node
 }
 
@@ -90,8 +90,8 @@ func Start(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.View == (view.Config{}) {
-		cfg.View = view.DefaultConfig
+	if cfg.View == (rows.Config{}) {
+		cfg.View = rows.DefaultConfig
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -101,9 +101,9 @@ func Start(cfg Config) (*Node, error) {
 		membersChanged: true}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	now := time.Now()
-	n.self = view.Member{Name: cfg.Name, Run: view.NewIncarnation(now.UnixMilli(), rand.Uint64()), API: cfg.API,
+	n.self = rows.Member{Name: cfg.Name, Run: rows.NewIncarnation(now.UnixMilli(), rand.Uint64()), API: cfg.API,
 		Heartbeat: cfg.Heartbeat}
-	n.core = view.New(cfg.View, n.self, now, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
+	n.core = rows.New(cfg.View, n.self, now, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
 
 	// The library gets a new name for each run, because memberlist refuses a known name at a new address for some
 	// time.
@@ -145,7 +145,7 @@ func (n *Node) Addr() string { return n.addr }
 
 // Hear takes a row from its worker, by heartbeat or over a link. wantsWholeRow means that the worker should send a
 // whole row.
-func (n *Node) Hear(r view.Row) (o view.Outcome, wantsWholeRow bool) {
+func (n *Node) Hear(r rows.Row) (o rows.Outcome, wantsWholeRow bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Hear(time.Now(), r)
@@ -153,7 +153,7 @@ func (n *Node) Hear(r view.Row) (o view.Outcome, wantsWholeRow bool) {
 
 // Heartbeat takes a worker's heartbeat. The caller has checked its secret, and must not write to the Members of the
 // answer.
-func (n *Node) Heartbeat(h *view.Heartbeat) view.Answer {
+func (n *Node) Heartbeat(h *rows.Heartbeat) rows.Answer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Heartbeat(time.Now(), h)
@@ -161,7 +161,7 @@ func (n *Node) Heartbeat(h *view.Heartbeat) view.Answer {
 
 // SetTerms offers the frontend's own terms. All members adopt the terms, unless later terms exist. Nobody may write
 // to t afterwards.
-func (n *Node) SetTerms(t view.Terms) {
+func (n *Node) SetTerms(t rows.Terms) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.core.SetTerms(t)
@@ -169,7 +169,7 @@ func (n *Node) SetTerms(t view.Terms) {
 
 // TellNeeds tells the members the needs of the frontend by tenant. Call TellNeeds again and again: a need left out
 // twice ends.
-func (n *Node) TellNeeds(list []view.Need) {
+func (n *Node) TellNeeds(list []rows.Need) {
 	n.mu.Lock()
 	out := n.core.TellNeeds(list, nil)
 	n.mu.Unlock()
@@ -178,14 +178,14 @@ func (n *Node) TellNeeds(list []view.Need) {
 
 // Needs returns the needs told by the other present frontends, by frontend. silent are the frontends silent for
 // longer than silentAfter.
-func (n *Node) Needs(silentAfter time.Duration) (needs map[string][]view.Need, silent []string) {
+func (n *Node) Needs(silentAfter time.Duration) (needs map[string][]rows.Need, silent []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Needs(time.Now(), silentAfter)
 }
 
 // Get returns the row of a worker.
-func (n *Node) Get(name string) (view.Row, bool) {
+func (n *Node) Get(name string) (rows.Row, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Get(time.Now(), name)
@@ -193,13 +193,13 @@ func (n *Node) Get(name string) (view.Row, bool) {
 
 // Since returns the rows that changed after a version of the table, and the table's new version. Since(0) returns
 // all rows.
-func (n *Node) Since(version uint64) (list []view.Row, to uint64) {
+func (n *Node) Since(version uint64) (list []rows.Row, to uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.appendSince(nil, version)
 }
 
-func (n *Node) appendSince(list []view.Row, version uint64) ([]view.Row, uint64) {
+func (n *Node) appendSince(list []rows.Row, version uint64) ([]rows.Row, uint64) {
 	for _, r := range n.core.Since(time.Now(), version) {
 		list = append(list, r)
 	}
@@ -211,7 +211,7 @@ func (n *Node) Ages() (ages []time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range n.core.Since(time.Now(), 0) {
-		if r.State == view.Up {
+		if r.State == rows.Up {
 			ages = append(ages, r.Age)
 		}
 	}
@@ -219,7 +219,7 @@ func (n *Node) Ages() (ages []time.Duration) {
 }
 
 // Members returns all frontends by name, including the own frontend. The caller must not write to the slice.
-func (n *Node) Members() []view.Member {
+func (n *Node) Members() []rows.Member {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.core.Members()
@@ -247,7 +247,7 @@ func (n *Node) Health() Health {
 
 // Stats are counts since the start.
 type Stats struct {
-	view.Stats
+	rows.Stats
 	Merged                map[string]uint64 // rows by outcome
 	Flawed                uint64            // rows with an absurd value, replaced by the table
 	Workers               int               // workers that are up
@@ -292,13 +292,13 @@ func (n *Node) Close() error {
 	return err
 }
 
-// tickCore ticks the core every view.FlushEvery, sends its messages, and reports changes to the callbacks.
+// tickCore ticks the core every rows.FlushEvery, sends its messages, and reports changes to the callbacks.
 func (n *Node) tickCore() {
-	timer := time.NewTicker(view.FlushEvery)
+	timer := time.NewTicker(rows.FlushEvery)
 	defer timer.Stop()
 	var rowsVersion uint64
-	var sends []view.Send
-	var changedRows []view.Row
+	var sends []rows.Send
+	var changedRows []rows.Row
 	var termsRevision uint64
 	var termsText []byte // of the last reported terms
 	last := time.Now()
@@ -310,7 +310,7 @@ func (n *Node) tickCore() {
 		case <-timer.C:
 		}
 		now := time.Now()
-		if now.Sub(last) > view.FlushEvery+stalledAfter {
+		if now.Sub(last) > rows.FlushEvery+stalledAfter {
 			n.traffic.stalls.Add(1)
 		}
 		last = now
@@ -373,7 +373,7 @@ func (n *Node) reportMembers() {
 	n.membersChanged = false
 	self := n.self
 	self.Gossip = n.addr
-	list := []view.Member{self}
+	list := []rows.Member{self}
 	for _, p := range n.peers {
 		list = append(list, p.Member)
 	}
@@ -387,7 +387,7 @@ func (n *Node) reportMembers() {
 	}
 }
 
-func (n *Node) sendAll(sends []view.Send) {
+func (n *Node) sendAll(sends []rows.Send) {
 	for _, s := range sends {
 		if s.To == "" {
 			n.sendToPeers(s.Msg)
@@ -539,7 +539,7 @@ func (d *delegate) NotifyMsg(msg []byte) {
 	}
 	n.traffic.packetsIn.Add(1)
 	cost := packetCost
-	if len(msg) > view.MaxPacket {
+	if len(msg) > rows.MaxPacket {
 		cost = streamCost
 	}
 	n.traffic.bytesIn.Add(uint64(len(msg) + cost))

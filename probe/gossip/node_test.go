@@ -20,7 +20,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/corpus"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -59,8 +59,8 @@ func (w *watcher) startNode(cfg Config) *Node {
 	w.t.Helper()
 	cfg.Bind = "127.0.0.1:0"
 	cfg.API, cfg.Heartbeat = "api-"+cfg.Name+":1", "hb-"+cfg.Name+":1"
-	cfg.OnRows = func([]view.Row) { w.wake() }
-	cfg.OnMembers = func([]view.Member) { w.wake() }
+	cfg.OnRows = func([]rows.Row) { w.wake() }
+	cfg.OnMembers = func([]rows.Member) { w.wake() }
 	cfg.tune = func(c *memberlist.Config) {
 		c.ProbeInterval, c.ProbeTimeout = 200*time.Millisecond, 100*time.Millisecond
 		c.GossipInterval, c.SuspicionMult = 20*time.Millisecond, 2
@@ -87,9 +87,9 @@ func namesOf(n *Node) string {
 }
 
 // fullRow makes a whole row of a worker.
-func fullRow(name string, incarnation, seq uint64) view.Row {
-	return view.Row{Key: view.KeyOf(name, incarnation), Incarnation: incarnation, Seq: seq, Speed: 1, ProfileRev: 1,
-		Profile: &view.Profile{Name: name, Addr: name + ":7420", Capacity: probe.Demand{CPU: 8000, Mem: 8192}}}
+func fullRow(name string, incarnation, seq uint64) rows.Row {
+	return rows.Row{Key: rows.KeyOf(name, incarnation), Incarnation: incarnation, Seq: seq, Speed: 1, ProfileRev: 1,
+		Profile: &rows.Profile{Name: name, Addr: name + ":7420", Capacity: probe.Demand{CPU: 8000, Mem: 8192}}}
 }
 
 // allHave returns a condition: all nodes have this version of a worker's row.
@@ -97,7 +97,7 @@ func allHave(worker string, incarnation, seq uint64, nodes ...*Node) func() bool
 	return func() bool {
 		return !slices.ContainsFunc(nodes, func(n *Node) bool {
 			r, _ := n.Get(worker)
-			return r.Incarnation != incarnation || r.Seq != seq || r.State != view.Up
+			return r.Incarnation != incarnation || r.Seq != seq || r.State != rows.Up
 		})
 	}
 }
@@ -155,7 +155,7 @@ func TestComeAndGo(t *testing.T) {
 	if h := a.Health(); !h.CutOff {
 		t.Errorf("the others are lost: %+v", h)
 	}
-	if r, ok := a.Get("w7"); !ok || r.State != view.Up {
+	if r, ok := a.Get("w7"); !ok || r.State != rows.Up {
 		t.Errorf("cut off, it forgot a worker: %+v", r)
 	}
 
@@ -181,24 +181,24 @@ func TestWorkerFindsHomes(t *testing.T) {
 	w.waitUntil("all know all", func() bool {
 		return !slices.ContainsFunc(all, func(n *Node) bool { return namesOf(n) != "a b c d" })
 	})
-	ann, err := view.NewAnnouncer([]string{"hb-a:1"}, *fullRow("w", 1, 1).Profile, 7)
+	ann, err := rows.NewAnnouncer([]string{"hb-a:1"}, *fullRow("w", 1, 1).Profile, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
 	to := map[string]int{}
 	for range 3 {
-		for _, beat := range ann.Beats(view.Row{Speed: 1}, "") {
+		for _, beat := range ann.Beats(rows.Row{Speed: 1}, "") {
 			answer := nodes[beat.Addr].Heartbeat(&beat.Heartbeat)
 			ann.Answered(&beat, &answer)
 			to[beat.Addr]++
 		}
 	}
-	homes := view.Homes("w", all[0].Members())
+	homes := rows.Homes("w", all[0].Members())
 	if to[homes[0].Heartbeat] < 2 || to[homes[1].Heartbeat] < 2 || to["hb-a:1"] < 1 {
 		t.Errorf("heartbeats went to %v; the seed is a, the homes are %v", to, homes)
 	}
 	w.waitUntil("all know the worker", func() bool {
-		return !slices.ContainsFunc(all, func(n *Node) bool { r, ok := n.Get("w"); return !ok || r.State != view.Up })
+		return !slices.ContainsFunc(all, func(n *Node) bool { r, ok := n.Get("w"); return !ok || r.State != rows.Up })
 	})
 }
 
@@ -263,7 +263,7 @@ func TestAbsurdRow(t *testing.T) {
 	w.waitUntil("b knows it", allHave("liar", 1, 1, a, b))
 	for _, n := range []*Node{a, b} {
 		r, _ := n.Get("liar")
-		if r.Flaws != view.BadMatrix || r.Profile.Flaws != view.BadLabels || len(r.Profile.Labels) > view.MaxLabels ||
+		if r.Flaws != rows.BadMatrix || r.Profile.Flaws != rows.BadLabels || len(r.Profile.Labels) > rows.MaxLabels ||
 			r.Matrix.Wait(probe.Slot) != probe.NeverFits || n.Stats().Flawed == 0 {
 			t.Errorf("at %s: %v, %v, %d labels", n.cfg.Name, r.Flaws.Names(), r.Profile.Flaws.Names(),
 				len(r.Profile.Labels))
@@ -342,10 +342,10 @@ func TestStrangersShareABound(t *testing.T) {
 
 // Callbacks may call the node.
 func TestCallbacksMayCall(t *testing.T) {
-	reported := make(chan view.Row, 1)
+	reported := make(chan rows.Row, 1)
 	var n *Node
 	started := make(chan struct{})
-	cfg := Config{Name: "a", Bind: "127.0.0.1:0", OnRows: func(changed []view.Row) {
+	cfg := Config{Name: "a", Bind: "127.0.0.1:0", OnRows: func(changed []rows.Row) {
 		<-started
 		n.Members()
 		n.Stats()
@@ -378,7 +378,7 @@ func TestValidate(t *testing.T) {
 		"bind address":   func(c *Config) { c.Bind = "7430" },
 		"want host:port": func(c *Config) { c.Seeds = []string{"f1"} },
 		"too long":       func(c *Config) { c.API = strings.Repeat("x", 600) },
-		"heartbeats":     func(c *Config) { c.View = view.DefaultConfig; c.View.Heartbeat = time.Hour },
+		"heartbeats":     func(c *Config) { c.View = rows.DefaultConfig; c.View.Heartbeat = time.Hour },
 	} {
 		c := good
 		spoil(&c)
@@ -403,7 +403,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestMeta(t *testing.T) {
-	m := view.Member{Name: "a", Run: 5, API: "x:1", Heartbeat: "y:2"}
+	m := rows.Member{Name: "a", Run: 5, API: "x:1", Heartbeat: "y:2"}
 	b := encodeMeta(m)
 	if got, err := decodeMeta(b); err != nil || got != m {
 		t.Errorf("%+v, %v", got, err)

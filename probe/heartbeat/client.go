@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -60,7 +60,7 @@ func (c *Conn) greetServer() error {
 
 // Beat sends h and waits for the answer, until the deadline. If the frontend refuses h, the error is a
 // *RefusedError.
-func (c *Conn) Beat(deadline time.Time, h *view.Heartbeat, a *view.Answer) error {
+func (c *Conn) Beat(deadline time.Time, h *rows.Heartbeat, a *rows.Answer) error {
 	if err := c.SetDeadline(deadline); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *Conn) Beat(deadline time.Time, h *view.Heartbeat, a *view.Answer) error
 	}
 	c.id = max(c.id+1, 1) // id 0 would ask for no answer
 	c.buf = binary.LittleEndian.AppendUint32(c.buf[:0], c.id)
-	c.buf = appendBody(c.buf, func(b []byte) []byte { return view.AppendHeartbeat(b, h) })
+	c.buf = appendBody(c.buf, func(b []byte) []byte { return rows.AppendHeartbeat(b, h) })
 	if _, err := c.Write(c.buf); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *Conn) Beat(deadline time.Time, h *view.Heartbeat, a *view.Answer) error
 	}
 	switch body[0] {
 	case kindAnswered:
-		err = view.ReadAnswer(body[1:], a)
+		err = rows.ReadAnswer(body[1:], a)
 	case kindRefused:
 		err = &RefusedError{Reason: string(body[1:])}
 	default:

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -46,23 +46,23 @@ func dial(t *testing.T, addr string) *Conn {
 // patience bounds the wait for an expected event.
 const patience = 20 * time.Second
 
-func beat(c *Conn, h *view.Heartbeat) (a view.Answer, err error) {
+func beat(c *Conn, h *rows.Heartbeat) (a rows.Answer, err error) {
 	err = c.Beat(time.Now().Add(patience), h, &a)
 	return a, err
 }
 
 // firstBeat makes a worker's first heartbeat.
-func firstBeat(secret string, labels ...string) *view.Heartbeat {
-	return &view.Heartbeat{Speaks: probe.Spoken, Secret: secret, Row: view.Row{Incarnation: 7, Seq: 3, ProfileRev: 1,
-		Profile: &view.Profile{Name: "w", Addr: "h:1", Labels: labels}}}
+func firstBeat(secret string, labels ...string) *rows.Heartbeat {
+	return &rows.Heartbeat{Speaks: probe.Spoken, Secret: secret, Row: rows.Row{Incarnation: 7, Seq: 3, ProfileRev: 1,
+		Profile: &rows.Profile{Name: "w", Addr: "h:1", Labels: labels}}}
 }
 
 func TestBeats(t *testing.T) {
 	var names atomic.Int64
 	s, addr := serve(t, Config{Secrets: identity.NewSecrets("sesame"), MaxConns: 10,
-		Answer: func(h *view.Heartbeat) view.Answer {
+		Answer: func(h *rows.Heartbeat) rows.Answer {
 			names.Add(int64(len(h.Row.Name())))
-			return view.Answer{Seq: h.Row.Seq, Version: 5, Members: []view.Member{{Name: "f", Heartbeat: "f:1"}}}
+			return rows.Answer{Seq: h.Row.Seq, Version: 5, Members: []rows.Member{{Name: "f", Heartbeat: "f:1"}}}
 		}})
 	c := dial(t, addr)
 	for range 3 { // on one connection, also with a body longer than any buffer
@@ -110,7 +110,7 @@ func TestAcceptFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Serve(&failing{Listener: l},
-		Config{MaxConns: 1, Answer: func(*view.Heartbeat) view.Answer { return view.Answer{} }})
+		Config{MaxConns: 1, Answer: func(*rows.Heartbeat) rows.Answer { return rows.Answer{} }})
 	defer s.Close()
 	if _, err := beat(dial(t, l.Addr().String()), firstBeat("")); err != nil {
 		t.Error(err)
@@ -137,7 +137,7 @@ func expectClose(t *testing.T, addr string, say []byte) {
 }
 
 func TestGarbage(t *testing.T) {
-	s, addr := serve(t, Config{MaxConns: 2, Answer: func(*view.Heartbeat) view.Answer { return view.Answer{} }})
+	s, addr := serve(t, Config{MaxConns: 2, Answer: func(*rows.Heartbeat) rows.Answer { return rows.Answer{} }})
 	request := func(size uint32, body string) []byte {
 		b := binary.LittleEndian.AppendUint32(append([]byte(nil), greeting...), 1)
 		return append(binary.LittleEndian.AppendUint32(b, size), body...)

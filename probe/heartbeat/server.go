@@ -13,7 +13,7 @@ import (
 	"github.com/valyala/fastrpc"
 
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -30,7 +30,7 @@ type Config struct {
 	MaxConns int               // further connections are closed at once
 	// Answer answers a heartbeat with the right secret. Calls are concurrent. Answer must not block, and may keep
 	// the parts that the row points to.
-	Answer func(h *view.Heartbeat) view.Answer
+	Answer func(h *rows.Heartbeat) rows.Answer
 }
 
 // Server answers heartbeats.
@@ -163,7 +163,7 @@ var _ fasthttp.Logger = errorCount{}
 type call struct {
 	server *Server
 	buf    []byte
-	beat   view.Heartbeat
+	beat   rows.Heartbeat
 	err    error // why the heartbeat cannot be read
 }
 
@@ -172,7 +172,7 @@ func (c *call) Init(net.Conn, fasthttp.Logger) {}
 // ReadRequest implements fastrpc.HandlerCtx. After an error fastrpc closes the connection.
 func (c *call) ReadRequest(br *bufio.Reader) (err error) {
 	if c.buf, err = readBody(br, c.buf[:0], maxRequest); err == nil {
-		c.err = view.ReadHeartbeat(c.buf, &c.beat)
+		c.err = rows.ReadHeartbeat(c.buf, &c.beat)
 	}
 	return err
 }
@@ -199,7 +199,7 @@ func (c *call) answerBeat() {
 	}
 	s.counts.answered.Add(1)
 	a := s.cfg.Answer(&c.beat)
-	c.encodeAnswer(kindAnswered, func(b []byte) []byte { return view.AppendAnswer(b, &a) })
+	c.encodeAnswer(kindAnswered, func(b []byte) []byte { return rows.AppendAnswer(b, &a) })
 }
 
 // ConcurrencyLimitError implements fastrpc.HandlerCtx.
@@ -212,7 +212,7 @@ func (c *call) refuseBeat(why string) {
 }
 
 func (c *call) encodeAnswer(kind byte, body func([]byte) []byte) {
-	c.beat = view.Heartbeat{}
+	c.beat = rows.Heartbeat{}
 	c.buf = appendBody(c.buf[:0], func(b []byte) []byte { return body(append(b, kind)) })
 }
 

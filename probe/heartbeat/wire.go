@@ -1,8 +1,8 @@
 // Package heartbeat carries heartbeats from workers to frontends, and answers back. The frontend runs fastrpc's
-// server; the worker has a connection that speaks the same format. Package view defines the content.
+// server; the worker has a connection that speaks the same format. Package rows defines the content.
 //
 // Requests and answers are frames: a length (4 bytes, little-endian) and a body. The body of a request is a
-// view.Heartbeat. The body of an answer is a kind byte, then a view.Answer or the reason for a refusal.
+// rows.Heartbeat. The body of an answer is a kind byte, then a rows.Answer or the reason for a refusal.
 package heartbeat
 
 import (

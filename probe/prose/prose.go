@@ -204,12 +204,14 @@ func (c *Count) addMarkdown(file, text string) {
 	}
 }
 
-// addLines counts lines, and reports long lines. Rows of tables may have any length, and so may what a story plays.
+// addLines counts lines, and reports long lines. Rows of tables may have any length, and so may help texts in struct
+// tags, which cannot be wrapped, and what a story plays.
 func (c *Count) addLines(file, text string, columns int) {
 	story := isStory.MatchString(file)
 	for i, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		c.Lines++
-		if n := len([]rune(expandTabs(l))); n > columns && !strings.HasPrefix(l, "|") && (!story || l[0] == '#') {
+		mayBeLong := strings.HasPrefix(l, "|") || strings.Contains(l, ` help:"`) || story && !strings.HasPrefix(l, "#")
+		if n := len([]rune(expandTabs(l))); n > columns && !mayBeLong {
 			remedy := fmt.Sprintf("%d columns: wrap at %d", n, columns)
 			c.Findings = append(c.Findings, Finding{file, i + 1, Long, l, remedy})
 		}

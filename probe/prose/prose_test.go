@@ -139,7 +139,7 @@ var glossary = []struct{ word, where, remedy string }{
 // wireNames are names outside of the glossary that messages, stories, JSON or callers keep, by file.
 var wireNames = map[string][]string{
 	"probe/messages.go":        {"Left"},
-	"probe/gossip/view/row.go": {"Left"},
+	"probe/gossip/rows/row.go": {"Left"},
 	"probe/lent/lent.go":       {"Of"},
 	"bench/simreport.go":       {"Over"},
 	"frontend/client/watch.go": {"Of", "Over", "LeftOut"},

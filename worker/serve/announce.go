@@ -12,7 +12,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/audit"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/heartbeat"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/probe/names"
@@ -30,7 +30,7 @@ const (
 type announcer struct {
 	server           *Server
 	log              *slog.Logger
-	beats            *view.Announcer
+	beats            *rows.Announcer
 	conns            map[string]*heartbeat.Conn
 	problem          string    // last logged reason why no frontend knows this worker
 	newerRun         uint64    // last logged newer run under this worker's name
@@ -50,7 +50,7 @@ func (s *Server) startAnnouncing() error {
 	if addr == "" {
 		addr = s.addr.String()
 	}
-	beats, err := view.NewAnnouncer(names.Plain(cfg.Join), view.Profile{
+	beats, err := rows.NewAnnouncer(names.Plain(cfg.Join), rows.Profile{
 		Name: cfg.Name, Addr: addr, Host: cfg.Host, Rack: cfg.Rack, Capacity: cfg.Core.Capacity, Labels: cfg.Labels,
 	}, s.incarnation)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Server) obeyOperator(m probe.Away, frontend, addr string) {
 func (a *announcer) runLoop() {
 	defer close(a.stopped)
 	defer a.server.recoverPanic("announcing itself", nil)
-	tick := time.NewTicker(view.DefaultConfig.Heartbeat)
+	tick := time.NewTicker(rows.DefaultConfig.Heartbeat)
 	defer tick.Stop()
 	for {
 		if a.sendRound(beatTimeout) { // a frontend wants more, at once
@@ -170,10 +170,10 @@ func (a *announcer) announceFiles() {
 
 // beatResult is a heartbeat, and its outcome.
 type beatResult struct {
-	view.Beat
+	rows.Beat
 	keys   *identity.Keys
 	conn   *heartbeat.Conn
-	answer view.Answer
+	answer rows.Answer
 	err    error
 }
 
@@ -284,24 +284,24 @@ const matrixEvery = 900 * time.Millisecond
 
 // currentRow returns this worker's row in the view of frontends, as of now. If leaves is set, the row says that the
 // worker has left.
-func (s *Server) currentRow(leaves bool) view.Row {
+func (s *Server) currentRow(leaves bool) rows.Row {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if age := now.Sub(s.matrixAt); age >= matrixEvery && !s.stepping && !s.ended {
 		s.matrix, s.matrixAt = s.core.Matrix(now), now
 	}
-	r := view.Row{
+	r := rows.Row{
 		Age: now.Sub(s.matrixAt), Draining: s.leaving, Finished: s.finished, Failed: s.failed,
 		Speed: s.cfg.Speed, Matrix: s.matrix,
 	}
 	if leaves {
-		r.State = view.Left
+		r.State = rows.Left
 	}
 	// In counts from the time of the row, which was r.Age ago. A maintenance that has begun lasts for the rest
 	// only.
 	if in, lasts := s.maintenance.at.Sub(now), s.maintenance.lasts; lasts > 0 && in+lasts > 0 {
-		r.Maintenance = view.Maintenance{In: max(in, 0) + r.Age, Lasts: lasts + min(in, 0)}
+		r.Maintenance = rows.Maintenance{In: max(in, 0) + r.Age, Lasts: lasts + min(in, 0)}
 	}
 	return r
 }
@@ -331,19 +331,19 @@ func (c *Config) checkAnnouncement() (errs []error) {
 		wrong("listen on %q: frontends cannot reach this worker at that address: set the address to advertise",
 			c.Listen)
 	}
-	if len(c.Labels) > view.MaxLabels {
-		wrong("%d labels: a worker announces at most %d", len(c.Labels), view.MaxLabels)
+	if len(c.Labels) > rows.MaxLabels {
+		wrong("%d labels: a worker announces at most %d", len(c.Labels), rows.MaxLabels)
 	}
 	for _, l := range c.Labels {
-		if len(l) > view.MaxLabel {
-			wrong("label %q has %d bytes: a worker announces labels of at most %d", l[:32], len(l), view.MaxLabel)
+		if len(l) > rows.MaxLabel {
+			wrong("label %q has %d bytes: a worker announces labels of at most %d", l[:32], len(l), rows.MaxLabel)
 		}
 	}
 	for _, s := range []struct{ what, text string }{
 		{"name", c.Name}, {"host name", c.Host}, {"rack", c.Rack}, {"address", c.Advertise},
 	} {
-		if len(s.text) > view.MaxName {
-			wrong("the worker's %s has %d bytes: a worker announces at most %d", s.what, len(s.text), view.MaxName)
+		if len(s.text) > rows.MaxName {
+			wrong("the worker's %s has %d bytes: a worker announces at most %d", s.what, len(s.text), rows.MaxName)
 		}
 	}
 	return errs

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/heartbeat"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
@@ -20,8 +20,8 @@ type fakeFrontend struct {
 	addr string
 
 	mu     sync.Mutex
-	beats  []view.Heartbeat
-	answer view.Answer // without Seq
+	beats  []rows.Heartbeat
+	answer rows.Answer // without Seq
 }
 
 func newFakeFrontend(t *testing.T, listen, secret string) *fakeFrontend {
@@ -32,10 +32,10 @@ func newFakeFrontend(t *testing.T, listen, secret string) *fakeFrontend {
 	}
 	h := &fakeFrontend{addr: l.Addr().String()}
 	h.answer.Version = 1
-	h.answer.Members = []view.Member{{Name: "f-" + h.addr, Heartbeat: h.addr}}
+	h.answer.Members = []rows.Member{{Name: "f-" + h.addr, Heartbeat: h.addr}}
 	s := heartbeat.Serve(l,
 		heartbeat.Config{Secrets: identity.NewSecrets(secret), MaxConns: 10,
-			Answer: func(b *view.Heartbeat) view.Answer {
+			Answer: func(b *rows.Heartbeat) rows.Answer {
 				h.mu.Lock()
 				defer h.mu.Unlock()
 				h.beats = append(h.beats, *b)
@@ -48,7 +48,7 @@ func newFakeFrontend(t *testing.T, listen, secret string) *fakeFrontend {
 }
 
 // waitForBeat waits for a heartbeat for which ok returns true.
-func (h *fakeFrontend) waitForBeat(t *testing.T, label string, ok func(b *view.Heartbeat) bool) (found view.Heartbeat) {
+func (h *fakeFrontend) waitForBeat(t *testing.T, label string, ok func(b *rows.Heartbeat) bool) (found rows.Heartbeat) {
 	t.Helper()
 	waitUntil(t, label, func() bool {
 		h.mu.Lock()
@@ -64,8 +64,8 @@ func (h *fakeFrontend) waitForBeat(t *testing.T, label string, ok func(b *view.H
 	return found
 }
 
-func hasProfile(b *view.Heartbeat) bool   { return b.Row.Profile != nil }
-func hasNoProfile(b *view.Heartbeat) bool { return b.Row.Profile == nil }
+func hasProfile(b *rows.Heartbeat) bool   { return b.Row.Profile != nil }
+func hasNoProfile(b *rows.Heartbeat) bool { return b.Row.Profile == nil }
 
 // logLines collects the log of a server.
 type logLines struct {
@@ -95,12 +95,12 @@ func TestAnnounces(t *testing.T) {
 			[]string{"disk=ssd"}
 	})
 	row := h.waitForBeat(t, "a heartbeat with the profile", hasProfile).Row
-	want := view.Profile{Name: "w", Addr: s.Addr().String(), Host: "mars", Rack: "r7", Capacity: capacity(2)}
+	want := rows.Profile{Name: "w", Addr: s.Addr().String(), Host: "mars", Rack: "r7", Capacity: capacity(2)}
 	if p := *row.Profile; p.Name != want.Name || p.Addr != want.Addr || p.Host != want.Host ||
 		p.Rack != want.Rack || p.Capacity != want.Capacity || len(p.Labels) != 1 {
 		t.Errorf("the worker announces %+v, want %+v", p, want)
 	}
-	if row.Incarnation != s.incarnation || row.State != view.Up || row.Draining {
+	if row.Incarnation != s.incarnation || row.State != rows.Up || row.Draining {
 		t.Errorf("the row is %+v", row)
 	}
 	h.waitForBeat(t, "a heartbeat without the profile", hasNoProfile)
@@ -118,24 +118,24 @@ func TestAnnounces(t *testing.T) {
 		p.send(probe.Ack{Attempts: []probe.AttemptID{f.Attempt}})
 	}
 	h.waitForBeat(t, "the counts of ended attempts",
-		func(b *view.Heartbeat) bool { return b.Row.Finished == 2 && b.Row.Failed == 1 })
+		func(b *rows.Heartbeat) bool { return b.Row.Finished == 2 && b.Row.Failed == 1 })
 
 	p.send(reserve(3, launch(7, 3, "sleep", "1m"), launch(7, 4, "sleep", "1m")))
 	m := h.waitForBeat(t, "a matrix without room",
-		func(b *view.Heartbeat) bool { return b.Row.Matrix.Cells[0][0] > 0 }).Row.Matrix
+		func(b *rows.Heartbeat) bool { return b.Row.Matrix.Cells[0][0] > 0 }).Row.Matrix
 	if m.Cells[0][0] == probe.NeverFits {
 		t.Errorf("never any room: %v", m.Cells)
 	}
 
 	s.Maintenance(time.Hour, 10*time.Minute)
 	out := h.waitForBeat(t, "the planned maintenance",
-		func(b *view.Heartbeat) bool { return b.Row.Maintenance.Lasts > 0 })
+		func(b *rows.Heartbeat) bool { return b.Row.Maintenance.Lasts > 0 })
 	if in, lasts, ok := out.Row.Outage(); !ok || in > time.Hour || in < 50*time.Minute || lasts != 10*time.Minute {
 		t.Errorf("in %v for %v", in, lasts)
 	}
 	s.Maintenance(-time.Minute, 10*time.Minute)
 	out = h.waitForBeat(t, "maintenance that has begun",
-		func(b *view.Heartbeat) bool { m := b.Row.Maintenance; return m.Lasts > 0 && m.Lasts < 10*time.Minute })
+		func(b *rows.Heartbeat) bool { m := b.Row.Maintenance; return m.Lasts > 0 && m.Lasts < 10*time.Minute })
 	if in, lasts, ok := out.Row.Outage(); !ok || in > time.Second || lasts > 9*time.Minute || lasts < 8*time.Minute {
 		t.Errorf("in %v for %v", in, lasts)
 	}
@@ -144,11 +144,11 @@ func TestAnnounces(t *testing.T) {
 	if err := s.Drain(ctx); err == nil {
 		t.Error("drained with a task that runs")
 	}
-	h.waitForBeat(t, "the news of the drain", func(b *view.Heartbeat) bool { return b.Row.Draining })
+	h.waitForBeat(t, "the news of the drain", func(b *rows.Heartbeat) bool { return b.Row.Draining })
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	h.waitForBeat(t, "the news of the departure", func(b *view.Heartbeat) bool { return b.Row.State == view.Left })
+	h.waitForBeat(t, "the news of the departure", func(b *rows.Heartbeat) bool { return b.Row.State == rows.Left })
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,12 +170,12 @@ func TestGoesToHomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone.Close()
-	members := []view.Member{{Name: "a", Heartbeat: a.addr}, {Name: "b", Heartbeat: b.addr},
+	members := []rows.Member{{Name: "a", Heartbeat: a.addr}, {Name: "b", Heartbeat: b.addr},
 		{Name: "c", Heartbeat: gone.Addr().String()}}
 	name := ""
 	for i := 0; name == ""; i++ { // a name with homes c and a
 		n := strings.Repeat("w", i+1)
-		if h := view.Homes(n, members); h[0].Name == "c" && h[1].Name == "a" {
+		if h := rows.Homes(n, members); h[0].Name == "c" && h[1].Name == "a" {
 			name = n
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/worker"
 	"github.com/phoebe-sched/phoebe/worker/exec"
@@ -288,15 +288,15 @@ func (s *Server) followFiles() {
 
 // recentFiles returns the most recently used files in the cache. If the files have not changed since the last call,
 // changed is false and ids is nil.
-func (s *Server) recentFiles() (ids []view.FileID, changed bool) {
+func (s *Server) recentFiles() (ids []rows.FileID, changed bool) {
 	s.mu.Lock()
 	changed, s.store.usedChanged = s.store.usedChanged, false
 	s.mu.Unlock()
 	if !changed {
 		return nil, false
 	}
-	for _, digest := range s.store.cache.Digests(view.MaxFiles) {
-		ids = append(ids, view.FileIDOf(digest))
+	for _, digest := range s.store.cache.Digests(rows.MaxFiles) {
+		ids = append(ids, rows.FileIDOf(digest))
 	}
 	return ids, true
 }

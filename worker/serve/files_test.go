@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
@@ -394,7 +394,7 @@ func TestAnnouncesFiles(t *testing.T) {
 	p, _ := join(t, s, 7)
 	p.send(enqueue(1, "cat", "", a))
 	p.waitFinished()
-	has := func(b *view.Heartbeat) bool { return b.Row.Files.Has(view.FileIDOf(a.Digest)) }
+	has := func(b *rows.Heartbeat) bool { return b.Row.Files.Has(rows.FileIDOf(a.Digest)) }
 	if row = h.waitForBeat(t, "the announced file", has).Row; len(*row.Files) != 1 {
 		t.Errorf("%d files are announced", len(*row.Files))
 	}
@@ -402,7 +402,7 @@ func TestAnnouncesFiles(t *testing.T) {
 	p.send(enqueue(2, "cat", "", o.add("b", "b")))
 	p.waitFinished()
 	rounds := row.Seq
-	h.waitForBeat(t, "two more heartbeats", func(b *view.Heartbeat) bool { return b.Row.Seq >= rounds+2 })
+	h.waitForBeat(t, "two more heartbeats", func(b *rows.Heartbeat) bool { return b.Row.Seq >= rounds+2 })
 	h.mu.Lock()
 	if last := h.beats[len(h.beats)-1].Row; last.FilesRev != 1 {
 		t.Errorf("a second later other files are announced: %+v", last)

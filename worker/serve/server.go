@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/gossip/view"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/worker"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
@@ -98,7 +98,7 @@ func New(cfg Config) (*Server, error) {
 		meters:      newMeters(cfg.Metrics, cfg.Core.Capacity),
 		pool:        pool,
 		alarm:       alarm,
-		incarnation: view.NewIncarnation(time.Now().UnixMilli(), rand.Uint64()),
+		incarnation: rows.NewIncarnation(time.Now().UnixMilli(), rand.Uint64()),
 		fileLimit:   RaiseFileLimit(uint64(cfg.MaxConns) + filesLeftFree),
 		done:        make(chan struct{}),
 		core:        worker.New(cfg.Core),

@@ -1,5 +1,5 @@
-// Package view holds a frontend's rows, one for each worker, and spreads rows between frontends. It has the row,
-// the table of all rows, the choice of messages and receivers, and the codec. Package view is pure; package gossip
+// Package rows holds a frontend's rows, one for each worker, and spreads rows between frontends. It has the row,
+// the table of all rows, the choice of messages and receivers, and the codec. Package rows is pure; package gossip
 // is its shell.
 //
 // Each worker numbers the versions of its own row: an incarnation for each run, a sequence number for each
@@ -19,4 +19,4 @@
 //     broken links, and teaches newcomers. While all is well, a pull is a single packet.
 //
 // A row carries its age, not an instant: the age grows by the time that passes on each holder's clock.
-package view
+package rows

@@ -1,4 +1,4 @@
-package view
+package rows
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 // MaxTerms bounds the text of Terms, in bytes.
 const MaxTerms = 512 << 10
 
-// Terms say which share of the fleet each tenant may have. Package view does not interpret the text. The terms with
+// Terms say which share of the fleet each tenant may have. Package rows does not interpret the text. The terms with
 // the highest revision reach all frontends.
 type Terms struct {
 	Revision uint64 // 0: no terms

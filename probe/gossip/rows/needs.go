@@ -1,4 +1,4 @@
-package view
+package rows
 
 import (
 	"encoding/binary"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Need is a frontend's need of a tenant. Package view does not interpret the numbers.
+// Need is a frontend's need of a tenant. Package rows does not interpret the numbers.
 type Need struct {
 	Path   string
 	Counts [5]int64 // never negative
