@@ -110,7 +110,9 @@ func TestCallsOfRun(t *testing.T) {
 func TestCallsOfRunWithoutAnswer(t *testing.T) {
 	other := frame.NewRunAnswer(&v1.Handle{Job: "another"}, 0)
 	other.End()
-	for name, said := range map[string][]byte{"nothing": nil, "half": other.FrameFor(1)[:20], "another": other.FrameFor(77)} {
+	for name, said := range map[string][]byte{
+		"nothing": nil, "half": other.FrameFor(1)[:20], "another": other.FrameFor(77),
+	} {
 		p := newServedPool(t, func(c net.Conn) {
 			readCall(c, 100)
 			c.Write(said)

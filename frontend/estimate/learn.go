@@ -241,7 +241,8 @@ func (s *Stats) Longest(exceptWorker int32) (longest time.Duration, n int) {
 // TimeLeft returns how much longer a task runs that has run for ran: the mean remainder of the samples that ran
 // longer. It skips samples of exceptWorker, and scales each sample to the task's hint and bytes. known is false if
 // no sample ran longer.
-func (s *Stats) TimeLeft(ran, hint time.Duration, bytes int64, exceptWorker int32) (timeLeft time.Duration, known bool) {
+func (s *Stats) TimeLeft(ran, hint time.Duration, bytes int64,
+	exceptWorker int32) (timeLeft time.Duration, known bool) {
 	sum, n := 0.0, 0
 	for i := range s.count {
 		if s.workers[i] == exceptWorker {

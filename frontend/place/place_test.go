@@ -131,7 +131,8 @@ func TestOffer(t *testing.T) {
 		{&Policies[0], 3, 100, Decision{Places: 3}},
 		{&Policies[1], 3, 3, Decision{Places: 3}},
 	} {
-		k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2, JobTasks: test.jobTasks}
+		k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.Runs("f"), Ratio: 2,
+			JobTasks: test.jobTasks}
 		test.want.Worker, test.want.Why = v.Worker(0), BecameIdle
 		if got, any := s.Offer(k, waiting(test.tasks), v.Worker(0)); got != test.want || !any {
 			t.Errorf("policy %s, %d tasks: %+v, want %+v", test.policy.Name, test.tasks, got, test.want)

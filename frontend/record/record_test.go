@@ -423,7 +423,8 @@ func TestMemory(t *testing.T) {
 	for i := range tenants {
 		tenants[i] = fmt.Sprintf("%0200d", i)[200-maxName-1:]
 	}
-	for step := range ringSizes[2].windows*ringSizes[2].merged*ringSizes[1].merged + 2*ringSizes[1].windows*ringSizes[1].merged {
+	for step := range ringSizes[2].windows*ringSizes[2].merged*ringSizes[1].merged +
+		2*ringSizes[1].windows*ringSizes[1].merged {
 		many := 1
 		// The longest windows are full of rare counts, too.
 		if step >= ringSizes[2].windows*ringSizes[2].merged*ringSizes[1].merged {
