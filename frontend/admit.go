@@ -18,7 +18,7 @@ func (c *jobs) admitJob(spec *Job, now time.Time) (*job, *RefusedError) {
 	switch {
 	case c.leaving:
 		return nil, &RefusedError{
-			Reason: Leaving, Message: "this frontend is leaving: submit to another one", RetryAfter: startRetry,
+			Reason: Leaving, Message: "this frontend is leaving: submit to another one", RetryAfter: shortRetryAfter,
 		}
 	case n == 0 && !spec.Open:
 		return nil, &RefusedError{Reason: Invalid, Message: "the job has no tasks: give it at least one"}
@@ -54,7 +54,7 @@ func (c *jobs) admitJob(spec *Job, now time.Time) (*job, *RefusedError) {
 	if j.setDue(now); j.Class == Spare {
 		j.limitPolicy()
 	}
-	if err := c.checkStages(j); err != nil {
+	if err := c.buildStages(j); err != nil {
 		return nil, err
 	}
 	if err := c.groupTasks(j); err != nil {
@@ -86,7 +86,8 @@ func (c *jobs) addJob(j *job) {
 	c.addTasks(j.tenant, j)
 }
 
-// addTasks counts the tasks of x, an admitted job or an addition to a job, for a tenant and the tenants above.
+// addTasks counts the tasks of x, an admitted job or an addition to a job, for a tenant and the tenants above. It also
+// files the groups of x by their sets, and records the sampled tasks for explanations.
 func (c *jobs) addTasks(tenant *tenant, x *job) {
 	for t := tenant; t != nil; t = t.parent {
 		t.pending += len(x.tasks)
@@ -112,7 +113,8 @@ func (c *jobs) addTasks(tenant *tenant, x *job) {
 	}
 }
 
-// removeJob forgets an ended job, and each tenant, above included, with the tenant's last job.
+// removeJob forgets an ended job. If this was the last job of its tenant, or of a tenant above, that tenant is
+// forgotten, too.
 func (c *jobs) removeJob(j *job) {
 	for _, g := range j.groups {
 		c.releaseSet(g)
@@ -137,9 +139,10 @@ func (c *jobs) removeJob(j *job) {
 //   - an older job of the tenant, for the same workers and not of lower priority, has waited too long for a first task
 //     (refuseOverload).
 //
-// The wait of the older job is known, the wait of the new job is not. An estimate by rates would refuse the first
-// jobs after a pause, so a rate may only let more jobs in. Waiting jobs of other tenants are no reason to refuse j:
-// workers decide the order of turns.
+// The third reason goes by the wait of the older job, because the wait of j is not known yet. The rate of service could
+// predict the wait of j, but after a pause the rate is too low, and the first jobs would be refused. So the rate never
+// refuses a job. The rate only admits a job when the older job has waited too long, and few jobs wait. Waiting jobs of
+// other tenants are no reason to refuse j: workers decide the order of turns.
 func (c *jobs) refuseBusy(j *job, now time.Time) *RefusedError {
 	if err := c.refuseRate(j.Tenant, now); err != nil {
 		return err
@@ -150,8 +153,8 @@ func (c *jobs) refuseBusy(j *job, now time.Time) *RefusedError {
 	return c.refuseOverload(j, now)
 }
 
-// refuseNoRoom refuses j if the frontend has no room for j's tasks or payloads. The rest of the room must not be too
-// small for other tenants, either (maxPendingPerFree).
+// refuseNoRoom refuses j if the frontend has no room for j's tasks or payloads, or if the tenants file gives its tenant
+// no room for the tasks (refuseQueue). Enough room must stay free for other tenants, too (maxPendingPerFree).
 func (c *jobs) refuseNoRoom(j *job) *RefusedError {
 	if err := c.refuseQueue(j.Tenant, len(j.tasks)); err != nil {
 		return err
@@ -177,12 +180,12 @@ func (c *jobs) refuseNoRoom(j *job) *RefusedError {
 			}
 		}
 		for t := c.nearestTenant(j.Tenant); t != nil; t = t.parent {
-			if ofTenant := r.amountOf(t); ofTenant > 0 && (ofTenant+r.more)/maxPendingPerFree > free {
+			if tenantPending := r.amountOf(t); tenantPending > 0 && (tenantPending+r.more)/maxPendingPerFree > free {
 				return &RefusedError{
 					Reason: Overloaded,
 					Message: fmt.Sprintf(
 						"%d %s of the tenant are pending and the job has %d: of the limit of %d, too little would be left to other tenants; come back later",
-						ofTenant, r.unit, r.more, r.limit),
+						tenantPending, r.unit, r.more, r.limit),
 					RetryAfter: time.Second,
 				}
 			}
@@ -195,9 +198,9 @@ func (c *jobs) refuseNoRoom(j *job) *RefusedError {
 // greedy tenant leaves room for later tenants. A tenant without pending tasks may use all the room that is free.
 const maxPendingPerFree = 3
 
-// refuseNoWorker returns a refusal that names what the fleet lacks for t. If passes is set, t needs a worker that can
-// pass outputs.
-func (c *jobs) refuseNoWorker(t *Task, jobConstraint Constraint, passes bool) *RefusedError {
+// noWorkerRefusal returns the refusal of a job because no worker that is up can run t, and names what the fleet lacks.
+// If passes is set, t needs a worker that can pass outputs.
+func (c *jobs) noWorkerRefusal(t *Task, jobConstraint Constraint, passes bool) *RefusedError {
 	linked, able, fitting, caching, passing := 0, 0, 0, 0, 0
 	var largest probe.Demand
 	functions := map[string]bool{}
@@ -229,7 +232,7 @@ func (c *jobs) refuseNoWorker(t *Task, jobConstraint Constraint, passes bool) *R
 	switch {
 	case linked == 0:
 		e.Message, e.RetryAfter =
-			"no worker is linked to this frontend: start one, or check its list of workers", startRetry
+			"no worker is linked to this frontend: start one, or check its list of workers", shortRetryAfter
 	case able == 0:
 		e.Message = fmt.Sprintf("task %d: no worker has a function %q; they have %q",
 			t.Index, t.Function, sortedNames(functions))
@@ -251,8 +254,8 @@ func (c *jobs) refuseNoWorker(t *Task, jobConstraint Constraint, passes bool) *R
 	return e
 }
 
-// startRetry is the retry-after while no worker is linked yet, or the frontend leaves.
-const startRetry = 100 * time.Millisecond
+// shortRetryAfter is the retry-after while no worker is linked yet, or the frontend leaves.
+const shortRetryAfter = 100 * time.Millisecond
 
 // groupTasks checks the tasks of j, and sorts them into groups of equal demands. A task like the task before joins its
 // group without lookups, because a job may have 100,000 equal tasks.
@@ -273,7 +276,7 @@ func (c *jobs) groupTasks(j *job) *RefusedError {
 		path  estimate.Path
 		stage int32
 		near  bool
-		runs  string
+		runs  string // Class of the task, which selects its run times
 		class probe.Class
 	}
 	groups := map[kind]*group{}
@@ -351,13 +354,13 @@ func (c *jobs) groupTasks(j *job) *RefusedError {
 					set = c.view.MakeSet(key, need, c.setsInUse(j))
 				}
 				if set.Len() == 0 {
-					return c.refuseNoWorker(t, j.Constraint, need.Features != 0)
+					return c.noWorkerRefusal(t, j.Constraint, need.Features != 0)
 				}
 				lastGroup = &group{
 					job: j, index: len(j.groups), path: path, class: j.Job.classOf(t), stageIndex: int(t.Stage),
 					pathReason: why, statedDemand: statedDemand,
 					Kind: place.Kind{
-						Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.Runs(t.runsKey()),
+						Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.EnsureRuns(t.runsKey()),
 						Ratio: j.ProbeRatio, JobTasks: len(j.Tasks),
 					},
 				}

@@ -29,7 +29,8 @@ func (u *usage) addTask(t *task) {
 	u.moveTask(t, levelIdle, levelOf[t.state])
 }
 
-// moveTask counts a task's change from a level to another. A task that leaves a worker is no longer spare.
+// moveTask counts a task's change from a level to another. It also updates t.spare: a task of a spare job is spare
+// while at a worker, and a task that leaves a worker is no longer spare.
 func (u *usage) moveTask(t *task, from, to level) {
 	n := t.tokenCost()
 	for l := from; l > to; l-- {
@@ -58,10 +59,10 @@ func (u *usage) moveTask(t *task, from, to level) {
 
 // fitsMaximum reports whether the tenant's maximum lets t run now. Tasks from levelAllowed on count against it.
 //
-// If nothing of the tenant runs, t may also run in two more cases. First, t is larger than the tenant's present
-// maximum: t was accepted under earlier terms. Second, patience is over: this frontend's part of the maximum may stay
-// too small for any task. So after patience a single task runs, and the frontends together may exceed the maximum.
-// Tokens never hold a task: a task beyond the tokens is spare.
+// While no task counts against the maximum, t may run in two more cases. First, t is larger than the tenant's present
+// maximum, because t was accepted under earlier terms. Second, the tenant has waited for more Others events than
+// c.patience: this frontend's part of the maximum may stay too small for any task. The frontends together may then
+// exceed the maximum, by one task at each frontend. Tokens never hold a task: a task beyond the tokens is spare.
 func (c *jobs) fitsMaximum(t *task) bool {
 	tenant, n := t.group.job.tenant, t.tokenCost()
 	if tenant.used.atLevel[levelAllowed] == 0 && tenant.starvedRounds > c.patience {
@@ -104,10 +105,11 @@ func (c *jobs) canCoverNext(tenant *tenant) bool {
 		tenant.used.coveredUse()+tenant.debts.Min().task.tokenCost() <= c.quotas.QuotaOf(tenant.name).Regular
 }
 
-// wouldOverdraw reports whether another task of g must not be placed by estimation yet. With the task, the tenant's
-// queued debt and planned tasks would exceed the free tokens plus twice the quota of tokens. A debt may wait long at a
-// worker, while another worker would have room. If the tenant has no queued debt, and nothing planned, a task may
-// always go. Planned sums up the tenant's tasks picked for the batch, in thousandths of slots.
+// wouldOverdraw reports whether another task of g must not be placed by estimation yet, because the tenant's queued
+// debt would grow too large: with the task and the planned tasks, beyond the free tokens plus twice the quota of
+// tokens. The debt is bounded because a task beyond tokens may wait long at one worker, while another worker gets
+// room. If the tenant has no queued debt, and nothing planned, a task may always go. The parameter planned sums up
+// the tenant's tasks picked for the batch, in thousandths of slots.
 func (c *jobs) wouldOverdraw(g *group, planned int64) bool {
 	tenant := g.job.tenant
 	quota := c.quotas.QuotaOf(tenant.name).Regular
@@ -137,7 +139,8 @@ func (c *jobs) explainWeights(tenant *tenant) string {
 // formatSlots writes n thousandths of slots as slots.
 func formatSlots(n int64) string { return fmt.Sprintf("%.4g", float64(n)/float64(tenants.Slot)) }
 
-// updateQuotas takes in the needs of other frontends, and computes this frontend's quotas and needs.
+// updateQuotas takes in the needs of other frontends, and computes this frontend's quotas and needs. For each tenant
+// with held tasks, it counts the rounds in which no task may run (see fitsMaximum).
 func (c *jobs) updateQuotas(ev *Others, now time.Time) {
 	var own []tenants.OwnNeed
 	for _, name := range slices.Sorted(maps.Keys(c.tenants)) {
@@ -151,7 +154,8 @@ func (c *jobs) updateQuotas(ev *Others, now time.Time) {
 		}
 	}
 	c.needs = c.quotas.Exchange(now, ev.Self, ev.Members, ev.Silent, ev.Needs, own)
-	c.patience = 10 * (len(ev.Members) + 2) // by then each frontend has had the rest that cannot be divided
+	// An amount that cannot be divided goes to one frontend after another, for 10 s each. By then each has had it.
+	c.patience = 10 * (len(ev.Members) + 2)
 	for _, t := range c.tenantsHolding {
 		if t.starvedRounds++; t.used.atLevel[levelAllowed] > 0 {
 			t.starvedRounds = 0

@@ -65,7 +65,7 @@ func (c *Core) checkJobs() error {
 		if err := j.checkStages(); err != nil {
 			return fmt.Errorf("job %v: %w", id, err)
 		}
-		matched, measured, atWorkers := map[*group]int{}, map[*group]int{}, map[*group]int{}
+		matched, probingTasks, atWorkers := map[*group]int{}, map[*group]int{}, map[*group]int{}
 		for _, t := range j.tasks {
 			switch t.state {
 			case waiting:
@@ -74,7 +74,7 @@ func (c *Core) checkJobs() error {
 				matched[t.group]++
 				matches++
 			case probing:
-				measured[t.group]++
+				probingTasks[t.group]++
 			case claiming:
 				claims++
 			case resting:
@@ -128,9 +128,9 @@ func (c *Core) checkJobs() error {
 					"job %v: %d tasks of a group are matching, %d counted; %d are queued, at %d places, by %s",
 					id, matched[g], g.matching, g.queue.Len(), g.places.Len(), g.path)
 			}
-			if atWorkers[g] != g.atWorkers || measured[g] != g.probingTasks {
+			if atWorkers[g] != g.atWorkers || probingTasks[g] != g.probingTasks {
 				return fmt.Errorf("job %v: %d tasks of a group at workers, %d in state probing; %d and %d counted",
-					id, atWorkers[g], measured[g], g.atWorkers, g.probingTasks)
+					id, atWorkers[g], probingTasks[g], g.atWorkers, g.probingTasks)
 			}
 			for t := range g.queue.All() {
 				if t.state != waiting || t.group != g {
@@ -264,7 +264,8 @@ func (c *Core) checkBeyond(tenant *tenant) error {
 	return nil
 }
 
-// checkProspects: waiting tasks have a place somewhere, or a timer.
+// checkProspects: waiting tasks have a place somewhere, or a timer. If the window of the group is full, or enough tasks
+// wait for queue lengths, the end of one of these tasks brings the waiting tasks forward.
 func (c *Core) checkProspects(g *group) error {
 	j := g.job
 	switch {
@@ -481,7 +482,7 @@ func (c *Core) checkRounds() error {
 }
 
 // checkLong: a task in state matching is in the next batch, or sleeps with a time to wake, or is in the group's
-// crowd. Attempts not counted by a worker yet are enqueued at the worker.
+// crowd. If the matrix of a worker does not count an attempt yet, the attempt waits in the worker's queue.
 func (c *Core) checkLong() error {
 	l := &c.batch
 	entries := map[*task]int{}

@@ -30,7 +30,7 @@ func (c *ledger) claimJob(j *job, now time.Time, acts []Action) []Action {
 		}
 	}
 	if len(j.claimsDue) == 0 {
-		acts = c.placeUnclaimed(j, now, acts)
+		acts = c.settleUnclaimed(j, now, acts)
 	}
 	return acts
 }
@@ -59,7 +59,7 @@ func (c *ledger) handleClaimed(w *worker, m *probe.Claimed, now time.Time, acts 
 	case m.Moved:
 		return c.dropMovedJob(j, now, acts)
 	}
-	j.noteConfirmed(j.answersDue-1, now)
+	j.setAnswersDue(j.answersDue-1, now)
 	delete(j.uninformed, w)
 	if j.claimsDue[w] && (j.Age == 0 || m.Knows < j.ageAt(now)+c.maxSubmitTime()) {
 		j.doubts = append(j.doubts, fmt.Sprintf("%s has started since, or forgot what had", w.Name()))
@@ -72,26 +72,26 @@ const confirmedFor = time.Second
 
 // askToConfirm asks workers whether a job is still here. While all tasks of a job are held, no worker has anything
 // of the job. Then no worker reports that the client moved the job to another frontend, and a worker that has
-// started since would run a task again. If ws is empty, held tasks go on: the first worker to come up will know no
-// more.
+// started since would run a task again. If ws is empty, held tasks go on without an answer:
+// the first worker to come up will know no more of the job.
 func (c *ledger) askToConfirm(j *job, ws []*worker, now time.Time, acts []Action) []Action {
 	for _, w := range ws {
 		c.Stats.Claims++
 		acts = append(acts, Send{Worker: w.Key, Msg: probe.Claim{Job: j.ID, Generation: j.Generation}})
 	}
 	j.answersDue, j.confirmUntil = len(ws), now.Add(c.cfg.ClaimFor)
-	c.setJobTimer(j, now)
+	c.refreshJob(j, now)
 	return acts
 }
 
-// noteConfirmed notes that answersDue confirmations are still due. When none is due, the job is confirmed.
-func (j *job) noteConfirmed(answersDue int, now time.Time) {
+// setAnswersDue notes that answersDue confirmations are still due. When none is due, the job is confirmed.
+func (j *job) setAnswersDue(answersDue int, now time.Time) {
 	if j.answersDue = max(answersDue, 0); j.answersDue == 0 {
 		j.confirmedAt = now
 	}
 }
 
-// maxSubmitTime is longer than a submission can be under way: a client waits no longer, and the frontend drops the
+// maxSubmitTime bounds how long a submission can be under way. A client gives up earlier, and the frontend drops the
 // submission of a client that has hung up.
 func (c *ledger) maxSubmitTime() time.Duration { return 3 * c.cfg.ClaimFor }
 
@@ -102,16 +102,16 @@ func (c *ledger) noteAnswer(j *job, w *worker, now time.Time, acts []Action) []A
 		return acts
 	}
 	if delete(j.claimsDue, w); len(j.claimsDue) == 0 {
-		acts = c.placeUnclaimed(j, now, acts)
+		acts = c.settleUnclaimed(j, now, acts)
 	}
 	return acts
 }
 
-// placeUnclaimed places the tasks of a resubmitted job that no worker has claimed. A task that may start only once
-// waits until the time for claims is over, because a worker may turn up meanwhile. If by then every worker has
-// answered and has forgotten nothing, the task never started, and never will: each worker refuses late messages of
-// the job's earlier owner. If not, the task is lost.
-func (c *ledger) placeUnclaimed(j *job, now time.Time, acts []Action) []Action {
+// settleUnclaimed places the tasks of a resubmitted job that no worker has claimed, or ends them as lost. A task that
+// may start only once waits until the time for claims is over, because a worker may turn up meanwhile. If by then
+// every worker has answered and has forgotten nothing, the task never started, and never will: each worker refuses
+// late messages of the job's earlier owner. If not, the task is lost.
+func (c *ledger) settleUnclaimed(j *job, now time.Time, acts []Action) []Action {
 	timeUp := !now.Before(j.claimUntil)
 	why := ""
 	if timeUp {
@@ -169,8 +169,8 @@ func (c *ledger) whyMayHaveStarted(j *job) string {
 	return strings.Join(doubts, ", ")
 }
 
-// linkWorker notes a new link to w. Claims tell w the owner of the attempts and jobs that w may have, and ask for
-// the attempts. Then waiting tasks may get places at w.
+// linkWorker notes a new link to w. It sends w a claim for each attempt and each job that w may have. The claim tells w
+// the owner, and asks for the attempts. If w is up, waiting tasks may get places at w.
 func (c *ledger) linkWorker(w *worker, m probe.Welcome, syncAt, now time.Time, acts []Action) []Action {
 	isNewRun := w.Welcome().Incarnation != m.Incarnation
 	if isNewRun {

@@ -14,8 +14,8 @@ type Config struct {
 
 	MaxTasksPerJob int
 	MaxPayload     int // bytes of a task's payload
-	MaxPending     int // tasks without an outcome, over all jobs; a tenant may have three times what it leaves free
-	MaxPayloads    int // bytes of the pending tasks' payloads; a tenant may have three times what it leaves free
+	MaxPending     int // tasks without an outcome, over all jobs; a tenant may have three times the room left free
+	MaxPayloads    int // bytes of the pending tasks' payloads; a tenant may have three times the room left free
 	// MaxWait: while the tenant's oldest job has waited longer for a first task, further jobs of the tenant are
 	// refused, unless few wait. If 20 runs of the tasks take longer, they are the limit. Negative: no limit.
 	MaxWait time.Duration
@@ -26,7 +26,7 @@ type Config struct {
 	AdriftFor    time.Duration // how long attempts wait for a broken link to come back
 	ClaimFor     time.Duration // how long workers may take to answer a claim
 	StrandedFor  time.Duration // how long a task waits until a worker able to run the task is up
-	SyncEvery    time.Duration
+	SyncEvery    time.Duration // time between Syncs, in which workers correct the core's beliefs about places
 	ProbeTimeout time.Duration // early binding: how long a round waits for queue lengths
 
 	LongTask time.Duration    // shortest run time of a long task, to be placed by estimation

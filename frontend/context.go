@@ -60,7 +60,8 @@ func (c *ledger) passedTo(t *task, w *worker) []probe.Passed {
 	return passed
 }
 
-// markCommonUnsent notes that w may lack common payloads. They are sent again before the next launches.
+// markCommonUnsent notes that w may lack common payloads. They are sent again before the next launches. The entries
+// stay, because w may have some of the payloads, and still gets a Forget at the end of the job.
 func (c *ledger) markCommonUnsent(w *worker) {
 	for _, j := range c.byID {
 		for at := range j.commonSent {

@@ -31,9 +31,10 @@ func (t *task) liveAttempts() []*attempt {
 // mayCopy reports whether a task may have a copy. The result is true even if the task has a copy already.
 func (c *ledger) mayCopy(t *task) bool { return c.whyNoCopy(t) == "" }
 
-// whyNoCopy returns why a task may have no copy, or "". A task may have a copy if it runs, or if the turn comes
-// later than expected at the placing. The task must be retryable, and not suspect of having taken a worker down. A
-// tenant's maximum is for first attempts, so a tenant with a maximum has no copies.
+// whyNoCopy returns why a task may have no copy, or "". A task may have a copy if it runs, or if it waits in a
+// worker's queue and is expected to start later than when it was placed (isSlipping). The task must be retryable, and
+// not suspect of having taken a worker down. A tenant's maximum is for first attempts, so a tenant with a maximum has
+// no copies.
 func (c *ledger) whyNoCopy(t *task) string {
 	switch {
 	case !t.spec.Retryable:
@@ -41,7 +42,7 @@ func (c *ledger) whyNoCopy(t *task) string {
 	case t.losses > 0:
 		return "it may be what took its worker away"
 	case !t.isRunning() && !t.isSlipping():
-		return "it does not run, nor wait for longer than it was to"
+		return "it does not run yet, and is expected to start no later than when it was placed"
 	case c.quotas.QuotaOf(t.group.job.tenant.name).All != tenants.Unlimited:
 		return "its tenant has a maximum"
 	}
@@ -147,7 +148,7 @@ func (c *ledger) letCopyWin(a *attempt, now time.Time, acts []Action) []Action {
 }
 
 // withdrawOtherAttempt withdraws the task's other attempt, if a has just started and the other attempt still waits
-// in a queue.
+// in a queue. The withdrawn attempt does not count among the task's attempts, because it never started.
 func (c *ledger) withdrawOtherAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	t := a.task
 	switch {

@@ -76,7 +76,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		}
 	case Unread:
 		if j := c.byID[ev.Job]; j != nil && j.paused != ev.Full {
-			if c.pauseJob(j, ev.Full); ev.Full && j.Policy.Cancel {
+			if c.setPaused(j, ev.Full); ev.Full && j.Policy.Cancel {
 				acts = c.cancelPlaces(j, now, acts)
 			}
 		}
@@ -148,7 +148,8 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 	return c.offerTasks(w, now, c.planWants(now, acts))
 }
 
-// handleMsg tells a worker's message to the lower floors. Nothing is planned yet, but a turn is answered at once.
+// handleMsg tells a worker's message to the lower floors. Nothing is planned yet, with two exceptions: a turn is
+// answered at once, and the last answer to a round binds the tasks of the round.
 func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action) []Action {
 	switch m := msg.(type) {
 	case probe.Ready:
@@ -306,10 +307,10 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 		return c.endOverdue(j, now, acts)
 	}
 	if !j.claimUntil.IsZero() && !now.Before(j.claimUntil) {
-		acts = c.planWants(now, c.placeUnclaimed(j, now, acts))
+		acts = c.planWants(now, c.settleUnclaimed(j, now, acts))
 	}
 	if j.answersDue > 0 && !now.Before(j.confirmUntil) {
-		j.noteConfirmed(0, now) // the workers asked are gone, or frozen
+		j.setAnswersDue(0, now) // the workers asked are gone, or frozen
 		acts = c.planWants(now, acts)
 	}
 	if !j.strandedSince.IsZero() && now.Sub(j.strandedSince) >= c.cfg.StrandedFor {
@@ -324,7 +325,7 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	case !j.tailAt.IsZero() && !now.Before(j.tailAt):
 		acts = c.lookAtTail(j, now, acts)
 	}
-	c.setJobTimer(j, now)
+	c.refreshJob(j, now)
 	return acts
 }
 
@@ -332,7 +333,8 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 func (c *Core) Pending() (pending, atWorkers int) { return c.pending, c.attemptsAtWorkers }
 
 // Oldest returns the submission time of the oldest job without a started task at now, or zero if each job has one. If
-// MaxWait is negative, the core does not keep track, and Oldest returns zero.
+// MaxWait is negative, the core does not keep track, and Oldest returns zero. Oldest writes to the core: it first
+// counts jobs as served whose rides did not come back within a round trip.
 func (c *Core) Oldest(now time.Time) (since time.Time) {
 	c.presumeStarted(now)
 	for key := range c.unserved {
@@ -361,10 +363,10 @@ func (c *Core) Waiting(id probe.JobID) int {
 	return 0
 }
 
-// Knows reports whether this frontend knows all tasks of a job that is submitted again. If the job is under way here,
-// the client may have added tasks, or the end of the job, at another frontend. A job that is not under way counts as
-// known.
-func (c *Core) Knows(spec *Job) bool {
+// IsUpToDate reports whether this frontend knows all tasks of a job that is submitted again. If the job is under way
+// here, the client may have added tasks, or the end of the job, at another frontend: then send an Outdated. A job that
+// is not under way counts as up to date.
+func (c *Core) IsUpToDate(spec *Job) bool {
 	j := c.byID[spec.ID]
 	return j == nil || j.totalTasks >= spec.Had && (spec.Open || !j.Open)
 }
@@ -401,14 +403,14 @@ func (c *Core) loseLink(w *worker, now time.Time, acts []Action) []Action {
 		return acts
 	}
 	c.unlinkWorker(w, now)
-	return c.forgetRounds(w, now, acts)
+	return c.forgetAnswers(w, now, acts)
 }
 
 // loseWorker counts every attempt at w as lost.
 func (c *Core) loseWorker(w *worker, now time.Time, acts []Action) []Action {
 	acts = c.planWants(now, c.loseLink(w, now, acts))
 	c.view.NoteGone(w.Worker, now)
-	for _, a := range slices.Backward(w.attemptsInOrder()) { // the task of the first one goes to the front last
+	for _, a := range slices.Backward(w.attemptsInOrder()) { // backward: each task goes to the front of its queue
 		if w.attempts[a.id] != a {
 			continue // the task ended when an earlier attempt of the loop was lost
 		}
@@ -460,7 +462,7 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 // tenant's own jobs, without the tenants below.
 type TenantStatus struct {
 	Path             string
-	Use, Spare, Want int64 // by tasks at workers; the spare part of Use; by all tasks that could run
+	Use, Spare, Want int64 // slots of tasks at workers, of the spare tasks among them, and of all tasks that could run
 	Quota            tenants.Quota
 	Waiting          int64 // the part of Want that is not at a worker
 	Held             int   // tasks that wait because the tenant's maximum is used

@@ -43,7 +43,7 @@ type Decision struct {
 	group int // of a sampled task
 }
 
-// Site is a place for reading inputs of a task.
+// Site is where a task may read its inputs: at a host, in a rack, or anywhere.
 type Site struct {
 	estimate.Site
 	Workers []string // some workers up there; empty for the site anywhere
@@ -281,7 +281,8 @@ type sampledJob struct {
 	demand      DemandReason    // likewise
 }
 
-// addGroup adds the sampled tasks of a group. Indices ascend as a rule.
+// addGroup adds the sampled tasks of a group. The range goes by the first and the last task of the queue, because jobs
+// list their tasks by ascending index as a rule.
 func (s *sampledJob) addGroup(g *group) {
 	first, last := g.queue.First().spec.Index, g.queue.Last().spec.Index
 	if s.tasks == 0 || first < s.first {

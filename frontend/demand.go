@@ -11,8 +11,8 @@ import (
 // If a job does not say how much CPU or memory a task demands, the task takes as much as a slot has. A task with a
 // Class may take more: as much as finished tasks of the class have used. Otherwise more tasks would run at once than
 // there is room for, and all would be late. A task never takes less than a slot, because a slot's memory is also the
-// limit for a process. Without a Class, tasks of a function need not be alike: all processes are tasks of a single
-// function.
+// limit for a process. Without a Class, tasks of a function need not be alike: for example, all tasks that
+// run a process have the same function.
 
 // withSlotDefaults returns d with zero fields replaced by the fields of probe.Slot.
 func withSlotDefaults(d probe.Demand) probe.Demand {
@@ -25,9 +25,10 @@ func withSlotDefaults(d probe.Demand) probe.Demand {
 	return d
 }
 
-// refineDemand raises a demand that the job leaves open to the use of finished tasks of t's Class. Each task of the
-// group has that Class. The demand stays within the part open to long tasks of the smallest eligible worker, so that
-// every worker stays eligible. The CPU also stays within maximum, the tenant's maximum in millicores.
+// refineDemand raises the CPU or memory that the job leaves open. The demand becomes what finished tasks of t's Class
+// have used. Each task of the group has that Class. The demand stays within the part open to long tasks of the
+// smallest eligible worker, so that every worker stays eligible. The CPU also stays within maximum, the tenant's
+// maximum in millicores.
 func (g *group) refineDemand(t *Task, maximum int64) {
 	if t.Class == "" {
 		return
@@ -53,7 +54,7 @@ func (g *group) demandAt(w *view.Worker, long bool) probe.Demand {
 	}
 	room, least := w.Welcome().Capacity, withSlotDefaults(g.statedDemand)
 	if long {
-		room = w.Open()
+		room = w.AlwaysOpen()
 	}
 	return probe.Demand{
 		CPU: max(min(g.Demand.CPU, room.CPU), least.CPU), Mem: max(min(g.Demand.Mem, room.Mem), least.Mem),

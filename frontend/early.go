@@ -8,7 +8,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// nextDeadline returns the end of the oldest open round, or zero if no round is open.
+// nextDeadline returns the end of the oldest open round, or zero if no round is open. It drops the closed rounds at the
+// front, so an open round is first in the queue afterwards.
 func (r *rounds) nextDeadline() time.Time {
 	for len(r.queue) > 0 && r.queue[0].closed {
 		r.queue = r.queue[1:]
@@ -100,8 +101,9 @@ func (c *planner) expireRounds(now time.Time, acts []Action) []Action {
 	}
 }
 
-// forgetRounds drops the answers of a worker with a broken link, and stops waiting for more.
-func (c *planner) forgetRounds(w *worker, now time.Time, acts []Action) []Action {
+// forgetAnswers drops the answers of a worker with a broken link, and waits for no more answers of the worker. The
+// rounds go on with the other workers.
+func (c *planner) forgetAnswers(w *worker, now time.Time, acts []Action) []Action {
 	for _, r := range slices.Clone(c.rounds.queue) {
 		r.answers = slices.DeleteFunc(r.answers, func(a place.Answer) bool { return a.Worker == w.Worker })
 		if seq, asked := r.asked[w]; asked {
@@ -119,7 +121,7 @@ func (c *planner) forgetRounds(w *worker, now time.Time, acts []Action) []Action
 func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 	r.closed = true
 	toBind := 0
-	for _, t := range slices.Backward(r.tasks) { // the first task goes to the front last
+	for _, t := range slices.Backward(r.tasks) { // backward, because each task goes to the front of the queue
 		if t.state == probing { // else the task was cancelled meanwhile
 			if c.awaitNext(t); t.state == waiting { // else the job is paused
 				toBind++
@@ -131,5 +133,5 @@ func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 		return acts
 	}
 	c.wantPlaces(r.group) // more tasks of the group may wait to be measured
-	return c.commitPlaces(r.group, nil, c.sampler.Shortest(r.answers, toBind, r.group.Probes(len(r.tasks))), now, acts)
+	return c.commitPlaces(r.group, nil, c.sampler.BindShortest(r.answers, toBind, r.group.Probes(len(r.tasks))), now, acts)
 }

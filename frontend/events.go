@@ -96,7 +96,7 @@ type Dropped struct{ Receipts []Receipt }
 // Leave: the frontend leaves, and accepts no new jobs.
 type Leave struct{}
 
-// Busy tells the present cost of a message to the process.
+// Busy tells what a message costs this process at present.
 type Busy struct {
 	Message time.Duration // CPU time to send or take in a message
 	Share   float64       // share of the machine's CPUs in use
@@ -105,9 +105,9 @@ type Busy struct {
 // Terms: the tenants file that holds from now on.
 type Terms struct{ *tenants.File }
 
-// Others tells the frontends of the fleet, the frontends silent by now, and the needs of tenants by frontend. The
-// event comes once a second, also in a fleet of a single frontend. After the event [Core.Needs] returns the needs to
-// tell to the fleet. Nobody may write to the maps and slices.
+// Others lists the frontends of the fleet and the frontends silent by now, and brings the needs of tenants by
+// frontend. The event comes once a second, also in a fleet of a single frontend. After the event [Core.Needs] returns
+// the needs to tell to the fleet. Nobody may write to the maps and slices.
 type Others struct {
 	Self    string
 	Members []string
@@ -201,6 +201,11 @@ type Stats struct {
 	Jobs, Tasks, Refusals                                               uint64
 	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
 	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
+	// Of these, Kept counts turns with a sticky place that stays, Shared turns given to another job, and Offers
+	// waiting tasks brought to a worker with room. Losses counts lost attempts. Lost counts tasks that failed with
+	// their attempt, as they may start only once, and Poisons tasks that failed as the suspected cause. Adopted
+	// counts attempts found at workers that another frontend had launched.
+
 	// Attempts stopped for regular work.
 	Preempted uint64
 	// Tasks that ran again because of lost outputs.
@@ -215,6 +220,7 @@ type Stats struct {
 	InVain   uint64
 	Outcomes [DeadlineExceeded + 1]uint64
 
-	// Of tasks placed by estimation. Asked counts matrices asked for.
+	// Of tasks placed by estimation. Leftovers counts tries in which other tasks of the batch took all candidates.
+	// Asked counts matrices asked for.
 	Estimated, Batches, Enqueued, Leftovers, Asked uint64
 }

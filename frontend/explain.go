@@ -106,15 +106,16 @@ func (c *Core) sitesWithWorkers(sites []Site) []Site {
 	return sites
 }
 
-// Copies returns the workers that are up and have reported a file in their caches: sorted by name, at most MaxCopies.
-func (c *Core) Copies(id estimate.FileID) (copies []estimate.Copy) {
+// FileHolders returns the workers that are up and have reported a file in their caches: sorted by name, at most
+// MaxCopies.
+func (c *Core) FileHolders(id estimate.FileID) (holders []estimate.Copy) {
 	for _, key := range c.view.Fleet().Holders(id) {
 		if w := c.workers[Worker(key)]; w.Up() {
-			copies = append(copies, estimate.Copy{At: w.Welcome().Worker, Rack: w.Welcome().Rack})
+			holders = append(holders, estimate.Copy{At: w.Welcome().Worker, Rack: w.Welcome().Rack})
 		}
 	}
-	slices.SortFunc(copies, func(a, b estimate.Copy) int { return cmp.Compare(a.At, b.At) })
-	return copies[:min(len(copies), MaxCopies)]
+	slices.SortFunc(holders, func(a, b estimate.Copy) int { return cmp.Compare(a.At, b.At) })
+	return holders[:min(len(holders), MaxCopies)]
 }
 
 // Caches returns the addresses of caches that should have a file, at most MaxCopies. The cache of the worker called

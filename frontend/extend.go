@@ -35,7 +35,7 @@ func (c *jobs) makeAddition(j *job, ev *Extend) (*job, *RefusedError) {
 	for i := range x.Tasks {
 		x.Tasks[i].Index = probe.TaskIndex(ev.From + i)
 	}
-	if err := c.checkStages(x); err != nil {
+	if err := c.buildStages(x); err != nil {
 		return nil, err
 	}
 	if err := c.groupTasks(x); err != nil {
@@ -67,7 +67,7 @@ func (c *jobs) applyAddition(j, x *job, now time.Time) {
 
 // mergeTasks makes the tasks and groups of x a part of j. The groups of x keep their queues.
 func (c *jobs) mergeTasks(j, x *job, now time.Time) {
-	if j.byIndex == nil && j.totalTasks > len(j.tasks) {
+	if j.byIndex == nil && j.totalTasks > len(j.tasks) { // a resubmission left tasks out: tasks[i] has not index i
 		j.byIndex = make(map[probe.TaskIndex]*task, len(j.tasks)+len(x.tasks))
 		for _, t := range j.tasks {
 			j.byIndex[t.spec.Index] = t

@@ -20,7 +20,7 @@ func TestKnows(t *testing.T) {
 		{Job{ID: id, Open: true}, true}, {Job{ID: id, Open: true, Had: 1}, false}, {Job{ID: id}, false},
 		{Job{ID: probe.JobID{2}, Had: 9}, true},
 	} {
-		if knows := c.Knows(&test.job); knows != test.knows {
+		if knows := c.IsUpToDate(&test.job); knows != test.knows {
 			t.Errorf("a job with %d tasks, open %t: known %t", test.job.Had, test.job.Open, knows)
 		}
 	}

@@ -200,7 +200,7 @@ type group struct {
 	livePlaces       int       // places believed to be in queues
 	liveReservations int       // reservations with live places
 	sampledAt        time.Time // when the first places were reserved; zero: not yet
-	probeBudget      int       // worth in probes when the group last had no places, less the probes placed since
+	probeBudget      int       // probes worth when the group last had no places, less the probes placed since
 
 	pathReason   estimate.Reason // of the first task's path
 	stageStats   *estimate.Stats // of finished tasks; nil: placed by sampling
@@ -511,7 +511,7 @@ type reservation struct {
 // Links makes a reservation an item of lists.
 func (r *reservation) Links() *list.Node[*reservation] { return &r.node }
 
-// rideAt returns the attempt that rode with place id, while its fate is not known, or nil.
+// rideAt returns the attempt that rode with place id, or nil: none rode, or the fate of the ride is known by now.
 func (r *reservation) rideAt(id probe.ResID) *attempt {
 	if i := int(id - r.firstID); i < len(r.rides) {
 		return r.rides[i]
@@ -528,7 +528,7 @@ type attempt struct {
 	res        probe.ResID
 	turn       probe.Turn
 	sentAt     time.Time
-	hasStarted bool // known to have started, or bound to a slot
+	hasStarted bool // known to have started, or presumed to: a bound task, and a ride until it comes back
 
 	class probe.Class // sent with the attempt, or given by a Restamp since
 

@@ -18,7 +18,7 @@ type Job struct {
 	Priority   int32
 	Deadline   time.Duration // from now; 0: none
 	Policy     Policy
-	Mode       estimate.Mode // auto lets the policy decide whether each task is routed or sampled
+	Mode       estimate.Mode // auto: long tasks go by estimation if the policy allows, and the rest are sampled
 	ProbeRatio float64       // reservations per task; 0: the frontend's default
 	Constraint Constraint
 	Stages     []Stage // empty: the tasks form a single stage
@@ -163,8 +163,8 @@ func (t *Task) countPassed() int {
 	return n
 }
 
-// hasOwnNeeds reports whether a task has its own constraints, inputs or files. For such a task, groupTasks looks the group
-// up, even if the task before is alike.
+// hasOwnNeeds reports whether a task has its own constraints, inputs or files. For such a task, groupTasks looks the
+// group up, even if the task before is alike.
 func (t *Task) hasOwnNeeds() bool {
 	return len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0
 }
@@ -296,8 +296,8 @@ type Outcome struct {
 const MaxEarlier = 4
 
 // Earlier is an attempt that did not give the outcome of the task. Sent, Started and Ended count from the job's
-// submission. 0 means not known, or never started. Half a round trip, for the way of the last message, counts as the
-// attempt's own.
+// submission. 0 means not known, or never started. The way of the worker's last message, half a round trip, counts
+// as a part of the attempt.
 type Earlier struct {
 	Worker               Worker
 	Way                  Way

@@ -40,8 +40,8 @@ type jobs struct {
 	hungry   hungry
 
 	refusals refusals
-	// rateClocks holds a time for each path of a tenant with a rate: when the jobs so far would all be submitted at the
-	// rate, one after another.
+	// rateClocks holds a time for each path of a tenant with a rate. Each job moves the time on by one interval of the
+	// rate, from the present on if the time has passed (refuseRate).
 	rateClocks      map[string]time.Time
 	rateClocksLimit int // size of rateClocks at which times in the past are dropped
 
@@ -167,9 +167,10 @@ func (c *jobs) jobsWhere(matches func(*job) bool) []*job {
 	return js
 }
 
-// setJobTimer sets the job's timer by the job's state. Every step calls setJobTimer for the jobs that the step
-// changed. A job with wants is skipped: the planner calls setJobTimer again after planning.
-func (c *jobs) setJobTimer(j *job, now time.Time) {
+// refreshJob brings the job's entry among the hungry jobs and the job's timers up to date with the job's state. A wait
+// that begins now, for a turn, for late tasks or for a worker, starts its timer. Every step calls refreshJob for the
+// jobs that the step changed. A job with wants is skipped: the planner calls refreshJob again after planning.
+func (c *jobs) refreshJob(j *job, now time.Time) {
 	if j.isWanting {
 		return
 	}
@@ -235,7 +236,7 @@ func (c *jobs) setJobTimer(j *job, now time.Time) {
 func (c *jobs) putOffJob(j *job, until, now time.Time) {
 	if !j.ended {
 		j.retryAt = until
-		c.setJobTimer(j, now)
+		c.refreshJob(j, now)
 	}
 }
 
@@ -245,15 +246,15 @@ func (c *jobs) retryJob(j *job) {
 	c.wantAllPlaces(j)
 }
 
-// doubleLag notes that a job has waited too long for a turn. The next wait is twice as long. All groups of the job
-// want places, so the planner also sets the timer for the next wait.
-func (c *jobs) doubleLag(j *job) {
+// noteNoTurn notes that a job has waited for its whole lag without a turn. The next lag is twice as long. All groups of
+// the job want places, so the planner also sets the timer for the next wait.
+func (c *jobs) noteNoTurn(j *job) {
 	j.lag, j.resampleAt = min(2*j.lag, maxLag), time.Time{}
 	c.wantAllPlaces(j)
 }
 
-// isAtTail reports whether workers have all tasks of a job that may run. From then on, the end of the job depends on
-// the last tasks, and late tasks may have copies.
+// isAtTail reports whether the end of a job depends on tasks at workers, and late tasks may have copies: no task
+// waits to be placed, and nothing else rules out copies for the job (whyJobNoCopy).
 func (c *jobs) isAtTail(j *job) bool { return j.unfinished > 0 && c.whyJobNoCopy(j) == "" }
 
 // whyJobNoCopy returns why no task of a job may have a copy now, or "" if tasks may. Spare jobs have no copies,

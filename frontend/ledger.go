@@ -81,10 +81,10 @@ func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 
 // askNotBefore notes the earliest time to ask w for its matrix again. When the matrix arrives, noteMatrix forgets that
 // time. Function awaitMatrix makes the next batch wait for the matrix, and awaitNoMatrix ends the wait.
-func (w *worker) askNotBefore(again time.Time) { w.askMatrixFrom = again }
-func (w *worker) noteMatrix()                  { w.askMatrixFrom, w.matrixAwaited = time.Time{}, false }
-func (w *worker) awaitMatrix()                 { w.matrixAwaited = true }
-func (w *worker) awaitNoMatrix()               { w.matrixAwaited = false }
+func (w *worker) askNotBefore(earliest time.Time) { w.askMatrixFrom = earliest }
+func (w *worker) noteMatrix()                     { w.askMatrixFrom, w.matrixAwaited = time.Time{}, false }
+func (w *worker) awaitMatrix()                    { w.matrixAwaited = true }
+func (w *worker) awaitNoMatrix()                  { w.matrixAwaited = false }
 
 // noteNotUp notes that w is not up. Groups without a worker are stranded from now on. Tasks with inputs only at w
 // are shelved elsewhere. No batch waits for the matrix of w.
@@ -108,8 +108,9 @@ func (c *ledger) noteQueueFull(w *worker, retry time.Duration, now time.Time) {
 	w.fullUntil = w.askMatrixFrom
 }
 
-// allQueuesFull reports whether all workers of g's set have refused a task lately because of a full queue. The worker
-// last has refused just now. An earlier refusal counts until the retry time given with it.
+// allQueuesFull reports whether all workers of g's set have refused a task lately because of a full queue. The
+// parameter last is the worker that has refused just now. An earlier refusal counts until the retry time given with
+// it.
 func (c *ledger) allQueuesFull(g *group, last *worker, now time.Time) bool {
 	return !slices.ContainsFunc(g.Set.Workers(), func(w *view.Worker) bool {
 		return w != last.Worker && now.After(c.workerOf(w).fullUntil)

@@ -16,8 +16,9 @@ import (
 // After their answers a batch of tasks is matched with workers, and each task is enqueued at its worker.
 
 const (
-	// batchPause is the pause before the next batch, which has the tasks left over. If a task is left over again and
-	// again, its pause doubles each time, and other tasks pass. After maxOutbid times the pause stops growing.
+	// batchPause is the pause between two batches. A task left over by a batch goes into a later batch. If the task is
+	// left over again and again, its pause doubles each time, and other tasks go first. After maxOutbid times the pause
+	// stops growing.
 	batchPause = time.Millisecond
 	maxOutbid  = 5
 	// blindRetry is the first pause of a task for which no worker with a known matrix was found. Each further
@@ -98,7 +99,7 @@ func (c *planner) endAsking() {
 // The asked workers are noted in the batch.
 func (c *planner) askMatrices(now time.Time, acts []Action) []Action {
 	b := &c.batch
-	c.view.Sweep(now)
+	c.view.ForgetOldMatrices(now)
 	due := c.batchQueue.All()
 	due = due[:min(len(due), estimate.MaxBatch)]
 	for _, x := range due {
@@ -167,8 +168,8 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		}
 		g := x.task.group
 		stranded := g.Set.Len() == 0
-		if stranded == g.job.strandedSince.IsZero() {
-			c.setJobTimer(g.job, now)
+		if stranded == g.job.strandedSince.IsZero() { // the time limit for stranded tasks begins or ends
+			c.refreshJob(g.job, now)
 		}
 		if stranded {
 			c.sleepUntil(x, now.Add(blindRetry<<maxBlind))
@@ -222,17 +223,18 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		}
 	}
 	for _, x := range batch {
-		if j := x.task.group.job; j.matching == 0 {
-			c.setJobTimer(j, now)
+		if j := x.task.group.job; j.matching == 0 { // the job may be at its tail from now on
+			c.refreshJob(j, now)
 		}
 	}
 	return acts
 }
 
-// tryPostpone puts x to sleep if x would have to wait for room and its job would end no earlier without the
-// sleep. Meanwhile urgent tasks go first, and later the frontend knows better where there is room. A worker may
-// report a long wait again and again. So all sleeps of x together last no longer than the difference between the run
-// times of the longest task of its group and of x. The result says whether x sleeps.
+// tryPostpone puts x to sleep if x would have to wait for room and its job would end no earlier without the sleep.
+// Meanwhile urgent tasks go first, and later the frontend knows better where there is room. A worker may report a
+// long wait again and again. So all sleeps of x together last no longer than the difference between the run times of
+// the longest task of its group and of x. A sleep ends a little early, before the room is there. The result says
+// whether x sleeps.
 func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
 	candidate := choice.Choice()
 	if x.postponeUntil.IsZero() {
@@ -251,7 +253,7 @@ func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.T
 // fitsNowhereOpen reports whether x is larger than the part of each worker that is open to long tasks.
 func (c *planner) fitsNowhereOpen(x *longTask) bool {
 	return !slices.ContainsFunc(x.task.group.Set.Workers(), func(w *view.Worker) bool {
-		return x.spec.Demand.Fits(w.Open())
+		return x.spec.Demand.Fits(w.AlwaysOpen())
 	})
 }
 

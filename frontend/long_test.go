@@ -271,7 +271,7 @@ func TestLearning(t *testing.T) {
 		short.step(Received{0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond,
 			Load: probe.Load{Free: short.size}}})
 	}
-	if n := short.core.view.Runs("f").Stats().N(); n < 8 || n > 20 {
+	if n := short.core.view.EnsureRuns("f").Stats().N(); n < 8 || n > 20 {
 		t.Errorf("%d of 100 short runs are remembered", n)
 	}
 }

@@ -106,7 +106,8 @@ func (c *jobs) shelveTask(n *nearGroup, t *task, now time.Time) {
 	}
 }
 
-// noteNearChoice records where t was sent, near its inputs or far away, and why.
+// noteNearChoice records where t was sent, near its inputs or far away, and why. It also notes the time to read the
+// inputs at w, which the expected run of t includes (expectedRun).
 func (c *jobs) noteNearChoice(t *task, w *worker, now time.Time) {
 	x, j := t.near, t.group.job
 	x.read = c.view.Fleet().ReadTime(x.inputs, int32(w.Key))
@@ -205,8 +206,9 @@ func (t *task) Shunned() *view.Worker { return t.shunned }
 // Shunned returns the worker shunned by the task, or nil.
 func (x *spot) Shunned() *view.Worker { return x.task.shunned }
 
-// shunnableWorker returns the worker that tasks may shun when w gets a task: w itself, and tasks shunning w are passed
-// over. If w is the only worker for the group, the result is nil, and w gets tasks that shun w, too.
+// shunnableWorker returns the argument of FirstFor in a search for a task for w. As a rule the result is w, so tasks
+// that shun w are passed over. If w is the only worker for the group, the result is nil, and w gets tasks that shun
+// w, too.
 func (g *group) shunnableWorker(w *worker) *view.Worker {
 	if g.Set.Len() > 1 {
 		return w.Worker
@@ -215,7 +217,8 @@ func (g *group) shunnableWorker(w *worker) *view.Worker {
 }
 
 // nextTask returns the task of g for w, or nil if w has to wait. Tasks with inputs at w go first, then tasks with
-// inputs in the rack of w.
+// inputs in the rack of w. The task stays in the queue. Shelves are brought up to date first: new tasks are shelved,
+// and due tasks ripen.
 func (c *jobs) nextTask(g *group, w *worker, now time.Time) *task {
 	if g.near == nil {
 		return g.queue.FirstFor(g.shunnableWorker(w))
@@ -236,9 +239,9 @@ func (c *jobs) nextTask(g *group, w *worker, now time.Time) *task {
 	return nil
 }
 
-// nextTask returns the ripe task for w, or nil. Among the foremost tasks, a task with inputs at no other host
-// goes first. Else the task goes whose other hosts have the most ripe tasks, by fewestElsewhere. So no host runs out
-// of tasks with inputs there.
+// nextTask returns the ripe task for w, or nil. A task that shuns another worker goes first. Else, of the first
+// maxLooked tasks, the task goes that other hosts can best do without: its inputs are at no other host, or
+// fewestElsewhere is the largest. So no host runs out of tasks with inputs there.
 func (s *shelf) nextTask(w *worker) *task {
 	best := s.ripe.FirstFor(s.near.group.shunnableWorker(w))
 	if best == nil {
@@ -289,12 +292,12 @@ func (s *shelf) Fit(int, int) int { return 1 }
 // shelvesWantPlaces reports whether a shelf of the group may need more places.
 func (g *group) shelvesWantPlaces() bool { return g.near != nil && len(g.near.wantingShelves) > 0 }
 
-// anywhereShelf returns the shelf of tasks for any worker.
+// anywhereShelf returns the shelf of tasks for any worker, made now if missing.
 func (n *nearGroup) anywhereShelf() *shelf { return n.ensureShelf(estimate.Across, "") }
 
-// countPlaces counts more live places of r, at the worker and on the shelf; negative: fewer. The caller has changed
-// r.livePlaces already.
-func (n *nearGroup) countPlaces(r *reservation, places int) {
+// addLivePlaces counts more live places of r, at the worker and on the shelf; negative: fewer. A shelf that now lacks
+// places wants places. The caller has changed r.livePlaces already.
+func (n *nearGroup) addLivePlaces(r *reservation, places int) {
 	if n.placesAt[r.w] += places; n.placesAt[r.w] == 0 {
 		delete(n.placesAt, r.w)
 		// The shelf may have passed over the worker because of the place.

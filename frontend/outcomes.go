@@ -121,7 +121,7 @@ func (c *ledger) concludeAttempt(a *attempt, m *probe.Finished, now time.Time, a
 		}
 	case probe.NoInput:
 		o.Failure = NoInput
-		retry, rest, why := c.decideMissingInputs(a, m.Outputs, now)
+		retry, rest, why := c.handleMissingInputs(a, m.Outputs, now)
 		if retry {
 			return c.retryTask(a, m, rest, now, acts)
 		}
@@ -208,7 +208,7 @@ func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 	oneWay := t.roundTrip(m, now) / 2
 	p.Finished = end - oneWay
 	p.Started = p.Finished - m.Run
-	p.Queued = p.Sampled + oneWay // with the places of the job, shared by all waiting tasks
+	p.Queued = p.Sampled + oneWay // when the first places of the group came: all waiting tasks share them
 	if m.Held == 0 {
 		p.Ready = max(p.Queued, p.Started-m.Launch)
 		p.Bound = p.Ready
@@ -350,13 +350,13 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 			}
 			if m.Reason == probe.Late && a.placeSpent && w.Up() && w.places[a.res] == nil {
 				c.restorePlace(a)
-				if a.job.waiting == 0 && a.job.Policy.Cancel { // the copy goes on
+				if a.job.waiting == 0 && a.job.Policy.Cancel { // the task goes on with its copy, and needs no place
 					acts = c.cancelPlaces(a.job, now, acts)
 				}
 			}
 		}
 	}
-	for i := m.Count; i > 0; i-- { // the first place's task goes to the front last
+	for i := m.Count; i > 0; i-- { // backward, because each task goes to the front of the queue
 		c.losePlace(w, m.First+probe.ResID(i-1))
 	}
 	switch m.Reason {
@@ -429,7 +429,7 @@ func (c *ledger) losePlace(w *worker, id probe.ResID) {
 // withdrawn, because the worker had no room. For other early-bound attempts the expected start is noted.
 func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []Action) []Action {
 	var j *job                     // the job of the rides taken back
-	for i := m.Count; i > 0; i-- { // the task of the first place goes to the front last
+	for i := m.Count; i > 0; i-- { // backward, because each task goes to the front of the queue
 		id := m.First + probe.ResID(i-1)
 		if r := w.places[id]; r != nil {
 			if a := r.rideAt(id); a != nil {
@@ -444,7 +444,7 @@ func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []
 			a.expectedStart = now.Add(m.Wait)
 		}
 	}
-	if j != nil && j.waiting == 0 && j.Policy.Cancel { // the copies go on
+	if j != nil && j.waiting == 0 && j.Policy.Cancel { // the tasks go on with their copies, and need no places
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	return acts
@@ -452,7 +452,7 @@ func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []
 
 // handleEvicted takes back places that the worker had accepted.
 func (c *ledger) handleEvicted(w *worker, m *probe.Evicted, now time.Time, acts []Action) []Action {
-	for i := m.Count; i > 0; i-- { // the first place's task goes to the front last
+	for i := m.Count; i > 0; i-- { // backward, because each task goes to the front of the queue
 		c.losePlace(w, m.First+probe.ResID(i-1))
 	}
 	switch m.Reason {
@@ -556,7 +556,7 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	if !j.ended && j.unfinished == 0 {
-		c.setJobTimer(j, now) // no task is late any more
+		c.refreshJob(j, now) // no task is late any more
 	}
 	return acts
 }

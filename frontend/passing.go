@@ -22,10 +22,10 @@ const (
 	maxPassedToAdded = 2 * maxPassed
 )
 
-// checkPassing decides which stages need workers with data passing, and how large an output of each stage may be
+// setPassingLimits decides which stages need workers with data passing, and how large an output of each stage may be
 // to travel by way of the frontend. The caller has counted the tasks and checked the stages' names. The limits of
-// stages before firstNew stay.
-func (c *jobs) checkPassing(j *job, numbers map[string]int, firstNew int) *RefusedError {
+// stages before firstNew stay. A job with too large payloads, or too much to pass, is refused.
+func (c *jobs) setPassingLimits(j *job, numbers map[string]int, firstNew int) *RefusedError {
 	budget := make([]int, len(j.stages)) // bytes of all outputs in a partition, by stage
 	for i := firstNew; i < len(budget); i++ {
 		if n := len(j.Stages[i].Common); n > c.cfg.MaxPayload {
@@ -92,16 +92,17 @@ func (c *jobs) checkPassing(j *job, numbers map[string]int, firstNew int) *Refus
 	return nil
 }
 
-// passedBytes returns how many bytes of outputs a reader of the partition gets by way of the frontend: now, and
+// passedBytes returns how many bytes of outputs a reader of the partition gets by way of the frontend: at present, and
 // at most when the stage has ended.
-func (s *stage) passedBytes(partition int32) (now, most int) {
+func (s *stage) passedBytes(partition int32) (present, most int) {
 	for _, m := range s.outputs[partition] {
-		now += len(m.output.Data)
+		present += len(m.output.Data)
 	}
-	return now, now + s.inlineBytes*s.unfinished
+	return present, present + s.inlineBytes*s.unfinished
 }
 
-// rememberOutputs files the outputs of a task of stage s by partition, in the order of tasks.
+// rememberOutputs files the outputs of a task of stage s by partition, in the order of tasks, and counts inline
+// outputs in j.stageBytes.
 func (j *job) rememberOutputs(s *stage, entry *Made) {
 	if s.outputs == nil {
 		s.outputs = map[int32][]stageOutput{}
@@ -136,7 +137,7 @@ func (c *jobs) recordOutputs(t *task, w *worker, outputs []probe.Output, now tim
 	c.releasePayloads(j, before-j.stageBytes)
 }
 
-// forgetOutputs forgets the outputs of the earlier run of a task.
+// forgetOutputs forgets the outputs of the earlier run of a task, and subtracts inline outputs from j.stageBytes.
 func (j *job) forgetOutputs(s *stage, task probe.TaskIndex) {
 	for partition, list := range s.outputs {
 		s.outputs[partition] = slices.DeleteFunc(list, func(m stageOutput) bool {

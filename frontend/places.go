@@ -57,7 +57,7 @@ func (c *ledger) reservePlaces(
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
-	if d.Rides > 0 {
+	if d.Rides > 0 { // each slot may have the launches of one bundle: one started, the rest waiting behind it
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}
 	w.nextRes += probe.ResID(r.count)
@@ -78,7 +78,7 @@ func (c *ledger) reservePlaces(
 		t.way = WayRide
 		t.readyAt, t.boundAt = now, now
 		r.rides = append(r.rides, a)
-		l := t.launchMessage(a, c.view.Trip())
+		l := t.makeLaunch(a, c.view.Trip())
 		acts = c.addContext(t, w, &l, acts)
 		m.Launches = append(m.Launches, l)
 	}
@@ -116,8 +116,8 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 	known := choice.Chosen >= 0
 	if known {
 		candidate := choice.Choice()
-		x.wait, x.run, x.read = max(candidate.I, candidate.W), candidate.R,
-			candidate.Read // files are fetched during the wait
+		// Files are fetched during the wait for room, so the longer of the two times counts.
+		x.wait, x.run, x.read = max(candidate.I, candidate.W), candidate.R, candidate.Read
 		if end := now.Add(x.wait + x.run); end.After(x.task.group.lastEnd) {
 			x.task.group.lastEnd = end
 		}
@@ -142,7 +142,7 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 	return acts
 }
 
-// launchAttempt makes a an attempt of t at w, and moves t to the given state.
+// launchAttempt fills a as an attempt of t at w, files the attempt, and moves t to the given state.
 func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, state taskState, now time.Time) {
 	c.makeAttempt(a, t, w, res, now)
 	if state != enqueued {
@@ -182,8 +182,8 @@ func (c *ledger) adoptAttempt(t *task, w *worker, id probe.AttemptID, ran time.D
 	return a
 }
 
-// launchMessage returns the launch sent to the worker of a, and notes the expected run time in t.
-func (t *task) launchMessage(a *attempt, trip time.Duration) probe.Launch {
+// makeLaunch returns the launch sent to the worker of a, and notes the expected run time in t.
+func (t *task) makeLaunch(a *attempt, trip time.Duration) probe.Launch {
 	t.attemptRun = t.expectedRun(trip)
 	return t.launchExpecting(a, t.attemptRun)
 }
@@ -258,10 +258,10 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	if placeGroup.livePlaces == 0 && placeGroup.job.waiting > 0 ||
-		placeGroup.shelvesWantPlaces() { // no place left: a Reserve asks for at most MaxPlaces
+		placeGroup.shelvesWantPlaces() { // the places ran out: a Reserve asks for at most MaxPlaces
 		c.wantPlaces(placeGroup)
 	}
-	c.setJobTimer(j, now)
+	c.refreshJob(j, now)
 	return acts
 }
 
@@ -273,7 +273,7 @@ func (c *ledger) bindNextTask(
 	c.launchAttempt(a, t, w, m.Res, bound, now)
 	a.turn = m.Turn
 	t.readyAt, t.boundAt, t.way = now, now, way
-	l := t.launchMessage(a, c.view.Trip())
+	l := t.makeLaunch(a, c.view.Trip())
 	return l, c.addContext(t, w, &l, acts)
 }
 
@@ -289,7 +289,7 @@ func (c *ledger) bindEarly(t *task, w *worker, now time.Time, acts []Action) []A
 	c.launchAttempt(a, t, w, w.nextRes, enqueued, now)
 	t.way = WayEarly
 	t.readyAt, t.boundAt = now, now
-	return c.sendEnqueue(a, t.launchMessage(a, c.view.Trip()), now, acts)
+	return c.sendEnqueue(a, t.makeLaunch(a, c.view.Trip()), now, acts)
 }
 
 // sendEnqueue sends an early-bound attempt to its worker. The caller has made the launch.
@@ -358,7 +358,7 @@ func (r *reservation) addLive(n int) {
 		g.liveReservations--
 	}
 	if g.near != nil {
-		g.near.countPlaces(r, n)
+		g.near.addLivePlaces(r, n)
 	}
 }
 
@@ -371,9 +371,10 @@ func (g *group) liveProbes() int {
 	return g.liveReservations
 }
 
-// missingProbes returns how many probes the group lacks for waiting tasks. A group without places starts with a
-// new budget. Until the budget is spent, the group may ask for more probes than its waiting tasks are worth now.
-func (g *group) missingProbes() int {
+// renewProbeBudget returns how many probes the group lacks for waiting tasks. First, a group without places gets a
+// new budget: the probes that its waiting tasks are worth. Until the budget is spent, the group may ask for more
+// probes than its waiting tasks are worth now.
+func (g *group) renewProbeBudget() int {
 	worth := g.Probes(g.queue.Len())
 	if g.livePlaces == 0 {
 		g.probeBudget = worth
@@ -476,7 +477,7 @@ func (c *ledger) dropAttempt(a *attempt) {
 	}
 	c.attemptsAtWorkers--
 	c.view.NoteCounted(a.w.Worker, a.id)
-	c.checkPresumed(a.job)
+	c.revokePresumed(a.job)
 }
 
 // dropPlaces forgets all places at w. The groups want new places.

@@ -57,11 +57,12 @@ func (c *planner) makeWant(g *group, probes int) *place.Want {
 	return w
 }
 
-// resampleJob adds places for a job without turns: the present places may be at slow workers, or stuck behind
-// long tasks. Each further time the job waits twice as long. A group whose tasks are worth n probes gets new places
-// if it has n to 4n probes. With fewer probes it has wants anyway.
+// resampleJob adds places for a job without turns: the present places may be at slow workers, or stuck behind long
+// tasks. Each further time the job waits twice as long. A group asks for one more probe for each waiting task, if it
+// has at least the probes that its tasks are worth, and less than four times as many. With fewer probes it has wants
+// anyway.
 func (c *planner) resampleJob(j *job, now time.Time, acts []Action) []Action {
-	c.doubleLag(j)
+	c.noteNoTurn(j)
 	for _, g := range j.groups {
 		n, probed := g.queue.Len(), g.liveProbes()
 		if g.near != nil { // the green tasks have timers
@@ -85,13 +86,13 @@ func (c *planner) offerTasks(w *worker, now time.Time, acts []Action) []Action {
 	if !w.Idle() {
 		return acts
 	}
-	var room [maxLooked]*job
-	for _, j := range c.hungry.jobsToOffer(&room) {
+	var buf [maxLooked]*job
+	for _, j := range c.hungry.jobsToOffer(&buf) {
 		if j.Policy.Informed && j.Policy.Binding == Late {
 			for more := true; more && w.Idle(); {
 				acts, more = c.offerJob(j, w, now, acts)
 			}
-			c.setJobTimer(j, now)
+			c.refreshJob(j, now)
 		}
 	}
 	return acts
@@ -108,7 +109,7 @@ func (c *planner) offerJob(j *job, w *worker, now time.Time, acts []Action) (_ [
 		if g.near != nil {
 			q = c.nextTaskQueue(g, w, now)
 		}
-		if d, any := c.sampler.Offer(&g.Kind, q, w.Worker); any {
+		if d, found := c.sampler.Offer(&g.Kind, q, w.Worker); found {
 			c.Stats.Offers++
 			acts = c.commitPlaces(g, nil, []place.Decision{d}, now, acts)
 			c.hungry.moveToBack(j.tenant)
@@ -121,7 +122,7 @@ func (c *planner) offerJob(j *job, w *worker, now time.Time, acts []Action) (_ [
 // planNear finds workers for the ripe tasks of a group, first near the inputs.
 func (c *planner) planNear(n *nearGroup, now time.Time, acts []Action) []Action {
 	c.shelveNew(n, now)
-	if len(c.view.Idle()) >= n.group.queue.Len() { // all tasks may ride, and need no places first
+	if len(c.view.Idle()) >= n.group.queue.Len() { // if each task may ride, rides go first
 		acts = c.planShelves(n, (*planner).rideShelf, now, acts)
 	}
 	acts = c.planShelves(n, (*planner).planShelf, now, acts)
@@ -163,7 +164,7 @@ func (c *planner) planShelf(s *shelf, now time.Time, acts []Action) []Action {
 	return c.placeShelf(s, missing, now, acts)
 }
 
-// placeShelf places ripe tasks of a shelf with a number of probes, as if its workers were all workers.
+// placeShelf places ripe tasks of a shelf with a number of probes. Only the workers at the shelf's site are sampled.
 func (c *planner) placeShelf(s *shelf, probes int, now time.Time, acts []Action) []Action {
 	n := s.near
 	kind := n.group.Kind

@@ -15,19 +15,19 @@ import (
 const maxRemade = 3
 
 // missRest is the first rest of a task whose passed inputs were not found in the expected caches. Each further
-// rest is twice as long, and there are maxMissed rests. The worker may be too busy to send, or gone without
-// notice yet.
+// rest is twice as long, and there are maxMissed rests. The worker with the outputs may be too busy to send, or
+// may be gone and not yet be missed.
 const (
 	missRest  = 500 * time.Millisecond
 	maxMissed = 3
 )
 
-// decideMissingInputs decides how a task goes on after attempt a missed inputs. The worker reports the files in nowhere
-// as lost. The task is retried after a rest, or after the lost inputs are made again. If inputs were made again since
-// the attempt was sent, they are elsewhere now, and the task is retried at once. The result why is the reason if lost
-// inputs cannot be made again, else "".
-func (c *ledger) decideMissingInputs(
-	a *attempt, nowhere []probe.Output, now time.Time,
+// handleMissingInputs decides how a task goes on after attempt a missed inputs, and has lost inputs made again. The
+// worker of a reports the files in lostFiles as lost. If retry is set, the task is tried again: after rest, or when
+// the lost inputs have been made again. If inputs were made again since the attempt was sent, they are elsewhere now,
+// and the task is retried at once. The result why is the reason if lost inputs cannot be made again, else "".
+func (c *ledger) handleMissingInputs(
+	a *attempt, lostFiles []probe.Output, now time.Time,
 ) (retry bool, rest time.Duration, why string) {
 	t := a.task
 	var lost []probe.TaskIndex
@@ -42,7 +42,7 @@ func (c *ledger) decideMissingInputs(
 				continue
 			}
 			files++
-			gone := slices.ContainsFunc(nowhere, func(o probe.Output) bool {
+			gone := slices.ContainsFunc(lostFiles, func(o probe.Output) bool {
 				return o.File && o.Digest == m.output.Digest
 			})
 			if gone && m.reportedAt.After(a.sentAt) {
@@ -134,7 +134,7 @@ func (c *ledger) recallTask(j *job, index probe.TaskIndex, now time.Time) (_ *ta
 	if err := c.groupTasks(x); err != nil {
 		return nil, err.Message
 	}
-	entry.Spec = nil
+	entry.Spec = nil // mergeTasks counts the payload again, as a task's
 	c.releasePayloads(j, x.payloadBytes)
 	j.stageBytes -= x.payloadBytes
 	c.mergeTasks(j, x, now)

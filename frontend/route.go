@@ -65,8 +65,8 @@ func (c *jobs) meanEstimate(tasks []Task) time.Duration {
 	return time.Duration(sum / float64(max(n, 1)))
 }
 
-// worthNear is the shortest time for reading a task's inputs from afar at which the task is sampled near them. The
-// search for a near worker costs about as much time.
+// If reading a task's inputs from afar takes worthNear or longer, the task is sampled near the inputs. The search for a
+// near worker costs about as much time.
 const worthNear = 200 * time.Microsecond
 
 // isWorthNear reports whether a sampled task should be brought to the inputs.

@@ -6,12 +6,12 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// If each task of a job names another host, the job has as many groups as tasks. The core must not look at all groups
-// for a message of a worker. So each group with waiting tasks has seats in lists by host or worker, and the groups for
-// a worker are found by the worker's names.
+// If each task of a job names a host of its own, the job has as many groups as tasks. The core must not look at all
+// groups for a message of a worker. So each group with waiting tasks has seats in lists by host or worker, and the
+// groups for a worker are found by the worker's names.
 
-// maxGroupsLooked bounds the groups of a job looked at for a task for a worker. Groups without a host may all be
-// unfit for the worker.
+// maxGroupsLooked bounds the groups of a job looked at for a task for a worker. There may be many groups that name no
+// host, and the worker may be able to run none of their tasks.
 const maxGroupsLooked = 256
 
 // makeSeats makes the missing seats of groups. A single group needs no seats.

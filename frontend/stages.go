@@ -11,9 +11,9 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
-// checkStages makes the state of a job's stages, or refuses the job if its stages are invalid. If j is an addition, the
+// buildStages makes the state of a job's stages, or refuses the job if its stages are invalid. If j is an addition, the
 // existing stages stay, and gain successors.
-func (c *jobs) checkStages(j *job) *RefusedError {
+func (c *jobs) buildStages(j *job) *RefusedError {
 	firstNew := len(j.stages)
 	invalid := func(format string, args ...any) *RefusedError {
 		return &RefusedError{Reason: Invalid, Message: fmt.Sprintf(format, args...)}
@@ -112,7 +112,7 @@ func (c *jobs) checkStages(j *job) *RefusedError {
 			return invalid("stage %q has no tasks", j.Stages[i].Name)
 		}
 	}
-	if err := c.checkPassing(j, numbers, firstNew); err != nil {
+	if err := c.setPassingLimits(j, numbers, firstNew); err != nil {
 		return err
 	}
 	for _, i := range slices.Backward(order) {
@@ -162,7 +162,7 @@ func (r *stageReads) whyInvalid(t *Task) (why string) {
 	return ""
 }
 
-// updateBlocking updates the counts of countBlocking in s.
+// updateBlocking notes in s how many predecessors have not ended, and whether s is ready.
 func (j *job) updateBlocking(s *stage) { s.openPredecessors, s.ready = j.countBlocking(s) }
 
 // countBlocking returns how many predecessors of s have not ended. The stage is ready if s goes along each unfinished
@@ -214,9 +214,9 @@ func (j *job) awaitPartitions(fresh []*task) {
 	}
 }
 
-// notePartitionEnd notes the end of a task of s, a stage with stages along it. With the last task of a partition,
-// the tasks waiting for nothing else are freed.
-func (c *jobs) notePartitionEnd(t *task, s *stage) {
+// countDownPartition counts the end of t in its partition of s, a stage with stages along it. With the last task of the
+// partition, tasks that waited for the partition only are freed.
+func (c *jobs) countDownPartition(t *task, s *stage) {
 	p := t.spec.Partition
 	if s.unfinishedIn[p]--; s.unfinishedIn[p] > 0 {
 		return
@@ -323,7 +323,7 @@ func (c *jobs) noteStageOutcome(t *task, o *Outcome) {
 			s.successes[o.Worker]++
 		}
 		if s.unfinishedIn != nil {
-			c.notePartitionEnd(t, s)
+			c.countDownPartition(t, s)
 		}
 		if !s.hasEnded() {
 			return

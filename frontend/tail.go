@@ -17,7 +17,7 @@ import (
 // earlier runs, or because the worker reports a later start than expected.
 
 const (
-	// worthCopy is the least ratio of the time left to the time needed by a copy at which a copy is made.
+	// A copy is made only if the time left is more than worthCopy times the time that the copy needs until its end.
 	worthCopy = 1.25
 	// enoughRuns is the number of known runs needed before a task is compared with the longest or with its stage.
 	enoughRuns = 8
@@ -82,7 +82,7 @@ func (c *planner) recheckSoon(w *worker, m *probe.Queued, now time.Time) {
 	}
 	if j, lookAt := a.job, now.Add(lookPause(a.job)); lookAt.Before(j.tailAt) {
 		c.setTailAt(j, lookAt)
-		c.setJobTimer(j, now)
+		c.refreshJob(j, now)
 	}
 }
 
@@ -175,9 +175,10 @@ func scaleTime(factor float64, d time.Duration) time.Duration {
 	return time.Duration(min(factor*float64(d), float64(math.MaxInt64/2)))
 }
 
-// remainingRun returns how much longer t will run after a run of the given length. Tasks of the same stage, or of
-// the same function, with a longer run are the measure. For a task with a hint, few ended tasks of the stage say
-// little, and tasks of further jobs with different hints say nothing.
+// remainingRun returns how much longer t will run after a run of the given length. The measure is ended tasks that ran
+// longer: of the same stage, or of the same function if none of the stage has ended. For a task with a hint, fewer than
+// enoughRuns ended tasks of the stage say little. Then the hint counts, until the task has run for hintsWithin times as
+// long. Tasks of other jobs, with other hints, say nothing about such a task.
 func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	x, a := t.long, t.attempt
 	stats, run := t.group.stageStats, x.spec.Work.Mean
@@ -244,9 +245,9 @@ func (c *planner) copyLong(lateTasks []lateTask, now time.Time, acts []Action) (
 	return acts, asked
 }
 
-// askFresher asks for newer matrices, if the matrix of the worker chosen for the copy is older than attempt a. Matrices
-// of that age may be as wrong as the matrix by which a was placed: by that matrix, a was to start sooner. Other
-// candidates with such matrices are asked, too.
+// askFresher asks for newer matrices, if the matrix of the worker chosen for the copy is at least as old as attempt
+// a. Then it asks all candidates with such matrices. By a matrix of that age, a was to start sooner than it does. The
+// other matrices of that age may be as wrong.
 func (c *planner) askFresher(a *attempt, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	isOld := func(candidate *estimate.Candidate) bool { return candidate.Age >= now.Sub(a.sentAt) }
 	if !isOld(choice.Choice()) {
@@ -272,8 +273,9 @@ func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Ac
 	return acts
 }
 
-// copyWork returns how long a copy of t would run from the start. For a running task with progress, the worker's
-// pace explains a part of the run so far, and the task explains the rest.
+// copyWork returns how long a copy of t would run from the start. If a running task reports progress, the whole run
+// follows from the progress. The run is divided by the pace of the present worker, because a copy elsewhere does not
+// suffer from a slow worker.
 func (c *planner) copyWork(t *task) estimate.Work {
 	x, a := t.long, t.attempt
 	p := &a.progress

@@ -194,9 +194,9 @@ func (c *jobs) blockGroup(g *group) bool {
 	return g.queue.Len() == 0
 }
 
-// pauseJob notes whether a job is paused, because the client has many results to fetch. While the job is paused,
-// no task goes to a worker.
-func (c *jobs) pauseJob(j *job, paused bool) {
+// setPaused pauses a job, because the client has many results to fetch, or lets the job go on. While the job is
+// paused, no task goes to a worker.
+func (c *jobs) setPaused(j *job, paused bool) {
 	j.paused = paused
 	for _, t := range j.tasks {
 		switch {
@@ -234,7 +234,7 @@ func (c *jobs) startStages(j *job, now time.Time) {
 	c.wantAllPlaces(j)
 }
 
-// resumeFreed lets tasks go on after the end of the last awaited partition.
+// resumeFreed lets tasks go on after the last awaited input came: a partition has ended, or lost inputs are made again.
 func (c *jobs) resumeFreed(now time.Time) {
 	for _, t := range c.freedTasks {
 		if t.freedAt = now; t.state == blocked && !t.group.job.mustBlock(t) {
@@ -444,8 +444,8 @@ func (g *group) earlyRoom() int {
 // frontend would send all remaining tasks again and again.
 func (g *group) narrowWindow() { g.window, g.endedTasks = max(g.atWorkers, 1), 0 }
 
-// widenWindows adds the slots of w, a new worker, to the windows of all groups for w. Groups without a window
-// have no limit.
+// widenWindows adds the slots of w, a worker with a new link, to the windows of all groups for w. Groups without a
+// window have no limit.
 func (c *jobs) widenWindows(w *view.Worker) {
 	for set, groups := range c.setUsers {
 		if !set.Contains(w) {

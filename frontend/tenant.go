@@ -2,7 +2,7 @@ package frontend
 
 import "github.com/phoebe-sched/phoebe/probe/list"
 
-// hungry is the tenants with waiting tasks. The tenant with the longest wait for a turn is first.
+// hungry is the tenants with waiting tasks, in the order in which they are offered room at workers.
 type hungry struct{ tenants list.List[*tenant] }
 
 // updateJob puts j among the waiting jobs of the tenant, ordered by submission, if a task of j waits. Else j is
@@ -27,7 +27,8 @@ func (h *hungry) updateJob(j *job) {
 	}
 }
 
-// moveToBack moves t to the back after a task of t was given out: tenants with a longer wait go first.
+// moveToBack moves t to the back, because a job of t got room on offer: the next room is offered to other tenants
+// first.
 func (h *hungry) moveToBack(t *tenant) {
 	if list.Has(t) && h.tenants.Last() != t {
 		h.tenants.Remove(t)
@@ -38,9 +39,10 @@ func (h *hungry) moveToBack(t *tenant) {
 // maxLooked bounds the waiting jobs examined in search of a use for the room on offer.
 const maxLooked = 16
 
-// jobsToOffer fills room with the jobs to look at: the oldest job of each tenant, then the next job of each.
-func (h *hungry) jobsToOffer(room *[maxLooked]*job) []*job {
-	jobs := room[:0]
+// jobsToOffer returns the jobs to offer room to: the oldest job of each tenant, then the next job of each. The result
+// is in buf.
+func (h *hungry) jobsToOffer(buf *[maxLooked]*job) []*job {
+	jobs := buf[:0]
 	for t := range h.tenants.All() {
 		if len(jobs) == maxLooked {
 			break

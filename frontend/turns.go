@@ -7,7 +7,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// handleReady answers the turn of a place.
+// handleReady answers the turn of a place. Later stages of older jobs go first, then the tasks of the place's own
+// job, and then tasks of other jobs of the tenant. If there are none, the turn is declined.
 func (c *planner) handleReady(w *worker, m *probe.Ready, now time.Time, acts []Action) []Action {
 	r := w.places[m.Res]
 	if r == nil && w.wasCancelled(m.Res) {

@@ -52,9 +52,9 @@ func (j *job) dropSettledRides() bool {
 	return len(j.rides) > 0
 }
 
-// checkPresumed lets a job presumed to be served wait again after its last ride came back. The answer took longer
+// revokePresumed lets a job presumed to be served wait again, if its last ride has come back. The answer took longer
 // than a usual round trip, or the worker is gone.
-func (c *jobs) checkPresumed(j *job) {
+func (c *jobs) revokePresumed(j *job) {
 	if !j.presumed || j.dropSettledRides() {
 		return
 	}
@@ -151,8 +151,8 @@ func (c *jobs) forgetServed(key waitKey) *unserved {
 	return u
 }
 
-// maxWaitRuns is the wait allowed to a job, as a number of recent runs of its tasks. If MaxWait is longer, MaxWait
-// counts. A second is long for tasks of milliseconds, and short for tasks of a second.
+// maxWaitRuns is the wait allowed to a job, in multiples of the longest recent run of its tasks. If MaxWait is longer,
+// MaxWait counts. A second is long for tasks of milliseconds, and short for tasks of a second.
 const maxWaitRuns = 20
 
 // refuseOverload refuses j if its tenant's oldest job waits too long for the same workers, and more jobs wait
@@ -181,22 +181,23 @@ func (c *jobs) refuseOverload(j *job, now time.Time) *RefusedError {
 		if oldest == nil {
 			continue
 		}
-		if waited := now.Sub(oldest.submitted); waited > limit && u.moreThanServed(limit, span, now) {
+		if waited := now.Sub(oldest.submitted); waited > limit && u.measureOverload(limit, span, now) {
 			return &RefusedError{
 				Reason: Overloaded,
 				Message: fmt.Sprintf(
 					"a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later",
 					waited.Round(time.Millisecond), limit),
-				RetryAfter: u.assignRetryTime(max(waited-limit/2, 10*time.Millisecond), waited, c.quotas.Frontends(), now),
+				RetryAfter: u.assignRetryTime(
+					max(waited-limit/2, 10*time.Millisecond), waited, c.quotas.Frontends(), now),
 			}
 		}
 	}
 	return nil
 }
 
-// moreThanServed reports whether more jobs wait than are served in half of limit, at the rate counted over the
-// last span.
-func (u *unserved) moreThanServed(limit, span time.Duration, now time.Time) bool {
+// measureOverload reports whether more jobs wait than are served in half of limit, at the last measured rate. If the
+// present count of served jobs has lasted for span, it first becomes the rate, and a new count begins.
+func (u *unserved) measureOverload(limit, span time.Duration, now time.Time) bool {
 	if took := now.Sub(u.countedSince); took >= span {
 		u.rate = float64(u.servedJobs) / took.Seconds()
 		u.countedSince, u.servedJobs = now, 0

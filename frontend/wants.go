@@ -81,7 +81,7 @@ func (c *planner) planJob(j *job, groups []*group, now time.Time, acts []Action)
 	for _, g := range groups {
 		acts = c.planGroup(g, now, acts)
 	}
-	c.setJobTimer(j, now)
+	c.refreshJob(j, now)
 	return acts
 }
 
@@ -98,7 +98,7 @@ func (c *planner) planGroup(g *group, now time.Time, acts []Action) []Action {
 	case g.near != nil:
 		return c.planNear(g.near, now, acts)
 	}
-	missing := g.missingProbes()
+	missing := g.renewProbeBudget()
 	if p.Binding == EarlyRandom {
 		missing = g.earlyRoom()
 	}

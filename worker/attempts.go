@@ -88,7 +88,7 @@ func (c *Core) endAttempt(ev *Exited, now time.Time, acts []Action) []Action {
 		return acts
 	}
 	if a.class == probe.Spare {
-		c.noteSpareEnd(a, ev)
+		c.endSpareAttempt(a, ev)
 	}
 	c.freeRoom(roomFor(a.demand, a.long))
 	c.addCPUUse(a, -a.demand.CPU)
@@ -186,11 +186,11 @@ func (c *Core) abandonAttempt(a *attempt, now time.Time, acts []Action) []Action
 	case running:
 		if !a.unwanted {
 			a.unwanted = true
-			c.loseTrack(a, now)
+			c.noteForgotten(a, now)
 			return c.stopAttempt(a, now, acts)
 		}
 	case ended:
-		c.loseTrack(a, now)
+		c.noteForgotten(a, now)
 		c.forgetAttempt(a)
 	}
 	return acts

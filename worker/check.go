@@ -161,8 +161,8 @@ func (c *Core) checkQueue() error {
 	return cmp.Or(c.checkQueueOf(&c.queue, c.cfg.Order == Fair), c.checkQueueOf(&c.spareQueue, true))
 }
 
-// checkQueueOf checks one queue. If paid is set, the policy of the queue keeps accounts.
-func (c *Core) checkQueueOf(q *queue, paid bool) error {
+// checkQueueOf checks one queue. hasAccounts says whether the policy of the queue keeps accounts.
+func (c *Core) checkQueueOf(q *queue, hasAccounts bool) error {
 	counts := map[room]int{}
 	places := map[*account]int{}
 	var sum backlog
@@ -212,7 +212,8 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 			if c.queueOf(p.class) != q {
 				continue
 			}
-			if hasTurn := p.state == asking || p.state == askingAhead; (hasTurn && paid) != (p.bill.account != nil) {
+			if hasTurn := p.state == asking || p.state == askingAhead; (hasTurn && hasAccounts) !=
+				(p.bill.account != nil) {
 				return fmt.Errorf("place %d of link %d is in state %d: bill %v", p.res, l.id, p.state, p.bill)
 			}
 			add(p.bill, 1)
@@ -222,7 +223,7 @@ func (c *Core) checkQueueOf(q *queue, paid bool) error {
 		if a.state == ended || c.queueOf(a.class) != q {
 			continue
 		}
-		if paid != (a.bill.account != nil) {
+		if hasAccounts != (a.bill.account != nil) {
 			return fmt.Errorf("attempt %s is in state %d: bill %v", id, a.state, a.bill)
 		}
 		add(a.bill, 0)
@@ -468,9 +469,10 @@ func (c *Core) checkSpare() error {
 		if a.stopState == stopOrdered {
 			stopOrderedCount++
 		}
-		if a.stopState != unstoppable && a.class != probe.Spare || (a.stopState == stopOrdered) != list.Has(stopping{a}) ||
+		if a.stopState != unstoppable && a.class != probe.Spare ||
+			(a.stopState == stopOrdered) != list.Has(stopping{a}) ||
 			a.stopState == stopOrdered && a.stopOrderedAt.IsZero() {
-			return fmt.Errorf("attempt %s is %v, and its standing is %d", a.id, a.class, a.stopState)
+			return fmt.Errorf("attempt %s is %v, and its stop state is %d", a.id, a.class, a.stopState)
 		}
 	}
 	if room != c.preemptible || stopOrderedCount != c.stopping.Len() {

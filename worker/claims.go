@@ -22,14 +22,15 @@ type jobMemory struct {
 }
 
 const (
-	// rememberFor is much longer than an earlier owner may still send messages for a job that has moved. A sent
-	// message is under way for no longer than the lease. But after a freeze, a frontend goes on with its jobs. The
-	// frontend lets go of a job when a worker says that the job has moved, or when the client is
-	// gone. After an absence the frontend first checks whether its clients are gone. It waits as long as a client
-	// may be silent (30 s by default).
+	// rememberFor is the time that a memory is kept after its last change. It is much longer than the earlier owner
+	// of a moved job may still send messages for the job. A sent message is under way for no longer than the lease.
+	// But after a freeze, a frontend goes on with its jobs. The frontend lets go of a job when a worker says that
+	// the job has moved, or when the client is gone. After an absence the frontend first checks whether its clients
+	// are gone. The check takes as long as a client may be silent (30 s by default).
 	rememberFor = 10 * time.Minute
-	// maxMemories is more than the number of jobs that can be lost with a frontend. Beyond it the worker forgets
-	// the oldest memories, because the earlier owners have had the longest time to let go of the jobs.
+	// maxMemories bounds the number of memories: more jobs than can be lost with a frontend. Beyond the bound the
+	// worker forgets the oldest memories, because the earlier owners of these jobs have had the longest time to let
+	// go of the jobs.
 	maxMemories = 1 << 18
 )
 
@@ -60,8 +61,11 @@ func (c *Core) expireMemories(now time.Time) {
 	}
 }
 
-// loseTrack notes that the worker forgets a started attempt, whose result may be undelivered.
-func (c *Core) loseTrack(a *attempt, now time.Time) { c.rememberJob(a.job, now).forgotAttempts = true }
+// noteForgotten notes in the job's memory that the worker forgets a started attempt, whose result may be undelivered.
+// It does not drop the attempt: the caller does.
+func (c *Core) noteForgotten(a *attempt, now time.Time) {
+	c.rememberJob(a.job, now).forgotAttempts = true
+}
 
 // hasMoved reports whether job was claimed for a later generation than g, or for g by another frontend than l's.
 func (c *Core) hasMoved(l *link, job probe.JobID, g probe.Generation) bool {
@@ -109,8 +113,9 @@ func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action)
 	}, acts)
 }
 
-// knownFor returns for how long the worker has known each started attempt of a job until its acknowledgement; 0: not
-// at all. An unknown attempt sent in this time never started.
+// knownFor returns how far back the worker knows of every attempt of a job that started: the attempt is still here,
+// or was acknowledged. So an attempt that was sent within this time, and is not here, never started. 0: the worker
+// cannot say.
 func (c *Core) knownFor(job probe.JobID, now time.Time) time.Duration {
 	// To a leaving worker, frontends acknowledge results that clients do not have yet.
 	if m := c.memories[job]; m != nil && m.forgotAttempts || c.leaving {
@@ -219,7 +224,7 @@ func (c *Core) acknowledgeResult(l *link, id probe.AttemptID, disowned bool, now
 		return
 	}
 	if c.leaving {
-		c.loseTrack(a, now)
+		c.noteForgotten(a, now)
 	}
 	c.forgetAttempt(a)
 }
@@ -245,16 +250,16 @@ func (c *Core) expireResults(now time.Time) {
 			a = c.retained.First()
 		}
 		c.Stats.Forgotten++
-		c.loseTrack(a, now)
+		c.noteForgotten(a, now)
 		c.forgetAttempt(a)
 	}
 }
 
-// attemptsInOrder returns the wanted attempts by id, so that the order of a map decides nothing.
-func (c *Core) attemptsInOrder(wanted func(*attempt) bool) []*attempt {
+// attemptsInOrder returns the attempts that pass the filter, by id, so that the order of a map decides nothing.
+func (c *Core) attemptsInOrder(filter func(*attempt) bool) []*attempt {
 	var as []*attempt
 	for _, a := range c.attempts {
-		if wanted(a) {
+		if filter(a) {
 			as = append(as, a)
 		}
 	}

@@ -370,7 +370,7 @@ type activePart struct {
 	stopNode      list.Node[stopping]
 	stopOrderedAt time.Time // when the attempt was told to stop; zero: never
 
-	pos int
+	pos int // in Core.expectedEnds
 }
 
 // ending is the outcome of an attempt.
@@ -624,38 +624,38 @@ func (c *Core) freeRoom(needs room) {
 // NextWake returns when Wake is due, or zero if the core waits for no moment in time.
 func (c *Core) NextWake() time.Time {
 	var at time.Time
-	soonest := func(t time.Time) {
+	addWake := func(t time.Time) {
 		if at.IsZero() || t.Before(at) {
 			at = t
 		}
 	}
 	if p := c.asked.First(); p != nil {
-		soonest(p.askedAt.Add(c.cfg.ReadyExpiry))
+		addWake(p.askedAt.Add(c.cfg.ReadyExpiry))
 	}
 	if a := c.staged.First(); a != nil {
-		soonest(a.stateSince.Add(c.patienceFor(a)))
+		addWake(a.stateSince.Add(c.patienceFor(a)))
 	}
 	if a := c.unclaimed.First(); a != nil {
-		soonest(a.stateSince.Add(c.claimableFor()))
+		addWake(a.stateSince.Add(c.claimableFor()))
 	}
 	if a := c.orphans.First(); a != nil {
-		soonest(a.stateSince.Add(c.cfg.Grace))
+		addWake(a.stateSince.Add(c.cfg.Grace))
 	}
 	if m := c.commons.First(); m != nil {
-		soonest(m.usedAt.Add(c.cfg.Retain))
+		addWake(m.usedAt.Add(c.cfg.Retain))
 	}
 	if !c.staysUntil.IsZero() {
-		soonest(c.staysUntil)
+		addWake(c.staysUntil)
 	}
 	if c.expectedEnds.Len() > 0 && c.queue.len() > 0 {
-		soonest(c.expectedEnds.Min().askAt)
+		addWake(c.expectedEnds.Min().askAt)
 	}
 	if !c.fetchWake.IsZero() && c.queue.len() > 0 {
-		soonest(c.fetchWake)
+		addWake(c.fetchWake)
 	}
-	c.addSpareWakes(soonest)
+	c.addSpareWakes(addWake)
 	if c.capacity.open != c.capacity.all && c.queue.len() > 0 && !c.hasShortWaiting() { // see reopenIfQuiet
-		soonest(c.quietAt())
+		addWake(c.quietAt())
 	}
 	return at
 }

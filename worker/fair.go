@@ -108,7 +108,7 @@ func (f *fair) openAccount(t *tenant) {
 	parent := &f.root
 	for path := range probe.TenantPaths(t.name) {
 		if path != t.name {
-			parent = f.innerAccount(path, parent)
+			parent = f.ensureInnerAccount(path, parent)
 		}
 	}
 	weight := f.weights[t.name]
@@ -122,9 +122,9 @@ func (f *fair) openAccount(t *tenant) {
 	parent.childCount++
 }
 
-// innerAccount returns the account of a path with children, or makes a new account. If the path was a tenant
-// without children so far, the tenant becomes a child of its own path.
-func (f *fair) innerAccount(path string, parent *account) *account {
+// ensureInnerAccount returns the account of a path with children, and makes the account if there is none. If the path
+// was a tenant without children so far, the tenant becomes a child of its own path.
+func (f *fair) ensureInnerAccount(path string, parent *account) *account {
 	if a := f.innerAccounts[path]; a != nil {
 		return a
 	}
@@ -212,10 +212,10 @@ func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) 
 	return b
 }
 
-// wakeIdleAccount prepares a tenant without a place in the queue for its next turns. The start of the tenant moves up
-// to virtual time, since an idle tenant saves nothing up. If the tenant has open bills, virtual time is not brought
-// forward: the tenant keeps the lag behind its siblings that it had at the last charge. Otherwise the lag would be
-// lost between two places.
+// wakeIdleAccount prepares a tenant without a place in the queue for its next turns, and likewise each idle parent. An
+// idle tenant saves nothing up: its start moves up to virtual time. Only if the tenant has no open bills, virtual time
+// is brought forward first. A tenant with open bills keeps the lag behind its siblings that it had at the last charge.
+// Otherwise a tenant that has one place after another would lose the lag between two places.
 func (f *fair) wakeIdleAccount(a *account) {
 	for ; a.parent != nil && !a.hasPlaces() && a.openTurns == 0; a = a.parent {
 		if a.openBills == 0 {
@@ -225,10 +225,10 @@ func (f *fair) wakeIdleAccount(a *account) {
 	}
 }
 
-// advanceVirtual brings virtual time forward, by the service of the children and not by their payments. Otherwise
-// a newcomer after payments for an hour would wait an hour, though the payers get most of the hour back at the
-// end of the tasks. If no child waits, virtual time follows the last payer, so use that no sibling wanted creates
-// no debt.
+// advanceVirtual brings virtual time forward to the service that the first waiting child has had. Payments in advance
+// for use still to come do not count as service. Otherwise, if the siblings of a newcomer had just paid for an hour,
+// the newcomer would wait for an hour. But the siblings get most of the hour back if their tasks end early. If no
+// child waits, virtual time follows the last payer, so use that no sibling wanted creates no debt.
 func (parent *account) advanceVirtual() {
 	child := parent.lastPayer
 	if parent.waiting.Len() > 0 {
@@ -237,6 +237,7 @@ func (parent *account) advanceVirtual() {
 	if child == nil {
 		return
 	}
+	// The child's start without the payments for use still to come.
 	served := child.startTag -
 		(child.paidAhead-(child.useRate*float64(child.fair.queue.now)-child.begunSum))/child.weight
 	parent.virtualTime = max(parent.virtualTime, min(child.startTag, served))
@@ -278,8 +279,8 @@ func (b *bill) startUse() {
 	}
 }
 
-// settle corrects the payment to the real use: the time that the room was in use, or the run time of the task if
-// longer. The argument ran is 0 if no task ran.
+// settle closes the bill, and corrects the payment to the real use: the time that the room was in use, or the run time
+// of the task if longer. The argument ran is 0 if no task ran. A bill is settled once.
 func (b bill) settle(ran time.Duration) {
 	if b.account == nil {
 		return
@@ -323,7 +324,8 @@ func (p *place) takeBill() bill {
 	return b
 }
 
-// amountOwed returns the largest lead in service of a tenant, or of a parent, over waiting siblings.
+// amountOwed returns by how much a tenant, or a parent, is ahead of its waiting siblings in service: the largest such
+// amount, in millicores times nanoseconds.
 func (a *account) amountOwed() (cost float64) {
 	for ; a.parent != nil; a = a.parent {
 		cost = max(cost, (a.startTag-a.parent.virtualTime)*a.weight)

@@ -28,14 +28,15 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 	}
 
 	// count is the number of places that are queued or started. rides is the number of launches that may start.
-	// After the first queued place, no launch rides along.
+	// After the first queued place, no launch rides along. bundle is the number of launches that may still be
+	// staged, to wait for slots.
 	class := m.Standing.Class
 	q, regular := c.queueOf(class), class == probe.Regular
 	count, rides, ahead, bundle := m.Count, len(m.Launches), uint32(q.len()), min(m.Bundle, maxStaged)
-	need, tenant := roomFor(m.Demand, false), q.tenantNamed(m.Tenant)
+	need, tenant := roomFor(m.Demand, false), q.ensureTenant(m.Tenant)
 	q.setWeights(tenant, m.Weights)
 	if regular {
-		c.noteShort(need, now)
+		c.closeIfShortWaits(need, now)
 	}
 	hasLooked, gap := false, false // gap: though others wait, ride-along tasks may have room
 	for i := range m.Count {
@@ -119,7 +120,7 @@ func (c *Core) enqueueTask(l *link, m *probe.Enqueue, now time.Time, acts []Acti
 	if reason != 0 {
 		return c.sendRefused(l, m.Res, 1, m.Launch.Attempt, reason, retryAfter, acts)
 	}
-	q.setWeights(q.tenantNamed(m.Tenant), m.Weights)
+	q.setWeights(q.ensureTenant(m.Tenant), m.Weights)
 	ahead := uint32(q.len())
 	c.Stats.Reserved++
 	p := &place{
@@ -168,7 +169,8 @@ func (c *Core) whyNoPlace(d probe.Demand, long bool) probe.Reason {
 	return 0
 }
 
-// whyCannotRun returns the reason not to run m at this worker, or 0.
+// whyCannotRun returns the reason not to run m at this worker, or 0. The call also counts as a use of the common data
+// that m names, so the data does not expire soon.
 func (c *Core) whyCannotRun(l *link, job probe.JobID, m *probe.Launch, now time.Time) probe.Reason {
 	common := l.findCommon(job, m)
 	if common != nil {
@@ -205,20 +207,21 @@ func (c *Core) sendRefused(
 	}, acts)
 }
 
-// queuePlace puts a new place into the queue, with a sequence number and times.
+// queuePlace gives a new place its sequence number and times, and queues the place, or parks it on a silent link.
 func (c *Core) queuePlace(p *place, now time.Time) {
 	c.seq++
 	p.seq, p.queuedAt, p.believedSince = c.seq, now, now
-	p.queueTenant = c.queueOf(p.class).tenantNamed(p.tenant)
+	p.queueTenant = c.queueOf(p.class).ensureTenant(p.tenant)
 	p.sumsWhenQueued = c.currentSums(p.queueTenant)
 	if p.launch != nil {
 		p.link.taskCount++
 	}
-	c.putInQueue(p)
+	c.queueOrPark(p)
 }
 
-// putInQueue puts p into the queue of its class, or parks p on a silent link.
-func (c *Core) putInQueue(p *place) {
+// queueOrPark puts p into the queue of its class, or parks p on a silent link. A place that is due becomes regular
+// when it enters the queue (prepareForQueue).
+func (c *Core) queueOrPark(p *place) {
 	p.link.places[p.res] = p
 	if p.link.silent {
 		p.state = parked
@@ -227,12 +230,12 @@ func (c *Core) putInQueue(p *place) {
 		return
 	}
 	p.state = queued
-	if c.pickQueue(p).addPlace(p); p.class != probe.Regular && p.due > 0 {
+	if c.prepareForQueue(p).addPlace(p); p.class != probe.Regular && p.due > 0 {
 		c.aging.Push(aging{p})
 	}
 }
 
-// takeFromQueue removes p from the queue. The place stays known to its link.
+// takeFromQueue removes p from the queue, without a charge to its tenant. The place stays known to its link.
 func (c *Core) takeFromQueue(p *place) {
 	c.queueOf(p.class).removePlace(p)
 	c.aging.Remove(aging{p})
@@ -282,7 +285,7 @@ func (c *Core) assignInOrder(now time.Time, acts []Action) []Action {
 			if !p.neededRoom().fitsIn(c.free) {
 				return acts
 			}
-			c.dropAskedAhead(p)
+			c.removeAskedAhead(p)
 			p.state = asking
 			c.takePlaceRoom(p)
 			p.bill.startUse()
@@ -295,7 +298,7 @@ func (c *Core) assignInOrder(now time.Time, acts []Action) []Action {
 		if p.waitsForFiles() || !p.neededRoom().fitsIn(c.free) {
 			return acts
 		}
-		c.queue.takePlace(p)
+		c.queue.takeForTurn(p)
 		acts = c.beginTurn(p, now, acts)
 	}
 }
@@ -326,13 +329,14 @@ func (c *Core) beginTurn(p *place, now time.Time, acts []Action) []Action {
 	}, acts)
 }
 
-// takePlaceRoom takes room for a place during its turn.
+// takePlaceRoom takes room for a place during its turn, and counts the CPU as held by an asking place.
 func (c *Core) takePlaceRoom(p *place) {
 	c.takeRoom(p.neededRoom())
 	c.occupants.asking.addCPU(p.demand.CPU, c.queue.now)
 }
 
-// newEarlyAttempt makes the attempt of a task bound early, whose wait is over.
+// newEarlyAttempt makes the attempt of a task bound early, whose wait is over. The bill of p passes to the attempt. The
+// caller adds the attempt by addAttempt.
 func (c *Core) newEarlyAttempt(p *place, now time.Time) *attempt {
 	a := c.newAttempt(p.link, p.launch, p.job, p.generation, p.queuedAt)
 	a.tenant, a.demand, a.long, a.class, a.queueTenant = p.tenant, p.demand, p.long, p.class, p.queueTenant
@@ -362,7 +366,7 @@ func (c *Core) askAhead(now time.Time, acts []Action) []Action {
 
 // askPlaceAhead asks the frontend of p for a task before there is room.
 func (c *Core) askPlaceAhead(p *place, now time.Time, acts []Action) []Action {
-	c.queue.takePlace(p)
+	c.queue.takeForTurn(p)
 	c.askedAhead = append(c.askedAhead, p)
 	c.promised = c.promised.Add(p.demand)
 	c.Stats.EarlyAsks++
@@ -445,7 +449,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 		c.requeuePlace(p)
 	default:
 		delete(l.places, p.res)
-		if ownJob {
+		if ownJob { // a shared turn uses up the place
 			a.returnPlace = p
 		}
 	}
@@ -471,7 +475,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 		b.tenant, b.demand, b.queueTenant = p.tenant, p.demand, p.queueTenant
 		b.expectedRun = cmp.Or(launch.Estimate, expected)
 		b.waited, b.heldFor, b.waitParts = a.waited, a.heldFor, a.waitParts
-		b.bill = c.queue.chargeAttempt(c.queue.tenantNamed(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expectedRun))
+		b.bill = c.queue.chargeAttempt(c.queue.ensureTenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expectedRun))
 		c.stageAttempt(b, now)
 	}
 	return acts
@@ -503,7 +507,7 @@ const maxTurns = 16
 func (c *Core) requeuePlace(p *place) {
 	p.turn++
 	p.plannedWait, p.clearsSpare = 0, false
-	c.putInQueue(p)
+	c.queueOrPark(p)
 }
 
 // stopAsking takes p off the lists of asked places. The room that p holds stays taken, for the caller to free or
@@ -511,12 +515,12 @@ func (c *Core) requeuePlace(p *place) {
 func (c *Core) stopAsking(p *place) {
 	c.asked.Remove(p)
 	if p.state == askingAhead {
-		c.dropAskedAhead(p)
+		c.removeAskedAhead(p)
 	}
 }
 
-// dropAskedAhead removes p from askedAhead.
-func (c *Core) dropAskedAhead(p *place) {
+// removeAskedAhead removes p from askedAhead. The caller gives p a slot, or drops p.
+func (c *Core) removeAskedAhead(p *place) {
 	c.askedAhead = slices.Delete(c.askedAhead, slices.Index(c.askedAhead, p), slices.Index(c.askedAhead, p)+1)
 	c.promised = c.promised.Sub(p.demand)
 }
@@ -552,7 +556,7 @@ func (c *Core) parkLink(l *link) {
 	l.silent = true
 	for _, p := range l.placesInOrder(func(p *place) bool { return p.state == queued }) {
 		c.takeFromQueue(p)
-		c.putInQueue(p)
+		c.queueOrPark(p)
 	}
 }
 
@@ -565,7 +569,7 @@ func (c *Core) unparkLink(l *link) {
 	l.silent, l.parked = false, nil
 	c.parkedCount -= len(places)
 	for _, p := range places {
-		c.putInQueue(p)
+		c.queueOrPark(p)
 	}
 }
 
@@ -582,11 +586,11 @@ func (l *link) noteAnswerTime(d time.Duration) {
 // anyPlace is the filter for all places.
 func anyPlace(*place) bool { return true }
 
-// placesInOrder returns the wanted places of a link by id, so that the order of a map decides nothing.
-func (l *link) placesInOrder(wanted func(*place) bool) []*place {
+// placesInOrder returns the places of a link that pass the filter, by id, so that the order of a map decides nothing.
+func (l *link) placesInOrder(filter func(*place) bool) []*place {
 	var ps []*place
 	for _, p := range l.places {
-		if wanted(p) {
+		if filter(p) {
 			ps = append(ps, p)
 		}
 	}

@@ -172,7 +172,7 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 	c.findGaps(now, nil)
 	for _, p := range c.gaps {
 		c.Stats.Backfilled++
-		c.queue.takePlace(p)
+		c.queue.takeForTurn(p)
 		acts = c.beginTurn(p, now, acts)
 	}
 	filled := len(c.gaps) > 0
@@ -218,7 +218,7 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 			c.gaps = append(c.gaps, p)
 			continue
 		}
-		if deep && p.long {
+		if deep && p.long { // not planned: from here on only the short part is filled
 			continue
 		}
 		shortAhead = shortAhead || !p.long

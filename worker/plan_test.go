@@ -287,7 +287,7 @@ func TestInOrder(t *testing.T) {
 				demand:   probe.Slot, estimate: time.Duration(w.draw("estimate", 5)) * time.Millisecond,
 			}, now)
 			if w.draw("take", 3) == 0 {
-				c.queue.takePlace(c.queue.nextPlace(now))
+				c.queue.takeForTurn(c.queue.nextPlace(now))
 			}
 		}
 		var foreseen []probe.ResID
@@ -299,7 +299,7 @@ func TestInOrder(t *testing.T) {
 			if p.res != res {
 				t.Fatalf("%v: place %d is the %d. one, of %v", order, p.res, i+1, foreseen)
 			}
-			c.queue.takePlace(p)
+			c.queue.takeForTurn(p)
 		}
 		if c.queue.len() > 0 {
 			t.Fatalf("%v: %d places more than %v", order, c.queue.len(), foreseen)

@@ -48,7 +48,7 @@ func (q *queue) addPlace(p *place) {
 	q.placeCount++
 	q.changes++
 	q.countPlace(p)
-	t := q.tenantNamed(p.tenant)
+	t := q.ensureTenant(p.tenant)
 	if p.queueTenant = t; t.isIdle() {
 		q.busyTenants++
 	}
@@ -73,14 +73,15 @@ func (q *queue) removePlace(p *place) {
 	q.policy.removePlace(p)
 }
 
-// takePlace removes a place whose turn has come. Its tenant pays for the turn.
-func (q *queue) takePlace(p *place) {
+// takeForTurn removes a place whose turn has come, and charges its tenant for the turn.
+func (q *queue) takeForTurn(p *place) {
 	q.chargeTurn(p)
 	q.removePlace(p)
 }
 
-// tenantNamed returns the tenant with this name, or makes a new tenant.
-func (q *queue) tenantNamed(name string) *tenant {
+// ensureTenant returns the tenant with this name, and makes the tenant if there is none. If there are too many tenants,
+// ensureTenant first forgets idle tenants.
+func (q *queue) ensureTenant(name string) *tenant {
 	if q.recentTenant != nil && q.recentTenant.name == name {
 		return q.recentTenant
 	}
@@ -123,7 +124,7 @@ const maxPlacesPerFree = 3
 
 // mayAddPlace reports whether a tenant may add a place to a queue with this number of free places.
 func (q *queue) mayAddPlace(name string, free int) bool {
-	return free > 0 && q.tenantNamed(name).placeCount <= maxPlacesPerFree*free
+	return free > 0 && q.ensureTenant(name).placeCount <= maxPlacesPerFree*free
 }
 
 // assumedRun is the assumed run time of a task without an estimate, until run times are known.
@@ -191,10 +192,10 @@ func (b *backlog) addPlace(p *place, n int) {
 	b[i].addEntry(p.demand, expected, n)
 }
 
-// expectedWork returns the work of the places, if an unknown task takes the time unknown and a reservation turns
-// into a task by chance.
-func (b *backlog) expectedWork(unknown time.Duration, chance float64) (w work) {
-	for i, factor := range [...]float64{1, float64(unknown), chance, chance * float64(unknown)} {
+// expectedWork returns the expected work of the places. A task without an expected run time takes the assumed time. A
+// reservation turns into a task with the given chance.
+func (b *backlog) expectedWork(assumed time.Duration, chance float64) (w work) {
+	for i, factor := range [...]float64{1, float64(assumed), chance, chance * float64(assumed)} {
 		w.cpu += b[i].cpu * factor
 		w.mem += b[i].mem * factor
 	}

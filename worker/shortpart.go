@@ -11,8 +11,9 @@ import (
 // The part opens when no short task has come for the run time of a long task. After that time the next short task
 // may wait, because idle slots would cost more.
 
-// noteShort notes the arrival of a short task with these needs, and closes the short part if needed.
-func (c *Core) noteShort(needs room, now time.Time) {
+// closeIfShortWaits notes the arrival of a short task with these needs. If the task has no room now, and long tasks use
+// room, the short part closes.
+func (c *Core) closeIfShortWaits(needs room, now time.Time) {
 	c.lastShortAt = now
 	if !needs.fitsIn(c.free) && c.free.open != c.capacity.open {
 		c.setOpenPart(c.alwaysOpen)

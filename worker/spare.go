@@ -53,15 +53,16 @@ func (c *Core) stampPlace(p *place, s probe.Standing) {
 	}
 }
 
-// pickQueue returns the queue that p enters now, and readies p for it. A place that is due becomes regular.
-func (c *Core) pickQueue(p *place) *queue {
+// prepareForQueue readies p to enter a queue now, and returns that queue. A place that is due becomes regular. The
+// caller adds p to the queue.
+func (c *Core) prepareForQueue(p *place) *queue {
 	if p.class != probe.Regular && p.due > 0 && p.due <= c.queue.now {
 		p.class = probe.Regular
 		c.Stats.Promoted++
 		c.noteRegular(p)
 	}
 	q := c.queueOf(p.class)
-	if tenant := q.tenantNamed(p.tenant); tenant != p.queueTenant {
+	if tenant := q.ensureTenant(p.tenant); tenant != p.queueTenant {
 		// The tenant's sum of the other queue differs. Shift the remembered sum, so that the wait so far is kept.
 		p.sumsWhenQueued.own += tenant.cpuUse.sumUntil(q.now) - p.queueTenant.cpuUse.sumUntil(q.now)
 		p.queueTenant = tenant
@@ -78,7 +79,7 @@ func (c *Core) restampPlace(l *link, m *probe.Restamp) {
 		if c.stampPlace(p, m.Standing); p.class == probe.Regular && oldClass != p.class {
 			c.noteRegular(p)
 		}
-		c.putInQueue(p)
+		c.queueOrPark(p)
 		return
 	}
 	if a := c.attempts[m.Attempt]; a != nil &&
@@ -87,21 +88,23 @@ func (c *Core) restampPlace(l *link, m *probe.Restamp) {
 	}
 }
 
-// noteRegular notes the arrival of a regular place.
+// noteRegular notes the arrival of a regular place: the expected run time of a long task, or a short task, for which
+// the short part may close.
 func (c *Core) noteRegular(p *place) {
 	if p.long {
 		c.averages.noteLongRun(c.placeCost(p))
 	} else {
-		c.noteShort(p.neededRoom(), c.beganAt.Add(c.queue.now))
+		c.closeIfShortWaits(p.neededRoom(), c.beganAt.Add(c.queue.now))
 	}
 }
 
-// promoteDue makes due places regular.
+// promoteDue makes due places regular. The places leave their queue and enter again, and so become regular
+// (prepareForQueue).
 func (c *Core) promoteDue() {
 	for c.aging.Len() > 0 && c.aging.Min().due <= c.queue.now {
 		p := c.aging.Min().place
 		c.takeFromQueue(p)
-		c.putInQueue(p)
+		c.queueOrPark(p)
 	}
 }
 
@@ -117,7 +120,7 @@ func (c *Core) assignToSpare(now time.Time, acts []Action) []Action {
 			break
 		}
 		c.aging.Remove(aging{p})
-		c.spareQueue.takePlace(p)
+		c.spareQueue.takeForTurn(p)
 		acts = c.beginTurn(p, now, acts)
 	}
 	return acts
@@ -179,13 +182,13 @@ func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 	}
 	for a := range c.staged.All() { // staged attempts without clearsSpare get room that falls free by itself
 		if a.clearsSpare {
-			stop, _ := s.makeRoom(roomFor(a.demand, a.long))
+			stop, _ := s.planRoom(roomFor(a.demand, a.long))
 			acts = s.stopVictims(stop, acts)
 		}
 	}
 	for _, p := range c.askedAhead {
-		if p.clearsSpare {
-			s.makeRoom(p.neededRoom())
+		if p.clearsSpare { // its victims stop only if a task comes
+			s.planRoom(p.neededRoom())
 		}
 	}
 	n := 0
@@ -200,10 +203,10 @@ func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 		if p.waitsForFiles() {
 			continue
 		}
-		if !p.neededRoom().fitsIn(s.free) && s.isTooSoon(c.queue.now-p.inQueueSince) {
+		if !p.neededRoom().fitsIn(s.free) && s.postponeIfTooSoon(c.queue.now-p.inQueueSince) {
 			break
 		}
-		stop, ok := s.makeRoom(p.neededRoom())
+		stop, ok := s.planRoom(p.neededRoom())
 		if !ok { // all spare work together is too little
 			break
 		}
@@ -252,10 +255,10 @@ func (s *clearing) seekOnce() {
 	}
 }
 
-// isTooSoon reports whether a place should wait on after this wait: for PreemptAfter, and longer if more work
-// would be lost. Meanwhile a task may end by itself, or another worker may have a cheaper victim. If it is too
-// soon, isTooSoon also sets the time of the next check.
-func (s *clearing) isTooSoon(waited time.Duration) bool {
+// postponeIfTooSoon reports whether a place that has waited for this time should wait on, before spare work stops for
+// it. If so, postponeIfTooSoon sets the time of the next check. A place waits for PreemptAfter, and longer if more
+// work would be lost. Meanwhile a task may end by itself, or another worker may have a cheaper victim.
+func (s *clearing) postponeIfTooSoon(waited time.Duration) bool {
 	c := s.c
 	wait := c.cfg.PreemptAfter - waited
 	if s.seekOnce(); wait <= 0 && len(s.victims) > 0 {
@@ -271,9 +274,9 @@ func (s *clearing) isTooSoon(waited time.Duration) bool {
 	return true
 }
 
-// makeRoom takes room for a need, and returns the victims to stop for it. ok is false if all victims together
-// have too little room.
-func (s *clearing) makeRoom(need room) (stop []*attempt, ok bool) {
+// planRoom sets room aside for a need, in the search only, and returns the victims whose room is needed, too. It stops
+// no victim: the caller does. ok is false if all victims together have too little room.
+func (s *clearing) planRoom(need room) (stop []*attempt, ok bool) {
 	free, n := s.free, 0
 	if !need.fitsIn(free) {
 		s.seekOnce()
@@ -342,9 +345,9 @@ func (c *Core) giveUpStopping(now time.Time) {
 	}
 }
 
-// noteSpareEnd counts the run time of a spare attempt. If the attempt was stopped for regular work, ev.Status
-// becomes Preempted, so that the frontend retries the task.
-func (c *Core) noteSpareEnd(a *attempt, ev *Exited) {
+// endSpareAttempt counts the run time of a spare attempt that has ended. If the attempt was stopped for regular work,
+// endSpareAttempt changes ev.Status to Preempted, so that the frontend retries the task.
+func (c *Core) endSpareAttempt(a *attempt, ev *Exited) {
 	c.setStopState(a, unstoppable)
 	c.Stats.SpareRan += ev.Run
 	if !a.stopOrderedAt.IsZero() && !a.unwanted && ev.Status == probe.Killed {
@@ -356,15 +359,15 @@ func (c *Core) noteSpareEnd(a *attempt, ev *Exited) {
 
 // addSpareWakes reports the times when a place becomes regular, when spare work may be stopped, and when a stop
 // order has been out for obeysFor.
-func (c *Core) addSpareWakes(soonest func(time.Time)) {
+func (c *Core) addSpareWakes(addWake func(time.Time)) {
 	if c.aging.Len() > 0 {
-		soonest(c.beganAt.Add(c.aging.Min().due))
+		addWake(c.beganAt.Add(c.aging.Min().due))
 	}
 	if !c.preemptAt.IsZero() {
-		soonest(c.preemptAt)
+		addWake(c.preemptAt)
 	}
 	if c.stopping.Len() > 0 {
-		soonest(c.stopping.First().stopOrderedAt.Add(obeysFor))
+		addWake(c.stopping.First().stopOrderedAt.Add(obeysFor))
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 // take from microseconds to minutes. If anything is lost, dropped, tried again, or declined although it was
 // wanted, a core has a defect.
 
-// One seed of calmEvery is calm. One calm run of hugeEvery has a job of very many tasks. One calm run of
-// idleEvery has little to do, so slots are free most of the time.
+// One seed in calmEvery is calm. One calm run in hugeEvery has a job of very many tasks. One calm run in idleEvery
+// has little to do, so slots are free most of the time.
 const (
 	calmEvery = 4
 	hugeEvery = 50
@@ -56,7 +56,7 @@ func (r *faultRun) drawCalm() {
 	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
 	r.drainingLife, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
 	r.queued, r.idle = make([]uint32, len(r.workers)), make([]idleSpan, len(r.workers))
-	r.afterFrontend, r.afterWorker = r.calmFrontend, r.calmWorker
+	r.afterFrontend, r.afterWorker = r.checkCalmFrontend, r.checkCalmWorker
 	if drawChance(d, 0.5) {
 		for _, w := range r.workers {
 			r.sendGossip(w, false)
@@ -80,18 +80,18 @@ func (r *faultRun) drawCalm() {
 		if work <= 0 {
 			break
 		}
-		work -= r.calmJob(n, min(work, most))
+		work -= r.drawCalmJob(n, min(work, most))
 	}
 	if r.seed/calmEvery%hugeEvery == 1 {
-		r.hugeJob(len(r.jobs))
+		r.drawHugeJob(len(r.jobs))
 	}
 	r.checkEvery = 1 + uint64(r.stats.Tasks/2) // a check takes time in proportion to the tasks
 	r.maxStill = 50_000 + 20*r.stats.Tasks
 	r.end = time.Hour
 }
 
-// calmJob draws a job of at most the given work, and returns the work of the job.
-func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
+// drawCalmJob draws a job of about the given work at most, enters the job, and returns its work.
+func (r *faultRun) drawCalmJob(n int, most time.Duration) time.Duration {
 	d := r.dice
 	j := &faultJob{n: n, id: jobID(n + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(n)))}
 	j.spec = frontend.Job{ID: j.id, Tenant: drawOne(d, "a", "b", "b/c"), Priority: int32(d.IntN(3)),
@@ -110,20 +110,20 @@ func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
 		j.spec.Stages = r.drawStages(d)
 		r.stats.Seen["jobs with stages"]++
 	}
-	takes, hint, once := calmLaw(d), drawOne(d, 0.0, 1, 1, 3, 0.3), drawOne(d, 0, 0.5, 1.0)
+	drawRun, hint, onceChance := drawCalmLaw(d), drawOne(d, 0.0, 1, 1, 3, 0.3), drawOne(d, 0, 0.5, 1.0)
 	calledFunction := sleepFunction
 	if drawChance(d, 0.3) {
 		calledFunction = "tiny"
 	}
 	sum := time.Duration(0)
 	for k := range len(j.spec.Stages) + 1 + d.IntN(drawOne(d, 3, 30, 300)) {
-		run := takes()
+		run := drawRun()
 		if sum += run; sum > most && k > len(j.spec.Stages) {
 			break
 		}
 		t := faultTask{}
 		t.spec = frontend.Task{
-			Index: probe.TaskIndex(k), Function: calledFunction, Retryable: !drawChance(d, once),
+			Index: probe.TaskIndex(k), Function: calledFunction, Retryable: !drawChance(d, onceChance),
 			Estimate: time.Duration(float64(run) * hint), Retries: d.IntN(3),
 		}
 		if n := len(j.spec.Stages); n > 0 {
@@ -153,8 +153,8 @@ func (r *faultRun) calmJob(n int, most time.Duration) time.Duration {
 	return sum
 }
 
-// calmLaw draws the law of a job's run times.
-func calmLaw(d *rand.Rand) func() time.Duration {
+// drawCalmLaw draws the law of a job's run times. Each call of the returned function draws a run time.
+func drawCalmLaw(d *rand.Rand) func() time.Duration {
 	mean := math.Exp(math.Log(float64(shortestCalm)) + d.Float64()*math.Log(float64(longestCalm)/float64(shortestCalm)))
 	law := drawOne(d,
 		func() float64 { return mean },
@@ -164,8 +164,8 @@ func calmLaw(d *rand.Rand) func() time.Duration {
 	return func() time.Duration { return min(max(time.Duration(law()), shortestCalm), longestCalm) }
 }
 
-// hugeJob draws a job of very short tasks, sometimes as many as a job may have.
-func (r *faultRun) hugeJob(n int) {
+// drawHugeJob draws and enters a job of very short tasks, sometimes as many as a job may have.
+func (r *faultRun) drawHugeJob(n int) {
 	d := r.dice
 	j := &faultJob{n: n, id: jobID(n + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(n)))}
 	j.spec = frontend.Job{ID: j.id, Tenant: "a", Policy: drawOne(d, frontend.Policies...)}
@@ -194,8 +194,8 @@ func (j *faultJob) isPlain() bool {
 	return true
 }
 
-// calmFrontend checks a step of a frontend in a calm run.
-func (r *faultRun) calmFrontend(f *frontendNode, ev frontend.Event) {
+// checkCalmFrontend checks a step of a frontend in a calm run.
+func (r *faultRun) checkCalmFrontend(f *frontendNode, ev frontend.Event) {
 	for _, a := range f.acts {
 		switch a := a.(type) {
 		case *frontend.Done:
@@ -253,8 +253,8 @@ type placeKey struct {
 	id               probe.ResID
 }
 
-// calmWorker checks a step of a worker in a calm run.
-func (r *faultRun) calmWorker(w *workerNode, ev worker.Event) {
+// checkCalmWorker checks a step of a worker in a calm run.
+func (r *faultRun) checkCalmWorker(w *workerNode, ev worker.Event) {
 	r.noteIdle(w)
 	queued := w.core.Load().Queued
 	departed := 0 // places that left the queue with a cause

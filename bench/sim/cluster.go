@@ -26,8 +26,8 @@ type cluster struct {
 	conns          []*conn // all connections ever made: conn n is at n-1
 	messages       uint64
 	decoder        probe.Decoder
-	frame          []byte                           // scratch of recode
-	decoded        []probe.Msg                      // scratch of recode
+	frame          []byte                           // scratch of recodeMsg
+	decoded        []probe.Msg                      // scratch of recodeMsg
 	freeExecutions []*execution                     // to be used again
 	checkEvery     uint64                           // the cores' state is checked every checkEvery events; 0: never
 	log            func(format string, args ...any) // nil: no log
@@ -409,11 +409,11 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 }
 
 // logStep logs an event or action of a node.
-func (c *cluster) logStep(format string, index int, what any) {
+func (c *cluster) logStep(format string, index int, step any) {
 	if c.log == nil {
 		return
 	}
-	if s := describeStep(what); s != "" {
+	if s := describeStep(step); s != "" {
 		c.log(format, index, s)
 	}
 }

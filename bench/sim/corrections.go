@@ -9,7 +9,7 @@ import (
 
 // minuteSpells slow a worker for a twentieth of its time to a fifth of its speed. A spell lasts a minute on
 // average.
-var minuteSpells = Spells{Share: 0.05, Times: 5, Last: time.Minute}
+var minuteSpells = Spells{Share: 0.05, Times: 5, Length: time.Minute}
 
 const (
 	calmSetting      = "calm"
@@ -53,19 +53,20 @@ var correctionsFigure = Figure{
 			w.Gossip, w.Reserved = Gossip{Period: time.Second, Delay: w.Delay}, 0.1
 			w.Workload = mixedJobs()
 			w.Loads = []float64{0.6, 0.8}
-			w.Second, w.Spells, w.Tells, w.Estimates = how.second, how.spells, how.tells, Estimates{Noise: how.noise}
+			w.SecondAttempts, w.Spells, w.ReportsProgress, w.Estimates =
+				how.second, how.spells, how.tells, Estimates{Noise: how.noise}
 			parts = append(parts, part{sweep: w})
 		}
 		return parts
 	},
 	locate: func(p *part, r *Result) (string, float64) {
-		return correctionsLine(r.Policy, &p.sweep), r.Load
+		return lineOfSweep(r.Policy, &p.sweep), r.Load
 	},
 	check: func(d *figureData) []Check {
-		calm, with := correctionsOf("phoebe", calmSetting, 0.03, false),
-			correctionsOf("phoebe", disturbedSetting, 0.03, false)
-		without, reporting := correctionsOf("phoebe", disturbedSetting, 0, false),
-			correctionsOf("phoebe", disturbedSetting, 0.03, true)
+		calm, with := correctionsLineName("phoebe", calmSetting, 0.03, false),
+			correctionsLineName("phoebe", disturbedSetting, 0.03, false)
+		without, reporting := correctionsLineName("phoebe", disturbedSetting, 0, false),
+			correctionsLineName("phoebe", disturbedSetting, 0.03, true)
 		var checks []Check
 		for _, x := range d.xs {
 			if d.meanOf(without, x, longP99) == 0 {
@@ -94,22 +95,22 @@ var correctionsFigure = Figure{
 // hardly do better.
 const noneSlowLine = "phoebe, as far off, no machine is slow"
 
-// correctionsLine returns the line of a policy in a sweep.
-func correctionsLine(policy string, s *Sweep) string {
+// lineOfSweep returns the name of the line of a policy in a sweep.
+func lineOfSweep(policy string, s *Sweep) string {
 	if s.Spells == (Spells{}) && s.Estimates.Noise > 0 {
 		return noneSlowLine
 	}
-	how := calmSetting
+	setting := calmSetting
 	if s.Spells != (Spells{}) {
-		how = disturbedSetting
+		setting = disturbedSetting
 	}
-	return correctionsOf(policy, how, s.Second, s.Tells)
+	return correctionsLineName(policy, setting, s.SecondAttempts, s.ReportsProgress)
 }
 
-// correctionsOf returns the line of a policy: calm or disturbed, with or without second attempts, with or without
-// progress reports.
-func correctionsOf(policy, how string, second float64, tells bool) string {
-	line := fmt.Sprintf("%s, %s", policy, how)
+// correctionsLineName returns the name of the line of a policy: calm or disturbed, with or without second attempts,
+// with or without progress reports.
+func correctionsLineName(policy, setting string, second float64, tells bool) string {
+	line := fmt.Sprintf("%s, %s", policy, setting)
 	if second == 0 {
 		return line + ", without"
 	}

@@ -41,7 +41,7 @@ func (u *CPU) String() string {
 	return fmt.Sprintf("a message costs %v of CPU at either end, %s %d cores", u.Message, where, max(u.Cores, 1))
 }
 
-// spendCPU counts CPU time.
+// spendCPU counts CPU time of the process and its machine. The caller lets the time pass.
 func (p *process) spendCPU(cost time.Duration) {
 	p.used += cost
 	p.machine.used += cost
@@ -76,7 +76,7 @@ type machine struct {
 	idle         int           // idle cores
 	used         time.Duration // CPU time
 	waitingTurns []*turn
-	head         int // of waits
+	head         int // index of the oldest waiting turn in waitingTurns
 }
 
 // process is the part of a node that needs CPU time.
@@ -278,10 +278,10 @@ func (c *cluster) sendTogether(cn *conn, byWorker bool, leaves time.Duration, ms
 		k, sentAll, last = toFrontend, &cn.w.sentAll, &cn.fLast
 	}
 	for i, m := range msgs {
-		leaves = max(leaves, c.scheduleDeparture(sentAll, m))
+		leaves = max(leaves, c.nextDeparture(sentAll, m))
 		msgs[i] = c.recodeMsg(m)
 	}
-	c.schedule(c.reorderedArrival(leaves, last), event{kind: k, conn: cn, content: msgs})
+	c.schedule(c.drawReorderedArrival(leaves, last), event{kind: k, conn: cn, content: msgs})
 }
 
 // countThings counts messages, and the launches in messages beyond the first of each message.

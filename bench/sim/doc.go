@@ -8,6 +8,6 @@
 // crashes, hung processes, broken and half-open connections against a cluster, and checks invariants after every
 // step. In every fourth run nothing goes wrong; then no task may be lost or tried again.
 //
-// The CPU time of processes is left out unless [CPU] says how much a message costs. The needs of clients, and the
-// exact sleep of executors, are always left out.
+// The CPU time of frontends and workers is left out unless [CPU] says how much a message costs. The CPU time of
+// clients, and the exact sleep of executors, are always left out.
 package sim

@@ -261,7 +261,8 @@ func (n *eagleNode) waitBehindLong(now time.Time) time.Duration {
 // isFull reports whether long tasks take up all slots of a worker.
 func (n *eagleNode) isFull() bool { return n.longTasks >= n.slots }
 
-// receiveProbe is the arrival of a probe at a worker, after so far refusals by other workers.
+// receiveProbe is the arrival of a probe at a worker. refusals is the number of workers that have turned the probe
+// away: at two refusals, the worker takes the probe in any case.
 func (e *eagle) receiveProbe(n *eagleNode, j *eagleJob, refusals int) {
 	if !n.isFull() || refusals == 2 {
 		e.addEntry(n, &eagleEntry{job: j})

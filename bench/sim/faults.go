@@ -87,7 +87,7 @@ func Faults(seed uint64, without Omission) (*FaultStats, error) {
 		return &r.stats, nil
 	}
 	failed := &FaultError{Seed: seed, Without: without, At: r.now, Err: err}
-	again := newFaultRun(seed, without)
+	again := newFaultRun(seed, without) // the same run once more, for its log
 	again.log = func(format string, args ...any) {
 		if len(failed.Log) == logLines {
 			failed.Log = append(failed.Log[:0], failed.Log[logLines/2:]...)
@@ -243,7 +243,7 @@ func (r *faultRun) playOut() (err error) {
 
 // drawCluster draws the cluster, the jobs and the faults.
 func (r *faultRun) drawCluster() {
-	r.afterFrontend, r.afterWorker, r.obeysStop = r.noteAttempts, r.checkStops, r.heedsStop
+	r.afterFrontend, r.afterWorker, r.obeysStop = r.noteAttempts, r.checkStops, r.decideStop
 	d := r.dice
 	r.net = network{
 		delay: drawBetween(d, 10*time.Microsecond, time.Millisecond), jitter: drawBetween(d, 0, time.Millisecond),

@@ -38,9 +38,10 @@ func (r *faultRun) settleTime() time.Duration {
 	return 4*r.net.delay + 20*r.net.jitter + 2*r.net.reorder
 }
 
-// noteHarm notes the begin of a fault.
-func (r *faultRun) noteHarm(what string, f *frontendNode, w *workerNode, lasts time.Duration) {
-	h := &harm{fault: what, f: f, w: w, begins: r.now, ends: noEndYet}
+// noteHarm notes that a fault begins now, and lasts for some time; noEndYet: until endHarms. The effects last until the
+// ends of a connection have noticed the fault.
+func (r *faultRun) noteHarm(fault string, f *frontendNode, w *workerNode, lasts time.Duration) {
+	h := &harm{fault: fault, f: f, w: w, begins: r.now, ends: noEndYet}
 	if lasts < noEndYet {
 		h.ends = r.now + lasts + r.noticeTime()
 	}
@@ -181,8 +182,8 @@ func (r *faultRun) noteLaunches(f *frontendNode, w frontend.Worker, j *faultJob,
 	}
 }
 
-// noteKill notes the end of a killed attempt, if the result counts no more. The attempt may be a copy, or the
-// frontend gives another outcome of the task in the same step.
+// noteKill marks a killed attempt as ended, if its result counts no more: the attempt is perhaps a copy, or the
+// frontend reports an outcome of its task in the same step.
 func (r *faultRun) noteKill(f *frontendNode, id probe.AttemptID) {
 	x := r.attempts[id]
 	x.ended = x.ended || x.isCopy || slices.ContainsFunc(f.acts, func(a frontend.Action) bool {
@@ -193,23 +194,23 @@ func (r *faultRun) noteKill(f *frontendNode, id probe.AttemptID) {
 
 // checkRestart checks that each earlier run of a task has failed or may have been lost.
 func (r *faultRun) checkRestart(j *faultJob, t *faultTask, s *worker.Start) {
-	now := r.attempts[s.Launch.Attempt]
-	now.started = true
-	if r.harmOf(now) != nil {
+	current := r.attempts[s.Launch.Attempt]
+	current.started = true
+	if r.harmOf(current) != nil {
 		return // the frontend gave this attempt up, and another attempt ran meanwhile
 	}
 	twice := false
 	for _, x := range t.attempts {
-		if x == now || !x.started || x.ended || r.harmOf(x) != nil {
+		if x == current || !x.started || x.ended || r.harmOf(x) != nil {
 			continue
 		}
-		if !twice && x.f == now.f && (x.isCopy || now.isCopy) { // the two attempts are a task and its copy
+		if !twice && x.f == current.f && (x.isCopy || current.isCopy) { // the two attempts are a task and its copy
 			twice = true
 			continue
 		}
 		// If the client has left its frontend, the next frontend may not reach the worker, or may hear the end of
 		// the claim first. Or the worker had no room to keep the result until now.
-		if x.w.core.Stats.Forgotten == 0 && !r.reorders && r.harmBetween(now.f, x.w, j.ownedSince) == nil ||
+		if x.w.core.Stats.Forgotten == 0 && !r.reorders && r.harmBetween(current.f, x.w, j.ownedSince) == nil ||
 			r.causeOf(j, x) == nil {
 			r.failRun("task %d of job %d starts again, as attempt %s, without a cause: %s runs or ran at w%d",
 				s.Launch.Task, j.n, s.Launch.Attempt, x.id, x.w.index)
@@ -238,9 +239,9 @@ func (w *workerNode) startOf(id probe.AttemptID) *worker.Start {
 	return nil
 }
 
-// heedsStop decides whether a task stops when told to. A quarter of the tasks runs on, as Go functions may. Most
-// of their results count no more.
-func (r *faultRun) heedsStop(s *worker.Start) bool {
+// decideStop decides whether a task stops when told to, and returns true if so. A quarter of the tasks runs on, as Go
+// functions may. decideStop counts such a task as ended, because most results of such tasks count no more.
+func (r *faultRun) decideStop(s *worker.Start) bool {
 	id := s.Launch.Attempt
 	if id.Seq%4 > 0 {
 		return true
@@ -253,7 +254,7 @@ func (r *faultRun) heedsStop(s *worker.Start) bool {
 	return false
 }
 
-// checkStops checks the causes of a worker's stops.
+// checkStops checks the causes of a worker's stops, after a step of the worker. It also notes whether w is idle.
 func (r *faultRun) checkStops(w *workerNode, _ worker.Event) {
 	r.noteIdle(w)
 	for _, a := range w.acts {

@@ -19,7 +19,7 @@ type visit struct {
 	stagesBefore  [][]int // of each stage: the stages before
 	attempts      []record.Attempt
 	reported      map[probe.TaskIndex]bool
-	clientGone    bool // the client has gone
+	clientGone    bool // until the client comes back
 	refused       bool
 	isOpen        bool // the client may add more tasks
 	growthStep    int  // the growth step just sent to the core
@@ -29,8 +29,8 @@ type visit struct {
 // clientDelay is the time of a message between a client and a frontend.
 const clientDelay = 200 * time.Microsecond
 
-// turnTo lets the client submit the unfinished tasks of j to f.
-func (r *faultRun) turnTo(j *faultJob, f *frontendNode) {
+// visitFrontend lets the client of j go to f, and submit its unfinished tasks there.
+func (r *faultRun) visitFrontend(j *faultJob, f *frontendNode) {
 	if j.ended || j.owner != nil {
 		return
 	}
@@ -100,7 +100,7 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec
 		j.hasLeft(f, session) { // the shell does not listen to a client that has hung up
 		return
 	}
-	if v := r.visits[f.index][j.id]; v != nil && spec.Generation > 0 && !f.frontendCore().Knows(&spec) {
+	if v := r.visits[f.index][j.id]; v != nil && spec.Generation > 0 && !f.frontendCore().IsUpToDate(&spec) {
 		r.stats.Seen["jobs outdated"]++
 		if err := r.stepFrontend(f, frontend.Outdated{Job: j.id}); err != nil {
 			r.failRun("%w", err)
@@ -129,7 +129,7 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec
 	}
 	j.mayBeKnown = true // the frontend has admitted the job
 	if j.hasLeft(f, session) && v.isOpen {
-		r.cancelIfGone(f, v)
+		r.noteClientGone(f, v)
 	}
 }
 
@@ -142,13 +142,15 @@ func (r *faultRun) leaveFrontend(j *faultJob) {
 	j.owner = nil
 	r.stats.Failovers++
 	if v := r.visits[f.index][j.id]; v != nil && v.session == session && !f.down {
-		r.cancelIfGone(f, v)
+		r.noteClientGone(f, v)
 	}
-	r.callAt(r.now+drawBetween(j.dice, 0, 50*time.Millisecond), func() { r.turnTo(j, drawOne(j.dice, r.frontends...)) })
+	r.callAt(r.now+drawBetween(j.dice, 0, 50*time.Millisecond),
+		func() { r.visitFrontend(j, drawOne(j.dice, r.frontends...)) })
 }
 
-// cancelIfGone lets a frontend cancel the job of a client that does not come back within r.grace.
-func (r *faultRun) cancelIfGone(f *frontendNode, v *visit) {
+// noteClientGone notes that the client of v has left f. If the client does not come back within r.grace, f cancels the
+// job.
+func (r *faultRun) noteClientGone(f *frontendNode, v *visit) {
 	v.clientGone = true
 	id, life := v.job.id, f.life
 	r.callAt(r.now+r.grace, func() {
@@ -226,7 +228,7 @@ func (r *faultRun) handleAnswer(f *frontendNode, a frontend.Action) {
 		if session := v.session; j.session == session && j.owner == f {
 			j.owner = nil
 			wait := max(a.Err.RetryAfter, 10*time.Millisecond) // the client tries again even without hope
-			r.callAt(r.now+wait, func() { r.turnTo(j, drawOne(j.dice, r.frontends...)) })
+			r.callAt(r.now+wait, func() { r.visitFrontend(j, drawOne(j.dice, r.frontends...)) })
 		}
 	case *frontend.Done:
 		v := visits[a.Job]

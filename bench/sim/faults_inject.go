@@ -15,14 +15,14 @@ import (
 func (r *faultRun) injectFault(n int) {
 	d := rand.New(rand.NewPCG(r.seed, 'f'<<32|uint64(n)))
 	w, f := drawOne(d, r.workers...), drawOne(d, r.frontends...)
-	did := func(format string, args ...any) {
+	countFault := func(format string, args ...any) {
 		name := fmt.Sprintf(format, args...)
 		if r.log != nil {
 			r.log("fault %d: w%d, f%d: %s", n, w.index, f.index, name)
 		}
 		r.stats.Faults[name]++
 	}
-	back := drawBetween(d, 10*time.Millisecond, time.Second)
+	downFor := drawBetween(d, 10*time.Millisecond, time.Second)
 	kind := d.IntN(15)
 	if r.frontendsOnly {
 		kind = drawOne(d, 2, 4, 4, 13)
@@ -30,22 +30,22 @@ func (r *faultRun) injectFault(n int) {
 	switch kind {
 	case 0, 1:
 		if !w.down {
-			did("worker crashes")
-			r.killWorker(w, d, back)
+			countFault("worker crashes")
+			r.killWorker(w, d, downFor)
 		}
 	case 2:
 		if !f.down {
-			did("frontend crashes")
+			countFault("frontend crashes")
 			r.killFrontend(f, drawChance(d, 0.7))
-			r.callAt(r.now+back, func() { r.reviveFrontend(f) })
+			r.callAt(r.now+downFor, func() { r.reviveFrontend(f) })
 		}
 	case 3:
 		if !w.down && w.hung == nil {
-			did("worker hangs")
-			r.noteHarm("worker hangs", nil, w, back)
+			countFault("worker hangs")
+			r.noteHarm("worker hangs", nil, w, downFor)
 			h := &hang{since: r.now}
 			w.hung = h
-			r.callAt(r.now+back, func() {
+			r.callAt(r.now+downFor, func() {
 				if w.hung == h {
 					r.resumeProcess(&w.hung)
 				}
@@ -53,8 +53,8 @@ func (r *faultRun) injectFault(n int) {
 		}
 	case 4:
 		if !f.down && f.hung == nil {
-			did("frontend hangs")
-			r.noteHarm("frontend hangs", f, nil, back)
+			countFault("frontend hangs")
+			r.noteHarm("frontend hangs", f, nil, downFor)
 			h := &hang{since: r.now}
 			f.hung = h
 			for _, j := range r.jobs { // some of its clients notice after a lease
@@ -66,7 +66,7 @@ func (r *faultRun) injectFault(n int) {
 					})
 				}
 			}
-			r.callAt(r.now+back, func() {
+			r.callAt(r.now+downFor, func() {
 				if f.hung == h {
 					r.resumeFrontend(f)
 				}
@@ -74,52 +74,52 @@ func (r *faultRun) injectFault(n int) {
 		}
 	case 5, 6, 7:
 		if cn := connOf(f, w); cn != nil {
-			did("connection breaks")
+			countFault("connection breaks")
 			r.noteHarm("connection breaks", f, w, 0)
 			r.breakConn(cn)
 		}
 	case 8:
 		if cn := connOf(f, w); cn != nil {
-			did("connection goes dead")
+			countFault("connection goes dead")
 			r.noteHarm("connection goes dead", f, w, 0)
 			cn.cut = true
 		}
 	case 9:
 		if !w.down && w.hung == nil {
-			did("worker drains")
-			r.drainWorker(w, back)
+			countFault("worker drains")
+			r.drainWorker(w, downFor)
 		}
 	case 10:
 		if !w.down {
-			did("worker is slow")
+			countFault("worker is slow")
 			w.speed = 0.1
-			r.callAt(r.now+back, func() { w.speed = 1 })
+			r.callAt(r.now+downFor, func() { w.speed = 1 })
 		}
 	case 11:
 		if n := slices.IndexFunc(r.workers,
 			func(v *workerNode) bool { return v != w && v.welcome.Rack == w.welcome.Rack && !v.down }); n >= 0 &&
 			!w.down {
-			did("rack crashes")
+			countFault("rack crashes")
 			for _, v := range r.workers {
 				if v.welcome.Rack == w.welcome.Rack && !v.down {
-					r.killWorker(v, d, back)
+					r.killWorker(v, d, downFor)
 				}
 			}
 		}
 	case 12:
 		if !w.down && w.hung == nil {
-			did("worker is maintained")
-			r.announceOutage(w, drawBetween(d, 0, time.Second), back)
+			countFault("worker is maintained")
+			r.announceOutage(w, drawBetween(d, 0, time.Second), downFor)
 		}
 	case 14:
-		did("messages become dear or cheap")
+		countFault("messages become dear or cheap")
 		r.tellFrontend(f, frontend.Busy{Message: 10 * time.Microsecond, Share: d.Float64()},
 			func() bool { return true })
 	case 13:
 		if !f.down && len(r.frontends) > 1 {
-			did("frontend leaves")
+			countFault("frontend leaves")
 			r.tellFrontend(f, frontend.Leave{}, func() bool { return true })
-			r.callAt(r.now+back, func() {
+			r.callAt(r.now+downFor, func() {
 				if !f.down {
 					r.killFrontend(f, drawChance(d, 0.7))
 					r.callAt(r.now+10*time.Millisecond, func() { r.reviveFrontend(f) })
@@ -160,10 +160,10 @@ func (r *faultRun) reviveFrontend(f *frontendNode) {
 }
 
 // killWorker crashes a worker, and lets the worker start again after a time.
-func (r *faultRun) killWorker(w *workerNode, d *rand.Rand, back time.Duration) {
+func (r *faultRun) killWorker(w *workerNode, d *rand.Rand, downFor time.Duration) {
 	r.noteHarm("worker crashes", nil, w, noEndYet)
 	r.crashWorker(w, drawChance(d, 0.7))
-	r.callAt(r.now+back, func() { r.restartWorker(w) })
+	r.callAt(r.now+downFor, func() { r.restartWorker(w) })
 }
 
 // restartWorker begins another life of a worker, perhaps with other labels.
@@ -178,10 +178,10 @@ func (r *faultRun) restartWorker(w *workerNode) {
 }
 
 // announceOutage lets a worker announce a maintenance, and drain when the maintenance begins.
-func (r *faultRun) announceOutage(w *workerNode, in, lasts time.Duration) {
-	r.outages[w.index] = outage{at: r.now + in, lasts: lasts}
+func (r *faultRun) announceOutage(w *workerNode, startsIn, lasts time.Duration) {
+	r.outages[w.index] = outage{at: r.now + startsIn, lasts: lasts}
 	life := w.life
-	r.callAt(r.now+in, func() {
+	r.callAt(r.now+startsIn, func() {
 		if w.life == life && w.hung == nil && r.now < r.faultsEnd {
 			r.drainWorker(w, lasts)
 		}
@@ -189,7 +189,7 @@ func (r *faultRun) announceOutage(w *workerNode, in, lasts time.Duration) {
 }
 
 // drainWorker lets a worker leave, and start again some time after it has left.
-func (r *faultRun) drainWorker(w *workerNode, back time.Duration) {
+func (r *faultRun) drainWorker(w *workerNode, downFor time.Duration) {
 	if err := r.stepWorker(w, worker.Leave{}); err != nil {
 		r.failRun("%w", err)
 		return
@@ -204,7 +204,7 @@ func (r *faultRun) drainWorker(w *workerNode, back time.Duration) {
 			return
 		case w.hung == nil && (w.core.Idle() || r.now > r.faultsEnd+2*time.Second):
 			r.crashWorker(w, true)
-			r.callAt(r.now+back, func() { r.restartWorker(w) })
+			r.callAt(r.now+downFor, func() { r.restartWorker(w) })
 			return
 		}
 		r.callAt(r.now+20*time.Millisecond, look)

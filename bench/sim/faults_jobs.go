@@ -19,9 +19,9 @@ type faultJob struct {
 	tasks       []faultTask
 	unfinished  int               // tasks without an outcome
 	made        [][]frontend.Made // by stage, from outcomes
-	mayBeKnown  bool
-	stopped     bool          // a frontend ended its tasks, wherever the tasks ran
-	firstSent   time.Duration // time of the first submission
+	mayBeKnown  bool              // a frontend may have admitted the job
+	stopped     bool              // a frontend gave up tasks of the job, which may run on somewhere
+	firstSent   time.Duration     // time of the first submission
 	owner       *frontendNode
 	ownerLife   int32         // of the owner when the client went to it
 	ownedSince  time.Duration // when the client went to the owner
@@ -75,7 +75,7 @@ func (r *faultRun) makeJobs(n int) {
 			calls = "tiny" // so short that a turn gives out several tasks
 		}
 		hint := drawOne(d, 0.0, 1, 1, 3, 0.3)
-		mixed, fails, once := drawChance(d, 0.2), 0.1, 0.2
+		mixed, failChance, onceChance := drawChance(d, 0.2), 0.1, 0.2
 		if p := &j.spec.Policy; p.Binding == frontend.Late {
 			j.spec.Mode = drawOne(d, estimate.Auto, estimate.Auto, estimate.Sample, estimate.Estimate)
 		}
@@ -84,7 +84,7 @@ func (r *faultRun) makeJobs(n int) {
 		needy, constrained := drawChance(d, 0.25), drawChance(d, 0.15)
 		if drawChance(d, 0.25) {
 			// most jobs with stages should reach their last stage
-			j.spec.Stages, fails, once = r.drawStages(d), 0.02, 0.02
+			j.spec.Stages, failChance, onceChance = r.drawStages(d), 0.02, 0.02
 			r.stats.Seen["jobs with stages"]++
 		}
 		passes := len(j.spec.Stages) > 0 && drawChance(d, 0.5)
@@ -104,7 +104,7 @@ func (r *faultRun) makeJobs(n int) {
 			t := faultTask{}
 			takes := time.Duration(d.ExpFloat64() * float64(mean))
 			t.spec = frontend.Task{
-				Index: probe.TaskIndex(k), Function: calls, Retryable: !drawChance(d, once),
+				Index: probe.TaskIndex(k), Function: calls, Retryable: !drawChance(d, onceChance),
 				Estimate: time.Duration(float64(takes) * hint), Retries: d.IntN(3),
 			}
 			if drawChance(d, 0.3) {
@@ -147,7 +147,7 @@ func (r *faultRun) makeJobs(n int) {
 			if drawChance(d, 0.05) {
 				t.spec.Timeout = takes/2 + time.Millisecond
 			}
-			if drawChance(d, fails) {
+			if drawChance(d, failChance) {
 				t.failuresLeft = 1 + d.IntN(3)
 			}
 			t.spec.Payload = binary.LittleEndian.AppendUint64(payloadOf(takes), uint64(i)<<32|uint64(k))
@@ -159,17 +159,17 @@ func (r *faultRun) makeJobs(n int) {
 		if passes {
 			r.drawPassing(j, d)
 		}
-		comes, cancelled, wanders := drawBetween(d, 0, r.faultsEnd), drawBetween(d, 0, r.faultsEnd+time.Second),
+		arrivesAt, cancelAt, wanderAt := drawBetween(d, 0, r.faultsEnd), drawBetween(d, 0, r.faultsEnd+time.Second),
 			drawBetween(d, 0, r.faultsEnd)
 		cancels, wandersOff := drawChance(d, 0.1), drawChance(d, 0.15)
-		if !r.enterJob(j, comes) {
+		if !r.enterJob(j, arrivesAt) {
 			continue
 		}
 		if cancels {
-			r.callAt(cancelled, func() { r.cancelJob(j) })
+			r.callAt(cancelAt, func() { r.cancelJob(j) })
 		}
 		if wandersOff {
-			r.callAt(wanders, func() { r.wanderOff(j) })
+			r.callAt(wanderAt, func() { r.wanderOff(j) })
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (r *faultRun) drawClass(spec *frontend.Job, d *rand.Rand) {
 }
 
 // enterJob lets a job arrive at a time. enterJob returns false if the job is left out.
-func (r *faultRun) enterJob(j *faultJob, comes time.Duration) bool {
+func (r *faultRun) enterJob(j *faultJob, arrivesAt time.Duration) bool {
 	j.unfinished = len(j.tasks)
 	r.jobs = append(r.jobs, j)
 	if r.without.Jobs[j.n] {
@@ -196,12 +196,12 @@ func (r *faultRun) enterJob(j *faultJob, comes time.Duration) bool {
 	r.stats.Jobs++
 	r.stats.Tasks += j.unfinished
 	r.openJobs++
-	r.callAt(comes, func() { r.turnTo(j, drawOne(j.dice, r.frontends...)) })
+	r.callAt(arrivesAt, func() { r.visitFrontend(j, drawOne(j.dice, r.frontends...)) })
 	if j.mayGrow() {
-		r.callAt(comes, func() { r.addTasks(j) })
+		r.callAt(arrivesAt, func() { r.addTasks(j) })
 	}
 	if d := rand.New(rand.NewPCG(r.seed, 'u'<<32|uint64(j.n))); drawChance(d, 0.2) {
-		r.callAt(comes, func() { r.readSlowly(j, d) })
+		r.callAt(arrivesAt, func() { r.readSlowly(j, d) })
 	}
 	return true
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
-// This file draws and checks the needs of jobs besides workers: stages, labels and hosts, inputs and files. The
-// file also has the gossip on workers.
+// This file draws and checks what jobs need besides free slots: stages, labels and hosts, inputs and files. The file
+// also has the gossip on workers.
 
 const (
 	faultRacks = 2
@@ -161,8 +161,8 @@ func (r *faultRun) missingFile(s *worker.Start) (o probe.Output, missing bool) {
 	return o, false
 }
 
-// mayLackInput reports whether a task may have failed because an input is lost. The input is not made again for
-// ever. Its maker may be unable to run again: the maker may start only once, fails, finds no worker, or ran for
+// mayLackInput reports whether a task may have failed because an input is lost. A lost input is made again only a few
+// times. Or the task that made the input cannot run again: it may start only once, fails, finds no worker, or ran for
 // another frontend that did not pass the spec on.
 func (r *faultRun) mayLackInput(j *faultJob, t *faultTask, f *frontendNode, v *visit) bool {
 	return t.missedOutputs+t.unfetched > 0 && (!t.spec.Retryable || t.missedOutputs > 3 || v.isResubmitted ||
@@ -260,8 +260,8 @@ func (r *faultRun) whyCannotRun(j *faultJob, t *faultTask, w *workerNode) error 
 	return nil
 }
 
-// passesOutputs reports whether tasks of a stage have a common part, or pass outputs, or get outputs. The rest of
-// a job at another frontend may do without.
+// passesOutputs reports whether tasks of a stage have a common part, or pass outputs, or get outputs. If the job has
+// moved to another frontend, the tasks that moved along perhaps do none of the three.
 func (j *faultJob) passesOutputs(stage int32) bool {
 	if len(j.spec.Stages) == 0 {
 		return false
@@ -379,7 +379,7 @@ func (r *faultRun) fetchFiles(w *workerNode, a worker.Fetch) {
 			at, ev.Err = max(at, r.faultsEnd), "the server does not answer"
 		}
 	}
-	began, life, tells := r.now, w.life, drawChance(d, 0.5)
+	began, life, reportsAnyway := r.now, w.life, drawChance(d, 0.5)
 	r.callAt(at, func() {
 		r.tellWorker(w, life, func() worker.Event {
 			if fetcher.life != life {
@@ -387,7 +387,7 @@ func (r *faultRun) fetchFiles(w *workerNode, a worker.Fetch) {
 			}
 			released := fetcher.unreleased[a.Attempt] != f
 			switch {
-			case released && !tells:
+			case released && !reportsAnyway:
 				return nil
 			case released:
 				r.stats.Seen["fetches that end after their release"]++

@@ -116,9 +116,9 @@ func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 		r.checkRestart(j, t, s)
 	}
 	x := r.attempts[s.Launch.Attempt] // a copy may have been under way by then, or its original
-	if at := &t.backoff; r.frontendsOnly && at.frontend == s.Launch.Attempt.Frontend && at.session == j.session &&
-		r.now < at.until && !x.isCopy && x.sent >= at.until-t.spec.Backoff {
-		r.failRun("task %d of job %d has failed and starts again %v too soon", s.Launch.Task, j.n, at.until-r.now)
+	if pause := &t.backoff; r.frontendsOnly && pause.frontend == s.Launch.Attempt.Frontend && pause.session == j.session &&
+		r.now < pause.until && !x.isCopy && x.sent >= pause.until-t.spec.Backoff {
+		r.failRun("task %d of job %d has failed and starts again %v too soon", s.Launch.Task, j.n, pause.until-r.now)
 	}
 	if string(s.Launch.Payload) != string(t.spec.Payload) || s.Launch.Function != t.spec.Function {
 		r.failRun("task %d of job %d starts with another payload or function", s.Launch.Task, j.n)
@@ -160,7 +160,7 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 				ev.Status == probe.Killed || ev.Status == probe.Preempted || ev.Status == probe.NoInput
 		}
 	}()
-	fails := func() {
+	noteFailure := func() {
 		t.failedRuns++
 		if x := r.attempts[s.Launch.Attempt]; x != nil {
 			t.backoff = backoff{x.id.Frontend, x.session, r.now + t.spec.Backoff}
@@ -169,7 +169,7 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	gone, lacks := r.missingFile(s)
 	switch {
 	case ev.Status == probe.TimedOut:
-		fails()
+		noteFailure()
 	case ev.Status == probe.Succeeded && lacks:
 		r.stats.Seen["outputs lost"]++
 		t.missedOutputs++
@@ -178,7 +178,7 @@ func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 		}
 	case ev.Status == probe.Succeeded && t.failuresLeft > 0:
 		t.failuresLeft--
-		fails()
+		noteFailure()
 		ev.Status, ev.Error = probe.Failed, "as planned"
 	case ev.Status == probe.Succeeded:
 		t.goodRuns++

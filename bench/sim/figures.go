@@ -18,7 +18,7 @@ type Figure struct {
 	axis bench.Axis
 	// views are plotted and printed, each over the axis with the figure's lines.
 	views []view
-	// seeds is the number of runs of everything, each with jobs of its own.
+	// seeds is the number of seeds at each scale. All runs are made once for each seed, with jobs of its own.
 	seeds [FullScale + 1]int
 	parts func(s FigureScale) []part
 	// playSeed, if not nil, makes the runs of one seed, in place of parts and locate. setup describes the runs.

@@ -62,8 +62,8 @@ func (r *FigureResult) viewTable(v *view) [][]string {
 func (r *FigureResult) WriteText(w io.Writer) error {
 	var b strings.Builder
 	text := r.listParagraphs()
-	said := 1 + len(r.Settings)
-	fmt.Fprintf(&b, "%s\n%s\n", r.Title, strings.Join(text[:said], "\n"))
+	introCount := 1 + len(r.Settings)
+	fmt.Fprintf(&b, "%s\n%s\n", r.Title, strings.Join(text[:introCount], "\n"))
 	for i := range r.figure.views {
 		fmt.Fprintln(&b)
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -79,7 +79,7 @@ func (r *FigureResult) WriteText(w io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", strings.Join(text[said:], "\n"))
+	fmt.Fprintf(&b, "\n%s\n", strings.Join(text[introCount:], "\n"))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -199,13 +199,13 @@ var tenantPlans = []struct {
 		setGreedy(f, load)
 		f.worker.Order = worker.FIFO
 	}},
-	{"long, phoebe", longTenants},
+	{"long, phoebe", setLongTenants},
 	{"long, tokens split", func(f *sharing, load float64) {
-		longTenants(f, load)
+		setLongTenants(f, load)
 		f.split = true
 	}},
 	{"long, no news", func(f *sharing, load float64) {
-		longTenants(f, load)
+		setLongTenants(f, load)
 		f.noNews = true
 	}},
 }
@@ -237,8 +237,8 @@ func setGreedy(f *sharing, load float64) {
 	}
 }
 
-// longTenants sets two tenants with tasks of 10 s, lost news and a crash of a frontend.
-func longTenants(f *sharing, load float64) {
+// setLongTenants sets two tenants with tasks of 10 s, lost news and a crash of a frontend.
+func setLongTenants(f *sharing, load float64) {
 	f.loss, f.crash = 0.1, true
 	slots := f.workers * sharedSlots
 	f.tenants = []tenantLoad{

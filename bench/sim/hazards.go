@@ -77,7 +77,7 @@ func (c *cluster) resumeProcess(h **hang) {
 		return
 	}
 	for _, e := range (*h).events {
-		switch e.kind {
+		switch e.kind { // a wake-up at another time than wakeAt is void
 		case wakeWorker:
 			e.w.wakeAt = c.now
 		case wakeFrontend:

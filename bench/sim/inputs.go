@@ -101,7 +101,7 @@ func (r *runner) inputReadTime(w *workerNode, s *worker.Start) time.Duration {
 	}
 	rates := estimate.Config{}.Defaults().Rates
 	var bytes [3]float64
-	where := func(at *workerNode) int {
+	distance := func(at *workerNode) int {
 		switch {
 		case at == w:
 			return 0
@@ -113,13 +113,13 @@ func (r *runner) inputReadTime(w *workerNode, s *worker.Start) time.Duration {
 	if task := int(s.Launch.Task); j.needs.copies[task] != nil {
 		nearest := 2
 		for _, c := range j.needs.copies[task] {
-			nearest = min(nearest, where(r.workers[numberOf(c.At)]))
+			nearest = min(nearest, distance(r.workers[numberOf(c.At)]))
 		}
 		bytes[nearest] = float64(r.cfg.Input)
 	} else {
 		before := j.needs.stage[task] - 1
 		for i, tasks := range j.needs.tasksAt[before] {
-			bytes[where(r.workers[i])] += float64(r.cfg.Input) * float64(tasks) / float64(j.needs.ended[before])
+			bytes[distance(r.workers[i])] += float64(r.cfg.Input) * float64(tasks) / float64(j.needs.ended[before])
 		}
 	}
 	if r.isCounted(n) {
@@ -131,7 +131,7 @@ func (r *runner) inputReadTime(w *workerNode, s *worker.Start) time.Duration {
 	return time.Duration((bytes[0]/rates.Disk + bytes[1]/rates.Rack + bytes[2]/rates.Across) * 1e9)
 }
 
-// noteOutput notes the worker of a task's output.
+// noteOutput notes that a task has left its output at a worker.
 func (n *needs) noteOutput(task int, worker int) {
 	stage := n.stage[task]
 	n.tasksAt[stage][worker]++

@@ -48,7 +48,7 @@ func (c *cluster) dialWorker(f *frontendNode, w *workerNode) {
 		return
 	}
 	cn.wOpen = true // the kernel accepts, whether the process runs or hangs
-	c.schedule(c.orderedArrival(c.now, &cn.wLast), event{kind: toWorker, conn: cn})
+	c.schedule(c.drawOrderedArrival(c.now, &cn.wLast), event{kind: toWorker, conn: cn})
 }
 
 // receiveHello is the arrival of the first message of a connection at its worker.
@@ -58,7 +58,7 @@ func (c *cluster) receiveHello(cn *conn) error {
 	cn.linked = true
 	w.links = append(w.links, cn)
 	if !cn.cut {
-		c.schedule(c.orderedArrival(c.now, &cn.fLast),
+		c.schedule(c.drawOrderedArrival(c.now, &cn.fLast),
 			event{kind: dialAnswered, conn: cn, content: c.recodeMsg(w.welcome)})
 	}
 	if c.net.workersWatch {
@@ -134,9 +134,9 @@ func (c *cluster) hangUp(cn *conn, byWorker bool) {
 	switch {
 	case cn.cut:
 	case byWorker:
-		c.schedule(c.orderedArrival(c.now, &cn.fLast), event{kind: connBroken, conn: cn, f: cn.f})
+		c.schedule(c.drawOrderedArrival(c.now, &cn.fLast), event{kind: connBroken, conn: cn, f: cn.f})
 	default:
-		c.schedule(c.orderedArrival(c.now, &cn.wLast), event{kind: connBroken, conn: cn, w: cn.w})
+		c.schedule(c.drawOrderedArrival(c.now, &cn.wLast), event{kind: connBroken, conn: cn, w: cn.w})
 	}
 }
 

@@ -135,7 +135,7 @@ func TestLoserStartsElsewhere(t *testing.T) {
 			Policy: mustPolicy(t, "phoebe"), Load: 0.01, Frontends: atOnce, Workers: workers, Slots: 1,
 			Workload: volleys{atOnce, 1, takes},
 			Jobs:     jobs, Seed: 1, Delay: 50 * time.Microsecond, Ping: time.Second,
-			Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond}, Second: copies,
+			Gossip: Gossip{Period: AsPing, Delay: 50 * time.Microsecond}, SecondAttempts: copies,
 		}
 		cfg.onTaskStart = func(w *workerNode, s *worker.Start) {
 			if n := jobOf(s.Job); n < jobs {

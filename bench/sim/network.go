@@ -34,11 +34,11 @@ func (c *cluster) sendToWorker(cn *conn, m probe.Msg) {
 	if cn.cut || c.gatherMsg(cn, m) {
 		return
 	}
-	leaves := c.scheduleDeparture(&cn.f.sentAll, m)
-	at := c.reorderedArrival(leaves, &cn.wLast)
+	leaves := c.nextDeparture(&cn.f.sentAll, m)
+	at := c.drawReorderedArrival(leaves, &cn.wLast)
 	c.schedule(at, event{kind: toWorker, conn: cn, content: c.recodeMsg(m)})
 	if c.net.repeatShare > 0 && c.rng.Float64() < c.net.repeatShare {
-		c.schedule(c.reorderedArrival(leaves, &cn.wLast), event{kind: toWorker, conn: cn, content: c.recodeMsg(m)})
+		c.schedule(c.drawReorderedArrival(leaves, &cn.wLast), event{kind: toWorker, conn: cn, content: c.recodeMsg(m)})
 	}
 }
 
@@ -52,11 +52,12 @@ func (c *cluster) sendToFrontend(cn *conn, m probe.Msg) {
 	if cn.cut || c.gatherMsg(cn, m) {
 		return
 	}
-	leaves := c.scheduleDeparture(&cn.w.sentAll, m)
-	at := c.reorderedArrival(leaves, &cn.fLast)
+	leaves := c.nextDeparture(&cn.w.sentAll, m)
+	at := c.drawReorderedArrival(leaves, &cn.fLast)
 	c.schedule(at, event{kind: toFrontend, conn: cn, content: c.recodeMsg(m)})
 	if c.net.repeatShare > 0 && c.rng.Float64() < c.net.repeatShare {
-		c.schedule(c.reorderedArrival(leaves, &cn.fLast), event{kind: toFrontend, conn: cn, content: c.recodeMsg(m)})
+		c.schedule(c.drawReorderedArrival(leaves, &cn.fLast),
+			event{kind: toFrontend, conn: cn, content: c.recodeMsg(m)})
 	}
 }
 
@@ -127,9 +128,9 @@ func (c *cluster) releaseWaiting(cn *conn) {
 	}
 }
 
-// scheduleDeparture returns when m has left a process. The process has sent all earlier messages at *last, and
-// scheduleDeparture moves *last on to the departure of m.
-func (c *cluster) scheduleDeparture(last *time.Duration, m probe.Msg) time.Duration {
+// nextDeparture returns when m has left a process. The process has sent all earlier messages at *last, and
+// nextDeparture moves *last on to the departure of m.
+func (c *cluster) nextDeparture(last *time.Duration, m probe.Msg) time.Duration {
 	if c.net.rate == 0 {
 		return c.now
 	}
@@ -159,9 +160,9 @@ func payloadBytes(m probe.Msg) int {
 	return n
 }
 
-// orderedArrival returns when a message arrives: not before the message ahead, which arrives at *last. The
-// message leaves at the given time.
-func (c *cluster) orderedArrival(leaves time.Duration, last *time.Duration) time.Duration {
+// drawOrderedArrival draws when a message arrives that leaves at the given time: not before the message ahead, which
+// arrives at *last. drawOrderedArrival moves *last on to the arrival.
+func (c *cluster) drawOrderedArrival(leaves time.Duration, last *time.Duration) time.Duration {
 	at := leaves + c.net.delay
 	if c.net.jitter > 0 {
 		at += time.Duration(c.rng.ExpFloat64() * float64(c.net.jitter))
@@ -170,9 +171,9 @@ func (c *cluster) orderedArrival(leaves time.Duration, last *time.Duration) time
 	return *last
 }
 
-// reorderedArrival is orderedArrival with an additional delay at random, so later messages may overtake.
-func (c *cluster) reorderedArrival(leaves time.Duration, last *time.Duration) time.Duration {
-	at := c.orderedArrival(leaves, last)
+// drawReorderedArrival is drawOrderedArrival with an additional delay at random, so later messages may overtake.
+func (c *cluster) drawReorderedArrival(leaves time.Duration, last *time.Duration) time.Duration {
+	at := c.drawOrderedArrival(leaves, last)
 	if c.net.reorder > 0 {
 		at += time.Duration(c.rng.Int64N(int64(c.net.reorder)))
 	}

@@ -16,7 +16,7 @@ func TestRefusedJobsComeAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		each, least := float64(r.refused)/float64(r.jobCount), time.Duration(load*float64(lasts))
+		each, least := float64(r.refusals)/float64(r.jobCount), time.Duration(load*float64(lasts))
 		t.Logf("%d frontends: %d jobs were refused %.2f times each; all were done after %.2f times the least",
 			frontends, r.jobCount, each, r.now.Seconds()/least.Seconds())
 		if each > 2 || r.now > least*5/4 {

@@ -63,10 +63,10 @@ type Config struct {
 	Input          int64
 	Racks          int // worker i is in rack i modulo Racks; 0: no racks are known
 
-	Second     float64    // share of the tasks that may have a second attempt
-	Stragglers Stragglers // default: none; not with Input, because stragglers have own inputs
-	Spells     Spells     // of the workers; default: none
-	Tells      bool       // tasks report their progress
+	SecondAttempts  float64    // share of the tasks that may have a second attempt
+	Stragglers      Stragglers // default: none; not with Input, because stragglers have own inputs
+	Spells          Spells     // of the workers; default: none
+	ReportsProgress bool       // tasks report their progress
 
 	checkState  bool                                 // tests: checks all cores after every step
 	onTaskStart func(w *workerNode, s *worker.Start) // tests: hears of every start of a task
@@ -244,7 +244,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	if cfg.Stragglers != (Stragglers{}) {
 		r.stragglers = stragglers{
-			rng: rand.New(rand.NewPCG(cfg.Seed, 's')), tasks: map[stragglerID]*straggler{},
+			rng: rand.New(rand.NewPCG(cfg.Seed, 's')), tasks: map[taskKey]*trackedTask{},
 			copies: map[probe.AttemptID]time.Duration{},
 		}
 	}
@@ -252,7 +252,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		r.spells = newSpells(cfg.Spells, cfg.Workers, cfg.Seed)
 		r.readTime = r.spellDelay
 	}
-	if cfg.Tells {
+	if cfg.ReportsProgress {
 		r.progressOf = r.taskProgress
 	}
 	frontends := cfg.Frontends
@@ -278,7 +278,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	for i := range frontends {
 		// No limits: the run shows the effect of overload on a policy, instead of refusals.
 		r.addFrontend(frontend.Config{MaxTasksPerJob: math.MaxInt32, MaxPending: math.MaxInt / 2,
-			MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping, SureFor: cfg.SureFor, Copies: cfg.Second},
+			MaxWait: math.MaxInt64 / 2, SyncEvery: 2 * ping, SureFor: cfg.SureFor, Copies: cfg.SecondAttempts},
 			cfg.Seed+uint64(i)<<32)
 	}
 	if cfg.Gossip.Period != 0 && cfg.Policy.mayEstimate() {
@@ -336,15 +336,15 @@ func (r *runner) cutShort(settings []string, began time.Time) *Result {
 	return result
 }
 
-// pingEvery returns how often connections are checked; tasks is the number of tasks in a second. In production
-// pings come every second. With tasks of minutes, such pings would be nearly all events of a run, and would
-// change nothing. So pings are no more frequent than tasks on a connection, and the reported load is as fresh as
-// a task.
-func (c *Config) pingEvery(tasks float64) time.Duration {
+// pingEvery returns the time between checks of a connection; tasksPerSecond counts the tasks of the
+// whole cluster. In production pings come every second. With tasks of minutes, such pings would be nearly all events
+// of a run, and would change nothing. So pings are no more frequent than tasks on a connection, and the reported load
+// is as fresh as a task.
+func (c *Config) pingEvery(tasksPerSecond float64) time.Duration {
 	if c.Ping > 0 {
 		return c.Ping
 	}
-	seconds := float64(c.Frontends) * float64(c.Workers) / tasks // +Inf if no tasks come
+	seconds := float64(c.Frontends) * float64(c.Workers) / tasksPerSecond // +Inf if no tasks come
 	return time.Duration(min(max(seconds, 1), time.Hour.Seconds()) * float64(time.Second))
 }
 
@@ -421,7 +421,7 @@ func (r *runner) submitJob(job *arrival) {
 	}
 }
 
-// noteSlots notes the number of slots just taken; negative: freed.
+// noteSlots counts the use of the slots up to now, and notes the number of slots just taken; negative: freed.
 func (r *runner) noteSlots(slots int) {
 	r.used += time.Duration(r.inUse) * (r.now - r.usedAt)
 	r.usedAt = r.now
@@ -435,7 +435,7 @@ func (r *runner) taskStarted(w *workerNode, s *worker.Start) {
 		r.cfg.onTaskStart(w, s)
 	}
 	if r.stragglers.tasks != nil {
-		r.noteStraggler(w, s)
+		r.noteAttemptStart(w, s)
 	}
 	if n := jobOf(s.Job); r.isCounted(n) {
 		j := r.jobs[n]
@@ -489,7 +489,7 @@ func (r *runner) handleAnswer(f *frontendNode, a frontend.Action) {
 			}
 			if r.isCounted(n) {
 				r.countedOpen--
-				r.stragglers.jobEnded(n, len(j.tasks), a.Outcome.Task)
+				r.stragglers.countSpared(n, len(j.tasks), a.Outcome.Task)
 			}
 		}
 	case frontend.Refused:
@@ -497,7 +497,7 @@ func (r *runner) handleAnswer(f *frontendNode, a frontend.Action) {
 	}
 }
 
-// collectReceipt is the client's part: the client has an outcome. The frontend learns of 64 outcomes at a time.
+// collectReceipt notes that the client has an outcome. The client tells the frontend of 64 outcomes at a time.
 func (r *runner) collectReceipt(f *frontendNode, receipt frontend.Receipt) {
 	if receipt == (frontend.Receipt{}) {
 		return
@@ -564,7 +564,8 @@ func (r *runner) makeResult() *Result {
 	res.Copies.Won = 1
 	var waits, runs estimate.Accuracy
 	add := func(sum *estimate.Accuracy, a estimate.Accuracy) {
-		sum.Seen, sum.Good, sum.TooHigh, sum.Error = sum.Seen+a.Seen, sum.Good+a.Good, sum.TooHigh+a.TooHigh, sum.Error+a.Error
+		sum.Seen, sum.Good, sum.TooHigh, sum.Error =
+			sum.Seen+a.Seen, sum.Good+a.Good, sum.TooHigh+a.TooHigh, sum.Error+a.Error
 	}
 	for _, f := range r.frontends {
 		if core, ok := f.core.(*frontend.Core); ok {

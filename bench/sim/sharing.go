@@ -53,7 +53,7 @@ type tenantResult struct {
 	rng     *rand.Rand
 	seen    bench.SimSample // jobs that arrived while time counts
 	pending int             // unfinished tasks
-	runs    int             // running tasks
+	running int             // running tasks
 	regular int             // running tasks that are not spare
 
 	got, lost time.Duration // slot time; lost: of stopped tasks
@@ -70,7 +70,7 @@ type sharedRun struct {
 	jobs          map[probe.JobID]*sharedJob
 	spareAttempts map[probe.AttemptID]bool // attempts sent as spare, until they end or become regular
 	jobCount      int                      // arrived jobs
-	refused       int                      // number of refusals
+	refusals      int                      // number of refusals
 	openJobs      int                      // jobs that count and have not ended
 	countedUpTo   time.Duration            // slots are counted up to then
 	firstInUse    []inUse                  // slots used by the first tenant, at each change
@@ -182,7 +182,7 @@ func (r *sharedRun) countSlots() {
 	for _, tenant := range r.tenants {
 		if to > from {
 			slots := func(n int) time.Duration { return time.Duration(max(n, 0)) * (to - from) }
-			tenant.got += slots(tenant.runs)
+			tenant.got += slots(tenant.running)
 			tenant.beyond += slots(tenant.regular - tenant.tokens)
 			tenant.idle += slots(min(tenant.tokens, tenant.pending) - tenant.regular)
 		}
@@ -193,8 +193,8 @@ func (r *sharedRun) countSlots() {
 func (r *sharedRun) noteTask(start *worker.Start, n int) {
 	r.countSlots()
 	tenant, id := r.byName[start.Tenant], start.Launch.Attempt
-	if tenant.runs += n; tenant == r.tenants[0] {
-		r.firstInUse = append(r.firstInUse, inUse{r.now, tenant.runs})
+	if tenant.running += n; tenant == r.tenants[0] {
+		r.firstInUse = append(r.firstInUse, inUse{r.now, tenant.running})
 	}
 	if !r.spareAttempts[id] {
 		tenant.regular += n
@@ -277,11 +277,12 @@ func (r *sharedRun) submitJob(tenant *tenantResult) {
 		r.openJobs++
 	}
 	r.jobs[j.spec.ID] = j
-	r.turnTo(j, tenant.rng.IntN(len(r.frontends)))
+	r.visitFrontend(j, tenant.rng.IntN(len(r.frontends)))
 }
 
-// turnTo lets a job's client go to frontend i, or to the next frontend that is up.
-func (r *sharedRun) turnTo(j *sharedJob, i int) {
+// visitFrontend lets a job's client go to frontend i, or to the next frontend that is up, and submit its unfinished
+// tasks there.
+func (r *sharedRun) visitFrontend(j *sharedJob, i int) {
 	for r.frontends[i].down {
 		i = (i + 1) % len(r.frontends)
 	}
@@ -319,8 +320,8 @@ func (r *sharedRun) handleAnswer(_ *frontendNode, a frontend.Action) {
 			r.callErr = a.Err
 			return
 		}
-		r.refused++
-		r.callAt(r.now+a.Err.RetryAfter, func() { r.turnTo(j, r.rng.IntN(len(r.frontends))) })
+		r.refusals++
+		r.callAt(r.now+a.Err.RetryAfter, func() { r.visitFrontend(j, r.rng.IntN(len(r.frontends))) })
 	}
 }
 
@@ -376,7 +377,7 @@ func (r *sharedRun) crashOne() {
 	slices.SortFunc(orphans, func(a, b *sharedJob) int { return cmp.Compare(jobOf(a.spec.ID), jobOf(b.spec.ID)) })
 	for _, j := range orphans {
 		j.spec.Generation++
-		r.callAt(r.now+100*time.Millisecond, func() { r.turnTo(j, r.rng.IntN(len(r.frontends))) })
+		r.callAt(r.now+100*time.Millisecond, func() { r.visitFrontend(j, r.rng.IntN(len(r.frontends))) })
 	}
 }
 

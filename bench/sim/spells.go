@@ -13,7 +13,7 @@ import (
 // each of length Last on average.
 type Spells struct {
 	Share, Times float64
-	Last         time.Duration
+	Length       time.Duration
 }
 
 // spells holds the spells of all workers, drawn as far as needed. Every run of a seed has the same spells.
@@ -24,8 +24,8 @@ type spells struct {
 
 // workerSpells holds the spells of a worker.
 type workerSpells struct {
-	rng   *rand.Rand
-	turns []time.Duration // the moments at which spells begin and end, by turns
+	rng        *rand.Rand
+	boundaries []time.Duration // the moments at which spells begin and end, by turns
 }
 
 // newSpells prepares the spells of all workers.
@@ -41,19 +41,19 @@ func newSpells(cfg Spells, workers int, seed uint64) *spells {
 func (s *spells) speedsFrom(worker int, from time.Duration) iter.Seq2[time.Duration, float64] {
 	return func(yield func(time.Duration, float64) bool) {
 		w := &s.workers[worker]
-		for i := sort.Search(len(w.turns), func(i int) bool { return w.turns[i] > from }); ; i++ {
-			speed, lasts := 1.0, float64(s.cfg.Last)*(1/s.cfg.Share-1)
+		for i := sort.Search(len(w.boundaries), func(i int) bool { return w.boundaries[i] > from }); ; i++ {
+			speed, lasts := 1.0, float64(s.cfg.Length)*(1/s.cfg.Share-1)
 			if i%2 == 1 {
-				speed, lasts = 1/s.cfg.Times, float64(s.cfg.Last)
+				speed, lasts = 1/s.cfg.Times, float64(s.cfg.Length)
 			}
-			if i == len(w.turns) {
+			if i == len(w.boundaries) {
 				last := time.Duration(0)
 				if i > 0 {
-					last = w.turns[i-1]
+					last = w.boundaries[i-1]
 				}
-				w.turns = append(w.turns, last+time.Duration(lasts*w.rng.ExpFloat64())+1)
+				w.boundaries = append(w.boundaries, last+time.Duration(lasts*w.rng.ExpFloat64())+1)
 			}
-			if w.turns[i] > from && !yield(w.turns[i], speed) {
+			if w.boundaries[i] > from && !yield(w.boundaries[i], speed) {
 				return
 			}
 		}

@@ -257,7 +257,7 @@ func (p *page) readEvent(l *script.Line) func() {
 		switch verb {
 		case "moves":
 			f := findNode(l, l.Text("to"), "f", p.frontends)
-			return func() { p.turnTo(j, f) }
+			return func() { p.visitFrontend(j, f) }
 		case "cancelled":
 			return func() { p.stepTo(j.owner, frontend.Cancel{Job: j.spec.ID, Reason: "not wanted"}) }
 		}
@@ -353,11 +353,11 @@ func (p *page) readSubmit(l *script.Line) func() {
 	j.starts, j.attempts, j.done = make([]int, n), make([]int, n), make([]bool, n)
 	p.jobs = append(p.jobs, j)
 	f := findNode(l, cmp.Or(l.Text("at"), "f1"), "f", p.frontends)
-	return func() { p.turnTo(j, f) }
+	return func() { p.visitFrontend(j, f) }
 }
 
-// turnTo submits the unfinished tasks of a job to a frontend.
-func (p *page) turnTo(j *pageJob, f *frontendNode) {
+// visitFrontend submits the unfinished tasks of a job to a frontend.
+func (p *page) visitFrontend(j *pageJob, f *frontendNode) {
 	spec := j.spec
 	spec.Tasks, j.undelivered = nil, nil
 	if j.turns > 0 {

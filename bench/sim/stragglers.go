@@ -22,20 +22,20 @@ const usualInput = 1 << 20
 // stragglers holds the stragglers of a run, and the measurements.
 type stragglers struct {
 	rng    *rand.Rand
-	tasks  map[stragglerID]*straggler
+	tasks  map[taskKey]*trackedTask
 	copies map[probe.AttemptID]time.Duration // running second attempts, by start
 	work   time.Duration                     // the run time of ended second attempts
 	seen   bench.SimStragglers
 }
 
-// stragglerID identifies a task of a run.
-type stragglerID struct {
+// taskKey identifies a task of a run.
+type taskKey struct {
 	job  int
 	task probe.TaskIndex
 }
 
-// straggler is a task of a run with stragglers. Most such tasks are not slow.
-type straggler struct {
+// trackedTask is any task of a run with stragglers. Most such tasks are not slow.
+type trackedTask struct {
 	// the causes why the task is slow; machine: its first attempt takes at least twice as long as elsewhere
 	data, machine bool
 	bytes         int64
@@ -48,12 +48,12 @@ func (r *runner) drawStragglers(n int, usual []time.Duration) []time.Duration {
 	s, cfg := &r.stragglers, r.cfg.Stragglers
 	durations := slices.Clone(usual)
 	for i := range durations {
-		x := &straggler{data: s.rng.Float64() < cfg.Data, bytes: usualInput}
+		x := &trackedTask{data: s.rng.Float64() < cfg.Data, bytes: usualInput}
 		if x.data {
 			x.bytes = int64(usualInput * cfg.Times)
 			durations[i] = time.Duration(float64(durations[i]) * cfg.Times)
 		}
-		s.tasks[stragglerID{n, probe.TaskIndex(i)}] = x
+		s.tasks[taskKey{n, probe.TaskIndex(i)}] = x
 	}
 	return durations
 }
@@ -61,16 +61,16 @@ func (r *runner) drawStragglers(n int, usual []time.Duration) []time.Duration {
 // addInputs gives each task its input. All workers are equally near to the inputs.
 func (s *stragglers) addInputs(n int, job *frontend.Job) {
 	for i := range job.Tasks {
-		job.Tasks[i].Inputs = []frontend.Input{{Bytes: s.tasks[stragglerID{n, probe.TaskIndex(i)}].bytes,
+		job.Tasks[i].Inputs = []frontend.Input{{Bytes: s.tasks[taskKey{n, probe.TaskIndex(i)}].bytes,
 			Copies: []estimate.Copy{{Rack: rackName(0)}}}}
 	}
 }
 
-// noteStraggler notes the start of an attempt.
-func (r *runner) noteStraggler(w *workerNode, start *worker.Start) {
+// noteAttemptStart notes the start of an attempt: a second attempt is a copy.
+func (r *runner) noteAttemptStart(w *workerNode, start *worker.Start) {
 	s := &r.stragglers
 	n := jobOf(start.Job)
-	x := s.tasks[stragglerID{n, start.Launch.Task}]
+	x := s.tasks[taskKey{n, start.Launch.Task}]
 	if x.starts++; x.starts == 1 {
 		x.machine = r.spells != nil && r.spellDelay(w, start) >= durationOf(start.Launch.Payload)
 	} else {
@@ -82,7 +82,7 @@ func (r *runner) noteStraggler(w *workerNode, start *worker.Start) {
 }
 
 // countStart counts the first or second start of a task.
-func (s *stragglers) countStart(x *straggler) {
+func (s *stragglers) countStart(x *trackedTask) {
 	add := func(n *int, yes bool) {
 		if yes {
 			*n++
@@ -98,11 +98,11 @@ func (s *stragglers) countStart(x *straggler) {
 	add(&s.seen.InVain, x.data && !x.machine)
 }
 
-// jobEnded counts spared tasks: slow because of the machine, without a copy, and without need of a copy, because
-// another task of the job ended last.
-func (s *stragglers) jobEnded(n, tasks int, last probe.TaskIndex) {
+// countSpared counts the spared tasks of a job that has ended: slow because of the machine, without a copy, and without
+// need of a copy, because another task of the job ended last.
+func (s *stragglers) countSpared(n, tasks int, last probe.TaskIndex) {
 	for i := range tasks {
-		id := stragglerID{n, probe.TaskIndex(i)}
+		id := taskKey{n, probe.TaskIndex(i)}
 		if x := s.tasks[id]; x != nil && x.machine && !x.data && x.starts == 1 && id.task != last {
 			s.seen.Spared++
 		}
@@ -143,8 +143,9 @@ var stragglersFigure = Figure{
 		var parts []part
 		add := func(share float64, spells Spells, tells bool) {
 			w := longSweep(s.pickSize(40, 200), s.pickSize(400, 3000), "phoebe")
-			w.Estimates, w.Stragglers, w.Second, w.Racks = Estimates{Absent: true}, Stragglers{0.05, 5}, share/100, 1
-			w.Spells, w.Tells, w.Ping = spells, tells, time.Second
+			w.Estimates, w.Stragglers, w.SecondAttempts, w.Racks =
+				Estimates{Absent: true}, Stragglers{0.05, 5}, share/100, 1
+			w.Spells, w.ReportsProgress, w.Ping = spells, tells, time.Second
 			w.Loads = []float64{0.5} // without the additional work of stragglers, a third more
 			parts = append(parts, part{share, w})
 		}
@@ -159,7 +160,7 @@ var stragglersFigure = Figure{
 		switch {
 		case p.sweep.Spells == Spells{}:
 			return soundLine, p.x
-		case p.sweep.Tells:
+		case p.sweep.ReportsProgress:
 			return tellingLine, p.x
 		}
 		return muteLine, p.x
@@ -189,7 +190,7 @@ var stragglersFigure = Figure{
 }
 
 // longSpells slow most tasks in a spell to their end.
-var longSpells = Spells{Share: 0.05, Times: 5, Last: 5 * time.Minute}
+var longSpells = Spells{Share: 0.05, Times: 5, Length: 5 * time.Minute}
 
 func caughtShare(r *bench.SimRun) float64 {
 	return 100 * float64(r.Stragglers.Caught) / float64(max(r.Stragglers.Machine, 1))

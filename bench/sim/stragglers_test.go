@@ -12,9 +12,9 @@ import (
 func TestStragglers(t *testing.T) {
 	run := func(share float64) *bench.SimRun {
 		w := longSweep(10, 240, "phoebe")
-		w.Estimates, w.Stragglers, w.Second, w.Racks, w.Loads, w.Seed = Estimates{Absent: true}, Stragglers{0.05, 5},
-			share, 1, []float64{0.5}, 1
-		w.Spells, w.Tells, w.Ping = longSpells, true, time.Second
+		w.Estimates, w.Stragglers, w.SecondAttempts, w.Racks, w.Loads, w.Seed =
+			Estimates{Absent: true}, Stragglers{0.05, 5}, share, 1, []float64{0.5}, 1
+		w.Spells, w.ReportsProgress, w.Ping = longSpells, true, time.Second
 		results, err := w.Run(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)

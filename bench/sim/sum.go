@@ -7,7 +7,8 @@ func addStats[T any](sum, more *T) {
 	addValues(reflect.ValueOf(sum).Elem(), reflect.ValueOf(more).Elem())
 }
 
-// addValues adds integers, and the elements of arrays and fields of structures.
+// addValues adds uint64 counters, and the counters in arrays and structures. Values of other kinds, such as durations,
+// stay as they are in sum.
 func addValues(sum, more reflect.Value) {
 	switch sum.Kind() {
 	case reflect.Uint64:

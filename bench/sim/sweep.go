@@ -31,7 +31,7 @@ func (s *Sweep) Run(ctx context.Context, progress func(share float64)) ([]*Resul
 	defer cancel(nil)
 
 	var configs []Config
-	runOf := make([]int, 0, len(s.Policies)*len(s.Loads)*len(s.ProbeRatios)) // of results
+	runOf := make([]int, 0, len(s.Policies)*len(s.Loads)*len(s.ProbeRatios)) // of each result, its index in configs
 	for _, load := range s.Loads {
 		first := len(configs)
 		for i, ratio := range s.ProbeRatios {

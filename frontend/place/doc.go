@@ -4,5 +4,5 @@
 // view's sets, which has no meaning. The caller carries the decisions out, and may record, print or drop them.
 //
 // [Sampler.PlacerFor] returns the [Placer] of a policy. The baselines that ask workers for queue lengths first use
-// [Shortest] instead, and tasks placed by estimation use package estimate.
+// [Sampler.BindShortest] instead, and tasks placed by estimation use package estimate.
 package place

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Fate is the fate of a place.
+// Fate is the outcome of a reserved place, or of a turn of the place.
 type Fate uint8
 
 const (

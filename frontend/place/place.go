@@ -68,8 +68,8 @@ const hasPlaces = -1
 // NewSampler returns a Sampler of the view's workers. It shares rng with the caller.
 func NewSampler(v *view.View, rng *rand.Rand) *Sampler { return &Sampler{view: v, rand: rng} }
 
-// Place reserves w.Probes places, if the set has workers: first by rides, then at workers without places of the group,
-// then at any worker (see planPlaces). A ride counts as a place.
+// Place decides on w.Probes places, if the set has workers: first by rides, then at workers without places of the
+// group, then at any worker (see planPlaces). A ride counts as a place.
 func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	s.decisions = s.decisions[:0]
 	for _, row := range w.PlacesAt {
@@ -187,7 +187,7 @@ func (s *Sampler) rideToIdle(w *Want, bundle, riders int) (rides int) {
 // maxSticky bounds the places of a group at a worker: on wide workers more places only cost messages.
 const maxSticky = 8
 
-// planPlaces reserves places at n workers of a random sample: first at workers where the group has no place and none
+// planPlaces adds places at n workers of a random sample: first at workers where the group has no place and none
 // is planned, then at any worker. Workers that long tasks occupy come last.
 //
 // A sticky place comes round again and again, but only in one slot at a time. So if there are fewer workers than

@@ -283,7 +283,7 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 		h.noteNextCall(client)
 	}
 	// The client took the job to another frontend and added tasks there: the job here is outdated.
-	if r := h.jobs[job.ID]; r != nil && !r.moved && job.Generation > 0 && !r.isRun && !h.core.Knows(job) {
+	if r := h.jobs[job.ID]; r != nil && !r.moved && job.Generation > 0 && !r.isRun && !h.core.IsUpToDate(job) {
 		if err := h.whyMayNotTouch(ctx, caller, job.ID, r.timing.tenant); err != nil {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ func (h *handler) Locate(_ context.Context, req *v1.LocateRequest) (*v1.LocateRe
 	defer h.mu.Unlock()
 	for i, digest := range digests {
 		res.Copies[i] = []*v1.Copy{}
-		for _, c := range h.core.Copies(frontend.FileID(digest)) {
+		for _, c := range h.core.FileHolders(frontend.FileID(digest)) {
 			res.Copies[i] = append(res.Copies[i], &v1.Copy{At: c.At, Rack: c.Rack, Tier: v1.Tier_DISK})
 		}
 	}

@@ -87,7 +87,8 @@ func (v *View) NoteRumour(w *Worker, r *Rumour, now time.Time) {
 }
 
 // putRow stores s, the knowledge about w beyond its welcome, in the fleet. m is a matrix of time at, from gossip or
-// from w; nil: none.
+// from w; nil: none. An m that is no older than the matrix in s replaces that matrix, and decides whether short tasks
+// avoid w.
 func (v *View) putRow(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now time.Time) {
 	if m != nil && (s.Matrix == nil || !at.Before(s.Heard)) {
 		matrix := *m
@@ -117,8 +118,8 @@ func (v *View) ForgetMatrix(w *Worker) {
 	}
 }
 
-// Sweep forgets matrices older than forgetAfter (30 s). It looks at most once in forgetAfter.
-func (v *View) Sweep(now time.Time) {
+// ForgetOldMatrices forgets matrices older than forgetAfter (30 s). It looks at most once in forgetAfter.
+func (v *View) ForgetOldMatrices(now time.Time) {
 	if now.Sub(v.sweptAt) < forgetAfter {
 		return
 	}
@@ -166,14 +167,16 @@ func drawWorker(ws []*Worker, i int, rng *rand.Rand) *Worker {
 	return ws[i]
 }
 
-// Occupy notes that room at w was given to n tasks. The note holds until the next news of w's load.
+// Occupy takes the room given to n tasks off the believed load of w, until the next news of that load. w may leave the
+// list of idle workers.
 func (v *View) Occupy(w *Worker, d probe.Demand, n int) {
 	w.load.Free = probe.Demand{CPU: w.load.Free.CPU - d.CPU*probe.Millicores(n),
 		Mem: w.load.Free.Mem - d.Mem*probe.MiB(n)}
 	v.updateIdle(w)
 }
 
-// Take notes that an attempt of this frontend is at w; Return notes that the attempt is gone.
+// Take adds an attempt of this frontend at w to w.Taken. Return takes it off, when the attempt is gone. Neither changes
+// the believed load.
 func (v *View) Take(w *Worker, d probe.Demand)   { w.taken = w.taken.Add(d) }
 func (v *View) Return(w *Worker, d probe.Demand) { w.taken = w.taken.Sub(d) }
 
@@ -208,7 +211,8 @@ func (v *View) stopAvoiding(w *Worker) {
 // each.
 func (v *View) Avoided() int { return v.avoided }
 
-// IsAvoided reports whether short tasks should avoid w, because long tasks occupy w.
+// IsAvoided reports whether short tasks should avoid w, because long tasks occupy w. If the time to avoid w has passed,
+// w no longer counts as avoided.
 func (v *View) IsAvoided(w *Worker, now time.Time) bool {
 	if !w.avoidUntil.IsZero() && !now.Before(w.avoidUntil) {
 		v.stopAvoiding(w)

@@ -28,8 +28,9 @@ func RunsName(function, class string) string {
 	return function + "\x00" + class
 }
 
-// Runs returns the runs remembered by a name, and creates an empty entry if there is none.
-func (v *View) Runs(name string) *Runs {
+// EnsureRuns returns the runs remembered by a name, and creates an empty entry if there is none. A new entry may push
+// out the least recently requested entry.
+func (v *View) EnsureRuns(name string) *Runs {
 	r := v.runs[name]
 	if r == nil {
 		if len(v.runs) >= maxRuns {
@@ -50,9 +51,9 @@ func (v *View) KnownRuns(name string) *Runs { return v.runs[name] }
 // Links makes Runs an item of lists.
 func (r *Runs) Links() *list.Node[*Runs] { return &r.node }
 
-// NoteRun notes a run. more reports whether the caller should add the run to Stats, too: the first 8 runs, then every
+// NoteRun notes a run. sample reports whether the caller should add the run to Stats, too: the first 8 runs, then every
 // 16th. For short runs a few samples are enough.
-func (r *Runs) NoteRun(run time.Duration) (more bool) {
+func (r *Runs) NoteRun(run time.Duration) (sample bool) {
 	const firstRuns, sampleEvery = 8, 16
 	run = max(run, 1)
 	if r.count++; r.count == 1 {

@@ -149,7 +149,7 @@ func (s *Set) addWorker(w *Worker) (first bool) {
 		}
 		s.member[w.Key] = true
 	}
-	open := w.Open()
+	open := w.AlwaysOpen()
 	if s.leastOpen == (probe.Demand{}) {
 		s.leastOpen = open
 	}

@@ -112,8 +112,8 @@ func (w *Worker) Uncounted() []Promise { return w.uncounted }
 // IsAvoided reports whether short tasks avoid the worker, as of the last look.
 func (w *Worker) IsAvoided() bool { return !w.avoidUntil.IsZero() }
 
-// Open returns the part of the worker that long tasks may use.
-func (w *Worker) Open() probe.Demand {
+// AlwaysOpen returns the part of the worker that long tasks may use at any time.
+func (w *Worker) AlwaysOpen() probe.Demand {
 	if w.welcome.Open == (probe.Demand{}) {
 		return w.welcome.Capacity
 	}

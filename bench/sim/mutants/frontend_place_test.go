@@ -23,7 +23,7 @@ var frontendPlace = packageMutants{"frontend/place", []mutant{
 		"w.Set.Draw(i%w.Set.Len(), r.rand)", "w.Set.Draw(0*i, r.rand)",
 	},
 	{
-		"a batch uses each worker before two tasks share a worker", "Sampler.Shortest",
+		"a batch uses each worker before two tasks share a worker", "Sampler.BindShortest",
 		"if len(answers) >= probes {", "if false {",
 	},
 	{

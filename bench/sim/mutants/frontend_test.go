@@ -23,7 +23,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"isOld(choice.Choice()) {", "false {",
 	},
 	{
-		"outputs lost with their worker are made again", "ledger.decideMissingInputs",
+		"outputs lost with their worker are made again", "ledger.handleMissingInputs",
 		"case len(lost) > 0:", "case false:",
 	},
 	{
@@ -35,15 +35,15 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if entry == nil || entry.Spec == nil {", "if true {",
 	},
 	{
-		"outputs dropped by a worker are made again", "ledger.decideMissingInputs",
+		"outputs dropped by a worker are made again", "ledger.handleMissingInputs",
 		"gone := slices.", "gone := false && slices.",
 	},
 	{
-		"outputs made again since then are present", "ledger.decideMissingInputs",
+		"outputs made again since then are present", "ledger.handleMissingInputs",
 		"gone && m.reportedAt.After(a.sentAt)", "false",
 	},
 	{
-		"a task that runs again for another frontend passes its outputs on", "jobs.checkPassing",
+		"a task that runs again for another frontend passes its outputs on", "jobs.setPassingLimits",
 		"noteReads(m.Spec)", "_ = noteReads",
 	},
 	{
@@ -51,7 +51,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.subtractPending(j, 1)\n\treturn t", "return t",
 	},
 	{
-		"how a task runs again fits its job", "jobs.checkStages",
+		"how a task runs again fits its job", "jobs.buildStages",
 		"if why := reads.whyInvalid(m.Spec); why != \"\" {", "if why := \"\"; why != \"\" {",
 	},
 	{
@@ -84,11 +84,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"return j.paused || ", "return ",
 	},
 	{
-		"waiting tasks of a paused job do not start", "jobs.pauseJob",
+		"waiting tasks of a paused job do not start", "jobs.setPaused",
 		"case paused && (t.state == waiting", "case false && (t.state == waiting",
 	},
 	{
-		"a resumed job goes on", "jobs.pauseJob",
+		"a resumed job goes on", "jobs.setPaused",
 		"case t.state == blocked && !j.mustBlock(t):", "case false:",
 	},
 	{
@@ -178,11 +178,11 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a job is accepted if few others wait, however long", "jobs.refuseOverload",
-		"&& u.moreThanServed(limit, span, now) {", "{",
+		"&& u.measureOverload(limit, span, now) {", "{",
 	},
 	{
 		"how many jobs are served is counted over a limit without deadlines", "jobs.refuseOverload",
-		"u.moreThanServed(limit, span, now)", "u.moreThanServed(limit, limit, now)",
+		"u.measureOverload(limit, span, now)", "u.measureOverload(limit, limit, now)",
 	},
 	{
 		"a job waits once, however many groups it has", "jobs.addUnserved",
@@ -242,10 +242,10 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a job goes on when all asked workers have answered", "ledger.handleClaimed",
-		"j.noteConfirmed(j.answersDue-1, now)", "j.noteConfirmed(0, now)",
+		"j.setAnswersDue(j.answersDue-1, now)", "j.setAnswersDue(0, now)",
 	},
 	{
-		"a worker that does not answer delays nothing for long", "jobs.setJobTimer",
+		"a worker that does not answer delays nothing for long", "jobs.refreshJob",
 		"soonest(j.confirmUntil)", "",
 	},
 	{
@@ -365,7 +365,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a tenant leaves room for pending tasks of others", "jobs.refuseNoRoom",
-		"ofTenant > 0 && (ofTenant+r.more)/maxPendingPerFree > free {", "ofTenant < 0 {",
+		"tenantPending > 0 && (tenantPending+r.more)/maxPendingPerFree > free {", "tenantPending < 0 {",
 	},
 	{
 		"the bytes of kept payloads have a bound", "jobs.refuseNoRoom",
@@ -444,7 +444,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"rides that come back are bound in their order", "ledger.handleQueued",
-		"for i := m.Count; i > 0; i-- { // the task of the first place goes to the front last\n\t\tid := m.First + probe.ResID(i-1)",
+		"for i := m.Count; i > 0; i-- { // backward, because each task goes to the front of the queue\n\t\tid := m.First + probe.ResID(i-1)",
 		"for i := range m.Count {\n\t\tid := m.First + probe.ResID(i)",
 	},
 	{
@@ -512,7 +512,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"case probe.Moved:\n\t\treturn c.dropWantingJobs(now, acts)\n\tcase probe.QueueFull:", "case probe.QueueFull:",
 	},
 	{
-		"a task that may start only once waits for the end of the claim", "ledger.placeUnclaimed",
+		"a task that may start only once waits for the end of the claim", "ledger.settleUnclaimed",
 		"case !t.spec.Retryable && !timeUp:", "case false:",
 	},
 	{
@@ -570,7 +570,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if !t.spec.Retryable {\n\t\tc.Stats.Lost++", "if false {\n\t\tc.Stats.Lost++",
 	},
 	{
-		"a task that may start only once is not started again when its frontend was lost", "ledger.placeUnclaimed",
+		"a task that may start only once is not started again when its frontend was lost", "ledger.settleUnclaimed",
 		"case !t.spec.Retryable && why != \"\":", "case false:",
 	},
 	{
@@ -628,7 +628,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"queue lengths of a link that breaks count no more", "Core.loseLink",
-		"return c.forgetRounds(w, now, acts)", "return acts",
+		"return c.forgetAnswers(w, now, acts)", "return acts",
 	},
 	{
 		"the attempts at a worker that is gone are lost", "Core.loseWorker",
@@ -673,10 +673,10 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"no task of an open job is late without a task left", "ledger.endTask",
-		"c.setJobTimer(j, now) // no task is late any more", "_ = now",
+		"c.refreshJob(j, now) // no task is late any more", "_ = now",
 	},
 	{
-		"nothing is added to a stage that has ended", "jobs.checkStages",
+		"nothing is added to a stage that has ended", "jobs.buildStages",
 		"if int(t.Stage) < firstNew && s.hasEnded() {", "if false && s.hasEnded() {",
 	},
 	{
@@ -692,7 +692,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"t.updatePassedBytes()", "_ = t",
 	},
 	{
-		"a client that returns with more tasks than known has its job claimed anew", "Core.Knows",
+		"a client that returns with more tasks than known has its job claimed anew", "Core.IsUpToDate",
 		"return j == nil || j.totalTasks >= spec.Had && (spec.Open || !j.Open)", "return j == nil || true",
 	},
 	{
@@ -709,11 +709,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"(t.awaitedInputs > 0 || !j.stages", "(!j.stages",
 	},
 	{
-		"a task goes on when the last of its partitions has ended", "jobs.notePartitionEnd",
+		"a task goes on when the last of its partitions has ended", "jobs.countDownPartition",
 		"c.freedTasks = append(c.freedTasks, next)", "_ = next",
 	},
 	{
-		"a partition has ended when all of its tasks have", "jobs.notePartitionEnd",
+		"a partition has ended when all of its tasks have", "jobs.countDownPartition",
 		"if s.unfinishedIn[p]--; s.unfinishedIn[p] > 0 {", "if s.unfinishedIn[p]--; false {",
 	},
 	{
@@ -721,7 +721,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if !slices.Contains(j.stages[t.group.stageIndex].along, from) {", "if true {",
 	},
 	{
-		"no task is added to a stage that others go along", "jobs.checkStages",
+		"no task is added to a stage that others go along", "jobs.buildStages",
 		"if int(t.Stage) < firstNew && j.hasStagesAlong(int(t.Stage)) {", "if false {",
 	},
 	{
@@ -729,7 +729,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"return s.unfinished == 0 && s.openPredecessors == 0", "return s.unfinished == 0",
 	},
 	{
-		"the stages of a resubmitted job wait, too", "ledger.placeUnclaimed",
+		"the stages of a resubmitted job wait, too", "ledger.settleUnclaimed",
 		"c.awaitNext(t)", "t.move(waiting)",
 	},
 	{
@@ -786,7 +786,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"need.Features = probe.Passing", "need.Features = 0",
 	},
 	{
-		"another frontend gets the outputs of tasks", "jobs.checkPassing",
+		"another frontend gets the outputs of tasks", "jobs.setPassingLimits",
 		"j.rememberOutputs(s, m)", "_ = m",
 	},
 	{
@@ -913,7 +913,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"soonest(c.ripeningShelves.Min().green.Min().ripeAt)", "",
 	},
 	{
-		"a place that is lost near the data is replaced", "nearGroup.countPlaces",
+		"a place that is lost near the data is replaced", "nearGroup.addLivePlaces",
 		"places < 0 && s.ripe.Len() > 0 && s.missingProbes() > 0", "false && s.missingProbes() > 0",
 	},
 	{
@@ -945,7 +945,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.noteEarlierStopped(a, EndLost, now)\n", "",
 	},
 	{
-		"an outcome states the expected run time", "task.launchMessage",
+		"an outcome states the expected run time", "task.makeLaunch",
 		"t.attemptRun = t.expectedRun(trip)\n\treturn t.launchExpecting(a, t.attemptRun)",
 		"return t.launchExpecting(a, t.expectedRun(trip))",
 	},
@@ -1186,11 +1186,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if !j.served && j.dropSettledRides()", "if false && j.dropSettledRides()",
 	},
 	{
-		"a ride that comes back late does not count as a start", "jobs.checkPresumed",
+		"a ride that comes back late does not count as a start", "jobs.revokePresumed",
 		"if !j.presumed || j.dropSettledRides() {", "if true {",
 	},
 	{
-		"a job that waits again waits since its submission", "jobs.checkPresumed",
+		"a job that waits again waits since its submission", "jobs.revokePresumed",
 		"u.jobs = slices.Insert(u.jobs, at, j)", "_ = at",
 	},
 }}

@@ -28,15 +28,15 @@ var worker = packageMutants{"worker", []mutant{
 		"if c.stopping.Len() > 0 && c.hasRegularWaiting() {", "if false {",
 	},
 	{
-		"no task is stopped for a place that has just come", "clearing.isTooSoon",
+		"no task is stopped for a place that has just come", "clearing.postponeIfTooSoon",
 		"wait := c.cfg.PreemptAfter - waited", "wait := -waited",
 	},
 	{
-		"the more work would be lost, the longer regular places wait", "clearing.isTooSoon",
+		"the more work would be lost, the longer regular places wait", "clearing.postponeIfTooSoon",
 		"min(waitPerLostRun*ran,", "min(0*ran,",
 	},
 	{
-		"however much work would be lost, regular places do not wait for long", "clearing.isTooSoon",
+		"however much work would be lost, regular places do not wait for long", "clearing.postponeIfTooSoon",
 		"min(waitPerLostRun*ran, maxPatience*c.cfg.PreemptAfter)", "waitPerLostRun*ran",
 	},
 	{
@@ -82,7 +82,7 @@ var worker = packageMutants{"worker", []mutant{
 		"status == probe.Preempted && a.owner.features&probe.Classes == 0", "false",
 	},
 	{
-		"a task that was told to stop and ended well has succeeded", "Core.noteSpareEnd",
+		"a task that was told to stop and ended well has succeeded", "Core.endSpareAttempt",
 		"!a.unwanted && ev.Status == probe.Killed", "!a.unwanted",
 	},
 	{
@@ -209,11 +209,11 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"an attempt that was stopped counts as forgotten", "Core.abandonAttempt",
-		"a.unwanted = true\n\t\t\tc.loseTrack(a, now)", "a.unwanted = true",
+		"a.unwanted = true\n\t\t\tc.noteForgotten(a, now)", "a.unwanted = true",
 	},
 	{
 		"an unclaimed result counts as forgotten", "Core.expireResults",
-		"c.Stats.Forgotten++\n\t\tc.loseTrack(a, now)", "c.Stats.Forgotten++",
+		"c.Stats.Forgotten++\n\t\tc.noteForgotten(a, now)", "c.Stats.Forgotten++",
 	},
 	{
 		"a worker does not claim to know expired memories", "Core.expireMemories",
@@ -345,11 +345,11 @@ var worker = packageMutants{"worker", []mutant{
 		"(deep || f.mayStart(p.neededRoom(), p.longestRun()))", "p.neededRoom().fitsIn(f.spans[0].free)",
 	},
 	{
-		"the short part is closed to long tasks once a short task waited for long tasks", "Core.noteShort",
+		"the short part is closed to long tasks once a short task waited for long tasks", "Core.closeIfShortWaits",
 		"if !needs.fitsIn(c.free) && c.free.open != c.capacity.open {", "if false {",
 	},
 	{
-		"no part is closed to long tasks while short tasks find room", "Core.noteShort",
+		"no part is closed to long tasks while short tasks find room", "Core.closeIfShortWaits",
 		"if !needs.fitsIn(c.free) && c.free.open != c.capacity.open {", "{",
 	},
 	{
@@ -422,7 +422,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a tenant leaves room in the queue for others", "queue.mayAddPlace",
-		"q.tenantNamed(name).placeCount <= maxPlacesPerFree*free", "true",
+		"q.ensureTenant(name).placeCount <= maxPlacesPerFree*free", "true",
 	},
 	{
 		"under shortest, no place starves", "shortest.isStarving",
@@ -454,7 +454,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"under fair, tenants below a path share the part of the path", "fair.openAccount",
-		"parent = f.innerAccount(path, parent)", "continue",
+		"parent = f.ensureInnerAccount(path, parent)", "continue",
 	},
 	{
 		"under fair, frontends send the weights", "fair.setWeights",
@@ -465,7 +465,7 @@ var worker = packageMutants{"worker", []mutant{
 		"a.weight = float64(weights[i])", "a.weight = float64(weights[0])",
 	},
 	{
-		"under fair, a tenant that becomes a parent keeps its debt", "fair.innerAccount",
+		"under fair, a tenant that becomes a parent keeps its debt", "fair.ensureInnerAccount",
 		"a.weight, a.startTag, a.virtualTime = own.weight, own.startTag, own.startTag", "a.weight = own.weight",
 	},
 	{

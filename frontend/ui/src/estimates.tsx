@@ -26,9 +26,10 @@ export function Estimates() {
           <span class="dim">of tasks placed by estimation, since the frontends started</span></header>
         <div class="scroll" tabIndex={0} role="region" aria-label="estimates">
           <table>
-            <thead><tr><th scope="col">of</th><th scope="col">frontend</th>
+            <thead><tr><th scope="col">estimate of</th><th scope="col">frontend</th>
               <th scope="col" class="n">compared</th><th scope="col" class="n">within 10 % or 1 s</th>
-              <th scope="col" class="n">too high</th><th scope="col" class="n">bias, each</th></tr></thead>
+              <th scope="col" class="n">estimate too high</th>
+              <th scope="col" class="n">mean error</th></tr></thead>
             <tbody>
               {[...by.values()]
                 .map((s) => <Row key={s.quantity} quantity={s.quantity} frontend="all" s={s} />)}

@@ -9,7 +9,7 @@ import { Admin, goTo, Loaded, linkTo, announce, Tabs, useWidth } from './parts'
 type Metric = 'wait' | 'busy' | 'trip' | 'silence'
 
 const metrics = [['wait', 'expected wait'], ['busy', 'busy'], ['trip', 'round trip'],
-  ['silence', 'silence']] as const
+  ['silence', 'last heard']] as const
 
 const unknown = 15
 // The server's steps of levels: level 1 begins at from, and each level at 2^step times the level before.
@@ -69,7 +69,7 @@ export function Fleet() {
         <Tabs label="what" value={metric} options={metrics} on={setMetric} />
         <span class={notUp > 0 ? 'bad' : 'dim'}>{count(n)} workers{notUp > 0 ? `, ${count(notUp)} not up`
           : ', all up'}</span>
-        {f.frontend && <span class="dim">view of {f.frontend}</span>}
+        {f.frontend && <span class="dim">as {f.frontend} sees them</span>}
         {stale > 0 && <span class="tag"
           title="too old for frontends to trust">{count(stale)} waits are stale</span>}
         <Scale metric={metric} />
@@ -203,7 +203,7 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
     <section class="card">
       <header><h2>{binned ? 'Share of workers over time' : 'Workers over time'}</h2>
         <span class="dim">{binned ? 'each line is 1 % of the workers, the worst on top' : fleet.names
-          ? 'by rack; a click opens a worker' : ''}; {count(shown.length)} s</span></header>
+          ? 'by rack; a click opens a worker' : ''}; last {count(shown.length)} s</span></header>
       <div class="heat" ref={box} tabIndex={0} role="application" aria-roledescription="chart"
         onKeyDown={keys}
         aria-label="Workers over time: arrow keys read, enter opens a worker; the table below is the same">
@@ -289,7 +289,7 @@ export function WorkerPage(p: { name: string }) {
                   <thead><tr><th scope="col">frontend</th><th scope="col">state</th>
                     <th scope="col" class="n">free CPU</th><th scope="col" class="n">free memory</th>
                     <th scope="col" class="n">queued</th><th scope="col" class="n">running</th>
-                    <th scope="col" class="n">round trip</th><th scope="col" class="n">heard</th>
+                    <th scope="col" class="n">round trip</th><th scope="col" class="n">last heard</th>
                     <th scope="col" class="n">row, age</th><th scope="col">row from</th>
                     <th scope="col" class="n">speed</th></tr></thead>
                   <tbody>{seen.map((s) => <SeenRow key={s.Frontend} s={s} />)}</tbody>

@@ -24,9 +24,9 @@ export function Frontends() {
               <th scope="col" class="n">jobs</th>
               <th scope="col" class="n">pending</th><th scope="col" class="n">running</th>
               <th scope="col" class="n">round trip p50</th><th scope="col" class="n">p99</th>
-              <th scope="col" class="n">gossip silence</th>
+              <th scope="col" class="n" title="time since the frontend last heard gossip">gossip heard</th>
               <th scope="col" class="n">clock</th><th scope="col" class="n">jobs kept</th>
-              <th scope="col" class="n">lost by the recorder</th></tr>
+              <th scope="col" class="n">not recorded</th></tr>
           </thead>
           <tbody>
             {list.map((f) => {

@@ -37,16 +37,17 @@ export function JobPage(p: { job: string }) {
           && <Tile label="copies" value={count(countCopies(tasks))} title="second attempts at late tasks" />}
         <Tile label="class" value={j.Class}
           title="auto: the frontend decides; spare: starts only where no regular task can" />
-        <Tile label="came" value={clock(Date.parse(j.Came))} title={when(j.Came)} />
+        <Tile label="arrived" value={clock(Date.parse(j.Came))} title={when(j.Came)} />
         <Tile label="policy" value={j.Policy || '–'} />
-        <Tile label="path" value={j.Path || '–'} />
+        <Tile label="placed by" value={j.Path || '–'} />
         <Tile label="tenant" value={tenantName(j.Tenant)} />
         <Tile label="frontend" value={tasks.frontend || j.Frontend} />
-        <Tile label="kept as" value={(j.Kept ?? []).join(', ') || (j.Running ? 'under way' : '–')} />
+        <Tile label="kept because" title="why the frontend still keeps the job"
+          value={(j.Kept ?? []).join(', ') || (j.Running ? 'running' : '–')} />
       </dl>
       <section class="card">
-        <header><h2>Blame</h2><span class="dim">time on the critical path; adds up to the response</span>
-        </header><Blame job={j} wide />
+        <header><h2>Blame</h2><span class="dim">the response, split along the critical path (the tasks that
+          ended last, one after the other)</span></header><Blame job={j} wide />
         {timeInVain(tasks) > 0
           && <p>{time(timeInVain(tasks) * 1000)} of the queue were attempts in vain at tasks of the critical
           path.</p>}</section>
@@ -54,7 +55,7 @@ export function JobPage(p: { job: string }) {
       {tasks.n < j.Tasks && (
         <p class="dim">
           {count(tasks.n)} of {count(j.Tasks)} tasks are shown.
-          {j.Running ? ' The rest is under way.' : ' The rest is not known any more.'}
+          {j.Running ? ' The rest has not ended.' : ' The rest is not known any more.'}
         </p>
       )}
       <TaskTable tasks={tasks} />
@@ -358,8 +359,10 @@ function TaskTable(p: { tasks: Tasks }) {
         <table>
           <thead>
             <tr><th scope="col">task</th><th scope="col">stage</th><th scope="col">worker</th>
-              <th scope="col">outcome</th><th scope="col">bound</th><th scope="col" class="n">attempts</th>
-              <th scope="col" class="n">released</th><th scope="col" class="n">took</th>
+              <th scope="col">outcome</th><th scope="col" title="how the task came to its worker">bound</th>
+              <th scope="col" class="n">attempts</th>
+              <th scope="col" class="n" title="when the task could start, after the job's arrival">released</th>
+              <th scope="col" class="n">took</th>
               {phases.map((name) => <th scope="col" class="n" key={name} title={partMeaning[name]}>{name}
                 </th>)}<th scope="col" class="n">expected run</th></tr>
           </thead>

@@ -79,20 +79,20 @@ export function Jobs() {
   return (
     <>
       <form class="bar" role="search" aria-label="filters of jobs" onSubmit={(e) => e.preventDefault()}>
-        {text('id', 'id begins', { id: 'search', spellcheck: false, autocomplete: 'off', size: 14 })}
+        {text('id', 'id begins with', { id: 'search', spellcheck: false, autocomplete: 'off', size: 14 })}
         {text('policy', 'policy', { size: 10 })}
         {text('tenant', 'tenant',
           { size: 10, placeholder: 'any', title: '(none) stands for the tenant without a name' })}
-        {text('slower', 'at least ms', { inputMode: 'numeric', pattern: '[0-9]*', size: 6 })}
+        {text('slower', 'response from (ms)', { inputMode: 'numeric', pattern: '[0-9]*', size: 6 })}
         <label class="choice">
           <input type="checkbox" checked={asked.failed}
           onChange={(e) => setAsked({ ...asked, failed: e.currentTarget.checked })} /> failed</label>
         <label class="choice">
           <input type="checkbox" checked={asked.running}
-          onChange={(e) => setAsked({ ...asked, running: e.currentTarget.checked })} /> under way</label>
+          onChange={(e) => setAsked({ ...asked, running: e.currentTarget.checked })} /> running</label>
         <button type="button" onClick={() => setAgain(again + 1)}>refresh</button>
         <span class="dim">{count(jobs.length)}
-          {next ? '+' : ''} jobs: under way, failed, slow, and a sample</span>
+          {next ? '+' : ''} jobs: all that run, failed or slow ones, and a sample</span>
       </form>
       {error && <p class="bad" role="alert">{error}</p>}
       {silent.length > 0 && <p class="bad"
@@ -102,11 +102,12 @@ export function Jobs() {
           <table class="jobs fixed" aria-rowcount={next ? -1 : jobs.length + 1}>
             <thead>
               <tr aria-rowindex={1}><th scope="col" class="w-id">job</th>
-                <th scope="col" class="w-when">came</th><th scope="col" class="n w-n">response</th>
-                <th scope="col" class="blame">blame</th><th scope="col" class="n w-n">tasks</th>
+                <th scope="col" class="w-when">arrived</th><th scope="col" class="n w-n">response</th>
+                <th scope="col" class="blame" title="the response, split along the critical path">blame</th>
+                <th scope="col" class="n w-n">tasks</th>
                 <th scope="col" class="n w-n">failed</th><th scope="col" class="w-t">policy</th>
                 <th scope="col" class="w-t">tenant</th><th scope="col" class="w-n">class</th>
-                <th scope="col" class="w-t">path</th><th scope="col" class="w-t">frontend</th></tr>
+                <th scope="col" class="w-t">placed by</th><th scope="col" class="w-t">frontend</th></tr>
             </thead>
             <tbody>
               {first > 0 && <tr aria-hidden="true" style={{ height: `${first * rowHeight}px` }} />}
@@ -124,7 +125,7 @@ export function Jobs() {
                 && <tr aria-hidden="true" style={{ height: `${(jobs.length - end) * rowHeight}px` }} />}
               {jobs.length === 0
                 && <tr><td colSpan={11} class="dim">{next === '' ? 'loading…'
-                : 'no job under way or kept matches'}</td></tr>}
+                : 'no running or kept job matches'}</td></tr>}
             </tbody>
           </table>
         </div>

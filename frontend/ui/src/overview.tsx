@@ -11,7 +11,7 @@ import { Choice, linkTo, Tabs, Tile } from './parts'
 import { SlowTable } from './slow'
 
 const lengths = [[1, 'minute'], [10, '10 min'], [300, '6 h']] as const
-const quantiles = [[0.5, 'p50'], [0.9, 'p90'], [0.99, 'p99'], [0.999, 'p999']] as const
+const quantiles = [[0.5, 'p50'], [0.9, 'p90'], [0.99, 'p99'], [0.999, 'p99.9']] as const
 const ratio = (x: number | null) => (x === null ? '–' : `${digits(x / 1e6)}×`)
 const reasons: Record<string, string> = {
   1: 'invalid', 2: 'too large', 3: 'no worker', 4: 'overloaded', 5: 'draining', 6: 'unknown job',
@@ -52,7 +52,7 @@ export function Overview() {
     <>
       <div class="bar" role="group" aria-label="filters">
         <Tabs label="time" value={length} options={lengths} on={(v) => { setLength(v); setRange(null) }} />
-        <Choice label="path" value={filter.path}
+        <Choice label="placed by" value={filter.path}
           options={[['', 'all'], ...known.paths.map((p) => [p, p] as const)]}
           on={(path) => setFilter({ ...filter, path })} />
         <Choice label="policy" value={filter.policy}
@@ -76,17 +76,17 @@ export function Overview() {
         data-to={chosen.length ? chosen[chosen.length - 1]!.at : undefined}>
         <Tile label="response p50" value={time(sum[response]!.quantile(0.5))}
           title="of jobs, from their arrival to their last outcome" />
-        <Tile label="p99" value={time(sum[response]!.quantile(0.99))} />
-        <Tile label="p999" value={time(sum[response]!.quantile(0.999))} />
+        <Tile label="response p99" value={time(sum[response]!.quantile(0.99))} />
+        <Tile label="response p99.9" value={time(sum[response]!.quantile(0.999))} />
         <Tile label="slowdown p99" value={ratio(sum[slowdown]!.quantile(0.99))}
           title="response over the longest chain of runs; 1 is ideal" />
         <Tile label="jobs/s" value={rate(seconds ? jobs / seconds : 0)} />
         <Tile label="tasks/s" value={rate(seconds ? (all ? tasks : sum[run]!.count) / seconds : 0)}
           title="with an outcome" />
         <Tile label="failed tasks" value={count(failed)} bad={failed > 0}
-          title="of all paths, policies and tenants" />
+          title="however placed, of all policies and tenants" />
         <Tile label="refused" value={count(refused)} bad={refused > 0}
-          title="jobs, of all paths, policies and tenants" />
+          title="jobs, of all policies and tenants" />
         <Tile label="queue age" value={time(age)} bad={age > 1e9}
           title="longest wait of a job for the start of its first task" />
         <Tile label="pending" value={last ? count(last.TasksPending) : '–'}
@@ -97,19 +97,20 @@ export function Overview() {
         <Chart {...common} title="Response of jobs" log format={time} lines={[
           { label: 'p50', color: c[0], values: quantilesOf(response, 0.5) },
           { label: 'p99', color: c[1], values: quantilesOf(response, 0.99) },
-          { label: 'p999', color: c[2], values: quantilesOf(response, 0.999) },
+          { label: 'p99.9', color: c[2], values: quantilesOf(response, 0.999) },
         ]} />
         <Chart {...common} title="Slowdown of jobs" log format={ratio} lines={[
           { label: 'p50', color: c[0], values: quantilesOf(slowdown, 0.5) },
           { label: 'p99', color: c[1], values: quantilesOf(slowdown, 0.99) },
-          { label: 'p999', color: c[2], values: quantilesOf(slowdown, 0.999) },
+          { label: 'p99.9', color: c[2], values: quantilesOf(slowdown, 0.999) },
         ]} />
         <Chart {...common} title={`Phases of tasks, ${quantiles.find(([v]) => v === q)![1]} of each`} stacked
           format={time} height={180}
           lines={phases.map((name, m) =>
             ({ label: name, color: partColor(name, dark), values: quantilesOf(m, q),
             title: partMeaning[name]! }))} />
-        <Chart {...common} title="Queue age" format={time} height={180} note="longest wait for a first start"
+        <Chart {...common} title="Queue age" format={time} height={180}
+          note="longest wait of a job for its first task to start"
           lines={[{ label: 'oldest job', color: c[1], values: windows.map((x) => x.w.QueueAge) }]} />
         <Chart {...common} title="Jobs and refusals per second" format={(x) => (x === null ? '–' : rate(x))}
           lines={[
@@ -153,16 +154,16 @@ function ForWhom(p: { windows: WindowOf[]; q: number; on: (f: Filter) => void })
     .sort((a, b) => (b.h[response]!.quantile(p.q) ?? 0) - (a.h[response]!.quantile(p.q) ?? 0))
   return (
     <section class="card">
-      <header><h2>For whom</h2><span class="dim">worst first; click a path to filter the charts</span>
-        </header>
-      <div class="scroll" tabIndex={0} role="region" aria-label="by path, policy and tenant">
+      <header><h2>For whom</h2>
+        <span class="dim">slowest first; click a row's placement to filter the charts</span></header>
+      <div class="scroll" tabIndex={0} role="region" aria-label="by placement, policy and tenant">
         <table>
           <thead>
-            <tr><th scope="col">path</th><th scope="col">policy</th><th scope="col">tenant</th>
+            <tr><th scope="col">placed by</th><th scope="col">policy</th><th scope="col">tenant</th>
               <th scope="col" class="n">jobs</th><th scope="col" class="n">tasks</th>
-              <th scope="col" class="n">p50</th><th scope="col" class="n">p99</th>
-              <th scope="col" class="n">p999</th><th scope="col" class="n">slowdown p99</th>
-              <th scope="col">largest phase beside run</th></tr>
+              <th scope="col" class="n">response p50</th><th scope="col" class="n">p99</th>
+              <th scope="col" class="n">p99.9</th><th scope="col" class="n">slowdown p99</th>
+              <th scope="col">longest phase besides run</th></tr>
           </thead>
           <tbody>
             {rows.map((r) => {

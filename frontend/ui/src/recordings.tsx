@@ -164,7 +164,7 @@ function RecordingView(p: { r: Recording }) {
               <th scope="col" class="n">tasks</th><th scope="col" class="n">median</th>
               <th scope="col" class="n">worst</th><th scope="col" class="n">excess</th>
               <th scope="col" class="blame">phases of its slow tasks</th>
-              <th scope="col" class="n">round trip</th><th scope="col" class="n">heard</th>
+              <th scope="col" class="n">round trip</th><th scope="col" class="n">last heard</th>
               <th scope="col" class="n">queued</th><th scope="col" class="n">running</th></tr></thead>
             <tbody>
               {r.suspects.slice(0, maxRows).map((s) => (

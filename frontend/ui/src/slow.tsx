@@ -11,8 +11,9 @@ export function SlowTable(p: { jobs: Job[] }) {
     <div class="scroll" tabIndex={0} role="region" aria-label="slowest jobs">
       <table class="jobs">
         <thead>
-          <tr><th scope="col">job</th><th scope="col">came</th><th scope="col" class="n">response</th>
-            <th scope="col" class="blame">blame</th><th scope="col">mostly</th>
+          <tr><th scope="col">job</th><th scope="col">arrived</th><th scope="col" class="n">response</th>
+            <th scope="col" class="blame" title="the response, split along the critical path">blame</th>
+            <th scope="col" title="the largest part besides run">mostly</th>
             <th scope="col">policy</th><th scope="col">tenant</th><th scope="col" class="n">tasks</th>
             <th scope="col" class="n">failed</th></tr>
         </thead>
@@ -26,7 +27,7 @@ export function SlowTable(p: { jobs: Job[] }) {
               <td class="n">{count(j.Tasks)}</td><td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td>
             </tr>
           ))}
-          {p.jobs.length === 0 && <tr><td colSpan={9} class="dim">no job of this time is kept</td></tr>}
+          {p.jobs.length === 0 && <tr><td colSpan={9} class="dim">no job is kept from this time</td></tr>}
         </tbody>
       </table>
     </div>
@@ -74,7 +75,7 @@ export function Slow() {
       <div class="bar">
         <Tabs label="time" value={length} options={[[1, 'minute'], [10, '10 min'], [300, '6 h']] as const}
           on={(l) => { setLength(l); setPart('') }} />
-        <span class="dim">the slowest kept jobs, at most 64</span>
+        <span class="dim">the slowest jobs that frontends keep, at most 64</span>
       </div>
       <section class="card">
         <header><h2>What they have in common</h2></header>

@@ -107,7 +107,7 @@ function DecisionCard(p: { d: Decision; n: number; of: number; frontend: string 
       <header><h2>Decision {p.of > 1 ? `${p.n} of ${p.of}` : ''}</h2>
         <span class="dim">by {p.frontend}, {sinceArrival(d.At)}</span></header>
       <dl class="tiles">
-        <Tile label="path" value={d.Path} title={d.Why} />
+        <Tile label="placed by" value={d.Path} title={d.Why} />
         <Tile label="run expected" value={known ? time(d.Work.Mean) : 'not known'}
           title={known ? `by ${d.Work.Source}, ${d.Work.Samples} samples` : ''} />
         {d.Path === 'estimation' && (
@@ -147,17 +147,18 @@ function Candidates(p: { d: Decision; n: number }) {
       <ul class="legend">
         {terms.map(([term, color, what]) => <li key={term}>
           <i style={{ background: partColor(color, dark) }} />{term}: {what}</li>)}
-        <li class="dim">{list.length} of {p.d.Seen} candidates; E = I + W + R; C adds the cost of a
-          failure</li>
+        <li class="dim">{list.length} of {p.d.Seen} candidates; E = I + W + R; C adds the
+          expected cost of a failure</li>
       </ul>
       <div class="scroll" tabIndex={0} role="region" aria-label={`candidates of decision ${p.n}`}>
         <table>
           <thead>
-            <tr><th scope="col">worker</th><th scope="col">why</th>
+            <tr><th scope="col">worker</th><th scope="col">why a candidate</th>
               <th scope="col" class="blame">E = I + W + R</th><th scope="col" class="n">I</th>
               <th scope="col" class="n">W</th><th scope="col" class="n">R</th>
               <th scope="col" class="n">E</th><th scope="col" class="n">C</th>
-              <th scope="col" class="n">success</th><th scope="col" class="n">age of W</th></tr>
+              <th scope="col" class="n" title="chance that the worker stays up until the end">success</th>
+              <th scope="col" class="n">age of W</th></tr>
           </thead>
           <tbody>
             {list.map((c, i) => (
