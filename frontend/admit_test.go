@@ -24,10 +24,10 @@ func TestLongTasksMayWaitLonger(t *testing.T) {
 		}
 		step(WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}})
 		step(job(1))
-		step(Received{0, probe.Ready{Res: 1}})
-		step(Received{0, &probe.Finished{
+		step(frameFrom(0, probe.Ready{Res: 1}))
+		step(frameFrom(0, &probe.Finished{
 			Attempt: probe.AttemptID{Frontend: 1, Seq: 1}, Status: probe.Succeeded, Run: test.run,
-		}})
+		}))
 		step(job(2)) // its place is never ready
 		now = now.Add(2 * time.Second)
 		_, refused := step(job(3))[0].(Refused)
@@ -85,7 +85,7 @@ func TestJobOfStagesWaitsOnce(t *testing.T) {
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(0, 0)
 	c.Step(now, WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
-	c.Step(now, Received{0, probe.Load{Queued: 1}}, nil)
+	c.Step(now, frameFrom(0, probe.Load{Queued: 1}), nil)
 	c.Step(now, Submit{&Job{
 		ID: probe.JobID{1}, Stages: []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
 		Tasks: []Task{{Function: "f"}, {Index: 1, Function: "f", Stage: 1}},

@@ -35,15 +35,15 @@ func benchmarkJob(b *testing.B, workers int, busy bool) {
 			Worker: name, Host: name, Incarnation: 1, Functions: []string{"f"},
 			Capacity: probe.Demand{CPU: 8000, Mem: 8 * 256},
 		}}, nil)
-		c.Step(now, Received{Worker(i), probe.Pong{Load: load}}, nil)
+		c.Step(now, frameFrom(Worker(i), probe.Pong{Load: load}), nil)
 	}
 	payload := make([]byte, 16)
 	var acts []Action
 	var events []Event
 	reply := func(w Worker, l *probe.Launch) {
-		events = append(events, Received{w, &probe.Finished{
+		events = append(events, frameFrom(w, &probe.Finished{
 			Attempt: l.Attempt, Task: l.Task, Status: probe.Succeeded, Run: 10 * time.Millisecond, Load: load,
-		}})
+		}))
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -71,14 +71,12 @@ func benchmarkJob(b *testing.B, workers int, busy bool) {
 							reply(a.Worker, &m.Launches[k])
 						}
 						if len(m.Launches) == 0 {
-							events = append(events, Received{a.Worker, probe.Ready{Res: m.First, Load: load}})
+							events = append(events, frameFrom(a.Worker, probe.Ready{Res: m.First, Load: load}))
 						}
 					case probe.Bind:
 						reply(a.Worker, &m.Launch)
 						if m.Keep {
-							events = append(events, Received{
-								a.Worker, probe.Ready{Res: m.Res, Turn: m.Turn + 1, Load: load},
-							})
+							events = append(events, frameFrom(a.Worker, probe.Ready{Res: m.Res, Turn: m.Turn + 1, Load: load}))
 						}
 					}
 				case Ended:

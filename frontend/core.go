@@ -51,8 +51,6 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	c.lent.done.TakeBack()
 	c.lent.launches.TakeBack()
 	switch ev := ev.(type) {
-	case Received:
-		acts = c.receiveMsgs(ev.Worker, []probe.Msg{ev.Msg}, now, acts)
 	case Frame:
 		acts = c.receiveMsgs(ev.Worker, ev.Msgs, now, acts)
 	case Submit:

@@ -38,8 +38,8 @@ func TestEarlier(t *testing.T) {
 		for range 100 {
 			f.now = f.now.Add(time.Second)
 			for _, ev := range []Event{
-				Received{0, probe.Load{Matrix: flatMatrix(f.size, 0)}},
-				Received{1, probe.Load{Matrix: flatMatrix(f.size, 0)}},
+				frameFrom(0, probe.Load{Matrix: flatMatrix(f.size, 0)}),
+				frameFrom(1, probe.Load{Matrix: flatMatrix(f.size, 0)}),
 				Wake{},
 			} {
 				if to, sent := sentEnqueues(f.step(ev)); len(sent) == 1 {
@@ -59,9 +59,9 @@ func TestEarlier(t *testing.T) {
 		return f, to[0], sent[0]
 	}
 	finish := func(f *fleet, w Worker, l probe.Launch, s probe.Status) []Action {
-		return f.step(Received{w, &probe.Finished{
+		return f.step(frameFrom(w, &probe.Finished{
 			Attempt: l.Attempt, Job: script.Job("x"), Status: s, Run: time.Second,
-		}})
+		}))
 	}
 
 	t.Run("failed", func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestEarlier(t *testing.T) {
 	})
 	t.Run("lost", func(t *testing.T) {
 		f, w, l := begin()
-		f.step(Received{w, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}})
+		f.step(frameFrom(w, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}))
 		f.passTime(time.Second)
 		f.step(WorkerGone{Worker: w})
 		to, l := next(f)
@@ -95,10 +95,10 @@ func TestEarlier(t *testing.T) {
 	})
 	t.Run("beaten", func(t *testing.T) {
 		f, first, l := begin()
-		f.step(Received{first, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}})
+		f.step(frameFrom(first, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}))
 		second, other := next(f)
 		sent := f.now.Sub(time.Unix(1000, 0))
-		f.step(Received{second, probe.Started{Attempt: other.Attempt, Job: script.Job("x")}})
+		f.step(frameFrom(second, probe.Started{Attempt: other.Attempt, Job: script.Job("x")}))
 		f.passTime(time.Second)
 		if got, _ := describeEarlier(t, finish(f, first, l, probe.Succeeded)); got !=
 			at(second, WayCopy, EndBeaten, sent, sent, sent+time.Second) {
@@ -107,7 +107,7 @@ func TestEarlier(t *testing.T) {
 	})
 	t.Run("the copy is done first", func(t *testing.T) {
 		f, first, l := begin()
-		f.step(Received{first, probe.Started{Attempt: l.Attempt, Job: script.Job("x"), Ran: 0}})
+		f.step(frameFrom(first, probe.Started{Attempt: l.Attempt, Job: script.Job("x"), Ran: 0}))
 		second, other := next(f)
 		f.passTime(time.Second)
 		now := f.now.Sub(time.Unix(1000, 0))
@@ -119,7 +119,7 @@ func TestEarlier(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) {
 		f, w, l := begin()
 		f.passTime(time.Second)
-		f.step(Received{w, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}})
+		f.step(frameFrom(w, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}))
 		f.passTime(time.Second)
 		if got, _ := describeEarlier(t, f.step(Cancel{Job: script.Job("x")})); got !=
 			at(w, WayEarly, EndStopped, 1, time.Second, 2*time.Second) {

@@ -8,9 +8,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// Event is an input of [Core.Step]. Of links and workers: Listed, WorkerUp, LinkLost, WorkerGone, Received, Frame,
-// Heard. Of clients: Submit, Extend, Outdated, Cancel, CancelTasks, Unread, Delivered, Dropped. Of the frontend:
-// Leave, Busy, Terms, Others, Wake.
+// Event is an input of [Core.Step]. Of links and workers: Listed, WorkerUp, LinkLost, WorkerGone, Frame, Heard. Of
+// clients: Submit, Extend, Outdated, Cancel, CancelTasks, Unread, Delivered, Dropped. Of the frontend: Leave, Busy,
+// Terms, Others, Wake.
 type Event interface{ isEvent() }
 
 // WorkerUp: a link was made, for the first time or again.
@@ -32,12 +32,6 @@ type Listed struct {
 type WorkerGone struct {
 	Worker Worker
 	Off    bool // the worker was taken off the list
-}
-
-// Received: a message came from a worker.
-type Received struct {
-	Worker Worker
-	Msg    probe.Msg
 }
 
 // Frame: Msgs came from a worker at once, in order. The core does not keep the slice.
@@ -124,7 +118,6 @@ func (WorkerGone) isEvent()  {}
 func (Listed) isEvent()      {}
 func (Delivered) isEvent()   {}
 func (Dropped) isEvent()     {}
-func (Received) isEvent()    {}
 func (Frame) isEvent()       {}
 func (Heard) isEvent()       {}
 func (Submit) isEvent()      {}

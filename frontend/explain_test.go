@@ -90,7 +90,7 @@ func TestExplainCopies(t *testing.T) {
 	f.tellWait(0, 0, probe.Load{})
 	f.tellWait(1, time.Second, probe.Load{})
 	_, first := sentEnqueues(f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true})}))
-	f.step(Received{0, probe.Started{Attempt: first[0].Attempt, Job: script.Job("x")}})
+	f.step(frameFrom(0, probe.Started{Attempt: first[0].Attempt, Job: script.Job("x")}))
 	f.tellWait(1, 0, probe.Load{})
 	var copies []probe.Launch
 	for range 40 {
@@ -106,9 +106,9 @@ func TestExplainCopies(t *testing.T) {
 		ds[1].CopyOf != first[0].Attempt {
 		t.Errorf("decisions: %+v", ds)
 	}
-	f.step(Received{1, &probe.Finished{
+	f.step(frameFrom(1, &probe.Finished{
 		Attempt: copies[0].Attempt, Job: script.Job("x"), Status: probe.Succeeded, Run: 5 * time.Second,
-	}})
+	}))
 	ds = f.core.Explain(script.Job("x"), 0)
 	if len(ds) != 2 {
 		t.Fatalf("decisions: %v", ds)
@@ -151,12 +151,12 @@ func TestExplainNoCopy(t *testing.T) {
 				s, _ := a.(Send)
 				switch m := s.Msg.(type) {
 				case probe.Enqueue:
-					f.step(Received{0, probe.Started{Attempt: m.Launch.Attempt, Job: j.ID}})
+					f.step(frameFrom(0, probe.Started{Attempt: m.Launch.Attempt, Job: j.ID}))
 				case probe.Reserve:
 					if len(m.Launches) > 0 {
-						f.step(Received{0, probe.Started{Attempt: m.Launches[0].Attempt, Job: j.ID}})
+						f.step(frameFrom(0, probe.Started{Attempt: m.Launches[0].Attempt, Job: j.ID}))
 					} else {
-						f.step(Received{0, probe.Ready{Res: m.First}})
+						f.step(frameFrom(0, probe.Ready{Res: m.First}))
 					}
 				}
 			}
@@ -178,16 +178,16 @@ func TestExplainCopyOfQueued(t *testing.T) {
 	f.tellWait(0, 5*time.Second, probe.Load{})
 	f.tellWait(1, time.Hour, probe.Load{})
 	_, first := sentEnqueues(f.step(Submit{jobWith("x", Task{Estimate: 10 * time.Second, Retryable: true})}))
-	f.step(Received{0, probe.Queued{First: 1, Count: 1}})
+	f.step(frameFrom(0, probe.Queued{First: 1, Count: 1}))
 	f.now = f.now.Add(time.Second)
-	f.step(Received{0, probe.Pong{Expect: []probe.Expect{{Attempt: first[0].Attempt, Wait: 20 * time.Second}}}})
+	f.step(frameFrom(0, probe.Pong{Expect: []probe.Expect{{Attempt: first[0].Attempt, Wait: 20 * time.Second}}}))
 	f.tellWait(1, 0, probe.Load{})
 	f.now = f.now.Add(4 * time.Second)
 	_, copies := sentEnqueues(f.step(Wake{}))
 	if len(copies) != 1 {
 		t.Fatalf("%d copies", len(copies))
 	}
-	f.step(Received{1, probe.Started{Attempt: copies[0].Attempt, Job: script.Job("x")}})
+	f.step(frameFrom(1, probe.Started{Attempt: copies[0].Attempt, Job: script.Job("x")}))
 	ds := f.core.Explain(script.Job("x"), 0)
 	if len(ds) != 2 {
 		t.Fatalf("decisions: %v", ds)
@@ -250,7 +250,7 @@ func TestOutputsOfResubmittedStages(t *testing.T) {
 	var ls []probe.Launch
 	for w := range 3 {
 		f.tellWait(w, 0, probe.Load{})
-		_, some := sentEnqueues(f.step(Received{Worker(w), probe.Claimed{Job: script.Job("x"), Generation: 1}}))
+		_, some := sentEnqueues(f.step(frameFrom(Worker(w), probe.Claimed{Job: script.Job("x"), Generation: 1})))
 		ls = append(ls, some...)
 	}
 	ds := f.core.Explain(script.Job("x"), 0)
@@ -262,9 +262,9 @@ func TestOutputsOfResubmittedStages(t *testing.T) {
 			t.Errorf("%s reads %d bytes from its disk, want %d", c.Name, c.Bytes[estimate.Disk], want)
 		}
 	}
-	acts := f.step(Received{2, &probe.Finished{
+	acts := f.step(frameFrom(2, &probe.Finished{
 		Attempt: ls[0].Attempt, Status: probe.Succeeded, Usage: probe.Usage{CPU: time.Second, Memory: 7},
-	}})
+	}))
 	if !slices.ContainsFunc(acts, func(a Action) bool {
 		d, ok := a.(*Done)
 		return ok && d.Outcome.Usage.Memory == 7
@@ -277,8 +277,8 @@ func TestOutputsOfResubmittedStages(t *testing.T) {
 func TestExplainSampled(t *testing.T) {
 	f := newFleet(t, 3, 1, Config{})
 	busy := probe.Load{Queued: 2}
-	f.step(Received{1, probe.Pong{Load: busy}})
-	f.step(Received{2, probe.Pong{Load: busy}})
+	f.step(frameFrom(1, probe.Pong{Load: busy}))
+	f.step(frameFrom(2, probe.Pong{Load: busy}))
 	task := Task{Estimate: 100 * time.Millisecond}
 	acts := f.step(Submit{jobWith("x", task, task)})
 	explain := func(task int, want ...string) {
@@ -299,9 +299,9 @@ func TestExplainSampled(t *testing.T) {
 		s, _ := a.(Send)
 		switch m, ok := s.Msg.(probe.Reserve); {
 		case ok && s.Worker == 0:
-			f.step(Received{0, probe.Started{Attempt: m.Launches[0].Attempt}})
+			f.step(frameFrom(0, probe.Started{Attempt: m.Launches[0].Attempt}))
 		case ok && s.Worker == 1:
-			f.step(Received{1, probe.Ready{Res: m.First, Load: busy}})
+			f.step(frameFrom(1, probe.Ready{Res: m.First, Load: busy}))
 		}
 	}
 	f.passTime(time.Second)
@@ -321,7 +321,7 @@ func TestExplainBoundByQueues(t *testing.T) {
 	j.Policy, _ = ParsePolicy("batch")
 	for _, a := range f.step(Submit{j}) {
 		if s, ok := a.(Send); ok {
-			f.step(Received{s.Worker, probe.Load{Seq: s.Msg.(probe.Probe).Seq, Running: 1 + 2*uint32(s.Worker)}})
+			f.step(frameFrom(s.Worker, probe.Load{Seq: s.Msg.(probe.Probe).Seq, Running: 1 + 2*uint32(s.Worker)}))
 		}
 	}
 	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 1 ||
@@ -334,7 +334,7 @@ func TestExplainBoundByQueues(t *testing.T) {
 // counted.
 func TestSamplesAreForgotten(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})
-	f.step(Received{0, probe.Pong{Load: probe.Load{Queued: 2}}})
+	f.step(frameFrom(0, probe.Pong{Load: probe.Load{Queued: 2}}))
 	for n := range maxSamples + 10 {
 		j := jobWith(string(rune('a')), Task{Estimate: time.Second / 10})
 		j.ID = probe.JobID{byte(n), byte(n >> 8)}

@@ -104,9 +104,9 @@ func TestRefusedForEver(t *testing.T) {
 		if len(ls) != 1 {
 			t.Fatalf("the task is not bound again: %v", acts)
 		}
-		acts = f.step(Received{0, probe.Refused{
+		acts = f.step(frameFrom(0, probe.Refused{
 			First: probe.ResID(f.core.attemptsMade), Count: 1, Attempt: ls[0].Attempt, Reason: probe.NoFunction,
-		}})
+		}))
 	}
 	if d, ok := acts[0].(*Done); !ok || d.Outcome.Failure != Infrastructure {
 		t.Errorf("after %d refusals: %v", maxFailedLaunches, acts)
@@ -135,7 +135,7 @@ func TestDeadlineReportedByWorker(t *testing.T) {
 	}
 	ended := 0
 	for _, a := range c.Step(
-		now.Add(time.Second), Received{0, &probe.Finished{Attempt: id, Status: probe.TimedOut}}, nil,
+		now.Add(time.Second), frameFrom(0, &probe.Finished{Attempt: id, Status: probe.TimedOut}), nil,
 	) {
 		if d, ok := a.(*Done); ok {
 			if ended++; d.Outcome.Kind != DeadlineExceeded {
@@ -164,7 +164,7 @@ func TestPhasesOfALaterTurn(t *testing.T) {
 	f.now = f.now.Add(2 * way)
 	for turn := range 2 {
 		var bound probe.Launch
-		for _, a := range f.step(Received{0, probe.Ready{Res: res + probe.ResID(turn), Turn: 1}}) {
+		for _, a := range f.step(frameFrom(0, probe.Ready{Res: res + probe.ResID(turn), Turn: 1})) {
 			if s, ok := a.(Send); ok {
 				if b, ok := s.Msg.(probe.Bind); ok {
 					bound = b.Launch
@@ -172,7 +172,7 @@ func TestPhasesOfALaterTurn(t *testing.T) {
 			}
 		}
 		f.now = f.now.Add(2*way + run)
-		for _, a := range f.step(Received{0, &probe.Finished{Attempt: bound.Attempt, Held: 2 * way, Run: run}}) {
+		for _, a := range f.step(frameFrom(0, &probe.Finished{Attempt: bound.Attempt, Held: 2 * way, Run: run})) {
 			if d, ok := a.(*Done); ok {
 				if link := d.Outcome.Phases.Queued - d.Outcome.Phases.Sampled; link != way {
 					t.Errorf("task %d was on the way for %v, want %v", d.Outcome.Task, link, way)
@@ -185,3 +185,6 @@ func TestPhasesOfALaterTurn(t *testing.T) {
 		}
 	}
 }
+
+// frameFrom makes the event that these messages came from a worker at once.
+func frameFrom(w Worker, msgs ...probe.Msg) Frame { return Frame{Worker: w, Msgs: msgs} }

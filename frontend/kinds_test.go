@@ -61,7 +61,7 @@ func (s *machines) playJob(j *Job) {
 				if end, ok := msg.(*probe.Finished); ok && s.w0Fails && i == 0 {
 					end.Status, end.Retry = probe.Failed, probe.Elsewhere
 				}
-				acts = s.core.Step(s.now, Received{Worker(i), msg}, acts[:0])
+				acts = s.core.Step(s.now, frameFrom(Worker(i), msg), acts[:0])
 				s.takeActions(acts)
 			}
 		}

@@ -59,7 +59,7 @@ func (f *fleet) passTime(d time.Duration) {
 func (f *fleet) tellWait(w int, wait time.Duration, load probe.Load) {
 	f.t.Helper()
 	load.Matrix = flatMatrix(f.size, wait)
-	f.step(Received{Worker(w), load})
+	f.step(frameFrom(Worker(w), load))
 }
 
 // flatMatrix returns a matrix with the same wait for all tasks.
@@ -134,8 +134,8 @@ func TestSamplingAvoidsWorkersOfLongTasks(t *testing.T) {
 	if counts = reserved(10); len(counts) != 20 {
 		t.Errorf("jobs worth 20 places have places at %d workers, want 20", len(counts))
 	}
-	f.step(Received{3, probe.Pong{Load: probe.Load{Free: probe.Slot}}})
-	f.step(Received{3, probe.Pong{Load: probe.Load{Queued: 1}}})
+	f.step(frameFrom(3, probe.Pong{Load: probe.Load{Free: probe.Slot}}))
+	f.step(frameFrom(3, probe.Pong{Load: probe.Load{Queued: 1}}))
 	if counts = reserved(2); counts[3] == 0 {
 		t.Error("a worker that had room is still avoided")
 	}
@@ -174,14 +174,14 @@ func TestExplain(t *testing.T) {
 		"task 1 goes by sampling: short: runs 0.001s by its hint",
 	)
 	f.now = f.now.Add(time.Second)
-	f.step(Received{1, probe.Started{Attempt: probe.AttemptID{Frontend: 'a', Seq: 1}}})
+	f.step(frameFrom(1, probe.Started{Attempt: probe.AttemptID{Frontend: 'a', Seq: 1}}))
 	f.step(WorkerGone{Worker: 1})
 	f.tellWait(0, 3*time.Second, probe.Load{})
 	wantExplained("lost: worker w1 went away", "after 1s: w0: the least C of 1", "at w0: sent")
-	acts := f.step(Received{0, &probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2},
+	acts := f.step(frameFrom(0, &probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2},
 		Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
 		Usage: probe.Usage{CPU: 8 * time.Second, Memory: 100},
-	}})
+	}))
 	if i := slices.IndexFunc(acts, func(a Action) bool { _, ok := a.(*Done); return ok }); i < 0 {
 		t.Errorf("no outcome: %v", acts)
 	} else if o := acts[i].(*Done).Outcome; o.Expected != 10*time.Second || o.ExpectedWait != 3*time.Second ||
@@ -229,7 +229,7 @@ func TestExplain(t *testing.T) {
 func TestLearning(t *testing.T) {
 	f := newFleet(t, 1, 8, Config{})
 	finish := func(l probe.Launch, run time.Duration) {
-		f.step(Received{0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: run}})
+		f.step(frameFrom(0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: run}))
 		f.tellWait(0, 0, probe.Load{})
 	}
 	f.tellWait(0, 0, probe.Load{})
@@ -255,7 +255,7 @@ func TestLearning(t *testing.T) {
 		if i == 3 {
 			break
 		}
-		f.step(Received{0, &probe.Finished{Attempt: ls[0].Attempt, Status: probe.Succeeded, Run: 2 * ls[0].Estimate}})
+		f.step(frameFrom(0, &probe.Finished{Attempt: ls[0].Attempt, Status: probe.Succeeded, Run: 2 * ls[0].Estimate}))
 		f.now = f.core.NextWake()
 		acts = f.step(Wake{})
 	}
@@ -268,8 +268,8 @@ func TestLearning(t *testing.T) {
 		id := fmt.Sprint("s", n)
 		acts := short.step(Submit{jobWith(id, Task{})})
 		l := acts[1].(Send).Msg.(probe.Reserve).Launches[0]
-		short.step(Received{0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond,
-			Load: probe.Load{Free: short.size}}})
+		short.step(frameFrom(0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond,
+			Load: probe.Load{Free: short.size}}))
 	}
 	if n := short.core.view.EnsureRuns("f").Stats().N(); n < 8 || n > 20 {
 		t.Errorf("%d of 100 short runs are remembered", n)
@@ -291,8 +291,8 @@ func TestWrongHints(t *testing.T) {
 			t.Errorf("job %d: a hint of 10 ms is told as %v and %v, want %v", n, m.Estimate, m.Launches[0].Estimate,
 				want)
 		}
-		f.step(Received{0, &probe.Finished{Attempt: m.Launches[0].Attempt, Status: probe.Succeeded,
-			Run: off * 10 * time.Millisecond, Load: probe.Load{Free: f.size}}})
+		f.step(frameFrom(0, &probe.Finished{Attempt: m.Launches[0].Attempt, Status: probe.Succeeded,
+			Run: off * 10 * time.Millisecond, Load: probe.Load{Free: f.size}}))
 	}
 	f.tellWait(0, 0, probe.Load{})
 	_, ls := sentEnqueues(f.step(Submit{jobWith("l", Task{Estimate: 900 * time.Millisecond})}))
@@ -339,7 +339,7 @@ func TestFailures(t *testing.T) {
 	f.step(WorkerGone{Worker: 1})
 	f.step(WorkerGone{Worker: 1})
 	restart(f, 1)
-	f.step(Received{2, probe.Drain{}})
+	f.step(frameFrom(2, probe.Drain{}))
 	f.step(WorkerGone{Worker: 2})
 	restart(f, 2)
 	if got := rate(f, 1) / usual; got < 100 {
@@ -365,7 +365,7 @@ func TestFailures(t *testing.T) {
 		f.tellWait(1, time.Minute, probe.Load{})
 		_, ls := sentEnqueues(f.step(Submit{jobWith("j"+function,
 			Task{Function: function, Estimate: 5 * time.Second})}))
-		f.step(Received{0, &probe.Finished{Attempt: ls[0].Attempt, Status: probe.Failed}})
+		f.step(frameFrom(0, &probe.Finished{Attempt: ls[0].Attempt, Status: probe.Failed}))
 	}
 	if rate(f, 0) < 100*usual || rate(f, 1) != usual {
 		t.Errorf("three functions failed at a worker: its failure rate is %.0f times that of another",
@@ -552,8 +552,8 @@ func TestRandomStages(t *testing.T) {
 				unfinished[j.Tasks[r.l.Task].Stage]--
 			}
 			load := probe.Load{Free: f.size, Matrix: flatMatrix(f.size, 0)}
-			take(f.step(Received{r.w, &probe.Finished{Attempt: r.l.Attempt, Status: status, Run: time.Millisecond,
-				Load: load}}))
+			take(f.step(frameFrom(r.w, &probe.Finished{Attempt: r.l.Attempt, Status: status, Run: time.Millisecond,
+				Load: load})))
 		}
 		if outcomes != len(j.Tasks) || failures > 0 && !doomed {
 			t.Fatalf("seed %d: %d of %d tasks ended, %d failed", seed, outcomes, len(j.Tasks), failures)

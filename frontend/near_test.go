@@ -34,8 +34,8 @@ func TestReadingIsPartOfTheRun(t *testing.T) {
 		if got := sent.Launches[0].Estimate; i == 0 && got != time.Millisecond+readTime {
 			t.Errorf("the worker is told a run of %v, want the hint and the time to read", got)
 		}
-		f.step(Received{1, &probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded,
-			Run: time.Millisecond + readTime, Load: probe.Load{Free: f.size}}})
+		f.step(frameFrom(1, &probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded,
+			Run: time.Millisecond + readTime, Load: probe.Load{Free: f.size}}))
 	}
 	if w := estimate.Expect(0, 1e6, nil, f.core.view.EnsureRuns("f").Stats(),
 		time.Hour); w.Mean.Round(10*time.Microsecond) != time.Millisecond {
@@ -73,7 +73,7 @@ func BenchmarkManyHosts(b *testing.B) {
 		c.Step(now, Submit{makeJob()}, nil)
 		c.Step(now, LinkLost{1}, nil)
 		for i := 0; b.Loop(); i++ {
-			c.Step(now, Received{Worker(2 + i%(n-2)), probe.Refused{First: 1, Count: 1, Reason: probe.QueueFull}}, nil)
+			c.Step(now, frameFrom(Worker(2+i%(n-2)), probe.Refused{First: 1, Count: 1, Reason: probe.QueueFull}), nil)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestMoreTasksThanAReserveHasPlaces(t *testing.T) {
 	done := 0
 	for acts := c.Step(now, Submit{spec}, nil); len(acts) > 0; {
 		var next []Action
-		receive := func(m probe.Msg) { next = c.Step(now, Received{0, m}, next) }
+		receive := func(m probe.Msg) { next = c.Step(now, frameFrom(0, m), next) }
 		for _, a := range acts {
 			switch a := a.(type) {
 			case *Done:
@@ -73,7 +73,7 @@ func TestUsedReservationsAreDropped(t *testing.T) {
 		}
 		for _, m := range reserved {
 			made++
-			acts = append(acts, f.step(Received{0, probe.Evicted{First: m.First, Count: m.Count}})...)
+			acts = append(acts, f.step(frameFrom(0, probe.Evicted{First: m.First, Count: m.Count}))...)
 		}
 	}
 	if made < 1000 {

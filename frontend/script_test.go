@@ -438,13 +438,10 @@ func (s *story) readWorkerEvent(l *script.Line, name string) Event {
 		if m.Seq == 0 {
 			l.Fail(fmt.Errorf("%s was not asked", name))
 		}
-		return Received{Worker: key, Msg: m}
+		return frameFrom(key, m)
 	}
 	more := l.Flag("more")
 	m := readMessage(l, verb, s.welcomes[name].Capacity)
-	if !more && len(s.frame) == 0 {
-		return Received{Worker: key, Msg: m}
-	}
 	s.frame = append(s.frame, m)
 	if more {
 		return Frame{Worker: key}

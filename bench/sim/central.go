@@ -79,9 +79,11 @@ func (c *central) Step(now time.Time, ev frontend.Event, acts []frontend.Action)
 		}
 		c.workers[ev.Worker] = w
 		c.idle.Push(w)
-	case frontend.Received:
-		if m, ok := ev.Msg.(*probe.Finished); ok {
-			acts = c.handleFinished(c.workers[ev.Worker], m, acts)
+	case frontend.Frame:
+		for _, msg := range ev.Msgs {
+			if m, ok := msg.(*probe.Finished); ok {
+				acts = c.handleFinished(c.workers[ev.Worker], m, acts)
+			}
 		}
 	}
 	return c.placeWaiting(now, acts)

@@ -28,6 +28,7 @@ type cluster struct {
 	decoder        probe.Decoder
 	frame          []byte                           // scratch of recodeMsg
 	decoded        []probe.Msg                      // scratch of recodeMsg
+	singleMsg      [1]probe.Msg                     // scratch of a frame of one message
 	freeExecutions []*execution                     // to be used again
 	checkEvery     uint64                           // the cores' state is checked every checkEvery events; 0: never
 	log            func(format string, args ...any) // nil: no log
@@ -263,8 +264,8 @@ func (c *cluster) handleEvent(e *event) error {
 		if c.net.frames {
 			return c.deliverInFrames(e.conn, e.content.(probe.Msg))
 		}
-		return c.stepFrontend(e.conn.f, frontend.Received{Worker: frontend.Worker(e.conn.w.index),
-			Msg: e.content.(probe.Msg)})
+		c.singleMsg[0] = e.content.(probe.Msg)
+		return c.stepFrontend(e.conn.f, frontend.Frame{Worker: frontend.Worker(e.conn.w.index), Msgs: c.singleMsg[:]})
 	case wakeWorker:
 		if e.w.wakeAt = 0; c.isPast(e.w.core.NextWake()) {
 			return c.stepWorker(e.w, worker.Wake{})

@@ -153,9 +153,11 @@ func (e *eagle) Step(now time.Time, ev frontend.Event, acts []frontend.Action) [
 		slots := probe.Slot.Times(ev.Welcome.Capacity)
 		e.nodes[ev.Worker] = &eagleNode{key: ev.Worker, slots: slots, freeSlots: slots, nextRes: 1,
 			runs: map[probe.AttemptID]eagleRun{}}
-	case frontend.Received:
-		if m, ok := ev.Msg.(*probe.Finished); ok {
-			e.handleFinished(e.nodes[ev.Worker], m)
+	case frontend.Frame:
+		for _, msg := range ev.Msgs {
+			if m, ok := msg.(*probe.Finished); ok {
+				e.handleFinished(e.nodes[ev.Worker], m)
+			}
 		}
 	case frontend.Wake:
 		for e.timers.Len() > 0 && !now.Before(e.timers.Min().at) {

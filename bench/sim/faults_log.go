@@ -14,8 +14,10 @@ import (
 func describeStep(x any) string {
 	var m any = x
 	switch x := x.(type) {
-	case frontend.Received:
-		m = x.Msg
+	case frontend.Frame:
+		if len(x.Msgs) == 1 {
+			m = x.Msgs[0]
+		}
 	case frontend.Send:
 		m = x.Msg
 	case worker.Received:
@@ -30,8 +32,6 @@ func describeStep(x any) string {
 	}
 	to := ""
 	switch x := x.(type) {
-	case frontend.Received:
-		to = fmt.Sprintf("from w%d: ", x.Worker)
 	case frontend.Frame:
 		to = fmt.Sprintf("from w%d: ", x.Worker)
 	case frontend.Send:
