@@ -26,7 +26,7 @@ func (r *rounds) nextDeadline() time.Time {
 func (c *planner) measureQueues(g *group, n int, now time.Time, acts []Action) []Action {
 	workers := g.Set.Len()
 	switch g.job.Policy.Binding {
-	case EarlyPerTask:
+	case place.EarlyPerTask:
 		each, skip := min(g.Probes(1), workers), 0
 		for ; n > 0; n-- {
 			if skip+each > workers {
@@ -35,7 +35,7 @@ func (c *planner) measureQueues(g *group, n int, now time.Time, acts []Action) [
 			acts = c.openRound(g, []*task{g.queue.First()}, skip, each, now, acts)
 			skip += each
 		}
-	case EarlyBatch:
+	case place.EarlyBatch:
 		tasks := make([]*task, 0, n)
 		for t := range g.queue.All() {
 			if len(tasks) == n {

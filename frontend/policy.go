@@ -2,17 +2,13 @@ package frontend
 
 import "github.com/phoebe-sched/phoebe/frontend/place"
 
-// Policy says how the tasks of a job are placed, and Binding when a task is bound to a worker: see package place.
-type (
-	Policy  = place.Policy
-	Binding = place.Binding
-)
+// Policy says how the tasks of a job are placed: see package place.
+type Policy = place.Policy
 
+// The bindings that other packages compare with; see [place.Binding].
 const (
-	Late         = place.Late
-	EarlyRandom  = place.EarlyRandom
-	EarlyPerTask = place.EarlyPerTask
-	EarlyBatch   = place.EarlyBatch
+	Late        = place.Late
+	EarlyRandom = place.EarlyRandom
 )
 
 // Policies are the policies that a job can name. The first is the default.

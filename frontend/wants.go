@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/place"
 )
 
 // planWants turns the wants left by an event into decisions. The order is: held tasks are released, free tokens
@@ -93,7 +95,7 @@ func (c *planner) planGroup(g *group, now time.Time, acts []Action) []Action {
 	switch {
 	case g.queue.Len() == 0 || g.Set.Len() == 0:
 		return acts
-	case p.Binding == EarlyPerTask || p.Binding == EarlyBatch:
+	case p.Binding == place.EarlyPerTask || p.Binding == place.EarlyBatch:
 		return c.measureQueues(g, g.earlyRoom(), now, acts)
 	case g.near != nil:
 		return c.planNear(g.near, now, acts)

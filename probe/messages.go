@@ -284,7 +284,8 @@ type Ping struct {
 	Matrix bool // the Load of the answer must carry the wait matrix
 }
 
-// Probe asks for a Load with the same Seq. Only the early-binding baselines send a Probe.
+// Probe asks for a Load with the same Seq. The early-binding baselines ask for queue lengths, and placement by estimation
+// asks for fresh wait matrices.
 type Probe struct {
 	Seq    uint64
 	Matrix bool // the Load must carry the wait matrix
