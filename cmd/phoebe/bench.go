@@ -34,9 +34,9 @@ type benchCmd struct {
 	Warmup *time.Duration `placeholder:"D" help:"Time at the start of each run, and of each figure of noop, that does not count. Default: 5s, noop 500ms."`
 	For    *time.Duration `placeholder:"D" help:"Time after the warm-up that counts. Default: 30s, noop 3s."`
 
-	Policy       []string  `default:"${policy}" placeholder:"NAME" help:"Policies to compare, one run each: ${policies}. In started clusters, parts of a late-binding policy can be turned off and on: phoebe-overlap. Default ${default}."`
-	ProbeRatio   float64   `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10. Default ${default}."`
-	Load         []float64 `default:"0.8" placeholder:"N" group:"load" help:"Shares of the slots that the jobs keep busy, one run each. Above 1 is overload; 0 is the load of the trace. Default ${default}."`
+	Policy       []string  `default:"${policy}" placeholder:"NAME" help:"Policies to compare, one run each: ${policies}. In started clusters, suffixes turn parts of a late-binding policy off (phoebe-overlap) or on (late-binding+ridealong). Default ${default}."`
+	ProbeRatio   float64   `default:"2" placeholder:"N" help:"Reservations (places in workers' queues) for each task, 1 to 10. Default ${default}."`
+	Load         []float64 `default:"0.8" placeholder:"N" group:"load" help:"Shares of the slots that the jobs keep busy, one run each. Above 1 is overload. 0, with --trace only, is the load of the trace. Default ${default}."`
 	TasksPerJob  int       `default:"10" placeholder:"N" group:"load" help:"Tasks of each job. Default ${default}."`
 	TaskDuration string    `default:"fixed:10ms" placeholder:"LAW" group:"load" help:"How long tasks sleep: fixed:D, job-exp:D (one exponential draw for each job), task-exp:D (for each task), mix:90%5ms,10%200ms, pareto:ALPHA,D or lognormal:SIGMA,D (D is the mean). Default ${default}."`
 	Estimates    bool      `group:"load" help:"Jobs tell how long their tasks will run. Default: no."`

@@ -13,7 +13,7 @@ import (
 )
 
 type cancelCmd struct {
-	Handle string `arg:"" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect."`
+	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect."`
 	Reason string `default:"cancelled by phoebe cancel" placeholder:"TEXT" help:"Reason in the outcomes of the cancelled tasks. Default ${default}."`
 
 	clientFlags

@@ -130,11 +130,14 @@ func suggestSetting(key string, command *kong.Context) string {
 			owners = append(owners, "phoebe "+other.Name)
 		}
 	}
-	text := fmt.Sprintf("this command's nearest flag is %q", nearestFlag(key, command.Flags()))
 	if owners != nil {
-		text = "the setting is for " + strings.Join(owners, ", ") + "; " + text
+		return "the setting is for " + strings.Join(owners, ", ")
 	}
-	return text
+	nearest := nearestFlag(key, command.Flags())
+	if 2*editDistance(key, nearest) > len(key) {
+		return "this command has no similar flag"
+	}
+	return fmt.Sprintf("this command's nearest flag is %q", nearest)
 }
 
 // checkValue returns an error if text is no value of the flag. The error says which values are.

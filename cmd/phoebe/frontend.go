@@ -24,8 +24,8 @@ import (
 
 // policyFlags choose the policy of jobs that name no policy.
 type policyFlags struct {
-	Policy     string  `default:"${policy}" placeholder:"NAME" help:"Policy for jobs without a policy: ${policies}. Parts of a late-binding policy can be turned off and on: phoebe-overlap, late-binding+ridealong. Default ${default}."`
-	ProbeRatio float64 `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10. More find idle workers sooner and cost messages. Default ${default}."`
+	Policy     string  `default:"${policy}" placeholder:"NAME" help:"Policy for jobs without a policy: ${policies}. Suffixes turn parts of a late-binding policy off (phoebe-overlap) or on (late-binding+ridealong). Default ${default}."`
+	ProbeRatio float64 `default:"2" placeholder:"N" help:"Reservations (places in workers' queues) for each short task, 1 to 10. More find idle workers sooner and cost messages. Default ${default}."`
 }
 
 // longFlags say how long tasks are placed.
@@ -55,13 +55,13 @@ type frontendLimits struct {
 	Lease          time.Duration `default:"3s" placeholder:"D" help:"Silence after which the link to a worker counts as broken. Default ${default}."`
 	ClientGrace    time.Duration `default:"30s" placeholder:"D" help:"How long a job goes on while its client does not ask for events. Default ${default}."`
 	MaxWait        time.Duration `default:"1s" placeholder:"D" help:"Refuse a tenant's jobs while its oldest has waited longer than D (or 20 task runs, if longer) for its first task, and more wait than start in half that time. Negative: never. Default ${default}."`
-	MaxPending     int           `default:"200000" placeholder:"N" help:"Tasks without an outcome, over all jobs; jobs beyond are refused. A tenant may hold three times as many tasks as are free. Default ${default}."`
-	MaxPayloads    size          `default:"512MiB" placeholder:"SIZE" help:"Size of the payloads of all pending tasks; jobs beyond are refused. A tenant may hold three times the free part. Default ${default}."`
-	MaxTasksPerJob int           `default:"100000" placeholder:"N" help:"Tasks in one job. Default ${default}."`
-	MaxPayload     size          `default:"1MiB" placeholder:"SIZE" help:"Size of a task's payload. Default ${default}."`
-	MaxRequest     size          `default:"64MiB" placeholder:"SIZE" help:"Size of a client's request. Default ${default}."`
-	MaxRunResult   size          `default:"64MiB" placeholder:"SIZE" help:"Size of the results in one answer of Run. Default ${default}."`
-	MaxKept        size          `default:"256MiB" placeholder:"SIZE" help:"Size of results of submitted jobs that clients have not fetched. A job with more than the free part starts no tasks until its client fetches results. Default ${default}."`
+	MaxPending     int           `default:"200000" placeholder:"N" help:"Most tasks without an outcome, over all jobs; jobs beyond are refused. A tenant may hold three times as many tasks as are free. Default ${default}."`
+	MaxPayloads    size          `default:"512MiB" placeholder:"SIZE" help:"Total size of the payloads of all pending tasks; jobs beyond are refused. A tenant may hold three times the free part. Default ${default}."`
+	MaxTasksPerJob int           `default:"100000" placeholder:"N" help:"Most tasks in one job. Default ${default}."`
+	MaxPayload     size          `default:"1MiB" placeholder:"SIZE" help:"Largest payload of a task. Default ${default}."`
+	MaxRequest     size          `default:"64MiB" placeholder:"SIZE" help:"Largest request of a client. Default ${default}."`
+	MaxRunResult   size          `default:"64MiB" placeholder:"SIZE" help:"Largest sum of the results that one Run call (client.Run) returns. Default ${default}."`
+	MaxKept        size          `default:"256MiB" placeholder:"SIZE" help:"Total size of results that clients have not fetched yet. A job that holds more than the free part starts no tasks until its client fetches results. Default ${default}."`
 	SLO            []string      `name:"slo" sep:"none" placeholder:"SLO" help:"Objective, such as policy=phoebe,p99=50ms,window=10s. If the objective is broken, the frontend records tasks and workers in --record-dir. May be repeated. Default: none."`
 	RecordDir      string        `placeholder:"DIR" help:"Folder for recordings of broken objectives: at most 10 files, and 256 MiB. Default: none."`
 	MaxClients     int           `default:"10000" placeholder:"N" help:"Connections from clients; connections beyond are closed. Default ${default}."`
@@ -73,11 +73,12 @@ type frontendLimits struct {
 func (l *frontendLimits) checkSLO() error {
 	var errs []error
 	for _, text := range l.SLO {
-		_, err := serve.ParseSLO(text)
-		errs = append(errs, err)
+		if _, err := serve.ParseSLO(text); err != nil {
+			errs = append(errs, fmt.Errorf("--slo: %w", err))
+		}
 	}
 	if (len(l.SLO) > 0) != (l.RecordDir != "") {
-		errs = append(errs, errors.New("--slo and --record-dir go together"))
+		errs = append(errs, errors.New("--slo and --record-dir need each other: give both"))
 	}
 	return errors.Join(errs...)
 }
@@ -146,7 +147,7 @@ func (c *frontendCmd) serverConfig() (serve.Config, error) {
 		wrong(err)
 	}
 	if cfg.Policy, err = frontend.ParsePolicy(c.Policy); err != nil {
-		wrong(err)
+		wrong(fmt.Errorf("--policy: %w", err))
 	}
 	if c.Tenants != "" {
 		if text, err := os.ReadFile(c.Tenants); err != nil {
@@ -166,7 +167,7 @@ func (c *frontendCmd) serverConfig() (serve.Config, error) {
 	case len(c.Workers) > 0:
 		cfg.Workers = serve.Names{Addrs: c.Workers}
 	case c.Gossip == "":
-		wrong(errors.New("no way to know workers: give --gossip, --workers or --workers-file"))
+		wrong(errors.New("the frontend would find no workers: give --gossip, --workers or --workers-file"))
 	}
 	for _, addr := range c.Workers {
 		if err := names.Check(addr); err != nil {

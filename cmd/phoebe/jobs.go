@@ -36,7 +36,8 @@ policy, and a sample.
 CLASS of a spare job shows behind a slash when the job becomes regular. COPIES counts second
 attempts of late tasks. PREEMPTED counts attempts that were stopped for regular work. Both count
 only tasks that have ended. BLAME is the part of the critical path that took most of the response;
-phoebe trace shows all parts.
+phoebe trace shows all parts, and its help explains them. STATE of an ended job shows in parentheses
+why its frontend keeps the job.
 
 Exit codes: 0 shown, 2 wrong usage, 3 no frontend answers. Frontends that do not answer are named on
 stderr.`
@@ -97,7 +98,7 @@ func nameSilent(w io.Writer, reports []client.FrontendReport) {
 // printJobs prints a table of jobs.
 func printJobs(w io.Writer, jobs []client.JobSummary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCLASS\tCAME\tRESPONSE\tTASKS\tFAILED\tCOPIES\tPREEMPTED\tSTATE\tBLAME")
+	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCLASS\tARRIVED\tRESPONSE\tTASKS\tFAILED\tCOPIES\tPREEMPTED\tSTATE\tBLAME")
 	for i := range jobs {
 		j := &jobs[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n",
@@ -109,12 +110,12 @@ func printJobs(w io.Writer, jobs []client.JobSummary) error {
 	return t.Flush()
 }
 
-// stateOf returns "running", or why an ended job is kept.
+// stateOf returns "running", or "ended" with the reasons to keep the job.
 func stateOf(j *client.JobSummary) string {
 	if j.Running {
 		return "running"
 	}
-	return quoteUnprintable([]byte(strings.Join(j.Kept, ",")))
+	return "ended (" + quoteUnprintable([]byte(strings.Join(j.Kept, ","))) + ")"
 }
 
 // classOf returns a job's class, and the time when its spare tasks become regular.

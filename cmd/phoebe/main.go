@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/bench/sim"
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
 // Exit codes. For `phoebe run` they say how the job went.
@@ -155,8 +157,17 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 	}
 	if exit.err != nil {
 		fmt.Fprintf(stderr, "phoebe: %v\n", err)
+		var refused *client.RefusedError
+		if exit.code == exitUnavailable && !errors.As(err, &refused) && hasFlag(command.Selected(), "connect") {
+			fmt.Fprintln(stderr, "Does a frontend run there? Name frontends with --connect, or start a cluster with phoebe dev.")
+		}
 	}
 	return exit.code
+}
+
+// hasFlag says whether a command has a flag of this name.
+func hasFlag(command *kong.Node, name string) bool {
+	return slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == name })
 }
 
 // newParser makes the parser of the command line, which parses into c.

@@ -51,7 +51,7 @@ func (c *readyCmd) Run(ctx context.Context, out *streams) error {
 	defer transport.CloseIdleConnections()
 	res, err := transport.RoundTrip(req)
 	if err != nil {
-		return &exitError{exitUnavailable, err}
+		return &exitError{exitUnavailable, fmt.Errorf("no answer from %s: %w: is it the address of --admin?", c.Admin, err)}
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))

@@ -20,13 +20,14 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/names"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
 // clientFlags say how to reach a cluster.
 type clientFlags struct {
 	Connect   []string      `env:"PHOEBE_CONNECT" default:"127.0.0.1:7410" placeholder:"HOST:PORT" help:"Addresses of frontends. Default ${default}."`
-	RetryFor  time.Duration `env:"PHOEBE_RETRY_FOR" default:"5s" placeholder:"D" help:"How long to look for a frontend that answers and has a worker, and how long to wait for answers other than results. Default ${default}."`
+	RetryFor  time.Duration `env:"PHOEBE_RETRY_FOR" default:"5s" placeholder:"D" help:"How long to try until a frontend answers and has a worker. Answers other than results must come within D, too. Default ${default}."`
 	TokenFile string        `env:"PHOEBE_TOKEN_FILE" placeholder:"FILE" help:"File with a tenant's token, sent in place of the secret (phoebe token makes one). Beyond loopback only with --tls-dir. Default: none."`
 
 	secretFlags
@@ -36,6 +37,23 @@ type clientFlags struct {
 func (c *clientFlags) newClient(log *slog.Logger, addrs []string) (*client.Client, error) {
 	if c.RetryFor <= 0 {
 		return nil, usageError(fmt.Errorf("--retry-for is %v: it must be above 0", c.RetryFor))
+	}
+	// The client checks the same, but the errors here name the flag.
+	for _, addr := range c.Connect {
+		if err := names.Check(addr); err != nil {
+			return nil, usageError(fmt.Errorf("--connect %w", err))
+		}
+	}
+	if c.TokenFile != "" {
+		if _, err := os.Stat(c.TokenFile); err != nil {
+			return nil, usageError(fmt.Errorf("--token-file: %w: phoebe token makes such a file", err))
+		}
+	}
+	if _, err := c.openSecrets(); err != nil {
+		return nil, err
+	}
+	if _, err := c.openKeys(); err != nil {
+		return nil, err
 	}
 	cl, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(c.SecretFile),
 		client.WithName("phoebe command line"), client.WithLogger(log),
@@ -56,14 +74,14 @@ type jobFlags struct {
 	Seed         uint64        `placeholder:"N" group:"job" help:"Seed of --task-duration. Default 0."`
 	ID           string        `name:"id" placeholder:"ULID" group:"job" help:"Id of the job. Two submissions with the same id run once. Default: a new id."`
 	Tenant       string        `placeholder:"NAME" group:"job" help:"Tenant of the job. Workers with --order fair share slots fairly between tenants. Default: none."`
-	Priority     int32         `placeholder:"N" group:"job" help:"Where workers queue by priority, higher goes first. Default 0."`
+	Priority     int32         `placeholder:"N" group:"job" help:"With workers of --order priority: tasks of higher priority start first. Default 0."`
 	Deadline     time.Duration `placeholder:"D" group:"job" help:"Tasks that have not ended after D end as deadline exceeded. Default: none."`
 	Class        string        `placeholder:"NAME" group:"job" help:"regular, spare or auto. Spare tasks start only where no regular task can; if regular tasks need the room, spare tasks are stopped and retried. With auto, the frontend chooses. Default auto."`
 	Due          time.Duration `placeholder:"D" group:"job" help:"With --class spare: after D, tasks that have not started are regular. Default: half of the deadline, or never without a deadline."`
 	Mode         string        `placeholder:"NAME" group:"job" help:"How to place tasks: sample (good for short tasks), estimate (good for long tasks), or auto. Default auto."`
 	Files        []string      `name:"file" sep:"none" placeholder:"URL#sha256=HEX" group:"job" help:"File that each task needs on the worker's disk. Fetched and checked before the task starts. May be repeated. Default: none."`
 	JobPolicy    string        `name:"policy" placeholder:"NAME" group:"job" help:"Policy that places the tasks: ${policies}. Default: the frontend's."`
-	ProbeRatio   float64       `placeholder:"N" group:"job" help:"Reservations sent for each task, 1 to 10. Default: the frontend's."`
+	ProbeRatio   float64       `placeholder:"N" group:"job" help:"Reservations (places in workers' queues) for each short task, 1 to 10. Default: the frontend's."`
 	Labels       []string      `placeholder:"SELECTOR" group:"job" help:"Labels that workers must have: key=value, key!=value, key, !key. Default: any."`
 	Hosts        []string      `placeholder:"NAME" group:"job" help:"Hosts or workers that the job may run on. Default: any."`
 	CPU          int32         `placeholder:"N" group:"job" help:"CPU that each task occupies, in millicores. Default 1000."`
@@ -377,7 +395,7 @@ func parseFiles(texts []string) ([]client.File, error) {
 	for _, text := range texts {
 		url, digest, ok := strings.Cut(text, "#sha256=")
 		if !ok || url == "" {
-			return nil, fmt.Errorf("--file %q: want URL#sha256=HEX, with what sha256sum prints for the file", text)
+			return nil, fmt.Errorf("--file %q: want URL#sha256=HEX, where HEX is the digest that sha256sum prints for the file", text)
 		}
 		files = append(files, client.File{URL: url, SHA256: digest})
 	}

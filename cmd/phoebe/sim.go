@@ -54,7 +54,7 @@ type simRunCmd struct {
 
 	ShortShare float64 `default:"0.125" placeholder:"N" help:"Share of each worker, in whole slots, closed to long tasks placed by estimation while short tasks would wait for long tasks. 0: none. Default ${default}."`
 
-	Policy       []string       `default:"${policy}" placeholder:"NAME" help:"Policies that place tasks, one run each: ${simPolicies}. Parts of a late-binding policy can be turned off and on: phoebe-overlap, late-binding+ridealong. Default ${default}."`
+	Policy       []string       `default:"${policy}" placeholder:"NAME" help:"Policies that place tasks, one run each: ${simPolicies}. Suffixes turn parts of a late-binding policy off (phoebe-overlap) or on (late-binding+ridealong). Default ${default}."`
 	ProbeRatio   []float64      `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10, one run each. Default ${default}."`
 	Load         []float64      `placeholder:"N" help:"Shares of the slots that the jobs keep busy, one run each; 0 is the own load of a file or trace. Default 0.8, or the own load of a file or trace."`
 	Delay        time.Duration  `default:"500us" placeholder:"D" help:"Delay of a message, one way. Default ${default}."`

@@ -26,10 +26,11 @@ type statusCmd struct {
 
 // Help returns the text below the usage line.
 func (c *statusCmd) Help() string {
-	return `Shows every frontend in --connect, and every worker that these frontends know.
+	return `Shows every frontend in --connect, and every worker that these frontends know. phoebe top shows all
+frontends.
 
 Columns of a frontend:
-  SPARE       slots taken by tasks that are not regular, or not covered by tokens
+  SPARE       slots taken by tasks that are not regular, or not covered by tokens (see phoebe tenants)
   COPIES      second attempts of late tasks since the start: how many finished first / all
   PREEMPTED   attempts stopped for regular work since the start
 

@@ -14,7 +14,7 @@ import (
 
 type tlsCmd struct {
 	Dir  string        `arg:"" help:"Folder to make, with one folder for each of --for. It must be missing or empty."`
-	For  []string      `default:"frontend,worker,operator,client/default" placeholder:"ROLE,..." help:"Who gets a certificate: frontend, worker, operator, client/TENANT, or several roles for a single certificate, joined by a plus. Default ${default}."`
+	For  []string      `default:"frontend,worker,operator,client/default" placeholder:"ROLE" help:"Who gets a certificate: frontend, worker, operator, client/TENANT, or several roles for a single certificate, joined by a plus. Default ${default}."`
 	Last time.Duration `default:"720h" placeholder:"D" help:"How long the certificates last. Default ${default}."`
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 type topCmd struct {
-	Every time.Duration `default:"1s" placeholder:"D" help:"Time between two looks. Default ${default}."`
+	Every time.Duration `default:"1s" placeholder:"D" help:"Time between two refreshes. Default ${default}."`
 
 	clientFlags
 }
@@ -29,9 +29,9 @@ type topCmd struct {
 // Help returns the text below the usage line.
 func (c *topCmd) Help() string {
 	return `Shows the counts of all frontends over the last 10 s (press w for 10 min or 6 h): how
-long the phases of tasks took, how jobs ended, the slowest jobs and where their time went, and the
-workers where a task would wait longest. In a terminal the screen refreshes until q. Elsewhere
-phoebe top prints the screen once.
+long the phases of tasks took (phoebe trace --help explains them), how jobs ended, the slowest jobs
+and where their time went, and the workers where a task would wait longest. In a terminal the
+screen refreshes until q. Elsewhere phoebe top prints the screen once.
 
 Exit codes: 0 shown, 2 wrong usage, 3 no frontend answers.`
 }
@@ -57,7 +57,7 @@ func (c *topCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	if f, isFile := out.out.(*os.File); !isFile || !term.IsTerminal(int(f.Fd())) {
 		first := m.fetchSnapshot()
 		if first.err != nil {
-			return &exitError{exitUnavailable, fmt.Errorf("look at the fleet: %w", first.err)}
+			return &exitError{exitUnavailable, fmt.Errorf("show the fleet: %w", first.err)}
 		}
 		m.snapshot = first
 		_, err := io.WriteString(out.out, m.screenText())
@@ -199,7 +199,7 @@ func (m topModel) screenText() string {
 			f.Jobs, f.TasksPending, f.TasksRunning,
 			f.Workers, f.Uptime.Round(time.Second), quoteUnprintable([]byte(f.Version)), state)
 	}
-	fmt.Fprintln(t, "\nPHASE\tP50\tP99\tP99.9\tMEAN\tTIMES")
+	fmt.Fprintln(t, "\nPHASE\tP50\tP99\tP99.9\tMEAN\tCOUNT")
 	for i := range phases {
 		h := &phases[i]
 		if h.Count == 0 {

@@ -33,6 +33,26 @@ where each ran, and when its phases ended, counted from the arrival of the job. 
 task (retries and copies, the last four at most) stand below the task: where, how each ended, and
 when it was sent, started and ended.
 
+Each column is the time when a phase ended, and the parts of the response are these phases:
+  RELEASED     the task may start: the stages before have ended
+  SAMPLED      sampling: the frontend has asked for places, or has chosen a worker
+  QUEUED       link: the request is at the worker
+  READY        queue: the task's turn has come
+  ANSWERED     binding: the frontend has answered the turn
+  STARTED      launch: the task has started
+  FINISHED     run: the task has ended; excess is run time beyond the expected time
+  DELIVERED    delivery: the frontend has the outcome
+
+Time in the queue is split by what the task waited for: tasks of its own tenant, of other tenants, or
+long tasks; room closed to the task (closed share); a slot that waited for another frontend's answer
+(idle slot). Further parts: fetch (the task's files), stage wait (from the end of one stage to the
+start of the next), outside (no known cause).
+
+BOUND says how the task came to its worker: late (when its place had its turn), shared (at the turn of
+another job's place), bundle (with another task of its job), ahead (a round trip before the worker had
+room), ride (sent with the reservation), early (sent to a chosen worker at once), or copy (a second
+attempt, because the first was late).
+
 Exit codes: 0 shown, 1 the job is unknown or was not kept, 2 wrong usage, 3 refused or unreachable.`
 }
 
@@ -96,7 +116,7 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 	if j.Tenant != "" {
 		fmt.Fprintf(w, ", tenant %s", quoteUnprintable([]byte(j.Tenant)))
 	}
-	fmt.Fprintf(w, ", class %s, policy %s, came %s\n", j.Class, quoteUnprintable([]byte(j.Policy)),
+	fmt.Fprintf(w, ", class %s, policy %s, arrived %s\n", j.Class, quoteUnprintable([]byte(j.Policy)),
 		j.Came.Local().Format("2006-01-02 15:04:05.000"))
 	if j.Running {
 		fmt.Fprintf(w, "under way for %v: %d of %d tasks have ended, %d of them without a result\n",

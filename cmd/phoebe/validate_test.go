@@ -158,7 +158,7 @@ func TestBrokenConfigurations(t *testing.T) {
 		{frontend, "workers: [10.0.0.7:7420]\ntenants: KEYS/tokens.yaml\n", 2,
 			[]string{"token-hashes keep nobody out here", "--tls-dir or --secret-file"}},
 		{frontend, "workers: [10.0.0.7:7420]\nslo: p99 below 5ms\nrecord-dir: /tmp\n", 2, []string{"p99 below 5ms"}},
-		{frontend, "workers: [10.0.0.7:7420]\nrecord-dir: /tmp\n", 2, []string{"--slo and --record-dir go together"}},
+		{frontend, "workers: [10.0.0.7:7420]\nrecord-dir: /tmp\n", 2, []string{"--slo and --record-dir need each other: give both"}},
 		{frontend, "workers: [10.0.0.7:7420]\naudit-log: /nonexistent/audit\n", 2,
 			[]string{"/nonexistent", "make the folder"}},
 		{frontend, "workers: [10.0.0.7:7420]\nadmin-token-file: /nonexistent\n", 2,

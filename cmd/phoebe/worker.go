@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -26,9 +27,9 @@ type queueFlags struct {
 	ReadyExpiry     time.Duration `default:"500ms" placeholder:"D" help:"How long a slot is held for a frontend that does not answer. Default ${default}."`
 	Grace           time.Duration `default:"10s" placeholder:"D" help:"How long tasks of a lost frontend run on, until another frontend claims them. Default ${default}."`
 	Retain          time.Duration `default:"30s" placeholder:"D" help:"How long results of a lost frontend are kept, until another frontend claims them; at most --grace while the worker drains. Default ${default}."`
-	MaxRetained     size          `default:"256MiB" placeholder:"SIZE" help:"Size of the retained results. Beyond it, the oldest are dropped. Default ${default}."`
+	MaxRetained     size          `default:"256MiB" placeholder:"SIZE" help:"Total size of the results that --retain keeps. Beyond it, the oldest are dropped. Default ${default}."`
 	MaxQueue        int           `default:"16384" placeholder:"N" help:"Places in the queue; reservations beyond are refused. A tenant may hold three times as many places as are free. Default ${default}."`
-	MaxResult       size          `default:"1MiB" placeholder:"SIZE" help:"Size of a task's result. Default ${default}."`
+	MaxResult       size          `default:"1MiB" placeholder:"SIZE" help:"Largest result of a task. Default ${default}."`
 }
 
 // applyQueue puts the flags into the configuration.
@@ -49,10 +50,10 @@ func (q *queueFlags) applyQueue(c *serve.Config) error {
 type fileFlags struct {
 	CacheDir  string   `placeholder:"DIR" help:"Folder for files that tasks need, readable by this user alone. Files are fetched before the task's turn, and kept for later tasks and other workers. Default: none, the worker gets no tasks with files."`
 	CacheSize size     `default:"10GiB" placeholder:"SIZE" help:"Size of the cache. Beyond it, the files used longest ago are removed. Default ${default}."`
-	FileRoots []string `placeholder:"DIR,..." help:"Folders that file:// URLs of tasks may read. Default: none."`
-	FileHosts []string `placeholder:"HOST[:PORT],..." help:"Hosts that http:// and https:// URLs of tasks may name. Default: all, except loopback, link-local and multicast addresses."`
+	FileRoots []string `placeholder:"DIR" help:"Folders that file:// URLs of tasks may read. Default: none."`
+	FileHosts []string `placeholder:"HOST[:PORT]" help:"Hosts that http:// and https:// URLs of tasks may name. Default: all, except loopback, link-local and multicast addresses."`
 
-	FileTimeout time.Duration `default:"30s" placeholder:"DURATION" help:"Longest silence of a file's source before a retry, three tries in all. A source that sends 256 KiB in ten times D is not given up. Default ${default}."`
+	FileTimeout time.Duration `default:"30s" placeholder:"D" help:"Retry a file if its source sends nothing for D, or less than 256 KiB in ten times D; three tries in all. Default ${default}."`
 }
 
 // applyFiles puts the flags into the configuration.
@@ -69,10 +70,10 @@ type workerCmd struct {
 	Slots      int           `placeholder:"N" help:"Short tasks that run at once, each with 1000 millicores and 256 MiB. Default: the number of CPUs."`
 	Speed      float64       `default:"1" placeholder:"X" help:"Speed relative to estimates: at 2, tasks take half of their estimate. From 0.01 to 100. Default ${default}."`
 	AllowExec  bool          `help:"Also run any command as a process, with the rights of this process (function exec). Default: no."`
-	MaxPayload size          `default:"1MiB" placeholder:"SIZE" help:"Size of a task's payload. Default ${default}."`
-	EventLoops int           `placeholder:"N" help:"Event loops (gnet) that read the connections: an idle connection takes 1.2 KB, not 4.5 KB. Default: no event loops, but a goroutine for each connection, with less CPU."`
+	MaxPayload size          `default:"1MiB" placeholder:"SIZE" help:"Largest payload of a task. Default ${default}."`
+	EventLoops int           `placeholder:"N" help:"Event loops (gnet) that read all connections. They need less memory (1.2 KB for an idle connection in place of 4.5 KB), but more CPU. Default: none, each connection has a goroutine."`
 	MaxLinks   int           `default:"10000" placeholder:"N" help:"Connections from frontends; connections beyond are closed. Default ${default}."`
-	MaxLease   time.Duration `default:"1m" placeholder:"D" help:"Longest lease that a frontend may ask for. Default ${default}."`
+	MaxLease   time.Duration `default:"1m" placeholder:"D" help:"Longest lease (frontend --lease: silence after which a link counts as broken) that a frontend may ask for. Default ${default}."`
 
 	Join           []string      `placeholder:"HOST:PORT" help:"Heartbeat addresses of some frontends. The worker announces itself there; one answer is enough. Default: none, frontends must list the worker."`
 	Advertise      string        `placeholder:"HOST:PORT" help:"Address where frontends reach this worker. Other workers use its host. Default: the address of --listen."`
@@ -188,6 +189,9 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		s.Maintenance(c.MaintenanceIn, c.MaintenanceFor)
 	}
 	if err := s.Start(); err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w: is another worker running there? choose another address", err)
+		}
 		return errors.Join(err, s.Close())
 	}
 	fmt.Fprintf(out.out, "worker %s\n", s.Addr())
