@@ -128,10 +128,10 @@ func LoadTrace(o TraceOptions) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return replayRows(rows, o)
+	return deriveJobs(rows, o)
 }
 
-func replayRows(rows []traceRow, o TraceOptions) (*Trace, error) {
+func deriveJobs(rows []traceRow, o TraceOptions) (*Trace, error) {
 	submits := spreadSeconds(rows)
 	var jobs []Job
 	var delays []time.Duration // of each job, from its submit time to its arrival

@@ -57,7 +57,7 @@ func (c *jobs) admitJob(spec *Job, now time.Time) (*job, *RefusedError) {
 	if err := c.buildStages(j); err != nil {
 		return nil, err
 	}
-	if err := c.groupTasks(j); err != nil {
+	if err := c.admitTasks(j); err != nil {
 		return nil, err
 	}
 	if j.payloadBytes > c.cfg.MaxPayloads {
@@ -257,9 +257,9 @@ func (c *jobs) noWorkerRefusal(t *Task, jobConstraint Constraint, passes bool) *
 // shortRetryAfter is the retry-after while no worker is linked yet, or the frontend leaves.
 const shortRetryAfter = 100 * time.Millisecond
 
-// groupTasks checks the tasks of j, and sorts them into groups of equal demands. A task like the task before joins its
+// admitTasks checks the tasks of j, and sorts them into groups of equal demands. A task like the task before joins its
 // group without lookups, because a job may have 100,000 equal tasks.
-func (c *jobs) groupTasks(j *job) *RefusedError {
+func (c *jobs) admitTasks(j *job) *RefusedError {
 	invalid := func(i int, format string, args ...any) *RefusedError {
 		return &RefusedError{
 			Reason: Invalid, Message: fmt.Sprintf("task %d: ", j.Tasks[i].Index) + fmt.Sprintf(format, args...),

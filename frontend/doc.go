@@ -91,7 +91,7 @@
 //	What would I change to add a policy?
 //	  its row and parts                            place/policy.go, ParsePolicy
 //	  how it chooses workers                       place/place.go, Sampler.PlacerFor; wants.go, planner.planGroup
-//	  or only which workers it may choose          view/sets.go, Need.isMetBy; admit.go, jobs.groupTasks
+//	  or only which workers it may choose          view/sets.go, Need.isMetBy; admit.go, jobs.admitTasks
 //	  other calls of the sampler                   plan.go, planner.resampleJob; plan.go, planner.offerJob
 //	  names in the API (IDL) and the client        serve/parse.go, policyFromAPI; client/job.go, Policy.toWire
 //

@@ -38,7 +38,7 @@ func (c *jobs) makeAddition(j *job, ev *Extend) (*job, *RefusedError) {
 	if err := c.buildStages(x); err != nil {
 		return nil, err
 	}
-	if err := c.groupTasks(x); err != nil {
+	if err := c.admitTasks(x); err != nil {
 		return nil, err
 	}
 	if sum := j.payloadBytes + x.payloadBytes; sum > c.cfg.MaxPayloads {

@@ -163,7 +163,7 @@ func (t *Task) countPassed() int {
 	return n
 }
 
-// hasOwnNeeds reports whether a task has its own constraints, inputs or files. For such a task, groupTasks looks the
+// hasOwnNeeds reports whether a task has its own constraints, inputs or files. For such a task, admitTasks looks the
 // group up, even if the task before is alike.
 func (t *Task) hasOwnNeeds() bool {
 	return len(t.Constraint.Labels)+len(t.Constraint.Hosts)+len(t.Inputs)+len(t.Files) > 0

@@ -55,7 +55,7 @@ func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts [
 		c.Stats.Preempted++
 		return c.retryTask(a, m, 0, now, acts)
 	}
-	return c.concludeAttempt(a, m, now, acts)
+	return c.endOrRetryTask(a, m, now, acts)
 }
 
 // handleFinishedElsewhere takes the result of an attempt not under way here. Another frontend launched the
@@ -79,8 +79,8 @@ func (c *ledger) handleFinishedElsewhere(w *worker, m *probe.Finished, now time.
 	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt gives the outcome
 }
 
-// concludeAttempt ends the task with the outcome reported by an attempt, or retries the task.
-func (c *ledger) concludeAttempt(a *attempt, m *probe.Finished, now time.Time, acts []Action) []Action {
+// endOrRetryTask ends the task with the outcome reported by an attempt, or retries the task.
+func (c *ledger) endOrRetryTask(a *attempt, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t, w := a.task, a.w
 	o := Outcome{
 		Kind: Failed, Message: m.Error, Worker: w.Welcome().Worker, At: w.Key, Run: m.Run, Usage: m.Usage,

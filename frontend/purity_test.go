@@ -80,8 +80,8 @@ func TestOwners(t *testing.T) {
 		"attempt": ledger, "worker": ledger}
 	changers := map[string][]string{
 		"task.state": {"move"}, "job.unfinished": {"move", "mergeTasks"},
-		"job.waiting":    {"move", "groupTasks", "mergeTasks"},
-		"group.matching": {"move"}, "job.matching": {"move"}, "group.queue": {"move", "groupTasks"},
+		"job.waiting":    {"move", "admitTasks", "mergeTasks"},
+		"group.matching": {"move"}, "job.matching": {"move"}, "group.queue": {"move", "admitTasks"},
 		"job.strandedTasks": {"move", "updateStranded"},
 		"group.livePlaces":  {"addLive"}, "group.liveReservations": {"addLive"},
 		"jobs.pending":      {"addTasks", "subtractPending"},

@@ -131,7 +131,7 @@ func (c *ledger) recallTask(j *job, index probe.TaskIndex, now time.Time) (_ *ta
 	}
 	x := &job{Job: j.Job, stages: j.stages}
 	x.Tasks = []Task{*entry.Spec}
-	if err := c.groupTasks(x); err != nil {
+	if err := c.admitTasks(x); err != nil {
 		return nil, err.Message
 	}
 	entry.Spec = nil // mergeTasks counts the payload again, as a task's

@@ -299,13 +299,13 @@ func (c *Core) assignInOrder(now time.Time, acts []Action) []Action {
 			return acts
 		}
 		c.queue.takeForTurn(p)
-		acts = c.beginTurn(p, now, acts)
+		acts = c.giveRoom(p, now, acts)
 	}
 }
 
-// beginTurn gives room to a place that has just left the queue. A place with a task starts the task. A place
+// giveRoom gives room to a place that has just left the queue. A place with a task starts the task. A place
 // without a task asks its frontend for a task.
-func (c *Core) beginTurn(p *place, now time.Time, acts []Action) []Action {
+func (c *Core) giveRoom(p *place, now time.Time, acts []Action) []Action {
 	if p.launch == nil {
 		p.bill.startUse()
 		c.takePlaceRoom(p)

@@ -173,7 +173,7 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 	for _, p := range c.gaps {
 		c.Stats.Backfilled++
 		c.queue.takeForTurn(p)
-		acts = c.beginTurn(p, now, acts)
+		acts = c.giveRoom(p, now, acts)
 	}
 	filled := len(c.gaps) > 0
 	clear(c.gaps)

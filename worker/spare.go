@@ -121,7 +121,7 @@ func (c *Core) assignToSpare(now time.Time, acts []Action) []Action {
 		}
 		c.aging.Remove(aging{p})
 		c.spareQueue.takeForTurn(p)
-		acts = c.beginTurn(p, now, acts)
+		acts = c.giveRoom(p, now, acts)
 	}
 	return acts
 }

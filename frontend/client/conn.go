@@ -73,8 +73,8 @@ func (c *call) endCall() {
 	}
 }
 
-// bindConn gives conn to the call, and reports false if the call has ended.
-func (c *call) bindConn(conn *conn) bool {
+// attachConn gives conn to the call, and reports false if the call has ended.
+func (c *call) attachConn(conn *conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
@@ -193,7 +193,7 @@ func (p *pool) lendConn(cl *call) (*conn, error) {
 			return nil, err
 		}
 	}
-	if !cl.bindConn(c) {
+	if !cl.attachConn(c) {
 		p.dropConn(c)
 		return nil, context.Cause(cl.ctx)
 	}

@@ -223,12 +223,12 @@ func (in *Intake) drawNext(p *phaseSampler) uint32 {
 func (in *Intake) AddPhases(s Slot, a *Attempt, times uint32) {
 	if in.waitingPhases = append(in.waitingPhases,
 		taskPhases{a.Phases(), times, s.index}); len(in.waitingPhases) == maxWaiting {
-		in.countPhases()
+		in.flushPhases()
 	}
 }
 
-// countPhases adds the waiting phases to the batch.
-func (in *Intake) countPhases() {
+// flushPhases adds the waiting phases to the batch.
+func (in *Intake) flushPhases() {
 	for m := range Measure(Phases) {
 		for i := range in.waitingPhases {
 			x := &in.waitingPhases[i]
@@ -241,7 +241,7 @@ func (in *Intake) countPhases() {
 // Take hands out the counts since the last Take. Later counts go into empty, a batch returned by History.Add, or
 // nil. now may lie before the last Take, because clocks are set.
 func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
-	in.countPhases()
+	in.flushPhases()
 	in.countJobs()
 	full := in.batch
 	if full.to = now; now.Before(full.from) {

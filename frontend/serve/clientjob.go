@@ -350,31 +350,31 @@ func (s *Server) noteAnswered(r *clientJob, now time.Time) {
 // same connection.
 func (s *Server) noteNextCall(client *clientConn) {
 	if r := s.jobs[client.lastAnswered]; r != nil && !r.hasOnceTasks {
-		s.deliverReceipts(r)
+		s.ackReceipts(r)
 	}
 }
 
-// deliverReceipts lets the workers forget the results of r, because the client has them.
-func (s *Server) deliverReceipts(r *clientJob) {
+// ackReceipts lets the workers forget the results of r, because the client has them.
+func (s *Server) ackReceipts(r *clientJob) {
 	if receipts := r.receipts; len(receipts) > 0 {
 		r.receipts = nil
 		s.stepLocked(frontend.Delivered{Receipts: receipts})
 	}
 }
 
-// deliverArrived takes answers older than arrivesWithin as arrived. A call takes up to most answers, so each step
+// ackArrived takes answers older than arrivesWithin as arrived. A call takes up to most answers, so each step
 // does a few.
-func (s *Server) deliverArrived(now time.Time, most int) {
+func (s *Server) ackArrived(now time.Time, most int) {
 	for ; most > 0 && len(s.sentAnswers) > 0 && now.Sub(s.sentAnswers[0].sentAt) >= arrivesWithin; most-- {
 		r := s.sentAnswers[0].job
 		s.sentAnswers[0] = sentAnswer{}
 		s.sentAnswers = s.sentAnswers[1:]
-		s.deliverReceipts(r)
+		s.ackReceipts(r)
 	}
 }
 
-// deliverFromWorker acknowledges all results of a leaving worker. The worker waits for the acknowledgements.
-func (s *Server) deliverFromWorker(key frontend.Worker) {
+// ackFromWorker acknowledges all results of a leaving worker. The worker waits for the acknowledgements.
+func (s *Server) ackFromWorker(key frontend.Worker) {
 	var list []frontend.Receipt
 	collectFrom := func(r *clientJob) {
 		for i, receipt := range r.receipts {
@@ -390,9 +390,9 @@ func (s *Server) deliverFromWorker(key frontend.Worker) {
 	s.laterEvents = append(s.laterEvents, frontend.Delivered{Receipts: list})
 }
 
-// deliverAll gives up all receipts as the server ends. Results count as delivered if the client has the answer, or
+// settleReceipts gives up all receipts as the server ends. Results count as delivered if the client has the answer, or
 // the answer is on its way. If some task of a job may start only once, the job's results stay at the workers.
-func (s *Server) deliverAll() {
+func (s *Server) settleReceipts() {
 	for _, r := range s.jobs {
 		if r.hasOnceTasks {
 			s.dropReceipts(r)
@@ -436,7 +436,7 @@ func (s *Server) sweepJobs() {
 
 func (s *Server) sweepJobsLocked(now time.Time) {
 	s.sweptAt = now
-	s.deliverArrived(now, math.MaxInt)
+	s.ackArrived(now, math.MaxInt)
 	for id, r := range s.jobs {
 		switch {
 		case r.isRun && !r.ended:

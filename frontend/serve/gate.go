@@ -180,7 +180,7 @@ func (g *gate) passLarge(ctx context.Context, v *visitor) error {
 	}
 	collectGarbage(size)
 	v.limitReadTime()
-	r := bufiox.NewDefaultReader(v.takeRest())
+	r := bufiox.NewDefaultReader(v.takeUnread())
 	defer func() {
 		r.Skip(r.Buffered())
 		r.Release(nil)
@@ -299,9 +299,9 @@ func (v *visitor) limitReadTime() {
 	v.SetReadDeadline(time.Now().Add(requestGrace + time.Duration(v.unread)*time.Second/minRequestRate))
 }
 
-// takeRest returns a reader of the call's unread bytes. The connection's reader must not be used before all unread
+// takeUnread returns a reader of the call's unread bytes. The connection's reader must not be used before all unread
 // bytes were taken.
-func (v *visitor) takeRest() io.Reader {
+func (v *visitor) takeUnread() io.Reader {
 	begun, _ := v.Reader().Next(min(v.Reader().Buffered(), v.unread))
 	all := io.LimitReader(io.MultiReader(bytes.NewReader(begun), v.client), int64(v.unread))
 	v.unread = 0
@@ -318,7 +318,7 @@ func (v *visitor) refuseUnreadable(err error) error {
 func (v *visitor) refuseCall(keep bool, r *v1.Refused) error {
 	answer := v.head.Refusal(r)
 	v.limitReadTime()
-	rest := v.takeRest()
+	rest := v.takeUnread()
 	if keep {
 		if _, err := io.Copy(io.Discard, rest); err != nil {
 			return io.EOF

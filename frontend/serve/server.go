@@ -292,7 +292,7 @@ func (s *Server) giveUpOpenJobs() {
 // the number of each Ping.
 func (s *Server) sendLastReceipts() map[*link]uint64 {
 	s.mu.Lock()
-	s.deliverAll()
+	s.settleReceipts()
 	s.unlockAndFlush()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -563,7 +563,7 @@ func (s *Server) carryOut(a frontend.Action) {
 	case frontend.Ended:
 		s.endJob(a.Job)
 	case frontend.Collect:
-		s.deliverFromWorker(a.Worker)
+		s.ackFromWorker(a.Worker)
 	case frontend.Moved:
 		s.log.Info("job was claimed by another frontend", "job", a.Job.String())
 		if r := s.jobs[a.Job]; r != nil {
@@ -575,7 +575,7 @@ func (s *Server) carryOut(a frontend.Action) {
 
 // unlockAndFlush sets the timer, unlocks, and writes the messages and answers of the steps since the lock.
 func (s *Server) unlockAndFlush() {
-	s.deliverArrived(s.steppedAt, 4)
+	s.ackArrived(s.steppedAt, 4)
 	for len(s.laterEvents) > 0 {
 		later := s.laterEvents
 		s.laterEvents = nil

@@ -85,7 +85,7 @@ func (d *Draft) Commit() (digest [32]byte, err error) {
 			d.Abort()
 			return digest, err
 		default:
-			d.cache.ageEntry(e)
+			d.cache.awaitStampTick(e)
 			return digest, nil
 		}
 	}
@@ -119,9 +119,9 @@ func (d *Draft) putFile(digest [32]byte) (_ *entry, other *fetch, err error) {
 	return e, nil, nil
 }
 
-// ageEntry makes the stamp of a large entry older than a tick, so that the stamp can prove later reads unchanged.
+// awaitStampTick makes the stamp of a large entry older than a tick, so that the stamp can prove later reads unchanged.
 // The wait takes less time than hashing a large file again.
-func (c *Cache) ageEntry(e *entry) {
+func (c *Cache) awaitStampTick(e *entry) {
 	if e.bytes < largeFile {
 		return
 	}

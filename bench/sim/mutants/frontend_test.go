@@ -72,7 +72,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if t.remakes > 0 {\n\t\tj.forgetOutputs", "if false {\n\t\tj.forgetOutputs",
 	},
 	{
-		"a result that is a file is no output for later stages", "ledger.concludeAttempt",
+		"a result that is a file is no output for later stages", "ledger.endOrRetryTask",
 		"o.Outputs[n-1].Partition == probe.ResultPartition", "false",
 	},
 	{
@@ -105,7 +105,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a preemption reported to a claim is no failure", "ledger.handleFinishedElsewhere",
-		"t.group.job.noteServed()\n\t\treturn c.endAttempt(", "t.group.job.noteServed()\n\t\treturn c.concludeAttempt(",
+		"t.group.job.noteServed()\n\t\treturn c.endAttempt(", "t.group.job.noteServed()\n\t\treturn c.endOrRetryTask(",
 	},
 	{
 		"the class of an ended task is shown", "sampledJob.addGroup",
@@ -213,7 +213,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"u.waitingJobs--", "_ = u",
 	},
 	{
-		"tasks that may start only once have places of their own class", "jobs.groupTasks",
+		"tasks that may start only once have places of their own class", "jobs.admitTasks",
 		"j.Job.classOf(t) == lastGroup.class && ", "",
 	},
 	{
@@ -402,7 +402,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.dropPlace(w, m.Res, r, place.Declined)", "_ = place.Declined",
 	},
 	{
-		"a deadline that a worker tells of is that of the job", "ledger.concludeAttempt",
+		"a deadline that a worker tells of is that of the job", "ledger.endOrRetryTask",
 		"return c.endOverdue(j, now, acts) // the worker knew",
 		"return c.endTask(t, &Outcome{Kind: DeadlineExceeded}, now, acts) // the worker knew",
 	},
@@ -782,7 +782,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		".outputs[in.Partition]", ".outputs[0]",
 	},
 	{
-		"a worker without passing gets no task with passed inputs", "jobs.groupTasks",
+		"a worker without passing gets no task with passed inputs", "jobs.admitTasks",
 		"need.Features = probe.Passing", "need.Features = 0",
 	},
 	{

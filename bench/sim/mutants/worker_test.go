@@ -292,7 +292,7 @@ var worker = packageMutants{"worker", []mutant{
 		"if !c.forecast.mayStart(needs, runTime) ||", "if",
 	},
 	{
-		"a slot is held or given, not both", "Core.beginTurn",
+		"a slot is held or given, not both", "Core.giveRoom",
 		"c.takePlaceRoom(p)\n\t\treturn c.askPlace(p, asking, now, acts)", "return c.askPlace(p, asking, now, acts)",
 	},
 	{

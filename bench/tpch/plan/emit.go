@@ -9,7 +9,7 @@ import (
 func emitNode(n node) node {
 	return rewriteNode(n, func(n node) node {
 		if q, ok := n["query"].(*query); ok {
-			out := withField(n, "subquery", node{"node": emitQuery(q)})
+			out := withField(n, "subquery", node{"node": queryToNode(q)})
 			delete(out, "query")
 			if c := nodeAt(n, "child"); c != nil {
 				out["child"] = emitNode(c)
@@ -23,8 +23,8 @@ func emitNode(n node) node {
 	})
 }
 
-// emitQuery returns q as a node of DuckDB's syntax tree.
-func emitQuery(q *query) node {
+// queryToNode returns q as a node of DuckDB's syntax tree.
+func queryToNode(q *query) node {
 	modifiers := []any{}
 	if q.distinct {
 		modifiers = append(modifiers, node{"type": "DISTINCT_MODIFIER"})
@@ -59,7 +59,7 @@ func emitQuery(q *query) node {
 	}
 	if q.setop != "" {
 		return node{"type": "SET_OPERATION_NODE", "cte_map": node{"map": []any{}}, "setop_type": q.setop,
-			"setop_all": q.setopAll, "left": emitQuery(q.left), "right": emitQuery(q.right), "modifiers": modifiers}
+			"setop_all": q.setopAll, "left": queryToNode(q.left), "right": queryToNode(q.right), "modifiers": modifiers}
 	}
 	n := node{"type": "SELECT_NODE", "cte_map": node{"map": []any{}}, "modifiers": modifiers,
 		"aggregate_handling": "STANDARD_HANDLING"}
@@ -92,7 +92,7 @@ func emitQuery(q *query) node {
 		}
 		n["group_expressions"], n["group_sets"] = l, q.groupSets
 		if len(q.groupSets) == 0 {
-			n["group_sets"] = []any{groupingSet(len(l))}
+			n["group_sets"] = []any{listPositions(len(l))}
 		}
 	}
 	if len(q.having) > 0 {
@@ -125,7 +125,7 @@ func emitElem(e *elem) node {
 	}
 	switch {
 	case e.sub != nil:
-		return node{"type": "SUBQUERY", "alias": e.alias, "subquery": node{"node": emitQuery(e.sub)}}
+		return node{"type": "SUBQUERY", "alias": e.alias, "subquery": node{"node": queryToNode(e.sub)}}
 	case e.stage != nil:
 		return node{"type": "BASE_TABLE", "alias": e.alias, "table_name": e.stage.name}
 	}
@@ -167,7 +167,7 @@ func (q *query) visitLeaves(f func(*leaf)) {
 // printSQL returns the SQL that the tasks of s run. If the output is cut into buckets, the last column is the
 // number of the bucket, and the rows are ordered by that number.
 func (s *stage) printSQL(p *queryPlanner) (string, error) {
-	text, err := p.sql.Print(emitQuery(s.rel.q))
+	text, err := p.sql.Print(queryToNode(s.rel.q))
 	if err != nil {
 		return "", fmt.Errorf("print the query of %s: %w", s.name, err)
 	}

@@ -253,7 +253,7 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 		b.semiJoinReducers(pairsOf(pairs, func(p pair) (node, node) { return p.inner, p.outer }))...)
 	value := q.sel[0].expr
 	cols = append(cols, item{value, "value"})
-	m.groupSets = []any{groupingSet(len(m.group))}
+	m.groupSets = []any{listPositions(len(m.group))}
 	planInnerStage(cols)
 	for _, p := range pairs {
 		r.where = append(r.where, newEqual(newColumn(l.alias, add(p.inner)), p.outer))
@@ -359,8 +359,8 @@ func pairsOf[P any](l []P, f func(P) (node, node)) [][2]node {
 	return out
 }
 
-// groupingSet returns the grouping set of all n grouping columns: their positions.
-func groupingSet(n int) []any {
+// listPositions returns the grouping set of all n grouping columns: their positions.
+func listPositions(n int) []any {
 	out := []any{}
 	for i := range n {
 		out = append(out, i)
@@ -623,7 +623,7 @@ func (b *block) splitAggregation(root bool) *rel {
 		put("n", newCall("count_star"))
 	}
 	part.agg = true
-	part.groupSets = []any{groupingSet(len(part.group))}
+	part.groupSets = []any{listPositions(len(part.group))}
 	if len(part.group) == 0 {
 		part.groupSets = nil
 	}
@@ -833,7 +833,7 @@ func (b *block) preaggregateMoved(l *leaf, rows float64) {
 		part.group = append(part.group, newColumn(from, c))
 		part.sel = append(part.sel, item{newColumn(from, c), c})
 	}
-	part.groupSets = []any{groupingSet(len(part.group))}
+	part.groupSets = []any{listPositions(len(part.group))}
 	put := func(kind string, x node) string {
 		x = rewriteNode(x, func(n node) node {
 			if a, c := splitColumn(n); a == l.alias {
