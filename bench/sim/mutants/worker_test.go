@@ -141,7 +141,7 @@ var worker = packageMutants{"worker", []mutant{
 	{
 		"a result is kept until it is acknowledged", "Core.concludeAttempt",
 		"return c.sendMsg(a.owner, c.finishedMsg(a), acts)",
-		"acts = c.sendMsg(a.owner, c.finishedMsg(a, now), acts)\n\tc.forgetAttempt(a)\n\treturn acts",
+		"acts = c.sendMsg(a.owner, c.finishedMsg(a), acts)\n\tc.forgetAttempt(a)\n\treturn acts",
 	},
 	{
 		"an attempt is found by its id on a later link of its frontend", "Core.linkUp",
