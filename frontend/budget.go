@@ -92,7 +92,7 @@ func (c *jobs) coverByTokens(t *task) string {
 		verdict = "not covered"
 		t.spare = t.group.job.Class == Auto
 	}
-	return fmt.Sprintf("%s by tokens: tenant %q has %s of the %s slots that it may have here",
+	return fmt.Sprintf("%s by tokens: tenant %q used %s of its %s slots at this frontend",
 		verdict, tenant.name, formatSlots(use), formatSlots(quota))
 }
 
@@ -122,7 +122,7 @@ func (c *jobs) wouldOverdraw(g *group, planned int64) bool {
 // whyHeld explains to people why t is held.
 func (c *jobs) whyHeld(t *task) string {
 	tenant := t.group.job.tenant
-	return fmt.Sprintf("held: tenant %q has %s of the %s slots of its maximum that it may have here",
+	return fmt.Sprintf("held: tenant %q uses %s of its maximum of %s slots at this frontend",
 		tenant.name, formatSlots(tenant.used.atLevel[levelAllowed]), formatSlots(c.quotas.QuotaOf(tenant.name).All))
 }
 
@@ -132,7 +132,8 @@ func (c *jobs) explainWeights(tenant *tenant) string {
 		return ""
 	}
 	return fmt.Sprintf(
-		"needs no tokens, as it is sampled: tenant %q has weights in workers' queues, %v by the parts of its path",
+		"needs no tokens, because it is sampled: in workers' queues tenant %q has the weights %v, "+
+			"one for each part of its path",
 		tenant.name, tenant.weights)
 }
 

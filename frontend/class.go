@@ -64,14 +64,14 @@ func (r ClassReason) String() string {
 	if r.Due == 0 {
 		return fmt.Sprintf("class %v: %s", r.Class, r.Why)
 	}
-	return fmt.Sprintf("class %v: %s; regular from %v after it came", r.Class, r.Why, r.Due)
+	return fmt.Sprintf("class %v: %s; regular from %v after the job came", r.Class, r.Why, r.Due)
 }
 
 // explainClass returns the class of the task, with the reason.
 func (t *task) explainClass() ClassReason {
 	if t.isBeyond() {
 		return ClassReason{
-			t.attemptClass(), "its job names none, and its tenant's tokens do not cover it", t.group.job.DueAfter(),
+			t.attemptClass(), "its job asks for none, and its tenant's tokens do not cover the task", t.group.job.DueAfter(),
 		}
 	}
 	return t.group.explainClass()
@@ -79,13 +79,13 @@ func (t *task) explainClass() ClassReason {
 
 // explainClass returns the class of the group's places, with the reason.
 func (g *group) explainClass() ClassReason {
-	r := ClassReason{Class: g.class, Why: "its job names it"}
+	r := ClassReason{Class: g.class, Why: "its job asks for it"}
 	switch j := g.job; {
 	case j.Class == Auto:
-		r.Why = "its job names none"
+		r.Why = "the default, because its job asks for none"
 	case j.Class == Spare:
 		if r.Due = j.DueAfter(); g.class == probe.Yielded {
-			r.Why = "its job is spare, and it may start only once"
+			r.Why = "its job is spare, and the task may start only once"
 		}
 	}
 	return r

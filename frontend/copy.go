@@ -38,11 +38,11 @@ func (c *ledger) mayCopy(t *task) bool { return c.whyNoCopy(t) == "" }
 func (c *ledger) whyNoCopy(t *task) string {
 	switch {
 	case !t.spec.Retryable:
-		return "it may start only once"
+		return "the task may start only once"
 	case t.losses > 0:
-		return "it may be what took its worker away"
+		return "the task has lost a worker before, and may be the cause"
 	case !t.isRunning() && !t.isSlipping():
-		return "it does not run yet, and is expected to start no later than when it was placed"
+		return "the task has not started, and is expected to start no later than planned when it was placed"
 	case c.quotas.QuotaOf(t.group.job.tenant.name).All != tenants.Unlimited:
 		return "its tenant has a maximum"
 	}
@@ -58,9 +58,9 @@ func (c *ledger) explainCopy(t *task) string {
 	switch {
 	case why != "":
 	case !c.mayAddCopy():
-		why = fmt.Sprintf("%d of %d tasks have had one", c.Stats.Copies, c.Stats.Tasks)
+		why = fmt.Sprintf("the limit is reached, as %d of %d tasks have had a copy", c.Stats.Copies, c.Stats.Tasks)
 	default:
-		why = "it is not late by what is known, or would be done no sooner elsewhere"
+		why = "the task is not known to be late, or no other worker would finish it sooner"
 	}
 	return "no copy: " + why
 }

@@ -68,9 +68,10 @@ const (
 )
 
 var farText = [...]string{
-	Nearest: "", Waited: "it has waited near them for the extra time that reading there takes",
-	Crowded: "near them it would have waited for longer than the extra time that reading there takes",
-	Nowhere: "no worker is up that is near them",
+	Nearest: "",
+	Waited:  "no worker near its inputs took the task within the extra reading time at this worker",
+	Crowded: "a wait for a worker near its inputs would have taken longer than the extra reading time at this worker",
+	Nowhere: "no worker near its inputs is up",
 }
 
 func (f Far) String() string { return farText[f] }
@@ -95,43 +96,52 @@ type Sampled struct {
 
 func (s *Sample) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "after %v, as %d waited, of which %s:", s.At.Round(time.Microsecond), s.Tasks, s.Tactic)
+	fmt.Fprintf(&b, "%v after the job came, %s waited; %s:",
+		s.At.Round(time.Microsecond), countNoun(s.Tasks, "task"), s.Tactic)
 	for i := range s.Chosen {
 		d := &s.Chosen[i]
 		fmt.Fprintf(&b, "\n  %s (%s): ", d.Worker, d.Why)
 		switch {
 		case d.Bound:
-			b.WriteString("a task, bound at once")
+			b.WriteString("got 1 task, bound at once")
 		case d.Rides == 0:
-			fmt.Fprintf(&b, "places %d", d.Places)
+			fmt.Fprintf(&b, "got %s in its queue", countNoun(d.Places, "place"))
 		case d.Places == 0:
-			fmt.Fprintf(&b, "rides %d", d.Rides)
+			fmt.Fprintf(&b, "got %s", countNoun(d.Rides, "task"))
 		default:
-			fmt.Fprintf(&b, "rides %d, places %d", d.Rides, d.Places)
+			fmt.Fprintf(&b, "got %s, and %s in its queue", countNoun(d.Rides, "task"), countNoun(d.Places, "place"))
 		}
 		if text := d.Fates.String(); text != "" {
 			fmt.Fprintf(&b, "; %s", text)
 		}
 	}
 	if s.More > 0 {
-		fmt.Fprintf(&b, "\n  and %d more", s.More)
+		fmt.Fprintf(&b, "\n  and %s more, not remembered", countNoun(s.More, "worker"))
 	}
 	return b.String()
+}
+
+// countNoun writes a number and a noun, in the plural unless n is 1.
+func countNoun(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 func (d *Decision) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "task %d", d.Task)
 	if d.Alike > 0 {
-		fmt.Fprintf(&b, " (and %d more)", d.Alike)
+		fmt.Fprintf(&b, " (and %d more like it)", d.Alike)
 	}
-	fmt.Fprintf(&b, " goes by %s: %s", d.Path, d.Why)
+	fmt.Fprintf(&b, " is placed by %s, because %s", d.Path, d.Why)
 	if d.Tries > 0 {
-		fmt.Fprintf(&b, "\nafter %v", d.At.Round(time.Microsecond))
+		fmt.Fprintf(&b, "\n%v after the job came", d.At.Round(time.Microsecond))
 		if d.Tries > 1 {
-			fmt.Fprintf(&b, ", at try %d", d.Tries)
+			fmt.Fprintf(&b, ", at try number %d", d.Tries)
 		}
-		fmt.Fprintf(&b, ": %s", &d.Choice)
+		fmt.Fprintf(&b, ", %s", &d.Choice)
 	}
 	if d.Budget != "" {
 		fmt.Fprintf(&b, "\n%s", d.Budget)
@@ -140,8 +150,10 @@ func (d *Decision) String() string {
 		fmt.Fprintf(&b, "%s%s", [...]string{"\nreading its inputs takes ", ", "}[min(i, 1)], &d.Near[i])
 	}
 	if len(d.Near) > 0 && d.Worker != "" {
-		fmt.Fprintf(&b, "\nafter %v, %v of which it waited near them: to %s, where that takes %v",
-			d.At.Round(time.Microsecond), d.Delay.Round(time.Microsecond), d.Worker, d.Read.Round(time.Microsecond))
+		fmt.Fprintf(&b, "\n%v after the job came, it went to %s, where reading takes %v; "+
+			"it waited %v for a worker near its inputs",
+			d.At.Round(time.Microsecond), d.Worker, d.Read.Round(time.Microsecond),
+			d.Delay.Round(time.Microsecond))
 		if d.Far != Nearest {
 			fmt.Fprintf(&b, ": %s", d.Far)
 		}

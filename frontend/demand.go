@@ -67,20 +67,22 @@ type DemandReason struct {
 	Why    string
 }
 
-func (r DemandReason) String() string { return fmt.Sprintf("takes %v: %s", r.Demand, r.Why) }
+func (r DemandReason) String() string {
+	return fmt.Sprintf("takes %d millicores of CPU and %d MiB of memory: %s", r.Demand.CPU, r.Demand.Mem, r.Why)
+}
 
 // explainDemand returns the demand of each task of the group, with the reason.
 func (g *group) explainDemand() DemandReason {
-	r := DemandReason{g.Demand, "its job says so"}
+	r := DemandReason{g.Demand, "its job asks for this"}
 	switch {
 	case g.demandSamples > 0:
 		r.Why = fmt.Sprintf(
-			"its job does not say all of it, and finished tasks of its class used so much (the last of %d)",
+			"its job leaves CPU or memory open, and the latest of %d finished tasks of its class used this much",
 			g.demandSamples)
 	case g.statedDemand == probe.Demand{}:
-		r.Why = "a slot, as its job says nothing of it"
+		r.Why = "one slot, the default, because its job asks for no CPU or memory"
 	case g.statedDemand.CPU == 0 || g.statedDemand.Mem == 0:
-		r.Why = "its job says so of one, and of the other it is a slot's"
+		r.Why = "its job asks for one of these, and the other is the default, as much as a slot has"
 	}
 	return r
 }

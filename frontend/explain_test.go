@@ -35,15 +35,16 @@ func TestExplainWaitingTasks(t *testing.T) {
 		}
 	}
 	explain(2,
-		"task 2 goes by estimation: long: runs 60.000s by its hint, threshold 1.000s\nit waits for other stages")
-	explain(4, "task 4 goes by sampling")
+		"task 2 is placed by estimation, because it is long: expected to run for 1m0s (its estimate); 1s or more is "+
+			"long\nit waits for other stages")
+	explain(4, "task 4 is placed by sampling")
 	explain(9)
-	explain(-1, "w0: the least C of 1",
-		"task 3 (and 2 more) goes by sampling", "task 1 (and 1 more) goes by estimation")
+	explain(-1, "w0 was chosen: it has the least C of 1",
+		"task 3 (and 2 more like it) is placed by sampling", "task 1 (and 1 more like it) is placed by estimation")
 	f.step(Cancel{Job: script.Job("x")})
-	explain(-1, "w0: the least C of 1", "task 3 (and 2 more) goes by sampling")
-	explain(0, "w0: the least C of 1")
-	explain(5, "task 5 goes by sampling")
+	explain(-1, "w0 was chosen: it has the least C of 1", "task 3 (and 2 more like it) is placed by sampling")
+	explain(0, "w0 was chosen: it has the least C of 1")
+	explain(5, "task 5 is placed by sampling")
 	explain(6)
 }
 
@@ -64,11 +65,11 @@ func TestExplainTokens(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`covered by tokens: tenant "a" has 0 of the 1 slots that it may have here`,
-		`not covered by tokens: tenant "a" has 1 of the 1 slots`,
-		"class regular: its job names none\n",
-		"class yielded: its job names none, and its tenant's tokens do not cover it\n",
-		`held: tenant "a" has 2 of the 2 slots of its maximum that it may have here`,
+		`covered by tokens: tenant "a" used 0 of its 1 slots at this frontend`,
+		`not covered by tokens: tenant "a" used 1 of its 1 slots`,
+		"class regular: the default, because its job asks for none\n",
+		"class yielded: its job asks for none, and its tenant's tokens do not cover the task\n",
+		`held: tenant "a" uses 2 of its maximum of 2 slots at this frontend`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -77,8 +78,8 @@ func TestExplainTokens(t *testing.T) {
 	f.now = f.now.Add(time.Second)
 	f.step(Terms{tenants.New(2, nil, []tenants.Entry{{Path: "a", Tokens: 2, Max: 2}})})
 	if text := f.core.Explain(script.Job("x"), 1)[0].String(); !strings.Contains(text,
-		"class regular: its job names none") || !strings.Contains(text,
-		`not covered by tokens: tenant "a" has 1 of the 1 slots that it may have here; covered since 1s after it came`,
+		"class regular: the default, because its job asks for none") || !strings.Contains(text,
+		`not covered by tokens: tenant "a" used 1 of its 1 slots at this frontend; covered since 1s after the job came`,
 	) {
 		t.Errorf("with another token:\n%s", text)
 	}
@@ -115,7 +116,7 @@ func TestExplainCopies(t *testing.T) {
 	}
 	for i, want := range []string{
 		"at w0: stopped: its copy was done first",
-		"w1: a copy of " + first[0].Attempt.String() + ", which has run at w0 for 31",
+		"w1 was chosen: it gets a copy of attempt " + first[0].Attempt.String() + ", which has run at w0 for 31",
 	} {
 		if text := ds[i].String(); !strings.Contains(text, want) {
 			t.Errorf("decision %d: %q lacks %q", i, text, want)
@@ -135,9 +136,9 @@ func TestExplainNoCopy(t *testing.T) {
 		says string
 	}{
 		{Config{Copies: 1}, Job{}, false,
-			"no copy: it is not late by what is known, or would be done no sooner elsewhere"},
-		{Config{}, Job{}, false, "no copy: this frontend makes none"},
-		{Config{Copies: 1}, Job{}, true, "no copy: it may start only once"},
+			"no copy: the task is not known to be late, or no other worker would finish it sooner"},
+		{Config{}, Job{}, false, "no copy: this frontend makes no copies"},
+		{Config{Copies: 1}, Job{}, true, "no copy: the task may start only once"},
 		{Config{Copies: 1}, Job{Tenant: "bounded"}, false, "no copy: its tenant has a maximum"},
 		{Config{Copies: 1}, Job{Class: Spare}, false, "no copy: its job is spare"},
 	} {
@@ -164,7 +165,7 @@ func TestExplainNoCopy(t *testing.T) {
 			if len(ds) != 1 || ds[0].Worker == "" || !slices.Contains(strings.Split(ds[0].String(), "\n"), want.says) {
 				t.Errorf("%v: %v lacks the line %q", mode, ds, want.says)
 			}
-			if tokens := "weights in workers' queues, [7] by the parts of its path"; mode == estimate.Sample &&
+			if tokens := "has the weights [7], one for each part of its path"; mode == estimate.Sample &&
 				j.Tenant != "" && !strings.Contains(ds[0].Budget, tokens) {
 				t.Errorf("%q lacks %q", ds[0].Budget, tokens)
 			}
@@ -194,8 +195,8 @@ func TestExplainCopyOfQueued(t *testing.T) {
 	}
 	for i, want := range []string{
 		"at w0: withdrawn: its copy has started first",
-		"w1: a copy of " + first[0].Attempt.String() +
-			", which was to wait at w0 for 5.000s, has waited for 5.000s, and is expected to wait for 16.000s more",
+		"w1 was chosen: it gets a copy of attempt " + first[0].Attempt.String() +
+			", which was expected to wait at w0 for 5.000s, has waited for 5.000s, and is expected to wait for 16.000s more",
 	} {
 		if text := ds[i].String(); !strings.Contains(text, want) || !strings.Contains(text, "class regular") {
 			t.Errorf("decision %d: %q lacks %q, or its class", i, text, want)
@@ -210,13 +211,13 @@ func TestExplainClass(t *testing.T) {
 		once bool
 		says string
 	}{
-		{Job{}, false, "class regular: its job names none"},
-		{Job{Class: Regular}, false, "class regular: its job names it"},
-		{Job{Class: Spare}, false, "class spare: its job names it"},
+		{Job{}, false, "class regular: the default, because its job asks for none"},
+		{Job{Class: Regular}, false, "class regular: its job asks for it"},
+		{Job{Class: Spare}, false, "class spare: its job asks for it"},
 		{Job{Class: Spare, Due: 3 * time.Second}, false,
-			"class spare: its job names it; regular from 3s after it came"},
+			"class spare: its job asks for it; regular from 3s after the job came"},
 		{Job{Class: Spare, Deadline: 8 * time.Second}, true,
-			"class yielded: its job is spare, and it may start only once; regular from 4s after it came"},
+			"class yielded: its job is spare, and the task may start only once; regular from 4s after the job came"},
 	} {
 		for _, mode := range []estimate.Mode{estimate.Sample, estimate.Estimate} {
 			f := newFleet(t, 1, 1, Config{})
@@ -293,8 +294,9 @@ func TestExplainSampled(t *testing.T) {
 			}
 		}
 	}
-	explain(1, "after 0s, as 2 waited, of which they run for up to 100ms:",
-		"w0 (believed idle): rides 1, places 1", "w1 (at random): places 1", "w2 (at random): places 1")
+	explain(1, "0s after the job came, 2 tasks waited; each runs for up to 100ms:",
+		"w0 (believed idle): got 1 task, and 1 place in its queue", "w1 (at random): got 1 place in its queue",
+		"w2 (at random): got 1 place in its queue")
 	for _, a := range acts {
 		s, _ := a.(Send)
 		switch m, ok := s.Msg.(probe.Reserve); {
@@ -306,8 +308,9 @@ func TestExplainSampled(t *testing.T) {
 	}
 	f.passTime(time.Second)
 	want := []string{
-		"w0 (believed idle): rides 1, places 1; 1 started at once, 1 withdrawn",
-		"w1 (at random): places 1; 1 turns got a task", "w2 (at random): places 1; 1 withdrawn",
+		"w0 (believed idle): got 1 task, and 1 place in its queue; 1 task started at once, 1 place withdrawn",
+		"w1 (at random): got 1 place in its queue; 1 turn got a task",
+		"w2 (at random): got 1 place in its queue; 1 place withdrawn",
 	}
 	explain(0, want...)
 	f.step(Cancel{Job: script.Job("x")})
@@ -325,7 +328,7 @@ func TestExplainBoundByQueues(t *testing.T) {
 		}
 	}
 	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 1 ||
-		!strings.Contains(ds[0].String(), "\n  w0 (shortest queue): a task, bound at once") {
+		!strings.Contains(ds[0].String(), "\n  w0 (shortest queue): got 1 task, bound at once") {
 		t.Errorf("%v", ds)
 	}
 }
@@ -379,26 +382,27 @@ func TestExplainNear(t *testing.T) {
 	}
 	sites := "reading its inputs takes 6.25ms at h1 (w1), 12.5ms anywhere"
 	f.step(Submit{jobWith("x", near("h1"))})
-	explain("x", 0, "goes by sampling: short", sites,
-		"after 0s, 0s of which it waited near them: to w1, where that takes 6.25ms\n",
-		"at w1: sent along with a reservation", "what they read is at h1", "w1 (believed idle): rides 1")
+	explain("x", 0, "is placed by sampling, because it is short", sites,
+		"0s after the job came, it went to w1, where reading takes 6.25ms; it waited 0s for a worker near its inputs\n",
+		"at w1: sent along with a reservation", "their inputs are at h1", "w1 (believed idle): got 1 task")
 
 	f.step(Submit{jobWith("y", near("h1"))}) // w1 is taken
-	explain("y", 0, sites, "it waits", "what they read is at h1", "w1 (at random): places 1")
+	explain("y", 0, sites, "it waits", "their inputs are at h1", "w1 (at random): got 1 place in its queue")
 	f.passTime(7 * time.Millisecond)
 	explain("y", 0, sites,
-		"where that takes 12.5ms: it has waited near them for the extra time that reading there takes", "rides 1")
+		"where reading takes 12.5ms; it waited 6.25ms for a worker near its inputs: no worker near its inputs took "+
+			"the task within the extra reading time at this worker", "got 1 task")
 	f.step(Cancel{Job: script.Job("y")})
-	explain("y", 0, sites, "it has waited near them", "stopped: ")
-	explain("y", -1, "task 0 goes by sampling", "what they read is at h1")
+	explain("y", 0, sites, "no worker near its inputs took the task", "stopped: ")
+	explain("y", -1, "task 0 is placed by sampling", "their inputs are at h1")
 
 	f.step(LinkLost{1})
 	f.step(Submit{jobWith("z", near("h1"))})
-	explain("z", 0, "reading its inputs takes 12.5ms anywhere", "no worker is up that is near them")
+	explain("z", 0, "reading its inputs takes 12.5ms anywhere", "no worker near its inputs is up")
 
 	own := Task{Estimate: time.Millisecond, Constraint: Constraint{Hosts: []string{"h2"}}}
 	f.step(Submit{jobWith("u", own)})
-	explain("u", 0, `they may run only at hosts ["h2"]`)
+	explain("u", 0, `they may run only at workers with hosts ["h2"]`)
 }
 
 // A task that would wait long behind tasks of its own job goes elsewhere, and Explain says Crowded.
@@ -424,8 +428,8 @@ func TestExplainCrowded(t *testing.T) {
 func TestExplainPathOfSpare(t *testing.T) {
 	f := newFleet(t, 1, 1, Config{})
 	for mode, want := range map[estimate.Mode]string{
-		estimate.Auto:   "goes by sampling: its job is spare",
-		estimate.Sample: "goes by sampling: the job's mode says so",
+		estimate.Auto:   "is placed by sampling, because its job is spare",
+		estimate.Sample: "is placed by sampling, because the job's mode asks for it",
 	} {
 		j := jobWith(mode.String(), Task{Estimate: time.Minute})
 		j.Class, j.Mode = Spare, mode

@@ -262,17 +262,17 @@ func (c *jobs) isAtTail(j *job) bool { return j.unfinished > 0 && c.whyJobNoCopy
 func (c *jobs) whyJobNoCopy(j *job) string {
 	switch {
 	case c.cfg.Copies <= 0:
-		return "this frontend makes none"
+		return "this frontend makes no copies"
 	case j.Class == Spare:
 		return "its job is spare"
 	case j.Policy.Binding != Late:
 		return "its job's policy binds early"
 	case j.paused:
-		return "its client does not fetch its results"
+		return "the client does not fetch the results of its job"
 	case j.waiting+j.matching > 0:
-		return "others of its job are still to be placed"
+		return "other tasks of its job are not placed yet"
 	case !j.claimUntil.IsZero():
-		return "its job's attempts are being claimed"
+		return "the frontend still claims earlier attempts of its job"
 	}
 	return ""
 }

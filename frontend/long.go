@@ -211,11 +211,12 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 			c.recordAndSleep(x, choice, now.Add(batchPause<<x.outbid), now)
 			x.outbid = min(x.outbid+1, maxOutbid)
 		case x.blindTries == maxBlind:
-			choice.Reason = fmt.Sprintf("%s: a random worker, after %d times", choice.Reason, maxBlind)
+			choice.Reason = fmt.Sprintf("%s; after %d such tries it went to a random worker", choice.Reason, maxBlind)
 			acts = c.commitLong(x, c.drawWorker(x), choice, now, acts)
 		case x.mayUseAll || c.fitsNowhereOpen(x):
 			x.mayUseAll = true
-			choice.Reason = "needs more than is open to long tasks anywhere: at a random worker, it may use all"
+			choice.Reason = "the task needs more than any worker leaves open to long tasks, so it went " +
+				"to a random worker and may use all of it"
 			acts = c.commitLong(x, c.drawWorker(x), choice, now, acts)
 		default:
 			c.recordAndSleep(x, choice, now.Add(blindRetry<<x.blindTries), now)
@@ -244,7 +245,8 @@ func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.T
 	if sleep < minSleep {
 		return false
 	}
-	choice.Reason = fmt.Sprintf("later: its job needs it only after %.3fs, and there is room nowhere yet",
+	choice.Reason = fmt.Sprintf(
+		"the task can wait, because no worker has room yet, and its job needs the result only in %.3fs",
 		choice.Due.Seconds())
 	c.recordAndSleep(x, choice, now.Add(sleep-max(sleep/8, minSleep/2)), now)
 	return true

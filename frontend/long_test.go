@@ -169,15 +169,17 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	wantExplained(
-		"task 0 goes by estimation: long: runs 10.000s by its hint, threshold 1.000s", "after 0s: w1: the least C of 2",
-		"* w1 (in pool): C 11.000s", "W 1.000s + R 10.000s", "w0 (in pool): C 13.0", "at w1: sent",
-		"task 1 goes by sampling: short: runs 0.001s by its hint",
+		"task 0 is placed by estimation, because it is long: expected to run for 10s (its estimate); 1s or more is long",
+		"0s after the job came, w1 was chosen: it has the least C of 2",
+		"* w1 (in pool): C 11.000s", "wait W 1.000s + run R 10.000s", "w0 (in pool): C 13.0", "at w1: sent",
+		"task 1 is placed by sampling, because it is short: expected to run for 1ms (its estimate)",
 	)
 	f.now = f.now.Add(time.Second)
 	f.step(frameFrom(1, probe.Started{Attempt: probe.AttemptID{Frontend: 'a', Seq: 1}}))
 	f.step(WorkerGone{Worker: 1})
 	f.tellWait(0, 3*time.Second, probe.Load{})
-	wantExplained("lost: worker w1 went away", "after 1s: w0: the least C of 1", "at w0: sent")
+	wantExplained("lost: worker w1 went away",
+		"1s after the job came, w0 was chosen: it has the least C of 1", "at w0: sent")
 	acts := f.step(frameFrom(0, &probe.Finished{Attempt: probe.AttemptID{Frontend: 'a', Seq: 2},
 		Status: probe.Succeeded, Waited: 4 * time.Second, Run: 9 * time.Second,
 		Usage: probe.Usage{CPU: 8 * time.Second, Memory: 100},

@@ -36,7 +36,7 @@ func (c *ledger) restampTask(t *task, now time.Time, acts []Action) []Action {
 	t.spare = false
 	if d := c.lastDecision(t); d != nil {
 		d.Class = t.explainClass()
-		d.Budget += fmt.Sprintf("; covered since %v after it came",
+		d.Budget += fmt.Sprintf("; covered since %v after the job came",
 			now.Sub(t.group.job.submitted).Round(time.Microsecond))
 	}
 	for _, a := range t.liveAttempts() {

@@ -131,7 +131,7 @@ func (c *planner) copyShort(lateTasks []lateTask, now time.Time, acts []Action) 
 			}},
 			Seen: 1,
 			Reason: fmt.Sprintf(
-				"a copy of %s, which has run at %s for %v, twice as long as any other lately: this worker is idle",
+				"it is idle, and gets a copy of attempt %s, which has run at %s for %v, twice as long as any other task lately",
 				t.attempt.id, t.attempt.w.Welcome().Worker, l.timeLeft.Round(time.Microsecond)),
 		}, now, acts)
 	}
@@ -239,7 +239,7 @@ func (c *planner) copyLong(lateTasks []lateTask, now time.Time, acts []Action) (
 				continue
 			}
 		}
-		choice.Reason = fmt.Sprintf("a copy of %s, %s", t.attempt.id, whyLate(t, l.timeLeft, now))
+		choice.Reason = fmt.Sprintf("it gets a copy of attempt %s, %s", t.attempt.id, whyLate(t, l.timeLeft, now))
 		acts = c.commitCopy(t, &choice, now, acts)
 	}
 	return acts, asked
@@ -311,17 +311,17 @@ func whyLate(t *task, timeLeft time.Duration, now time.Time) string {
 	a := t.attempt
 	name := a.w.Welcome().Worker
 	if t.isRunning() {
-		text := fmt.Sprintf("which has run at %s for %.3fs and is expected to go on for %.3fs",
+		text := fmt.Sprintf("which has run at %s for %.3fs and is expected to run for %.3fs more",
 			name, now.Sub(a.runsSince).Seconds(), timeLeft.Seconds())
 		if p := a.progress; p.doneShare > 0 {
-			text += fmt.Sprintf(", as %.0f %% is done", 100*p.doneShare)
+			text += fmt.Sprintf(", because %.0f %% is done", 100*p.doneShare)
 		}
 		if pace := a.w.Pace(); pace > 0 {
-			text += fmt.Sprintf("; long tasks take %.1f times as long as expected there", pace)
+			text += fmt.Sprintf("; long tasks take %.1f times as long there as expected", pace)
 		}
 		return text
 	}
 	return fmt.Sprintf(
-		"which was to wait at %s for %.3fs, has waited for %.3fs, and is expected to wait for %.3fs more",
+		"which was expected to wait at %s for %.3fs, has waited for %.3fs, and is expected to wait for %.3fs more",
 		name, t.long.wait.Seconds(), now.Sub(a.sentAt).Seconds(), max(a.expectedStart.Sub(now), 0).Seconds())
 }

@@ -23,8 +23,9 @@ func (c *explainCmd) Help() string {
   by estimation    the candidate workers, the estimate for each, the chosen worker (marked *), and the outcome there
   by sampling      the sampled workers; for a task with inputs also where the inputs are, where the task went, after
                    which wait, and why it reads from far
-  for each task    its class (regular, spare, or yielded: like spare, but not stopped once started), when it becomes regular, whether its tenant's tokens cover it,
-                   and, while it is at a worker, where its copy is or why it has no copy
+  for each task    its class (regular, spare, or yielded: like spare, but not stopped once started), when it
+                   becomes regular, whether its tenant's tokens cover it, and, while it is at a worker, where
+                   its copy is or why it has no copy
 
 Terms of a candidate: E = I + W + R is the time to fetch files (I), to wait for room (W), and to run
 (R). Psucc is the chance that the worker stays up until then. C is E plus the expected cost of a

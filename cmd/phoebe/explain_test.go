@@ -100,8 +100,8 @@ tasks:
 	id, _, _ := strings.Cut(handle, "@")
 
 	runPhoebe(t, "explain", id, "--connect", b).wantExit(t, 0, "job "+id+", placed by a",
-		"task 1 goes by estimation: long: runs 2.000s by its hint",
-		"task 3 goes by sampling: nothing is known", "(greedy)", "* w", "Psucc", "of which reading",
+		"task 1 is placed by estimation, because it is long: expected to run for 2s (its estimate)",
+		"task 3 is placed by sampling, because its run time is unknown", "matcher greedy)", "* w", "Psucc", "of which reading",
 		"succeeded, waited")
 	d := explainJob(t, handle, "2", "--connect", b)
 	if len(d.Decisions) != 1 || d.Frontend != "a" || d.Job != id {
@@ -178,13 +178,15 @@ tasks:
 `)
 	s := runPhoebe(t, "run", "--job", job, "--connect", c.connect).wantExit(t, 0)
 	handle := regexp.MustCompile(`[0-9A-Z]{26}@\S+`).FindString(s.err)
-	runPhoebe(t, "explain", handle, "0", "--connect", c.connect).wantExit(t, 0, "task 0 goes by sampling: short",
+	runPhoebe(t, "explain", handle, "0", "--connect", c.connect).wantExit(t, 0,
+		"task 0 is placed by sampling, because it is short",
 		"reading its inputs takes 6.25ms at ",
-		"(worker-0, worker-1, worker-2), 12.5ms anywhere", "where that takes 6.25ms", "what they read is at",
+		"(worker-0, worker-1, worker-2), 12.5ms anywhere", "where reading takes 6.25ms", "their inputs are at",
 		"succeeded, waited")
 	runPhoebe(t, "explain", handle, "1", "--connect", c.connect).wantExit(t, 0, "takes 12.5ms anywhere",
-		"where that takes 12.5ms: no worker is up that is near them")
-	runPhoebe(t, "explain", handle, "--connect", c.connect).wantExit(t, 0, `they may run only at hosts ["worker-2"]`)
+		"where reading takes 12.5ms; it waited 0s for a worker near its inputs: no worker near its inputs is up")
+	runPhoebe(t, "explain", handle, "--connect", c.connect).wantExit(t, 0,
+		`they may run only at workers with hosts ["worker-2"]`)
 	d := explainJob(t, handle, "0", "--connect", c.connect)
 	if at := d.Decisions[0]; len(at.Near) != 2 || at.Near[0].Read != 6250 || len(at.Near[0].Workers) != 3 ||
 		at.Near[1].At != "anywhere" || at.Read != 6250 || at.Far != "" {

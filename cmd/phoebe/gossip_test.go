@@ -304,7 +304,7 @@ func TestGossipUsage(t *testing.T) {
 		{[]string{"frontend"}, "--gossip"},
 		{[]string{"frontend", "--gossip", "0.0.0.0:0"}, "set a secret"},
 		{[]string{"frontend", "--gossip", "nonsense"}, "host:port"},
-		{[]string{"frontend", "--workers", "127.0.0.1:1", "--join", "127.0.0.1:1"}, "without a gossip address"},
+		{[]string{"frontend", "--workers", "127.0.0.1:1", "--join", "127.0.0.1:1"}, "give --gossip HOST:PORT too"},
 		{[]string{"frontend", "--gossip", "127.0.0.1:0", "--join", "here"}, `"here"`},
 		{[]string{"worker", "--join", "here"}, `"here"`},
 		{[]string{"worker", "--advertise", "w:1"}, "heartbeat addresses"},

@@ -81,10 +81,11 @@ web b 1 1 0 2 - 0 0
 		" spare/1h0m0s ")
 	why := runPhoebe(t, "explain", strings.Fields(strings.Split(spare.out, "\n")[1])[0], "0", "--json", "--secret-file",
 		key, "--connect", addrs[0]).wantExit(t, 0,
-		`"cause": "class"`, `"class": "spare"`, `"class_why": "its job names it"`, `"due_us": 3600000000`,
+		`"cause": "class"`, `"class": "spare"`, `"class_why": "its job asks for it"`, `"due_us": 3600000000`,
 		`"copies": "no copy: its job is spare"`)
 	if !strings.Contains(why.out,
-		`"tokens": "needs no tokens, as it is sampled: tenant \"web\" has weights in workers' queues, [2] by the parts of its path"`) {
+		`"tokens": "needs no tokens, because it is sampled: in workers' queues tenant \"web\" has the weights [2], `+
+			`one for each part of its path"`) {
 		t.Errorf("%s", why.out)
 	}
 	var one struct {

@@ -55,18 +55,18 @@ func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([
 			continue // estimateTask set the reason
 		case k == Postponed:
 			d.Reason = fmt.Sprintf(
-				"it would end sooner behind another of the %d tasks placed together, at a better worker (%s)", len(
-					tasks), m)
+				"the task would end sooner at a better worker, behind another task of the batch (batch of %d, matcher %s)",
+				len(tasks), m)
 			continue
 		case k == Unmatched:
-			d.Reason = fmt.Sprintf("all %d best candidates went to other tasks: %d were placed together (%s)",
+			d.Reason = fmt.Sprintf("other tasks of the batch took all %d best candidates (batch of %d, matcher %s)",
 				len(d.Candidates), len(tasks), m)
 			continue
 		case k == 0:
-			d.Reason = fmt.Sprintf("the least C of %d, among %d tasks (%s)", d.Seen, len(tasks), m)
+			d.Reason = fmt.Sprintf("it has the least C of %d (batch of %d, matcher %s)", d.Seen, len(tasks), m)
 		default:
 			d.Reason = fmt.Sprintf(
-				"number %d of %d candidates, as better candidates went to other tasks: %d were placed together (%s)",
+				"it is number %d of %d, because other tasks of the batch took better candidates (batch of %d, matcher %s)",
 				k+1, d.Seen, len(tasks), m)
 		}
 		order = append(order, i)

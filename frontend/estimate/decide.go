@@ -112,29 +112,41 @@ type Candidate struct {
 	From     []Tier          // tier of each input
 }
 
+// tierTexts names the tiers for people.
+var tierTexts = [numTiers]string{"memory", "disk", "its rack", "other racks"}
+
 func (c *Candidate) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s): C %s = E %s at Psucc %.4f; E = I %s + W %s + R %s", c.Name, c.Kind, formatSeconds(c.C),
-		formatSeconds(c.E), c.Psucc, formatSeconds(c.I), formatSeconds(c.W), formatSeconds(c.R))
+	fmt.Fprintf(&b, "%s (%s): C %s, E %s = fetch I %s + wait W %s + run R %s", c.Name, c.Kind, formatSeconds(c.C),
+		formatSeconds(c.E), formatSeconds(c.I), formatSeconds(c.W), formatSeconds(c.R))
 	if c.Read > 0 {
-		fmt.Fprintf(&b, " of which reading %s", formatSeconds(c.Read))
+		fmt.Fprintf(&b, ", of which reading %s", formatSeconds(c.Read))
 		sep := " ("
 		for tier, n := range c.Bytes {
 			if n > 0 {
-				fmt.Fprintf(&b, "%s%d bytes from %s", sep, n, Tier(tier))
+				fmt.Fprintf(&b, "%s%d bytes from %s", sep, n, tierTexts[tier])
 				sep = ", "
 			}
 		}
 		b.WriteByte(')')
 	}
-	fmt.Fprintf(&b, "; matrix %s old", formatSeconds(c.Age))
+	fmt.Fprintf(&b, "; Psucc %.4f; W reported %s ago", c.Psucc, formatSeconds(c.Age))
 	if c.Steps > 0 {
-		fmt.Fprintf(&b, ", read %d steps up", c.Steps)
+		fmt.Fprintf(&b, ", so W is for a task that is larger by %d/8 of the worker", c.Steps)
 	}
 	return b.String()
 }
 
 func formatSeconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
+
+// formatTime writes d with three digits, or, from 1 s on, to the millisecond.
+func formatTime(d time.Duration) string {
+	unit := time.Nanosecond
+	for 1000*unit <= d && unit < time.Millisecond {
+		unit *= 10
+	}
+	return d.Round(unit).String()
+}
 
 // Decision is the choice of a worker for a task, with the reason.
 type Decision struct {
@@ -157,11 +169,15 @@ func (d *Decision) Choice() *Candidate {
 func (d *Decision) String() string {
 	var b strings.Builder
 	if c := d.Choice(); c != nil {
-		fmt.Fprintf(&b, "%s: %s; ", c.Name, d.Reason)
+		fmt.Fprintf(&b, "%s was chosen: %s", c.Name, d.Reason)
 	} else {
-		fmt.Fprintf(&b, "unplaced: %s; ", d.Reason)
+		fmt.Fprintf(&b, "no candidate was chosen: %s", d.Reason)
 	}
-	fmt.Fprintf(&b, "%s; %d of %d candidates:", d.Work, len(d.Candidates), d.Seen)
+	fmt.Fprintf(&b, "; the task is %s", d.Work)
+	if len(d.Candidates) > 0 {
+		fmt.Fprintf(&b, "\n%d of %d candidates, best first; C is E plus the expected cost of a failure:",
+			len(d.Candidates), d.Seen)
+	}
 	for i := range d.Candidates {
 		mark := " "
 		if i == d.Chosen {
@@ -206,7 +222,7 @@ func (f *Fleet) Decide(t *Task, now time.Time, rng *rand.Rand) Decision {
 	d := f.estimateTask(t, 1, now, rng)
 	if len(d.Candidates) > 0 {
 		d.Chosen = 0
-		d.Reason = fmt.Sprintf("the least C of %d", d.Seen)
+		d.Reason = fmt.Sprintf("it has the least C of %d", d.Seen)
 	}
 	return d
 }
@@ -228,7 +244,7 @@ func (f *Fleet) estimateTask(t *Task, batch int, now time.Time, rng *rand.Rand) 
 		f.keepBest(&c)
 	}
 	if len(f.best) == 0 {
-		d.Reason = fmt.Sprintf("none of %d workers may run it and has room for %s", f.count, t.Demand)
+		d.Reason = fmt.Sprintf("none of the %d workers may run the task and has room for %s", f.count, t.Demand)
 		return d
 	}
 	d.Candidates = slices.Clone(f.best)

@@ -102,10 +102,11 @@ func TestSection33(t *testing.T) {
 			t.Errorf("%s: reads from %v, want %v", c.Name, c.From, want[c.Name].from)
 		}
 	}
-	if s := d.String(); !strings.HasPrefix(s, "D: the least C of 4") ||
+	if s := d.String(); !strings.HasPrefix(s, "D was chosen: it has the least C of 4") ||
 		!strings.Contains(s, "\n* D (same rack): C 56.25") ||
 		!strings.Contains(s,
-			"W 5.000s + R 51.250s of which reading 51.250s (5000000000 bytes from rack, 100000000 bytes from across)") {
+			"W 5.000s + run R 51.250s, of which reading 51.250s (5000000000 bytes from its rack, 100000000 bytes from "+
+				"other racks)") {
 		t.Errorf("String:\n%s", s)
 	}
 }
@@ -221,7 +222,8 @@ func TestNoCandidates(t *testing.T) {
 	d := f.Decide(&Task{Demand: scaleDemand(probe.Slot, 2),
 		Inputs: []Input{{mb, []Copy{{At: "draining"}, {At: "unheard"}, {At: "nowhere"}}}}}, t0, newRand(1))
 	if d.Choice() != nil ||
-		!strings.HasPrefix(d.String(), "unplaced: none of 3 workers may run it and has room for 2000m CPU, 512 MiB") {
+		!strings.HasPrefix(d.String(),
+			"no candidate was chosen: none of the 3 workers may run the task and has room for 2000m CPU, 512 MiB") {
 		t.Errorf("%s", &d)
 	}
 }

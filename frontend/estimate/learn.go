@@ -35,15 +35,20 @@ type Work struct {
 }
 
 func (w Work) String() string {
+	text := "expected to run for " + formatTime(w.Mean)
 	switch w.Source {
 	case FromNothing:
-		return fmt.Sprintf("runs %s, a guess", formatSeconds(w.Mean))
-	case FromHint, FromProgress:
-		return fmt.Sprintf("runs %s by its %s", formatSeconds(w.Mean), w.Source)
+		return text + " (a guess)"
+	case FromHint:
+		return text + " (its estimate)"
+	case FromProgress:
+		return text + " (by its progress)"
 	}
-	return fmt.Sprintf("runs %s, give or take %s, by %s (%d finished)", formatSeconds(w.Mean), formatSeconds(w.Dev),
-		w.Source,
-		w.Samples)
+	text += " ± " + formatTime(w.Dev)
+	if w.Source == FromHintCorrected {
+		return fmt.Sprintf("%s (its estimate, corrected by %d finished tasks)", text, w.Samples)
+	}
+	return fmt.Sprintf("%s (by %d finished tasks of its %s)", text, w.Samples, w.Source)
 }
 
 // Finished is a task that finished well.

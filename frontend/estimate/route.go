@@ -78,26 +78,26 @@ type Reason struct {
 func (r Reason) String() string {
 	switch r.Cause {
 	case ByMode:
-		return "the job's mode says so"
+		return "the job's mode asks for it"
 	case ByPolicy:
-		return "the job's policy samples only"
+		return "the job's policy samples every task"
 	case ByClass:
-		return "its job is spare: no frontend knows how long spare work waits"
+		return "its job is spare, and no frontend knows how long spare work waits"
 	case ByInputs:
-		return fmt.Sprintf("its inputs may take %s to read: %s, threshold %s", formatSeconds(r.Reads), r.Work,
-			formatSeconds(r.Threshold))
+		return fmt.Sprintf("its inputs may take %s to read, and it is %s; %s or more in all is long",
+			formatTime(r.Reads), r.Work, formatTime(r.Threshold))
 	case ByFiles:
-		return "needs files"
+		return "it needs files"
 	case ByIgnorance:
-		return "nothing is known of its run time"
+		return "its run time is unknown: it has no estimate, and no task like it has finished"
 	case ByLength:
-		return fmt.Sprintf("long: %s, threshold %s", r.Work, formatSeconds(r.Threshold))
+		return fmt.Sprintf("it is long: %s; %s or more is long", r.Work, formatTime(r.Threshold))
 	}
 	if r.Work.Mean >= r.Threshold {
-		return fmt.Sprintf("short on the whole: %s, the tasks of its job %s on average, threshold %s", r.Work,
-			formatSeconds(r.Usual), formatSeconds(r.Threshold))
+		return fmt.Sprintf("its job is short on the whole: it is %s, and the tasks of its job run for %s on average; "+
+			"%s or more is long", r.Work, formatTime(r.Usual), formatTime(r.Threshold))
 	}
-	return fmt.Sprintf("short: %s, threshold %s", r.Work, formatSeconds(r.Threshold))
+	return fmt.Sprintf("it is short: %s; %s or more is long", r.Work, formatTime(r.Threshold))
 }
 
 // Route chooses the path of a task and gives the reason. In mode Auto, short tasks are sampled. Tasks without a known

@@ -16,19 +16,19 @@ func TestRoute(t *testing.T) {
 		want   Path
 		reason string
 	}{
-		{Auto, Needs{}, by(9*s, FromNothing), Sampling, "nothing is known"},
+		{Auto, Needs{}, by(9*s, FromNothing), Sampling, "its run time is unknown"},
 		{Auto, Needs{}, by(s-1, FromHint), Sampling, "short: "},
-		{Auto, Needs{}, by(s, FromHint), Estimation, "long: runs 1.000s by its hint, threshold 1.000s"},
-		{Auto, Needs{}, by(3*s, FromFunction), Estimation, "by function (5 finished)"},
-		{Auto, Needs{}, by(s/10, FromHintCorrected), Sampling, "by corrected hint"},
-		{Auto, Needs{Reads: s}, by(s/10, FromHint), Estimation, "its inputs may take 1.000s to read"},
-		{Auto, Needs{Reads: s}, by(s, FromNothing), Estimation, "its inputs may take 1.000s to read"},
-		{Auto, Needs{Reads: 9 * s / 10}, by(s/10, FromHint), Estimation, "its inputs may take 0.900s to read"},
+		{Auto, Needs{}, by(s, FromHint), Estimation, "it is long: expected to run for 1s (its estimate); 1s or more is long"},
+		{Auto, Needs{}, by(3*s, FromFunction), Estimation, "by 5 finished tasks of its function"},
+		{Auto, Needs{}, by(s/10, FromHintCorrected), Sampling, "its estimate, corrected by 5 finished tasks"},
+		{Auto, Needs{Reads: s}, by(s/10, FromHint), Estimation, "its inputs may take 1s to read"},
+		{Auto, Needs{Reads: s}, by(s, FromNothing), Estimation, "its inputs may take 1s to read"},
+		{Auto, Needs{Reads: 9 * s / 10}, by(s/10, FromHint), Estimation, "its inputs may take 900ms to read"},
 		{Auto, Needs{Reads: 9*s/10 - 1}, by(s/10, FromHint), Sampling, "short: "},
-		{Auto, Needs{Reads: s / 2}, by(s, FromNothing), Sampling, "nothing is known"},
+		{Auto, Needs{Reads: s / 2}, by(s, FromNothing), Sampling, "its run time is unknown"},
 		{Auto, Needs{Files: true}, by(s/10, FromHint), Estimation, "needs files"},
-		{Sample, Needs{s, true}, by(9*s, FromHint), Sampling, "the job's mode says so"},
-		{Estimate, Needs{}, by(s/10, FromHint), Estimation, "the job's mode says so"},
+		{Sample, Needs{s, true}, by(9*s, FromHint), Sampling, "the job's mode asks for it"},
+		{Estimate, Needs{}, by(s/10, FromHint), Estimation, "the job's mode asks for it"},
 	} {
 		path, reason := Route(test.mode, test.needs, test.work, 0, s)
 		if path != test.want || !strings.Contains(reason.String(), test.reason) {
@@ -46,7 +46,8 @@ func TestRouteStrays(t *testing.T) {
 		want       Path
 		reason     string
 	}{
-		{2 * s, s / 5, Sampling, "short on the whole: runs 2.000s by its hint, the tasks of its job 0.200s on average"},
+		{2 * s, s / 5, Sampling, "its job is short on the whole: it is expected to run for 2s (its estimate), " +
+			"and the tasks of its job run for 200ms on average"},
 		{Stray*s - 1, s - 1, Sampling, "short on the whole"},
 		{Stray * s, s / 5, Estimation, "long: "},
 		{2 * s, s, Estimation, "long: "},

@@ -21,10 +21,16 @@ const (
 	fates
 )
 
-var fateNames = [...]string{
-	Started: "started at once", Returned: "came back", Bound: "turns got a task", Lent: "turns went to another job",
-	Declined:  "turns came in vain",
-	Withdrawn: "withdrawn", Gone: "gone", Used: "used up",
+// fateNames are words for one place of a fate, and for more places.
+var fateNames = [...][2]string{
+	Started:   {"task started at once", "tasks started at once"},
+	Returned:  {"task came back", "tasks came back"},
+	Bound:     {"turn got a task", "turns got a task"},
+	Lent:      {"turn went to another job", "turns went to another job"},
+	Declined:  {"turn got no task", "turns got no task"},
+	Withdrawn: {"place withdrawn", "places withdrawn"},
+	Gone:      {"place lost", "places lost"},
+	Used:      {"place used up", "places used up"},
 }
 
 // Fates counts the places of a Decision by fate. Each counter stops at 65535.
@@ -46,7 +52,7 @@ func (f Fates) Counts() []Count {
 	var counts []Count
 	for fate, n := range f {
 		if n > 0 && Fate(fate) != Used {
-			counts = append(counts, Count{fateNames[fate], int(n)})
+			counts = append(counts, Count{fateNames[fate][min(n-1, 1)], int(n)})
 		}
 	}
 	return counts

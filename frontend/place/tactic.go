@@ -39,30 +39,30 @@ func (k *Kind) Tactic(q Queue, trip time.Duration) Tactic {
 }
 
 func (t Tactic) String() string {
-	words := []string{"it is not known how long they run"}
+	words := []string{"their run time is unknown"}
 	if t.Run > 0 {
-		words[0] = fmt.Sprintf("they run for up to %v", t.Run.Round(time.Microsecond))
+		words[0] = fmt.Sprintf("each runs for up to %v", max(t.Run.Round(time.Microsecond), time.Microsecond))
 	}
 	for _, w := range []struct {
 		holds bool
 		text  string
 	}{
-		{t.Single, "so few round trips that one place at a worker must do"},
-		{t.Large, "so many that they ride only where there is plenty of room"},
-		{t.MessagesWait, "messages cost so much CPU that they wait for later messages"},
+		{t.Single, "such short tasks reserve one place at a worker"},
+		{t.Large, "so many tasks are sent along only if twice as many workers look idle"},
+		{t.MessagesWait, "to save CPU, some messages wait to go out with later messages"},
 	} {
 		if w.holds {
 			words = append(words, w.text)
 		}
 	}
 	if text := t.Only.String(); text != "" {
-		words = append(words, "they may run only at "+text)
+		words = append(words, "they may run only at workers with "+text)
 	}
 	if t.Near != "" {
-		words = append(words, fmt.Sprintf("what they read is at %s", t.Near))
+		words = append(words, fmt.Sprintf("their inputs are at %s", t.Near))
 	}
 	if t.Bundle > 1 {
-		words = append(words, fmt.Sprintf("%d go with each message", t.Bundle))
+		words = append(words, fmt.Sprintf("up to %d tasks share a message", t.Bundle))
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(words, "; ")
 }

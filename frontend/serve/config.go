@@ -236,8 +236,7 @@ func (c *Config) checkGossip() (errs []error) {
 	addError := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Gossip == "" {
 		if c.GossipAdvertise != "" || len(c.Join) > 0 || c.Heartbeat != "" {
-			addError("an advertised gossip address, frontends to join or a heartbeat address, without a gossip " +
-				"address: give that too")
+			addError("--gossip-advertise, --join or --heartbeat without --gossip: give --gossip HOST:PORT too")
 		}
 		return errs
 	}
@@ -251,11 +250,11 @@ func (c *Config) checkGossip() (errs []error) {
 		}
 	}
 	if c.Advertise == "" && isUnspecified(c.Listen) {
-		addError("listen on %q: no peer can reach the frontend there: set the address to advertise", c.Listen)
+		addError("listen on %q: no peer can reach the frontend there: give --advertise HOST:PORT", c.Listen)
 	}
 	if c.GossipAdvertise == "" && isUnspecified(c.Heartbeat) {
-		addError("take heartbeats on %q: no worker can reach the frontend there: set the gossip address to advertise, "+
-			"whose host workers are told", c.Heartbeat)
+		addError("take heartbeats on %q: no worker can reach the frontend there: give --gossip-advertise "+
+			"HOST:PORT, because workers are told that host", c.Heartbeat)
 	}
 	for _, j := range c.Join {
 		if err := names.Check(j); err != nil {

@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 	if at := d.Candidates[d.Chosen]; at.Worker != d.Worker {
 		t.Errorf("chose %s, ran at %s", at.Worker, d.Worker)
 	}
-	for _, says := range []string{"task 0 goes by estimation", "w0", "w1", "w2", "Psucc", "succeeded"} {
+	for _, says := range []string{"task 0 is placed by estimation", "w0", "w1", "w2", "Psucc", "succeeded"} {
 		if !strings.Contains(d.Text, says) {
 			t.Errorf("%q lacks %q", d.Text, says)
 		}

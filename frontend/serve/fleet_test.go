@@ -276,12 +276,12 @@ func TestValidateGossip(t *testing.T) {
 		says  string
 		spoil func(*Config)
 	}{
-		{"without a gossip address", func(c *Config) { c.Gossip = "" }},
+		{"give --gossip", func(c *Config) { c.Gossip = "" }},
 		{"set a secret", func(c *Config) { c.Secret = "" }},
 		{`gossip on "here"`, func(c *Config) { c.Gossip = "here" }},
 		{`take heartbeats on "here"`, func(c *Config) { c.Heartbeat = "here" }},
-		{"set the address to advertise", func(c *Config) { c.Advertise = "" }},
-		{"set the gossip address to advertise", func(c *Config) { c.GossipAdvertise = "" }},
+		{"give --advertise", func(c *Config) { c.Advertise = "" }},
+		{"give --gossip-advertise", func(c *Config) { c.GossipAdvertise = "" }},
 		{`join "f2"`, func(c *Config) { c.Join = []string{"f2"} }},
 	} {
 		c := good

@@ -113,8 +113,8 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Start() error {
 	raw, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("frontend: listen on %s: %w: is another one running? choose another address", s.cfg.Listen,
-			err)
+		return fmt.Errorf("frontend: listen on %s: %w: is another phoebe dev or phoebe frontend running there? "+
+			"choose another address", s.cfg.Listen, err)
 	}
 	s.listener = newListener(raw, s)
 	if s.cfg.Advertise == "" {

@@ -119,8 +119,9 @@ function DecisionCard(p: { d: Decision; n: number; of: number; frontend: string 
           </>
         )}
       </dl>
-      <p>{d.Path}, because {d.Why}</p>
-      {d.Reason && <p>{d.Reason}</p>}
+      <p>placed by {d.Path}, because {d.Why}</p>
+      {d.Reason && <p>{(d.Candidates ?? [])[d.Chosen]
+        ? `${d.Candidates![d.Chosen]!.Worker} was chosen` : 'no candidate was chosen'}: {d.Reason}</p>}
       {d.Far && <p>{d.Far}</p>}
       {(d.Candidates ?? []).length > 0 && <Candidates d={d} n={p.n} />}
       {(d.Samples ?? []).length > 0 && <Samples d={d} n={p.n} />}
@@ -188,7 +189,7 @@ function Samples(p: { d: Decision; n: number }) {
     <>
       {(p.d.Samples ?? []).map((s, i) => (
         <details key={i} open={i === 0}>
-          <summary>{sinceArrival(s.At)}: {count(s.Tasks)} tasks waited, {s.Tactic}</summary>
+          <summary>{sinceArrival(s.At)}: {count(s.Tasks)} {s.Tasks === 1 ? 'task' : 'tasks'} waited; {s.Tactic}</summary>
           <div class="scroll" tabIndex={0} role="region" aria-label={`sample ${i + 1} of decision ${p.n}`}>
             <table>
               <thead><tr><th scope="col">worker</th><th scope="col">why it was chosen</th>
