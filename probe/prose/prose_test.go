@@ -75,7 +75,7 @@ func TestProse(t *testing.T) {
 }
 
 func measure(c *Count) ceiling {
-	share := func(n, total int) int { return (n*10_000 + total - 1) / max(total, 1) }
+	share := func(n, total int) int { return (n*10_000 + max(total, 1) - 1) / max(total, 1) } // rounded up
 	return ceiling{
 		pronouns: share(c.Pronouns, c.Words),
 		hard:     share(c.CountOf(Hard), c.Sentences), clotted: share(c.CountOf(Clotted), c.Sentences),
