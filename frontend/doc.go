@@ -5,13 +5,15 @@
 // # Short tasks
 //
 // A job's tasks are grouped by their demands of a worker. For the m waiting tasks of a group, the frontend reserves
-// d*m places at sampled workers (batch sampling: Sparrow, section 3.3; d is the job's probe ratio, 2 by default).
+// d*m places at sampled workers (batch sampling: Sparrow, section 3.3; d is the job's probe ratio, 2 by default). A
+// task that rides along (below) counts as one of these places.
 // The workers that are ready first get the tasks (late binding: section 3.5). When no task waits any more, the
 // other places are cancelled (section 3.6).
 // phoebe adds parts to the policy. Each part can be switched in [Policy]:
 //
-//   - ride-along: if the view believes that a worker has a free slot and no queue, the reservation brings a task along;
-//   - informed: tasks ride to workers believed idle, and a worker that becomes idle is offered waiting tasks;
+//   - ride-along: a reservation may bring a task along, which starts at once if the worker has room;
+//   - informed: tasks ride only to workers that the view believes to have a free slot and no queue, and a worker that
+//     becomes idle is offered waiting tasks. Without this part, tasks ride to a random sample;
 //   - sticky: a place is kept while its job has waiting tasks, so jobs are served more nearly in the order of arrival
 //     (compare Eagle's sticky batch probing);
 //   - overlap: a worker may ask for a task one round trip before the time when it expects a free slot;
@@ -89,10 +91,10 @@
 //	Why is a job refused?                          admit.go, jobs.admitJob; admit.go, jobs.refuseBusy
 //	Who decides a tenant's share?                  budget.go, jobs.updateQuotas; budget.go, jobs.coverByTokens
 //	What would I change to add a policy?
-//	  its row and parts                            place/policy.go, ParsePolicy
+//	  its row in Policies, and its parts           place/policy.go, ParsePolicy
 //	  how it chooses workers                       place/place.go, Sampler.PlacerFor; wants.go, planner.planGroup
 //	  or only which workers it may choose          view/sets.go, Need.isMetBy; admit.go, jobs.admitTasks
-//	  other calls of the sampler                   plan.go, planner.resampleJob; plan.go, planner.offerJob
+//	  other calls of the sampler, to be checked    plan.go, planner.resampleJob; plan.go, planner.offerJob
 //	  names in the API (IDL) and the client        serve/parse.go, policyFromAPI; client/job.go, Policy.toWire
 //
 // # Words

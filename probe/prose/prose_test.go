@@ -23,6 +23,10 @@ type ceiling struct{ pronouns, hard, clotted, oneWord, long int }
 // goals bound every row, also rows without a line in ceilings.txt.
 var goals = ceiling{pronouns: 600, hard: 600, clotted: 200, oneWord: 2000, long: 30}
 
+// models is what the best of the code bases reach that people hold up as models. No ceiling is lower, because a share of
+// few words jumps with each of them.
+var models = ceiling{pronouns: 430, hard: 200, clotted: 50, oneWord: 700, long: 10}
+
 const ceilingsFile = "ceilings.txt"
 
 // TestProse holds each row to its ceiling. Ceilings only fall: -lower writes better figures into ceilings.txt.
@@ -62,10 +66,13 @@ func TestProse(t *testing.T) {
 			t.Errorf("%s: pronouns %s, ceiling %s: name nouns again", row, percent(is.pronouns), percent(may.pronouns))
 		}
 		if *lower {
+			lowered := func(is, may, model int) int { return min(max(is, model), may) }
 			ceilings[row] = ceiling{
-				pronouns: min(is.pronouns, may.pronouns),
-				hard:     min(is.hard, may.hard), clotted: min(is.clotted, may.clotted),
-				oneWord: min(is.oneWord, may.oneWord), long: min(is.long, may.long),
+				pronouns: lowered(is.pronouns, may.pronouns, models.pronouns),
+				hard:     lowered(is.hard, may.hard, models.hard),
+				clotted:  lowered(is.clotted, may.clotted, models.clotted),
+				oneWord:  lowered(is.oneWord, may.oneWord, models.oneWord),
+				long:     lowered(is.long, may.long, models.long),
 			}
 		}
 	}
