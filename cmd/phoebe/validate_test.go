@@ -127,7 +127,7 @@ func TestBrokenConfigurations(t *testing.T) {
 		{frontend, "workers: [10.0.0.7:7420]\nworkers-file: /etc/hosts\n", 1, []string{"can't be used together"}},
 		{frontend, "# at home\nworkers-file: /nonexistent\n", 2, []string{"/nonexistent", "one in each line"}},
 		{frontend, "workers: [10.0.0.7]\n", 1, []string{"10.0.0.7", "host:port"}},
-		{frontend, "workers: [10.0.0.7:7420]\njoin: [10.0.0.2:7411]\n", 2, []string{"give that too"}},
+		{frontend, "workers: [10.0.0.7:7420]\njoin: [10.0.0.2:7411]\n", 2, []string{"give --gossip HOST:PORT too"}},
 		{frontend, "gossip: 127.0.0.1:7411\njoin: [seed]\n", 2, []string{`"seed"`, "host:port"}},
 		{frontend, "gossip: 10.0.0.1:7411\nheartbeat: 127.0.0.1:7412\n", 1, []string{"set a secret"}},
 		{frontend, "workers: [10.0.0.7:7420]\nprobe-ratio: 0.5\n", 2, []string{"from 1 to 10"}},
