@@ -71,9 +71,9 @@ func (c *ledger) handleClaimed(w *worker, m *probe.Claimed, now time.Time, acts 
 const confirmedFor = time.Second
 
 // askToConfirm asks workers whether a job is still here. While all tasks of a job are held, no worker has anything
-// of the job. Then no worker reports that the client moved the job to another frontend, and a worker that has
-// started since would run a task again. If ws is empty, held tasks go on without an answer:
-// the first worker to come up will know no more of the job.
+// of the job. Then no worker reports that the client moved the job to another frontend. A worker that started after
+// the move does not know of the move, and would run a task a second time. If ws is empty, held tasks go on without an
+// answer: the first worker to come up will know no more of the job.
 func (c *ledger) askToConfirm(j *job, ws []*worker, now time.Time, acts []Action) []Action {
 	for _, w := range ws {
 		c.Stats.Claims++

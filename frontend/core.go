@@ -46,7 +46,8 @@ func New(cfg Config, rng *rand.Rand) *Core {
 }
 
 // Step applies ev at now, and appends the actions that the shell must carry out, in order, to acts. Step never
-// blocks and reads no clock. The time now must not go back.
+// blocks and reads no clock. The time now must not go back. The actions use memory of the core, and are valid until
+// the next Step.
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	c.lent.done.TakeBack()
 	c.lent.launches.TakeBack()
@@ -69,7 +70,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		for _, index := range ev.Tasks {
 			if t := c.findTask(ev.Job, index); t != nil && t.state != done {
 				acts = c.stopTask(t, Outcome{Kind: Cancelled, Message: ev.Reason, Unwanted: true}, now, acts)
-				c.wantAllPlaces(t.group.job)
+				c.wantAllPlaces(t.group.job) // the plan also refreshes the job, which may be at its tail now
 			}
 		}
 	case Unread:
@@ -137,8 +138,8 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 	for _, m := range msgs {
 		switch m.(type) {
 		case probe.Refused, probe.Evicted:
-			// The handler loses places, and puts off or drops all jobs that have wants then. So the wants of earlier
-			// messages are planned first.
+			// The handler puts off or drops all jobs with wants. Only the refused jobs may have wants then, so the
+			// wants of earlier messages are planned first.
 			acts = c.planWants(now, acts)
 		}
 		acts = c.handleMsg(w, m, now, acts)
@@ -495,7 +496,8 @@ func (c *Core) Tenants(most int) []TenantStatus {
 	return list
 }
 
-// Spare sums up what spare tasks take at workers, by class or beyond tokens, in thousandths of slots.
+// Spare returns what spare tasks take at workers, in thousandths of slots. A task is spare by the class of its job,
+// or because the tokens of its tenant do not cover the task.
 func (c *Core) Spare() (all int64) {
 	for _, t := range c.tenants {
 		all += t.used.spareUse

@@ -82,7 +82,8 @@
 //	What happens when a link breaks?
 //	  places go, attempts are adrift               core.go, Core.loseLink; claims.go, ledger.unlinkWorker
 //	  it is back: attempts are claimed             core.go, Core.bringWorkerUp; claims.go, ledger.linkWorker
-//	  it is not back in AdriftFor: lost            core.go, Core.wakeWorker; core.go, Core.loseWorker
+//	  the worker answers: runs, ended, unknown     outcomes.go, ledger.handleStarted; outcomes.go, ledger.handleRefused
+//	  it is not back in AdriftFor (1 s): lost      core.go, Core.wakeWorker; core.go, Core.loseWorker
 //	What happens when a worker is lost?            core.go, Core.loseWorker; outcomes.go, ledger.loseAttempt
 //	What happens when an attempt ends?             outcomes.go, ledger.handleFinished
 //	What if a client moves a job to a frontend?    claims.go, ledger.claimJob
@@ -96,6 +97,16 @@
 //	  or only which workers it may choose          view/sets.go, Need.isMetBy; admit.go, jobs.admitTasks
 //	  other calls of the sampler, to be checked    plan.go, planner.resampleJob; plan.go, planner.offerJob
 //	  names in the API (IDL) and the client        serve/parse.go, policyFromAPI; client/job.go, Policy.toWire
+//
+// # When a link breaks
+//
+// The frontend drops the places at the worker, and their groups look for places elsewhere. Tasks with an attempt
+// there, running or bound early, are adrift for AdriftFor (1 s). The worker drops the frontend's places. Running
+// attempts run on for Grace (10 s), and results stay for Retain (30 s).
+//
+// If the link is back in time, the frontend claims each attempt. The worker answers Started or Finished, or Unknown
+// with a time: a younger attempt never started and is taken back, an older attempt counts as lost. If the link stays
+// down, all attempts there are lost. Then a task runs again elsewhere, unless the task may start only once.
 //
 // # Words
 //

@@ -161,6 +161,7 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 	var specs []estimate.Task
 	sets := map[*group]int{} // numbers of the groups in this batch, from 1
 	picked, pickedDemand := map[*group]int{}, map[*tenant]int64{}
+	// At most maxEarly tasks join the crowd in a step, so that the step does not take long.
 	for crowded := 0; c.batchQueue.Len() > 0 && len(batch) < estimate.MaxBatch && crowded < maxEarly; {
 		x := c.batchQueue.Min()
 		if len(batch) > 0 && !x.mayMatchWith(batch[len(batch)-1]) {
@@ -259,7 +260,7 @@ func (c *planner) fitsNowhereOpen(x *longTask) bool {
 	})
 }
 
-// drawWorker returns a random worker of x's set, for a task whose workers have not told their waits.
+// drawWorker returns a random worker of x's set, for a task without candidates.
 func (c *planner) drawWorker(x *longTask) *worker {
 	workers := x.task.group.Set.Workers()
 	return c.workerOf(workers[c.rand.IntN(len(workers))])

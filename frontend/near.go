@@ -145,7 +145,7 @@ func (c *jobs) areSitesBusy(n *nearGroup, x *nearTask, now time.Time) bool {
 	g := n.group
 	far := x.sites[len(x.sites)-1].Read
 	for _, site := range x.sites[:len(x.sites)-1] {
-		run := max(g.estimate-far+site.Read, g.Runs.Shortest())
+		run := max(g.estimate-far+site.Read, g.Runs.Shortest()) // g.estimate includes reading from far away
 		ahead, slots := n.ensureShelf(site.Tier, site.Name).ripe.Len(), 0
 		for _, key := range c.view.Fleet().WorkersAt(site.Tier, site.Name) {
 			if w := c.view.Worker(Worker(key)); g.Set.Contains(w) && !c.view.IsAvoided(w, now) {

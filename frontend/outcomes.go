@@ -164,12 +164,12 @@ func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, no
 	}
 	c.noteEarlier(a, endForStatus(m.Status), started, ended)
 	acts = c.ackResult(a.w, m.Attempt, now, acts)
-	isClaiming := t.state == claiming // another attempt may run, and no worker has told yet
+	isClaiming := t.state == claiming // another attempt may run at a worker that has not answered the claim yet
 	if j := t.group.job; isClaiming || m.Attempt.Frontend != c.cfg.ID {
 		if j.failedAttempts == nil {
 			j.failedAttempts = map[probe.AttemptID]bool{}
 		}
-		j.failedAttempts[m.Attempt] = true // if asked again, the worker tells again
+		j.failedAttempts[m.Attempt] = true // after another claim, the worker may report the result again
 	}
 	if c.continueWithOther(t) {
 		return acts
@@ -209,6 +209,7 @@ func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 	p.Finished = end - oneWay
 	p.Started = p.Finished - m.Run
 	p.Queued = p.Sampled + oneWay // when the first places of the group came: all waiting tasks share them
+	// Without a Ready, the task rode or was bound early: the start counts as the turn.
 	if m.Held == 0 {
 		p.Ready = max(p.Queued, p.Started-m.Launch)
 		p.Bound = p.Ready
@@ -226,7 +227,8 @@ func (t *task) roundTrip(m *probe.Finished, now time.Time) time.Duration {
 	return max(0, now.Sub(sent)-m.Kept-m.Launch-m.Run)
 }
 
-// learnRun takes a run of t into account. Of many short runs, only some reach the statistics.
+// learnRun takes a run of t into account. Of many short runs, only some reach the statistics. Runs of LongTask/4 and
+// more all do, because the statistics decide whether later tasks count as long.
 func (c *ledger) learnRun(t *task, w *worker, m *probe.Finished) {
 	if more := t.group.Runs.NoteRun(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
 		c.addToStats(t, w, m)
@@ -319,7 +321,7 @@ func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts 
 		c.adoptCopy(t, w, m.Attempt, m.Ran, now)
 		return acts
 	}
-	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // the task has an outcome
+	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // no task here needs the attempt
 }
 
 // handleRefused takes back places and attempts refused by a worker.
@@ -344,6 +346,7 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 			acts = c.failLaunch(a, m.Reason, now, acts)
 		default:
 			c.takeBackTask(a)
+			// As long as another queue may have room, estimation tries the other queue, and needs no window.
 			if g := a.task.group; m.Reason == probe.QueueFull && (g.Policy.Binding != Late ||
 				regular && g.path == estimate.Estimation && c.allQueuesFull(g, w, now)) {
 				g.narrowWindow()
@@ -515,7 +518,7 @@ func (c *ledger) dropMovedJob(j *job, now time.Time, acts []Action) []Action {
 func (c *ledger) forgetJob(j *job, now time.Time, acts []Action) []Action {
 	j.ended = true
 	j.leaveUnserved()
-	c.presumeStarted(now) // drops j from the list of rides
+	c.presumeStarted(now) // drops j from sentJobs, unless a job before j stays there
 	acts = c.cancelPlaces(j, now, acts)
 	acts = c.forgetCommon(j, acts)
 	c.removeJob(j)

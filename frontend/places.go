@@ -250,7 +250,7 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 		c.Stats.Kept++
 	} else {
 		c.dropPlace(w, m.Res, r, place.Used)
-		first.placeSpent = !shared
+		first.placeSpent = !shared // restorePlace would give the place to the task's group
 	}
 	c.Stats.Binds++
 	acts = append(acts, Send{Worker: w.Key, Msg: bind})
@@ -373,7 +373,8 @@ func (g *group) liveProbes() int {
 
 // renewProbeBudget returns how many probes the group lacks for waiting tasks. First, a group without places gets a
 // new budget: the probes that its waiting tasks are worth. Until the budget is spent, the group may ask for more
-// probes than its waiting tasks are worth now.
+// probes than its waiting tasks are worth now. So m tasks get d*m probes, even if some tasks are at workers before
+// the last probes are sent.
 func (g *group) renewProbeBudget() int {
 	worth := g.Probes(g.queue.Len())
 	if g.livePlaces == 0 {
@@ -488,9 +489,10 @@ func (c *ledger) dropPlaces(w *worker) {
 	}
 }
 
-// surplusFor is the time for which a surplus place stays in its queue, for turns of other jobs. The time is longer
-// than a round trip, so a worker that asks meanwhile gets a task. The time is also long enough for a single message
-// to cancel several places.
+// surplusFor bounds the time for which surplus places stay in their queues, for turns of other jobs. The time starts
+// with the first surplus place, and at its end all surplus places are withdrawn. The time is longer than a round
+// trip, so a worker that asks meanwhile gets a task. The time is also long enough for a single message to cancel
+// several places.
 const surplusFor = time.Millisecond
 
 // cancelPlaces withdraws all places of a job; rides go on. If turns are shared and another job of the tenant
@@ -514,7 +516,7 @@ func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 			case r.openRides > 0:
 				c.keepSurplus(r.splitQueued(), now)
 			default:
-				live := r.livePlaces
+				live := r.livePlaces // the group no longer counts or lists r, but r keeps its places
 				r.addLive(-live)
 				r.removeIfEmpty()
 				r.livePlaces = live
@@ -542,7 +544,7 @@ func (r *reservation) splitQueued() *reservation {
 	return queued
 }
 
-// keepSurplus keeps the places of r as surplus for surplusFor.
+// keepSurplus keeps the places of r as surplus, until all surplus places are withdrawn.
 func (c *ledger) keepSurplus(r *reservation, now time.Time) {
 	r.isSurplus = true
 	if len(r.w.surplus) == 0 {

@@ -122,7 +122,8 @@ func (c *planner) offerJob(j *job, w *worker, now time.Time, acts []Action) (_ [
 // planNear finds workers for the ripe tasks of a group, first near the inputs.
 func (c *planner) planNear(n *nearGroup, now time.Time, acts []Action) []Action {
 	c.shelveNew(n, now)
-	if len(c.view.Idle()) >= n.group.queue.Len() { // if each task may ride, rides go first
+	// If each task may ride, rides go first. Else a shelf would get places that are cancelled in the same step.
+	if len(c.view.Idle()) >= n.group.queue.Len() {
 		acts = c.planShelves(n, (*planner).rideShelf, now, acts)
 	}
 	acts = c.planShelves(n, (*planner).planShelf, now, acts)

@@ -49,7 +49,8 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 				nextLook = min(nextLook, max(t.long.spec.Work.Mean/looksPerRun, minSleep))
 			}
 			long = append(long, lateTask{t, c.timeLeft(t, now)})
-		// A claimed task may have files, and a copy would not start at once.
+		// A task found by a claim counts as short (long is nil) even if the task needs files. A copy would first
+		// fetch the files, and not start at once.
 		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t):
 			due, every := c.whenShortLate(t, now)
 			if due <= 0 {
@@ -178,7 +179,8 @@ func scaleTime(factor float64, d time.Duration) time.Duration {
 // remainingRun returns how much longer t will run after a run of the given length. The measure is ended tasks that ran
 // longer: of the same stage, or of the same function if none of the stage has ended. For a task with a hint, fewer than
 // enoughRuns ended tasks of the stage say little. Then the hint counts, until the task has run for hintsWithin times as
-// long. Tasks of other jobs, with other hints, say nothing about such a task.
+// long: the runs of the function may be of tasks with other hints. If nothing is known, the task is taken to run as
+// long again.
 func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	x, a := t.long, t.attempt
 	stats, run := t.group.stageStats, x.spec.Work.Mean
@@ -246,8 +248,8 @@ func (c *planner) copyLong(lateTasks []lateTask, now time.Time, acts []Action) (
 }
 
 // askFresher asks for newer matrices, if the matrix of the worker chosen for the copy is at least as old as attempt
-// a. Then it asks all candidates with such matrices. By a matrix of that age, a was to start sooner than it does. The
-// other matrices of that age may be as wrong.
+// a. All candidates with matrices of that age are asked. The matrix by which a was placed promised an earlier start,
+// and the other matrices of that age may be as wrong.
 func (c *planner) askFresher(a *attempt, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	isOld := func(candidate *estimate.Candidate) bool { return candidate.Age >= now.Sub(a.sentAt) }
 	if !isOld(choice.Choice()) {

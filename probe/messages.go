@@ -486,7 +486,7 @@ type Refused struct {
 	Count      uint32
 	Attempt    AttemptID
 	Reason     Reason
-	RetryAfter time.Duration // 0: do not try this worker again for this job
+	RetryAfter time.Duration // when to try again, if Reason is QueueFull; else frontends ignore it
 	Load       Load
 	// Knows is set if Reason is Unknown: an attempt sent less than Knows ago never started and never will; 0: not
 	// known.

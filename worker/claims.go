@@ -22,11 +22,12 @@ type jobMemory struct {
 }
 
 const (
-	// rememberFor is the time that a memory is kept after its last change. It is much longer than the earlier owner
-	// of a moved job may still send messages for the job. A sent message is under way for no longer than the lease.
-	// But after a freeze, a frontend goes on with its jobs. The frontend lets go of a job when a worker says that
-	// the job has moved, or when the client is gone. After an absence the frontend first checks whether its clients
-	// are gone. The check takes as long as a client may be silent (30 s by default).
+	// rememberFor is the time that a memory is kept after its last change. The earlier owner of a moved job may
+	// still send messages for the job, and rememberFor must outlast the last such message. A sent message is under
+	// way for no longer than the lease. But after a freeze, a frontend goes on with its jobs. The frontend lets go
+	// of a job when a worker says that the job has moved, or when the client is gone. After an absence the frontend
+	// first checks whether its clients are gone. The check takes as long as a client may be silent (30 s by
+	// default).
 	rememberFor = 10 * time.Minute
 	// maxMemories bounds the number of memories: more jobs than can be lost with a frontend. Beyond the bound the
 	// worker forgets the oldest memories, because the earlier owners of these jobs have had the longest time to let

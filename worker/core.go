@@ -115,7 +115,7 @@ type Received struct {
 }
 
 // Exited reports the end of an attempt. Every Start is followed by exactly one Exited. Exited is passed by
-// pointer because no other event comes as often. The core does not keep the pointer, but may change Status.
+// pointer because the struct is large and frequent. The core does not keep the pointer, but may change Status.
 type Exited struct {
 	Attempt probe.AttemptID
 	Status  probe.Status
@@ -579,8 +579,7 @@ func (c *Core) receiveMsg(l *link, msg probe.Msg, now time.Time, acts []Action) 
 	case probe.Hello:
 		// The shell has handled the first Hello; a second Hello changes nothing.
 	default:
-		// Only a worker sends such a message. The peer is confused, and keeps the link until the end of the
-		// lease.
+		// Only a worker sends such a message. The core ignores the message, and the link stays up.
 	}
 	return acts
 }

@@ -47,7 +47,7 @@
 //	What if a frontend does not answer Ready?             places.go, Core.expireOverdue
 //	What happens at the end of a task?                    attempts.go, Core.endAttempt
 //	What happens when a frontend's link breaks?           attempts.go, Core.linkDown; places.go, Core.expireOverdue
-//	Who gets the attempts of a job that moved?            claims.go, Core.grantClaim
+//	Who gets attempts by a claim (repair, moved job)?     claims.go, Core.grantClaim; claims.go, Core.claimAttempt
 //
 // To understand the rest, read testdata/*.txt, then Step.
 package worker

@@ -212,10 +212,11 @@ func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) 
 	return b
 }
 
-// wakeIdleAccount prepares a tenant without a place in the queue for its next turns, and likewise each idle parent. An
-// idle tenant saves nothing up: its start moves up to virtual time. Only if the tenant has no open bills, virtual time
-// is brought forward first. A tenant with open bills keeps the lag behind its siblings that it had at the last charge.
-// Otherwise a tenant that has one place after another would lose the lag between two places.
+// wakeIdleAccount prepares a tenant for its next turns if the tenant has no place in the queue and no turn is on,
+// and likewise each such parent. An idle tenant saves nothing up: its start moves up to virtual time. Only if the
+// tenant has no open bills, virtual time is brought forward first. A tenant with open bills keeps the lag behind its
+// siblings that it had at the last charge. Otherwise a tenant that has one place after another would lose the lag
+// between two places.
 func (f *fair) wakeIdleAccount(a *account) {
 	for ; a.parent != nil && !a.hasPlaces() && a.openTurns == 0; a = a.parent {
 		if a.openBills == 0 {

@@ -192,6 +192,7 @@ func (f *forecast) writeMatrix(m *probe.WaitMatrix, alwaysOpen probe.Demand) {
 	row, col := side, side // steps of CPU, and of memory, with room in the whole swept part
 	for k := len(f.spans) - 1; k >= 0 && row+col > 0; k-- {
 		free := f.spans[k].free
+		// A step may exceed the open part. The tasks of that step that fit need at most the open part.
 		for ; row > 0 && min(probe.MatrixStep(all.CPU, row-1), open.CPU) > min(free.all.CPU, free.open.CPU); row-- {
 			cpu[row-1] = f.spans[k+1].at
 		}

@@ -195,8 +195,8 @@ func (c *Core) whyCannotRunNow(l *link, job probe.JobID, m *probe.Launch, now ti
 	return c.whyCannotRun(l, job, m, now)
 }
 
-// sendRefused refuses count places from first on, or attempt a, or both. A retryAfter of 0 tells the frontend not
-// to try this worker again for this job.
+// sendRefused refuses count places from first on, or attempt a, or both. With QueueFull, retryAfter tells the
+// frontend when to try again. Frontends ignore retryAfter with other reasons.
 func (c *Core) sendRefused(
 	l *link, first probe.ResID, count uint32, a probe.AttemptID, reason probe.Reason, retryAfter time.Duration,
 	acts []Action,
@@ -475,6 +475,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 		b.tenant, b.demand, b.queueTenant = p.tenant, p.demand, p.queueTenant
 		b.expectedRun = cmp.Or(launch.Estimate, expected)
 		b.waited, b.heldFor, b.waitParts = a.waited, a.heldFor, a.waitParts
+		// Without an estimate, the task costs its tenant as much as the turn did.
 		b.bill = c.queue.chargeAttempt(c.queue.ensureTenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expectedRun))
 		c.stageAttempt(b, now)
 	}
@@ -639,7 +640,8 @@ func (c *Core) lateStaged(now time.Time) *attempt {
 }
 
 // patienceFor returns how long a staged attempt waits for the slot promised to it. Spare work that stops for the
-// attempt may take obeysFor.
+// attempt may take obeysFor after the order. The order may go out some time after the attempt was staged, so the
+// limit is twice obeysFor.
 func (c *Core) patienceFor(a *attempt) time.Duration {
 	if a.clearsSpare && c.stopping.Len() > 0 {
 		return 2 * obeysFor

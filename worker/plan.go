@@ -214,6 +214,7 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 			continue // late files: the entry keeps its position, but no room
 		case (deep || f.mayStart(p.neededRoom(), p.longestRun())) &&
 			(!shortPartOnly || c.fitsShortPart(p.neededRoom(), f.spans[0].free)):
+			// The check took the longest run. The plan takes the expected run, as for running attempts.
 			f.addRunning(p.neededRoom(), expectedCost(p.expectedRun, c.averages.runTime, 1))
 			c.gaps = append(c.gaps, p)
 			continue
@@ -224,8 +225,8 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 		shortAhead = shortAhead || !p.long
 		waited := now.Sub(p.queuedAt)
 		start := waited + f.planEntry(p.neededRoom(), notBefore, c.placeCost(p))
-		// If a short entry starts later than first planned, no entry may go before it any more. If a long entry
-		// does, entries in the short part may still go first: they do not delay a long entry.
+		// If a short entry has waited longer than first planned, no entry may go before the short entry any more.
+		// If a long entry has, entries in the short part may still go first, because they delay no long entry.
 		switch {
 		case fetched > 0:
 		case p.plannedWait == 0:

@@ -43,7 +43,7 @@ type tenant struct {
 
 func (q *queue) len() int { return q.placeCount }
 
-// addPlace adds p.
+// addPlace adds p, and counts p for its tenant and its kind. The policy decides on the position.
 func (q *queue) addPlace(p *place) {
 	q.placeCount++
 	q.changes++

@@ -1,7 +1,8 @@
-// Package place decides where sampled tasks go. The input is a [Want], the places that a group of waiting tasks
-// lacks, and the view. The output is a list of [Decision] values: how many tasks ride to which worker, how many
-// places are reserved there, and why. The package sends nothing. It changes only the order of the workers in the
-// view's sets, which has no meaning. The caller carries the decisions out, and may record, print or drop them.
+// Package place decides where sampled tasks go. The input is the view and a [Want]: the places that a group of
+// waiting tasks lacks. The output is a list of [Decision] values: how many tasks ride to which worker, how many
+// places are reserved there, and why. The package sends nothing. In the view, the package changes the
+// order of workers in lists, which has no meaning, and ends the avoidance of workers whose time is over. The caller
+// carries the decisions out, and may record, print or drop them.
 //
 // [Sampler.PlacerFor] returns the [Placer] of a policy. The baselines that ask workers for queue lengths first use
 // [Sampler.BindShortest] instead, and tasks placed by estimation use package estimate.

@@ -15,8 +15,8 @@ type Answer struct {
 }
 
 // BindShortest binds n tasks to the n shortest queues (Sparrow, sections 3.2 and 3.3). If fewer workers answered than
-// probes were sent, the tasks are bound one by one, each to the queue that is then shortest, with the tasks bound just
-// before. Sparrow does not discuss that case. BindShortest sorts answers, and adds the bound tasks to the lengths. The
+// probes were sent, the tasks are bound one by one, each to the shortest queue, counting the tasks bound just before.
+// Sparrow does not discuss that case. BindShortest sorts answers, and adds the bound tasks to the lengths. The
 // Sampler owns the returned slice, until its next call.
 func (s *Sampler) BindShortest(answers []Answer, n, probes int) []Decision {
 	s.decisions = s.decisions[:0]

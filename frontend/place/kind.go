@@ -91,7 +91,7 @@ func (k *Kind) Bundle(q Queue, bytes int) int {
 	if !k.Policy.Bundle || !k.Runs.Any() {
 		return 1
 	}
-	// A longer task must not hold up the rest of the bundle.
+	// The longest run counts, because one long task would hold up the rest of the bundle.
 	return fitBundle(q, int(bundleTime/k.Runs.Longest()), bytes)
 }
 
@@ -105,5 +105,6 @@ const largeJob = 20
 
 func (k *Kind) isLarge(q Queue) bool { return k.JobTasks > largeJob && k.Bundle(q, BundleBytes) == 1 }
 
-// mostRides returns how many tasks may ride with one message.
+// mostRides returns how many tasks may ride with one message. The other half of MaxPlaces is left for places without
+// a task.
 func (k *Kind) mostRides() int { return min(maxRideBytes/max(k.largestPayload, 1), probe.MaxPlaces/2) }

@@ -69,7 +69,8 @@ const hasPlaces = -1
 func NewSampler(v *view.View, rng *rand.Rand) *Sampler { return &Sampler{view: v, rand: rng} }
 
 // Place decides on w.Probes places, if the set has workers: first by rides, then at workers without places of the
-// group, then at any worker (see planPlaces). A ride counts as a place.
+// group, then at any worker (see planPlaces). A ride counts as a place. If all waiting tasks ride,
+// there are no further places.
 func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	s.decisions = s.decisions[:0]
 	for _, row := range w.PlacesAt {
@@ -127,6 +128,7 @@ func (s *Sampler) decisionFor(w *view.Worker, why Why) *Decision {
 // the number of tasks that ride.
 func (s *Sampler) planRides(w *Want, t *Tactic, now time.Time) (rides int) {
 	idle := len(s.view.Idle())
+	// At most as many riders as the idle workers, or a random sample of the set with one rider each, can take.
 	riders := w.Queue.Riders(min(w.Queue.Len(), idle*w.mostRides()+w.Set.Len()))
 	switch {
 	case !w.Policy.Informed:

@@ -32,7 +32,7 @@ type Policy struct {
 	Resample  bool
 	Seniority bool // tasks of later stages queue as if submitted with their job
 	Near      bool // tasks go to their inputs, if worth the wait
-	Route     bool // in mode auto, long tasks and tasks with needs are placed by estimation
+	Route     bool // in mode auto, long tasks and tasks that need files or much data are placed by estimation
 }
 
 // Policies are the policies that a frontend knows by name. The first is the default. The API has names of its own for

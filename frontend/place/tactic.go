@@ -12,7 +12,7 @@ import (
 type Tactic struct {
 	Run          time.Duration   // about the longest run time expected; 0: unknown
 	Single       bool            // one place per worker, because it comes round soon
-	Large        bool            // tasks ride only where there is plenty of room
+	Large        bool            // the job is large: tasks ride only if twice as many workers look idle
 	Bundle       int             // tasks per message
 	MessagesWait bool            // messages that may wait go out together with later messages
 	Near         string          // host or rack with the inputs, where workers are drawn; "": anywhere

@@ -583,7 +583,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"an attempt whose task has its outcome is killed", "ledger.handleStarted",
-		"probe.Kill{Attempt: m.Attempt}}) // the task", "probe.Kill{}}) // the task",
+		"probe.Kill{Attempt: m.Attempt}}) // no task", "probe.Kill{}}) // no task",
 	},
 	{
 		"a stray result does not end a task that has another attempt", "ledger.handleFinishedElsewhere",
