@@ -104,9 +104,10 @@
 // there, running or bound early, are adrift for AdriftFor (1 s). The worker drops the frontend's places. Running
 // attempts run on for Grace (10 s), and results stay for Retain (30 s).
 //
-// If the link is back in time, the frontend claims each attempt. The worker answers Started or Finished, or Unknown
-// with a time: a younger attempt never started and is taken back, an older attempt counts as lost. If the link stays
-// down, all attempts there are lost. Then a task runs again elsewhere, unless the task may start only once.
+// If the link is back in time, the frontend claims each attempt. The worker answers Started or Finished, or refuses
+// with Unknown and the time for which it remembers attempts. An attempt sent within that time never started, and is
+// taken back; an older attempt counts as lost. If the link stays down, all attempts there are lost. Then a task runs
+// again elsewhere, perhaps beside the old attempt until Grace ends, unless the task may start only once.
 //
 // # Words
 //

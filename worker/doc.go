@@ -32,7 +32,7 @@
 //
 // When the link of a frontend breaks, the worker drops all places of the frontend, with the tasks that were bound
 // early and still wait. Running attempts run on for Grace (10 s), and the worker keeps results for Retain (30 s). Any
-// frontend may claim both.
+// frontend may claim both. If no frontend does, the worker then stops the attempts and forgets the results.
 //
 // # Where is ...
 //
