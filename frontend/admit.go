@@ -123,7 +123,7 @@ func (c *jobs) removeJob(j *job) {
 		}
 	}
 	delete(c.byID, j.ID)
-	c.byWake.Remove(j)
+	c.jobTimers.Remove(j)
 	c.hungry.updateJob(j)
 	c.releasePayloads(j, j.payloadBytes)
 	for t := j.tenant; t != nil; t = t.parent {

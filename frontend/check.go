@@ -43,8 +43,8 @@ func (c *Core) checkTimers() error {
 		}
 	}
 	switch {
-	case timers != c.byTimer.Len():
-		return fmt.Errorf("%d workers with timers, %d timers", timers, c.byTimer.Len())
+	case timers != c.workerTimers.Len():
+		return fmt.Errorf("%d workers with timers, %d timers", timers, c.workerTimers.Len())
 	case len(c.wantingJobs) > 0 || c.allWanting:
 		return fmt.Errorf("%d jobs have wants between steps", len(c.wantingJobs))
 	}
@@ -231,8 +231,8 @@ func (c *Core) checkJobs() error {
 		return fmt.Errorf("%d hungry jobs, %d listed", hungry, listed)
 	case restingCount != c.restingTasks.Len():
 		return fmt.Errorf("%d tasks rest, %d counted", restingCount, c.restingTasks.Len())
-	case timers != c.byWake.Len():
-		return fmt.Errorf("%d jobs with timers, %d timers", timers, c.byWake.Len())
+	case timers != c.jobTimers.Len():
+		return fmt.Errorf("%d jobs with timers, %d timers", timers, c.jobTimers.Len())
 	}
 	return nil
 }

@@ -158,12 +158,12 @@ func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action)
 		c.noteLoad(w, m.Load, now)
 		acts = c.handleFinished(w, m, now, acts)
 	case probe.Queued:
-		c.view.NoteCountedPlaces(w.Worker, m.First, m.Count)
+		c.view.DropPromises(w.Worker, m.First, m.Count)
 		c.noteLoad(w, m.Load, now)
 		acts = c.handleQueued(w, &m, now, acts)
 		c.recheckSoon(w, &m, now)
 	case probe.Started:
-		c.view.NoteCounted(w.Worker, m.Attempt)
+		c.view.DropPromise(w.Worker, m.Attempt)
 		c.noteLoad(w, m.Load, now)
 		acts = c.handleStarted(w, &m, now, acts)
 	case probe.Refused:
@@ -200,11 +200,11 @@ func (c *Core) NextWake() time.Time {
 			at = t
 		}
 	}
-	if c.byWake.Len() > 0 {
-		soonest(c.byWake.Min().wakeAt)
+	if c.jobTimers.Len() > 0 {
+		soonest(c.jobTimers.Min().wakeAt)
 	}
-	if c.byTimer.Len() > 0 {
-		soonest(c.byTimer.Min().wakeAt)
+	if c.workerTimers.Len() > 0 {
+		soonest(c.workerTimers.Min().wakeAt)
 	}
 	soonest(c.rounds.nextDeadline())
 	soonest(c.withdrawAt)
@@ -222,11 +222,11 @@ func (c *Core) NextWake() time.Time {
 
 // runTimers runs all timers that are due.
 func (c *Core) runTimers(now time.Time, acts []Action) []Action {
-	for c.byWake.Len() > 0 && !now.Before(c.byWake.Min().wakeAt) {
-		acts = c.planWants(now, c.wakeJob(c.byWake.Min(), now, acts))
+	for c.jobTimers.Len() > 0 && !now.Before(c.jobTimers.Min().wakeAt) {
+		acts = c.planWants(now, c.wakeJob(c.jobTimers.Min(), now, acts))
 	}
-	for c.byTimer.Len() > 0 && !now.Before(c.byTimer.Min().wakeAt) {
-		acts = c.wakeWorker(c.byTimer.Min(), now, acts)
+	for c.workerTimers.Len() > 0 && !now.Before(c.workerTimers.Min().wakeAt) {
+		acts = c.wakeWorker(c.workerTimers.Min(), now, acts)
 	}
 	if !c.withdrawAt.IsZero() && !now.Before(c.withdrawAt) {
 		acts = c.withdrawSurplus(acts)

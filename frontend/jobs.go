@@ -22,7 +22,7 @@ type jobs struct {
 	leaving bool
 
 	byID          map[probe.JobID]*job
-	byWake        pq.Heap[*job]
+	jobTimers     pq.Heap[*job]
 	wantingJobs   []*job  // jobs with wants to plan in this step
 	allWanting    bool    // all jobs with waiting tasks have wants, because new room has come
 	jobsToAdvance []*job  // jobs with a stage that ended or failed in this step
@@ -222,13 +222,13 @@ func (c *jobs) refreshJob(j *job, now time.Time) {
 	}
 	switch {
 	case at.IsZero():
-		c.byWake.Remove(j)
+		c.jobTimers.Remove(j)
 	case j.pos == 0:
 		j.wakeAt = at
-		c.byWake.Push(j)
+		c.jobTimers.Push(j)
 	case !at.Equal(j.wakeAt):
 		j.wakeAt = at
-		c.byWake.Fix(j)
+		c.jobTimers.Fix(j)
 	}
 }
 

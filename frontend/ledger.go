@@ -16,7 +16,7 @@ import (
 type ledger struct {
 	jobs
 	workers            []*worker // by Worker; nil where there was never a worker
-	byTimer            pq.Heap[*worker]
+	workerTimers       pq.Heap[*worker]
 	attemptsMade       uint64    // made so far
 	attemptsAtWorkers  int       // attempts at workers now
 	workersWithSurplus []*worker // workers with surplus places
@@ -120,7 +120,7 @@ func (c *ledger) allQueuesFull(g *group, last *worker, now time.Time) bool {
 // setTimer sets the timer of w. A linked worker needs the timer for the next acknowledgement or Sync, an adrift
 // worker for the end of its grace period. A worker that is down has no timer.
 func (c *ledger) setTimer(w *worker) {
-	c.byTimer.Remove(w)
+	c.workerTimers.Remove(w)
 	switch w.State() {
 	case view.Down:
 		return
@@ -132,7 +132,7 @@ func (c *ledger) setTimer(w *worker) {
 			w.wakeAt = w.ackAt
 		}
 	}
-	c.byTimer.Push(w)
+	c.workerTimers.Push(w)
 }
 
 const (

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -233,7 +232,7 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 	if shared {
 		bind.Job, bind.Generation = j.ID, j.Generation
 		c.Stats.Shared++
-		c.log.fatesOf(r).Add(place.Lent, 1)
+		c.log.fatesOf(r).Add(place.Shared, 1)
 	} else {
 		c.log.fatesOf(r).Add(place.Bound, 1)
 	}
@@ -477,7 +476,7 @@ func (c *ledger) dropAttempt(a *attempt) {
 		a.task.attempt = nil
 	}
 	c.attemptsAtWorkers--
-	c.view.NoteCounted(a.w.Worker, a.id)
+	c.view.DropPromise(a.w.Worker, a.id)
 	c.revokePresumed(a.job)
 }
 
@@ -506,7 +505,6 @@ func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 			acts = c.withdrawSurplus(acts)
 		}
 	}
-	slices.SortFunc(j.placedGroups, func(a, b *group) int { return cmp.Compare(a.index, b.index) })
 	for _, g := range j.placedGroups {
 		for r := range g.places.All() {
 			switch {

@@ -32,8 +32,8 @@ const (
 	maxEstimated = 32
 )
 
-// lateTask is a candidate for a copy.
-type lateTask struct {
+// tailTask is a task at the tail of its job, and a candidate for a copy.
+type tailTask struct {
 	task     *task
 	timeLeft time.Duration // until the expected end; of a short task, the run so far
 }
@@ -41,21 +41,21 @@ type lateTask struct {
 // lookAtTail makes copies of late tasks at the tail of a job, and sets the time of the next check.
 func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 	nextLook := maxSleep
-	var short, long []lateTask
+	var short, long []tailTask
 	for _, t := range j.tasks {
 		switch {
 		case t.long != nil && (t.isRunning() || t.isQueued()):
 			if c.updateWork(t.long); t.spec.Retryable {
 				nextLook = min(nextLook, max(t.long.spec.Work.Mean/looksPerRun, minSleep))
 			}
-			long = append(long, lateTask{t, c.timeLeft(t, now)})
+			long = append(long, tailTask{t, c.timeLeft(t, now)})
 		// A task found by a claim counts as short (long is nil) even if the task needs files. A copy would first
 		// fetch the files, and not start at once.
 		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t):
 			due, every := c.whenShortLate(t, now)
 			if due <= 0 {
 				due = every
-				short = append(short, lateTask{t, now.Sub(t.attempt.runsSince)})
+				short = append(short, tailTask{t, now.Sub(t.attempt.runsSince)})
 			}
 			nextLook = min(nextLook, due)
 		}
@@ -88,8 +88,8 @@ func (c *planner) recheckSoon(w *worker, m *probe.Queued, now time.Time) {
 }
 
 // sortLongestFirst sorts tasks by time left, longest first.
-func sortLongestFirst(ts []lateTask) {
-	slices.SortFunc(ts, func(a, b lateTask) int {
+func sortLongestFirst(ts []tailTask) {
+	slices.SortFunc(ts, func(a, b tailTask) int {
 		return cmp.Or(cmp.Compare(b.timeLeft, a.timeLeft), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
 	})
 }
@@ -107,9 +107,9 @@ func (c *planner) whenShortLate(t *task, now time.Time) (lateIn, every time.Dura
 }
 
 // copyShort sends copies of late short tasks to idle workers.
-func (c *planner) copyShort(lateTasks []lateTask, now time.Time, acts []Action) []Action {
-	sortLongestFirst(lateTasks)
-	for _, l := range lateTasks {
+func (c *planner) copyShort(candidates []tailTask, now time.Time, acts []Action) []Action {
+	sortLongestFirst(candidates)
+	for _, l := range candidates {
 		if !c.mayAddCopy() {
 			break
 		}
@@ -203,10 +203,10 @@ func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 // copyLong makes copies of late long tasks on which the end of their job depends, if a copy would end sooner. If a task
 // can have no copy, the job ends no sooner than the task, and tasks that end before it need no copy. The result asked
 // says whether workers were asked for newer matrices before a copy is made.
-func (c *planner) copyLong(lateTasks []lateTask, now time.Time, acts []Action) (_ []Action, asked bool) {
-	sortLongestFirst(lateTasks)
+func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) (_ []Action, asked bool) {
+	sortLongestFirst(candidates)
 	end, decided := time.Duration(0), 0
-	for _, l := range lateTasks {
+	for _, l := range candidates {
 		if l.timeLeft <= end || decided == maxEstimated || !c.mayAddCopy() {
 			break
 		}

@@ -42,7 +42,7 @@
 //	When may a later place fill a gap?                    plan.go, Core.findGaps
 //	How long would a task wait here?                      plan.go, Core.Matrix
 //	When is spare work stopped?                           spare.go, Core.preemptForRegular
-//	When are slots closed to long tasks?                  shortpart.go, Core.closeIfShortWaits
+//	When are slots closed to long tasks?                  shortpart.go, Core.noteShortArrival
 //	Why does the worker refuse a task?                    places.go, Core.whyCannotRun
 //	What if a frontend does not answer Ready?             places.go, Core.expireOverdue
 //	What happens at the end of a task?                    attempts.go, Core.endAttempt

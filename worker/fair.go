@@ -181,7 +181,7 @@ func (f *fair) addPlace(p *place) {
 	if p.sortKey = -float64(p.priority); f.byWorkLeft {
 		p.sortKey = float64(p.workLeft)
 	}
-	f.wakeIdleAccount(a)
+	f.catchUpStart(a)
 	a.places.Push(p)
 	a.updatePosition()
 }
@@ -203,7 +203,7 @@ func (f *fair) chargeTurn(p *place) {
 
 // chargeAttempt charges t for an attempt without a place in the queue.
 func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) bill {
-	f.wakeIdleAccount(&t.account)
+	f.catchUpStart(&t.account)
 	if t.isIdle() {
 		f.queue.busyTenants++
 	}
@@ -212,12 +212,12 @@ func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) 
 	return b
 }
 
-// wakeIdleAccount prepares a tenant for its next turns if the tenant has no place in the queue and no turn is on,
+// catchUpStart prepares a tenant for its next turns if the tenant has no place in the queue and no turn is on,
 // and likewise each such parent. An idle tenant saves nothing up: its start moves up to virtual time. Only if the
 // tenant has no open bills, virtual time is brought forward first. A tenant with open bills keeps the lag behind its
 // siblings that it had at the last charge. Otherwise a tenant that has one place after another would lose the lag
 // between two places.
-func (f *fair) wakeIdleAccount(a *account) {
+func (f *fair) catchUpStart(a *account) {
 	for ; a.parent != nil && !a.hasPlaces() && a.openTurns == 0; a = a.parent {
 		if a.openBills == 0 {
 			a.parent.advanceVirtual()

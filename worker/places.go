@@ -36,7 +36,7 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 	need, tenant := roomFor(m.Demand, false), q.ensureTenant(m.Tenant)
 	q.setWeights(tenant, m.Weights)
 	if regular {
-		c.closeIfShortWaits(need, now)
+		c.noteShortArrival(need, now)
 	}
 	hasLooked, gap := false, false // gap: though others wait, ride-along tasks may have room
 	for i := range m.Count {

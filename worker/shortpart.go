@@ -11,9 +11,9 @@ import (
 // The part opens when no short task has come for the run time of a long task. After that time the next short task
 // may wait, because idle slots would cost more.
 
-// closeIfShortWaits notes the arrival of a short task with these needs. If the task has no room now, and long tasks use
+// noteShortArrival notes the arrival of a short task with these needs. If the task has no room now, and long tasks use
 // room, the short part closes.
-func (c *Core) closeIfShortWaits(needs room, now time.Time) {
+func (c *Core) noteShortArrival(needs room, now time.Time) {
 	c.lastShortAt = now
 	if !needs.fitsIn(c.free) && c.free.open != c.capacity.open {
 		c.setOpenPart(c.alwaysOpen)

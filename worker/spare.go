@@ -94,7 +94,7 @@ func (c *Core) noteRegular(p *place) {
 	if p.long {
 		c.averages.noteLongRun(c.placeCost(p))
 	} else {
-		c.closeIfShortWaits(p.neededRoom(), c.beganAt.Add(c.queue.now))
+		c.noteShortArrival(p.neededRoom(), c.beganAt.Add(c.queue.now))
 	}
 }
 

@@ -563,7 +563,7 @@ func findLeftovers(core any, kept ...string) []string {
 // workers, links and functions, and scratch memory.
 var (
 	keptByFrontend = []string{
-		"workers*", "byTimer.items", "log", "sampler*", "sampler.marks", "sampler.decisions", "scratch.PlacesAt",
+		"workers*", "workerTimers.items", "log", "sampler*", "sampler.marks", "sampler.decisions", "scratch.PlacesAt",
 		"lent", "refusals", "batch.keys",
 		"view*", "view.workers*", "view.workers.welcome", "view.workers.functions", "view.idle", "view.runs",
 		"view.sets*", "view.sets.need", "view.sets.workers", "view.sets.member",

@@ -13,7 +13,7 @@ const (
 	Started   Fate = iota // started at once, with the task that rode along
 	Returned              // the task came back, and the place waits for a turn
 	Bound                 // the turn came, and got a task
-	Lent                  // the turn came, and went to another job
+	Shared                // the turn came, and went to another job
 	Declined              // the turn came in vain
 	Withdrawn             // the job needs it no more
 	Gone                  // refused, evicted, or the link broke
@@ -26,7 +26,7 @@ var fateNames = [...][2]string{
 	Started:   {"task started at once", "tasks started at once"},
 	Returned:  {"task came back", "tasks came back"},
 	Bound:     {"turn got a task", "turns got a task"},
-	Lent:      {"turn went to another job", "turns went to another job"},
+	Shared:    {"turn went to another job", "turns went to another job"},
 	Declined:  {"turn got no task", "turns got no task"},
 	Withdrawn: {"place withdrawn", "places withdrawn"},
 	Gone:      {"place lost", "places lost"},

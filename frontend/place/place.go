@@ -73,8 +73,8 @@ func NewSampler(v *view.View, rng *rand.Rand) *Sampler { return &Sampler{view: v
 // there are no further places.
 func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	s.decisions = s.decisions[:0]
-	for _, row := range w.PlacesAt {
-		*s.markOf(row) = hasPlaces
+	for _, worker := range w.PlacesAt {
+		*s.markOf(worker) = hasPlaces
 	}
 	t, rides := w.Tactic(w.Queue, s.view.Trip()), 0
 	if w.Fresh && w.Policy.RideAlong {
@@ -86,8 +86,8 @@ func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	for i := range s.decisions {
 		*s.markOf(s.decisions[i].Worker) = 0
 	}
-	for _, row := range w.PlacesAt {
-		*s.markOf(row) = 0
+	for _, worker := range w.PlacesAt {
+		*s.markOf(worker) = 0
 	}
 	return s.decisions
 }
@@ -138,8 +138,8 @@ func (s *Sampler) planRides(w *Want, t *Tactic, now time.Time) (rides int) {
 		return s.rideToIdle(w, t.Bundle, riders)
 	}
 	for i := 0; i < w.Set.Len() && rides < riders; i++ {
-		if row := w.Set.Draw(i, s.rand); !s.view.IsAvoided(row, now) {
-			s.decisionFor(row, AtRandom).Rides++
+		if worker := w.Set.Draw(i, s.rand); !s.view.IsAvoided(worker, now) {
+			s.decisionFor(worker, AtRandom).Rides++
 			rides++
 		}
 	}
@@ -151,26 +151,26 @@ func (s *Sampler) planRides(w *Want, t *Tactic, now time.Time) (rides int) {
 // The shorter list is searched, the set or the idle workers.
 func (s *Sampler) rideToIdle(w *Want, bundle, riders int) (rides int) {
 	most := w.mostRides()
-	fillWorker := func(row *view.Worker) {
-		n := min(most, bundle*row.Room(w.Demand))
+	fillWorker := func(worker *view.Worker) {
+		n := min(most, bundle*worker.Room(w.Demand))
 		if bundle == 1 {
 			n = min(n, 1)
 		}
 		if n = min(n, riders-rides); n > 0 {
-			s.decisionFor(row, IsIdle).Rides += n
+			s.decisionFor(worker, IsIdle).Rides += n
 			rides += n
 		}
 	}
 	if idle := len(s.view.Idle()); w.Set.Len() < idle {
 		for i := 0; i < w.Set.Len() && rides < riders; i++ {
-			if row := w.Set.Draw(i, s.rand); row.Idle() {
-				fillWorker(row)
+			if worker := w.Set.Draw(i, s.rand); worker.Idle() {
+				fillWorker(worker)
 			}
 		}
 	} else {
 		for i := 0; i < idle && rides < riders; i++ {
-			if row := s.view.DrawIdle(i); w.Set.Contains(row) {
-				fillWorker(row)
+			if worker := s.view.DrawIdle(i); w.Set.Contains(worker) {
+				fillWorker(worker)
 			}
 		}
 	}
@@ -198,34 +198,34 @@ const maxSticky = 8
 // place soon comes round again.
 func (s *Sampler) planPlaces(w *Want, t *Tactic, n int, now time.Time) {
 	perWorker := (n + w.Set.Len() - 1) / max(1, w.Set.Len())
-	placesFor := func(row *view.Worker) int {
+	placesFor := func(worker *view.Worker) int {
 		if !w.Policy.Sticky || t.Single {
 			return 1
 		}
-		return max(1, min(perWorker, w.Demand.Times(row.Welcome().Capacity), w.Queue.Len(), maxSticky))
+		return max(1, min(perWorker, w.Demand.Times(worker.Welcome().Capacity), w.Queue.Len(), maxSticky))
 	}
 	skips := 0 // avoided workers that may still be skipped: bounds the search if nearly all are avoided
 	if s.view.Avoided() > 0 {
 		skips = 64 + 8*n
 	}
 	for i := 0; i < w.Set.Len() && n > 0; i++ {
-		row := w.Set.Draw(i, s.rand)
-		if skips > 0 && s.view.IsAvoided(row, now) {
+		worker := w.Set.Draw(i, s.rand)
+		if skips > 0 && s.view.IsAvoided(worker, now) {
 			skips--
 			continue
 		}
-		if *s.markOf(row) == 0 {
-			s.decisionFor(row, AtRandom).Places += placesFor(row)
+		if *s.markOf(worker) == 0 {
+			s.decisionFor(worker, AtRandom).Places += placesFor(worker)
 			n--
 		}
 	}
 	for more := true; more && n > 0; {
 		more = false
-		for _, row := range w.Set.Workers() {
+		for _, worker := range w.Set.Workers() {
 			if n == 0 {
 				break
 			}
-			mark := *s.markOf(row)
+			mark := *s.markOf(worker)
 			switch {
 			case w.Policy.Sticky && mark == hasPlaces:
 				continue
@@ -234,7 +234,7 @@ func (s *Sampler) planPlaces(w *Want, t *Tactic, n int, now time.Time) {
 					continue
 				}
 			}
-			s.decisionFor(row, AtRandom).Places += placesFor(row)
+			s.decisionFor(worker, AtRandom).Places += placesFor(worker)
 			n--
 			more = true
 		}

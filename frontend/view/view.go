@@ -242,15 +242,15 @@ func (v *View) NoteEnded(w *Worker, function string, status probe.Status, now ti
 // NotePromise notes a task placed at w. The worker's matrix does not count the task until w has answered.
 func (v *View) NotePromise(w *Worker, p Promise) { w.uncounted = append(w.uncounted, p) }
 
-// NoteCounted notes that reports of w include an attempt from now on, or that the attempt has ended.
-func (v *View) NoteCounted(w *Worker, id probe.AttemptID) {
+// DropPromise forgets the promise of an attempt: reports of w count the attempt from now on, or the attempt has ended.
+func (v *View) DropPromise(w *Worker, id probe.AttemptID) {
 	if len(w.uncounted) > 0 {
 		w.uncounted = slices.DeleteFunc(w.uncounted, func(p Promise) bool { return p.Attempt == id })
 	}
 }
 
-// NoteCountedPlaces is NoteCounted for the attempts of count places, starting with place first.
-func (v *View) NoteCountedPlaces(w *Worker, first probe.ResID, count uint32) {
+// DropPromises is DropPromise for the attempts of count places, starting with place first.
+func (v *View) DropPromises(w *Worker, first probe.ResID, count uint32) {
 	if len(w.uncounted) > 0 {
 		w.uncounted = slices.DeleteFunc(w.uncounted,
 			func(p Promise) bool { return p.Res >= first && p.Res-first < probe.ResID(count) })

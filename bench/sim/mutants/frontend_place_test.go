@@ -12,7 +12,7 @@ var frontendPlace = packageMutants{"frontend/place", []mutant{
 	},
 	{
 		"short tasks keep away from long ones", "Sampler.planPlaces",
-		"if skips > 0 && s.view.IsAvoided(row, now) {", "if false {",
+		"if skips > 0 && s.view.IsAvoided(worker, now) {", "if false {",
 	},
 	{
 		"a job asks a worker for no more places than its share", "Sampler.planPlaces",

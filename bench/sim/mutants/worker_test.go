@@ -345,11 +345,11 @@ var worker = packageMutants{"worker", []mutant{
 		"(deep || f.mayStart(p.neededRoom(), p.longestRun()))", "p.neededRoom().fitsIn(f.spans[0].free)",
 	},
 	{
-		"the short part is closed to long tasks once a short task waited for long tasks", "Core.closeIfShortWaits",
+		"the short part is closed to long tasks once a short task waited for long tasks", "Core.noteShortArrival",
 		"if !needs.fitsIn(c.free) && c.free.open != c.capacity.open {", "if false {",
 	},
 	{
-		"no part is closed to long tasks while short tasks find room", "Core.closeIfShortWaits",
+		"no part is closed to long tasks while short tasks find room", "Core.noteShortArrival",
 		"if !needs.fitsIn(c.free) && c.free.open != c.capacity.open {", "{",
 	},
 	{
@@ -429,7 +429,7 @@ var worker = packageMutants{"worker", []mutant{
 		"now.Sub(p.queuedAt) >= s.starvationBound", "now.Sub(p.queuedAt) >= 1000*s.starvationBound",
 	},
 	{
-		"under fair, an absent tenant saves nothing up", "fair.wakeIdleAccount",
+		"under fair, an absent tenant saves nothing up", "fair.catchUpStart",
 		"a.startTag = max(a.startTag, a.parent.virtualTime)", "",
 	},
 	{
