@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
 // If a frontend's gossip is cut off, the frontend cannot know whether the rest of the fleet is gone. While the
@@ -44,10 +46,14 @@ func TestCutOffWithTenants(t *testing.T) {
 		f.awaitGossip(3, "")
 		submitMuch(t, f.apiAddr(), "bounded", 500*time.Millisecond)
 	}
-	part := map[string]float64{"bounded": 2}
-	for _, f := range frontends {
-		awaitUse(t, newClient(t, f.apiAddr()), part)
+	// A frontend uses two slots for a moment, on the way to three, before the frontend knows what both others want.
+	awaitParts := func() {
+		t.Helper()
+		for _, f := range frontends {
+			awaitPart(t, newClient(t, f.apiAddr()), "bounded", 2)
+		}
 	}
+	awaitParts()
 	alone := frontends[2]
 	c := newClient(t, alone.apiAddr())
 	never := func(during string) {
@@ -75,6 +81,23 @@ func TestCutOffWithTenants(t *testing.T) {
 	alone.plugIn(gossipNet)
 	for _, f := range frontends {
 		f.awaitGossip(3, "")
-		awaitUse(t, newClient(t, f.apiAddr()), part)
 	}
+	awaitParts()
+}
+
+// awaitPart waits until a tenant uses all of a part of its maximum at a frontend, and the part is this many slots.
+func awaitPart(t *testing.T, c *client.Client, tenant string, slots float64) {
+	t.Helper()
+	waitUntil(t, func() error {
+		said, err := c.ClusterPage(t.Context(), client.ClusterQuery{Tenants: true})
+		if err != nil {
+			return err
+		}
+		for _, s := range said.Tenants {
+			if s.Path == tenant && s.Most == slots && s.Used == slots {
+				return nil
+			}
+		}
+		return fmt.Errorf("tenants %+v, want %s with a part of %v slots, all in use", said.Tenants, tenant, slots)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,13 +202,16 @@ func TestBalancerThatCutsEveryRun(t *testing.T) {
 		lb.cutAll()
 		return nil, &v1.Refused{Reason: v1.RefusedReason_INVALID, Message: "unheard"}
 	}
-	var job *v1.Job
-	a.submit = a.keepJob(&job)
+	var kept atomic.Pointer[v1.Job] // a cut may reach the call of Submit, too: the client then calls again
+	a.submit = func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
+		kept.Store(r.Job)
+		return &v1.SubmitResponse{Handle: a.handleOf(r.Job)}, nil
+	}
 	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		if r.Cursor == 0 {
-			return eventsAnswer(1, false, echoOutcome(job, 1)), nil
+			return eventsAnswer(1, false, echoOutcome(kept.Load(), 1)), nil
 		}
-		return eventsAnswer(2, true, echoOutcome(job, 0)), nil
+		return eventsAnswer(2, true, echoOutcome(kept.Load(), 0)), nil
 	}
 	c := newClient(t, []string{lb.addr()})
 	spec := echoJob(2)
@@ -217,7 +221,7 @@ func TestBalancerThatCutsEveryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkEchoes(t, outs, 2)
-	if job.Resubmission == nil || job.Resubmission.PreviousOwner != a.addr {
+	if job := kept.Load(); job.Resubmission == nil || job.Resubmission.PreviousOwner != a.addr {
 		t.Errorf("submitted as %+v", job.Resubmission)
 	}
 }
