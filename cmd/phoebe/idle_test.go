@@ -31,6 +31,7 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	lb := exec.CommandContext(t.Context(), haproxy, "-db", "-f", conf)
+	endWithTests(lb)
 	if err := lb.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -68,6 +68,7 @@ func phoebeCommand(ctx context.Context, args ...string) *exec.Cmd {
 		}
 	}
 	cmd.WaitDelay = 5 * time.Second
+	endWithTests(cmd)
 	return cmd
 }
 
