@@ -287,7 +287,7 @@ func (c *jobs) admitTasks(j *job) *RefusedError {
 		t := &j.Tasks[i]
 		statedDemand := t.Demand
 		t.Demand = withSlotDefaults(statedDemand)
-		if j.byIndex == nil && t.Index != probe.TaskIndex(i) {
+		if j.byIndex == nil && t.Index != probe.TaskIndex(i) { // usually indexes are positions, and no map is needed
 			j.byIndex = make(map[probe.TaskIndex]*task, len(j.Tasks))
 			for k := range i {
 				j.byIndex[j.Tasks[k].Index] = j.tasks[k]

@@ -20,7 +20,7 @@ import (
 //
 // The state is built in floors: jobs, ledger, planner, Core. Each floor stands on the floor below. Core tells events
 // to the lower floors, plans the work that an event left to be done, and runs the timers. Between two steps a caller
-// may read Stats, and Waits and Runs: the accuracy of the estimates by which tasks were placed.
+// may read Stats. A caller may then also read Waits and Runs, which hold how accurate the estimates were.
 type Core struct{ planner }
 
 // New makes a core without workers. The core owns rng.
@@ -138,7 +138,7 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 	for _, m := range msgs {
 		switch m.(type) {
 		case probe.Refused, probe.Evicted:
-			// The handler puts off or drops all jobs with wants. Only the refused jobs may have wants then, so the
+			// The handler takes the jobs with wants for the refused jobs, and puts off or drops them all. So the
 			// wants of earlier messages are planned first.
 			acts = c.planWants(now, acts)
 		}
@@ -248,7 +248,7 @@ func (c *Core) submitJob(spec *Job, now time.Time, acts []Action) []Action {
 	c.Stats.Jobs++
 	c.Stats.Tasks += uint64(j.unfinished)
 	acts = append(acts, Accepted{j.ID})
-	if j.Generation > 0 {
+	if j.Generation > 0 { // the job was at another frontend, so workers may have attempts
 		acts = c.claimJob(j, now, acts)
 	} else {
 		c.beginGroups(j.groups)
@@ -362,9 +362,9 @@ func (c *Core) Waiting(id probe.JobID) int {
 	return 0
 }
 
-// IsUpToDate reports whether this frontend knows all tasks of a job that is submitted again. If the job is under way
-// here, the client may have added tasks, or the end of the job, at another frontend: then send an Outdated. A job that
-// is not under way counts as up to date.
+// IsUpToDate reports whether this frontend knows all tasks of a job that is submitted again. A job under way here is
+// not up to date if the client has added tasks, or the end of the job, at another frontend. Then the caller must drop
+// the job by an Outdated event. A job that is not under way counts as up to date.
 func (c *Core) IsUpToDate(spec *Job) bool {
 	j := c.byID[spec.ID]
 	return j == nil || j.totalTasks >= spec.Had && (spec.Open || !j.Open)

@@ -153,6 +153,7 @@
 //	confirm            of a worker: to say that a job without attempts is still at this frontend
 //	round              a question to sampled workers for their queue lengths, in the policies per-task and batch
 //	batch, sleeping    long tasks to be placed together next; a long task to be placed later
+//	window             of a group whose workers' queues are full: how many of its tasks may be at workers
 //	crowd              long tasks of a group that wait until others of it, or of its tenant, have started or ended
 //	avoided            of a worker: long tasks use it, so short tasks had better keep away
 //	lag                how long a job waits for turns before it samples again

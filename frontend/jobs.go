@@ -41,7 +41,7 @@ type jobs struct {
 
 	refusals refusals
 	// rateClocks holds a time for each path of a tenant with a rate. Each job moves the time on by one interval of the
-	// rate, from the present on if the time has passed (refuseRate).
+	// rate. A time in the past is first set to the present (refuseRate).
 	rateClocks      map[string]time.Time
 	rateClocksLimit int // size of rateClocks at which times in the past are dropped
 

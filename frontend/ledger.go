@@ -17,7 +17,7 @@ type ledger struct {
 	jobs
 	workers            []*worker // by Worker; nil where there was never a worker
 	workerTimers       pq.Heap[*worker]
-	attemptsMade       uint64    // made so far
+	attemptsMade       uint64    // attempts ever; the Seq of the last attempt's id
 	attemptsAtWorkers  int       // attempts at workers now
 	workersWithSurplus []*worker // workers with surplus places
 	withdrawAt         time.Time // when the surplus places are withdrawn; zero: there are none
@@ -136,7 +136,7 @@ func (c *ledger) setTimer(w *worker) {
 }
 
 const (
-	// ackBatch (results) and ackDelay bound how long a worker keeps a result after the frontend received it.
+	// ackBatch (results) and ackDelay bound how long an acknowledgement waits for others to the same worker.
 	ackBatch = 64
 	ackDelay = 50 * time.Millisecond
 )
@@ -161,14 +161,15 @@ func (c *ledger) flushAcks(w *worker, acts []Action) []Action {
 	return acts
 }
 
-// disownResult tells w that this frontend does not need the result of an attempt. The worker keeps the result for
-// as long as another frontend may claim it, and no longer.
+// disownResult tells w that this frontend does not need the result of an attempt. The worker then keeps the result
+// only for a time (Retain), in case another frontend claims the result.
 func disownResult(w *worker, id probe.AttemptID, acts []Action) []Action {
 	return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{id}, Disowned: true}})
 }
 
 // issueReceipt returns a receipt for the result of t's last attempt: w keeps the result until the client has it.
-// A draining worker does not wait for the client. Its result is acknowledged now, and the receipt is zero.
+// The result of a draining worker is acknowledged now, and the receipt is zero, because the worker leaves only when
+// all results are acknowledged.
 func (c *ledger) issueReceipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt,
 	[]Action) {
 	t.lastEnded = id

@@ -25,8 +25,8 @@ const (
 	// pause is twice as long. After maxBlind pauses the task goes to a random worker.
 	blindRetry = 20 * time.Millisecond
 	maxBlind   = 5
-	// drawnEach idle workers and drawnEach workers of the whole set are drawn for each task, and asked if their
-	// matrices are missing or old. The candidates of the task are asked besides.
+	// drawnEach idle workers and drawnEach workers of the whole set are drawn for each task. Like the candidates of
+	// the task, they are asked for their matrices if these are missing or old.
 	drawnEach = 2
 	// maxAsked bounds the workers asked for their matrices before a batch. The batch waits for answers for
 	// answerWait. A worker without an answer is not asked again for askAgain.
@@ -169,7 +169,7 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		}
 		g := x.task.group
 		stranded := g.Set.Len() == 0
-		if stranded == g.job.strandedSince.IsZero() { // the time limit for stranded tasks begins or ends
+		if stranded == g.job.strandedSince.IsZero() { // refreshJob starts or clears the time limit for stranded tasks
 			c.refreshJob(g.job, now)
 		}
 		if stranded {

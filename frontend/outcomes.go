@@ -25,6 +25,7 @@ func (c *ledger) handleFinished(w *worker, m *probe.Finished, now time.Time, act
 			c.dropPlace(w, a.res, r, place.Started)
 		}
 	}
+	// A copy that was stopped, or that is retried, gives no outcome: then the first attempt runs on.
 	if a == t.copy && m.Status != probe.Killed && m.Status != probe.Preempted && !c.mayRetry(t, m, now) {
 		acts = c.letCopyWin(a, now, acts)
 	}
@@ -51,7 +52,7 @@ func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts [
 		return c.endTask(t, &o, now, acts)
 	case m.Status == probe.Killed:
 		return c.retryTask(a, m, 0, now, acts)
-	case m.Status == probe.Preempted:
+	case m.Status == probe.Preempted: // only spare attempts are, and their tasks may start again
 		c.Stats.Preempted++
 		return c.retryTask(a, m, 0, now, acts)
 	}
@@ -76,7 +77,8 @@ func (c *ledger) handleFinishedElsewhere(w *worker, m *probe.Finished, now time.
 		c.adoptCopy(t, w, m.Attempt, m.Run, now)
 		return c.handleFinished(w, m, now, acts)
 	}
-	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}}) // another attempt gives the outcome
+	// Another attempt gives the outcome. The Kill lets the worker forget the result.
+	return append(acts, Send{Worker: w.Key, Msg: probe.Kill{Attempt: m.Attempt}})
 }
 
 // endOrRetryTask ends the task with the outcome reported by an attempt, or retries the task.
@@ -346,11 +348,13 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 			acts = c.failLaunch(a, m.Reason, now, acts)
 		default:
 			c.takeBackTask(a)
-			// As long as another queue may have room, estimation tries the other queue, and needs no window.
+			// As long as another queue may have room, estimation tries the other queue, and the group needs no window
+			// to bound its tasks at workers.
 			if g := a.task.group; m.Reason == probe.QueueFull && (g.Policy.Binding != Late ||
 				regular && g.path == estimate.Estimation && c.allQueuesFull(g, w, now)) {
 				g.narrowWindow()
 			}
+			// After Late, the worker has put the place back into its queue.
 			if m.Reason == probe.Late && a.placeSpent && w.Up() && w.places[a.res] == nil {
 				c.restorePlace(a)
 				if a.job.waiting == 0 && a.job.Policy.Cancel { // the task goes on with its copy, and needs no place
@@ -486,7 +490,7 @@ func (c *ledger) handleGone(w *worker, m *probe.Gone, now time.Time, acts []Acti
 }
 
 // dropWantingJobs drops all jobs with wants, because a worker refused their tasks or places as moved to another
-// frontend. Before the refusal was handled, the wants of all other jobs have been planned.
+// frontend. No other job has wants, because receiveMsgs plans them before it hands over the refusal.
 func (c *ledger) dropWantingJobs(now time.Time, acts []Action) []Action {
 	for _, j := range c.takeWantingJobs() {
 		acts = c.dropMovedJob(j, now, acts)
@@ -575,7 +579,7 @@ func (c *ledger) resumeReaders(p *task, o *Outcome, now time.Time, acts []Action
 		case o.Kind != Result:
 			acts = c.stopTask(t, Outcome{
 				Kind: Failed, Failure: NoInput,
-				Message: fmt.Sprintf("what task %d had left is lost, and it failed when it ran again: %s",
+				Message: fmt.Sprintf("the outputs of task %d are lost, and the task failed when it ran again: %s",
 					p.spec.Index, o.Message),
 			}, now, acts)
 		default:

@@ -56,7 +56,7 @@ func (c *ledger) reservePlaces(
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
-	if d.Rides > 0 { // each slot may have the launches of one bundle: one started, the rest waiting behind it
+	if d.Rides > 0 { // in each slot one launch starts, and the rest of a bundle waits behind the launch
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}
 	w.nextRes += probe.ResID(r.count)
@@ -93,7 +93,7 @@ func (c *ledger) reservePlaces(
 		c.noteRide(r, now)
 	}
 	c.view.Occupy(w.Worker, g.Demand, r.openRides)
-	if g.Policy.Sticky {
+	if g.Policy.Sticky { // each ride counts as a probe; without rides, all places together count as one
 		g.probeBudget -= max(1, d.Rides)
 	} else {
 		g.probeBudget -= int(r.count)
@@ -141,7 +141,8 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 	return acts
 }
 
-// launchAttempt fills a as an attempt of t at w, files the attempt, and moves t to the given state.
+// launchAttempt fills a as an attempt of t at w, files the attempt, and moves t to the given state. An attempt that is
+// not bound early counts as started, because w starts the attempt soon or gives the attempt back.
 func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, state taskState, now time.Time) {
 	c.makeAttempt(a, t, w, res, now)
 	if state != enqueued {
@@ -209,7 +210,7 @@ func (t *task) launchExpecting(a *attempt, expected time.Duration) probe.Launch 
 		Files: s.Files,
 	}
 	if deadline := t.group.job.deadline; !deadline.IsZero() {
-		l.Deadline = max(deadline.Sub(a.sentAt), 1)
+		l.Deadline = max(deadline.Sub(a.sentAt), 1) // 0 would mean: no deadline
 	}
 	return l
 }
@@ -257,7 +258,7 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	if placeGroup.livePlaces == 0 && placeGroup.job.waiting > 0 ||
-		placeGroup.shelvesWantPlaces() { // the places ran out: a Reserve asks for at most MaxPlaces
+		placeGroup.shelvesWantPlaces() { // a large group may run out of places: a Reserve asks for at most MaxPlaces
 		c.wantPlaces(placeGroup)
 	}
 	c.refreshJob(j, now)
@@ -291,7 +292,8 @@ func (c *ledger) bindEarly(t *task, w *worker, now time.Time, acts []Action) []A
 	return c.sendEnqueue(a, t.makeLaunch(a, c.view.Trip()), now, acts)
 }
 
-// sendEnqueue sends an early-bound attempt to its worker. The caller has made the launch.
+// sendEnqueue sends an early-bound attempt to its worker, and files the attempt by its place. The launch is the
+// caller's, because a copy is launched with another expected run time.
 func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, acts []Action) []Action {
 	t, w, j := a.task, a.w, a.job
 	w.nextRes++
@@ -370,10 +372,10 @@ func (g *group) liveProbes() int {
 	return g.liveReservations
 }
 
-// renewProbeBudget returns how many probes the group lacks for waiting tasks. First, a group without places gets a
-// new budget: the probes that its waiting tasks are worth. Until the budget is spent, the group may ask for more
-// probes than its waiting tasks are worth now. So m tasks get d*m probes, even if some tasks are at workers before
-// the last probes are sent.
+// renewProbeBudget returns how many probes the group lacks for waiting tasks: the probes that the tasks are worth,
+// less the live probes, or the rest of the budget if that is more. A group without places first gets a new budget, the
+// probes that its waiting tasks are worth. With the budget, m tasks get d*m probes, even if some of the tasks are at
+// workers before the last probes are sent.
 func (g *group) renewProbeBudget() int {
 	worth := g.Probes(g.queue.Len())
 	if g.livePlaces == 0 {
@@ -490,8 +492,8 @@ func (c *ledger) dropPlaces(w *worker) {
 
 // surplusFor bounds the time for which surplus places stay in their queues, for turns of other jobs. The time starts
 // with the first surplus place, and at its end all surplus places are withdrawn. The time is longer than a round
-// trip, so a worker that asks meanwhile gets a task. The time is also long enough for a single message to cancel
-// several places.
+// trip, so a worker that asks meanwhile gets a task. Several places at a worker may become surplus in this time, and
+// their Cancels then go out together.
 const surplusFor = time.Millisecond
 
 // cancelPlaces withdraws all places of a job; rides go on. If turns are shared and another job of the tenant

@@ -58,9 +58,9 @@ func (c *planner) makeWant(g *group, probes int) *place.Want {
 }
 
 // resampleJob adds places for a job without turns: the present places may be at slow workers, or stuck behind long
-// tasks. Each further time the job waits twice as long. A group asks for one more probe for each waiting task, if it
-// has at least the probes that its tasks are worth, and less than four times as many. With fewer probes it has wants
-// anyway.
+// tasks. Each further time the job waits twice as long. A group asks for one more probe for each waiting task. A group
+// with fewer probes than its tasks are worth is left out, because the group has wants anyway. A group with four times
+// as many is left out, too, so the probes of a job stay bounded.
 func (c *planner) resampleJob(j *job, now time.Time, acts []Action) []Action {
 	c.noteNoTurn(j)
 	for _, g := range j.groups {
@@ -122,7 +122,8 @@ func (c *planner) offerJob(j *job, w *worker, now time.Time, acts []Action) (_ [
 // planNear finds workers for the ripe tasks of a group, first near the inputs.
 func (c *planner) planNear(n *nearGroup, now time.Time, acts []Action) []Action {
 	c.shelveNew(n, now)
-	// If each task may ride, rides go first. Else a shelf would get places that are cancelled in the same step.
+	// If there are idle workers for all tasks, rides go first. Otherwise a shelf could get places that would be
+	// cancelled in the same step, once the last task rides.
 	if len(c.view.Idle()) >= n.group.queue.Len() {
 		acts = c.planShelves(n, (*planner).rideShelf, now, acts)
 	}

@@ -87,7 +87,7 @@ func (c *planner) recheckSoon(w *worker, m *probe.Queued, now time.Time) {
 	}
 }
 
-// sortLongestFirst sorts tasks by time left, longest first.
+// sortLongestFirst sorts tasks by time left, longest first; short tasks by the run so far.
 func sortLongestFirst(ts []tailTask) {
 	slices.SortFunc(ts, func(a, b tailTask) int {
 		return cmp.Or(cmp.Compare(b.timeLeft, a.timeLeft), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
@@ -95,7 +95,8 @@ func sortLongestFirst(ts []tailTask) {
 }
 
 // whenShortLate returns in how long a sampled task will be late, and how often to check afterwards. A task is
-// late after twice the longest recent run of the function at other workers.
+// late after twice the longest recent run of the function at other workers, and a round trip. With fewer than
+// enoughRuns known runs no task is late, and lateIn is the time until the next check.
 func (c *planner) whenShortLate(t *task, now time.Time) (lateIn, every time.Duration) {
 	a := t.attempt
 	longest, seen := t.group.Runs.Stats().Longest(int32(a.w.Key))
@@ -156,7 +157,7 @@ func (c *planner) idleWorkerFor(t *task) *view.Worker {
 }
 
 // timeLeft returns the time until the expected end of a long task. Without reported progress, the pace of the
-// worker does not count: the machine may be slow no more.
+// worker does not count, because the machine may have become fast again.
 func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
 	x, a := t.long, t.attempt
 	switch {
@@ -176,11 +177,11 @@ func scaleTime(factor float64, d time.Duration) time.Duration {
 	return time.Duration(min(factor*float64(d), float64(math.MaxInt64/2)))
 }
 
-// remainingRun returns how much longer t will run after a run of the given length. The measure is ended tasks that ran
-// longer: of the same stage, or of the same function if none of the stage has ended. For a task with a hint, fewer than
-// enoughRuns ended tasks of the stage say little. Then the hint counts, until the task has run for hintsWithin times as
-// long: the runs of the function may be of tasks with other hints. If nothing is known, the task is taken to run as
-// long again.
+// remainingRun returns how much longer t will run after a run of the given length. The estimate goes by ended tasks
+// that ran longer: of the same stage, or of the same function if none of the stage has ended. For a task with a hint,
+// fewer than enoughRuns ended tasks of the stage say little. Then the hint counts, until the task has run for
+// hintsWithin times as long: the runs of the function may be of tasks with other hints. If nothing is known, the task
+// is taken to run as long again.
 func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	x, a := t.long, t.attempt
 	stats, run := t.group.stageStats, x.spec.Work.Mean
