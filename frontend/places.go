@@ -601,7 +601,7 @@ func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
 // wait pays if the price is high: ten messages sent alone cost more CPU time than LingerFor. The wait pays only for
 // short tasks. Longer tasks need few messages, and a slot that asks in vain meanwhile loses more than a message costs.
 func (c *ledger) messagesMayWait(g *group) bool {
-	return 10*c.view.Price() > LingerFor && g.Short(c.view.Trip())
+	return 10*c.view.Price() > LingerFor && g.IsShort(c.view.Trip())
 }
 
 // sendCancel sends a Cancel, and remembers the Cancel: a Ready that crosses it gets no answer.

@@ -17,10 +17,10 @@ type Kind struct {
 	Ratio    float64    // probe ratio: places per task
 	JobTasks int        // tasks of their job, of all kinds
 
-	estimateSum    time.Duration // sum of the estimates
+	estimateSum    time.Duration // sum of the corrected estimates, times to read the inputs included
 	hinted         int           // tasks with an estimate
 	someUnhinted   bool          // some tasks have no estimate
-	longest        time.Duration // largest estimate
+	longest        time.Duration // longest summand of estimateSum
 	largestPayload int           // largest payload that may ride along, bytes
 }
 
@@ -95,6 +95,7 @@ func (k *Kind) Bundle(q Queue, bytes int) int {
 	return fitBundle(q, int(bundleTime/k.Runs.Longest()), bytes)
 }
 
+// fitBundle returns how many of the first n tasks go together: at least 1, and at most maxBundle.
 func fitBundle(q Queue, n, bytes int) int { return q.Fit(max(min(n, maxBundle), 1), bytes) }
 
 // largeJob is the number of tasks above which a job is large. Some tasks of a large job would ride to a worker that
@@ -103,6 +104,7 @@ func fitBundle(q Queue, n, bytes int) int { return q.Fit(max(min(n, maxBundle), 
 // (planRides). Tasks short enough for bundles are exempt.
 const largeJob = 20
 
+// isLarge reports whether the job of the tasks is large, and the tasks of q go one by one.
 func (k *Kind) isLarge(q Queue) bool { return k.JobTasks > largeJob && k.Bundle(q, BundleBytes) == 1 }
 
 // mostRides returns how many tasks may ride with one message. The other half of MaxPlaces is left for places without

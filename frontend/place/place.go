@@ -68,8 +68,8 @@ const hasPlaces = -1
 // NewSampler returns a Sampler of the view's workers. It shares rng with the caller.
 func NewSampler(v *view.View, rng *rand.Rand) *Sampler { return &Sampler{view: v, rand: rng} }
 
-// Place decides on w.Probes places, if the set has workers: first by rides, then at workers without places of the
-// group, then at any worker (see planPlaces). A ride counts as a place. If all waiting tasks ride,
+// Place decides on w.Probes places, if the set has workers. First tasks ride, if they may. Then workers without places
+// of the group get places, and last any worker (see planPlaces). A ride counts as a place. If all waiting tasks ride,
 // there are no further places.
 func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 	s.decisions = s.decisions[:0]
@@ -128,7 +128,7 @@ func (s *Sampler) decisionFor(w *view.Worker, why Why) *Decision {
 // the number of tasks that ride.
 func (s *Sampler) planRides(w *Want, t *Tactic, now time.Time) (rides int) {
 	idle := len(s.view.Idle())
-	// At most as many riders as the idle workers, or a random sample of the set with one rider each, can take.
+	// An idle worker takes at most mostRides, and a worker of a random sample takes one task.
 	riders := w.Queue.Riders(min(w.Queue.Len(), idle*w.mostRides()+w.Set.Len()))
 	switch {
 	case !w.Policy.Informed:
@@ -190,7 +190,8 @@ func (s *Sampler) rideToIdle(w *Want, bundle, riders int) (rides int) {
 const maxSticky = 8
 
 // planPlaces adds places at n workers of a random sample: first at workers where the group has no place and none
-// is planned, then at any worker. Workers that long tasks occupy come last.
+// is planned, then at any worker, again and again. At a worker, a sticky group gets a single reservation, so the
+// group may get fewer places. Workers that long tasks occupy come last.
 //
 // A sticky place comes round again and again, but only in one slot at a time. So if there are fewer workers than
 // places, the group reserves a place for each slot of a worker. Otherwise a job could not get all the slots that

@@ -24,8 +24,8 @@ type Tactic struct {
 // soon. And after the last task is bound, the other places at the worker ask in vain.
 const shortRun = 20
 
-// Short reports whether the tasks run for less than shortRun round trips.
-func (k *Kind) Short(trip time.Duration) bool {
+// IsShort reports whether the tasks run for less than shortRun round trips.
+func (k *Kind) IsShort(trip time.Duration) bool {
 	run := k.Run()
 	return run > 0 && run < shortRun*trip
 }
@@ -33,7 +33,7 @@ func (k *Kind) Short(trip time.Duration) bool {
 // Tactic returns the tactic for the tasks of q, of this Kind, if a message and its answer take trip.
 func (k *Kind) Tactic(q Queue, trip time.Duration) Tactic {
 	return Tactic{
-		Only: k.Set.TaskConstraint(), Run: k.Run(), Single: k.Short(trip),
+		Only: k.Set.TaskConstraint(), Run: k.Run(), Single: k.IsShort(trip),
 		Large: k.Policy.RideAlong && k.isLarge(q), Bundle: k.Bundle(q, BundleBytes),
 	}
 }

@@ -27,11 +27,11 @@ var frontendPlace = packageMutants{"frontend/place", []mutant{
 		"if len(answers) >= probes {", "if false {",
 	},
 	{
-		"a short kind gets one place at a worker", "Kind.Short",
+		"a short kind gets one place at a worker", "Kind.IsShort",
 		"run > 0 && run < shortRun*trip", "run < 0",
 	},
 	{
-		"a kind that is not short gets more places at a worker", "Kind.Short",
+		"a kind that is not short gets more places at a worker", "Kind.IsShort",
 		"run > 0 && run < shortRun*trip", "run > 0",
 	},
 }}

@@ -938,7 +938,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"messages for tasks that are not short do not wait", "ledger.messagesMayWait",
-		" && g.Short(c.view.Trip())", "",
+		" && g.IsShort(c.view.Trip())", "",
 	},
 	{
 		"a lost attempt is listed beside the attempt that counted", "ledger.loseAttempt",
