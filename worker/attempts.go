@@ -101,7 +101,7 @@ func (c *Core) endAttempt(ev *Exited, now time.Time, acts []Action) []Action {
 	if a.long && a.expectedRun > 0 && ev.Status == probe.Succeeded {
 		c.paces.noteEnd(ev.Run, a.expectedRun)
 	}
-	a.bill.settle(max(ev.Run, now.Sub(a.startedAt)))
+	a.bill.settle(max(ev.Run, now.Sub(a.startedAt))) // ev.Run leaves out the time until Exited came
 	a.bill = bill{}
 	c.Stats.Finished++
 	c.expectedEnds.Remove(a)
@@ -196,9 +196,9 @@ func (c *Core) abandonAttempt(a *attempt, now time.Time, acts []Action) []Action
 	return acts
 }
 
-// killAttempt stops an attempt, or drops a queued task with its place. A launch that is still on the way never
-// starts. The worker marks its place as seen, and ignores a late Reserve or Enqueue. If the place is asking, the
-// worker drops the place, and refuses a late Bind.
+// killAttempt stops a running attempt, forgets a result, or drops a queued task with its place. An attempt of another
+// link is left alone. A launch that is still on the way never starts. The worker marks its place as seen, and ignores a
+// late Reserve or Enqueue. If the place is asking, the worker drops the place, and refuses a late Bind.
 func (c *Core) killAttempt(l *link, m *probe.Kill, now time.Time, acts []Action) []Action {
 	if a := c.attempts[m.Attempt]; a != nil {
 		if a.owner == l {
@@ -260,7 +260,7 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 	for _, p := range l.placesInOrder(anyPlace) {
 		named := live[p.res]
 		if p.launch != nil {
-			named = wanted[p.launch.Attempt] // the frontend counts no place for the task, but awaits the end
+			named = wanted[p.launch.Attempt] // a Sync names a task bound early by its attempt, not by its place
 			queuedTasks[p.launch.Attempt] = true
 		}
 		if p.res < m.Next && !named && (p.state == queued || p.state == parked) &&

@@ -249,16 +249,16 @@ type Core struct {
 	alwaysOpen     probe.Demand // open to long tasks at any time
 	lastShortAt    time.Time    // when the last short task came
 	free           room         // free.open is below zero if long tasks use more than is now open
-	changes        uint64       // counts changes of all that a forecast depends on, except the queue
+	changes        uint64       // counts changes of what a forecast depends on, except of the queue (queue.changes)
 	runs           []*attempt
 	preemptible    probe.Demand        // room of the spare attempts in runs that are stoppable or told to stop
-	stopping       list.List[stopping] // spare attempts that were lately told to stop, oldest order first
+	stopping       list.List[stopping] // spare attempts told to stop less than obeysFor ago, longest ago first
 	preemptAt      time.Time           // when there may be spare work to stop; zero: no place waits for it
 	queue          queue               // regular places
 	spareQueue     queue               // places of class yielded or spare
 	aging          pq.Heap[aging]      // places of spareQueue that become regular later, by due time
 	parkedCount    int
-	seq            uint64
+	seq            uint64              // the highest place.seq so far
 	asked          list.List[*place]   // places whose Ready is out, by askedAt
 	askedAhead     []*place            // places of asked without a slot yet
 	staged         list.List[*attempt] // attempts bound ahead of a slot and waiting for it, in order of arrival
@@ -321,7 +321,7 @@ type link struct {
 }
 
 // attempt is a try at a task, from arrival to acknowledgement. Very many ended attempts may wait for
-// acknowledgement. So the fields of live attempts only are in activePart.
+// acknowledgement. So fields that only live attempts need are in activePart.
 type attempt struct {
 	*activePart // nil: the attempt has ended
 
@@ -331,7 +331,7 @@ type attempt struct {
 	unwanted   bool // no frontend wants the result
 	job        probe.JobID
 	generation probe.Generation // of the job when the attempt was launched or claimed
-	owner      *link            // nil: orphan
+	owner      *link            // nil: an orphan, or an unclaimed result
 	files      *fileFetch       // nil: the task needs no files
 
 	waitParts       probe.Waits

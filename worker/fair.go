@@ -88,8 +88,8 @@ func (a *account) firstPlace() *place {
 // hasPlaces reports whether a place at or below a is in the queue.
 func (a *account) hasPlaces() bool { return a.places.Len()+a.waiting.Len() > 0 }
 
-// updatePosition sorts a in again among its siblings, after a change of places or start, and likewise each
-// parent.
+// updatePosition moves a to its position among its siblings, after a change of its places or of its startTag. Then
+// each parent of a is moved likewise.
 func (a *account) updatePosition() {
 	for ; a.parent != nil; a = a.parent {
 		switch siblings := &a.parent.waiting; {
@@ -213,9 +213,9 @@ func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) 
 }
 
 // catchUpStart prepares a tenant for its next turns if the tenant has no place in the queue and no turn is on,
-// and likewise each such parent. An idle tenant saves nothing up: its start moves up to virtual time. Only if the
-// tenant has no open bills, virtual time is brought forward first. A tenant with open bills keeps the lag behind its
-// siblings that it had at the last charge. Otherwise a tenant that has one place after another would lose the lag
+// and likewise each such parent. An idle tenant saves nothing up: its start moves up to virtual time. If the tenant has
+// no open bills, virtual time is first brought forward (advanceVirtual). A tenant with open bills keeps the lag behind
+// its siblings that it had at the last charge. Otherwise a tenant that has one place after another would lose the lag
 // between two places.
 func (f *fair) catchUpStart(a *account) {
 	for ; a.parent != nil && !a.hasPlaces() && a.openTurns == 0; a = a.parent {

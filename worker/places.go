@@ -38,7 +38,7 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 	if regular {
 		c.noteShortArrival(need, now)
 	}
-	hasLooked, gap := false, false // gap: though others wait, ride-along tasks may have room
+	hasLooked, gap := false, false // gap: a task may ride past the waiting places (takeGap decides)
 	for i := range m.Count {
 		id := m.First + probe.ResID(i)
 		if !l.seenPlaces.Mark(id) {
@@ -267,7 +267,7 @@ func (c *Core) assignRoom(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// assignInOrder gives room to the next place, again and again, until the next place has no room.
+// assignInOrder gives room to the next place, again and again, until the next place has no room or waits for files.
 func (c *Core) assignInOrder(now time.Time, acts []Action) []Action {
 	for {
 		c.reopenIfQuiet(now)

@@ -181,9 +181,10 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 	return acts, filled
 }
 
-// findGaps plans the queue, and collects in c.gaps the entries that may start now. The needs extra stand for one more
-// entry, behind all others. With extra, findGaps also reports whether that entry may find a gap now, and whether
-// only in the short part. If extra is nil, findGaps stops where no entry of the queue can fill a gap.
+// findGaps plans the queue, and collects in c.gaps the entries that may start now. If extra is not nil, extra is the
+// need of one more entry, behind all others. Then found says whether the extra entry may find a gap now, and
+// shortPartOnly whether only in the short part. If extra is nil, findGaps stops where no entry of the queue can fill a
+// gap, and the results mean nothing.
 func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) {
 	f := c.beginForecast(now)
 	c.gaps, c.fetchWake = c.gaps[:0], time.Time{}
@@ -212,6 +213,7 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 			}
 		case p.waitsForFiles():
 			continue // late files: the entry keeps its position, but no room
+		// A deep entry gets room in the short part only, where only short entries could be delayed. None is ahead.
 		case (deep || f.mayStart(p.neededRoom(), p.longestRun())) &&
 			(!shortPartOnly || c.fitsShortPart(p.neededRoom(), f.spans[0].free)):
 			// The check took the longest run. The plan takes the expected run, as for running attempts.

@@ -33,7 +33,8 @@ func (p *progress) noteReport(done float64, ran time.Duration) {
 	*p = progress{min(done, 1), ran, whole}
 }
 
-// timeLeft returns the time left of an attempt after ran. The result is at least the time since the last report.
+// timeLeft returns the time left of an attempt after ran. The result is at least the time since the last report:
+// without a report, the attempt is expected to go on for as long again (compare remainingTime).
 func (p *progress) timeLeft(ran time.Duration) time.Duration {
 	silent := max(ran-p.reportedAt, 0)
 	return max(time.Duration(float64(p.wholeTime)*(1-p.doneShare))-silent, silent)
@@ -75,8 +76,8 @@ const (
 	// pace is unknown.
 	enoughPaces = 5
 	leastPaces  = 3
-	// slowFrom is the least pace of a slow machine. With a few different tasks, the median may be lower by
-	// chance.
+	// slowFrom is the least pace of a slow machine. A lower median counts as 1: with only a few tasks, the median may
+	// be above 1 by chance.
 	slowFrom = 2
 )
 

@@ -17,10 +17,10 @@ type queue struct {
 
 	busyTenants  int                // tenants with queued places or open bills
 	tenants      map[string]*tenant // the busy tenants, and some idle tenants
-	recentTenant *tenant            // the tenant of the last added place
+	recentTenant *tenant            // the last result of ensureTenant
 
 	changes  uint64         // counts places that came or went, and changes of the order
-	kinds    map[room]*kind // kinds of the places, by needed room; lastKind may have no place
+	kinds    map[room]*kind // kinds of the places, by needed room; only lastKind may have no place left
 	lastKind *kind          // the kind of the last added place
 	backlog  backlog
 }
@@ -202,7 +202,8 @@ func (b *backlog) expectedWork(assumed time.Duration, chance float64) (w work) {
 	return w
 }
 
-// place is a ResID on a link: queued, parked, or asking its frontend.
+// place is a frontend's place at this worker, with the id res on its link. A place is queued, parked, or asking its
+// frontend.
 type place struct {
 	// The heaps compare and move the first fields, so the first fields share a line of the processor's cache.
 	sortKey         float64

@@ -8,8 +8,8 @@ import (
 
 // A part of the worker, the short part, can be closed to long tasks. Otherwise long tasks could take all slots, and
 // short tasks would wait for the end of a long task. The part closes when a short task has to wait for long tasks.
-// The part opens when no short task has come for the run time of a long task. After that time the next short task
-// may wait, because idle slots would cost more.
+// The part opens when no short task has come for the run time of a long task. A short task that comes later may have
+// to wait, but slots kept idle for short tasks would cost more.
 
 // noteShortArrival notes the arrival of a short task with these needs. If the task has no room now, and long tasks use
 // room, the short part closes.
@@ -37,7 +37,7 @@ func (c *Core) hasShortWaiting() bool {
 	return c.staged.Len()+len(c.askedAhead) > 0 || c.queue.hasShort()
 }
 
-// quietAt returns when the last short task will have come a long task's run time ago.
+// quietAt returns when the average run time of a long task will have passed since the last short task came.
 func (c *Core) quietAt() time.Time { return c.lastShortAt.Add(c.averages.longRunTime) }
 
 // setOpenPart sets the part of the worker that long tasks may use. Long tasks with more room keep the room.

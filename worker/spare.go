@@ -176,7 +176,7 @@ func (c *Core) preemptSpare(now time.Time, acts []Action) []Action {
 // frontend, and spare work stops if a task comes. The call allocates, so preemptSpare calls this function only if
 // there is spare work to stop.
 func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
-	s := clearing{c: c, now: now, free: c.free}
+	s := victimSearch{c: c, now: now, free: c.free}
 	for a := range c.stopping.All() {
 		s.free = s.free.add(roomFor(a.demand, a.long))
 	}
@@ -228,11 +228,11 @@ func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// clearing is the search for spare work to stop, place by place in the order of the queue.
-type clearing struct {
+// victimSearch is the search for spare work to stop, place by place in the order of the queue.
+type victimSearch struct {
 	c            *Core
 	now          time.Time
-	free         room       // room without the part for earlier places
+	free         room       // free room, less the room set aside for earlier places
 	victims      []*attempt // attempts that may be stopped, youngest first
 	hasSought    bool
 	waitingCount float64 // number of waiting places; a reservation counts as less than 1
@@ -240,7 +240,7 @@ type clearing struct {
 }
 
 // countWaiting counts p n times among the waiting places. A reservation counts by the chance of a task.
-func (s *clearing) countWaiting(p *place, n float64) {
+func (s *victimSearch) countWaiting(p *place, n float64) {
 	if p.launch == nil {
 		n *= s.c.averages.bindChance
 	}
@@ -249,7 +249,7 @@ func (s *clearing) countWaiting(p *place, n float64) {
 }
 
 // seekOnce finds the victims, at the first call only.
-func (s *clearing) seekOnce() {
+func (s *victimSearch) seekOnce() {
 	if !s.hasSought {
 		s.hasSought, s.victims = true, s.c.seekVictims(s.now)
 	}
@@ -258,7 +258,7 @@ func (s *clearing) seekOnce() {
 // postponeIfTooSoon reports whether a place that has waited for this time should wait on, before spare work stops for
 // it. If so, postponeIfTooSoon sets the time of the next check. A place waits for PreemptAfter, and longer if more
 // work would be lost. Meanwhile a task may end by itself, or another worker may have a cheaper victim.
-func (s *clearing) postponeIfTooSoon(waited time.Duration) bool {
+func (s *victimSearch) postponeIfTooSoon(waited time.Duration) bool {
 	c := s.c
 	wait := c.cfg.PreemptAfter - waited
 	if s.seekOnce(); wait <= 0 && len(s.victims) > 0 {
@@ -276,7 +276,7 @@ func (s *clearing) postponeIfTooSoon(waited time.Duration) bool {
 
 // planRoom sets room aside for a need, in the search only, and returns the victims whose room is needed, too. It stops
 // no victim: the caller does. ok is false if all victims together have too little room.
-func (s *clearing) planRoom(need room) (stop []*attempt, ok bool) {
+func (s *victimSearch) planRoom(need room) (stop []*attempt, ok bool) {
 	free, n := s.free, 0
 	if !need.fitsIn(free) {
 		s.seekOnce()
@@ -293,7 +293,7 @@ func (s *clearing) planRoom(need room) (stop []*attempt, ok bool) {
 }
 
 // stopVictims tells the victims to stop.
-func (s *clearing) stopVictims(victims []*attempt, acts []Action) []Action {
+func (s *victimSearch) stopVictims(victims []*attempt, acts []Action) []Action {
 	for _, a := range victims {
 		acts = s.c.stopAttempt(a, s.now, acts)
 	}

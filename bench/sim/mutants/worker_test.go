@@ -28,15 +28,15 @@ var worker = packageMutants{"worker", []mutant{
 		"if c.stopping.Len() > 0 && c.hasRegularWaiting() {", "if false {",
 	},
 	{
-		"no task is stopped for a place that has just come", "clearing.postponeIfTooSoon",
+		"no task is stopped for a place that has just come", "victimSearch.postponeIfTooSoon",
 		"wait := c.cfg.PreemptAfter - waited", "wait := -waited",
 	},
 	{
-		"the more work would be lost, the longer regular places wait", "clearing.postponeIfTooSoon",
+		"the more work would be lost, the longer regular places wait", "victimSearch.postponeIfTooSoon",
 		"min(waitPerLostRun*ran,", "min(0*ran,",
 	},
 	{
-		"however much work would be lost, regular places do not wait for long", "clearing.postponeIfTooSoon",
+		"however much work would be lost, regular places do not wait for long", "victimSearch.postponeIfTooSoon",
 		"min(waitPerLostRun*ran, maxPatience*c.cfg.PreemptAfter)", "waitPerLostRun*ran",
 	},
 	{
