@@ -39,9 +39,10 @@ func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.Submit
 	return &v1.SubmitResponse{Handle: handle}, nil
 }
 
-// Events implements the API.
+// Events implements the API. Each round of the loop looks at the job with the mutex held. If there is no outcome to
+// return, the call waits for a change, unlocked, until the client's MaxWait has passed. Then the answer is empty.
 func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.EventsResponse, error) {
-	if owner, err := h.handleOwner(req.Caller, req.Handle); owner != nil || err != nil {
+	if owner, err := h.findOwner(req.Caller, req.Handle); owner != nil || err != nil {
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +89,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		var batch []*v1.Outcome
 		var next int64
 		var done bool
-		if r.isRun {
+		if r.isRun { // the answer to Run delivers the outcomes, and this call delivers nothing
 			batch, next, done = r.peekOutcomes(req.Cursor, most)
 		} else {
 			var delivered []frontend.Receipt
@@ -98,7 +99,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 			}
 		}
 		if len(batch) > 0 || done || expired {
-			if done && !r.inEndedList {
+			if done && !r.inEndedList { // this answer has the last outcomes, so the job may be forgotten
 				h.addToEnded(r)
 				h.noteAnswered(r, now)
 			}
@@ -126,7 +127,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 
 // Cancel implements the API.
 func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
-	if owner, err := h.handleOwner(req.Caller, req.Handle); owner != nil || err != nil {
+	if owner, err := h.findOwner(req.Caller, req.Handle); owner != nil || err != nil {
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +146,7 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 
 // CancelTasks implements the API.
 func (h *handler) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
-	if owner, err := h.handleOwner(req.Caller, req.Handle); owner != nil || err != nil {
+	if owner, err := h.findOwner(req.Caller, req.Handle); owner != nil || err != nil {
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +191,7 @@ func (h *handler) findToCancel(ctx context.Context, caller *v1.Caller, action st
 // Extend implements the API.
 func (h *handler) Extend(ctx context.Context, req *v1.ExtendRequest) (res *v1.ExtendResponse, err error) {
 	defer releaseRequestRoom(ctx)
-	if owner, err := h.handleOwner(req.Caller, req.Handle); owner != nil || err != nil {
+	if owner, err := h.findOwner(req.Caller, req.Handle); owner != nil || err != nil {
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +244,7 @@ func (h *handler) findToExtend(ctx context.Context, req *v1.ExtendRequest, id pr
 	}
 	if r.isRun {
 		return nil, newRefused(v1.RefusedReason_INVALID,
-			"job %v was given to Run and cannot grow: submit a job that is to grow", id)
+			"job %v was given to Run, and such a job cannot grow: submit the job instead of running it", id)
 	}
 	if refused := h.whyMayNotTouch(ctx, req.Caller, id, tenant); refused != nil {
 		return nil, refused
@@ -259,7 +260,7 @@ func (h *handler) findToExtend(ctx context.Context, req *v1.ExtendRequest, id pr
 }
 
 // submitJob hands a client's job to the core, unless the core has the job already. If a is not nil, the call is a
-// Run. Then the answer is written when the job has ended, except after an error.
+// Run, and the answer is written when the job has ended. If submitJob returns an error, the caller writes the answer.
 func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, client *clientConn,
 	a *waitingRun) (handle *v1.Handle, err error) {
 	defer releaseRequestRoom(ctx)
@@ -295,8 +296,8 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 		}
 		switch {
 		case a == nil && r.ended && !r.isRun:
-			h.endLateTasks(r, job.Tasks)
-		case a == nil:
+			h.endLateTasks(r, job.Tasks) // of tasks that the client has added at a peer
+		case a == nil: // a repeated Submit
 		case !r.isRun:
 			return nil, newRefused(v1.RefusedReason_INVALID, "job %v was submitted before: ask for its events", r.id)
 		default:
@@ -353,8 +354,9 @@ func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.
 	return p
 }
 
-// handleOwner returns the peer named as owner by a handle, or nil if the owner is the frontend itself.
-func (h *handler) handleOwner(caller *v1.Caller, handle *v1.Handle) (*peer, error) {
+// findOwner returns the peer that a handle names as owner, or nil if this frontend must answer the call. A call that
+// another frontend has forwarded is answered here, so no call goes round in circles.
+func (h *handler) findOwner(caller *v1.Caller, handle *v1.Handle) (*peer, error) {
 	if handle.Owner == h.cfg.Advertise || handle.Owner == "" || isForwarded(caller) {
 		return nil, nil
 	}
