@@ -49,7 +49,7 @@ type Alarm struct {
 }
 
 const (
-	never = math.MaxInt64 // deadline of an empty heap
+	never = math.MaxInt64 // deadline of an empty heap, and tick of a timerfd that is not set
 
 	// The kernel and Go's scheduler need 30 to 160 us on a virtual machine to wake a goroutine. So the alarm is
 	// woken early, by the median delay of its wakes, and spins until the deadline. maxLead bounds the early wake.
@@ -200,9 +200,9 @@ func (a *Alarm) watchTimerfd() {
 	if err != nil {
 		return // closed already
 	}
-	// fireDue runs at each tick, until stop closes the file. The netpoller also reports ticks that nobody has read.
-	// Reading a tick is a system call that wakes Go's monitor thread, which then takes more CPU than the whole
-	// alarm. So the alarm never reads its ticks.
+	// Read calls fireDue at each tick, until stop closes the file. The netpoller reports each new tick, whether or not
+	// the ticks before were read. Reading a tick is a system call that wakes Go's monitor thread, which then takes more
+	// CPU than the whole alarm. So the alarm never reads its ticks.
 	_ = raw.Read(func(uintptr) bool { a.fireDue(); return false })
 }
 

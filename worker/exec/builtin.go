@@ -58,7 +58,8 @@ type sleeping struct {
 	result   Result // reported when the timer fires
 }
 
-// startSleep starts a sleep as a timer of the alarm. A timeout shorter than the sleep ends the task as TimedOut.
+// startSleep starts a sleep as a timer of the alarm. A timeout shorter than the sleep ends the task as TimedOut. The
+// deadline does not end a sleep.
 func (p *Pool) startSleep(t *Attempt, done func(Result)) (Running, Result, bool) {
 	start := time.Now()
 	d, err := parseDuration("sleep", t.Payload)

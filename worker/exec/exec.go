@@ -171,7 +171,7 @@ type Attempt struct {
 	Function  string
 	Payload   []byte        // the pool owns Payload after Start
 	Timeout   time.Duration // zero: none
-	Deadline  time.Duration // after Start; later nobody waits for the result; zero: none
+	Deadline  time.Duration // from Start until nobody waits for the result any more; zero: none
 	MaxResult int           // bytes of output; zero: no limit
 	Memory    probe.MiB     // limit on the private memory of a process; zero: none. Go functions share the worker's
 	Files     []string      // paths of the task's files; the pool owns Files after Start
@@ -375,7 +375,7 @@ func clipText(s string) string {
 	return s
 }
 
-// tooLargeText returns the error text for a result over the limit, in bytes. size is in words.
+// tooLargeText returns the error text for a result over the limit (bytes). The text says: the result is size.
 func tooLargeText(size string, limit int) string {
 	return fmt.Sprintf(
 		"the result is %s, over the limit of %d bytes: return less, return a reference, or raise the limit",

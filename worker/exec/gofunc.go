@@ -69,7 +69,7 @@ func runGuarded(ctx context.Context, f Func, t *Attempt) (res Result) {
 	case t.MaxResult > 0 && len(out) > t.MaxResult && !t.mayReturnFile():
 		res.Status, res.Err = TooLarge, tooLargeText(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
 	case t.MaxResult > 0 && len(out) > t.MaxResult:
-		o := newResult(t)
+		o := newResultOutput(t)
 		o.Write(out) // setResult reports a failed write
 		o.Close()
 		res.setResult(o)

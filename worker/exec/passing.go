@@ -59,8 +59,9 @@ func Output(ctx context.Context, partition int) (io.WriteCloser, error) {
 	return taskContextOf(ctx).beginOutput(uint32(partition))
 }
 
-// ResultWriter opens the task's result for writing, as an alternative to returning it. A written result need not be
-// in memory as a whole. It counts if the function closes the writer and returns an empty result without an error.
+// ResultWriter opens the task's result for writing, as an alternative to returning the result. A written result need
+// not be in memory as a whole. The result counts if the function closes the writer and returns an empty result
+// without an error.
 //
 // A small result travels like any other. A larger result becomes a file in the worker's cache. So it needs a worker
 // with a cache and a client that sets Job.LargeResults and reads the result by Client.Open.
@@ -88,8 +89,8 @@ func (w *taskContext) beginOutput(partition uint32) (*output, error) {
 // mayReturnFile reports whether the attempt's result may be a file.
 func (t *Attempt) mayReturnFile() bool { return t.Context != nil && t.Context.Large }
 
-// newResult returns an output for a result of unknown size.
-func newResult(t *Attempt) *output {
+// newResultOutput returns an output for a result of unknown size, outside the outputs that a function has opened.
+func newResultOutput(t *Attempt) *output {
 	return &output{taskCtx: newTaskContext(t), meta: probe.Output{Partition: probe.ResultPartition}}
 }
 
@@ -233,14 +234,14 @@ func (o *output) takeInlineRoom() bool {
 	return true
 }
 
-// endOutput ends o when the function has returned. An unfinished file is aborted. If counts is set, the task
-// succeeded, and endOutput returns an error if o failed or is still open.
-func (o *output) endOutput(counts bool) error {
+// endOutput ends o when the function has returned. An unfinished file is aborted. If the task succeeded otherwise,
+// endOutput returns an error if o failed or is still open.
+func (o *output) endOutput(taskSucceeded bool) error {
 	if o.draft != nil && (!o.closed || o.err != nil) {
 		o.draft.Abort()
 	}
 	switch {
-	case !counts:
+	case !taskSucceeded:
 		return nil
 	case o.err != nil:
 		return o.err

@@ -157,7 +157,7 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 		workerUsage.Maxrss = math.MaxInt64
 	}
 
-	out := newResult(t)
+	out := newResultOutput(t)
 	var errTail tailBuffer
 	var streams sync.WaitGroup
 	streams.Go(func() {
@@ -181,7 +181,7 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	})
 	res := Result{Run: time.Since(start)}
 	close(exited)
-	e, isEnded := endReason()
+	e, isEnded := endReason() // of a kill or timeout before the end; later ones do not count
 	pr.killGroup()
 	pr.mu.Lock()
 	pr.reaping = true
@@ -204,7 +204,7 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 		res.Status, res.Err = e.status, e.reason
 	case large:
 		res.setFailure(out.err)
-	case !state.Success() && out.err == nil: // otherwise copyOutput killed the process
+	case !state.Success() && out.err == nil: // if out failed, copyOutput killed the process
 		res.Status = Failed
 		if state.Sys().(syscall.WaitStatus).Signaled() {
 			res.Status = Panicked

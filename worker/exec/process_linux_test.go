@@ -379,7 +379,7 @@ func TestOutputIsReadLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(most int) []byte {
-		out := newResult(&Attempt{MaxResult: most})
+		out := newResultOutput(&Attempt{MaxResult: most})
 		copyOutput(out, r)
 		return out.buf.Bytes()
 	}
