@@ -37,11 +37,11 @@ type Attempt struct {
 	// Ends of the phases, since the job's arrival. If no run is known, all but the last are 0.
 	Ends [Phases]time.Duration
 
-	Before uint64 // number of the job's previous attempt; 0: this is the first
+	Previous uint64 // number of the job's previous attempt; 0: this is the first
 }
 
-// Set sets a from an outcome. Both times start at the job's arrival: lead ends when the core had the job, came ends
-// when the outcome came. Outcome and Failure hold numbers of the API: the caller sets them.
+// Set sets a from an outcome. lead is the time from the job's arrival until the core had the job, and came the time
+// from the job's arrival until the outcome came. Outcome and Failure hold numbers of the API: the caller sets them.
 func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
 	*a = Attempt{} // in place, and field by field, because each task pays for it
 	a.Task, a.Stage, a.Worker = o.Task, o.Stage, NoWorker
@@ -148,7 +148,7 @@ func (r *Attempts) Collect(to []Attempt, last uint64) (next uint64, ok bool) {
 		if a == nil {
 			return 0, false
 		}
-		to[i], last = *a, a.Before
+		to[i], last = *a, a.Previous
 	}
 	return last, true
 }

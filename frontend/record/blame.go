@@ -14,7 +14,7 @@ const (
 	Barrier = Kind(Phases) + iota
 	Fetch   // of the queue, while the task's files were not there
 	Excess  // of the run, the part beyond the expected time
-	Outside // of a task with no known run
+	Outside // the whole time of a task with no known run
 	// Of the queue, behind short tasks of the same tenant. Queue keeps the rest: behind tasks of the same job, or
 	// not known.
 	OwnTenant
@@ -74,8 +74,8 @@ func (a *Attempt) endedLater(b *Attempt) bool {
 	return cmp.Or(cmp.Compare(a.Ends[Delivery], b.Ends[Delivery]), cmp.Compare(a.Ends[Run], b.Ends[Run])) > 0
 }
 
-// lastBefore returns the task that ended last of the stages before a stage. If no task of an earlier stage is
-// known, the search goes on before that stage. It returns nil if no task is found.
+// lastBefore returns the task that ended last of the stages before a stage, or nil. If no task of such a stage is
+// known, the stages before that stage are searched instead.
 func lastBefore(after [][]int, stage int, last map[int]*Attempt) (found *Attempt) {
 	seen := map[int]bool{stage: true}
 	for look := []int{stage}; len(look) > 0; look = look[1:] {
@@ -118,8 +118,9 @@ func (b *Blame) addTask(a *Attempt, released, done time.Duration) {
 	}
 }
 
-// addWaits blames a task's time in the queue on the causes that the worker reports for the last wait. It returns
-// the blamed time. Before the last wait, other tasks of the job took the job's places.
+// addWaits blames a task's time in the queue on the causes that the worker reports, and returns the blamed time. The
+// worker reports only the last wait of the place. The time before went to other tasks of the job that took the job's
+// places, and is not blamed here.
 func (b *Blame) addWaits(a *Attempt, queue time.Duration) time.Duration {
 	all, sum, given := uint64(0), uint64(0), time.Duration(0)
 	for _, ticks := range a.Waits {

@@ -38,7 +38,7 @@ type chainStage struct {
 }
 
 // NewChain makes the chain of a job. Each element of after lists the numbers of the stages before a stage. There
-// are no circles.
+// are no cycles.
 func NewChain(after [][]int) Chain {
 	c := Chain{stages: make([]chainStage, len(after))}
 	for i := range after {

@@ -21,7 +21,7 @@ type Earlier struct {
 	Binding, End         uint8
 	Sent, Started, Ended time.Duration
 
-	Before uint64 // number of the job's previous earlier attempt; 0: this is the first
+	Previous uint64 // number of the last Earlier of the job before this one; 0: this is the first
 }
 
 // NewEarlier makes an earlier attempt at a task. lead is the time from the job's arrival until the core had the
@@ -64,7 +64,7 @@ func (r *EarlierAttempts) Collect(to []Earlier, last uint64, most int) (_ []Earl
 			return to, last
 		}
 		e := r.list[(last-1)%maxEarlier]
-		to, last = append(to, e), e.Before
+		to, last = append(to, e), e.Previous
 	}
 	return to, 0
 }
@@ -80,7 +80,7 @@ func packEarlier(list []Earlier, attempts []Attempt, worker func(key uint32) int
 		positions[list[i].Task] = 0
 	}
 	for i := range attempts {
-		if _, is := positions[attempts[i].Task]; is {
+		if _, hasEarlier := positions[attempts[i].Task]; hasEarlier {
 			positions[attempts[i].Task] = i
 		}
 	}

@@ -39,7 +39,7 @@ func TestEarlierOfPages(t *testing.T) {
 		e := NewEarlier(attempts[position].Task,
 			&frontend.Earlier{Worker: frontend.Worker(worker), Way: frontend.WayRide, End: frontend.EndLost,
 				Ended: ended}, 5)
-		e.Before = last
+		e.Previous = last
 		last = r.Add(e)
 	}
 	add(3, 1, 10)
@@ -74,7 +74,7 @@ func TestEarlierForgotten(t *testing.T) {
 	var r EarlierAttempts
 	last := uint64(0)
 	for i := range 3 * maxEarlier {
-		last = r.Add(Earlier{Task: probe.TaskIndex(i), Before: last})
+		last = r.Add(Earlier{Task: probe.TaskIndex(i), Previous: last})
 	}
 	list, next := r.Collect(nil, last, 2*maxEarlier)
 	if len(list) != maxEarlier || next != 0 || list[0].Task != 3*maxEarlier-1 ||

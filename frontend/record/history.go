@@ -25,7 +25,8 @@ type History struct {
 	scratch    series // room to merge in
 }
 
-// MaxBytes bounds the memory of an Intake, its batches and their History: three times all series, and all windows.
+// MaxBytes bounds the memory of an Intake, its batches and their History. All series exist three times: in the batch
+// being counted, in the batch handed out, and in the totals. The windows come on top.
 const MaxBytes = 16 << 20
 
 // ring holds the latest windows of a length.
@@ -61,7 +62,7 @@ func (h *History) Add(b *Batch) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order,
+	slices.SortStableFunc(order, // largest first: if the window has no room, the smallest series are lost
 		func(x, y int) int { return cmp.Compare(b.series[y].countAll(), b.series[x].countAll()) })
 	for _, i := range order {
 		s := &b.series[i]

@@ -16,13 +16,14 @@ const maxName = 128
 // electEvery is the period in which the named tenants are elected.
 const electEvery = 5 * time.Minute
 
-// The first countedExactly tasks of a key between two Takes have all their phases counted. Only tasks with results
-// count. The next countedExactly counted tasks each stand for two, the next for four, and so on. Counting every
-// task would cost a frontend 1 % of its time if its tasks do nothing, and would tell little more. At any number of
-// tasks, the rank of the 0.99-quantile of a second is off by at most 0.006 in nineteen of twenty seconds.
+// Of the tasks of a key between two Takes, the phases of the first countedExactly are counted, one task for one. Then
+// countedExactly tasks are counted that stand for two tasks each, then as many that stand for four, and so on. Tasks
+// without a result are left out. Counting every task would cost a frontend 1 % of its time if its tasks do nothing,
+// and would tell little more. At any number of tasks, the rank of the 0.99-quantile of a second is off by at most 0.006
+// in nineteen of twenty seconds.
 const (
 	countedExactly = 1 << 9
-	maxDoublings   = 16 // limits the tasks a task stands for: there are never as many tasks
+	maxDoublings   = 16 // more doublings would need more tasks than ever end between two Takes
 )
 
 // allRemembered is the largest number of tasks submitted between two Takes for which all attempts are remembered. The
@@ -61,8 +62,8 @@ type Slot struct {
 // a fixed choice could fall in step with a rhythm of the tasks.
 type phaseSampler struct {
 	counted   uint32 // tasks since the last Take
-	standsFor uint32 // number of tasks represented by the next counted task
-	untilNext uint32 // tasks still to end until the next counted task, including that task
+	standsFor uint32 // number of tasks represented by the next counted task: all since the last counted task
+	untilNext uint32 // tasks until the next counted task, that task included
 	blockRest uint32 // tasks of the block behind the counted task
 }
 
@@ -179,12 +180,12 @@ func cutName(name string) string {
 func (in *Intake) AddJob(s Slot, response, slowdown time.Duration) {
 	if in.waitingJobs = append(in.waitingJobs,
 		jobTimes{response, slowdown, s.index}); len(in.waitingJobs) == maxWaiting {
-		in.countJobs()
+		in.flushJobs()
 	}
 }
 
-// countJobs adds the waiting jobs to the batch.
-func (in *Intake) countJobs() {
+// flushJobs adds the waiting jobs to the batch.
+func (in *Intake) flushJobs() {
 	for i := range in.waitingJobs {
 		in.batch.series[in.waitingJobs[i].slot].addTime(Response, in.waitingJobs[i].response, 1)
 	}
@@ -238,11 +239,11 @@ func (in *Intake) flushPhases() {
 	in.waitingPhases = in.waitingPhases[:0]
 }
 
-// Take hands out the counts since the last Take. Later counts go into empty, a batch returned by History.Add, or
+// Take hands out the counts since the last Take. Later counts go into empty, a batch that History.Add has emptied, or
 // nil. now may lie before the last Take, because clocks are set.
 func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	in.flushPhases()
-	in.countJobs()
+	in.flushJobs()
 	full := in.batch
 	if full.to = now; now.Before(full.from) {
 		full.from = now
@@ -258,7 +259,8 @@ func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	in.batch = empty
 	for i := range in.samplers {
 		p := &in.samplers[i]
-		*p = phaseSampler{standsFor: p.standsFor - p.untilNext + 1, untilNext: 1} // the next task is counted
+		// The next task is counted, and stands for the tasks since the last counted task, too.
+		*p = phaseSampler{standsFor: p.standsFor - p.untilNext + 1, untilNext: 1}
 	}
 	in.submitRate, in.submitted = in.submitRate+(float64(in.submitted)-in.submitRate)/averagedTakes, 0
 	in.rememberedShare = min(1, allRemembered/max(in.submitRate, 1))

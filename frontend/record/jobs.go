@@ -89,7 +89,7 @@ func (c *Choice) Decide(now time.Time, j *Job) (chosen Chosen) {
 	}
 	c.seen++
 	at := len(c.sampled)
-	if at == perMinute {
+	if at == perMinute { // reservoir sampling: each of the seen jobs is in the sample with the same chance
 		at = int(min(c.rand.Uint64N(c.seen), perMinute))
 	}
 	slowest := c.slowestOf(j.Policy)

@@ -40,7 +40,7 @@ func TestAttempts(t *testing.T) {
 			k = rng.IntN(10) // some jobs have many tasks
 		}
 		j := &jobs[k]
-		j.last = addAttempt(&r, Attempt{Stage: int32(k), Task: probe.TaskIndex(j.n), Before: j.last})
+		j.last = addAttempt(&r, Attempt{Stage: int32(k), Task: probe.TaskIndex(j.n), Previous: j.last})
 		j.n++
 	}
 	forgotten := 0
@@ -70,12 +70,12 @@ func TestAttempts(t *testing.T) {
 	// The latest jobs are all there.
 	last := uint64(0)
 	for i := range maxAttempts - 1 {
-		last = addAttempt(&r, Attempt{Task: probe.TaskIndex(i), Before: last})
+		last = addAttempt(&r, Attempt{Task: probe.TaskIndex(i), Previous: last})
 	}
 	if _, ok := r.Collect(make([]Attempt, maxAttempts-1), last); !ok {
 		t.Error("a job that fits is forgotten")
 	}
-	if _, ok := r.Collect(make([]Attempt, maxAttempts), addAttempt(&r, Attempt{Before: last})); !ok {
+	if _, ok := r.Collect(make([]Attempt, maxAttempts), addAttempt(&r, Attempt{Previous: last})); !ok {
 		t.Error("a job that just fits is forgotten")
 	}
 	if size := len(r.chunks) * attemptsPerChunk * int(unsafe.Sizeof(Attempt{})); size > MaxAttemptsBytes {

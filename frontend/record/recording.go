@@ -136,7 +136,7 @@ func (r *Recording) SetAttempts(attempts []Attempt, names map[uint32]string) {
 	if len(r.Suspects) > 0 && r.Suspects[0].Excess > 0 {
 		first := &r.Suspects[0]
 		worst := Link
-		for m := Link; m <= Delivery; m++ {
+		for m := Link; m <= Delivery; m++ { // not Sampling, which ends before the worker is asked
 			if first.Phases[m] > first.Phases[worst] {
 				worst = m
 			}

@@ -57,8 +57,9 @@ func (t *heavyTenants) hasName(name string) bool {
 	return slices.ContainsFunc(t.list, func(c candidate) bool { return c.isNamed && c.name == name })
 }
 
-// electNames gives a name to each tenant with at least twice as many tasks as a named tenant, in place of that
-// tenant. Then all counts are halved. changed says whether a name moved.
+// electNames moves names from named tenants to tenants with at least twice as many tasks. With a smaller factor,
+// tenants of about the same size would take a name from each other again and again. Then all counts are halved.
+// changed says whether a name moved.
 func (t *heavyTenants) electNames() (changed bool) {
 	slices.SortStableFunc(t.list, func(a, b candidate) int { return cmp.Compare(b.tasks, a.tasks) })
 	for i := range t.list {

@@ -9,7 +9,7 @@ import (
 // Trace holds the attempts of a job, packed into a fifth of their size in Attempts.
 type Trace struct {
 	Workers       []string // names; attempts refer to them
-	N             int
+	N             int      // attempts
 	packed        []byte
 	packedEarlier []byte
 }

@@ -42,7 +42,8 @@ func (h *History) Windows(length time.Duration, since time.Time) []Window {
 	}
 	length = time.Duration(ringSpan(i)) * time.Second
 	byStart := map[time.Time][]*storedWindow{}
-	nextUnchosen := uint64(0) // the first window not chosen yet, counted in windows of the first ring
+	nextUnchosen := uint64(0) // the end of the windows chosen from coarser rings, in windows of the first ring
+	// The finer rings have the latest windows, which are not merged yet.
 	for ; i >= 0; i-- {
 		r := &h.rings[i]
 		for k := max(r.total-uint64(len(r.windows)), nextUnchosen/ringSpan(i)); k < r.total; k++ {

@@ -349,11 +349,11 @@ func (s *Server) rememberAttempts(t *jobTiming, o *frontend.Outcome) *rec.Attemp
 	a, number := s.recorder.attempts.NewAttempt()
 	a.Set(o, t.leadTime, s.steppedAt.Sub(t.cameAt))
 	a.Outcome, a.Failure = uint8(outcomeKinds[o.Kind]), failureNumber(o)
-	a.Before, t.refs.lastOutcome = t.refs.lastOutcome, number
+	a.Previous, t.refs.lastOutcome = t.refs.lastOutcome, number
 	t.refs.tasks++
 	for i := range o.Earlier {
 		e := rec.NewEarlier(o.Task, &o.Earlier[i], t.leadTime)
-		e.Before = t.refs.lastEarlier
+		e.Previous = t.refs.lastEarlier
 		t.refs.lastEarlier = s.recorder.earlierAttempts.Add(e)
 	}
 	return a
