@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
-	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
 // eagle is a hybrid scheduler: Eagle (Delgado et al., SoCC 2016), the successor of Hawk (USENIX ATC 2015), by the
@@ -34,17 +32,14 @@ import (
 // the worker knows at once. Hawk's stealing is left out, as in the published simulator: stealing finds nothing if
 // probes of short jobs avoid long tasks.
 type eagle struct {
-	id           probe.FrontendID
+	*hand
 	delay        time.Duration
 	longAbove    time.Duration // a job is long if the mean estimate of its tasks is longer
 	shortest     bool          // the job with the least work left to start goes first; false: first come, first served
 	rng          *rand.Rand
 	nodes        []*eagleNode
-	firstGeneral int // nodes before it are reserved for short jobs
-	timers       pq.Heap[*eagleTimer]
-	seq          uint64
-	now          time.Time
-	acts         []frontend.Action
+	firstGeneral int    // nodes before it are reserved for short jobs
+	seq          uint64 // of entries and news
 }
 
 const (
@@ -55,7 +50,7 @@ const (
 
 // eagleJob is a job with unfinished placement.
 type eagleJob struct {
-	*frontend.Job
+	*handJob
 	nextTask int           // index of the first task neither started nor placed
 	mean     time.Duration // mean estimate of a task
 	workLeft time.Duration // sum of the estimates of tasks not begun
@@ -71,15 +66,11 @@ type eagleNews struct {
 
 // eagleNode is a worker.
 type eagleNode struct {
-	key       frontend.Worker
-	slots     int
-	freeSlots int           // neither running a task nor held for an answer
+	*handWorker
+	heldSlots int           // free slots held for an answer
 	queue     []*eagleEntry // in the order of arrival
-	runs      map[probe.AttemptID]eagleRun
-	longTasks int       // running and waiting
-	news      eagleNews // came with the last long task
-	nextRes   probe.ResID
-	acks      []probe.AttemptID
+	longTasks int           // running and waiting
+	news      eagleNews     // came with the last long task
 }
 
 // eagleEntry is a probe of a short job, or a task of a long job.
@@ -98,97 +89,54 @@ func (q *eagleEntry) taskEstimate() time.Duration {
 	return q.job.mean
 }
 
-// eagleRun is a running task.
-type eagleRun struct {
-	job  *eagleJob
-	task *frontend.Task
-	ends time.Time // as estimated
-}
-
-// eagleTimer is something due to happen.
-type eagleTimer struct {
-	at  time.Time
-	seq uint64
-	fn  func()
-	pos int
-}
-
-func (t *eagleTimer) Before(u *eagleTimer) bool {
-	if !t.at.Equal(u.at) {
-		return t.at.Before(u.at)
-	}
-	return t.seq < u.seq
-}
-
-func (t *eagleTimer) Pos() *int { return &t.pos }
-
 // newEagle makes a scheduler whose network takes no time. Instead, the scheduler delays each of its messages by
 // the delay of the run.
 func newEagle(cfg *Config, _ []float64, f frontend.Config, rng *rand.Rand) scheduler {
-	e := &eagle{id: f.ID, delay: cfg.Delay, longAbove: cfg.Cutoff, shortest: true, rng: rng}
+	return newEagleBrain(cfg, f, rng).hand
+}
+
+// newEagleFIFO makes an eagle with queues first come, first served.
+func newEagleFIFO(cfg *Config, _ []float64, f frontend.Config, rng *rand.Rand) scheduler {
+	e := newEagleBrain(cfg, f, rng)
+	e.shortest = false
+	return e.hand
+}
+
+func newEagleBrain(cfg *Config, f frontend.Config, rng *rand.Rand) *eagle {
+	e := &eagle{hand: newHand(cfg, f.ID), delay: cfg.Delay, longAbove: cfg.Cutoff, shortest: true, rng: rng}
+	e.brain, e.answerAfter = e, cfg.Delay
 	if e.longAbove == 0 {
 		e.longAbove = f.Defaults().LongTask
 	}
 	e.firstGeneral = min(int(math.Round(cfg.Reserved*float64(cfg.Workers))), cfg.Workers-1)
+	for _, w := range e.workers {
+		e.nodes = append(e.nodes, &eagleNode{handWorker: w})
+	}
 	return e
 }
 
-// newEagleFIFO makes an eagle with queues first come, first served.
-func newEagleFIFO(cfg *Config, speeds []float64, f frontend.Config, rng *rand.Rand) scheduler {
-	e := newEagle(cfg, speeds, f, rng).(*eagle)
-	e.shortest = false
-	return e
+// sendMessages lets fn happen after a number of messages, one after another.
+func (e *eagle) sendMessages(messages int, fn func()) {
+	e.callAfter(time.Duration(messages)*e.delay, fn)
 }
 
-// Step implements scheduler.
-func (e *eagle) Step(now time.Time, ev frontend.Event, acts []frontend.Action) []frontend.Action {
-	e.now, e.acts = now, acts
-	switch ev := ev.(type) {
-	case frontend.Submit:
-		e.submitJob(ev.Job)
-	case frontend.WorkerUp:
-		for int(ev.Worker) >= len(e.nodes) {
-			e.nodes = append(e.nodes, nil)
-		}
-		slots := probe.Slot.Times(ev.Welcome.Capacity)
-		e.nodes[ev.Worker] = &eagleNode{key: ev.Worker, slots: slots, freeSlots: slots, nextRes: 1,
-			runs: map[probe.AttemptID]eagleRun{}}
-	case frontend.Frame:
-		for _, msg := range ev.Msgs {
-			if m, ok := msg.(*probe.Finished); ok {
-				e.handleFinished(e.nodes[ev.Worker], m)
-			}
-		}
-	case frontend.Wake:
-		for e.timers.Len() > 0 && !now.Before(e.timers.Min().at) {
-			e.timers.Pop().fn()
-		}
+// addJob sends a long job to the central scheduler, and probes workers for a short job.
+func (e *eagle) addJob(h *handJob) {
+	j := &eagleJob{handJob: h}
+	h.own = j
+	for i := range j.Tasks {
+		j.workLeft += j.Tasks[i].Estimate
 	}
-	return e.acts
-}
-
-// callAfter lets fn happen after the delay of a number of messages.
-func (e *eagle) callAfter(messages int, fn func()) {
-	e.seq++
-	e.timers.Push(&eagleTimer{at: e.now.Add(time.Duration(messages) * e.delay), seq: e.seq, fn: fn})
-}
-
-// submitJob sends a long job to the central scheduler, and probes workers for a short job.
-func (e *eagle) submitJob(spec *frontend.Job) {
-	j := &eagleJob{Job: spec}
-	for i := range spec.Tasks {
-		j.workLeft += spec.Tasks[i].Estimate
-	}
-	j.mean = j.workLeft / time.Duration(len(spec.Tasks))
+	j.mean = j.workLeft / time.Duration(len(j.Tasks))
 	if j.long = j.mean > e.longAbove; j.long {
-		e.callAfter(1, func() { e.placeLongJob(j) })
+		e.sendMessages(1, func() { e.placeLongJob(j) })
 		return
 	}
-	n := max(eagleProbes*len(spec.Tasks), eagleLeastProbes)
+	n := max(eagleProbes*len(j.Tasks), eagleLeastProbes)
 	nodes := e.sampleNodes(min(n, len(e.nodes)), e.nodes)
 	for i := range n {
 		to := nodes[i%len(nodes)]
-		e.callAfter(1, func() { e.receiveProbe(to, j, 0) })
+		e.sendMessages(1, func() { e.receiveProbe(to, j, 0) })
 	}
 }
 
@@ -221,12 +169,12 @@ func (e *eagle) placeLongJob(j *eagleJob) {
 		e.addEntry(n, &eagleEntry{job: j, task: &j.Tasks[i]})
 		waits[best] = n.waitBehindLong(e.now)
 		chosen = append(chosen, n)
-		e.callAfter(1, func() { e.fillSlots(n) })
+		e.sendMessages(1, func() { e.fillSlots(n) })
 	}
 	j.nextTask = len(j.Tasks)
 	e.seq++
 	news := eagleNews{e.seq, slices.DeleteFunc(slices.Clone(e.nodes), (*eagleNode).isFull)}
-	e.callAfter(1, func() {
+	e.sendMessages(1, func() {
 		for _, n := range chosen {
 			n.news = news
 		}
@@ -244,8 +192,8 @@ func (e *eagle) addEntry(n *eagleNode, q *eagleEntry) {
 func (n *eagleNode) waitBehindLong(now time.Time) time.Duration {
 	ends := make([]time.Duration, 0, n.slots)
 	for _, r := range n.runs {
-		if r.job.long {
-			ends = append(ends, max(r.ends.Sub(now), 1)) // a late task still runs
+		if r.job.own.(*eagleJob).long {
+			ends = append(ends, max(r.began.Add(r.task.Estimate).Sub(now), 1)) // a late task still runs
 		}
 	}
 	for len(ends) < n.slots {
@@ -274,7 +222,7 @@ func (e *eagle) receiveProbe(n *eagleNode, j *eagleJob, refusals int) {
 	if n.news.seq > j.news.seq {
 		j.news = n.news
 	}
-	e.callAfter(1, func() { // at the frontend
+	e.sendMessages(1, func() { // at the frontend
 		others := e.nodes[:e.firstGeneral]
 		if refusals == 0 {
 			others = j.news.withRoom
@@ -283,28 +231,28 @@ func (e *eagle) receiveProbe(n *eagleNode, j *eagleJob, refusals int) {
 			others = e.nodes
 		}
 		to := others[e.rng.IntN(len(others))]
-		e.callAfter(1, func() { e.receiveProbe(to, j, refusals+1) })
+		e.sendMessages(1, func() { e.receiveProbe(to, j, refusals+1) })
 	})
 }
 
 // fillSlots fills the free slots of a worker from its queue.
 func (e *eagle) fillSlots(n *eagleNode) {
-	for n.freeSlots > 0 {
+	for n.freeSlots > n.heldSlots {
 		q := e.takeEntry(n)
 		if q == nil {
 			return
 		}
-		n.freeSlots--
 		if q.task != nil {
 			q.job.workLeft -= q.task.Estimate
-			e.startTask(n, q.job, q.task)
+			e.startTask(n.handWorker, handTask{q.job.handJob, q.task})
 			continue
 		}
+		n.heldSlots++
 		j := q.job
-		e.callAfter(1, func() { // at the frontend
+		e.sendMessages(1, func() { // at the frontend
 			if j.nextTask == len(j.Tasks) {
-				e.callAfter(1, func() {
-					n.freeSlots++
+				e.sendMessages(1, func() {
+					n.heldSlots--
 					e.fillSlots(n)
 				})
 				return
@@ -312,11 +260,12 @@ func (e *eagle) fillSlots(n *eagleNode) {
 			t := &j.Tasks[j.nextTask]
 			j.nextTask++
 			j.workLeft -= t.Estimate
-			e.callAfter(1, func() {
+			e.sendMessages(1, func() {
 				i, _ := slices.BinarySearchFunc(n.queue, q.seq,
 					func(o *eagleEntry, seq uint64) int { return cmp.Compare(o.seq, seq) })
 				n.queue = slices.Insert(n.queue, i, q)
-				e.startTask(n, j, t)
+				n.heldSlots--
+				e.startTask(n.handWorker, handTask{j.handJob, t})
 				e.fillSlots(n)
 			})
 		})
@@ -353,57 +302,20 @@ func (e *eagle) takeEntry(n *eagleNode) *eagleEntry {
 	return q
 }
 
-// startTask sends t to the worker. The slot is already taken.
-func (e *eagle) startTask(n *eagleNode, j *eagleJob, t *frontend.Task) {
-	e.seq++
-	id := probe.AttemptID{Frontend: e.id, Seq: e.seq}
-	n.runs[id] = eagleRun{j, t, e.now.Add(t.Estimate)}
-	e.acts = append(e.acts, frontend.Send{Worker: n.key, Msg: probe.Enqueue{
-		Res: n.nextRes, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority, Demand: probe.Slot,
-		Launch: probe.Launch{Attempt: id, Task: t.Index, Function: t.Function, Payload: t.Payload,
-			Estimate: t.Estimate},
-	}})
-	n.nextRes++
-}
-
-// handleFinished frees a slot of n, tells the client, and fills the slot from the queue.
-func (e *eagle) handleFinished(n *eagleNode, m *probe.Finished) {
-	r, ok := n.runs[m.Attempt]
-	if !ok {
-		return // a repeated message
-	}
-	delete(n.runs, m.Attempt)
-	n.freeSlots++
-	if r.job.long {
+// endRun fills a slot of w from its queue.
+func (e *eagle) endRun(w *handWorker, r handRun) {
+	n := e.nodes[w.key]
+	if r.job.own.(*eagleJob).long {
 		n.longTasks--
 	}
-	const batch = 16
-	if n.acks = append(n.acks, m.Attempt); len(n.acks) == batch {
-		e.acts = append(e.acts, frontend.Send{Worker: n.key, Msg: probe.Ack{Attempts: n.acks}})
-		n.acks = nil
-	}
-	outcome := frontend.Outcome{Task: m.Task, Kind: frontend.Result, Result: m.Result, Run: m.Run}
-	e.callAfter(1, func() { e.acts = append(e.acts, &frontend.Done{Job: m.Job, Outcome: outcome}) })
 	e.fillSlots(n)
 }
 
-// NextWake implements scheduler.
-func (e *eagle) NextWake() time.Time {
-	if e.timers.Len() == 0 {
-		return time.Time{}
-	}
-	return e.timers.Min().at
-}
-
-// Check implements scheduler.
-func (e *eagle) Check() error {
+func (e *eagle) checkState() error {
 	for i, n := range e.nodes {
-		if n == nil {
-			continue
-		}
 		long := 0
 		for _, r := range n.runs {
-			if r.job.long {
+			if r.job.own.(*eagleJob).long {
 				long++
 			}
 		}
@@ -412,10 +324,9 @@ func (e *eagle) Check() error {
 				long++
 			}
 		}
-		if n.freeSlots < 0 || n.freeSlots+len(n.runs) > n.slots || long != n.longTasks || long > 0 &&
-			i < e.firstGeneral {
-			return fmt.Errorf("worker %d of %d slots has %d free and %d running tasks; %d long tasks run or wait, "+
-				"counted as %d", i, n.slots, n.freeSlots, len(n.runs), long, n.longTasks)
+		if n.heldSlots < 0 || n.heldSlots > n.freeSlots || long != n.longTasks || long > 0 && i < e.firstGeneral {
+			return fmt.Errorf("worker %d of %d slots has %d free slots, %d held; %d long tasks run or wait, "+
+				"counted as %d", i, n.slots, n.freeSlots, n.heldSlots, long, n.longTasks)
 		}
 	}
 	return nil

@@ -231,8 +231,8 @@ func TestEagleQueue(t *testing.T) {
 	} {
 		e, n := &eagle{shortest: test.shortest}, &eagleNode{}
 		for _, q := range test.queue {
-			job := &eagleJob{Job: &frontend.Job{Tasks: make([]frontend.Task, 1)}, workLeft: q.rest, mean: q.mean,
-				long: q.long}
+			job := &eagleJob{handJob: &handJob{Job: &frontend.Job{Tasks: make([]frontend.Task, 1)}},
+				workLeft: q.rest, mean: q.mean, long: q.long}
 			entry := &eagleEntry{job: job}
 			if q.long {
 				entry.task = &frontend.Task{Estimate: q.mean}

@@ -7,9 +7,8 @@ import (
 )
 
 // rival is a scheduler to compare phoebe with, over the same workers and the same network. To add a rival, write
-// a file with a type that implements scheduler, and add a line here. A rival gets the events of a frontend.Core,
-// except events caused by faults, and answers with its actions. Send and Done count, Refused ends the run, and
-// other actions are ignored.
+// a file with a type that implements brain, and add a line here. The brain hears of jobs and of free slots, and
+// answers with starts of tasks. The rival's hand does the rest (hand.go).
 type rival struct {
 	name    string
 	central bool // a single scheduler, whatever the number of frontends
