@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -10,12 +11,20 @@ import (
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
+// arrivalStage is a stage of a job.
+type arrivalStage struct {
+	tasks int     // number of tasks; the tasks of a job are in the order of its stages
+	after []int   // earlier stages that must end first
+	at    [][]int // by task: the workers with a copy of the task's input; nil: the tasks have no such inputs
+}
+
 // needs describes the inputs and stages of the tasks of a job.
 type needs struct {
-	stage   []int             // of each task
-	copies  [][]estimate.Copy // of each task's input; nil: the output of the stage before
-	tasksAt [][]int32         // by stage and worker: number of tasks that ended there
-	ended   []int             // by stage: number of ended tasks
+	stages  []arrivalStage
+	stage   []int     // of each task
+	at      [][]int   // of each task: the workers with a copy of its input; nil: the outputs of earlier stages
+	tasksAt [][]int32 // by stage and worker: number of tasks that ended there
+	ended   []int     // by stage: number of ended tasks
 }
 
 // numberOf returns the number in the name of a worker, host, rack or frontend.
@@ -30,65 +39,84 @@ func numberOf(name string) int {
 // rackName returns the name of rack i.
 func rackName(i int) string { return fmt.Sprint("r", i) }
 
-// addNeeds gives stages to a job, and inputs to its tasks.
-func (r *runner) addNeeds(j *jobRun, spec *frontend.Job) {
-	stages := min(max(r.cfg.Stages, 1), len(j.tasks))
-	n := &needs{stage: make([]int, len(j.tasks)), copies: make([][]estimate.Copy, len(j.tasks)),
-		tasksAt: make([][]int32, stages), ended: make([]int, stages)}
-	for i := range stages {
-		n.tasksAt[i] = make([]int32, r.cfg.Workers)
-		if stages > 1 {
-			s := frontend.Stage{Name: fmt.Sprint("s", i)}
-			if i > 0 {
-				s.After = []string{spec.Stages[i-1].Name}
-			}
-			spec.Stages = append(spec.Stages, s)
+// drawStages divides the tasks of a job into stages that follow one another, and draws the places of inputs.
+func (c *Config) drawStages(tasks int, rng *rand.Rand) []arrivalStage {
+	all := make([]arrivalStage, min(max(c.Stages, 1), tasks))
+	for i := range tasks {
+		n := i * len(all) / tasks
+		s := &all[n]
+		s.tasks++
+		if n > 0 {
+			s.after = []int{n - 1}
+		} else if c.Input > 0 {
+			s.at = append(s.at, c.drawCopies(rng))
 		}
 	}
-	for i := range spec.Tasks {
-		t := &spec.Tasks[i]
-		n.stage[i] = i * stages / len(j.tasks)
-		if t.Stage = int32(n.stage[i]); r.cfg.Input == 0 {
-			continue
-		}
-		in := frontend.Input{Bytes: r.cfg.Input}
-		if n.stage[i] == 0 {
-			n.copies[i] = r.drawCopies()
-			in.Copies = n.copies[i]
-			if r.cfg.Policy.strictLocality {
-				for _, c := range in.Copies {
-					t.Constraint.Hosts = append(t.Constraint.Hosts, c.At)
-				}
-			}
-		} else {
-			in.Stage = spec.Stages[n.stage[i]-1].Name
-		}
-		t.Inputs = []frontend.Input{in}
-	}
-	j.needs = n
+	return all
 }
 
-// drawCopies draws the hosts of an input: a first host, a second in another rack, and the rest in the rack of the
-// second.
-func (r *runner) drawCopies() []estimate.Copy {
-	rack := func(w int) int { return w % max(r.cfg.Racks, 1) }
+// drawCopies draws the workers with a copy of an input: a first worker, a second in another rack, and the rest in
+// the rack of the second.
+func (c *Config) drawCopies(rng *rand.Rand) []int {
+	rack := func(w int) int { return w % max(c.Racks, 1) }
 	var at []int
-	for range max(r.cfg.Copies, 1) {
+	for range max(c.Copies, 1) {
 		w := 0
 		for range 100 { // a cluster may be too small for such hosts
-			w = r.inputRng.IntN(r.cfg.Workers)
-			if len(at) == 0 || w != at[0] && (r.cfg.Racks < 2 || rack(w) != rack(at[0]) &&
+			w = rng.IntN(c.Workers)
+			if len(at) == 0 || w != at[0] && (c.Racks < 2 || rack(w) != rack(at[0]) &&
 				(len(at) == 1 || rack(w) == rack(at[1]) && w != at[1])) {
 				break
 			}
 		}
 		at = append(at, w)
 	}
-	all := make([]estimate.Copy, len(at))
-	for i, w := range at {
-		all[i] = estimate.Copy{At: r.workers[w].welcome.Host}
+	return at
+}
+
+// addNeeds gives stages to a job, and inputs to its tasks.
+func (r *runner) addNeeds(j *jobRun, spec *frontend.Job, stages []arrivalStage) {
+	n := &needs{stages: stages, stage: make([]int, len(j.tasks)), at: make([][]int, len(j.tasks)),
+		tasksAt: make([][]int32, len(stages)), ended: make([]int, len(stages))}
+	name := func(stage int) string { return fmt.Sprint("s", stage) }
+	task := 0
+	for i, stage := range stages {
+		n.tasksAt[i] = make([]int32, r.cfg.Workers)
+		if len(stages) > 1 {
+			s := frontend.Stage{Name: name(i)}
+			for _, before := range stage.after {
+				s.After = append(s.After, name(before))
+			}
+			spec.Stages = append(spec.Stages, s)
+		}
+		for k := range stage.tasks {
+			t := &spec.Tasks[task]
+			t.Stage, n.stage[task] = int32(i), i
+			if stage.at != nil {
+				n.at[task] = stage.at[k]
+				r.addInput(t, stage.at[k])
+			} else if r.cfg.Input > 0 {
+				for _, before := range stage.after {
+					t.Inputs = append(t.Inputs, frontend.Input{Bytes: r.cfg.Input, Stage: name(before)})
+				}
+			}
+			task++
+		}
 	}
-	return all
+	j.needs = n
+}
+
+// addInput gives t an input with copies at the given workers.
+func (r *runner) addInput(t *frontend.Task, at []int) {
+	in := frontend.Input{Bytes: r.cfg.Input}
+	for _, w := range at {
+		host := r.workers[w].welcome.Host
+		in.Copies = append(in.Copies, estimate.Copy{At: host})
+		if r.cfg.Policy.strictLocality {
+			t.Constraint.Hosts = append(t.Constraint.Hosts, host)
+		}
+	}
+	t.Inputs = []frontend.Input{in}
 }
 
 // inputReadTime returns the read time of a task that starts at w. Data on the worker's disk, in its rack and
@@ -110,16 +138,17 @@ func (r *runner) inputReadTime(w *workerNode, s *worker.Start) time.Duration {
 		}
 		return 2
 	}
-	if task := int(s.Launch.Task); j.needs.copies[task] != nil {
+	if task := int(s.Launch.Task); j.needs.at[task] != nil {
 		nearest := 2
-		for _, c := range j.needs.copies[task] {
-			nearest = min(nearest, distance(r.workers[numberOf(c.At)]))
+		for _, at := range j.needs.at[task] {
+			nearest = min(nearest, distance(r.workers[at]))
 		}
 		bytes[nearest] = float64(r.cfg.Input)
 	} else {
-		before := j.needs.stage[task] - 1
-		for i, tasks := range j.needs.tasksAt[before] {
-			bytes[distance(r.workers[i])] += float64(r.cfg.Input) * float64(tasks) / float64(j.needs.ended[before])
+		for _, before := range j.needs.stages[j.needs.stage[task]].after {
+			for i, tasks := range j.needs.tasksAt[before] {
+				bytes[distance(r.workers[i])] += float64(r.cfg.Input) * float64(tasks) / float64(j.needs.ended[before])
+			}
 		}
 	}
 	if r.isCounted(n) {

@@ -13,6 +13,7 @@ type rival struct {
 	name    string
 	central bool // a single scheduler, whatever the number of frontends
 	instant bool // messages take no time, and are not counted
+	reads   bool // tasks may have inputs
 	make    func(cfg *Config, speeds []float64, f frontend.Config, rng *rand.Rand) scheduler
 }
 

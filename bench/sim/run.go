@@ -117,7 +117,7 @@ func (c *Config) Validate() error {
 	if (c.Stragglers != (Stragglers{}) || c.Spells != (Spells{})) && (c.Stages > 1 || c.Input > 0) {
 		bad("stragglers or slow spells, and tasks with stages or inputs: leave out the former or the latter")
 	}
-	if c.Policy.rival != nil && (c.Stages > 1 || c.Input > 0) {
+	if rival := c.Policy.rival; rival != nil && (c.Stages > 1 || c.Input > 0 && !rival.reads) {
 		bad("policy %s knows nothing of stages and inputs: leave out the stages and inputs, or the policy",
 			c.Policy.Name)
 	}
@@ -174,6 +174,7 @@ type runner struct {
 	estimateRng *rand.Rand
 	inputRng    *rand.Rand
 	grouped     bool
+	listed      bool // the arrivals say their stages
 
 	stragglers stragglers // used if cfg has stragglers
 	spells     *spells    // nil if cfg has none
@@ -203,16 +204,18 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	began := time.Now()
-	speeds := cfg.Speeds.drawSpeeds(cfg.Workers, rand.New(rand.NewPCG(cfg.Seed, 'v')))
-	slots := 0.0 // of nominal speed
-	for _, s := range speeds {
-		slots += s * float64(cfg.Slots)
+	if l, ok := cfg.Workload.(*Listed); ok {
+		if err := cfg.checkList(l); err != nil {
+			return nil, err
+		}
 	}
+	speeds, slots := cfg.drawSpeeds()
 	jobs, err := cfg.Workload.newArrivals(cfg.Seed, cfg.Load, slots)
 	if err != nil {
 		return nil, err
 	}
 	r := &runner{cfg: cfg, load: jobs.load, awaitedJobs: cfg.Jobs, grouped: jobs.grouped || cfg.Cutoff > 0,
+		listed:        jobs.listed,
 		waitsByWorker: make([]waitSum, cfg.Workers)}
 	if jobs.jobCount > 0 && (r.awaitedJobs == 0 || r.awaitedJobs > jobs.jobCount) {
 		r.awaitedJobs = jobs.jobCount
@@ -225,7 +228,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	r.nextArrival = next
 	r.routeRng = rand.New(rand.NewPCG(cfg.Seed, 'r'))
 	r.estimateRng = rand.New(rand.NewPCG(cfg.Seed, 'e'))
-	r.inputRng = rand.New(rand.NewPCG(cfg.Seed, 'i'))
+	r.inputRng = newInputRng(cfg.Seed)
 	r.rng = rand.New(rand.NewPCG(cfg.Seed, 'n'))
 	ping := cfg.pingEvery(jobs.tasksPerSecond)
 	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, rate: cfg.Bandwidth, codec: cfg.Codec,
@@ -272,7 +275,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 			w.welcome.Rack = rackName(i % cfg.Racks)
 		}
 	}
-	if cfg.Stages > 1 || cfg.Input > 0 {
+	if jobs.staged || !jobs.listed && (cfg.Stages > 1 || cfg.Input > 0) {
 		r.readTime = r.inputReadTime
 	}
 	for i := range frontends {
@@ -310,6 +313,15 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, r.callErr
 	}
 	return r.finishResult(jobs.settings, began), nil
+}
+
+// drawSpeeds draws the speeds of the workers, and returns the slots of nominal speed that they amount to.
+func (c *Config) drawSpeeds() (speeds []float64, slots float64) {
+	speeds = c.Speeds.drawSpeeds(c.Workers, rand.New(rand.NewPCG(c.Seed, 'v')))
+	for _, s := range speeds {
+		slots += s * float64(c.Slots)
+	}
+	return speeds, slots
 }
 
 // finishResult returns the result with its settings and the wall time since began.
@@ -383,12 +395,11 @@ func (r *runner) submitJob(job *arrival) {
 		r.countedTo, r.usedTo = r.now, r.used
 	}
 	j := &jobRun{
-		arrivedAt: r.now, tasks: job.Tasks, unfinished: len(job.Tasks), long: job.long || r.cfg.Cutoff > 0 &&
-			job.mean > r.cfg.Cutoff,
+		arrivedAt: r.now, tasks: job.Tasks, unfinished: len(job.Tasks), long: r.cfg.isLong(job),
 	}
 	r.jobs = append(r.jobs, j)
 	spec := &frontend.Job{
-		ID: jobID(job.Index), Policy: r.cfg.Policy.frontend, Mode: r.cfg.Policy.mode, ProbeRatio: r.cfg.ProbeRatio,
+		ID: jobID(job.Index), Tenant: job.tenant, Policy: r.cfg.Policy.frontend, Mode: r.cfg.Policy.mode, ProbeRatio: r.cfg.ProbeRatio,
 		Tasks: make([]frontend.Task, len(job.Tasks)),
 	}
 	if r.stragglers.tasks != nil {
@@ -412,14 +423,22 @@ func (r *runner) submitJob(job *arrival) {
 	}
 	if r.stragglers.tasks != nil {
 		r.stragglers.addInputs(job.Index, spec)
-	} else if (r.cfg.Stages > 1 || r.cfg.Input > 0) && (j.long || !r.grouped) {
-		r.addNeeds(j, spec)
+	} else {
+		if !r.listed && (r.cfg.Stages > 1 || r.cfg.Input > 0) && (j.long || !r.grouped) {
+			job.stages = r.cfg.drawStages(len(job.Tasks), r.inputRng)
+		}
+		if job.stages != nil {
+			r.addNeeds(j, spec, job.stages)
+		}
 	}
 	f := r.frontends[r.routeRng.IntN(len(r.frontends))]
 	if err := r.callFrontend(f, frontend.Submit{Job: spec}); err != nil {
 		r.callErr = err
 	}
 }
+
+// isLong reports whether a job is long, by the workload or the cutoff.
+func (c *Config) isLong(job *arrival) bool { return job.long || c.Cutoff > 0 && job.mean > c.Cutoff }
 
 // noteSlots counts the use of the slots up to now, and notes the number of slots just taken; negative: freed.
 func (r *runner) noteSlots(slots int) {

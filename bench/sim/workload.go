@@ -14,7 +14,7 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// Workload is the source of the jobs of a run: [Poisson], [Mixed], [File] or [Trace]. Every run of a sweep asks
+// Workload is the source of the jobs of a run: [Poisson], [Mixed], [File], [Listed] or [Trace]. Every run of a sweep asks
 // for the jobs anew, and gets the same jobs.
 type Workload interface {
 	newArrivals(seed uint64, load, slots float64) (*arrivals, error)
@@ -28,13 +28,17 @@ type arrivals struct {
 	load           float64  // of the slots
 	tasksPerSecond float64  // tasks that arrive in a second
 	settings       []string // for people to read
+	listed         bool     // each arrival says its stages; false: Config.Stages and Config.Input do
+	staged         bool     // an arrival of a list has stages or inputs
 }
 
 // arrival is a job, and the mean duration of its tasks: as stated by a file, or computed.
 type arrival struct {
 	bench.Job
-	mean time.Duration
-	long bool
+	mean   time.Duration
+	long   bool
+	tenant string
+	stages []arrivalStage // nil: a single stage without inputs
 }
 
 // Poisson is an endless workload of jobs that arrive as a Poisson process.

@@ -89,7 +89,8 @@ type simRunCmd struct {
 	Input  size `default:"0" placeholder:"SIZE" help:"Input of each task in jobs with --stages: disks of workers for the first stage, the output of the stage before for later stages. Default ${default}."`
 	Copies int  `default:"3" placeholder:"N" help:"Copies of an input on disks: the first at a worker, all further copies in a second rack. Default ${default}."`
 
-	JobsFile     string        `placeholder:"FILE" help:"Take jobs from this file, plain or gzipped: lines submit_s n_tasks mean_task_s d1 ... dn, in seconds. Default: none."`
+	JobsFile     string        `placeholder:"FILE" help:"Take jobs from this file, plain or gzipped: lines of --jobs-out, or lines submit_s n_tasks mean_task_s d1 ... dn, in seconds. Default: none."`
+	JobsOut      string        `placeholder:"FILE" help:"Draw jobs, write the jobs to this file as lines of JSON, and run exactly these jobs. With the same flags for the cluster, --jobs-file then gives the same run. Default: none."`
 	WholeSeconds bool          `help:"Cut the durations of a jobs file to whole seconds, as other simulators do. Default: no."`
 	Cutoff       time.Duration `placeholder:"D" help:"Also report jobs in two groups: short jobs, with a mean task duration up to D (as stated in a jobs file), and long jobs. Default: no groups."`
 
@@ -202,10 +203,39 @@ func (c *simRunCmd) makeSweep(line *kong.Context) (*sim.Sweep, error) {
 	} else if len(s.Loads) == 0 {
 		s.Loads = []float64{0}
 	}
+	if c.JobsOut != "" {
+		if err := c.writeJobs(s); err != nil {
+			return nil, fmt.Errorf("--jobs-out: %w", err)
+		}
+	}
+	if l, ok := s.Workload.(*sim.Listed); ok {
+		s.WarmupJobs = min(cmp.Or(s.Jobs, l.Len()), l.Len()) / 5
+	}
 	if c.WarmupJobs != nil {
 		s.WarmupJobs = *c.WarmupJobs
 	}
 	return s, s.Validate()
+}
+
+// writeJobs draws the jobs of s, and writes the jobs to a file. The list is then the workload of s.
+func (c *simRunCmd) writeJobs(s *sim.Sweep) error {
+	if len(s.Loads) != 1 {
+		return fmt.Errorf("%d loads have different jobs: give a single --load", len(s.Loads))
+	}
+	s.Policy, s.Load = s.Policies[0], s.Loads[0]
+	if err := s.Config.Validate(); err != nil {
+		return err
+	}
+	jobs, err := sim.DrawJobs(&s.Config, s.Loads[0], filepath.Base(c.JobsOut))
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(c.JobsOut)
+	if err != nil {
+		return err
+	}
+	s.Workload, s.Loads, s.Stages = jobs, []float64{0}, 1
+	return errors.Join(sim.WriteJobs(f, jobs), f.Close())
 }
 
 // makeWorkload returns the source of the jobs, and refuses flags of other sources.
@@ -224,12 +254,13 @@ func (c *simRunCmd) makeWorkload(line *kong.Context) (sim.Workload, error) {
 	switch {
 	case c.JobsFile != "" && c.Trace != "":
 		return nil, errors.New("--jobs-file and --trace: leave one out")
+	case c.JobsFile != "" && c.JobsOut != "":
+		return nil, errors.New("--jobs-file and --jobs-out: leave one out; the jobs are in a file already")
 	case c.JobsFile != "":
 		if err := given("--jobs-file", slices.Concat(ofTrace, generated)...); err != nil {
 			return nil, err
 		}
-		jobs, err := bench.LoadJobs(c.JobsFile, c.WholeSeconds)
-		return sim.File{JobsFile: jobs, Name: filepath.Base(c.JobsFile)}, err
+		return sim.LoadJobs(c.JobsFile, c.WholeSeconds)
 	case c.Trace != "":
 		if _, err := os.Stat(c.Trace); err != nil {
 			return nil, fmt.Errorf("--trace: %w", err)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -112,6 +114,37 @@ func TestSimOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	runPhoebe(t, append(small, "--jobs-file", jobs)...).wantExit(t, 2, "jobs.txt: line 2, field 4 (d1)", `"1OO.9"`)
+}
+
+// Jobs written by a run give the same run again.
+func TestSimJobsOut(t *testing.T) {
+	dir := t.TempDir()
+	jobs, first, second := filepath.Join(dir, "jobs"), filepath.Join(dir, "1.json"), filepath.Join(dir, "2.json")
+	flags := []string{"sim", "--workers", "10", "--frontends", "2", "--jobs", "200", "--policy", "phoebe,random",
+		"--input", "1MiB", "--racks", "2"}
+	drawn := []string{"--tasks-per-job", "6", "--task-duration", "task-exp:10ms", "--stages", "2"}
+	runPhoebe(t, slices.Concat(flags, drawn, []string{"--jobs-out", jobs, "--json", first})...).wantExit(t, 0,
+		"200 of jobs", "160 jobs of 960 tasks")
+	runPhoebe(t, append(flags, "--jobs-file", jobs, "--json", second)...).wantExit(t, 0)
+	a, b := simRuns(t, first), simRuns(t, second)
+	for i := range a {
+		delete(a[i], "wall_s")
+		delete(b[i], "wall_s")
+	}
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%v\nfrom the file %v", a, b)
+	}
+	for _, bad := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"--jobs-out", jobs, "--jobs-file", jobs}, "leave one out; the jobs are in a file already"},
+		{[]string{"--jobs-out", jobs, "--load", "0.5,0.8"}, "2 loads have different jobs: give a single --load"},
+		{[]string{"--jobs-out", filepath.Join(dir, "no", "jobs")}, "--jobs-out: open"},
+		{[]string{"--jobs-file", jobs, "--whole-seconds"}, "only files of numbers"},
+	} {
+		runPhoebe(t, append([]string{"sim"}, bad.flags...)...).wantExit(t, 2, bad.want)
+	}
 }
 
 // Short and long jobs are reported in two groups, with the quality of estimates.
