@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -33,6 +35,9 @@ type SimRun struct {
 	Short    *SimGroup `json:"short,omitempty"` // of the short jobs, if a cutoff or the workload divides jobs
 	Long     *SimGroup `json:"long,omitempty"`
 
+	Kinds    map[string]*SimGroup  `json:"kinds,omitempty"`    // by kind, if jobs have kinds
+	Deciders map[string]SimDecider `json:"deciders,omitempty"` // by kind of their jobs, if decisions take time
+
 	// WorkerWaitMS is over workers: the mean wait_ms of the counted tasks that started at the worker.
 	WorkerWaitMS Stats          `json:"worker_wait_ms"`
 	WorkerSpread float64        `json:"worker_spread_ms"`     // standard deviation of the means
@@ -49,6 +54,15 @@ type SimRun struct {
 	CutShortOf      int     `json:"cut_short_of,omitempty"` // jobs that should count, if the run was cut short
 	Events          uint64  `json:"events"`
 	WallS           float64 `json:"wall_s"`
+}
+
+// SimDecider is the work of the schedulers that decide about a kind of jobs. The times are from the first arrival to
+// the end of the run.
+type SimDecider struct {
+	Busy    float64 `json:"busy"`    // share of the time, on average over the schedulers
+	Redone  float64 `json:"redone"`  // of the decision time: for jobs decided before, but not for all tasks
+	Clashes float64 `json:"clashes"` // for each job that was decided to its end
+	WaitS   float64 `json:"wait_s"`  // mean time that a job waits for its decision to begin, each time
 }
 
 // SimEstimates is the quality of the estimates used for placement, over all frontends.
@@ -75,6 +89,7 @@ type SimRead struct {
 	Host   float64 `json:"host"` // in memory or on the disk of the task's host
 	Rack   float64 `json:"rack"`
 	Across float64 `json:"across"`
+	Near   float64 `json:"near"` // share of the tasks that read all on their host
 }
 
 // SimCopies describes the second attempts of tasks, including copies withdrawn before their start.
@@ -115,9 +130,10 @@ type SimGroup struct {
 	Tasks int `json:"tasks"`
 	// ResponseMS is of jobs: from arrival at a frontend until the frontend has the last result.
 	ResponseMS      Stats  `json:"response_ms"`
-	IdealMS         Stats  `json:"ideal_ms"` // of jobs: their longest task, at nominal speed
-	WaitMS          Stats  `json:"wait_ms"`  // of tasks: from the arrival of their job to their start
-	Ratio           Stats  `json:"ratio"`    // response_ms / ideal_ms, statistic by statistic
+	IdealMS         Stats  `json:"ideal_ms"`      // of jobs: their longest task, at nominal speed
+	WaitMS          Stats  `json:"wait_ms"`       // of tasks: from the arrival of their job to their start
+	LastStartMS     Stats  `json:"last_start_ms"` // of jobs: from arrival to the start of their last task
+	Ratio           Stats  `json:"ratio"`         // response_ms / ideal_ms, statistic by statistic
 	OmniscientMS    *Stats `json:"omniscient_ms,omitempty"`
 	RatioOmniscient *Stats `json:"ratio_omniscient,omitempty"` // response_ms / omniscient_ms, likewise
 
@@ -128,6 +144,7 @@ type SimGroup struct {
 type SimSample struct {
 	Tasks                       int
 	Response, Ideal, Omniscient []time.Duration // by job; Omniscient may be empty
+	LastStart                   []time.Duration // by job
 	Wait                        []time.Duration // by task
 }
 
@@ -137,6 +154,7 @@ func (s *SimSample) Add(o *SimSample) {
 	s.Response = append(s.Response, o.Response...)
 	s.Ideal = append(s.Ideal, o.Ideal...)
 	s.Omniscient = append(s.Omniscient, o.Omniscient...)
+	s.LastStart = append(s.LastStart, o.LastStart...)
 	s.Wait = append(s.Wait, o.Wait...)
 }
 
@@ -145,6 +163,7 @@ func (s *SimSample) Group() *SimGroup {
 	g := &SimGroup{
 		Jobs: len(s.Response), Tasks: s.Tasks,
 		ResponseMS: sampleStats(s.Response), IdealMS: sampleStats(s.Ideal), WaitMS: sampleStats(s.Wait),
+		LastStartMS: sampleStats(s.LastStart),
 		responseCDF: sampleCDF(s.Response), idealCDF: sampleCDF(s.Ideal),
 	}
 	g.Ratio = g.ResponseMS.dividedBy(g.IdealMS)
@@ -227,8 +246,22 @@ func WriteSimTable(w io.Writer, doc *SimDocument) error {
 				fmt.Fprintf(&b, "%s: %d tasks placed by estimation; of their waits %.1f %% within 10 %% or 1 s of the estimate (off by %.3f s on average), of their run times %.1f %% (%.3f s); %.1f workers asked for each\n",
 					group[i].Policy, e.Tasks, 100*e.WaitWithin, e.WaitOffS, 100*e.RunWithin, e.RunOffS, e.Asked)
 			}
+			for _, kind := range slices.Sorted(maps.Keys(group[i].Kinds)) {
+				k := group[i].Kinds[kind]
+				fmt.Fprintf(&b, "%s: %s jobs: response mean %s, p90 %s; last task started after mean %s, p90 %s\n",
+					group[i].Policy, kind, formatNumber(k.ResponseMS.Mean), formatNumber(k.ResponseMS.P90),
+					formatNumber(k.LastStartMS.Mean), formatNumber(k.LastStartMS.P90))
+			}
+			for _, kind := range slices.Sorted(maps.Keys(group[i].Deciders)) {
+				d := group[i].Deciders[kind]
+				fmt.Fprintf(&b, "%s: deciders of %s jobs busy for %.1f %% of the time, %.2f %% of it anew; "+
+					"%.3f clashes for each job\n",
+					group[i].Policy, cmp.Or(kind, "all"), 100*d.Busy, 100*d.Redone, d.Clashes)
+			}
 			if read := group[i].Read; read != nil {
-				fmt.Fprintf(&b, "%s: a task reads %.4g MB on its host, %.4g MB within its rack, %.4g MB across racks\n", group[i].Policy, read.Host/1e6, read.Rack/1e6, read.Across/1e6)
+				fmt.Fprintf(&b, "%s: a task reads %.4g MB on its host, %.4g MB within its rack, %.4g MB across racks; "+
+					"%.1f %% of the tasks read all on their host\n", group[i].Policy, read.Host/1e6, read.Rack/1e6,
+					read.Across/1e6, 100*read.Near)
 			}
 		}
 	}

@@ -153,46 +153,6 @@ func (h *hand) callAfter(d time.Duration, fn func()) {
 	h.timers.Push(&handTimer{at: h.now.Add(d), seq: h.timerSeq, fn: fn})
 }
 
-// decision begins to decide. It returns how long the decision takes, and the function to call at its end.
-type decision func() (takes time.Duration, end func())
-
-// decider makes one decision after another.
-type decider struct {
-	name  string // the kind of jobs decided
-	queue []decision
-	busy  bool
-	total time.Duration // sum of the decisions that ended
-}
-
-// queueDecision lets by begin a decision as soon as its earlier decisions have ended.
-func (h *hand) queueDecision(by *decider, d decision) {
-	by.queue = append(by.queue, d)
-	h.decideNext(by)
-}
-
-// decideNext begins the next decision of an idle decider. Decisions that take no time end at once.
-func (h *hand) decideNext(by *decider) {
-	for !by.busy && len(by.queue) > 0 {
-		begin := by.queue[0]
-		by.queue = by.queue[1:]
-		by.busy = true
-		takes, end := begin()
-		finish := func() {
-			by.total += takes
-			end()
-			by.busy = false
-		}
-		if takes == 0 {
-			finish()
-			continue
-		}
-		h.callAfter(takes, func() {
-			finish()
-			h.decideNext(by)
-		})
-	}
-}
-
 // NextWake implements scheduler.
 func (h *hand) NextWake() time.Time {
 	if h.timers.Len() == 0 {

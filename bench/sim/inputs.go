@@ -153,6 +153,9 @@ func (r *runner) inputReadTime(w *workerNode, s *worker.Start) time.Duration {
 	}
 	if r.isCounted(n) {
 		r.readingTasks++
+		if bytes[1]+bytes[2] == 0 {
+			r.nearTasks++
+		}
 		for i, b := range bytes {
 			r.readSum[i] += b
 		}

@@ -14,12 +14,20 @@ type rival struct {
 	central bool // a single scheduler, whatever the number of frontends
 	instant bool // messages take no time, and are not counted
 	reads   bool // tasks may have inputs
+	pays    bool // decisions may take time
 	make    func(cfg *Config, speeds []float64, f frontend.Config, rng *rand.Rand) scheduler
 }
 
 var rivals = []rival{
 	{name: "omniscient", central: true, instant: true, make: newOmniscient},
-	{name: "centralized", central: true, make: newCentralized},
+	{name: "centralized", central: true, pays: true, make: newCentralized},
 	{name: "eagle", central: true, instant: true, make: newEagle},
 	{name: "eagle-fifo", central: true, instant: true, make: newEagleFIFO},
+	{name: "single-path", central: true, instant: true, pays: true, make: newSinglePath},
+	{name: "multi-path", central: true, instant: true, pays: true, make: newMultiPath},
+	{name: "two-level", central: true, instant: true, pays: true, make: newTwoLevel},
+	{name: "shared-state", central: true, instant: true, pays: true, make: newSharedState(false, false)},
+	{name: "shared-state-coarse", central: true, instant: true, pays: true, make: newSharedState(true, false)},
+	{name: "shared-state-gang", central: true, instant: true, pays: true, make: newSharedState(false, true)},
+	{name: "shared-state-coarse-gang", central: true, instant: true, pays: true, make: newSharedState(true, true)},
 }

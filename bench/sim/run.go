@@ -43,7 +43,10 @@ type Config struct {
 	CPU          CPU           // default: processes need no CPU time
 	Codec        bool          // messages pass through the real codec
 	DecisionCost time.Duration // of the policy centralized, for each task
-	Reserved     float64       // share of the workers closed to long jobs by the policies eagle and eagle-fifo
+	// Think is the time that some schedulers take to decide about a job. The rivals with decisions by job pay, and so
+	// do phoebe's frontends: the frontend that got the job is first busy for that long.
+	Think    []Think
+	Reserved float64 // share of the workers closed to long jobs by the policies eagle and eagle-fifo
 	// how often a frontend pings each worker; 0: every second, or less often if tasks are rarer (pingEvery)
 	Ping time.Duration
 
@@ -156,6 +159,8 @@ type jobRun struct {
 	unfinished int
 	end        time.Duration
 	long       bool // by Config.Cutoff, or by the workload
+	kind       string
+	lastStart  time.Duration // of its tasks
 	needs      *needs
 }
 
@@ -170,6 +175,7 @@ type runner struct {
 	countedOpen int // jobs that count and have not ended
 	endedJobs   int // ended jobs, of the awaited jobs
 	waits       [2][]time.Duration
+	waitsByKind map[string][]time.Duration
 	routeRng    *rand.Rand
 	estimateRng *rand.Rand
 	inputRng    *rand.Rand
@@ -181,9 +187,11 @@ type runner struct {
 
 	readSum       [3]float64 // bytes read, by distance: on the host, in the rack, across racks
 	readingTasks  int        // tasks that read
+	nearTasks     int        // tasks that read all on their host
 	waitsByWorker []waitSum  // by worker
 
 	arrivalsBegan time.Duration // when jobs began to arrive
+	thinkers      []*thinker    // by frontend; nil: the frontends need no time to decide
 
 	// The use of the slots up to usedAt, in slots times time. usedFrom and usedTo are the use at countedFrom and
 	// countedTo: the arrivals of the first and the last job that counts.
@@ -216,7 +224,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	r := &runner{cfg: cfg, load: jobs.load, awaitedJobs: cfg.Jobs, grouped: jobs.grouped || cfg.Cutoff > 0,
 		listed:        jobs.listed,
-		waitsByWorker: make([]waitSum, cfg.Workers)}
+		waitsByWorker: make([]waitSum, cfg.Workers), waitsByKind: map[string][]time.Duration{}}
 	if jobs.jobCount > 0 && (r.awaitedJobs == 0 || r.awaitedJobs > jobs.jobCount) {
 		r.awaitedJobs = jobs.jobCount
 	}
@@ -259,6 +267,11 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		r.progressOf = r.taskProgress
 	}
 	frontends := cfg.Frontends
+	if len(cfg.Think) > 0 && cfg.Policy.rival == nil {
+		for range frontends {
+			r.thinkers = append(r.thinkers, &thinker{})
+		}
+	}
 	if rival := cfg.Policy.rival; rival != nil {
 		r.newScheduler = func(f frontend.Config, rng *rand.Rand) scheduler { return rival.make(&r.cfg, speeds, f, rng) }
 		if rival.instant {
@@ -368,13 +381,19 @@ func slotsOf(n int) probe.Demand {
 // scheduleNextJob schedules the arrival of the next job; began is the start of arrivals.
 func (r *runner) scheduleNextJob(began time.Duration) {
 	job, ok := r.nextArrival()
-	if !ok || r.cpu.Message > 0 && job.Index >= 2*r.awaitedJobs { // an overloaded run would never end
+	if !ok || r.mayOverload() && job.Index >= 2*r.awaitedJobs { // an overloaded run would never end
 		return
 	}
 	r.callAt(began+job.At, func() {
 		r.submitJob(&job)
 		r.scheduleNextJob(began)
 	})
+}
+
+// mayOverload reports whether jobs may wait for other things than slots.
+func (r *runner) mayOverload() bool {
+	rival := r.cfg.Policy.rival
+	return r.cpu.Message > 0 || r.thinkers != nil || rival != nil && rival.pays
 }
 
 // jobID returns the id of job n.
@@ -395,7 +414,7 @@ func (r *runner) submitJob(job *arrival) {
 		r.countedTo, r.usedTo = r.now, r.used
 	}
 	j := &jobRun{
-		arrivedAt: r.now, tasks: job.Tasks, unfinished: len(job.Tasks), long: r.cfg.isLong(job),
+		arrivedAt: r.now, tasks: job.Tasks, unfinished: len(job.Tasks), long: r.cfg.isLong(job), kind: job.tenant,
 	}
 	r.jobs = append(r.jobs, j)
 	spec := &frontend.Job{
@@ -432,7 +451,9 @@ func (r *runner) submitJob(job *arrival) {
 		}
 	}
 	f := r.frontends[r.routeRng.IntN(len(r.frontends))]
-	if err := r.callFrontend(f, frontend.Submit{Job: spec}); err != nil {
+	if r.thinkers != nil {
+		r.thinkFirst(f, spec)
+	} else if err := r.callFrontend(f, frontend.Submit{Job: spec}); err != nil {
 		r.callErr = err
 	}
 }
@@ -461,6 +482,10 @@ func (r *runner) taskStarted(w *workerNode, s *worker.Start) {
 		wait := r.now - j.arrivedAt
 		r.waits[groupOf(j)] = append(r.waits[groupOf(j)], wait)
 		r.waitsByWorker[w.index].addWait(wait)
+		j.lastStart = r.now
+		if j.kind != "" {
+			r.waitsByKind[j.kind] = append(r.waitsByKind[j.kind], wait)
+		}
 	}
 }
 
@@ -533,6 +558,18 @@ func (r *runner) collectReceipt(f *frontendNode, receipt frontend.Receipt) {
 	})
 }
 
+// addToSample adds job i to a sample. best holds the omniscient responses by job; nil: not known.
+func (r *runner) addToSample(sample *bench.SimSample, i int, best []time.Duration) {
+	j := r.jobs[i]
+	sample.Tasks += len(j.tasks)
+	sample.Response = append(sample.Response, j.end-j.arrivedAt)
+	sample.Ideal = append(sample.Ideal, bench.Ideal(j.tasks))
+	sample.LastStart = append(sample.LastStart, j.lastStart-j.arrivedAt)
+	if best != nil {
+		sample.Omniscient = append(sample.Omniscient, best[i])
+	}
+}
+
 // makeResult computes the result of the jobs that count.
 func (r *runner) makeResult() *Result {
 	res := &Result{SimRun: bench.SimRun{
@@ -554,18 +591,27 @@ func (r *runner) makeResult() *Result {
 		best = bench.Omniscient(arrivals, durations, r.cfg.Workers*r.cfg.Slots)
 	}
 	var groups [2]bench.SimSample
+	kinds := map[string][]int{} // by kind: the jobs
 	for i, j := range r.jobs {
 		if !r.isCounted(i) {
 			continue
 		}
-		g := &groups[groupOf(j)]
-		g.Tasks += len(j.tasks)
-		g.Response = append(g.Response, j.end-j.arrivedAt)
-		g.Ideal = append(g.Ideal, bench.Ideal(j.tasks))
-		if best != nil {
-			g.Omniscient = append(g.Omniscient, best[i])
+		r.addToSample(&groups[groupOf(j)], i, best)
+		if j.kind != "" {
+			kinds[j.kind] = append(kinds[j.kind], i)
 		}
 	}
+	for kind, jobs := range kinds {
+		if res.Kinds == nil {
+			res.Kinds = map[string]*bench.SimGroup{}
+		}
+		sample := &bench.SimSample{Wait: r.waitsByKind[kind]}
+		for _, i := range jobs {
+			r.addToSample(sample, i, best)
+		}
+		res.Kinds[kind] = sample.Group()
+	}
+	res.Deciders = r.sumDeciders()
 	groups[0].Wait, groups[1].Wait = r.waits[0], r.waits[1]
 	if r.grouped {
 		res.Short, res.Long = groups[0].Group(), groups[1].Group()
@@ -606,7 +652,8 @@ func (r *runner) makeResult() *Result {
 	}
 	if r.readingTasks > 0 {
 		n := float64(r.readingTasks)
-		res.Read = &bench.SimRead{Host: r.readSum[0] / n, Rack: r.readSum[1] / n, Across: r.readSum[2] / n}
+		res.Read = &bench.SimRead{Host: r.readSum[0] / n, Rack: r.readSum[1] / n, Across: r.readSum[2] / n,
+			Near: float64(r.nearTasks) / n}
 	}
 	if r.stragglers.tasks != nil {
 		seen := r.stragglers.seen

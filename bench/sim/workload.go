@@ -14,7 +14,7 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// Workload is the source of the jobs of a run: [Poisson], [Mixed], [File], [Listed] or [Trace]. Every run of a sweep asks
+// Workload is the source of the jobs of a run: [Poisson], [Mixed], [Kinds], [File], [Listed] or [Trace]. Every run of a sweep asks
 // for the jobs anew, and gets the same jobs.
 type Workload interface {
 	newArrivals(seed uint64, load, slots float64) (*arrivals, error)
@@ -100,32 +100,110 @@ func (m Mixed) newArrivals(seed uint64, load, slots float64) (*arrivals, error) 
 		}
 		a.tasksPerSecond += kinds[i].tasksPerSecond
 	}
-	a.jobs = func(yield func(arrival) bool) {
-		nextLong, stop := iter.Pull(kinds[1].jobs)
-		defer stop()
-		long, _ := nextLong()
-		n := 0
-		pass := func(job arrival, long bool) bool {
-			job.Index, job.long = n, long
-			n++
-			return yield(job)
-		}
-		for short := range kinds[0].jobs {
-			for ; long.At < short.At; long, _ = nextLong() {
-				if !pass(long, true) {
-					return
-				}
-			}
-			if !pass(short, false) {
-				return
-			}
-		}
-	}
+	a.jobs = mergeJobs(kinds[0].jobs, kinds[1].jobs, func(job *arrival, kind int) { job.long = kind == 1 })
 	a.settings = []string{fmt.Sprintf("jobs: Poisson arrivals; %.4g %% short, %s tasks per job, task durations %s; "+
 		"%.4g %% long, %s tasks per job, task durations %s: %.1f %% of the work",
 		100*(1-m.LongJobs), m.Short.TasksPerJob, m.Short.Durations, 100*m.LongJobs, m.Long.TasksPerJob,
 		m.Long.Durations, 100*work[1]/(work[0]+work[1]))}
 	return a, nil
+}
+
+// Kinds is an endless workload of several kinds of jobs, such as batch and service jobs. Each kind arrives as a
+// Poisson process. The tenant of a job is its kind. At load 0 the kinds arrive at their own rates; at another load,
+// all rates are multiplied.
+type Kinds []Kind
+
+// Kind is a kind of jobs. A job arrives every Every, on average.
+type Kind struct {
+	Name  string
+	Every time.Duration
+	Poisson
+}
+
+// ParseKind reads NAME EVERY TASKS DURATION, such as batch 10s geometric:100 job-exp:100s.
+func ParseKind(text string) (k Kind, err error) {
+	fields := strings.Fields(text)
+	if len(fields) != 4 {
+		return k, fmt.Errorf("%q has %d words: use the name, the time between two jobs, tasks per job and task "+
+			"duration, such as batch 10s geometric:100 job-exp:100s", text, len(fields))
+	}
+	k.Name = fields[0]
+	if k.Every, err = time.ParseDuration(fields[1]); err == nil && k.Every <= 0 {
+		err = fmt.Errorf("%s between two jobs: use a duration above 0", k.Every)
+	}
+	var errs [2]error
+	k.TasksPerJob, errs[0] = bench.ParseCounts(fields[2])
+	k.Durations, errs[1] = bench.ParseDurations(fields[3])
+	return k, errors.Join(err, errs[0], errs[1])
+}
+
+// taskWork returns the work of the tasks that arrive in a second.
+func (k *Kind) taskWork() float64 {
+	return k.TasksPerJob.Mean() * k.Durations.Mean().Seconds() / k.Every.Seconds()
+}
+
+func (k Kinds) newArrivals(seed uint64, load, slots float64) (*arrivals, error) {
+	own := 0.0
+	for i := range k {
+		own += k[i].taskWork() / slots
+	}
+	if load == 0 {
+		load = own
+	}
+	a := &arrivals{load: load}
+	for i := range k {
+		one, err := k[i].Poisson.newArrivals(seed^uint64(i)<<40, load*k[i].taskWork()/slots/own, slots)
+		if err != nil {
+			return nil, err
+		}
+		setKind := func(job *arrival, source int) {
+			if source == 1 {
+				job.tenant = k[i].Name
+			}
+		}
+		a.jobs = mergeJobs(a.jobs, one.jobs, setKind)
+		a.tasksPerSecond += one.tasksPerSecond
+		a.settings = append(a.settings, fmt.Sprintf("%s jobs: every %v, %s tasks per job, task durations %s",
+			k[i].Name, time.Duration(float64(k[i].Every)*own/load).Round(time.Microsecond), k[i].TasksPerJob,
+			k[i].Durations))
+	}
+	a.settings = []string{strings.Join(a.settings, "; ")}
+	return a, nil
+}
+
+// mergeJobs merges two sources in the order of arrivals, and marks each job with its source, 0 or 1. The first may be
+// nil. The second must be endless.
+func mergeJobs(first, second iter.Seq[arrival], mark func(job *arrival, source int)) iter.Seq[arrival] {
+	return func(yield func(arrival) bool) {
+		n := 0
+		pass := func(job arrival, source int) bool {
+			job.Index = n
+			mark(&job, source)
+			n++
+			return yield(job)
+		}
+		if first == nil {
+			for b := range second {
+				if !pass(b, 1) {
+					return
+				}
+			}
+			return
+		}
+		next, stop := iter.Pull(second)
+		defer stop()
+		b, _ := next()
+		for a := range first {
+			for ; b.At < a.At; b, _ = next() {
+				if !pass(b, 1) {
+					return
+				}
+			}
+			if !pass(a, 0) {
+				return
+			}
+		}
+	}
 }
 
 // File is a workload listed in a file. At load 0, jobs arrive when the file says. At another load, the times

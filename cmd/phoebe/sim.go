@@ -39,6 +39,8 @@ bench, and all combinations of --policy, --load and --probe-ratio meet the same 
       --policy phoebe,late-binding,estimation,eagle
   phoebe sim --workers 10 --frontends 2 --tasks-per-job 10 --task-duration fixed:1ms \
       --message-cpu 5us --cores 2 --one-machine
+  phoebe sim --kind 'batch 10s geometric:100 job-exp:100s' --kind 'service 20s geometric:10 job-exp:500s' \
+      --think batch=100ms+5ms --think service=10s+5ms --policy phoebe,shared-state,two-level --workers 600
   phoebe sim faults --seeds 1000
 
 For flags see phoebe sim run --help, faults --help, figure --help and grid --help. The word run may
@@ -56,7 +58,7 @@ type simRunCmd struct {
 
 	Policy       []string       `default:"${policy}" placeholder:"NAME" help:"Policies that place tasks, one run each: ${simPolicies}. Suffixes turn parts of a late-binding policy off (phoebe-overlap) or on (late-binding+ridealong). Default ${default}."`
 	ProbeRatio   []float64      `default:"2" placeholder:"N" help:"Reservations sent for each task, 1 to 10, one run each. Default ${default}."`
-	Load         []float64      `placeholder:"N" help:"Shares of the slots that the jobs keep busy, one run each; 0 is the own load of a file or trace. Default 0.8, or the own load of a file or trace."`
+	Load         []float64      `placeholder:"N" help:"Shares of the slots that the jobs keep busy, one run each; 0 is the own load of a file, a trace or kinds. Default 0.8, or the own load of a file, a trace or kinds."`
 	Delay        time.Duration  `default:"500us" placeholder:"D" help:"Delay of a message, one way. Default ${default}."`
 	Jitter       time.Duration  `default:"0s" placeholder:"D" help:"Mean of an exponential addition to --delay. Default ${default}."`
 	Bandwidth    size           `default:"0" placeholder:"SIZE" help:"Bytes of payloads and results that a process sends in a second; 0: no limit. Default ${default}."`
@@ -68,6 +70,7 @@ type simRunCmd struct {
 	GossipLoss   float64        `default:"0" placeholder:"N" help:"Share of the gossip between frontends that is lost, below 1. Default ${default}."`
 	Reserved     float64        `default:"0.1" placeholder:"N" help:"Share of the workers closed to long jobs by the policies eagle and eagle-fifo, below 1. Default ${default}."`
 	DecisionCost time.Duration  `default:"100us" placeholder:"D" help:"Time that the policy centralized takes to decide about a task. Default ${default}."`
+	Think        []string       `sep:"none" placeholder:"[KIND=]D+D[*N]" help:"Decision time for each job and for each task, of the policies single-path, multi-path, two-level and shared-state. With other policies the job's frontend is first busy for as long. KIND limits the flag to jobs of a kind, with an own frontend or N own schedulers. Repeatable. Default: none."`
 	MessageCPU   time.Duration  `name:"message-cpu" default:"0s" placeholder:"D" help:"CPU for each end of a message, and for the start and the end of a task. A message that travels along with another message needs a tenth. On a machine of two busy cores it is 10us. Default ${default}."`
 	Cores        int            `default:"1" placeholder:"N" help:"Cores of each process for --message-cpu, or of all processes with --one-machine. Default ${default}."`
 	OneMachine   bool           `help:"All frontends and workers share the cores of --cores. Default: no."`
@@ -83,6 +86,8 @@ type simRunCmd struct {
 	LongJobs         float64 `default:"0" placeholder:"N" help:"Share of the jobs that are long, below 1. The next two flags describe their tasks. Short and long jobs are reported in two groups. Default: none."`
 	LongTasksPerJob  string  `default:"20" placeholder:"LAW" help:"Tasks of each long job, as --tasks-per-job. Default ${default}."`
 	LongTaskDuration string  `default:"task-exp:10s" placeholder:"LAW" help:"How long tasks of long jobs run, as --task-duration. Default ${default}."`
+
+	Kind []string `sep:"none" placeholder:"LIST" help:"A kind of jobs by name, time between two jobs, tasks per job and task duration, such as 'batch 10s geometric:100 job-exp:100s'. Repeatable; instead of the flags on tasks. Default: none."`
 
 	Racks  int  `default:"0" placeholder:"N" help:"Racks of the workers; 0: none. Default ${default}."`
 	Stages int  `default:"1" placeholder:"N" help:"Stages of a long job, one after the other; of each job if there are no groups. Default ${default}."`
@@ -149,6 +154,9 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	if slices.Contains(c.Policy, "eagle") || slices.Contains(c.Policy, "eagle-fifo") {
 		doc.Settings = append(doc.Settings, fmt.Sprintf("eagle: %g of the workers are closed to long jobs", c.Reserved))
 	}
+	for _, think := range c.Think {
+		doc.Settings = append(doc.Settings, "decisions take "+think)
+	}
 	for _, r := range results {
 		doc.Runs = append(doc.Runs, r.SimRun)
 	}
@@ -186,6 +194,11 @@ func (c *simRunCmd) makeSweep(line *kong.Context) (*sim.Sweep, error) {
 	flag("estimates", err)
 	s.Order, err = worker.ParseOrder(c.Order)
 	flag("order", err)
+	for _, text := range c.Think {
+		think, err := sim.ParseThink(text)
+		flag("think", err)
+		s.Think = append(s.Think, think)
+	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -197,10 +210,11 @@ func (c *simRunCmd) makeSweep(line *kong.Context) (*sim.Sweep, error) {
 			s.Jobs = 10_000
 		}
 		s.WarmupJobs = s.Jobs / 5
-		if len(s.Loads) == 0 {
+		if len(s.Loads) == 0 && len(c.Kind) == 0 {
 			s.Loads = []float64{0.8}
 		}
-	} else if len(s.Loads) == 0 {
+	}
+	if len(s.Loads) == 0 {
 		s.Loads = []float64{0}
 	}
 	if c.JobsOut != "" {
@@ -250,7 +264,7 @@ func (c *simRunCmd) makeWorkload(line *kong.Context) (sim.Workload, error) {
 	}
 	ofTrace := []string{"trace-name", "from", "span", "speedup", "trace-setting", "trace-max-tasks", "trace-variation"}
 	ofFile, generated := []string{"whole-seconds"}, []string{"tasks-per-job", "task-duration", "long-jobs",
-		"long-tasks-per-job", "long-task-duration"}
+		"long-tasks-per-job", "long-task-duration", "kind"}
 	switch {
 	case c.JobsFile != "" && c.Trace != "":
 		return nil, errors.New("--jobs-file and --trace: leave one out")
@@ -276,6 +290,18 @@ func (c *simRunCmd) makeWorkload(line *kong.Context) (sim.Workload, error) {
 	}
 	if err := given("jobs without --jobs-file or --trace", slices.Concat(ofTrace, ofFile)...); err != nil {
 		return nil, err
+	}
+	if len(c.Kind) > 0 {
+		var kinds sim.Kinds
+		err := given("--kind", generated[:len(generated)-1]...)
+		for _, text := range c.Kind {
+			kind, parsing := sim.ParseKind(text)
+			kinds, err = append(kinds, kind), errors.Join(err, parsing)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--kind: %w", err)
+		}
+		return kinds, nil
 	}
 	if !(c.LongJobs >= 0 && c.LongJobs < 1) {
 		return nil, fmt.Errorf("--long-jobs is %g: it must be a share from 0 to below 1", c.LongJobs)

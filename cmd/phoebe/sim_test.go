@@ -147,6 +147,28 @@ func TestSimJobsOut(t *testing.T) {
 	}
 }
 
+// Kinds of jobs are reported, with the work of the schedulers that decide about the jobs.
+func TestSimKinds(t *testing.T) {
+	jsonFile := filepath.Join(t.TempDir(), "s.json")
+	runPhoebe(t, "sim", "--workers", "20", "--frontends", "2", "--jobs", "300", "--kind", "batch 100ms 10 task-exp:200ms",
+		"--kind", "service 200ms 2 task-exp:1s", "--think", "batch=1ms+1ms*2", "--think", "service=20ms+1ms", "--policy",
+		"phoebe,shared-state,two-level", "--json", jsonFile).
+		wantExit(t, 0, "service jobs: every 200ms, 2 tasks per job", "decisions take service=20ms+1ms",
+			"phoebe: batch jobs: response mean", "shared-state: deciders of service jobs busy for",
+			"two-level: deciders of allocator jobs")
+	for _, r := range simRuns(t, jsonFile) {
+		busy := r["deciders"].(map[string]any)["service"].(map[string]any)["busy"].(float64)
+		if busy < 0.06 || busy > 0.2 || r["kinds"].(map[string]any)["batch"].(map[string]any)["jobs"].(float64) < 100 {
+			t.Errorf("%v", r)
+		}
+	}
+	for flag, want := range map[string]string{"--kind": "has 1 words", "--think": "such as 100ms+5ms"} {
+		runPhoebe(t, "sim", flag, "x").wantExit(t, 2, flag, want)
+	}
+	runPhoebe(t, "sim", "--kind", "a 1s 1 fixed:1s", "--tasks-per-job", "2").wantExit(t, 2,
+		"--tasks-per-job has no meaning for --kind")
+}
+
 // Short and long jobs are reported in two groups, with the quality of estimates.
 func TestSimMixed(t *testing.T) {
 	jsonFile := filepath.Join(t.TempDir(), "s.json")
