@@ -107,8 +107,15 @@ func TestDecidersAreQueues(t *testing.T) {
 // handPlay plays a rival on workers that run tasks for the time in their payload. Messages take no time.
 type handPlay struct {
 	*hand
-	ends   []playedRun
-	starts []string // job at time
+	showWorker bool
+	ends       []playedRun
+	starts     []string // kind of the job, worker if shown, time
+}
+
+// playedJobOf is a job that arrives at a time.
+type playedJobOf struct {
+	at  time.Duration
+	job *frontend.Job
 }
 
 type playedRun struct {
@@ -122,6 +129,21 @@ func playHand(t *testing.T, policy string, cfg Config, jobs []arrival) *handPlay
 	t.Helper()
 	s := mustPolicy(t, policy).rival.make(&cfg, nil, frontend.Config{ID: 1}, rand.New(rand.NewPCG(1, 1)))
 	p := &handPlay{hand: s.(*hand)}
+	var played []playedJobOf
+	for _, j := range jobs {
+		job := &frontend.Job{ID: jobID(len(played)), Tenant: j.tenant}
+		for i, d := range j.Tasks {
+			job.Tasks = append(job.Tasks, frontend.Task{Index: probe.TaskIndex(i), Payload: payloadOf(d)})
+		}
+		played = append(played, playedJobOf{j.At, job})
+	}
+	p.playJobs(t, played)
+	return p
+}
+
+// playJobs plays jobs until all their tasks have ended.
+func (p *handPlay) playJobs(t *testing.T, jobs []playedJobOf) {
+	t.Helper()
 	for len(jobs) > 0 || len(p.ends) > 0 || p.timers.Len() > 0 {
 		next := time.Duration(math.MaxInt64)
 		slices.SortStableFunc(p.ends, func(a, b playedRun) int { return cmp.Compare(a.at, b.at) })
@@ -132,25 +154,21 @@ func playHand(t *testing.T, policy string, cfg Config, jobs []arrival) *handPlay
 			next = min(next, wake.Sub(origin))
 		}
 		if len(jobs) > 0 {
-			next = min(next, jobs[0].At)
+			next = min(next, jobs[0].at)
 		}
 		switch {
 		case len(p.ends) > 0 && p.ends[0].at == next:
 			r := p.ends[0]
 			p.ends = p.ends[1:]
 			p.step(t, next, frontend.Frame{Worker: r.worker, Msgs: []probe.Msg{r.msg}})
-		case len(jobs) > 0 && jobs[0].At == next:
-			job := &frontend.Job{ID: jobID(len(jobs)), Tenant: jobs[0].tenant}
-			for i, d := range jobs[0].Tasks {
-				job.Tasks = append(job.Tasks, frontend.Task{Index: probe.TaskIndex(i), Payload: payloadOf(d)})
-			}
+		case len(jobs) > 0 && jobs[0].at == next:
+			job := jobs[0].job
 			jobs = jobs[1:]
 			p.step(t, next, frontend.Submit{Job: job})
 		default:
 			p.step(t, next, frontend.Wake{})
 		}
 	}
-	return p
 }
 
 // step steps the hand, and carries out its starts.
@@ -162,7 +180,11 @@ func (p *handPlay) step(t *testing.T, now time.Duration, ev frontend.Event) {
 			continue
 		}
 		if m, ok := send.Msg.(probe.Enqueue); ok {
-			p.starts = append(p.starts, fmt.Sprintf("%s at %v", m.Tenant, now))
+			where := ""
+			if p.showWorker {
+				where = fmt.Sprintf(" at w%d", send.Worker)
+			}
+			p.starts = append(p.starts, fmt.Sprintf("%s%s at %v", m.Tenant, where, now))
 			p.ends = append(p.ends, playedRun{now + durationOf(m.Launch.Payload), send.Worker,
 				&probe.Finished{Attempt: m.Launch.Attempt, Job: m.Job, Task: m.Launch.Task}})
 		}

@@ -30,4 +30,6 @@ var rivals = []rival{
 	{name: "shared-state-coarse", central: true, instant: true, pays: true, make: newSharedState(true, false)},
 	{name: "shared-state-gang", central: true, instant: true, pays: true, make: newSharedState(false, true)},
 	{name: "shared-state-coarse-gang", central: true, instant: true, pays: true, make: newSharedState(true, true)},
+	{name: "delay-fifo", central: true, instant: true, reads: true, make: newDelaying(false)},
+	{name: "delay-fair", central: true, instant: true, reads: true, make: newDelaying(true)},
 }

@@ -45,8 +45,9 @@ type Config struct {
 	DecisionCost time.Duration // of the policy centralized, for each task
 	// Think is the time that some schedulers take to decide about a job. The rivals with decisions by job pay, and so
 	// do phoebe's frontends: the frontend that got the job is first busy for that long.
-	Think    []Think
-	Reserved float64 // share of the workers closed to long jobs by the policies eagle and eagle-fifo
+	Think        []Think
+	LocalityWait time.Duration // policies delay-fifo and delay-fair: how long a job waits for a slot near its data
+	Reserved     float64       // share of the workers closed to long jobs by the policies eagle and eagle-fifo
 	// how often a frontend pings each worker; 0: every second, or less often if tasks are rarer (pingEvery)
 	Ping time.Duration
 
@@ -127,8 +128,9 @@ func (c *Config) Validate() error {
 	if c.Cutoff < 0 {
 		bad("cutoff %v: use a duration above 0, or 0 for none", c.Cutoff)
 	}
-	if c.Delay < 0 || c.Jitter < 0 || c.DecisionCost < 0 || c.Ping < 0 {
-		bad("delay %v, jitter %v, decision cost %v, ping %v: use 0 or more", c.Delay, c.Jitter, c.DecisionCost, c.Ping)
+	if c.Delay < 0 || c.Jitter < 0 || c.DecisionCost < 0 || c.Ping < 0 || c.LocalityWait < 0 {
+		bad("delay %v, jitter %v, decision cost %v, ping %v, locality wait %v: use 0 or more", c.Delay, c.Jitter,
+			c.DecisionCost, c.Ping, c.LocalityWait)
 	}
 	if err := c.CPU.validate(); err != nil {
 		problems = append(problems, err)

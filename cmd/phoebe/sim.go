@@ -70,6 +70,7 @@ type simRunCmd struct {
 	GossipLoss   float64        `default:"0" placeholder:"N" help:"Share of the gossip between frontends that is lost, below 1. Default ${default}."`
 	Reserved     float64        `default:"0.1" placeholder:"N" help:"Share of the workers closed to long jobs by the policies eagle and eagle-fifo, below 1. Default ${default}."`
 	DecisionCost time.Duration  `default:"100us" placeholder:"D" help:"Time that the policy centralized takes to decide about a task. Default ${default}."`
+	LocalityWait time.Duration  `default:"0s" placeholder:"D" help:"How long the policies delay-fifo and delay-fair let a job wait for a slot near its data. Default ${default}."`
 	Think        []string       `sep:"none" placeholder:"[KIND=]D+D[*N]" help:"Decision time for each job and for each task, of the policies single-path, multi-path, two-level and shared-state. With other policies the job's frontend is first busy for as long. KIND limits the flag to jobs of a kind, with an own frontend or N own schedulers. Repeatable. Default: none."`
 	MessageCPU   time.Duration  `name:"message-cpu" default:"0s" placeholder:"D" help:"CPU for each end of a message, and for the start and the end of a task. A message that travels along with another message needs a tenth. On a machine of two busy cores it is 10us. Default ${default}."`
 	Cores        int            `default:"1" placeholder:"N" help:"Cores of each process for --message-cpu, or of all processes with --one-machine. Default ${default}."`
@@ -154,6 +155,9 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	if slices.Contains(c.Policy, "eagle") || slices.Contains(c.Policy, "eagle-fifo") {
 		doc.Settings = append(doc.Settings, fmt.Sprintf("eagle: %g of the workers are closed to long jobs", c.Reserved))
 	}
+	if c.LocalityWait > 0 {
+		doc.Settings = append(doc.Settings, fmt.Sprintf("delay scheduling waits for %v", c.LocalityWait))
+	}
 	for _, think := range c.Think {
 		doc.Settings = append(doc.Settings, "decisions take "+think)
 	}
@@ -171,7 +175,8 @@ func (c *simRunCmd) makeSweep(line *kong.Context) (*sim.Sweep, error) {
 		Gossip: sim.Gossip{Period: sim.AsPing, Delay: c.GossipDelay, Loss: c.GossipLoss},
 		Delay:  c.Delay, Jitter: c.Jitter, Bandwidth: float64(c.Bandwidth), Payload: int(c.Payload),
 		Result: int(c.Result), Codec: c.Codec, Ping: c.Ping, DecisionCost: c.DecisionCost, Reserved: c.Reserved,
-		CPU: sim.CPU{Message: c.MessageCPU, Cores: c.Cores, Shared: c.OneMachine},
+		LocalityWait: c.LocalityWait,
+		CPU:          sim.CPU{Message: c.MessageCPU, Cores: c.Cores, Shared: c.OneMachine},
 	}}
 	if c.GossipPeriod != nil {
 		s.Gossip.Period = *c.GossipPeriod
