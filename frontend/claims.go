@@ -46,7 +46,12 @@ func (c *ledger) claimFromWorker(j *job, w *worker, acts []Action) []Action {
 	if w.State() == view.Adrift || w.State() == view.Down { // linkWorker asks
 		return acts
 	}
-	return append(acts, Send{Worker: w.Key, Msg: probe.Claim{Job: j.ID, Generation: j.Generation}})
+	return append(acts, Send{Worker: w.Key, Msg: j.makeClaim(probe.AttemptID{})})
+}
+
+// makeClaim makes the claim of an attempt, or of the whole job for a zero attempt.
+func (j *job) makeClaim(attempt probe.AttemptID) probe.Claim {
+	return probe.Claim{Job: j.ID, Attempt: attempt, Generation: j.Generation, Tenant: j.Tenant, HasTenant: true}
 }
 
 // handleClaimed takes a worker's answer to the claim of a whole job: w has reported all attempts, or the job has
@@ -77,7 +82,7 @@ const confirmedFor = time.Second
 func (c *ledger) askToConfirm(j *job, ws []*worker, now time.Time, acts []Action) []Action {
 	for _, w := range ws {
 		c.Stats.Claims++
-		acts = append(acts, Send{Worker: w.Key, Msg: probe.Claim{Job: j.ID, Generation: j.Generation}})
+		acts = append(acts, Send{Worker: w.Key, Msg: j.makeClaim(probe.AttemptID{})})
 	}
 	j.answersDue, j.confirmUntil = len(ws), now.Add(c.cfg.ClaimFor)
 	c.refreshJob(j, now)
@@ -182,9 +187,7 @@ func (c *ledger) linkWorker(w *worker, m probe.Welcome, syncAt, now time.Time, a
 	w.syncAt = syncAt
 	for _, a := range w.attemptsInOrder() {
 		c.Stats.Claims++
-		acts = append(acts, Send{
-			Worker: w.Key, Msg: probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation},
-		})
+		acts = append(acts, Send{Worker: w.Key, Msg: a.job.makeClaim(a.id)})
 	}
 	for _, j := range c.jobsWhere(func(j *job) bool { return j.uninformed[w] || isNewRun && j.Generation > 0 }) {
 		acts = c.claimFromWorker(j, w, acts)

@@ -36,6 +36,9 @@ type Job struct {
 	// Due, of a Spare job: time from now until tasks that have not started count as regular. 0: half of Deadline;
 	// without Deadline never.
 	Due time.Duration
+	// Guarded: clients of other tenants may know the job's id, but not touch the job. So a worker gives attempts of the
+	// job only to frontends that claim the job for its Tenant.
+	Guarded bool
 
 	meanEstimate time.Duration // mean of the tasks' estimates; 0: no task has an estimate
 }

@@ -52,7 +52,7 @@ func (c *ledger) reservePlaces(
 		First: r.firstID, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.demandAt(w.Worker, false), Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
 	}
-	m.Standing = g.standingFor(g.class, now)
+	m.Standing, m.Guarded = g.standingFor(g.class, now), j.Guarded
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
@@ -307,6 +307,7 @@ func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, act
 		Res: a.res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: t.group.demandAt(w.Worker, long), Launch: launch,
 		Long: long, Matrix: t.long != nil, Weights: j.tenant.weights, Standing: t.group.standingFor(a.class, now),
+		Guarded: j.Guarded,
 	}})
 }
 

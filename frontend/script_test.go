@@ -199,6 +199,7 @@ func readJob(l *script.Line) *Job {
 		j.Generation, j.Age = 1, time.Second
 	}
 	j.Open, j.Had, j.Large = l.Flag("open"), l.Number("had", 0), l.Flag("large")
+	j.Guarded = l.Flag("guarded")
 	switch j.Due = l.Duration("due"); {
 	case l.Flag("spare"):
 		j.Class = Spare
@@ -702,7 +703,7 @@ func (s *story) showMsg(msg probe.Msg) string {
 	case probe.Reserve:
 		text := fmt.Sprintf("reserve %s %s", script.ShowPlaces(m.First, m.Count), script.ShowJob(m.Job))
 		text += showDemand(m.Demand) + script.Optional(" est", m.Estimate) + script.Optional(" typical", m.Typical) +
-			showWeights(m.Weights) + showStanding(m.Standing)
+			showWeights(m.Weights) + showStanding(m.Standing) + showGuarded(m.Guarded)
 		if len(m.Launches) > 0 {
 			text += " with=" + s.showLaunches(m.Launches)
 		}
@@ -723,7 +724,7 @@ func (s *story) showMsg(msg probe.Msg) string {
 		return "decline " + script.ShowTurn(m.Res, m.Turn)
 	case probe.Enqueue:
 		text := fmt.Sprintf("enqueue %d %s", m.Res, s.showLaunches([]probe.Launch{m.Launch})) + showDemand(m.Demand) +
-			showWeights(m.Weights) + showStanding(m.Standing)
+			showWeights(m.Weights) + showStanding(m.Standing) + showGuarded(m.Guarded)
 		if m.Long {
 			text += " long"
 		}
@@ -751,6 +752,12 @@ func (s *story) showMsg(msg probe.Msg) string {
 		if m.Generation > 1 {
 			text += fmt.Sprint(" gen=", m.Generation)
 		}
+		switch {
+		case !m.HasTenant:
+			text += " without tenant"
+		case m.Tenant != "":
+			text += " tenant=" + m.Tenant
+		}
 		return text
 	case probe.Ack:
 		if m.Disowned {
@@ -777,6 +784,13 @@ func (s *story) showMsg(msg probe.Msg) string {
 		return "probe"
 	}
 	return fmt.Sprintf("%T", msg)
+}
+
+func showGuarded(guarded bool) string {
+	if guarded {
+		return " guarded"
+	}
+	return ""
 }
 
 // showLaunches shows attempts with tasks.

@@ -145,7 +145,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendUint(b, uint64(m.Generation))
 		b = appendContexts(b, m.Launches)
 		b = appendWeights(b, m.Weights)
-		b = appendStanding(b, m.Standing)
+		b = appendBool(appendStanding(b, m.Standing), m.Guarded)
 	case Bind:
 		b = beginMsg(b, kindBind)
 		b = appendUint(b, uint64(m.Res))
@@ -176,7 +176,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendUint(b, uint64(m.Generation))
 		b = appendContext(b, m.Launch.Context)
 		b = appendWeights(b, m.Weights)
-		b = appendStanding(b, m.Standing)
+		b = appendBool(appendStanding(b, m.Standing), m.Guarded)
 	case Restamp:
 		b = appendAttempt(appendStanding(appendUint(beginMsg(b, kindRestamp), uint64(m.Res)), m.Standing), m.Attempt)
 	case Cancel:
@@ -191,6 +191,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = append(b, m.Job[:]...)
 		b = appendAttempt(b, m.Attempt)
 		b = appendUint(b, uint64(m.Generation))
+		b = appendString(appendBool(b, m.HasTenant), m.Tenant)
 	case Ack:
 		b = appendBool(appendAttempts(beginMsg(b, kindAck), m.Attempts), m.Disowned)
 	case Sync:
@@ -526,6 +527,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			if r.hasMore() {
 				m.Standing = r.readStanding()
 			}
+			m.Guarded = r.hasMore() && r.readBool("guarded")
 			msgs = append(msgs, m)
 		case kindCancel:
 			first, count := r.readPlaces(1)
@@ -535,8 +537,11 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 				Attempt: r.readAttempt("attempt"), Res: ResID(r.readUint("res")), Turn: Turn(r.readUint32("turn")),
 			})
 		case kindClaim:
-			msgs = append(msgs, Claim{Job: r.readJob("job"), Attempt: r.readAttempt("attempt"),
-				Generation: r.readGeneration()})
+			m := Claim{Job: r.readJob("job"), Attempt: r.readAttempt("attempt"), Generation: r.readGeneration()}
+			if r.hasMore() {
+				m.HasTenant, m.Tenant = r.readBool("has tenant"), r.readName("tenant")
+			}
+			msgs = append(msgs, m)
 		case kindAck:
 			msgs = append(msgs, Ack{Attempts: r.readAttempts("attempts"), Disowned: r.readBool("disowned")})
 		case kindSync:
@@ -680,6 +685,7 @@ func (r *reader) readReserve() Reserve {
 	if r.hasMore() {
 		m.Standing = r.readStanding()
 	}
+	m.Guarded = r.hasMore() && r.readBool("guarded")
 	return m
 }
 

@@ -328,15 +328,19 @@ func olderLengths(m Msg) []int {
 		}
 		return ls
 	}
-	const none, regular = 1, 2 // length of an absent context, and of a regular standing
+	const none, regular = 1, 3 // length of an absent context, and of a regular standing with Guarded
 	switch m := m.(type) {
 	case Reserve:
+		standing := fields(m) - none
 		m.Standing = Standing{}
 		weights := fields(m) - regular
 		m.Weights = nil
 		contexts := fields(m) - regular - none
 		m.Launches = bare(m.Launches)
-		return []int{weights, contexts, fields(m) - regular - 2*none}
+		return []int{standing, weights, contexts, fields(m) - regular - 2*none}
+	case Claim:
+		m.Tenant = ""
+		return []int{fields(m) - 2*none}
 	case Queued:
 		m.Wait = 0
 		return []int{fields(m) - none}
@@ -344,12 +348,13 @@ func olderLengths(m Msg) []int {
 		m.Launch.Context, m.Bundle = nil, bare(m.Bundle)
 		return []int{fields(m) - 2*none}
 	case Enqueue:
+		standing := fields(m) - none
 		m.Standing = Standing{}
 		weights := fields(m) - regular
 		m.Weights = nil
 		context := fields(m) - regular - none
 		m.Launch.Context = nil
-		return []int{weights, context, fields(m) - regular - 2*none}
+		return []int{standing, weights, context, fields(m) - regular - 2*none}
 	case Restamp:
 		return []int{fields(m) - len(appendAttempt(nil, m.Attempt))}
 	case *Finished:
@@ -807,16 +812,17 @@ var (
 			First: 100, Count: 2, Job: goldenJob, Tenant: "etl", Priority: -1, Demand: Slot,
 			Estimate: 10 * time.Millisecond, Typical: 9 * time.Millisecond, Early: true, Bundle: 7,
 			Launches: []Launch{goldenLaunch}, Generation: 5, Weights: []uint32{300, 2},
-			Standing: Standing{Class: Spare, Due: time.Minute, Left: time.Second, Age: time.Hour},
+			Standing: Standing{Class: Spare, Due: time.Minute, Left: time.Second, Age: time.Hour}, Guarded: true,
 		},
 		Bind{Res: 100, Turn: 1, Keep: true, Job: goldenJob, Generation: 6, Launch: goldenLaunch,
 			Bundle: []Launch{goldenLaunch}},
 		Decline{Res: 101, Turn: 2},
 		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true,
-			Launch: goldenLong, Generation: 7, Weights: []uint32{1}, Standing: Standing{Yielded, 1, 2, 3}},
+			Launch: goldenLong, Generation: 7, Weights: []uint32{1}, Standing: Standing{Yielded, 1, 2, 3},
+			Guarded: true},
 		Cancel{First: 100, Count: 3},
 		Kill{Attempt: goldenAttempt, Res: 100, Turn: 1},
-		Claim{Job: goldenJob, Attempt: goldenAttempt, Generation: 8},
+		Claim{Job: goldenJob, Attempt: goldenAttempt, Generation: 8, Tenant: "etl", HasTenant: true},
 		Ack{Attempts: []AttemptID{goldenAttempt, {Frontend: 1, Seq: 1}}, Disowned: true},
 		Sync{Next: 103, Live: []Range{{1, 2}, {9, 1}}, Attempts: []AttemptID{goldenAttempt}},
 		Ping{Seq: 11, Matrix: true},

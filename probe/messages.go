@@ -178,6 +178,7 @@ type Reserve struct {
 	Launches   []Launch
 	Weights    []uint32 // of the parts of the tenant's path, topmost first; a missing weight is not known
 	Standing   Standing // launches ride along only if their class is Regular; otherwise only their places are queued
+	Guarded    bool     // only a Claim that names the tenant takes the job
 }
 
 // Bind gives a task to a place whose turn has come. With Keep, the place goes back to its position in the queue,
@@ -214,6 +215,7 @@ type Enqueue struct {
 	Launch     Launch
 	Weights    []uint32 // as in Reserve
 	Standing   Standing
+	Guarded    bool // as in Reserve
 }
 
 // Restamp changes the standing of place Res, if its turn has not come yet. If Attempt runs already, the worker no
@@ -244,10 +246,15 @@ type Kill struct {
 // the link of another frontend whose client has left. With a zero Attempt, Claim adopts every attempt of Job, and
 // takes the job's places away from all other links; Claimed then ends the answer. From then on the worker refuses,
 // as Moved, messages about the job from an earlier generation, or from another frontend of the same generation.
+//
+// Clients choose the ids of jobs, so two tenants may use the same id. A Claim concerns the job of its Tenant only. A
+// Claim of an older frontend names no tenant, and concerns the jobs of all tenants that are not Guarded.
 type Claim struct {
 	Job        JobID
 	Attempt    AttemptID
 	Generation Generation
+	Tenant     string
+	HasTenant  bool // false: an older frontend, which names no tenant
 }
 
 // Ack lets the worker forget the results of these attempts: clients have the results, or the tasks run again.

@@ -168,7 +168,7 @@ func endingOf(ev *Exited) ending {
 
 // retainedSize returns the memory, in bytes, that a kept result takes.
 func (a *attempt) retainedSize() int {
-	bytes := retainedCost + len(a.end.result)
+	bytes := retainedCost + len(a.tenant) + len(a.end.result)
 	if more := a.end.details; more != nil {
 		bytes += detailsCost + len(more.Error) + len(more.Code) + len(more.Detail)
 		for i := range more.Outputs {
@@ -272,7 +272,7 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 		switch a := c.attempts[id]; {
 		case a == nil && !queuedTasks[id]:
 			gone.Attempts = append(gone.Attempts, id)
-		case a != nil && a.owner == nil && c.hasMoved(l, a.job, a.generation):
+		case a != nil && a.owner == nil && c.hasMoved(l, a.job, a.tenant, a.guarded, a.generation):
 			acts = c.sendRefused(l, 0, 0, id, probe.Moved, 0, acts)
 		case a != nil && a.owner == nil:
 			acts = c.adoptAttempt(l, a, now, acts) // the frontend's Claim was lost

@@ -13,12 +13,39 @@ import (
 // the earlier owner cannot start a task any more. The loss of started attempts is remembered, so no frontend
 // believes that the tasks never started.
 type jobMemory struct {
-	job            probe.JobID
+	key            jobKey
 	owner          probe.FrontendID // 0: no frontend has claimed the job
 	generation     probe.Generation // of the last claim
 	forgotAttempts bool
 	changedAt      time.Time // when the memory last changed
 	node           list.Node[*jobMemory]
+}
+
+// jobKey names a job for the claims of frontends. Clients choose the ids of jobs, so the worker tells jobs of one id
+// apart by their tenants.
+type jobKey struct {
+	job    probe.JobID
+	tenant string
+	// anyTenant is set for what concerns the jobs of all tenants that are not guarded: claims of older frontends, and
+	// forgotten attempts.
+	anyTenant bool
+}
+
+// keyOf returns the key of the jobs that a claim concerns.
+func keyOf(m *probe.Claim) jobKey {
+	if m.HasTenant {
+		return jobKey{job: m.Job, tenant: m.Tenant}
+	}
+	return jobKey{job: m.Job, anyTenant: true}
+}
+
+// coversTenant reports whether a claim concerns the jobs of tenant. A claim of an older frontend names no tenant, and
+// concerns no guarded job.
+func coversTenant(m *probe.Claim, tenant string, guarded bool) bool {
+	if m.HasTenant {
+		return tenant == m.Tenant
+	}
+	return !guarded
 }
 
 const (
@@ -31,16 +58,18 @@ const (
 	rememberFor = 10 * time.Minute
 	// maxMemories bounds the number of memories: more jobs than can be lost with a frontend. Beyond the bound the
 	// worker forgets the oldest memories, because the earlier owners of these jobs have had the longest time to let
-	// go of the jobs.
-	maxMemories = 1 << 18
+	// go of the jobs. maxMemoryNames bounds the bytes of the tenants' names in the memories in the same way.
+	maxMemories    = 1 << 18
+	maxMemoryNames = 16 << 20
 )
 
 // rememberJob returns the memory of a job, marked as changed now. The caller adds to it.
-func (c *Core) rememberJob(job probe.JobID, now time.Time) *jobMemory {
-	m := c.memories[job]
+func (c *Core) rememberJob(key jobKey, now time.Time) *jobMemory {
+	m := c.memories[key]
 	if m == nil {
-		m = &jobMemory{job: job}
-		c.memories[job] = m
+		m = &jobMemory{key: key}
+		c.memories[key] = m
+		c.memoryNames += len(key.tenant)
 	} else {
 		c.memoriesByAge.Remove(m)
 	}
@@ -52,10 +81,11 @@ func (c *Core) rememberJob(job probe.JobID, now time.Time) *jobMemory {
 // expireMemories forgets old memories, and the oldest of too many. If the job had forgotten attempts, knownSince moves
 // up to the last change of the memory. An unknown attempt that was sent before that time may have started.
 func (c *Core) expireMemories(now time.Time) {
-	for m := c.memoriesByAge.First(); m != nil &&
-		(now.Sub(m.changedAt) >= rememberFor || c.memoriesByAge.Len() > maxMemories); m = c.memoriesByAge.First() {
+	for m := c.memoriesByAge.First(); m != nil && (now.Sub(m.changedAt) >= rememberFor ||
+		c.memoriesByAge.Len() > maxMemories || c.memoryNames > maxMemoryNames); m = c.memoriesByAge.First() {
 		c.memoriesByAge.Remove(m)
-		delete(c.memories, m.job)
+		delete(c.memories, m.key)
+		c.memoryNames -= len(m.key.tenant)
 		if m.forgotAttempts {
 			c.knownSince = m.changedAt
 		}
@@ -65,15 +95,31 @@ func (c *Core) expireMemories(now time.Time) {
 // noteForgotten notes in the job's memory that the worker forgets a started attempt, whose result may be undelivered.
 // It does not drop the attempt: the caller does.
 func (c *Core) noteForgotten(a *attempt, now time.Time) {
-	c.rememberJob(a.job, now).forgotAttempts = true
+	key := jobKey{job: a.job, anyTenant: true}
+	if a.guarded {
+		key = jobKey{job: a.job, tenant: a.tenant}
+	}
+	c.rememberJob(key, now).forgotAttempts = true
 }
 
-// hasMoved reports whether job was claimed for a later generation than g, or for g by another frontend than l's.
-func (c *Core) hasMoved(l *link, job probe.JobID, g probe.Generation) bool {
+// hasForgotten reports whether the worker has forgotten a started attempt that key may concern.
+func (c *Core) hasForgotten(key jobKey) bool {
+	own, all := c.memories[key], c.memories[jobKey{job: key.job, anyTenant: true}]
+	return own != nil && own.forgotAttempts || all != nil && all.forgotAttempts
+}
+
+// hasMoved reports whether the job of tenant was claimed for a later generation than g, or for g by another frontend
+// than l's.
+func (c *Core) hasMoved(l *link, job probe.JobID, tenant string, guarded bool, g probe.Generation) bool {
 	if len(c.memories) == 0 {
 		return false
 	}
-	m := c.memories[job]
+	return c.memories[jobKey{job: job, tenant: tenant}].outranks(l, g) ||
+		!guarded && c.memories[jobKey{job: job, anyTenant: true}].outranks(l, g)
+}
+
+// outranks reports whether m, which may be nil, remembers a later claim than that of l for generation g.
+func (m *jobMemory) outranks(l *link, g probe.Generation) bool {
 	return m != nil && m.owner != 0 && (g < m.generation || g == m.generation && m.owner != l.frontend)
 }
 
@@ -83,14 +129,16 @@ func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action)
 		return c.claimAttempt(l, m, now, acts)
 	}
 	// Clients that do not count generations cause several claims of the same generation. The last claim wins.
-	if known := c.memories[m.Job]; known != nil && known.owner != 0 && m.Generation < known.generation {
+	key := keyOf(m)
+	if known := c.memories[key]; known != nil && known.owner != 0 && m.Generation < known.generation {
 		return c.sendMsg(l, probe.Claimed{Job: m.Job, Generation: m.Generation, Moved: true}, acts)
 	}
-	known := c.rememberJob(m.Job, now)
+	known := c.rememberJob(key, now)
 	known.owner, known.generation = l.frontend, m.Generation
 	for _, other := range c.linksInOrder() {
 		for _, p := range other.placesInOrder(func(p *place) bool {
-			return p.job == m.Job && (other != l || p.generation < m.Generation)
+			return p.job == m.Job && coversTenant(m, p.tenant, p.guarded) &&
+				(other != l || p.generation < m.Generation)
 		}) {
 			c.dropPlace(p)
 			if other != l { // the same frontend has forgotten the place with the job
@@ -99,7 +147,9 @@ func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action)
 		}
 	}
 	n := uint32(0)
-	for _, a := range c.attemptsInOrder(func(a *attempt) bool { return a.job == m.Job && !a.unwanted }) {
+	for _, a := range c.attemptsInOrder(func(a *attempt) bool {
+		return a.job == m.Job && coversTenant(m, a.tenant, a.guarded) && a.generation <= m.Generation && !a.unwanted
+	}) {
 		switch {
 		case a.state != staged:
 			acts = c.adoptAttempt(l, a, now, acts)
@@ -110,16 +160,20 @@ func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action)
 		}
 	}
 	return c.sendMsg(l, probe.Claimed{
-		Job: m.Job, Generation: m.Generation, Count: n, Knows: c.knownFor(m.Job, now),
+		Job: m.Job, Generation: m.Generation, Count: n, Knows: c.knownFor(m, now),
 	}, acts)
 }
 
-// knownFor returns how far back the worker knows of every attempt of a job that started: the attempt is still here,
-// or was acknowledged. So an attempt that was sent within this time, and is not here, never started. 0: the worker
-// cannot say.
-func (c *Core) knownFor(job probe.JobID, now time.Time) time.Duration {
+// knownFor returns how far back the worker knows of every attempt of a claimed job that started: the attempt is still
+// here, or was acknowledged. So an attempt that was sent within this time, and is not here, never started. 0: the
+// worker cannot say.
+func (c *Core) knownFor(m *probe.Claim, now time.Time) time.Duration {
+	switch {
+	// A claim of an older frontend may concern a guarded job. The owner of the job may still start tasks.
+	case !m.HasTenant && c.guardsJobs:
+		return 0
 	// To a leaving worker, frontends acknowledge results that clients do not have yet.
-	if m := c.memories[job]; m != nil && m.forgotAttempts || c.leaving {
+	case c.leaving || c.hasForgotten(keyOf(m)):
 		return 0
 	}
 	return now.Sub(c.knownSince)
@@ -127,10 +181,13 @@ func (c *Core) knownFor(job probe.JobID, now time.Time) time.Duration {
 
 // claimAttempt gives an attempt to the claiming link, if the job has not moved.
 func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Action) []Action {
-	if c.hasMoved(l, m.Job, m.Generation) {
+	a := c.attempts[m.Attempt]
+	if a != nil && !coversTenant(m, a.tenant, a.guarded) {
+		a = nil // an attempt of another tenant's job
+	}
+	if c.hasMoved(l, m.Job, m.Tenant, m.HasTenant, m.Generation) {
 		return c.sendRefused(l, 0, 0, m.Attempt, probe.Moved, 0, acts)
 	}
-	a := c.attempts[m.Attempt]
 	if a != nil && a.state == staged {
 		acts = c.withdrawStaged(l, a, acts)
 	} else if a != nil && !a.unwanted {
@@ -138,7 +195,7 @@ func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Actio
 	}
 	c.Stats.Refused++
 	return c.sendMsg(l, probe.Refused{
-		Attempt: m.Attempt, Reason: probe.Unknown, Load: c.Load(), Knows: c.knownFor(m.Job, now),
+		Attempt: m.Attempt, Reason: probe.Unknown, Load: c.Load(), Knows: c.knownFor(m, now),
 	}, acts)
 }
 
@@ -223,9 +280,6 @@ func (c *Core) acknowledgeResult(l *link, id probe.AttemptID, disowned bool, now
 	if disowned {
 		c.disownResult(a, now)
 		return
-	}
-	if c.leaving {
-		c.noteForgotten(a, now)
 	}
 	c.forgetAttempt(a)
 }

@@ -272,8 +272,10 @@ type Core struct {
 	commons        list.List[*common]  // common data of all links, by last use
 	orphans        list.List[*attempt] // running attempts without a link, by when the link broke
 
-	memories      map[probe.JobID]*jobMemory
+	memories      map[jobKey]*jobMemory
 	memoriesByAge list.List[*jobMemory] // all memories, by changedAt
+	memoryNames   int                   // bytes of the tenants' names in memories
+	guardsJobs    bool                  // a guarded job came
 	beganAt       time.Time             // the first step
 	// knownSince is the start of complete knowledge. An attempt started later is in attempts, or is acknowledged, or
 	// its job has a memory with forgotAttempts.
@@ -329,7 +331,9 @@ type attempt struct {
 	task       probe.TaskIndex
 	state      attemptState
 	unwanted   bool // no frontend wants the result
+	guarded    bool // of the job: only a claim that names the tenant takes the attempt
 	job        probe.JobID
+	tenant     string
 	generation probe.Generation // of the job when the attempt was launched or claimed
 	owner      *link            // nil: an orphan, or an unclaimed result
 	files      *fileFetch       // nil: the task needs no files
@@ -347,7 +351,6 @@ type attempt struct {
 // activePart is the part of an attempt that matters only until the end of the attempt.
 type activePart struct {
 	launch        probe.Launch
-	tenant        string
 	commonPayload []byte // common data that the launch names
 	long          bool
 	class         probe.Class
@@ -456,7 +459,7 @@ func New(cfg Config) *Core {
 		links:           map[LinkID]*link{},
 		linksByFrontend: map[probe.FrontendID]*link{},
 		attempts:        map[probe.AttemptID]*attempt{},
-		memories:        map[probe.JobID]*jobMemory{},
+		memories:        map[jobKey]*jobMemory{},
 		fetches:         map[probe.AttemptID]*place{},
 		capacity:        room{cfg.Capacity, cfg.Capacity},
 		alwaysOpen:      cfg.AlwaysOpen(),

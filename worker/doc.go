@@ -34,6 +34,9 @@
 // early and still wait. Running attempts run on for Grace (10 s), and the worker keeps results for Retain (30 s). Any
 // frontend may claim both. If no frontend does, the worker then stops the attempts and forgets the results.
 //
+// Clients choose the ids of jobs, so the worker tells jobs of one id apart by their tenants: a claim takes only what
+// belongs to its tenant. An older frontend names no tenant, and its claims take nothing of a guarded job.
+//
 // # Where is ...
 //
 //	Which place gets the next free slot?                  places.go, Core.assignRoom

@@ -86,7 +86,7 @@ func TestHistories(t *testing.T) {
 		"queue_full", "leaving", "too_big", "no_function", "expired", "unknown", "oversized", "moved", "late",
 		"needs_files", "no_input",
 		"fetch released", "fetched too late", "matrix", "backfilled", "early", "kept", "bundled", "rode",
-		"orphaned", "claimed", "claimed too late", "abandoned", "forgotten", "spare", "preempted",
+		"orphaned", "claimed", "claimed too late", "guarded attempts claimed", "abandoned", "forgotten", "spare", "preempted",
 		"told to an older frontend", "grew regular",
 	} {
 		if seen[kind] == 0 {
@@ -120,10 +120,22 @@ type world struct {
 	rideAttempts map[placeKey]probe.AttemptID // tasks that came with their place
 	owners       map[probe.AttemptID]LinkID   // as the core said
 
-	claims   map[probe.JobID]jobClaim // last answered claims
-	claiming probe.Generation         // of the Claim under way
-	launched map[probe.AttemptID]probe.Generation
-	reserved map[placeKey]probe.Generation
+	claims   map[jobKey]jobClaim // last answered claims
+	claiming *probe.Claim        // the Claim under way, or nil
+	launched map[probe.AttemptID]jobStay
+	reserved map[placeKey]jobStay
+}
+
+// jobStay is what a frontend says of a job with an attempt or a place.
+type jobStay struct {
+	generation probe.Generation
+	tenant     string
+	guarded    bool
+}
+
+// mayTake reports whether m may take an attempt or a place of the job.
+func (s jobStay) mayTake(m *probe.Claim) bool {
+	return m.HasTenant && m.Tenant == s.tenant || !m.HasTenant && !s.guarded
 }
 
 type jobClaim struct {
@@ -207,8 +219,8 @@ func newWorld(t *rapid.T, seen map[string]int) *world {
 		deadPlaces: map[placeKey]probe.Reason{},
 		asked:      map[turnKey]bool{}, neverStart: map[probe.AttemptID]string{}, started: map[probe.AttemptID]bool{},
 		rideAttempts: map[placeKey]probe.AttemptID{}, owners: map[probe.AttemptID]LinkID{},
-		claims: map[probe.JobID]jobClaim{}, launched: map[probe.AttemptID]probe.Generation{},
-		reserved: map[placeKey]probe.Generation{},
+		claims: map[jobKey]jobClaim{}, launched: map[probe.AttemptID]jobStay{},
+		reserved: map[placeKey]jobStay{},
 		jobs:     []probe.JobID{job("x"), job("y"), job("z")},
 	}
 	for i := range 3 {
@@ -286,10 +298,14 @@ func (w *world) checkAction(a Action) {
 		if why := w.neverStart[id]; why != "" && !w.isRude(id) {
 			w.t.Fatalf("start of %s: it was %s", id, why)
 		}
-		g, known := w.launched[id]
-		if last, claimed := w.claims[a.Job]; known && claimed && w.now.Sub(last.at) < rememberFor &&
-			(g < last.generation || g == last.generation && last.frontend != id.Frontend) {
-			w.t.Fatalf("start of %s, of generation %d: its job was claimed since: %+v", id, g, last)
+		stay, known := w.launched[id]
+		for _, key := range []jobKey{{job: a.Job, tenant: stay.tenant}, {job: a.Job, anyTenant: true}} {
+			last, claimed := w.claims[key]
+			if g := stay.generation; known && claimed && w.now.Sub(last.at) < rememberFor &&
+				!(key.anyTenant && stay.guarded) &&
+				(g < last.generation || g == last.generation && last.frontend != id.Frontend) {
+				w.t.Fatalf("start of %s, %+v: its job was claimed since: %+v", id, stay, last)
+			}
 		}
 		if a.Launch.Function != "f" || len(a.Launch.Payload) > 100 {
 			w.t.Fatalf("start of %s: it cannot run", id)
@@ -398,6 +414,7 @@ func (w *world) checkMsg(l *wire, msg probe.Msg) {
 		if w.runs[m.Attempt] == nil {
 			w.t.Fatalf("attempt %s was started, but does not run", m.Attempt)
 		}
+		w.checkTaken(l, m.Attempt)
 		if m.Ran < 0 || m.Ran > time.Hour {
 			w.t.Fatalf("impossible times in %+v", m)
 		}
@@ -424,16 +441,31 @@ func (w *world) checkMsg(l *wire, msg probe.Msg) {
 		if m.Status == probe.NoInput {
 			w.seen["no_input"]++
 		}
+		w.checkTaken(l, m.Attempt)
 		w.owners[m.Attempt] = l.id
 	case probe.Claimed:
 		if m.Moved {
 			w.seen["claimed too late"]++
 			break
 		}
-		w.claims[m.Job] = jobClaim{l.front.id, w.claiming, w.now}
+		w.claims[keyOf(w.claiming)] = jobClaim{l.front.id, w.claiming.Generation, w.now}
 		if m.Knows < 0 || m.Knows > w.now.Sub(time.Unix(1_000_000, 0)) {
 			w.t.Fatalf("impossible times in %+v", m)
 		}
+	}
+}
+
+// checkTaken checks that a Claim on l that has just taken an attempt from another link may do so.
+func (w *world) checkTaken(l *wire, id probe.AttemptID) {
+	stay, known := w.launched[id]
+	if owner, owned := w.owners[id]; w.claiming == nil || !known || !owned || owner == l.id {
+		return
+	}
+	if !stay.mayTake(w.claiming) {
+		w.t.Fatalf("%+v took attempt %s, %+v", *w.claiming, id, stay)
+	}
+	if stay.guarded {
+		w.seen["guarded attempts claimed"]++
 	}
 }
 
@@ -554,16 +586,16 @@ func (w *world) reserve() {
 		Demand: w.demand(), Estimate: time.Duration(w.draw("estimate", 10)) * time.Millisecond,
 		Early: w.draw("early", 4) > 0, Bundle: uint32(w.draw("bundle", 3)),
 	}
-	m.Generation, m.Standing = f.generations[m.Job], w.standing()
+	m.Generation, m.Standing, m.Guarded = f.generations[m.Job], w.standing(), w.draw("guarded", 2) == 0
 	for i := range w.draw("rides", int(m.Count)+1) {
 		at := m.First + probe.ResID(i)
 		m.Launches = append(m.Launches, w.launch(f, sent{res: at}))
 		w.rideAttempts[placeKey{f.wire.id, at}] = m.Launches[i].Attempt
-		w.launched[m.Launches[i].Attempt] = m.Generation
+		w.launched[m.Launches[i].Attempt] = jobStay{m.Generation, m.Tenant, m.Guarded}
 	}
 	for i := range m.Count {
 		f.places[m.First+probe.ResID(i)] = true
-		w.reserved[placeKey{f.wire.id, m.First + probe.ResID(i)}] = m.Generation
+		w.reserved[placeKey{f.wire.id, m.First + probe.ResID(i)}] = jobStay{m.Generation, m.Tenant, m.Guarded}
 	}
 	f.nextRes += probe.ResID(m.Count)
 	w.send(f, m)
@@ -576,8 +608,8 @@ func (w *world) enqueue() {
 	}
 	m := probe.Enqueue{Res: f.nextRes, Job: w.jobs[w.draw("job", 3)], Tenant: "t", Demand: w.demand()}
 	m.Launch = w.launch(f, sent{res: m.Res})
-	m.Generation, m.Standing = f.generations[m.Job], w.standing()
-	w.launched[m.Launch.Attempt] = m.Generation
+	m.Generation, m.Standing, m.Guarded = f.generations[m.Job], w.standing(), w.draw("guarded", 2) == 0
+	w.launched[m.Launch.Attempt] = jobStay{m.Generation, m.Tenant, m.Guarded}
 	m.Long, m.Matrix = w.draw("long", 2) > 0, w.draw("matrix", 4) == 0
 	w.long[m.Launch.Attempt] = m.Long
 	if w.draw("files", 3) == 0 {
@@ -673,13 +705,13 @@ func (w *world) claim() {
 	}
 	if i := w.draw("claim", len(ids)+2); i < len(ids) {
 		f.awaits[ids[i]] = sent{at: w.now}
-		w.send(f, probe.Claim{Attempt: ids[i]})
+		w.send(f, w.claimFor(probe.Claim{Attempt: ids[i]}))
 		return
 	}
 	if o := w.fronts[w.draw("from", 3)]; len(o.awaits) > 0 && w.draw("steal", 2) == 0 {
 		ids = slices.SortedFunc(maps.Keys(o.awaits), compareAttempts)
 		id := ids[w.draw("attempt", len(ids))]
-		w.send(f, probe.Claim{Attempt: id})
+		w.send(f, w.claimFor(probe.Claim{Attempt: id}))
 		return
 	}
 	m := probe.Claim{Job: w.jobs[w.draw("job", 3)]}
@@ -690,7 +722,15 @@ func (w *world) claim() {
 		f.generations[m.Job]++
 	}
 	m.Generation = f.generations[m.Job]
-	w.send(f, m)
+	w.send(f, w.claimFor(m))
+}
+
+// claimFor adds a tenant to m, or none, as an older frontend.
+func (w *world) claimFor(m probe.Claim) probe.Claim {
+	if m.HasTenant = w.draw("older", 4) > 0; m.HasTenant {
+		m.Tenant = pick(w, "tenant", "t", "u", "u/v")
+	}
+	return m
 }
 
 func (w *world) ack() {
@@ -758,8 +798,8 @@ func (w *world) sendRude() {
 		probe.Restamp{Res: res, Standing: w.standing()},
 		probe.Cancel{First: res, Count: count},
 		probe.Kill{Attempt: attempt, Res: res, Turn: turn},
-		probe.Claim{Attempt: attempt},
-		probe.Claim{Job: j, Generation: probe.Generation(turn)},
+		w.claimFor(probe.Claim{Attempt: attempt}),
+		w.claimFor(probe.Claim{Job: j, Generation: probe.Generation(turn)}),
 		probe.Ack{Attempts: []probe.AttemptID{attempt, attempt}},
 		probe.Sync{Next: res, Live: []probe.Range{{First: res, Count: count}, {First: 1, Count: count}},
 			Attempts: []probe.AttemptID{attempt, attempt}},
@@ -805,9 +845,10 @@ func (w *world) repeat() {
 // receive brings a message to the core, and notes attempts that may not start from now on.
 func (w *world) receive(l *wire, msg probe.Msg) {
 	if m, ok := msg.(probe.Claim); ok {
-		w.claiming = m.Generation
+		w.claiming = &m
 	}
 	w.step(Received{Link: l.id, Msg: msg})
+	w.claiming = nil
 	if l.front.rude {
 		return
 	}

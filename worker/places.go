@@ -12,7 +12,8 @@ import (
 // now and delays no waiting place.
 func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Action) []Action {
 	reason := c.whyNoPlace(m.Demand, false)
-	if c.hasMoved(l, m.Job, m.Generation) {
+	c.guardsJobs = c.guardsJobs || m.Guarded
+	if c.hasMoved(l, m.Job, m.Tenant, m.Guarded, m.Generation) {
 		reason = probe.Moved
 	}
 	for i := range m.Launches {
@@ -54,7 +55,7 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 		}
 		if ride {
 			a := c.newAttempt(l, &m.Launches[i], m.Job, m.Generation, now)
-			a.tenant, a.demand, a.queueTenant = m.Tenant, m.Demand, tenant
+			a.tenant, a.guarded, a.demand, a.queueTenant = m.Tenant, m.Guarded, m.Demand, tenant
 			a.expectedRun = cmp.Or(a.launch.Estimate, m.Estimate, m.Typical)
 			if c.staged.Len() == 0 && need.fitsIn(c.free) {
 				c.takeRoom(need)
@@ -80,8 +81,9 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 		}
 		c.Stats.Reserved++
 		p := &place{
-			link: l, res: id, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority,
-			demand: m.Demand, estimate: m.Estimate, expectedRun: cmp.Or(m.Estimate, m.Typical), mayAskAhead: m.Early,
+			link: l, res: id, job: m.Job, generation: m.Generation, tenant: m.Tenant, guarded: m.Guarded,
+			priority: m.Priority, demand: m.Demand, estimate: m.Estimate,
+			expectedRun: cmp.Or(m.Estimate, m.Typical), mayAskAhead: m.Early,
 		}
 		c.stampPlace(p, m.Standing)
 		c.queuePlace(p, now)
@@ -106,7 +108,8 @@ func (c *Core) enqueueTask(l *link, m *probe.Enqueue, now time.Time, acts []Acti
 		return acts // the frontend used an id twice; the first attempt counts
 	}
 	reason, retryAfter := c.whyNoPlace(m.Demand, m.Long), time.Duration(0)
-	if c.hasMoved(l, m.Job, m.Generation) {
+	c.guardsJobs = c.guardsJobs || m.Guarded
+	if c.hasMoved(l, m.Job, m.Tenant, m.Guarded, m.Generation) {
 		reason = probe.Moved
 	}
 	if reason == 0 {
@@ -124,8 +127,8 @@ func (c *Core) enqueueTask(l *link, m *probe.Enqueue, now time.Time, acts []Acti
 	ahead := uint32(q.len())
 	c.Stats.Reserved++
 	p := &place{
-		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, priority: m.Priority,
-		demand: m.Demand, long: m.Long, estimate: m.Launch.Estimate, expectedRun: m.Launch.Estimate,
+		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, guarded: m.Guarded,
+		priority: m.Priority, demand: m.Demand, long: m.Long, estimate: m.Launch.Estimate, expectedRun: m.Launch.Estimate,
 		launch: &m.Launch, wantsMatrix: m.Matrix,
 	}
 	p.commonPayload = l.commonPayload(m.Job, p.launch)
@@ -339,7 +342,8 @@ func (c *Core) takePlaceRoom(p *place) {
 // caller adds the attempt by addAttempt.
 func (c *Core) newEarlyAttempt(p *place, now time.Time) *attempt {
 	a := c.newAttempt(p.link, p.launch, p.job, p.generation, p.queuedAt)
-	a.tenant, a.demand, a.long, a.class, a.queueTenant = p.tenant, p.demand, p.long, p.class, p.queueTenant
+	a.tenant, a.guarded, a.demand, a.long, a.class = p.tenant, p.guarded, p.demand, p.long, p.class
+	a.queueTenant = p.queueTenant
 	a.commonPayload, a.files, a.expectedRun = p.commonPayload, p.files, p.expectedRun
 	a.startedAt, a.waited, a.waitParts = now, now.Sub(p.queuedAt), c.splitWait(p)
 	a.bill = p.takeBill()
@@ -413,7 +417,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 		job, generation = m.Job, m.Generation
 	}
 	reason := c.whyCannotRunNow(l, job, &m.Launch, now)
-	if !ownJob && c.hasMoved(l, job, generation) {
+	if !ownJob && c.hasMoved(l, job, p.tenant, p.guarded, generation) {
 		reason = probe.Moved
 	}
 	if reason != 0 {
@@ -431,7 +435,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 		expected = 0
 	}
 	a := c.newAttempt(l, &m.Launch, job, generation, now)
-	a.tenant, a.demand, a.class, a.queueTenant = p.tenant, p.demand, p.class, p.queueTenant
+	a.tenant, a.guarded, a.demand, a.class, a.queueTenant = p.tenant, p.guarded, p.demand, p.class, p.queueTenant
 	a.expectedRun = cmp.Or(m.Launch.Estimate, expected)
 	a.waited, a.heldFor, a.waitParts, a.clearsSpare =
 		p.askedAt.Sub(p.queuedAt), now.Sub(p.askedAt), p.waitParts, p.clearsSpare
@@ -472,7 +476,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 		}
 		c.Stats.Bound++
 		b := c.newAttempt(l, launch, job, generation, now)
-		b.tenant, b.demand, b.queueTenant = p.tenant, p.demand, p.queueTenant
+		b.tenant, b.guarded, b.demand, b.queueTenant = p.tenant, p.guarded, p.demand, p.queueTenant
 		b.expectedRun = cmp.Or(launch.Estimate, expected)
 		b.waited, b.heldFor, b.waitParts = a.waited, a.heldFor, a.waitParts
 		// Without an estimate, the task costs its tenant as much as the turn did.

@@ -225,6 +225,7 @@ type place struct {
 	wantsMatrix bool
 	mayAskAhead bool
 	clearsSpare bool // asked ahead, and spare work stops for its task
+	guarded     bool // of the job: only a claim that names the tenant takes the place
 
 	class        probe.Class
 	agingPos     int

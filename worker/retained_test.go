@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -32,5 +33,25 @@ func TestRetainedMemory(t *testing.T) {
 				c.core.retainedBytes)
 		}
 		t.Logf("%d bytes for a result of %d", used/results, size)
+	}
+}
+
+// The names of tenants in memories are bounded: clients choose the names.
+func TestNamesInMemories(t *testing.T) {
+	c := New(Config{})
+	now := time.Unix(1, 0)
+	c.Step(now, LinkUp{Link: 1, Frontend: 1}, nil)
+	const claims = 2 * maxMemoryNames / probe.MaxString
+	for i := range claims {
+		tenant := fmt.Sprintf("%0*d", probe.MaxString, i)
+		c.Step(now, Received{1, probe.Claim{Job: probe.JobID{1}, Tenant: tenant, HasTenant: true}}, nil)
+	}
+	names := 0
+	for key := range c.memories {
+		names += len(key.tenant)
+	}
+	if names > maxMemoryNames || names != c.memoryNames || len(c.memories) != claims/2 {
+		t.Errorf("%d memories with names of %d bytes, %d counted, at most %d", len(c.memories), names, c.memoryNames,
+			maxMemoryNames)
 	}
 }

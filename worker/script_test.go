@@ -119,6 +119,7 @@ func readMsg(l *script.Line, verb string) probe.Msg {
 		launch := readLaunch(l, probe.AttemptID{})
 		m.Estimate, m.Typical = launch.Estimate, l.Duration("typical")
 		m.Launches, m.Weights, m.Standing = readLaunches(l, "with", launch), readWeights(l), readStanding(l)
+		m.Guarded = l.Flag("guarded")
 		return m
 	case "bind":
 		res, turn := l.Turn(l.Word())
@@ -136,7 +137,7 @@ func readMsg(l *script.Line, verb string) probe.Msg {
 			Res: probe.ResID(l.Int(l.Word())), Launch: readLaunch(l, l.Attempt(l.Word())), Job: job(l.Text("job")),
 			Generation: readGeneration(l),
 			Tenant:     l.Text("tenant"), Priority: int32(l.Number("prio", 0)), Demand: size(l.Number("size", 1)),
-			Long: l.Flag("long"), Matrix: l.Flag("matrix"), Standing: readStanding(l),
+			Long: l.Flag("long"), Matrix: l.Flag("matrix"), Standing: readStanding(l), Guarded: l.Flag("guarded"),
 		}
 	case "restamp":
 		m := probe.Restamp{Res: probe.ResID(l.Int(l.Word())), Standing: readStanding(l)}
@@ -153,7 +154,7 @@ func readMsg(l *script.Line, verb string) probe.Msg {
 		}
 		return m
 	case "claim":
-		m := probe.Claim{Generation: readGeneration(l)}
+		m := probe.Claim{Generation: readGeneration(l), Tenant: l.Text("tenant"), HasTenant: !l.Flag("older")}
 		if name := l.Text("job"); name != "" {
 			m.Job = job(name)
 		}

@@ -54,7 +54,8 @@ type FaultStats struct {
 
 // Faults runs a small cluster under a schedule of faults drawn from seed. Processes crash, hang, drain and come
 // back. Connections break at one end or both. Messages are repeated and overtake one another. Clients cancel and
-// go elsewhere. Files come late or never. Gossip is stale or lies. Faults checks the invariants of both cores
+// go elsewhere. Files come late or never. Gossip is stale or lies. Clients of other tenants claim jobs whose ids they
+// know. Faults checks the invariants of both cores
 // after every step, and the promises to clients:
 //
 //   - every task of a job ends in one outcome, and every job ends;

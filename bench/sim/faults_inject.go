@@ -22,6 +22,7 @@ func (r *faultRun) injectFault(n int) {
 		}
 		r.stats.Faults[name]++
 	}
+	r.claimAsStranger(f, w, rand.New(rand.NewPCG(r.seed, 'x'<<32|uint64(n))))
 	downFor := drawBetween(d, 10*time.Millisecond, time.Second)
 	kind := d.IntN(15)
 	if r.frontendsOnly {

@@ -62,6 +62,7 @@ func (r *faultRun) makeJobs(n int) {
 		j := &faultJob{n: i, id: jobID(i + 1), dice: rand.New(rand.NewPCG(r.seed, 'j'<<32|uint64(i)))}
 		j.spec = frontend.Job{ID: j.id, Tenant: drawOne(d, "a", "b", "b/c"), Priority: int32(d.IntN(3)),
 			Policy: r.drawPolicy()}
+		j.spec.Guarded = drawChance(j.dice, 0.5)
 		if drawChance(d, 0.3) {
 			j.spec.ProbeRatio = 1 + 3*d.Float64()
 		}

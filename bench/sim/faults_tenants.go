@@ -7,6 +7,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // limitTenants draws limits of tenants in half of the runs. A limit is no less than the demand of the largest
@@ -22,6 +23,29 @@ func (r *faultRun) limitTenants() {
 		{Path: "b", Tokens: 1 + d.IntN(4), Max: drawOne(d, 0, 3, 9)},
 		{Path: "b/c", Tokens: 1 + d.IntN(3), Max: drawOne(d, 0, 2)},
 	})
+}
+
+// strangerGeneration exceeds the generation of any job. A client of another tenant may send any number.
+const strangerGeneration = 1 << 20
+
+// claimAsStranger lets f claim a job at w for a client of another tenant, who knows the job's id. The claim takes
+// nothing. An older frontend names no tenant in its claims: then only a guarded job is safe.
+func (r *faultRun) claimAsStranger(f *frontendNode, w *workerNode, d *rand.Rand) {
+	cn, j := connOf(f, w), drawOne(d, r.jobs...)
+	if cn == nil || j.ended || !drawChance(d, 0.5) {
+		return
+	}
+	m := probe.Claim{Job: j.id, Generation: strangerGeneration}
+	if m.HasTenant = !j.spec.Guarded || drawChance(d, 0.5); m.HasTenant {
+		m.Tenant = "stranger"
+		r.stats.Faults["stranger claims a job"]++
+	} else {
+		r.stats.Faults["stranger claims a job at an older frontend"]++
+	}
+	if r.log != nil {
+		r.log("a stranger lets f%d claim job %d at w%d: %+v", f.index, j.n, w.index, m)
+	}
+	r.sendToWorker(cn, m)
 }
 
 // heardNeeds holds the needs of tenants as heard by each frontend, and the connection of the first frontend with

@@ -40,8 +40,8 @@ func TestFaults(t *testing.T) {
 	if t.Failed() || n < 160 {
 		return
 	}
-	if len(sum.Faults) != 14 {
-		t.Errorf("%d kinds of faults, want 14", len(sum.Faults))
+	if len(sum.Faults) != 16 {
+		t.Errorf("%d kinds of faults, want 16", len(sum.Faults))
 	}
 	for _, kind := range []string{
 		"jobs with stages", "tasks with constraints", "tasks with inputs", "tasks with files", "fetches",

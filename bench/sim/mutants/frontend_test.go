@@ -620,7 +620,19 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"attempts are claimed when the link is back", "ledger.linkWorker",
-		"probe.Claim{Job: a.job.ID, Attempt: a.id, Generation: a.job.Generation}", "probe.Pong{Seq: a.id.Seq}",
+		"a.job.makeClaim(a.id)", "probe.Pong{Seq: a.id.Seq}",
+	},
+	{
+		"a claim names the tenant of its job", "job.makeClaim",
+		", Tenant: j.Tenant, HasTenant: true", "",
+	},
+	{
+		"the places of a guarded job say so", "ledger.reservePlaces",
+		"g.standingFor(g.class, now), j.Guarded", "g.standingFor(g.class, now), false",
+	},
+	{
+		"a task bound early of a guarded job says so", "ledger.sendEnqueue",
+		"Guarded: j.Guarded,", "",
 	},
 	{
 		"a link that breaks takes its places along", "ledger.unlinkWorker",

@@ -168,11 +168,11 @@ var worker = packageMutants{"worker", []mutant{
 		"known.owner, known.generation = l.frontend, m.Generation", "_ = known",
 	},
 	{
-		"messages of a job that was claimed since are refused", "Core.hasMoved",
+		"messages of a job that was claimed since are refused", "jobMemory.outranks",
 		"return m != nil && m.owner != 0 && (g < m.generation", "return m != nil && m.owner != 0 && (false",
 	},
 	{
-		"of two frontends of one generation, the last to claim has the job", "Core.hasMoved",
+		"of two frontends of one generation, the last to claim has the job", "jobMemory.outranks",
 		"g == m.generation && m.owner != l.frontend)", "false)",
 	},
 	{
@@ -185,19 +185,51 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a frontend that lost a job cannot claim its attempts", "Core.claimAttempt",
-		"if c.hasMoved(l, m.Job, m.Generation) {\n\t\treturn c.sendRefused(", "if false {\n\t\treturn c.sendRefused(",
+		"if c.hasMoved(l, m.Job, m.Tenant, m.HasTenant, m.Generation) {", "if false {",
 	},
 	{
 		"a sync does not take an attempt of a job that has moved", "Core.syncLink",
-		"a.owner == nil && c.hasMoved(l, a.job, a.generation):", "false:",
+		"a.owner == nil && c.hasMoved(l, a.job, a.tenant, a.guarded, a.generation):", "false:",
 	},
 	{
 		"a task bound early of a job that has moved is refused", "Core.enqueueTask",
-		"time.Duration(0)\n\tif c.hasMoved(l, m.Job, m.Generation) {", "time.Duration(0)\n\tif false {",
+		"if c.hasMoved(l, m.Job, m.Tenant, m.Guarded, m.Generation) {", "if false {",
 	},
 	{
 		"a turn is not given to a task of a job that has moved", "Core.bindTask",
-		"!ownJob && c.hasMoved(l, job, generation)", "false",
+		"!ownJob && c.hasMoved(l, job, p.tenant, p.guarded, generation)", "false",
+	},
+	{
+		"a claim takes nothing of another tenant's job", "coversTenant",
+		"return tenant == m.Tenant", "return true",
+	},
+	{
+		"a claim of an older frontend takes nothing of a guarded job", "coversTenant",
+		"return !guarded", "return true",
+	},
+	{
+		"an attempt of another tenant's job cannot be claimed by its id", "Core.claimAttempt",
+		"a != nil && !coversTenant(m, a.tenant, a.guarded)", "false",
+	},
+	{
+		"a claim counts for the jobs of its tenant", "keyOf",
+		"jobKey{job: m.Job, tenant: m.Tenant}", "jobKey{job: m.Job}",
+	},
+	{
+		"a claim of an older frontend stops no guarded job", "Core.hasMoved",
+		"!guarded && c.memories", "c.memories",
+	},
+	{
+		"an older frontend is not told that a guarded task never started", "Core.knownFor",
+		"!m.HasTenant && c.guardsJobs", "false",
+	},
+	{
+		"what a tenant's job forgets does not count for another tenant", "Core.noteForgotten",
+		"if a.guarded {", "if false {",
+	},
+	{
+		"a claim takes no attempt from a later owner", "Core.grantClaim",
+		" && a.generation <= m.Generation", "",
 	},
 	{
 		"memories of jobs are not kept for ever", "Core.expireMemories",
@@ -205,7 +237,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a worker that forgot part of a job does not say that it knows all", "Core.knownFor",
-		"m != nil && m.forgotAttempts || c.leaving {", "m != nil && false {",
+		"case c.leaving || c.hasForgotten(keyOf(m)):", "case false:",
 	},
 	{
 		"an attempt that was stopped counts as forgotten", "Core.abandonAttempt",
