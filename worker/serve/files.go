@@ -148,7 +148,13 @@ func (s *Server) queueFetch(a *worker.Fetch, now time.Time) {
 }
 
 // Create implements exec.Store.
-func (st *store) Create() (exec.Draft, error) { return st.cache.Create() }
+func (st *store) Create() (exec.Draft, error) {
+	d, err := st.cache.Create()
+	if err != nil {
+		return nil, err // a nil *files.Draft would be an exec.Draft that is not nil
+	}
+	return d, nil
+}
 
 // Fetch implements exec.Store.
 func (st *store) Fetch(ctx context.Context, f probe.File) (path string, release func(), err error) {

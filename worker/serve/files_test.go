@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -378,6 +379,36 @@ func TestOriginThatFails(t *testing.T) {
 				t.Errorf("the origin was asked %d times, want 3", n)
 			}
 		})
+	}
+}
+
+// A task whose output does not fit into the cache fails. The worker runs on.
+func TestUnwritableCache(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache")
+	s := newServer(t, 1, withCache(t, func(c *Config) {
+		c.CacheDir = dir
+		if err := c.Registry.Register("write", func(ctx context.Context, _ []byte) ([]byte, error) {
+			w, err := exec.Output(ctx, 0)
+			if err != nil {
+				return nil, err
+			}
+			_, err = w.Write(make([]byte, 1<<20))
+			return nil, errors.Join(err, w.Close())
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	p, _ := join(t, s, 7)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	p.send(enqueue(1, "write", ""))
+	if f := p.waitFinished(); f.Status == probe.Succeeded || !strings.Contains(f.Error, "cannot write to the cache") {
+		t.Errorf("the task ends as %+v", f)
+	}
+	p.send(enqueue(2, "echo", "still here"))
+	if f := p.waitFinished(); string(f.Result) != "still here" {
+		t.Errorf("the next task ends as %+v", f)
 	}
 }
 
