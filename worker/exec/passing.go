@@ -24,7 +24,8 @@ type Store interface {
 // Draft is a file while its task writes it. The writer must call Commit or Abort.
 type Draft interface {
 	io.Writer
-	Commit() (digest [32]byte, err error)
+	// Commit completes the file, and returns its digest and path. The file stays until the caller calls release.
+	Commit() (digest [32]byte, path string, release func(), err error)
 	Abort()
 }
 
@@ -212,7 +213,10 @@ func (o *output) Close() error {
 		o.meta.Data = o.buf.Bytes()
 	default:
 		o.meta.File = true
-		o.meta.Digest, o.err = o.draft.Commit()
+		var release func()
+		if o.meta.Digest, _, release, o.err = o.draft.Commit(); o.err == nil {
+			release()
+		}
 		o.draft = nil
 	}
 	return o.err
@@ -321,21 +325,7 @@ func (in *Input) Path(ctx context.Context) (string, error) {
 	if store == nil {
 		return "", in.inputError(errors.New("this worker keeps no files: start the worker with --cache-dir"))
 	}
-	file := probe.File{Digest: in.passed.Digest, Bytes: in.passed.Bytes, Peers: in.passed.Peers}
-	if !in.passed.File {
-		draft, err := store.Create()
-		if err != nil {
-			return "", in.inputError(err)
-		}
-		if _, err := draft.Write(in.passed.Data); err != nil {
-			draft.Abort()
-			return "", in.inputError(err)
-		}
-		if file.Digest, err = draft.Commit(); err != nil {
-			return "", in.inputError(err)
-		}
-	}
-	path, release, err := store.Fetch(ctx, file)
+	path, release, err := in.storeFile(ctx, store)
 	if err != nil {
 		return "", in.inputError(err)
 	}
@@ -350,6 +340,23 @@ func (in *Input) Path(ctx context.Context) (string, error) {
 		return "", errors.New("input: the task has ended")
 	}
 	return path, nil
+}
+
+// storeFile makes the input a file of the store: it fetches the file, or writes an input that came with the task.
+func (in *Input) storeFile(ctx context.Context, store Store) (path string, release func(), err error) {
+	if in.passed.File {
+		return store.Fetch(ctx, probe.File{Digest: in.passed.Digest, Bytes: in.passed.Bytes, Peers: in.passed.Peers})
+	}
+	draft, err := store.Create()
+	if err != nil {
+		return "", nil, err
+	}
+	if _, err := draft.Write(in.passed.Data); err != nil {
+		draft.Abort()
+		return "", nil, err
+	}
+	_, path, release, err = draft.Commit()
+	return path, release, err
 }
 
 func (in *Input) inputError(err error) error {

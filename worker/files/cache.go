@@ -286,6 +286,9 @@ func (c *Cache) Fetch(ctx context.Context, f probe.File, peers []string) (*Held,
 				<-w.done
 			}
 			if w.err != nil {
+				if errors.Is(w.err, errReplaced) {
+					continue // the file has come
+				}
 				if !started && (w.file.URL != f.URL || !slices.Equal(w.peers, peers)) {
 					continue // this call's own sources may be better
 				}
@@ -439,6 +442,10 @@ func (c *Cache) endFetch(e *entry, w *fetch, s fileStamp, err error) {
 	delete(c.abandoned, w)
 	w.err = err
 	switch {
+	case e.dropped: // by replaceFetched
+		w.err = errReplaced
+		c.usedBytes -= e.charge
+		c.announceFreedRoom()
 	case err == nil:
 		if e.state == stateComing {
 			c.comingCount--
@@ -523,6 +530,13 @@ func (c *Cache) evictOldest() {
 
 // dropEntry takes e and its file out of the cache. e must be in place and have no fetch.
 func (c *Cache) dropEntry(e *entry) {
+	c.forgetEntry(e)
+	c.removeFile(e.digest)
+	c.noteChange(e.digest, false)
+}
+
+// forgetEntry takes e out of the cache, and leaves the file to the caller. e must be in place and have no fetch.
+func (c *Cache) forgetEntry(e *entry) {
 	if e.element != nil {
 		c.evictable.Remove(e.element)
 		e.element = nil
@@ -532,8 +546,6 @@ func (c *Cache) dropEntry(e *entry) {
 	c.usedBytes -= e.charge
 	e.dropped = true
 	c.announceFreedRoom()
-	c.removeFile(e.digest)
-	c.noteChange(e.digest, false)
 }
 
 // removeFile frees the file name of an entry at once. unlockAndDelete deletes the file later, outside the lock,
@@ -610,6 +622,13 @@ func (c *Cache) dropSpoilt(e *entry, why error) {
 	if !e.dropped {
 		c.dropEntry(e)
 	}
+}
+
+// isSpoilt reports whether err, of checkIntact, means that an entry's file is missing or was changed. Other errors
+// tell nothing about the file.
+func isSpoilt(err error) bool {
+	_, ours := errors.AsType[*failure](err)
+	return ours || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular)
 }
 
 func (c *Cache) pathOf(digest [32]byte) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -69,54 +70,88 @@ func (d *Draft) reserveBytes(bytes uint64) error {
 	return err
 }
 
-// Commit makes the file an entry, the most recently used of all, and returns its digest.
-func (d *Draft) Commit() (digest [32]byte, err error) {
+// Commit makes the file an entry, the most recently used of all, and returns the digest and the absolute path. The
+// path is for reading and executing only. The file stays in the cache until the caller calls release.
+//
+// Commit does not wait for a fetch of the same content. Callers of Fetch that wait get the committed file.
+func (d *Draft) Commit() (digest [32]byte, path string, release func(), err error) {
 	d.sum.Sum(digest[:0])
 	if err := errors.Join(d.file.Chmod(0o500), d.file.Close()); err != nil {
 		d.Abort()
-		return digest, d.cache.diskFailure(err)
+		return digest, "", nil, d.cache.diskFailure(err)
 	}
-	for {
-		e, other, err := d.putFile(digest)
-		switch {
-		case other != nil:
-			<-other.done
-		case err != nil || e == nil: // the cache has the entry already
-			d.Abort()
-			return digest, err
-		default:
-			d.cache.awaitStampTick(e)
-			return digest, nil
-		}
+	e, placed, err := d.putFile(digest)
+	if err != nil || !placed {
+		d.Abort()
 	}
+	if err != nil {
+		return digest, "", nil, err
+	}
+	if placed {
+		d.cache.awaitStampTick(e)
+	}
+	return digest, d.cache.pathOf(digest), sync.OnceFunc(func() { d.cache.unpinEntry(e) }), nil
 }
 
-// putFile makes the file the entry of its digest. It returns nil if the cache has the entry already, and other if a
-// fetch for the digest is running.
-func (d *Draft) putFile(digest [32]byte) (_ *entry, other *fetch, err error) {
+// putFile makes the file the entry of its digest, and returns the entry with a pin. If the cache surely has the same
+// content already, the entry keeps its file, and placed is false. Otherwise the entry's old file may be missing or
+// changed, and putFile replaces the file. So a repeated task mends a spoilt entry.
+func (d *Draft) putFile(digest [32]byte) (_ *entry, placed bool, err error) {
 	c := d.cache
 	c.mu.Lock()
 	defer c.unlockAndDelete()
-	switch e := c.entries[digest]; {
-	case c.closed:
-		return nil, nil, ErrClosed
-	case e != nil && e.state == stateComing:
-		return nil, e.fetch, nil
-	case e != nil:
-		return nil, nil, nil
+	if c.closed {
+		return nil, false, ErrClosed
 	}
+	e := c.entries[digest]
+	if e != nil && e.state == stateVerified && e.fetch == nil {
+		now, err := stampOf(c.pathOf(digest))
+		if err == nil && e.stamp.provesUnchanged(now) {
+			c.pinEntry(e)
+			return e, false, nil
+		}
+	}
+	announced := e != nil && e.state != stateComing
 	if err := os.Rename(d.path, c.pathOf(digest)); err != nil {
-		return nil, nil, c.diskFailure(err)
+		return nil, false, c.diskFailure(err)
 	}
-	e := newEntry(digest, d.bytes)
+	switch {
+	case e == nil:
+	case e.fetch != nil:
+		c.replaceFetched(e)
+		e = nil
+	case e.bytes != d.bytes: // of an earlier process, and cut off
+		c.forgetEntry(e)
+		c.stats.Spoilt++
+		e = nil
+	}
+	if e == nil {
+		e = newEntry(digest, d.bytes)
+		c.entries[digest] = e
+		c.usedBytes += e.charge
+	}
+	c.usedBytes -= d.charge
+	d.charge = 0
 	e.state = stateVerified
 	e.stamp, _ = stampOf(c.pathOf(digest)) // if the file is gone, the next hit notices
-	c.entries[digest] = e
-	c.usedBytes += e.charge - d.charge
-	d.charge = 0
-	c.makeEvictable(e)
-	c.noteChange(digest, true)
-	return e, nil, nil
+	c.pinEntry(e)
+	if !announced {
+		c.noteChange(digest, true)
+	}
+	return e, true, nil
+}
+
+var errReplaced = errors.New("a task of this worker has written the file meanwhile")
+
+// replaceFetched takes e out of the cache while its fetch still runs, and cancels the fetch. The end of the fetch
+// gives back the room.
+func (c *Cache) replaceFetched(e *entry) {
+	delete(c.entries, e.digest)
+	e.dropped = true
+	if e.state == stateComing {
+		c.comingCount--
+	}
+	e.fetch.cancel(errReplaced)
 }
 
 // awaitStampTick makes the stamp of a large entry older than a tick, so that the stamp can prove later reads unchanged.

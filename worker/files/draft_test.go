@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -25,6 +30,18 @@ func writeDraft(t *testing.T, c *Cache, content []byte) *Draft {
 	return d
 }
 
+// commit writes content into the cache, and returns the digest.
+func commit(t *testing.T, c *Cache, content []byte) (digest [32]byte) {
+	t.Helper()
+	digest, path, release, err := writeDraft(t, c, content).Commit()
+	if err != nil || digest != sha256.Sum256(content) || path != c.pathOf(digest) {
+		t.Fatalf("%d bytes: digest %x, %s, %v", len(content), digest, path, err)
+	}
+	release()
+	release() // a second call does nothing
+	return digest
+}
+
 // A file written by a task becomes an entry like any other: for tasks here, for peers, and once, however often
 // written.
 func TestDraft(t *testing.T) {
@@ -35,10 +52,7 @@ func TestDraft(t *testing.T) {
 	for _, size := range []int{0, 10, 3 << 20} {
 		want := content(byte(size), size)
 		for range 2 {
-			digest, err := writeDraft(t, c, want).Commit()
-			if err != nil || digest != sha256.Sum256(want) {
-				t.Fatalf("%d bytes: digest %x, %v", size, digest, err)
-			}
+			commit(t, c, want)
 		}
 		for _, at := range []*Cache{c, far} {
 			h, err := at.Fetch(context.Background(), probe.File{Digest: sha256.Sum256(want), Bytes: uint64(size)},
@@ -61,15 +75,115 @@ func TestDraft(t *testing.T) {
 // A draft takes no more room than the cache has, and Abort frees the room.
 func TestDraftOverLimit(t *testing.T) {
 	c := openCache(t, filepath.Join(t.TempDir(), "cache"), 2<<20, Options{})
-	if _, err := writeDraft(t, c, content(1, 1<<20)).Commit(); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, c, content(1, 1<<20))
 	d := writeDraft(t, c, content(2, 2<<20)) // evicts the first file
 	if _, err := d.Write([]byte("x")); err == nil {
 		t.Error("a draft is larger than the cache")
 	}
 	d.Abort()
 	if s := c.Stats(); s.Entries != 0 || s.Bytes != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// spoilEntry takes or changes the file of an entry, as another program would.
+var spoilEntry = map[string]func(path string) error{
+	"gone":       os.Remove,
+	"cut off":    func(path string) error { return rewrite(path, func(b []byte) []byte { return b[:len(b)/2] }) },
+	"other bits": func(path string) error { return rewrite(path, func(b []byte) []byte { b[0]++; return b }) },
+}
+
+func rewrite(path string, change func([]byte) []byte) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(path, 0o700), os.WriteFile(path, change(b), 0o700))
+}
+
+// If the file of an entry is missing or spoilt, the next Commit of the same content puts a good file there. This
+// holds for entries of this process and for entries of an earlier process.
+func TestCommitMendsEntry(t *testing.T) {
+	want := content(3, 100_000)
+	f := probe.File{Digest: sha256.Sum256(want), Bytes: uint64(len(want))}
+	for name, spoil := range spoilEntry {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarted %v", name, restarted), func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "cache")
+				c := openCache(t, dir, 1<<30, Options{})
+				commit(t, c, want)
+				if restarted {
+					if err := c.Close(); err != nil {
+						t.Fatal(err)
+					}
+					c = openCache(t, dir, 1<<30, Options{})
+				}
+				if err := spoil(c.pathOf(f.Digest)); err != nil {
+					t.Fatal(err)
+				}
+				commit(t, c, want)
+				mustFetch(t, c, f).Release()
+			})
+		}
+	}
+}
+
+// A peer does not get a spoilt file, and the cache no longer announces the file.
+func TestSpoiltEntryIsNotServed(t *testing.T) {
+	want := content(3, 100_000)
+	for name, spoil := range spoilEntry {
+		t.Run(name, func(t *testing.T) {
+			c := newCache(t, 1<<30, Options{})
+			digest := commit(t, c, want)
+			if err := spoil(c.pathOf(digest)); err != nil {
+				t.Fatal(err)
+			}
+			answer := httptest.NewRecorder()
+			c.Handler().ServeHTTP(answer, httptest.NewRequest("GET", filesPath+hex.EncodeToString(digest[:]), nil))
+			if answer.Code != http.StatusNotFound {
+				t.Errorf("a peer gets status %d", answer.Code)
+			}
+			if d := c.Digests(10); len(d) > 0 {
+				t.Errorf("the cache still has %x", d)
+			}
+		})
+	}
+}
+
+// Commit does not wait for a fetch of the same content. Callers that wait for the fetch get the committed file.
+func TestCommitDuringFetch(t *testing.T) {
+	want := content(3, 100)
+	asked, hold := make(chan struct{}, 1), make(chan struct{})
+	url := serveHTTP(t, func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-hold })
+	defer close(hold)
+	c := newCache(t, 1<<20, Options{Timeout: 200 * time.Millisecond, Tries: 1})
+	f := fileOf(url, want)
+	f.Bytes = 0 // the fetch does not know the size
+	fetching := fetchAsync(c, t.Context(), f)
+	<-asked
+	commit(t, c, want)
+	r := <-fetching
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	r.held.Release()
+	c.waitUntil(func() bool { return c.usedBytes == block }) // the end of the fetch gives its room back
+}
+
+// A committed file cannot be evicted before its writer releases the file.
+func TestCommitHolds(t *testing.T) {
+	c := newCache(t, 1<<20, Options{})
+	_, path, release, err := writeDraft(t, c, content(1, 100)).Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit(t, c, content(2, 1<<20-block))
+	writeDraft(t, c, content(3, 1<<20-block)).Abort() // evicts the second file
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	release()
+	if s := c.Stats(); s.Held != 0 || s.Evictions != 1 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -43,6 +43,10 @@ func (c *Cache) checkOrFetch(e *entry, w *fetch) (fileStamp, error) {
 		c.opts.Logger.Warn("a cached file from before the start has changed", "file", hex.EncodeToString(e.digest[:]),
 			"err", err)
 		c.mu.Lock()
+		if e.dropped {
+			c.mu.Unlock()
+			return fileStamp{}, errReplaced
+		}
 		c.removeFile(e.digest)
 		c.noteChange(e.digest, false)
 		e.state = stateComing

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -58,7 +60,7 @@ func parseDigest(s string) (digest [32]byte, ok bool) {
 
 // serveFile answers a request for a file or a part.
 func (c *Cache) serveFile(w http.ResponseWriter, r *http.Request, digest [32]byte) {
-	file, bytes, err := c.openToServe(digest)
+	file, bytes, err := c.openToServe(r.Context(), digest)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		http.Error(w, "not in this cache", http.StatusNotFound)
@@ -127,8 +129,8 @@ func parseRange(text string, whole uint64) (first, last uint64, ok bool) {
 var errServing = errors.New("this worker already sends its maximum of files: try another worker")
 
 // openToServe opens an entry to be sent, and counts it as being served. It refuses more than Options.Serve at a
-// time.
-func (c *Cache) openToServe(digest [32]byte) (_ *os.File, bytes uint64, _ error) {
+// time. If the file is missing or was changed, openToServe drops the entry.
+func (c *Cache) openToServe(ctx context.Context, digest [32]byte) (_ *os.File, bytes uint64, _ error) {
 	c.mu.Lock()
 	e := c.entries[digest]
 	switch {
@@ -147,17 +149,44 @@ func (c *Cache) openToServe(digest [32]byte) (_ *os.File, bytes uint64, _ error)
 		c.evictable.MoveToFront(e.element)
 	}
 	bytes = e.bytes
+	isVerified := e.state == stateVerified
 	c.mu.Unlock()
 
-	file, err := os.Open(c.pathOf(digest))
+	file, err := c.openIntact(ctx, e, isVerified)
 	if err == nil {
-		if info, statErr := file.Stat(); statErr == nil && info.Mode().IsRegular() && uint64(info.Size()) == bytes {
-			return file, bytes, nil
-		}
-		file.Close()
+		return file, bytes, nil
 	}
 	c.mu.Lock()
+	defer c.unlockAndDelete()
 	c.servingCount--
-	c.mu.Unlock()
-	return nil, 0, os.ErrNotExist // evicted just now, or spoilt: the next hit notices
+	if !isSpoilt(err) {
+		return nil, 0, fmt.Errorf("it cannot be read now: %w", err)
+	}
+	if !e.dropped && e.fetch == nil { // a check under way notices, too
+		c.dropEntry(e)
+		c.stats.Spoilt++
+	}
+	return nil, 0, os.ErrNotExist
+}
+
+// openIntact opens the file of e. If e is verified, openIntact checks the content. Receivers hash all content again.
+func (c *Cache) openIntact(ctx context.Context, e *entry, isVerified bool) (*os.File, error) {
+	if isVerified {
+		if err := c.checkIntact(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	file, err := os.OpenFile(c.pathOf(e.digest), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && (!info.Mode().IsRegular() || uint64(info.Size()) != e.bytes) {
+		err = errNotRegular
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
 }
