@@ -242,3 +242,37 @@ func TestConnectionToFrozenFrontend(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// If a balancer cuts connections that wait, the polls become shorter than the time between two cuts, and the job stays
+// where it is.
+func TestPollsFitBetweenCuts(t *testing.T) {
+	a := newFake(t)
+	lb := newBalancer(t, a)
+	var job *v1.Job
+	a.submit = func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
+		if r.Job.Resubmission != nil {
+			t.Error("the job was taken for lost")
+		}
+		return a.keepJob(&job)(r)
+	}
+	answered := 0
+	a.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
+		if r.MaxWaitUs > 50_000 {
+			lb.cutAll()
+			return nil, &v1.Refused{Reason: v1.RefusedReason_INVALID, Message: "unheard"}
+		}
+		if answered++; answered < 3*maxLostOwners {
+			return eventsAnswer(0, false), nil
+		}
+		return eventsAnswer(1, true, echoOutcome(job, 0)), nil
+	}
+	r, err := newClient(t, []string{lb.addr()}).Submit(t.Context(), echoJob(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	outs, err := r.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 1)
+}

@@ -188,13 +188,14 @@ func (c *Client) holdOpen() error {
 //   - The job has stages, or is in EstimateMode.
 //   - A task is Once. Frontend and workers remember the result of a Once task until the client confirms its arrival.
 //   - The RPC was cut off, for instance by a balancer that closes silent connections.
+//   - A frontend takes no more connections. Submitted jobs take turns on the connections that there are.
 //
 // A single RPC can carry 64 MiB of results: Submit a job with more.
 func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
 	if job.Open {
 		return nil, &RefusedError{Reason: Invalid, Message: "job.open: Run waits for its end, use Submit"}
 	}
-	if isLarge(&job) {
+	if isLarge(&job) || c.isCrowded() {
 		r, err := c.Submit(ctx, job)
 		if err != nil {
 			return nil, err
@@ -213,6 +214,11 @@ func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
 	}
 	outs = make([]Outcome, len(job.Tasks))
 	return finishRun(outs, s, s.runJob(ctx, outs))
+}
+
+// isCrowded reports whether a frontend took no further connection a moment ago.
+func (c *Client) isCrowded() bool {
+	return slices.ContainsFunc(c.roster.Load().allFrontends(), func(f *frontend) bool { return f.pool.isCrowded() })
 }
 
 // finishRun marks in outs, ordered by task, the tasks that the client gave up, and picks Run's error.

@@ -34,12 +34,14 @@ const (
 // connection stays silent. To end a call, the client closes the call's connection instead.
 type call struct {
 	ctx      context.Context // the caller's
-	deadline time.Time       // zero: none
+	timeout  time.Duration   // bounds the wait for a connection, and then the wait for the answer; 0: no bound
+	deadline time.Time       // of the present wait; zero: none
 	parting  bool            // goes out even while the client closes
 	newJob   bool            // submits a job, so it must not go to a draining frontend
 	owner    *process        // the frontend to ask; nil: any
 	ping     bool            // asks whether the frontend lives, so only its own connection or a new connection will do
 	onlyConn *conn           // the connection to use; nil: any
+	onConn   func()          // called when the call has a connection, before the request is encoded; nil: not called
 
 	mu        sync.Mutex
 	conn      *conn    // nil before and after the call has a connection
@@ -163,6 +165,7 @@ type pool struct {
 	dials       []*dial            // under way or resting
 	dialsBegun  uint64             // number of dials begun so far
 	dialsFailed uint64             // number of dials failed so far
+	crowdedAt   time.Time          // when the frontend last took no further connection
 	failsInRow  uint64             // number of dials failed since the last success
 	dialCtx     context.Context    // of all dials; abort ends it
 	cancelDials context.CancelFunc // ends dialCtx
@@ -199,8 +202,14 @@ func (p *pool) lendConn(cl *call) (*conn, error) {
 	}
 	c.call = cl
 	c.awaited.Store(cl.askedProcess())
+	if cl.timeout > 0 {
+		cl.deadline = time.Now().Add(cl.timeout)
+	}
 	if !cl.deadline.IsZero() {
 		c.Conn.SetDeadline(cl.deadline)
+	}
+	if cl.onConn != nil {
+		cl.onConn()
 	}
 	return c, nil
 }

@@ -32,6 +32,7 @@ const (
 
 var (
 	errLeaves       = errors.New("the frontend is draining and takes no new jobs")
+	errNoConn       = errors.New("no connection became free in time")
 	errTokenInPlain = errors.New("the token would leave this machine unencrypted: use TLS (client.WithTLS, --tls-dir)")
 )
 
@@ -89,7 +90,7 @@ func (p *pool) waitForConn(cl *call) (*conn, error) {
 	case <-cl.ctx.Done():
 		err = context.Cause(cl.ctx)
 	case <-timeUp:
-		err = fmt.Errorf("no connection became free in time: %w", os.ErrDeadlineExceeded)
+		err = fmt.Errorf("%w: %w", errNoConn, os.ErrDeadlineExceeded)
 	}
 	p.mu.Lock()
 	p.waiters.Remove(w)
@@ -221,8 +222,8 @@ func (p *pool) dialBeside(d *dial) {
 
 // finishDial ends a dial, and the waits decided by the dial's result. A frontend with too many connections closes a new
 // connection at once. If other connections are in use then, most calls go on waiting for a used connection. Only pings
-// end with err, and calls that have waited for 1 s (maxDialsForOne times silentAfter). The dial rests for silentAfter,
-// to delay the next dial.
+// end with err, and calls for any frontend that have waited for 1 s (maxDialsForOne times silentAfter). The dial rests
+// for silentAfter, to delay the next dial.
 func (p *pool) finishDial(ctx context.Context, d *dial, c *conn, err error) {
 	kept := false
 	p.mu.Lock()
@@ -235,8 +236,10 @@ func (p *pool) finishDial(ctx context.Context, d *dial, c *conn, err error) {
 		p.noteDialFailed(d, errLeaves, func(w *waiter) bool { return w.call.newJob })
 	case ctx.Err() != nil: // abort has ended the waits
 	case closedAtOnce(err) && len(p.conns) > len(p.idle):
+		p.crowdedAt = time.Now()
 		p.failWaiters(err, func(w *waiter) bool {
-			return w.begunBefore < d.number && (w.call.ping || time.Since(w.since) >= maxDialsForOne*silentAfter)
+			return w.begunBefore < d.number &&
+				(w.call.ping || w.call.owner == nil && time.Since(w.since) >= maxDialsForOne*silentAfter)
 		})
 		d.resting = true
 		time.AfterFunc(silentAfter, func() { p.endRest(d) })
@@ -299,6 +302,39 @@ func (p *pool) removeDial(d *dial) {
 	p.dials = slices.DeleteFunc(p.dials, func(x *dial) bool { return x == d })
 	p.dialMore()
 }
+
+const (
+	// crowdedFor is the time for which a frontend counts as crowded after it took no further connection.
+	crowdedFor = 2 * time.Second
+	// rotationTime is the time in which each waiting call should get a connection to a crowded frontend.
+	rotationTime = 2 * time.Second
+)
+
+// isCrowded reports whether the frontend took no further connection a moment ago.
+func (p *pool) isCrowded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.isCrowdedLocked()
+}
+
+// isCrowdedLocked is isCrowded with the mutex held.
+func (p *pool) isCrowdedLocked() bool { return time.Since(p.crowdedAt) < crowdedFor }
+
+// limitPoll returns how long a poll may keep its connection, at most longest. If the frontend is crowded, the polls
+// take turns on the connections, so that no job goes without a poll for long.
+func (p *pool) limitPoll(longest time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.isCrowdedLocked() {
+		return longest
+	}
+	conns, calls := len(p.conns), len(p.conns)+p.waiters.Len()
+	return min(longest, rotationTime*time.Duration(conns)/time.Duration(max(calls, 1)))
+}
+
+// isShortOfConns reports whether err means that a call found no connection, although the frontend may be well: other
+// calls keep all connections, or the frontend takes no more of them.
+func isShortOfConns(err error) bool { return errors.Is(err, errNoConn) || closedAtOnce(err) }
 
 // closedAtOnce reports whether err means that the frontend closed a new connection before its first answer.
 func closedAtOnce(err error) bool {

@@ -120,13 +120,14 @@ func (f *frontend) identifyPeer(ctx context.Context, c *conn) (*process, error) 
 	return nil, err
 }
 
-// makeCall makes one call with rpc, and bounds the time by ctx and timeout (0: no bound). It returns nil, a
-// *RefusedError or a *callError. If ctx ended the call, the callError holds the context's cause.
+// makeCall makes one call with rpc. It bounds the time by ctx, and by timeout both the wait for a connection and the
+// wait for the answer (0: no bound). It returns nil, a *RefusedError or a *callError. If ctx ended the call, the
+// callError holds the context's cause.
 func (f *frontend) makeCall(
 	ctx context.Context, cl *call, timeout time.Duration, rpc func(context.Context) error,
 ) error {
 	cl.ctx = ctx
-	if timeout > 0 {
+	if cl.timeout = timeout; timeout > 0 {
 		cl.deadline = time.Now().Add(timeout)
 	}
 	if ctx.Done() != nil {
@@ -176,7 +177,7 @@ func (f *frontend) makeCall(
 		f.noteGivenUp()
 		return fail
 	case cause != nil:
-	case timeout > 0 && isTimeout(err):
+	case fail.sent && timeout > 0 && isTimeout(err):
 		fail.err = fmt.Errorf("no answer within %v: %w", timeout, os.ErrDeadlineExceeded)
 	default:
 		fail.brokeAlone = fail.sent

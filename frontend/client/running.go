@@ -279,16 +279,18 @@ func (r *Running) endJob(err error) {
 func (r *Running) poll(ctx context.Context) {
 	s := r.s
 	var cursor int64
-	retried := false // the connection broke, and poll has asked the same frontend once more
 	for s.unfinished > 0 || s.job.Open {
 		idle := r.waitForWindow(ctx)
+		began := time.Now()
 		resp, err := s.pollEvents(ctx, cursor, idle)
 		r.joinAdditions(false)
+		if err == nil {
+			s.notePollAnswered()
+		}
 		if err == nil && idle {
 			continue
 		}
 		if err == nil {
-			retried = false
 			cursor = resp.Cursor
 			r.deliverOutcomes(resp.Events)
 			if s.job.Open = s.job.Open && !resp.Done; !resp.Done || s.unfinished == 0 {
@@ -296,12 +298,10 @@ func (r *Running) poll(ctx context.Context) {
 			}
 			err = &callError{addr: s.frontend.addr, err: errMissingTasks, sent: true}
 		}
-		var fail *callError
-		if errors.As(err, &fail) && fail.brokeAlone && !retried && s.whyUnwanted(ctx) == nil {
-			retried = true
+		if s.mayAskAgain(ctx, err, time.Since(began)) {
 			continue
 		}
-		retried = false
+		var fail *callError
 		var refused *RefusedError
 		if errors.As(err, &refused) && refused.Reason == Overloaded {
 			// The refusal is only for the call: the frontend still owns the job.
@@ -339,6 +339,38 @@ func (r *Running) poll(ctx context.Context) {
 		s.c.background.Go(func() { s.c.confirmOutcomes(s.frontend, &s.handle, cursor) })
 	}
 	r.endJob(nil)
+}
+
+// notePollAnswered notes the answer to a poll. After a break, the next polls become longer step by step.
+func (s *session) notePollAnswered() {
+	s.breaks, s.shortSince = 0, time.Time{}
+	s.pollFor = min(2*s.pollFor, s.c.cfg.pollFor)
+}
+
+// mayAskAgain reports whether the same frontend should get the poll again, after a poll failed with err. The frontend
+// should, in two cases. The connection broke, because something between cuts silent connections, say. Then the next
+// polls are shorter than the broken one, which took pollTime. Or the poll found no connection, although the frontend
+// may be well; after half of retryFor without any connection, the job is tried by way of another frontend.
+func (s *session) mayAskAgain(ctx context.Context, err error, pollTime time.Duration) bool {
+	fail, _ := errors.AsType[*callError](err)
+	if fail == nil || s.whyUnwanted(ctx) != nil {
+		return false
+	}
+	switch {
+	case fail.brokeAlone && s.breaks < maxBreaks:
+		s.breaks++
+		s.pollFor = min(s.pollFor, pollTime) / 2
+		return true
+	case !fail.sent && isShortOfConns(fail.err):
+		if s.shortSince.IsZero() {
+			s.shortSince = time.Now().Add(-pollTime)
+		}
+		if time.Since(s.shortSince) < s.c.cfg.retryFor/2 {
+			return s.sleepWhileWanted(ctx, s.c.cfg.backoffMin)
+		}
+		s.shortSince = time.Time{}
+	}
+	return false
 }
 
 // confirmOutcomes tells the owner of an ended job that all outcomes have arrived. Workers keep the results of Once
@@ -391,14 +423,15 @@ func (r *Running) waitForWindow(ctx context.Context) (timedOut bool) {
 // pollEvents asks the owner for the events after cursor. If idle, the call only tells the owner that the client lives.
 func (s *session) pollEvents(ctx context.Context, cursor int64, idle bool) (*v1.EventsResponse, error) {
 	f := s.frontend
-	req := v1.EventsRequest{
-		Caller: s.c.cfg.wireCaller(), Handle: &s.handle, Cursor: cursor, MaxWaitUs: toMicros(s.c.cfg.pollFor),
-	}
+	req := v1.EventsRequest{Caller: s.c.cfg.wireCaller(), Handle: &s.handle, Cursor: cursor}
+	cl := s.c.callAbout(&s.handle, false)
 	if idle {
-		req.MaxWaitUs, req.MaxEvents = 0, 1
+		req.MaxEvents = 1
+	} else {
+		cl.onConn = func() { req.MaxWaitUs = f.pool.limitPoll(s.pollFor).Microseconds() }
 	}
 	var resp *v1.EventsResponse
-	err := f.makeCall(ctx, s.c.callAbout(&s.handle, false), s.c.cfg.pollFor+s.c.cfg.rpcTimeout,
+	err := f.makeCall(ctx, cl, s.c.cfg.pollFor+s.c.cfg.rpcTimeout,
 		func(ctx context.Context) (err error) {
 			resp, err = f.rpc.Events(ctx, &req)
 			return err

@@ -22,9 +22,11 @@ const (
 	// maxRequest is the size of the largest job, in bytes. If a message is over 64 MiB, the frontend closes its
 	// connection.
 	maxRequest = 64<<20 - 64<<10
-	// maxLostOwners bounds how often in a row a job may lose its frontend without a new outcome. More losses are no
-	// accident: the job itself may bring the frontends down.
+	// maxLostOwners is the number of frontends that a job may lose in a row, without a new outcome, whatever the time.
+	// If more losses go on for WithRetryFor (30 s), they are no accident: the job itself may bring the frontends down.
 	maxLostOwners = 8
+	// maxBreaks bounds how often in a row the client asks a frontend again after the connection broke.
+	maxBreaks = 8
 	// drainPause is the time for which the client leaves a draining frontend alone. After that the client asks again,
 	// because there may be no other frontend.
 	drainPause = time.Second
@@ -80,6 +82,11 @@ type session struct {
 	pausedUntil      map[*frontend]time.Time // do not ask the frontend before; nil: no frontend to avoid
 	unreachableSince time.Time               // when the search for a frontend with workers began; zero: found
 	lostOwners       int                     // number of owners lost since the last outcome
+	firstLostAt      time.Time               // if lostOwners is not 0: when the first of them was lost
+	resumeAt         time.Time               // do not ask any frontend before
+	pollFor          time.Duration           // longest time of the next poll: shorter after the connection broke
+	breaks           int                     // number of polls in a row whose connections broke
+	shortSince       time.Time               // since when polls find no connection; zero: the last poll had one
 	lastErr          error                   // of the last failed call; nil: none
 }
 
@@ -106,7 +113,7 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	}
 	n := len(job.Tasks)
 	s := &session{
-		c: c, began: time.Now(), deadline: job.Deadline, due: job.Due, window: job.Window,
+		c: c, began: time.Now(), pollFor: c.cfg.pollFor, deadline: job.Deadline, due: job.Due, window: job.Window,
 		done: make([]bool, n), unfinished: n, partitions: make(map[string]int32, len(job.Stages)),
 		job: v1.Job{
 			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: toMicros(job.Deadline),
@@ -291,6 +298,10 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 			return s.giveUp(err)
 		}
 		now := time.Now()
+		if pause := s.resumeAt.Sub(now); pause > 0 {
+			s.sleepWhileWanted(ctx, pause)
+			continue
+		}
 		if s.deadline > 0 && s.lastErr != nil && now.Sub(s.began) >= s.deadline {
 			return s.giveUp(s.newDeadlineError())
 		}
@@ -451,16 +462,22 @@ func (s *session) handleFailure(ctx context.Context, err error) error {
 	return nil
 }
 
-// noteOwnerLost notes that a frontend may have the job, but the client cannot reach the job there. After more than
-// maxLostOwners in a row the client gives up.
+// noteOwnerLost notes that a frontend may have the job, but the client cannot reach the job there. From the second loss
+// in a row on, the job waits before it goes to the next frontend, longer each time. If more than maxLostOwners are lost
+// in a row, over more than the time of WithRetryFor, the client gives up.
 func (s *session) noteOwnerLost() error {
 	s.noteMayOwn()
 	s.unreachableSince = time.Time{}
-	s.lostOwners++
-	if s.lostOwners > maxLostOwners {
-		return s.giveUp(fmt.Errorf(
-			"%d frontends in a row were lost while they had the job: %w", s.lostOwners, s.lastErr))
+	now := time.Now()
+	if s.lostOwners++; s.lostOwners == 1 {
+		s.firstLostAt = now
+		return nil
 	}
+	if lasted := now.Sub(s.firstLostAt); s.lostOwners > maxLostOwners && lasted >= s.c.cfg.retryFor {
+		return s.giveUp(fmt.Errorf("%d frontends in a row were lost within %v while they had the job: %w",
+			s.lostOwners, lasted.Round(time.Millisecond), s.lastErr))
+	}
+	s.resumeAt = now.Add(s.c.cfg.backoffAfter(s.lostOwners - 2))
 	return nil
 }
 
