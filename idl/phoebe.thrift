@@ -51,6 +51,7 @@ exception Refused {
   1: required RefusedReason reason,
   2: required string message,       // for humans
   3: i64 retry_after_us = 0,        // when to try again; 0: do not try the same call again
+  4: optional bool started,         // true: tasks of the job have run; not set by frontends of version 0.1.0
 }
 
 // Who calls. If the frontend was started with a secret, the secret is needed, or a token of a tenant in its

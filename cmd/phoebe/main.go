@@ -158,7 +158,9 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 	if exit.err != nil {
 		fmt.Fprintf(stderr, "phoebe: %v\n", err)
 		var refused *client.RefusedError
-		if exit.code == exitUnavailable && !errors.As(err, &refused) && hasFlag(command.Selected(), "connect") {
+		var late *client.LateRefusalError
+		if exit.code == exitUnavailable && !errors.As(err, &refused) && !errors.As(err, &late) &&
+			hasFlag(command.Selected(), "connect") {
 			fmt.Fprintln(stderr, "Does a frontend run there? Name frontends with --connect, or start a cluster with phoebe dev.")
 		}
 	}

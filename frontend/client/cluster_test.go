@@ -255,3 +255,15 @@ func TestStagesOutliveTheirFrontend(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 }
+
+// If the results of a Run are too large together, the error does not say that nothing was started.
+func TestResultsTooLargeForRun(t *testing.T) {
+	cluster := startCluster(t, local.Config{Frontend: func(_ int, c *fserve.Config) { c.MaxRunResult = 100 }})
+	c := connectClient(t, cluster.Frontends())
+	task := client.Task{Function: "echo", Payload: make([]byte, 200)}
+	_, err := c.Run(t.Context(), client.Job{Tasks: []client.Task{task}})
+	late, is := errors.AsType[*client.LateRefusalError](err)
+	if _, refused := errors.AsType[*client.RefusedError](err); refused || !is || late.Reason != client.TooLarge {
+		t.Error(err)
+	}
+}

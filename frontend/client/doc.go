@@ -42,7 +42,8 @@
 //
 //   - [*TaskError]: a task ended without a result. Reason says why.
 //   - [*RefusedError]: a frontend refused the job, and nothing was started. Reason says what to do.
-//   - [*UnfinishedError]: the client gave up. The named tasks may or may not have run.
+//   - [*UnfinishedError]: the client gave up. The named tasks may or may not have run. If a frontend refused the job
+//     after its start, Err is a [*LateRefusalError].
 //
 // [ErrClosed] (use errors.Is) says that the client was closed. The examples of [Client.Run] and [RefusedError] tell
 // the errors apart.

@@ -32,8 +32,7 @@ const (
 
 func (r RefusedReason) String() string { return enumWords(v1.RefusedReason(r).String()) }
 
-// RefusedError says that a frontend refused a call. Nothing was started, with one exception: if the results of a Run
-// are TooLarge together, the tasks have run. Act on Reason, not on the text.
+// RefusedError says that a frontend refused a call, and nothing was started. Act on Reason, not on the text.
 type RefusedError struct {
 	Reason     RefusedReason
 	Message    string
@@ -41,6 +40,26 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("refused (%s): %s", e.Reason, e.Message) }
+
+// LateRefusalError says that a frontend refused a job whose tasks have run, or may have run. The job was at another
+// frontend before, or its results are TooLarge for a Run. Often the error is the Err of an UnfinishedError.
+type LateRefusalError struct {
+	Reason     RefusedReason
+	Message    string
+	RetryAfter time.Duration // when to try again; zero: do not try the same call again
+}
+
+func (e *LateRefusalError) Error() string {
+	return (*RefusedError)(e).Error() + ", after the job's start"
+}
+
+// hideRefusal returns err. If err is a RefusedError, the result is a LateRefusalError instead.
+func hideRefusal(err error) error {
+	if refused, is := err.(*RefusedError); is {
+		return (*LateRefusalError)(refused)
+	}
+	return err
+}
 
 // TaskReason says why a task ended without a result.
 type TaskReason int

@@ -15,8 +15,12 @@ type addition struct {
 	req        v1.ExtendRequest
 	tasks      []v1.Task
 	partitions map[string]int32 // number of tasks of each stage of the job, with the new tasks
-	taken      bool             // a frontend has confirmed it; guarded by the mutex of Running, like joined
-	joined     bool             // part of the session, so a resubmission includes the addition
+
+	// Guarded by the mutex of Running:
+	mayBeTaken bool  // a call without an answer may have added it at a frontend
+	joined     bool  // part of the session, so a resubmission includes the addition
+	taken      bool  // a frontend has confirmed it
+	refusal    error // why it was taken back after it had joined; nil: it was not
 }
 
 // Extend adds stages and tasks to an Open job, and returns when a frontend has added them. The first new task gets the
@@ -25,7 +29,8 @@ type addition struct {
 // on at the next frontend. A call without an answer is made again, and adds nothing twice.
 //
 // After a *RefusedError nothing was added: the job has ended or was sealed, the job would have too many tasks, or the
-// new stages or tasks are wrong. If ctx ends first, the tasks may still be added later. Their outcomes then tell you.
+// new stages or tasks are wrong. After a *LateRefusalError, a lost frontend may have added and started the new tasks,
+// and the next frontend refused them. The job goes on without the new tasks after both errors. If ctx ends first, the tasks may still be added later. Their outcomes then tell you.
 func (r *Running) Extend(ctx context.Context, stages []Stage, tasks []Task) error {
 	return r.addTasks(ctx, func() (*addition, error) {
 		a := &addition{
@@ -97,15 +102,24 @@ func (r *Running) sendAddition(ctx context.Context, a *addition) error {
 	c := r.s.c
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.additions = append(r.additions, a); !a.joined; {
-		if r.jobEnded {
+	for r.additions = append(r.additions, a); !a.taken; {
+		switch {
+		case a.refusal != nil:
+			return a.refusal
+		case r.jobEnded && a.joined && r.err == nil:
+			a.taken = true // the outcomes include the new tasks
+			continue
+		case r.jobEnded:
 			return r.whyNotAdded()
-		}
-		if r.cancelled { // wait for the end of the job, or for the failure of Cancel
+		case a.joined: // the next frontend takes or refuses the job with the addition
+			r.news.Wait()
+			continue
+		case r.cancelled: // wait for the end of the job, or for the failure of Cancel
 			r.waitOrEnd(c.cfg.backoffMin)
 			continue
 		}
-		f, handle := r.frontend, r.handle
+		f, handle, wasDoubtful := r.frontend, r.handle, a.mayBeTaken
+		a.mayBeTaken = true
 		r.mu.Unlock()
 		err := c.extendAt(ctx, f, &handle, &a.req)
 		r.mu.Lock()
@@ -115,8 +129,11 @@ func (r *Running) sendAddition(ctx context.Context, a *addition) error {
 		}
 		refused, is := errors.AsType[*RefusedError](err)
 		fail, _ := errors.AsType[*callError](err)
+		if is || fail != nil && !fail.sent {
+			a.mayBeTaken = wasDoubtful
+		}
 		switch {
-		case a.joined, err == nil:
+		case a.joined, a.refusal != nil, err == nil:
 		case fail != nil && fail.answered:
 			return r.dropAddition(err)
 		case !is, refused.Reason == Draining, refused.Reason == OwnerLost, refused.Reason == UnknownJob:
@@ -130,6 +147,40 @@ func (r *Running) sendAddition(ctx context.Context, a *addition) error {
 	r.taskCount += len(a.tasks)
 	r.partitions = a.partitions
 	return nil
+}
+
+// retractAddition takes the last addition out of the session, if no frontend has confirmed it. The addition's Extend
+// fails with the refusal.
+func (r *Running) retractAddition(refused *RefusedError) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.unconfirmed
+	if a == nil {
+		return false
+	}
+	s := r.s
+	n := len(s.tasks) - len(a.tasks)
+	for _, done := range s.done[n:] {
+		if !done { // CancelTasks may have ended some
+			s.unfinished--
+		}
+	}
+	s.tasks, s.done = s.tasks[:n], s.done[:n]
+	s.job.Stages = s.job.Stages[:len(s.job.Stages)-len(a.req.Stages)]
+	s.job.Open = true // else there would have been no addition
+	a.refusal, r.unconfirmed = (*LateRefusalError)(refused), nil
+	r.news.Broadcast()
+	return true
+}
+
+// confirmAddition notes that a frontend has accepted the job, with all joined additions.
+func (r *Running) confirmAddition() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.unconfirmed; a != nil {
+		a.taken, r.unconfirmed = true, nil
+		r.news.Broadcast()
+	}
 }
 
 // dropAddition forgets the last addition after its refusal, and returns err. The mutex is held.
@@ -164,19 +215,24 @@ func (c *Client) extendAt(ctx context.Context, f *frontend, h *v1.Handle, req *v
 	})
 }
 
-// joinAdditions makes the additions that a frontend has taken part of the session. If all, it also joins additions that
-// a frontend may have taken.
-func (r *Running) joinAdditions(all bool) {
+// joinAdditions makes the additions that a frontend has taken part of the session. If doubtful is true, it also joins an
+// addition that a frontend may have taken.
+func (r *Running) joinAdditions(doubtful bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.joinAdditionsLocked(all)
+	r.joinAdditionsLocked(doubtful)
 }
 
 // joinAdditionsLocked is joinAdditions with the mutex held.
-func (r *Running) joinAdditionsLocked(all bool) {
-	for s := r.s; len(r.additions) > 0 && (all || r.additions[0].taken); r.additions = r.additions[1:] {
+func (r *Running) joinAdditionsLocked(doubtful bool) {
+	for s := r.s; len(r.additions) > 0; r.additions = r.additions[1:] {
 		a := r.additions[0]
-		a.joined = true
+		if !a.taken && !(doubtful && a.mayBeTaken) {
+			break
+		}
+		if a.joined = true; !a.taken {
+			r.unconfirmed = a
+		}
 		s.job.Stages = append(s.job.Stages, a.req.Stages...)
 		s.tasks = append(s.tasks, a.tasks...)
 		s.done = append(s.done, make([]bool, len(a.tasks))...)

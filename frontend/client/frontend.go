@@ -121,8 +121,8 @@ func (f *frontend) identifyPeer(ctx context.Context, c *conn) (*process, error) 
 }
 
 // makeCall makes one call with rpc. It bounds the time by ctx, and by timeout both the wait for a connection and the
-// wait for the answer (0: no bound). It returns nil, a *RefusedError or a *callError. If ctx ended the call, the
-// callError holds the context's cause.
+// wait for the answer (0: no bound). It returns nil, a *RefusedError, a *LateRefusalError or a *callError. If ctx
+// ended the call, the callError holds the context's cause.
 func (f *frontend) makeCall(
 	ctx context.Context, cl *call, timeout time.Duration, rpc func(context.Context) error,
 ) error {
@@ -152,7 +152,11 @@ func (f *frontend) makeCall(
 				f.leaveAlone(drainPause)
 			}
 		}
-		return &RefusedError{RefusedReason(refused.Reason), refused.Message, fromMicros(refused.RetryAfterUs)}
+		err = &RefusedError{RefusedReason(refused.Reason), refused.Message, fromMicros(refused.RetryAfterUs)}
+		if refused.GetStarted() {
+			return hideRefusal(err)
+		}
+		return err
 	}
 	fail := &callError{addr: f.addr, err: err}
 	var serverErr *thrift.ApplicationException // the answer of a Thrift server to an unexpected request or error

@@ -35,6 +35,8 @@ type Running struct {
 	wantsAll  bool        // Wait has been called: take all outcomes, whatever the window
 	additions []*addition // not part of the session yet; a frontend has taken all but perhaps the last
 
+	unconfirmed *addition // joined, but perhaps not taken by any frontend; nil: none
+
 	addLock    chan struct{}    // capacity 1: the goroutine that puts a value in may add to the job
 	taskCount  int              // number of tasks, with additions; written with mu and addLock, read with either
 	partitions map[string]int32 // number of tasks of each stage; guarded by addLock
@@ -44,6 +46,7 @@ type Running struct {
 func newRunning(s *session) *Running {
 	r := &Running{s: s, taskCount: len(s.tasks), addLock: make(chan struct{}, 1), partitions: s.partitions}
 	r.news.L = &r.mu
+	s.retractAddition = r.retractAddition
 	return r
 }
 
@@ -331,6 +334,7 @@ func (r *Running) poll(ctx context.Context) {
 			return
 		}
 		cursor = 0
+		r.confirmAddition()
 		if r.publishOwner(); r.tellNewOwner() {
 			break
 		}
@@ -460,8 +464,9 @@ func (r *Running) deliverOutcomes(events []*v1.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range events {
-		if o := e.Outcome; o != nil && int(o.Task) >= len(r.s.done) {
-			r.joinAdditionsLocked(true) // the outcome overtook the answer to its Extend
+		if o := e.Outcome; o != nil && int(o.Task) >= len(r.s.done) && len(r.additions) > 0 {
+			r.additions[len(r.additions)-1].taken = true // the outcome overtook the answer to its Extend
+			r.joinAdditionsLocked(false)
 		}
 		if o := e.Outcome; o != nil && r.s.acceptOutcome(o) && !(r.satisfied && o.Kind == v1.OutcomeKind_CANCELLED) {
 			r.unread += int64(len(o.Result_))

@@ -88,6 +88,9 @@ type session struct {
 	breaks           int                     // number of polls in a row whose connections broke
 	shortSince       time.Time               // since when polls find no connection; zero: the last poll had one
 	lastErr          error                   // of the last failed call; nil: none
+	// Takes an addition back, after a refusal of the job with an addition that no frontend has confirmed. It reports
+	// whether there was such an addition. nil: there is none.
+	retractAddition func(*RefusedError) bool
 }
 
 // stageWorker names a stage and a worker that has run tasks of the stage.
@@ -327,6 +330,12 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 		wait := soonest.Sub(now)
 		if !s.unreachableSince.IsZero() {
 			if now.Sub(s.unreachableSince) >= s.c.cfg.retryFor {
+				if refused, is := s.lastErr.(*RefusedError); is {
+					if s.mayRetract(refused) {
+						continue
+					}
+					return s.giveUp(refused)
+				}
 				return s.giveUp(fmt.Errorf("none of %d frontends answered for %v: %w",
 					len(r.allFrontends()), s.c.cfg.retryFor, cmp.Or(s.lastErr, errNoneAnswers)))
 			}
@@ -375,10 +384,10 @@ func (s *session) pickLeastBusy(fs []*frontend, start int, now time.Time) (best 
 // newDeadlineError returns the error of a job that no frontend finished within its deadline.
 func (s *session) newDeadlineError() error {
 	if s.mayBeOwned {
-		return fmt.Errorf("%w: not finished within %v, and the frontend that had the job was lost: %v",
-			context.DeadlineExceeded, s.deadline, s.lastErr)
+		return fmt.Errorf("%w: not finished within %v, and the frontend that had the job was lost: %w",
+			context.DeadlineExceeded, s.deadline, hideRefusal(s.lastErr))
 	}
-	return fmt.Errorf("%w: no frontend took the job within %v: %v",
+	return fmt.Errorf("%w: no frontend took the job within %v: %w",
 		context.DeadlineExceeded, s.deadline, cmp.Or(s.lastErr, errNoneAnswers))
 }
 
@@ -422,6 +431,9 @@ func (s *session) handleFailure(ctx context.Context, err error) error {
 	var refused *RefusedError
 	var fail *callError
 	switch {
+	case errors.As(err, new(*LateRefusalError)):
+		s.noteMayOwn()
+		return s.giveUp(err)
 	case errors.As(err, &refused):
 		if refused.Reason != NoWorker {
 			s.unreachableSince = time.Time{}
@@ -439,6 +451,9 @@ func (s *session) handleFailure(ctx context.Context, err error) error {
 		case refused.Reason == Overloaded:
 			s.pauseFrontend(s.c.cfg.backoffMax)
 		default:
+			if s.mayRetract(refused) {
+				return nil
+			}
 			return s.giveUp(refused)
 		}
 	case errors.As(err, &fail):
@@ -475,7 +490,7 @@ func (s *session) noteOwnerLost() error {
 	}
 	if lasted := now.Sub(s.firstLostAt); s.lostOwners > maxLostOwners && lasted >= s.c.cfg.retryFor {
 		return s.giveUp(fmt.Errorf("%d frontends in a row were lost within %v while they had the job: %w",
-			s.lostOwners, lasted.Round(time.Millisecond), s.lastErr))
+			s.lostOwners, lasted.Round(time.Millisecond), hideRefusal(s.lastErr)))
 	}
 	s.resumeAt = now.Add(s.c.cfg.backoffAfter(s.lostOwners - 2))
 	return nil
@@ -508,15 +523,24 @@ func (s *session) whyUnwanted(ctx context.Context) error {
 	}
 }
 
-// giveUp returns the job's error: a RefusedError if no frontend may have the job, else an UnfinishedError with err. If
-// some frontend may have the job, giveUp also cancels the job there, in the background.
+// mayRetract reports whether the job can go on without an addition, after its refusal. Then the addition's Extend
+// fails, and the search for a frontend begins again.
+func (s *session) mayRetract(refused *RefusedError) bool {
+	if s.retractAddition == nil || !s.retractAddition(refused) {
+		return false
+	}
+	s.unreachableSince = time.Time{}
+	return true
+}
+
+// giveUp returns the job's error: err if err is a RefusedError and no frontend may have the job, else an
+// UnfinishedError with err. If some frontend may have the job, giveUp also cancels the job there, in the background.
 func (s *session) giveUp(err error) error {
-	if !s.mayBeOwned {
-		var refused *RefusedError
-		if errors.As(err, &refused) {
-			return refused
-		}
-	} else {
+	if _, refused := err.(*RefusedError); refused && !s.mayBeOwned {
+		return err
+	}
+	if s.mayBeOwned {
+		err = hideRefusal(err)
 		f, h := s.frontend, s.handle
 		s.c.background.Go(func() { s.c.cancelQuickly(f, &h, nil, "the client gave up") })
 	}

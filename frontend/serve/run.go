@@ -94,10 +94,12 @@ func (s *Server) queueReply(r *clientJob, a waitingRun) {
 			newRefused(v1.RefusedReason_OWNER_LOST,
 				"this frontend lost the job: resubmit its unfinished tasks under the same id to another frontend"))
 	case r.tooLargeBytes > 0:
-		b = thrownFrame(a.seq,
-			newRefused(v1.RefusedReason_TOO_LARGE,
-				"the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLargeBytes,
-				s.cfg.MaxRunResult))
+		refusal := newRefused(v1.RefusedReason_TOO_LARGE,
+			"the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLargeBytes,
+			s.cfg.MaxRunResult)
+		started := true
+		refusal.Started = &started
+		b = thrownFrame(a.seq, refusal)
 	default:
 		b = r.runAnswer.FrameFor(a.seq)
 	}

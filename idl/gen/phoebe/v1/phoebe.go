@@ -7199,6 +7199,7 @@ type Refused struct {
 	Reason       RefusedReason `thrift:"reason,1,required" frugal:"1,required,RefusedReason" json:"reason"`
 	Message      string        `thrift:"message,2,required" frugal:"2,required,string" json:"message"`
 	RetryAfterUs int64         `thrift:"retry_after_us,3" frugal:"3,default,i64" json:"retry_after_us"`
+	Started      *bool         `thrift:"started,4,optional" frugal:"4,optional,bool" json:"started,omitempty"`
 }
 
 func NewRefused() *Refused {
@@ -7222,6 +7223,15 @@ func (p *Refused) GetMessage() (v string) {
 func (p *Refused) GetRetryAfterUs() (v int64) {
 	return p.RetryAfterUs
 }
+
+var Refused_Started_DEFAULT bool
+
+func (p *Refused) GetStarted() (v bool) {
+	if !p.IsSetStarted() {
+		return Refused_Started_DEFAULT
+	}
+	return *p.Started
+}
 func (p *Refused) SetReason(val RefusedReason) {
 	p.Reason = val
 }
@@ -7230,6 +7240,13 @@ func (p *Refused) SetMessage(val string) {
 }
 func (p *Refused) SetRetryAfterUs(val int64) {
 	p.RetryAfterUs = val
+}
+func (p *Refused) SetStarted(val *bool) {
+	p.Started = val
+}
+
+func (p *Refused) IsSetStarted() bool {
+	return p.Started != nil
 }
 
 func (p *Refused) String() string {
@@ -7246,6 +7263,7 @@ var fieldIDToName_Refused = map[int16]string{
 	1: "reason",
 	2: "message",
 	3: "retry_after_us",
+	4: "started",
 }
 
 type Phoebe interface {
