@@ -49,10 +49,9 @@ type clientJob struct {
 	tooLargeBytes int  // bytes of the results that were too many for Run, and were dropped
 	ended         bool // every outcome is in
 	endedAt       time.Time
-	polledAt      time.Time   // time of the last call of Events
-	waitingPolls  int         // Events calls that wait
-	inEndedList   bool        // in Server.endedJobs, and may be forgotten
-	client        *clientConn // connection of Run, or of the latest Events
+	polledAt      time.Time     // time of the last call of Events; of a Run zero before the first
+	waitingPolls  []*clientConn // connections of the Events calls that wait; nil: not a client's
+	inEndedList   bool          // in Server.endedJobs, and may be forgotten
 }
 
 func newClientJob(job *frontend.Job, phases bool, now time.Time) *clientJob {
@@ -230,12 +229,27 @@ func (r *clientJob) notifyWaiters() {
 	}
 }
 
+// lastCursor is the cursor behind the last outcome.
+func (r *clientJob) lastCursor() int64 {
+	if r.isRun {
+		return math.MaxInt64 // peekOutcomes forgets nothing
+	}
+	return r.baseCursor + int64(len(r.outcomes))
+}
+
+// isAwaited reports whether a call of Run or Events waits for the job, and its client has not hung up. A job lives
+// as long as one of its clients.
+func (r *clientJob) isAwaited() bool {
+	return slices.ContainsFunc(r.waitingPolls, func(c *clientConn) bool { return !c.isGone() }) ||
+		slices.ContainsFunc(r.waitingRuns, func(a waitingRun) bool { return !a.conn.isGone() })
+}
+
 // fetchOutcomes takes outcomes from the cursor on: up to most outcomes, and up to maxEventsBytes. The client has
 // all outcomes before the cursor, so they are forgotten, and delivered holds the receipts. done says: no outcome
 // will follow.
 func (r *clientJob) fetchOutcomes(cursor int64, most int, now time.Time) (batch []*v1.Outcome, next int64,
 	delivered []frontend.Receipt, done bool) {
-	if skip := min(cursor-r.baseCursor, int64(len(r.outcomes))); skip > 0 {
+	if skip := min(max(cursor, 0)-r.baseCursor, int64(len(r.outcomes))); skip > 0 {
 		n := min(int(skip), len(r.receipts))
 		delivered, r.receipts = r.receipts[:n], r.receipts[n:]
 		for i, o := range r.outcomes[:skip] {
@@ -440,14 +454,13 @@ func (s *Server) sweepJobsLocked(now time.Time) {
 	for id, r := range s.jobs {
 		switch {
 		case r.isRun && !r.ended:
-			if now.Sub(r.receivedAt) > time.Second && r.client != nil && r.client.hasHungUp() {
+			if now.Sub(r.receivedAt) > time.Second && now.Sub(r.polledAt) > s.cfg.ClientGrace && !r.isAwaited() {
 				s.log.Info("client is gone, its job is cancelled", "job", id.String())
 				s.metrics.clientsLost.Inc()
 				s.stepLocked(frontend.Cancel{Job: id, Reason: "its client closed the connection"})
 				s.forgetJob(r) // if the client comes back, its job must not seem cancelled by the client
 			}
-		case !r.isRun && now.Sub(r.polledAt) > s.cfg.ClientGrace &&
-			(r.waitingPolls == 0 || r.client != nil && r.client.hasHungUp()):
+		case !r.isRun && now.Sub(r.polledAt) > s.cfg.ClientGrace && !r.isAwaited():
 			if !r.ended {
 				s.log.Info("client has not asked for events, its job is cancelled", "job", id.String())
 				s.metrics.clientsLost.Inc()

@@ -356,12 +356,12 @@ func TestCancelledAsItCloses(t *testing.T) {
 func TestClientComesBack(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.ClientGrace = 300 * time.Millisecond })
 	ctx := context.Background()
-	heard := func(id string) *clientConn { // the connection that waits for the job's results
+	heard := func(id string) *clientConn { // the latest connection that waits for the job's results
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, r := range c.jobs {
-			if r.id.String() == id {
-				return r.client
+			if n := len(r.waitingRuns); r.id.String() == id && n > 0 {
+				return r.waitingRuns[n-1].conn
 			}
 		}
 		return nil

@@ -56,23 +56,29 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 	if most <= 0 || most > 1000 {
 		most = 1000
 	}
-	until := time.NewTimer(min(max(time.Duration(req.MaxWaitUs)*time.Microsecond, 0), time.Minute))
+	until := time.NewTimer(min(max(fromMicros(req.MaxWaitUs), 0), time.Minute))
 	defer until.Stop()
+	client := clientOf(ctx)
+	hungUp, end := client.untilHangUp(ctx)
+	defer end()
+	isGone := client.isGone()
 
 	h.mu.Lock()
 	defer h.unlockAndFlush()
-	client := clientOf(ctx)
+	var r *clientJob
 	for expired := false; ; {
-		r := h.jobs[id]
-		if r == nil {
+		latest := h.jobs[id]
+		switch {
+		case latest == nil:
 			return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
 				"job %v is not known here: it ended long ago, or the frontend was restarted; resubmit its unfinished "+
 					"tasks under the same id", id)
+		case latest.moved || r != nil && r != latest: // the job left; perhaps it came back while the call waited
+			return nil, newRefusedMoved()
+		case isGone: // the job may have left and come back since the client hung up
+			return nil, newRefusedHungUp()
 		}
-		if r.moved {
-			return nil, newRefused(v1.RefusedReason_OWNER_LOST,
-				"this frontend lost the job: resubmit its unfinished tasks under the same id to another frontend")
-		}
+		r = latest
 		err := h.whyRevoked(ctx)
 		if err == nil {
 			err = h.whyMayNotTouch(ctx, req.Caller, id, r.timing.tenant)
@@ -82,9 +88,10 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 			return nil, err
 		}
 		now := time.Now()
-		// After the wait, a call whose client has hung up is no sign of life.
-		if r.client = client; client == nil || !expired || !client.hasHungUp() {
-			r.polledAt = now
+		if r.polledAt = now; req.Cursor > r.lastCursor() {
+			return nil, newRefused(v1.RefusedReason_OWNER_LOST,
+				"cursor %d is not of this frontend, which has outcomes up to %d: the job was elsewhere meanwhile; resubmit "+
+					"its unfinished tasks under the same id", req.Cursor, r.lastCursor())
 		}
 		var batch []*v1.Outcome
 		var next int64
@@ -113,16 +120,31 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 			r.changed = make(chan struct{})
 		}
 		changed := r.changed
-		r.waitingPolls++
+		r.waitingPolls = append(r.waitingPolls, client)
 		h.unlockAndFlush()
 		select {
 		case <-changed:
 		case <-until.C:
 			expired = true
+		case <-hungUp.Done():
 		}
+		isGone = client.isGone()
 		h.mu.Lock()
-		r.waitingPolls--
+		i := slices.Index(r.waitingPolls, client)
+		r.waitingPolls = slices.Delete(r.waitingPolls, i, i+1)
 	}
+}
+
+// newRefusedMoved refuses a call about a job that is another frontend's by now, or was meanwhile.
+func newRefusedMoved() *v1.Refused {
+	return newRefused(v1.RefusedReason_OWNER_LOST,
+		"this frontend lost the job: resubmit its unfinished tasks under the same id to another frontend")
+}
+
+// newRefusedHungUp refuses a call whose connection is closed.
+func newRefusedHungUp() *v1.Refused {
+	return newRefused(v1.RefusedReason_OWNER_LOST,
+		"the connection is closed: the client may have taken the job elsewhere")
 }
 
 // Cancel implements the API.
@@ -239,8 +261,7 @@ func (h *handler) findToExtend(ctx context.Context, req *v1.ExtendRequest, id pr
 	}
 	tenant = r.timing.tenant
 	if r.moved {
-		return nil, newRefused(v1.RefusedReason_OWNER_LOST,
-			"this frontend lost the job: resubmit its unfinished tasks under the same id to another frontend")
+		return nil, newRefusedMoved()
 	}
 	if r.isRun {
 		return nil, newRefused(v1.RefusedReason_INVALID,
@@ -249,9 +270,8 @@ func (h *handler) findToExtend(ctx context.Context, req *v1.ExtendRequest, id pr
 	if refused := h.whyMayNotTouch(ctx, req.Caller, id, tenant); refused != nil {
 		return nil, refused
 	}
-	if client := clientOf(ctx); client != nil && client.hasHungUp() {
-		return nil, newRefused(v1.RefusedReason_OWNER_LOST,
-			"the connection is closed: the client may have taken the job elsewhere")
+	if clientOf(ctx).isGone() {
+		return nil, newRefusedHungUp()
 	}
 	if parseErr != nil {
 		return nil, newRefused(v1.RefusedReason_INVALID, "%v", parseErr)
@@ -301,23 +321,20 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 		case !r.isRun:
 			return nil, newRefused(v1.RefusedReason_INVALID, "job %v was submitted before: ask for its events", r.id)
 		default:
-			r.client = client // a repeated Run; the client may have closed the first connection
-			h.answerWhenEnded(r, *a)
+			h.answerWhenEnded(r, *a) // a repeated Run; the client may have closed the first connection
 		}
 		return handle, nil
 	}
 	if h.ctx.Err() != nil {
 		return nil, newRefused(v1.RefusedReason_DRAINING, "this frontend has closed: use another one")
 	}
-	if job.Generation > 0 && client != nil && client.hasHungUp() {
-		return nil, newRefused(v1.RefusedReason_OWNER_LOST,
-			"the connection is closed: the client may have taken the job elsewhere")
+	if job.Generation > 0 && client.isGone() {
+		return nil, newRefusedHungUp()
 	}
 	r := newClientJob(job, in.Phases, now)
-	r.client = client
 	h.beginTiming(&r.timing, job, now)
 	if a != nil {
-		r.isRun, r.runAnswer = true, frame.NewRunAnswer(handle, len(job.Tasks))
+		r.isRun, r.runAnswer, r.polledAt = true, frame.NewRunAnswer(handle, len(job.Tasks)), time.Time{}
 		h.answerWhenEnded(r, *a)
 	}
 	h.jobs[job.ID] = r

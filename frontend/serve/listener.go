@@ -2,6 +2,7 @@ package serve
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -56,6 +57,8 @@ type clientConn struct {
 	trusted      bool              // markTrusted was called, and need not lock again
 	id           identity.Identity // from the certificate, once trusted; zero without certificates
 	lastAnswered probe.JobID       // the last job whose Run was answered here. Server.mu guards it
+	// Ends the context of the call that waits for something here; nil: none waits.
+	endCall atomic.Pointer[context.CancelFunc]
 
 	mu         sync.Mutex // guards all below
 	owesAnswer bool       // the answer to a Run: nothing else may be written before it
@@ -203,6 +206,41 @@ func (c *clientConn) Close() error {
 // hasHungUp reports whether the client has closed the connection.
 func (c *clientConn) hasHungUp() bool {
 	return c.closed.Load() || c.raw != nil && peerHungUp(c.raw, c.listener.server.cfg.Keys != nil)
+}
+
+// isGone is hasHungUp for a call that may have no connection, because no client makes it.
+func (c *clientConn) isGone() bool { return c != nil && c.hasHungUp() }
+
+// untilHangUp returns a context for a call that waits. The context ends soon after the client hangs up, or with end.
+// While a call waits, nobody reads the connection, so nothing else would notice.
+func (c *clientConn) untilHangUp(ctx context.Context) (waits context.Context, end context.CancelFunc) {
+	waits, cancel := context.WithCancel(ctx)
+	if c == nil {
+		return waits, cancel
+	}
+	c.endCall.Store(&cancel)
+	return waits, func() {
+		c.endCall.Store(nil)
+		cancel()
+	}
+}
+
+// endCallsOfGone ends the waits of calls whose clients have hung up. Then their connections get closed, and make
+// room for others.
+func (l *listener) endCallsOfGone() {
+	var waiting []*clientConn
+	l.mu.Lock()
+	for c := range l.conns {
+		if c.endCall.Load() != nil {
+			waiting = append(waiting, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range waiting {
+		if end := c.endCall.Load(); end != nil && c.hasHungUp() {
+			(*end)()
+		}
+	}
 }
 
 // clientAddr is the client's address for Kitex, which passes on nothing else of a connection.

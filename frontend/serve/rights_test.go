@@ -81,7 +81,7 @@ func TestTokenRights(t *testing.T) {
 	pollUntil(t, "it waits", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.jobs[id].waitingPolls > 0
+		return len(c.jobs[id].waitingPolls) > 0
 	})
 	replace(terms(2, "the next"))
 	pollUntil(t, "the old one is gone", func() bool {

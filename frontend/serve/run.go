@@ -90,9 +90,7 @@ func (s *Server) queueReply(r *clientJob, a waitingRun) {
 	var b []byte
 	switch {
 	case r.moved:
-		b = thrownFrame(a.seq,
-			newRefused(v1.RefusedReason_OWNER_LOST,
-				"this frontend lost the job: resubmit its unfinished tasks under the same id to another frontend"))
+		b = thrownFrame(a.seq, newRefusedMoved())
 	case r.tooLargeBytes > 0:
 		refusal := newRefused(v1.RefusedReason_TOO_LARGE,
 			"the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLargeBytes,

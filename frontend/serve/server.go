@@ -319,7 +319,7 @@ func (s *Server) countUnfinished() (unfinished, unfetched int, hasPollers bool) 
 	now := time.Now()
 	for _, r := range s.jobs {
 		if r.ended && !r.inEndedList &&
-			(r.waitingPolls > 0 || now.Sub(r.endedAt) < fetchPatience || now.Sub(r.polledAt) < fetchPatience) {
+			(len(r.waitingPolls) > 0 || now.Sub(r.endedAt) < fetchPatience || now.Sub(r.polledAt) < fetchPatience) {
 			unfetched++
 			hasPollers = hasPollers || !r.isRun
 		}
@@ -697,6 +697,7 @@ func (s *Server) runChecks() {
 		}
 		s.checkLinks(s.allLinks(), absence)
 		s.listener.sweepIdle()
+		s.listener.endCallsOfGone()
 		s.sweepJobs()
 		if s.fleet != nil {
 			s.fleet.dropFormer()
