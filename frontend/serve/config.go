@@ -252,6 +252,10 @@ func (c *Config) checkGossip() (errs []error) {
 	if c.Advertise == "" && isUnspecified(c.Listen) {
 		addError("listen on %q: no peer can reach the frontend there: give --advertise HOST:PORT", c.Listen)
 	}
+	if host, _, err := net.SplitHostPort(c.Advertise); err == nil && isAnyHost(host) {
+		addError("advertise %q: no peer can reach the frontend there: give --advertise an address of this machine",
+			c.Advertise)
+	}
 	if c.GossipAdvertise == "" && isUnspecified(c.Heartbeat) {
 		addError("take heartbeats on %q: no worker can reach the frontend there: give --gossip-advertise "+
 			"HOST:PORT, because workers are told that host", c.Heartbeat)
@@ -262,6 +266,12 @@ func (c *Config) checkGossip() (errs []error) {
 		}
 	}
 	return errs
+}
+
+// isAnyHost reports whether host stands for all addresses of a machine.
+func isAnyHost(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // isUnspecified reports whether addr has no host. A process may listen on such an address, but no client can

@@ -291,3 +291,15 @@ func (f *fleet) whyCutOff() string {
 	return fmt.Sprintf("nothing heard from any of %d other frontends for %v", h.Members-1,
 		h.Silence.Round(time.Second)) + aloneAdvice
 }
+
+// whyAddrShared names a frontend with the same advertised address, and says how to repair that, or "".
+func (f *fleet) whyAddrShared() string {
+	cfg := &f.server.cfg
+	for _, m := range f.node.Members() {
+		if m.API == cfg.Advertise && m.Name != cfg.Name {
+			return fmt.Sprintf("frontend %s advertises the same address as this one, %s, and calls for its jobs come here: "+
+				"give each frontend an --advertise of its own", m.Name, m.API)
+		}
+	}
+	return ""
+}

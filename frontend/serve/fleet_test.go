@@ -318,3 +318,25 @@ func TestValidateGossip(t *testing.T) {
 		}
 	}
 }
+
+// Two frontends with the same advertised address warn of each other. An address without a host is refused.
+func TestAdvertisedTwice(t *testing.T) {
+	named := func(name, advertise string) func(*Config) {
+		return func(c *Config) { c.Name, c.Advertise = name, advertise }
+	}
+	a := startCluster(t, 0, 0, withGossip(), named("a", "127.0.0.1:7"))
+	b := startCluster(t, 0, 0, withGossip(a.GossipAddr()), named("b", "127.0.0.1:7"))
+	startCluster(t, 0, 0, withGossip(a.GossipAddr()), named("c", "127.0.0.1:8"))
+	for _, f := range []struct {
+		*testCluster
+		warns string
+	}{{a, "frontend b advertises the same address"}, {b, "frontend a advertises the same address"}} {
+		pollUntil(t, "the warning", func() bool { return strings.Contains(f.Warning(), f.warns) })
+	}
+	for _, advertise := range []string{"0.0.0.0:7410", "[::]:7410", ":7410"} {
+		cfg := Config{Gossip: "127.0.0.1:0", Heartbeat: "127.0.0.1:0", Advertise: advertise}
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "an address of this machine") {
+			t.Errorf("advertise %q: %v", advertise, err)
+		}
+	}
+}

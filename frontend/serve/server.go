@@ -202,7 +202,7 @@ func (s *Server) Ready() error {
 func (s *Server) Warning() string {
 	warnings := []string{s.terms.whyFileRejected()}
 	if s.fleet != nil {
-		warnings = append(warnings, s.fleet.whyCutOff())
+		warnings = append(warnings, s.fleet.whyCutOff(), s.fleet.whyAddrShared())
 	}
 	return strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return w == "" }), "; ")
 }

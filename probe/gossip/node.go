@@ -10,7 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
@@ -46,6 +46,8 @@ type Node struct {
 	log            *slog.Logger
 	list           *memberlist.Memberlist
 	addr           string
+	bindIP         netip.Addr // of Bind
+	bindPort       int
 	ready          atomic.Bool // list and addr are set
 	ctx            context.Context
 	cancel         context.CancelFunc
@@ -58,10 +60,11 @@ type Node struct {
 
 	// peersMu guards the fields below. memberlist calls events under its own lock, so take peersMu last.
 	peersMu        sync.Mutex
-	peers          map[string]*peer      // all members but this, by run
-	lostMembers    map[string]lostMember // members lost without leaving, by run
-	leaving        map[string]bool       // runs of members that said goodbye
-	seedAddrs      []string              // the configured seeds, looked up
+	peers          map[string]*peer            // all members but this, by run
+	lostMembers    map[string]lostMember       // members lost without leaving, by run
+	leaving        map[string]bool             // runs of members that said goodbye
+	seedAddrs      []string                    // the configured seeds, with names of several seeds looked up
+	seedIPs        map[string][]netip.AddrPort // addresses of the seeds that have host names
 	membersChanged bool
 
 	traffic struct{ packetsIn, packetsOut, bytesIn, bytesOut, dropped, failed, complaints, stalls atomic.Uint64 }
@@ -98,7 +101,7 @@ func Start(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Log, streams: make(chan streamMsg, streamQueue),
 		peers: map[string]*peer{}, lostMembers: map[string]lostMember{}, leaving: map[string]bool{},
-		membersChanged: true}
+		seedIPs: map[string][]netip.AddrPort{}, membersChanged: true}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	now := time.Now()
 	n.self = rows.Member{Name: cfg.Name, Run: rows.NewIncarnation(now.UnixMilli(), rand.Uint64()), API: cfg.API,
@@ -128,6 +131,7 @@ func Start(cfg Config) (*Node, error) {
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
 	n.addr = n.list.LocalNode().Address()
+	n.bindIP, n.bindPort = netip.MustParseAddr(conf.BindAddr).Unmap(), conf.BindPort
 	n.ready.Store(true)
 	n.reportMembers()
 	n.seedAddrs = names.Plain(cfg.Seeds)
@@ -472,22 +476,21 @@ func (n *Node) followSeeds() {
 func (n *Node) joinMissing() {
 	failed := ""
 	for {
-		var errs []error
-		for _, addr := range n.missingAddrs() {
-			if n.ctx.Err() != nil {
-				return
-			}
-			if _, err := n.list.Join([]string{addr}); err != nil {
-				errs = append(errs, err)
-			}
-		}
+		n.resolveSeeds()
+		err := errors.Join(n.join(n.missingAddrs())...)
 		alone := len(n.Members()) == 1
-		switch err := errors.Join(errs...); {
-		case err == nil || !alone:
+		switch {
+		case n.ctx.Err() != nil:
+			return
+		case err == nil:
 			failed = ""
-		case err.Error() != failed:
+		case alone && err.Error() != failed:
 			failed = err.Error()
 			n.log.Warn("no other frontend can be joined", "frontend", n.self.Name, "err", err)
+		case !alone && failed == "":
+			failed = err.Error()
+			n.log.Warn("frontends that --join names, or that were lost, cannot be joined", "frontend", n.self.Name, "err",
+				err)
 		}
 		wait := rejoinEvery
 		if alone {
@@ -501,8 +504,7 @@ func (n *Node) joinMissing() {
 	}
 }
 
-// missingAddrs returns the addresses of seeds and lost members without a present member. A seed with a host name
-// counts only while the frontend is alone, because members are known by IP address.
+// missingAddrs returns the addresses of seeds and lost members without a present member.
 func (n *Node) missingAddrs() []string {
 	n.peersMu.Lock()
 	defer n.peersMu.Unlock()
@@ -519,7 +521,7 @@ func (n *Node) missingAddrs() []string {
 		present[p.Gossip] = true
 	}
 	for _, addr := range n.seedAddrs {
-		if host, _, _ := net.SplitHostPort(addr); !present[addr] && (len(n.peers) == 0 || net.ParseIP(host) != nil) {
+		if !n.isSeedPresent(addr, present) {
 			addrs = append(addrs, addr)
 		}
 	}

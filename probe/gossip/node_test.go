@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -61,10 +62,14 @@ func (w *watcher) startNode(cfg Config) *Node {
 	cfg.API, cfg.Heartbeat = "api-"+cfg.Name+":1", "hb-"+cfg.Name+":1"
 	cfg.OnRows = func([]rows.Row) { w.wake() }
 	cfg.OnMembers = func([]rows.Member) { w.wake() }
+	more := cfg.tune
 	cfg.tune = func(c *memberlist.Config) {
 		c.ProbeInterval, c.ProbeTimeout = 200*time.Millisecond, 100*time.Millisecond
 		c.GossipInterval, c.SuspicionMult = 20*time.Millisecond, 2
 		c.PushPullInterval = time.Second
+		if more != nil {
+			more(c)
+		}
 	}
 	n, err := Start(cfg)
 	if err != nil {
@@ -165,6 +170,115 @@ func TestComeAndGo(t *testing.T) {
 	if h := b.Health(); h.Members != 2 {
 		t.Errorf("b is back: %+v", h)
 	}
+}
+
+// setSeeds gives a running node other seeds, as the DNS does.
+func (n *Node) setSeeds(seeds ...string) {
+	n.peersMu.Lock()
+	n.seedAddrs = seeds
+	n.peersMu.Unlock()
+	n.resolveSeeds()
+}
+
+// byName returns the address of a node with the host name "localhost".
+func byName(t *testing.T, n *Node) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(n.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("localhost", port)
+}
+
+// A fleet that was split heals by seeds with host names, although no frontend is alone. The targets of service records
+// are such names, too. Seeds that are present, or are the frontend itself, are not missing.
+func TestSplitHealsByName(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	a := w.startNode(Config{Name: "a"})
+	b := w.startNode(Config{Name: "b", Seeds: []string{a.Addr()}})
+	c := w.startNode(Config{Name: "c"})
+	d := w.startNode(Config{Name: "d", Seeds: []string{c.Addr()}})
+	w.waitUntil("both parts are whole", func() bool {
+		return namesOf(a) == "a b" && namesOf(b) == "a b" && namesOf(c) == "c d" && namesOf(d) == "c d"
+	})
+	b.setSeeds(byName(t, a), byName(t, b))
+	if missing := b.missingAddrs(); len(missing) > 0 {
+		t.Errorf("b misses %v, its peer and itself", missing)
+	}
+	b.setSeeds(byName(t, a), byName(t, c))
+	if missing := b.missingAddrs(); !slices.Equal(missing, []string{byName(t, c)}) {
+		t.Fatalf("b misses %v, want c by its name", missing)
+	}
+	w.waitUntil("the fleet is whole", func() bool {
+		return !slices.ContainsFunc([]*Node{a, b, c, d}, func(n *Node) bool { return namesOf(n) != "a b c d" })
+	})
+	if missing := b.missingAddrs(); len(missing) > 0 {
+		t.Errorf("b misses %v in a whole fleet", missing)
+	}
+}
+
+// A lone frontend that names itself as a seed is not cut off, by whichever of its addresses.
+func TestOwnNameIsNoSeed(t *testing.T) {
+	n := newWatcher(t).startNode(Config{Name: "a"})
+	n.setSeeds(byName(t, n))
+	if h := n.Health(); h.CutOff {
+		t.Errorf("a frontend that names itself: %+v", h)
+	}
+	n.setSeeds("localhost:1") // where nobody listens
+	if h := n.Health(); !h.CutOff {
+		t.Errorf("a frontend whose seed is silent: %+v", h)
+	}
+	n.peersMu.Lock()
+	defer n.peersMu.Unlock()
+	port := uint16(n.bindPort)
+	for _, own := range []struct {
+		bind, addr string
+		is         bool
+	}{
+		{"127.0.0.1", "127.0.0.1", true}, {"127.0.0.1", "127.0.1.1", false},
+		{"0.0.0.0", "127.0.1.1", true}, {"::", "127.0.0.1", true}, {"0.0.0.0", "198.51.100.1", false},
+	} {
+		n.bindIP = netip.MustParseAddr(own.bind)
+		if is := n.isOwn(netip.AddrPortFrom(netip.MustParseAddr(own.addr), port)); is != own.is {
+			t.Errorf("bound to %s, %s is its own: %t", own.bind, own.addr, is)
+		}
+		if n.isOwn(netip.AddrPortFrom(netip.MustParseAddr(own.addr), port+1)) {
+			t.Errorf("another port of %s is its own", own.addr)
+		}
+	}
+}
+
+// Mute seeds are asked beside each other, not one after another.
+func TestMuteSeeds(t *testing.T) {
+	w := newWatcher(t)
+	a := w.startNode(Config{Name: "a"})
+	release := make(chan struct{}) // or b would not end
+	defer close(release)
+	var seeds []string
+	for range maxJoins - 1 {
+		mute, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mute.Close()
+		go func() {
+			for {
+				conn, err := mute.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					<-release
+					conn.Close()
+				}()
+			}
+		}()
+		seeds = append(seeds, mute.Addr().String())
+	}
+	b := w.startNode(Config{Name: "b", Seeds: append(seeds, a.Addr()),
+		tune: func(c *memberlist.Config) { c.TCPTimeout = time.Hour }})
+	w.waitUntil("b joins although all other seeds are mute", func() bool { return namesOf(b) == "a b" })
 }
 
 // A worker learns of all frontends by the answers to its heartbeats, and all frontends get its row.
