@@ -26,7 +26,7 @@ type gate struct {
 	kitexHandler
 	server       *Server
 	handler      *handler
-	readingBytes *semaphore.Weighted // bytes of large requests
+	readingRoom  *readingRoom        // for large requests
 	decodedBytes *semaphore.Weighted // bytes of requests from reading until the core has the job
 	// patience bounds a large request's wait for room.
 	patience time.Duration
@@ -44,9 +44,12 @@ const (
 	smallRequest = 8 << 10
 	// maxStrangerRequest bounds a request without the right secret whose connection may go on, in bytes.
 	maxStrangerRequest = 4 << 10
-	// A request has to arrive within requestGrace, plus a second for each minRequestRate bytes.
+	// A small request has to arrive within requestGrace, plus a second for each minRequestRate bytes. The bytes of a
+	// large request have to come at that rate, and may be late by requestGrace.
 	requestGrace   = 10 * time.Second
 	minRequestRate = 256 << 10
+	// firstRoom is the room that a large request takes before its bytes arrive.
+	firstRoom = 2 * smallRequest
 	// lightRequest bounds the decoded bytes of a request with a job that takes no room. Requests without a job take
 	// no room, either: they are small, and would keep the room for as long as they wait.
 	lightRequest = 4 << 10
@@ -68,7 +71,7 @@ func newGate(s *Server) *gate {
 	return &gate{
 		server:       s,
 		handler:      &handler{s},
-		readingBytes: semaphore.NewWeighted(2 * int64(s.cfg.MaxRequest)),
+		readingRoom:  newReadingRoom(s.cfg.MaxRequest),
 		decodedBytes: semaphore.NewWeighted(maxDecoded),
 		patience:     2 * time.Second,
 	}
@@ -103,7 +106,7 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	} else if err != nil {
 		return io.EOF // the client hung up, or is too slow
 	}
-	v.head, v.unread = head, head.Size
+	v.head, v.unread, v.rest = head, head.Size, nil
 	var known bool
 	if v.caller, known = g.server.identifyCaller(head.Secret, v.client.peerIdentity()); !known {
 		refusal := g.server.newRefusedUnknown()
@@ -173,21 +176,27 @@ func (g *gate) passLarge(ctx context.Context, v *visitor) error {
 			newRefused(v1.RefusedReason_TOO_LARGE,
 				"the request has %d bytes: only Run, Submit and Extend may have more than %d", size, smallRequest))
 	}
-	h := &requestRoom{patience: g.patience}
+	h := &requestRoom{patience: g.patience, arriving: g.readingRoom.addRequest(v.caller.Tenant)}
 	defer h.releaseRoom()
-	if !h.acquireRoom(ctx, g.readingBytes, size) {
-		return v.refuseCall(true, g.newRefusedFull())
-	}
-	collectGarbage(size)
-	v.limitReadTime()
 	r := bufiox.NewDefaultReader(v.takeUnread())
 	defer func() {
 		r.Skip(r.Buffered())
 		r.Release(nil)
 	}()
-	b, err := r.Peek(size)
-	if err != nil {
-		return io.EOF
+	var b []byte
+	var err error
+	for room := 0; room < size; { // the buffer grows with the bytes that have arrived
+		more := min(max(room, firstRoom), size-room)
+		if !h.arriving.addBytes(more, g.patience) {
+			h.releaseRoom()
+			return v.refuseCall(true, g.newRefusedFull())
+		}
+		room += more
+		collectGarbage(room)
+		r.Release(nil) // frees the last buffer but one
+		if b, err = r.Peek(room); err != nil {
+			return io.EOF
+		}
 	}
 	if v.head, err = frame.ReadHead(r); err != nil { // again, because it has moved
 		return io.EOF
@@ -220,6 +229,7 @@ func collectGarbage(bytes int) {
 // requestRoom is the room that a large request takes.
 type requestRoom struct {
 	patience   time.Duration
+	arriving   *requestBytes // nil: the request is small
 	semaphores []*semaphore.Weighted
 	bytes      []int
 }
@@ -245,6 +255,9 @@ func (h *requestRoom) releaseRoom() {
 		sem.Release(int64(h.bytes[i]))
 	}
 	h.semaphores = nil
+	if h.arriving != nil {
+		h.arriving.release()
+	}
 }
 
 // releaseRequestRoom gives back the room of a call's request, once the request's content has been handed on.
@@ -260,7 +273,8 @@ type visitor struct {
 	client *clientConn
 	caller callerIdentity // makes the call
 	head   frame.Head     // of the call that is being read
-	unread int            // bytes of the call that are still to be taken from the connection
+	unread int            // bytes of the call that takeUnread will take from the connection
+	rest   io.Reader      // of the call's bytes, once taken
 }
 
 // bufferedConn is Kitex's type of a connection.
@@ -302,10 +316,13 @@ func (v *visitor) limitReadTime() {
 // takeUnread returns a reader of the call's unread bytes. The connection's reader must not be used before all unread
 // bytes were taken.
 func (v *visitor) takeUnread() io.Reader {
-	begun, _ := v.Reader().Next(min(v.Reader().Buffered(), v.unread))
-	all := io.LimitReader(io.MultiReader(bytes.NewReader(begun), v.client), int64(v.unread))
-	v.unread = 0
-	return all
+	if v.rest == nil {
+		begun, _ := v.Reader().Next(min(v.Reader().Buffered(), v.unread))
+		all := io.LimitReader(io.MultiReader(bytes.NewReader(begun), v.client), int64(v.unread))
+		v.rest = &pacedReader{all, v.client, requestGrace}
+		v.unread = 0
+	}
+	return v.rest
 }
 
 // refuseUnreadable refuses a call that is not a call of the API.
@@ -317,7 +334,6 @@ func (v *visitor) refuseUnreadable(err error) error {
 // answer. If not, the connection closes, and bytes that come meanwhile are thrown away.
 func (v *visitor) refuseCall(keep bool, r *v1.Refused) error {
 	answer := v.head.Refusal(r)
-	v.limitReadTime()
 	rest := v.takeUnread()
 	if keep {
 		if _, err := io.Copy(io.Discard, rest); err != nil {
@@ -333,6 +349,6 @@ func (v *visitor) refuseCall(keep bool, r *v1.Refused) error {
 	}
 	v.client.CloseWrite()
 	v.SetReadDeadline(time.Now().Add(lingerClosing))
-	io.Copy(io.Discard, rest)
+	io.Copy(io.Discard, v.client)
 	return io.EOF
 }

@@ -7,15 +7,16 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cloudwego/gopkg/protocol/thrift"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
 // rawConn is a connection on which a test sends any bytes.
@@ -170,18 +171,30 @@ func TestStrangers(t *testing.T) {
 func TestRoom(t *testing.T) {
 	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.MaxRequest = 4 << 20; cfg.Core.MaxTasksPerJob = 100 })
 	c.gate.patience = time.Millisecond
-	all := int64(2 * c.cfg.MaxRequest)
 	r := connectRaw(t, c)
-	for name, room := range map[string]struct {
-		sem   *semaphore.Weighted
-		taken int64
-	}{
-		"to read":   {c.gate.readingBytes, all},
-		"to decode": {c.gate.decodedBytes, maxDecoded},
+	for name, take := range map[string]func() (giveBack func()){
+		"to read": func() func() {
+			first, second := c.gate.readingRoom.addRequest("first"), c.gate.readingRoom.addRequest("second")
+			if !first.addBytes(c.cfg.MaxRequest, 0) || !second.addBytes(c.cfg.MaxRequest, 0) {
+				t.Fatal("the room to read is taken")
+			}
+			third := c.gate.readingRoom.addRequest("third")
+			if !third.addBytes(c.cfg.MaxRequest/4, 0) || third.addBytes(64<<10, 0) {
+				t.Fatal("a third tenant gets no share of the rest, or more than its share")
+			}
+			fourth := c.gate.readingRoom.addRequest("") // of the callers of this test
+			for fourth.addBytes(4<<10, 0) {
+			}
+			return func() { first.release(); second.release(); third.release(); fourth.release() }
+		},
+		"to decode": func() func() {
+			if !c.gate.decodedBytes.TryAcquire(maxDecoded) {
+				t.Fatal("the room to decode is taken")
+			}
+			return func() { c.gate.decodedBytes.Release(maxDecoded) }
+		},
 	} {
-		if !room.sem.TryAcquire(room.taken) {
-			t.Fatalf("the room %s is taken", name)
-		}
+		giveBack := take()
 		r.writeBytes(runFrame("", paddedJob(1<<20)))
 		res := r.readRunResult()
 		if res.Refused == nil || res.Refused.Reason != v1.RefusedReason_OVERLOADED || res.Refused.RetryAfterUs <= 0 {
@@ -191,19 +204,85 @@ func TestRoom(t *testing.T) {
 		if res := r.readRunResult(); res.Success == nil {
 			t.Fatalf("no room %s: a small request was refused, too: %v", name, res.Refused)
 		}
-		if room.sem == c.gate.decodedBytes {
+		if name == "to decode" {
 			r.writeBytes(runFrame("", newJob("echo", make([]string, 50)...)))
 			r.wantRefused(v1.RefusedReason_OVERLOADED, "come back later")
 		}
-		room.sem.Release(room.taken)
+		giveBack()
 		r.writeBytes(runFrame("", paddedJob(1<<20)))
 		if res := r.readRunResult(); res.Success == nil {
 			t.Fatalf("room %s: %v", name, res.Refused)
 		}
-		if !room.sem.TryAcquire(room.taken) { // the request was answered, and its room freed before the answer
-			t.Fatalf("the room %s is still taken", name)
+		take()() // the request was answered, and its room freed before the answer
+	}
+}
+
+// Clients that announce large requests, and send only the beginnings, keep no other request out. Neither do clients
+// of one tenant that send half.
+func TestAnnouncedBytesTakeNoRoom(t *testing.T) {
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.MaxRequest = 4 << 20 })
+	head := runFrame("", paddedJob(4<<20-1<<16))[:144]
+	for range 40 {
+		connectRaw(t, c).writeBytes(head)
+	}
+	victim := connectRaw(t, c)
+	for range 2 {
+		victim.writeBytes(runFrame("", paddedJob(20<<10)))
+		if res := victim.readRunResult(); res.Success == nil {
+			t.Fatalf("beside requests of which only the heads came: %v", res.Refused)
 		}
-		room.sem.Release(room.taken)
+	}
+	whole := connectRaw(t, c)
+	whole.writeBytes(runFrame("", paddedJob(2<<20)))
+	if res := whole.readRunResult(); res.Success == nil {
+		t.Fatalf("a request of 2 MiB beside them: %v", res.Refused)
+	}
+}
+
+// Requests that are read at the same time come to their ends, one after the other, if the room is too small for all.
+func TestLargestRequestsAtOnce(t *testing.T) {
+	room := newReadingRoom(1 << 20)
+	requests := []*requestBytes{room.addRequest("a"), room.addRequest("a"), room.addRequest("b"), room.addRequest("b")}
+	ended := make(chan bool)
+	for _, r := range requests {
+		go func() {
+			got := 0
+			for got < 8 && r.addBytes(1<<17, time.Minute) { // 8 are the most bytes that a request may have
+				got++
+			}
+			r.release()
+			ended <- got == 8
+		}()
+	}
+	for range requests {
+		if !<-ended {
+			t.Error("a request found no room")
+		}
+	}
+	if room.free != newReadingRoom(1<<20).free || len(room.taken) > 0 || room.requests.Len() > 0 || room.favoured != nil {
+		t.Errorf("after all requests: %d bytes free, taken %v", room.free, room.taken)
+	}
+	waits := []*requestBytes{room.addRequest("a"), room.addRequest("a"), room.addRequest("b")}
+	if waits[0].release(); room.favoured != waits[2] {
+		t.Error("the next favoured request is of the same tenant as the last")
+	}
+}
+
+// A client may be late by requestGrace, not longer, however much it has sent before.
+func TestPace(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	client := &clientConn{Conn: sock.New(ours), listener: &listener{}}
+	client.settled.L = &client.mu
+	p := &pacedReader{client, client, requestGrace}
+	go theirs.Write(make([]byte, 64<<10))
+	if _, err := io.ReadFull(p, make([]byte, 64<<10)); err != nil || p.timeLeft > requestGrace {
+		t.Fatalf("%v, %v left after quick bytes", err, p.timeLeft)
+	}
+	p.timeLeft = time.Millisecond
+	if n, err := p.Read(make([]byte, 1)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes, %v from a silent client", n, err)
 	}
 }
 
@@ -232,10 +311,8 @@ func TestLargeRequests(t *testing.T) {
 	}
 	half.Close()
 	pollUntil(t, "the room of one that hung up", func() bool {
-		if !c.gate.readingBytes.TryAcquire(8 << 20) {
-			return false
-		}
-		c.gate.readingBytes.Release(8 << 20)
-		return true
+		c.gate.readingRoom.mu.Lock()
+		defer c.gate.readingRoom.mu.Unlock()
+		return c.gate.readingRoom.requests.Len() == 0
 	})
 }
