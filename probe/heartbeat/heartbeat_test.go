@@ -168,7 +168,7 @@ func TestGarbage(t *testing.T) {
 		}
 		c.Close()
 	}
-	waitUntil(t, "they are gone", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.conns) == 0 })
+	waitUntil(t, "they are gone", func() bool { return s.door.Strangers() == 0 })
 	first, second := dial(t, addr), dial(t, addr)
 	for _, c := range []*Conn{first, second} {
 		if _, err := beat(c, firstBeat("")); err != nil {
@@ -184,6 +184,52 @@ func TestGarbage(t *testing.T) {
 		_, err := beat(dial(t, addr), firstBeat(""))
 		return err == nil
 	})
+}
+
+// Strangers keep no worker out, however many connect and say nothing.
+func TestSilentStrangers(t *testing.T) {
+	_, addr := serve(t, Config{Secrets: identity.NewSecrets("sesame"), MaxConns: 5,
+		Answer: func(*rows.Heartbeat) rows.Answer { return rows.Answer{} }})
+	known := dial(t, addr)
+	if _, err := beat(known, firstBeat("sesame")); err != nil {
+		t.Fatal(err)
+	}
+	var strangers []net.Conn
+	for range 20 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		strangers = append(strangers, c)
+	}
+	for _, c := range []*Conn{dial(t, addr), known} {
+		if _, err := beat(c, firstBeat("sesame")); err != nil {
+			t.Errorf("beside silent strangers: %v", err)
+		}
+	}
+	strangers[0].SetReadDeadline(time.Now().Add(patience))
+	if _, err := strangers[0].Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the oldest stranger: %v", err)
+	}
+}
+
+// A connection ends at its third wrong secret.
+func TestGuesses(t *testing.T) {
+	s, addr := serve(t, Config{Secrets: identity.NewSecrets("sesame"), MaxConns: 5,
+		Answer: func(*rows.Heartbeat) rows.Answer { return rows.Answer{} }})
+	c := dial(t, addr)
+	for {
+		var refused *RefusedError
+		if _, err := beat(c, firstBeat("simsim")); err == nil {
+			t.Fatal("a wrong secret was taken")
+		} else if !errors.As(err, &refused) {
+			break
+		}
+		if n := s.Stats().Unauthorized; n > 3 {
+			t.Fatalf("%d guesses on a connection", n)
+		}
+	}
 }
 
 func waitUntil(t *testing.T, event string, ok func() bool) {

@@ -2,7 +2,6 @@ package heartbeat
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/valyala/fastrpc"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/door"
 	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
@@ -27,7 +27,7 @@ const (
 // Config configures a Server.
 type Config struct {
 	Secrets  *identity.Secrets // accepted secrets of workers
-	MaxConns int               // further connections are closed at once
+	MaxConns int               // known workers and strangers; a further connection takes the place of a stranger
 	// Answer answers a heartbeat with the right secret. Calls are concurrent. Answer must not block, and may keep
 	// the parts that the row points to.
 	Answer func(h *rows.Heartbeat) rows.Answer
@@ -37,10 +37,9 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	listener net.Listener
+	door     *door.Door
 	stopped  atomic.Bool
 	accepts  sync.WaitGroup
-	mu       sync.Mutex
-	conns    map[*conn]bool
 	counts   struct{ answered, unauthorized, versions, errors, limit atomic.Uint64 }
 }
 
@@ -49,10 +48,10 @@ type Stats struct {
 	Answered     uint64
 	Unauthorized uint64 // heartbeats with a wrong secret
 	Versions     uint64 // heartbeats of workers without a common version
-	// Errors counts unreadable heartbeats, connections closed for garbage or for silence from the start, and failed
-	// accepts.
+	// Errors counts unreadable heartbeats, connections closed for garbage or because no good heartbeat came in time,
+	// and failed accepts.
 	Errors uint64
-	Limit  uint64 // connections over MaxConns
+	Limit  uint64 // connections closed for lack of room or of descriptors
 }
 
 // Stats returns the present counts.
@@ -64,7 +63,8 @@ func (s *Server) Stats() Stats {
 
 // Serve answers heartbeats on l, in the background. The server owns l.
 func Serve(l net.Listener, cfg Config) *Server {
-	s := &Server{cfg: cfg, listener: l, conns: map[*conn]bool{}}
+	s := &Server{cfg: cfg, listener: l}
+	s.door = door.New(door.Rule{MaxConns: cfg.MaxConns, Closed: s.countClosed})
 	rpc := &fastrpc.Server{
 		SniffHeader:     sniffHeader,
 		ProtocolVersion: protocolVersion,
@@ -78,8 +78,17 @@ func Serve(l net.Listener, cfg Config) *Server {
 		WriteBufferSize: bufferSize,
 		Logger:          errorCount{s},
 	}
-	s.accepts.Go(func() { _ = rpc.Serve((*listener)(s)) })
+	s.accepts.Go(func() { _ = rpc.Serve(s.door.Listen(l)) })
 	return s
+}
+
+// countClosed counts a connection that the door closed.
+func (s *Server) countClosed(why door.Reason) {
+	if why == door.NoRoom || why == door.NoFile {
+		s.counts.limit.Add(1)
+	} else {
+		s.counts.errors.Add(1)
+	}
 }
 
 // Close closes the listener and all connections. A call of Answer may still run when Close returns.
@@ -87,64 +96,8 @@ func (s *Server) Close() error {
 	s.stopped.Store(true)
 	err := s.listener.Close()
 	s.accepts.Wait()
-	s.mu.Lock()
-	for c := range s.conns {
-		c.Conn.Close()
-	}
-	s.mu.Unlock()
+	s.door.CloseAll()
 	return err
-}
-
-// listener presents the server as fastrpc's listener.
-type listener Server
-
-// acceptPause is the pause after a failed accept, unless the listener was closed. The machine may lack memory for
-// another connection, or a free file descriptor.
-const acceptPause = 10 * time.Millisecond
-
-// Accept goes on after errors. After an error of its listener, fastrpc would accept no more connections, without a
-// notice.
-func (l *listener) Accept() (net.Conn, error) {
-	for {
-		raw, err := l.listener.Accept()
-		switch {
-		case err == nil:
-		case l.stopped.Load() || errors.Is(err, net.ErrClosed):
-			return nil, err
-		default:
-			l.counts.errors.Add(1)
-			time.Sleep(acceptPause)
-			continue
-		}
-		c := &conn{Conn: raw, server: (*Server)(l)}
-		l.mu.Lock()
-		full := len(l.conns) >= l.cfg.MaxConns
-		if !full {
-			l.conns[c] = true
-		}
-		l.mu.Unlock()
-		if !full {
-			return c, nil
-		}
-		l.counts.limit.Add(1)
-		raw.Close()
-	}
-}
-
-func (l *listener) Close() error   { return l.listener.Close() }
-func (l *listener) Addr() net.Addr { return l.listener.Addr() }
-
-// conn is a worker's connection. fastrpc closes a conn after the last read or write.
-type conn struct {
-	net.Conn
-	server *Server
-}
-
-func (c *conn) Close() error {
-	c.server.mu.Lock()
-	delete(c.server.conns, c)
-	c.server.mu.Unlock()
-	return c.Conn.Close()
 }
 
 // errorCount counts the connections that ended with an error. fastrpc would log each error, and garbage must not
@@ -162,12 +115,15 @@ var _ fasthttp.Logger = errorCount{}
 // call is a heartbeat and its answer. fastrpc reuses calls.
 type call struct {
 	server *Server
+	conn   *door.Conn
 	buf    []byte
 	beat   rows.Heartbeat
 	err    error // why the heartbeat cannot be read
+	isLast bool  // the connection ends after the answer
 }
 
-func (c *call) Init(net.Conn, fasthttp.Logger) {}
+// Init implements fastrpc.HandlerCtx.
+func (c *call) Init(conn net.Conn, _ fasthttp.Logger) { c.conn = conn.(*door.Conn) }
 
 // ReadRequest implements fastrpc.HandlerCtx. After an error fastrpc closes the connection.
 func (c *call) ReadRequest(br *bufio.Reader) (err error) {
@@ -194,9 +150,11 @@ func (c *call) answerBeat() {
 	}
 	if !s.cfg.Secrets.Takes(c.beat.Secret) {
 		s.counts.unauthorized.Add(1)
+		c.isLast = c.conn.Guest.NoteWrongSecret()
 		c.refuseBeat("the secret is not this frontend's: give all frontends and workers the same one")
 		return
 	}
+	c.conn.Guest.MarkKnown()
 	s.counts.answered.Add(1)
 	a := s.cfg.Answer(&c.beat)
 	c.encodeAnswer(kindAnswered, func(b []byte) []byte { return rows.AppendAnswer(b, &a) })
@@ -219,6 +177,11 @@ func (c *call) encodeAnswer(kind byte, body func([]byte) []byte) {
 // WriteResponse implements fastrpc.HandlerCtx.
 func (c *call) WriteResponse(bw *bufio.Writer) error {
 	_, err := bw.Write(c.buf)
+	if c.isLast {
+		c.isLast = false
+		_ = bw.Flush() // an error: the connection has ended already
+		c.conn.Close()
+	}
 	if cap(c.buf) > keptBuffer {
 		c.buf = nil
 	}
