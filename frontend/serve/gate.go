@@ -111,7 +111,8 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	if v.caller, known = g.server.identifyCaller(head.Secret, v.client.peerIdentity()); !known {
 		refusal := g.server.newRefusedUnknown()
 		g.handler.auditCall(ctx, nil, string(head.Method), "", "", refusal)
-		return v.refuseCall(head.Size <= maxStrangerRequest, refusal)
+		end := v.client.guest.NoteWrongSecret()
+		return v.refuseCall(!end && head.Size <= maxStrangerRequest, refusal)
 	}
 	v.client.markTrusted()
 	if head.Size > smallRequest {

@@ -133,6 +133,7 @@ func TestStrangers(t *testing.T) {
 		polite.writeBytes(runFrame("parsley", newJob("echo", "x")))
 		polite.wantRefused(v1.RefusedReason_UNAUTHORIZED, "secret")
 	}
+	polite.wantClosed() // three guesses are enough
 	if n := c.metrics.unauthorized.Get(); n < 3 {
 		t.Errorf("%d unauthorized calls were counted", n)
 	}
@@ -155,12 +156,7 @@ func TestStrangers(t *testing.T) {
 	friend.writeBytes(runFrame("sesame", newJob("echo", "x")))
 	friend.wantRefused(
 		v1.RefusedReason_NO_WORKER, "") // its connection came last, so all connections have been accepted
-	c.listener.mu.Lock()
-	for conn := range c.listener.conns {
-		conn.connectedAt = conn.connectedAt.Add(-strangerTimeout)
-	}
-	c.listener.mu.Unlock()
-	c.listener.sweepIdle()
+	c.listener.door.CloseLate(time.Now().Add(time.Minute))
 	slow.wantGone() // reset, if the frontend had not read all bytes
 	idle.wantClosed()
 	friend.writeBytes(runFrame("sesame", newJob("echo", "x")))

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/door"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
@@ -24,18 +24,14 @@ import (
 type listener struct {
 	net.Listener
 	server *Server
+	door   *door.Door // strangers have made no accepted call yet
 
-	mu        sync.Mutex
-	conns     map[*clientConn]bool
-	strangers list.List // of *clientConn, oldest first: connections without an accepted call yet
+	mu    sync.Mutex
+	conns map[*clientConn]bool
 }
 
-// Limits of a client's connection.
-const (
-	strangerTimeout = 10 * time.Second // from the connection to its first call with the right secret
-	maxStrangers    = 1000             // connections without such a call
-	idleTimeout     = 30 * time.Minute // without a byte either way
-)
+// idleTimeout bounds the time without a byte either way on a client's connection.
+const idleTimeout = 30 * time.Minute
 
 // clientConn is a client's connection.
 type clientConn struct {
@@ -44,16 +40,15 @@ type clientConn struct {
 	listener *listener
 	// The connection of a balancer that has not named the client yet. nil: the client is named, or there is no
 	// balancer.
-	relayed     *relayedConn
-	raw         syscall.RawConn
-	connectedAt time.Time
-	usedAt      atomic.Int64 // when a byte last went either way, by monotonicNow(); 0: never
+	relayed *relayedConn
+	raw     syscall.RawConn
+	usedAt  atomic.Int64 // when a byte last went either way, by monotonicNow(); 0: never
 	// How many times the server came back to read, or had written the answer to a Run. At each of these times, all
 	// earlier answers are written.
 	answerCount  atomic.Int64
 	reading      atomic.Bool // waits for the client's next bytes
 	closed       atomic.Bool
-	strangerElem *list.Element     // nil: trusted, or closed. listener.mu guards it
+	guest        *door.Guest
 	trusted      bool              // markTrusted was called, and need not lock again
 	id           identity.Identity // from the certificate, once trusted; zero without certificates
 	lastAnswered probe.JobID       // the last job whose Run was answered here. Server.mu guards it
@@ -66,7 +61,14 @@ type clientConn struct {
 }
 
 func newListener(raw net.Listener, s *Server) *listener {
-	return &listener{Listener: raw, server: s, conns: map[*clientConn]bool{}}
+	return &listener{Listener: raw, server: s, conns: map[*clientConn]bool{},
+		door: door.New(door.Rule{MaxConns: s.cfg.MaxConns, Closed: func(why door.Reason) {
+			if why == door.Late {
+				s.metrics.connsIdle.Inc()
+			} else {
+				s.metrics.connsRefused.Inc()
+			}
+		}})}
 }
 
 // acceptPause is the pause after an error of Accept. The machine may lack memory for another connection, or the
@@ -86,7 +88,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		c := &clientConn{listener: l, connectedAt: time.Now()}
+		c := &clientConn{listener: l}
 		if tcp, ok := raw.(*net.TCPConn); ok && l.server.cfg.isBalancer(raw.RemoteAddr()) {
 			c.relayed = &relayedConn{TCPConn: tcp}
 			raw = c.relayed
@@ -97,41 +99,26 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c.settled.L = &c.mu
 		c.raw, _ = c.SyscallConn()
-		if refused := l.addConn(c); refused != nil {
-			l.server.metrics.connsRefused.Inc()
-			if refused.Close(); refused == c {
-				continue
-			}
+		if !l.addConn(c) {
+			c.Conn.Close()
+			continue
 		}
 		return c, nil
 	}
 }
 
-// addConn takes in a new connection, and returns a connection without room, or nil. The oldest stranger makes room,
-// so strangers cannot keep other clients out. If there is no stranger, the result is c.
-func (l *listener) addConn(c *clientConn) (refused *clientConn) {
+// addConn takes in a new connection, and reports whether there is room.
+func (l *listener) addConn(c *clientConn) bool {
+	l.mu.Lock() // before the door evicts c, because Close removes c
+	l.conns[c] = true
+	l.mu.Unlock()
+	guest := l.door.Enter(door.Descriptor(c.Conn), func() { c.Close() })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.conns) >= l.server.cfg.MaxConns || l.strangers.Len() >= maxStrangers {
-		oldest := l.strangers.Front()
-		if oldest == nil {
-			return c
-		}
-		refused = oldest.Value.(*clientConn)
-		l.removeConn(refused)
+	if c.guest = guest; guest == nil {
+		delete(l.conns, c)
 	}
-	l.conns[c] = true
-	c.strangerElem = l.strangers.PushBack(c)
-	return refused
-}
-
-// removeConn forgets a connection. The caller holds mu.
-func (l *listener) removeConn(c *clientConn) {
-	delete(l.conns, c)
-	if c.strangerElem != nil {
-		l.strangers.Remove(c.strangerElem)
-		c.strangerElem = nil
-	}
+	return guest != nil
 }
 
 // markTrusted notes that the client has shown a right to call. Only the gate calls it.
@@ -140,12 +127,7 @@ func (c *clientConn) markTrusted() {
 		return
 	}
 	c.id, c.trusted = c.peerIdentity(), true
-	c.listener.mu.Lock()
-	defer c.listener.mu.Unlock()
-	if c.strangerElem != nil {
-		c.listener.strangers.Remove(c.strangerElem)
-		c.strangerElem = nil
-	}
+	c.guest.MarkKnown()
 }
 
 // peerIdentity returns the identity in the certificate of the client. Only the gate calls it.
@@ -194,8 +176,10 @@ func (c *clientConn) Write(b []byte) (int, error) {
 func (c *clientConn) Close() error {
 	if !c.closed.Swap(true) {
 		c.listener.mu.Lock()
-		c.listener.removeConn(c)
+		delete(c.listener.conns, c)
+		guest := c.guest
 		c.listener.mu.Unlock()
+		guest.Leave()
 		c.mu.Lock()
 		c.settled.Broadcast()
 		c.mu.Unlock()
@@ -268,20 +252,16 @@ func (l *listener) listAnswering() map[*clientConn]int64 {
 
 // awaitsFirstCalls reports whether a connection waits for its first call.
 func (l *listener) awaitsFirstCalls() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.strangers.Len() > 0
+	return l.door.Strangers() > 0
 }
 
-// sweepIdle closes connections that have been strangers or idle for too long.
+// sweepIdle closes connections that have been idle for too long.
 func (l *listener) sweepIdle() {
 	var idle []*clientConn
 	now := monotonicNow()
 	l.mu.Lock()
 	for c := range l.conns {
-		used := c.usedAt.Load()
-		if c.strangerElem != nil && time.Since(c.connectedAt) > strangerTimeout || used != 0 &&
-			time.Duration(now-used) > idleTimeout {
+		if used := c.usedAt.Load(); used != 0 && time.Duration(now-used) > idleTimeout {
 			idle = append(idle, c)
 		}
 	}

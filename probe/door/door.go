@@ -6,6 +6,7 @@ package door
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"net"
 	"sync"
@@ -281,4 +282,17 @@ func Descriptor(c net.Conn) int {
 		}
 	}
 	return number
+}
+
+type guestKey struct{}
+
+// ConnContext is for http.Server. It makes GuestOf work for requests on a *Conn.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, guestKey{}, c.(*Conn).Guest)
+}
+
+// GuestOf returns the guest that makes a request, or nil.
+func GuestOf(ctx context.Context) *Guest {
+	g, _ := ctx.Value(guestKey{}).(*Guest)
+	return g
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/netip"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -451,6 +453,52 @@ func TestStrangersShareABound(t *testing.T) {
 	<-refused // or the test times out
 	if n := ports.inboundBytes.Load(); n > maxInboundBytes+strangers*maxRead {
 		t.Errorf("%d bytes are kept of strangers, the bound is %d", n, maxInboundBytes)
+	}
+}
+
+// Silent streams keep no other stream out: the oldest leaves first.
+func TestSilentStreams(t *testing.T) {
+	conf := memberlist.DefaultLANConfig()
+	conf.BindAddr, conf.BindPort, conf.Logger = "127.0.0.1", 0, log.New(io.Discard, "", 0)
+	ports, err := openPorts(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ports.Shutdown()
+	said := make(chan string, maxInbound+11)
+	go func() {
+		for range maxInbound + 11 {
+			stream := <-ports.StreamCh()
+			go func() {
+				defer stream.Close()
+				b := make([]byte, 5)
+				n, _ := io.ReadFull(stream, b)
+				said <- string(b[:n])
+			}()
+		}
+	}()
+	connect := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(conf.BindPort)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(time.Minute))
+		return c
+	}
+	for range maxInbound + 10 {
+		connect()
+	}
+	if _, err := connect().Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12 { // the strangers that had to leave, and the last stream
+		if text := <-said; text == "hello" {
+			return
+		} else if text != "" || i == 11 {
+			t.Fatalf("stream %d said %q", i, text)
+		}
 	}
 }
 

@@ -9,12 +9,15 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/phoebe-sched/phoebe/probe/door"
 )
 
 // memberlist reads up to 20 MiB of a stream before the check of the secret, for any number of connections. The
 // constants bound the memory of all incoming streams.
 const (
-	// maxInbound bounds the number of incoming streams: each frontend opens a stream now and then, for a moment.
+	// maxInbound bounds the number of incoming streams: each frontend opens a stream now and then, for a moment. No
+	// stream is ever known, because only memberlist sees whether the secret is right.
 	maxInbound = 256
 	// maxInboundBytes bounds the bytes received by all open streams together. The bound is several full tables of
 	// 20,000 workers.
@@ -30,7 +33,7 @@ type transport struct {
 	closed       chan struct{}
 	closeOnce    sync.Once
 	inboundBytes atomic.Int64 // received by all open streams
-	openCount    atomic.Int64
+	door         *door.Door
 }
 
 // openPorts opens the ports of m. If m names no port, openPorts takes a free port and writes the port into m.
@@ -51,7 +54,8 @@ func openPorts(m *memberlist.Config) (*transport, error) {
 				m.BindPort = t.GetAutoBindPort()
 				m.AdvertisePort = m.BindPort
 			}
-			b := &transport{NetTransport: t, streams: make(chan net.Conn), closed: make(chan struct{})}
+			b := &transport{NetTransport: t, streams: make(chan net.Conn), closed: make(chan struct{}),
+				door: door.New(door.Rule{MaxConns: maxInbound})}
 			go b.admitStreams()
 			return b, nil
 		}
@@ -71,19 +75,19 @@ func (t *transport) Shutdown() error {
 	return t.NetTransport.Shutdown()
 }
 
-// admitStreams passes incoming streams on, and closes a stream if maxInbound streams are open.
+// admitStreams passes incoming streams on. If maxInbound streams are open, the oldest is closed.
 func (t *transport) admitStreams() {
 	for {
 		select {
 		case <-t.closed:
 			return
 		case conn := <-t.NetTransport.StreamCh():
-			if t.openCount.Load() >= maxInbound {
+			guest := t.door.Enter(door.Descriptor(conn), func() { conn.Close() })
+			if guest == nil {
 				conn.Close()
 				continue
 			}
-			t.openCount.Add(1)
-			in := &inbound{Conn: conn, owner: t}
+			in := &inbound{Conn: conn, owner: t, guest: guest}
 			select {
 			case t.streams <- in:
 			case <-t.closed:
@@ -100,6 +104,7 @@ var errInbound = errors.New("too many bytes are coming in by all gossip streams 
 type inbound struct {
 	net.Conn
 	owner    *transport
+	guest    *door.Guest
 	received int64
 	closed   bool
 }
@@ -117,7 +122,7 @@ func (c *inbound) Close() error {
 	if !c.closed {
 		c.closed = true
 		c.owner.inboundBytes.Add(-c.received)
-		c.owner.openCount.Add(-1)
+		c.guest.Leave()
 	}
 	return c.Conn.Close()
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/door"
 )
 
 // Handler serves the cache's files to peers: GET or HEAD of /files/ followed by the digest in 64 lowercase hex
@@ -22,10 +24,15 @@ import (
 // because peers must not keep out this worker's own tasks.
 func (c *Cache) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		guest := door.GuestOf(r.Context())
 		if !c.opts.Secrets.Takes(r.Header.Get(secretHeader)) {
+			if guest.NoteWrongSecret() {
+				w.Header().Set("Connection", "close")
+			}
 			http.Error(w, "the secret is missing or wrong: give all workers the same secret", http.StatusUnauthorized)
 			return
 		}
+		guest.MarkKnown()
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "files can only be read", http.StatusMethodNotAllowed)

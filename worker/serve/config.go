@@ -86,7 +86,8 @@ type Config struct {
 	// EventLoops is the number of event loops for connections. Default 1, or 2 with 8 CPUs or more: as the core
 	// cannot run in parallel, more event loops would not help.
 	EventLoops int
-	// MaxConns bounds the connections. The worker closes further connections at once. Default 10000.
+	// MaxConns bounds the connections. A further connection takes the place of the oldest stranger, or is closed.
+	// Default 10000.
 	MaxConns int
 	// MaxFrame bounds the bytes of a received frame, and must leave room for a payload. Default and maximum:
 	// probe.MaxFrame.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/audit"
+	"github.com/phoebe-sched/phoebe/probe/door"
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
@@ -34,6 +35,7 @@ type transport interface {
 type conn struct {
 	server *Server
 	wire   transport
+	guest  *door.Guest
 	home   any // equal for connections with the same home
 	timer  *time.Timer
 	ended  bool // closed or closing: home neither reads nor writes any more
@@ -204,6 +206,7 @@ func (c *conn) checkHello(m probe.Msg) *fault {
 	c.secret = h.Secret
 	c.helloDone, c.frontend, c.frontendName, c.lease, c.heardAt = true, h.Frontend, h.Name, h.Lease, time.Now()
 	c.features = features
+	c.guest.MarkKnown()
 	c.timer.Reset(c.lease)
 	c.wire.Tune(c.lease)
 	c.server.log.Info("frontend connected", "worker", cfg.Name, "frontend", c.frontendName, "id", c.frontend.String(),
@@ -346,6 +349,7 @@ func (c *conn) checkSilence() {
 // handleClosed is called once, when the connection is closed.
 func (c *conn) handleClosed() {
 	c.ended = true
+	c.guest.Leave()
 	c.timer.Stop()
 	if c.helloDone {
 		c.server.reportLinkDown(c)

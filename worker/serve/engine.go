@@ -12,6 +12,7 @@ import (
 
 	"github.com/panjf2000/gnet/v2"
 
+	"github.com/phoebe-sched/phoebe/probe/door"
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
@@ -110,39 +111,33 @@ func listenAddr(g gnet.Engine) (net.Addr, error) {
 func (e *gnetEngine) OnOpen(g gnet.Conn) (_ []byte, action gnet.Action) {
 	s := e.server
 	defer s.recoverPanic("opening a connection", func() { action = gnet.Close })
-	if !s.admitConn(g.Fd()) {
+	s.meters.connections.Inc()
+	guest := s.door.Enter(g.Fd(), func() { g.Close() })
+	if guest == nil {
 		return nil, gnet.Close
 	}
-	g.SetContext(newConn(s, &gnetWire{Conn: g, fd: g.Fd()}, g.EventLoop()))
+	c := newConn(s, &gnetWire{Conn: g, fd: g.Fd()}, g.EventLoop())
+	c.guest = guest
+	g.SetContext(c)
 	return nil, gnet.None
 }
 
-// admitConn counts an opened connection, and reports whether the connection may stay.
-func (s *Server) admitConn(fd int) bool {
-	open := s.conns.Add(1)
-	s.meters.connections.Inc()
-	switch {
-	case open > int64(s.cfg.MaxConns):
-		s.meters.countFault("too_many_connections")
-		return false
-	case uint64(fd)+min(filesLeftFree, s.fileLimit/4) > s.fileLimit:
-		s.meters.countFault("too_many_files")
-		return false
-	}
-	return true
-}
-
-// connClosed counts a closed connection.
-func (s *Server) connClosed() {
-	s.conns.Add(-1)
-	s.meters.connections.Dec()
+// newDoor makes the door for links of frontends.
+func (s *Server) newDoor() *door.Door {
+	return door.New(door.Rule{MaxConns: s.cfg.MaxConns, FilesFree: filesLeftFree, Closed: func(why door.Reason) {
+		if why == door.NoFile {
+			s.meters.countFault("too_many_files")
+		} else {
+			s.meters.countFault("too_many_connections")
+		}
+	}})
 }
 
 // OnClose is called when either side has closed a connection.
 func (e *gnetEngine) OnClose(g gnet.Conn, _ error) gnet.Action {
 	s := e.server
 	defer s.recoverPanic("closing a connection", nil)
-	s.connClosed()
+	s.meters.connections.Dec()
 	if c, ok := g.Context().(*conn); ok {
 		c.wire.(*gnetWire).blockDirect()
 		c.handleClosed()

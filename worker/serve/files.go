@@ -10,10 +10,10 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/door"
 	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/worker"
@@ -28,8 +28,7 @@ const (
 	// the order of arrival. For the number of files see files.Options.Parallel.
 	maxFetches = 64
 
-	// maxPeerConns bounds the connections of other workers that read files here. Further connections are closed
-	// at once.
+	// maxPeerConns bounds the connections of other workers that read files here, with strangers.
 	maxPeerConns = 256
 )
 
@@ -83,33 +82,25 @@ func (s *Server) openStore() error {
 	if cfg.Advertise != "" {
 		host, _, _ = net.SplitHostPort(cfg.Advertise)
 	}
-	handler, conns := cache.Handler(), atomic.Int64{}
+	handler := cache.Handler()
 	s.store.cache, s.store.addr, s.store.usedChanged = cache, net.JoinHostPort(host, port), true
 	s.store.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer s.followFiles() // even if the handler panics
 			handler.ServeHTTP(w, r)
 		}),
+		ConnContext:       door.ConnContext,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    probe.MaxHello,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // errors on connections of peers
-		ConnState: func(c net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				if conns.Add(1) > maxPeerConns {
-					s.meters.countFault("too_many_peers")
-					c.Close()
-				}
-			case http.StateClosed:
-				conns.Add(-1)
-			}
-		},
 	}
+	peers := door.New(door.Rule{MaxConns: maxPeerConns,
+		Closed: func(door.Reason) { s.meters.countFault("too_many_peers") }})
 	s.store.goroutines.Go(func() {
 		if err := s.store.http.Serve(
-			cfg.Keys.Listen(l, identity.Worker|identity.Frontend),
+			peers.Listen(cfg.Keys.Listen(l, identity.Worker|identity.Frontend)),
 		); !errors.Is(err, http.ErrServerClosed) {
 			s.fail(fmt.Errorf("serve files: %w", err))
 		}

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -439,6 +441,48 @@ func TestAnnouncesFiles(t *testing.T) {
 		t.Errorf("a second later other files are announced: %+v", last)
 	}
 	h.mu.Unlock()
+}
+
+// Silent connections keep no peer from a worker's files, and a peer may not guess without end.
+func TestStrangersAtFiles(t *testing.T) {
+	s := newServer(t, 1, withCache(t, func(c *Config) { c.Secret = "sesame" }))
+	ask := func(client *http.Client, secret string) (status int, last bool) {
+		t.Helper()
+		req, err := http.NewRequest(http.MethodGet, "http://"+s.FilesAddr()+"/files/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Phoebe-Secret", secret)
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if _, err := io.Copy(io.Discard, res.Body); err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, res.Close
+	}
+	known := &http.Client{Transport: &http.Transport{}}
+	defer known.CloseIdleConnections()
+	ask(known, "sesame")
+	for range maxPeerConns + 10 {
+		c, err := net.Dial("tcp", s.FilesAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	guesser := &http.Client{Transport: &http.Transport{}}
+	defer guesser.CloseIdleConnections()
+	for i := range 3 {
+		if status, last := ask(guesser, "simsim"); status != http.StatusUnauthorized || last != (i == 2) {
+			t.Errorf("wrong secret %d: status %d, the last of its connection: %v", i, status, last)
+		}
+	}
+	if status, _ := ask(known, "sesame"); status != http.StatusBadRequest {
+		t.Errorf("status %d for a known peer", status)
+	}
 }
 
 func TestFileSettings(t *testing.T) {

@@ -375,7 +375,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 func TestIdleConnections(t *testing.T) {
 	s := newServer(t, 1, func(c *Config) { c.HandshakeTimeout = 50 * time.Millisecond })
 	good, _ := join(t, s, 7)
-	peers := make([]*peer, 1000)
+	peers := make([]*peer, 900) // fewer than the room of strangers takes
 	for i := range peers {
 		peers[i] = connect(t, s)
 	}
@@ -383,7 +383,7 @@ func TestIdleConnections(t *testing.T) {
 	for _, p := range append(peers, mute) {
 		p.waitClosed()
 	}
-	wantMetric(t, s, faultMetric("handshake_timeout"), "1001")
+	wantMetric(t, s, faultMetric("handshake_timeout"), "901")
 	wantMetric(t, s, "phoebe_worker_connections", "1")
 	good.send(probe.Ping{})
 	expect[probe.Pong](good)
@@ -398,6 +398,20 @@ func TestConnectionLimit(t *testing.T) {
 	a.conn.Close()
 	wantMetric(t, s, "phoebe_worker_connections", "1")
 	join(t, s, 9)
+}
+
+// Silent connections keep no frontend out.
+func TestSilentLinks(t *testing.T) {
+	s := newServer(t, 1, func(c *Config) { c.MaxConns, c.HandshakeTimeout = 5, time.Minute })
+	old, _ := join(t, s, 7)
+	first := connect(t, s)
+	for range 10 {
+		connect(t, s)
+	}
+	join(t, s, 8)
+	old.send(probe.Ping{})
+	expect[probe.Pong](old)
+	first.waitClosed()
 }
 
 func TestSilentPeer(t *testing.T) {

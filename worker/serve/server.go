@@ -12,10 +12,10 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/door"
 	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 	"github.com/phoebe-sched/phoebe/worker"
 	"github.com/phoebe-sched/phoebe/worker/exec"
@@ -29,13 +29,11 @@ type Server struct {
 	pool        *exec.Pool
 	alarm       *exec.Alarm
 	incarnation uint64
-	fileLimit   uint64
+	door        *door.Door
 	engine      engine
 	addr        net.Addr // set by Start
 	closeOnce   sync.Once
 	closeErr    error
-
-	conns atomic.Int64 // open connections, for the limit
 
 	done chan struct{} // closed when the server serves no more
 	err  error         // the reason, before done is closed
@@ -99,7 +97,6 @@ func New(cfg Config) (*Server, error) {
 		pool:        pool,
 		alarm:       alarm,
 		incarnation: rows.NewIncarnation(time.Now().UnixMilli(), rand.Uint64()),
-		fileLimit:   RaiseFileLimit(uint64(cfg.MaxConns) + filesLeftFree),
 		done:        make(chan struct{}),
 		core:        worker.New(cfg.Core),
 		links:       map[worker.LinkID]*conn{},
@@ -107,6 +104,8 @@ func New(cfg Config) (*Server, error) {
 		store:       store{fetches: map[probe.AttemptID]*fetch{}},
 		idle:        make(chan struct{}),
 	}
+	RaiseFileLimit(uint64(cfg.MaxConns) + filesLeftFree)
+	s.door = s.newDoor()
 	if cfg.Goroutines {
 		s.engine = &goEngine{server: s, streams: map[*stream]bool{}}
 	} else {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/probe/door"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
@@ -86,17 +87,20 @@ func (e *goEngine) openStream(c *net.TCPConn) {
 		c.Close()
 		return
 	}
-	if !e.server.admitConn(s.fd) {
+	e.server.meters.connections.Inc()
+	guest := e.server.door.Enter(s.fd, func() { s.Close() })
+	if guest == nil {
 		s.Close() // readStream ends at once, and takes the connection off the count
 	}
-	e.running.Go(func() { e.readStream(s) })
+	e.running.Go(func() { e.readStream(s, guest) })
 }
 
 // readStream passes all received bytes to the conn of s.
-func (e *goEngine) readStream(s *stream) {
+func (e *goEngine) readStream(s *stream, guest *door.Guest) {
 	srv := e.server
 	s.home.Lock() // the timer of newConn must not find an incomplete conn
 	c := newConn(srv, s, s)
+	c.guest = guest
 	s.home.Unlock()
 	s.readAll(func(b []byte) {
 		s.atHome(func() {
@@ -112,7 +116,7 @@ func (e *goEngine) readStream(s *stream) {
 	e.mu.Lock()
 	delete(e.streams, s)
 	e.mu.Unlock()
-	srv.connClosed()
+	srv.meters.connections.Dec()
 }
 
 func (e *goEngine) stop() {
