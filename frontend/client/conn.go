@@ -115,14 +115,79 @@ type conn struct {
 	process   *process                // the frontend behind the connection
 	awaited   atomic.Pointer[process] // the frontend whose answer the call awaits; nil: not in use, or unknown
 	idleSince time.Time               // when the connection became idle; zero: not used yet
+	received  atomic.Int64            // bytes
+	sent      atomic.Int64            // bytes that the kernel has taken
+	steps     atomic.Uint64           // number of steps of progress seen by followProgress
 
-	mu    sync.Mutex
-	cause error // why the client closed the connection; nil: it did not
+	mu           sync.Mutex
+	cause        error         // why the client closed the connection; nil: it did not
+	patience     time.Duration // longest time of the present call without progress; 0: no bound
+	seenReceived int64         // received at the last step of progress
+	seenSent     int64         // bytes that had left the machine at the last step of progress
 }
 
 // newConn wraps a connected socket.
 func newConn(s *sock.Conn) *conn {
-	return &conn{Conn: s, r: bufiox.NewDefaultReader(s), w: bufiox.NewDefaultWriter(s)}
+	c := &conn{Conn: s}
+	c.r, c.w = bufiox.NewDefaultReader(c), bufiox.NewDefaultWriter(c)
+	return c
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.Add(int64(n))
+	return n, err
+}
+
+// maxPiece is the number of bytes written at a time, so that sent grows while a large request is written.
+const maxPiece = 256 << 10
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (n int, err error) {
+	for first := true; first || n < len(b) && err == nil; first = false {
+		var more int
+		more, err = c.Conn.Write(b[n:min(n+maxPiece, len(b))])
+		c.sent.Add(int64(more))
+		n += more
+	}
+	return n, err
+}
+
+// minStep is the number of sent bytes that count as progress. A smaller request does not prove that the peer reads,
+// because the peer's kernel takes the request even if the peer hangs.
+const minStep = 16 << 10
+
+// startPatience sets the bound of the call that begins: its longest time without progress; 0: none.
+func (c *conn) startPatience(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.patience = d
+	c.seenReceived, c.seenSent = c.received.Load(), c.sent.Load()
+}
+
+// endPatience ends the bound of a call.
+func (c *conn) endPatience() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.patience = 0
+	c.Conn.SetDeadline(time.Time{})
+}
+
+// followProgress puts off the deadline of a call if bytes have come, or have left the machine, since the last step of
+// progress.
+func (c *conn) followProgress() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	received, sent := c.received.Load(), c.sent.Load()-int64(countUnsent(c.Conn))
+	if received == c.seenReceived && sent < c.seenSent+minStep {
+		return
+	}
+	c.seenReceived, c.seenSent = received, max(sent, c.seenSent)
+	c.steps.Add(1)
+	if c.patience > 0 {
+		c.Conn.SetDeadline(time.Now().Add(c.patience))
+	}
 }
 
 func (c *conn) Reader() *bufiox.DefaultReader { return c.r }
@@ -202,7 +267,7 @@ func (p *pool) lendConn(cl *call) (*conn, error) {
 	}
 	c.call = cl
 	c.awaited.Store(cl.askedProcess())
-	if cl.timeout > 0 {
+	if c.startPatience(cl.timeout); cl.timeout > 0 {
 		cl.deadline = time.Now().Add(cl.timeout)
 	}
 	if !cl.deadline.IsZero() {
@@ -263,7 +328,7 @@ func (p *pool) Put(nc net.Conn) error {
 	c.call = nil
 	c.awaited.Store(nil)
 	if onlyConn != nil {
-		c.Conn.SetDeadline(time.Time{})
+		c.endPatience()
 		return nil
 	}
 	if c.closeCause() != nil || c.r.Buffered() > 0 || !p.keys.Current(c.Conn) { // buffered bytes answer no call
@@ -271,7 +336,7 @@ func (p *pool) Put(nc net.Conn) error {
 		return nil
 	}
 	if hasDeadline {
-		c.Conn.SetDeadline(time.Time{})
+		c.endPatience()
 	}
 	c.idleSince = time.Now()
 	p.releaseConn(c)
@@ -323,7 +388,7 @@ func (p *pool) sendRun(cl *call, req *v1.RunRequest) (*v1.RunResponse, error) {
 	}
 	c.lastSeq++
 	b := frame.AppendRun(c.outBuf, c.lastSeq, req)
-	_, err = c.Conn.Write(b)
+	_, err = c.Write(b)
 	if cap(b) <= maxOutBuf {
 		c.outBuf = b[:0]
 	}
@@ -391,17 +456,36 @@ func (p *pool) closeConnsOf(peer *process, cause error) {
 	}
 }
 
-// answersOwed returns the frontends whose answers are awaited, each with the number of answers it has given so far.
+// answersOwed returns the frontends whose answers are awaited, each with a number that grows with each sign of life: an
+// answer, or a part of a message.
 func (p *pool) answersOwed() map[*process]uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	owed := map[*process]uint64{}
 	for c := range p.conns {
 		if peer := c.awaited.Load(); peer != nil {
-			owed[peer] = peer.answers.Load()
+			if owed[peer] == 0 {
+				owed[peer] = peer.answers.Load()
+			}
+			owed[peer] += c.steps.Load()
 		}
 	}
 	return owed
+}
+
+// followProgress puts off the deadlines of calls whose bytes move.
+func (p *pool) followProgress() {
+	p.mu.Lock()
+	var used []*conn
+	for c := range p.conns {
+		if c.awaited.Load() != nil {
+			used = append(used, c)
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range used {
+		c.followProgress()
+	}
 }
 
 // abort ends every call with cause. Later calls fail with cause, too, unless they are parting.

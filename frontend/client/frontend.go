@@ -288,12 +288,13 @@ func (f *frontend) isDown() bool {
 	return f.failures > 1 || time.Now().Before(f.awayUntil)
 }
 
-// watchCalls finds hanging frontends while calls have no answer. Time limits are no help, because calls such as Run
-// may rightly take very long. If a frontend with unanswered calls has sent no answer for pingEvery (0.5 s), watchCalls
-// pings the frontend on another connection. If the ping gets no answer within pingTimeout (2 s), all calls to the
-// frontend end: by default no later than 3 s after the frontend hangs.
+// watchCalls puts off the deadlines of calls whose bytes move. It also finds hanging frontends while calls have no
+// answer. Time limits are no help, because calls such as Run may rightly take very long. If a frontend with unanswered
+// calls has given no sign of life for pingEvery (0.5 s), watchCalls pings the frontend on another connection. If the
+// ping gets no answer within pingTimeout (2 s), all calls to the frontend end: by default no later than 3 s after the
+// frontend hangs.
 func (f *frontend) watchCalls() {
-	tick := time.NewTicker(f.cfg.pingEvery)
+	tick := time.NewTicker(min(f.cfg.pingEvery, max(f.cfg.rpcTimeout/4, time.Millisecond)))
 	defer tick.Stop()
 	owed := f.pool.answersOwed()
 	for {
@@ -309,6 +310,7 @@ func (f *frontend) watchCalls() {
 			return
 		}
 		f.mu.Unlock()
+		f.pool.followProgress()
 		var pings sync.WaitGroup
 		for p, now := range f.pool.answersOwed() {
 			if before, ok := owed[p]; ok && before == now {

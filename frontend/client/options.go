@@ -82,7 +82,8 @@ func WithName(name string) Option { return func(c *config) { c.name = name } }
 // debug. By default nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
-// WithRPCTimeout bounds each call that a frontend answers at once, such as Submit, Cancel and Cluster. Default 5 s.
+// WithRPCTimeout bounds each call that a frontend answers at once, such as Submit, Cancel and Cluster. As long as bytes
+// of a large request or answer move, the call goes on. Default 5 s.
 func WithRPCTimeout(d time.Duration) Option { return func(c *config) { c.rpcTimeout = d } }
 
 // WithConnectTimeout bounds the time to make a connection. Default 1 s.
