@@ -7,7 +7,9 @@ package frame
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/cloudwego/gopkg/protocol/thrift"
@@ -187,17 +189,26 @@ func (c *answerCodec) Decode(ctx context.Context, msg remote.Message, in remote.
 	return c.Codec.Decode(ctx, msg, in)
 }
 
+// readError is an error of the connection while an answer is read. Type readError implements net.Error, because Kitex
+// tells a timeout only by the error's own type. Kitex logs the other errors of calls that have ended.
+type readError struct{ cause error }
+
+func (e *readError) Error() string   { return "read an answer: " + e.cause.Error() }
+func (e *readError) Unwrap() error   { return e.cause }
+func (e *readError) Timeout() bool   { return errors.Is(e.cause, os.ErrDeadlineExceeded) }
+func (e *readError) Temporary() bool { return false }
+
 // readAnswer peeks at the whole of an answer. It refuses an answer of more than most bytes, or of more than four
 // times as many bytes once decoded.
 func readAnswer(in Peeker, most int) (h Head, b []byte, err error) {
 	if h, err = ReadHead(in); err != nil {
-		return h, nil, fmt.Errorf("read an answer: %w", err)
+		return h, nil, &readError{err}
 	}
 	if h.Size > most {
 		return h, nil, fmt.Errorf("read an answer: %d bytes exceed the limit of %d", h.Size, most)
 	}
 	if b, err = in.Peek(h.Size); err != nil {
-		return h, nil, fmt.Errorf("read an answer: %w", err)
+		return h, nil, &readError{err}
 	}
 	if _, err := h.Weigh(b, 4*most); err != nil {
 		return h, nil, fmt.Errorf("decode an answer: %w", err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -116,4 +118,19 @@ func FuzzReadRun(f *testing.F) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
 	})
+}
+
+// Kitex sees from the error itself that time has run out. Otherwise Kitex would log each call that was given up.
+func TestReadRunTimesOut(t *testing.T) {
+	for _, partial := range []string{"", uint32Text(40) + bytesText(0x80, 1, 0, 2)} {
+		in := bufiox.NewDefaultReader(io.MultiReader(strings.NewReader(partial), iotest.ErrReader(os.ErrDeadlineExceeded)))
+		_, err := ReadRun(in, 1, 1<<20)
+		if ne, ok := err.(net.Error); !ok || !ne.Timeout() || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after %d bytes: %v (%T)", len(partial), err, err)
+		}
+	}
+	_, err := ReadRun(bufiox.NewDefaultReader(strings.NewReader("")), 1, 1<<20)
+	if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		t.Errorf("the end of a connection counts as a timeout: %v", err)
+	}
 }

@@ -49,7 +49,7 @@ type clientJob struct {
 	tooLargeBytes int  // bytes of the results that were too many for Run, and were dropped
 	ended         bool // every outcome is in
 	endedAt       time.Time
-	polledAt      time.Time     // time of the last call of Events; of a Run zero before the first
+	polledAt      time.Time     // time of the last call of Events; of a Run, of a call that waits; zero: none yet
 	waitingPolls  []*clientConn // connections of the Events calls that wait; nil: not a client's
 	inEndedList   bool          // in Server.endedJobs, and may be forgotten
 }

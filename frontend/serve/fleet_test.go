@@ -253,13 +253,20 @@ func TestPeersComeAndGo(t *testing.T) {
 	p.setMembers([]string{"self:1", "a:1", "b:1"}, now)
 	known("listed:1", "a:1", "b:1")
 	p.setMembers([]string{"b:1"}, now)
-	p.setMembers([]string{"b:1"}, now.Add(keepLostPeers))
+	p.dropLost(now.Add(keepLostPeers))
 	known("listed:1", "a:1", "b:1") // perhaps only cut off
 	p.setMembers([]string{"a:1"}, now.Add(keepLostPeers+1))
+	p.dropLost(now.Add(keepLostPeers + 1))
 	known("listed:1", "a:1", "b:1")
 	p.setMembers(nil, now.Add(2*keepLostPeers))
-	p.setMembers(nil, now.Add(3*keepLostPeers+1))
+	if gone := p.listGone(); len(gone) != 2 {
+		t.Errorf("%d peers are told of as gone, want a and b", len(gone))
+	}
+	p.dropLost(now.Add(3*keepLostPeers + 1)) // although no member came or went since
 	known("listed:1")
+	if gone := p.listGone(); len(gone) != 0 {
+		t.Errorf("%d peers are told of as gone for ever", len(gone))
+	}
 	p.close()
 }
 

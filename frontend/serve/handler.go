@@ -39,6 +39,9 @@ func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.Submit
 	return &v1.SubmitResponse{Handle: handle}, nil
 }
 
+// maxEventsWait bounds the wait of a call of Events for news.
+const maxEventsWait = time.Minute
+
 // Events implements the API. Each round of the loop looks at the job with the mutex held. If there is no outcome to
 // return, the call waits for a change, unlocked, until the client's MaxWait has passed. Then the answer is empty.
 func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.EventsResponse, error) {
@@ -46,6 +49,8 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		if err != nil {
 			return nil, err
 		}
+		ctx, end := clientOf(ctx).untilHangUp(ctx)
+		defer end()
 		return owner.Events(ctx, req)
 	}
 	id, err := probe.ParseJobID(req.Handle.Job)
@@ -56,7 +61,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 	if most <= 0 || most > 1000 {
 		most = 1000
 	}
-	until := time.NewTimer(min(max(fromMicros(req.MaxWaitUs), 0), time.Minute))
+	until := time.NewTimer(min(max(fromMicros(req.MaxWaitUs), 0), maxEventsWait))
 	defer until.Stop()
 	client := clientOf(ctx)
 	hungUp, end := client.untilHangUp(ctx)
@@ -88,7 +93,10 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 			return nil, err
 		}
 		now := time.Now()
-		if r.polledAt = now; req.Cursor > r.lastCursor() {
+		if !r.isRun || req.MaxWaitUs > 0 { // peers look whether a Run is here, for a client that may be gone
+			r.polledAt = now
+		}
+		if req.Cursor > r.lastCursor() {
 			return nil, newRefused(v1.RefusedReason_OWNER_LOST,
 				"cursor %d is not of this frontend, which has outcomes up to %d: the job was elsewhere meanwhile; resubmit "+
 					"its unfinished tasks under the same id", req.Cursor, r.lastCursor())

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cloudwego/gopkg/bufiox"
 	"github.com/cloudwego/kitex/client"
 	"github.com/cloudwego/kitex/client/callopt"
 	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
@@ -40,6 +38,7 @@ type peer struct {
 	addr      string
 	newCaller func(context.Context) *v1.Caller
 	client    phoebe.Client          // nil until it is needed
+	pool      *peerPool              // of client
 	goneSince time.Time              // when gossip lost the peer; zero: the peer is present
 	name      atomic.Pointer[string] // the peer's name in its own words; nil: not known yet
 }
@@ -85,11 +84,18 @@ func (p *peers) setMembers(addrs []string, now time.Time) {
 		}
 	}
 	for addr, q := range p.byAddr {
-		switch {
-		case present[addr]:
-		case q.goneSince.IsZero():
+		if !present[addr] && q.goneSince.IsZero() {
 			q.goneSince = now
-		case now.Sub(q.goneSince) > keepLostPeers:
+		}
+	}
+}
+
+// dropLost forgets the peers that gossip has lost for longer than keepLostPeers.
+func (p *peers) dropLost(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for addr, q := range p.byAddr {
+		if !q.goneSince.IsZero() && now.Sub(q.goneSince) > keepLostPeers {
 			q.close()
 			delete(p.byAddr, addr)
 		}
@@ -104,39 +110,18 @@ func (p *peers) findPeer(addr string) *peer {
 	if q == nil || q.client != nil {
 		return q
 	}
+	q.pool = newPeerPool(p.keys)
 	c, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr),
 		client.WithConnectTimeout(ownerTimeout),
-		client.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()), client.WithDialer(peerDialer{p.keys}),
-		client.WithTransportProtocol(transport.Framed), client.WithCodec(frame.Codec(p.maxResponse)))
+		client.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()), client.WithConnPool(q.pool),
+		client.WithDialer(q.pool), client.WithTransportProtocol(transport.Framed), client.WithCodec(frame.Codec(p.maxResponse)))
 	if err != nil {
+		q.pool.Close()
 		return nil
 	}
 	q.client = c
 	return q
 }
-
-// peerDialer connects to other frontends, for Kitex.
-type peerDialer struct{ keys *identity.Keys }
-
-func (d peerDialer) DialTimeout(_, addr string, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	c, err := d.keys.Connect(ctx, new(net.Dialer).DialContext, addr, identity.Frontend)
-	if err != nil {
-		return nil, err
-	}
-	return &peerConn{c, bufiox.NewDefaultReader(c), bufiox.NewDefaultWriter(c)}, nil
-}
-
-// peerConn is a connection with the buffers that Kitex's gonet transport asks for.
-type peerConn struct {
-	net.Conn
-	r *bufiox.DefaultReader
-	w *bufiox.DefaultWriter
-}
-
-func (c *peerConn) Reader() *bufiox.DefaultReader { return c.r }
-func (c *peerConn) Writer() *bufiox.DefaultWriter { return c.w }
 
 // listPresent returns the peers that have not gone.
 func (p *peers) listPresent() []*peer {
@@ -196,10 +181,13 @@ func (p *peer) close() {
 // ownsJob asks whether the peer answers and has the job. The question is this frontend's own, not on behalf of a
 // client.
 func (p *peer) ownsJob(ctx context.Context, job string) bool {
-	_, err := p.client.Events(ctx,
-		&v1.EventsRequest{Caller: p.newCaller(context.Background()), Handle: &v1.Handle{Job: job, Owner: p.addr},
-			MaxEvents: 1},
-		callopt.WithRPCTimeout(ownerTimeout))
+	err := p.call(ctx, func() error {
+		_, err := p.client.Events(ctx,
+			&v1.EventsRequest{Caller: p.newCaller(context.Background()), Handle: &v1.Handle{Job: job, Owner: p.addr},
+				MaxEvents: 1},
+			callopt.WithRPCTimeout(ownerTimeout))
+		return err
+	})
 	return err == nil
 }
 
@@ -222,38 +210,42 @@ func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, er
 			}
 		}
 	}()
-	res, err := p.client.Run(ctx, req)
+	var res *v1.RunResponse
+	err := p.call(ctx, func() (err error) { res, err = p.client.Run(ctx, req); return err })
+	return res, ownerLostError(p.addr, err)
+}
+
+// forwardCall makes a call for a client. within is the time limit.
+func forwardCall[Q, R any](ctx context.Context, p *peer, within time.Duration,
+	rpc func(context.Context, Q, ...callopt.Option) (R, error), req Q) (R, error) {
+	var res R
+	err := p.call(ctx, func() (err error) { res, err = rpc(ctx, req, callopt.WithRPCTimeout(within)); return err })
 	return res, ownerLostError(p.addr, err)
 }
 
 func (p *peer) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 	req.Caller = p.newCaller(ctx)
-	res, err := p.client.Submit(ctx, req, callopt.WithRPCTimeout(10*ownerTimeout))
-	return res, ownerLostError(p.addr, err)
+	return forwardCall(ctx, p, 10*ownerTimeout, p.client.Submit, req)
 }
 
 func (p *peer) Events(ctx context.Context, req *v1.EventsRequest) (*v1.EventsResponse, error) {
 	req.Caller = p.newCaller(ctx)
-	res, err := p.client.Events(ctx, req, callopt.WithRPCTimeout(fromMicros(req.MaxWaitUs)+3*ownerTimeout))
-	return res, ownerLostError(p.addr, err)
+	return forwardCall(ctx, p, min(fromMicros(req.MaxWaitUs), maxEventsWait)+3*ownerTimeout, p.client.Events, req)
 }
 
 func (p *peer) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
 	req.Caller = p.newCaller(ctx)
-	res, err := p.client.Cancel(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
-	return res, ownerLostError(p.addr, err)
+	return forwardCall(ctx, p, 3*ownerTimeout, p.client.Cancel, req)
 }
 
 func (p *peer) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
 	req.Caller = p.newCaller(ctx)
-	res, err := p.client.CancelTasks(ctx, req, callopt.WithRPCTimeout(3*ownerTimeout))
-	return res, ownerLostError(p.addr, err)
+	return forwardCall(ctx, p, 3*ownerTimeout, p.client.CancelTasks, req)
 }
 
 func (p *peer) Extend(ctx context.Context, req *v1.ExtendRequest) (*v1.ExtendResponse, error) {
 	req.Caller = p.newCaller(ctx)
-	res, err := p.client.Extend(ctx, req, callopt.WithRPCTimeout(10*ownerTimeout))
-	return res, ownerLostError(p.addr, err)
+	return forwardCall(ctx, p, 10*ownerTimeout, p.client.Extend, req)
 }
 
 // Explain returns the answer, a refusal, or neither if there is no answer.

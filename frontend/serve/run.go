@@ -29,22 +29,32 @@ type reply struct {
 func (h *handler) runJob(ctx context.Context, client *clientConn, seq int32, req *v1.RunRequest) {
 	client.noteOwed()
 	if owner := h.previousOwner(ctx, req.Caller, req.Job); owner != nil {
-		res, err := owner.Run(ctx, req)
-		if err != nil {
-			client.writeAnswer(thrownFrame(seq, err))
-			return
-		}
-		answer := frame.NewRunAnswer(res.Handle, len(res.Outcomes))
-		for _, o := range res.Outcomes {
-			answer.Add(o)
-		}
-		answer.End()
-		client.writeAnswer(answer.FrameFor(seq))
+		// Beyond this call, Kitex and the visitor serve the connection's next call.
+		ctx := context.WithValue(h.ctx, visitorKey{}, &visitor{client: client, caller: callerOf(ctx)})
+		go forwardRun(ctx, client, seq, req, owner) // and the reader goes on, and finds out if the client hangs up
 		return
 	}
 	if _, err := h.submitJob(ctx, req.Caller, req.Job, client, &waitingRun{client, seq}); err != nil {
 		client.writeAnswer(thrownFrame(seq, err))
 	}
+}
+
+// forwardRun has owner carry out a Run, and answers. If the client hangs up, the owner's connection is closed, and the
+// owner gives up the job as if the client had called there.
+func forwardRun(ctx context.Context, client *clientConn, seq int32, req *v1.RunRequest, owner *peer) {
+	ctx, end := client.untilHangUp(ctx)
+	defer end()
+	res, err := owner.Run(ctx, req)
+	if err != nil {
+		client.writeAnswer(thrownFrame(seq, err))
+		return
+	}
+	answer := frame.NewRunAnswer(res.Handle, len(res.Outcomes))
+	for _, o := range res.Outcomes {
+		answer.Add(o)
+	}
+	answer.End()
+	client.writeAnswer(answer.FrameFor(seq))
 }
 
 // thrownFrame returns the frame by which a Run throws err.

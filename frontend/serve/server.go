@@ -698,6 +698,7 @@ func (s *Server) runChecks() {
 		s.checkLinks(s.allLinks(), absence)
 		s.listener.sweepIdle()
 		s.listener.endCallsOfGone()
+		s.peers.dropLost(time.Now())
 		s.sweepJobs()
 		if s.fleet != nil {
 			s.fleet.dropFormer()

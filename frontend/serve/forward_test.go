@@ -1,0 +1,228 @@
+package serve
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// startPair starts a frontend, and another that forwards calls to the first. Both have the first's workers.
+func startPair(t *testing.T, workers, slots int, change ...func(*Config)) (owner, other *testCluster) {
+	t.Helper()
+	owner = startCluster(t, workers, slots, change...)
+	var addrs Static
+	for _, w := range owner.workers {
+		addrs = append(addrs, w.Addr().String())
+	}
+	other = startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers, cfg.Peers = addrs, []string{owner.Advertised()} })
+	other.awaitWorkers(t, workers)
+	return owner, other
+}
+
+// A forwarded Run ends with its client: the owner gives up the job, and the forwarder can drain.
+func TestForwardedRunEndsWithItsClient(t *testing.T) {
+	owner, other := startPair(t, 1, 2)
+	j := newJob("sleep", "1h")
+	first, second := connectRaw(t, owner), connectRaw(t, other)
+	first.writeBytes(runFrame("", j))
+	jobs := func() int {
+		owner.mu.Lock()
+		defer owner.mu.Unlock()
+		return owner.core.Jobs()
+	}
+	waitingRuns := func() (n int) {
+		owner.mu.Lock()
+		defer owner.mu.Unlock()
+		for _, r := range owner.jobs {
+			n += len(r.waitingRuns)
+		}
+		return n
+	}
+	pollUntil(t, "the job", func() bool { return jobs() == 1 })
+	again := *j
+	again.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}
+	second.writeBytes(runFrame("", &again))
+	pollUntil(t, "the forwarded Run", func() bool { return waitingRuns() == 2 })
+	first.hangUp(owner)
+	owner.sweepLater(time.Hour)
+	if jobs() != 1 {
+		t.Fatal("the job ended, although the client of the forwarded Run waits")
+	}
+	second.hangUp(other)
+	pollUntil(t, "the job to end with its last client", func() bool { return jobs() == 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := other.Drain(ctx); err != nil {
+		t.Errorf("the forwarder waits for a client that is gone: %v", err)
+	}
+}
+
+// A poll forwarded for a client that hangs up ends at the owner, too.
+func TestForwardedPollEndsWithItsClient(t *testing.T) {
+	owner, other := startPair(t, 1, 1, func(cfg *Config) { cfg.ClientGrace = time.Hour })
+	j := newJob("sleep", "1h")
+	res, err := owner.client.Submit(context.Background(), &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r := connectRaw(t, other)
+	r.writeBytes(eventsFrame(res.Handle, 0, time.Minute))
+	pollUntil(t, "the poll", func() bool { return owner.countPolls(j.Id) == 1 })
+	r.Close()
+	pollUntil(t, "the poll to end", func() bool { return owner.countPolls(j.Id) == 0 })
+	if d := time.Since(began); d > 45*time.Second {
+		t.Errorf("the poll went on to its end, for %v", d)
+	}
+}
+
+// rotProxy relays connections to a frontend. rot makes it forget all present connections: whoever writes on one of
+// them gets it reset, as by a machine that took over the address.
+type rotProxy struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []*rottenConn
+}
+
+type rottenConn struct {
+	in, out net.Conn
+	rotten  bool // the next bytes reset the connection
+}
+
+func newRotProxy(t *testing.T, to string) *rotProxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &rotProxy{Listener: l}
+	var relays sync.WaitGroup
+	t.Cleanup(func() {
+		l.Close()
+		p.mu.Lock()
+		for _, c := range p.conns {
+			c.in.Close()
+			c.out.Close()
+		}
+		p.mu.Unlock()
+		relays.Wait()
+	})
+	relays.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			c := &rottenConn{in: in, out: out}
+			p.mu.Lock()
+			p.conns = append(p.conns, c)
+			p.mu.Unlock()
+			relays.Go(func() { p.relay(c, in, out) })
+			relays.Go(func() { p.relay(c, out, in) })
+		}
+	})
+	return p
+}
+
+func (p *rotProxy) relay(c *rottenConn, from, to net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 4096)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		rotten := c.rotten
+		p.mu.Unlock()
+		if rotten && from == c.in {
+			c.in.(*net.TCPConn).SetLinger(0) // a reset
+			c.in.Close()
+			return
+		}
+		if err != nil {
+			return
+		}
+		to.Write(buf[:n])
+	}
+}
+
+func (p *rotProxy) rot() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		if !c.rotten {
+			c.rotten = true
+			n++
+		}
+	}
+	return n
+}
+
+// cut closes all present connections.
+func (p *rotProxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.in.Close()
+	}
+}
+
+// Dead connections between two frontends are no sign that a job's owner is lost: neither those whose end has arrived,
+// nor those that turn out to be dead when used.
+func TestDeadPeerConnections(t *testing.T) {
+	var proxy *rotProxy
+	owner := startCluster(t, 1, 2, func(cfg *Config) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Listen = l.Addr().String()
+		l.Close()
+		proxy = newRotProxy(t, cfg.Listen)
+		cfg.Advertise = proxy.Addr().String()
+	})
+	other := startCluster(t, 0, 0, func(cfg *Config) { cfg.Peers = []string{owner.Advertised()} })
+	ctx := context.Background()
+	j := newJob("sleep", "1h")
+	res, err := owner.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	warmUp := func() { // makes several idle connections
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() {
+				_, err := dialAPI(t, other.Addr()).Events(ctx, &v1.EventsRequest{Handle: res.Handle, MaxWaitUs: 20_000})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+	}
+	for name, kill := range map[string]func(){"rotten": func() { proxy.rot() }, "cut": proxy.cut} {
+		warmUp()
+		kill()
+		for range 5 {
+			if _, err := other.client.Events(ctx, &v1.EventsRequest{Handle: res.Handle}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		warmUp()
+		kill()
+		if p := other.peers.findPeer(owner.Advertised()); !p.ownsJob(ctx, j.Id) {
+			t.Errorf("%s: the owner counts as lost", name)
+		}
+	}
+	if err := owner.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err = other.client.Events(ctx, &v1.EventsRequest{Handle: res.Handle})
+	wantRefused(t, err, v1.RefusedReason_OWNER_LOST, "does not answer")
+}
