@@ -21,6 +21,8 @@ type rival struct {
 var rivals = []rival{
 	{name: "omniscient", central: true, instant: true, make: newOmniscient},
 	{name: "centralized", central: true, pays: true, make: newCentralized},
+	{name: "centralized-ahead", central: true, pays: true, make: newCentralizedAhead},
+	{name: "centralized-heartbeat", central: true, pays: true, make: newCentralizedHeartbeat},
 	{name: "eagle", central: true, instant: true, make: newEagle},
 	{name: "eagle-fifo", central: true, instant: true, make: newEagleFIFO},
 	{name: "single-path", central: true, instant: true, pays: true, make: newSinglePath},

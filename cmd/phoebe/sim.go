@@ -69,7 +69,7 @@ type simRunCmd struct {
 	GossipDelay  time.Duration  `default:"500us" placeholder:"D" help:"Delay of a gossip message, one way. Default ${default}."`
 	GossipLoss   float64        `default:"0" placeholder:"N" help:"Share of the gossip between frontends that is lost, below 1. Default ${default}."`
 	Reserved     float64        `default:"0.1" placeholder:"N" help:"Share of the workers closed to long jobs by the policies eagle and eagle-fifo, below 1. Default ${default}."`
-	DecisionCost time.Duration  `default:"100us" placeholder:"D" help:"Time that the policy centralized takes to decide about a task. Default ${default}."`
+	DecisionCost time.Duration  `default:"100us" placeholder:"D" help:"Time that the policies centralized, centralized-ahead and centralized-heartbeat take to decide about a task. Default ${default}."`
 	LocalityWait time.Duration  `default:"0s" placeholder:"D" help:"How long the policies delay-fifo and delay-fair let a job wait for a slot near its data. Default ${default}."`
 	Think        []string       `sep:"none" placeholder:"[KIND=]D+D[*N]" help:"Decision time for each job and for each task, of the policies single-path, multi-path, two-level and shared-state. With other policies the job's frontend is first busy for as long. KIND limits the flag to jobs of a kind, with an own frontend or N own schedulers. Repeatable. Default: none."`
 	MessageCPU   time.Duration  `name:"message-cpu" default:"0s" placeholder:"D" help:"CPU for each end of a message, and for the start and the end of a task. A message that travels along with another message needs a tenth. On a machine of two busy cores it is 10us. Default ${default}."`
@@ -148,7 +148,7 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	if c.MessageCPU > 0 {
 		doc.Settings = append(doc.Settings, sweep.CPU.String())
 	}
-	if slices.Contains(c.Policy, "centralized") {
+	if slices.ContainsFunc(c.Policy, func(name string) bool { return strings.HasPrefix(name, "centralized") }) {
 		doc.Settings = append(doc.Settings, fmt.Sprintf("centralized: one scheduler that takes %v for each task",
 			c.DecisionCost))
 	}
