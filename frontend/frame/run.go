@@ -42,8 +42,7 @@ func ReadRun(in Buffered, seq int32, most int) (*v1.RunResponse, error) {
 	case thrift.REPLY:
 		err = h.Decode(b, &res)
 	case thrift.EXCEPTION:
-		thrown = thrift.NewApplicationException(0, "")
-		err = h.Decode(b, thrown)
+		thrown, err = readException(b[h.argsStart:h.Size])
 	default:
 		err = fmt.Errorf("its type is %d", h.Type)
 	}
@@ -128,4 +127,32 @@ func (a *RunAnswer) FrameFor(seq int32) []byte {
 	a.handedOut = true
 	binary.BigEndian.PutUint32(b[a.seqAt:], uint32(seq))
 	return b
+}
+
+// readException decodes an exception. thrift.ApplicationException cannot do so: to skip a field that is not known, the
+// library (cloudwego/gopkg 0.2.0) measures the first field again, and then reads past the end.
+func readException(b []byte) (*thrift.ApplicationException, error) {
+	var message string
+	var kind int32
+	for {
+		tp, id, n, err := thrift.Binary.ReadFieldBegin(b)
+		if err != nil {
+			return nil, err
+		}
+		if b = b[n:]; tp == thrift.STOP {
+			return thrift.NewApplicationException(kind, message), nil
+		}
+		switch {
+		case id == 1 && tp == thrift.STRING:
+			message, n, err = thrift.Binary.ReadString(b)
+		case id == 2 && tp == thrift.I32:
+			kind, n, err = thrift.Binary.ReadI32(b)
+		default:
+			n, err = thrift.Binary.Skip(b, tp)
+		}
+		if err != nil {
+			return nil, err
+		}
+		b = b[n:]
+	}
 }

@@ -100,6 +100,20 @@ func TestReadRunOfOthers(t *testing.T) {
 	}
 }
 
+// A field of an exception that is not known is skipped, wherever the field ends.
+func TestReadRunOfUnknownException(t *testing.T) {
+	b := thrift.Binary.AppendMessageBegin(make([]byte, prefixSize), "Run", thrift.EXCEPTION, 1)
+	b = thrift.Binary.AppendString(thrift.Binary.AppendFieldBegin(b, thrift.STRING, 1), "lost")
+	b = thrift.Binary.AppendString(thrift.Binary.AppendFieldBegin(b, thrift.STRING, 9), "new")
+	b = thrift.Binary.AppendI32(thrift.Binary.AppendFieldBegin(b, thrift.I32, 2), thrift.INTERNAL_ERROR)
+	b = endFrame(append(b, byte(thrift.STOP)))
+	var e *thrift.ApplicationException
+	_, err := ReadRun(bufiox.NewDefaultReader(bytes.NewReader(b)), 1, 1<<20)
+	if !errors.As(err, &e) || *e != *thrift.NewApplicationException(thrift.INTERNAL_ERROR, "lost") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // FuzzReadRun: any bytes are read without a panic, and in not much more memory than allowed.
 func FuzzReadRun(f *testing.F) {
 	f.Add(wholeFrame("Run", thrift.REPLY, 1, &v1.PhoebeRunResult{Success: answered}))
