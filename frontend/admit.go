@@ -201,7 +201,7 @@ const maxPendingPerFree = 3
 // noWorkerRefusal returns the refusal of a job because no worker that is up can run t, and names what the fleet lacks.
 // If passes is set, t needs a worker that can pass outputs.
 func (c *jobs) noWorkerRefusal(t *Task, jobConstraint Constraint, passes bool) *RefusedError {
-	linked, able, fitting, caching, passing := 0, 0, 0, 0, 0
+	linked, able, fitting, caching, broken, passing := 0, 0, 0, 0, 0, 0
 	var largest probe.Demand
 	functions := map[string]bool{}
 	for w := range c.view.Workers() {
@@ -222,8 +222,10 @@ func (c *jobs) noWorkerRefusal(t *Task, jobConstraint Constraint, passes bool) *
 			}
 			if t.Demand.Fits(w.Welcome().Capacity) {
 				fitting++
-				if w.Welcome().Cache != "" {
+				if w.HasCache() {
 					caching++
+				} else if w.CacheProblem() != "" {
+					broken++
 				}
 			}
 		}
@@ -242,6 +244,11 @@ func (c *jobs) noWorkerRefusal(t *Task, jobConstraint Constraint, passes bool) *
 		e.Message = fmt.Sprintf(
 			"task %d: demand of %v is more than any worker has that knows %q (largest: %v): demand less",
 			t.Index, t.Demand, t.Function, largest)
+	case len(t.Files) > 0 && caching == 0 && broken > 0:
+		e.Message, e.RetryAfter = fmt.Sprintf(
+			"task %d: it needs files, and the caches of %d workers that could run %q take no files now: "+
+				"phoebe doctor says why; try again later",
+			t.Index, broken, t.Function), time.Second
 	case len(t.Files) > 0 && caching == 0:
 		e.Message = fmt.Sprintf(
 			"task %d: it needs files, and none of the %d workers that could run %q has a cache for them: start workers with --cache-dir",

@@ -183,6 +183,8 @@ func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action)
 		w.noteExpectedStarts(m.Expect, now)
 		w.noteProgress(m.Progress, now)
 		c.view.NotePace(w.Worker, float64(m.Pace)/1000)
+	case probe.Cache:
+		c.noteCache(w, m.Problem)
 	case probe.Drain:
 		c.noteDraining(w)
 		acts = append(acts, Collect{w.Key})

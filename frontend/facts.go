@@ -145,6 +145,7 @@ type task struct {
 	awaitedInputs int
 	readers       []*task      // tasks that wait for this task's next run
 	remakes       int          // how often the task ran again for lost outputs, the present run included
+	diskFailures  int          // how often the disk of a worker failed under the task
 	misses        int          // how often a passed output was not at the expected worker
 	freedAt       time.Time    // when the last awaited input came; zero: nothing was awaited
 	shunned       *view.Worker // where the task failed, and would fail again; nil: nowhere

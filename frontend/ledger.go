@@ -100,6 +100,18 @@ func (c *ledger) noteDraining(w *worker) {
 	c.noteNotUp(w)
 }
 
+// noteCache notes whether the cache of w takes new files. Tasks with files wait for another worker, or may go to w again.
+func (c *ledger) noteCache(w *worker, problem string) {
+	c.view.NoteCache(w.Worker, problem)
+	c.updateStranded()
+	if problem != "" {
+		c.reshelveGone(w)
+	} else if w.Up() {
+		c.reshelveSiteless()
+		c.allWanting = true
+	}
+}
+
 // noteQueueFull notes that the queue of w is full. Until w reports its matrix again, estimation places nothing at
 // w. The frontend does not ask for the matrix before retry has passed.
 func (c *ledger) noteQueueFull(w *worker, retry time.Duration, now time.Time) {

@@ -260,8 +260,13 @@ func (c *planner) fitsNowhereOpen(x *longTask) bool {
 	})
 }
 
-// drawWorker returns a random worker of x's set, for a task without candidates.
+// drawWorker returns a random worker of x's set, for a task without candidates. If there is a choice, the task avoids
+// the worker where it failed.
 func (c *planner) drawWorker(x *longTask) *worker {
 	workers := x.task.group.Set.Workers()
-	return c.workerOf(workers[c.rand.IntN(len(workers))])
+	i := c.rand.IntN(len(workers))
+	if workers[i] == x.task.shunned {
+		i = (i + 1) % len(workers)
+	}
+	return c.workerOf(workers[i])
 }

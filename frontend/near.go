@@ -322,7 +322,7 @@ func (n *nearGroup) addLivePlaces(r *reservation, places int) {
 }
 
 // reshelveGone shelves tasks anew if w was the last worker up at a host or rack of their inputs. The caller knows that
-// w is not up any more.
+// w is not up any more, or gets no tasks with files.
 func (c *jobs) reshelveGone(w *worker) {
 	row := c.view.Fleet().Get(int32(w.Key))
 	if row == nil {

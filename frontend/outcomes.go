@@ -36,9 +36,14 @@ func (c *ledger) handleFinished(w *worker, m *probe.Finished, now time.Time, act
 	return c.endAttempt(a, m, now, acts)
 }
 
+// maxDiskFailures bounds the attempts at a task that end for a failed disk, and do not count as failures of the task.
+// Then the disks fail everywhere, or the task fills them.
+const maxDiskFailures = 5
+
 // endAttempt handles the end of an attempt. If the worker stopped the attempt, the task has not failed: the worker
 // needed the room for regular work, drains, or gave up this frontend. After such a stop the task goes on with another
-// attempt. A killed task that may start only once is lost.
+// attempt. A killed task that may start only once is lost. If the disk of the worker failed, the task goes on
+// elsewhere; a task that may start only once goes on if it has not run.
 func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t, w := a.task, a.w
 	switch {
@@ -54,6 +59,10 @@ func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts [
 		return c.retryTask(a, m, 0, now, acts)
 	case m.Status == probe.Preempted: // only spare attempts are, and their tasks may start again
 		c.Stats.Preempted++
+		return c.retryTask(a, m, 0, now, acts)
+	case m.DiskFailed && t.diskFailures < maxDiskFailures && (t.spec.Retryable || m.Run == 0):
+		t.diskFailures++
+		t.shunned = w.Worker
 		return c.retryTask(a, m, 0, now, acts)
 	}
 	return c.endOrRetryTask(a, m, now, acts)
@@ -623,9 +632,12 @@ func (c *ledger) endStranded(j *job, now time.Time, acts []Action) []Action {
 	j.strandedSince = time.Time{}
 	for _, t := range j.tasks {
 		if (t.state == waiting || t.state == matching) && t.group.Set.Len() == 0 {
+			why := "every worker that could run it has been away"
+			if len(t.spec.Files) > 0 {
+				why += ", or its cache has taken no files,"
+			}
 			acts = c.endTask(t, &Outcome{
-				Kind: Failed, Failure: NoWorker,
-				Message: fmt.Sprintf("every worker that could run it has been away for %v", c.cfg.StrandedFor),
+				Kind: Failed, Failure: NoWorker, Message: fmt.Sprintf("%s for %v", why, c.cfg.StrandedFor),
 			}, now, acts)
 		}
 	}

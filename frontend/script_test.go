@@ -528,6 +528,9 @@ func readMessage(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 	case "finished":
 		m := &probe.Finished{Attempt: l.Attempt(l.Word()), Load: load, Run: cmp.Or(l.Duration("run"), time.Millisecond)}
 		m.Status = statusNames[l.Word()]
+		if m.DiskFailed = l.Flag("disk"); m.DiskFailed && m.Status == probe.NoInput {
+			m.Run = 0 // the task never ran
+		}
 		m.Usage.CPU, m.Usage.Memory = l.Duration("cpu"), probe.MiB(l.Number("mem", 0))
 		m.Outputs = readOutputs(l, l.List("out"))
 		m.Retry = map[string]probe.Retry{"": probe.Anywhere, "elsewhere": probe.Elsewhere,
@@ -553,6 +556,11 @@ func readMessage(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 		}
 		m.Reason = readReason(l)
 		return m
+	case "cache":
+		if l.Flag("broken") {
+			return probe.Cache{Problem: "the disk is full"}
+		}
+		return probe.Cache{}
 	case "evicted":
 		p := l.Places(l.Word())
 		return probe.Evicted{First: p.First, Count: p.Count, Reason: readReason(l)}

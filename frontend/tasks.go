@@ -301,6 +301,10 @@ func (c *jobs) startMatching(t *task) {
 		}
 		t.long = x
 	}
+	x.spec.Avoided = nil
+	if t.shunned != nil {
+		x.spec.Avoided = []int32{int32(t.shunned.Key)}
+	}
 	c.batchQueue.Push(x)
 }
 

@@ -67,7 +67,7 @@ var kindNames = [256]string{
 	kindWelcome: "Welcome", kindRejected: "Rejected", kindQueued: "Queued", kindStarted: "Started",
 	kindReady: "Ready", kindFinished: "Finished", kindRefused: "Refused", kindEvicted: "Evicted",
 	kindGone: "Gone", kindLoad: "Load", kindDrain: "Drain", kindPong: "Pong",
-	kindClaimed: "Claimed",
+	kindClaimed: "Claimed", kindCache: "Cache",
 }
 
 // String returns the name of k, "" for an unknown kind.
@@ -288,6 +288,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 				b = appendDuration(b, d)
 			}
 		}
+		b = appendBool(b, m.DiskFailed)
 	case Refused:
 		b = beginMsg(b, kindRefused)
 		b = appendPlaces(b, m.First, m.Count)
@@ -306,6 +307,8 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendLoad(beginMsg(b, kindLoad), &m)
 	case Drain:
 		b = beginMsg(b, kindDrain)
+	case Cache:
+		b = appendText(beginMsg(b, kindCache), m.Problem)
 	case Pong:
 		b = appendUint(beginMsg(b, kindPong), m.Seq)
 		b = appendLoad(b, &m.Load)
@@ -610,6 +613,8 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			msgs = append(msgs, r.readLoad())
 		case kindDrain:
 			msgs = append(msgs, Drain{})
+		case kindCache:
+			msgs = append(msgs, Cache{Problem: r.readText("problem", MaxText)})
 		case kindPong:
 			m := Pong{Seq: r.readUint("seq"), Load: r.readLoad()}
 			if r.hasMore() {
@@ -884,6 +889,9 @@ func (r *reader) readFinished(m *Finished) {
 			Long: r.readDuration("waits.long"), Closed: r.readDuration("waits.closed"),
 			Idle: r.readDuration("waits.idle"),
 		}
+	}
+	if r.hasMore() {
+		m.DiskFailed = r.readBool("disk failed")
 	}
 }
 

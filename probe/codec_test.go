@@ -27,7 +27,7 @@ var sampleMsgs = []Msg{
 	Hello{}, Reserve{}, Bind{}, Decline{}, Enqueue{}, Cancel{}, Kill{}, Claim{}, Ack{}, Sync{}, Ping{}, Probe{},
 	Welcome{}, Rejected{}, Queued{}, Started{}, Ready{}, &Finished{}, Refused{}, Evicted{}, Gone{}, Load{}, Drain{},
 	Pong{},
-	Claimed{}, Common{}, Forget{}, Restamp{}, Away{},
+	Claimed{}, Common{}, Forget{}, Restamp{}, Away{}, Cache{},
 }
 
 func TestAllMessages(t *testing.T) {
@@ -359,10 +359,11 @@ func olderLengths(m Msg) []int {
 		return []int{fields(m) - len(appendAttempt(nil, m.Attempt))}
 	case *Finished:
 		old := *m
+		disk := fields(&old) - none
 		old.Waits = Waits{}
-		waits := fields(&old) - none
+		waits := fields(&old) - 2*none
 		old.Code, old.Detail, old.Retry, old.Outputs = "", nil, Anywhere, nil
-		return []int{waits, fields(&old) - 2*none}
+		return []int{disk, waits, fields(&old) - 3*none}
 	case Refused:
 		m.Knows = 0
 		return []int{fields(m) - none}
@@ -849,6 +850,7 @@ var (
 			Code:  "no_table", Detail: []byte{1}, Retry: Never,
 			Outputs: []Output{{Partition: 7, Bytes: 1 << 30, File: true, Digest: [32]byte{0xcc}},
 				{Bytes: 1, Data: []byte("x")}},
+			DiskFailed: true,
 		},
 		Refused{
 			First: 100, Count: 2, Attempt: goldenAttempt, Reason: QueueFull, RetryAfter: 50 * time.Millisecond,
@@ -865,6 +867,7 @@ var (
 		Forget{Job: goldenJob},
 		Restamp{Res: 104, Standing: Standing{Spare, 3, 4, 0}, Attempt: goldenAttempt},
 		Away{Drain: true, In: time.Minute, Lasts: time.Hour},
+		Cache{Problem: "full"},
 	}
 )
 

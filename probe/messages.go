@@ -48,6 +48,7 @@ const (
 	kindDrain
 	kindPong
 	kindClaimed
+	kindCache
 )
 
 // Hello is the first message on a connection.
@@ -438,6 +439,8 @@ type Finished struct {
 	Retry   Retry
 	Outputs []Output // of a success; with NoInput: the input files found nowhere
 	Waits   Waits
+	// DiskFailed means: this worker's disk failed, not the task. Retry is Elsewhere then.
+	DiskFailed bool
 }
 
 // Waits divides the wait in the queue by its cause: the parts add up to the wait. All parts are 0 without a wait,
@@ -516,6 +519,10 @@ type Gone struct {
 // Drain says that the worker leaves: the worker takes nothing new and finishes running tasks.
 type Drain struct{}
 
+// Cache says why the worker's file cache takes no new files, or with no Problem, that the cache takes files again. A
+// new link starts without a problem.
+type Cache struct{ Problem string }
+
 // Pong answers a Ping, and reports the state of the frontend's attempts.
 type Pong struct {
 	Seq      uint64
@@ -565,5 +572,6 @@ func (Evicted) wireKind() kind   { return kindEvicted }
 func (Gone) wireKind() kind      { return kindGone }
 func (Load) wireKind() kind      { return kindLoad }
 func (Drain) wireKind() kind     { return kindDrain }
+func (Cache) wireKind() kind     { return kindCache }
 func (Pong) wireKind() kind      { return kindPong }
 func (Claimed) wireKind() kind   { return kindClaimed }

@@ -152,6 +152,7 @@ func (c *Core) finishedMsg(a *attempt) *probe.Finished {
 	m.Usage, m.Load, m.Waits = usage, c.Load(), a.waitParts
 	if more := a.end.details; more != nil {
 		m.Error, m.Code, m.Detail, m.Retry, m.Outputs = more.Error, more.Code, more.Detail, more.Retry, more.Outputs
+		m.DiskFailed = more.DiskFailed
 	}
 	return m
 }
@@ -327,6 +328,9 @@ func (c *Core) linkUp(ev LinkUp, now time.Time, acts []Action) []Action {
 	c.linksByFrontend[l.frontend] = l
 	if c.leaving {
 		acts = c.sendMsg(l, probe.Drain{}, acts)
+	}
+	if c.cacheProblem != "" {
+		acts = c.sendMsg(l, probe.Cache{Problem: c.cacheProblem}, acts)
 	}
 	return acts
 }

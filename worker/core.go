@@ -94,7 +94,8 @@ func (c Config) AlwaysOpen() probe.Demand {
 // LinkID names a connection at this worker. The shell never uses a LinkID twice.
 type LinkID uint64
 
-// Event is an input of a Core: LinkUp, LinkDown, Received, Exited, Fetched, Progressed, Leave or Wake.
+// Event is an input of a Core: LinkUp, LinkDown, Received, Exited, Fetched, CacheChanged,
+// Progressed, Leave or Wake.
 type Event interface{ isEvent() }
 
 // LinkUp reports that a frontend said a good Hello on a new connection. The core drops an older connection of the
@@ -130,6 +131,8 @@ type Exited struct {
 	// Outputs holds the outputs of a successful attempt. If an attempt lacked input, Outputs names the missing
 	// files.
 	Outputs []probe.Output
+	// DiskFailed means that the disk of this worker failed, not the task. Retry is Elsewhere then.
+	DiskFailed bool
 }
 
 // Fetched reports the end of a Fetch: all files have arrived, or a file cannot be had. In the second case Err
@@ -140,7 +143,13 @@ type Fetched struct {
 	Took    time.Duration
 	Bytes   uint64 // of files not in the cache before
 	Err     string
+	// DiskFailed comes with Err: the disk of this worker failed, and another worker may have the files.
+	DiskFailed bool
 }
+
+// CacheChanged reports that the worker's file cache takes no new files, for a Problem, or takes files again. The core
+// tells the frontends.
+type CacheChanged struct{ Problem string }
 
 // Progressed reports how far running attempts have come.
 type Progressed struct{ Attempts []Progress }
@@ -196,14 +205,15 @@ type Fetch struct {
 // whatever becomes of the attempt.
 type Release struct{ Attempt probe.AttemptID }
 
-func (LinkUp) isEvent()     {}
-func (LinkDown) isEvent()   {}
-func (Received) isEvent()   {}
-func (*Exited) isEvent()    {}
-func (Fetched) isEvent()    {}
-func (Progressed) isEvent() {}
-func (Leave) isEvent()      {}
-func (Wake) isEvent()       {}
+func (LinkUp) isEvent()       {}
+func (LinkDown) isEvent()     {}
+func (Received) isEvent()     {}
+func (*Exited) isEvent()      {}
+func (Fetched) isEvent()      {}
+func (CacheChanged) isEvent() {}
+func (Progressed) isEvent()   {}
+func (Leave) isEvent()        {}
+func (Wake) isEvent()         {}
 
 func (*Send) isAction()  {}
 func (*Start) isAction() {}
@@ -235,6 +245,8 @@ type Core struct {
 	cfg       Config
 	functions map[string]bool
 	leaving   bool
+
+	cacheProblem string // why the file cache takes no new files; "": it takes files
 	// staysUntil is set while the worker leaves. Until then the worker answers frontends that may not have
 	// received Drain yet. Zero: the worker need not wait for them.
 	staysUntil time.Time
@@ -499,6 +511,11 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		acts = c.endAttempt(ev, now, acts)
 	case Fetched:
 		acts = c.finishFetch(&ev, now, acts)
+	case CacheChanged:
+		c.cacheProblem = ev.Problem
+		for _, l := range c.linksInOrder() {
+			acts = c.sendMsg(l, probe.Cache(ev), acts)
+		}
 	case Progressed:
 		c.noteProgress(&ev, now)
 	case Wake:

@@ -69,7 +69,11 @@ func (c *Core) finishFetch(ev *Fetched, now time.Time, acts []Action) []Action {
 	}
 	a := c.newEarlyAttempt(p, now)
 	c.addAttempt(a)
-	return c.concludeAttempt(a, &Exited{Attempt: ev.Attempt, Status: probe.NoInput, Error: ev.Err}, now, acts)
+	end := &Exited{Attempt: ev.Attempt, Status: probe.NoInput, Error: ev.Err}
+	if ev.DiskFailed {
+		end.DiskFailed, end.Retry = true, probe.Elsewhere
+	}
+	return c.concludeAttempt(a, end, now, acts)
 }
 
 // releaseFiles orders the release of an attempt's files, at the end of the step.

@@ -67,6 +67,9 @@ func (s *story) event(l *script.Line) Event {
 		if l.Flag("failed") {
 			ev.Status, ev.Error = probe.Failed, "no luck"
 		}
+		if ev.DiskFailed = l.Flag("disk"); ev.DiskFailed {
+			ev.Retry = probe.Elsewhere
+		}
 		if l.Flag("killed") {
 			ev.Status = probe.Killed
 		}
@@ -84,7 +87,13 @@ func (s *story) event(l *script.Line) Event {
 		if l.Flag("failed") {
 			ev.Err = "no such file"
 		}
+		ev.DiskFailed = l.Flag("disk")
 		return ev
+	case "cache":
+		if l.Flag("broken") {
+			return CacheChanged{"the disk is full"}
+		}
+		return CacheChanged{}
 	}
 	verb := l.Word()
 	if verb == "up" {
@@ -295,7 +304,7 @@ func showMsg(msg probe.Msg) string {
 		status := [...]string{"nothing", "ok", "failed", "panicked", "killed", "timed_out", "too_large", "no_input",
 			"preempted"}[m.Status]
 		return "finished " + script.ShowAttempt(m.Attempt) + " " + status +
-			script.Optional(" waited", m.Waited) + script.Optional(" held", m.Held) + script.Optional(" launch",
+			showDisk(m) + script.Optional(" waited", m.Waited) + script.Optional(" held", m.Held) + script.Optional(" launch",
 			m.Launch) + script.Optional(" kept", m.Kept) + showUsage(m.Usage)
 	case probe.Refused:
 		text := "refused"
@@ -320,6 +329,11 @@ func showMsg(msg probe.Msg) string {
 		return text
 	case probe.Drain:
 		return "drain"
+	case probe.Cache:
+		if m.Problem != "" {
+			return "cache broken"
+		}
+		return "cache"
 	case probe.Pong:
 		text := fmt.Sprintf("pong %d", m.Seq) + showLoad(m.Load)
 		for _, e := range m.Expect {
@@ -341,6 +355,16 @@ func showMsg(msg probe.Msg) string {
 		return fmt.Sprintf("claimed %s n=%d", script.ShowJob(m.Job), m.Count) + script.Optional(" knows", m.Knows)
 	}
 	return fmt.Sprintf("%T", msg)
+}
+
+func showDisk(m *probe.Finished) string {
+	switch {
+	case m.DiskFailed && m.Retry == probe.Elsewhere:
+		return " disk"
+	case m.DiskFailed:
+		return " disk anywhere"
+	}
+	return ""
 }
 
 func showLoad(l probe.Load) string {

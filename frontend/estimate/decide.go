@@ -29,6 +29,9 @@ type Task struct {
 	SetEnd time.Duration
 	// ExtraCandidates are further candidates: workers known better than others.
 	ExtraCandidates []int32
+	// Avoided are the workers where the task failed and would fail again. If the pool has no others, they are
+	// candidates, too.
+	Avoided []int32
 }
 
 // isShort reports whether workers treat t as short, apart from reading inputs.
@@ -506,7 +509,7 @@ func (f *Fleet) considerWorker(t *Task, key int32, kind Kind) bool {
 	}
 	row.epoch = f.epoch
 	if row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.isShort()) == probe.NeverFits || t.Pool != nil &&
-		!t.Pool.Has(key) {
+		(!t.Pool.Has(key) || slices.Contains(t.Avoided, key) && t.Pool.Len() > len(t.Avoided)) {
 		return false
 	}
 	f.candidates = append(f.candidates, foundWorker{row, kind})

@@ -42,7 +42,7 @@ func (n *Need) Key() string {
 // isMetBy reports whether w has the function, capacity, cache, features and labels for n.
 func (n *Need) isMetBy(w *Worker) bool {
 	m := &w.welcome
-	return w.functions[n.Function] && n.Demand.Fits(m.Capacity) && (!n.Files || m.Cache != "") && w.Has(n.Features) &&
+	return w.functions[n.Function] && n.Demand.Fits(m.Capacity) && (!n.Files || w.HasCache()) && w.Has(n.Features) &&
 		n.JobConstraint.Matches(m.Labels, m.Host, m.Worker) && n.TaskConstraint.Matches(m.Labels, m.Host, m.Worker)
 }
 

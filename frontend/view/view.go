@@ -101,7 +101,7 @@ func (v *View) NoteLinked(w *Worker, m probe.Welcome, now time.Time) {
 	if w.welcome.Incarnation != m.Incarnation {
 		w.heardSeq = 0
 	}
-	w.welcome, w.listed, w.awaited = m, true, false
+	w.welcome, w.listed, w.awaited, w.cacheProblem = m, true, false, ""
 	w.state, w.leaving = Up, m.Draining
 	if m.Draining {
 		w.state = Draining
@@ -115,12 +115,32 @@ func (v *View) NoteLinked(w *Worker, m probe.Welcome, now time.Time) {
 	v.addToFleet(w)
 	if w.state == Up {
 		v.slots += w.slots
-		for _, s := range v.sets {
-			if s.addWorker(w) {
-				v.changedSets = append(v.changedSets, s)
-			}
-		}
+		v.addToSets(w)
 		v.updateIdle(w)
+	}
+}
+
+// addToSets adds w to all sets with needs met by w. w must be up.
+func (v *View) addToSets(w *Worker) {
+	for _, s := range v.sets {
+		if s.addWorker(w) {
+			v.changedSets = append(v.changedSets, s)
+		}
+	}
+}
+
+// NoteCache notes why the cache of w takes no new files. An empty problem means: the cache takes files again. Meanwhile
+// w gets no tasks with files.
+func (v *View) NoteCache(w *Worker, problem string) {
+	w.cacheProblem = problem
+	if problem == "" && w.state == Up {
+		v.addToSets(w)
+		return
+	}
+	for _, s := range v.sets {
+		if s.need.Files && s.removeWorker(w) {
+			v.changedSets = append(v.changedSets, s)
+		}
 	}
 }
 

@@ -37,6 +37,8 @@ type Worker struct {
 	welcome   probe.Welcome
 	functions map[string]bool
 	slots     int
+	// cacheProblem is why the worker's cache takes no new files; "": no problem, or no cache.
+	cacheProblem string
 
 	pace     float64      // how many times as long as expected long tasks take; 0: unknown
 	load     probe.Load   // last reported load, less the work sent since
@@ -82,6 +84,12 @@ func (w *Worker) Welcome() *probe.Welcome { return &w.welcome }
 
 // Knows reports whether the worker has a function.
 func (w *Worker) Knows(function string) bool { return w.functions[function] }
+
+// HasCache reports whether the worker has a cache that takes files.
+func (w *Worker) HasCache() bool { return w.welcome.Cache != "" && w.cacheProblem == "" }
+
+// CacheProblem returns why the worker's cache takes no new files, or "".
+func (w *Worker) CacheProblem() string { return w.cacheProblem }
 
 // Has reports whether both the worker and this release have all the features.
 func (w *Worker) Has(features probe.Features) bool {

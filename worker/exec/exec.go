@@ -203,6 +203,8 @@ type Result struct {
 	Detail []byte
 	Retry  Retry
 	Passed []probe.Output // if Succeeded: the task's outputs, by partition; if NoInput: the lost file
+	// DiskFailed means: the task failed because the Store's disk fails. Then Retry is Elsewhere.
+	DiskFailed bool
 }
 
 // Running is a task between its start and its end.

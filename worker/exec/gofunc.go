@@ -66,6 +66,7 @@ func runGuarded(ctx context.Context, f Func, t *Attempt) (res Result) {
 	case err != nil:
 		res.Status, res.Err = Failed, clipText(cmp.Or(err.Error(), "the function returned an error with no text"))
 		res.copyErrorDetails(err)
+		res.noteDisk(t, err)
 	case t.MaxResult > 0 && len(out) > t.MaxResult && !t.mayReturnFile():
 		res.Status, res.Err = TooLarge, tooLargeText(fmt.Sprintf("%d bytes", len(out)), t.MaxResult)
 	case t.MaxResult > 0 && len(out) > t.MaxResult:

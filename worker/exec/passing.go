@@ -19,6 +19,8 @@ type Store interface {
 	// Fetch returns the path of a file, and fetches the file from peers if necessary. The file stays until the
 	// caller calls release. The error is fs.ErrNotExist if no peer has the file.
 	Fetch(ctx context.Context, f probe.File) (path string, release func(), err error)
+	// IsDiskFailure reports whether err, of the store or a Draft, comes from a failing disk.
+	IsDiskFailure(err error) bool
 }
 
 // Draft is a file while its task writes it. The writer must call Commit or Abort.
@@ -99,6 +101,7 @@ func newResultOutput(t *Attempt) *output {
 func (r *Result) setResult(o *output) {
 	if err := o.endOutput(true); err != nil {
 		r.setFailure(err)
+		r.noteDisk(&o.taskCtx.attempt, err)
 		return
 	}
 	r.addOutput(o)
@@ -118,6 +121,13 @@ func (r *Result) setFailure(err error) {
 	r.Status, r.Err, r.Output, r.Passed = Failed, clipText(err.Error()), nil, nil
 	if _, size := errors.AsType[*sizeError](err); size {
 		r.Status = TooLarge
+	}
+}
+
+// noteDisk notes the cause of a failed task, if err comes from a failing disk.
+func (r *Result) noteDisk(t *Attempt, err error) {
+	if t.Store != nil && t.Store.IsDiskFailure(err) {
+		r.DiskFailed, r.Retry = true, Elsewhere
 	}
 }
 

@@ -36,6 +36,8 @@ func (d *fullDraft) Commit() (digest [32]byte, path string, release func(), err 
 
 func (d *fullDraft) Abort() {}
 
+func (s *fullStore) IsDiskFailure(error) bool { return false }
+
 // An input that came with the task stays as a file until the task ends, however full the cache is.
 func TestPathOfSmallInput(t *testing.T) {
 	store := &fullStore{dir: t.TempDir()}

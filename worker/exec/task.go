@@ -55,9 +55,13 @@ func (w *taskContext) concludeTask(res Result) Result {
 		release()
 	}
 	for _, o := range outputs {
+		if res.Status == Failed { // probably because of o, whatever error the function returned
+			res.noteDisk(&w.attempt, o.err)
+		}
 		switch err := o.endOutput(res.Status == Succeeded); {
 		case err != nil:
 			res.setFailure(err)
+			res.noteDisk(&w.attempt, err)
 		case res.Status == Succeeded && o.isResult() && len(res.Output)+len(res.Passed) > 0:
 			res.setFailure(errors.New("the function wrote its result, and returned another result"))
 		}

@@ -24,6 +24,9 @@ import (
 // partialPrefix begins the names of files that are not entries: files being fetched, written, or deleted.
 const partialPrefix = "partial-"
 
+// lockName is the file in the folder that a cache locks.
+const lockName = "lock"
+
 // block is the unit of an entry's charge, in bytes, as on the disk. It also bounds the number of small entries.
 const block = 4096
 
@@ -38,7 +41,9 @@ type Cache struct {
 	origin     *http.Client
 	ctx        context.Context // ends at Close
 	cancelAll  context.CancelCauseFunc
-	goroutines sync.WaitGroup // of fetches, and of reportChanges
+	goroutines sync.WaitGroup // of fetches, watchDisk and reportChanges
+
+	disk disk
 
 	mu             sync.Mutex
 	closed         bool
@@ -119,12 +124,14 @@ func Open(dir string, maxBytes int64, opts Options) (*Cache, error) {
 		entries: map[[32]byte]*entry{}, abandoned: map[*fetch]struct{}{},
 		changes: map[[32]byte]bool{}, changeSignal: make(chan struct{}, 1),
 		hostLimits: map[string]*hostLimit{}, roomWaiter: make(chan struct{}, 1),
+		disk: disk{failed: make(chan struct{}, 1)},
 	}
 	c.peers, c.origin = newPeerClient(c.opts.Keys, c.opts.Timeout), c.newOriginClient()
 	if err := c.takeFolder(); err != nil {
 		return nil, fmt.Errorf("file cache: %w", err)
 	}
 	c.ctx, c.cancelAll = context.WithCancelCause(context.Background())
+	c.goroutines.Go(c.watchDisk)
 	if c.opts.OnChange != nil {
 		c.goroutines.Go(c.reportChanges)
 	}
@@ -133,6 +140,18 @@ func Open(dir string, maxBytes int64, opts Options) (*Cache, error) {
 
 // takeFolder creates or checks the folder, locks it, and takes over its files.
 func (c *Cache) takeFolder() error {
+	if err := c.lockDir(); err != nil {
+		return err
+	}
+	if err := c.scanFolder(); err != nil {
+		c.lockFile.Close()
+		return err
+	}
+	return nil
+}
+
+// lockDir creates or checks the folder, and takes its lock unless the cache holds the lock already.
+func (c *Cache) lockDir() error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
@@ -146,13 +165,17 @@ func (c *Cache) takeFolder() error {
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
 		return fmt.Errorf("%s is open to other users (mode %#o): chmod 700 it, or name another folder", c.dir, perm)
 	}
-	if c.lockFile, err = lockFolder(c.dir); err != nil {
+	if c.holdsLock() {
+		return nil
+	}
+	lock, err := lockFolder(c.dir)
+	if err != nil {
 		return err
 	}
-	if err := c.scanFolder(); err != nil {
-		c.lockFile.Close()
-		return err
+	if c.lockFile != nil {
+		c.lockFile.Close() // of a folder that somebody deleted
 	}
+	c.lockFile = lock
 	return nil
 }
 
@@ -344,6 +367,9 @@ func (c *Cache) pinOrFetch(f probe.File, peers []string) (_ *entry, _ *fetch, st
 				f, Missing,
 				errors.New("no worker has the file in its cache, and the file has no URL: give the file a URL"),
 			}
+		}
+		if problem := c.disk.whyOutOfService(); problem != nil {
+			return nil, nil, false, &Error{f, Disk, problem}
 		}
 		if e != nil { // found at start, with another size: probably cut off by a crash
 			c.dropEntry(e)

@@ -1,4 +1,4 @@
-// Package files is a worker's cache of the files of tasks. It fetches missing files before a task's turn: from
+// Package files is a worker's cache of the files of tasks. The cache fetches missing files before a task's turn: from
 // another worker's cache if possible, otherwise from the file's URL (http, https, file).
 //
 // A file is named by its SHA-256 digest and its size. The cache hashes a file while streaming it into a partial
@@ -9,10 +9,10 @@
 // save a fetch after a power failure. The price: the cache trusts a file of an earlier process only after hashing
 // it again, at its first use. Hashing a whole cache at the start would keep a restarted worker (or a rack of
 // workers) busy for minutes. And the first task to use a file must read the file from the disk anyway. Before its
-// first use, an old entry is announced like any other, as a hint. Peers may fetch it: they hash the content
+// first use, an old entry is announced like any other, as a hint. Peers may fetch the file and hash the content
 // themselves.
 //
-// Every fetch ends. The cache gives up a source that sends nothing for Options.Timeout, or crawls. It asks an
+// Every fetch ends. The cache gives up a source that sends nothing for Options.Timeout, or crawls, and asks an
 // origin again a few times if a retry may help. Then the error names the URL, the failure and a remedy. The whole
 // fetch has no time limit, so a large file arrives over a slow link. A host that hangs does not delay files of
 // other hosts.

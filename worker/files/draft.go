@@ -31,6 +31,9 @@ func (c *Cache) Create() (*Draft, error) {
 	if closed {
 		return nil, ErrClosed
 	}
+	if problem := c.disk.whyOutOfService(); problem != nil {
+		return nil, problem
+	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, c.diskFailure(err)

@@ -86,6 +86,12 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.err }
 
+// IsDiskFailure reports whether err comes from the cache's own folder, and would come for any file.
+func IsDiskFailure(err error) bool {
+	f, ok := errors.AsType[*failure](err)
+	return ok && f.reason == Disk
+}
+
 func newFailure(reason Reason, hint, format string, args ...any) error {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...), hint: hint}
 }

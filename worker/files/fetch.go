@@ -302,15 +302,6 @@ func (d diskWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// diskFailure turns an error of the cache's folder into a failure with a remedy.
-func (c *Cache) diskFailure(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return newFailure(Disk, "free space, or give the cache a limit that fits the disk",
-			"the disk of %s is full", c.dir)
-	}
-	return newFailure(Disk, "", "cannot write to the cache: %w", err)
-}
-
 // countingReader counts the bytes from a source, and marks a cut connection.
 type countingReader struct {
 	r      io.Reader

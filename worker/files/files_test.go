@@ -1207,6 +1207,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%v: %v", reasonOf(err), err)
 	}
 	// A read-only folder is not a source's fault: the cache does not ask a second source.
+	c = newCache(t, 1<<20, Options{})
 	b := content(1, 10)
 	url, asked := serveContent(t, b)
 	if err := os.WriteFile(filepath.Join(c.dir, "partial-1"), nil, 0o600); err != nil {

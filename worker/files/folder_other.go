@@ -26,5 +26,5 @@ func stampOf(path string) (fileStamp, error) {
 
 // lockFolder does not exclude other processes on this system.
 func lockFolder(dir string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	return os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 }

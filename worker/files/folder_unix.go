@@ -39,7 +39,7 @@ func stampOf(path string) (fileStamp, error) {
 
 // lockFolder locks the folder for this cache alone, until the file is closed or the process ends.
 func lockFolder(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,11 @@ type Options struct {
 	// found by Open; Digests has them.
 	OnChange func(added, removed [][32]byte)
 
+	// OnDisk gets the problem if the cache's folder cannot be written, and nil when the folder can be written again.
+	// Meanwhile the cache takes no new files. Calls come one at a time, without a lock held. Close waits for a
+	// running call.
+	OnDisk func(problem error)
+
 	Logger *slog.Logger // default: none
 }
 
@@ -62,6 +67,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
+	}
+	if o.OnDisk == nil {
+		o.OnDisk = func(error) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

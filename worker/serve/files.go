@@ -69,7 +69,7 @@ func (s *Server) openStore() error {
 		return nil
 	}
 	options := cfg.fileOptions()
-	options.Logger = s.log
+	options.Logger, options.OnDisk = s.log, s.noteDisk
 	cache, err := files.Open(cfg.CacheDir, cfg.CacheSize, options)
 	if err != nil {
 		return err
@@ -154,6 +154,19 @@ func (st *store) Fetch(ctx context.Context, f probe.File) (path string, release 
 		return "", nil, err
 	}
 	return held.Path, held.Release, nil
+}
+
+// IsDiskFailure implements exec.Store.
+func (st *store) IsDiskFailure(err error) bool { return files.IsDiskFailure(err) }
+
+// noteDisk has the core tell frontends whether the cache takes new files.
+func (s *Server) noteDisk(problem error) {
+	defer s.recoverPanic("reporting the cache", nil)
+	ev := worker.CacheChanged{}
+	if problem != nil {
+		ev.Problem = problem.Error()
+	}
+	s.withCore(nil, func(now time.Time) { s.stepCore(now, ev) })
 }
 
 // startFetches starts waiting fetches, as many as may run. The mutex is held.
@@ -241,7 +254,7 @@ func (s *Server) reportFetched(f *fetch, held []*files.Held, err error, now time
 		f.paths = append(f.paths, h.Path)
 	}
 	if err != nil {
-		ev.Err = err.Error()
+		ev.Err, ev.DiskFailed = err.Error(), files.IsDiskFailure(err)
 		s.log.Warn("a task's files cannot be had", "worker", s.cfg.Name, "attempt", f.attempt.String(), "err", err)
 	}
 	s.stepCore(now, ev)

@@ -122,6 +122,24 @@ func (p *peer) waitFinished() *probe.Finished {
 	}
 }
 
+// waitCache waits for news about the worker's cache, and skips other messages.
+func (p *peer) waitCache() probe.Cache {
+	p.tb.Helper()
+	for {
+		if m, ok := p.next().(probe.Cache); ok {
+			return m
+		}
+	}
+}
+
+// blockFolder replaces a folder by a file, so that not even root can write there.
+func blockFolder(t *testing.T, dir string) {
+	t.Helper()
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestFiles(t *testing.T) {
 	o := newOrigin(t)
 	s := newServer(t, 1, withCache(t, nil))
@@ -384,7 +402,8 @@ func TestOriginThatFails(t *testing.T) {
 	}
 }
 
-// A task whose output does not fit into the cache fails. The worker runs on.
+// A task whose files or outputs cannot be written fails because of the disk. The worker runs on, and tells its
+// frontends about the cache until the folder can be written again.
 func TestUnwritableCache(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	s := newServer(t, 1, withCache(t, func(c *Config) {
@@ -395,22 +414,35 @@ func TestUnwritableCache(t *testing.T) {
 				return nil, err
 			}
 			_, err = w.Write(make([]byte, 1<<20))
-			return nil, errors.Join(err, w.Close())
+			return nil, fmt.Errorf("my own words: %v", errors.Join(err, w.Close()))
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}))
 	p, _ := join(t, s, 7)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	blockFolder(t, dir)
 	p.send(enqueue(1, "write", ""))
-	if f := p.waitFinished(); f.Status == probe.Succeeded || !strings.Contains(f.Error, "cannot write to the cache") {
+	if f := p.waitFinished(); f.Status != probe.Failed || !f.DiskFailed || f.Retry != probe.Elsewhere ||
+		!strings.Contains(f.Error, "cannot write to the cache") {
 		t.Errorf("the task ends as %+v", f)
 	}
-	p.send(enqueue(2, "echo", "still here"))
+	late, _ := join(t, s, 8)
+	if m := late.waitCache(); m.Problem == "" {
+		t.Error("a frontend hears of no problem")
+	}
+	p.send(enqueue(2, "cat", "", newOrigin(t).add("a", "a")))
+	if f := p.waitFinished(); f.Status != probe.NoInput || !f.DiskFailed || f.Retry != probe.Elsewhere {
+		t.Errorf("a task with a file ends as %+v", f)
+	}
+	p.send(enqueue(3, "echo", "still here"))
 	if f := p.waitFinished(); string(f.Result) != "still here" {
-		t.Errorf("the next task ends as %+v", f)
+		t.Errorf("a task without files ends as %+v", f)
+	}
+	if err := os.Remove(dir); err != nil { // then the cache makes a new folder
+		t.Fatal(err)
+	}
+	if m := late.waitCache(); m.Problem != "" {
+		t.Errorf("a frontend hears %+v", m)
 	}
 }
 

@@ -491,7 +491,7 @@ func (s *Server) exitEvent(id probe.AttemptID, r *exec.Result) worker.Exited {
 	return worker.Exited{
 		Attempt: id, Status: status, Result: r.Output, Error: r.Err,
 		Run: r.Run, CPU: r.CPU, Memory: probe.MiB((r.MaxRSS + 1<<20 - 1) >> 20),
-		Code: r.Code, Detail: r.Detail, Retry: r.Retry, Outputs: r.Passed,
+		Code: r.Code, Detail: r.Detail, Retry: r.Retry, Outputs: r.Passed, DiskFailed: r.DiskFailed,
 	}
 }
 
