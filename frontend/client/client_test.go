@@ -1451,7 +1451,7 @@ func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
 		}
 	}()
 	p := newPool(ln.Addr().String(), time.Second, nil)
-	defer p.Close()
+	defer p.abort(ErrClosed)
 	get := func() *conn {
 		t.Helper()
 		cl := &call{ctx: context.Background()}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudwego/gopkg/bufiox"
 	"github.com/cloudwego/gopkg/protocol/thrift"
+	"github.com/cloudwego/kitex/pkg/discovery"
 	"github.com/cloudwego/kitex/pkg/remote"
 
 	"github.com/phoebe-sched/phoebe/frontend/frame"
@@ -34,6 +35,7 @@ const (
 // connection stays silent. To end a call, the client closes the call's connection instead.
 type call struct {
 	ctx      context.Context // the caller's
+	pool     *pool           // of the address to call
 	timeout  time.Duration   // bounds the wait for a connection, and then the wait for the answer; 0: no bound
 	deadline time.Time       // of the present wait; zero: none
 	parting  bool            // goes out even while the client closes
@@ -213,10 +215,35 @@ func (c *conn) closeCause() error {
 	return c.cause
 }
 
-// pool holds the connections to one address, and is the address's connection pool for Kitex. Unlike Kitex's own pools,
-// pool also knows the connections in use, and can close them to end their calls. Safe for concurrent use.
+// callPools is the connection pool of the Kitex client, which is for all addresses: each call has its own pool.
+type callPools struct{}
+
+func (callPools) Get(ctx context.Context, _, _ string, _ remote.ConnOption) (net.Conn, error) {
+	cl := ctx.Value(callKey{}).(*call)
+	c, err := cl.pool.lendConn(cl)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (callPools) Put(nc net.Conn) error {
+	c := nc.(*conn)
+	return c.call.pool.Put(c)
+}
+
+func (callPools) Discard(nc net.Conn) error {
+	c := nc.(*conn)
+	return c.call.pool.Discard(c)
+}
+
+func (callPools) Close() error { return nil }
+
+// pool holds the connections to one address. Unlike Kitex's own pools, pool also knows the connections in use, and can
+// close them to end their calls. Safe for concurrent use.
 type pool struct {
 	addr       string
+	instance   discovery.Instance // addr, for Kitex
 	keys       *identity.Keys
 	dialer     net.Dialer
 	sendsToken bool                                           // calls carry a token, which must not travel unencrypted
@@ -239,18 +266,12 @@ type pool struct {
 
 // newPool makes a pool without connections. If keys is nil, the pool connects without TLS.
 func newPool(addr string, connectTimeout time.Duration, keys *identity.Keys) *pool {
-	p := &pool{addr: addr, keys: keys, dialer: net.Dialer{Timeout: connectTimeout}, conns: map[*conn]bool{}}
+	p := &pool{
+		addr: addr, instance: discovery.NewInstance("tcp", addr, discovery.DefaultWeight, nil), keys: keys,
+		dialer: net.Dialer{Timeout: connectTimeout}, conns: map[*conn]bool{},
+	}
 	p.dialCtx, p.cancelDials = context.WithCancel(context.Background())
 	return p
-}
-
-// Get implements remote.ConnPool. After an error the frontend has received nothing.
-func (p *pool) Get(ctx context.Context, _, _ string, _ remote.ConnOption) (net.Conn, error) {
-	c, err := p.lendConn(ctx.Value(callKey{}).(*call))
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
 }
 
 // lendConn gives cl a connection, an idle or a new one. On an error the frontend has received nothing.
@@ -319,9 +340,8 @@ func (p *pool) pickIdle(cl *call) int {
 	return other
 }
 
-// Put implements remote.ConnPool: the call on nc has its answer.
-func (p *pool) Put(nc net.Conn) error {
-	c := nc.(*conn)
+// Put takes c back: its call has the answer.
+func (p *pool) Put(c *conn) error {
 	hasDeadline := !c.call.deadline.IsZero()
 	onlyConn := c.call.onlyConn
 	c.call.unbindConn()
@@ -361,18 +381,11 @@ func (p *pool) closeStale() {
 	}
 }
 
-// Discard implements remote.ConnPool: the call on nc failed.
-func (p *pool) Discard(nc net.Conn) error {
-	c := nc.(*conn)
+// Discard drops c: its call failed.
+func (p *pool) Discard(c *conn) error {
 	c.call.unbindConn()
 	c.call = nil
 	p.dropConn(c)
-	return nil
-}
-
-// Close implements remote.ConnPool.
-func (p *pool) Close() error {
-	p.abort(ErrClosed)
 	return nil
 }
 
@@ -504,6 +517,6 @@ func (p *pool) abort(cause error) {
 }
 
 var (
-	_ remote.ConnPool = (*pool)(nil)
+	_ remote.ConnPool = callPools{}
 	_ context.Context = (*call)(nil)
 )

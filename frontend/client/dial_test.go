@@ -44,7 +44,7 @@ func newDoor(t *testing.T) (*door, *pool) {
 		}
 	}()
 	p := newPool(l.Addr().String(), time.Second, nil)
-	t.Cleanup(func() { p.Close(); cancel(); l.Close(); <-ended })
+	t.Cleanup(func() { p.abort(ErrClosed); cancel(); l.Close(); <-ended })
 	return d, p
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cloudwego/gopkg/protocol/thrift"
 	kitex "github.com/cloudwego/kitex/client"
-	"github.com/cloudwego/kitex/pkg/discovery"
 	"github.com/cloudwego/kitex/pkg/proxy"
 	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
 	"github.com/cloudwego/kitex/pkg/rpcinfo"
@@ -50,7 +49,7 @@ func (e *callError) Unwrap() error { return e.err }
 type frontend struct {
 	addr      string
 	cfg       *config
-	rpc       phoebe.Client
+	rpc       phoebe.Client // newRPC's
 	pool      *pool
 	processes *processes
 
@@ -74,39 +73,45 @@ func newFrontend(
 		addr: addr, cfg: cfg, processes: known, pool: newPool(addr, cfg.connectTimeout, cfg.keys),
 		background: background, closing: closing,
 	}
-	rpc, err := phoebe.NewClient("phoebe",
-		// On loopback, gonet has the lowest latency and the lowest CPU use for sequential calls, compared with Kitex's
-		// netpoll and multiplexed transports. It does not limit the throughput of concurrent calls.
-		kitex.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()),
-		kitex.WithTransportProtocol(transport.Framed),
-		kitex.WithConnPool(f.pool),
-		kitex.WithCodec(frame.Codec(maxAnswer)),
-		kitex.WithProxy(&fixedAddress{discovery.NewInstance("tcp", addr, discovery.DefaultWeight, nil)}),
-	)
-	if err != nil {
+	var err error
+	if f.rpc, err = newRPC(); err != nil {
 		return nil, fmt.Errorf("client for frontend %s: %w", addr, err)
 	}
-	f.rpc = rpc
 	f.pool.identify = f.identifyPeer
 	f.pool.sendsToken = cfg.tokens.Tell() != ""
 	return f, nil
 }
 
-// fixedAddress replaces Kitex's service discovery. Kitex's discovery would keep goroutines running for ever, look up
-// the name only once, and repeat calls whose connection failed.
-type fixedAddress struct{ instance discovery.Instance }
+// newRPC returns the Kitex client of all frontends. A Kitex client takes kilobytes. Its finalizer would keep it in memory
+// for ever if it led to a frontend that leads back to it.
+var newRPC = sync.OnceValues(func() (phoebe.Client, error) {
+	return phoebe.NewClient("phoebe",
+		// On loopback, gonet has the lowest latency and the lowest CPU use for sequential calls, compared with Kitex's
+		// netpoll and multiplexed transports. It does not limit the throughput of concurrent calls.
+		kitex.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()),
+		kitex.WithTransportProtocol(transport.Framed),
+		kitex.WithConnPool(callPools{}),
+		kitex.WithCodec(frame.Codec(maxAnswer)),
+		kitex.WithProxy(callAddress{}),
+	)
+})
 
-func (a *fixedAddress) Configure(*proxy.Config) error { return nil }
+// callAddress replaces Kitex's service discovery. Kitex's discovery would keep goroutines running for ever, look up the
+// name only once, and repeat calls whose connection failed.
+type callAddress struct{}
 
-func (a *fixedAddress) ResolveProxyInstance(ctx context.Context) error {
-	remoteinfo.AsRemoteInfo(rpcinfo.GetRPCInfo(ctx).To()).SetInstance(a.instance)
+func (callAddress) Configure(*proxy.Config) error { return nil }
+
+func (callAddress) ResolveProxyInstance(ctx context.Context) error {
+	cl := ctx.Value(callKey{}).(*call)
+	remoteinfo.AsRemoteInfo(rpcinfo.GetRPCInfo(ctx).To()).SetInstance(cl.pool.instance)
 	return nil
 }
 
 // identifyPeer asks which frontend is behind a new connection. An error means that the frontend did not answer within
 // pingTimeout.
 func (f *frontend) identifyPeer(ctx context.Context, c *conn) (*process, error) {
-	cl := &call{ctx: ctx, onlyConn: c, deadline: time.Now().Add(f.cfg.pingTimeout)}
+	cl := &call{ctx: ctx, pool: f.pool, onlyConn: c, deadline: time.Now().Add(f.cfg.pingTimeout)}
 	defer context.AfterFunc(ctx, cl.endCall)()
 	resp, err := f.rpc.Cluster(cl, &v1.ClusterRequest{Caller: f.cfg.wireCaller(), FrontendsOnly: true})
 	switch {
@@ -126,7 +131,7 @@ func (f *frontend) identifyPeer(ctx context.Context, c *conn) (*process, error) 
 func (f *frontend) makeCall(
 	ctx context.Context, cl *call, timeout time.Duration, rpc func(context.Context) error,
 ) error {
-	cl.ctx = ctx
+	cl.ctx, cl.pool = ctx, f.pool
 	if cl.timeout = timeout; timeout > 0 {
 		cl.deadline = time.Now().Add(timeout)
 	}

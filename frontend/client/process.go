@@ -3,6 +3,7 @@ package client
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
@@ -15,6 +16,7 @@ type process struct {
 	draining atomic.Bool   // takes no new jobs
 	listed   atomic.Bool   // has been in another frontend's list of members
 	lost     atomic.Bool   // was listed, and is missing from the latest list
+	lostAt   time.Time     // if lost: since when; guarded by the mutex of processes
 }
 
 // processes holds all frontends that a client knows by name. Safe for concurrent use.
@@ -57,8 +59,15 @@ func (ps *processes) noteGreeting(r *v1.ClusterResponse) *process {
 		present[m.Address] = true
 		ps.findOrAddLocked(m.Address).listed.Store(true)
 	}
+	now := time.Now()
 	for name, q := range ps.byName {
-		q.lost.Store(q.listed.Load() && !present[name])
+		lost := q.listed.Load() && !present[name]
+		switch wasLost := q.lost.Swap(lost); {
+		case lost && !wasLost:
+			q.lostAt = now
+		case lost && now.Sub(q.lostAt) > forgetAfter:
+			delete(ps.byName, name)
+		}
 	}
 	ps.mu.Unlock()
 	if ps.onMembers != nil && len(addrs) > 0 {
