@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -29,18 +30,48 @@ func TestTokenRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	asks := func(caller *v1.Caller) map[string]error {
-		_, events := c.client.Events(ctx, &v1.EventsRequest{Caller: caller, Handle: sub.Handle})
-		_, tasks := c.client.CancelTasks(ctx,
-			&v1.CancelTasksRequest{Caller: caller, Handle: sub.Handle, Tasks: []int32{0}})
-		_, extend := c.client.Extend(ctx,
-			&v1.ExtendRequest{Caller: caller, Handle: sub.Handle, FromTask: 2, Tasks: newJob("sleep", "1h").Tasks})
-		_, cancel := c.client.Cancel(ctx,
-			&v1.CancelRequest{Caller: caller, Handle: &v1.Handle{Job: newID(), Owner: sub.Handle.Owner}})
-		_, trace := c.client.Trace(ctx, &v1.TraceRequest{Caller: caller, Job: sub.Handle.Job})
-		_, explain := c.client.Explain(ctx, &v1.ExplainRequest{Caller: caller, Handle: sub.Handle, Task: -1})
-		_, again := c.client.Submit(ctx, &v1.SubmitRequest{Caller: caller, Job: j})
-		return map[string]error{"events": events, "cancel tasks": tasks, "extend": extend,
-			"cancel what is not there": cancel, "trace": trace, "explain": explain, "submit": again}
+		answers := map[string]error{}
+		ask := func(what string, call func() error) {
+			var refused *v1.Refused
+			// The third wrong secret ends a connection. The next call then fails, and the call after it dials.
+			for range 2 {
+				if answers[what] = call(); answers[what] == nil || errors.As(answers[what], &refused) {
+					return
+				}
+			}
+		}
+		ask("events", func() error {
+			_, err := c.client.Events(ctx, &v1.EventsRequest{Caller: caller, Handle: sub.Handle})
+			return err
+		})
+		ask("cancel tasks", func() error {
+			_, err := c.client.CancelTasks(ctx,
+				&v1.CancelTasksRequest{Caller: caller, Handle: sub.Handle, Tasks: []int32{0}})
+			return err
+		})
+		ask("extend", func() error {
+			_, err := c.client.Extend(ctx, &v1.ExtendRequest{Caller: caller, Handle: sub.Handle, FromTask: 2,
+				Tasks: newJob("sleep", "1h").Tasks})
+			return err
+		})
+		ask("cancel what is not there", func() error {
+			_, err := c.client.Cancel(ctx,
+				&v1.CancelRequest{Caller: caller, Handle: &v1.Handle{Job: newID(), Owner: sub.Handle.Owner}})
+			return err
+		})
+		ask("trace", func() error {
+			_, err := c.client.Trace(ctx, &v1.TraceRequest{Caller: caller, Job: sub.Handle.Job})
+			return err
+		})
+		ask("explain", func() error {
+			_, err := c.client.Explain(ctx, &v1.ExplainRequest{Caller: caller, Handle: sub.Handle, Task: -1})
+			return err
+		})
+		ask("submit", func() error {
+			_, err := c.client.Submit(ctx, &v1.SubmitRequest{Caller: caller, Job: j})
+			return err
+		})
+		return answers
 	}
 	posing := by("web's")
 	operator := "operator"
