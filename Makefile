@@ -167,7 +167,7 @@ tenants: ## a tenant that asks for three times what there is beside an interacti
 	PHOEBE_TENANTS=1 go test -count=1 -v -timeout 15m -run 'TestBully$$' ./cmd/phoebe
 
 .PHONY: upgrade
-upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it, and compare frontends of both (8 minutes)
+upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it, compare frontends of both, and try claims of an older frontend (8 minutes)
 	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$|TestMixedReleases$$' -timeout 15m ./cmd/phoebe/
 
 .PHONY: rotate

@@ -62,9 +62,12 @@ struct Caller {
   1: optional string secret,
   2: optional string name,          // for the frontend's log
   3: bool forwarded = false,        // sent by another frontend: do not forward again
-  // With forwarded: the first caller, as client/TENANT. Absent: the frontend itself, or a caller with all
-  // rights.
+  // With forwarded: the first caller, as client/TENANT, for the log. Absent: the frontend itself, or a
+  // caller with all rights.
   4: optional string on_behalf,
+  // With forwarded: the tenant of the first caller, if the caller may only touch jobs of a tenant. An older
+  // frontend says so in on_behalf only.
+  5: optional string bound_to,
 }
 
 // The room that a task takes on a worker while it runs. The defaults make one slot.
@@ -190,7 +193,8 @@ struct Made {
 struct Resubmission {
   1: required string previous_owner,
   2: optional list<StageRun> ran, // of the left-out tasks, so that the frontend knows where outputs are
-  3: i32 count = 1,               // counts resubmissions, from 1; of two owners, the higher count wins
+  // Counts resubmissions, from 1 to 1,000,000. Of two owners, the higher count wins.
+  3: i32 count = 1,
   // Time since the first submission. If age_us is set, a retryable=false task starts again if it certainly
   // never started.
   4: i64 age_us = 0,
@@ -341,6 +345,9 @@ struct EventsRequest {
   3: i64 cursor = 0,        // first 0, then cursor of the last answer; the frontend forgets earlier events
   4: i64 max_wait_us = 0,   // longest wait for the first event; at most 60 s
   5: i32 max_events = 0,    // default and limit 1000
+  // A frontend's question to the owner: does it have the job? The answer brings no event, and the question
+  // is no sign of life of the client.
+  6: bool only_ask = false,
 }
 
 struct EventsResponse {

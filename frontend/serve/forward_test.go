@@ -216,7 +216,7 @@ func TestDeadPeerConnections(t *testing.T) {
 		}
 		warmUp()
 		kill()
-		if p := other.peers.findPeer(owner.Advertised()); !p.ownsJob(ctx, j.Id) {
+		if owns, err := other.peers.findPeer(owner.Advertised()).ownsJob(ctx, j.Id); !owns || err != nil {
 			t.Errorf("%s: the owner counts as lost", name)
 		}
 	}

@@ -29,7 +29,10 @@ func (h *handler) Run(context.Context, *v1.RunRequest) (*v1.RunResponse, error) 
 
 // Submit implements the API.
 func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.SubmitResponse, error) {
-	if owner := h.previousOwner(ctx, req.Caller, req.Job); owner != nil {
+	if owner, err := h.previousOwner(ctx, req.Caller, req.Job); owner != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
 		return owner.Submit(ctx, req)
 	}
 	handle, err := h.submitJob(ctx, req.Caller, req.Job, clientOf(ctx), nil)
@@ -91,6 +94,9 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		if err != nil {
 			h.auditCall(ctx, req.Caller, "events", req.Handle.Job, r.timing.tenant, err)
 			return nil, err
+		}
+		if req.OnlyAsk {
+			return &v1.EventsResponse{Events: []*v1.Event{}, Cursor: req.Cursor}, nil
 		}
 		now := time.Now()
 		if !r.isRun || req.MaxWaitUs > 0 { // peers look whether a Run is here, for a client that may be gone
@@ -304,6 +310,7 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 	if err != nil {
 		return nil, err
 	}
+	job.Guarded = h.guardsJobs()
 	handle = &v1.Handle{Job: job.ID.String(), Owner: h.cfg.Advertise}
 	now := time.Now()
 	h.mu.Lock()
@@ -365,18 +372,25 @@ var refusedReasons = [...]v1.RefusedReason{
 }
 
 // previousOwner returns the frontend that a resubmitted job belongs to, or nil. The result is nil if the owner is
-// this frontend, does not answer or has lost the job.
-func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.Job) *peer {
+// this frontend, does not answer or has lost the job. If the client names a frontend that is not known here, all
+// others are asked. A client of another tenant than the job's is refused.
+func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.Job) (*peer, error) {
 	if job.Resubmission == nil || isForwarded(caller) || job.Resubmission.PreviousOwner == h.cfg.Advertise {
-		return nil
+		return nil, nil
 	}
-	p := h.peers.findPeer(job.Resubmission.PreviousOwner)
-	if p == nil || !p.ownsJob(ctx, job.Id) {
-		return nil
+	asked := []*peer{h.peers.findPeer(job.Resubmission.PreviousOwner)}
+	if asked[0] == nil {
+		asked = h.peers.listPresent()
 	}
-	h.metrics.forwarded.Inc()
-	releaseRequestRoom(ctx)
-	return p
+	owner, err := findOwner(ctx, asked, job.Id)
+	if err != nil {
+		h.auditCall(ctx, caller, "submit", job.Id, job.Tenant, err)
+	}
+	if owner != nil {
+		h.metrics.forwarded.Inc()
+		releaseRequestRoom(ctx)
+	}
+	return owner, err
 }
 
 // findOwner returns the peer that a handle names as owner, or nil if this frontend must answer the call. A call that

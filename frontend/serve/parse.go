@@ -38,6 +38,10 @@ func (h *handler) parseJob(in *v1.Job) (*frontend.Job, error) {
 		ProbeRatio: in.ProbeRatio, Constraint: constraintFromAPI(in.Constraint), Open: in.Open, Large: in.LargeResults,
 	}
 	if r := in.Resubmission; r != nil {
+		if r.Count > maxResubmissions {
+			return nil, fmt.Errorf("resubmission: count is %d: at most %d are allowed: count the job's resubmissions from 1",
+				r.Count, maxResubmissions)
+		}
 		job.Generation, job.Age = probe.Generation(max(r.Count, 1)), fromMicros(max(r.AgeUs, 0))
 	}
 	if in.Policy != v1.Policy_DEFAULT {
@@ -112,6 +116,10 @@ func parseTasks(in []*v1.Task, first int, stages map[string]int32, firstNew int3
 	}
 	return tasks, nil
 }
+
+// maxResubmissions bounds the count of a resubmission. A job that comes back from a frontend with the highest count
+// could go to no other frontend.
+const maxResubmissions = 1_000_000
 
 // maxTrace exceeds the length of any valid traceparent, in bytes.
 const maxTrace = 128

@@ -55,9 +55,9 @@ func newPeers(cfg *Config) *peers {
 	caller := func(ctx context.Context) *v1.Caller {
 		secret := cfg.connSecrets().Tell()
 		c := &v1.Caller{Secret: &secret, Name: &cfg.Name, Forwarded: true}
-		if id := callerOf(ctx); id.Roles&identity.Client != 0 {
-			name := id.String()
-			c.OnBehalf = &name
+		if tenant, isBound := cfg.tenantOf(callerOf(ctx).Identity); isBound {
+			name := identity.Identity{Roles: identity.Client, Tenant: tenant}.String()
+			c.BoundTo, c.OnBehalf = &tenant, &name
 		}
 		return c
 	}
@@ -178,17 +178,47 @@ func (p *peer) close() {
 	}
 }
 
-// ownsJob asks whether the peer answers and has the job. The question is this frontend's own, not on behalf of a
-// client.
-func (p *peer) ownsJob(ctx context.Context, job string) bool {
+// ownsJob asks whether the peer answers and has the job. An error is the peer's refusal to a client who has no right to
+// touch the job.
+func (p *peer) ownsJob(ctx context.Context, job string) (bool, error) {
 	err := p.call(ctx, func() error {
 		_, err := p.client.Events(ctx,
-			&v1.EventsRequest{Caller: p.newCaller(context.Background()), Handle: &v1.Handle{Job: job, Owner: p.addr},
-				MaxEvents: 1},
+			&v1.EventsRequest{Caller: p.newCaller(ctx), Handle: &v1.Handle{Job: job, Owner: p.addr}, MaxEvents: 1,
+				OnlyAsk: true},
 			callopt.WithRPCTimeout(ownerTimeout))
 		return err
 	})
-	return err == nil
+	var refused *v1.Refused
+	if errors.As(err, &refused) && refused.Reason == v1.RefusedReason_FORBIDDEN {
+		return false, refused
+	}
+	return err == nil, nil
+}
+
+// findOwner asks all peers at once for a job, and returns the first peer that has the job, or nil. An error is a peer's
+// refusal to a client who has no right to touch the job.
+func findOwner(ctx context.Context, peers []*peer, job string) (*peer, error) {
+	type answer struct {
+		peer *peer
+		owns bool
+		err  error
+	}
+	answers := make(chan answer, len(peers))
+	for _, p := range peers {
+		go func() {
+			owns, err := p.ownsJob(ctx, job)
+			answers <- answer{p, owns, err}
+		}()
+	}
+	for range peers {
+		switch a := <-answers; {
+		case a.err != nil:
+			return nil, a.err
+		case a.owns:
+			return a.peer, nil
+		}
+	}
+	return nil, nil
 }
 
 // Run forwards a Run. A Run has no time limit of its own, so p asks all along whether the peer still has the job.
@@ -205,7 +235,7 @@ func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, er
 				return
 			case <-tick.C:
 			}
-			if !p.ownsJob(ctx, req.Job.Id) {
+			if owns, _ := p.ownsJob(ctx, req.Job.Id); !owns {
 				cancel()
 			}
 		}

@@ -84,32 +84,45 @@ func (s *Server) newRefusedUnknown() *v1.Refused {
 		"the secret is missing or wrong: give the frontend's secret in the caller, at the start of the request")
 }
 
-// onBehalfOf returns the client for whom a peer has forwarded a call. nil: the call was not forwarded, or the
-// client is bound to no tenant.
-func (h *handler) onBehalfOf(ctx context.Context, caller *v1.Caller) *string {
+// isFromPeer reports whether another frontend forwarded a call. A client that poses as a frontend has not the rights of
+// a frontend.
+func (h *handler) isFromPeer(ctx context.Context, caller *v1.Caller) bool {
 	id := callerOf(ctx)
-	if peer := id.Roles&identity.Frontend != 0 || h.cfg.Keys == nil && id.Roles == 0; peer && isForwarded(caller) {
-		return caller.OnBehalf
-	}
-	return nil
+	return isForwarded(caller) && (id.Roles&identity.Frontend != 0 || h.cfg.Keys == nil && id.Roles == 0)
 }
 
 // boundTenant returns the tenant that a call is bound to. The call may concern only jobs of the tenant and of
-// tenants below. Operators and frontends are bound to no tenant. If there are no certificates, callers with the
-// secret are not bound, either.
+// tenants below. A frontend that forwards a call tells the tenant that its caller is bound to.
 func (h *handler) boundTenant(ctx context.Context, caller *v1.Caller) (tenant string, isBound bool) {
-	id := callerOf(ctx).Identity
-	if principal := h.onBehalfOf(ctx, caller); principal != nil {
-		var err error
-		if id, err = identity.Parse(*principal); err != nil {
-			return "\x00", true // an unreadable identity belongs to no tenant
-		}
+	switch {
+	case !h.isFromPeer(ctx, caller):
+		return h.cfg.tenantOf(callerOf(ctx).Identity)
+	case caller.BoundTo != nil:
+		return *caller.BoundTo, true
+	case caller.OnBehalf == nil:
+		return "", false
 	}
-	if h.cfg.Keys == nil && id.Roles == 0 || id.Roles&(identity.Operator|identity.Frontend) != 0 {
+	// An older frontend tells only on_behalf. A tenant's name could pass for roles there, as in client/ads+operator.
+	if id, err := identity.Parse(*caller.OnBehalf); err == nil && id.Roles == identity.Client {
+		return id.Tenant, true
+	}
+	return noTenant, true
+}
+
+// noTenant is the name of no tenant.
+const noTenant = "\x00"
+
+// tenantOf returns the tenant that a caller is bound to. Operators and frontends are bound to no tenant. If there are
+// no certificates, callers with the secret are not bound, either.
+func (c *Config) tenantOf(id identity.Identity) (tenant string, isBound bool) {
+	if c.Keys == nil && id.Roles == 0 || id.Roles&(identity.Operator|identity.Frontend) != 0 {
 		return "", false
 	}
 	return id.Tenant, true
 }
+
+// guardsJobs reports whether clients may be bound to tenants, by tokens or certificates.
+func (s *Server) guardsJobs() bool { return s.cfg.Keys != nil || s.terms.current.Load().TakesTokens() }
 
 // bindToTenant makes job a job of the tenant that the call is bound to. Jobs of tenants beyond the caller's rights
 // are refused, as are tasks with functions forbidden to the tenant.
@@ -168,8 +181,8 @@ func (h *handler) auditCall(ctx context.Context, caller *v1.Caller, action, job,
 	if caller != nil {
 		e.Name = caller.GetName()
 	}
-	if principal := h.onBehalfOf(ctx, caller); principal != nil {
-		e.Who = *principal + " by " + e.Who
+	if h.isFromPeer(ctx, caller) && caller.OnBehalf != nil {
+		e.Who = *caller.OnBehalf + " by " + e.Who
 	}
 	h.cfg.Audit.Note(e, err)
 }

@@ -28,7 +28,12 @@ type reply struct {
 // runJob carries out a Run. The answer is written later, when the job has ended.
 func (h *handler) runJob(ctx context.Context, client *clientConn, seq int32, req *v1.RunRequest) {
 	client.noteOwed()
-	if owner := h.previousOwner(ctx, req.Caller, req.Job); owner != nil {
+	owner, err := h.previousOwner(ctx, req.Caller, req.Job)
+	if err != nil {
+		client.writeAnswer(thrownFrame(seq, err))
+		return
+	}
+	if owner != nil {
 		// Beyond this call, Kitex and the visitor serve the connection's next call.
 		ctx := context.WithValue(h.ctx, visitorKey{}, &visitor{client: client, caller: callerOf(ctx)})
 		go forwardRun(ctx, client, seq, req, owner) // and the reader goes on, and finds out if the client hangs up

@@ -1036,6 +1036,7 @@ type Caller struct {
 	Name      *string `thrift:"name,2,optional" frugal:"2,optional,string" json:"name,omitempty"`
 	Forwarded bool    `thrift:"forwarded,3" frugal:"3,default,bool" json:"forwarded"`
 	OnBehalf  *string `thrift:"on_behalf,4,optional" frugal:"4,optional,string" json:"on_behalf,omitempty"`
+	BoundTo   *string `thrift:"bound_to,5,optional" frugal:"5,optional,string" json:"bound_to,omitempty"`
 }
 
 func NewCaller() *Caller {
@@ -1078,6 +1079,15 @@ func (p *Caller) GetOnBehalf() (v string) {
 	}
 	return *p.OnBehalf
 }
+
+var Caller_BoundTo_DEFAULT string
+
+func (p *Caller) GetBoundTo() (v string) {
+	if !p.IsSetBoundTo() {
+		return Caller_BoundTo_DEFAULT
+	}
+	return *p.BoundTo
+}
 func (p *Caller) SetSecret(val *string) {
 	p.Secret = val
 }
@@ -1089,6 +1099,9 @@ func (p *Caller) SetForwarded(val bool) {
 }
 func (p *Caller) SetOnBehalf(val *string) {
 	p.OnBehalf = val
+}
+func (p *Caller) SetBoundTo(val *string) {
+	p.BoundTo = val
 }
 
 func (p *Caller) IsSetSecret() bool {
@@ -1103,6 +1116,10 @@ func (p *Caller) IsSetOnBehalf() bool {
 	return p.OnBehalf != nil
 }
 
+func (p *Caller) IsSetBoundTo() bool {
+	return p.BoundTo != nil
+}
+
 func (p *Caller) String() string {
 	if p == nil {
 		return "<nil>"
@@ -1115,6 +1132,7 @@ var fieldIDToName_Caller = map[int16]string{
 	2: "name",
 	3: "forwarded",
 	4: "on_behalf",
+	5: "bound_to",
 }
 
 type Demand struct {
@@ -2932,6 +2950,7 @@ type EventsRequest struct {
 	Cursor    int64   `thrift:"cursor,3" frugal:"3,default,i64" json:"cursor"`
 	MaxWaitUs int64   `thrift:"max_wait_us,4" frugal:"4,default,i64" json:"max_wait_us"`
 	MaxEvents int32   `thrift:"max_events,5" frugal:"5,default,i32" json:"max_events"`
+	OnlyAsk   bool    `thrift:"only_ask,6" frugal:"6,default,bool" json:"only_ask"`
 }
 
 func NewEventsRequest() *EventsRequest {
@@ -2939,6 +2958,7 @@ func NewEventsRequest() *EventsRequest {
 		Cursor:    0,
 		MaxWaitUs: 0,
 		MaxEvents: 0,
+		OnlyAsk:   false,
 	}
 }
 
@@ -2946,6 +2966,7 @@ func (p *EventsRequest) InitDefault() {
 	p.Cursor = 0
 	p.MaxWaitUs = 0
 	p.MaxEvents = 0
+	p.OnlyAsk = false
 }
 
 var EventsRequest_Caller_DEFAULT *Caller
@@ -2977,6 +2998,10 @@ func (p *EventsRequest) GetMaxWaitUs() (v int64) {
 func (p *EventsRequest) GetMaxEvents() (v int32) {
 	return p.MaxEvents
 }
+
+func (p *EventsRequest) GetOnlyAsk() (v bool) {
+	return p.OnlyAsk
+}
 func (p *EventsRequest) SetCaller(val *Caller) {
 	p.Caller = val
 }
@@ -2991,6 +3016,9 @@ func (p *EventsRequest) SetMaxWaitUs(val int64) {
 }
 func (p *EventsRequest) SetMaxEvents(val int32) {
 	p.MaxEvents = val
+}
+func (p *EventsRequest) SetOnlyAsk(val bool) {
+	p.OnlyAsk = val
 }
 
 func (p *EventsRequest) IsSetCaller() bool {
@@ -3014,6 +3042,7 @@ var fieldIDToName_EventsRequest = map[int16]string{
 	3: "cursor",
 	4: "max_wait_us",
 	5: "max_events",
+	6: "only_ask",
 }
 
 type EventsResponse struct {
