@@ -79,6 +79,8 @@ func (id *Identity) addRole(name string) error {
 		switch {
 		case n.name != name || named != (n.role == Client):
 		case named && tenant == "":
+		case strings.Contains(tenant, "+"):
+			return fmt.Errorf("tenant %q: a + joins roles, and may not stand in a tenant's name: choose another name", tenant)
 		case id.Roles&n.role != 0:
 			return fmt.Errorf("role %s twice", n.name)
 		default:

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -167,7 +168,7 @@ func TestRoles(t *testing.T) {
 func TestTenants(t *testing.T) {
 	ca := newAuthority(t)
 	addr := serve(t, issue(t, ca, "frontend", time.Hour), Client)
-	for _, tenant := range []string{"acme", "a/b", "with space", "50%+ü"} {
+	for _, tenant := range []string{"acme", "a/b", "with space", "50% ü"} {
 		dir := t.TempDir()
 		if err := ca.Issue(dir, Identity{Client, tenant}, time.Hour, ca); err != nil {
 			t.Fatal(err)
@@ -179,6 +180,24 @@ func TestTenants(t *testing.T) {
 		if got, _ := sayHello(t, k, addr, Frontend); got != "hello client/"+tenant {
 			t.Errorf("%q: %q", tenant, got)
 		}
+	}
+}
+
+// A + joins roles. In the name of a tenant it could pass for a further role.
+func TestPlusInTenant(t *testing.T) {
+	ca := newAuthority(t)
+	addr := serve(t, issue(t, ca, "frontend", time.Hour), Client)
+	dir := t.TempDir()
+	if err := ca.Issue(dir, Identity{Client, "acme+operator"}, time.Hour, ca); err != nil {
+		t.Fatal(err)
+	}
+	k, err := Open(dir)
+	if err == nil {
+		got, _ := sayHello(t, k, addr, Frontend)
+		err = errors.New(got)
+	}
+	if want := `a + joins roles`; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
 	}
 }
 

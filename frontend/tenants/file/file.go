@@ -289,6 +289,8 @@ func checkPath(path string) error {
 		return fmt.Errorf("the path has %d parts: at most %d are allowed", len(parts), probe.MaxParts)
 	case slices.Contains(parts, ""):
 		return errors.New("a part of the path is empty: write parts with a / between, such as ads/etl")
+	case strings.Contains(path, "+"):
+		return errors.New("a + joins the roles of a certificate, and may not stand in a path: choose another name")
 	case slices.Contains(parts, tenants.Default):
 		return errors.New(`"*" stands for all tenants without an entry, by itself only: name the parts of the path`)
 	}

@@ -111,9 +111,10 @@ func TestFlaws(t *testing.T) {
 			`f:5: tenant "x": max "-1": want a whole number from 1`, `f:6: tenant "y": want an entry`,
 			`f:7: tenant "z": unknown key "token": it is one of ["certificates" "functions" "max" "queue" "rate" "token-hashes" "tokens"]`,
 		},
-		"revision: 1\ntenants:\n  a//b: {tokens: 1}\n  /a: {tokens: 1}\n  a/*: {tokens: 1}\n  1/2/3/4/5/6/7/8/9: {tokens: 1}": {
+		"revision: 1\ntenants:\n  a//b: {tokens: 1}\n  /a: {tokens: 1}\n  a/*: {tokens: 1}\n  1/2/3/4/5/6/7/8/9: {tokens: 1}\n  c+operator: {tokens: 1}": {
 			`f:3: tenant "a//b": a part of the path is empty`, `f:4: tenant "/a"`,
 			`f:5: tenant "a/*": "*" stands for all tenants`, `f:6: tenant "1/2/3/4/5/6/7/8/9": the path has 9 parts`,
+			`f:7: tenant "c+operator": a + joins the roles of a certificate`,
 		},
 		"revision: 1\ntenants:\n  a: {tokens: 1}\n  a: {tokens: 2}": {`f:4: mapping key "a" already defined`},
 		"revision: 1\ntenants:\n  a: {functions: []}\n  b: {token-hashes: [geheim]}\n  c: {token-hashes: 00}\n  d: {certificates: [web]}\n  e: {rate: 0}": {
