@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/ui"
 	"github.com/phoebe-sched/phoebe/probe/audit"
+	"github.com/phoebe-sched/phoebe/probe/door"
 	"github.com/phoebe-sched/phoebe/probe/exposition"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
@@ -27,6 +27,7 @@ import (
 // serviceFlags are flags of all commands that serve until a signal.
 type serviceFlags struct {
 	Admin             string        `placeholder:"HOST:PORT" help:"Address of the admin port: /metrics (Prometheus), /livez, /readyz, /debug/pprof, and at frontends the web page /ui/. Without a host, loopback only. Requests from pages of other sites are refused. Default: off; for dev a free port."`
+	AdminHosts        []string      `placeholder:"NAME,..." help:"Names by which browsers reach --admin, such as those of a proxy. A request to another name is refused, unless the name is localhost, an IP address, the host of --admin or the machine's name. With --tls-dir, names count only on loopback. Default: none."`
 	AdminTokenFile    string        `placeholder:"FILE" help:"File with a token for changes at --admin (such as cancel on the web page) and profiles, sent as a bearer token or a password. Default: none, the web page is read-only."`
 	MetricsHistograms string        `default:"le" enum:"le,vmrange,both" help:"Buckets of histograms in /metrics: ${enum}. Prometheus needs le; VictoriaMetrics reads either, and vmrange is finer. Default ${default}."`
 	AuditLog          string        `placeholder:"FILE" help:"Append a line of JSON to this file for each submit, cancel, explain, change through --admin, drain, reload of keys, and refusal: caller, address, action and decision. Default: none."`
@@ -183,17 +184,14 @@ func (f *serviceFlags) startAdmin(log *slog.Logger, set *metrics.Set, peers trus
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{
-		Handler: peers.auditRequests(refuseForeign(operatorsOnly(requireToken(mux, token), peers.keys),
-			l.Addr(), host)),
-		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{},
-				c)
-		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Handler: boundRequests(peers.auditRequests(refuseForeign(noteToken(operatorsOnly(requireToken(mux, token),
+			peers.keys), token), newAdminNames(l.Addr(), host, f.AdminHosts, peers.keys != nil)))),
+		ReadHeaderTimeout: adminReadTime, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ConnContext: adminConnContext, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	go func() {
-		if err := s.Serve(peers.keys.Listen(l, identity.Anyone)); !errors.Is(err, http.ErrServerClosed) {
+		err := s.Serve(newAdminDoor().Listen(peers.keys.Listen(l, identity.Anyone)))
+		if !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the admin port fails", "err", err)
 		}
 	}()
@@ -295,19 +293,21 @@ func operatorsOnly(h http.Handler, keys *identity.Keys) http.Handler {
 			http.Error(w, "only for operators: use a certificate with the role operator", http.StatusForbidden)
 			return
 		}
+		if id.Roles&identity.Operator != 0 {
+			door.GuestOf(r.Context()).MarkKnown()
+		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// refuseForeign refuses requests that a page of another site makes a browser send. On loopback the host must be an
-// address, localhost or the name of --admin. Otherwise an attacker's name that resolves to loopback would make his
-// page count as the same site.
-func refuseForeign(h http.Handler, listens net.Addr, name string) http.Handler {
+// refuseForeign refuses requests that a page of another site makes a browser send. names guards against an attacker's
+// name that resolves to this machine: the attacker's page would count as the same site.
+func refuseForeign(h http.Handler, names *adminNames) http.Handler {
 	var origins http.CrossOriginProtection
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if listens.(*net.TCPAddr).IP.IsLoopback() && !isOurs(r.Host, name) {
-			http.Error(w, fmt.Sprintf(
-				"this is not %s: ask for localhost, for an IP address or for the host of --admin", r.Host),
+		if !names.admit(r) {
+			http.Error(w, fmt.Sprintf("this is not %s: ask for localhost, for an IP address or for the host of "+
+				"--admin, or start this process with --admin-hosts and the name", r.Host),
 				http.StatusMisdirectedRequest)
 			return
 		}
@@ -322,13 +322,4 @@ func refuseForeign(h http.Handler, listens net.Addr, name string) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
-}
-
-// isOurs reports whether a request's host is safe: not a name that an attacker could resolve to this machine.
-func isOurs(host, name string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil || host == "" || strings.EqualFold(host, "localhost") || strings.EqualFold(host, name)
 }

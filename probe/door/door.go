@@ -25,7 +25,7 @@ const (
 // Rule sets the bounds of a Door. Zero fields take the defaults.
 type Rule struct {
 	MaxConns     int           // strangers and known peers together; default: no bound
-	StrangerTime time.Duration // from the connection until the peer is known; default 10 s
+	StrangerTime time.Duration // from the connection until the peer is known; default 10 s, negative: no bound
 	FilesFree    int           // descriptors kept free, a quarter of all at most; default 512
 	// Closed is called with the reason of each connection that the rule closes. Nil: no call.
 	Closed func(Reason)
@@ -57,7 +57,7 @@ type Guest struct {
 	evict func()
 	// The door's mutex guards these.
 	elem         *list.Element // among the strangers; nil: known, or gone
-	since        time.Time     // when the guest became a stranger
+	since        time.Time     // when the guest came
 	wrongSecrets int
 }
 
@@ -85,7 +85,9 @@ func (d *Door) Enter(fd int, evict func()) *Guest {
 	if reason == "" || out != nil {
 		d.guests[g] = true
 		g.elem = d.strangers.PushBack(g)
-		if d.timer == nil {
+		if d.rule.StrangerTime < 0 {
+			// the caller has deadlines of its own
+		} else if d.timer == nil {
 			d.timer = time.AfterFunc(d.rule.StrangerTime, func() { d.CloseLate(time.Now()) })
 		} else if d.strangers.Len() == 1 {
 			d.timer.Reset(d.rule.StrangerTime)
@@ -187,26 +189,6 @@ func (g *Guest) MarkKnown() {
 	if g.elem != nil {
 		g.door.strangers.Remove(g.elem)
 		g.elem = nil
-	}
-}
-
-// MarkIdle makes the guest the newest stranger: its connection may end, because it waits for a further request.
-func (g *Guest) MarkIdle() {
-	if g == nil {
-		return
-	}
-	d := g.door
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.guests[g] {
-		return
-	}
-	if g.since = time.Now(); g.elem != nil {
-		d.strangers.MoveToBack(g.elem)
-		return
-	}
-	if g.elem = d.strangers.PushBack(g); d.strangers.Len() == 1 {
-		d.timer.Reset(d.rule.StrangerTime)
 	}
 }
 

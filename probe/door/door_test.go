@@ -65,13 +65,8 @@ func TestOldestStrangerLeaves(t *testing.T) {
 		t.Error("no room after a known peer left")
 	}
 	fourth.MarkKnown()
-	third.MarkIdle() // waits for a request: it may leave
-	if fifth := d.enter(-1); fifth.Guest == nil || !third.closed {
-		t.Error("an idle peer made no room")
-	}
-	third.MarkKnown() // too late
-	third.MarkIdle()
-	if d.wantReasons(t, NoRoom); d.Strangers() != 1 {
+	third.Leave()
+	if third.MarkKnown(); d.enter(-1).Guest == nil || d.Strangers() != 1 {
 		t.Errorf("%d strangers", d.Strangers())
 	}
 }
@@ -94,13 +89,15 @@ func TestStrangersLeaveInTime(t *testing.T) {
 	reasons.Add(3)
 	quick := New(Rule{StrangerTime: time.Millisecond, Closed: func(Reason) { reasons.Done() }})
 	quick.Enter(-1, func() {})
-	g := quick.Enter(-1, func() {})
-	g.MarkKnown()
-	g.MarkIdle()
+	quick.Enter(-1, func() {})
 	quick.Enter(-1, func() {})
 	reasons.Wait() // the door's own timer
 	if quick.Strangers() != 0 {
 		t.Error("strangers after their time")
+	}
+	unbound := newDoor(Rule{StrangerTime: -1})
+	if unbound.enter(-1); unbound.timer != nil {
+		t.Error("a door without a bound has a timer")
 	}
 }
 
@@ -145,7 +142,6 @@ func TestWrongSecrets(t *testing.T) {
 	}
 	var none *Guest
 	none.MarkKnown()
-	none.MarkIdle()
 	none.Leave()
 	if none.NoteWrongSecret() {
 		t.Error("a nil guest counts")
