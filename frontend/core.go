@@ -438,8 +438,9 @@ type WorkerStatus struct {
 	State        string // up, adrift, draining or down
 	Welcome      probe.Welcome
 	Load         probe.Load
-	Reservations int // places at the worker, rides without a known fate included
-	Attempts     int // attempts at the worker, queued or running
+	Reservations int    // places at the worker, rides without a known fate included
+	Attempts     int    // attempts at the worker, queued or running
+	CacheProblem string // why the worker's cache takes no new files; "": no problem, or no cache
 	// View is the worker's row for placing by estimation. A worker that was idle when last heard of shows no wait.
 	// If the worker is down, View is zero.
 	View estimate.Server
@@ -453,7 +454,7 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 	}
 	s := WorkerStatus{
 		State: w.State().String(), Welcome: *w.Welcome(), Load: *w.Load(),
-		Reservations: len(w.places), Attempts: len(w.attempts),
+		Reservations: len(w.places), Attempts: len(w.attempts), CacheProblem: w.CacheProblem(),
 	}
 	s.View = c.view.Server(w.Worker, s.Reservations+s.Attempts)
 	return s, true

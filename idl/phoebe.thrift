@@ -568,6 +568,7 @@ struct WorkerStatus {
   22: double speed = 0,            // relative to the average worker; 2 is twice as fast; 0: not known
   23: i32 files = 0,               // number of files in the worker's cache, as far as gossip tells
   24: i64 maintenance_us = -1,     // time until the announced absence; -1: none is announced
+  25: string cache_error = "",     // why the worker's cache takes no new files; "": it does, or there is none
 }
 
 // A frontend in the gossip.

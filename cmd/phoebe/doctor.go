@@ -29,8 +29,8 @@ type doctorCmd struct {
 func (c *doctorCmd) Help() string {
 	return `Asks every frontend in --connect, and every frontend that they know by gossip. Checks
 that frontends answer; their certificates and the caller's own; versions, clocks, limits of open
-files and advertised addresses; who knows whom by gossip; links to workers; and the ports for gossip
-and heartbeats. Each problem is printed with its remedy. A note may be intended: for instance, this
+files and advertised addresses; who knows whom by gossip; links to workers and their caches; and the
+ports for gossip and heartbeats. Each problem is printed with its remedy. A note may be intended: for instance, this
 machine need not reach a port.
 
 Exit codes: 0 no problem found, 1 problems found, 2 wrong usage, 3 no frontend answered.`
@@ -190,6 +190,7 @@ func diagnoseFleet(answers []answer) (findings []finding) {
 		}
 	}
 	all := distinctAnswers(answers)
+	brokenCaches := map[string]bool{} // by worker's address
 	for _, a := range all {
 		f, where := a.cluster, "frontend "+a.cluster.Frontend
 		if f.Warning != "" {
@@ -210,6 +211,11 @@ func diagnoseFleet(answers []answer) (findings []finding) {
 				len(f.Workers))
 		}
 		for _, k := range f.Workers {
+			if k.CacheError != "" && !brokenCaches[k.Address] {
+				brokenCaches[k.Address] = true
+				problem("worker "+k.Name, "Mend the disk or the folder. The worker tries to write each second, and "+
+					"then gets tasks with files again.", "gets no tasks with files: %s", k.CacheError)
+			}
 			if k.Row != nil && len(k.Row.Flaws) > 0 {
 				problem("worker "+k.Name,
 					"Upgrade it to the version of the other processes. If the versions are equal, report the defect.",
@@ -259,7 +265,8 @@ func compareClocks(all []answer) (findings []finding) {
 			}
 			findings = append(findings, finding{false, "frontend " + a.cluster.Frontend,
 				fmt.Sprintf("its clock is %v %s this machine's clock", skew.Round(time.Millisecond), way),
-				"Set both clocks by NTP (see timedatectl). Otherwise logs mislead, and a worker restarted with an earlier clock counts as old."})
+				"Set both clocks by NTP (see timedatectl). Otherwise logs mislead, and a worker restarted with an " +
+					"earlier clock counts as old."})
 		}
 	}
 	return findings
@@ -331,7 +338,8 @@ func checkLinks(all []answer) (findings []finding) {
 		case len(w.broken) > 0 && w.up == 0:
 			findings = append(findings,
 				finding{false, where, "no frontend has a link to it: " + strings.Join(w.broken, ", "),
-					"Start it, or check its host, firewall, --listen, --advertise, secret and version. If it is gone, remove it from --workers."})
+					"Start it, or check its host, firewall, --listen, --advertise, secret and version. If it is gone, " +
+						"remove it from --workers."})
 		case len(w.broken) > 0:
 			findings = append(findings,
 				finding{false, where, "some frontends have no link to it: " + strings.Join(w.broken, ", "),

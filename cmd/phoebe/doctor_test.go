@@ -57,6 +57,9 @@ func TestDiagnose(t *testing.T) {
 		"flaws": {harm: func(f0, _ *answer) {
 			f0.cluster.Workers[1].Row = &client.Row{Flaws: []string{"speed"}}
 		}, where: "worker w1", says: "speed", remedy: "Upgrade"},
+		"cache": {harm: func(f0, f1 *answer) {
+			f0.cluster.Workers[1].CacheError, f1.cluster.Workers[1].CacheError = "the disk is full", "the disk is full"
+		}, where: "worker w1", says: "no tasks with files: the disk is full", remedy: "Mend the disk"},
 		"version": {harm: func(f0, _ *answer) { f0.cluster.Version = "v2" }, where: "frontends",
 			says: "v1 at f1; v2 at f0", remedy: "Finish"},
 		"ahead": {harm: func(f0, _ *answer) { f0.cluster.Clock = f0.receivedAt.Add(90 * time.Second) },

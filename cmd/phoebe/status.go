@@ -102,6 +102,7 @@ type workerJSON struct {
 	Address        string   `json:"address"`
 	State          string   `json:"state"`
 	Error          string   `json:"error,omitempty"`
+	CacheError     string   `json:"cache_error,omitempty"` // why the worker's cache takes no new files
 	Host           string   `json:"host"`
 	Labels         []string `json:"labels"`
 	Functions      []string `json:"functions"`
@@ -207,8 +208,8 @@ func statusOf(addr string, c *client.Cluster) statusJSON {
 	}
 	for _, w := range c.Workers {
 		s.Workers = append(s.Workers, workerJSON{
-			Name: w.Name, Address: w.Address, State: w.State, Error: w.Error, Host: w.Host, Labels: w.Labels,
-			Functions:     w.Functions,
+			Name: w.Name, Address: w.Address, State: w.State, Error: w.Error, CacheError: w.CacheError,
+			Host: w.Host, Labels: w.Labels, Functions: w.Functions,
 			CPUMillicores: w.Capacity.CPU, MemoryMiB: w.Capacity.Memory, FreeMillicores: w.Free.CPU,
 			FreeMemoryMiB: w.Free.Memory,
 			Queued:        w.Queued, Running: w.Running, Reservations: w.Reservations, Attempts: w.Attempts,
@@ -354,6 +355,7 @@ func printStatus(w io.Writer, all []statusJSON) error {
 	members := map[string]*knownMember{}
 	answered := 0
 	var broken []string
+	brokenCaches := map[string]string{} // by worker's address
 	for _, f := range all {
 		if f.Error != "" {
 			fmt.Fprintf(t, "-\t%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\n", f.Connect)
@@ -393,6 +395,9 @@ func printStatus(w io.Writer, all []statusJSON) error {
 			} else {
 				broken = append(broken, fmt.Sprintf("link %s to %s: %s: %s", f.Frontend, k.Address, k.State, k.Error))
 			}
+			if k.CacheError != "" {
+				brokenCaches[k.Address] = fmt.Sprintf("worker %s gets no tasks with files: %s", k.Name, k.CacheError)
+			}
 			seen.rtt = max(seen.rtt, k.RTTMicros)
 			if k.View.isNewerThan(&seen.view) {
 				seen.view = k.View
@@ -419,7 +424,8 @@ func printStatus(w io.Writer, all []statusJSON) error {
 	if len(members) > 0 {
 		gossip = "\tROW\tFROM"
 	}
-	fmt.Fprintf(t, "WORKER\tADDRESS\tSTATE\tCPU\tMEMORY\tFREE CPU\tFREE MEMORY\tQUEUED\tRUNNING\tLINKS\tRTT\tWAIT\tAGE%s\tLABELS\n", gossip)
+	fmt.Fprintf(t, "WORKER\tADDRESS\tSTATE\tCPU\tMEMORY\tFREE CPU\tFREE MEMORY\tQUEUED\tRUNNING\tLINKS\tRTT\tWAIT\t"+
+		"AGE%s\tLABELS\n", gossip)
 	for _, addr := range slices.Sorted(maps.Keys(fleet)) {
 		k := fleet[addr]
 		labels := strings.Join(k.Labels, ",")
@@ -436,6 +442,9 @@ func printStatus(w io.Writer, all []statusJSON) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	for _, addr := range slices.Sorted(maps.Keys(brokenCaches)) {
+		broken = append(broken, brokenCaches[addr])
 	}
 	for i, b := range broken {
 		if i == 0 {

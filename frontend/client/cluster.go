@@ -79,6 +79,7 @@ type Worker struct {
 	Reservations int // of this frontend
 	Attempts     int // of this frontend
 	Error        string
+	CacheError   string // why the worker's cache takes no new files; "": no problem, or no cache
 	Rack         string
 	Row          *Row // nil: no gossip about the worker
 	View         View
@@ -249,7 +250,8 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 			Capacity: fromDemand(w.Capacity), Free: fromDemand(w.Free), Queued: int(w.Queued), Running: int(w.Running),
 			HeardAgo: fromMicros(w.HeardUsAgo), RTT: fromMicros(w.RttUs),
 			Reservations: int(w.Reservations), Attempts: int(w.Attempts), Error: w.Error, Rack: w.Rack,
-			Row: fromRow(w), View: fromView(w),
+			CacheError: w.CacheError,
+			Row:        fromRow(w), View: fromView(w),
 		}
 	}
 	return c

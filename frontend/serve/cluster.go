@@ -237,7 +237,7 @@ func workerStatus(l *link, st *frontend.WorkerStatus, now time.Time) *v1.WorkerS
 	ws.Capacity = demandToAPI(st.Welcome.Capacity)
 	ws.Free = demandToAPI(probe.Demand{CPU: max(st.Load.Free.CPU, 0), Mem: max(st.Load.Free.Mem, 0)})
 	ws.Queued, ws.Running = int32(st.Load.Queued), int32(st.Load.Running)
-	ws.Reservations, ws.Attempts = int32(st.Reservations), int32(st.Attempts)
+	ws.Reservations, ws.Attempts, ws.CacheError = int32(st.Reservations), int32(st.Attempts), st.CacheProblem
 	describeView(ws, &st.View, now)
 	return ws
 }

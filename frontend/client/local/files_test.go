@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -135,6 +136,77 @@ func TestGossip(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatalf("frontend %s: the file of %s is at %+v", addr, at, copies)
 			}
+		}
+	}
+}
+
+// Of two workers, one cannot write to its cache. All tasks with files succeed at the other worker, without a retry.
+// The fleet's state names the problem until the cache works again.
+func TestDeadCache(t *testing.T) {
+	t.Parallel()
+	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
+	t.Cleanup(o.Close)
+	registry := exec.NewRegistry()
+	if err := registry.Register("cat", func(ctx context.Context, _ []byte) ([]byte, error) {
+		return os.ReadFile(exec.Files(ctx)[0])
+	}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := startReady(t, local.Config{
+		Workers: 2, Registry: registry,
+		Worker: func(i int, w *wserve.Config) {
+			w.CacheDir, w.FileHosts = filepath.Join(dir, fmt.Sprint(i)), []string{"127.0.0.1"}
+		},
+	})
+	dead := filepath.Join(dir, "0")
+	if err := errors.Join(os.RemoveAll(dead), os.WriteFile(dead, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	cl, err := client.New(c.Frontends())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for round := range 2 {
+		job := client.Job{}
+		for i := range 20 {
+			path := fmt.Sprintf("/%d/%d", round, i)
+			sum := sha256.Sum256([]byte(path))
+			job.Tasks = append(job.Tasks, client.Task{Function: "cat",
+				Files: []client.File{{URL: o.URL + path, SHA256: hex.EncodeToString(sum[:])}}})
+		}
+		outcomes, err := cl.Run(t.Context(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, o := range outcomes {
+			if string(o.Result) != fmt.Sprintf("/%d/%d", round, i) {
+				t.Errorf("round %d, task %d: %q, %v", round, i, o.Result, o.Err)
+			}
+		}
+	}
+	countBroken := func() (n int) {
+		all, err := cl.Cluster(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range all.Workers {
+			if w.CacheError != "" {
+				n++
+			}
+		}
+		return n
+	}
+	if n := countBroken(); n != 1 {
+		t.Errorf("%d caches are out of service, want 1", n)
+	}
+	if err := os.Remove(dead); err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(30 * time.Second); countBroken() > 0; {
+		if time.Now().After(until) {
+			t.Fatal("the cache stays out of service")
 		}
 	}
 }

@@ -4490,6 +4490,7 @@ type WorkerStatus struct {
 	Speed         float64  `thrift:"speed,22" frugal:"22,default,double" json:"speed"`
 	Files         int32    `thrift:"files,23" frugal:"23,default,i32" json:"files"`
 	MaintenanceUs int64    `thrift:"maintenance_us,24" frugal:"24,default,i64" json:"maintenance_us"`
+	CacheError    string   `thrift:"cache_error,25" frugal:"25,default,string" json:"cache_error"`
 }
 
 func NewWorkerStatus() *WorkerStatus {
@@ -4509,6 +4510,7 @@ func NewWorkerStatus() *WorkerStatus {
 		Speed:         0.0,
 		Files:         0,
 		MaintenanceUs: -1,
+		CacheError:    "",
 	}
 }
 
@@ -4528,6 +4530,7 @@ func (p *WorkerStatus) InitDefault() {
 	p.Speed = 0.0
 	p.Files = 0
 	p.MaintenanceUs = -1
+	p.CacheError = ""
 }
 
 func (p *WorkerStatus) GetName() (v string) {
@@ -4635,6 +4638,10 @@ func (p *WorkerStatus) GetFiles() (v int32) {
 func (p *WorkerStatus) GetMaintenanceUs() (v int64) {
 	return p.MaintenanceUs
 }
+
+func (p *WorkerStatus) GetCacheError() (v string) {
+	return p.CacheError
+}
 func (p *WorkerStatus) SetName(val string) {
 	p.Name = val
 }
@@ -4707,6 +4714,9 @@ func (p *WorkerStatus) SetFiles(val int32) {
 func (p *WorkerStatus) SetMaintenanceUs(val int64) {
 	p.MaintenanceUs = val
 }
+func (p *WorkerStatus) SetCacheError(val string) {
+	p.CacheError = val
+}
 
 func (p *WorkerStatus) IsSetCapacity() bool {
 	return p.Capacity != nil
@@ -4748,6 +4758,7 @@ var fieldIDToName_WorkerStatus = map[int16]string{
 	22: "speed",
 	23: "files",
 	24: "maintenance_us",
+	25: "cache_error",
 }
 
 type Member struct {
