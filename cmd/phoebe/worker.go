@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
 	"syscall"
@@ -48,10 +49,11 @@ func (q *queueFlags) applyQueue(c *serve.Config) error {
 
 // fileFlags limit the files that a worker fetches for tasks.
 type fileFlags struct {
-	CacheDir  string   `placeholder:"DIR" help:"Folder for files that tasks need, readable by this user alone. Files are fetched before the task's turn, and kept for later tasks and other workers. Default: none, the worker gets no tasks with files."`
-	CacheSize size     `default:"10GiB" placeholder:"SIZE" help:"Size of the cache. Beyond it, the files used longest ago are removed. Default ${default}."`
-	FileRoots []string `placeholder:"DIR" help:"Folders that file:// URLs of tasks may read. Default: none."`
-	FileHosts []string `placeholder:"HOST[:PORT]" help:"Hosts that http:// and https:// URLs of tasks may name. Default: all, except loopback, link-local and multicast addresses."`
+	CacheDir    string         `placeholder:"DIR" help:"Folder for files that tasks need, readable by this user alone. Files are fetched before the task's turn, and kept for later tasks and other workers. Default: none, the worker gets no tasks with files."`
+	CacheSize   size           `default:"10GiB" placeholder:"SIZE" help:"Size of the cache. Beyond it, the files used longest ago are removed. Default ${default}."`
+	FileRoots   []string       `placeholder:"DIR" help:"Folders that file:// URLs of tasks may read. Default: none."`
+	FileHosts   []string       `placeholder:"HOST[:PORT]" help:"Hosts that http:// and https:// URLs of tasks may name. Default: all, except loopback and private addresses."`
+	FilePrivate []addressRange `placeholder:"CIDR" help:"Ranges of private addresses, such as 10.0.0.0/8, open to these URLs. Default: none."`
 
 	FileTimeout time.Duration `default:"30s" placeholder:"D" help:"Retry a file if its source sends nothing for D, or less than 256 KiB in ten times D; three tries in all. Default ${default}."`
 }
@@ -60,6 +62,19 @@ type fileFlags struct {
 func (f *fileFlags) applyFiles(c *serve.Config) {
 	c.CacheDir, c.CacheSize, c.FileRoots, c.FileHosts = f.CacheDir, int64(f.CacheSize), f.FileRoots, f.FileHosts
 	c.FileTimeout = f.FileTimeout
+	for _, r := range f.FilePrivate {
+		c.FilePrivate = append(c.FilePrivate, netip.Prefix(r))
+	}
+}
+
+// addressRange is a range of addresses in a flag.
+type addressRange netip.Prefix
+
+func (r *addressRange) UnmarshalText(text []byte) error {
+	if err := (*netip.Prefix)(r).UnmarshalText(text); err != nil || len(text) == 0 {
+		return fmt.Errorf("%q: want a range of addresses, such as 10.0.0.0/8", text)
+	}
+	return nil
 }
 
 type workerCmd struct {

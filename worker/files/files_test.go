@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -219,7 +220,7 @@ func TestSourcesThatFail(t *testing.T) {
 		{"partial content", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206); w.Write(b) },
 			Unreachable, []string{"206"}},
 		{"wrong content", func(w http.ResponseWriter, _ *http.Request) { w.Write(other) }, WrongDigest,
-			[]string{fmt.Sprintf("%x", sha256.Sum256(b)), fmt.Sprintf("%x", sha256.Sum256(other))}},
+			[]string{"another sha256"}},
 		{"says to be longer", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(1<<40))
 			w.Write(b)
@@ -270,6 +271,9 @@ func TestSourcesThatFail(t *testing.T) {
 			wantError(t, err, tt.reason, append(tt.says, "/d")...)
 			if strings.Contains(err.Error(), "hush") {
 				t.Errorf("%q tells the query", err)
+			}
+			if strings.Contains(err.Error(), fmt.Sprintf("%x", sha256.Sum256(other))[:12]) {
+				t.Errorf("%q tells the digest of the content", err)
 			}
 			c.verify(t)
 			if s := c.Stats(); s.Failures != 1 || s.Bytes != 0 {
@@ -412,20 +416,71 @@ func TestLocalAddresses(t *testing.T) {
 	url, asked := serveContent(t, b)
 	c := newCache(t, 1<<20, Options{Hosts: []string{}})
 	_, port, _ := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/data"))
-	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "127.1.2.3", "0.0.0.0"} {
+	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "127.1.2.3"} {
 		_, err := c.Fetch(t.Context(), fileOf("http://"+host+":"+port+"/data", b), nil)
-		wantError(t, err, Refused, "operator")
+		wantError(t, err, Refused, "its address", "operator")
 	}
 	if asked.Load() != 0 {
 		t.Errorf("asked %d times", asked.Load())
 	}
-	for address, refused := range map[string]bool{
-		"[::ffff:0.0.0.0]:80": true, "169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "224.0.0.1:80": true,
-		"[ff02::1]:80": true, "[::]:80": true,
-		"10.0.0.1:80": false, "192.0.2.1:443": false, "[2001:db8::1]:443": false,
+}
+
+// A redirect tells the next host nothing about the URL, whose query may be a secret.
+func TestRedirectTellsNoReferer(t *testing.T) {
+	b := content(1, 10)
+	url := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/data" {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+			return
+		}
+		if from := r.Header.Get("Referer"); from != "" {
+			t.Errorf("the request comes from %s", from)
+		}
+		w.Write(b)
+	})
+	mustFetch(t, newCache(t, 1<<20, Options{}), fileOf(url+"/data?signature=hush", b)).Release()
+}
+
+// Some addresses are never asked. Private addresses and loopback are asked if the operator names their range or host.
+func TestAddresses(t *testing.T) {
+	const (
+		anybody = iota
+		namedRange
+		namedHost
+		nobody
+	)
+	for address, who := range map[string]int{
+		"192.0.2.1:443": anybody, "[2001:db8::1]:443": anybody, "172.32.0.1:80": anybody, "100.128.0.1:80": anybody,
+		"10.0.0.1:80": namedRange, "172.16.0.1:80": namedRange, "192.168.1.1:80": namedRange, "[fd00::1]:80": namedRange,
+		"[::ffff:10.0.0.1]:80": namedRange, "[fc00:1::1]:80": namedRange,
+		"127.0.0.1:80": namedHost, "[::1]:80": namedHost,
+		"169.254.169.254:80": nobody, "[fd00:ec2::254]:80": nobody, "[fd20:ce::254]:80": nobody, // metadata services
+		"100.100.100.200:80": nobody, "168.63.129.16:80": nobody, "192.0.0.192:80": nobody,
+		"100.64.0.1:80": nobody, "100.127.255.255:80": nobody, // carrier-grade NAT
+		"[fe80::1%eth0]:80": nobody, "169.254.0.1:80": nobody, // link-local
+		"[64:ff9b::a9fe:a9fe]:80": nobody, "[64:ff9b:1::a00:1]:80": nobody, "[2002:a9fe:a9fe::1]:80": nobody, // translated
+		"[::a9fe:a9fe]:80": nobody, "224.0.0.1:80": nobody, "[ff02::1]:80": nobody, "255.255.255.255:80": nobody,
+		"0.0.0.0:80": nobody, "[::]:80": nobody, "[::ffff:0.0.0.0]:80": nobody, "0.1.2.3:80": nobody,
 	} {
-		if err := refuseLocalAddr("tcp", address, nil); (err != nil) != refused {
-			t.Errorf("%s: %v", address, err)
+		for least, opts := range map[int]Options{
+			anybody:    {},
+			namedRange: {Private: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}},
+			namedHost:  {Hosts: []string{"host"}},
+		} {
+			err := opts.refuseAddr("tcp", address, nil)
+			if allowed := who <= least; allowed != (err == nil) {
+				t.Errorf("%s, if the operator names %d: %v", address, least, err)
+			}
+			if err == nil {
+				continue
+			}
+			if reasonOf(err) != Refused {
+				t.Errorf("%s: the reason is %v", address, reasonOf(err))
+			}
+			want := map[int]string{namedRange: "--file-private", namedHost: "--file-hosts", nobody: "never"}[who]
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v does not tell %s", address, err, want)
+			}
 		}
 	}
 }

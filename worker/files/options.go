@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,9 +21,12 @@ type Options struct {
 	Roots []string
 
 	// Hosts are the hosts allowed in http and https URLs and redirects: "host" or "host:port". Default: all hosts,
-	// except loopback, link-local and multicast addresses. The services there (the worker's own admin port, a
-	// cloud's metadata service) may trust every caller. The cache uses no proxy.
+	// except loopback and private addresses. Services there (the worker's own admin port, a database) may trust
+	// their neighbours. Whatever the options, the cache never asks link-local addresses, metadata services of
+	// clouds, carrier-grade NAT or multicast addresses. The cache uses no proxy.
 	Hosts []string
+	// Private are the ranges of private addresses that URLs may lead to, without Hosts. Default: none.
+	Private []netip.Prefix
 
 	// Secrets authenticate workers to each other; all workers have the same. Nil: no secrets, for loopback only, or
 	// with Keys.
@@ -91,6 +96,11 @@ func (o Options) Validate() error {
 			wrong("the host %q for files: give host or host:port, not a URL", h)
 		}
 	}
+	for _, p := range o.Private {
+		if !slices.ContainsFunc(privateRanges, func(r netip.Prefix) bool { return r.Overlaps(p) && r.Bits() <= p.Bits() }) {
+			wrong("the private range %s for files: give a part of %s", p, joinRanges(privateRanges))
+		}
+	}
 	if o.Parallel < 0 {
 		wrong("%d fetches at a time: it must be at least 1", o.Parallel)
 	}
@@ -114,4 +124,12 @@ func (o *Options) hasHost(host, port string) bool {
 		}
 	}
 	return false
+}
+
+func joinRanges(ranges []netip.Prefix) string {
+	texts := make([]string, len(ranges))
+	for i, p := range ranges {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, ", ")
 }

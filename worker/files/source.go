@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -175,32 +176,64 @@ func newPeerClient(keys *identity.Keys, handshake time.Duration) *http.Client {
 
 // newOriginClient returns a client for origins.
 func (c *Cache) newOriginClient() *http.Client {
-	control := refuseLocalAddr
-	if len(c.opts.Hosts) > 0 {
-		control = nil
-	}
 	return &http.Client{
-		Transport: newTransport(control, c.opts.Timeout),
+		Transport: newTransport(c.opts.refuseAddr, c.opts.Timeout),
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) > maxRedirects {
 				return newFailure(Unreachable, "give the final URL", "it redirects more than %d times", maxRedirects)
 			}
+			req.Header.Del("Referer") // tells the URL, whose query may be a secret
 			return c.checkAllowed(req.URL)
 		},
 	}
 }
 
-// refuseLocalAddr refuses addresses of services that trust every caller: loopback, link-local, multicast. It sees the
-// resolved address, so no name server gets around it.
-func refuseLocalAddr(_, address string, _ syscall.RawConn) error {
+// neverAsked are addresses that trust every caller, or lead to such addresses: link-local addresses and other addresses
+// of metadata services, carrier-grade NAT, and IPv6 addresses with an IPv4 address inside.
+var neverAsked = parsePrefixes("0.0.0.0/8", "100.64.0.0/10", "168.63.129.16/32", "169.254.0.0/16", "192.0.0.0/24",
+	"224.0.0.0/3", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fd00:ec2::/32", "fd20:ce::/32", "fe80::/10",
+	"ff00::/8")
+
+// privateRanges are the addresses of a site's own network.
+var privateRanges = parsePrefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+
+func parsePrefixes(texts ...string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+func isIn(ranges []netip.Prefix, ip netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// rangeOf returns the range of a private address.
+func rangeOf(ip netip.Addr) netip.Prefix {
+	return privateRanges[slices.IndexFunc(privateRanges, func(p netip.Prefix) bool { return p.Contains(ip) })]
+}
+
+// refuseAddr refuses addresses of services that trust their neighbours. It sees the resolved address, so no name server
+// gets around it. Hosts and Private open loopback and private addresses only.
+func (o *Options) refuseAddr(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
 	}
-	ip := ap.Addr().Unmap()
-	if ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
-		return newFailure(Refused, "",
-			"its address %s is loopback, link-local or multicast: the operator must allow the host (--file-hosts)", ip)
+	ip := ap.Addr().Unmap().WithZone("")
+	isNamed := len(o.Hosts) > 0 // checkAllowed has found the host there
+	switch {
+	case ip.IsLoopback() && !isNamed:
+		return newFailure(Refused, "use another host, or have the operator name this host (--file-hosts)",
+			"its address %s is loopback", ip)
+	case ip.IsLoopback():
+		return nil
+	case isIn(neverAsked, ip):
+		return newFailure(Refused, "use a host with another address",
+			"workers never fetch from %s: it is no address of a file server", ip)
+	case isIn(privateRanges, ip) && !isNamed && !isIn(o.Private, ip):
+		return newFailure(Refused, fmt.Sprintf("use another host, or have the operator name its range "+
+			"(--file-private %s) or the host (--file-hosts)", rangeOf(ip)), "its address %s is private", ip)
 	}
 	return nil
 }

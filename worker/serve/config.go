@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -64,8 +65,10 @@ type Config struct {
 	// none, and the worker accepts no file URL.
 	FileRoots []string
 	// FileHosts are the hosts that http and https URLs may name, as host or host:port. Default: all hosts, except
-	// loopback, link-local and multicast addresses.
+	// loopback and private addresses.
 	FileHosts []string
+	// FilePrivate are the ranges of private addresses that URLs may lead to, without FileHosts. Default: none.
+	FilePrivate []netip.Prefix
 	// FileTimeout is the longest silence of the source of a file. A source may take ten times FileTimeout for 256
 	// KiB. Each URL is tried three times. Default 30 s.
 	FileTimeout time.Duration

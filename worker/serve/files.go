@@ -313,7 +313,7 @@ func (s *Server) recentFiles() (ids []rows.FileID, changed bool) {
 
 func (c *Config) fileOptions() files.Options {
 	return files.Options{
-		Roots: c.FileRoots, Hosts: c.FileHosts, Secrets: c.connSecrets(), Keys: c.Keys, Timeout: c.FileTimeout,
+		Roots: c.FileRoots, Hosts: c.FileHosts, Private: c.FilePrivate, Secrets: c.connSecrets(), Keys: c.Keys, Timeout: c.FileTimeout,
 	}
 }
 
@@ -327,7 +327,7 @@ func (c *Config) filesListen() string {
 func (c *Config) checkFiles() (errs []error) {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.CacheDir == "" {
-		if c.FilesListen != "" || len(c.FileRoots)+len(c.FileHosts) > 0 {
+		if c.FilesListen != "" || len(c.FileRoots)+len(c.FileHosts)+len(c.FilePrivate) > 0 {
 			wrong("settings for files, but no cache: name a folder for the cache")
 		}
 		return errs

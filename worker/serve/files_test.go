@@ -236,7 +236,7 @@ func TestFilesThatCannotBeHad(t *testing.T) {
 		file probe.File
 		want []string
 	}{
-		{wrong, []string{"/wrong", "sha256"}},
+		{wrong, []string{"/wrong", "another sha256"}},
 		{long, []string{"/long", "3"}},
 		{probe.File{Digest: [32]byte{1}, URL: o.URL + "/none"}, []string{"/none", "404"}},
 		{probe.File{Digest: [32]byte{1}, URL: o.URL + "/huge", Bytes: 2 << 20},
