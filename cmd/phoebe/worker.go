@@ -49,7 +49,7 @@ func (q *queueFlags) applyQueue(c *serve.Config) error {
 
 // fileFlags limit the files that a worker fetches for tasks.
 type fileFlags struct {
-	CacheDir    string         `placeholder:"DIR" help:"Folder for files that tasks need, readable by this user alone. Files are fetched before the task's turn, and kept for later tasks and other workers. Default: none, the worker gets no tasks with files."`
+	CacheDir    string         `placeholder:"DIR" help:"Folder for the files of tasks, readable by this user alone. Files are fetched before the task's turn, and kept for later tasks and other workers. Default: none, the worker gets no tasks with files."`
 	CacheSize   size           `default:"10GiB" placeholder:"SIZE" help:"Size of the cache. Beyond it, the files used longest ago are removed. Default ${default}."`
 	FileRoots   []string       `placeholder:"DIR" help:"Folders that file:// URLs of tasks may read. Default: none."`
 	FileHosts   []string       `placeholder:"HOST[:PORT]" help:"Hosts that http:// and https:// URLs of tasks may name. Default: all, except loopback and private addresses."`
