@@ -9,13 +9,17 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/worker"
+	"github.com/phoebe-sched/phoebe/worker/exec"
 	"github.com/phoebe-sched/phoebe/worker/serve"
 )
 
@@ -84,7 +88,9 @@ type workerCmd struct {
 	Labels     []string      `placeholder:"KEY=VALUE" help:"Labels for constraints of jobs. Default: none."`
 	Slots      int           `placeholder:"N" help:"Short tasks that run at once, each with 1000 millicores and 256 MiB. Default: the number of CPUs."`
 	Speed      float64       `default:"1" placeholder:"X" help:"Speed relative to estimates: at 2, tasks take half of their estimate. From 0.01 to 100. Default ${default}."`
-	AllowExec  bool          `help:"Also run any command as a process, with the rights of this process (function exec). Default: no."`
+	AllowExec  bool          `help:"Also run any command as a process (function exec). The log tells the rights of commands. Default: no."`
+	ExecUIDs   uidRange      `name:"exec-uids" placeholder:"FIRST-LAST" help:"With --allow-exec: run each process as another user of the range, such as 200000-200255. Then tasks can neither read keys nor reach other tasks. Needs root and cgroups v2. No two workers of a machine may share users. Default: the worker's user."`
+	ExecSetuid bool          `help:"With --allow-exec: setuid programs get their rights. Default: no."`
 	MaxPayload size          `default:"1MiB" placeholder:"SIZE" help:"Largest payload of a task. Default ${default}."`
 	EventLoops int           `placeholder:"N" help:"Event loops (gnet) that read all connections. They need less memory (1.2 KB for an idle connection in place of 4.5 KB), but more CPU. Default: none, each connection has a goroutine."`
 	MaxLinks   int           `default:"10000" placeholder:"N" help:"Connections from frontends; connections beyond are closed. Default ${default}."`
@@ -102,6 +108,34 @@ type workerCmd struct {
 	queueFlags
 	secretFlags
 	serviceFlags
+}
+
+// uidRange is a range of users.
+type uidRange struct{ first, last uint32 }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *uidRange) UnmarshalText(text []byte) error {
+	first, last, _ := strings.Cut(string(text), "-")
+	low, errFirst := strconv.ParseUint(first, 10, 32)
+	high, errLast := strconv.ParseUint(last, 10, 32)
+	if errFirst != nil || errLast != nil || low == 0 {
+		return fmt.Errorf("%q: want the first and the last user id, such as 200000-200255", text)
+	}
+	r.first, r.last = uint32(low), uint32(high)
+	return nil
+}
+
+// keyFiles returns the files that no task may read.
+func (c *workerCmd) keyFiles() (files []string) {
+	for _, f := range []string{c.SecretFile, c.AdminTokenFile} {
+		if f != "" {
+			files = append(files, f)
+		}
+	}
+	if c.TLSDir != "" {
+		files = append(files, filepath.Join(c.TLSDir, "tls.key"))
+	}
+	return files
 }
 
 // maxMaintenance bounds how far ahead maintenance is announced, and how long the maintenance lasts.
@@ -171,6 +205,12 @@ func (c *workerCmd) serverConfig() (serve.Config, error) {
 	}
 	if cfg.Core.Capacity, err = c.workerCapacity(slots); err != nil {
 		wrong(err)
+	}
+	if (c.ExecUIDs != uidRange{} || c.ExecSetuid) && !c.AllowExec {
+		wrong(errors.New("--exec-uids or --exec-setuid without --allow-exec: give --allow-exec too"))
+	}
+	cfg.Processes = exec.Processes{
+		FirstUID: c.ExecUIDs.first, LastUID: c.ExecUIDs.last, Setuid: c.ExecSetuid, KeyFiles: c.keyFiles(),
 	}
 	cfg.Core.MaxPayload = int(c.MaxPayload)
 	c.fileFlags.applyFiles(&cfg)

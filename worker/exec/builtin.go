@@ -58,8 +58,8 @@ type sleeping struct {
 	result   Result // reported when the timer fires
 }
 
-// startSleep starts a sleep as a timer of the alarm. A timeout shorter than the sleep ends the task as TimedOut. The
-// deadline does not end a sleep.
+// startSleep starts a sleep as a timer of the alarm. A timeout or deadline before the end of the sleep ends the task as
+// TimedOut.
 func (p *Pool) startSleep(t *Attempt, done func(Result)) (Running, Result, bool) {
 	start := time.Now()
 	d, err := parseDuration("sleep", t.Payload)
@@ -67,9 +67,9 @@ func (p *Pool) startSleep(t *Attempt, done func(Result)) (Running, Result, bool)
 		return nil, Result{Status: Failed, Err: err.Error()}, true
 	}
 	s := &sleeping{pool: p, start: start, duration: d, done: done}
-	if t.Timeout > 0 && t.Timeout < d {
-		d = t.Timeout
-		s.result = Result{Status: TimedOut, Err: timeoutError(d).Error()}
+	if limit, reason := timeLimit(t); limit > 0 && limit < d {
+		d = limit
+		s.result = Result{Status: TimedOut, Err: reason.Error()}
 	}
 	at := start.Add(d)
 	if !p.addLive(s, func() { s.timer = p.alarm.At(at, s.wakeUp) }) {

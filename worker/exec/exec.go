@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,13 +56,13 @@ type Option func(*function)
 // functions that never block and take a few microseconds.
 func Inline() Option { return func(f *function) { f.inline = true } }
 
-// function is an entry of a registry. Exactly one of run, sleep and process is set.
+// function is an entry of a registry. Exactly one of run, sleep and processes is set.
 type function struct {
 	run            Func
 	inline         bool // only with run
 	ignoresContext bool // the function does not look at its context; only with inline
 	sleep          bool
-	process        bool
+	processes      *Processes
 }
 
 // Registry holds the functions of a worker, by name. Safe for concurrent use. A Pool knows only the functions
@@ -105,11 +106,51 @@ func (r *Registry) Register(name string, f Func, opts ...Option) error {
 
 // AllowProcesses registers "exec", which runs any command described by a Command, as the worker's user.
 // AllowProcesses fails except on Linux: processes are supported on Linux only.
-func (r *Registry) AllowProcesses() error {
+func (r *Registry) AllowProcesses() error { return r.AllowProcessesAs(Processes{}) }
+
+// AllowProcessesAs is AllowProcesses with other rights of the processes.
+func (r *Registry) AllowProcessesAs(p Processes) error {
 	if !processesSupported {
 		return errors.New("processes are supported on Linux only: do not allow them here")
 	}
-	return r.addFunction("exec", function{process: true})
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	return r.addFunction("exec", function{processes: &p})
+}
+
+// Processes names the users and the rights of tasks' processes. With the zero value the processes run as the worker's
+// user, and gain no rights.
+//
+// Where the worker may write its cgroup (version 2), each process of "exec" gets a cgroup of its own. At the end of
+// the task the kernel kills all processes of the cgroup.
+type Processes struct {
+	// FirstUID and LastUID are the first and the last user for tasks. Each running task has a user of its own, and the
+	// group of the same number. Further tasks wait. The users need no names, but must belong to this worker alone. The
+	// worker must be root, and needs cgroups. 0 and 0: tasks run as the worker's user.
+	FirstUID, LastUID uint32
+	// Setuid lets setuid programs, and programs with capabilities, gain rights.
+	Setuid bool
+	// KeyFiles must be unreadable for tasks. If the first user can read a key file, NewPool fails.
+	KeyFiles []string
+}
+
+const (
+	firstFreeUID = 1000  // lower users belong to the system
+	maxUIDs      = 65536 // users of a worker
+)
+
+// Validate returns an error if the users are unusable.
+func (p *Processes) Validate() error {
+	first, last := p.FirstUID, p.LastUID
+	if first == 0 && last == 0 {
+		return nil
+	}
+	if first < firstFreeUID || last < first || last-first >= maxUIDs || last > math.MaxInt32 {
+		return fmt.Errorf("the users %d to %d for tasks: want a range such as 200000-200255, from %d on, of at "+
+			"most %d users", first, last, firstFreeUID, maxUIDs)
+	}
+	return nil
 }
 
 // addFunction registers fn under name, wrapped in the Middleware of Use.
@@ -250,8 +291,10 @@ func NewPool(r *Registry) (*Pool, error) {
 		return nil, err
 	}
 	p.alarm = a
-	if p.funcs["exec"].process {
-		p.launcher = newLauncher()
+	if allowed := p.funcs["exec"].processes; allowed != nil {
+		if p.launcher, err = newLauncher(allowed); err != nil {
+			return nil, errors.Join(err, a.Close())
+		}
 	}
 	p.release = sync.OnceValue(func() error {
 		if p.launcher != nil {
@@ -278,7 +321,7 @@ func (p *Pool) Start(t Attempt, done func(Result)) (r Running, res Result, ended
 		return nil, runInline(fn, &t), true
 	case fn.sleep:
 		return p.startSleep(&t, done)
-	case fn.process:
+	case fn.processes != nil:
 		return p.startProcess(&t, done)
 	default:
 		return p.startFunc(fn.run, &t, done)
@@ -325,6 +368,15 @@ func (p *Pool) removeLive(r Running) {
 	if p.closed && len(p.live) == 0 {
 		close(p.idle)
 	}
+}
+
+// DescribeProcesses describes the rights of tasks' processes on this machine in a sentence, and reports whether the
+// sentence is a warning. The sentence is empty if the pool runs no processes.
+func (p *Pool) DescribeProcesses() (text string, isWarning bool) {
+	if p.launcher == nil {
+		return "", false
+	}
+	return p.launcher.describeRights()
 }
 
 // Running returns the number of tasks that have started and not ended. Killed tasks count while their functions
@@ -408,14 +460,23 @@ func newTaskContext(t *Attempt) *taskContext {
 	return w
 }
 
+// timeLimit returns the attempt's timeout or deadline, whichever comes first, and the error for the attempt then. 0:
+// no time limit.
+func timeLimit(t *Attempt) (time.Duration, error) {
+	if t.Deadline > 0 && (t.Timeout <= 0 || t.Deadline < t.Timeout) {
+		return t.Deadline, &endedError{status: TimedOut, reason: "the job's deadline has passed"}
+	}
+	if t.Timeout <= 0 {
+		return 0, nil
+	}
+	return t.Timeout, timeoutError(t.Timeout)
+}
+
 // withTimeLimit returns a context that ends at the attempt's timeout or deadline, whichever comes first. With
 // neither, the context has no time limit. Callers must call the cancel function in the end.
 func withTimeLimit(ctx context.Context, t *Attempt) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	duration, cause := t.Timeout, timeoutError(t.Timeout)
-	if t.Deadline > 0 && (duration <= 0 || t.Deadline < duration) {
-		duration, cause = t.Deadline, &endedError{status: TimedOut, reason: "the job's deadline has passed"}
-	}
+	duration, cause := timeLimit(t)
 	if duration <= 0 {
 		return ctx, cancel
 	}

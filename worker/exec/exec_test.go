@@ -112,6 +112,8 @@ func TestFunctions(t *testing.T) {
 			[]string{`xxx..."`}},
 		{"sleep into the timeout", Attempt{Function: "sleep", Payload: []byte("1h"), Timeout: time.Millisecond},
 			TimedOut, "", []string{"timeout of 1ms"}},
+		{"sleep past the deadline", Attempt{Function: "sleep", Payload: []byte("1h"), Timeout: time.Minute,
+			Deadline: time.Millisecond}, TimedOut, "", []string{"deadline"}},
 		{"spin", Attempt{Function: "spin", Payload: []byte("1ms")}, Succeeded, "", nil},
 		{"spin on nonsense", Attempt{Function: "spin", Payload: []byte("1")}, Failed, "", []string{"spin", `"1"`}},
 		{"spin into the timeout", Attempt{Function: "spin", Payload: []byte("1h"), Timeout: time.Millisecond},

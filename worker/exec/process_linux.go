@@ -11,7 +11,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,30 +18,29 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/probe"
 	"golang.org/x/sys/unix"
 )
 
 const processesSupported = true
 
 const (
-	maxFiles    = 4096                   // open files of a process
 	fileEnv     = "PHOEBE_FILE_"         // prefix of the variables with the paths of the task's files; a number follows
 	progressEnv = "PHOEBE_PROGRESS_FD"   // variable with the descriptor for lines of progress
 	stderrTail  = 4 << 10                // bytes of standard error quoted by a failure
 	pipeGrace   = 100 * time.Millisecond // for output of strays that hold the pipes after the end of the process
 )
 
-// process is a process and its process group. Kill kills the whole group. If the process ends by itself, the pool
-// kills the rest of the group then. A process that leaves the group (setsid) escapes. If the worker dies, the
-// kernel kills the process, but not its children.
+// process is a process with its children. Kill kills the cgroup. If the process ends by itself, the pool kills the rest
+// of the cgroup. Without cgroups the pool kills the process group, and a child outside the group (setsid) escapes. If
+// the worker dies, the kernel kills the process, and the next worker kills the rest of the cgroup.
 type process struct {
 	cancel   context.CancelCauseFunc
 	progress progress
 
 	mu      sync.Mutex
-	pid     int  // zero until the start
-	reaping bool // the process is about to be reaped: its pid may soon name another process
+	cgroup  *cgroup // nil: none, or the pool has taken it back
+	pid     int     // zero until the start
+	reaping bool    // the process is about to be reaped: its pid may soon name another process
 }
 
 func (pr *process) Kill(reason string) { pr.cancel(killedError(reason)) }
@@ -59,12 +57,16 @@ func (pr *process) readProgress(lines io.Reader) {
 	io.Copy(io.Discard, lines) // drains the pipe after a line that is too long, so the process never blocks
 }
 
-// killGroup kills the process and its group. Safe at any time: it does nothing before the start and after the end.
-func (pr *process) killGroup() {
+// killAll kills the process and its children. Safe at any time: it does nothing before the start and after the end.
+func (pr *process) killAll() {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
-	if pr.pid != 0 && !pr.reaping {
-		unix.Kill(-pr.pid, unix.SIGKILL) // fails only if the group is empty
+	if pr.pid == 0 || pr.reaping {
+		return
+	}
+	unix.Kill(-pr.pid, unix.SIGKILL) // fails only if the group is empty
+	if pr.cgroup != nil && pr.cgroup.hasProcesses() {
+		pr.cgroup.killAll()
 	}
 }
 
@@ -94,22 +96,23 @@ func failedResult(format string, args ...any) Result {
 	return Result{Status: Failed, Err: clipText(fmt.Sprintf(format, args...))}
 }
 
-// runProcess runs the command to its end: it starts the process, serves its pipes, waits, and kills the rest of the
-// group.
+// runProcess runs the command to its end: it starts the process, serves its pipes, waits, and kills its children.
 func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *Attempt) Result {
 	env := map[string]string{"PATH": os.Getenv("PATH"), progressEnv: "3"}
 	maps.Copy(env, c.Env)
 	for i, path := range t.Files {
 		env[fileEnv+strconv.Itoa(i)] = path
 	}
-	path, err := lookPath(c.Argv[0], env["PATH"])
+	endReason := func() (*endedError, bool) {
+		e, ok := context.Cause(ctx).(*endedError)
+		return e, ok
+	}
+	path, err := l.lookUp(ctx, &c, env["PATH"])
+	if e, ok := endReason(); ok {
+		return Result{Status: e.status, Err: e.reason + whyUnstarted(err)}
+	}
 	if err != nil {
 		return failedResult("%v", err)
-	}
-	if c.Dir != "" { // otherwise execve's error would blame the program
-		if st, err := os.Stat(c.Dir); err != nil || !st.IsDir() {
-			return failedResult("exec: dir %s is not a directory on this worker", c.Dir)
-		}
 	}
 	stdin := c.StdinBase64
 	if c.Stdin != "" {
@@ -120,19 +123,26 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 		return failedResult("exec %s: %v", path, err)
 	}
 	defer pipes.closeOurs()
-	endReason := func() (*endedError, bool) {
-		e, ok := context.Cause(ctx).(*endedError)
-		return e, ok
+	cell, err := l.takeCell(ctx.Done())
+	if err != nil {
+		pipes.closeTheirs()
+		return failedResult("exec %s: %v", path, err)
 	}
 	if e, ok := endReason(); ok {
 		pipes.closeTheirs()
+		if cell != nil {
+			l.releaseCell(cell)
+		}
 		return Result{Status: e.status, Err: e.reason}
 	}
+	defer l.releaseCell(cell)
 
-	proc, start, err := l.start(launchRequest{
+	pipes.giveTo(cell.uid)
+	proc, start, err := l.startProcess(&launchRequest{
 		path:   path,
 		argv:   c.Argv,
 		memory: t.Memory,
+		cell:   cell,
 		attr: os.ProcAttr{
 			Dir:   c.Dir,
 			Env:   environList(env),
@@ -145,9 +155,9 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 		return failedResult("exec: %v", err)
 	}
 	pr.mu.Lock()
-	pr.pid = proc.Pid
+	pr.pid, pr.cgroup = proc.Pid, cell.cgroup
 	pr.mu.Unlock()
-	stopWatching := context.AfterFunc(ctx, pr.killGroup)
+	stopWatching := context.AfterFunc(ctx, pr.killAll)
 	defer stopWatching()
 
 	// The kernel's peak memory of a process starts with the memory of the worker at the fork. So the kernel's peak
@@ -166,7 +176,7 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	})
 	streams.Go(func() {
 		if copyOutput(out, pipes.ours[1]) != nil {
-			pr.killGroup()
+			pr.killAll()
 		}
 	})
 	streams.Go(func() { io.Copy(&errTail, pipes.ours[2]) })
@@ -182,7 +192,7 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	res := Result{Run: time.Since(start)}
 	close(exited)
 	e, isEnded := endReason() // of a kill or timeout before the end; later ones do not count
-	pr.killGroup()
+	pr.killAll()
 	pr.mu.Lock()
 	pr.reaping = true
 	pr.mu.Unlock()
@@ -209,7 +219,8 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 		if state.Sys().(syscall.WaitStatus).Signaled() {
 			res.Status = Panicked
 		}
-		res.Err = clipText(fmt.Sprintf("exec %s: %v; stderr: %s", path, state, errTail.String()))
+		res.Err = clipText(fmt.Sprintf("exec %s: %v%s; stderr: %s", path, state, l.noteLostRights(path),
+			errTail.String()))
 	default:
 		out.Close()
 		res.setResult(out)
@@ -310,6 +321,17 @@ func (p *pipes) closeOurs() {
 	}
 }
 
+// giveTo makes a user the owner of the process's ends, so that the process can open /dev/stdout. For user 0, giveTo
+// does nothing: the worker's user owns the pipes.
+func (p *pipes) giveTo(uid uint32) {
+	if uid == 0 {
+		return
+	}
+	for _, f := range p.theirs {
+		f.Chown(int(uid), int(uid)) // after an error, only /dev/stdout and the like do not open
+	}
+}
+
 func (p *pipes) setDeadline(t time.Time) {
 	for _, f := range p.ours {
 		f.SetDeadline(t)
@@ -323,6 +345,96 @@ func environList(m map[string]string) []string {
 		env = append(env, k+"="+m[k])
 	}
 	return env
+}
+
+// errNotLookedUp says that a file system did not answer before the end of the task.
+var errNotLookedUp = errors.New(
+	"its program and its dir were not found until then: does a file system hang?")
+
+// whyUnstarted returns a clause about an unfinished lookup, or "".
+func whyUnstarted(err error) string {
+	if err == errNotLookedUp {
+		return "; " + err.Error()
+	}
+	return ""
+}
+
+// lookupGrace is how long a lookup may go on after the end of its task. A longer lookup hangs.
+const lookupGrace = 100 * time.Millisecond
+
+// lookUp returns the path of the program, or an error if the program or the folder is missing. If ctx ends before the
+// file system answers, lookUp returns errNotLookedUp.
+//
+// On a dead file server, execve hangs. While execve hangs, Go can neither fork nor collect garbage, so the worker
+// would hang as well. So a goroutine first looks for the folder, and reads the head of the program.
+func (l *launcher) lookUp(ctx context.Context, c *Command, pathList string) (string, error) {
+	type answer struct {
+		path string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		path, err := c.lookUp(pathList)
+		answers <- answer{path, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.path, a.err
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-answers:
+		return a.path, a.err
+	case <-time.After(lookupGrace):
+	}
+	select {
+	case a := <-answers:
+		return a.path, a.err
+	case l.lookups <- struct{}{}:
+		go func() {
+			<-answers
+			<-l.lookups
+		}()
+		return "", errNotLookedUp
+	}
+}
+
+// lookUp returns the path of the program, after a look at the folder and at the head of the program.
+func (c *Command) lookUp(pathList string) (string, error) {
+	path, err := lookPath(c.Argv[0], pathList)
+	if err != nil {
+		return "", err
+	}
+	if c.Dir != "" { // otherwise execve's error would blame the program
+		if st, err := os.Stat(c.Dir); err != nil || !st.IsDir() {
+			return "", fmt.Errorf("exec: dir %s is not a directory on this worker", c.Dir)
+		}
+	}
+	file := path
+	if c.Dir != "" && !filepath.IsAbs(path) {
+		file = filepath.Join(c.Dir, path)
+	}
+	if f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil { // execve reports errors
+		f.Read(make([]byte, 1<<10))
+		f.Close()
+	}
+	return path, nil
+}
+
+// noteLostRights returns a clause if the failed program would have more rights with --exec-setuid, or "".
+func (l *launcher) noteLostRights(path string) string {
+	if l.processes.Setuid {
+		return ""
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	_, err = unix.Getxattr(path, "security.capability", nil)
+	if err != nil && st.Mode()&(os.ModeSetuid|os.ModeSetgid) == 0 {
+		return ""
+	}
+	return " (a setuid program, but tasks gain no rights here: to allow that, start the worker with --exec-setuid)"
 }
 
 // lookPath is os/exec.LookPath for the PATH of a command, not the worker's own. It ignores relative entries.
@@ -364,136 +476,4 @@ func (t *tailBuffer) String() string {
 		s = "..." + s
 	}
 	return s
-}
-
-// launcher starts processes on one OS thread, which lives as long as the launcher. The kernel ties two things to
-// the forking thread: ptrace, and the signal at the parent's death (Pdeathsig). From a thread that ends before the
-// worker, the signal would come too early.
-type launcher struct {
-	requests chan launchRequest
-	ended    chan struct{}
-}
-
-// launchRequest asks the launcher's thread to start a process.
-type launchRequest struct {
-	path   string
-	argv   []string
-	attr   os.ProcAttr
-	memory probe.MiB
-	answer chan launchResult
-}
-
-type launchResult struct {
-	proc  *os.Process
-	start time.Time // the time just before the fork
-	err   error
-}
-
-// newLauncher starts the launcher's thread.
-func newLauncher() *launcher {
-	l := &launcher{requests: make(chan launchRequest), ended: make(chan struct{})}
-	go func() {
-		defer close(l.ended)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		for r := range l.requests {
-			start := time.Now()
-			proc, err := r.startLimited()
-			r.answer <- launchResult{proc, start, err}
-		}
-	}()
-	return l
-}
-
-// close ends the launcher's thread. Call close after the last start.
-func (l *launcher) close() {
-	close(l.requests)
-	<-l.ended
-}
-
-// start starts a process on the launcher's thread. The time is just before the fork.
-func (l *launcher) start(r launchRequest) (*os.Process, time.Time, error) {
-	r.answer = make(chan launchResult, 1)
-	l.requests <- r
-	a := <-r.answer
-	return a.proc, a.start, a.err
-}
-
-// startLimited starts the process and sets its limits before its first instruction. The process is traced: it stops
-// after execve, gets its limits and runs on. Where ptrace is forbidden (EPERM), the limits come right after the
-// start. Then a child forked within a fraction of a millisecond escapes the limits. A re-executed copy of this
-// program could set limits before the start, too. But a copy would cost a Go start for each task, and a hidden mode
-// in every program with a worker.
-func (r *launchRequest) startLimited() (*os.Process, error) {
-	r.attr.Sys.Ptrace = true
-	proc, err := os.StartProcess(r.path, r.argv, &r.attr)
-	if errors.Is(err, unix.EPERM) {
-		r.attr.Sys.Ptrace = false
-		proc, err = os.StartProcess(r.path, r.argv, &r.attr)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if r.attr.Sys.Ptrace {
-		err = awaitExecStop(proc.Pid)
-	}
-	if err == nil {
-		err = setLimits(proc.Pid, r.memory)
-	}
-	if err != nil {
-		proc.Kill()
-	}
-	if r.attr.Sys.Ptrace {
-		err = errors.Join(err, unix.PtraceDetach(proc.Pid))
-	}
-	if err != nil {
-		proc.Kill()
-		proc.Wait()
-		return nil, fmt.Errorf("start %s: %w", r.path, err)
-	}
-	return proc, nil
-}
-
-// awaitExecStop waits until the traced process stops after execve.
-func awaitExecStop(pid int) error {
-	var ws unix.WaitStatus
-	err := retryEINTR(func() error { _, err := unix.Wait4(pid, &ws, 0, nil); return err })
-	if err == nil && !ws.Stopped() {
-		err = errors.New("it was killed before it began")
-	}
-	return err
-}
-
-// setLimits lowers the limits of a process; it never raises one. The memory limit is RLIMIT_DATA, the private
-// writable memory of each process of the task. RLIMIT_AS would also count reserved memory, and no Go or Java
-// program starts under 256 MiB of RLIMIT_AS. Shared memory escapes both limits; only a cgroup would catch it.
-func setLimits(pid int, memory probe.MiB) error {
-	type limit struct {
-		what  string
-		which int
-		max   uint64
-	}
-	limits := []limit{{"core size", unix.RLIMIT_CORE, 0}, {"open files", unix.RLIMIT_NOFILE, maxFiles}}
-	if memory > 0 {
-		limits = append(limits, limit{"memory", unix.RLIMIT_DATA, uint64(memory) << 20})
-	}
-	for _, l := range limits {
-		var old unix.Rlimit
-		err := unix.Prlimit(pid, l.which, nil, &old)
-		if err == nil {
-			m := min(l.max, old.Max)
-			err = unix.Prlimit(pid, l.which, &unix.Rlimit{Cur: m, Max: m}, nil)
-		}
-		if err != nil {
-			return fmt.Errorf("limit its %s: %w", l.what, err)
-		}
-	}
-	return nil
-}
-
-func retryEINTR(f func() error) error {
-	for {
-		if err := f(); err != unix.EINTR {
-			return err
-		}
-	}
 }

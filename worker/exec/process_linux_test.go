@@ -10,7 +10,6 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -141,9 +140,11 @@ func TestBadCommand(t *testing.T) {
 
 // newFIFO returns the path of a FIFO, and a function that opens the FIFO for reading. The reader gets the script's
 // lines, then EOF once no process has the FIFO open.
-func newFIFO(t *testing.T) (path string, open func() *bufio.Reader) {
+func newFIFO(t *testing.T) (path string, open func() *bufio.Reader) { return newFIFOIn(t, t.TempDir()) }
+
+func newFIFOIn(t *testing.T, dir string) (path string, open func() *bufio.Reader) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "fifo")
+	path = filepath.Join(dir, "fifo")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -231,27 +232,6 @@ func TestStrayGrandchildDiesWithItsParent(t *testing.T) {
 	expectEOF(t, family)
 }
 
-// A stray that leaves the group lives on, but the task does not wait for the stray's pipes.
-func TestStrayOutsideTheGroupHoldsNothingUp(t *testing.T) {
-	if _, err := osexec.LookPath("setsid"); err != nil {
-		t.Skip(err)
-	}
-	p := newProcessPool(t)
-	fifo, _ := newFIFO(t)
-	res := runTask(t, p, Attempt{
-		Function: "exec",
-		Payload: encodeCommand(t,
-			shellCommand("setsid sh -c 'echo $$ >"+fifo+"; exec sleep 100' & read pid <"+fifo+"; echo $pid")),
-	})
-	pid, err := strconv.Atoi(strings.TrimSpace(string(res.Output)))
-	if res.Status != Succeeded || err != nil {
-		t.Fatalf("got %v %q (%s)", res.Status, res.Output, res.Err)
-	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		t.Errorf("the stray is gone: %v", err)
-	}
-}
-
 func TestKillBeforeTheStart(t *testing.T) {
 	p := newProcessPool(t)
 	for range 20 { // the kill comes before, within or after the launch
@@ -299,10 +279,12 @@ func TestLimitsWithoutPtrace(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := setLimits(cmd.Process.Pid, 64); err != nil {
+	if err := setLimits(cmd.Process.Pid, 64, true); err != nil {
 		t.Error(err)
 	}
-	for which, want := range map[int]uint64{unix.RLIMIT_DATA: 64 << 20, unix.RLIMIT_CORE: 0} {
+	for which, want := range map[int]uint64{
+		unix.RLIMIT_DATA: 64 << 20, unix.RLIMIT_CORE: 0, unix.RLIMIT_NPROC: maxProcesses,
+	} {
 		var got unix.Rlimit
 		if err := unix.Prlimit(cmd.Process.Pid, which, nil, &got); err != nil || got.Cur != want || got.Max != want {
 			t.Errorf("limit %d is %+v (%v), want %d", which, got, err, want)

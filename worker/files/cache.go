@@ -152,7 +152,8 @@ func (c *Cache) takeFolder() error {
 
 // lockDir creates or checks the folder, and takes its lock unless the cache holds the lock already.
 func (c *Cache) lockDir() error {
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+	mode, _ := c.opts.modes()
+	if err := os.MkdirAll(c.dir, mode); err != nil {
 		return err
 	}
 	info, err := os.Stat(c.dir)
@@ -162,8 +163,12 @@ func (c *Cache) lockDir() error {
 	if err := checkOwner(c.dir, info); err != nil {
 		return err
 	}
-	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return fmt.Errorf("%s is open to other users (mode %#o): chmod 700 it, or name another folder", c.dir, perm)
+	if perm := info.Mode().Perm(); perm&0o077&^mode != 0 {
+		return fmt.Errorf("%s is open to other users (mode %#o): chmod %o it, or name another folder", c.dir, perm, mode)
+	} else if perm != mode && c.opts.Public {
+		if err := os.Chmod(c.dir, mode); err != nil {
+			return err
+		}
 	}
 	if c.holdsLock() {
 		return nil
@@ -204,6 +209,11 @@ func (c *Cache) scanFolder() error {
 		}
 		if !info.Mode().IsRegular() {
 			continue
+		}
+		if _, mode := c.opts.modes(); c.opts.Public && info.Mode().Perm() != mode {
+			if err := os.Chmod(filepath.Join(c.dir, n.Name()), mode); err != nil {
+				return err
+			}
 		}
 		e := newEntry(digest, uint64(info.Size()))
 		e.state, e.stamp.written = stateFound, info.ModTime()

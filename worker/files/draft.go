@@ -79,7 +79,8 @@ func (d *Draft) reserveBytes(bytes uint64) error {
 // Commit does not wait for a fetch of the same content. Callers of Fetch that wait get the committed file.
 func (d *Draft) Commit() (digest [32]byte, path string, release func(), err error) {
 	d.sum.Sum(digest[:0])
-	if err := errors.Join(d.file.Chmod(0o500), d.file.Close()); err != nil {
+	_, mode := d.cache.opts.modes()
+	if err := errors.Join(d.file.Chmod(mode), d.file.Close()); err != nil {
 		d.Abort()
 		return digest, "", nil, d.cache.diskFailure(err)
 	}

@@ -218,7 +218,8 @@ func (c *Cache) fetchOnce(e *entry, w *fetch, s source) (_ fileStamp, err error)
 	if err := checkSum(sum, w.file.Digest); err != nil {
 		return fileStamp{}, err
 	}
-	put, err := moveIntoPlace(file, path, c.pathOf(w.file.Digest))
+	_, mode := c.opts.modes()
+	put, err := moveIntoPlace(file, path, c.pathOf(w.file.Digest), mode)
 	if err != nil {
 		return fileStamp{}, c.diskFailure(err)
 	}
@@ -228,9 +229,9 @@ func (c *Cache) fetchOnce(e *entry, w *fetch, s source) (_ fileStamp, err error)
 // largeFile is the size, in bytes, from which hashing a file takes longer than a tick.
 const largeFile = 32 << 20
 
-// moveIntoPlace makes the file at path an entry. The entry is readable and executable, because it may be a program.
-func moveIntoPlace(file *os.File, path, entry string) (fileStamp, error) {
-	if err := file.Chmod(0o500); err != nil {
+// moveIntoPlace makes the file at path an entry with the permissions mode.
+func moveIntoPlace(file *os.File, path, entry string, mode os.FileMode) (fileStamp, error) {
+	if err := file.Chmod(mode); err != nil {
 		return fileStamp{}, err
 	}
 	if err := file.Close(); err != nil {

@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -46,6 +47,10 @@ type Options struct {
 	// Any other answer is final. Peers are asked once. Default 3.
 	Tries int
 
+	// Public lets other users of the machine read a file by digest, for tasks with own users. Other users cannot list
+	// the folder.
+	Public bool
+
 	// OnChange gets the digests that came into the cache and left it since the last call: the net effect. Calls
 	// come one at a time, without a lock held. Close waits for a running call. OnChange does not get the files
 	// found by Open; Digests has them.
@@ -80,6 +85,15 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+// modes returns the permissions of the cache's folder and of the entries. An entry may be a program, and so is
+// executable.
+func (o *Options) modes() (folder, entry fs.FileMode) {
+	if o.Public {
+		return 0o711, 0o555
+	}
+	return 0o700, 0o500
 }
 
 // Validate returns all errors of o, joined.

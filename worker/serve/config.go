@@ -78,7 +78,10 @@ type Config struct {
 	Core worker.Config
 
 	Registry  *exec.Registry // functions to run; default exec.NewRegistry()
-	AllowExec bool           // allow any command as a process, with the rights of this process
+	AllowExec bool           // allow any command as a process
+	// Processes says as which users the processes of AllowExec run. The zero value: as this process's user. With
+	// users, other users of the machine may read a file of the cache whose digest they know.
+	Processes exec.Processes
 
 	// Goroutines has a goroutine read each connection, by Go's poller. Otherwise a few event loops of gnet read
 	// all connections. Goroutines is quicker: no other thread has to wake when a message arrives, when a sleep
@@ -207,6 +210,7 @@ func (c Config) Validate() error {
 	short("the worker's rack", c.Rack)
 	errs = append(errs, c.checkAnnouncement()...)
 	errs = append(errs, c.checkFiles()...)
+	errs = append(errs, c.Processes.Validate())
 	if !(c.Speed >= 0.01 && c.Speed <= 100) {
 		wrong("the speed is %v: it must be from 0.01 to 100, with 1 for the reference", c.Speed)
 	}

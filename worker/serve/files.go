@@ -313,7 +313,8 @@ func (s *Server) recentFiles() (ids []rows.FileID, changed bool) {
 
 func (c *Config) fileOptions() files.Options {
 	return files.Options{
-		Roots: c.FileRoots, Hosts: c.FileHosts, Private: c.FilePrivate, Secrets: c.connSecrets(), Keys: c.Keys, Timeout: c.FileTimeout,
+		Roots: c.FileRoots, Hosts: c.FileHosts, Private: c.FilePrivate, Secrets: c.connSecrets(), Keys: c.Keys,
+		Timeout: c.FileTimeout, Public: c.Processes.FirstUID != 0,
 	}
 }
 

@@ -77,7 +77,7 @@ func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	// Another worker with the same registry may have allowed processes before.
 	if cfg.AllowExec && !slices.Contains(cfg.Registry.Names(), "exec") {
-		if err := cfg.Registry.AllowProcesses(); err != nil {
+		if err := cfg.Registry.AllowProcessesAs(cfg.Processes); err != nil {
 			return nil, fmt.Errorf("allow processes: %w", err)
 		}
 	}
@@ -85,6 +85,11 @@ func New(cfg Config) (*Server, error) {
 	pool, err := exec.NewPool(cfg.Registry)
 	if err != nil {
 		return nil, err
+	}
+	if text, isWarning := pool.DescribeProcesses(); isWarning {
+		cfg.Logger.Warn("commands are allowed: " + text)
+	} else if text != "" {
+		cfg.Logger.Info("commands are allowed: " + text)
 	}
 	alarm, err := exec.OpenAlarm()
 	if err != nil {

@@ -170,8 +170,10 @@ func TestUnits(t *testing.T) {
 		verify(name)
 	}
 	// Also with the drop-in for processes.
-	writeFile(t, names[1]+".d/processes.conf", readFile(t, packaging+"/systemd/phoebe-worker.service.d/processes.conf"))
-	verify(names[1])
+	for _, name := range []string{"processes.conf", "users.conf"} {
+		writeFile(t, names[1]+".d/"+name, readFile(t, packaging+"/systemd/phoebe-worker.service.d/"+name))
+		verify(names[1])
+	}
 	// Systemd waits for longer than a drain takes.
 	for _, name := range names {
 		stop := regexp.MustCompile(`(?m)^TimeoutStopSec=(\w+)$`).FindStringSubmatch(readFile(t, name))
