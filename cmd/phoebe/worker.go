@@ -227,6 +227,9 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	if err != nil {
 		return usageError(err)
 	}
+	if c.AllowExec && os.Getpid() == 1 {
+		return runUnderInit()
+	}
 	cfg.Logger = log
 	peers := trust{keys: cfg.Keys, secrets: cfg.Secrets}
 	if err := peers.openAudit(c.AuditLog, cfg.Metrics); err != nil {
