@@ -2,11 +2,15 @@ package exec
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Command is the payload of the function "exec", as JSON: a process to run. The process's standard output is the
@@ -26,19 +30,120 @@ type Command struct {
 	// Stdin is the standard input, or StdinBase64 for bytes that are not text; by default empty.
 	Stdin       string `json:"stdin,omitempty"`
 	StdinBase64 []byte `json:"stdin_base64,omitempty"`
+	// Base64 says that each argument, name and value of Env, and Dir is base64, for bytes that are not UTF-8. Encode
+	// sets Base64 if necessary. Workers of release 0.1.0 refuse such a command.
+	Base64 bool `json:"base64,omitempty"`
 }
 
 // Encode validates c and returns c as a payload.
 func (c Command) Encode() ([]byte, error) {
-	if err := c.validate(); err != nil {
+	plain, err := c.decodeBase64()
+	if err == nil {
+		err = plain.validate()
+	}
+	if err != nil {
 		return nil, err
 	}
+	if !utf8.ValidString(c.Stdin) {
+		c.Stdin, c.StdinBase64 = "", []byte(c.Stdin)
+	}
+	if !c.Base64 && !c.isText() {
+		encode := func(s string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(s)), nil }
+		c, _ = c.mapStrings(encode) // encode returns no error
+		c.Base64 = true
+	}
 	return json.Marshal(c)
+}
+
+// isText reports whether all strings of c apart from Stdin are UTF-8.
+func (c *Command) isText() bool {
+	_, err := c.mapStrings(func(s string) (string, error) {
+		if !utf8.ValidString(s) {
+			return "", errNotText
+		}
+		return s, nil
+	})
+	return err == nil
+}
+
+// mapStrings returns a copy of c with f applied to each argument, to names and values of Env, and to Dir.
+func (c *Command) mapStrings(f func(string) (string, error)) (Command, error) {
+	out := *c
+	var errs []error
+	apply := func(what, s string) string {
+		s, err := f(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("exec: %s: %w", what, err))
+		}
+		return s
+	}
+	out.Argv = make([]string, len(c.Argv))
+	for i, a := range c.Argv {
+		out.Argv[i] = apply(fmt.Sprintf("argv[%d]", i), a)
+	}
+	if c.Env != nil {
+		out.Env = make(map[string]string, len(c.Env))
+		for k, v := range c.Env {
+			out.Env[apply("a name in env", k)] = apply("env "+k, v)
+		}
+	}
+	out.Dir = apply("dir", c.Dir)
+	return out, errors.Join(errs...)
+}
+
+// decodeBase64 returns c with Base64 undone.
+func (c Command) decodeBase64() (Command, error) {
+	if !c.Base64 {
+		return c, nil
+	}
+	out, err := c.mapStrings(func(s string) (string, error) {
+		b, err := base64.StdEncoding.DecodeString(s)
+		return string(b), err
+	})
+	out.Base64 = false
+	return out, err
+}
+
+var errNotText = errors.New(
+	`exec: the payload is not UTF-8, so bytes would be lost: set "base64": true, and give argv, env and dir as base64 ` +
+		`(and stdin as stdin_base64)`)
+
+// checkText returns errNotText if a JSON text has bytes that are not UTF-8, or half a pair of \u escapes. A JSON
+// decoder would replace them without an error.
+func checkText(payload []byte) error {
+	if !utf8.Valid(payload) {
+		return errNotText
+	}
+	for i := 0; i < len(payload); i++ {
+		if payload[i] != '\\' {
+			continue
+		}
+		i++ // the escaped character
+		if unit := escapedUnit(payload[i-1:]); utf16.IsSurrogate(unit) {
+			if utf16.DecodeRune(unit, escapedUnit(payload[min(i+5, len(payload)):])) == utf8.RuneError {
+				return errNotText
+			}
+			i += 10 // to the end of the pair
+		}
+	}
+	return nil
+}
+
+// escapedUnit returns the code unit of an escape \uXXXX at the beginning of b, or 0.
+func escapedUnit(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0
+	}
+	unit, _ := strconv.ParseUint(string(b[2:6]), 16, 16) // the JSON decoder reports an error
+	return rune(unit)
 }
 
 // decodeCommand parses and validates the payload of "exec". Unknown fields are errors.
 func decodeCommand(payload []byte) (Command, error) {
 	var c Command
+	if err := checkText(payload); err != nil {
+		return c, err
+	}
 	d := json.NewDecoder(bytes.NewReader(payload))
 	d.DisallowUnknownFields()
 	err := d.Decode(&c)
@@ -51,6 +156,10 @@ func decodeCommand(payload []byte) (Command, error) {
 		return c, fmt.Errorf(
 			`exec: the payload is not a JSON object like {"argv": ["sort", "-n"], "dir": "/", "stdin": "2\n1\n"}: %w`,
 			err)
+	}
+	c, err = c.decodeBase64()
+	if err != nil {
+		return c, err
 	}
 	return c, c.validate()
 }

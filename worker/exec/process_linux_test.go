@@ -124,6 +124,12 @@ func TestBadCommand(t *testing.T) {
 		`{"argv":["ls","\u0000"]}`:         "argv[1]",
 		`{"argv":["ls"],"env":{"A=B":""}}`: `"A=B"`,
 		`{"argv":["ls"],"stdin":"a","stdin_base64":"YQ=="}`: "choose one",
+		"{\"argv\":[\"rm\",\"\xff\"]}":                      `"base64": true`,
+		`{"argv":["rm","\udcff"]}`:                          `"base64": true`,
+		`{"argv":["rm","\ud800\u0041"]}`:                    `"base64": true`,
+		`{"argv":["rm","?"],"base64":true}`:                 `argv[0]`,
+		`{"argv":["bHM="],"env":{"A":"?"},"base64":true}`:   `env`,
+		`{"argv":["bHM="],"dir":"?","base64":true}`:         `dir`,
 	} {
 		res := runTask(t, p, Attempt{Function: "exec", Payload: []byte(payload)})
 		if res.Status != Failed || !strings.Contains(res.Err, want) {
@@ -134,6 +140,31 @@ func TestBadCommand(t *testing.T) {
 			if _, err := c.Encode(); err == nil {
 				t.Errorf("%s: Encode accepts what Start refuses", payload)
 			}
+		}
+	}
+}
+
+// A process gets the very bytes of its arguments, environment and folder, also bytes that are not UTF-8.
+func TestCommandOfBytes(t *testing.T) {
+	p := newProcessPool(t)
+	const bytes = "\xff a\xe4\xff"
+	dir := filepath.Join(t.TempDir(), bytes)
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Skipf("this file system wants UTF-8: %v", err)
+	}
+	for _, tc := range []struct {
+		cmd  Command
+		want string
+	}{
+		{Command{Argv: []string{"printf", "%s", bytes}}, bytes},
+		{Command{Argv: []string{"sh", "-c", `printf %s "$A"`}, Env: map[string]string{"A": bytes}}, bytes},
+		{Command{Argv: []string{"sh", "-c", `pwd`}, Dir: dir}, dir + "\n"},
+		{Command{Argv: []string{"cat"}, Stdin: bytes}, bytes},
+		{Command{Argv: []string{"printf", "%s", "\ufffd"}}, "\ufffd"}, // a character like any other
+	} {
+		res := runTask(t, p, Attempt{Function: "exec", Payload: encodeCommand(t, tc.cmd)})
+		if res.Status != Succeeded || string(res.Output) != tc.want {
+			t.Errorf("%+v: got %v %q (%s), want %q", tc.cmd, res.Status, res.Output, res.Err, tc.want)
 		}
 	}
 }
