@@ -1,5 +1,8 @@
 package client
 
+// WithMaxRequest sets the size in bytes of the largest request.
+func WithMaxRequest(n int) Option { return func(c *config) { c.maxRequest = n } }
+
 // Unread returns the number of bytes of unread results.
 func (r *Running) Unread() int64 {
 	r.mu.Lock()

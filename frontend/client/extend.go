@@ -44,10 +44,10 @@ func (r *Running) Extend(ctx context.Context, stages []Stage, tasks []Task) erro
 		for i := range a.tasks {
 			a.req.Tasks = append(a.req.Tasks, &a.tasks[i])
 		}
-		if size := a.req.BLength(); size > maxRequest {
+		if size := a.req.BLength(); size > r.s.c.cfg.maxRequest {
 			return nil, &RefusedError{Reason: TooLarge, Message: fmt.Sprintf(
 				"the new stages and tasks take %d bytes, and one call may take at most %d: make several calls",
-				size, maxRequest)}
+				size, r.s.c.cfg.maxRequest)}
 		}
 		return a, nil
 	})

@@ -7,10 +7,12 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
@@ -145,6 +147,58 @@ func TestExtendFailsOver(t *testing.T) {
 	for i, o := range outs {
 		if o.Task != i+1 || string(o.Result) != fmt.Sprint(i+1) {
 			t.Errorf("%+v", o)
+		}
+	}
+}
+
+// A job that has grown beyond the size of a request moves to another frontend in parts. No task runs twice or is lost.
+func TestLargeOpenJobFailsOver(t *testing.T) {
+	const calls, tasksPerCall, most = 12, 4, 64 << 10
+	release := make(chan struct{})
+	var runs [calls * tasksPerCall]atomic.Int32
+	cluster, _ := startPassing(t, local.Config{
+		Frontends: 2, Frontend: func(_ int, c *fserve.Config) { c.MaxRequest = most + 1<<10 },
+	}, map[string]exec.Func{
+		"wait": func(ctx context.Context, payload []byte) ([]byte, error) {
+			select {
+			case <-release:
+				runs[payload[0]].Add(1)
+				return payload[:1], nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+	})
+	c := connectClient(t, cluster.Frontends(), client.WithMaxRequest(most))
+	r, err := c.Submit(t.Context(), client.Job{Open: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range calls {
+		tasks := make([]client.Task, tasksPerCall)
+		for k := range tasks {
+			payload := make([]byte, 10<<10)
+			payload[0] = byte(i*tasksPerCall + k)
+			tasks[k] = client.Task{Function: "wait", Payload: payload}
+		}
+		if err := r.Extend(t.Context(), nil, tasks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cluster.StopFrontend(slices.Index(cluster.Frontends(), r.Handle().Owner)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	outs, err := r.Wait()
+	if err != nil || len(outs) != calls*tasksPerCall {
+		t.Fatal(len(outs), err)
+	}
+	for i, o := range outs {
+		if o.Task != i || len(o.Result) != 1 || int(o.Result[0]) != i || runs[i].Load() != 1 {
+			t.Errorf("%+v, %d runs", o, runs[i].Load())
 		}
 	}
 }

@@ -36,6 +36,7 @@ type config struct {
 	lookupEvery    time.Duration // interval of name lookups; 0: the default of names.Watcher
 	resolver       *net.Resolver // for names; nil: the system's resolver
 	pollFor        time.Duration // longest time that a frontend may hold a poll for events
+	maxRequest     int           // size in bytes of the largest request
 }
 
 // defaultConfig returns the configuration of a New without options.
@@ -50,6 +51,7 @@ func defaultConfig() config {
 		pingEvery:      500 * time.Millisecond,
 		pingTimeout:    2 * time.Second,
 		pollFor:        20 * time.Second,
+		maxRequest:     maxRequest,
 	}
 }
 

@@ -19,8 +19,8 @@ const (
 	maxRunPayloads = 1 << 20 // bytes
 	maxRunEstimate = time.Second
 
-	// maxRequest is the size of the largest job, in bytes. If a message is over 64 MiB, the frontend closes its
-	// connection.
+	// maxRequest is the size in bytes of the largest new job, and of the largest addition. If a message is over 64 MiB,
+	// the frontend closes its connection.
 	maxRequest = 64<<20 - 64<<10
 	// maxLostOwners is the number of frontends that a job may lose in a row, without a new outcome, whatever the time.
 	// If more losses go on for WithRetryFor (30 s), they are no accident: the job itself may bring the frontends down.
@@ -139,12 +139,12 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 		size += len(job.Tasks[i].Payload) + len(job.Tasks[i].Function)
 		needy = needy || len(job.Tasks[i].Inputs)+len(job.Tasks[i].Files) > 0
 	}
-	if needy || size > maxRequest/2 {
+	if needy || size > c.cfg.maxRequest/2 {
 		size = s.job.BLength() // the exact encoded size
 	}
-	if size > maxRequest {
+	if size > c.cfg.maxRequest {
 		return nil, &RefusedError{Reason: TooLarge, Message: fmt.Sprintf(
-			"the job takes %d bytes, and one job may take at most %d: split it", size, maxRequest)}
+			"the job takes %d bytes, and one job may take at most %d: split it", size, c.cfg.maxRequest)}
 	}
 	return s, nil
 }
@@ -227,15 +227,15 @@ func (s *session) submitJob(ctx context.Context) error {
 			return err
 		}
 		var resp *v1.SubmitResponse
-		f, req := s.frontend, v1.SubmitRequest{Caller: s.c.cfg.wireCaller(), Job: &s.job}
-		cl := &call{newJob: true}
-		err := f.makeCall(ctx, cl, s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
-			resp, err = f.rpc.Submit(ctx, &req)
-			return err
-		})
-		s.noteReached(cl)
-		if err == nil && (resp == nil || resp.Handle == nil) {
-			err = &callError{addr: f.addr, err: errEmptyAnswer, sent: true, answered: true}
+		parts, err := s.jobInParts()
+		for i, part := range parts {
+			if resp, err = s.submitPart(ctx, part); err != nil {
+				if refused, is := err.(*RefusedError); is && refused.Reason == Invalid && i < len(parts)-1 {
+					refused.Message = "the frontend takes no jobs in parts, upgrade it: " + refused.Message
+					refused.RetryAfter = s.c.cfg.backoffMax // another frontend may take them
+				}
+				break
+			}
 		}
 		if err == nil {
 			s.handle, s.mayBeOwned = *resp.Handle, true
@@ -244,6 +244,82 @@ func (s *session) submitJob(ctx context.Context) error {
 		if err := s.handleFailure(ctx, err); err != nil {
 			return err
 		}
+	}
+}
+
+// submitPart submits a part of the job, or the whole job, to the chosen frontend.
+func (s *session) submitPart(ctx context.Context, part *v1.Job) (resp *v1.SubmitResponse, err error) {
+	f, req := s.frontend, v1.SubmitRequest{Caller: s.c.cfg.wireCaller(), Job: part}
+	cl := &call{newJob: true}
+	if part.Resubmission != nil && part.Resubmission.Part > 0 {
+		cl.owner = s.c.processes.findOrAdd(s.handle.Owner) // has the parts before
+	}
+	if s.setTimeLeft(time.Now()); part != &s.job {
+		part.DeadlineUs, part.DueUs = s.job.DeadlineUs, s.job.DueUs
+	}
+	err = f.makeCall(ctx, cl, s.c.cfg.rpcTimeout, func(ctx context.Context) (err error) {
+		resp, err = f.rpc.Submit(ctx, &req)
+		return err
+	})
+	s.noteReached(cl)
+	if err == nil && (resp == nil || resp.Handle == nil) {
+		err = &callError{addr: f.addr, err: errEmptyAnswer, sent: true, answered: true}
+	}
+	return resp, err
+}
+
+// jobInParts returns the job as one request, or in parts if a resubmission is too large for one request: an open job may
+// have grown beyond the size. The first part has no tasks, so that a frontend that knows no parts refuses the part.
+func (s *session) jobInParts() ([]*v1.Job, error) {
+	limit := s.c.cfg.maxRequest
+	if s.job.Resubmission == nil || s.job.BLength() <= limit {
+		return []*v1.Job{&s.job}, nil
+	}
+	base := v1.Job{Id: s.job.Id, Tenant: s.job.Tenant}
+	var parts []*v1.Job
+	addPart := func(job v1.Job, r v1.Resubmission, tasks []*v1.Task) {
+		r.Part = int32(len(parts))
+		job.Resubmission, job.Tasks = &r, tasks
+		parts = append(parts, &job)
+	}
+	brief := v1.Resubmission{PreviousOwner: s.lastOwner, Count: s.resubmissions}
+	addPart(base, brief, []*v1.Task{})
+	whole := s.job
+	whole.Tasks = nil
+	roomLeft, from := limit-base.BLength()-brief.BLength(), 0
+	size := 0
+	for i, t := range s.job.Tasks {
+		n := t.BLength()
+		if size+n > roomLeft {
+			addPart(base, brief, s.job.Tasks[from:i])
+			from, size = i, 0
+		}
+		size += n
+	}
+	if size+whole.BLength() > limit {
+		addPart(base, brief, s.job.Tasks[from:])
+		from = len(s.job.Tasks)
+	}
+	addPart(whole, *s.job.Resubmission, s.job.Tasks[from:])
+	for _, part := range parts {
+		part.Resubmission.Parts = int32(len(parts))
+	}
+	if n := whole.BLength(); n > limit {
+		return nil, &RefusedError{Reason: TooLarge, Message: fmt.Sprintf(
+			"the job's stages and outputs take %d bytes, and one call may take at most %d: put less into Common",
+			n, limit)}
+	}
+	return parts, nil
+}
+
+// setTimeLeft sets deadline and due of the next request. After the first try, they are the times left.
+func (s *session) setTimeLeft(now time.Time) {
+	if s.deadline > 0 && s.lastErr != nil {
+		s.job.DeadlineUs = max(toMicros(s.deadline-now.Sub(s.began)), 1)
+	}
+	if s.due > 0 && s.lastErr != nil {
+		due := max(toMicros(s.due-now.Sub(s.began)), 1)
+		s.job.DueUs = &due
 	}
 }
 
@@ -392,7 +468,7 @@ func (s *session) newDeadlineError() error {
 }
 
 // prepareJob makes s.job the next request to f. If another frontend may have the job, the request is a resubmission of
-// the unfinished tasks. After the first try, deadline and due are the times left.
+// the unfinished tasks.
 func (s *session) prepareJob(f *frontend, now time.Time) {
 	if s.mayBeOwned {
 		s.resubmissions++
@@ -413,13 +489,7 @@ func (s *session) prepareJob(f *frontend, now time.Time) {
 		}
 		s.c.cfg.log.Debug("job moves", "job", s.job.Id, "frontend", f.addr, "tasks", s.unfinished, "err", s.lastErr)
 	}
-	if s.deadline > 0 && s.lastErr != nil {
-		s.job.DeadlineUs = max(toMicros(s.deadline-now.Sub(s.began)), 1)
-	}
-	if s.due > 0 && s.lastErr != nil {
-		due := max(toMicros(s.due-now.Sub(s.began)), 1)
-		s.job.DueUs = &due
-	}
+	s.setTimeLeft(now)
 	s.frontend = f
 	s.handle.Owner = f.addr
 }

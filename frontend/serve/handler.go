@@ -35,6 +35,11 @@ func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.Submit
 		}
 		return owner.Submit(ctx, req)
 	}
+	if isInParts(req.Job) {
+		if whole, err := h.addPart(ctx, req); err != nil || !whole {
+			return &v1.SubmitResponse{Handle: &v1.Handle{Job: req.Job.Id, Owner: h.cfg.Advertise}}, err
+		}
+	}
 	handle, err := h.submitJob(ctx, req.Caller, req.Job, clientOf(ctx), nil)
 	if err != nil {
 		return nil, err

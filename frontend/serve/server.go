@@ -58,7 +58,9 @@ type Server struct {
 	byAddr           map[string]*link
 	linkByRun        map[workerRun]*link // the present or last link of a worker's run
 	jobs             map[probe.JobID]*clientJob
-	unreadBytes      int // bytes of the results of submitted jobs that clients have not fetched
+	jobParts         map[string]*jobParts // of jobs that come in parts, by id
+	partsBytes       int                  // of jobParts
+	unreadBytes      int                  // bytes of the results of submitted jobs that clients have not fetched
 	endedJobs        endedList
 	sentAnswers      []sentAnswer // last answers whose arrival the core is to be told, oldest first
 	replies          []reply      // answers to be written when the mutex is free
@@ -93,6 +95,7 @@ func New(cfg Config) (*Server, error) {
 		byAddr:    map[string]*link{},
 		linkByRun: map[workerRun]*link{},
 		jobs:      map[probe.JobID]*clientJob{},
+		jobParts:  map[string]*jobParts{},
 		failed:    make(chan error, 1),
 		files:     files.NewReader(cfg.Keys, cfg.connSecrets()),
 		readSlots: make(chan struct{}, maxReads),

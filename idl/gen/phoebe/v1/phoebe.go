@@ -1919,6 +1919,8 @@ type Resubmission struct {
 	AgeUs         int64       `thrift:"age_us,4" frugal:"4,default,i64" json:"age_us"`
 	Made          []*Made     `thrift:"made,5,optional" frugal:"5,optional,list<Made>" json:"made,omitempty"`
 	Tasks         int32       `thrift:"tasks,6" frugal:"6,default,i32" json:"tasks"`
+	Part          int32       `thrift:"part,7" frugal:"7,default,i32" json:"part"`
+	Parts         int32       `thrift:"parts,8" frugal:"8,default,i32" json:"parts"`
 }
 
 func NewResubmission() *Resubmission {
@@ -1926,6 +1928,8 @@ func NewResubmission() *Resubmission {
 		Count: 1,
 		AgeUs: 0,
 		Tasks: 0,
+		Part:  0,
+		Parts: 1,
 	}
 }
 
@@ -1933,6 +1937,8 @@ func (p *Resubmission) InitDefault() {
 	p.Count = 1
 	p.AgeUs = 0
 	p.Tasks = 0
+	p.Part = 0
+	p.Parts = 1
 }
 
 func (p *Resubmission) GetPreviousOwner() (v string) {
@@ -1968,6 +1974,14 @@ func (p *Resubmission) GetMade() (v []*Made) {
 func (p *Resubmission) GetTasks() (v int32) {
 	return p.Tasks
 }
+
+func (p *Resubmission) GetPart() (v int32) {
+	return p.Part
+}
+
+func (p *Resubmission) GetParts() (v int32) {
+	return p.Parts
+}
 func (p *Resubmission) SetPreviousOwner(val string) {
 	p.PreviousOwner = val
 }
@@ -1985,6 +1999,12 @@ func (p *Resubmission) SetMade(val []*Made) {
 }
 func (p *Resubmission) SetTasks(val int32) {
 	p.Tasks = val
+}
+func (p *Resubmission) SetPart(val int32) {
+	p.Part = val
+}
+func (p *Resubmission) SetParts(val int32) {
+	p.Parts = val
 }
 
 func (p *Resubmission) IsSetRan() bool {
@@ -2009,6 +2029,8 @@ var fieldIDToName_Resubmission = map[int16]string{
 	4: "age_us",
 	5: "made",
 	6: "tasks",
+	7: "part",
+	8: "parts",
 }
 
 type Job struct {
