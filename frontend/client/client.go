@@ -21,6 +21,9 @@ type Client struct {
 	processes *processes
 	nextStart atomic.Uint32 // index from which the next choice of a frontend starts, modulo the number of seeds
 
+	lookedUp  chan struct{}         // closed after the first lookup of the names among the given addresses
+	lookupErr atomic.Pointer[error] // of the last failed lookup; nil: no lookup has failed
+
 	closing    chan struct{}
 	background sync.WaitGroup // API calls, and goroutines started by them
 
@@ -38,7 +41,8 @@ type Client struct {
 // a frontend behind the balancer hangs if the other frontends know the hanging one, by gossip or as a peer.
 func New(frontends []string, opts ...Option) (*Client, error) {
 	c := &Client{
-		cfg: defaultConfig(), processes: &processes{byName: map[string]*process{}}, closing: make(chan struct{}),
+		cfg: defaultConfig(), processes: &processes{byName: map[string]*process{}}, lookedUp: make(chan struct{}),
+		closing: make(chan struct{}),
 	}
 	for _, o := range opts {
 		o(&c.cfg)

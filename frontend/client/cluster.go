@@ -123,10 +123,10 @@ func (c *Client) ClusterPage(ctx context.Context, q ClusterQuery) (*Cluster, err
 	return fromCluster(resp), nil
 }
 
-// askCluster makes one Cluster call, at the seeds in turn.
+// askCluster makes one Cluster call.
 func (c *Client) askCluster(ctx context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
 	req.Caller = c.cfg.wireCaller()
-	return askUntilAnswered(ctx, c, c.seedsInTurn(),
+	return askUntilAnswered(ctx, c, "",
 		func(ctx context.Context, f *frontend) (*v1.ClusterResponse, error) {
 			return f.rpc.Cluster(ctx, req)
 		})
@@ -148,10 +148,10 @@ func (c *Client) Maintenance(ctx context.Context, worker string, in, lasts time.
 	return c.sendLeave(ctx, &v1.LeaveRequest{Worker: worker, InUs: in.Microseconds(), LastsUs: lasts.Microseconds()})
 }
 
-// sendLeave makes one Leave call, at the seeds in turn.
+// sendLeave makes one Leave call.
 func (c *Client) sendLeave(ctx context.Context, req *v1.LeaveRequest) error {
 	req.Caller = c.cfg.wireCaller()
-	_, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+	_, err := askUntilAnswered(ctx, c, "",
 		func(ctx context.Context, f *frontend) (*v1.LeaveResponse, error) {
 			return f.rpc.Leave(ctx, req)
 		})

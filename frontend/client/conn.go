@@ -37,6 +37,9 @@ type call struct {
 	ctx      context.Context // the caller's
 	pool     *pool           // of the address to call
 	timeout  time.Duration   // bounds the wait for a connection, and then the wait for the answer; 0: no bound
+	until    time.Time       // bounds both waits, too; zero: no bound
+	findBy   time.Time       // bounds the wait for a connection, too; zero: no bound
+	patience time.Duration   // once bytes move, the call goes on as long as it makes progress within this time
 	deadline time.Time       // of the present wait; zero: none
 	parting  bool            // goes out even while the client closes
 	newJob   bool            // submits a job, so it must not go to a draining frontend
@@ -67,13 +70,29 @@ func (c *call) Value(key any) any {
 	return nil
 }
 
+// startWait sets the deadline of the wait for a connection, or for the answer.
+func (c *call) startWait() {
+	c.deadline = c.until
+	if c.timeout > 0 {
+		c.deadline = earlierOf(time.Now().Add(c.timeout), c.until)
+	}
+}
+
+// earlierOf returns the earlier of two times. A zero time stands for never.
+func earlierOf(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // endCall closes the call's connection, and lets the call take no further one. It runs when the caller's context ends.
 func (c *call) endCall() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
 	if c.conn != nil {
-		c.conn.closeFor(context.Cause(c.ctx))
+		c.conn.closeFor(contextError(c.ctx))
 	}
 }
 
@@ -284,14 +303,14 @@ func (p *pool) lendConn(cl *call) (*conn, error) {
 	}
 	if !cl.attachConn(c) {
 		p.dropConn(c)
-		return nil, context.Cause(cl.ctx)
+		return nil, contextError(cl.ctx)
 	}
 	c.call = cl
 	c.awaited.Store(cl.askedProcess())
-	if c.startPatience(cl.timeout); cl.timeout > 0 {
-		cl.deadline = time.Now().Add(cl.timeout)
-	}
-	if !cl.deadline.IsZero() {
+	if cl.startWait(); cl.deadline.IsZero() {
+		c.startPatience(0)
+	} else {
+		c.startPatience(cl.patience)
 		c.Conn.SetDeadline(cl.deadline)
 	}
 	if cl.onConn != nil {

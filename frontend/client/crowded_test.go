@@ -8,7 +8,7 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// crowd is a frontend that takes three connections, and has twelve jobs. Each job ends after two polls.
+// crowd is a frontend that takes three connections, and has eighteen jobs. Each job ends with its second poll.
 type crowd struct {
 	*fake
 	mu    sync.Mutex
@@ -20,7 +20,9 @@ type crowd struct {
 // newCrowd starts a crowd.
 func newCrowd(t *testing.T) *crowd {
 	f := &crowd{fake: newFake(t), jobs: map[string]*v1.Job{}, polls: map[string]int{}}
+	f.ln.mu.Lock()
 	f.ln.maxConns = 3
+	f.ln.mu.Unlock()
 	f.submit = func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -33,7 +35,7 @@ func newCrowd(t *testing.T) *crowd {
 		f.mu.Lock()
 		job := f.jobs[r.Handle.Job]
 		f.polls[job.Id]++
-		ended := f.polls[job.Id] == 3
+		ended := f.polls[job.Id] == 2
 		f.mu.Unlock()
 		if ended {
 			return eventsAnswer(1, true, echoOutcome(job, 0)), nil
@@ -48,10 +50,10 @@ func newCrowd(t *testing.T) *crowd {
 func TestMoreJobsThanConnections(t *testing.T) {
 	f := newCrowd(t)
 	c := newClient(t, []string{f.addr}, func(c *config) {
-		c.pollFor, c.rpcTimeout, c.pingEvery = 400*time.Millisecond, 50*time.Millisecond, time.Hour
+		c.pollFor, c.rpcTimeout, c.pingEvery = 1500*time.Millisecond, 5*time.Second, time.Hour
 	})
 	var jobs sync.WaitGroup
-	for range 12 {
+	for range 18 {
 		jobs.Go(func() {
 			r, err := c.Submit(t.Context(), echoJob(1))
 			if err == nil {

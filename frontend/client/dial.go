@@ -78,8 +78,8 @@ func (p *pool) waitForConn(cl *call) (*conn, error) {
 	p.dialMore()
 	p.mu.Unlock()
 	var timeUp <-chan time.Time
-	if !cl.deadline.IsZero() {
-		t := time.NewTimer(time.Until(cl.deadline))
+	if by := earlierOf(cl.deadline, cl.findBy); !by.IsZero() {
+		t := time.NewTimer(time.Until(by))
 		defer t.Stop()
 		timeUp = t.C
 	}
@@ -88,7 +88,7 @@ func (p *pool) waitForConn(cl *call) (*conn, error) {
 	case got := <-w.result:
 		return got.conn, got.err
 	case <-cl.ctx.Done():
-		err = context.Cause(cl.ctx)
+		err = contextError(cl.ctx)
 	case <-timeUp:
 		err = fmt.Errorf("%w: %w", errNoConn, os.ErrDeadlineExceeded)
 	}

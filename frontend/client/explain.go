@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -121,11 +120,7 @@ type Candidate struct {
 // runs, and for some time after. If you do not know the owner, leave h.Owner empty: Explain asks every frontend, and
 // each frontend asks others. A *RefusedError with Reason UnknownJob says that no frontend knows the decisions.
 func (c *Client) Explain(ctx context.Context, h Handle, task int) (*Explanation, error) {
-	order := c.roster.Load().allFrontends()
-	if i := slices.IndexFunc(order, func(f *frontend) bool { return h.Owner != "" && f.addr == h.Owner }); i > 0 {
-		order[0], order[i] = order[i], order[0]
-	}
-	resp, err := askUntilAnswered(ctx, c, order, func(ctx context.Context, f *frontend) (*v1.ExplainResponse, error) {
+	resp, err := askUntilAnswered(ctx, c, h.Owner, func(ctx context.Context, f *frontend) (*v1.ExplainResponse, error) {
 		return f.rpc.Explain(ctx, &v1.ExplainRequest{
 			Caller: c.cfg.wireCaller(), Handle: &v1.Handle{Job: h.Job, Owner: h.Owner}, Task: int32(task),
 		})

@@ -30,7 +30,8 @@ type addition struct {
 //
 // After a *RefusedError nothing was added: the job has ended or was sealed, the job would have too many tasks, or the
 // new stages or tasks are wrong. After a *LateRefusalError, a lost frontend may have added and started the new tasks,
-// and the next frontend refused them. The job goes on without the new tasks after both errors. If ctx ends first, the tasks may still be added later. Their outcomes then tell you.
+// and the next frontend refused them. After both errors, the job goes on without the new tasks. If ctx ends first, the
+// tasks may still be added later. Their outcomes then tell you.
 func (r *Running) Extend(ctx context.Context, stages []Stage, tasks []Task) error {
 	return r.addTasks(ctx, func() (*addition, error) {
 		a := &addition{
@@ -76,7 +77,7 @@ func (r *Running) addTasks(ctx context.Context, prepare func() (*addition, error
 	select {
 	case r.addLock <- struct{}{}:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return contextError(ctx)
 	}
 	a, err := prepare()
 	if err != nil {
@@ -92,7 +93,7 @@ func (r *Running) addTasks(ctx context.Context, prepare func() (*addition, error
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return contextError(ctx)
 	}
 }
 
@@ -215,8 +216,8 @@ func (c *Client) extendAt(ctx context.Context, f *frontend, h *v1.Handle, req *v
 	})
 }
 
-// joinAdditions makes the additions that a frontend has taken part of the session. If doubtful is true, it also joins an
-// addition that a frontend may have taken.
+// joinAdditions makes the additions that a frontend has taken part of the session. If doubtful is true, it also joins
+// an addition that a frontend may have taken.
 func (r *Running) joinAdditions(doubtful bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -82,8 +82,8 @@ func newFrontend(
 	return f, nil
 }
 
-// newRPC returns the Kitex client of all frontends. A Kitex client takes kilobytes. Its finalizer would keep it in memory
-// for ever if it led to a frontend that leads back to it.
+// newRPC returns the Kitex client of all frontends. A Kitex client takes kilobytes. Its finalizer would keep it in
+// memory for ever if it led to a frontend that leads back to it.
 var newRPC = sync.OnceValues(func() (phoebe.Client, error) {
 	return phoebe.NewClient("phoebe",
 		// On loopback, gonet has the lowest latency and the lowest CPU use for sequential calls, compared with Kitex's
@@ -111,7 +111,7 @@ func (callAddress) ResolveProxyInstance(ctx context.Context) error {
 // identifyPeer asks which frontend is behind a new connection. An error means that the frontend did not answer within
 // pingTimeout.
 func (f *frontend) identifyPeer(ctx context.Context, c *conn) (*process, error) {
-	cl := &call{ctx: ctx, pool: f.pool, onlyConn: c, deadline: time.Now().Add(f.cfg.pingTimeout)}
+	cl := &call{ctx: ctx, pool: f.pool, onlyConn: c, timeout: f.cfg.pingTimeout, patience: f.cfg.pingTimeout}
 	defer context.AfterFunc(ctx, cl.endCall)()
 	resp, err := f.rpc.Cluster(cl, &v1.ClusterRequest{Caller: f.cfg.wireCaller(), FrontendsOnly: true})
 	switch {
@@ -132,9 +132,11 @@ func (f *frontend) makeCall(
 	ctx context.Context, cl *call, timeout time.Duration, rpc func(context.Context) error,
 ) error {
 	cl.ctx, cl.pool = ctx, f.pool
+	cl.patience = f.cfg.rpcTimeout
 	if cl.timeout = timeout; timeout > 0 {
-		cl.deadline = time.Now().Add(timeout)
+		cl.patience = timeout
 	}
+	cl.startWait()
 	if ctx.Done() != nil {
 		defer context.AfterFunc(ctx, cl.endCall)()
 	}
@@ -178,7 +180,7 @@ func (f *frontend) makeCall(
 	}
 	switch {
 	case ended:
-		fail.err = context.Cause(ctx)
+		fail.err = contextError(ctx)
 		f.noteGivenUp()
 		return fail
 	case errors.Is(fail.err, ErrClosed):
@@ -186,8 +188,8 @@ func (f *frontend) makeCall(
 		f.noteGivenUp()
 		return fail
 	case cause != nil:
-	case fail.sent && timeout > 0 && isTimeout(err):
-		fail.err = fmt.Errorf("no answer within %v: %w", timeout, os.ErrDeadlineExceeded)
+	case fail.sent && isTimeout(err):
+		fail.err = fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
 	default:
 		fail.brokeAlone = fail.sent
 	}
@@ -284,6 +286,13 @@ func (f *frontend) unusedFor() time.Duration {
 		return 0
 	}
 	return time.Since(f.usedAt)
+}
+
+// countFailures returns the number of failures since the last answer.
+func (f *frontend) countFailures() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failures
 }
 
 // isDown reports whether f failed again after a pause, or is draining.

@@ -96,7 +96,9 @@ type Job struct {
 	ID       string        // a ULID; empty: the client makes an id
 	Tenant   string        // for whom the job runs; empty: the tenant without a name
 	Priority int32         // higher goes first, if workers queue by priority
-	Deadline time.Duration // from the submission; zero: none
+	// Deadline is the time from the submission after which the frontend ends the job. If the frontend hangs, the client
+	// ends the job half a second later. Zero: none.
+	Deadline time.Duration
 	Class    Class
 	// Due is the time from the submission after which the tasks of a Spare job that have not started become regular.
 	// Zero: half of the deadline, or never if there is no deadline.

@@ -18,7 +18,7 @@ func (c *Client) Locate(ctx context.Context, sha256 ...string) ([][]Copy, error)
 	located := make([][]Copy, 0, len(sha256))
 	for part := range slices.Chunk(sha256, filesPerCall) {
 		req := &v1.LocateRequest{Caller: c.cfg.wireCaller(), Sha256: part}
-		resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+		resp, err := askUntilAnswered(ctx, c, "",
 			func(ctx context.Context, f *frontend) (*v1.LocateResponse, error) {
 				return f.rpc.Locate(ctx, req)
 			})

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"slices"
 	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -29,8 +28,10 @@ func (c *Client) Open(ctx context.Context, o Outcome) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(o.Result)), nil
 	}
 	r := &reader{ctx: ctx, c: c, outcome: o, sum: sha256.New()}
-	r.fetchPart() // a missing file is an error of Open
-	return r, r.err
+	if r.fetchPart(); r.err != nil { // for instance, the file is missing
+		return nil, r.err
+	}
+	return r, nil
 }
 
 // reader reads a result file from a worker's cache.
@@ -103,8 +104,7 @@ func (r *reader) requestPart() (*v1.ReadFileResponse, error) {
 	}
 	began, pause, patience := time.Now(), r.c.cfg.backoffMin, r.c.cfg.retryFor
 	for {
-		order := slices.Concat(r.c.seedsInTurn(), r.c.roster.Load().members)
-		resp, err := askUntilAnswered(r.ctx, r.c, order,
+		resp, err := askUntilAnswered(r.ctx, r.c, "",
 			func(ctx context.Context, f *frontend) (*v1.ReadFileResponse, error) {
 				return f.rpc.ReadFile(ctx, req)
 			})
@@ -123,7 +123,7 @@ func (r *reader) requestPart() (*v1.ReadFileResponse, error) {
 		case <-timer.C:
 		case <-r.ctx.Done():
 			timer.Stop()
-			return nil, context.Cause(r.ctx)
+			return nil, contextError(r.ctx)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, limit int
 		filter.UntilUs = f.Until.UnixMicro()
 	}
 	req := &v1.JobsRequest{Caller: c.cfg.wireCaller(), Filter: filter, Cursor: cursor, MaxJobs: clampInt32(limit)}
-	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+	resp, err := askUntilAnswered(ctx, c, "",
 		func(ctx context.Context, f *frontend) (*v1.JobsResponse, error) {
 			return f.rpc.Jobs(ctx, req)
 		})
@@ -184,7 +184,7 @@ func (c *Client) Trace(ctx context.Context, job string, from, limit int) (*Trace
 	req := &v1.TraceRequest{
 		Caller: c.cfg.wireCaller(), Job: job, First: clampInt32(from), MaxAttempts: clampInt32(limit),
 	}
-	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+	resp, err := askUntilAnswered(ctx, c, "",
 		func(ctx context.Context, f *frontend) (*v1.TraceResponse, error) {
 			return f.rpc.Trace(ctx, req)
 		})

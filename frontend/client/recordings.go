@@ -23,7 +23,7 @@ type Recording struct {
 
 // Recordings lists the recordings of all frontends, newest first, and reports which frontends answered.
 func (c *Client) Recordings(ctx context.Context) ([]Recording, []FrontendReport, error) {
-	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+	resp, err := askUntilAnswered(ctx, c, "",
 		func(ctx context.Context, f *frontend) (*v1.RecordingsResponse, error) {
 			return f.rpc.Recordings(ctx, &v1.RecordingsRequest{Caller: c.cfg.wireCaller()})
 		})
@@ -45,7 +45,7 @@ func (c *Client) Recordings(ctx context.Context) ([]Recording, []FrontendReport,
 // does not exist, or no longer, the error is a *RefusedError with Reason Invalid, and nothing is written.
 func (c *Client) Recording(ctx context.Context, frontendName, name string, w io.Writer) error {
 	for from := int64(0); ; {
-		resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+		resp, err := askUntilAnswered(ctx, c, "",
 			func(ctx context.Context, f *frontend) (*v1.RecordingResponse, error) {
 				return f.rpc.Recording(ctx, &v1.RecordingRequest{
 					Caller: c.cfg.wireCaller(), Frontend: frontendName, Name: name, FromByte: from,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe/names"
@@ -22,6 +23,7 @@ func (r *roster) allFrontends() []*frontend { return slices.Concat(r.seeds, r.me
 // again, until the client is closed.
 func (c *Client) followSeeds(addrs []string) error {
 	if !slices.ContainsFunc(addrs, names.Is) {
+		close(c.lookedUp)
 		return c.updateRoster(addrs, nil)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -29,7 +31,11 @@ func (c *Client) followSeeds(addrs []string) error {
 		<-c.closing
 		cancel()
 	})
-	warn := func(err error) { c.cfg.log.Warn("frontends cannot be looked up", "err", err) }
+	warn := func(err error) {
+		c.lookupErr.Store(&err)
+		c.cfg.log.Warn("frontends cannot be looked up", "err", err)
+	}
+	first := sync.OnceFunc(func() { close(c.lookedUp) })
 	c.background.Go(func() {
 		names.Watcher{
 			Addrs: addrs, Resolver: c.cfg.resolver, Every: c.cfg.lookupEvery, Warn: warn,
@@ -37,6 +43,7 @@ func (c *Client) followSeeds(addrs []string) error {
 			if err := c.updateRoster(addrs, nil); err != nil {
 				c.cfg.log.Warn("the list of frontends stays as it was", "err", err)
 			}
+			first()
 		})
 	})
 	return nil

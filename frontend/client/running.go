@@ -84,7 +84,7 @@ func (r *Running) nextOutcome(ctx context.Context) (o Outcome, ok bool, err erro
 	defer r.mu.Unlock()
 	for len(r.outcomes) == 0 && !r.jobEnded {
 		if ctx.Err() != nil {
-			return Outcome{}, false, context.Cause(ctx)
+			return Outcome{}, false, contextError(ctx)
 		}
 		r.news.Wait()
 	}
@@ -232,29 +232,28 @@ func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) 
 func (c *Client) cancelSomewhere(
 	ctx context.Context, first *frontend, h v1.Handle, tasks []int32, why string,
 ) (int, error) {
-	order := c.roster.Load().allFrontends()
+	order, err := c.findAskable(ctx)
 	if first != nil {
 		order = append([]*frontend{first}, slices.DeleteFunc(order, func(f *frontend) bool { return f == first })...)
+	} else if err != nil {
+		return 0, err
 	}
-	var refused *RefusedError
 	var errs []error
 	for _, f := range order {
 		n, err := c.cancelAt(ctx, f, &h, tasks, why, false)
 		if err == nil {
 			return n, nil
 		}
-		if errors.As(err, &refused) && refused.Reason != UnknownJob && refused.Reason != OwnerLost {
-			break
+		if refused, is := errors.AsType[*RefusedError](err); is && refused.Reason != UnknownJob &&
+			refused.Reason != OwnerLost {
+			return 0, refused
 		}
 		errs = append(errs, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	if refused != nil {
-		return 0, refused
-	}
-	return 0, errors.Join(errs...)
+	return 0, joinFailures(errs)
 }
 
 // publishOwner makes the job's present owner known to Cancel and Handle.
@@ -434,6 +433,7 @@ func (s *session) pollEvents(ctx context.Context, cursor int64, idle bool) (*v1.
 	} else {
 		cl.onConn = func() { req.MaxWaitUs = f.pool.limitPoll(s.pollFor).Microseconds() }
 	}
+	cl.until = s.callUntil()
 	var resp *v1.EventsResponse
 	err := f.makeCall(ctx, cl, s.c.cfg.pollFor+s.c.cfg.rpcTimeout,
 		func(ctx context.Context) (err error) {

@@ -80,6 +80,7 @@ type session struct {
 	lastOwner        string                  // if mayBeOwned: name or address of the last possible owner
 	resubmissions    int32                   // number of resubmissions
 	pausedUntil      map[*frontend]time.Time // do not ask the frontend before; nil: no frontend to avoid
+	askedAt          time.Time               // when the last call that submits the job began
 	unreachableSince time.Time               // when the search for a frontend with workers began; zero: found
 	lostOwners       int                     // number of owners lost since the last outcome
 	firstLostAt      time.Time               // if lostOwners is not 0: when the first of them was lost
@@ -183,7 +184,7 @@ func (s *session) runJob(ctx context.Context, outs []Outcome) error {
 		}
 		var resp *v1.RunResponse
 		f, req := s.frontend, v1.RunRequest{Caller: s.c.cfg.wireCaller(), Job: &s.job}
-		cl := &call{newJob: true}
+		cl := s.newJobCall()
 		err := f.makeCall(ctx, cl, 0, func(context.Context) (err error) {
 			resp, err = f.pool.sendRun(cl, &req)
 			return err
@@ -238,7 +239,7 @@ func (s *session) submitJob(ctx context.Context) error {
 			}
 		}
 		if err == nil {
-			s.handle, s.mayBeOwned = *resp.Handle, true
+			s.handle, s.mayBeOwned, s.lastErr = *resp.Handle, true, nil
 			return nil
 		}
 		if err := s.handleFailure(ctx, err); err != nil {
@@ -250,7 +251,7 @@ func (s *session) submitJob(ctx context.Context) error {
 // submitPart submits a part of the job, or the whole job, to the chosen frontend.
 func (s *session) submitPart(ctx context.Context, part *v1.Job) (resp *v1.SubmitResponse, err error) {
 	f, req := s.frontend, v1.SubmitRequest{Caller: s.c.cfg.wireCaller(), Job: part}
-	cl := &call{newJob: true}
+	cl := s.newJobCall()
 	if part.Resubmission != nil && part.Resubmission.Part > 0 {
 		cl.owner = s.c.processes.findOrAdd(s.handle.Owner) // has the parts before
 	}
@@ -268,8 +269,8 @@ func (s *session) submitPart(ctx context.Context, part *v1.Job) (resp *v1.Submit
 	return resp, err
 }
 
-// jobInParts returns the job as one request, or in parts if a resubmission is too large for one request: an open job may
-// have grown beyond the size. The first part has no tasks, so that a frontend that knows no parts refuses the part.
+// jobInParts returns the job as one request, or in parts if a resubmission is too large for one request: an open job
+// may have grown beyond the size. The first part has no tasks, so that a frontend that knows no parts refuses the part.
 func (s *session) jobInParts() ([]*v1.Job, error) {
 	limit := s.c.cfg.maxRequest
 	if s.job.Resubmission == nil || s.job.BLength() <= limit {
@@ -323,6 +324,33 @@ func (s *session) setTimeLeft(now time.Time) {
 	}
 }
 
+// deadlineSlack is the time after a job's deadline until the client gives up waiting for a frontend's answer. The
+// frontend ends the job at the deadline by itself.
+const deadlineSlack = 500 * time.Millisecond
+
+// callUntil returns the end of a call about the job, unless bytes move then; zero: none.
+func (s *session) callUntil() time.Time {
+	if s.deadline <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(max(s.deadline-time.Since(s.began), 0) + deadlineSlack)
+}
+
+// newJobCall returns a call that submits the job. With several frontends, none of them may take more than half of the
+// time that is left of retryFor to be found.
+func (s *session) newJobCall() *call {
+	now := time.Now()
+	timeLeft := s.c.cfg.retryFor
+	if !s.unreachableSince.IsZero() {
+		timeLeft = max(s.unreachableSince.Add(timeLeft).Sub(now), 0)
+	}
+	if len(s.c.roster.Load().allFrontends()) > 1 {
+		timeLeft = max(timeLeft/2, s.c.cfg.backoffMin)
+	}
+	s.askedAt = now
+	return &call{newJob: true, until: s.callUntil(), findBy: now.Add(timeLeft)}
+}
+
 // noteReached notes the name of the frontend that may have received the job.
 func (s *session) noteReached(cl *call) {
 	if cl.reached != nil {
@@ -374,7 +402,7 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 	start := int(s.c.nextStart.Add(1) & math.MaxInt32)
 	for {
 		if err := s.whyUnwanted(ctx); err != nil {
-			return s.giveUp(err)
+			return s.giveUp(s.addFailure(err, s.lastErr))
 		}
 		now := time.Now()
 		if pause := s.resumeAt.Sub(now); pause > 0 {
@@ -385,6 +413,17 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 			return s.giveUp(s.newDeadlineError())
 		}
 		r := s.c.roster.Load()
+		if !s.unreachableSince.IsZero() && now.Sub(s.unreachableSince) >= s.c.cfg.retryFor {
+			refused, is := s.lastErr.(*RefusedError)
+			switch {
+			case is && s.mayRetract(refused):
+				continue
+			case is:
+				return s.giveUp(refused)
+			}
+			return s.giveUp(fmt.Errorf("none of %d frontends answered for %v: %w",
+				len(r.allFrontends()), s.c.cfg.retryFor, cmp.Or(s.lastErr, s.c.whyNoneAnswers())))
+		}
 		best, soonest := s.pickLeastBusy(r.seeds, start, now)
 		if best == nil && !slices.ContainsFunc(r.seeds, func(f *frontend) bool { return !f.isDown() }) {
 			var sooner time.Time
@@ -405,16 +444,6 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 		}
 		wait := soonest.Sub(now)
 		if !s.unreachableSince.IsZero() {
-			if now.Sub(s.unreachableSince) >= s.c.cfg.retryFor {
-				if refused, is := s.lastErr.(*RefusedError); is {
-					if s.mayRetract(refused) {
-						continue
-					}
-					return s.giveUp(refused)
-				}
-				return s.giveUp(fmt.Errorf("none of %d frontends answered for %v: %w",
-					len(r.allFrontends()), s.c.cfg.retryFor, cmp.Or(s.lastErr, errNoneAnswers)))
-			}
 			wait = min(wait, s.unreachableSince.Add(s.c.cfg.retryFor).Sub(now))
 		}
 		if !s.mayBeOwned && s.deadline > 0 {
@@ -432,6 +461,17 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
+}
+
+// addFailure adds the failure of a call to the reason why the job is no longer wanted. nil: there is no failure.
+func (s *session) addFailure(why, failure error) error {
+	if failure == nil {
+		return why
+	}
+	if s.mayBeOwned {
+		failure = hideRefusal(failure)
+	}
+	return fmt.Errorf("%w; the last call failed: %w", why, failure)
 }
 
 // pickLeastBusy picks the frontend with the fewest calls under way. It skips frontends that failed a moment ago or
@@ -464,7 +504,7 @@ func (s *session) newDeadlineError() error {
 			context.DeadlineExceeded, s.deadline, hideRefusal(s.lastErr))
 	}
 	return fmt.Errorf("%w: no frontend took the job within %v: %w",
-		context.DeadlineExceeded, s.deadline, cmp.Or(s.lastErr, errNoneAnswers))
+		context.DeadlineExceeded, s.deadline, cmp.Or(s.lastErr, s.c.whyNoneAnswers()))
 }
 
 // prepareJob makes s.job the next request to f. If another frontend may have the job, the request is a resubmission of
@@ -497,6 +537,7 @@ func (s *session) prepareJob(f *frontend, now time.Time) {
 // handleFailure decides how the job goes on after a failed call. If the job goes to another frontend, or to the same
 // frontend later, handleFailure returns nil. If the client gives up, handleFailure returns the job's error.
 func (s *session) handleFailure(ctx context.Context, err error) error {
+	before := s.lastErr
 	s.lastErr = err
 	var refused *RefusedError
 	var fail *callError
@@ -529,7 +570,7 @@ func (s *session) handleFailure(ctx context.Context, err error) error {
 	case errors.As(err, &fail):
 		if stop := s.whyUnwanted(ctx); stop != nil {
 			s.mayBeOwned = s.mayBeOwned || fail.sent
-			return s.giveUp(stop)
+			return s.giveUp(s.addFailure(stop, before))
 		}
 		if fail.answered {
 			s.mayBeOwned = true
@@ -541,7 +582,7 @@ func (s *session) handleFailure(ctx context.Context, err error) error {
 		if errors.Is(fail.err, errLeaves) {
 			s.unreachableSince = time.Time{} // a draining frontend is a frontend
 		} else if s.unreachableSince.IsZero() {
-			s.unreachableSince = time.Now()
+			s.unreachableSince = s.askedAt
 		}
 	}
 	return nil
@@ -583,7 +624,7 @@ func (s *session) pauseFrontend(d time.Duration) {
 // returns nil.
 func (s *session) whyUnwanted(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return contextError(ctx)
 	}
 	select {
 	case <-s.c.closing:

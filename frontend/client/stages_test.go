@@ -169,6 +169,7 @@ func TestExplainAsksEveryFrontend(t *testing.T) {
 		return &v1.ExplainResponse{Frontend: "f", Decisions: []*v1.Decision{d}}, nil
 	}
 	c := newClient(t, []string{a.addr, b.addr})
+	chooseFirst(c)
 	x, err := c.Explain(t.Context(), Handle{Job: "J"}, 3)
 	fence()
 	if err != nil {

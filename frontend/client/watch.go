@@ -118,7 +118,7 @@ func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Tim
 	if !since.IsZero() {
 		req.SinceUs = since.UnixMicro()
 	}
-	resp, err := askUntilAnswered(ctx, c, c.seedsInTurn(),
+	resp, err := askUntilAnswered(ctx, c, "",
 		func(ctx context.Context, f *frontend) (*v1.WatchResponse, error) {
 			return f.rpc.Watch(ctx, req)
 		})
