@@ -200,10 +200,11 @@ struct Resubmission {
   4: i64 age_us = 0,
   5: optional list<Made> made,    // outputs of the left-out tasks
   6: i32 tasks = 0,               // number of all tasks, with additions; 0: highest listed index + 1
-  // A job too large for one call comes in parts: several calls of Submit, one after the other, all with id, tenant,
-  // count, part and parts. The first part has no tasks: frontends of version 0.1.0 refuse such a job. Each further
-  // part has some of the tasks, and the last part has all other fields, too. The frontend has the job after the
-  // last part. If the frontend refuses a part as OWNER_LOST, begin again with the first part.
+  // A job too large for one call comes in parts: several calls of Submit, one after the other. All parts
+  // have id, tenant, count, part and parts. The first part has no tasks: frontends of version 0.1.0 refuse
+  // such a job. Each further part has some of the tasks. The last part has all other fields, too. The
+  // frontend has the job after the last part. If the frontend refuses a part as OWNER_LOST, begin again with
+  // the first part.
   7: i32 part = 0,                // counted from 0
   8: i32 parts = 1,
 }

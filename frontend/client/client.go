@@ -192,7 +192,7 @@ func (c *Client) holdOpen() error {
 //   - The job has stages, or is in EstimateMode.
 //   - A task is Once. Frontend and workers remember the result of a Once task until the client confirms its arrival.
 //   - The RPC was cut off, for instance by a balancer that closes silent connections.
-//   - A frontend takes no more connections. Submitted jobs take turns on the connections that there are.
+//   - A frontend takes no more connections. Submitted jobs take turns on the open connections.
 //
 // A single RPC can carry 64 MiB of results: Submit a job with more.
 func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {

@@ -39,7 +39,7 @@ type call struct {
 	timeout  time.Duration   // bounds the wait for a connection, and then the wait for the answer; 0: no bound
 	until    time.Time       // bounds both waits, too; zero: no bound
 	findBy   time.Time       // bounds the wait for a connection, too; zero: no bound
-	patience time.Duration   // once bytes move, the call goes on as long as it makes progress within this time
+	patience time.Duration   // once bytes move, the longest time without progress
 	deadline time.Time       // of the present wait; zero: none
 	parting  bool            // goes out even while the client closes
 	newJob   bool            // submits a job, so it must not go to a draining frontend
@@ -137,14 +137,14 @@ type conn struct {
 	awaited   atomic.Pointer[process] // the frontend whose answer the call awaits; nil: not in use, or unknown
 	idleSince time.Time               // when the connection became idle; zero: not used yet
 	received  atomic.Int64            // bytes
-	sent      atomic.Int64            // bytes that the kernel has taken
+	sent      atomic.Int64            // bytes taken by the kernel
 	steps     atomic.Uint64           // number of steps of progress seen by followProgress
 
 	mu           sync.Mutex
 	cause        error         // why the client closed the connection; nil: it did not
 	patience     time.Duration // longest time of the present call without progress; 0: no bound
 	seenReceived int64         // received at the last step of progress
-	seenSent     int64         // bytes that had left the machine at the last step of progress
+	seenSent     int64         // number of bytes outside the machine at the last step of progress
 }
 
 // newConn wraps a connected socket.
@@ -179,7 +179,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 // because the peer's kernel takes the request even if the peer hangs.
 const minStep = 16 << 10
 
-// startPatience sets the bound of the call that begins: its longest time without progress; 0: none.
+// startPatience sets the bound of a new call: the longest time without progress; 0: none.
 func (c *conn) startPatience(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +234,7 @@ func (c *conn) closeCause() error {
 	return c.cause
 }
 
-// callPools is the connection pool of the Kitex client, which is for all addresses: each call has its own pool.
+// callPools is the connection pool of the Kitex client of all addresses. Each call names a pool of one address.
 type callPools struct{}
 
 func (callPools) Get(ctx context.Context, _, _ string, _ remote.ConnOption) (net.Conn, error) {
@@ -359,7 +359,7 @@ func (p *pool) pickIdle(cl *call) int {
 	return other
 }
 
-// Put takes c back: its call has the answer.
+// Put takes c back after the answer to the call.
 func (p *pool) Put(c *conn) error {
 	hasDeadline := !c.call.deadline.IsZero()
 	onlyConn := c.call.onlyConn
@@ -400,7 +400,7 @@ func (p *pool) closeStale() {
 	}
 }
 
-// Discard drops c: its call failed.
+// Discard drops c after the failure of the call.
 func (p *pool) Discard(c *conn) error {
 	c.call.unbindConn()
 	c.call = nil

@@ -304,9 +304,9 @@ func (p *pool) removeDial(d *dial) {
 }
 
 const (
-	// crowdedFor is the time for which a frontend counts as crowded after it took no further connection.
+	// crowdedFor is the time for which a frontend counts as crowded after a refused connection.
 	crowdedFor = 2 * time.Second
-	// rotationTime is the time in which each waiting call should get a connection to a crowded frontend.
+	// rotationTime is the time until each waiting call should have had a connection to a crowded frontend.
 	rotationTime = 2 * time.Second
 )
 
@@ -333,7 +333,7 @@ func (p *pool) limitPoll(longest time.Duration) time.Duration {
 }
 
 // isShortOfConns reports whether err means that a call found no connection, although the frontend may be well: other
-// calls keep all connections, or the frontend takes no more of them.
+// calls keep all connections, or the frontend takes no more connections.
 func isShortOfConns(err error) bool { return errors.Is(err, errNoConn) || closedAtOnce(err) }
 
 // closedAtOnce reports whether err means that the frontend closed a new connection before its first answer.

@@ -17,10 +17,10 @@ type addition struct {
 	partitions map[string]int32 // number of tasks of each stage of the job, with the new tasks
 
 	// Guarded by the mutex of Running:
-	mayBeTaken bool  // a call without an answer may have added it at a frontend
+	mayBeTaken bool  // a call had no answer, and a frontend may have the addition
 	joined     bool  // part of the session, so a resubmission includes the addition
-	taken      bool  // a frontend has confirmed it
-	refusal    error // why it was taken back after it had joined; nil: it was not
+	taken      bool  // confirmed by a frontend
+	refusal    error // why the addition left the session; nil: not refused
 }
 
 // Extend adds stages and tasks to an Open job, and returns when a frontend has added them. The first new task gets the

@@ -125,9 +125,9 @@ func (f *frontend) identifyPeer(ctx context.Context, c *conn) (*process, error) 
 	return nil, err
 }
 
-// makeCall makes one call with rpc. It bounds the time by ctx, and by timeout both the wait for a connection and the
-// wait for the answer (0: no bound). It returns nil, a *RefusedError, a *LateRefusalError or a *callError. If ctx
-// ended the call, the callError holds the context's cause.
+// makeCall makes one call with rpc. The bound ctx is for the whole call, and timeout bounds both the wait for a
+// connection and the wait for the answer (0: no bound). The result is nil, a *RefusedError, a *LateRefusalError or a
+// *callError. If ctx ended the call, the callError holds the context's error and cause.
 func (f *frontend) makeCall(
 	ctx context.Context, cl *call, timeout time.Duration, rpc func(context.Context) error,
 ) error {

@@ -93,9 +93,9 @@ func (c Class) toWire() (*v1.JobClass, error) {
 // Job is a set of tasks that are placed together. Do not change a Job, or the slices in it, before the job has ended,
 // because the client may still read them.
 type Job struct {
-	ID       string        // a ULID; empty: the client makes an id
-	Tenant   string        // for whom the job runs; empty: the tenant without a name
-	Priority int32         // higher goes first, if workers queue by priority
+	ID       string // a ULID; empty: the client makes an id
+	Tenant   string // for whom the job runs; empty: the tenant without a name
+	Priority int32  // higher goes first, if workers queue by priority
 	// Deadline is the time from the submission after which the frontend ends the job. If the frontend hangs, the client
 	// ends the job half a second later. Zero: none.
 	Deadline time.Duration

@@ -352,7 +352,7 @@ func (s *session) notePollAnswered() {
 
 // mayAskAgain reports whether the same frontend should get the poll again, after a poll failed with err. The frontend
 // should, in two cases. The connection broke, because something between cuts silent connections, say. Then the next
-// polls are shorter than the broken one, which took pollTime. Or the poll found no connection, although the frontend
+// polls are shorter than pollTime, the time of the broken poll. Or the poll found no connection, although the frontend
 // may be well; after half of retryFor without any connection, the job is tried by way of another frontend.
 func (s *session) mayAskAgain(ctx context.Context, err error, pollTime time.Duration) bool {
 	fail, _ := errors.AsType[*callError](err)

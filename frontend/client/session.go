@@ -22,8 +22,8 @@ const (
 	// maxRequest is the size in bytes of the largest new job, and of the largest addition. If a message is over 64 MiB,
 	// the frontend closes its connection.
 	maxRequest = 64<<20 - 64<<10
-	// maxLostOwners is the number of frontends that a job may lose in a row, without a new outcome, whatever the time.
-	// If more losses go on for WithRetryFor (30 s), they are no accident: the job itself may bring the frontends down.
+	// maxLostOwners is the number of frontends that a job may lose in a row at any time, without a new outcome.
+	// If more losses go on for WithRetryFor (30 s), the job itself may bring the frontends down.
 	maxLostOwners = 8
 	// maxBreaks bounds how often in a row the client asks a frontend again after the connection broke.
 	maxBreaks = 8
@@ -80,10 +80,10 @@ type session struct {
 	lastOwner        string                  // if mayBeOwned: name or address of the last possible owner
 	resubmissions    int32                   // number of resubmissions
 	pausedUntil      map[*frontend]time.Time // do not ask the frontend before; nil: no frontend to avoid
-	askedAt          time.Time               // when the last call that submits the job began
+	askedAt          time.Time               // start of the last call of Run or Submit
 	unreachableSince time.Time               // when the search for a frontend with workers began; zero: found
 	lostOwners       int                     // number of owners lost since the last outcome
-	firstLostAt      time.Time               // if lostOwners is not 0: when the first of them was lost
+	firstLostAt      time.Time               // if lostOwners is not 0: when the first owner was lost
 	resumeAt         time.Time               // do not ask any frontend before
 	pollFor          time.Duration           // longest time of the next poll: shorter after the connection broke
 	breaks           int                     // number of polls in a row whose connections broke

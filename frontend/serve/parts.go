@@ -24,7 +24,9 @@ type jobParts struct {
 }
 
 // isInParts reports whether the call brings a part of a job.
-func isInParts(job *v1.Job) bool { return job != nil && job.Resubmission != nil && job.Resubmission.Parts > 1 }
+func isInParts(job *v1.Job) bool {
+	return job != nil && job.Resubmission != nil && job.Resubmission.Parts > 1
+}
 
 // addPart keeps a part of a job. After the last part, the tasks of all parts are in req, and whole is true.
 func (h *handler) addPart(ctx context.Context, req *v1.SubmitRequest) (whole bool, err error) {
