@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -12,9 +11,9 @@ import (
 
 // addition is one change to an open job: new stages and tasks, or the seal.
 type addition struct {
-	req        v1.ExtendRequest
-	tasks      []v1.Task
-	partitions map[string]int32 // number of tasks of each stage of the job, with the new tasks
+	req   v1.ExtendRequest
+	tasks []v1.Task
+	shape jobShape // of all stages of the job, with the new tasks
 
 	// Guarded by the mutex of Running:
 	mayBeTaken bool  // a call had no answer, and a frontend may have the addition
@@ -35,11 +34,11 @@ type addition struct {
 func (r *Running) Extend(ctx context.Context, stages []Stage, tasks []Task) error {
 	return r.addTasks(ctx, func() (*addition, error) {
 		a := &addition{
-			partitions: maps.Clone(r.partitions),
-			req:        v1.ExtendRequest{FromTask: int32(r.taskCount), Stages: wireStages(stages)},
+			shape: r.shape.withStages(stages),
+			req:   v1.ExtendRequest{FromTask: int32(r.taskCount), Stages: wireStages(stages)},
 		}
 		var err error
-		if a.tasks, err = wireTasks(tasks, a.partitions); err != nil {
+		if a.tasks, err = wireTasks(tasks, r.taskCount, a.shape); err != nil {
 			return nil, err
 		}
 		for i := range a.tasks {
@@ -58,7 +57,7 @@ func (r *Running) Extend(ctx context.Context, stages []Stage, tasks []Task) erro
 // does nothing.
 func (r *Running) Seal(ctx context.Context) error {
 	err := r.addTasks(ctx, func() (*addition, error) {
-		return &addition{partitions: r.partitions, req: v1.ExtendRequest{FromTask: int32(r.taskCount), Last: true}}, nil
+		return &addition{shape: r.shape, req: v1.ExtendRequest{FromTask: int32(r.taskCount), Last: true}}, nil
 	})
 	if refused, is := errors.AsType[*RefusedError](err); is && refused.Reason == UnknownJob {
 		return nil // the job has ended
@@ -146,7 +145,7 @@ func (r *Running) sendAddition(ctx context.Context, a *addition) error {
 		}
 	}
 	r.taskCount += len(a.tasks)
-	r.partitions = a.partitions
+	r.shape = a.shape
 	return nil
 }
 

@@ -153,7 +153,7 @@ type Task struct {
 	Constraint Constraint    // for the task, in addition to the job's constraint
 	Inputs     []Input
 	Files      []File
-	Along      []int         // partitions to wait for in the stages of Stage.Along; none: the task's own
+	Along      []int         // existing partitions to wait for in the stages of Stage.Along; none: the task's own
 	Once       bool          // start the task at most once, ever; a lost attempt is an error, and not retried
 	Timeout    time.Duration // longest run time of an attempt; zero: none
 	Retries    int           // number of retries after the function's failure, unless its exec.Error says otherwise
@@ -298,7 +298,12 @@ func (t *Task) fillWire(w *v1.Task) error {
 	for _, p := range t.Along {
 		w.Along = append(w.Along, int32(p))
 	}
-	for _, in := range t.Inputs {
+	for k, in := range t.Inputs {
+		if in.Partition < 0 || in.Partition > math.MaxInt32 {
+			return &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
+				"input %d of a task of function %q has partition %d: partitions go from 0 to %d",
+				k, t.Function, in.Partition, math.MaxInt32)}
+		}
 		pass, err := in.Pass.toWire()
 		if err != nil {
 			return err

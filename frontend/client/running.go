@@ -37,14 +37,14 @@ type Running struct {
 
 	unconfirmed *addition // joined, but perhaps not taken by any frontend; nil: none
 
-	addLock    chan struct{}    // capacity 1: the goroutine that puts a value in may add to the job
-	taskCount  int              // number of tasks, with additions; written with mu and addLock, read with either
-	partitions map[string]int32 // number of tasks of each stage; guarded by addLock
+	addLock   chan struct{} // capacity 1: the goroutine that puts a value in may add to the job
+	taskCount int           // number of tasks, with additions; written with mu and addLock, read with either
+	shape     jobShape      // of all stages, with additions; guarded by addLock
 }
 
 // newRunning makes the Running of a submitted session. The caller sets onEnd and calls poll.
 func newRunning(s *session) *Running {
-	r := &Running{s: s, taskCount: len(s.tasks), addLock: make(chan struct{}, 1), partitions: s.partitions}
+	r := &Running{s: s, taskCount: len(s.tasks), addLock: make(chan struct{}, 1), shape: s.shape}
 	r.news.L = &r.mu
 	s.retractAddition = r.retractAddition
 	return r

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -60,8 +61,8 @@ func isLarge(job *Job) bool {
 // session is the state of a job on its way from frontend to frontend. A single goroutine owns the session.
 type session struct {
 	c                *Client
-	job              v1.Job           // the next request's job
-	partitions       map[string]int32 // number of tasks of each stage
+	job              v1.Job   // the next request's job
+	shape            jobShape // of the stages
 	tasks            []v1.Task
 	began            time.Time
 	deadline         time.Duration           // Job.Deadline, from began; zero: none
@@ -118,7 +119,7 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	n := len(job.Tasks)
 	s := &session{
 		c: c, began: time.Now(), pollFor: c.cfg.pollFor, deadline: job.Deadline, due: job.Due, window: job.Window,
-		done: make([]bool, n), unfinished: n, partitions: make(map[string]int32, len(job.Stages)),
+		done: make([]bool, n), unfinished: n, shape: jobShape{}.withStages(job.Stages),
 		job: v1.Job{
 			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: toMicros(job.Deadline),
 			JobClass: class, Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio,
@@ -131,7 +132,7 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 		due := toMicros(job.Due)
 		s.job.DueUs = &due
 	}
-	if s.tasks, err = wireTasks(job.Tasks, s.partitions); err != nil {
+	if s.tasks, err = wireTasks(job.Tasks, 0, s.shape); err != nil {
 		return nil, err
 	}
 	size, needy := 0, len(job.Stages) > 0
@@ -159,17 +160,52 @@ func wireStages(stages []Stage) []*v1.Stage {
 	return list
 }
 
+// jobShape tells which partitions the stages of a job have.
+type jobShape struct {
+	partitions map[string]int32    // number of tasks of each stage
+	along      map[string][]string // Stage.Along of each stage
+}
+
+// withStages returns a copy of the shape with more stages. Without any stage, both maps are nil.
+func (j jobShape) withStages(stages []Stage) jobShape {
+	next := jobShape{maps.Clone(j.partitions), maps.Clone(j.along)}
+	if next.partitions == nil && len(stages) > 0 {
+		next = jobShape{make(map[string]int32, len(stages)), make(map[string][]string, len(stages))}
+	}
+	for _, s := range stages {
+		next.along[s.Name] = s.Along
+	}
+	return next
+}
+
+// whyNotAlong says why a task may not wait for its listed partitions: no stage along has one of them. "": the task may.
+func (j jobShape) whyNotAlong(t *Task) string {
+	for _, p := range t.Along {
+		stages := j.along[t.Stage]
+		has := func(stage string) bool { return p >= 0 && p < int(j.partitions[stage]) }
+		if !slices.ContainsFunc(stages, has) {
+			return fmt.Sprintf("there is no partition %d in the stages %q along which stage %q goes", p, stages, t.Stage)
+		}
+	}
+	return ""
+}
+
 // wireTasks converts tasks for a request. It gives each task of a stage the stage's next partition number, and adds the
-// task to the stage's count in partitions.
-func wireTasks(tasks []Task, partitions map[string]int32) ([]v1.Task, error) {
+// task to the stage's count in shape. The index of the first task is first.
+func wireTasks(tasks []Task, first int, shape jobShape) ([]v1.Task, error) {
 	list := make([]v1.Task, len(tasks))
 	for i := range tasks {
 		if err := tasks[i].fillWire(&list[i]); err != nil {
 			return nil, err
 		}
-		if stage := tasks[i].Stage; stage != "" {
-			list[i].Partition = partitions[stage]
-			partitions[stage]++
+		if stage := tasks[i].Stage; stage != "" && shape.partitions != nil {
+			list[i].Partition = shape.partitions[stage]
+			shape.partitions[stage]++
+		}
+	}
+	for i := range tasks {
+		if why := shape.whyNotAlong(&tasks[i]); why != "" {
+			return nil, &RefusedError{Reason: Invalid, Message: fmt.Sprintf("task %d: %s", first+i, why)}
 		}
 	}
 	return list, nil
