@@ -10,7 +10,6 @@ require (
 	github.com/charmbracelet/x/ansi v0.11.7
 	github.com/cloudwego/kitex v0.16.2
 	github.com/cockroachdb/datadriven v1.0.3
-	github.com/fsnotify/fsnotify v1.10.1
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/pprof v0.0.0-20240727154555-813a5fbdbec8
 	github.com/hashicorp/memberlist v0.7.0

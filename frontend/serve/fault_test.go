@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -472,6 +473,63 @@ func TestWorkersFile(t *testing.T) {
 	if err := (File{Name: name + "-not"}).Watch(context.Background(), nil); err == nil {
 		t.Error("a file that is not there was watched")
 	}
+}
+
+// A list without a live worker takes no live worker off: an emptied file, or a DNS answer with wrong addresses. Once
+// a listed worker is live, the list holds. A worker that is not live goes at once.
+func TestListWithoutLiveWorker(t *testing.T) {
+	c := startCluster(t, 3, 1)
+	ctx := context.Background()
+	addr := func(i int) string { return c.workers[i].Addr().String() }
+	isListed := func(addrs ...string) func() bool {
+		slices.Sort(addrs)
+		return func() bool { return slices.Equal(c.listAddrs(), addrs) }
+	}
+	c.takeList([]string{addr(0), addr(1)})
+	if !isListed(addr(0), addr(1))() {
+		t.Fatalf("%v are on the list, want the first two", c.listAddrs())
+	}
+	j := newJob("sleep", "1h", "1h")
+	j.Tasks[0].Retryable, j.Tasks[1].Retryable = false, false
+	if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j}); err != nil {
+		t.Fatal(err)
+	}
+	pollUntil(t, "the tasks to run", func() bool { _, running := c.counts(); return running == 2 })
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // an address where no worker answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, list := range [][]string{{}, {silent.Addr().String()}} {
+		c.takeList(list)
+		c.recheckList()
+		if !isListed(append(list, addr(0), addr(1))...)() {
+			t.Errorf("the list %v was given, %v remain", list, c.listAddrs())
+		}
+		if w := c.Warning(); !strings.Contains(w, "names no live worker, so the 2 workers") {
+			t.Errorf("it warns %q", w)
+		}
+	}
+	if _, running := c.counts(); running != 2 {
+		t.Errorf("%d tasks run on", running)
+	}
+	c.takeList([]string{silent.Addr().String(), addr(2)})
+	pollUntil(t, "the list to hold, once a listed worker is up", isListed(silent.Addr().String(), addr(2)))
+	if w := c.Warning(); w != "" {
+		t.Errorf("it warns %q", w)
+	}
+	c.workers[2].Close()
+	pollUntil(t, "the last worker to be gone for good", func() bool {
+		c.takeList(nil)
+		return isListed()()
+	})
+}
+
+// counts returns the numbers of tasks that wait and that run.
+func (c *testCluster) counts() (pending, running int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.Pending()
 }
 
 func TestDrain(t *testing.T) {

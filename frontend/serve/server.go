@@ -72,6 +72,8 @@ type Server struct {
 	timerAt          time.Time
 	draining         bool
 
+	workerList workerList
+
 	recorder recorder
 }
 
@@ -161,14 +163,14 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// findWorkers starts to watch the lists of workers, and gossip if there is any. Each list calls setWorkers, so
+// findWorkers starts to watch the lists of workers, and gossip if there is any. Each list calls takeList, so
 // every listed worker gets a link.
 func (s *Server) findWorkers() error {
 	workers := s.cfg.Workers
 	if s.fleet != nil {
 		workers = Union{workers, s.fleet}
 	}
-	if err := workers.Watch(s.ctx, s.setWorkers); err != nil || s.fleet == nil {
+	if err := workers.Watch(s.ctx, s.takeList); err != nil || s.fleet == nil {
 		return err
 	}
 	return s.fleet.start()
@@ -203,7 +205,7 @@ func (s *Server) Ready() error {
 
 // Warning returns a problem of a frontend that serves all the same, or "".
 func (s *Server) Warning() string {
-	warnings := []string{s.terms.whyFileRejected()}
+	warnings := []string{s.terms.whyFileRejected(), s.workerList.whyWorkersKept()}
 	if s.fleet != nil {
 		warnings = append(warnings, s.fleet.whyCutOff(), s.fleet.whyAddrShared())
 	}
@@ -701,6 +703,7 @@ func (s *Server) runChecks() {
 		s.checkLinks(s.allLinks(), absence)
 		s.listener.sweepIdle()
 		s.listener.endCallsOfGone()
+		s.recheckList()
 		s.peers.dropLost(time.Now())
 		s.sweepJobs()
 		if s.fleet != nil {

@@ -6,18 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/tenants/file"
 	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
+	"github.com/phoebe-sched/phoebe/probe/poll"
 )
 
 // terms holds the tenants file: the rights and shares of tenants. Revisions come from the file or from peers. The
@@ -31,67 +27,34 @@ type terms struct {
 	inForce        *tenants.File                // the same, under mu; nil: none
 	problem        string                       // why the present file is not in force, or ""
 	foreignProblem string                       // why the latest file of a peer is not in force, or ""
+	foreign        uint64                       // the revision of that file
 }
-
-// termsSettle is the pause between a change of the file and reading the file. Until then the writer may not have
-// finished.
-const termsSettle = 20 * time.Millisecond
 
 // start reads the file, and again whenever it changes, until the server stops.
 func (t *terms) start() error {
 	if t.name == "" {
 		return nil
 	}
-	if t.readFile(); t.problem != "" {
+	file := poll.File{Name: t.name}
+	if t.readFile(&file); t.problem != "" {
 		return errors.New(t.problem)
 	}
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch %s: %w", t.name, err)
-	}
-	// Watch the folder. Editors, and tools that mount a new version, put another file in place of the old file.
-	if err := watcher.Add(filepath.Dir(t.name)); err != nil {
-		watcher.Close()
-		return fmt.Errorf("watch %s: %w", t.name, err)
-	}
 	t.server.goroutines.Go(func() {
-		defer watcher.Close()
-		settled := time.NewTimer(0) // the file may have changed before it was watched
-		pending := true
-		changed := func() { // further changes in the folder do not delay a read
-			if !pending {
-				pending = true
-				settled.Reset(termsSettle)
-			}
-		}
-		for {
-			select {
-			case <-t.server.ctx.Done():
-				return
-			case _, ok := <-watcher.Events:
-				if !ok {
-					return
-				}
-				changed()
-			case err := <-watcher.Errors: // some events may be lost
-				t.server.log.Warn("watching the tenants file", "file", t.name, "err", err)
-				changed()
-			case <-settled.C:
-				pending = false
-				t.readFile()
-			}
-		}
+		poll.Changes(t.server.ctx, func(error) {}, func() (bool, error) { t.readFile(&file); return false, nil })
 	})
 	return nil
 }
 
-// readFile reads the file, and puts a valid new revision in force.
-func (t *terms) readFile() {
+// readFile reads the file. If the file has changed, a valid new revision is put in force.
+func (t *terms) readFile(from *poll.File) {
+	text, changed, err := from.Read()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err == nil && !changed {
+		return
+	}
 	oldProblem := t.problem
 	t.problem = ""
-	text, err := os.ReadFile(t.name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w: write it, with revision: 1 and tenants", err)
@@ -129,6 +92,9 @@ func (t *terms) takeFile(f *tenants.File) {
 func (t *terms) putInForce(f *tenants.File) {
 	t.inForce = f
 	t.current.Store(f)
+	if f.Revision >= t.foreign {
+		t.foreignProblem = ""
+	}
 	t.server.log.Info("a tenants file is in force", "revision", f.Revision)
 	t.server.mu.Lock()
 	t.server.stepLocked(frontend.Terms{File: f})
@@ -164,6 +130,7 @@ func (t *terms) hearTerms(h rows.Terms) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.inForce != nil && (h.Revision < t.inForce.Revision || bytes.Equal(h.Text, t.inForce.Text)) {
+		t.foreignProblem = ""
 		return // the terms are the frontend's own
 	}
 	f, err := file.Parse("from another frontend", h.Text)
@@ -171,12 +138,11 @@ func (t *terms) hearTerms(h rows.Terms) {
 		err = t.server.cfg.CheckTenants(f)
 	}
 	if err != nil { // the file may be of a later release
-		t.foreignProblem = fmt.Sprintf("tenants file: %v", err)
+		t.foreignProblem, t.foreign = fmt.Sprintf("tenants file: %v", err), h.Revision
 		t.server.log.Warn("the tenants file of another frontend is not in force", "holds", t.currentRevision(), "err",
 			t.foreignProblem)
 		return
 	}
-	t.foreignProblem = ""
 	t.putInForce(f)
 }
 

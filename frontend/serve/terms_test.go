@@ -6,9 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
+	"github.com/phoebe-sched/phoebe/probe/poll"
 )
+
+func init() { poll.Every = 20 * time.Millisecond }
 
 // termsFile writes a tenants file. replace exchanges the file at once, as editors do.
 func termsFile(t *testing.T, text string) (name string, replace func(text string)) {
@@ -79,6 +84,60 @@ func TestTermsFile(t *testing.T) {
 		t.Error(err)
 	} else if err := s.Start(); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("it starts without its file: %v", err)
+	}
+}
+
+// A tenants file that is a link is read again when the link's target changes, or the folder of the target is replaced,
+// as Kubernetes does for a mounted ConfigMap.
+func TestTermsFileByLink(t *testing.T) {
+	dir := t.TempDir()
+	replace := func(version, text string) {
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, version, "tenants.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(version, filepath.Join(dir, "..data.new")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "..data.new"), filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace("v1", "revision: 1\ntenants:\n  web: {queue: 1}\n")
+	mount := t.TempDir() // the link that is given lies elsewhere, too
+	name := filepath.Join(mount, "tenants.yaml")
+	if err := os.Symlink(filepath.Join(dir, "..data", "tenants.yaml"), name); err != nil {
+		t.Fatal(err)
+	}
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Tenants = name })
+	wantRefused(t, c.runTwo("web"), v1.RefusedReason_TOO_LARGE, `tenant "web" may have 1 pending`)
+	replace("v2", "revision: 2\ntenants:\n  web: {queue: 2}\n")
+	pollUntil(t, "revision 2", func() bool { return c.runTwo("web") == nil })
+	if w := c.Warning(); w != "" {
+		t.Errorf("it warns: %s", w)
+	}
+}
+
+// The warning of another frontend's flawed file ends with a later file of the own.
+func TestForeignFileIsOvercome(t *testing.T) {
+	name, replace := termsFile(t, "revision: 1\ntenants:\n  web: {queue: 1}\n")
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Tenants = name })
+	c.terms.hearTerms(rows.Terms{Revision: 5, Text: []byte("revision: 5\ntenants:\n  web: {of-a-later-release: 1}\n")})
+	if w := c.Warning(); !strings.Contains(w, "of-a-later-release") {
+		t.Fatalf("it warns %q, want a warning of the other frontend's file", w)
+	}
+	replace("revision: 4\ntenants:\n  web: {queue: 2}\n")
+	pollUntil(t, "revision 4", func() bool { return c.runTwo("web") == nil })
+	if w := c.Warning(); !strings.Contains(w, "of-a-later-release") {
+		t.Errorf("it warns %q: revision 5 is still not in force", w)
+	}
+	replace("revision: 6\ntenants:\n  web: {queue: 3}\n")
+	pollUntil(t, "revision 6", func() bool { return c.terms.current.Load().Revision == 6 })
+	if w := c.Warning(); w != "" {
+		t.Errorf("it warns %q of a file that revision 6 has overcome", w)
 	}
 }
 

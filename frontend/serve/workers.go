@@ -1,17 +1,15 @@
 package serve
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/phoebe-sched/phoebe/probe/names"
+	"github.com/phoebe-sched/phoebe/probe/poll"
 )
 
 // Workers is a source of workers' addresses for a frontend.
@@ -88,63 +86,104 @@ func (u Union) Watch(ctx context.Context, set func([]string)) error {
 	return nil
 }
 
-// filePoll is the period between looks at a File.
-const filePoll = time.Second
-
 // Watch implements Workers.
 func (f File) Watch(ctx context.Context, set func([]string)) error {
-	addrs, err := readAddrs(f.Name)
+	file := &poll.File{Name: f.Name}
+	addrs, err := readAddrs(file)
 	if err != nil {
 		return err
 	}
 	set(addrs)
-	go func() {
-		tick := time.NewTicker(filePoll)
-		defer tick.Stop()
-		var failed string
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			next, err := readAddrs(f.Name)
-			switch {
-			case err != nil:
-				if err.Error() != failed && f.Warn != nil {
-					f.Warn(err)
-				}
-				failed = err.Error()
-			case !slices.Equal(next, addrs):
-				addrs, failed = next, ""
-				set(addrs)
-			}
+	report := func(err error) {
+		if err != nil && f.Warn != nil {
+			f.Warn(err)
 		}
-	}()
+	}
+	go poll.Changes(ctx, report, func() (changed bool, err error) {
+		next, err := readAddrs(file)
+		if err == nil && !slices.Equal(next, addrs) {
+			addrs = next
+			set(addrs)
+		}
+		return false, err
+	})
 	return nil
 }
 
+// workerList is the latest list of workers, with the workers that the list leaves out and that stay.
+type workerList struct {
+	mu     sync.Mutex // taken before the server's
+	listed []string
+	kept   []string
+}
+
+// takeList sets the workers. If a list names no live worker, the live workers before stay until it does: the file may
+// have been emptied by mistake, or the DNS may be wrong, and all tasks would be lost.
+func (s *Server) takeList(addrs []string) {
+	s.workerList.mu.Lock()
+	defer s.workerList.mu.Unlock()
+	s.retakeList(addrs)
+}
+
+// recheckList takes the latest list again, if workers have stayed beyond the list.
+func (s *Server) recheckList() {
+	s.workerList.mu.Lock()
+	defer s.workerList.mu.Unlock()
+	if len(s.workerList.kept) > 0 {
+		s.retakeList(s.workerList.listed)
+	}
+}
+
+func (s *Server) retakeList(addrs []string) {
+	l := &s.workerList
+	before := len(l.kept)
+	l.listed, l.kept = addrs, nil
+	isLive := func(l *link) bool { return l != nil && l.isUpOrRecent(s.cfg.Lease) }
+	s.mu.Lock()
+	if !slices.ContainsFunc(addrs, func(addr string) bool { return isLive(s.byAddr[addr]) }) {
+		for _, link := range s.links {
+			if isLive(link) {
+				l.kept = append(l.kept, link.addr)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if before == 0 && len(l.kept) > 0 {
+		s.log.Warn("the list of workers names no live worker: the live workers before stay", "listed", len(addrs),
+			"stay", len(l.kept))
+	}
+	s.setWorkers(sortedUnique(slices.Concat(addrs, l.kept)))
+}
+
+// whyWorkersKept says that workers stay although the list leaves them out, and how to take them off, or "".
+func (l *workerList) whyWorkersKept() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.kept) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the list of workers names no live worker, so the %d workers that it leaves out stay: mend the "+
+		"list, or drain these workers", len(l.kept))
+}
+
 // readAddrs reads a list of workers, sorted and without duplicates.
-func readAddrs(name string) ([]string, error) {
-	file, err := os.Open(name)
+func readAddrs(file *poll.File) ([]string, error) {
+	text, _, err := file.Read()
 	if err != nil {
 		return nil, fmt.Errorf("list of workers: %w", err)
 	}
-	defer file.Close()
 	var addrs []string
-	lines := bufio.NewScanner(file)
-	for n := 1; lines.Scan(); n++ {
-		line, _, _ := strings.Cut(lines.Text(), "#")
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		line, _, _ := strings.Cut(line, "#")
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
 		if err := checkAddr(line); err != nil {
-			return nil, fmt.Errorf("list of workers %s, line %d: %w", name, n, err)
+			return nil, fmt.Errorf("list of workers %s, line %d: %w", file.Name, n, err)
 		}
 		addrs = append(addrs, line)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("list of workers %s: %w", name, err)
 	}
 	return sortedUnique(addrs), nil
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/probe/poll"
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
@@ -322,10 +323,10 @@ func (k *Keys) Current(c net.Conn) bool {
 
 // Watch follows changes in the folder until ctx ends. When keys change, Watch closes the connections of peers whose
 // certificates are no longer valid, and calls report with nil. If the files cannot be used, Watch calls report with
-// the error, and the keys stay as they were.
+// the error, and keeps the keys.
 func (k *Keys) Watch(ctx context.Context, report func(error)) {
 	if k != nil {
-		pollChanges(ctx, report, func() (bool, error) { return k.reloadKeys(time.Now()) })
+		poll.Changes(ctx, report, func() (bool, error) { return k.reloadKeys(time.Now()) })
 	}
 }
 

@@ -5,11 +5,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/poll"
 )
 
 // Secrets are shared by trusting processes: one secret, and a second secret during a replacement. A process tells
@@ -36,7 +36,7 @@ func NewSecrets(all ...string) *Secrets {
 // OpenSecrets reads secrets from a file, one in each line.
 func OpenSecrets(file string) (*Secrets, error) {
 	s := &Secrets{file: file}
-	all, err := s.readFile()
+	all, err := readSecrets(&poll.File{Name: file})
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func OpenSecrets(file string) (*Secrets, error) {
 	return s, nil
 }
 
-func (s *Secrets) readFile() (all []string, err error) {
-	text, err := os.ReadFile(s.file)
+func readSecrets(file *poll.File) (all []string, err error) {
+	text, _, err := file.Read()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Secrets) readFile() (all []string, err error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s is empty: write the secret into it", s.file)
+		return nil, fmt.Errorf("%s is empty: write the secret into it", file.Name)
 	}
 	return all, nil
 }
@@ -105,44 +105,18 @@ func (s *Secrets) Version() uint64 {
 }
 
 // Watch follows changes of the file until ctx ends. When the secrets change, Watch calls report with nil. If the
-// file cannot be used, Watch calls report with the error, and the secrets stay as they were.
+// file cannot be used, Watch calls report with the error, and keeps the secrets.
 func (s *Secrets) Watch(ctx context.Context, report func(error)) {
 	if s == nil || s.file == "" {
 		return
 	}
-	pollChanges(ctx, report, func() (changed bool, err error) {
-		all, err := s.readFile()
+	file := poll.File{Name: s.file}
+	poll.Changes(ctx, report, func() (changed bool, err error) {
+		all, err := readSecrets(&file)
 		if err == nil && !slices.Equal(all, s.All()) {
 			s.setSecrets(all)
 			changed = true
 		}
 		return changed, err
 	})
-}
-
-// lookEvery is the interval between looks at files, and at connections whose certificates may have ended.
-const lookEvery = time.Second
-
-// pollChanges calls check again and again until ctx ends. pollChanges reports each change, and a repeated error
-// once.
-func pollChanges(ctx context.Context, report func(error), check func() (changed bool, err error)) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	reported := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		changed, err := check()
-		text := ""
-		if err != nil {
-			text = err.Error()
-		}
-		if changed || text != "" && text != reported {
-			report(err)
-		}
-		reported = text
-	}
 }

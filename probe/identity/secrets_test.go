@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/phoebe-sched/phoebe/probe/poll"
 )
 
 func TestSecrets(t *testing.T) {
@@ -39,7 +41,7 @@ func TestSecrets(t *testing.T) {
 	} {
 		write(step.text)
 		before := s.Version()
-		if all, err := s.readFile(); err == nil {
+		if all, err := readSecrets(&poll.File{Name: file}); err == nil {
 			s.setSecrets(all)
 		} else if !strings.Contains(err.Error(), "is empty: write the secret into it") {
 			t.Error(err)
