@@ -363,7 +363,7 @@ func (s *Server) noteAnswered(r *clientJob, now time.Time) {
 // noteNextCall takes the last answer to a client's Run as arrived, because the client makes its next call on the
 // same connection.
 func (s *Server) noteNextCall(client *clientConn) {
-	if r := s.jobs[client.lastAnswered]; r != nil && !r.hasOnceTasks {
+	if r := s.jobs[client.lastAnswered]; r != nil && r.isRun && !r.hasOnceTasks {
 		s.ackReceipts(r)
 	}
 }
@@ -446,6 +446,14 @@ func (s *Server) sweepJobs() {
 	s.mu.Lock()
 	defer s.unlockAndFlush()
 	s.sweepJobsLocked(time.Now())
+}
+
+// sweepAfterPause sweeps jobs if the process was stopped for longer than the client grace. Clients may have taken jobs
+// elsewhere meanwhile. The mutex is held.
+func (s *Server) sweepAfterPause(now time.Time) {
+	if now.Sub(s.sweptAt) > s.cfg.ClientGrace {
+		s.sweepJobsLocked(now)
+	}
 }
 
 func (s *Server) sweepJobsLocked(now time.Time) {

@@ -107,6 +107,9 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		if !r.isRun || req.MaxWaitUs > 0 { // peers look whether a Run is here, for a client that may be gone
 			r.polledAt = now
 		}
+		if r.ended && r.tooLargeBytes > 0 {
+			return nil, h.newRefusedTooLarge(r)
+		}
 		if req.Cursor > r.lastCursor() {
 			return nil, newRefused(v1.RefusedReason_OWNER_LOST,
 				"cursor %d is not of this frontend, which has outcomes up to %d: the job was elsewhere meanwhile; resubmit "+
@@ -248,6 +251,7 @@ func (h *handler) Extend(ctx context.Context, req *v1.ExtendRequest) (res *v1.Ex
 	ev, parseErr := parseExtend(req, id, stages)
 	h.mu.Lock()
 	defer h.unlockAndFlush()
+	h.sweepAfterPause(time.Now()) // or the step below would, and forget the job that was found
 	r, err := h.findToExtend(ctx, req, id, parseErr)
 	if err != nil {
 		return nil, err
@@ -320,6 +324,7 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 	now := time.Now()
 	h.mu.Lock()
 	defer h.unlockAndFlush()
+	h.sweepAfterPause(now)
 	if client != nil {
 		h.noteNextCall(client)
 	}
@@ -334,6 +339,15 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 		if err := h.whyMayNotTouch(ctx, caller, job.ID, r.timing.tenant); err != nil {
 			return nil, err
 		}
+		// A Run whose results were too large was told to use Submit.
+		if wasTooLarge := a == nil && r.isRun && r.ended && r.tooLargeBytes > 0; wasTooLarge && r.hasOnceTasks {
+			return nil, h.newRefusedTooLarge(r)
+		} else if wasTooLarge {
+			h.ackReceipts(r)
+			h.forgetJob(r)
+		}
+	}
+	if r := h.jobs[job.ID]; r != nil && !r.moved {
 		switch {
 		case a == nil && r.ended && !r.isRun:
 			h.endLateTasks(r, job.Tasks) // of tasks that the client has added at a peer

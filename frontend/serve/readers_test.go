@@ -232,3 +232,44 @@ func TestVanishedPollersMakeRoom(t *testing.T) {
 		t.Errorf("the places were free after %v, at the end of the polls", d)
 	}
 }
+
+// The process was stopped for so long that jobs are given up. The first call then is an Extend, or a repeated Submit.
+func TestFirstCallAfterPause(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	ctx := context.Background()
+	submitAndPause := func() (*v1.Job, *v1.Handle) {
+		t.Helper()
+		j := newJob("echo", "a")
+		j.Open = true
+		res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+		if err != nil {
+			t.Fatal(err)
+		}
+		readAll(t, c, res.Handle, 1)
+		id, err := probe.ParseJobID(j.Id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.jobs[id].polledAt = time.Now().Add(-time.Hour)
+		c.sweptAt = c.jobs[id].polledAt
+		return j, res.Handle
+	}
+	_, h := submitAndPause()
+	more := newJob("echo", "b").Tasks
+	more[0].Index = 1
+	res, err := c.client.Extend(ctx, &v1.ExtendRequest{Handle: h, Tasks: more})
+	if err == nil {
+		t.Fatalf("a job that was given up grows: %v", res)
+	}
+	wantRefused(t, err, v1.RefusedReason_UNKNOWN_JOB, "not under way here")
+	j, h := submitAndPause()
+	if _, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j}); err != nil {
+		t.Fatal(err)
+	}
+	events, err := c.client.Events(ctx, &v1.EventsRequest{Handle: h, MaxWaitUs: 30e6})
+	if err != nil || len(events.Events) != 1 || events.Events[0].Outcome.Kind != v1.OutcomeKind_RESULT || events.Done {
+		t.Errorf("a job submitted again after the pause: %v, %v", events, err)
+	}
+}

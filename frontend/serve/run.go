@@ -100,6 +100,20 @@ func (s *Server) answerRuns(r *clientJob) {
 	r.waitingRuns = nil
 }
 
+// newRefusedTooLarge refuses to answer with the results of a Run, which were dropped. Tasks that may start only once
+// do not run again.
+func (s *Server) newRefusedTooLarge(r *clientJob) *v1.Refused {
+	advice := "use Submit and Events"
+	if r.hasOnceTasks {
+		advice = "use Submit and Events under another id, and see that its tasks may run again, because they have run"
+	}
+	refusal := newRefused(v1.RefusedReason_TOO_LARGE, "the results have %d bytes, Run answers with at most %d: %s",
+		r.tooLargeBytes, s.cfg.MaxRunResult, advice)
+	started := true
+	refusal.Started = &started
+	return refusal
+}
+
 // queueReply makes the answer to a Run of an ended job. The answer is written as soon as the mutex is free.
 func (s *Server) queueReply(r *clientJob, a waitingRun) {
 	var b []byte
@@ -107,12 +121,7 @@ func (s *Server) queueReply(r *clientJob, a waitingRun) {
 	case r.moved:
 		b = thrownFrame(a.seq, newRefusedMoved())
 	case r.tooLargeBytes > 0:
-		refusal := newRefused(v1.RefusedReason_TOO_LARGE,
-			"the results have %d bytes, Run answers with at most %d: use Submit and Events", r.tooLargeBytes,
-			s.cfg.MaxRunResult)
-		started := true
-		refusal.Started = &started
-		b = thrownFrame(a.seq, refusal)
+		b = thrownFrame(a.seq, s.newRefusedTooLarge(r))
 	default:
 		b = r.runAnswer.FrameFor(a.seq)
 	}

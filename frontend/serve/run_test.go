@@ -192,3 +192,41 @@ func TestRunArrives(t *testing.T) {
 		t.Errorf("%d results are kept after the next call", n)
 	}
 }
+
+// A Run whose results are too large is told to use Submit. The Submit runs the job again under its id, unless a task
+// may start only once.
+func TestSubmitAfterTooLargeRun(t *testing.T) {
+	c := startCluster(t, 1, 2, func(cfg *Config) { cfg.MaxRunResult = 1000 })
+	ctx := context.Background()
+	big := strings.Repeat("p", 600)
+	for _, retryable := range []bool{true, false} {
+		j := newJob("echo", big, big)
+		for _, task := range j.Tasks {
+			task.Retryable = retryable
+		}
+		for range 2 { // also when asked again
+			_, err := c.client.Run(ctx, &v1.RunRequest{Job: j})
+			wantRefused(t, err, v1.RefusedReason_TOO_LARGE, "use Submit and Events")
+		}
+		_, err := c.client.Events(ctx, &v1.EventsRequest{Handle: &v1.Handle{Job: j.Id}, MaxWaitUs: 30e6})
+		wantRefused(t, err, v1.RefusedReason_TOO_LARGE, "use Submit and Events")
+		res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+		if !retryable {
+			wantRefused(t, err, v1.RefusedReason_TOO_LARGE, "under another id")
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tasks, done := readAll(t, c, res.Handle, 9); len(tasks) != 2 || !done {
+			t.Errorf("outcomes of tasks %v, done %t", tasks, done)
+		}
+		again, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+		if err != nil || *again.Handle != *res.Handle {
+			t.Errorf("submitted again: %v, %v", again, err)
+		}
+	}
+	if n := c.coreStats().Tasks; n != 6 {
+		t.Errorf("%d tasks were run, want 4 by Run and 2 by Submit", n)
+	}
+}

@@ -517,10 +517,7 @@ func (s *Server) stepFrame(l *link, msgs []probe.Msg) {
 // stepLocked steps the core with ev and carries out the actions. The mutex is held.
 func (s *Server) stepLocked(ev frontend.Event) {
 	now := time.Now()
-	// If the process was stopped for so long, clients may have taken jobs elsewhere.
-	if now.Sub(s.sweptAt) > s.cfg.ClientGrace {
-		s.sweepJobsLocked(now)
-	}
+	s.sweepAfterPause(now)
 	s.steppedAt = now
 	s.acts = s.core.Step(now, ev, s.acts[:0])
 	for _, a := range s.acts {
