@@ -2,7 +2,10 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -234,6 +237,9 @@ func writeRecording(dir string, x *rec.Recording) (name string, removed int, err
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", 0, err
 	}
+	if err := removeUnfinished(dir); err != nil { // first: the disk may be full of them
+		return "", 0, err
+	}
 	safe := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' {
 			return r
@@ -242,16 +248,12 @@ func writeRecording(dir string, x *rec.Recording) (name string, removed int, err
 	}, x.Frontend)
 	name = filepath.Join(dir,
 		"recording-"+x.At.UTC().Format("20060102T150405.000")+"-"+safe[:min(len(safe), 64)]+".json.gz")
-	f, err := os.CreateTemp(dir, "unfinished-*")
+	f, err := os.CreateTemp(dir, unfinishedPrefix+"*")
 	if err != nil {
 		return "", 0, err
 	}
 	defer os.Remove(f.Name())
-	if err := x.Write(f); err != nil {
-		f.Close()
-		return "", 0, err
-	}
-	if err := f.Close(); err != nil {
+	if err := cmp.Or(x.Write(f), f.Sync(), f.Close()); err != nil { // all three are called
 		return "", 0, err
 	}
 	if err := os.Rename(f.Name(), name); err != nil {
@@ -259,6 +261,28 @@ func writeRecording(dir string, x *rec.Recording) (name string, removed int, err
 	}
 	removed, err = trimRecordings(dir)
 	return name, removed, err
+}
+
+// unfinishedPrefix begins the names of files that are still written. If the frontend dies meanwhile, or the disk is
+// full, such a file may stay. A file that nobody has written for abandonedAfter is removed.
+const (
+	unfinishedPrefix = "unfinished-"
+	abandonedAfter   = 10 * time.Minute
+)
+
+// removeUnfinished removes what frontends that died have left of recordings.
+func removeUnfinished(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), unfinishedPrefix) &&
+			time.Since(info.ModTime()) > abandonedAfter {
+			os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+	return nil
 }
 
 // trimRecordings removes the oldest recordings beyond the bounds from a folder, and returns their number.
@@ -274,10 +298,11 @@ func trimRecordings(dir string) (removed int, err error) {
 			continue // a peer removes recordings from the folder, too
 		}
 		if bytes += info.Size(); len(files)-i > maxRecordings || bytes > maxRecordingBytes {
-			if err := os.Remove(files[i]); err != nil {
+			if err := os.Remove(files[i]); err == nil {
+				removed++
+			} else if !errors.Is(err, fs.ErrNotExist) { // otherwise a peer was faster
 				return removed, err
 			}
-			removed++
 		}
 	}
 	return removed, nil
@@ -285,5 +310,12 @@ func trimRecordings(dir string) (removed int, err error) {
 
 // recordingFiles lists the recordings of a folder in the order of their times.
 func recordingFiles(dir string) ([]string, error) {
-	return filepath.Glob(filepath.Join(dir, "recording-*.json.gz"))
+	entries, err := os.ReadDir(dir) // not filepath.Glob: the folder's name may have characters of patterns
+	var files []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "recording-") && strings.HasSuffix(e.Name(), ".json.gz") {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	return files, err
 }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,8 +32,21 @@ func TestParseSLO(t *testing.T) {
 
 // The latest recordings of a folder stay, whatever the frontend's name is.
 func TestRecordings(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "[a-b]") // which no pattern may take for a
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	at := time.Unix(1_000_000, 0)
+	// What a frontend that died has left goes; what another one writes just now stays.
+	for name, age := range map[string]time.Duration{"unfinished-1": time.Hour, "unfinished-2": 0} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		written := time.Now().Add(-age)
+		if err := os.Chtimes(filepath.Join(dir, name), written, written); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i := range maxRecordings + 3 {
 		x := &rec.Recording{
 			Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: "../" + strings.Repeat("\x00é", 100),
@@ -56,6 +70,12 @@ func TestRecordings(t *testing.T) {
 		if s := back.Suspects; len(s) != 1 || s[0].Tasks != 1 || s[0].Worst != 6 {
 			t.Errorf("%+v", s)
 		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "unfinished-1")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what a dead frontend left is still there: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "unfinished-2")); err != nil {
+		t.Error(err)
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != maxRecordings ||
