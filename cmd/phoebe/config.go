@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func readConfig(name string, command *kong.Context) (map[string]setting, error) 
 		return &flaw{name, line, fmt.Errorf(format, args...)}
 	}
 	const want = "want one mapping of flag names to values, such as slots: 4"
-	file, err := parser.ParseBytes(text, 0)
+	file, err := parser.ParseBytes(withoutMark(text), 0)
 	var syntax yaml.Error
 	if errors.As(err, &syntax) {
 		return nil, wrong(syntax.GetToken().Position.Line, "%s: %s", syntax.GetMessage(), want)
@@ -185,7 +186,7 @@ func flagText(n ast.Node) (string, error) {
 	case *ast.SequenceNode:
 		parts := make([]string, len(n.Values))
 		for i, v := range n.Values {
-			text, err := scalarText(v)
+			text, err := settingText(v)
 			if err != nil {
 				return "", err
 			}
@@ -195,7 +196,7 @@ func flagText(n ast.Node) (string, error) {
 	case ast.MapNode:
 		var parts []string
 		for entries := n.MapRange(); entries.Next(); {
-			v, err := scalarText(entries.Value())
+			v, err := settingText(entries.Value())
 			if err != nil {
 				return "", err
 			}
@@ -203,17 +204,33 @@ func flagText(n ast.Node) (string, error) {
 		}
 		return strings.Join(parts, ";"), nil
 	}
-	return scalarText(n)
+	return settingText(n)
 }
 
-// scalarText returns a YAML scalar as text. It refuses null and nested values.
-func scalarText(n ast.Node) (string, error) {
-	s, ok := n.(ast.ScalarNode)
+// settingText returns a YAML scalar as text. It refuses null and nested values.
+func settingText(n ast.Node) (string, error) {
+	_, ok := n.(ast.ScalarNode)
 	if _, null := n.(*ast.NullNode); !ok || null {
 		return "", errors.New("want a text, a number, true or false, or a list")
 	}
-	return fmt.Sprint(s.GetValue()), nil
+	return scalarText(n), nil
 }
+
+// scalarText returns the text of a YAML scalar as written, without quotes: 007 and 1.10 keep their zeros.
+func scalarText(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode, *ast.BoolNode:
+		return n.GetToken().Value
+	case *ast.TagNode:
+		return scalarText(n.Value)
+	case ast.ScalarNode:
+		return fmt.Sprint(n.GetValue())
+	}
+	return ""
+}
+
+// withoutMark returns a YAML text without the byte order mark that some editors put in front.
+func withoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
 // nearestFlag returns the name of the flag most similar to key.
 func nearestFlag(key string, flags []*kong.Flag) string {

@@ -5,14 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/worker/exec"
@@ -96,9 +102,10 @@ type commandFile struct {
 // maxTasks bounds the tasks that this command puts into a job. A frontend's own limit is usually lower.
 const maxTasks = 1 << 20
 
-// wrongType matches an error of the YAML decoder about a value that is no duration or whole number. The error
-// speaks of Go types.
-var wrongType = regexp.MustCompile(`cannot unmarshal \S+ into Go struct field \S+ of type (time\.Duration|int\d*)\b`)
+// wrongType matches an error of the YAML decoder about a value that is no duration, whole number or truth value. The
+// error speaks of Go types.
+var wrongType = regexp.MustCompile(
+	`cannot unmarshal \S+ into Go struct field \S+ of type (time\.Duration|int\d*|bool)\b`)
 
 // readJob reads a job from the named file, or from stdin if the name is "-".
 func readJob(name string, stdin io.Reader) (client.Job, error) {
@@ -114,12 +121,15 @@ func readJob(name string, stdin io.Reader) (client.Job, error) {
 		return client.Job{}, fmt.Errorf("job file: %w", err)
 	}
 	var f jobFile
-	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict()); err != nil {
+	if err := f.decode(text); err != nil {
 		said := wrongType.ReplaceAllStringFunc(yaml.FormatError(err, false, true), func(s string) string {
-			if strings.HasSuffix(s, "time.Duration") {
+			switch {
+			case strings.HasSuffix(s, "time.Duration"):
 				return "want a duration with its unit, such as 300ms or 2s"
+			case strings.HasSuffix(s, "bool"):
+				return "want true or false"
 			}
-			return "want a whole number"
+			return wantWhole
 		})
 		return client.Job{}, fmt.Errorf("job file %s: %s", name, strings.TrimSpace(said))
 	}
@@ -128,6 +138,110 @@ func readJob(name string, stdin io.Reader) (client.Job, error) {
 		return client.Job{}, fmt.Errorf("job file %s: %w", name, err)
 	}
 	return job, nil
+}
+
+// decode reads the text of a file.
+func (f *jobFile) decode(text []byte) error {
+	file, err := parser.ParseBytes(withoutMark(text), 0)
+	if err != nil || len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return err
+	}
+	if len(file.Docs) > 1 {
+		return &yaml.SyntaxError{Message: "a second document: a job file has only one", Token: file.Docs[1].Start}
+	}
+	body, err := prepareNode(file.Docs[0].Body, reflect.TypeOf(f))
+	if err != nil {
+		return err
+	}
+	return yaml.NodeToValue(body, f, yaml.Strict())
+}
+
+const wantWhole = "want a whole number"
+
+// prepareNode changes the node n for the decoder, and returns the node in its place. typ is the Go type that the
+// decoder makes of n, or nil if no type is known.
+// Without the change, the decoder makes "7" of the text 007 and 1 of the number 1.5, and expands nested aliases to
+// gigabytes.
+func prepareNode(n ast.Node, typ reflect.Type) (ast.Node, error) {
+	if typ != nil && typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	kind := reflect.Invalid
+	if typ != nil && typ != reflect.TypeFor[time.Duration]() {
+		kind = typ.Kind()
+	}
+	var err error
+	switch n := n.(type) {
+	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
+		return nil, &yaml.SyntaxError{Token: n.GetToken(),
+			Message: "anchors, aliases and << are not read here, as they expand without bound: write the values out"}
+	case *ast.MappingNode:
+		for _, entry := range n.Values {
+			if entry.Key, err = prepareKey(entry.Key, kind == reflect.Map); err != nil {
+				return nil, err
+			}
+			if entry.Value, err = prepareNode(entry.Value, entryType(typ, entry.Key)); err != nil {
+				return nil, err
+			}
+		}
+	case *ast.SequenceNode:
+		var element reflect.Type
+		if kind == reflect.Slice {
+			element = typ.Elem()
+		}
+		for i := range n.Values {
+			if n.Values[i], err = prepareNode(n.Values[i], element); err != nil {
+				return nil, err
+			}
+		}
+	case *ast.TagNode:
+		n.Value, err = prepareNode(n.Value, typ)
+		return n, err
+	case *ast.NullNode:
+		if kind == reflect.String && n.Token.Type != token.ImplicitNullType {
+			return nil, &yaml.SyntaxError{Token: n.Token, Message: "null is no text: quote the word, or leave it out"}
+		}
+	case *ast.StringNode, *ast.FloatNode, *ast.IntegerNode, *ast.InfinityNode, *ast.NanNode, *ast.BoolNode:
+		switch kind {
+		case reflect.String:
+			return &ast.StringNode{BaseNode: &ast.BaseNode{}, Token: n.GetToken(), Value: scalarText(n)}, nil
+		case reflect.Int, reflect.Int32, reflect.Int64:
+			if x, err := strconv.ParseFloat(scalarText(n), 64); err == nil && x != math.Trunc(x) {
+				return nil, &yaml.SyntaxError{Token: n.GetToken(), Message: wantWhole}
+			}
+		}
+	}
+	return n, nil
+}
+
+// prepareKey changes the key of a mapping as prepareNode changes a node. In a Go map, the key is a text.
+func prepareKey(key ast.MapKeyNode, inMap bool) (ast.MapKeyNode, error) {
+	var typ reflect.Type
+	if inMap {
+		typ = reflect.TypeFor[string]()
+	}
+	n, err := prepareNode(key, typ)
+	if text, ok := n.(ast.MapKeyNode); ok {
+		key = text
+	}
+	return key, err
+}
+
+// entryType returns the type of a mapping's value with this key, or nil if typ has none.
+func entryType(typ reflect.Type, key ast.MapKeyNode) reflect.Type {
+	switch {
+	case typ == nil:
+		return nil
+	case typ.Kind() == reflect.Map:
+		return typ.Elem()
+	case typ.Kind() == reflect.Struct:
+		for _, f := range reflect.VisibleFields(typ) {
+			if f.Tag.Get("yaml") == key.GetToken().Value {
+				return f.Type
+			}
+		}
+	}
+	return nil
 }
 
 // toJob converts the file's job for the client.
@@ -154,7 +268,7 @@ func (f *jobFile) toJob() (client.Job, error) {
 		if c := f.Tasks[i].Count; c != nil {
 			count = *c
 		}
-		if count < 1 || len(job.Tasks)+count > maxTasks {
+		if count < 1 || count > maxTasks-len(job.Tasks) {
 			return job, fmt.Errorf("tasks[%d]: count is %d: it must be 1 or more, and a job has at most %d tasks", i,
 				count, maxTasks)
 		}

@@ -124,8 +124,8 @@ func (c *runCmd) Help() string {
 Keys of a job file are id, tenant, priority, deadline, class, due, mode, policy, probe-ratio,
 labels, hosts, phases, stages and tasks. Keys of a task are count, stage, function, payload,
 payload-base64, command (argv, env, dir, stdin), cpu, memory, estimate, timeout, retries, backoff,
-once, labels, hosts, inputs and files. They mean the same as the flags. The tasks of a stage start
-when all tasks of the stages in "after" have results:
+once, labels, hosts, inputs and files. They mean the same as the flags. A text needs no quotes, and
+stays as written. The tasks of a stage start when all tasks of the stages in "after" have results:
 
     stages: [{name: map}, {name: reduce, after: [map]}]
     tasks:

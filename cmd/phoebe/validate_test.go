@@ -203,7 +203,8 @@ func TestEffectiveSettings(t *testing.T) {
 	clearSettings(t)
 	t.Setenv("PHOEBE_WORKER_SLOTS", "5")
 	t.Setenv("PHOEBE_WORKER_NAME", "of the environment")
-	file, out, errs, code := runValidate(t, "name: of the file\nslots: 3\nmax-result: 2MiB\nweights: {b: 2, a: 1}\n",
+	file, out, errs, code := runValidate(t,
+		"\ufeffname: of the file\nslots: 3\nmax-result: 2MiB\nweights: {b: 2, a: 1}\nrack: 007\nlabels: [disk=1, 1.10=x]\n",
 		"worker", "--slots", "7")
 	if code != exitOK || errs != "" {
 		t.Fatalf("exit code %d: %s", code, errs)
@@ -215,7 +216,8 @@ func TestEffectiveSettings(t *testing.T) {
 	for _, want := range []string{
 		"phoebe worker would run with:", "slots 7 --slots", "name of the environment $PHOEBE_WORKER_NAME",
 		"max-result 2MiB " + file + ":3",
-		"weights a=1;b=2 " + file + ":4", "order fair default", "memory - default",
+		"weights a=1;b=2 " + file + ":4", "rack 007 " + file + ":5", "labels disk=1,1.10=x " + file + ":6",
+		"order fair default", "memory - default",
 	} {
 		if !slices.Contains(rows, want) {
 			t.Errorf("%q is missing:\n%s", want, out)

@@ -2,6 +2,7 @@
 package file
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/hex"
 	"errors"
@@ -157,7 +158,7 @@ func (p *parsing) readText() {
 			MaxText)
 		return
 	}
-	doc, err := parser.ParseBytes(p.text, 0)
+	doc, err := parser.ParseBytes(bytes.TrimPrefix(p.text, []byte("\ufeff")), 0) // some editors mark the byte order
 	var syntax yaml.Error
 	switch {
 	case errors.As(err, &syntax):

@@ -22,11 +22,11 @@ tenants:
 `
 
 func TestParse(t *testing.T) {
-	f, err := Parse("tenants.yaml", []byte(good))
+	f, err := Parse("tenants.yaml", []byte("\ufeff"+good)) // some editors put a byte order mark in front
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Revision != 7 || string(f.Text) != good {
+	if f.Revision != 7 || string(f.Text) != "\ufeff"+good {
 		t.Errorf("revision %d", f.Revision)
 	}
 	for path, want := range map[string]tenants.Entry{
