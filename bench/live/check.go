@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
@@ -64,14 +63,4 @@ func (t *target) runSleep(ctx context.Context, d time.Duration) error {
 // checksIdle reports whether a benchmark ends with checkIdle: if it starts an embedded cluster with two slots or more.
 func (o *Options) checksIdle() bool {
 	return o.Embedded && len(o.Connect)+len(o.Against) == 0 && o.Workers*o.Slots > 1
-}
-
-// addCheck adds the line of checkIdle to a document.
-func (o *Options) addCheck(ctx context.Context, doc *bench.Document) error {
-	line, err := o.checkIdle(ctx, o.clusterNames()[0], o.Policies[0])
-	if err != nil {
-		return err
-	}
-	doc.Checks = append(doc.Checks, line)
-	return nil
 }

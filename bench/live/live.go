@@ -105,6 +105,12 @@ func (o *Options) clusterNames() []string {
 	return names
 }
 
+// UnreachableError says that a running cluster does not answer, or has no worker.
+type UnreachableError struct{ Err error }
+
+func (e *UnreachableError) Error() string { return e.Err.Error() }
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
 // target is a driven cluster.
 type target struct {
 	client    *client.Client
@@ -148,7 +154,8 @@ func (o *Options) openTarget(ctx context.Context, cluster, policy string) (*targ
 		addrs, t.processes, t.closeFunc = p.frontends, p, p.close
 	}
 	var err error
-	options := []client.Option{client.WithSecret(o.Secret), client.WithTLS(tlsDir), client.WithName("bench")}
+	options := []client.Option{client.WithSecret(o.Secret), client.WithTLS(tlsDir), client.WithName("bench"),
+		client.WithRefusalHook(noteRefusal)}
 	if !o.Again {
 		options = append(options, client.WithRefusalsFinal())
 	}
@@ -159,7 +166,7 @@ func (o *Options) openTarget(ctx context.Context, cluster, policy string) (*targ
 	if isRunning {
 		st, err := t.client.Cluster(ctx)
 		if err != nil {
-			return nil, errors.Join(err, t.close())
+			return nil, &UnreachableError{errors.Join(err, t.close())}
 		}
 		t.slots = 0
 		for _, w := range st.Workers {
@@ -169,9 +176,9 @@ func (o *Options) openTarget(ctx context.Context, cluster, policy string) (*targ
 			}
 		}
 		if t.slots == 0 {
-			return nil, errors.Join(
+			return nil, &UnreachableError{errors.Join(
 				fmt.Errorf("no worker is linked to %s: start a worker, or check the frontend's list of workers",
-					st.Address), t.close())
+					st.Address), t.close())}
 		}
 	}
 	return t, nil
@@ -298,9 +305,11 @@ func Run(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docum
 	}
 	if o.checksIdle() {
 		progress.Set("check: a short job beside a long task")
-		if err := o.addCheck(ctx, doc); err != nil {
+		line, err := o.checkIdle(ctx, o.clusterNames()[0], o.Policies[0])
+		if err != nil {
 			return doc, err
 		}
+		doc.Checks = append(doc.Checks, line)
 	}
 	return doc, nil
 }
@@ -316,7 +325,7 @@ func (o *Options) runOnce(ctx context.Context, opts bench.RunOptions,
 	t := all[0]
 	var jobs []bench.Job
 	var span time.Duration
-	if opts.Workload, jobs, span, settings, err = o.makeJobs(opts.Load, opts.Seed, t.slots); err != nil {
+	if opts.Workload, jobs, span, settings, err = o.MakeJobs(opts.Load, opts.Seed, t.slots); err != nil {
 		return nil, use, nil, err
 	}
 	if len(all) > 1 {
@@ -337,8 +346,11 @@ func (o *Options) runOnce(ctx context.Context, opts bench.RunOptions,
 // being first.
 func targetIndex(i, targets int) int { return (i + i/2) % targets }
 
-// makeJobs makes the jobs for a load.
-func (o *Options) makeJobs(load float64, seed uint64, slots int) (name string, jobs []bench.Job, span time.Duration,
+// maxTasks bounds the tasks of a run, because the outcomes of all tasks stay in memory.
+const maxTasks = 10_000_000
+
+// MakeJobs makes the jobs for a load on a number of slots. span is the time in which the jobs arrive.
+func (o *Options) MakeJobs(load float64, seed uint64, slots int) (name string, jobs []bench.Job, span time.Duration,
 	settings []string, err error) {
 	if o.Trace != nil {
 		trace := *o.Trace
@@ -347,9 +359,17 @@ func (o *Options) makeJobs(load float64, seed uint64, slots int) (name string, j
 		if err != nil {
 			return "", nil, 0, nil, err
 		}
+		if tr.Span <= o.Warmup {
+			return "", nil, 0, nil, fmt.Errorf("a warm-up of %v leaves nothing of the replay of %v: "+
+				"give a shorter warm-up, a longer span or a smaller speedup", o.Warmup, tr.Span.Round(time.Millisecond))
+		}
 		return trace.Name, tr.Jobs, tr.Span, tr.Settings, nil
 	}
 	span = o.Warmup + o.For
+	if tasks := load * float64(slots) * float64(span) / float64(o.Durations.Mean()); tasks > maxTasks {
+		return "", nil, 0, nil, fmt.Errorf("a load of %g for %v gives %.3g tasks, and a run has at most %d: "+
+			"give a lower load, longer tasks or a shorter time", load, span, tasks, maxTasks)
+	}
 	seq, err := bench.Poisson(seed, load, slots, o.TasksPerJob, o.Durations, span)
 	if err != nil {
 		return "", nil, 0, nil, err
@@ -454,6 +474,16 @@ func (o *Options) driveJobs(interrupted context.Context, targets []*target, opts
 	}
 }
 
+// refusalKey is the key of a function in the context of a job. The function notes the reason of a refusal.
+type refusalKey struct{}
+
+// noteRefusal notes a refusal of a job that the client submits again.
+func noteRefusal(ctx context.Context, refused *client.RefusedError) {
+	if note, ok := ctx.Value(refusalKey{}).(func(reason string)); ok {
+		note(refused.Reason.String())
+	}
+}
+
 // runJob runs a job, records its tasks and returns the outcome.
 func (t *target) runJob(ctx context.Context, o *Options, begin time.Time, j *bench.Job,
 	rec *bench.Recorder) bench.JobOutcome {
@@ -464,6 +494,7 @@ func (t *target) runJob(ctx context.Context, o *Options, begin time.Time, j *ben
 			tasks[i].Estimate = d
 		}
 	}
+	ctx = context.WithValue(ctx, refusalKey{}, func(reason string) { rec.Refused(j.At, reason) })
 	outs, err := t.client.Run(ctx, client.Job{Policy: t.policy, ProbeRatio: o.ProbeRatio, Tasks: tasks, Phases: true})
 	response := time.Since(begin.Add(j.At))
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,44 @@ func TestRunAccountsForEveryJob(t *testing.T) {
 		}
 		if r.PhasesUS["finished"].P50 < 5000 {
 			t.Errorf("%s: phases %v", r.Policy, r.PhasesUS)
+		}
+	}
+}
+
+// With Again, refused jobs come again until all are answered, and the run tells of each refusal.
+func TestAgainTellsRefusals(t *testing.T) {
+	o := options(t, []string{"phoebe"}, "fixed:20ms", 4)
+	o.Again, o.Frontends, o.Workers, o.Slots, o.TasksPerJob = true, 1, 1, 1, 1
+	o.Warmup, o.For = 0, 1500*time.Millisecond
+	doc, err := Run(context.Background(), o, bench.NewProgress(os.Stderr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := doc.Runs[0]
+	if r.Errors != 0 || r.Refused["overloaded"] == 0 || r.ResponseMS.Max < 1000 {
+		t.Errorf("%d errors, refused %v, at most %v ms", r.Errors, r.Refused, r.ResponseMS.Max)
+	}
+}
+
+// A trace that ends within the warm-up gives no figures, so the benchmark fails.
+func TestWarmupOutlastsTrace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace.csv")
+	text := "trace,job,submit_ms,input_bytes,shuffle_bytes,output_bytes,input_path\nx,1,0,1,0,1,a\nx,2,1000,1,0,1,a\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, []string{"phoebe"}, "fixed:5ms", 0)
+	setting, err := bench.ParseTraceSetting("hadoop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Trace = &bench.TraceOptions{Path: file, Name: "x", Setting: setting, Span: time.Minute, Speedup: 600,
+		MaxTasks: 1}
+	for _, load := range []float64{0, 0.5} {
+		o.Loads, o.Warmup = []float64{load}, time.Hour
+		doc, err := Run(context.Background(), o, bench.NewProgress(os.Stderr))
+		if err == nil || !strings.Contains(err.Error(), "warm-up") || len(doc.Runs) > 0 {
+			t.Errorf("load %g: %v", load, err)
 		}
 	}
 }

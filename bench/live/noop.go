@@ -27,8 +27,9 @@ func Noop(ctx context.Context, o Options, progress *bench.Progress) (*bench.Docu
 	}
 	doc := &bench.Document{}
 	doc.Meta.Settings = append(o.describeClusters(),
-		fmt.Sprintf("round trips of an echo task, in turns with the floor; echo jobs of %d tasks; %v each, after %v",
-			noopPerJob, o.For, o.Warmup))
+		fmt.Sprintf(
+			"policy %s; round trips of an echo task, in turns with the floor; echo jobs of %d tasks; %v each, after %v",
+			o.Policies[0], noopPerJob, o.For, o.Warmup))
 	if len(o.Connect) > 0 {
 		doc.Meta.Settings = append(doc.Meta.Settings, "CPU per task is that of the load generator alone")
 	}

@@ -45,7 +45,7 @@ type benchCmd struct {
 
 	Simulate bool `group:"load" help:"Also simulate the same jobs, with the measured delay of messages, and print how far the simulator is off. Default: no."`
 
-	Trace          string        `placeholder:"FILE" group:"load" help:"Replay jobs of this CSV file, plain or gzipped, instead. Its columns: trace, job, submit_ms, input_bytes, shuffle_bytes, output_bytes. Default: none."`
+	Trace          string        `placeholder:"FILE" group:"load" help:"Replay jobs of this CSV file, plain or gzipped, instead. Its columns: trace, job, submit_ms, input_bytes, shuffle_bytes, output_bytes, input_path. Default: none."`
 	TraceName      string        `default:"fb2010-0" placeholder:"NAME" group:"load" help:"Which trace of the file. Default ${default}."`
 	From           time.Duration `default:"10h" placeholder:"D" group:"load" help:"Where in the trace the replay begins. Default ${default}."`
 	Span           time.Duration `default:"1h" placeholder:"D" group:"load" help:"How much of the trace to replay. Default ${default}."`
@@ -78,7 +78,10 @@ during which other programs used the machine.
   phoebe bench noop --processes
 
 In the JSON, names end in their units: _ms, _us, _s, _per_s; _cpus are CPUs, _share is from 0 to 1.
-All names: go doc github.com/phoebe-sched/phoebe/bench`
+All names: go doc github.com/phoebe-sched/phoebe/bench
+
+Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 the running cluster does not answer or has no
+worker, 130 interrupted.`
 }
 
 // Run measures, and prints a table.
@@ -128,6 +131,9 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 		if wrong := (*local.ConfigError)(nil); errors.As(err, &wrong) {
 			return usageError(wrong.Err)
 		}
+		if errors.As(err, new(*live.UnreachableError)) {
+			return &exitError{exitUnavailable, err}
+		}
 		if exit := interruptionExit(ctx); exit != nil {
 			err = exit
 		}
@@ -140,6 +146,13 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 	doc.Meta = meta
 	return errors.Join(bench.WriteTable(out.out, doc), write(doc), err)
 }
+
+// Flags for jobs of a trace only, and for drawn jobs only.
+var (
+	traceFlags = []string{"trace-name", "from", "span", "speedup", "trace-setting", "trace-max-tasks",
+		"trace-variation"}
+	drawnFlags = []string{"for", "tasks-per-job", "task-duration", "seed"}
+)
 
 // parseOptions returns the options of the measurement. Unset flags get the defaults of load or noop. line tells
 // which flags were given.
@@ -173,9 +186,21 @@ func (c *benchCmd) parseOptions(line *kong.Context) (live.Options, error) {
 		return o, fmt.Errorf("--task-duration: %w", err)
 	}
 	for _, p := range line.Path {
-		if p.Flag != nil && !p.Resolved && p.Flag.Group != nil && p.Flag.Group.Key == "load" && c.What != "load" {
-			return o, fmt.Errorf("--%s has no meaning for phoebe bench %s", p.Flag.Name, c.What)
+		if p.Flag == nil || p.Resolved {
+			continue
 		}
+		name := p.Flag.Name
+		switch {
+		case p.Flag.Group != nil && p.Flag.Group.Key == "load" && c.What != "load":
+			return o, fmt.Errorf("--%s has no meaning for phoebe bench %s", name, c.What)
+		case c.Trace != "" && slices.Contains(drawnFlags, name):
+			return o, fmt.Errorf("--%s has no meaning for --trace: --span and --speedup choose the jobs", name)
+		case c.Trace == "" && slices.Contains(traceFlags, name):
+			return o, fmt.Errorf("--%s has no meaning without --trace", name)
+		}
+	}
+	if c.What == "noop" && len(c.Policy) > 1 {
+		return o, fmt.Errorf("--policy %s: noop measures one policy", strings.Join(c.Policy, ","))
 	}
 	if c.Frontends < 1 || c.Workers < 1 || c.Slots < 1 {
 		return o, errors.New("--frontends, --workers and --slots must be 1 or more")
@@ -224,14 +249,12 @@ func (c *benchCmd) checkOptions(o *live.Options) error {
 			errs = append(errs, fmt.Errorf("--connect or --against %q: want host:port", addr))
 		}
 	}
-	if o.Trace != nil {
-		trace := *o.Trace
-		trace.Slots = 1
-		_, err := bench.LoadTrace(trace)
-		return errors.Join(append(errs, err)...)
+	slots := o.Workers * o.Slots
+	if len(o.Connect)+len(o.Against) > 0 {
+		slots = 1 // more, as the run finds out
 	}
 	for _, load := range o.Loads {
-		_, err := bench.Poisson(o.Seed, load, 1, o.TasksPerJob, o.Durations, o.Warmup+o.For)
+		_, _, _, _, err := o.MakeJobs(load, o.Seed, slots)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -764,15 +764,32 @@ func TestBench(t *testing.T) {
 	c := startDev(t)
 	runPhoebe(t, "bench", "noop", "--connect", c.connect, "--repeat", "2", "--warmup", "10ms", "--for", "100ms",
 		"--json", jsonFile).
-		wantExit(t, 0, "round trip", "floor", "tasks/s", "running", "medians of 2 repeats")
+		wantExit(t, 0, "round trip", "floor", "tasks/s", "running", "medians of 2 repeats", "policy phoebe")
 	if doc := read(); doc.Noop == nil || doc.Noop.TasksPerS1 <= 0 {
 		t.Errorf("%+v", doc)
+	}
+	trace := writeFile(t, "trace,job,submit_ms,input_bytes,shuffle_bytes,output_bytes,input_path\nx,1,0,1,0,1,a\n")
+	replay := func(args ...string) []string {
+		return append([]string{"--trace", trace, "--trace-name", "x", "--from", "0s"}, args...)
 	}
 	for _, test := range []struct {
 		args []string
 		code int
 		says string
 	}{
+		{replay("--for", "3s"), 2, "--for has no meaning for --trace: --span"},
+		{replay("--task-duration", "fixed:10ms"), 2, "--task-duration has no meaning for --trace"},
+		{replay("--tasks-per-job", "3"), 2, "--tasks-per-job has no meaning for --trace"},
+		{replay("--seed", "3"), 2, "--seed has no meaning for --trace"},
+		{replay("--warmup", "60s", "--load", "0"), 2, "a warm-up of 1m0s leaves nothing"},
+		{[]string{"--speedup", "3"}, 2, "--speedup has no meaning without --trace"},
+		{[]string{"noop", "--policy", "phoebe,random"}, 2, "noop measures one policy"},
+		{[]string{"--help"}, 0, "input_path."},
+		{[]string{"--load", "1e9"}, 2, "a load of 1e+09"},
+		{[]string{"--connect", "127.0.0.1:1"}, 3, "Does a frontend run there?"},
+		{[]string{"--against", "127.0.0.1:1,127.0.0.1:2"}, 3, "refused"},
+		{[]string{"noop", "--connect", "127.0.0.1:1"}, 3, "refused"},
+		{[]string{"--json", jsonFile, "--html", filepath.Dir(jsonFile) + "/./b.json"}, 2, "--json and --html"},
 		{[]string{"noop", "--load", "0.5"}, 2, "--load"},
 		{[]string{"nope"}, 2, "nope"},
 		{[]string{"--policy", "best"}, 2, `"best"`},
@@ -781,7 +798,7 @@ func TestBench(t *testing.T) {
 		{[]string{"--trace", "/nonexistent"}, 2, "/nonexistent"},
 		{[]string{"--load", "0"}, 2, "load 0"},
 		{[]string{"--tasks-per-job", "0"}, 2, "tasks per job"},
-		{[]string{"--slots", "20000"}, 2, "20000"},
+		{[]string{"--slots", "20000", "--load", "0.001"}, 2, "20000"},
 		{[]string{"--connect", "x"}, 2, "--connect"},
 		{[]string{"--json", "/nonexistent/b.json"}, 2, "/nonexistent/b.json"},
 		{[]string{"--workers", "0"}, 2, "--workers"},

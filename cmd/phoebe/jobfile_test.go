@@ -24,7 +24,8 @@ func TestJobFileKeepsText(t *testing.T) {
 		"18446744073709551616", "1.0000000000000000001", "2001-01-01", "yes"} {
 		for _, format := range []string{
 			"tasks: [{function: echo, payload: %s}]", "tasks:\n- function: echo\n  payload: %s # a comment\n",
-			"tasks:\n- function: echo\n  payload: '%s'\n", "---\n{\"tasks\": [{\"function\": \"echo\", \"payload\": \"%s\"}]}\n",
+			"tasks:\n- function: echo\n  payload: '%s'\n",
+			"---\n{\"tasks\": [{\"function\": \"echo\", \"payload\": \"%s\"}]}\n",
 			"tasks: [{function: echo, payload: !!str %s}]", "\ufefftasks: [{function: echo, payload: %s}]",
 		} {
 			file := fmt.Sprintf(format, text)
@@ -72,12 +73,12 @@ func TestJobFileRefusals(t *testing.T) {
 		"tasks: [{function: echo, payload: null}]":                                   {"[1:35]", "quote"},
 		"tasks: [{command: {argv: [echo, ~]}}]":                                      {"[1:33]", "quote"},
 		"tasks: [{function: echo, once: 'yes'}]":                                     {"[1:32]", "true or false"},
-		"tasks: [{function: echo}]\n---\ntasks: []\n":                                {"[2:1]", "second document", "only one"},
+		"tasks: [{function: echo}]\n---\ntasks: []\n":                                {"[2:1]", "a second document"},
 		"tasks: [&a {function: echo, payload: x}, *a, *a]":                           {"[1:9]", "write the values out"},
 		"id: &a x\ntasks: [{function: echo, payload: *a}]":                           {"[1:5]", "write the values out"},
 		"tasks: [{<<: {function: echo}}]":                                            {"[1:10]", "write the values out"},
 		"none: &a [1]\ntasks: [{function: echo}]":                                    {"[1:7]", "write the values out"},
-		"tasks: [{function: echo, count: 9223372036854775807}, {function: echo}]":    {"tasks[0]", "9223372036854775807"},
+		"tasks: [{function: echo, count: 9223372036854775807}]":                      {"tasks[0]", "9223372036854775807"},
 		"tasks: [{function: echo}, {function: echo, count: 9223372036854775807}]":    {"tasks[1]", "at most 1048576"},
 		"tasks: [{function: echo, count: -9223372036854775808}]":                     {"tasks[0]", "1 or more"},
 		"tasks: [{function: echo, count: 1048576}, {function: echo, payload: more}]": {"tasks[1]", "at most 1048576"},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -29,6 +30,13 @@ func createReports[T any](reports []report[T]) (write func(T) error, err error) 
 			}
 		}
 		return errors.Join(errs...)
+	}
+	for i, r := range reports {
+		for _, other := range reports[:i] {
+			if r.name != "" && filepath.Clean(r.name) == filepath.Clean(other.name) && r.name != os.DevNull {
+				return nil, usageError(fmt.Errorf("--%s and --%s both name %s: name two files", other.flag, r.flag, r.name))
+			}
+		}
 	}
 	if err := each(func(r report[T]) error { return checkWritable(r.name) }); err != nil {
 		return nil, usageError(err)

@@ -267,7 +267,6 @@ func (c *simRunCmd) makeWorkload(line *kong.Context) (sim.Workload, error) {
 		}
 		return nil
 	}
-	ofTrace := []string{"trace-name", "from", "span", "speedup", "trace-setting", "trace-max-tasks", "trace-variation"}
 	ofFile, generated := []string{"whole-seconds"}, []string{"tasks-per-job", "task-duration", "long-jobs",
 		"long-tasks-per-job", "long-task-duration", "kind"}
 	switch {
@@ -276,7 +275,7 @@ func (c *simRunCmd) makeWorkload(line *kong.Context) (sim.Workload, error) {
 	case c.JobsFile != "" && c.JobsOut != "":
 		return nil, errors.New("--jobs-file and --jobs-out: leave one out; the jobs are in a file already")
 	case c.JobsFile != "":
-		if err := given("--jobs-file", slices.Concat(ofTrace, generated)...); err != nil {
+		if err := given("--jobs-file", slices.Concat(traceFlags, generated)...); err != nil {
 			return nil, err
 		}
 		return sim.LoadJobs(c.JobsFile, c.WholeSeconds)
@@ -293,7 +292,7 @@ func (c *simRunCmd) makeWorkload(line *kong.Context) (sim.Workload, error) {
 			MaxTasks: c.TraceMaxTasks, Variation: c.TraceVariation,
 		}, err
 	}
-	if err := given("jobs without --jobs-file or --trace", slices.Concat(ofTrace, ofFile)...); err != nil {
+	if err := given("jobs without --jobs-file or --trace", slices.Concat(traceFlags, ofFile)...); err != nil {
 		return nil, err
 	}
 	if len(c.Kind) > 0 {

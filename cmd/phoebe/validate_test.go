@@ -204,7 +204,8 @@ func TestEffectiveSettings(t *testing.T) {
 	t.Setenv("PHOEBE_WORKER_SLOTS", "5")
 	t.Setenv("PHOEBE_WORKER_NAME", "of the environment")
 	file, out, errs, code := runValidate(t,
-		"\ufeffname: of the file\nslots: 3\nmax-result: 2MiB\nweights: {b: 2, a: 1}\nrack: 007\nlabels: [disk=1, 1.10=x]\n",
+		"\ufeffname: of the file\nslots: 3\nmax-result: 2MiB\nweights: {b: 2, a: 1}\n"+
+			"rack: 007\nlabels: [disk=1, 1.10=x]\n",
 		"worker", "--slots", "7")
 	if code != exitOK || errs != "" {
 		t.Fatalf("exit code %d: %s", code, errs)

@@ -721,6 +721,31 @@ func TestRefusalsAreFinalIfAsked(t *testing.T) {
 	}
 }
 
+// A program hears of a refusal of a job that the client tries again, with the context of the job.
+func TestRefusalHook(t *testing.T) {
+	f := newFake(t)
+	refusals := 0
+	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		if refusals++; refusals <= 3 {
+			return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, RetryAfterUs: 1}
+		}
+		return f.runEcho(r)
+	}
+	var told []any
+	type key struct{}
+	hook := WithRefusalHook(func(ctx context.Context, r *RefusedError) {
+		told = append(told, ctx.Value(key{}), r.Reason)
+	})
+	outs, err := newClient(t, []string{f.addr}, hook).Run(context.WithValue(t.Context(), key{}, "job"), echoJob(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, outs, 1)
+	if want := []any{"job", Overloaded, "job", Overloaded, "job", Overloaded}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
 func TestUnreachableFrontendIsPassedOver(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	a.stop()

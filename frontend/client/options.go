@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"time"
@@ -28,6 +29,7 @@ type config struct {
 	connectTimeout time.Duration
 	retryFor       time.Duration
 	refusalsFinal  bool
+	refusalHook    func(context.Context, *RefusedError) // nil: none
 	balancerOnly   bool
 	backoffMin     time.Duration
 	backoffMax     time.Duration
@@ -100,6 +102,12 @@ func WithRetryFor(d time.Duration) Option { return func(c *config) { c.retryFor 
 // load rather than wait. By default the client tries again after the time that the frontend names, until the context
 // ends.
 func WithRefusalsFinal() Option { return func(c *config) { c.refusalsFinal = true } }
+
+// WithRefusalHook calls hook if a frontend refuses a job and the client tries again. Programs count refusals by a hook.
+// ctx is the context of the job's Run or Submit. Several goroutines may call hook at the same time.
+func WithRefusalHook(hook func(ctx context.Context, refused *RefusedError)) Option {
+	return func(c *config) { c.refusalHook = hook }
+}
 
 // WithLoadBalancerOnly restricts the client to the given addresses. By default, if the client can reach no given
 // address, it asks further frontends that the given frontends have named. Behind a load balancer, clients may have

@@ -603,6 +603,9 @@ func (s *session) handleFailure(ctx context.Context, err error) error {
 			}
 			return s.giveUp(refused)
 		}
+		if hook := s.c.cfg.refusalHook; hook != nil {
+			hook(ctx, refused)
+		}
 	case errors.As(err, &fail):
 		if stop := s.whyUnwanted(ctx); stop != nil {
 			s.mayBeOwned = s.mayBeOwned || fail.sent
