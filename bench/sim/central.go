@@ -120,8 +120,8 @@ func (c *central) openSlot(w *centralWorker) {
 	c.placeWaiting()
 }
 
-// placeWaiting places tasks while a task waits and a worker may take a task. If decisions have a cost, placeWaiting begins
-// the next decision instead.
+// placeWaiting places tasks while a task waits and a worker may take a task. If decisions have a cost, placeWaiting
+// begins the next decision instead.
 func (c *central) placeWaiting() {
 	for !c.deciding && c.head < len(c.waiting) && c.idle.Len() > 0 {
 		if c.cost == 0 {

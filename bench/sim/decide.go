@@ -41,6 +41,18 @@ func ParseThink(text string) (t Think, err error) {
 	return t, nil
 }
 
+// String returns t as ParseThink reads it.
+func (t Think) String() string {
+	text := fmt.Sprintf("%v+%v", t.PerJob, t.PerTask)
+	if t.Kind != "" {
+		text = t.Kind + "=" + text
+	}
+	if t.Deciders > 1 {
+		text += fmt.Sprint("*", t.Deciders)
+	}
+	return text
+}
+
 // thinkOf returns the decision times of a kind.
 func (c *Config) thinkOf(kind string) (any Think) {
 	for _, t := range c.Think {
@@ -118,12 +130,15 @@ type thinker struct {
 }
 
 // thinkFirst submits a job to a frontend as soon as the frontend has decided about earlier jobs and this job. A kind
-// with decision times of its own has a frontend of its own, as far as there are frontends.
+// with decision times of its own has frontends of its own, as far as there are frontends.
 func (r *runner) thinkFirst(f *frontendNode, spec *frontend.Job) {
-	for i, t := range r.cfg.Think {
+	first := 0
+	for _, t := range r.cfg.Think {
+		n := max(t.Deciders, 1)
 		if t.Kind != "" && t.Kind == spec.Tenant {
-			f = r.frontends[i%len(r.frontends)]
+			f = r.frontends[(first+r.routeRng.IntN(n))%len(r.frontends)]
 		}
+		first += n
 	}
 	t, takes := r.thinkers[f.index], r.cfg.thinkOf(spec.Tenant).timeFor(len(spec.Tasks))
 	begin := max(r.now, t.freeAt)
@@ -163,7 +178,11 @@ func (r *runner) sumDeciders() map[string]bench.SimDecider {
 		s.clashes += d.clashes
 		s.successes += d.successes
 	}
-	for _, t := range r.thinkers {
+	for i, t := range r.thinkers {
+		// A frontend decides a task anew for a retry, or for a copy.
+		if stats := &r.frontends[i].frontendCore().Stats; stats.Tasks > 0 {
+			t.redone = time.Duration(float64(t.total) * float64(stats.Retries+stats.Copies) / float64(stats.Tasks))
+		}
 		add(&t.decider, t.total-max(0, t.freeAt-r.now))
 	}
 	for _, f := range r.frontends {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -41,10 +42,12 @@ const (
 
 func (s FigureScale) String() string { return [...]string{"small", "full"}[s] }
 
-// part is a sweep of a figure, at place x of the axis.
+// part is a sweep of a figure, at place x of the axis. The runs of a part everywhere do not depend on the axis: they
+// are made once, and stand at every place of the other parts.
 type part struct {
-	x     float64
-	sweep Sweep
+	x          float64
+	sweep      Sweep
+	everywhere bool
 }
 
 // view is one measurement over the axis of a figure.
@@ -197,7 +200,13 @@ func (f *Figure) sweepAll(ctx context.Context, d *figureData, o FigureOptions, s
 			}
 			for _, r := range results {
 				line, x := f.locate(p, r)
-				d.addRun(line, x, &r.SimRun)
+				if !p.everywhere {
+					d.addRun(line, x, &r.SimRun)
+					continue
+				}
+				for _, x := range axisOf(parts) {
+					d.addRun(line, x, &r.SimRun)
+				}
 			}
 			settings = appendNew(settings, results[0].Settings...)
 		}
@@ -206,6 +215,16 @@ func (f *Figure) sweepAll(ctx context.Context, d *figureData, o FigureOptions, s
 		settings = []string{settings[0] + ", and so on by " + f.axis.Label}
 	}
 	return append(settings, f.describeSweeps(parts, o.Seed, seeds)), nil
+}
+
+// axisOf returns the places of parts.
+func axisOf(parts []part) (xs []float64) {
+	for i := range parts {
+		if !parts[i].everywhere && !slices.Contains(xs, parts[i].x) {
+			xs = append(xs, parts[i].x)
+		}
+	}
+	return xs
 }
 
 // nameSeeds names the seeds of runs.
@@ -241,11 +260,24 @@ func (f *Figure) describeSweeps(parts []part, seed uint64, seeds int) string {
 		values(func(s *Sweep) any { return s.Speeds }),
 		values(func(s *Sweep) any { return s.Frontends }), values(func(s *Sweep) any { return s.Delay }),
 		values(func(s *Sweep) any { return s.Estimates }), values(func(s *Sweep) any { return s.Jobs }))
-	if slices.ContainsFunc(parts[0].sweep.Policies, func(p Policy) bool { return p.Name == "centralized" }) {
+	if slices.ContainsFunc(parts[0].sweep.Policies, func(p Policy) bool { return p.rival != nil && p.rival.pays }) &&
+		parts[0].sweep.DecisionCost > 0 {
 		text += ", centralized takes " + values(func(s *Sweep) any { return s.DecisionCost }) + " for each task"
 	}
 	if slices.ContainsFunc(parts[0].sweep.Policies, func(p Policy) bool { return p.Name == "eagle" }) {
 		text += ", eagle keeps " + values(func(s *Sweep) any { return s.Reserved }) + " of the workers for short jobs"
+	}
+	if slices.ContainsFunc(parts, func(p part) bool { return len(p.sweep.Think) > 0 }) {
+		text += ", decisions for each job and each task " + values(func(s *Sweep) any {
+			var all []string
+			for _, t := range s.Think {
+				all = append(all, t.String())
+			}
+			return cmp.Or(strings.Join(all, ", "), "none")
+		})
+	}
+	if slices.ContainsFunc(parts, func(p part) bool { return p.sweep.LocalityWait > 0 }) {
+		text += ", jobs wait for their data " + values(func(s *Sweep) any { return s.LocalityWait })
 	}
 	if slices.ContainsFunc(parts, func(p part) bool { return p.sweep.Gossip.Period != 0 }) {
 		text += ", heartbeats every " + values(func(s *Sweep) any { return s.Gossip.Period })

@@ -126,7 +126,7 @@ var longFigures = []Figure{
 					w := longSweep(s.pickSize(40, 150), s.pickSize(500, 3000), "phoebe")
 					w.Gossip = Gossip{Period: period * time.Millisecond, Delay: w.Delay}
 					w.SureFor = sure
-					parts = append(parts, part{w.Gossip.Period.Seconds(), w})
+					parts = append(parts, part{x: w.Gossip.Period.Seconds(), sweep: w})
 				}
 			}
 			return parts
@@ -177,7 +177,7 @@ var longFigures = []Figure{
 				w.Racks, w.Copies, w.Input = s.pickSize(5, 10), 3, mb*1e6
 				// Reading takes slots, too: the load of 0.75 counts the runs and the reading from disk.
 				w.Loads = []float64{0.75 * 10 / (10 + float64(mb)/160)}
-				parts = append(parts, part{float64(mb), w})
+				parts = append(parts, part{x: float64(mb), sweep: w})
 			}
 			return parts
 		},
@@ -271,7 +271,7 @@ func mixedFigure(name string, e Estimates, setting string) Figure {
 				w.Gossip, w.Reserved = Gossip{Period: time.Second, Delay: w.Delay}, 0.1
 				w.Workload = mixedJobs()
 				w.Loads = []float64{0.8, 0.95}
-				parts = append(parts, part{float64(n), w})
+				parts = append(parts, part{x: float64(n), sweep: w})
 			}
 			return parts
 		},

@@ -135,7 +135,7 @@ var Figures = slices.Concat([]Figure{
 			for _, n := range []int{1, 2, 5, 10, 20, 50} {
 				w := sparrowSweep(s.pickSize(200, 1000), s.pickSize(500, 2000), "late-binding", "phoebe")
 				w.Frontends, w.Loads = n, []float64{0.8, 0.95}
-				parts = append(parts, part{float64(n), w})
+				parts = append(parts, part{x: float64(n), sweep: w})
 			}
 			return parts
 		},
@@ -168,7 +168,7 @@ var Figures = slices.Concat([]Figure{
 			}
 			for _, n := range sizes {
 				w := sparrowSweep(n, max(s.pickSize(1000, 4000), n*s.pickSize(40, 36)/100), "late-binding", "phoebe")
-				parts = append(parts, part{float64(n), w})
+				parts = append(parts, part{x: float64(n), sweep: w})
 			}
 			return parts
 		},
@@ -200,7 +200,7 @@ var Figures = slices.Concat([]Figure{
 				if sigma > 0 {
 					w.Speeds = must(ParseSpeeds(fmt.Sprintf("lognormal:%g", sigma)))
 				}
-				parts = append(parts, part{sigma, w})
+				parts = append(parts, part{x: sigma, sweep: w})
 			}
 			return parts
 		},
@@ -230,7 +230,7 @@ var Figures = slices.Concat([]Figure{
 			for _, delay := range []time.Duration{50, 100, 200, 500, 1000, 2000, 5000} {
 				w := sparrowSweep(s.pickSize(200, 1000), s.pickSize(500, 2000), "batch", "late-binding", "phoebe")
 				w.Delay = delay * time.Microsecond
-				parts = append(parts, part{float64(delay) / 1000, w})
+				parts = append(parts, part{x: float64(delay) / 1000, sweep: w})
 			}
 			return parts
 		},
@@ -255,7 +255,7 @@ var Figures = slices.Concat([]Figure{
 			for _, ms := range []int{1, 2, 3, 5, 10, 20, 50, 100} {
 				w := newSweep(s.pickSize(100, 500), s.pickSize(3000, 20_000), "10", fmt.Sprintf("fixed:%dms", ms),
 					100*time.Microsecond, "batch", "late-binding", "phoebe")
-				parts = append(parts, part{float64(ms), w})
+				parts = append(parts, part{x: float64(ms), sweep: w})
 			}
 			return parts
 		},
@@ -300,7 +300,7 @@ var Figures = slices.Concat([]Figure{
 			w.Frontends = 2
 			return w
 		}),
-}, longFigures)
+}, longFigures, rivalFigures)
 
 var usualLoads = []float64{0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95}
 

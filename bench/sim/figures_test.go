@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"regexp"
@@ -188,6 +189,28 @@ func TestFiguresAreChecked(t *testing.T) {
 		if !slices.Contains(checks, want) {
 			t.Errorf("%+v is not in %+v", want, checks)
 		}
+	}
+}
+
+// Runs that do not depend on the axis are made once, and stand at every place.
+func TestRunsEverywhere(t *testing.T) {
+	setup := func(names ...string) Sweep { return newSweep(5, 20, "2", "fixed:10ms", 0, names...) }
+	f := &Figure{Name: "x", locate: byPart, check: func(*figureData) []Check { return nil },
+		parts: func(FigureScale) []part {
+			return []part{{x: 1, sweep: setup("random")}, {x: 2, sweep: setup("random")},
+				{sweep: setup("omniscient"), everywhere: true}}
+		}}
+	r, err := f.Run(t.Context(), FigureOptions{Seed: 1, Seeds: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range r.Points {
+		got = append(got, fmt.Sprint(p.Line, " ", p.X))
+	}
+	if want := []string{"random 1", "random 2", "omniscient 1", "omniscient 2"}; !slices.Equal(got, want) ||
+		r.Points[2].ResponseMS != r.Points[3].ResponseMS {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestJobLinesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := l.jobs[0]
-	want := []arrivalStage{{2, nil, [][]int{{3, 7}, {0, 4}}}, {1, []int{0}, nil}}
+	want := []arrivalStage{{2, nil, [][]int{{3, 7}, {0}}}, {1, []int{0}, nil}}
 	if job.At != 1500*time.Millisecond || job.tenant != "batch" || len(job.Tasks) != 3 ||
 		job.Tasks[1] != 900*time.Millisecond || !reflect.DeepEqual(job.stages, want) {
 		t.Errorf("%+v", job)

@@ -192,8 +192,9 @@ type runner struct {
 	nearTasks     int        // tasks that read all on their host
 	waitsByWorker []waitSum  // by worker
 
-	arrivalsBegan time.Duration // when jobs began to arrive
-	thinkers      []*thinker    // by frontend; nil: the frontends need no time to decide
+	arrivalsBegan time.Duration               // when jobs began to arrive
+	thinkers      []*thinker                  // by frontend; nil: the frontends need no time to decide
+	deciders      map[string]bench.SimDecider // when arrivals ended early; nil: they did not
 
 	// The use of the slots up to usedAt, in slots times time. usedFrom and usedTo are the use at countedFrom and
 	// countedTo: the arrivals of the first and the last job that counts.
@@ -383,7 +384,11 @@ func slotsOf(n int) probe.Demand {
 // scheduleNextJob schedules the arrival of the next job; began is the start of arrivals.
 func (r *runner) scheduleNextJob(began time.Duration) {
 	job, ok := r.nextArrival()
-	if !ok || r.mayOverload() && job.Index >= 2*r.awaitedJobs { // an overloaded run would never end
+	if !ok {
+		return
+	}
+	if r.mayOverload() && job.Index >= 2*r.awaitedJobs { // an overloaded run would never end
+		r.deciders = r.sumDeciders()
 		return
 	}
 	r.callAt(began+job.At, func() {
@@ -420,8 +425,9 @@ func (r *runner) submitJob(job *arrival) {
 	}
 	r.jobs = append(r.jobs, j)
 	spec := &frontend.Job{
-		ID: jobID(job.Index), Tenant: job.tenant, Policy: r.cfg.Policy.frontend, Mode: r.cfg.Policy.mode, ProbeRatio: r.cfg.ProbeRatio,
-		Tasks: make([]frontend.Task, len(job.Tasks)),
+		ID: jobID(job.Index), Tenant: job.tenant, Policy: r.cfg.Policy.frontend, Mode: r.cfg.Policy.mode,
+		ProbeRatio: r.cfg.ProbeRatio,
+		Tasks:      make([]frontend.Task, len(job.Tasks)),
 	}
 	if r.stragglers.tasks != nil {
 		job.Tasks = r.drawStragglers(job.Index, job.Tasks)
@@ -613,7 +619,9 @@ func (r *runner) makeResult() *Result {
 		}
 		res.Kinds[kind] = sample.Group()
 	}
-	res.Deciders = r.sumDeciders()
+	if res.Deciders = r.deciders; res.Deciders == nil {
+		res.Deciders = r.sumDeciders()
+	}
 	groups[0].Wait, groups[1].Wait = r.waits[0], r.waits[1]
 	if r.grouped {
 		res.Short, res.Long = groups[0].Group(), groups[1].Group()

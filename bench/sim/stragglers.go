@@ -147,7 +147,7 @@ var stragglersFigure = Figure{
 				Estimates{Absent: true}, Stragglers{0.05, 5}, share/100, 1
 			w.Spells, w.ReportsProgress, w.Ping = spells, tells, time.Second
 			w.Loads = []float64{0.5} // without the additional work of stragglers, a third more
-			parts = append(parts, part{share, w})
+			parts = append(parts, part{x: share, sweep: w})
 		}
 		for _, share := range []float64{0, 3, 10} {
 			add(share, Spells{}, true)

@@ -14,8 +14,8 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 )
 
-// Workload is the source of the jobs of a run: [Poisson], [Mixed], [Kinds], [File], [Listed] or [Trace]. Every run of a sweep asks
-// for the jobs anew, and gets the same jobs.
+// Workload is the source of the jobs of a run: [Poisson], [Mixed], [Kinds], [File], [Listed] or [Trace]. Every run of
+// a sweep asks for the jobs anew, and gets the same jobs.
 type Workload interface {
 	newArrivals(seed uint64, load, slots float64) (*arrivals, error)
 }
