@@ -142,7 +142,7 @@ func (t *trust) openAudit(auditLog string, set *metrics.Set) (err error) {
 		return usageError(fmt.Errorf("--audit-log: %w", err))
 	}
 	if t.keys != nil {
-		t.keys.Refused = func(from string, why error) { t.audit.Note(audit.Entry{What: "connect", From: from}, why) }
+		t.keys.Refused = func(from string, why error) { t.audit.NoteStranger(audit.Entry{What: "connect", From: from}, why) }
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ type serviceFlags struct {
 	AdminHosts        []string      `placeholder:"NAME,..." help:"Names by which browsers reach --admin, such as those of a proxy. A request to another name is refused, unless the name is localhost, an IP address, the host of --admin or the machine's name. With --tls-dir, names count only on loopback. Default: none."`
 	AdminTokenFile    string        `placeholder:"FILE" help:"File with a token for changes at --admin (such as cancel on the web page) and profiles, sent as a bearer token or a password. Default: none, the web page is read-only."`
 	MetricsHistograms string        `default:"le" enum:"le,vmrange,both" help:"Buckets of histograms in /metrics: ${enum}. Prometheus needs le; VictoriaMetrics reads either, and vmrange is finer. Default ${default}."`
-	AuditLog          string        `placeholder:"FILE" help:"Append a line of JSON to this file for each submit, cancel, explain, change through --admin, drain, reload of keys, and refusal: caller, address, action and decision. Default: none."`
+	AuditLog          string        `placeholder:"FILE" help:"Append a line of JSON to this file for each submit, cancel, explain, change through --admin, drain, reload of keys, and refusal, and for the first events of a job and the first read of a file: caller, address, action and decision. Default: none."`
 	DrainTimeout      time.Duration `default:"30s" placeholder:"D" help:"How long running work may take to end after SIGTERM or SIGINT. A second signal ends the process at once. Default ${default}."`
 }
 
@@ -263,7 +263,12 @@ func (t trust) auditRequests(h http.Handler) http.Handler {
 			err = errors.New(http.StatusText(s.status))
 		}
 		who := t.keys.Peer(r.Context().Value(connKey{}).(net.Conn))
-		t.audit.Note(audit.Entry{What: r.Method + " " + r.URL.Path, Who: who.String(), From: r.RemoteAddr}, err)
+		entry := audit.Entry{What: r.Method + " " + r.URL.Path, Who: who.String(), From: r.RemoteAddr}
+		if refused && who.Roles == 0 {
+			t.audit.NoteStranger(entry, err)
+		} else {
+			t.audit.Note(entry, err)
+		}
 	})
 }
 

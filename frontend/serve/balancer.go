@@ -84,5 +84,5 @@ func (s *Server) noteUnintroduced(r *relayedConn, err error) {
 		return // the balancer checked whether this frontend listens
 	}
 	s.metrics.connsUnintroduced.Inc()
-	s.cfg.Audit.Note(audit.Entry{What: "connect", From: r.RemoteAddr().String()}, err)
+	s.cfg.Audit.NoteStranger(audit.Entry{What: "connect", From: r.RemoteAddr().String()}, err)
 }

@@ -23,7 +23,9 @@ type clientJob struct {
 	receipts     []frontend.Receipt // of outcomes, until their workers may forget the results
 	isRun        bool               // the client called Run and gets all outcomes at once; else Events fetches them
 	wantsPhases  bool
-	paused       bool // no more tasks start, because too many results are unfetched
+	// The caller whose call for events was written to the audit log last; nil: none, or there is no log.
+	auditedEvents *callerIdentity
+	paused        bool // no more tasks start, because too many results are unfetched
 	// The answer to a Run, with all outcomes except those in outcomes. nil: the job was not given to Run, or the
 	// answer is too large.
 	runAnswer *frame.RunAnswer

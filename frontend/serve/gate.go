@@ -110,7 +110,7 @@ func (g *gate) OnRead(ctx context.Context, conn net.Conn) error {
 	var known bool
 	if v.caller, known = g.server.identifyCaller(head.Secret, v.client.peerIdentity()); !known {
 		refusal := g.server.newRefusedUnknown()
-		g.handler.auditCall(ctx, nil, string(head.Method), "", "", refusal)
+		g.server.cfg.Audit.NoteStranger(g.handler.newAuditEntry(ctx, nil, string(head.Method), "", ""), refusal)
 		end := v.client.guest.NoteWrongSecret()
 		return v.refuseCall(!end && head.Size <= maxStrangerRequest, refusal)
 	}

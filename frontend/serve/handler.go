@@ -103,6 +103,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		if req.OnlyAsk {
 			return &v1.EventsResponse{Events: []*v1.Event{}, Cursor: req.Cursor}, nil
 		}
+		h.auditEvents(ctx, req.Caller, r)
 		now := time.Now()
 		if !r.isRun || req.MaxWaitUs > 0 { // peers look whether a Run is here, for a client that may be gone
 			r.polledAt = now

@@ -49,6 +49,7 @@ func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.Re
 	for _, cache := range caches {
 		data, whole, err := h.files.Read(h.ctx, cache, digest, uint64(req.FromByte), most)
 		if err == nil {
+			h.auditRead(ctx, req.Caller, digest)
 			return &v1.ReadFileResponse{Data: data, SizeBytes: int64(whole)}, nil
 		}
 		var why *files.Error

@@ -165,9 +165,30 @@ func (h *handler) whyMayNotRun(tenant string, tasks []*v1.Task) *v1.Refused {
 
 // auditCall writes a call to the audit log, with err if the call was refused. action names the call.
 func (h *handler) auditCall(ctx context.Context, caller *v1.Caller, action, job, tenant string, err error) {
-	if h.cfg.Audit == nil {
-		return
+	if h.cfg.Audit != nil {
+		h.cfg.Audit.Note(h.newAuditEntry(ctx, caller, action, job, tenant), err)
 	}
+}
+
+// auditEvents writes the first call of a caller for the events of r to the audit log. The mutex is held.
+func (h *handler) auditEvents(ctx context.Context, caller *v1.Caller, r *clientJob) {
+	if id := callerOf(ctx); h.cfg.Audit != nil && (r.auditedEvents == nil || *r.auditedEvents != id) {
+		r.auditedEvents = &id
+		h.cfg.Audit.NoteOnce(h.newAuditEntry(ctx, caller, "events", r.id.String(), r.timing.tenant))
+	}
+}
+
+// auditRead writes the first read of a file by a caller to the audit log.
+func (h *handler) auditRead(ctx context.Context, caller *v1.Caller, digest [32]byte) {
+	if h.cfg.Audit != nil {
+		e := h.newAuditEntry(ctx, caller, "read file", "", "")
+		e.File = hex.EncodeToString(digest[:])
+		h.cfg.Audit.NoteOnce(e)
+	}
+}
+
+// newAuditEntry describes a call and its caller. action names the call.
+func (h *handler) newAuditEntry(ctx context.Context, caller *v1.Caller, action, job, tenant string) audit.Entry {
 	id := callerOf(ctx)
 	e := audit.Entry{What: action, Who: id.String(), Job: job, Tenant: tenant}
 	if c := clientOf(ctx); c != nil {
@@ -184,7 +205,7 @@ func (h *handler) auditCall(ctx context.Context, caller *v1.Caller, action, job,
 	if h.isFromPeer(ctx, caller) && caller.OnBehalf != nil {
 		e.Who = *caller.OnBehalf + " by " + e.Who
 	}
-	h.cfg.Audit.Note(e, err)
+	return e
 }
 
 // whyMayNotTouch refuses a call about a job beyond the caller's tenant. nil: the caller may touch the job.

@@ -16,7 +16,7 @@ import (
 // Entry is a request and its decision.
 type Entry struct {
 	At time.Time `json:"at"` // zero: the time of Note
-	// What is the request: submit, cancel, cancel tasks, explain, events, trace, watch, connect, drain,
+	// What is the request: submit, cancel, cancel tasks, explain, events, read file, trace, watch, connect, drain,
 	// configuration, or a request to the admin port.
 	What     string `json:"what"`
 	Who      string `json:"who,omitempty"`    // by certificate or token, as client/acme
@@ -25,8 +25,10 @@ type Entry struct {
 	From     string `json:"from,omitempty"`   // address of the caller
 	Tenant   string `json:"tenant,omitempty"` // of the job
 	Job      string `json:"job,omitempty"`
-	Decision string `json:"decision"`      // done or refused
-	Why      string `json:"why,omitempty"` // reason of a refusal
+	File     string `json:"file,omitempty"`  // its sha256
+	Count    int    `json:"count,omitempty"` // requests of strangers from this source since the last entry; 0: one
+	Decision string `json:"decision"`        // done or refused
+	Why      string `json:"why,omitempty"`   // reason of a refusal
 }
 
 // Log is a file of entries. A nil Log ignores entries.
@@ -37,11 +39,19 @@ type Log struct {
 	done    chan struct{}
 	mu      sync.RWMutex // held for writing during Close
 	closed  bool
+
+	strangers refusals
+	seen      onceSet
 }
 
 const (
 	maxWaiting = 4096 // entries that may wait; further entries are dropped
-	maxText    = 300  // bytes of a text chosen by the caller
+	// If maxStrange entries wait, a stranger's entry is dropped. The rest of the queue is for known callers.
+	maxStrange = maxWaiting / 2
+	maxText    = 300         // bytes of a text chosen by the caller
+	tellEvery  = time.Second // between entries about the strangers of a source
+	maxSources = 1024        // sources that are counted one by one
+	maxSeen    = 4096        // keys that NoteOnce remembers at least
 )
 
 // Open appends to a file, and creates it for its owner alone. dropped counts the dropped entries.
@@ -50,16 +60,40 @@ func Open(name string, dropped *metrics.Counter) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{file: f, dropped: dropped, entries: make(chan Entry, maxWaiting), done: make(chan struct{})}
+	l := &Log{file: f, dropped: dropped, entries: make(chan Entry, maxWaiting), done: make(chan struct{}),
+		strangers: refusals{due: make(chan struct{}, 1), bySource: map[string]*refusal{}}}
 	go l.writeEntries()
 	return l, nil
 }
 
 // Note writes down an entry, soon. err is the reason of a refusal, or nil.
 func (l *Log) Note(e Entry, err error) {
+	if l != nil {
+		l.queueEntry(completeEntry(e, err), maxWaiting)
+	}
+}
+
+// NoteOnce is Note for the first time of an entry. Further entries with the same request, caller, job and file are
+// ignored.
+func (l *Log) NoteOnce(e Entry) {
+	if l != nil && l.seen.addKey(onceKey{e.What, e.Who, e.Token, e.Job, e.File}) {
+		l.Note(e, nil)
+	}
+}
+
+// NoteStranger notes the refusal of a caller without a secret, token or certificate. After an entry, further refusals
+// of the same source are counted, and an entry each second tells the count.
+func (l *Log) NoteStranger(e Entry, err error) {
 	if l == nil {
 		return
 	}
+	if e = completeEntry(e, err); l.strangers.isFirst(e) {
+		l.queueEntry(e, maxStrange)
+	}
+}
+
+// completeEntry sets the time and the decision, and clips texts.
+func completeEntry(e Entry, err error) Entry {
 	if e.At.IsZero() {
 		e.At = time.Now()
 	}
@@ -67,21 +101,29 @@ func (l *Log) Note(e Entry, err error) {
 	if err != nil {
 		e.Decision, e.Why = "refused", err.Error()
 	}
-	for _, text := range []*string{&e.What, &e.Who, &e.Name, &e.Tenant, &e.Job, &e.Why} {
+	for _, text := range []*string{&e.What, &e.Who, &e.Name, &e.Tenant, &e.Job, &e.File, &e.Why} {
 		if len(*text) > maxText {
 			*text = (*text)[:maxText]
 		}
 	}
+	return e
+}
+
+// queueEntry has e written, unless most entries wait already.
+func (l *Log) queueEntry(e Entry, most int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.closed {
 		return
 	}
-	select {
-	case l.entries <- e:
-	default:
-		l.dropped.Inc()
+	if len(l.entries) < most {
+		select {
+		case l.entries <- e:
+			return
+		default:
+		}
 	}
+	l.dropped.Inc()
 }
 
 // writeEntries writes entries until the log is closed.
@@ -89,11 +131,23 @@ func (l *Log) writeEntries() {
 	defer close(l.done)
 	w := bufio.NewWriterSize(l.file, 64<<10)
 	unflushed := 0
-	for e := range l.entries {
-		// An encoder that has failed would write no more, so each entry gets a new encoder. Flush returns the
-		// errors of w.
-		_ = json.NewEncoder(w).Encode(e)
-		if unflushed++; len(l.entries) > 0 {
+	for open := true; open; {
+		var batch []Entry
+		select {
+		case e, ok := <-l.entries:
+			if open = ok; ok {
+				batch = append(batch, e)
+			} else {
+				batch = l.strangers.takeEntries(time.Now().Add(tellEvery)) // all: the log ends
+			}
+		case <-l.strangers.due:
+			batch = l.strangers.takeEntries(time.Now())
+		}
+		for _, e := range batch {
+			// A failed encoder writes no more, so each entry gets a new encoder. Flush returns the errors of w.
+			_ = json.NewEncoder(w).Encode(e)
+		}
+		if unflushed += len(batch); len(l.entries) > 0 {
 			continue
 		}
 		if w.Flush() != nil {
@@ -102,6 +156,7 @@ func (l *Log) writeEntries() {
 		}
 		unflushed = 0
 	}
+	l.strangers.stopTimer()
 }
 
 // Close returns after all entries are written.

@@ -313,8 +313,12 @@ func (c *conn) closeForFault(flt *fault) {
 	s := c.server
 	s.meters.countFault(flt.reason)
 	if flt.reason == reasonRejected {
-		s.cfg.Audit.Note(audit.Entry{What: "connect", Name: c.frontendName, From: c.wire.RemoteAddr().String()},
-			flt.err)
+		entry := audit.Entry{What: "connect", Name: c.frontendName, From: c.wire.RemoteAddr().String()}
+		if c.helloDone {
+			s.cfg.Audit.Note(entry, flt.err)
+		} else {
+			s.cfg.Audit.NoteStranger(entry, flt.err)
+		}
 		s.log.Warn("frontend rejected", "worker", s.cfg.Name, "frontend", c.frontendName, "err", flt.err)
 		s.withCore(c.home, func(time.Time) {
 			c.outEpoch = c.epoch
