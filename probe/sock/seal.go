@@ -3,6 +3,7 @@ package sock
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -72,6 +73,11 @@ func (s *seal) readSealed(b []byte) (int, error) {
 // maxSealedWrite bounds a write tried at once, because the seal buffers the bytes that the kernel does not take.
 const maxSealedWrite = 64 << 10
 
+// maxUnsent bounds the unsent bytes that the next write joins. Only TLS itself writes while bytes are unsent.
+const maxUnsent = 2 * maxSealedWrite
+
+var errUnread = errors.New("the peer does not read the answers of TLS to its own requests")
+
 // tryWrite writes b if the handshake has ended and no bytes are unsent. Otherwise tryWrite returns 0.
 func (s *seal) tryWrite(b []byte) int {
 	if !s.handshaken.Load() || len(b) > maxSealedWrite {
@@ -139,6 +145,12 @@ func (o outlet) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
+		return 0, s.err
+	}
+	if len(s.unsent) > maxUnsent {
+		// The peer asks TLS for answers, such as updates of keys, and reads none.
+		s.err = errUnread
+		s.plain.Conn.Close()
 		return 0, s.err
 	}
 	if len(s.unsent) > 0 {
