@@ -12,6 +12,9 @@ import (
 // part.
 const gapDepth = 64
 
+// lateDepth is the number of entries to skip in search of gaps because their files are late. Skipping costs little.
+const lateDepth = 4096
+
 // The initial values of averages.
 const (
 	initialRun        = assumedRun
@@ -188,9 +191,14 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) {
 	f := c.beginForecast(now)
 	c.gaps, c.fetchWake = c.gaps[:0], time.Time{}
-	checkedFree, n := room{}, 0
+	checkedFree, n, late := room{}, 0, 0
 	shortAhead := false // a short entry ahead cannot start
 	for p := range c.queue.inOrder(now) {
+		fetched := p.filesExpectedIn(now)
+		if late < lateDepth && fetched == 0 && p.waitsForFiles() {
+			late++
+			continue // late files: the entry keeps its position, but no room
+		}
 		n++
 		deep := n > gapDepth
 		if n > planDepth || deep && shortAhead {
@@ -204,7 +212,7 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 			checkedFree = free
 		}
 		// An entry that cannot start now is planned from the next change of the free room on.
-		fetched, notBefore := p.filesExpectedIn(now), f.nextChange()
+		notBefore := f.nextChange()
 		switch {
 		case fetched > 0:
 			notBefore = fetched
@@ -212,7 +220,7 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 				c.fetchWake = late
 			}
 		case p.waitsForFiles():
-			continue // late files: the entry keeps its position, but no room
+			continue // beyond lateDepth
 		// A deep entry gets room in the short part only, where only short entries could be delayed. None is ahead.
 		case (deep || f.mayStart(p.neededRoom(), p.longestRun())) &&
 			(!shortPartOnly || c.fitsShortPart(p.neededRoom(), f.spans[0].free)):

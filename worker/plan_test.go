@@ -233,6 +233,28 @@ func TestShortBehindMany(t *testing.T) {
 	}
 }
 
+// Any number of tasks that wait for late files hide no other task.
+func TestBehindLateFiles(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	c := New(Config{Capacity: size(1), Functions: []string{"f"}})
+	step := func(ev Event) []Action { return c.Step(now, ev, nil) }
+	step(LinkUp{Link: 1, Frontend: 1})
+	enqueue := func(res probe.ResID, files ...probe.File) (started bool) {
+		acts := step(Received{1, probe.Enqueue{Res: res, Demand: size(1), Long: true, Launch: probe.Launch{
+			Attempt: probe.AttemptID{Seq: uint64(res)}, Function: "f", Files: files,
+		}}})
+		return slices.ContainsFunc(acts, func(a Action) bool { _, ok := a.(*Start); return ok })
+	}
+	for i := range 3 * gapDepth {
+		enqueue(probe.ResID(1+i), probe.File{Bytes: 1})
+	}
+	now = now.Add(time.Second) // all files are late
+	step(Wake{})
+	if !enqueue(3*gapDepth + 1) {
+		t.Error("a task behind tasks with late files does not start")
+	}
+}
+
 // Long tasks may use the short part while no short tasks come. Then short tasks that come later cannot use that
 // room either.
 func TestShortBehindManyInUsedShortPart(t *testing.T) {

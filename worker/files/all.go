@@ -72,6 +72,12 @@ func (c *Cache) checkTogether(files []probe.File) error {
 	return nil
 }
 
+// HasAll reports whether all files are in the cache, as far as known without looking at the disk.
+func (c *Cache) HasAll(files []probe.File) bool {
+	_, allPresent, _ := c.countRoom(files)
+	return allPresent
+}
+
 // countRoom reports whether files fit next to the files held by other tasks, and whether all files are present
 // already. The channel is closed at the next change that may turn either answer into yes.
 func (c *Cache) countRoom(files []probe.File) (enough, allPresent bool, changed <-chan struct{}) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -24,9 +25,11 @@ import (
 const (
 	defaultCacheSize = 10 << 30 // bytes
 
-	// maxFetches is the number of attempts that have their files fetched at the same time. Other attempts wait in
-	// the order of arrival. For the number of files see files.Options.Parallel.
-	maxFetches = 64
+	// maxFetches is the number of attempts that have files fetched from an origin at the same time, and maxAllFetches
+	// the number from all origins. Other attempts wait in the order of arrival, unless the cache has their files. For
+	// the number of files see files.Options.Parallel.
+	maxFetches    = 64
+	maxAllFetches = 16 * maxFetches
 
 	// maxPeerConns bounds the connections of other workers that read files here, with strangers.
 	maxPeerConns = 256
@@ -40,18 +43,25 @@ type store struct {
 	goroutines sync.WaitGroup // of fetches, releases and the listener
 
 	fetches      map[probe.AttemptID]*fetch
-	waiting      []*fetch // fetches to start, oldest first; some may be released already
-	runningCount int
-	usedChanged  bool // recentFiles may have changed
+	origins      map[string]*originQueue // by fetch.origin; each has fetches
+	runningCount int                     // fetches of all origins
+	usedChanged  bool                    // recentFiles may have changed
 	closed       bool
 
 	statsMu sync.Mutex // guards the transfer of the cache's counters to the metrics
+}
+
+// originQueue is the fetches from an origin. An origin that hangs does not hold up the others.
+type originQueue struct {
+	running int
+	waiting []*fetch // to be started, oldest first; some may be released already
 }
 
 // fetch is the transfer of an attempt's files, from the core's Fetch to its Release.
 type fetch struct {
 	attempt probe.AttemptID
 	files   []probe.File
+	origin  string // host of the first file's URL, or of its first peer
 	askedAt time.Time
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -114,7 +124,8 @@ func (s *Server) closeStore() error {
 	for _, f := range s.store.fetches { // of a broken core; otherwise the end of the links has released them
 		f.cancel()
 	}
-	s.store.waiting, s.store.closed = nil, true
+	clear(s.store.origins)
+	s.store.closed = true
 	s.mu.Unlock()
 	if s.store.cache == nil {
 		s.store.goroutines.Wait()
@@ -131,11 +142,46 @@ func (s *Server) FilesAddr() string { return s.store.addr }
 
 // queueFetch queues the fetch of an attempt's files. The mutex is held.
 func (s *Server) queueFetch(a *worker.Fetch, now time.Time) {
-	f := &fetch{attempt: a.Attempt, files: a.Files, askedAt: now}
+	f := &fetch{attempt: a.Attempt, files: a.Files, askedAt: now, origin: originOf(a.Files)}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	s.store.fetches[f.attempt] = f
-	s.store.waiting = append(s.store.waiting, f)
-	s.startFetches()
+	if !s.store.closed {
+		s.store.goroutines.Go(func() { s.beginFetch(f) }) // the cache may be busy with its disk
+	}
+}
+
+// beginFetch hands out the files of f if the cache has all of them. Otherwise f waits for its origin.
+func (s *Server) beginFetch(f *fetch) {
+	if s.store.cache == nil || s.store.cache.HasAll(f.files) {
+		s.runFetch(f, nil)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.store.closed {
+		return
+	}
+	q := s.store.origins[f.origin]
+	if q == nil {
+		q = &originQueue{}
+		s.store.origins[f.origin] = q
+	}
+	q.waiting = append(q.waiting, f)
+	s.startFetches(f.origin)
+}
+
+// originOf returns the origin of the first file.
+func originOf(files []probe.File) string {
+	if len(files) == 0 {
+		return ""
+	}
+	if u, err := url.Parse(files[0].URL); err == nil && u.Host != "" {
+		return u.Host
+	}
+	if peers := files[0].Peers; len(peers) > 0 {
+		return peers[0]
+	}
+	return ""
 }
 
 // Create implements exec.Store.
@@ -169,31 +215,36 @@ func (s *Server) noteDisk(problem error) {
 	s.withCore(nil, func(now time.Time) { s.stepCore(now, ev) })
 }
 
-// startFetches starts waiting fetches, as many as may run. The mutex is held.
-func (s *Server) startFetches() {
+// startFetches starts waiting fetches of an origin, as many as may run. The mutex is held.
+func (s *Server) startFetches(origin string) {
 	st := &s.store
-	for len(st.waiting) > 0 && st.runningCount < maxFetches {
-		f := st.waiting[0]
-		st.waiting[0] = nil
-		st.waiting = st.waiting[1:]
+	q := st.origins[origin]
+	for len(q.waiting) > 0 && q.running < maxFetches && st.runningCount < maxAllFetches {
+		f := q.waiting[0]
+		q.waiting[0] = nil
+		q.waiting = q.waiting[1:]
 		if f.released {
 			continue
 		}
+		q.running++
 		st.runningCount++
-		st.goroutines.Go(func() { s.runFetch(f) })
+		st.goroutines.Go(func() { s.runFetch(f, q) })
+	}
+	if q.running+len(q.waiting) == 0 {
+		delete(st.origins, origin)
 	}
 }
 
 var errNoCache = errors.New("the task needs files, and this worker has no cache: start the worker with --cache-dir")
 
-// runFetch fetches the files of f, and reports the outcome.
-func (s *Server) runFetch(f *fetch) {
+// runFetch fetches the files of f, and reports the outcome. f counts in q, unless q is nil.
+func (s *Server) runFetch(f *fetch, q *originQueue) {
 	if s.store.cache == nil {
-		s.endFetch(f, nil, errNoCache)
+		s.endFetch(f, q, nil, errNoCache)
 		return
 	}
 	held, err := s.store.cache.FetchAll(f.ctx, f.files, peersOf)
-	s.endFetch(f, held, err)
+	s.endFetch(f, q, held, err)
 	s.followFiles()
 }
 
@@ -208,27 +259,41 @@ func peersOf(f probe.File) []string {
 
 // endFetch reports the outcome of a fetch to the core, and starts waiting fetches. If a file is unreachable, waiting
 // fetches of the same file fail at once.
-func (s *Server) endFetch(f *fetch, held []*files.Held, err error) {
+func (s *Server) endFetch(f *fetch, q *originQueue, held []*files.Held, err error) {
 	defer s.recoverPanic("ending a fetch", nil)
 	released := false
 	s.withCore(nil, func(now time.Time) {
-		s.store.runningCount--
 		s.store.usedChanged = true
 		released = f.released
 		s.reportFetched(f, held, err, now)
+		if q == nil {
+			return
+		}
+		wasFull := s.store.runningCount == maxAllFetches
+		q.running--
+		s.store.runningCount--
 		if e, ok := errors.AsType[*files.Error](err); ok && e.Reason == files.Unreachable {
 			// A fetch of the same file need not wait as long again.
-			waiting := s.store.waiting
-			s.store.waiting = nil
+			waiting := q.waiting
+			q.waiting = nil
 			for _, f := range waiting {
 				if f.needsFile(e.File) {
 					s.reportFetched(f, nil, err, now)
 				} else {
-					s.store.waiting = append(s.store.waiting, f)
+					q.waiting = append(q.waiting, f)
 				}
 			}
 		}
-		s.startFetches()
+		if s.store.closed {
+			return
+		}
+		if wasFull {
+			for origin := range s.store.origins { // in any order, so that no origin is last again and again
+				s.startFetches(origin)
+			}
+		} else {
+			s.startFetches(f.origin)
+		}
 	})
 	if released {
 		releaseFiles(held)

@@ -292,12 +292,20 @@ func TestFilesAreFetchedBeforeTheTurn(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.store.fetches); n != 0 || s.store.runningCount != 0 || len(s.store.waiting) != 0 {
-		t.Errorf("%d fetches are left, %d run, %d wait", n, s.store.runningCount, len(s.store.waiting))
+	if n := len(s.store.fetches); n != 0 || s.store.runningCount != 0 || len(s.store.origins) != 0 {
+		t.Errorf("%d fetches are left, %d run, of %d origins", n, s.store.runningCount, len(s.store.origins))
 	}
 }
 
-// However many tasks need files, only maxFetches are fetched for at a time. A closing worker waits for no fetch.
+// countWaiting returns the number of waiting fetches. The mutex is held.
+func (s *Server) countWaiting() (n int) {
+	for _, q := range s.store.origins {
+		n += len(q.waiting)
+	}
+	return n
+}
+
+// However many tasks need files from an origin, only maxFetches are fetched for at a time. A closing worker waits for no fetch.
 func TestFetchesAreBounded(t *testing.T) {
 	o := newOrigin(t)
 	o.hold = make(chan struct{})
@@ -313,7 +321,7 @@ func TestFetchesAreBounded(t *testing.T) {
 	running := func() (n, waiting int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.store.runningCount, len(s.store.waiting)
+		return s.store.runningCount, s.countWaiting()
 	}
 	send(1)
 	waitUntil(t, "all are known", func() bool { n, waiting := running(); return n+waiting == tasks })
@@ -336,6 +344,44 @@ func TestFetchesAreBounded(t *testing.T) {
 	}
 	if took := time.Since(began); took > closeWait {
 		t.Errorf("the worker took %v to close", took)
+	}
+}
+
+// An origin that hangs delays neither files of other origins nor tasks whose files are in the cache.
+func TestHungOrigin(t *testing.T) {
+	hung, up := newOrigin(t), newOrigin(t)
+	hung.hold = make(chan struct{})
+	s := newServer(t, 1, withCache(t, nil))
+	p, _ := join(t, s, 7)
+	p.send(enqueue(1, "cat", "", up.add("cached", "cached")))
+	p.waitFinished()
+	const tasks = maxFetches + 20
+	for i := range tasks {
+		text := fmt.Sprint(i)
+		p.send(enqueue(probe.ResID(2+i), "cat", "", hung.add(text, text)))
+	}
+	waitUntil(t, "all are known", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.store.fetches) == tasks
+	})
+	for i, name := range []string{"cached", "new"} {
+		p.send(enqueue(probe.ResID(2+tasks+i), "cat", "", up.add(name, name)))
+		if f := p.waitFinished(); string(f.Result) != name {
+			t.Errorf("with the file %q the task ends as %+v", name, f)
+		}
+	}
+	cached := up.add("cached", "cached") // the same content at the origin that hangs
+	cached.URL = hung.URL + "/cached"
+	p.send(enqueue(4+tasks, "cat", "", cached))
+	if f := p.waitFinished(); string(f.Result) != "cached" {
+		t.Errorf("with a cached file of the origin that hangs the task ends as %+v", f)
+	}
+	close(hung.hold)
+	for range tasks {
+		if f := p.waitFinished(); f.Status != probe.Succeeded {
+			t.Fatalf("the task ends as %+v", f)
+		}
 	}
 }
 
@@ -380,7 +426,7 @@ func TestOriginThatFails(t *testing.T) {
 				waitUntil(t, "all are known", func() bool {
 					s.mu.Lock()
 					defer s.mu.Unlock()
-					return s.store.runningCount+len(s.store.waiting) == n
+					return s.store.runningCount+s.countWaiting() == n
 				})
 				close(hold)
 			}

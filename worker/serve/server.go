@@ -106,7 +106,7 @@ func New(cfg Config) (*Server, error) {
 		core:        worker.New(cfg.Core),
 		links:       map[worker.LinkID]*conn{},
 		tasks:       map[probe.AttemptID]exec.Running{},
-		store:       store{fetches: map[probe.AttemptID]*fetch{}},
+		store:       store{fetches: map[probe.AttemptID]*fetch{}, origins: map[string]*originQueue{}},
 		idle:        make(chan struct{}),
 	}
 	RaiseFileLimit(uint64(cfg.MaxConns) + filesLeftFree)
