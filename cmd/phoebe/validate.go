@@ -21,7 +21,7 @@ type configCmd struct {
 
 type validateCmd struct {
 	File    string   `arg:"" help:"A file for --config."`
-	Command []string `arg:"" optional:"" passthrough:"" help:"Command for the file, with flags, such as: worker --slots 4. Default: frontend, worker or dev, whichever knows most of the settings."`
+	Command []string `arg:"" optional:"" passthrough:"" help:"Command for the file, with flags, such as: worker --slots 4. Default: frontend, worker or dev, whichever knows most of the settings and finds the fewest errors."`
 }
 
 // Help returns the text below the usage line.
@@ -87,12 +87,18 @@ func (v *validateCmd) traceCommand(command []string) *kong.Context {
 	return ctx
 }
 
-// guessCommand returns the one of frontend, worker and dev with the fewest flaws in the file.
+// guessCommand returns the one of frontend, worker and dev with the fewest flaws in the file. Of equals, the command
+// with the fewest problems at its start is the best guess.
 func (v *validateCmd) guessCommand() string {
+	count := func(name string) (flaws, problems int) {
+		as := validateCmd{File: v.File, Command: []string{name}}
+		_, err := readConfig(v.File, v.traceCommand(as.Command))
+		return len(errorLeaves(err)), len(as.findProblems(func(string) bool { return true }))
+	}
 	return slices.MinFunc([]string{"frontend", "worker", "dev"}, func(a, b string) int {
-		_, errA := readConfig(v.File, v.traceCommand([]string{a}))
-		_, errB := readConfig(v.File, v.traceCommand([]string{b}))
-		return cmp.Compare(len(errorLeaves(errA)), len(errorLeaves(errB)))
+		flawsA, problemsA := count(a)
+		flawsB, problemsB := count(b)
+		return cmp.Or(cmp.Compare(flawsA, flawsB), cmp.Compare(problemsA, problemsB))
 	})
 }
 

@@ -235,6 +235,19 @@ func TestReader(t *testing.T) {
 			t.Errorf("%q: %s%s", text, out, errs)
 		}
 	}
+	for _, name := range []string{"frontend", "worker"} {
+		text, err := os.ReadFile(filepath.Join("packaging", name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, out, errs, _ := runValidate(t, string(text)); !strings.HasPrefix(out, "phoebe "+name+" ") {
+			t.Errorf("packaging/%s.yaml: %s%s", name, out, errs)
+		}
+	}
+	if _, _, errs, _ := runValidate(t, "listen: 127.0.0.1:7420\njoin: [10.0.0.1:7412]\nspeed: 1000\n"); !strings.Contains(
+		errs, "from 0.01 to 100") || strings.Contains(errs, "--gossip") {
+		t.Errorf("a worker's file with an error: %s", errs)
+	}
 	if _, _, errs, code := runValidate(t, "slots: 4\n", "worker", "--slotz", "3"); code != exitUsage ||
 		!strings.Contains(errs, "--slotz") {
 		t.Errorf("exit code %d: %s", code, errs)
