@@ -307,7 +307,7 @@ func TestInputsAndStages(t *testing.T) {
 	cfg.Policy, cfg.Load, cfg.Jobs, cfg.WarmupJobs, cfg.Delay = mustPolicy(t, "strict-locality"), 0, 0, 0, 0
 	cfg.Workload = jobsFile(t, "0 4 1 1 1 1 1\n", false)
 	cfg.Racks, cfg.Copies, cfg.Input, cfg.checkState = 2, 3, 160e6, true
-	if r := mustRun(t, cfg); math.Round(r.ResponseMS.Max) != 2000 || *r.Read != (bench.SimRead{Host: 160e6}) {
+	if r := mustRun(t, cfg); math.Round(r.ResponseMS.Max) != 2000 || *r.Read != (bench.SimRead{Host: 160e6, Near: 1}) {
 		t.Errorf("where the input is: %+v, %+v", r.ResponseMS, r.Read)
 	}
 	cfg.Policy = mustPolicy(t, "phoebe")
