@@ -286,6 +286,12 @@ func TestCandidates(t *testing.T) {
 	if m := kinds(&Task{Demand: probe.Slot, Pool: few}); !slices.Equal(m[InPool], few) || len(m) != 1 {
 		t.Errorf("of a small pool: %v", m)
 	}
+	for _, c := range []struct{ avoided, want []int32 }{{[]int32{2}, []int32{1, 3}}, {few, few}} {
+		m := kinds(&Task{Demand: probe.Slot, Pool: few, Avoided: c.avoided})
+		if slices.Sort(m[InPool]); !slices.Equal(m[InPool], c.want) {
+			t.Errorf("without %v of a small pool: %v", c.avoided, m)
+		}
+	}
 	busy := poolSet{}
 	for key := range int32(50) {
 		busy = append(busy, key)

@@ -7,6 +7,14 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 		"cpu[(len(cpu)-1)*3/4]", "cpu[len(cpu)-1]",
 	},
 	{
+		"a task that failed at a worker avoids the worker", "Fleet.considerWorker",
+		"slices.Contains(t.Avoided, key) &&", "false &&",
+	},
+	{
+		"a task avoids no worker if there is no other", "Fleet.considerWorker",
+		"t.Pool.Len() > len(t.Avoided)", "true",
+	},
+	{
 		"frontends choose different ones of equal workers", "Fleet.estimateTask",
 		"c.tieBreak = rng.Uint32()", "",
 	},

@@ -100,6 +100,18 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if !j.paused && (len(", "if (len(",
 	},
 	{
+		"the failure of a disk is no failure of the task", "ledger.endAttempt",
+		"case m.DiskFailed &&", "case false &&",
+	},
+	{
+		"after many failures of disks a task fails", "ledger.endAttempt",
+		"t.diskFailures < maxDiskFailures &&", "",
+	},
+	{
+		"a task that may start only once does not run again after a disk failed", "ledger.endAttempt",
+		"(t.spec.Retryable || m.Run == 0)", "true",
+	},
+	{
 		"a preemption is no failure", "ledger.endAttempt",
 		"case m.Status == probe.Preempted:", "case false:",
 	},

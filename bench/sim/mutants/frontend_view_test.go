@@ -7,6 +7,14 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 		"return min(d.Times(w.load.Free), d.Times(w.welcome.Capacity.Sub(w.taken)))", "return d.Times(w.load.Free)",
 	},
 	{
+		"a worker whose cache fails gets no tasks with files", "View.NoteCache",
+		"s.need.Files && s.removeWorker(w)", "false && s.removeWorker(w)",
+	},
+	{
+		"a worker whose cache works again gets tasks with files", "View.NoteCache",
+		"v.addToSets(w)", "",
+	},
+	{
 		"a draining worker gets nothing new", "View.NoteDraining",
 		"v.stopPlacing(w)\n\t\tw.state = Draining", "w.state = Draining",
 	},
@@ -44,7 +52,7 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 	},
 	{
 		"tasks that need files go where there is a cache", "Need.isMetBy",
-		"(!n.Files || m.Cache != \"\")", "true",
+		"(!n.Files || w.HasCache())", "true",
 	},
 	{
 		"workers where short tasks would start at once are not avoided", "View.updateAvoided",
