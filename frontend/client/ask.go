@@ -72,7 +72,7 @@ func joinFailures(errs []error) error {
 func askUntilAnswered[R any](
 	ctx context.Context, c *Client, first string, rpc func(context.Context, *frontend) (*R, error),
 ) (*R, error) {
-	if err := c.holdOpen(); err != nil {
+	if err := c.holdOpen(ctx); err != nil {
 		return nil, err
 	}
 	defer c.background.Done()

@@ -25,6 +25,7 @@ type Client struct {
 	lookupErr atomic.Pointer[error] // of the last failed lookup; nil: no lookup has failed
 
 	closing    chan struct{}
+	finished   chan struct{}  // closed at the end of Close
 	background sync.WaitGroup // API calls, and goroutines started by them
 
 	mu      sync.Mutex // held to change roster
@@ -42,7 +43,7 @@ type Client struct {
 func New(frontends []string, opts ...Option) (*Client, error) {
 	c := &Client{
 		cfg: defaultConfig(), processes: &processes{byName: map[string]*process{}}, lookedUp: make(chan struct{}),
-		closing: make(chan struct{}),
+		closing: make(chan struct{}), finished: make(chan struct{}),
 	}
 	for _, o := range opts {
 		o(&c.cfg)
@@ -148,13 +149,15 @@ func (c *config) validate(frontends []string) error {
 }
 
 // Close cancels the running jobs whose frontends can be reached within a second, waits until the calls of other
-// goroutines return (with ErrClosed), and closes the connections. A second Close does nothing.
+// goroutines return (with ErrClosed), and closes the connections. A second Close only waits for the first.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
+		<-c.finished
 		return nil
 	}
+	defer close(c.finished)
 	c.closed = true
 	close(c.closing)
 	c.mu.Unlock()
@@ -168,9 +171,12 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// holdOpen makes Close wait until the caller calls c.background.Done. If the client is closed, holdOpen returns
-// ErrClosed, and the caller must not call Done.
-func (c *Client) holdOpen() error {
+// holdOpen makes Close wait until the caller calls c.background.Done. If the client is closed, or ctx is nil, holdOpen
+// returns an error, and the caller must not call Done.
+func (c *Client) holdOpen(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -199,19 +205,19 @@ func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
 	if job.Open {
 		return nil, &RefusedError{Reason: Invalid, Message: "job.open: Run waits for its end, use Submit"}
 	}
-	if isLarge(&job) || c.isCrowded() {
-		r, err := c.Submit(ctx, job)
-		if err != nil {
-			return nil, err
-		}
-		return r.Wait()
-	}
-	if err := c.holdOpen(); err != nil {
+	if err := c.holdOpen(ctx); err != nil {
 		return nil, err
 	}
 	defer c.background.Done()
 	ctx, end := c.startSpan(ctx, "phoebe.Run", &job)
 	defer func() { end(err) }()
+	if isLarge(&job) || c.isCrowded() {
+		r, err := c.startJob(ctx, job, func(error) {})
+		if err != nil {
+			return nil, err
+		}
+		return r.Wait()
+	}
 	s, err := c.newSession(ctx, job)
 	if err != nil {
 		return nil, err
@@ -250,21 +256,31 @@ func finishRun(outs []Outcome, s *session, err error) ([]Outcome, error) {
 // Submit submits a job, and returns as soon as a frontend has accepted the job. ctx stays the job's context: when ctx
 // ends, the job is cancelled.
 func (c *Client) Submit(ctx context.Context, job Job) (*Running, error) {
-	if err := c.holdOpen(); err != nil {
+	if err := c.holdOpen(ctx); err != nil {
 		return nil, err
 	}
 	defer c.background.Done()
 	ctx, end := c.startSpan(ctx, "phoebe.Submit", &job)
+	r, err := c.startJob(ctx, job, end)
+	if err != nil {
+		end(err)
+		return nil, err
+	}
+	return r, nil
+}
+
+// startJob submits a job, and follows the job in the background. At the job's end, onEnd gets the job's error. If
+// startJob returns an error, onEnd is not called.
+func (c *Client) startJob(ctx context.Context, job Job, onEnd func(error)) (*Running, error) {
 	s, err := c.newSession(ctx, job)
 	if err == nil {
 		err = s.submitJob(ctx)
 	}
 	if err != nil {
-		end(err)
 		return nil, err
 	}
 	r := newRunning(s)
-	r.onEnd = end
+	r.onEnd = onEnd
 	r.publishOwner()
 	c.background.Go(func() { r.poll(ctx) })
 	return r, nil

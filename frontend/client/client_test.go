@@ -1507,7 +1507,7 @@ func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
 }
 
 func TestMicrosRoundsUp(t *testing.T) {
-	for d, want := range map[time.Duration]int64{0: 0, 1: 1, 1000: 1, 1001: 2, time.Second: 1e6, -1500: -1} {
+	for d, want := range map[time.Duration]int64{0: 0, 1: 1, 1000: 1, 1001: 2, time.Second: 1e6, -1: -1, -1500: -2} {
 		if got := toMicros(d); got != want {
 			t.Errorf("%d ns: %d us, not %d", d, got, want)
 		}

@@ -12,6 +12,8 @@ import (
 // ErrClosed is the error of calls that were under way when the client was closed, and of all later calls.
 var ErrClosed = errors.New("phoebe client is closed")
 
+var errNilContext = errors.New("the context is nil: use context.Background()")
+
 // RefusedReason says why a frontend refused a call.
 type RefusedReason int
 

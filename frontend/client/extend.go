@@ -69,7 +69,7 @@ func (r *Running) Seal(ctx context.Context) error {
 // after the other. If ctx ends, addTasks returns, and the sending goes on in the background.
 func (r *Running) addTasks(ctx context.Context, prepare func() (*addition, error)) error {
 	c := r.s.c
-	if err := c.holdOpen(); err != nil {
+	if err := c.holdOpen(ctx); err != nil {
 		return err
 	}
 	defer c.background.Done()

@@ -93,7 +93,9 @@ func (c Class) toWire() (*v1.JobClass, error) {
 // Job is a set of tasks that are placed together. Do not change a Job, or the slices in it, before the job has ended,
 // because the client may still read them.
 type Job struct {
-	ID       string // a ULID; empty: the client makes an id
+	// ID is a ULID. Empty: the client makes an id. Two jobs with the same ID are one job: the second job gets the results
+	// of the first, whatever tasks the second has.
+	ID       string
 	Tenant   string // for whom the job runs; empty: the tenant without a name
 	Priority int32  // higher goes first, if workers queue by priority
 	// Deadline is the time from the submission after which the frontend ends the job. If the frontend hangs, the client
@@ -261,12 +263,16 @@ func NewJobID() string {
 	return probe.NewJobID(time.Now().UnixMilli(), rand.Uint64(), rand.Uint64()).String()
 }
 
-// toMicros converts d to microseconds. It rounds up, because zero would mean that there is no time limit.
+// toMicros converts d to microseconds. It rounds away from zero, because zero would mean that there is no time limit.
 func toMicros(d time.Duration) int64 {
-	if d <= 0 {
-		return d.Microseconds()
+	us := d.Microseconds()
+	switch rest := d % time.Microsecond; {
+	case rest > 0:
+		us++
+	case rest < 0:
+		us--
 	}
-	return (int64(d)-1)/int64(time.Microsecond) + 1
+	return us
 }
 
 // fromMicros converts microseconds to a Duration.

@@ -22,6 +22,8 @@ import (
 // result or the worker is gone, Open or Read fails with a *TaskError whose Reason is ResultLost: run the task again.
 func (c *Client) Open(ctx context.Context, o Outcome) (io.ReadCloser, error) {
 	switch {
+	case ctx == nil:
+		return nil, errNilContext
 	case o.Err != nil:
 		return nil, o.Err
 	case o.File.SHA256 == "":

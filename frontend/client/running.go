@@ -102,6 +102,9 @@ func (r *Running) nextOutcome(ctx context.Context) (o Outcome, ok bool, err erro
 // Next returns the next outcome, as Results does, and the outcome's Err as the error. After the last outcome the error
 // is io.EOF, or the error of the whole job. If ctx ends, Next returns ctx's error, and the job goes on.
 func (r *Running) Next(ctx context.Context) (Outcome, error) {
+	if ctx == nil {
+		return Outcome{Task: -1, Err: errNilContext}, errNilContext
+	}
 	defer context.AfterFunc(ctx, r.wakeAll)()
 	o, ok, err := r.nextOutcome(ctx)
 	switch {
@@ -151,7 +154,7 @@ func (r *Running) Wait() ([]Outcome, error) {
 // no frontend knows of the cancellation, and the job goes on.
 func (r *Running) Cancel(ctx context.Context) error {
 	c := r.s.c
-	if err := c.holdOpen(); err != nil {
+	if err := c.holdOpen(ctx); err != nil {
 		return err
 	}
 	defer c.background.Done()
@@ -180,7 +183,7 @@ func (r *Running) Cancel(ctx context.Context) error {
 // tasks.
 func (r *Running) CancelTasks(ctx context.Context, tasks ...int) error {
 	c := r.s.c
-	if err := c.holdOpen(); err != nil {
+	if err := c.holdOpen(ctx); err != nil {
 		return err
 	}
 	defer c.background.Done()
@@ -209,18 +212,26 @@ func (r *Running) CancelTasks(ctx context.Context, tasks ...int) error {
 }
 
 // Satisfied ends a job without an error, for instance a query that has enough rows for its LIMIT. Tasks without an
-// outcome are stopped. They get no outcome, and cause no error of Results, Next and Wait.
+// outcome are stopped. They get no outcome, and cause no error of Results, Next and Wait. After an error of Satisfied
+// the job goes on.
 func (r *Running) Satisfied(ctx context.Context) error {
 	r.mu.Lock()
+	before := r.satisfied
 	r.satisfied = true
 	r.mu.Unlock()
-	return r.Cancel(ctx)
+	err := r.Cancel(ctx)
+	if err != nil {
+		r.mu.Lock()
+		r.satisfied = before
+		r.mu.Unlock()
+	}
+	return err
 }
 
 // Cancel cancels a job of any client, and returns the number of the job's tasks that had no outcome yet. If you do not
 // know the owner, leave h.Owner empty: Cancel then asks every frontend.
 func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) {
-	if err := c.holdOpen(); err != nil {
+	if err := c.holdOpen(ctx); err != nil {
 		return 0, err
 	}
 	defer c.background.Done()
