@@ -61,12 +61,15 @@ type Choice struct {
 	minuteStart time.Time // start of the minute
 	seen        uint64    // jobs in this minute
 	slowest     map[string]*slowestJobs
-	sampled     []*Job // in this minute
+	sampled     []*ticket // in this minute
 }
+
+// ticket stands for a chosen job. Choice keeps tickets, not jobs: a job that Jobs drops must not stay in memory.
+type ticket struct{ response time.Duration }
 
 // slowestJobs are the slowest jobs of a policy in a minute.
 type slowestJobs struct {
-	jobs    []*Job
+	jobs    []*ticket
 	fastest int // index of the fastest
 }
 
@@ -77,7 +80,8 @@ func NewChoice(rng *rand.Rand) *Choice { return &Choice{rand: rng, slowest: map[
 type Chosen struct {
 	*Job
 	Why                           Why
-	replacesSlow, replacesSampled *Job // the job replaced among the slowest, and in the sample; nil: none
+	ticket                        *ticket // nil: no later job replaces this job
+	replacesSlow, replacesSampled *ticket // of the job replaced among the slowest, and in the sample; nil: none
 }
 
 // Decide decides whether to keep j, a job that has ended. If Why is 0, the job is not kept. Else the Job in chosen is
@@ -106,15 +110,15 @@ func (c *Choice) Decide(now time.Time, j *Job) (chosen Chosen) {
 		return chosen
 	}
 	kept := *j
-	chosen.Job = &kept
+	chosen.Job, chosen.ticket = &kept, &ticket{j.Response}
 	if chosen.Why&Slow != 0 {
-		chosen.replacesSlow = slowest.addJob(&kept)
+		chosen.replacesSlow = slowest.addJob(chosen.ticket)
 	}
 	if chosen.Why&Sampled != 0 {
 		if at < len(c.sampled) {
-			chosen.replacesSampled, c.sampled[at] = c.sampled[at], &kept
+			chosen.replacesSampled, c.sampled[at] = c.sampled[at], chosen.ticket
 		} else {
-			c.sampled = append(c.sampled, &kept)
+			c.sampled = append(c.sampled, chosen.ticket)
 		}
 	}
 	return chosen
@@ -137,18 +141,18 @@ func (c *Choice) slowestOf(policy string) *slowestJobs {
 
 // isAmongSlowest reports whether a job with this response belongs to the slowest.
 func (s *slowestJobs) isAmongSlowest(response time.Duration) bool {
-	return len(s.jobs) < perMinute || response > s.jobs[s.fastest].Response
+	return len(s.jobs) < perMinute || response > s.jobs[s.fastest].response
 }
 
 // addJob puts a job among the slowest, and returns the job that it displaces, or nil.
-func (s *slowestJobs) addJob(j *Job) (old *Job) {
+func (s *slowestJobs) addJob(j *ticket) (old *ticket) {
 	if len(s.jobs) < perMinute {
 		s.jobs = append(s.jobs, j)
 	} else {
 		old, s.jobs[s.fastest] = s.jobs[s.fastest], j
 	}
 	for i := range s.jobs {
-		if s.jobs[i].Response < s.jobs[s.fastest].Response {
+		if s.jobs[i].response < s.jobs[s.fastest].response {
 			s.fastest = i
 		}
 	}
@@ -168,6 +172,7 @@ type Jobs struct {
 // jobList is a list of jobs, oldest first.
 type jobList struct {
 	jobs            []*Job
+	tickets         []*ticket // of the jobs; nil: none
 	bytes, maxBytes int
 }
 
@@ -181,13 +186,13 @@ func NewJobs() *Jobs {
 func (k *Jobs) Keep(c Chosen) {
 	fits := false
 	if c.Why&Failed != 0 {
-		fits = k.failed.keepJob(nil, c.Job)
+		fits = k.failed.keepJob(nil, c)
 	}
 	if c.Why&Slow != 0 {
-		fits = k.slow.keepJob(c.replacesSlow, c.Job) || fits
+		fits = k.slow.keepJob(c.replacesSlow, c) || fits
 	}
 	if c.Why&Sampled != 0 {
-		fits = k.sample.keepJob(c.replacesSampled, c.Job) || fits
+		fits = k.sample.keepJob(c.replacesSampled, c) || fits
 	}
 	if !fits {
 		k.CountLost(1)
@@ -200,18 +205,18 @@ func (k *Jobs) CountLost(n uint64) { k.lost += n }
 // Lost returns the number of jobs that should have been kept and were not.
 func (k *Jobs) Lost() uint64 { return k.lost }
 
-// keepJob adds a job, in place of old if that is not nil. fits is false if the job is too large.
-func (s *jobList) keepJob(old, j *Job) (fits bool) {
+// keepJob adds a job, in place of the job of old if old is not nil. fits is false if the job is too large.
+func (s *jobList) keepJob(old *ticket, c Chosen) (fits bool) {
 	if old != nil {
-		if i := slices.Index(s.jobs, old); i >= 0 {
+		if i := slices.Index(s.tickets, old); i >= 0 {
 			s.dropAt(i)
 		}
 	}
-	if j.jobBytes() > s.maxBytes/2 {
+	if c.jobBytes() > s.maxBytes/2 {
 		return false
 	}
-	s.jobs = append(s.jobs, j)
-	s.bytes += j.jobBytes()
+	s.jobs, s.tickets = append(s.jobs, c.Job), append(s.tickets, c.ticket)
+	s.bytes += c.jobBytes()
 	for s.bytes > s.maxBytes {
 		s.dropAt(0)
 	}
@@ -220,7 +225,7 @@ func (s *jobList) keepJob(old, j *Job) (fits bool) {
 
 func (s *jobList) dropAt(i int) {
 	s.bytes -= s.jobs[i].jobBytes()
-	s.jobs = slices.Delete(s.jobs, i, i+1)
+	s.jobs, s.tickets = slices.Delete(s.jobs, i, i+1), slices.Delete(s.tickets, i, i+1)
 }
 
 // Kept is a kept job with the reasons.

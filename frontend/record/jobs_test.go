@@ -153,16 +153,18 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// heapBytes returns the bytes in use.
+func heapBytes() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // Memory stays within its bound, however many jobs fail and however large they are.
 func TestJobsMemory(t *testing.T) {
-	heap := func() int64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	before := heap()
+	before := heapBytes()
 	rng := rand.New(rand.NewPCG(3, 4))
 	c, k, now := NewChoice(rand.New(rand.NewPCG(1, 2))), NewJobs(), start
 	for i := range 100_000 {
@@ -194,9 +196,32 @@ func TestJobsMemory(t *testing.T) {
 		}
 		sum += bytes
 	}
-	if used := heap() - before; used > MaxKeptBytes*11/10 || sum < MaxKeptBytes*3/4 {
+	if used := heapBytes() - before; used > MaxKeptBytes*11/10 || sum < MaxKeptBytes*3/4 {
 		t.Errorf("%d bytes are used, %d are counted, %d may be", used, sum, MaxKeptBytes)
 	}
+	runtime.KeepAlive(k)
+}
+
+// Memory stays within its bound, also while large jobs of a single minute compete for their places.
+func TestJobsMemoryOfAMinute(t *testing.T) {
+	before := heapBytes()
+	c, k := NewChoice(rand.New(rand.NewPCG(1, 2))), NewJobs()
+	attempts := make([]Attempt, 60_000)
+	for i := range 4 * perMinute {
+		chosen := c.Decide(start, &Job{ID: jobID(uint64(i)), Policy: "phoebe", Response: time.Duration(i)})
+		if chosen.Why != 0 {
+			chosen.Trace = NewTrace(attempts, nil, nil)
+			k.Keep(chosen)
+		}
+	}
+	if len(k.slow.jobs) < 2 || len(k.sample.jobs) < 2 || k.Lost() > 0 {
+		t.Fatalf("%d slow and %d sampled jobs are kept, %d are lost", len(k.slow.jobs), len(k.sample.jobs), k.Lost())
+	}
+	if used := heapBytes() - before - int64(len(attempts))*int64(unsafe.Sizeof(Attempt{})); used > MaxKeptBytes*11/10 {
+		t.Errorf("%d bytes are used, %d may be", used, MaxKeptBytes)
+	}
+	runtime.KeepAlive(attempts)
+	runtime.KeepAlive(c)
 	runtime.KeepAlive(k)
 }
 
