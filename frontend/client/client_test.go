@@ -731,18 +731,18 @@ func TestRefusalHook(t *testing.T) {
 		}
 		return f.runEcho(r)
 	}
-	var told []any
+	var heard []any
 	type key struct{}
 	hook := WithRefusalHook(func(ctx context.Context, r *RefusedError) {
-		told = append(told, ctx.Value(key{}), r.Reason)
+		heard = append(heard, ctx.Value(key{}), r.Reason)
 	})
 	outs, err := newClient(t, []string{f.addr}, hook).Run(context.WithValue(t.Context(), key{}, "job"), echoJob(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkEchoes(t, outs, 1)
-	if want := []any{"job", Overloaded, "job", Overloaded, "job", Overloaded}; !slices.Equal(told, want) {
-		t.Errorf("told %v, want %v", told, want)
+	if want := []any{"job", Overloaded, "job", Overloaded, "job", Overloaded}; !slices.Equal(heard, want) {
+		t.Errorf("heard %v, want %v", heard, want)
 	}
 }
 
