@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
@@ -56,13 +57,37 @@ func (c *explainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 		e.SetIndent("", "  ")
 		return e.Encode(explanationOf(h.Job, x))
 	}
-	fmt.Fprintf(out.out, "job %s, placed by %s\n", h.Job, x.Frontend)
+	fmt.Fprintf(out.out, "job %s, placed by %s\n", h.Job, quoteUnprintable([]byte(x.Frontend)))
 	for i := range x.Decisions {
-		if _, err := fmt.Fprintf(out.out, "\n%s\n", x.Decisions[i].Text); err != nil {
+		if _, err := fmt.Fprintf(out.out, "\n%s\n", decisionText(&x.Decisions[i])); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// decisionText returns the text of a decision. Names of workers with unprintable characters are quoted, because a name
+// with a newline would add a line.
+func decisionText(d *client.Decision) string {
+	names := []string{d.Worker}
+	for _, c := range d.Candidates {
+		names = append(names, c.Worker)
+	}
+	for _, s := range d.Samples {
+		for _, w := range s.Chosen {
+			names = append(names, w.Worker)
+		}
+	}
+	for _, s := range d.Near {
+		names = append(append(names, s.At), s.Workers...)
+	}
+	text := d.Text
+	for _, name := range names {
+		if quoted := quoteUnprintable([]byte(name)); quoted != name {
+			text = strings.ReplaceAll(text, name, quoted)
+		}
+	}
+	return text
 }
 
 // explanationJSON is the output of `phoebe explain --json`.

@@ -304,7 +304,7 @@ func (f *fleet) keepRunning(ctx context.Context, m member) {
 	runtime.LockOSThread() // the process dies with its parent thread
 	for ctx.Err() == nil {
 		cmd := exec.Command(m.args[0], m.args[1:]...)
-		cmd.Stderr = f.out.err
+		cmd.Stderr = f.out.rawErr
 		endWithParent(cmd)
 		began := time.Now()
 		if err := cmd.Start(); err != nil {

@@ -117,6 +117,8 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 			panic(v)
 		}
 	}()
+	rawErr := stderr
+	stderr = safeWriter{stderr}
 	var c cli
 	parser, err := newParser(&c, stdout, stderr)
 	if err != nil {
@@ -147,7 +149,7 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 	ctx, stop := contextUntilSignal()
 	defer stop()
 	command.BindTo(ctx, (*context.Context)(nil))
-	err = command.Run(&streams{out: stdout, err: stderr}, log, parser.Model)
+	err = command.Run(&streams{safeWriter{stdout}, stderr, stdout, rawErr}, log, parser.Model)
 	var exit *exitError
 	switch {
 	case err == nil:
@@ -198,8 +200,8 @@ func policyNames() []string {
 	return names
 }
 
-// streams are stdout and stderr of a command.
-type streams struct{ out, err io.Writer }
+// streams are stdout and stderr of a command. The raw streams are for programs that command the terminal.
+type streams struct{ out, err, rawOut, rawErr io.Writer }
 
 // contextUntilSignal returns a context that ends with the first SIGINT or SIGTERM, and a function to release the
 // context. The second signal ends the process.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -464,7 +463,7 @@ func printText(w io.Writer, o *client.Outcome, file string) error {
 	case file != "":
 		what = quoteUnprintable([]byte(file))
 	}
-	line := fmt.Sprintf("%d\t%s\t%v\t%s\t%s\n", o.Task, outcomeWord(o), o.Run, cmp.Or(o.Worker, "-"), what)
+	line := fmt.Sprintf("%d\t%s\t%v\t%s\t%s\n", o.Task, outcomeWord(o), o.Run, dashIfEmpty(o.Worker), what)
 	if p := o.Phases; p != nil {
 		line += fmt.Sprintf("\tsampled %v, queued %v, ready %v, bound %v, started %v, finished %v, delivered %v\n",
 			p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished, p.Delivered)

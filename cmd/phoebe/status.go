@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -189,6 +190,7 @@ func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		e.SetIndent("", "  ")
 		return e.Encode(all)
 	}
+	quoteStrings(reflect.ValueOf(all))
 	if err := printStatus(out.out, all); err != nil || !c.Matrices {
 		return err
 	}

@@ -54,7 +54,7 @@ func (c *topCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 	}
 	defer cl.Close()
 	m := topModel{ctx: ctx, client: cl, every: c.Every, timeout: c.RetryFor, width: 1 << 16, height: 1 << 16}
-	if f, isFile := out.out.(*os.File); !isFile || !term.IsTerminal(int(f.Fd())) {
+	if f, isFile := out.rawOut.(*os.File); !isFile || !term.IsTerminal(int(f.Fd())) {
 		first := m.fetchSnapshot()
 		if first.err != nil {
 			return &exitError{exitUnavailable, fmt.Errorf("show the fleet: %w", first.err)}
@@ -63,7 +63,7 @@ func (c *topCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		_, err := io.WriteString(out.out, m.screenText())
 		return err
 	}
-	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out.out), tea.WithoutSignalHandler()).Run()
+	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out.rawOut), tea.WithoutSignalHandler()).Run()
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
