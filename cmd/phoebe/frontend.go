@@ -18,6 +18,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/serve"
 	"github.com/phoebe-sched/phoebe/frontend/tenants/file"
+	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/probe/names"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
@@ -108,10 +109,11 @@ type frontendCmd struct {
 
 	Tenants string `placeholder:"FILE" help:"File with each tenant's tokens (its weight at workers), limits (slots of the fleet, pending tasks, jobs per second, functions), client tokens and certificates. Read again when changed; the newest revision holds for all frontends that gossip. Default: none, all weigh the same."`
 
-	Gossip          string   `placeholder:"HOST:PORT" help:"Address where frontends gossip about workers and frontends (TCP and UDP); port 0 takes a free port. Beyond loopback a secret is needed, also with --tls-dir. Default: off."`
-	GossipAdvertise string   `placeholder:"HOST[:PORT]" help:"Address where other frontends reach --gossip. Workers reach --heartbeat at the same host. Default: the address of --gossip."`
-	Join            []string `placeholder:"HOST:PORT" help:"Gossip addresses of some other frontends, or names as for --workers. One answer is enough. Default: none, the frontend waits for joins."`
-	Heartbeat       string   `placeholder:"HOST:PORT" help:"Address where workers announce themselves. Default: port 7412 of the host of --gossip."`
+	Gossip           string   `placeholder:"HOST:PORT" help:"Address where frontends gossip about workers and frontends (TCP and UDP); port 0 takes a free port. Beyond loopback a secret is needed, also with --tls-dir. Default: off."`
+	GossipAdvertise  string   `placeholder:"HOST[:PORT]" help:"Address where other frontends reach --gossip. Workers reach --heartbeat at the same host. Default: the address of --gossip."`
+	GossipSecretFile string   `placeholder:"FILE" help:"File with the secret that encrypts gossip, for frontends alone: no worker can then gossip. Lines and changes as for --secret-file. Default: the secret of --secret-file."`
+	Join             []string `placeholder:"HOST:PORT" help:"Gossip addresses of some other frontends, or names as for --workers. One answer is enough. Default: none, the frontend waits for joins."`
+	Heartbeat        string   `placeholder:"HOST:PORT" help:"Address where workers announce themselves. Default: port 7412 of the host of --gossip."`
 
 	DrainDelay time.Duration `default:"5s" placeholder:"D" help:"Before a drain, the frontend still accepts jobs for D while /readyz of --admin says draining, so that balancers notice. No delay without --admin. Default ${default}."`
 
@@ -142,6 +144,14 @@ func (c *frontendCmd) serverConfig() (serve.Config, error) {
 	wrong := func(err error) { errs = append(errs, err) }
 	if cfg.Secrets, err = c.openSecrets(); err != nil {
 		wrong(err)
+	}
+	if c.GossipSecretFile != "" {
+		if cfg.GossipSecrets, err = identity.OpenSecrets(c.GossipSecretFile); err != nil {
+			wrong(fmt.Errorf("--gossip-secret-file: %w", err))
+		}
+		if c.Gossip == "" {
+			wrong(errors.New("--gossip-secret-file without --gossip: give --gossip HOST:PORT too"))
+		}
 	}
 	if cfg.Keys, err = c.openKeys(); err != nil {
 		wrong(err)
@@ -203,7 +213,7 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 		return usageError(err)
 	}
 	cfg.Logger = log
-	peers := trust{keys: cfg.Keys, secrets: cfg.Secrets}
+	peers := trust{keys: cfg.Keys, secrets: cfg.Secrets, gossipSecrets: cfg.GossipSecrets}
 	if err := peers.openAudit(c.AuditLog, cfg.Metrics); err != nil {
 		return err
 	}

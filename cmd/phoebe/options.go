@@ -108,6 +108,8 @@ type trust struct {
 	keys    *identity.Keys
 	secrets *identity.Secrets
 	audit   *audit.Log
+
+	gossipSecrets *identity.Secrets // nil: the same as secrets
 }
 
 // watchFiles reads --tls-dir and --secret-file again whenever they change, until ctx ends.
@@ -123,6 +125,7 @@ func (t trust) watchFiles(ctx context.Context, log *slog.Logger) {
 	}
 	go t.keys.Watch(ctx, noteReload("--tls-dir"))
 	go t.secrets.Watch(ctx, noteReload("--secret-file"))
+	go t.gossipSecrets.Watch(ctx, noteReload("--gossip-secret-file"))
 }
 
 // openAudit opens the audit log, if auditLog names a file. The log also notes peers that the keys refuse. Metrics

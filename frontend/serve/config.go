@@ -37,6 +37,9 @@ type Config struct {
 	Secret string
 	// Secrets replaces Secret. Secrets may hold several secrets, and may change while the frontend runs.
 	Secrets *identity.Secrets
+	// GossipSecrets encrypt gossip in place of Secrets. No worker and no client should have them: whoever has them
+	// can gossip. Nil: Secrets.
+	GossipSecrets *identity.Secrets
 	// Keys are this frontend's certificates. With Keys, only certificates count on connections, and the secret is
 	// only for gossip. Nil: connections are in plain.
 	Keys *identity.Keys
@@ -112,6 +115,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Secrets == nil {
 		c.Secrets = identity.NewSecrets(c.Secret)
+	}
+	if c.GossipSecrets == nil {
+		c.GossipSecrets = c.Secrets
 	}
 	if c.Workers == nil {
 		c.Workers = Static(nil)
@@ -240,13 +246,19 @@ func (c *Config) checkGossip() (errs []error) {
 		}
 		return errs
 	}
-	for _, a := range []struct{ what, addr string }{{"gossip", c.Gossip}, {"take heartbeats", c.Heartbeat}} {
+	for _, a := range []struct {
+		what, addr string
+		isOpen     bool // to everybody
+	}{
+		{"gossip", c.Gossip, c.GossipSecrets.Tell() == ""},
+		{"take heartbeats", c.Heartbeat, c.Secrets.Tell() == "" && c.Keys == nil},
+	} {
 		if addr, err := net.ResolveTCPAddr("tcp", a.addr); err != nil {
 			addError("%s on %q: %w: want host:port", a.what, a.addr, err)
-		} else if c.Secrets.Tell() == "" && !addr.IP.IsLoopback() && (c.Keys == nil || a.addr == c.Gossip) {
+		} else if a.isOpen && !addr.IP.IsLoopback() {
 			addError("%s on %q: anyone who can reach the address could name workers: set a secret (--secret-file), "+
 				"the same as at all frontends, or use 127.0.0.1; a secret is needed even with certificates, because "+
-				"gossip is encrypted by it", a.what, a.addr)
+				"gossip is encrypted by it (--gossip-secret-file sets one for gossip alone)", a.what, a.addr)
 		}
 	}
 	if c.Advertise == "" && isUnspecified(c.Listen) {

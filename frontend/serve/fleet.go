@@ -63,7 +63,7 @@ func (f *fleet) start() error {
 	l = cfg.Keys.Listen(l, identity.Worker)
 	node, err := gossip.Start(gossip.Config{
 		Name: cfg.Name, Bind: cfg.Gossip, Advertise: cfg.GossipAdvertise, API: cfg.Advertise, Heartbeat: advertises,
-		Seeds: cfg.Join, Secrets: cfg.Secrets, OnRows: f.onRows, OnMembers: f.onMembers,
+		Seeds: cfg.Join, Secrets: cfg.GossipSecrets, OnRows: f.onRows, OnMembers: f.onMembers,
 		OnTerms: f.server.terms.hearTerms, Log: cfg.Logger,
 	})
 	if err != nil {

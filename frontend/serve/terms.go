@@ -76,6 +76,9 @@ func (t *terms) readFile(from *poll.File) {
 // takeFile puts a file in force, if its revision is later than the revision in force.
 func (t *terms) takeFile(f *tenants.File) {
 	switch {
+	case rows.IsOutOfReach(f.Revision, t.currentRevision()):
+		t.problem = fmt.Sprintf("tenants file: %s has revision %d, and %d is in force: give it at most %d, so that later "+
+			"files can have a higher one", t.name, f.Revision, t.currentRevision(), t.currentRevision()+rows.MaxRevisionStep)
 	case t.inForce == nil || f.Revision > t.inForce.Revision:
 		t.putInForce(f)
 	case bytes.Equal(f.Text, t.inForce.Text):

@@ -69,6 +69,8 @@ func TestTermsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	warns("no such file", "revision 1 stays in force")
+	replace("revision: 1099511627778\ntenants:\n  web: {tokens: 2, queue: 2}\n") // would leave too few revisions
+	warns("has revision 1099511627778", "give it at most 1099511627777", "revision 1 stays in force")
 	replace("revision: 3\ntenants:\n  web: {tokens: 2, queue: 2}\n")
 	pollUntil(t, "revision 3 holds", func() bool { return c.Warning() == "" && c.runTwo("web") == nil })
 	replace("revision: 2\ntenants:\n  web: {tokens: 2, queue: 1}\n")

@@ -303,7 +303,7 @@ func (n *Node) tickCore() {
 	var rowsVersion uint64
 	var sends []rows.Send
 	var changedRows []rows.Row
-	var termsRevision uint64
+	var termsRevision, farRevision uint64
 	var termsText []byte // of the last reported terms
 	last := time.Now()
 	secrets := n.secretsVersion
@@ -328,8 +328,14 @@ func (n *Node) tickCore() {
 		if n.cfg.OnRows != nil {
 			changedRows, rowsVersion = n.appendSince(changedRows[:0], rowsVersion)
 		}
-		terms := n.core.Terms()
+		terms, far := n.core.Terms(), n.core.FarRevision()
 		n.mu.Unlock()
+		if far != farRevision {
+			farRevision = far
+			n.log.Error("the tenants file of another frontend is refused: give the file a revision within reach, and "+
+				"restart the frontend", "revision", far, "in use", terms.Revision, "within reach",
+				terms.Revision+rows.MaxRevisionStep)
+		}
 		n.sendAll(sends)
 		clear(sends)
 		if n.cfg.OnTerms != nil && terms.Revision > 0 &&

@@ -19,6 +19,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 )
 
 const (
@@ -186,11 +187,11 @@ func (p *parsing) readText() {
 	for key, v := range eachEntry(body) {
 		switch key.GetToken().Value {
 		case "revision":
-			n, err := strconv.ParseUint(v.GetToken().Value, 10, 63)
-			if err != nil || n == 0 {
+			n, err := strconv.ParseUint(v.GetToken().Value, 10, 64)
+			if err != nil || n == 0 || n > rows.MaxRevision {
 				p.addFlaw(lineOf(v),
-					"revision %q: want a whole number from 1 on, higher with each change: the highest holds",
-					v.String())
+					"revision %q: want a whole number from 1 to %d, higher with each change: the highest holds",
+					v.String(), uint64(rows.MaxRevision))
 			}
 			p.revision, revision = n, true
 		case "tenants":

@@ -92,15 +92,16 @@ func TestIdentities(t *testing.T) {
 // Parse reports all flaws at once, each with a line and a remedy.
 func TestFlaws(t *testing.T) {
 	for text, want := range map[string][]string{
-		"":                        {"f:1: the file is empty: want a revision and tenants"},
-		"- a":                     {"f:1: want a revision and tenants"},
-		"revision: 1\n--- 2":      {"f:2: a second document"},
-		"a: [":                    {"f:1: ", "want a revision and tenants"},
-		"tenants: {}":             {"f:1: the revision is missing: write revision: 1"},
-		"revision: 0":             {`f:1: revision "0": want a whole number from 1 on`},
-		"revision: -2":            {`f:1: revision "-2": want a whole number`},
-		"revision: 1.5":           {`f:1: revision "1.5"`},
-		"revision: 1\ntenant: {}": {`f:2: unknown key "tenant"`},
+		"":                              {"f:1: the file is empty: want a revision and tenants"},
+		"- a":                           {"f:1: want a revision and tenants"},
+		"revision: 1\n--- 2":            {"f:2: a second document"},
+		"a: [":                          {"f:1: ", "want a revision and tenants"},
+		"tenants: {}":                   {"f:1: the revision is missing: write revision: 1"},
+		"revision: 0":                   {`f:1: revision "0": want a whole number from 1 to`},
+		"revision: 9223372036854775807": {`from 1 to 4611686018427387903, higher with each change`},
+		"revision: -2":                  {`f:1: revision "-2": want a whole number`},
+		"revision: 1.5":                 {`f:1: revision "1.5"`},
+		"revision: 1\ntenant: {}":       {`f:2: unknown key "tenant"`},
 		"revision: 1\nrevision: 2": {
 			`f:2: mapping key "revision" already defined`,
 		},

@@ -73,7 +73,8 @@ type Core struct {
 
 	terms       Terms
 	termsDigest uint64
-	termsAreNew bool // Tick must tell the members of new terms
+	farRevision uint64 // latest revision of a peer out of reach; 0: none
+	termsAreNew bool   // Tick must tell the members of new terms
 
 	needs    map[string]*frontendNeeds // by the frontend that told the needs
 	needsSeq uint64                    // number of this frontend's last TellNeeds

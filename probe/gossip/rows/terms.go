@@ -4,11 +4,22 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"math"
 )
 
 // MaxTerms bounds the text of Terms, in bytes.
 const MaxTerms = 512 << 10
+
+const (
+	// MaxRevision bounds the revision of Terms, and leaves room for later revisions.
+	MaxRevision = 1<<62 - 1
+	// MaxRevisionStep bounds the step from one revision to a later revision. A larger step would use up all
+	// revisions by a few mistakes, or a few forged messages. Dates and times in milliseconds fit.
+	MaxRevisionStep = 1 << 40
+)
+
+// IsOutOfReach reports whether the step from the revision in use to a later revision is too large. Any revision may
+// follow no terms at all (revision 0).
+func IsOutOfReach(revision, inUse uint64) bool { return inUse > 0 && revision > inUse+MaxRevisionStep }
 
 // Terms say which share of the fleet each tenant may have. Package rows does not interpret the text. The terms with
 // the highest revision reach all frontends.
@@ -37,14 +48,27 @@ func (c *Core) SetTerms(t Terms) {
 // Terms returns the latest known terms.
 func (c *Core) Terms() Terms { return c.terms }
 
-// adoptTerms takes t if t is later than the known terms and not too long, and reports whether it did.
+// FarRevision returns the latest revision of a peer that was out of reach, or 0.
+func (c *Core) FarRevision() uint64 { return c.farRevision }
+
+// adoptTerms takes t if t is later than the known terms, within reach and not too long. adoptTerms reports whether it
+// took t.
 func (c *Core) adoptTerms(t Terms) bool {
 	digest := t.textDigest()
-	if len(t.Text) > MaxTerms || !isLater(t.Revision, digest, c.terms.Revision, c.termsDigest) {
+	if len(t.Text) > MaxTerms || !c.wantsTerms(t.Revision, digest) {
 		return false
 	}
 	c.terms, c.termsDigest = t, digest
 	return true
+}
+
+// wantsTerms reports whether terms are later than the known terms, and within reach.
+func (c *Core) wantsTerms(revision, digest uint64) bool {
+	if IsOutOfReach(revision, c.terms.Revision) {
+		c.farRevision = revision
+		return false
+	}
+	return isLater(revision, digest, c.terms.Revision, c.termsDigest)
 }
 
 // isLater orders terms by revision, then by digest.
@@ -67,14 +91,14 @@ func (c *Core) answerHave(rd *reader, to string, out []Send) []Send {
 	case isLater(c.terms.Revision, c.termsDigest, revision, digest):
 		msg := binary.AppendUvarint(c.msgHeader(msgTerms), c.terms.Revision)
 		return append(out, Send{To: to, Stream: true, Msg: append(msg, c.terms.Text...)})
-	case isLater(revision, digest, c.terms.Revision, c.termsDigest):
+	case c.wantsTerms(revision, digest):
 		return append(out, Send{To: to, Msg: c.haveTermsMsg()})
 	}
 	return out
 }
 
 func (c *Core) takeTerms(rd *reader) {
-	t := Terms{Revision: rd.readUpTo(math.MaxInt64), Text: bytes.Clone(rd.buf)}
+	t := Terms{Revision: rd.readUpTo(MaxRevision), Text: bytes.Clone(rd.buf)}
 	if rd.err == nil {
 		c.adoptTerms(t)
 	}

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -79,5 +80,40 @@ func TestTermsGarbage(t *testing.T) {
 		if out, _ := c.Receive(time.Unix(1000, 0), msg, nil); len(out) > 0 || c.Terms().Revision != 3 {
 			t.Errorf("%.20q: %v", msg, out)
 		}
+	}
+}
+
+// A revision far above the terms in use cannot spread: no later file could ever have a higher revision.
+func TestTermsOutOfReach(t *testing.T) {
+	newCore := func(name string) *Core {
+		return New(DefaultConfig, Member{Name: name, Run: 1}, time.Unix(1000, 0), rand.New(rand.NewPCG(1, 1)))
+	}
+	c, other := newCore("a"), newCore("b")
+	terms := func(revision uint64) []byte {
+		return append(binary.AppendUvarint(other.msgHeader(msgTerms), revision), 'y')
+	}
+	receive := func(msg []byte) []Send {
+		t.Helper()
+		out, err := c.Receive(time.Unix(1000, 0), msg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	const first = 20261124
+	receive(terms(first)) // a new frontend takes any revision
+	if out := receive(append(binary.AppendUvarint(other.msgHeader(msgHave), MaxRevision), make([]byte, 8)...)); len(out) > 0 {
+		t.Errorf("asked for terms out of reach: %v", out)
+	}
+	receive(terms(first + MaxRevisionStep + 1))
+	if got, far := c.Terms().Revision, c.FarRevision(); got != first || far != first+MaxRevisionStep+1 {
+		t.Errorf("after a jump: revision %d, out of reach %d", got, far)
+	}
+	receive(terms(first + MaxRevisionStep))
+	if got := c.Terms().Revision; got != first+MaxRevisionStep {
+		t.Errorf("after the highest step: revision %d", got)
+	}
+	if _, err := c.Receive(time.Unix(1000, 0), terms(MaxRevision+1), nil); err == nil {
+		t.Error("took a revision above all")
 	}
 }

@@ -160,6 +160,9 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: exposure %v, want at most %v\n%s", names[i], got, most, out)
 		}
 	}
+	if strings.Contains(readFile(t, names[1]), "gossip") {
+		t.Errorf("%s: workers get the secret of gossip", names[1])
+	}
 	// With the drop-in for TLS.
 	for _, name := range names {
 		dir := name + ".d"
@@ -415,7 +418,10 @@ func checkCompose(t *testing.T, files []string) {
 		checked++
 		args := []string{"config", "validate", empty}
 		for _, a := range s.Command {
-			args = append(args, strings.ReplaceAll(a, "/run/secrets/phoebe", secret))
+			if strings.Contains(a, "/run/secrets/gossip") && strings.HasPrefix(name, "worker") {
+				t.Errorf("%s gets the secret of gossip", name)
+			}
+			args = append(args, strings.NewReplacer("/run/secrets/phoebe", secret, "/run/secrets/gossip", secret).Replace(a))
 		}
 		cmd := exec.Command(root+"/bin/phoebe", args...)
 		cmd.Env = os.Environ()
@@ -473,6 +479,11 @@ func TestChart(t *testing.T) {
 			strings.Contains(text, "scheme: https") != (byTLS && i > 2) {
 			t.Errorf("%s: not all by TLS, or none:\n%s", values, text)
 		}
+		worker := runTool(t, helm, "template", "fleet", chart, "--set", values, "-s", "templates/worker.yaml")
+		if strings.Contains(worker, "--gossip") || !strings.Contains(worker, "items: [{key: secret") !=
+			strings.Contains(values, "tls.enabled") {
+			t.Errorf("%s: workers get a secret that they do not need:\n%s", values, worker)
+		}
 		if i < 3 { // further values add resources unknown to Kubernetes itself
 			name := writeFile(t, fmt.Sprintf("%s/%d.yaml", dir, i), text)
 			for _, minor := range []string{"1.31", "1.32", "1.33", "1.34", "1.35"} {
@@ -488,7 +499,7 @@ func TestChart(t *testing.T) {
 					continue
 				}
 				args = append(args, strings.NewReplacer("$(POD_IP)", "10.1.2.3", "$(POD_NAME)", "pod",
-					"/run/phoebe/secret", secret).Replace(arg))
+					"/run/phoebe/secret", secret, "/run/phoebe/gossip", secret).Replace(arg))
 			}
 			for i, arg := range args {
 				args[i] = strings.ReplaceAll(arg, "/run/phoebe-keys", keys+"/"+args[3])
