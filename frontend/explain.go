@@ -106,15 +106,22 @@ func (c *Core) sitesWithWorkers(sites []Site) []Site {
 	return sites
 }
 
+// FileHolder is a worker with a file in its cache.
+type FileHolder struct {
+	Worker, Rack string
+	Cache        string // host:port where the file can be read
+}
+
 // FileHolders returns the workers that are up and have reported a file in their caches: sorted by name, at most
 // MaxCopies.
-func (c *Core) FileHolders(id estimate.FileID) (holders []estimate.Copy) {
+func (c *Core) FileHolders(id estimate.FileID) (holders []FileHolder) {
 	for _, key := range c.view.Fleet().Holders(id) {
 		if w := c.workers[Worker(key)]; w.Up() {
-			holders = append(holders, estimate.Copy{At: w.Welcome().Worker, Rack: w.Welcome().Rack})
+			m := w.Welcome()
+			holders = append(holders, FileHolder{m.Worker, m.Rack, m.Cache})
 		}
 	}
-	slices.SortFunc(holders, func(a, b estimate.Copy) int { return cmp.Compare(a.At, b.At) })
+	slices.SortFunc(holders, func(a, b FileHolder) int { return cmp.Compare(a.Worker, b.Worker) })
 	return holders[:min(len(holders), MaxCopies)]
 }
 

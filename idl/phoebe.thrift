@@ -949,8 +949,8 @@ struct LocateResponse {
   1: required list<list<Copy>> copies, // for each file, at most 16 workers with the file in their caches
 }
 
-// Reads a part of a file in a worker's cache that a task has written: a result or an output. Anybody with
-// the digest may read the file.
+// Reads a part of a file in a worker's cache that a task has written: a result or an output. A client of a
+// tenant may read the files that the tenant's tasks have written or read at a worker since its start.
 struct ReadFileRequest {
   1: optional Caller caller,
   2: required string sha256,    // of the whole file, as in the outcome
@@ -993,7 +993,8 @@ service Phoebe {
   // Makes a worker leave, or announce an absence. The answer means that the order has been sent to the
   // worker.
   LeaveResponse Leave(1: LeaveRequest request) throws (1: Refused refused),
-  // Tells which workers have files in their caches, as far as the frontend knows by gossip.
+  // Tells which workers have files in their caches, as far as the frontend knows by gossip. A client of a
+  // tenant learns of files that the tenant's tasks have written or read.
   LocateResponse Locate(1: LocateRequest request) throws (1: Refused refused),
   // Returns a part of a file that a task has written. Any frontend can read the file, so reading survives
   // the loss of the job's frontend.

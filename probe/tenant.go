@@ -23,3 +23,9 @@ func TenantPaths(tenant string) iter.Seq[string] {
 		yield(tenant)
 	}
 }
+
+// TenantCovers reports whether a client of tenant may act for other: other must be tenant itself or a path below.
+func TenantCovers(tenant, other string) bool {
+	rest, below := strings.CutPrefix(other, tenant)
+	return below && (rest == "" || tenant != "" && rest[0] == '/')
+}

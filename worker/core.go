@@ -198,6 +198,7 @@ type Drop struct{ Link LinkID }
 // follows Fetched, and Release follows Exited.
 type Fetch struct {
 	Attempt probe.AttemptID
+	Tenant  string
 	Files   []probe.File
 }
 

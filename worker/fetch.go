@@ -33,7 +33,7 @@ func (c *Core) fetchFiles(p *place, now time.Time, acts []Action) []Action {
 		time.Duration(min(bytes/c.averages.fetchRate*float64(time.Second), float64(horizon))),
 	)}
 	c.fetches[p.launch.Attempt] = p
-	return append(acts, Fetch{Attempt: p.launch.Attempt, Files: p.launch.Files})
+	return append(acts, Fetch{Attempt: p.launch.Attempt, Tenant: p.tenant, Files: p.launch.Files})
 }
 
 // waitsForFiles reports whether the place's task cannot start because its files have not arrived.

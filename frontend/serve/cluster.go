@@ -27,7 +27,7 @@ func (h *handler) Cluster(ctx context.Context, req *v1.ClusterRequest) (*v1.Clus
 	if bound, isBound := h.boundTenant(ctx, req.Caller); isBound {
 		res.Warning = "" // may concern other tenants' entries
 		res.Tenants = slices.DeleteFunc(res.Tenants,
-			func(t *v1.TenantStatus) bool { return !tenants.Covers(bound, t.Path) })
+			func(t *v1.TenantStatus) bool { return !probe.TenantCovers(bound, t.Path) })
 	}
 	return res, nil
 }

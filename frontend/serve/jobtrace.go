@@ -14,7 +14,6 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
-	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -32,7 +31,7 @@ func (h *handler) Jobs(ctx context.Context, req *v1.JobsRequest) (*v1.JobsRespon
 		if req.Filter == nil {
 			req.Filter = v1.NewJobFilter()
 		}
-		if asked := req.Filter.Tenant; asked == nil || !tenants.Covers(tenant, *asked) {
+		if asked := req.Filter.Tenant; asked == nil || !probe.TenantCovers(tenant, *asked) {
 			req.Filter.Tenant = &tenant
 		}
 	}

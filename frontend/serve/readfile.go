@@ -18,8 +18,8 @@ const (
 	retryReadAfter = 100 * time.Millisecond
 )
 
-// ReadFile implements the API. The job that made the file need not be known. A caller with the digest has seen the
-// outcome or has the file.
+// ReadFile implements the API. The job that made the file need not be known here: the worker that has the file knows
+// the tenants whose tasks have written or read the file.
 func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.ReadFileResponse, error) {
 	digest, ok := parseDigest(req.Sha256)
 	switch {
@@ -44,10 +44,14 @@ func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.Re
 	h.mu.Lock()
 	caches := h.core.Caches(req.Worker, frontend.FileID(digest))
 	h.mu.Unlock()
+	var forTenant *string
+	if tenant, isBound := h.boundTenant(ctx, req.Caller); isBound {
+		forTenant = &tenant
+	}
 	var failed error
 	allMissing := true
 	for _, cache := range caches {
-		data, whole, err := h.files.Read(h.ctx, cache, digest, uint64(req.FromByte), most)
+		data, whole, err := h.files.Read(h.ctx, cache, digest, forTenant, uint64(req.FromByte), most)
 		if err == nil {
 			h.auditRead(ctx, req.Caller, digest)
 			return &v1.ReadFileResponse{Data: data, SizeBytes: int64(whole)}, nil
@@ -61,6 +65,10 @@ func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.Re
 		return nil, newRefusedForNow(v1.RefusedReason_NO_FILE,
 			"no linked worker is known to have file %s, and worker %q is not linked: run the file's task again",
 			clipText(req.Sha256), clipText(req.Worker))
+	case allMissing && forTenant != nil:
+		return nil, newRefused(v1.RefusedReason_NO_FILE,
+			"%v: its worker dropped the file to make room (--cache-size), was restarted, or no task of tenant %q has "+
+				"written or read the file there: run the file's task again", failed, *forTenant)
 	case allMissing:
 		return nil, newRefused(v1.RefusedReason_NO_FILE,
 			"%v, its worker dropped the file to make room (--cache-size): run the file's task again", failed)

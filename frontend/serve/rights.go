@@ -131,7 +131,7 @@ func (h *handler) bindToTenant(ctx context.Context, caller *v1.Caller, job *v1.J
 		if job.Tenant == "" {
 			job.Tenant = tenant
 		}
-		if !tenants.Covers(tenant, job.Tenant) {
+		if !probe.TenantCovers(tenant, job.Tenant) {
 			return newRefused(v1.RefusedReason_FORBIDDEN,
 				"the job names tenant %q, and you are known as a client of %q: name no tenant, your tenant or a "+
 					"tenant below, or show a token or a certificate of the job's tenant", job.Tenant, tenant)
@@ -210,7 +210,7 @@ func (h *handler) newAuditEntry(ctx context.Context, caller *v1.Caller, action, 
 
 // whyMayNotTouch refuses a call about a job beyond the caller's tenant. nil: the caller may touch the job.
 func (h *handler) whyMayNotTouch(ctx context.Context, caller *v1.Caller, id probe.JobID, tenant string) *v1.Refused {
-	if bound, isBound := h.boundTenant(ctx, caller); isBound && !tenants.Covers(bound, tenant) {
+	if bound, isBound := h.boundTenant(ctx, caller); isBound && !probe.TenantCovers(bound, tenant) {
 		return newRefused(v1.RefusedReason_FORBIDDEN,
 			"job %v belongs to another tenant than yours, %q: only its clients and operators may ask for it", id, bound)
 	}

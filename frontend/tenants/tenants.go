@@ -11,7 +11,6 @@ package tenants
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/phoebe-sched/phoebe/probe"
 )
@@ -89,12 +88,6 @@ func (f *File) OfCertificate(name string) string {
 		}
 	}
 	return name
-}
-
-// Covers reports whether a client of tenant may act for other: other must be tenant itself or a path below.
-func Covers(tenant, other string) bool {
-	rest, below := strings.CutPrefix(other, tenant)
-	return below && (rest == "" || tenant != "" && rest[0] == '/')
 }
 
 // MayRun reports whether a tenant's tasks may run a function, by the tenant's entry and all entries above. If not,

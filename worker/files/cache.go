@@ -89,6 +89,7 @@ type entry struct {
 	element *list.Element // in Cache.evictable; nil: not evictable
 	stamp   fileStamp     // of the file when its content was right
 	dropped bool          // no longer in Cache.entries
+	tenants []string      // whose tasks have written or read the file, as far as this process knows
 }
 
 // fetch brings or checks an entry. All callers waiting for the entry share its fetch.

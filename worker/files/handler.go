@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -18,7 +19,8 @@ import (
 
 // Handler serves the cache's files to peers: GET or HEAD of /files/ followed by the digest in 64 lowercase hex
 // digits. The answer is the whole file, or the part named by a Range of the form bytes=FIRST-LAST. If Options has
-// Secrets, each request must carry a valid secret. Otherwise only loopback may reach the handler.
+// Secrets, each request must carry a valid secret. Otherwise only loopback may reach the handler. A request for a
+// client of a tenant names the tenant, and finds only the files that tasks of the tenant have written or read.
 //
 // A file evicted while being sent keeps its disk space until then. Sending does not hold a file in the cache,
 // because peers must not keep out this worker's own tasks.
@@ -42,6 +44,12 @@ func (c *Cache) Handler() http.Handler {
 		if !ok {
 			http.Error(w, "want "+filesPath+" and a sha256 in lowercase hex", http.StatusBadRequest)
 			return
+		}
+		if tenant, bound := r.Header[tenantHeader]; bound {
+			if name, err := url.PathUnescape(tenant[0]); err != nil || !c.mayRead(digest, name) {
+				http.Error(w, "not in this cache", http.StatusNotFound) // as for a file that is not there
+				return
+			}
 		}
 		c.serveFile(w, r, digest)
 	})

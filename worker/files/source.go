@@ -27,7 +27,8 @@ const (
 	maxRedirects   = 5               // followed for an origin; peers do not redirect
 	connectTimeout = 3 * time.Second // the host may be down, and other sources may be up
 	secretHeader   = "Phoebe-Secret"
-	filesPath      = "/files/" // path at a peer; the digest in hex follows
+	tenantHeader   = "Phoebe-Tenant" // escaped as in a URL's path
+	filesPath      = "/files/"       // path at a peer; the digest in hex follows
 )
 
 type sourceKind uint8
@@ -240,19 +241,19 @@ func (o *Options) refuseAddr(_, address string, _ syscall.RawConn) error {
 
 // getBody asks client for u, and returns the body and its length; -1: unknown.
 func getBody(ctx context.Context, client *http.Client, u *url.URL, secret string) (io.ReadCloser, int64, error) {
-	resp, err := sendGet(ctx, client, u, secret, "")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, 0, newFailure(BadURL, "", "its URL is not valid")
+	}
+	resp, err := sendRequest(client, req, secret, "")
 	if err != nil {
 		return nil, 0, err
 	}
 	return resp.Body, resp.ContentLength, nil
 }
 
-// sendGet sends a GET for u. part is a Range, or "" for the whole file.
-func sendGet(ctx context.Context, client *http.Client, u *url.URL, secret, part string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, newFailure(BadURL, "", "its URL is not valid")
-	}
+// sendRequest sends req with a secret and a Range, unless they are empty.
+func sendRequest(client *http.Client, req *http.Request, secret, part string) (*http.Response, error) {
 	if part != "" {
 		req.Header.Set("Range", part)
 	}

@@ -60,6 +60,7 @@ type originQueue struct {
 // fetch is the transfer of an attempt's files, from the core's Fetch to its Release.
 type fetch struct {
 	attempt probe.AttemptID
+	tenant  string
 	files   []probe.File
 	origin  string // host of the first file's URL, or of its first peer
 	askedAt time.Time
@@ -142,7 +143,7 @@ func (s *Server) FilesAddr() string { return s.store.addr }
 
 // queueFetch queues the fetch of an attempt's files. The mutex is held.
 func (s *Server) queueFetch(a *worker.Fetch, now time.Time) {
-	f := &fetch{attempt: a.Attempt, files: a.Files, askedAt: now, origin: originOf(a.Files)}
+	f := &fetch{attempt: a.Attempt, tenant: a.Tenant, files: a.Files, askedAt: now, origin: originOf(a.Files)}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	s.store.fetches[f.attempt] = f
 	if !s.store.closed {
@@ -182,6 +183,20 @@ func originOf(files []probe.File) string {
 		return peers[0]
 	}
 	return ""
+}
+
+// noteTenant notes the tenant of a task that has ended, for the files that the task has read and written.
+func (st *store) noteTenant(tenant string, inputs []probe.Passed, outputs []probe.Output) {
+	for i := range inputs {
+		if inputs[i].File {
+			st.cache.NoteTenant(inputs[i].Digest, tenant)
+		}
+	}
+	for i := range outputs {
+		if outputs[i].File {
+			st.cache.NoteTenant(outputs[i].Digest, tenant)
+		}
+	}
 }
 
 // Create implements exec.Store.
@@ -244,6 +259,11 @@ func (s *Server) runFetch(f *fetch, q *originQueue) {
 		return
 	}
 	held, err := s.store.cache.FetchAll(f.ctx, f.files, peersOf)
+	if err == nil {
+		for i := range f.files {
+			s.store.cache.NoteTenant(f.files[i].Digest, f.tenant)
+		}
+	}
 	s.endFetch(f, q, held, err)
 	s.followFiles()
 }

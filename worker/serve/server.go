@@ -460,12 +460,26 @@ func (s *Server) startAttempt(a *worker.Start) {
 		s.startInPool(id, &task)
 		return
 	}
+	if s.store.cache != nil && len(result.Passed) > 0 {
+		s.store.noteTenant(task.Tenant, nil, result.Passed)
+	}
 	s.exits = append(s.exits, s.exitEvent(id, &result))
 }
 
 // startInPool has the executor run an attempt, which may also end at once.
 func (s *Server) startInPool(id probe.AttemptID, task *exec.Attempt) {
-	running, result, ended := s.pool.Start(*task, func(r exec.Result) { s.attemptExited(id, &r) })
+	onEnd := func(r exec.Result) { s.attemptExited(id, &r) }
+	if s.store.cache != nil {
+		tenant, inputs := task.Tenant, []probe.Passed(nil)
+		if task.Context != nil {
+			inputs = task.Context.Inputs
+		}
+		onEnd = func(r exec.Result) {
+			s.store.noteTenant(tenant, inputs, r.Passed) // without the mutex: the cache may wait for its disk
+			s.attemptExited(id, &r)
+		}
+	}
+	running, result, ended := s.pool.Start(*task, onEnd)
 	if ended {
 		s.exits = append(s.exits, s.exitEvent(id, &result))
 		return

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -207,6 +208,78 @@ func TestDeadCache(t *testing.T) {
 	for until := time.Now().Add(30 * time.Second); countBroken() > 0; {
 		if time.Now().After(until) {
 			t.Fatal("the cache stays out of service")
+		}
+	}
+}
+
+// A client with a token locates and reads the files that tasks of its tenant have read and written, by way of any
+// frontend. To a client of another tenant the files do not exist. A client with the secret may read all files.
+func TestFilesOfTenants(t *testing.T) {
+	t.Parallel()
+	content := []byte("in a cache")
+	dir := t.TempDir()
+	name, terms := filepath.Join(dir, "part"), filepath.Join(dir, "tenants.yaml")
+	text := fmt.Sprintf("revision: 1\ntenants:\n  ads: {token-hashes: [%x]}\n  web: {token-hashes: [%x]}\n",
+		sha256.Sum256([]byte("ads")), sha256.Sum256([]byte("web")))
+	if err := errors.Join(os.WriteFile(name, content, 0o600), os.WriteFile(terms, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	registry := exec.NewRegistry()
+	if err := registry.Register("large", func(context.Context, []byte) ([]byte, error) {
+		return make([]byte, 9<<20), nil // too large for a message
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := startReady(t, local.Config{Frontends: 2, Workers: 1, Gossip: true, Secret: "xyzzy", Registry: registry,
+		Frontend: func(_ int, f *fserve.Config) { f.Tenants = terms },
+		Worker: func(_ int, w *wserve.Config) {
+			w.CacheDir, w.FileRoots = filepath.Join(dir, "cache"), []string{dir}
+		}})
+	clientOf := func(frontend int, who client.Option) *client.Client {
+		cl, err := client.New(c.Frontends()[frontend:frontend+1], who, client.WithRetryFor(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cl.Close() })
+		return cl
+	}
+	sum := sha256.Sum256(content)
+	input := client.File{URL: "file://" + name, SHA256: hex.EncodeToString(sum[:])}
+	outcomes, err := clientOf(0, client.WithToken("ads")).Run(t.Context(), client.Job{Tenant: "ads/etl",
+		LargeResults: true, Tasks: []client.Task{{Function: "large", Files: []client.File{input}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []string{input.SHA256, outcomes[0].File.SHA256}
+	for i := range c.Frontends() {
+		for who, option := range map[string]client.Option{"ads": client.WithToken("ads"), "web": client.WithToken("web"),
+			"operator": client.WithSecret("xyzzy")} {
+			cl, may := clientOf(i, option), who != "web"
+			operator := clientOf(i, client.WithSecret("xyzzy"))
+			for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) { // gossip brings the files
+				copies, err := operator.Locate(t.Context(), files...)
+				if err != nil || time.Now().After(end) {
+					t.Fatalf("frontend %d knows %v, %v", i, copies, err)
+				}
+				if len(copies[0])+len(copies[1]) == len(files) {
+					break
+				}
+			}
+			copies, err := cl.Locate(t.Context(), files...)
+			if err != nil || len(copies[0]) != len(copies[1]) || (len(copies[0]) == 1) != may {
+				t.Errorf("%s locates the files at frontend %d: %v, %v", who, i, copies, err)
+			}
+			r, err := cl.Open(t.Context(), outcomes[0])
+			n := int64(0)
+			if err == nil {
+				n, err = io.Copy(io.Discard, r)
+				r.Close()
+			}
+			if may && (err != nil || n != 9<<20) {
+				t.Errorf("%s reads %d bytes at frontend %d: %v", who, n, i, err)
+			} else if !may && (err == nil || !strings.Contains(err.Error(), `no task of tenant "web"`)) {
+				t.Errorf("%s reads %d bytes at frontend %d: %v", who, n, i, err)
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 const good = `
@@ -80,7 +81,7 @@ func TestIdentities(t *testing.T) {
 		covers        bool
 	}{{"ads", "ads", true}, {"ads", "ads/etl", true}, {"ads", "adsense", false}, {"ads/etl", "ads", false}, {"", "",
 		true}, {"", "/x", false}, {"", "x", false}} {
-		if tenants.Covers(c.tenant, c.other) != c.covers {
+		if probe.TenantCovers(c.tenant, c.other) != c.covers {
 			t.Errorf("%q covers %q: %v", c.tenant, c.other, !c.covers)
 		}
 	}
