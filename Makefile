@@ -166,6 +166,10 @@ copies: ## one worker of eight slowed to a tenth: the 99th percentile of jobs wi
 tenants: ## a tenant that asks for three times what there is beside an interactive one: by how much the latter's jobs take longer (4 minutes)
 	PHOEBE_TENANTS=1 go test -count=1 -v -timeout 15m -run 'TestBully$$' ./cmd/phoebe
 
+.PHONY: abuse
+abuse: ## attacks by strangers and by a tenant: a polite tenant's p50 and p99 before and during, and beside a sink that swallows the same bytes (4 minutes)
+	PHOEBE_ABUSE=1 go test -count=1 -v -timeout 15m -run 'TestAbuse$$' ./cmd/phoebe
+
 .PHONY: upgrade
 upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it, compare frontends of both, and try claims of an older frontend (8 minutes)
 	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$|TestMixedReleases$$' -timeout 15m ./cmd/phoebe/

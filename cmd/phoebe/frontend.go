@@ -65,7 +65,7 @@ type frontendLimits struct {
 	MaxKept        size          `default:"256MiB" placeholder:"SIZE" help:"Total size of results that clients have not fetched yet. A job that holds more than the free part starts no tasks until its client fetches results. Default ${default}."`
 	SLO            []string      `name:"slo" sep:"none" placeholder:"SLO" help:"Objective, such as policy=phoebe,p99=50ms,window=10s. If the objective is broken, the frontend records tasks and workers in --record-dir. May be repeated. Default: none."`
 	RecordDir      string        `placeholder:"DIR" help:"Folder for recordings of broken objectives: at most 10 files, and 256 MiB. Default: none."`
-	MaxClients     int           `default:"10000" placeholder:"N" help:"Connections from clients; connections beyond are closed. Default ${default}."`
+	MaxClients     int           `default:"10000" placeholder:"N" help:"Connections from clients; beyond, the oldest stranger leaves. Default ${default}."`
 
 	longFlags
 }

@@ -22,6 +22,7 @@ type strangers struct {
 	addr  string
 	says  string // the beginning of a conversation at the port
 	most  int    // connections at a time
+	alike bool   // all connections send all of says, and then nothing
 	conns []net.Conn
 }
 
@@ -32,7 +33,7 @@ func (s *strangers) connect() {
 	if err != nil {
 		return
 	}
-	if len(s.conns)%3 == 1 {
+	if s.alike || len(s.conns)%3 == 1 {
 		fmt.Fprint(c, s.says)
 	}
 	if s.conns = append(s.conns, c); len(s.conns) > s.most {
@@ -61,7 +62,7 @@ func (s *strangers) press(ctx context.Context, ready func()) {
 		for range 5 {
 			s.connect()
 		}
-		for i := 2; i < len(s.conns) && round%10 == 0; i += 3 {
+		for i := 2; i < len(s.conns) && round%10 == 0 && !s.alike; i += 3 {
 			fmt.Fprint(s.conns[i], s.says[round/10%len(s.says):][:1])
 		}
 	}
