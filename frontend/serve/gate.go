@@ -50,6 +50,9 @@ const (
 	minRequestRate = 256 << 10
 	// firstRoom is the room that a large request takes before its bytes arrive.
 	firstRoom = 2 * smallRequest
+	// roomGrowth is the factor by which the room grows once it is full. The smaller it is, the more of a request is
+	// copied, and the more buffers are garbage.
+	roomGrowth = 8
 	// lightRequest bounds the decoded bytes of a request with a job that takes no room. Requests without a job take
 	// no room, either: they are small, and would keep the room for as long as they wait.
 	lightRequest = 4 << 10
@@ -187,7 +190,7 @@ func (g *gate) passLarge(ctx context.Context, v *visitor) error {
 	var b []byte
 	var err error
 	for room := 0; room < size; { // the buffer grows with the bytes that have arrived
-		more := min(max(room, firstRoom), size-room)
+		more := min(max((roomGrowth-1)*room, firstRoom), size-room)
 		if !h.arriving.addBytes(more, g.patience) {
 			h.releaseRoom()
 			return v.refuseCall(true, g.newRefusedFull())

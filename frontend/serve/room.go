@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// readingRoom is the memory for large requests while their bytes arrive. A request takes room for the bytes that
-// arrive, so a client that announces bytes and sends none keeps nobody out. One request at a time is favoured, and has
-// as much room as the largest request. So some request always comes to its end. The other requests share a third
-// more than that. A tenant may take as much of the shared room as leaves a quarter to tenants that come later.
+// readingRoom is the memory for large requests while their bytes arrive. A request takes firstRoom, and then at most
+// roomGrowth bytes for each byte that has arrived, so a client that announces bytes and sends none keeps nobody out.
+// One request at a time is favoured, and has as much room as the largest request. So some request always comes to its
+// end. The other requests share a third more than that. A tenant may take as much of the shared room as leaves a
+// quarter to tenants that come later.
 type readingRoom struct {
 	mu       sync.Mutex
 	free     int            // bytes of the shared room
