@@ -60,12 +60,15 @@ type fileFlags struct {
 	FilePrivate []addressRange `placeholder:"CIDR" help:"Ranges of private addresses, such as 10.0.0.0/8, open to these URLs. Default: none."`
 
 	FileTimeout time.Duration `default:"30s" placeholder:"D" help:"Retry a file if its source sends nothing for D, or less than 256 KiB in ten times D; three tries in all. Default ${default}."`
+
+	MaxFilesSent   int `default:"8" placeholder:"N" help:"Files sent to other workers at a time. Default ${default}."`
+	MaxResultsSent int `default:"32" placeholder:"N" help:"Parts of results sent at a time. Default ${default}."`
 }
 
 // applyFiles puts the flags into the configuration.
 func (f *fileFlags) applyFiles(c *serve.Config) {
 	c.CacheDir, c.CacheSize, c.FileRoots, c.FileHosts = f.CacheDir, int64(f.CacheSize), f.FileRoots, f.FileHosts
-	c.FileTimeout = f.FileTimeout
+	c.FileTimeout, c.MaxFilesSent, c.MaxResultsSent = f.FileTimeout, f.MaxFilesSent, f.MaxResultsSent
 	for _, r := range f.FilePrivate {
 		c.FilePrivate = append(c.FilePrivate, netip.Prefix(r))
 	}

@@ -55,7 +55,7 @@ type Cache struct {
 	abandoned      map[*fetch]struct{}   // cancelled fetches that have not ended
 	trash          []string              // paths to delete outside the lock
 	partialSerial  uint64                // number of the last partial file
-	servingCount   int                   // files being sent to peers
+	sending        [numReceivers]sending // files being sent
 	hostLimits     map[string]*hostLimit // of fetches, by host; "": work on this machine only
 	freedRoom      chan struct{}         // closed when room is freed; nil: no listener
 	changes        map[[32]byte]bool     // not yet passed to OnChange: true: came, false: left

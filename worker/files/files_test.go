@@ -504,7 +504,7 @@ func TestPeersFirst(t *testing.T) {
 	}
 	// The fetch may end before the peer counts it.
 	first.waitUntil(func() bool {
-		return first.servingCount == 0 && first.stats.Served == 1 && first.stats.ServedBytes == f.Bytes
+		return first.sending[peer].total == 0 && first.stats.Served == 1 && first.stats.ServedBytes == f.Bytes
 	})
 	if asked.Load() != 1 {
 		t.Errorf("the origin was asked %d times", asked.Load())
@@ -1500,6 +1500,47 @@ func TestPeersByTLS(t *testing.T) {
 		mustFetch(t, newCache(t, 1<<20, Options{Keys: keys["worker"]}), f, peer.URL).Release()
 		if fromOrigin := asked.Load() > before; fromOrigin != (role == "frontend") {
 			t.Errorf("from the origin: %v, where the peer is a %s", fromOrigin, role)
+		}
+	}
+}
+
+// Peers that download slowly take no room from readers of results, and readers none from peers. Of each kind, a single
+// caller cannot take all room.
+func TestPeersAndReadersAreApart(t *testing.T) {
+	c := newCache(t, 64<<20, Options{Serve: 4, ServeParts: 4})
+	digest := commit(t, c, content(1, 16<<20))
+	url := servePeer(t, c) + filesPath + hex.EncodeToString(digest[:])
+	open := func(from, part string) int {
+		t.Helper()
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}}
+		t.Cleanup(client.CloseIdleConnections)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if part != "" {
+			req.Header.Set("Range", part)
+		}
+		resp, err := client.Do(req) // nobody reads the body
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp.StatusCode
+	}
+	const part, wholePart, busy = "bytes=0-16777215", http.StatusPartialContent, http.StatusServiceUnavailable
+	for i, step := range []struct {
+		from, part string
+		want       int
+	}{
+		{"127.0.0.1", "", 200}, {"127.0.0.1", "", 200}, {"127.0.0.1", "", busy}, // half of the room for each peer
+		{"127.0.0.2", "", 200}, {"127.0.0.3", "", 200}, {"127.0.0.4", "", busy},
+		{"127.0.0.1", part, wholePart}, {"127.0.0.1", part, wholePart}, {"127.0.0.1", part, busy},
+		{"127.0.0.2", part, wholePart}, {"127.0.0.3", part, wholePart}, {"127.0.0.4", part, busy},
+	} {
+		if got := open(step.from, step.part); got != step.want {
+			t.Errorf("step %d, %+v: status %d", i, step, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -75,6 +76,12 @@ func parseDigest(s string) (digest [32]byte, ok bool) {
 
 // serveFile answers a request for a file or a part.
 func (c *Cache) serveFile(w http.ResponseWriter, r *http.Request, digest [32]byte) {
+	kind, host := receiverOf(r)
+	if !c.beginSending(kind, host) {
+		http.Error(w, errServing.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer c.endSending(kind, host)
 	file, bytes, err := c.openToServe(r.Context(), digest)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -84,12 +91,7 @@ func (c *Cache) serveFile(w http.ResponseWriter, r *http.Request, digest [32]byt
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	defer func() {
-		file.Close()
-		c.mu.Lock()
-		c.servingCount--
-		c.mu.Unlock()
-	}()
+	defer file.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	status, whole := http.StatusOK, bytes
 	if part := r.Header.Get("Range"); part != "" {
@@ -141,10 +143,61 @@ func parseRange(text string, whole uint64) (first, last uint64, ok bool) {
 	return first, min(last, whole-1), true
 }
 
-var errServing = errors.New("this worker already sends its maximum of files: try another worker")
+// receiver is a kind of receivers of files. Each kind has its own room.
+type receiver uint8
 
-// openToServe opens an entry to be sent, and counts it as being served. It refuses more than Options.Serve at a
-// time. If the file is missing or was changed, openToServe drops the entry.
+const (
+	peer   receiver = iota // a worker, which fetches whole files
+	reader                 // a frontend, which reads parts of results for clients
+	numReceivers
+)
+
+// receiverOf returns the kind and the host of the receiver.
+func receiverOf(r *http.Request) (kind receiver, host string) {
+	host, _, _ = net.SplitHostPort(r.RemoteAddr)
+	if r.Header.Get("Range") != "" {
+		return reader, host
+	}
+	return peer, host
+}
+
+// sending is the files being sent to a kind of receivers.
+type sending struct {
+	total  int
+	byHost map[string]int // each is above 0
+}
+
+var errServing = errors.New("this worker already sends its maximum of files: try another worker, or later")
+
+// beginSending takes room for a file to be sent. A single host gets at most half of the room. endSending gives the
+// room back.
+func (c *Cache) beginSending(kind receiver, host string) bool {
+	most := [...]int{peer: c.opts.Serve, reader: c.opts.ServeParts}[kind]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.sending[kind]
+	if s.total >= most || s.byHost[host] >= max(1, most/2) {
+		return false
+	}
+	if s.byHost == nil {
+		s.byHost = map[string]int{}
+	}
+	s.total++
+	s.byHost[host]++
+	return true
+}
+
+func (c *Cache) endSending(kind receiver, host string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.sending[kind]
+	s.total--
+	if s.byHost[host]--; s.byHost[host] == 0 {
+		delete(s.byHost, host)
+	}
+}
+
+// openToServe opens an entry to be sent. If the file is missing or was changed, openToServe drops the entry.
 func (c *Cache) openToServe(ctx context.Context, digest [32]byte) (_ *os.File, bytes uint64, _ error) {
 	c.mu.Lock()
 	e := c.entries[digest]
@@ -155,11 +208,7 @@ func (c *Cache) openToServe(ctx context.Context, digest [32]byte) (_ *os.File, b
 	case e == nil || e.state == stateComing:
 		c.mu.Unlock()
 		return nil, 0, os.ErrNotExist
-	case c.servingCount >= c.opts.Serve:
-		c.mu.Unlock()
-		return nil, 0, errServing
 	}
-	c.servingCount++
 	if e.element != nil {
 		c.evictable.MoveToFront(e.element)
 	}
@@ -173,7 +222,6 @@ func (c *Cache) openToServe(ctx context.Context, digest [32]byte) (_ *os.File, b
 	}
 	c.mu.Lock()
 	defer c.unlockAndDelete()
-	c.servingCount--
 	if !isSpoilt(err) {
 		return nil, 0, fmt.Errorf("it cannot be read now: %w", err)
 	}

@@ -36,7 +36,9 @@ type Options struct {
 	Keys *identity.Keys
 
 	Parallel int // fetches at a time from a host, and checks at a time; default 4
-	Serve    int // files sent to peers at a time; more peers must go to the origin; default 8
+	// Serve bounds the files sent to peers at a time; more peers must go to the origin. Default 8. ServeParts bounds the
+	// parts of results sent to frontends at a time. Default 32. A single host gets at most half of each.
+	Serve, ServeParts int
 
 	// Timeout is the longest silence of a source, connecting included, and the time for a peer to read 256 KiB. A
 	// source may take ten times as long for 256 KiB. A faster source always gets its file through, however large
@@ -71,6 +73,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Serve == 0 {
 		o.Serve = 8
+	}
+	if o.ServeParts == 0 {
+		o.ServeParts = 32
 	}
 	if o.Tries == 0 {
 		o.Tries = 3
@@ -118,8 +123,8 @@ func (o Options) Validate() error {
 	if o.Parallel < 0 {
 		wrong("%d fetches at a time: it must be at least 1", o.Parallel)
 	}
-	if o.Serve < 0 {
-		wrong("%d files served at a time: it must be at least 1", o.Serve)
+	if o.Serve < 0 || o.ServeParts < 0 {
+		wrong("%d files and %d parts served at a time: each must be at least 1", o.Serve, o.ServeParts)
 	}
 	if o.Tries < 0 {
 		wrong("%d tries of an origin: it must be at least 1", o.Tries)

@@ -400,6 +400,7 @@ func (c *Config) fileOptions() files.Options {
 	return files.Options{
 		Roots: c.FileRoots, Hosts: c.FileHosts, Private: c.FilePrivate, Secrets: c.connSecrets(), Keys: c.Keys,
 		Timeout: c.FileTimeout, Public: c.Processes.FirstUID != 0,
+		Serve: c.MaxFilesSent, ServeParts: c.MaxResultsSent,
 	}
 }
 
