@@ -158,6 +158,10 @@ soak: build python ## faults at full length: every process killed and frozen in 
 	PHOEBE_SOAK=1 go test -v -count=1 -run Soak -timeout 40m ./cmd/phoebe/ ./frontend/serve/
 	bin/phoebe sim faults --seeds 20000
 
+.PHONY: bad-tasks
+bad-tasks: ## 1,000 bad tasks of each of 28 kinds at a worker: no open file, goroutine, zombie, stray or file stays (a minute)
+	PHOEBE_BAD_TASKS=1000 go test -count=1 -v -timeout 20m -run 'TestBadTasks$$' ./worker/exec
+
 .PHONY: copies
 copies: ## one worker of eight slowed to a tenth: the 99th percentile of jobs with copies of late tasks and without (2 minutes)
 	PHOEBE_SOAK=1 go test -count=1 -v -timeout 10m -run 'TestSlowWorker$$' ./cmd/phoebe

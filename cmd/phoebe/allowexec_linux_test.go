@@ -27,8 +27,8 @@ func TestExecUIDs(t *testing.T) {
 			}
 		}
 	}
-	flags := []string{"worker", "--secret-file", secret, "--allow-exec", "--exec-uids", "1234600-1234603", "--cache-dir",
-		cache, "--file-hosts", "127.0.0.1", "--listen"}
+	flags := []string{"worker", "--secret-file", secret, "--allow-exec", "--exec-uids", "1234600-1234603",
+		"--cache-dir", cache, "--file-hosts", "127.0.0.1", "--listen"}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

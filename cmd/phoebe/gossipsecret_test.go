@@ -17,7 +17,8 @@ func TestGossipSecretOfFrontends(t *testing.T) {
 		return file.name
 	}
 	start := func(flags ...string) *gossiper {
-		return awaitGossiper(startPhoebe(t, append(slices.Clone(gossipFlags), append(flags, "--secret-file", secret)...)...))
+		flags = append(flags, "--secret-file", secret)
+		return awaitGossiper(startPhoebe(t, append(slices.Clone(gossipFlags), flags...)...))
 	}
 	one := start("--gossip-secret-file", gossipSecret)
 	forger := start("--join", one.gossip, "--tenants", tenants(99))
@@ -27,7 +28,7 @@ func TestGossipSecretOfFrontends(t *testing.T) {
 	one.awaitLog("frontend joined")
 	one.awaitLog(`"a tenants file is in force" revision=5`)
 	waitUntil(t, func() error {
-		out := runPhoebe(t, "run", "--connect", two.api, "--secret-file", secret, "--function", "echo", "--payload", "x")
+		out := runPhoebe(t, "run", "--connect", two.api, "--secret-file", secret, "--function", "echo")
 		if out.code != 0 {
 			return fmt.Errorf("%s", out.err)
 		}

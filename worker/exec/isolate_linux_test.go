@@ -54,7 +54,8 @@ var testUsers = Processes{FirstUID: 1234500, LastUID: 1234507}
 func publicDir(tb testing.TB) string {
 	tb.Helper()
 	dir := tb.TempDir()
-	if err := errors.Join(os.Chmod(dir, 0o711), os.Chmod(filepath.Dir(dir), 0o711)); err != nil { // both are the test's own
+	// Both folders are the test's own.
+	if err := errors.Join(os.Chmod(dir, 0o711), os.Chmod(filepath.Dir(dir), 0o711)); err != nil {
 		tb.Fatal(err)
 	}
 	return dir
@@ -75,7 +76,8 @@ func awaitDeath(tb testing.TB, pid int) {
 	tb.Helper()
 	for began := time.Now(); ; {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil || strings.Contains(string(status), "State:\tZ") || strings.Contains(string(status), "State:\tX") {
+		text := string(status)
+		if err != nil || strings.Contains(text, "State:\tZ") || strings.Contains(text, "State:\tX") {
 			return
 		}
 		if time.Since(began) > time.Minute {
@@ -223,7 +225,8 @@ func TestTaskCannotReachTheWorker(t *testing.T) {
 	if got := runScript(t, p, "echo out >/dev/stdout"); got != "out" {
 		t.Errorf("/dev/stdout: %q", got)
 	}
-	if got := runScript(t, p, "grep processes /proc/self/limits"); !strings.Contains(got, fmt.Sprintf(" %d ", maxProcesses)) {
+	got := runScript(t, p, "grep processes /proc/self/limits")
+	if !strings.Contains(got, fmt.Sprintf(" %d ", maxProcesses)) {
 		t.Errorf("the limit of processes is %q", got)
 	}
 }
@@ -303,7 +306,8 @@ func TestSetuidPrograms(t *testing.T) {
 				t.Errorf("%+v: %q prints %q: %v (%s)", processes, argv, res.Output, res.Status, res.Err)
 			}
 		}
-		res := runTask(t, p, Attempt{Function: "exec", Payload: encodeCommand(t, Command{Argv: []string{program, "-x"}})})
+		res := runTask(t, p,
+			Attempt{Function: "exec", Payload: encodeCommand(t, Command{Argv: []string{program, "-x"}})})
 		if res.Status != Failed || strings.Contains(res.Err, "--exec-setuid") == processes.Setuid {
 			t.Errorf("%+v: the error of a setuid program is: %v (%s)", processes, res.Status, res.Err)
 		}
@@ -371,7 +375,8 @@ func mountHung(t *testing.T) (dir string, unmount func()) {
 		t.Skipf("a file system that hangs needs FUSE: %v", err)
 	}
 	dir = t.TempDir()
-	if err := unix.Mount("hung", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)
+	if err := unix.Mount("hung", dir, "fuse", 0, options); err != nil {
 		unix.Close(fd)
 		t.Skipf("a file system that hangs needs root: %v", err)
 	}
@@ -422,8 +427,8 @@ func init() {
 
 // runWithoutPtrace prints the limits of a task whose worker may not use ptrace.
 func runWithoutPtrace(errno unix.Errno) {
-	const load, jumpUnlessEqual, ret = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
-		unix.BPF_RET | unix.BPF_K
+	const load, ret = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_RET | unix.BPF_K
+	const jumpUnlessEqual = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 	filter := []unix.SockFilter{
 		{Code: load, K: 0}, // the number of the call
 		{Code: jumpUnlessEqual, K: unix.SYS_PTRACE, Jf: 1},

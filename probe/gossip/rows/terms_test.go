@@ -102,7 +102,8 @@ func TestTermsOutOfReach(t *testing.T) {
 	}
 	const first = 20261124
 	receive(terms(first)) // a new frontend takes any revision
-	if out := receive(append(binary.AppendUvarint(other.msgHeader(msgHave), MaxRevision), make([]byte, 8)...)); len(out) > 0 {
+	have := append(binary.AppendUvarint(other.msgHeader(msgHave), MaxRevision), make([]byte, 8)...)
+	if out := receive(have); len(out) > 0 {
 		t.Errorf("asked for terms out of reach: %v", out)
 	}
 	receive(terms(first + MaxRevisionStep + 1))
