@@ -39,6 +39,11 @@ func TestExecUIDs(t *testing.T) {
 	}
 	w := startPhoebe(t, append(flags, "127.0.0.1:0")...)
 	f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w.workerAddr(), "--secret-file", secret)
+	open := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--allow-exec")
+	open.awaitLog("can read each file that the worker can")
+	if log := w.errs.String(); log != "" {
+		t.Errorf("a worker with users for tasks warns: %s", log)
+	}
 	c, err := client.New([]string{f.awaitLines("frontend", 1)[0]}, client.WithSecretFile(secret))
 	if err != nil {
 		t.Fatal(err)

@@ -82,8 +82,8 @@ type Config struct {
 
 	Registry  *exec.Registry // functions to run; default exec.NewRegistry()
 	AllowExec bool           // allow any command as a process
-	// Processes says as which users the processes of AllowExec run. The zero value: as this process's user. With
-	// users, other users of the machine may read a file of the cache whose digest they know.
+	// Processes names the users and rights of AllowExec's processes. With users, other users of the machine may read
+	// a cached file by digest. The zero value: the processes run as this process's user.
 	Processes exec.Processes
 
 	// Goroutines has a goroutine read each connection, by Go's poller. Otherwise a few event loops of gnet read

@@ -86,9 +86,9 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text, isWarning := pool.DescribeProcesses(); isWarning {
+	if text, isWarning := pool.DescribeProcesses(); cfg.AllowExec && isWarning {
 		cfg.Logger.Warn("commands are allowed: " + text)
-	} else if text != "" {
+	} else if cfg.AllowExec {
 		cfg.Logger.Info("commands are allowed: " + text)
 	}
 	alarm, err := exec.OpenAlarm()
