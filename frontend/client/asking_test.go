@@ -49,7 +49,7 @@ func TestQueriesGoWhereAnAnswerIsLikely(t *testing.T) {
 	}
 	seed.freeze()
 	c := newClient(t, []string{seed.addr}, func(c *config) {
-		c.pingTimeout = 50 * time.Millisecond
+		c.pingTimeout = 500 * time.Millisecond
 		c.backoffMin, c.backoffMax = time.Nanosecond, time.Nanosecond
 	})
 	c.noteMembers([]string{member.addr})

@@ -276,3 +276,21 @@ func TestPollsFitBetweenCuts(t *testing.T) {
 	}
 	checkEchoes(t, outs, 1)
 }
+
+// After a break, polls are short, and become as long as before.
+func TestPollsGrowAgain(t *testing.T) {
+	c := newClient(t, []string{"127.0.0.1:1"})
+	s, err := c.newSession(t.Context(), echoJob(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.mayAskAgain(t.Context(), &callError{brokeAlone: true, sent: true}, 0) || s.pollFor >= time.Second {
+		t.Errorf("after a break, a poll takes %v", s.pollFor)
+	}
+	for range 20 {
+		s.notePollAnswered()
+	}
+	if s.pollFor != c.cfg.pollFor {
+		t.Errorf("after twenty answers, a poll takes %v", s.pollFor)
+	}
+}

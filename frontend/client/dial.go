@@ -334,7 +334,9 @@ func (p *pool) limitPoll(longest time.Duration) time.Duration {
 
 // isShortOfConns reports whether err means that a call found no connection, although the frontend may be well: other
 // calls keep all connections, or the frontend takes no more connections.
-func isShortOfConns(err error) bool { return errors.Is(err, errNoConn) || closedAtOnce(err) }
+func (p *pool) isShortOfConns(err error) bool {
+	return errors.Is(err, errNoConn) || closedAtOnce(err) && p.isCrowded()
+}
 
 // closedAtOnce reports whether err means that the frontend closed a new connection before its first answer.
 func closedAtOnce(err error) bool {

@@ -93,13 +93,13 @@ func (c Class) toWire() (*v1.JobClass, error) {
 // Job is a set of tasks that are placed together. Do not change a Job, or the slices in it, before the job has ended,
 // because the client may still read them.
 type Job struct {
-	// ID is a ULID. Empty: the client makes an id. Two jobs with the same ID are one job: the second job gets the results
-	// of the first, whatever tasks the second has.
+	// ID is a ULID. Empty: the client makes an id. Two jobs with the same ID are one job: the second job gets the
+	// results of the first, whatever tasks the second has.
 	ID       string
 	Tenant   string // for whom the job runs; empty: the tenant without a name
 	Priority int32  // higher goes first, if workers queue by priority
 	// Deadline is the time from the submission after which the frontend ends the job. If the frontend hangs, the client
-	// ends the job half a second later. Zero: none.
+	// ends the job a second later. Zero: none.
 	Deadline time.Duration
 	Class    Class
 	// Due is the time from the submission after which the tasks of a Spare job that have not started become regular.

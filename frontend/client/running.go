@@ -373,9 +373,9 @@ func (s *session) mayAskAgain(ctx context.Context, err error, pollTime time.Dura
 	switch {
 	case fail.brokeAlone && s.breaks < maxBreaks:
 		s.breaks++
-		s.pollFor = min(s.pollFor, pollTime) / 2
+		s.pollFor = max(min(s.pollFor, pollTime)/2, minPoll)
 		return true
-	case !fail.sent && isShortOfConns(fail.err):
+	case !fail.sent && s.frontend.pool.isShortOfConns(fail.err):
 		if s.shortSince.IsZero() {
 			s.shortSince = time.Now().Add(-pollTime)
 		}

@@ -26,6 +26,8 @@ const (
 	// maxLostOwners is the number of frontends that a job may lose in a row at any time, without a new outcome.
 	// If more losses go on for WithRetryFor (30 s), the job itself may bring the frontends down.
 	maxLostOwners = 8
+	// minPoll is the shortest time of a poll after connections broke.
+	minPoll = 10 * time.Millisecond
 	// maxBreaks bounds how often in a row the client asks a frontend again after the connection broke.
 	maxBreaks = 8
 	// drainPause is the time for which the client leaves a draining frontend alone. After that the client asks again,
@@ -184,7 +186,8 @@ func (j jobShape) whyNotAlong(t *Task) string {
 		stages := j.along[t.Stage]
 		has := func(stage string) bool { return p >= 0 && p < int(j.partitions[stage]) }
 		if !slices.ContainsFunc(stages, has) {
-			return fmt.Sprintf("there is no partition %d in the stages %q along which stage %q goes", p, stages, t.Stage)
+			return fmt.Sprintf("there is no partition %d in the stages %q along which stage %q goes",
+				p, stages, t.Stage)
 		}
 	}
 	return ""
@@ -362,7 +365,7 @@ func (s *session) setTimeLeft(now time.Time) {
 
 // deadlineSlack is the time after a job's deadline until the client gives up waiting for a frontend's answer. The
 // frontend ends the job at the deadline by itself.
-const deadlineSlack = 500 * time.Millisecond
+const deadlineSlack = time.Second
 
 // callUntil returns the end of a call about the job, unless bytes move then; zero: none.
 func (s *session) callUntil() time.Time {

@@ -122,10 +122,10 @@ func TestLargeJobOverSlowLink(t *testing.T) {
 	f.events = func(r *v1.EventsRequest) (*v1.EventsResponse, error) {
 		return eventsAnswer(1, true, echoOutcome(job, 0)), nil
 	}
-	const size = 8 << 20
-	link := newSlowLink(t, f.addr, 8<<20) // each way takes a second
+	const size = 4 << 20
+	link := newSlowLink(t, f.addr, 2<<20) // each way takes two seconds
 	c := newClient(t, []string{link.Addr().String()}, WithRetryFor(time.Second), func(c *config) {
-		c.rpcTimeout, c.pollFor = 250*time.Millisecond, time.Millisecond
+		c.rpcTimeout, c.pollFor = time.Second, time.Millisecond
 	})
 	payload := bytes.Repeat([]byte{7}, size)
 	r, err := c.Submit(t.Context(), Job{Tasks: []Task{{Function: "echo", Payload: payload}}})
@@ -145,7 +145,7 @@ func TestFrozenLink(t *testing.T) {
 	b.run = b.runEcho
 	link := newSlowLink(t, a.addr, 8<<20)
 	c := newClient(t, []string{link.Addr().String(), b.addr}, func(c *config) {
-		c.rpcTimeout, c.pingTimeout = 300*time.Millisecond, 100*time.Millisecond
+		c.rpcTimeout, c.pingTimeout = time.Second, 300*time.Millisecond
 	})
 	chooseFirst(c)
 	time.AfterFunc(200*time.Millisecond, link.freeze)
