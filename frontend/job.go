@@ -303,6 +303,7 @@ const MaxEarlier = 4
 // as a part of the attempt.
 type Earlier struct {
 	Worker               Worker
+	Name                 string // of the worker; the key Worker may be another worker's by now
 	Way                  Way
 	End                  End
 	Sent, Started, Ended time.Duration

@@ -21,7 +21,7 @@ const NoWorker = math.MaxUint32
 type Attempt struct {
 	Task         probe.TaskIndex
 	Stage        int32
-	Worker       uint32 // key at the frontend, or NoWorker
+	Worker       uint32 // number in WorkerNames, or NoWorker
 	Tries        uint16 // number of attempts at the task, this one included
 	Path         uint8
 	Outcome      uint8
@@ -41,13 +41,11 @@ type Attempt struct {
 }
 
 // Set sets a from an outcome. lead is the time from the job's arrival until the core had the job, and came the time
-// from the job's arrival until the outcome came. Outcome and Failure hold numbers of the API: the caller sets them.
+// from the job's arrival until the outcome came. The caller sets Worker, if the task came to a worker, and Outcome and
+// Failure, which hold numbers of the API.
 func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
 	*a = Attempt{} // in place, and field by field, because each task pays for it
 	a.Task, a.Stage, a.Worker = o.Task, o.Stage, NoWorker
-	if o.Worker != "" {
-		a.Worker = uint32(o.At)
-	}
 	a.Tries, a.Path, a.Binding = uint16(min(o.Attempts, math.MaxUint16)), uint8(o.Path), uint8(o.Way)
 	a.Fetched, a.Expected, a.ExpectedWait, a.Waited = o.Usage.Fetch, o.Expected, o.ExpectedWait, o.Waited
 	w := &o.Waits

@@ -17,16 +17,16 @@ const maxEarlier = 1 << 14
 // or the attempt never started.
 type Earlier struct {
 	Task                 probe.TaskIndex
-	Worker               uint32 // key at the frontend
+	Worker               uint32 // number in WorkerNames
 	Binding, End         uint8
 	Sent, Started, Ended time.Duration
 
 	Previous uint64 // number of the last Earlier of the job before this one; 0: this is the first
 }
 
-// NewEarlier makes an earlier attempt at a task. lead is the time from the job's arrival until the core had the
+// NewEarlier makes an earlier attempt at a task. worker is the worker's number in WorkerNames. lead is the time from the job's arrival until the core had the
 // job.
-func NewEarlier(task probe.TaskIndex, e *frontend.Earlier, lead time.Duration) Earlier {
+func NewEarlier(task probe.TaskIndex, e *frontend.Earlier, worker uint32, lead time.Duration) Earlier {
 	since := func(d time.Duration) time.Duration {
 		if d == 0 {
 			return 0
@@ -34,7 +34,7 @@ func NewEarlier(task probe.TaskIndex, e *frontend.Earlier, lead time.Duration) E
 		return lead + d
 	}
 	return Earlier{
-		Task: task, Worker: uint32(e.Worker), Binding: uint8(e.Way), End: uint8(e.End),
+		Task: task, Worker: worker, Binding: uint8(e.Way), End: uint8(e.End),
 		Sent: since(e.Sent), Started: since(e.Started), Ended: since(e.Ended),
 	}
 }
@@ -74,7 +74,7 @@ const earlierFields = 7
 
 // packEarlier packs a job's earlier attempts, given the latest first. The order is by position of the task's
 // attempt with the outcome.
-func packEarlier(list []Earlier, attempts []Attempt, worker func(key uint32) int) (b []byte) {
+func packEarlier(list []Earlier, attempts []Attempt, worker func(number uint32) int) (b []byte) {
 	positions := make(map[probe.TaskIndex]int, len(list))
 	for i := range list {
 		positions[list[i].Task] = 0

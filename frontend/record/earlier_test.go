@@ -37,8 +37,7 @@ func TestEarlierOfPages(t *testing.T) {
 	last := uint64(0)
 	add := func(position int, worker uint32, ended time.Duration) {
 		e := NewEarlier(attempts[position].Task,
-			&frontend.Earlier{Worker: frontend.Worker(worker), Way: frontend.WayRide, End: frontend.EndLost,
-				Ended: ended}, 5)
+			&frontend.Earlier{Way: frontend.WayRide, End: frontend.EndLost, Ended: ended}, worker, 5)
 		e.Previous = last
 		last = r.Add(e)
 	}
@@ -88,7 +87,8 @@ func TestEarlierForgotten(t *testing.T) {
 func TestNoWorker(t *testing.T) {
 	var list [2]Attempt
 	list[0].Set(&frontend.Outcome{Kind: frontend.Cancelled}, 0, 1)
-	list[1].Set(&frontend.Outcome{Kind: frontend.Result, Worker: "seven", At: 7}, 0, 1)
+	list[1].Set(&frontend.Outcome{Kind: frontend.Result, Worker: "seven", At: 3}, 0, 1)
+	list[1].Worker = 7
 	trace := NewTrace(list[:], nil, map[uint32]string{0: "zero", 7: "seven"})
 	b, _, _ := trace.Page(0, 2)
 	if fields, got := readNumbers(t, b); got[2] != 0 || got[fields+2] != 1 ||

@@ -127,7 +127,7 @@ type Suspect struct {
 	Phases [Phases]time.Duration `json:"phases_ns"` // of the tasks with such time, together
 }
 
-// SetAttempts packs attempts into r, and finds the worker to blame. names maps keys of workers to names. r.Workers
+// SetAttempts packs attempts into r, and finds the worker to blame. names maps numbers of workers to names. r.Workers
 // must be set before.
 func (r *Recording) SetAttempts(attempts []Attempt, names map[uint32]string) {
 	t := NewTrace(attempts, nil, names)

@@ -14,8 +14,8 @@ type Trace struct {
 	packedEarlier []byte
 }
 
-// NewTrace packs attempts with outcomes, and earlier attempts given the latest first. names maps keys of workers to
-// names.
+// NewTrace packs attempts with outcomes, and earlier attempts given the latest first. names maps numbers of workers
+// to names.
 func NewTrace(attempts []Attempt, earlier []Earlier, names map[uint32]string) Trace {
 	t := Trace{N: len(attempts)}
 	numbers := make(map[uint32]int, len(names))

@@ -138,8 +138,7 @@ func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from 
 	x := &rec.Recording{
 		Summary: rec.Summary{Format: rec.RecordingFormat, Frontend: s.cfg.Name, Version: s.cfg.Version, At: at,
 			Broken: o.String(), Observed: observed}}
-	var keys []uint32
-	x.Workers, keys = s.describeWorkers()
+	x.Workers = s.describeWorkers()
 	end := time.NewTimer(recordedAround)
 	defer end.Stop()
 	x.Profile = s.cpuProfile()
@@ -149,11 +148,7 @@ func (s *Server) recordFlight(o SLO, observed time.Duration, at time.Time, from 
 	}
 	attempts, lost := s.copyAttempts(from)
 	x.Lost = lost
-	names := make(map[uint32]string, len(keys))
-	for i, key := range keys {
-		names[key] = x.Workers[i].Name
-	}
-	x.SetAttempts(attempts, names)
+	x.SetAttempts(attempts, s.namesOf(attempts))
 	s.recorder.mu.Lock()
 	windows := s.recorder.history.Windows(time.Second, at.Add(-recordedAround))
 	s.recorder.mu.Unlock()
@@ -199,8 +194,26 @@ func (s *Server) cpuProfile() []byte {
 	return b.Bytes()
 }
 
-// describeWorkers returns the frontend's view of all workers, and their keys.
-func (s *Server) describeWorkers() (list []rec.RecordedWorker, keys []uint32) {
+// namesOf returns the names of the workers of attempts, by number.
+func (s *Server) namesOf(attempts []rec.Attempt) map[uint32]string {
+	names := map[uint32]string{}
+	for i := range attempts {
+		names[attempts[i].Worker] = ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for number := range names {
+		if name, known := s.recorder.workerNames.Name(number); known {
+			names[number] = name
+		} else {
+			delete(names, number)
+		}
+	}
+	return names
+}
+
+// describeWorkers returns the frontend's view of all workers.
+func (s *Server) describeWorkers() (list []rec.RecordedWorker) {
 	s.lookAtWorkers(s.allLinks(), func(l *link, st *frontend.WorkerStatus) {
 		up, problem, heard, rtt := l.linkStatus()
 		w := rec.RecordedWorker{Address: l.addr, Name: l.addr, State: workerState(up, st), Problem: problem,
@@ -211,9 +224,9 @@ func (s *Server) describeWorkers() (list []rec.RecordedWorker, keys []uint32) {
 				w.Wait = m.Cells[figureStep][figureStep].Duration()
 			}
 		}
-		list, keys = append(list, w), append(keys, uint32(l.key))
+		list = append(list, w)
 	})
-	return list, keys
+	return list
 }
 
 // copyAttempts copies the attempts after number from. lost counts attempts that are forgotten already.

@@ -29,6 +29,8 @@ type link struct {
 	cancel context.CancelFunc
 
 	workerRun workerRun // found at the address last; guarded by the server's mutex
+	// The recorder's number of the worker's name; 0: not known. Guarded by the server's mutex.
+	recordNumber uint32
 
 	mu            sync.Mutex
 	conn          *linkConn // nil: none, or being dialled

@@ -28,6 +28,7 @@ type recorder struct {
 	missedJobs      uint64      // chosen jobs beyond maxChosen
 	openJobs        openJobs
 	roundTrips      histogram.Histogram
+	workerNames     rec.WorkerNames
 
 	// Counts of recordings of broken objectives. lost counts attempts forgotten before the recording was written.
 	recordings struct{ written, failed, removed, lost atomic.Int64 }
@@ -166,9 +167,11 @@ func (s *Server) collectJobs() {
 func (s *Server) collectAttempts(refs attemptRefs) (attempts []rec.Attempt, trace rec.Trace, ok bool) {
 	attempts = make([]rec.Attempt, refs.tasks)
 	names := map[uint32]string{}
-	noteName := func(key uint32) {
-		if _, known := names[key]; !known && int(key) < len(s.links) && s.links[key] != nil {
-			names[key] = s.links[key].workerRun.worker
+	noteName := func(number uint32) {
+		if _, noted := names[number]; !noted {
+			if name, known := s.recorder.workerNames.Name(number); known {
+				names[number] = name
+			}
 		}
 	}
 	for end := len(attempts); end > 0; end = max(end-attemptsPerLock, 0) {
@@ -348,15 +351,32 @@ func (s *Server) countTask(t *jobTiming, o *frontend.Outcome) {
 func (s *Server) rememberAttempts(t *jobTiming, o *frontend.Outcome) *rec.Attempt {
 	a, number := s.recorder.attempts.NewAttempt()
 	a.Set(o, t.leadTime, s.steppedAt.Sub(t.cameAt))
+	if o.Worker != "" {
+		a.Worker = s.workerNumber(o.At, o.Worker)
+	}
 	a.Outcome, a.Failure = uint8(outcomeKinds[o.Kind]), failureNumber(o)
 	a.Previous, t.refs.lastOutcome = t.refs.lastOutcome, number
 	t.refs.tasks++
 	for i := range o.Earlier {
-		e := rec.NewEarlier(o.Task, &o.Earlier[i], t.leadTime)
+		number := s.workerNumber(o.Earlier[i].Worker, o.Earlier[i].Name)
+		e := rec.NewEarlier(o.Task, &o.Earlier[i], number, t.leadTime)
 		e.Previous = t.refs.lastEarlier
 		t.refs.lastEarlier = s.recorder.earlierAttempts.Add(e)
 	}
 	return a
+}
+
+// workerNumber returns the recorder's number of a worker's name. key is the worker's key, at the time of an attempt.
+func (s *Server) workerNumber(key frontend.Worker, name string) uint32 {
+	names := &s.recorder.workerNames
+	if int(key) >= len(s.links) || s.links[key] == nil || s.links[key].workerRun.worker != name {
+		return names.NumberOf(name) // the worker has gone
+	}
+	l := s.links[key]
+	if !names.IsKnown(l.recordNumber) { // otherwise each task would pay for a look-up
+		l.recordNumber = names.NumberOf(name)
+	}
+	return l.recordNumber
 }
 
 // countJob counts a job after the last outcome, and keeps the job if a reader may ask for it.

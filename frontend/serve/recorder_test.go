@@ -251,3 +251,42 @@ func BenchmarkHistograms(b *testing.B) {
 		h[2].Update(1e-4)
 	}
 }
+
+// A worker leaves the list, and another gets its place. What the first has run is still told of the first.
+func TestTraceNamesFormerWorkers(t *testing.T) {
+	c := startCluster(t, 2, 1)
+	ctx := context.Background()
+	addr := func(i int) string { return c.workers[i].Addr().String() }
+	c.setWorkers([]string{addr(0)})
+	j := newJob("echo", "a")
+	j.Open = true
+	res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, c, res.Handle, 1)
+	c.setWorkers(nil)
+	c.setWorkers([]string{addr(1)})
+	c.awaitWorkers(t, 1)
+	more := newJob("echo", "b").Tasks
+	more[0].Index = 1
+	if _, err := c.client.Extend(ctx, &v1.ExtendRequest{Handle: res.Handle, Tasks: more, FromTask: 1}); err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, c, res.Handle, 2)
+	wantWorkers := func(trace, id string) {
+		t.Helper()
+		res, err := c.client.Trace(ctx, &v1.TraceRequest{Job: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(res.Workers, []string{"w0", "w1"}) {
+			t.Errorf("%s names the workers %v, want w0 and w1", trace, res.Workers)
+		}
+	}
+	wantWorkers("the trace of the job under way", j.Id)
+	if _, err := c.client.Cancel(ctx, &v1.CancelRequest{Handle: res.Handle}); err != nil {
+		t.Fatal(err)
+	}
+	wantWorkers("the trace of the kept job", j.Id)
+}

@@ -452,7 +452,7 @@ func (s *Server) reportUp(c *linkConn, m probe.Welcome) (other *link, ok bool) {
 		return nil, false
 	}
 	s.forgetRun(l)
-	l.workerRun = workerRun{m.Worker, m.Incarnation}
+	l.workerRun, l.recordNumber = workerRun{m.Worker, m.Incarnation}, 0
 	if other := s.findTwin(l); other != nil {
 		return other, false
 	}
