@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -33,7 +34,7 @@ type watchCache struct {
 
 // answerWatch answers with all windows of a length.
 func (p *Page) answerWatch(ctx context.Context, r *http.Request) (any, error) {
-	seconds, err := parseNumber(r, "window")
+	seconds, err := parseNumber(r, "window", maxSeconds)
 	i := slices.Index(lengths[:], time.Duration(seconds)*time.Second)
 	if err != nil || i < 0 {
 		return nil, badRequest{fmt.Errorf("window=%q: want 1, 10 or 300 seconds", r.FormValue("window"))}
@@ -341,7 +342,7 @@ func (p *Page) answerJobs(ctx context.Context, r *http.Request) (any, error) {
 		{"from", func(ms int64) { f.From = time.UnixMilli(ms) }},
 		{"until", func(ms int64) { f.Until = time.UnixMilli(ms) }},
 	} {
-		n, err := parseNumber(r, x.name)
+		n, err := parseNumber(r, x.name, maxMillis)
 		if err != nil {
 			return nil, err
 		}
@@ -385,7 +386,7 @@ const maxTasks = 20_000
 
 // answerTrace answers with tasks of a job.
 func (p *Page) answerTrace(ctx context.Context, r *http.Request) (any, error) {
-	from, err := parseNumber(r, "from")
+	from, err := parseNumber(r, "from", math.MaxInt32)
 	if err != nil {
 		return nil, err
 	}
@@ -481,7 +482,7 @@ func listColumns(workers, words *textNumbers) []column {
 
 // answerExplain answers with the decisions on a task.
 func (p *Page) answerExplain(ctx context.Context, r *http.Request) (any, error) {
-	task, err := parseNumber(r, "task")
+	task, err := parseNumber(r, "task", math.MaxInt32)
 	if err != nil {
 		return nil, err
 	}
@@ -537,32 +538,37 @@ func (p *Page) drainWorker(ctx context.Context, r *http.Request) (any, error) {
 
 // announceMaintenance has a worker announce an absence. for=0 withdraws the announcement.
 func (p *Page) announceMaintenance(ctx context.Context, r *http.Request) (any, error) {
-	in, err := parseNumber(r, "in")
+	in, err := parseNumber(r, "in", maxSeconds)
 	if err != nil {
 		return nil, err
 	}
-	lasts, err := parseNumber(r, "for")
+	lasts, err := parseNumber(r, "for", maxSeconds)
 	if err != nil {
 		return nil, err
 	}
-	const most = 1 << 31 // seconds: frontends refuse much less
-	return struct{}{}, p.fleet.Maintenance(ctx, r.FormValue("worker"), time.Duration(min(in, most))*time.Second,
-		time.Duration(min(lasts, most))*time.Second)
+	return struct{}{}, p.fleet.Maintenance(ctx, r.FormValue("worker"), time.Duration(in)*time.Second,
+		time.Duration(lasts)*time.Second)
 }
 
 func jobHandle(r *http.Request) client.Handle {
 	return client.Handle{Job: r.FormValue("job"), Owner: r.FormValue("owner")}
 }
 
-// parseNumber returns a parameter that is a whole number from 0 on, or 0 if it is not given.
-func parseNumber(r *http.Request, name string) (int64, error) {
+// Bounds of times in parameters. Frontends refuse much less.
+const (
+	maxSeconds = 1 << 31
+	maxMillis  = int64(math.MaxInt64 / time.Millisecond)
+)
+
+// parseNumber returns a parameter that is a whole number from 0 to most, or 0 if it is not given.
+func parseNumber(r *http.Request, name string, most int64) (int64, error) {
 	text := r.FormValue(name)
 	if text == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > 1<<53 {
-		return 0, badRequest{fmt.Errorf("%s=%q: want a whole number from 0 on", name, text)}
+	if err != nil || n < 0 || n > most {
+		return 0, badRequest{fmt.Errorf("%s=%q: want a whole number from 0 to %d", name, text, most)}
 	}
 	return n, nil
 }

@@ -314,6 +314,10 @@ func TestAsk(t *testing.T) {
 		{"", "GET", "api/jobs?slower=-1", nil, 400, "slower"},
 		{"", "GET", "api/trace?job=x", nil, 200, `{"Unknown":"`},
 		{"", "GET", "api/trace?job=x&from=1e9", nil, 400, "from"},
+		// Numbers that would become other numbers on the way.
+		{"", "GET", "api/trace?job=x&from=4294967296", nil, 400, "from"},
+		{"", "GET", "api/explain?job=x&task=4294967296", nil, 400, "task"},
+		{"", "GET", "api/jobs?slower=9007199254740992", nil, 400, "slower"},
 		{"", "GET", "api/recordings", nil, 200, `"Frontend":"a","Name":"\u003c/script\u003e`},
 		{"", "GET", "api/recording/a%2Fb/x.gz", nil, 200, "x.gz of a/b"},
 		{"", "GET", "api/recording/a/y.gz", nil, 400, "no recording"},
