@@ -34,8 +34,8 @@ func (c *ledger) noteEarlier(a *attempt, end End, started, ended time.Time) {
 		return max(at.Sub(a.job.submitted), 1) // 0 would mean not known
 	}
 	e := Earlier{
-		Worker: a.w.Key, Name: a.w.Welcome().Worker, Way: t.way, End: end, Sent: since(a.sentAt), Started: since(started),
-		Ended: since(ended),
+		Worker: a.w.Key, Name: a.w.Welcome().Worker, Way: t.way, End: end,
+		Sent: since(a.sentAt), Started: since(started), Ended: since(ended),
 	}
 	if a.asCopy != nil {
 		e.Way = WayCopy
