@@ -23,6 +23,9 @@ func (e *RefusedError) Error() string { return "refused: " + e.Reason }
 var errNotHeartbeats = errors.New(
 	"the peer does not answer like the heartbeat address of a frontend: give that address, and no other")
 
+var errNoAnswer = errors.New("the peer closed the connection without an answer: it has no room for another " +
+	"connection or is about to end, or the address is no heartbeat address of a frontend")
+
 // Conn is a worker's connection to a frontend. One goroutine at a time may use a Conn, but any goroutine may close
 // it. After an error the Conn must be closed.
 type Conn struct {
@@ -49,9 +52,11 @@ func (c *Conn) greetServer() error {
 	}
 	c.br = bufio.NewReaderSize(c, bufferSize)
 	answer := make([]byte, len(greeting))
-	switch _, err := io.ReadFull(c.br, answer); {
+	switch n, err := io.ReadFull(c.br, answer); {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
 		return err
+	case err != nil && n == 0:
+		return errNoAnswer
 	case err != nil || string(answer) != string(greeting):
 		return errNotHeartbeats
 	}

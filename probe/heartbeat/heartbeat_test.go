@@ -263,9 +263,11 @@ func TestNotAFrontend(t *testing.T) {
 		}
 	}()
 	defer close(answers)
-	for _, text := range []string{"", "HTTP/1.1 400 Bad Request\r\n\r\n", "phoebe/1\x01\x01\x00"} {
+	for text, want := range map[string]error{
+		"": errNoAnswer, "HTTP/1.1 400 Bad Request\r\n\r\n": errNotHeartbeats, "phoebe/1\x01\x01\x00": errNotHeartbeats,
+	} {
 		answers <- text
-		if _, err := beat(dial(t, l.Addr().String()), firstBeat("")); !errors.Is(err, errNotHeartbeats) {
+		if _, err := beat(dial(t, l.Addr().String()), firstBeat("")); !errors.Is(err, want) {
 			t.Errorf("after %q: %v", text, err)
 		}
 	}
