@@ -100,6 +100,12 @@ func TestRun(t *testing.T) {
 			t.Errorf("result %q", o.ResultBase64)
 		}
 		run("", "--function", "echo", "--payload-file", name).wantExit(t, 0, `"\xff\x00"`)
+		run("", "--function", "echo", "--payload", "a\xffb").wantExit(t, 0, `"a\xffb"`)
+		run("", "--", "printf", "%s", "\xff").wantExit(t, 0, "\t\"\\xff\"\n")
+		runPhoebeIn(t, "", []string{"PHOEBE_RUN_PAYLOAD=\xff"}, "run", "--function", "echo", "--connect", c.connect).
+			wantExit(t, 0, "\t\"\\xff\"\n")
+		runPhoebeIn(t, "", []string{"PHOEBE_RUN_TENANT=\xff"}, "run", "--function", "echo", "--connect", c.connect).
+			wantExit(t, 2, `--tenant is "\xff"`, "not UTF-8")
 	})
 	t.Run("durations", func(t *testing.T) {
 		for i, o := range run("", "--json", "--task-duration", "fixed:10ms", "--tasks", "4").wantExit(t,
@@ -230,6 +236,10 @@ func TestUsage(t *testing.T) {
 		{"unknown flag", []string{"run", "--functoin", "echo"}, 2,
 			[]string{"--functoin", "--function", "phoebe run --help"}},
 		{"value", []string{"dev", "--workers", "many"}, 2, []string{"--workers", "many"}},
+		{"bytes of a flag", []string{"run", "--function", "echo", "--tenant", "a\xffb"}, 2,
+			[]string{`--tenant is "a\xffb"`, "not UTF-8"}},
+		{"bytes of a list", []string{"run", "--function", "echo", "--labels", "a,\xff"}, 2,
+			[]string{"--labels is", "not UTF-8"}},
 		{"choice", []string{"worker", "--order", "lifo"}, 2, []string{"--order", "lifo", "fifo", "shortest"}},
 		{"size", []string{"worker", "--max-result", "1XB"}, 2, []string{"--max-result", "1XB", "64KiB"}},
 		{"slots", []string{"worker", "--slots=-1"}, 2, []string{"--slots is -1"}},

@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -141,7 +143,8 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 		}
 		return exitUsage
 	}
-	if err := checkEnvironment(parser.Model.Node, command.Selected(), os.Environ()); err != nil {
+	err = errors.Join(checkEnvironment(parser.Model.Node, command.Selected(), os.Environ()), checkText(command.Flags()))
+	if err != nil {
 		fmt.Fprintf(stderr, "phoebe: %v\n", err)
 		return exitUsage
 	}
@@ -188,7 +191,38 @@ func newParser(c *cli, stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.Vars{"policy": frontend.Policies[0].Name, "policies": strings.Join(policyNames(), ", "),
 			"simPolicies": strings.Join(sim.PolicyNames(), ", ")},
 		kong.TypeMapper(sizeType, sizeMapper{}),
+		kong.KindMapper(reflect.String, kong.MapperFunc(decodeText)),
 	)
+}
+
+// decodeText sets a flag or an argument to the given bytes. By itself, kong replaces bytes that are not UTF-8.
+func decodeText(ctx *kong.DecodeContext, target reflect.Value) error {
+	given, err := ctx.Scan.PopValue("string")
+	if err == nil {
+		target.SetString(given.String())
+	}
+	return err
+}
+
+// checkText reports flags whose values are not UTF-8. Payloads and names of files may have any bytes.
+func checkText(flags []*kong.Flag) error {
+	var errs []error
+	for _, f := range flags {
+		var texts []string
+		switch value := f.Target.Interface().(type) {
+		case string:
+			texts = []string{value}
+		case []string:
+			texts = value
+		}
+		for _, text := range texts { // in lists, kong puts U+FFFD in place of the bytes
+			isText := utf8.ValidString(text) && !(f.IsSlice() && strings.ContainsRune(text, utf8.RuneError))
+			if !isText && f.Name != "payload" && f.PlaceHolder != "FILE" && f.PlaceHolder != "DIR" {
+				errs = append(errs, fmt.Errorf("--%s is %q, which is not UTF-8: write the value in UTF-8", f.Name, text))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // policyNames returns the names of the frontend's policies.
