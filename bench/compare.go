@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
 // The fleets of a comparison: two sets of frontends on the same workers.
@@ -71,7 +73,8 @@ func Compare(a, b *Recorder) Comparison {
 		}
 		for i, s := range sorted {
 			slices.Sort(s)
-			qs[i] = Quantiles{P50: s[len(s)/2], P99: s[len(s)*99/100]}
+			at := func(q float64) float64 { return s[histogram.QuantileRank(q, len(s))-1] }
+			qs[i] = Quantiles{P50: at(0.5), P99: at(0.99)}
 		}
 		return qs
 	}

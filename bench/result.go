@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
 // Phase is a span of a task's life, named after the stamp at its end: PhaseSampled is from submitted to sampled.
@@ -443,10 +445,16 @@ func (h *Histogram) Record(d time.Duration) {
 	}
 }
 
-// quantileAt returns the value that a share q of all values does not exceed.
+// quantileAt returns the value that a share q of all values does not exceed, or 0 without values.
 func (h *Histogram) quantileAt(q float64) time.Duration {
-	// The library returns the top of a bucket, and the top may lie above all recorded values.
-	return min(time.Duration(h.counts.ValueAtQuantile(100*q)), h.max)
+	n := h.counts.TotalCount()
+	if n == 0 {
+		return 0
+	}
+	// The library rounds the rank, so it gets a share with a whole rank. It returns the top of a bucket, and the top
+	// may lie above all recorded values.
+	share := float64(histogram.QuantileRank(q, int(n))) / float64(n)
+	return min(time.Duration(h.counts.ValueAtQuantile(100*share)), h.max)
 }
 
 func (h *Histogram) meanNanos() float64 {

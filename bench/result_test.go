@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
 const ms = time.Millisecond
@@ -35,9 +37,7 @@ func TestHistogramAgainstSorting(t *testing.T) {
 				t.Fatalf("%s of %v is %g, want %g within 0.1 %%", name, values, got, want)
 			}
 		}
-		at := func(q float64) float64 { // nearest rank, as the library rounds it
-			return float64(values[max(0, int(q*float64(len(values))+0.5)-1)])
-		}
+		at := func(q float64) float64 { return float64(values[histogram.QuantileRank(q, len(values))-1]) }
 		near("mean", s.Mean, sum/float64(len(values)))
 		near("p50", s.P50, at(0.5))
 		near("p90", s.P90, at(0.9))

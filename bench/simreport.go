@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
 // SimDocument holds the results of a simulation, without machine or date. Except for wall times, the same settings
@@ -203,8 +205,7 @@ func SimSpread(means []time.Duration) (s Stats, deviation float64) {
 }
 
 func quantileOf(sorted []time.Duration, q float64) time.Duration {
-	// The rounding error of q*n must not reach the next rank.
-	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))-1e-9))-1)]
+	return sorted[histogram.QuantileRank(q, len(sorted))-1]
 }
 
 // sampleCDF is Histogram.cdfInNines for a sorted sample.

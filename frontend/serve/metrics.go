@@ -16,6 +16,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/exposition"
 	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
 // serverMetrics are metrics counted by the server, at each event. exposeAll adds the metrics of the core, the
@@ -237,7 +238,7 @@ func (f *fleet) exposeGossip(t *exposition.Text) {
 	for _, q := range []float64{0.5, 0.99, 1} {
 		age := time.Duration(0)
 		if n := len(ages); n > 0 {
-			age = ages[max(int(math.Ceil(q*float64(n)))-1, 0)]
+			age = ages[histogram.QuantileRank(q, n)-1]
 		}
 		t.Value("phoebe_frontend_view_age_seconds", exposition.Labels("share", fmt.Sprint(q)), age.Seconds())
 	}

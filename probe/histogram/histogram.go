@@ -77,14 +77,20 @@ func addCapped(a, b time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
+// QuantileRank returns the rank, from 1, of the quantile q among n sorted values: the first value that is not exceeded
+// by a share q of all. n is 1 or more.
+func QuantileRank(q float64, n int) int {
+	// The rounding error of q*n must not reach the next rank.
+	return max(1, min(n, int(math.Ceil(q*float64(n)-1e-9))))
+}
+
 // Quantile returns a duration that a share q of all durations does not exceed: the middle of its cell. An empty
 // histogram returns 0.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.Count == 0 {
 		return 0
 	}
-	rank := uint64(math.Ceil(q * float64(h.Count)))
-	rank = max(1, min(rank, h.Count))
+	rank := uint64(QuantileRank(q, int(h.Count)))
 	for i, n := range h.cells {
 		if n >= rank {
 			if i == numCells-1 {

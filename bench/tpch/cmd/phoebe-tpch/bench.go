@@ -17,6 +17,7 @@ import (
 	"github.com/phoebe-sched/phoebe/bench/tpch/data"
 	"github.com/phoebe-sched/phoebe/bench/tpch/engine"
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
 // interactive are the numbers of the queries with waiting users.
@@ -361,7 +362,7 @@ func quantileOf(l []time.Duration, q float64) time.Duration {
 		return 0
 	}
 	l = slices.Sorted(slices.Values(l))
-	return l[min(len(l)-1, int(q*float64(len(l))))].Round(100 * time.Microsecond)
+	return l[histogram.QuantileRank(q, len(l))-1].Round(100 * time.Microsecond)
 }
 
 // measureBestDuckDB measures DuckDB alone. A trial with a third of the queries finds the best number of DuckDBs
