@@ -78,6 +78,9 @@ func bashCompletion(b *strings.Builder, root *kong.Node, shell string) {
 		}
 		for _, f := range flags {
 			all = append(all, "--"+f.Name)
+			if f.Tag.Negatable != "" {
+				all = append(all, "--no-"+f.Name)
+			}
 			if f.Enum != "" {
 				enums[f.Name] = strings.Join(f.EnumSlice(), " ")
 			}
@@ -133,6 +136,9 @@ func fishCompletion(b *strings.Builder, n *kong.Node, path string) {
 			takes = ""
 		}
 		fmt.Fprintf(b, "complete -c phoebe%s -l %s%s -d %s\n", where, f.Name, takes, fishQuote(f.Help))
+		if f.Tag.Negatable != "" {
+			fmt.Fprintf(b, "complete -c phoebe%s -l no-%s -d %s\n", where, f.Name, fishQuote("Not: "+f.Help))
+		}
 	}
 	for _, c := range commands {
 		fishCompletion(b, c, c.Name)

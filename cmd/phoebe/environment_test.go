@@ -44,6 +44,30 @@ func TestVariables(t *testing.T) {
 	}
 }
 
+// A command without any frontend to ask says so.
+func TestConnectToNobody(t *testing.T) {
+	t.Setenv("PHOEBE_CONNECT", "")
+	for _, command := range [][]string{{"status"}, {"run", "--function", "echo"}, {"doctor"}, {"tenants"}} {
+		var stdout, stderr strings.Builder
+		code := runCommand(command, &stdout, &stderr)
+		if code != exitUsage || !strings.Contains(stderr.String(), "--connect names no frontend") {
+			t.Errorf("%q: exit code %d, %s", command, code, stderr.String())
+		}
+	}
+}
+
+// Completion offers the negative of each flag that has one.
+func TestCompletionOfNegatives(t *testing.T) {
+	for shell, want := range map[string]string{"bash": "--no-embedded", "zsh": "--no-embedded",
+		"fish": "-l no-embedded "} {
+		var stdout, stderr strings.Builder
+		if code := runCommand([]string{"completion", shell}, &stdout, &stderr); code != exitOK ||
+			!strings.Contains(stdout.String(), want) || strings.Contains(stdout.String(), "no-processes") {
+			t.Errorf("%s: exit code %d, %s", shell, code, stderr.String())
+		}
+	}
+}
+
 func TestUnknownVariables(t *testing.T) {
 	const anything = "PHOEBE_"
 	for _, test := range []struct{ variable, nearest string }{

@@ -32,10 +32,15 @@ type clientFlags struct {
 	secretFlags
 }
 
+var errNoConnect = usageError(errors.New("--connect names no frontend: give HOST:PORT, or leave PHOEBE_CONNECT unset"))
+
 // newClient makes a client for frontends at addrs.
 func (c *clientFlags) newClient(log *slog.Logger, addrs []string) (*client.Client, error) {
 	if c.RetryFor <= 0 {
 		return nil, usageError(fmt.Errorf("--retry-for is %v: it must be above 0", c.RetryFor))
+	}
+	if len(addrs) == 0 {
+		return nil, errNoConnect
 	}
 	// The client checks the same, but the errors here name the flag.
 	for _, addr := range c.Connect {

@@ -155,6 +155,9 @@ func (c *clientFlags) askFrontends(ctx context.Context, log *slog.Logger, addrs 
 
 // askNamed asks the frontends that --connect names. If no frontend answers, the error has exit code 3.
 func (c *clientFlags) askNamed(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
+	if len(c.Connect) == 0 {
+		return nil, errNoConnect
+	}
 	answers, err := c.askFrontends(ctx, log, c.Connect, q)
 	if err != nil {
 		return nil, err
