@@ -6,18 +6,39 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-// endWithTests makes the kernel kill a process when this test program ends, however the program ends: cleanups of
-// tests do not run after a timeout, a panic or a kill.
-func endWithTests(cmd *exec.Cmd) {
+// starts takes commands to a thread that lives as long as this program: the kernel kills a process with the thread that
+// started the process, and a thread of Go may end with a goroutine.
+var starts = make(chan func())
+
+func init() {
+	go func() {
+		runtime.LockOSThread()
+		for start := range starts {
+			start()
+		}
+	}()
+}
+
+// startWithTests starts a process. The kernel kills the process when this test program ends, however the program ends:
+// cleanups of tests do not run after a timeout, a panic or a kill.
+func startWithTests(cmd *exec.Cmd) (err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan struct{})
+	starts <- func() {
+		err = cmd.Start()
+		close(started)
+	}
+	<-started
+	return err
 }
 
 // hangVariable makes this program start a worker, print the address and hang.
@@ -36,12 +57,11 @@ func TestNoProcessOutlivesTests(t *testing.T) {
 	}
 	tests := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoProcessOutlivesTests$")
 	tests.Env = append(os.Environ(), hangVariable+"=1", binaryVariable+"="+binary)
-	endWithTests(tests)
 	said, err := tests.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tests.Start(); err != nil {
+	if err := startWithTests(tests); err != nil {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(said)

@@ -31,8 +31,7 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	lb := exec.CommandContext(t.Context(), haproxy, "-db", "-f", conf)
-	endWithTests(lb)
-	if err := lb.Start(); err != nil {
+	if err := startWithTests(lb); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {

@@ -68,7 +68,6 @@ func phoebeCommand(ctx context.Context, args ...string) *exec.Cmd {
 		}
 	}
 	cmd.WaitDelay = 5 * time.Second
-	endWithTests(cmd)
 	return cmd
 }
 
@@ -91,7 +90,10 @@ func runPhoebeIn(t testing.TB, stdin string, env []string, args ...string) outpu
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
+	err := startWithTests(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
 		t.Fatalf("phoebe %q: %v %v\n%s", args, err, ctx.Err(), errs.String())
@@ -175,7 +177,7 @@ func startCommand(t testing.TB, cmd *exec.Cmd, args []string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := startWithTests(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

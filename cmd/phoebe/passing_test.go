@@ -202,7 +202,6 @@ func startEmbedder(t *testing.T, dir string) *process {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), embedderVariable+"="+dir)
-	endWithTests(cmd)
 	if _, err := cmd.StdinPipe(); err != nil { // standard input ends with this process
 		t.Fatal(err)
 	}

@@ -308,8 +308,7 @@ func TestFrozenBehindBoth(t *testing.T) {
 		t.Fatal(err)
 	}
 	nginx := exec.Command("/usr/sbin/nginx", "-e", "stderr", "-g", "daemon off;", "-c", conf)
-	endWithTests(nginx)
-	if err := nginx.Start(); err != nil {
+	if err := startWithTests(nginx); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {

@@ -83,12 +83,11 @@ func NewQuotas() *Quotas {
 func (s *Quotas) Frontends() int { return len(s.frontends) }
 
 // Exchange takes in the state of the fleet, and returns the Needs to report. Parameters: the name of this frontend
-// (me), all frontends (members), the silent frontends among the members, the reports of the frontends (needs), and
-// this frontend's counts (own).
+// (me), all frontends (members), the frontends that are silent or were lost without a goodbye (silent), the reports of
+// the frontends (needs), and this frontend's counts (own).
 //
 // A frontend is cut off if it misses more of the known frontends than it hears, itself included. Then quotas do not
-// grow until frontends are back, or until ForgetAfter has passed. A frontend with reports until its leave is not
-// missed: it left on purpose.
+// grow until frontends are back, or until ForgetAfter has passed. A frontend that left with a goodbye is not missed.
 func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, needs map[string][]Need,
 	own []OwnNeed) []Need {
 	s.self = me
@@ -97,8 +96,11 @@ func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, ne
 	present = slices.Compact(present)
 	isGone := func(name string) bool { return !slices.Contains(present, name) }
 	maps.DeleteFunc(s.silent, func(name string, _ bool) bool { return !isGone(name) })
+	heard := len(present)
 	for _, name := range silent {
-		s.silent[name] = true
+		if s.silent[name] = true; !isGone(name) {
+			heard--
+		}
 	}
 	missed := 0
 	for _, name := range s.frontends {
@@ -113,7 +115,7 @@ func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, ne
 		}
 	}
 	s.own = own
-	if s.cutOff = missed > len(present)-len(silent) && now.Sub(s.frontendsAt) < ForgetAfter; !s.cutOff {
+	if s.cutOff = missed > heard && now.Sub(s.frontendsAt) < ForgetAfter; !s.cutOff {
 		s.frontends, s.frontendsAt = present, now
 		maps.DeleteFunc(s.silent, func(name string, _ bool) bool { return isGone(name) })
 		s.noteNeeds(needs)

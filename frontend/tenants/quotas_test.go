@@ -384,6 +384,36 @@ func TestQuotasOfCutOff(t *testing.T) {
 	}
 }
 
+// A slow frontend may lose all others before it notes their silence. They are missed all the same.
+func TestQuotasOfLost(t *testing.T) {
+	f := newFleet(New(1, nil, []Entry{{Path: "a", Max: 12}}), 3)
+	for range 3 {
+		for _, name := range f.names {
+			f.wants[name]["a"] = 2 * Slot
+			f.now = f.now.Add(time.Second)
+			f.exchange(name, f.names)
+		}
+	}
+	f.wants["f0"]["a"] = 20 * Slot
+	f.exchange("f0", f.names)
+	for range 3 {
+		f.now = f.now.Add(time.Second)
+		f.exchange("f0", f.names[:1], "f1", "f2")
+		if got := f.has["f0"]["a"].All; got > 8*Slot {
+			t.Errorf("without the others it has %d", got)
+		}
+	}
+	f.exchange("f0", f.names)
+	if f.quotas["f0"].cutOff {
+		t.Error("the others are back, and f0 takes itself for cut off")
+	}
+	f = newFleet(New(1, nil, []Entry{{Path: "a", Max: 12}}), 4)
+	f.exchange("f0", f.names)
+	if f.exchange("f0", f.names[:2], "f2", "f3"); f.quotas["f0"].cutOff {
+		t.Error("half of the frontends are lost, and f0 takes itself for cut off")
+	}
+}
+
 // Frontends are not missed after a leave, even if many leave at once.
 func TestQuotasOfLeavers(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12, Max: 12}}), 5)

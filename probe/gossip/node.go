@@ -76,10 +76,10 @@ type peer struct {
 	node memberlist.Node
 }
 
-// lostMember is a member that vanished without a goodbye: the last address, and the time of the loss.
+// lostMember is a member that vanished without a goodbye: its name, the last address, and the time of the loss.
 type lostMember struct {
-	addr  string
-	since time.Time
+	name, addr string
+	since      time.Time
 }
 
 // streamMsg is a message waiting for a stream to the receiver.
@@ -181,11 +181,23 @@ func (n *Node) TellNeeds(list []rows.Need) {
 }
 
 // Needs returns the needs told by the other present frontends, by frontend. silent are the frontends silent for
-// longer than silentAfter.
+// longer than silentAfter, and those lost without a goodbye.
 func (n *Node) Needs(silentAfter time.Duration) (needs map[string][]rows.Need, silent []string) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.core.Needs(time.Now(), silentAfter)
+	needs, silent = n.core.Needs(time.Now(), silentAfter)
+	present := map[string]bool{}
+	for _, m := range n.core.Members() {
+		present[m.Name] = true
+	}
+	n.mu.Unlock()
+	n.peersMu.Lock()
+	defer n.peersMu.Unlock()
+	for _, l := range n.lostMembers {
+		if !present[l.name] {
+			silent = append(silent, l.name)
+		}
+	}
+	return needs, silent
 }
 
 // Get returns the row of a worker.
@@ -621,7 +633,7 @@ func (e *events) NotifyLeave(node *memberlist.Node) {
 		e.log.Info("frontend left", "frontend", p.Name, "addr", p.Gossip)
 	} else {
 		e.log.Warn("frontend lost", "frontend", p.Name, "addr", p.Gossip)
-		e.lostMembers[node.Name] = lostMember{p.Gossip, time.Now()}
+		e.lostMembers[node.Name] = lostMember{p.Name, p.Gossip, time.Now()}
 	}
 	delete(e.peers, node.Name)
 	delete(e.leaving, node.Name)

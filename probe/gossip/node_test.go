@@ -162,6 +162,14 @@ func TestComeAndGo(t *testing.T) {
 	if h := a.Health(); !h.CutOff {
 		t.Errorf("the others are lost: %+v", h)
 	}
+	silentAt := func(n *Node) string {
+		_, silent := n.Needs(time.Hour)
+		slices.Sort(silent)
+		return strings.Join(silent, " ")
+	}
+	if got := silentAt(a); got != "b c" { // d left with a goodbye
+		t.Errorf("a misses %q", got)
+	}
 	if r, ok := a.Get("w7"); !ok || r.State != rows.Up {
 		t.Errorf("cut off, it forgot a worker: %+v", r)
 	}
@@ -169,6 +177,9 @@ func TestComeAndGo(t *testing.T) {
 	b = start("b", "127.0.0.1:1", a.Addr()) // back at a new address, with a seed that does not answer
 	w.waitUntil("b is back", func() bool { return namesOf(a) == "a b" && namesOf(b) == "a b" })
 	w.waitUntil("b learnt everything", allHave("w7", 1, 1, a, b))
+	if got := silentAt(a); got != "c" {
+		t.Errorf("a misses %q although b is back", got)
+	}
 	if h := b.Health(); h.Members != 2 {
 		t.Errorf("b is back: %+v", h)
 	}
