@@ -451,15 +451,17 @@ func TestAddresses(t *testing.T) {
 	)
 	for address, who := range map[string]int{
 		"192.0.2.1:443": anybody, "[2001:db8::1]:443": anybody, "172.32.0.1:80": anybody, "100.128.0.1:80": anybody,
-		"10.0.0.1:80": namedRange, "172.16.0.1:80": namedRange, "192.168.1.1:80": namedRange, "[fd00::1]:80": namedRange,
+		"10.0.0.1:80": namedRange, "172.16.0.1:80": namedRange, "192.168.1.1:80": namedRange,
+		"[fd00::1]:80":         namedRange,
 		"[::ffff:10.0.0.1]:80": namedRange, "[fc00:1::1]:80": namedRange,
 		"127.0.0.1:80": namedHost, "[::1]:80": namedHost,
 		"169.254.169.254:80": nobody, "[fd00:ec2::254]:80": nobody, "[fd20:ce::254]:80": nobody, // metadata services
 		"100.100.100.200:80": nobody, "168.63.129.16:80": nobody, "192.0.0.192:80": nobody,
 		"100.64.0.1:80": nobody, "100.127.255.255:80": nobody, // carrier-grade NAT
 		"[fe80::1%eth0]:80": nobody, "169.254.0.1:80": nobody, // link-local
-		"[64:ff9b::a9fe:a9fe]:80": nobody, "[64:ff9b:1::a00:1]:80": nobody, "[2002:a9fe:a9fe::1]:80": nobody, // translated
-		"[::a9fe:a9fe]:80": nobody, "224.0.0.1:80": nobody, "[ff02::1]:80": nobody, "255.255.255.255:80": nobody,
+		"[64:ff9b::a9fe:a9fe]:80": nobody, "[64:ff9b:1::a00:1]:80": nobody, // translated
+		"[2002:a9fe:a9fe::1]:80": nobody,
+		"[::a9fe:a9fe]:80":       nobody, "224.0.0.1:80": nobody, "[ff02::1]:80": nobody, "255.255.255.255:80": nobody,
 		"0.0.0.0:80": nobody, "[::]:80": nobody, "[::ffff:0.0.0.0]:80": nobody, "0.1.2.3:80": nobody,
 	} {
 		for least, opts := range map[int]Options{

@@ -36,8 +36,8 @@ type Options struct {
 	Keys *identity.Keys
 
 	Parallel int // fetches at a time from a host, and checks at a time; default 4
-	// Serve bounds the files sent to peers at a time; more peers must go to the origin. Default 8. ServeParts bounds the
-	// parts of results sent to frontends at a time. Default 32. A single host gets at most half of each.
+	// Serve bounds the files sent to peers at a time; more peers must go to the origin. Default 8. ServeParts bounds
+	// the parts of results sent to frontends at a time. Default 32. A single host gets at most half of each.
 	Serve, ServeParts int
 
 	// Timeout is the longest silence of a source, connecting included, and the time for a peer to read 256 KiB. A
@@ -116,7 +116,9 @@ func (o Options) Validate() error {
 		}
 	}
 	for _, p := range o.Private {
-		if !slices.ContainsFunc(privateRanges, func(r netip.Prefix) bool { return r.Overlaps(p) && r.Bits() <= p.Bits() }) {
+		if !slices.ContainsFunc(privateRanges, func(r netip.Prefix) bool {
+			return r.Overlaps(p) && r.Bits() <= p.Bits()
+		}) {
 			wrong("the private range %s for files: give a part of %s", p, joinRanges(privateRanges))
 		}
 	}

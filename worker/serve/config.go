@@ -70,7 +70,7 @@ type Config struct {
 	// FilePrivate are the ranges of private addresses that URLs may lead to, without FileHosts. Default: none.
 	FilePrivate []netip.Prefix
 	// MaxFilesSent bounds the files sent to other workers at a time, and MaxResultsSent the parts of results sent to
-	// frontends. A single host gets at most half of each. Defaults 8 and 32.
+	// frontends. A single host gets at most half. Defaults 8 and 32.
 	MaxFilesSent, MaxResultsSent int
 	// FileTimeout is the longest silence of the source of a file. A source may take ten times FileTimeout for 256
 	// KiB. Each URL is tried three times. Default 30 s.

@@ -151,7 +151,7 @@ func (s *Server) queueFetch(a *worker.Fetch, now time.Time) {
 	}
 }
 
-// beginFetch hands out the files of f if the cache has all of them. Otherwise f waits for its origin.
+// beginFetch hands out the files of f if the cache has all files. Otherwise f waits for the origin.
 func (s *Server) beginFetch(f *fetch) {
 	if s.store.cache == nil || s.store.cache.HasAll(f.files) {
 		s.runFetch(f, nil)
