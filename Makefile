@@ -40,6 +40,15 @@ test: check-format vet staticcheck check-generate check-ui python tools ## all c
 	PHOEBE_SEEDS=20 go test -race -run 'TestFaults$$|TestFigureReports$$' ./bench/sim
 	env -u PHOEBE_PYTHON_PATH $(MAKE) --no-print-directory ui-test dashboards # which run the command: it refuses variables that it does not know
 
+# Ends a recipe that has named Debian packages in the variable missing: installs the packages, or names them and fails.
+define install_missing
+if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && has apt-get; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing >/dev/null && exit 0; \
+	fi; \
+	echo "not found, and not installed: install$$missing (on Debian: apt-get install$$missing)"; exit 1
+endef
+
 # Programs that tests need, and the Debian packages that have them: what is missing is installed, where that is possible.
 .PHONY: tools
 tools: ## install what the tests of page and dashboard need: a browser, Prometheus and VictoriaMetrics
@@ -48,11 +57,15 @@ tools: ## install what the tests of page and dashboard need: a browser, Promethe
 	test -n "$${CHROMIUM:-}" || has chromium || has chromium-browser || has google-chrome || has google-chrome-stable || missing+=" chromium"; \
 	has promtool && has prometheus || missing+=" prometheus"; \
 	has vmalert && has victoria-metrics || missing+=" victoria-metrics"; \
-	if [ -z "$$missing" ]; then exit 0; fi; \
-	if [ "$$(id -u)" = 0 ] && has apt-get; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing >/dev/null && exit 0; \
-	fi; \
-	echo "not found, and not installed: install$$missing (on Debian: apt-get install$$missing)"; exit 1
+	$(install_missing)
+
+.PHONY: balancers
+balancers: ## install what the fleets of rolling, upgrade, rotate and tenants need: HAProxy and nginx
+	@missing=; \
+	has() { command -v "$$1" >/dev/null || test -x "/usr/sbin/$$1"; }; \
+	has haproxy || missing+=" haproxy"; \
+	has nginx || missing+=" nginx"; \
+	$(install_missing)
 
 .PHONY: check-format
 check-format: ## fail if gofmt would change a file
@@ -167,7 +180,7 @@ copies: ## one worker of eight slowed to a tenth: the 99th percentile of jobs wi
 	PHOEBE_SOAK=1 go test -count=1 -v -timeout 10m -run 'TestSlowWorker$$' ./cmd/phoebe
 
 .PHONY: tenants
-tenants: ## a tenant that asks for three times what there is beside an interactive one: by how much the latter's jobs take longer (4 minutes)
+tenants: balancers ## a tenant that asks for three times what there is beside an interactive one: by how much the latter's jobs take longer (4 minutes)
 	PHOEBE_TENANTS=1 go test -count=1 -v -timeout 15m -run 'TestBully$$' ./cmd/phoebe
 
 .PHONY: abuse
@@ -175,17 +188,17 @@ abuse: ## attacks by strangers and by a tenant: a polite tenant's p50 and p99 be
 	PHOEBE_ABUSE=1 go test -count=1 -v -timeout 15m -run 'TestAbuse$$' ./cmd/phoebe
 
 .PHONY: upgrade
-upgrade: ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it, compare frontends of both, and try claims of an older frontend (8 minutes)
+upgrade: balancers ## bring a fleet of the release that cmd/phoebe/RELEASED names to this tree and back, under load, a minute of each with half of it, compare frontends of both, and try claims of an older frontend (8 minutes)
 	PHOEBE_UPGRADE=1 go test -v -count=1 -run 'TestUpgrade$$|TestMixedReleases$$' -timeout 15m ./cmd/phoebe/
 
 .PHONY: rotate
-rotate: ## replace the authority, certificates and secrets of a fleet under load, three times: no call may fail (2 minutes)
+rotate: balancers ## replace the authority, certificates and secrets of a fleet under load, three times: no call may fail (2 minutes)
 	PHOEBE_ROTATE=1 go test -v -count=1 -run 'TestRotate$$' -timeout 15m ./cmd/phoebe/
 
 # What stands in front of the frontends of make rolling.
 LB ?= haproxy
 .PHONY: rolling
-rolling: build python ## restart a fleet's processes, each twice, under load behind LB (haproxy, nginx or none): no call may fail (2 minutes)
+rolling: build python balancers ## restart a fleet's processes, each twice, under load behind LB (haproxy, nginx or none): no call may fail (2 minutes)
 	PHOEBE_ROLLING=$(LB) PHOEBE_TEST_BINARY=$(CURDIR)/bin/phoebe go test -v -count=1 -run 'TestRolling$$|TestFrozenBehindBoth$$' -timeout 20m ./cmd/phoebe/
 
 .PHONY: mutants
