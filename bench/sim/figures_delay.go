@@ -10,7 +10,7 @@ import (
 
 // rivalFigures are about other schedulers' own claims. Omega is Schwarzkopf et al. (EuroSys 2013); delay scheduling
 // is Zaharia et al. (EuroSys 2010).
-var rivalFigures = []Figure{commitFigure, centreFigure, delayFigure}
+var rivalFigures = []Figure{decisionFigure, commitFigure, centreFigure, delayFigure}
 
 // facebookSizes is the law of tasks per job in the evaluation of delay scheduling.
 type facebookSizes struct{}

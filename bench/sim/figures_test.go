@@ -214,6 +214,53 @@ func TestRunsEverywhere(t *testing.T) {
 	}
 }
 
+// The checks on rivals follow from the numbers, seed by seed.
+func TestRivalFiguresAreChecked(t *testing.T) {
+	run := func(lastStart, busy float64) *bench.SimRun {
+		r := &bench.SimRun{Kinds: map[string]*bench.SimGroup{}, Deciders: map[string]bench.SimDecider{}}
+		for _, kind := range []string{"batch", "service"} {
+			g := &bench.SimGroup{}
+			g.LastStartMS.P90, g.LastStartMS.Mean = lastStart*1000, lastStart*1000
+			r.Kinds[kind] = g
+			r.Deciders[kind] = bench.SimDecider{Busy: busy}
+		}
+		return r
+	}
+	for _, test := range []struct {
+		phoebe, priced float64 // time until the last start
+		busy           float64
+		want           string
+	}{
+		{0.01, 1, 0.1, "yyyyyyyyyyyy"}, // the last check is a bound, for information
+		{0.2, 1, 0.1, "yyyynyyyyyyy"}, {0.01, 1.1, 0.1, "yyyyynnnnyyy"},
+		{0.01, 1, 0.2, "yyyyyyyyynny"},
+	} {
+		d := &figureData{runs: map[figurePoint][]*bench.SimRun{}}
+		for _, x := range []float64{0.1, 100} {
+			for seed := range 3 {
+				v := 1 + 1e-4*float64(seed)
+				slow := 1.0
+				if x == 100 {
+					slow = 50
+				}
+				for _, line := range []string{"single-path", "multi-path", "two-level"} {
+					d.addRun(line, x, run(slow*v, 0.1))
+				}
+				d.addRun("shared-state", x, run(v, 0.1*v))
+				d.addRun("phoebe", x, run(test.phoebe, 0))
+				d.addRun(pricedPhoebe, x, run(test.priced*v, test.busy*v))
+			}
+		}
+		got := ""
+		for _, c := range decisionFigure.check(d) {
+			got += map[bool]string{true: "y", false: "n"}[c.Holds]
+		}
+		if got != test.want {
+			t.Errorf("%+v: %s", test, got)
+		}
+	}
+}
+
 func TestFigureReports(t *testing.T) {
 	f := mustFigure(t, "additions-1ms")
 	var all [2]string
