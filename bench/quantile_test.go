@@ -18,7 +18,7 @@ func TestOneDefinitionOfQuantiles(t *testing.T) {
 			a.Job(JobOutcome{Index: 2 * i, Response: d})
 			b.Job(JobOutcome{Index: 2*i + 1, Response: d})
 		}
-		// The smallest value that at least 99 of 100 do not exceed, and likewise half of them.
+		// The smallest value that at least 99 of 100 do not exceed, and likewise half.
 		p50, p99 := float64((n+1)/2), float64((99*n+99)/100)
 		exact, recorded, compared := sampleStats(sample), h.Quantiles(ms), Compare(a, b).AMS
 		for name, got := range map[string]Quantiles{

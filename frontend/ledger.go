@@ -100,7 +100,7 @@ func (c *ledger) noteDraining(w *worker) {
 	c.noteNotUp(w)
 }
 
-// noteCache notes whether the cache of w takes new files. Tasks with files wait for another worker, or may go to w again.
+// noteCache notes whether the cache of w takes new files. If not, tasks with files go to other workers.
 func (c *ledger) noteCache(w *worker, problem string) {
 	c.view.NoteCache(w.Worker, problem)
 	c.updateStranded()

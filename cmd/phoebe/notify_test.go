@@ -17,7 +17,7 @@ type systemd struct {
 	notices []string
 }
 
-// startSystemd listens for messages of one process.
+// startSystemd listens for the messages of a process.
 func startSystemd(t *testing.T) *systemd {
 	t.Helper()
 	s := &systemd{name: filepath.Join(t.TempDir(), "notify")}

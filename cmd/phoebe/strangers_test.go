@@ -171,7 +171,7 @@ func TestSlowRequestsToAdmin(t *testing.T) {
 		}
 		defer c.Close()
 		slow = append(slow, c)
-		if i%3 > 0 { // the third of them is silent
+		if i%3 > 0 { // the third is silent
 			fmt.Fprintf(c, "POST /maintenance HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\ni")
 		}
 	}

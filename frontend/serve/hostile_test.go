@@ -24,7 +24,7 @@ type hostileCall struct {
 	call                                  func(h *hostile) (empty bool, err error)
 }
 
-// hostile is what the calls are made of.
+// hostile holds the parts of the calls.
 type hostile struct {
 	ctx    context.Context
 	api    phoebe.Client
@@ -205,7 +205,7 @@ var hostileCalls = []hostileCall{
 	}},
 }
 
-// A client of one tenant sends the ids of another tenant's job in every call, and in every field of a resubmission. It
+// A tenant's client sends the ids of another tenant's job in every call, and in every field of a resubmission. It
 // learns nothing and changes nothing, wherever it asks. OPERATIONS.md has the table for readers.
 func TestHostileTenants(t *testing.T) {
 	for i := range reflect.TypeFor[v1.Phoebe]().NumMethod() {

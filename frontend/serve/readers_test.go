@@ -45,7 +45,7 @@ func (r *rawConn) hangUp(c *testCluster) {
 	pollUntil(r.T, "the connection to be seen closed", conn.hasHungUp)
 }
 
-// readAll fetches outcomes from cursor 0 on until the job is done, or has n of them.
+// readAll fetches outcomes from cursor 0 on until the job is done, or has n outcomes.
 func readAll(t *testing.T, c *testCluster, h *v1.Handle, n int) (tasks []int32, done bool) {
 	t.Helper()
 	for cursor := int64(0); !done && len(tasks) < n; {
@@ -233,7 +233,7 @@ func TestVanishedPollersMakeRoom(t *testing.T) {
 	}
 }
 
-// The process was stopped for so long that jobs are given up. The first call then is an Extend, or a repeated Submit.
+// The process was stopped until jobs are given up. The first call then is an Extend, or a repeated Submit.
 func TestFirstCallAfterPause(t *testing.T) {
 	c := startCluster(t, 1, 1)
 	ctx := context.Background()

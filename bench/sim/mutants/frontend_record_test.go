@@ -40,7 +40,7 @@ var frontendRecord = packageMutants{"frontend/record", []mutant{
 	},
 	{
 		"a job goes when slower jobs have taken its place", "jobList.keepJob",
-		"slices.Index(s.jobs, old); i >= 0", "slices.Index(s.jobs, old); i >= len(s.jobs)",
+		"slices.Index(s.tickets, old); i >= 0", "slices.Index(s.tickets, old); i >= len(s.jobs)",
 	},
 	{
 		"the critical path goes through the stages before", "NewBlame",

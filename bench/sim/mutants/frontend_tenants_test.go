@@ -3,8 +3,12 @@ package mutants
 // frontendTenants lists the mutants of package frontend/tenants. Short and central old texts stay valid longest.
 var frontendTenants = packageMutants{"frontend/tenants", []mutant{
 	{
+		"a lost frontend is missed, and heard no less than a frontend that left", "Quotas.Exchange",
+		"if s.silent[name] = true; !isGone(name) {", "if s.silent[name] = !isGone(name); !isGone(name) {",
+	},
+	{
 		"a silent frontend is missed, not only a lost frontend", "Quotas.Exchange",
-		"missed > len(present)-len(silent) &&", "2*len(present) < len(s.frontends) && missed >= 0 &&",
+		"missed > heard &&", "2*len(present) < len(s.frontends) && missed > -heard &&",
 	},
 	{
 		"a leaving frontend is not missed", "Quotas.Exchange",
