@@ -134,15 +134,15 @@ func (s *seconds) UnmarshalJSON(text []byte) error {
 		v, parsing := strconv.ParseFloat(string(text), 64)
 		d, err = time.Duration(math.Round(v*1e9)), parsing
 	}
-	if err != nil || d < 0 || d > maxSeconds {
-		return fmt.Errorf("%s is not a number of seconds from 0 to %.0f", text, maxSeconds.Seconds())
+	if err != nil || d < 0 || d > maxTime {
+		return fmt.Errorf("%s is not a number of seconds from 0 to %.0f", text, maxTime.Seconds())
 	}
 	*s = seconds(d)
 	return nil
 }
 
-// maxSeconds bounds times in a file of JSON lines: a hundred years.
-const maxSeconds = 100 * 365 * 24 * time.Hour
+// maxTime bounds times in a file of JSON lines: a hundred years.
+const maxTime = 100 * 365 * 24 * time.Hour
 
 // WriteJobs writes a list of jobs as JSON lines, one for each job.
 func WriteJobs(w io.Writer, l *Listed) error {
