@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -46,6 +47,7 @@ func TestVariables(t *testing.T) {
 
 // A command without any frontend to ask says so.
 func TestConnectToNobody(t *testing.T) {
+	clearVariables(t)
 	t.Setenv("PHOEBE_CONNECT", "")
 	for _, command := range [][]string{{"status"}, {"run", "--function", "echo"}, {"doctor"}, {"tenants"}} {
 		var stdout, stderr strings.Builder
@@ -58,6 +60,7 @@ func TestConnectToNobody(t *testing.T) {
 
 // Completion offers the negative of each flag that has one.
 func TestCompletionOfNegatives(t *testing.T) {
+	clearVariables(t)
 	for shell, want := range map[string]string{"bash": "--no-embedded", "zsh": "--no-embedded",
 		"fish": "-l no-embedded "} {
 		var stdout, stderr strings.Builder
@@ -105,6 +108,17 @@ func TestUnknownVariables(t *testing.T) {
 		name, _, _ := strings.Cut(test.variable, "=")
 		if err == nil || !strings.Contains(err.Error(), name+": the nearest is "+test.nearest) {
 			t.Errorf("%s: %v, want %s", test.variable, err, test.nearest)
+		}
+	}
+}
+
+// clearVariables removes the variables that commands read, until the test ends: the tests themselves have some.
+func clearVariables(t *testing.T) {
+	t.Helper()
+	for _, v := range os.Environ() {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PHOEBE_") {
+			t.Setenv(name, value) // restores the variable at the end
+			os.Unsetenv(name)
 		}
 	}
 }

@@ -193,7 +193,12 @@ func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		e.SetIndent("", "  ")
 		return e.Encode(all)
 	}
-	quoteStrings(reflect.ValueOf(all))
+	for i := range all {
+		warning := strings.Split(all[i].Warning, "\n") // may name a flaw of a file on each line
+		quoteStrings(reflect.ValueOf(warning))
+		quoteStrings(reflect.ValueOf(&all[i]))
+		all[i].Warning = strings.Join(warning, "\n")
+	}
 	if err := printStatus(out.out, all); err != nil || !c.Matrices {
 		return err
 	}
