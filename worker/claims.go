@@ -9,9 +9,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// jobMemory holds facts about a job besides its attempts. The frontend of the last claim is remembered so that
-// the earlier owner cannot start a task any more. The loss of started attempts is remembered, so no frontend
-// believes that the tasks never started.
+// jobMemory holds facts about a job that outlast its attempts. By the owner of the last claim, the worker refuses
+// tasks of earlier owners. By forgotAttempts, the worker does not tell a frontend that a forgotten attempt never
+// started.
 type jobMemory struct {
 	key            jobKey
 	owner          probe.FrontendID // 0: no frontend has claimed the job
@@ -26,8 +26,8 @@ type jobMemory struct {
 type jobKey struct {
 	job    probe.JobID
 	tenant string
-	// anyTenant is set for what concerns the jobs of all tenants that are not guarded: claims of older frontends, and
-	// forgotten attempts.
+	// anyTenant is set in keys of memories that concern all jobs of this id that are not guarded, of all tenants.
+	// Claims of older frontends make such memories, and forgotten attempts of jobs that are not guarded.
 	anyTenant bool
 }
 
@@ -39,8 +39,8 @@ func keyOf(m *probe.Claim) jobKey {
 	return jobKey{job: m.Job, anyTenant: true}
 }
 
-// coversTenant reports whether a claim concerns the jobs of tenant. A claim of an older frontend names no tenant, and
-// concerns no guarded job.
+// coversTenant reports whether a claim concerns a job of tenant. A claim of an older frontend names no tenant: the
+// claim concerns all jobs that are not guarded.
 func coversTenant(m *probe.Claim, tenant string, guarded bool) bool {
 	if m.HasTenant {
 		return tenant == m.Tenant
@@ -49,16 +49,15 @@ func coversTenant(m *probe.Claim, tenant string, guarded bool) bool {
 }
 
 const (
-	// rememberFor is the time that a memory is kept after its last change. The earlier owner of a moved job may
-	// still send messages for the job, and rememberFor must outlast the last such message. A sent message is under
-	// way for no longer than the lease. But after a freeze, a frontend goes on with its jobs. The frontend lets go
-	// of a job when a worker says that the job has moved, or when the client is gone. After an absence the frontend
-	// first checks whether its clients are gone. The check takes as long as a client may be silent (30 s by
-	// default).
+	// rememberFor is the time that a memory is kept after its last change. The time must outlast the last message of
+	// an earlier owner for the moved job. A sent message is under way for no longer than the lease. But a frontend
+	// that was frozen goes on with its jobs later. The frontend lets go of a job when a worker says that the job has
+	// moved, or when the client is gone. After a freeze, the frontend first checks whether its clients are gone. The
+	// check takes as long as a client may be silent (30 s by default).
 	rememberFor = 10 * time.Minute
-	// maxMemories bounds the number of memories: more jobs than can be lost with a frontend. Beyond the bound the
-	// worker forgets the oldest memories, because the earlier owners of these jobs have had the longest time to let
-	// go of the jobs. maxMemoryNames bounds the bytes of the tenants' names in the memories in the same way.
+	// maxMemories bounds the number of memories. A lost frontend has fewer jobs. Beyond the bound the worker forgets
+	// the oldest memories, because the earlier owners of these jobs have had the longest time to let go of the jobs.
+	// maxMemoryNames likewise bounds the bytes of the tenants' names in the memories.
 	maxMemories    = 1 << 18
 	maxMemoryNames = 16 << 20
 )
@@ -78,8 +77,8 @@ func (c *Core) rememberJob(key jobKey, now time.Time) *jobMemory {
 	return m
 }
 
-// expireMemories forgets old memories, and the oldest of too many. If the job had forgotten attempts, knownSince moves
-// up to the last change of the memory. An unknown attempt that was sent before that time may have started.
+// expireMemories forgets old memories, and the oldest of too many. If a forgotten memory told of forgotten attempts,
+// knownSince moves up to the last change of the memory: an unknown attempt that was sent before may have started.
 func (c *Core) expireMemories(now time.Time) {
 	for m := c.memoriesByAge.First(); m != nil && (now.Sub(m.changedAt) >= rememberFor ||
 		c.memoriesByAge.Len() > maxMemories || c.memoryNames > maxMemoryNames); m = c.memoriesByAge.First() {
@@ -92,8 +91,8 @@ func (c *Core) expireMemories(now time.Time) {
 	}
 }
 
-// noteForgotten notes in the job's memory that the worker forgets a started attempt, whose result may be undelivered.
-// It does not drop the attempt: the caller does.
+// noteForgotten notes in the job's memory that the worker forgets a started attempt. The result may be undelivered. The
+// caller drops the attempt.
 func (c *Core) noteForgotten(a *attempt, now time.Time) {
 	key := jobKey{job: a.job, anyTenant: true}
 	if a.guarded {
@@ -108,8 +107,8 @@ func (c *Core) hasForgotten(key jobKey) bool {
 	return own != nil && own.forgotAttempts || all != nil && all.forgotAttempts
 }
 
-// hasMoved reports whether the job of tenant was claimed for a later generation than g, or for g by another frontend
-// than l's.
+// hasMoved reports whether the job is no longer l's at generation g: another frontend claimed the job for g, or any
+// frontend claimed it for a later generation.
 func (c *Core) hasMoved(l *link, job probe.JobID, tenant string, guarded bool, g probe.Generation) bool {
 	if len(c.memories) == 0 {
 		return false
@@ -118,12 +117,16 @@ func (c *Core) hasMoved(l *link, job probe.JobID, tenant string, guarded bool, g
 		!guarded && c.memories[jobKey{job: job, anyTenant: true}].outranks(l, g)
 }
 
-// outranks reports whether m, which may be nil, remembers a later claim than that of l for generation g.
+// outranks reports whether m remembers a claim that outranks the frontend of l at generation g; m may be nil.
 func (m *jobMemory) outranks(l *link, g probe.Generation) bool {
 	return m != nil && m.owner != 0 && (g < m.generation || g == m.generation && m.owner != l.frontend)
 }
 
-// grantClaim gives an attempt, or all attempts of a job, to the claiming link.
+// grantClaim makes the claimant l the owner of a job, or hands a claim of a single attempt to claimAttempt. The
+// claimant gets the attempts that have started. Staged attempts are withdrawn. No work is lost, because they have
+// not started, and the claimant can launch the tasks anew. With a new owner, handBack could not return a staged
+// attempt to its place, which is on the link of the earlier owner. A staged attempt stays if the claimant itself
+// launched the attempt for this generation.
 func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action) []Action {
 	if m.Attempt != (probe.AttemptID{}) {
 		return c.claimAttempt(l, m, now, acts)
@@ -164,12 +167,13 @@ func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action)
 	}, acts)
 }
 
-// knownFor returns how far back the worker knows of every attempt of a claimed job that started: the attempt is still
-// here, or was acknowledged. So an attempt that was sent within this time, and is not here, never started. 0: the
-// worker cannot say.
+// knownFor returns how far back the worker knows every started attempt of a claimed job; 0: the worker cannot say.
+// Within this time, each started attempt is still here, or was acknowledged. So an attempt that was sent within this
+// time, and is not here, never started.
 func (c *Core) knownFor(m *probe.Claim, now time.Time) time.Duration {
 	switch {
-	// A claim of an older frontend may concern a guarded job. The owner of the job may still start tasks.
+	// An older frontend may claim a guarded job. The claim takes nothing, so the owner may still start tasks of the
+	// job.
 	case !m.HasTenant && c.guardsJobs:
 		return 0
 	// To a leaving worker, frontends acknowledge results that clients do not have yet.
@@ -179,7 +183,10 @@ func (c *Core) knownFor(m *probe.Claim, now time.Time) time.Duration {
 	return now.Sub(c.knownSince)
 }
 
-// claimAttempt gives an attempt to the claiming link, if the job has not moved.
+// claimAttempt answers the claim of a single attempt. If the attempt has started, and the job has not moved, the
+// claimant l becomes the owner. If the job has moved, l gets Refused with Moved. A staged attempt is withdrawn, for
+// the reason at grantClaim. Then l gets Refused with Unknown, as for an attempt that is not here. By Knows, l learns
+// whether the attempt surely never started.
 func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Action) []Action {
 	a := c.attempts[m.Attempt]
 	if a != nil && !coversTenant(m, a.tenant, a.guarded) {
@@ -199,17 +206,18 @@ func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Actio
 	}, acts)
 }
 
-// withdrawStaged takes a staged attempt away from its owner, on behalf of l. The attempt will not run.
-func (c *Core) withdrawStaged(l *link, a *attempt, acts []Action) []Action {
+// withdrawStaged drops a staged attempt because of a claim: the attempt will not run. The owner learns of the move,
+// unless the owner is the claimant, whom the answer to the claim tells.
+func (c *Core) withdrawStaged(claimant *link, a *attempt, acts []Action) []Action {
 	c.dropStaged(a)
-	if a.owner == l {
+	if a.owner == claimant {
 		return acts
 	}
 	return c.sendRefused(a.owner, 0, 0, a.id, probe.Moved, 0, acts)
 }
 
-// adoptAttempt makes l the owner of a, and sends l the state of a. An earlier owner with a link learns about the
-// move.
+// adoptAttempt makes l the owner of a, a started attempt. l gets Finished or Started. An earlier owner with a link
+// learns of the move.
 func (c *Core) adoptAttempt(l *link, a *attempt, now time.Time, acts []Action) []Action {
 	if a.owner != nil && a.owner != l {
 		acts = c.sendRefused(a.owner, 0, 0, a.id, probe.Moved, 0, acts)
@@ -230,7 +238,7 @@ func (c *Core) adoptAttempt(l *link, a *attempt, now time.Time, acts []Action) [
 	}, acts)
 }
 
-// ownerlessList returns the list with attempt a, which has no owner.
+// ownerlessList returns the list that has a, an attempt without an owner.
 func (c *Core) ownerlessList(a *attempt) *list.List[*attempt] {
 	if a.state == ended {
 		return &c.unclaimed
@@ -238,7 +246,7 @@ func (c *Core) ownerlessList(a *attempt) *list.List[*attempt] {
 	return &c.orphans
 }
 
-// disownResult gives up the owner of a result, and leaves the result for a claim.
+// disownResult takes the owner off a result, and keeps the result for a claim.
 func (c *Core) disownResult(a *attempt, now time.Time) {
 	if a.owner != nil {
 		c.retained.Remove(a)
@@ -247,8 +255,8 @@ func (c *Core) disownResult(a *attempt, now time.Time) {
 	}
 }
 
-// retainResult keeps a result until the acknowledgement. If the owner is lost, the worker keeps the result for
-// claimableFor.
+// retainResult keeps a result until its owner acknowledges the result. If the owner is lost, the worker keeps the
+// result for claimableFor.
 func (c *Core) retainResult(a *attempt, now time.Time) {
 	if a.owner != nil {
 		c.retained.Push(a)
@@ -270,7 +278,7 @@ func (c *Core) forgetAttempt(a *attempt) {
 	c.freeAttempts.putBack(a)
 }
 
-// acknowledgeResult forgets a result of l, or an unclaimed result. If disowned is set, the result stays for a
+// acknowledgeResult forgets a result that l owns, or that nobody owns. If disowned is set, the result stays for a
 // claim.
 func (c *Core) acknowledgeResult(l *link, id probe.AttemptID, disowned bool, now time.Time) {
 	a := c.attempts[id]
@@ -293,7 +301,8 @@ func (c *Core) claimableFor() time.Duration {
 	return c.cfg.Retain
 }
 
-// expireResults forgets results without a claim in time, and the oldest of too many.
+// expireResults forgets results that nobody has claimed in time. If all results still take too much memory,
+// expireResults forgets more: the oldest unclaimed results first, then the oldest results with an owner.
 func (c *Core) expireResults(now time.Time) {
 	for {
 		a := c.unclaimed.First()

@@ -8,8 +8,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// reservePlaces queues the new places of m, and starts ride-along tasks. A ride-along task starts if it has room
-// now and delays no waiting place.
+// reservePlaces takes in the new places of m, and the tasks that ride along. If a ride has room now, and delays no
+// waiting place, the ride starts. If the queue is empty and there is no room, up to m.Bundle rides are staged: they
+// start when slots fall free. The places of all other rides are queued, and Queued tells the frontend.
 func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Action) []Action {
 	reason := c.whyNoPlace(m.Demand, false)
 	c.guardsJobs = c.guardsJobs || m.Guarded
@@ -635,7 +636,9 @@ func (c *Core) expireOverdue(now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// lateStaged returns the first staged attempt if it has waited longer than patienceFor, or nil.
+// lateStaged returns the first staged attempt if it has waited longer than patienceFor, or nil. Staged attempts
+// start in order, so an attempt behind the first cannot start earlier. If its limit passes meanwhile, the attempt is
+// handed back only when it comes first: Step looks again once the first has started, or was handed back.
 func (c *Core) lateStaged(now time.Time) *attempt {
 	if a := c.staged.First(); a != nil && now.Sub(a.stateSince) >= c.patienceFor(a) {
 		return a
@@ -653,9 +656,10 @@ func (c *Core) patienceFor(a *attempt) time.Duration {
 	return lateAfter * max(a.owner.lead, initialLead)
 }
 
-// handBack returns a staged attempt to its frontend, because the promised slot did not fall free in time and
-// another worker may have room. The attempts in endingSoon are no longer expected to end soon, because the
-// forecast failed.
+// handBack returns a staged attempt to its frontend, because the promised slot did not fall free in time. Another
+// worker may have room. The attempts in endingSoon are no longer expected to end soon, because the forecast failed.
+// The refusal carries ReadyExpiry as its RetryAfter, which has no effect: with Late, frontends ignore RetryAfter,
+// also those of the last release.
 func (c *Core) handBack(a *attempt, now time.Time, acts []Action) []Action {
 	c.Stats.Late++
 	c.dropStaged(a)

@@ -7,12 +7,12 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// gapDepth is the number of entries to plan in search of gaps. It is small because the search runs at each change
-// while the free room is too small for the head of the queue. Short entries further behind may still use the short
-// part.
+// gapDepth is the number of entries that findGaps plans in full. It is small because findGaps runs at each change
+// while the head of the queue has no room. Short entries further behind may still use the short part.
 const gapDepth = 64
 
-// lateDepth is the number of entries to skip in search of gaps because their files are late. Skipping costs little.
+// lateDepth is the number of entries with late files that findGaps skips. A skipped entry does not count for gapDepth,
+// because skipping costs little.
 const lateDepth = 4096
 
 // The initial values of averages.
@@ -25,7 +25,7 @@ const (
 type averages struct {
 	runTime     time.Duration // of all tasks; assumed for a task without an expected run time
 	longRunTime time.Duration // of a long task; 0: none came yet
-	bindChance  float64       // chance of a task for a reservation
+	bindChance  float64       // chance that a reservation gets a task
 	fetchRate   float64       // bytes per second
 }
 
@@ -53,7 +53,7 @@ func (l *averages) noteTurn(bound bool) {
 	l.bindChance += (outcome - l.bindChance) / 64
 }
 
-// placeCost returns the time that the place is expected to keep its room, once the room is taken.
+// placeCost returns how long the place is expected to use its room. A reservation counts at the chance of a task.
 func (c *Core) placeCost(p *place) time.Duration {
 	chance := 1.0
 	if p.launch == nil {
@@ -62,8 +62,9 @@ func (c *Core) placeCost(p *place) time.Duration {
 	return expectedCost(p.expectedRun, c.averages.runTime, chance)
 }
 
-// longestRun returns the longest use of room by the place, going by the estimate; horizon if unknown.
-func (p *place) longestRun() time.Duration {
+// maxUse returns an upper bound of the time that the place uses room, if the estimate holds; horizon without an
+// estimate. A reservation also uses room until its frontend answers.
+func (p *place) maxUse() time.Duration {
 	switch {
 	case p.estimate <= 0:
 		return horizon
@@ -73,7 +74,8 @@ func (p *place) longestRun() time.Duration {
 	return p.estimate
 }
 
-// beginForecast begins a forecast with the present use of room, and with the uses that come before the queue.
+// beginForecast begins a forecast. The forecast has the attempts that run, the places that ask their frontends, and
+// the entries that get room before the queue: staged attempts, and places that asked ahead.
 func (c *Core) beginForecast(now time.Time) *forecast {
 	f, capacity := &c.forecast, c.capacity
 	if c.isQuiet(now) {
@@ -82,7 +84,7 @@ func (c *Core) beginForecast(now time.Time) *forecast {
 	f.reset(capacity)
 	for _, a := range c.runs {
 		timeLeft := c.attemptTimeLeft(a, now)
-		if a.stopState != unstoppable { // a regular place can have the attempt stopped
+		if a.stopState != unstoppable { // the attempt stops if a regular place needs the room
 			timeLeft = min(timeLeft, c.cfg.PreemptAfter)
 		}
 		f.addRunning(roomFor(a.demand, a.long), timeLeft)
@@ -101,9 +103,9 @@ func (c *Core) beginForecast(now time.Time) *forecast {
 	return f
 }
 
-// Matrix returns the expected wait for room of a long task that comes at now. It takes some 20 us with a hundred
-// entries in the queue, and never more than some 100 us. Matrix changes nothing that Step depends on. Like Step,
-// it is not for concurrent use.
+// Matrix returns the expected wait for room of a long task that comes at now. With a hundred entries in the queue,
+// Matrix takes some 20 us, and never more than some 100 us. Matrix changes nothing that Step depends on. Like Step,
+// Matrix is not for concurrent use.
 func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
 	f := c.beginForecast(now)
 	rest, n := c.queue.backlog, 0
@@ -122,8 +124,8 @@ func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
 	return m
 }
 
-// expectedWaits returns the expected waits of the tasks of l in the queue, as far as the first planDepth places
-// go. A wait matrix cannot tell these waits, because a matrix also counts later places.
+// expectedWaits returns the expected waits of l's tasks among the first planDepth places of the queue. The wait matrix
+// cannot tell these waits, because the matrix also counts the places behind a task.
 func (c *Core) expectedWaits(l *link, now time.Time) (list []probe.Expect) {
 	if l.taskCount == 0 {
 		return nil
@@ -138,7 +140,7 @@ func (c *Core) expectedWaits(l *link, now time.Time) (list []probe.Expect) {
 	return list
 }
 
-// expectedWait returns the expected wait of a place; 0: the place is beyond the planned part.
+// expectedWait returns the expected wait of a place; 0: the place is not among the first planDepth places.
 func (c *Core) expectedWait(wanted *place, now time.Time) time.Duration {
 	for p, wait := range c.plannedWaits(now) {
 		if p == wanted {
@@ -148,7 +150,7 @@ func (c *Core) expectedWait(wanted *place, now time.Time) time.Duration {
 	return 0
 }
 
-// plannedWaits yields the first planDepth places in order, with expected waits.
+// plannedWaits yields the first planDepth places in the order of the queue, each with its expected wait.
 func (c *Core) plannedWaits(now time.Time) iter.Seq2[*place, time.Duration] {
 	return func(yield func(*place, time.Duration) bool) {
 		f, n := c.beginForecast(now), 0
@@ -160,9 +162,9 @@ func (c *Core) plannedWaits(now time.Time) iter.Seq2[*place, time.Duration] {
 	}
 }
 
-// backfill begins the turns of entries behind the head of the queue, while the head has no room. An entry goes
-// first only if it does not delay the expected start of an entry ahead (conservative backfilling). backfill reports
-// whether a turn began.
+// backfill begins the turns of entries behind the head of the queue, while the head has no room. An entry overtakes
+// others only if no expected start of an entry ahead is delayed (conservative backfilling). backfill reports whether
+// a turn began.
 func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 	if !c.fetchWake.IsZero() && !now.Before(c.fetchWake) {
 		c.fetchWake = time.Time{}
@@ -184,20 +186,24 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 	return acts, filled
 }
 
-// findGaps plans the queue, and collects in c.gaps the entries that may start now. If extra is not nil, extra is the
-// need of one more entry, behind all others. Then found says whether the extra entry may find a gap now, and
-// shortPartOnly whether only in the short part. If extra is nil, findGaps stops where no entry of the queue can fill a
-// gap, and the results mean nothing.
+// findGaps plans the queue in order, and collects in c.gaps the entries that may start now.
+//
+// Without extra, findGaps serves c.gaps alone: callers ignore both results. The plan ends once no entry of the queue
+// fits into the free room.
+//
+// With extra, a caller asks about one more entry behind all others, and extra is the room that the entry needs. The
+// plan ends once extra does not fit into the free room. The result found says whether the extra entry may find a gap.
+// If so, shortPartOnly says whether the gap must be in the short part.
 func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) {
 	f := c.beginForecast(now)
 	c.gaps, c.fetchWake = c.gaps[:0], time.Time{}
 	checkedFree, n, late := room{}, 0, 0
-	shortAhead := false // a short entry ahead cannot start
+	shortAhead := false // an entry ahead is short, and cannot start now
 	for p := range c.queue.inOrder(now) {
-		fetched := p.filesExpectedIn(now)
-		if late < lateDepth && fetched == 0 && p.waitsForFiles() {
+		filesIn := p.filesExpectedIn(now)
+		if late < lateDepth && filesIn == 0 && p.waitsForFiles() {
 			late++
-			continue // late files: the entry keeps its position, but no room
+			continue // late files: the entry keeps its position, and gets no room in the plan
 		}
 		n++
 		deep := n > gapDepth
@@ -211,20 +217,21 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 			}
 			checkedFree = free
 		}
-		// An entry that cannot start now is planned from the next change of the free room on.
+		// If the entry cannot start now, its earliest start is the next change of the free room.
 		notBefore := f.nextChange()
 		switch {
-		case fetched > 0:
-			notBefore = fetched
-			if late := p.files.expectedAt.Add(1); c.fetchWake.IsZero() || late.Before(c.fetchWake) {
-				c.fetchWake = late
+		case filesIn > 0:
+			notBefore = filesIn
+			if lateFrom := p.files.expectedAt.Add(1); c.fetchWake.IsZero() || lateFrom.Before(c.fetchWake) {
+				c.fetchWake = lateFrom
 			}
 		case p.waitsForFiles():
 			continue // beyond lateDepth
-		// A deep entry gets room in the short part only, where only short entries could be delayed. None is ahead.
-		case (deep || f.mayStart(p.neededRoom(), p.longestRun())) &&
+		// A deep entry needs no look at the plan. The entry gets room in the short part only, and so delays no long
+		// entry. No short entry waits ahead, because the loop ends at a deep entry if shortAhead is set.
+		case (deep || f.mayStart(p.neededRoom(), p.maxUse())) &&
 			(!shortPartOnly || c.fitsShortPart(p.neededRoom(), f.spans[0].free)):
-			// The check took the longest run. The plan takes the expected run, as for running attempts.
+			// The check took the upper bound of the use. The plan takes the expected run, as for running attempts.
 			f.addRunning(p.neededRoom(), expectedCost(p.expectedRun, c.averages.runTime, 1))
 			c.gaps = append(c.gaps, p)
 			continue
@@ -235,10 +242,11 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 		shortAhead = shortAhead || !p.long
 		waited := now.Sub(p.queuedAt)
 		start := waited + f.planEntry(p.neededRoom(), notBefore, c.placeCost(p))
-		// If a short entry has waited longer than first planned, no entry may go before the short entry any more.
-		// If a long entry has, entries in the short part may still go first, because they delay no long entry.
+		// If a short entry has waited longer than first planned, no entry behind it may start before it.
+		// If a long entry has waited longer, entries behind may start in the short part only, where they delay no
+		// long entry.
 		switch {
-		case fetched > 0:
+		case filesIn > 0: // the wait for files says nothing about delays by other entries
 		case p.plannedWait == 0:
 			p.plannedWait = max(start, 1)
 		case waited <= p.plannedWait:
@@ -251,9 +259,9 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 	return true, shortPartOnly
 }
 
-// fitsShortPart reports whether a short task fits into the short part, beside all short tasks that have room.
-// Such a task never delays long tasks. The task must fit into the free room, too, because long tasks may use more
-// than the open part.
+// fitsShortPart reports whether a task is short, and fits into the short part beside all short tasks that have room.
+// Such a task never delays long tasks. Long tasks may use more than the open part, so the task must also fit into the
+// free room.
 func (c *Core) fitsShortPart(needs, free room) bool {
 	if needs.open != (probe.Demand{}) || !needs.fitsIn(free) {
 		return false
@@ -263,8 +271,8 @@ func (c *Core) fitsShortPart(needs, free room) bool {
 	return all.Sub(long).Add(needs.all).Fits(c.capacity.all.Sub(c.alwaysOpen))
 }
 
-// seekGap reports whether ride-along tasks with these needs may find a gap behind all waiting places. It leaves the
-// forecast for takeGap, which then decides on each task, until the step ends.
+// seekGap reports whether ride-along tasks with these needs may find a gap behind all waiting places. If so, the
+// caller calls takeGap for each task in the same step: takeGap decides by the forecast that seekGap leaves.
 func (c *Core) seekGap(needs room, now time.Time) bool {
 	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || !needs.fitsIn(c.free) {
 		return false
@@ -277,7 +285,8 @@ func (c *Core) seekGap(needs room, now time.Time) bool {
 	return found
 }
 
-// takeGap reports whether a task can start now without a delay for any waiting place. If so, it takes the gap.
+// takeGap reports whether a task can start now without a delay for any waiting place. If so, takeGap takes the gap from
+// the forecast.
 func (c *Core) takeGap(needs room, estimate time.Duration) bool {
 	runTime := estimate
 	if runTime <= 0 {

@@ -13,7 +13,7 @@ import (
 type queue struct {
 	policy
 	placeCount int
-	now        time.Duration // time of the step, since the first step
+	now        time.Duration // of the present step, since the first step
 
 	busyTenants  int                // tenants with queued places or open bills
 	tenants      map[string]*tenant // the busy tenants, and some idle tenants
@@ -43,7 +43,7 @@ type tenant struct {
 
 func (q *queue) len() int { return q.placeCount }
 
-// addPlace adds p, and counts p for its tenant and its kind. The policy decides on the position.
+// addPlace adds p, and counts p for its tenant and its kind. The policy gives p its position.
 func (q *queue) addPlace(p *place) {
 	q.placeCount++
 	q.changes++
@@ -64,7 +64,7 @@ func (q *queue) removePlace(p *place) {
 	q.placeCount--
 	q.changes++
 	if q.uncountPlace(p); q.placeCount == 0 {
-		q.backlog = backlog{} // the sums keep small rounding errors
+		q.backlog = backlog{} // drops the rounding errors of the sums
 	}
 	t := p.queueTenant
 	if t.placeCount--; t.isIdle() {
@@ -79,8 +79,13 @@ func (q *queue) takeForTurn(p *place) {
 	q.removePlace(p)
 }
 
-// ensureTenant returns the tenant with this name, and makes the tenant if there is none. If there are too many tenants,
-// ensureTenant first forgets idle tenants.
+// rememberedTenants is the number of tenants up to which a queue forgets none. A higher number takes more memory.
+// With a lower number, a tenant that comes back is more often forgotten, with its debt under Fair.
+const rememberedTenants = 1000
+
+// ensureTenant returns the tenant with this name, and makes the tenant if there is none. Before that, ensureTenant
+// forgets idle tenants if there are too many. The bound grows with the busy tenants: after forgetIdleTenants, many
+// new tenants come before the idle tenants are sorted again.
 func (q *queue) ensureTenant(name string) *tenant {
 	if q.recentTenant != nil && q.recentTenant.name == name {
 		return q.recentTenant
@@ -89,7 +94,7 @@ func (q *queue) ensureTenant(name string) *tenant {
 		q.recentTenant = t
 		return t
 	}
-	if len(q.tenants) > 2*q.busyTenants+1000 {
+	if len(q.tenants) > 2*q.busyTenants+rememberedTenants {
 		q.forgetIdleTenants()
 	}
 	t := &tenant{name: name}
@@ -101,7 +106,7 @@ func (q *queue) ensureTenant(name string) *tenant {
 // isIdle reports whether a tenant has neither queued places nor open bills.
 func (t *tenant) isIdle() bool { return t.placeCount == 0 && t.openBills == 0 }
 
-// forgetIdleTenants forgets half of the idle tenants, under Fair those with the least debt.
+// forgetIdleTenants forgets half of the idle tenants. Under Fair, the tenants with the least debt go.
 func (q *queue) forgetIdleTenants() {
 	var idlers []*tenant
 	for _, t := range q.tenants {
@@ -118,8 +123,8 @@ func (q *queue) forgetIdleTenants() {
 	}
 }
 
-// maxPlacesPerFree bounds the places of a tenant by the number of free places. However greedy a tenant is, later
-// tenants find free places.
+// maxPlacesPerFree bounds the queued places of a tenant: at most this many for each free place of the queue. So a
+// greedy tenant cannot fill the queue, and later tenants find free places.
 const maxPlacesPerFree = 3
 
 // mayAddPlace reports whether a tenant may add a place to a queue with this number of free places.
@@ -127,10 +132,11 @@ func (q *queue) mayAddPlace(name string, free int) bool {
 	return free > 0 && q.ensureTenant(name).placeCount <= maxPlacesPerFree*free
 }
 
-// assumedRun is the assumed run time of a task without an estimate, until run times are known.
+// assumedRun is the run time that the worker assumes of tasks without an estimate, until run times are known.
 const assumedRun = 10 * time.Millisecond
 
-// countPlace counts the needs of p. Mostly the place before p had the same needs.
+// countPlace counts p for its kind and for the backlog. lastKind saves most look-ups, because the place that came
+// before p mostly needs the same room.
 func (q *queue) countPlace(p *place) {
 	if k := q.lastKind; k == nil || k.needs != p.neededRoom() {
 		if k != nil && k.count == 0 {
@@ -146,7 +152,7 @@ func (q *queue) countPlace(p *place) {
 	q.backlog.addPlace(p, 1)
 }
 
-// uncountPlace takes back countPlace.
+// uncountPlace undoes countPlace.
 func (q *queue) uncountPlace(p *place) {
 	if p.kind.count--; p.kind.count == 0 && p.kind != q.lastKind {
 		delete(q.kinds, p.kind.needs)
@@ -154,7 +160,7 @@ func (q *queue) uncountPlace(p *place) {
 	q.backlog.addPlace(p, -1)
 }
 
-// fitsAny reports whether a place fits into the free room.
+// fitsAny reports whether any place of the queue fits into the free room.
 func (q *queue) fitsAny(free room) bool {
 	if len(q.kinds) == 1 {
 		return q.lastKind.count > 0 && q.lastKind.needs.fitsIn(free)
@@ -167,7 +173,7 @@ func (q *queue) fitsAny(free room) bool {
 	return false
 }
 
-// hasShort reports whether a short task has a place.
+// hasShort reports whether the queue has a place for a short task.
 func (q *queue) hasShort() bool {
 	for needs, k := range q.kinds {
 		if k.count > 0 && needs.open == (probe.Demand{}) {
@@ -177,8 +183,9 @@ func (q *queue) hasShort() bool {
 	return false
 }
 
-// backlog is the work of all places in a queue, in four sums. Places with an expected run time are summed apart
-// from places without, which count as 1 ns each. Places with a task are summed apart from reservations.
+// backlog is the work of all places in a queue, in four sums: places with a task, such places without an expected run
+// time, reservations, and reservations without an expected run time. In the sums without, each place counts as 1 ns of
+// run time, so that expectedWork can multiply the sum by a run time assumed later.
 type backlog [4]work
 
 func (b *backlog) addPlace(p *place, n int) {
@@ -192,8 +199,8 @@ func (b *backlog) addPlace(p *place, n int) {
 	b[i].addEntry(p.demand, expected, n)
 }
 
-// expectedWork returns the expected work of the places. A task without an expected run time takes the assumed time. A
-// reservation turns into a task with the given chance.
+// expectedWork returns the expected work of the places. A task without an expected run time is taken to run for the
+// assumed time. chance is the chance that a reservation gets a task.
 func (b *backlog) expectedWork(assumed time.Duration, chance float64) (w work) {
 	for i, factor := range [...]float64{1, float64(assumed), chance, chance * float64(assumed)} {
 		w.cpu += b[i].cpu * factor
@@ -224,8 +231,8 @@ type place struct {
 	long        bool
 	wantsMatrix bool
 	mayAskAhead bool
-	clearsSpare bool // asked ahead, and spare work stops for its task
-	guarded     bool // of the job: only a claim that names the tenant takes the place
+	clearsSpare bool // the place asked ahead, and spare work stops for its task
+	guarded     bool // the job is guarded: only a claim that names the tenant takes the place
 
 	class        probe.Class
 	agingPos     int
@@ -245,7 +252,7 @@ type place struct {
 	queuedAt       time.Time
 	believedSince  time.Time // when the place was reserved, or came back; Sync spares young places
 	askedAt        time.Time
-	waitParts      probe.Waits       // split of the wait until askedAt
+	waitParts      probe.Waits       // parts of the wait until askedAt, by cause
 	sumsWhenQueued sums              // CPU sums when the place was queued
 	plannedWait    time.Duration     // from queuedAt until the first planned start; 0: never planned
 	node           list.Node[*place] // in the list Core.asked

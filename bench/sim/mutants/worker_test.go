@@ -374,7 +374,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a place that fills a gap delays no place ahead", "Core.findGaps",
-		"(deep || f.mayStart(p.neededRoom(), p.longestRun()))", "p.neededRoom().fitsIn(f.spans[0].free)",
+		"(deep || f.mayStart(p.neededRoom(), p.maxUse()))", "p.neededRoom().fitsIn(f.spans[0].free)",
 	},
 	{
 		"the short part is closed to long tasks once a short task waited for long tasks", "Core.noteShortArrival",
@@ -422,7 +422,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a task without its files does not fill a gap", "Core.findGaps",
-		"case fetched > 0:\n\t\t\tnotBefore", "case false:\n\t\t\tnotBefore",
+		"case filesIn > 0:\n\t\t\tnotBefore", "case false:\n\t\t\tnotBefore",
 	},
 	{
 		"behind many places, short tasks overtake only long tasks", "Core.findGaps",
