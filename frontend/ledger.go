@@ -11,8 +11,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// ledger is the floor of all that was given out over links: places and attempts at workers. It also has the messages
-// still to be sent, such as acknowledgements. Only the ledger commits decisions.
+// ledger is the floor that keeps the places and attempts at workers. It also keeps messages that go out later, such as
+// acknowledgements. Only the ledger commits decisions.
 type ledger struct {
 	jobs
 	workers            []*worker // by Worker; nil where there was never a worker
@@ -53,15 +53,15 @@ func (c *ledger) ensureWorker(key Worker) *worker {
 	return c.workers[key]
 }
 
-// noteLoad writes the load reported by w into the view. A load may bring the wait matrix of w along.
+// noteLoad writes the load that w reports into the view. The load may contain the wait matrix of w.
 func (c *ledger) noteLoad(w *worker, load probe.Load, now time.Time) {
 	if c.view.NoteLoad(w.Worker, load, now) {
 		w.noteMatrix()
 	}
 }
 
-// noteExpectedStarts notes when attempts in the queue of w are expected to start, as w reports. An attempt known
-// to run is skipped.
+// noteExpectedStarts notes when w expects to start the attempts in its queue. Attempts known to run are
+// skipped.
 func (w *worker) noteExpectedStarts(list []probe.Expect, now time.Time) {
 	for i := range list {
 		if a := w.attempts[list[i].Attempt]; a != nil && !a.hasStarted {
@@ -70,7 +70,7 @@ func (w *worker) noteExpectedStarts(list []probe.Expect, now time.Time) {
 	}
 }
 
-// noteProgress notes how far the running attempts at w are, as w reports.
+// noteProgress notes the progress that w reports of its running attempts.
 func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 	for i := range list {
 		if a := w.attempts[list[i].Attempt]; a != nil {
@@ -120,9 +120,9 @@ func (c *ledger) noteQueueFull(w *worker, retry time.Duration, now time.Time) {
 	w.fullUntil = w.askMatrixFrom
 }
 
-// allQueuesFull reports whether all workers of g's set have refused a task lately because of a full queue. The
-// parameter last is the worker that has refused just now. An earlier refusal counts until the retry time given with
-// it.
+// allQueuesFull reports whether the queues of all workers of g's set are full. The parameter last is the worker that
+// has refused a task just now. At other workers, a refusal because of a full queue counts until the retry time that
+// the worker gave.
 func (c *ledger) allQueuesFull(g *group, last *worker, now time.Time) bool {
 	return !slices.ContainsFunc(g.Set.Workers(), func(w *view.Worker) bool {
 		return w != last.Worker && now.After(c.workerOf(w).fullUntil)
@@ -148,7 +148,9 @@ func (c *ledger) setTimer(w *worker) {
 }
 
 const (
-	// ackBatch (results) and ackDelay bound how long an acknowledgement waits for others to the same worker.
+	// ackBatch (results) and ackDelay bound how long an acknowledgement waits for others to the same worker. So they
+	// bound how long the worker keeps a result that the client has. Higher bounds save messages; lower bounds save
+	// memory at workers.
 	ackBatch = 64
 	ackDelay = 50 * time.Millisecond
 )
@@ -173,15 +175,15 @@ func (c *ledger) flushAcks(w *worker, acts []Action) []Action {
 	return acts
 }
 
-// disownResult tells w that this frontend does not need the result of an attempt. The worker then keeps the result
-// only for a time (Retain), in case another frontend claims the result.
+// disownResult tells w that this frontend does not need the result of an attempt. Another frontend may claim the
+// result, so the worker keeps the result for the time Retain.
 func disownResult(w *worker, id probe.AttemptID, acts []Action) []Action {
 	return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{id}, Disowned: true}})
 }
 
-// issueReceipt returns a receipt for the result of t's last attempt: w keeps the result until the client has it.
-// The result of a draining worker is acknowledged now, and the receipt is zero, because the worker leaves only when
-// all results are acknowledged.
+// issueReceipt returns a receipt for the result of t's last attempt: w keeps the result until the client has it. If w
+// drains, the result is acknowledged now, and the receipt is zero, because w leaves only when all results are
+// acknowledged.
 func (c *ledger) issueReceipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt,
 	[]Action) {
 	t.lastEnded = id
@@ -194,7 +196,7 @@ func (c *ledger) issueReceipt(t *task, w *worker, id probe.AttemptID, now time.T
 // ackDelivered acknowledges results that have reached their clients.
 func (c *ledger) ackDelivered(list []Receipt, now time.Time, acts []Action) []Action {
 	for _, r := range list {
-		// Without a link, the worker keeps the result for a time.
+		// If w has no link, w forgets the result by itself after a time.
 		if w := c.workerByKey(r.Worker); r != (Receipt{}) && w != nil && w.Linked() {
 			acts = c.ackResult(w, r.Attempt, now, acts)
 		}
@@ -202,8 +204,8 @@ func (c *ledger) ackDelivered(list []Receipt, now time.Time, acts []Action) []Ac
 	return acts
 }
 
-// disownDropped disowns results that may or may not have reached their clients. One message disowns at most ackBatch
-// results, all of the same worker.
+// disownDropped disowns results if it is unknown whether their clients have them. A message disowns at most ackBatch
+// results of a worker.
 func (c *ledger) disownDropped(list []Receipt, acts []Action) []Action {
 	list = slices.DeleteFunc(slices.Clone(list), func(r Receipt) bool { return r == Receipt{} })
 	slices.SortStableFunc(list, func(a, b Receipt) int { return cmp.Compare(a.Worker, b.Worker) })
@@ -248,7 +250,7 @@ func (c *ledger) sendAcksAndSync(w *worker, now time.Time, acts []Action) []Acti
 	return acts
 }
 
-// syncMessage returns all beliefs of the frontend about the link: the live places and the attempts at w.
+// syncMessage returns what the frontend believes to be at w: the live places and the attempts.
 func (w *worker) syncMessage() probe.Sync {
 	m := probe.Sync{Next: w.nextRes}
 	ids := make([]probe.ResID, 0, len(w.places))

@@ -25,7 +25,7 @@ func (c *ledger) handleFinished(w *worker, m *probe.Finished, now time.Time, act
 			c.dropPlace(w, a.res, r, place.Started)
 		}
 	}
-	// A copy that was stopped, or that is retried, gives no outcome: then the first attempt runs on.
+	// If the copy was stopped, or the task may be retried, the copy gives no outcome, and the first attempt runs on.
 	if a == t.copy && m.Status != probe.Killed && m.Status != probe.Preempted && !c.mayRetry(t, m, now) {
 		acts = c.letCopyWin(a, now, acts)
 	}
@@ -36,14 +36,14 @@ func (c *ledger) handleFinished(w *worker, m *probe.Finished, now time.Time, act
 	return c.endAttempt(a, m, now, acts)
 }
 
-// maxDiskFailures bounds the attempts at a task that end for a failed disk, and do not count as failures of the task.
-// Then the disks fail everywhere, or the task fills them.
+// maxDiskFailures is the number of attempts at a task that may end with a failed disk and do not count as failures of
+// the task. After that, probably the disks fail everywhere, or the task fills them.
 const maxDiskFailures = 5
 
 // endAttempt handles the end of an attempt. If the worker stopped the attempt, the task has not failed: the worker
-// needed the room for regular work, drains, or gave up this frontend. After such a stop the task goes on with another
-// attempt. A killed task that may start only once is lost. If the disk of the worker failed, the task goes on
-// elsewhere; a task that may start only once goes on if it has not run.
+// needed the room for regular work, drains, or gave up this frontend. Then the task goes on with another attempt; but
+// if it may start only once, the task is lost. If the disk of the worker failed, the task goes on elsewhere. A task
+// that may start only once does so only if it has not run.
 func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t, w := a.task, a.w
 	switch {
@@ -68,14 +68,15 @@ func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts [
 	return c.endOrRetryTask(a, m, now, acts)
 }
 
-// handleFinishedElsewhere takes the result of an attempt not under way here. Another frontend launched the
-// attempt, or this frontend gave the attempt up.
+// handleFinishedElsewhere takes the result of an attempt that this frontend does not list. Another frontend launched
+// the attempt, or this frontend gave the attempt up.
 func (c *ledger) handleFinishedElsewhere(w *worker, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t := c.findTask(m.Job, m.Task)
 	switch {
 	case t == nil: // if the job is at another frontend, that frontend will claim the result
 		return disownResult(w, m.Attempt, acts)
-	// The result is told again after a claim: the Ack may have been lost.
+	// The frontend has taken this result already. The worker sends it again
+	// after a claim, because the Ack may have been lost.
 	case t.lastEnded == m.Attempt || t.group.job.failedAttempts[m.Attempt]:
 		return disownResult(w, m.Attempt, acts)
 	case t.state == claiming:
@@ -165,8 +166,8 @@ func (c *ledger) mayRetry(t *task, m *probe.Finished, now time.Time) bool {
 	return t.failures < t.spec.Retries && t.spec.Retryable && m.Retry != probe.Never
 }
 
-// retryTask notes the end of an attempt, and lets the task rest and then wait for another attempt. A task with a
-// second attempt under way goes on with the second attempt.
+// retryTask notes the end of an attempt. If the task has a second attempt under way, the task goes on with that
+// attempt. Otherwise the task rests, and then waits for another attempt.
 func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, now time.Time, acts []Action) []Action {
 	t := a.task
 	started, ended := time.Time{}, now.Add(-m.Kept)
@@ -200,8 +201,8 @@ func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, no
 	return acts
 }
 
-// reckonPhases reckons the moments of an attempt just reported as finished, as times since the job was submitted. Each
-// direction of the link is taken to be half the round trip.
+// reckonPhases returns the phases of an attempt just reported as finished, as times since the job was submitted. A
+// message in either direction is taken to need half a round trip.
 func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 	since := t.group.job.submitted
 	sinceSubmission := func(x time.Time) time.Duration {
@@ -228,8 +229,8 @@ func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 	return p
 }
 
-// roundTrip returns the time for two messages over the link: the time since t was sent, less the time accounted
-// for by the worker.
+// roundTrip returns the time for two messages over the link: the time since t was sent, less the times that the worker
+// reports in m.
 func (t *task) roundTrip(m *probe.Finished, now time.Time) time.Duration {
 	sent := t.boundAt
 	if sent.IsZero() {
@@ -238,8 +239,9 @@ func (t *task) roundTrip(m *probe.Finished, now time.Time) time.Duration {
 	return max(0, now.Sub(sent)-m.Kept-m.Launch-m.Run)
 }
 
-// learnRun takes a run of t into account. Of many short runs, only some reach the statistics. Runs of LongTask/4 and
-// more all do, because the statistics decide whether later tasks count as long.
+// learnRun takes a run of t into account. Of many short runs, only some reach the statistics. But the statistics decide
+// whether later tasks count as long, so all runs of LongTask/4 and more reach the statistics. A lower bound costs
+// more updates; with a higher bound, estimates near LongTask follow later.
 func (c *ledger) learnRun(t *task, w *worker, m *probe.Finished) {
 	if more := t.group.Runs.NoteRun(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
 		c.addToStats(t, w, m)
@@ -264,9 +266,9 @@ func (c *ledger) addToStats(t *task, w *worker, m *probe.Finished) {
 	t.group.Runs.Stats().Add(run)
 }
 
-// loseAttempt counts an attempt as lost: the attempt may have run, may still run, or never started. The task
-// fails if it may start only once. If PoisonAfter workers died while they ran the task, the task may be the cause,
-// and fails, too. Else the task is tried again.
+// loseAttempt counts an attempt as lost: the attempt may have run, may still run, or never started. If the task may
+// start only once, the task fails. If PoisonAfter workers died while they ran the task, the task may be the cause, and
+// fails, too. Otherwise the task is tried again.
 func (c *ledger) loseAttempt(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
 	t := a.task
 	c.endRide(a, place.Gone)
@@ -357,8 +359,8 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 			acts = c.failLaunch(a, m.Reason, now, acts)
 		default:
 			c.takeBackTask(a)
-			// As long as another queue may have room, estimation tries the other queue, and the group needs no window
-			// to bound its tasks at workers.
+			// While another queue may have room, estimation tries that queue. Only if all queues are full, a window
+			// bounds the group's tasks at workers.
 			if g := a.task.group; m.Reason == probe.QueueFull && (g.Policy.Binding != Late ||
 				regular && g.path == estimate.Estimation && c.allQueuesFull(g, w, now)) {
 				g.narrowWindow()
@@ -396,12 +398,14 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 	return acts
 }
 
-// maxFailedLaunches is the number of failed launches after which a task fails.
+// maxFailedLaunches is the number of failed launches after which a task fails, so that the task does not go round for
+// ever. A lower bound fails tasks sooner that some workers would run; with a higher bound, a hopeless task sends more
+// messages before its client hears of the cause.
 const maxFailedLaunches = 100
 
-// failLaunch takes back a task that a worker refused to run, although by its Welcome the worker could. After
-// maxFailedLaunches launches the task fails. If a long task is too big for the part open to long tasks, the task may
-// use all of a worker from now on.
+// failLaunch takes back a task that a worker refused to run, although the worker's Welcome says that the worker can.
+// After maxFailedLaunches such launches the task fails. If a long task is too big for the part open to long tasks, the
+// task may use all of a worker from now on.
 func (c *ledger) failLaunch(a *attempt, why probe.Reason, now time.Time, acts []Action) []Action {
 	t := a.task
 	if t.failedLaunches++; t.failedLaunches < maxFailedLaunches {
@@ -422,8 +426,8 @@ func (c *ledger) failLaunch(a *attempt, why probe.Reason, now time.Time, acts []
 	}, now, acts)
 }
 
-// losePlace forgets a place dropped or never taken by the worker. A task riding with the place, or bound early to
-// the place, is taken back.
+// losePlace forgets a place that the worker dropped, or never took. If a task rides with the place, or is bound early
+// to the place, losePlace takes the task back.
 func (c *ledger) losePlace(w *worker, id probe.ResID) {
 	if r := w.places[id]; r != nil {
 		c.wantPlaces(r.group)
@@ -441,8 +445,9 @@ func (c *ledger) losePlace(w *worker, id probe.ResID) {
 	}
 }
 
-// handleQueued takes back rides that did not start: the places are in the queue. A copy sent to an idle worker is
-// withdrawn, because the worker had no room. For other early-bound attempts the expected start is noted.
+// handleQueued takes back rides that did not start. Their places are in the queue. If a copy was sent to an idle
+// worker, and is queued, the worker had no room, and the copy is withdrawn. For other early-bound attempts
+// handleQueued notes the expected start.
 func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []Action) []Action {
 	var j *job                     // the job of the rides taken back
 	for i := m.Count; i > 0; i-- { // backward, because each task goes to the front of the queue
@@ -498,8 +503,8 @@ func (c *ledger) handleGone(w *worker, m *probe.Gone, now time.Time, acts []Acti
 	return acts
 }
 
-// dropWantingJobs drops all jobs with wants, because a worker refused their tasks or places as moved to another
-// frontend. No other job has wants, because receiveMsgs plans them before it hands over the refusal.
+// dropWantingJobs drops all jobs with wants. A worker has just refused their tasks or places, because the jobs moved to
+// another frontend. No other job has wants: receiveMsgs plans the wants of other jobs before the refusal.
 func (c *ledger) dropWantingJobs(now time.Time, acts []Action) []Action {
 	for _, j := range c.takeWantingJobs() {
 		acts = c.dropMovedJob(j, now, acts)

@@ -10,8 +10,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// commitPlaces carries out decisions for a group, or for a shelf s of the group: places are reserved, or tasks
-// bound at once. If no task waits afterwards, the remaining places are cancelled.
+// commitPlaces carries out decisions for group g, or for shelf s of g if s is not nil. Each decision reserves
+// places, or binds a task at once. If no task waits afterwards, commitPlaces cancels the remaining places.
 func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
 	sample := uint64(0)
 	if len(ds) > 0 {
@@ -33,13 +33,14 @@ func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.
 	g.probeBudget = max(g.probeBudget, 0)
 	j := g.job
 	if j.waiting == 0 && j.Policy.Cancel && len(j.placedGroups) > 0 {
-		acts = c.cancelPlaces(j, now, acts) // all tasks ride: if a ride finds no room, its own place stays in the queue
+		// All tasks ride. If a ride finds no room, the place of the ride itself is in the queue.
+		acts = c.cancelPlaces(j, now, acts)
 	}
 	return acts
 }
 
-// reservePlaces asks for places at w, as decided by d. The parameters sample and sampleIndex say where d is
-// recorded. At most d.Rides tasks ride along, fewer if the rest shun w.
+// reservePlaces asks for places at w, as decided by d. Up to d.Rides tasks ride along; tasks that shun w do not. The
+// parameters sample and sampleIndex say where d is recorded.
 func (c *ledger) reservePlaces(
 	g *group, s *shelf, w *worker, d *place.Decision, sample uint64, sampleIndex int32, now time.Time, acts []Action,
 ) []Action {
@@ -56,7 +57,7 @@ func (c *ledger) reservePlaces(
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
-	if d.Rides > 0 { // in each slot one launch starts, and the rest of a bundle waits behind the launch
+	if d.Rides > 0 { // each slot starts the first launch of a bundle, and the others of the bundle wait
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}
 	w.nextRes += probe.ResID(r.count)
@@ -107,8 +108,8 @@ func (c *ledger) reservePlaces(
 	})
 }
 
-// commitLong binds a long task to w. If estimation chose w, the waits at w are known, and the task is filled into the
-// matrix of w. If w was drawn at random, no waits are known.
+// commitLong binds a long task to w. If estimation chose w, the wait at w is known, and commitLong counts the task
+// in the view's matrix of w. If w was drawn at random, no wait is known.
 func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	x.blindTries, x.outbid, x.postponeUntil = 0, 0, time.Time{}
 	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
@@ -141,8 +142,8 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 	return acts
 }
 
-// launchAttempt fills a as an attempt of t at w, files the attempt, and moves t to the given state. An attempt that is
-// not bound early counts as started, because w starts the attempt soon or gives the attempt back.
+// launchAttempt fills a as an attempt of t at w, files the attempt, and moves t to the given state. Unless the
+// attempt is bound early, it counts as started, because w soon starts the attempt or gives the attempt back.
 func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, state taskState, now time.Time) {
 	c.makeAttempt(a, t, w, res, now)
 	if state != enqueued {
@@ -215,8 +216,8 @@ func (t *task) launchExpecting(a *attempt, expected time.Duration) probe.Launch 
 	return l
 }
 
-// bindTurn answers the turn of a place of r with the next tasks of g. If another job owns g, the turn is shared.
-// Several short tasks go together, and a sticky place stays while a task waits for w.
+// bindTurn answers the turn of a place of r with the next task of g. If g belongs to another job, the turn is
+// shared. If the tasks are short, several go together. A sticky place stays while its group has a task for w.
 func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Time, acts []Action) []Action {
 	w, placeGroup, j := r.w, r.group, g.job
 	j.noteServed()
@@ -292,8 +293,8 @@ func (c *ledger) bindEarly(t *task, w *worker, now time.Time, acts []Action) []A
 	return c.sendEnqueue(a, t.makeLaunch(a, c.view.Trip()), now, acts)
 }
 
-// sendEnqueue sends an early-bound attempt to its worker, and files the attempt by its place. The launch is the
-// caller's, because a copy is launched with another expected run time.
+// sendEnqueue sends an early-bound attempt to its worker, and files the attempt by its place. The caller makes the
+// launch, because a copy has another expected run time than the first attempt.
 func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, acts []Action) []Action {
 	t, w, j := a.task, a.w, a.job
 	w.nextRes++
@@ -320,7 +321,7 @@ func (c *ledger) withPeers(files []probe.File, w *worker) []probe.File {
 	return files
 }
 
-// dropPlace forgets a place gone from w, and notes the fate of the place.
+// dropPlace forgets a place that is gone from w, and notes the fate of the place.
 func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.Fate) {
 	c.log.fatesOf(r).Add(fate, 1)
 	switch {
@@ -341,7 +342,7 @@ func (c *ledger) endRide(a *attempt, fate place.Fate) {
 	}
 }
 
-// addLive counts n more live places of r; negative: fewer. A surplus place counts for no group.
+// addLive adds n to the live places of r and of its group; n may be negative. Surplus places count for no group.
 func (r *reservation) addLive(n int) {
 	before := r.livePlaces > 0
 	r.livePlaces += n
@@ -373,10 +374,10 @@ func (g *group) liveProbes() int {
 	return g.liveReservations
 }
 
-// renewProbeBudget returns how many probes the group lacks for waiting tasks: the probes that the tasks are worth,
-// less the live probes, or the rest of the budget if that is more. A group without places first gets a new budget, the
-// probes that its waiting tasks are worth. With the budget, m tasks get d*m probes, even if some of the tasks are at
-// workers before the last probes are sent.
+// renewProbeBudget returns how many probes the group may still send. These are the probes that the waiting tasks are
+// worth less the live probes, or the rest of the budget if the rest is more. If the group has no places, it first gets
+// a new budget: the probes that the waiting tasks are worth. With the budget, m tasks get d*m probes, even if some of
+// the tasks are at workers before the last probes are sent.
 func (g *group) renewProbeBudget() int {
 	worth := g.Probes(g.queue.Len())
 	if g.livePlaces == 0 {
@@ -392,8 +393,8 @@ func (r *reservation) removeIfEmpty() {
 	}
 }
 
-// restorePlace files a used place again: the worker handed the task back, and put the place back into the queue, where
-// the place had been.
+// restorePlace files a used place again. The worker has handed the task back, and has put the place back into the queue
+// at its old position.
 func (c *ledger) restorePlace(a *attempt) {
 	g := a.task.group
 	r := &reservation{w: a.w, group: g, firstID: a.res, count: 1}
@@ -422,7 +423,7 @@ func (c *ledger) takeBackTask(a *attempt) {
 	}
 }
 
-// continueWithOther reports whether t has another attempt, after an attempt is gone. The copy, if left alone,
+// continueWithOther reports whether t has another attempt after an attempt is gone. If only the copy is left, the copy
 // becomes the attempt.
 func (c *ledger) continueWithOther(t *task) bool {
 	if t.copy != nil {
@@ -491,10 +492,10 @@ func (c *ledger) dropPlaces(w *worker) {
 	}
 }
 
-// surplusFor bounds the time for which surplus places stay in their queues, for turns of other jobs. The time starts
-// with the first surplus place, and at its end all surplus places are withdrawn. The time is longer than a round
-// trip, so a worker that asks meanwhile gets a task. Several places at a worker may become surplus in this time, and
-// their Cancels then go out together.
+// surplusFor bounds the time that surplus places stay in their queues, for turns of other jobs. The time starts with
+// the first surplus place. When the time has passed, all surplus places are withdrawn. The time is longer than a
+// round trip, so a worker that asks meanwhile gets a task. If several places at a worker become surplus in this
+// time, their Cancels go out together.
 const surplusFor = time.Millisecond
 
 // cancelPlaces withdraws all places of a job; rides go on. If turns are shared and another job of the tenant
@@ -598,14 +599,14 @@ func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
 	return acts
 }
 
-// messagesMayWait reports whether less urgent messages for g wait for the next message to the same worker. The
-// wait pays if the price is high: ten messages sent alone cost more CPU time than LingerFor. The wait pays only for
-// short tasks. Longer tasks need few messages, and a slot that asks in vain meanwhile loses more than a message costs.
+// messagesMayWait reports whether less urgent messages for g wait for the next message to the same worker. The wait
+// pays if messages are dear: if ten messages sent alone cost more CPU time than LingerFor. Also, the tasks must be
+// short. Longer tasks need few messages, and a slot that asks in vain meanwhile loses more than a message costs.
 func (c *ledger) messagesMayWait(g *group) bool {
 	return 10*c.view.Price() > LingerFor && g.IsShort(c.view.Trip())
 }
 
-// sendCancel sends a Cancel, and remembers the Cancel: a Ready that crosses it gets no answer.
+// sendCancel sends a Cancel, and remembers the Cancel. If a Ready crosses the Cancel, the Ready gets no answer.
 func (c *ledger) sendCancel(r *reservation, m probe.Cancel, acts []Action) []Action {
 	w := r.w
 	c.Stats.Cancels++

@@ -13,22 +13,31 @@ import (
 )
 
 // When all runnable tasks of a job are at workers, the end of the job depends on the last tasks. Late tasks get
-// copies at workers with an earlier expected end, as long as copies are few. A task is late by comparison with
-// earlier runs, or because the worker reports a later start than expected.
+// copies at workers with an earlier expected end, while copies are few. A task is late if it runs longer than earlier
+// runs, or if its worker reports a later start than expected.
 
+// The values trade the gain of copies against their cost. No measurement of them is on record.
 const (
 	// A copy is made only if the time left is more than worthCopy times the time that the copy needs until its end.
+	// Both times are estimates. A lower value makes more copies for a small or a wrong gain; with a higher value, more
+	// late tasks get no copy.
 	worthCopy = 1.25
-	// enoughRuns is the number of known runs needed before a task is compared with the longest or with its stage.
+	// enoughRuns is the number of known runs needed before a task is compared with the longest run, or with the runs
+	// of its stage. With fewer runs, a task that is only a little longer often looks late. With more runs, small jobs
+	// get no copies.
 	enoughRuns = 8
-	// hintsWithin: until a task has run for this multiple of its hint, the hint counts, and the task is not late.
+	// hintsWithin is the multiple of the hinted run up to which a task is not late by its run time, while fewer than
+	// enoughRuns tasks of its stage have ended. A lower value blames tasks for rough hints; with a higher value, a slow
+	// worker is noticed later.
 	hintsWithin = 3
-	// looksPerRun is the number of checks of a task for lateness during the expected run time. If a job has many
-	// tasks, the checks are rarer: the pause before a check lasts lookPausePerTask for each task of the job. So the
-	// checks take at most a hundredth of the time.
-	looksPerRun      = 8
+	// looksPerRun is the number of checks of a long task for lateness during the expected run time: lateness is
+	// noticed within about an eighth of a run. More checks notice earlier, and take more CPU time.
+	looksPerRun = 8
+	// lookPausePerTask bounds the CPU time of checks in jobs with many tasks. Before each check, lookAtTail pauses for
+	// this time for each task of the job, so the checks take at most a hundredth of the time.
 	lookPausePerTask = 100 * 2 * time.Nanosecond // a task is checked in 2 ns
-	// maxEstimated bounds the tasks estimated in a check for an earlier end elsewhere.
+	// maxEstimated bounds the estimates for copies in a check. The bound keeps a check short. Late tasks beyond the
+	// bound wait for the next check; tasks with the most time left go first.
 	maxEstimated = 32
 )
 
@@ -49,8 +58,8 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 				nextLook = min(nextLook, max(t.long.spec.Work.Mean/looksPerRun, minSleep))
 			}
 			long = append(long, tailTask{t, c.timeLeft(t, now)})
-		// A task found by a claim counts as short (long is nil) even if the task needs files. A copy would first
-		// fetch the files, and not start at once.
+		// If a task was found by a claim, long is nil, and the task counts as short. Such a task may need files. Then
+		// a copy would not start at once, because the worker would first fetch the files.
 		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t):
 			due, every := c.whenShortLate(t, now)
 			if due <= 0 {
@@ -69,13 +78,13 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// lookPause returns the shortest pause between two checks of a job.
+// lookPause returns the shortest time from one check of a job to the next.
 func lookPause(j *job) time.Duration {
 	return max(batchPause, time.Duration(len(j.tasks))*lookPausePerTask)
 }
 
-// recheckSoon checks the tail of a job soon after a worker reported a later start of a task than expected.
-// Another frontend may have chosen the same worker.
+// recheckSoon moves up the next check of a job if w reports a later start of a task than expected. Then another
+// frontend may have chosen the same worker at the same time.
 func (c *planner) recheckSoon(w *worker, m *probe.Queued, now time.Time) {
 	a := w.enqueued[m.First]
 	if m.Wait <= 0 || a == nil || !a.task.isSlipping() {
@@ -87,16 +96,16 @@ func (c *planner) recheckSoon(w *worker, m *probe.Queued, now time.Time) {
 	}
 }
 
-// sortLongestFirst sorts tasks by time left, longest first; short tasks by the run so far.
+// sortLongestFirst sorts tasks by timeLeft, longest first. For short tasks, timeLeft is the run so far.
 func sortLongestFirst(ts []tailTask) {
 	slices.SortFunc(ts, func(a, b tailTask) int {
 		return cmp.Or(cmp.Compare(b.timeLeft, a.timeLeft), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
 	})
 }
 
-// whenShortLate returns in how long a sampled task will be late, and how often to check afterwards. A task is
-// late after twice the longest recent run of the function at other workers, and a round trip. With fewer than
-// enoughRuns known runs no task is late, and lateIn is the time until the next check.
+// whenShortLate returns the time until a sampled task is late, and the time between checks from then on. A task is late
+// after twice the longest recent run of the function at other workers, plus a round trip. With fewer than enoughRuns
+// known runs no task is late, and lateIn is the time until the next check.
 func (c *planner) whenShortLate(t *task, now time.Time) (lateIn, every time.Duration) {
 	a := t.attempt
 	longest, seen := t.group.Runs.Stats().Longest(int32(a.w.Key))
@@ -156,8 +165,8 @@ func (c *planner) idleWorkerFor(t *task) *view.Worker {
 	return nil
 }
 
-// timeLeft returns the time until the expected end of a long task. Without reported progress, the pace of the
-// worker does not count, because the machine may have become fast again.
+// timeLeft returns the time until the expected end of a long task. If the task reports progress, the worker's report
+// counts. Otherwise the pace of the worker is left out, because a slow machine may be fast again.
 func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
 	x, a := t.long, t.attempt
 	switch {
@@ -177,11 +186,11 @@ func scaleTime(factor float64, d time.Duration) time.Duration {
 	return time.Duration(min(factor*float64(d), float64(math.MaxInt64/2)))
 }
 
-// remainingRun returns how much longer t will run after a run of the given length. The estimate goes by ended tasks
-// that ran longer: of the same stage, or of the same function if none of the stage has ended. For a task with a hint,
-// fewer than enoughRuns ended tasks of the stage say little. Then the hint counts, until the task has run for
-// hintsWithin times as long: the runs of the function may be of tasks with other hints. If nothing is known, the task
-// is taken to run as long again.
+// remainingRun returns how much longer t will run, if t has run for ran so far. The estimate goes by ended tasks that
+// ran longer: tasks of the stage, or of the function if no task of the stage has ended. The hint of t counts instead
+// while fewer than enoughRuns tasks of the stage have ended, and ran is at most hintsWithin times the hinted run. The
+// runs of the function may be of tasks with other hints. If nothing is known of longer runs, remainingRun takes the
+// rest of the expected run, or ran once more if that is longer.
 func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	x, a := t.long, t.attempt
 	stats, run := t.group.stageStats, x.spec.Work.Mean
@@ -201,9 +210,9 @@ func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	return max(run-ran, ran)
 }
 
-// copyLong makes copies of late long tasks on which the end of their job depends, if a copy would end sooner. If a task
-// can have no copy, the job ends no sooner than the task, and tasks that end before it need no copy. The result asked
-// says whether workers were asked for newer matrices before a copy is made.
+// copyLong makes copies of late long tasks, if the copy would end sooner and the job's end depends on the task. The
+// end of the job does not depend on a task that ends before another task without a possible copy. The result asked
+// says whether copyLong asked workers for newer matrices, and so put off a copy.
 func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) (_ []Action, asked bool) {
 	sortLongestFirst(candidates)
 	end, decided := time.Duration(0), 0
@@ -248,9 +257,9 @@ func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) 
 	return acts, asked
 }
 
-// askFresher asks for newer matrices, if the matrix of the worker chosen for the copy is at least as old as attempt
-// a. All candidates with matrices of that age are asked. The matrix by which a was placed promised an earlier start,
-// and the other matrices of that age may be as wrong.
+// askFresher asks for newer matrices, if the matrix of the worker chosen for the copy is no newer than attempt a. Then
+// askFresher asks all candidates with such old matrices. The matrix by which a was placed promised an earlier start
+// than a got, and matrices of that age may be wrong likewise.
 func (c *planner) askFresher(a *attempt, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	isOld := func(candidate *estimate.Candidate) bool { return candidate.Age >= now.Sub(a.sentAt) }
 	if !isOld(choice.Choice()) {
@@ -265,8 +274,8 @@ func (c *planner) askFresher(a *attempt, choice *estimate.Decision, now time.Tim
 	return acts
 }
 
-// askMatricesForCopy asks for matrices, so that the next check knows where a copy would end sooner. Without
-// gossip, matrices may be as old as the placing of t, when the workers were busy.
+// askMatricesForCopy asks for matrices, so that the next check knows where a copy would end sooner. Without gossip,
+// matrices may be as old as attempt t.attempt, and show workers as busy as they were then.
 func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Action {
 	for _, key := range c.doubtfulWorkers(t.long, 1, now) {
 		if w := c.workers[key]; w != t.attempt.w && w.mayAskMatrix(now) {
@@ -276,9 +285,9 @@ func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Ac
 	return acts
 }
 
-// copyWork returns how long a copy of t would run from the start. If a running task reports progress, the whole run
-// follows from the progress. The run is divided by the pace of the present worker, because a copy elsewhere does not
-// suffer from a slow worker.
+// copyWork returns the work of a copy of t, which runs from the start. If t runs and reports progress, copyWork
+// computes the whole run from the progress. Then copyWork divides the run by the pace of the present worker, because
+// a copy elsewhere does not suffer from a slow worker.
 func (c *planner) copyWork(t *task) estimate.Work {
 	x, a := t.long, t.attempt
 	p := &a.progress
@@ -292,8 +301,8 @@ func (c *planner) copyWork(t *task) estimate.Work {
 	return estimate.Work{Mean: whole, Dev: x.spec.Work.Dev, Source: estimate.FromProgress}
 }
 
-// chooseSoonest sets choice.Chosen to the candidate with the earliest end for a copy, by the paces of workers, and
-// returns the time until that end. If the only candidate is the present worker, Chosen is -1.
+// chooseSoonest sets choice.Chosen to the candidate where a copy of t would end first, and returns the time until that
+// end. The paces of the workers count. If no worker but the present one can take the copy, Chosen is -1.
 func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (best time.Duration) {
 	choice.Chosen = -1
 	for i := range choice.Candidates {
