@@ -71,22 +71,12 @@ func newListener(raw net.Listener, s *Server) *listener {
 		}})}
 }
 
-// acceptPause is the pause after an error of Accept. The machine may lack memory for another connection, or the
-// process a file descriptor.
-const acceptPause = 10 * time.Millisecond
-
 // Accept implements net.Listener. Accept goes on after errors that would make Kitex end.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
-		raw, err := l.Listener.Accept()
-		switch {
-		case err == nil:
-		case errors.Is(err, net.ErrClosed):
+		raw, err := door.Accept(l.Listener, l.server.metrics.connsRefused.Inc)
+		if err != nil {
 			return nil, err
-		default:
-			l.server.metrics.connsRefused.Inc()
-			time.Sleep(acceptPause)
-			continue
 		}
 		c := &clientConn{listener: l}
 		if tcp, ok := raw.(*net.TCPConn); ok && l.server.cfg.isBalancer(raw.RemoteAddr()) {

@@ -227,19 +227,25 @@ type Conn struct {
 	Guest *Guest
 }
 
-// Accept goes on after all errors but the end of the listener. The machine may lack memory for a connection, or the
-// process a descriptor.
+// Accept returns the next connection of l. Accept goes on after all errors but the end of the listener, and calls
+// failed after each: the machine may lack memory for a connection, or the process a descriptor.
+func Accept(l net.Listener, failed func()) (net.Conn, error) {
+	for {
+		c, err := l.Accept()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return c, err
+		}
+		failed()
+		time.Sleep(acceptPause)
+	}
+}
+
+// Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
-		raw, err := l.Listener.Accept()
-		switch {
-		case err == nil:
-		case errors.Is(err, net.ErrClosed):
+		raw, err := Accept(l.Listener, func() { l.door.rule.Closed(NotOpened) })
+		if err != nil {
 			return nil, err
-		default:
-			l.door.rule.Closed(NotOpened)
-			time.Sleep(acceptPause)
-			continue
 		}
 		c := &Conn{Conn: raw}
 		if c.Guest = l.door.Enter(Descriptor(raw), func() { raw.Close() }); c.Guest != nil {

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -35,15 +34,10 @@ func (e *goEngine) start() error {
 	return nil
 }
 
-// acceptPause is the pause after a failed accept. The error may concern a single connection, or the open files of
-// the process.
-const acceptPause = 10 * time.Millisecond
-
 func (e *goEngine) acceptConns() {
 	for {
-		c, err := e.listener.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
+		c, err := door.Accept(e.listener, func() { e.server.meters.countFault("accept") })
+		if err != nil {
 			e.mu.Lock()
 			stopped := e.stopped
 			e.mu.Unlock()
@@ -51,12 +45,8 @@ func (e *goEngine) acceptConns() {
 				e.server.engineStopped(err)
 			}
 			return
-		case err != nil:
-			e.server.meters.countFault("accept")
-			time.Sleep(acceptPause)
-		default:
-			e.openStream(c.(*net.TCPConn))
 		}
+		e.openStream(c.(*net.TCPConn))
 	}
 }
 
