@@ -105,7 +105,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		}
 		h.auditEvents(ctx, req.Caller, r)
 		now := time.Now()
-		if !r.isRun || req.MaxWaitUs > 0 { // peers look whether a Run is here, for a client that may be gone
+		if !r.isRun || req.MaxWaitUs > 0 { // frontends of version 0.1.0 look for a Run without OnlyAsk
 			r.polledAt = now
 		}
 		if r.ended && r.tooLargeBytes > 0 {
@@ -402,7 +402,7 @@ func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.
 	if asked[0] == nil {
 		asked = h.peers.listPresent()
 	}
-	owner, err := findOwner(ctx, asked, job.Id)
+	owner, err := findAmongPeers(ctx, asked, job.Id)
 	if err != nil {
 		h.auditCall(ctx, caller, "submit", job.Id, job.Tenant, err)
 	}

@@ -195,9 +195,9 @@ func (p *peer) ownsJob(ctx context.Context, job string) (bool, error) {
 	return err == nil, nil
 }
 
-// findOwner asks all peers at once for a job, and returns the first peer that has the job, or nil. An error is a peer's
-// refusal to a client who has no right to touch the job.
-func findOwner(ctx context.Context, peers []*peer, job string) (*peer, error) {
+// findAmongPeers asks all peers at once for a job, and returns the first peer that has the job, or nil. An error is a
+// peer's refusal to a client who has no right to touch the job.
+func findAmongPeers(ctx context.Context, peers []*peer, job string) (*peer, error) {
 	type answer struct {
 		peer *peer
 		owns bool

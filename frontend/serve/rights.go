@@ -172,10 +172,15 @@ func (h *handler) auditCall(ctx context.Context, caller *v1.Caller, action, job,
 
 // auditEvents writes the first call of a caller for the events of r to the audit log. The mutex is held.
 func (h *handler) auditEvents(ctx context.Context, caller *v1.Caller, r *clientJob) {
-	if id := callerOf(ctx); h.cfg.Audit != nil && (r.auditedEvents == nil || *r.auditedEvents != id) {
-		r.auditedEvents = &id
-		h.cfg.Audit.NoteOnce(h.newAuditEntry(ctx, caller, "events", r.id.String(), r.timing.tenant))
+	if h.cfg.Audit == nil {
+		return
 	}
+	id := callerOf(ctx)
+	if r.auditedEvents != nil && *r.auditedEvents == id {
+		return
+	}
+	r.auditedEvents = new(id)
+	h.cfg.Audit.NoteOnce(h.newAuditEntry(ctx, caller, "events", r.id.String(), r.timing.tenant))
 }
 
 // auditRead writes the first read of a file by a caller to the audit log.
