@@ -34,8 +34,9 @@
 // early and still wait. Running attempts run on for Grace (10 s), and the worker keeps results for Retain (30 s). Any
 // frontend may claim both. If no frontend does, the worker then stops the attempts and forgets the results.
 //
-// Clients choose the ids of jobs, so the worker tells jobs of one id apart by their tenants: a claim takes only what
-// belongs to its tenant. An older frontend names no tenant, and its claims take nothing of a guarded job.
+// Clients choose the ids of jobs. So the worker tells jobs with the same id apart by their tenants, and a claim takes
+// only attempts and places of its tenant. An older frontend names no tenant, and its claims take nothing of a guarded
+// job.
 //
 // # Where is ...
 //

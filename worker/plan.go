@@ -74,8 +74,8 @@ func (p *place) maxUse() time.Duration {
 	return p.estimate
 }
 
-// beginForecast begins a forecast. The forecast has the attempts that run, the places that ask their frontends, and
-// the entries that get room before the queue: staged attempts, and places that asked ahead.
+// beginForecast begins a forecast. The forecast has the attempts that run, and the places that ask their frontends. It
+// also has what gets room before the queue: staged attempts, and places that asked ahead.
 func (c *Core) beginForecast(now time.Time) *forecast {
 	f, capacity := &c.forecast, c.capacity
 	if c.isQuiet(now) {

@@ -27,8 +27,7 @@ func busyOf(kind string) metric {
 var centreFigure = Figure{
 	Name: "centre", Title: "The central scheduler of an engine",
 	Claim: "A centre breaks at duration / (load x cost of a decision) slots, within 5 %. phoebe takes at most " +
-		"1.05 times " +
-		"as long as an omniscient scheduler at every size.",
+		"1.05 times as long as an omniscient scheduler at every size.",
 	axis: bench.Axis{Label: "slots", Scale: bench.Log}, seeds: [...]int{1, 2},
 	views: []view{
 		{title: "mean response over omniscient", scale: bench.Log, metric: overOmniscient},

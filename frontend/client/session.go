@@ -375,8 +375,8 @@ func (s *session) callUntil() time.Time {
 	return time.Now().Add(max(s.deadline-time.Since(s.began), 0) + deadlineSlack)
 }
 
-// newJobCall returns a call that submits the job. With several frontends, none of them may take more than half of the
-// time that is left of retryFor to be found.
+// newJobCall returns a call that submits the job. If there are several frontends, the search for a connection to the
+// first may take at most half of the time that retryFor leaves. So there is time for another frontend.
 func (s *session) newJobCall() *call {
 	now := time.Now()
 	timeLeft := s.c.cfg.retryFor

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -752,21 +753,34 @@ func TestHostileConnections(t *testing.T) {
 	}
 }
 
-// tcpProxy relays connections until close.
+// tcpProxy relays connections to a frontend until close.
 type tcpProxy struct {
+	net.Listener
 	addr  string
-	close func()
+	mu    sync.Mutex
+	conns []*proxyConn
+}
+
+// proxyConn is a connection from a client (in), and the connection to the frontend (out).
+type proxyConn struct {
+	in, out net.Conn
+	rotten  bool // the next bytes from the client reset the connection
 }
 
 func newProxy(tb testing.TB, to string) *tcpProxy {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	conns := make(chan net.Conn, 100)
-	go func() {
+	p := &tcpProxy{Listener: l, addr: l.Addr().String()}
+	var relays sync.WaitGroup
+	tb.Cleanup(func() {
+		p.close()
+		relays.Wait()
+	})
+	relays.Go(func() {
 		for {
-			in, err := ln.Accept()
+			in, err := l.Accept()
 			if err != nil {
 				return
 			}
@@ -775,35 +789,67 @@ func newProxy(tb testing.TB, to string) *tcpProxy {
 				in.Close()
 				continue
 			}
-			conns <- in
-			conns <- out
-			for _, p := range [][2]net.Conn{{in, out}, {out, in}} {
-				go func() {
-					defer p[1].Close()
-					buf := make([]byte, 4096)
-					for {
-						n, err := p[0].Read(buf)
-						if err != nil {
-							return
-						}
-						p[1].Write(buf[:n])
-					}
-				}()
-			}
+			c := &proxyConn{in: in, out: out}
+			p.mu.Lock()
+			p.conns = append(p.conns, c)
+			p.mu.Unlock()
+			relays.Go(func() { p.relay(c, in, out) })
+			relays.Go(func() { p.relay(c, out, in) })
 		}
-	}()
-	closeAll := func() {
-		ln.Close()
-		for {
-			select {
-			case c := <-conns:
-				c.Close()
-				continue
-			default:
-			}
+	})
+	return p
+}
+
+func (p *tcpProxy) relay(c *proxyConn, from, to net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 4096)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		rotten := c.rotten
+		p.mu.Unlock()
+		if rotten && from == c.in {
+			c.in.(*net.TCPConn).SetLinger(0) // a reset
+			c.in.Close()
 			return
 		}
+		if err != nil {
+			return
+		}
+		to.Write(buf[:n])
 	}
-	tb.Cleanup(closeAll)
-	return &tcpProxy{ln.Addr().String(), closeAll}
+}
+
+// rot makes the proxy forget all present connections. A client that writes on such a connection gets a reset, as from a
+// machine that took over the address. rot returns the number of connections that were sound before.
+func (p *tcpProxy) rot() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		if !c.rotten {
+			c.rotten = true
+			n++
+		}
+	}
+	return n
+}
+
+// cut closes all present connections.
+func (p *tcpProxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.in.Close()
+	}
+}
+
+// close ends the proxy with all connections.
+func (p *tcpProxy) close() {
+	p.Listener.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.in.Close()
+		c.out.Close()
+	}
 }

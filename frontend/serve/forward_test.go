@@ -80,103 +80,10 @@ func TestForwardedPollEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// rotProxy relays connections to a frontend. rot makes it forget all present connections: whoever writes on one of
-// them gets it reset, as by a machine that took over the address.
-type rotProxy struct {
-	net.Listener
-	mu    sync.Mutex
-	conns []*rottenConn
-}
-
-type rottenConn struct {
-	in, out net.Conn
-	rotten  bool // the next bytes reset the connection
-}
-
-func newRotProxy(t *testing.T, to string) *rotProxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &rotProxy{Listener: l}
-	var relays sync.WaitGroup
-	t.Cleanup(func() {
-		l.Close()
-		p.mu.Lock()
-		for _, c := range p.conns {
-			c.in.Close()
-			c.out.Close()
-		}
-		p.mu.Unlock()
-		relays.Wait()
-	})
-	relays.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", to)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			c := &rottenConn{in: in, out: out}
-			p.mu.Lock()
-			p.conns = append(p.conns, c)
-			p.mu.Unlock()
-			relays.Go(func() { p.relay(c, in, out) })
-			relays.Go(func() { p.relay(c, out, in) })
-		}
-	})
-	return p
-}
-
-func (p *rotProxy) relay(c *rottenConn, from, to net.Conn) {
-	defer to.Close()
-	buf := make([]byte, 4096)
-	for {
-		n, err := from.Read(buf)
-		p.mu.Lock()
-		rotten := c.rotten
-		p.mu.Unlock()
-		if rotten && from == c.in {
-			c.in.(*net.TCPConn).SetLinger(0) // a reset
-			c.in.Close()
-			return
-		}
-		if err != nil {
-			return
-		}
-		to.Write(buf[:n])
-	}
-}
-
-func (p *rotProxy) rot() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		if !c.rotten {
-			c.rotten = true
-			n++
-		}
-	}
-	return n
-}
-
-// cut closes all present connections.
-func (p *rotProxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.in.Close()
-	}
-}
-
-// Dead connections between two frontends are no sign that a job's owner is lost: neither those whose end has arrived,
-// nor those that turn out to be dead when used.
+// A dead connection between two frontends is no sign that a job's owner is lost. The frontend may know of the end of
+// the connection, or learn of the end from a call.
 func TestDeadPeerConnections(t *testing.T) {
-	var proxy *rotProxy
+	var proxy *tcpProxy
 	owner := startCluster(t, 1, 2, func(cfg *Config) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -184,8 +91,8 @@ func TestDeadPeerConnections(t *testing.T) {
 		}
 		cfg.Listen = l.Addr().String()
 		l.Close()
-		proxy = newRotProxy(t, cfg.Listen)
-		cfg.Advertise = proxy.Addr().String()
+		proxy = newProxy(t, cfg.Listen)
+		cfg.Advertise = proxy.addr
 	})
 	other := startCluster(t, 0, 0, func(cfg *Config) { cfg.Peers = []string{owner.Advertised()} })
 	ctx := context.Background()

@@ -45,6 +45,19 @@ func (r *rawConn) hangUp(c *testCluster) {
 	pollUntil(r.T, "the connection to be seen closed", conn.hasHungUp)
 }
 
+// runOpenEcho submits an open job with a task, and fetches the outcome of the task.
+func runOpenEcho(t *testing.T, c *testCluster) (*v1.Job, *v1.Handle) {
+	t.Helper()
+	j := newJob("echo", "a")
+	j.Open = true
+	res, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, c, res.Handle, 1)
+	return j, res.Handle
+}
+
 // readAll fetches outcomes from cursor 0 on until the job is done, or has n outcomes.
 func readAll(t *testing.T, c *testCluster, h *v1.Handle, n int) (tasks []int32, done bool) {
 	t.Helper()
@@ -239,13 +252,7 @@ func TestFirstCallAfterPause(t *testing.T) {
 	ctx := context.Background()
 	submitAndPause := func() (*v1.Job, *v1.Handle) {
 		t.Helper()
-		j := newJob("echo", "a")
-		j.Open = true
-		res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
-		if err != nil {
-			t.Fatal(err)
-		}
-		readAll(t, c, res.Handle, 1)
+		j, handle := runOpenEcho(t, c)
 		id, err := probe.ParseJobID(j.Id)
 		if err != nil {
 			t.Fatal(err)
@@ -254,7 +261,7 @@ func TestFirstCallAfterPause(t *testing.T) {
 		defer c.mu.Unlock()
 		c.jobs[id].polledAt = time.Now().Add(-time.Hour)
 		c.sweptAt = c.jobs[id].polledAt
-		return j, res.Handle
+		return j, handle
 	}
 	_, h := submitAndPause()
 	more := newJob("echo", "b").Tasks

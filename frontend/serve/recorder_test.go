@@ -252,28 +252,22 @@ func BenchmarkHistograms(b *testing.B) {
 	}
 }
 
-// A worker leaves the list, and another gets its place. What the first has run is still told of the first.
+// A worker leaves the list, and another worker gets its place. The trace still names the first worker for its attempts.
 func TestTraceNamesFormerWorkers(t *testing.T) {
 	c := startCluster(t, 2, 1)
 	ctx := context.Background()
 	addr := func(i int) string { return c.workers[i].Addr().String() }
 	c.setWorkers([]string{addr(0)})
-	j := newJob("echo", "a")
-	j.Open = true
-	res, err := c.client.Submit(ctx, &v1.SubmitRequest{Job: j})
-	if err != nil {
-		t.Fatal(err)
-	}
-	readAll(t, c, res.Handle, 1)
+	j, handle := runOpenEcho(t, c)
 	c.setWorkers(nil)
 	c.setWorkers([]string{addr(1)})
 	c.awaitWorkers(t, 1)
 	more := newJob("echo", "b").Tasks
 	more[0].Index = 1
-	if _, err := c.client.Extend(ctx, &v1.ExtendRequest{Handle: res.Handle, Tasks: more, FromTask: 1}); err != nil {
+	if _, err := c.client.Extend(ctx, &v1.ExtendRequest{Handle: handle, Tasks: more, FromTask: 1}); err != nil {
 		t.Fatal(err)
 	}
-	readAll(t, c, res.Handle, 2)
+	readAll(t, c, handle, 2)
 	wantWorkers := func(trace, id string) {
 		t.Helper()
 		res, err := c.client.Trace(ctx, &v1.TraceRequest{Job: id})
@@ -285,7 +279,7 @@ func TestTraceNamesFormerWorkers(t *testing.T) {
 		}
 	}
 	wantWorkers("the trace of the job under way", j.Id)
-	if _, err := c.client.Cancel(ctx, &v1.CancelRequest{Handle: res.Handle}); err != nil {
+	if _, err := c.client.Cancel(ctx, &v1.CancelRequest{Handle: handle}); err != nil {
 		t.Fatal(err)
 	}
 	wantWorkers("the trace of the kept job", j.Id)

@@ -76,18 +76,7 @@ func (l smallBuffers) Accept() (net.Conn, error) {
 // A peer that asks for update after update of the keys, and reads no answer, loses the connection: the answers would
 // take memory without end.
 func TestKeyUpdatesWithoutEnd(t *testing.T) {
-	ca, err := identity.NewAuthority("test", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := ca.Issue(dir, identity.Identity{Roles: identity.Worker}, time.Hour, ca); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := identity.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys, dir := newKeys(t)
 	own, err := tls.LoadX509KeyPair(dir+"/"+identity.CertFile, dir+"/"+identity.KeyFile)
 	if err != nil {
 		t.Fatal(err)

@@ -12,21 +12,27 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/sock"
 )
 
-// sealed makes both ends of a TLS connection. b has done its handshake.
-func sealed(t *testing.T) (a, b *sock.Conn) {
+// newKeys makes the keys of a worker, in files of dir.
+func newKeys(t *testing.T) (keys *identity.Keys, dir string) {
 	t.Helper()
 	ca, err := identity.NewAuthority("test", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir = t.TempDir()
 	if err := ca.Issue(dir, identity.Identity{Roles: identity.Worker}, time.Hour, ca); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := identity.Open(dir)
-	if err != nil {
+	if keys, err = identity.Open(dir); err != nil {
 		t.Fatal(err)
 	}
+	return keys, dir
+}
+
+// sealed makes both ends of a TLS connection. b has done its handshake.
+func sealed(t *testing.T) (a, b *sock.Conn) {
+	t.Helper()
+	keys, _ := newKeys(t)
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -166,14 +166,21 @@ func startEchoes(b *testing.B, n int) (stop func()) {
 
 func newPool(tb testing.TB, r *Registry) *Pool {
 	tb.Helper()
-	p, err := NewPool(r)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	p := openPool(tb, r)
 	tb.Cleanup(func() {
 		if err := p.Close(context.Background()); err != nil {
 			tb.Error(err)
 		}
 	})
+	return p
+}
+
+// openPool opens a pool that the test closes.
+func openPool(tb testing.TB, r *Registry) *Pool {
+	tb.Helper()
+	p, err := NewPool(r)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return p
 }

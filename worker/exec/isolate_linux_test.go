@@ -21,11 +21,7 @@ import (
 // newPoolOf returns a pool that runs processes as p says.
 func newPoolOf(tb testing.TB, p Processes) *Pool {
 	tb.Helper()
-	r := NewRegistry()
-	if err := r.AllowProcessesAs(p); err != nil {
-		tb.Fatal(err)
-	}
-	return newPool(tb, r)
+	return newPool(tb, processRegistry(tb, p))
 }
 
 // needCgroups skips the test if the worker can have no cgroups here.
@@ -158,14 +154,7 @@ func TestNextPoolRemovesDeadCgroups(t *testing.T) {
 
 func TestCgroupsGoWithThePool(t *testing.T) {
 	needCgroups(t)
-	r := NewRegistry()
-	if err := r.AllowProcesses(); err != nil {
-		t.Fatal(err)
-	}
-	p, err := NewPool(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openPool(t, processRegistry(t, Processes{}))
 	path := p.launcher.cgroups.parent.Name()
 	runScript(t, p, "true")
 	if err := p.Close(t.Context()); err != nil {

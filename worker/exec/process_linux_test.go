@@ -21,11 +21,17 @@ import (
 
 func newProcessPool(tb testing.TB) *Pool {
 	tb.Helper()
+	return newPool(tb, processRegistry(tb, Processes{}))
+}
+
+// processRegistry returns a registry with the function "exec".
+func processRegistry(tb testing.TB, p Processes) *Registry {
+	tb.Helper()
 	r := NewRegistry()
-	if err := r.AllowProcesses(); err != nil {
+	if err := r.AllowProcessesAs(p); err != nil {
 		tb.Fatal(err)
 	}
-	return newPool(tb, r)
+	return r
 }
 
 func encodeCommand(tb testing.TB, c Command) []byte {
@@ -276,14 +282,7 @@ func TestKillBeforeTheStart(t *testing.T) {
 }
 
 func TestCloseKillsProcesses(t *testing.T) {
-	r := NewRegistry()
-	if err := r.AllowProcesses(); err != nil {
-		t.Fatal(err)
-	}
-	p, err := NewPool(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openPool(t, processRegistry(t, Processes{}))
 	var ends []<-chan Result
 	for range 5 {
 		_, end := startTask(t, p,

@@ -305,7 +305,8 @@ func (s *Server) countWaiting() (n int) {
 	return n
 }
 
-// However many tasks need files from an origin, only maxFetches are fetched for at a time. A closing worker waits for no fetch.
+// However many tasks need files from an origin, the worker fetches for at most maxFetches tasks at a time. A closing
+// worker waits for no fetch.
 func TestFetchesAreBounded(t *testing.T) {
 	o := newOrigin(t)
 	o.hold = make(chan struct{})

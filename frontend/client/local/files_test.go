@@ -48,12 +48,7 @@ func TestSlowFiles(t *testing.T) {
 		}
 	}))
 	t.Cleanup(o.Close)
-	registry := exec.NewRegistry()
-	if err := registry.Register("cat", func(ctx context.Context, _ []byte) ([]byte, error) {
-		return os.ReadFile(exec.Files(ctx)[0])
-	}); err != nil {
-		t.Fatal(err)
-	}
+	registry := newCatRegistry(t)
 	dir := t.TempDir()
 	c := startReady(t, local.Config{
 		Workers: 1, Registry: registry,
@@ -147,12 +142,7 @@ func TestDeadCache(t *testing.T) {
 	t.Parallel()
 	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
 	t.Cleanup(o.Close)
-	registry := exec.NewRegistry()
-	if err := registry.Register("cat", func(ctx context.Context, _ []byte) ([]byte, error) {
-		return os.ReadFile(exec.Files(ctx)[0])
-	}); err != nil {
-		t.Fatal(err)
-	}
+	registry := newCatRegistry(t)
 	dir := t.TempDir()
 	c := startReady(t, local.Config{
 		Workers: 2, Registry: registry,
@@ -282,4 +272,16 @@ func TestFilesOfTenants(t *testing.T) {
 			}
 		}
 	}
+}
+
+// newCatRegistry returns a registry with the function "cat": its result is the task's first file.
+func newCatRegistry(t *testing.T) *exec.Registry {
+	t.Helper()
+	registry := exec.NewRegistry()
+	if err := registry.Register("cat", func(ctx context.Context, _ []byte) ([]byte, error) {
+		return os.ReadFile(exec.Files(ctx)[0])
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return registry
 }
