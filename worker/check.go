@@ -172,7 +172,7 @@ func (c *Core) checkQueueOf(q *queue, hasAccounts bool) error {
 		if p.queueTenant != q.tenants[p.tenant] {
 			return fmt.Errorf("place %d of link %d is counted for a wrong tenant", p.res, p.link.id)
 		}
-		sum.addPlace(p, 1)
+		sum.countPlace(p, 1)
 		if p.kind != q.kinds[p.neededRoom()] {
 			return fmt.Errorf("place %d of link %d is counted for wrong needs", p.res, p.link.id)
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// jobMemory holds facts about a job that outlast its attempts. By the owner of the last claim, the worker refuses
-// tasks of earlier owners. By forgotAttempts, the worker does not tell a frontend that a forgotten attempt never
-// started.
+// jobMemory holds facts about a job that outlast its attempts. Because of owner, the worker refuses tasks of earlier
+// owners. Because of forgotAttempts, the worker does not claim that an attempt never started, when the worker has only
+// forgotten the attempt.
 type jobMemory struct {
 	key            jobKey
 	owner          probe.FrontendID // 0: no frontend has claimed the job
@@ -21,13 +21,13 @@ type jobMemory struct {
 	node           list.Node[*jobMemory]
 }
 
-// jobKey names a job for the claims of frontends. Clients choose the ids of jobs, so the worker tells jobs of one id
-// apart by their tenants.
+// jobKey names a job for the claims of frontends. Clients choose the ids of jobs, so the worker tells jobs with
+// the same id apart by their tenants.
 type jobKey struct {
 	job    probe.JobID
 	tenant string
-	// anyTenant is set in keys of memories that concern all jobs of this id that are not guarded, of all tenants.
-	// Claims of older frontends make such memories, and forgotten attempts of jobs that are not guarded.
+	// anyTenant is set if a memory concerns the jobs of all tenants with this id, except guarded jobs. Such memories
+	// come from claims of older frontends, and from forgotten attempts of jobs that are not guarded.
 	anyTenant bool
 }
 
@@ -49,20 +49,21 @@ func coversTenant(m *probe.Claim, tenant string, guarded bool) bool {
 }
 
 const (
-	// rememberFor is the time that a memory is kept after its last change. The time must outlast the last message of
-	// an earlier owner for the moved job. A sent message is under way for no longer than the lease. But a frontend
-	// that was frozen goes on with its jobs later. The frontend lets go of a job when a worker says that the job has
-	// moved, or when the client is gone. After a freeze, the frontend first checks whether its clients are gone. The
-	// check takes as long as a client may be silent (30 s by default).
+	// rememberFor is the time that a memory is kept after its last change. In this time, an earlier owner of a moved
+	// job may still send messages for the job. A message is under way for no longer than the lease. But a frontend
+	// that was frozen goes on with its jobs, until a check shows that their clients are gone. The check takes as long
+	// as a client may be silent (30 s by default). The time was chosen much longer than both.
 	rememberFor = 10 * time.Minute
-	// maxMemories bounds the number of memories. A lost frontend has fewer jobs. Beyond the bound the worker forgets
-	// the oldest memories, because the earlier owners of these jobs have had the longest time to let go of the jobs.
-	// maxMemoryNames likewise bounds the bytes of the tenants' names in the memories.
+	// maxMemories bounds the number of memories. The number was chosen: all jobs of a lost frontend have a memory
+	// each, and should fit. Beyond the bound the worker forgets the oldest memories, whose earlier owners
+	// have had the longest time to let go of their jobs. maxMemoryNames likewise bounds the bytes of the
+	// tenants' names in the memories.
 	maxMemories    = 1 << 18
 	maxMemoryNames = 16 << 20
 )
 
-// rememberJob returns the memory of a job, marked as changed now. The caller adds to it.
+// rememberJob returns the memory of a job, marked as changed now. If there is none, rememberJob makes an empty memory.
+// The caller sets what is to be remembered.
 func (c *Core) rememberJob(key jobKey, now time.Time) *jobMemory {
 	m := c.memories[key]
 	if m == nil {
@@ -91,8 +92,8 @@ func (c *Core) expireMemories(now time.Time) {
 	}
 }
 
-// noteForgotten notes in the job's memory that the worker forgets a started attempt. The result may be undelivered. The
-// caller drops the attempt.
+// noteForgotten notes in the job's memory that the worker forgets a started attempt, whose result may be undelivered.
+// The caller drops the attempt.
 func (c *Core) noteForgotten(a *attempt, now time.Time) {
 	key := jobKey{job: a.job, anyTenant: true}
 	if a.guarded {
@@ -108,7 +109,7 @@ func (c *Core) hasForgotten(key jobKey) bool {
 }
 
 // hasMoved reports whether the job is no longer l's at generation g: another frontend claimed the job for g, or any
-// frontend claimed it for a later generation.
+// frontend claimed it for a later generation. If guarded is set, only claims that name the tenant count.
 func (c *Core) hasMoved(l *link, job probe.JobID, tenant string, guarded bool, g probe.Generation) bool {
 	if len(c.memories) == 0 {
 		return false
@@ -123,10 +124,11 @@ func (m *jobMemory) outranks(l *link, g probe.Generation) bool {
 }
 
 // grantClaim makes the claimant l the owner of a job, or hands a claim of a single attempt to claimAttempt. The
-// claimant gets the attempts that have started. Staged attempts are withdrawn. No work is lost, because they have
-// not started, and the claimant can launch the tasks anew. With a new owner, handBack could not return a staged
-// attempt to its place, which is on the link of the earlier owner. A staged attempt stays if the claimant itself
-// launched the attempt for this generation.
+// claimant gets the attempts that have started.
+//
+// Staged attempts have not started. They are withdrawn, and the claimant can launch their tasks anew. They could not
+// pass to a new owner: handBack returns a staged attempt to its place, and the place is on the link of the earlier
+// owner. A staged attempt stays if the claimant itself launched the attempt for this generation.
 func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action) []Action {
 	if m.Attempt != (probe.AttemptID{}) {
 		return c.claimAttempt(l, m, now, acts)
@@ -149,7 +151,7 @@ func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action)
 			}
 		}
 	}
-	n := uint32(0)
+	adopted := uint32(0)
 	for _, a := range c.attemptsInOrder(func(a *attempt) bool {
 		return a.job == m.Job && coversTenant(m, a.tenant, a.guarded) && a.generation <= m.Generation && !a.unwanted
 	}) {
@@ -157,26 +159,26 @@ func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action)
 		case a.state != staged:
 			acts = c.adoptAttempt(l, a, now, acts)
 			a.generation = m.Generation
-			n++
+			adopted++
 		case a.owner != l || a.generation < m.Generation:
 			acts = c.withdrawStaged(l, a, acts)
 		}
 	}
 	return c.sendMsg(l, probe.Claimed{
-		Job: m.Job, Generation: m.Generation, Count: n, Knows: c.knownFor(m, now),
+		Job: m.Job, Generation: m.Generation, Count: adopted, Knows: c.knownFor(m, now),
 	}, acts)
 }
 
-// knownFor returns how far back the worker knows every started attempt of a claimed job; 0: the worker cannot say.
-// Within this time, each started attempt is still here, or was acknowledged. So an attempt that was sent within this
-// time, and is not here, never started.
+// knownFor returns how long the worker has known every started attempt of a claimed job; 0: the worker cannot say. If
+// an attempt was sent within this time and started, it is still here or was acknowledged. So an attempt that was sent
+// within this time, and is neither, never started.
 func (c *Core) knownFor(m *probe.Claim, now time.Time) time.Duration {
 	switch {
 	// An older frontend may claim a guarded job. The claim takes nothing, so the owner may still start tasks of the
 	// job.
 	case !m.HasTenant && c.guardsJobs:
 		return 0
-	// To a leaving worker, frontends acknowledge results that clients do not have yet.
+	// Frontends acknowledge the results of a leaving worker early, before clients have the results.
 	case c.leaving || c.hasForgotten(keyOf(m)):
 		return 0
 	}
@@ -192,6 +194,7 @@ func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Actio
 	if a != nil && !coversTenant(m, a.tenant, a.guarded) {
 		a = nil // an attempt of another tenant's job
 	}
+	// A claim that names a tenant counts as a guarded job's: claims of older frontends do not outrank the claim.
 	if c.hasMoved(l, m.Job, m.Tenant, m.HasTenant, m.Generation) {
 		return c.sendRefused(l, 0, 0, m.Attempt, probe.Moved, 0, acts)
 	}
@@ -311,7 +314,7 @@ func (c *Core) expireResults(now time.Time) {
 		case c.retainedBytes <= c.cfg.MaxRetained:
 			return
 		case a == nil:
-			a = c.retained.First()
+			a = c.retained.First() // not nil: results in the two lists take the bytes
 		}
 		c.Stats.Forgotten++
 		c.noteForgotten(a, now)

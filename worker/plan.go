@@ -7,21 +7,25 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// gapDepth is the number of entries that findGaps plans in full. It is small because findGaps runs at each change
-// while the head of the queue has no room. Short entries further behind may still use the short part.
+// gapDepth is the number of entries, from the head of the queue on, for which findGaps looks for gaps in all of the
+// worker. For deeper entries, up to planDepth, findGaps looks in the short part alone, which costs less. The number is
+// small because findGaps runs at each change while the head of the queue has no room. The number was chosen, and not
+// measured.
 const gapDepth = 64
 
-// lateDepth is the number of entries with late files that findGaps skips. A skipped entry does not count for gapDepth,
-// because skipping costs little.
+// lateDepth is the number of entries with late files that findGaps skips without counting them for gapDepth or
+// planDepth. A skipped entry costs little time, but the time of a call needs a bound. The number was chosen, and not
+// measured.
 const lateDepth = 4096
 
-// The initial values of averages.
+// averages begin with these values.
 const (
 	initialRun        = assumedRun
 	initialBindChance = 0.5 // frontends send about two reservations a task
 )
 
-// averages are the moving averages of what a core has seen. Forecasts build on them.
+// averages are the moving averages of what a core has seen. Forecasts build on them. A new run time counts for 1/16
+// of the average, and a new turn for 1/64, because a turn is only yes or no. Both weights were chosen, and not measured.
 type averages struct {
 	runTime     time.Duration // of all tasks; assumed for a task without an expected run time
 	longRunTime time.Duration // of a long task; 0: none came yet
@@ -53,7 +57,8 @@ func (l *averages) noteTurn(bound bool) {
 	l.bindChance += (outcome - l.bindChance) / 64
 }
 
-// placeCost returns how long the place is expected to use its room. A reservation counts at the chance of a task.
+// placeCost returns how long the place is expected to use its room. For a reservation, the time is multiplied by the
+// chance that the reservation gets a task.
 func (c *Core) placeCost(p *place) time.Duration {
 	chance := 1.0
 	if p.launch == nil {
@@ -62,8 +67,8 @@ func (c *Core) placeCost(p *place) time.Duration {
 	return expectedCost(p.expectedRun, c.averages.runTime, chance)
 }
 
-// maxUse returns an upper bound of the time that the place uses room, if the estimate holds; horizon without an
-// estimate. A reservation also uses room until its frontend answers.
+// maxUse returns the longest time that the place may use room: the whole run, unlike placeCost. A reservation also uses
+// room until its frontend answers. If the place has no estimate, maxUse returns horizon.
 func (p *place) maxUse() time.Duration {
 	switch {
 	case p.estimate <= 0:
@@ -74,11 +79,12 @@ func (p *place) maxUse() time.Duration {
 	return p.estimate
 }
 
-// beginForecast begins a forecast. The forecast has the attempts that run, and the places that ask their frontends. It
-// also has what gets room before the queue: staged attempts, and places that asked ahead.
+// beginForecast returns a forecast without the queue: the caller adds the places of the queue. The forecast has the
+// running attempts, and the places that hold a slot while their frontends answer. Staged attempts and places that asked
+// ahead come next, because they get room before any place of the queue.
 func (c *Core) beginForecast(now time.Time) *forecast {
 	f, capacity := &c.forecast, c.capacity
-	if c.isQuiet(now) {
+	if c.isQuiet(now) { // the short part opens before the next turn
 		capacity.open = capacity.all
 	}
 	f.reset(capacity)
@@ -113,7 +119,7 @@ func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
 		if n++; n > planDepth {
 			break
 		}
-		rest.addPlace(p, -1)
+		rest.countPlace(p, -1)
 		f.planEntry(p.neededRoom(), p.filesExpectedIn(now), c.placeCost(p))
 	}
 	if c.queue.len() > planDepth {
@@ -166,10 +172,11 @@ func (c *Core) plannedWaits(now time.Time) iter.Seq2[*place, time.Duration] {
 // others only if no expected start of an entry ahead is delayed (conservative backfilling). backfill reports whether
 // a turn began.
 func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
-	if !c.fetchWake.IsZero() && !now.Before(c.fetchWake) {
+	if !c.fetchWake.IsZero() && !now.Before(c.fetchWake) { // files are late now, and other entries may go first
 		c.fetchWake = time.Time{}
 		c.changes++
 	}
+	// Staged attempts and places that asked ahead get room first. With the same changes as last time, no gap is left.
 	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || c.settledChanges == c.changes+c.queue.changes ||
 		!c.queue.fitsAny(c.free) {
 		return acts, false
@@ -188,21 +195,21 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 
 // findGaps plans the queue in order, and collects in c.gaps the entries that may start now.
 //
-// Without extra, findGaps serves c.gaps alone: callers ignore both results. The plan ends once no entry of the queue
+// If extra is nil, the caller wants only c.gaps, and ignores both results. The plan ends once no entry of the queue
 // fits into the free room.
 //
-// With extra, a caller asks about one more entry behind all others, and extra is the room that the entry needs. The
-// plan ends once extra does not fit into the free room. The result found says whether the extra entry may find a gap.
-// If so, shortPartOnly says whether the gap must be in the short part.
+// If extra is set, the caller asks about one more entry behind all others. That entry needs the room extra, and the
+// plan ends once extra does not fit into the free room. The result found says whether the entry may find a gap. If so,
+// shortPartOnly says whether the gap must be in the short part.
 func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) {
 	f := c.beginForecast(now)
 	c.gaps, c.fetchWake = c.gaps[:0], time.Time{}
-	checkedFree, n, late := room{}, 0, 0
+	checkedFree, n, skipped := room{}, 0, 0
 	shortAhead := false // an entry ahead is short, and cannot start now
 	for p := range c.queue.inOrder(now) {
 		filesIn := p.filesExpectedIn(now)
-		if late < lateDepth && filesIn == 0 && p.waitsForFiles() {
-			late++
+		if skipped < lateDepth && filesIn == 0 && p.waitsForFiles() {
+			skipped++
 			continue // late files: the entry keeps its position, and gets no room in the plan
 		}
 		n++
@@ -217,7 +224,7 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 			}
 			checkedFree = free
 		}
-		// If the entry cannot start now, its earliest start is the next change of the free room.
+		// An entry that cannot start now can start at the next change of the free room, at the earliest.
 		notBefore := f.nextChange()
 		switch {
 		case filesIn > 0:
@@ -227,11 +234,11 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 			}
 		case p.waitsForFiles():
 			continue // beyond lateDepth
-		// A deep entry needs no look at the plan. The entry gets room in the short part only, and so delays no long
-		// entry. No short entry waits ahead, because the loop ends at a deep entry if shortAhead is set.
+		// A deep entry needs no look at the plan. It gets room in the short part only, so it delays no long entry. It
+		// delays no short entry either: if a short entry waits ahead, the loop has ended.
 		case (deep || f.mayStart(p.neededRoom(), p.maxUse())) &&
 			(!shortPartOnly || c.fitsShortPart(p.neededRoom(), f.spans[0].free)):
-			// The check took the upper bound of the use. The plan takes the expected run, as for running attempts.
+			// The check used maxUse, to be safe. The plan uses the expected run, as for running attempts.
 			f.addRunning(p.neededRoom(), expectedCost(p.expectedRun, c.averages.runTime, 1))
 			c.gaps = append(c.gaps, p)
 			continue
@@ -241,14 +248,14 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 		}
 		shortAhead = shortAhead || !p.long
 		waited := now.Sub(p.queuedAt)
-		start := waited + f.planEntry(p.neededRoom(), notBefore, c.placeCost(p))
+		plannedWait := waited + f.planEntry(p.neededRoom(), notBefore, c.placeCost(p))
 		// If a short entry has waited longer than first planned, no entry behind it may start before it.
 		// If a long entry has waited longer, entries behind may start in the short part only, where they delay no
 		// long entry.
 		switch {
 		case filesIn > 0: // the wait for files says nothing about delays by other entries
 		case p.plannedWait == 0:
-			p.plannedWait = max(start, 1)
+			p.plannedWait = max(plannedWait, 1) // 0 would mean: never planned
 		case waited <= p.plannedWait:
 		case !p.long:
 			return false, shortPartOnly
@@ -260,8 +267,8 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 }
 
 // fitsShortPart reports whether a task is short, and fits into the short part beside all short tasks that have room.
-// Such a task never delays long tasks. Long tasks may use more than the open part, so the task must also fit into the
-// free room.
+// Such a task never delays long tasks. The task must also fit into the free room, because long tasks may still use some
+// of the short part.
 func (c *Core) fitsShortPart(needs, free room) bool {
 	if needs.open != (probe.Demand{}) || !needs.fitsIn(free) {
 		return false
@@ -272,7 +279,7 @@ func (c *Core) fitsShortPart(needs, free room) bool {
 }
 
 // seekGap reports whether ride-along tasks with these needs may find a gap behind all waiting places. If so, the
-// caller calls takeGap for each task in the same step: takeGap decides by the forecast that seekGap leaves.
+// caller calls takeGap for each task in the same step, because takeGap uses the forecast that seekGap leaves.
 func (c *Core) seekGap(needs room, now time.Time) bool {
 	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || !needs.fitsIn(c.free) {
 		return false

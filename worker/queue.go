@@ -79,13 +79,14 @@ func (q *queue) takeForTurn(p *place) {
 	q.removePlace(p)
 }
 
-// rememberedTenants is the number of tenants up to which a queue forgets none. A higher number takes more memory.
-// With a lower number, a tenant that comes back is more often forgotten, with its debt under Fair.
+// rememberedTenants is a number of idle tenants: a queue with fewer forgets no tenant. The number was chosen, and not
+// measured. A tenant takes some 300 bytes. If a forgotten tenant comes back, Fair no longer knows the tenant's
+// debt.
 const rememberedTenants = 1000
 
-// ensureTenant returns the tenant with this name, and makes the tenant if there is none. Before that, ensureTenant
-// forgets idle tenants if there are too many. The bound grows with the busy tenants: after forgetIdleTenants, many
-// new tenants come before the idle tenants are sorted again.
+// ensureTenant returns the tenant with this name, and makes the tenant if there is none. If too many tenants are idle,
+// ensureTenant first forgets half of the idle tenants. The bound also grows with the number of busy tenants, so that
+// forgetIdleTenants, which sorts the idle tenants, is rarely called.
 func (q *queue) ensureTenant(name string) *tenant {
 	if q.recentTenant != nil && q.recentTenant.name == name {
 		return q.recentTenant
@@ -103,7 +104,8 @@ func (q *queue) ensureTenant(name string) *tenant {
 	return t
 }
 
-// isIdle reports whether a tenant has neither queued places nor open bills.
+// isIdle reports whether a tenant has neither queued places nor open bills. A bill is open until the cost of its turn
+// is known.
 func (t *tenant) isIdle() bool { return t.placeCount == 0 && t.openBills == 0 }
 
 // forgetIdleTenants forgets half of the idle tenants. Under Fair, the tenants with the least debt go.
@@ -124,7 +126,7 @@ func (q *queue) forgetIdleTenants() {
 }
 
 // maxPlacesPerFree bounds the queued places of a tenant: at most this many for each free place of the queue. So a
-// greedy tenant cannot fill the queue, and later tenants find free places.
+// greedy tenant alone fills three quarters of the queue, and later tenants find free places. The number was chosen.
 const maxPlacesPerFree = 3
 
 // mayAddPlace reports whether a tenant may add a place to a queue with this number of free places.
@@ -132,7 +134,8 @@ func (q *queue) mayAddPlace(name string, free int) bool {
 	return free > 0 && q.ensureTenant(name).placeCount <= maxPlacesPerFree*free
 }
 
-// assumedRun is the run time that the worker assumes of tasks without an estimate, until run times are known.
+// assumedRun is the run time that the worker assumes of tasks without an estimate, until run times are known. The
+// averages of the first tasks soon replace it.
 const assumedRun = 10 * time.Millisecond
 
 // countPlace counts p for its kind and for the backlog. lastKind saves most look-ups, because the place that came
@@ -149,7 +152,7 @@ func (q *queue) countPlace(p *place) {
 	}
 	p.kind = q.lastKind
 	p.kind.count++
-	q.backlog.addPlace(p, 1)
+	q.backlog.countPlace(p, 1)
 }
 
 // uncountPlace undoes countPlace.
@@ -157,7 +160,7 @@ func (q *queue) uncountPlace(p *place) {
 	if p.kind.count--; p.kind.count == 0 && p.kind != q.lastKind {
 		delete(q.kinds, p.kind.needs)
 	}
-	q.backlog.addPlace(p, -1)
+	q.backlog.countPlace(p, -1)
 }
 
 // fitsAny reports whether any place of the queue fits into the free room.
@@ -173,7 +176,7 @@ func (q *queue) fitsAny(free room) bool {
 	return false
 }
 
-// hasShort reports whether the queue has a place for a short task.
+// hasShort reports whether the queue has a place of a short task: a short task needs no room of the open part.
 func (q *queue) hasShort() bool {
 	for needs, k := range q.kinds {
 		if k.count > 0 && needs.open == (probe.Demand{}) {
@@ -183,12 +186,13 @@ func (q *queue) hasShort() bool {
 	return false
 }
 
-// backlog is the work of all places in a queue, in four sums: places with a task, such places without an expected run
-// time, reservations, and reservations without an expected run time. In the sums without, each place counts as 1 ns of
-// run time, so that expectedWork can multiply the sum by a run time assumed later.
+// backlog is the work of all places in a queue, in four sums: of places with a task and of reservations, each with and
+// without an expected run time (in the order of expectedWork's factors). Where the run time is not known, a place counts
+// as 1 ns, so that expectedWork can multiply the sum by a run time assumed later.
 type backlog [4]work
 
-func (b *backlog) addPlace(p *place, n int) {
+// countPlace adds the work of p to its sum n times: 1 when p comes, and -1 when p goes.
+func (b *backlog) countPlace(p *place, n int) {
 	i, expected := 0, p.expectedRun
 	if expected <= 0 {
 		i, expected = 1, 1
@@ -216,7 +220,7 @@ type place struct {
 	sortKey         float64
 	cameAt          time.Duration // since the core began: the arrival of the place, or of its job
 	seq             uint64        // order of arrival
-	pos, arrivalPos int
+	pos, arrivalPos int           // in heaps of the policy; 0: not in the heap
 
 	link        *link
 	res         probe.ResID
@@ -230,12 +234,12 @@ type place struct {
 
 	long        bool
 	wantsMatrix bool
-	mayAskAhead bool
+	mayAskAhead bool // the frontend allows Ready before the slot is free
 	clearsSpare bool // the place asked ahead, and spare work stops for its task
 	guarded     bool // the job is guarded: only a claim that names the tenant takes the place
 
 	class        probe.Class
-	agingPos     int
+	agingPos     int           // in Core.aging
 	due          time.Duration // since the core began: due time, when the place becomes regular; 0: never
 	workLeft     time.Duration // of the job
 	inQueueSince time.Duration // since the core began: the last time it entered the queue
