@@ -16,63 +16,64 @@ import (
 // copies at workers with an earlier expected end, while copies are few. A task is late if it runs longer than earlier
 // runs, or if its worker reports a later start than expected.
 
-// The values trade the gain of copies against their cost. No measurement of them is on record.
 const (
 	// A copy is made only if the time left is more than worthCopy times the time that the copy needs until its end.
-	// Both times are estimates. A lower value makes more copies for a small or a wrong gain; with a higher value, more
-	// late tasks get no copy.
+	// Both times are estimates, and a copy for a small gain is often in vain. With 1.5, p99 of long jobs was higher
+	// (figure corrections).
 	worthCopy = 1.25
 	// enoughRuns is the number of known runs needed before a task is compared with the longest run, or with the runs
 	// of its stage. With fewer runs, a task that is only a little longer often looks late. With more runs, small jobs
-	// get no copies.
+	// get no copies. The number was chosen, and not measured.
 	enoughRuns = 8
 	// hintsWithin is the multiple of the hinted run up to which a task is not late by its run time, while fewer than
-	// enoughRuns tasks of its stage have ended. A lower value blames tasks for rough hints; with a higher value, a slow
-	// worker is noticed later.
+	// enoughRuns tasks of its stage have ended. Hints may be rough. With 2 and with 4, the results were the same
+	// (figure corrections).
 	hintsWithin = 3
-	// looksPerRun is the number of checks of a long task for lateness during the expected run time: lateness is
-	// noticed within about an eighth of a run. More checks notice earlier, and take more CPU time.
+	// looksPerRun is the number of checks of a long task for lateness during its expected run. So lateness is noticed
+	// within about an eighth of a run. The number was chosen: more checks notice earlier, and take more CPU time.
 	looksPerRun = 8
-	// lookPausePerTask bounds the CPU time of checks in jobs with many tasks. Before each check, lookAtTail pauses for
-	// this time for each task of the job, so the checks take at most a hundredth of the time.
-	lookPausePerTask = 100 * 2 * time.Nanosecond // a task is checked in 2 ns
-	// maxEstimated bounds the estimates for copies in a check. The bound keeps a check short. Late tasks beyond the
-	// bound wait for the next check; tasks with the most time left go first.
+	// lookPausePerTask is the least time from one check of a job to the next, for each task of the job. A check takes
+	// some 2 ns for each task, so checks take at most a hundredth of the time. The hundredth was chosen.
+	lookPausePerTask = 100 * 2 * time.Nanosecond
+	// maxEstimated bounds the late tasks of a check for which a worker is sought, so that a check is short. Tasks with
+	// the most time left go first, and later tasks wait for the next check. The number was chosen, and not measured.
 	maxEstimated = 32
 )
 
-// tailTask is a task at the tail of its job, and a candidate for a copy.
+// tailTask is a long task at the tail of its job.
 type tailTask struct {
 	task     *task
-	timeLeft time.Duration // until the expected end; of a short task, the run so far
+	timeLeft time.Duration // until the expected end
 }
 
 // lookAtTail makes copies of late tasks at the tail of a job, and sets the time of the next check.
 func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 	nextLook := maxSleep
-	var short, long []tailTask
+	var lateShort []*task
+	var long []tailTask
 	for _, t := range j.tasks {
 		switch {
+		// Tasks that may have no copy count, too, because the end of the job may depend on them.
 		case t.long != nil && (t.isRunning() || t.isQueued()):
 			if c.updateWork(t.long); t.spec.Retryable {
 				nextLook = min(nextLook, max(t.long.spec.Work.Mean/looksPerRun, minSleep))
 			}
 			long = append(long, tailTask{t, c.timeLeft(t, now)})
-		// If a task was found by a claim, long is nil, and the task counts as short. Such a task may need files. Then
-		// a copy would not start at once, because the worker would first fetch the files.
+		// If a claim found the task at a worker, long is nil, and the task counts as short. Such a task may need files.
+		// Then a copy would not start at once, because the worker would first fetch the files.
 		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t):
-			due, every := c.whenShortLate(t, now)
-			if due <= 0 {
-				due = every
-				short = append(short, tailTask{t, now.Sub(t.attempt.runsSince)})
+			lateIn, every := c.whenShortLate(t, now)
+			if lateIn <= 0 {
+				lateShort = append(lateShort, t)
+				lateIn = every // without an idle worker, the task is tried again
 			}
-			nextLook = min(nextLook, due)
+			nextLook = min(nextLook, lateIn)
 		}
 	}
-	acts = c.copyShort(short, now, acts)
+	acts = c.copyShort(lateShort, now, acts)
 	acts, asked := c.copyLong(long, now, acts)
 	if asked {
-		nextLook = c.view.Trip()
+		nextLook = c.view.Trip() // then the answers are here
 	}
 	c.setTailAt(j, now.Add(max(nextLook, lookPause(j))))
 	return acts
@@ -83,8 +84,8 @@ func lookPause(j *job) time.Duration {
 	return max(batchPause, time.Duration(len(j.tasks))*lookPausePerTask)
 }
 
-// recheckSoon moves up the next check of a job if w reports a later start of a task than expected. Then another
-// frontend may have chosen the same worker at the same time.
+// recheckSoon moves up the next check of a job if w reports a later start of a task than expected. The reason may be
+// that another frontend chose the same worker at the same time.
 func (c *planner) recheckSoon(w *worker, m *probe.Queued, now time.Time) {
 	a := w.enqueued[m.First]
 	if m.Wait <= 0 || a == nil || !a.task.isSlipping() {
@@ -96,16 +97,9 @@ func (c *planner) recheckSoon(w *worker, m *probe.Queued, now time.Time) {
 	}
 }
 
-// sortLongestFirst sorts tasks by timeLeft, longest first. For short tasks, timeLeft is the run so far.
-func sortLongestFirst(ts []tailTask) {
-	slices.SortFunc(ts, func(a, b tailTask) int {
-		return cmp.Or(cmp.Compare(b.timeLeft, a.timeLeft), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
-	})
-}
-
 // whenShortLate returns the time until a sampled task is late, and the time between checks from then on. A task is late
-// after twice the longest recent run of the function at other workers, plus a round trip. With fewer than enoughRuns
-// known runs no task is late, and lateIn is the time until the next check.
+// after twice the longest recent run of the function at other workers, plus a round trip. The factor was chosen: runs
+// vary. With fewer than enoughRuns known runs no task is late, and lateIn is the time until the next check.
 func (c *planner) whenShortLate(t *task, now time.Time) (lateIn, every time.Duration) {
 	a := t.attempt
 	longest, seen := t.group.Runs.Stats().Longest(int32(a.w.Key))
@@ -116,14 +110,15 @@ func (c *planner) whenShortLate(t *task, now time.Time) (lateIn, every time.Dura
 	return a.runsSince.Add(2*longest + c.view.Trip()).Sub(now), every
 }
 
-// copyShort sends copies of late short tasks to idle workers.
-func (c *planner) copyShort(candidates []tailTask, now time.Time, acts []Action) []Action {
-	sortLongestFirst(candidates)
-	for _, l := range candidates {
+// copyShort sends copies of late short tasks to idle workers. The tasks that have run the longest come first.
+func (c *planner) copyShort(late []*task, now time.Time, acts []Action) []Action {
+	slices.SortFunc(late, func(t, u *task) int {
+		return cmp.Or(t.attempt.runsSince.Compare(u.attempt.runsSince), cmp.Compare(t.spec.Index, u.spec.Index))
+	})
+	for _, t := range late {
 		if !c.mayAddCopy() {
 			break
 		}
-		t := l.task
 		if t.copy != nil {
 			continue
 		}
@@ -143,13 +138,14 @@ func (c *planner) copyShort(candidates []tailTask, now time.Time, acts []Action)
 			Seen: 1,
 			Reason: fmt.Sprintf(
 				"it is idle, and gets a copy of attempt %s, which has run at %s for %v, twice as long as any other task lately",
-				t.attempt.id, t.attempt.w.Welcome().Worker, l.timeLeft.Round(time.Microsecond)),
+				t.attempt.id, t.attempt.w.Welcome().Worker, now.Sub(t.attempt.runsSince).Round(time.Microsecond)),
 		}, now, acts)
 	}
 	return acts
 }
 
-// idleWorkerFor returns a worker believed to have room for a copy of t, or nil.
+// idleWorkerFor returns a worker believed to have room for a copy of t, or nil. It looks at maxLooked idle workers,
+// from a random one on, so that frontends choose different workers.
 func (c *planner) idleWorkerFor(t *task) *view.Worker {
 	idle := c.view.Idle()
 	if len(idle) == 0 {
@@ -166,7 +162,7 @@ func (c *planner) idleWorkerFor(t *task) *view.Worker {
 }
 
 // timeLeft returns the time until the expected end of a long task. If the task reports progress, the worker's report
-// counts. Otherwise the pace of the worker is left out, because a slow machine may be fast again.
+// counts. Without progress, the pace of the worker does not count, because a slow machine may be fast again.
 func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
 	x, a := t.long, t.attempt
 	switch {
@@ -178,19 +174,22 @@ func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
 	return c.remainingRun(t, max(now.Sub(a.runsSince)-x.read, 0))
 }
 
-// paceOf returns the pace of a worker, or 1 if unknown.
+// paceOf returns the pace of a worker, or 1 if the pace is not known.
 func paceOf(w *view.Worker) float64 { return cmp.Or(w.Pace(), 1) }
 
-// scaleTime multiplies a time, and avoids an overflow.
+// scaleTime multiplies a time. The result is capped, so that sums do not overflow.
 func scaleTime(factor float64, d time.Duration) time.Duration {
 	return time.Duration(min(factor*float64(d), float64(math.MaxInt64/2)))
 }
 
-// remainingRun returns how much longer t will run, if t has run for ran so far. The estimate goes by ended tasks that
-// ran longer: tasks of the stage, or of the function if no task of the stage has ended. The hint of t counts instead
-// while fewer than enoughRuns tasks of the stage have ended, and ran is at most hintsWithin times the hinted run. The
-// runs of the function may be of tasks with other hints. If nothing is known of longer runs, remainingRun takes the
-// rest of the expected run, or ran once more if that is longer.
+// remainingRun returns how much longer t will run, if t has run for ran so far. The estimate comes from ended tasks
+// that ran longer: tasks of the stage, or of the function if no task of the stage has ended.
+//
+// While fewer than enoughRuns tasks of the stage have ended, the hint of t counts instead, up to hintsWithin times the
+// hinted run. Other runs of the function say little then, because their hints may differ.
+//
+// If no longer run is known, remainingRun returns the rest of the expected run, but at least ran: a task that has run
+// for long is likely to go on for as long again.
 func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	x, a := t.long, t.attempt
 	stats, run := t.group.stageStats, x.spec.Work.Mean
@@ -211,56 +210,60 @@ func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 }
 
 // copyLong makes copies of late long tasks, if the copy would end sooner and the job's end depends on the task. The
-// end of the job does not depend on a task that ends before another task without a possible copy. The result asked
-// says whether copyLong asked workers for newer matrices, and so put off a copy.
+// tasks with the most time left come first. A task that can have no copy delays the end of the job, so earlier ends of
+// the other tasks would gain nothing. The result asked says whether copyLong asked workers for newer matrices, and so
+// put off a copy.
 func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) (_ []Action, asked bool) {
-	sortLongestFirst(candidates)
-	end, decided := time.Duration(0), 0
-	for _, l := range candidates {
-		if l.timeLeft <= end || decided == maxEstimated || !c.mayAddCopy() {
+	slices.SortFunc(candidates, func(a, b tailTask) int {
+		return cmp.Or(cmp.Compare(b.timeLeft, a.timeLeft), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
+	})
+	jobEnd := time.Duration(0) // from now: the earliest end of the job, as the tasks so far allow
+	estimated := 0
+	for _, candidate := range candidates {
+		t, timeLeft := candidate.task, candidate.timeLeft
+		if timeLeft <= jobEnd || estimated == maxEstimated || !c.mayAddCopy() {
 			break
 		}
-		t := l.task
 		if t.copy != nil {
 			continue // t ends with its copy, at the latest
 		}
 		if !c.mayCopy(t) {
-			end = l.timeLeft
+			jobEnd = timeLeft
 			continue
 		}
-		decided++
+		estimated++
 		t.long.spec.Set, t.long.spec.ExtraCandidates = 0, nil
 		t.long.spec.Work = c.copyWork(t)
 		choice := c.view.Fleet().Decide(&t.long.spec, now, c.rand)
-		best := c.chooseSoonest(t, &choice)
-		known := choice.Chosen >= 0
-		if known {
-			end = max(end, min(l.timeLeft, best))
+		copyEnd := c.chooseSoonest(t, &choice)
+		found := choice.Chosen >= 0
+		if found {
+			jobEnd = max(jobEnd, min(timeLeft, copyEnd))
 		} else {
-			end = max(end, l.timeLeft)
+			jobEnd = max(jobEnd, timeLeft)
 		}
-		if !known || float64(l.timeLeft) <= worthCopy*float64(best) {
-			if float64(l.timeLeft) > worthCopy*float64(t.long.spec.Work.Mean) {
+		if !found || float64(timeLeft) <= worthCopy*float64(copyEnd) {
+			if float64(timeLeft) > worthCopy*float64(t.long.spec.Work.Mean) { // a copy would pay without a wait
 				acts = c.askMatricesForCopy(t, now, acts)
 			}
 			continue
 		}
 		if n := len(acts); t.isQueued() {
-			if acts = c.askFresher(t.attempt, &choice, now, acts); len(acts) > n {
+			if acts = c.askNewerMatrices(t.attempt, &choice, now, acts); len(acts) > n {
 				asked = true
 				continue
 			}
 		}
-		choice.Reason = fmt.Sprintf("it gets a copy of attempt %s, %s", t.attempt.id, whyLate(t, l.timeLeft, now))
+		choice.Reason = fmt.Sprintf("it gets a copy of attempt %s, %s", t.attempt.id, whyLate(t, timeLeft, now))
 		acts = c.commitCopy(t, &choice, now, acts)
 	}
 	return acts, asked
 }
 
-// askFresher asks for newer matrices, if the matrix of the worker chosen for the copy is no newer than attempt a. Then
-// askFresher asks all candidates with such old matrices. The matrix by which a was placed promised an earlier start
-// than a got, and matrices of that age may be wrong likewise.
-func (c *planner) askFresher(a *attempt, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+// askNewerMatrices asks nobody if the matrix of the worker chosen for the copy is newer than attempt a. Otherwise it
+// asks all candidates with matrices no newer than a. The matrix by which a was placed promised an earlier start
+// than a got, and matrices of that age may be just as wrong.
+func (c *planner) askNewerMatrices(a *attempt, choice *estimate.Decision, now time.Time, acts []Action) []Action {
 	isOld := func(candidate *estimate.Candidate) bool { return candidate.Age >= now.Sub(a.sentAt) }
 	if !isOld(choice.Choice()) {
 		return acts
@@ -274,8 +277,8 @@ func (c *planner) askFresher(a *attempt, choice *estimate.Decision, now time.Tim
 	return acts
 }
 
-// askMatricesForCopy asks for matrices, so that the next check knows where a copy would end sooner. Without gossip,
-// matrices may be as old as attempt t.attempt, and show workers as busy as they were then.
+// askMatricesForCopy asks workers with a missing or old matrix, so that the next check knows where a copy would end
+// sooner. Without gossip, matrices may be as old as t.attempt, and show workers as busy as they were then.
 func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Action {
 	for _, key := range c.doubtfulWorkers(t.long, 1, now) {
 		if w := c.workers[key]; w != t.attempt.w && w.mayAskMatrix(now) {
@@ -285,9 +288,9 @@ func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Ac
 	return acts
 }
 
-// copyWork returns the work of a copy of t, which runs from the start. If t runs and reports progress, copyWork
-// computes the whole run from the progress. Then copyWork divides the run by the pace of the present worker, because
-// a copy elsewhere does not suffer from a slow worker.
+// copyWork returns the work of a copy of t: the whole run, because a copy starts anew. If t runs and reports progress,
+// copyWork computes the whole run from the progress. The run is divided by the pace of the present worker, because a
+// copy elsewhere does not suffer from a slow worker.
 func (c *planner) copyWork(t *task) estimate.Work {
 	x, a := t.long, t.attempt
 	p := &a.progress
@@ -302,7 +305,7 @@ func (c *planner) copyWork(t *task) estimate.Work {
 }
 
 // chooseSoonest sets choice.Chosen to the candidate where a copy of t would end first, and returns the time until that
-// end. The paces of the workers count. If no worker but the present one can take the copy, Chosen is -1.
+// end. The paces of the workers count. If no other worker can take the copy, Chosen is -1, and the result is 0.
 func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (best time.Duration) {
 	choice.Chosen = -1
 	for i := range choice.Candidates {
@@ -318,7 +321,7 @@ func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (best time.D
 	return best
 }
 
-// whyLate says why a long task is late.
+// whyLate tells people why a long task is late.
 func whyLate(t *task, timeLeft time.Duration, now time.Time) string {
 	a := t.attempt
 	name := a.w.Welcome().Worker

@@ -19,7 +19,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.recheckSoon(w, &m, now)", "",
 	},
 	{
-		"a worker without an expected wait is asked before a copy starts there", "planner.askFresher",
+		"a worker without an expected wait is asked before a copy starts there", "planner.askNewerMatrices",
 		"isOld(choice.Choice()) {", "false {",
 	},
 	{
@@ -1008,7 +1008,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a copy is worth what it saves", "planner.copyLong",
-		"float64(l.timeLeft) <= worthCopy*float64(best)", "false",
+		"float64(timeLeft) <= worthCopy*float64(copyEnd)", "false",
 	},
 	{
 		"the place of a ride that comes back is cancelled while its copy goes on", "ledger.handleQueued",
@@ -1040,14 +1040,14 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a short task that is late has one copy", "planner.copyShort",
-		"t := l.task\n\t\tif t.copy != nil {\n\t\t\tcontinue\n\t\t}\n", "t := l.task\n",
+		"if t.copy != nil {\n\t\t\tcontinue\n\t\t}\n", "",
 	},
 	{
 		"only tasks on which the end of their job depends have copies", "planner.copyLong",
-		"l.timeLeft <= end || ", "",
+		"timeLeft <= jobEnd || ", "",
 	},
 	{
-		"the task with the most work left has its copy first", "sortLongestFirst",
+		"the task with the most work left has its copy first", "planner.copyLong",
 		"cmp.Compare(b.timeLeft, a.timeLeft)", "cmp.Compare(a.timeLeft, b.timeLeft)",
 	},
 	{
@@ -1187,7 +1187,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"if the last task of a job may have no copy, no task of the job has a copy", "planner.copyLong",
-		"end = l.timeLeft\n", "\n",
+		"jobEnd = timeLeft\n", "\n",
 	},
 	{
 		"the progress of a task gives its time left", "planner.timeLeft",
