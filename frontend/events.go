@@ -100,8 +100,8 @@ type Busy struct {
 type Terms struct{ *tenants.File }
 
 // Others lists the frontends of the fleet and the frontends silent by now or lost without a goodbye, and brings the
-// needs of tenants by frontend. The event comes once a second, also in a fleet of a single frontend. After the event [Core.Needs] returns
-// the needs to tell to the fleet. Nobody may write to the maps and slices.
+// needs of tenants by frontend. The event comes once a second, also in a fleet of a single frontend. After the event
+// [Core.Needs] returns the needs to tell to the fleet. Nobody may write to the maps and slices.
 type Others struct {
 	Self    string
 	Members []string

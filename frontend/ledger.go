@@ -12,7 +12,7 @@ import (
 )
 
 // ledger is the floor that keeps the places and attempts at workers. It also keeps messages that go out later, such as
-// acknowledgements. Only the ledger commits decisions.
+// acknowledgements. Only the ledger carries out decisions.
 type ledger struct {
 	jobs
 	workers            []*worker // by Worker; nil where there was never a worker
@@ -80,7 +80,7 @@ func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 }
 
 // askNotBefore notes the earliest time to ask w for its matrix again. When the matrix arrives, noteMatrix forgets that
-// time. Function awaitMatrix makes the next batch wait for the matrix, and awaitNoMatrix ends the wait.
+// time. The next batch of long tasks waits for the matrix between awaitMatrix and noteMatrix or awaitNoMatrix.
 func (w *worker) askNotBefore(earliest time.Time) { w.askMatrixFrom = earliest }
 func (w *worker) noteMatrix()                     { w.askMatrixFrom, w.matrixAwaited = time.Time{}, false }
 func (w *worker) awaitMatrix()                    { w.matrixAwaited = true }
@@ -100,7 +100,8 @@ func (c *ledger) noteDraining(w *worker) {
 	c.noteNotUp(w)
 }
 
-// noteCache notes whether the cache of w takes new files. If not, tasks with files go to other workers.
+// noteCache notes whether the cache of w takes new files: problem says why not, or is "". While there is a problem,
+// tasks with files go to other workers.
 func (c *ledger) noteCache(w *worker, problem string) {
 	c.view.NoteCache(w.Worker, problem)
 	c.updateStranded()
@@ -113,16 +114,15 @@ func (c *ledger) noteCache(w *worker, problem string) {
 }
 
 // noteQueueFull notes that the queue of w is full. Until w reports its matrix again, estimation places nothing at
-// w. The frontend does not ask for the matrix before retry has passed.
+// w. The frontend asks for the matrix only after the time retry.
 func (c *ledger) noteQueueFull(w *worker, retry time.Duration, now time.Time) {
 	c.view.ForgetMatrix(w.Worker)
 	w.askMatrixFrom = now.Add(retry)
 	w.fullUntil = w.askMatrixFrom
 }
 
-// allQueuesFull reports whether the queues of all workers of g's set are full. The parameter last is the worker that
-// has refused a task just now. At other workers, a refusal because of a full queue counts until the retry time that
-// the worker gave.
+// allQueuesFull reports whether the queues of all workers of g's set are full. The worker last has just refused a task.
+// The queue of another worker counts as full after a refusal, for the retry time that the worker gave.
 func (c *ledger) allQueuesFull(g *group, last *worker, now time.Time) bool {
 	return !slices.ContainsFunc(g.Set.Workers(), func(w *view.Worker) bool {
 		return w != last.Worker && now.After(c.workerOf(w).fullUntil)
@@ -148,9 +148,9 @@ func (c *ledger) setTimer(w *worker) {
 }
 
 const (
-	// ackBatch (results) and ackDelay bound how long an acknowledgement waits for others to the same worker. So they
-	// bound how long the worker keeps a result that the client has. Higher bounds save messages; lower bounds save
-	// memory at workers.
+	// An acknowledgement waits for others to the same worker, until there are ackBatch of them, or for ackDelay. In
+	// this time the worker keeps a result that the client has. Both numbers were chosen: higher numbers save messages,
+	// and lower numbers save memory at workers.
 	ackBatch = 64
 	ackDelay = 50 * time.Millisecond
 )
@@ -181,9 +181,9 @@ func disownResult(w *worker, id probe.AttemptID, acts []Action) []Action {
 	return append(acts, Send{Worker: w.Key, Msg: probe.Ack{Attempts: []probe.AttemptID{id}, Disowned: true}})
 }
 
-// issueReceipt returns a receipt for the result of t's last attempt: w keeps the result until the client has it. If w
-// drains, the result is acknowledged now, and the receipt is zero, because w leaves only when all results are
-// acknowledged.
+// issueReceipt returns a receipt for the result of t's last attempt. With the receipt, the result is acknowledged when
+// the client has it (ackDelivered), and w keeps the result until then. If w drains, the result is acknowledged now, and
+// the receipt is zero, because w leaves only when all results are acknowledged.
 func (c *ledger) issueReceipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt,
 	[]Action) {
 	t.lastEnded = id

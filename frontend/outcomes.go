@@ -36,14 +36,14 @@ func (c *ledger) handleFinished(w *worker, m *probe.Finished, now time.Time, act
 	return c.endAttempt(a, m, now, acts)
 }
 
-// maxDiskFailures is the number of attempts at a task that may end with a failed disk and do not count as failures of
-// the task. After that, probably the disks fail everywhere, or the task fills them.
+// maxDiskFailures is the number of failed disks that do not count as failures of the task. After that, probably the
+// disks fail everywhere, or the task fills them. The number was chosen, and not measured.
 const maxDiskFailures = 5
 
-// endAttempt handles the end of an attempt. If the worker stopped the attempt, the task has not failed: the worker
-// needed the room for regular work, drains, or gave up this frontend. Then the task goes on with another attempt; but
-// if it may start only once, the task is lost. If the disk of the worker failed, the task goes on elsewhere. A task
-// that may start only once does so only if it has not run.
+// endAttempt handles the end of an attempt, which the caller has dropped. If the worker stopped the attempt, the task
+// has not failed: the worker needed the room for regular work, drains, or gave up this frontend. Then the task goes on
+// with another attempt; but if it may start only once, the task is lost. If the disk of the worker failed, the task is
+// tried again elsewhere. A task that may start only once is tried again only if it has not run.
 func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts []Action) []Action {
 	t, w := a.task, a.w
 	switch {
@@ -57,7 +57,7 @@ func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts [
 		return c.endTask(t, &o, now, acts)
 	case m.Status == probe.Killed:
 		return c.retryTask(a, m, 0, now, acts)
-	case m.Status == probe.Preempted: // only spare attempts are, and their tasks may start again
+	case m.Status == probe.Preempted: // only spare work is preempted, and all spare tasks are retryable
 		c.Stats.Preempted++
 		return c.retryTask(a, m, 0, now, acts)
 	case m.DiskFailed && t.diskFailures < maxDiskFailures && (t.spec.Retryable || m.Run == 0):
@@ -75,8 +75,8 @@ func (c *ledger) handleFinishedElsewhere(w *worker, m *probe.Finished, now time.
 	switch {
 	case t == nil: // if the job is at another frontend, that frontend will claim the result
 		return disownResult(w, m.Attempt, acts)
-	// The frontend has taken this result already. The worker sends it again
-	// after a claim, because the Ack may have been lost.
+	// The frontend has taken this result already. The worker sends it again after a claim, because the Ack may have
+	// been lost.
 	case t.lastEnded == m.Attempt || t.group.job.failedAttempts[m.Attempt]:
 		return disownResult(w, m.Attempt, acts)
 	case t.state == claiming:
@@ -166,8 +166,8 @@ func (c *ledger) mayRetry(t *task, m *probe.Finished, now time.Time) bool {
 	return t.failures < t.spec.Retries && t.spec.Retryable && m.Retry != probe.Never
 }
 
-// retryTask notes the end of an attempt. If the task has a second attempt under way, the task goes on with that
-// attempt. Otherwise the task rests, and then waits for another attempt.
+// retryTask notes the end of an attempt, and acknowledges the result. If the task has a second attempt under way, the
+// task goes on with that attempt. Otherwise the task rests (0: not at all), and then waits for another attempt.
 func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, now time.Time, acts []Action) []Action {
 	t := a.task
 	started, ended := time.Time{}, now.Add(-m.Kept)
@@ -201,17 +201,17 @@ func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, no
 	return acts
 }
 
-// reckonPhases returns the phases of an attempt just reported as finished, as times since the job was submitted. A
-// message in either direction is taken to need half a round trip.
+// reckonPhases returns the phases of an attempt just reported as finished, as times since the job was submitted. The
+// worker's clock is not used: a message in either direction is taken to need half a round trip.
 func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
-	since := t.group.job.submitted
+	submitted := t.group.job.submitted
 	sinceSubmission := func(x time.Time) time.Duration {
 		if x.IsZero() {
 			return 0
 		}
-		return x.Sub(since)
+		return x.Sub(submitted)
 	}
-	end := now.Sub(since) - m.Kept
+	end := now.Sub(submitted) - m.Kept // Kept: the worker could not report the result at once
 	p := Phases{Released: sinceSubmission(t.group.addedAt), Sampled: sinceSubmission(t.sampledAt),
 		Ready: sinceSubmission(t.readyAt), Bound: sinceSubmission(t.boundAt)}
 	if stages := t.group.job.stages; len(stages) > 0 {
@@ -220,8 +220,8 @@ func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 	oneWay := t.roundTrip(m, now) / 2
 	p.Finished = end - oneWay
 	p.Started = p.Finished - m.Run
-	p.Queued = p.Sampled + oneWay // when the first places of the group came: all waiting tasks share them
-	// Without a Ready, the task rode or was bound early: the start counts as the turn.
+	p.Queued = p.Sampled + oneWay // the first places of the group arrived; all waiting tasks share the places
+	// If no slot was held, there was no Ready: the task rode or was bound early. Then the start counts as the turn.
 	if m.Held == 0 {
 		p.Ready = max(p.Queued, p.Started-m.Launch)
 		p.Bound = p.Ready
@@ -229,8 +229,8 @@ func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
 	return p
 }
 
-// roundTrip returns the time for two messages over the link: the time since t was sent, less the times that the worker
-// reports in m.
+// roundTrip returns the time for two messages over the link: the time since the task was sent, less the times that the
+// worker reports in m. If another frontend sent the task, the time since the submission counts.
 func (t *task) roundTrip(m *probe.Finished, now time.Time) time.Duration {
 	sent := t.boundAt
 	if sent.IsZero() {
@@ -239,9 +239,9 @@ func (t *task) roundTrip(m *probe.Finished, now time.Time) time.Duration {
 	return max(0, now.Sub(sent)-m.Kept-m.Launch-m.Run)
 }
 
-// learnRun takes a run of t into account. Of many short runs, only some reach the statistics. But the statistics decide
-// whether later tasks count as long, so all runs of LongTask/4 and more reach the statistics. A lower bound costs
-// more updates; with a higher bound, estimates near LongTask follow later.
+// learnRun takes a run of t into account. Of many short runs, only some reach the statistics, to save time. But the
+// statistics decide whether later tasks count as long. So all runs that are not far below LongTask reach the
+// statistics; the quarter was chosen.
 func (c *ledger) learnRun(t *task, w *worker, m *probe.Finished) {
 	if more := t.group.Runs.NoteRun(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
 		c.addToStats(t, w, m)
@@ -266,9 +266,9 @@ func (c *ledger) addToStats(t *task, w *worker, m *probe.Finished) {
 	t.group.Runs.Stats().Add(run)
 }
 
-// loseAttempt counts an attempt as lost: the attempt may have run, may still run, or never started. If the task may
-// start only once, the task fails. If PoisonAfter workers died while they ran the task, the task may be the cause, and
-// fails, too. Otherwise the task is tried again.
+// loseAttempt counts an attempt as lost: the attempt may have run, may still run, or never started. died says that the
+// worker is lost, too. If the task may start only once, the task fails. If PoisonAfter workers died while they ran the
+// task, the task may be the cause, and fails. Otherwise the task is tried again.
 func (c *ledger) loseAttempt(a *attempt, died bool, why string, now time.Time, acts []Action) []Action {
 	t := a.task
 	c.endRide(a, place.Gone)
@@ -304,10 +304,11 @@ func (c *ledger) loseAttempt(a *attempt, died bool, why string, now time.Time, a
 	return acts
 }
 
-// handleStarted notes the start of an attempt.
+// handleStarted notes the start of an attempt. If another frontend launched the attempt, handleStarted adopts it. If no
+// task needs the attempt, the worker is told to stop it.
 func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
-		waited := !a.hasStarted
+		hasWaited := !a.hasStarted
 		a.hasStarted, a.runsSince = true, now.Add(-m.Ran)
 		a.job.noteServed()
 		switch {
@@ -318,7 +319,7 @@ func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts 
 			a.task.move(bound)
 			c.noteOutcome(a, "started")
 		}
-		if waited {
+		if hasWaited {
 			acts = c.withdrawOtherAttempt(a, now, acts)
 		}
 		return acts
@@ -359,8 +360,8 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 			acts = c.failLaunch(a, m.Reason, now, acts)
 		default:
 			c.takeBackTask(a)
-			// While another queue may have room, estimation tries that queue. Only if all queues are full, a window
-			// bounds the group's tasks at workers.
+			// While another queue may have room, estimation tries that queue. If all queues are full, a window bounds
+			// the group's tasks at workers. The policies that bind early do not look at other queues.
 			if g := a.task.group; m.Reason == probe.QueueFull && (g.Policy.Binding != Late ||
 				regular && g.path == estimate.Estimation && c.allQueuesFull(g, w, now)) {
 				g.narrowWindow()
@@ -388,7 +389,7 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 		if regular { // a queue full of spare work may have room for regular work
 			c.noteQueueFull(w, m.RetryAfter, now)
 		}
-		if m.RetryAfter > 0 {
+		if m.RetryAfter > 0 { // the jobs just refused are the jobs with wants (see dropWantingJobs)
 			for _, j := range c.takeWantingJobs() {
 				j.takeWanting()
 				c.putOffJob(j, now.Add(m.RetryAfter), now)
@@ -398,14 +399,14 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 	return acts
 }
 
-// maxFailedLaunches is the number of failed launches after which a task fails, so that the task does not go round for
-// ever. A lower bound fails tasks sooner that some workers would run; with a higher bound, a hopeless task sends more
-// messages before its client hears of the cause.
+// maxFailedLaunches is the number of failed launches after which a task fails. Otherwise a task that every worker
+// refuses would be launched for ever. The number was chosen, and not measured. With a lower number, a task may fail
+// that some workers would run. With a higher number, the client of a hopeless task hears of the cause later.
 const maxFailedLaunches = 100
 
-// failLaunch takes back a task that a worker refused to run, although the worker's Welcome says that the worker can.
-// After maxFailedLaunches such launches the task fails. If a long task is too big for the part open to long tasks, the
-// task may use all of a worker from now on.
+// failLaunch takes back a task that a worker refused to run, although its Welcome said that the worker could. After
+// maxFailedLaunches such launches the task fails. If a long task is too big for the part open to long tasks, the task
+// may use all of a worker from now on.
 func (c *ledger) failLaunch(a *attempt, why probe.Reason, now time.Time, acts []Action) []Action {
 	t := a.task
 	if t.failedLaunches++; t.failedLaunches < maxFailedLaunches {
@@ -552,7 +553,8 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 		c.widenWindow(t.group)
 	}
 	o.Task, o.Stage, o.Path, o.Attempts, o.Earlier = t.spec.Index, t.spec.Stage, t.group.path, t.attempts, t.earlier
-	if !slices.ContainsFunc(o.Outputs, func(o probe.Output) bool { return o.File }) { // else t may have to run again
+	// The payload of a task with output files is kept, because the task runs again if the files are lost.
+	if !slices.ContainsFunc(o.Outputs, func(o probe.Output) bool { return o.File }) {
 		c.releasePayloads(j, len(t.spec.Payload))
 		t.spec.Payload = nil
 	}
@@ -568,7 +570,7 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 			c.noteStageOutcome(t, o)
 		}
 	}
-	if j.ended { // a reader of t failed in resumeReaders, and that ended the job
+	if j.ended { // resumeReaders failed a reader of t, the last task
 		return acts
 	}
 	if j.unfinished == 0 && (!j.Open || j.ending) {
@@ -577,12 +579,12 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	if !j.ended && j.unfinished == 0 {
-		c.refreshJob(j, now) // no task is late any more
+		c.refreshJob(j, now) // no task is late any more: the timer for late tasks stops
 	}
 	return acts
 }
 
-// resumeReaders lets tasks go on after waiting for p to run again. If p failed, the readers fail, too.
+// resumeReaders lets the tasks go on that waited for p to run again. If p failed, these readers fail, too.
 func (c *ledger) resumeReaders(p *task, o *Outcome, now time.Time, acts []Action) []Action {
 	readers := p.readers
 	p.readers = nil
@@ -632,7 +634,7 @@ func (c *ledger) stopTask(t *task, o Outcome, now time.Time, acts []Action) []Ac
 	return c.endTask(t, &o, now, acts)
 }
 
-// endStranded fails the stranded tasks of a job: no worker came back in time.
+// endStranded fails the stranded tasks of a job, after no worker for them has been up for StrandedFor.
 func (c *ledger) endStranded(j *job, now time.Time, acts []Action) []Action {
 	j.strandedSince = time.Time{}
 	for _, t := range j.tasks {
@@ -659,8 +661,8 @@ func (c *ledger) endOverdue(j *job, now time.Time, acts []Action) []Action {
 	return c.endAllTasks(j, Outcome{Kind: DeadlineExceeded, Message: why}, now, acts)
 }
 
-// advanceStages ends the jobs with a failed stage. In the remaining jobs, stages and tasks start if all predecessors
-// have ended.
+// advanceStages ends the jobs with a failed stage. In the other jobs, it starts the stages and tasks whose predecessors
+// have all ended.
 func (c *ledger) advanceStages(now time.Time, acts []Action) []Action {
 	for len(c.jobsToAdvance) > 0 {
 		j := c.jobsToAdvance[0]

@@ -10,8 +10,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// commitPlaces carries out decisions for group g, or for shelf s of g if s is not nil. Each decision reserves
-// places, or binds a task at once. If no task waits afterwards, commitPlaces cancels the remaining places.
+// commitPlaces carries out decisions for the tasks of group g, or only for those on shelf s if s is not nil. Each
+// decision reserves places, or binds a task at once. If no task waits afterwards, commitPlaces cancels the remaining
+// places.
 func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.Time, acts []Action) []Action {
 	sample := uint64(0)
 	if len(ds) > 0 {
@@ -30,7 +31,7 @@ func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.
 			acts = c.reservePlaces(g, s, w, d, sample, int32(i), now, acts)
 		}
 	}
-	g.probeBudget = max(g.probeBudget, 0)
+	g.probeBudget = max(g.probeBudget, 0) // rides may cost more probes than were left
 	j := g.job
 	if j.waiting == 0 && j.Policy.Cancel && len(j.placedGroups) > 0 {
 		// All tasks ride. If a ride finds no room, the place of the ride itself is in the queue.
@@ -57,7 +58,7 @@ func (c *ledger) reservePlaces(
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
-	if d.Rides > 0 { // each slot starts the first launch of a bundle, and the others of the bundle wait
+	if d.Rides > 0 { // the worker may keep this many rides waiting: behind each slot's task, the rest of a bundle
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}
 	w.nextRes += probe.ResID(r.count)
@@ -70,7 +71,7 @@ func (c *ledger) reservePlaces(
 		} else {
 			t = c.nextTask(g, w, now)
 		}
-		if t == nil { // the remaining tasks shun w
+		if t == nil { // the remaining tasks shun w, and the remaining places have no ride
 			break
 		}
 		a := &attempts[i]
@@ -142,8 +143,8 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 	return acts
 }
 
-// launchAttempt fills a as an attempt of t at w, files the attempt, and moves t to the given state. Unless the
-// attempt is bound early, it counts as started, because w soon starts the attempt or gives the attempt back.
+// launchAttempt fills a as an attempt of t at w, files the attempt, and moves t to the given state. An attempt bound
+// early may wait at w. Any other attempt counts as started: w starts it at once, or gives it back.
 func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, state taskState, now time.Time) {
 	c.makeAttempt(a, t, w, res, now)
 	if state != enqueued {
@@ -173,7 +174,7 @@ func (c *ledger) makeAttempt(a *attempt, t *task, w *worker, res probe.ResID, no
 	t.attempts++
 }
 
-// adoptAttempt makes and files an attempt of t found running at w.
+// adoptAttempt makes and files an attempt of t that another frontend launched. The attempt has run at w for ran.
 func (c *ledger) adoptAttempt(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) *attempt {
 	a := &attempt{id: id, job: t.group.job, task: t, w: w, hasStarted: true, runsSince: now.Add(-ran),
 		class: t.attemptClass()}
@@ -183,13 +184,15 @@ func (c *ledger) adoptAttempt(t *task, w *worker, id probe.AttemptID, ran time.D
 	return a
 }
 
-// makeLaunch returns the launch sent to the worker of a, and notes the expected run time in t.
+// makeLaunch returns the launch to be sent for a, and notes the expected run time in t.
 func (t *task) makeLaunch(a *attempt, trip time.Duration) probe.Launch {
 	t.attemptRun = t.expectedRun(trip)
 	return t.launchExpecting(a, t.attemptRun)
 }
 
-// expectedRun returns how long t will run, as told to the worker; 0: not known. Reading inputs counts.
+// expectedRun returns how long t will run, as told to the worker; 0: not known. Reading inputs counts. Without an
+// estimate, the run times of the function count only if they are steady, and only for overlap: the worker asks for the
+// next task before the expected end.
 func (t *task) expectedRun(trip time.Duration) time.Duration {
 	expected := t.group.Runs.Correct(t.spec.Estimate)
 	switch {
@@ -203,7 +206,7 @@ func (t *task) expectedRun(trip time.Duration) time.Duration {
 	return expected
 }
 
-// launchExpecting returns the launch sent to the worker of a, with the given expected run time; 0: not known.
+// launchExpecting returns the launch to be sent for a, with the given expected run time; 0: not known.
 func (t *task) launchExpecting(a *attempt, expected time.Duration) probe.Launch {
 	s := t.spec
 	l := probe.Launch{
@@ -216,7 +219,7 @@ func (t *task) launchExpecting(a *attempt, expected time.Duration) probe.Launch 
 	return l
 }
 
-// bindTurn answers the turn of a place of r with the next task of g. If g belongs to another job, the turn is
+// bindTurn answers the turn of a place of r with the next task of g. If g belongs to another job than r, the turn is
 // shared. If the tasks are short, several go together. A sticky place stays while its group has a task for w.
 func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Time, acts []Action) []Action {
 	w, placeGroup, j := r.w, r.group, g.job
@@ -251,7 +254,7 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 		c.Stats.Kept++
 	} else {
 		c.dropPlace(w, m.Res, r, place.Used)
-		first.placeSpent = !shared // restorePlace would give the place to the task's group
+		first.placeSpent = !shared // a shared place is not restored: it would come to the group of the other job
 	}
 	c.Stats.Binds++
 	acts = append(acts, Send{Worker: w.Key, Msg: bind})
@@ -293,8 +296,8 @@ func (c *ledger) bindEarly(t *task, w *worker, now time.Time, acts []Action) []A
 	return c.sendEnqueue(a, t.makeLaunch(a, c.view.Trip()), now, acts)
 }
 
-// sendEnqueue sends an early-bound attempt to its worker, and files the attempt by its place. The caller makes the
-// launch, because a copy has another expected run time than the first attempt.
+// sendEnqueue sends an early-bound attempt to its worker, and files the attempt by its place in the queue there. The
+// caller makes the launch, because a copy has another expected run time than the first attempt.
 func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, acts []Action) []Action {
 	t, w, j := a.task, a.w, a.job
 	w.nextRes++
@@ -335,14 +338,15 @@ func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place
 	delete(w.places, id)
 }
 
-// endRide notes the fate of a ride, and drops its place. Nothing happens if a does not ride any more.
+// endRide notes the fate of the ride a, and drops its place. If a does not ride any more, endRide does nothing.
 func (c *ledger) endRide(a *attempt, fate place.Fate) {
 	if r := a.w.places[a.res]; r != nil && r.rideAt(a.res) == a {
 		c.dropPlace(a.w, a.res, r, fate)
 	}
 }
 
-// addLive adds n to the live places of r and of its group; n may be negative. Surplus places count for no group.
+// addLive adds n to the live places of r, of its group and of its shelf; n may be negative. Surplus places count for
+// no group.
 func (r *reservation) addLive(n int) {
 	before := r.livePlaces > 0
 	r.livePlaces += n
@@ -374,16 +378,16 @@ func (g *group) liveProbes() int {
 	return g.liveReservations
 }
 
-// renewProbeBudget returns how many probes the group may still send. These are the probes that the waiting tasks are
-// worth less the live probes, or the rest of the budget if the rest is more. If the group has no places, it first gets
-// a new budget: the probes that the waiting tasks are worth. With the budget, m tasks get d*m probes, even if some of
-// the tasks are at workers before the last probes are sent.
+// renewProbeBudget returns how many probes the group may still send. Without a budget, this would be the worth of the
+// waiting tasks in probes, less the live probes. But m tasks are to get d*m probes, even if some tasks have gone to
+// workers before the last probes are sent. So a group without places gets a budget of d*m, and may send the rest of
+// the budget if the rest is more.
 func (g *group) renewProbeBudget() int {
-	worth := g.Probes(g.queue.Len())
+	wanted := g.Probes(g.queue.Len())
 	if g.livePlaces == 0 {
-		g.probeBudget = worth
+		g.probeBudget = wanted
 	}
-	return max(worth-g.liveProbes(), g.probeBudget)
+	return max(wanted-g.liveProbes(), g.probeBudget)
 }
 
 // removeIfEmpty removes r from its group if r has no live place and no ride.
@@ -413,8 +417,8 @@ func (c *ledger) takeBackRide(a *attempt, r *reservation) {
 	c.takeBackTask(a)
 }
 
-// takeBackTask takes back the task of an attempt that never started. The try does not count. Without another
-// attempt the task goes to the front of the queue.
+// takeBackTask takes back the task of an attempt that never started. The attempt does not count. If the task has no
+// other attempt, it goes to the front of the queue.
 func (c *ledger) takeBackTask(a *attempt) {
 	c.dropAttempt(a)
 	a.task.attempts--
@@ -423,8 +427,8 @@ func (c *ledger) takeBackTask(a *attempt) {
 	}
 }
 
-// continueWithOther reports whether t has another attempt after an attempt is gone. If only the copy is left, the copy
-// becomes the attempt.
+// continueWithOther reports whether t has another attempt, after the caller has dropped an attempt. If only the copy is
+// left, the copy becomes the attempt.
 func (c *ledger) continueWithOther(t *task) bool {
 	if t.copy != nil {
 		t.promoteCopy()
@@ -465,7 +469,7 @@ func (c *ledger) addAttempt(a *attempt) {
 	c.attemptsAtWorkers++
 }
 
-// dropAttempt forgets an attempt, and gives back the room at the worker.
+// dropAttempt forgets an attempt. In the view, the room at the worker is free again.
 func (c *ledger) dropAttempt(a *attempt) {
 	delete(a.w.attempts, a.id)
 	if a.class != probe.Spare {
@@ -493,9 +497,9 @@ func (c *ledger) dropPlaces(w *worker) {
 }
 
 // surplusFor bounds the time that surplus places stay in their queues, for turns of other jobs. The time starts with
-// the first surplus place. When the time has passed, all surplus places are withdrawn. The time is longer than a
-// round trip, so a worker that asks meanwhile gets a task. If several places at a worker become surplus in this
-// time, their Cancels go out together.
+// the first surplus place. When the time has passed, all surplus places are withdrawn. The time was chosen longer than
+// a round trip, so that a worker that asks meanwhile gets a task. Also, the Cancels of the places at one worker go out
+// together.
 const surplusFor = time.Millisecond
 
 // cancelPlaces withdraws all places of a job; rides go on. If turns are shared and another job of the tenant
@@ -503,6 +507,7 @@ const surplusFor = time.Millisecond
 // are withdrawn.
 func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 	share := j.Policy.Share
+	// j may still be listed as hungry, because refreshJob takes j off the list only later.
 	if next := j.tenant.hungry.First(); next == nil || next == j && j.tenant.hungry.Len() == 1 {
 		share = false
 		if next := c.hungry.tenants.First(); next == nil || next == j.tenant && c.hungry.tenants.Len() == 1 {
@@ -531,7 +536,8 @@ func (c *ledger) cancelPlaces(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// splitQueued moves the queued places of r to a new reservation, which the group does not list. The rides stay with r.
+// splitQueued moves the queued places of r to a new reservation. The rides stay with r. The group does not list the new
+// reservation, because its places become surplus.
 func (r *reservation) splitQueued() *reservation {
 	queued := &reservation{
 		w: r.w, group: r.group, firstID: r.firstID, count: r.count, livePlaces: r.livePlaces,
@@ -599,14 +605,16 @@ func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
 	return acts
 }
 
-// messagesMayWait reports whether less urgent messages for g wait for the next message to the same worker. The wait
-// pays if messages are dear: if ten messages sent alone cost more CPU time than LingerFor. Also, the tasks must be
-// short. Longer tasks need few messages, and a slot that asks in vain meanwhile loses more than a message costs.
+// messagesMayWait reports whether less urgent messages for g wait up to LingerFor for the next message to the same
+// worker. The wait pays if messages are dear: if ten messages sent alone cost more CPU time than LingerFor (the ten was
+// chosen). Also, the tasks must be short. Longer tasks need few messages. A slot that asks in vain meanwhile loses more
+// than a message costs.
 func (c *ledger) messagesMayWait(g *group) bool {
 	return 10*c.view.Price() > LingerFor && g.IsShort(c.view.Trip())
 }
 
-// sendCancel sends a Cancel, and remembers the Cancel. If a Ready crosses the Cancel, the Ready gets no answer.
+// sendCancel sends a Cancel, and remembers the Cancel. If a Ready crosses the Cancel, wasCancelled tells, and the Ready
+// needs no answer.
 func (c *ledger) sendCancel(r *reservation, m probe.Cancel, acts []Action) []Action {
 	w := r.w
 	c.Stats.Cancels++
@@ -615,7 +623,7 @@ func (c *ledger) sendCancel(r *reservation, m probe.Cancel, acts []Action) []Act
 	return append(acts, Send{Worker: w.Key, Msg: m, MayWait: c.messagesMayWait(r.group)})
 }
 
-// wasCancelled reports whether the last Cancels sent to w name the place.
+// wasCancelled reports whether one of the last Cancels sent to w names the place.
 func (w *worker) wasCancelled(id probe.ResID) bool {
 	for _, m := range w.lastCancels {
 		if id >= m.First && id < m.First+probe.ResID(m.Count) {

@@ -1179,7 +1179,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"an attempt that is found to run again does not withdraw its copy", "ledger.handleStarted",
-		"waited := !a.hasStarted", "waited := true",
+		"hasWaited := !a.hasStarted", "hasWaited := true",
 	},
 	{
 		"the time left of a waiting task is its wait and its run", "planner.timeLeft",
