@@ -386,6 +386,9 @@ func (r *Result) Batches(ctx context.Context) iter.Seq2[arrow.RecordBatch, error
 	}
 }
 
+// deleteTimeout bounds the deletion of a piece. A piece that stays is swept after keepResultFor.
+const deleteTimeout = 2 * time.Second
+
 // yieldBatches yields the batches of the piece, and reports whether yield wants more.
 func (p *Piece) yieldBatches(ctx context.Context, yield func(arrow.RecordBatch, error) bool) (more bool, err error) {
 	b, err := p.openReader(ctx)
@@ -417,13 +420,15 @@ func (r *Result) Rows() int {
 	return n
 }
 
-// Close makes workers delete all remaining pieces of the result.
+// Close makes workers delete all remaining pieces of the result. A worker that hangs keeps its pieces for now.
 func (r *Result) Close() {
+	var deletions sync.WaitGroup
 	for _, p := range r.pieces {
-		if p != nil {
-			p.deleteData()
+		if p != nil && p.URL != "" {
+			deletions.Go(p.deleteData)
 		}
 	}
+	deletions.Wait()
 }
 
 // deleteData deletes the file of the piece at the worker.
@@ -431,7 +436,9 @@ func (p *Piece) deleteData() {
 	if p.URL == "" {
 		return
 	}
-	req, err := http.NewRequest(http.MethodDelete, p.URL, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, p.URL, nil)
 	if err != nil {
 		return
 	}

@@ -2,9 +2,14 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +23,8 @@ import (
 	"github.com/phoebe-sched/phoebe/bench/tpch/fuzz"
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
 // testRoot makes the data of the tests once, and returns the folder.
@@ -578,5 +585,101 @@ func TestCancelledQueryFreesSlots(t *testing.T) {
 	t.Logf("the fragments ended %v after their client was gone", took)
 	if slices.Sort(took); took[len(took)-3] >= 50*time.Millisecond {
 		t.Error("the slots are free too late")
+	}
+}
+
+// A task may read more inputs than a slot keeps tables for later tasks.
+func TestManyInputs(t *testing.T) {
+	r := startRig(t, testData(t), 20_000)
+	var b strings.Builder
+	b.WriteString("SELECT count(*) FROM lineitem WHERE l_quantity > 0")
+	for i := range inputsKept + 2 {
+		fmt.Fprintf(&b, " AND l_orderkey + %d >= (SELECT min(o_orderkey) FROM orders WHERE o_custkey > %d)", i, i)
+	}
+	res := r.checkAnswers(t, b.String())
+	if res == nil {
+		return
+	}
+	most := 0
+	for _, s := range res.Stats.Stages {
+		most = max(most, len(s.After))
+	}
+	if most <= inputsKept {
+		t.Errorf("no stage has more than %d inputs", most)
+	}
+}
+
+// If an input is unreadable, its table does not stay.
+func TestUnreadableInput(t *testing.T) {
+	w, err := NewWorker(WorkerConfig{Temp: t.TempDir(), Slots: 1, Memory: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	reg := exec.NewRegistry()
+	if err := exec.Register(reg, Function, w.Run); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := exec.NewPool(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close(t.Context())
+	common, err := json.Marshal(Stage{SQL: "FROM s0", Last: true,
+		Inputs: []Input{{Stage: "s0", Columns: []plan.Column{{Name: "x", Type: "INTEGER"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan exec.Result)
+	_, _, atOnce := pool.Start(exec.Attempt{Function: Function, Payload: []byte("{}"), Common: common,
+		Demand: probe.Demand{Mem: 256}, Context: &probe.Context{
+			Inputs: []probe.Passed{{Stage: "s0", Output: probe.Output{Data: []byte("no Arrow")}}},
+		}}, func(r exec.Result) { ended <- r })
+	if atOnce {
+		t.Fatal("the task did not start")
+	}
+	if r := <-ended; r.Status != exec.Failed || !strings.Contains(r.Err, "input s0") {
+		t.Errorf("the task ended as %v: %s", r.Status, r.Err)
+	}
+	s := <-w.slots
+	defer func() { w.slots <- s }()
+	rows, err := (&Reference{slot: s}).Rows(t.Context(), "SELECT table_name FROM duckdb_tables()")
+	if err != nil || len(rows) > 0 {
+		t.Errorf("tables %v stay, %v", rows, err)
+	}
+}
+
+// A worker that hangs holds up neither the end of a result nor the deletion of pieces at other workers.
+func TestCloseBesideHangingWorker(t *testing.T) {
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	deleted := make(chan string, 1)
+	lives := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		deleted <- r.Method + " " + r.URL.Path
+	}))
+	defer lives.Close()
+	r := Result{pieces: []*Piece{
+		{Rows: 1, URL: "http://" + hangs.Addr().String() + "/out/1"}, {Rows: 1, URL: lives.URL + "/out/2"},
+	}}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		r.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Fatal("Close hangs")
+	}
+	select {
+	case got := <-deleted:
+		if got != "DELETE /out/2" {
+			t.Errorf("the other worker got %s", got)
+		}
+	default:
+		t.Error("the other worker keeps its piece")
 	}
 }

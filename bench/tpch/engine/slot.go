@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -47,7 +48,7 @@ type slot struct {
 	layouts map[string]*layout // layouts of fetched files, by digest
 }
 
-// inputsKept is the number of inputs with a table for later tasks of the stage.
+// inputsKept is the number of inputs with a table for later tasks of the stage, unless a task reads more.
 const inputsKept = 8
 
 // newSlot opens a DuckDB with the given number of threads, and memory in MiB. DuckDB spills to the folder temp.
@@ -113,34 +114,47 @@ func (s *slot) defineView(ctx context.Context, name, source string) error {
 }
 
 // loadInput loads the passed output of an earlier stage into a table. Inputs with the same id have the same
-// content, so loadInput uses a table of an earlier task again.
-func (s *slot) loadInput(ctx context.Context, in *Input, id string, passed []exec.Input) error {
+// content, so loadInput uses a table of an earlier task again. The slot keeps the tables of up to keep inputs: at
+// least as many as the task reads.
+func (s *slot) loadInput(ctx context.Context, in *Input, id string, passed []exec.Input, keep int) error {
 	table := plan.Quote("input " + id)
 	if i := slices.Index(s.inputIDs, id); i >= 0 {
 		s.inputIDs = append(slices.Delete(s.inputIDs, i, i+1), id)
 		return s.defineView(ctx, in.Stage, table)
 	}
-	if len(s.inputIDs) >= inputsKept {
+	for len(s.inputIDs) >= keep {
 		old := s.inputIDs[0]
 		s.inputIDs = s.inputIDs[1:]
 		if err := s.execSQL(ctx, "DROP TABLE IF EXISTS "+plan.Quote("input "+old)); err != nil {
 			return err
 		}
 	}
+	schema, batches, err := readBatches(ctx, in.Stage, passed)
+	if err != nil {
+		return err
+	}
 	if err := s.execSQL(ctx, "CREATE OR REPLACE TEMP TABLE "+table+" ("+plan.Definitions(in.Columns)+")"); err != nil {
 		return err
 	}
-	var batches []arrow.RecordBatch
-	var schema *arrow.Schema
+	if err := s.fillTable(ctx, table, in.Columns, schema, batches); err != nil {
+		return errors.Join(err, s.execSQL(context.WithoutCancel(ctx), "DROP TABLE "+table))
+	}
+	s.inputIDs = append(s.inputIDs, id)
+	return s.defineView(ctx, in.Stage, table)
+}
+
+// readBatches reads the passed output of a stage.
+func readBatches(ctx context.Context, stage string, passed []exec.Input) (schema *arrow.Schema,
+	batches []arrow.RecordBatch, err error) {
 	for i := range passed {
 		b, err := passed[i].Open(ctx)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		defer b.Close()
 		r, err := ipc.NewReader(b)
 		if err != nil {
-			return fmt.Errorf("input %s: %w", in.Stage, err)
+			return nil, nil, fmt.Errorf("input %s: %w", stage, err)
 		}
 		schema = r.Schema()
 		for r.Next() {
@@ -149,31 +163,33 @@ func (s *slot) loadInput(ctx context.Context, in *Input, id string, passed []exe
 			batches = append(batches, batch)
 		}
 		if err := r.Err(); err != nil {
-			return fmt.Errorf("input %s: %w", in.Stage, err)
+			return nil, nil, fmt.Errorf("input %s: %w", stage, err)
 		}
 	}
-	if len(batches) > 0 {
-		reader, err := array.NewRecordReader(schema, batches)
-		if err != nil {
-			return err
-		}
-		defer reader.Release()
-		release, err := s.arrow.RegisterView(reader, "arriving")
-		if err != nil {
-			return err
-		}
-		defer release()
-		cols := make([]string, len(in.Columns))
-		for i, c := range in.Columns {
-			cols[i] = plan.Quote(c.Name)
-		}
-		if err := s.execSQL(ctx,
-			"INSERT INTO "+table+" SELECT "+strings.Join(cols, ", ")+" FROM arriving"); err != nil {
-			return err
-		}
+	return schema, batches, nil
+}
+
+// fillTable inserts batches of rows into an empty table.
+func (s *slot) fillTable(ctx context.Context, table string, columns []plan.Column, schema *arrow.Schema,
+	batches []arrow.RecordBatch) error {
+	if len(batches) == 0 {
+		return nil
 	}
-	s.inputIDs = append(s.inputIDs, id)
-	return s.defineView(ctx, in.Stage, table)
+	reader, err := array.NewRecordReader(schema, batches)
+	if err != nil {
+		return err
+	}
+	defer reader.Release()
+	release, err := s.arrow.RegisterView(reader, "arriving")
+	if err != nil {
+		return err
+	}
+	defer release()
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = plan.Quote(c.Name)
+	}
+	return s.execSQL(ctx, "INSERT INTO "+table+" SELECT "+strings.Join(names, ", ")+" FROM arriving")
 }
 
 // runQuery runs a query and calls onBatch for every batch of rows. The batch is valid until onBatch returns.

@@ -162,7 +162,7 @@ func (w *Worker) runTask(ctx context.Context, s *slot, stage *Stage, pieces []Ta
 		if n < 0 {
 			n = len(passed)
 		}
-		if err := s.loadInput(ctx, in, id, passed[:n]); err != nil {
+		if err := s.loadInput(ctx, in, id, passed[:n], max(inputsKept, len(stage.Inputs))); err != nil {
 			return err
 		}
 		passed = passed[n:]
