@@ -126,8 +126,8 @@ func (p *Page) composeFrame(ctx context.Context) []byte {
 		f.Error = err.Error()
 	}
 	text, err := json.Marshal(&f)
-	if err != nil {
-		panic(err) // a type unknown to JSON
+	if err != nil { // the clock of a frontend is past the year 9999
+		text, _ = json.Marshal(&frameJSON{At: f.At, Error: err.Error()})
 	}
 	return text
 }
@@ -294,6 +294,7 @@ func (p *Page) answerWorker(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	name := r.FormValue("name") // here, because a request is no object for several goroutines
 	list := make([]seenJSON, min(len(watched.Frontends), maxAsked))
 	var wg sync.WaitGroup
 	for i := range list {
@@ -303,7 +304,7 @@ func (p *Page) answerWorker(ctx context.Context, r *http.Request) (any, error) {
 			continue
 		}
 		wg.Go(func() {
-			c, err := p.fleet.ClusterPage(ctx, client.ClusterQuery{Frontend: f.Name, Worker: r.FormValue("name")})
+			c, err := p.fleet.ClusterPage(ctx, client.ClusterQuery{Frontend: f.Name, Worker: name})
 			switch {
 			case err != nil:
 				list[i].Error = err.Error()

@@ -28,6 +28,7 @@ type fakeFleet struct {
 	Fleet
 	workers int
 	windows []client.Window
+	clock   time.Time // of the frontend a
 	watched atomic.Int64
 	err     error
 }
@@ -44,7 +45,7 @@ func (f *fakeFleet) Watch(context.Context, time.Duration, time.Time, int) (*clie
 	}
 	return &client.Watched{
 		Windows:   windows,
-		Frontends: []client.FrontendReport{{Name: "b"}, {Name: "a"}, {Name: "0", Err: "no answer"}},
+		Frontends: []client.FrontendReport{{Name: "b"}, {Name: "a", Clock: f.clock}, {Name: "0", Err: "no answer"}},
 	}, nil
 }
 
@@ -59,6 +60,13 @@ func (f *fakeFleet) Figures(_ context.Context, frontend string, known int64) (*c
 			RoundTrip: uint8(60 + rng.IntN(30)), Silence: uint8(100 + rng.IntN(60))}
 	}
 	return list, nil
+}
+
+func (f *fakeFleet) ClusterPage(_ context.Context, q client.ClusterQuery) (*client.Cluster, error) {
+	if q.Frontend == "b" {
+		return &client.Cluster{}, nil
+	}
+	return &client.Cluster{Workers: []client.Worker{{Name: q.Worker}}}, nil
 }
 
 func (f *fakeFleet) Cancel(context.Context, client.Handle, string) (int, error) { return 3, nil }
@@ -347,6 +355,29 @@ func TestAsk(t *testing.T) {
 		if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'self'") {
 			t.Errorf("%s %s: the policy is %q", x.method, x.what, csp)
 		}
+	}
+}
+
+// Each frontend is asked about a worker, all at once.
+func TestWorkerInEachView(t *testing.T) {
+	for range 20 { // of which the race detector finds one, if the calls share the request
+		w := request(New(&fakeFleet{}, ""), "GET", "api/worker?name=w+1", nil)
+		var list []seenJSON
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || len(list) != 3 {
+			t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+		}
+		if list[0].Error == "" || list[1].Worker == nil || list[1].Worker.Name != "w 1" || list[2].Worker != nil {
+			t.Errorf("%s", w.Body)
+		}
+	}
+}
+
+// JSON knows no time after the year 9999. A frontend with such a clock makes no frame, and ends no process.
+func TestFrameOfAbsurdClock(t *testing.T) {
+	p := New(&fakeFleet{clock: time.UnixMicro(1 << 60)}, "")
+	var f frameJSON
+	if err := json.Unmarshal(p.composeFrame(t.Context()), &f); err != nil || !strings.Contains(f.Error, "year") {
+		t.Errorf("the frame says %q, %v", f.Error, err)
 	}
 }
 
