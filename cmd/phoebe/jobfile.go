@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -113,9 +112,9 @@ func readJob(name string, stdin io.Reader) (client.Job, error) {
 	var err error
 	if name == "-" {
 		name = "standard input"
-		text, err = io.ReadAll(stdin)
+		text, err = readAllBounded(stdin, name)
 	} else {
-		text, err = os.ReadFile(name)
+		text, err = readBounded(name)
 	}
 	if err != nil {
 		return client.Job{}, fmt.Errorf("job file: %w", err)

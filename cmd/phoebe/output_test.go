@@ -1,9 +1,13 @@
 package main_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -43,4 +47,51 @@ func TestRunOutput(t *testing.T) {
 	run().wantExit(t, 1, "0\tresult", "small", "1\tfailed", "result too large",
 		"results of any size become files with --output DIR")
 	run("--output", job).wantExit(t, 2, "--output", "not a directory")
+}
+
+// If nobody reads the output, phoebe run fetches no more results, and the job pauses.
+func TestRunSlowReader(t *testing.T) {
+	c := startDev(t, "--allow-exec", "--max-kept", "16MiB", "--admin", ":0", "--log-level", "info")
+	const tasks = 128 // of a million bytes each
+	cmd := phoebeCommand(t.Context(), "run", "--connect", c.connect, "--tasks", strconv.Itoa(tasks), "--",
+		"sh", "-c", `head -c 1000000 /dev/zero | tr '\0' x`)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := startWithTests(cmd); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	waitUntil(t, func() error {
+		if full := metricSum(t, c.process, "phoebe_frontend_jobs_full"); full == 1 {
+			return nil
+		}
+		if ended := metricSum(t, c.process, "phoebe_frontend_tasks_total"); ended == tasks {
+			t.Fatal("phoebe run fetched all results, though nobody reads its output")
+		}
+		return errors.New("the job is not full")
+	})
+	runPhoebe(t, "run", "--connect", c.connect, "--function", "sleep", "--payload", "1s").wantExit(t, 0)
+	if ended := metricSum(t, c.process, "phoebe_frontend_tasks_total"); ended >= tasks {
+		t.Errorf("%v tasks ended meanwhile", ended)
+	}
+	text, err := io.ReadAll(out)
+	if lines := bytes.Count(text, []byte("\n")); err != nil || lines != tasks {
+		t.Errorf("%d lines, %v", lines, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A file without end is no payload and no job.
+func TestRunEndlessFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "sparse")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 65<<20)); err != nil {
+		t.Fatal(err)
+	}
+	runPhoebe(t, "run", "--function", "echo", "--payload-file", file).wantExit(t, 2, "--payload-file",
+		"more than 64 MiB")
+	runPhoebe(t, "run", "--job", file).wantExit(t, 2, "job file", "more than 64 MiB")
 }

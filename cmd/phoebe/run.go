@@ -152,6 +152,9 @@ unreachable or refused (for instance, no worker has the function), 4 cancelled o
 until its deadline.`
 }
 
+// unreadResults bounds the bytes of results that wait until the output takes them.
+const unreadResults = 16 << 20
+
 // Run runs a job.
 func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	job, err := c.makeJob(os.Stdin)
@@ -163,6 +166,7 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		return err
 	}
 	defer cl.Close()
+	job.Window = unreadResults
 	if c.Output != "" {
 		job.LargeResults = true
 		if err := os.MkdirAll(c.Output, 0o777); err != nil {
@@ -340,7 +344,7 @@ func (c *runCmd) makeJob(stdin io.Reader) (client.Job, error) {
 	}
 	switch {
 	case f.PayloadFile != "":
-		if task.Payload, err = os.ReadFile(f.PayloadFile); err != nil {
+		if task.Payload, err = readBounded(f.PayloadFile); err != nil {
 			return job, fmt.Errorf("--payload-file: %w", err)
 		}
 	case len(c.Command) > 0:
@@ -366,6 +370,28 @@ func (c *runCmd) makeJob(stdin io.Reader) (client.Job, error) {
 		}
 	}
 	return job, nil
+}
+
+// maxInputFile bounds a file with a job or a payload, in bytes. No frontend takes larger requests by default.
+const maxInputFile = 64 << 20
+
+// readBounded reads a whole file of at most maxInputFile.
+func readBounded(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readAllBounded(file, name)
+}
+
+// readAllBounded reads at most maxInputFile. name names the source in errors.
+func readAllBounded(from io.Reader, name string) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(from, maxInputFile+1))
+	if err == nil && len(text) > maxInputFile {
+		err = fmt.Errorf("%s has more than %d MiB: give less, or split the job", name, maxInputFile>>20)
+	}
+	return text, err
 }
 
 // checkFlags reports values that every frontend would refuse, before the command connects.
