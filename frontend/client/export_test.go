@@ -9,3 +9,6 @@ func (r *Running) Unread() int64 {
 	defer r.mu.Unlock()
 	return r.unread
 }
+
+// HeapAfter returns the bytes of the heap that use leaves in use.
+func HeapAfter(use func()) int64 { return heapAfter(use) }

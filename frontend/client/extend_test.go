@@ -202,3 +202,39 @@ func TestLargeOpenJobFailsOver(t *testing.T) {
 		}
 	}
 }
+
+// An open job that gets tasks without end keeps no payloads of ended tasks, at the client nor at frontend and worker.
+func TestOpenJobForgetsPayloads(t *testing.T) {
+	const tasks, size = 150, 900 << 10
+	_, c := startPassing(t, local.Config{}, map[string]exec.Func{
+		"swallow": func(context.Context, []byte) ([]byte, error) { return nil, nil },
+	})
+	r, err := c.Submit(t.Context(), client.Job{Open: true,
+		Tasks: []client.Task{{Function: "swallow", Payload: make([]byte, size)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kept := client.HeapAfter(func() {
+		for range tasks {
+			err := r.Extend(t.Context(), nil, []client.Task{{Function: "swallow", Payload: make([]byte, size)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if kept > tasks*size/4 {
+		t.Errorf("%d bytes stay of %d", kept, tasks*size)
+	}
+	if err := r.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Wait(); err != nil {
+		t.Error(err)
+	}
+}

@@ -279,6 +279,7 @@ func (s *session) submitJob(ctx context.Context) error {
 		}
 		if err == nil {
 			s.handle, s.mayBeOwned, s.lastErr = *resp.Handle, true, nil
+			s.job.Tasks = nil // prepareJob lists the tasks of the next request
 			return nil
 		}
 		if err := s.handleFailure(ctx, err); err != nil {
@@ -408,14 +409,16 @@ func (s *session) acceptOutcome(o *v1.Outcome) bool {
 	if o.Kind != v1.OutcomeKind_RESULT {
 		s.failed = true
 	}
-	if len(s.job.Stages) > 0 {
-		s.noteStageOutcome(o)
+	mayRunAgain := len(s.job.Stages) > 0 && s.noteStageOutcome(o)
+	if t := &s.tasks[o.Task]; !mayRunAgain { // an open job may get tasks without end
+		t.Payload, t.Inputs, t.Files, t.Constraint = nil, nil, nil, nil
 	}
 	return true
 }
 
-// noteStageOutcome notes everything that a new owner must know of an outcome in a job with stages.
-func (s *session) noteStageOutcome(o *v1.Outcome) {
+// noteStageOutcome notes everything that a new owner must know of an outcome in a job with stages. It reports whether
+// the task may run again, because a file with its output may be lost.
+func (s *session) noteStageOutcome(o *v1.Outcome) (mayRunAgain bool) {
 	switch {
 	case o.Kind == v1.OutcomeKind_RESULT:
 		if s.ranAt == nil {
@@ -426,13 +429,14 @@ func (s *session) noteStageOutcome(o *v1.Outcome) {
 			t := &s.tasks[o.Task]
 			made := &v1.Made{Stage: t.Stage, Task: o.Task, Partition: t.Partition, Worker: o.Worker, Outputs: o.Outputs}
 			if slices.ContainsFunc(o.Outputs, func(o *v1.Output) bool { return o.Sha256 != nil }) {
-				made.Spec = t // if the file is lost, the task runs again
+				made.Spec, mayRunAgain = t, true
 			}
 			s.madeOutputs = append(s.madeOutputs, made)
 		}
 	case s.firstFailure == nil && !s.unwanted[o.Task]:
 		s.firstFailure = taskError(o)
 	}
+	return mayRunAgain
 }
 
 // chooseFrontend picks the next frontend to ask, among the seeds, or also among the members if all seeds are down. It
