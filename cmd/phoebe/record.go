@@ -7,6 +7,7 @@ import (
 	"time"
 
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/probe/whole"
 )
 
 type recordCmd struct {
@@ -42,7 +43,7 @@ func (c *recordOpenCmd) Run(out *streams) error {
 		if len(x.Profile) == 0 {
 			return fmt.Errorf("%s has no profile: the process was being profiled already", c.File)
 		}
-		if err := os.WriteFile(c.Profile, x.Profile, 0o600); err != nil {
+		if err := whole.WriteBytes(c.Profile, 0o600, x.Profile); err != nil {
 			return err
 		}
 	}

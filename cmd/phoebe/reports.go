@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/phoebe-sched/phoebe/probe/whole"
 )
 
 // report is a file named by a flag, and a function to write the content.
@@ -38,61 +38,12 @@ func createReports[T any](reports []report[T]) (write func(T) error, err error) 
 			}
 		}
 	}
-	if err := each(func(r report[T]) error { return checkWritable(r.name) }); err != nil {
+	if err := each(func(r report[T]) error { return whole.Check(r.name) }); err != nil {
 		return nil, usageError(err)
 	}
 	return func(content T) error {
 		return each(func(r report[T]) error {
-			return writeWhole(r.name, func(w io.Writer) error { return r.encode(w, content) })
+			return whole.Write(r.name, 0o666, func(w io.Writer) error { return r.encode(w, content) })
 		})
 	}, nil
-}
-
-// temporaryName returns the name of a file while its content is incomplete. For a device, a pipe or a link, the
-// result is name: a rename would replace the link, and not write to the target.
-func temporaryName(name string) (string, error) {
-	info, err := os.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular():
-		return fmt.Sprintf("%s.%d.tmp", name, os.Getpid()), nil
-	case err == nil && info.IsDir():
-		return "", &fs.PathError{Op: "write", Path: name, Err: syscall.EISDIR}
-	}
-	return name, err
-}
-
-// checkWritable returns why a file cannot be written, or nil.
-func checkWritable(name string) error {
-	at, err := temporaryName(name)
-	if err != nil || at == name {
-		return err
-	}
-	f, err := os.Create(at)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Remove(at))
-}
-
-// writeWhole writes a file completely, or not at all.
-func writeWhole(name string, content func(io.Writer) error) error {
-	at, err := temporaryName(name)
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(at)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(content(f), f.Close())
-	if at == name {
-		return err
-	}
-	if err == nil {
-		err = os.Rename(at, name)
-	}
-	if err != nil {
-		_ = os.Remove(at)
-	}
-	return err
 }

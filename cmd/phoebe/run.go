@@ -20,6 +20,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/names"
+	"github.com/phoebe-sched/phoebe/probe/whole"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
@@ -236,19 +237,14 @@ func saveResult(ctx context.Context, c *client.Client, dir string, o *client.Out
 	}
 	defer result.Close()
 	name = filepath.Join(dir, strconv.Itoa(o.Task))
-	file, err := os.Create(name + ".part")
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(file.Name()) // does nothing once the file is renamed
 	from := &errReader{Reader: result}
-	_, err = io.Copy(file, from)
-	if err = errors.Join(err, file.Close()); from.err != nil {
+	err = whole.Write(name, 0o666, func(w io.Writer) error {
+		_, err := io.Copy(w, from)
+		return err
+	})
+	if from.err != nil {
 		o.Err = from.err
 		return "", nil
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), name)
 	}
 	return name, err
 }

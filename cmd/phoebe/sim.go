@@ -16,6 +16,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/bench/sim"
+	"github.com/phoebe-sched/phoebe/probe/whole"
 	"github.com/phoebe-sched/phoebe/worker"
 )
 
@@ -249,12 +250,8 @@ func (c *simRunCmd) writeJobs(s *sim.Sweep) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(c.JobsOut)
-	if err != nil {
-		return err
-	}
 	s.Workload, s.Loads, s.Stages = jobs, []float64{0}, 1
-	return errors.Join(sim.WriteJobs(f, jobs), f.Close())
+	return whole.Write(c.JobsOut, 0o666, func(w io.Writer) error { return sim.WriteJobs(w, jobs) })
 }
 
 // makeWorkload returns the source of the jobs, and refuses flags of other sources.

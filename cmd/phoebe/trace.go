@@ -1,19 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/whole"
 )
 
 type traceCmd struct {
@@ -76,7 +75,7 @@ func (c *traceCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 	}
 	nameSilent(out.err, all.Frontends)
 	if c.Chrome != "" {
-		if err := writeFile(c.Chrome, func(w io.Writer) error { return writeChrome(w, all) }); err != nil {
+		if err := whole.Write(c.Chrome, 0o666, func(w io.Writer) error { return writeChrome(w, all) }); err != nil {
 			return fmt.Errorf("write --chrome: %w", err)
 		}
 	}
@@ -84,29 +83,6 @@ func (c *traceCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 		return printTraceJSON(out.out, all)
 	}
 	return printTrace(out.out, all, c.Most)
-}
-
-// writeFile writes a file. If the write fails, no file is left.
-func writeFile(name string, write func(io.Writer) error) (err error) {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(name)
-		}
-	}()
-	w := bufio.NewWriter(f)
-	if err := write(w); err != nil {
-		f.Close()
-		return err
-	}
-	if err := w.Flush(); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
 }
 
 // printTrace prints a trace as text, with the last most tasks.

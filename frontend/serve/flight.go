@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +17,7 @@ import (
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/histogram"
+	"github.com/phoebe-sched/phoebe/probe/whole"
 )
 
 // SLO is an objective: of a policy's jobs that end within Window, the given Share has a response of at most Most.
@@ -261,27 +261,16 @@ func writeRecording(dir string, x *rec.Recording) (name string, removed int, err
 	}, x.Frontend)
 	name = filepath.Join(dir,
 		"recording-"+x.At.UTC().Format("20060102T150405.000")+"-"+safe[:min(len(safe), 64)]+".json.gz")
-	f, err := os.CreateTemp(dir, unfinishedPrefix+"*")
-	if err != nil {
-		return "", 0, err
-	}
-	defer os.Remove(f.Name())
-	if err := cmp.Or(x.Write(f), f.Sync(), f.Close()); err != nil { // all three are called
-		return "", 0, err
-	}
-	if err := os.Rename(f.Name(), name); err != nil {
+	if err := whole.Write(name, 0o600, x.Write); err != nil {
 		return "", 0, err
 	}
 	removed, err = trimRecordings(dir)
 	return name, removed, err
 }
 
-// unfinishedPrefix begins the names of files that are still written. If the frontend dies meanwhile, or the disk is
-// full, such a file may stay. A file that nobody has written for abandonedAfter is removed.
-const (
-	unfinishedPrefix = "unfinished-"
-	abandonedAfter   = 10 * time.Minute
-)
+// abandonedAfter is the time after which a file is removed whose content is incomplete. Such a file stays if the
+// frontend dies.
+const abandonedAfter = 10 * time.Minute
 
 // removeUnfinished removes what frontends that died have left of recordings.
 func removeUnfinished(dir string) error {
@@ -290,7 +279,7 @@ func removeUnfinished(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), unfinishedPrefix) &&
+		if info, err := e.Info(); err == nil && whole.IsUnfinished(e.Name()) &&
 			time.Since(info.ModTime()) > abandonedAfter {
 			os.Remove(filepath.Join(dir, e.Name()))
 		}

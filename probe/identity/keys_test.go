@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/whole"
 )
 
 func newAuthority(t *testing.T) *Authority {
@@ -68,7 +70,7 @@ func openSelfSigned(t *testing.T, trusts *Authority) *Keys {
 	}
 	for name, text := range map[string][]byte{CertFile: certPEM(cert),
 		KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
-		if err := replaceFile(filepath.Join(dir, name), text); err != nil {
+		if err := whole.WriteBytes(filepath.Join(dir, name), 0o600, text); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/whole"
 )
 
 // Authority signs certificates for trials. A fleet in production has a better authority.
@@ -90,17 +92,9 @@ func (a *Authority) Issue(dir string, id Identity, lifetime time.Duration, trust
 		CAFile: roots, CertFile: certPEM(cert),
 		KeyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 	} {
-		if err := replaceFile(filepath.Join(dir, name), content); err != nil {
+		if err := whole.WriteBytes(filepath.Join(dir, name), 0o600, content); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// replaceFile writes a file in one step, because readers may have it open.
-func replaceFile(name string, content []byte) error {
-	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
 }
