@@ -60,11 +60,12 @@ tools: ## install what the tests of page and dashboard need: a browser, Promethe
 	$(install_missing)
 
 .PHONY: balancers
-balancers: ## install what the fleets of rolling, upgrade, rotate and tenants need: HAProxy and nginx
+balancers: ## install what the fleets of rolling, upgrade, rotate and tenants need: HAProxy, and nginx with its stream module
 	@missing=; \
 	has() { command -v "$$1" >/dev/null || test -x "/usr/sbin/$$1"; }; \
 	has haproxy || missing+=" haproxy"; \
 	has nginx || missing+=" nginx"; \
+	test -e /usr/lib/nginx/modules/ngx_stream_module.so || missing+=" libnginx-mod-stream"; \
 	$(install_missing)
 
 .PHONY: check-format
