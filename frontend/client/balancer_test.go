@@ -1,8 +1,12 @@
 package client
 
 import (
+	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -293,4 +297,55 @@ func TestPollsGrowAgain(t *testing.T) {
 	if s.pollFor != c.cfg.pollFor {
 		t.Errorf("after twenty answers, a poll takes %v", s.pollFor)
 	}
+}
+
+// A frontend behind a balancer hangs, and then the balancer takes no connection. The client turns to the frontends'
+// own addresses, but not to the address of the frontend that hangs, where the job would lose seconds again.
+func TestFrozenFrontendIsNotAskedAtItsOwnAddress(t *testing.T) {
+	for _, frozenFirst := range []bool{true, false} {
+		a, own, b := newFake(t), newFake(t), newFake(t) // the balancer's frontend, its own address, and another frontend
+		members := []*v1.Member{{Address: own.addr}, {Address: b.addr}}
+		if !frozenFirst {
+			slices.Reverse(members)
+		}
+		a.greeting = func() *v1.ClusterResponse { return &v1.ClusterResponse{Address: own.addr, Members: members} }
+		a.run = func(*v1.RunRequest) (*v1.RunResponse, error) {
+			a.freeze()
+			a.waitWhileFrozen()
+			return nil, errors.New("unheard")
+		}
+		b.run = b.runEcho
+		own.freeze()
+		lb := newBalancer(t, a)
+		c := newClient(t, []string{lb.addr()}, WithLogger(slog.New(whenLogged{"job moves", func() {
+			lb.Close()
+			lb.cutAll()
+		}})), func(c *config) { c.pingTimeout, c.backoffMax = 50*time.Millisecond, time.Hour })
+		outs, err := c.Run(t.Context(), echoJob(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkEchoes(t, outs, 1)
+		own.ln.mu.Lock()
+		if n := len(own.ln.conns); n > 0 {
+			t.Errorf("%d connections to the frontend that hangs", n)
+		}
+		own.ln.mu.Unlock()
+	}
+}
+
+// whenLogged calls do before a message is logged.
+type whenLogged struct {
+	message string
+	do      func()
+}
+
+func (whenLogged) Enabled(context.Context, slog.Level) bool { return true }
+func (h whenLogged) WithAttrs([]slog.Attr) slog.Handler     { return h }
+func (h whenLogged) WithGroup(string) slog.Handler          { return h }
+func (h whenLogged) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == h.message {
+		h.do()
+	}
+	return nil
 }

@@ -353,6 +353,7 @@ func (f *frontend) pingProcess(p *process) {
 	// another frontend counts only if the frontends' lists no longer name p.
 	var refused *RefusedError
 	if isTimeout(err) || errors.As(err, &refused) && refused.Reason == OwnerLost && p.lost.Load() {
+		f.processes.noteSilent(p)
 		f.pool.closeConnsOf(p, errSilent)
 	}
 }

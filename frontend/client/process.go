@@ -17,6 +17,7 @@ type process struct {
 	listed   atomic.Bool   // has been in another frontend's list of members
 	lost     atomic.Bool   // was listed, and is missing from the latest list
 	lostAt   time.Time     // if lost: since when; guarded by the mutex of processes
+	silentAt time.Time     // end of the last ping without an answer; zero: answered since; guarded like lostAt
 }
 
 // processes holds all frontends that a client knows by name. Safe for concurrent use.
@@ -43,6 +44,21 @@ func (ps *processes) findOrAddLocked(name string) *process {
 	return p
 }
 
+// noteSilent notes that p has not answered a ping.
+func (ps *processes) noteSilent(p *process) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p.silentAt = time.Now()
+}
+
+// wasSilent reports whether the process of a name has not answered a ping within the last d.
+func (ps *processes) wasSilent(name string, d time.Duration) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.byName[name]
+	return p != nil && time.Since(p.silentAt) < d
+}
+
 // noteGreeting notes the facts in the answer to identifyPeer, about the answering frontend and about the other members.
 // It returns the answering frontend.
 func (ps *processes) noteGreeting(r *v1.ClusterResponse) *process {
@@ -50,6 +66,7 @@ func (ps *processes) noteGreeting(r *v1.ClusterResponse) *process {
 	ps.mu.Lock()
 	p := ps.findOrAddLocked(r.Address)
 	p.draining.Store(r.Draining)
+	p.silentAt = time.Time{}
 	present := map[string]bool{r.Address: true}
 	for _, m := range r.Members {
 		if m.Address == "" {

@@ -470,7 +470,7 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 		best, soonest := s.pickLeastBusy(r.seeds, start, now)
 		if best == nil && !slices.ContainsFunc(r.seeds, func(f *frontend) bool { return !f.isDown() }) {
 			var sooner time.Time
-			if best, sooner = s.pickLeastBusy(r.members, start, now); soonest.IsZero() ||
+			if best, sooner = s.pickLeastBusy(s.awakeMembers(r), start, now); soonest.IsZero() ||
 				!sooner.IsZero() && sooner.Before(soonest) {
 				soonest = sooner
 			}
@@ -504,6 +504,14 @@ func (s *session) chooseFrontend(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
+}
+
+// awakeMembers returns the members, without those that a moment ago answered no ping. A ping behind a balancer tells
+// of the frontend, and the frontend's own address leads to the same silence.
+func (s *session) awakeMembers(r *roster) []*frontend {
+	return slices.DeleteFunc(slices.Clone(r.members), func(f *frontend) bool {
+		return s.c.processes.wasSilent(f.addr, s.c.cfg.backoffMax)
+	})
 }
 
 // addFailure adds the failure of a call to the reason why the job is no longer wanted. nil: there is no failure.
