@@ -154,9 +154,9 @@ func (c *jobs) refuseBusy(j *job, now time.Time) *RefusedError {
 }
 
 // refuseNoRoom refuses j if the frontend has no room for j's tasks or payloads, or if the tenants file gives its tenant
-// no room for the tasks (refuseQueue). Enough room must stay free for other tenants, too (maxPendingPerFree).
+// no room for the tasks (refuseFullQueue). Enough room must stay free for other tenants, too (maxPendingPerFree).
 func (c *jobs) refuseNoRoom(j *job) *RefusedError {
-	if err := c.refuseQueue(j.Tenant, len(j.tasks)); err != nil {
+	if err := c.refuseFullQueue(j.Tenant, len(j.tasks)); err != nil {
 		return err
 	}
 	for _, r := range []struct {
@@ -195,7 +195,8 @@ func (c *jobs) refuseNoRoom(j *job) *RefusedError {
 }
 
 // maxPendingPerFree bounds the ratio of a tenant's pending tasks, or bytes of payloads, to the free rest, so that a
-// greedy tenant leaves room for later tenants. A tenant without pending tasks may use all the room that is free.
+// greedy tenant leaves room for later tenants. A tenant without pending tasks may use all the room that is free. The
+// number was chosen: with 3, a tenant alone may use three quarters.
 const maxPendingPerFree = 3
 
 // noWorkerRefusal returns the refusal of a job because no worker that is up can run t, and names what the fleet lacks.

@@ -155,7 +155,8 @@ func (c *jobs) updateQuotas(ev *Others, now time.Time) {
 		}
 	}
 	c.needs = c.quotas.Exchange(now, ev.Self, ev.Members, ev.Silent, ev.Needs, own)
-	// An amount that cannot be divided goes to one frontend after another, for 10 s each. By then each has had it.
+	// An amount that cannot be divided goes to one frontend after another, for 10 s each. So the patience is 10 rounds
+	// for each frontend, with two turns to spare.
 	c.patience = 10 * (len(ev.Members) + 2)
 	for _, t := range c.tenantsHolding {
 		if t.starvedRounds++; t.used.atLevel[levelAllowed] > 0 {

@@ -66,13 +66,15 @@ func (c *ledger) handleClaimed(w *worker, m *probe.Claimed, now time.Time, acts 
 	}
 	j.setAnswersDue(j.answersDue-1, now)
 	delete(j.uninformed, w)
+	// w must know all attempts since the first submission. ageAt lacks the time that the submission was under way.
 	if j.claimsDue[w] && (j.Age == 0 || m.Knows < j.ageAt(now)+c.maxSubmitTime()) {
 		j.doubts = append(j.doubts, fmt.Sprintf("%s has started since, or forgot what had", w.Name()))
 	}
 	return c.noteAnswer(j, w, now, acts)
 }
 
-// confirmedFor is the time for which a worker's confirmation of a job holds.
+// confirmedFor is the time for which a worker's confirmation of a job holds. The time was chosen: a shorter one costs
+// more messages while tasks are held, and a longer one lets more tasks of a moved job run twice.
 const confirmedFor = time.Second
 
 // askToConfirm asks workers whether a job is still here. While all tasks of a job are held, no worker has anything
@@ -96,7 +98,7 @@ func (j *job) setAnswersDue(answersDue int, now time.Time) {
 	}
 }
 
-// maxSubmitTime bounds how long a submission can be under way. A client gives up earlier, and the frontend drops the
+// maxSubmitTime bounds how long a submission can be under way. A client gives up earlier, and a frontend drops the
 // submission of a client that has hung up.
 func (c *ledger) maxSubmitTime() time.Duration { return 3 * c.cfg.ClaimFor }
 
@@ -209,7 +211,9 @@ func (c *ledger) unlinkWorker(w *worker, now time.Time) {
 	c.clearCommonSent(w)
 	c.dropPlaces(w)
 	for _, a := range w.attemptsInOrder() {
-		if a.task.copy != a && a.task.state != adrift { // else the link broke again during the claim
+		// A task's state follows the first attempt, not the copy. The state is adrift already if the link breaks again
+		// before w has answered the claim.
+		if a.task.copy != a && a.task.state != adrift {
 			a.task.move(adrift)
 		}
 	}

@@ -24,7 +24,8 @@ func (j *job) setDue(now time.Time) {
 	}
 }
 
-// DueAfter returns the time from submission until spare work of the job counts as regular, or 0 for never.
+// DueAfter returns the time from submission until spare work of the job counts as regular, or 0 for never. If the job
+// does not say, this is half of the deadline, which leaves the other half for regular work.
 func (j *Job) DueAfter() time.Duration { return cmp.Or(j.Due, j.Deadline/2) }
 
 // classOf returns the class of the task's places. A task of a spare job is yielded instead of spare if it may start

@@ -17,7 +17,7 @@ type Config struct {
 	MaxPending     int // tasks without an outcome, over all jobs; a tenant may have three times the room left free
 	MaxPayloads    int // bytes of the pending tasks' payloads; a tenant may have three times the room left free
 	// MaxWait: while the tenant's oldest job has waited longer for a first task, further jobs of the tenant are
-	// refused, unless few wait. If 20 runs of the tasks take longer, they are the limit. Negative: no limit.
+	// refused, unless few wait. The limit is at least 20 times the run time of a task. Negative: no limit.
 	MaxWait time.Duration
 
 	Copies float64 // share of tasks that may have a second attempt when late; 0: no copies
@@ -74,7 +74,7 @@ func (c Config) Defaults() Config {
 // MaxProbeRatio is the most reservations per task that a job or a frontend may ask for.
 const MaxProbeRatio = 10
 
-// FewCopies is the usual share of tasks that may have a second attempt.
+// FewCopies is the usual share of tasks that may have a second attempt (figure stragglers shows a larger share, too).
 const FewCopies = 0.03
 
 // defaultSureFor is the default of Config.SureFor. To ask for a matrix costs a round trip. To go by an old matrix

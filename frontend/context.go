@@ -40,8 +40,8 @@ func (c *ledger) addContext(t *task, w *worker, l *probe.Launch, acts []Action) 
 	return acts
 }
 
-// passedTo returns the outputs of earlier stages that are passed to t at w, files with cache addresses to fetch
-// from.
+// passedTo returns the outputs of earlier stages that are passed to t at w. If an output is a file at another worker,
+// it comes with the addresses of caches that should have the file.
 func (c *ledger) passedTo(t *task, w *worker) []probe.Passed {
 	var passed []probe.Passed
 	for i := range t.spec.Inputs {

@@ -180,6 +180,7 @@ func (d *Decision) String() string {
 	return b.String()
 }
 
+// These numbers bound the memory of explanations. They were chosen, and not measured.
 const (
 	maxSamples   = 1024 // samples remembered
 	maxChosen    = 32   // workers remembered of each sample

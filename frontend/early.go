@@ -27,13 +27,13 @@ func (c *planner) measureQueues(g *group, n int, now time.Time, acts []Action) [
 	workers := g.Set.Len()
 	switch g.job.Policy.Binding {
 	case place.EarlyPerTask:
-		each, skip := min(g.Probes(1), workers), 0
+		perTask, skip := min(g.Probes(1), workers), 0
 		for ; n > 0; n-- {
-			if skip+each > workers {
+			if skip+perTask > workers {
 				skip = 0
 			}
-			acts = c.openRound(g, []*task{g.queue.First()}, skip, each, now, acts)
-			skip += each
+			acts = c.openRound(g, []*task{g.queue.First()}, skip, perTask, now, acts)
+			skip += perTask
 		}
 	case place.EarlyBatch:
 		tasks := make([]*task, 0, n)

@@ -195,9 +195,9 @@ type Stats struct {
 	Places, Rides, RidesStarted, Binds, Kept, Shared, Declines, Cancels uint64
 	Offers, Resamples, Retries, Losses, Claims, Adopted, Lost, Poisons  uint64
 	// Of these, Kept counts turns with a sticky place that stays, Shared turns given to another job, and Offers
-	// waiting tasks brought to a worker with room. Losses counts lost attempts. Lost counts tasks that failed with
-	// their attempt, as they may start only once, and Poisons tasks that failed as the suspected cause. Adopted
-	// counts attempts found at workers that another frontend had launched.
+	// waiting tasks brought to a worker with room. Losses counts lost attempts. Lost counts tasks that failed because
+	// their attempt was lost, and they may start only once. Poisons counts tasks that failed as the suspected cause of
+	// lost workers. Adopted counts attempts found at workers that another frontend had launched.
 
 	// Attempts stopped for regular work.
 	Preempted uint64

@@ -118,7 +118,8 @@ func (c *jobs) takeWantingJobs() []*job {
 
 const (
 	// firstLag is a job's first wait for a turn before the job samples again. Each further wait is twice as long, up
-	// to maxLag.
+	// to maxLag. The times were chosen: a shorter wait reserves more places where all queues are long, and a longer
+	// wait finds workers with room later.
 	firstLag = 50 * time.Millisecond
 	maxLag   = 10 * time.Second
 )
@@ -277,7 +278,8 @@ func (c *jobs) whyJobNoCopy(j *job) string {
 	return ""
 }
 
-// tailLag returns the shortest time after which a last task of a job can be late.
+// tailLag returns the shortest time after which a last task of a job can be late. For a group placed by estimation,
+// this is half of the longest expected run (chosen, and not measured); recheckSoon may look earlier.
 func (c *jobs) tailLag(j *job) time.Duration {
 	lag := time.Duration(0)
 	for _, g := range j.groups {

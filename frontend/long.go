@@ -15,6 +15,7 @@ import (
 // (package estimate). First the due tasks are collected, and workers are asked for missing or old wait matrices.
 // After their answers a batch of tasks is matched with workers, and each task is enqueued at its worker.
 
+// The values bound work and waits. They were chosen, and not measured one by one.
 const (
 	// batchPause is the pause between two batches. A task left over by a batch goes into a later batch. If the task is
 	// left over again and again, its pause doubles each time, and other tasks go first. After maxOutbid times the pause
@@ -25,9 +26,9 @@ const (
 	// pause is twice as long. After maxBlind pauses the task goes to a random worker.
 	blindRetry = 20 * time.Millisecond
 	maxBlind   = 5
-	// drawnEach idle workers and drawnEach workers of the whole set are drawn for each task. Like the candidates of
-	// the task, they are asked for their matrices if these are missing or old.
-	drawnEach = 2
+	// For each task, drawsPerKind idle workers and drawsPerKind workers of the whole set are drawn. Like the candidates
+	// of the task, they are asked for their matrices if these are missing or old.
+	drawsPerKind = 2
 	// maxAsked bounds the workers asked for their matrices before a batch. The batch waits for answers for
 	// answerWait. A worker without an answer is not asked again for askAgain.
 	maxAsked   = 256
@@ -127,7 +128,7 @@ func (c *planner) doubtfulWorkers(x *longTask, tasks int, now time.Time) []int32
 		sure = math.MaxInt64
 	}
 	keys := c.view.Fleet().Doubtful(&x.spec, tasks, sure, now, c.rand, c.batch.keys[:0])
-	for i := range 2 * drawnEach {
+	for i := range 2 * drawsPerKind {
 		from := workers
 		if i%2 == 0 && len(c.view.Idle()) > 0 {
 			from = c.view.Idle()
@@ -234,9 +235,9 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 
 // tryPostpone puts x to sleep if x would have to wait for room and its job would end no earlier without the sleep.
 // Meanwhile urgent tasks go first, and later the frontend knows better where there is room. A worker may report a
-// long wait again and again. So all sleeps of x together last no longer than the difference between the run times of
-// the longest task of its group and of x. A sleep ends a little early, before the room is there. The result says
-// whether x sleeps.
+// long wait again and again, and the sleeps of x need a bound. The longest task of the group runs longer than x, and
+// all sleeps of x together last no longer than this difference. A sleep ends a little early, before the room is there.
+// The result says whether x sleeps.
 func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
 	candidate := choice.Choice()
 	if x.postponeUntil.IsZero() {

@@ -206,10 +206,9 @@ func (t *task) Shunned() *view.Worker { return t.shunned }
 // Shunned returns the worker shunned by the task, or nil.
 func (x *spot) Shunned() *view.Worker { return x.task.shunned }
 
-// shunnableWorker returns the argument of FirstFor in a search for a task for w. As a rule the result is w, so tasks
-// that shun w are passed over. If w is the only worker for the group, the result is nil, and w gets tasks that shun
-// w, too.
-func (g *group) shunnableWorker(w *worker) *view.Worker {
+// shunFilter returns the argument of FirstFor in a search for a task for w. As a rule the result is w, so tasks that
+// shun w are passed over. If w is the only worker for the group, the result is nil, and w gets tasks that shun w, too.
+func (g *group) shunFilter(w *worker) *view.Worker {
 	if g.Set.Len() > 1 {
 		return w.Worker
 	}
@@ -221,7 +220,7 @@ func (g *group) shunnableWorker(w *worker) *view.Worker {
 // and due tasks ripen.
 func (c *jobs) nextTask(g *group, w *worker, now time.Time) *task {
 	if g.near == nil {
-		return g.queue.FirstFor(g.shunnableWorker(w))
+		return g.queue.FirstFor(g.shunFilter(w))
 	}
 	c.shelveNew(g.near, now)
 	row := c.view.Fleet().Get(int32(w.Key))
@@ -239,11 +238,11 @@ func (c *jobs) nextTask(g *group, w *worker, now time.Time) *task {
 	return nil
 }
 
-// nextTask returns the ripe task for w, or nil. A task that shuns another worker goes first. Else, of the first
-// maxLooked tasks, the task goes that other hosts can best do without: its inputs are at no other host, or
-// fewestElsewhere is the largest. So no host runs out of tasks with inputs there.
+// nextTask returns the ripe task for w, or nil. A task that shuns another worker goes first. Otherwise, of the first
+// maxLooked tasks, the task with the largest fewestElsewhere goes: the other hosts of its inputs have the most tasks
+// left, or there are none. So no host runs out of tasks with inputs there.
 func (s *shelf) nextTask(w *worker) *task {
-	best := s.ripe.FirstFor(s.near.group.shunnableWorker(w))
+	best := s.ripe.FirstFor(s.near.group.shunFilter(w))
 	if best == nil {
 		return nil
 	}

@@ -25,7 +25,7 @@ type batch struct {
 	notBefore    time.Time // the earliest time of the batch; zero: at once
 	answersUntil time.Time // end of the wait for matrices; zero: no worker was asked
 	asked        []int32   // keys of the workers asked for matrices
-	keys         []int32   // memory of doubtfulWorkers
+	keys         []int32   // scratch of doubtfulWorkers
 }
 
 // rounds are the open rounds. All rounds wait equally long, so they end in order.
@@ -60,7 +60,7 @@ func (c *planner) makeWant(g *group, probes int) *place.Want {
 // resampleJob adds places for a job without turns: the present places may be at slow workers, or stuck behind long
 // tasks. Each further time the job waits twice as long. A group asks for one more probe for each waiting task. A group
 // with fewer probes than its tasks are worth is left out, because the group has wants anyway. A group with four times
-// as many is left out, too, so the probes of a job stay bounded.
+// as many (chosen, and not measured) is left out, too, so the probes of a job stay bounded.
 func (c *planner) resampleJob(j *job, now time.Time, acts []Action) []Action {
 	c.noteNoTurn(j)
 	for _, g := range j.groups {
@@ -166,7 +166,8 @@ func (c *planner) planShelf(s *shelf, now time.Time, acts []Action) []Action {
 	return c.placeShelf(s, missing, now, acts)
 }
 
-// placeShelf places ripe tasks of a shelf with a number of probes. Only the workers at the shelf's site are sampled.
+// placeShelf samples the workers at the shelf's site for a number of probes. Ripe tasks of the shelf ride, or places
+// are reserved for them.
 func (c *planner) placeShelf(s *shelf, probes int, now time.Time, acts []Action) []Action {
 	n := s.near
 	kind := n.group.Kind

@@ -11,12 +11,13 @@ import (
 // Output files are lost together with the workers caching the files. If a task misses such files, the task waits until
 // the makers of the files have run again. The client has the outcomes of the makers already, and hears nothing.
 
-// maxRemade bounds how often a task runs again to make lost outputs.
+// maxRemade bounds how often a task runs again to make lost outputs. The number was chosen: a task whose outputs are
+// lost more often may be the cause.
 const maxRemade = 3
 
 // missRest is the first rest of a task whose passed inputs were not found in the expected caches. Each further
 // rest is twice as long, and there are maxMissed rests. The worker with the outputs may be too busy to send, or
-// may be gone and not yet be missed.
+// may be gone and not yet be missed. The rests were chosen, and last longer than AdriftFor (1 s) together.
 const (
 	missRest  = 500 * time.Millisecond
 	maxMissed = 3

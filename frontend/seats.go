@@ -11,7 +11,7 @@ import (
 // groups for a worker are found by the worker's names.
 
 // maxGroupsLooked bounds the groups of a job looked at for a task for a worker. There may be many groups that name no
-// host, and the worker may be able to run none of their tasks.
+// host, and the worker may be able to run none of their tasks. The number was chosen, and not measured.
 const maxGroupsLooked = 256
 
 // makeSeats makes the missing seats of groups. A single group needs no seats.

@@ -432,7 +432,7 @@ func (g *group) Fit(n, bytes int) int {
 }
 
 // maxEarly bounds the tasks of a group bound early in a step, or waiting for queue lengths. If the frontend bound all
-// tasks of the largest job at once, it could do nothing else for too long.
+// tasks of the largest job at once, it could do nothing else for too long. The number was chosen, and not measured.
 const maxEarly = 1024
 
 // earlyRoom returns how many waiting tasks of the group may be bound early now.
@@ -464,8 +464,8 @@ func (c *jobs) widenWindows(w *view.Worker) {
 	}
 }
 
-// widenWindow lets a task of the group take the place of an ended task. After each eighth ended task the window
-// grows by a further task, as queues may have become shorter.
+// widenWindow lets a task of the group take the place of an ended task. After each eighth ended task (chosen) the
+// window grows by a further task, as queues may have become shorter.
 func (c *jobs) widenWindow(g *group) {
 	if g.endedTasks++; g.endedTasks%8 == 0 {
 		g.window++

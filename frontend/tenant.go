@@ -36,7 +36,8 @@ func (h *hungry) moveToBack(t *tenant) {
 	}
 }
 
-// maxLooked bounds the waiting jobs examined in search of a use for the room on offer.
+// maxLooked bounds the waiting jobs, tasks or idle workers examined in one search, for example for a use of the room on
+// offer. The number was chosen, and not measured: a step must stay short.
 const maxLooked = 16
 
 // jobsToOffer returns the jobs to offer room to: the oldest job of each tenant, then the next job of each. The result

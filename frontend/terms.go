@@ -89,9 +89,9 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// refuseQueue refuses a job with n tasks if its tenant, or a tenant above, would have more pending tasks than
-// allowed.
-func (c *jobs) refuseQueue(name string, n int) *RefusedError {
+// refuseFullQueue refuses a job with n tasks if its tenant, or a tenant above, would have more pending tasks than the
+// tenants file allows.
+func (c *jobs) refuseFullQueue(name string, n int) *RefusedError {
 	for path := range probe.TenantPaths(name) {
 		limit, pending := c.terms.Entry(path).Queue, 0
 		if t := c.tenants[path]; t != nil {

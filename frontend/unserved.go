@@ -75,8 +75,8 @@ func (c *jobs) revokePresumed(j *job) {
 	}
 }
 
-// addUnserved puts an admitted job among the unserved jobs. With a negative MaxWait, the lists are never read, and a
-// spare job is meant to wait, so both are left out.
+// addUnserved puts an admitted job among the unserved jobs. Spare jobs are left out, because they are meant to wait. If
+// MaxWait is negative, all jobs are left out, because the lists are never read.
 func (c *jobs) addUnserved(j *job, now time.Time) {
 	if c.cfg.MaxWait < 0 || j.Class == Spare {
 		return
@@ -152,15 +152,15 @@ func (c *jobs) forgetServed(key waitKey) *unserved {
 }
 
 // maxWaitRuns is the wait allowed to a job, in multiples of the longest recent run of its tasks. If MaxWait is longer,
-// MaxWait counts. A second is long for tasks of milliseconds, and short for tasks of a second.
+// MaxWait counts. A second is long for tasks of milliseconds, and short for tasks of a second. The number was chosen.
 const maxWaitRuns = 20
 
 // refuseOverload refuses j if its tenant's oldest job waits too long for the same workers, and more jobs wait
 // than start in half the limit. Without the second condition a single unlucky job would shut out the tenant until
 // the fleet has nothing to do.
 func (c *jobs) refuseOverload(j *job, now time.Time) *RefusedError {
-	limit := c.cfg.MaxWait
-	if limit < 0 || j.Class == Spare { // spare jobs are meant to wait
+	maxWait := c.cfg.MaxWait
+	if maxWait < 0 || j.Class == Spare { // spare jobs are meant to wait
 		return nil
 	}
 	c.presumeStarted(now)
@@ -172,7 +172,7 @@ func (c *jobs) refuseOverload(j *job, now time.Time) *RefusedError {
 		if u == nil {
 			continue
 		}
-		span := max(limit, maxWaitRuns*g.Runs.Longest())
+		span := max(maxWait, maxWaitRuns*g.Runs.Longest())
 		limit := span
 		if j.Deadline > 0 {
 			limit = min(limit, j.Deadline)
@@ -205,8 +205,8 @@ func (u *unserved) measureOverload(limit, span time.Duration, now time.Time) boo
 	return float64(u.waitingJobs) > u.rate*limit.Seconds()/2
 }
 
-// maxRetryAfter bounds the extra wait of a refused client behind clients refused earlier. What the frontend knows of
-// the rate does not hold for longer.
+// maxRetryAfter bounds the extra wait of a refused client behind clients refused earlier. The time was chosen: the
+// measured rate of service says little about later times.
 const maxRetryAfter = 10 * time.Second
 
 // assignRetryTime returns when a refused client may come again: not before soonest, and after clients refused earlier,

@@ -58,7 +58,7 @@ func (c *planner) releaseHeld(now time.Time, acts []Action) []Action {
 }
 
 // To confirm a job, the frontend asks at most maxOldWorkers of oldWorkerDraws workers drawn at random: the workers
-// with the longest memory.
+// with the longest memory. A single worker could be lost. Both numbers were chosen, and not measured.
 const oldWorkerDraws, maxOldWorkers = 16, 2
 
 // pickOldWorkers returns the longest-linked of some workers drawn at random, at most maxOldWorkers.

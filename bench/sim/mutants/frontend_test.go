@@ -310,11 +310,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"s.Age = j.ageAt(now)", "s.Age = 0",
 	},
 	{
-		"a tenant's queue has the limit of its entry", "jobs.refuseQueue",
+		"a tenant's queue has the limit of its entry", "jobs.refuseFullQueue",
 		"case pending+n > limit:", "case false:",
 	},
 	{
-		"a job that is larger than its tenant's queue will never do", "jobs.refuseQueue",
+		"a job that is larger than its tenant's queue will never do", "jobs.refuseFullQueue",
 		"case n > limit:", "case false:",
 	},
 	{
@@ -798,7 +798,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if l.shunLists[i].worker != w {", "if true {",
 	},
 	{
-		"a task shuns the only worker in vain", "group.shunnableWorker",
+		"a task shuns the only worker in vain", "group.shunFilter",
 		"if g.Set.Len() > 1 {", "if true {",
 	},
 	{
@@ -840,7 +840,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"tasks of a job that go by queue lengths ask different workers", "planner.measureQueues",
-		"if skip+each > workers {", "if true {",
+		"if skip+perTask > workers {", "if true {",
 	},
 	{
 		"the answer to a probe is waited for once", "planner.handleQueueLength",
