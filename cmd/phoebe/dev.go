@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
@@ -95,6 +96,7 @@ func (c *devCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 			return err
 		}
 	}
+	limitMemory(log, memlimit.FromCgroup)
 	set := metrics.NewSet()
 	peers := trust{secrets: secrets}
 	if err := peers.openAudit(c.AuditLog, set); err != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -213,6 +214,7 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 		return usageError(err)
 	}
 	cfg.Logger = log
+	limitMemory(log, memlimit.FromCgroup)
 	peers := trust{keys: cfg.Keys, secrets: cfg.Secrets, gossipSecrets: cfg.GossipSecrets}
 	if err := peers.openAudit(c.AuditLog, cfg.Metrics); err != nil {
 		return err

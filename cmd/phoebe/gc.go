@@ -1,10 +1,15 @@
 package main
 
 import (
+	"errors"
+	"log/slog"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // heapFloor is a size of the heap in bytes below which garbage is not collected. A worker or frontend has few live
@@ -32,4 +37,20 @@ func collectLess() {
 		runtime.SetFinalizer(s, again)
 	}
 	runtime.SetFinalizer(&sentinel{}, again)
+}
+
+// limitMemory tells the garbage collector the memory limit of the process's cgroup, such as a container's. A tenth of
+// the limit stays for memory that is not the collector's. With GOMEMLIMIT set, that limit holds.
+func limitMemory(log *slog.Logger, cgroup memlimit.Provider) {
+	from := "GOMEMLIMIT"
+	if _, byUser := os.LookupEnv(from); !byUser {
+		from = "cgroup"
+		_, err := memlimit.SetGoMemLimitWithOpts(memlimit.WithProvider(cgroup))
+		if err != nil && !errors.Is(err, memlimit.ErrNoCgroup) && !errors.Is(err, memlimit.ErrCgroupsNotSupported) {
+			log.Warn("the memory limit of the cgroup is unknown: if there is one, set GOMEMLIMIT to 9/10 of it", "err", err)
+		}
+	}
+	if bytes := debug.SetMemoryLimit(-1); bytes < math.MaxInt64 {
+		log.Info("the garbage collector keeps the heap below a limit", "bytes", bytes, "from", from)
+	}
 }

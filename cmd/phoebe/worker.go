@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/worker"
@@ -234,6 +235,7 @@ func (c *workerCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return runUnderInit()
 	}
 	cfg.Logger = log
+	limitMemory(log, memlimit.FromCgroup)
 	peers := trust{keys: cfg.Keys, secrets: cfg.Secrets}
 	if err := peers.openAudit(c.AuditLog, cfg.Metrics); err != nil {
 		return err
