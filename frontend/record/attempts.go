@@ -129,6 +129,9 @@ func (r *Attempts) Copy(to []Attempt, after uint64) (n, skipped int) {
 	return n, skipped
 }
 
+// Remembers reports whether attempt n is not forgotten. Then all later attempts are remembered, too.
+func (r *Attempts) Remembers(n uint64) bool { return r.findAttempt(n) != nil }
+
 // findAttempt returns attempt n, or nil if the attempt is forgotten.
 func (r *Attempts) findAttempt(n uint64) *Attempt {
 	if n == 0 || n+maxAttempts <= r.total {

@@ -2,6 +2,8 @@ package record
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -234,14 +236,40 @@ type Kept struct {
 	Why Why
 }
 
-// All returns the kept jobs, each once, the latest first.
-func (k *Jobs) All() []Kept {
-	var all []Kept
-	for why, s := range map[Why]*jobList{Failed: &k.failed, Slow: &k.slow, Sampled: &k.sample} {
-		for _, j := range s.jobs {
+// Copy returns the kept jobs in no order. A job kept for two reasons comes twice: see LatestFirst.
+func (k *Jobs) Copy() []Kept {
+	all := make([]Kept, 0, k.Len())
+	for why, list := range k.byReason() {
+		for _, j := range list.jobs {
 			all = append(all, Kept{j, why})
 		}
 	}
+	return all
+}
+
+// byReason yields the lists of jobs.
+func (k *Jobs) byReason() iter.Seq2[Why, *jobList] {
+	return maps.All(map[Why]*jobList{Failed: &k.failed, Slow: &k.slow, Sampled: &k.sample})
+}
+
+// Find returns the latest kept job with an id. found is false if no such job is kept.
+func (k *Jobs) Find(id probe.JobID) (latest Kept, found bool) {
+	for why, list := range k.byReason() {
+		for _, j := range list.jobs {
+			switch {
+			case j.ID != id:
+			case j == latest.Job:
+				latest.Why |= why
+			case !found || j.Came.After(latest.Came):
+				latest, found = Kept{j, why}, true
+			}
+		}
+	}
+	return latest, found
+}
+
+// LatestFirst sorts jobs of Copy, the latest first, and keeps each job once, with all reasons.
+func LatestFirst(all []Kept) []Kept {
 	slices.SortFunc(all, func(a, b Kept) int {
 		return cmp.Or(b.Came.Compare(a.Came), slices.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.Response, b.Response))
 	})

@@ -83,6 +83,24 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
+// Of several kept jobs with an id, the latest is found, with all its reasons.
+func TestFindJob(t *testing.T) {
+	k := NewJobs()
+	for i, x := range []struct {
+		id     uint64
+		tenant string
+		why    Why
+	}{{1, "old", Failed}, {2, "other", Slow}, {1, "new", Slow | Sampled}} {
+		k.Keep(Chosen{Job: &Job{ID: jobID(x.id), Tenant: x.tenant, Came: start.Add(time.Duration(i))}, Why: x.why})
+	}
+	if j, found := k.Find(jobID(1)); !found || j.Tenant != "new" || j.Why != Slow|Sampled {
+		t.Errorf("%+v, %v", j, found)
+	}
+	if j, found := k.Find(jobID(3)); found {
+		t.Errorf("found %+v", j)
+	}
+}
+
 // The kept jobs are the failed jobs, the slowest jobs, and a sample of all.
 func TestJobs(t *testing.T) {
 	c, k, now := NewChoice(rand.New(rand.NewPCG(1, 2))), NewJobs(), start
@@ -105,7 +123,7 @@ func TestJobs(t *testing.T) {
 		now = now.Add(time.Minute / (n + 1))
 	}
 	failed, slow, all := 0, 0, map[probe.JobID]bool{}
-	for _, j := range k.All() {
+	for _, j := range LatestFirst(k.Copy()) {
 		if all[j.ID] {
 			t.Errorf("job %v is there twice", j.ID)
 		}

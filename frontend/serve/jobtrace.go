@@ -136,9 +136,7 @@ func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobS
 	}
 	if !f.Running {
 		h.collectJobs()
-		h.recorder.mu.Lock()
-		kept := h.recorder.keptJobs.All()
-		h.recorder.mu.Unlock()
+		kept := h.recorder.listKept()
 		for i := range kept {
 			if kept[i].Came.UnixMicro() <= after.came && matchesKept(f, &kept[i]) {
 				add(h.keptSummary(&kept[i]))
@@ -278,13 +276,8 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 // traceHere returns the frontend's own records of a job, or nil.
 func (h *handler) traceHere(id probe.JobID, from, most int) *v1.TraceResponse {
 	h.collectJobs()
-	h.recorder.mu.Lock()
-	kept := h.recorder.keptJobs.All()
-	h.recorder.mu.Unlock()
-	for i := range kept {
-		if k := &kept[i]; k.ID == id {
-			return h.traceToAPI(h.keptSummary(k), k.Stages, k.After, &k.Trace, from, most)
-		}
+	if k, found := h.recorder.findKept(id); found {
+		return h.traceToAPI(h.keptSummary(&k), k.Stages, k.After, &k.Trace, from, most)
 	}
 	h.mu.Lock()
 	r := h.jobs[id]

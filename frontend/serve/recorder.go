@@ -9,6 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/exposition"
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
@@ -55,11 +56,11 @@ type chosenJob struct {
 	refs attemptRefs
 }
 
-// attemptRefs refers to the remembered attempts of a job. tasks counts the attempts with outcomes. lastOutcome and
-// lastEarlier are numbers of attempts.
+// attemptRefs refers to the remembered attempts of a job. tasks counts the attempts with outcomes. firstOutcome,
+// lastOutcome and lastEarlier are numbers of attempts.
 type attemptRefs struct {
-	tasks                    int
-	lastOutcome, lastEarlier uint64
+	tasks                                  int
+	firstOutcome, lastOutcome, lastEarlier uint64
 }
 
 // maxChosen bounds the jobs that wait to be kept.
@@ -165,6 +166,12 @@ func (s *Server) collectJobs() {
 // collectAttempts copies a job's attempts with outcomes, and makes a trace of all remembered attempts of the job.
 // ok is false if an attempt with an outcome is forgotten.
 func (s *Server) collectAttempts(refs attemptRefs) (attempts []rec.Attempt, trace rec.Trace, ok bool) {
+	s.mu.Lock()
+	ok = refs.tasks == 0 || s.recorder.attempts.Remembers(refs.firstOutcome)
+	s.mu.Unlock()
+	if !ok { // and no room is made for the attempts
+		return nil, rec.Trace{}, false
+	}
 	attempts = make([]rec.Attempt, refs.tasks)
 	names := map[uint32]string{}
 	noteName := func(number uint32) {
@@ -197,6 +204,21 @@ func (s *Server) collectAttempts(refs attemptRefs) (attempts []rec.Attempt, trac
 		s.mu.Unlock()
 	}
 	return attempts, rec.NewTrace(attempts, earlier, names), true
+}
+
+// listKept returns the kept jobs, the latest first. There may be tens of thousands, so it sorts without the mutex.
+func (r *recorder) listKept() []rec.Kept {
+	r.mu.Lock()
+	list := r.keptJobs.Copy()
+	r.mu.Unlock()
+	return rec.LatestFirst(list)
+}
+
+// findKept returns the latest kept job with an id.
+func (r *recorder) findKept(id probe.JobID) (k rec.Kept, found bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.keptJobs.Find(id)
 }
 
 // exposeTimes adds the measured times, as of the last putWindow.
@@ -356,7 +378,9 @@ func (s *Server) rememberAttempts(t *jobTiming, o *frontend.Outcome) *rec.Attemp
 	}
 	a.Outcome, a.Failure = uint8(outcomeKinds[o.Kind]), failureNumber(o)
 	a.Previous, t.refs.lastOutcome = t.refs.lastOutcome, number
-	t.refs.tasks++
+	if t.refs.tasks++; t.refs.tasks == 1 {
+		t.refs.firstOutcome = number
+	}
 	for i := range o.Earlier {
 		number := s.workerNumber(o.Earlier[i].Worker, o.Earlier[i].Name)
 		e := rec.NewEarlier(o.Task, &o.Earlier[i], number, t.leadTime)

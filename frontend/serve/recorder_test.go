@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ func TestRecorder(t *testing.T) {
 	}
 
 	c.collectJobs()
-	jobs := c.recorder.keptJobs.All()
+	jobs := c.recorder.listKept()
 	if len(jobs) != 3 {
 		t.Fatalf("%d jobs are kept", len(jobs))
 	}
@@ -142,7 +143,7 @@ func TestRecorderBeyondCapacity(t *testing.T) {
 		t.Errorf("after a minute without tasks: %+v", e)
 	}
 	parted := 0
-	for _, j := range s.recorder.keptJobs.All() {
+	for _, j := range s.recorder.listKept() {
 		sum := time.Duration(0)
 		for _, d := range j.Blame {
 			sum += d
@@ -190,8 +191,31 @@ func TestRecorderFull(t *testing.T) {
 		s.countJob(r)
 	}
 	s.collectJobs()
-	if lost, kept := s.recorder.keptJobs.Lost(), len(s.recorder.keptJobs.All()); lost != more || kept != maxChosen {
+	if lost, kept := s.recorder.keptJobs.Lost(), len(s.recorder.listKept()); lost != more || kept != maxChosen {
 		t.Errorf("%d jobs are lost, %d are kept", lost, kept)
+	}
+}
+
+// If attempts of a large job are forgotten, a look at the job allocates no room for them.
+func TestForgottenAttemptsTakeNoRoom(t *testing.T) {
+	s, err := New(Config{Listen: "127.0.0.1:0", Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var j jobTiming
+	s.beginTiming(&j, &frontend.Job{Policy: frontend.Policies[0], Tasks: make([]frontend.Task, 1)}, s.recorder.putAt)
+	for s.recorder.attempts.Count() == 0 || s.recorder.attempts.Remembers(1) {
+		s.countTask(&j, &frontend.Outcome{Kind: frontend.Failed})
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	attempts, _, ok := s.collectAttempts(j.refs)
+	runtime.ReadMemStats(&after)
+	if ok || len(attempts) > 0 {
+		t.Errorf("%d attempts, %v", len(attempts), ok)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("the look allocated %d bytes for %d attempts", took, j.refs.tasks)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"slices"
 
+	rec "github.com/phoebe-sched/phoebe/frontend/record"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
@@ -237,13 +238,10 @@ func (h *handler) whyMayNotLook(ctx context.Context, caller *v1.Caller, id probe
 	h.mu.Unlock()
 	if !known {
 		h.collectJobs()
-		h.recorder.mu.Lock()
-		for _, k := range h.recorder.keptJobs.All() {
-			if k.ID == id {
-				tenant, known = k.Tenant, true
-			}
+		var k rec.Kept
+		if k, known = h.recorder.findKept(id); known {
+			tenant = k.Tenant
 		}
-		h.recorder.mu.Unlock()
 	}
 	if !known {
 		return newRefused(v1.RefusedReason_UNKNOWN_JOB,

@@ -80,10 +80,6 @@ func (h *handler) watchHere(req *v1.WatchRequest) *v1.WatchResponse {
 	r := &h.recorder
 	r.mu.Lock()
 	windows := r.history.Windows(fromMicros(req.WindowUs), since)
-	var kept []rec.Kept
-	if req.Top > 0 {
-		kept = r.keptJobs.All()
-	}
 	r.mu.Unlock()
 	for i := range windows {
 		res.Windows = append(res.Windows, windowToAPI(&windows[i], 1))
@@ -91,9 +87,11 @@ func (h *handler) watchHere(req *v1.WatchRequest) *v1.WatchResponse {
 	if len(windows) == 0 {
 		return res
 	}
-	for i := range kept {
-		if !kept[i].Came.Before(windows[0].At) {
-			res.Slowest = append(res.Slowest, h.keptSummary(&kept[i]))
+	if req.Top > 0 {
+		for _, k := range r.listKept() {
+			if !k.Came.Before(windows[0].At) {
+				res.Slowest = append(res.Slowest, h.keptSummary(&k))
+			}
 		}
 	}
 	res.Slowest = slowJobs(res.Slowest, req.Top)
