@@ -243,7 +243,7 @@ func (r *clientJob) lastCursor() int64 {
 // as long as one of its clients.
 func (r *clientJob) isAwaited() bool {
 	return slices.ContainsFunc(r.waitingPolls, func(c *clientConn) bool { return !c.isGone() }) ||
-		slices.ContainsFunc(r.waitingRuns, func(a waitingRun) bool { return !a.conn.isGone() })
+		slices.ContainsFunc(r.waitingRuns, func(a waitingRun) bool { return !a.isGone() })
 }
 
 // fetchOutcomes takes outcomes from the cursor on: up to most outcomes, and up to maxEventsBytes. The client has

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -132,4 +133,33 @@ func TestDeadPeerConnections(t *testing.T) {
 	}
 	_, err = other.client.Events(ctx, &v1.EventsRequest{Handle: res.Handle})
 	wantRefused(t, err, v1.RefusedReason_OWNER_LOST, "does not answer")
+}
+
+// A client that repeats a Run again and again, on a new connection each time, leaves no trace of its old connections.
+func TestRepeatedRunForgetsClosedConnections(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	j := newJob("sleep", "1h")
+	runs := func() (list []waitingRun) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, r := range c.jobs {
+			list = append(list, r.waitingRuns...)
+		}
+		return list
+	}
+	stays := connectRaw(t, c)
+	stays.writeBytes(runFrame("", j))
+	pollUntil(t, "the job", func() bool { return len(runs()) == 1 })
+	for range 20 {
+		again := connectRaw(t, c)
+		again.writeBytes(runFrame("", j))
+		pollUntil(t, "the repeated Run", func() bool {
+			conn := again.serverConn(c)
+			return slices.ContainsFunc(runs(), func(a waitingRun) bool { return a.conn == conn })
+		})
+		again.hangUp(c)
+	}
+	if n := len(runs()); n > 2 {
+		t.Errorf("%d Runs wait, and one of them has a connection", n)
+	}
 }

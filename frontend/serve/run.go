@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/frame"
@@ -18,6 +19,9 @@ type waitingRun struct {
 	conn *clientConn // owes the answer
 	seq  int32
 }
+
+// isGone reports whether the client has hung up.
+func (a waitingRun) isGone() bool { return a.conn.isGone() }
 
 // reply is an answer to be written.
 type reply struct {
@@ -77,7 +81,7 @@ func (s *Server) answerWhenEnded(r *clientJob, a waitingRun) {
 	if r.ended {
 		s.queueReply(r, a)
 	} else {
-		r.waitingRuns = append(r.waitingRuns, a)
+		r.waitingRuns = append(slices.DeleteFunc(r.waitingRuns, waitingRun.isGone), a)
 	}
 }
 
