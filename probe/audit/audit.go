@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -129,7 +130,8 @@ func (l *Log) queueEntry(e Entry, most int) {
 // writeEntries writes entries until the log is closed.
 func (l *Log) writeEntries() {
 	defer close(l.done)
-	w := bufio.NewWriterSize(l.file, 64<<10)
+	out := &lineWriter{to: l.file}
+	w := bufio.NewWriterSize(out, 64<<10)
 	unflushed := 0
 	for open := true; open; {
 		var batch []Entry
@@ -152,11 +154,32 @@ func (l *Log) writeEntries() {
 		}
 		if w.Flush() != nil {
 			l.dropped.Add(unflushed)
-			w.Reset(l.file)
+			w.Reset(out)
 		}
 		unflushed = 0
 	}
 	l.strangers.stopTimer()
+}
+
+// lineWriter writes lines. If a write fails in the middle of a line, for instance because the disk is full, the next
+// write begins a new line.
+type lineWriter struct {
+	to      io.Writer
+	midLine bool // the last written byte ends no line
+	failed  bool // the last write failed
+}
+
+func (w *lineWriter) Write(b []byte) (n int, err error) {
+	if w.failed && w.midLine {
+		if _, err := w.to.Write([]byte{'\n'}); err != nil {
+			return 0, err
+		}
+	}
+	n, err = w.to.Write(b)
+	if w.failed = err != nil; n > 0 {
+		w.midLine = b[n-1] != '\n'
+	}
+	return n, err
 }
 
 // Close returns after all entries are written.

@@ -69,3 +69,44 @@ func TestFullDisk(t *testing.T) {
 	}
 	l.Close()
 }
+
+// smallDisk takes so many bytes until it is full.
+type smallDisk struct {
+	bytes.Buffer
+	room int
+}
+
+func (d *smallDisk) Write(b []byte) (int, error) {
+	n := min(len(b), d.room)
+	d.room -= n
+	d.Buffer.Write(b[:n])
+	if n < len(b) {
+		return n, errors.New("full")
+	}
+	return n, nil
+}
+
+// If the disk is full in the middle of a line, the lines after are whole.
+func TestLinesAfterFullDisk(t *testing.T) {
+	for room := range len("first\nsecond\n") {
+		disk := &smallDisk{room: room}
+		w := &lineWriter{to: disk}
+		for _, part := range []string{"fir", "st\nsec", "ond\n"} { // a buffer ends anywhere
+			if _, err := w.Write([]byte(part)); err != nil {
+				break
+			}
+		}
+		if _, err := w.Write([]byte("lost\n")); err == nil {
+			t.Errorf("the disk is full after %d bytes, and a line was written", room)
+		}
+		disk.room = 100
+		for range 2 {
+			if _, err := w.Write([]byte("later\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text := disk.String(); !strings.HasSuffix("\n"+text, "\nlater\nlater\n") || strings.Contains(text, "\n\n") {
+			t.Errorf("after %d bytes: %q", room, text)
+		}
+	}
+}
