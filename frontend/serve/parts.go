@@ -13,6 +13,12 @@ import (
 // maxPartsPause bounds the time between two parts of a job. After that the frontend forgets the parts.
 const maxPartsPause = 30 * time.Second
 
+// A part counts with its bytes, and with the memory around them, about: partBytes, and taskBytes for each task.
+const (
+	partBytes = 1 << 10
+	taskBytes = 512
+)
+
 // jobParts holds the first parts of a job.
 type jobParts struct {
 	tenant string
@@ -36,7 +42,7 @@ func (h *handler) addPart(ctx context.Context, req *v1.SubmitRequest) (whole boo
 		return false, refused
 	}
 	r := job.Resubmission
-	size := job.BLength()
+	size := job.BLength() + partBytes + taskBytes*len(job.Tasks)
 	h.mu.Lock()
 	defer h.unlockAndFlush()
 	parts := h.jobParts[job.Id]
@@ -47,15 +53,16 @@ func (h *handler) addPart(ctx context.Context, req *v1.SubmitRequest) (whole boo
 		parts.expire = time.AfterFunc(maxPartsPause, func() { h.expireParts(id, parts) })
 		h.jobParts[id] = parts
 	}
-	switch limit := h.cfg.Core.MaxPayloads; {
+	total := h.partsBytes + size
+	switch limit := h.cfg.Core.MaxPayloads + taskBytes*h.cfg.Core.MaxTasksPerJob; {
 	case parts == nil || parts.tenant != job.Tenant || parts.count != r.Count || parts.part != r.Part-1 ||
 		r.Part >= r.Parts:
 		return false, newRefused(v1.RefusedReason_OWNER_LOST,
 			"part %d of job %s is not the next part here: begin again with part 0", r.Part, job.Id)
-	case h.partsBytes+size > limit:
+	case total > limit:
 		h.dropParts(job.Id)
 		refused := newRefused(v1.RefusedReason_OVERLOADED,
-			"jobs in parts take %d bytes here, and the limit is %d: come back later", h.partsBytes+size, limit)
+			"jobs in parts would take %d bytes here, and the limit is %d: come back later", total, limit)
 		refused.RetryAfterUs = time.Second.Microseconds()
 		return false, refused
 	}

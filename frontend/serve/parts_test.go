@@ -12,14 +12,14 @@ import (
 // forgets the parts before.
 func TestJobInParts(t *testing.T) {
 	const limit = 64 << 10
-	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Core.MaxPayloads = limit })
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Core.MaxPayloads, cfg.Core.MaxTasksPerJob = limit, 10 })
 	whole := newJob("echo", "a", "b")
 	part := func(i int32, payloads int, tasks ...*v1.Task) error {
 		job := &v1.Job{Id: whole.Id, Tasks: append([]*v1.Task{}, tasks...), Resubmission: &v1.Resubmission{
 			PreviousOwner: c.Addr(), Count: 1, Tasks: 2, Part: i, Parts: 3,
 		}}
 		for range payloads {
-			job.Tasks = append(job.Tasks, &v1.Task{FunctionName: "echo", Payload: make([]byte, limit)})
+			job.Tasks = append(job.Tasks, &v1.Task{FunctionName: "echo", Payload: make([]byte, 2*limit)})
 		}
 		_, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: job})
 		return err
@@ -66,4 +66,30 @@ func TestJobInParts(t *testing.T) {
 	if err != nil || len(res.Events) == 0 {
 		t.Fatal(res, err)
 	}
+}
+
+// Parts of many small tasks count with the memory of their tasks, which is far more than their bytes.
+func TestPartsOfSmallTasks(t *testing.T) {
+	const limit = 1 << 20
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.Core.MaxPayloads, cfg.Core.MaxTasksPerJob = limit, 1000 })
+	submitPart := func() error {
+		j := newJob("echo")
+		for range 5000 {
+			j.Tasks = append(j.Tasks, &v1.Task{Payload: []byte{}})
+		}
+		j.Resubmission = &v1.Resubmission{PreviousOwner: c.Addr(), Count: 1, Part: 0, Parts: 2}
+		_, err := c.client.Submit(t.Context(), &v1.SubmitRequest{Job: j})
+		return err
+	}
+	wantRefused(t, submitPart(), v1.RefusedReason_OVERLOADED, "jobs in parts")
+	for range 2 * limit / partBytes { // without any task
+		j := newJob("echo")
+		j.Tasks = []*v1.Task{}
+		j.Resubmission = &v1.Resubmission{PreviousOwner: c.Addr(), Count: 1, Part: 0, Parts: 2}
+		if _, err := c.client.Submit(t.Context(), &v1.SubmitRequest{Job: j}); err != nil {
+			wantRefused(t, err, v1.RefusedReason_OVERLOADED, "jobs in parts")
+			return
+		}
+	}
+	t.Errorf("%d jobs in parts are kept", len(c.jobParts))
 }
