@@ -30,7 +30,7 @@ type listener struct {
 	conns map[*clientConn]bool
 }
 
-// idleTimeout bounds the time without a byte either way on a client's connection.
+// idleTimeout bounds the time without a byte either way on a client's connection, unless the client waits for an answer.
 const idleTimeout = 30 * time.Minute
 
 // clientConn is a client's connection.
@@ -251,7 +251,7 @@ func (l *listener) sweepIdle() {
 	now := monotonicNow()
 	l.mu.Lock()
 	for c := range l.conns {
-		if used := c.usedAt.Load(); used != 0 && time.Duration(now-used) > idleTimeout {
+		if used := c.usedAt.Load(); used != 0 && time.Duration(now-used) > idleTimeout && !c.isWaiting() {
 			idle = append(idle, c)
 		}
 	}

@@ -230,3 +230,26 @@ func TestSubmitAfterTooLargeRun(t *testing.T) {
 		t.Errorf("%d tasks were run, want 4 by Run and 2 by Submit", n)
 	}
 }
+
+// A connection whose client waits for the answer to a Run is not idle, however long the job takes.
+func TestLongRunIsNotIdle(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	waits, idle := connectRaw(t, c), connectRaw(t, c)
+	idle.writeBytes(runFrame("", newJob("echo", "a")))
+	idle.readRunResult()
+	waits.writeBytes(runFrame("", newJob("sleep", "1h")))
+	pollUntil(t, "the job", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.core.Jobs() == 1
+	})
+	pollUntil(t, "the other client's next call", func() bool { return idle.serverConn(c).reading.Load() })
+	for _, conn := range []*rawConn{waits, idle} {
+		conn.serverConn(c).usedAt.Store(monotonicNow() - int64(idleTimeout) - 1)
+	}
+	c.listener.sweepIdle()
+	if waits.serverConn(c) == nil {
+		t.Error("the connection was closed, although its client waits for the answer")
+	}
+	idle.wantClosed()
+}
