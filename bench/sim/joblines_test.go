@@ -20,7 +20,14 @@ func TestJobLinesAreExact(t *testing.T) {
 	staged.Stages, staged.Input, staged.Racks, staged.Copies = 3, 32e6, 2, 3
 	mixed := smallConfig(t)
 	mixed.Workload = Mixed{mustPoisson(t, "5", "task-exp:10ms"), mustPoisson(t, "3", "task-exp:2s"), 0.1}
-	for _, cfg := range []Config{smallConfig(t), staged, mixed} {
+	kinds := smallConfig(t)
+	kinds.Workload = Kinds{must(ParseKind("batch 100ms 10 task-exp:100ms")), must(ParseKind("service 200ms 5 task-exp:400ms"))}
+	kinds.Load, kinds.Policy = 0, mustPolicy(t, "shared-state")
+	kinds.Think = []Think{{"batch", time.Millisecond, time.Millisecond, 2}, {"service", 20 * time.Millisecond, 0, 1}}
+	delayed := smallConfig(t)
+	delayed.Policy, delayed.Input, delayed.Copies, delayed.LocalityWait = mustPolicy(t, "delay-fair"), 1e6, 3,
+		time.Millisecond
+	for _, cfg := range []Config{smallConfig(t), staged, mixed, kinds, delayed} {
 		cfg.Jobs, cfg.WarmupJobs = 300, 60
 		drawn, err := DrawJobs(&cfg, cfg.Load, "jobs")
 		if err != nil {
@@ -46,7 +53,7 @@ func TestJobLinesAreExact(t *testing.T) {
 			t.Errorf("%+v\nfrom the file %+v", first.SimRun, second.SimRun)
 		}
 		if first.Tasks != direct.Tasks || first.IdealMS != direct.IdealMS || first.Read != nil != (direct.Read != nil) ||
-			first.Short != nil != (direct.Short != nil) {
+			first.Short != nil != (direct.Short != nil) || len(first.Kinds) != len(direct.Kinds) {
 			t.Errorf("%+v\nwithout a list %+v", first.SimRun, direct.SimRun)
 		}
 	}

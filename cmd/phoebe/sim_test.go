@@ -116,23 +116,34 @@ func TestSimOfFiles(t *testing.T) {
 	runPhoebe(t, append(small, "--jobs-file", jobs)...).wantExit(t, 2, "jobs.txt: line 2, field 4 (d1)", `"1OO.9"`)
 }
 
-// Jobs written by a run give the same run again.
+// Jobs written by a run give the same run again: all measurements are equal, for phoebe and for its rivals.
 func TestSimJobsOut(t *testing.T) {
 	dir := t.TempDir()
 	jobs, first, second := filepath.Join(dir, "jobs"), filepath.Join(dir, "1.json"), filepath.Join(dir, "2.json")
-	flags := []string{"sim", "--workers", "10", "--frontends", "2", "--jobs", "200", "--policy", "phoebe,random",
-		"--input", "1MiB", "--racks", "2"}
-	drawn := []string{"--tasks-per-job", "6", "--task-duration", "task-exp:10ms", "--stages", "2"}
-	runPhoebe(t, slices.Concat(flags, drawn, []string{"--jobs-out", jobs, "--json", first})...).wantExit(t, 0,
-		"200 of jobs", "160 jobs of 960 tasks")
-	runPhoebe(t, append(flags, "--jobs-file", jobs, "--json", second)...).wantExit(t, 0)
-	a, b := simRuns(t, first), simRuns(t, second)
-	for i := range a {
-		delete(a[i], "wall_s")
-		delete(b[i], "wall_s")
-	}
-	if !reflect.DeepEqual(a, b) {
-		t.Errorf("%v\nfrom the file %v", a, b)
+	for _, test := range []struct{ cluster, drawn []string }{
+		{[]string{"--policy", "phoebe,random", "--input", "1MiB", "--racks", "2"},
+			[]string{"--tasks-per-job", "6", "--task-duration", "task-exp:10ms", "--stages", "2"}},
+		{[]string{"--policy", "phoebe,delay-fifo,delay-fair", "--input", "1MiB", "--locality-wait", "5ms"},
+			[]string{"--tasks-per-job", "6", "--task-duration", "task-exp:10ms"}},
+		{[]string{"--policy", "phoebe,late-binding,omniscient,centralized,single-path,multi-path,two-level,shared-state",
+			"--think", "batch=5ms+1ms*2", "--think", "service=20ms+1ms"},
+			[]string{"--kind", "batch 100ms 6 task-exp:200ms", "--kind", "service 200ms 4 task-exp:500ms"}},
+	} {
+		cluster := slices.Concat([]string{"sim", "--workers", "10", "--frontends", "3", "--jobs", "200"}, test.cluster)
+		runPhoebe(t, slices.Concat(cluster, test.drawn, []string{"--jobs-out", jobs, "--json", first})...).wantExit(t, 0,
+			"200 of jobs", "160 jobs of")
+		runPhoebe(t, append(cluster, "--jobs-file", jobs, "--json", second)...).wantExit(t, 0)
+		a, b := simRuns(t, first), simRuns(t, second)
+		if len(a) != strings.Count(test.cluster[1], ",")+1 {
+			t.Errorf("%d runs of %s", len(a), test.cluster[1])
+		}
+		for i := range a {
+			delete(a[i], "wall_s")
+			delete(b[i], "wall_s")
+		}
+		if !reflect.DeepEqual(a, b) {
+			t.Errorf("%v\nfrom the file %v", a, b)
+		}
 	}
 	for _, bad := range []struct {
 		flags []string
