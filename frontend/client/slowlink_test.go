@@ -2,112 +2,12 @@ package client
 
 import (
 	"bytes"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/proxy"
 )
-
-// slowLink is a proxy before a server. Each connection carries rate bytes a second in each direction.
-type slowLink struct {
-	net.Listener
-	rate int
-
-	mu     sync.Mutex
-	thawed sync.Cond
-	frozen bool
-	conns  []net.Conn
-}
-
-// newSlowLink starts a slow link to addr, which ends with the test.
-func newSlowLink(t *testing.T, addr string, rate int) *slowLink {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &slowLink{Listener: ln, rate: rate}
-	l.thawed.L = &l.mu
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			in, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", addr)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			for _, c := range []net.Conn{in, out} { // else the kernel takes megabytes at once
-				c.(*net.TCPConn).SetReadBuffer(16 << 10)
-				c.(*net.TCPConn).SetWriteBuffer(16 << 10)
-			}
-			l.mu.Lock()
-			l.conns = append(l.conns, in, out)
-			l.mu.Unlock()
-			running.Go(func() { l.carry(out, in) })
-			running.Go(func() { l.carry(in, out) })
-		}
-	})
-	t.Cleanup(func() {
-		ln.Close()
-		l.thaw()
-		l.cut()
-		running.Wait()
-	})
-	return l
-}
-
-// carry carries bytes at the rate of the link, until a side ends the connection.
-func (l *slowLink) carry(to, from net.Conn) {
-	defer to.Close()
-	defer from.Close()
-	b := make([]byte, max(l.rate/100, 1))
-	for {
-		n, err := from.Read(b)
-		if err != nil {
-			return
-		}
-		time.Sleep(time.Duration(n) * time.Second / time.Duration(l.rate))
-		l.mu.Lock()
-		for l.frozen {
-			l.thawed.Wait()
-		}
-		l.mu.Unlock()
-		if _, err := to.Write(b[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// cut ends all connections.
-func (l *slowLink) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range l.conns {
-		c.Close()
-	}
-	l.conns = nil
-}
-
-// freeze stops all bytes, until thaw.
-func (l *slowLink) freeze() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.frozen = true
-}
-
-// thaw ends a freeze.
-func (l *slowLink) thaw() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.frozen = false
-	l.thawed.Broadcast()
-}
 
 // A large job, and a large result, may take much longer than the timeout of a call, as long as bytes move.
 func TestLargeJobOverSlowLink(t *testing.T) {
@@ -123,8 +23,8 @@ func TestLargeJobOverSlowLink(t *testing.T) {
 		return eventsAnswer(1, true, echoOutcome(job, 0)), nil
 	}
 	const size = 4 << 20
-	link := newSlowLink(t, f.addr, 2<<20) // each way takes two seconds
-	c := newClient(t, []string{link.Addr().String()}, WithRetryFor(time.Second), func(c *config) {
+	link := proxy.NewSlow(t, f.addr, 2<<20) // each way takes two seconds
+	c := newClient(t, []string{link.Addr}, WithRetryFor(time.Second), func(c *config) {
 		c.rpcTimeout, c.pollFor = time.Second, time.Millisecond
 	})
 	payload := bytes.Repeat([]byte{7}, size)
@@ -143,12 +43,12 @@ func TestFrozenLink(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	b.submit = nil
 	b.run = b.runEcho
-	link := newSlowLink(t, a.addr, 8<<20)
-	c := newClient(t, []string{link.Addr().String(), b.addr}, func(c *config) {
+	link := proxy.NewSlow(t, a.addr, 8<<20)
+	c := newClient(t, []string{link.Addr, b.addr}, func(c *config) {
 		c.rpcTimeout, c.pingTimeout = time.Second, 300*time.Millisecond
 	})
 	chooseFirst(c)
-	time.AfterFunc(200*time.Millisecond, link.freeze)
+	time.AfterFunc(200*time.Millisecond, link.Freeze)
 	r, err := c.Submit(t.Context(), Job{Tasks: []Task{{Function: "echo", Payload: make([]byte, 8<<20)}}})
 	if err != nil {
 		t.Fatal(err)
@@ -165,9 +65,9 @@ func TestFrozenLink(t *testing.T) {
 func TestCutLink(t *testing.T) {
 	a := newFake(t)
 	a.run = a.runEcho
-	link := newSlowLink(t, a.addr, 8<<20)
-	c := newClient(t, []string{link.Addr().String()})
-	time.AfterFunc(200*time.Millisecond, link.cut)
+	link := proxy.NewSlow(t, a.addr, 8<<20)
+	c := newClient(t, []string{link.Addr})
+	time.AfterFunc(200*time.Millisecond, link.Cut)
 	r, err := c.Submit(t.Context(), Job{Tasks: []Task{{Function: "echo", Payload: make([]byte, 4<<20)}}})
 	if err != nil {
 		t.Fatal(err)

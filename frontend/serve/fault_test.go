@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/proxy"
 	"github.com/phoebe-sched/phoebe/worker"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
@@ -307,8 +307,8 @@ func TestClientGone(t *testing.T) {
 		return c.core.Jobs() == 0
 	})
 	// Now a client hangs up during Run: the job goes through a proxy, and the proxy cuts the connection.
-	cut := newProxy(t, c.Addr())
-	gone := dialAPI(t, cut.addr)
+	cut := proxy.New(t, c.Addr())
+	gone := dialAPI(t, cut.Addr)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := gone.Run(ctx, &v1.RunRequest{Job: newJob("sleep", "1h")})
@@ -319,7 +319,7 @@ func TestClientGone(t *testing.T) {
 		defer c.mu.Unlock()
 		return c.core.Jobs() == 1
 	})
-	cut.close()
+	cut.Close()
 	if err := <-ended; err == nil {
 		t.Error("the call survived its connection")
 	}
@@ -369,19 +369,19 @@ func TestClientComesBack(t *testing.T) {
 		return nil
 	}
 	for _, before := range []bool{true, false} {
-		cut := newProxy(t, c.Addr())
+		cut := proxy.New(t, c.Addr())
 		j := newJob("sleep", "1h")
 		if before {
 			j = newJob("sleep", "1500ms") // longer than the frontend takes to notice
 		}
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() {
-			_, err := dialAPI(t, cut.addr).Run(ctx, &v1.RunRequest{Job: j})
+			_, err := dialAPI(t, cut.Addr).Run(ctx, &v1.RunRequest{Job: j})
 			first <- err
 		}()
 		pollUntil(t, "the job to be there", func() bool { return heard(j.Id) != nil })
 		if !before {
-			cut.close()
+			cut.Close()
 			<-first
 			pollUntil(t, "it to be cancelled", func() bool { return heard(j.Id) == nil })
 			j.Tasks[0].Payload = []byte("1ms")
@@ -396,7 +396,7 @@ func TestClientComesBack(t *testing.T) {
 		}()
 		if before {
 			pollUntil(t, "the client to come back", func() bool { return heard(j.Id) != by })
-			cut.close()
+			cut.Close()
 			<-first
 		}
 		if err := <-second; err != nil {
@@ -750,106 +750,5 @@ func TestHostileConnections(t *testing.T) {
 	}
 	for _, conn := range idle {
 		conn.Close()
-	}
-}
-
-// tcpProxy relays connections to a frontend until close.
-type tcpProxy struct {
-	net.Listener
-	addr  string
-	mu    sync.Mutex
-	conns []*proxyConn
-}
-
-// proxyConn is a connection from a client (in), and the connection to the frontend (out).
-type proxyConn struct {
-	in, out net.Conn
-	rotten  bool // the next bytes from the client reset the connection
-}
-
-func newProxy(tb testing.TB, to string) *tcpProxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p := &tcpProxy{Listener: l, addr: l.Addr().String()}
-	var relays sync.WaitGroup
-	tb.Cleanup(func() {
-		p.close()
-		relays.Wait()
-	})
-	relays.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", to)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			c := &proxyConn{in: in, out: out}
-			p.mu.Lock()
-			p.conns = append(p.conns, c)
-			p.mu.Unlock()
-			relays.Go(func() { p.relay(c, in, out) })
-			relays.Go(func() { p.relay(c, out, in) })
-		}
-	})
-	return p
-}
-
-func (p *tcpProxy) relay(c *proxyConn, from, to net.Conn) {
-	defer to.Close()
-	buf := make([]byte, 4096)
-	for {
-		n, err := from.Read(buf)
-		p.mu.Lock()
-		rotten := c.rotten
-		p.mu.Unlock()
-		if rotten && from == c.in {
-			c.in.(*net.TCPConn).SetLinger(0) // a reset
-			c.in.Close()
-			return
-		}
-		if err != nil {
-			return
-		}
-		to.Write(buf[:n])
-	}
-}
-
-// rot makes the proxy forget all present connections. A client that writes on such a connection gets a reset, as from a
-// machine that took over the address. rot returns the number of connections that were sound before.
-func (p *tcpProxy) rot() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		if !c.rotten {
-			c.rotten = true
-			n++
-		}
-	}
-	return n
-}
-
-// cut closes all present connections.
-func (p *tcpProxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.in.Close()
-	}
-}
-
-// close ends the proxy with all connections.
-func (p *tcpProxy) close() {
-	p.Listener.Close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.in.Close()
-		c.out.Close()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/proxy"
 )
 
 // startPair starts a frontend, and another that forwards calls to the first. Both have the first's workers.
@@ -84,7 +85,7 @@ func TestForwardedPollEndsWithItsClient(t *testing.T) {
 // A dead connection between two frontends is no sign that a job's owner is lost. The frontend may know of the end of
 // the connection, or learn of the end from a call.
 func TestDeadPeerConnections(t *testing.T) {
-	var proxy *tcpProxy
+	var link *proxy.Proxy
 	owner := startCluster(t, 1, 2, func(cfg *Config) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -92,8 +93,8 @@ func TestDeadPeerConnections(t *testing.T) {
 		}
 		cfg.Listen = l.Addr().String()
 		l.Close()
-		proxy = newProxy(t, cfg.Listen)
-		cfg.Advertise = proxy.addr
+		link = proxy.New(t, cfg.Listen)
+		cfg.Advertise = link.Addr
 	})
 	other := startCluster(t, 0, 0, func(cfg *Config) { cfg.Peers = []string{owner.Advertised()} })
 	ctx := context.Background()
@@ -114,7 +115,7 @@ func TestDeadPeerConnections(t *testing.T) {
 		}
 		calls.Wait()
 	}
-	for name, kill := range map[string]func(){"rotten": func() { proxy.rot() }, "cut": proxy.cut} {
+	for name, kill := range map[string]func(){"rotten": func() { link.Rot() }, "cut": link.Cut} {
 		warmUp()
 		kill()
 		for range 5 {
