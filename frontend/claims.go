@@ -143,7 +143,7 @@ func (c *ledger) settleUnclaimed(j *job, now time.Time, acts []Action) []Action 
 			if !t.spec.Retryable {
 				c.Stats.NeverStarted++
 			}
-			c.awaitNext(t)
+			c.awaitNextAgain(t, now)
 		}
 	}
 	if !anyWaits {

@@ -75,7 +75,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		}
 	case Unread:
 		if j := c.byID[ev.Job]; j != nil && j.paused != ev.Full {
-			if c.setPaused(j, ev.Full); ev.Full && j.Policy.Cancel {
+			if c.setPaused(j, ev.Full, now); ev.Full && j.Policy.Cancel {
 				acts = c.cancelPlaces(j, now, acts)
 			}
 		}

@@ -55,7 +55,7 @@ func (c *planner) measureQueues(g *group, n int, now time.Time, acts []Action) [
 func (c *planner) openRound(g *group, tasks []*task, skip, n int, now time.Time, acts []Action) []Action {
 	r := &round{group: g, tasks: tasks, asked: map[*worker]uint64{}, until: now.Add(c.cfg.ProbeTimeout)}
 	for _, t := range tasks {
-		t.startProbing(now)
+		t.startProbing()
 	}
 	for i := range n {
 		w := c.workerOf(g.Set.Draw(skip+i, c.rand))
@@ -123,7 +123,7 @@ func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 	toBind := 0
 	for _, t := range slices.Backward(r.tasks) { // backward, because each task goes to the front of the queue
 		if t.state == probing { // else the task was cancelled meanwhile
-			if c.awaitNext(t); t.state == waiting { // else the job is paused
+			if c.awaitNext(t, now); t.state == waiting { // else the job is paused
 				toBind++
 			}
 		}

@@ -155,8 +155,11 @@ type task struct {
 	node          list.Node[*task]
 	pos           int // in the heap of resting tasks, or of the tenant's held tasks
 
-	sampledAt, readyAt, boundAt time.Time
-	attemptRun                  time.Duration // expected run of the attempt; 0: not known
+	againAt        time.Time     // when the task could go to a worker again, after an attempt in vain; zero: none
+	placeableSince time.Time     // since when the task may be placed; zero: since its release
+	sampledAt      time.Time     // since when places were asked for the task; zero: not yet
+	placesAskedAt  time.Time     // when the group asked for those places, perhaps for other tasks
+	attemptRun     time.Duration // expected run of the attempt; 0: not known
 }
 
 // Links makes a task an item of lists.
@@ -200,7 +203,7 @@ type group struct {
 	places           list.List[*reservation]
 	livePlaces       int       // places believed to be in queues
 	liveReservations int       // reservations with live places
-	sampledAt        time.Time // when the first places were reserved; zero: not yet
+	sampledAt        time.Time // when the places were first asked for; zero: no task waits, and no place is live
 	probeBudget      int       // probes worth when the group last had no places, less the probes placed since
 
 	pathReason   estimate.Reason // of the first task's path

@@ -348,8 +348,12 @@ type Receipt struct {
 // reckoned from the durations that the worker reports, as if both directions of the link were equally slow. A
 // skipped moment (a task that rode along was never ready) repeats the moment before. Released is the moment when the
 // task was added and all stages and partitions that it awaits had ended.
+//
+// An attempt in vain delays the attempt that counted. Again is then the moment when the task could go to a worker
+// again: after the end of the earlier attempt and the rest, or when a copy was sent. Without an earlier attempt, Again
+// is 0.
 type Phases struct {
-	Released, Sampled, Queued, Ready, Bound, Started, Finished time.Duration
+	Released, Again, Sampled, Queued, Ready, Bound, Started, Finished time.Duration
 }
 
 // RefusedReason is the reason why a job was not accepted.

@@ -186,5 +186,56 @@ func TestPhasesOfALaterTurn(t *testing.T) {
 	}
 }
 
+// The wait of a task bound early is time in the queue, although the worker counts the wait as a part of the launch.
+func TestPhasesOfATaskBoundEarly(t *testing.T) {
+	const way, wait, launch, run = time.Millisecond, 993 * time.Millisecond, 2 * time.Millisecond, time.Second
+	for _, policy := range []string{"phoebe", "random"} {
+		f := newFleet(t, 1, 1, Config{})
+		f.tellWait(0, 0, probe.Load{})
+		j := jobWith("x", Task{Estimate: run})
+		j.Policy, _ = ParsePolicy(policy)
+		_, launches := sentEnqueues(f.step(Submit{j}))
+		f.now = f.now.Add(2*way + wait + launch + run)
+		acts := f.step(frameFrom(0, &probe.Finished{Attempt: launches[0].Attempt, Status: probe.Succeeded, Waited: wait,
+			Launch: wait + launch, Run: run}))
+		p := doneIn(acts).Outcome.Phases
+		if p.Ready-p.Queued != wait || p.Started-p.Bound != launch || p.Queued-p.Sampled != way || p.Bound != p.Ready {
+			t.Errorf("policy %s: a task that waited %v and was launched in %v has the phases %+v", policy, wait, launch, p)
+		}
+	}
+}
+
+// The time of an attempt in vain belongs to no phase of the attempt that counted.
+func TestPhasesAfterAnAttemptInVain(t *testing.T) {
+	const way, run = time.Millisecond, time.Second
+	f := newFleet(t, 1, 1, Config{})
+	f.tellWait(0, 0, probe.Load{})
+	j := jobWith("x", Task{Estimate: run, Retryable: true, Retries: 1})
+	_, launches := sentEnqueues(f.step(Submit{j}))
+	f.now = f.now.Add(2*way + run/2)
+	f.step(frameFrom(0, &probe.Finished{Attempt: launches[0].Attempt, Status: probe.Failed, Run: run / 2}))
+	acts := f.step(frameFrom(0, probe.Load{Matrix: flatMatrix(f.size, 0)}))
+	if _, launches = sentEnqueues(acts); len(launches) == 0 {
+		t.Fatalf("the task is not sent again: %v", acts)
+	}
+	sent := f.now
+	f.now = f.now.Add(2*way + run)
+	acts = f.step(frameFrom(0, &probe.Finished{Attempt: launches[0].Attempt, Status: probe.Succeeded, Run: run}))
+	p, want := doneIn(acts).Outcome.Phases, sent.Sub(time.Unix(1000, 0))
+	if p.Again != 2*way+run/2 || p.Sampled != want || p.Queued != want+way || p.Ready != want+way {
+		t.Errorf("a task sent again after %v has the phases %+v", want, p)
+	}
+}
+
+// doneIn returns the first outcome among acts.
+func doneIn(acts []Action) *Done {
+	for _, a := range acts {
+		if d, ok := a.(*Done); ok {
+			return d
+		}
+	}
+	panic("no outcome")
+}
+
 // frameFrom makes the event that these messages came from a worker at once.
 func frameFrom(w Worker, msgs ...probe.Msg) Frame { return Frame{Worker: w, Msgs: msgs} }

@@ -96,7 +96,7 @@ func (c *ledger) endOrRetryTask(a *attempt, m *probe.Finished, now time.Time, ac
 	t, w := a.task, a.w
 	o := Outcome{
 		Kind: Failed, Message: m.Error, Worker: w.Welcome().Worker, At: w.Key, Run: m.Run, Usage: m.Usage,
-		Phases: t.reckonPhases(m, now), Expected: t.attemptRun, Waited: m.Waited,
+		Phases: t.reckonPhases(a, m, now), Expected: t.attemptRun, Waited: m.Waited,
 		Waits: m.Waits, Way: t.way,
 		Code: m.Code, Detail: m.Detail, Retry: m.Retry,
 	}
@@ -115,8 +115,8 @@ func (c *ledger) endOrRetryTask(a *attempt, m *probe.Finished, now time.Time, ac
 			c.recordOutputs(t, w, o.Outputs, now)
 		}
 		c.learnRun(t, w, m)
-		if !t.boundAt.IsZero() {
-			c.view.NoteTrip(t.roundTrip(m, now))
+		if !a.sentAt.IsZero() {
+			c.view.NoteTrip(a.roundTrip(m, now))
 		}
 	case probe.TooLarge:
 		o.Failure = TooLarge
@@ -195,46 +195,67 @@ func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, no
 	if rest > 0 {
 		c.restTask(t, now.Add(rest))
 	} else {
-		c.awaitNext(t)
+		c.awaitNextAgain(t, now)
 	}
 	c.wantPlaces(t.group) // if t rests, another task may use a place
 	return acts
 }
 
-// reckonPhases returns the phases of an attempt just reported as finished, as times since the job was submitted. The
-// worker's clock is not used: a message in either direction is taken to need half a round trip.
-func (t *task) reckonPhases(m *probe.Finished, now time.Time) Phases {
-	submitted := t.group.job.submitted
-	sinceSubmission := func(x time.Time) time.Duration {
-		if x.IsZero() {
-			return 0
+// releasedAt returns the moment when t could go to a worker for the first time.
+func (t *task) releasedAt() time.Time {
+	j, at := t.group.job, t.group.addedAt
+	if at.IsZero() {
+		at = j.submitted
+	}
+	if len(j.stages) > 0 {
+		for _, freed := range [...]time.Time{j.stages[t.spec.Stage].readyAt, t.freedAt} {
+			if freed.After(at) {
+				at = freed
+			}
 		}
-		return x.Sub(submitted)
 	}
-	end := now.Sub(submitted) - m.Kept // Kept: the worker could not report the result at once
-	p := Phases{Released: sinceSubmission(t.group.addedAt), Sampled: sinceSubmission(t.sampledAt),
-		Ready: sinceSubmission(t.readyAt), Bound: sinceSubmission(t.boundAt)}
-	if stages := t.group.job.stages; len(stages) > 0 {
-		p.Released = max(p.Released, sinceSubmission(stages[t.spec.Stage].readyAt), sinceSubmission(t.freedAt))
+	return at
+}
+
+// reckonPhases returns the phases of an attempt just reported as finished, as times since the job was submitted. A
+// message in either direction is taken to need half a round trip.
+func (t *task) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p Phases) {
+	since := func(x time.Time) time.Duration { return x.Sub(t.group.job.submitted) }
+	p.Released = since(t.releasedAt())
+	if again := since(t.againAt); !t.againAt.IsZero() && again > p.Released {
+		p.Again = again
 	}
-	oneWay := t.roundTrip(m, now) / 2
-	p.Finished = end - oneWay
+	oneWay := a.roundTrip(m, now) / 2
+	p.Finished = since(now) - m.Kept - oneWay
 	p.Started = p.Finished - m.Run
-	p.Queued = p.Sampled + oneWay // the first places of the group arrived; all waiting tasks share the places
-	// If no slot was held, there was no Ready: the task rode or was bound early. Then the start counts as the turn.
-	if m.Held == 0 {
-		p.Ready = max(p.Queued, p.Started-m.Launch)
+	arrived := p.Started - m.Launch // of the task at the worker
+	switch {
+	case a.sentAt.IsZero(): // another frontend sent the attempt, before the job came here
+		p.Ready = max(p.Started, p.Released)
+		p.Sampled, p.Queued, p.Bound = p.Ready, p.Ready, p.Ready
+	case t.way == WayEarly || t.way == WayCopy: // the worker was chosen with the message, and the launch was the turn
+		p.Sampled, p.Queued = since(a.sentAt), arrived
+		p.Ready = arrived + min(m.Waited, m.Launch)
 		p.Bound = p.Ready
+	case t.way == WayRide: // the arrival was the turn
+		p.Sampled, p.Queued = since(t.sampledAt), since(t.placesAskedAt)+oneWay
+		p.Ready = max(p.Queued, arrived)
+		p.Bound = p.Ready
+	default:
+		p.Sampled, p.Bound = since(t.sampledAt), since(a.sentAt)
+		p.Queued = min(since(t.placesAskedAt)+oneWay, p.Bound) // a shared turn may come before the task's own places
+		p.Ready = min(max(p.Queued, arrived-m.Held), p.Bound)
 	}
+	p.Queued = max(p.Queued, p.Sampled) // places asked for earlier were in queues already
 	return p
 }
 
-// roundTrip returns the time for two messages over the link: the time since the task was sent, less the times that the
-// worker reports in m. If another frontend sent the task, the time since the submission counts.
-func (t *task) roundTrip(m *probe.Finished, now time.Time) time.Duration {
-	sent := t.boundAt
+// roundTrip returns the time for two messages over the link: the time since a was sent, less the times that the worker
+// reports in m. If another frontend sent a, the time since the submission counts.
+func (a *attempt) roundTrip(m *probe.Finished, now time.Time) time.Duration {
+	sent := a.sentAt
 	if sent.IsZero() {
-		sent = t.group.job.submitted
+		sent = a.job.submitted
 	}
 	return max(0, now.Sub(sent)-m.Kept-m.Launch-m.Run)
 }
@@ -300,7 +321,7 @@ func (c *ledger) loseAttempt(a *attempt, died bool, why string, now time.Time, a
 		return acts
 	}
 	c.Stats.Retries++
-	c.awaitNext(t)
+	c.awaitNextAgain(t, now)
 	return acts
 }
 
@@ -352,14 +373,14 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 		switch m.Reason {
 		case probe.Unknown:
 			if m.Knows > now.Sub(a.sentAt) { // the attempt never started: the message was lost with the link
-				c.takeBackTask(a)
+				c.takeBackTask(a, now)
 				break
 			}
 			acts = c.loseAttempt(a, false, "worker "+w.Welcome().Worker+" no longer knows of it", now, acts)
 		case probe.NoFunction, probe.Oversized, probe.TooBig, probe.NeedsFiles, probe.NoCommon:
 			acts = c.failLaunch(a, m.Reason, now, acts)
 		default:
-			c.takeBackTask(a)
+			c.takeBackTask(a, now)
 			// While another queue may have room, estimation tries that queue. If all queues are full, a window bounds
 			// the group's tasks at workers. The policies that bind early do not look at other queues.
 			if g := a.task.group; m.Reason == probe.QueueFull && (g.Policy.Binding != Late ||
@@ -376,7 +397,7 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 		}
 	}
 	for i := m.Count; i > 0; i-- { // backward, because each task goes to the front of the queue
-		c.losePlace(w, m.First+probe.ResID(i-1))
+		c.losePlace(w, m.First+probe.ResID(i-1), now)
 	}
 	switch m.Reason {
 	case probe.NoCommon:
@@ -410,7 +431,7 @@ const maxFailedLaunches = 100
 func (c *ledger) failLaunch(a *attempt, why probe.Reason, now time.Time, acts []Action) []Action {
 	t := a.task
 	if t.failedLaunches++; t.failedLaunches < maxFailedLaunches {
-		c.takeBackTask(a)
+		c.takeBackTask(a, now)
 		if t.long != nil && why == probe.TooBig {
 			t.long.mayUseAll = true
 		}
@@ -429,20 +450,20 @@ func (c *ledger) failLaunch(a *attempt, why probe.Reason, now time.Time, acts []
 
 // losePlace forgets a place that the worker dropped, or never took. If a task rides with the place, or is bound early
 // to the place, losePlace takes the task back.
-func (c *ledger) losePlace(w *worker, id probe.ResID) {
+func (c *ledger) losePlace(w *worker, id probe.ResID, now time.Time) {
 	if r := w.places[id]; r != nil {
 		c.wantPlaces(r.group)
 		a := r.rideAt(id)
 		c.dropPlace(w, id, r, place.Gone)
 		if a != nil {
-			c.takeBackTask(a)
+			c.takeBackTask(a, now)
 		}
 		return
 	}
 	if a := w.enqueued[id]; a != nil && !a.hasStarted {
 		c.wantPlaces(a.task.group)
 		c.noteOutcome(a, "evicted from its queue")
-		c.takeBackTask(a)
+		c.takeBackTask(a, now)
 	}
 }
 
@@ -455,7 +476,7 @@ func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []
 		id := m.First + probe.ResID(i-1)
 		if r := w.places[id]; r != nil {
 			if a := r.rideAt(id); a != nil {
-				c.takeBackRide(a, r)
+				c.takeBackRide(a, r, now)
 				c.wantPlaces(r.group)
 				j = r.group.job
 			}
@@ -475,7 +496,7 @@ func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []
 // handleEvicted takes back places that the worker had accepted.
 func (c *ledger) handleEvicted(w *worker, m *probe.Evicted, now time.Time, acts []Action) []Action {
 	for i := m.Count; i > 0; i-- { // backward, because each task goes to the front of the queue
-		c.losePlace(w, m.First+probe.ResID(i-1))
+		c.losePlace(w, m.First+probe.ResID(i-1), now)
 	}
 	switch m.Reason {
 	case probe.Leaving:

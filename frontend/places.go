@@ -62,6 +62,9 @@ func (c *ledger) reservePlaces(
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}
 	w.nextRes += probe.ResID(r.count)
+	if g.sampledAt.IsZero() {
+		g.sampledAt = now
+	}
 	attempts := make([]attempt, d.Rides) // one allocation: none outlives the job
 	r.rides, m.Launches = make([]*attempt, 0, d.Rides), c.lent.launches.Take(d.Rides)[:0]
 	for i := range d.Rides {
@@ -77,7 +80,6 @@ func (c *ledger) reservePlaces(
 		a := &attempts[i]
 		c.launchAttempt(a, t, w, r.firstID+probe.ResID(i), riding, now)
 		t.way = WayRide
-		t.readyAt, t.boundAt = now, now
 		r.rides = append(r.rides, a)
 		l := t.makeLaunch(a, c.view.Trip())
 		acts = c.addContext(t, w, &l, acts)
@@ -88,7 +90,9 @@ func (c *ledger) reservePlaces(
 	}
 	g.places.Push(r)
 	r.openRides = len(r.rides)
-	r.addLive(int(r.count) - r.openRides)
+	if r.addLive(int(r.count) - r.openRides); g.sampledAt.IsZero() && g.livePlaces > 0 {
+		g.sampledAt = now
+	}
 	c.Stats.Places += uint64(r.count)
 	c.Stats.Rides += uint64(r.openRides)
 	if r.openRides > 0 {
@@ -99,9 +103,6 @@ func (c *ledger) reservePlaces(
 		g.probeBudget -= max(1, d.Rides)
 	} else {
 		g.probeBudget -= int(r.count)
-	}
-	if g.sampledAt.IsZero() {
-		g.sampledAt = now
 	}
 	// At a worker with a queue, the turn of the place comes late anyway, so the message may wait.
 	return append(acts, Send{
@@ -150,18 +151,26 @@ func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, 
 	if state != enqueued {
 		a.hasStarted, a.runsSince = true, now
 	}
+	t.noteSampled(now) // before the move, which may be the group's last
 	t.move(state)
 	t.attempt, t.copyDecision = a, 0
 	if t.near != nil {
 		c.noteNearChoice(t, w, now)
 	}
-	if t.sampledAt.IsZero() {
-		t.sampledAt = t.group.sampledAt
-	}
-	if t.sampledAt.IsZero() {
-		t.sampledAt = now
-	}
 	c.addAttempt(a)
+}
+
+// noteSampled notes when places were asked for t, now that t goes to a worker.
+func (t *task) noteSampled(now time.Time) {
+	if !t.sampledAt.IsZero() { // the task came back from a worker
+		return
+	}
+	if t.placesAskedAt = t.group.sampledAt; t.placesAskedAt.IsZero() {
+		t.placesAskedAt = now
+	}
+	if t.sampledAt = t.placesAskedAt; t.placeableSince.After(t.sampledAt) {
+		t.sampledAt = t.placeableSince
+	}
 }
 
 // makeAttempt fills a as an attempt of t at w, with the next id. The caller files the attempt.
@@ -276,7 +285,7 @@ func (c *ledger) bindNextTask(
 	t := c.nextTask(g, w, now)
 	c.launchAttempt(a, t, w, m.Res, bound, now)
 	a.turn = m.Turn
-	t.readyAt, t.boundAt, t.way = now, now, way
+	t.way = way
 	l := t.makeLaunch(a, c.view.Trip())
 	return l, c.addContext(t, w, &l, acts)
 }
@@ -292,7 +301,6 @@ func (c *ledger) bindEarly(t *task, w *worker, now time.Time, acts []Action) []A
 	a := new(attempt)
 	c.launchAttempt(a, t, w, w.nextRes, enqueued, now)
 	t.way = WayEarly
-	t.readyAt, t.boundAt = now, now
 	return c.sendEnqueue(a, t.makeLaunch(a, c.view.Trip()), now, acts)
 }
 
@@ -358,6 +366,7 @@ func (r *reservation) addLive(n int) {
 		g.isPlaced = true
 		g.job.placedGroups = append(g.job.placedGroups, g)
 	}
+	g.forgetSample()
 	switch after := r.livePlaces > 0; {
 	case after && !before:
 		g.liveReservations++
@@ -408,22 +417,26 @@ func (c *ledger) restorePlace(a *attempt) {
 }
 
 // takeBackRide takes back a riding task, because the worker had no room. The place of the ride is now in the queue.
-func (c *ledger) takeBackRide(a *attempt, r *reservation) {
+func (c *ledger) takeBackRide(a *attempt, r *reservation, now time.Time) {
 	r.rides[a.res-r.firstID] = nil
 	r.openRides--
 	r.addLive(1)
 	c.log.fatesOf(r).Add(place.Returned, 1)
 	c.noteOutcome(a, "came back: there was no room")
-	c.takeBackTask(a)
+	c.takeBackTask(a, now)
 }
 
 // takeBackTask takes back the task of an attempt that never started. The attempt does not count. If the task has no
 // other attempt, it goes to the front of the queue.
-func (c *ledger) takeBackTask(a *attempt) {
+func (c *ledger) takeBackTask(a *attempt, now time.Time) {
 	c.dropAttempt(a)
-	a.task.attempts--
-	if !c.continueWithOther(a.task) {
-		c.awaitNext(a.task)
+	t := a.task
+	t.attempts--
+	if c.continueWithOther(t) {
+		return
+	}
+	if c.awaitNext(t, now); t.state == waiting && t.group.sampledAt.IsZero() {
+		t.group.sampledAt = t.placesAskedAt
 	}
 }
 
@@ -441,7 +454,7 @@ func (t *task) promoteCopy() {
 	a := t.copy
 	t.attempt, t.copy = a, nil
 	t.copyDecision, t.way, t.attemptRun = a.asCopy.decision, WayCopy, a.asCopy.attemptRun
-	t.readyAt, t.boundAt = a.sentAt, a.sentAt
+	t.againAt = a.sentAt
 	if x := t.long; x != nil {
 		x.wait, x.run, x.read = a.asCopy.wait, a.asCopy.run, a.asCopy.read
 	}

@@ -101,7 +101,7 @@ func (c *ledger) remakeTasks(t *task, lost []probe.TaskIndex, now time.Time) (wh
 			p.remakes++
 			c.Stats.Remade++
 			c.subtractPending(j, -1)
-			c.awaitNext(p)
+			c.awaitNextAgain(p, now)
 			c.wantPlaces(p.group)
 		}
 		if !slices.Contains(p.readers, t) {

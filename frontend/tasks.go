@@ -23,6 +23,7 @@ func (t *task) move(to taskState) {
 	case waiting:
 		if g.queue.Remove(t); g.queue.Len() == 0 {
 			g.leaveSeats()
+			g.forgetSample()
 		}
 		j.waiting--
 		if g.isStranded {
@@ -91,6 +92,13 @@ func (t *task) move(to taskState) {
 	}
 }
 
+// forgetSample forgets when the group first asked for its places, if no task waits and no place is live.
+func (g *group) forgetSample() {
+	if g.livePlaces == 0 && g.queue.Len() == 0 {
+		g.sampledAt = time.Time{}
+	}
+}
+
 // addBeyond notes that t is at a worker, in the present state, beyond the tokens of the tenant. removeBeyond
 // notes the opposite, before the state changes.
 func (tenant *tenant) addBeyond(t *task) {
@@ -117,7 +125,7 @@ func (c *jobs) noteDebtor(tenant *tenant) {
 
 // awaitNext lets t wait for the first condition that is not met: the end of earlier stages, room in the tenant's
 // maximum, and then a batch or a place's turn. In a paused job t is blocked.
-func (c *jobs) awaitNext(t *task) {
+func (c *jobs) awaitNext(t *task, now time.Time) {
 	j := t.group.job
 	if j.mustBlock(t) { // also after a claim: not all predecessors may be known to have ended
 		t.move(blocked)
@@ -130,11 +138,18 @@ func (c *jobs) awaitNext(t *task) {
 		c.holdTask(t)
 		return
 	}
-	c.startPlacing(t)
+	c.startPlacing(t, now)
+}
+
+// awaitNextAgain is awaitNext after an attempt in vain.
+func (c *jobs) awaitNextAgain(t *task, now time.Time) {
+	t.againAt, t.sampledAt = now, time.Time{}
+	c.awaitNext(t, now)
 }
 
 // startPlacing lets a task wait for a batch, or for a place's turn.
-func (c *jobs) startPlacing(t *task) {
+func (c *jobs) startPlacing(t *task, now time.Time) {
+	t.placeableSince = now
 	if t.group.path == estimate.Estimation {
 		c.startMatching(t)
 	} else {
@@ -175,10 +190,7 @@ func (c *jobs) dropTenantsHoldingNone() {
 }
 
 // startProbing lets a task wait for the queue lengths of a round.
-func (t *task) startProbing(now time.Time) {
-	t.move(probing)
-	t.sampledAt = now
-}
+func (t *task) startProbing() { t.move(probing) }
 
 // blockGroup blocks tasks of a new group that must not start yet. The result is true if no task may start.
 func (c *jobs) blockGroup(g *group) bool {
@@ -196,12 +208,12 @@ func (c *jobs) blockGroup(g *group) bool {
 
 // setPaused pauses a job, because the client has many results to fetch, or lets the job go on. While the job is
 // paused, no task goes to a worker.
-func (c *jobs) setPaused(j *job, paused bool) {
+func (c *jobs) setPaused(j *job, paused bool, now time.Time) {
 	j.paused = paused
 	for _, t := range j.tasks {
 		switch {
 		case t.state == blocked && !j.mustBlock(t):
-			c.awaitNext(t)
+			c.awaitNext(t, now)
 		case paused && (t.state == waiting || t.state == matching || t.state == held):
 			c.stopWaiting(t)
 			t.move(blocked)
@@ -228,7 +240,7 @@ func (c *jobs) startStages(j *job, now time.Time) {
 	}
 	for _, t := range j.tasks {
 		if t.state == blocked && !j.mustBlock(t) {
-			c.awaitNext(t)
+			c.awaitNext(t, now)
 		}
 	}
 	c.wantAllPlaces(j)
@@ -238,7 +250,7 @@ func (c *jobs) startStages(j *job, now time.Time) {
 func (c *jobs) resumeFreed(now time.Time) {
 	for _, t := range c.freedTasks {
 		if t.freedAt = now; t.state == blocked && !t.group.job.mustBlock(t) {
-			c.awaitNext(t)
+			c.awaitNext(t, now)
 			c.wantPlaces(t.group)
 		}
 	}
@@ -269,7 +281,7 @@ func (c *jobs) restTask(t *task, until time.Time) {
 func (c *jobs) wakeRested(now time.Time) {
 	for c.restingTasks.Len() > 0 && !now.Before(c.restingTasks.Min().restUntil) {
 		t := c.restingTasks.Pop().task
-		c.awaitNext(t)
+		c.awaitNextAgain(t, now)
 		c.wantPlaces(t.group)
 	}
 }

@@ -18,7 +18,7 @@ func (c *planner) handleReady(w *worker, m *probe.Ready, now time.Time, acts []A
 		return c.declineTurn(w, m, acts)
 	}
 	if a := r.rideAt(m.Res); a != nil {
-		c.takeBackRide(a, r) // the Ready overtook the Queued
+		c.takeBackRide(a, r, now) // the Ready overtook the Queued
 	}
 	if g := c.shareTurn(r.group, w, now, true); g != nil {
 		return c.bindTurn(r, g, m, now, acts)

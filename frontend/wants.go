@@ -49,7 +49,7 @@ func (c *planner) releaseHeld(now time.Time, acts []Action) []Action {
 					break
 				}
 			}
-			c.startPlacing(t)
+			c.startPlacing(t, now)
 			c.wantPlaces(t.group)
 		}
 	}

@@ -429,7 +429,7 @@ type Finished struct {
 	Error   string
 	Waited  time.Duration // in the queue, until Ready or the start
 	Held    time.Duration // from Ready to the arrival of Bind; 0 without a Ready
-	Launch  time.Duration // from the arrival of the task to the start of its run
+	Launch  time.Duration // from the arrival of the task to the start of its run; bound early: Waited is a part
 	Run     time.Duration // measured by the executor
 	Kept    time.Duration // from the end of the run to this message
 	Usage   Usage

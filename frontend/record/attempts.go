@@ -12,7 +12,7 @@ import (
 const maxAttempts = 1 << 18
 
 // MaxAttemptsBytes bounds the memory of the remembered attempts, in bytes.
-const MaxAttemptsBytes = 38 << 20
+const MaxAttemptsBytes = 40 << 20
 
 // NoWorker is the worker of a task that came to no worker.
 const NoWorker = math.MaxUint32
@@ -34,6 +34,7 @@ type Attempt struct {
 	// What the task waited for at the worker, in units of tick, by Kind from OwnTenant on. All 0: not known.
 	Waits    [waitKinds]uint32
 	Released time.Duration // when the task could start, since the job's arrival
+	Again    time.Duration // when the task could go to a worker again, after attempts in vain; 0: there was none
 	// Ends of the phases, since the job's arrival. If no run is known, all but the last are 0.
 	Ends [Phases]time.Duration
 
@@ -56,9 +57,12 @@ func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
 // SetPhases sets the fields of a that Phases reads.
 func (a *Attempt) SetPhases(o *frontend.Outcome, lead, came time.Duration) {
 	p := &o.Phases
-	a.Released, a.Ends = 0, [Phases]time.Duration{}
+	a.Released, a.Again, a.Ends = 0, 0, [Phases]time.Duration{}
 	if p.Released > 0 {
 		a.Released = lead + p.Released
+	}
+	if p.Again > 0 {
+		a.Again = lead + p.Again
 	}
 	if p.Finished > 0 {
 		a.Ends = [...]time.Duration{lead + p.Sampled, lead + p.Queued, lead + p.Ready, lead + p.Bound, lead + p.Started,
@@ -69,9 +73,9 @@ func (a *Attempt) SetPhases(o *frontend.Outcome, lead, came time.Duration) {
 
 func toTicks(d time.Duration) uint32 { return uint32(min(max(d, 0)>>tickBits, math.MaxUint32)) }
 
-// Phases returns the length of each phase.
+// Phases returns the length of each phase. Time in vain, before Again, is part of no phase.
 func (a *Attempt) Phases() [Phases]time.Duration {
-	return a.splitPhases(a.Released, a.Ends[Delivery])
+	return a.splitPhases(max(a.Released, a.Again), a.Ends[Delivery])
 }
 
 // splitPhases makes lengths from the ends of phases, between released and end. No length is negative, and the

@@ -22,12 +22,13 @@ const (
 	LongTasks    // behind long tasks
 	ClosedShare  // while there was room, closed to the task
 	IdleSlot     // while room was held for a frontend's answer
+	InVain       // earlier attempts at the task, which gave no outcome, and the rests after them
 	kindsEnd
 	Kinds = int(kindsEnd)
 )
 
 // waitKinds is the number of kinds for waits in a queue.
-const waitKinds = int(kindsEnd - OwnTenant)
+const waitKinds = int(InVain - OwnTenant)
 
 // String returns the name of a phase or of a cause.
 func (k Kind) String() string {
@@ -35,7 +36,7 @@ func (k Kind) String() string {
 		return Measure(k).String()
 	}
 	return [...]string{"barrier", "fetch", "excess", "outside", "own tenant", "other tenants", "long tasks",
-		"closed share", "idle slot"}[int(k)-Phases]
+		"closed share", "idle slot", "in vain"}[int(k)-Phases]
 }
 
 // Blame splits a response by kind. The parts add up to the response.
@@ -103,7 +104,9 @@ func (b *Blame) addTask(a *Attempt, released, done time.Duration) {
 		b[Outside] += done - released
 		return
 	}
-	phases := a.splitPhases(released, done)
+	again := min(max(a.Again, released), done)
+	b[InVain] += again - released
+	phases := a.splitPhases(again, done)
 	fetch := min(max(a.Fetched, 0), phases[Queue])
 	phases[Queue] -= fetch
 	b[Fetch] += fetch

@@ -354,6 +354,12 @@ func TestBlame(t *testing.T) {
 		got[Queue] != 4*time.Millisecond-500*tick {
 		t.Errorf("a task that had its turn after others of its job: %v", got)
 	}
+	again := &pastJob{Response: 9 * time.Millisecond, Attempts: []Attempt{{
+		Again: 3 * time.Millisecond, Ends: ends(4, 4, 6, 6, 6, 8, 9), Waits: [waitKinds]uint32{0, 0, 3000}}}}
+	if got := NewBlame(nil, again.Response, again.Attempts); got[InVain] != 3*time.Millisecond ||
+		got[Sampling] != time.Millisecond || got[LongTasks] != 2*time.Millisecond || got[Queue] != 0 {
+		t.Errorf("a task with an attempt in vain: %v", got)
+	}
 	lost := &pastJob{Response: time.Second,
 		Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
 	if got := NewBlame(nil, lost.Response, lost.Attempts); got[Outside] != 900*time.Millisecond ||

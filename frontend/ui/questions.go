@@ -459,6 +459,7 @@ func listColumns(workers, words *textNumbers) []column {
 		{"bound", func(t *client.TaskTrace) int64 { return words.numberOf(t.Binding) }},
 		{"outcome", func(t *client.TaskTrace) int64 { return words.numberOf(t.Outcome) }},
 		d("released", func(t *client.TaskTrace) time.Duration { return t.Released }),
+		d("again", func(t *client.TaskTrace) time.Duration { return t.Again }),
 		{"known", func(t *client.TaskTrace) int64 {
 			if t.Known {
 				return 1

@@ -51,6 +51,10 @@ var frontendRecord = packageMutants{"frontend/record", []mutant{
 		"min(max(a.Fetched, 0), phases[Queue])", "max(a.Fetched, 0)",
 	},
 	{
+		"attempts in vain are blamed apart", "Blame.addTask",
+		"phases := a.splitPhases(again, done)", "phases := a.splitPhases(released, done)",
+	},
+	{
 		"run time beyond the expected is listed apart", "Blame.addTask",
 		"phases[Run] -= excess\n", "",
 	},

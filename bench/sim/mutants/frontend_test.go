@@ -77,7 +77,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"tasks of a paused job are not bound by queue lengths", "planner.finishRound",
-		"c.awaitNext(t); t.state == waiting {", "c.awaitNext(t); true {",
+		"c.awaitNext(t, now); t.state == waiting {", "c.awaitNext(t, now); true {",
 	},
 	{
 		"no task of a paused job starts", "job.mustBlock",
@@ -473,7 +473,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a task that rode along and was not started waits again", "planner.handleReady",
-		"c.takeBackRide(a, r) // the Ready overtook", "_ = a //",
+		"c.takeBackRide(a, r, now) // the Ready overtook", "_ = a //",
 	},
 	{
 		"a place serves only tasks that may run there", "job.hungryGroupsAt",
@@ -754,7 +754,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the stages of a resubmitted job wait, too", "ledger.settleUnclaimed",
-		"c.awaitNext(t)", "t.move(waiting)",
+		"c.awaitNextAgain(t, now)", "t.move(waiting)",
 	},
 	{
 		"a task that was claimed before its turn, and failed, waits for the stages before its own", "jobs.awaitNext",
@@ -1080,12 +1080,12 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"if one of two attempts is lost, the other goes on", "ledger.loseAttempt",
-		"if c.continueWithOther(t) {\n\t\treturn acts\n\t}\n\tc.Stats.Retries++\n\tc.awaitNext(t)",
-		"c.Stats.Retries++\n\tc.awaitNext(t)",
+		"if c.continueWithOther(t) {\n\t\treturn acts\n\t}\n\tc.Stats.Retries++\n\tc.awaitNextAgain(t, now)",
+		"c.Stats.Retries++\n\tc.awaitNextAgain(t, now)",
 	},
 	{
 		"if one of two attempts comes back, the other goes on", "ledger.takeBackTask",
-		"if !c.continueWithOther(a.task) {\n\t\tc.awaitNext(a.task)\n\t}", "c.awaitNext(a.task)",
+		"if c.continueWithOther(t) {\n\t\treturn\n\t}", "",
 	},
 	{
 		"if one of two attempts fails or is killed, the other goes on", "ledger.retryTask",
@@ -1216,5 +1216,13 @@ var frontend = packageMutants{"frontend", []mutant{
 	{
 		"a job that waits again waits since its submission", "jobs.revokePresumed",
 		"u.jobs = slices.Insert(u.jobs, at, j)", "_ = at",
+	},
+	{
+		"the wait of a task bound early is not a part of the launch", "task.reckonPhases",
+		"p.Ready = arrived + min(m.Waited, m.Launch)", "p.Ready = arrived",
+	},
+	{
+		"the time of an attempt in vain is not a part of the wait", "jobs.awaitNextAgain",
+		"t.againAt, t.sampledAt = now, time.Time{}", "t.againAt = now",
 	},
 }}

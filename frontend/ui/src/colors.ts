@@ -17,6 +17,7 @@ const partColors: Record<string, [dark: string, light: string]> = {
   excess: ['#ff7a45', '#d55e00'],
   run: ['#5b7fa6', '#7f9dbd'],
   delivery: ['#ee9ac6', '#c4699c'],
+  'in vain': ['#c0504d', '#a33f3c'],
   'stage wait': ['#8b95a1', '#7a848f'],
   outside: ['#5c6670', '#a2abb5'],
 }
@@ -34,7 +35,7 @@ export function partColor(part: string, dark: boolean): string {
 export const partMeaning: Record<string, string> = {
   sampling: 'until places were asked for, or a worker was chosen',
   link: 'until the request reached the worker',
-  queue: 'at the worker, until the turn came; earlier attempts in vain count, too',
+  queue: 'at the worker, until the turn came',
   'own tenant': 'in the queue behind tasks of the same tenant',
   'other tenants': 'in the queue behind tasks of other tenants',
   'long tasks': 'in the queue behind long tasks',
@@ -46,6 +47,7 @@ export const partMeaning: Record<string, string> = {
   excess: 'run time beyond the expected time',
   run: 'run time, up to the expected time',
   delivery: 'until the frontend had the outcome',
+  'in vain': 'earlier attempts without an outcome, and the rests after them',
   'stage wait': 'between the end of one stage and the start of the next',
   outside: 'time without a known cause',
 }

@@ -2,13 +2,13 @@
 import { type Earlier, get, type Job, type TracePage } from './api'
 import { phases } from './histogram'
 
-type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcome' | 'released' | 'known' |
+type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcome' | 'released' | 'again' | 'known' |
   'fetched' | 'expected' | 'promised' | 'waited' | 'ownTenant' | 'otherTenants' | 'longTasks' |
   'closedShare' | 'idleSlot'
 
 const names: Column[] = [
-  'task', 'stage', 'worker', 'tries', 'path', 'bound', 'outcome', 'released', 'known', 'fetched', 'expected',
-  'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks', 'closedShare', 'idleSlot',
+  'task', 'stage', 'worker', 'tries', 'path', 'bound', 'outcome', 'released', 'again', 'known', 'fetched',
+  'expected', 'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks', 'closedShare', 'idleSlot',
 ]
 
 // Tasks holds times in microseconds since the job's arrival. Tasks are numbered in the order of their ends.
@@ -100,11 +100,13 @@ export class Tasks {
   }
 }
 
-// spansOf returns the lengths of a task's phases, without empty phases.
-export function spansOf(t: Tasks, i: number): { name: (typeof phases)[number]; us: number }[] {
+// spansOf returns the time in vain and the lengths of a task's phases, without empty ones.
+export function spansOf(t: Tasks, i: number): { name: string; us: number }[] {
   let from = t.released[i]!
-  return phases.map((name, m) => {
-    const to = Math.max(from, t.ends[m]![i]!), us = to - from
+  const ends: [string, number][] = [['in vain', t.columns.again[i]!],
+    ...phases.map((name, m): [string, number] => [name, t.ends[m]![i]!])]
+  return ends.map(([name, end]) => {
+    const to = Math.max(from, end), us = to - from
     from = to
     return { name, us }
   }).filter((s) => s.us > 0)

@@ -784,6 +784,7 @@ const (
 	Part_LONG_TASKS    Part = 13
 	Part_CLOSED_SHARE  Part = 14
 	Part_IDLE_SLOT     Part = 15
+	Part_IN_VAIN       Part = 16
 )
 
 func (p Part) String() string {
@@ -820,6 +821,8 @@ func (p Part) String() string {
 		return "CLOSED_SHARE"
 	case Part_IDLE_SLOT:
 		return "IDLE_SLOT"
+	case Part_IN_VAIN:
+		return "IN_VAIN"
 	}
 	return "<UNSET>"
 }
@@ -858,6 +861,8 @@ func PartFromString(s string) (Part, error) {
 		return Part_CLOSED_SHARE, nil
 	case "IDLE_SLOT":
 		return Part_IDLE_SLOT, nil
+	case "IN_VAIN":
+		return Part_IN_VAIN, nil
 	}
 	return Part(0), fmt.Errorf("not a valid Part string")
 }
