@@ -85,6 +85,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 			if !w.Up() {
 				c.noteNotUp(w)
 			}
+			c.useRoom(w)
 		}
 	case WorkerUp:
 		acts = c.bringWorkerUp(ev, now, acts)
@@ -144,7 +145,9 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 		}
 		acts = c.handleMsg(w, m, now, acts)
 	}
-	return c.offerTasks(w, now, c.planWants(now, acts))
+	acts = c.offerTasks(w, now, c.planWants(now, acts))
+	c.useRoom(w)
+	return acts
 }
 
 // handleMsg tells a worker's message to the lower floors. Nothing is planned yet, with two exceptions: a turn is
@@ -395,7 +398,9 @@ func (c *Core) bringWorkerUp(ev WorkerUp, now time.Time, acts []Action) []Action
 	}
 
 	syncAt := now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
-	return c.linkWorker(w, ev.Welcome, syncAt, now, acts)
+	acts = c.linkWorker(w, ev.Welcome, syncAt, now, acts)
+	c.useRoom(w)
+	return acts
 }
 
 // loseLink notes that the link to a worker broke. The worker's attempts may still be claimed.

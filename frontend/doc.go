@@ -152,7 +152,7 @@
 //	claim              to ask workers for attempts: after a broken link, or of a job that came from another frontend
 //	confirm            of a worker: to say that a job without attempts is still at this frontend
 //	round              a question to sampled workers for their queue lengths, in the policies per-task and batch
-//	batch, sleeping    long tasks to be placed together next; a long task to be placed later
+//	batch, sleeping    long tasks to be placed together next; a long task to be placed later, or once there is room
 //	window             of a group whose workers' queues are full: how many of its tasks may be at workers
 //	crowd              long tasks of a group that wait until others of it, or of its tenant, have started or ended
 //	avoided            of a worker: long tasks use it, so short tasks had better keep away

@@ -357,6 +357,8 @@ type longTask struct {
 	inputBytes    int64           // of all inputs
 	sleepUntil    time.Time       // when the task is due for a batch; zero: not asleep
 	pos           int             // in jobs.batchQueue, jobs.sleepers or tenant.debts
+	roomPos       int             // in jobs.roomSleepers
+	wokenBy       *view.Worker    // the worker with room that ended the last sleep; nil: the sleep ended in time
 	inCrowd       bool            // waits in group.crowd, not in batchQueue or sleepers
 	node          list.Node[*longTask]
 	postponeUntil time.Time // limit for postponing; zero: not postponed since the last placing
@@ -411,6 +413,12 @@ func (x sleeper) Before(y sleeper) bool {
 	}
 	return x.longTask.Before(y.longTask)
 }
+
+// roomSleeper is a longTask in jobs.roomSleepers, in the order of batches.
+type roomSleeper struct{ *longTask }
+
+func (x roomSleeper) Before(y roomSleeper) bool { return x.longTask.Before(y.longTask) }
+func (x roomSleeper) Pos() *int                 { return &x.roomPos }
 
 // debt is a longTask at a worker beyond the tenant's tokens. Running tasks come first and get the next free token. A
 // queued task may have to wait for long, and would keep the token from other tasks meanwhile.

@@ -54,6 +54,7 @@ type jobs struct {
 	restingTasks    pq.Heap[rester]       // tasks in state resting
 	batchQueue      pq.Heap[*longTask]    // tasks for the next batch
 	sleepers        pq.Heap[sleeper]      // tasks for a later batch
+	roomSleepers    pq.Heap[roomSleeper]  // sleepers that wake as soon as a worker has room
 	nearGroups      list.List[*nearGroup] // of all groups of jobs under way
 	ripeningShelves pq.Heap[*shelf]       // shelves with green tasks
 

@@ -211,6 +211,7 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		case len(choice.Candidates) > 0:
 			c.Stats.Leftovers++
 			c.recordAndSleep(x, choice, now.Add(batchPause<<x.outbid), now)
+			c.roomSleepers.Push(roomSleeper{x})
 			x.outbid = min(x.outbid+1, maxOutbid)
 		case x.blindTries == maxBlind:
 			choice.Reason = fmt.Sprintf("%s; after %d such tries it went to a random worker", choice.Reason, maxBlind)
@@ -251,7 +252,21 @@ func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.T
 		"the task can wait, because no worker has room yet, and its job needs the result only in %.3fs",
 		choice.Due.Seconds())
 	c.recordAndSleep(x, choice, now.Add(sleep-max(sleep/8, minSleep/2)), now)
+	if w := x.wokenBy; w == nil || !w.Idle() { // else x had rather wait for another worker than use the room at w
+		c.roomSleepers.Push(roomSleeper{x})
+	}
 	return true
+}
+
+// useRoom lets sleeping tasks use the room at w, if there is any.
+func (c *planner) useRoom(w *worker) {
+	if !w.Idle() {
+		return
+	}
+	c.view.NoteRoom(w.Worker)
+	if c.roomSleepers.Len() > 0 {
+		c.wakeForRoom(w.Worker)
+	}
 }
 
 // fitsNowhereOpen reports whether x is larger than the part of each worker that is open to long tasks.

@@ -415,6 +415,30 @@ func TestPostponed(t *testing.T) {
 	}
 }
 
+// A task that had rather wait for the worker with its input than use the room elsewhere is woken by that room only once
+// in a sleep.
+func TestRoomWakesOnce(t *testing.T) {
+	f := newFleet(t, 2, 8, Config{})
+	f.tellWait(0, 3*time.Second, probe.Load{})
+	f.tellWait(1, 3*time.Second, probe.Load{})
+	at := []estimate.Copy{{At: "w0"}}
+	f.step(Submit{jobWith("a", Task{Estimate: 5 * time.Second, Inputs: []Input{{Bytes: 2e9, Copies: at}}},
+		Task{Estimate: 40 * time.Second, Inputs: []Input{{Bytes: 2e9, Copies: at}}})})
+	f.passTime(2 * batchPause)
+	if c := f.core; c.Stats.Enqueued != 1 || c.sleepers.Len() != 1 {
+		t.Fatalf("%d tasks were enqueued, and %d sleep: one of each was to be", c.Stats.Enqueued, c.sleepers.Len())
+	}
+	before := f.core.Stats.Batches
+	for range 10 {
+		f.passTime(batchPause)
+		f.step(frameFrom(1, probe.Pong{Load: probe.Load{Free: probe.Slot}}))
+	}
+	if n := f.core.Stats.Batches - before; n != 1 || f.core.sleepers.Len() != 1 {
+		t.Errorf("ten reports of room led to %d batches, and %d tasks sleep: want a batch, and the task asleep", n,
+			f.core.sleepers.Len())
+	}
+}
+
 // Workers with old matrices are asked again, and very old matrices are forgotten. For each task only some workers are
 // asked.
 func TestAsking(t *testing.T) {

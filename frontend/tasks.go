@@ -9,6 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/view"
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // move changes the state of a task to a legal next state, with the queue and the counts of the state. If a task was
@@ -354,8 +355,7 @@ func (c *jobs) stopMatching(t *task) {
 	case x.sleepUntil.IsZero():
 		c.batchQueue.Remove(x)
 	default:
-		c.sleepers.Remove(sleeper{x})
-		x.sleepUntil = time.Time{}
+		c.endSleep(x)
 	}
 }
 
@@ -403,12 +403,42 @@ func (c *jobs) recordAndSleep(x *longTask, choice *estimate.Decision, until, now
 	c.sleepUntil(x, until)
 }
 
+// endSleep takes x from the sleeping tasks. The caller then makes x due, or ends the wait for a batch.
+func (c *jobs) endSleep(x *longTask) {
+	c.sleepers.Remove(sleeper{x})
+	c.roomSleepers.Remove(roomSleeper{x})
+	x.sleepUntil = time.Time{}
+}
+
 // wakeLong makes tasks due after their sleep.
 func (c *jobs) wakeLong(now time.Time) {
 	for c.sleepers.Len() > 0 && !now.Before(c.sleepers.Min().sleepUntil) {
-		x := c.sleepers.Pop().longTask
-		x.sleepUntil = time.Time{}
+		x := c.sleepers.Min().longTask
+		c.endSleep(x)
+		x.wokenBy = nil
 		c.batchQueue.Push(x)
+	}
+}
+
+// wakeForRoom makes sleeping tasks due, because w has room for them earlier than expected: a task for each free slot,
+// in the order of batches. A task that cannot run at w sleeps on, and so may tasks behind maxLooked of such tasks.
+func (c *jobs) wakeForRoom(w *view.Worker) {
+	var passedOver [maxLooked]roomSleeper
+	n := 0
+	for free := w.Room(probe.Slot); free > 0 && n < maxLooked && c.roomSleepers.Len() > 0; {
+		x := c.roomSleepers.Pop()
+		if !x.task.group.Set.Contains(w) || c.view.Fleet().MustWait(&x.spec, int32(w.Key)) {
+			passedOver[n] = x
+			n++
+			continue
+		}
+		free--
+		c.endSleep(x.longTask)
+		x.wokenBy = w
+		c.batchQueue.Push(x.longTask)
+	}
+	for _, x := range passedOver[:n] {
+		c.roomSleepers.Push(x)
 	}
 }
 

@@ -76,6 +76,24 @@ func (m *WaitMatrix) Idle() *WaitMatrix {
 	return &idle
 }
 
+// WithRoom returns the matrix of the same worker with room: no task that fits into room waits, short or long. A long
+// task must fit into the part open, too.
+func (m *WaitMatrix) WithRoom(room, open Demand) *WaitMatrix {
+	freed := *m
+	for i := range MatrixSide {
+		step := Demand{CPU: MatrixStep(m.Capacity.CPU, i), Mem: MatrixStep(m.Capacity.Mem, i)}
+		if step.Fits(room) {
+			freed.Short[i] = 0
+		}
+		for j := range MatrixSide {
+			if (Demand{CPU: step.CPU, Mem: MatrixStep(m.Capacity.Mem, j)}).Fits(open) {
+				freed.Cells[i][j] = 0
+			}
+		}
+	}
+	return &freed
+}
+
 // stepIndex returns the index of the smallest step of capacity that holds amount. amount is at most capacity.
 func stepIndex(amount, capacity int64) int {
 	i := 0

@@ -37,6 +37,13 @@ type Task struct {
 // isShort reports whether workers treat t as short, apart from reading inputs.
 func (t *Task) isShort() bool { return t.Work.Mean < t.LongFrom }
 
+// MustWait reports whether a task would have to wait at a worker, by the worker's matrix. It is false if the matrix is
+// not known.
+func (f *Fleet) MustWait(t *Task, key int32) bool {
+	row := f.Get(key)
+	return row == nil || row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.isShort()) > 0
+}
+
 // Input is data read by a task. Without copies, the task reads it across racks wherever the task runs.
 type Input struct {
 	Bytes  int64

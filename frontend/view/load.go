@@ -38,6 +38,23 @@ func (v *View) NoteLoad(w *Worker, load probe.Load, at time.Time) (hasMatrix boo
 	return true
 }
 
+// NoteRoom corrects the matrix of w, if w has room now and the matrix shows a wait: work at w has ended earlier than w
+// expected. A part of w may be closed to long tasks. So NoteRoom takes room for long tasks only beyond that part.
+func (v *View) NoteRoom(w *Worker) {
+	row := v.fleet.Get(int32(w.Key))
+	if !w.Idle() || row == nil || row.Matrix == nil || row.Heard.UnixNano() >= w.heardAt {
+		return
+	}
+	slot, room := probe.Slot, w.unusedRoom()
+	closed := w.welcome.Capacity.Sub(w.AlwaysOpen())
+	open := room.Sub(closed)
+	if slot.Fits(room) && row.Matrix.ShortWait(slot) > 0 || slot.Fits(open) && row.Matrix.Wait(slot) > 0 {
+		s := *row
+		s.Matrix, s.Heard = row.Matrix.WithRoom(room, open), time.Unix(0, w.heardAt)
+		v.fleet.Put(s)
+	}
+}
+
 // NotePace notes a worker's pace: how many times as long as expected long tasks take there.
 func (v *View) NotePace(w *Worker, pace float64) { w.pace = pace }
 

@@ -107,8 +107,12 @@ func (w *Worker) Idle() bool { return w.idleAt > 0 }
 
 // Room returns how many tasks of a demand could start at the worker at once. It is the lesser of two numbers: by
 // the last reported load, and by the attempts of this frontend. The report may not include the newest attempts.
-func (w *Worker) Room(d probe.Demand) int {
-	return min(d.Times(w.load.Free), d.Times(w.welcome.Capacity.Sub(w.taken)))
+func (w *Worker) Room(d probe.Demand) int { return d.Times(w.unusedRoom()) }
+
+// unusedRoom returns the lesser of the reported free room and the room without the attempts of this frontend.
+func (w *Worker) unusedRoom() probe.Demand {
+	unused := w.welcome.Capacity.Sub(w.taken)
+	return probe.Demand{CPU: min(w.load.Free.CPU, unused.CPU), Mem: min(w.load.Free.Mem, unused.Mem)}
 }
 
 // Taken returns the demand of this frontend's attempts at the worker.

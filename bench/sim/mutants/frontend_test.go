@@ -1225,4 +1225,16 @@ var frontend = packageMutants{"frontend", []mutant{
 		"the time of an attempt in vain is not a part of the wait", "jobs.awaitNextAgain",
 		"t.againAt, t.sampledAt = now, time.Time{}", "t.againAt = now",
 	},
+	{
+		"room that is free earlier than expected wakes a task", "Core.receiveMsgs",
+		"c.useRoom(w)\n", "",
+	},
+	{
+		"a new worker wakes a task", "Core.bringWorkerUp",
+		"c.useRoom(w)\n", "",
+	},
+	{
+		"a task that does not want some room is not woken by the room again", "planner.tryPostpone",
+		"w == nil || !w.Idle()", "true",
+	},
 }}

@@ -4,7 +4,15 @@ package mutants
 var frontendView = packageMutants{"frontend/view", []mutant{
 	{
 		"no more tasks are under way to a worker than its room", "Worker.Room",
-		"return min(d.Times(w.load.Free), d.Times(w.welcome.Capacity.Sub(w.taken)))", "return d.Times(w.load.Free)",
+		"return d.Times(w.unusedRoom())", "return d.Times(w.load.Free)",
+	},
+	{
+		"a matrix yields to room that the worker reports later", "View.NoteRoom",
+		"v.fleet.Put(s)", "_ = s",
+	},
+	{
+		"room for long tasks leaves out the closed part", "View.NoteRoom",
+		"room.Sub(closed)", "room",
 	},
 	{
 		"a worker whose cache fails gets no tasks with files", "View.NoteCache",
