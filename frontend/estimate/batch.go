@@ -37,7 +37,7 @@ func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([
 		first := len(all)
 		for j := range decisions[i].Candidates {
 			c := &decisions[i].Candidates[j]
-			all = append(all, Bid{c.Worker, (c.C + c.Noise).Seconds(), c.R.Seconds()})
+			all = append(all, Bid{c.Worker, (c.C + c.Noise).Seconds(), c.Delay.Seconds()})
 		}
 		bids[i] = all[first:]
 		if t := &tasks[i]; t.Set != 0 {

@@ -31,6 +31,10 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 		"lightListOf(t.Demand, t.isShort())", "lightListOf(t.Demand, false)",
 	},
 	{
+		"a task does not queue elsewhere while a better worker has room for it, too", "Fleet.estimateAt",
+		"both != probe.NeverFits {", "false {",
+	},
+	{
 		"an estimated short task waits as short tasks do", "Fleet.estimateAt",
 		"t.Demand, c.R < t.LongFrom, c.Steps", "t.Demand, false, c.Steps",
 	},
