@@ -45,10 +45,12 @@ type round struct {
 	closed  bool
 }
 
-// makeWant returns the want of g for a number of probes. The result is valid until the next call.
+// makeWant returns the want of g for a number of probes. Tasks that come back to a group with places may ride to idle
+// workers, because an idle worker may send no message for long. The result is valid until the next call.
 func (c *planner) makeWant(g *group, probes int) *place.Want {
 	w := &c.scratch
-	*w = place.Want{Kind: &g.Kind, Queue: g, Probes: probes, Fresh: g.livePlaces == 0, PlacesAt: w.PlacesAt[:0]}
+	*w = place.Want{Kind: &g.Kind, Queue: g, Probes: probes, PlacesAt: w.PlacesAt[:0],
+		MayRide: g.livePlaces == 0 || g.Policy.Informed && len(c.view.Idle()) > 0}
 	for r := range g.places.All() {
 		if r.livePlaces > 0 {
 			w.PlacesAt = append(w.PlacesAt, r.w.Worker)
@@ -175,7 +177,7 @@ func (c *planner) placeShelf(s *shelf, probes int, now time.Time, acts []Action)
 		kind.Set = c.view.Among(kind.Set, c.view.Fleet().WorkersAt(s.tier, s.name))
 	}
 	w := &c.scratch
-	*w = place.Want{Kind: &kind, Queue: s, Probes: probes, Fresh: s.livePlaces == 0, PlacesAt: w.PlacesAt[:0]}
+	*w = place.Want{Kind: &kind, Queue: s, Probes: probes, MayRide: s.livePlaces == 0, PlacesAt: w.PlacesAt[:0]}
 	if s.tier == estimate.Across {
 		for holder := range n.placesAt { // in no order: the order does not matter
 			w.PlacesAt = append(w.PlacesAt, holder.Worker)

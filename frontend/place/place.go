@@ -13,7 +13,7 @@ type Want struct {
 	*Kind
 	Queue    Queue
 	Probes   int            // places to reserve now, including rides
-	Fresh    bool           // the group has no places yet: tasks may ride along
+	MayRide  bool           // tasks may ride along: the group has no places yet, or a worker looks idle
 	PlacesAt []*view.Worker // workers where the group has places already
 }
 
@@ -77,7 +77,7 @@ func (s *Sampler) Place(w *Want, now time.Time) []Decision {
 		*s.markOf(worker) = hasPlaces
 	}
 	t, rides := w.Tactic(w.Queue, s.view.Trip()), 0
-	if w.Fresh && w.Policy.RideAlong {
+	if w.MayRide && w.Policy.RideAlong {
 		rides = s.planRides(w, &t, now)
 	}
 	if rides < w.Queue.Len() {

@@ -80,7 +80,7 @@ func TestSampler(t *testing.T) {
 				JobTasks: max(test.jobTasks, test.tasks)}
 			k.Add(test.run, 0, 0)
 			v.NoteTrip(time.Millisecond)
-			w := &Want{Kind: k, Queue: waiting(test.tasks), Probes: k.Probes(test.tasks), Fresh: test.has == 0,
+			w := &Want{Kind: k, Queue: waiting(test.tasks), Probes: k.Probes(test.tasks), MayRide: test.has == 0,
 				PlacesAt: append([]*view.Worker(nil), set.Workers()[:test.has]...)}
 			s := NewSampler(v, rng)
 			for range 2 { // the second time uses the scratch of the first

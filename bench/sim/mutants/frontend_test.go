@@ -1230,6 +1230,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.useRoom(w)\n", "",
 	},
 	{
+		"a task that comes back rides to an idle worker", "planner.makeWant",
+		"|| g.Policy.Informed && len(c.view.Idle()) > 0", "",
+	},
+	{
 		"a new worker wakes a task", "Core.bringWorkerUp",
 		"c.useRoom(w)\n", "",
 	},
