@@ -37,7 +37,7 @@ func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([
 		first := len(all)
 		for j := range decisions[i].Candidates {
 			c := &decisions[i].Candidates[j]
-			all = append(all, Bid{c.Worker, (c.C + c.Noise).Seconds(), c.Delay.Seconds()})
+			all = append(all, Bid{c.Worker, (c.C + c.Noise).Seconds(), c.R.Seconds()})
 		}
 		bids[i] = all[first:]
 		if t := &tasks[i]; t.Set != 0 {
@@ -45,8 +45,12 @@ func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([
 		}
 	}
 
+	chosen := Match(m, bids, due)
+	if m == Stable {
+		leaveForRoom(decisions, chosen)
+	}
 	order := make([]int, 0, len(tasks))
-	for i, k := range Match(m, bids, due) {
+	for i, k := range chosen {
 		d := &decisions[i]
 		d.Due = time.Duration(due[i] * 1e9)
 		d.Chosen = max(k, -1)
@@ -76,4 +80,35 @@ func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([
 		return cmp.Or(cmp.Compare(a.W, b.W), cmp.Compare(a.C, b.C), cmp.Compare(i, j))
 	})
 	return decisions, order
+}
+
+// nextBatch is about the time until the next batch.
+const nextBatch = time.Millisecond
+
+// leaveForRoom takes back matches that put a task into a queue, although a worker with room for the task and for the
+// task matched there would end the task sooner. The task waits for the next batch. The tasks are looked at in the
+// order of C, so the first task stays matched.
+func leaveForRoom(decisions []Decision, chosen []int) {
+	order := make([]int, 0, len(chosen))
+	for i, k := range chosen {
+		if k >= 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		return cmp.Or(cmp.Compare(decisions[i].Candidates[chosen[i]].C, decisions[j].Candidates[chosen[j]].C),
+			cmp.Compare(i, j))
+	})
+	ahead := map[int32]time.Duration{} // delay of a second task, by worker
+	for _, i := range order {
+		own := &decisions[i].Candidates[chosen[i]]
+		if slices.ContainsFunc(decisions[i].Candidates, func(c Candidate) bool {
+			delay, taken := ahead[c.Worker]
+			return taken && c.C+max(delay, nextBatch) < own.C
+		}) {
+			chosen[i] = Postponed
+			continue
+		}
+		ahead[own.Worker] = own.Delay
+	}
 }

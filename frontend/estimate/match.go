@@ -34,7 +34,7 @@ func ParseMatcher(name string) (Matcher, error) {
 type Bid struct {
 	Worker int32
 	Cost   float64 // time until the task is done
-	Delay  float64 // time by which the task delays a later task at the worker
+	Run    float64 // time by which the task delays a later task at the worker
 }
 
 const (
@@ -123,19 +123,17 @@ func postponePoor(bids [][]Bid, chosen []int) {
 	slices.SortFunc(order, func(t, u int) int {
 		return cmp.Or(cmp.Compare(bids[t][chosen[t]].Cost, bids[u][chosen[u]].Cost), cmp.Compare(t, u))
 	})
-	taken := make([]bool, workerLimit(bids))
-	delays := make([]float64, len(taken)) // Delay of the task placed at the worker
+	ahead := make([]float64, workerLimit(bids)) // Run of the task placed at the worker
 	for _, t := range order {
 		k := chosen[t]
 		for _, b := range bids[t][:k] {
-			if taken[b.Worker] && b.Cost+delays[b.Worker] < bids[t][k].Cost {
+			if run := ahead[b.Worker]; run > 0 && b.Cost+run < bids[t][k].Cost {
 				chosen[t] = Postponed
 				break
 			}
 		}
 		if chosen[t] == k {
-			b := &bids[t][k]
-			taken[b.Worker], delays[b.Worker] = true, b.Delay
+			ahead[bids[t][k].Worker] = bids[t][k].Run
 		}
 	}
 }

@@ -233,7 +233,7 @@ func TestPostponedIsSooner(t *testing.T) {
 						i = other
 					}
 				}
-				if i >= 0 && b.Cost+bids[i][chosen[i]].Delay < bids[task][full[task]].Cost {
+				if i >= 0 && b.Cost+bids[i][chosen[i]].Run < bids[task][full[task]].Cost {
 					sooner = true
 				}
 			}
