@@ -359,6 +359,7 @@ type longTask struct {
 	pos           int             // in jobs.batchQueue, jobs.sleepers or tenant.debts
 	roomPos       int             // in jobs.roomSleepers
 	wokenBy       *view.Worker    // the worker with room that ended the last sleep; nil: the sleep ended in time
+	vainWakes     int             // how often the task was woken for room and did not use it, since the last placing
 	inCrowd       bool            // waits in group.crowd, not in batchQueue or sleepers
 	node          list.Node[*longTask]
 	postponeUntil time.Time // limit for postponing; zero: not postponed since the last placing

@@ -36,6 +36,8 @@ const (
 	askAgain   = time.Second
 	// minSleep is the shortest sleep of a postponed task (tryPostpone). A shorter wait is spent in a worker's queue.
 	minSleep = 100 * time.Millisecond
+	// After maxVainWakes a task is not woken for room any more until it is placed: it does not want the room.
+	maxVainWakes = 8
 	// maxSleep bounds one sleep. If tasks run shorter than estimated, workers have room much sooner than their
 	// matrices say.
 	maxSleep = 5 * time.Second
@@ -252,7 +254,10 @@ func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.T
 		"the task can wait, because no worker has room yet, and its job needs the result only in %.3fs",
 		choice.Due.Seconds())
 	c.recordAndSleep(x, choice, now.Add(sleep-max(sleep/8, minSleep/2)), now)
-	if w := x.wokenBy; w == nil || !w.Idle() { // else x had rather wait for another worker than use the room at w
+	if w := x.wokenBy; w != nil && !c.view.Fleet().MustWait(&x.spec, int32(w.Key)) {
+		x.vainWakes++ // the room is still there, and x had rather wait for another worker
+	}
+	if x.vainWakes < maxVainWakes {
 		c.roomSleepers.Push(roomSleeper{x})
 	}
 	return true

@@ -1238,7 +1238,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.useRoom(w)\n", "",
 	},
 	{
-		"a task that does not want some room is not woken by the room again", "planner.tryPostpone",
-		"w == nil || !w.Idle()", "true",
+		"a task that does not want some room is not woken for room for ever", "planner.tryPostpone",
+		"x.vainWakes < maxVainWakes", "true",
 	},
 }}
