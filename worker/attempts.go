@@ -58,7 +58,7 @@ func (c *Core) startAttempt(a *attempt, now time.Time, acts []Action) []Action {
 		c.expectedEnds.Push(a)
 	}
 	launch := a.launch
-	if launch.Deadline > 0 {
+	if launch.Deadline > 0 { // the deadline has counted since the arrival
 		launch.Deadline = max(launch.Deadline-now.Sub(a.arrivedAt), 1)
 	}
 	return append(acts, c.lent.starts.Lend(Start{

@@ -444,6 +444,7 @@ func (a *attempt) Pos() *int { return &a.pos }
 // Links makes an attempt an item of lists.
 func (a *attempt) Links() *list.Node[*attempt] { return &a.node }
 
+// The values were chosen, and not measured one by one.
 const (
 	// initialLead is the lead of a link without an answer yet, and maxLead bounds all leads.
 	initialLead = 200 * time.Microsecond
@@ -451,9 +452,9 @@ const (
 	// lateAfter is the number of leads that a staged attempt waits for its slot. Then the worker hands the
 	// attempt back.
 	lateAfter = 3
-	// maxStaged bounds the ride-along launches that wait for slots.
+	// maxStaged bounds the attempts that may already be staged when a ride-along launch is staged, too.
 	maxStaged = 256
-	// maxSync bounds the places to look up for one Sync.
+	// maxSync bounds the places to look up for one Sync. The default of MaxQueue is much smaller.
 	maxSync = 1 << 18
 	// retainedCost is the memory of a kept result, in bytes, besides the result itself.
 	retainedCost = 512

@@ -54,7 +54,7 @@ type account struct {
 	openBills int     // bills of turns and of attempts
 	paidAhead float64 // paid for openBills in advance
 	useRate   float64 // CPU in use by openBills
-	begunSum  float64 // over openBills in use: sum of CPU multiplied by usedSince
+	begunSum  float64 // over openBills in use: sum of CPU multiplied by usedSince; the use is useRate*now - begunSum
 }
 
 // bill is the cost so far of a turn, or of an attempt that started without a turn. The bill is on the place until
@@ -138,7 +138,7 @@ func (f *fair) ensureInnerAccount(path string, parent *account) *account {
 		if parent.lastPayer == own {
 			parent.lastPayer = a
 		}
-		a.weight, a.startTag, a.virtualTime = own.weight, own.startTag, own.startTag
+		a.weight, a.startTag, a.virtualTime = own.weight, own.startTag, own.startTag // own is the only child
 		a.openTurns, a.openBills, a.paidAhead, a.useRate, a.begunSum =
 			own.openTurns, own.openBills, own.paidAhead, own.useRate, own.begunSum
 		a.childCount, a.lastPayer = 1, own
@@ -238,7 +238,7 @@ func (parent *account) advanceVirtual() {
 	if child == nil {
 		return
 	}
-	// The child's start without the payments for use still to come.
+	// The child's start, less the payments in advance, plus the use so far.
 	served := child.startTag -
 		(child.paidAhead-(child.useRate*float64(child.fair.queue.now)-child.begunSum))/child.weight
 	parent.virtualTime = max(parent.virtualTime, min(child.startTag, served))

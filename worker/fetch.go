@@ -14,6 +14,7 @@ type fileFetch struct {
 	bytes      uint64
 }
 
+// Both values were chosen. The first fetches correct the rate: about that of a network of a gigabit per second.
 const (
 	initialFetchRate = 100 << 20 // initial averages.fetchRate, bytes per second
 	assumedFileSize  = 16 << 20  // assumed size of a file without a given size, bytes

@@ -506,7 +506,7 @@ func (c *Core) refuseBundle(l *link, bundle []probe.Launch, reason probe.Reason,
 }
 
 // maxTurns is the number of turns of a sticky place at the same position in the queue. Then the place goes to the
-// back. Its job is large, and later small jobs shall not wait for the end of a large job.
+// back. Its job is large, and later small jobs shall not wait for the end of a large job. The number was chosen.
 const maxTurns = 16
 
 // requeuePlace puts p back at its position in the queue, for another turn.

@@ -25,7 +25,8 @@ const (
 )
 
 // averages are the moving averages of what a core has seen. Forecasts build on them. A new run time counts for 1/16
-// of the average, and a new turn for 1/64, because a turn is only yes or no. Both weights were chosen, and not measured.
+// of the average, and a new turn for 1/64, because a turn is only yes or no. Both weights were chosen, and not
+// measured.
 type averages struct {
 	runTime     time.Duration // of all tasks; assumed for a task without an expected run time
 	longRunTime time.Duration // of a long task; 0: none came yet

@@ -18,7 +18,8 @@ type progress struct {
 	wholeTime  time.Duration // time for all of the work, at the recent rate
 }
 
-// reportEvery is the least time between two reports that count. Over a shorter time the rate says less.
+// reportEvery is the least time between two reports that count. Over a shorter time the rate says less. The time was
+// chosen, and not measured.
 const reportEvery = time.Second
 
 // noteReport takes the report of an attempt after this run time.

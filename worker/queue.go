@@ -187,8 +187,8 @@ func (q *queue) hasShort() bool {
 }
 
 // backlog is the work of all places in a queue, in four sums: of places with a task and of reservations, each with and
-// without an expected run time (in the order of expectedWork's factors). Where the run time is not known, a place counts
-// as 1 ns, so that expectedWork can multiply the sum by a run time assumed later.
+// without an expected run time (in the order of expectedWork's factors). Where the run time is not known, a place
+// counts as 1 ns, so that expectedWork can multiply the sum by a run time assumed later.
 type backlog [4]work
 
 // countPlace adds the work of p to its sum n times: 1 when p comes, and -1 when p goes.

@@ -16,7 +16,7 @@ import (
 // when it is due.
 
 // obeysFor is the time that an attempt may take to stop. An attempt may run on, as Go functions can. After
-// obeysFor the attempt counts as normal work, and gets no second order to stop.
+// obeysFor the attempt counts as normal work, and gets no second order to stop. The time was chosen, and not measured.
 const obeysFor = 100 * time.Millisecond
 
 // Before spare work stops, the waits of the regular places must add up to a limit. The limit is waitPerLostRun
@@ -262,7 +262,7 @@ func (s *victimSearch) postponeIfTooSoon(waited time.Duration) bool {
 	c := s.c
 	wait := c.cfg.PreemptAfter - waited
 	if s.seekOnce(); wait <= 0 && len(s.victims) > 0 {
-		ran := s.now.Sub(s.victims[0].startedAt) - waited
+		ran := s.now.Sub(s.victims[0].startedAt) - waited // of the youngest victim, when the place came
 		if lack := float64(min(waitPerLostRun*ran, maxPatience*c.cfg.PreemptAfter)) - s.waitedTotal; lack > 0 {
 			wait = max(time.Duration(lack/s.waitingCount), time.Millisecond)
 		}
