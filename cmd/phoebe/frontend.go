@@ -93,7 +93,7 @@ func (l *frontendLimits) applyLimits(c *serve.Config) {
 		o, _ := serve.ParseSLO(text) // checkSLO has checked the text
 		c.SLOs = append(c.SLOs, o)
 	}
-	c.MaxRequest, c.MaxRunResult, c.MaxKept = int(l.MaxRequest), int(l.MaxRunResult), int(l.MaxKept)
+	c.MaxRequest, c.MaxRunResult, c.MaxUnread = int(l.MaxRequest), int(l.MaxRunResult), int(l.MaxKept)
 	c.Core.MaxWait, c.Core.MaxPending, c.Core.MaxTasksPerJob = l.MaxWait, l.MaxPending, l.MaxTasksPerJob
 	c.Core.MaxPayload, c.Core.MaxPayloads = int(l.MaxPayload), int(l.MaxPayloads)
 	l.longFlags.applyLong(&c.Core)

@@ -189,7 +189,7 @@ func printTraceJSON(w io.Writer, x *client.Trace) error {
 			Binding:        k.Binding,
 			ReleasedMicros: k.Released.Microseconds(), EndsMicros: map[string]int64{},
 			FetchedMicros:  k.Fetched.Microseconds(),
-			ExpectedMicros: k.Expected.Microseconds(), PromisedMicros: k.Promised.Microseconds(),
+			ExpectedMicros: k.Expected.Microseconds(), PromisedMicros: k.ExpectedWait.Microseconds(),
 			WaitedMicros: k.Waited.Microseconds(),
 		}
 		if k.Failure != 0 {

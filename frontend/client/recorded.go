@@ -129,24 +129,24 @@ type Waits struct {
 
 // TaskTrace is the history of a task, by the attempt that gave the outcome. Moments are since the job's arrival.
 type TaskTrace struct {
-	Task     int
-	Stage    int    // position in Trace.Stages
-	Worker   string // empty: none
-	Tries    int    // number of attempts, with the attempt that counted as the last
-	Path     string // sampling or estimation
-	Binding  string // how the task came to the worker: not known, late, ride, shared, bundle, ahead, early or copy
-	Outcome  string // result, failed, cancelled or deadline exceeded
-	Failure  TaskReason
-	Released time.Duration                      // when the task could start
-	Again    time.Duration                      // when the task could go to a worker again, after attempts in vain
-	Known    bool                               // the ends of all phases are known; false: only the delivery is known
-	Ends     [MeasureDelivery + 1]time.Duration // of the phases, by Measure
-	Fetched  time.Duration                      // time until the task's files were at the worker
-	Expected time.Duration                      // expected run time; zero: not known
-	Promised time.Duration                      // expected wait at the worker, if the task was placed by estimation
-	Waited   time.Duration                      // real wait at the worker
-	Waits    Waits                              // causes of Waited
-	Earlier  []EarlierAttempt                   // the last attempts before and beside the attempt that counted
+	Task         int
+	Stage        int    // position in Trace.Stages
+	Worker       string // empty: none
+	Tries        int    // number of attempts, with the attempt that counted as the last
+	Path         string // sampling or estimation
+	Binding      string // how the task came to the worker: not known, late, ride, shared, bundle, ahead, early or copy
+	Outcome      string // result, failed, cancelled or deadline exceeded
+	Failure      TaskReason
+	Released     time.Duration                      // when the task could start
+	Again        time.Duration                      // when the task could go to a worker again, after attempts in vain
+	Known        bool                               // the ends of all phases are known; false: only the delivery is known
+	Ends         [MeasureDelivery + 1]time.Duration // of the phases, by Measure
+	Fetched      time.Duration                      // time until the task's files were at the worker
+	Expected     time.Duration                      // expected run time; zero: not known
+	ExpectedWait time.Duration                      // expected wait at the worker, if the task was placed by estimation
+	Waited       time.Duration                      // real wait at the worker
+	Waits        Waits                              // causes of Waited
+	Earlier      []EarlierAttempt                   // the last attempts before and beside the attempt that counted
 }
 
 // EarlierAttempt is an attempt that did not give its task the outcome. Moments are since the job's arrival. Zero: not
@@ -267,7 +267,7 @@ func fromAttempts(b []byte, workers []string) (list []TaskTrace, err error) {
 			Binding: enumWords(v1.Binding(x[5]).String()),
 			Outcome: enumWords(v1.OutcomeKind(x[6]).String()), Failure: TaskReason(x[7]), Released: d(8),
 			Known:   x[9] == 1,
-			Fetched: d(17), Expected: d(18), Promised: d(19), Waited: d(20),
+			Fetched: d(17), Expected: d(18), ExpectedWait: d(19), Waited: d(20),
 			Waits: Waits{d(21), d(22), d(23), d(24), d(25)}, Again: d(26),
 		}
 		for i := range t.Ends {

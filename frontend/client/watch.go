@@ -95,19 +95,19 @@ type FrontendReport struct {
 
 // EstimateReport says how good a frontend's estimates were, since the frontend started.
 type EstimateReport struct {
-	Of    string        // wait or run
-	Seen  int64         // number of estimates
-	Good  int64         // estimates within 10 % or 1 s of the real time
-	Over  int64         // estimates above the real time
-	Error time.Duration // sum of the differences to the real times
+	Kind    string        `json:"Of"` // wait or run
+	Seen    int64         // number of estimates
+	Good    int64         // estimates within 10 % or 1 s of the real time
+	TooHigh int64         `json:"Over"` // estimates above the real time
+	Error   time.Duration // sum of the differences to the real times
 }
 
 // Watched holds the counts of all frontends.
 type Watched struct {
-	Windows   []Window     // in order; the last windows may be incomplete: ask for them again
-	Slowest   []JobSummary // slowest kept jobs that came in the windows
-	Frontends []FrontendReport
-	LeftOut   int // number of the oldest windows, left out because the answer would have been too large
+	Windows        []Window     // in order; the last windows may be incomplete: ask for them again
+	Slowest        []JobSummary // slowest kept jobs that came in the windows
+	Frontends      []FrontendReport
+	OmittedWindows int // number of the oldest windows, left out because the answer would have been too large
 }
 
 // Watch returns the counts of all frontends in windows of a second, ten seconds or five minutes, and up to top of the
@@ -126,7 +126,8 @@ func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Tim
 		return nil, err
 	}
 	w := &Watched{
-		LeftOut: int(resp.LeftOut), Slowest: fromSummaries(resp.Slowest), Windows: make([]Window, len(resp.Windows)),
+		OmittedWindows: int(resp.LeftOut), Slowest: fromSummaries(resp.Slowest),
+		Windows: make([]Window, len(resp.Windows)),
 	}
 	if w.Frontends, err = fromReports(resp.Frontends); err != nil {
 		return nil, err

@@ -210,7 +210,7 @@ func (s *Server) countUnread(r *clientJob) {
 	if r.inEndedList {
 		s.endedJobs.bytes += added
 	}
-	free, paused := max(s.cfg.MaxKept-s.unreadBytes, 0), r.paused
+	free, paused := max(s.cfg.MaxUnread-s.unreadBytes, 0), r.paused
 	switch {
 	case r.bytes > free:
 		paused = true

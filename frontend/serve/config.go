@@ -82,7 +82,7 @@ type Config struct {
 	MaxRunResult int // bytes of all results in the answer to a Run; default 64 MiB
 	// Bytes of unfetched results of submitted jobs. A job may have as many as all jobs leave free. Beyond the
 	// limit, no more tasks of the job start. Default 256 MiB.
-	MaxKept   int
+	MaxUnread int
 	SLOs      []SLO  // if an objective is broken, a recording is written
 	RecordDir string // folder of recordings; empty: none are written
 	FileLimit uint64 // limit of open files of the process, shown to operators; 0: not known
@@ -137,7 +137,7 @@ func (c Config) withDefaults() Config {
 	setInt(&c.MaxConns, 10_000)
 	setInt(&c.MaxRequest, 64<<20)
 	setInt(&c.MaxRunResult, 64<<20)
-	setInt(&c.MaxKept, 256<<20)
+	setInt(&c.MaxUnread, 256<<20)
 	c.Core = c.Core.Defaults()
 	return c
 }
@@ -187,7 +187,7 @@ func (c Config) Validate() error {
 		value, most int
 	}{
 		{"the connection limit", c.MaxConns, 1 << 20}, {"the request limit", c.MaxRequest, 1 << 30},
-		{"the limit of Run's results", c.MaxRunResult, 1 << 30}, {"the limit of kept results", c.MaxKept, 1 << 40},
+		{"the limit of Run's results", c.MaxRunResult, 1 << 30}, {"the limit of kept results", c.MaxUnread, 1 << 40},
 		{"the payload limit", c.Core.MaxPayload, probe.MaxBlob},
 		{"the limit of pending tasks", c.Core.MaxPending, 1 << 30},
 		{"the limit of payloads", c.Core.MaxPayloads, 1 << 40},

@@ -54,7 +54,7 @@ func (c *testCluster) awaitPaused(t *testing.T, job string) (unfinished int, unr
 // A job starts no more tasks than its client takes results, and goes on when the client reads. No result is lost.
 func TestUnreadResultsPauseTheirJob(t *testing.T) {
 	const limit, result, slots, tasks = 400_000, 10_000, 2, 300
-	c := startCluster(t, 1, slots, func(cfg *Config) { cfg.MaxKept = limit })
+	c := startCluster(t, 1, slots, func(cfg *Config) { cfg.MaxUnread = limit })
 	payloads := make([]string, tasks)
 	for i := range payloads {
 		payloads[i] = strings.Repeat("x", result)
@@ -88,7 +88,7 @@ func TestUnreadResultsPauseTheirJob(t *testing.T) {
 
 // A paused job whose client has gone is cancelled as soon as any other.
 func TestFullJobOfAClientThatIsGone(t *testing.T) {
-	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.MaxKept, cfg.ClientGrace = 100, 50*time.Millisecond })
+	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.MaxUnread, cfg.ClientGrace = 100, 50*time.Millisecond })
 	res, err := c.client.Submit(context.Background(),
 		&v1.SubmitRequest{Job: newJob("echo", strings.Repeat("x", 99), "2", "3", "4", "5")})
 	if err != nil {

@@ -81,7 +81,7 @@ type watchedJSON struct {
 
 func watchJSON(w *client.Watched) watchedJSON {
 	to := watchedJSON{Windows: make([]windowJSON, len(w.Windows)), Slowest: w.Slowest,
-		Frontends: frontendsJSON(w.Frontends), LeftOut: w.LeftOut}
+		Frontends: frontendsJSON(w.Frontends), LeftOut: w.OmittedWindows}
 	for i := range w.Windows {
 		from := &w.Windows[i]
 		list := make([]seriesJSON, len(from.Series))
@@ -468,7 +468,7 @@ func listColumns(workers, words *textNumbers) []column {
 		}},
 		d("fetched", func(t *client.TaskTrace) time.Duration { return t.Fetched }),
 		d("expected", func(t *client.TaskTrace) time.Duration { return t.Expected }),
-		d("promised", func(t *client.TaskTrace) time.Duration { return t.Promised }),
+		d("promised", func(t *client.TaskTrace) time.Duration { return t.ExpectedWait }),
 		d("waited", func(t *client.TaskTrace) time.Duration { return t.Waited }),
 		d("ownTenant", func(t *client.TaskTrace) time.Duration { return t.Waits.OwnTenant }),
 		d("otherTenants", func(t *client.TaskTrace) time.Duration { return t.Waits.OtherTenants }),

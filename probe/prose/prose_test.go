@@ -149,7 +149,6 @@ var wireNames = map[string][]string{
 	"probe/gossip/rows/row.go": {"Left"},
 	"probe/lent/lent.go":       {"Of"},
 	"bench/simreport.go":       {"Over"},
-	"frontend/client/watch.go": {"Of", "Over", "LeftOut"},
 	"frontend/ui/questions.go": {"LeftOut"},
 }
 
