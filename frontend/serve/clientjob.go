@@ -188,7 +188,7 @@ func outputToAPI(o *probe.Output) *v1.Output {
 	return out
 }
 
-// outcomeBytes estimates the size of an outcome.
+// outcomeBytes estimates the size of an outcome: its data, and 64 bytes for the rest (chosen, and not measured).
 func outcomeBytes(o *v1.Outcome) int {
 	n := 64 + len(o.Result_)
 	for _, out := range o.Outputs {
@@ -286,7 +286,7 @@ func (r *clientJob) peekOutcomes(cursor int64, most int) (batch []*v1.Outcome, n
 	return all[from:next], next, r.ended && next == int64(len(all))
 }
 
-// maxEventsBytes bounds the result bytes in an answer to Events. A single larger outcome passes.
+// maxEventsBytes bounds the result bytes in an answer to Events. A single larger outcome passes. The number was chosen.
 const maxEventsBytes = 4 << 20
 
 // endedList holds ended jobs, oldest first, for clients with a repeated question.
@@ -296,7 +296,7 @@ type endedList struct {
 }
 
 // Bounds of the ended jobs that are kept. If a submitted job's outcomes were all fetched, or a Run was answered,
-// the job is kept only in case the client missed the answer.
+// the job is kept only in case the client missed the answer. The numbers were chosen, and not measured.
 const (
 	keepEndedFor  = 30 * time.Second
 	maxEndedBytes = 16 << 20
