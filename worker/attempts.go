@@ -132,7 +132,7 @@ func (c *Core) concludeAttempt(a *attempt, ev *Exited, now time.Time, acts []Act
 	if a.owner == nil {
 		return acts
 	}
-	return c.sendMsg(a.owner, c.finishedMsg(a), acts)
+	return c.sendResult(a, acts)
 }
 
 // finishedMsg makes the Finished of an attempt that has ended and has an owner.
@@ -269,6 +269,7 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 			c.dropPlace(p)
 		}
 	}
+	mayResend := !l.mayBeUnderWay(now)
 	for _, id := range m.Attempts {
 		switch a := c.attempts[id]; {
 		case a == nil && !queuedTasks[id]:
@@ -277,8 +278,8 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 			acts = c.sendRefused(l, 0, 0, id, probe.Moved, 0, acts)
 		case a != nil && a.owner == nil:
 			acts = c.adoptAttempt(l, a, now, acts) // the frontend's Claim was lost
-		case a != nil && a.owner == l && a.state == ended && c.queue.now-a.endedAt >= probe.SyncAge:
-			acts = c.sendMsg(l, c.finishedMsg(a), acts)
+		case a != nil && a.owner == l && a.state == ended && c.queue.now-a.endedAt >= probe.SyncAge && mayResend:
+			acts = c.sendResult(a, acts)
 		}
 	}
 	for _, a := range c.attemptsInOrder(func(a *attempt) bool {
@@ -358,6 +359,9 @@ func (c *Core) linkDown(l *link, now time.Time) {
 	}
 	for _, m := range l.commons {
 		c.commons.Remove(m)
+	}
+	if l.isFull {
+		c.fullLinks--
 	}
 	delete(c.links, l.id)
 	delete(c.linksByFrontend, l.frontend)

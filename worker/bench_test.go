@@ -36,6 +36,12 @@ func newCycle(order Order, waiting int) *cycle {
 func (c *cycle) step(ev Event) {
 	c.now = c.now.Add(time.Microsecond)
 	c.acts = c.core.Step(c.now, ev, c.acts[:0])
+	for _, a := range c.acts {
+		if s, ok := a.(*Send); ok && s.Report {
+			c.step(Sent{s.Link})
+			return
+		}
+	}
 }
 
 func (c *cycle) launch() probe.Launch {

@@ -41,14 +41,52 @@ func (c *Core) checkLinks() error {
 		if tasks != l.taskCount {
 			return fmt.Errorf("link %d has %d places with a task, %d counted", id, tasks, l.taskCount)
 		}
-		if !l.silent && len(l.parked) > 0 {
-			return fmt.Errorf("link %d is not silent and has %d parked places", id, len(l.parked))
+		if !l.isParked() && len(l.parked) > 0 {
+			return fmt.Errorf("link %d is neither silent nor full and has %d parked places", id, len(l.parked))
 		}
+	}
+	if err := c.checkUnsent(); err != nil {
+		return err
 	}
 	for id := range c.attempts {
 		if l := c.linksByFrontend[id.Frontend]; l != nil && l.topSeq < id.Seq {
 			return fmt.Errorf("link %d has a highest Seq of %d, but %s is here", l.id, l.topSeq, id)
 		}
+	}
+	return nil
+}
+
+// checkUnsent checks the sums over the results that wait to be sent.
+func (c *Core) checkUnsent() error {
+	heldBytes, fullLinks := 0, 0
+	for id, l := range c.links {
+		held, sent := 0, l.unmarked
+		for a := range l.held.All() {
+			if held += a.retainedSize(); !a.isHeld || a.owner != l {
+				return fmt.Errorf("attempt %s is in the held results of link %d, and of another owner", a.id, id)
+			}
+		}
+		for _, n := range l.reports {
+			sent += n
+		}
+		if held != l.heldBytes || sent != l.sentBytes {
+			return fmt.Errorf("%d bytes are held and %d sent on link %d, %d and %d counted",
+				held, sent, id, l.heldBytes, l.sentBytes)
+		}
+		if held > 0 && len(l.reports) == 0 {
+			return fmt.Errorf("%d bytes are held on link %d for ever", held, id)
+		}
+		if total := l.total(); l.isFull && total <= c.cfg.MaxUnsent/2 || !l.isFull && total > c.cfg.MaxUnsent {
+			return fmt.Errorf("%d bytes wait on link %d, which is full: %t", total, id, l.isFull)
+		}
+		heldBytes += held
+		if l.isFull {
+			fullLinks++
+		}
+	}
+	if heldBytes != c.heldBytes || fullLinks != c.fullLinks {
+		return fmt.Errorf("%d bytes are held and %d links full, %d and %d counted",
+			heldBytes, fullLinks, c.heldBytes, c.fullLinks)
 	}
 	return nil
 }
@@ -72,8 +110,8 @@ func (c *Core) checkPlaces() error {
 			if err := checkAt(p, queued); err != nil {
 				return err
 			}
-			if p.link.silent {
-				return fmt.Errorf("place %d waits for the silent link %d", p.res, p.link.id)
+			if p.link.isParked() {
+				return fmt.Errorf("place %d waits for link %d, which is silent or full", p.res, p.link.id)
 			}
 			if ages := p.class != probe.Regular && p.due > 0; c.queueOf(p.class) != q ||
 				ages != (p.agingPos > 0) || ages && p.due <= q.now {
@@ -334,6 +372,11 @@ func (c *Core) checkAttempts() error {
 			return err
 		}
 	}
+	for _, l := range c.links {
+		if err := checkList("held", &l.held, ended); err != nil {
+			return err
+		}
+	}
 	started, kept, idle := 0, 0, map[*activePart]bool{}
 	for _, x := range c.freeActiveParts {
 		idle[x] = true
@@ -367,6 +410,9 @@ func (c *Core) checkAttempts() error {
 			kept += a.retainedSize()
 			if a.unwanted {
 				return fmt.Errorf("attempt %s is unwanted, and retained", id)
+			}
+			if a.isHeld && a.owner == nil {
+				return fmt.Errorf("attempt %s is held for nobody", id)
 			}
 		}
 		if listCount[a] != listed {

@@ -225,16 +225,25 @@ func (c *Core) adoptAttempt(l *link, a *attempt, now time.Time, acts []Action) [
 	if a.owner != nil && a.owner != l {
 		acts = c.sendRefused(a.owner, 0, 0, a.id, probe.Moved, 0, acts)
 	}
-	if a.owner == nil {
+	switch {
+	case a.owner == nil:
 		c.ownerlessList(a).Remove(a)
-		if a.state == ended {
-			c.retained.Push(a)
-		}
+	case a.isHeld && a.owner != l:
+		c.unholdResult(a)
+	case a.state == ended && !a.isHeld:
+		c.retained.Remove(a)
 	}
 	a.owner, a.stateSince = l, now
 	c.Stats.Claimed++
 	if a.state == ended {
-		return c.sendMsg(l, c.finishedMsg(a), acts)
+		if !a.isHeld {
+			c.retained.Push(a)
+			acts = c.sendResult(a, acts)
+		}
+		if a.isHeld {
+			acts = c.answerHeld(a, acts)
+		}
+		return acts
 	}
 	return c.sendMsg(l, probe.Started{
 		Attempt: a.id, Job: a.job, Task: a.task, Ran: now.Sub(a.startedAt), Load: c.Load(),
@@ -252,9 +261,18 @@ func (c *Core) ownerlessList(a *attempt) *list.List[*attempt] {
 // disownResult takes the owner off a result, and keeps the result for a claim.
 func (c *Core) disownResult(a *attempt, now time.Time) {
 	if a.owner != nil {
-		c.retained.Remove(a)
+		c.unlistOwned(a)
 		a.owner, a.stateSince = nil, now
 		c.unclaimed.Push(a)
+	}
+}
+
+// unlistOwned takes a result with an owner off its list.
+func (c *Core) unlistOwned(a *attempt) {
+	if a.isHeld {
+		c.unholdResult(a)
+	} else {
+		c.retained.Remove(a)
 	}
 }
 
@@ -272,7 +290,7 @@ func (c *Core) retainResult(a *attempt, now time.Time) {
 // forgetAttempt drops an attempt that has ended.
 func (c *Core) forgetAttempt(a *attempt) {
 	if a.owner != nil {
-		c.retained.Remove(a)
+		c.unlistOwned(a)
 	} else {
 		c.unclaimed.Remove(a)
 	}
@@ -305,7 +323,8 @@ func (c *Core) claimableFor() time.Duration {
 }
 
 // expireResults forgets results that nobody has claimed in time. If all results still take too much memory,
-// expireResults forgets more: the oldest unclaimed results first, then the oldest results with an owner.
+// expireResults forgets more: the oldest unclaimed results first, then the oldest results that their owner was sent.
+// Held results stay: nobody else has them, and MaxUnsent bounds them.
 func (c *Core) expireResults(now time.Time) {
 	for {
 		a := c.unclaimed.First()
@@ -314,7 +333,9 @@ func (c *Core) expireResults(now time.Time) {
 		case c.retainedBytes <= c.cfg.MaxRetained:
 			return
 		case a == nil:
-			a = c.retained.First() // not nil: results in the two lists take the bytes
+			if a = c.retained.First(); a == nil {
+				return
+			}
 		}
 		c.Stats.Forgotten++
 		c.noteForgotten(a, now)

@@ -36,6 +36,9 @@ type Config struct {
 	// MaxRetained bounds the bytes of results that wait to be acknowledged, plus 512 bytes a result. Beyond the
 	// bound the worker forgets the oldest results, and first the results that no frontend claims.
 	MaxRetained int
+	// MaxUnsent bounds the bytes of results that wait to be sent to a frontend, plus 512 bytes a result. Beyond the
+	// bound no task of the frontend starts, until half has left. Running tasks may add a result each.
+	MaxUnsent int
 	// ReadyExpiry is the time that the worker holds a slot for a frontend without an answer to Ready.
 	ReadyExpiry time.Duration
 	// Grace is the time that attempts of a broken link run on, waiting for a claim.
@@ -48,7 +51,8 @@ type Config struct {
 
 // Defaults fills the zero fields of c. Capacity and policy: one slot, order fair, 1 s starvation bound, 10 ms
 // until spare work is stopped, and an eighth of the worker closed to long tasks. Sizes: 16384 places, payloads of
-// 1 MiB, and 256 MiB of retained results. Times: 500 ms ready expiry, 10 s grace, and 30 s to claim a result.
+// 1 MiB, 256 MiB of retained results, and 64 MiB of unsent results. Times: 500 ms ready expiry,
+// 10 s grace, and 30 s to claim a result.
 func (c Config) Defaults() Config {
 	def := func(p *time.Duration, d time.Duration) {
 		if *p == 0 {
@@ -71,6 +75,7 @@ func (c Config) Defaults() Config {
 	defInt(&c.MaxQueue, 1<<14)
 	defInt(&c.MaxPayload, 1<<20)
 	defInt(&c.MaxRetained, 256<<20)
+	defInt(&c.MaxUnsent, 64<<20)
 	if c.ShortShare == 0 {
 		c.ShortShare = 1.0 / 8
 	}
@@ -94,7 +99,7 @@ func (c Config) AlwaysOpen() probe.Demand {
 // LinkID names a connection at this worker. The shell never uses a LinkID twice.
 type LinkID uint64
 
-// Event is an input of a Core: LinkUp, LinkDown, Received, Exited, Fetched, CacheChanged,
+// Event is an input of a Core: LinkUp, LinkDown, Received, Sent, Exited, Fetched, CacheChanged,
 // Progressed, Leave or Wake.
 type Event interface{ isEvent() }
 
@@ -114,6 +119,10 @@ type Received struct {
 	Link LinkID
 	Msg  probe.Msg
 }
+
+// Sent reports that a message with Report has left: the kernel has the message and all messages before. If several
+// messages with Report are under way on a link, each Sent is for the oldest.
+type Sent struct{ Link LinkID }
 
 // Exited reports the end of an attempt. Every Start is followed by exactly one Exited. Exited is passed by
 // pointer because the struct is large and frequent. The core does not keep the pointer, but may change Status.
@@ -172,10 +181,11 @@ type Wake struct{}
 // At its next step the core takes back the memory of each Send and Start, and of each Finished in a Send.
 type Action interface{ isAction() }
 
-// Send orders a message on a link. The message may be lost if the link breaks.
+// Send orders a message on a link. The message may be lost if the link breaks. Messages of a link leave in order.
 type Send struct {
-	Link LinkID
-	Msg  probe.Msg
+	Link   LinkID
+	Msg    probe.Msg
+	Report bool // the shell reports when the message has left
 }
 
 // Start orders the start of an attempt. The Deadline of its Launch counts from now on.
@@ -209,6 +219,7 @@ type Release struct{ Attempt probe.AttemptID }
 func (LinkUp) isEvent()       {}
 func (LinkDown) isEvent()     {}
 func (Received) isEvent()     {}
+func (Sent) isEvent()         {}
 func (*Exited) isEvent()      {}
 func (Fetched) isEvent()      {}
 func (CacheChanged) isEvent() {}
@@ -279,9 +290,11 @@ type Core struct {
 	expectedEnds   pq.Heap[*attempt]
 	endingSoon     []*attempt          // running attempts expected to end within a round trip
 	endingSoonRoom probe.Demand        // room of endingSoon
-	retained       list.List[*attempt] // attempts that have ended, to be acknowledged
+	retained       list.List[*attempt] // attempts that have ended, sent and to be acknowledged
 	unclaimed      list.List[*attempt] // ended attempts without a link, by when the link broke or the attempt ended
-	retainedBytes  int                 // size of the results in retained and unclaimed
+	retainedBytes  int                 // size of all results
+	heldBytes      int                 // size of the results that wait to be sent
+	fullLinks      int                 // links with too many results that wait
 	commons        list.List[*common]  // common data of all links, by last use
 	orphans        list.List[*attempt] // running attempts without a link, by when the link broke
 
@@ -333,6 +346,7 @@ type link struct {
 	answerTime      time.Duration // time to answer a Ready, smoothed
 	answerDeviation time.Duration // mean deviation of answerTime
 	lead            time.Duration // how long to ask ahead of a slot
+	unsent
 }
 
 // attempt is a try at a task, from arrival to acknowledgement. Very many ended attempts may wait for
@@ -345,6 +359,7 @@ type attempt struct {
 	state      attemptState
 	unwanted   bool // no frontend wants the result
 	guarded    bool // of the job: only a claim that names the tenant takes the attempt
+	isHeld     bool // ended, and the result is in held of the owner
 	job        probe.JobID
 	tenant     string
 	generation probe.Generation // of the job when the attempt was launched or claimed
@@ -506,8 +521,12 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	switch ev := ev.(type) {
 	case Received:
 		if l := c.links[ev.Link]; l != nil { // otherwise the connection was dropped
-			c.unparkLink(l)
+			c.noteHeard(l)
 			acts = c.receiveMsg(l, ev.Msg, now, acts)
+		}
+	case Sent:
+		if l := c.links[ev.Link]; l != nil {
+			acts = c.releaseHeld(l, now, acts)
 		}
 	case *Exited:
 		acts = c.endAttempt(ev, now, acts)
@@ -608,7 +627,7 @@ func (c *Core) receiveMsg(l *link, msg probe.Msg, now time.Time, acts []Action) 
 
 // sendMsg appends a Send of m on l.
 func (c *Core) sendMsg(l *link, m probe.Msg, acts []Action) []Action {
-	return append(acts, c.lent.sends.Lend(Send{l.id, m}))
+	return append(acts, c.lent.sends.Lend(Send{Link: l.id, Msg: m}))
 }
 
 // Load returns the load that most messages carry. Room of stoppable spare work counts as free. Yielded and spare

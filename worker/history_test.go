@@ -45,7 +45,8 @@ func TestHistories(t *testing.T) {
 			{"kill", 1, w.kill}, {"restamp", 1, w.restamp}, {"claim", 1, w.claim}, {"ack", 1, w.ack},
 			{"sync", 1, w.sync}, {"rude", 2, w.sendRude},
 			{"chat", 1, w.chat}, {"deliver", 20, w.deliver}, {"repeat", 1, w.repeat}, {"lose", 1, w.lose},
-			{"hear", 14, w.hear}, {"break", 1, w.breakLink}, {"connect", 1, w.connect}, {"exit", 3, w.exit},
+			{"hear", 14, w.hear}, {"sent", 8, w.reportSent}, {"break", 1, w.breakLink}, {"connect", 1, w.connect},
+			{"exit", 3, w.exit},
 			{"fetched", 2, w.answerFetch},
 			{"pass", 4, w.pass}, {"ahead", 4, w.passToWake}, {"long", 1, w.passLong}, {"leave", 1, w.leave},
 		}
@@ -77,7 +78,7 @@ func TestHistories(t *testing.T) {
 		return
 	}
 	for _, kind := range []string{
-		"LinkUp", "LinkDown", "Exited", "Fetched", "Leave", "Wake",
+		"LinkUp", "LinkDown", "Sent", "Exited", "Fetched", "Leave", "Wake",
 		"Reserve", "Bind", "Decline", "Enqueue", "Cancel", "Kill", "Claim", "Ack", "Sync", "Ping", "Probe", "Hello",
 		"Load", "Restamp",
 		"Start", "Stop", "Drop", "Fetch", "Release",
@@ -87,7 +88,7 @@ func TestHistories(t *testing.T) {
 		"needs_files", "no_input",
 		"fetch released", "fetched too late", "matrix", "backfilled", "early", "kept", "bundled", "rode",
 		"orphaned", "claimed", "claimed too late", "guarded attempts claimed", "abandoned", "forgotten", "spare", "preempted",
-		"told to an older frontend", "grew regular",
+		"told to an older frontend", "grew regular", "held", "full",
 	} {
 		if seen[kind] == 0 {
 			t.Errorf("%s never came up", kind)
@@ -122,8 +123,10 @@ type world struct {
 
 	claims   map[jobKey]jobClaim // last answered claims
 	claiming *probe.Claim        // the Claim under way, or nil
-	launched map[probe.AttemptID]jobStay
-	reserved map[placeKey]jobStay
+	// startsLate is set while a task may start whatever waits: its turn began before, or the results come after.
+	startsLate bool
+	launched   map[probe.AttemptID]jobStay
+	reserved   map[placeKey]jobStay
 }
 
 // jobStay is what a frontend says of a job with an attempt or a place.
@@ -193,6 +196,9 @@ type wire struct {
 	front    *front
 	toWorker []flight
 	toFront  []flight
+
+	unsent  int   // bytes of results that the worker sent, and that have not left
+	reports []int // of them, those that leave with each message with Report
 }
 
 type flight struct {
@@ -208,6 +214,7 @@ func newWorld(t *rapid.T, seen map[string]int) *world {
 		Weights:    map[string]float64{"t": 2},
 		MaxPayload: 100,
 		MaxQueue:   rapid.SampledFrom([]int{20, 3}).Draw(t, "queue"),
+		MaxUnsent:  rapid.SampledFrom([]int{0, 0, 2000, 6000}).Draw(t, "unsent"),
 		ShortShare: rapid.SampledFrom([]float64{-1, 0.3}).Draw(t, "share"),
 
 		PreemptAfter: time.Millisecond,
@@ -310,6 +317,9 @@ func (w *world) checkAction(a Action) {
 		if a.Launch.Function != "f" || len(a.Launch.Payload) > 100 {
 			w.t.Fatalf("start of %s: it cannot run", id)
 		}
+		if l := w.core.attempts[id].owner; l != nil && l.isFull && !w.startsLate {
+			w.t.Fatalf("start of %s: %d bytes of results wait for its frontend", id, l.total())
+		}
 		w.started[id] = true
 		delete(w.owners, id)
 		w.runs[id] = &run{id: id, needs: n}
@@ -362,6 +372,7 @@ func (w *world) checkAction(a Action) {
 			m = &kept
 		}
 		l.toFront = append(l.toFront, flight{m, w.now.Add(maxDelay)})
+		w.noteSent(l, a)
 	default:
 		w.t.Fatalf("unknown action %T", a)
 	}
@@ -411,7 +422,9 @@ func (w *world) checkMsg(l *wire, msg probe.Msg) {
 			}
 		}
 	case probe.Started:
-		if w.runs[m.Attempt] == nil {
+		if held := w.isHeld(m.Attempt); held && w.claiming != nil {
+			w.seen["claimed while held"]++
+		} else if w.runs[m.Attempt] == nil {
 			w.t.Fatalf("attempt %s was started, but does not run", m.Attempt)
 		}
 		w.checkTaken(l, m.Attempt)
@@ -453,6 +466,56 @@ func (w *world) checkMsg(l *wire, msg probe.Msg) {
 			w.t.Fatalf("impossible times in %+v", m)
 		}
 	}
+}
+
+// noteSent counts the bytes of a result until the result leaves. Beyond the window no further result is sent.
+func (w *world) noteSent(l *wire, s *Send) {
+	if m, ok := s.Msg.(*probe.Finished); ok {
+		size := w.core.attempts[m.Attempt].retainedSize()
+		if len(l.reports) > 0 && l.unsent+size > w.core.window() {
+			w.t.Fatalf("%d bytes of results have not left link %d, and %d more are sent", l.unsent, l.id, size)
+		}
+		l.unsent += size
+	}
+	if s.Report {
+		sum := 0
+		for _, n := range l.reports {
+			sum += n
+		}
+		l.reports = append(l.reports, l.unsent-sum)
+	}
+}
+
+// reportSent reports that messages of a link have left.
+func (w *world) reportSent() {
+	var ls []*wire
+	for _, l := range w.wires {
+		if len(l.reports) > 0 {
+			ls = append(ls, l)
+		}
+	}
+	if len(ls) > 0 {
+		w.reportSentOf(ls[w.draw("link", len(ls))])
+	}
+}
+
+func (w *world) reportSentOf(l *wire) {
+	l.unsent -= l.reports[0]
+	l.reports = l.reports[1:]
+	w.step(Sent{Link: l.id})
+}
+
+// isHeld reports whether an attempt has ended, and the core holds the result back.
+func (w *world) isHeld(id probe.AttemptID) bool {
+	a := w.core.attempts[id]
+	if a == nil || !a.isHeld {
+		return false
+	}
+	w.seen["held"]++
+	if a.owner.isFull {
+		w.seen["full"]++
+	}
+	return true
 }
 
 // checkTaken checks that a Claim on l that has just taken an attempt from another link may do so.
@@ -847,8 +910,9 @@ func (w *world) receive(l *wire, msg probe.Msg) {
 	if m, ok := msg.(probe.Claim); ok {
 		w.claiming = &m
 	}
+	_, w.startsLate = msg.(probe.Bind)
 	w.step(Received{Link: l.id, Msg: msg})
-	w.claiming = nil
+	w.claiming, w.startsLate = nil, false
 	if l.front.rude {
 		return
 	}
@@ -987,11 +1051,16 @@ func (w *world) exit() {
 	}
 }
 
+// result returns a result that names its attempt. Half of the results are large.
+func (w *world) result(id probe.AttemptID) []byte {
+	return append([]byte(id.String()), make([]byte, 1500*w.draw("large", 2))...)
+}
+
 func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 	r := w.runs[id]
 	delete(w.runs, id)
 	w.free = w.free.add(r.needs)
-	ev := &Exited{Attempt: id, Status: status, Result: []byte(id.String()), Run: time.Millisecond,
+	ev := &Exited{Attempt: id, Status: status, Result: w.result(id), Run: time.Millisecond,
 		CPU: 2 * time.Millisecond, Memory: 3}
 	w.endings[id] = *ev
 	if a := w.core.attempts[id]; r.preempted && !a.unwanted && status == probe.Killed {
@@ -1000,17 +1069,20 @@ func (w *world) exitOne(id probe.AttemptID, status probe.Status) {
 		end.Status = probe.Preempted
 		w.endings[id] = end
 	}
-	l := w.wire(w.owners[id])
+	l, before := w.wire(w.owners[id]), 0
+	if l != nil {
+		before = len(l.toFront)
+	}
+	w.startsLate = true
+	w.step(ev)
+	w.startsLate = false
 	if l == nil || r.stopped {
-		w.step(ev)
 		return
 	}
-	before := len(l.toFront)
-	w.step(ev)
 	if !slices.ContainsFunc(l.toFront[before:], func(f flight) bool {
 		m, ok := f.msg.(*probe.Finished)
 		return ok && m.Attempt == id
-	}) {
+	}) && !w.isHeld(id) {
 		w.t.Fatalf("attempt %s of link %d ended, and no Finished was sent", id, l.id)
 	}
 }
@@ -1177,6 +1249,10 @@ func (w *world) answerAll() {
 				msg := l.toFront[0].msg
 				l.toFront = l.toFront[1:]
 				w.hearMsg(l.front, msg)
+				busy = true
+			}
+			for len(l.reports) > 0 {
+				w.reportSentOf(l)
 				busy = true
 			}
 			f := l.front

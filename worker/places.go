@@ -46,7 +46,7 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 		if !l.seenPlaces.Mark(id) {
 			continue
 		}
-		ride := regular && int(i) < rides && len(c.askedAhead) == 0 && !c.hasAttempt(l, m.Launches[i].Attempt)
+		ride := regular && !l.isFull && int(i) < rides && len(c.askedAhead) == 0 && !c.hasAttempt(l, m.Launches[i].Attempt)
 		if ride && c.queue.len() > 0 {
 			if !hasLooked {
 				hasLooked, gap = true, c.seekGap(need, now)
@@ -211,7 +211,7 @@ func (c *Core) sendRefused(
 	}, acts)
 }
 
-// queuePlace gives a new place its sequence number and times, and queues the place, or parks it on a silent link.
+// queuePlace gives a new place its sequence number and times, and queues or parks the place.
 func (c *Core) queuePlace(p *place, now time.Time) {
 	c.seq++
 	p.seq, p.queuedAt, p.believedSince = c.seq, now, now
@@ -223,11 +223,11 @@ func (c *Core) queuePlace(p *place, now time.Time) {
 	c.queueOrPark(p)
 }
 
-// queueOrPark puts p into the queue of its class, or parks p on a silent link. A place that is due becomes regular
-// when it enters the queue (prepareForQueue).
+// queueOrPark puts p into the queue of its class, or parks p if the places of its link are parked. A place that is due
+// becomes regular when it enters the queue (prepareForQueue).
 func (c *Core) queueOrPark(p *place) {
 	p.link.places[p.res] = p
-	if p.link.silent {
+	if p.link.isParked() {
 		p.state = parked
 		p.link.parked = append(p.link.parked, p)
 		c.parkedCount++
@@ -276,7 +276,7 @@ func (c *Core) assignInOrder(now time.Time, acts []Action) []Action {
 	for {
 		c.reopenIfQuiet(now)
 		if a := c.staged.First(); a != nil {
-			if !roomFor(a.demand, a.long).fitsIn(c.free) {
+			if a.owner.isFull || !roomFor(a.demand, a.long).fitsIn(c.free) {
 				return acts
 			}
 			c.removeStaged(a)
@@ -557,22 +557,32 @@ func (c *Core) dropPlace(p *place) {
 	}
 }
 
-// parkLink takes the queued places of a silent link out of the queue, so no place waits behind a silent frontend.
-func (c *Core) parkLink(l *link) {
-	l.silent = true
+// isParked reports whether the places of a link are parked: the frontend is silent, or too many results wait for it.
+func (l *link) isParked() bool { return l.silent || l.isFull }
+
+// parkPlaces takes the queued places of a link out of the queue, so no other place waits behind them.
+func (c *Core) parkPlaces(l *link) {
 	for _, p := range l.placesInOrder(func(p *place) bool { return p.state == queued }) {
 		c.takeFromQueue(p)
 		c.queueOrPark(p)
 	}
 }
 
-// unparkLink puts the parked places of a link back into the queue, once the frontend has spoken again.
-func (c *Core) unparkLink(l *link) {
-	if !l.silent {
+// noteHeard takes in that the frontend of a link has spoken.
+func (c *Core) noteHeard(l *link) {
+	if l.silent {
+		l.silent = false
+		c.unparkPlaces(l)
+	}
+}
+
+// unparkPlaces puts the parked places of a link back into the queue, unless there is another reason to park them.
+func (c *Core) unparkPlaces(l *link) {
+	if l.isParked() {
 		return
 	}
 	places := l.parked
-	l.silent, l.parked = false, nil
+	l.parked = nil
 	c.parkedCount -= len(places)
 	for _, p := range places {
 		c.queueOrPark(p)
@@ -617,7 +627,8 @@ func (c *Core) expireOverdue(now time.Time, acts []Action) []Action {
 		c.dropPlace(p)
 		acts = c.sendMsg(p.link, probe.Evicted{First: p.res, Count: 1, Reason: probe.Expired}, acts)
 		if !p.link.silent {
-			c.parkLink(p.link)
+			p.link.silent = true
+			c.parkPlaces(p.link)
 		}
 	}
 	for a := c.lateStaged(now); a != nil; a = c.lateStaged(now) {
@@ -648,8 +659,11 @@ func (c *Core) lateStaged(now time.Time) *attempt {
 
 // patienceFor returns how long a staged attempt waits for the slot promised to it. Spare work that stops for the
 // attempt may take obeysFor after the order. The order may go out some time after the attempt was staged, so the
-// limit is twice obeysFor.
+// limit is twice obeysFor. If too many results wait for the frontend, the attempt may not start, and does not wait.
 func (c *Core) patienceFor(a *attempt) time.Duration {
+	if a.owner.isFull {
+		return 0
+	}
 	if a.clearsSpare && c.stopping.Len() > 0 {
 		return 2 * obeysFor
 	}

@@ -17,6 +17,7 @@ import (
 //	a up                             frontend a connects; another "a up" is a new connection
 //	a reserve 1-3 job=x with=a1,a2   message from a to the worker
 //	a bind 1.2 a1                    place 1 in its turn 2 gets a task
+//	a sent                           all up to the oldest message shown with ! is in the kernel
 //	exit a1 failed                   the executor is done with an attempt
 //	fetched a1 failed                the fetcher is done with the files of an attempt
 //	progress a1 done=30 ago=1s       a second ago, a1 reported 30 % of its work as done
@@ -35,6 +36,7 @@ func newStory(l *script.Line) *script.Story[Event, Action] {
 		PreemptAfter: l.Duration("preempt"),
 		ShortShare:   float64(l.Number("share", -1)) / 100, // %
 		MaxQueue:     l.Number("queue", 0), MaxPayload: l.Number("payload", 0), MaxRetained: l.Number("kept", 0),
+		MaxUnsent: l.Number("unsent", 0),
 	}
 	if name := l.Text("order"); name != "" {
 		var err error
@@ -111,6 +113,9 @@ func (s *story) event(l *script.Line) Event {
 	}
 	if verb == "down" {
 		return LinkDown{Link: link}
+	}
+	if verb == "sent" {
+		return Sent{Link: link}
 	}
 	return Received{Link: link, Msg: readMsg(l, verb)}
 }
@@ -268,7 +273,11 @@ func (s *story) show(acts []Action) string {
 func (s *story) showAction(a Action) string {
 	switch a := a.(type) {
 	case *Send:
-		return s.names[a.Link] + " " + showMsg(a.Msg)
+		text := s.names[a.Link] + " " + showMsg(a.Msg)
+		if a.Report {
+			text += " !"
+		}
+		return text
 	case *Start:
 		text := "start " + script.ShowAttempt(a.Launch.Attempt) + script.Optional(" deadline", a.Launch.Deadline)
 		if len(a.Common) > 0 {
@@ -413,6 +422,8 @@ func (s *story) state() string {
 		{"running", len(c.runs)},
 		{"orphans", c.orphans.Len()},
 		{"retained", c.retained.Len()},
+		{"held_bytes", c.heldBytes},
+		{"full", c.fullLinks},
 		{"unclaimed", c.unclaimed.Len()},
 	} {
 		if count.n > 0 {

@@ -34,6 +34,7 @@ type queueFlags struct {
 	Grace           time.Duration `default:"10s" placeholder:"D" help:"How long tasks of a lost frontend run on, until another frontend claims them. Default ${default}."`
 	Retain          time.Duration `default:"30s" placeholder:"D" help:"How long results of a lost frontend are kept, until another frontend claims them; at most --grace while the worker drains. Default ${default}."`
 	MaxRetained     size          `default:"256MiB" placeholder:"SIZE" help:"Total size of the results that --retain keeps. Beyond it, the oldest are dropped. Default ${default}."`
+	MaxUnsent       size          `default:"64MiB" placeholder:"SIZE" help:"Results that wait to be sent to a frontend. Beyond it, no task of this frontend starts until half has left. Default ${default}."`
 	MaxQueue        int           `default:"16384" placeholder:"N" help:"Places in the queue; reservations beyond are refused. A tenant may hold three times as many places as are free. Default ${default}."`
 	MaxResult       size          `default:"1MiB" placeholder:"SIZE" help:"Largest result of a task. Default ${default}."`
 }
@@ -48,6 +49,7 @@ func (q *queueFlags) applyQueue(c *serve.Config) error {
 	k.Order, k.Weights, k.StarvationBound, k.ReadyExpiry = order, q.Weights, q.StarvationBound, q.ReadyExpiry
 	k.PreemptAfter = q.PreemptAfter
 	k.Grace, k.Retain, k.MaxRetained, k.MaxQueue = q.Grace, q.Retain, int(q.MaxRetained), q.MaxQueue
+	k.MaxUnsent = int(q.MaxUnsent)
 	c.MaxResult = int(q.MaxResult)
 	return nil
 }

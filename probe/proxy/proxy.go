@@ -31,8 +31,8 @@ type conn struct {
 }
 
 const (
-	// bufferSize is the size of the kernel's buffers of a connection. The kernel's own choice takes megabytes at once. With
-	// less, the kernel would drop bytes, because a new connection has told its peer to send up to 64 KiB.
+	// bufferSize is the size of the kernel's buffers of a connection. The kernel's own choice takes megabytes at once.
+	// With less, the kernel would drop bytes, because a new connection has told its peer to send up to 64 KiB.
 	bufferSize = 64 << 10
 	// partSize is the largest number of bytes relayed at once.
 	partSize = 16 << 10

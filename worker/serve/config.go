@@ -107,8 +107,9 @@ type Config struct {
 	HandshakeTimeout time.Duration
 	// MaxLease is the longest lease that a Hello may ask for. Default 1 min.
 	MaxLease time.Duration
-	// OutboundLimit bounds the bytes that wait for a slow peer. Beyond it the worker closes the connection.
-	// Default 64 MiB.
+	// OutboundLimit bounds the bytes that wait for a peer that sends and does not read. Beyond it the worker closes
+	// the connection. Results do not reach the limit: see Core.MaxUnsent. At least 4 MiB more than MaxResult;
+	// default 64 MiB.
 	OutboundLimit int
 
 	// Audit logs refused frontends, and orders of frontends to this worker; nil: no log.
@@ -251,9 +252,10 @@ func (c Config) Validate() error {
 	// The frame around the payload needs FullFrame.
 	between("the payload limit", c.Core.MaxPayload, 1, min(probe.MaxBlob, c.MaxFrame-probe.FullFrame))
 	between("the result limit", c.MaxResult, 1, probe.MaxBlob)
-	between("the outbound limit", c.OutboundLimit, 1<<16, huge)
+	between("the outbound limit", c.OutboundLimit, c.MaxResult+4<<20, huge)
 	between("the queue limit", c.Core.MaxQueue, 1, 1<<24)
 	between("the limit of results kept", c.Core.MaxRetained, 1, huge)
+	between("the limit of results not sent", c.Core.MaxUnsent, 1<<16, huge)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("worker configuration: %w", err)
 	}

@@ -53,6 +53,11 @@ type conn struct {
 	heardAt        time.Time   // when data last came; before helloDone, when the connection opened
 	batch          []probe.Msg // received messages, to be delivered
 
+	outflow  *time.Timer // set while bytes wait for the peer; nil: none wait
+	written  int64       // bytes given to wire.Write
+	passed   int64       // of them, those that the kernel had taken at passedAt
+	passedAt time.Time   // when the kernel last took bytes
+
 	// The server's mutex guards these.
 	hadLink   bool          // has or had a link
 	link      worker.LinkID // 0: none
@@ -60,6 +65,8 @@ type conn struct {
 	outbox    []byte        // frames
 	bodyStart int           // start of the last frame's body; 0: no frame is open
 	writing   bool          // a goroutine writes, and will look into the outbox again
+	allTaken  int64         // bytes ever taken from the outbox
+	reports   []int64       // ends of messages with Report, counted as allTaken, for those that have not left
 
 	// The writer owns these.
 	taken  []byte // taken from the outbox
@@ -237,6 +244,12 @@ func (c *conn) takeOutbox() {
 		c.endFrame()
 	}
 	c.taken, c.outbox = c.outbox, c.taken
+	c.allTaken += int64(len(c.taken))
+}
+
+// reportWhenSent has the core told when the last message of the outbox has left. The server's mutex is held.
+func (c *conn) reportWhenSent() {
+	c.reports = append(c.reports, c.allTaken+int64(len(c.outbox)))
 }
 
 // maxReusedOutbox is the largest outbox, in bytes, that is kept for reuse.
@@ -257,20 +270,39 @@ func (c *conn) writeTaken(atHome bool) {
 		if c.taken = c.taken[:0]; cap(c.taken) > maxReusedOutbox {
 			c.taken = nil
 		}
-
-		c.server.mu.Lock()
-		more = len(c.outbox) > 0
-		leave := !atHome && (more || len(c.unsent) > 0)
-		if more && atHome {
-			c.takeOutbox()
+		waiting := len(c.unsent)
+		if atHome {
+			waiting = c.wire.OutboundBuffered()
 		}
-		c.writing = more || leave
-		c.server.mu.Unlock()
-		if leave {
+		var leave bool
+		var others []*conn
+		if more, leave, others = c.endWrite(atHome, waiting); leave {
 			c.wire.Later(c.writeUnsent)
-			break
+			more = false
+		}
+		for _, other := range others {
+			other.writeTaken(atHome && other.home == c.home)
 		}
 	}
+}
+
+// endWrite notes that all taken bytes were written, except the waiting bytes. If the writer is to go on, more or leave
+// is set: leave if home has to go on. If results have left, the core may have sent messages to other connections. The
+// caller has to write these connections.
+func (c *conn) endWrite(atHome bool, waiting int) (more, leave bool, others []*conn) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reportSent(c, waiting) {
+		others = s.endLocked(nil)
+	}
+	more = len(c.outbox) > 0
+	leave = !atHome && (more || len(c.unsent) > 0)
+	if more && atHome {
+		c.takeOutbox()
+	}
+	c.writing = more || leave
+	return more, leave, others
 }
 
 // writeUnsent goes on, at home, where writeTaken stopped away from home.
@@ -299,9 +331,53 @@ func (c *conn) writeAtHome(b []byte) {
 	if _, err := c.wire.Write(b); err != nil {
 		return // Write has closed the connection
 	}
-	if n := c.wire.OutboundBuffered(); n > c.server.cfg.OutboundLimit {
+	c.written += int64(len(b))
+	switch n := c.wire.OutboundBuffered(); {
+	case n > c.server.cfg.OutboundLimit:
 		c.closeForFault(&fault{"slow_reader", fmt.Errorf("%d bytes wait for the peer to read", n)})
+	case n > 0 && c.outflow == nil:
+		c.passed, c.passedAt = c.written-int64(n), time.Now()
+		c.outflow = time.AfterFunc(outflowEvery, func() { c.wire.Later(c.checkOutflow) })
 	}
+}
+
+const (
+	// outflowEvery is the time between two looks at a connection with waiting bytes. After a look, held results may
+	// follow. See sendWindow of package worker.
+	outflowEvery = time.Millisecond
+	// maxStall bounds the time for a peer to read nothing, together with the lease.
+	maxStall = 10 * time.Second
+)
+
+// checkOutflow looks how many of the waiting bytes the kernel has taken. If the kernel took nothing for too long, the
+// peer does not read, and checkOutflow closes the connection. A slow peer may take any time.
+func (c *conn) checkOutflow() {
+	defer c.server.recoverPanic("sending results", func() { c.wire.Close() })
+	if c.ended {
+		return
+	}
+	waiting, now := c.wire.OutboundBuffered(), time.Now()
+	if passed := c.written - int64(waiting); passed > c.passed {
+		c.passed, c.passedAt = passed, now
+	}
+	stalled, limit := now.Sub(c.passedAt), c.server.cfg.HandshakeTimeout
+	if c.helloDone {
+		limit = min(c.lease, maxStall)
+	}
+	switch {
+	case waiting == 0:
+		c.outflow = nil
+	case stalled >= limit:
+		c.closeForFault(&fault{"slow_reader", fmt.Errorf("the peer has read nothing for %v", stalled)})
+		return
+	default:
+		c.outflow.Reset(outflowEvery)
+	}
+	c.server.withCore(c.home, func(time.Time) {
+		if !c.writing { // a writer reports by itself
+			c.server.reportSent(c, waiting)
+		}
+	})
 }
 
 // closeForFault counts and logs the fault, and closes the connection. If the fault is a rejection, the peer gets the
@@ -355,6 +431,9 @@ func (c *conn) handleClosed() {
 	c.ended = true
 	c.guest.Leave()
 	c.timer.Stop()
+	if c.outflow != nil {
+		c.outflow.Stop()
+	}
 	if c.helloDone {
 		c.server.reportLinkDown(c)
 		c.server.log.Info("frontend disconnected", "worker", c.server.cfg.Name,

@@ -26,6 +26,10 @@ func RaiseFileLimit(n uint64) uint64 {
 	return lim.Cur
 }
 
+// maxInKernel bounds the bytes that the kernel takes and does not send yet. Without the bound, megabytes of results
+// stood before a Pong, and the kernel took no more bytes for seconds on a slow link: the peer seemed to read nothing.
+const maxInKernel = 256 << 10
+
 // tuneSocket has the kernel end the connection to a dead host. On an idle connection keepalive finds the dead
 // host; on a busy connection, missing acknowledgements do.
 func tuneSocket(fd int, lease time.Duration) {
@@ -35,6 +39,7 @@ func tuneSocket(fd int, lease time.Duration) {
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3},
 		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(lease.Milliseconds())},
+		{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxInKernel},
 	} {
 		_ = unix.SetsockoptInt(fd, o.level, o.option, o.value) // without the option, the lease still finds a dead host
 	}

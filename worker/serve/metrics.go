@@ -17,6 +17,7 @@ import (
 // meters are the metrics of a server. Servers that share a set report sums.
 type meters struct {
 	connections, links, running, places *metrics.Gauge
+	heldBytes, fullLinks                *metrics.Gauge
 	wait, run                           timer
 	tasks                               [probe.NoInput + 1]*metrics.Counter
 	outcomes                            []outcome
@@ -29,6 +30,8 @@ type meters struct {
 	seenFiles files.Stats  // cache's stats at the last update of the counters
 	seenStats worker.Stats // core's stats at the last update of the counters
 	seenLoad  probe.Load   // load at the last update of the gauges
+	// seenHeldBytes and seenFullLinks are the values at the last update of the gauges.
+	seenHeldBytes, seenFullLinks int
 }
 
 // timer counts durations.
@@ -69,6 +72,8 @@ func newMeters(set *metrics.Set, capacity probe.Demand) *meters {
 		links:       set.GetOrCreateGauge("phoebe_worker_links", nil),
 		running:     set.GetOrCreateGauge("phoebe_worker_running", nil),
 		places:      set.GetOrCreateGauge("phoebe_worker_queue_places", nil),
+		heldBytes:   set.GetOrCreateGauge("phoebe_worker_held_result_bytes", nil),
+		fullLinks:   set.GetOrCreateGauge("phoebe_worker_full_links", nil),
 		skipped:     set.GetOrCreateCounter("phoebe_worker_messages_skipped_total"),
 	}
 	set.RegisterMetricsWriter(func(w io.Writer) {
@@ -180,4 +185,16 @@ func (m *meters) followCore(stats *worker.Stats, load probe.Load) {
 		m.places.Add(float64(load.Queued) - float64(m.seenLoad.Queued))
 	}
 	m.seenLoad = load
+}
+
+// followUnsent updates the gauges of results that wait to be sent.
+func (m *meters) followUnsent(heldBytes, fullLinks int) {
+	if heldBytes != m.seenHeldBytes {
+		m.heldBytes.Add(float64(heldBytes - m.seenHeldBytes))
+		m.seenHeldBytes = heldBytes
+	}
+	if fullLinks != m.seenFullLinks {
+		m.fullLinks.Add(float64(fullLinks - m.seenFullLinks))
+		m.seenFullLinks = fullLinks
+	}
 }

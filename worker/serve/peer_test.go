@@ -80,7 +80,12 @@ type peer struct {
 // connect opens a connection without a greeting.
 func connect(tb testing.TB, s *Server) *peer {
 	tb.Helper()
-	conn, err := net.Dial("tcp", s.Addr().String())
+	return connectTo(tb, s.Addr().String())
+}
+
+func connectTo(tb testing.TB, addr string) *peer {
+	tb.Helper()
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -91,7 +96,12 @@ func connect(tb testing.TB, s *Server) *peer {
 // dial opens a connection and exchanges greetings.
 func dial(tb testing.TB, s *Server) *peer {
 	tb.Helper()
-	p := connect(tb, s)
+	return greet(connect(tb, s))
+}
+
+// greet exchanges greetings.
+func greet(p *peer) *peer {
+	p.tb.Helper()
 	p.write(greeting)
 	p.expectGreeting()
 	return p

@@ -353,23 +353,43 @@ func TestFlood(t *testing.T) {
 	wantMetric(t, s, "phoebe_worker_connections", "0")
 }
 
+// A peer that sends and does not read is cut, whether its answers are many or large. Until then its results take
+// bounded memory, and others get answers.
 func TestPeerThatNeverReads(t *testing.T) {
-	s := newServer(t, 4, func(c *Config) { c.OutboundLimit = 1 << 20 })
+	const unsent, size, slots = 2 << 20, 1 << 20, 4
+	s := newServer(t, slots, func(c *Config) { c.OutboundLimit, c.Core.MaxUnsent = 5<<20, unsent })
 	good, _ := join(t, s, 7)
-	bad, _ := join(t, s, 8)
-	bad.conn.SetWriteDeadline(time.Now().Add(patience))
-	payload := strings.Repeat("x", 1<<20)
-	for seq := uint64(1); ; seq++ {
-		_, err := bad.conn.Write(pushFrame(1, reserve(probe.ResID(seq), launch(8, seq, "echo", payload)),
-			probe.Ack{Attempts: []probe.AttemptID{{Frontend: 8, Seq: seq - 1}}}))
-		if err != nil {
-			break
+	payload := strings.Repeat("x", size)
+	for name, send := range map[string]func(seq uint64) []byte{
+		"many answers": func(uint64) []byte {
+			return pushFrame(1, slices.Repeat([]probe.Msg{probe.Ping{Matrix: true}}, 1000)...)
+		},
+		"large results": func(seq uint64) []byte {
+			return pushFrame(1, reserve(probe.ResID(seq), launch(8, seq, "echo", payload)))
+		},
+	} {
+		bad := dial(t, s)
+		h := hello(8)
+		h.Lease = time.Second
+		bad.send(h)
+		bad.conn.SetWriteDeadline(time.Now().Add(patience))
+		for seq := uint64(1); ; seq++ {
+			if _, err := bad.conn.Write(send(seq)); err != nil {
+				if ne, ok := err.(net.Error); ok && ne.Timeout() {
+					t.Errorf("%s: the connection stays", name)
+				}
+				break
+			}
+			if held := heldBytes(s); held > unsent+(slots+1)*(size+1000) {
+				t.Fatalf("%s: %d bytes of results wait", name, held)
+			}
 		}
+		wantMetric(t, s, "phoebe_worker_links", "1")
+		good.send(probe.Ping{})
+		expect[probe.Pong](good)
 	}
-	wantMetric(t, s, faultMetric("slow_reader"), "1")
-	wantMetric(t, s, "phoebe_worker_links", "1")
-	good.send(reserve(1, launch(7, 1, "echo", "x")))
-	expect[*probe.Finished](good)
+	wantMetric(t, s, "phoebe_worker_held_result_bytes", "0")
+	wantMetric(t, s, "phoebe_worker_full_links", "0")
 }
 
 func TestIdleConnections(t *testing.T) {

@@ -229,6 +229,7 @@ func (s *Server) close() error {
 	s.mu.Lock()
 	s.ended = true
 	s.meters.followCore(&s.core.Stats, probe.Load{})
+	s.meters.followUnsent(0, 0)
 	s.mu.Unlock()
 	s.closeDone(nil)
 	return err
@@ -407,6 +408,9 @@ func (s *Server) performActions(now time.Time) {
 		case *worker.Send:
 			if c := s.links[a.Link]; c != nil {
 				s.queueMsg(c, a.Msg)
+				if a.Report {
+					c.reportWhenSent()
+				}
 			}
 			if m, ok := a.Msg.(probe.Ready); ok {
 				s.meters.wait.addDuration(m.Waited)
@@ -534,6 +538,19 @@ func (s *Server) queueMsg(c *conn, m probe.Msg) {
 	c.appendMsg(m)
 }
 
+// reportSent tells the core which messages of c have left, if the kernel has all taken bytes except the last waiting
+// bytes. It reports whether the core was told anything. The mutex is held.
+func (s *Server) reportSent(c *conn, waiting int) (any bool) {
+	for len(c.reports) > 0 && c.reports[0] <= c.allTaken-int64(waiting) {
+		c.reports = c.reports[1:]
+		if c.link != 0 {
+			s.stepCore(time.Now(), worker.Sent{Link: c.link})
+			any = true
+		}
+	}
+	return any
+}
+
 // endLocked ends the work under the mutex, which is still held. It updates the metrics and the alarm, and appends the
 // connections that the caller has to write to conns.
 func (s *Server) endLocked(conns []*conn) []*conn {
@@ -541,6 +558,7 @@ func (s *Server) endLocked(conns []*conn) []*conn {
 		return nil
 	}
 	s.meters.followCore(&s.core.Stats, s.core.Load())
+	s.meters.followUnsent(s.core.Unsent())
 	s.setAlarm()
 	if s.leaving && !s.idleKnown && s.core.Idle() {
 		s.idleKnown = true

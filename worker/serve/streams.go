@@ -134,7 +134,7 @@ type stream struct {
 
 	mu        sync.Mutex
 	waiting   []byte // bytes that neither the kernel nor flushWaiting has taken
-	inflight  int    // bytes that flushWaiting has taken
+	inflight  int    // bytes that flushWaiting has taken, and not written
 	flushing  bool   // flushWaiting runs
 	unwritten []byte // bytes that writeNow has still to write
 	writeOnce func(fd uintptr) bool
@@ -231,6 +231,9 @@ func (s *stream) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// flushPiece is the size of a write of flushWaiting. OutboundBuffered shows the progress after each.
+const flushPiece = 64 << 10
+
 // flushWaiting writes the waiting bytes, as fast as the kernel takes them.
 func (s *stream) flushWaiting() {
 	for {
@@ -242,9 +245,16 @@ func (s *stream) flushWaiting() {
 		if len(b) == 0 {
 			return
 		}
-		if _, err := s.out.Write(b); err != nil {
-			s.Close()
-			return
+		for len(b) > 0 {
+			piece := b[:min(len(b), flushPiece)]
+			if _, err := s.out.Write(piece); err != nil {
+				s.Close()
+				return
+			}
+			b = b[len(piece):]
+			s.mu.Lock()
+			s.inflight = len(b)
+			s.mu.Unlock()
 		}
 	}
 }
