@@ -52,6 +52,8 @@ type cluster struct {
 	// readTime returns how long a task reads its inputs at a worker, on top of its run; nil: tasks have no
 	// inputs.
 	readTime func(w *workerNode, s *worker.Start) time.Duration
+	// onReport reports to a worker, some time later, that results have left; nil: results leave at once.
+	onReport func(w *workerNode, link worker.LinkID)
 	// progressOf returns the progress reported by the tasks at a worker; nil: tasks report none.
 	progressOf func(w *workerNode) []worker.Progress
 	// callErr is the error of an event of kind funcCall, read at the end of the step: of a Run, and of gossip.
@@ -369,11 +371,18 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 	if c.afterWorker != nil {
 		c.afterWorker(w, ev)
 	}
+	var left []worker.LinkID
 	for _, a := range w.acts {
 		c.logStep("   w%d -> %s", w.index, a)
 		switch a := a.(type) {
 		case *worker.Send:
 			c.sendToFrontend(c.conns[a.Link-1], a.Msg)
+			switch {
+			case a.Report && c.onReport != nil:
+				c.onReport(w, a.Link)
+			case a.Report:
+				left = append(left, a.Link)
+			}
 		case *worker.Start:
 			c.startExecution(w, *a)
 		case worker.Stop:
@@ -404,6 +413,11 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 	if c.checkEvery > 0 && c.steps%c.checkEvery == 0 {
 		if err := w.core.Check(); err != nil {
 			return fmt.Errorf("worker %d after %T: %w", w.index, ev, err)
+		}
+	}
+	for _, link := range left {
+		if err := c.stepWorker(w, worker.Sent{Link: link}); err != nil {
+			return err
 		}
 	}
 	return nil

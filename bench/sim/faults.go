@@ -242,10 +242,27 @@ func (r *faultRun) playOut() (err error) {
 	return r.checkDrained()
 }
 
+// reportSlowly returns a function that reports to a worker after up to 100 ms that results have left. So results wait at
+// a worker with a low MaxUnsent, and the worker starts no task of their frontend.
+func (r *faultRun) reportSlowly(d *rand.Rand) func(*workerNode, worker.LinkID) {
+	return func(w *workerNode, link worker.LinkID) {
+		life := w.life
+		r.callAt(r.now+drawBetween(d, 0, 100*time.Millisecond), func() {
+			r.tellWorker(w, life, func() worker.Event {
+				if _, full := w.core.Unsent(); full > 0 {
+					r.stats.Seen["results waited for a slow link"]++
+				}
+				return worker.Sent{Link: link}
+			})
+		})
+	}
+}
+
 // drawCluster draws the cluster, the jobs and the faults.
 func (r *faultRun) drawCluster() {
 	r.afterFrontend, r.afterWorker, r.obeysStop = r.noteAttempts, r.checkStops, r.decideStop
 	d := r.dice
+	r.onReport = r.reportSlowly(rand.New(rand.NewPCG(r.seed, 'l')))
 	r.net = network{
 		delay: drawBetween(d, 10*time.Microsecond, time.Millisecond), jitter: drawBetween(d, 0, time.Millisecond),
 		codec: true, reorder: drawOne(d, 0, 0, time.Millisecond, 5*time.Millisecond),
@@ -276,6 +293,9 @@ func (r *faultRun) drawCluster() {
 		}
 		if r.frontendsOnly { // patience for frontends that hang
 			cfg.MaxRetained, cfg.Grace = 256<<20, 5*time.Second
+		}
+		if i%3 == 1 && !r.frontendsOnly { // results leave slowly, and wait (reportSlowly)
+			cfg.MaxUnsent = 2000
 		}
 		w := r.addWorker(cfg, 1)
 		w.ignoresRestamp = drawChance(rand.New(rand.NewPCG(r.seed, 'r'<<32|uint64(i))), 0.2)

@@ -3,6 +3,22 @@ package mutants
 // worker lists the mutants of package worker. Short and central old texts stay valid longest.
 var worker = packageMutants{"worker", []mutant{
 	{
+		"places of a frontend wait while too many results wait for the frontend", "Core.updateFull",
+		"c.parkPlaces(l)", "",
+	},
+	{
+		"no ride starts while too many results wait for its frontend", "Core.reservePlaces",
+		"regular && !l.isFull && int(i) < rides", "regular && int(i) < rides",
+	},
+	{
+		"results beyond the window are held back", "Core.mustHold",
+		"u.sentBytes+size > c.window()", "false",
+	},
+	{
+		"a claim of a held result is answered", "Core.adoptAttempt",
+		"acts = c.answerHeld(a, acts)", "",
+	},
+	{
 		"a frontend whose task meets another hears of it at once", "Core.enqueueTask",
 		"answer.Wait = c.expectedWait(p, now)", "",
 	},
