@@ -148,7 +148,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a link that was silent takes part again when it is heard", "Core.Step",
-		"c.unparkLink(l)", "",
+		"c.noteHeard(l)", "",
 	},
 	{
 		"an attempt that ends frees its slot", "Core.endAttempt",
@@ -156,7 +156,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a result is kept until it is acknowledged", "Core.concludeAttempt",
-		"return c.sendMsg(a.owner, c.finishedMsg(a), acts)",
+		"return c.sendResult(a, acts)",
 		"acts = c.sendMsg(a.owner, c.finishedMsg(a), acts)\n\tc.forgetAttempt(a)\n\treturn acts",
 	},
 	{
