@@ -53,21 +53,13 @@ func (r *faultRun) drawCalm() {
 			ShortShare: drawOne(d, 0, -1, 0.5),
 		}, 1), d)
 	}
-	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
-	r.drainingLife, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
-	r.queued, r.idle = make([]uint32, len(r.workers)), make([]idleSpan, len(r.workers))
+	r.readyCalm()
 	r.afterFrontend, r.afterWorker = r.checkCalmFrontend, r.checkCalmWorker
-	if drawChance(d, 0.5) {
-		for _, w := range r.workers {
-			r.sendGossip(w, false)
-		}
-	}
-	for i := range 1 + d.IntN(3) {
-		r.visits = append(r.visits, map[probe.JobID]*visit{})
-		r.addFrontend(frontend.Config{
+	for range 1 + d.IntN(3) {
+		r.addCalmFrontend(frontend.Config{
 			MaxWait: drawOne[time.Duration](d, 0, -1), Matcher: drawOne(d, estimate.Stable, estimate.Greedy,
 				estimate.Optimal), Copies: r.copies,
-		}, r.seed+uint64(i)<<32)
+		})
 	}
 	work := time.Duration(slots) * drawBetween(d, 10*time.Second, 150*time.Second)
 	most := work
@@ -88,6 +80,24 @@ func (r *faultRun) drawCalm() {
 	r.checkEvery = 1 + uint64(r.stats.Tasks/2) // a check takes time in proportion to the tasks
 	r.maxStill = 50_000 + 20*r.stats.Tasks
 	r.end = time.Hour
+}
+
+// readyCalm makes the records of the workers. In half of the runs the workers gossip.
+func (r *faultRun) readyCalm() {
+	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
+	r.drainingLife, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
+	r.queued, r.idle = make([]uint32, len(r.workers)), make([]idleSpan, len(r.workers))
+	if drawChance(r.dice, 0.5) {
+		for _, w := range r.workers {
+			r.sendGossip(w, false)
+		}
+	}
+}
+
+// addCalmFrontend adds a frontend of a calm run.
+func (r *faultRun) addCalmFrontend(cfg frontend.Config) {
+	r.visits = append(r.visits, map[probe.JobID]*visit{})
+	r.addFrontend(cfg, r.seed+uint64(len(r.frontends))<<32)
 }
 
 // drawCalmJob draws a job of about the given work at most, enters the job, and returns its work.

@@ -121,6 +121,9 @@ func (r *faultRun) receiveSubmit(j *faultJob, f *frontendNode, session int, spec
 		r.log("client: job %d to f%d, %d tasks, generation %d, mode %v, policy %+v, %s, stages %+v", j.n, f.index,
 			len(spec.Tasks), spec.Generation, spec.Mode, spec.Policy, spec.Constraint, spec.Stages)
 	}
+	if r.plain != nil {
+		r.notePlainArrival(j)
+	}
 	if err := r.stepFrontend(f, frontend.Submit{Job: &spec}); err != nil {
 		r.failRun("%w", err)
 	}

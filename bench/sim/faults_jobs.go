@@ -22,6 +22,8 @@ type faultJob struct {
 	mayBeKnown  bool              // a frontend may have admitted the job
 	stopped     bool              // a frontend gave up tasks of the job, which may run on somewhere
 	firstSent   time.Duration     // time of the first submission
+	arrivedAt   time.Duration     // plain runs: the last arrival at a frontend; 0: none yet
+	fitsAtOnce  bool              // plain runs: a central queue starts all tasks on arrival
 	owner       *frontendNode
 	ownerLife   int32         // of the owner when the client went to it
 	ownedSince  time.Duration // when the client went to the owner
@@ -46,6 +48,7 @@ type faultTask struct {
 	reported      int // outcomes given by frontends
 	attempts      []*faultAttempt
 	backoff       backoff
+	plain         plainTask
 }
 
 // backoff is the pause that a frontend must keep after a failure of a task.

@@ -50,6 +50,7 @@ func TestFaults(t *testing.T) {
 		"jobs that pass outputs", "jobs blamed", "spare jobs",
 		"stages along others", "jobs that grow", "full jobs", "outputs lost", "additions", "additions refused",
 		"jobs outdated", "restamps in vain", "tasks that do not stop", "demands by what was used",
+		"plain runs", "jobs that fit at once",
 	} {
 		if sum.Seen[kind] == 0 {
 			t.Errorf("no %s", kind)

@@ -343,8 +343,10 @@ reordered messages, drains, cancels and failovers. After every step the cores ch
 Every task must end in one outcome. Tasks that may start only once must not start again. If a task
 is lost, stopped or runs again, a fault must have hit it. In the end nothing may be left behind.
 Every fourth seed is calm: nothing goes wrong, tasks take up to a minute, and no task may be lost,
-dropped from a queue or tried again. A failing seed is reduced to the smallest run that still fails,
-and printed with the command to repeat the run.`
+dropped from a queue or tried again. A fifth of the calm seeds is plain use: a few jobs of tasks from
+1 ms to 30 s on a small fleet. While slots are free, no job may be refused, and no task may wait for
+more than two round trips, beside a central queue with the same slots. A failing seed is reduced to
+the smallest run that still fails, and printed with the command to repeat the run.`
 }
 
 // Run runs all seeds, or stops at the first seed that fails.
