@@ -54,7 +54,7 @@ type FaultStats struct {
 
 // Faults runs a small cluster under a schedule of faults drawn from seed. Processes crash, hang, drain and come
 // back. Connections break at one end or both. Messages are repeated and overtake one another. Clients cancel and
-// go elsewhere. Files come late or never. Gossip is stale or lies. Clients of other tenants claim jobs whose ids they
+// go elsewhere. Files come late or never, and the disks of caches fail. Gossip is stale or lies. Clients of other tenants claim jobs whose ids they
 // know. Faults checks the invariants of both cores
 // after every step, and the promises to clients:
 //
@@ -170,6 +170,8 @@ type faultRun struct {
 	rumours      []uint64  // by worker: its number of gossip rows
 	drainingLife []int32   // by worker: the life in which the worker drains
 	outages      []outage  // by worker
+	deadCaches   []int32   // by worker: the life in which the disk of the cache fails; 0: none
+	cacheDeaths  int       // how often the disk of a cache began to fail
 
 	plain       *plainRun  // nil: the run is not plain
 	queued      []uint32   // calm runs: by worker, the queue's length after the last step
@@ -311,7 +313,7 @@ func (r *faultRun) drawCluster() {
 	}
 	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
 	r.drainingLife, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
-	r.idle = make([]idleSpan, len(r.workers))
+	r.idle, r.deadCaches = make([]idleSpan, len(r.workers)), make([]int32, len(r.workers))
 	gossips := drawChance(d, 0.7)
 	for _, w := range r.workers {
 		if liar := drawChance(d, 0.1); gossips {

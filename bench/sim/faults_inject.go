@@ -24,7 +24,7 @@ func (r *faultRun) injectFault(n int) {
 	}
 	r.claimAsStranger(f, w, rand.New(rand.NewPCG(r.seed, 'x'<<32|uint64(n))))
 	downFor := drawBetween(d, 10*time.Millisecond, time.Second)
-	kind := d.IntN(15)
+	kind := d.IntN(16)
 	if r.frontendsOnly {
 		kind = drawOne(d, 2, 4, 4, 13)
 	}
@@ -112,6 +112,11 @@ func (r *faultRun) injectFault(n int) {
 			countFault("worker is maintained")
 			r.announceOutage(w, drawBetween(d, 0, time.Second), downFor)
 		}
+	case 15:
+		if !w.down && w.hung == nil && w.welcome.Cache != "" && r.deadCaches[w.index] != w.life {
+			countFault("cache dies")
+			r.killCache(w, downFor)
+		}
 	case 14:
 		countFault("messages become dear or cheap")
 		r.tellFrontend(f, frontend.Busy{Message: 10 * time.Microsecond, Share: d.Float64()},
@@ -186,6 +191,19 @@ func (r *faultRun) announceOutage(w *workerNode, startsIn, lasts time.Duration) 
 		if w.life == life && w.hung == nil && r.now < r.faultsEnd {
 			r.drainWorker(w, lasts)
 		}
+	})
+}
+
+// killCache lets the disk of a worker's cache fail for a time. The worker takes no new files meanwhile.
+func (r *faultRun) killCache(w *workerNode, downFor time.Duration) {
+	life := w.life
+	r.deadCaches[w.index], r.cacheDeaths = life, r.cacheDeaths+1
+	r.tellWorker(w, life, func() worker.Event { return worker.CacheChanged{Problem: "the disk fails"} })
+	r.callAt(r.now+downFor, func() {
+		r.tellWorker(w, life, func() worker.Event {
+			r.deadCaches[w.index] = 0
+			return worker.CacheChanged{}
+		})
 	})
 }
 

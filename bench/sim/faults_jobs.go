@@ -42,6 +42,7 @@ type faultTask struct {
 	running       int
 	failedRuns    int
 	goodRuns      int
+	diskFailures  int // attempts that failed for a dead cache
 	unfetched     int // attempts that failed for lack of files
 	missedOutputs int // runs that failed for lack of outputs of other tasks
 	outcomes      int

@@ -379,6 +379,9 @@ func (r *faultRun) fetchFiles(w *workerNode, a worker.Fetch) {
 			at, ev.Err = max(at, r.faultsEnd), "the server does not answer"
 		}
 	}
+	if ev.Bytes > 0 && r.deadCaches[w.index] == w.life {
+		at, ev.Err, ev.DiskFailed = r.now, "the disk fails", true
+	}
 	began, life, reportsAnyway := r.now, w.life, drawChance(d, 0.5)
 	r.callAt(at, func() {
 		r.tellWorker(w, life, func() worker.Event {
@@ -391,6 +394,9 @@ func (r *faultRun) fetchFiles(w *workerNode, a worker.Fetch) {
 				return nil
 			case released:
 				r.stats.Seen["fetches that end after their release"]++
+			case ev.DiskFailed:
+				r.stats.Seen["fetches to a dead cache"]++
+				t.diskFailures++
 			case ev.Err != "":
 				r.stats.Seen["fetches that fail"]++
 				t.unfetched++

@@ -39,7 +39,8 @@ func (r *faultRun) checkOutcome(f *frontendNode, v *visit, o *frontend.Outcome) 
 		case frontend.TaskError:
 			bad = t.failedRuns == 0 || retried
 		case frontend.NoInput:
-			bad = (t.unfetched == 0 || retried) && !r.mayLackInput(j, t, f, v)
+			// After five failed disks, a further one counts as a failure of the task.
+			bad = (t.unfetched == 0 || retried) && t.diskFailures <= 5 && !r.mayLackInput(j, t, f, v)
 		case frontend.StageFailed:
 			bad = !slices.ContainsFunc(v.outcomes, func(o frontend.Outcome) bool {
 				return o.Kind == frontend.Failed && o.Failure != frontend.StageFailed
@@ -52,7 +53,7 @@ func (r *faultRun) checkOutcome(f *frontendNode, v *visit, o *frontend.Outcome) 
 			untold := v.isResubmitted // the frontend may be unable to tell that a task was never tried
 			bad = bad || !r.mayBeLost(j, t) && (len(t.attempts) > 0 || !untold)
 		case frontend.NoWorker:
-			bad = !r.isStranded(j, t, f, r.now-f.cfg.StrandedFor)
+			bad = !r.isStranded(j, t, f, r.now-f.cfg.StrandedFor) && (len(t.spec.Files) == 0 || r.cacheDeaths == 0)
 		case frontend.Poison:
 			bad = r.countDeaths(t) < f.cfg.PoisonAfter
 		default:

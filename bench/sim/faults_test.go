@@ -40,8 +40,8 @@ func TestFaults(t *testing.T) {
 	if t.Failed() || n < 160 {
 		return
 	}
-	if len(sum.Faults) != 16 {
-		t.Errorf("%d kinds of faults, want 16", len(sum.Faults))
+	if len(sum.Faults) != 17 {
+		t.Errorf("%d kinds of faults, want 17", len(sum.Faults))
 	}
 	for _, kind := range []string{
 		"jobs with stages", "tasks with constraints", "tasks with inputs", "tasks with files", "fetches",
@@ -50,7 +50,7 @@ func TestFaults(t *testing.T) {
 		"jobs that pass outputs", "jobs blamed", "spare jobs",
 		"stages along others", "jobs that grow", "full jobs", "outputs lost", "additions", "additions refused",
 		"jobs outdated", "restamps in vain", "tasks that do not stop", "demands by what was used",
-		"plain runs", "jobs that fit at once",
+		"plain runs", "fetches to a dead cache",
 	} {
 		if sum.Seen[kind] == 0 {
 			t.Errorf("no %s", kind)
