@@ -54,9 +54,9 @@ type FaultStats struct {
 
 // Faults runs a small cluster under a schedule of faults drawn from seed. Processes crash, hang, drain and come
 // back. Connections break at one end or both. Messages are repeated and overtake one another. Clients cancel and
-// go elsewhere. Files come late or never, and the disks of caches fail. Gossip is stale or lies. Clients of other tenants claim jobs whose ids they
-// know. Faults checks the invariants of both cores
-// after every step, and the promises to clients:
+// go elsewhere. Files come late or never, and the disks of caches fail. Gossip is stale or lies. Clients of other
+// tenants claim jobs whose ids they know. Faults checks the invariants of both cores after every step, and the
+// promises to clients:
 //
 //   - every task of a job ends in one outcome, and every job ends;
 //   - a task that is lost, stopped, given up for poison or for want of a worker, or runs again, was hit by a
@@ -75,8 +75,8 @@ type FaultStats struct {
 // tasks take up to a minute. Then each task starts once and has its result at the first attempt, and nothing is
 // withdrawn.
 //
-// One calm seed of every five is plain use on a small fleet. While a slot is free, no frontend refuses a job, or holds a
-// task for more than two round trips. If a central queue with the same slots would start all tasks of a job at once, so
+// One calm seed of every five is plain use on a small fleet. While a slot is free, no frontend refuses a job, or
+// holds a task for more than two round trips. If a central queue with the same slots would start all tasks of a job at once, so
 // does the frontend.
 //
 // In another seed of every four, only frontends fail, and clients wander. Then no task runs at two places at
