@@ -415,8 +415,8 @@ func TestPostponed(t *testing.T) {
 	}
 }
 
-// A task that had rather wait for the worker with its input than use the room elsewhere is woken for that room only a few
-// times.
+// A task that had rather wait for the worker with its input than use the room elsewhere is woken for that room only
+// a few times.
 func TestVainWakes(t *testing.T) {
 	f := newFleet(t, 2, 8, Config{})
 	f.tellWait(0, 3*time.Second, probe.Load{})
