@@ -77,8 +77,7 @@ type FaultStats struct {
 //
 // One calm seed of every five is plain use on a small fleet. While a slot is free, no frontend refuses a job, or
 // holds a task for more than two round trips. If a central queue with the same slots would start all tasks of a job
-// at once, so
-// does the frontend.
+// at once, so does the frontend.
 //
 // In another seed of every four, only frontends fail, and clients wander. Then no task runs at two places at
 // once, or again after a good end. No task is lost with its frontend, unless a worker cannot know whether the
