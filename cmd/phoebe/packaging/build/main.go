@@ -1,10 +1,11 @@
-// Command build writes phoebe's Debian package and OCI archive, from a checkout and the files of `make package` in
-// out/package. The same inputs give the same bytes.
+// Command build writes phoebe's Debian package and OCI archive, and lists the components with notices, from a
+// checkout and the files of `make package` in out/package. The same inputs give the same bytes.
 package main
 
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -33,14 +34,8 @@ func main() {
 	root := flag.String("root", ".", "the `folder` of the checkout")
 	version := flag.String("version", "", "the package's version, such as 0.1.0")
 	epoch := flag.Int64("epoch", 0, "the time of all files, in seconds since 1970")
-	binary := flag.String("spdx", "", "write the modules of this `binary`, and no packages")
 	flag.Parse()
-	at := time.Unix(*epoch, 0).UTC()
-	do := func() error { return buildPackages(*root, *version, at) }
-	if *binary != "" {
-		do = func() error { return writeSPDX(os.Stdout, *binary, *version, at) }
-	}
-	if err := do(); err != nil {
+	if err := buildPackages(*root, *version, time.Unix(*epoch, 0).UTC()); err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		os.Exit(1)
 	}
@@ -54,6 +49,9 @@ func buildPackages(root, version string, at time.Time) error {
 		return err
 	}
 	const out = "out/package"
+	if err := writeThirdParties(out, version, at); err != nil {
+		return fmt.Errorf("components of others: %w", err)
+	}
 	if err := writeDeb(filepath.Join(out, "phoebe_"+version+"_"+runtime.GOARCH+".deb"), version, at); err != nil {
 		return fmt.Errorf("deb: %w", err)
 	}
@@ -61,6 +59,41 @@ func buildPackages(root, version string, at time.Time) error {
 		return fmt.Errorf("image: %w", err)
 	}
 	return nil
+}
+
+// writeThirdParties writes the notices of others and the list of components into a folder. Both files cover the
+// whole content of bin/phoebe.
+func writeThirdParties(dir, version string, at time.Time) error {
+	const binary = "bin/phoebe"
+	list, err := thirdParties(".")
+	if err != nil {
+		return err
+	}
+	shipped, err := shippedModules(binary)
+	if err != nil {
+		return err
+	}
+	var text, components, zipped bytes.Buffer
+	if err := writeNotices(&text, list); err != nil {
+		return err
+	}
+	if missing := findUnnoticed(text.String(), shipped); len(missing) > 0 {
+		return fmt.Errorf("the notices lack %q, which are linked into %s", missing, binary)
+	}
+	if err := writeSBOM(&components, binary, version, at, list); err != nil {
+		return err
+	}
+	z, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	_, err = z.Write(text.Bytes())
+	err = errors.Join(err, z.Close())
+	for name, content := range map[string]*bytes.Buffer{"third-party-notices": &text, "phoebe.cdx.json": &components,
+		"third-party-notices.gz": &zipped} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), content.Bytes(), 0o644))
+	}
+	return err
 }
 
 func writeDeb(name, version string, at time.Time) error {
@@ -96,13 +129,14 @@ func writeImage(name, version string, at time.Time) error {
 	if err != nil {
 		return err
 	}
+	var content bytes.Buffer
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	config := &v1.ConfigFile{
 		Architecture: runtime.GOARCH, OS: "linux", Created: v1.Time{Time: at},
 		Config: v1.Config{ExposedPorts: map[string]struct{}{},
 			Labels: map[string]string{"org.opencontainers.image.version": version}},
 	}
-	var layer []byte
+	layer := tar.NewWriter(&content)
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
@@ -114,7 +148,7 @@ func writeImage(name, version string, at time.Time) error {
 				err = fmt.Errorf("FROM %s: only scratch is known here", args[0])
 			}
 		case "COPY":
-			layer, err = tarWithFile(args[0], args[1], at)
+			err = addFile(layer, args[0], args[1], at)
 		case "USER":
 			config.Config.User = args[0]
 		case "EXPOSE":
@@ -136,15 +170,17 @@ func writeImage(name, version string, at time.Time) error {
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		return err
 	}
-	content, err := tarball.LayerFromOpener(func() (io.ReadCloser,
-		error) {
-		return io.NopCloser(bytes.NewReader(layer)), nil
+	if err := layer.Close(); err != nil {
+		return err
+	}
+	files, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content.Bytes())), nil
 	}, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return err
 	}
 	image, err = mutate.Append(image,
-		mutate.Addendum{Layer: content, History: v1.History{CreatedBy: "Dockerfile", Created: v1.Time{Time: at}},
+		mutate.Addendum{Layer: files, History: v1.History{CreatedBy: "Dockerfile", Created: v1.Time{Time: at}},
 			MediaType: types.OCILayer})
 	if err != nil {
 		return err
@@ -165,21 +201,26 @@ func writeImage(name, version string, at time.Time) error {
 	return writeArchive(name, dir, at)
 }
 
-// tarWithFile returns a tar file with a single file.
-func tarWithFile(from, to string, at time.Time) ([]byte, error) {
+// addFile adds a file to a tar file. The umask of the checkout does not change the mode in the tar file.
+func addFile(w *tar.Writer, from, to string, at time.Time) error {
 	content, err := os.ReadFile(from)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	err = w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(to, "/"), Mode: 0o755, Size: int64(len(content)),
-		ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX})
-	if err == nil {
-		_, err = w.Write(content)
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
 	}
-	err = errors.Join(err, w.Close())
-	return b.Bytes(), err
+	mode := int64(0o644)
+	if info.Mode()&0o100 != 0 {
+		mode = 0o755
+	}
+	if err := w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(to, "/"), Mode: mode, Size: int64(len(content)),
+		ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	_, err = w.Write(content)
+	return err
 }
 
 // writeArchive writes a folder as a tar file, in the order of names.

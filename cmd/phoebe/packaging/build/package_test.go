@@ -2,6 +2,8 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -102,6 +104,20 @@ func TestDebian(t *testing.T) {
 	if out := runTool(t, dir+"/usr/bin/phoebe", "version"); !strings.HasPrefix(out, "phoebe ") {
 		t.Errorf("%q", out)
 	}
+	notices, err := os.Open(dir + "/usr/share/doc/phoebe/third-party-notices.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notices.Close()
+	z, err := gzip.NewReader(notices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkNotices(t, dir+"/usr/bin/phoebe", string(text))
 	// The installed settings are valid.
 	secret := writeFile(t, filepath.Join(dir, "secret"), "sesame\n")
 	for _, command := range []string{"frontend", "worker"} {
@@ -344,6 +360,24 @@ func TestImage(t *testing.T) {
 		len(blobs[blob(manifest.Layers[0])]) < 1<<20 {
 		t.Errorf("%+v", manifest)
 	}
+	layer, err := gzip.NewReader(bytes.NewReader(blobs[blob(manifest.Layers[0])]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, dir := tar.NewReader(layer), t.TempDir()
+	for i, mode := range []int64{0o755, 0o644} {
+		name := []string{"phoebe", "third-party-notices"}[i]
+		h, err := files.Next()
+		if err != nil || h.Name != name || h.Mode != mode {
+			t.Fatalf("%v %+v, want %s with mode %o", err, h, name, mode)
+		}
+		content, err := io.ReadAll(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(dir, name), string(content))
+	}
+	checkNotices(t, dir+"/phoebe", readFile(t, dir+"/third-party-notices"))
 	// The image contains no libraries, so the binary must be static.
 	if out := runTool(t, findTool(t, "file", "file"), root+"/bin/phoebe"); !strings.Contains(out, "statically linked") {
 		t.Errorf("%s", out)
