@@ -81,6 +81,17 @@ vet: ## go vet
 staticcheck: ## staticcheck on all that is written by hand
 	go tool staticcheck $$(go list ./... | grep -v '^$(MODULE)/idl/gen/')
 
+# The database of vulnerabilities: Go's own, or a copy, such as file:///srv/vulndb.
+VULNDB ?= https://vuln.go.dev
+
+.PHONY: vulncheck
+vulncheck: ## look up known vulnerabilities of the code that is called, in Go's database or the copy at VULNDB (fails without a database)
+	@out=$$(go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) ./... 2>&1) && { echo "$$out"; exit 0; }; \
+	echo "$$out"; \
+	if grep -q 'fetching vulnerabilities' <<<"$$out"; then \
+		echo "nothing was checked: the database of vulnerabilities is out of reach. Run this where it can be reached, or set VULNDB to a copy, such as file:///srv/vulndb"; \
+	fi; exit 1
+
 .PHONY: generate
 generate: out/generated ## write idl/gen from idl/phoebe.thrift
 	rm -rf idl/gen
