@@ -480,8 +480,7 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 		b.tenant, b.guarded, b.demand, b.queueTenant = p.tenant, p.guarded, p.demand, p.queueTenant
 		b.expectedRun = cmp.Or(launch.Estimate, expected)
 		b.waited, b.heldFor, b.waitParts = a.waited, a.heldFor, a.waitParts
-		// Without an estimate, the task costs its tenant as much as the turn did.
-		b.bill = c.queue.chargeAttempt(c.queue.ensureTenant(p.tenant), p.demand, cmp.Or(launch.Estimate, p.expectedRun))
+		b.bill = c.queue.chargeAttempt(c.queue.ensureTenant(p.tenant), p.demand, b.expectedRun)
 		c.stageAttempt(b, now)
 	}
 	return acts

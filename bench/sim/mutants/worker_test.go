@@ -489,6 +489,10 @@ var worker = packageMutants{"worker", []mutant{
 		"c.takeRoom(need)\n\t\t\t\ta.bill = c.queue.chargeAttempt(tenant, m.Demand, a.expectedRun)", "c.takeRoom(need)",
 	},
 	{
+		"under fair, a shared turn's bundle costs what its own job's tasks take", "Core.bindTask",
+		"p.demand, b.expectedRun)", "p.demand, p.expectedRun)",
+	},
+	{
 		"under fair, no tenant waits for advance payments of others", "account.advanceVirtual",
 		"min(child.startTag, served)", "max(child.startTag, served)",
 	},
