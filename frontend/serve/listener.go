@@ -30,7 +30,8 @@ type listener struct {
 	conns map[*clientConn]bool
 }
 
-// idleTimeout bounds the time without a byte either way on a client's connection, unless the client waits for an answer.
+// idleTimeout bounds the time without a byte either way on a client's connection. The time for which the client waits
+// for an answer has no bound.
 const idleTimeout = 30 * time.Minute
 
 // clientConn is a client's connection.
