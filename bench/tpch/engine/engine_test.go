@@ -683,3 +683,58 @@ func TestCloseBesideHangingWorker(t *testing.T) {
 		t.Error("the other worker keeps its piece")
 	}
 }
+
+// If a worker hangs with a copy of a file, the task reads another copy. The worker may hang before its answer or in
+// the middle of the file.
+func TestHangingCopy(t *testing.T) {
+	defer func(before time.Duration) { peerPatience = before }(peerPatience)
+	peerPatience = 200 * time.Millisecond
+	m, err := data.Read(testData(t), 0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := m.Lookup("orders").Parts[0]
+	good, err := NewWorker(WorkerConfig{Data: filepath.Join(testData(t), part.Nodes[0]), Temp: t.TempDir(), Slots: 1,
+		Memory: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer good.Close()
+	w, err := NewWorker(WorkerConfig{Data: t.TempDir(), Temp: t.TempDir(), Slots: 1, Memory: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for name, answer := range map[string]string{
+		"before": "", "within": "HTTP/1.1 206 Partial Content\r\nContent-Length: 32768\r\n\r\nPAR1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			hangs, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer hangs.Close()
+			go func() {
+				for {
+					c, err := hangs.Accept()
+					if err != nil {
+						return
+					}
+					t.Cleanup(func() { c.Close() })
+					io.WriteString(c, answer)
+				}
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			s := <-w.slots
+			defer func() { w.slots <- s }()
+			files := &taskFiles{worker: w, slot: s, query: "o_orderkey", out: &Output{}}
+			defer files.removeCopies()
+			_, err = files.fetchFile(ctx, File{Name: part.File, SHA256: part.SHA256, Bytes: part.Bytes,
+				At: []string{hangs.Addr().String(), good.Addr()}}, os.ErrNotExist)
+			if err != nil || len(files.out.Bad) != 1 || !strings.Contains(files.out.Bad[0], "hangs") {
+				t.Errorf("%v; bad files: %q", err, files.out.Bad)
+			}
+		})
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -255,8 +256,62 @@ func getSpans(ctx context.Context, url string, to io.WriterAt, spans ...span) er
 	}
 }
 
+// peerPatience is the longest time without a byte from a worker. Only tests change peerPatience. Before the first byte,
+// the worker may have to compare a large file with its digest.
+var peerPatience = 10 * time.Second
+
+var errHangs = errors.New("the worker hangs: no byte came in time")
+
+// patientBody ends its request if a Read waits for longer than peerPatience. Time between Reads does not count.
+type patientBody struct {
+	io.ReadCloser
+	ctx     context.Context // of the request
+	cancel  context.CancelCauseFunc
+	silence *time.Timer // cancels ctx
+}
+
+func newPatientBody(ctx context.Context) *patientBody {
+	b := &patientBody{}
+	b.ctx, b.cancel = context.WithCancelCause(ctx)
+	b.silence = time.AfterFunc(peerPatience, func() { b.cancel(errHangs) })
+	return b
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.silence.Reset(peerPatience)
+	n, err := b.ReadCloser.Read(p)
+	b.silence.Stop()
+	return n, b.explain(err)
+}
+
+func (b *patientBody) Close() error {
+	b.silence.Stop()
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// explain replaces the error of a request that took too long.
+func (b *patientBody) explain(err error) error {
+	if err != nil && context.Cause(b.ctx) == errHangs {
+		return errHangs
+	}
+	return err
+}
+
 // getRanges requests a file, or ranges of the file if ranges is not "". The caller closes the body.
 func getRanges(ctx context.Context, url, ranges string) (*http.Response, error) {
+	body := newPatientBody(ctx)
+	res, err := requestRanges(body.ctx, url, ranges)
+	body.silence.Stop()
+	if err != nil {
+		body.cancel(nil)
+		return nil, body.explain(err)
+	}
+	body.ReadCloser, res.Body = res.Body, body
+	return res, nil
+}
+
+func requestRanges(ctx context.Context, url, ranges string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
