@@ -13,10 +13,10 @@ import (
 
 // With --exec-uids a task reads its files, but not the worker's secret.
 func TestExecUIDs(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run tasks as other users")
 	}
-	t.Parallel()
 	store := newFileStore(t)
 	secret := writeFile(t, "a secret of the fleet\n")
 	cache := filepath.Join(t.TempDir(), "cache")
@@ -69,6 +69,7 @@ func TestExecUIDs(t *testing.T) {
 
 // A worker does not start if tasks could read its secret, or if flags lack what they need.
 func TestBadExecFlags(t *testing.T) {
+	t.Parallel()
 	readable := writeFile(t, "a secret of the fleet\n")
 	for _, tc := range []struct {
 		args []string

@@ -50,6 +50,7 @@ func TestBenchProcesses(t *testing.T) {
 
 // The processes of a benchmark end with it, also if the benchmark is interrupted or killed.
 func TestBenchTakesItsProcessesAlong(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]os.Signal{"interrupted": os.Interrupt, "killed": os.Kill} {
 		t.Run(name, func(t *testing.T) {
 			bench := startPhoebe(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2",
@@ -82,6 +83,7 @@ func TestBenchTakesItsProcessesAlong(t *testing.T) {
 
 // If a cluster loses a process during the measurement, the benchmark fails.
 func TestBenchTellsWhatItLost(t *testing.T) {
+	t.Parallel()
 	bench := startPhoebe(t, "bench", "--processes", "--no-embedded", "--frontends", "1", "--workers", "2", "--slots",
 		"2",
 		"--warmup", "0s", "--for", "1s", "--load", "0.1")

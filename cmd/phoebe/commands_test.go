@@ -64,6 +64,7 @@ func (s output) outcomesByTask(t testing.TB) map[int]outcome {
 }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	c := startDev(t, "--allow-exec")
 	run := func(stdin string, args ...string) output {
 		t.Helper()
@@ -181,6 +182,7 @@ tasks:
 }
 
 func TestRunRefused(t *testing.T) {
+	t.Parallel()
 	c := startDev(t, "--max-payload", "64KiB")
 	big := writeFile(t, strings.Repeat("x", 64<<10+1))
 	for _, test := range []struct {
@@ -335,7 +337,7 @@ func TestUsage(t *testing.T) {
 			[]string{"file.yaml:1", "slots"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := runPhoebe(t, test.args...).wantExit(t, test.code, test.says...)
+			s := runHere(t, test.args...).wantExit(t, test.code, test.says...)
 			if s.out != "" && !strings.HasPrefix(s.out, "worker ") {
 				t.Errorf("on stdout: %q", s.out)
 			}
@@ -344,6 +346,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	c := startDev(t)
 	runPhoebe(t, "status", "--connect", c.connect).wantExit(t, 0, "frontend-0", c.frontends[1], "serving", "worker-2",
 		c.workers[0], "2/2", "2000m")
@@ -374,6 +377,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	c := startDev(t)
 	for _, form := range []string{"handle", "job", "other frontend"} {
 		t.Run(form, func(t *testing.T) {
@@ -415,6 +419,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestInterruptCancels(t *testing.T) {
+	t.Parallel()
 	c := startDev(t)
 	for s, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		run := startPhoebe(t, "run", "--connect", c.frontends[0], "--function", "sleep", "--payload", "10m")
@@ -438,6 +443,7 @@ func TestInterruptCancels(t *testing.T) {
 }
 
 func TestSecret(t *testing.T) {
+	t.Parallel()
 	secret, wrong := "PHOEBE_SECRET=correct horse", "PHOEBE_SECRET=battery staple"
 	file := writeFile(t, "correct horse\n")
 	w := startPhoebeIn(t, []string{secret}, "worker", "--listen", "0.0.0.0:0", "--name", "guarded")
@@ -532,6 +538,7 @@ func TestAdminIsNotForPages(t *testing.T) {
 }
 
 func TestAdmin(t *testing.T) {
+	t.Parallel()
 	get := func(url string) (int, string, error) {
 		res, err := http.Get(url)
 		if err != nil {
@@ -611,6 +618,7 @@ func TestAdmin(t *testing.T) {
 }
 
 func TestVersionHelpAndCompletion(t *testing.T) {
+	t.Parallel()
 	runPhoebe(t, "version").wantExit(t, 0, "phoebe ", "go1.")
 	if a, b := runPhoebe(t, "version"), runPhoebe(t, "--version").wantExit(t, 0); a.out != b.out {
 		t.Errorf("%q and %q", a.out, b.out)
@@ -657,6 +665,7 @@ func TestVersionHelpAndCompletion(t *testing.T) {
 }
 
 func TestDev(t *testing.T) {
+	t.Parallel()
 	c := startDev(t)
 	// If a port is taken, the second process says so.
 	runPhoebe(t, "frontend", "--listen", c.frontends[0], "--workers", c.workers[0]).wantExit(t, 1, c.frontends[0],
@@ -715,6 +724,7 @@ func TestDevDefaultPort(t *testing.T) {
 }
 
 func TestWorkersFile(t *testing.T) {
+	t.Parallel()
 	c := startDev(t)
 	name := writeFile(t, "# the first\n"+c.workers[0]+"\n")
 	f := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers-file", name)
@@ -821,7 +831,7 @@ func TestBench(t *testing.T) {
 		{[]string{"--against", "localhost:1,localhost:2", "--connect", "localhost:3"}, 2, "--connect"},
 		{[]string{"noop", "--against", "localhost:1,localhost:2"}, 2, "--against"},
 	} {
-		runPhoebe(t, append([]string{"bench"}, test.args...)...).wantExit(t, test.code, test.says)
+		runHere(t, append([]string{"bench"}, test.args...)...).wantExit(t, test.code, test.says)
 	}
 }
 
@@ -875,6 +885,7 @@ func TestBenchAgainst(t *testing.T) {
 
 // A Thrift client in Python, which knows only the schema, runs a job.
 func TestPython(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte("sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -886,6 +897,7 @@ func TestPython(t *testing.T) {
 
 // The client in Python runs a job with a tenant's token in place of the secret.
 func TestPythonToken(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	name, hash := makeToken(t, dir, "token")
 	file := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}

@@ -29,6 +29,7 @@ func adminURL(t testing.TB, p *process) (url string) {
 
 // An interrupted benchmark prints and writes its measurements so far.
 func TestBenchCutShort(t *testing.T) {
+	t.Parallel()
 	c := startDev(t, "--admin", ":0", "--log-level", "info")
 	url := adminURL(t, c.process)
 	results := regexp.MustCompile(`phoebe_frontend_tasks_total\{outcome="result"\} (\d+)`)
@@ -89,6 +90,7 @@ func TestBenchCutShort(t *testing.T) {
 
 // A benchmark that is interrupted before the first measurement prints nothing, and writes no file.
 func TestBenchCutShortAtOnce(t *testing.T) {
+	t.Parallel()
 	name := filepath.Join(t.TempDir(), "b.json")
 	c := startDev(t)
 	b := startPhoebe(t, "bench", "--connect", c.connect, "--warmup", "10m", "--for", "10m", "--json", name)

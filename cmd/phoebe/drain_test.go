@@ -92,6 +92,7 @@ func wantStartedOnce(t testing.TB, names ...string) {
 
 // A worker told to leave, by a signal or through a frontend, finishes its tasks and takes no new tasks.
 func TestDrainWorker(t *testing.T) {
+	t.Parallel()
 	for how, tell := range map[string]func(t *testing.T, c *client.Client, w *process){
 		"signal": func(_ *testing.T, _ *client.Client, w *process) { w.sendSignal(syscall.SIGTERM) },
 		"frontend": func(t *testing.T, c *client.Client, _ *process) {
@@ -168,6 +169,7 @@ func eightEchoes() []client.Task {
 
 // A frontend told to leave takes no new jobs, and delivers the results of its jobs.
 func TestDrainFrontend(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"Run", "Submit"} {
 		t.Run(how, func(t *testing.T) {
 			f := startFleet(t, 1, 1, nil, []string{"--slots", "16"})
@@ -240,6 +242,7 @@ func runJob(t testing.TB, c *client.Client, how string, job client.Job) ([]clien
 
 // If a frontend is killed while it drains, no job is lost, and no task runs twice.
 func TestKilledWhileItDrains(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 2, 1, nil, []string{"--slots", "4"})
 	dir := t.TempDir()
 	starts, proceed := filepath.Join(dir, "starts"), filepath.Join(dir, "go")
@@ -265,6 +268,7 @@ func TestKilledWhileItDrains(t *testing.T) {
 
 // A drain that does not end is given up after --drain-timeout, or at the second signal.
 func TestDrainEnds(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"timeout", "second signal"} {
 		t.Run(how, func(t *testing.T) {
 			timeout := "50ms"
@@ -310,6 +314,7 @@ func TestDrainEnds(t *testing.T) {
 // All processes drain and restart in turn, while jobs flow. No task is lost, not even tasks with once. No worker
 // waits for the acknowledgement of a delivered result: the worker would keep the result for an hour.
 func TestRollingDrains(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 2, 2, nil, []string{"--slots", "4", "--retain", "1h"})
 	load := startLoad(t, newClient(t, f.frontendAddrs...))
 	drain := func(name string, at *process, addr string) *process {

@@ -57,6 +57,7 @@ func explainJob(t *testing.T, args ...string) (d decisions) {
 // Two workers and two frontends run as processes. The stages of a job run in order. Any frontend can tell why each
 // task went to its worker.
 func TestStagesAndExplain(t *testing.T) {
+	t.Parallel()
 	var workers []string
 	for i := range 2 {
 		w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "2", "--name", fmt.Sprint("w", i))
@@ -156,6 +157,7 @@ tasks:
 
 // The frontend's --long-task decides which tasks are long.
 func TestLongTask(t *testing.T) {
+	t.Parallel()
 	c := startDev(t, "--long-task", "10ms")
 	for estimate, path := range map[string]string{"5ms": "sampling", "20ms": "estimation"} {
 		s := runPhoebe(t, "run", "--function", "echo", "--estimate", estimate, "--connect", c.connect).wantExit(t, 0)
@@ -169,6 +171,7 @@ func TestLongTask(t *testing.T) {
 // The explanation of a short task says where its inputs are, also after the job has ended, and why the task read
 // from far. All workers run on this machine; no worker runs on the host "elsewhere".
 func TestExplainNear(t *testing.T) {
+	t.Parallel()
 	c := startDev(t)
 	job := writeFile(t, `
 tasks:

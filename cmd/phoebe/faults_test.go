@@ -42,6 +42,7 @@ var (
 // Each process of a fleet is killed and started again, and frozen and thawed, while jobs flow. In the end, each
 // task of each job has one outcome with the right result. Tasks with once start once at most.
 func TestSoakFaults(t *testing.T) {
+	t.Parallel()
 	p := shortTimes
 	if os.Getenv("PHOEBE_SOAK") != "" {
 		p = longTimes
@@ -310,6 +311,7 @@ func (l *load) stopAndCheck(t testing.TB) {
 
 // When a frontend dies, its started tasks go on, and do not start again.
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"Run", "Submit"} {
 		t.Run(how, func(t *testing.T) {
 			f := startFleet(t, 2, 2, nil, []string{"--slots", "4"})
@@ -365,6 +367,7 @@ func TestClaim(t *testing.T) {
 // A frontend dies while a task runs at two workers. The next frontend claims both attempts, and starts no third.
 // The first to finish gives the outcome, and the second is stopped.
 func TestClaimOfCopy(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 2, 2, nil, []string{"--slots", "1"})
 	c := newClient(t, f.frontendAddrs...)
 	dir := t.TempDir()
@@ -407,6 +410,7 @@ func TestClaimOfCopy(t *testing.T) {
 // A frontend is killed while results of a job wait there for the last task. The next frontend gets the results from
 // the workers, and the tasks do not run again.
 func TestResultsOutliveTheirFrontend(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 2, 2, nil, []string{"--slots", "4"})
 	c := newClient(t, f.frontendAddrs...)
 	dir := t.TempDir()
@@ -468,6 +472,7 @@ func (f *fleet) awaitAttempts(t testing.TB, at, want int) {
 // A frontend is frozen, and its client moves to another frontend. When the first frontend wakes, the frontend drops
 // the job, and no task starts twice.
 func TestFrozenFrontendWakes(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 2, 2, []string{"--lease", "500ms"}, []string{"--slots", "1"})
 	c := newClient(t, f.frontendAddrs...)
 	dir := t.TempDir()
@@ -522,6 +527,7 @@ func TestFrozenFrontendWakes(t *testing.T) {
 // A frontend is frozen for longer than its lease. After the wake, the frontend does not take the pause for the end
 // of its workers: running tasks go on, and no task is lost.
 func TestFrozenFrontend(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 1, 4, []string{"--lease", "300ms"}, []string{"--slots", "2"})
 	c := newClient(t, f.frontendAddrs...)
 	dir := t.TempDir()

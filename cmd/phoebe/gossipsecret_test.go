@@ -10,6 +10,7 @@ import (
 // With a secret of their own for gossip, frontends gossip with each other, and workers announce themselves. Who holds
 // only the workers' secret cannot gossip, and so cannot spread a tenants file.
 func TestGossipSecretOfFrontends(t *testing.T) {
+	t.Parallel()
 	secret, gossipSecret := writeFile(t, "a secret of the fleet\n"), writeFile(t, "a secret of frontends\n")
 	tenants := func(revision int) string {
 		file := &tenantsFile{t: t, name: filepath.Join(t.TempDir(), "tenants.yaml"), revision: revision - 1}

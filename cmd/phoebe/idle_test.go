@@ -17,6 +17,7 @@ import (
 // A balancer cuts connections that are silent for less than a job takes. A submitted job is not affected: it does
 // not run again.
 func TestIdleConnectionsAreCut(t *testing.T) {
+	t.Parallel()
 	haproxy, err := exec.LookPath("haproxy")
 	if err != nil {
 		if haproxy, err = exec.LookPath("/usr/sbin/haproxy"); err != nil {

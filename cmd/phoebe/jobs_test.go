@@ -12,6 +12,7 @@ import (
 
 // Any frontend lists and traces all jobs. Names of tenants are escaped before they reach a terminal or a file.
 func TestJobsAndTrace(t *testing.T) {
+	t.Parallel()
 	c := startDev(t)
 	hostile := "t\x1b[31m\"\n</script>"
 	cl := newClient(t, c.frontends[0])

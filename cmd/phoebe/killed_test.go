@@ -16,6 +16,7 @@ import (
 // A frontend is killed while its job runs. Within 2 s, the page of another frontend names the killed frontend. The
 // page lists the job as running there, because the other frontend has claimed the job for the client.
 func TestKilledFrontend(t *testing.T) {
+	t.Parallel()
 	first := startGossiper(t)
 	second := startGossiper(t, first.gossip)
 	w := startAnnounced(t, "w", first.heartbeat, second.heartbeat)

@@ -9,19 +9,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	phoebe "github.com/phoebe-sched/phoebe/cmd/phoebe"
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
 var (
-	binary     string
-	buildFlags []string // -race, if this test runs with -race
-	secret     string   // of the clients; "": none
+	binary      string
+	plainBinary string   // without -race, for simulations, which are one thread and take eight times as long with -race
+	buildFlags  []string // -race, if this test runs with -race
+	secret      string   // of the clients; "": none
 )
 
 // binaryVariable names an environment variable with the path of phoebe's binary. Without it, the tests build the
@@ -48,20 +51,33 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	if binary = os.Getenv(binaryVariable); binary != "" {
+		plainBinary = binary
 		return m.Run()
 	}
-	binary = filepath.Join(dir, "phoebe")
-	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", binary, ".")...)
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
-		return 1
+	binary, plainBinary = filepath.Join(dir, "phoebe"), filepath.Join(dir, "plain", "phoebe")
+	builds := [][]string{append(slices.Clone(buildFlags), "-o", binary, ".")}
+	if len(buildFlags) > 0 {
+		builds = append(builds, []string{"-o", plainBinary, "."})
+	} else {
+		plainBinary = binary
+	}
+	for _, flags := range builds {
+		build := exec.Command("go", append([]string{"build"}, flags...)...)
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
+			return 1
+		}
 	}
 	return m.Run()
 }
 
 // phoebeCommand returns a command line of phoebe. Variables of the test with the prefix PHOEBE_ are left out.
 func phoebeCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, binary, args...)
+	program := binary
+	if len(args) > 0 && args[0] == "sim" {
+		program = plainBinary
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "PHOEBE_") {
 			cmd.Env = append(cmd.Env, v)
@@ -100,6 +116,28 @@ func runPhoebeIn(t testing.TB, stdin string, env []string, args ...string) outpu
 	}
 	checkRaces(t, args, errs.String())
 	return output{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+// runHere runs a command in this process. A test of many wrong command lines takes a tenth of the time that way. The
+// command must end by itself.
+func runHere(t *testing.T, args ...string) output {
+	t.Helper()
+	for _, v := range os.Environ() {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PHOEBE_") {
+			t.Setenv(name, value) // restores the variable at the end
+			os.Unsetenv(name)
+		}
+	}
+	var out, errs lockedBuffer
+	ended := make(chan int, 1)
+	go func() { ended <- phoebe.RunCommand(args, &out, &errs) }()
+	select {
+	case code := <-ended:
+		return output{out.String(), errs.String(), code}
+	case <-time.After(patience):
+		t.Fatalf("phoebe %q does not end\n%s", args, errs.String())
+		return output{}
+	}
 }
 
 // wantExit fails the test unless the command ended with the exit code, and printed all texts on stdout or stderr.

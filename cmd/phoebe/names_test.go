@@ -8,6 +8,7 @@ import (
 
 // Frontends, workers and clients find each other by looking up names.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	byName := func(addr string) string {
 		_, port, err := net.SplitHostPort(addr)
 		if err != nil {

@@ -59,6 +59,7 @@ func (s *systemd) awaitNotice(t *testing.T, text string, n int) (all []string) {
 // Under systemd, a frontend and a worker report three states: ready, alive, and draining.
 
 func TestSystemd(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1"},
 		{"worker", "--listen", "127.0.0.1:0"}} {
 		t.Run(args[0], func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 // With --output, results of any size become files. Without --output, the error of a large result names --output.
 func TestRunOutput(t *testing.T) {
+	t.Parallel()
 	c := startDev(t, "--allow-exec", "--cache-dir", filepath.Join(t.TempDir(), "caches"), "--cache-size", "64MiB")
 	dir := filepath.Join(t.TempDir(), "some", "results")
 	const size = 5 << 20

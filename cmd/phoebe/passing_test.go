@@ -98,6 +98,7 @@ func countInputs(ctx context.Context, gate []byte) ([]byte, error) {
 // before the next stage is known, or while a task of the next stage is about to read. The outputs are remade at
 // another worker, the job ends with complete results, and each outcome comes once.
 func TestOutputsOutliveTheirWorker(t *testing.T) {
+	t.Parallel()
 	for _, reading := range []bool{false, true} {
 		t.Run(map[bool]string{false: "before it is read", true: "while it is wanted"}[reading], func(t *testing.T) {
 			workers := map[string]*process{}

@@ -15,6 +15,7 @@ import (
 
 // A slow worker breaks an objective, and the recording names the worker.
 func TestRecord(t *testing.T) {
+	t.Parallel()
 	var addrs []string
 	var slow *process
 	for _, name := range []string{"w0", "w1", "w2"} {

@@ -22,6 +22,7 @@ import (
 
 // A rehearsal starts processes, restarts a process after its end, and ends as a whole.
 func TestFleet(t *testing.T) {
+	t.Parallel()
 	p := startPhoebe(t, "dev", "--fleet", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0",
 		"--balancer", "none")
 	p.awaitLines("ready", 1)
@@ -55,6 +56,7 @@ func TestFleet(t *testing.T) {
 // A rehearsal with mutual TLS, behind a balancer if one is installed. The balancer asks the admin ports by TLS, and
 // sends the clients' addresses.
 func TestFleetByTLS(t *testing.T) {
+	t.Parallel()
 	log := filepath.Join(t.TempDir(), "audit")
 	args := []string{"dev", "--fleet", "--tls", "--frontends", "2", "--workers", "2", "--slots", "2",
 		"--frontend-port", "0"}
@@ -281,6 +283,7 @@ func TestRolling(t *testing.T) {
 // A frontend hangs behind two balancers at once: HAProxy checks frontends, and nginx does not. No call by either
 // balancer fails. make rolling also checks that no call takes longer than 5 s.
 func TestFrozenBehindBoth(t *testing.T) {
+	t.Parallel()
 	const frontends = 3
 	for _, needed := range []string{"/usr/lib/nginx/modules/ngx_stream_module.so", "/usr/sbin/haproxy"} {
 		switch _, err := os.Stat(needed); {

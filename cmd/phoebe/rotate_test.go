@@ -122,6 +122,7 @@ func (r *rotation) awaitRefused(what string, since time.Time, ask func() error) 
 // gossip key made from it, and a tenant's tokens. No call fails, and no task with once is lost. Old credentials are
 // refused within 10 s of their removal. make rotate runs more rounds.
 func TestRotate(t *testing.T) {
+	t.Parallel()
 	rounds := 1
 	if os.Getenv("PHOEBE_ROTATE") != "" {
 		rounds = 3

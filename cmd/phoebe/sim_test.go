@@ -29,6 +29,7 @@ func simRuns(t testing.TB, name string) []map[string]any {
 // All combinations of flags are simulated, in the order of the flags. The same flags give the same bytes, whatever
 // the number of processors.
 func TestSim(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	args := []string{"sim", "--workers", "20", "--slots", "2", "--frontends", "3", "--tasks-per-job", "uniform:1-9",
 		"--task-duration", "task-exp:20ms",
@@ -85,6 +86,7 @@ func TestSim(t *testing.T) {
 }
 
 func TestSimOfFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	jobs, jsonFile := filepath.Join(dir, "jobs.txt"), filepath.Join(dir, "s.json")
 	if err := os.WriteFile(jobs, []byte("0 2 1.5 1.25 1.75\n2.5 1 100 100.9\n"), 0o600); err != nil {
@@ -118,6 +120,7 @@ func TestSimOfFiles(t *testing.T) {
 
 // Jobs written by a run give the same run again: all measurements are equal, for phoebe and for its rivals.
 func TestSimJobsOut(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	jobs, first, second := filepath.Join(dir, "jobs"), filepath.Join(dir, "1.json"), filepath.Join(dir, "2.json")
 	for _, test := range []struct{ cluster, drawn []string }{
@@ -160,6 +163,7 @@ func TestSimJobsOut(t *testing.T) {
 
 // Kinds of jobs are reported, with the work of the schedulers that decide about the jobs.
 func TestSimKinds(t *testing.T) {
+	t.Parallel()
 	jsonFile := filepath.Join(t.TempDir(), "s.json")
 	runPhoebe(t, "sim", "--workers", "20", "--frontends", "2", "--jobs", "300", "--kind", "batch 100ms 10 task-exp:200ms",
 		"--kind", "service 200ms 2 task-exp:1s", "--think", "batch=1ms+1ms*2", "--think", "service=20ms+1ms", "--policy",
@@ -182,6 +186,7 @@ func TestSimKinds(t *testing.T) {
 
 // Short and long jobs are reported in two groups, with the quality of estimates.
 func TestSimMixed(t *testing.T) {
+	t.Parallel()
 	jsonFile := filepath.Join(t.TempDir(), "s.json")
 	runPhoebe(t, "sim", "--workers", "10", "--slots", "8", "--frontends", "2", "--jobs", "200", "--tasks-per-job", "5",
 		"--task-duration", "task-exp:100ms",
@@ -243,11 +248,12 @@ func TestSimRefuses(t *testing.T) {
 		{[]string{"faults", "--log", "/nonexistent/log"}, 2, "--log"},
 		{[]string{"faults", "--workers", "3"}, 2, "--workers"},
 	} {
-		runPhoebe(t, append([]string{"sim"}, test.args...)...).wantExit(t, test.code, test.says)
+		runHere(t, append([]string{"sim"}, test.args...)...).wantExit(t, test.code, test.says)
 	}
 }
 
 func TestSimFaults(t *testing.T) {
+	t.Parallel()
 	runPhoebe(t, "sim", "faults", "--seeds", "12", "--from", "100").wantExit(t, 0, "12 seeds from 100: ", "jobs of",
 		"worker crashes", "no promise was broken")
 	runPhoebe(t, "sim", "faults", "--seeds", "1", "--from", "100", "--without", "j0-j200,f0-f200").wantExit(t, 0,

@@ -10,6 +10,7 @@ import (
 
 // A figure has the same bytes, whatever the number of processors.
 func TestSimFigure(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	jsonFile, htmlFile := filepath.Join(dir, "f.json"), filepath.Join(dir, "f.html")
 	args := []string{"sim", "figure", "additions-1ms", "--jobs", "20", "--seeds", "2", "--seed", "5", "--json",
@@ -40,6 +41,7 @@ func TestSimFigure(t *testing.T) {
 }
 
 func TestSimFigureNames(t *testing.T) {
+	t.Parallel()
 	runPhoebe(t, "sim", "figure", "list").wantExit(t, 0, "late-binding  ", "cluster-size  ", "additions-uneven ")
 	for _, test := range []struct {
 		args []string

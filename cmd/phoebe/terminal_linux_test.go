@@ -11,6 +11,7 @@ import (
 
 // On a terminal, phoebe run has a progress bar. The bar is gone at the end.
 func TestProgressBar(t *testing.T) {
+	t.Parallel()
 	c := startDev(t)
 	ours, theirs := openTerminal(t)
 	cmd := phoebeCommand(t.Context(), "run", "--connect", c.connect, "--task-duration", "fixed:20ms", "--tasks", "12")
@@ -37,6 +38,7 @@ func TestProgressBar(t *testing.T) {
 
 // In a terminal, phoebe top shows the fleet until somebody presses q.
 func TestTop(t *testing.T) {
+	t.Parallel()
 	c := startDev(t)
 	ours, theirs := openTerminal(t)
 	cmd := phoebeCommand(t.Context(), "top", "--connect", c.connect, "--every", "100ms")

@@ -1,0 +1,4 @@
+package main
+
+// RunCommand runs a command line in this process.
+var RunCommand = runCommand
