@@ -11,7 +11,7 @@ SHELL := bash
 MODULE := github.com/phoebe-sched/phoebe
 PYTHON_SOURCE := frontend/client/testdata/python
 # Where the Go test that runs the Python client looks for that client's packages.
-test soak rolling: export PHOEBE_PYTHON_PATH := $(CURDIR)/out/python
+test test-with-race soak rolling: export PHOEBE_PYTHON_PATH := $(CURDIR)/out/python
 
 # How long `make fuzz` gives each fuzz function.
 FUZZTIME ?= 30s
@@ -31,14 +31,34 @@ run: ## start a cluster in one process, drive a workload through it and print it
 
 .PHONY: build
 build: ## build bin/phoebe; the go command stamps the version from git into it
-	go build -trimpath -o bin/phoebe ./cmd/phoebe
+	go build -o bin/phoebe ./cmd/phoebe
 
 .PHONY: test
 test: check-format vet staticcheck check-generate check-ui python tools ## all checks, all tests with the race detector, the page in a browser, the dashboard in databases: what CI runs
-	go test -race -timeout 15m $$(go list ./... | grep -v /bench/sim$$)
-	go test -timeout 15m ./bench/sim # a simulation is one thread: only the sweeps, which run many, may race
+	@$(MAKE) --no-print-directory -j2 test-with-race test-others
+
+# Packages without goroutines: a test of theirs, purity.Check, forbids goroutines. With the race detector they would take
+# five times as long, and could show no race. probe/prose only reads the sources.
+ONE_THREAD = probe/prose $(shell grep -rl --include='*_test.go' 'purity\.Check(t, "\.")' frontend probe worker | xargs -n1 dirname | sort -u)
+# Packages with programs, browsers or databases beside them, and the simulator, which has a test of its own below.
+MANY_THREADS = $(filter-out $(ONE_THREAD:%=$(MODULE)/%) %/bench/sim %/idl/gen/phoebe/v1 %/idl/gen/phoebe/v1/phoebe,$(shell go list ./...))
+
+# Most tests wait most of the time, so more of them run at a time than there are cores.
+.PHONY: test-with-race
+test-with-race:
+	go test -race -p 3 -parallel 4 -timeout 15m $(MANY_THREADS)
+
+# A simulation is one thread: only the sweeps, which run many, may race. The last line runs the command, which refuses
+# variables that it does not know.
+.PHONY: test-others
+test-others:
+	go test -timeout 15m ./bench/sim $(ONE_THREAD:%=./%)
 	PHOEBE_SEEDS=20 go test -race -run 'TestFaults$$|TestFigureReports$$' ./bench/sim
-	env -u PHOEBE_PYTHON_PATH $(MAKE) --no-print-directory ui-test dashboards # which run the command: it refuses variables that it does not know
+	env -u PHOEBE_PYTHON_PATH $(MAKE) --no-print-directory ui-test dashboards
+
+.PHONY: quick
+quick: check-format vet ## the checks and tests to run after each change: without the race detector, the simulator, and tests of the command, the page and the dashboard
+	go test -p 4 -timeout 5m $$(go list ./... | grep -v -e /bench/sim$$ -e /bench/grafana$$ -e /cmd/phoebe$$)
 
 # Ends a recipe that has named Debian packages in the variable missing: installs the packages, or names them and fails.
 define install_missing
@@ -236,7 +256,7 @@ figures: build ## all figures that bench/FIGURES.md tells of, by the commands th
 
 # The query engine needs cgo and a C++ compiler, and has its own go.mod.
 bin/phoebe-tpch: FORCE
-	cd bench/tpch && go build -tags duckdb_arrow -trimpath -o ../../bin/phoebe-tpch ./cmd/phoebe-tpch
+	cd bench/tpch && go build -tags duckdb_arrow -o ../../bin/phoebe-tpch ./cmd/phoebe-tpch
 
 .PHONY: FORCE
 FORCE:
