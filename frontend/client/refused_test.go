@@ -15,21 +15,24 @@ func refuseInvalid(*v1.SubmitRequest) (*v1.SubmitResponse, error) {
 // A RefusedError says that nothing was started. If a frontend refuses a job that another frontend has had, the error is
 // of another type.
 func TestRefusalAfterAStart(t *testing.T) {
-	for name, stage := range map[string]func(a, b *fake){
-		"next owner refuses": func(a, b *fake) {
+	for name, stage := range map[string]func(c *Client, a, b *fake){
+		"next owner refuses": func(_ *Client, a, b *fake) {
 			a.events = func(*v1.EventsRequest) (*v1.EventsResponse, error) {
 				a.crash()
 				return nil, errors.New("unheard")
 			}
 			b.submit = refuseInvalid
 		},
-		"owner refuses the poll": func(a, _ *fake) {
+		"owner refuses the poll": func(_ *Client, a, _ *fake) {
 			a.events = func(*v1.EventsRequest) (*v1.EventsResponse, error) {
 				return nil, &v1.Refused{Reason: v1.RefusedReason_INVALID, Message: "you no more"}
 			}
 		},
-		"no worker at the next owner": func(a, b *fake) {
+		"no worker at the next owner": func(c *Client, a, b *fake) {
 			a.events = func(*v1.EventsRequest) (*v1.EventsResponse, error) {
+				if err := c.updateRoster([]string{b.addr}, nil); err != nil { // or a's silence may be the last answer
+					t.Error(err)
+				}
 				a.crash()
 				return nil, errors.New("unheard")
 			}
@@ -42,12 +45,12 @@ func TestRefusalAfterAStart(t *testing.T) {
 			a, b := newFake(t), newFake(t)
 			var job *v1.Job
 			a.submit = a.keepJob(&job)
-			stage(a, b)
 			for _, f := range []*fake{a, b} {
 				f.cancel = func(*v1.CancelRequest) (*v1.CancelResponse, error) { return &v1.CancelResponse{}, nil }
 			}
 			c := newClient(t, []string{a.addr, b.addr}, WithRetryFor(50_000_000))
 			chooseFirst(c)
+			stage(c, a, b)
 			r, err := c.Submit(t.Context(), echoJob(1))
 			if err != nil {
 				t.Fatal(err)
