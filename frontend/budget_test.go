@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,5 +50,42 @@ func TestHeldTaskRunsInTheEnd(t *testing.T) {
 	}
 	if got := c.tenants["a"].used.atLevel[levelAllowed]; got != tenants.Slot {
 		t.Errorf("%d thousandths of a slot may run, want the cost of one task", got)
+	}
+}
+
+// A job whose tasks take turns in their tenant's maximum waits for the maximum, not for the sampling. Beside another
+// frontend without jobs of the tenant, the first task starts at once.
+func TestWaitForTheMaximum(t *testing.T) {
+	const run = 300 * time.Millisecond
+	f := newFleet(t, 1, 4, Config{})
+	f.step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "a", Tokens: 1, Max: 1}})})
+	for _, other := range []string{"f1", "f9"} { // before and behind this frontend in the rotation
+		f.step(Others{Self: "f5", Members: []string{other}})
+		begin := f.now
+		j := jobWith(other, make([]Task, 3)...)
+		j.Tenant = "a"
+		acts := f.step(Submit{j})
+		for n := range 3 {
+			ride := probe.AttemptID{}
+			for _, a := range acts {
+				if s, ok := a.(Send); ok {
+					if m, ok := s.Msg.(probe.Reserve); ok && len(m.Launches) > 0 {
+						ride = m.Launches[0].Attempt
+					}
+				}
+			}
+			if ride == (probe.AttemptID{}) {
+				t.Fatalf("beside %s: task %d does not start after %v: %v", other, n, f.now.Sub(begin), acts)
+			}
+			f.now = f.now.Add(run)
+			acts = f.step(frameFrom(0, &probe.Finished{Attempt: ride, Status: probe.Succeeded, Run: run,
+				Load: probe.Load{Free: f.size}}))
+			if p := doneIn(acts).Outcome.Phases; p.Held != time.Duration(n)*run || p.Sampled != p.Held {
+				t.Errorf("beside %s: task %d, held for %v, has the phases %+v", other, n, time.Duration(n)*run, p)
+			}
+		}
+		if ds := f.core.Explain(j.ID, 2); len(ds) != 1 || !strings.Contains(ds[0].String(), "held for up to 600ms") {
+			t.Errorf("beside %s: after the end of the job, its wait is explained as %v", other, ds)
+		}
 	}
 }

@@ -256,14 +256,14 @@ func (c *Core) submitJob(spec *Job, now time.Time, acts []Action) []Action {
 	if j.Generation > 0 { // the job was at another frontend, so workers may have attempts
 		acts = c.claimJob(j, now, acts)
 	} else {
-		c.beginGroups(j.groups)
+		c.beginGroups(j.groups, now)
 	}
 	c.wantAllPlaces(j)
 	return acts
 }
 
 // beginGroups puts the tasks of new groups into their first states.
-func (c *Core) beginGroups(groups []*group) {
+func (c *Core) beginGroups(groups []*group, now time.Time) {
 	for _, g := range groups {
 		if g.path == estimate.Estimation {
 			c.Stats.Estimated += uint64(g.queue.Len())
@@ -271,7 +271,7 @@ func (c *Core) beginGroups(groups []*group) {
 		if c.blockGroup(g) {
 			continue
 		}
-		c.holdGroup(g)
+		c.holdGroup(g, now)
 		if g.path == estimate.Estimation {
 			c.startMatchingAll(g)
 		}
@@ -292,7 +292,7 @@ func (c *Core) extendJob(ev *Extend, now time.Time, acts []Action) []Action {
 		}
 		c.Stats.Tasks += uint64(n)
 		c.applyAddition(j, x, now)
-		c.beginGroups(x.groups) // no claim: no worker can have attempts at new tasks
+		c.beginGroups(x.groups, now) // no claim: no worker can have attempts at new tasks
 		c.wantAllPlaces(j)
 	}
 	acts = append(acts, Extended{Job: j.ID, Tasks: j.totalTasks, Added: j.totalTasks - before})

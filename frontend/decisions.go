@@ -292,6 +292,7 @@ type sampledJob struct {
 	why         estimate.Reason // of the first task
 	class       ClassReason     // likewise
 	demand      DemandReason    // likewise
+	budget      string          // on the wait for the tenant's maximum, once the job has ended; "": no task waited
 }
 
 // addGroup adds the sampled tasks of a group. The range goes by the first and the last task of the queue, because jobs
@@ -303,6 +304,20 @@ func (s *sampledJob) addGroup(g *group) {
 	}
 	s.last = max(s.last, last)
 	s.tasks += g.queue.Len()
+}
+
+// noteHeldJob notes, at the end of a job, that its tasks waited for the maximum of their tenant.
+func (ds *decisions) noteHeldJob(j *job) {
+	for i := range ds.sampledJobs {
+		if s := &ds.sampledJobs[i]; s.job == j.ID {
+			s.budget = explainHeld(j.tenant.name, j.longestHeld)
+		}
+	}
+}
+
+// explainHeld explains to people that tasks waited for the maximum of their tenant.
+func explainHeld(tenant string, longest time.Duration) string {
+	return fmt.Sprintf("tenant %q used its maximum: held for up to %v", tenant, longest.Round(time.Microsecond))
 }
 
 // recordSampledJob remembers a job with sampled tasks. The oldest may be overwritten.

@@ -75,7 +75,7 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	for i := range ds.sampledJobs {
 		if s := &ds.sampledJobs[i]; s.job == job && (task < 0 || task >= int(s.first) && task <= int(s.last)) {
 			d := Decision{
-				Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Demand: s.demand,
+				Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Demand: s.demand, Budget: s.budget,
 				Samples: c.samplesOf(job, -1),
 			}
 			if found = append(found, d); task >= 0 {
@@ -159,8 +159,11 @@ func (c *Core) explainUndecided(j *job, task int) []Decision {
 		if task >= 0 || t.state == blocked || t.state == held {
 			d.Outcome = stateText[t.state]
 		}
-		if t.state == held {
+		switch {
+		case t.state == held:
 			d.Budget = c.whyHeld(t)
+		case t.heldFor > 0:
+			d.Budget = explainHeld(j.tenant.name, t.heldFor)
 		}
 		if t.state == blocked && j.paused {
 			d.Outcome = "waits until its client has fetched results"

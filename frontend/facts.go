@@ -75,6 +75,7 @@ type job struct {
 	strandedTasks int                          // tasks in state waiting or matching, without any worker up for them
 	served        bool                         // a task has started, or is presumed to have, or the job has ended
 	presumed      bool                         // served only because no ride came back within a round trip
+	longestHeld   time.Duration                // of a task, for the tenant's maximum
 	rides         []sentRide                   // rides sent before any task is known to have started, oldest first
 	waitLists     []*unserved                  // lists of unserved jobs with this job; nil once known to be served
 	ended         bool
@@ -156,7 +157,8 @@ type task struct {
 	pos           int // in the heap of resting tasks, or of the tenant's held tasks
 
 	againAt        time.Time     // when the task could go to a worker again, after an attempt in vain; zero: none
-	placeableSince time.Time     // since when the task may be placed; zero: since its release
+	placeableSince time.Time     // since when the task may be placed, or is held; zero: since its release
+	heldFor        time.Duration // how long the task was held since its release, or since againAt
 	sampledAt      time.Time     // since when places were asked for the task; zero: not yet
 	placesAskedAt  time.Time     // when the group asked for those places, perhaps for other tasks
 	attemptRun     time.Duration // expected run of the attempt; 0: not known

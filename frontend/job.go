@@ -351,9 +351,11 @@ type Receipt struct {
 //
 // An attempt in vain delays the attempt that counted. Again is then the moment when the task could go to a worker
 // again: after the end of the earlier attempt and the rest, or when a copy was sent. Without an earlier attempt, Again
-// is 0.
+// is 0. Held is the time before Sampled in which the tenant's maximum was used.
 type Phases struct {
 	Released, Again, Sampled, Queued, Ready, Bound, Started, Finished time.Duration
+
+	Held time.Duration
 }
 
 // RefusedReason is the reason why a job was not accepted.

@@ -221,7 +221,7 @@ func (t *task) releasedAt() time.Time {
 // message in either direction is taken to need half a round trip.
 func (t *task) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p Phases) {
 	since := func(x time.Time) time.Duration { return x.Sub(t.group.job.submitted) }
-	p.Released = since(t.releasedAt())
+	p.Released, p.Held = since(t.releasedAt()), t.heldFor
 	if again := since(t.againAt); !t.againAt.IsZero() && again > p.Released {
 		p.Again = again
 	}
@@ -557,6 +557,9 @@ func (c *ledger) dropMovedJob(j *job, now time.Time, acts []Action) []Action {
 // forgetJob drops a job without unfinished tasks, cancels its places, and lets workers forget common payloads.
 func (c *ledger) forgetJob(j *job, now time.Time, acts []Action) []Action {
 	j.ended = true
+	if j.longestHeld > 0 {
+		c.log.noteHeldJob(j)
+	}
 	j.leaveUnserved()
 	c.presumeStarted(now) // drops j from sentJobs, unless a job before j stays there
 	acts = c.cancelPlaces(j, now, acts)

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -139,6 +140,9 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 		if known {
 			c.view.OccupyMatrix(w.Worker, x.spec.Demand, short, x.run)
 		}
+	}
+	if x.task.heldFor > 0 {
+		budget = strings.TrimPrefix(budget+"; "+explainHeld(x.task.group.job.tenant.name, x.task.heldFor), "; ")
 	}
 	c.recordDecision(x, choice, w, now).Budget = budget
 	return acts

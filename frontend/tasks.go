@@ -136,7 +136,7 @@ func (c *jobs) awaitNext(t *task, now time.Time) {
 		t.updatePassedBytes()
 	}
 	if c.mustHold(t) {
-		c.holdTask(t)
+		c.holdTask(t, now)
 		return
 	}
 	c.startPlacing(t, now)
@@ -144,12 +144,16 @@ func (c *jobs) awaitNext(t *task, now time.Time) {
 
 // awaitNextAgain is awaitNext after an attempt in vain.
 func (c *jobs) awaitNextAgain(t *task, now time.Time) {
-	t.againAt, t.sampledAt = now, time.Time{}
+	t.againAt, t.sampledAt, t.heldFor = now, time.Time{}, 0
 	c.awaitNext(t, now)
 }
 
 // startPlacing lets a task wait for a batch, or for a place's turn.
 func (c *jobs) startPlacing(t *task, now time.Time) {
+	if t.state == held {
+		t.heldFor += now.Sub(t.placeableSince)
+		t.group.job.longestHeld = max(t.group.job.longestHeld, t.heldFor)
+	}
 	t.placeableSince = now
 	if t.group.path == estimate.Estimation {
 		c.startMatching(t)
@@ -160,17 +164,18 @@ func (c *jobs) startPlacing(t *task, now time.Time) {
 
 // holdGroup holds all tasks of a new group if the tenant has a maximum. Tasks within the maximum are released
 // later in the step.
-func (c *jobs) holdGroup(g *group) {
+func (c *jobs) holdGroup(g *group, now time.Time) {
 	if c.quotas.QuotaOf(g.job.tenant.name).All == tenants.Unlimited {
 		return
 	}
 	for g.queue.Len() > 0 {
-		c.holdTask(g.queue.First())
+		c.holdTask(g.queue.First(), now)
 	}
 }
 
 // holdTask holds a task until the tenant's maximum has room for the task.
-func (c *jobs) holdTask(t *task) {
+func (c *jobs) holdTask(t *task, now time.Time) {
+	t.placeableSince = now
 	t.move(held)
 	tenant := t.group.job.tenant
 	if tenant.held.Len() == 1 {

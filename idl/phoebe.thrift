@@ -685,6 +685,7 @@ enum Part {
   CLOSED_SHARE = 14, // in the queue, while free room was kept for other tasks
   IDLE_SLOT = 15,    // in the queue, while a free slot waited for a frontend's answer
   IN_VAIN = 16,      // earlier attempts at the task, which gave no outcome, and the rests after them
+  MAXIMUM = 17,      // before the sampling, while the tenant's maximum was used
 }
 
 // A frontend's report about itself, beside an answer of several frontends. If the frontend is not part of the
@@ -882,6 +883,7 @@ struct TraceResponse {
   //  - 20: real wait at the worker
   //  - 21 to 25: parts of the wait, from OWN_TENANT to IDLE_SLOT; all 0 if the worker does not report them
   //  - 26: when the task could go to a worker again, after attempts in vain; 0 if there was none
+  //  - 27: time before the sampling in which the tenant's maximum was used
   5: required binary attempts,
   6: i32 next_page = 0,             // first of the next page; 0: this page is the last
   7: string frontend = "",          // name of the frontend that knows the job

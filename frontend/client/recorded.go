@@ -27,7 +27,8 @@ type JobFilter struct {
 // PartOf is a part of a job's response time, with the cause of the part.
 type PartOf struct {
 	// Part is the cause: sampling, link, queue, own tenant, other tenants, long tasks, closed share, idle slot,
-	// binding, fetch, launch, excess, run, delivery, stage wait, in vain (earlier attempts) or outside.
+	// binding, fetch, launch, excess, run, delivery, stage wait, in vain (earlier attempts), maximum
+	// (of the tenant) or outside.
 	Part string
 	Took time.Duration
 }
@@ -139,6 +140,7 @@ type TaskTrace struct {
 	Failure      TaskReason
 	Released     time.Duration                      // when the task could start
 	Again        time.Duration                      // when the task could go to a worker again, after attempts in vain
+	Held         time.Duration                      // time before sampling in which the tenant's maximum was used
 	Known        bool                               // the ends of all phases are known; false: only the delivery is known
 	Ends         [MeasureDelivery + 1]time.Duration // of the phases, by Measure
 	Fetched      time.Duration                      // time until the task's files were at the worker
@@ -209,7 +211,7 @@ func (c *Client) Trace(ctx context.Context, job string, from, limit int) (*Trace
 }
 
 // knownFields is the number of fields of an attempt that the client knows. A newer frontend may send more.
-const knownFields = 27
+const knownFields = 28
 
 var errAttempts = errors.New("the frontend's answer holds malformed attempts")
 
@@ -268,7 +270,7 @@ func fromAttempts(b []byte, workers []string) (list []TaskTrace, err error) {
 			Outcome: enumWords(v1.OutcomeKind(x[6]).String()), Failure: TaskReason(x[7]), Released: d(8),
 			Known:   x[9] == 1,
 			Fetched: d(17), Expected: d(18), ExpectedWait: d(19), Waited: d(20),
-			Waits: Waits{d(21), d(22), d(23), d(24), d(25)}, Again: d(26),
+			Waits: Waits{d(21), d(22), d(23), d(24), d(25)}, Again: d(26), Held: d(27),
 		}
 		for i := range t.Ends {
 			t.Ends[i] = d(10 + i)

@@ -33,6 +33,7 @@ type Attempt struct {
 	Waited       time.Duration // the wait at the worker
 	// What the task waited for at the worker, in units of tick, by Kind from OwnTenant on. All 0: not known.
 	Waits    [waitKinds]uint32
+	Held     uint32        // before sampling, while the tenant's maximum was used, in units of tick
 	Released time.Duration // when the task could start, since the job's arrival
 	Again    time.Duration // when the task could go to a worker again, after attempts in vain; 0: there was none
 	// Ends of the phases, since the job's arrival. If no run is known, all but the last are 0.
@@ -57,7 +58,7 @@ func (a *Attempt) Set(o *frontend.Outcome, lead, came time.Duration) {
 // SetPhases sets the fields of a that Phases reads.
 func (a *Attempt) SetPhases(o *frontend.Outcome, lead, came time.Duration) {
 	p := &o.Phases
-	a.Released, a.Again, a.Ends = 0, 0, [Phases]time.Duration{}
+	a.Released, a.Again, a.Held, a.Ends = 0, 0, toTicks(p.Held), [Phases]time.Duration{}
 	if p.Released > 0 {
 		a.Released = lead + p.Released
 	}

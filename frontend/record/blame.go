@@ -23,6 +23,7 @@ const (
 	ClosedShare  // while there was room, closed to the task
 	IdleSlot     // while room was held for a frontend's answer
 	InVain       // earlier attempts at the task, which gave no outcome, and the rests after them
+	Maximum      // of the sampling, while the tenant's maximum was used
 	kindsEnd
 	Kinds = int(kindsEnd)
 )
@@ -36,7 +37,7 @@ func (k Kind) String() string {
 		return Measure(k).String()
 	}
 	return [...]string{"barrier", "fetch", "excess", "outside", "own tenant", "other tenants", "long tasks",
-		"closed share", "idle slot", "in vain"}[int(k)-Phases]
+		"closed share", "idle slot", "in vain", "maximum"}[int(k)-Phases]
 }
 
 // Blame splits a response by kind. The parts add up to the response.
@@ -107,6 +108,9 @@ func (b *Blame) addTask(a *Attempt, released, done time.Duration) {
 	again := min(max(a.Again, released), done)
 	b[InVain] += again - released
 	phases := a.splitPhases(again, done)
+	held := min(time.Duration(a.Held)*tick, phases[Sampling])
+	phases[Sampling] -= held
+	b[Maximum] += held
 	fetch := min(max(a.Fetched, 0), phases[Queue])
 	phases[Queue] -= fetch
 	b[Fetch] += fetch

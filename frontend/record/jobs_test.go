@@ -360,6 +360,11 @@ func TestBlame(t *testing.T) {
 		got[Sampling] != time.Millisecond || got[LongTasks] != 2*time.Millisecond || got[Queue] != 0 {
 		t.Errorf("a task with an attempt in vain: %v", got)
 	}
+	held := &pastJob{Response: 9 * time.Millisecond, Attempts: []Attempt{{Held: 2000, Ends: ends(4, 5, 6, 6, 6, 8, 9)}}}
+	if got := NewBlame(nil, held.Response, held.Attempts); got[Maximum] != 2000*tick ||
+		got[Sampling] != 4*time.Millisecond-2000*tick {
+		t.Errorf("a task held by its tenant's maximum: %v", got)
+	}
 	lost := &pastJob{Response: time.Second,
 		Attempts: []Attempt{{Ends: [Phases]time.Duration{Delivery: 900 * time.Millisecond}}}}
 	if got := NewBlame(nil, lost.Response, lost.Attempts); got[Outside] != 900*time.Millisecond ||

@@ -46,7 +46,7 @@ func (t *Trace) traceBytes() int {
 
 // attemptFields is the count of packed numbers for an attempt. The API sends the count, because later releases may
 // add fields at the end.
-const attemptFields = 27
+const attemptFields = 28
 
 // appendPacked appends the numbers of a. worker is the index in Trace.Workers plus 1; 0: no worker.
 func (a *Attempt) appendPacked(b []byte, worker int) []byte {
@@ -71,7 +71,7 @@ func (a *Attempt) appendPacked(b []byte, worker int) []byte {
 	for _, ticks := range a.Waits {
 		b = appendDuration(b, time.Duration(ticks)*tick)
 	}
-	return appendDuration(b, a.Again)
+	return appendDuration(appendDuration(b, a.Again), time.Duration(a.Held)*tick)
 }
 
 func appendDuration(b []byte, d time.Duration) []byte {

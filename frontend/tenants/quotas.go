@@ -240,6 +240,10 @@ func (s *Quotas) divideTenant(tenant string) {
 			taken[o.Path] = o.Taken
 		}
 	}
+	// Until the next report this frontend does not know how much the jobs of a tenant want, and may use all.
+	if own := &branchOf(tenant).needs[me]; *own == (Need{}) && s.file.isBounded(tenant) {
+		*own = Need{Path: tenant, Want: s.file.TaskMaximum(tenant)}
+	}
 	for _, n := range s.needs[top] {
 		branchOf(n.Path).needs[n.frontend] = n.Need
 	}

@@ -460,6 +460,7 @@ func listColumns(workers, words *textNumbers) []column {
 		{"outcome", func(t *client.TaskTrace) int64 { return words.numberOf(t.Outcome) }},
 		d("released", func(t *client.TaskTrace) time.Duration { return t.Released }),
 		d("again", func(t *client.TaskTrace) time.Duration { return t.Again }),
+		d("held", func(t *client.TaskTrace) time.Duration { return t.Held }),
 		{"known", func(t *client.TaskTrace) int64 {
 			if t.Known {
 				return 1

@@ -51,6 +51,10 @@ var frontendRecord = packageMutants{"frontend/record", []mutant{
 		"min(max(a.Fetched, 0), phases[Queue])", "max(a.Fetched, 0)",
 	},
 	{
+		"the wait for a tenant's maximum is blamed apart", "Blame.addTask",
+		"phases[Sampling] -= held", "held = 0",
+	},
+	{
 		"attempts in vain are blamed apart", "Blame.addTask",
 		"phases := a.splitPhases(again, done)", "phases := a.splitPhases(released, done)",
 	},

@@ -26,4 +26,8 @@ var frontendTenants = packageMutants{"frontend/tenants", []mutant{
 		"spare jobs want no tokens", "Quotas.Exchange",
 		"o.Want -= o.Spare", "_ = o",
 	},
+	{
+		"a frontend that knows of no jobs of a tenant may use all of the maximum", "Quotas.divideTenant",
+		"Want: s.file.TaskMaximum(tenant)", "Want: 0",
+	},
 }}

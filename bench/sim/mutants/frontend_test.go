@@ -1223,7 +1223,11 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the time of an attempt in vain is not a part of the wait", "jobs.awaitNextAgain",
-		"t.againAt, t.sampledAt = now, time.Time{}", "t.againAt = now",
+		"t.againAt, t.sampledAt, t.heldFor = now, time.Time{}, 0", "t.againAt = now",
+	},
+	{
+		"the wait for a tenant's maximum is told apart", "jobs.startPlacing",
+		"t.heldFor += now.Sub(t.placeableSince)", "",
 	},
 	{
 		"room that is free earlier than expected wakes a task", "Core.receiveMsgs",

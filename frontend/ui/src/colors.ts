@@ -18,6 +18,7 @@ const partColors: Record<string, [dark: string, light: string]> = {
   run: ['#5b7fa6', '#7f9dbd'],
   delivery: ['#ee9ac6', '#c4699c'],
   'in vain': ['#c0504d', '#a33f3c'],
+  maximum: ['#a58fd8', '#6f56b3'],
   'stage wait': ['#8b95a1', '#7a848f'],
   outside: ['#5c6670', '#a2abb5'],
 }
@@ -48,6 +49,7 @@ export const partMeaning: Record<string, string> = {
   run: 'run time, up to the expected time',
   delivery: 'until the frontend had the outcome',
   'in vain': 'earlier attempts without an outcome, and the rests after them',
+  maximum: 'while the tenant used its maximum',
   'stage wait': 'between the end of one stage and the start of the next',
   outside: 'time without a known cause',
 }

@@ -2,13 +2,13 @@
 import { type Earlier, get, type Job, type TracePage } from './api'
 import { phases } from './histogram'
 
-type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcome' | 'released' | 'again' | 'known' |
-  'fetched' | 'expected' | 'promised' | 'waited' | 'ownTenant' | 'otherTenants' | 'longTasks' |
+type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcome' | 'released' | 'again' |
+  'held' | 'known' | 'fetched' | 'expected' | 'promised' | 'waited' | 'ownTenant' | 'otherTenants' | 'longTasks' |
   'closedShare' | 'idleSlot'
 
 const names: Column[] = [
-  'task', 'stage', 'worker', 'tries', 'path', 'bound', 'outcome', 'released', 'again', 'known', 'fetched',
-  'expected', 'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks', 'closedShare', 'idleSlot',
+  'task', 'stage', 'worker', 'tries', 'path', 'bound', 'outcome', 'released', 'again', 'held', 'known',
+  'fetched', 'expected', 'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks', 'closedShare', 'idleSlot',
 ]
 
 // Tasks holds times in microseconds since the job's arrival. Tasks are numbered in the order of their ends.
@@ -103,7 +103,9 @@ export class Tasks {
 // spansOf returns the time in vain and the lengths of a task's phases, without empty ones.
 export function spansOf(t: Tasks, i: number): { name: string; us: number }[] {
   let from = t.released[i]!
-  const ends: [string, number][] = [['in vain', t.columns.again[i]!],
+  const again = Math.max(from, t.columns.again[i]!)
+  const held = Math.min(again + t.columns.held[i]!, Math.max(again, t.ends[0]![i]!))
+  const ends: [string, number][] = [['in vain', again], ['maximum', held],
     ...phases.map((name, m): [string, number] => [name, t.ends[m]![i]!])]
   return ends.map(([name, end]) => {
     const to = Math.max(from, end), us = to - from

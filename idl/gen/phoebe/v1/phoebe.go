@@ -785,6 +785,7 @@ const (
 	Part_CLOSED_SHARE  Part = 14
 	Part_IDLE_SLOT     Part = 15
 	Part_IN_VAIN       Part = 16
+	Part_MAXIMUM       Part = 17
 )
 
 func (p Part) String() string {
@@ -823,6 +824,8 @@ func (p Part) String() string {
 		return "IDLE_SLOT"
 	case Part_IN_VAIN:
 		return "IN_VAIN"
+	case Part_MAXIMUM:
+		return "MAXIMUM"
 	}
 	return "<UNSET>"
 }
@@ -863,6 +866,8 @@ func PartFromString(s string) (Part, error) {
 		return Part_IDLE_SLOT, nil
 	case "IN_VAIN":
 		return Part_IN_VAIN, nil
+	case "MAXIMUM":
+		return Part_MAXIMUM, nil
 	}
 	return Part(0), fmt.Errorf("not a valid Part string")
 }
