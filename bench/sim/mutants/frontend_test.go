@@ -1245,4 +1245,16 @@ var frontend = packageMutants{"frontend", []mutant{
 		"a task that does not want some room is not woken for room for ever", "planner.tryPostpone",
 		"x.vainWakes < maxVainWakes", "true",
 	},
+	{
+		"the way of a worker's question is binding, not queue", "task.reckonPhases",
+		"p.Ready = min(max(p.Queued, arrived-m.Held), p.Bound)", "p.Ready = p.Bound",
+	},
+	{
+		"the way of a reservation is link, not queue", "task.reckonPhases",
+		"p.Queued = min(since(t.placesAskedAt)+oneWay, p.Bound)", "p.Queued = p.Sampled",
+	},
+	{
+		"the way of a result is delivery, not run", "task.reckonPhases",
+		"p.Finished = since(now) - m.Kept - oneWay", "p.Finished = since(now) - m.Kept",
+	},
 }}

@@ -221,6 +221,7 @@ func suites(core string) []suite {
 		{"scripts", []string{"./" + core, "-run", "^TestScripts$"}},
 		{"other tests", others},
 		{"stories", []string{"./bench/sim", "-run", "^TestStories$"}},
+		{"phases", []string{"./bench/sim", "-run", "^TestPhasesAreTheTimesOfTheTaps$"}},
 		{"faults", []string{"./bench/sim", "-run", "^TestFaults$"}},
 	}
 }
