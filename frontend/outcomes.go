@@ -225,8 +225,12 @@ func (t *task) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p Pha
 	if again := since(t.againAt); !t.againAt.IsZero() && again > p.Released {
 		p.Again = again
 	}
-	oneWay := a.roundTrip(m, now) / 2
-	p.Finished = since(now) - m.Kept - oneWay
+	trip := a.roundTrip(m, now)
+	oneWay := trip / 2
+	if m.Held > 0 { // the worker's question and the answer took so long together
+		oneWay = min(oneWay, m.Held)
+	}
+	p.Finished = since(now) - m.Kept - (trip - oneWay)
 	p.Started = p.Finished - m.Run
 	arrived := p.Started - m.Launch // of the task at the worker
 	switch {

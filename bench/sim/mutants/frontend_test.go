@@ -1255,6 +1255,6 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the way of a result is delivery, not run", "task.reckonPhases",
-		"p.Finished = since(now) - m.Kept - oneWay", "p.Finished = since(now) - m.Kept",
+		"p.Finished = since(now) - m.Kept - (trip - oneWay)", "p.Finished = since(now) - m.Kept",
 	},
 }}
