@@ -227,6 +227,33 @@ func TestPhasesAfterAnAttemptInVain(t *testing.T) {
 	}
 }
 
+// If a job is cancelled in its second stage, the times before are those of its first stage: the tasks of the second
+// stage could start at its end, and the tasks of the third stage never.
+func TestReleaseOfTasksThatWereStopped(t *testing.T) {
+	f := newFleet(t, 1, 1, Config{})
+	j := jobWith("x", Task{}, Task{Stage: 1}, Task{Stage: 2})
+	j.Stages = []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}, {Name: "c", After: []string{"b"}}}
+	first := probe.AttemptID{}
+	for _, a := range f.step(Submit{j}) {
+		if s, ok := a.(Send); ok {
+			first = s.Msg.(probe.Reserve).Launches[0].Attempt
+		}
+	}
+	f.now = f.now.Add(time.Second)
+	f.step(frameFrom(0, &probe.Finished{Attempt: first, Status: probe.Succeeded, Run: time.Second,
+		Load: probe.Load{Free: f.size}}))
+	f.now = f.now.Add(2 * time.Second)
+	released := map[int32]time.Duration{}
+	for _, a := range f.step(Cancel{Job: j.ID}) {
+		if d, ok := a.(*Done); ok {
+			released[d.Outcome.Stage] = d.Outcome.Phases.Released
+		}
+	}
+	if len(released) != 2 || released[1] != time.Second || released[2] != 3*time.Second {
+		t.Errorf("the tasks of the stages were released at %v, want 1s and, as it never was, the end at 3s", released)
+	}
+}
+
 // doneIn returns the first outcome among acts.
 func doneIn(acts []Action) *Done {
 	for _, a := range acts {

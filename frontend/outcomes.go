@@ -577,6 +577,13 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 	j := t.group.job
 	c.stopWaiting(t)
 	acts = c.stopAttempts(t, now, acts)
+	switch since := j.submitted; {
+	case o.Phases.Finished > 0: // reckoned from a result
+	case t.state == blocked && !j.paused: // the task could never start
+		o.Phases.Released = now.Sub(since)
+	default:
+		o.Phases.Released = t.releasedAt().Sub(since)
+	}
 	if t.move(done); t.group.window > 0 {
 		c.widenWindow(t.group)
 	}

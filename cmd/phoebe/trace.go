@@ -105,7 +105,11 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 		fmt.Fprintf(w, "%14v  %4.1f %%  %s\n", p.Took, 100*p.Took.Seconds()/max(j.Response.Seconds(), 1e-9), p.Part)
 	}
 	if len(x.Tasks) == 0 {
-		_, err := fmt.Fprintln(w, "no attempt of the job is remembered")
+		none := "no attempt of the job is remembered"
+		if j.Running {
+			none = "no task of the job has ended yet: phoebe explain tells where its tasks are"
+		}
+		_, err := fmt.Fprintln(w, none)
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -114,7 +118,7 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 		k := &x.Tasks[max(len(x.Tasks)-most, 0)+i]
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dashIfEmpty(stageName(x, k)), dashIfEmpty(k.Worker),
 			k.Outcome,
-			k.Tries, k.Binding, roundDuration(k.Released))
+			k.Tries, k.Binding, releaseOf(k))
 		for m, end := range k.Ends {
 			if !k.Known && client.Measure(m) != client.MeasureDelivery {
 				fmt.Fprint(t, "\t-")
@@ -215,6 +219,14 @@ func printTraceJSON(w io.Writer, x *client.Trace) error {
 		}
 	}
 	return nil
+}
+
+// releaseOf returns when a task could start. The release of a task that ended before it could start is its end.
+func releaseOf(k *client.TaskTrace) string {
+	if !k.Known && k.Released > 0 && k.Released >= k.Ends[client.MeasureDelivery] {
+		return "never"
+	}
+	return fmt.Sprint(roundDuration(k.Released))
 }
 
 // waitsOf returns the causes of a task's wait at its worker, without causes of zero time.

@@ -371,6 +371,15 @@ func TestBlame(t *testing.T) {
 		got[Delivery] != 100*time.Millisecond {
 		t.Errorf("a task that was lost: %v", got)
 	}
+	cancelled := &pastJob{Response: 9 * time.Millisecond, After: [][]int{nil, {0}, {1}}, Attempts: []Attempt{
+		{Ends: ends(1, 1, 1, 1, 1, 5, 6)},
+		{Stage: 2, Released: 9 * time.Millisecond, Ends: ends(0, 0, 0, 0, 0, 0, 9)}, // never, so at the end
+		{Stage: 1, Released: 6 * time.Millisecond, Ends: ends(0, 0, 0, 0, 0, 0, 9)},
+	}}
+	if got := NewBlame(cancelled.After, cancelled.Response, cancelled.Attempts); got[Outside] != 3*time.Millisecond ||
+		got[Kind(Run)] != 4*time.Millisecond {
+		t.Errorf("a job that was cancelled in its second stage: %v", got)
+	}
 	both := &pastJob{Response: 9 * time.Millisecond,
 		Attempts: []Attempt{{Ends: ends(1, 1, 1, 1, 1, 3, 9)}, {Ends: ends(1, 1, 1, 1, 1, 8, 9)}}}
 	if got := NewBlame(nil, both.Response, both.Attempts); got[Kind(Run)] != 7*time.Millisecond {
