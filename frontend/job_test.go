@@ -200,7 +200,8 @@ func TestPhasesOfATaskBoundEarly(t *testing.T) {
 			Launch: wait + launch, Run: run}))
 		p := doneIn(acts).Outcome.Phases
 		if p.Ready-p.Queued != wait || p.Started-p.Bound != launch || p.Queued-p.Sampled != way || p.Bound != p.Ready {
-			t.Errorf("policy %s: a task that waited %v and was launched in %v has the phases %+v", policy, wait, launch, p)
+			t.Errorf("policy %s: a task that waited %v and was launched in %v has the phases %+v", policy, wait,
+				launch, p)
 		}
 	}
 }

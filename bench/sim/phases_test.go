@@ -255,8 +255,8 @@ func (c *taps) checkDone(_ *frontendNode, a frontend.Action) {
 		want.Held = want.Sampled - want.Again
 	}
 	if o.Phases != want {
-		c.t.Errorf("%v, job %v, task %d, sent in way %d:\n%+v by the frontend,\n%+v by the taps", c.now, done.Job, o.Task,
-			o.Way, o.Phases, want)
+		c.t.Errorf("%v, job %v, task %d, sent in way %d:\n%+v by the frontend,\n%+v by the taps", c.now, done.Job,
+			o.Task, o.Way, o.Phases, want)
 	}
 	c.checked[o.Way]++
 	if want.Again > 0 {
@@ -289,7 +289,8 @@ func TestPhasesAreTheTimesOfTheTaps(t *testing.T) {
 					c := newTaps(t)
 					c.failsFirst = fails
 					for _, hint := range []time.Duration{0, takes} { // with a hint, workers ask ahead
-						c.submit(frontend.Job{Policy: p}, 10, takes, frontend.Task{Retryable: true, Retries: 1, Estimate: hint})
+						task := frontend.Task{Retryable: true, Retries: 1, Estimate: hint}
+						c.submit(frontend.Job{Policy: p}, 10, takes, task)
 						c.playFor(time.Minute)
 					}
 					if n := sumOf(c.checked); n != 20 || fails && c.inVain != 20 {

@@ -78,8 +78,8 @@ func TestPhasesAgreeWithTheTasksClocks(t *testing.T) {
 					r.task, since, launch, *p)
 			}
 			if least := runs[k-1].end.Sub(runs[0].begin); p.Delivered < least {
-				t.Errorf("%v: task %d was delivered %v after the job came, and %v had passed", test, r.task, p.Delivered,
-					least)
+				t.Errorf("%v: task %d was delivered %v after the job came, and %v had passed", test, r.task,
+					p.Delivered, least)
 			}
 		}
 	}

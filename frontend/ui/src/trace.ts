@@ -3,12 +3,13 @@ import { type Earlier, get, type Job, type TracePage } from './api'
 import { phases } from './histogram'
 
 type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcome' | 'released' | 'again' |
-  'held' | 'known' | 'fetched' | 'expected' | 'promised' | 'waited' | 'ownTenant' | 'otherTenants' | 'longTasks' |
-  'closedShare' | 'idleSlot'
+  'held' | 'known' | 'fetched' | 'expected' | 'promised' | 'waited' | 'ownTenant' | 'otherTenants' |
+  'longTasks' | 'closedShare' | 'idleSlot'
 
 const names: Column[] = [
   'task', 'stage', 'worker', 'tries', 'path', 'bound', 'outcome', 'released', 'again', 'held', 'known',
-  'fetched', 'expected', 'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks', 'closedShare', 'idleSlot',
+  'fetched', 'expected', 'promised', 'waited', 'ownTenant', 'otherTenants', 'longTasks',
+  'closedShare', 'idleSlot',
 ]
 
 // Tasks holds times in microseconds since the job's arrival. Tasks are numbered in the order of their ends.
