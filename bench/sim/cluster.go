@@ -371,7 +371,7 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 	if c.afterWorker != nil {
 		c.afterWorker(w, ev)
 	}
-	var left []worker.LinkID
+	var departed []worker.LinkID
 	for _, a := range w.acts {
 		c.logStep("   w%d -> %s", w.index, a)
 		switch a := a.(type) {
@@ -381,7 +381,7 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 			case a.Report && c.onReport != nil:
 				c.onReport(w, a.Link)
 			case a.Report:
-				left = append(left, a.Link)
+				departed = append(departed, a.Link)
 			}
 		case *worker.Start:
 			c.startExecution(w, *a)
@@ -415,7 +415,7 @@ func (c *cluster) stepWorker(w *workerNode, ev worker.Event) error {
 			return fmt.Errorf("worker %d after %T: %w", w.index, ev, err)
 		}
 	}
-	for _, link := range left {
+	for _, link := range departed {
 		if err := c.stepWorker(w, worker.Sent{Link: link}); err != nil {
 			return err
 		}

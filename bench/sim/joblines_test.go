@@ -21,7 +21,8 @@ func TestJobLinesAreExact(t *testing.T) {
 	mixed := smallConfig(t)
 	mixed.Workload = Mixed{mustPoisson(t, "5", "task-exp:10ms"), mustPoisson(t, "3", "task-exp:2s"), 0.1}
 	kinds := smallConfig(t)
-	kinds.Workload = Kinds{must(ParseKind("batch 100ms 10 task-exp:100ms")), must(ParseKind("service 200ms 5 task-exp:400ms"))}
+	kinds.Workload = Kinds{must(ParseKind("batch 100ms 10 task-exp:100ms")),
+		must(ParseKind("service 200ms 5 task-exp:400ms"))}
 	kinds.Load, kinds.Policy = 0, mustPolicy(t, "shared-state")
 	kinds.Think = []Think{{"batch", time.Millisecond, time.Millisecond, 2}, {"service", 20 * time.Millisecond, 0, 1}}
 	delayed := smallConfig(t)

@@ -39,15 +39,15 @@ func collectLess() {
 	runtime.SetFinalizer(&sentinel{}, again)
 }
 
-// limitMemory tells the garbage collector the memory limit of the process's cgroup, such as a container's. A tenth of
-// the limit stays for memory that is not the collector's. With GOMEMLIMIT set, that limit holds.
+// limitMemory tells the garbage collector the memory limit of the process's cgroup, usually a container's. A tenth of
+// the limit stays for memory outside of the collector's heap. With GOMEMLIMIT set, GOMEMLIMIT holds.
 func limitMemory(log *slog.Logger, cgroup memlimit.Provider) {
 	from := "GOMEMLIMIT"
 	if _, byUser := os.LookupEnv(from); !byUser {
 		from = "cgroup"
 		_, err := memlimit.SetGoMemLimitWithOpts(memlimit.WithProvider(cgroup))
 		if err != nil && !errors.Is(err, memlimit.ErrNoCgroup) && !errors.Is(err, memlimit.ErrCgroupsNotSupported) {
-			log.Warn("the memory limit of the cgroup is unknown: if there is one, set GOMEMLIMIT to 9/10 of it", "err", err)
+			log.Warn("the memory limit of the cgroup is unknown: set GOMEMLIMIT to 9/10 of the limit", "err", err)
 		}
 	}
 	if bytes := debug.SetMemoryLimit(-1); bytes < math.MaxInt64 {

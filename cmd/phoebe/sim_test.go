@@ -133,7 +133,8 @@ func TestSimJobsOut(t *testing.T) {
 			[]string{"--kind", "batch 100ms 6 task-exp:200ms", "--kind", "service 200ms 4 task-exp:500ms"}},
 	} {
 		cluster := slices.Concat([]string{"sim", "--workers", "10", "--frontends", "3", "--jobs", "200"}, test.cluster)
-		runPhoebe(t, slices.Concat(cluster, test.drawn, []string{"--jobs-out", jobs, "--json", first})...).wantExit(t, 0,
+		runPhoebe(t,
+			slices.Concat(cluster, test.drawn, []string{"--jobs-out", jobs, "--json", first})...).wantExit(t, 0,
 			"200 of jobs", "160 jobs of")
 		runPhoebe(t, append(cluster, "--jobs-file", jobs, "--json", second)...).wantExit(t, 0)
 		a, b := simRuns(t, first), simRuns(t, second)

@@ -303,7 +303,7 @@ func TestPollsGrowAgain(t *testing.T) {
 // own addresses, but not to the address of the frontend that hangs, where the job would lose seconds again.
 func TestFrozenFrontendIsNotAskedAtItsOwnAddress(t *testing.T) {
 	for _, frozenFirst := range []bool{true, false} {
-		a, own, b := newFake(t), newFake(t), newFake(t) // the balancer's frontend, its own address, and another frontend
+		a, own, b := newFake(t), newFake(t), newFake(t) // the balancer's frontend, its own address, another frontend
 		members := []*v1.Member{{Address: own.addr}, {Address: b.addr}}
 		if !frozenFirst {
 			slices.Reverse(members)

@@ -61,7 +61,7 @@ func buildPackages(root, version string, at time.Time) error {
 	return nil
 }
 
-// writeThirdParties writes the notices of others and the list of components into a folder. Both files cover the
+// writeThirdParties writes the third-party notices and the list of components into a folder. Both files cover the
 // whole content of bin/phoebe.
 func writeThirdParties(dir, version string, at time.Time) error {
 	const binary = "bin/phoebe"
