@@ -586,13 +586,13 @@ type worker struct {
 	lastCancels [8]probe.Cancel // the last Cancels sent
 	nextCancel  int
 
-	ackAt         time.Time
-	syncAt        time.Time
-	askMatrixFrom time.Time // when the frontend may ask for the worker's matrix again; zero: at once
-	fullUntil     time.Time // until when the worker's queue is believed to be full
-	matrixAwaited bool      // the next batch waits for the worker's matrix
-	wakeAt        time.Time
-	pos           int
+	ackAt             time.Time
+	syncAt            time.Time
+	earliestMatrixAsk time.Time // when the frontend may ask for the worker's matrix again; zero: at once
+	fullUntil         time.Time // until when the worker's queue is believed to be full
+	matrixAwaited     bool      // the next batch waits for the worker's matrix
+	wakeAt            time.Time
+	pos               int
 }
 
 func (w *worker) Before(v *worker) bool {

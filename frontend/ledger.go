@@ -53,9 +53,10 @@ func (c *ledger) ensureWorker(key Worker) *worker {
 	return c.workers[key]
 }
 
-// noteLoad writes the load that w reports into the view. The load may contain the wait matrix of w.
+// noteLoad writes the load that w reports into the view. If the load has the wait matrix of w, noteLoad notes that the
+// matrix came.
 func (c *ledger) noteLoad(w *worker, load probe.Load, now time.Time) {
-	if c.view.NoteLoad(w.Worker, load, now) {
+	if hasMatrix := c.view.NoteLoad(w.Worker, load, now); hasMatrix {
 		w.noteMatrix()
 	}
 }
@@ -74,24 +75,24 @@ func (w *worker) noteExpectedStarts(list []probe.Expect, now time.Time) {
 func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 	for i := range list {
 		if a := w.attempts[list[i].Attempt]; a != nil {
-			a.progress = progress{float64(list[i].Done) / 1e6, list[i].Left, now}
+			a.progress = progress{float64(list[i].Done) / 1e6, list[i].Left, now} // Done is in millionths
 		}
 	}
 }
 
 // askNotBefore notes the earliest time to ask w for its matrix again. When the matrix arrives, noteMatrix forgets that
-// time. The next batch of long tasks waits for the matrix between awaitMatrix and noteMatrix or awaitNoMatrix.
-func (w *worker) askNotBefore(earliest time.Time) { w.askMatrixFrom = earliest }
-func (w *worker) noteMatrix()                     { w.askMatrixFrom, w.matrixAwaited = time.Time{}, false }
+// time. The next batch of long tasks waits for the matrix between awaitMatrix and noteMatrix or stopAwaitingMatrix.
+func (w *worker) askNotBefore(earliest time.Time) { w.earliestMatrixAsk = earliest }
+func (w *worker) noteMatrix()                     { w.earliestMatrixAsk, w.matrixAwaited = time.Time{}, false }
 func (w *worker) awaitMatrix()                    { w.matrixAwaited = true }
-func (w *worker) awaitNoMatrix()                  { w.matrixAwaited = false }
+func (w *worker) stopAwaitingMatrix()             { w.matrixAwaited = false }
 
 // noteNotUp notes that w is not up. Groups without a worker are stranded from now on. Tasks with inputs only at w
 // are shelved elsewhere. No batch waits for the matrix of w.
 func (c *ledger) noteNotUp(w *worker) {
 	c.updateStranded()
 	c.reshelveGone(w)
-	w.awaitNoMatrix()
+	w.stopAwaitingMatrix()
 }
 
 // noteDraining notes that w drains. Nothing new is sent to w.
@@ -109,7 +110,7 @@ func (c *ledger) noteCache(w *worker, problem string) {
 		c.reshelveGone(w)
 	} else if w.Up() {
 		c.reshelveSiteless()
-		c.allWanting = true
+		c.allWanting = true // w is new room for tasks with files
 	}
 }
 
@@ -117,8 +118,8 @@ func (c *ledger) noteCache(w *worker, problem string) {
 // w. The frontend asks for the matrix only after the time retry.
 func (c *ledger) noteQueueFull(w *worker, retry time.Duration, now time.Time) {
 	c.view.ForgetMatrix(w.Worker)
-	w.askMatrixFrom = now.Add(retry)
-	w.fullUntil = w.askMatrixFrom
+	w.earliestMatrixAsk = now.Add(retry)
+	w.fullUntil = w.earliestMatrixAsk
 }
 
 // allQueuesFull reports whether the queues of all workers of g's set are full. The worker last has just refused a task.
@@ -148,9 +149,9 @@ func (c *ledger) setTimer(w *worker) {
 }
 
 const (
-	// An acknowledgement waits for others to the same worker, until there are ackBatch of them, or for ackDelay. In
-	// this time the worker keeps a result that the client has. Both numbers were chosen: higher numbers save messages,
-	// and lower numbers save memory at workers.
+	// An acknowledgement waits for others to the same worker, until there are ackBatch of them, or for ackDelay.
+	// Meanwhile the worker still keeps the result, although the client has it. Both numbers were chosen: higher
+	// numbers save messages, and lower numbers save memory at workers.
 	ackBatch = 64
 	ackDelay = 50 * time.Millisecond
 )
@@ -186,7 +187,7 @@ func disownResult(w *worker, id probe.AttemptID, acts []Action) []Action {
 // the receipt is zero, because w leaves only when all results are acknowledged.
 func (c *ledger) issueReceipt(t *task, w *worker, id probe.AttemptID, now time.Time, acts []Action) (Receipt,
 	[]Action) {
-	t.lastEnded = id
+	t.lastEnded = id // the worker may send the result again: handleFinishedElsewhere
 	if w.State() == view.Draining {
 		return Receipt{}, c.ackResult(w, id, now, acts)
 	}
@@ -255,7 +256,7 @@ func (w *worker) syncMessage() probe.Sync {
 	m := probe.Sync{Next: w.nextRes}
 	ids := make([]probe.ResID, 0, len(w.places))
 	for id, r := range w.places {
-		if r.rideAt(id) == nil { // a ride is listed as an attempt; if it has started, no place is in the queue
+		if r.rideAt(id) == nil { // m.Attempts lists rides: once a ride has started, its place is gone
 			ids = append(ids, id)
 		}
 	}

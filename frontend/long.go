@@ -93,7 +93,7 @@ func (c *planner) awaitsMatrix() bool {
 func (c *planner) endAsking() {
 	b := &c.batch
 	for _, key := range b.asked {
-		c.workers[key].awaitNoMatrix()
+		c.workers[key].stopAwaitingMatrix()
 	}
 	b.answersUntil, b.asked = time.Time{}, b.asked[:0]
 }
@@ -146,7 +146,7 @@ func (c *planner) doubtfulWorkers(x *longTask, tasks int, now time.Time) []int32
 }
 
 // mayAskMatrix reports whether w may be asked for its matrix now.
-func (w *worker) mayAskMatrix(now time.Time) bool { return w.Up() && !now.Before(w.askMatrixFrom) }
+func (w *worker) mayAskMatrix(now time.Time) bool { return w.Up() && !now.Before(w.earliestMatrixAsk) }
 
 // askMatrix asks w for its matrix.
 func (c *planner) askMatrix(w *worker, now time.Time, acts []Action) []Action {

@@ -133,9 +133,9 @@ func (c *ledger) endOrRetryTask(a *attempt, m *probe.Finished, now time.Time, ac
 		}
 	case probe.NoInput:
 		o.Failure = NoInput
-		retry, rest, why := c.handleMissingInputs(a, m.Outputs, now)
+		retry, restFor, why := c.handleMissingInputs(a, m.Outputs, now)
 		if retry {
-			return c.retryTask(a, m, rest, now, acts)
+			return c.retryTask(a, m, restFor, now, acts)
 		}
 		if why != "" {
 			o.Message += "; " + why
@@ -167,8 +167,10 @@ func (c *ledger) mayRetry(t *task, m *probe.Finished, now time.Time) bool {
 }
 
 // retryTask notes the end of an attempt, and acknowledges the result. If the task has a second attempt under way, the
-// task goes on with that attempt. Otherwise the task rests (0: not at all), and then waits for another attempt.
-func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, now time.Time, acts []Action) []Action {
+// task goes on with that attempt. Otherwise the task rests for restFor, and then waits for another attempt.
+func (c *ledger) retryTask(
+	a *attempt, m *probe.Finished, restFor time.Duration, now time.Time, acts []Action,
+) []Action {
 	t := a.task
 	started, ended := time.Time{}, now.Add(-m.Kept)
 	if m.Run > 0 {
@@ -192,8 +194,8 @@ func (c *ledger) retryTask(a *attempt, m *probe.Finished, rest time.Duration, no
 	if isClaiming {
 		return acts
 	}
-	if rest > 0 {
-		c.restTask(t, now.Add(rest))
+	if restFor > 0 {
+		c.restTask(t, now.Add(restFor))
 	} else {
 		c.awaitNextAgain(t, now)
 	}
@@ -227,7 +229,7 @@ func (t *task) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p Pha
 	}
 	trip := a.roundTrip(m, now)
 	oneWay := trip / 2
-	if m.Held > 0 { // the worker's question and the answer took so long together
+	if m.Held > 0 { // the time for the worker's Ready and the Bind together, so the Bind alone took less
 		oneWay = min(oneWay, m.Held)
 	}
 	p.Finished = since(now) - m.Kept - (trip - oneWay)
@@ -237,11 +239,11 @@ func (t *task) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p Pha
 	case a.sentAt.IsZero(): // another frontend sent the attempt, before the job came here
 		p.Ready = max(p.Started, p.Released)
 		p.Sampled, p.Queued, p.Bound = p.Ready, p.Ready, p.Ready
-	case t.way == WayEarly || t.way == WayCopy: // the worker was chosen with the message, and the launch was the turn
+	case t.way == WayEarly || t.way == WayCopy: // sampled when sent; the turn came after the wait in the queue
 		p.Sampled, p.Queued = since(a.sentAt), arrived
 		p.Ready = arrived + min(m.Waited, m.Launch)
 		p.Bound = p.Ready
-	case t.way == WayRide: // the arrival was the turn
+	case t.way == WayRide: // the turn came when the ride arrived
 		p.Sampled, p.Queued = since(t.sampledAt), since(t.placesAskedAt)+oneWay
 		p.Ready = max(p.Queued, arrived)
 		p.Bound = p.Ready
@@ -250,7 +252,7 @@ func (t *task) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p Pha
 		p.Queued = min(since(t.placesAskedAt)+oneWay, p.Bound) // a shared turn may come before the task's own places
 		p.Ready = min(max(p.Queued, arrived-m.Held), p.Bound)
 	}
-	p.Queued = max(p.Queued, p.Sampled) // places asked for earlier were in queues already
+	p.Queued = max(p.Queued, p.Sampled) // the places may have been in queues before the task could be placed
 	return p
 }
 
@@ -333,7 +335,7 @@ func (c *ledger) loseAttempt(a *attempt, died bool, why string, now time.Time, a
 // task needs the attempt, the worker is told to stop it.
 func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
-		hasWaited := !a.hasStarted
+		hasWaited := !a.hasStarted // an attempt that ran already, and was claimed, keeps its copy
 		a.hasStarted, a.runsSince = true, now.Add(-m.Ran)
 		a.job.noteServed()
 		switch {
@@ -416,7 +418,7 @@ func (c *ledger) handleRefused(w *worker, m *probe.Refused, now time.Time, acts 
 		}
 		if m.RetryAfter > 0 { // the jobs just refused are the jobs with wants (see dropWantingJobs)
 			for _, j := range c.takeWantingJobs() {
-				j.takeWanting()
+				j.takeWanting() // drops the wants: retryJob makes them anew
 				c.putOffJob(j, now.Add(m.RetryAfter), now)
 			}
 		}
@@ -521,7 +523,7 @@ func (c *ledger) handleGone(w *worker, m *probe.Gone, now time.Time, acts []Acti
 			}
 		}
 	}
-	for _, id := range m.Attempts {
+	for _, id := range m.Attempts { // a younger attempt may have been under way when w answered
 		if a := w.attempts[id]; a != nil && now.Sub(a.sentAt) >= probe.SyncAge {
 			acts = c.loseAttempt(a, false, "worker "+w.Welcome().Worker+" knows nothing of it", now, acts)
 		}
@@ -565,7 +567,7 @@ func (c *ledger) forgetJob(j *job, now time.Time, acts []Action) []Action {
 		c.log.noteHeldJob(j)
 	}
 	j.leaveUnserved()
-	c.presumeStarted(now) // drops j from sentJobs, unless a job before j stays there
+	c.presumeStarted(now) // takes j off the list sentJobs, unless a job further ahead has to stay
 	acts = c.cancelPlaces(j, now, acts)
 	acts = c.forgetCommon(j, acts)
 	c.removeJob(j)
@@ -619,7 +621,7 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 	return acts
 }
 
-// resumeReaders lets the tasks go on that waited for p to run again. If p failed, these readers fail, too.
+// resumeReaders lets the readers of p go on: these tasks waited until p had run again. If p failed, they fail, too.
 func (c *ledger) resumeReaders(p *task, o *Outcome, now time.Time, acts []Action) []Action {
 	readers := p.readers
 	p.readers = nil
@@ -669,7 +671,7 @@ func (c *ledger) stopTask(t *task, o Outcome, now time.Time, acts []Action) []Ac
 	return c.endTask(t, &o, now, acts)
 }
 
-// endStranded fails the stranded tasks of a job, after no worker for them has been up for StrandedFor.
+// endStranded fails the stranded tasks of a job. For the time StrandedFor, no worker that may run them has been up.
 func (c *ledger) endStranded(j *job, now time.Time, acts []Action) []Action {
 	j.strandedSince = time.Time{}
 	for _, t := range j.tasks {

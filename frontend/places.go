@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -35,7 +34,8 @@ func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.
 	g.probeBudget = max(g.probeBudget, 0) // rides may cost more probes than were left
 	j := g.job
 	if j.waiting == 0 && j.Policy.Cancel && len(j.placedGroups) > 0 {
-		// All tasks ride. If a ride finds no room, the place of the ride itself is in the queue.
+		// The tasks ride or are bound, so the other places are not needed. If a ride finds no room, the place of the
+		// ride itself waits in the queue.
 		acts = c.cancelPlaces(j, now, acts)
 	}
 	return acts
@@ -59,14 +59,14 @@ func (c *ledger) reservePlaces(
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
-	if d.Rides > 0 { // the worker may keep this many rides waiting: behind each slot's task, the rest of a bundle
+	if d.Rides > 0 { // rides may wait at w: for each slot, the tasks of a bundle that come after its first
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}
 	w.nextRes += probe.ResID(r.count)
 	if g.sampledAt.IsZero() {
 		g.sampledAt = now
 	}
-	attempts := make([]attempt, d.Rides) // one allocation: none outlives the job
+	attempts := make([]attempt, d.Rides) // one allocation saves time; all attempts end with the job, at the latest
 	r.rides, m.Launches = make([]*attempt, 0, d.Rides), c.lent.launches.Take(d.Rides)[:0]
 	for i := range d.Rides {
 		var t *task
@@ -92,7 +92,7 @@ func (c *ledger) reservePlaces(
 	g.places.Push(r)
 	r.openRides = len(r.rides)
 	if r.addLive(int(r.count) - r.openRides); g.sampledAt.IsZero() && g.livePlaces > 0 {
-		g.sampledAt = now
+		g.sampledAt = now // the last waiting task rides, and its move reset the time
 	}
 	c.Stats.Places += uint64(r.count)
 	c.Stats.Rides += uint64(r.openRides)
@@ -126,7 +126,7 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 		}
 	}
 	c.Stats.Enqueued++
-	budget := c.coverByTokens(x.task)
+	budgetText := c.coverByTokens(x.task)
 	acts = c.bindEarly(x.task, w, now, acts)
 	a, short := x.task.attempt, x.run < x.spec.LongFrom
 	if x.task.isBeyond() {
@@ -142,9 +142,12 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 		}
 	}
 	if x.task.heldFor > 0 {
-		budget = strings.TrimPrefix(budget+"; "+explainHeld(x.task.group.job.tenant.name, x.task.heldFor), "; ")
+		if budgetText != "" {
+			budgetText += "; "
+		}
+		budgetText += explainHeld(x.task.group.job.tenant.name, x.task.heldFor)
 	}
-	c.recordDecision(x, choice, w, now).Budget = budget
+	c.recordDecision(x, choice, w, now).Budget = budgetText
 	return acts
 }
 
@@ -155,7 +158,7 @@ func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, 
 	if state != enqueued {
 		a.hasStarted, a.runsSince = true, now
 	}
-	t.noteSampled(now) // before the move, which may be the group's last
+	t.noteSampled(now) // before the move: the move of the last waiting task may reset the group's sampledAt
 	t.move(state)
 	t.attempt, t.copyDecision = a, 0
 	if t.near != nil {
@@ -164,7 +167,8 @@ func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, 
 	c.addAttempt(a)
 }
 
-// noteSampled notes when places were asked for t, now that t goes to a worker.
+// noteSampled notes when places were asked for t, now that t goes to a worker. The group may have asked before t could
+// be placed. Then sampledAt is the time from which t could be placed.
 func (t *task) noteSampled(now time.Time) {
 	if !t.sampledAt.IsZero() { // the task came back from a worker
 		return
@@ -255,7 +259,7 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 		c.log.fatesOf(r).Add(place.Bound, 1)
 	}
 	if more := min(g.Bundle(g, place.BundleBytes-first.task.bytesToSend())-1, g.Len()); more > 0 {
-		attempts := make([]attempt, more) // one allocation: none outlives the job
+		attempts := make([]attempt, more) // one allocation, as in reservePlaces
 		bind.Bundle = c.lent.launches.Take(more)[:0]
 		for i := 0; i < more && c.nextTask(g, w, now) != nil; i++ {
 			var l probe.Launch
@@ -274,8 +278,8 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 	if j.waiting == 0 && j.Policy.Cancel {
 		acts = c.cancelPlaces(j, now, acts)
 	}
-	if placeGroup.livePlaces == 0 && placeGroup.job.waiting > 0 ||
-		placeGroup.shelvesWantPlaces() { // a large group may run out of places: a Reserve asks for at most MaxPlaces
+	// A large group may run out of places, because a Reserve asks for at most MaxPlaces.
+	if placeGroup.livePlaces == 0 && placeGroup.job.waiting > 0 || placeGroup.shelvesWantPlaces() {
 		c.wantPlaces(placeGroup)
 	}
 	c.refreshJob(j, now)
@@ -318,6 +322,8 @@ func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, act
 		launch.Files = c.withPeers(launch.Files, w)
 	}
 	acts = c.addContext(t, w, &launch, acts)
+	// Long keeps a task out of the short part of the worker. Tasks below LongTask may use that part, and so may tasks
+	// too large for the rest of a worker.
 	long := t.long != nil && launch.Estimate >= c.cfg.LongTask && !t.long.mayUseAll
 	return append(acts, Send{Worker: w.Key, Msg: probe.Enqueue{
 		Res: a.res, Job: j.ID, Generation: j.Generation, Tenant: j.Tenant, Priority: j.Priority,
@@ -370,7 +376,7 @@ func (r *reservation) addLive(n int) {
 		g.isPlaced = true
 		g.job.placedGroups = append(g.job.placedGroups, g)
 	}
-	g.forgetSample()
+	g.forgetSampleIfDone()
 	switch after := r.livePlaces > 0; {
 	case after && !before:
 		g.liveReservations++
@@ -391,10 +397,10 @@ func (g *group) liveProbes() int {
 	return g.liveReservations
 }
 
-// renewProbeBudget returns how many probes the group may still send. Without a budget, this would be the worth of the
-// waiting tasks in probes, less the live probes. But m tasks are to get d*m probes, even if some tasks have gone to
-// workers before the last probes are sent. So a group without places gets a budget of d*m, and may send the rest of
-// the budget if the rest is more.
+// renewProbeBudget returns how many probes the group may still send. m waiting tasks are to get d*m probes, even if
+// some of them go to workers before the last probes are sent. So a group without places gets a new budget of d*m. A
+// group with places may send the rest of its budget, or the probes that its waiting tasks still lack, whichever is
+// more.
 func (g *group) renewProbeBudget() int {
 	wanted := g.Probes(g.queue.Len())
 	if g.livePlaces == 0 {
@@ -440,7 +446,7 @@ func (c *ledger) takeBackTask(a *attempt, now time.Time) {
 		return
 	}
 	if c.awaitNext(t, now); t.state == waiting && t.group.sampledAt.IsZero() {
-		t.group.sampledAt = t.placesAskedAt
+		t.group.sampledAt = t.placesAskedAt // the group forgot the time, because t was its last waiting task
 	}
 }
 
@@ -502,7 +508,7 @@ func (c *ledger) dropAttempt(a *attempt) {
 	}
 	c.attemptsAtWorkers--
 	c.view.DropPromise(a.w.Worker, a.id)
-	c.revokePresumed(a.job)
+	c.revokePresumed(a.job) // if a was the last ride, the job may not count as served any more
 }
 
 // dropPlaces forgets all places at w. The groups want new places.
@@ -596,7 +602,7 @@ func (c *ledger) withdrawSurplus(acts []Action) []Action {
 
 // cancelReservation withdraws the places of r believed to be in the queue.
 func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
-	var run probe.Cancel
+	var cancel probe.Cancel             // of consecutive ids
 	all := r.livePlaces == int(r.count) // every place is in the queue
 	for i := range r.count {
 		id := r.firstID + probe.ResID(i)
@@ -604,17 +610,17 @@ func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
 			continue
 		}
 		delete(r.w.places, id)
-		if run.Count > 0 && run.First+probe.ResID(run.Count) != id {
-			acts = c.sendCancel(r, run, acts)
-			run = probe.Cancel{}
+		if cancel.Count > 0 && cancel.First+probe.ResID(cancel.Count) != id {
+			acts = c.sendCancel(r, cancel, acts)
+			cancel = probe.Cancel{}
 		}
-		if run.Count == 0 {
-			run.First = id
+		if cancel.Count == 0 {
+			cancel.First = id
 		}
-		run.Count++
+		cancel.Count++
 	}
-	if run.Count > 0 {
-		acts = c.sendCancel(r, run, acts)
+	if cancel.Count > 0 {
+		acts = c.sendCancel(r, cancel, acts)
 	}
 	c.log.fatesOf(r).Add(place.Withdrawn, r.livePlaces)
 	r.addLive(-r.livePlaces)
@@ -623,9 +629,9 @@ func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
 }
 
 // messagesMayWait reports whether less urgent messages for g wait up to LingerFor for the next message to the same
-// worker. The wait pays if messages are dear: if ten messages sent alone cost more CPU time than LingerFor (the ten was
-// chosen). Also, the tasks must be short. Longer tasks need few messages. A slot that asks in vain meanwhile loses more
-// than a message costs.
+// worker. The wait pays if messages are costly: if ten messages sent alone take more CPU time than LingerFor (the ten
+// was chosen). Also, the tasks must be short. Longer tasks need few messages, and while a Cancel waits, a slot may ask
+// its frontend in vain, which costs more than a message.
 func (c *ledger) messagesMayWait(g *group) bool {
 	return 10*c.view.Price() > LingerFor && g.IsShort(c.view.Trip())
 }

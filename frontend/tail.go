@@ -17,18 +17,18 @@ import (
 // runs, or if its worker reports a later start than expected.
 
 const (
-	// A copy is made only if the time left is more than worthCopy times the time that the copy needs until its end.
-	// Both times are estimates, and a copy for a small gain is often in vain. With 1.5, p99 of long jobs was higher
-	// (figure corrections).
-	worthCopy = 1.25
+	// minCopyGain is a ratio: a copy is made only if the time left is more than minCopyGain times the time that the
+	// copy needs until its end. Both times are estimates, and a copy for a small gain is often in vain. With 1.5, p99
+	// of long jobs was higher (figure corrections).
+	minCopyGain = 1.25
 	// enoughRuns is the number of known runs needed before a task is compared with the longest run, or with the runs
 	// of its stage. With fewer runs, a task that is only a little longer often looks late. With more runs, small jobs
 	// get no copies. The number was chosen, and not measured.
 	enoughRuns = 8
-	// hintsWithin is the multiple of the hinted run up to which a task is not late by its run time, while fewer than
-	// enoughRuns tasks of its stage have ended. Hints may be rough. With 2 and with 4, the results were the same
-	// (figure corrections).
-	hintsWithin = 3
+	// While fewer than enoughRuns tasks of its stage have ended, a task that has run for at most maxHintedRuns times
+	// its hinted run is not late. Hints may be rough. With 2 and with 4, the results were the same (figure
+	// corrections).
+	maxHintedRuns = 3
 	// looksPerRun is the number of checks of a long task for lateness during its expected run. So lateness is noticed
 	// within about an eighth of a run. The number was chosen: more checks notice earlier, and take more CPU time.
 	looksPerRun = 8
@@ -53,14 +53,14 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 	var long []tailTask
 	for _, t := range j.tasks {
 		switch {
-		// Tasks that may have no copy count, too, because the end of the job may depend on them.
+		// long also gets tasks that may have no copy, because the end of the job may depend on them.
 		case t.long != nil && (t.isRunning() || t.isQueued()):
 			if c.updateWork(t.long); t.spec.Retryable {
 				nextLook = min(nextLook, max(t.long.spec.Work.Mean/looksPerRun, minSleep))
 			}
 			long = append(long, tailTask{t, c.timeLeft(t, now)})
-		// If a claim found the task at a worker, long is nil, and the task counts as short. Such a task may need files.
-		// Then a copy would not start at once, because the worker would first fetch the files.
+		// t.long is nil of short tasks, and of all tasks that a claim found at a worker, short or not. Tasks with files
+		// get no copy here. The copy would not start at once, because its worker would first fetch the files.
 		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t):
 			lateIn, every := c.whenShortLate(t, now)
 			if lateIn <= 0 {
@@ -162,7 +162,8 @@ func (c *planner) idleWorkerFor(t *task) *view.Worker {
 }
 
 // timeLeft returns the time until the expected end of a long task. If the task reports progress, the worker's report
-// counts. Without progress, the pace of the worker does not count, because a slow machine may be fast again.
+// counts, which goes by the task's recent speed. Without progress, the time is estimated as for a worker of normal
+// pace, because a slow machine may be fast again.
 func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
 	x, a := t.long, t.attempt
 	switch {
@@ -185,8 +186,8 @@ func scaleTime(factor float64, d time.Duration) time.Duration {
 // remainingRun returns how much longer t will run, if t has run for ran so far. The estimate comes from ended tasks
 // that ran longer: tasks of the stage, or of the function if no task of the stage has ended.
 //
-// While fewer than enoughRuns tasks of the stage have ended, the hint of t counts instead, up to hintsWithin times the
-// hinted run. Other runs of the function say little then, because their hints may differ.
+// While fewer than enoughRuns tasks of the stage have ended, the hint of t counts instead, up to maxHintedRuns times
+// the hinted run. Other runs of the function say little then, because their hints may differ.
 //
 // If no longer run is known, remainingRun returns the rest of the expected run, but at least ran: a task that has run
 // for long is likely to go on for as long again.
@@ -198,7 +199,7 @@ func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 	}
 	switch {
 	case stats.N() >= enoughRuns:
-	case t.spec.Estimate > 0 && ran <= hintsWithin*run:
+	case t.spec.Estimate > 0 && ran <= maxHintedRuns*run:
 		return max(run-ran, 0)
 	case stats.N() == 0:
 		stats = t.group.Runs.Stats()
@@ -217,7 +218,7 @@ func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) 
 	slices.SortFunc(candidates, func(a, b tailTask) int {
 		return cmp.Or(cmp.Compare(b.timeLeft, a.timeLeft), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
 	})
-	jobEnd := time.Duration(0) // from now: the earliest end of the job, as the tasks so far allow
+	jobEnd := time.Duration(0) // from now: the tasks seen so far keep the job from ending earlier
 	estimated := 0
 	for _, candidate := range candidates {
 		t, timeLeft := candidate.task, candidate.timeLeft
@@ -225,14 +226,14 @@ func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) 
 			break
 		}
 		if t.copy != nil {
-			continue // t ends with its copy, at the latest
+			continue // t may end sooner, with its copy, so jobEnd stays
 		}
 		if !c.mayCopy(t) {
 			jobEnd = timeLeft
 			continue
 		}
 		estimated++
-		t.long.spec.Set, t.long.spec.ExtraCandidates = 0, nil
+		t.long.spec.Set, t.long.spec.ExtraCandidates = 0, nil // from the last batch; a copy is placed alone
 		t.long.spec.Work = c.copyWork(t)
 		choice := c.view.Fleet().Decide(&t.long.spec, now, c.rand)
 		copyEnd := c.chooseSoonest(t, &choice)
@@ -242,8 +243,8 @@ func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) 
 		} else {
 			jobEnd = max(jobEnd, timeLeft)
 		}
-		if !found || float64(timeLeft) <= worthCopy*float64(copyEnd) {
-			if float64(timeLeft) > worthCopy*float64(t.long.spec.Work.Mean) { // a copy would pay without a wait
+		if !found || float64(timeLeft) <= minCopyGain*float64(copyEnd) {
+			if float64(timeLeft) > minCopyGain*float64(t.long.spec.Work.Mean) { // a copy would pay without a wait
 				acts = c.askMatricesForCopy(t, now, acts)
 			}
 			continue
@@ -280,7 +281,7 @@ func (c *planner) askNewerMatrices(a *attempt, choice *estimate.Decision, now ti
 // askMatricesForCopy asks workers with a missing or old matrix, so that the next check knows where a copy would end
 // sooner. Without gossip, matrices may be as old as t.attempt, and show workers as busy as they were then.
 func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Action {
-	for _, key := range c.doubtfulWorkers(t.long, 1, now) {
+	for _, key := range c.doubtfulWorkers(t.long, 1, now) { // 1: a copy is placed alone, not in a batch
 		if w := c.workers[key]; w != t.attempt.w && w.mayAskMatrix(now) {
 			acts = c.askMatrix(w, now, acts)
 		}
@@ -297,6 +298,7 @@ func (c *planner) copyWork(t *task) estimate.Work {
 	if !t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || a.w.Pace() == 0 {
 		return x.spec.Work
 	}
+	// A Work counts neither the reading of inputs nor the speed of the machine.
 	whole := max(scaleTime(1/(1-p.doneShare)/a.w.Pace(), p.timeLeft)-x.read, 0)
 	if row := c.view.Fleet().Get(int32(a.w.Key)); row != nil && row.Speed > 0 {
 		whole = scaleTime(row.Speed, whole)

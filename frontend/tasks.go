@@ -24,7 +24,7 @@ func (t *task) move(to taskState) {
 	case waiting:
 		if g.queue.Remove(t); g.queue.Len() == 0 {
 			g.leaveSeats()
-			g.forgetSample()
+			g.forgetSampleIfDone()
 		}
 		j.waiting--
 		if g.isStranded {
@@ -93,8 +93,8 @@ func (t *task) move(to taskState) {
 	}
 }
 
-// forgetSample forgets when the group first asked for its places, if no task waits and no place is live.
-func (g *group) forgetSample() {
+// forgetSampleIfDone forgets when the group first asked for its places, if no task waits and no place is live.
+func (g *group) forgetSampleIfDone() {
 	if g.livePlaces == 0 && g.queue.Len() == 0 {
 		g.sampledAt = time.Time{}
 	}

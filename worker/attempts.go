@@ -275,7 +275,7 @@ func (c *Core) syncLink(l *link, m *probe.Sync, now time.Time, acts []Action) []
 		case a == nil && !queuedTasks[id]:
 			gone.Attempts = append(gone.Attempts, id)
 		case a != nil && a.owner == nil && c.hasMoved(l, a.job, a.tenant, a.guarded, a.generation):
-			acts = c.sendRefused(l, 0, 0, id, probe.Moved, 0, acts)
+			acts = c.sendMoved(l, id, acts)
 		case a != nil && a.owner == nil:
 			acts = c.adoptAttempt(l, a, now, acts) // the frontend's Claim was lost
 		case a != nil && a.owner == l && a.state == ended && c.queue.now-a.endedAt >= probe.SyncAge && mayResend:

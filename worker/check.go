@@ -62,7 +62,7 @@ func (c *Core) checkUnsent() error {
 	for id, l := range c.links {
 		held, sent := 0, l.unmarked
 		for a := range l.held.All() {
-			if held += a.retainedSize(); !a.isHeld || a.owner != l {
+			if held += a.retainedSize(); !a.isHeldBack || a.owner != l {
 				return fmt.Errorf("attempt %s is in the held results of link %d, and of another owner", a.id, id)
 			}
 		}
@@ -411,7 +411,7 @@ func (c *Core) checkAttempts() error {
 			if a.unwanted {
 				return fmt.Errorf("attempt %s is unwanted, and retained", id)
 			}
-			if a.isHeld && a.owner == nil {
+			if a.isHeldBack && a.owner == nil {
 				return fmt.Errorf("attempt %s is held for nobody", id)
 			}
 		}

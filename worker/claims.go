@@ -9,9 +9,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// jobMemory holds facts about a job that outlast its attempts. Because of owner, the worker refuses tasks of earlier
-// owners. Because of forgotAttempts, the worker does not claim that an attempt never started, when the worker has only
-// forgotten the attempt.
+// jobMemory holds facts about a job that outlast its attempts. With owner, the worker refuses tasks of earlier owners.
+// If forgotAttempts is set, the worker says of no unknown attempt that it never started, because the worker may only
+// have forgotten the attempt.
 type jobMemory struct {
 	key            jobKey
 	owner          probe.FrontendID // 0: no frontend has claimed the job
@@ -27,7 +27,7 @@ type jobKey struct {
 	job    probe.JobID
 	tenant string
 	// anyTenant is set if a memory concerns the jobs of all tenants with this id, except guarded jobs. Such memories
-	// come from claims of older frontends, and from forgotten attempts of jobs that are not guarded.
+	// come from claims of frontends of an older version, and from forgotten attempts of jobs that are not guarded.
 	anyTenant bool
 }
 
@@ -39,7 +39,7 @@ func keyOf(m *probe.Claim) jobKey {
 	return jobKey{job: m.Job, anyTenant: true}
 }
 
-// coversTenant reports whether a claim concerns a job of tenant. A claim of an older frontend names no tenant: the
+// coversTenant reports whether a claim concerns a job of tenant. A frontend of an older version names no tenant: its
 // claim concerns all jobs that are not guarded.
 func coversTenant(m *probe.Claim, tenant string, guarded bool) bool {
 	if m.HasTenant {
@@ -50,9 +50,10 @@ func coversTenant(m *probe.Claim, tenant string, guarded bool) bool {
 
 const (
 	// rememberFor is the time that a memory is kept after its last change. In this time, an earlier owner of a moved
-	// job may still send messages for the job. A message is under way for no longer than the lease. But a frontend
-	// that was frozen goes on with its jobs, until a check shows that their clients are gone. The check takes as long
-	// as a client may be silent (30 s by default). The time was chosen much longer than both.
+	// job may still send messages for the job. A message is under way for no longer than the lease of its link: a
+	// link that is silent for its lease counts as broken. But a frontend that was frozen goes on with its jobs, until
+	// a check shows that their clients are gone. The check takes as long as a client may be silent (30 s by default).
+	// The time was chosen much longer than both.
 	rememberFor = 10 * time.Minute
 	// maxMemories bounds the number of memories. The number was chosen: all jobs of a lost frontend have a memory
 	// each, and should fit. Beyond the bound the worker forgets the oldest memories, whose earlier owners
@@ -78,8 +79,9 @@ func (c *Core) rememberJob(key jobKey, now time.Time) *jobMemory {
 	return m
 }
 
-// expireMemories forgets old memories, and the oldest of too many. If a forgotten memory told of forgotten attempts,
-// knownSince moves up to the last change of the memory: an unknown attempt that was sent before may have started.
+// expireMemories forgets old memories, and the oldest of too many. A memory may be the only sign that an attempt of the
+// job started, and was forgotten. With such a memory, the worker loses its complete knowledge of the time up to the
+// last change of the memory, so knownSince moves up to that change.
 func (c *Core) expireMemories(now time.Time) {
 	for m := c.memoriesByAge.First(); m != nil && (now.Sub(m.changedAt) >= rememberFor ||
 		c.memoriesByAge.Len() > maxMemories || c.memoryNames > maxMemoryNames); m = c.memoriesByAge.First() {
@@ -124,7 +126,8 @@ func (m *jobMemory) outranks(l *link, g probe.Generation) bool {
 }
 
 // grantClaim makes the claimant l the owner of a job, or hands a claim of a single attempt to claimAttempt. The
-// claimant gets the attempts that have started.
+// claimant gets the attempts that have started. If the job was claimed for a later generation, grantClaim answers with
+// Claimed, and Moved set.
 //
 // Staged attempts have not started. They are withdrawn, and the claimant can launch their tasks anew. They could not
 // pass to a new owner: handBack returns a staged attempt to its place, and the place is on the link of the earlier
@@ -169,13 +172,12 @@ func (c *Core) grantClaim(l *link, m *probe.Claim, now time.Time, acts []Action)
 	}, acts)
 }
 
-// knownFor returns how long the worker has known every started attempt of a claimed job; 0: the worker cannot say. If
-// an attempt was sent within this time and started, it is still here or was acknowledged. So an attempt that was sent
-// within this time, and is neither, never started.
+// knownFor returns how far back the worker remembers every started attempt of a claimed job; 0: the worker cannot say.
+// If an attempt was sent within this time, and is neither here nor acknowledged, it never started.
 func (c *Core) knownFor(m *probe.Claim, now time.Time) time.Duration {
 	switch {
-	// An older frontend may claim a guarded job. The claim takes nothing, so the owner may still start tasks of the
-	// job.
+	// A frontend of an older version may claim a guarded job. The claim takes nothing, so the owner may still start
+	// tasks of the job.
 	case !m.HasTenant && c.guardsJobs:
 		return 0
 	// Frontends acknowledge the results of a leaving worker early, before clients have the results.
@@ -194,9 +196,9 @@ func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Actio
 	if a != nil && !coversTenant(m, a.tenant, a.guarded) {
 		a = nil // an attempt of another tenant's job
 	}
-	// A claim that names a tenant counts as a guarded job's: claims of older frontends do not outrank the claim.
+	// A claim that names a tenant is outranked only by claims that name it, too, as if the job were guarded.
 	if c.hasMoved(l, m.Job, m.Tenant, m.HasTenant, m.Generation) {
-		return c.sendRefused(l, 0, 0, m.Attempt, probe.Moved, 0, acts)
+		return c.sendMoved(l, m.Attempt, acts)
 	}
 	if a != nil && a.state == staged {
 		acts = c.withdrawStaged(l, a, acts)
@@ -216,31 +218,31 @@ func (c *Core) withdrawStaged(claimant *link, a *attempt, acts []Action) []Actio
 	if a.owner == claimant {
 		return acts
 	}
-	return c.sendRefused(a.owner, 0, 0, a.id, probe.Moved, 0, acts)
+	return c.sendMoved(a.owner, a.id, acts)
 }
 
 // adoptAttempt makes l the owner of a, a started attempt. l gets Finished or Started. An earlier owner with a link
 // learns of the move.
 func (c *Core) adoptAttempt(l *link, a *attempt, now time.Time, acts []Action) []Action {
 	if a.owner != nil && a.owner != l {
-		acts = c.sendRefused(a.owner, 0, 0, a.id, probe.Moved, 0, acts)
+		acts = c.sendMoved(a.owner, a.id, acts)
 	}
 	switch {
 	case a.owner == nil:
 		c.ownerlessList(a).Remove(a)
-	case a.isHeld && a.owner != l:
+	case a.isHeldBack && a.owner != l:
 		c.unholdResult(a)
-	case a.state == ended && !a.isHeld:
+	case a.state == ended && !a.isHeldBack:
 		c.retained.Remove(a)
 	}
 	a.owner, a.stateSince = l, now
 	c.Stats.Claimed++
 	if a.state == ended {
-		if !a.isHeld {
+		if !a.isHeldBack {
 			c.retained.Push(a)
 			acts = c.sendResult(a, acts)
 		}
-		if a.isHeld {
+		if a.isHeldBack { // before the claim, or by sendResult just now
 			acts = c.answerHeld(a, acts)
 		}
 		return acts
@@ -269,7 +271,7 @@ func (c *Core) disownResult(a *attempt, now time.Time) {
 
 // unlistOwned takes a result with an owner off its list.
 func (c *Core) unlistOwned(a *attempt) {
-	if a.isHeld {
+	if a.isHeldBack {
 		c.unholdResult(a)
 	} else {
 		c.retained.Remove(a)
@@ -323,8 +325,8 @@ func (c *Core) claimableFor() time.Duration {
 }
 
 // expireResults forgets results that nobody has claimed in time. If all results still take too much memory,
-// expireResults forgets more: the oldest unclaimed results first, then the oldest results that their owner was sent.
-// Held results stay: nobody else has them, and MaxUnsent bounds them.
+// expireResults forgets more: the oldest unclaimed results first, then the oldest results that were sent to their
+// owner. Results held back stay: nobody else has them, and MaxUnsent bounds them.
 func (c *Core) expireResults(now time.Time) {
 	for {
 		a := c.unclaimed.First()

@@ -315,7 +315,7 @@ type Core struct {
 	victims        []*attempt // scratch of preemptSpare
 	shortPartOnly  bool       // the gap of seekGap is for short tasks in the short part only
 	settledChanges uint64     // changes + queue.changes after the last backfill: with this sum there is no gap left
-	fetchWake      time.Time  // when late files may change the result of backfill; zero: never
+	filesLateAt    time.Time  // when late files may change the result of backfill; zero: never
 
 	lent struct { // lent holds the memory of this step's actions.
 		sends   lent.Of[Send]
@@ -359,7 +359,7 @@ type attempt struct {
 	state      attemptState
 	unwanted   bool // no frontend wants the result
 	guarded    bool // of the job: only a claim that names the tenant takes the attempt
-	isHeld     bool // ended, and the result is in held of the owner
+	isHeldBack bool // ended, and the result is in held of the owner
 	job        probe.JobID
 	tenant     string
 	generation probe.Generation // of the job when the attempt was launched or claimed
@@ -383,7 +383,7 @@ type activePart struct {
 	long          bool
 	class         probe.Class
 	stopState     stopState // of a running spare attempt
-	clearsSpare   bool      // spare work is being stopped for this attempt
+	stopsSpare    bool      // spare work is being stopped for this attempt
 	demand        probe.Demand
 	expectedRun   time.Duration // run time; 0: unknown
 	progress      progress
@@ -690,8 +690,8 @@ func (c *Core) NextWake() time.Time {
 	if c.expectedEnds.Len() > 0 && c.queue.len() > 0 {
 		addWake(c.expectedEnds.Min().askAt)
 	}
-	if !c.fetchWake.IsZero() && c.queue.len() > 0 {
-		addWake(c.fetchWake)
+	if !c.filesLateAt.IsZero() && c.queue.len() > 0 {
+		addWake(c.filesLateAt)
 	}
 	c.addSpareWakes(addWake)
 	if c.capacity.open != c.capacity.all && c.queue.len() > 0 && !c.hasShortWaiting() { // see reopenIfQuiet

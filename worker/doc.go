@@ -35,8 +35,8 @@
 // frontend may claim both. If no frontend does, the worker then stops the attempts and forgets the results.
 //
 // Clients choose the ids of jobs. So the worker tells jobs with the same id apart by their tenants, and a claim takes
-// only attempts and places of its tenant. An older frontend names no tenant, and its claims take nothing of a guarded
-// job.
+// only attempts and places of its tenant. A frontend of an older version names no tenant, and its claims take nothing
+// of a guarded job.
 //
 // # Where is ...
 //

@@ -508,7 +508,7 @@ func (w *world) reportSentOf(l *wire) {
 // isHeld reports whether an attempt has ended, and the core holds the result back.
 func (w *world) isHeld(id probe.AttemptID) bool {
 	a := w.core.attempts[id]
-	if a == nil || !a.isHeld {
+	if a == nil || !a.isHeldBack {
 		return false
 	}
 	w.seen["held"]++

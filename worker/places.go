@@ -211,6 +211,11 @@ func (c *Core) sendRefused(
 	}, acts)
 }
 
+// sendMoved tells l that an attempt now belongs to another frontend.
+func (c *Core) sendMoved(l *link, id probe.AttemptID, acts []Action) []Action {
+	return c.sendRefused(l, 0, 0, id, probe.Moved, 0, acts) // no places, and no time to try again
+}
+
 // queuePlace gives a new place its sequence number and times, and queues or parks the place.
 func (c *Core) queuePlace(p *place, now time.Time) {
 	c.seq++
@@ -438,8 +443,8 @@ func (c *Core) bindTask(l *link, m *probe.Bind, now time.Time, acts []Action) []
 	a := c.newAttempt(l, &m.Launch, job, generation, now)
 	a.tenant, a.guarded, a.demand, a.class, a.queueTenant = p.tenant, p.guarded, p.demand, p.class, p.queueTenant
 	a.expectedRun = cmp.Or(m.Launch.Estimate, expected)
-	a.waited, a.heldFor, a.waitParts, a.clearsSpare =
-		p.askedAt.Sub(p.queuedAt), now.Sub(p.askedAt), p.waitParts, p.clearsSpare
+	a.waited, a.heldFor, a.waitParts, a.stopsSpare =
+		p.askedAt.Sub(p.queuedAt), now.Sub(p.askedAt), p.waitParts, p.stopsSpare
 	wasAsking := p.state == asking
 	c.stopAsking(p)
 	switch {
@@ -511,7 +516,7 @@ const maxTurns = 16
 // requeuePlace puts p back at its position in the queue, for another turn.
 func (c *Core) requeuePlace(p *place) {
 	p.turn++
-	p.plannedWait, p.clearsSpare = 0, false
+	p.firstPlannedWait, p.stopsSpare = 0, false
 	c.queueOrPark(p)
 }
 
@@ -663,7 +668,7 @@ func (c *Core) patienceFor(a *attempt) time.Duration {
 	if a.owner.isFull {
 		return 0
 	}
-	if a.clearsSpare && c.stopping.Len() > 0 {
+	if a.stopsSpare && c.stopping.Len() > 0 {
 		return 2 * obeysFor
 	}
 	return lateAfter * max(a.owner.lead, initialLead)

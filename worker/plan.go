@@ -18,15 +18,15 @@ const gapDepth = 64
 // measured.
 const lateDepth = 4096
 
-// averages begin with these values.
+// The averages runTime and bindChance begin with these values, and fetchRate with initialFetchRate.
 const (
 	initialRun        = assumedRun
 	initialBindChance = 0.5 // frontends send about two reservations a task
 )
 
 // averages are the moving averages of what a core has seen. Forecasts build on them. A new run time counts for 1/16
-// of the average, and a new turn for 1/64, because a turn is only yes or no. Both weights were chosen, and not
-// measured.
+// of the average, a new fetch for 1/8, and a new turn for 1/64, because a turn is only yes or no. The weights were
+// chosen, and not measured.
 type averages struct {
 	runTime     time.Duration // of all tasks; assumed for a task without an expected run time
 	longRunTime time.Duration // of a long task; 0: none came yet
@@ -81,11 +81,11 @@ func (p *place) maxUse() time.Duration {
 }
 
 // beginForecast returns a forecast without the queue: the caller adds the places of the queue. The forecast has the
-// running attempts, and the places that hold a slot while their frontends answer. Staged attempts and places that asked
-// ahead come next, because they get room before any place of the queue.
+// running attempts, and the places that hold a slot while their frontends answer. Staged attempts (bound before
+// their slot is free) and places that asked ahead come next, because they get room before any place of the queue.
 func (c *Core) beginForecast(now time.Time) *forecast {
 	f, capacity := &c.forecast, c.capacity
-	if c.isQuiet(now) { // the short part opens before the next turn
+	if c.isQuiet(now) { // before the next turn, reopenIfQuiet lets long tasks use the short part
 		capacity.open = capacity.all
 	}
 	f.reset(capacity)
@@ -173,8 +173,8 @@ func (c *Core) plannedWaits(now time.Time) iter.Seq2[*place, time.Duration] {
 // others only if no expected start of an entry ahead is delayed (conservative backfilling). backfill reports whether
 // a turn began.
 func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
-	if !c.fetchWake.IsZero() && !now.Before(c.fetchWake) { // files are late now, and other entries may go first
-		c.fetchWake = time.Time{}
+	if !c.filesLateAt.IsZero() && !now.Before(c.filesLateAt) { // files are late now, and other entries may go first
+		c.filesLateAt = time.Time{}
 		c.changes++
 	}
 	// Staged attempts and places that asked ahead get room first. With the same changes as last time, no gap is left.
@@ -194,7 +194,8 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 	return acts, filled
 }
 
-// findGaps plans the queue in order, and collects in c.gaps the entries that may start now.
+// findGaps plans the queue in order, and collects in c.gaps the entries that may start now. It sets c.filesLateAt: from
+// then on the files of a planned entry are late, and the gaps may be others.
 //
 // If extra is nil, the caller wants only c.gaps, and ignores both results. The plan ends once no entry of the queue
 // fits into the free room.
@@ -204,7 +205,7 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 // shortPartOnly says whether the gap must be in the short part.
 func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) {
 	f := c.beginForecast(now)
-	c.gaps, c.fetchWake = c.gaps[:0], time.Time{}
+	c.gaps, c.filesLateAt = c.gaps[:0], time.Time{}
 	checkedFree, n, skipped := room{}, 0, 0
 	shortAhead := false // an entry ahead is short, and cannot start now
 	for p := range c.queue.inOrder(now) {
@@ -218,7 +219,7 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 		if n > planDepth || deep && shortAhead {
 			return false, shortPartOnly
 		}
-		shortPartOnly = shortPartOnly || deep // an entry in the short part delays no long entry
+		shortPartOnly = shortPartOnly || deep // a deep entry may start there, where it delays no long entry
 		if free := f.spans[0].free; free != checkedFree {
 			if extra != nil && !extra.fitsIn(free) || extra == nil && !c.queue.fitsAny(free) {
 				return false, shortPartOnly
@@ -230,8 +231,8 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 		switch {
 		case filesIn > 0:
 			notBefore = filesIn
-			if lateFrom := p.files.expectedAt.Add(1); c.fetchWake.IsZero() || lateFrom.Before(c.fetchWake) {
-				c.fetchWake = lateFrom
+			if lateAt := p.files.expectedAt.Add(1); c.filesLateAt.IsZero() || lateAt.Before(c.filesLateAt) {
+				c.filesLateAt = lateAt // at expectedAt itself, filesExpectedIn still waits
 			}
 		case p.waitsForFiles():
 			continue // beyond lateDepth
@@ -255,9 +256,9 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 		// long entry.
 		switch {
 		case filesIn > 0: // the wait for files says nothing about delays by other entries
-		case p.plannedWait == 0:
-			p.plannedWait = max(plannedWait, 1) // 0 would mean: never planned
-		case waited <= p.plannedWait:
+		case p.firstPlannedWait == 0:
+			p.firstPlannedWait = max(plannedWait, 1) // 0 would mean: never planned
+		case waited <= p.firstPlannedWait:
 		case !p.long:
 			return false, shortPartOnly
 		default:
@@ -271,12 +272,12 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 // Such a task never delays long tasks. The task must also fit into the free room, because long tasks may still use some
 // of the short part.
 func (c *Core) fitsShortPart(needs, free room) bool {
-	if needs.open != (probe.Demand{}) || !needs.fitsIn(free) {
+	if isLong := needs.open != (probe.Demand{}); isLong || !needs.fitsIn(free) {
 		return false
 	}
-	all := c.capacity.all.Sub(free.all)
-	long := c.capacity.open.Sub(free.open)
-	return all.Sub(long).Add(needs.all).Fits(c.capacity.all.Sub(c.alwaysOpen))
+	used, usedByLong := c.capacity.all.Sub(free.all), c.capacity.open.Sub(free.open)
+	shortPart := c.capacity.all.Sub(c.alwaysOpen)
+	return used.Sub(usedByLong).Add(needs.all).Fits(shortPart)
 }
 
 // seekGap reports whether ride-along tasks with these needs may find a gap behind all waiting places. If so, the

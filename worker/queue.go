@@ -20,7 +20,7 @@ type queue struct {
 	recentTenant *tenant            // the last result of ensureTenant
 
 	changes  uint64         // counts places that came or went, and changes of the order
-	kinds    map[room]*kind // kinds of the places, by needed room; only lastKind may have no place left
+	kinds    map[room]*kind // by needed room; a kind is dropped with its last place, but lastKind stays
 	lastKind *kind          // the kind of the last added place
 	backlog  backlog
 }
@@ -165,7 +165,7 @@ func (q *queue) uncountPlace(p *place) {
 
 // fitsAny reports whether any place of the queue fits into the free room.
 func (q *queue) fitsAny(free room) bool {
-	if len(q.kinds) == 1 {
+	if len(q.kinds) == 1 { // lastKind is always in kinds
 		return q.lastKind.count > 0 && q.lastKind.needs.fitsIn(free)
 	}
 	for needs, k := range q.kinds {
@@ -213,8 +213,8 @@ func (b *backlog) expectedWork(assumed time.Duration, chance float64) (w work) {
 	return w
 }
 
-// place is a frontend's place at this worker, with the id res on its link. A place is queued, parked, or asking its
-// frontend.
+// place is an entry of the worker's queue that a frontend asked for, with the id res on the link of the frontend. While
+// a place asks its frontend, or is parked, the place is out of the queue (placeState).
 type place struct {
 	// The heaps compare and move the first fields, so the first fields share a line of the processor's cache.
 	sortKey         float64
@@ -235,7 +235,7 @@ type place struct {
 	long        bool
 	wantsMatrix bool
 	mayAskAhead bool // the frontend allows Ready before the slot is free
-	clearsSpare bool // the place asked ahead, and spare work stops for its task
+	stopsSpare  bool // the place asked ahead; if a task comes, spare work stops for the task
 	guarded     bool // the job is guarded: only a claim that names the tenant takes the place
 
 	class        probe.Class
@@ -253,13 +253,13 @@ type place struct {
 	files         *fileFetch    // nil: the task needs no files
 	bill          bill          // during its turn
 
-	queuedAt       time.Time
-	believedSince  time.Time // when the place was reserved, or came back; Sync spares young places
-	askedAt        time.Time
-	waitParts      probe.Waits       // parts of the wait until askedAt, by cause
-	sumsWhenQueued sums              // CPU sums when the place was queued
-	plannedWait    time.Duration     // from queuedAt until the first planned start; 0: never planned
-	node           list.Node[*place] // in the list Core.asked
+	queuedAt         time.Time // when the place came, or last went to the end of the queue as a kept place
+	believedSince    time.Time // since when the frontend may believe the place to be here; Sync spares young beliefs
+	askedAt          time.Time
+	waitParts        probe.Waits       // parts of the wait until askedAt, by cause
+	sumsWhenQueued   sums              // CPU sums when the place was queued
+	firstPlannedWait time.Duration     // from queuedAt until the first planned start; 0: never planned
+	node             list.Node[*place] // in the list Core.asked
 }
 
 func (p *place) neededRoom() room { return roomFor(p.demand, p.long) }

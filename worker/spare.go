@@ -180,14 +180,14 @@ func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 	for a := range c.stopping.All() {
 		s.free = s.free.add(roomFor(a.demand, a.long))
 	}
-	for a := range c.staged.All() { // staged attempts without clearsSpare get room that falls free by itself
-		if a.clearsSpare {
+	for a := range c.staged.All() { // staged attempts without stopsSpare get room that falls free by itself
+		if a.stopsSpare {
 			stop, _ := s.planRoom(roomFor(a.demand, a.long))
 			acts = s.stopVictims(stop, acts)
 		}
 	}
 	for _, p := range c.askedAhead {
-		if p.clearsSpare { // its victims stop only if a task comes
+		if p.stopsSpare { // its victims stop only if a task comes
 			s.planRoom(p.neededRoom())
 		}
 	}
@@ -220,7 +220,7 @@ func (c *Core) preemptForRegular(now time.Time, acts []Action) []Action {
 		}
 	}
 	for _, p := range asks {
-		p.clearsSpare = true
+		p.stopsSpare = true
 		acts = c.askPlaceAhead(p, now, acts)
 	}
 	clear(c.victims)

@@ -41,7 +41,7 @@ func (c *Core) mustHold(u *unsent, size int) bool {
 
 // sendResult sends the result of an attempt that has ended to the owner, or holds the result back.
 func (c *Core) sendResult(a *attempt, acts []Action) []Action {
-	if l := a.owner; a.isHeld {
+	if l := a.owner; a.isHeldBack {
 		return acts
 	} else if l.held.Len() > 0 || c.mustHold(&l.unsent, a.retainedSize()) {
 		c.holdResult(a)
@@ -68,7 +68,7 @@ func (c *Core) sendFinished(a *attempt, acts []Action) []Action {
 func (c *Core) holdResult(a *attempt) {
 	l := a.owner
 	c.retained.Remove(a)
-	a.isHeld = true
+	a.isHeldBack = true
 	l.held.Push(a)
 	l.heldBytes += a.retainedSize()
 	c.heldBytes += a.retainedSize()
@@ -79,7 +79,7 @@ func (c *Core) holdResult(a *attempt) {
 func (c *Core) unholdResult(a *attempt) {
 	l := a.owner
 	l.held.Remove(a)
-	a.isHeld = false
+	a.isHeldBack = false
 	l.heldBytes -= a.retainedSize()
 	c.heldBytes -= a.retainedSize()
 	c.updateFull(l)

@@ -130,7 +130,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a hint alone does not say that a task is late", "planner.remainingRun",
-		"t.spec.Estimate > 0 && ran <= hintsWithin*run", "false",
+		"t.spec.Estimate > 0 && ran <= maxHintedRuns*run", "false",
 	},
 	{
 		"a spare task takes no tokens", "usage.moveTask",
@@ -665,7 +665,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a worker whose queue is full gets no more until it tells its matrix", "ledger.noteQueueFull",
-		"c.view.ForgetMatrix(w.Worker)\n\tw.askMatrixFrom", "w.askMatrixFrom",
+		"c.view.ForgetMatrix(w.Worker)\n\tw.earliestMatrixAsk", "w.earliestMatrixAsk",
 	},
 	{
 		"a worker that does not send its matrix delays nothing", "planner.placeLong",
@@ -774,7 +774,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a task that has failed rests before it is tried again", "ledger.retryTask",
-		"if rest > 0 {", "if false {",
+		"if restFor > 0 {", "if false {",
 	},
 	{
 		"a task rests longer with each failure", "task.backoffTime",
@@ -1008,7 +1008,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a copy is worth what it saves", "planner.copyLong",
-		"float64(timeLeft) <= worthCopy*float64(copyEnd)", "false",
+		"float64(timeLeft) <= minCopyGain*float64(copyEnd)", "false",
 	},
 	{
 		"the place of a ride that comes back is cancelled while its copy goes on", "ledger.handleQueued",
@@ -1036,7 +1036,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a long task that is late has one copy", "planner.copyLong",
-		"if t.copy != nil {\n\t\t\tcontinue // t ends with its copy, at the latest\n\t\t}\n", "",
+		"if t.copy != nil {\n\t\t\tcontinue // t may end sooner, with its copy, so jobEnd stays\n\t\t}\n", "",
 	},
 	{
 		"a short task that is late has one copy", "planner.copyShort",

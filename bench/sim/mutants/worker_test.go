@@ -66,11 +66,11 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"a reservation that gets a task has another task stopped", "Core.preemptForRegular",
-		"p.clearsSpare = true", "p.clearsSpare = false",
+		"p.stopsSpare = true", "p.stopsSpare = false",
 	},
 	{
 		"a bound task waits while another task stops for it", "Core.patienceFor",
-		"if a.clearsSpare && c.stopping.Len() > 0 {", "if false {",
+		"if a.stopsSpare && c.stopping.Len() > 0 {", "if false {",
 	},
 	{
 		"a task about to end is not stopped", "Core.seekVictims",
@@ -410,7 +410,7 @@ var worker = packageMutants{"worker", []mutant{
 	},
 	{
 		"no place starts before a late place ahead", "Core.findGaps",
-		"case waited <= p.plannedWait:", "case true:",
+		"case waited <= p.firstPlannedWait:", "case true:",
 	},
 	{
 		"late long tasks hold up short tasks only if these may delay the long tasks", "Core.findGaps",
