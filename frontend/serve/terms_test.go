@@ -178,30 +178,27 @@ func TestMaximumOfAll(t *testing.T) {
 		}
 		return n
 	}
-	pollUntil(t, "each has its part", func() bool {
-		for _, c := range []*testCluster{a, b} {
-			c.mu.Lock()
-			may := c.core.Quota("web")
-			c.mu.Unlock()
-			if may.All != 1000 {
-				return false
-			}
-		}
-		return true
-	})
-	for _, c := range []*testCluster{a, b} {
+	submit := func(c *testCluster) {
+		t.Helper()
 		j := newJob("sleep", "1h", "1h", "1h", "1h")
 		j.Tenant = "web"
 		if _, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: j}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pollUntil(t, "all of it is in use", func() bool {
-		all := use(a) + use(b)
-		if all > 2000 {
+	may := func(c *testCluster) int64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.core.Quota("web").All
+	}
+	submit(a) // the first job may use all of the maximum
+	pollUntil(t, "all of it is in use, and the other frontend knows", func() bool { return use(a) == 2000 && may(b) == 0 })
+	submit(b)
+	pollUntil(t, "the first frontend knows of both jobs", func() bool {
+		if use(a)+use(b) > 2000 {
 			t.Fatalf("%d and %d are in use", use(a), use(b))
 		}
-		return all == 2000
+		return may(a) == 1000
 	})
 	a.Close()
 	pollUntil(t, "the other one has all of it", func() bool { return use(b) == 2000 })
