@@ -76,14 +76,17 @@ func (r *faultRun) exchangeNeeds(heard *heardNeeds, d *rand.Rand) {
 		ev := frontend.Others{Self: name(i), Needs: map[string][]tenants.Need{}}
 		for k, g := range r.frontends {
 			apart := i == 0 || k == 0
-			if k == i || g.down || apart && heard.cutFor >= goneAfter {
+			if k == i || g.down {
+				continue
+			}
+			if apart && heard.cutFor >= silentAfter {
+				ev.Silent = append(ev.Silent, name(k))
+			}
+			if apart && heard.cutFor >= goneAfter {
 				continue
 			}
 			ev.Members = append(ev.Members, name(k))
 			ev.Needs[name(k)] = heard.needs[i][k]
-			if apart && heard.cutFor >= silentAfter {
-				ev.Silent = append(ev.Silent, name(k))
-			}
 		}
 		if err := r.stepFrontend(f, ev); err != nil {
 			r.failRun("%w", err)

@@ -10,9 +10,10 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// If a frontend's gossip is cut off, the frontend cannot know whether the rest of the fleet is gone. While the
-// frontend loses peers, and afterwards, its part of a tenant's maximum does not grow. When the peers are back, the
-// parts are as before.
+// If a frontend's gossip is cut off, the frontend cannot know whether the rest of the fleet is gone. While the frontend
+// loses its two peers, and afterwards, and while the peers come back, its part of a tenant's maximum is at most that
+// of one of two frontends: on a slow machine gossip may lose one peer long before the other. In the end the parts are
+// as before.
 func TestCutOffWithTenants(t *testing.T) {
 	t.Parallel()
 	if !runInOwnNetwork(t) {
@@ -62,7 +63,7 @@ func TestCutOffWithTenants(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if has["bounded"] > 2 {
+		if has["bounded"] > 3 {
 			t.Fatalf("%s it has %v slots", during, has["bounded"])
 		}
 	}
@@ -79,6 +80,13 @@ func TestCutOffWithTenants(t *testing.T) {
 	awaitUse(t, newClient(t, frontends[0].apiAddr()), map[string]float64{"bounded": 3})
 	never("cut off")
 	alone.plugIn(gossipNet)
+	for back := 0; back < 20; { // for 2 s more
+		never("when the others are back")
+		if metricSum(t, alone.current, "phoebe_frontend_gossip_members") == 3 {
+			back++
+		}
+		waitFor(t, 100*time.Millisecond)
+	}
 	for _, f := range frontends {
 		f.awaitGossip(3, "")
 	}

@@ -11,8 +11,8 @@ import (
 const (
 	// shareEvery is the period of telling peers the needs of tenants.
 	shareEvery = time.Second
-	// silentAfter is the silence about needs after which a frontend counts as cut off. It ends before gossip gives
-	// the frontend up. So frontends that are cut off together are missed together, and not in turn.
+	// silentAfter is the silence about needs after which a frontend is missed. On a machine with free CPU it ends
+	// before gossip gives the frontend up. So frontends that are cut off together are mostly missed together.
 	silentAfter = 3 * shareEvery
 )
 

@@ -23,8 +23,7 @@ const (
 	MaxReported = 256
 	// rotateEvery is the time after which an indivisible amount goes to the next frontend.
 	rotateEvery = 10 * time.Second
-	// ForgetAfter is the time after which a frontend, cut off from most frontends, stops reserving quotas for the
-	// missing.
+	// ForgetAfter is the time after which a frontend no longer misses a silent or lost frontend.
 	ForgetAfter = 10 * time.Minute
 )
 
@@ -59,12 +58,11 @@ type Quotas struct {
 	file           *File
 	needs          map[string][]frontendNeed // reported needs, by first part of the path
 	own            []OwnNeed
-	reportedQuotas map[string]Quota // quotas last reported, by path
-	frontends      []string         // known frontends, sorted, including self
-	frontendsAt    time.Time
-	silent         map[string]bool // frontends silent now, or silent at their leave
-	cutOff         bool            // cut off from most frontends
-	rotation       int64           // selects the frontend for an indivisible amount
+	reportedQuotas map[string]Quota     // quotas last reported, by path
+	frontends      []string             // known frontends, sorted, including self
+	missing        map[string]time.Time // frontends silent, or lost without a goodbye: since when
+	cutOff         bool                 // cut off from most frontends
+	rotation       int64                // selects the frontend for an indivisible amount
 	quotas         map[string]Quota
 }
 
@@ -76,7 +74,7 @@ type frontendNeed struct {
 
 // NewQuotas returns the quotas of a frontend without any peers.
 func NewQuotas() *Quotas {
-	return &Quotas{frontends: []string{""}, silent: map[string]bool{}, quotas: map[string]Quota{}}
+	return &Quotas{frontends: []string{""}, missing: map[string]time.Time{}, quotas: map[string]Quota{}}
 }
 
 // Frontends returns the number of known frontends, including this one.
@@ -86,25 +84,30 @@ func (s *Quotas) Frontends() int { return len(s.frontends) }
 // (me), all frontends (members), the frontends that are silent or were lost without a goodbye (silent), the reports of
 // the frontends (needs), and this frontend's counts (own).
 //
-// A frontend is cut off if it misses more of the known frontends than it hears, itself included. Then quotas do not
-// grow until frontends are back, or until ForgetAfter has passed. A frontend that left with a goodbye is not missed.
+// A frontend is cut off if it misses more frontends than it hears, itself included. Then quotas do not grow until
+// frontends are back. A silent or lost frontend is missed for ForgetAfter, because gossip may lose frontends one after
+// another that were cut off together. A frontend that left with a goodbye is not missed.
 func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, needs map[string][]Need,
 	own []OwnNeed) []Need {
 	s.self = me
 	present := append(slices.Clone(members), me)
 	slices.Sort(present)
 	present = slices.Compact(present)
-	isGone := func(name string) bool { return !slices.Contains(present, name) }
-	maps.DeleteFunc(s.silent, func(name string, _ bool) bool { return !isGone(name) })
 	heard := len(present)
 	for _, name := range silent {
-		if s.silent[name] = true; !isGone(name) {
+		if _, known := s.missing[name]; !known {
+			s.missing[name] = now
+		}
+		if slices.Contains(present, name) {
 			heard--
 		}
 	}
 	missed := 0
-	for _, name := range s.frontends {
-		if s.silent[name] {
+	for name, since := range s.missing {
+		switch {
+		case !slices.Contains(silent, name):
+			delete(s.missing, name)
+		case now.Sub(since) < ForgetAfter:
 			missed++
 		}
 	}
@@ -115,11 +118,14 @@ func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, ne
 		}
 	}
 	s.own = own
-	if s.cutOff = missed > heard && now.Sub(s.frontendsAt) < ForgetAfter; !s.cutOff {
-		s.frontends, s.frontendsAt = present, now
-		maps.DeleteFunc(s.silent, func(name string, _ bool) bool { return isGone(name) })
+	wasCutOff := s.cutOff
+	switch s.cutOff = missed > heard; {
+	case !s.cutOff:
+		s.frontends = present
 		s.noteNeeds(needs)
 		clear(s.quotas)
+	case !wasCutOff:
+		s.dropUnreported()
 	}
 	reports := make([]Need, 0, len(own))
 	reported := make(map[string]Quota, len(own))
@@ -133,6 +139,15 @@ func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, ne
 	slices.SortFunc(reports,
 		func(a, b Need) int { return cmp.Or(cmp.Compare(b.Want, a.Want), cmp.Compare(a.Path, b.Path)) })
 	return reports[:min(len(reports), MaxReported)]
+}
+
+// dropUnreported drops the quotas of tenants that have a maximum and were not in the last report. Such a quota may be
+// all of the maximum until the next report. A frontend that is cut off may not keep so much.
+func (s *Quotas) dropUnreported() {
+	maps.DeleteFunc(s.quotas, func(path string, _ Quota) bool {
+		_, reported := s.reportedQuotas[path]
+		return !reported && s.file.isBounded(path)
+	})
 }
 
 // noteNeeds takes over the needs of all frontends but this one.

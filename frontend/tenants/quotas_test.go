@@ -365,20 +365,20 @@ func TestQuotasOfCutOff(t *testing.T) {
 			tell(name, f.names, "f3", "f4")
 		}
 		check()
-		tell("f4", append(most[n+1:], "f3", "f4"), most[n+1:]...)
+		tell("f4", append(most[n+1:], "f3", "f4"), most...)
 	}
 	check()
 	for range 3 {
 		for _, name := range most {
-			tell(name, most)
+			tell(name, most, "f3", "f4")
 		}
 	}
 	if all := f.has["f0"]["a"].All + f.has["f1"]["a"].All + f.has["f2"]["a"].All; all != 12*Slot {
 		t.Errorf("the others have %d of what those take along that are gone", all)
 	}
 	f.now = f.now.Add(ForgetAfter)
-	tell("f4", []string{"f4", "f3"})
-	tell("f4", []string{"f4", "f3"})
+	tell("f4", []string{"f4", "f3"}, most...)
+	tell("f4", []string{"f4", "f3"}, most...)
 	if got := f.has["f4"]["a"].All; got < 6*Slot {
 		t.Errorf("after that time it has %d", got)
 	}
@@ -414,12 +414,64 @@ func TestQuotasOfLost(t *testing.T) {
 	}
 }
 
-// Frontends are not missed after a leave, even if many leave at once.
+// Gossip may lose frontends one after another, though all were cut off at the same time. The frontends lost earlier
+// are missed all the same, for ForgetAfter.
+func TestQuotasOfLostInTurn(t *testing.T) {
+	f := newFleet(New(1, nil, []Entry{{Path: "a", Max: 12}}), 3)
+	tell := func(name string, members []string, silent ...string) {
+		f.now = f.now.Add(time.Second)
+		f.exchange(name, members, silent...)
+	}
+	for _, name := range f.names {
+		f.wants[name]["a"] = 20 * Slot
+	}
+	for range 3 {
+		for _, name := range f.names {
+			f.has[name]["a"] = Quota{}
+			tell(name, f.names)
+		}
+	}
+	for range 5 {
+		tell("f0", f.names[:2], "f2")
+	}
+	if got := f.has["f0"]["a"].All; got > 8*Slot {
+		t.Errorf("of two frontends, one has %d", got)
+	}
+	for range 5 {
+		tell("f0", f.names[:1], "f1", "f2")
+	}
+	if got := f.has["f0"]["a"].All; got > 8*Slot {
+		t.Errorf("without the others it has %d", got)
+	}
+	f.now = f.now.Add(ForgetAfter)
+	if tell("f0", f.names[:1], "f1", "f2"); f.has["f0"]["a"].All != 12*Slot {
+		t.Errorf("after that time it has %d", f.has["f0"]["a"].All)
+	}
+}
+
+// Until the first report of a tenant, a frontend may use all of the maximum. This is no part that the frontend may
+// keep while cut off.
+func TestQuotasOfCutOffBeforeReport(t *testing.T) {
+	f := newFleet(New(1, nil, []Entry{{Path: "a", Max: 12}}), 3)
+	f.exchange("f0", f.names)
+	if got := f.quotas["f0"].QuotaOf("a").All; got != 12*Slot {
+		t.Errorf("before the report it has %d", got)
+	}
+	f.now = f.now.Add(time.Second)
+	f.wants["f0"]["a"], f.has["f0"]["a"] = 20*Slot, Quota{All: 2 * Slot}
+	f.exchange("f0", f.names, "f1", "f2")
+	if got := f.quotas["f0"].QuotaOf("a").All; got > 2*Slot {
+		t.Errorf("cut off it has %d", got)
+	}
+}
+
+// Frontends are not missed after a leave, even if many leave at once, or were silent before.
 func TestQuotasOfLeavers(t *testing.T) {
 	f := newFleet(New(1, nil, []Entry{{Path: "a", Tokens: 12, Max: 12}}), 5)
 	f.wants["f0"]["a"] = 20 * Slot
 	f.exchange("f0", f.names)
 	f.now = f.now.Add(time.Second)
+	f.exchange("f0", f.names, f.names[1:]...)
 	f.exchange("f0", f.names[:1])
 	f.wants["f0"]["b"] = Slot
 	f.exchange("f0", f.names[:1])

@@ -3,16 +3,28 @@ package mutants
 // frontendTenants lists the mutants of package frontend/tenants. Short and central old texts stay valid longest.
 var frontendTenants = packageMutants{"frontend/tenants", []mutant{
 	{
-		"a lost frontend is missed, and heard no less than a frontend that left", "Quotas.Exchange",
-		"if s.silent[name] = true; !isGone(name) {", "if s.silent[name] = !isGone(name); !isGone(name) {",
+		"a lost frontend is not heard, and counts once", "Quotas.Exchange",
+		"if slices.Contains(present, name) {", "if true {",
 	},
 	{
 		"a silent frontend is missed, not only a lost frontend", "Quotas.Exchange",
-		"missed > heard &&", "2*len(present) < len(s.frontends) && missed > -heard &&",
+		"s.cutOff = missed > heard;", "s.cutOff = 2*len(present) < len(s.frontends) && missed > -heard;",
 	},
 	{
 		"a leaving frontend is not missed", "Quotas.Exchange",
-		"		if s.silent[name] {\n", "\t\tif s.silent[name] || isGone(name) {\n",
+		"!slices.Contains(silent, name)", "!slices.Contains(silent, name) && slices.Contains(present, name)",
+	},
+	{
+		"a lost frontend is missed for a time, not once", "Quotas.Exchange",
+		"now.Sub(since) < ForgetAfter", "now.Sub(since) < ForgetAfter && slices.Contains(s.frontends, name)",
+	},
+	{
+		"a frontend does not miss others without end", "Quotas.Exchange",
+		"now.Sub(since) < ForgetAfter", "since != time.Time{}",
+	},
+	{
+		"all of the maximum, before a report, is no part to keep", "Quotas.Exchange",
+		"s.dropUnreported()", "",
 	},
 	{
 		"paths get whole units by turns", "Quotas.spreadBelow",

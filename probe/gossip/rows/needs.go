@@ -12,8 +12,13 @@ type Need struct {
 	Counts [5]int64 // never negative
 }
 
-// maxNeeds bounds the tenants kept for a frontend.
-const maxNeeds = 1024
+const (
+	// maxNeeds bounds the tenants kept for a frontend.
+	maxNeeds = 1024
+	// keepNeedsFor is the time for which the needs of a lost frontend are kept. If gossip finds the frontend again,
+	// the frontend is silent until the next needs arrive, and no other frontend takes the part meanwhile.
+	keepNeedsFor = 10 * time.Minute
+)
 
 // frontendNeeds are the needs told by a frontend.
 type frontendNeeds struct {
@@ -69,14 +74,14 @@ func (c *Core) Needs(now time.Time, silentAfter time.Duration) (needs map[string
 	return needs, silent
 }
 
-// dropNeeds forgets the needs of frontends that are no longer members.
+// dropNeeds forgets the needs of lost frontends, keepNeedsFor after the frontends last told needs.
 func (c *Core) dropNeeds() {
 	present := map[string]bool{}
 	for _, m := range c.members.list {
 		present[m.Name] = true
 	}
-	for name := range c.needs {
-		if !present[name] {
+	for name, sender := range c.needs {
+		if !present[name] && c.table.now-sender.receivedAt > keepNeedsFor {
 			delete(c.needs, name)
 		}
 	}
