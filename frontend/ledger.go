@@ -81,7 +81,8 @@ func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 }
 
 // askNotBefore notes the earliest time to ask w for its matrix again. When the matrix arrives, noteMatrix forgets that
-// time. The next batch of long tasks waits for the matrix between awaitMatrix and noteMatrix or stopAwaitingMatrix.
+// time. awaitMatrix makes the next batch of long tasks wait for the matrix. noteMatrix and stopAwaitingMatrix end the
+// wait.
 func (w *worker) askNotBefore(earliest time.Time) { w.earliestMatrixAsk = earliest }
 func (w *worker) noteMatrix()                     { w.earliestMatrixAsk, w.matrixAwaited = time.Time{}, false }
 func (w *worker) awaitMatrix()                    { w.matrixAwaited = true }
@@ -130,8 +131,8 @@ func (c *ledger) allQueuesFull(g *group, last *worker, now time.Time) bool {
 	})
 }
 
-// setTimer sets the timer of w. A linked worker needs the timer for the next acknowledgement or Sync, an adrift
-// worker for the end of its grace period. A worker that is down has no timer.
+// setTimer sets the timer of w. A linked worker needs the timer for the next acknowledgement or Sync. An adrift
+// worker needs the timer for the end of AdriftFor. A worker that is down has no timer.
 func (c *ledger) setTimer(w *worker) {
 	c.workerTimers.Remove(w)
 	switch w.State() {
@@ -205,8 +206,8 @@ func (c *ledger) ackDelivered(list []Receipt, now time.Time, acts []Action) []Ac
 	return acts
 }
 
-// disownDropped disowns results if it is unknown whether their clients have them. A message disowns at most ackBatch
-// results of a worker.
+// disownDropped disowns the results in list: nobody knows whether clients have these results. A message disowns at most
+// ackBatch results of a worker.
 func (c *ledger) disownDropped(list []Receipt, acts []Action) []Action {
 	list = slices.DeleteFunc(slices.Clone(list), func(r Receipt) bool { return r == Receipt{} })
 	slices.SortStableFunc(list, func(a, b Receipt) int { return cmp.Compare(a.Worker, b.Worker) })
@@ -225,7 +226,7 @@ func (c *ledger) disownDropped(list []Receipt, acts []Action) []Action {
 }
 
 // startLeaving refuses new jobs from now on, and sends all acknowledgements at once. After the frontend has left, no
-// acknowledgement could be sent, and workers would keep the results for a grace period.
+// acknowledgement could be sent, and workers would keep the results until Retain has passed.
 func (c *ledger) startLeaving(acts []Action) []Action {
 	c.leaving = true
 	for _, w := range c.workers {

@@ -234,7 +234,7 @@ func (t *task) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p Pha
 	}
 	p.Finished = since(now) - m.Kept - (trip - oneWay)
 	p.Started = p.Finished - m.Run
-	arrived := p.Started - m.Launch // of the task at the worker
+	arrived := p.Started - m.Launch // when the task came to the worker
 	switch {
 	case a.sentAt.IsZero(): // another frontend sent the attempt, before the job came here
 		p.Ready = max(p.Started, p.Released)
@@ -607,7 +607,7 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 			c.noteStageOutcome(t, o)
 		}
 	}
-	if j.ended { // resumeReaders failed a reader of t, the last task
+	if j.ended { // t's outcome failed the tasks that read from t, and the job had no further tasks
 		return acts
 	}
 	if j.unfinished == 0 && (!j.Open || j.ending) {

@@ -59,7 +59,7 @@ func (c *ledger) reservePlaces(
 	if m.Weights = j.tenant.weights; g.estimate == 0 {
 		m.Typical = g.Runs.Stats().Typical()
 	}
-	if d.Rides > 0 { // rides may wait at w: for each slot, the tasks of a bundle that come after its first
+	if d.Rides > 0 { // each slot may keep the rides of a bundle that come after the first ride
 		m.Bundle = uint32((g.Bundle(g, place.BundleBytes) - 1) * w.Slots())
 	}
 	w.nextRes += probe.ResID(r.count)
@@ -133,7 +133,7 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 		c.Stats.Beyond++
 		c.noteDebtor(x.task.group.job.tenant)
 	}
-	if a.class == probe.Regular { // spare work does not stand in the way
+	if a.class == probe.Regular { // spare and yielded work does not delay regular work
 		c.view.NotePromise(w.Worker, view.Promise{
 			Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run,
 		})
@@ -167,8 +167,8 @@ func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, 
 	c.addAttempt(a)
 }
 
-// noteSampled notes when places were asked for t, now that t goes to a worker. The group may have asked before t could
-// be placed. Then sampledAt is the time from which t could be placed.
+// noteSampled sets sampledAt as t goes to a worker: the time when the group asked for places. If t could not be placed
+// yet at that time, sampledAt is the time from which t could be placed.
 func (t *task) noteSampled(now time.Time) {
 	if !t.sampledAt.IsZero() { // the task came back from a worker
 		return
@@ -271,7 +271,7 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 		c.Stats.Kept++
 	} else {
 		c.dropPlace(w, m.Res, r, place.Used)
-		first.placeSpent = !shared // a shared place is not restored: it would come to the group of the other job
+		first.placeSpent = !shared // if shared: after a failure, the place would go back to the other job's group
 	}
 	c.Stats.Binds++
 	acts = append(acts, Send{Worker: w.Key, Msg: bind})
@@ -508,7 +508,7 @@ func (c *ledger) dropAttempt(a *attempt) {
 	}
 	c.attemptsAtWorkers--
 	c.view.DropPromise(a.w.Worker, a.id)
-	c.revokePresumed(a.job) // if a was the last ride, the job may not count as served any more
+	c.revokePresumed(a.job) // if a was the last ride, the job may no longer count as served
 }
 
 // dropPlaces forgets all places at w. The groups want new places.
@@ -587,7 +587,7 @@ func (c *ledger) keepSurplus(r *reservation, now time.Time) {
 	}
 }
 
-// withdrawSurplus withdraws all surplus places.
+// withdrawSurplus sends a Cancel for the surplus places of each worker, once surplusFor has passed.
 func (c *ledger) withdrawSurplus(acts []Action) []Action {
 	for i, w := range c.workersWithSurplus {
 		for _, r := range w.surplus {
@@ -629,9 +629,9 @@ func (c *ledger) cancelReservation(r *reservation, acts []Action) []Action {
 }
 
 // messagesMayWait reports whether less urgent messages for g wait up to LingerFor for the next message to the same
-// worker. The wait pays if messages are costly: if ten messages sent alone take more CPU time than LingerFor (the ten
-// was chosen). Also, the tasks must be short. Longer tasks need few messages, and while a Cancel waits, a slot may ask
-// its frontend in vain, which costs more than a message.
+// worker. The wait pays if messages are costly: if ten separate messages take more CPU time than LingerFor. The ten was
+// chosen, and not measured. Also, the tasks must be short. Longer tasks need few messages. And while a Cancel waits, a
+// slot may ask its frontend in vain, which costs more than a message.
 func (c *ledger) messagesMayWait(g *group) bool {
 	return 10*c.view.Price() > LingerFor && g.IsShort(c.view.Trip())
 }

@@ -59,7 +59,7 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 				nextLook = min(nextLook, max(t.long.spec.Work.Mean/looksPerRun, minSleep))
 			}
 			long = append(long, tailTask{t, c.timeLeft(t, now)})
-		// t.long is nil of short tasks, and of all tasks that a claim found at a worker, short or not. Tasks with files
+		// t.long is nil if t is short, or if a claim found t at a worker. Tasks with files
 		// get no copy here. The copy would not start at once, because its worker would first fetch the files.
 		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t):
 			lateIn, every := c.whenShortLate(t, now)
@@ -211,9 +211,9 @@ func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
 }
 
 // copyLong makes copies of late long tasks, if the copy would end sooner and the job's end depends on the task. The
-// tasks with the most time left come first. A task that can have no copy delays the end of the job, so earlier ends of
-// the other tasks would gain nothing. The result asked says whether copyLong asked workers for newer matrices, and so
-// put off a copy.
+// tasks with the most time left come first. If a task can have no copy, the job ends no sooner than the task. So
+// copies of tasks that end before it would gain nothing. The result asked says whether copyLong asked workers for newer
+// matrices, and so put off a copy.
 func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) (_ []Action, asked bool) {
 	slices.SortFunc(candidates, func(a, b tailTask) int {
 		return cmp.Or(cmp.Compare(b.timeLeft, a.timeLeft), cmp.Compare(a.task.spec.Index, b.task.spec.Index))

@@ -9,9 +9,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// jobMemory holds facts about a job that outlast its attempts. With owner, the worker refuses tasks of earlier owners.
-// If forgotAttempts is set, the worker says of no unknown attempt that it never started, because the worker may only
-// have forgotten the attempt.
+// jobMemory holds facts about a job that outlast its attempts. If owner is set, the worker refuses tasks of
+// earlier owners. If forgotAttempts is set, the worker may have forgotten attempts that started. Then the worker does
+// not promise that an unknown attempt never started.
 type jobMemory struct {
 	key            jobKey
 	owner          probe.FrontendID // 0: no frontend has claimed the job
@@ -80,8 +80,8 @@ func (c *Core) rememberJob(key jobKey, now time.Time) *jobMemory {
 }
 
 // expireMemories forgets old memories, and the oldest of too many. A memory may be the only sign that an attempt of the
-// job started, and was forgotten. With such a memory, the worker loses its complete knowledge of the time up to the
-// last change of the memory, so knownSince moves up to that change.
+// job started, and was forgotten. Without the memory, the worker no longer knows all attempts from the time before the
+// last change of the memory. So knownSince moves up to that change.
 func (c *Core) expireMemories(now time.Time) {
 	for m := c.memoriesByAge.First(); m != nil && (now.Sub(m.changedAt) >= rememberFor ||
 		c.memoriesByAge.Len() > maxMemories || c.memoryNames > maxMemoryNames); m = c.memoriesByAge.First() {
@@ -196,7 +196,7 @@ func (c *Core) claimAttempt(l *link, m *probe.Claim, now time.Time, acts []Actio
 	if a != nil && !coversTenant(m, a.tenant, a.guarded) {
 		a = nil // an attempt of another tenant's job
 	}
-	// A claim that names a tenant is outranked only by claims that name it, too, as if the job were guarded.
+	// If the claim names a tenant, only claims that name the tenant are later claims, as for a guarded job.
 	if c.hasMoved(l, m.Job, m.Tenant, m.HasTenant, m.Generation) {
 		return c.sendMoved(l, m.Attempt, acts)
 	}

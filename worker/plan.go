@@ -177,7 +177,7 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 		c.filesLateAt = time.Time{}
 		c.changes++
 	}
-	// Staged attempts and places that asked ahead get room first. With the same changes as last time, no gap is left.
+	// Staged attempts and places that asked ahead get room first. If nothing changed since the last look, no gap is left.
 	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || c.settledChanges == c.changes+c.queue.changes ||
 		!c.queue.fitsAny(c.free) {
 		return acts, false
@@ -195,7 +195,7 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 }
 
 // findGaps plans the queue in order, and collects in c.gaps the entries that may start now. It sets c.filesLateAt: from
-// then on the files of a planned entry are late, and the gaps may be others.
+// that time on, the files of a planned entry are late, and backfill must look for gaps again.
 //
 // If extra is nil, the caller wants only c.gaps, and ignores both results. The plan ends once no entry of the queue
 // fits into the free room.
@@ -219,7 +219,7 @@ func (c *Core) findGaps(now time.Time, extra *room) (found, shortPartOnly bool) 
 		if n > planDepth || deep && shortAhead {
 			return false, shortPartOnly
 		}
-		shortPartOnly = shortPartOnly || deep // a deep entry may start there, where it delays no long entry
+		shortPartOnly = shortPartOnly || deep // a deep entry may start in the short part, where it delays no long entry
 		if free := f.spans[0].free; free != checkedFree {
 			if extra != nil && !extra.fitsIn(free) || extra == nil && !c.queue.fitsAny(free) {
 				return false, shortPartOnly

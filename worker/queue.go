@@ -79,7 +79,7 @@ func (q *queue) takeForTurn(p *place) {
 	q.removePlace(p)
 }
 
-// rememberedTenants is a number of idle tenants: a queue with fewer forgets no tenant. The number was chosen, and not
+// rememberedTenants is the number of idle tenants up to which a queue forgets no tenant. The number was chosen, and not
 // measured. A tenant takes some 300 bytes. If a forgotten tenant comes back, Fair no longer knows the tenant's
 // debt.
 const rememberedTenants = 1000
@@ -155,7 +155,7 @@ func (q *queue) countPlace(p *place) {
 	q.backlog.countPlace(p, 1)
 }
 
-// uncountPlace undoes countPlace.
+// uncountPlace takes a place out of the counts of its kind and of the backlog, and forgets an empty kind.
 func (q *queue) uncountPlace(p *place) {
 	if p.kind.count--; p.kind.count == 0 && p.kind != q.lastKind {
 		delete(q.kinds, p.kind.needs)
@@ -254,10 +254,10 @@ type place struct {
 	bill          bill          // during its turn
 
 	queuedAt         time.Time // when the place came, or last went to the end of the queue as a kept place
-	believedSince    time.Time // since when the frontend may believe the place to be here; Sync spares young beliefs
+	believedSince    time.Time // when the frontend was told; a Sync drops the place from SyncAge later on
 	askedAt          time.Time
 	waitParts        probe.Waits       // parts of the wait until askedAt, by cause
-	sumsWhenQueued   sums              // CPU sums when the place was queued
+	sumsWhenQueued   sums              // sums of the queue's CPU use, by cause, when the place was queued
 	firstPlannedWait time.Duration     // from queuedAt until the first planned start; 0: never planned
 	node             list.Node[*place] // in the list Core.asked
 }
