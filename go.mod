@@ -14,6 +14,7 @@ require (
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/pprof v0.0.0-20240727154555-813a5fbdbec8
 	github.com/hashicorp/memberlist v0.7.0
+	github.com/klauspost/compress v1.18.2
 	github.com/panjf2000/gnet/v2 v2.10.0
 	github.com/pires/go-proxyproto v0.15.0
 	github.com/prometheus/client_model v0.6.3
@@ -78,7 +79,6 @@ require (
 	github.com/iancoleman/strcase v0.2.0 // indirect
 	github.com/jhump/protoreflect v1.8.2 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/klauspost/compress v1.18.2 // indirect
 	github.com/klauspost/cpuid/v2 v2.2.9 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.2 // indirect

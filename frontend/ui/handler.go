@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/klauspost/compress/gzhttp"
+
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
@@ -70,7 +72,7 @@ func New(fleet Fleet, token Token) *Page {
 		mux.Handle("GET "+Path+name, f)
 	}
 	mux.HandleFunc("GET "+Path+"api/live", p.stream.serveStream)
-	mux.HandleFunc("GET "+Path+"api/frame", p.stream.serveFrame)
+	mux.HandleFunc("GET "+Path+"api/frame", gzhttp.GzipHandler(http.HandlerFunc(p.stream.serveFrame)))
 	mux.HandleFunc("GET "+Path+"api/watch", p.answerJSON(p.answerWatch))
 	mux.HandleFunc("GET "+Path+"api/fleet", p.answerJSON(p.answerFleet))
 	mux.HandleFunc("GET "+Path+"api/workers", p.answerJSON(p.answerWorkers))
@@ -133,7 +135,7 @@ var assets = sync.OnceValue(func() map[string]*asset {
 	return list
 })
 
-// gzipBytes compresses an answer.
+// gzipBytes compresses a file of the page.
 func gzipBytes(plain []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -182,9 +184,6 @@ type question func(ctx context.Context, r *http.Request) (any, error)
 // badRequest is an error of the viewer.
 type badRequest struct{ error }
 
-// minSqueezed is the smallest answer worth compressing, in bytes.
-const minSqueezed = 1 << 10
-
 // errBusy answers a question that waited in vain for its turn.
 var errBusy = errors.New("too many questions are under way: try again")
 
@@ -200,9 +199,9 @@ func (p *Page) askInTurn(ctx context.Context, do func() error) error {
 	}
 }
 
-// answerJSON makes a handler that answers a question, in turn.
+// answerJSON makes a handler that answers a question, in turn. Browsers that take gzip get long answers compressed.
 func (p *Page) answerJSON(q question) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return gzhttp.GzipHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), questionTimeout)
 		defer cancel()
 		var answer any
@@ -227,12 +226,8 @@ func (p *Page) answerJSON(q question) http.HandlerFunc {
 			}
 		}
 		w.Header().Set("Cache-Control", "no-store")
-		var squeezed []byte
-		if len(text) >= minSqueezed && takesGzip(r) {
-			squeezed = gzipBytes(text)
-		}
-		sendBody(w, r, "application/json", text, squeezed)
-	}
+		sendBody(w, r, "application/json", text, nil)
+	}))
 }
 
 func statusOf(err error) int {

@@ -175,9 +175,5 @@ func (l *frameStream) serveFrame(w http.ResponseWriter, r *http.Request) {
 		sendError(w, http.StatusServiceUnavailable, errors.New("there is no frame yet: ask again"))
 		return
 	}
-	var squeezed []byte
-	if takesGzip(r) {
-		squeezed = gzipBytes(f.plain)
-	}
-	sendBody(w, r, "application/json", f.plain, squeezed)
+	sendBody(w, r, "application/json", f.plain, nil)
 }

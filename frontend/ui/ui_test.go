@@ -291,6 +291,47 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// Browsers that take gzip get long answers compressed, and other browsers get them plain. Short answers are plain.
+func TestCompressedAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		series := make([]client.Series, 100)
+		for i := range series {
+			series[i].Tenant = fmt.Sprint("tenant-", i)
+		}
+		p := New(&fakeFleet{workers: 2000, windows: []client.Window{{Series: series}}}, "")
+		for what, isLong := range map[string]bool{
+			"api/watch?window=10": true, "api/frame": true, "api/trace?job=x": false,
+		} {
+			plain := request(p, http.MethodGet, what, nil)
+			if plain.Header().Get("Content-Encoding") != "" || !json.Valid(plain.Body.Bytes()) {
+				t.Errorf("%s: %v is sent to a browser without gzip", what, plain.Header())
+			}
+			got := request(p, http.MethodGet, what, map[string]string{"Accept-Encoding": "gzip, br"})
+			if got.Header().Get("Vary") != "Accept-Encoding" {
+				t.Errorf("%s: caches are told %v", what, got.Header())
+			}
+			if isSqueezed := got.Header().Get("Content-Encoding") == "gzip"; isSqueezed != isLong {
+				t.Errorf("%s: compressed is %v", what, isSqueezed)
+				continue
+			}
+			body := io.Reader(got.Body)
+			if isLong {
+				if got.Body.Len() > plain.Body.Len()/2 {
+					t.Errorf("%s: %d bytes of %d are sent", what, got.Body.Len(), plain.Body.Len())
+				}
+				var err error
+				if body, err = gzip.NewReader(body); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if text, err := io.ReadAll(body); err != nil || !bytes.Equal(text, plain.Body.Bytes()) {
+				t.Errorf("%s: %d bytes arrive, %v", what, len(text), err)
+			}
+		}
+		time.Sleep(pollFor + 2*frameEvery) // the frames end
+	})
+}
+
 func request(p *Page, method, what string, header map[string]string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, Path+what, nil)
 	for k, v := range header {
