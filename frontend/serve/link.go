@@ -40,7 +40,7 @@ type link struct {
 	lostAt        int64  // when the last connection that was up was closed, by monotonicNow()
 	loggedProblem string // the reason why no Welcome came, if the log has it already
 
-	heardAt  atomic.Int64 // when a frame last came, by monotonicNow()
+	heardAt  atomic.Int64 // when the worker was last heard, by monotonicNow(); see noteMoved
 	pingedAt atomic.Int64
 	pingSeq  atomic.Uint64
 	pongSeq  atomic.Uint64
@@ -185,7 +185,7 @@ type linkConn struct {
 	closeOnce sync.Once
 
 	// Guarded by the link's mutex.
-	up         bool      // Welcome came
+	up         bool      // Welcome came; set by the goroutine that reads
 	closed     bool      // the outbox is dropped
 	writing    bool      // a goroutine writes, and then looks at the outbox again
 	writeEnded sync.Cond // signalled when writing has ended
@@ -248,6 +248,16 @@ func (c *linkConn) writeNow() (unwritten bool) {
 	c.writing = false
 	c.writeEnded.Signal()
 	return len(c.outbox)+len(c.unsent) > 0
+}
+
+// Read implements net.Conn. If the worker is welcome, bytes of a frame count before the whole frame has come. A stranger
+// has a lease for a whole frame, however many bytes come.
+func (c *linkConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.up { // the caller is the goroutine that sets up
+		c.link.noteMoved(n)
+	}
+	return n, err
 }
 
 // writeTimeout bounds the time for a peer to read written bytes.
@@ -496,9 +506,22 @@ func (l *link) checkConn(lease time.Duration) bool {
 	return false
 }
 
+// minLinkRate is the rate of the slowest link that a large frame leaves alone, in bytes a second. The value was chosen,
+// and not measured.
+const minLinkRate = 32 << 10
+
+// noteMoved subtracts from the worker's silence the time that n bytes take at minLinkRate. So a worker that trickles
+// bytes falls silent as before.
+func (l *link) noteMoved(n int) { l.excuseAbsence(time.Duration(n) * time.Second / minLinkRate) }
+
 // excuseAbsence subtracts an absence of this process from the worker's silence.
 func (l *link) excuseAbsence(absence time.Duration) {
-	l.heardAt.Store(min(l.heardAt.Load()+int64(absence), monotonicNow()))
+	for {
+		at := l.heardAt.Load()
+		if l.heardAt.CompareAndSwap(at, min(at+int64(absence), monotonicNow())) {
+			return
+		}
+	}
 }
 
 // sendPing asks the worker for a Pong, and returns the number of the Ping.
