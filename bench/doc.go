@@ -34,7 +34,9 @@
 //	  errors          jobs not answered in full
 //	  cut_short_s     seconds that counted, if the run was cut short; such a run joins no summary of complete runs
 //	  refused         refusals by reason
-//	  retries         of jobs and tasks
+//	  retries         of tasks, without copies
+//	  retried         retries, by how the attempt before ended: lost, preempted, failed, ..., not told
+//	  copies          second attempts of tasks, because the first was late
 //	  offered_tasks_per_s achieved_tasks_per_s
 //	  response_ms     mean p50 p90 p95 p99 p999 max, of jobs
 //	  ideal_ms        likewise, of the longest task of each job
@@ -49,7 +51,7 @@
 //	  simulated       the same jobs in the simulator: jobs, delay_us (of a message one way) response_ms
 //	                  ratio (the run's response_ms / the simulated)
 //	summaries       the repeats of a run combined: cluster policy workload load slots seeds, and summed up
-//	                jobs tasks errors refused retries; then, for each figure of a run:
+//	                jobs tasks errors refused retries retried copies; then, for each figure of a run:
 //	  median          of the repeats
 //	  low high        bounds of the true median with this confidence, by order statistics: see Spread
 //	comparisons     of two fleets with the same jobs by turns (clusters A and B above; load is the sum of both loads):

@@ -22,7 +22,8 @@ func TestWriteTable(t *testing.T) {
 						"finished": {P50: 10003, P99: 10050}}}},
 			{Policy: "random", Workload: "fixed:10ms", Load: 0.8, Seed: 1, Slots: 40, Jobs: 9000, Errors: 600,
 				Figures: Figures{PhasesUS: map[string]PhaseStats{"queued": {P50: 61, P99: 99.5}}},
-				Refused: map[string]int{"queue-full": 700, "leaving": 1}, Retries: 101},
+				Refused: map[string]int{"queue-full": 700, "leaving": 1}, Retries: 101,
+				Retried: map[string]int{"preempted": 100, "lost": 1}, Copies: 48},
 			{Policy: "phoebe", Workload: "fixed:10ms", Load: 0.5, Slots: 40, Seed: 1},
 		},
 		NoopRuns: []NoopRun{{Cluster: Embedded, Noop: Noop{Quantiles{60, 150}, Quantiles{40, 50}, Quantiles{1.5, 3},
@@ -46,7 +47,7 @@ phases of a task, us: p50 / p99
 policy       queued       finished
 phoebe  60.0 / 1234  10003 / 10050
 random  61.0 / 99.5              -
-random: 1 refused (leaving), 700 refused (queue-full), 101 retries
+random: 1 refused (leaving), 700 refused (queue-full), 1 retried (lost), 100 retried (preempted), 48 copies
 
 fixed:10ms, load 0.5, 40 slots, response in ms
 policy      jobs  errors  tasks/s  mean  p50  p90  p95  p99  p99.9  max  p50/ideal  p99/ideal  p50/omni  p99/omni
@@ -181,7 +182,7 @@ func TestWriteHTML(t *testing.T) {
 		t.Errorf("%d plots by load, want 3 for the workload that had several", got)
 	}
 	for _, want := range []string{"sample CPU", "phoebe bench --load", "omniscient",
-		"random: 2 refused (queue-full), 2 retries", "floor, a relayed echo",
+		"random: 2 refused (queue-full), 2 retried (lost)", "floor, a relayed echo",
 		"Median over time, fixed:10ms, load 0.5", "99th percentile over time", "GOMAXPROCS", "medians of 2 repeats",
 		"<b>Warning</b>: others disturbed"} {
 		if !strings.Contains(text, want) {

@@ -159,7 +159,9 @@ type Run struct {
 	Errors   int     `json:"errors"`    // jobs not answered in full
 	Figures
 	Refused   map[string]int `json:"refused"` // refusals by reason, also of retried jobs
-	Retries   int            `json:"retries"`
+	Retries   int            `json:"retries"` // of tasks; copies of late attempts are no retries
+	Retried   map[string]int `json:"retried"` // retries by how the attempt before ended
+	Copies    int            `json:"copies"`  // second attempts, because the first was late
 	OverTime  []Moment       `json:"over_time"`
 	CutShortS float64        `json:"cut_short_s,omitempty"` // seconds that counted, if the run was cut short
 
@@ -208,6 +210,8 @@ type Summary struct {
 	Spread[Figures]
 	Refused map[string]int `json:"refused"`
 	Retries int            `json:"retries"`
+	Retried map[string]int `json:"retried"`
+	Copies  int            `json:"copies"`
 
 	label string // policy, and the cluster if there are several
 	runs  []Run
@@ -226,7 +230,7 @@ func summarizeRuns(runs []Run) []Summary {
 			i = len(all)
 			all = append(all, Summary{
 				Cluster: r.Cluster, Policy: r.Policy, Workload: r.Workload, Load: r.Load, Slots: r.Slots,
-				Refused: map[string]int{}, label: r.Policy,
+				Refused: map[string]int{}, Retried: map[string]int{}, label: r.Policy,
 			})
 			if slices.ContainsFunc(runs, func(o Run) bool { return o.Cluster != r.Cluster }) {
 				all[i].label += ", " + r.Cluster
@@ -241,6 +245,10 @@ func summarizeRuns(runs []Run) []Summary {
 		s.Jobs, s.Tasks, s.Errors, s.Retries = s.Jobs+r.Jobs, s.Tasks+r.Tasks, s.Errors+r.Errors, s.Retries+r.Retries
 		for reason, n := range r.Refused {
 			s.Refused[reason] += n
+		}
+		s.Copies += r.Copies
+		for cause, n := range r.Retried {
+			s.Retried[cause] += n
 		}
 	}
 	for i := range all {
@@ -534,13 +542,14 @@ type Recorder struct {
 	tasks    int // tasks with recorded phases
 	phases   [numPhases]*Histogram
 	refused  map[string]int
-	retries  int
+	retried  map[string]int
+	copies   int
 	cutAfter time.Duration // see Cut; 0: not cut short
 }
 
 // NewRecorder returns a recorder for a run.
 func NewRecorder(opts RunOptions) *Recorder {
-	return &Recorder{opts: opts, refused: make(map[string]int)}
+	return &Recorder{opts: opts, refused: make(map[string]int), retried: make(map[string]int)}
 }
 
 // Job records the end of a job. Record every job of the workload once, also jobs of the warm-up.
@@ -578,12 +587,21 @@ func (r *Recorder) Refused(at time.Duration, reason string) {
 	}
 }
 
-// Retried counts a repetition of a job or of a task. at is the intended send time of the job.
-func (r *Recorder) Retried(at time.Duration) {
+// Retried counts a retry of a task. at is the intended send time of the job, cause how the attempt before ended.
+func (r *Recorder) Retried(at time.Duration, cause string) {
 	if r.isCounted(at) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.retries++
+		r.retried[cause]++
+	}
+}
+
+// Copied counts copies of a task's late attempts. at is the intended send time of the job.
+func (r *Recorder) Copied(at time.Duration, copies int) {
+	if r.isCounted(at) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.copies += copies
 	}
 }
 
@@ -619,7 +637,8 @@ func (r *Recorder) Run() Run {
 		Cluster: r.opts.Cluster, Policy: r.opts.Policy, Workload: r.opts.Workload, Load: r.opts.Load,
 		Slots:  r.opts.Slots,
 		Repeat: r.opts.Repeat, Seed: r.opts.Seed, StartedS: r.opts.Started.Seconds(),
-		Figures: Figures{PhasesUS: make(map[string]PhaseStats)}, Refused: make(map[string]int), Retries: r.retries,
+		Figures: Figures{PhasesUS: make(map[string]PhaseStats)}, Refused: make(map[string]int),
+		Retried: make(map[string]int), Copies: r.copies,
 	}
 	response, ideal, omniscient := NewHistogram(), NewHistogram(), NewHistogram()
 	offered, achieved := 0, 0
@@ -665,6 +684,9 @@ func (r *Recorder) Run() Run {
 	}
 	for reason, n := range r.refused {
 		run.Refused[reason] = n
+	}
+	for cause, n := range r.retried {
+		run.Retried[cause], run.Retries = n, run.Retries+n
 	}
 	return run
 }

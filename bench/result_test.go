@@ -92,8 +92,10 @@ func TestRecorder(t *testing.T) {
 	r.Refused(500*ms, "queue full")
 	r.Refused(500*ms, "leaving")
 	r.Refused(0, "leaving")
-	r.Retried(600 * ms)
-	r.Retried(0)
+	r.Retried(600*ms, "lost")
+	r.Retried(0, "lost")
+	r.Copied(600*ms, 2)
+	r.Copied(0, 1)
 
 	got := r.Run()
 	if again := r.Run(); !reflect.DeepEqual(got, again) {
@@ -107,11 +109,12 @@ func TestRecorder(t *testing.T) {
 			AchievedTasksPerS: 5, // the warm-up's job was answered in time, job 6 was not
 		},
 		Refused: map[string]int{"queue full": 2, "leaving": 1},
-		Retries: 1,
+		Retries: 1, Retried: map[string]int{"lost": 1}, Copies: 2,
 	}
 	if got.Jobs != want.Jobs || got.Tasks != want.Tasks || got.Errors != want.Errors ||
 		got.OfferedTasksPerS != want.OfferedTasksPerS || got.AchievedTasksPerS != want.AchievedTasksPerS ||
-		!reflect.DeepEqual(got.Refused, want.Refused) || got.Retries != want.Retries {
+		!reflect.DeepEqual(got.Refused, want.Refused) || got.Retries != want.Retries ||
+		!reflect.DeepEqual(got.Retried, want.Retried) || got.Copies != want.Copies {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
 	for name, c := range map[string]struct{ got, want float64 }{
@@ -160,7 +163,7 @@ func TestRecorderFromManyGoroutines(t *testing.T) {
 				r.Job(JobOutcome{Index: 100*g + i, At: at, Tasks: 1, Response: ms, Durations: []time.Duration{ms}})
 				r.Task(at, PhaseTimes{})
 				r.Refused(at, "queue full")
-				r.Retried(at)
+				r.Retried(at, "lost")
 			}
 		})
 	}
@@ -210,7 +213,7 @@ func sampleDocument(t rapid.TB) *Document {
 					}
 					if policy == "random" && i%1000 == 0 {
 						r.Refused(arrivals[i], "queue-full")
-						r.Retried(arrivals[i])
+						r.Retried(arrivals[i], "lost")
 					}
 				}
 				doc.Runs = append(doc.Runs, r.Run())
@@ -263,7 +266,7 @@ func TestJSONFields(t *testing.T) {
 		"ratio", "ratio_omniscient", "phases_us", "cpu"}
 	run := fields("run", doc["runs"].([]any)[0], append(figures, "cluster", "policy", "workload", "load", "slots",
 		"repeat", "seed", "started_s",
-		"jobs", "tasks", "errors", "refused", "retries", "over_time")...)
+		"jobs", "tasks", "errors", "refused", "retries", "retried", "copies", "over_time")...)
 	for _, name := range []string{"response_ms", "ideal_ms", "omniscient_ms", "ratio", "ratio_omniscient"} {
 		fields(name, run[name], "mean", "p50", "p90", "p95", "p99", "p999", "max")
 	}
@@ -274,7 +277,7 @@ func TestJSONFields(t *testing.T) {
 		"omniscient_p99_ms")
 	summary := fields("summary", doc["summaries"].([]any)[0], "cluster", "policy", "workload", "load", "slots",
 		"seeds", "jobs", "tasks", "errors",
-		"refused", "retries", "repeats", "confidence", "median", "low", "high")
+		"refused", "retries", "retried", "copies", "repeats", "confidence", "median", "low", "high")
 	fields("median", summary["median"], figures...)
 
 	// The package documentation explains each name in the JSON.
@@ -304,7 +307,7 @@ func TestJSONFields(t *testing.T) {
 func TestSummarize(t *testing.T) {
 	run := func(policy string, seed uint64, p50, cut float64) Run {
 		return Run{Cluster: Embedded, Policy: policy, Seed: seed, Jobs: 10, Errors: 1, Retries: 2,
-			Refused: map[string]int{"leaving": 3},
+			Refused: map[string]int{"leaving": 3}, Retried: map[string]int{"lost": 2}, Copies: 5,
 			Figures: Figures{ResponseMS: Stats{P50: p50}}, CutShortS: cut}
 	}
 	all := summarizeRuns([]Run{run("a", 1, 10, 0), run("b", 1, 20, 0), run("b", 2, 30, 0), run("a", 2, 15, 0),
@@ -323,7 +326,8 @@ func TestSummarize(t *testing.T) {
 		got := all[i]
 		if got.Policy != want.Policy || !slices.Equal(got.Seeds, want.Seeds) || got.Jobs != want.Jobs ||
 			got.Errors != want.Errors || got.Retries != want.Retries ||
-			!reflect.DeepEqual(got.Refused, want.Refused) || got.Median.ResponseMS != want.Median.ResponseMS {
+			!reflect.DeepEqual(got.Refused, want.Refused) || got.Retried["lost"] != want.Retries ||
+			got.Copies != 5*len(want.Seeds) || got.Median.ResponseMS != want.Median.ResponseMS {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	}

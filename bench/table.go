@@ -261,7 +261,7 @@ func phasesOf(group []Summary) []string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// describeTroubles describes refusals, retries and cuts, or returns "".
+// describeTroubles describes cuts, refusals, retries and copies, or returns "".
 func (s *Summary) describeTroubles() string {
 	var parts []string
 	for _, r := range s.runs {
@@ -274,8 +274,11 @@ func (s *Summary) describeTroubles() string {
 	for _, reason := range sortedKeys(s.Refused) {
 		parts = append(parts, fmt.Sprintf("%d refused (%s)", s.Refused[reason], reason))
 	}
-	if s.Retries > 0 {
-		parts = append(parts, fmt.Sprintf("%d retries", s.Retries))
+	for _, cause := range sortedKeys(s.Retried) {
+		parts = append(parts, fmt.Sprintf("%d retried (%s)", s.Retried[cause], cause))
+	}
+	if s.Copies > 0 {
+		parts = append(parts, fmt.Sprintf("%d copies", s.Copies))
 	}
 	return strings.Join(parts, ", ")
 }

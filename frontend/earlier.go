@@ -24,6 +24,30 @@ func endForStatus(s probe.Status) End {
 	return EndFailed
 }
 
+// CountCopies returns how many of the task's remembered attempts were copies of a late attempt.
+func (o *Outcome) CountCopies() (copies int) {
+	if o.Way == WayCopy {
+		copies = 1
+	}
+	for i := range o.Earlier {
+		if o.Earlier[i].Way == WayCopy {
+			copies++
+		}
+	}
+	return copies
+}
+
+// RetriedAfter returns how remembered attempts ended before the task went on with another attempt. Copies are left out,
+// and so are first attempts beaten by a copy.
+func (o *Outcome) RetriedAfter() (ends []End) {
+	for i := range o.Earlier {
+		if e := &o.Earlier[i]; e.Way != WayCopy && e.End != EndBeaten && e.End != EndStopped {
+			ends = append(ends, e.End)
+		}
+	}
+	return ends[:min(len(ends), max(0, o.Attempts-1))] // a lost attempt may be the last
+}
+
 // noteEarlier remembers an attempt that has ended without the task's outcome. Zero times are not known.
 func (c *ledger) noteEarlier(a *attempt, end End, started, ended time.Time) {
 	t := a.task

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,6 +26,17 @@ func describeEarlier(t *testing.T, acts []Action) (text string, tries int) {
 	}
 	t.Fatal("no outcome")
 	return "", 0
+}
+
+// describeAgain describes the copies and the retries of the outcome among acts.
+func describeAgain(t *testing.T, acts []Action) string {
+	t.Helper()
+	i := slices.IndexFunc(acts, func(a Action) bool { _, isDone := a.(*Done); return isDone })
+	if i < 0 {
+		t.Fatal("no outcome")
+	}
+	o := &acts[i].(*Done).Outcome
+	return fmt.Sprint(o.CountCopies(), " copies, retried after ", o.RetriedAfter())
 }
 
 // An outcome lists the last attempts that gave no outcome: the worker of each, the times, and why the attempt ended.
@@ -77,7 +89,11 @@ func TestEarlier(t *testing.T) {
 			}
 			w, l = next(f)
 		}
-		got, tries := describeEarlier(t, finish(f, w, l, probe.Succeeded))
+		acts := finish(f, w, l, probe.Succeeded)
+		if again := describeAgain(t, acts); again != "0 copies, retried after [1 1 1 1]" {
+			t.Error(again)
+		}
+		got, tries := describeEarlier(t, acts)
 		if got != want || tries != 2+MaxEarlier {
 			t.Errorf("%d attempts:\n%swant\n%s", tries, got, want)
 		}
@@ -88,7 +104,11 @@ func TestEarlier(t *testing.T) {
 		f.passTime(time.Second)
 		f.step(WorkerGone{Worker: w})
 		to, l := next(f)
-		if got, _ := describeEarlier(t, finish(f, to, l, probe.Succeeded)); got !=
+		acts := finish(f, to, l, probe.Succeeded)
+		if again := describeAgain(t, acts); again != "0 copies, retried after [7]" {
+			t.Error(again)
+		}
+		if got, _ := describeEarlier(t, acts); got !=
 			at(w, WayEarly, EndLost, 1, 1, time.Second) {
 			t.Error(got)
 		}
@@ -100,7 +120,11 @@ func TestEarlier(t *testing.T) {
 		sent := f.now.Sub(time.Unix(1000, 0))
 		f.step(frameFrom(second, probe.Started{Attempt: other.Attempt, Job: script.Job("x")}))
 		f.passTime(time.Second)
-		if got, _ := describeEarlier(t, finish(f, first, l, probe.Succeeded)); got !=
+		acts := finish(f, first, l, probe.Succeeded)
+		if again := describeAgain(t, acts); again != "1 copies, retried after []" {
+			t.Error(again)
+		}
+		if got, _ := describeEarlier(t, acts); got !=
 			at(second, WayCopy, EndBeaten, sent, sent, sent+time.Second) {
 			t.Error("the first attempt gave the outcome:", got)
 		}
@@ -111,7 +135,11 @@ func TestEarlier(t *testing.T) {
 		second, other := next(f)
 		f.passTime(time.Second)
 		now := f.now.Sub(time.Unix(1000, 0))
-		if got, _ := describeEarlier(t, finish(f, second, other, probe.Succeeded)); got !=
+		acts := finish(f, second, other, probe.Succeeded)
+		if again := describeAgain(t, acts); again != "1 copies, retried after []" {
+			t.Error(again)
+		}
+		if got, _ := describeEarlier(t, acts); got !=
 			at(first, WayEarly, EndBeaten, 1, 1, now) {
 			t.Error("the copy gave the outcome:", got)
 		}
@@ -121,7 +149,11 @@ func TestEarlier(t *testing.T) {
 		f.passTime(time.Second)
 		f.step(frameFrom(w, probe.Started{Attempt: l.Attempt, Job: script.Job("x")}))
 		f.passTime(time.Second)
-		if got, _ := describeEarlier(t, f.step(Cancel{Job: script.Job("x")})); got !=
+		acts := f.step(Cancel{Job: script.Job("x")})
+		if again := describeAgain(t, acts); again != "0 copies, retried after []" {
+			t.Error(again)
+		}
+		if got, _ := describeEarlier(t, acts); got !=
 			at(w, WayEarly, EndStopped, 1, time.Second, 2*time.Second) {
 			t.Error(got)
 		}

@@ -320,6 +320,10 @@ struct Outcome {
   // Instead of result, in a job with large_results: a result too large for a message. ReadFile reads the
   // file.
   11: optional Output result_file,
+  // In a job with phases: how many of the attempts were copies of a late attempt, and how other attempts
+  // ended before the task was tried again. The frontend remembers four attempts without an outcome.
+  12: i32 copies = 0,
+  13: optional list<AttemptEnd> retried,
 }
 
 struct RunRequest {

@@ -508,13 +508,22 @@ func (t *target) runJob(ctx context.Context, o *Options, begin time.Time, j *ben
 		if out.Attempts > 0 {
 			ended.Durations = append(ended.Durations, out.Run)
 		}
-		for range out.Attempts - 1 {
-			rec.Retried(j.At)
-		}
+		recordAttempts(rec, j.At, out)
 		if p := out.Phases; err == nil && p != nil {
 			rec.Task(j.At, bench.PhaseTimesOf(bench.PhaseTimes{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started,
 				p.Finished, p.Delivered}))
 		}
 	}
 	return ended
+}
+
+// recordAttempts records a task's copies and retries. at is the intended send time of the job.
+func recordAttempts(rec *bench.Recorder, at time.Duration, out *client.Outcome) {
+	rec.Copied(at, out.Copies)
+	for _, cause := range out.Retried {
+		rec.Retried(at, cause)
+	}
+	for range out.Attempts - 1 - out.Copies - len(out.Retried) {
+		rec.Retried(at, "not told")
+	}
 }

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/bench"
+	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
 func options(t testing.TB, policies []string, durations string, load float64) Options {
@@ -49,6 +51,24 @@ func TestRunAccountsForEveryJob(t *testing.T) {
 		if r.PhasesUS["finished"].P50 < 5000 {
 			t.Errorf("%s: phases %v", r.Policy, r.PhasesUS)
 		}
+	}
+}
+
+// A copy of a late attempt is no retry. A retry goes by the end of the attempt before. An attempt that the frontend
+// does not explain, because it forgot the attempt or is older, still counts.
+func TestCopiesAreNoRetries(t *testing.T) {
+	rec := bench.NewRecorder(bench.RunOptions{For: time.Second})
+	for _, out := range []client.Outcome{
+		{Attempts: 1}, {Attempts: 2, Copies: 1}, {Attempts: 1, Copies: 1}, {},
+		{Attempts: 4, Copies: 1, Retried: []string{"lost", "preempted"}}, {Attempts: 2, Retried: []string{"lost"}},
+		{Attempts: 3},
+	} {
+		recordAttempts(rec, 0, &out)
+	}
+	r := rec.Run()
+	want := map[string]int{"lost": 2, "preempted": 1, "not told": 2}
+	if r.Copies != 3 || r.Retries != 5 || !maps.Equal(r.Retried, want) {
+		t.Errorf("%d copies, %d retries: %v", r.Copies, r.Retries, r.Retried)
 	}
 }
 

@@ -392,6 +392,7 @@ func TestEveryFieldArrives(t *testing.T) {
 		o.Phases = &v1.Phases{
 			SampledUs: 1, QueuedUs: 2, ReadyUs: 3, BoundUs: 4, StartedUs: 5, FinishedUs: 6, DeliveredUs: 7,
 		}
+		o.Copies, o.Retried = 1, []v1.AttemptEnd{v1.AttemptEnd_TIMED_OUT}
 		return resp, err
 	}
 	c := newClient(t, []string{f.addr}, WithSecret("s3cret"), WithName("test"))
@@ -421,7 +422,8 @@ func TestEveryFieldArrives(t *testing.T) {
 	}
 	us := time.Microsecond
 	o := outs[0]
-	if o.Attempts != 3 || o.Run != 1500*us || o.Worker != "w9" ||
+	if o.Attempts != 3 || o.Copies != 1 || !slices.Equal(o.Retried, []string{"timed out"}) ||
+		o.Run != 1500*us || o.Worker != "w9" ||
 		*o.Phases != (Phases{us, 2 * us, 3 * us, 4 * us, 5 * us, 6 * us, 7 * us}) {
 		t.Errorf("outcome: %+v", o)
 	}

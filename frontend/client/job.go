@@ -250,6 +250,12 @@ type Outcome struct {
 	Run      time.Duration // run time of the attempt that counted, measured by its executor
 	Usage    Usage         // of the attempt that counted
 	Phases   *Phases       // of the attempt that counted; nil unless Job.Phases
+
+	// Copies and Retried are zero unless Job.Phases. Copies counts the attempts that were copies of a late attempt.
+	// Retried says how attempts ended before the task was tried again, as in EarlierAttempt.End. The frontend
+	// remembers four attempts without an outcome.
+	Copies  int
+	Retried []string
 }
 
 // Phases are the moments of the attempt that counted, since the frontend received the job. Moments at the worker are
@@ -355,6 +361,10 @@ func (o *Outcome) fillFrom(w *v1.Outcome) {
 			Bound: fromMicros(p.BoundUs), Started: fromMicros(p.StartedUs), Finished: fromMicros(p.FinishedUs),
 			Delivered: fromMicros(p.DeliveredUs),
 		}
+	}
+	o.Copies = int(w.Copies)
+	for _, end := range w.Retried {
+		o.Retried = append(o.Retried, enumWords(end.String()))
 	}
 }
 

@@ -174,6 +174,10 @@ func (r *clientJob) fillOutcome(out *v1.Outcome, use *v1.Usage, o *frontend.Outc
 			SampledUs: p.Sampled.Microseconds(), QueuedUs: p.Queued.Microseconds(), ReadyUs: p.Ready.Microseconds(),
 			BoundUs: p.Bound.Microseconds(), StartedUs: p.Started.Microseconds(), FinishedUs: p.Finished.Microseconds(),
 		}
+		out.Copies = int32(o.CountCopies())
+		for _, end := range o.RetriedAfter() {
+			out.Retried = append(out.Retried, v1.AttemptEnd(end))
+		}
 	}
 }
 

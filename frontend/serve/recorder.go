@@ -330,14 +330,9 @@ func (s *Server) countTask(t *jobTiming, o *frontend.Outcome) {
 	}
 	r := &s.recorder
 	r.tally.Tasks++
-	if o.Way == frontend.WayCopy {
-		t.copies++
-	}
+	t.copies += o.CountCopies()
 	for i := range o.Earlier {
-		switch e := &o.Earlier[i]; {
-		case e.Way == frontend.WayCopy:
-			t.copies++
-		case e.End == frontend.EndPreempted:
+		if e := &o.Earlier[i]; e.Way != frontend.WayCopy && e.End == frontend.EndPreempted {
 			t.preempted++
 		}
 	}

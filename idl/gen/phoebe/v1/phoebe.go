@@ -2562,17 +2562,19 @@ var fieldIDToName_Usage = map[int16]string{
 }
 
 type Outcome struct {
-	Task       int32       `thrift:"task,1,required" frugal:"1,required,i32" json:"task"`
-	Kind       OutcomeKind `thrift:"kind,2,required" frugal:"2,required,OutcomeKind" json:"kind"`
-	Result_    []byte      `thrift:"result,3,optional" frugal:"3,optional,binary" json:"result,omitempty"`
-	Failure    *Failure    `thrift:"failure,4,optional" frugal:"4,optional,Failure" json:"failure,omitempty"`
-	Worker     string      `thrift:"worker,5" frugal:"5,default,string" json:"worker"`
-	Attempts   int32       `thrift:"attempts,6" frugal:"6,default,i32" json:"attempts"`
-	RunUs      int64       `thrift:"run_us,7" frugal:"7,default,i64" json:"run_us"`
-	Phases     *Phases     `thrift:"phases,8,optional" frugal:"8,optional,Phases" json:"phases,omitempty"`
-	Usage      *Usage      `thrift:"usage,9,optional" frugal:"9,optional,Usage" json:"usage,omitempty"`
-	Outputs    []*Output   `thrift:"outputs,10,optional" frugal:"10,optional,list<Output>" json:"outputs,omitempty"`
-	ResultFile *Output     `thrift:"result_file,11,optional" frugal:"11,optional,Output" json:"result_file,omitempty"`
+	Task       int32        `thrift:"task,1,required" frugal:"1,required,i32" json:"task"`
+	Kind       OutcomeKind  `thrift:"kind,2,required" frugal:"2,required,OutcomeKind" json:"kind"`
+	Result_    []byte       `thrift:"result,3,optional" frugal:"3,optional,binary" json:"result,omitempty"`
+	Failure    *Failure     `thrift:"failure,4,optional" frugal:"4,optional,Failure" json:"failure,omitempty"`
+	Worker     string       `thrift:"worker,5" frugal:"5,default,string" json:"worker"`
+	Attempts   int32        `thrift:"attempts,6" frugal:"6,default,i32" json:"attempts"`
+	RunUs      int64        `thrift:"run_us,7" frugal:"7,default,i64" json:"run_us"`
+	Phases     *Phases      `thrift:"phases,8,optional" frugal:"8,optional,Phases" json:"phases,omitempty"`
+	Usage      *Usage       `thrift:"usage,9,optional" frugal:"9,optional,Usage" json:"usage,omitempty"`
+	Outputs    []*Output    `thrift:"outputs,10,optional" frugal:"10,optional,list<Output>" json:"outputs,omitempty"`
+	ResultFile *Output      `thrift:"result_file,11,optional" frugal:"11,optional,Output" json:"result_file,omitempty"`
+	Copies     int32        `thrift:"copies,12" frugal:"12,default,i32" json:"copies"`
+	Retried    []AttemptEnd `thrift:"retried,13,optional" frugal:"13,optional,list<AttemptEnd>" json:"retried,omitempty"`
 }
 
 func NewOutcome() *Outcome {
@@ -2580,6 +2582,7 @@ func NewOutcome() *Outcome {
 		Worker:   "",
 		Attempts: 0,
 		RunUs:    0,
+		Copies:   0,
 	}
 }
 
@@ -2587,6 +2590,7 @@ func (p *Outcome) InitDefault() {
 	p.Worker = ""
 	p.Attempts = 0
 	p.RunUs = 0
+	p.Copies = 0
 }
 
 func (p *Outcome) GetTask() (v int32) {
@@ -2662,6 +2666,19 @@ func (p *Outcome) GetResultFile() (v *Output) {
 	}
 	return p.ResultFile
 }
+
+func (p *Outcome) GetCopies() (v int32) {
+	return p.Copies
+}
+
+var Outcome_Retried_DEFAULT []AttemptEnd
+
+func (p *Outcome) GetRetried() (v []AttemptEnd) {
+	if !p.IsSetRetried() {
+		return Outcome_Retried_DEFAULT
+	}
+	return p.Retried
+}
 func (p *Outcome) SetTask(val int32) {
 	p.Task = val
 }
@@ -2695,6 +2712,12 @@ func (p *Outcome) SetOutputs(val []*Output) {
 func (p *Outcome) SetResultFile(val *Output) {
 	p.ResultFile = val
 }
+func (p *Outcome) SetCopies(val int32) {
+	p.Copies = val
+}
+func (p *Outcome) SetRetried(val []AttemptEnd) {
+	p.Retried = val
+}
 
 func (p *Outcome) IsSetResult_() bool {
 	return p.Result_ != nil
@@ -2720,6 +2743,10 @@ func (p *Outcome) IsSetResultFile() bool {
 	return p.ResultFile != nil
 }
 
+func (p *Outcome) IsSetRetried() bool {
+	return p.Retried != nil
+}
+
 func (p *Outcome) String() string {
 	if p == nil {
 		return "<nil>"
@@ -2739,6 +2766,8 @@ var fieldIDToName_Outcome = map[int16]string{
 	9:  "usage",
 	10: "outputs",
 	11: "result_file",
+	12: "copies",
+	13: "retried",
 }
 
 type RunRequest struct {
