@@ -27,6 +27,7 @@ type Decision struct {
 	Attempt probe.AttemptID   // zero: the task is at no worker
 	Worker  string            // of the attempt
 	Outcome string            // of the attempt, so far; without an attempt: the state of the task
+	Unbegun bool              // the task ended while it waited for other stages, so it has no path
 	Waited  time.Duration     // until the task started at Worker; 0: not known
 	Ran     time.Duration
 	Usage   probe.Usage
@@ -135,7 +136,11 @@ func (d *Decision) String() string {
 	if d.Alike > 0 {
 		fmt.Fprintf(&b, " (and %d more like it)", d.Alike)
 	}
-	fmt.Fprintf(&b, " is placed by %s, because %s", d.Path, d.Why)
+	if d.Unbegun {
+		b.WriteString(" never began, because it ended before the stages that it waited for")
+	} else {
+		fmt.Fprintf(&b, " is placed by %s, because %s", d.Path, d.Why)
+	}
 	if d.Tries > 0 {
 		fmt.Fprintf(&b, "\n%v after the job came", d.At.Round(time.Microsecond))
 		if d.Tries > 1 {
@@ -293,6 +298,68 @@ type sampledJob struct {
 	class       ClassReason     // likewise
 	demand      DemandReason    // likewise
 	budget      string          // on the wait for the tenant's maximum, once the job has ended; "": no task waited
+	unbegun     []taskRange     // likewise: the tasks that ended while they waited for other stages
+}
+
+// taskRange is the tasks from first to last.
+type taskRange struct {
+	first, last probe.TaskIndex
+	sampled     int // number of sampled tasks in the range
+}
+
+// maxUnbegun bounds the ranges of unbegun tasks that are remembered of a job. The number was chosen.
+const maxUnbegun = 64
+
+// noteUnbegun notes that a task ended while it waited for other stages. Jobs end their tasks by ascending index as a
+// rule, so a stage is one range.
+func (j *job) noteUnbegun(t *task) {
+	index, n := t.spec.Index, len(j.unbegun)
+	switch {
+	case n > 0 && j.unbegun[n-1].last+1 == index:
+		j.unbegun[n-1].last = index
+	case n < maxUnbegun:
+		j.unbegun = append(j.unbegun, taskRange{first: index, last: index})
+	default:
+		return
+	}
+	if t.group.path == estimate.Sampling {
+		j.unbegun[len(j.unbegun)-1].sampled++
+	}
+}
+
+// hasBegun reports whether the task with the given index did not end while it waited for other stages.
+func (s *sampledJob) hasBegun(index probe.TaskIndex) bool {
+	return !slices.ContainsFunc(s.unbegun, func(r taskRange) bool { return r.first <= index && index <= r.last })
+}
+
+// explain returns a Decision on a task, or, if task is negative, on the tasks that began and on the others. Samples are
+// left out.
+func (s *sampledJob) explain(task int) (found []Decision) {
+	d := Decision{
+		Job: s.job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Demand: s.demand, Budget: s.budget,
+	}
+	if task >= 0 {
+		d.Unbegun = !s.hasBegun(d.Task)
+		return append(found, d)
+	}
+	began, unbegun := s.tasks, 0
+	for _, r := range s.unbegun {
+		if s.first <= r.last && r.first <= s.last {
+			began, unbegun = began-r.sampled, unbegun+int(r.last-r.first)+1
+		}
+	}
+	if began > 0 {
+		for d.Task = s.first; !s.hasBegun(d.Task); {
+			d.Task++
+		}
+		d.Alike = began - 1
+		found = append(found, d)
+	}
+	if unbegun > 0 {
+		d.Task, d.Alike, d.Unbegun = s.unbegun[0].first, unbegun-1, true
+		found = append(found, d)
+	}
+	return found
 }
 
 // addGroup adds the sampled tasks of a group. The range goes by the first and the last task of the queue, because jobs
@@ -306,11 +373,17 @@ func (s *sampledJob) addGroup(g *group) {
 	s.tasks += g.queue.Len()
 }
 
-// noteHeldJob notes, at the end of a job, that its tasks waited for the maximum of their tenant.
-func (ds *decisions) noteHeldJob(j *job) {
+// noteEndedJob notes, at the end of a job, that tasks waited for the maximum of their tenant, and which tasks never
+// began.
+func (ds *decisions) noteEndedJob(j *job) {
+	if j.longestHeld == 0 && len(j.unbegun) == 0 {
+		return
+	}
 	for i := range ds.sampledJobs {
 		if s := &ds.sampledJobs[i]; s.job == j.ID {
-			s.budget = explainHeld(j.tenant.name, j.longestHeld)
+			if s.unbegun = j.unbegun; j.longestHeld > 0 {
+				s.budget = explainHeld(j.tenant.name, j.longestHeld)
+			}
 		}
 	}
 }

@@ -74,15 +74,15 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 	}
 	for i := range ds.sampledJobs {
 		if s := &ds.sampledJobs[i]; s.job == job && (task < 0 || task >= int(s.first) && task <= int(s.last)) {
-			d := Decision{
-				Job: job, Task: probe.TaskIndex(task), Why: s.why, Class: s.class, Demand: s.demand, Budget: s.budget,
-				Samples: c.samplesOf(job, -1),
+			for _, d := range s.explain(task) {
+				if !d.Unbegun {
+					d.Samples = c.samplesOf(job, -1)
+				}
+				found = append(found, d)
 			}
-			if found = append(found, d); task >= 0 {
+			if task >= 0 {
 				return found
 			}
-			last := &found[len(found)-1]
-			last.Task, last.Alike = s.first, s.tasks-1
 		}
 	}
 	return found

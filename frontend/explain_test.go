@@ -204,6 +204,33 @@ func TestExplainCopyOfQueued(t *testing.T) {
 	}
 }
 
+// If a job ends before its second stage begins, Explain does not say that the tasks of the stage were placed.
+func TestExplainStagesThatNeverBegan(t *testing.T) {
+	f := newFleet(t, 1, 4, Config{})
+	short := Task{Estimate: time.Millisecond}
+	later, long := Task{Estimate: time.Millisecond, Stage: 1}, Task{Estimate: time.Minute, Stage: 1}
+	j := jobWith("x", short, short, later, long, later, short)
+	j.Stages = []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}}
+	f.step(Submit{j})
+	f.step(Cancel{Job: script.Job("x")})
+	explain := func(task int, want ...string) {
+		t.Helper()
+		var got []string
+		for _, d := range f.core.Explain(script.Job("x"), task) {
+			first, _, _ := strings.Cut(d.String(), ", because")
+			got = append(got, first)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("task %d: %q, want %q", task, got, want)
+		}
+	}
+	explain(1, "task 1 is placed by sampling")
+	explain(2, "task 2 never began")
+	explain(3, "task 3 never began")
+	explain(5, "task 5 is placed by sampling")
+	explain(-1, "task 0 (and 2 more like it) is placed by sampling", "task 2 (and 2 more like it) never began")
+}
+
 // Explain tells the class of every task, on either path: of waiting, of placed and of ended tasks.
 func TestExplainClass(t *testing.T) {
 	for _, want := range []struct {

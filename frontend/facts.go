@@ -87,6 +87,7 @@ type job struct {
 
 	due        time.Time              // from then on spare work of the job is regular; zero: never, or from the start
 	stages     []stage                // empty: no stages
+	unbegun    []taskRange            // tasks that ended while they waited for other stages
 	cause      string                 // why the job fails, after a task of a stage has failed; "": no failure
 	commonSent map[stageAtWorker]bool // workers sent a stage's common payload; false: send again
 

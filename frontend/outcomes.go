@@ -563,9 +563,7 @@ func (c *ledger) dropMovedJob(j *job, now time.Time, acts []Action) []Action {
 // forgetJob drops a job without unfinished tasks, cancels its places, and lets workers forget common payloads.
 func (c *ledger) forgetJob(j *job, now time.Time, acts []Action) []Action {
 	j.ended = true
-	if j.longestHeld > 0 {
-		c.log.noteHeldJob(j)
-	}
+	c.log.noteEndedJob(j)
 	j.leaveUnserved()
 	c.presumeStarted(now) // takes j off the list sentJobs, unless a job further ahead has to stay
 	acts = c.cancelPlaces(j, now, acts)
@@ -582,7 +580,9 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 	switch since := j.submitted; {
 	case o.Phases.Finished > 0: // reckoned from a result
 	case t.state == blocked && !j.paused: // the task could never start
-		o.Phases.Released = now.Sub(since)
+		if o.Phases.Released = now.Sub(since); t.attempts == 0 {
+			j.noteUnbegun(t)
+		}
 	default:
 		o.Phases.Released = t.releasedAt().Sub(since)
 	}

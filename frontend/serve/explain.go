@@ -132,6 +132,9 @@ func decisionToAPI(d *frontend.Decision) *v1.Decision {
 		out.Attempt = d.Attempt.String()
 	}
 	out.Worker, out.Outcome = d.Worker, d.Outcome
+	if d.Unbegun { // such a task was not placed, so no reason for its path holds
+		out.Why, out.Outcome = "", "never began"
+	}
 	out.WaitedUs, out.RanUs, out.Usage = d.Waited.Microseconds(), d.Ran.Microseconds(), usageToAPI(&d.Usage)
 	out.Candidates = make([]*v1.Candidate, len(d.Choice.Candidates))
 	for i := range d.Choice.Candidates {

@@ -7,6 +7,7 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	"github.com/phoebe-sched/phoebe/frontend/estimate"
 )
 
 // In a job with phases, an outcome tells copies of late attempts and retries apart.
@@ -17,5 +18,13 @@ func TestOutcomeTellsCopiesAndRetries(t *testing.T) {
 	(&clientJob{wantsPhases: true}).fillOutcome(&out, nil, &o)
 	if out.Copies != 1 || !slices.Equal(out.Retried, []v1.AttemptEnd{v1.AttemptEnd_PREEMPTED}) {
 		t.Errorf("%d copies, retried after %v", out.Copies, out.Retried)
+	}
+}
+
+// A decision on a task that never began tells so, and gives no reason for a path.
+func TestDecisionTellsThatTaskNeverBegan(t *testing.T) {
+	d := frontend.Decision{Why: estimate.Reason{Cause: estimate.ByBrevity}, Unbegun: true}
+	if out := decisionToAPI(&d); out.Why != "" || out.Outcome != "never began" {
+		t.Errorf("outcome %q, why %q", out.Outcome, out.Why)
 	}
 }
