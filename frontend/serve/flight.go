@@ -272,7 +272,7 @@ func writeRecording(dir string, x *rec.Recording) (name string, removed int, err
 // frontend dies.
 const abandonedAfter = 10 * time.Minute
 
-// removeUnfinished removes what frontends that died have left of recordings.
+// removeUnfinished removes the unfinished recordings of dead frontends.
 func removeUnfinished(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -50,14 +50,14 @@ const (
 	minRequestRate = 256 << 10
 	// firstRoom is the room that a large request takes before its bytes arrive.
 	firstRoom = 2 * smallRequest
-	// roomGrowth is the factor by which the room grows once it is full. The smaller it is, the more of a request is
+	// roomGrowth is the factor by which the room grows once it is full. The smaller the factor, the more of a request is
 	// copied, and the more buffers are garbage.
 	roomGrowth = 8
 	// lightRequest bounds the decoded bytes of a request with a job that takes no room. Requests without a job take
 	// no room, either: they are small, and would keep the room for as long as they wait.
 	lightRequest = 4 << 10
 	// maxDecoded bounds the decoded bytes of all requests together. Until a request's job is the core's, or refused,
-	// its decoded bytes exist decodedCopies times. A request that would take more takes all of maxDecoded, so that no
+	// its decoded bytes exist decodedCopies times. A larger request takes all of maxDecoded, so that no
 	// other request is decoded beside it.
 	maxDecoded    = 64 << 20
 	decodedCopies = 4

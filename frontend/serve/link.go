@@ -250,8 +250,8 @@ func (c *linkConn) writeNow() (unwritten bool) {
 	return len(c.outbox)+len(c.unsent) > 0
 }
 
-// Read implements net.Conn. If the worker is welcome, bytes of a frame count before the whole frame has come. A stranger
-// has a lease for a whole frame, however many bytes come.
+// Read implements net.Conn. After Welcome, bytes of a frame count before the whole frame has come. Before Welcome, the
+// worker has a lease for a whole frame, and bytes do not extend the lease.
 func (c *linkConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.up { // the caller is the goroutine that sets up
@@ -506,8 +506,8 @@ func (l *link) checkConn(lease time.Duration) bool {
 	return false
 }
 
-// minLinkRate is the rate of the slowest link that a large frame leaves alone, in bytes a second. The value was chosen,
-// and not measured.
+// minLinkRate is the least rate of a link, in bytes a second, at which a large frame breaks no lease. The value was
+// chosen, and not measured.
 const minLinkRate = 32 << 10
 
 // noteMoved subtracts from the worker's silence the time that n bytes take at minLinkRate. So a worker that trickles

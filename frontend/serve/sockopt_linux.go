@@ -19,7 +19,7 @@ func setUserTimeout(c syscall.RawConn, d time.Duration) error {
 }
 
 // peerHungUp reports whether the peer has closed the connection. No bytes are taken from the connection. sealed
-// means TLS. Before a TLS peer closes, it sends a message. So unread bytes do not prove that the peer is there.
+// means TLS. Before a TLS peer closes, it sends a message. So unread bytes do not prove a living peer.
 func peerHungUp(c syscall.RawConn, sealed bool) bool {
 	gone := false
 	c.Control(func(fd uintptr) {
