@@ -560,7 +560,7 @@ struct WorkerStatus {
   5: list<string> labels,
   6: list<string> functions,
   7: Demand capacity,
-  8: Demand free,                  // last value from the worker
+  8: Demand free,                  // without what stoppable spare tasks use; last value from the worker
   9: i32 queued = 0,               // places in the worker's queue, last value from the worker
   10: i32 running = 0,             // tasks, last value from the worker
   11: i64 heard_us_ago = 0,

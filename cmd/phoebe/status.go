@@ -36,6 +36,9 @@ Columns of a frontend:
   PREEMPTED   attempts stopped for regular work since the start
 
 Columns of a worker show what frontends last heard:
+  FREE CPU, FREE MEMORY
+              room for regular tasks: the room of spare tasks counts as free, because spare tasks are stopped
+              for regular tasks
   LINKS       frontends with a working link to the worker / frontends that answered
   WAIT        expected wait of the smallest and of the largest long task, at the frontend with the newest data; tasks
               that the frontend has sent there itself are included
@@ -109,7 +112,7 @@ type workerJSON struct {
 	Functions      []string `json:"functions"`
 	CPUMillicores  int32    `json:"cpu_millicores"`
 	MemoryMiB      int32    `json:"memory_mib"`
-	FreeMillicores int32    `json:"free_millicores"`
+	FreeMillicores int32    `json:"free_millicores"` // room for regular tasks; spare tasks use no part
 	FreeMemoryMiB  int32    `json:"free_memory_mib"`
 	Queued         int      `json:"queued"`
 	Running        int      `json:"running"`

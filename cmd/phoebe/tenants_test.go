@@ -75,6 +75,7 @@ web b 1 1 0 2 - 0 0
 		}
 		return nil
 	})
+	runPhoebe(t, "status", "--help").wantExit(t, 0, "FREE CPU", "the room of spare tasks counts as free")
 	runPhoebe(t, "status", "--json", "--secret-file", key, "--connect", addrs[0]).wantExit(t, 0, `"spare": 1,`,
 		`"copies": 0,`)
 	spare := runPhoebe(t, "jobs", "--tenant", "web", "--secret-file", key, "--connect", addrs[0]).wantExit(t, 0,

@@ -132,7 +132,7 @@ func decisionToAPI(d *frontend.Decision) *v1.Decision {
 		out.Attempt = d.Attempt.String()
 	}
 	out.Worker, out.Outcome = d.Worker, d.Outcome
-	if d.Unbegun { // such a task was not placed, so no reason for its path holds
+	if d.Unbegun { // nobody placed the task, so the path has no reason
 		out.Why, out.Outcome = "", "never began"
 	}
 	out.WaitedUs, out.RanUs, out.Usage = d.Waited.Microseconds(), d.Ran.Microseconds(), usageToAPI(&d.Usage)
