@@ -301,12 +301,6 @@ type sampledJob struct {
 	unbegun     []taskRange     // likewise: the tasks that ended while they waited for other stages
 }
 
-// taskRange is the tasks from first to last.
-type taskRange struct {
-	first, last probe.TaskIndex
-	sampled     int // number of sampled tasks in the range
-}
-
 // maxUnbegun bounds the ranges of unbegun tasks that are remembered of a job. The number was chosen.
 const maxUnbegun = 64
 

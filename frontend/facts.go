@@ -603,3 +603,9 @@ func (w *worker) Before(v *worker) bool {
 	return w.Key < v.Key
 }
 func (w *worker) Pos() *int { return &w.pos }
+
+// taskRange is the tasks from first to last.
+type taskRange struct {
+	first, last probe.TaskIndex
+	sampled     int // number of sampled tasks in the range
+}
