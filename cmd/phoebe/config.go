@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,7 +13,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+
+	"github.com/phoebe-sched/phoebe/probe/shallow"
 )
 
 // BeforeResolve adds the settings of --config to the parser. Flags on the command line and environment variables go
@@ -78,7 +78,7 @@ func readConfig(name string, command *kong.Context) (map[string]setting, error) 
 		return &flaw{name, line, fmt.Errorf(format, args...)}
 	}
 	const want = "want one mapping of flag names to values, such as slots: 4"
-	file, err := parser.ParseBytes(withoutMark(text), 0)
+	file, err := shallow.Parse(text)
 	var syntax yaml.Error
 	if errors.As(err, &syntax) {
 		return nil, wrong(syntax.GetToken().Position.Line, "%s: %s", syntax.GetMessage(), want)
@@ -228,9 +228,6 @@ func scalarText(n ast.Node) string {
 	}
 	return ""
 }
-
-// withoutMark returns a YAML text without the byte order mark that some editors put in front.
-func withoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
 // nearestFlag returns the name of the flag most similar to key.
 func nearestFlag(key string, flags []*kong.Flag) string {

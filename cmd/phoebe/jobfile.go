@@ -16,10 +16,10 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/shallow"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
@@ -141,7 +141,7 @@ func readJob(name string, stdin io.Reader) (client.Job, error) {
 
 // decode reads the text of a file.
 func (f *jobFile) decode(text []byte) error {
-	file, err := parser.ParseBytes(withoutMark(text), 0)
+	file, err := shallow.Parse(text)
 	if err != nil || len(file.Docs) == 0 || file.Docs[0].Body == nil {
 		return err
 	}

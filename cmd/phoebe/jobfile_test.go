@@ -83,6 +83,7 @@ func TestJobFileRefusals(t *testing.T) {
 		"tasks: [{function: echo, count: -9223372036854775808}]":                     {"tasks[0]", "1 or more"},
 		"tasks: [{function: echo, count: 1048576}, {function: echo, payload: more}]": {"tasks[1]", "at most 1048576"},
 		"- tasks\n": {"[1:1]"}, "tasks\n": {"[1:1]"},
+		"tasks: " + strings.Repeat("[", 1000): {"[1:107]", "nested more than 100 levels deep: nest less"},
 	} {
 		_, err := jobOfText(text)
 		if err == nil {

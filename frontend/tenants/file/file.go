@@ -2,7 +2,6 @@
 package file
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/hex"
 	"errors"
@@ -15,11 +14,11 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
+	"github.com/phoebe-sched/phoebe/probe/shallow"
 )
 
 const (
@@ -159,7 +158,7 @@ func (p *parsing) readText() {
 			MaxText)
 		return
 	}
-	doc, err := parser.ParseBytes(bytes.TrimPrefix(p.text, []byte("\ufeff")), 0) // some editors mark the byte order
+	doc, err := shallow.Parse(p.text)
 	var syntax yaml.Error
 	switch {
 	case errors.As(err, &syntax):
