@@ -137,9 +137,10 @@ func (c *ledger) endOrRetryTask(a *attempt, m *probe.Finished, now time.Time, ac
 		if retry {
 			return c.retryTask(a, m, restFor, now, acts)
 		}
-		if why != "" {
-			o.Message += "; " + why
+		if why != "" && o.Message != "" {
+			why = "; " + why
 		}
+		o.Message += why
 	default:
 		o.Failure = TaskError
 	}
