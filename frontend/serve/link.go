@@ -107,7 +107,8 @@ func (l *link) flush(urgent bool) {
 // values from maxReusedOutbox to redialDelay were chosen, and not measured.
 const maxReusedOutbox = 1 << 20
 
-// maxOutbox bounds the bytes waiting for a worker that does not read.
+// maxOutbox bounds the bytes that wait for a worker, besides the payloads of the jobs that the frontend admits. So a
+// slow worker gets all payloads, and the outbox does not grow for ever.
 const maxOutbox = 64 << 20
 
 // redialDelay is the pause after a failed dial, or after a connection closed before Welcome.
@@ -260,8 +261,15 @@ func (c *linkConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// writeTimeout bounds the time for a peer to read written bytes.
-const writeTimeout = 10 * time.Second
+const (
+	// writeTimeout bounds the time for a peer to read written bytes.
+	writeTimeout = 10 * time.Second
+	// writePiece bounds the bytes of a write that waits for a worker. If the worker reads, pieces end within a lease.
+	writePiece = 64 << 10
+	// maxKernelUnsent bounds the bytes that the kernel takes for a worker and has not sent. Otherwise the kernel takes
+	// megabytes at once, and wakes the writer when a third has left: on a slow link, too seldom.
+	maxKernelUnsent = 2 * writePiece
+)
 
 // Write implements net.Conn. Only fastrpc calls it.
 func (c *linkConn) Write(b []byte) (int, error) {
@@ -303,15 +311,23 @@ func (c *linkConn) writeOutbox(bw *bufio.Writer) error {
 	return err
 }
 
-// writeAll writes b. It waits for the peer up to writeTimeout.
+// writeAll writes b. The worker may take writeTimeout for each piece, and any time for the whole. Pongs wait behind the
+// bytes, so pieces that the worker reads count as signs of life.
 func (c *linkConn) writeAll(b []byte) error {
 	if b = b[c.Conn.TryWrite(b):]; len(b) == 0 {
 		return nil
 	}
-	c.SetWriteDeadline(time.Now().Add(writeTimeout))
 	defer c.SetWriteDeadline(time.Time{})
-	_, err := c.Conn.Write(b)
-	return err
+	for len(b) > 0 {
+		c.SetWriteDeadline(time.Now().Add(writeTimeout))
+		n, err := c.Conn.Write(b[:min(len(b), writePiece)])
+		if err != nil {
+			return err
+		}
+		c.link.noteMoved(n)
+		b = b[n:]
+	}
+	return nil
 }
 
 // wantsFlush reports whether fastrpc must be given a flush: to write waiting bytes, or to make another connection.
@@ -482,7 +498,7 @@ func (c *linkConn) markUp() bool {
 	return true
 }
 
-// checkConn closes a silent connection, and a connection whose worker does not read. If the link is up, checkConn
+// checkConn closes a silent connection, and a connection with too many waiting bytes. If the link is up, checkConn
 // sends a Ping. It reports whether the connection was silent.
 func (l *link) checkConn(lease time.Duration) bool {
 	l.mu.Lock()
@@ -498,8 +514,8 @@ func (l *link) checkConn(lease time.Duration) bool {
 	case silent > lease:
 		l.failConn(conn, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
 		return true
-	case waiting > maxOutbox:
-		l.failConn(conn, fmt.Sprintf("it does not read: %d bytes wait", waiting))
+	case waiting > maxOutbox+l.server.cfg.Core.MaxPayloads:
+		l.failConn(conn, fmt.Sprintf("it reads too slowly: %d bytes wait", waiting))
 	case up:
 		l.sendPing()
 	}

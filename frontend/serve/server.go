@@ -433,7 +433,10 @@ func (s *Server) dialWorker(ctx context.Context, addr string) (net.Conn, error) 
 	d := net.Dialer{
 		Timeout:         s.cfg.DialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3},
-		Control:         func(_, _ string, c syscall.RawConn) error { return setUserTimeout(c, s.cfg.Lease) },
+		Control: func(_, _ string, c syscall.RawConn) error {
+			limitUnsent(c, maxKernelUnsent)
+			return setUserTimeout(c, s.cfg.Lease)
+		},
 	}
 	return s.cfg.Keys.Connect(ctx, d.DialContext, addr, identity.Worker)
 }

@@ -7,19 +7,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/proxy"
 	"github.com/phoebe-sched/phoebe/probe/sock"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
-// runOverSlowLink runs a task over a link with a rate in bytes a second. The test fails if the link breaks.
-func runOverSlowLink(t *testing.T, rate int, lease time.Duration, payload, result int) {
+// resultSize is the size of a large result, in bytes.
+const resultSize = 1 << 20
+
+// startOverSlowLink starts a frontend with a worker at the far end of a link. The rate is in bytes a second, and the
+// lease 1 s. A task of function blob has a result of resultSize bytes.
+func startOverSlowLink(t *testing.T, rate int) (*testCluster, *proxy.Proxy) {
 	t.Helper()
 	r := exec.NewRegistry()
 	if err := r.Register("blob", func(context.Context, []byte) ([]byte, error) {
-		return make([]byte, result), nil
+		return make([]byte, resultSize), nil
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -32,27 +38,58 @@ func runOverSlowLink(t *testing.T, rate int, lease time.Duration, payload, resul
 	}
 	t.Cleanup(func() { w.Close() })
 	link := proxy.NewSlow(t, w.Addr().String(), rate)
-	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers, cfg.Lease = Static{link.Addr}, lease })
+	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers, cfg.Lease = Static{link.Addr}, time.Second })
 	c.awaitWorkers(t, 1)
-	res, err := c.client.Run(context.Background(),
-		&v1.RunRequest{Job: newJob("blob", string(make([]byte, payload)))})
+	return c, link
+}
+
+// A result that takes four leases to come does not break the link, because bytes come all the time.
+func TestSlowResult(t *testing.T) {
+	c, _ := startOverSlowLink(t, resultSize/4)
+	res, err := c.client.Run(context.Background(), &v1.RunRequest{Job: newJob("blob", "x")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := res.Outcomes[0]; o.Kind != v1.OutcomeKind_RESULT || len(o.Result_) != result || o.Attempts != 1 {
-		t.Errorf("a result of %d bytes came as %v of %d bytes, after %d attempts", result, o.Kind, len(o.Result_),
-			o.Attempts)
+	if o := res.Outcomes[0]; o.Kind != v1.OutcomeKind_RESULT || len(o.Result_) != resultSize || o.Attempts != 1 {
+		t.Errorf("a result came as %v of %d bytes, after %d attempts", o.Kind, len(o.Result_), o.Attempts)
 	}
 	if n := c.metrics.linksLost.Get(); n != 0 {
 		t.Errorf("the link broke %d times", n)
 	}
 }
 
-// A result that takes four leases to come does not break the link, because bytes come all the time.
-func TestSlowResult(t *testing.T) { runOverSlowLink(t, 256<<10, time.Second, 0, 1<<20) }
+// sendPayload sends a payload of 4 MiB to the worker, and returns the link.
+func (c *testCluster) sendPayload() *link {
+	c.mu.Lock()
+	defer c.unlockAndFlush()
+	launch := probe.Launch{Payload: make([]byte, 4<<20)}
+	c.carryOut(frontend.Send{Worker: 0, Msg: probe.Bind{Res: 1, Launch: launch}})
+	return c.links[0]
+}
+
+// A payload that takes four leases to go does not break the link, although the worker's Pongs wait for the payload.
+func TestSlowPayload(t *testing.T) {
+	c, _ := startOverSlowLink(t, 1<<20)
+	l := c.sendPayload()
+	seq := l.sendPing()
+	pollUntil(t, "the worker to have the payload", func() bool { return l.hasAnswered(seq) })
+	if n := c.metrics.linksLost.Get(); n != 0 {
+		t.Errorf("the link broke %d times", n)
+	}
+}
+
+// If no more bytes of a payload move, the link breaks.
+func TestStalledPayload(t *testing.T) {
+	c, link := startOverSlowLink(t, 1<<20)
+	c.sendPayload()
+	link.Freeze()
+	pollUntil(t, "the link to break", func() bool { return c.metrics.linksLost.Get() == 1 })
+}
 
 // byteConn is a connection on which each read brings a byte.
 type byteConn struct{ net.Conn }
+
+func (byteConn) Close() error { return nil }
 
 func (byteConn) Read(b []byte) (int, error) { return copy(b[:1], "x"), nil }
 
@@ -75,6 +112,26 @@ func TestTrickle(t *testing.T) {
 		}
 		if got.Round(time.Millisecond) != want {
 			t.Errorf("welcomed: %t: %d bytes extend the time by %v, want %v", c.up, minLinkRate, got, want)
+		}
+	}
+}
+
+// A connection keeps the payloads of all jobs that a frontend may have, and 64 MiB of other messages.
+func TestLargeOutbox(t *testing.T) {
+	const payloads = 1 << 20
+	for _, test := range []struct {
+		waiting int
+		kept    bool
+	}{{maxOutbox + payloads, true}, {maxOutbox + payloads + 1, false}} {
+		l := &link{server: &Server{cfg: Config{Core: frontend.Config{MaxPayloads: payloads}}}, pipe: &pipe{}}
+		l.pipe.flushScheduled.Store(true) // nothing writes
+		c := &linkConn{Conn: sock.New(byteConn{}), link: l, outbox: make([]byte, test.waiting)}
+		c.closeOnce.Do(func() {})
+		l.conn = c
+		l.heardAt.Store(monotonicNow())
+		l.checkConn(time.Minute)
+		if _, problem, _, _ := l.linkStatus(); (problem == "") != test.kept {
+			t.Errorf("with %d bytes in the outbox: %q", test.waiting, problem)
 		}
 	}
 }

@@ -18,6 +18,13 @@ func setUserTimeout(c syscall.RawConn, d time.Duration) error {
 	return err
 }
 
+// limitUnsent bounds the bytes that the kernel takes and has not sent. Without the option, links work all the same.
+func limitUnsent(c syscall.RawConn, bytes int) {
+	c.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, bytes)
+	})
+}
+
 // peerHungUp reports whether the peer has closed the connection. No bytes are taken from the connection. sealed
 // means TLS. Before a TLS peer closes, it sends a message. So unread bytes do not prove a living peer.
 func peerHungUp(c syscall.RawConn, sealed bool) bool {
