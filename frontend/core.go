@@ -478,9 +478,11 @@ type TenantStatus struct {
 }
 
 // Tenants returns the status of tenants with jobs, of the tenants above, and of the tenants with the most refusals.
-// The tenant that wants most comes first. The parameter most bounds the list.
-func (c *Core) Tenants(most int) []TenantStatus {
+// The tenant that wants most comes first. The parameter most bounds the list. Tasks of a spare job are regular
+// if the job was due by now before the tasks started.
+func (c *Core) Tenants(most int, now time.Time) []TenantStatus {
 	list := make([]TenantStatus, 0, len(c.tenants))
+	due := c.dueUse(now)
 	for name, r := range c.refusals.byTenant {
 		if c.tenants[name] == nil {
 			list = append(list, TenantStatus{Path: name, Refused: r.n})
@@ -489,7 +491,7 @@ func (c *Core) Tenants(most int) []TenantStatus {
 	for name, t := range c.tenants {
 		u := &t.used
 		list = append(list, TenantStatus{
-			Path: name, Use: u.atLevel[levelAtWorker], Spare: u.spareUse,
+			Path: name, Use: u.atLevel[levelAtWorker], Spare: u.spareUse - due[t],
 			Want: u.atLevel[levelWanted], Waiting: u.atLevel[levelWanted] - u.atLevel[levelAtWorker],
 			Held: t.held.Len(), Pending: t.pending, Refused: c.refusals.countFor(name),
 		})
@@ -505,12 +507,41 @@ func (c *Core) Tenants(most int) []TenantStatus {
 }
 
 // Spare returns what spare tasks take at workers, in thousandths of slots. A task is spare by the class of its job,
-// or because the tokens of its tenant do not cover the task.
-func (c *Core) Spare() (all int64) {
+// or because the tokens of its tenant do not cover the task. Tasks that started after their job was due are left out.
+func (c *Core) Spare(now time.Time) (all int64) {
 	for _, t := range c.tenants {
 		all += t.used.spareUse
 	}
+	for _, use := range c.dueUse(now) {
+		all -= use
+	}
 	return all
+}
+
+// dueUse returns what tasks of spare jobs take at workers, by tenant and in thousandths of slots, if the tasks had not
+// started when their job was due. Workers take these tasks for regular. The budget counts the tasks as spare, because
+// the tasks need no tokens.
+func (c *Core) dueUse(now time.Time) map[*tenant]int64 {
+	use := map[*tenant]int64{}
+	for _, j := range c.byID {
+		if j.Class != Spare || j.due.IsZero() || now.Before(j.due) {
+			continue
+		}
+		for _, t := range j.tasks {
+			if a := t.attempt; t.state.isAtWorker() && a != nil && !a.startedBefore(j.due) {
+				use[j.tenant] += t.tokenCost()
+			}
+		}
+	}
+	return use
+}
+
+// startedBefore reports whether a started before the time at, as far as is known. A bound task starts when sent.
+func (a *attempt) startedBefore(at time.Time) bool {
+	if !a.runsSince.IsZero() {
+		return a.runsSince.Before(at)
+	}
+	return a.hasStarted && a.sentAt.Before(at)
 }
 
 // Quota returns this frontend's part of a tenant's tokens and maximum.

@@ -231,6 +231,33 @@ func TestExplainStagesThatNeverBegan(t *testing.T) {
 	explain(-1, "task 0 (and 2 more like it) is placed by sampling", "task 2 (and 2 more like it) never began")
 }
 
+// A spare job's task counts as spare if the task started before the job was due. A task that starts later is regular.
+func TestSpareUseAfterDue(t *testing.T) {
+	f := newFleet(t, 2, 1, Config{})
+	task := Task{Demand: probe.Demand{CPU: 500}, Retryable: true}
+	j := jobWith("x", task, task)
+	j.Class, j.Due = Spare, 3*time.Second
+	var places [2]probe.ResID // by worker
+	for _, a := range f.step(Submit{j}) {
+		if s, ok := a.(Send); ok {
+			places[s.Worker] = s.Msg.(probe.Reserve).First
+		}
+	}
+	use := func(use, spare int64) {
+		t.Helper()
+		list := f.core.Tenants(9, f.now)
+		if got := f.core.Spare(f.now); got != spare || len(list) != 1 || list[0].Spare != spare || list[0].Use != use {
+			t.Errorf("%d spare, want %d of %d; tenants %+v", got, spare, use, list)
+		}
+	}
+	f.step(frameFrom(0, probe.Ready{Res: places[0]}))
+	use(500, 500)
+	f.passTime(3 * time.Second)
+	use(500, 500)
+	f.step(frameFrom(1, probe.Ready{Res: places[1]}))
+	use(1000, 500)
+}
+
 // Explain tells the class of every task, on either path: of waiting, of placed and of ended tasks.
 func TestExplainClass(t *testing.T) {
 	for _, want := range []struct {

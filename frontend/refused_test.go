@@ -63,7 +63,7 @@ func TestRefusedOutliveJobs(t *testing.T) {
 	f.step(Submit{j})
 	for _, underWay := range []bool{true, false} {
 		got := fmt.Sprint()
-		for _, s := range f.core.Tenants(9) {
+		for _, s := range f.core.Tenants(9, f.now) {
 			got += fmt.Sprintf("%s %d ", s.Path, s.Refused)
 		}
 		if want := map[bool]string{true: "once 1 never 2 ", false: "never 2 once 1 "}[underWay]; got != want {

@@ -876,7 +876,7 @@ func (s *story) showState() string {
 	add("acks", acks)
 	add("idle", len(c.view.Idle()))
 	add("held", c.view.Avoided())
-	for _, t := range c.Tenants(9) {
+	for _, t := range c.Tenants(9, time.Time{}) { // before any job is due
 		if t.Held > 0 || t.Spare > 0 {
 			words = append(words, fmt.Sprintf("%s=%s+%s/%s", t.Path, formatSlots(t.Use-t.Spare), formatSlots(t.Spare),
 				formatSlots(t.Want)))

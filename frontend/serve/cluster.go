@@ -56,7 +56,7 @@ func (s *Server) clusterStatus(req *v1.ClusterRequest) *v1.ClusterResponse {
 	}
 	if req.Tenants {
 		s.mu.Lock()
-		list := s.core.Tenants(maxTenantsListed)
+		list := s.core.Tenants(maxTenantsListed, now)
 		s.mu.Unlock()
 		for i := range list {
 			res.Tenants = append(res.Tenants, tenantStatus(&list[i]))
@@ -67,7 +67,7 @@ func (s *Server) clusterStatus(req *v1.ClusterRequest) *v1.ClusterResponse {
 	}
 	s.mu.Lock()
 	stats := &s.core.Stats
-	res.Spare, res.Copies, res.CopiesWon, res.Preempted = s.core.Spare(), int64(stats.Copies), int64(stats.CopiesWon),
+	res.Spare, res.Copies, res.CopiesWon, res.Preempted = s.core.Spare(now), int64(stats.Copies), int64(stats.CopiesWon),
 		int64(stats.Preempted)
 	s.mu.Unlock()
 	links := s.allLinks()

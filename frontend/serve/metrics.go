@@ -88,7 +88,7 @@ func (s *Server) exposeCore(t *exposition.Text) {
 	}
 	pending, running := s.core.Pending()
 	estimates := map[string]estimate.Accuracy{"wait": s.core.Waits, "run": s.core.Runs}
-	trips, used := s.recorder.roundTrips, s.core.Tenants(math.MaxInt)
+	trips, used := s.recorder.roundTrips, s.core.Tenants(math.MaxInt, now)
 	s.mu.Unlock()
 
 	age := 0.0

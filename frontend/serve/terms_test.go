@@ -173,7 +173,7 @@ func TestMaximumOfAll(t *testing.T) {
 	use := func(c *testCluster) (n int64) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for _, s := range c.core.Tenants(9) {
+		for _, s := range c.core.Tenants(9, time.Now()) {
 			n += s.Use
 		}
 		return n
