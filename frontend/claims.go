@@ -18,7 +18,7 @@ func (c *ledger) claimJob(j *job, now time.Time, acts []Action) []Action {
 			g.queue.First().move(claiming)
 		}
 	}
-	j.claimUntil = now.Add(c.cfg.ClaimFor)
+	j.claimUntil, j.attemptsBefore = now.Add(c.cfg.ClaimFor), c.attemptsMade
 	j.claimsDue, j.uninformed = map[*worker]bool{}, map[*worker]bool{}
 	for _, w := range c.workers {
 		if w == nil {

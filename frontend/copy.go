@@ -123,14 +123,15 @@ func (c *ledger) noteCopy(a *attempt, now time.Time) *Decision {
 	return d
 }
 
-// isForeignCopy reports whether an attempt, found at a worker, is a copy that an earlier frontend of the job made. An
-// unknown attempt with this frontend's own id is no copy, but an attempt that this frontend has given up.
-func (c *ledger) isForeignCopy(t *task, id probe.AttemptID) bool {
+// isEarlierCopy reports whether an attempt, found at a worker, is a second attempt of t that an earlier owner of the job
+// made. This frontend may be the earlier owner: a job that has ended here can come back. A later attempt with this
+// frontend's id is no copy, but an attempt that this frontend has given up.
+func (c *ledger) isEarlierCopy(t *task, id probe.AttemptID) bool {
 	return t.attempt != nil && t.copy == nil && t.spec.Retryable && t.group.job.Generation > 0 &&
-		id.Frontend != c.cfg.ID
+		(id.Frontend != c.cfg.ID || id.Seq <= t.group.job.attemptsBefore)
 }
 
-// adoptCopy makes a foreign copy the copy of t.
+// adoptCopy makes an earlier copy the copy of t.
 func (c *ledger) adoptCopy(t *task, w *worker, id probe.AttemptID, ran time.Duration, now time.Time) {
 	c.Stats.Adopted++
 	t.copy = c.adoptAttempt(t, w, id, ran, now)

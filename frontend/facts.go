@@ -93,6 +93,7 @@ type job struct {
 
 	byIndex        map[probe.TaskIndex]*task // nil: tasks[i] has index i
 	claimUntil     time.Time                 // end of the wait for answers to claims; zero: no task is claiming
+	attemptsBefore uint64                    // attempts that the frontend had made when it claimed the job
 	failedAttempts map[probe.AttemptID]bool  // failed attempts that a worker may report again, if asked again
 	claimsDue      map[*worker]bool          // workers with an answer due to a claim of the whole job
 	uninformed     map[*worker]bool          // workers without an answer, who may not know the job's new owner

@@ -83,7 +83,7 @@ func (c *ledger) handleFinishedElsewhere(w *worker, m *probe.Finished, now time.
 		t.attempts++
 		t.group.job.noteServed()
 		return c.endAttempt(&attempt{job: t.group.job, task: t, w: w}, m, now, acts)
-	case c.isForeignCopy(t, m.Attempt):
+	case c.isEarlierCopy(t, m.Attempt):
 		c.adoptCopy(t, w, m.Attempt, m.Run, now)
 		return c.handleFinished(w, m, now, acts)
 	}
@@ -359,7 +359,7 @@ func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts 
 		t.move(bound)
 		t.attempt = c.adoptAttempt(t, w, m.Attempt, m.Ran, now)
 		return acts
-	case c.isForeignCopy(t, m.Attempt):
+	case c.isEarlierCopy(t, m.Attempt):
 		c.adoptCopy(t, w, m.Attempt, m.Ran, now)
 		return acts
 	}

@@ -19,6 +19,7 @@ package script
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,7 +50,13 @@ func Run[E, A any](t *testing.T, start func(settings *Line) *Story[E, A]) {
 		if filepath.Ext(path) != ".txt" {
 			return
 		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		played := 0
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			played++
 			settings := &Line{named: map[string]string{}}
 			for _, arg := range d.CmdArgs {
 				settings.named[arg.Key] = strings.Join(arg.Vals, ",")
@@ -84,6 +91,11 @@ func Run[E, A any](t *testing.T, start func(settings *Line) *Story[E, A]) {
 			}
 			return out.String()
 		})
+		// A story whose separator is not "----" would be no story, and never fail.
+		if written := strings.Count("\n"+string(text), "\nstory"); played != written && !t.Failed() {
+			t.Errorf("%s has %d stories, and %d were played: the line after each story's first line is ----", path,
+				written, played)
+		}
 	})
 }
 

@@ -1015,8 +1015,12 @@ var frontend = packageMutants{"frontend", []mutant{
 		"j.waiting == 0 && j.Policy.Cancel {", "false {",
 	},
 	{
-		"a second attempt that a claim finds becomes the copy", "ledger.isForeignCopy",
+		"a second attempt that a claim finds becomes the copy", "ledger.isEarlierCopy",
 		"t.group.job.Generation > 0 &&", "false &&",
+	},
+	{
+		"a job that comes back finds the attempts that its frontend made before", "ledger.isEarlierCopy",
+		" || id.Seq <= t.group.job.attemptsBefore", "",
 	},
 	{
 		"a short copy that finds no room is withdrawn", "ledger.handleQueued",
@@ -1105,11 +1109,11 @@ var frontend = packageMutants{"frontend", []mutant{
 		"a.job.waiting == 0 && a.job.Policy.Cancel {", "false {",
 	},
 	{
-		"if claims find three attempts, one is stopped", "ledger.isForeignCopy",
+		"if claims find three attempts, one is stopped", "ledger.isEarlierCopy",
 		"t.attempt != nil && t.copy == nil && t.spec", "t.attempt != nil && t.spec",
 	},
 	{
-		"a claim adopts no second attempt of a task that may start only once", "ledger.isForeignCopy",
+		"a claim adopts no second attempt of a task that may start only once", "ledger.isEarlierCopy",
 		"t.copy == nil && t.spec.Retryable && ", "t.copy == nil && ",
 	},
 	{

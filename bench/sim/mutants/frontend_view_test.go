@@ -12,7 +12,7 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 	},
 	{
 		"room for long tasks leaves out the closed part", "View.NoteRoom",
-		"room.Sub(closed)", "room",
+		"room.Sub(closed)", "room.Sub(closed.Sub(closed))",
 	},
 	{
 		"a worker whose cache fails gets no tasks with files", "View.NoteCache",
