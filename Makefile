@@ -34,7 +34,7 @@ build: ## build bin/phoebe; the go command stamps the version from git into it
 	go build -o bin/phoebe ./cmd/phoebe
 
 .PHONY: test
-test: check-format vet staticcheck check-generate check-ui python tools ## all checks, all tests with the race detector, the page in a browser, the dashboard in databases: what CI runs
+test: check-format vet staticcheck check-generate check-ui python tools ## all checks, all tests with the race detector, the page in a browser, the dashboard in databases: what CI runs (10 minutes)
 	@$(MAKE) --no-print-directory -j2 test-with-race test-others
 
 # Packages without goroutines: a test of theirs, purity.Check, forbids goroutines. With the race detector they would take
@@ -57,7 +57,7 @@ test-others:
 	env -u PHOEBE_PYTHON_PATH $(MAKE) --no-print-directory ui-test dashboards
 
 .PHONY: quick
-quick: check-format vet ## the checks and tests to run after each change: without the race detector, the simulator, and tests of the command, the page and the dashboard
+quick: check-format vet ## the checks and tests to run after each change: without the race detector, the simulator, and tests of the command, the page and the dashboard (90 s)
 	go test -p 4 -timeout 5m $$(go list ./... | grep -v -e /bench/sim$$ -e /bench/grafana$$ -e /cmd/phoebe$$)
 
 # Ends a recipe that has named Debian packages in the variable missing: installs the packages, or names them and fails.
