@@ -643,3 +643,23 @@ func BenchmarkPut(b *testing.B) {
 	}
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB")
 }
+
+// A task delays a second task of its demand by the difference of two waits: of both tasks together, and of a single
+// task. If the worker never has room for both, the second task waits for the whole run.
+func TestDelayOfASecondTask(t *testing.T) {
+	const run = 10 * time.Second
+	f := NewFleet(Config{Jitter: -1})
+	f.Put(Server{Key: 0, Name: "idle", Matrix: flatMatrix(0), Heard: t0})
+	f.Put(Server{Key: 1, Name: "busy", Matrix: risingMatrix(time.Second), Heard: t0})
+	for _, test := range []struct {
+		worker int32
+		slots  int32
+		want   time.Duration
+	}{{0, 1, 0}, {0, 4, 0}, {0, 5, run}, {0, 8, run}, {1, 2, 2 * time.Second}, {1, 8, run}} {
+		task := Task{Demand: scaleDemand(probe.Slot, test.slots), Work: hintWork(run)}
+		got := f.estimateAt(&task, f.rowOf(test.worker), t0).Delay
+		if diff := (got - test.want).Abs(); diff > test.want/8 {
+			t.Errorf("worker %d, %d slots: the delay is %v, want %v", test.worker, test.slots, got, test.want)
+		}
+	}
+}
