@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // MaxBatch is the most tasks a caller should put into a batch. Short jobs wait while the batch is matched, 10 to 40
@@ -47,7 +49,7 @@ func (f *Fleet) Batch(tasks []Task, m Matcher, now time.Time, rng *rand.Rand) ([
 
 	chosen := Match(m, bids, due)
 	if m == Stable {
-		leaveForRoom(decisions, chosen)
+		f.leaveForRoom(tasks, decisions, chosen)
 	}
 	order := make([]int, 0, len(tasks))
 	for i, k := range chosen {
@@ -88,7 +90,7 @@ const nextBatch = time.Millisecond
 // leaveForRoom takes back matches that put a task into a queue, although a worker with room for the task and for the
 // task matched there would end the task sooner. The task waits for the next batch. The tasks are looked at in the
 // order of C, so the first task stays matched.
-func leaveForRoom(decisions []Decision, chosen []int) {
+func (f *Fleet) leaveForRoom(tasks []Task, decisions []Decision, chosen []int) {
 	order := make([]int, 0, len(chosen))
 	for i, k := range chosen {
 		if k >= 0 {
@@ -109,6 +111,16 @@ func leaveForRoom(decisions []Decision, chosen []int) {
 			chosen[i] = Postponed
 			continue
 		}
-		ahead[own.Worker] = own.Delay
+		ahead[own.Worker] = f.delayOfSecond(&tasks[i], own)
 	}
+}
+
+// delayOfSecond returns by how much a task at candidate c would delay a second task of its demand. It is 0 if there is
+// room for both.
+func (f *Fleet) delayOfSecond(t *Task, c *Candidate) time.Duration {
+	both := pessimisticWait(f.Get(c.Worker).Matrix, t.Demand.Add(t.Demand), c.R < t.LongFrom, c.Steps)
+	if both == probe.NeverFits {
+		return c.R
+	}
+	return min(max(both.Duration()-c.W, 0), c.R)
 }

@@ -37,8 +37,8 @@ type Task struct {
 // isShort reports whether workers treat t as short, apart from reading inputs.
 func (t *Task) isShort() bool { return t.Work.Mean < t.LongFrom }
 
-// MustWait reports whether a task would have to wait at a worker, by the worker's matrix. It is false if the matrix is
-// not known.
+// MustWait reports whether a task would have to wait at a worker, by the worker's matrix. A worker that is not in the
+// fleet has no room. If the fleet has no matrix of the worker, the task need not wait.
 func (f *Fleet) MustWait(t *Task, key int32) bool {
 	row := f.Get(key)
 	return row == nil || row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.isShort()) > 0
@@ -113,7 +113,6 @@ type Candidate struct {
 	Psucc    float64 // chance that the worker stays up until the end
 	E        time.Duration
 	C        time.Duration
-	Delay    time.Duration   // by which the task would delay a second task of its demand; 0: there is room for both
 	Noise    time.Duration   // random term added to C in the choice
 	tieBreak uint32          // random, decides if C and Noise are equal
 	Age      time.Duration   // age of the wait matrix
@@ -342,10 +341,6 @@ func (f *Fleet) estimateAt(t *Task, row *serverRow, now time.Time) Candidate {
 	c.Age = max(now.Sub(row.Heard), 0)
 	c.Steps = ageSteps(c.Age, f.cfg.Fresh)
 	c.W = pessimisticWait(row.Matrix, t.Demand, c.R < t.LongFrom, c.Steps).Duration()
-	c.Delay = c.R
-	if both := pessimisticWait(row.Matrix, t.Demand.Add(t.Demand), c.R < t.LongFrom, c.Steps); both != probe.NeverFits {
-		c.Delay = min(max(both.Duration()-c.W, 0), c.R)
-	}
 
 	c.E = addTerms(addTerms(c.I, c.W), c.R)
 	c.Psucc = f.survivalChance(row, now, c.E, t.Work.Dev)

@@ -657,7 +657,8 @@ func TestDelayOfASecondTask(t *testing.T) {
 		want   time.Duration
 	}{{0, 1, 0}, {0, 4, 0}, {0, 5, run}, {0, 8, run}, {1, 2, 2 * time.Second}, {1, 8, run}} {
 		task := Task{Demand: scaleDemand(probe.Slot, test.slots), Work: hintWork(run)}
-		got := f.estimateAt(&task, f.rowOf(test.worker), t0).Delay
+		c := f.estimateAt(&task, f.rowOf(test.worker), t0)
+		got := f.delayOfSecond(&task, &c)
 		if diff := (got - test.want).Abs(); diff > test.want/8 {
 			t.Errorf("worker %d, %d slots: the delay is %v, want %v", test.worker, test.slots, got, test.want)
 		}

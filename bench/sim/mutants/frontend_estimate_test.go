@@ -31,8 +31,8 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 		"lightListOf(t.Demand, t.isShort())", "lightListOf(t.Demand, false)",
 	},
 	{
-		"a task does not queue elsewhere while a better worker has room for it, too", "Fleet.estimateAt",
-		"both != probe.NeverFits {", "false {",
+		"a task does not queue elsewhere while a better worker has room for it, too", "Fleet.delayOfSecond",
+		"both == probe.NeverFits {", "true {",
 	},
 	{
 		"an estimated short task waits as short tasks do", "Fleet.estimateAt",
