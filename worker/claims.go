@@ -230,10 +230,8 @@ func (c *Core) adoptAttempt(l *link, a *attempt, now time.Time, acts []Action) [
 	switch {
 	case a.owner == nil:
 		c.ownerlessList(a).Remove(a)
-	case a.isHeldBack && a.owner != l:
-		c.unholdResult(a)
-	case a.state == ended && !a.isHeldBack:
-		c.retained.Remove(a)
+	case a.state == ended && !(a.isHeldBack && a.owner == l): // l's held results keep their order
+		c.unlistOwned(a)
 	}
 	a.owner, a.stateSince = l, now
 	c.Stats.Claimed++
