@@ -10,10 +10,9 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
-// If a frontend's gossip is cut off, the frontend cannot know whether the rest of the fleet is gone. While the frontend
-// loses its two peers, and afterwards, and while the peers come back, its part of a tenant's maximum is at most that
-// of one of two frontends: on a slow machine gossip may lose one peer long before the other. In the end the parts are
-// as before.
+// If a frontend's gossip is cut off, the frontend cannot know whether the rest of the fleet is gone. From the
+// loss of its two peers until their return, the frontend uses at most half of a tenant's maximum: on a slow machine
+// gossip may lose a peer long before the other peer. In the end the parts are as before.
 func TestCutOffWithTenants(t *testing.T) {
 	t.Parallel()
 	if !runInOwnNetwork(t) {
