@@ -33,23 +33,19 @@ func (c *cli) BeforeResolve(ctx *kong.Context) error {
 		return nil
 	}
 	settings, err := readConfig(name, ctx)
+	c.file = settingsFile{name, settings}
 	var wrong *flaw
 	if err != nil && (c.countsSetting == nil || !errors.As(err, &wrong)) {
 		return err
 	}
 	ctx.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if s, ok := settings[flag.Name]; ok && !isInEnvironment(flag) &&
+		if s, ok := settings[flag.Name]; ok && setVariable(flag) == "" &&
 			(c.countsSetting == nil || c.countsSetting(flag.Name)) {
 			return s.text, nil
 		}
 		return nil, nil
 	}))
 	return nil
-}
-
-// isInEnvironment reports whether one of the flag's variables is set.
-func isInEnvironment(flag *kong.Flag) bool {
-	return slices.ContainsFunc(flag.Envs, func(name string) bool { _, set := os.LookupEnv(name); return set })
 }
 
 // setting is an entry of a configuration file, with its value as on the command line.

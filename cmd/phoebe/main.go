@@ -51,6 +51,8 @@ type cli struct {
 	// an error stops the command.
 	countsSetting func(setting string) bool
 
+	file settingsFile
+
 	Config    string      `placeholder:"FILE" help:"YAML file with settings: flag names and values. Default: none."`
 	LogFormat logFormat   `default:"text" enum:"text,json" help:"Format of the log on stderr: ${enum}. Default ${default}."`
 	Show      showVersion `name:"version" help:"Show the version of this program."`
@@ -137,6 +139,7 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 		fmt.Fprintf(stderr, "phoebe: %v\n", err)
 		var p *kong.ParseError
 		if errors.As(err, &p) && p.Context != nil && p.Context.Selected() != nil {
+			c.printSources(stderr, p.Context, err)
 			fmt.Fprintf(stderr, "See phoebe %s --help.\n", p.Context.Selected().Path())
 		} else {
 			fmt.Fprintln(stderr, "See phoebe --help.")
@@ -146,12 +149,14 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 	err = errors.Join(checkEnvironment(parser.Model.Node, command.Selected(), os.Environ()), checkText(command.Flags()))
 	if err != nil {
 		fmt.Fprintf(stderr, "phoebe: %v\n", err)
+		c.printSources(stderr, command, err)
 		return exitUsage
 	}
 	log := newLogger(c.LogFormat, c.LogLevel, stderr)
 	ctx, stop := contextUntilSignal()
 	defer stop()
 	command.BindTo(ctx, (*context.Context)(nil))
+	c.warnOfOverrides(stderr, command)
 	err = command.Run(&streams{safeWriter{stdout}, stderr, stdout, rawErr}, log, parser.Model)
 	var exit *exitError
 	switch {
@@ -162,6 +167,7 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 	}
 	if exit.err != nil {
 		fmt.Fprintf(stderr, "phoebe: %v\n", err)
+		c.printSources(stderr, command, err)
 		var refused *client.RefusedError
 		var late *client.LateRefusalError
 		if exit.code == exitUnavailable && !errors.As(err, &refused) && !errors.As(err, &late) &&

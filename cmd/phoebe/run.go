@@ -268,7 +268,7 @@ func withExecHint(err error) error {
 	var refused *client.RefusedError
 	if errors.As(err, &refused) && refused.Reason == client.NoWorker &&
 		strings.Contains(refused.Message, fmt.Sprintf("function %q", execFunction)) {
-		return fmt.Errorf("%w: start workers with --allow-exec to run commands", err)
+		return fmt.Errorf("%w: start workers (or phoebe dev) with --allow-exec to run commands", err)
 	}
 	return err
 }

@@ -163,12 +163,6 @@ func (v *validateCmd) printSettings(w io.Writer, settings map[string]setting) er
 	if err != nil {
 		return err
 	}
-	given := map[string]bool{}
-	for _, p := range command.Path {
-		if p.Flag != nil && !p.Resolved {
-			given[p.Flag.Name] = true
-		}
-	}
 	fmt.Fprintf(w, "%s would run with:\n\n", command.Selected().FullPath())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SETTING\tVALUE\tFROM")
@@ -177,18 +171,7 @@ func (v *validateCmd) printSettings(w io.Writer, settings map[string]setting) er
 		if f.Name == "help" || f.Name == "version" || f.Name == "config" {
 			continue
 		}
-		from := "default"
-		if s, ok := settings[f.Name]; ok {
-			from = fmt.Sprintf("%s:%d", v.File, s.line)
-		}
-		for _, name := range f.Envs {
-			if isInEnvironment(f) {
-				from = "$" + name
-			}
-		}
-		if given[f.Name] {
-			from = "--" + f.Name
-		}
+		from := settingSource(command, f, settingsFile{v.File, settings})
 		value := valueText(f.Target)
 		if f.Target.IsZero() && !f.HasDefault {
 			value = "-"
