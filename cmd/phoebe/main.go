@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,7 +173,8 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 		var late *client.LateRefusalError
 		if exit.code == exitUnavailable && !errors.As(err, &refused) && !errors.As(err, &late) &&
 			hasFlag(command.Selected(), "connect") {
-			fmt.Fprintln(stderr, "Does a frontend run there? Name frontends with --connect, or start a cluster with phoebe dev.")
+			fmt.Fprintln(stderr, cmp.Or(tlsHint(command.Selected()),
+				"Does a frontend run there? Name frontends with --connect, or start a cluster with phoebe dev."))
 		}
 	}
 	return exit.code

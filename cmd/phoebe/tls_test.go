@@ -130,6 +130,7 @@ func TestTLSPorts(t *testing.T) {
 	runPhoebe(t, "run", "--connect", s.frontend.api, "--tls-dir", s.keysDir("client/other"), "--function", "echo",
 		"--payload", "by the command line").wantExit(t, 0, "by the command line")
 	s.readLargeResult()
+	runPhoebe(t, "status", "--connect", s.frontend.api).wantExit(t, 3, s.frontend.api+" speaks TLS: give --tls-dir")
 	for _, p := range s.listPorts() {
 		if strings.HasSuffix(p.name, "admin") {
 			runPhoebe(t, "ready", p.addr, "--tls-dir", s.keysDir("worker")).wantExit(t, 0, "ok")
