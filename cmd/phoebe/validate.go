@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func (v *validateCmd) Run(out *streams) error {
 		}
 	}
 	if len(wrong) == 0 {
-		return v.printSettings(out.out, settings)
+		return v.printSettings(out, settings)
 	}
 	slices.SortStableFunc(wrong, func(a, b error) int { return cmp.Compare(a.(*flaw).line, b.(*flaw).line) })
 	fmt.Fprintln(out.err, errors.Join(wrong...)) // each line begins with file and line, as editors expect
@@ -157,12 +158,14 @@ func errorLeaves(err error) []error {
 	return []error{err}
 }
 
-// printSettings prints the value of each setting, and where the value comes from.
-func (v *validateCmd) printSettings(w io.Writer, settings map[string]setting) error {
+// printSettings prints the value of each setting, and where the value comes from. On stderr it warns of secrets that
+// everybody on the machine can read.
+func (v *validateCmd) printSettings(out *streams, settings map[string]setting) error {
 	command, err := v.parseWith(nil)
 	if err != nil {
 		return err
 	}
+	w := out.out
 	fmt.Fprintf(w, "%s would run with:\n\n", command.Selected().FullPath())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SETTING\tVALUE\tFROM")
@@ -172,6 +175,9 @@ func (v *validateCmd) printSettings(w io.Writer, settings map[string]setting) er
 			continue
 		}
 		from := settingSource(command, f, settingsFile{v.File, settings})
+		if strings.HasSuffix(f.Name, "secret-file") || strings.HasSuffix(f.Name, "token-file") {
+			warnIfExposed(out.err, f, from)
+		}
 		value := valueText(f.Target)
 		if f.Target.IsZero() && !f.HasDefault {
 			value = "-"
@@ -179,6 +185,15 @@ func (v *validateCmd) printSettings(w io.Writer, settings map[string]setting) er
 		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Name, value, from)
 	}
 	return t.Flush()
+}
+
+// warnIfExposed warns if everybody can read a file with a secret, such as that of --secret-file.
+func warnIfExposed(w io.Writer, flag *kong.Flag, from string) {
+	name := flag.Target.String()
+	if info, err := os.Stat(name); err == nil && info.Mode().Perm()&0o004 != 0 {
+		fmt.Fprintf(w, "%s: warning: --%s: everybody on this machine can read %s: run chmod o= %s\n",
+			from, flag.Name, name, name)
+	}
 }
 
 // valueText returns a value as written in a file.

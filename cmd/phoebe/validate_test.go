@@ -226,6 +226,25 @@ func TestEffectiveSettings(t *testing.T) {
 	}
 }
 
+// A secret that everybody on the machine can read is told, with the remedy; a private secret is not.
+func TestExposedSecret(t *testing.T) {
+	clearSettings(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("of the fleet\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]string{0o640: "", 0o644: ":2: warning: --secret-file: everybody"} {
+		if err := os.Chmod(secret, mode); err != nil {
+			t.Fatal(err)
+		}
+		file, _, errs, code := runValidate(t, "slots: 4\nsecret-file: "+secret+"\n", "worker")
+		if code != exitOK || (errs == "") != (want == "") ||
+			want != "" && (!strings.HasPrefix(errs, file+want) || !strings.Contains(errs, "chmod o= "+secret)) {
+			t.Errorf("mode %v: exit code %d, %q", mode, code, errs)
+		}
+	}
+}
+
 // Without a command, validate takes the command that knows the file's settings.
 func TestReader(t *testing.T) {
 	clearSettings(t)
