@@ -33,6 +33,7 @@ type announcer struct {
 	beats            *rows.Announcer
 	conns            map[string]*heartbeat.Conn
 	problem          string    // last logged reason why no frontend knows this worker
+	problemLoggedAt  time.Time // when problem was last logged
 	newerRun         uint64    // last logged newer run under this worker's name
 	filesAnnouncedAt time.Time // when frontends last got a new list of files
 
@@ -216,7 +217,7 @@ func (a *announcer) sendRound(timeout time.Duration) (again bool) {
 		}
 	}
 	a.conns = usedConns
-	a.logRound(errs, len(results))
+	a.logRound(errs, len(results), time.Now())
 	return again
 }
 
@@ -256,14 +257,19 @@ func withoutPorts(err error) error {
 	return err
 }
 
-// logRound logs each new state once, after a round.
-func (a *announcer) logRound(errs []error, total int) {
+// repeatProblem is the time after which an unchanged problem is logged again: the log of a worker without frontends
+// should show that the problem lasts, without a line for each round.
+const repeatProblem = time.Minute
+
+// logRound logs the state after a round at now, if the state is new, or if a problem was logged repeatProblem ago.
+func (a *announcer) logRound(errs []error, total int, now time.Time) {
 	problem := ""
 	if total > 0 && len(errs) == total {
 		problem = errors.Join(errs...).Error()
 	}
 	switch {
-	case problem != "" && problem != a.problem:
+	case problem != "" && (problem != a.problem || now.Sub(a.problemLoggedAt) >= repeatProblem):
+		a.problemLoggedAt = now
 		a.log.Warn("no frontend takes this worker's heartbeats: new frontends will not find this worker",
 			"err", problem)
 	case problem == "" && a.problem != "":

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"strings"
@@ -232,6 +233,29 @@ func TestWhenNobodyTakesHeartbeats(t *testing.T) {
 	}
 	if len(strict.beats) > 0 {
 		t.Error("a heartbeat with a wrong secret was taken")
+	}
+}
+
+// An unchanged problem is logged once a minute. A new problem is logged at once.
+func TestProblemIsRepeated(t *testing.T) {
+	beats, err := rows.NewAnnouncer(nil, rows.Profile{Name: "w", Addr: "127.0.0.1:1"}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log logLines
+	a := &announcer{log: log.logger(), beats: beats}
+	refused, hung := errors.New("refused"), errors.New("hung")
+	start := time.Now()
+	for _, round := range []struct {
+		after  time.Duration
+		err    error
+		logged int // lines in all
+	}{{0, refused, 1}, {time.Second, refused, 1}, {59 * time.Second, refused, 1}, {time.Minute, refused, 2},
+		{61 * time.Second, hung, 3}, {120 * time.Second, hung, 3}, {121 * time.Second, hung, 4}} {
+		a.logRound([]error{round.err}, 1, start.Add(round.after))
+		if n := log.count("no frontend takes this worker's heartbeats"); n != round.logged {
+			t.Errorf("after %v: %d lines, want %d", round.after, n, round.logged)
+		}
 	}
 }
 
