@@ -123,6 +123,7 @@ type world struct {
 
 	claims   map[jobKey]jobClaim // last answered claims
 	claiming *probe.Claim        // the Claim under way, or nil
+	adopts   bool                // a Claim is under way, or a Sync, which repairs a lost Claim
 	// startsLate is set while a task may start whatever waits: its turn began before, or the results come after.
 	startsLate bool
 	launched   map[probe.AttemptID]jobStay
@@ -422,7 +423,7 @@ func (w *world) checkMsg(l *wire, msg probe.Msg) {
 			}
 		}
 	case probe.Started:
-		if held := w.isHeld(m.Attempt); held && w.claiming != nil {
+		if held := w.isHeld(m.Attempt); held && w.adopts {
 			w.seen["claimed while held"]++
 		} else if w.runs[m.Attempt] == nil {
 			w.t.Fatalf("attempt %s was started, but does not run", m.Attempt)
@@ -907,12 +908,15 @@ func (w *world) repeat() {
 
 // receive brings a message to the core, and notes attempts that may not start from now on.
 func (w *world) receive(l *wire, msg probe.Msg) {
-	if m, ok := msg.(probe.Claim); ok {
-		w.claiming = &m
+	switch m := msg.(type) {
+	case probe.Claim:
+		w.claiming, w.adopts = &m, true
+	case probe.Sync:
+		w.adopts = true
 	}
 	_, w.startsLate = msg.(probe.Bind)
 	w.step(Received{Link: l.id, Msg: msg})
-	w.claiming, w.startsLate = nil, false
+	w.claiming, w.adopts, w.startsLate = nil, false, false
 	if l.front.rude {
 		return
 	}
