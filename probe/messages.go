@@ -367,7 +367,7 @@ type Claimed struct {
 }
 
 // Ready says that a place's turn has come. The worker holds a slot until Expiry has passed since the message was
-// sent. Early is the time until a slot is expected to fall free, if the worker asks one round trip ahead.
+// sent, or longer while bytes come that may be the answer. Early is the time until a slot is expected to fall free, if the worker asks one round trip ahead.
 type Ready struct {
 	Res    ResID
 	Turn   Turn

@@ -152,7 +152,7 @@ func (c *Core) checkPlaces() error {
 		if p.launch != nil {
 			return fmt.Errorf("place %d of link %d was asked though it has a task", p.res, p.link.id)
 		}
-		if previous != nil && p.askedAt.Before(previous.askedAt) {
+		if previous != nil && p.expiryBegan.Before(previous.expiryBegan) {
 			return fmt.Errorf("place %d of link %d was asked before the place ahead", p.res, p.link.id)
 		}
 		previous = p

@@ -39,7 +39,8 @@ type Config struct {
 	// MaxUnsent bounds the bytes of results that wait to be sent to a frontend, plus 512 bytes a result. Beyond the
 	// bound no task of the frontend starts, until half has left. Running tasks may add a result each.
 	MaxUnsent int
-	// ReadyExpiry is the time that the worker holds a slot for a frontend without an answer to Ready.
+	// ReadyExpiry is the time that the worker holds a slot for a frontend without an answer to Ready. While bytes come
+	// from the frontend, ReadyExpiry begins again, because the answer may be a large payload on a slow link.
 	ReadyExpiry time.Duration
 	// Grace is the time that attempts of a broken link run on, waiting for a claim.
 	Grace time.Duration
@@ -99,7 +100,7 @@ func (c Config) AlwaysOpen() probe.Demand {
 // LinkID names a connection at this worker. The shell never uses a LinkID twice.
 type LinkID uint64
 
-// Event is an input of a Core: LinkUp, LinkDown, Received, Sent, Exited, Fetched, CacheChanged,
+// Event is an input of a Core: LinkUp, LinkDown, Received, Arrived, Sent, Exited, Fetched, CacheChanged,
 // Progressed, Leave or Wake.
 type Event interface{ isEvent() }
 
@@ -118,6 +119,13 @@ type LinkDown struct{ Link LinkID }
 type Received struct {
 	Link LinkID
 	Msg  probe.Msg
+}
+
+// Arrived reports Bytes that came on a link, whether the messages are complete or not. The shell need not report each
+// byte at once.
+type Arrived struct {
+	Link  LinkID
+	Bytes int
 }
 
 // Sent reports that a message with Report has left: the kernel has the message and all messages before. If several
@@ -219,6 +227,7 @@ type Release struct{ Attempt probe.AttemptID }
 func (LinkUp) isEvent()       {}
 func (LinkDown) isEvent()     {}
 func (Received) isEvent()     {}
+func (Arrived) isEvent()      {}
 func (Sent) isEvent()         {}
 func (*Exited) isEvent()      {}
 func (Fetched) isEvent()      {}
@@ -283,7 +292,7 @@ type Core struct {
 	aging          pq.Heap[aging]      // places of spareQueue that become regular later, by due time
 	parkedCount    int
 	seq            uint64              // the highest place.seq so far
-	asked          list.List[*place]   // places whose Ready is out, by askedAt
+	asked          list.List[*place]   // places whose Ready is out, by expiryBegan
 	askedAhead     []*place            // places of asked without a slot yet
 	staged         list.List[*attempt] // attempts bound ahead of a slot and waiting for it, in order of arrival
 	promised       probe.Demand        // room of askedAhead and staged together
@@ -340,8 +349,9 @@ type link struct {
 	topSeq          uint64       // highest Seq of the frontend's attempts
 	places          map[probe.ResID]*place
 	commons         map[commonKey]*common
-	silent          bool // the last turn expired, and no message came since
-	taskCount       int  // waiting places that have a task
+	silent          bool   // the last turn expired, and no message came since
+	arrived         uint64 // bytes that came
+	taskCount       int    // waiting places that have a task
 	parked          []*place
 	answerTime      time.Duration // time to answer a Ready, smoothed
 	answerDeviation time.Duration // mean deviation of answerTime
@@ -477,6 +487,9 @@ const (
 	outputCost   = 64  // for each output
 	// fullRetry is the RetryAfter of a full queue.
 	fullRetry = 50 * time.Millisecond
+	// minAnswerRate is the least rate of a link, in bytes a second, at which an answer to Ready may be on its way. A
+	// frontend that sends less has ReadyExpiry for its answer.
+	minAnswerRate = 32 << 10
 )
 
 // New returns the core of an idle worker.
@@ -523,6 +536,10 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		if l := c.links[ev.Link]; l != nil { // otherwise the connection was dropped
 			c.noteHeard(l)
 			acts = c.receiveMsg(l, ev.Msg, now, acts)
+		}
+	case Arrived:
+		if l := c.links[ev.Link]; l != nil {
+			l.arrived += uint64(ev.Bytes)
 		}
 	case Sent:
 		if l := c.links[ev.Link]; l != nil {
@@ -670,7 +687,7 @@ func (c *Core) NextWake() time.Time {
 		}
 	}
 	if p := c.asked.First(); p != nil {
-		addWake(p.askedAt.Add(c.cfg.ReadyExpiry))
+		addWake(p.expiryBegan.Add(c.cfg.ReadyExpiry))
 	}
 	if a := c.staged.First(); a != nil {
 		addWake(a.stateSince.Add(c.patienceFor(a)))
@@ -700,9 +717,9 @@ func (c *Core) NextWake() time.Time {
 	return at
 }
 
-// Idle reports whether the worker may go: no attempt runs, no result waits to be acknowledged, and a leaving
-// worker has answered all messages sent before Drain arrived. A task without an answer would count as lost, not
-// as refused, and a task that may start only once would fail.
+// Idle reports whether the worker may go: no attempt runs, no turn awaits its answer, no result waits to be
+// acknowledged, and a leaving worker has answered all messages sent before Drain arrived. A task without an answer would
+// count as lost, not as refused, and a task that may start only once would fail.
 func (c *Core) Idle() bool {
-	return len(c.attempts) == 0 && (c.staysUntil.IsZero() || len(c.links) == 0)
+	return len(c.attempts)+c.asked.Len() == 0 && (c.staysUntil.IsZero() || len(c.links) == 0)
 }

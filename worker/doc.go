@@ -5,8 +5,9 @@
 // Reserve queues a place without a task (a reservation: late binding). Enqueue queues a place with a task (bound
 // early). The place at the head of the queue waits for room. When there is room, a task bound early starts. A
 // reservation gets its turn instead: the worker holds a slot and sends Ready to the frontend. The slot is held
-// until the frontend answers Bind or Decline, or until ReadyExpiry passes (Sparrow, section 3.5). Three things go
-// beyond Sparrow:
+// until the frontend answers Bind or Decline, or until ReadyExpiry passes (Sparrow, section 3.5). While bytes come from
+// the frontend, ReadyExpiry begins again: a large payload takes its time on a slow link. Three things go beyond
+// Sparrow:
 //
 //   - a Reserve may bring tasks along. Such a task starts if there is room now and no waiting place is delayed;
 //   - a Bind may put its place back into the queue for more tasks of the job (a sticky place);

@@ -45,7 +45,7 @@ func TestHistories(t *testing.T) {
 			{"kill", 1, w.kill}, {"restamp", 1, w.restamp}, {"claim", 1, w.claim}, {"ack", 1, w.ack},
 			{"sync", 1, w.sync}, {"rude", 2, w.sendRude},
 			{"chat", 1, w.chat}, {"deliver", 20, w.deliver}, {"repeat", 1, w.repeat}, {"lose", 1, w.lose},
-			{"hear", 14, w.hear}, {"sent", 8, w.reportSent}, {"break", 1, w.breakLink}, {"connect", 1, w.connect},
+			{"hear", 14, w.hear}, {"sent", 8, w.reportSent}, {"arrived", 1, w.reportArrived}, {"break", 1, w.breakLink}, {"connect", 1, w.connect},
 			{"exit", 3, w.exit},
 			{"fetched", 2, w.answerFetch},
 			{"pass", 4, w.pass}, {"ahead", 4, w.passToWake}, {"long", 1, w.passLong}, {"leave", 1, w.leave},
@@ -78,7 +78,7 @@ func TestHistories(t *testing.T) {
 		return
 	}
 	for _, kind := range []string{
-		"LinkUp", "LinkDown", "Sent", "Exited", "Fetched", "Leave", "Wake",
+		"LinkUp", "LinkDown", "Arrived", "Sent", "Exited", "Fetched", "Leave", "Wake",
 		"Reserve", "Bind", "Decline", "Enqueue", "Cancel", "Kill", "Claim", "Ack", "Sync", "Ping", "Probe", "Hello",
 		"Load", "Restamp",
 		"Start", "Stop", "Drop", "Fetch", "Release",
@@ -89,6 +89,7 @@ func TestHistories(t *testing.T) {
 		"fetch released", "fetched too late", "matrix", "backfilled", "early", "kept", "bundled", "rode",
 		"orphaned", "claimed", "claimed too late", "guarded attempts claimed", "abandoned", "forgotten", "spare", "preempted",
 		"told to an older frontend", "grew regular", "held", "full",
+		"answer awaited for longer",
 	} {
 		if seen[kind] == 0 {
 			t.Errorf("%s never came up", kind)
@@ -484,6 +485,14 @@ func (w *world) noteSent(l *wire, s *Send) {
 			sum += n
 		}
 		l.reports = append(l.reports, l.unsent-sum)
+	}
+}
+
+// reportArrived reports bytes of any messages on a link: too few to extend a turn, or enough.
+func (w *world) reportArrived() {
+	if len(w.wires) > 0 {
+		l := w.wires[w.draw("link", len(w.wires))]
+		w.step(Arrived{Link: l.id, Bytes: 1 + minAnswerRate*w.draw("bytes", 2)})
 	}
 }
 
@@ -1198,7 +1207,10 @@ func (w *world) checkOverdue() {
 		}
 	}
 	if p := c.asked.First(); p != nil {
-		late("a turn", p.askedAt, c.cfg.ReadyExpiry)
+		late("a turn", p.expiryBegan, c.cfg.ReadyExpiry)
+		if p.expiryBegan != p.askedAt {
+			w.seen["answer awaited for longer"]++
+		}
 	}
 	if a := c.staged.First(); a != nil {
 		late("a staged attempt", a.stateSince, c.patienceFor(a))

@@ -386,7 +386,7 @@ func (c *Core) askPlaceAhead(p *place, now time.Time, acts []Action) []Action {
 // askPlace tells the frontend that the turn of p has come.
 func (c *Core) askPlace(p *place, state placeState, now time.Time, acts []Action) []Action {
 	p.state, p.askedAt, p.waitParts = state, now, c.splitWait(p)
-	c.asked.Push(p)
+	c.beginExpiry(p, now)
 	m := probe.Ready{
 		Res: p.res, Turn: p.turn, Waited: now.Sub(p.queuedAt), Expiry: c.cfg.ReadyExpiry, Load: c.Load(),
 	}
@@ -394,6 +394,19 @@ func (c *Core) askPlace(p *place, state placeState, now time.Time, acts []Action
 		m.Early = p.link.lead
 	}
 	return c.sendMsg(p.link, m, acts)
+}
+
+// beginExpiry gives the frontend of p another ReadyExpiry for its answer, and puts p at the end of the list asked.
+func (c *Core) beginExpiry(p *place, now time.Time) {
+	p.expiryBegan, p.arrivedBefore = now, p.link.arrived
+	c.asked.Push(p)
+}
+
+// answerMayArrive reports whether bytes have come from the frontend of p since expiryBegan, at minAnswerRate at least.
+// Then the answer may be on its way: a large payload, or a message behind large payloads. If the turn ended now, the
+// frontend would send the payload again at the next turn, and the payload would never arrive in time.
+func (p *place) answerMayArrive(now time.Time) bool {
+	return float64(p.link.arrived-p.arrivedBefore) > minAnswerRate*now.Sub(p.expiryBegan).Seconds()
 }
 
 // askedPlace returns the place res of l if its turn is on now, or nil.
@@ -618,14 +631,20 @@ func (l *link) placesInOrder(filter func(*place) bool) []*place {
 	return ps
 }
 
-// expireOverdue acts on all limits of time that have passed. It ends turns without an answer, hands back staged
-// attempts whose slot did not fall free, and abandons orphans. It gives up on attempts that do not stop, and makes
-// due places regular. It also forgets unclaimed results, memories of jobs, and unused common data.
+// expireOverdue acts on all limits of time that have passed. It ends turns without an answer, unless the answer may be
+// on its way, hands back staged attempts whose slot did not fall free, and abandons orphans. It gives up on attempts
+// that do not stop, and makes due places regular. It also forgets unclaimed results, memories of jobs, and unused common
+// data.
 func (c *Core) expireOverdue(now time.Time, acts []Action) []Action {
 	if !now.Before(c.staysUntil) {
 		c.staysUntil = time.Time{}
 	}
-	for p := c.asked.First(); p != nil && now.Sub(p.askedAt) >= c.cfg.ReadyExpiry; p = c.asked.First() {
+	for p := c.asked.First(); p != nil && now.Sub(p.expiryBegan) >= c.cfg.ReadyExpiry; p = c.asked.First() {
+		if p.answerMayArrive(now) {
+			c.asked.Remove(p)
+			c.beginExpiry(p, now)
+			continue
+		}
 		c.Stats.Expired++
 		c.averages.noteTurn(false)
 		c.dropPlace(p)

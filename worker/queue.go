@@ -256,6 +256,8 @@ type place struct {
 	queuedAt         time.Time // when the place came, or last went to the end of the queue as a kept place
 	believedSince    time.Time // when the frontend was told; a Sync drops the place from SyncAge later on
 	askedAt          time.Time
+	expiryBegan      time.Time         // start of ReadyExpiry: askedAt, or later because bytes came
+	arrivedBefore    uint64            // link.arrived at expiryBegan
 	waitParts        probe.Waits       // parts of the wait until askedAt, by cause
 	sumsWhenQueued   sums              // sums of the queue's CPU use, by cause, when the place was queued
 	firstPlannedWait time.Duration     // from queuedAt until the first planned start; 0: never planned

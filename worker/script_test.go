@@ -17,6 +17,7 @@ import (
 //	a up                             frontend a connects; another "a up" is a new connection
 //	a reserve 1-3 job=x with=a1,a2   message from a to the worker
 //	a bind 1.2 a1                    place 1 in its turn 2 gets a task
+//	a arrived 20000                  so many bytes came from a, of any messages
 //	a sent                           all up to the oldest message shown with ! is in the kernel
 //	exit a1 failed                   the executor is done with an attempt
 //	fetched a1 failed                the fetcher is done with the files of an attempt
@@ -113,6 +114,9 @@ func (s *story) event(l *script.Line) Event {
 	}
 	if verb == "down" {
 		return LinkDown{Link: link}
+	}
+	if verb == "arrived" {
+		return Arrived{Link: link, Bytes: l.Int(l.Word())}
 	}
 	if verb == "sent" {
 		return Sent{Link: link}

@@ -30,7 +30,7 @@ type queueFlags struct {
 	Weights         weights       `placeholder:"TENANT=W;..." help:"Shares of tenants for --order fair, if frontends have no --tenants. Default: 1 each."`
 	StarvationBound time.Duration `default:"1s" placeholder:"D" help:"With --order shortest: a task that has waited for D goes first. Default ${default}."`
 	PreemptAfter    time.Duration `default:"10ms" placeholder:"D" help:"How long regular tasks wait until spare tasks in their way are stopped and retried elsewhere. A spare task that would end within D is not stopped. Negative: never. Default ${default}."`
-	ReadyExpiry     time.Duration `default:"500ms" placeholder:"D" help:"How long a slot is held for a frontend that does not answer. Default ${default}."`
+	ReadyExpiry     time.Duration `default:"500ms" placeholder:"D" help:"How long a slot is held for a frontend that does not answer. Bytes that come from the frontend extend the time. Default ${default}."`
 	Grace           time.Duration `default:"10s" placeholder:"D" help:"How long tasks of a lost frontend run on, until another frontend claims them. Default ${default}."`
 	Retain          time.Duration `default:"30s" placeholder:"D" help:"How long results of a lost frontend are kept, until another frontend claims them; at most --grace while the worker drains. Default ${default}."`
 	MaxRetained     size          `default:"256MiB" placeholder:"SIZE" help:"Total size of the results that --retain keeps. Beyond it, the oldest are dropped. Default ${default}."`

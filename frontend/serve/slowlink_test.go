@@ -78,6 +78,24 @@ func TestSlowPayload(t *testing.T) {
 	}
 }
 
+// A payload takes three times as long as a worker holds a slot without an answer. The payload still reaches its task,
+// because the worker sees bytes come.
+func TestSlowBind(t *testing.T) {
+	const size, rate = 1<<20 - 100, 700 << 10
+	c, _ := startOverSlowLink(t, rate)
+	j := newJob("echo", "x")
+	j.Tasks[0].Payload = make([]byte, size)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	res, err := c.client.Run(ctx, &v1.RunRequest{Job: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := res.Outcomes[0]; o.Kind != v1.OutcomeKind_RESULT || len(o.Result_) != size {
+		t.Errorf("the outcome is %v, of %d bytes", o.Kind, len(o.Result_))
+	}
+}
+
 // If no more bytes of a payload move, the link breaks.
 func TestStalledPayload(t *testing.T) {
 	c, link := startOverSlowLink(t, 1<<20)

@@ -52,6 +52,7 @@ type conn struct {
 	lease          time.Duration
 	heardAt        time.Time   // when data last came; before helloDone, when the connection opened
 	batch          []probe.Msg // received messages, to be delivered
+	arrived        int         // received bytes, not yet reported to the core
 
 	outflow  *time.Timer // set while bytes wait for the peer; nil: none wait
 	written  int64       // bytes given to wire.Write
@@ -99,12 +100,13 @@ func (c *conn) receiveData(data []byte) {
 	}
 	if c.helloDone {
 		c.heardAt = time.Now()
+		c.arrived += len(data)
 	}
 	flt := c.checkSecret()
 	if flt == nil {
 		flt = c.parseFrames(data)
 	}
-	if len(c.batch) > 0 {
+	if len(c.batch) > 0 || c.arrived >= reportArrived {
 		c.server.deliverBatch(c)
 		c.batch = emptyBatch(c.batch)
 		c.decoder.Reuse()
@@ -113,6 +115,10 @@ func (c *conn) receiveData(data []byte) {
 		c.closeForFault(flt)
 	}
 }
+
+// reportArrived is the least number of received bytes in a report to the core. The core expects 16 KiB in ReadyExpiry
+// (500 ms by default) from a frontend whose answer is on its way.
+const reportArrived = 4 << 10
 
 // checkSecret returns a fault if the secret that admitted the frontend has been replaced.
 func (c *conn) checkSecret() *fault {

@@ -304,7 +304,7 @@ func (s *Server) runLocked(conns []*conn, f func(now time.Time)) []*conn {
 	return s.endLocked(conns)
 }
 
-// deliverBatch brings the received messages of c to the core.
+// deliverBatch brings the received messages of c to the core, and reports received bytes.
 func (s *Server) deliverBatch(c *conn) {
 	s.withCore(c.home, func(now time.Time) {
 		if !c.hadLink {
@@ -322,6 +322,10 @@ func (s *Server) deliverBatch(c *conn) {
 				s.deliverProgress(now)
 			}
 			s.stepCore(now, worker.Received{Link: c.link, Msg: m})
+		}
+		if c.arrived >= reportArrived && c.link != 0 {
+			s.stepCore(now, worker.Arrived{Link: c.link, Bytes: c.arrived})
+			c.arrived = 0
 		}
 	})
 }

@@ -373,6 +373,18 @@ var worker = packageMutants{"worker", []mutant{
 		"c.averages.noteTurn(false)\n\t\tc.stopAsking(p)\n\t\tdelete(p.link.places, p.res)",
 	},
 	{
+		"a turn goes on while its answer comes", "Core.expireOverdue",
+		"if p.answerMayArrive(now) {", "if false {",
+	},
+	{
+		"a trickle of bytes does not keep a turn", "place.answerMayArrive",
+		"minAnswerRate*now.Sub(p.expiryBegan).Seconds()", "0",
+	},
+	{
+		"a worker does not go while an answer comes", "Core.Idle",
+		"len(c.attempts)+c.asked.Len() == 0", "len(c.attempts) == 0",
+	},
+	{
 		"a link whose turn expired is out of the way", "Core.expireOverdue",
 		"if !p.link.silent {", "if false {",
 	},
