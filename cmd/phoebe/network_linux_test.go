@@ -2,17 +2,22 @@ package main_test
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/proxy"
 )
 
 // networkVariable is set in the environment of the test binary if it runs in a network of its own.
@@ -162,6 +167,59 @@ func (s *station) runAtEach(workers ...*station) {
 	}
 }
 
+// echoAt sends a payload to a worker and back, and returns the time taken. The task may start only once.
+func (s *station) echoAt(w *station, size int) time.Duration {
+	s.t.Helper()
+	began, payload := time.Now(), bytes.Repeat([]byte("phoebe"), size/6)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	outs, err := newClient(s.t, s.apiAddr()).Run(ctx, client.Job{Constraint: client.Constraint{Hosts: []string{w.name}},
+		Tasks: []client.Task{{Function: "echo", Payload: payload, Once: true}}})
+	if err != nil || !bytes.Equal(outs[0].Result, payload) {
+		s.t.Errorf("%s: a payload of %d bytes does not come back from %s: %v", s.name, size, w.name, err)
+	}
+	return time.Since(began)
+}
+
+// runWithFiles runs tasks that need new files from a folder. Only some workers may run the tasks.
+func (s *station) runWithFiles(dir string, workers ...*station) {
+	s.t.Helper()
+	var job client.Job
+	for range 8 {
+		text := client.NewJobID()
+		name := filepath.Join(dir, text)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+		job.Tasks = append(job.Tasks, client.Task{Function: "echo",
+			Files: []client.File{{URL: "file://" + name, SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(text)))}}})
+	}
+	outs, err := newClient(s.t, s.apiAddr()).Run(s.t.Context(), job)
+	if err != nil {
+		s.t.Fatalf("%s: tasks with files: %v", s.name, err)
+	}
+	for _, o := range outs {
+		if !slices.ContainsFunc(workers, func(w *station) bool { return w.name == o.Worker }) {
+			s.t.Errorf("%s: a task with a new file ran at %s", s.name, o.Worker)
+		}
+	}
+}
+
+// cacheError returns why the cache of a worker takes no new files, as this frontend knows; "": the cache takes files.
+func (s *station) cacheError(worker *station) string {
+	s.t.Helper()
+	said, err := newClient(s.t, s.apiAddr()).Cluster(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, w := range said.Workers {
+		if w.Name == worker.name {
+			return w.CacheError
+		}
+	}
+	return ""
+}
+
 // Frontends and workers, each on its own machine, find each other by gossip, while short and long jobs flow. In
 // turn, processes are killed, frozen or cut off. Each task of each job has one outcome with the right result. Tasks
 // with once start once at most. In the end no process holds anything of any job.
@@ -191,6 +249,7 @@ func TestSoakNetwork(t *testing.T) {
 		}
 		s.startProcess()
 	}
+	files, caches := t.TempDir(), t.TempDir()
 	for i := range 4 {
 		s := newStation(hub, fmt.Sprint("w", i), 101+i, mainNet)
 		s.args = []string{
@@ -198,8 +257,16 @@ func TestSoakNetwork(t *testing.T) {
 			"--allow-exec", "--slots", "4",
 			"--rack", fmt.Sprint("r", i%2),
 		}
-		s.startProcess()
+		if i%2 == 1 {
+			s.args = append(s.args, "--cache-dir", filepath.Join(caches, s.name), "--file-roots", files)
+		}
 		workers = append(workers, s)
+	}
+	slow := workers[2] // reached by way of a proxy
+	link := proxy.NewAt(t, subnets[mainNet]+"254:0", slow.address(mainNet)+":7420")
+	slow.args = append(slow.args, "--advertise", link.Addr)
+	for _, w := range workers {
+		w.startProcess()
 	}
 	whole := func() {
 		t.Helper()
@@ -210,6 +277,13 @@ func TestSoakNetwork(t *testing.T) {
 	}
 	whole()
 	load := startMixedLoad(t, newClient(t, apis...))
+	lease, err := time.ParseDuration(p.lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const large = 900 << 10 // a payload that takes three leases each way over the slow link
+	rate := int(large / (3 * lease.Seconds()))
+	cache := filepath.Join(caches, workers[1].name)
 
 	for _, fault := range []struct {
 		what     string
@@ -232,6 +306,45 @@ func TestSoakNetwork(t *testing.T) {
 				frontends[0].awaitGossip(2, "")
 				waitFor(t, p.down)
 				frontends[2].runAtEach(workers...)
+			},
+		},
+		{
+			"a worker has a slow link", slow,
+			func(*station) { link.SetRate(rate) }, func(*station) { link.SetRate(0) },
+			func() {
+				if took := frontends[0].echoAt(slow, large); took < 5*lease {
+					t.Errorf("%d bytes went and came in %v over a link of %d bytes a second", large, took, rate)
+				}
+			},
+		},
+		{
+			"the cache of a worker is dead", workers[1],
+			func(*station) {
+				if err := errors.Join(os.RemoveAll(cache), os.WriteFile(cache, nil, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			},
+			func(w *station) {
+				if err := os.Remove(cache); err != nil {
+					t.Fatal(err)
+				}
+				waitUntil(t, func() error {
+					if problem := frontends[1].cacheError(w); problem != "" {
+						return fmt.Errorf("the cache of %s is still out of service: %s", w.name, problem)
+					}
+					return nil
+				})
+			},
+			func() {
+				waitUntil(t, func() error {
+					frontends[1].runWithFiles(files, workers[1], workers[3])
+					if frontends[1].cacheError(workers[1]) == "" {
+						return fmt.Errorf("the cache of %s is in service", workers[1].name)
+					}
+					return nil
+				})
+				waitFor(t, p.down)
+				frontends[1].runWithFiles(files, workers[3])
 			},
 		},
 		{

@@ -38,10 +38,16 @@ const (
 	partSize = 16 << 10
 )
 
-// New starts a proxy for the server at the address to.
+// New starts a proxy for the server at the address to. The proxy listens on loopback.
 func New(tb testing.TB, to string) *Proxy {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return NewAt(tb, "127.0.0.1:0", to)
+}
+
+// NewAt starts a proxy that listens on an address, for the server at the address to.
+func NewAt(tb testing.TB, listen, to string) *Proxy {
+	tb.Helper()
+	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		tb.Fatal(err)
 	}
