@@ -50,6 +50,21 @@
 //
 // To cancel a job, end the context that you gave to Run or Submit, or call [Running.Cancel].
 //
+// # Functions of Go values
+//
+// A program that also owns the functions declares each function once, with Go types, in a package that workers and
+// clients import (package idl/typed):
+//
+//	var Area = typed.Func[Resize, Size]{Name: "area"}
+//
+// The worker registers Area by exec.Register. Clients use [Call] for one call, [Map] for many calls with results in
+// order, and [Stream] for results as they come:
+//
+//	size, err := client.Call(ctx, c, Area, Resize{Width: 3, Height: 4})
+//
+// Values travel as JSON, as raw bytes, or in a codec of your choice. Errors of declared types come back with their
+// types.
+//
 // # When a frontend fails
 //
 // You need no code for the failure of a frontend. A frontend keeps a job only in memory, so the client keeps the job,
@@ -64,8 +79,8 @@
 // meets the questions. The names in parentheses are runnable examples, in this package unless a package is named.
 //
 //   - Functions (worker/exec: Register, Registry.Use, Task). An exec.Registry holds the functions that a worker
-//     runs. exec.Register adds a function of Go values. Registry.Use wraps every function in shared code, such as
-//     logging. In a function, exec.Task describes the running task.
+//     runs. exec.Register adds a function of Go values, and [NewTask] makes a task of such a function. Registry.Use
+//     wraps every function in shared code, such as logging. In a function, exec.Task describes the running task.
 //   - Workers (worker/serve). serve.New and Server.Start turn a program into a worker. In tests, package client/local
 //     runs a whole cluster with the same functions in one process.
 //   - Jobs ([Client.Run], [Client.Submit]). Job.Tenant names the tenant that the job runs for. Job.Deadline bounds

@@ -119,6 +119,7 @@ type TaskError struct {
 	Code     string
 	Detail   []byte
 	Retry    Retry
+	Cause    error // the function's own error, for errors.As; nil unless Call, Map or Stream knows its type
 }
 
 func (e *TaskError) Error() string {
@@ -131,6 +132,8 @@ func (e *TaskError) Error() string {
 	}
 	return s
 }
+
+func (e *TaskError) Unwrap() error { return e.Cause }
 
 // UnfinishedError says that the client gave up on a job. The listed tasks may or may not have run.
 type UnfinishedError struct {

@@ -11,24 +11,34 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	"github.com/phoebe-sched/phoebe/idl/typed"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
-// A function of Go values: clients write its argument and read its result by package json.
+// add is declared once, in a package that clients and workers import.
+var add = typed.Func[[]int, int]{Name: "add"}
+
+// A function of Go values: the worker registers the declaration, and clients call the declaration.
 func ExampleRegister() {
 	registry := exec.NewRegistry()
-	must(exec.Register(registry, "add", func(_ context.Context, numbers []int) (sum int, err error) {
+	must(exec.Register(registry, add, func(_ context.Context, numbers []int) (sum int, err error) {
 		for _, n := range numbers {
 			sum += n
 		}
 		return sum, nil
 	}))
+	cluster, err := local.Start(local.Config{Registry: registry})
+	must(err)
+	defer cluster.Close()
 
-	outcomes, err := runJob(registry, client.Job{Tasks: []client.Task{{Function: "add", Payload: []byte("[1, 2, 3]")}}})
+	c, err := client.New(cluster.Frontends())
+	must(err)
+	defer c.Close()
+	sum, err := client.Call(context.Background(), c, add, []int{1, 2, 3})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s\n", outcomes[0].Result)
+	fmt.Println(sum)
 	// Output:
 	// 6
 }

@@ -3,8 +3,9 @@
 // # For the author of functions
 //
 // A [Registry] names the functions of a worker; package worker/serve gets the registry at the start. [Register]
-// adds a function of Go values, [Registry.Register] a [Func] of bytes. [Registry.Use] wraps all functions
-// registered later, for instance with [Traced]. A function talks to its worker through its context. A function
+// adds a function of Go values, described by a typed.Func of package idl/typed. [Registry.Register] adds a [Func] of
+// bytes. [Registry.Use] wraps all functions registered later, for instance with [Traced]. A function talks to its
+// worker through its context. A function
 //
 //   - must stop when its context ends: nothing else can stop a Go function;
 //   - asks [Task] about its task, and [Common] for the payload common to its stage;

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -10,33 +9,53 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/phoebe-sched/phoebe/idl/typed"
 )
 
 // BadPayload is the Code of the [*Error] for a payload that a function of [Register] cannot read.
 const BadPayload = "BAD_PAYLOAD"
 
-// Register adds a function of Go values to r. The payload holds the argument as JSON, and the result is written as
-// JSON. So clients use json.Marshal for the payload and json.Unmarshal for the result. Without a payload the
-// argument is its zero value. A payload that is not valid JSON for T fails the task for good.
-func Register[T, R any](r *Registry, name string, f func(context.Context, T) (R, error), opts ...Option) error {
+// Register adds f to r under the name of fn. The payload holds the argument, and the result the returned value, both in
+// the codec of fn. Clients call fn by client.Call, client.Map and client.Stream. A payload that the codec cannot read
+// fails the task for good.
+//
+// If f returns an error of a type in fn.Errors, the client gets an error of this type. An [*Error] in the same chain
+// says where to retry.
+func Register[In, Out any](r *Registry, fn typed.Func[In, Out], f func(context.Context, In) (Out, error),
+	opts ...Option) error {
 	if f == nil {
-		return r.Register(name, nil)
+		return r.Register(fn.Name, nil)
 	}
-	return r.Register(name, func(ctx context.Context, payload []byte) ([]byte, error) {
-		var in T
-		if len(payload) > 0 {
-			if err := json.Unmarshal(payload, &in); err != nil {
-				return nil, &Error{
-					Code: BadPayload, Retry: Never, Err: fmt.Errorf("%s: the payload is no %T: %w", name, in, err),
-				}
-			}
+	return r.Register(fn.Name, func(ctx context.Context, payload []byte) ([]byte, error) {
+		in, err := fn.DecodeIn(payload)
+		if err != nil {
+			return nil, &Error{Code: BadPayload, Retry: Never, Err: fmt.Errorf("%s: the payload: %w", fn.Name, err)}
 		}
 		out, err := f(ctx, in)
 		if err != nil {
-			return nil, err
+			return nil, addErrorType(err, fn.EncodeError)
 		}
-		return json.Marshal(out)
+		return fn.EncodeOut(out)
 	}, opts...)
+}
+
+// addErrorType returns err with the code and detail that encode gives it, and with err's own advice on retries. If err
+// has a code already, or encode gives none, err stays as it is.
+func addErrorType(err error, encode func(error) (code string, detail []byte)) error {
+	known, isError := errors.AsType[*Error](err)
+	if isError && known.Code != "" {
+		return err
+	}
+	code, detail := encode(err)
+	if code == "" {
+		return err
+	}
+	e := &Error{Code: code, Detail: detail, Err: err}
+	if isError {
+		e.Retry = known.Retry
+	}
+	return e
 }
 
 // Middleware returns a replacement for the function f of this name. Normally the replacement calls f.

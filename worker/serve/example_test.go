@@ -8,14 +8,18 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
+	"github.com/phoebe-sched/phoebe/idl/typed"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 	"github.com/phoebe-sched/phoebe/worker/serve"
 )
 
+// greet is declared once, in a package that clients and workers import.
+var greet = typed.Func[string, string]{Name: "greet"}
+
 // A program is a worker. It registers its functions, announces itself to a frontend, runs tasks, and ends well.
 func Example() {
 	registry := exec.NewRegistry()
-	must(exec.Register(registry, "greet", func(_ context.Context, whom string) (string, error) {
+	must(exec.Register(registry, greet, func(_ context.Context, whom string) (string, error) {
 		return "hello, " + whom, nil
 	}))
 	frontend := startFrontend() // in other programs, as a rule: phoebe frontend --gossip HOST:PORT
@@ -39,12 +43,11 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	outcomes, err := c.Run(context.Background(),
-		client.Job{Tasks: []client.Task{{Function: "greet", Payload: []byte(`"world"`)}}})
+	greeting, err := client.Call(context.Background(), c, greet, "world")
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s from %s\n", outcomes[0].Result, outcomes[0].Worker)
+	fmt.Println(greeting)
 
 	// A worker's program would now wait for a signal, by signal.NotifyContext, or for w.Done. Running tasks may
 	// end.
@@ -55,7 +58,7 @@ func Example() {
 	<-w.Done()
 	fmt.Println("ended:", w.Err())
 	// Output:
-	// "hello, world" from greeter-1
+	// hello, world
 	// ended: <nil>
 }
 

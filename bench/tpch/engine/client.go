@@ -182,7 +182,7 @@ func (e *Engine) buildJob(p *plan.Plan, text string, opt Options,
 		job.Stages = append(job.Stages, stage)
 		for n := range s.Tasks {
 			task := client.Task{
-				Stage: s.Name, Function: Function, Class: fmt.Sprintf("%x %s", digest[:8], s.Name),
+				Stage: s.Name, Function: Function.Name, Class: fmt.Sprintf("%x %s", digest[:8], s.Name),
 				Demand: client.Demand{Memory: opt.Memory},
 			}
 			var f Fragment
@@ -200,7 +200,7 @@ func (e *Engine) buildJob(p *plan.Plan, text string, opt Options,
 				}
 				task.Inputs = append(task.Inputs, input)
 			}
-			if task.Payload, err = json.Marshal(f); err != nil {
+			if task.Payload, err = Function.EncodeIn(f); err != nil {
 				return job, nil, err
 			}
 			job.Tasks, stageOf = append(job.Tasks, task), append(stageOf, i)
@@ -275,7 +275,7 @@ func (e *Engine) executePlan(ctx context.Context, p *plan.Plan, text string, opt
 	for o, err := range running.Results() {
 		var out Output
 		if err == nil {
-			err = json.Unmarshal(o.Result, &out)
+			out, err = Function.DecodeOut(o.Result)
 		}
 		if err != nil {
 			t, ok := errors.AsType[*client.TaskError](err)

@@ -631,7 +631,7 @@ func TestUnreadableInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan exec.Result)
-	_, _, atOnce := pool.Start(exec.Attempt{Function: Function, Payload: []byte("{}"), Common: common,
+	_, _, atOnce := pool.Start(exec.Attempt{Function: Function.Name, Payload: []byte("{}"), Common: common,
 		Demand: probe.Demand{Mem: 256}, Context: &probe.Context{
 			Inputs: []probe.Passed{{Stage: "s0", Output: probe.Output{Data: []byte("no Arrow")}}},
 		}}, func(r exec.Result) { ended <- r })

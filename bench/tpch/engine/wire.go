@@ -3,10 +3,13 @@
 // job.
 package engine
 
-import "github.com/phoebe-sched/phoebe/bench/tpch/plan"
+import (
+	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
+	"github.com/phoebe-sched/phoebe/idl/typed"
+)
 
-// Function is the name of the function of all tasks.
-const Function = "tpch"
+// Function is the function of all tasks.
+var Function = typed.Func[Fragment, Output]{Name: "tpch"}
 
 // Stage holds the common input of all tasks of a stage (client.Stage.Common).
 type Stage struct {
