@@ -164,9 +164,12 @@ func (c *Cache) lockDir() error {
 	if err := checkOwner(c.dir, info); err != nil {
 		return err
 	}
-	if perm := info.Mode().Perm(); perm&0o077&^mode != 0 {
+	perm := info.Mode().Perm()
+	isOpen := perm&0o077&^mode != 0
+	if isOpen && (perm&0o022 != 0 || !isEmpty(c.dir)) {
 		return fmt.Errorf("%s is open to other users (mode %#o): chmod %o it, or name another folder", c.dir, perm, mode)
-	} else if perm != mode && c.opts.Public {
+	}
+	if isOpen || perm != mode && c.opts.Public {
 		if err := os.Chmod(c.dir, mode); err != nil {
 			return err
 		}
@@ -183,6 +186,13 @@ func (c *Cache) lockDir() error {
 	}
 	c.lockFile = lock
 	return nil
+}
+
+// isEmpty reports whether a folder is readable and has no files. Such a folder may be closed to other users without
+// harm: os.MkdirAll and testing.T.TempDir make folders that others may read.
+func isEmpty(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) == 0
 }
 
 // scanFolder takes over the entries of an earlier cache: an entry fetched later counts as used later. It deletes

@@ -1225,7 +1225,7 @@ func TestOpenRefuses(t *testing.T) {
 		return dir
 	}
 	used := newCache(t, 1<<20, Options{})
-	file := filepath.Join(t.TempDir(), "file")
+	file := filepath.Join(open(0o755), "file")
 	if err := os.WriteFile(file, nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -1235,7 +1235,7 @@ func TestOpenRefuses(t *testing.T) {
 		opts Options
 		says string
 	}{
-		{open(0o755), 1 << 20, Options{}, "chmod 700"},
+		{filepath.Dir(file), 1 << 20, Options{}, "chmod 700"},
 		{open(0o770), 1 << 20, Options{}, "chmod 700"},
 		{open(0o700), 0, Options{}, "limit of 0 bytes"},
 		{open(0o700), -1, Options{}, "limit of -1 bytes"},
@@ -1253,6 +1253,22 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 	if info, err := os.Stat(used.dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder has %v, %v", info.Mode(), err)
+	}
+}
+
+// Open closes an empty folder to other users.
+func TestOpenClosesFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(dir, 1<<20, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder has %v, %v", info.Mode(), err)
 	}
 }
