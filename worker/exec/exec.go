@@ -433,8 +433,8 @@ func clipText(s string) string {
 // tooLargeText returns the error text for a result over the limit (bytes). The text says: the result is size.
 func tooLargeText(size string, limit int) string {
 	return fmt.Sprintf(
-		"the result is %s, over the limit of %d bytes: return less, return a reference, or raise the limit",
-		size, limit)
+		"the result is %s, over the limit of %d bytes: return less, set the job's LargeResults (phoebe run --output), "+
+			"or raise the limit (phoebe worker --max-result)", size, limit)
 }
 
 // endedError is why a task's context ended: the function gets it from context.Cause.

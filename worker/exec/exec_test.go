@@ -102,7 +102,7 @@ func TestFunctions(t *testing.T) {
 			"[/c/a]", nil},
 		{"echo at the limit", Attempt{Function: "echo", Payload: []byte("four"), MaxResult: 4}, Succeeded, "four", nil},
 		{"echo over the limit", Attempt{Function: "echo", Payload: []byte("12345"), MaxResult: 4}, TooLarge, "",
-			[]string{"5 bytes", "limit of 4 bytes", "raise the limit"}},
+			[]string{"5 bytes", "limit of 4 bytes", "LargeResults"}},
 		{"sleep", Attempt{Function: "sleep", Payload: []byte("1ms")}, Succeeded, "", nil},
 		{"sleep not at all", Attempt{Function: "sleep", Payload: []byte("0s")}, Succeeded, "", nil},
 		{"sleep without payload", Attempt{Function: "sleep"}, Failed, "", []string{`""`, "10ms"}},
