@@ -3,8 +3,37 @@ package serve
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
+
+	"github.com/cloudwego/kitex/pkg/klog"
 )
+
+// quietLogger is Kitex's logger without two lines that Kitex writes on stderr for each start of a server, and for each
+// peer that is down. phoebe logs both events with more facts. Kitex's lines would appear in every test with a cluster.
+type quietLogger struct{ klog.FullLogger }
+
+var hiddenFormats = []string{
+	"KITEX: server listen at addr=%s",
+	"KITEX: auto retry retryable error, to_service=%s, retry=%d error=%s",
+}
+
+// Infof implements klog.FormatLogger.
+func (l quietLogger) Infof(format string, args ...any) {
+	if !slices.Contains(hiddenFormats, format) {
+		l.FullLogger.Infof(format, args...)
+	}
+}
+
+// CtxWarnf implements klog.CtxLogger.
+func (l quietLogger) CtxWarnf(ctx context.Context, format string, args ...any) {
+	if !slices.Contains(hiddenFormats, format) {
+		l.FullLogger.CtxWarnf(ctx, format, args...)
+	}
+}
+
+// Kitex's logger may change only before the first use.
+func init() { klog.SetLogger(quietLogger{klog.DefaultLogger()}) }
 
 // quietListener is the listener for Kitex. Kitex reports an error of Accept on stderr, unless Kitex was about to
 // close the listener itself. phoebe closes the listener before Kitex is stopped. So Accept does not return until
