@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
 // findAskable returns the frontends to ask a question, most likely to answer first: seeds before members, each time
@@ -46,6 +48,16 @@ func (c *Client) whyNoneAnswers() error {
 		return fmt.Errorf("%w: %w", errNoneAnswers, *err)
 	}
 	return errNoneAnswers
+}
+
+// Ping asks the frontends for a sign of life, and returns nil as soon as one of them answers. New makes no connection,
+// and Run and Submit look for a frontend for 30 s (WithRetryFor). So a program with a wrong address, secret or
+// certificate learns of the mistake at once by Ping. The error is a *RefusedError if a frontend refused the client, and
+// otherwise says for each frontend why it gave no answer. WithLogger also tells of silent frontends beside one that
+// answers.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := c.askCluster(ctx, &v1.ClusterRequest{FrontendsOnly: true})
+	return err
 }
 
 // contextError returns why ctx has ended. The error is ctx.Err and, if the caller gave another cause, the cause.
