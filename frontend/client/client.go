@@ -17,6 +17,7 @@ import (
 // Client runs jobs on a cluster. It is safe for concurrent use; a program needs one.
 type Client struct {
 	cfg       config
+	runner    Runner // the middleware around directRunner
 	roster    atomic.Pointer[roster]
 	processes *processes
 	nextStart atomic.Uint32 // index from which the next choice of a frontend starts, modulo the number of seeds
@@ -53,6 +54,10 @@ func New(frontends []string, opts ...Option) (*Client, error) {
 	}
 	if err := c.cfg.readKeyFiles(); err != nil {
 		return nil, err
+	}
+	c.runner = directRunner{c}
+	for _, m := range slices.Backward(c.cfg.middleware) {
+		c.runner = m(c.runner)
 	}
 	c.watchKeys()
 	c.roster.Store(&roster{})
@@ -201,7 +206,29 @@ func (c *Client) holdOpen(ctx context.Context) error {
 //   - A frontend takes no more connections. Submitted jobs take turns on the open connections.
 //
 // A single RPC can carry 64 MiB of results: Submit a job with more.
-func (c *Client) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
+func (c *Client) Run(ctx context.Context, job Job) ([]Outcome, error) { return c.runner.Run(ctx, job) }
+
+// Submit submits a job, and returns as soon as a frontend has accepted the job. ctx stays the job's context: when ctx
+// ends, the job is cancelled.
+func (c *Client) Submit(ctx context.Context, job Job) (*Running, error) {
+	return c.runner.Submit(ctx, job)
+}
+
+// Runner runs jobs. A Client is a Runner, and so is each Middleware.
+type Runner interface {
+	Run(ctx context.Context, job Job) ([]Outcome, error)
+	Submit(ctx context.Context, job Job) (*Running, error)
+}
+
+// Middleware returns a Runner that replaces next. Normally it calls next. See WithMiddleware.
+type Middleware func(next Runner) Runner
+
+// directRunner is the innermost Runner of a client: it runs jobs at the frontends.
+type directRunner struct{ c *Client }
+
+// Run is Client.Run without middleware.
+func (d directRunner) Run(ctx context.Context, job Job) (outs []Outcome, err error) {
+	c := d.c
 	if job.Open {
 		return nil, &RefusedError{Reason: Invalid, Message: "job.open: Run waits for its end, use Submit"}
 	}
@@ -253,9 +280,9 @@ func finishRun(outs []Outcome, s *session, err error) ([]Outcome, error) {
 	return outs, nil
 }
 
-// Submit submits a job, and returns as soon as a frontend has accepted the job. ctx stays the job's context: when ctx
-// ends, the job is cancelled.
-func (c *Client) Submit(ctx context.Context, job Job) (*Running, error) {
+// Submit is Client.Submit without middleware.
+func (d directRunner) Submit(ctx context.Context, job Job) (*Running, error) {
+	c := d.c
 	if err := c.holdOpen(ctx); err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ type config struct {
 	keys           *identity.Keys // in tlsDir; nil: no TLS
 	log            *slog.Logger
 	tracer         trace.Tracer // nil: none
+	middleware     []Middleware // the first is outermost
 	rpcTimeout     time.Duration
 	connectTimeout time.Duration
 	retryFor       time.Duration
@@ -85,6 +86,13 @@ func WithName(name string) Option { return func(c *config) { c.name = name } }
 // WithLogger logs frontends that do not answer, at level warn, and jobs that move to another frontend, at level
 // debug. By default nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
+
+// WithMiddleware wraps m around Run and Submit, and so around Call, Map and Stream. The first Middleware is the
+// outermost. A Middleware may change the job or its context, refuse the job, or look at outcomes. After Submit, a
+// Middleware waits for Running.Done to learn of the job's end.
+func WithMiddleware(m ...Middleware) Option {
+	return func(c *config) { c.middleware = append(c.middleware, m...) }
+}
 
 // WithRPCTimeout bounds each call that a frontend answers at once, such as Submit, Cancel and Cluster. As long as bytes
 // of a large request or answer move, the call goes on. Default 5 s.

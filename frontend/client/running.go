@@ -23,11 +23,12 @@ type Running struct {
 	onEnd func(error) // called after the last outcome, with the job's error
 
 	mu        sync.Mutex
-	news      sync.Cond // broadcast after each change of the fields below
-	outcomes  []Outcome // not handed out yet, in order of arrival
-	jobEnded  bool      // no more outcomes will come
-	err       error     // if jobEnded: nil, or why some outcomes are missing
-	frontend  *frontend // the frontend that leads to the owner
+	news      sync.Cond     // broadcast after each change of the fields below
+	outcomes  []Outcome     // not handed out yet, in order of arrival
+	done      chan struct{} // closed with jobEnded
+	jobEnded  bool          // no more outcomes will come
+	err       error         // if jobEnded: nil, or why some outcomes are missing
+	frontend  *frontend     // the frontend that leads to the owner
 	handle    v1.Handle
 	cancelled bool
 	satisfied bool
@@ -44,7 +45,9 @@ type Running struct {
 
 // newRunning makes the Running of a submitted session. The caller sets onEnd and calls poll.
 func newRunning(s *session) *Running {
-	r := &Running{s: s, taskCount: len(s.tasks), addLock: make(chan struct{}, 1), shape: s.shape}
+	r := &Running{
+		s: s, taskCount: len(s.tasks), addLock: make(chan struct{}, 1), shape: s.shape, done: make(chan struct{}),
+	}
 	r.news.L = &r.mu
 	s.retractAddition = r.retractAddition
 	return r
@@ -148,6 +151,18 @@ func (r *Running) Wait() ([]Outcome, error) {
 		}
 	}
 	return outs, err
+}
+
+// Done returns a channel that is closed at the end of the job. From then on the client has all outcomes, and Wait does
+// not block.
+func (r *Running) Done() <-chan struct{} { return r.done }
+
+// Err returns the error of the whole job after its end: *UnfinishedError or ErrClosed. Err takes no outcome, and knows
+// no errors of tasks. Before the end Err returns nil.
+func (r *Running) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
 }
 
 // Cancel ends the tasks that have no outcome yet. Their outcome is a *TaskError with Reason Cancelled. After an error
@@ -284,6 +299,7 @@ func (r *Running) endJob(err error) {
 		}
 	}
 	r.jobEnded, r.err = true, err
+	close(r.done)
 	r.onEnd(err)
 	r.news.Broadcast()
 }
