@@ -81,8 +81,8 @@
 //   - Functions (worker/exec: Register, Registry.Use, Task). An exec.Registry holds the functions that a worker
 //     runs. exec.Register adds a function of Go values, and [NewTask] makes a task of such a function. Registry.Use
 //     wraps every function in shared code, such as logging. In a function, exec.Task describes the running task.
-//   - Workers (worker/serve). serve.New and Server.Start turn a program into a worker. In tests, package client/local
-//     runs a whole cluster with the same functions in one process.
+//   - Workers (worker/serve). serve.New and Server.Start turn a program into a worker. In tests, localtest.New
+//     (client/local/localtest) runs a whole cluster with the same functions in one process.
 //   - Jobs ([Client.Run], [Client.Submit]). Job.Tenant names the tenant that the job runs for. Job.Deadline bounds
 //     the job's time.
 //   - Stages (Stage; worker/exec: Common). A [Stage] starts when all stages in its After have results. Put data that
