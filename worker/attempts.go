@@ -42,7 +42,7 @@ func (c *Core) hasAttempt(l *link, id probe.AttemptID) bool {
 func (c *Core) startAttempt(a *attempt, now time.Time, acts []Action) []Action {
 	a.state, a.startedAt, a.returnPlace = running, now, nil
 	c.changes++
-	a.bill.startUse()
+	a.bill.StartUse()
 	c.addCPUUse(a, a.demand.CPU)
 	a.runIndex = int32(len(c.runs))
 	c.runs = append(c.runs, a)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	fairness "github.com/phoebe-sched/phoebe/probe/fair"
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
@@ -225,24 +226,11 @@ func (c *Core) checkQueueOf(q *queue, hasAccounts bool) error {
 			return fmt.Errorf("tenant %q has %d places, %d counted", name, places[&t.account], t.placeCount)
 		}
 	}
-	bills := map[*account]*account{} // sums of the open bills at or below the account
-	add := func(b bill, turns int) {
-		if b.account != nil {
-			places[b.account] += 0 // so the account counts as busy
-		}
-		for a := b.account; a != nil && a.parent != nil; a = a.parent {
-			sum := bills[a]
-			if sum == nil {
-				sum = &account{}
-				bills[a] = sum
-			}
-			sum.openBills++
-			sum.openTurns += turns
-			sum.paidAhead += b.paid
-			if b.inUse {
-				sum.useRate += float64(b.cpu)
-				sum.begunSum += float64(b.cpu) * float64(b.usedSince)
-			}
+	var turns, uses []fairness.Bill[*place] // open bills: of turns that are on, and of attempts
+	addBill := func(list *[]fairness.Bill[*place], b bill) {
+		if b.queue != nil {
+			places[b.Account()] += 0 // so the account counts as busy
+			*list = append(*list, b.Bill)
 		}
 	}
 	for _, l := range c.links {
@@ -251,63 +239,29 @@ func (c *Core) checkQueueOf(q *queue, hasAccounts bool) error {
 				continue
 			}
 			if hasTurn := p.state == asking || p.state == askingAhead; (hasTurn && hasAccounts) !=
-				(p.bill.account != nil) {
+				(p.bill.queue != nil) {
 				return fmt.Errorf("place %d of link %d is in state %d: bill %v", p.res, l.id, p.state, p.bill)
 			}
-			add(p.bill, 1)
+			addBill(&turns, p.bill)
 		}
 	}
 	for id, a := range c.attempts {
 		if a.state == ended || c.queueOf(a.class) != q {
 			continue
 		}
-		if hasAccounts != (a.bill.account != nil) {
+		if hasAccounts != (a.bill.queue != nil) {
 			return fmt.Errorf("attempt %s is in state %d: bill %v", id, a.state, a.bill)
 		}
-		add(a.bill, 0)
-	}
-	below := map[*account]int{}
-	var accounts []*account
-	for _, t := range q.tenants {
-		accounts = append(accounts, &t.account)
+		addBill(&uses, a.bill)
 	}
 	if f, ok := q.policy.(*fair); ok {
-		for path, a := range f.innerAccounts {
-			if accounts = append(accounts, a); a.path != path {
-				return fmt.Errorf("the path %q is filed under %q", a.path, path)
-			}
+		leaves := map[string]*account{}
+		for _, t := range q.tenants {
+			leaves[t.name] = &t.account
 		}
-		accounts = append(accounts, &f.root)
-	}
-	for _, a := range accounts {
-		if a.parent != nil {
-			below[a.parent]++
+		if err := f.Check(leaves, turns, uses); err != nil {
+			return err
 		}
-		if waits := a.hasPlaces() && a.parent != nil; waits != (a.pos > 0) {
-			return fmt.Errorf("account %q: having places and being in the parent's heap do not agree", a.path)
-		}
-	}
-	for _, a := range accounts {
-		if a.childCount != below[a] {
-			return fmt.Errorf("%d accounts are children of %q, %d counted", below[a], a.path, a.childCount)
-		}
-		if a.parent == nil {
-			continue
-		}
-		sum := bills[a]
-		if sum == nil {
-			sum = &account{}
-		}
-		delete(bills, a)
-		// A bill of years that was paid and given back leaves an error of some hundred mCPU ns in small sums.
-		differ := func(a, b float64) bool { return math.Abs(a-b) > 1e4+max(a, b)/1e9 }
-		if a.openTurns != sum.openTurns || a.openBills != sum.openBills ||
-			differ(a.paidAhead, sum.paidAhead) || differ(a.useRate, sum.useRate) || differ(a.begunSum, sum.begunSum) {
-			return fmt.Errorf("tenant %q has open bills %v, counted %v", a.path, sum, a)
-		}
-	}
-	if len(bills) > 0 {
-		return fmt.Errorf("%d tenants with open bills are forgotten", len(bills))
 	}
 	if q.busyTenants != len(places) || q.recentTenant != nil && q.recentTenant != q.tenants[q.recentTenant.name] {
 		return fmt.Errorf("%d tenants with places or bills, %d counted", len(places), q.busyTenants)

@@ -510,9 +510,9 @@ func New(cfg Config) *Core {
 		spareQueue:      newQueue(),
 	}
 	c.queue.policy = cfg.Order.newPolicy(&c.cfg, &c.queue)
-	c.spareQueue.policy = &fair{
-		queue: &c.spareQueue, weights: cfg.Weights, innerAccounts: map[string]*account{}, byWorkLeft: true,
-	}
+	spare := newFair(&c.spareQueue, cfg.Weights)
+	spare.byWorkLeft = true
+	c.spareQueue.policy = spare
 	c.free = c.capacity
 	for _, f := range cfg.Functions {
 		c.functions[f] = true

@@ -42,8 +42,8 @@
 // # Where is ...
 //
 //	Which place gets the next free slot?                  places.go, Core.assignRoom
-//	Whose turn comes first under the order fair?          fair.go, account.Before
-//	What does a turn cost its tenant?                     fair.go, account.payInAdvance
+//	Whose turn comes first under the order fair?          fair.go, fair.nextPlace
+//	What does a turn cost its tenant?                     fair.go, place.TurnCost
 //	When may a later place fill a gap?                    plan.go, Core.findGaps
 //	How long would a task wait here?                      plan.go, Core.Matrix
 //	When is spare work stopped?                           spare.go, Core.preemptForRegular

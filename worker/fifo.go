@@ -12,7 +12,7 @@ import (
 type fifo struct {
 	unpaid
 	places pq.Heap[*place]
-	walk   walk[*place] // scratch of inOrder
+	walk   pq.Walk[*place] // scratch of inOrder
 }
 
 func (f *fifo) addPlace(p *place)           { f.places.Push(p) }
@@ -21,5 +21,5 @@ func (f *fifo) nextPlace(time.Time) *place  { return f.places.Min() }
 func (f *fifo) allPlaces() iter.Seq[*place] { return slices.Values(f.places.All()) }
 
 func (f *fifo) inOrder(time.Time) iter.Seq[*place] {
-	return func(yield func(*place) bool) { f.walk.visitAll(&f.places, yield) }
+	return func(yield func(*place) bool) { f.walk.VisitAll(&f.places, yield) }
 }

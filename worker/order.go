@@ -3,11 +3,9 @@ package worker
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
 // Order is the policy for the order of the queue.
@@ -40,7 +38,7 @@ func ParseOrder(s string) (Order, error) {
 func (o Order) newPolicy(cfg *Config, q *queue) policy {
 	switch o {
 	case Fair:
-		return &fair{queue: q, weights: cfg.Weights, innerAccounts: map[string]*account{}}
+		return newFair(q, cfg.Weights)
 	case Priority:
 		return &byPriority{}
 	case Shortest:
@@ -81,59 +79,3 @@ func (unpaid) closeAccount(*tenant)                                        {}
 func (unpaid) setWeights(*tenant, []uint32)                                {}
 func (unpaid) chargeTurn(*place)                                           {}
 func (unpaid) chargeAttempt(*tenant, probe.Demand, time.Duration) (b bill) { return }
-
-// walk visits the items of a heap in their order, without changing the heap. After an item, its children in the
-// heap become candidates. A walk is good until the heap changes.
-type walk[T pq.Item[T]] struct {
-	items      []T
-	candidates []int // positions of items that may come next, the best position last
-}
-
-func (w *walk[T]) startWalk(h *pq.Heap[T]) {
-	w.items, w.candidates = h.All(), w.candidates[:0]
-	w.addCandidate(0)
-}
-
-// endWalk drops the heap.
-func (w *walk[T]) endWalk() { w.items = nil }
-
-// peek returns the next item; ok is false at the end.
-func (w *walk[T]) peek() (x T, ok bool) {
-	if len(w.candidates) == 0 {
-		return x, false
-	}
-	return w.items[w.candidates[len(w.candidates)-1]], true
-}
-
-// skip moves on to the item after the next.
-func (w *walk[T]) skip() {
-	last := len(w.candidates) - 1
-	i := w.candidates[last]
-	w.candidates = w.candidates[:last]
-	w.addCandidate(2*i + 1) // a pq.Heap is a binary heap
-	w.addCandidate(2*i + 2)
-}
-
-// visitAll yields the items of h in order until yield returns false.
-func (w *walk[T]) visitAll(h *pq.Heap[T], yield func(T) bool) {
-	defer w.endWalk()
-	for w.startWalk(h); ; w.skip() {
-		if x, ok := w.peek(); !ok || !yield(x) {
-			return
-		}
-	}
-}
-
-// addCandidate sorts the item at position i in among the candidates, if there is an item.
-func (w *walk[T]) addCandidate(i int) {
-	if i >= len(w.items) {
-		return
-	}
-	pos, _ := slices.BinarySearchFunc(w.candidates, w.items[i], func(j int, x T) int {
-		if x.Before(w.items[j]) {
-			return -1
-		}
-		return 1
-	})
-	w.candidates = slices.Insert(w.candidates, pos, i)
-}

@@ -297,7 +297,7 @@ func (c *Core) assignInOrder(now time.Time, acts []Action) []Action {
 			c.removeAskedAhead(p)
 			p.state = asking
 			c.takePlaceRoom(p)
-			p.bill.startUse()
+			p.bill.StartUse()
 			continue
 		}
 		if c.queue.len() == 0 {
@@ -316,7 +316,7 @@ func (c *Core) assignInOrder(now time.Time, acts []Action) []Action {
 // without a task asks its frontend for a task.
 func (c *Core) giveRoom(p *place, now time.Time, acts []Action) []Action {
 	if p.launch == nil {
-		p.bill.startUse()
+		p.bill.StartUse()
 		c.takePlaceRoom(p)
 		return c.askPlace(p, asking, now, acts)
 	}

@@ -106,7 +106,7 @@ func (q *queue) ensureTenant(name string) *tenant {
 
 // isIdle reports whether a tenant has neither queued places nor open bills. A bill is open until the cost of its turn
 // is known.
-func (t *tenant) isIdle() bool { return t.placeCount == 0 && t.openBills == 0 }
+func (t *tenant) isIdle() bool { return t.placeCount == 0 && !t.HasBills() }
 
 // forgetIdleTenants forgets half of the idle tenants. Under Fair, the tenants with the least debt go.
 func (q *queue) forgetIdleTenants() {
@@ -117,7 +117,7 @@ func (q *queue) forgetIdleTenants() {
 		}
 	}
 	slices.SortFunc(idlers, func(t, u *tenant) int {
-		return cmp.Or(cmp.Compare(t.amountOwed(), u.amountOwed()), cmp.Compare(t.name, u.name))
+		return cmp.Or(cmp.Compare(t.AmountOwed(), u.AmountOwed()), cmp.Compare(t.name, u.name))
 	})
 	for _, t := range idlers[:(len(idlers)+1)/2] {
 		q.closeAccount(t)

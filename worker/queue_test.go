@@ -42,7 +42,7 @@ func TestFairForgetsTenants(t *testing.T) {
 			c.Step(now, Received{1, probe.Decline{Res: i - 3}}, nil)
 		}
 	}
-	if owes := c.queue.ensureTenant("debtor").amountOwed(); owes < float64(time.Minute)*float64(probe.Slot.CPU) {
+	if owes := c.queue.ensureTenant("debtor").AmountOwed(); owes < float64(time.Minute)*float64(probe.Slot.CPU) {
 		t.Errorf("the debtor owes %v millicore nanoseconds", owes)
 	}
 	if n := len(c.queue.tenants); c.queue.len() != 4 || n > 2000 {

@@ -12,7 +12,7 @@ type shortest struct {
 	fifo
 	starvationBound time.Duration    // after this wait a place goes first
 	byArrival       pq.Heap[arrival] // the same places by arrival
-	arrivalWalk     walk[arrival]    // scratch of inOrder
+	arrivalWalk     pq.Walk[arrival] // scratch of inOrder
 }
 
 // arrival orders places by arrival.
@@ -50,7 +50,7 @@ func (s *shortest) nextPlace(now time.Time) *place {
 func (s *shortest) inOrder(now time.Time) iter.Seq[*place] {
 	return func(yield func(*place) bool) {
 		more := true
-		s.arrivalWalk.visitAll(&s.byArrival, func(a arrival) bool {
+		s.arrivalWalk.VisitAll(&s.byArrival, func(a arrival) bool {
 			starves := s.isStarving(a.place, now)
 			more = !starves || yield(a.place)
 			return starves && more
@@ -58,6 +58,6 @@ func (s *shortest) inOrder(now time.Time) iter.Seq[*place] {
 		if !more {
 			return
 		}
-		s.walk.visitAll(&s.places, func(p *place) bool { return s.isStarving(p, now) || yield(p) })
+		s.walk.VisitAll(&s.places, func(p *place) bool { return s.isStarving(p, now) || yield(p) })
 	}
 }

@@ -23,7 +23,7 @@ const root = "../../.."
 // table lists the mutants of each package.
 var table = []packageMutants{
 	frontend, frontendEstimate, frontendPlace, frontendRecord, frontendServe, frontendTenants, frontendView,
-	probe,
+	probe, probeFair,
 	worker, workerExec,
 }
 
@@ -34,11 +34,13 @@ type packageMutants struct {
 }
 
 // core returns the folder with the tests of the package. The tests of frontend also test the packages of its
-// core.
+// core, and the tests of worker also test probe/fair.
 func (p *packageMutants) core() string {
 	switch p.folder {
 	case "frontend/view", "frontend/jobs", "frontend/place", "frontend/ledger":
 		return "frontend"
+	case "probe/fair":
+		return "worker"
 	default:
 		return p.folder
 	}

@@ -489,14 +489,6 @@ var worker = packageMutants{"worker", []mutant{
 		"now.Sub(p.queuedAt) >= s.starvationBound", "now.Sub(p.queuedAt) >= 1000*s.starvationBound",
 	},
 	{
-		"under fair, an absent tenant saves nothing up", "fair.catchUpStart",
-		"a.startTag = max(a.startTag, a.parent.virtualTime)", "",
-	},
-	{
-		"under fair, a tenant pays for what it used", "bill.settle",
-		"a.startTag += (float64(used)*float64(b.cpu) - b.paid) / a.weight", "",
-	},
-	{
 		"under fair, tasks that ride along pay", "Core.reservePlaces",
 		"c.takeRoom(need)\n\t\t\t\ta.bill = c.queue.chargeAttempt(tenant, m.Demand, a.expectedRun)", "c.takeRoom(need)",
 	},
@@ -505,45 +497,16 @@ var worker = packageMutants{"worker", []mutant{
 		"p.demand, b.expectedRun)", "p.demand, p.expectedRun)",
 	},
 	{
-		"under fair, no tenant waits for advance payments of others", "account.advanceVirtual",
-		"min(child.startTag, served)", "max(child.startTag, served)",
-	},
-	{
 		"under fair, a tenant that owes is not forgotten first", "queue.forgetIdleTenants",
-		"cmp.Compare(t.amountOwed(), u.amountOwed())", "cmp.Compare(u.amountOwed(), t.amountOwed())",
-	},
-	{
-		"under fair, parents pay what a tenant pays", "account.payInAdvance",
-		"a.startTag += b.paid / a.weight\n", "a.startTag += b.paid / a.weight\n\t\tbreak\n",
-	},
-	{
-		"under fair, tenants below a path share the part of the path", "fair.openAccount",
-		"parent = f.ensureInnerAccount(path, parent)", "continue",
-	},
-	{
-		"under fair, frontends send the weights", "fair.setWeights",
-		"a.weight = float64(weights[i])", "",
-	},
-	{
-		"under fair, the parts of a path have a weight each", "fair.setWeights",
-		"a.weight = float64(weights[i])", "a.weight = float64(weights[0])",
-	},
-	{
-		"under fair, a tenant that becomes a parent keeps its debt", "fair.ensureInnerAccount",
-		"a.weight, a.startTag, a.virtualTime = own.weight, own.startTag, own.startTag", "a.weight = own.weight",
+		"cmp.Compare(t.AmountOwed(), u.AmountOwed())", "cmp.Compare(u.AmountOwed(), t.AmountOwed())",
 	},
 	{
 		"under fair, a tenant's own jobs go by priority", "fair.addPlace",
 		"p.sortKey = -float64(p.priority)", "",
 	},
 	{
-		"under fair, a turn is charged the typical cost of its tasks", "fair.chargeTurn",
-		"p.bill = p.queueTenant.account.payInAdvance(p.demand, p.expectedRun)",
-		"p.bill = p.queueTenant.account.payInAdvance(p.demand, p.estimate)",
-	},
-	{
-		"plans foresee the turns of paths", "fair.foreseeOrder",
-		"c.startTag += cost / c.account.weight", "c.startTag += cost * 0",
+		"under fair, a turn is charged the typical cost of its tasks", "place.TurnCost",
+		"return p.demand, p.expectedRun", "return p.demand, p.estimate",
 	},
 	{
 		"a place counts the typical run time of its tasks", "Core.reservePlaces",

@@ -1,0 +1,107 @@
+package fair
+
+import "github.com/phoebe-sched/phoebe/probe/pq"
+
+// cursor is an account's part of a walk through the tree.
+type cursor[T Item[T]] struct {
+	account     *Account[T]
+	parent      *cursor[T]
+	startTag    float64 // of its next turn, in virtual time
+	items       pq.Walk[T]
+	children    pq.Heap[*cursor[T]]
+	hasChildren bool // children is filled
+	pos         int
+}
+
+func (c *cursor[T]) Before(d *cursor[T]) bool {
+	if c.startTag != d.startTag {
+		return c.startTag < d.startTag
+	}
+	return c.firstItem().Before(d.firstItem())
+}
+
+func (c *cursor[T]) Pos() *int { return &c.pos }
+
+// firstItem returns the next item of the walk. There must be such an item.
+func (c *cursor[T]) firstItem() T {
+	for c.hasChildren {
+		c = c.children.Min()
+	}
+	if c.account.waiting.Len() > 0 {
+		return c.account.firstItem()
+	}
+	x, _ := c.items.Peek()
+	return x
+}
+
+// InOrder yields the items in the order of their turns, if none comes or goes meanwhile and each turn costs what is
+// expected. The accounts are not charged. The number of children of an account that take part is at most the given
+// one; further children come after them, and are left out.
+func (t *Tree[T]) InOrder(children int, yield func(T) bool) {
+	defer t.releaseCursors()
+	root := t.newCursor(&t.root, nil)
+	for t.root.hasItems() {
+		c := root
+		for c.account.waiting.Len() > 0 {
+			if !c.hasChildren {
+				t.fillCursor(c, children)
+			}
+			if c.children.Len() == 0 {
+				return
+			}
+			c = c.children.Min()
+		}
+		x, _ := c.items.Peek()
+		if !yield(x) {
+			return
+		}
+		cost := c.account.turnCost(x.TurnCost())
+		c.items.Skip()
+		_, more := c.items.Peek()
+		for ; c.parent != nil; c = c.parent {
+			c.startTag += cost / c.account.weight
+			if more {
+				c.parent.children.Fix(c)
+			} else {
+				c.parent.children.Remove(c)
+			}
+			more = c.parent.children.Len() > 0
+		}
+	}
+}
+
+// fillCursor makes cursors for the waiting children of c, at most the given number.
+func (t *Tree[T]) fillCursor(c *cursor[T], most int) {
+	c.hasChildren = true
+	for t.walk.Start(&c.account.waiting); c.children.Len() < most; t.walk.Skip() {
+		a, ok := t.walk.Peek()
+		if !ok {
+			break
+		}
+		c.children.Push(t.newCursor(a, c))
+	}
+	t.walk.End()
+}
+
+func (t *Tree[T]) newCursor(a *Account[T], parent *cursor[T]) *cursor[T] {
+	if t.cursorsUsed == len(t.cursors) {
+		t.cursors = append(t.cursors, &cursor[T]{})
+	}
+	c := t.cursors[t.cursorsUsed] // reuses the slices of an earlier walk
+	t.cursorsUsed++
+	c.account, c.parent, c.startTag = a, parent, a.startTag
+	c.items.Start(&a.items)
+	return c
+}
+
+// releaseCursors ends a walk, and drops all pointers to items and accounts.
+func (t *Tree[T]) releaseCursors() {
+	for _, c := range t.cursors[:t.cursorsUsed] {
+		for c.children.Len() > 0 {
+			c.children.Remove(c.children.All()[c.children.Len()-1])
+		}
+		c.account, c.parent, c.hasChildren = nil, nil, false
+		c.items.End()
+	}
+	t.cursorsUsed = 0
+}
