@@ -128,6 +128,7 @@ func (c *jobs) removeJob(j *job) {
 	c.releasePayloads(j, j.payloadBytes)
 	for t := j.tenant; t != nil; t = t.parent {
 		if t.jobs--; t.jobs == 0 {
+			c.closeLines(t)
 			delete(c.tenants, t.name)
 		}
 	}

@@ -1,12 +1,14 @@
 package frontend
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/fair"
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
@@ -485,8 +487,20 @@ func (c *Core) checkRounds() error {
 // crowd. If the matrix of a worker does not count an attempt yet, the attempt waits in the worker's queue.
 func (c *Core) checkLong() error {
 	l := &c.batch
+	due, room := map[string]*fair.Account[*longTask]{}, map[string]*fair.Account[roomSleeper]{}
+	for path, t := range c.tenants {
+		if t.dueAccount.IsOpen() {
+			due[path] = &t.dueAccount
+		}
+		if t.roomAccount.IsOpen() {
+			room[path] = &t.roomAccount
+		}
+	}
+	if err := cmp.Or(c.batchQueue.Check(due, nil, nil), c.roomSleepers.Check(room, nil, nil)); err != nil {
+		return fmt.Errorf("the lines of long tasks: %w", err)
+	}
 	entries := map[*task]int{}
-	for _, x := range c.batchQueue.All() {
+	for x := range c.batchQueue.All {
 		if entries[x.task]++; !x.sleepUntil.IsZero() {
 			return fmt.Errorf("job %v, task %d is in the next batch and sleeps until %v",
 				x.task.group.job.ID, x.task.spec.Index, x.sleepUntil)

@@ -27,12 +27,17 @@ type Core struct{ planner }
 func New(cfg Config, rng *rand.Rand) *Core {
 	cfg = cfg.Defaults()
 	v := view.New(cfg.Estimate, rng)
+	all := map[string]*tenant{}
+	batchQueue, roomSleepers := newLines(all)
 	return &Core{planner{
 		ledger: ledger{jobs: jobs{
-			cfg:        cfg,
-			view:       v,
-			byID:       map[probe.JobID]*job{},
-			tenants:    map[string]*tenant{},
+			cfg:     cfg,
+			view:    v,
+			byID:    map[probe.JobID]*job{},
+			tenants: all,
+
+			batchQueue: batchQueue, roomSleepers: roomSleepers,
+
 			refusals:   refusals{byTenant: map[string]*tenantRefusals{}},
 			rateClocks: map[string]time.Time{},
 			quotas:     tenants.NewQuotas(),

@@ -40,9 +40,10 @@
 //
 // Tenants are kept apart. If a tenant's jobs have waited too long, or if a tenant's tasks would leave little room to
 // other tenants, the frontend refuses the tenant's job. The frontend offers room at workers to one tenant after
-// another. The order of turns at a worker is up to the worker. Under fair, the default order, a tenant waits only for
-// its own jobs. Under fifo, a tenant waits behind the jobs of all tenants. Each tenant that asks for more than there is
-// may add up to MaxWait to this wait.
+// another. Long tasks wait in a line where tenants take turns by their tokens (package probe/fair), and a job's
+// priority counts among the jobs of its tenant. The order of turns at a worker is up to the worker. Under fair, the
+// default order, a tenant waits only for its own jobs. Under fifo, a tenant waits behind the jobs of all tenants. Each
+// tenant that asks for more than there is may add up to MaxWait to this wait.
 //
 // A tenants file may say how many tokens tenants have. Tasks placed by estimation are regular as far as the tenant's
 // tokens go. Tasks beyond the tokens are spare, and use what no other tenant uses. The tasks beyond that wait in

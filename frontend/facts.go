@@ -9,6 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/place"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/fair"
 	"github.com/phoebe-sched/phoebe/probe/list"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
@@ -260,6 +261,9 @@ type tenant struct {
 	isDebtor      bool            // listed in jobs.debtors
 	starvedRounds int             // Others events since the first task was held, while no task may run
 
+	dueAccount  fair.Account[*longTask]   // in jobs.batchQueue; opened with the first due task of own jobs
+	roomAccount fair.Account[roomSleeper] // in jobs.roomSleepers; likewise
+
 	node list.Node[*tenant] // among the tenants with hungry jobs
 }
 
@@ -376,8 +380,9 @@ type longTask struct {
 	wait, run, read time.Duration
 }
 
-// Before orders long tasks for a batch: by priority, then by job. In a job the task with the longer critical path
-// comes first, then the task with more input bytes.
+// Before orders the long tasks of a tenant for a batch: by priority, then by job. In a job the task with the longer
+// critical path comes first, then the task with more input bytes. Tenants take turns (jobs.batchQueue), and Before
+// decides between tenants only if their turns are due at the same time.
 func (x *longTask) Before(y *longTask) bool {
 	i, j := x.task.group.job, y.task.group.job
 	if i == j {
@@ -398,13 +403,17 @@ func (x *longTask) criticalPath() time.Duration {
 	return j.stages[x.task.group.stageIndex].criticalPath
 }
 
-// mayMatchWith reports whether x and y may be matched in one batch, because their jobs or stages are equally urgent.
+// mayMatchWith reports whether x and y, tasks of one tenant, may be matched in one batch, because their jobs or stages
+// are equally urgent.
 func (x *longTask) mayMatchWith(y *longTask) bool {
 	i, j := x.task.group.job, y.task.group.job
 	return i.Priority == j.Priority && (i != j || x.criticalPath() == y.criticalPath())
 }
 
 func (x *longTask) Pos() *int { return &x.pos }
+
+// TurnCost implements fair.Item: a task costs its tenant the expected run.
+func (x *longTask) TurnCost() (probe.Demand, time.Duration) { return x.spec.Demand, x.spec.Work.Mean }
 
 // Links makes a longTask an item of lists.
 func (x *longTask) Links() *list.Node[*longTask] { return &x.node }

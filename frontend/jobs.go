@@ -9,6 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/fair"
 	"github.com/phoebe-sched/phoebe/probe/list"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
@@ -51,10 +52,12 @@ type jobs struct {
 	pending      int                             // tasks without an outcome
 	payloadBytes int                             // bytes of their payloads
 
+	// Tenants take turns in batchQueue and in roomSleepers by their weights, like tenants in workers' queues.
+	batchQueue   *fair.Tree[*longTask]   // tasks for the next batch
+	roomSleepers *fair.Tree[roomSleeper] // sleepers that wake as soon as a worker has room
+
 	restingTasks    pq.Heap[rester]       // tasks in state resting
-	batchQueue      pq.Heap[*longTask]    // tasks for the next batch
 	sleepers        pq.Heap[sleeper]      // tasks for a later batch
-	roomSleepers    pq.Heap[roomSleeper]  // sleepers that wake as soon as a worker has room
 	nearGroups      list.List[*nearGroup] // of all groups of jobs under way
 	ripeningShelves pq.Heap[*shelf]       // shelves with green tasks
 

@@ -9,6 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/fair"
 )
 
 // Tasks that are long, or that need files or much data, are bound early to the worker with the earliest expected end
@@ -19,7 +20,8 @@ import (
 const (
 	// batchPause is the pause between two batches. A task left over by a batch goes into a later batch. If the task is
 	// left over again and again, its pause doubles each time, and other tasks go first. After maxOutbid times the pause
-	// stops growing.
+	// stops growing. Of each tenant, the first task left over by a batch has no pause: otherwise the pauses, and not
+	// the tenants' tokens, would say who goes first.
 	batchPause = time.Millisecond
 	maxOutbid  = 5
 	// blindRetry is the first pause of a task for which no worker with a known matrix was found. Each further
@@ -103,10 +105,13 @@ func (c *planner) endAsking() {
 func (c *planner) askMatrices(now time.Time, acts []Action) []Action {
 	b := &c.batch
 	c.view.ForgetOldMatrices(now)
-	due := c.batchQueue.All()
-	due = due[:min(len(due), estimate.MaxBatch)]
-	for _, x := range due {
+	var due []*longTask
+	c.batchQueue.InOrder(estimate.MaxBatch, func(x *longTask) bool {
 		c.updateWork(x)
+		due = append(due, x)
+		return len(due) < estimate.MaxBatch
+	})
+	for _, x := range due {
 		for _, key := range c.doubtfulWorkers(x, len(due), now) {
 			if w := c.workers[key]; len(b.asked) < maxAsked && w.mayAskMatrix(now) {
 				w.awaitMatrix()
@@ -155,22 +160,31 @@ func (c *planner) askMatrix(w *worker, now time.Time, acts []Action) []Action {
 	return append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true}})
 }
 
-// matchBatch places a batch of due tasks of the same priority. A task without a worker sleeps for a while, or
-// goes to a random worker after maxBlind tries. A task beyond the window of its group or the tokens of its tenant
-// joins the crowd.
+// matchBatch places a batch of due tasks. Tenants take turns, and the tasks of a tenant in a batch have the same
+// priority. A task without a worker sleeps for a while, or goes to a random worker after maxBlind tries. A task beyond
+// the window of its group or the tokens of its tenant joins the crowd. A tenant pays for placed tasks only.
 func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 	b := &c.batch
 	var batch []*longTask
 	var specs []estimate.Task
 	sets := map[*group]int{} // numbers of the groups in this batch, from 1
 	picked, pickedDemand := map[*group]int{}, map[*tenant]int64{}
+	lastPicked, hasLeftover := map[*tenant]*longTask{}, map[*tenant]bool{}
+	var turns []fair.Bill[*longTask]
 	// At most maxEarly tasks join the crowd in a step, so that the step does not take long.
 	for crowded := 0; c.batchQueue.Len() > 0 && len(batch) < estimate.MaxBatch && crowded < maxEarly; {
 		x := c.batchQueue.Min()
-		if len(batch) > 0 && !x.mayMatchWith(batch[len(batch)-1]) {
+		g := x.task.group
+		last := lastPicked[g.job.tenant]
+		if last != nil && !x.mayMatchWith(last) {
 			break
 		}
-		g := x.task.group
+		// A batch gives each worker one task. With more tasks than workers, the matcher and not the line would choose
+		// the tenant to be served.
+		if isShared := len(lastPicked) > 1 || len(batch) > 0 && last == nil; isShared &&
+			len(batch) >= c.view.Fleet().Len() {
+			break
+		}
 		stranded := g.Set.Len() == 0
 		if stranded == g.job.strandedSince.IsZero() { // refreshJob starts or clears the time limit for stranded tasks
 			c.refreshJob(g.job, now)
@@ -187,7 +201,8 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 			pickedDemand[tenant] += g.tokenCost()
 		}
 		picked[g]++
-		c.takeDue(x)
+		lastPicked[g.job.tenant] = x
+		turns = append(turns, c.takeDue(x))
 		x.spec.ExtraCandidates = b.asked
 		if sets[g] == 0 {
 			sets[g] = len(sets) + 1
@@ -201,9 +216,11 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 	}
 	c.Stats.Batches++
 	choices, order := c.view.Fleet().Batch(specs, c.cfg.Matcher, now, c.rand)
+	placed := make([]bool, len(batch))
 	for _, i := range order {
 		if !c.tryPostpone(batch[i], &choices[i], now) {
 			acts = c.commitLong(batch[i], c.workers[choices[i].Choice().Worker], &choices[i], now, acts)
+			placed[i] = true
 		}
 	}
 	for i, x := range batch {
@@ -212,23 +229,32 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		case choice.Chosen >= 0:
 		case len(choice.Candidates) > 0:
 			c.Stats.Leftovers++
+			if tenant := x.task.group.job.tenant; !hasLeftover[tenant] {
+				hasLeftover[tenant] = true
+				c.recordDecision(x, choice, nil, now)
+				c.makeDue(x)
+				continue
+			}
 			c.recordAndSleep(x, choice, now.Add(batchPause<<x.outbid), now)
-			c.roomSleepers.Push(roomSleeper{x})
+			c.awaitRoom(x)
 			x.outbid = min(x.outbid+1, maxOutbid)
 		case x.blindTries == maxBlind:
 			choice.Reason = fmt.Sprintf("%s; after %d such tries it went to a random worker", choice.Reason, maxBlind)
 			acts = c.commitLong(x, c.drawWorker(x), choice, now, acts)
+			placed[i] = true
 		case x.mayUseAll || c.fitsNowhereOpen(x):
 			x.mayUseAll = true
 			choice.Reason = "the task needs more than any worker leaves open to long tasks, so it went " +
 				"to a random worker and may use all of it"
 			acts = c.commitLong(x, c.drawWorker(x), choice, now, acts)
+			placed[i] = true
 		default:
 			c.recordAndSleep(x, choice, now.Add(blindRetry<<x.blindTries), now)
 			x.blindTries++
 		}
 	}
-	for _, x := range batch {
+	for i, x := range batch {
+		settleTurn(x, turns[i], placed[i])
 		if j := x.task.group.job; j.matching == 0 { // the job may be at its tail from now on
 			c.refreshJob(j, now)
 		}
@@ -258,7 +284,7 @@ func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.T
 		x.vainWakes++ // the room is still there, and x had rather wait for another worker
 	}
 	if x.vainWakes < maxVainWakes {
-		c.roomSleepers.Push(roomSleeper{x})
+		c.awaitRoom(x)
 	}
 	return true
 }

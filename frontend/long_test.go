@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
@@ -583,6 +584,68 @@ func TestRandomStages(t *testing.T) {
 		}
 		if outcomes != len(j.Tasks) || failures > 0 && !doomed {
 			t.Fatalf("seed %d: %d of %d tasks ended, %d failed", seed, outcomes, len(j.Tasks), failures)
+		}
+	}
+}
+
+// Tenants with long tasks due get turns in proportion to their tokens, whatever the priorities, sizes and numbers of
+// their tasks: the services over tokens of two tenants never differ by more than a task of each.
+func TestLongTasksOfTenantsTakeTurns(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		f := newFleet(t, 1, 1, Config{Estimate: estimate.Config{Jitter: -1}})
+		weights, paths := map[string]int{}, []string{"a", "b", "c/x", "d"}[:2+rng.IntN(3)]
+		var entries []tenants.Entry
+		for _, path := range paths {
+			weights[path] = 1 + rng.IntN(4)
+			top := path[:1]
+			entries = append(entries, tenants.Entry{Path: top, Tokens: 10_000 * weights[path]})
+		}
+		f.step(Terms{tenants.New(1, nil, entries)})
+		unplaced, served := map[string]int{}, map[string]time.Duration{}
+		tenantOf := map[probe.JobID]string{}
+		for n := range 3 * len(paths) {
+			path := paths[n%len(paths)]
+			j := jobWith(fmt.Sprint("j", n), make([]Task, 4+rng.IntN(8))...)
+			for i := range j.Tasks {
+				j.Tasks[i].Estimate = time.Duration(1+rng.IntN(10)) * time.Second
+			}
+			j.Tenant, j.Priority, j.Mode = path, int32(rng.IntN(3)), estimate.Estimate
+			tenantOf[j.ID] = path
+			unplaced[path] += len(j.Tasks)
+			f.step(Submit{j})
+		}
+		f.core.Step(f.now, frameFrom(0, probe.Load{Matrix: flatMatrix(f.size, 0)}), nil)
+		placed := 0
+		count := func(acts []Action) {
+			for _, a := range acts {
+				s, ok := a.(Send)
+				if !ok {
+					continue
+				}
+				if m, ok := s.Msg.(probe.Enqueue); ok {
+					path := tenantOf[m.Job]
+					served[path] += m.Launch.Estimate / time.Duration(weights[path])
+					unplaced[path]--
+					placed++
+				}
+			}
+			for i, a := range paths {
+				for _, b := range paths[:i] {
+					most := 10*time.Second/time.Duration(weights[a]) + 10*time.Second/time.Duration(weights[b])
+					if gap := (served[a] - served[b]).Abs(); unplaced[a] > 0 && unplaced[b] > 0 && gap > most {
+						t.Fatalf("seed %d: after %d tasks %s and %s were served %v and %v for each token", seed, placed,
+							a, b, served[a], served[b])
+					}
+				}
+			}
+		}
+		for range 20 {
+			f.now = f.core.NextWake()
+			count(f.step(Wake{}))
+		}
+		if placed < 15 {
+			t.Fatalf("seed %d: %d tasks were placed", seed, placed)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/fair"
 )
 
 // move changes the state of a task to a legal next state, with the queue and the counts of the state. If a task was
@@ -323,7 +324,60 @@ func (c *jobs) startMatching(t *task) {
 	if t.shunned != nil {
 		x.spec.Avoided = []int32{int32(t.shunned.Key)}
 	}
-	c.batchQueue.Push(x)
+	c.makeDue(x)
+}
+
+// newLines returns the lines of long tasks. A turn in a line is charged and settled in the same step, so the lines need
+// no clock.
+func newLines(tenants map[string]*tenant) (*fair.Tree[*longTask], *fair.Tree[roomSleeper]) {
+	clock := new(time.Duration)
+	due := fair.NewTree(clock, func(path string) *fair.Account[*longTask] {
+		if t := tenants[path]; t != nil && t.dueAccount.IsOpen() {
+			return &t.dueAccount
+		}
+		return nil
+	})
+	return due, fair.NewTree(clock, func(path string) *fair.Account[roomSleeper] {
+		if t := tenants[path]; t != nil && t.roomAccount.IsOpen() {
+			return &t.roomAccount
+		}
+		return nil
+	})
+}
+
+// makeDue makes x a task for the next batch.
+func (c *jobs) makeDue(x *longTask) {
+	t := x.task.group.job.tenant
+	if !t.dueAccount.IsOpen() {
+		c.batchQueue.Open(&t.dueAccount, t.name, 1)
+		c.batchQueue.SetWeights(&t.dueAccount, t.weights)
+	}
+	c.batchQueue.Push(&t.dueAccount, x)
+}
+
+// dropDue takes x from the tasks for the next batch. If x is not among them, nothing happens.
+func (c *jobs) dropDue(x *longTask) {
+	c.batchQueue.Remove(&x.task.group.job.tenant.dueAccount, x)
+}
+
+// awaitRoom lets x, which sleeps, wake as soon as a worker has room.
+func (c *jobs) awaitRoom(x *longTask) {
+	t := x.task.group.job.tenant
+	if !t.roomAccount.IsOpen() {
+		c.roomSleepers.Open(&t.roomAccount, t.name, 1)
+		c.roomSleepers.SetWeights(&t.roomAccount, t.weights)
+	}
+	c.roomSleepers.Push(&t.roomAccount, roomSleeper{x})
+}
+
+// closeLines closes the accounts of a tenant that is forgotten.
+func (c *jobs) closeLines(t *tenant) {
+	if t.dueAccount.IsOpen() {
+		c.batchQueue.Close(&t.dueAccount)
+	}
+	if t.roomAccount.IsOpen() {
+		c.roomSleepers.Close(&t.roomAccount)
+	}
 }
 
 // startMatchingAll lets all tasks of a new group wait for the next batch.
@@ -344,11 +398,24 @@ func (c *jobs) updateWork(x *longTask) {
 	}
 }
 
-// takeDue takes a due task, to be placed now.
-func (c *jobs) takeDue(x *longTask) {
-	c.batchQueue.Remove(x)
+// takeDue takes a due task, to be placed now. The tenant is charged for the turn. The caller settles the bill in the
+// same step, with settleTurn.
+func (c *jobs) takeDue(x *longTask) fair.Bill[*longTask] {
 	c.updateWork(x)
 	x.task.group.longestRun = max(x.task.group.longestRun, x.spec.Work.Mean)
+	account := &x.task.group.job.tenant.dueAccount
+	turn := c.batchQueue.ChargeTurn(account, x)
+	c.batchQueue.Remove(account, x)
+	return turn
+}
+
+// settleTurn settles the bill of a task's turn: a task that was not placed costs nothing.
+func settleTurn(x *longTask, turn fair.Bill[*longTask], placed bool) {
+	if placed {
+		turn.StartUse()
+	}
+	turn.EndTurn()
+	turn.Settle(x.spec.Work.Mean)
 }
 
 // stopMatching takes a task from the tasks to be placed by estimation: due, asleep, or in a crowd.
@@ -358,7 +425,7 @@ func (c *jobs) stopMatching(t *task) {
 		x.inCrowd = false
 		t.group.crowd.Remove(x)
 	case x.sleepUntil.IsZero():
-		c.batchQueue.Remove(x)
+		c.dropDue(x)
 	default:
 		c.endSleep(x)
 	}
@@ -371,7 +438,7 @@ func (g *group) isWindowFull(picked int) bool { return g.window > 0 && g.atWorke
 // crowdTask moves a due task to the crowd of the group, until tasks of the group, or of the tenant, have started
 // or ended. Otherwise each batch would estimate all tasks without room again.
 func (c *jobs) crowdTask(x *longTask) {
-	c.batchQueue.Remove(x)
+	c.dropDue(x)
 	x.inCrowd = true
 	g := x.task.group
 	g.crowd.Push(x)
@@ -391,13 +458,13 @@ func (c *jobs) releaseCrowd(g *group) {
 		x := g.crowd.First()
 		g.crowd.Remove(x)
 		x.inCrowd = false
-		c.batchQueue.Push(x)
+		c.makeDue(x)
 	}
 }
 
 // sleepUntil puts a task to sleep, whether the task was still in batchQueue or already taken out.
 func (c *jobs) sleepUntil(x *longTask, until time.Time) {
-	c.batchQueue.Remove(x)
+	c.dropDue(x)
 	x.sleepUntil = until
 	c.sleepers.Push(sleeper{x})
 }
@@ -411,7 +478,7 @@ func (c *jobs) recordAndSleep(x *longTask, choice *estimate.Decision, until, now
 // endSleep takes x from the sleeping tasks. The caller then makes x due, or ends the wait for a batch.
 func (c *jobs) endSleep(x *longTask) {
 	c.sleepers.Remove(sleeper{x})
-	c.roomSleepers.Remove(roomSleeper{x})
+	c.roomSleepers.Remove(&x.task.group.job.tenant.roomAccount, roomSleeper{x})
 	x.sleepUntil = time.Time{}
 }
 
@@ -421,29 +488,34 @@ func (c *jobs) wakeLong(now time.Time) {
 		x := c.sleepers.Min().longTask
 		c.endSleep(x)
 		x.wokenBy = nil
-		c.batchQueue.Push(x)
+		c.makeDue(x)
 	}
 }
 
 // wakeForRoom makes sleeping tasks due, because w has room for them earlier than expected: a task for each free slot,
-// in the order of batches. A task that cannot run at w sleeps on, and so may tasks behind maxLooked of such tasks.
+// by the turns of tenants. A task that cannot run at w sleeps on, and so may tasks behind maxLooked of such tasks.
 func (c *jobs) wakeForRoom(w *view.Worker) {
-	var passedOver [maxLooked]roomSleeper
-	n := 0
-	for free := w.Room(probe.Slot); free > 0 && n < maxLooked && c.roomSleepers.Len() > 0; {
-		x := c.roomSleepers.Pop()
-		if !x.task.group.Set.Contains(w) || c.view.Fleet().MustWait(&x.spec, int32(w.Key)) {
-			passedOver[n] = x
-			n++
-			continue
-		}
-		free--
-		c.endSleep(x.longTask)
-		x.wokenBy = w
-		c.batchQueue.Push(x.longTask)
+	free, passedOver := w.Room(probe.Slot), 0
+	if free <= 0 {
+		return
 	}
-	for _, x := range passedOver[:n] {
-		c.roomSleepers.Push(x)
+	var fitting []roomSleeper
+	c.roomSleepers.InOrder(free+maxLooked, func(x roomSleeper) bool {
+		if x.task.group.Set.Contains(w) && !c.view.Fleet().MustWait(&x.spec, int32(w.Key)) {
+			fitting = append(fitting, x)
+		} else {
+			passedOver++
+		}
+		return len(fitting) < free && passedOver < maxLooked
+	})
+	for _, x := range fitting {
+		turn := c.roomSleepers.ChargeTurn(&x.task.group.job.tenant.roomAccount, x)
+		turn.StartUse()
+		c.endSleep(x.longTask)
+		turn.EndTurn()
+		turn.Settle(x.spec.Work.Mean)
+		x.wokenBy = w
+		c.makeDue(x.longTask)
 	}
 }
 

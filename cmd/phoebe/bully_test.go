@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -129,6 +130,47 @@ func TestBully(t *testing.T) {
 		t.Error(verdict)
 	} else {
 		t.Log(verdict)
+	}
+}
+
+// Two long tasks of a tenant are placed at their tenant's turn, although another tenant has thousands of long tasks of
+// the highest priority at the frontend. If the two waited behind these, some hundred of them would end first.
+func TestLongBully(t *testing.T) {
+	f := startFleet(t, 1, 2, nil, []string{"--slots", "2"})
+	job := func(tenant string, priority int32, tasks int) client.Job {
+		j := client.Job{Tenant: tenant, Priority: priority, Mode: client.EstimateMode, Tasks: make([]client.Task, tasks)}
+		for i := range j.Tasks {
+			j.Tasks[i] = client.Task{Function: "sleep", Payload: []byte("50ms"), Estimate: 50 * time.Millisecond}
+		}
+		return j
+	}
+	c := newClient(t, f.frontendAddrs...)
+	ctx, stop := context.WithCancel(t.Context())
+	bully, err := c.Submit(ctx, job("bully", math.MaxInt32, 8000))
+	if err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	var ended atomic.Int64
+	began, consumed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(consumed)
+		for _, err := range bully.Results() {
+			if err == nil && ended.Add(1) == 1 {
+				close(began)
+			}
+		}
+	}()
+	defer func() { stop(); <-consumed }()
+	<-began
+	before := ended.Load()
+	if _, err := c.Run(t.Context(), job("polite", 0, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if n := ended.Load() - before; n > 150 {
+		t.Errorf("%d tasks of the bully ended before two of the polite tenant", n)
+	} else {
+		t.Logf("%d tasks of the bully ended before two of the polite tenant", n)
 	}
 }
 

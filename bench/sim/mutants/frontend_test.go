@@ -356,6 +356,22 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if m.Weights = j.tenant.weights; g.estimate == 0 {", "if g.estimate == 0 {",
 	},
 	{
+		"a tenant pays for its placed long tasks", "settleTurn",
+		"turn.StartUse()", "",
+	},
+	{
+		"turns of long tasks go by the tokens of tenants", "jobs.makeDue",
+		"c.batchQueue.SetWeights(&t.dueAccount, t.weights)", "",
+	},
+	{
+		"the line of long tasks and not the matcher chooses the tenant", "planner.matchBatch",
+		"len(batch) >= c.view.Fleet().Len()", "false",
+	},
+	{
+		"of each tenant a long task is left due", "planner.matchBatch",
+		"!hasLeftover[tenant]", "false",
+	},
+	{
 		"workers are told what tenants of long tasks weigh", "ledger.sendEnqueue",
 		"Matrix: t.long != nil, Weights: j.tenant.weights,", "Matrix: t.long != nil,",
 	},
