@@ -221,7 +221,7 @@ enum JobClass {
 struct Job {
   1: required string id,            // a ULID, chosen by the client; submitting it twice is submitting it once
   2: string tenant = "",
-  3: i32 priority = 0,              // higher goes first, if workers queue by priority
+  3: i32 priority = 0,              // higher goes first among the tenant's jobs
   4: i64 deadline_us = 0,           // from receipt; 0: none
   5: Mode mode = Mode.AUTO,
   6: Policy policy = Policy.DEFAULT,

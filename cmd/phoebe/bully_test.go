@@ -138,7 +138,8 @@ func TestBully(t *testing.T) {
 func TestLongBully(t *testing.T) {
 	f := startFleet(t, 1, 2, nil, []string{"--slots", "2"})
 	job := func(tenant string, priority int32, tasks int) client.Job {
-		j := client.Job{Tenant: tenant, Priority: priority, Mode: client.EstimateMode, Tasks: make([]client.Task, tasks)}
+		j := client.Job{Tenant: tenant, Priority: priority, Mode: client.EstimateMode}
+		j.Tasks = make([]client.Task, tasks)
 		for i := range j.Tasks {
 			j.Tasks[i] = client.Task{Function: "sleep", Payload: []byte("50ms"), Estimate: 50 * time.Millisecond}
 		}

@@ -79,7 +79,7 @@ type jobFlags struct {
 	Seed         uint64        `placeholder:"N" group:"job" help:"Seed of --task-duration. Default 0."`
 	ID           string        `name:"id" placeholder:"ULID" group:"job" help:"Id of the job. Two submissions with the same id run once. Default: a new id."`
 	Tenant       string        `placeholder:"NAME" group:"job" help:"Tenant of the job. Workers with --order fair share slots fairly between tenants. Default: none."`
-	Priority     int32         `placeholder:"N" group:"job" help:"With workers of --order priority: tasks of higher priority start first. Default 0."`
+	Priority     int32         `placeholder:"N" group:"job" help:"Tasks of higher priority start before other tasks of the tenant, and with workers of --order priority before all. Default 0."`
 	Deadline     time.Duration `placeholder:"D" group:"job" help:"Tasks that have not ended after D end as deadline exceeded. Default: none."`
 	Class        string        `placeholder:"NAME" group:"job" help:"regular, spare or auto. Spare tasks start only where no regular task can; if regular tasks need the room, spare tasks are stopped and retried. With auto, the frontend chooses. Default auto."`
 	Due          time.Duration `placeholder:"D" group:"job" help:"With --class spare: after D, tasks that have not started are regular. Default: half of the deadline, or never without a deadline."`

@@ -131,7 +131,7 @@ func TestBadTenantsFile(t *testing.T) {
 		{"  web: {tokens: -3, queue: 9}\n  ads/../..//x: {tokens: 1}\n  y: {token: 1}\n", []string{
 			`:3: tenant "web": tokens "-3": want a whole number from 1 to`,
 			`:4: tenant "ads/../..//x": a part of the path is empty: write parts with a / between`,
-			`:5: tenant "y": unknown key "token": it is one of ["certificates" "functions" "max" "queue" "rate" "token-hashes" "tokens"]`,
+			`:5: tenant "y": unknown key "token": it is one of ["certificates" "functions" "max" "priority" "queue" "rate" "token-hashes" "tokens"]`,
 		}},
 		{"  web: &loop\n    tokens: *loop\n",
 			[]string{":3: anchors, aliases and << are not read here, as they may go round in circles: write the values out", ":4: anchors"}},

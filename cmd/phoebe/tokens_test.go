@@ -63,7 +63,7 @@ func TestTokens(t *testing.T) {
 	web, webHash := makeToken(t, dir, "web")
 	etl, etlHash := makeToken(t, dir, "etl")
 	file := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
-	const ads = "  ads: {functions: [echo, sleep]}\n  ads/etl: {token-hashes: [%s]}\n  web: {token-hashes: [%s]}\n"
+	const ads = "  ads: {functions: [echo, sleep], priority: 5}\n  ads/etl: {token-hashes: [%s]}\n  web: {token-hashes: [%s]}\n"
 	file.writeTenants(fmt.Sprintf(ads, etlHash, webHash))
 	secret := filepath.Join(dir, "secret")
 	if err := os.WriteFile(secret, []byte("the fleet's"), 0o600); err != nil {
@@ -105,6 +105,9 @@ func TestTokens(t *testing.T) {
 		client.Job{Tenant: "ads/etl/x", Tasks: []client.Task{{Function: "echo"}, {Function: "spin"}}})
 	wantRefused(t, "a function that the tenant may not run", err, client.Forbidden,
 		`task 1: tenant "ads/etl/x" may not run "spin": the entry of "ads"`)
+	_, err = mine.Run(t.Context(), client.Job{Priority: 6, Tasks: []client.Task{{Function: "echo"}}})
+	wantRefused(t, "a priority that the tenant may not have", err, client.Forbidden,
+		`priority 6: the entry of "ads" in the tenants file allows tenant "ads/etl" at most 5`)
 	_, err = dial(one.api).Run(t.Context(), long)
 	wantRefused(t, "nothing shown", err, client.Unauthorized, "give one whose hash is in the tenants file")
 	for _, api := range []string{one.api, two.api} {

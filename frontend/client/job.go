@@ -97,7 +97,7 @@ type Job struct {
 	// results of the first, whatever tasks the second has.
 	ID       string
 	Tenant   string // for whom the job runs; empty: the tenant without a name
-	Priority int32  // higher goes first, if workers queue by priority
+	Priority int32  // higher goes first among the tenant's jobs; with workers of --order priority, among all
 	// Deadline is the time from the submission after which the frontend ends the job. If the frontend hangs, the client
 	// ends the job a second later. Zero: none.
 	Deadline time.Duration

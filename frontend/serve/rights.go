@@ -126,7 +126,7 @@ func (c *Config) tenantOf(id identity.Identity) (tenant string, isBound bool) {
 func (s *Server) guardsJobs() bool { return s.cfg.Keys != nil || s.terms.current.Load().TakesTokens() }
 
 // bindToTenant makes job a job of the tenant that the call is bound to. Jobs of tenants beyond the caller's rights
-// are refused, as are tasks with functions forbidden to the tenant.
+// are refused, as are priorities above the tenant's bound and tasks with functions forbidden to the tenant.
 func (h *handler) bindToTenant(ctx context.Context, caller *v1.Caller, job *v1.Job) *v1.Refused {
 	if tenant, isBound := h.boundTenant(ctx, caller); isBound {
 		if job.Tenant == "" {
@@ -137,6 +137,11 @@ func (h *handler) bindToTenant(ctx context.Context, caller *v1.Caller, job *v1.J
 				"the job names tenant %q, and you are known as a client of %q: name no tenant, your tenant or a "+
 					"tenant below, or show a token or a certificate of the job's tenant", job.Tenant, tenant)
 		}
+	}
+	if entry, may := h.terms.current.Load().MayRank(job.Tenant, job.Priority); !may {
+		return newRefused(v1.RefusedReason_FORBIDDEN,
+			"priority %d: the entry of %q in the tenants file allows tenant %q at most %d: give the job a lower "+
+				"priority, or change the entry", job.Priority, entry.Path, job.Tenant, *entry.Priority)
 	}
 	tasks := job.Tasks
 	if r := job.Resubmission; r != nil {

@@ -26,6 +26,8 @@ type Entry struct {
 	Queue  int // unfinished tasks a frontend accepts; 0: unlimited by this entry
 	Rate   int // jobs a frontend accepts per second; 0: unlimited by this entry
 
+	Priority *int32 // highest priority of a job; nil: unlimited by this entry
+
 	Functions    []string // functions the tenant's tasks may run; nil: all
 	Hashes       []Hash   // hashes of the clients' tokens
 	Certificates []string // names of the clients' certificates: NAME of client/NAME
@@ -99,6 +101,17 @@ func (f *File) MayRun(tenant, function string) (denier string, may bool) {
 		}
 	}
 	return "", true
+}
+
+// MayRank reports whether a tenant's job may have a priority, by the tenant's entry and all entries above. If not,
+// denier is the denying entry.
+func (f *File) MayRank(tenant string, priority int32) (denier *Entry, may bool) {
+	for path := range probe.TenantPaths(tenant) {
+		if e := f.Entry(path); e.Priority != nil && priority > *e.Priority {
+			return e, false
+		}
+	}
+	return nil, true
 }
 
 var defaultEntry = Entry{Path: Default, Tokens: 1}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,8 @@ var entryKeys = map[string]func(*tenants.Entry, ast.Node) error{
 	"max":    func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Max, n) },
 	"queue":  func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Queue, n) },
 	"rate":   func(e *tenants.Entry, n ast.Node) error { return readAmount(&e.Rate, n) },
+
+	"priority": func(e *tenants.Entry, n ast.Node) error { return readPriority(&e.Priority, n) },
 
 	"functions": func(e *tenants.Entry,
 		n ast.Node) error {
@@ -117,6 +120,17 @@ func readAmount(to *int, n ast.Node) error {
 		return fmt.Errorf("%q: want a whole number from 1 to %d", n.String(), maxAmount)
 	}
 	*to = v
+	return nil
+}
+
+// readPriority reads a whole number from 0 to the highest priority of a job.
+func readPriority(to **int32, n ast.Node) error {
+	v, err := strconv.ParseInt(n.GetToken().Value, 10, 32)
+	if _, whole := n.(*ast.IntegerNode); !whole || err != nil || v < 0 {
+		return fmt.Errorf("%q: want the highest priority of the tenant's jobs, a whole number from 0 to %d", n.String(),
+			math.MaxInt32)
+	}
+	*to = new(int32(v))
 	return nil
 }
 

@@ -90,6 +90,28 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
+// A tenant's jobs have at most the priority in the tenant's entry, and in the entries above.
+func TestPriorities(t *testing.T) {
+	f, err := Parse("f", []byte(
+		"revision: 1\ntenants: {ads: {priority: 5}, ads/etl: {priority: 9}, web: {priority: 0}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		tenant   string
+		priority int32
+		by       string
+	}{{"ads", 5, ""}, {"ads/etl", 6, "ads"}, {"web", 0, ""}, {"web", 1, "web"}, {"web", -1, ""}, {"other", 9, ""}} {
+		by := ""
+		if e, may := f.MayRank(c.tenant, c.priority); !may {
+			by = e.Path
+		}
+		if by != c.by {
+			t.Errorf("%s asks for priority %d: denied by %q, want %q", c.tenant, c.priority, by, c.by)
+		}
+	}
+}
+
 // Parse reports all flaws at once, each with a line and a remedy.
 func TestFlaws(t *testing.T) {
 	for text, want := range map[string][]string{
@@ -107,11 +129,13 @@ func TestFlaws(t *testing.T) {
 			`f:2: mapping key "revision" already defined`,
 		},
 		"revision: 1\ntenants: 5": {"f:2: tenants: want paths"},
-		"revision: 1\ntenants:\n  web: {tokens: -3}\n  ads: {tokens: 0}\n  x: {tokens: many, queue: 1.5, max: -1}\n  y:\n  z: {token: 1}": {
+		"revision: 1\ntenants:\n  web: {tokens: -3}\n  ads: {tokens: 0}\n  x: {tokens: many, queue: 1.5, max: -1}\n  y:\n  z: {token: 1}\n  p: {priority: -1}\n  q: {priority: 2147483648}": {
 			`f:3: tenant "web": tokens "-3": want a whole number from 1`, `f:4: tenant "ads": tokens "0"`,
 			`f:5: tenant "x": tokens "many"`, `f:5: tenant "x": queue "1.5"`,
 			`f:5: tenant "x": max "-1": want a whole number from 1`, `f:6: tenant "y": want an entry`,
-			`f:7: tenant "z": unknown key "token": it is one of ["certificates" "functions" "max" "queue" "rate" "token-hashes" "tokens"]`,
+			`f:7: tenant "z": unknown key "token": it is one of ["certificates" "functions" "max" "priority" "queue" "rate" "token-hashes" "tokens"]`,
+			`f:8: tenant "p": priority "-1": want the highest priority of the tenant's jobs, a whole number from 0`,
+			`f:9: tenant "q": priority "2147483648"`,
 		},
 		"revision: 1\ntenants:\n  a//b: {tokens: 1}\n  /a: {tokens: 1}\n  a/*: {tokens: 1}\n  1/2/3/4/5/6/7/8/9: {tokens: 1}\n  c+operator: {tokens: 1}": {
 			`f:3: tenant "a//b": a part of the path is empty`, `f:4: tenant "/a"`,
