@@ -393,7 +393,7 @@ func (c *Core) checkPlaces() error {
 
 // checkAttempts: attempts and tasks point at each other, and attempts at a worker with a broken link are adrift.
 func (c *Core) checkAttempts() error {
-	n := 0
+	n, running := 0, 0
 	for _, w := range c.workers {
 		if w == nil {
 			continue
@@ -413,7 +413,9 @@ func (c *Core) checkAttempts() error {
 			}
 		}
 		for id, a := range w.attempts {
-			n++
+			if n++; a.hasStarted {
+				running++
+			}
 			t := a.task
 			if a.id != id || a.w != w || t.attempt != a && t.copy != a || t.group.job != a.job ||
 				c.byID[a.job.ID] != a.job {
@@ -431,8 +433,9 @@ func (c *Core) checkAttempts() error {
 			}
 		}
 	}
-	if n != c.attemptsAtWorkers {
-		return fmt.Errorf("%d attempts, %d counted", n, c.attemptsAtWorkers)
+	if n != c.attemptsAtWorkers || running != c.runningAttempts {
+		return fmt.Errorf("%d attempts, %d of them run; %d and %d counted", n, running, c.attemptsAtWorkers,
+			c.runningAttempts)
 	}
 	for _, j := range c.byID {
 		for _, t := range j.tasks {

@@ -338,8 +338,9 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// Pending counts the tasks without an outcome, and the attempts at workers, queued attempts included.
-func (c *Core) Pending() (pending, atWorkers int) { return c.pending, c.attemptsAtWorkers }
+// Pending counts the tasks without an outcome, and the attempts that run, as far as the frontend knows. Attempts in
+// queues of workers do not count as running.
+func (c *Core) Pending() (pending, running int) { return c.pending, c.runningAttempts }
 
 // Oldest returns the submission time of the oldest job without a started task at now, or zero if each job has one. If
 // MaxWait is negative, the core does not keep track, and Oldest returns zero. Oldest writes to the core: it first
@@ -448,8 +449,8 @@ type WorkerStatus struct {
 	State        string // up, adrift, draining or down
 	Welcome      probe.Welcome
 	Load         probe.Load
-	Reservations int    // places at the worker, rides without a known fate included
-	Attempts     int    // attempts at the worker, queued or running
+	Reservations int    // places at the worker, without places of tasks that ride
+	Attempts     int    // attempts at the worker: on the way, queued or running
 	CacheProblem string // why the worker's cache takes no new files; "": no problem, or no cache
 	// View is the worker's row for placing by estimation. A worker that was idle when last heard of shows no wait.
 	// If the worker is down, View is zero.
@@ -465,6 +466,11 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 	s := WorkerStatus{
 		State: w.State().String(), Welcome: *w.Welcome(), Load: *w.Load(),
 		Reservations: len(w.places), Attempts: len(w.attempts), CacheProblem: w.CacheProblem(),
+	}
+	for _, a := range w.attempts {
+		if a.isRiding() {
+			s.Reservations-- // if the task started at once, no message says so, and the place is gone
+		}
 	}
 	s.View = c.view.Server(w.Worker, s.Reservations+s.Attempts)
 	return s, true

@@ -3,6 +3,7 @@ package frontend
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
@@ -41,8 +42,8 @@ func (c *Core) samplesOf(job probe.JobID, group int) []Sample {
 // For tasks placed by estimation or sampled near inputs, the result has all placings remembered, also for a time
 // after the end of the job. Any other task gets a single Decision: why the task was sampled, and where the attempt
 // is or what the task waits for. If the job has ended, or all tasks are asked for, tasks that are alike share a
-// Decision.
-func (c *Core) Explain(job probe.JobID, task int) []Decision {
+// Decision. At now, a task that rode along and has not come back counts as running.
+func (c *Core) Explain(job probe.JobID, task int, now time.Time) []Decision {
 	ds := &c.log
 	matches := func(index probe.TaskIndex) bool { return task < 0 || index == probe.TaskIndex(task) }
 	found, near := ds.long.ofJob(job, matches), ds.near.ofJob(job, matches)
@@ -62,6 +63,9 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 			d, t := &found[i], c.findTask(job, found[i].Task)
 			if t != nil && t.attempt != nil && d.Attempt == t.attempt.id {
 				d.Copies = c.explainCopy(t)
+				if d.Path == estimate.Sampling && t.copyDecision == 0 {
+					d.Outcome = c.explainState(t, now)
+				}
 			}
 			if d.Path == estimate.Sampling && d.Budget == "" {
 				d.Budget = c.explainWeights(j.tenant)
@@ -86,6 +90,14 @@ func (c *Core) Explain(job probe.JobID, task int) []Decision {
 		}
 	}
 	return found
+}
+
+// explainState returns where a task is, for people. No message tells when a ride starts: see stateOf.
+func (c *Core) explainState(t *task, now time.Time) string {
+	if t.state == riding && c.stateOf(t.attempt, now) == AttemptRuns {
+		return stateText[bound]
+	}
+	return stateText[t.state]
 }
 
 // maxNamedWorkers bounds the workers named for a site.

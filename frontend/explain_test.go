@@ -24,7 +24,7 @@ func TestExplainWaitingTasks(t *testing.T) {
 	f.step(Submit{j})
 	explain := func(task int, want ...string) {
 		t.Helper()
-		ds := f.core.Explain(script.Job("x"), task)
+		ds := f.core.Explain(script.Job("x"), task, f.now)
 		if len(ds) != len(want) {
 			t.Fatalf("task %d: %d decisions, want %d: %v", task, len(ds), len(want), ds)
 		}
@@ -60,7 +60,7 @@ func TestExplainTokens(t *testing.T) {
 	}
 	text := ""
 	for task := range 3 {
-		for _, d := range f.core.Explain(script.Job("x"), task) {
+		for _, d := range f.core.Explain(script.Job("x"), task, f.now) {
 			text += d.String() + "\n"
 		}
 	}
@@ -77,7 +77,7 @@ func TestExplainTokens(t *testing.T) {
 	}
 	f.now = f.now.Add(time.Second)
 	f.step(Terms{tenants.New(2, nil, []tenants.Entry{{Path: "a", Tokens: 2, Max: 2}})})
-	if text := f.core.Explain(script.Job("x"), 1)[0].String(); !strings.Contains(text,
+	if text := f.core.Explain(script.Job("x"), 1, f.now)[0].String(); !strings.Contains(text,
 		"class regular: the default, because its job asks for none") || !strings.Contains(text,
 		`not covered by tokens: tenant "a" used 1 of its 1 slots at this frontend; covered since 1s after the job came`,
 	) {
@@ -102,7 +102,7 @@ func TestExplainCopies(t *testing.T) {
 	if len(copies) != 1 {
 		t.Fatalf("%d copies", len(copies))
 	}
-	ds := f.core.Explain(script.Job("x"), 0)
+	ds := f.core.Explain(script.Job("x"), 0, f.now)
 	if len(ds) != 2 || ds[0].Copies != "its copy is at w1" || ds[0].CopyOf != (probe.AttemptID{}) ||
 		ds[1].CopyOf != first[0].Attempt {
 		t.Errorf("decisions: %+v", ds)
@@ -110,7 +110,7 @@ func TestExplainCopies(t *testing.T) {
 	f.step(frameFrom(1, &probe.Finished{
 		Attempt: copies[0].Attempt, Job: script.Job("x"), Status: probe.Succeeded, Run: 5 * time.Second,
 	}))
-	ds = f.core.Explain(script.Job("x"), 0)
+	ds = f.core.Explain(script.Job("x"), 0, f.now)
 	if len(ds) != 2 {
 		t.Fatalf("decisions: %v", ds)
 	}
@@ -161,7 +161,7 @@ func TestExplainNoCopy(t *testing.T) {
 					}
 				}
 			}
-			ds := f.core.Explain(script.Job("x"), 0)
+			ds := f.core.Explain(script.Job("x"), 0, f.now)
 			if len(ds) != 1 || ds[0].Worker == "" || !slices.Contains(strings.Split(ds[0].String(), "\n"), want.says) {
 				t.Errorf("%v: %v lacks the line %q", mode, ds, want.says)
 			}
@@ -189,7 +189,7 @@ func TestExplainCopyOfQueued(t *testing.T) {
 		t.Fatalf("%d copies", len(copies))
 	}
 	f.step(frameFrom(1, probe.Started{Attempt: copies[0].Attempt, Job: script.Job("x")}))
-	ds := f.core.Explain(script.Job("x"), 0)
+	ds := f.core.Explain(script.Job("x"), 0, f.now)
 	if len(ds) != 2 {
 		t.Fatalf("decisions: %v", ds)
 	}
@@ -216,7 +216,7 @@ func TestExplainStagesThatNeverBegan(t *testing.T) {
 	explain := func(task int, want ...string) {
 		t.Helper()
 		var got []string
-		for _, d := range f.core.Explain(script.Job("x"), task) {
+		for _, d := range f.core.Explain(script.Job("x"), task, f.now) {
 			first, _, _ := strings.Cut(d.String(), ", because")
 			got = append(got, first)
 		}
@@ -279,7 +279,7 @@ func TestExplainClass(t *testing.T) {
 			j.Class, j.Due, j.Deadline, j.Mode = want.job.Class, want.job.Due, want.job.Deadline, mode
 			check := func(when string) {
 				t.Helper()
-				ds := f.core.Explain(script.Job("x"), 0)
+				ds := f.core.Explain(script.Job("x"), 0, f.now)
 				if len(ds) != 1 || !slices.Contains(strings.Split(ds[0].String(), "\n"), want.says) {
 					t.Errorf("%v, %s: %v lacks the line %q", mode, when, ds, want.says)
 				}
@@ -308,7 +308,7 @@ func TestOutputsOfResubmittedStages(t *testing.T) {
 		_, some := sentEnqueues(f.step(frameFrom(Worker(w), probe.Claimed{Job: script.Job("x"), Generation: 1})))
 		ls = append(ls, some...)
 	}
-	ds := f.core.Explain(script.Job("x"), 0)
+	ds := f.core.Explain(script.Job("x"), 0, f.now)
 	if len(ls) != 1 || len(ds) != 1 || ds[0].Worker != "w2" {
 		t.Fatalf("%d launches, decided: %v", len(ls), ds)
 	}
@@ -338,7 +338,7 @@ func TestExplainSampled(t *testing.T) {
 	acts := f.step(Submit{jobWith("x", task, task)})
 	explain := func(task int, want ...string) {
 		t.Helper()
-		ds := f.core.Explain(script.Job("x"), task)
+		ds := f.core.Explain(script.Job("x"), task, f.now)
 		if len(ds) != 1 || len(ds[0].Samples) == 0 {
 			t.Fatalf("task %d: %v", task, ds)
 		}
@@ -381,7 +381,7 @@ func TestExplainBoundByQueues(t *testing.T) {
 			f.step(frameFrom(s.Worker, probe.Load{Seq: s.Msg.(probe.Probe).Seq, Running: 1 + 2*uint32(s.Worker)}))
 		}
 	}
-	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 1 ||
+	if ds := f.core.Explain(script.Job("x"), 0, f.now); len(ds) != 1 ||
 		!strings.Contains(ds[0].String(), "\n  w0 (shortest queue): got 1 task, bound at once") {
 		t.Errorf("%v", ds)
 	}
@@ -398,7 +398,7 @@ func TestSamplesAreForgotten(t *testing.T) {
 		f.step(Submit{j})
 	}
 	for n, want := range map[int]int{0: 0, 9: 0, 10: 1, maxSamples + 9: 1} {
-		ds := f.core.Explain(probe.JobID{byte(n), byte(n >> 8)}, -1)
+		ds := f.core.Explain(probe.JobID{byte(n), byte(n >> 8)}, -1, f.now)
 		if len(ds) != 1 || len(ds[0].Samples) != want {
 			t.Errorf("job %d: %v, want %d samples", n, ds, want)
 		}
@@ -421,7 +421,7 @@ func TestExplainNear(t *testing.T) {
 	f := newFleet(t, 3, 1, Config{})
 	explain := func(job string, task int, want ...string) {
 		t.Helper()
-		ds := f.core.Explain(script.Job(job), task)
+		ds := f.core.Explain(script.Job(job), task, f.now)
 		if len(ds) == 0 {
 			t.Fatalf("nothing is known of task %d of %s", task, job)
 		}
@@ -465,7 +465,7 @@ func TestExplainCrowded(t *testing.T) {
 	task := Task{Estimate: 10 * time.Millisecond, Inputs: []Input{{Bytes: 1e6, Copies: []estimate.Copy{{At: "h1"}}}}}
 	f.step(Submit{jobWith("x", task, task, task)})
 	var far, near int
-	for _, d := range f.core.Explain(script.Job("x"), -1) {
+	for _, d := range f.core.Explain(script.Job("x"), -1, f.now) {
 		switch {
 		case d.Worker == "w0" && d.Far == Crowded && d.Read == 12500*time.Microsecond:
 			far++
@@ -474,7 +474,8 @@ func TestExplainCrowded(t *testing.T) {
 		}
 	}
 	if far != 1 || near != 1 {
-		t.Errorf("%d tasks went far as it is crowded, %d near: %v", far, near, f.core.Explain(script.Job("x"), -1))
+		t.Errorf("%d tasks went far as it is crowded, %d near: %v", far, near,
+			f.core.Explain(script.Job("x"), -1, f.now))
 	}
 }
 
@@ -488,7 +489,7 @@ func TestExplainPathOfSpare(t *testing.T) {
 		j := jobWith(mode.String(), Task{Estimate: time.Minute})
 		j.Class, j.Mode = Spare, mode
 		f.step(Submit{j})
-		if text := f.core.Explain(j.ID, 0)[0].String(); !strings.Contains(text, want) {
+		if text := f.core.Explain(j.ID, 0, f.now)[0].String(); !strings.Contains(text, want) {
 			t.Errorf("%v: %q lacks %q", mode, text, want)
 		}
 	}

@@ -19,6 +19,7 @@ type ledger struct {
 	workerTimers       pq.Heap[*worker]
 	attemptsMade       uint64    // attempts ever; the Seq of the last attempt's id
 	attemptsAtWorkers  int       // attempts at workers now
+	runningAttempts    int       // attempts at workers now with hasStarted
 	workersWithSurplus []*worker // workers with surplus places
 	withdrawAt         time.Time // when the surplus places are withdrawn; zero: there are none
 

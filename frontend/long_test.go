@@ -157,7 +157,7 @@ func TestExplain(t *testing.T) {
 	wantExplained := func(want ...string) {
 		t.Helper()
 		var text strings.Builder
-		for _, d := range f.core.Explain(script.Job("x"), -1) {
+		for _, d := range f.core.Explain(script.Job("x"), -1, f.now) {
 			text.WriteString(d.String() + "\n")
 		}
 		rest := text.String()
@@ -193,7 +193,7 @@ func TestExplain(t *testing.T) {
 	}
 	f.step(Cancel{Job: script.Job("x")})
 	wantExplained("succeeded, waited 4s, ran 9s, used 8s of CPU and 100 MiB", "sampling")
-	if ds := f.core.Explain(script.Job("x"), 0); len(ds) != 2 {
+	if ds := f.core.Explain(script.Job("x"), 0, f.now); len(ds) != 2 {
 		t.Errorf("%d decisions on one task that was placed twice", len(ds))
 	}
 	if w, r := f.core.Waits, f.core.Runs; w.Seen != 1 || w.Good != 1 || r.Seen != 1 || r.Good != 1 {
@@ -206,11 +206,11 @@ func TestExplain(t *testing.T) {
 		f.step(Submit{jobWith(id, Task{Estimate: 10 * time.Second, Retryable: true})})
 		f.step(Cancel{Job: script.Job(id)})
 	}
-	if ds, all := f.core.Explain(script.Job("x"), 0), f.core.Explain(script.Job("x"), -1); len(ds) != 0 ||
+	if ds, all := f.core.Explain(script.Job("x"), 0, f.now), f.core.Explain(script.Job("x"), -1, f.now); len(ds) != 0 ||
 		len(all) != 1 || all[0].Task != 1 {
 		t.Errorf("%d decisions on a task after %d later ones, on its job: %v", len(ds), maxDecisions, all)
 	}
-	if ds := f.core.Explain(script.Job(fmt.Sprint("y", maxDecisions-1)), 0); len(ds) != 1 ||
+	if ds := f.core.Explain(script.Job(fmt.Sprint("y", maxDecisions-1)), 0, f.now); len(ds) != 1 ||
 		ds[0].Choice.Choice() == nil {
 		t.Errorf("%d decisions on the last task", len(ds))
 	}
@@ -219,10 +219,10 @@ func TestExplain(t *testing.T) {
 		f.step(Submit{jobWith(id, Task{Function: "g", Retryable: true})})
 		f.step(Cancel{Job: script.Job(id)})
 	}
-	if ds := f.core.Explain(script.Job("x"), -1); len(ds) != 0 {
+	if ds := f.core.Explain(script.Job("x"), -1, f.now); len(ds) != 0 {
 		t.Errorf("%d decisions on a job after %d later ones", len(ds), maxSampled)
 	}
-	if ds := f.core.Explain(script.Job("z0"), 0); len(ds) != 1 || ds[0].Why.Cause != estimate.ByIgnorance {
+	if ds := f.core.Explain(script.Job("z0"), 0, f.now); len(ds) != 1 || ds[0].Why.Cause != estimate.ByIgnorance {
 		t.Errorf("on a job with a sampled task: %v", ds)
 	}
 }

@@ -337,6 +337,9 @@ func (c *ledger) loseAttempt(a *attempt, died bool, why string, now time.Time, a
 func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts []Action) []Action {
 	if a := w.attempts[m.Attempt]; a != nil {
 		hasWaited := !a.hasStarted // an attempt that ran already, and was claimed, keeps its copy
+		if hasWaited {
+			c.runningAttempts++
+		}
 		a.hasStarted, a.runsSince = true, now.Add(-m.Ran)
 		a.job.noteServed()
 		switch {

@@ -358,9 +358,15 @@ func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place
 
 // endRide notes the fate of the ride a, and drops its place. If a does not ride any more, endRide does nothing.
 func (c *ledger) endRide(a *attempt, fate place.Fate) {
-	if r := a.w.places[a.res]; r != nil && r.rideAt(a.res) == a {
-		c.dropPlace(a.w, a.res, r, fate)
+	if a.isRiding() {
+		c.dropPlace(a.w, a.res, a.w.places[a.res], fate)
 	}
+}
+
+// isRiding reports whether a came with a reservation, and has neither come back nor is known to have started.
+func (a *attempt) isRiding() bool {
+	r := a.w.places[a.res]
+	return r != nil && r.rideAt(a.res) == a
 }
 
 // addLive adds n to the live places of r, of its group and of its shelf; n may be negative. Surplus places count for
@@ -490,6 +496,9 @@ func (c *ledger) addAttempt(a *attempt) {
 		c.view.Take(a.w.Worker, a.task.spec.Demand)
 	}
 	c.attemptsAtWorkers++
+	if a.hasStarted {
+		c.runningAttempts++
+	}
 }
 
 // dropAttempt forgets an attempt. In the view, the room at the worker is free again.
@@ -507,6 +516,9 @@ func (c *ledger) dropAttempt(a *attempt) {
 		a.task.attempt = nil
 	}
 	c.attemptsAtWorkers--
+	if a.hasStarted {
+		c.runningAttempts--
+	}
 	c.view.DropPromise(a.w.Worker, a.id)
 	c.revokePresumed(a.job) // if a was the last ride, the job may no longer count as served
 }

@@ -56,7 +56,7 @@ var floors = []string{
 	"budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
 	"ledger", "context", "places", "earlier", "copy", "restamp", "remake", "outcomes", "claims", // the ledger
 	"plan", "turns", "early", "long", "wants", "tail", // decisions
-	"core", "explain", "check_near", "check",
+	"core", "underway", "explain", "check_near", "check",
 }
 
 // A file names only objects declared in the file or on a floor below. No file calls back up, so there are no

@@ -565,7 +565,7 @@ struct WorkerStatus {
   10: i32 running = 0,             // tasks, last value from the worker
   11: i64 heard_us_ago = 0,
   12: i64 rtt_us = 0,
-  13: i32 reservations = 0,        // of the frontend
+  13: i32 reservations = 0,        // of the frontend, without a task that rides along
   14: i32 attempts = 0,            // of the frontend
   15: string error = "",
   16: i64 row_us_ago = -1,         // age of the gossip about the worker; -1: none
@@ -634,8 +634,8 @@ struct ClusterResponse {
   4: i64 uptime_us = 0,
   5: bool draining = false,
   6: i32 jobs = 0,
-  7: i32 tasks_pending = 0,
-  8: i32 tasks_running = 0,
+  7: i32 tasks_pending = 0,        // without an outcome
+  8: i32 tasks_running = 0,        // attempts that run, without attempts in workers' queues
   9: list<WorkerStatus> workers,
   10: list<Member> members,        // with the frontend itself; empty without gossip
   11: string warning = "",         // a problem of the frontend, although it serves
@@ -862,6 +862,15 @@ enum AttemptEnd {
   STOPPED = 9,    // the task was no longer wanted
 }
 
+// State of an attempt that has not ended, as far as its frontend knows.
+enum AttemptState {
+  NOT_TOLD = 0,
+  SENT = 1,     // on the way to the worker
+  QUEUED = 2,   // in the queue of the worker
+  RUNS = 3,
+  CUT_OFF = 4,  // the link to the worker is broken: the attempt may run, or may have ended
+}
+
 struct TraceResponse {
   1: required JobSummary job,
   2: list<Stage> stages,
@@ -902,6 +911,17 @@ struct TraceResponse {
   //  - 5: when the attempt started; 0 if never, or not known
   //  - 6: when the attempt ended
   9: optional binary earlier,
+  // Attempts that have not ended, of a job under way, in the same format. Only the first page has them:
+  //  - 0: task
+  //  - 1: stage
+  //  - 2: worker: position in workers + 1, 0 for none
+  //  - 3: tries: number of attempts at the task so far
+  //  - 4: Binding
+  //  - 5: AttemptState
+  //  - 6: when the attempt was sent, since the job's arrival; 0 if not known
+  //  - 7: when the attempt started, as far as the frontend knows; 0 if not yet, or not known
+  10: optional binary under_way,    // at most max_attempts; absent: the frontend does not tell
+  11: i32 attempts_under_way = 0,   // number of such attempts
 }
 
 struct RecordingsRequest {

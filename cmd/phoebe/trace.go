@@ -18,7 +18,7 @@ import (
 type traceCmd struct {
 	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect, and all frontends known there."`
 	Most   int    `default:"20" placeholder:"N" help:"How many tasks to show: the last to end. Default ${default}."`
-	JSON   bool   `name:"json" help:"Print the job, then each of its tasks, as a line of JSON. Default: text."`
+	JSON   bool   `name:"json" help:"Print the job, then each task that has ended, then each attempt under way, as a line of JSON. Default: text."`
 	Chrome string `placeholder:"FILE" help:"Write all tasks to this file as trace events, for https://ui.perfetto.dev. Default: none."`
 
 	clientFlags
@@ -30,7 +30,9 @@ func (c *traceCmd) Help() string {
 phoebe jobs). First comes the response, split along the job's critical path. Then come the tasks:
 where each ran, and when its phases ended, counted from the arrival of the job. Other attempts at a
 task (retries and copies, the last four at most) stand below the task: where, how each ended, and
-when it was sent, started and ended.
+when it was sent, started and ended. Of a running job, the attempts that have not ended come last:
+where each is, and whether it runs, waits in the worker's queue (queued), is on the way there (sent),
+or cannot be seen because the link to the worker is broken (cut off).
 
 Each column is the time when a phase ended, and the parts of the response are these phases:
   RELEASED     the task may start: the stages before have ended
@@ -107,16 +109,27 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 	if len(x.Tasks) == 0 {
 		none := "no attempt of the job is remembered"
 		if j.Running {
-			none = "no task of the job has ended yet: phoebe explain tells where its tasks are"
+			none = "no task of the job has ended yet"
 		}
-		_, err := fmt.Fprintln(w, none)
+		if _, err := fmt.Fprintln(w, none); err != nil {
+			return err
+		}
+	} else if err := printEnded(w, x, most); err != nil {
 		return err
 	}
+	if j.Running {
+		return printUnderWay(w, x, most)
+	}
+	return nil
+}
+
+// printEnded prints the last most tasks that have ended.
+func printEnded(w io.Writer, x *client.Trace, most int) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nTASK\tSTAGE\tWORKER\tOUTCOME\tTRIES\tBOUND\tRELEASED\tSAMPLED\tQUEUED\tREADY\tANSWERED\tSTARTED\tFINISHED\tDELIVERED")
 	for i := range x.Tasks[max(len(x.Tasks)-most, 0):] {
 		k := &x.Tasks[max(len(x.Tasks)-most, 0)+i]
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dashIfEmpty(stageName(x, k)), dashIfEmpty(k.Worker),
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dashIfEmpty(stageName(x, k.Stage)), dashIfEmpty(k.Worker),
 			k.Outcome,
 			k.Tries, k.Binding, releaseOf(k))
 		for m, end := range k.Ends {
@@ -140,6 +153,47 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 		return err
 	}
 	return nil
+}
+
+// printUnderWay prints at most most attempts that have not ended, and counts the tasks at no worker.
+func printUnderWay(w io.Writer, x *client.Trace, most int) error {
+	if x.UnderWay == nil {
+		_, err := fmt.Fprintln(w, "\nthe frontend is older than this command: phoebe explain tells where the other tasks are")
+		return err
+	}
+	if len(x.UnderWay) > 0 {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "\nunder way:\nTASK\tSTAGE\tWORKER\tSTATE\tTRIES\tBOUND\tSENT\tSTARTED")
+		for _, a := range x.UnderWay[:min(len(x.UnderWay), most)] {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", a.Task, dashIfEmpty(stageName(x, a.Stage)),
+				dashIfEmpty(a.Worker), a.State, a.Tries, a.Binding, momentText(a.Sent), momentText(a.Started))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if more := x.AttemptsUnderWay - min(len(x.UnderWay), most); more > 0 {
+		if _, err := fmt.Fprintf(w, "%d more attempts are under way\n", more); err != nil {
+			return err
+		}
+	}
+	if waiting := tasksAtNoWorker(x); waiting > 0 {
+		_, err := fmt.Fprintf(w, "%d tasks are at no worker: phoebe explain tells what they wait for\n", waiting)
+		return err
+	}
+	return nil
+}
+
+// tasksAtNoWorker counts the unfinished tasks without an attempt under way; 0: none, or not known.
+func tasksAtNoWorker(x *client.Trace) int {
+	if len(x.UnderWay) < x.AttemptsUnderWay {
+		return 0
+	}
+	tasks := map[int]bool{}
+	for _, a := range x.UnderWay {
+		tasks[a.Task] = true
+	}
+	return max(x.Job.Tasks-x.Job.Ended-len(tasks), 0)
 }
 
 // momentText formats d, or a dash if d is 0 (not known).
@@ -180,7 +234,19 @@ type earlierJSON struct {
 	EndedMicros   int64  `json:"ended_us"`
 }
 
-// printTraceJSON prints the job, and then each task, as a line of JSON.
+// underWayJSON is an attempt that has not ended, in `phoebe trace --json`. Times count from the arrival of the job.
+type underWayJSON struct {
+	Task          int    `json:"task"`
+	Stage         string `json:"stage,omitempty"`
+	Worker        string `json:"worker,omitempty"`
+	State         string `json:"state"`
+	Tries         int    `json:"tries"`
+	Binding       string `json:"binding"`
+	SentMicros    int64  `json:"sent_us,omitempty"`
+	StartedMicros int64  `json:"started_us,omitempty"`
+}
+
+// printTraceJSON prints the job, each ended task, and each attempt under way, as lines of JSON.
 func printTraceJSON(w io.Writer, x *client.Trace) error {
 	e := json.NewEncoder(w)
 	if err := e.Encode(jobOf(&x.Job)); err != nil {
@@ -189,7 +255,7 @@ func printTraceJSON(w io.Writer, x *client.Trace) error {
 	for i := range x.Tasks {
 		k := &x.Tasks[i]
 		to := taskJSON{
-			Task: k.Task, Stage: stageName(x, k), Worker: k.Worker, Outcome: k.Outcome, Tries: k.Tries, Path: k.Path,
+			Task: k.Task, Stage: stageName(x, k.Stage), Worker: k.Worker, Outcome: k.Outcome, Tries: k.Tries, Path: k.Path,
 			Binding:        k.Binding,
 			ReleasedMicros: k.Released.Microseconds(), EndsMicros: map[string]int64{},
 			FetchedMicros:  k.Fetched.Microseconds(),
@@ -218,6 +284,14 @@ func printTraceJSON(w io.Writer, x *client.Trace) error {
 			return err
 		}
 	}
+	for _, a := range x.UnderWay {
+		if err := e.Encode(underWayJSON{
+			a.Task, stageName(x, a.Stage), a.Worker, a.State, a.Tries, a.Binding, a.Sent.Microseconds(),
+			a.Started.Microseconds(),
+		}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -243,10 +317,10 @@ func waitsOf(k *client.TaskTrace) (list []client.PartOf) {
 	return list
 }
 
-// stageName returns the name of a task's stage, or "".
-func stageName(x *client.Trace, k *client.TaskTrace) string {
-	if k.Stage < len(x.Stages) {
-		return x.Stages[k.Stage].Name
+// stageName returns the name of the stage at a position, or "".
+func stageName(x *client.Trace, stage int) string {
+	if stage < len(x.Stages) {
+		return x.Stages[stage].Name
 	}
 	return ""
 }

@@ -14,11 +14,12 @@ import (
 func TestTraceHostile(t *testing.T) {
 	const hostile = "</script>\"}]}\n\x1b[2J\u2028<img src=x>"
 	x := &client.Trace{
-		Job: client.JobSummary{Frontend: hostile, Tenant: hostile, Policy: hostile,
+		Job: client.JobSummary{Running: true, Frontend: hostile, Tenant: hostile, Policy: hostile,
 			Blame: []client.PartOf{{Part: "run", Took: time.Second}}},
 		Stages: []client.Stage{{Name: hostile}},
 		Tasks: []client.TaskTrace{{Worker: hostile, Outcome: "result", Known: true},
 			{Worker: "w\xff\x00", Outcome: "result", Known: true}},
+		UnderWay: []client.UnderWay{{Worker: hostile, State: "runs"}}, AttemptsUnderWay: 1,
 	}
 	var text, chrome strings.Builder
 	if err := printTrace(&text, x, 10); err != nil {

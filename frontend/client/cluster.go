@@ -17,8 +17,8 @@ type Cluster struct {
 	Uptime       time.Duration
 	Draining     bool
 	Jobs         int
-	TasksPending int
-	TasksRunning int
+	TasksPending int     // tasks without an outcome
+	TasksRunning int     // attempts that run at workers, without attempts in workers' queues
 	Spare        float64 // slots taken by tasks at workers that are not regular, or not covered by tokens
 	Copies       int     // second attempts of late tasks, since the frontend started
 	CopiesWon    int     // copies that ended first, or that started first while the first attempt waited

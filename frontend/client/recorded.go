@@ -162,6 +162,20 @@ type EarlierAttempt struct {
 	Sent, Started, Ended time.Duration
 }
 
+// UnderWay is an attempt that has not ended. Moments are since the job's arrival.
+type UnderWay struct {
+	Task    int
+	Stage   int // position in Trace.Stages
+	Worker  string
+	Tries   int    // number of attempts at the task so far
+	Binding string // as in TaskTrace
+	// State is, as far as the frontend knows: sent (on the way to the worker), queued (in the queue of the worker),
+	// runs, or cut off (the link to the worker is broken).
+	State   string
+	Sent    time.Duration // zero: not known
+	Started time.Duration // about the start of the run; zero: has not started, or not known
+}
+
 // Trace is a page of the history of a job's tasks.
 type Trace struct {
 	Job       JobSummary
@@ -171,6 +185,10 @@ type Trace struct {
 	Total     int         // number of known tasks
 	Frontend  string      // name of the frontend that knows the history
 	Frontends []FrontendReport
+	// UnderWay holds attempts that have not ended, of the first 20,000 at most. Only the first page has them. nil: a
+	// frontend of an older version does not tell.
+	UnderWay         []UnderWay
+	AttemptsUnderWay int // number of attempts that have not ended
 }
 
 // Next returns the position after the page's tasks, or 0 if there are no more tasks.
@@ -207,6 +225,10 @@ func (c *Client) Trace(ctx context.Context, job string, from, limit int) (*Trace
 	if t.Tasks, err = fromAttempts(resp.Attempts, resp.Workers); err != nil {
 		return nil, err
 	}
+	if t.UnderWay, err = fromUnderWay(resp.UnderWay, resp.Workers); err != nil {
+		return nil, err
+	}
+	t.AttemptsUnderWay = int(resp.AttemptsUnderWay)
 	return t, addEarlier(resp.Earlier, resp.Workers, t)
 }
 
@@ -297,4 +319,21 @@ func addEarlier(b []byte, workers []string, t *Trace) error {
 		})
 		return nil
 	})
+}
+
+// fromUnderWay converts the attempts under way of an answer, or returns nil if the answer does not tell.
+func fromUnderWay(b []byte, workers []string) (list []UnderWay, err error) {
+	if len(b) > 0 {
+		list = []UnderWay{}
+	}
+	err = unpackAttempts(b, func(x *[knownFields]uint64) error {
+		worker, err := workerName(x[2], workers)
+		list = append(list, UnderWay{
+			Task: int(x[0]), Stage: int(x[1]), Worker: worker, Tries: int(x[3]),
+			Binding: enumWords(v1.Binding(x[4]).String()), State: enumWords(v1.AttemptState(x[5]).String()),
+			Sent: time.Duration(x[6]), Started: time.Duration(x[7]),
+		})
+		return err
+	})
+	return list, err
 }

@@ -79,8 +79,8 @@ type FrontendReport struct {
 	Uptime           time.Duration
 	Draining         bool
 	Jobs             int // under way
-	TasksPending     int
-	TasksRunning     int
+	TasksPending     int // tasks without an outcome
+	TasksRunning     int // attempts that run at workers, without attempts in workers' queues
 	Workers          int // linked
 	Warning          string
 	CutOff           bool          // cut off from the gossip

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
 )
 
 // Trace holds the attempts of a job, packed into a fifth of their size in Attempts.
@@ -72,6 +74,29 @@ func (a *Attempt) appendPacked(b []byte, worker int) []byte {
 		b = appendDuration(b, time.Duration(ticks)*tick)
 	}
 	return appendDuration(appendDuration(b, a.Again), time.Duration(a.Held)*tick)
+}
+
+// underWayFields is the count of packed numbers for an attempt under way: see attemptFields.
+const underWayFields = 8
+
+// PackUnderWay packs attempts that have not ended, for the API. lead is the time from the job's arrival until the core
+// had the job. number returns the position of a worker's name plus 1.
+func PackUnderWay(list []frontend.UnderWay, lead time.Duration, number func(name string) int) []byte {
+	b := binary.AppendUvarint(nil, underWayFields)
+	for i := range list {
+		a := &list[i]
+		for _, n := range [...]uint64{uint64(a.Task), uint64(a.Stage), uint64(number(a.Name)), uint64(a.Tries),
+			uint64(a.Way), uint64(a.State)} {
+			b = binary.AppendUvarint(b, n)
+		}
+		for _, d := range [...]time.Duration{a.Sent, a.Started} {
+			if d > 0 {
+				d += lead
+			}
+			b = appendDuration(b, d)
+		}
+	}
+	return b
 }
 
 func appendDuration(b []byte, d time.Duration) []byte {

@@ -54,9 +54,10 @@ func orNil(r *v1.Refused) error {
 
 // explainHere answers from the frontend's own decisions.
 func (h *handler) explainHere(id probe.JobID, task int32) (*v1.ExplainResponse, *v1.Refused) {
+	now := time.Now()
 	h.mu.Lock()
-	decisions := h.core.Explain(id, int(task))
-	otherTasks := len(decisions) == 0 && task >= 0 && len(h.core.Explain(id, -1)) > 0
+	decisions := h.core.Explain(id, int(task), now)
+	otherTasks := len(decisions) == 0 && task >= 0 && len(h.core.Explain(id, -1, now)) > 0
 	h.mu.Unlock()
 	switch {
 	case otherTasks:

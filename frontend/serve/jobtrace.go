@@ -251,7 +251,7 @@ func (h *handler) Trace(ctx context.Context, req *v1.TraceRequest) (*v1.TraceRes
 		}) {
 		reports = append(reports, a.peerReport((*v1.TraceResponse).GetFrontends))
 		// several frontends may have records of a job that moved: the longest counts
-		if a.res != nil && (res == nil || a.res.Total > res.Total) {
+		if a.res != nil && (res == nil || a.res.Total+a.res.AttemptsUnderWay > res.Total+res.AttemptsUnderWay) {
 			res = a.res
 		}
 	}
@@ -288,7 +288,36 @@ func (h *handler) traceHere(id probe.JobID, from, most int) *v1.TraceResponse {
 	summary, t := h.openSummary(r, time.Now()), r.timing
 	h.mu.Unlock()
 	_, trace, _ := h.collectAttempts(t.refs) // the trace is empty if some attempts are forgotten
-	return h.traceToAPI(summary, t.stageNames, t.after, &trace, from, most)
+	res := h.traceToAPI(summary, t.stageNames, t.after, &trace, from, most)
+	if from <= 0 {
+		h.addUnderWay(res, id, t.leadTime, most)
+	}
+	return res
+}
+
+// tasksPerLock bounds the tasks that are searched under a single hold of the mutex.
+const tasksPerLock = 1024
+
+// addUnderWay adds the attempts of a job that have not ended to its trace, at most as many as most says.
+func (h *handler) addUnderWay(res *v1.TraceResponse, id probe.JobID, lead time.Duration, most int) {
+	var list []frontend.UnderWay
+	for from, more := 0, true; more; more = from > 0 {
+		h.mu.Lock()
+		list, from = h.core.AppendUnderWay(list, id, from, tasksPerLock, time.Now())
+		h.mu.Unlock()
+	}
+	res.AttemptsUnderWay = int32(len(list))
+	numbers := map[string]int{}
+	for i, name := range res.Workers {
+		numbers[name] = i + 1
+	}
+	res.UnderWay = rec.PackUnderWay(list[:min(len(list), most)], lead, func(name string) int {
+		if numbers[name] == 0 {
+			res.Workers = append(res.Workers, name)
+			numbers[name] = len(res.Workers)
+		}
+		return numbers[name]
+	})
 }
 
 func (h *handler) traceToAPI(j *v1.JobSummary, names []string, after [][]int, t *rec.Trace, from,

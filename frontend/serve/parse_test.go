@@ -288,7 +288,7 @@ func FuzzJob(f *testing.F) {
 				now = at
 				step(frontend.Wake{})
 			}
-			for _, d := range core.Explain(id, -1) {
+			for _, d := range core.Explain(id, -1, now) {
 				decisionToAPI(&d)
 			}
 		}

@@ -1041,6 +1041,63 @@ func (p *AttemptEnd) Value() (driver.Value, error) {
 	return int64(*p), nil
 }
 
+type AttemptState int64
+
+const (
+	AttemptState_NOT_TOLD AttemptState = 0
+	AttemptState_SENT     AttemptState = 1
+	AttemptState_QUEUED   AttemptState = 2
+	AttemptState_RUNS     AttemptState = 3
+	AttemptState_CUT_OFF  AttemptState = 4
+)
+
+func (p AttemptState) String() string {
+	switch p {
+	case AttemptState_NOT_TOLD:
+		return "NOT_TOLD"
+	case AttemptState_SENT:
+		return "SENT"
+	case AttemptState_QUEUED:
+		return "QUEUED"
+	case AttemptState_RUNS:
+		return "RUNS"
+	case AttemptState_CUT_OFF:
+		return "CUT_OFF"
+	}
+	return "<UNSET>"
+}
+
+func AttemptStateFromString(s string) (AttemptState, error) {
+	switch s {
+	case "NOT_TOLD":
+		return AttemptState_NOT_TOLD, nil
+	case "SENT":
+		return AttemptState_SENT, nil
+	case "QUEUED":
+		return AttemptState_QUEUED, nil
+	case "RUNS":
+		return AttemptState_RUNS, nil
+	case "CUT_OFF":
+		return AttemptState_CUT_OFF, nil
+	}
+	return AttemptState(0), fmt.Errorf("not a valid AttemptState string")
+}
+
+func AttemptStatePtr(v AttemptState) *AttemptState { return &v }
+func (p *AttemptState) Scan(value interface{}) (err error) {
+	var result sql.NullInt64
+	err = result.Scan(value)
+	*p = AttemptState(result.Int64)
+	return
+}
+
+func (p *AttemptState) Value() (driver.Value, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return int64(*p), nil
+}
+
 type Caller struct {
 	Secret    *string `thrift:"secret,1,optional" frugal:"1,optional,string" json:"secret,omitempty"`
 	Name      *string `thrift:"name,2,optional" frugal:"2,optional,string" json:"name,omitempty"`
@@ -6588,27 +6645,31 @@ var fieldIDToName_TraceRequest = map[int16]string{
 }
 
 type TraceResponse struct {
-	Job       *JobSummary `thrift:"job,1,required" frugal:"1,required,JobSummary" json:"job"`
-	Stages    []*Stage    `thrift:"stages,2" frugal:"2,default,list<Stage>" json:"stages"`
-	Workers   []string    `thrift:"workers,3,required" frugal:"3,required,list<string>" json:"workers"`
-	Total     int32       `thrift:"total,4,required" frugal:"4,required,i32" json:"total"`
-	Attempts  []byte      `thrift:"attempts,5,required" frugal:"5,required,binary" json:"attempts"`
-	NextPage  int32       `thrift:"next_page,6" frugal:"6,default,i32" json:"next_page"`
-	Frontend  string      `thrift:"frontend,7" frugal:"7,default,string" json:"frontend"`
-	Frontends []*Told     `thrift:"frontends,8" frugal:"8,default,list<Told>" json:"frontends"`
-	Earlier   []byte      `thrift:"earlier,9,optional" frugal:"9,optional,binary" json:"earlier,omitempty"`
+	Job              *JobSummary `thrift:"job,1,required" frugal:"1,required,JobSummary" json:"job"`
+	Stages           []*Stage    `thrift:"stages,2" frugal:"2,default,list<Stage>" json:"stages"`
+	Workers          []string    `thrift:"workers,3,required" frugal:"3,required,list<string>" json:"workers"`
+	Total            int32       `thrift:"total,4,required" frugal:"4,required,i32" json:"total"`
+	Attempts         []byte      `thrift:"attempts,5,required" frugal:"5,required,binary" json:"attempts"`
+	NextPage         int32       `thrift:"next_page,6" frugal:"6,default,i32" json:"next_page"`
+	Frontend         string      `thrift:"frontend,7" frugal:"7,default,string" json:"frontend"`
+	Frontends        []*Told     `thrift:"frontends,8" frugal:"8,default,list<Told>" json:"frontends"`
+	Earlier          []byte      `thrift:"earlier,9,optional" frugal:"9,optional,binary" json:"earlier,omitempty"`
+	UnderWay         []byte      `thrift:"under_way,10,optional" frugal:"10,optional,binary" json:"under_way,omitempty"`
+	AttemptsUnderWay int32       `thrift:"attempts_under_way,11" frugal:"11,default,i32" json:"attempts_under_way"`
 }
 
 func NewTraceResponse() *TraceResponse {
 	return &TraceResponse{
-		NextPage: 0,
-		Frontend: "",
+		NextPage:         0,
+		Frontend:         "",
+		AttemptsUnderWay: 0,
 	}
 }
 
 func (p *TraceResponse) InitDefault() {
 	p.NextPage = 0
 	p.Frontend = ""
+	p.AttemptsUnderWay = 0
 }
 
 var TraceResponse_Job_DEFAULT *JobSummary
@@ -6656,6 +6717,19 @@ func (p *TraceResponse) GetEarlier() (v []byte) {
 	}
 	return p.Earlier
 }
+
+var TraceResponse_UnderWay_DEFAULT []byte
+
+func (p *TraceResponse) GetUnderWay() (v []byte) {
+	if !p.IsSetUnderWay() {
+		return TraceResponse_UnderWay_DEFAULT
+	}
+	return p.UnderWay
+}
+
+func (p *TraceResponse) GetAttemptsUnderWay() (v int32) {
+	return p.AttemptsUnderWay
+}
 func (p *TraceResponse) SetJob(val *JobSummary) {
 	p.Job = val
 }
@@ -6683,6 +6757,12 @@ func (p *TraceResponse) SetFrontends(val []*Told) {
 func (p *TraceResponse) SetEarlier(val []byte) {
 	p.Earlier = val
 }
+func (p *TraceResponse) SetUnderWay(val []byte) {
+	p.UnderWay = val
+}
+func (p *TraceResponse) SetAttemptsUnderWay(val int32) {
+	p.AttemptsUnderWay = val
+}
 
 func (p *TraceResponse) IsSetJob() bool {
 	return p.Job != nil
@@ -6690,6 +6770,10 @@ func (p *TraceResponse) IsSetJob() bool {
 
 func (p *TraceResponse) IsSetEarlier() bool {
 	return p.Earlier != nil
+}
+
+func (p *TraceResponse) IsSetUnderWay() bool {
+	return p.UnderWay != nil
 }
 
 func (p *TraceResponse) String() string {
@@ -6700,15 +6784,17 @@ func (p *TraceResponse) String() string {
 }
 
 var fieldIDToName_TraceResponse = map[int16]string{
-	1: "job",
-	2: "stages",
-	3: "workers",
-	4: "total",
-	5: "attempts",
-	6: "next_page",
-	7: "frontend",
-	8: "frontends",
-	9: "earlier",
+	1:  "job",
+	2:  "stages",
+	3:  "workers",
+	4:  "total",
+	5:  "attempts",
+	6:  "next_page",
+	7:  "frontend",
+	8:  "frontends",
+	9:  "earlier",
+	10: "under_way",
+	11: "attempts_under_way",
 }
 
 type RecordingsRequest struct {
