@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,11 +48,13 @@ func TestRunningTasksAreShown(t *testing.T) {
 		return nil
 	})
 	since := time.Now()
-	s := runPhoebe(t, "trace", ride.Job, "--connect", c.frontends[1]).wantExit(t, 0, "\nunder way:\nTASK ", " ride ")
+	s := runPhoebe(t, "trace", ride.Job, "--connect", c.frontends[1]).wantExit(t, 0, "\nunder way:\nTASK ",
+		" ride ")
 	if row := fieldsOfLine(s.out, "0 "); len(row) != 8 || row[3] != "runs" || row[4] != "1" || row[7] == "-" {
 		t.Errorf("%q in\n%s", row, s.out)
 	}
-	runPhoebe(t, "trace", ride.Job, "--json", "--connect", c.frontends[1]).wantExit(t, 0, `"state":"runs","tries":1,`)
+	runPhoebe(t, "trace", ride.Job, "--json", "--connect", c.frontends[1]).wantExit(t, 0,
+		`"state":"runs","tries":1,`)
 	runPhoebe(t, "explain", ride.Job, "0", "--connect", c.connect).wantExit(t, 0, ": runs\n")
 	said, err := cl.Cluster(t.Context())
 	if err != nil {
@@ -71,8 +74,7 @@ func TestRunningTasksAreShown(t *testing.T) {
 	}
 
 	long := client.Task{Function: "sleep", Payload: []byte("1h"), Estimate: time.Hour}
-	queued := submit(client.Job{Mode: client.EstimateMode, Tasks: []client.Task{long, long, long, long, long, long, long,
-		long, long}})
+	queued := submit(client.Job{Mode: client.EstimateMode, Tasks: slices.Repeat([]client.Task{long}, 9)})
 	waitUntil(t, func() error {
 		counts := trace(queued)
 		said, err := cl.Cluster(t.Context())
@@ -84,9 +86,11 @@ func TestRunningTasksAreShown(t *testing.T) {
 		}
 		return nil
 	})
-	runPhoebe(t, "trace", queued.Job, "--connect", c.connect, "--most", "1").wantExit(t, 0, " more attempts are under way\n")
+	runPhoebe(t, "trace", queued.Job, "--connect", c.connect, "--most", "1").wantExit(t, 0,
+		" more attempts are under way\n")
 
-	// The windows that begin while the task runs tell of no wait for a first task. The page and phoebe top show them.
+	// The windows that begin while the task runs have no wait for a first task. The page and phoebe top show these
+	// windows.
 	waitUntil(t, func() error {
 		watched, err := cl.Watch(t.Context(), time.Second, since, 0)
 		if err != nil {

@@ -32,7 +32,7 @@ frontends.
 
 Columns of a frontend:
   PENDING     tasks without an outcome
-  RUNNING     tasks that run, as far as the frontend knows, copies included; tasks in workers' queues are left out
+  RUNNING     tasks that run, as far as the frontend knows, copies included; without tasks in workers' queues
   SPARE       slots taken by tasks that are not regular, or not covered by tokens (see phoebe tenants)
   COPIES      second attempts of late tasks since the start: how many finished first / all
   PREEMPTED   attempts stopped for regular work since the start

@@ -129,9 +129,8 @@ func printEnded(w io.Writer, x *client.Trace, most int) error {
 	fmt.Fprintln(t, "\nTASK\tSTAGE\tWORKER\tOUTCOME\tTRIES\tBOUND\tRELEASED\tSAMPLED\tQUEUED\tREADY\tANSWERED\tSTARTED\tFINISHED\tDELIVERED")
 	for i := range x.Tasks[max(len(x.Tasks)-most, 0):] {
 		k := &x.Tasks[max(len(x.Tasks)-most, 0)+i]
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dashIfEmpty(stageName(x, k.Stage)), dashIfEmpty(k.Worker),
-			k.Outcome,
-			k.Tries, k.Binding, releaseOf(k))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%v", k.Task, dashIfEmpty(stageName(x, k.Stage)),
+			dashIfEmpty(k.Worker), k.Outcome, k.Tries, k.Binding, releaseOf(k))
 		for m, end := range k.Ends {
 			if !k.Known && client.Measure(m) != client.MeasureDelivery {
 				fmt.Fprint(t, "\t-")
@@ -158,7 +157,8 @@ func printEnded(w io.Writer, x *client.Trace, most int) error {
 // printUnderWay prints at most most attempts that have not ended, and counts the tasks at no worker.
 func printUnderWay(w io.Writer, x *client.Trace, most int) error {
 	if x.UnderWay == nil {
-		_, err := fmt.Fprintln(w, "\nthe frontend is older than this command: phoebe explain tells where the other tasks are")
+		_, err := fmt.Fprintln(w,
+			"\nthe frontend is older than this command: phoebe explain tells where the other tasks are")
 		return err
 	}
 	if len(x.UnderWay) > 0 {
@@ -234,7 +234,7 @@ type earlierJSON struct {
 	EndedMicros   int64  `json:"ended_us"`
 }
 
-// underWayJSON is an attempt that has not ended, in `phoebe trace --json`. Times count from the arrival of the job.
+// underWayJSON is an attempt that has not ended, in `phoebe trace --json`. Times count from the job's arrival.
 type underWayJSON struct {
 	Task          int    `json:"task"`
 	Stage         string `json:"stage,omitempty"`
@@ -255,8 +255,8 @@ func printTraceJSON(w io.Writer, x *client.Trace) error {
 	for i := range x.Tasks {
 		k := &x.Tasks[i]
 		to := taskJSON{
-			Task: k.Task, Stage: stageName(x, k.Stage), Worker: k.Worker, Outcome: k.Outcome, Tries: k.Tries, Path: k.Path,
-			Binding:        k.Binding,
+			Task: k.Task, Stage: stageName(x, k.Stage), Worker: k.Worker, Outcome: k.Outcome, Tries: k.Tries,
+			Path: k.Path, Binding: k.Binding,
 			ReleasedMicros: k.Released.Microseconds(), EndsMicros: map[string]int64{},
 			FetchedMicros:  k.Fetched.Microseconds(),
 			ExpectedMicros: k.Expected.Microseconds(), PromisedMicros: k.ExpectedWait.Microseconds(),
