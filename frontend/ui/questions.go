@@ -370,7 +370,15 @@ type traceJSON struct {
 	Columns   []string
 	Tasks     []json.RawMessage // for each column, the values of all tasks
 	Earlier   []earlierJSON     `json:",omitempty"`
+	UnderWay  []underWayJSON    `json:",omitempty"` // of a running job; only the first page has them
 	Frontends []frontendJSON
+}
+
+// underWayJSON is an attempt that has not ended. Moments are in microseconds since the job's arrival.
+type underWayJSON struct {
+	Task, Stage, Tries   int
+	Worker, Bound, State string
+	Sent, Started        int64
 }
 
 // earlierJSON is an attempt that did not give its task an outcome. Moments are in microseconds since the job's
@@ -415,6 +423,11 @@ func (p *Page) answerTrace(ctx context.Context, r *http.Request) (any, error) {
 				e.Ended.Microseconds(),
 			})
 		}
+	}
+	for _, a := range t.UnderWay {
+		to.UnderWay = append(to.UnderWay, underWayJSON{
+			a.Task, a.Stage, a.Tries, a.Worker, a.Binding, a.State, a.Sent.Microseconds(), a.Started.Microseconds(),
+		})
 	}
 	to.Workers, to.Words = workers.list, words.list
 	return to, nil

@@ -58,8 +58,14 @@ export interface TracePage {
   Job: Job; Stages: { Name: string; After: string[] | null }[] | null; Frontend: string; Total: number;
   Next: number
   Workers: string[] | null; Words: string[] | null; Columns: string[]; Tasks: number[][]; Earlier?: Earlier[];
+  UnderWay?: UnderWay[]
   Frontends: Frontend[]
 }
+
+// UnderWay is an attempt that has not ended. Moments are in microseconds since the job's arrival; 0: not known,
+// or not yet.
+export interface UnderWay { Task: number; Stage: number; Tries: number; Worker: string; Bound: string;
+  State: string; Sent: number; Started: number }
 
 // Earlier is an attempt without the outcome of its task. Moments are in microseconds since the job's arrival;
 // 0: not known, or never.

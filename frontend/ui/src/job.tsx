@@ -58,6 +58,7 @@ export function JobPage(p: { job: string }) {
           {j.Running ? ' The rest has not ended.' : ' The rest is not known any more.'}
         </p>
       )}
+      {tasks.underWay.length > 0 && <UnderWayTable tasks={tasks} />}
       <TaskTable tasks={tasks} />
     </>
   )
@@ -342,6 +343,42 @@ const maxRows = 200
 function phaseOf(t: Tasks, i: number, m: number): number {
   const from = m === 0 ? t.released[i]! : Math.max(t.released[i]!, t.ends[m - 1]![i]!)
   return Math.max(0, t.ends[m]![i]! - from)
+}
+
+// UnderWayTable is a table of the attempts that have not ended.
+function UnderWayTable(p: { tasks: Tasks }) {
+  const t = p.tasks
+  return (
+    <section class="card">
+      <header><h2>Under way</h2>
+        <span class="dim">attempts that have not ended, as far as the frontend
+          knows{t.underWay.length > maxRows ? `: ${maxRows} of ${count(t.underWay.length)}` : ''}</span></header>
+      <div class="scroll tall" tabIndex={0} role="region" aria-label="attempts under way">
+        <table>
+          <thead>
+            <tr><th scope="col">task</th><th scope="col">stage</th><th scope="col">worker</th>
+              <th scope="col" title="sent: on the way to the worker; queued: in its queue; cut off: link broken"
+              >state</th>
+              <th scope="col" title="how the task came to its worker">bound</th>
+              <th scope="col" class="n">attempts</th>
+              <th scope="col" class="n" title="after the job's arrival">sent</th>
+              <th scope="col" class="n" title="after the job's arrival">started</th></tr>
+          </thead>
+          <tbody>
+            {t.underWay.slice(0, maxRows).map((a, i) => (
+              <tr key={i}>
+                <td><a class="row" href={linkTo('task', t.job.Handle.Job, a.Task)}>{a.Task}</a></td>
+                <td>{t.stages[a.Stage]?.Name ?? '–'}</td><td>{a.Worker || '–'}</td><td>{a.State}</td>
+                <td title={bindingMeaning[a.Bound]}>{a.Bound}</td><td class="n">{a.Tries}</td>
+                <td class="n">{a.Sent ? time(a.Sent * 1000) : '–'}</td>
+                <td class="n">{a.Started ? time(a.Started * 1000) : '–'}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  )
 }
 
 // TaskTable is a table of the slowest tasks.

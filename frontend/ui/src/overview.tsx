@@ -91,7 +91,8 @@ export function Overview() {
           title="longest wait of a job for the start of its first task" />
         <Tile label="pending" value={last ? count(last.TasksPending) : '–'}
           title="tasks without an outcome" />
-        <Tile label="running" value={last ? count(last.TasksRunning) : '–'} title="tasks at workers" />
+        <Tile label="running" value={last ? count(last.TasksRunning) : '–'}
+          title="attempts that run, without tasks in workers' queues" />
       </dl>
       <div class="grid">
         <Chart {...common} title="Response of jobs" log format={time} lines={[

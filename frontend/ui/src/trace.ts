@@ -1,5 +1,5 @@
 // The history of a job's tasks, as columns.
-import { type Earlier, get, type Job, type TracePage } from './api'
+import { type Earlier, get, type Job, type TracePage, type UnderWay } from './api'
 import { phases } from './histogram'
 
 type Column = 'task' | 'stage' | 'worker' | 'tries' | 'path' | 'bound' | 'outcome' | 'released' | 'again' |
@@ -17,6 +17,7 @@ const names: Column[] = [
 export class Tasks {
   readonly n: number
   readonly earlier: Earlier[] = []
+  readonly underWay: readonly UnderWay[]
   private readonly earlierByTask = new Map<number, number[]>() // attempts in vain, by task
   readonly workers: string[] = []
   readonly words: string[] = []
@@ -28,6 +29,7 @@ export class Tasks {
   constructor(readonly job: Job, readonly frontend: string, readonly total: number, pages: TracePage[]) {
     this.n = pages.reduce((n, p) => n + (p.Tasks[0]?.length ?? 0), 0)
     this.stages = pages[0]?.Stages ?? []
+    this.underWay = pages[0]?.UnderWay ?? []
     this.columns = Object.fromEntries(names.map((c) => [c, new Float64Array(this.n)])) as Record<Column,
       Float64Array>
     this.ends = phases.map(() => new Float64Array(this.n))
