@@ -84,7 +84,8 @@ func TestWaitForTheMaximum(t *testing.T) {
 				t.Errorf("beside %s: task %d, held for %v, has the phases %+v", other, n, time.Duration(n)*run, p)
 			}
 		}
-		if ds := f.core.Explain(j.ID, 2, f.now); len(ds) != 1 || !strings.Contains(ds[0].String(), "held for up to 600ms") {
+		if ds := f.core.Explain(j.ID, 2, f.now); len(ds) != 1 ||
+			!strings.Contains(ds[0].String(), "held for up to 600ms") {
 			t.Errorf("beside %s: after the end of the job, its wait is explained as %v", other, ds)
 		}
 	}

@@ -449,9 +449,10 @@ type WorkerStatus struct {
 	State        string // up, adrift, draining or down
 	Welcome      probe.Welcome
 	Load         probe.Load
-	Reservations int    // places at the worker, without places of tasks that ride
-	Attempts     int    // attempts at the worker: on the way, queued or running
-	CacheProblem string // why the worker's cache takes no new files; "": no problem, or no cache
+	Reservations int          // places at the worker, without places of tasks that ride
+	Attempts     int          // attempts at the worker: on the way, queued or running
+	Spare        probe.Demand // used by spare attempts of this frontend that run: the worker reports this room as free
+	CacheProblem string       // why the worker's cache takes no new files; "": no problem, or no cache
 	// View is the worker's row for placing by estimation. A worker that was idle when last heard of shows no wait.
 	// If the worker is down, View is zero.
 	View estimate.Server
@@ -470,6 +471,9 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 	for _, a := range w.attempts {
 		if a.isRiding() {
 			s.Reservations-- // if the task started at once, no message says so, and the place is gone
+		}
+		if a.isStoppable() {
+			s.Spare = s.Spare.Add(a.task.group.demandAt(w.Worker, a.task.long != nil))
 		}
 	}
 	s.View = c.view.Server(w.Worker, s.Reservations+s.Attempts)
@@ -545,6 +549,13 @@ func (c *Core) dueUse(now time.Time) map[*tenant]int64 {
 		}
 	}
 	return use
+}
+
+// isStoppable reports whether a runs, and its worker stops it if a regular task needs the room. Work that started after
+// its job was due is regular.
+func (a *attempt) isStoppable() bool {
+	due := a.job.due
+	return a.hasStarted && a.class == probe.Spare && (due.IsZero() || a.startedBefore(due))
 }
 
 // startedBefore reports whether a started before the time at, as far as is known. A bound task starts when sent.

@@ -249,6 +249,11 @@ func TestSpareUseAfterDue(t *testing.T) {
 		if got := f.core.Spare(f.now); got != spare || len(list) != 1 || list[0].Spare != spare || list[0].Use != use {
 			t.Errorf("%d spare, want %d of %d; tenants %+v", got, spare, use, list)
 		}
+		w0, _ := f.core.Status(0)
+		w1, _ := f.core.Status(1)
+		if got := w0.Spare.Add(w1.Spare).CPU; int64(got) != spare {
+			t.Errorf("spare tasks use %d millicores of the workers, want %d", got, spare)
+		}
 	}
 	f.step(frameFrom(0, probe.Ready{Res: places[0]}))
 	use(500, 500)

@@ -206,8 +206,8 @@ func TestExplain(t *testing.T) {
 		f.step(Submit{jobWith(id, Task{Estimate: 10 * time.Second, Retryable: true})})
 		f.step(Cancel{Job: script.Job(id)})
 	}
-	if ds, all := f.core.Explain(script.Job("x"), 0, f.now), f.core.Explain(script.Job("x"), -1, f.now); len(ds) != 0 ||
-		len(all) != 1 || all[0].Task != 1 {
+	ds, all := f.core.Explain(script.Job("x"), 0, f.now), f.core.Explain(script.Job("x"), -1, f.now)
+	if len(ds) != 0 || len(all) != 1 || all[0].Task != 1 {
 		t.Errorf("%d decisions on a task after %d later ones, on its job: %v", len(ds), maxDecisions, all)
 	}
 	if ds := f.core.Explain(script.Job(fmt.Sprint("y", maxDecisions-1)), 0, f.now); len(ds) != 1 ||

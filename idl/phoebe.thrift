@@ -580,6 +580,7 @@ struct WorkerStatus {
   23: i32 files = 0,               // number of files in the worker's cache, as far as gossip tells
   24: i64 maintenance_us = -1,     // time until the announced absence; -1: none is announced
   25: string cache_error = "",     // why the worker's cache takes no new files; "": it does, or there is none
+  26: optional Demand spare,       // used by the frontend's spare tasks, a part of free; absent: not told
 }
 
 // A frontend in the gossip.

@@ -41,6 +41,8 @@ Columns of a worker show what frontends last heard:
   FREE CPU, FREE MEMORY
               room for regular tasks: the room of spare tasks counts as free, because spare tasks are stopped
               for regular tasks
+  SPARE CPU   part of FREE CPU that spare tasks use, of the frontends that answered; spare tasks may use the rest of
+              FREE CPU, too
   LINKS       frontends with a working link to the worker / frontends that answered
   WAIT        expected wait of the smallest and of the largest long task, at the frontend with the newest data; tasks
               that the frontend has sent there itself are included
@@ -114,17 +116,20 @@ type workerJSON struct {
 	Functions      []string `json:"functions"`
 	CPUMillicores  int32    `json:"cpu_millicores"`
 	MemoryMiB      int32    `json:"memory_mib"`
-	FreeMillicores int32    `json:"free_millicores"` // room for regular tasks; spare tasks use no part
+	FreeMillicores int32    `json:"free_millicores"` // room for regular tasks: the room of spare tasks is a part
 	FreeMemoryMiB  int32    `json:"free_memory_mib"`
-	Queued         int      `json:"queued"`
-	Running        int      `json:"running"`
-	Reservations   int      `json:"reservations"`
-	Attempts       int      `json:"attempts"`
-	HeardMicros    int64    `json:"heard_us_ago"`
-	RTTMicros      int64    `json:"rtt_us"`
-	Rack           string   `json:"rack,omitempty"`
-	Row            *rowJSON `json:"row,omitempty"`
-	View           viewJSON `json:"view"`
+	// used by this frontend's spare tasks, a part of the free room; absent: an older frontend does not tell
+	SpareMillicores *int32   `json:"spare_millicores,omitempty"`
+	SpareMemoryMiB  *int32   `json:"spare_memory_mib,omitempty"`
+	Queued          int      `json:"queued"`
+	Running         int      `json:"running"`
+	Reservations    int      `json:"reservations"`
+	Attempts        int      `json:"attempts"`
+	HeardMicros     int64    `json:"heard_us_ago"`
+	RTTMicros       int64    `json:"rtt_us"`
+	Rack            string   `json:"rack,omitempty"`
+	Row             *rowJSON `json:"row,omitempty"`
+	View            viewJSON `json:"view"`
 }
 
 // answer is a frontend's view of the fleet, or the error of a frontend without an answer.
@@ -222,7 +227,7 @@ func statusOf(addr string, c *client.Cluster) statusJSON {
 		s.Members = append(s.Members, memberJSON(m))
 	}
 	for _, w := range c.Workers {
-		s.Workers = append(s.Workers, workerJSON{
+		k := workerJSON{
 			Name: w.Name, Address: w.Address, State: w.State, Error: w.Error, CacheError: w.CacheError,
 			Host: w.Host, Labels: w.Labels, Functions: w.Functions,
 			CPUMillicores: w.Capacity.CPU, MemoryMiB: w.Capacity.Memory, FreeMillicores: w.Free.CPU,
@@ -230,7 +235,11 @@ func statusOf(addr string, c *client.Cluster) statusJSON {
 			Queued:        w.Queued, Running: w.Running, Reservations: w.Reservations, Attempts: w.Attempts,
 			HeardMicros: w.HeardAgo.Microseconds(), RTTMicros: w.RTT.Microseconds(), Rack: w.Rack,
 			Row: rowOf(w.Row), View: viewOf(&w.View),
-		})
+		}
+		if w.Spare != nil {
+			k.SpareMillicores, k.SpareMemoryMiB = &w.Spare.CPU, &w.Spare.Memory
+		}
+		s.Workers = append(s.Workers, k)
 	}
 	return s
 }
@@ -351,6 +360,7 @@ func printMatrices(w io.Writer, all []statusJSON) error {
 type fleetWorker struct {
 	workerJSON // as seen by the frontend that heard from the worker last
 	links      int
+	spare      int32    // millicores that spare tasks of all frontends use; -1: a frontend does not tell
 	rtt        int64    // the longest, in microseconds
 	row        *rowJSON // the youngest row
 	view       viewJSON // the view with the youngest waits
@@ -405,6 +415,11 @@ func printStatus(w io.Writer, all []statusJSON) error {
 			if k.HeardMicros < seen.HeardMicros && k.State == "up" {
 				seen.workerJSON = k
 			}
+			if k.SpareMillicores == nil {
+				seen.spare = -1
+			} else if seen.spare >= 0 {
+				seen.spare += *k.SpareMillicores
+			}
 			if k.State == "up" {
 				seen.links++
 			} else {
@@ -439,8 +454,9 @@ func printStatus(w io.Writer, all []statusJSON) error {
 	if len(members) > 0 {
 		gossip = "\tROW\tFROM"
 	}
-	fmt.Fprintf(t, "WORKER\tADDRESS\tSTATE\tCPU\tMEMORY\tFREE CPU\tFREE MEMORY\tQUEUED\tRUNNING\tLINKS\tRTT\tWAIT\t"+
-		"AGE%s\tLABELS\n", gossip)
+	fmt.Fprintf(t, "WORKER\tADDRESS\tSTATE\tCPU\tMEMORY\tFREE CPU\tFREE MEMORY\tSPARE CPU\tQUEUED\tRUNNING\tLINKS\t"+
+		"RTT\tWAIT\tAGE%s\tLABELS\n", gossip)
+	anySpare := false
 	for _, addr := range slices.Sorted(maps.Keys(fleet)) {
 		k := fleet[addr]
 		labels := strings.Join(k.Labels, ",")
@@ -450,13 +466,22 @@ func printStatus(w io.Writer, all []statusJSON) error {
 		if gossip != "" {
 			columns = "\t" + k.row.tableColumns()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%d\t%d\t%d/%d\t%v\t%s%s\t%s\n", k.Name, k.Address,
+		spare := "-"
+		if k.spare >= 0 {
+			spare = fmt.Sprintf("%dm", k.spare)
+		}
+		anySpare = anySpare || k.spare > 0
+		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%s\t%d\t%d\t%d/%d\t%v\t%s%s\t%s\n", k.Name, k.Address,
 			k.State, k.CPUMillicores, k.MemoryMiB,
-			k.FreeMillicores, k.FreeMemoryMiB, k.Queued, k.Running, k.links, answered,
+			k.FreeMillicores, k.FreeMemoryMiB, spare, k.Queued, k.Running, k.links, answered,
 			time.Duration(k.rtt)*time.Microsecond, k.view.tableColumns(), columns, labels)
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if anySpare {
+		fmt.Fprintln(w, "FREE is the room for regular tasks. Spare tasks use SPARE CPU of FREE CPU, and are stopped "+
+			"for regular tasks.")
 	}
 	for _, addr := range slices.Sorted(maps.Keys(brokenCaches)) {
 		broken = append(broken, brokenCaches[addr])

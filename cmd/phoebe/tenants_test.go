@@ -75,6 +75,16 @@ web b 1 1 0 2 - 0 0
 		}
 		return nil
 	})
+	waitUntil(t, func() error { // the worker reports the room at the next ping
+		s := runPhoebe(t, "status", "--secret-file", key, "--connect", connect).wantExit(t, 0,
+			"\nFREE is the room for regular tasks. Spare tasks use SPARE CPU of FREE CPU")
+		row := strings.Join(strings.Fields(s.out), " ")
+		if !strings.Contains(row, " FREE MEMORY SPARE CPU QUEUED ") ||
+			!strings.Contains(row, " up 8000m 2048MiB 6000m 1536MiB 2000m 0 4 2/2 ") {
+			return errors.New(s.out)
+		}
+		return nil
+	})
 	runPhoebe(t, "status", "--help").wantExit(t, 0, "FREE CPU", "the room of spare tasks counts as free")
 	runPhoebe(t, "status", "--json", "--secret-file", key, "--connect", addrs[0]).wantExit(t, 0, `"spare": 1,`,
 		`"copies": 0,`)

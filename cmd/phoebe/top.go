@@ -30,8 +30,9 @@ type topCmd struct {
 func (c *topCmd) Help() string {
 	return `Shows the counts of all frontends over the last 10 s (press w for 10 min or 6 h): how
 long the phases of tasks took (phoebe trace --help explains them), how jobs ended, the slowest jobs
-and where their time went, and the workers where a task would wait longest. In a terminal the
-screen refreshes until q. Elsewhere phoebe top prints the screen once.
+and where their time went, and the workers where a task would wait longest. The CPU of a worker is
+the share that regular tasks use, without spare tasks. In a terminal the screen refreshes until q.
+Elsewhere phoebe top prints the screen once.
 
 Exit codes: 0 shown, 2 wrong usage, 3 no frontend answers.`
 }

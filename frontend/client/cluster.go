@@ -71,9 +71,10 @@ type Worker struct {
 	Labels       []string
 	Functions    []string
 	Capacity     Demand
-	Free         Demand
-	Queued       int // places in the worker's queue, of all frontends
-	Running      int // tasks, of all frontends
+	Free         Demand  // room for regular tasks: the room of spare tasks counts as free, because they are stopped
+	Spare        *Demand // used by spare tasks of this frontend, a part of Free; nil: an older frontend does not tell
+	Queued       int     // places in the worker's queue, of all frontends
+	Running      int     // tasks, of all frontends
 	HeardAgo     time.Duration
 	RTT          time.Duration
 	Reservations int // of this frontend
@@ -252,6 +253,10 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 			Reservations: int(w.Reservations), Attempts: int(w.Attempts), Error: w.Error, Rack: w.Rack,
 			CacheError: w.CacheError,
 			Row:        fromRow(w), View: fromView(w),
+		}
+		if w.Spare != nil {
+			spare := fromDemand(w.Spare)
+			c.Workers[i].Spare = &spare
 		}
 	}
 	return c

@@ -226,7 +226,7 @@ func workerStatus(l *link, st *frontend.WorkerStatus, now time.Time) *v1.WorkerS
 	up, problem, heard, rtt := l.linkStatus()
 	ws := &v1.WorkerStatus{
 		RowUsAgo: -1, WaitUsAgo: -1, MaintenanceUs: -1, Name: l.addr, Address: l.addr, State: workerState(up, st),
-		Error:      problem,
+		Error: problem, Spare: demandToAPI(probe.Demand{}),
 		HeardUsAgo: heard.Microseconds(), RttUs: rtt.Microseconds(),
 	}
 	if st == nil {
@@ -236,6 +236,7 @@ func workerStatus(l *link, st *frontend.WorkerStatus, now time.Time) *v1.WorkerS
 	ws.Labels, ws.Functions = st.Welcome.Labels, st.Welcome.Functions
 	ws.Capacity = demandToAPI(st.Welcome.Capacity)
 	ws.Free = demandToAPI(probe.Demand{CPU: max(st.Load.Free.CPU, 0), Mem: max(st.Load.Free.Mem, 0)})
+	ws.Spare = demandToAPI(st.Spare)
 	ws.Queued, ws.Running = int32(st.Load.Queued), int32(st.Load.Running)
 	ws.Reservations, ws.Attempts, ws.CacheError = int32(st.Reservations), int32(st.Attempts), st.CacheProblem
 	describeView(ws, &st.View, now)

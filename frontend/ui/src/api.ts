@@ -62,8 +62,8 @@ export interface TracePage {
   Frontends: Frontend[]
 }
 
-// UnderWay is an attempt that has not ended. Moments are in microseconds since the job's arrival; 0: not known,
-// or not yet.
+// UnderWay is an attempt that has not ended. Moments are in microseconds since the job's arrival;
+// 0: not known, or not yet.
 export interface UnderWay { Task: number; Stage: number; Tries: number; Worker: string; Bound: string;
   State: string; Sent: number; Started: number }
 

@@ -352,12 +352,13 @@ function UnderWayTable(p: { tasks: Tasks }) {
     <section class="card">
       <header><h2>Under way</h2>
         <span class="dim">attempts that have not ended, as far as the frontend
-          knows{t.underWay.length > maxRows ? `: ${maxRows} of ${count(t.underWay.length)}` : ''}</span></header>
+          knows{t.underWay.length > maxRows ? `: ${maxRows} of ${count(t.underWay.length)}` : ''}</span>
+      </header>
       <div class="scroll tall" tabIndex={0} role="region" aria-label="attempts under way">
         <table>
           <thead>
             <tr><th scope="col">task</th><th scope="col">stage</th><th scope="col">worker</th>
-              <th scope="col" title="sent: on the way to the worker; queued: in its queue; cut off: link broken"
+              <th scope="col" title="sent: on the way to the worker; queued: in its queue; cut off: no link"
               >state</th>
               <th scope="col" title="how the task came to its worker">bound</th>
               <th scope="col" class="n">attempts</th>

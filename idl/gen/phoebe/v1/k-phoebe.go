@@ -13611,6 +13611,20 @@ func (p *WorkerStatus) FastRead(buf []byte) (int, error) {
 					goto SkipFieldError
 				}
 			}
+		case 26:
+			if fieldTypeId == thrift.STRUCT {
+				l, err = p.FastReadField26(buf[offset:])
+				offset += l
+				if err != nil {
+					goto ReadFieldError
+				}
+			} else {
+				l, err = thrift.Binary.Skip(buf[offset:], fieldTypeId)
+				offset += l
+				if err != nil {
+					goto SkipFieldError
+				}
+			}
 		default:
 			l, err = thrift.Binary.Skip(buf[offset:], fieldTypeId)
 			offset += l
@@ -14031,6 +14045,18 @@ func (p *WorkerStatus) FastReadField25(buf []byte) (int, error) {
 	return offset, nil
 }
 
+func (p *WorkerStatus) FastReadField26(buf []byte) (int, error) {
+	offset := 0
+	_field := NewDemand()
+	if l, err := _field.FastRead(buf[offset:]); err != nil {
+		return offset, err
+	} else {
+		offset += l
+	}
+	p.Spare = _field
+	return offset, nil
+}
+
 func (p *WorkerStatus) FastWrite(buf []byte) int {
 	return p.FastWriteNocopy(buf, nil)
 }
@@ -14063,6 +14089,7 @@ func (p *WorkerStatus) FastWriteNocopy(buf []byte, w thrift.NocopyWriter) int {
 		offset += p.fastWriteField19(buf[offset:], w)
 		offset += p.fastWriteField20(buf[offset:], w)
 		offset += p.fastWriteField25(buf[offset:], w)
+		offset += p.fastWriteField26(buf[offset:], w)
 	}
 	offset += thrift.Binary.WriteFieldStop(buf[offset:])
 	return offset
@@ -14096,6 +14123,7 @@ func (p *WorkerStatus) BLength() int {
 		l += p.field23Length()
 		l += p.field24Length()
 		l += p.field25Length()
+		l += p.field26Length()
 	}
 	l += thrift.Binary.FieldStopLength()
 	return l
@@ -14304,6 +14332,15 @@ func (p *WorkerStatus) fastWriteField25(buf []byte, w thrift.NocopyWriter) int {
 	return offset
 }
 
+func (p *WorkerStatus) fastWriteField26(buf []byte, w thrift.NocopyWriter) int {
+	offset := 0
+	if p.IsSetSpare() {
+		offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.STRUCT, 26)
+		offset += p.Spare.FastWriteNocopy(buf[offset:], w)
+	}
+	return offset
+}
+
 func (p *WorkerStatus) field1Length() int {
 	l := 0
 	l += thrift.Binary.FieldBeginLength()
@@ -14490,6 +14527,15 @@ func (p *WorkerStatus) field25Length() int {
 	l := 0
 	l += thrift.Binary.FieldBeginLength()
 	l += thrift.Binary.StringLengthNocopy(p.CacheError)
+	return l
+}
+
+func (p *WorkerStatus) field26Length() int {
+	l := 0
+	if p.IsSetSpare() {
+		l += thrift.Binary.FieldBeginLength()
+		l += p.Spare.BLength()
+	}
 	return l
 }
 

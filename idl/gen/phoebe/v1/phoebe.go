@@ -4609,6 +4609,7 @@ type WorkerStatus struct {
 	Files         int32    `thrift:"files,23" frugal:"23,default,i32" json:"files"`
 	MaintenanceUs int64    `thrift:"maintenance_us,24" frugal:"24,default,i64" json:"maintenance_us"`
 	CacheError    string   `thrift:"cache_error,25" frugal:"25,default,string" json:"cache_error"`
+	Spare         *Demand  `thrift:"spare,26,optional" frugal:"26,optional,Demand" json:"spare,omitempty"`
 }
 
 func NewWorkerStatus() *WorkerStatus {
@@ -4760,6 +4761,15 @@ func (p *WorkerStatus) GetMaintenanceUs() (v int64) {
 func (p *WorkerStatus) GetCacheError() (v string) {
 	return p.CacheError
 }
+
+var WorkerStatus_Spare_DEFAULT *Demand
+
+func (p *WorkerStatus) GetSpare() (v *Demand) {
+	if !p.IsSetSpare() {
+		return WorkerStatus_Spare_DEFAULT
+	}
+	return p.Spare
+}
 func (p *WorkerStatus) SetName(val string) {
 	p.Name = val
 }
@@ -4835,6 +4845,9 @@ func (p *WorkerStatus) SetMaintenanceUs(val int64) {
 func (p *WorkerStatus) SetCacheError(val string) {
 	p.CacheError = val
 }
+func (p *WorkerStatus) SetSpare(val *Demand) {
+	p.Spare = val
+}
 
 func (p *WorkerStatus) IsSetCapacity() bool {
 	return p.Capacity != nil
@@ -4842,6 +4855,10 @@ func (p *WorkerStatus) IsSetCapacity() bool {
 
 func (p *WorkerStatus) IsSetFree() bool {
 	return p.Free != nil
+}
+
+func (p *WorkerStatus) IsSetSpare() bool {
+	return p.Spare != nil
 }
 
 func (p *WorkerStatus) String() string {
@@ -4877,6 +4894,7 @@ var fieldIDToName_WorkerStatus = map[int16]string{
 	23: "files",
 	24: "maintenance_us",
 	25: "cache_error",
+	26: "spare",
 }
 
 type Member struct {
