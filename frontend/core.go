@@ -521,6 +521,28 @@ func (c *Core) Tenants(most int, now time.Time) []TenantStatus {
 	return list
 }
 
+// EachTenantUse calls do with the slots that the tasks of each tenant take at workers, in thousandths, in no order. The
+// tasks of the tenants below are left out.
+func (c *Core) EachTenantUse(do func(tenant string, slots int64)) {
+	for name, t := range c.tenants {
+		do(name, t.used.atLevel[levelAtWorker])
+	}
+}
+
+// AddFunctionUse adds to use the slots that tasks take at a worker, in thousandths, by function. A copy of a task adds
+// nothing, because its tenant pays for the task once.
+func (c *Core) AddFunctionUse(key Worker, use map[string]int64) {
+	w := c.workerByKey(key)
+	if w == nil {
+		return
+	}
+	for _, a := range w.attempts {
+		if t := a.task; t.attempt == a && t.state.isAtWorker() {
+			use[t.spec.Function] += t.tokenCost()
+		}
+	}
+}
+
 // Spare returns what spare tasks take at workers, in thousandths of slots. A task is spare by the class of its job,
 // or because the tokens of its tenant do not cover the task. Tasks that started after their job was due are left out.
 func (c *Core) Spare(now time.Time) (all int64) {

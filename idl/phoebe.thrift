@@ -549,6 +549,8 @@ struct ClusterRequest {
   7: string frontend = "",         // name or address of another frontend, to which to forward the call
   8: bool frontends_only = false,  // leave the workers out, to ask only which frontend this is
   9: bool tenants = false,         // list tenants, too
+  // Send the history of the workers, beside what is asked for else. An older frontend sends none.
+  15: bool history = false,
 }
 
 // A frontend's view of a worker.
@@ -594,7 +596,7 @@ struct Member {
 // The view of all workers, in few bytes each.
 struct Figures {
   1: i64 number = 0,               // version of names, addresses, hosts and racks, with their order; not 0
-  2: list<string> names,           // the three lists are empty if the caller knows this version
+  2: list<string> names,           // the lists are empty if the caller knows this version
   3: list<string> addresses,
   4: list<string> racks,
   // 8 bytes for each worker, in the order of the lists:
@@ -611,6 +613,28 @@ struct Figures {
   // not known.
   5: binary figures,
   6: binary ages,                  // one byte for each worker, also a logarithm: age of the expected wait
+  7: list<string> hosts,           // like names; an older frontend sends none
+}
+
+// Samples of the workers in the last ten minutes, each two seconds.
+struct FleetHistory {
+  1: list<i64> at_us,              // moments of the samples, oldest first, since 1970
+  // Addresses of workers, those that left included. With more than 2,000 workers the list is empty.
+  2: list<string> addresses,
+  // 5 bytes for each sample of a row, the rows one after the other: bytes 0, 1, 5, 6 and 7 of Figures. A row
+  // is a worker of addresses. Without addresses there are 100 rows, one for each percent of the workers,
+  // lowest first, each byte sorted by itself. State 255: the worker was not on the list, or is not up.
+  3: binary figures,
+  4: list<GoneWorker> gone,        // the latest first; at most 64
+}
+
+// A worker that was up in the last ten minutes, and is not up.
+struct GoneWorker {
+  1: required string name,
+  2: required string address,
+  3: string rack = "",
+  4: i64 up_us_ago = 0,            // time since the worker was last seen up
+  5: bool off = false,             // the worker is off the list
 }
 
 // The state of a tenant at a frontend. Amounts are thousandths of slots, for the tenant's own jobs, without
@@ -655,6 +679,7 @@ struct ClusterResponse {
   20: i64 copies = 0,              // second attempts of late tasks, since the frontend started
   21: i64 copies_won = 0,          // copies that ended first, or started first while the first attempt waited
   22: i64 preempted = 0,           // attempts stopped for regular work, since the frontend started
+  30: optional FleetHistory history,
 }
 
 // A measured quantity. The first seven are the phases of a task. The first phase begins when the task could
@@ -754,6 +779,12 @@ struct Refusals {
   2: i64 times = 0,
 }
 
+// Slots taken by the tasks of a tenant, or of a function, at workers.
+struct SlotUse {
+  1: required string name,      // "other" stands for all tenants, or functions, beyond the 16 largest
+  2: required i64 slots,        // thousandths, the mean over the window
+}
+
 struct Window {
   1: required i64 at_us,        // start, since 1970; a multiple of the length
   2: required i64 length_us,
@@ -766,6 +797,11 @@ struct Window {
   9: i32 tasks_pending = 0,     // maximum
   10: i32 tasks_running = 0,    // maximum
   11: i32 frontends = 0,        // number of frontends whose counts are included
+  // Slots of the workers up, in thousandths. A frontend counts the slots each two seconds; not set: the
+  // window has no count, or the frontend is an older one.
+  20: optional i64 capacity,
+  21: list<SlotUse> tenant_slots,   // largest first
+  22: list<SlotUse> function_slots, // largest first
 }
 
 struct WatchResponse {

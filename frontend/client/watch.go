@@ -68,6 +68,26 @@ type Window struct {
 	TasksPending int                     // maximum
 	TasksRunning int                     // maximum
 	Frontends    int                     // number of frontends whose counts are included
+	// Slots of the workers up, and slots taken by tasks at workers, the largest first. Means over the window. Frontends
+	// count the slots each two seconds. Capacity 0: the window has no count. The name "other" stands for all tenants,
+	// or functions, beyond the 16 largest.
+	Capacity      float64
+	TenantSlots   []SlotUse
+	FunctionSlots []SlotUse
+}
+
+// SlotUse says how many slots the tasks of a tenant, or of a function, take at workers.
+type SlotUse struct {
+	Name  string
+	Slots float64
+}
+
+func fromSlotUses(list []*v1.SlotUse) []SlotUse {
+	to := make([]SlotUse, len(list))
+	for i, u := range list {
+		to[i] = SlotUse{u.Name, fromSlots(u.Slots)}
+	}
+	return to
 }
 
 // FrontendReport is a frontend's report about itself, beside an answer of several frontends. If the frontend is not
@@ -139,6 +159,8 @@ func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Tim
 			Failed:  x.Failed,
 			Refused: map[RefusedReason]int64{}, QueueAge: fromMicros(x.QueueAgeUs), TasksPending: int(x.TasksPending),
 			TasksRunning: int(x.TasksRunning), Frontends: int(x.Frontends), Series: make([]Series, len(x.Series)),
+			Capacity: fromSlots(x.GetCapacity()), TenantSlots: fromSlotUses(x.TenantSlots),
+			FunctionSlots: fromSlotUses(x.FunctionSlots),
 		}
 		for _, r := range x.Refusals {
 			to.Refused[RefusedReason(r.Reason)] += r.Times

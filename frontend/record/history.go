@@ -38,6 +38,7 @@ type ring struct {
 // storedWindow holds the counts between two moments.
 type storedWindow struct {
 	Tally
+	uses     Uses
 	from, to time.Time
 	keys     []packedKey
 	data     []byte
@@ -57,7 +58,8 @@ func NewHistory() *History { return &History{totals: map[Key]*series{}} }
 func (h *History) Add(b *Batch) {
 	maps.DeleteFunc(h.totals, func(k Key, _ *series) bool { return !slices.Contains(b.keys, k) })
 	w := h.rings[0].nextWindow(ringSizes[0].windows, b.from, b.to)
-	w.Tally = b.Tally
+	w.Tally, w.uses = b.Tally, b.Uses
+	b.Uses = Uses{}
 	order := make([]int, len(b.keys))
 	for i := range order {
 		order[i] = i
@@ -90,7 +92,7 @@ func (r *ring) nextWindow(most int, from, to time.Time) *storedWindow {
 	}
 	w := &r.windows[r.total%uint64(most)]
 	r.total++
-	w.Tally, w.from, w.to, w.keys, w.data = Tally{}, from, to, w.keys[:0], w.data[:0]
+	w.Tally, w.uses, w.from, w.to, w.keys, w.data = Tally{}, Uses{}, from, to, w.keys[:0], w.data[:0]
 	return w
 }
 
@@ -107,6 +109,7 @@ func (h *History) condenseRing(fine, coarse *ring, maxWindows, count int) {
 	w := coarse.nextWindow(maxWindows, from, to)
 	for _, o := range last {
 		w.Add(&o.Tally)
+		w.uses.Add(&o.uses)
 	}
 	h.mergeSeries(last, func(key Key, s *series) { h.packSeries(w, key, s) })
 }

@@ -87,7 +87,8 @@ const maxWaiting = 256
 
 // Batch holds the counts between two moments.
 type Batch struct {
-	Tally    // filled in by the caller of Take
+	Tally         // filled in by the caller of Take
+	Uses     Uses // filled in by the caller of Take
 	from, to time.Time
 	keys     []Key
 	series   []series // by key

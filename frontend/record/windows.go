@@ -15,6 +15,7 @@ type Window struct {
 	At     time.Time
 	Length time.Duration
 	Series []Packed
+	Uses   Uses // sums over the samples
 }
 
 // Packed holds the packed histograms of a key, by Measure.
@@ -65,6 +66,7 @@ func (h *History) buildWindow(at time.Time, length time.Duration, parts []*store
 	w := Window{At: at, Length: length}
 	for _, o := range parts {
 		w.Add(&o.Tally)
+		w.Uses.Add(&o.uses)
 	}
 	if len(parts) == 1 { // packed histograms need no unpacking
 		start := 0
@@ -84,7 +86,9 @@ func Merge(windows []Window) (w Window, ok bool) {
 	w, ok = Window{At: windows[0].At, Length: windows[0].Length}, true
 	sums := map[Key]*series{}
 	var order []Key
+	uses := make([]Uses, len(windows))
 	for i := range windows {
+		uses[i] = windows[i].Uses
 		w.Add(&windows[i].Tally)
 		for _, p := range windows[i].Series {
 			s := sums[p.Key]
@@ -102,5 +106,6 @@ func Merge(windows []Window) (w Window, ok bool) {
 	for _, key := range order {
 		w.Series = append(w.Series, Packed{key, sums[key].appendPacked(nil)})
 	}
+	w.Uses = MergeUses(uses)
 	return w, ok
 }

@@ -62,6 +62,9 @@ func (s *Server) clusterStatus(req *v1.ClusterRequest) *v1.ClusterResponse {
 			res.Tenants = append(res.Tenants, tenantStatus(&list[i]))
 		}
 	}
+	if req.History {
+		res.History = s.fleetHistory(now)
+	}
 	if req.FrontendsOnly {
 		return res
 	}
@@ -254,7 +257,8 @@ var stateNumbers = map[string]byte{connecting: 0, "up": 1, "adrift": 2, "drainin
 // the names are still the same, the answer leaves them out.
 func (s *Server) packFigures(links []*link, known int64, now time.Time) *v1.Figures {
 	f := &v1.Figures{Names: make([]string, 0, len(links)), Addresses: make([]string, 0, len(links)),
-		Racks: make([]string, 0, len(links)), Figures: make([]byte, 0, 8*len(links))}
+		Racks: make([]string, 0, len(links)), Hosts: make([]string, 0, len(links)),
+		Figures: make([]byte, 0, 8*len(links))}
 	namesHash := fnv.New64a()
 	addName := func(names *[]string, name string) {
 		*names = append(*names, name)
@@ -262,37 +266,43 @@ func (s *Server) packFigures(links []*link, known int64, now time.Time) *v1.Figu
 		_, _ = namesHash.Write([]byte(name))
 	}
 	s.lookAtWorkers(links, func(l *link, st *frontend.WorkerStatus) {
-		up, _, heard, rtt := l.linkStatus()
 		addName(&f.Addresses, l.addr)
-		if st == nil {
-			addName(&f.Names, l.addr)
-			addName(&f.Racks, "")
-			f.Figures = append(f.Figures, stateNumbers[connecting], 0, 0, 0, 0, unknownFigure, unknownFigure,
-				unknownFigure)
-			f.Ages = append(f.Ages, unknownFigure)
-			return
-		}
-		addName(&f.Names, st.Welcome.Worker)
-		addName(&f.Racks, st.Welcome.Rack)
-		capacity, free, wait := st.Welcome.Capacity, st.Load.Free, byte(unknownFigure)
-		age := byte(unknownFigure)
-		if st.View.Matrix != nil {
-			age = logFigure(now.Sub(st.View.Heard).Microseconds())
-			if w := st.View.Matrix.Cells[figureStep][figureStep]; w != probe.NeverFits {
-				wait = logFigure(w.Duration().Microseconds())
+		name, rack, host, age := l.addr, "", "", byte(unknownFigure)
+		if st != nil {
+			name, rack, host = st.Welcome.Worker, st.Welcome.Rack, st.Welcome.Host
+			if st.View.Matrix != nil {
+				age = logFigure(now.Sub(st.View.Heard).Microseconds())
 			}
 		}
-		f.Figures = append(f.Figures, stateNumbers[workerState(up, st)],
-			usedShare(int64(free.CPU), int64(capacity.CPU)), usedShare(int64(free.Mem), int64(capacity.Mem)),
-			logFigure(int64(st.Load.Queued)), logFigure(int64(st.Load.Running)), wait, logFigure(rtt.Microseconds()),
-			logFigure(heard.Microseconds()))
-		f.Ages = append(f.Ages, age)
+		addName(&f.Names, name)
+		addName(&f.Racks, rack)
+		addName(&f.Hosts, host)
+		figure := packFigure(l, st)
+		f.Figures, f.Ages = append(f.Figures, figure[:]...), append(f.Ages, age)
 	})
 	f.Number = max(int64(namesHash.Sum64()&math.MaxInt64), 1)
 	if f.Number == known {
-		f.Names, f.Addresses, f.Racks = nil, nil, nil
+		f.Names, f.Addresses, f.Racks, f.Hosts = nil, nil, nil, nil
 	}
 	return f
+}
+
+// packFigure packs the figures of a worker as the API has them. st is nil for a worker without a status.
+func packFigure(l *link, st *frontend.WorkerStatus) [8]byte {
+	if st == nil {
+		return [8]byte{stateNumbers[connecting], 0, 0, 0, 0, unknownFigure, unknownFigure, unknownFigure}
+	}
+	up, _, heard, rtt := l.linkStatus()
+	capacity, free, wait := st.Welcome.Capacity, st.Load.Free, byte(unknownFigure)
+	if st.View.Matrix != nil {
+		if w := st.View.Matrix.Cells[figureStep][figureStep]; w != probe.NeverFits {
+			wait = logFigure(w.Duration().Microseconds())
+		}
+	}
+	return [8]byte{stateNumbers[workerState(up, st)],
+		usedShare(int64(free.CPU), int64(capacity.CPU)), usedShare(int64(free.Mem), int64(capacity.Mem)),
+		logFigure(int64(st.Load.Queued)), logFigure(int64(st.Load.Running)), wait, logFigure(rtt.Microseconds()),
+		logFigure(heard.Microseconds())}
 }
 
 // figureStep is the step of a wait matrix that stands for an eighth of the worker.

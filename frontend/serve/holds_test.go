@@ -50,6 +50,8 @@ func TestHolds(t *testing.T) {
 		{"Watch, all", watch(300, maxSlowest)},
 		{"Jobs", func() error { _, err := h.Jobs(ctx, &v1.JobsRequest{}); return err }},
 		{"a scrape", func() error { s.exposeAll(io.Discard); return nil }},
+		{"Cluster, history", cluster(&v1.ClusterRequest{FrontendsOnly: true, History: true})},
+		{"the fleet is sampled", func() error { s.sampleFleet(time.Now()); return nil }},
 		{"a second is put away", func() error { s.putWindow(s.recorder.putAt.Add(time.Second)); return nil }},
 	} {
 		var calls [20][]time.Duration

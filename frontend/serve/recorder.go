@@ -44,6 +44,8 @@ type recorder struct {
 	keptJobs      *rec.Jobs
 	spareBatch    *rec.Batch
 	exposedCounts endedCounts // as of the last putWindow
+	fleet         rec.Fleet
+	uses          rec.Uses // of the last sample, until the next putWindow
 	putAt         time.Time
 }
 
@@ -88,6 +90,7 @@ func (s *Server) runRecorder() {
 	second := time.NewTimer(timeToSecond(time.Now()))
 	defer second.Stop()
 	var f flightRecorder
+	odd := false // of the second: the fleet is sampled each second one
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -96,6 +99,9 @@ func (s *Server) runRecorder() {
 			s.collectJobs()
 		case <-second.C:
 			now := time.Now()
+			if odd = !odd; odd && recorderOn {
+				s.sampleFleet(now)
+			}
 			s.putWindow(now)
 			s.checkObjectives(&f, now)
 			second.Reset(timeToSecond(now))
@@ -128,6 +134,7 @@ func (s *Server) putWindow(now time.Time) {
 	if !oldest.IsZero() {
 		full.Age = now.Sub(oldest)
 	}
+	full.Uses, r.uses = r.uses, rec.Uses{}
 	r.history.Add(full)
 	r.spareBatch = full
 }

@@ -119,12 +119,31 @@ func windowToAPI(w *rec.Window, frontends int32) *v1.Window {
 		p := &w.Series[i]
 		out.Series[i] = &v1.Series{Path: p.Path, Policy: p.Policy, Tenant: p.Tenant, Histograms: p.Data}
 	}
+	if u := w.Uses.Means(); u.Samples > 0 {
+		out.Capacity, out.TenantSlots, out.FunctionSlots = &u.Capacity, usesToAPI(u.Tenants), usesToAPI(u.Functions)
+	}
 	for reason, n := range w.Refused {
 		if n > 0 {
 			out.Refusals = append(out.Refusals, &v1.Refusals{Reason: v1.RefusedReason(reason), Times: int64(n)})
 		}
 	}
 	return out
+}
+
+func usesToAPI(list []rec.SlotUse) []*v1.SlotUse {
+	to := make([]*v1.SlotUse, len(list))
+	for i, u := range list {
+		to[i] = &v1.SlotUse{Name: u.Name, Slots: u.Slots}
+	}
+	return to
+}
+
+func usesFromAPI(list []*v1.SlotUse) []rec.SlotUse {
+	to := make([]rec.SlotUse, len(list))
+	for i, u := range list {
+		to[i] = rec.SlotUse{Name: u.Name, Slots: u.Slots}
+	}
+	return to
 }
 
 // windowFromAPI makes a window from a peer's.
@@ -139,6 +158,9 @@ func windowFromAPI(w *v1.Window) rec.Window {
 	}
 	for i, s := range w.Series {
 		in.Series[i] = rec.Packed{Key: rec.Key{Path: s.Path, Policy: s.Policy, Tenant: s.Tenant}, Data: s.Histograms}
+	}
+	if w.IsSetCapacity() {
+		in.Uses = rec.NewUses(*w.Capacity, usesFromAPI(w.TenantSlots), usesFromAPI(w.FunctionSlots))
 	}
 	for _, r := range w.Refusals {
 		if r.Reason >= 0 && int(r.Reason) < len(in.Refused) {

@@ -32,6 +32,7 @@ type Fleet interface {
 	Explain(ctx context.Context, h client.Handle, task int) (*client.Explanation, error)
 	ClusterPage(ctx context.Context, q client.ClusterQuery) (*client.Cluster, error)
 	Figures(ctx context.Context, frontend string, known int64) (*client.Figures, error)
+	FleetHistory(ctx context.Context, frontend string) (*client.FleetHistory, error)
 	Cancel(ctx context.Context, h client.Handle, why string) (int, error)
 	Drain(ctx context.Context, worker string) error
 	Maintenance(ctx context.Context, worker string, in, lasts time.Duration) error
@@ -75,6 +76,7 @@ func New(fleet Fleet, token Token) *Page {
 	mux.HandleFunc("GET "+Path+"api/frame", gzhttp.GzipHandler(http.HandlerFunc(p.stream.serveFrame)))
 	mux.HandleFunc("GET "+Path+"api/watch", p.answerJSON(p.answerWatch))
 	mux.HandleFunc("GET "+Path+"api/fleet", p.answerJSON(p.answerFleet))
+	mux.HandleFunc("GET "+Path+"api/history", p.answerJSON(p.answerHistory))
 	mux.HandleFunc("GET "+Path+"api/workers", p.answerJSON(p.answerWorkers))
 	mux.HandleFunc("GET "+Path+"api/worker", p.answerJSON(p.answerWorker))
 	mux.HandleFunc("GET "+Path+"api/jobs", p.answerJSON(p.answerJobs))

@@ -257,6 +257,7 @@ type namesJSON struct {
 	Names     []string
 	Addresses []string
 	Racks     []string
+	Hosts     []string
 	Levels    []byte
 }
 
@@ -266,7 +267,34 @@ func (p *Page) answerFleet(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return namesJSON{strconv.FormatInt(f.List, 10), f.Names, f.Addresses, f.Racks, packLevels(f.Workers)}, nil
+	return namesJSON{strconv.FormatInt(f.List, 10), f.Names, f.Addresses, f.Racks, f.Hosts, packLevels(f.Workers)}, nil
+}
+
+// historyJSON holds what a frontend remembers of the workers.
+type historyJSON struct {
+	At        []int64  // of the samples, oldest first, in milliseconds by the clock of frames
+	Addresses []string // of the rows; empty: with very many workers the rows are percents of them
+	Levels    []byte   // for each sample, levels as in a frame, a row after the other
+	Gone      []client.GoneWorker
+}
+
+// answerHistory answers with the samples of all workers, in the view of the frames' frontend.
+func (p *Page) answerHistory(ctx context.Context, r *http.Request) (any, error) {
+	h, err := p.fleet.FleetHistory(ctx, r.FormValue("frontend"))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	to := historyJSON{At: make([]int64, len(h.At)), Addresses: h.Addresses, Gone: h.Gone}
+	column := make([]client.Figure, len(h.Samples))
+	for i, at := range h.At {
+		to.At[i] = now.Add(-h.Clock.Sub(at)).UnixMilli()
+		for k := range column {
+			column[k] = h.Samples[k][i]
+		}
+		to.Levels = append(to.Levels, packLevels(column)...)
+	}
+	return to, nil
 }
 
 // perPage is the number of workers or jobs on a page.

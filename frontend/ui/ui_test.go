@@ -62,6 +62,18 @@ func (f *fakeFleet) Figures(_ context.Context, frontend string, known int64) (*c
 	return list, nil
 }
 
+// FleetHistory has two samples of two workers, by a clock that is an hour ahead.
+func (f *fakeFleet) FleetHistory(context.Context, string) (*client.FleetHistory, error) {
+	at := time.Now().Add(time.Hour)
+	up := client.Figure{State: stateUp, CPU: 255, Wait: waitFrom, RoundTrip: 255, Silence: 255}
+	off := client.Figure{State: 255, Wait: 255, RoundTrip: 255, Silence: 255}
+	return &client.FleetHistory{
+		Clock: at, At: []time.Time{at.Add(-4 * time.Second), at.Add(-2 * time.Second)},
+		Addresses: []string{"a:1", "b:1"},
+		Samples:   [][]client.Figure{{up, up}, {up, off}}, Gone: []client.GoneWorker{{Name: hostile, Off: true}},
+	}, nil
+}
+
 func (f *fakeFleet) ClusterPage(_ context.Context, q client.ClusterQuery) (*client.Cluster, error) {
 	if q.Frontend == "b" {
 		return &client.Cluster{}, nil
@@ -400,6 +412,22 @@ func TestAsk(t *testing.T) {
 		if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'self'") {
 			t.Errorf("%s %s: the policy is %q", x.method, x.what, csp)
 		}
+	}
+}
+
+// The history of the workers comes a sample after the other, with times by the clock of frames.
+func TestHistory(t *testing.T) {
+	w := request(New(&fakeFleet{}, ""), "GET", "api/history?frontend=a", nil)
+	var h historyJSON
+	if err := json.Unmarshal(w.Body.Bytes(), &h); err != nil || len(h.At) != 2 || len(h.Addresses) != 2 ||
+		len(h.Gone) != 1 || h.Gone[0].Name != hostile {
+		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+	}
+	if want := []byte{0x1e, 0xff, 0x1e, 0xff, 0x1e, 0xff, 0xff, 0xff}; !bytes.Equal(h.Levels, want) {
+		t.Errorf("levels are %x, want %x", h.Levels, want)
+	}
+	if ago := time.Since(time.UnixMilli(h.At[1])); ago < time.Second || ago > time.Minute {
+		t.Errorf("the last sample is %v old", ago)
 	}
 }
 

@@ -7,7 +7,10 @@ export interface WindowOf {
   At: string; Length: number; Series: Series[]; Accepted: number; Tasks: number; Failed: number
   Refused: Record<string, number>; QueueAge: number; TasksPending: number; TasksRunning: number;
   Frontends: number
+  Capacity: number; TenantSlots: SlotUse[] | null; FunctionSlots: SlotUse[] | null // Capacity 0: no count
 }
+
+export interface SlotUse { Name: string; Slots: number }
 
 export interface Estimates { Of: string; Seen: number; Good: number; Over: number; Error: number }
 
@@ -35,7 +38,12 @@ export interface Frame { At: string; Watch?: Watched;
   Fleet?: { List: string; Frontend: string; Levels: string | null; Stale: string | null }; Error?: string }
 
 export interface Names { List: string; Names: string[]; Addresses: string[]; Racks: string[];
-  Levels: string | null }
+  Hosts: string[] | null; Levels: string | null }
+
+export interface Gone { Name: string; Address: string; Rack: string; UpAgo: number; Off: boolean }
+
+export interface History { At: number[] | null; Addresses: string[] | null; Levels: string | null;
+  Gone: Gone[] | null }
 
 export interface Demand { CPU: number; Memory: number }
 

@@ -44,7 +44,7 @@ export function Chart(p: Props) {
       font: '11px system-ui, sans-serif' }
     const u = new uPlot({
       width: Math.max(200, root.clientWidth), height: p.height ?? 150, legend: { show: false },
-      padding: [8, 8, 0, 0],
+      padding: [8, 30, 0, 0], // the last tick's text is wider than its half of the tick
       cursor: {
         sync: { key: sync.key }, points: { size: 6 }, drag: { x: true, y: false, setScale: false },
       },

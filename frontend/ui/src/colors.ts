@@ -23,6 +23,15 @@ const partColors: Record<string, [dark: string, light: string]> = {
   outside: ['#5c6670', '#a2abb5'],
 }
 
+const nameColors: [dark: string, light: string][] = [['#56b4e9', '#2b8cc4'], ['#e69f00', '#c98a00'],
+  ['#00b486', '#008f6b'], ['#ee9ac6', '#c4699c'], ['#f0e442', '#b8a900'], ['#ff7a45', '#d55e00'],
+  ['#a58fd8', '#6f56b3'], ['#8fb3d9', '#5b7fa6'], ['#8b95a1', '#7a848f']]
+
+// nameColor returns the colour of the i-th name of a chart: a tenant, or a function.
+export function nameColor(i: number, dark: boolean): string {
+  return nameColors[Math.min(i, nameColors.length - 1)]![dark ? 0 : 1]
+}
+
 // failedColor marks tasks without a result. vainColor marks attempts without an outcome.
 export function failedColor(dark: boolean): string { return dark ? '#ff5f5f' : '#c62828' }
 export function vainColor(dark: boolean): string { return dark ? '#98a2ac' : '#68727c' }

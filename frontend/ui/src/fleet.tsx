@@ -3,8 +3,9 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { change, get, type Seen, type Worker } from './api'
 import { heat, useDark } from './colors'
 import { clock, count, share, time } from './format'
-import { type Fleet as FleetState, useLive } from './live'
+import { type Column, columnMillis, type Fleet as FleetState, rememberedColumns, useLive } from './live'
 import { Admin, goTo, Loaded, linkTo, announce, Tabs, useWidth } from './parts'
+import { Slots } from './slots'
 
 type Metric = 'wait' | 'busy' | 'trip' | 'silence'
 
@@ -21,7 +22,7 @@ function levelOf(levels: Uint8Array, i: number, m: Metric): number {
   return m === 'wait' || m === 'trip' ? b >> 4 : b & 15
 }
 
-function isStale(c: FleetState['columns'][0], i: number): boolean {
+function isStale(c: Column, i: number): boolean {
   return ((c.stale[i >> 3] ?? 0) >> (i & 7) & 1) === 1
 }
 
@@ -52,17 +53,18 @@ export function Fleet() {
   const f = live.fleet
   const [chosen, setMetric] = useState<Metric | null>(null)
   const last = f.columns[f.columns.length - 1]
-  const n = last ? last.levels.length / 2 : 0
-  const rows = useMemo(() => rowsOf(f, n), [f.names, n])
+  const n = last && !last.binned ? last.levels.length / 2 : 0
+  const listed = useMemo(() => rowsOf(f, n), [f.names, n])
+  const rows = useMemo(() => rowsOf(f, Math.max(n, f.names?.Names.length ?? 0)), [f.names, n])
   // Waits are known only if frontends gossip, or place long tasks.
-  const metric = chosen ?? (last && rows.some((i) => levelOf(last.levels, i, 'wait') !== unknown) ? 'wait'
+  const metric = chosen ?? (last && listed.some((i) => levelOf(last.levels, i, 'wait') !== unknown) ? 'wait'
     : 'busy')
   const worst = useMemo(() => {
-    const list = rows.map((i) => ({ i, l: last ? levelOf(last.levels, i, metric) : 0 }))
+    const list = listed.map((i) => ({ i, l: last ? levelOf(last.levels, i, metric) : 0 }))
     return list.sort((a, b) => b.l - a.l)
-  }, [rows, last, metric])
-  const notUp = last ? rows.filter((i) => levelOf(last.levels, i, 'busy') === unknown).length : 0
-  const stale = last && metric === 'wait' ? rows.filter((i) => isStale(last, i)).length : 0
+  }, [listed, last, metric])
+  const notUp = last ? listed.filter((i) => levelOf(last.levels, i, 'busy') === unknown).length : 0
+  const stale = last && metric === 'wait' ? listed.filter((i) => isStale(last, i)).length : 0
   return (
     <>
       <div class="bar">
@@ -74,7 +76,13 @@ export function Fleet() {
           title="too old for frontends to trust">{count(stale)} waits are stale</span>}
         <Scale metric={metric} />
       </div>
+      <Slots />
       <Heatmap fleet={f} rows={rows} metric={metric} />
+      <Racks fleet={f} rows={listed} metric={metric} />
+      <div class="grid">
+        <Slow fleet={f} rows={listed} />
+        <Left fleet={f} rows={listed} />
+      </div>
       <WorkerTable fleet={f} worst={worst} />
     </>
   )
@@ -98,21 +106,30 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
   const { fleet, rows, metric } = p
   const dark = useDark()
   const canvas = useRef<HTMLCanvasElement>(null)
+  const axis = useRef<HTMLCanvasElement>(null)
   const [box, width] = useWidth<HTMLDivElement>()
   const [at, setAt] = useState<{ row: number; column: number } | null>(null)
   const binned = rows.length > binsFrom
   const lanes = binned ? bins : rows.length
   const each = binned ? 4 : Math.max(1, Math.min(20, Math.floor(440 / Math.max(1, lanes))))
   const height = Math.max(each * lanes, 1)
-  const columns = fleet.columns
-  const wide = Math.max(2, Math.floor(Math.max(width, 1) / 120))
-  const fit = Math.floor(Math.max(width, 1) / wide)
-  const shown = columns.slice(-fit)
+  // Names stand beside the lines, if the lines are tall enough for them.
+  const names = !binned && each >= 11 ? fleet.names : null
+  const gutter = names ? Math.min(110, Math.floor(width / 4)) : 0
+  const fit = Math.max(1, Math.min(rememberedColumns, width - gutter))
+  const xOf = (column: number) => gutter + Math.floor(column * (width - gutter) / fit)
+  // A column is at the place of its time, so that a gap in the history is a gap in the picture.
+  const end = Math.floor((fleet.columns[fleet.columns.length - 1]?.at ?? 0) / columnMillis)
+  const shown: (Column | undefined)[] = Array.from({ length: fit })
+  for (const c of fleet.columns) {
+    const k = Math.floor(c.at / columnMillis) - end + fit - 1
+    if (k >= 0) shown[k] = c
+  }
 
   // With many workers, a line stands for a share of the workers. The lowest line has the lowest level.
   const levelAt = (row: number, column: number): number => {
     const c = shown[column]
-    if (!c) return unknown
+    if (!c || c.binned && !binned) return unknown
     return binned ? (sorted(c.levels, metric)[Math.min(c.levels.length / 2 - 1,
       Math.floor(((bins - 1 - row) + 0.5) / bins * (c.levels.length / 2)))] ?? unknown)
       : levelOf(c.levels, rows[row]!, metric)
@@ -127,38 +144,31 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
       const [r, gr, b] = heat(l, dark)
       return (0xff000000 | (b << 16) | (gr << 8) | r) >>> 0
     })
-    const left = width - shown.length * wide
     for (let row = 0; row < lanes; row++) {
       const line = row * each * width
-      for (let k = 0; k < shown.length; k++) pixels.fill(colors[levelAt(row, k)]!, line + left + k * wide,
-        line + left + (k + 1) * wide)
+      for (let k = 0; k < fit; k++) {
+        if (shown[k]) pixels.fill(colors[levelAt(row, k)]!, line + xOf(k), line + xOf(k + 1))
+      }
       const thick = each > 6 ? each - 1 : each
       for (let y = 1; y < thick; y++) pixels.copyWithin(line + y * width, line, line + width)
     }
     g.putImageData(image, 0, 0)
-    const names = fleet.names
-    if (!binned && names) {
-      g.font = '10px system-ui, sans-serif'
-      let rack: string | null = null
-      rows.forEach((i, row) => {
-        const r = names.Racks[i] ?? ''
-        if (r !== rack && rack !== null) {
-          g.fillStyle = dark ? '#e6edf3' : '#1c2630'
-          g.fillRect(0, row * each - 1, width, 1)
-        }
-        if (each >= 11) {
-          g.fillStyle = dark ? '#0e1318b0' : '#ffffffc0'
-          g.fillRect(0, row * each, g.measureText(names.Names[i] ?? '').width + 6, each - 1)
-          g.fillStyle = dark ? '#dfe6ec' : '#1c2630'
-          g.fillText(names.Names[i] ?? '', 3, row * each + each - 6)
-        }
-        rack = r
-      })
-    }
+    g.font = '10px system-ui, sans-serif'
+    let rack: string | null = null
+    rows.forEach((i, row) => {
+      if (binned || !fleet.names) return
+      const r = fleet.names.Racks[i] ?? ''
+      g.fillStyle = dark ? '#dfe6ec' : '#1c2630'
+      if (r !== rack && rack !== null) g.fillRect(0, row * each - 1, width, 1)
+      if (names) g.fillText(fitText(g, names.Names[i] ?? '', gutter - 8), 3, row * each + each - 6)
+      rack = r
+    })
     if (at) {
       g.strokeStyle = dark ? '#ffffff' : '#000000'
-      g.strokeRect(left + at.column * wide - 0.5, at.row * each - 0.5, wide + 1, each + 1)
+      const x = xOf(at.column)
+      g.strokeRect(x - 0.5, at.row * each - 0.5, xOf(at.column + 1) - x + 1, each + 1)
     }
+    drawTimes(axis.current, width, gutter, width, (end + 1) * columnMillis, fit * columnMillis, dark)
   })
   const describeCell = (row: number, column: number): string => {
     const c = shown[column]
@@ -175,7 +185,7 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
     return {
       row: Math.max(0, Math.min(lanes - 1, Math.floor((e.clientY - r.top) / each))),
       column: Math.max(0,
-        Math.min(shown.length - 1, Math.floor((e.clientX - r.left - (width - shown.length * wide)) / wide))),
+        Math.min(fit - 1, Math.floor((e.clientX - r.left - gutter) * fit / (width - gutter)))),
     }
   }
   const open = (row: number) => {
@@ -183,7 +193,7 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
     if (!binned && name) goTo(linkTo('worker', name))
   }
   const keys = (e: KeyboardEvent) => {
-    const a = at ?? { row: 0, column: shown.length - 1 }
+    const a = at ?? { row: 0, column: fit - 1 }
     switch (e.key) {
       case 'ArrowUp': a.row--; break
       case 'ArrowDown': a.row++; break
@@ -195,7 +205,7 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
     }
     e.preventDefault()
     const to = { row: Math.max(0, Math.min(lanes - 1, a.row)),
-      column: Math.max(0, Math.min(shown.length - 1, a.column)) }
+      column: Math.max(0, Math.min(fit - 1, a.column)) }
     setAt(to)
     announce(describeCell(to.row, to.column))
   }
@@ -203,7 +213,8 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
     <section class="card">
       <header><h2>{binned ? 'Share of workers over time' : 'Workers over time'}</h2>
         <span class="dim">{binned ? 'each line is 1 % of the workers, the worst on top' : fleet.names
-          ? 'by rack; a click opens a worker' : ''}; last {count(shown.length)} s</span></header>
+          ? 'by rack; a click opens a worker' : ''}; the last {time(fit * columnMillis * 1e6)}</span>
+      </header>
       <div class="heat" ref={box} tabIndex={0} role="application" aria-roledescription="chart"
         onKeyDown={keys}
         aria-label="Workers over time: arrow keys read, enter opens a worker; the table below is the same">
@@ -211,7 +222,160 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
           onPointerMove={(e) => setAt(place(e))} onPointerLeave={() => setAt(null)}
           onClick={(e) => open(place(e as unknown as PointerEvent).row)} />
       </div>
+      <canvas ref={axis} class="axis" width={Math.max(1, width)} height={18} aria-hidden="true"
+        data-columns={shown.filter((c) => c).length} />
       <p class="selected">{at ? describeCell(at.row, at.column) : ' '}</p>
+    </section>
+  )
+}
+
+// fitText shortens a text in its middle to a width.
+export function fitText(g: CanvasRenderingContext2D, text: string, width: number): string {
+  if (g.measureText(text).width <= width) return text
+  for (let n = text.length - 1; n > 2; n--) {
+    const short = `${text.slice(0, Math.ceil(n / 2))}…${text.slice(text.length - Math.floor(n / 2))}`
+    if (g.measureText(short).width <= width) return short
+  }
+  return '…'
+}
+
+const timeSteps = [10, 30, 60, 120, 300] // seconds
+
+// drawTimes draws an axis of clock times, for span milliseconds before end between two places.
+function drawTimes(c: HTMLCanvasElement | null, width: number, left: number, right: number, end: number,
+  span: number, dark: boolean): void {
+  if (!c || width === 0) return
+  const g = c.getContext('2d')!
+  g.clearRect(0, 0, width, 18)
+  g.font = '11px system-ui, sans-serif'
+  g.fillStyle = dark ? '#aab4be' : '#404a54'
+  const perPixel = span / (right - left), widest = g.measureText('00:00:00').width
+  const step = 1000 * (timeSteps.find((s) => 1000 * s / perPixel >= (s < 60 ? widest : widest * 0.7) + 16)
+    ?? 600)
+  for (let at = Math.ceil((end - span) / step) * step; at <= end; at += step) {
+    const x = left + (at - end + span) / perPixel
+    const text = clock(at, step < 60_000), half = g.measureText(text).width / 2
+    g.fillRect(x, 0, 1, 4)
+    if (x - half >= 0 && x + half <= width) g.fillText(text, x - half, 15)
+  }
+}
+
+// Racks shows the hosts of each rack, with a cell for each worker.
+function Racks(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
+  const dark = useDark()
+  const { fleet, rows, metric } = p
+  const names = fleet.names, last = fleet.columns[fleet.columns.length - 1]
+  if (!names || !last) return null
+  const racks = new Map<string, Map<string, number[]>>()
+  for (const i of rows) {
+    const rack = names.Racks[i] ?? '', host = names.Hosts?.[i] || names.Names[i] || ''
+    if (!racks.has(rack)) racks.set(rack, new Map())
+    const hosts = racks.get(rack)!
+    hosts.set(host, [...hosts.get(host) ?? [], i])
+  }
+  const describe = (i: number) => `${names.Names[i]}: ${metrics.map(([m, name]) =>
+    `${name} ${levelText(m, levelOf(last.levels, i, m))}`).join(', ')}`
+  const list = [...racks.entries()].slice(0, maxRacks)
+  return (
+    <section class="card">
+      <header><h2>Hosts by rack</h2>
+        <span class="dim">boxes are hosts, cells are workers, coloured by: {
+          metrics.find(([m]) => m === metric)![1]}
+          {racks.size > maxRacks && `; ${maxRacks} of ${count(racks.size)} racks`}</span>
+      </header>
+      <ul class="racks">
+        {list.map(([rack, hosts]) => {
+          const all = [...hosts.values()].flat()
+          const up = all.map((i) => levelOf(last.levels, i, 'busy')).filter((l) => l !== unknown)
+          const busy = up.length ? up.reduce((a, b) => a + b, 0) / up.length / 14 : 0
+          return (
+            <li key={rack}>
+              <h3>{rack || 'no rack'}</h3> <span class={up.length < all.length ? 'bad' : 'dim'}>
+                hosts: {count(hosts.size)}, workers up: {count(up.length)} of {count(all.length)}
+              </span> <span class="dim">{share(busy)} busy</span>
+              {rows.length <= binsFrom && (
+                <div class="hosts" aria-hidden="true" onClick={(e) => {
+                  const cell = (e.target as HTMLElement).dataset['worker']
+                  if (cell) goTo(linkTo('worker', cell))
+                }}>
+                  {[...hosts.entries()].map(([host, workers]) => (
+                    <span key={host} title={host}>
+                      {workers.map((i) => <i key={i} data-worker={names.Names[i]} title={describe(i)}
+                        style={{ background: `rgb(${heat(levelOf(last.levels, i, metric), dark).join()})` }}
+                        class={levelOf(last.levels, i, 'busy') === unknown ? 'down' : ''} />)}
+                    </span>
+                  ))}
+                </div>
+              )}
+            </li>
+          )
+        })}
+      </ul>
+    </section>
+  )
+}
+
+const maxRacks = 100
+const maxListed = 8
+const apart = 3 // levels above the median that make a worker slow
+
+// Slow names the workers that stand out from the median worker.
+function Slow(p: { fleet: FleetState; rows: number[] }) {
+  const { fleet: { names, columns }, rows } = p
+  const last = columns[columns.length - 1]
+  const found: { i: number; by: number; text: string }[] = []
+  for (const [m, name] of metrics) {
+    if (!last || m === 'busy') continue
+    const known = rows.map((i) => ({ i, l: levelOf(last.levels, i, m) }))
+      .filter((x) => x.l !== unknown && levelOf(last.levels, x.i, 'busy') !== unknown && !(m === 'wait'
+        && isStale(last, x.i))).sort((a, b) => a.l - b.l)
+    const median = known[known.length >> 1]?.l ?? 0
+    for (const { i, l } of known) {
+      if (l >= median + apart) found.push({ i, by: l - median,
+        text: `${name} ${levelText(m, l)}, the median is ${levelText(m, median)}` })
+    }
+  }
+  found.sort((a, b) => b.by - a.by)
+  return (
+    <section class="card">
+      <header><h2>Who is slow</h2><span class="dim">now, far above the median worker{found.length > maxListed
+        ? `; ${maxListed} of ${count(found.length)}` : ''}</span></header>
+      <ul class="list" aria-label="slow workers">
+        {found.slice(0, maxListed).map((x) => <li key={x.i + x.text}>
+          <a href={linkTo('worker', names?.Names[x.i] ?? '')}>{names?.Names[x.i] ?? `worker ${x.i}`}
+          </a> {x.text}
+        </li>)}
+        {found.length === 0 && <li class="dim">no worker stands out</li>}
+      </ul>
+    </section>
+  )
+}
+
+// Left names the workers that were up in the last ten minutes, and are not.
+function Left(p: { fleet: FleetState; rows: number[] }) {
+  const { fleet: { names, columns, gone, goneAt }, rows } = p
+  const last = columns[columns.length - 1]
+  const told = new Map(gone.map((w) => [w.Address, w]))
+  const list: { name: string; rack: string; at: number; off: boolean }[] = gone.filter((w) => w.Off)
+    .map((w) => ({ name: w.Name, rack: w.Rack, at: goneAt - w.UpAgo / 1e6, off: true }))
+  for (const i of rows) {
+    if (!last || !names || levelOf(last.levels, i, 'busy') !== unknown) continue
+    const seen = columns.findLast((c) => !c.binned && levelOf(c.levels, i, 'busy') !== unknown)
+    const w = told.get(names.Addresses[i] ?? '')
+    const at = seen?.at ?? (w ? goneAt - w.UpAgo / 1e6 : 0)
+    if (at > 0) list.push({ name: names.Names[i] ?? '', rack: names.Racks[i] ?? '', at, off: false })
+  }
+  list.sort((a, b) => b.at - a.at)
+  return (
+    <section class="card">
+      <header><h2>Who left</h2><span class="dim">in the last 10 minutes{list.length > maxListed
+        ? `; ${maxListed} of ${count(list.length)}` : ''}</span></header>
+      <ul class="list" aria-label="workers that left">
+        {list.slice(0, maxListed).map((w) => <li key={w.name + w.at}>
+          <a href={linkTo('worker', w.name)}>{w.name}</a>{w.rack && ` in ${w.rack}`}: up until {
+            clock(w.at)}, {w.off ? 'off the list' : 'not up'}</li>)}
+        {list.length === 0 && <li class="dim">no worker left</li>}
+      </ul>
     </section>
   )
 }

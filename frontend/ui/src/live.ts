@@ -1,6 +1,6 @@
 // The page's knowledge of the fleet. Frames come by events, or by polling if events are not available.
 import { useEffect, useState } from 'preact/hooks'
-import { bytes, get, type Frame, type Frontend, type Job, type Names, type Watched,
+import { bytes, get, type Frame, type Frontend, type History, type Gone, type Job, type Names, type Watched,
   type WindowOf } from './api'
 
 export type Length = 1 | 10 | 300
@@ -8,13 +8,25 @@ export type Length = 1 | 10 | 300
 export interface Fleet {
   list: string
   frontend: string
-  names: Names | null
-  columns: { at: number; levels: Uint8Array; stale: Uint8Array }[] // oldest first
+  names: Names | null // with the workers that are off the list at the end
+  listed: number // workers on the list
+  columns: Column[] // oldest first
+  gone: Gone[] // workers that are not up any more
+  goneAt: number // when the frontend told which workers left
 }
+
+// Column is a sample of all workers. A binned column has levels for each percent of the workers, lowest
+// first.
+export interface Column { at: number; levels: Uint8Array; stale: Uint8Array; binned: boolean }
+
+const noFleet = { list: '', frontend: '', names: null, listed: 0, columns: [], gone: [], goneAt: 0 }
+
+export const columnMillis = 2000 // of a column
+export const rememberedColumns = 300 // ten minutes
 
 export type Status = 'connecting' | 'live' | 'polling' | 'paused' | 'lost'
 
-const rememberedSeconds = 120 // of windows and levels
+const rememberedSeconds = 120 // of windows
 const frameSeconds = 4 // covered by a frame
 
 class Live {
@@ -25,7 +37,7 @@ class Live {
   frontends: Frontend[] = []
   slowest: Job[] = []
   leftOut = 0
-  fleet: Fleet = { list: '', frontend: '', names: null, columns: [] }
+  fleet: Fleet = noFleet
   paused = false
   private readonly windows: Record<Length, Map<number,
     WindowOf>> = { 1: new Map(), 10: new Map(), 300: new Map() }
@@ -98,25 +110,66 @@ class Live {
     if (f.Fleet) {
       const levels = bytes(f.Fleet.Levels)
       if (f.Fleet.List !== this.fleet.list || f.Fleet.Frontend !== this.fleet.frontend) {
-        this.fleet = { list: f.Fleet.List, frontend: f.Fleet.Frontend, names: null, columns: [] }
+        this.fleet = { ...noFleet, list: f.Fleet.List, frontend: f.Fleet.Frontend, columns: [] }
       }
-      this.fleet.columns.push({ at, levels, stale: bytes(f.Fleet.Stale) })
-      if (this.fleet.columns.length > rememberedSeconds) this.fleet.columns.shift()
-      if (!this.fleet.names) void this.loadNames()
+      this.addColumn({ at, levels, stale: bytes(f.Fleet.Stale), binned: false })
+      if (!this.fleet.names || missed) void this.loadNames()
     }
     this.setStatus(how)
   }
 
+  // addColumn adds the latest column. Of two columns in the same two seconds the later one stays.
+  private addColumn(c: Column): void {
+    const list = this.fleet.columns
+    const last = list[list.length - 1]
+    if (last && Math.floor(last.at / columnMillis) >= Math.floor(c.at / columnMillis)) list.pop()
+    list.push(c)
+    if (list.length > rememberedColumns) list.shift()
+  }
+
+  // loadNames asks for the names of the workers, and for the history of the fleet.
   private async loadNames(): Promise<void> {
     if (this.loadingNames) return
     this.loadingNames = true
+    const { list, frontend, names: known } = this.fleet
     try {
-      const names = await get<Names>('fleet', { frontend: this.fleet.frontend })
-      if (names.List === this.fleet.list) this.fleet.names = names
+      const [names, history] = await Promise.all([known ?? get<Names>('fleet', { frontend }),
+        get<History>('history', { frontend })])
+      if (names.List === list && this.fleet.list === list) this.takeHistory(names, history)
       this.setStatus(this.status)
     } catch { /* the next frame asks again */ } finally {
       this.loadingNames = false
     }
+  }
+
+  // takeHistory puts the frontend's samples between the columns of frames.
+  private takeHistory(names: Names, h: History): void {
+    const f = this.fleet
+    f.listed ||= names.Names.length
+    f.goneAt = this.at
+    f.gone = h.Gone ?? []
+    const rows = h.Addresses ?? []
+    const known = new Map(names.Addresses.map((a, i) => [a, i]))
+    const off = f.gone.filter((w) => w.Off && !known.has(w.Address) && rows.includes(w.Address))
+    f.names = off.length === 0 ? names : { ...names, Names: [...names.Names, ...off.map((w) => w.Name)],
+      Addresses: [...names.Addresses, ...off.map((w) => w.Address)],
+      Racks: [...names.Racks, ...off.map((w) => w.Rack)],
+      Hosts: [...names.Hosts ?? [], ...off.map(() => '')] }
+    const places = new Map(f.names.Addresses.map((a, i) => [a, i]))
+    const at = h.At ?? [], levels = bytes(h.Levels), each = at.length ? levels.length / at.length : 0
+    const columns = at.map((t, i): Column => {
+      const sample = levels.subarray(i * each, (i + 1) * each)
+      const binned = rows.length === 0
+      if (binned) return { at: t, levels: sample, stale: new Uint8Array(), binned }
+      const to = new Uint8Array(2 * places.size).fill(255)
+      rows.forEach((a, row) => {
+        const place = places.get(a)
+        if (place !== undefined) to.set(sample.subarray(2 * row, 2 * row + 2), 2 * place)
+      })
+      return { at: t, levels: to, stale: new Uint8Array(), binned }
+    })
+    const all = new Map([...columns, ...f.columns].map((c) => [Math.floor(c.at / columnMillis), c]))
+    f.columns = [...all.values()].sort((a, b) => a.at - b.at).slice(-rememberedColumns)
   }
 
   // loadWindows asks for all windows of a length.

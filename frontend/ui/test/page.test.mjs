@@ -298,6 +298,32 @@ test('a task that was placed twice', async () => {
   await page.close()
 })
 
+// Frontends remember the fleet. The page takes a single frame here, so that all other columns come from a frontend.
+test('the fleet has its history after a reload', async () => {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 } })
+  await context.addInitScript(() => {
+    window.EventSource = class extends EventSource {
+      set onmessage(take) {
+        let frames = 0
+        super.onmessage = (e) => { if (frames++ === 0) take(e) }
+      }
+    }
+  })
+  page = await context.newPage()
+  page.setDefaultTimeout(patience)
+  await page.goto(`${base}#/fleet`)
+  for (let n = 0; n < 2; n++) {
+    await page.waitForFunction(() => Number(document.querySelector('canvas.axis')?.dataset.columns) >= 5)
+    for (const by of ['tenant', 'function']) {
+      await page.getByRole('button', { name: `by ${by}` }).click()
+      await page.getByRole('region', { name: `slots now by ${by}` }).locator('th[scope=row]').first().waitFor()
+    }
+    await page.getByText('slots, ').first().waitFor()
+    await page.reload()
+  }
+  await context.close()
+})
+
 test('by the keyboard alone', async () => {
   await open()
   const heading = (name) => page.getByRole('heading', { level: 1, name }).waitFor({ state: 'attached' })

@@ -4466,6 +4466,7 @@ type ClusterRequest struct {
 	Frontend      string  `thrift:"frontend,7" frugal:"7,default,string" json:"frontend"`
 	FrontendsOnly bool    `thrift:"frontends_only,8" frugal:"8,default,bool" json:"frontends_only"`
 	Tenants       bool    `thrift:"tenants,9" frugal:"9,default,bool" json:"tenants"`
+	History       bool    `thrift:"history,15" frugal:"15,default,bool" json:"history"`
 }
 
 func NewClusterRequest() *ClusterRequest {
@@ -4478,6 +4479,7 @@ func NewClusterRequest() *ClusterRequest {
 		Frontend:      "",
 		FrontendsOnly: false,
 		Tenants:       false,
+		History:       false,
 	}
 }
 
@@ -4490,6 +4492,7 @@ func (p *ClusterRequest) InitDefault() {
 	p.Frontend = ""
 	p.FrontendsOnly = false
 	p.Tenants = false
+	p.History = false
 }
 
 var ClusterRequest_Caller_DEFAULT *Caller
@@ -4532,6 +4535,10 @@ func (p *ClusterRequest) GetFrontendsOnly() (v bool) {
 func (p *ClusterRequest) GetTenants() (v bool) {
 	return p.Tenants
 }
+
+func (p *ClusterRequest) GetHistory() (v bool) {
+	return p.History
+}
 func (p *ClusterRequest) SetCaller(val *Caller) {
 	p.Caller = val
 }
@@ -4559,6 +4566,9 @@ func (p *ClusterRequest) SetFrontendsOnly(val bool) {
 func (p *ClusterRequest) SetTenants(val bool) {
 	p.Tenants = val
 }
+func (p *ClusterRequest) SetHistory(val bool) {
+	p.History = val
+}
 
 func (p *ClusterRequest) IsSetCaller() bool {
 	return p.Caller != nil
@@ -4572,15 +4582,16 @@ func (p *ClusterRequest) String() string {
 }
 
 var fieldIDToName_ClusterRequest = map[int16]string{
-	1: "caller",
-	2: "after",
-	3: "max_workers",
-	4: "worker",
-	5: "figures",
-	6: "known",
-	7: "frontend",
-	8: "frontends_only",
-	9: "tenants",
+	1:  "caller",
+	2:  "after",
+	3:  "max_workers",
+	4:  "worker",
+	5:  "figures",
+	6:  "known",
+	7:  "frontend",
+	8:  "frontends_only",
+	9:  "tenants",
+	15: "history",
 }
 
 type WorkerStatus struct {
@@ -4967,6 +4978,7 @@ type Figures struct {
 	Racks     []string `thrift:"racks,4" frugal:"4,default,list<string>" json:"racks"`
 	Figures   []byte   `thrift:"figures,5" frugal:"5,default,binary" json:"figures"`
 	Ages      []byte   `thrift:"ages,6" frugal:"6,default,binary" json:"ages"`
+	Hosts     []string `thrift:"hosts,7" frugal:"7,default,list<string>" json:"hosts"`
 }
 
 func NewFigures() *Figures {
@@ -5002,6 +5014,10 @@ func (p *Figures) GetFigures() (v []byte) {
 func (p *Figures) GetAges() (v []byte) {
 	return p.Ages
 }
+
+func (p *Figures) GetHosts() (v []string) {
+	return p.Hosts
+}
 func (p *Figures) SetNumber(val int64) {
 	p.Number = val
 }
@@ -5020,6 +5036,9 @@ func (p *Figures) SetFigures(val []byte) {
 func (p *Figures) SetAges(val []byte) {
 	p.Ages = val
 }
+func (p *Figures) SetHosts(val []string) {
+	p.Hosts = val
+}
 
 func (p *Figures) String() string {
 	if p == nil {
@@ -5035,6 +5054,135 @@ var fieldIDToName_Figures = map[int16]string{
 	4: "racks",
 	5: "figures",
 	6: "ages",
+	7: "hosts",
+}
+
+type FleetHistory struct {
+	AtUs      []int64       `thrift:"at_us,1" frugal:"1,default,list<i64>" json:"at_us"`
+	Addresses []string      `thrift:"addresses,2" frugal:"2,default,list<string>" json:"addresses"`
+	Figures   []byte        `thrift:"figures,3" frugal:"3,default,binary" json:"figures"`
+	Gone      []*GoneWorker `thrift:"gone,4" frugal:"4,default,list<GoneWorker>" json:"gone"`
+}
+
+func NewFleetHistory() *FleetHistory {
+	return &FleetHistory{}
+}
+
+func (p *FleetHistory) InitDefault() {
+}
+
+func (p *FleetHistory) GetAtUs() (v []int64) {
+	return p.AtUs
+}
+
+func (p *FleetHistory) GetAddresses() (v []string) {
+	return p.Addresses
+}
+
+func (p *FleetHistory) GetFigures() (v []byte) {
+	return p.Figures
+}
+
+func (p *FleetHistory) GetGone() (v []*GoneWorker) {
+	return p.Gone
+}
+func (p *FleetHistory) SetAtUs(val []int64) {
+	p.AtUs = val
+}
+func (p *FleetHistory) SetAddresses(val []string) {
+	p.Addresses = val
+}
+func (p *FleetHistory) SetFigures(val []byte) {
+	p.Figures = val
+}
+func (p *FleetHistory) SetGone(val []*GoneWorker) {
+	p.Gone = val
+}
+
+func (p *FleetHistory) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("FleetHistory(%+v)", *p)
+}
+
+var fieldIDToName_FleetHistory = map[int16]string{
+	1: "at_us",
+	2: "addresses",
+	3: "figures",
+	4: "gone",
+}
+
+type GoneWorker struct {
+	Name    string `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
+	Address string `thrift:"address,2,required" frugal:"2,required,string" json:"address"`
+	Rack    string `thrift:"rack,3" frugal:"3,default,string" json:"rack"`
+	UpUsAgo int64  `thrift:"up_us_ago,4" frugal:"4,default,i64" json:"up_us_ago"`
+	Off     bool   `thrift:"off,5" frugal:"5,default,bool" json:"off"`
+}
+
+func NewGoneWorker() *GoneWorker {
+	return &GoneWorker{
+		Rack:    "",
+		UpUsAgo: 0,
+		Off:     false,
+	}
+}
+
+func (p *GoneWorker) InitDefault() {
+	p.Rack = ""
+	p.UpUsAgo = 0
+	p.Off = false
+}
+
+func (p *GoneWorker) GetName() (v string) {
+	return p.Name
+}
+
+func (p *GoneWorker) GetAddress() (v string) {
+	return p.Address
+}
+
+func (p *GoneWorker) GetRack() (v string) {
+	return p.Rack
+}
+
+func (p *GoneWorker) GetUpUsAgo() (v int64) {
+	return p.UpUsAgo
+}
+
+func (p *GoneWorker) GetOff() (v bool) {
+	return p.Off
+}
+func (p *GoneWorker) SetName(val string) {
+	p.Name = val
+}
+func (p *GoneWorker) SetAddress(val string) {
+	p.Address = val
+}
+func (p *GoneWorker) SetRack(val string) {
+	p.Rack = val
+}
+func (p *GoneWorker) SetUpUsAgo(val int64) {
+	p.UpUsAgo = val
+}
+func (p *GoneWorker) SetOff(val bool) {
+	p.Off = val
+}
+
+func (p *GoneWorker) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("GoneWorker(%+v)", *p)
+}
+
+var fieldIDToName_GoneWorker = map[int16]string{
+	1: "name",
+	2: "address",
+	3: "rack",
+	4: "up_us_ago",
+	5: "off",
 }
 
 type TenantStatus struct {
@@ -5178,6 +5326,7 @@ type ClusterResponse struct {
 	Copies       int64           `thrift:"copies,20" frugal:"20,default,i64" json:"copies"`
 	CopiesWon    int64           `thrift:"copies_won,21" frugal:"21,default,i64" json:"copies_won"`
 	Preempted    int64           `thrift:"preempted,22" frugal:"22,default,i64" json:"preempted"`
+	History      *FleetHistory   `thrift:"history,30,optional" frugal:"30,optional,FleetHistory" json:"history,omitempty"`
 }
 
 func NewClusterResponse() *ClusterResponse {
@@ -5310,6 +5459,15 @@ func (p *ClusterResponse) GetCopiesWon() (v int64) {
 func (p *ClusterResponse) GetPreempted() (v int64) {
 	return p.Preempted
 }
+
+var ClusterResponse_History_DEFAULT *FleetHistory
+
+func (p *ClusterResponse) GetHistory() (v *FleetHistory) {
+	if !p.IsSetHistory() {
+		return ClusterResponse_History_DEFAULT
+	}
+	return p.History
+}
 func (p *ClusterResponse) SetFrontend(val string) {
 	p.Frontend = val
 }
@@ -5376,9 +5534,16 @@ func (p *ClusterResponse) SetCopiesWon(val int64) {
 func (p *ClusterResponse) SetPreempted(val int64) {
 	p.Preempted = val
 }
+func (p *ClusterResponse) SetHistory(val *FleetHistory) {
+	p.History = val
+}
 
 func (p *ClusterResponse) IsSetFigures() bool {
 	return p.Figures != nil
+}
+
+func (p *ClusterResponse) IsSetHistory() bool {
+	return p.History != nil
 }
 
 func (p *ClusterResponse) String() string {
@@ -5411,6 +5576,7 @@ var fieldIDToName_ClusterResponse = map[int16]string{
 	20: "copies",
 	21: "copies_won",
 	22: "preempted",
+	30: "history",
 }
 
 type Told struct {
@@ -5878,18 +6044,59 @@ var fieldIDToName_Refusals = map[int16]string{
 	2: "times",
 }
 
+type SlotUse struct {
+	Name  string `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
+	Slots int64  `thrift:"slots,2,required" frugal:"2,required,i64" json:"slots"`
+}
+
+func NewSlotUse() *SlotUse {
+	return &SlotUse{}
+}
+
+func (p *SlotUse) InitDefault() {
+}
+
+func (p *SlotUse) GetName() (v string) {
+	return p.Name
+}
+
+func (p *SlotUse) GetSlots() (v int64) {
+	return p.Slots
+}
+func (p *SlotUse) SetName(val string) {
+	p.Name = val
+}
+func (p *SlotUse) SetSlots(val int64) {
+	p.Slots = val
+}
+
+func (p *SlotUse) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("SlotUse(%+v)", *p)
+}
+
+var fieldIDToName_SlotUse = map[int16]string{
+	1: "name",
+	2: "slots",
+}
+
 type Window struct {
-	AtUs         int64       `thrift:"at_us,1,required" frugal:"1,required,i64" json:"at_us"`
-	LengthUs     int64       `thrift:"length_us,2,required" frugal:"2,required,i64" json:"length_us"`
-	Series       []*Series   `thrift:"series,3" frugal:"3,default,list<Series>" json:"series"`
-	Accepted     int64       `thrift:"accepted,4" frugal:"4,default,i64" json:"accepted"`
-	Tasks        int64       `thrift:"tasks,5" frugal:"5,default,i64" json:"tasks"`
-	Failed       int64       `thrift:"failed,6" frugal:"6,default,i64" json:"failed"`
-	Refusals     []*Refusals `thrift:"refusals,7" frugal:"7,default,list<Refusals>" json:"refusals"`
-	QueueAgeUs   int64       `thrift:"queue_age_us,8" frugal:"8,default,i64" json:"queue_age_us"`
-	TasksPending int32       `thrift:"tasks_pending,9" frugal:"9,default,i32" json:"tasks_pending"`
-	TasksRunning int32       `thrift:"tasks_running,10" frugal:"10,default,i32" json:"tasks_running"`
-	Frontends    int32       `thrift:"frontends,11" frugal:"11,default,i32" json:"frontends"`
+	AtUs          int64       `thrift:"at_us,1,required" frugal:"1,required,i64" json:"at_us"`
+	LengthUs      int64       `thrift:"length_us,2,required" frugal:"2,required,i64" json:"length_us"`
+	Series        []*Series   `thrift:"series,3" frugal:"3,default,list<Series>" json:"series"`
+	Accepted      int64       `thrift:"accepted,4" frugal:"4,default,i64" json:"accepted"`
+	Tasks         int64       `thrift:"tasks,5" frugal:"5,default,i64" json:"tasks"`
+	Failed        int64       `thrift:"failed,6" frugal:"6,default,i64" json:"failed"`
+	Refusals      []*Refusals `thrift:"refusals,7" frugal:"7,default,list<Refusals>" json:"refusals"`
+	QueueAgeUs    int64       `thrift:"queue_age_us,8" frugal:"8,default,i64" json:"queue_age_us"`
+	TasksPending  int32       `thrift:"tasks_pending,9" frugal:"9,default,i32" json:"tasks_pending"`
+	TasksRunning  int32       `thrift:"tasks_running,10" frugal:"10,default,i32" json:"tasks_running"`
+	Frontends     int32       `thrift:"frontends,11" frugal:"11,default,i32" json:"frontends"`
+	Capacity      *int64      `thrift:"capacity,20,optional" frugal:"20,optional,i64" json:"capacity,omitempty"`
+	TenantSlots   []*SlotUse  `thrift:"tenant_slots,21" frugal:"21,default,list<SlotUse>" json:"tenant_slots"`
+	FunctionSlots []*SlotUse  `thrift:"function_slots,22" frugal:"22,default,list<SlotUse>" json:"function_slots"`
 }
 
 func NewWindow() *Window {
@@ -5957,6 +6164,23 @@ func (p *Window) GetTasksRunning() (v int32) {
 func (p *Window) GetFrontends() (v int32) {
 	return p.Frontends
 }
+
+var Window_Capacity_DEFAULT int64
+
+func (p *Window) GetCapacity() (v int64) {
+	if !p.IsSetCapacity() {
+		return Window_Capacity_DEFAULT
+	}
+	return *p.Capacity
+}
+
+func (p *Window) GetTenantSlots() (v []*SlotUse) {
+	return p.TenantSlots
+}
+
+func (p *Window) GetFunctionSlots() (v []*SlotUse) {
+	return p.FunctionSlots
+}
 func (p *Window) SetAtUs(val int64) {
 	p.AtUs = val
 }
@@ -5990,6 +6214,19 @@ func (p *Window) SetTasksRunning(val int32) {
 func (p *Window) SetFrontends(val int32) {
 	p.Frontends = val
 }
+func (p *Window) SetCapacity(val *int64) {
+	p.Capacity = val
+}
+func (p *Window) SetTenantSlots(val []*SlotUse) {
+	p.TenantSlots = val
+}
+func (p *Window) SetFunctionSlots(val []*SlotUse) {
+	p.FunctionSlots = val
+}
+
+func (p *Window) IsSetCapacity() bool {
+	return p.Capacity != nil
+}
 
 func (p *Window) String() string {
 	if p == nil {
@@ -6010,6 +6247,9 @@ var fieldIDToName_Window = map[int16]string{
 	9:  "tasks_pending",
 	10: "tasks_running",
 	11: "frontends",
+	20: "capacity",
+	21: "tenant_slots",
+	22: "function_slots",
 }
 
 type WatchResponse struct {

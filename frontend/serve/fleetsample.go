@@ -1,0 +1,86 @@
+package serve
+
+import (
+	"slices"
+	"time"
+
+	"github.com/phoebe-sched/phoebe/frontend"
+	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+)
+
+// sampleFleet puts the figures of all workers, and the slots in use, into the records. The figures exist anyway, so no
+// task pays for the sample. Between chunks of workersPerLook workers, sampleFleet lets go of the mutex.
+func (s *Server) sampleFleet(now time.Time) {
+	links := s.allLinks()
+	workers := make([]rec.WorkerFigure, 0, len(links))
+	capacity, byFunction := int64(0), map[string]int64{}
+	var list [workersPerLook]frontend.WorkerStatus
+	var known [workersPerLook]bool
+	for part := range slices.Chunk(links, workersPerLook) {
+		clear(known[:])
+		s.mu.Lock()
+		s.lookAtWorkersLocked(part, list[:], known[:])
+		for i, l := range part {
+			if known[i] {
+				s.core.AddFunctionUse(l.key, byFunction)
+			}
+		}
+		s.mu.Unlock()
+		for i, l := range part {
+			w, st := rec.WorkerFigure{Address: l.addr, Name: l.addr}, (*frontend.WorkerStatus)(nil)
+			if known[i] {
+				st = &list[i]
+				w.Name, w.Rack = st.Welcome.Worker, st.Welcome.Rack
+			}
+			f := packFigure(l, st)
+			w.Figure = rec.Figure{f[0], f[1], f[5], f[6], f[7]}
+			if f[0] == stateNumbers["up"] {
+				capacity += int64(st.Welcome.Capacity.CPU) // a thousandth of a slot is a thousandth of a core
+			}
+			workers = append(workers, w)
+		}
+	}
+	byTenant := make([]rec.SlotUse, 0, 64)
+	s.mu.Lock()
+	s.core.EachTenantUse(func(tenant string, slots int64) {
+		if slots > 0 {
+			byTenant = append(byTenant, rec.SlotUse{Name: tenant, Slots: slots})
+		}
+	})
+	s.mu.Unlock()
+	functions := make([]rec.SlotUse, 0, len(byFunction))
+	for name, slots := range byFunction {
+		functions = append(functions, rec.SlotUse{Name: name, Slots: slots})
+	}
+	r := &s.recorder
+	r.mu.Lock()
+	r.fleet.AddSample(now, workers)
+	r.uses = rec.NewUses(capacity, byTenant, functions)
+	r.mu.Unlock()
+}
+
+// fleetHistory returns the remembered samples of the workers.
+func (s *Server) fleetHistory(now time.Time) *v1.FleetHistory {
+	s.recorder.mu.Lock()
+	h := s.recorder.fleet.History()
+	s.recorder.mu.Unlock()
+	to := &v1.FleetHistory{AtUs: make([]int64, len(h.At)), Addresses: []string{}, Gone: []*v1.GoneWorker{},
+		Figures: make([]byte, 0, len(h.Rows)*len(h.At)*rec.FigureBytes)}
+	for i, at := range h.At {
+		to.AtUs[i] = at.UnixMicro()
+	}
+	for i := range h.Rows {
+		if h.Rows[i].Address != "" {
+			to.Addresses = append(to.Addresses, h.Rows[i].Address)
+		}
+		for _, f := range h.Rows[i].Figures {
+			to.Figures = append(to.Figures, f[:]...)
+		}
+	}
+	for _, w := range h.Gone {
+		to.Gone = append(to.Gone, &v1.GoneWorker{Name: w.Name, Address: w.Address, Rack: w.Rack,
+			UpUsAgo: now.Sub(w.LastUp).Microseconds(), Off: w.Off})
+	}
+	return to
+}
