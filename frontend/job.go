@@ -268,6 +268,7 @@ const (
 // Outcome is the end of a task. Each task has exactly one Outcome.
 type Outcome struct {
 	Task         probe.TaskIndex
+	Function     string // of the task
 	Stage        int32
 	Path         estimate.Path
 	Kind         OutcomeKind

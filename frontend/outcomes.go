@@ -594,6 +594,7 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 		c.widenWindow(t.group)
 	}
 	o.Task, o.Stage, o.Path, o.Attempts, o.Earlier = t.spec.Index, t.spec.Stage, t.group.path, t.attempts, t.earlier
+	o.Function = t.spec.Function
 	// The payload of a task with output files is kept, because the task runs again if the files are lost.
 	if !slices.ContainsFunc(o.Outputs, func(o probe.Output) bool { return o.File }) {
 		c.releasePayloads(j, len(t.spec.Payload))

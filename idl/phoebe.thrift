@@ -779,6 +779,15 @@ struct Refusals {
   2: i64 times = 0,
 }
 
+// The histograms of a function. The name "other" stands for all functions that frontends do not count
+// separately: beyond the 16 with most tasks.
+struct FunctionSeries {
+  1: required string function,
+  // One for each of the seven phases of tasks with a result. Then one for the whole time of such tasks, and
+  // one for the whole time of tasks without a result, from their release to their outcome.
+  2: required binary histograms,
+}
+
 // Slots taken by the tasks of a tenant, or of a function, at workers.
 struct SlotUse {
   1: required string name,      // "other" stands for all tenants, or functions, beyond the 16 largest
@@ -802,6 +811,7 @@ struct Window {
   20: optional i64 capacity,
   21: list<SlotUse> tenant_slots,   // largest first
   22: list<SlotUse> function_slots, // largest first
+  23: list<FunctionSeries> functions,
 }
 
 struct WatchResponse {
@@ -858,6 +868,7 @@ struct JobSummary {
   17: i64 due_us = 0,               // when the job becomes regular, since arrival; 0: always was, or never
   18: i32 copies = 0,               // number of second attempts of late tasks
   19: i32 preempted = 0,            // number of attempts stopped to make room for regular work
+  25: list<string> functions,       // of the tasks, at most 8; an older frontend sends none
 }
 
 struct JobsResponse {

@@ -98,11 +98,11 @@ func nameSilent(w io.Writer, reports []client.FrontendReport) {
 // printJobs prints a table of jobs.
 func printJobs(w io.Writer, jobs []client.JobSummary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "JOB\tFRONTEND\tPOLICY\tTENANT\tCLASS\tARRIVED\tRESPONSE\tTASKS\tFAILED\tCOPIES\tPREEMPTED\tSTATE\tBLAME")
+	fmt.Fprintln(t, "JOB\tFUNCTIONS\tFRONTEND\tPOLICY\tTENANT\tCLASS\tARRIVED\tRESPONSE\tTASKS\tFAILED\tCOPIES\tPREEMPTED\tSTATE\tBLAME")
 	for i := range jobs {
 		j := &jobs[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n",
-			quoteUnprintable([]byte(j.Handle.Job)),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n",
+			quoteUnprintable([]byte(j.Handle.Job)), dashIfEmpty(strings.Join(j.Functions, ",")),
 			quoteUnprintable([]byte(j.Frontend)), quoteUnprintable([]byte(j.Policy)), dashIfEmpty(j.Tenant), classOf(j),
 			j.Came.Local().Format("15:04:05.000"), roundDuration(j.Response), j.Ended, j.Tasks, j.Failed, j.Copies,
 			j.Preempted, stateOf(j), mainBlame(j))
@@ -158,6 +158,7 @@ type jobJSON struct {
 	Job            string           `json:"job"`
 	Owner          string           `json:"owner"`
 	Frontend       string           `json:"frontend"`
+	Functions      []string         `json:"functions,omitempty"`
 	Policy         string           `json:"policy"`
 	Tenant         string           `json:"tenant"`
 	Class          string           `json:"class"`
@@ -182,7 +183,7 @@ func jobOf(j *client.JobSummary) jobJSON {
 		Job: j.Handle.Job, Owner: j.Handle.Owner, Frontend: j.Frontend, Policy: j.Policy, Tenant: j.Tenant,
 		Class: string(j.Class), Path: j.Path, Came: j.Came.UTC(),
 		ResponseMicros: j.Response.Microseconds(), Tasks: j.Tasks, Ended: j.Ended, Failed: j.Failed, Stages: j.Stages,
-		Running: j.Running, Kept: j.Kept,
+		Running: j.Running, Kept: j.Kept, Functions: j.Functions,
 		DueMicros: j.Due.Microseconds(), Copies: j.Copies, Preempted: j.Preempted,
 	}
 	for _, p := range j.Blame {

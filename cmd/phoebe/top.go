@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -29,7 +30,8 @@ type topCmd struct {
 // Help returns the text below the usage line.
 func (c *topCmd) Help() string {
 	return `Shows the counts of all frontends over the last 10 s (press w for 10 min or 6 h): how
-long the phases of tasks took (phoebe trace --help explains them), how jobs ended, the slowest jobs
+long the phases of tasks took (phoebe trace --help explains them), the functions with most tasks and
+their slots (TASK is the time from a task's release to its result), how jobs ended, the slowest jobs
 and where their time went, and the workers where a task would wait longest. The CPU of a worker is
 the share that regular tasks use, without spare tasks. In a terminal the screen refreshes until q.
 Elsewhere phoebe top prints the screen once.
@@ -216,6 +218,7 @@ func (m topModel) screenText() string {
 		fmt.Fprintf(t, "%v\t%s\t%s\t%s\t%s\t%d\n", m, text(h.Quantile(0.5)), text(h.Quantile(0.99)),
 			text(h.Quantile(0.999)), text(h.Sum/time.Duration(h.Count)), h.Count)
 	}
+	writeFunctions(t, windows, seconds)
 	t.Flush() // a strings.Builder returns no error
 	if len(w.Slowest) > 0 {
 		fmt.Fprintln(&b, "\nslowest jobs that are kept:")
@@ -224,6 +227,53 @@ func (m topModel) screenText() string {
 	seen.writeWorkers(&b)
 	return b.String()
 }
+
+// writeFunctions writes the functions with most tasks in some windows, which last seconds together.
+func writeFunctions(t io.Writer, windows []client.Window, seconds float64) {
+	type function struct {
+		times client.Histograms
+		slots float64
+	}
+	functions, counts := map[string]*function{}, 0
+	find := func(name string) *function {
+		if functions[name] == nil {
+			functions[name] = &function{}
+		}
+		return functions[name]
+	}
+	for i := range windows {
+		for k := range windows[i].Functions {
+			s := &windows[i].Functions[k]
+			find(s.Function).times.AddFunction(s)
+		}
+		if windows[i].Capacity > 0 {
+			counts++
+		}
+		for _, u := range windows[i].FunctionSlots {
+			find(u.Name).slots += u.Slots
+		}
+	}
+	if len(functions) == 0 {
+		return
+	}
+	names := slices.SortedFunc(maps.Keys(functions), func(a, b string) int {
+		x, y := functions[a], functions[b]
+		return cmp.Or(cmp.Compare(y.times[client.MeasureWhole].Count, x.times[client.MeasureWhole].Count),
+			cmp.Compare(y.slots, x.slots), cmp.Compare(a, b))
+	})
+	fmt.Fprintln(t, "\nFUNCTION\tTASKS/S\tFAILED\tSLOTS\tTASK P50\tP99\tRUN P50\tP99")
+	for _, name := range names[:min(len(names), maxFunctionsShown)] {
+		f := functions[name]
+		whole, run := &f.times[client.MeasureWhole], &f.times[client.MeasureRun]
+		fmt.Fprintf(t, "%s\t%.1f\t%d\t%.1f\t%v\t%v\t%v\t%v\n", dashIfEmpty(name), float64(whole.Count)/seconds,
+			f.times[client.MeasureFailure].Count, f.slots/float64(max(counts, 1)),
+			roundDuration(whole.Quantile(0.5)), roundDuration(whole.Quantile(0.99)), roundDuration(run.Quantile(0.5)),
+			roundDuration(run.Quantile(0.99)))
+	}
+}
+
+// maxFunctionsShown bounds the functions on the screen.
+const maxFunctionsShown = 10
 
 // writeWorkers writes the 10 workers where a task would wait longest.
 func (s *topSnapshot) writeWorkers(b *strings.Builder) {

@@ -50,6 +50,7 @@ type JobSummary struct {
 	Ended          int // tasks that have ended
 	Failed         int // tasks that have ended without a result
 	Stages         int
+	Functions      []string // of the tasks, at most 8; empty from frontends of version 0.1.0
 	Running        bool     // the job is under way
 	Blame          []PartOf // of a kept job; the parts add up to Response
 	Kept           []string // reasons to keep the job: failed, slow, sample
@@ -105,7 +106,7 @@ func fromSummary(j *v1.JobSummary) JobSummary {
 		Class: Class(enumWords(j.GetJobClass().String())), Path: j.Path, Came: time.UnixMicro(j.CameUs),
 		Response: fromMicros(j.ResponseUs), Tasks: int(j.Tasks), Ended: int(j.Ended), Failed: int(j.Failed),
 		Stages: int(j.Stages), Running: j.Running, Kept: j.Kept, Due: fromMicros(j.DueUs), Copies: int(j.Copies),
-		Preempted: int(j.Preempted),
+		Preempted: int(j.Preempted), Functions: j.Functions,
 	}
 	for _, b := range j.Blame {
 		to.Blame = append(to.Blame, PartOf{enumWords(b.Part.String()), fromMicros(b.Us)})

@@ -74,7 +74,27 @@ type Window struct {
 	Capacity      float64
 	TenantSlots   []SlotUse
 	FunctionSlots []SlotUse
+	Functions     []FunctionSeries
 }
+
+// FunctionSeries holds the histograms of a function. The name "other" stands for all functions beyond the 16 with most
+// tasks.
+type FunctionSeries struct {
+	Function string
+	packed   []byte
+}
+
+// Packed returns the histograms in wire format, see Histograms.
+func (s *FunctionSeries) Packed() []byte { return s.packed }
+
+// Measures of a FunctionSeries beside the phases: the time of tasks from their release to their outcome.
+const (
+	MeasureWhole   = MeasureResponse // of tasks with a result
+	MeasureFailure = MeasureSlowdown // of tasks without a result
+)
+
+// AddFunction adds the counts of a function: the phases of tasks with a result, MeasureWhole and MeasureFailure.
+func (h *Histograms) AddFunction(s *FunctionSeries) { h.Add(&Series{packed: s.packed}) }
 
 // SlotUse says how many slots the tasks of a tenant, or of a function, take at workers.
 type SlotUse struct {
@@ -170,6 +190,12 @@ func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Tim
 				return nil, err
 			}
 			to.Series[k] = Series{s.Path, s.Policy, s.Tenant, s.Histograms}
+		}
+		for _, s := range x.Functions {
+			if err := checkHistograms(s.Histograms, Measures); err != nil {
+				return nil, err
+			}
+			to.Functions = append(to.Functions, FunctionSeries{s.Function, s.Histograms})
 		}
 	}
 	return w, nil

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -9,6 +10,9 @@ import (
 // maxSeries bounds the series counted at a time. Series of named tenants take three quarters at most, so that there
 // is room for the rest.
 const maxSeries = 64
+
+// maxFunctions bounds the functions with series of their own. The series of functions come on top of maxSeries.
+const maxFunctions = maxTenants
 
 // maxName bounds a name, in bytes. Longer names are cut.
 const maxName = 128
@@ -45,7 +49,11 @@ type Intake struct {
 	epoch           uint32 // of the slots
 	recentKey       Key    // the latest key asked for by Slot
 	recentSlot      Slot   // slot of recentKey
-	tenants         heavyTenants
+	tenants         heavyNames
+	functions       heavyNames
+	functionSeries  int     // series of functions in batch
+	recentFunction  string  // the latest function that was counted
+	functionSlot    Slot    // slot of recentFunction
 	submitted       uint64  // tasks since the last Take
 	submitRate      float64 // average of submitted tasks between two Takes
 	rememberedShare float64 // share of jobs with all attempts remembered
@@ -69,10 +77,14 @@ type phaseSampler struct {
 
 // taskPhases are a task's phases, to be counted.
 type taskPhases struct {
-	took  [Phases]time.Duration
-	times uint32
-	slot  uint16 // index of the key
+	took     [Phases]time.Duration
+	whole    time.Duration
+	times    uint32
+	slot     uint16 // index of the key
+	function uint16 // index of the function's key; noFunction: none
 }
+
+const noFunction = math.MaxUint16
 
 // jobTimes are a job's times, to be counted.
 type jobTimes struct {
@@ -155,11 +167,8 @@ func (in *Intake) findSlot(key Key) Slot {
 		if at, ok := in.slots[key]; ok {
 			return Slot{at, in.epoch}
 		}
-		if n := len(in.batch.keys); n < room {
-			in.slots[key] = uint16(n)
-			in.batch.keys, in.batch.series = append(in.batch.keys, key), append(in.batch.series, series{})
-			in.samplers = append(in.samplers, phaseSampler{standsFor: 1, untilNext: 1})
-			continue
+		if len(in.batch.keys)-in.functionSeries < room {
+			return in.addSlot(key)
 		}
 		if key.Tenant != Other {
 			key.Tenant = Other
@@ -167,6 +176,45 @@ func (in *Intake) findSlot(key Key) Slot {
 			key = Key{Other, Other, Other}
 		}
 	}
+}
+
+// addSlot makes a slot for a key.
+func (in *Intake) addSlot(key Key) Slot {
+	at := uint16(len(in.batch.keys))
+	in.slots[key] = at
+	in.batch.keys, in.batch.series = append(in.batch.keys, key), append(in.batch.series, series{})
+	in.samplers = append(in.samplers, phaseSampler{standsFor: 1, untilNext: 1})
+	return Slot{at, in.epoch}
+}
+
+// findFunction returns the slot of a function, or of Other.
+func (in *Intake) findFunction(name string) Slot {
+	if name == in.recentFunction && in.IsCurrent(in.functionSlot) {
+		return in.functionSlot
+	}
+	in.recentFunction = name
+	if name = cutName(name); !in.functions.hasName(name) {
+		name = Other
+	}
+	key := FunctionKey(name)
+	at, known := in.slots[key]
+	if in.functionSlot = (Slot{at, in.epoch}); !known {
+		in.functionSlot = in.addSlot(key)
+		in.functionSeries++
+	}
+	return in.functionSlot
+}
+
+// AddTask counts an attempt's phases for as many tasks as times says, under a key and under a function.
+func (in *Intake) AddTask(s Slot, function string, a *Attempt, times uint32) {
+	in.functions.addTasks(cutName(function), uint64(times))
+	in.addPhases(taskPhases{a.Phases(), a.Ends[Delivery] - a.Released, times, s.index, in.findFunction(function).index})
+}
+
+// AddFailure counts a task of a function without a result.
+func (in *Intake) AddFailure(name string, a *Attempt) {
+	in.functions.addTasks(cutName(name), 1)
+	in.batch.series[in.findFunction(name).index].addTime(Failure, a.Ends[Delivery]-a.Released, 1)
 }
 
 // cutName cuts a name to maxName bytes.
@@ -223,8 +271,11 @@ func (in *Intake) drawNext(p *phaseSampler) uint32 {
 
 // AddPhases counts an attempt's phases for as many tasks as times says.
 func (in *Intake) AddPhases(s Slot, a *Attempt, times uint32) {
-	if in.waitingPhases = append(in.waitingPhases,
-		taskPhases{a.Phases(), times, s.index}); len(in.waitingPhases) == maxWaiting {
+	in.addPhases(taskPhases{took: a.Phases(), times: times, slot: s.index, function: noFunction})
+}
+
+func (in *Intake) addPhases(x taskPhases) {
+	if in.waitingPhases = append(in.waitingPhases, x); len(in.waitingPhases) == maxWaiting {
 		in.flushPhases()
 	}
 }
@@ -235,6 +286,14 @@ func (in *Intake) flushPhases() {
 		for i := range in.waitingPhases {
 			x := &in.waitingPhases[i]
 			in.batch.series[x.slot].addTime(m, x.took[m], uint64(x.times))
+			if x.function != noFunction {
+				in.batch.series[x.function].addTime(m, x.took[m], uint64(x.times))
+			}
+		}
+	}
+	for i := range in.waitingPhases {
+		if x := &in.waitingPhases[i]; x.function != noFunction {
+			in.batch.series[x.function].addTime(Whole, x.whole, uint64(x.times))
 		}
 	}
 	in.waitingPhases = in.waitingPhases[:0]
@@ -267,22 +326,33 @@ func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	in.rememberedShare = min(1, allRemembered/max(in.submitRate, 1))
 	if now.Sub(in.electedAt).Abs() >= electEvery {
 		in.electedAt = now
-		if in.tenants.electNames() {
+		tenantsChange, functionsChange := in.tenants.electNames(), in.functions.electNames()
+		if tenantsChange || functionsChange {
 			in.reassignSlots()
 		}
 	}
 	return full
 }
 
-// reassignSlots frees the slots of tenants that have lost their name.
+// reassignSlots frees the slots of tenants and functions that have lost their name.
 func (in *Intake) reassignSlots() {
 	in.epoch++
 	clear(in.slots)
 	b := in.batch
 	keys := b.keys
-	b.keys = b.keys[:0]
+	b.keys, in.functionSeries = b.keys[:0], 0
 	for i, key := range keys {
-		if key.Tenant == Other || in.tenants.hasName(key.Tenant) {
+		names := &in.tenants
+		name, ofFunction := key.Function()
+		if ofFunction {
+			names = &in.functions
+		} else {
+			name = key.Tenant
+		}
+		if name == Other || names.hasName(name) {
+			if ofFunction {
+				in.functionSeries++
+			}
 			in.slots[key] = uint16(len(b.keys))
 			in.samplers[len(b.keys)] = in.samplers[i]
 			b.keys = append(b.keys, key)

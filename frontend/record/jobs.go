@@ -18,6 +18,7 @@ type Job struct {
 	Path, Policy, Tenant string
 	Came                 time.Time
 	Response             time.Duration
+	Functions            []string // of the tasks, in order of appearance; at most MaxJobFunctions
 	Stages               []string // names
 	After                [][]int  // for each stage, the numbers of the stages before it; nil: no stages
 	Tasks, Failed        int      // all, and those without a result
@@ -28,11 +29,17 @@ type Job struct {
 	Trace                Trace
 }
 
+// MaxJobFunctions bounds the functions that are named of a job.
+const MaxJobFunctions = 8
+
 // jobBytes estimates the memory of the job.
 func (j *Job) jobBytes() int {
 	size := 512 + len(j.Policy) + len(j.Tenant) + j.Trace.traceBytes()
 	for _, after := range j.After {
 		size += 24 + 8*len(after)
+	}
+	for _, name := range j.Functions {
+		size += 16 + len(name)
 	}
 	for _, name := range j.Stages {
 		size += 16 + len(name)

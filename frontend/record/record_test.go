@@ -228,6 +228,66 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// The functions with most tasks have series of their own, beside the series of tenants. All tasks are counted, and those
+// of further functions as other. A function that grows takes the place of one that shrinks.
+func TestFunctions(t *testing.T) {
+	in, h, now := newIntake(), NewHistory(), start
+	var spare *Batch
+	a := Attempt{Released: time.Millisecond}
+	a.Ends[Run], a.Ends[Delivery] = 5*time.Millisecond, 6*time.Millisecond
+	take := func() (counts map[string][3]uint64) { // whole, run, failure
+		spare = in.Take(now, spare)
+		h.Add(spare)
+		counts = map[string][3]uint64{}
+		for _, w := range h.Windows(5*time.Minute, now.Add(-time.Minute).Truncate(5*time.Minute)) {
+			for _, p := range w.Functions {
+				name, _ := p.Function()
+				n := counts[name]
+				for i, m := range []Measure{Whole, Run, Failure} {
+					var x histogram.Histogram
+					p.Add(m, &x)
+					n[i] += x.Count
+				}
+				counts[name] = n
+			}
+			if len(w.Series) != 1 {
+				t.Errorf("%d series beside those of functions", len(w.Series))
+			}
+		}
+		return counts
+	}
+	all := in.Slot(Key{"sampling", "phoebe", ""})
+	for i := range 3 * maxFunctions {
+		for range 2 {
+			in.AddTask(all, fmt.Sprint("f", i), &a, 3)
+		}
+		in.AddFailure(fmt.Sprint("f", i), &a)
+	}
+	now = now.Add(time.Second)
+	got := take()
+	if len(got) != maxFunctions+1 || got["f0"] != [3]uint64{6, 6, 1} ||
+		got[Other] != [3]uint64{6 * 2 * maxFunctions, 6 * 2 * maxFunctions, 2 * maxFunctions} {
+		t.Errorf("the functions are %v", got)
+	}
+	in.AddTask(all, "grown", &a, 1000)
+	now = now.Add(electEvery)
+	take()
+	in.AddTask(all, "grown", &a, 7)
+	now = now.Add(time.Second)
+	if got := take(); got["grown"] != [3]uint64{7, 7, 0} {
+		t.Errorf("a function that has grown: %v", got)
+	}
+	var many []Window
+	for i := range 3 * maxFunctions {
+		var s series
+		s.addTime(Whole, 1, 1)
+		many = append(many, Window{At: start, Functions: []Packed{{FunctionKey(fmt.Sprint(i)), s.appendPacked(nil)}}})
+	}
+	if w, ok := Merge(many); !ok || len(w.Functions) != maxFunctions+1 || len(w.Series) != 0 {
+		t.Errorf("%d functions, %d series together", len(w.Functions), len(w.Series))
+	}
+}
+
 // The tenants with most tasks have names of their own. A growing tenant takes the place of a shrinking one.
 func TestTenants(t *testing.T) {
 	in, h, now := newIntake(), NewHistory(), start
@@ -438,13 +498,20 @@ func TestMemory(t *testing.T) {
 				countOne(in, s, m, time.Duration(math.Exp2(rng.Float64()*43)))
 				total++
 			}
+			a := Attempt{}
+			for m := range Phases {
+				a.Ends[m] = time.Duration(math.Exp2(43 * float64(m+1+rng.IntN(2)) / float64(Phases+1)))
+			}
+			in.AddTask(s, tenant, &a, 1)
+			in.AddFailure(tenant, &a)
+			total += uint64(Phases) + 2
 		}
 		if now = now.Add(time.Second); step%1000 == 999 {
 			now = now.Add(-time.Minute)
 		}
 		spare = in.Take(now, spare)
 		h.Add(spare)
-		if len(h.totals) > maxSeries {
+		if len(h.totals) > maxSeries+maxFunctions+1 {
 			t.Fatalf("%d series", len(h.totals))
 		}
 	}

@@ -36,10 +36,27 @@ var measureNames = [Measures]string{"sampling", "link", "queue", "binding", "lau
 
 func (m Measure) String() string { return measureNames[m] }
 
-// Key names the path, policy and tenant of a series.
+// Key names the path, policy and tenant of a series; or the function of a series, see FunctionKey.
 type Key struct{ Path, Policy, Tenant string }
 
-// Other stands for all tenants, and for all policies, without series of their own.
+// byFunction is the path in the keys of functions.
+const byFunction = "function"
+
+// FunctionKey is the key of a function's series. The series counts the phases of tasks, and the measures Whole and
+// Failure.
+func FunctionKey(name string) Key { return Key{Path: byFunction, Tenant: name} }
+
+// Function returns the function that a key names. If the key names a path, policy and tenant, ok is false.
+func (k Key) Function() (name string, ok bool) { return k.Tenant, k.Path == byFunction }
+
+// The measures of functions beside the phases. Whole is the time of a task from its release to its result. Failure is
+// the same of a task without a result.
+const (
+	Whole   = Response
+	Failure = Slowdown
+)
+
+// Other stands for all tenants, policies and functions without series of their own.
 const Other = "other"
 
 // series holds the histograms of a key, by measure; nil: no counts.

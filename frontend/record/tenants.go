@@ -10,9 +10,9 @@ const (
 	maxCandidates = 64 // tenants counted to find the named tenants
 )
 
-// heavyTenants finds the tenants with most tasks, and counts only a few tenants. A tenant not in the list takes the
-// place of the tenant with fewest tasks, and that tenant's count (Metwally et al., ICDT 2005, Space-Saving).
-type heavyTenants struct {
+// heavyNames finds the tenants, or functions, with most tasks, and counts only a few. A name not in the list takes the
+// place of the name with fewest tasks, and the count of that name (Metwally et al., ICDT 2005, Space-Saving).
+type heavyNames struct {
 	list       []candidate
 	namedCount int
 	recent     int // index of the latest tenant: most calls repeat it
@@ -26,7 +26,7 @@ type candidate struct {
 }
 
 // addTasks counts tasks of a tenant. While few tenants are named, a new tenant gets a name at once.
-func (t *heavyTenants) addTasks(name string, tasks uint64) {
+func (t *heavyNames) addTasks(name string, tasks uint64) {
 	if at := t.recent; at < len(t.list) && t.list[at].name == name {
 		t.list[at].tasks += tasks
 		return
@@ -53,14 +53,14 @@ func (t *heavyTenants) addTasks(name string, tasks uint64) {
 }
 
 // hasName reports whether a tenant is counted under its own name.
-func (t *heavyTenants) hasName(name string) bool {
+func (t *heavyNames) hasName(name string) bool {
 	return slices.ContainsFunc(t.list, func(c candidate) bool { return c.isNamed && c.name == name })
 }
 
 // electNames moves names from named tenants to tenants with at least twice as many tasks. With a smaller factor,
 // tenants of about the same size would take a name from each other again and again. Then all counts are halved.
 // changed says whether a name moved.
-func (t *heavyTenants) electNames() (changed bool) {
+func (t *heavyNames) electNames() (changed bool) {
 	slices.SortStableFunc(t.list, func(a, b candidate) int { return cmp.Compare(b.tasks, a.tasks) })
 	for i := range t.list {
 		entering := &t.list[i]

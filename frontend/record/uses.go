@@ -8,7 +8,7 @@ import (
 // maxUses bounds the tenants, and the functions, with slots of their own in a window. The rest counts as Other.
 const maxUses = 16
 
-// SlotUse is what the tasks of a tenant, or of a function, take at workers, in thousandths of slots.
+// SlotUse counts the slots that the tasks of a tenant, or of a function, take at workers, in thousandths.
 type SlotUse struct {
 	Name  string
 	Slots int64

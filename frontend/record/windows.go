@@ -12,10 +12,20 @@ import (
 // window that contains the batch's middle.
 type Window struct {
 	Tally
-	At     time.Time
-	Length time.Duration
-	Series []Packed
-	Uses   Uses // sums over the samples
+	At        time.Time
+	Length    time.Duration
+	Series    []Packed // of paths, policies and tenants
+	Functions []Packed // the same tasks, by function
+	Uses      Uses     // sums over the samples
+}
+
+// addPacked adds the histograms of a key.
+func (w *Window) addPacked(p Packed) {
+	if _, ofFunction := p.Function(); ofFunction {
+		w.Functions = append(w.Functions, p)
+	} else {
+		w.Series = append(w.Series, p)
+	}
 }
 
 // Packed holds the packed histograms of a key, by Measure.
@@ -71,40 +81,48 @@ func (h *History) buildWindow(at time.Time, length time.Duration, parts []*store
 	if len(parts) == 1 { // packed histograms need no unpacking
 		start := 0
 		for _, p := range parts[0].keys {
-			w.Series = append(w.Series, Packed{p.Key, slices.Clone(parts[0].data[start:p.end])})
+			w.addPacked(Packed{p.Key, slices.Clone(parts[0].data[start:p.end])})
 			start = p.end
 		}
 		return w
 	}
-	h.mergeSeries(parts, func(key Key, s *series) { w.Series = append(w.Series, Packed{key, s.appendPacked(nil)}) })
+	h.mergeSeries(parts, func(key Key, s *series) { w.addPacked(Packed{key, s.appendPacked(nil)}) })
 	return w
 }
 
-// Merge sums windows of several frontends with the same start and length. Keys beyond maxSeries are counted as
-// Other. If some bytes are no histogram, ok is false and the rest of that series is left out.
+// Merge sums windows of several frontends with the same start and length. Keys beyond maxSeries, and functions beyond
+// maxFunctions, are counted as Other. If some bytes are no histogram, ok is false and the rest of that series is left out.
 func Merge(windows []Window) (w Window, ok bool) {
 	w, ok = Window{At: windows[0].At, Length: windows[0].Length}, true
 	sums := map[Key]*series{}
 	var order []Key
+	functions := 0 // series of functions in sums
 	uses := make([]Uses, len(windows))
 	for i := range windows {
 		uses[i] = windows[i].Uses
 		w.Add(&windows[i].Tally)
-		for _, p := range windows[i].Series {
+		for _, p := range slices.Concat(windows[i].Series, windows[i].Functions) {
 			s := sums[p.Key]
-			if s == nil && len(sums) >= maxSeries {
+			_, ofFunction := p.Function()
+			if s == nil && ofFunction && functions >= maxFunctions {
+				p.Key = FunctionKey(Other)
+				s = sums[p.Key]
+			} else if s == nil && !ofFunction && len(sums)-functions >= maxSeries {
 				p.Key = Key{Other, Other, Other}
 				s = sums[p.Key]
 			}
 			if s == nil {
 				s = new(series)
 				sums[p.Key], order = s, append(order, p.Key)
+				if ofFunction {
+					functions++
+				}
 			}
 			ok = s.mergePacked(p.Data) && ok
 		}
 	}
 	for _, key := range order {
-		w.Series = append(w.Series, Packed{key, sums[key].appendPacked(nil)})
+		w.addPacked(Packed{key, sums[key].appendPacked(nil)})
 	}
 	w.Uses = MergeUses(uses)
 	return w, ok

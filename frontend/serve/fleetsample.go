@@ -57,6 +57,7 @@ func (s *Server) sampleFleet(now time.Time) {
 	r.mu.Lock()
 	r.fleet.AddSample(now, workers)
 	r.uses = rec.NewUses(capacity, byTenant, functions)
+	r.functionSlots = r.uses.Functions
 	r.mu.Unlock()
 }
 

@@ -171,7 +171,7 @@ func (h *handler) openSummary(r *clientJob, now time.Time) *v1.JobSummary {
 		ResponseUs: max(now.Sub(r.receivedAt), 0).Microseconds(), Tasks: int32(t.endedTasks + r.unfinished),
 		Ended: int32(t.endedTasks), Failed: int32(t.failedTasks),
 		Running: true, Stages: int32(len(t.stageNames)), JobClass: jobClassToAPI(t.class), Blame: []*v1.PartOf{},
-		Kept:  []string{},
+		Kept: []string{}, Functions: t.listFunctions(),
 		DueUs: t.due.Microseconds(), Copies: int32(t.copies), Preempted: int32(t.preempted),
 	}
 	if t.endedTasks > 0 {
@@ -195,7 +195,7 @@ func (h *handler) keptSummary(k *rec.Kept) *v1.JobSummary {
 		ResponseUs: k.Response.Microseconds(), Tasks: int32(k.Tasks), Ended: int32(k.Tasks), Failed: int32(k.Failed),
 		Stages: int32(len(k.Stages)), JobClass: jobClassToAPI(k.Class),
 		Blame: blameToAPI(&k.Blame), Kept: []string{}, DueUs: k.Due.Microseconds(), Copies: int32(k.Copies),
-		Preempted: int32(k.Preempted),
+		Preempted: int32(k.Preempted), Functions: k.Functions,
 	}
 	for _, r := range keptReasons {
 		if k.Why&r.why != 0 {

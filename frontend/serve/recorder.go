@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/exposition"
 	"github.com/phoebe-sched/phoebe/probe/histogram"
@@ -45,7 +48,8 @@ type recorder struct {
 	spareBatch    *rec.Batch
 	exposedCounts endedCounts // as of the last putWindow
 	fleet         rec.Fleet
-	uses          rec.Uses // of the last sample, until the next putWindow
+	uses          rec.Uses      // of the last sample, until the next putWindow
+	functionSlots []rec.SlotUse // of the last sample
 	putAt         time.Time
 }
 
@@ -232,7 +236,21 @@ func (r *recorder) findKept(id probe.JobID) (k rec.Kept, found bool) {
 func (r *recorder) exposeTimes(t *exposition.Text) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	failed, slots := map[string]uint64{}, map[string]int64{} // by function; 0 for functions without
 	r.history.EachTotal(func(k rec.Key, m rec.Measure, h *histogram.Histogram) {
+		if name, ok := k.Function(); ok {
+			labels := exposition.Labels("function", name)
+			slots[name] = 0
+			switch m {
+			case rec.Whole:
+				t.Histogram("phoebe_frontend_function_task_seconds", labels, h, time.Second)
+			case rec.Run:
+				t.Histogram("phoebe_frontend_function_run_seconds", labels, h, time.Second)
+			case rec.Failure:
+				failed[name] = h.Count
+			}
+			return
+		}
 		labels := exposition.Labels("path", k.Path, "policy", k.Policy, "tenant", k.Tenant)
 		switch m {
 		case rec.Response:
@@ -244,6 +262,14 @@ func (r *recorder) exposeTimes(t *exposition.Text) {
 				time.Second)
 		}
 	})
+	for _, u := range r.functionSlots {
+		slots[u.Name] = u.Slots
+	}
+	for _, name := range slices.Sorted(maps.Keys(slots)) {
+		labels := exposition.Labels("function", name)
+		t.Value("phoebe_frontend_function_slots", labels, float64(slots[name])/float64(tenants.Slot))
+		t.Value("phoebe_frontend_function_tasks_failed_total", labels, float64(failed[name]))
+	}
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "measurement"), float64(r.history.Lost()))
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "job"), float64(r.keptJobs.Lost()))
 	t.Value("phoebe_frontend_recorder_lost_total", exposition.Labels("what", "attempt"),
@@ -263,6 +289,7 @@ func (r *recorder) exposeTimes(t *exposition.Text) {
 type jobTiming struct {
 	endedTasks, failedTasks int                     // tasks with an outcome, and of these without a result
 	path                    estimate.Path           // of the ended tasks
+	function                string                  // of the task that ended last; at first, of the first task
 	remembersAll            bool                    // all attempts of the job are remembered
 	slots                   [mixedPath + 1]rec.Slot // by path
 	chain                   rec.Chain               // of runs that gave results
@@ -274,6 +301,7 @@ type jobTiming struct {
 	due                     time.Duration // when the job becomes regular; 0: from the start, or never
 	copies                  int           // attempts that were copies of late attempts, as far as outcomes tell
 	preempted               int           // attempts that were stopped for regular work, as far as outcomes tell
+	functions               []string      // at most rec.MaxJobFunctions; nil: only function is known
 	stageNames              []string      // by number
 	after                   [][]int       // for each stage, the numbers of the stages before it
 }
@@ -291,6 +319,9 @@ func (s *Server) beginTiming(t *jobTiming, job *frontend.Job, now time.Time) {
 	}
 	t.policy, t.tenant, t.class, t.cameAt = job.Policy.Name, job.Tenant, job.Class, now
 	t.remembersAll = s.recorder.intake.NoteSubmitted(job.Tenant, len(job.Tasks))
+	if len(job.Tasks) > 0 {
+		t.function = job.Tasks[0].Function
+	}
 	if len(job.Stages) > 0 {
 		t.stageNames, t.after = rec.Stages(job)
 		t.chain = rec.NewChain(t.after)
@@ -298,6 +329,24 @@ func (s *Server) beginTiming(t *jobTiming, job *frontend.Job, now time.Time) {
 	if job.Class == frontend.Spare {
 		t.due = job.DueAfter()
 	}
+}
+
+// noteFunction notes the function of a task that has ended. It is not t.function.
+func (t *jobTiming) noteFunction(name string) {
+	if t.functions == nil && t.function != "" {
+		t.functions = append(t.functions, t.function)
+	}
+	if t.function = name; len(t.functions) < rec.MaxJobFunctions && !slices.Contains(t.functions, name) {
+		t.functions = append(t.functions, name)
+	}
+}
+
+// listFunctions returns the known functions of the job's tasks: of the first task, and of all ended tasks.
+func (t *jobTiming) listFunctions() []string {
+	if t.functions == nil && t.function != "" {
+		return []string{t.function}
+	}
+	return slices.Clone(t.functions)
 }
 
 // recordExtension notes that a job has got more tasks, and perhaps stages.
@@ -348,6 +397,9 @@ func (s *Server) countTask(t *jobTiming, o *frontend.Outcome) {
 	} else if t.path != o.Path {
 		t.path = mixedPath
 	}
+	if o.Function != t.function {
+		t.noteFunction(o.Function)
+	}
 	slot, standsFor := rec.Slot{}, uint32(0)
 	if o.Kind == frontend.Result {
 		t.chain.NoteRun(int(o.Stage), o.Run)
@@ -366,8 +418,11 @@ func (s *Server) countTask(t *jobTiming, o *frontend.Outcome) {
 	case standsFor > 0:
 		a.SetPhases(o, t.leadTime, s.steppedAt.Sub(t.cameAt))
 	}
-	if standsFor > 0 {
-		r.intake.AddPhases(slot, a, standsFor)
+	switch {
+	case standsFor > 0:
+		r.intake.AddTask(slot, o.Function, a, standsFor)
+	case o.Kind != frontend.Result:
+		r.intake.AddFailure(o.Function, a)
 	}
 }
 
@@ -423,7 +478,7 @@ func (s *Server) countJob(r *clientJob) {
 	}
 	job := rec.Job{
 		ID: r.id, Path: pathNames[t.path], Policy: t.policy, Tenant: t.tenant, Came: r.receivedAt, Response: response,
-		Stages: t.stageNames, After: t.after,
+		Functions: t.listFunctions(), Stages: t.stageNames, After: t.after,
 		Tasks: t.endedTasks, Failed: t.failedTasks, Class: t.class, Due: t.due, Copies: t.copies,
 		Preempted: t.preempted,
 	}

@@ -119,6 +119,10 @@ func windowToAPI(w *rec.Window, frontends int32) *v1.Window {
 		p := &w.Series[i]
 		out.Series[i] = &v1.Series{Path: p.Path, Policy: p.Policy, Tenant: p.Tenant, Histograms: p.Data}
 	}
+	for i := range w.Functions {
+		name, _ := w.Functions[i].Function()
+		out.Functions = append(out.Functions, &v1.FunctionSeries{Function: name, Histograms: w.Functions[i].Data})
+	}
 	if u := w.Uses.Means(); u.Samples > 0 {
 		out.Capacity, out.TenantSlots, out.FunctionSlots = &u.Capacity, usesToAPI(u.Tenants), usesToAPI(u.Functions)
 	}
@@ -161,6 +165,9 @@ func windowFromAPI(w *v1.Window) rec.Window {
 	}
 	if w.IsSetCapacity() {
 		in.Uses = rec.NewUses(*w.Capacity, usesFromAPI(w.TenantSlots), usesFromAPI(w.FunctionSlots))
+	}
+	for _, f := range w.Functions {
+		in.Functions = append(in.Functions, rec.Packed{Key: rec.FunctionKey(f.Function), Data: f.Histograms})
 	}
 	for _, r := range w.Refusals {
 		if r.Reason >= 0 && int(r.Reason) < len(in.Refused) {

@@ -39,7 +39,7 @@ func TestWatchAll(t *testing.T) {
 	if took := time.Since(began); took > 2*askTimeout {
 		t.Errorf("it took %v", took)
 	}
-	count := map[string]uint64{}
+	count, functions := map[string]uint64{}, map[string]uint64{}
 	accepted, tasks, failed := int64(0), int64(0), int64(0)
 	for _, w := range res.Windows {
 		if w.LengthUs != 300e6 || w.AtUs%w.LengthUs != 0 {
@@ -57,6 +57,19 @@ func TestWatchAll(t *testing.T) {
 			}
 			count[s.Tenant] += h[rec.Run].Count
 		}
+	}
+	for _, w := range res.Windows {
+		for _, f := range w.Functions {
+			p := rec.Packed{Data: f.Histograms}
+			for _, m := range []rec.Measure{rec.Whole, rec.Failure} {
+				var h histogram.Histogram
+				p.Add(m, &h)
+				functions[fmt.Sprint(f.Function, " ", m)] += h.Count
+			}
+		}
+	}
+	if got := fmt.Sprint(functions); got != "map[echo response:4 echo slowdown:0 fail response:0 fail slowdown:1]" {
+		t.Errorf("the functions are %s", got)
 	}
 	if accepted != 3 || tasks != 5 || failed != 1 || count["t"] != 4 || count[""] != 0 {
 		t.Errorf("%d jobs, %d tasks, %d failed, runs %v", accepted, tasks, failed, count)
@@ -107,6 +120,9 @@ func TestJobsOfAll(t *testing.T) {
 		cursor = res.NextPage
 	}
 	for i, j := range all {
+		if f := fmt.Sprint(j.Functions); f != "[echo]" && f != "[fail]" && f != "[sleep]" {
+			t.Errorf("a job has the functions %s", f)
+		}
 		if !want[j.Job] || i > 0 && all[i-1].CameUs < j.CameUs {
 			t.Errorf("job %d is %v", i, j)
 		}

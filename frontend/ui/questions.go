@@ -62,9 +62,16 @@ type seriesJSON struct {
 	Histograms           []byte
 }
 
+// functionJSON is a client.FunctionSeries with packed histograms.
+type functionJSON struct {
+	Function   string
+	Histograms []byte
+}
+
 type windowJSON struct {
 	client.Window
-	Series []seriesJSON
+	Series    []seriesJSON
+	Functions []functionJSON
 }
 
 type frontendJSON struct {
@@ -89,7 +96,11 @@ func watchJSON(w *client.Watched) watchedJSON {
 			s := &from.Series[k]
 			list[k] = seriesJSON{s.Path, s.Policy, s.Tenant, s.Packed()}
 		}
-		to.Windows[i] = windowJSON{*from, list}
+		functions := make([]functionJSON, len(from.Functions))
+		for k := range from.Functions {
+			functions[k] = functionJSON{from.Functions[k].Function, from.Functions[k].Packed()}
+		}
+		to.Windows[i] = windowJSON{*from, list, functions}
 	}
 	return to
 }
@@ -144,6 +155,7 @@ func (p *Page) fillFrame(ctx context.Context, f *frameJSON) error {
 	w := watchJSON(watched)
 	for i := range w.Windows {
 		w.Windows[i].foldSeries(maxSeriesBytes / len(w.Windows))
+		w.Windows[i].foldFunctions(maxFunctionsBytes / len(w.Windows))
 	}
 	f.Watch = &w
 	frontend := pickShownFrontend(watched.Frontends)
@@ -157,8 +169,11 @@ func (p *Page) fillFrame(ctx context.Context, f *frameJSON) error {
 	return nil
 }
 
-// maxSeriesBytes bounds the series of a frame, about.
-const maxSeriesBytes = 36 << 10
+// maxSeriesBytes bounds the series of a frame, about, and maxFunctionsBytes the functions.
+const (
+	maxSeriesBytes    = 36 << 10
+	maxFunctionsBytes = 12 << 10
+)
 
 // otherSeries is the name of series that are summed up.
 const otherSeries = "other"
@@ -172,20 +187,46 @@ func (w *windowJSON) foldSeries(most int) {
 		if size += len(s.Path) + len(s.Policy) + len(s.Tenant) + len(s.Histograms); size <= most {
 			continue
 		}
-		var sum client.Histograms
+		rest := make([][]byte, 0, len(w.Series)-i)
 		for _, s := range w.Series[i:] {
-			b := s.Histograms
-			for m := range sum {
-				b, _ = sum[m].MergeFrom(b) // checked on arrival
-			}
+			rest = append(rest, s.Histograms)
 		}
-		*s = seriesJSON{Path: otherSeries, Policy: otherSeries, Tenant: otherSeries}
-		for m := range sum {
-			s.Histograms = sum[m].Append(s.Histograms)
-		}
+		*s = seriesJSON{otherSeries, otherSeries, otherSeries, sumPacked(rest)}
 		w.Series = w.Series[:i+1]
 		return
 	}
+}
+
+// foldFunctions sums up the last functions of a window, as foldSeries does with series.
+func (w *windowJSON) foldFunctions(most int) {
+	size := 0
+	for i := range w.Functions {
+		f := &w.Functions[i]
+		if size += len(f.Function) + len(f.Histograms); size <= most {
+			continue
+		}
+		rest := make([][]byte, 0, len(w.Functions)-i)
+		for _, f := range w.Functions[i:] {
+			rest = append(rest, f.Histograms)
+		}
+		*f = functionJSON{otherSeries, sumPacked(rest)}
+		w.Functions = w.Functions[:i+1]
+		return
+	}
+}
+
+// sumPacked sums up packed histograms.
+func sumPacked(list [][]byte) (packed []byte) {
+	var sum client.Histograms
+	for _, b := range list {
+		for m := range sum {
+			b, _ = sum[m].MergeFrom(b) // checked on arrival
+		}
+	}
+	for m := range sum {
+		packed = sum[m].Append(packed)
+	}
+	return packed
 }
 
 // pickShownFrontend picks the frontend whose view of the fleet is shown: of the frontends that answer, the first by

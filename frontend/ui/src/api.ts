@@ -4,11 +4,16 @@
 export interface Series { Path: string; Policy: string; Tenant: string; Histograms: string }
 
 export interface WindowOf {
-  At: string; Length: number; Series: Series[]; Accepted: number; Tasks: number; Failed: number
+  At: string; Length: number; Series: Series[]; Functions: FunctionOf[] | null
+  Accepted: number; Tasks: number; Failed: number
   Refused: Record<string, number>; QueueAge: number; TasksPending: number; TasksRunning: number;
   Frontends: number
   Capacity: number; TenantSlots: SlotUse[] | null; FunctionSlots: SlotUse[] | null // Capacity 0: no count
 }
+
+// FunctionOf holds histograms of a function: phases of tasks, then the whole time of tasks with a result, and
+// of tasks without.
+export interface FunctionOf { Function: string; Histograms: string }
 
 export interface SlotUse { Name: string; Slots: number }
 
@@ -26,7 +31,7 @@ export interface Handle { Job: string; Owner: string }
 
 export interface Job {
   Handle: Handle; Frontend: string; Policy: string; Tenant: string; Path: string; Came: string;
-  Response: number; Tasks: number
+  Response: number; Tasks: number; Functions: string[] | null
   Ended: number; Failed: number; Stages: number; Running: boolean; Class: string;
   Blame: { Part: string; Took: number }[] | null; Kept: string[] | null
 }

@@ -1,5 +1,5 @@
 // Histograms of frontends: 16 cells for each doubling from 1024 ns on. See the IDL.
-import { bytes, type Series, type WindowOf } from './api'
+import { bytes, type FunctionOf, type Series, type WindowOf } from './api'
 
 const perOctave = 16
 const cells = 514
@@ -9,6 +9,7 @@ export const phases = ['sampling', 'link', 'queue', 'binding', 'launch', 'run', 
 export const run = 5
 export const response = 7
 export const slowdown = 8
+export const failure = 8 // of a function: the time of tasks without a result
 const measures = 9
 
 function cellFloor(i: number): number {
@@ -71,18 +72,19 @@ export function unpack(b: Uint8Array, into: Histogram[]): void {
   }
 }
 
-export interface Filter { path: string; policy: string; tenant: string | null }
+// Filter chooses series, or a function. Frontends count functions apart, for all policies and tenants.
+export interface Filter { path: string; policy: string; tenant: string | null; function: string | null }
 
-export const noFilter: Filter = { path: '', policy: '', tenant: null }
+export const noFilter: Filter = { path: '', policy: '', tenant: null, function: null }
 
 function matches(f: Filter, s: Series): boolean {
   return (!f.path || s.Path === f.path) && (!f.policy || s.Policy === f.policy)
     && (f.tenant === null || s.Tenant === f.tenant)
 }
 
-const unpacked = new WeakMap<Series, Histogram[]>()
+const unpacked = new WeakMap<Series | FunctionOf, Histogram[]>()
 
-export function seriesHistograms(s: Series): Histogram[] {
+export function seriesHistograms(s: Series | FunctionOf): Histogram[] {
   let list = unpacked.get(s)
   if (!list) {
     list = emptyHistograms()
@@ -105,7 +107,10 @@ export function windowHistograms(w: WindowOf, f: Filter): Histogram[] {
   if (!by) merged.set(w, by = new Map())
   let sum = by.get(key)
   if (!sum) {
-    sum = sumHistograms(w.Series.filter((s) => matches(f, s)).map(seriesHistograms))
+    const parts = f.function === null ? w.Series.filter((s) => matches(f, s))
+      : (w.Functions ?? []).filter((s) => s.Function === f.function)
+    sum = sumHistograms(parts.map(seriesHistograms))
+    if (f.function !== null) sum[slowdown] = new Histogram() // a function's tasks without a result
     by.set(key, sum)
   }
   return sum

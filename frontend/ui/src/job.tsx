@@ -5,7 +5,7 @@ import { failedColor, partMeaning, partColor, useDark, vainColor, bindingMeaning
 import { clock, count, tenantName, time, when } from './format'
 import { taskAt, drawLanes, type Lane, layoutLanes, type Mode, type View } from './gantt'
 import { phases } from './histogram'
-import { Admin, Blame, Failure, goTo, linkTo, announce, Tabs, Tile, useWidth } from './parts'
+import { Admin, Blame, Failure, functionsOf, goTo, linkTo, announce, Tabs, Tile, useWidth } from './parts'
 import { spansOf, type Tasks, loadTrace } from './trace'
 
 export function JobPage(p: { job: string }) {
@@ -25,7 +25,7 @@ export function JobPage(p: { job: string }) {
   const j = tasks.job
   return (
     <>
-      <div class="bar"><h2 class="name">{j.Handle.Job}</h2>
+      <div class="bar"><h2 class="name">{functionsOf(j)}</h2> <span class="id dim">{j.Handle.Job}</span>
         <button type="button" onClick={() => setAgain(again + 1)}>refresh</button>
         {j.Running && <Cancel job={j} />}</div>
       <dl class="tiles">

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { get, type Job, type JobPage } from './api'
 import { count, tenantName, time, when } from './format'
-import { Blame, linkTo, announce } from './parts'
+import { Blame, functionsOf, linkTo, announce } from './parts'
 
 const rowHeight = 29
 
@@ -102,6 +102,7 @@ export function Jobs() {
           <table class="jobs fixed" aria-rowcount={next ? -1 : jobs.length + 1}>
             <thead>
               <tr aria-rowindex={1}><th scope="col" class="w-id">job</th>
+                <th scope="col" class="w-t">functions</th>
                 <th scope="col" class="w-when">arrived</th><th scope="col" class="n w-n">response</th>
                 <th scope="col" class="blame" title="the response, split along the critical path">blame</th>
                 <th scope="col" class="n w-n">tasks</th>
@@ -114,6 +115,7 @@ export function Jobs() {
               {jobs.slice(first, end).map((j, i) => (
                 <tr key={j.Handle.Job} aria-rowindex={first + i + 2}>
                   <td><a class="row id" href={linkTo('job', j.Handle.Job)}>{j.Handle.Job}</a></td>
+                  <td title={functionsOf(j)}>{functionsOf(j)}</td>
                   <td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
                   <td class="blame"><Blame job={j} /></td>
                   <td class="n">{j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)}</td>
@@ -124,7 +126,7 @@ export function Jobs() {
               {end < jobs.length
                 && <tr aria-hidden="true" style={{ height: `${(jobs.length - end) * rowHeight}px` }} />}
               {jobs.length === 0
-                && <tr><td colSpan={11} class="dim">{next === '' ? 'loading…'
+                && <tr><td colSpan={12} class="dim">{next === '' ? 'loading…'
                 : 'no running or kept job matches'}</td></tr>}
             </tbody>
           </table>

@@ -4,8 +4,8 @@ import type { WindowOf } from './api'
 import { Chart, type Range } from './chart'
 import { partMeaning, partColor, useDark } from './colors'
 import { clock, count, digits, rate, share, tenantName, time } from './format'
-import { noFilter, type Filter, type Histogram, seriesHistograms, windowHistograms, phases, response, run,
-  slowdown, sumHistograms } from './histogram'
+import { failure, noFilter, type Filter, type Histogram, seriesHistograms, windowHistograms, phases, response,
+  run, slowdown, sumHistograms } from './histogram'
 import { live, type Length, useWindows } from './live'
 import { Choice, linkTo, Tabs, Tile } from './parts'
 import { SlowTable } from './slow'
@@ -40,7 +40,8 @@ export function Overview() {
   const tasks = chosen.reduce((n, x) => n + x.w.Tasks, 0)
   const age = Math.max(0, ...chosen.map((x) => x.w.QueueAge))
   const last = windows[windows.length - 1]?.w
-  const all = !filter.path && !filter.policy && filter.tenant === null
+  const ofFunction = filter.function !== null
+  const all = !filter.path && !filter.policy && filter.tenant === null && !ofFunction
   const jobs = sum[response]!.count
   const secondsOf = (ranged: WindowOf) => ranged.Length / 1e9
   const colors = ['#56b4e9', '#e69f00', '#d55e00'] as const
@@ -48,19 +49,26 @@ export function Overview() {
   const c = dark ? colors : lighter
   const common = { at, range, onRange: setRange }
 
+  const timed = ofFunction ? 'task' : 'response'
+  const timedMeaning = ofFunction ? 'of tasks of the function, from when they could start to their result'
+    : 'of jobs, from their arrival to their last outcome'
+
   return (
     <>
       <div class="bar" role="group" aria-label="filters">
         <Tabs label="time" value={length} options={lengths} on={(v) => { setLength(v); setRange(null) }} />
         <Choice label="placed by" value={filter.path}
           options={[['', 'all'], ...known.paths.map((p) => [p, p] as const)]}
-          on={(path) => setFilter({ ...filter, path })} />
+          on={(path) => setFilter({ ...filter, path, function: null })} />
         <Choice label="policy" value={filter.policy}
           options={[['', 'all'], ...known.policies.map((p) => [p, p] as const)]}
-          on={(policy) => setFilter({ ...filter, policy })} />
+          on={(policy) => setFilter({ ...filter, policy, function: null })} />
         <Choice label="tenant" value={filter.tenant === null ? '' : `=${filter.tenant}`}
           options={[['', 'all'], ...known.tenants.map((t) => [`=${t}`, tenantName(t)] as const)]}
-          on={(v) => setFilter({ ...filter, tenant: v === '' ? null : v.slice(1) })} />
+          on={(v) => setFilter({ ...filter, tenant: v === '' ? null : v.slice(1), function: null })} />
+        <Choice label="function" value={filter.function === null ? '' : `=${filter.function}`}
+          options={[['', 'all'], ...known.functions.map((f) => [`=${f}`, f] as const)]}
+          on={(v) => setFilter({ ...noFilter, function: v === '' ? null : v.slice(1) })} />
         <Choice label="percentile" value={q} options={quantiles} on={setQ} />
         <span class="window">
           {range ? <>{clock(range.from)} – {clock(range.to)} <button type="button"
@@ -74,13 +82,12 @@ export function Overview() {
       )}
       <dl class="tiles" data-from={chosen[0]?.at}
         data-to={chosen.length ? chosen[chosen.length - 1]!.at : undefined}>
-        <Tile label="response p50" value={time(sum[response]!.quantile(0.5))}
-          title="of jobs, from their arrival to their last outcome" />
-        <Tile label="response p99" value={time(sum[response]!.quantile(0.99))} />
-        <Tile label="response p99.9" value={time(sum[response]!.quantile(0.999))} />
-        <Tile label="slowdown p99" value={ratio(sum[slowdown]!.quantile(0.99))}
-          title="response over the longest chain of runs; 1 is ideal" />
-        <Tile label="jobs/s" value={rate(seconds ? jobs / seconds : 0)} />
+        <Tile label={`${timed} p50`} value={time(sum[response]!.quantile(0.5))} title={timedMeaning} />
+        <Tile label={`${timed} p99`} value={time(sum[response]!.quantile(0.99))} title={timedMeaning} />
+        <Tile label={`${timed} p99.9`} value={time(sum[response]!.quantile(0.999))} title={timedMeaning} />
+        {!ofFunction && <Tile label="slowdown p99" value={ratio(sum[slowdown]!.quantile(0.99))}
+          title="response over the longest chain of runs; 1 is ideal" />}
+        {!ofFunction && <Tile label="jobs/s" value={rate(seconds ? jobs / seconds : 0)} />}
         <Tile label="tasks/s" value={rate(seconds ? (all ? tasks : sum[run]!.count) / seconds : 0)}
           title="with an outcome" />
         <Tile label="failed tasks" value={count(failed)} bad={failed > 0}
@@ -95,16 +102,17 @@ export function Overview() {
           title="attempts that run, without tasks in workers' queues" />
       </dl>
       <div class="grid">
-        <Chart {...common} title="Response of jobs" log format={time} lines={[
+        <Chart {...common} title={ofFunction ? `Time of tasks of ${filter.function}` : 'Response of jobs'} log
+          format={time} lines={[
           { label: 'p50', color: c[0], values: quantilesOf(response, 0.5) },
           { label: 'p99', color: c[1], values: quantilesOf(response, 0.99) },
           { label: 'p99.9', color: c[2], values: quantilesOf(response, 0.999) },
         ]} />
-        <Chart {...common} title="Slowdown of jobs" log format={ratio} lines={[
+        {!ofFunction && <Chart {...common} title="Slowdown of jobs" log format={ratio} lines={[
           { label: 'p50', color: c[0], values: quantilesOf(slowdown, 0.5) },
           { label: 'p99', color: c[1], values: quantilesOf(slowdown, 0.99) },
           { label: 'p99.9', color: c[2], values: quantilesOf(slowdown, 0.999) },
-        ]} />
+        ]} />}
         <Chart {...common} title={`Phases of tasks, ${quantiles.find(([v]) => v === q)![1]} of each`} stacked
           format={time} height={180}
           lines={phases.map((name, m) =>
@@ -126,6 +134,7 @@ export function Overview() {
           { label: 'running', color: c[0], values: windows.map((x) => x.w.TasksRunning) },
         ]} />
       </div>
+      <ByFunction windows={chosen.map((x) => x.w)} seconds={seconds} on={setFilter} />
       <ForWhom windows={chosen.map((x) => x.w)} q={q} on={setFilter} />
       <section class="card">
         <header><h2>Slowest jobs {range ? 'of this window' : 'lately'}</h2><a href={linkTo('slow')}>all</a>
@@ -174,8 +183,8 @@ function ForWhom(p: { windows: WindowOf[]; q: number; on: (f: Filter) => void })
               return (
                 <tr key={r.key}>
                   <td><button type="button" class="row text"
-                    onClick={() => p.on({ path: r.path, policy: r.policy, tenant: r.tenant })}>{r.path}
-                    </button></td>
+                    onClick={() => p.on({ ...noFilter, path: r.path, policy: r.policy, tenant: r.tenant })}>
+                    {r.path}</button></td>
                   <td>{r.policy}</td><td>{tenantName(r.tenant)}</td>
                   <td class="n">{count(r.h[response]!.count)}</td><td class="n">{count(r.h[run]!.count)}</td>
                   <td class="n">{time(r.h[response]!.quantile(0.5))}</td>
@@ -195,9 +204,65 @@ function ForWhom(p: { windows: WindowOf[]; q: number; on: (f: Filter) => void })
   )
 }
 
-function filterOptions(list: WindowOf[]): { paths: string[]; policies: string[]; tenants: string[] } {
+// ByFunction is a table of the counts by function.
+function ByFunction(p: { windows: WindowOf[]; seconds: number; on: (f: Filter) => void }) {
+  const by = new Map<string, { parts: Histogram[][]; slots: number }>()
+  const find = (name: string) => {
+    let row = by.get(name)
+    if (!row) by.set(name, row = { parts: [], slots: 0 })
+    return row
+  }
+  let counts = 0
+  for (const w of p.windows) {
+    for (const f of w.Functions ?? []) find(f.Function).parts.push(seriesHistograms(f))
+    if (w.Capacity > 0) counts++
+    for (const u of w.FunctionSlots ?? []) find(u.Name).slots += u.Slots
+  }
+  const rows = [...by.entries()].map(([name, r]) => ({ name, slots: counts ? r.slots / counts : 0,
+    h: sumHistograms(r.parts) })).sort((a, b) => b.h[response]!.count - a.h[response]!.count)
+  return (
+    <section class="card">
+      <header><h2>By function</h2>
+        <span class="dim">most tasks first; click a function to see its tasks in the charts. The 16 largest
+          have a row, and the rest together: other</span></header>
+      <div class="scroll" tabIndex={0} role="region" aria-label="by function">
+        <table>
+          <thead>
+            <tr><th scope="col">function</th><th scope="col" class="n">tasks/s</th>
+              <th scope="col" class="n" title="tasks without a result">failed</th>
+              <th scope="col" class="n" title="mean, of tasks at workers">slots</th>
+              <th scope="col" class="n" title="from when the task could start to its result">task p50</th>
+              <th scope="col" class="n">p99</th><th scope="col" class="n">p99.9</th>
+              <th scope="col" class="n">run p50</th><th scope="col" class="n">p99</th></tr>
+          </thead>
+          <tbody>
+            {rows.map((r) => (
+              <tr key={r.name}>
+                <td><button type="button" class="row text"
+                  onClick={() => p.on({ ...noFilter, function: r.name })}>{r.name}</button></td>
+                <td class="n">{rate(p.seconds ? r.h[response]!.count / p.seconds : 0)}</td>
+                <td class={r.h[failure]!.count ? 'n bad' : 'n'}>{count(r.h[failure]!.count)}</td>
+                <td class="n">{digits(r.slots)}</td>
+                <td class="n">{time(r.h[response]!.quantile(0.5))}</td>
+                <td class="n">{time(r.h[response]!.quantile(0.99))}</td>
+                <td class="n">{time(r.h[response]!.quantile(0.999))}</td>
+                <td class="n">{time(r.h[run]!.quantile(0.5))}</td>
+                <td class="n">{time(r.h[run]!.quantile(0.99))}</td>
+              </tr>
+            ))}
+            {rows.length === 0 && <tr><td colSpan={9} class="dim">no task ended in this time</td></tr>}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  )
+}
+
+function filterOptions(list: WindowOf[]): { paths: string[]; policies: string[]; tenants: string[];
+  functions: string[] } {
   const series = list.flatMap((w) => w.Series)
   const some = (f: (s: { Path: string; Policy: string; Tenant: string }) => string) =>
     [...new Set(series.map(f))].sort()
-  return { paths: some((s) => s.Path), policies: some((s) => s.Policy), tenants: some((s) => s.Tenant) }
+  return { paths: some((s) => s.Path), policies: some((s) => s.Policy), tenants: some((s) => s.Tenant),
+    functions: [...new Set(list.flatMap((w) => (w.Functions ?? []).map((f) => f.Function)))].sort() }
 }

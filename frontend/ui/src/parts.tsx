@@ -80,6 +80,12 @@ export function Blame(p: { job: Job; wide?: boolean }) {
   )
 }
 
+// functionsOf names the functions of a job. Frontends name at most eight.
+export function functionsOf(j: Job): string {
+  const list = j.Functions ?? []
+  return list.length > 0 ? list.join(', ') + (list.length === 8 ? ', …' : '') : 'a job'
+}
+
 // mainCause returns the largest part of a job's response beside the run, or 'run' if that part is under a
 // tenth.
 export function mainCause(j: Job): string {

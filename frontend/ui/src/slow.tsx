@@ -4,14 +4,15 @@ import type { Job } from './api'
 import { partMeaning } from './colors'
 import { count, tenantName, time, when } from './format'
 import { live, type Length, useWindows } from './live'
-import { Blame, linkTo, Tabs, mainCause } from './parts'
+import { Blame, functionsOf, linkTo, Tabs, mainCause } from './parts'
 
 export function SlowTable(p: { jobs: Job[] }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="slowest jobs">
       <table class="jobs">
         <thead>
-          <tr><th scope="col">job</th><th scope="col">arrived</th><th scope="col" class="n">response</th>
+          <tr><th scope="col">job</th><th scope="col">functions</th><th scope="col">arrived</th>
+            <th scope="col" class="n">response</th>
             <th scope="col" class="blame" title="the response, split along the critical path">blame</th>
             <th scope="col" title="the largest part besides run">mostly</th>
             <th scope="col">policy</th><th scope="col">tenant</th><th scope="col" class="n">tasks</th>
@@ -21,13 +22,13 @@ export function SlowTable(p: { jobs: Job[] }) {
           {p.jobs.map((j) => (
             <tr key={j.Handle.Job}>
               <td><a class="row id" href={linkTo('job', j.Handle.Job)}>{j.Handle.Job}</a></td>
-              <td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
+              <td>{functionsOf(j)}</td><td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
               <td class="blame"><Blame job={j} /></td><td>{mainCause(j) || '–'}</td><td>{j.Policy}</td>
               <td>{tenantName(j.Tenant)}</td>
               <td class="n">{count(j.Tasks)}</td><td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td>
             </tr>
           ))}
-          {p.jobs.length === 0 && <tr><td colSpan={9} class="dim">no job is kept from this time</td></tr>}
+          {p.jobs.length === 0 && <tr><td colSpan={10} class="dim">no job is kept from this time</td></tr>}
         </tbody>
       </table>
     </div>
@@ -46,7 +47,8 @@ function groupByCause(jobs: Job[]): { part: string; n: number; traits: string }[
 }
 
 const traits: readonly (readonly [string, (j: Job) => string])[] = [
-  ['policy', (j) => j.Policy], ['class', (j) => j.Class], ['tenant', (j) => tenantName(j.Tenant)],
+  ['function', functionsOf], ['policy', (j) => j.Policy], ['class', (j) => j.Class],
+  ['tenant', (j) => tenantName(j.Tenant)],
   ['frontend', (j) => j.Frontend],
 ]
 

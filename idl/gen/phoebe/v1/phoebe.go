@@ -6044,6 +6044,44 @@ var fieldIDToName_Refusals = map[int16]string{
 	2: "times",
 }
 
+type FunctionSeries struct {
+	Function   string `thrift:"function,1,required" frugal:"1,required,string" json:"function"`
+	Histograms []byte `thrift:"histograms,2,required" frugal:"2,required,binary" json:"histograms"`
+}
+
+func NewFunctionSeries() *FunctionSeries {
+	return &FunctionSeries{}
+}
+
+func (p *FunctionSeries) InitDefault() {
+}
+
+func (p *FunctionSeries) GetFunction() (v string) {
+	return p.Function
+}
+
+func (p *FunctionSeries) GetHistograms() (v []byte) {
+	return p.Histograms
+}
+func (p *FunctionSeries) SetFunction(val string) {
+	p.Function = val
+}
+func (p *FunctionSeries) SetHistograms(val []byte) {
+	p.Histograms = val
+}
+
+func (p *FunctionSeries) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("FunctionSeries(%+v)", *p)
+}
+
+var fieldIDToName_FunctionSeries = map[int16]string{
+	1: "function",
+	2: "histograms",
+}
+
 type SlotUse struct {
 	Name  string `thrift:"name,1,required" frugal:"1,required,string" json:"name"`
 	Slots int64  `thrift:"slots,2,required" frugal:"2,required,i64" json:"slots"`
@@ -6083,20 +6121,21 @@ var fieldIDToName_SlotUse = map[int16]string{
 }
 
 type Window struct {
-	AtUs          int64       `thrift:"at_us,1,required" frugal:"1,required,i64" json:"at_us"`
-	LengthUs      int64       `thrift:"length_us,2,required" frugal:"2,required,i64" json:"length_us"`
-	Series        []*Series   `thrift:"series,3" frugal:"3,default,list<Series>" json:"series"`
-	Accepted      int64       `thrift:"accepted,4" frugal:"4,default,i64" json:"accepted"`
-	Tasks         int64       `thrift:"tasks,5" frugal:"5,default,i64" json:"tasks"`
-	Failed        int64       `thrift:"failed,6" frugal:"6,default,i64" json:"failed"`
-	Refusals      []*Refusals `thrift:"refusals,7" frugal:"7,default,list<Refusals>" json:"refusals"`
-	QueueAgeUs    int64       `thrift:"queue_age_us,8" frugal:"8,default,i64" json:"queue_age_us"`
-	TasksPending  int32       `thrift:"tasks_pending,9" frugal:"9,default,i32" json:"tasks_pending"`
-	TasksRunning  int32       `thrift:"tasks_running,10" frugal:"10,default,i32" json:"tasks_running"`
-	Frontends     int32       `thrift:"frontends,11" frugal:"11,default,i32" json:"frontends"`
-	Capacity      *int64      `thrift:"capacity,20,optional" frugal:"20,optional,i64" json:"capacity,omitempty"`
-	TenantSlots   []*SlotUse  `thrift:"tenant_slots,21" frugal:"21,default,list<SlotUse>" json:"tenant_slots"`
-	FunctionSlots []*SlotUse  `thrift:"function_slots,22" frugal:"22,default,list<SlotUse>" json:"function_slots"`
+	AtUs          int64             `thrift:"at_us,1,required" frugal:"1,required,i64" json:"at_us"`
+	LengthUs      int64             `thrift:"length_us,2,required" frugal:"2,required,i64" json:"length_us"`
+	Series        []*Series         `thrift:"series,3" frugal:"3,default,list<Series>" json:"series"`
+	Accepted      int64             `thrift:"accepted,4" frugal:"4,default,i64" json:"accepted"`
+	Tasks         int64             `thrift:"tasks,5" frugal:"5,default,i64" json:"tasks"`
+	Failed        int64             `thrift:"failed,6" frugal:"6,default,i64" json:"failed"`
+	Refusals      []*Refusals       `thrift:"refusals,7" frugal:"7,default,list<Refusals>" json:"refusals"`
+	QueueAgeUs    int64             `thrift:"queue_age_us,8" frugal:"8,default,i64" json:"queue_age_us"`
+	TasksPending  int32             `thrift:"tasks_pending,9" frugal:"9,default,i32" json:"tasks_pending"`
+	TasksRunning  int32             `thrift:"tasks_running,10" frugal:"10,default,i32" json:"tasks_running"`
+	Frontends     int32             `thrift:"frontends,11" frugal:"11,default,i32" json:"frontends"`
+	Capacity      *int64            `thrift:"capacity,20,optional" frugal:"20,optional,i64" json:"capacity,omitempty"`
+	TenantSlots   []*SlotUse        `thrift:"tenant_slots,21" frugal:"21,default,list<SlotUse>" json:"tenant_slots"`
+	FunctionSlots []*SlotUse        `thrift:"function_slots,22" frugal:"22,default,list<SlotUse>" json:"function_slots"`
+	Functions     []*FunctionSeries `thrift:"functions,23" frugal:"23,default,list<FunctionSeries>" json:"functions"`
 }
 
 func NewWindow() *Window {
@@ -6181,6 +6220,10 @@ func (p *Window) GetTenantSlots() (v []*SlotUse) {
 func (p *Window) GetFunctionSlots() (v []*SlotUse) {
 	return p.FunctionSlots
 }
+
+func (p *Window) GetFunctions() (v []*FunctionSeries) {
+	return p.Functions
+}
 func (p *Window) SetAtUs(val int64) {
 	p.AtUs = val
 }
@@ -6223,6 +6266,9 @@ func (p *Window) SetTenantSlots(val []*SlotUse) {
 func (p *Window) SetFunctionSlots(val []*SlotUse) {
 	p.FunctionSlots = val
 }
+func (p *Window) SetFunctions(val []*FunctionSeries) {
+	p.Functions = val
+}
 
 func (p *Window) IsSetCapacity() bool {
 	return p.Capacity != nil
@@ -6250,6 +6296,7 @@ var fieldIDToName_Window = map[int16]string{
 	20: "capacity",
 	21: "tenant_slots",
 	22: "function_slots",
+	23: "functions",
 }
 
 type WatchResponse struct {
@@ -6575,6 +6622,7 @@ type JobSummary struct {
 	DueUs      int64     `thrift:"due_us,17" frugal:"17,default,i64" json:"due_us"`
 	Copies     int32     `thrift:"copies,18" frugal:"18,default,i32" json:"copies"`
 	Preempted  int32     `thrift:"preempted,19" frugal:"19,default,i32" json:"preempted"`
+	Functions  []string  `thrift:"functions,25" frugal:"25,default,list<string>" json:"functions"`
 }
 
 func NewJobSummary() *JobSummary {
@@ -6691,6 +6739,10 @@ func (p *JobSummary) GetCopies() (v int32) {
 func (p *JobSummary) GetPreempted() (v int32) {
 	return p.Preempted
 }
+
+func (p *JobSummary) GetFunctions() (v []string) {
+	return p.Functions
+}
 func (p *JobSummary) SetJob(val string) {
 	p.Job = val
 }
@@ -6748,6 +6800,9 @@ func (p *JobSummary) SetCopies(val int32) {
 func (p *JobSummary) SetPreempted(val int32) {
 	p.Preempted = val
 }
+func (p *JobSummary) SetFunctions(val []string) {
+	p.Functions = val
+}
 
 func (p *JobSummary) IsSetJobClass() bool {
 	return p.JobClass != nil
@@ -6780,6 +6835,7 @@ var fieldIDToName_JobSummary = map[int16]string{
 	17: "due_us",
 	18: "copies",
 	19: "preempted",
+	25: "functions",
 }
 
 type JobsResponse struct {
