@@ -6,7 +6,8 @@ import { css, useDark } from './colors'
 import { clock } from './format'
 import { announce } from './parts'
 
-export interface Line { label: string; color: string; values: (number | null)[]; title?: string }
+export interface Line { label: string; color: string; values: (number | null)[]; title?: string;
+  dash?: number[] }
 
 export interface Range { from: number; to: number }
 
@@ -59,8 +60,9 @@ export function Chart(p: Props) {
           values: (_u, ticks) => ticks.map((t) => (t === null ? '' : latest.current.format(t))) },
       ],
       series: [{}, ...drawOrder(p).map((l) => ({
-        label: l.label, stroke: l.color, width: p.stacked ? 0 : 1.5, spanGaps: false, points: { show: false },
-        ...(p.stacked ? { fill: l.color } : {}),
+        label: l.label, stroke: l.color, width: p.stacked ? 0 : l.dash ? 2 : 1.5, spanGaps: false,
+        points: { show: false },
+        ...(p.stacked ? { fill: l.color } : {}), ...(l.dash ? { dash: l.dash } : {}),
           ...(p.bars ? { paths: uPlot.paths.bars!({ size: [0.8, 20] }), fill: l.color } : {}),
       }))],
       hooks: {
@@ -136,7 +138,12 @@ export function Chart(p: Props) {
       <ul class="legend">
         {p.lines.map((l) => (
           <li key={l.label} title={l.title}>
-            <i style={{ background: l.color }} />{l.label} <b>{shown === null ? '–'
+            {p.stacked ? <i style={{ background: l.color }} /> : (
+              <svg width="22" height="9" aria-hidden="true">
+                <line x1="0" y1="5" x2="22" y2="5" stroke={l.color} stroke-width="2"
+                  stroke-dasharray={l.dash?.join(' ')} />
+              </svg>
+            )}{l.label} <b>{shown === null ? '–'
               : p.format(l.values[shown] ?? null)}</b>
           </li>
         ))}

@@ -5,7 +5,8 @@ import { failedColor, partMeaning, partColor, useDark, vainColor, bindingMeaning
 import { clock, count, tenantName, time, when } from './format'
 import { taskAt, drawLanes, type Lane, layoutLanes, type Mode, type View } from './gantt'
 import { phases } from './histogram'
-import { Admin, Blame, Failure, functionsOf, goTo, linkTo, announce, Tabs, Tile, useWidth } from './parts'
+import { Admin, Blame, Failure, functionsOf, goTo, keptMeaning, linkTo, announce, Tabs, Tile,
+  useWidth } from './parts'
 import { spansOf, type Tasks, loadTrace } from './trace'
 
 export function JobPage(p: { job: string }) {
@@ -42,8 +43,8 @@ export function JobPage(p: { job: string }) {
         <Tile label="placed by" value={j.Path || '–'} />
         <Tile label="tenant" value={tenantName(j.Tenant)} />
         <Tile label="frontend" value={tasks.frontend || j.Frontend} />
-        <Tile label="kept because" title="why the frontend still keeps the job"
-          value={(j.Kept ?? []).join(', ') || (j.Running ? 'running' : '–')} />
+        <Tile label="kept as" title={`why the frontend still keeps the job: ${keptMeaning}`}
+          value={(j.Kept ?? []).join(', ') || (j.Running ? 'open' : '–')} />
       </dl>
       <section class="card">
         <header><h2>Blame</h2><span class="dim">the response, split along the critical path (the tasks that

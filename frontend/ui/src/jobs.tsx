@@ -1,8 +1,9 @@
 // All jobs under way or kept. Pages are loaded as the viewer scrolls.
-import { useEffect, useRef, useState } from 'preact/hooks'
+import type { ComponentChildren } from 'preact'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { get, type Job, type JobPage } from './api'
 import { count, tenantName, time, when } from './format'
-import { Blame, functionsOf, linkTo, announce } from './parts'
+import { Blame, BlameLegend, functionsOf, keptMeaning, linkTo, announce } from './parts'
 
 const rowHeight = 29
 
@@ -11,8 +12,50 @@ interface Asked { policy: string; tenant: string; id: string; slower: string; fa
 
 const nothing: Asked = { policy: '', tenant: '', id: '', slower: '', failed: false, running: false }
 
-export function Jobs() {
-  const [asked, setAsked] = useState<Asked>(nothing)
+interface ColumnOf { name: string; style: string; title?: string; value: (j: Job) => string | number;
+  cell: (j: Job) => ComponentChildren }
+
+const columns: readonly ColumnOf[] = [
+  { name: 'job', style: 'w-id', value: (j) => j.Handle.Job,
+    cell: (j) => <a class="row id" href={linkTo('job', j.Handle.Job)}>{j.Handle.Job}</a> },
+  { name: 'functions', style: 'w-t', value: functionsOf, cell: functionsOf },
+  { name: 'arrived', style: 'w-when', value: (j) => Date.parse(j.Came), cell: (j) => when(j.Came) },
+  { name: 'response', style: 'n w-n', title: 'from arrival to the last outcome; of an open job: so far',
+    value: (j) => j.Response, cell: (j) => time(j.Response) },
+  { name: 'blame', style: 'blame', title: 'the response, split along the critical path; of an open job: ' +
+    'the part of its tasks that has ended', value: (j) => (j.Running ? j.Ended / Math.max(1, j.Tasks) : 2),
+    cell: (j) => <Blame job={j} /> },
+  { name: 'tasks', style: 'n w-n', value: (j) => j.Tasks,
+    cell: (j) => (j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)) },
+  { name: 'failed', style: 'n w-n', title: 'tasks without a result', value: (j) => j.Failed,
+    cell: (j) => <span class={j.Failed ? 'bad' : ''}>{count(j.Failed)}</span> },
+  { name: 'kept as', style: 'w-t', title: `why frontends keep the job: ${keptMeaning}`,
+    value: (j) => (j.Running ? '' : (j.Kept ?? []).join()), cell: (j) => (j.Running ? <b>open</b>
+      : (j.Kept ?? []).join(', ') || '–') },
+  { name: 'policy', style: 'w-t', value: (j) => j.Policy, cell: (j) => j.Policy },
+  { name: 'tenant', style: 'w-t', value: (j) => j.Tenant, cell: (j) => tenantName(j.Tenant) },
+  { name: 'class', style: 'w-n', value: (j) => j.Class, cell: (j) => j.Class },
+  { name: 'placed by', style: 'w-n', value: (j) => j.Path, cell: (j) => j.Path },
+  { name: 'frontend', style: 'w-t', value: (j) => j.Frontend, cell: (j) => j.Frontend },
+]
+
+interface Order { by: string; up: boolean }
+
+const latestFirst: Order = { by: 'arrived', up: false }
+const maxSorted = 2000 // jobs that are loaded to be sorted
+
+// sortJobs sorts jobs that come latest first. Equal jobs stay in this order.
+function sortJobs(jobs: Job[], order: Order): Job[] {
+  const c = columns.find((c) => c.name === order.by)
+  if (!c || (order.by === latestFirst.by && !order.up)) return jobs
+  return jobs.map((job) => ({ job, value: c.value(job) })).sort((a, b) => (a.value < b.value ? -1
+    : a.value > b.value ? 1 : 0) * (order.up ? 1 : -1)).map((x) => x.job)
+}
+
+export function Jobs(p: { rest: string[] }) {
+  const [asked, setAsked] = useState<Asked>({ ...nothing, failed: p.rest[0] === 'failed',
+    running: p.rest[0] === 'running' })
+  const [order, setOrder] = useState(latestFirst)
   const [jobs, setJobs] = useState<Job[]>([])
   const [next, setNext] = useState<string | null>('')
   const [silent, setSilent] = useState<string[]>([])
@@ -62,6 +105,20 @@ export function Jobs() {
     }
   }, [key])
 
+  // Frontends list the latest jobs first. So another order takes more jobs than are in sight.
+  const isSorted = order.by !== latestFirst.by || order.up
+  useEffect(() => {
+    if (!isSorted || !next || asking.current || jobs.length >= maxSorted) return
+    void more(next, jobs, stop.current.signal)
+  }, [isSorted, next, jobs.length])
+  const shown = useMemo(() => sortJobs(jobs, order), [jobs, order])
+  const sortBy = (name: string) => {
+    const to = { by: name, up: order.by === name ? !order.up : false }
+    setOrder(to)
+    if (box.current) box.current.scrollTop = 0
+    announce(`sorted by ${name}, ${to.up ? 'lowest' : 'highest'} first`)
+  }
+
   const height = box.current?.clientHeight ?? 600
   const first = Math.max(0, Math.floor(top / rowHeight) - 20),
     end = Math.min(jobs.length, first + Math.ceil(height / rowHeight) + 40)
@@ -91,43 +148,44 @@ export function Jobs() {
           <input type="checkbox" checked={asked.running}
           onChange={(e) => setAsked({ ...asked, running: e.currentTarget.checked })} /> running</label>
         <button type="button" onClick={() => setAgain(again + 1)}>refresh</button>
-        <span class="dim">{count(jobs.length)}
-          {next ? '+' : ''} jobs: all that run, failed or slow ones, and a sample</span>
+        <span class="dim">{isSorted && next ? `sorted: the ${count(jobs.length)} latest`
+          : `${count(jobs.length)}${next ? '+' : ''}`} jobs: all open ones, failed or slow ones, and a
+          sample</span>
       </form>
       {error && <p class="bad" role="alert">{error}</p>}
       {silent.length > 0 && <p class="bad"
         role="alert">No answer from {silent.join(', ')}: their jobs are missing.</p>}
       <section class="card fill">
+        <BlameLegend jobs={shown.slice(first, end)} />
         <div class="scroll tall" tabIndex={0} role="region" aria-label="jobs" ref={box} onScroll={onScroll}>
           <table class="jobs fixed" aria-rowcount={next ? -1 : jobs.length + 1}>
             <thead>
-              <tr aria-rowindex={1}><th scope="col" class="w-id">job</th>
-                <th scope="col" class="w-t">functions</th>
-                <th scope="col" class="w-when">arrived</th><th scope="col" class="n w-n">response</th>
-                <th scope="col" class="blame" title="the response, split along the critical path">blame</th>
-                <th scope="col" class="n w-n">tasks</th>
-                <th scope="col" class="n w-n">failed</th><th scope="col" class="w-t">policy</th>
-                <th scope="col" class="w-t">tenant</th><th scope="col" class="w-n">class</th>
-                <th scope="col" class="w-t">placed by</th><th scope="col" class="w-t">frontend</th></tr>
+              <tr aria-rowindex={1}>
+                {columns.map((c) => (
+                  <th scope="col" key={c.name} class={c.style} title={c.title}
+                    aria-sort={order.by !== c.name ? undefined : order.up ? 'ascending' : 'descending'}>
+                    <button type="button" class="text" onClick={() => sortBy(c.name)}>{c.name}{
+                      order.by !== c.name ? '' : order.up ? ' ▲' : ' ▼'}</button>
+                  </th>
+                ))}
+              </tr>
             </thead>
             <tbody>
               {first > 0 && <tr aria-hidden="true" style={{ height: `${first * rowHeight}px` }} />}
-              {jobs.slice(first, end).map((j, i) => (
-                <tr key={j.Handle.Job} aria-rowindex={first + i + 2}>
-                  <td><a class="row id" href={linkTo('job', j.Handle.Job)}>{j.Handle.Job}</a></td>
-                  <td title={functionsOf(j)}>{functionsOf(j)}</td>
-                  <td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
-                  <td class="blame"><Blame job={j} /></td>
-                  <td class="n">{j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)}</td>
-                  <td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td><td>{j.Policy}</td>
-                  <td>{tenantName(j.Tenant)}</td><td>{j.Class}</td><td>{j.Path}</td><td>{j.Frontend}</td>
+              {shown.slice(first, end).map((j, i) => (
+                <tr key={j.Handle.Job} aria-rowindex={first + i + 2} class={j.Running ? 'open' : ''}>
+                  {columns.map((c) => {
+                    const cell = c.cell(j)
+                    const title = typeof cell === 'string' ? cell : undefined
+                    return <td key={c.name} class={c.style} title={title}>{cell}</td>
+                  })}
                 </tr>
               ))}
               {end < jobs.length
                 && <tr aria-hidden="true" style={{ height: `${(jobs.length - end) * rowHeight}px` }} />}
               {jobs.length === 0
-                && <tr><td colSpan={12} class="dim">{next === '' ? 'loading…'
-                : 'no running or kept job matches'}</td></tr>}
+                && <tr><td colSpan={columns.length} class="dim">{next === '' ? 'loading…'
+                : 'no open or kept job matches'}</td></tr>}
             </tbody>
           </table>
         </div>

@@ -1,5 +1,5 @@
 // The frame of all pages: navigation, alarms and keys.
-import { type ComponentChildren, render } from 'preact'
+import { type ComponentChildren, type FunctionComponent, render } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { loadTheme, switchTheme, useDark } from './colors'
 import { Estimates } from './estimates'
@@ -66,8 +66,8 @@ function Page() {
 
   let shown: ComponentChildren
   if (entry) {
-    const P = entry[3]
-    shown = <P key={name} />
+    const P: FunctionComponent<{ rest: string[] }> = entry[3]
+    shown = <P key={at.join('/')} rest={at.slice(1)} />
   } else if (name === 'job' && at[1]) shown = <JobPage key={at[1]} job={at[1]} />
   else if (name === 'task' && at[1] && at[2]) shown = <TaskPage key={`${at[1]}/${at[2]}`} job={at[1]}
     task={at[2]} />

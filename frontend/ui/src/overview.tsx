@@ -13,6 +13,7 @@ import { SlowTable } from './slow'
 const lengths = [[1, 'minute'], [10, '10 min'], [300, '6 h']] as const
 const quantiles = [[0.5, 'p50'], [0.9, 'p90'], [0.99, 'p99'], [0.999, 'p99.9']] as const
 const ratio = (x: number | null) => (x === null ? '–' : `${digits(x / 1e6)}×`)
+const dashed = [7, 4], dotted = [2, 3] // so that percentiles can be told apart without colours
 const reasons: Record<string, string> = {
   1: 'invalid', 2: 'too large', 3: 'no worker', 4: 'overloaded', 5: 'draining', 6: 'unknown job',
   7: 'unauthorized', 8: 'owner lost',
@@ -90,8 +91,9 @@ export function Overview() {
         {!ofFunction && <Tile label="jobs/s" value={rate(seconds ? jobs / seconds : 0)} />}
         <Tile label="tasks/s" value={rate(seconds ? (all ? tasks : sum[run]!.count) / seconds : 0)}
           title="with an outcome" />
-        <Tile label="failed tasks" value={count(failed)} bad={failed > 0}
-          title="however placed, of all policies and tenants" />
+        <Tile label="failed tasks" bad={failed > 0} to={linkTo('jobs', 'failed')}
+          value={`${count(failed)}, ${rate(seconds ? failed / seconds : 0)}/s`}
+          title="number and rate, of all policies and tenants; opens the jobs with failed tasks" />
         <Tile label="refused" value={count(refused)} bad={refused > 0}
           title="jobs, of all policies and tenants" />
         <Tile label="queue age" value={time(age)} bad={age > 1e9}
@@ -105,13 +107,13 @@ export function Overview() {
         <Chart {...common} title={ofFunction ? `Time of tasks of ${filter.function}` : 'Response of jobs'} log
           format={time} lines={[
           { label: 'p50', color: c[0], values: quantilesOf(response, 0.5) },
-          { label: 'p99', color: c[1], values: quantilesOf(response, 0.99) },
-          { label: 'p99.9', color: c[2], values: quantilesOf(response, 0.999) },
+          { label: 'p99', color: c[1], values: quantilesOf(response, 0.99), dash: dashed },
+          { label: 'p99.9', color: c[2], values: quantilesOf(response, 0.999), dash: dotted },
         ]} />
         {!ofFunction && <Chart {...common} title="Slowdown of jobs" log format={ratio} lines={[
           { label: 'p50', color: c[0], values: quantilesOf(slowdown, 0.5) },
-          { label: 'p99', color: c[1], values: quantilesOf(slowdown, 0.99) },
-          { label: 'p99.9', color: c[2], values: quantilesOf(slowdown, 0.999) },
+          { label: 'p99', color: c[1], values: quantilesOf(slowdown, 0.99), dash: dashed },
+          { label: 'p99.9', color: c[2], values: quantilesOf(slowdown, 0.999), dash: dotted },
         ]} />}
         <Chart {...common} title={`Phases of tasks, ${quantiles.find(([v]) => v === q)![1]} of each`} stacked
           format={time} height={180}

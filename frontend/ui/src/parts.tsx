@@ -18,10 +18,11 @@ export function linkTo(...parts: (string | number)[]): string {
   return `#/${parts.map((p) => encodeURIComponent(p)).join('/')}`
 }
 
-export function Tile(p: { label: string; value: string; title?: string; bad?: boolean }) {
+export function Tile(p: { label: string; value: string; title?: string; bad?: boolean; to?: string }) {
   return (
     <div class={p.bad ? 'tile bad' : 'tile'} title={p.title ?? p.value}>
-      <dt>{p.label}</dt><dd>{p.value}</dd>
+      <dt class={p.title ? 'word' : ''}>{p.label}</dt>
+      <dd>{p.to ? <a href={p.to}>{p.value}</a> : p.value}</dd>
     </div>
   )
 }
@@ -57,7 +58,12 @@ export function Blame(p: { job: Job; wide?: boolean }) {
   const dark = useDark()
   const list = (p.job.Blame ?? []).filter((b) => b.Took > 0)
   const all = list.reduce((n, b) => n + b.Took, 0)
-  if (all === 0) return <span class="dim">{p.job.Running ? 'under way' : 'not kept'}</span>
+  if (p.job.Running && !p.wide) {
+    const done = p.job.Ended / Math.max(1, p.job.Tasks)
+    return <div class="blame open" role="img" aria-label={`open: ${share(done)} of the tasks have ended`}
+      title={`open: ${share(done)} of the tasks have ended`}><i style={{ width: `${100 * done}%` }} /></div>
+  }
+  if (all === 0) return <span class="dim">{p.job.Running ? 'open: the job has not ended' : 'not kept'}</span>
   const largest = [...list].sort((a, b) => b.Took - a.Took)
   const text = largest.map((b) => `${b.Part} ${time(b.Took)} (${share(b.Took / all)})`).join(', ')
   return (
@@ -79,6 +85,24 @@ export function Blame(p: { job: Job; wide?: boolean }) {
     </>
   )
 }
+
+// BlameLegend explains the colours of the blame bars of some jobs.
+export function BlameLegend(p: { jobs: Job[] }) {
+  const dark = useDark()
+  const found = new Set(p.jobs.flatMap((j) => (j.Blame ?? []).filter((b) => b.Took > 0).map((b) => b.Part)))
+  return (
+    <ul class="legend" aria-label="colours of blame">
+      {Object.keys(partMeaning).filter((part) => found.has(part)).map((part) => <li key={part}
+        title={partMeaning[part]}><i style={{ background: partColor(part, dark) }} />{part}</li>)}
+      {p.jobs.some((j) => j.Running) && <li title="the part of an open job's tasks that has ended"><i
+        class="open" />open</li>}
+    </ul>
+  )
+}
+
+// keptMeaning explains the reasons to keep a job.
+export const keptMeaning = 'failed: a task has no result; slow: among the 64 slowest of a minute and policy; ' +
+  'sample: drawn by lot'
 
 // functionsOf names the functions of a job. Frontends name at most eight.
 export function functionsOf(j: Job): string {

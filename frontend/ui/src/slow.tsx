@@ -4,10 +4,12 @@ import type { Job } from './api'
 import { partMeaning } from './colors'
 import { count, tenantName, time, when } from './format'
 import { live, type Length, useWindows } from './live'
-import { Blame, functionsOf, linkTo, Tabs, mainCause } from './parts'
+import { Blame, BlameLegend, functionsOf, linkTo, Tabs, mainCause } from './parts'
 
 export function SlowTable(p: { jobs: Job[] }) {
   return (
+    <>
+    <BlameLegend jobs={p.jobs} />
     <div class="scroll" tabIndex={0} role="region" aria-label="slowest jobs">
       <table class="jobs">
         <thead>
@@ -32,6 +34,7 @@ export function SlowTable(p: { jobs: Job[] }) {
         </tbody>
       </table>
     </div>
+    </>
   )
 }
 

@@ -324,6 +324,40 @@ test('the fleet has its history after a reload', async () => {
   await context.close()
 })
 
+test('jobs are sorted, explained, and found by their failures', async () => {
+  await open()
+  const tile = page.locator('.tile').filter({ hasText: 'failed tasks' })
+  await tile.getByText(/^[1-9][0-9,]*, [0-9.]+\/s$/).waitFor()
+  const dashes = await page.locator('.chart').filter({ hasText: 'Response of jobs' }).locator('.legend line')
+    .evaluateAll((lines) => lines.map((l) => l.getAttribute('stroke-dasharray')))
+  assert.equal(new Set(dashes).size, 3, `p50, p99 and p99.9 have the dashes ${dashes}`)
+  await page.getByRole('region', { name: 'by function' }).getByRole('button', { name: 'sleep' }).click()
+  await page.getByRole('heading', { name: 'Time of tasks of sleep' }).waitFor()
+  await tile.getByRole('link').click()
+  await page.getByRole('heading', { level: 1, name: 'Jobs' }).waitFor({ state: 'attached' })
+  assert.ok(await page.getByRole('checkbox', { name: 'failed' }).isChecked())
+  const table = page.getByRole('region', { name: 'jobs' })
+  const column = async (name) => {
+    const at = await table.locator('thead th').evaluateAll((cells, name) => cells.findIndex((c) => c.textContent.startsWith(name)), name)
+    return table.locator('tbody tr:not([aria-hidden])').evaluateAll((rows, at) => rows.map((r) => r.children[at].textContent), at)
+  }
+  await table.locator('.row').first().waitFor()
+  for (const n of await column('failed')) assert.ok(Number(n.replace(',', '')) > 0, `${n} failed`)
+  await page.getByRole('checkbox', { name: 'failed' }).uncheck()
+  await table.locator('tr.open').filter({ hasText: 'open' }).first().waitFor()
+  await page.getByRole('list', { name: 'colours of blame' }).getByText('run', { exact: true }).waitFor()
+  for (const order of ['descending', 'ascending']) {
+    await table.getByRole('button', { name: 'tasks' }).click()
+    await table.locator(`th[aria-sort=${order}]`).waitFor()
+    const tasks = (await column('tasks')).map((n) => Number(n.split(' / ').pop().replace(',', '')))
+    const sorted = [...tasks].sort((a, b) => (order === 'ascending' ? a - b : b - a))
+    assert.deepEqual(tasks, sorted)
+  }
+  assert.ok((await column('functions')).every((f) => f.length > 0))
+  assert.deepEqual(page.wrong, [])
+  await page.close()
+})
+
 test('by the keyboard alone', async () => {
   await open()
   const heading = (name) => page.getByRole('heading', { level: 1, name }).waitFor({ state: 'attached' })
