@@ -48,7 +48,8 @@ type storedWindow struct {
 // of keys.
 type packedKey struct {
 	Key
-	end int
+	Counts // in windows of the first ring only
+	end    int
 }
 
 // NewHistory makes an empty History.
@@ -68,10 +69,10 @@ func (h *History) Add(b *Batch) {
 		func(x, y int) int { return cmp.Compare(b.series[y].countAll(), b.series[x].countAll()) })
 	for _, i := range order {
 		s := &b.series[i]
-		if s.countAll() == 0 {
+		if s.countAll() == 0 && b.counts[i].Tasks == 0 {
 			continue
 		}
-		h.packSeries(w, b.keys[i], s)
+		h.packSeries(w, b.keys[i], b.counts[i], s)
 		total := h.totals[b.keys[i]]
 		if total == nil {
 			total = new(series)
@@ -111,7 +112,7 @@ func (h *History) condenseRing(fine, coarse *ring, maxWindows, count int) {
 		w.Add(&o.Tally)
 		w.uses.Add(&o.uses)
 	}
-	h.mergeSeries(last, func(key Key, s *series) { h.packSeries(w, key, s) })
+	h.mergeSeries(last, func(key Key, s *series) { h.packSeries(w, key, Counts{}, s) })
 }
 
 // mergeSeries hands out the merged series of each key in some windows, in the order of the keys' first windows.
@@ -133,13 +134,13 @@ func (h *History) mergeSeries(windows []*storedWindow, do func(Key, *series)) {
 }
 
 // packSeries adds a series to a window. If there is no room, the counts of the series are added to the lost counts.
-func (h *History) packSeries(w *storedWindow, key Key, s *series) {
+func (h *History) packSeries(w *storedWindow, key Key, counts Counts, s *series) {
 	data := s.appendPacked(w.data)
 	if len(data) > maxWindow {
 		h.lostCounts += s.countAll()
 		return
 	}
-	w.data, w.keys = data, append(w.keys, packedKey{key, len(data)})
+	w.data, w.keys = data, append(w.keys, packedKey{key, counts, len(data)})
 }
 
 // unpackSeries adds the histograms of a key to a series.

@@ -73,6 +73,8 @@ type phaseSampler struct {
 	standsFor uint32 // number of tasks represented by the next counted task: all since the last counted task
 	untilNext uint32 // tasks until the next counted task, that task included
 	blockRest uint32 // tasks of the block behind the counted task
+	results   uint32 // all tasks with a result since the last Take
+	failed    uint32 // all tasks without a result since the last Take
 }
 
 // taskPhases are a task's phases, to be counted.
@@ -104,7 +106,11 @@ type Batch struct {
 	from, to time.Time
 	keys     []Key
 	series   []series // by key
+	counts   []Counts // by key
 }
+
+// Counts are numbers of tasks with an outcome: all of them, and those without a result.
+type Counts struct{ Tasks, Failed uint64 }
 
 // Tally holds a window's plain counts, beside the measured times.
 type Tally struct {
@@ -250,11 +256,15 @@ func (in *Intake) flushJobs() {
 // by the phases; 0: a later task represents this task. Call it once for each ended task with a result.
 func (in *Intake) SampleTask(s Slot) uint32 {
 	p := &in.samplers[s.index]
+	p.results++
 	if p.untilNext--; p.untilNext > 0 {
 		return 0
 	}
 	return in.drawNext(p)
 }
+
+// NoteFailed counts a task that has ended without a result.
+func (in *Intake) NoteFailed(s Slot) { in.samplers[s.index].failed++ }
 
 // drawNext notes that a task is counted, and draws the next counted task.
 func (in *Intake) drawNext(p *phaseSampler) uint32 {
@@ -317,8 +327,10 @@ func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	}
 	empty.series = empty.series[:len(empty.keys)]
 	in.batch = empty
+	full.counts = full.counts[:0]
 	for i := range in.samplers {
 		p := &in.samplers[i]
+		full.counts = append(full.counts, Counts{uint64(p.results) + uint64(p.failed), uint64(p.failed)})
 		// The next task is counted, and stands for the tasks since the last counted task, too.
 		*p = phaseSampler{standsFor: p.standsFor - p.untilNext + 1, untilNext: 1}
 	}

@@ -55,6 +55,7 @@ const (
 	Failed  Why = 1 << iota
 	Slow        // among the slowest of its minute and policy
 	Sampled     // drawn by lot, with equal chances for each job of a minute
+	Listed      // listed while under way
 )
 
 // perMinute bounds the slowest jobs of a policy, and the drawn jobs, in a minute.
@@ -175,6 +176,7 @@ const MaxKeptBytes = 64 << 20
 // Jobs holds the kept jobs.
 type Jobs struct {
 	failed, slow, sample jobList
+	listed               listedJobs
 	lost                 uint64
 }
 
@@ -188,7 +190,7 @@ type jobList struct {
 // NewJobs makes an empty Jobs.
 func NewJobs() *Jobs {
 	return &Jobs{failed: jobList{maxBytes: MaxKeptBytes / 2}, slow: jobList{maxBytes: MaxKeptBytes / 4},
-		sample: jobList{maxBytes: MaxKeptBytes / 4}}
+		sample: jobList{maxBytes: MaxKeptBytes / 4}, listed: listedJobs{byID: map[probe.JobID]*listedJob{}}}
 }
 
 // Keep keeps a chosen job. Afterwards the caller must not write to it.
@@ -203,6 +205,7 @@ func (k *Jobs) Keep(c Chosen) {
 	if c.Why&Sampled != 0 {
 		fits = k.sample.keepJob(c.replacesSampled, c) || fits
 	}
+	fits = k.listed.keepJob(c) || fits
 	if !fits {
 		k.CountLost(1)
 	}
@@ -271,6 +274,9 @@ func (k *Jobs) Find(id probe.JobID) (latest Kept, found bool) {
 				latest, found = Kept{j, why}, true
 			}
 		}
+	}
+	if l := k.listed.byID[id]; l != nil && l.job.Job != nil && (!found || l.job.Came.After(latest.Came)) {
+		return l.job, true
 	}
 	return latest, found
 }

@@ -38,8 +38,7 @@ type Packed struct {
 func (p *Packed) Add(m Measure, to *histogram.Histogram) {
 	b := p.Data
 	for range m {
-		var skipped histogram.Histogram
-		b, _ = skipped.MergeFrom(b)
+		b = histogram.Skip(b)
 	}
 	_, _ = to.MergeFrom(b)
 }

@@ -170,6 +170,26 @@ func (h *Histogram) MergeFrom(b []byte) (rest []byte, ok bool) {
 	return b, true
 }
 
+// Skip returns b without the histogram at its start, or nil if the encoding is bad.
+func Skip(b []byte) []byte {
+	used, size := binary.Uvarint(b)
+	if size <= 0 || used > numCells {
+		return nil
+	}
+	b = b[size:]
+	if used == 0 {
+		return b
+	}
+	for range 1 + 2*used { // the sum, and two numbers for each cell
+		_, size := binary.Uvarint(b)
+		if size <= 0 {
+			return nil
+		}
+		b = b[size:]
+	}
+	return b
+}
+
 // Range holds the durations from From on and shorter than To.
 type Range struct{ From, To time.Duration }
 
