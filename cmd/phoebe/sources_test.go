@@ -41,7 +41,7 @@ func TestSources(t *testing.T) {
 }
 
 // A variable that overrides another value of the file is told. A variable with the same value is not.
-func TestOverrideIsTold(t *testing.T) {
+func TestOverrideIsReported(t *testing.T) {
 	clearSettings(t)
 	file := filepath.Join(t.TempDir(), "jobs.yaml")
 	if err := os.WriteFile(file, []byte("most: 7\n"), 0o600); err != nil {
