@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -19,7 +21,8 @@ import (
 )
 
 type benchCmd struct {
-	What string `arg:"" optional:"" enum:"load,noop" default:"load" help:"load: latency of sleeping tasks under an open loop of jobs. noop: round trip and throughput of jobs without work. Default ${default}."`
+	What  string   `arg:"" optional:"" enum:"load,noop,compare" default:"load" help:"load: latency of sleeping tasks under an open loop of jobs. noop: round trip and throughput of jobs without work. compare: by how much the figures of two files of --json differ. Default ${default}."`
+	Files []string `arg:"" optional:"" help:"For compare: the earlier and the later file."`
 
 	Connect   []string `placeholder:"HOST:PORT" help:"Frontends of a running cluster to measure. Default: none, each run starts a cluster."`
 	Against   []string `placeholder:"A,B" group:"load" help:"Compare two fleets of frontends on the same workers: the fleets get the same jobs in turns. A fleet is HOST:PORT; join several frontends with a plus. Default: none."`
@@ -76,6 +79,10 @@ during which other programs used the machine.
   phoebe bench --against 10.0.0.1:7410,10.0.0.2:7410 --load 0.6
   phoebe bench --repeat 9 --for 10s --html report.html
   phoebe bench noop --processes
+  phoebe bench --repeat 5 --json a.json; phoebe bench compare a.json b.json
+
+compare prints how many times each figure is what it was in the first file, with bounds of 95 %
+confidence from Mann and Whitney's test. It needs four repeats in each file.
 
 In the JSON, names end in their units: _ms, _us, _s, _per_s; _cpus are CPUs, _share is from 0 to 1.
 All names: go doc github.com/phoebe-sched/phoebe/bench
@@ -86,6 +93,9 @@ worker, 130 interrupted.`
 
 // Run measures, and prints a table.
 func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) error {
+	if c.What == "compare" {
+		return c.compareFiles(line, out.out)
+	}
 	o, err := c.parseOptions(line)
 	if err != nil {
 		return usageError(err)
@@ -147,6 +157,31 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 	return errors.Join(bench.WriteTable(out.out, doc), write(doc), err)
 }
 
+// compareFiles prints how the later of two files of --json differs from the earlier.
+func (c *benchCmd) compareFiles(line *kong.Context, w io.Writer) error {
+	for _, p := range line.Path {
+		if p.Flag != nil && !p.Resolved && slices.Contains(line.Selected().Flags, p.Flag) {
+			return usageError(fmt.Errorf("--%s has no meaning for phoebe bench compare", p.Flag.Name))
+		}
+	}
+	if len(c.Files) != 2 {
+		return usageError(fmt.Errorf("%d files: name the earlier and the later file of --json, in this order",
+			len(c.Files)))
+	}
+	var docs [2]bench.Document
+	for i, name := range c.Files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return usageError(err)
+		}
+		if err := json.Unmarshal(text, &docs[i]); err != nil {
+			return usageError(fmt.Errorf("%s: %w: give a file of phoebe bench --json", name, err))
+		}
+	}
+	changes, unpaired := bench.CompareDocuments(&docs[0], &docs[1])
+	return bench.WriteChanges(w, &docs[0], &docs[1], changes, unpaired)
+}
+
 // Flags for jobs of a trace only, and for drawn jobs only.
 var (
 	traceFlags = []string{"trace-name", "from", "span", "speedup", "trace-setting", "trace-max-tasks",
@@ -157,6 +192,9 @@ var (
 // parseOptions returns the options of the measurement. Unset flags get the defaults of load or noop. line tells
 // which flags were given.
 func (c *benchCmd) parseOptions(line *kong.Context) (live.Options, error) {
+	if len(c.Files) > 0 {
+		return live.Options{}, fmt.Errorf("%q: only phoebe bench compare takes files", c.Files)
+	}
 	o := live.Options{
 		Connect: c.Connect, Frontends: c.Frontends, Workers: c.Workers, Slots: c.Slots, Policies: c.Policy,
 		Loads:      c.Load,

@@ -785,6 +785,12 @@ func TestBench(t *testing.T) {
 	runPhoebe(t, "bench", "noop", "--connect", c.connect, "--repeat", "2", "--warmup", "10ms", "--for", "100ms",
 		"--json", jsonFile).
 		wantExit(t, 0, "round trip", "floor", "tasks/s", "running", "medians of 2 repeats", "policy phoebe")
+	runPhoebe(t, "bench", "compare", jsonFile, jsonFile).
+		wantExit(t, 0, "no-op, running: medians of 2 and 2 repeats", "round trip p50, us", "1.000", "--repeat 4 or more")
+	runPhoebe(t, "bench", "compare", jsonFile).wantExit(t, 2, "1 files: name the earlier and the later file")
+	runPhoebe(t, "bench", "compare", jsonFile, htmlFile).wantExit(t, 2, htmlFile, "give a file of phoebe bench --json")
+	runPhoebe(t, "bench", "compare", "--repeat", "3", jsonFile, jsonFile).wantExit(t, 2, "--repeat has no meaning")
+	runPhoebe(t, "bench", "noop", jsonFile).wantExit(t, 2, "only phoebe bench compare takes files")
 	if doc := read(); doc.Noop == nil || doc.Noop.TasksPerS1 <= 0 {
 		t.Errorf("%+v", doc)
 	}
