@@ -89,7 +89,8 @@ const nextBatch = time.Millisecond
 
 // leaveForRoom takes back matches that put a task into a queue, although a worker with room for the task and for the
 // task matched there would end the task sooner. The task waits for the next batch. The tasks are looked at in the
-// order of C, so the first task stays matched.
+// order of their waits, then of C. So the first task stays matched, and a short task does not queue at one worker while
+// long tasks start at once at another.
 func (f *Fleet) leaveForRoom(tasks []Task, decisions []Decision, chosen []int) {
 	order := make([]int, 0, len(chosen))
 	for i, k := range chosen {
@@ -98,8 +99,8 @@ func (f *Fleet) leaveForRoom(tasks []Task, decisions []Decision, chosen []int) {
 		}
 	}
 	slices.SortFunc(order, func(i, j int) int {
-		return cmp.Or(cmp.Compare(decisions[i].Candidates[chosen[i]].C, decisions[j].Candidates[chosen[j]].C),
-			cmp.Compare(i, j))
+		a, b := &decisions[i].Candidates[chosen[i]], &decisions[j].Candidates[chosen[j]]
+		return cmp.Or(cmp.Compare(max(a.I, a.W), max(b.I, b.W)), cmp.Compare(a.C, b.C), cmp.Compare(i, j))
 	})
 	ahead := map[int32]time.Duration{} // delay of a second task, by worker
 	for _, i := range order {

@@ -35,6 +35,10 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 		"both == probe.NeverFits {", "true {",
 	},
 	{
+		"a short task does not queue while long tasks start at once", "Fleet.leaveForRoom",
+		"cmp.Compare(max(a.I, a.W), max(b.I, b.W)), ", "",
+	},
+	{
 		"an estimated short task waits as short tasks do", "Fleet.estimateAt",
 		"t.Demand, c.R < t.LongFrom, c.Steps", "t.Demand, false, c.Steps",
 	},
