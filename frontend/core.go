@@ -90,7 +90,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 			if !w.Up() {
 				c.noteNotUp(w)
 			}
-			c.useRoom(w)
+			acts = c.useRoom(w, now, acts)
 		}
 	case WorkerUp:
 		acts = c.bringWorkerUp(ev, now, acts)
@@ -151,8 +151,7 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 		acts = c.handleMsg(w, m, now, acts)
 	}
 	acts = c.offerTasks(w, now, c.planWants(now, acts))
-	c.useRoom(w)
-	return acts
+	return c.useRoom(w, now, acts)
 }
 
 // handleMsg tells a worker's message to the lower floors. Nothing is planned yet, with two exceptions: a turn is
@@ -405,8 +404,7 @@ func (c *Core) bringWorkerUp(ev WorkerUp, now time.Time, acts []Action) []Action
 
 	syncAt := now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
 	acts = c.linkWorker(w, ev.Welcome, syncAt, now, acts)
-	c.useRoom(w)
-	return acts
+	return c.useRoom(w, now, acts)
 }
 
 // loseLink notes that the link to a worker broke. The worker's attempts may still be claimed.

@@ -602,6 +602,7 @@ type worker struct {
 	earliestMatrixAsk time.Time // when the frontend may ask for the worker's matrix again; zero: at once
 	fullUntil         time.Time // until when the worker's queue is believed to be full
 	matrixAwaited     bool      // the next batch waits for the worker's matrix
+	hasVainTurn       bool      // since the last takeVainTurn
 	wakeAt            time.Time
 	pos               int
 }

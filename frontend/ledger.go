@@ -89,6 +89,16 @@ func (w *worker) noteMatrix()                     { w.earliestMatrixAsk, w.matri
 func (w *worker) awaitMatrix()                    { w.matrixAwaited = true }
 func (w *worker) stopAwaitingMatrix()             { w.matrixAwaited = false }
 
+// noteVainTurn notes that w holds a slot for a turn that is cancelled or declined. takeVainTurn reports whether there
+// was such a turn since the last call.
+func (w *worker) noteVainTurn() { w.hasVainTurn = true }
+
+func (w *worker) takeVainTurn() bool {
+	had := w.hasVainTurn
+	w.hasVainTurn = false
+	return had
+}
+
 // noteNotUp notes that w is not up. Groups without a worker are stranded from now on. Tasks with inputs only at w
 // are shelved elsewhere. No batch waits for the matrix of w.
 func (c *ledger) noteNotUp(w *worker) {

@@ -289,15 +289,20 @@ func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.T
 	return true
 }
 
-// useRoom lets sleeping tasks use the room at w, if there is any.
-func (c *planner) useRoom(w *worker) {
+// useRoom lets sleeping tasks use the room at w, if there is any. If w held a slot in vain, the slot is free when w
+// gets the next message, and w would not say so. If long tasks wait, useRoom asks.
+func (c *planner) useRoom(w *worker, now time.Time, acts []Action) []Action {
+	if w.takeVainTurn() && w.Up() && c.batchQueue.Len()+c.roomSleepers.Len() > 0 {
+		acts = c.askMatrix(w, now, acts)
+	}
 	if !w.Idle() {
-		return
+		return acts
 	}
 	c.view.NoteRoom(w.Worker)
 	if c.roomSleepers.Len() > 0 {
 		c.wakeForRoom(w.Worker)
 	}
+	return acts
 }
 
 // fitsNowhereOpen reports whether x is larger than the part of each worker that is open to long tasks.

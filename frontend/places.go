@@ -301,6 +301,7 @@ func (c *ledger) bindNextTask(
 // declineTurn answers a turn with no task.
 func (c *ledger) declineTurn(w *worker, m *probe.Ready, acts []Action) []Action {
 	c.Stats.Declines++
+	w.noteVainTurn()
 	return append(acts, Send{Worker: w.Key, Msg: probe.Decline{Res: m.Res, Turn: m.Turn}})
 }
 

@@ -12,7 +12,8 @@ import (
 func (c *planner) handleReady(w *worker, m *probe.Ready, now time.Time, acts []Action) []Action {
 	r := w.places[m.Res]
 	if r == nil && w.wasCancelled(m.Res) {
-		return acts // the Cancel is under way
+		w.noteVainTurn() // the Cancel is under way
+		return acts
 	}
 	if r == nil {
 		return c.declineTurn(w, m, acts)

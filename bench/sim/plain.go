@@ -123,7 +123,8 @@ func (r *faultRun) drawPlainJob(n int, tenants []string, at time.Duration) {
 
 // plainWait returns the longest time for which a task may wait while slots are free: two round trips. A batch gives a
 // worker one task placed by estimation, and the next batch gives the next task when the worker has answered.
-// A frontend may know of a free slot only by a later ping, if another frontend used the slot, or a stopped copy.
+// If another frontend or a stopped copy used a slot, a frontend knows of the free slot only by the next ping: a worker
+// reports the end of an attempt to the owner alone.
 func (r *faultRun) plainWait(path estimate.Path) time.Duration {
 	trip := 2 * r.net.delay
 	wait := 2 * trip
@@ -133,7 +134,7 @@ func (r *faultRun) plainWait(path estimate.Path) time.Duration {
 		}
 	}
 	if len(r.frontends) > 1 || r.copies > 0 {
-		wait += 2 * (r.net.ping + trip)
+		wait += r.net.ping + trip
 	}
 	return wait
 }

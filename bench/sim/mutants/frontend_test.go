@@ -15,6 +15,18 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if g.demandSamples == 0 {", "if true {",
 	},
 	{
+		"a worker with a slot held in vain is asked while long tasks wait", "planner.useRoom",
+		"acts = c.askMatrix(w, now, acts)", "",
+	},
+	{
+		"a cancelled turn leaves a slot", "planner.handleReady",
+		"w.noteVainTurn() // the Cancel is under way", "",
+	},
+	{
+		"a declined turn leaves a slot", "ledger.declineTurn",
+		"w.noteVainTurn()", "",
+	},
+	{
 		"a Queued task is soon checked for lateness", "Core.handleMsg",
 		"c.recheckSoon(w, &m, now)", "",
 	},
