@@ -602,9 +602,18 @@ type worker struct {
 	earliestMatrixAsk time.Time // when the frontend may ask for the worker's matrix again; zero: at once
 	fullUntil         time.Time // until when the worker's queue is believed to be full
 	matrixAwaited     bool      // the next batch waits for the worker's matrix
-	hasVainTurn       bool      // since the last takeVainTurn
+	matrixAsked       bool      // the answer may be under way
+	uncountedRides    []uncountedRide
+	hasVainTurn       bool // since the last takeVainTurn
 	wakeAt            time.Time
 	pos               int
+}
+
+// uncountedRide is a task that rode to a worker after the frontend asked for the matrix of the worker. The answer may
+// be older than the arrival of the task, and then does not count the task.
+type uncountedRide struct {
+	demand probe.Demand
+	run    time.Duration // expected
 }
 
 func (w *worker) Before(v *worker) bool {

@@ -59,8 +59,22 @@ func (c *ledger) ensureWorker(key Worker) *worker {
 func (c *ledger) noteLoad(w *worker, load probe.Load, now time.Time) {
 	if hasMatrix := c.view.NoteLoad(w.Worker, load, now); hasMatrix {
 		w.noteMatrix()
+		for _, r := range w.uncountedRides {
+			c.view.OccupyMatrix(w.Worker, r.demand, true, r.run)
+		}
+		w.matrixAsked, w.uncountedRides = false, nil
 	}
 }
+
+// noteUncountedRides notes n rides of m, if the frontend has asked for the matrix of w and has no answer.
+func (w *worker) noteUncountedRides(m *probe.Reserve, n int) {
+	for i := 0; w.matrixAsked && i < n; i++ {
+		w.uncountedRides = append(w.uncountedRides, uncountedRide{m.Demand, cmp.Or(m.Estimate, m.Typical, assumedRun)})
+	}
+}
+
+// assumedRun is the expected run time of a task about which nothing is known. Workers assume the same.
+const assumedRun = 10 * time.Millisecond
 
 // noteExpectedStarts notes when w expects to start the attempts in its queue. Attempts known to run are
 // skipped.
@@ -89,6 +103,9 @@ func (w *worker) noteMatrix()                     { w.earliestMatrixAsk, w.matri
 func (w *worker) awaitMatrix()                    { w.matrixAwaited = true }
 func (w *worker) stopAwaitingMatrix()             { w.matrixAwaited = false }
 
+// noteMatrixAsked notes that the frontend asks w for its matrix. The answer counts all rides that w has got before.
+func (w *worker) noteMatrixAsked() { w.matrixAsked, w.uncountedRides = true, nil }
+
 // noteVainTurn notes that w holds a slot for a turn that is cancelled or declined. takeVainTurn reports whether there
 // was such a turn since the last call.
 func (w *worker) noteVainTurn() { w.hasVainTurn = true }
@@ -105,6 +122,7 @@ func (c *ledger) noteNotUp(w *worker) {
 	c.updateStranded()
 	c.reshelveGone(w)
 	w.stopAwaitingMatrix()
+	w.matrixAsked, w.uncountedRides = false, nil
 }
 
 // noteDraining notes that w drains. Nothing new is sent to w.

@@ -156,6 +156,7 @@ func (w *worker) mayAskMatrix(now time.Time) bool { return w.Up() && !now.Before
 // askMatrix asks w for its matrix.
 func (c *planner) askMatrix(w *worker, now time.Time, acts []Action) []Action {
 	w.askNotBefore(now.Add(askAgain))
+	w.noteMatrixAsked()
 	c.Stats.Asked++
 	return append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true}})
 }

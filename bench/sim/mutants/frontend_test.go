@@ -27,6 +27,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"w.noteVainTurn()", "",
 	},
 	{
+		"rides that a matrix may not count are counted", "ledger.noteLoad",
+		"range w.uncountedRides {", "range w.uncountedRides[:0] {",
+	},
+	{
 		"a Queued task is soon checked for lateness", "Core.handleMsg",
 		"c.recheckSoon(w, &m, now)", "",
 	},
