@@ -87,7 +87,7 @@ func (r *faultRun) readyCalm() {
 	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
 	r.drainingLife, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
 	r.queued, r.idle = make([]uint32, len(r.workers)), make([]idleSpan, len(r.workers))
-	r.deadCaches = make([]int32, len(r.workers))
+	r.deadCaches, r.deadSince = make([]int32, len(r.workers)), make([]time.Duration, len(r.workers))
 	if drawChance(r.dice, 0.5) {
 		for _, w := range r.workers {
 			r.sendGossip(w, false)

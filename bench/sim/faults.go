@@ -69,6 +69,7 @@ type FaultStats struct {
 //   - the blame of a job adds up to its response;
 //   - no job is refused for waiting jobs of its tenant while a worker able to run the job is idle;
 //   - files fetched for an attempt are released once, and not while the attempt runs;
+//   - a worker whose cache is dead gets no task with files, once the frontend has heard of the dead cache;
 //   - at the end of the run, no core keeps anything of any job, and no queue was ever longer than its bound.
 //
 // One seed of every four is calm: nothing goes wrong, both cores have the limits and timers of production, and
@@ -171,7 +172,8 @@ type faultRun struct {
 	drainingLife []int32   // by worker: the life in which the worker drains
 	outages      []outage  // by worker
 	deadCaches   []int32   // by worker: the life in which the disk of the cache fails; 0: none
-	cacheDeaths  int       // how often the disk of a cache began to fail
+	deadSince    []time.Duration
+	cacheDeaths  int // how often the disk of a cache began to fail
 
 	plain       *plainRun  // nil: the run is not plain
 	queued      []uint32   // calm runs: by worker, the queue's length after the last step
@@ -314,6 +316,7 @@ func (r *faultRun) drawCluster() {
 	r.fetchers, r.rumours = make([]fetcher, len(r.workers)), make([]uint64, len(r.workers))
 	r.drainingLife, r.outages = make([]int32, len(r.workers)), make([]outage, len(r.workers))
 	r.idle, r.deadCaches = make([]idleSpan, len(r.workers)), make([]int32, len(r.workers))
+	r.deadSince = make([]time.Duration, len(r.workers))
 	gossips := drawChance(d, 0.7)
 	for _, w := range r.workers {
 		if liar := drawChance(d, 0.1); gossips {

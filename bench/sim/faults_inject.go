@@ -197,7 +197,7 @@ func (r *faultRun) announceOutage(w *workerNode, startsIn, lasts time.Duration) 
 // killCache lets the disk of a worker's cache fail for a time. The worker takes no new files meanwhile.
 func (r *faultRun) killCache(w *workerNode, downFor time.Duration) {
 	life := w.life
-	r.deadCaches[w.index], r.cacheDeaths = life, r.cacheDeaths+1
+	r.deadCaches[w.index], r.deadSince[w.index], r.cacheDeaths = life, r.now, r.cacheDeaths+1
 	r.tellWorker(w, life, func() worker.Event { return worker.CacheChanged{Problem: "the disk fails"} })
 	r.callAt(r.now+downFor, func() {
 		r.tellWorker(w, life, func() worker.Event {

@@ -379,6 +379,7 @@ func (r *faultRun) fetchFiles(w *workerNode, a worker.Fetch) {
 			at, ev.Err = max(at, r.faultsEnd), "the server does not answer"
 		}
 	}
+	r.checkDeadCache(w, a.Attempt)
 	if ev.Bytes > 0 && r.deadCaches[w.index] == w.life {
 		at, ev.Err, ev.DiskFailed = r.now, "the disk fails", true
 	}
@@ -410,6 +411,16 @@ func (r *faultRun) fetchFiles(w *workerNode, a worker.Fetch) {
 			return ev
 		})
 	})
+}
+
+// checkDeadCache fails the run if the cache of w is dead and the frontend had heard so before it sent the attempt.
+func (r *faultRun) checkDeadCache(w *workerNode, id probe.AttemptID) {
+	x, since := r.attempts[id], r.deadSince[w.index]
+	if x != nil && r.deadCaches[w.index] == w.life && x.sent > since+r.settleTime() &&
+		r.harmBetween(x.f, w, since) == nil {
+		r.failRun("f%d sends attempt %s, which needs files, to w%d, whose cache has been dead for %v", x.f.index, id,
+			w.index, x.sent-since)
+	}
 }
 
 // releaseFiles notes the release of files.
