@@ -207,6 +207,9 @@ struct Resubmission {
   // the first part.
   7: i32 part = 0,                // counted from 0
   8: i32 parts = 1,
+  // Of a shared job: outcomes of the left-out tasks, for other clients of the job. Frontends that know no
+  // shared jobs ignore them.
+  9: optional list<Outcome> outcomes,
 }
 
 // Whether the tasks of a job may delay other tasks.
@@ -241,6 +244,14 @@ struct Job {
   // A result may be larger than the limit for messages. A larger result is a file at its worker, for
   // ReadFile.
   17: bool large_results = false,
+  // Several clients may have the job. The frontend keeps fetched outcomes for the other clients, as far as
+  // memory allows. If several clients submit the job, each sends a resubmission, the first one with an empty
+  // previous_owner. Then the frontend asks all other frontends for the job, and leaves a new job to the
+  // frontend that the id decides. An older frontend asks only for the previous owner.
+  18: bool shared = false,
+  // How long the job goes on without a call of Events, if longer than the frontend's client grace time. The
+  // frontend limits the time. An older frontend keeps to its client grace time.
+  19: i64 grace_us = 0,
 }
 
 // Names a job and its owner, the frontend that has the job. Any frontend takes a call with a handle, and
@@ -343,6 +354,7 @@ struct SubmitRequest {
 
 struct SubmitResponse {
   1: required Handle handle,
+  2: i64 age_us = 0,          // of a shared job: time since its first submission
 }
 
 // Exactly one field is set. A client skips unknown events.
@@ -359,12 +371,17 @@ struct EventsRequest {
   // A frontend's question to the owner: does it have the job? The answer brings no event, and the question
   // is no sign of life of the client.
   6: bool only_ask = false,
+  // The caller follows a job that another client submitted. As long as the other client calls Events, too, the
+  // cursor of the follower acknowledges nothing. An older frontend does not know followers: its answer has no
+  // tasks, and the next call would take outcomes from the submitter.
+  7: bool follow = false,
 }
 
 struct EventsResponse {
   1: required list<Event> events,
   2: required i64 cursor,
   3: required bool done,    // this answer or earlier answers have delivered every outcome
+  4: i32 tasks = 0,         // number of all tasks of the job so far; 0: not sent
 }
 
 struct CancelRequest {

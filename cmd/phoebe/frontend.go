@@ -56,6 +56,7 @@ func (l *longFlags) applyLong(c *frontend.Config) {
 type frontendLimits struct {
 	Lease          time.Duration `default:"3s" placeholder:"D" help:"Silence after which the link to a worker counts as broken. Default ${default}."`
 	ClientGrace    time.Duration `default:"30s" placeholder:"D" help:"How long a job goes on while its client does not ask for events. Default ${default}."`
+	MaxGrace       time.Duration `default:"10m" placeholder:"D" help:"Longest time for which a job may ask to go on while no client asks for events (Job.Grace). Default ${default}."`
 	MaxWait        time.Duration `default:"1s" placeholder:"D" help:"Refuse a tenant's jobs while its oldest has waited longer than D (or 20 task runs, if longer) for its first task, and more wait than start in half that time. Negative: never. Default ${default}."`
 	MaxPending     int           `default:"200000" placeholder:"N" help:"Most tasks without an outcome, over all jobs; jobs beyond are refused. A tenant may hold three times as many tasks as are free. Default ${default}."`
 	MaxPayloads    size          `default:"512MiB" placeholder:"SIZE" help:"Total size of the payloads of all pending tasks; jobs beyond are refused. A tenant may hold three times the free part. Default ${default}."`
@@ -87,7 +88,7 @@ func (l *frontendLimits) checkSLO() error {
 
 // applyLimits puts the flags into the configuration. checkSLO must have passed.
 func (l *frontendLimits) applyLimits(c *serve.Config) {
-	c.Lease, c.ClientGrace, c.MaxConns = l.Lease, l.ClientGrace, l.MaxClients
+	c.Lease, c.ClientGrace, c.MaxGrace, c.MaxConns = l.Lease, l.ClientGrace, l.MaxGrace, l.MaxClients
 	c.RecordDir = l.RecordDir
 	for _, text := range l.SLO {
 		o, _ := serve.ParseSLO(text) // checkSLO has checked the text

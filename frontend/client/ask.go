@@ -50,7 +50,7 @@ func (c *Client) whyNoneAnswers() error {
 	return errNoneAnswers
 }
 
-// Ping asks the frontends for a sign of life, and returns nil as soon as one of them answers. New makes no connection,
+// Ping asks the frontends for a sign of life, and returns nil at the first answer. New makes no connection,
 // and Run and Submit look for a frontend for 30 s (WithRetryFor). So a program with a wrong address, secret or
 // certificate learns of the mistake at once by Ping. The error is a *RefusedError if a frontend refused the client, and
 // otherwise says for each frontend why it gave no answer. WithLogger also tells of silent frontends beside one that

@@ -309,6 +309,10 @@ func (c *Client) startJob(ctx context.Context, job Job, onEnd func(error)) (*Run
 	r := newRunning(s)
 	r.onEnd = onEnd
 	r.publishOwner()
-	c.background.Go(func() { r.poll(ctx) })
+	ctx, r.stop = context.WithCancelCause(ctx)
+	c.background.Go(func() {
+		defer r.stop(nil)
+		r.poll(ctx)
+	})
 	return r, nil
 }

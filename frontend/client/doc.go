@@ -72,6 +72,13 @@
 // tasks to another frontend, under the same job id. The new frontend claims the attempts that still run, so they do
 // not run again. You see only the delay. Each task's outcome reaches you once.
 //
+// # Jobs of several processes
+//
+// A job ends with its client, unless other processes have the job, too. If two processes submit a job with the same
+// [Job].Key, they share one job, and nothing runs twice. [Running.Leave] hands a job over without cancelling it, and
+// [Client.Attach] follows the job in another process. In between, the job goes on for [Job].Grace.
+// The example of [Client.Attach] has all four.
+//
 // # For the author of an engine
 //
 // An engine has two programs. The workers embed package worker/serve and register the engine's functions. The planner

@@ -12,6 +12,9 @@ import (
 // ErrClosed is the error of calls that were under way when the client was closed, and of all later calls.
 var ErrClosed = errors.New("phoebe client is closed")
 
+// ErrLeft is the cause of the end of a Running after Running.Leave.
+var ErrLeft = errors.New("the job was left to other processes")
+
 var errNilContext = errors.New("the context is nil: use context.Background()")
 
 // RefusedReason says why a frontend refused a call.
@@ -152,6 +155,22 @@ func (e *UnfinishedError) Error() string {
 }
 
 func (e *UnfinishedError) Unwrap() error { return e.Err }
+
+// AbandonedError says why a job that a process followed has ended (see Client.Attach): the job's frontend is gone, and
+// so is the process that submitted the job, because nobody took the job to another frontend. It is the Err of an
+// UnfinishedError.
+type AbandonedError struct {
+	Owner  string        // address of the frontend that had the job
+	Waited time.Duration // for another process
+	Err    error         // the last failure to reach the job
+}
+
+func (e *AbandonedError) Error() string {
+	return fmt.Sprintf("frontend %s lost the job (%v), and no process took the job to another frontend within %v",
+		e.Owner, e.Err, e.Waited)
+}
+
+func (e *AbandonedError) Unwrap() error { return hideRefusal(e.Err) }
 
 // enumWords turns the name of an enum value, such as NO_WORKER, into words, such as "no worker".
 func enumWords(name string) string {

@@ -73,6 +73,9 @@ func (r *Running) addTasks(ctx context.Context, prepare func() (*addition, error
 		return err
 	}
 	defer c.background.Done()
+	if r.s.follows {
+		return &RefusedError{Reason: Invalid, Message: "another process submitted the job: only its submitter adds tasks"}
+	}
 	select {
 	case r.addLock <- struct{}{}:
 	case <-ctx.Done():

@@ -1,9 +1,11 @@
 package client
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -95,7 +97,15 @@ func (c Class) toWire() (*v1.JobClass, error) {
 type Job struct {
 	// ID is a ULID. Empty: the client makes an id. Two jobs with the same ID are one job: the second job gets the
 	// results of the first, whatever tasks the second has.
-	ID       string
+	ID string
+	// Key is the caller's own name of the job, instead of ID: an idempotency key, such as the number of an order. Jobs
+	// with the same Key and Tenant are one job, at whichever frontends several processes submit them. The first Submit
+	// decides what runs. Each process gets all outcomes, as far as the frontend's memory allows, and a Cancel ends the
+	// job for all. If the payloads differ, the later ones are ignored. If a later job has more tasks, it ends with a
+	// LateRefusalError in an UnfinishedError, and the first job goes on. A frontend remembers the key until 30 s after
+	// all outcomes were fetched, or until Grace is over. After that the job runs again. A Key costs a message to each
+	// frontend and to each worker, so a Key suits jobs that are worth their messages.
+	Key      string
 	Tenant   string // for whom the job runs; empty: the tenant without a name
 	Priority int32  // higher goes first among the tenant's jobs; with workers of --order priority, among all
 	// Deadline is the time from the submission after which the frontend ends the job. If the frontend hangs, the client
@@ -118,10 +128,17 @@ type Job struct {
 	// result has a File instead of a Result, and Client.Open reads the file. Without LargeResults, a task with a larger
 	// result fails as ResultTooLarge.
 	LargeResults bool
+	// If no process asks for outcomes, the job goes on at its frontend for Grace, for instance between Running.Leave
+	// and Client.Attach. Frontends limit Grace (phoebe frontend --max-grace, 10 min by default). Zero: 30 s
+	// (--client-grace). With Grace or Key, the frontend keeps outcomes that a process has fetched for other processes.
+	Grace time.Duration
 	// Window bounds the bytes of results that the client holds before Next or Results have read them. The client may
 	// exceed the window by 4 MiB. Further results stay at the frontend. Zero: no bound.
 	Window int64
 }
+
+// isShared reports whether several processes may have the job.
+func (j *Job) isShared() bool { return j.Key != "" || j.Grace > 0 }
 
 // Stage is a set of tasks of a job that do the same work on different data. The tasks start when all tasks of the
 // stages in After have results. If any task of a job with stages ends without a result, except by CancelTasks, the
@@ -262,6 +279,12 @@ type Outcome struct {
 // estimates: both directions of the link are assumed to be equally slow. A skipped phase repeats the phase before.
 type Phases struct {
 	Sampled, Queued, Ready, Bound, Started, Finished, Delivered time.Duration
+}
+
+// idOfKey returns the id of the jobs with a key.
+func idOfKey(tenant, key string) string {
+	sum := sha256.Sum256([]byte(strconv.Itoa(len(tenant)) + " " + tenant + " " + key))
+	return probe.JobID(sum[:16]).String()
 }
 
 // NewJobID returns a new ULID of the present time.

@@ -21,6 +21,7 @@ type Handle struct{ Job, Owner string }
 type Running struct {
 	s     *session    // owned by the goroutine in poll, once poll runs
 	onEnd func(error) // called after the last outcome, with the job's error
+	stop  func(error) // ends the context of poll; nil: Run waits for the job
 
 	mu        sync.Mutex
 	news      sync.Cond     // broadcast after each change of the fields below
@@ -320,6 +321,10 @@ func (r *Running) poll(ctx context.Context) {
 			continue
 		}
 		if err == nil {
+			if err := s.whyOtherJob(resp); err != nil {
+				r.endJob(err)
+				return
+			}
 			cursor = resp.Cursor
 			r.deliverOutcomes(resp.Events)
 			if s.job.Open = s.job.Open && !resp.Done; !resp.Done || s.unfinished == 0 {
@@ -453,7 +458,7 @@ func (r *Running) waitForWindow(ctx context.Context) (timedOut bool) {
 // pollEvents asks the owner for the events after cursor. If idle, the call only tells the owner that the client lives.
 func (s *session) pollEvents(ctx context.Context, cursor int64, idle bool) (*v1.EventsResponse, error) {
 	f := s.frontend
-	req := v1.EventsRequest{Caller: s.c.cfg.wireCaller(), Handle: &s.handle, Cursor: cursor}
+	req := v1.EventsRequest{Caller: s.c.cfg.wireCaller(), Handle: &s.handle, Cursor: cursor, Follow: s.follows}
 	cl := s.c.callAbout(&s.handle, false)
 	if idle {
 		req.MaxEvents = 1
@@ -469,6 +474,9 @@ func (s *session) pollEvents(ctx context.Context, cursor int64, idle bool) (*v1.
 		})
 	if err == nil && resp == nil {
 		err = &callError{addr: f.addr, err: errEmptyAnswer, sent: true, answered: true}
+	}
+	if err == nil && s.handle.Owner == "" { // a frontend forwards no call without an owner
+		s.noteReached(cl)
 	}
 	return resp, err
 }

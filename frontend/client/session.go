@@ -48,6 +48,9 @@ func isLarge(job *Job) bool {
 	if len(job.Stages) > 0 || job.Mode == EstimateMode {
 		return true // after the loss of the frontend, the results so far are worth keeping
 	}
+	if job.isShared() {
+		return true // the other processes ask for events
+	}
 	bytes := 0
 	for i := range job.Tasks {
 		t := &job.Tasks[i]
@@ -67,6 +70,10 @@ type session struct {
 	shape            jobShape // of the stages
 	tasks            []v1.Task
 	began            time.Time
+	submittedAt      time.Time               // when a process first submitted the job, as far as known
+	sharedOutcomes   []*v1.Outcome           // shared job: the latest outcomes, for the other processes at a new owner
+	sharedBytes      int                     // of the results in sharedOutcomes
+	follows          bool                    // another process submitted the job
 	deadline         time.Duration           // Job.Deadline, from began; zero: none
 	due              time.Duration           // Job.Due, from began; zero: none
 	window           int64                   // Job.Window, in bytes
@@ -115,20 +122,31 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if job.ID == "" {
+	switch {
+	case job.Key != "" && job.ID != "":
+		return nil, &RefusedError{Reason: Invalid, Message: "the job has an ID and a Key: give one of them"}
+	case job.Key != "":
+		job.ID = idOfKey(job.Tenant, job.Key)
+	case job.ID == "":
 		job.ID = NewJobID()
 	}
 	n := len(job.Tasks)
 	s := &session{
-		c: c, began: time.Now(), pollFor: c.cfg.pollFor, deadline: job.Deadline, due: job.Due, window: job.Window,
+		c: c, began: time.Now(), submittedAt: time.Now(),
+		pollFor: c.cfg.pollFor, deadline: job.Deadline, due: job.Due, window: job.Window,
 		done: make([]bool, n), unfinished: n, shape: jobShape{}.withStages(job.Stages),
 		job: v1.Job{
 			Id: job.ID, Tenant: job.Tenant, Priority: job.Priority, DeadlineUs: toMicros(job.Deadline),
 			JobClass: class, Mode: mode, Policy: policy, ProbeRatio: job.ProbeRatio,
 			Constraint: job.Constraint.toWire(), Phases: job.Phases, Traceparent: traceparentOf(ctx),
 			Tasks: make([]*v1.Task, n), Open: job.Open, LargeResults: job.LargeResults, Stages: wireStages(job.Stages),
+			Shared: job.isShared(), GraceUs: toMicros(job.Grace),
 		},
 		handle: v1.Handle{Job: job.ID},
+	}
+	if job.Key != "" { // another process may have submitted the job, and its frontend may be lost
+		s.resubmissions = 1
+		s.job.Resubmission = &v1.Resubmission{Count: 1, AgeUs: 1, Tasks: int32(n)}
 	}
 	if job.Due != 0 {
 		due := toMicros(job.Due)
@@ -279,6 +297,9 @@ func (s *session) submitJob(ctx context.Context) error {
 		}
 		if err == nil {
 			s.handle, s.mayBeOwned, s.lastErr = *resp.Handle, true, nil
+			if first := time.Now().Add(-fromMicros(resp.AgeUs)); first.Before(s.submittedAt) {
+				s.submittedAt = first
+			}
 			s.job.Tasks = nil // prepareJob lists the tasks of the next request
 			return nil
 		}
@@ -406,6 +427,9 @@ func (s *session) acceptOutcome(o *v1.Outcome) bool {
 	s.done[o.Task] = true
 	s.unfinished--
 	s.lostOwners = 0
+	if s.job.Shared {
+		s.keepShared(o)
+	}
 	if o.Kind != v1.OutcomeKind_RESULT {
 		s.failed = true
 	}
@@ -414,6 +438,20 @@ func (s *session) acceptOutcome(o *v1.Outcome) bool {
 		t.Payload, t.Inputs, t.Files, t.Constraint = nil, nil, nil, nil
 	}
 	return true
+}
+
+// maxSharedBytes bounds the results that a shared job keeps for the other processes. The number was chosen.
+const maxSharedBytes = 16 << 20
+
+// keepShared keeps an outcome for the other processes of a shared job. The caller of Run or Submit owns the result, so
+// keepShared copies the result.
+func (s *session) keepShared(o *v1.Outcome) {
+	kept := *o
+	kept.Result_ = slices.Clone(o.Result_)
+	s.sharedOutcomes = append(s.sharedOutcomes, &kept)
+	for s.sharedBytes += len(kept.Result_); s.sharedBytes > maxSharedBytes; s.sharedOutcomes = s.sharedOutcomes[1:] {
+		s.sharedBytes -= len(s.sharedOutcomes[0].Result_)
+	}
 }
 
 // noteStageOutcome notes everything that a new owner must know of an outcome in a job with stages. It reports whether
@@ -564,8 +602,8 @@ func (s *session) prepareJob(f *frontend, now time.Time) {
 	if s.mayBeOwned {
 		s.resubmissions++
 		s.job.Resubmission = &v1.Resubmission{
-			PreviousOwner: s.lastOwner, Count: s.resubmissions, AgeUs: toMicros(now.Sub(s.began)),
-			Made: s.madeOutputs, Tasks: int32(len(s.tasks)),
+			PreviousOwner: s.lastOwner, Count: s.resubmissions, AgeUs: toMicros(now.Sub(s.submittedAt)),
+			Made: s.madeOutputs, Tasks: int32(len(s.tasks)), Outcomes: s.sharedOutcomes,
 		}
 		for where, n := range s.ranAt {
 			s.job.Resubmission.Ran = append(s.job.Resubmission.Ran,
@@ -706,16 +744,12 @@ func (s *session) giveUp(err error) error {
 	}
 	if s.mayBeOwned {
 		err = hideRefusal(err)
+	}
+	if s.mayBeOwned && !errors.Is(err, ErrLeft) {
 		f, h := s.frontend, s.handle
 		s.c.background.Go(func() { s.c.cancelQuickly(f, &h, nil, "the client gave up") })
 	}
-	tasks := make([]int, 0, s.unfinished)
-	for i, done := range s.done {
-		if !done {
-			tasks = append(tasks, i)
-		}
-	}
-	return &UnfinishedError{Job: s.job.Id, Tasks: tasks, Err: err}
+	return s.unfinishedError(err)
 }
 
 // cancelQuickly cancels an unwanted job, or some of its tasks, within partingTimeout. If cancelQuickly fails, the

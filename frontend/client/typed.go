@@ -43,7 +43,7 @@ func Call[In, Out any](
 }
 
 // Map runs f once for each of ins, all in one job, and returns the results in the order of ins. The error is nil only
-// if all tasks have results. Otherwise the error is as of [Client.Run], and the tasks without a result have zero values.
+// if all tasks have results. Otherwise the error is as of [Client.Run], and tasks without a result have zero values.
 // If a frontend refused the job, there are no values. Stream tells the error of each task.
 func Map[In, Out any](
 	ctx context.Context, c *Client, f typed.Func[In, Out], ins []In, opts ...JobOption,
@@ -83,7 +83,7 @@ func Stream[In, Out any](
 			return
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		defer cancel() // ends the job, if some of it is left
+		defer cancel() // cancels the unfinished tasks
 		running, err := c.Submit(ctx, job)
 		if err != nil {
 			failJob(err)
@@ -115,14 +115,14 @@ func newTypedJob[In, Out any](f typed.Func[In, Out], ins []In, opts []JobOption)
 	}
 	if len(job.Tasks) != len(ins) || job.Open {
 		return Job{}, &RefusedError{Reason: Invalid, Message: fmt.Sprintf(
-			"the options of a call of %s made a job of %d tasks from %d arguments, open: %v; submit such a job by Submit",
+			"the options of a call of %s made a job of %d tasks from %d arguments, open: %v: use Submit for such a job",
 			f.Name, len(job.Tasks), len(ins), job.Open)}
 	}
 	return job, nil
 }
 
-// readTyped returns the value of an outcome. It puts the error of the function into the outcome's TaskError, if the
-// error is of a type in f.Errors. An unreadable result becomes the outcome's error.
+// readTyped returns the value of an outcome. If f.Errors has the type of the function's error, the outcome's
+// TaskError gets the error. An unreadable result becomes the outcome's error.
 func readTyped[In, Out any](ctx context.Context, c *Client, f typed.Func[In, Out], o *Outcome) (out Out, err error) {
 	if failed, is := o.Err.(*TaskError); is && failed.Code != "" {
 		failed.Cause = f.DecodeError(failed.Code, failed.Detail)

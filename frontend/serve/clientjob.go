@@ -44,6 +44,15 @@ type clientJob struct {
 	outcomes   []*v1.Outcome // in order of arrival, from cursor baseCursor on
 	baseCursor int64
 
+	// A shared job has several clients. The job keeps outcomes that a client has fetched for the other clients.
+	isShared          bool
+	fetched           int           // outcomes at the head of outcomes that a client has; not in bytes
+	fetchedBytes      int           // of the fetched outcomes
+	countedFetched    int           // the part of fetchedBytes counted in the server's sum
+	firstSubmittedAt  time.Time     // here or at another frontend, as far as the clients know
+	grace             time.Duration // how long the job goes on without a call of Events
+	submitterPolledAt time.Time     // time of the last call of Events that was no follower's
+
 	refused  *frontend.RefusedError
 	extended frontend.Extended // the answer to the last Extend
 	moved    bool
@@ -59,7 +68,7 @@ type clientJob struct {
 func newClientJob(job *frontend.Job, phases bool, now time.Time) *clientJob {
 	return &clientJob{
 		id: job.ID, totalTasks: job.TotalTasks(), deadline: job.Deadline, wantsPhases: phases, receivedAt: now,
-		polledAt: now, unfinished: len(job.Tasks),
+		polledAt: now, submitterPolledAt: now, unfinished: len(job.Tasks),
 		hasOnceTasks: slices.ContainsFunc(job.Tasks, func(t frontend.Task) bool { return !t.Retryable }),
 		receipts:     make([]frontend.Receipt, 0, len(job.Tasks)),
 	}
@@ -251,22 +260,17 @@ func (r *clientJob) isAwaited() bool {
 }
 
 // fetchOutcomes takes outcomes from the cursor on: up to most outcomes, and up to maxEventsBytes. The client has
-// all outcomes before the cursor, so they are forgotten, and delivered holds the receipts. done says: no outcome
-// will follow.
-func (r *clientJob) fetchOutcomes(cursor int64, most int, now time.Time) (batch []*v1.Outcome, next int64,
+// all outcomes before the cursor. If isAck, delivered holds the receipts, and only a shared job keeps the outcomes.
+// done says: no outcome will follow.
+func (r *clientJob) fetchOutcomes(cursor int64, most int, isAck bool, now time.Time) (batch []*v1.Outcome, next int64,
 	delivered []frontend.Receipt, done bool) {
-	if skip := min(max(cursor, 0)-r.baseCursor, int64(len(r.outcomes))); skip > 0 {
-		n := min(int(skip), len(r.receipts))
-		delivered, r.receipts = r.receipts[:n], r.receipts[n:]
-		for i, o := range r.outcomes[:skip] {
-			r.bytes -= outcomeBytes(o)
-			r.outcomes[i] = nil
-		}
-		r.outcomes = r.outcomes[skip:]
-		r.baseCursor += skip
+	from := int(min(max(cursor-r.baseCursor, 0), int64(len(r.outcomes))))
+	if isAck && from > r.fetched {
+		delivered = r.noteFetched(from)
+		from = r.fetched
 	}
 	size := 0
-	for _, o := range r.outcomes {
+	for _, o := range r.outcomes[from:] {
 		if size += outcomeBytes(o); len(batch) == most || len(batch) > 0 && size > maxEventsBytes {
 			break
 		}
@@ -275,8 +279,62 @@ func (r *clientJob) fetchOutcomes(cursor int64, most int, now time.Time) (batch 
 			o.Phases.DeliveredUs = now.Sub(r.receivedAt).Microseconds()
 		}
 	}
-	next = r.baseCursor + int64(len(batch))
-	return batch, next, delivered, r.ended && len(batch) == len(r.outcomes)
+	from += len(batch)
+	return batch, r.baseCursor + int64(from), delivered, r.ended && from == len(r.outcomes)
+}
+
+// noteFetched notes that a client has the first n outcomes, and returns their receipts. Only a shared job keeps the
+// outcomes. A client of a shared job may resubmit tasks whose outcomes only another client has. So workers remember the
+// results of tasks that may start only once, until the frontend forgets the job.
+func (r *clientJob) noteFetched(n int) (delivered []frontend.Receipt) {
+	for _, o := range r.outcomes[r.fetched:n] {
+		size := outcomeBytes(o)
+		r.bytes -= size
+		r.fetchedBytes += size
+	}
+	if newly := min(n-r.fetched, len(r.receipts)); !r.isShared || !r.hasOnceTasks {
+		delivered, r.receipts = r.receipts[:newly], r.receipts[newly:]
+	}
+	if r.fetched = n; !r.isShared {
+		r.dropFetched(n)
+	}
+	return delivered
+}
+
+// dropFetched drops the oldest n fetched outcomes.
+func (r *clientJob) dropFetched(n int) {
+	for i, o := range r.outcomes[:n] {
+		r.fetchedBytes -= outcomeBytes(o)
+		r.outcomes[i] = nil
+	}
+	r.outcomes = r.outcomes[n:]
+	r.fetched -= n
+	r.baseCursor += int64(n)
+}
+
+// maxFetchedBytes bounds the fetched outcomes of all shared jobs. The number was chosen, and not measured.
+const maxFetchedBytes = 64 << 20
+
+// countFetched counts the fetched outcomes of r. If all jobs keep too many bytes, r drops the oldest outcomes.
+func (s *Server) countFetched(r *clientJob) {
+	for r.fetched > 0 && s.fetchedBytes+r.fetchedBytes-r.countedFetched > maxFetchedBytes {
+		r.dropFetched(1)
+	}
+	s.fetchedBytes += r.fetchedBytes - r.countedFetched
+	r.countedFetched = r.fetchedBytes
+}
+
+// shareJob makes r a job of several clients. A resubmission brings outcomes for the other clients.
+func (s *Server) shareJob(r *clientJob, in *v1.Job) {
+	r.isShared = true
+	if in.Resubmission != nil {
+		r.outcomes = slices.Clone(in.Resubmission.Outcomes)
+	}
+	r.fetched = len(r.outcomes)
+	for _, o := range r.outcomes {
+		r.fetchedBytes += outcomeBytes(o)
+	}
+	s.countFetched(r)
 }
 
 // peekOutcomes is fetchOutcomes for a job given to Run. The outcomes stay with the answer to Run.
@@ -335,7 +393,12 @@ func (s *Server) forgetJob(r *clientJob) {
 		delete(s.jobs, r.id)
 	}
 	s.unreadBytes -= r.countedBytes
-	r.countedBytes = 0
+	s.fetchedBytes -= r.countedFetched
+	r.countedBytes, r.countedFetched = 0, 0
+	if r.isShared && r.ended && !r.moved && r.fetched == len(r.outcomes) && len(r.receipts) > 0 {
+		s.laterEvents = append(s.laterEvents, frontend.Delivered{Receipts: r.receipts})
+		r.receipts = nil
+	}
 	s.dropReceipts(r)
 }
 
@@ -474,12 +537,12 @@ func (s *Server) sweepJobsLocked(now time.Time) {
 				s.stepLocked(frontend.Cancel{Job: id, Reason: "its client closed the connection"})
 				s.forgetJob(r) // if the client comes back, its job must not seem cancelled by the client
 			}
-		case !r.isRun && now.Sub(r.polledAt) > s.cfg.ClientGrace && !r.isAwaited():
+		case !r.isRun && now.Sub(r.polledAt) > max(s.cfg.ClientGrace, r.grace) && !r.isAwaited():
 			if !r.ended {
 				s.log.Info("client has not asked for events, its job is cancelled", "job", id.String())
 				s.metrics.clientsLost.Inc()
-				s.stepLocked(
-					frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client has not asked for %v", s.cfg.ClientGrace)})
+				s.stepLocked(frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client has not asked for %v",
+					max(s.cfg.ClientGrace, r.grace))})
 			}
 			s.forgetJob(r)
 		}

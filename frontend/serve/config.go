@@ -76,6 +76,7 @@ type Config struct {
 	Lease       time.Duration // silence after which a link counts as broken; default 3 s
 	DialTimeout time.Duration // default 2 s
 	ClientGrace time.Duration // time without Events after which a submitted job is cancelled; default 30 s
+	MaxGrace    time.Duration // limit of a job's own grace (Job.grace_us); default 10 min
 	// limit of clients' connections; a further connection closes a stranger's, or is closed; default 10,000
 	MaxConns     int
 	MaxRequest   int // bytes; default 64 MiB
@@ -134,6 +135,7 @@ func (c Config) withDefaults() Config {
 	setDuration(&c.Lease, 3*time.Second)
 	setDuration(&c.DialTimeout, 2*time.Second)
 	setDuration(&c.ClientGrace, 30*time.Second)
+	setDuration(&c.MaxGrace, 10*time.Minute)
 	setInt(&c.MaxConns, 10_000)
 	setInt(&c.MaxRequest, 64<<20)
 	setInt(&c.MaxRunResult, 64<<20)
@@ -177,7 +179,10 @@ func (c Config) Validate() error {
 	for _, d := range []struct {
 		what  string
 		value time.Duration
-	}{{"the lease", c.Lease}, {"the dial timeout", c.DialTimeout}, {"the client grace", c.ClientGrace}} {
+	}{
+		{"the lease", c.Lease}, {"the dial timeout", c.DialTimeout}, {"the client grace", c.ClientGrace},
+		{"the limit of grace", c.MaxGrace},
+	} {
 		if d.value < 10*time.Millisecond {
 			addError("%s is %v: it must be 10ms or more", d.what, d.value)
 		}

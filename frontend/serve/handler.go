@@ -3,6 +3,8 @@ package serve
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,6 +37,13 @@ func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.Submit
 		}
 		return owner.Submit(ctx, req)
 	}
+	if home := h.findHome(req.Caller, req.Job); home != nil {
+		caller := req.Caller
+		if res, err := home.Submit(ctx, req); err == nil || !mayTryElsewhere(err) {
+			return res, err
+		}
+		req.Caller = caller
+	}
 	if isInParts(req.Job) {
 		if whole, err := h.addPart(ctx, req); err != nil || !whole {
 			return &v1.SubmitResponse{Handle: &v1.Handle{Job: req.Job.Id, Owner: h.cfg.Advertise}}, err
@@ -44,7 +53,25 @@ func (h *handler) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.Submit
 	if err != nil {
 		return nil, err
 	}
-	return &v1.SubmitResponse{Handle: handle}, nil
+	res := &v1.SubmitResponse{Handle: handle}
+	if req.Job.Shared {
+		res.AgeUs = h.ageOf(handle.Job).Microseconds()
+	}
+	return res, nil
+}
+
+// ageOf returns the time since the first submission of a job that is here.
+func (h *handler) ageOf(job string) time.Duration {
+	id, err := probe.ParseJobID(job)
+	if err != nil {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.jobs[id]; r != nil {
+		return time.Since(r.firstSubmittedAt)
+	}
+	return 0
 }
 
 // maxEventsWait bounds the wait of a call of Events for news.
@@ -108,6 +135,10 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		if !r.isRun || req.MaxWaitUs > 0 { // frontends of version 0.1.0 look for a Run without OnlyAsk
 			r.polledAt = now
 		}
+		if !req.Follow {
+			r.submitterPolledAt = now
+		}
+		isAck := !req.Follow || now.Sub(r.submitterPolledAt) > h.cfg.ClientGrace // a follower has taken the job over
 		if r.ended && r.tooLargeBytes > 0 {
 			return nil, h.newRefusedTooLarge(r)
 		}
@@ -123,13 +154,14 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 			batch, next, done = r.peekOutcomes(req.Cursor, most)
 		} else {
 			var delivered []frontend.Receipt
-			batch, next, delivered, done = r.fetchOutcomes(req.Cursor, most, now)
+			batch, next, delivered, done = r.fetchOutcomes(req.Cursor, most, isAck, now)
+			h.countFetched(r)
 			if h.countUnread(r); len(delivered) > 0 {
 				h.stepLocked(frontend.Delivered{Receipts: delivered})
 			}
 		}
 		if len(batch) > 0 || done || expired {
-			if done && !r.inEndedList { // this answer has the last outcomes, so the job may be forgotten
+			if done && isAck && !r.inEndedList { // this answer has the last outcomes, so the job may be forgotten
 				h.addToEnded(r)
 				h.noteAnswered(r, now)
 			}
@@ -137,7 +169,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 			for i, o := range batch {
 				events[i] = &v1.Event{Outcome: o}
 			}
-			return &v1.EventsResponse{Events: events, Cursor: next, Done: done}, nil
+			return &v1.EventsResponse{Events: events, Cursor: next, Done: done, Tasks: int32(r.totalTasks)}, nil
 		}
 		if r.changed == nil {
 			r.changed = make(chan struct{})
@@ -330,7 +362,9 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 		h.noteNextCall(client)
 	}
 	// The client took the job to another frontend and added tasks there: the job here is outdated.
-	if r := h.jobs[job.ID]; r != nil && !r.moved && job.Generation > 0 && !r.isRun && !h.core.IsUpToDate(job) {
+	joins := in.Shared && in.Resubmission != nil && in.Resubmission.PreviousOwner == "" // another client's job
+	if r := h.jobs[job.ID]; r != nil && !r.moved && job.Generation > 0 && !joins && !r.isRun &&
+		!h.core.IsUpToDate(job) {
 		if err := h.whyMayNotTouch(ctx, caller, job.ID, r.timing.tenant); err != nil {
 			return nil, err
 		}
@@ -350,9 +384,10 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 	}
 	if r := h.jobs[job.ID]; r != nil && !r.moved {
 		switch {
-		case a == nil && r.ended && !r.isRun:
+		case a == nil && r.ended && !r.isRun && !joins:
 			h.endLateTasks(r, job.Tasks) // of tasks that the client has added at a peer
-		case a == nil: // a repeated Submit
+		case a == nil: // a repeated Submit, perhaps of another client
+			r.polledAt, r.submitterPolledAt = now, now
 		case !r.isRun:
 			return nil, newRefused(v1.RefusedReason_INVALID, "job %v was submitted before: ask for its events", r.id)
 		default:
@@ -367,6 +402,10 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 		return nil, newRefusedHungUp()
 	}
 	r := newClientJob(job, in.Phases, now)
+	r.grace = min(fromMicros(in.GraceUs), h.cfg.MaxGrace)
+	if r.firstSubmittedAt = now.Add(-job.Age); in.Shared && a == nil {
+		h.shareJob(r, in)
+	}
 	h.beginTiming(&r.timing, job, now)
 	if a != nil {
 		r.isRun, r.runAnswer, r.polledAt = true, frame.NewRunAnswer(handle, len(job.Tasks)), time.Time{}
@@ -393,14 +432,24 @@ var refusedReasons = [...]v1.RefusedReason{
 
 // previousOwner returns the frontend that a resubmitted job belongs to, or nil. The result is nil if the owner is
 // this frontend, does not answer or has lost the job. If the client names a frontend that is not known here, all
-// others are asked. A client of another tenant than the job's is refused.
+// others are asked. All others are asked for a shared job, too, because another client may have submitted the job
+// there. A client of another tenant than the job's is refused.
 func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.Job) (*peer, error) {
-	if job.Resubmission == nil || isForwarded(caller) || job.Resubmission.PreviousOwner == h.cfg.Advertise {
+	if job.Resubmission == nil || isForwarded(caller) {
 		return nil, nil
 	}
-	asked := []*peer{h.peers.findPeer(job.Resubmission.PreviousOwner)}
-	if asked[0] == nil {
+	var asked []*peer
+	switch {
+	case job.Shared && h.hasJob(job.Id):
+		return nil, nil
+	case job.Shared:
 		asked = h.peers.listPresent()
+	case job.Resubmission.PreviousOwner == h.cfg.Advertise:
+		return nil, nil
+	default:
+		if asked = []*peer{h.peers.findPeer(job.Resubmission.PreviousOwner)}; asked[0] == nil {
+			asked = h.peers.listPresent()
+		}
 	}
 	owner, err := findAmongPeers(ctx, asked, job.Id)
 	if err != nil {
@@ -411,6 +460,47 @@ func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.
 		releaseRequestRoom(ctx)
 	}
 	return owner, err
+}
+
+// hasJob reports whether this frontend has the job.
+func (h *handler) hasJob(job string) bool {
+	id, err := probe.ParseJobID(job)
+	if err != nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.jobs[id]
+	return r != nil && !r.moved
+}
+
+// findHome returns the peer for a shared job that no frontend has, or nil if this frontend takes the job. Two
+// clients may submit the job at two frontends at the same moment. Both frontends compute the same home from the id, as
+// long as both know the same frontends.
+func (h *handler) findHome(caller *v1.Caller, job *v1.Job) (home *peer) {
+	if !job.Shared || job.Resubmission == nil || isForwarded(caller) || h.hasJob(job.Id) {
+		return nil
+	}
+	highest := homeRank(h.cfg.Advertise, job.Id)
+	for _, p := range h.peers.listPresent() {
+		if rank := homeRank(p.addr, job.Id); rank > highest {
+			home, highest = p, rank
+		}
+	}
+	return home
+}
+
+// homeRank ranks a frontend as the home of a job (rendezvous hashing).
+func homeRank(frontend, job string) uint64 {
+	sum := sha256.Sum256([]byte(frontend + " " + job))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// mayTryElsewhere reports whether another frontend may take a job that the job's home refused.
+func mayTryElsewhere(err error) bool {
+	var refused *v1.Refused
+	return errors.As(err, &refused) &&
+		(refused.Reason == v1.RefusedReason_OWNER_LOST || refused.Reason == v1.RefusedReason_DRAINING)
 }
 
 // findOwner returns the peer that a handle names as owner, or nil if this frontend must answer the call. A call that

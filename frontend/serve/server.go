@@ -61,6 +61,7 @@ type Server struct {
 	jobParts         map[string]*jobParts // of jobs that come in parts, by id
 	partsBytes       int                  // of jobParts
 	unreadBytes      int                  // bytes of the results of submitted jobs that clients have not fetched
+	fetchedBytes     int                  // bytes of the fetched outcomes that shared jobs keep
 	endedJobs        endedList
 	sentAnswers      []sentAnswer // last answers whose arrival the core is to be told, oldest first
 	replies          []reply      // answers to be written when the mutex is free

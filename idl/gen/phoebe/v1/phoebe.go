@@ -1988,6 +1988,7 @@ type Resubmission struct {
 	Tasks         int32       `thrift:"tasks,6" frugal:"6,default,i32" json:"tasks"`
 	Part          int32       `thrift:"part,7" frugal:"7,default,i32" json:"part"`
 	Parts         int32       `thrift:"parts,8" frugal:"8,default,i32" json:"parts"`
+	Outcomes      []*Outcome  `thrift:"outcomes,9,optional" frugal:"9,optional,list<Outcome>" json:"outcomes,omitempty"`
 }
 
 func NewResubmission() *Resubmission {
@@ -2049,6 +2050,15 @@ func (p *Resubmission) GetPart() (v int32) {
 func (p *Resubmission) GetParts() (v int32) {
 	return p.Parts
 }
+
+var Resubmission_Outcomes_DEFAULT []*Outcome
+
+func (p *Resubmission) GetOutcomes() (v []*Outcome) {
+	if !p.IsSetOutcomes() {
+		return Resubmission_Outcomes_DEFAULT
+	}
+	return p.Outcomes
+}
 func (p *Resubmission) SetPreviousOwner(val string) {
 	p.PreviousOwner = val
 }
@@ -2073,6 +2083,9 @@ func (p *Resubmission) SetPart(val int32) {
 func (p *Resubmission) SetParts(val int32) {
 	p.Parts = val
 }
+func (p *Resubmission) SetOutcomes(val []*Outcome) {
+	p.Outcomes = val
+}
 
 func (p *Resubmission) IsSetRan() bool {
 	return p.Ran != nil
@@ -2080,6 +2093,10 @@ func (p *Resubmission) IsSetRan() bool {
 
 func (p *Resubmission) IsSetMade() bool {
 	return p.Made != nil
+}
+
+func (p *Resubmission) IsSetOutcomes() bool {
+	return p.Outcomes != nil
 }
 
 func (p *Resubmission) String() string {
@@ -2098,6 +2115,7 @@ var fieldIDToName_Resubmission = map[int16]string{
 	6: "tasks",
 	7: "part",
 	8: "parts",
+	9: "outcomes",
 }
 
 type Job struct {
@@ -2118,6 +2136,8 @@ type Job struct {
 	DueUs        *int64        `thrift:"due_us,15,optional" frugal:"15,optional,i64" json:"due_us,omitempty"`
 	Open         bool          `thrift:"open,16" frugal:"16,default,bool" json:"open"`
 	LargeResults bool          `thrift:"large_results,17" frugal:"17,default,bool" json:"large_results"`
+	Shared       bool          `thrift:"shared,18" frugal:"18,default,bool" json:"shared"`
+	GraceUs      int64         `thrift:"grace_us,19" frugal:"19,default,i64" json:"grace_us"`
 }
 
 func NewJob() *Job {
@@ -2131,6 +2151,8 @@ func NewJob() *Job {
 		Phases:       false,
 		Open:         false,
 		LargeResults: false,
+		Shared:       false,
+		GraceUs:      0,
 	}
 }
 
@@ -2144,6 +2166,8 @@ func (p *Job) InitDefault() {
 	p.Phases = false
 	p.Open = false
 	p.LargeResults = false
+	p.Shared = false
+	p.GraceUs = 0
 }
 
 func (p *Job) GetId() (v string) {
@@ -2243,6 +2267,14 @@ func (p *Job) GetOpen() (v bool) {
 func (p *Job) GetLargeResults() (v bool) {
 	return p.LargeResults
 }
+
+func (p *Job) GetShared() (v bool) {
+	return p.Shared
+}
+
+func (p *Job) GetGraceUs() (v int64) {
+	return p.GraceUs
+}
 func (p *Job) SetId(val string) {
 	p.Id = val
 }
@@ -2294,6 +2326,12 @@ func (p *Job) SetOpen(val bool) {
 func (p *Job) SetLargeResults(val bool) {
 	p.LargeResults = val
 }
+func (p *Job) SetShared(val bool) {
+	p.Shared = val
+}
+func (p *Job) SetGraceUs(val int64) {
+	p.GraceUs = val
+}
 
 func (p *Job) IsSetConstraint() bool {
 	return p.Constraint != nil
@@ -2344,6 +2382,8 @@ var fieldIDToName_Job = map[int16]string{
 	15: "due_us",
 	16: "open",
 	17: "large_results",
+	18: "shared",
+	19: "grace_us",
 }
 
 type Handle struct {
@@ -2988,13 +3028,17 @@ var fieldIDToName_SubmitRequest = map[int16]string{
 
 type SubmitResponse struct {
 	Handle *Handle `thrift:"handle,1,required" frugal:"1,required,Handle" json:"handle"`
+	AgeUs  int64   `thrift:"age_us,2" frugal:"2,default,i64" json:"age_us"`
 }
 
 func NewSubmitResponse() *SubmitResponse {
-	return &SubmitResponse{}
+	return &SubmitResponse{
+		AgeUs: 0,
+	}
 }
 
 func (p *SubmitResponse) InitDefault() {
+	p.AgeUs = 0
 }
 
 var SubmitResponse_Handle_DEFAULT *Handle
@@ -3005,8 +3049,15 @@ func (p *SubmitResponse) GetHandle() (v *Handle) {
 	}
 	return p.Handle
 }
+
+func (p *SubmitResponse) GetAgeUs() (v int64) {
+	return p.AgeUs
+}
 func (p *SubmitResponse) SetHandle(val *Handle) {
 	p.Handle = val
+}
+func (p *SubmitResponse) SetAgeUs(val int64) {
+	p.AgeUs = val
 }
 
 func (p *SubmitResponse) IsSetHandle() bool {
@@ -3022,6 +3073,7 @@ func (p *SubmitResponse) String() string {
 
 var fieldIDToName_SubmitResponse = map[int16]string{
 	1: "handle",
+	2: "age_us",
 }
 
 type Event struct {
@@ -3069,6 +3121,7 @@ type EventsRequest struct {
 	MaxWaitUs int64   `thrift:"max_wait_us,4" frugal:"4,default,i64" json:"max_wait_us"`
 	MaxEvents int32   `thrift:"max_events,5" frugal:"5,default,i32" json:"max_events"`
 	OnlyAsk   bool    `thrift:"only_ask,6" frugal:"6,default,bool" json:"only_ask"`
+	Follow    bool    `thrift:"follow,7" frugal:"7,default,bool" json:"follow"`
 }
 
 func NewEventsRequest() *EventsRequest {
@@ -3077,6 +3130,7 @@ func NewEventsRequest() *EventsRequest {
 		MaxWaitUs: 0,
 		MaxEvents: 0,
 		OnlyAsk:   false,
+		Follow:    false,
 	}
 }
 
@@ -3085,6 +3139,7 @@ func (p *EventsRequest) InitDefault() {
 	p.MaxWaitUs = 0
 	p.MaxEvents = 0
 	p.OnlyAsk = false
+	p.Follow = false
 }
 
 var EventsRequest_Caller_DEFAULT *Caller
@@ -3120,6 +3175,10 @@ func (p *EventsRequest) GetMaxEvents() (v int32) {
 func (p *EventsRequest) GetOnlyAsk() (v bool) {
 	return p.OnlyAsk
 }
+
+func (p *EventsRequest) GetFollow() (v bool) {
+	return p.Follow
+}
 func (p *EventsRequest) SetCaller(val *Caller) {
 	p.Caller = val
 }
@@ -3137,6 +3196,9 @@ func (p *EventsRequest) SetMaxEvents(val int32) {
 }
 func (p *EventsRequest) SetOnlyAsk(val bool) {
 	p.OnlyAsk = val
+}
+func (p *EventsRequest) SetFollow(val bool) {
+	p.Follow = val
 }
 
 func (p *EventsRequest) IsSetCaller() bool {
@@ -3161,19 +3223,24 @@ var fieldIDToName_EventsRequest = map[int16]string{
 	4: "max_wait_us",
 	5: "max_events",
 	6: "only_ask",
+	7: "follow",
 }
 
 type EventsResponse struct {
 	Events []*Event `thrift:"events,1,required" frugal:"1,required,list<Event>" json:"events"`
 	Cursor int64    `thrift:"cursor,2,required" frugal:"2,required,i64" json:"cursor"`
 	Done   bool     `thrift:"done,3,required" frugal:"3,required,bool" json:"done"`
+	Tasks  int32    `thrift:"tasks,4" frugal:"4,default,i32" json:"tasks"`
 }
 
 func NewEventsResponse() *EventsResponse {
-	return &EventsResponse{}
+	return &EventsResponse{
+		Tasks: 0,
+	}
 }
 
 func (p *EventsResponse) InitDefault() {
+	p.Tasks = 0
 }
 
 func (p *EventsResponse) GetEvents() (v []*Event) {
@@ -3187,6 +3254,10 @@ func (p *EventsResponse) GetCursor() (v int64) {
 func (p *EventsResponse) GetDone() (v bool) {
 	return p.Done
 }
+
+func (p *EventsResponse) GetTasks() (v int32) {
+	return p.Tasks
+}
 func (p *EventsResponse) SetEvents(val []*Event) {
 	p.Events = val
 }
@@ -3195,6 +3266,9 @@ func (p *EventsResponse) SetCursor(val int64) {
 }
 func (p *EventsResponse) SetDone(val bool) {
 	p.Done = val
+}
+func (p *EventsResponse) SetTasks(val int32) {
+	p.Tasks = val
 }
 
 func (p *EventsResponse) String() string {
@@ -3208,6 +3282,7 @@ var fieldIDToName_EventsResponse = map[int16]string{
 	1: "events",
 	2: "cursor",
 	3: "done",
+	4: "tasks",
 }
 
 type CancelRequest struct {
