@@ -37,7 +37,6 @@ func (c *Client) Attach(ctx context.Context, h Handle) (*Running, error) {
 	r := newRunning(s)
 	r.onEnd = func(error) {}
 	r.publishOwner()
-	r.noteFollowed(resp)
 	ctx, r.stop = context.WithCancelCause(ctx)
 	c.background.Go(func() {
 		defer r.stop(nil)
@@ -111,8 +110,8 @@ func isElsewhere(refused *RefusedError) bool {
 	return refused.Reason == UnknownJob || refused.Reason == OwnerLost || refused.Reason == Draining
 }
 
-// noteFollowed takes over the outcomes of an answer. A follower learns the number of tasks from the answers.
-func (r *Running) noteFollowed(resp *v1.EventsResponse) {
+// noteFollowed stores and takes over the outcomes of an answer. A follower learns the number of tasks from the answers.
+func (r *Running) noteFollowed(ctx context.Context, resp *v1.EventsResponse) error {
 	r.mu.Lock()
 	s := r.s
 	if n := int(resp.Tasks) - len(s.tasks); n > 0 {
@@ -121,7 +120,11 @@ func (r *Running) noteFollowed(resp *v1.EventsResponse) {
 		r.taskCount = len(s.tasks)
 	}
 	r.mu.Unlock()
+	if err := r.storeOutcomes(ctx, resp.Events); err != nil {
+		return err
+	}
 	r.deliverOutcomes(resp.Events)
+	return nil
 }
 
 // follow asks for the outcomes of a job of another process until the job has ended, and returns the job's error.
@@ -129,11 +132,16 @@ func (r *Running) follow(ctx context.Context, resp *v1.EventsResponse) error {
 	s := r.s
 	cursor, lostAt := resp.Cursor, time.Time{}
 	var lastErr error
+	if err := r.noteFollowed(ctx, resp); err != nil {
+		return err
+	}
 	for !resp.Done {
 		next, err := s.pollEvents(ctx, cursor, false)
 		if err == nil {
 			resp, cursor, lostAt = next, next.Cursor, time.Time{}
-			r.noteFollowed(resp)
+			if err := r.noteFollowed(ctx, resp); err != nil {
+				return err
+			}
 			continue
 		}
 		if why := s.whyUnwanted(ctx); why != nil {
@@ -154,7 +162,9 @@ func (r *Running) follow(ctx context.Context, resp *v1.EventsResponse) error {
 		if next, err = s.findJob(ctx); err == nil { // perhaps at another frontend, which counts from 0
 			resp, cursor = next, next.Cursor
 			r.publishOwner()
-			r.noteFollowed(resp)
+			if err := r.noteFollowed(ctx, resp); err != nil {
+				return err
+			}
 			continue
 		}
 		if waited := time.Since(lostAt); waited >= s.c.cfg.retryFor {

@@ -238,7 +238,7 @@ func (d directRunner) Run(ctx context.Context, job Job) (outs []Outcome, err err
 	defer c.background.Done()
 	ctx, end := c.startSpan(ctx, "phoebe.Run", &job)
 	defer func() { end(err) }()
-	if isLarge(&job) || c.isCrowded() {
+	if isLarge(&job) || c.isCrowded() || c.cfg.store != nil { // a single call would acknowledge by itself
 		r, err := c.startJob(ctx, job, func(error) {})
 		if err != nil {
 			return nil, err
@@ -300,7 +300,7 @@ func (d directRunner) Submit(ctx context.Context, job Job) (*Running, error) {
 // startJob returns an error, onEnd is not called.
 func (c *Client) startJob(ctx context.Context, job Job, onEnd func(error)) (*Running, error) {
 	s, err := c.newSession(ctx, job)
-	if err == nil {
+	if err == nil && (s.unfinished > 0 || len(job.Stored) == 0 || job.Open) {
 		err = s.submitJob(ctx)
 	}
 	if err != nil {

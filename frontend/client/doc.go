@@ -79,6 +79,10 @@
 // [Client.Attach] follows the job in another process. In between, the job goes on for [Job].Grace.
 // The example of [Client.Attach] has all four.
 //
+// A program that may be killed stores each outcome by [WithStore], before the cluster may forget the outcome. The next
+// run of the program submits the job again with the same Key, and with the stored tasks in [Job].Stored. The example of
+// [WithStore] is such a program, with a file.
+//
 // # For the author of an engine
 //
 // An engine has two programs. The workers embed package worker/serve and register the engine's functions. The planner

@@ -156,6 +156,12 @@ func (e *UnfinishedError) Error() string {
 
 func (e *UnfinishedError) Unwrap() error { return e.Err }
 
+// StoreError says that the function of WithStore failed. It is the Err of an UnfinishedError.
+type StoreError struct{ Err error }
+
+func (e *StoreError) Error() string { return "store outcomes: " + e.Err.Error() }
+func (e *StoreError) Unwrap() error { return e.Err }
+
 // AbandonedError says why a job that a process followed has ended (see Client.Attach): the job's frontend is gone, and
 // so is the process that submitted the job, because nobody took the job to another frontend. It is the Err of an
 // UnfinishedError.

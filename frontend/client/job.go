@@ -104,7 +104,8 @@ type Job struct {
 	// job for all. If the payloads differ, the later ones are ignored. If a later job has more tasks, it ends with a
 	// LateRefusalError in an UnfinishedError, and the first job goes on. A frontend remembers the key until 30 s after
 	// all outcomes were fetched, or until Grace is over. After that the job runs again. A Key costs a message to each
-	// frontend and to each worker, so a Key suits jobs that are worth their messages.
+	// frontend and to each worker, so a Key suits jobs that are worth their messages. A Once task of the job starts 3 s
+	// later, after all workers have said that they never started the task. If a worker cannot know, the task ends as Lost.
 	Key      string
 	Tenant   string // for whom the job runs; empty: the tenant without a name
 	Priority int32  // higher goes first among the tenant's jobs; with workers of --order priority, among all
@@ -121,6 +122,9 @@ type Job struct {
 	Constraint Constraint // for all tasks
 	Stages     []Stage    // none: the job has a single stage
 	Tasks      []Task
+	// Stored lists tasks, by index, whose outcomes an earlier run of the program has stored (WithStore). These tasks do
+	// not run again, and get no outcome. Only for jobs with Key or ID, and without stages.
+	Stored []int
 	// Open lets Running.Extend add tasks. An open job may begin without tasks, and ends only after Running.Seal.
 	Open   bool
 	Phases bool // report the phases of each outcome

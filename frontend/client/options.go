@@ -26,6 +26,7 @@ type config struct {
 	log            *slog.Logger
 	tracer         trace.Tracer // nil: none
 	middleware     []Middleware // the first is outermost
+	store          StoreFunc    // nil: none
 	rpcTimeout     time.Duration
 	connectTimeout time.Duration
 	retryFor       time.Duration
@@ -93,6 +94,22 @@ func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log 
 func WithMiddleware(m ...Middleware) Option {
 	return func(c *config) { c.middleware = append(c.middleware, m...) }
 }
+
+// StoreFunc stores outcomes of a job, given by id, and must not change them. The context is the job's. Several
+// goroutines may call a StoreFunc at the same time, for different jobs.
+type StoreFunc func(ctx context.Context, job string, outcomes []Outcome) error
+
+// WithStore stores outcomes before the client acknowledges them. The client calls store with the outcomes of each
+// answer. After store has returned, the client tells the frontend that the outcomes have arrived, hands the outcomes
+// out, and leaves their tasks out of a resubmission. So if the program is killed at any moment, each outcome is stored,
+// or still at a frontend or a worker. The program then submits the job again, with the same Job.Key, and with the
+// stored tasks in Job.Stored.
+//
+// If store fails, the job ends with a *StoreError in an *UnfinishedError. The client does not cancel the job, so that
+// another try may fetch the outcomes. If store takes longer than 30 s (phoebe frontend --client-grace), set Job.Grace:
+// otherwise the frontend takes the client for dead. The client itself ends some tasks, for instance after a Cancel while
+// no frontend has the job. The store does not get the outcomes of such tasks.
+func WithStore(store StoreFunc) Option { return func(c *config) { c.store = store } }
 
 // WithRPCTimeout bounds each call that a frontend answers at once, such as Submit, Cancel and Cluster. As long as bytes
 // of a large request or answer move, the call goes on. Default 5 s.

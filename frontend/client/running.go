@@ -325,6 +325,10 @@ func (r *Running) poll(ctx context.Context) {
 				r.endJob(err)
 				return
 			}
+			if err := r.storeOutcomes(ctx, resp.Events); err != nil {
+				r.endJob(err)
+				return
+			}
 			cursor = resp.Cursor
 			r.deliverOutcomes(resp.Events)
 			if s.job.Open = s.job.Open && !resp.Done; !resp.Done || s.unfinished == 0 {
@@ -479,6 +483,34 @@ func (s *session) pollEvents(ctx context.Context, cursor int64, idle bool) (*v1.
 		s.noteReached(cl)
 	}
 	return resp, err
+}
+
+// storeOutcomes gives the new outcomes among events to the function of WithStore. Only after storeOutcomes may the client
+// take an outcome as arrived.
+func (r *Running) storeOutcomes(ctx context.Context, events []*v1.Event) error {
+	s := r.s
+	if s.c.cfg.store == nil {
+		return nil
+	}
+	var outs []Outcome
+	r.mu.Lock()
+	for _, e := range events {
+		o := e.Outcome
+		if o == nil || o.Task < 0 || int(o.Task) < len(s.done) && s.done[o.Task] ||
+			r.satisfied && o.Kind == v1.OutcomeKind_CANCELLED {
+			continue
+		}
+		outs = append(outs, Outcome{})
+		outs[len(outs)-1].fillFrom(o)
+	}
+	r.mu.Unlock()
+	if len(outs) == 0 {
+		return nil
+	}
+	if err := s.c.cfg.store(ctx, s.job.Id, outs); err != nil {
+		return s.unfinishedError(&StoreError{err})
+	}
+	return nil
 }
 
 // sleepWhileWanted sleeps for d, and returns false at once if the job is no longer wanted.

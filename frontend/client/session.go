@@ -122,12 +122,13 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	hasNewID := job.Key == "" && job.ID == ""
 	switch {
 	case job.Key != "" && job.ID != "":
 		return nil, &RefusedError{Reason: Invalid, Message: "the job has an ID and a Key: give one of them"}
 	case job.Key != "":
 		job.ID = idOfKey(job.Tenant, job.Key)
-	case job.ID == "":
+	case hasNewID:
 		job.ID = NewJobID()
 	}
 	n := len(job.Tasks)
@@ -144,7 +145,7 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 		},
 		handle: v1.Handle{Job: job.ID},
 	}
-	if job.Key != "" { // another process may have submitted the job, and its frontend may be lost
+	if job.Key != "" || len(job.Stored) > 0 { // another process may have submitted the job, and its frontend may be lost
 		s.resubmissions = 1
 		s.job.Resubmission = &v1.Resubmission{Count: 1, AgeUs: 1, Tasks: int32(n)}
 	}
@@ -164,11 +165,40 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	if needy || size > c.cfg.maxRequest/2 {
 		size = s.job.BLength() // the exact encoded size
 	}
+	if err := s.leaveOutStored(&job, hasNewID); err != nil {
+		return nil, err
+	}
 	if size > c.cfg.maxRequest {
 		return nil, &RefusedError{Reason: TooLarge, Message: fmt.Sprintf(
 			"the job takes %d bytes, and one job may take at most %d: split it", size, c.cfg.maxRequest)}
 	}
 	return s, nil
+}
+
+// leaveOutStored leaves the tasks of Job.Stored out of the request.
+func (s *session) leaveOutStored(job *Job, hasNewID bool) error {
+	if len(job.Stored) == 0 {
+		return nil
+	}
+	if hasNewID || len(job.Stages) > 0 {
+		return &RefusedError{Reason: Invalid, Message: "job.stored: only for jobs with Key or ID, and without stages"}
+	}
+	for _, i := range job.Stored {
+		if i < 0 || i >= len(s.done) {
+			return &RefusedError{Reason: Invalid, Message: fmt.Sprintf("job.stored: there is no task %d", i)}
+		}
+		if !s.done[i] {
+			s.done[i] = true
+			s.unfinished--
+		}
+	}
+	s.job.Tasks = s.job.Tasks[:0]
+	for i := range s.tasks {
+		if s.tasks[i].Index = int32(i); !s.done[i] {
+			s.job.Tasks = append(s.job.Tasks, &s.tasks[i])
+		}
+	}
+	return nil
 }
 
 // wireStages converts stages for a request.

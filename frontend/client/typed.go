@@ -53,13 +53,13 @@ func Map[In, Out any](
 		return nil, err
 	}
 	outcomes, err := c.Run(ctx, job)
-	if len(outcomes) != len(ins) {
+	if err != nil && len(outcomes) == 0 {
 		return nil, err
 	}
 	outs := make([]Out, len(ins))
-	for i := range outcomes {
+	for i := range outcomes { // the tasks in Job.Stored have none
 		var taskErr error
-		if outs[i], taskErr = readTyped(ctx, c, f, &outcomes[i]); err == nil {
+		if outs[outcomes[i].Task], taskErr = readTyped(ctx, c, f, &outcomes[i]); err == nil {
 			err = taskErr
 		}
 	}
