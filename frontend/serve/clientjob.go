@@ -275,8 +275,8 @@ func (r *clientJob) fetchOutcomes(cursor int64, most int, isAck bool, now time.T
 			break
 		}
 		batch = append(batch, o)
-		if r.wantsPhases && o.Phases.DeliveredUs == 0 {
-			o.Phases.DeliveredUs = now.Sub(r.receivedAt).Microseconds()
+		if p := o.Phases; r.wantsPhases && p != nil && p.DeliveredUs == 0 { // nil: the job was over, or a client says so
+			p.DeliveredUs = now.Sub(r.receivedAt).Microseconds()
 		}
 	}
 	from += len(batch)

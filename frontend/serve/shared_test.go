@@ -80,6 +80,21 @@ func TestFetchedOutcomesAreBounded(t *testing.T) {
 	}
 }
 
+// Outcomes in a resubmission come from a client, and may lack any field.
+func TestSharedOutcomesMayBeEmpty(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	job := newJob("echo", "a")
+	job.Shared, job.Phases, job.Tasks[0].Index = true, true, 2
+	job.Resubmission = &v1.Resubmission{Count: 1, Tasks: 3, Outcomes: []*v1.Outcome{{Task: 0}, {Task: -7, Kind: 99}}}
+	res, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Job: job})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := c.fetchAll(t, res.Handle); n != 3 {
+		t.Errorf("%d outcomes of 3", n)
+	}
+}
+
 // Results of tasks that may start only once stay at the workers as long as a shared job is known.
 func TestSharedOnceJobKeepsReceipts(t *testing.T) {
 	c := startCluster(t, 1, 1)
