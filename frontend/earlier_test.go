@@ -72,7 +72,7 @@ func TestEarlier(t *testing.T) {
 	}
 	finish := func(f *fleet, w Worker, l probe.Launch, s probe.Status) []Action {
 		return f.step(frameFrom(w, &probe.Finished{
-			Attempt: l.Attempt, Job: script.Job("x"), Status: s, Run: time.Second,
+			Attempt: l.Attempt, Job: script.Job("x"), Status: s, Launch: time.Second, Run: time.Second,
 		}))
 	}
 

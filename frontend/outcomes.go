@@ -96,7 +96,7 @@ func (c *ledger) endOrRetryTask(a *attempt, m *probe.Finished, now time.Time, ac
 	t, w := a.task, a.w
 	o := Outcome{
 		Kind: Failed, Message: m.Error, Worker: w.Welcome().Worker, At: w.Key, Run: m.Run, Usage: m.Usage,
-		Phases: t.reckonPhases(a, m, now), Expected: t.attemptRun, Waited: m.Waited,
+		Phases: c.reckonPhases(a, m, now), Expected: t.attemptRun, Waited: m.Waited,
 		Waits: m.Waits, Way: t.way,
 		Code: m.Code, Detail: m.Detail, Retry: m.Retry,
 	}
@@ -116,7 +116,7 @@ func (c *ledger) endOrRetryTask(a *attempt, m *probe.Finished, now time.Time, ac
 		}
 		c.learnRun(t, w, m)
 		if !a.sentAt.IsZero() {
-			c.view.NoteTrip(a.roundTrip(m, now))
+			c.view.NoteTrip(c.roundTrip(a, m, now))
 		}
 	case probe.TooLarge:
 		o.Failure = TooLarge
@@ -173,7 +173,8 @@ func (c *ledger) retryTask(
 	a *attempt, m *probe.Finished, restFor time.Duration, now time.Time, acts []Action,
 ) []Action {
 	t := a.task
-	started, ended := time.Time{}, now.Add(-m.Kept)
+	ended, _ := c.reckonEnd(a, m, now)
+	started := time.Time{}
 	if m.Run > 0 {
 		started = ended.Add(-m.Run)
 	}
@@ -222,18 +223,15 @@ func (t *task) releasedAt() time.Time {
 
 // reckonPhases returns the phases of an attempt just reported as finished, as times since the job was submitted. A
 // message in either direction is taken to need half a round trip.
-func (t *task) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p Phases) {
+func (c *ledger) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p Phases) {
+	t := a.task
 	since := func(x time.Time) time.Duration { return x.Sub(t.group.job.submitted) }
 	p.Released, p.Held = since(t.releasedAt()), t.heldFor
 	if again := since(t.againAt); !t.againAt.IsZero() && again > p.Released {
 		p.Again = again
 	}
-	trip := a.roundTrip(m, now)
-	oneWay := trip / 2
-	if m.Held > 0 { // the time for the worker's Ready and the Bind together, so the Bind alone took less
-		oneWay = min(oneWay, m.Held)
-	}
-	p.Finished = since(now) - m.Kept - (trip - oneWay)
+	ended, oneWay := c.reckonEnd(a, m, now)
+	p.Finished = since(ended)
 	p.Started = p.Finished - m.Run
 	arrived := p.Started - m.Launch // when the task came to the worker
 	switch {
@@ -257,14 +255,24 @@ func (t *task) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p Pha
 	return p
 }
 
-// roundTrip returns the time for two messages over the link: the time since a was sent, less the times that the worker
-// reports in m. If another frontend sent a, the time since the submission counts.
-func (a *attempt) roundTrip(m *probe.Finished, now time.Time) time.Duration {
-	sent := a.sentAt
-	if sent.IsZero() {
-		sent = a.job.submitted
+// reckonEnd returns when the run of an attempt ended that is just reported as finished, and how long the message with
+// the attempt was on its way.
+func (c *ledger) reckonEnd(a *attempt, m *probe.Finished, now time.Time) (ended time.Time, oneWay time.Duration) {
+	trip := c.roundTrip(a, m, now)
+	oneWay = trip / 2
+	if m.Held > 0 && !a.sentAt.IsZero() {
+		oneWay = min(oneWay, m.Held) // the worker's Ready and the Bind took m.Held together, so the Bind took less
 	}
-	return max(0, now.Sub(sent)-m.Kept-m.Launch-m.Run)
+	return now.Add(-m.Kept - (trip - oneWay)), oneWay
+}
+
+// roundTrip returns the time for two messages over the link: the time since a was sent, less the times that the worker
+// reports in m. If another frontend sent a, the usual round trip counts.
+func (c *ledger) roundTrip(a *attempt, m *probe.Finished, now time.Time) time.Duration {
+	if a.sentAt.IsZero() {
+		return c.view.Trip()
+	}
+	return max(0, now.Sub(a.sentAt)-m.Kept-m.Launch-m.Run)
 }
 
 // learnRun takes a run of t into account. Of many short runs, only some reach the statistics, to save time. But the

@@ -1254,7 +1254,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"u.jobs = slices.Insert(u.jobs, at, j)", "_ = at",
 	},
 	{
-		"the wait of a task bound early is not a part of the launch", "task.reckonPhases",
+		"the wait of a task bound early is not a part of the launch", "ledger.reckonPhases",
 		"p.Ready = arrived + min(m.Waited, m.Launch)", "p.Ready = arrived",
 	},
 	{
@@ -1282,15 +1282,19 @@ var frontend = packageMutants{"frontend", []mutant{
 		"x.vainWakes < maxVainWakes", "true",
 	},
 	{
-		"the way of a worker's question is binding, not queue", "task.reckonPhases",
+		"the way of a worker's question is binding, not queue", "ledger.reckonPhases",
 		"p.Ready = min(max(p.Queued, arrived-m.Held), p.Bound)", "p.Ready = p.Bound",
 	},
 	{
-		"the way of a reservation is link, not queue", "task.reckonPhases",
+		"the way of a reservation is link, not queue", "ledger.reckonPhases",
 		"p.Queued = min(since(t.placesAskedAt)+oneWay, p.Bound)", "p.Queued = p.Sampled",
 	},
 	{
-		"the way of a result is delivery, not run", "task.reckonPhases",
-		"p.Finished = since(now) - m.Kept - (trip - oneWay)", "p.Finished = since(now) - m.Kept",
+		"the way of a result is delivery, not run", "ledger.reckonEnd",
+		"now.Add(-m.Kept - (trip - oneWay))", "now.Add(-m.Kept)",
+	},
+	{
+		"the result of a claimed attempt was on its way, too", "ledger.roundTrip",
+		"return c.view.Trip()", "return 0",
 	},
 }}
