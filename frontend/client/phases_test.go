@@ -3,13 +3,17 @@ package client_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
@@ -19,12 +23,91 @@ type stamp struct {
 	begin, end time.Time
 }
 
-// The phases of tasks agree with the tasks' own clocks. One slot runs the tasks one after another. So a task has its
-// turn after the end of the run before, and starts before its own run. The test compares only the order of moments,
-// and holds on a slow machine.
+// tappedLaunch is an attempt by the taps. A zero time: there was no such message.
+type tappedLaunch struct {
+	early, rides bool
+	sent         time.Time // the message with the task
+	ready        time.Time // the worker's question for the task
+	queued       time.Time // the worker's answer to a task without room
+	finished     time.Time // the result
+}
+
+// tappedRun is a job by the taps.
+type tappedRun struct {
+	first    time.Time // the first message of the job: the frontend has had the job before
+	launches map[int][]*tappedLaunch
+}
+
+// readTaps sorts the messages on a link. Only one job was under way.
+func readTaps(t *testing.T, all []tapped) tappedRun {
+	r := tappedRun{launches: map[int][]*tappedLaunch{}}
+	asked := map[probe.ResID]map[probe.Turn]time.Time{}
+	attempts, places := map[probe.AttemptID]*tappedLaunch{}, map[probe.ResID]*tappedLaunch{}
+	takeBack := func(x *tappedLaunch) {
+		for task, list := range r.launches {
+			r.launches[task] = slices.DeleteFunc(list, func(y *tappedLaunch) bool { return y == x })
+		}
+	}
+	add := func(l *probe.Launch, at time.Time) *tappedLaunch {
+		x := &tappedLaunch{sent: at}
+		attempts[l.Attempt] = x
+		r.launches[int(l.Task)] = append(r.launches[int(l.Task)], x)
+		return x
+	}
+	for _, m := range all {
+		switch msg := m.msg.(type) {
+		case probe.Reserve:
+			for i := range msg.Launches {
+				x := add(&msg.Launches[i], m.at)
+				x.rides, places[msg.First+probe.ResID(i)] = true, x
+			}
+		case probe.Enqueue:
+			x := add(&msg.Launch, m.at)
+			x.early, places[msg.Res] = true, x
+		case probe.Bind:
+			ready := asked[msg.Res][msg.Turn]
+			for _, l := range append([]probe.Launch{msg.Launch}, msg.Bundle...) {
+				add(&l, m.at).ready = ready
+			}
+		case probe.Ready:
+			if asked[msg.Res] == nil {
+				asked[msg.Res] = map[probe.Turn]time.Time{}
+			}
+			asked[msg.Res][msg.Turn] = m.at
+		case probe.Queued:
+			for i := range msg.Count {
+				x := places[msg.First+probe.ResID(i)]
+				if x == nil {
+					continue
+				}
+				if x.queued = m.at; x.rides { // the task came back
+					takeBack(x)
+				}
+			}
+		case probe.Refused:
+			takeBack(attempts[msg.Attempt])
+		case *probe.Finished:
+			attempts[msg.Attempt].finished = m.at
+		}
+		switch m.msg.(type) {
+		case probe.Reserve, probe.Enqueue:
+			if r.first.IsZero() {
+				r.first = m.at
+			}
+		}
+	}
+	return r
+}
+
+// The phases of tasks agree with the tasks' own clocks, and with taps on the link. Each message passes the tap between
+// departure and arrival. One slot runs the tasks one after another. So a task has a turn after the end of the run
+// before, and starts before its own run. The test compares only the order of moments, and holds on a slow machine. The
+// frontend received the job after the submission, and before the first message about the job.
 func TestPhasesAgreeWithTheTasksClocks(t *testing.T) {
 	const tasks, rounding = 6, 2 * time.Microsecond // the API rounds each end of a phase down to a microsecond
-	stamps := make(chan stamp, tasks)
+	var mu sync.Mutex
+	var runs []stamp
+	fails := map[int]bool{} // tasks whose next run fails
 	registry := exec.NewRegistry()
 	if err := registry.Register("stamp", func(_ context.Context, payload []byte) ([]byte, error) {
 		s := stamp{begin: time.Now()}
@@ -32,54 +115,123 @@ func TestPhasesAgreeWithTheTasksClocks(t *testing.T) {
 		for time.Since(s.begin) < 5*time.Millisecond { // a run far longer than the launch of a task
 		}
 		s.end = time.Now()
-		stamps <- s
+		mu.Lock()
+		defer mu.Unlock()
+		runs = append(runs, s)
+		if fails[s.task] {
+			fails[s.task] = false
+			return nil, errors.New("as planned")
+		}
 		return nil, nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	cluster := startCluster(t, local.Config{Frontends: 1, Workers: 1, Slots: 1, Registry: registry})
+	var tap *linkTap
+	cluster := startCluster(t, local.Config{Frontends: 1, Workers: 1, Slots: 1, Registry: registry,
+		Frontend: func(_ int, c *fserve.Config) {
+			tap = tapLink(t, c.Workers.(fserve.Static)[0])
+			c.Workers = fserve.Static{tap.addr}
+		}})
 	c := connectClient(t, cluster.Frontends())
 	for _, test := range []struct {
 		policy client.Policy
 		mode   client.Mode
-	}{{client.LateBinding, client.AutoMode}, {client.Random, client.AutoMode}, {client.PerTask, client.AutoMode},
-		{client.Batch, client.AutoMode}, {"", client.EstimateMode}, {"", client.SampleMode}} {
-		job := client.Job{Policy: test.policy, Mode: test.mode, Phases: true}
+		class  client.Class
+		fails  bool
+	}{
+		{policy: client.LateBinding}, {policy: client.Random}, {policy: client.PerTask}, {policy: client.Batch},
+		{mode: client.EstimateMode}, {mode: client.SampleMode}, {mode: client.SampleMode, class: client.Spare},
+		{policy: client.LateBinding, fails: true}, {mode: client.EstimateMode, fails: true},
+		{mode: client.SampleMode, fails: true},
+	} {
+		job := client.Job{Policy: test.policy, Mode: test.mode, Class: test.class, Phases: true}
 		for i := range tasks {
-			job.Tasks = append(job.Tasks, client.Task{Function: "stamp", Payload: strconv.AppendInt(nil, int64(i), 10)})
+			fails[i] = test.fails
+			job.Tasks = append(job.Tasks, client.Task{
+				Function: "stamp", Payload: strconv.AppendInt(nil, int64(i), 10), Retries: 1,
+			})
 		}
+		runs = nil
+		tap.take()
 		submitted := time.Now()
 		outs, err := c.Run(t.Context(), job)
 		returned := time.Now()
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs := make([]stamp, tasks)
-		for i := range runs {
-			runs[i] = <-stamps
-		}
+		taps := readTaps(t, tap.take())
+		mu.Lock()
 		slices.SortFunc(runs, func(a, b stamp) int { return a.begin.Compare(b.begin) })
+		mu.Unlock()
 		for k, r := range runs {
-			p := outs[r.task].Phases
+			p, launches := outs[r.task].Phases, taps.launches[r.task]
+			if len(launches) != outs[r.task].Attempts {
+				t.Fatalf("%v: task %d: %d attempts, %d on the link", test, r.task, outs[r.task].Attempts,
+					len(launches))
+			}
+			if slices.ContainsFunc(runs[k+1:], func(later stamp) bool { return later.task == r.task }) {
+				continue // an attempt that failed
+			}
+			x := launches[len(launches)-1]
+			wrong := func(what string, phase, limit time.Duration) {
+				t.Errorf("%v: task %d: %s: %v, and the taps allow %v: %+v", test, r.task, what, phase, limit, *p)
+			}
+			notMore := func(what string, phase, most time.Duration) {
+				if phase > most+rounding {
+					wrong(what, phase, most)
+				}
+			}
+			notLess := func(what string, phase, least time.Duration) {
+				if phase < least-rounding {
+					wrong(what, phase, least)
+				}
+			}
+			// a moment of the frontend, before or after a moment of the taps
+			before := func(what string, phase time.Duration, at time.Time) { notMore(what, phase, at.Sub(submitted)) }
+			after := func(what string, phase time.Duration, at time.Time) { notLess(what, phase, at.Sub(taps.first)) }
+
 			moments := []time.Duration{p.Sampled, p.Queued, p.Ready, p.Bound, p.Started, p.Finished, p.Delivered}
-			if !slices.IsSortedFunc(moments, cmp.Compare) || p.Sampled < 0 || p.Delivered > returned.Sub(submitted) {
-				t.Errorf("%v: task %d: phases out of order, of %v: %+v", test, r.task, returned.Sub(submitted), *p)
+			if !slices.IsSortedFunc(moments, cmp.Compare) || p.Sampled < 0 {
+				t.Errorf("%v: task %d: phases out of order: %+v", test, r.task, *p)
 			}
-			if run := p.Finished - p.Started; run < r.end.Sub(r.begin)-rounding {
-				t.Errorf("%v: task %d ran for %v, and its phases say %v", test, r.task, r.end.Sub(r.begin), run)
+			if r.begin.Before(x.sent) || x.finished.Before(r.end) {
+				t.Fatalf("%v: task %d ran from %v to %v, outside of %+v", test, r.task, r.begin, r.end, x)
 			}
-			if k == 0 {
+			before("delivered after the call", p.Delivered, returned)
+			after("delivered before its result", p.Delivered, x.finished)
+			notLess("the run", p.Finished-p.Started, r.end.Sub(r.begin))
+			before("places asked for after the task was sent", p.Sampled, x.sent)
+			if n := len(launches); n > 1 {
+				after("places asked for before the attempt in vain ended", p.Sampled, launches[n-2].finished)
+			} else if !x.early {
+				before("places asked for after the first message", p.Sampled, taps.first)
+			}
+			notMore("the link is slower than the way of the result", p.Queued-p.Sampled, p.Delivered-p.Finished)
+			switch {
+			case x.early:
+				notMore("the queue", p.Ready-p.Queued, r.begin.Sub(x.sent))
+				notMore("the launch", p.Started-p.Bound, r.begin.Sub(x.sent))
+			case x.rides:
+				notMore("the launch", p.Started-p.Ready, r.begin.Sub(x.sent))
+			default:
+				before("bound after the answer to the turn", p.Bound, x.sent)
+				after("bound before the turn", p.Bound, x.ready)
+			}
+			if k == 0 || !x.ready.IsZero() && x.ready.Before(runs[k-1].end) { // the worker asked ahead of its slot
 				continue
 			}
-			// Workers ask ahead of a slot only under the policy phoebe, which has this path without estimates.
-			since := r.begin.Sub(runs[k-1].end)
-			if launch := p.Started - p.Ready; test.mode != client.SampleMode && launch > since+rounding {
-				t.Errorf("%v: task %d began %v after the run before, and its turn was %v before its start: %+v", test,
-					r.task, since, launch, *p)
-			}
-			if least := runs[k-1].end.Sub(runs[0].begin); p.Delivered < least {
-				t.Errorf("%v: task %d was delivered %v after the job came, and %v had passed", test, r.task,
-					p.Delivered, least)
+			gap := r.begin.Sub(runs[k-1].end) // the turn came within the gap
+			switch {
+			case x.early:
+				notMore("the launch", p.Started-p.Ready, gap)
+				if !x.queued.IsZero() {
+					notLess("the queue", p.Ready-p.Queued, runs[k-1].end.Sub(x.queued))
+				}
+			case x.rides:
+			default:
+				notMore("binding", p.Bound-p.Ready, gap)
+				notMore("the launch", p.Started-p.Bound, gap+r.begin.Sub(x.sent))
+				notLess("the queue", p.Ready-p.Queued, p.Bound-p.Sampled-2*gap)
 			}
 		}
 	}
