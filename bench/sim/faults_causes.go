@@ -64,16 +64,20 @@ func (h *harm) mayHit(f *frontendNode, w *workerNode, since time.Duration) bool 
 
 // faultAttempt is an attempt at a task, known since the frontend sent the attempt.
 type faultAttempt struct {
-	id          probe.AttemptID
-	f           *frontendNode
-	w           *workerNode
-	sent        time.Duration
-	session     int // of the job's client, as known to the frontend
-	started     bool
-	isCopy      bool // the frontend may have another attempt at the task
-	isSpare     bool // sent as spare
-	ended       bool // failed by itself, or was stopped with a cause
-	ignoresStop bool // runs on after it was told to stop
+	id      probe.AttemptID
+	f       *frontendNode
+	w       *workerNode
+	sent    time.Duration
+	session int // of the job's client, as known to the frontend
+	started bool
+	isCopy  bool // the frontend may have another attempt at the task
+	isSpare bool // sent as spare
+	ended   bool // failed by itself, or was stopped with a cause
+
+	arrivedAt, startedAt time.Duration // at the worker; 0: not yet
+	hasEnded             bool          // the run
+	ran                  time.Duration
+	ignoresStop          bool // runs on after it was told to stop
 }
 
 // harmOf returns a harm that may have hit t, or nil.
@@ -255,8 +259,9 @@ func (r *faultRun) decideStop(s *worker.Start) bool {
 }
 
 // checkStops checks the causes of a worker's stops, after a step of the worker. It also notes whether w is idle.
-func (r *faultRun) checkStops(w *workerNode, _ worker.Event) {
+func (r *faultRun) checkStops(w *workerNode, ev worker.Event) {
 	r.noteIdle(w)
+	r.noteArrivals(ev)
 	for _, a := range w.acts {
 		a, ok := a.(worker.Stop)
 		if !ok {
@@ -277,6 +282,28 @@ func (r *faultRun) checkStops(w *workerNode, _ worker.Event) {
 		}
 		r.failRun("w%d stops attempt %s at task %d of job %d without a cause", w.index, a.Attempt,
 			w.running[i].start.Launch.Task, j.n)
+	}
+}
+
+// noteArrivals notes when attempts come to a worker. Messages may come twice.
+func (r *faultRun) noteArrivals(ev worker.Event) {
+	received, ok := ev.(worker.Received)
+	if !ok {
+		return
+	}
+	var launches []probe.Launch
+	switch m := received.Msg.(type) {
+	case probe.Reserve:
+		launches = m.Launches
+	case probe.Bind:
+		launches = append([]probe.Launch{m.Launch}, m.Bundle...)
+	case probe.Enqueue:
+		launches = []probe.Launch{m.Launch}
+	}
+	for i := range launches {
+		if x := r.attempts[launches[i].Attempt]; x != nil && x.arrivedAt == 0 {
+			x.arrivedAt = r.now
+		}
 	}
 }
 

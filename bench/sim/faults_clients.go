@@ -250,6 +250,7 @@ func (r *faultRun) handleAnswer(f *frontendNode, a frontend.Action) {
 		v.attempts = append(v.attempts, record.Attempt{})
 		v.attempts[len(v.attempts)-1].Set(&a.Outcome, 0, r.now-v.cameAt)
 		r.checkOutcome(f, v, &a.Outcome)
+		r.checkPhases(f, v, &a.Outcome)
 		r.deliverOutcome(v.job, f, v.session, a.Outcome)
 	case frontend.Extended:
 		r.handleExtended(f, visits[a.Job], a)

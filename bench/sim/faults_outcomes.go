@@ -67,6 +67,35 @@ func (r *faultRun) checkOutcome(f *frontendNode, v *visit, o *frontend.Outcome) 
 	}
 }
 
+// checkPhases compares the phases of a task with the clocks of the frontend and of the worker. The network is uneven, so
+// the frontend only guesses how the two clocks compare. But times of one clock are exact, and a message comes after its
+// departure.
+func (r *faultRun) checkPhases(f *frontendNode, v *visit, o *frontend.Outcome) {
+	x := r.attempts[o.Receipt.Attempt]
+	if o.Kind != frontend.Result || x == nil || !x.hasEnded { // calm runs note no attempts
+		return
+	}
+	r.stats.Seen["phases compared"]++
+	p, sent, atWorker := &o.Phases, x.sent-v.cameAt, x.startedAt-x.arrivedAt
+	bad := p.Finished-p.Started != x.ran || p.Finished > r.now-v.cameAt || p.Sampled > p.Queued ||
+		p.Ready > p.Bound || p.Sampled < max(p.Released, p.Again)
+	switch {
+	case x.f != f || sent < 0 || v.isResubmitted && o.Way == frontend.WayUnknown: // sent before the job came here
+		bad = bad || p.Ready != max(p.Started, p.Released) || p.Sampled != p.Ready || p.Bound != p.Ready
+	case o.Way == frontend.WayEarly || o.Way == frontend.WayCopy:
+		bad = bad || p.Sampled != sent || p.Started-p.Queued != atWorker || p.Queued < sent || o.Waited > atWorker ||
+			p.Ready-p.Queued != o.Waited
+	case o.Way == frontend.WayRide:
+		bad = bad || p.Sampled > sent || p.Started-p.Ready > atWorker || p.Ready < sent
+	default:
+		bad = bad || p.Bound != sent || p.Started-p.Bound < atWorker
+	}
+	if bad {
+		r.failRun("job %d, task %d, sent in way %d %v after the job came, was at w%d for %v and ran for %v: phases %+v",
+			v.job.n, o.Task, o.Way, sent, x.w.index, atWorker, x.ran, *p)
+	}
+}
+
 // checkBlame checks the blame of a job: the sum must equal the response, and the run time of each task must equal
 // its phases.
 func (r *faultRun) checkBlame(v *visit) {
@@ -100,6 +129,9 @@ func (r *faultRun) taskOf(s *worker.Start) (*faultJob, *faultTask) {
 // taskStarted checks that a task may start now at w.
 func (r *faultRun) taskStarted(w *workerNode, s *worker.Start) {
 	j, t := r.taskOf(s)
+	if x := r.attempts[s.Launch.Attempt]; x != nil {
+		x.startedAt = r.now
+	}
 	t.starts++
 	r.stats.Starts++
 	if t.starts > 1 && !t.spec.Retryable {
@@ -149,8 +181,12 @@ func (r *faultRun) reportedProgress(w *workerNode) (list []worker.Progress) {
 // taskEnded decides how a run ends: as planned, or without its inputs.
 func (r *faultRun) taskEnded(s *worker.Start, ev *worker.Exited) {
 	j, t := r.taskOf(s)
-	if x := r.attempts[s.Launch.Attempt]; x == nil || !x.ignoresStop {
+	x := r.attempts[s.Launch.Attempt]
+	if x == nil || !x.ignoresStop {
 		t.running--
+	}
+	if x != nil {
+		x.hasEnded, x.ran = true, ev.Run
 	}
 	if t.spec.Class == hungryClass {
 		ev.CPU, ev.Memory = 5*ev.Run/2, 640

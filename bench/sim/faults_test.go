@@ -47,7 +47,7 @@ func TestFaults(t *testing.T) {
 		"jobs with stages", "tasks with constraints", "tasks with inputs", "tasks with files", "fetches",
 		"fetches that fail",
 		"fetches that end after their release", "steady runs", "rumours", "lies", "calm runs", "huge jobs",
-		"jobs that pass outputs", "jobs blamed", "spare jobs",
+		"jobs that pass outputs", "jobs blamed", "phases compared", "spare jobs",
 		"stages along others", "jobs that grow", "full jobs", "outputs lost", "additions", "additions refused",
 		"jobs outdated", "restamps in vain", "tasks that do not stop", "demands by what was used",
 		"plain runs", "fetches to a dead cache",
