@@ -157,5 +157,8 @@ func TestEarlier(t *testing.T) {
 			at(w, WayEarly, EndStopped, 1, time.Second, 2*time.Second) {
 			t.Error(got)
 		}
+		if p := doneIn(acts).Outcome.Phases; p != (Phases{Again: 2 * time.Second}) {
+			t.Errorf("until the end, the time was in vain: %+v", p)
+		}
 	})
 }

@@ -352,7 +352,8 @@ type Receipt struct {
 //
 // An attempt in vain delays the attempt that counted. Again is then the moment when the task could go to a worker
 // again: after the end of the earlier attempt and the rest, or when a copy was sent. Without an earlier attempt, Again
-// is 0. Held is the time before Sampled in which the tenant's maximum was used.
+// is 0. If no attempt counted, Again is the end of the last attempt that had started. Held is the time before Sampled
+// in which the tenant's maximum was used.
 type Phases struct {
 	Released, Again, Sampled, Queued, Ready, Bound, Started, Finished time.Duration
 

@@ -47,7 +47,8 @@ Each column is the time when a phase ended, and the parts of the response are th
 Time in the queue is split by what the task waited for: tasks of its own tenant, of other tenants, or
 long tasks; room closed to the task (closed share); a slot that waited for another frontend's answer
 (idle slot). Further parts: fetch (the task's files), stage wait (from the end of one stage to the
-start of the next), outside (no known cause).
+start of the next), maximum (the tenant's maximum was used), in vain (attempts without an outcome),
+outside (no known cause).
 
 BOUND says how the task came to its worker: late (when its place had its turn), shared (at the turn of
 another job's place), bundle (with another task of its job), ahead (a round trip before the worker had

@@ -14,7 +14,7 @@ const (
 	Barrier = Kind(Phases) + iota
 	Fetch   // of the queue, while the task's files were not there
 	Excess  // of the run, the part beyond the expected time
-	Outside // the whole time of a task with no known run
+	Outside // the time of a task with no known run, without InVain
 	// Of the queue, behind short tasks of the same tenant. Queue keeps the rest: behind tasks of the same job, or
 	// not known.
 	OwnTenant
@@ -101,12 +101,12 @@ func lastBefore(after [][]int, stage int, last map[int]*Attempt) (found *Attempt
 
 // addTask blames the time of a task from its release to its end.
 func (b *Blame) addTask(a *Attempt, released, done time.Duration) {
-	if a.Ends[Run] == 0 {
-		b[Outside] += done - released
-		return
-	}
 	again := min(max(a.Again, released), done)
 	b[InVain] += again - released
+	if a.Ends[Run] == 0 {
+		b[Outside] += done - again
+		return
+	}
 	phases := a.splitPhases(again, done)
 	held := min(time.Duration(a.Held)*tick, phases[Sampling])
 	phases[Sampling] -= held

@@ -380,6 +380,11 @@ func TestBlame(t *testing.T) {
 		got[Kind(Run)] != 4*time.Millisecond {
 		t.Errorf("a job that was cancelled in its second stage: %v", got)
 	}
+	cancelled.Attempts[2].Again = 8 * time.Millisecond // the end of an attempt without an outcome
+	if got := NewBlame(cancelled.After, cancelled.Response, cancelled.Attempts); got[InVain] != 2*time.Millisecond ||
+		got[Outside] != time.Millisecond {
+		t.Errorf("a job that was cancelled while a task ran: %v", got)
+	}
 	both := &pastJob{Response: 9 * time.Millisecond,
 		Attempts: []Attempt{{Ends: ends(1, 1, 1, 1, 1, 3, 9)}, {Ends: ends(1, 1, 1, 1, 1, 8, 9)}}}
 	if got := NewBlame(nil, both.Response, both.Attempts); got[Kind(Run)] != 7*time.Millisecond {
