@@ -57,7 +57,8 @@ type tappedJob struct {
 	spec      frontend.Job
 	groups    []*tappedGroup // by stage
 	tasks     map[probe.TaskIndex]*tappedTask
-	claims    int // answers due to claims
+	claims    int  // answers due to claims
+	isPaused  bool // until the client has read results
 }
 
 // tappedGroup is the tasks of a stage.
@@ -75,6 +76,7 @@ type tappedTask struct {
 	released   time.Duration // when the last awaited task ended; -1: not yet
 	again      time.Duration // when the task could go to a worker again; 0: no attempt was in vain
 	asked      time.Duration // when the group's places were asked for; -1: the task was not sent yet
+	resumed    time.Duration // when the job went on after a pause; 0: no pause
 	isClaiming bool
 	isDone     bool
 	runs       int
@@ -216,6 +218,21 @@ func (c *taps) moveJobs(to int) {
 	}
 }
 
+// setUnread tells the frontend that the client has too many results of a job to read, or has read enough.
+func (c *taps) setUnread(n int, full bool) {
+	c.t.Helper()
+	j := c.jobs[jobID(n)]
+	j.isPaused = full
+	for _, t := range j.tasks {
+		if !full && t.isWaiting() {
+			t.resumed = c.now
+		}
+	}
+	if err := c.stepFrontend(c.frontends[j.frontend], frontend.Unread{Job: j.spec.ID, Full: full}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // awaits reports whether t waits for before to end.
 func (j *tappedJob) awaits(t, before *tappedTask) bool {
 	if len(j.spec.Stages) == 0 {
@@ -227,7 +244,7 @@ func (j *tappedJob) awaits(t, before *tappedTask) bool {
 
 // isWaiting reports whether t waits for a place.
 func (t *tappedTask) isWaiting() bool {
-	return t.released >= 0 && !t.isDone && !t.isClaiming && len(t.live) == 0
+	return t.released >= 0 && !t.isDone && !t.isClaiming && len(t.live) == 0 && !t.group.job.isPaused
 }
 
 // eachTask calls do for the tasks of the jobs at a frontend.
@@ -516,7 +533,7 @@ func (c *taps) checkDone(f *frontendNode, done *frontend.Done) {
 	if again > t.released {
 		want.Again = since(again)
 	}
-	placeable := max(t.released, again)
+	placeable := max(t.released, again, t.resumed)
 	switch {
 	case x.isAdopted: // the frontend that knew more is lost
 		want.Ready = max(want.Started, want.Released)
@@ -725,6 +742,16 @@ func TestPhasesAreTheTimesOfTheTaps(t *testing.T) {
 			return c
 		})
 	}
+	run("results wait for the client", 12, func(t *testing.T) *taps {
+		c := newTaps(t, tapsConfig{})
+		c.submit(frontend.Job{Policy: best}, 12, 300*time.Millisecond, frontend.Task{})
+		c.playFor(100 * time.Millisecond)
+		c.setUnread(1, true)
+		c.playFor(450 * time.Millisecond)
+		c.setUnread(1, false)
+		c.playFor(time.Minute)
+		return c
+	})
 	run("a frontend is lost", 13, func(t *testing.T) *taps {
 		c := newTaps(t, tapsConfig{frontends: 2})
 		job := frontend.Job{Policy: best}
