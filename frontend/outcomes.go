@@ -597,7 +597,8 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 		}
 	default:
 		o.Phases.Released = t.releasedAt().Sub(since)
-		if n := len(t.earlier); n > 0 && t.earlier[n-1].Started > 0 && t.earlier[n-1].Ended > o.Phases.Released {
+		if n := len(t.earlier); n > 0 && o.Kind != Result && t.earlier[n-1].Started > 0 &&
+			t.earlier[n-1].Ended > o.Phases.Released {
 			o.Phases.Again = t.earlier[n-1].Ended // the time of the attempts was in vain
 		}
 	}
