@@ -1294,6 +1294,14 @@ var frontend = packageMutants{"frontend", []mutant{
 		"now.Add(-m.Kept - (trip - oneWay))", "now.Add(-m.Kept)",
 	},
 	{
+		"a ride that has not come back within a round trip runs", "ledger.stateOf",
+		"now.Sub(a.sentAt) <= c.view.Trip()", "true",
+	},
+	{
+		"the attempts of a task without a result were in vain", "ledger.endTask",
+		"o.Phases.Again = t.earlier[n-1].Ended", "_ = n",
+	},
+	{
 		"the result of a claimed attempt was on its way, too", "ledger.roundTrip",
 		"return c.view.Trip()", "return 0",
 	},
