@@ -490,15 +490,20 @@ type TenantStatus struct {
 	Refused          int   // jobs refused since the frontend counts the tenant
 }
 
-// Tenants returns the status of tenants with jobs, of the tenants above, and of the tenants with the most refusals.
-// The tenant that wants most comes first. The parameter most bounds the list. Tasks of a spare job are regular
-// if the job was due by now before the tasks started.
-func (c *Core) Tenants(most int, now time.Time) []TenantStatus {
+// Tenants returns the status of tenants with jobs, of the tenants above, of the tenants with the most refusals, and of
+// the given others. The tenant that wants most comes first. The parameter most bounds the list. Tasks of a spare job
+// are regular if the job was due by now before the tasks started.
+func (c *Core) Tenants(most int, now time.Time, others ...string) []TenantStatus {
 	list := make([]TenantStatus, 0, len(c.tenants))
 	due := c.dueUse(now)
 	for name, r := range c.refusals.byTenant {
 		if c.tenants[name] == nil {
 			list = append(list, TenantStatus{Path: name, Refused: r.n})
+		}
+	}
+	for _, name := range others {
+		if c.tenants[name] == nil && c.refusals.byTenant[name] == nil {
+			list = append(list, TenantStatus{Path: name})
 		}
 	}
 	for name, t := range c.tenants {

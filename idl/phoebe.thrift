@@ -386,8 +386,9 @@ struct EventsResponse {
 
 struct CancelRequest {
   1: optional Caller caller,
-  2: required Handle handle,
+  2: required Handle handle,   // the owner may be empty or out of date: then all frontends are asked
   3: string reason = "",
+  4: string frontend = "",     // name or address of the only frontend to ask; empty: any
 }
 
 // Cancels some tasks of a job that have no outcome yet. The job goes on: later stages start without the
@@ -654,6 +655,15 @@ struct GoneWorker {
   5: bool off = false,             // the worker is off the list
 }
 
+// Counts of a frontend over the last minute, or since its start if it started later.
+struct LastMinute {
+  1: required i64 us,              // length of the counted time
+  2: i64 jobs = 0,                 // jobs that have ended
+  3: i64 tasks = 0,                // tasks with an outcome
+  4: i64 failed = 0,               // tasks with an outcome, but without a result
+  5: binary responses,             // response times of the jobs: a histogram
+}
+
 // The state of a tenant at a frontend. Amounts are thousandths of slots, for the tenant's own jobs, without
 // the tenants below.
 struct TenantStatus {
@@ -666,6 +676,7 @@ struct TenantStatus {
   7: i32 held = 0,                 // tasks that wait because the tenant's maximum is used
   8: i32 pending = 0,              // tasks without an outcome, of tenants below, too
   9: i64 refused = 0,              // refused jobs so far; counted for the 1024 tenants with most refusals
+  10: optional LastMinute last_minute, // absent: no task ended, or the frontend counts the tenant among others
 }
 
 // One frontend's view of the fleet.
@@ -697,6 +708,11 @@ struct ClusterResponse {
   21: i64 copies_won = 0,          // copies that ended first, or started first while the first attempt waited
   22: i64 preempted = 0,           // attempts stopped for regular work, since the frontend started
   30: optional FleetHistory history,
+  // The other frontends that the frontend knows. Each has a name and an address, and an error if gossip has
+  // lost it. Not sent with figures, and with frontends_only only if tenants is set.
+  23: list<Told> others,
+  24: optional LastMinute last_minute,   // of all jobs; sent with others, but not to a client of a tenant
+  25: optional LastMinute other_tenants, // sum of the tenants that the frontend does not count separately
 }
 
 // A measured quantity. The first seven are the phases of a task. The first phase begins when the task could
@@ -848,7 +864,7 @@ struct JobFilter {
   6: i64 from_us = 0,               // earliest arrival, since 1970
   7: i64 until_us = 0,              // arrival before, since 1970; 0: now
   8: string id = "",                // beginning of the job's id
-  9: string frontend = "",          // name of the owner
+  9: string frontend = "",          // name or address of the owner
 }
 
 struct JobsRequest {
@@ -880,12 +896,15 @@ struct JobSummary {
   12: list<PartOf> blame,           // of a kept job; the parts add up to the response
   13: i32 stages = 0,
   14: string path = "",             // of the tasks: sampling, estimation or mixed
-  15: list<string> kept,            // reasons to keep the job: failed, slow, sample
+  15: list<string> kept,            // reasons to keep the job: failed, slow, sample, listed
   16: optional JobClass job_class,  // none: AUTO, or not sent
   17: i64 due_us = 0,               // when the job becomes regular, since arrival; 0: always was, or never
   18: i32 copies = 0,               // number of second attempts of late tasks
   19: i32 preempted = 0,            // number of attempts stopped to make room for regular work
   25: list<string> functions,       // of the tasks, at most 8; an older frontend sends none
+  // false: Trace knows the job for at least a minute after the answer. true: the frontend may forget the job
+  // earlier, because too many jobs were listed lately.
+  24: bool fleeting = false,
 }
 
 struct JobsResponse {
@@ -1029,6 +1048,7 @@ struct LeaveRequest {
   3: bool drain = false,        // true: end the running tasks, take no new tasks, and exit
   4: i64 in_us = 0,             // if drain is false: time until the absence
   5: i64 lasts_us = 0,          // length of the absence; 0: take back the announcement
+  6: string frontend = "",      // name or address of the only frontend to ask; empty: any with a link to the worker
 }
 
 struct LeaveResponse {}

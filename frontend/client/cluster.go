@@ -32,6 +32,18 @@ type Cluster struct {
 	Next         string // ClusterQuery.After of the next page; empty: this page is the last
 	Total        int    // workers on all pages; 0: not known
 	Tenants      []Tenant
+	Others       []FrontendReport // other frontends, by name and address; Err tells why gossip has lost one
+	LastMinute   *LastMinute      // nil: a frontend of an older version, or not for you
+	OtherTenants *LastMinute      // sum of the tenants that the frontend does not count separately; nil: there are none
+}
+
+// LastMinute holds counts of a frontend over the last minute, or since its start if it started later.
+type LastMinute struct {
+	Length    time.Duration // of the counted time
+	Jobs      int64         // jobs that have ended
+	Tasks     int64         // tasks with an outcome
+	Failed    int64         // tasks with an outcome, but without a result
+	Responses Histogram     // response times of the jobs
 }
 
 // Tenant is the state of a tenant at a frontend, if the tenant has jobs there or had jobs refused. Amounts are in
@@ -45,6 +57,8 @@ type Tenant struct {
 	Held         int     // tasks that wait because the tenant's maximum is used
 	Pending      int     // tasks without an outcome, of tenants below, too
 	Refused      int     // refused jobs so far; counted for the 1024 tenants with most refusals
+	// Nil: no task of the tenant ended in the last minute, or the frontend counts the tenant among OtherTenants.
+	LastMinute *LastMinute
 }
 
 // Member is a frontend in the gossip.
@@ -121,7 +135,7 @@ func (c *Client) ClusterPage(ctx context.Context, q ClusterQuery) (*Cluster, err
 	if err != nil {
 		return nil, err
 	}
-	return fromCluster(resp), nil
+	return fromCluster(resp)
 }
 
 // askCluster makes one Cluster call.
@@ -137,9 +151,12 @@ func (c *Client) askCluster(ctx context.Context, req *v1.ClusterRequest) (*v1.Cl
 func clampInt32(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 // Drain makes a worker finish its running tasks, take no new tasks, and exit. The worker is given by name or address.
-// Drain returns when the order has been sent to the worker.
-func (c *Client) Drain(ctx context.Context, worker string) error {
-	return c.sendLeave(ctx, &v1.LeaveRequest{Worker: worker, Drain: true})
+// Drain returns when the order has been sent to the worker, by any frontend with a link to the worker.
+func (c *Client) Drain(ctx context.Context, worker string) error { return c.DrainAt(ctx, "", worker) }
+
+// DrainAt is Drain through a single frontend, given by name or address. Empty: any.
+func (c *Client) DrainAt(ctx context.Context, frontend, worker string) error {
+	return c.sendLeave(ctx, &v1.LeaveRequest{Worker: worker, Drain: true, Frontend: frontend})
 }
 
 // Maintenance makes a worker, given by name or address, announce an absence: in is the time until the absence, lasts is
@@ -284,8 +301,8 @@ func (c *Client) FleetHistory(ctx context.Context, frontend string) (*FleetHisto
 func fromSlots(n int64) float64 { return float64(n) / 1000 }
 
 // fromCluster converts an answer.
-func fromCluster(r *v1.ClusterResponse) *Cluster {
-	c := &Cluster{
+func fromCluster(r *v1.ClusterResponse) (c *Cluster, err error) {
+	c = &Cluster{
 		Frontend: r.Frontend, Address: r.Address, Version: r.Version, Uptime: fromMicros(r.UptimeUs),
 		Draining: r.Draining, Jobs: int(r.Jobs), TasksPending: int(r.TasksPending), TasksRunning: int(r.TasksRunning),
 		Workers: make([]Worker, len(r.Workers)), Members: make([]Member, len(r.Members)), Warning: r.Warning,
@@ -296,9 +313,30 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 	for i, m := range r.Members {
 		c.Members[i] = Member{Name: m.Name, Address: m.Address, Gossip: m.Gossip, Heartbeat: m.Heartbeat}
 	}
+	if c.Others, err = fromReports(r.Others); err != nil {
+		return nil, err
+	}
+	if len(c.Others) == 0 { // a frontend of an older version
+		for _, m := range c.Members {
+			if m.Address != "" && m.Address != c.Address {
+				c.Others = append(c.Others, FrontendReport{Name: m.Name, Address: m.Address})
+			}
+		}
+	}
+	if c.LastMinute, err = fromLastMinute(r.LastMinute); err != nil {
+		return nil, err
+	}
+	if c.OtherTenants, err = fromLastMinute(r.OtherTenants); err != nil {
+		return nil, err
+	}
 	for _, t := range r.Tenants {
+		minute, err := fromLastMinute(t.LastMinute)
+		if err != nil {
+			return nil, err
+		}
 		c.Tenants = append(c.Tenants, Tenant{
-			Path: t.Path, Used: fromSlots(t.Used), Spare: fromSlots(t.Spare), Wanted: fromSlots(t.Wanted),
+			LastMinute: minute,
+			Path:       t.Path, Used: fromSlots(t.Used), Spare: fromSlots(t.Spare), Wanted: fromSlots(t.Wanted),
 			Tokens: fromSlots(t.Tokens), Most: fromSlots(t.Most),
 			Held: int(t.Held), Pending: int(t.Pending), Refused: int(t.Refused),
 		})
@@ -317,7 +355,19 @@ func fromCluster(r *v1.ClusterResponse) *Cluster {
 			c.Workers[i].Spare = &spare
 		}
 	}
-	return c
+	return c, nil
+}
+
+// fromLastMinute converts counts; nil: there are none.
+func fromLastMinute(m *v1.LastMinute) (*LastMinute, error) {
+	if m == nil {
+		return nil, nil
+	}
+	to := &LastMinute{Length: fromMicros(m.Us), Jobs: m.Jobs, Tasks: m.Tasks, Failed: m.Failed}
+	if _, ok := to.Responses.MergeFrom(m.Responses); !ok {
+		return nil, errHistogram
+	}
+	return to, nil
 }
 
 // fromRow converts the gossip about a worker; nil: there is none.

@@ -201,12 +201,14 @@ func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Tim
 	return w, nil
 }
 
+var errHistogram = errors.New("the frontend's answer holds a malformed histogram")
+
 // checkHistograms returns an error unless b begins with n histograms.
 func checkHistograms(b []byte, n int) error {
 	for range n {
 		rest, ok := new(Histogram).MergeFrom(b)
 		if !ok {
-			return errors.New("the frontend's answer holds a malformed histogram")
+			return errHistogram
 		}
 		b = rest
 	}

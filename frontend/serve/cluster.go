@@ -13,6 +13,7 @@ import (
 	"github.com/cloudwego/kitex/client/callopt"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	rec "github.com/phoebe-sched/phoebe/frontend/record"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
@@ -20,12 +21,18 @@ import (
 
 // Cluster implements the API.
 func (h *handler) Cluster(ctx context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-	if other := req.Frontend; other != "" && other != h.cfg.Name && other != h.cfg.Advertise {
-		return h.forwardCluster(ctx, other, req)
+	if req.Frontend != "" && !h.isCalled(req.Frontend) {
+		return forwardTo(ctx, h, req.Caller, req.Frontend,
+			func(ctx context.Context, p *peer, within callopt.Option) (*v1.ClusterResponse, error) {
+				ask := *req
+				ask.Caller, ask.Frontend = p.newCaller(ctx), ""
+				return p.client.Cluster(ctx, &ask, within)
+			})
 	}
 	res := h.clusterStatus(req)
 	if bound, isBound := h.boundTenant(ctx, req.Caller); isBound {
 		res.Warning = "" // may concern other tenants' entries
+		res.LastMinute, res.OtherTenants = nil, nil
 		res.Tenants = slices.DeleteFunc(res.Tenants,
 			func(t *v1.TenantStatus) bool { return !probe.TenantCovers(bound, t.Path) })
 	}
@@ -54,13 +61,17 @@ func (s *Server) clusterStatus(req *v1.ClusterRequest) *v1.ClusterResponse {
 				&v1.Member{Name: m.Name, Address: m.API, Gossip: m.Gossip, Heartbeat: m.Heartbeat})
 		}
 	}
+	var minutes map[string]*rec.Minute
+	if !req.Figures && (!req.FrontendsOnly || req.Tenants) {
+		res.Others = s.peers.describeOthers(now)
+		s.recorder.mu.Lock()
+		var all rec.Minute
+		all, minutes = s.recorder.history.LastMinute(now)
+		s.recorder.mu.Unlock()
+		res.LastMinute = minuteToAPI(&all)
+	}
 	if req.Tenants {
-		s.mu.Lock()
-		list := s.core.Tenants(maxTenantsListed, now)
-		s.mu.Unlock()
-		for i := range list {
-			res.Tenants = append(res.Tenants, tenantStatus(&list[i]))
-		}
+		s.addTenants(res, minutes, now)
 	}
 	if req.History {
 		res.History = s.fleetHistory(now)
@@ -108,6 +119,33 @@ func (s *Server) clusterStatus(req *v1.ClusterRequest) *v1.ClusterResponse {
 	return res
 }
 
+// addTenants lists the tenants with jobs, with refused jobs, or with counts in the last minute.
+func (s *Server) addTenants(res *v1.ClusterResponse, minutes map[string]*rec.Minute, now time.Time) {
+	var counted []string
+	for tenant, m := range minutes {
+		if tenant == rec.Other {
+			res.OtherTenants = minuteToAPI(m)
+		} else {
+			counted = append(counted, tenant)
+		}
+	}
+	s.mu.Lock()
+	list := s.core.Tenants(maxTenantsListed, now, counted...)
+	s.mu.Unlock()
+	for i := range list {
+		t := tenantStatus(&list[i])
+		if m := minutes[t.Path]; m != nil && t.Path != rec.Other {
+			t.LastMinute = minuteToAPI(m)
+		}
+		res.Tenants = append(res.Tenants, t)
+	}
+}
+
+func minuteToAPI(m *rec.Minute) *v1.LastMinute {
+	return &v1.LastMinute{Us: m.Length.Microseconds(), Jobs: int64(m.Responses.Count), Tasks: int64(m.Tasks),
+		Failed: int64(m.Failed), Responses: m.Responses.Append(nil)}
+}
+
 // maxTenantsListed bounds the tenants in an answer to Cluster.
 const maxTenantsListed = 1000
 
@@ -127,35 +165,61 @@ func limitToAPI(n int64) int64 {
 	return n
 }
 
-// forwardCluster asks the peer with a given name or address.
-func (h *handler) forwardCluster(ctx context.Context, other string,
-	req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-	return forwardTo(h, req.Caller, other, func(p *peer, within callopt.Option) (*v1.ClusterResponse, error) {
-		ask := *req
-		ask.Caller, ask.Frontend = p.newCaller(ctx), ""
-		return p.client.Cluster(ctx, &ask, within)
-	})
-}
+// isCalled reports whether this frontend has a given name or address.
+func (h *handler) isCalled(other string) bool { return other == h.cfg.Name || other == h.cfg.Advertise }
 
 // forwardTo makes a call at the peer with a given name or address.
-func forwardTo[R any](h *handler, caller *v1.Caller, other string,
-	call func(*peer, callopt.Option) (*R, error)) (*R, error) {
+func forwardTo[R any](ctx context.Context, h *handler, caller *v1.Caller, other string,
+	call func(context.Context, *peer, callopt.Option) (*R, error)) (*R, error) {
 	if isForwarded(caller) {
 		return nil, newRefused(v1.RefusedReason_INVALID, "this is frontend %q, not %q", h.cfg.Name, other)
 	}
-	for _, p := range h.peers.listPresent() {
-		if p.addr == other || p.displayName() == other {
-			h.metrics.forwarded.Inc()
-			res, err := call(p, callopt.WithRPCTimeout(ownerTimeout))
-			var refused *v1.Refused
-			if err != nil && !errors.As(err, &refused) {
-				return nil, newRefused(v1.RefusedReason_OWNER_LOST, "frontend %s does not answer: %v", p.addr, err)
-			}
-			return res, err
+	p := h.findCalled(ctx, caller, other)
+	if p == nil {
+		return nil, newRefused(v1.RefusedReason_INVALID,
+			"no frontend with name or address %q is known: phoebe status lists the frontends", other)
+	}
+	if why := h.peers.listGone(time.Now())[p]; why != "" {
+		return nil, newRefused(v1.RefusedReason_OWNER_LOST, "frontend %s is %s", p.addr, why)
+	}
+	h.metrics.forwarded.Inc()
+	var res *R
+	err := p.call(ctx, func() (err error) {
+		res, err = call(ctx, p, callopt.WithRPCTimeout(3*ownerTimeout))
+		return err
+	})
+	var refused *v1.Refused
+	if err != nil && !errors.As(err, &refused) {
+		return nil, newRefused(v1.RefusedReason_OWNER_LOST, "frontend %s does not answer: %v", p.addr, err)
+	}
+	return res, err
+}
+
+// findCalled returns the peer with a given name or address, or nil. A listed peer's name is known only from its
+// answers, so all peers are asked if no peer is known to have the name.
+func (h *handler) findCalled(ctx context.Context, caller *v1.Caller, other string) *peer {
+	known := func() *peer {
+		all := h.peers.listPresent()
+		for p := range h.peers.listGone(time.Now()) {
+			all = append(all, p)
+		}
+		if i := slices.IndexFunc(all, func(p *peer) bool { return p.addr == other || p.displayName() == other }); i >= 0 {
+			return all[i]
+		}
+		return nil
+	}
+	if p := known(); p != nil {
+		return p
+	}
+	for _, a := range askAllPeers(ctx, h, caller,
+		func(ctx context.Context, p *peer, within callopt.Option) (*v1.ClusterResponse, error) {
+			return p.client.Cluster(ctx, &v1.ClusterRequest{Caller: p.newCaller(ctx), FrontendsOnly: true}, within)
+		}) {
+		if a.res != nil {
+			a.peer.name.Store(&a.res.Frontend)
 		}
 	}
-	return nil, newRefused(v1.RefusedReason_INVALID,
-		"no frontend with name or address %q is known: phoebe status lists the frontends", other)
+	return known()
 }
 
 // allLinks returns the links of all listed workers.

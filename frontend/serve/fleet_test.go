@@ -259,12 +259,12 @@ func TestPeersComeAndGo(t *testing.T) {
 	p.dropLost(now.Add(keepLostPeers + 1))
 	known("listed:1", "a:1", "b:1")
 	p.setMembers(nil, now.Add(2*keepLostPeers))
-	if gone := p.listGone(); len(gone) != 2 {
+	if gone := p.listGone(now); len(gone) != 2 {
 		t.Errorf("%d peers are told of as gone, want a and b", len(gone))
 	}
 	p.dropLost(now.Add(3*keepLostPeers + 1)) // although no member came or went since
 	known("listed:1")
-	if gone := p.listGone(); len(gone) != 0 {
+	if gone := p.listGone(now); len(gone) != 0 {
 		t.Errorf("%d peers are told of as gone for ever", len(gone))
 	}
 	p.close()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cloudwego/kitex/client/callopt"
+
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -204,44 +206,104 @@ func newRefusedHungUp() *v1.Refused {
 
 // Cancel implements the API.
 func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
-	if owner, err := h.findOwner(req.Caller, req.Handle); owner != nil || err != nil {
+	there := func(ctx context.Context, p *peer, within callopt.Option) (*v1.CancelResponse, error) {
+		ask := *req
+		ask.Caller, ask.Frontend = p.newCaller(ctx), ""
+		return p.client.Cancel(ctx, &ask, within)
+	}
+	if req.Frontend != "" && !h.isCalled(req.Frontend) {
+		return forwardTo(ctx, h, req.Caller, req.Frontend, there)
+	}
+	here := func() (*v1.CancelResponse, error) {
+		h.mu.Lock()
+		defer h.unlockAndFlush()
+		r, err := h.findToCancel(ctx, req.Caller, "cancel", req.Handle)
 		if err != nil {
 			return nil, err
 		}
-		return owner.Cancel(ctx, req)
+		unfinished := r.unfinished
+		h.stepLocked(frontend.Cancel{Job: r.id, Reason: cmp.Or(req.Reason, defaultCancelReason)})
+		return &v1.CancelResponse{Cancelled: int32(unfinished)}, nil
 	}
-	h.mu.Lock()
-	defer h.unlockAndFlush()
-	r, err := h.findToCancel(ctx, req.Caller, "cancel", req.Handle)
-	if err != nil {
-		return nil, err
+	if req.Frontend != "" {
+		return here()
 	}
-	unfinished := r.unfinished
-	h.stepLocked(frontend.Cancel{Job: r.id, Reason: cmp.Or(req.Reason, defaultCancelReason)})
-	return &v1.CancelResponse{Cancelled: int32(unfinished)}, nil
+	return h.cancelAtOwner(ctx, req.Caller, req.Handle, here, there)
 }
 
 // CancelTasks implements the API.
 func (h *handler) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
-	if owner, err := h.findOwner(req.Caller, req.Handle); owner != nil || err != nil {
+	return h.cancelAtOwner(ctx, req.Caller, req.Handle, func() (*v1.CancelResponse, error) {
+		tasks := make([]probe.TaskIndex, len(req.Tasks))
+		for i, index := range req.Tasks {
+			tasks[i] = probe.TaskIndex(index)
+		}
+		h.mu.Lock()
+		defer h.unlockAndFlush()
+		r, err := h.findToCancel(ctx, req.Caller, "cancel tasks", req.Handle)
 		if err != nil {
 			return nil, err
 		}
-		return owner.CancelTasks(ctx, req)
+		unfinished := r.unfinished
+		h.stepLocked(frontend.CancelTasks{Job: r.id, Tasks: tasks, Reason: cmp.Or(req.Reason, defaultCancelReason)})
+		return &v1.CancelResponse{Cancelled: int32(unfinished - r.unfinished)}, nil
+	}, func(ctx context.Context, p *peer, within callopt.Option) (*v1.CancelResponse, error) {
+		ask := *req
+		ask.Caller = p.newCaller(ctx)
+		return p.client.CancelTasks(ctx, &ask, within)
+	})
+}
+
+// cancelAtOwner cancels a job, or some of its tasks, at the frontend that has the job: by here at this frontend, by
+// there at a peer. The owner that the handle names is asked first. If the handle names none, or the owner does not
+// answer or no longer has the job, all frontends are asked.
+func (h *handler) cancelAtOwner(ctx context.Context, caller *v1.Caller, handle *v1.Handle,
+	here func() (*v1.CancelResponse, error),
+	there func(context.Context, *peer, callopt.Option) (*v1.CancelResponse, error)) (*v1.CancelResponse, error) {
+	if isForwarded(caller) {
+		return here()
 	}
-	tasks := make([]probe.TaskIndex, len(req.Tasks))
-	for i, index := range req.Tasks {
-		tasks[i] = probe.TaskIndex(index)
+	owner, lost := h.findOwner(caller, handle)
+	if owner != nil {
+		var res *v1.CancelResponse
+		err := owner.call(ctx, func() (err error) {
+			res, err = there(ctx, owner, callopt.WithRPCTimeout(3*ownerTimeout))
+			return err
+		})
+		if lost = ownerLostError(owner.addr, err); !isElsewhere(lost) {
+			return res, lost
+		}
 	}
-	h.mu.Lock()
-	defer h.unlockAndFlush()
-	r, err := h.findToCancel(ctx, req.Caller, "cancel tasks", req.Handle)
-	if err != nil {
-		return nil, err
+	if res, err := here(); !isElsewhere(err) {
+		return res, err
 	}
-	unfinished := r.unfinished
-	h.stepLocked(frontend.CancelTasks{Job: r.id, Tasks: tasks, Reason: cmp.Or(req.Reason, defaultCancelReason)})
-	return &v1.CancelResponse{Cancelled: int32(unfinished - r.unfinished)}, nil
+	silent := ""
+	var refused *v1.Refused
+	for _, a := range askAllPeers(ctx, h, caller, there) {
+		switch {
+		case a.res != nil:
+			return a.res, nil
+		case a.refused != nil:
+			refused = a.refused
+		case a.err != "":
+			silent += "; frontend " + a.peer.displayName() + " does not answer: " + a.err
+		}
+	}
+	if refused != nil { // to a caller without the right to cancel
+		return nil, refused
+	}
+	if errors.As(lost, &refused) && refused.Reason == v1.RefusedReason_OWNER_LOST {
+		return nil, newRefused(refused.Reason, "%s%s", refused.Message, silent)
+	}
+	return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
+		"job %s is not known here, nor at another frontend that answers: it has ended, or never came%s", handle.Job, silent)
+}
+
+// isElsewhere reports whether a frontend refused a call about a job that another frontend may have.
+func isElsewhere(err error) bool {
+	var refused *v1.Refused
+	return errors.As(err, &refused) &&
+		(refused.Reason == v1.RefusedReason_UNKNOWN_JOB || refused.Reason == v1.RefusedReason_OWNER_LOST)
 }
 
 // defaultCancelReason is the reason if the client gives none.
@@ -256,7 +318,7 @@ func (h *handler) findToCancel(ctx context.Context, caller *v1.Caller, action st
 		return nil, newRefused(v1.RefusedReason_INVALID, "%v", err)
 	}
 	r := h.jobs[id]
-	if r == nil {
+	if r == nil || r.moved {
 		return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
 			"job %v is not known here: it has ended, or belongs to another frontend, the owner in its handle", id)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cloudwego/kitex/client/callopt"
+
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
@@ -13,9 +15,20 @@ import (
 // maxAway bounds the time until an announced maintenance, and its length.
 const maxAway = 90 * 24 * time.Hour
 
-// Leave implements the API.
+// Leave implements the API. A frontend without a link to the worker asks the others.
 func (h *handler) Leave(ctx context.Context, req *v1.LeaveRequest) (*v1.LeaveResponse, error) {
+	there := func(ctx context.Context, p *peer, within callopt.Option) (*v1.LeaveResponse, error) {
+		ask := *req
+		ask.Caller, ask.Frontend = p.newCaller(ctx), ""
+		return p.client.Leave(ctx, &ask, within)
+	}
+	if req.Frontend != "" && !h.isCalled(req.Frontend) {
+		return forwardTo(ctx, h, req.Caller, req.Frontend, there)
+	}
 	refused := h.sendLeave(ctx, req)
+	if refused != nil && refused.Reason == v1.RefusedReason_NO_WORKER && req.Frontend == "" {
+		refused = h.leaveThroughPeers(ctx, req, refused, there)
+	}
 	action := "maintenance"
 	if req.Drain {
 		action = "drain"
@@ -24,6 +37,25 @@ func (h *handler) Leave(ctx context.Context, req *v1.LeaveRequest) (*v1.LeaveRes
 		return nil, refused
 	}
 	return &v1.LeaveResponse{}, nil
+}
+
+// leaveThroughPeers has the peers send the worker an Away message. If no peer is linked to the worker, the refusal
+// names the peers without an answer. here is the refusal of this frontend.
+func (h *handler) leaveThroughPeers(ctx context.Context, req *v1.LeaveRequest, here *v1.Refused,
+	there func(context.Context, *peer, callopt.Option) (*v1.LeaveResponse, error)) *v1.Refused {
+	answers := askAllPeers(ctx, h, req.Caller, there)
+	refused := newRefused(here.Reason, "%s", here.Message)
+	for _, a := range answers {
+		switch {
+		case a.res != nil:
+			return nil
+		case a.refused == nil:
+			refused.Message += "; frontend " + a.peer.displayName() + " does not answer: " + a.err
+		case a.refused.Reason != v1.RefusedReason_NO_WORKER && refused.Reason == v1.RefusedReason_NO_WORKER:
+			refused = newRefused(a.refused.Reason, "%s", a.refused.Message) // says more, such as an older release
+		}
+	}
+	return refused
 }
 
 // sendLeave sends the worker an Away message, or says why not.
@@ -50,7 +82,7 @@ func (h *handler) sendLeave(ctx context.Context, req *v1.LeaveRequest) *v1.Refus
 	})
 	switch {
 	case target == nil:
-		return newRefused(v1.RefusedReason_INVALID, "worker %q is not linked to frontend %s: it may be gone already",
+		return newRefused(v1.RefusedReason_NO_WORKER, "worker %q is not linked to frontend %s: it may be gone already",
 			req.Worker, h.cfg.Name)
 	case welcome.Speaks.Features&probe.Departing == 0:
 		return newRefused(v1.RefusedReason_INVALID,

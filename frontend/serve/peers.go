@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -142,6 +143,26 @@ func (p *peers) listPresent() []*peer {
 	return list
 }
 
+// describeOthers returns the peers, in the order of addresses. A peer that has gone has an error.
+func (p *peers) describeOthers(now time.Time) []*v1.Told {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := []*v1.Told{}
+	for _, q := range p.byAddr {
+		list = append(list, &v1.Told{Name: q.displayName(), Address: q.addr, Error: q.whyGone(now), SilenceUs: -1})
+	}
+	slices.SortFunc(list, func(a, b *v1.Told) int { return cmp.Compare(a.Address, b.Address) })
+	return list
+}
+
+// whyGone says that gossip has lost the peer, and since when, or "". The mutex of peers is held.
+func (p *peer) whyGone(now time.Time) string {
+	if p.goneSince.IsZero() {
+		return ""
+	}
+	return "gone, as gossip tells, for " + now.Sub(p.goneSince).Round(time.Second).String()
+}
+
 // setName notes the name of the peer at addr.
 func (p *peers) setName(addr, name string) {
 	p.mu.Lock()
@@ -151,14 +172,14 @@ func (p *peers) setName(addr, name string) {
 	}
 }
 
-// listGone returns the peers that have gone, and when.
-func (p *peers) listGone() map[*peer]time.Time {
+// listGone returns the peers that have gone, and why they are not asked.
+func (p *peers) listGone(now time.Time) map[*peer]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := map[*peer]time.Time{}
+	list := map[*peer]string{}
 	for _, q := range p.byAddr {
 		if !q.goneSince.IsZero() {
-			list[q] = q.goneSince
+			list[q] = q.whyGone(now)
 		}
 	}
 	return list
@@ -261,16 +282,6 @@ func (p *peer) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.SubmitRes
 func (p *peer) Events(ctx context.Context, req *v1.EventsRequest) (*v1.EventsResponse, error) {
 	req.Caller = p.newCaller(ctx)
 	return forwardCall(ctx, p, min(fromMicros(req.MaxWaitUs), maxEventsWait)+3*ownerTimeout, p.client.Events, req)
-}
-
-func (p *peer) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
-	req.Caller = p.newCaller(ctx)
-	return forwardCall(ctx, p, 3*ownerTimeout, p.client.Cancel, req)
-}
-
-func (p *peer) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (*v1.CancelResponse, error) {
-	req.Caller = p.newCaller(ctx)
-	return forwardCall(ctx, p, 3*ownerTimeout, p.client.CancelTasks, req)
 }
 
 func (p *peer) Extend(ctx context.Context, req *v1.ExtendRequest) (*v1.ExtendResponse, error) {

@@ -86,8 +86,8 @@ func (h *handler) Recording(ctx context.Context, req *v1.RecordingRequest) (*v1.
 	}
 	defer end()
 	if req.Frontend != h.cfg.Name {
-		return forwardTo(h, req.Caller, req.Frontend,
-			func(p *peer, within callopt.Option) (*v1.RecordingResponse, error) {
+		return forwardTo(ctx, h, req.Caller, req.Frontend,
+			func(ctx context.Context, p *peer, within callopt.Option) (*v1.RecordingResponse, error) {
 				return p.client.Recording(ctx,
 					&v1.RecordingRequest{Caller: p.newCaller(ctx), Frontend: req.Frontend, Name: req.Name,
 						FromByte: req.FromByte}, within)

@@ -273,11 +273,13 @@ func (s *Server) countWorkersUp() (n int) {
 	return n
 }
 
-// peerAnswer is a peer's answer, or the reason why there is none.
+// peerAnswer is a peer's answer, or the reason why there is none. If the peer does not know the job of the call, all
+// fields but peer are empty.
 type peerAnswer[R any] struct {
-	peer *peer
-	res  *R
-	err  string
+	peer    *peer
+	res     *R
+	refused *v1.Refused // the answer is a refusal, and err is its text
+	err     string
 }
 
 // askTimeout bounds the time of peers to report records.
@@ -294,9 +296,8 @@ func askAllPeers[R any](ctx context.Context, h *handler, caller *v1.Caller,
 		return nil
 	}
 	var answers []peerAnswer[R]
-	for p, since := range h.peers.listGone() {
-		answers = append(answers,
-			peerAnswer[R]{peer: p, err: "gone, as gossip tells, for " + time.Since(since).Round(time.Second).String()})
+	for p, why := range h.peers.listGone(time.Now()) {
+		answers = append(answers, peerAnswer[R]{peer: p, err: why})
 	}
 	asked := h.peers.listPresent()
 	replies := make([]peerAnswer[R], len(asked))
@@ -305,13 +306,20 @@ func askAllPeers[R any](ctx context.Context, h *handler, caller *v1.Caller,
 	var wg sync.WaitGroup
 	for i, p := range asked {
 		wg.Go(func() {
-			res, err := call(ctx, p, callopt.WithRPCTimeout(askTimeout))
-			replies[i] = peerAnswer[R]{peer: p, res: res}
-			var refused *v1.Refused
-			if errors.As(err, &refused) && refused.Reason == v1.RefusedReason_UNKNOWN_JOB {
-				replies[i].res = nil // "unknown" is an answer
-			} else if err != nil {
-				replies[i] = peerAnswer[R]{peer: p, err: errorText(err)}
+			a := &replies[i]
+			a.peer = p
+			err := p.call(ctx, func() (err error) {
+				a.res, err = call(ctx, p, callopt.WithRPCTimeout(askTimeout))
+				return err
+			})
+			if err == nil {
+				return
+			}
+			a.res = nil
+			if errors.As(err, &a.refused) && a.refused.Reason == v1.RefusedReason_UNKNOWN_JOB {
+				a.refused = nil // "unknown" is an answer
+			} else {
+				a.err = errorText(err)
 			}
 		})
 	}

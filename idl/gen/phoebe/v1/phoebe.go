@@ -3286,19 +3286,22 @@ var fieldIDToName_EventsResponse = map[int16]string{
 }
 
 type CancelRequest struct {
-	Caller *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
-	Handle *Handle `thrift:"handle,2,required" frugal:"2,required,Handle" json:"handle"`
-	Reason string  `thrift:"reason,3" frugal:"3,default,string" json:"reason"`
+	Caller   *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Handle   *Handle `thrift:"handle,2,required" frugal:"2,required,Handle" json:"handle"`
+	Reason   string  `thrift:"reason,3" frugal:"3,default,string" json:"reason"`
+	Frontend string  `thrift:"frontend,4" frugal:"4,default,string" json:"frontend"`
 }
 
 func NewCancelRequest() *CancelRequest {
 	return &CancelRequest{
-		Reason: "",
+		Reason:   "",
+		Frontend: "",
 	}
 }
 
 func (p *CancelRequest) InitDefault() {
 	p.Reason = ""
+	p.Frontend = ""
 }
 
 var CancelRequest_Caller_DEFAULT *Caller
@@ -3322,6 +3325,10 @@ func (p *CancelRequest) GetHandle() (v *Handle) {
 func (p *CancelRequest) GetReason() (v string) {
 	return p.Reason
 }
+
+func (p *CancelRequest) GetFrontend() (v string) {
+	return p.Frontend
+}
 func (p *CancelRequest) SetCaller(val *Caller) {
 	p.Caller = val
 }
@@ -3330,6 +3337,9 @@ func (p *CancelRequest) SetHandle(val *Handle) {
 }
 func (p *CancelRequest) SetReason(val string) {
 	p.Reason = val
+}
+func (p *CancelRequest) SetFrontend(val string) {
+	p.Frontend = val
 }
 
 func (p *CancelRequest) IsSetCaller() bool {
@@ -3351,6 +3361,7 @@ var fieldIDToName_CancelRequest = map[int16]string{
 	1: "caller",
 	2: "handle",
 	3: "reason",
+	4: "frontend",
 }
 
 type CancelTasksRequest struct {
@@ -5260,16 +5271,89 @@ var fieldIDToName_GoneWorker = map[int16]string{
 	5: "off",
 }
 
+type LastMinute struct {
+	Us        int64  `thrift:"us,1,required" frugal:"1,required,i64" json:"us"`
+	Jobs      int64  `thrift:"jobs,2" frugal:"2,default,i64" json:"jobs"`
+	Tasks     int64  `thrift:"tasks,3" frugal:"3,default,i64" json:"tasks"`
+	Failed    int64  `thrift:"failed,4" frugal:"4,default,i64" json:"failed"`
+	Responses []byte `thrift:"responses,5" frugal:"5,default,binary" json:"responses"`
+}
+
+func NewLastMinute() *LastMinute {
+	return &LastMinute{
+		Jobs:   0,
+		Tasks:  0,
+		Failed: 0,
+	}
+}
+
+func (p *LastMinute) InitDefault() {
+	p.Jobs = 0
+	p.Tasks = 0
+	p.Failed = 0
+}
+
+func (p *LastMinute) GetUs() (v int64) {
+	return p.Us
+}
+
+func (p *LastMinute) GetJobs() (v int64) {
+	return p.Jobs
+}
+
+func (p *LastMinute) GetTasks() (v int64) {
+	return p.Tasks
+}
+
+func (p *LastMinute) GetFailed() (v int64) {
+	return p.Failed
+}
+
+func (p *LastMinute) GetResponses() (v []byte) {
+	return p.Responses
+}
+func (p *LastMinute) SetUs(val int64) {
+	p.Us = val
+}
+func (p *LastMinute) SetJobs(val int64) {
+	p.Jobs = val
+}
+func (p *LastMinute) SetTasks(val int64) {
+	p.Tasks = val
+}
+func (p *LastMinute) SetFailed(val int64) {
+	p.Failed = val
+}
+func (p *LastMinute) SetResponses(val []byte) {
+	p.Responses = val
+}
+
+func (p *LastMinute) String() string {
+	if p == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("LastMinute(%+v)", *p)
+}
+
+var fieldIDToName_LastMinute = map[int16]string{
+	1: "us",
+	2: "jobs",
+	3: "tasks",
+	4: "failed",
+	5: "responses",
+}
+
 type TenantStatus struct {
-	Path    string `thrift:"path,1,required" frugal:"1,required,string" json:"path"`
-	Used    int64  `thrift:"used,2" frugal:"2,default,i64" json:"used"`
-	Spare   int64  `thrift:"spare,3" frugal:"3,default,i64" json:"spare"`
-	Wanted  int64  `thrift:"wanted,4" frugal:"4,default,i64" json:"wanted"`
-	Tokens  int64  `thrift:"tokens,5" frugal:"5,default,i64" json:"tokens"`
-	Most    int64  `thrift:"most,6" frugal:"6,default,i64" json:"most"`
-	Held    int32  `thrift:"held,7" frugal:"7,default,i32" json:"held"`
-	Pending int32  `thrift:"pending,8" frugal:"8,default,i32" json:"pending"`
-	Refused int64  `thrift:"refused,9" frugal:"9,default,i64" json:"refused"`
+	Path       string      `thrift:"path,1,required" frugal:"1,required,string" json:"path"`
+	Used       int64       `thrift:"used,2" frugal:"2,default,i64" json:"used"`
+	Spare      int64       `thrift:"spare,3" frugal:"3,default,i64" json:"spare"`
+	Wanted     int64       `thrift:"wanted,4" frugal:"4,default,i64" json:"wanted"`
+	Tokens     int64       `thrift:"tokens,5" frugal:"5,default,i64" json:"tokens"`
+	Most       int64       `thrift:"most,6" frugal:"6,default,i64" json:"most"`
+	Held       int32       `thrift:"held,7" frugal:"7,default,i32" json:"held"`
+	Pending    int32       `thrift:"pending,8" frugal:"8,default,i32" json:"pending"`
+	Refused    int64       `thrift:"refused,9" frugal:"9,default,i64" json:"refused"`
+	LastMinute *LastMinute `thrift:"last_minute,10,optional" frugal:"10,optional,LastMinute" json:"last_minute,omitempty"`
 }
 
 func NewTenantStatus() *TenantStatus {
@@ -5331,6 +5415,15 @@ func (p *TenantStatus) GetPending() (v int32) {
 func (p *TenantStatus) GetRefused() (v int64) {
 	return p.Refused
 }
+
+var TenantStatus_LastMinute_DEFAULT *LastMinute
+
+func (p *TenantStatus) GetLastMinute() (v *LastMinute) {
+	if !p.IsSetLastMinute() {
+		return TenantStatus_LastMinute_DEFAULT
+	}
+	return p.LastMinute
+}
 func (p *TenantStatus) SetPath(val string) {
 	p.Path = val
 }
@@ -5358,6 +5451,13 @@ func (p *TenantStatus) SetPending(val int32) {
 func (p *TenantStatus) SetRefused(val int64) {
 	p.Refused = val
 }
+func (p *TenantStatus) SetLastMinute(val *LastMinute) {
+	p.LastMinute = val
+}
+
+func (p *TenantStatus) IsSetLastMinute() bool {
+	return p.LastMinute != nil
+}
 
 func (p *TenantStatus) String() string {
 	if p == nil {
@@ -5367,15 +5467,16 @@ func (p *TenantStatus) String() string {
 }
 
 var fieldIDToName_TenantStatus = map[int16]string{
-	1: "path",
-	2: "used",
-	3: "spare",
-	4: "wanted",
-	5: "tokens",
-	6: "most",
-	7: "held",
-	8: "pending",
-	9: "refused",
+	1:  "path",
+	2:  "used",
+	3:  "spare",
+	4:  "wanted",
+	5:  "tokens",
+	6:  "most",
+	7:  "held",
+	8:  "pending",
+	9:  "refused",
+	10: "last_minute",
 }
 
 type ClusterResponse struct {
@@ -5402,6 +5503,9 @@ type ClusterResponse struct {
 	CopiesWon    int64           `thrift:"copies_won,21" frugal:"21,default,i64" json:"copies_won"`
 	Preempted    int64           `thrift:"preempted,22" frugal:"22,default,i64" json:"preempted"`
 	History      *FleetHistory   `thrift:"history,30,optional" frugal:"30,optional,FleetHistory" json:"history,omitempty"`
+	Others       []*Told         `thrift:"others,23" frugal:"23,default,list<Told>" json:"others"`
+	LastMinute   *LastMinute     `thrift:"last_minute,24,optional" frugal:"24,optional,LastMinute" json:"last_minute,omitempty"`
+	OtherTenants *LastMinute     `thrift:"other_tenants,25,optional" frugal:"25,optional,LastMinute" json:"other_tenants,omitempty"`
 }
 
 func NewClusterResponse() *ClusterResponse {
@@ -5543,6 +5647,28 @@ func (p *ClusterResponse) GetHistory() (v *FleetHistory) {
 	}
 	return p.History
 }
+
+func (p *ClusterResponse) GetOthers() (v []*Told) {
+	return p.Others
+}
+
+var ClusterResponse_LastMinute_DEFAULT *LastMinute
+
+func (p *ClusterResponse) GetLastMinute() (v *LastMinute) {
+	if !p.IsSetLastMinute() {
+		return ClusterResponse_LastMinute_DEFAULT
+	}
+	return p.LastMinute
+}
+
+var ClusterResponse_OtherTenants_DEFAULT *LastMinute
+
+func (p *ClusterResponse) GetOtherTenants() (v *LastMinute) {
+	if !p.IsSetOtherTenants() {
+		return ClusterResponse_OtherTenants_DEFAULT
+	}
+	return p.OtherTenants
+}
 func (p *ClusterResponse) SetFrontend(val string) {
 	p.Frontend = val
 }
@@ -5612,6 +5738,15 @@ func (p *ClusterResponse) SetPreempted(val int64) {
 func (p *ClusterResponse) SetHistory(val *FleetHistory) {
 	p.History = val
 }
+func (p *ClusterResponse) SetOthers(val []*Told) {
+	p.Others = val
+}
+func (p *ClusterResponse) SetLastMinute(val *LastMinute) {
+	p.LastMinute = val
+}
+func (p *ClusterResponse) SetOtherTenants(val *LastMinute) {
+	p.OtherTenants = val
+}
 
 func (p *ClusterResponse) IsSetFigures() bool {
 	return p.Figures != nil
@@ -5619,6 +5754,14 @@ func (p *ClusterResponse) IsSetFigures() bool {
 
 func (p *ClusterResponse) IsSetHistory() bool {
 	return p.History != nil
+}
+
+func (p *ClusterResponse) IsSetLastMinute() bool {
+	return p.LastMinute != nil
+}
+
+func (p *ClusterResponse) IsSetOtherTenants() bool {
+	return p.OtherTenants != nil
 }
 
 func (p *ClusterResponse) String() string {
@@ -5652,6 +5795,9 @@ var fieldIDToName_ClusterResponse = map[int16]string{
 	21: "copies_won",
 	22: "preempted",
 	30: "history",
+	23: "others",
+	24: "last_minute",
+	25: "other_tenants",
 }
 
 type Told struct {
@@ -6698,6 +6844,7 @@ type JobSummary struct {
 	Copies     int32     `thrift:"copies,18" frugal:"18,default,i32" json:"copies"`
 	Preempted  int32     `thrift:"preempted,19" frugal:"19,default,i32" json:"preempted"`
 	Functions  []string  `thrift:"functions,25" frugal:"25,default,list<string>" json:"functions"`
+	Fleeting   bool      `thrift:"fleeting,24" frugal:"24,default,bool" json:"fleeting"`
 }
 
 func NewJobSummary() *JobSummary {
@@ -6715,6 +6862,7 @@ func NewJobSummary() *JobSummary {
 		DueUs:      0,
 		Copies:     0,
 		Preempted:  0,
+		Fleeting:   false,
 	}
 }
 
@@ -6732,6 +6880,7 @@ func (p *JobSummary) InitDefault() {
 	p.DueUs = 0
 	p.Copies = 0
 	p.Preempted = 0
+	p.Fleeting = false
 }
 
 func (p *JobSummary) GetJob() (v string) {
@@ -6818,6 +6967,10 @@ func (p *JobSummary) GetPreempted() (v int32) {
 func (p *JobSummary) GetFunctions() (v []string) {
 	return p.Functions
 }
+
+func (p *JobSummary) GetFleeting() (v bool) {
+	return p.Fleeting
+}
 func (p *JobSummary) SetJob(val string) {
 	p.Job = val
 }
@@ -6878,6 +7031,9 @@ func (p *JobSummary) SetPreempted(val int32) {
 func (p *JobSummary) SetFunctions(val []string) {
 	p.Functions = val
 }
+func (p *JobSummary) SetFleeting(val bool) {
+	p.Fleeting = val
+}
 
 func (p *JobSummary) IsSetJobClass() bool {
 	return p.JobClass != nil
@@ -6911,6 +7067,7 @@ var fieldIDToName_JobSummary = map[int16]string{
 	18: "copies",
 	19: "preempted",
 	25: "functions",
+	24: "fleeting",
 }
 
 type JobsResponse struct {
@@ -7477,18 +7634,20 @@ var fieldIDToName_RecordingResponse = map[int16]string{
 }
 
 type LeaveRequest struct {
-	Caller  *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
-	Worker  string  `thrift:"worker,2,required" frugal:"2,required,string" json:"worker"`
-	Drain   bool    `thrift:"drain,3" frugal:"3,default,bool" json:"drain"`
-	InUs    int64   `thrift:"in_us,4" frugal:"4,default,i64" json:"in_us"`
-	LastsUs int64   `thrift:"lasts_us,5" frugal:"5,default,i64" json:"lasts_us"`
+	Caller   *Caller `thrift:"caller,1,optional" frugal:"1,optional,Caller" json:"caller,omitempty"`
+	Worker   string  `thrift:"worker,2,required" frugal:"2,required,string" json:"worker"`
+	Drain    bool    `thrift:"drain,3" frugal:"3,default,bool" json:"drain"`
+	InUs     int64   `thrift:"in_us,4" frugal:"4,default,i64" json:"in_us"`
+	LastsUs  int64   `thrift:"lasts_us,5" frugal:"5,default,i64" json:"lasts_us"`
+	Frontend string  `thrift:"frontend,6" frugal:"6,default,string" json:"frontend"`
 }
 
 func NewLeaveRequest() *LeaveRequest {
 	return &LeaveRequest{
-		Drain:   false,
-		InUs:    0,
-		LastsUs: 0,
+		Drain:    false,
+		InUs:     0,
+		LastsUs:  0,
+		Frontend: "",
 	}
 }
 
@@ -7496,6 +7655,7 @@ func (p *LeaveRequest) InitDefault() {
 	p.Drain = false
 	p.InUs = 0
 	p.LastsUs = 0
+	p.Frontend = ""
 }
 
 var LeaveRequest_Caller_DEFAULT *Caller
@@ -7522,6 +7682,10 @@ func (p *LeaveRequest) GetInUs() (v int64) {
 func (p *LeaveRequest) GetLastsUs() (v int64) {
 	return p.LastsUs
 }
+
+func (p *LeaveRequest) GetFrontend() (v string) {
+	return p.Frontend
+}
 func (p *LeaveRequest) SetCaller(val *Caller) {
 	p.Caller = val
 }
@@ -7536,6 +7700,9 @@ func (p *LeaveRequest) SetInUs(val int64) {
 }
 func (p *LeaveRequest) SetLastsUs(val int64) {
 	p.LastsUs = val
+}
+func (p *LeaveRequest) SetFrontend(val string) {
+	p.Frontend = val
 }
 
 func (p *LeaveRequest) IsSetCaller() bool {
@@ -7555,6 +7722,7 @@ var fieldIDToName_LeaveRequest = map[int16]string{
 	3: "drain",
 	4: "in_us",
 	5: "lasts_us",
+	6: "frontend",
 }
 
 type LeaveResponse struct {
