@@ -53,7 +53,10 @@ type JobSummary struct {
 	Functions      []string // of the tasks, at most 8; empty from frontends of version 0.1.0
 	Running        bool     // the job is under way
 	Blame          []PartOf // of a kept job; the parts add up to Response
-	Kept           []string // reasons to keep the job: failed, slow, sample
+	Kept           []string // reasons to keep the job: failed, slow, sample, listed
+	// Fleeting says that the frontend may forget the job within a minute, because too many jobs were listed lately.
+	// Trace knows all other listed jobs for at least a minute.
+	Fleeting bool `json:",omitempty"`
 }
 
 // JobPage is a page of the jobs of all frontends, latest arrival first.
@@ -106,7 +109,7 @@ func fromSummary(j *v1.JobSummary) JobSummary {
 		Class: Class(enumWords(j.GetJobClass().String())), Path: j.Path, Came: time.UnixMicro(j.CameUs),
 		Response: fromMicros(j.ResponseUs), Tasks: int(j.Tasks), Ended: int(j.Ended), Failed: int(j.Failed),
 		Stages: int(j.Stages), Running: j.Running, Kept: j.Kept, Due: fromMicros(j.DueUs), Copies: int(j.Copies),
-		Preempted: int(j.Preempted), Functions: j.Functions,
+		Preempted: int(j.Preempted), Functions: j.Functions, Fleeting: j.Fleeting,
 	}
 	for _, b := range j.Blame {
 		to.Blame = append(to.Blame, PartOf{enumWords(b.Part.String()), fromMicros(b.Us)})

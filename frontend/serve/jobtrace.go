@@ -109,26 +109,33 @@ func parseCursor(text string) (p position, err error) {
 	return p, nil
 }
 
+// listing is a job to be listed.
+type listing struct {
+	*v1.JobSummary
+	id   probe.JobID
+	kept rec.Kept // empty: the job is under way
+}
+
 // jobsHere lists up to most jobs of this frontend behind a position.
 func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobSummary {
 	if f == nil {
 		f = &v1.JobFilter{}
 	}
-	list := []*v1.JobSummary{}
-	if f.Frontend != "" && f.Frontend != h.cfg.Name {
-		return list
+	if f.Frontend != "" && !h.isCalled(f.Frontend) {
+		return []*v1.JobSummary{}
 	}
-	add := func(j *v1.JobSummary) {
-		if positionOf(j).compareTo(after) > 0 && matchesFilter(f, j) {
+	var list []listing
+	add := func(j listing) {
+		if positionOf(j.JobSummary).compareTo(after) > 0 && matchesFilter(f, j.JobSummary) {
 			list = append(list, j)
 		}
 	}
 	now := time.Now()
 	for number := uint64(math.MaxUint64); number > 0 && len(list) < most; {
-		var part []*v1.JobSummary
+		var part []listing
 		h.mu.Lock()
 		number = h.recorder.openJobs.listBefore(number, workersPerLook,
-			func(r *clientJob) { part = append(part, h.openSummary(r, now)) })
+			func(r *clientJob) { part = append(part, listing{JobSummary: h.openSummary(r, now), id: r.id}) })
 		h.mu.Unlock()
 		for _, j := range part {
 			add(j)
@@ -139,12 +146,58 @@ func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobS
 		kept := h.recorder.listKept()
 		for i := range kept {
 			if kept[i].Came.UnixMicro() <= after.came && matchesKept(f, &kept[i]) {
-				add(h.keptSummary(&kept[i]))
+				add(listing{h.keptSummary(&kept[i]), kept[i].ID, kept[i]})
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b *v1.JobSummary) int { return positionOf(a).compareTo(positionOf(b)) })
-	return list[:min(len(list), most)]
+	slices.SortFunc(list, func(a, b listing) int {
+		return positionOf(a.JobSummary).compareTo(positionOf(b.JobSummary))
+	})
+	return h.noteListed(list[:min(len(list), most)], now)
+}
+
+// noteListed has the frontend remember listed jobs for rec.ListedFor, and returns their summaries. Jobs without room
+// are marked. A job that has ended since it was summarized, and is not kept, is left out.
+func (h *handler) noteListed(list []listing, now time.Time) []*v1.JobSummary {
+	kept := &h.recorder
+	kept.mu.Lock()
+	for _, j := range list {
+		if j.kept.Job == nil {
+			j.Fleeting = !kept.keptJobs.NoteListedOpen(now, j.id, rec.OpenJobBytes(int(j.Tasks)))
+		} else {
+			j.Fleeting = !kept.keptJobs.NoteListed(now, j.kept)
+		}
+	}
+	kept.mu.Unlock()
+	for part := range slices.Chunk(list, workersPerLook) {
+		h.mu.Lock()
+		for i := range part {
+			if j := &part[i]; j.kept.Job == nil && !j.Fleeting {
+				if r := h.jobs[j.id]; r != nil && !r.ended {
+					r.timing.listedUntil = now.Add(rec.ListedFor)
+				} else {
+					j.JobSummary = nil
+				}
+			}
+		}
+		h.mu.Unlock()
+	}
+	summaries := make([]*v1.JobSummary, 0, len(list))
+	for _, j := range list {
+		if j.JobSummary == nil {
+			h.collectJobs()
+			k, found := kept.findKept(j.id)
+			if !found {
+				continue
+			}
+			j.JobSummary = h.keptSummary(&k)
+			kept.mu.Lock()
+			j.Fleeting = !kept.keptJobs.NoteListed(now, k)
+			kept.mu.Unlock()
+		}
+		summaries = append(summaries, j.JobSummary)
+	}
+	return summaries
 }
 
 // matchesFilter reports whether a job meets a filter. It does not look at the frontend.
@@ -186,7 +239,7 @@ func jobClassToAPI(c frontend.Class) *v1.JobClass { return v1.JobClassPtr(v1.Job
 var keptReasons = []struct {
 	why  rec.Why
 	word string
-}{{rec.Failed, "failed"}, {rec.Slow, "slow"}, {rec.Sampled, "sample"}}
+}{{rec.Failed, "failed"}, {rec.Slow, "slow"}, {rec.Sampled, "sample"}, {rec.Listed, "listed"}}
 
 func (h *handler) keptSummary(k *rec.Kept) *v1.JobSummary {
 	j := &v1.JobSummary{

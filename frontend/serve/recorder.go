@@ -128,6 +128,7 @@ func (s *Server) putWindow(now time.Time) {
 		return
 	}
 	r.putAt = now
+	r.keptJobs.DropListed(now)
 	s.mu.Lock()
 	full := r.intake.Take(now, r.spareBatch)
 	r.exposedCounts = r.endedCounts
@@ -164,8 +165,11 @@ func (s *Server) collectJobs() {
 		if c.Trace = trace; ok && len(attempts) == c.Tasks {
 			c.Blame = rec.NewBlame(c.After, c.Response, attempts)
 		}
+		if !ok {
+			c.Why &= rec.Listed // the job can be opened, without its tasks
+		}
 		r.mu.Lock()
-		if ok {
+		if c.Why != 0 {
 			r.keptJobs.Keep(c.Chosen)
 		} else {
 			r.keptJobs.CountLost(1)
@@ -299,6 +303,7 @@ type jobTiming struct {
 	policy, tenant          string
 	class                   frontend.Class
 	due                     time.Duration // when the job becomes regular; 0: from the start, or never
+	listedUntil             time.Time     // until then, a reader of a list may want to open the job
 	copies                  int           // attempts that were copies of late attempts, as far as outcomes tell
 	preempted               int           // attempts that were stopped for regular work, as far as outcomes tell
 	functions               []string      // at most rec.MaxJobFunctions; nil: only function is known
@@ -410,6 +415,7 @@ func (s *Server) countTask(t *jobTiming, o *frontend.Outcome) {
 	} else {
 		r.tally.Failed++
 		t.failedTasks++
+		r.intake.NoteFailed(s.findSlot(t, o.Path))
 	}
 	a := &r.scratchAttempt
 	switch {
@@ -471,9 +477,10 @@ func (s *Server) countJob(r *clientJob) {
 		slowdown = time.Duration(float64(response) / float64(ideal) * float64(rec.One))
 	}
 	rc.intake.AddJob(s.findSlot(t, t.path), response, slowdown)
+	isListed := r.endedAt.Before(t.listedUntil)
 	if t.remembersAll {
 		rc.endedCounts.whole++
-	} else if rc.endedCounts.parted++; t.failedTasks == 0 {
+	} else if rc.endedCounts.parted++; t.failedTasks == 0 && !isListed {
 		return
 	}
 	job := rec.Job{
@@ -485,9 +492,15 @@ func (s *Server) countJob(r *clientJob) {
 	var c rec.Chosen
 	if t.remembersAll {
 		c = rc.choice.Decide(r.endedAt, &job)
-	} else {
+	} else if t.failedTasks > 0 {
+		c.Why = rec.Failed
+	}
+	if isListed {
+		c.Why |= rec.Listed
+	}
+	if c.Job == nil && c.Why != 0 {
 		kept := job // the copy is made only here, because most jobs are not kept
-		c = rec.Chosen{Job: &kept, Why: rec.Failed}
+		c.Job = &kept
 	}
 	switch {
 	case c.Why == 0:

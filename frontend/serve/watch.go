@@ -55,7 +55,8 @@ func (h *handler) Watch(ctx context.Context, req *v1.WatchRequest) (*v1.WatchRes
 	}
 	if len(windows) > 1 {
 		res.Windows = mergeWindows(windows)
-		res.Slowest = slowJobs(res.Slowest, req.Top)
+		slices.SortFunc(res.Slowest, compareResponses)
+		res.Slowest = res.Slowest[:min(len(res.Slowest), maxTop(req.Top))]
 	}
 	size, first := 0, len(res.Windows)
 	for first > 0 {
@@ -88,22 +89,24 @@ func (h *handler) watchHere(req *v1.WatchRequest) *v1.WatchResponse {
 		return res
 	}
 	if req.Top > 0 {
+		var slowest []listing
 		for _, k := range r.listKept() {
 			if !k.Came.Before(windows[0].At) {
-				res.Slowest = append(res.Slowest, h.keptSummary(&k))
+				slowest = append(slowest, listing{h.keptSummary(&k), k.ID, k})
 			}
 		}
+		slices.SortFunc(slowest, func(a, b listing) int { return compareResponses(a.JobSummary, b.JobSummary) })
+		res.Slowest = h.noteListed(slowest[:min(len(slowest), maxTop(req.Top))], time.Now())
 	}
-	res.Slowest = slowJobs(res.Slowest, req.Top)
 	return res
 }
 
-// slowJobs sorts jobs by response, slowest first, and keeps the first top, at most maxSlowest.
-func slowJobs(jobs []*v1.JobSummary, top int32) []*v1.JobSummary {
-	slices.SortFunc(jobs, func(a, b *v1.JobSummary) int {
-		return cmp.Or(cmp.Compare(b.ResponseUs, a.ResponseUs), cmp.Compare(a.Job, b.Job))
-	})
-	return jobs[:min(len(jobs), int(min(max(top, 0), maxSlowest)))]
+// maxTop bounds the number of slowest jobs that a caller asks for.
+func maxTop(top int32) int { return int(min(max(top, 0), maxSlowest)) }
+
+// compareResponses orders jobs by response, slowest first.
+func compareResponses(a, b *v1.JobSummary) int {
+	return cmp.Or(cmp.Compare(b.ResponseUs, a.ResponseUs), cmp.Compare(a.Job, b.Job))
 }
 
 // windowToAPI makes a window of the API. frontends is the number of frontends that the window counts.
