@@ -1048,7 +1048,7 @@ struct LeaveRequest {
   3: bool drain = false,        // true: end the running tasks, take no new tasks, and exit
   4: i64 in_us = 0,             // if drain is false: time until the absence
   5: i64 lasts_us = 0,          // length of the absence; 0: take back the announcement
-  6: string frontend = "",      // name or address of the only frontend to ask; empty: any with a link to the worker
+  6: string frontend = "",      // name or address of the only frontend to ask; empty: any with a link
 }
 
 struct LeaveResponse {}

@@ -109,7 +109,7 @@ type Batch struct {
 	counts   []Counts // by key
 }
 
-// Counts are numbers of tasks with an outcome: all of them, and those without a result.
+// Counts holds numbers of ended tasks: all, and the tasks without a result.
 type Counts struct{ Tasks, Failed uint64 }
 
 // Tally holds a window's plain counts, beside the measured times.

@@ -14,7 +14,7 @@ const (
 	MaxListedBytes = 16 << 20
 )
 
-// attemptBytes is an upper bound of the packed size of an attempt: attemptFields numbers, half of them long.
+// attemptBytes is an upper bound of the packed size of an attempt: attemptFields numbers, and half are long.
 const attemptBytes = 160
 
 // OpenJobBytes estimates the memory of a job with a number of tasks, after its end.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A job that was listed is kept for a minute, whatever takes its place meanwhile, as far as the room goes.
+// A listed job is kept for a minute, as far as the room goes, although other jobs take its place.
 func TestListedJobs(t *testing.T) {
 	k, now := NewJobs(), start
 	chosen := func(n uint64, why Why, tasks int) Chosen {

@@ -9,7 +9,7 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// frozenListener returns an address that takes connections and never answers.
+// frozenListener returns the address of a listener without answers.
 func frozenListener(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -20,7 +20,7 @@ func frozenListener(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Any frontend cancels a job, whichever frontend has it. With a frontend named, only that frontend is asked.
+// Any frontend cancels a job of any frontend. If the call names a frontend, only the named frontend is asked.
 func TestCancelAnywhere(t *testing.T) {
 	owner, other := startPair(t, 1, 2, func(cfg *Config) { cfg.Name = "owner" })
 	ctx := context.Background()
@@ -71,7 +71,7 @@ func TestCancelAnywhere(t *testing.T) {
 	}
 }
 
-// An answer for the fleet names the frontends that do not answer.
+// An answer for the fleet names the silent frontends.
 func TestSilentFrontendsAreNamed(t *testing.T) {
 	frozen := frozenListener(t)
 	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Peers = []string{frozen} })
@@ -86,9 +86,8 @@ func TestSilentFrontendsAreNamed(t *testing.T) {
 	if err != nil || len(res.Others) != 1 || res.Others[0].Address != frozen || res.Others[0].Error != "" {
 		t.Errorf("%v, %v", res, err)
 	}
-	res = c.Cluster()
 	c.peers.byAddr[frozen].goneSince = c.startedAt
-	if res = c.Cluster(); len(res.Others) != 1 || !strings.HasPrefix(res.Others[0].Error, "gone") {
+	if res := c.Cluster(); len(res.Others) != 1 || !strings.HasPrefix(res.Others[0].Error, "gone") {
 		t.Errorf("%v", res.Others)
 	}
 	_, err = c.client.Cluster(ctx, &v1.ClusterRequest{Frontend: frozen})
@@ -111,7 +110,7 @@ func TestDrainAnywhere(t *testing.T) {
 	})
 }
 
-// The counts of a tenant's last minute are there though its tasks have ended, and only for those who may see them.
+// A tenant without tasks under way is listed with the counts of the last minute.
 func TestTenantsLastMinute(t *testing.T) {
 	c := startCluster(t, 1, 4)
 	ctx := context.Background()
@@ -119,6 +118,7 @@ func TestTenantsLastMinute(t *testing.T) {
 		for range jobs {
 			j := newJob("echo", "a", "b")
 			j.Tenant = tenant
+			j.Tasks[0].FunctionName = "fail"
 			if _, err := c.client.Run(ctx, &v1.RunRequest{Job: j}); err != nil {
 				t.Fatal(err)
 			}
@@ -133,11 +133,12 @@ func TestTenantsLastMinute(t *testing.T) {
 		for _, s := range res.Tenants {
 			if s.LastMinute != nil {
 				jobs[s.Path] = s.LastMinute.Jobs
-				if s.LastMinute.Tasks != 2*s.LastMinute.Jobs || s.Tokens != -1 {
+				if m := s.LastMinute; m.Tasks != 2*m.Jobs || m.Failed != m.Jobs || s.Tokens != -1 {
 					t.Fatalf("%v", s)
 				}
 			}
 		}
-		return jobs["ads"] == 3 && jobs["web"] == 2 && res.LastMinute.Jobs == 5 && res.LastMinute.Tasks == 10
+		all := res.LastMinute
+		return jobs["ads"] == 3 && jobs["web"] == 2 && all.Jobs == 5 && all.Tasks == 10 && all.Failed == 5
 	})
 }

@@ -203,8 +203,10 @@ func (h *handler) findCalled(ctx context.Context, caller *v1.Caller, other strin
 		for p := range h.peers.listGone(time.Now()) {
 			all = append(all, p)
 		}
-		if i := slices.IndexFunc(all, func(p *peer) bool { return p.addr == other || p.displayName() == other }); i >= 0 {
-			return all[i]
+		for _, p := range all {
+			if p.addr == other || p.displayName() == other {
+				return p
+			}
 		}
 		return nil
 	}

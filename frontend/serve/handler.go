@@ -296,7 +296,8 @@ func (h *handler) cancelAtOwner(ctx context.Context, caller *v1.Caller, handle *
 		return nil, newRefused(refused.Reason, "%s%s", refused.Message, silent)
 	}
 	return nil, newRefused(v1.RefusedReason_UNKNOWN_JOB,
-		"job %s is not known here, nor at another frontend that answers: it has ended, or never came%s", handle.Job, silent)
+		"job %s is not known here, nor at another frontend that answers: it has ended, or never came%s", handle.Job,
+		silent)
 }
 
 // isElsewhere reports whether a frontend refused a call about a job that another frontend may have.

@@ -10,7 +10,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A job that was listed while it was under way can be opened afterwards, though the frontend would not keep it.
+// A job listed while under way can be opened after its end, though the frontend would not keep the job.
 func TestListedJobCanBeOpened(t *testing.T) {
 	c := startCluster(t, 1, 4)
 	ctx := context.Background()

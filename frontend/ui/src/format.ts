@@ -1,7 +1,7 @@
 // Texts for numbers and times.
 
-// The texts for times and rates are those of the command line (package probe/units). format.test.mjs checks both
-// against the same examples.
+// Times and rates look as on the command line (package probe/units). format.test.mjs checks the texts against the
+// examples of that package.
 
 // time writes nanoseconds with three digits, from a minute on as in 1m40s, and from an hour on as in 2h3m.
 export function time(ns: number | null | undefined): string {
