@@ -13,16 +13,27 @@ import (
 )
 
 type cancelCmd struct {
-	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect."`
+	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to look for the job at all frontends."`
 	Reason string `default:"cancelled by phoebe cancel" placeholder:"TEXT" help:"Reason in the outcomes of the cancelled tasks. Default ${default}."`
 
-	clientFlags
+	fleetFlags
+}
+
+// Help returns the text below the usage line.
+func (c *cancelCmd) Help() string {
+	return `Cancels the unfinished tasks of the job, at the frontend with the job. If the job is not found, the error
+names the frontends without an answer.
+
+Exit codes: 0 cancelled, 1 the job is unknown, 2 wrong usage, 3 refused or unreachable.`
 }
 
 // Run cancels a job.
 func (c *cancelCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	h, n, err := askOwner(ctx, &c.clientFlags, log, "cancel", c.Handle,
 		func(ctx context.Context, cl *client.Client, h client.Handle) (int, error) {
+			if c.Only != "" {
+				return cl.CancelAt(ctx, c.Only, h.Job, c.Reason)
+			}
 			return cl.Cancel(ctx, h, c.Reason)
 		})
 	if err != nil {

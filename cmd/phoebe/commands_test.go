@@ -361,7 +361,7 @@ func TestStatus(t *testing.T) {
 	if len(all) != 2 || len(all[1].Workers) != 3 || all[1].Workers[2].State != "up" {
 		t.Errorf("%s", s.out)
 	}
-	runPhoebe(t, "status", "--connect", c.frontends[0]+",127.0.0.1:1").wantExit(t, 0, "unreachable", "1/1",
+	runPhoebe(t, "status", "--connect", c.frontends[0]+",127.0.0.1:1").wantExit(t, 0, "unreachable", "2/2",
 		"frontend 127.0.0.1:1: ")
 
 	// No process listens at the worker's address.

@@ -22,14 +22,14 @@ import (
 type doctorCmd struct {
 	JSON bool `name:"json" help:"Print the findings as JSON. Default: text."`
 
-	clientFlags
+	fleetFlags
 }
 
 // Help returns the text below the usage line.
 func (c *doctorCmd) Help() string {
-	return `Asks every frontend in --connect, and every frontend that they know by gossip. Checks
-that frontends answer; their certificates and the caller's own; versions, clocks, limits of open
-files and advertised addresses; who knows whom by gossip; links to workers and their caches; and the
+	return `Asks every frontend in --connect, and through these all other known frontends. All are
+asked at the same time, and each has --retry-for to answer. Checks that frontends answer; their
+certificates and the caller's own; versions, clocks, limits of open files and advertised addresses; who knows whom by gossip; links to workers and their caches; and the
 ports for gossip and heartbeats. Each problem is printed with its remedy. A note may be intended: for instance, this
 machine need not reach a port.
 
@@ -46,8 +46,6 @@ type finding struct {
 
 // Run asks the frontends, and prints the findings.
 func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
-	defer cancel()
 	findings := c.checkOwnKeys()
 	answers, err := c.askFleet(ctx, log, client.ClusterQuery{})
 	asked := c.Connect
@@ -66,7 +64,7 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 			Remedy: "Mend the problems above first."})
 	}
 	findings = append(findings, diagnoseFleet(answers)...)
-	findings = append(findings, findClosedPorts(ctx, answers)...)
+	findings = append(findings, findClosedPorts(ctx, c.RetryFor, answers)...)
 	if err := c.printFindings(out.out, answers, findings); err != nil {
 		return err
 	}
@@ -93,9 +91,18 @@ func (c *doctorCmd) checkShownKeys(ctx context.Context, addrs []string) (finding
 	if err != nil || keys == nil {
 		return nil
 	}
-	for _, addr := range addrs {
-		flaws, _ := keys.Examine(ctx, addr, identity.Frontend, time.Now())
-		findings = append(findings, keyFindings("frontend "+addr, flaws)...)
+	flaws := make([][]identity.Flaw, len(addrs))
+	var examined sync.WaitGroup
+	for i, addr := range addrs {
+		examined.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
+			defer cancel()
+			flaws[i], _ = keys.Examine(ctx, addr, identity.Frontend, time.Now())
+		})
+	}
+	examined.Wait()
+	for i, addr := range addrs {
+		findings = append(findings, keyFindings("frontend "+addr, flaws[i])...)
 	}
 	return findings
 }
@@ -136,54 +143,17 @@ func (c *doctorCmd) printFindings(w io.Writer, answers []answer, findings []find
 	return err
 }
 
-// askFleet asks the frontends in --connect, and then all frontends named in the answers.
-func (c *clientFlags) askFleet(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
-	answers, err := c.askNamed(ctx, log, q)
-	if err != nil {
-		return nil, err
-	}
-	more, err := c.askFrontends(ctx, log, unaskedAddresses(answers), q)
-	return append(answers, more...), err
-}
-
-// unaskedAddresses returns the addresses of frontends that are named in answers, and were not asked.
-func unaskedAddresses(answers []answer) []string {
-	asked, known := map[string]bool{}, map[string]bool{}
-	for _, a := range answers {
-		asked[a.connect] = true
-		if a.err != nil {
-			continue
-		}
-		asked[a.cluster.Address] = true
-		for _, m := range a.cluster.Members {
-			known[m.Address] = m.Address != ""
-		}
-	}
-	maps.DeleteFunc(known, func(addr string, dial bool) bool { return !dial || asked[addr] })
-	return slices.Sorted(maps.Keys(known))
-}
-
-// distinctAnswers returns an answer of each frontend, without failures. Behind a balancer, two addresses may lead
-// to the same frontend.
-func distinctAnswers(answers []answer) (all []answer) {
-	for _, a := range answers {
-		if a.err == nil && !slices.ContainsFunc(all, func(b answer) bool {
-			return b.cluster.Address == a.cluster.Address &&
-				b.cluster.Frontend == a.cluster.Frontend
-		}) {
-			all = append(all, a)
-		}
-	}
-	return all
-}
-
 // diagnoseFleet returns the problems that show in the frontends' answers.
 func diagnoseFleet(answers []answer) (findings []finding) {
 	problem := func(where, remedy, format string, args ...any) {
 		findings = append(findings, finding{Where: where, Problem: fmt.Sprintf(format, args...), Remedy: remedy})
 	}
 	for _, a := range answers {
-		if a.err != nil {
+		switch {
+		case a.isGone:
+			findings = append(findings, finding{true, "frontend " + cmp.Or(a.name, a.connect), a.err.Error(),
+				"None, if it was ended on purpose. Else start it, or check its host and the firewall."})
+		case a.err != nil:
 			problem("frontend "+a.connect,
 				"Start it, or check its host, the firewall and the secret. If it is gone, remove it from --connect.",
 				"does not answer: %s", strings.TrimPrefix(a.err.Error(), "frontend "+a.connect+": "))
@@ -363,8 +333,9 @@ func isLoopback(addr string) bool {
 	return host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// findClosedPorts reports ports for gossip and heartbeats out of reach of this machine.
-func findClosedPorts(ctx context.Context, answers []answer) (findings []finding) {
+// findClosedPorts reports ports for gossip and heartbeats out of reach of this machine. Each port has patience to
+// answer.
+func findClosedPorts(ctx context.Context, patience time.Duration, answers []answer) (findings []finding) {
 	where := map[string]string{}
 	for _, a := range distinctAnswers(answers) {
 		for _, m := range a.cluster.Members {
@@ -381,7 +352,7 @@ func findClosedPorts(ctx context.Context, answers []answer) (findings []finding)
 	var dials sync.WaitGroup
 	for i, addr := range addrs {
 		dials.Go(func() {
-			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+			conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", addr)
 			if errs[i] = err; err == nil {
 				errs[i] = conn.Close()
 			}

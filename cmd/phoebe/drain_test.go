@@ -93,20 +93,18 @@ func wantStartedOnce(t testing.TB, names ...string) {
 // A worker told to leave, by a signal or through a frontend, finishes its tasks and takes no new tasks.
 func TestDrainWorker(t *testing.T) {
 	t.Parallel()
-	for how, tell := range map[string]func(t *testing.T, c *client.Client, w *process){
-		"signal": func(_ *testing.T, _ *client.Client, w *process) { w.sendSignal(syscall.SIGTERM) },
-		"frontend": func(t *testing.T, c *client.Client, _ *process) {
-			if err := c.Drain(t.Context(), "w0"); err != nil {
-				t.Fatal(err)
-			}
+	for how, tell := range map[string]func(t *testing.T, frontend string, w *process) *process{
+		"signal": func(_ *testing.T, _ string, w *process) *process { w.sendSignal(syscall.SIGTERM); return nil },
+		"command": func(t *testing.T, frontend string, _ *process) *process {
+			return startPhoebe(t, "drain", "w0", "--connect", frontend)
 		},
 	} {
 		t.Run(how, func(t *testing.T) { drainWorker(t, tell) })
 	}
 }
 
-// drainWorker runs the test. tell makes the worker w0 leave.
-func drainWorker(t *testing.T, tell func(*testing.T, *client.Client, *process)) {
+// drainWorker runs the test. tell makes the worker w0 leave. A process of tell waits for the end of w0.
+func drainWorker(t *testing.T, tell func(*testing.T, string, *process) *process) {
 	f := startFleet(t, 1, 2, nil, []string{"--slots", "4"})
 	c := newClient(t, f.frontendAddrs...)
 	starts := filepath.Join(t.TempDir(), "starts")
@@ -118,7 +116,7 @@ func drainWorker(t *testing.T, tell func(*testing.T, *client.Client, *process)) 
 		t.Fatal(err)
 	}
 	awaitStarted(t, starts)
-	tell(t, c, f.workers[0])
+	waits := tell(t, f.frontendAddrs[0], f.workers[0])
 	waitUntil(t, func() error { // until the frontend knows
 		said, err := c.Cluster(t.Context())
 		if err != nil {
@@ -148,9 +146,15 @@ func drainWorker(t *testing.T, tell func(*testing.T, *client.Client, *process)) 
 	if code := f.workers[0].awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
+	if waits != nil {
+		waits.awaitLines("worker", 1)
+		if code := waits.awaitEnd(); code != 0 {
+			t.Errorf("the command: exit code %d", code)
+		}
+	}
 	wantStartedOnce(t, starts)
 	var refused *client.RefusedError
-	if err := c.Drain(t.Context(), "w0"); !errors.As(err, &refused) || refused.Reason != client.Invalid {
+	if err := c.Drain(t.Context(), "w0"); !errors.As(err, &refused) || refused.Reason != client.NoWorker {
 		t.Errorf("one that has gone: %v", err)
 	}
 	if err := c.Maintenance(t.Context(), "w1", time.Hour, time.Hour); !errors.As(err, &refused) ||

@@ -348,16 +348,24 @@ func (a *answer) countLinks() (n int) {
 
 // awaitLinks waits until all frontends have links to all workers, and every address for clients answers.
 func (c *devCmd) awaitLinks(ctx context.Context, apis, connect []string, workers int) error {
-	asks := clientFlags{RetryFor: 5 * time.Second, secretFlags: c.secretFlags}
+	asks := fleetFlags{clientFlags: clientFlags{Connect: slices.Concat(apis, connect), RetryFor: 5 * time.Second,
+		secretFlags: c.secretFlags}}
+	clients, err := asks.dialEach(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, cl := range clients {
+			cl.Close()
+		}
+	}()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		answers, err := asks.askFrontends(ctx, slog.New(slog.DiscardHandler), slices.Concat(apis, connect),
-			client.ClusterQuery{})
-		if err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(answers, func(a answer) bool { return a.err != nil || a.countLinks() < workers }) {
+		if !slices.ContainsFunc(clients, func(cl *client.Client) bool {
+			a := askOne(ctx, cl, asks.RetryFor, "", client.ClusterQuery{})
+			return a.err != nil || a.countLinks() < workers
+		}) {
 			return nil
 		}
 		select {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/units"
 )
 
 type jobsCmd struct {
@@ -24,14 +25,15 @@ type jobsCmd struct {
 	Most      int           `default:"20" placeholder:"N" help:"How many to show. Default ${default}."`
 	JSON      bool          `name:"json" help:"Print each job as a line of JSON. Default: a table."`
 
-	clientFlags
+	fleetFlags
 }
 
 // Help returns the text below the usage line.
 func (c *jobsCmd) Help() string {
 	return `Shows the jobs of all frontends, newest first: all running jobs, and the ended jobs that
 frontends keep in memory (64 MiB at each frontend): failed jobs, the 64 slowest of each minute and
-policy, and a sample.
+policy, and a sample. A listed job can be opened with phoebe trace for at least a minute, unless too many jobs
+were listed lately (16 MiB at each frontend): then the command says so on stderr.
 
 CLASS of a spare job shows behind a slash when the job becomes regular. COPIES counts second
 attempts of late tasks. PREEMPTED counts attempts that were stopped for regular work. Both count
@@ -56,7 +58,7 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
 	f := client.JobFilter{Policy: c.JobPolicy, Tenant: c.Tenant, Failed: c.Failed, Running: c.Running,
-		SlowerThan: c.Slower}
+		SlowerThan: c.Slower, Frontend: c.Only}
 	if c.Since > 0 {
 		f.From = time.Now().Add(-c.Since)
 	}
@@ -72,7 +74,18 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 			break
 		}
 	}
+	if c.Only != "" {
+		i := slices.IndexFunc(reports, func(f client.FrontendReport) bool {
+			return f.Name == c.Only || f.Address == c.Only
+		})
+		if i < 0 {
+			return usageError(fmt.Errorf("--only %s: no frontend with this name or address is known: phoebe status "+
+				"lists the frontends", c.Only))
+		}
+		reports = reports[i : i+1]
+	}
 	nameSilent(out.err, reports)
+	nameFleeting(out.err, all)
 	if c.JSON {
 		e := json.NewEncoder(out.out)
 		for i := range all {
@@ -95,16 +108,30 @@ func nameSilent(w io.Writer, reports []client.FrontendReport) {
 	}
 }
 
+// nameFleeting says how many jobs frontends may forget within a minute.
+func nameFleeting(w io.Writer, jobs []client.JobSummary) {
+	n := 0
+	for i := range jobs {
+		if jobs[i].Fleeting {
+			n++
+		}
+	}
+	if n > 0 {
+		fmt.Fprintf(w, "frontends may forget %d of the jobs within a minute, because too many jobs were listed lately\n",
+			n)
+	}
+}
+
 // printJobs prints a table of jobs.
 func printJobs(w io.Writer, jobs []client.JobSummary) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "JOB\tFUNCTIONS\tFRONTEND\tPOLICY\tTENANT\tCLASS\tARRIVED\tRESPONSE\tTASKS\tFAILED\tCOPIES\tPREEMPTED\tSTATE\tBLAME")
 	for i := range jobs {
 		j := &jobs[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\t%d/%d\t%d\t%d\t%d\t%s\t%s\n",
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%d\t%d\t%d\t%s\t%s\n",
 			quoteUnprintable([]byte(j.Handle.Job)), dashIfEmpty(strings.Join(j.Functions, ",")),
 			quoteUnprintable([]byte(j.Frontend)), quoteUnprintable([]byte(j.Policy)), dashIfEmpty(j.Tenant), classOf(j),
-			j.Came.Local().Format("15:04:05.000"), roundDuration(j.Response), j.Ended, j.Tasks, j.Failed, j.Copies,
+			j.Came.Local().Format("15:04:05.000"), units.Time(j.Response), j.Ended, j.Tasks, j.Failed, j.Copies,
 			j.Preempted, stateOf(j), mainBlame(j))
 	}
 	return t.Flush()
@@ -123,7 +150,7 @@ func classOf(j *client.JobSummary) string {
 	if j.Due == 0 {
 		return string(j.Class)
 	}
-	return fmt.Sprintf("%s/%v", j.Class, roundDuration(j.Due))
+	return fmt.Sprintf("%s/%s", j.Class, units.Time(j.Due))
 }
 
 // dashIfEmpty returns a dash for an empty name, and else the name without unprintable runes.
@@ -132,16 +159,6 @@ func dashIfEmpty(name string) string {
 		return "-"
 	}
 	return quoteUnprintable([]byte(name))
-}
-
-// roundDuration rounds to about three digits.
-func roundDuration(d time.Duration) time.Duration {
-	for unit := time.Microsecond; unit < time.Hour; unit *= 10 {
-		if d < 1000*unit {
-			return d.Round(unit)
-		}
-	}
-	return d.Round(time.Minute)
 }
 
 // mainBlame returns the part of the critical path that took most of the job's response.
@@ -175,6 +192,7 @@ type jobJSON struct {
 	Running        bool             `json:"running"`
 	Kept           []string         `json:"kept,omitempty"`
 	BlameMicros    map[string]int64 `json:"blame_us,omitempty"`
+	Fleeting       bool             `json:"fleeting,omitempty"` // the frontend may forget the job within a minute
 }
 
 // jobOf converts a job to JSON.
@@ -184,7 +202,7 @@ func jobOf(j *client.JobSummary) jobJSON {
 		Class: string(j.Class), Path: j.Path, Came: j.Came.UTC(),
 		ResponseMicros: j.Response.Microseconds(), Tasks: j.Tasks, Ended: j.Ended, Failed: j.Failed, Stages: j.Stages,
 		Running: j.Running, Kept: j.Kept, Functions: j.Functions,
-		DueMicros: j.Due.Microseconds(), Copies: j.Copies, Preempted: j.Preempted,
+		DueMicros: j.Due.Microseconds(), Copies: j.Copies, Preempted: j.Preempted, Fleeting: j.Fleeting,
 	}
 	for _, p := range j.Blame {
 		if to.BlameMicros == nil {

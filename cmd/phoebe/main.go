@@ -68,6 +68,7 @@ type cli struct {
 	Doctor     doctorCmd     `cmd:"" help:"Find problems of a fleet, and say what to do."`
 	Ready      readyCmd      `cmd:"" help:"Ask the admin port of a frontend or worker whether the process is ready."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
+	Drain      drainCmd      `cmd:"" help:"Have a worker end its tasks and exit."`
 	Explain    explainCmd    `cmd:"" help:"Show where a job's tasks were placed, and why."`
 	Jobs       jobsCmd       `cmd:"" help:"List the jobs of all frontends, and where their time went."`
 	Tenants    tenantsCmd    `cmd:"" help:"Show what each tenant has, wants and may have."`

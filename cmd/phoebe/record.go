@@ -7,6 +7,7 @@ import (
 	"time"
 
 	rec "github.com/phoebe-sched/phoebe/frontend/record"
+	"github.com/phoebe-sched/phoebe/probe/units"
 	"github.com/phoebe-sched/phoebe/probe/whole"
 )
 
@@ -48,15 +49,15 @@ func (c *recordOpenCmd) Run(out *streams) error {
 		}
 	}
 	w := out.out
-	fmt.Fprintf(w, "frontend %s, %s: %s was broken: the value was %v\n", quoteUnprintable([]byte(x.Frontend)),
-		x.At.Local().Format("2006-01-02 15:04:05.000"), quoteUnprintable([]byte(x.Broken)), roundDuration(x.Observed))
+	fmt.Fprintf(w, "frontend %s, %s: %s was broken: the value was %s\n", quoteUnprintable([]byte(x.Frontend)),
+		x.At.Local().Format("2006-01-02 15:04:05.000"), quoteUnprintable([]byte(x.Broken)), units.Time(x.Observed))
 	fmt.Fprintf(w, "%d attempts were forgotten before they could be recorded\n", x.Lost)
 	worst, all := time.Duration(0), time.Duration(0)
 	for _, p := range x.GC {
 		worst, all = max(worst, p.Took), all+p.Took
 	}
-	fmt.Fprintf(w, "%d pauses of the garbage collection, %v together, %v the longest\n", len(x.GC), roundDuration(all),
-		roundDuration(worst))
+	fmt.Fprintf(w, "%d pauses of the garbage collection, %s together, %s the longest\n", len(x.GC), units.Time(all),
+		units.Time(worst))
 	if x.Slowest != "" {
 		fmt.Fprintf(w, "slowest worker: %s, most of it %s\n", quoteUnprintable([]byte(x.Slowest)),
 			quoteUnprintable([]byte(x.Phase)))
@@ -64,10 +65,10 @@ func (c *recordOpenCmd) Run(out *streams) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nWORKER\tADDRESS\tSTATE\tTASKS\tMEDIAN\tWORST\tEXCESS\tRTT\tHEARD\tQUEUED\tRUNNING")
 	for _, s := range x.Suspects[:min(len(x.Suspects), 20)] {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%v\t%v\t%v\t%v\t%v\t%d\t%d\n", dashIfEmpty(s.Name), dashIfEmpty(s.Address),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", dashIfEmpty(s.Name), dashIfEmpty(s.Address),
 			dashIfEmpty(s.State),
-			s.Tasks, roundDuration(s.Median), roundDuration(s.Worst), roundDuration(s.Excess),
-			roundDuration(s.RoundTrip), roundDuration(s.Silence), s.Queued, s.Running)
+			s.Tasks, units.Time(s.Median), units.Time(s.Worst), units.Time(s.Excess),
+			units.Time(s.RoundTrip), units.Time(s.Silence), s.Queued, s.Running)
 	}
 	return t.Flush()
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,24 +11,24 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/units"
 )
 
 type statusCmd struct {
 	JSON     bool `name:"json" help:"Print each frontend's answer as JSON. Default: tables."`
 	Matrices bool `help:"Also print each frontend's wait matrix of each worker. Default: the smallest and the largest wait only."`
 
-	clientFlags
+	fleetFlags
 }
 
 // Help returns the text below the usage line.
 func (c *statusCmd) Help() string {
-	return `Shows every frontend in --connect, and every worker that these frontends know. phoebe top shows all
-frontends.
+	return `Shows every frontend in --connect, all other known frontends, and all workers. A frontend without
+an answer is unreachable, and the last lines say why.
 
 Columns of a frontend:
   PENDING     tasks without an outcome
@@ -36,6 +36,8 @@ Columns of a frontend:
   SPARE       slots taken by tasks that are not regular, or not covered by tokens (see phoebe tenants)
   COPIES      second attempts of late tasks since the start: how many finished first / all
   PREEMPTED   attempts stopped for regular work since the start
+
+The line below the frontends counts jobs and tasks at all frontends, by their ends in the last minute.
 
 Columns of a worker show what frontends last heard:
   FREE CPU, FREE MEMORY
@@ -57,7 +59,7 @@ Exit codes: 0 a frontend answered, 2 wrong usage, 3 no frontend answered.`
 
 // statusJSON is one frontend in `phoebe status --json`.
 type statusJSON struct {
-	Connect      string       `json:"connect"` // the address of --connect
+	Connect      string       `json:"connect"` // the address of --connect, or of a frontend beyond
 	Error        string       `json:"error,omitempty"`
 	Frontend     string       `json:"frontend,omitempty"`
 	Address      string       `json:"address,omitempty"`
@@ -74,6 +76,7 @@ type statusJSON struct {
 	Workers      []workerJSON `json:"workers"`
 	Members      []memberJSON `json:"members,omitempty"`
 	Warning      string       `json:"warning,omitempty"`
+	LastMinute   *minuteJSON  `json:"last_minute,omitempty"` // null: the frontend is of an older version
 }
 
 // memberJSON is a frontend that another frontend knows by gossip.
@@ -132,68 +135,16 @@ type workerJSON struct {
 	View            viewJSON `json:"view"`
 }
 
-// answer is a frontend's view of the fleet, or the error of a frontend without an answer.
-type answer struct {
-	connect            string // the address of --connect, or of another frontend's answer
-	cluster            *client.Cluster
-	err                error
-	sentAt, receivedAt time.Time
-}
-
-// askFrontends asks all addresses at once. An answer holds the error of its frontend. askFrontends itself fails
-// only if the flags are wrong.
-func (c *clientFlags) askFrontends(ctx context.Context, log *slog.Logger, addrs []string,
-	q client.ClusterQuery) ([]answer, error) {
-	answers := make([]answer, len(addrs))
-	var asked sync.WaitGroup
-	defer asked.Wait()
-	for i, addr := range addrs {
-		cl, err := c.newClient(log, []string{addr})
-		if err != nil {
-			return nil, err
-		}
-		asked.Go(func() {
-			defer cl.Close()
-			a := answer{connect: addr, sentAt: time.Now()}
-			a.cluster, a.err = cl.ClusterPage(ctx, q)
-			a.receivedAt = time.Now()
-			answers[i] = a
-		})
-	}
-	return answers, nil
-}
-
-// askNamed asks the frontends that --connect names. If no frontend answers, the error has exit code 3.
-func (c *clientFlags) askNamed(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
-	if len(c.Connect) == 0 {
-		return nil, errNoConnect
-	}
-	answers, err := c.askFrontends(ctx, log, c.Connect, q)
-	if err != nil {
-		return nil, err
-	}
-	var errs []error
-	for _, a := range answers {
-		if a.err == nil {
-			return answers, nil
-		}
-		errs = append(errs, a.err)
-	}
-	return nil, &exitError{exitUnavailable, fmt.Errorf("no frontend answers: %w", errors.Join(errs...))}
-}
-
 // Run asks all frontends, and prints their answers.
 func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
-	defer cancel()
-	answers, err := c.askNamed(ctx, log, client.ClusterQuery{})
+	answers, err := c.askFleet(ctx, log, client.ClusterQuery{})
 	if err != nil {
 		return err
 	}
 	var all []statusJSON
 	for _, a := range answers {
 		if a.err != nil {
-			all = append(all, statusJSON{Connect: a.connect, Error: a.err.Error()})
+			all = append(all, statusJSON{Connect: a.connect, Frontend: a.name, Error: a.err.Error()})
 		} else {
 			all = append(all, statusOf(a.connect, a.cluster))
 		}
@@ -209,7 +160,7 @@ func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		quoteStrings(reflect.ValueOf(&all[i]))
 		all[i].Warning = strings.Join(warning, "\n")
 	}
-	if err := printStatus(out.out, all); err != nil || !c.Matrices {
+	if err := printStatus(out.out, all, sumMinutes(answers)); err != nil || !c.Matrices {
 		return err
 	}
 	return printMatrices(out.out, all)
@@ -222,6 +173,7 @@ func statusOf(addr string, c *client.Cluster) statusJSON {
 		Draining: c.Draining, Jobs: c.Jobs, TasksPending: c.TasksPending, TasksRunning: c.TasksRunning,
 		Workers: []workerJSON{},
 		Warning: c.Warning, Spare: c.Spare, Copies: c.Copies, CopiesWon: c.CopiesWon, Preempted: c.Preempted,
+		LastMinute: minuteOf(c.LastMinute),
 	}
 	for _, m := range c.Members {
 		s.Members = append(s.Members, memberJSON(m))
@@ -279,34 +231,29 @@ func (r *rowJSON) tableColumns() string {
 	if r == nil {
 		return "-\t-"
 	}
-	return fmt.Sprintf("%v\t%s", roundAge(r.AgeMicros), r.From)
+	return fmt.Sprintf("%s\t%s", microsText(r.AgeMicros), r.From)
 }
 
-// tableColumns returns the worker's smallest and largest wait, and their age, or two dashes if no waits are known.
+// tableColumns returns the worker's smallest and largest wait, and the age of the waits.
 func (v *viewJSON) tableColumns() string {
 	n := len(v.WaitsMicros)
 	if n == 0 {
-		return "-\t-"
+		return units.Unknown + "\t-"
 	}
 	last := v.WaitsMicros[n-1]
-	return fmt.Sprintf("%s..%s\t%v", waitText(v.WaitsMicros[0][0]), waitText(last[len(last)-1]), roundAge(v.AgeMicros))
+	return fmt.Sprintf("%s..%s\t%s", waitText(v.WaitsMicros[0][0]), waitText(last[len(last)-1]),
+		microsText(v.AgeMicros))
 }
 
-// roundAge converts microseconds to a duration, rounded to milliseconds.
-func roundAge(us int64) time.Duration {
-	return (time.Duration(us) * time.Microsecond).Round(time.Millisecond)
-}
+// microsText formats microseconds.
+func microsText(us int64) string { return units.Time(time.Duration(us) * time.Microsecond) }
 
 // waitText formats a wait in microseconds. A negative wait is "never".
 func waitText(us int64) string {
 	if us < 0 {
 		return "never"
 	}
-	d := time.Duration(us) * time.Microsecond
-	if d > time.Second {
-		d = d.Round(time.Second / 10)
-	}
-	return d.String()
+	return microsText(us)
 }
 
 // isNewerThan reports whether v has waits, and newer waits than w.
@@ -322,10 +269,10 @@ func printMatrices(w io.Writer, all []statusJSON) error {
 			v := &k.View
 			fmt.Fprintf(w, "\nworker %s, as %s sees it: ", k.Name, f.Frontend)
 			if len(v.WaitsMicros) == 0 {
-				fmt.Fprintln(w, "no wait matrix is known")
+				fmt.Fprintln(w, "its waits are "+units.Unknown)
 				continue
 			}
-			fmt.Fprintf(w, "%v old", roundAge(v.AgeMicros))
+			fmt.Fprintf(w, "%s old", microsText(v.AgeMicros))
 			if v.Speed > 0 {
 				fmt.Fprintf(w, ", speed %.2f", v.Speed)
 			}
@@ -333,7 +280,7 @@ func printMatrices(w io.Writer, all []statusJSON) error {
 				fmt.Fprintf(w, ", %d files cached", v.Files)
 			}
 			if v.MaintenanceMicros >= 0 {
-				fmt.Fprintf(w, ", away in %v", roundAge(v.MaintenanceMicros).Round(time.Second))
+				fmt.Fprintf(w, ", away in %s", microsText(v.MaintenanceMicros))
 			}
 			fmt.Fprintln(w, "; wait by CPU (down) and memory")
 			t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -372,8 +319,9 @@ type knownMember struct {
 	knownTo int // how many frontends know it
 }
 
-// printStatus prints the tables of frontends, members and workers, and then all problems.
-func printStatus(w io.Writer, all []statusJSON) error {
+// printStatus prints the tables of frontends, members and workers, and then all problems. lastMinute counts the jobs
+// of all frontends.
+func printStatus(w io.Writer, all []statusJSON, lastMinute client.LastMinute) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FRONTEND\tADDRESS\tSTATE\tUPTIME\tJOBS\tPENDING\tRUNNING\tSPARE\tCOPIES\tPREEMPTED\tVERSION")
 	fleet := map[string]*fleetWorker{}
@@ -383,7 +331,7 @@ func printStatus(w io.Writer, all []statusJSON) error {
 	brokenCaches := map[string]string{} // by worker's address
 	for _, f := range all {
 		if f.Error != "" {
-			fmt.Fprintf(t, "-\t%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\n", f.Connect)
+			fmt.Fprintf(t, "%s\t%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\n", cmp.Or(f.Frontend, "-"), f.Connect)
 			prefix := "frontend " + f.Connect + ": "
 			broken = append(broken, prefix+strings.TrimPrefix(f.Error, prefix))
 			continue
@@ -393,9 +341,8 @@ func printStatus(w io.Writer, all []statusJSON) error {
 		if f.Draining {
 			state = "draining"
 		}
-		uptime := time.Duration(f.UptimeMS) * time.Millisecond
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%d\t%d\t%d\t%.4g\t%d/%d\t%d\t%s\n", f.Frontend, f.Address, state,
-			uptime.Round(time.Second), f.Jobs, f.TasksPending, f.TasksRunning,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.4g\t%d/%d\t%d\t%s\n", f.Frontend, f.Address, state,
+			units.Time(time.Duration(f.UptimeMS)*time.Millisecond), f.Jobs, f.TasksPending, f.TasksRunning,
 			f.Spare, f.CopiesWon, f.Copies, f.Preempted, f.Version)
 		if f.Warning != "" {
 			broken = append(broken, fmt.Sprintf("frontend %s: %s", f.Frontend, f.Warning))
@@ -441,6 +388,7 @@ func printStatus(w io.Writer, all []statusJSON) error {
 			}
 		}
 	}
+	fmt.Fprintf(t, "last minute: %s\n", countsText(&lastMinute))
 	if len(members) > 0 {
 		fmt.Fprintln(t)
 		fmt.Fprintln(t, "MEMBER\tADDRESS\tGOSSIP\tHEARTBEATS\tKNOWN TO")
@@ -471,10 +419,10 @@ func printStatus(w io.Writer, all []statusJSON) error {
 			spare = fmt.Sprintf("%dm", k.spare)
 		}
 		anySpare = anySpare || k.spare > 0
-		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%s\t%d\t%d\t%d/%d\t%v\t%s%s\t%s\n", k.Name, k.Address,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%dm\t%dMiB\t%dm\t%dMiB\t%s\t%d\t%d\t%d/%d\t%s\t%s%s\t%s\n", k.Name, k.Address,
 			k.State, k.CPUMillicores, k.MemoryMiB,
 			k.FreeMillicores, k.FreeMemoryMiB, spare, k.Queued, k.Running, k.links, answered,
-			time.Duration(k.rtt)*time.Microsecond, k.view.tableColumns(), columns, labels)
+			microsText(k.rtt), k.view.tableColumns(), columns, labels)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 type tenantsCmd struct {
 	JSON bool `name:"json" help:"Print each frontend's answer as JSON. Default: a table."`
 
-	clientFlags
+	fleetFlags
 }
 
 // Help returns the text below the usage line.
@@ -31,6 +31,10 @@ Amounts are slots of the tenant's own jobs, without jobs of tenants below:
   WAITING       wanted beyond USED
   TOKENS, MAX   allowed at the frontend by the tenants file
 
+1 MIN: JOBS/S and the next three columns are of the last minute: ended jobs, tasks with an outcome, the number of
+tasks without a result, and the 99th percentile of the jobs' response times. A frontend counts the 16 tenants with
+the most tasks separately. The line "other tenants" counts the rest.
+
 HELD counts tasks that wait because the tenant's maximum is used. REFUSED counts refused jobs since
 the frontend started, for the 1024 tenants with the most refusals; a tenant that comes later starts
 from 0.
@@ -44,6 +48,7 @@ Exit codes: 0 a frontend answered, 2 wrong usage, 3 no frontend answered.`
 type tenantJSON struct {
 	Frontend string   `json:"frontend"`
 	Tenant   string   `json:"tenant"`
+	Others   bool     `json:"others,omitempty"` // the line counts all tenants without lines of their own
 	Used     float64  `json:"used"`
 	Spare    float64  `json:"spare"`
 	Wanted   float64  `json:"wanted"`
@@ -51,22 +56,20 @@ type tenantJSON struct {
 	Max      *float64 `json:"max,omitempty"`
 	Held     int      `json:"held"`
 	Refused  int      `json:"refused"`
+
+	LastMinute *minuteJSON `json:"last_minute,omitempty"` // null: no task ended, or the tenant is among the others
+
+	minute *client.LastMinute
 }
 
 // Run asks all frontends, and prints their answers.
 func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
-	defer cancel()
 	answers, err := c.askFleet(ctx, log, client.ClusterQuery{Tenants: true})
 	if err != nil {
 		return err
 	}
-	for _, a := range answers {
-		if a.err != nil {
-			fmt.Fprintf(out.err, "frontend %s does not answer: %v\n", a.connect, a.err)
-		}
-	}
-	byTenant := map[string][]tenantJSON{}
+	nameUnanswered(out.err, answers)
+	byTenant, others := map[string][]tenantJSON{}, []tenantJSON(nil)
 	for _, a := range distinctAnswers(answers) {
 		if a.cluster.Warning != "" {
 			fmt.Fprintf(out.err, "frontend %s: %s\n", a.cluster.Frontend, a.cluster.Warning)
@@ -75,14 +78,18 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 			byTenant[t.Path] = append(byTenant[t.Path], tenantJSON{
 				Frontend: a.cluster.Frontend, Tenant: t.Path, Used: t.Used, Spare: t.Spare, Wanted: t.Wanted,
 				Tokens: optionalLimit(t.Tokens), Max: optionalLimit(t.Most),
-				Held: t.Held, Refused: t.Refused,
+				Held: t.Held, Refused: t.Refused, LastMinute: minuteOf(t.LastMinute), minute: t.LastMinute,
 			})
+		}
+		if m := a.cluster.OtherTenants; m != nil {
+			others = append(others,
+				tenantJSON{Frontend: a.cluster.Frontend, Others: true, LastMinute: minuteOf(m), minute: m})
 		}
 	}
 	if c.JSON {
 		e := json.NewEncoder(out.out)
-		for _, path := range slices.Sorted(maps.Keys(byTenant)) {
-			for _, t := range byTenant[path] {
+		for _, list := range tenantLines(byTenant, others) {
+			for _, t := range list {
 				if err := e.Encode(t); err != nil {
 					return err
 				}
@@ -90,16 +97,30 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 		}
 		return nil
 	}
-	return printTenants(out.out, byTenant)
+	return printTenants(out.out, tenantLines(byTenant, others))
+}
+
+// tenantLines returns the lines of each tenant, in the order of names, and then of all tenants without own lines.
+func tenantLines(byTenant map[string][]tenantJSON, others []tenantJSON) (list [][]tenantJSON) {
+	for _, path := range slices.Sorted(maps.Keys(byTenant)) {
+		list = append(list, byTenant[path])
+	}
+	if len(others) > 0 {
+		list = append(list, others)
+	}
+	return list
 }
 
 // printTenants prints a table, with a line of sums for each tenant.
-func printTenants(w io.Writer, byTenant map[string][]tenantJSON) error {
+func printTenants(w io.Writer, tenants [][]tenantJSON) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TENANT\tFRONTEND\tUSED\tSPARE\tWAITING\tTOKENS\tMAX\tHELD\tREFUSED")
-	for _, path := range slices.Sorted(maps.Keys(byTenant)) {
-		all := tenantJSON{Frontend: "all", Tenant: path}
-		for i, entry := range byTenant[path] {
+	fmt.Fprintln(t,
+		"TENANT\tFRONTEND\tUSED\tSPARE\tWAITING\tTOKENS\tMAX\tHELD\tREFUSED\t1 MIN: JOBS/S\tTASKS/S\tFAILED\tP99")
+	for _, entries := range tenants {
+		all := tenantJSON{Frontend: "all", Tenant: entries[0].Tenant, Others: entries[0].Others,
+			minute: &client.LastMinute{}}
+		for i, entry := range entries {
+			addMinute(all.minute, entry.minute)
 			all.Used, all.Spare, all.Wanted, all.Held, all.Refused = all.Used+entry.Used, all.Spare+entry.Spare,
 				all.Wanted+entry.Wanted, all.Held+entry.Held, all.Refused+entry.Refused
 			if i == 0 {
@@ -108,11 +129,15 @@ func printTenants(w io.Writer, byTenant map[string][]tenantJSON) error {
 				all.Tokens, all.Max = addLimits(all.Tokens, entry.Tokens), addLimits(all.Max, entry.Max)
 			}
 		}
-		for _, x := range append([]tenantJSON{all}, byTenant[path]...) {
-			fmt.Fprintf(t, "%s\t%s\t%.4g\t%.4g\t%.4g\t%s\t%s\t%d\t%d\n", dashIfEmpty(x.Tenant),
+		for _, x := range append([]tenantJSON{all}, entries...) {
+			name := dashIfEmpty(x.Tenant)
+			if x.Others {
+				name = "other tenants"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%.4g\t%.4g\t%.4g\t%s\t%s\t%d\t%d\t%s\n", name,
 				quoteUnprintable([]byte(x.Frontend)),
 				x.Used, x.Spare, x.Wanted-x.Used,
-				limitText(x.Tokens), limitText(x.Max), x.Held, x.Refused)
+				limitText(x.Tokens), limitText(x.Max), x.Held, x.Refused, minuteColumns(x.minute))
 		}
 	}
 	return t.Flush()

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/units"
 )
 
 type topCmd struct {
@@ -29,7 +30,7 @@ type topCmd struct {
 
 // Help returns the text below the usage line.
 func (c *topCmd) Help() string {
-	return `Shows the counts of all frontends over the last 10 s (press w for 10 min or 6 h): how
+	return `Shows the counts of all frontends over the last minute (press w for 10 min, 6 h or 10 s): how
 long the phases of tasks took (phoebe trace --help explains them), the functions with most tasks and
 their slots (TASK is the time from a task's release to its result), how jobs ended, the slowest jobs
 and where their time went, and the workers where a task would wait longest. The CPU of a worker is
@@ -44,7 +45,10 @@ var spans = []struct {
 	window  time.Duration
 	windows int
 	text    string
-}{{time.Second, 10, "10 s"}, {10 * time.Second, 60, "10 min"}, {5 * time.Minute, 72, "6 h"}}
+}{
+	{time.Second, 60, "minute"}, {10 * time.Second, 60, "10 min"}, {5 * time.Minute, 72, "6 h"},
+	{time.Second, 10, "10 s"},
+}
 
 // Run shows the fleet until q on a terminal, and once elsewhere.
 func (c *topCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
@@ -162,14 +166,13 @@ func (m topModel) screenText() string {
 	}
 	w := seen.watched
 	windows := w.Windows[max(len(w.Windows)-spans[seen.span].windows, 0):]
-	var sum client.Window
+	var sum client.LastMinute
 	var phases client.Histograms
-	refused, length := int64(0), time.Duration(0)
+	refused, queueAge := int64(0), time.Duration(0)
 	for i := range windows {
 		x := &windows[i]
-		length += x.Length
-		sum.Accepted, sum.Tasks, sum.Failed = sum.Accepted+x.Accepted, sum.Tasks+x.Tasks, sum.Failed+x.Failed
-		sum.QueueAge = max(sum.QueueAge, x.QueueAge)
+		sum.Length, sum.Tasks, sum.Failed = sum.Length+x.Length, sum.Tasks+x.Tasks, sum.Failed+x.Failed
+		queueAge = max(queueAge, x.QueueAge)
 		for _, n := range x.Refused {
 			refused += n
 		}
@@ -177,10 +180,10 @@ func (m topModel) screenText() string {
 			phases.Add(&x.Series[k])
 		}
 	}
-	seconds := max(length.Seconds(), 1)
-	fmt.Fprintf(&b, "%s  last %s: %.1f jobs/s, %.1f tasks/s, %d without a result, %d jobs refused, longest wait for a first task %v\n\n",
-		seen.at.Format("15:04:05"), spans[seen.span].text, float64(sum.Accepted)/seconds, float64(sum.Tasks)/seconds,
-		sum.Failed, refused, roundDuration(sum.QueueAge))
+	sum.Responses = phases[client.MeasureResponse]
+	sum.Jobs = int64(sum.Responses.Count)
+	fmt.Fprintf(&b, "%s  last %s: %s, %d jobs refused, longest wait for a first task %s\n\n",
+		seen.at.Format("15:04:05"), spans[seen.span].text, countsText(&sum), refused, units.Time(queueAge))
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FRONTEND\tADDRESS\tJOBS\tPENDING\tRUNNING\tWORKERS\tUPTIME\tVERSION\tSTATE")
 	for _, f := range w.Frontends {
@@ -197,10 +200,10 @@ func (m topModel) screenText() string {
 		case f.Warning != "":
 			state = quoteUnprintable([]byte(f.Warning))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%s\t%s\n", quoteUnprintable([]byte(f.Name)),
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", quoteUnprintable([]byte(f.Name)),
 			quoteUnprintable([]byte(f.Address)),
 			f.Jobs, f.TasksPending, f.TasksRunning,
-			f.Workers, f.Uptime.Round(time.Second), quoteUnprintable([]byte(f.Version)), state)
+			f.Workers, units.Time(f.Uptime), quoteUnprintable([]byte(f.Version)), state)
 	}
 	fmt.Fprintln(t, "\nPHASE\tP50\tP99\tP99.9\tMEAN\tCOUNT")
 	for i := range phases {
@@ -213,7 +216,7 @@ func (m topModel) screenText() string {
 			if m == client.MeasureSlowdown {
 				return fmt.Sprintf("%.2f", d.Seconds()*1000)
 			}
-			return roundDuration(d).String()
+			return units.Time(d)
 		}
 		fmt.Fprintf(t, "%v\t%s\t%s\t%s\t%s\t%d\n", m, text(h.Quantile(0.5)), text(h.Quantile(0.99)),
 			text(h.Quantile(0.999)), text(h.Sum/time.Duration(h.Count)), h.Count)
@@ -308,11 +311,11 @@ func (s *topSnapshot) writeWorkers(b *strings.Builder) {
 	t.Flush() // a strings.Builder returns no error
 }
 
-// figureText formats a packed figure, in microseconds, or a dash if it is not known.
+// figureText formats a packed figure, in microseconds. The figure is rough.
 func figureText(n uint8) string {
 	us := client.FigureValue(n)
 	if us < 0 {
-		return "-"
+		return units.Unknown
 	}
-	return roundDuration(time.Duration(us * float64(time.Microsecond))).String()
+	return units.About(time.Duration(us * float64(time.Microsecond)))
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/units"
 	"github.com/phoebe-sched/phoebe/probe/whole"
 )
 
@@ -98,14 +99,15 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 	fmt.Fprintf(w, ", class %s, policy %s, arrived %s\n", j.Class, quoteUnprintable([]byte(j.Policy)),
 		j.Came.Local().Format("2006-01-02 15:04:05.000"))
 	if j.Running {
-		fmt.Fprintf(w, "under way for %v: %d of %d tasks have ended, %d of them without a result\n",
-			roundDuration(j.Response), j.Ended, j.Tasks, j.Failed)
+		fmt.Fprintf(w, "under way for %s: %d of %d tasks have ended, %d of them without a result\n",
+			units.Time(j.Response), j.Ended, j.Tasks, j.Failed)
 	} else {
-		fmt.Fprintf(w, "took %v: %d tasks, %d of them without a result\n", roundDuration(j.Response), j.Tasks, j.Failed)
+		fmt.Fprintf(w, "took %s: %d tasks, %d of them without a result\n", units.Time(j.Response), j.Tasks, j.Failed)
 	}
 	for _, p := range slices.SortedFunc(slices.Values(j.Blame),
 		func(a, b client.PartOf) int { return cmp.Compare(b.Took, a.Took) }) {
-		fmt.Fprintf(w, "%14v  %4.1f %%  %s\n", p.Took, 100*p.Took.Seconds()/max(j.Response.Seconds(), 1e-9), p.Part)
+		fmt.Fprintf(w, "%14s  %4.1f %%  %s\n", units.Time(p.Took),
+			100*p.Took.Seconds()/max(j.Response.Seconds(), 1e-9), p.Part)
 	}
 	if len(x.Tasks) == 0 {
 		none := "no attempt of the job is remembered"
@@ -137,7 +139,7 @@ func printEnded(w io.Writer, x *client.Trace, most int) error {
 				fmt.Fprint(t, "\t-")
 				continue
 			}
-			fmt.Fprintf(t, "\t%v", roundDuration(end))
+			fmt.Fprintf(t, "\t%s", units.Time(end))
 		}
 		fmt.Fprintln(t)
 		for _, e := range k.Earlier {
@@ -202,7 +204,7 @@ func momentText(d time.Duration) string {
 	if d == 0 {
 		return "-"
 	}
-	return roundDuration(d).String()
+	return units.Time(d)
 }
 
 // taskJSON is a task in `phoebe trace --json`. Times count from the arrival of the job.
@@ -301,7 +303,7 @@ func releaseOf(k *client.TaskTrace) string {
 	if !k.Known && k.Released > 0 && k.Released >= k.Ends[client.MeasureDelivery] {
 		return "never"
 	}
-	return fmt.Sprint(roundDuration(k.Released))
+	return units.Time(k.Released)
 }
 
 // waitsOf returns the causes of a task's wait at its worker, without causes of zero time.
