@@ -221,7 +221,7 @@ func (m topModel) screenText() string {
 		fmt.Fprintf(t, "%v\t%s\t%s\t%s\t%s\t%d\n", m, text(h.Quantile(0.5)), text(h.Quantile(0.99)),
 			text(h.Quantile(0.999)), text(h.Sum/time.Duration(h.Count)), h.Count)
 	}
-	writeFunctions(t, windows, seconds)
+	writeFunctions(t, windows, sum.Length)
 	t.Flush() // a strings.Builder returns no error
 	if len(w.Slowest) > 0 {
 		fmt.Fprintln(&b, "\nslowest jobs that are kept:")
@@ -231,8 +231,8 @@ func (m topModel) screenText() string {
 	return b.String()
 }
 
-// writeFunctions writes the functions with most tasks in some windows, which last seconds together.
-func writeFunctions(t io.Writer, windows []client.Window, seconds float64) {
+// writeFunctions writes the functions with most tasks in some windows, which last as long as length together.
+func writeFunctions(t io.Writer, windows []client.Window, length time.Duration) {
 	type function struct {
 		times client.Histograms
 		slots float64
@@ -268,10 +268,10 @@ func writeFunctions(t io.Writer, windows []client.Window, seconds float64) {
 	for _, name := range names[:min(len(names), maxFunctionsShown)] {
 		f := functions[name]
 		whole, run := &f.times[client.MeasureWhole], &f.times[client.MeasureRun]
-		fmt.Fprintf(t, "%s\t%.1f\t%d\t%.1f\t%v\t%v\t%v\t%v\n", dashIfEmpty(name), float64(whole.Count)/seconds,
-			f.times[client.MeasureFailure].Count, f.slots/float64(max(counts, 1)),
-			roundDuration(whole.Quantile(0.5)), roundDuration(whole.Quantile(0.99)), roundDuration(run.Quantile(0.5)),
-			roundDuration(run.Quantile(0.99)))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%.1f\t%s\t%s\t%s\t%s\n", dashIfEmpty(name),
+			units.Rate(float64(whole.Count)/length.Seconds()), f.times[client.MeasureFailure].Count,
+			f.slots/float64(max(counts, 1)), units.Time(whole.Quantile(0.5)), units.Time(whole.Quantile(0.99)),
+			units.Time(run.Quantile(0.5)), units.Time(run.Quantile(0.99)))
 	}
 }
 
