@@ -41,7 +41,12 @@ func Time(d time.Duration) string {
 }
 
 // About writes a time that is known roughly, with two digits.
-func About(d time.Duration) string { return "about " + Time(roundDigits(d, 100)) }
+func About(d time.Duration) string {
+	if d == 0 {
+		return Time(0)
+	}
+	return "about " + Time(roundDigits(d, 100))
+}
 
 // roundDigits rounds a time of a limit or more to as many digits as numbers below the limit have.
 func roundDigits(d, limit time.Duration) time.Duration {

@@ -1,7 +1,7 @@
 // Texts for numbers and times.
 
-// Times and rates look as on the command line (package probe/units). format.test.mjs checks the texts against the
-// examples of that package.
+// Times and rates look as on the command line (package probe/units). format.test.mjs checks the texts against
+// the examples of the package.
 
 // time writes nanoseconds with three digits, from a minute on as in 1m40s, and from an hour on as in 2h3m.
 export function time(ns: number | null | undefined): string {
@@ -20,7 +20,7 @@ export function time(ns: number | null | undefined): string {
 }
 
 // about writes nanoseconds that are known roughly, with two digits.
-export function about(ns: number): string { return `about ${time(roundDigits(ns, 100))}` }
+export function about(ns: number): string { return ns === 0 ? time(0) : `about ${time(roundDigits(ns, 100))}` }
 
 // roundDigits rounds to a whole number, and to as many digits as numbers below the limit have.
 function roundDigits(ns: number, limit: number): number {
