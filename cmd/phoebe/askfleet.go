@@ -197,7 +197,8 @@ func distinctAnswers(answers []answer) (all []answer) {
 func nameUnanswered(w io.Writer, answers []answer) {
 	for _, a := range answers {
 		if a.err != nil {
-			fmt.Fprintf(w, "frontend %s does not answer: %v\n", cmp.Or(a.name, a.connect), a.err)
+			fmt.Fprintf(w, "frontend %s does not answer: %s\n", quoteUnprintable([]byte(cmp.Or(a.name, a.connect))),
+				quoteUnprintable([]byte(a.err.Error())))
 		}
 	}
 }

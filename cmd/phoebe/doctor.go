@@ -27,11 +27,11 @@ type doctorCmd struct {
 
 // Help returns the text below the usage line.
 func (c *doctorCmd) Help() string {
-	return `Asks every frontend in --connect, and through these all other known frontends. All are
-asked at the same time, and each has --retry-for to answer. Checks that frontends answer; their
-certificates and the caller's own; versions, clocks, limits of open files and advertised addresses; who knows whom by gossip; links to workers and their caches; and the
-ports for gossip and heartbeats. Each problem is printed with its remedy. A note may be intended: for instance, this
-machine need not reach a port.
+	return `Asks every frontend in --connect, and through these all other known frontends. All are asked at
+the same time, and each has --retry-for to answer. Checks that frontends answer; their certificates
+and the caller's own; versions, clocks, limits of open files and advertised addresses; who knows whom
+by gossip; links to workers and their caches; and the ports for gossip and heartbeats. Each problem is
+printed with its remedy. A note may be intended: for instance, this machine need not reach a port.
 
 Exit codes: 0 no problem found, 1 problems found, 2 wrong usage, 3 no frontend answered.`
 }

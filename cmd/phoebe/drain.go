@@ -22,7 +22,8 @@ type drainCmd struct {
 func (c *drainCmd) Help() string {
 	return `The worker takes no more tasks, ends the running tasks, and exits (--drain-timeout of the worker bounds
 the time). Queued tasks go to other workers. Any frontend with a link to the worker passes the order on. The
-command returns when no frontend has a link to the worker. If you interrupt the command, the worker drains on.
+command returns when no frontend has a link to the worker, or the worker was started anew. If you interrupt the
+command, the worker drains on.
 
 With --tls-dir, the certificate must be an operator's. To announce an absence instead, use the worker's
 admin port (see OPERATIONS.md, Maintenance).
@@ -54,16 +55,31 @@ func (c *drainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 	if _, err := fmt.Fprintf(out.out, "worker %s drains\n", c.Worker); err != nil || c.Detach {
 		return err
 	}
+	return c.awaitDeparture(ctx, out, log)
+}
+
+// awaitDeparture waits until no frontend has a link to the worker. If a supervisor starts the worker anew, the wait
+// ends when drained or broken links are up again, or after --retry-for if the restart was too fast to be seen.
+func (c *drainCmd) awaitDeparture(ctx context.Context, out *streams, log *slog.Logger) error {
+	orderedAt, seenLeaving := time.Now(), false
 	for {
 		answers, err := c.askFleet(ctx, log, client.ClusterQuery{Worker: c.Worker})
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return interruptionExit(ctx)
-		case err != nil:
+		}
+		if err != nil {
 			return err
-		case !slices.ContainsFunc(answers, func(a answer) bool { return a.hasLink() }):
+		}
+		isUp := hasLinkIn(answers, "up")
+		isLeaving := hasLinkIn(answers, "draining") || hasLinkIn(answers, "adrift")
+		seenLeaving = seenLeaving || isLeaving
+		if !isLeaving && (!isUp || seenLeaving || time.Since(orderedAt) > c.RetryFor) {
 			nameUnanswered(out.err, answers)
-			_, err := fmt.Fprintf(out.out, "worker %s has left\n", c.Worker)
+			again := ""
+			if isUp {
+				again = ", and is linked again: it was started anew"
+			}
+			_, err := fmt.Fprintf(out.out, "worker %s has left%s\n", c.Worker, again)
 			return err
 		}
 		select {
@@ -73,9 +89,10 @@ func (c *drainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 	}
 }
 
-// hasLink reports whether the frontend has a link to the asked worker, or may get the link back.
-func (a *answer) hasLink() bool {
-	return a.err == nil && slices.ContainsFunc(a.cluster.Workers, func(w client.Worker) bool {
-		return w.State == "up" || w.State == "draining" || w.State == "adrift"
+// hasLinkIn reports whether a frontend's link to the asked worker is in a state.
+func hasLinkIn(answers []answer, state string) bool {
+	return slices.ContainsFunc(answers, func(a answer) bool {
+		return a.err == nil &&
+			slices.ContainsFunc(a.cluster.Workers, func(w client.Worker) bool { return w.State == state })
 	})
 }

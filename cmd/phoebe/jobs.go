@@ -117,7 +117,7 @@ func nameFleeting(w io.Writer, jobs []client.JobSummary) {
 		}
 	}
 	if n > 0 {
-		fmt.Fprintf(w, "frontends may forget %d of the jobs within a minute, because too many jobs were listed lately\n",
+		fmt.Fprintf(w, "frontends may forget %d of the jobs within a minute: too many jobs were listed lately\n",
 			n)
 	}
 }

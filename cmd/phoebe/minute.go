@@ -25,7 +25,8 @@ func minuteOf(m *client.LastMinute) *minuteJSON {
 	}
 	return &minuteJSON{
 		Seconds: m.Length.Seconds(), Jobs: m.Jobs, Tasks: m.Tasks, Failed: m.Failed,
-		JobsPerSecond: perSecond(m, m.Jobs), TasksPerSecond: perSecond(m, m.Tasks), P99Micros: m.Responses.Quantile(0.99).Microseconds(),
+		JobsPerSecond: perSecond(m, m.Jobs), TasksPerSecond: perSecond(m, m.Tasks),
+		P99Micros: m.Responses.Quantile(0.99).Microseconds(),
 	}
 }
 
@@ -47,10 +48,13 @@ func addMinute(sum, m *client.LastMinute) {
 	sum.Responses.Merge(&m.Responses)
 }
 
-// sumMinutes returns the counts of all frontends with an answer.
-func sumMinutes(answers []answer) (sum client.LastMinute) {
+// sumMinutes returns the counts of all frontends with an answer. Nil: no frontend counts, or the caller may not see.
+func sumMinutes(answers []answer) (sum *client.LastMinute) {
 	for _, a := range distinctAnswers(answers) {
-		addMinute(&sum, a.cluster.LastMinute)
+		if sum == nil && a.cluster.LastMinute != nil {
+			sum = &client.LastMinute{}
+		}
+		addMinute(sum, a.cluster.LastMinute)
 	}
 	return sum
 }

@@ -320,8 +320,8 @@ type knownMember struct {
 }
 
 // printStatus prints the tables of frontends, members and workers, and then all problems. lastMinute counts the jobs
-// of all frontends.
-func printStatus(w io.Writer, all []statusJSON, lastMinute client.LastMinute) error {
+// of all frontends; nil: not known.
+func printStatus(w io.Writer, all []statusJSON, lastMinute *client.LastMinute) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FRONTEND\tADDRESS\tSTATE\tUPTIME\tJOBS\tPENDING\tRUNNING\tSPARE\tCOPIES\tPREEMPTED\tVERSION")
 	fleet := map[string]*fleetWorker{}
@@ -388,7 +388,9 @@ func printStatus(w io.Writer, all []statusJSON, lastMinute client.LastMinute) er
 			}
 		}
 	}
-	fmt.Fprintf(t, "last minute: %s\n", countsText(&lastMinute))
+	if lastMinute != nil {
+		fmt.Fprintf(t, "last minute: %s\n", countsText(lastMinute))
+	}
 	if len(members) > 0 {
 		fmt.Fprintln(t)
 		fmt.Fprintln(t, "MEMBER\tADDRESS\tGOSSIP\tHEARTBEATS\tKNOWN TO")
