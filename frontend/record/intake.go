@@ -73,9 +73,13 @@ type phaseSampler struct {
 	standsFor uint32 // number of tasks represented by the next counted task: all since the last counted task
 	untilNext uint32 // tasks until the next counted task, that task included
 	blockRest uint32 // tasks of the block behind the counted task
-	results   uint32 // all tasks with a result since the last Take
+	stoodFor  uint32 // number of tasks represented by the counted tasks since the last Take
+	carried   uint32 // pending at the last Take
 	failed    uint32 // all tasks without a result since the last Take
 }
+
+// pending returns the number of tasks with a result since the last counted task.
+func (p *phaseSampler) pending() uint32 { return p.standsFor - p.untilNext }
 
 // taskPhases are a task's phases, to be counted.
 type taskPhases struct {
@@ -256,7 +260,6 @@ func (in *Intake) flushJobs() {
 // by the phases; 0: a later task represents this task. Call it once for each ended task with a result.
 func (in *Intake) SampleTask(s Slot) uint32 {
 	p := &in.samplers[s.index]
-	p.results++
 	if p.untilNext--; p.untilNext > 0 {
 		return 0
 	}
@@ -269,6 +272,7 @@ func (in *Intake) NoteFailed(s Slot) { in.samplers[s.index].failed++ }
 // drawNext notes that a task is counted, and draws the next counted task.
 func (in *Intake) drawNext(p *phaseSampler) uint32 {
 	n := p.standsFor
+	p.stoodFor += n
 	p.standsFor = p.blockRest + 1
 	if p.counted++; p.counted >= countedExactly {
 		block := uint32(1) << min(p.counted/countedExactly, maxDoublings)
@@ -330,9 +334,12 @@ func (in *Intake) Take(now time.Time, empty *Batch) *Batch {
 	full.counts = full.counts[:0]
 	for i := range in.samplers {
 		p := &in.samplers[i]
-		full.counts = append(full.counts, Counts{uint64(p.results) + uint64(p.failed), uint64(p.failed)})
+		pending := p.pending()
+		// p.stoodFor includes the tasks pending at the last Take, and lacks the tasks pending now.
+		results := uint64(p.stoodFor) + uint64(pending) - uint64(p.carried)
+		full.counts = append(full.counts, Counts{results + uint64(p.failed), uint64(p.failed)})
 		// The next task is counted, and stands for the tasks since the last counted task, too.
-		*p = phaseSampler{standsFor: p.standsFor - p.untilNext + 1, untilNext: 1}
+		*p = phaseSampler{standsFor: pending + 1, untilNext: 1, carried: pending}
 	}
 	in.submitRate, in.submitted = in.submitRate+(float64(in.submitted)-in.submitRate)/averagedTakes, 0
 	in.rememberedShare = min(1, allRemembered/max(in.submitRate, 1))
