@@ -116,12 +116,13 @@ function Scatter() {
       y = (ns: number) => bottom - pos(ns) * (bottom - 8)
     g.font = '11px system-ui, sans-serif'
     g.lineWidth = 1
-    for (let t = low; t <= high; t *= 10) {
+    const sparse = width < 560 // each second label, so that labels stay apart
+    for (let t = low, k = 0; t <= high; t *= 10, k++) {
       g.fillStyle = dark ? '#ffffff14' : '#00000012'
       g.fillRect(x(t), 8, 1, bottom - 8)
       g.fillRect(left, y(t), width - left - 10, 1)
       g.fillStyle = dark ? '#9aa5b1' : '#56616b'
-      g.fillText(time(t), Math.min(x(t) - 12, width - 48), height - 6)
+      if (!sparse || k % 2 === 0) g.fillText(time(t), Math.min(x(t) - 12, width - 48), height - 6)
       g.fillText(time(t), 4, y(t) + 4)
     }
     g.strokeStyle = dark ? '#9aa5b1' : '#56616b'

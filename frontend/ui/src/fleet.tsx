@@ -318,6 +318,8 @@ function Racks(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
 const maxRacks = 100
 const maxListed = 8
 const apart = 3 // levels above the median that make a worker slow
+// A worker counts as slow from these levels on: about 20 ms, 1 ms and 1 s.
+const leastSlow = { wait: 6, trip: 7, silence: 8 }
 
 // Slow names the workers that stand out from the median worker.
 function Slow(p: { fleet: FleetState; rows: number[] }) {
@@ -331,7 +333,7 @@ function Slow(p: { fleet: FleetState; rows: number[] }) {
         && isStale(last, x.i))).sort((a, b) => a.l - b.l)
     const median = known[known.length >> 1]?.l ?? 0
     for (const { i, l } of known) {
-      if (l >= median + apart) found.push({ i, by: l - median,
+      if (l >= Math.max(median + apart, leastSlow[m])) found.push({ i, by: l - median,
         text: `${name} ${levelText(m, l)}, the median is ${levelText(m, median)}` })
     }
   }
@@ -414,13 +416,15 @@ function WorkerTable(p: { fleet: FleetState; worst: { i: number }[] }) {
           </span></header>
       <div class="scroll tall" tabIndex={0} role="region" aria-label="workers">
         <table>
-          <thead><tr><th scope="col">worker</th><th scope="col">address</th><th scope="col">rack</th>
+          <thead><tr><th scope="col">worker</th><th scope="col" class="only-wide">address</th>
+            <th scope="col" class="only-wide">rack</th>
             {metrics.map(([m, name]) => <th scope="col" class="n" key={m}>{name}</th>)}</tr></thead>
           <tbody>
             {names && last && fits.slice(0, maxRows).map(({ i }) => (
               <tr key={i}>
                 <td><a class="row" href={linkTo('worker', names.Names[i] ?? '')}>{names.Names[i]}</a></td>
-                <td>{names.Addresses[i]}</td><td>{names.Racks[i] || '–'}</td>
+                <td class="only-wide">{names.Addresses[i]}</td>
+                <td class="only-wide">{names.Racks[i] || '–'}</td>
                 {metrics.map(([m]) => {
                   const l = levelOf(last.levels, i, m)
                   return <td key={m} class={m === 'busy' && l === unknown ? 'n bad' : 'n'}>{levelText(m, l)}

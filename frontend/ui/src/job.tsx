@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { change, type Job } from './api'
 import { failedColor, partMeaning, partColor, useDark, vainColor, bindingMeaning } from './colors'
 import { clock, count, tenantName, time, when } from './format'
+import { fitText } from './fleet'
 import { taskAt, drawLanes, type Lane, layoutLanes, type Mode, type View } from './gantt'
 import { phases } from './histogram'
 import { Admin, Blame, Failure, functionsOf, goTo, keptMeaning, linkTo, announce, Tabs, Tile,
@@ -99,6 +100,9 @@ function Cancel(p: { job: Job }) {
 const height = 404 // of the lanes
 const axis = 16
 
+// gutterOf returns the width of the labels beside the lanes.
+function gutterOf(width: number): number { return Math.min(130, Math.floor(width / 4)) }
+
 export function Gantt(p: { tasks: Tasks }) {
   const t = p.tasks
   const dark = useDark()
@@ -110,7 +114,8 @@ export function Gantt(p: { tasks: Tasks }) {
   const view = useRef<View>(whole())
   const [selected, setSelected] = useState(-1)
   const [lanesPerLine, setLanesPerLine] = useState(1)
-  const [box, width] = useWidth<HTMLDivElement>()
+  const [box, wholeWidth] = useWidth<HTMLDivElement>()
+  const gutter = gutterOf(wholeWidth), width = wholeWidth - gutter // width of the lanes
   const canvas = useRef<HTMLCanvasElement>(null)
   const image = useRef<{ data: ImageData; pixels: Uint32Array } | null>(null)
   const waiting = useRef(0)
@@ -125,7 +130,7 @@ export function Gantt(p: { tasks: Tasks }) {
   const paint = () => {
     waiting.current = 0
     const c = canvas.current
-    if (!c || width === 0) return
+    if (!c || width <= 0) return
     const g = c.getContext('2d')!
     if (!image.current || image.current.data.width !== width) {
       const data = g.createImageData(width, height)
@@ -133,9 +138,9 @@ export function Gantt(p: { tasks: Tasks }) {
     }
     const v = view.current
     const step = drawLanes(image.current.pixels, width, height, t, shape, v, mode, palette, selected)
-    g.clearRect(0, height, width, axis)
-    g.putImageData(image.current.data, 0, 0)
-    drawLabels(g, width, shape.lanes, v, dark)
+    g.clearRect(0, 0, wholeWidth, height + axis)
+    g.putImageData(image.current.data, gutter, 0)
+    drawLabels(g, gutter, width, shape.lanes, v, dark)
     c.dataset['frames'] = String(++frames.current)
     if (step !== lanesPerLine) setLanesPerLine(step)
   }
@@ -226,7 +231,8 @@ export function Gantt(p: { tasks: Tasks }) {
       <div class="gantt" ref={box} tabIndex={0} role="application" aria-roledescription="chart"
         onKeyDown={keys}
         aria-label="Tasks over time: arrows move, + and − zoom, j and k choose, enter opens; table below">
-        <canvas ref={canvas} width={Math.max(1, width)} height={height + axis} aria-hidden="true"
+        <canvas ref={canvas} data-gutter={gutter} width={Math.max(1, wholeWidth)} height={height + axis}
+          aria-hidden="true"
           onWheel={(e) => {
             e.preventDefault()
             const r = e.currentTarget.getBoundingClientRect()
@@ -238,7 +244,7 @@ export function Gantt(p: { tasks: Tasks }) {
                 v.to += by
               })
             }
-            else zoom(e.deltaY < 0 ? 0.8 : 1.25, (e.clientX - r.left) / width)
+            else zoom(e.deltaY < 0 ? 0.8 : 1.25, Math.max(0, e.clientX - r.left - gutter) / width)
           }}
           onPointerDown={(e) => {
             e.currentTarget.setPointerCapture(e.pointerId)
@@ -260,7 +266,8 @@ export function Gantt(p: { tasks: Tasks }) {
           onPointerUp={(e) => {
             if (drag.current && !drag.current.moved) {
               const r = e.currentTarget.getBoundingClientRect()
-              choose(taskAt(e.clientX - r.left, e.clientY - r.top, width, t, shape, view.current, mode))
+              choose(taskAt(e.clientX - r.left - gutter, e.clientY - r.top, width, t, shape, view.current,
+                mode))
             }
             drag.current = null
           }} />
@@ -301,14 +308,14 @@ function pixel(hex: string): number {
   return (0xff000000 | ((n & 0xff) << 16) | (n & 0xff00) | (n >> 16)) >>> 0
 }
 
-function drawLabels(g: CanvasRenderingContext2D, width: number, lanes: Lane[], v: View, dark: boolean): void {
+// drawLabels writes the labels of lanes, and times below. The lanes begin at gutter and are width wide.
+function drawLabels(g: CanvasRenderingContext2D, gutter: number, width: number, lanes: Lane[], v: View,
+  dark: boolean): void {
   g.font = '10px system-ui, sans-serif'
   g.textBaseline = 'middle'
   const write = (text: string, y: number, high: number) => {
-    g.fillStyle = dark ? '#0e1318c0' : '#f6f7f8c0'
-    g.fillRect(2, y, g.measureText(text).width + 4, high - 1)
     g.fillStyle = dark ? '#dfe6ec' : '#1c2630'
-    g.fillText(text, 4, y + high / 2)
+    g.fillText(fitText(g, text, gutter - 8), 4, y + high / 2)
   }
   // If lanes are too thin for labels, the first lane of each stage or worker gets a label, if there is room.
   const each = v.laneHeight >= 1 ? Math.floor(v.laneHeight) : v.laneHeight, high = Math.max(each, 13)
@@ -324,12 +331,17 @@ function drawLabels(g: CanvasRenderingContext2D, width: number, lanes: Lane[], v
     }
   }
   const step = roundStep((v.to - v.from) / Math.max(2, width / 110))
+  let writtenTo = 0
   for (let us = Math.ceil(v.from / step) * step; us < v.to; us += step) {
-    const x = ((us - v.from) / (v.to - v.from)) * width
+    const x = gutter + ((us - v.from) / (v.to - v.from)) * width
     g.fillStyle = dark ? '#ffffff18' : '#00000014'
     g.fillRect(x, 0, 1, height + 4)
     g.fillStyle = dark ? '#aab4be' : '#404a54'
-    g.fillText(time(us * 1000), x + 3, height + axis / 2)
+    // The last text stands before its tick if there is no room behind, so that the text is whole.
+    const text = time(us * 1000), wide = g.measureText(text).width
+    const at = x + 3 + wide <= gutter + width ? x + 3 : x - 3 - wide
+    if (at > writtenTo) g.fillText(text, at, height + axis / 2)
+    writtenTo = at + wide + 6
   }
 }
 

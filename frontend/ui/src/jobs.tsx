@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { get, type Job, type JobPage } from './api'
 import { count, tenantName, time, when } from './format'
-import { Blame, BlameLegend, functionsOf, keptMeaning, linkTo, announce } from './parts'
+import { Blame, BlameLegend, functionsOf, JobLink, keptMeaning, announce } from './parts'
 
 const rowHeight = 29
 
@@ -17,26 +17,26 @@ interface ColumnOf { name: string; style: string; title?: string; value: (j: Job
 
 const columns: readonly ColumnOf[] = [
   { name: 'job', style: 'w-id', value: (j) => j.Handle.Job,
-    cell: (j) => <a class="row id" href={linkTo('job', j.Handle.Job)}>{j.Handle.Job}</a> },
-  { name: 'functions', style: 'w-t', value: functionsOf, cell: functionsOf },
-  { name: 'arrived', style: 'w-when', value: (j) => Date.parse(j.Came), cell: (j) => when(j.Came) },
+    cell: (j) => <JobLink job={j.Handle.Job} /> },
+  { name: 'functions', style: 'w-t only-wide', value: functionsOf, cell: functionsOf },
+  { name: 'arrived', style: 'w-when only-wide', value: (j) => Date.parse(j.Came), cell: (j) => when(j.Came) },
   { name: 'response', style: 'n w-n', title: 'from arrival to the last outcome; of an open job: so far',
     value: (j) => j.Response, cell: (j) => time(j.Response) },
   { name: 'blame', style: 'blame', title: 'the response, split along the critical path; of an open job: ' +
     'the part of its tasks that has ended', value: (j) => (j.Running ? j.Ended / Math.max(1, j.Tasks) : 2),
     cell: (j) => <Blame job={j} /> },
-  { name: 'tasks', style: 'n w-n', value: (j) => j.Tasks,
+  { name: 'tasks', style: 'n w-n only-wide', value: (j) => j.Tasks,
     cell: (j) => (j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)) },
   { name: 'failed', style: 'n w-n', title: 'tasks without a result', value: (j) => j.Failed,
     cell: (j) => <span class={j.Failed ? 'bad' : ''}>{count(j.Failed)}</span> },
-  { name: 'kept as', style: 'w-t', title: `why frontends keep the job: ${keptMeaning}`,
+  { name: 'kept as', style: 'w-t only-wide', title: `why frontends keep the job: ${keptMeaning}`,
     value: (j) => (j.Running ? '' : (j.Kept ?? []).join()), cell: (j) => (j.Running ? <b>open</b>
       : (j.Kept ?? []).join(', ') || '–') },
-  { name: 'policy', style: 'w-t', value: (j) => j.Policy, cell: (j) => j.Policy },
-  { name: 'tenant', style: 'w-t', value: (j) => j.Tenant, cell: (j) => tenantName(j.Tenant) },
-  { name: 'class', style: 'w-n', value: (j) => j.Class, cell: (j) => j.Class },
-  { name: 'placed by', style: 'w-n', value: (j) => j.Path, cell: (j) => j.Path },
-  { name: 'frontend', style: 'w-t', value: (j) => j.Frontend, cell: (j) => j.Frontend },
+  { name: 'policy', style: 'w-t only-wide', value: (j) => j.Policy, cell: (j) => j.Policy },
+  { name: 'tenant', style: 'w-t only-wide', value: (j) => j.Tenant, cell: (j) => tenantName(j.Tenant) },
+  { name: 'class', style: 'w-n only-wide', value: (j) => j.Class, cell: (j) => j.Class },
+  { name: 'placed by', style: 'w-n only-wide', value: (j) => j.Path, cell: (j) => j.Path },
+  { name: 'frontend', style: 'w-t only-wide', value: (j) => j.Frontend, cell: (j) => j.Frontend },
 ]
 
 interface Order { by: string; up: boolean }

@@ -86,6 +86,14 @@ export function Blame(p: { job: Job; wide?: boolean }) {
   )
 }
 
+// JobLink leads to a job. On a narrow page the link shows the end of the id, where ids differ.
+export function JobLink(p: { job: string }) {
+  return (
+    <a class="row id" href={linkTo('job', p.job)} title={p.job}><span class="only-wide">{p.job}</span><span
+      class="only-narrow">…{p.job.slice(-6)}</span></a>
+  )
+}
+
 // BlameLegend explains the colours of the blame bars of some jobs.
 export function BlameLegend(p: { jobs: Job[] }) {
   const dark = useDark()
@@ -101,8 +109,8 @@ export function BlameLegend(p: { jobs: Job[] }) {
 }
 
 // keptMeaning explains the reasons to keep a job.
-export const keptMeaning = 'failed: a task has no result; slow: among the 64 slowest of a minute and policy; ' +
-  'sample: drawn by lot'
+export const keptMeaning = 'failed: a task has no result; slow: among the 64 slowest of a minute and ' +
+  'policy; sample: drawn by lot'
 
 // functionsOf names the functions of a job. Frontends name at most eight.
 export function functionsOf(j: Job): string {

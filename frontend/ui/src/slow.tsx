@@ -4,7 +4,7 @@ import type { Job } from './api'
 import { partMeaning } from './colors'
 import { count, tenantName, time, when } from './format'
 import { live, type Length, useWindows } from './live'
-import { Blame, BlameLegend, functionsOf, linkTo, Tabs, mainCause } from './parts'
+import { Blame, BlameLegend, functionsOf, JobLink, Tabs, mainCause } from './parts'
 
 export function SlowTable(p: { jobs: Job[] }) {
   return (
@@ -13,21 +13,23 @@ export function SlowTable(p: { jobs: Job[] }) {
     <div class="scroll" tabIndex={0} role="region" aria-label="slowest jobs">
       <table class="jobs">
         <thead>
-          <tr><th scope="col">job</th><th scope="col">functions</th><th scope="col">arrived</th>
-            <th scope="col" class="n">response</th>
+          <tr><th scope="col">job</th><th scope="col" class="only-wide">functions</th>
+            <th scope="col" class="only-wide">arrived</th><th scope="col" class="n">response</th>
             <th scope="col" class="blame" title="the response, split along the critical path">blame</th>
-            <th scope="col" title="the largest part besides run">mostly</th>
-            <th scope="col">policy</th><th scope="col">tenant</th><th scope="col" class="n">tasks</th>
-            <th scope="col" class="n">failed</th></tr>
+            <th scope="col" class="only-wide" title="the largest part besides run">mostly</th>
+            <th scope="col" class="only-wide">policy</th><th scope="col" class="only-wide">tenant</th>
+            <th scope="col" class="n only-wide">tasks</th><th scope="col" class="n">failed</th></tr>
         </thead>
         <tbody>
           {p.jobs.map((j) => (
             <tr key={j.Handle.Job}>
-              <td><a class="row id" href={linkTo('job', j.Handle.Job)}>{j.Handle.Job}</a></td>
-              <td>{functionsOf(j)}</td><td>{when(j.Came)}</td><td class="n">{time(j.Response)}</td>
-              <td class="blame"><Blame job={j} /></td><td>{mainCause(j) || '–'}</td><td>{j.Policy}</td>
-              <td>{tenantName(j.Tenant)}</td>
-              <td class="n">{count(j.Tasks)}</td><td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td>
+              <td><JobLink job={j.Handle.Job} /></td>
+              <td class="only-wide">{functionsOf(j)}</td><td class="only-wide">{when(j.Came)}</td>
+              <td class="n">{time(j.Response)}</td>
+              <td class="blame"><Blame job={j} /></td><td class="only-wide">{mainCause(j) || '–'}</td>
+              <td class="only-wide">{j.Policy}</td><td class="only-wide">{tenantName(j.Tenant)}</td>
+              <td class="n only-wide">{count(j.Tasks)}</td>
+              <td class={j.Failed ? 'n bad' : 'n'}>{count(j.Failed)}</td>
             </tr>
           ))}
           {p.jobs.length === 0 && <tr><td colSpan={10} class="dim">no job is kept from this time</td></tr>}

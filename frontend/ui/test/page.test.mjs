@@ -146,7 +146,8 @@ async function tables(shown) {
   while (await next.count() > 0) await next.click()
 }
 
-const kinds = [['dark', { colorScheme: 'dark' }], ['light', { colorScheme: 'light' }], ['360', { colorScheme: 'dark', viewport: { width: 360, height: 780 } }]]
+const phone = { width: 390, height: 844 }
+const kinds = [['dark', { colorScheme: 'dark' }], ['light', { colorScheme: 'light', viewport: { width: 1024, height: 900 } }], ['390', { colorScheme: 'dark', viewport: phone }]]
 
 for (const [kind, how] of kinds) {
   test(`all pages, ${kind}`, async () => {
@@ -165,7 +166,7 @@ for (const [kind, how] of kinds) {
       if (name === 'overview' || name === 'fleet') await page.waitForTimeout(2500) // some frames
       await tables(false)
       await fine(`${name}-${kind}`)
-      if (kind !== '360' && name === 'overview') {
+      if (kind !== '390' && name === 'overview') {
         await tables(true)
         await page.screenshot({ path: `${shots}/${name}-${kind}.png`, fullPage: true })
       }
@@ -325,6 +326,7 @@ test('the fleet has its history after a reload', async () => {
 })
 
 test('jobs are sorted, explained, and found by their failures', async () => {
+  await run('run', '--connect', frontend, '--function', 'fail', '--tasks', '3')
   await open()
   const tile = page.locator('.tile').filter({ hasText: 'failed tasks' })
   await tile.getByText(/^[1-9][0-9,]*, [0-9.]+\/s$/).waitFor()
@@ -354,6 +356,49 @@ test('jobs are sorted, explained, and found by their failures', async () => {
     assert.deepEqual(tasks, sorted)
   }
   assert.ok((await column('functions')).every((f) => f.length > 0))
+  assert.deepEqual(page.wrong, [])
+  await page.close()
+})
+
+test('on a phone', async () => {
+  const stages = await jobOf('reports')
+  await open('jobs', { viewport: phone })
+  const inSight = async (what) => {
+    await what.waitFor()
+    const box = await what.boundingBox()
+    assert.ok(box.x >= 0 && box.x + box.width <= phone.width && box.y + box.height <= phone.height, `${await what.textContent()} is at ${JSON.stringify(box)}`)
+  }
+  const row = page.locator('tbody tr').filter({ has: page.locator('.row') }).first()
+  await inSight(row.locator('td.n').first()) // the response
+  await inSight(page.getByRole('columnheader', { name: 'response' }))
+  assert.match(await row.locator('.row').innerText(), /^…\w{6}$/)
+  for (const link of await page.getByRole('navigation').getByRole('link').all()) await inSight(link)
+  await page.getByRole('link', { name: 'Recordings' }).click()
+  await page.getByRole('heading', { level: 1, name: 'Recordings' }).waitFor({ state: 'attached' })
+  await page.goto(`${base}#/job/${stages}`)
+  await page.getByRole('heading', { name: 'sleep', exact: true }).waitFor() // the function
+  const canvas = page.locator('.gantt canvas[data-frames]')
+  await canvas.waitFor()
+  // Each lane has a bar, and all bars are beside the labels.
+  const lanes = await canvas.evaluate((c) => {
+    const g = c.getContext('2d'), gutter = Number(c.dataset.gutter), high = 404, each = Math.min(22, Math.floor(high / 88))
+    const colored = (x) => x[0] + x[1] + x[2] > 0 && Math.max(x[0], x[1], x[2]) - Math.min(x[0], x[1], x[2]) > 30
+    const { data } = g.getImageData(0, 0, c.width, high)
+    let barsInGutter = 0, empty = 0
+    for (let lane = 0; lane < 88; lane++) {
+      const line = data.subarray(4 * c.width * (lane * each + 1))
+      let bar = false
+      for (let x = 0; x < c.width; x++) {
+        if (!colored(line.subarray(4 * x, 4 * x + 3))) continue
+        if (x < gutter) barsInGutter++
+        else bar = true
+      }
+      if (!bar) empty++
+    }
+    return { gutter, barsInGutter, empty }
+  })
+  assert.ok(lanes.gutter > 60 && lanes.barsInGutter < 20 && lanes.empty === 0, // the edges of letters have colours
+    JSON.stringify(lanes))
   assert.deepEqual(page.wrong, [])
   await page.close()
 })
