@@ -16,8 +16,8 @@ import (
 // simulator, and takes time in proportion to the state.
 func (c *Core) Check() error {
 	for _, check := range []func() error{
-		c.view.Check, c.checkTimers, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkRounds, c.checkLong,
-		c.checkNear,
+		c.view.Check, c.checkTimers, c.checkJobs, c.checkPlaces, c.checkAttempts, c.checkUses, c.checkRounds,
+		c.checkLong, c.checkNear,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -446,6 +446,22 @@ func (c *Core) checkAttempts() error {
 				}
 			}
 		}
+	}
+	return nil
+}
+
+// checkUses: what tasks take at workers is the same by tenant and by function.
+func (c *Core) checkUses() error {
+	byTenant, byFunction, functions := int64(0), int64(0), map[string]int64{}
+	c.EachTenantUse(func(_ string, slots int64) { byTenant += slots })
+	for key := range c.workers {
+		c.AddFunctionUse(Worker(key), functions)
+	}
+	for _, slots := range functions {
+		byFunction += slots
+	}
+	if byTenant != byFunction {
+		return fmt.Errorf("tasks at workers take %d by tenant, and %d by function", byTenant, byFunction)
 	}
 	return nil
 }

@@ -247,7 +247,7 @@ func (f *costedFleet) openPages(t *testing.T, viewers int) (end func()) {
 // the page.
 var recorderFunctions = regexp.MustCompile(
 	`/frontend/(record|ui)\.|/frontend/client\.|^net/http\.|/probe/(histogram|exposition)\.|` +
-		`/frontend/serve\.\(\*\w+\)\.(countTask|countJob|timedJob|record|collectJobs|put|checkObjectives|Watch|Jobs|Trace|Explain|Cluster)$|` +
+		`/frontend/serve\.\(\*\w+\)\.(countTask|countJob|timedJob|record|collectJobs|put|checkObjectives|sampleFleet|Watch|Jobs|Trace|Explain|Cluster)$|` +
 		`/v1\.\(\*(Watch|Cluster|Window|Series|Told|JobSummary|Figures)\w*\)\.`)
 
 // recorderShare returns the share of recorder and page in a CPU profile of the frontend, while no-op jobs run and

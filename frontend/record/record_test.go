@@ -169,6 +169,9 @@ func TestWindows(t *testing.T) {
 		now = now.Add(time.Second)
 		spare = in.Take(now, spare)
 		spare.Tally = Tally{Accepted: 1, Refused: [8]uint64{3: 1}, Pending: 5}
+		if now.Second()%2 == 0 {
+			spare.Uses = NewUses(8000, nil, []SlotUse{{"f", 1000}})
+		}
 		h.Add(spare)
 	}
 	for _, c := range []struct {
@@ -188,6 +191,9 @@ func TestWindows(t *testing.T) {
 		}
 		sum := Tally{}
 		for _, w := range windows {
+			if m := w.Uses.Means(); w.Length > time.Second && fmt.Sprint(m) != "{1 8000 [] [{f 1000}]}" {
+				t.Fatalf("in a window of %v the slots in use are %v", w.Length, m)
+			}
 			sum.Add(&w.Tally)
 		}
 		if sum != (Tally{Accepted: got, Refused: [8]uint64{3: got}, Pending: 5}) {

@@ -291,7 +291,7 @@ function Racks(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
           return (
             <li key={rack}>
               <h3>{rack || 'no rack'}</h3> <span class={up.length < all.length ? 'bad' : 'dim'}>
-                hosts: {count(hosts.size)}, workers up: {count(up.length)} of {count(all.length)}
+                hosts: {count(hosts.size)}, workers up: {count(up.length)} of {count(all.length)},
               </span> <span class="dim">{share(busy)} busy</span>
               {rows.length <= binsFrom && (
                 <div class="hosts" aria-hidden="true" onClick={(e) => {

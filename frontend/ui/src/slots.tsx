@@ -31,6 +31,9 @@ export function Slots() {
     lines.push({ label: rest, color: nameColor(maxLines, dark), values: counted.map((x) => usesOf(x.w)
       .filter((u) => !names.slice(0, maxLines).includes(u.Name)).reduce((n, u) => n + u.Slots, 0)) })
   }
+  if (lines.length === 0) {
+    lines.push({ label: 'no task', color: nameColor(0, dark), values: counted.map(() => 0) })
+  }
   const used = now ? usesOf(now).reduce((n, u) => n + u.Slots, 0) : 0
   return (
     <div class="grid slots">

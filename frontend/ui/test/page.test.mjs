@@ -536,7 +536,7 @@ test('figures are those of the bench', async () => {
 // The pictures of the chapter "From an alert to the cause".
 test('pictures for the guide', async () => {
   const slow = (await api('jobs?tenant=reports')).Jobs[0].Handle.Job
-  for (const [name, path, until, height] of [['overview', '', '.tile dd', 760], ['slow', 'slow', 'main .row', 420], ['job', `job/${slow}`, '.gantt canvas[data-frames]', 760], ['fleet', 'fleet', 'main .row', 420]]) {
+  for (const [name, path, until, height] of [['overview', '', '.tile dd', 760], ['slow', 'slow', 'main .row', 420], ['job', `job/${slow}`, '.gantt canvas[data-frames]', 760], ['fleet', 'fleet', 'main .row', 640]]) {
     await open(path, { colorScheme: 'light', viewport: { width: 1000, height } })
     await page.locator(until).first().waitFor()
     if (name === 'overview' || name === 'fleet') await page.waitForTimeout(3000) // some frames
