@@ -2,8 +2,10 @@ package main_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,11 +32,12 @@ func TestJobsAndTrace(t *testing.T) {
 	one := runPhoebe(t, "jobs", "--connect", c.frontends[1], "--tenant", hostile, "--json").wantExit(t, 0)
 	var job struct {
 		Job, Owner, Tenant string
+		Functions          []string
 		Response           int64            `json:"response_us"`
 		Blame              map[string]int64 `json:"blame_us"`
 	}
 	if err := json.Unmarshal([]byte(one.out), &job); err != nil || job.Tenant != hostile ||
-		job.Owner != c.frontends[0] {
+		job.Owner != c.frontends[0] || fmt.Sprint(job.Functions) != "[echo sleep]" {
 		t.Fatalf("%v: %q", err, one.out)
 	}
 	sum := int64(0)
@@ -81,8 +84,15 @@ func TestJobsAndTrace(t *testing.T) {
 	}
 	runPhoebe(t, "trace", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--connect", c.connect).wantExit(t, 1, "was not kept")
 
-	top := runPhoebe(t, "top", "--connect", c.connect).wantExit(t, 0, "FRONTEND", "PHASE", "worker-0")
-	if strings.Contains(top.out, "\x1b") {
-		t.Errorf("%q", top.out)
-	}
+	waitUntil(t, func() error { // the window of the jobs ends within a second
+		top := runPhoebe(t, "top", "--connect", c.connect).wantExit(t, 0, "FRONTEND", "PHASE", "worker-0")
+		if strings.Contains(top.out, "\x1b") {
+			t.Errorf("%q", top.out)
+		}
+		if fail := regexp.MustCompile(`\nfail +0\.0 +1 +`); !strings.Contains(top.out, "\nFUNCTION ") ||
+			!strings.Contains(top.out, "\necho ") || !fail.MatchString(top.out) {
+			return fmt.Errorf("the functions are missing: %q", top.out)
+		}
+		return nil
+	})
 }

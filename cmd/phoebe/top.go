@@ -270,9 +270,17 @@ func writeFunctions(t io.Writer, windows []client.Window, length time.Duration) 
 		whole, run := &f.times[client.MeasureWhole], &f.times[client.MeasureRun]
 		fmt.Fprintf(t, "%s\t%s\t%d\t%.1f\t%s\t%s\t%s\t%s\n", dashIfEmpty(name),
 			units.Rate(float64(whole.Count)/length.Seconds()), f.times[client.MeasureFailure].Count,
-			f.slots/float64(max(counts, 1)), units.Time(whole.Quantile(0.5)), units.Time(whole.Quantile(0.99)),
-			units.Time(run.Quantile(0.5)), units.Time(run.Quantile(0.99)))
+			f.slots/float64(max(counts, 1)), quantileText(whole, 0.5), quantileText(whole, 0.99),
+			quantileText(run, 0.5), quantileText(run, 0.99))
 	}
+}
+
+// quantileText formats a quantile, or returns a dash if there are no counts.
+func quantileText(h *client.Histogram, q float64) string {
+	if h.Count == 0 {
+		return "-"
+	}
+	return units.Time(h.Quantile(q))
 }
 
 // maxFunctionsShown bounds the functions on the screen.
