@@ -165,6 +165,17 @@ func (c *ledger) withdrawOtherAttempt(a *attempt, now time.Time, acts []Action) 
 	return acts
 }
 
+// stopCopy stops the copy of a task, because the first attempt is expected to end no later. A copy that waits in a
+// queue does not count among the task's attempts, because it never started.
+func (c *ledger) stopCopy(t *task, now time.Time, acts []Action) []Action {
+	if t.copy.hasStarted {
+		c.noteEarlierStopped(t.copy, EndStopped, now)
+	} else {
+		t.attempts--
+	}
+	return c.stopAttempt(t.copy, "stopped: the first attempt has caught up", now, acts)
+}
+
 // stopAttempts stops all attempts of a task that has an outcome.
 func (c *ledger) stopAttempts(t *task, now time.Time, acts []Action) []Action {
 	if t.attempt == nil && t.copy == nil {

@@ -58,7 +58,11 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 			if c.updateWork(t.long); t.spec.Retryable {
 				nextLook = min(nextLook, max(t.long.spec.Work.Mean/looksPerRun, minSleep))
 			}
-			long = append(long, tailTask{t, c.timeLeft(t, now)})
+			timeLeft := c.timeLeft(t, now)
+			if t.copy != nil {
+				acts = c.stopSlowerCopy(t, timeLeft, now, acts)
+			}
+			long = append(long, tailTask{t, timeLeft})
 		// t.long is nil if t is short, or if a claim found t at a worker. Tasks with files
 		// get no copy here. The copy would not start at once, because its worker would first fetch the files.
 		case t.long == nil && len(t.spec.Files) == 0 && c.mayCopy(t):
@@ -126,19 +130,26 @@ func (c *planner) copyShort(late []*task, now time.Time, acts []Action) []Action
 		if w == nil {
 			continue
 		}
-		run := t.group.Runs.Stats().Typical()
+		stats, ran, bytes := t.group.Runs.Stats(), now.Sub(t.attempt.runsSince), int64(0)
+		if t.near != nil {
+			bytes = t.spec.inputBytes()
+		}
+		run, dev, _ := stats.TimeLeft(0, 0, bytes, int32(t.attempt.w.Key))
 		if t.near != nil {
 			run += c.view.Fleet().ReadTime(t.near.inputs, int32(w.Key))
 		}
+		if ran < run { // see copyLong
+			continue
+		}
 		acts = c.commitCopy(t, &estimate.Decision{
-			Work: estimate.Work{Mean: run, Source: estimate.FromFunction, Samples: t.group.Runs.Stats().N()},
+			Work: estimate.Work{Mean: run, Dev: dev, Source: estimate.FromFunction, Samples: stats.N()},
 			Candidates: []estimate.Candidate{{
 				Worker: int32(w.Key), Name: w.Welcome().Worker, Kind: estimate.Light, R: run, E: run, C: run, Psucc: 1,
 			}},
 			Seen: 1,
 			Reason: fmt.Sprintf(
 				"it is idle, and gets a copy of attempt %s, which has run at %s for %v, twice as long as any other task lately",
-				t.attempt.id, t.attempt.w.Welcome().Worker, now.Sub(t.attempt.runsSince).Round(time.Microsecond)),
+				t.attempt.id, t.attempt.w.Welcome().Worker, ran.Round(time.Microsecond)),
 		}, now, acts)
 	}
 	return acts
@@ -161,18 +172,44 @@ func (c *planner) idleWorkerFor(t *task) *view.Worker {
 	return nil
 }
 
-// timeLeft returns the time until the expected end of a long task. If the task reports progress, the worker's report
-// counts, which goes by the task's recent speed. Without progress, the time is estimated as for a worker of normal
-// pace, because a slow machine may be fast again.
+// timeLeft returns the time until the expected end of the first attempt of a long task. If the attempt reports
+// progress, the worker's report counts, which goes by the recent speed. Without progress, the time is estimated as for
+// a worker of normal pace, because a slow machine may be fast again.
 func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
-	x, a := t.long, t.attempt
+	x := t.long
+	return c.attemptTimeLeft(t.attempt, x.wait, x.read, now)
+}
+
+// copyTimeLeft is timeLeft for the copy of t.
+func (c *planner) copyTimeLeft(t *task, now time.Time) time.Duration {
+	return c.attemptTimeLeft(t.copy, t.copy.asCopy.wait, t.copy.asCopy.read, now)
+}
+
+// attemptTimeLeft returns the time until the expected end of an attempt of a long task. wait and read are the wait and
+// the time to read inputs that were expected as the attempt was sent.
+func (c *planner) attemptTimeLeft(a *attempt, wait, read time.Duration, now time.Time) time.Duration {
+	forecast, speed := c.chooseForecast(a.task, now), c.speedOf(a.w)
 	switch {
-	case !t.isRunning():
-		return max(a.expectedStart.Sub(now), 0) + x.run
+	case a.runsSince.IsZero():
+		starts := a.expectedStart
+		if starts.IsZero() {
+			starts = a.sentAt.Add(wait)
+		}
+		return max(starts.Sub(now), 0) + read + scaleTime(1/speed, forecast.workLeft(0).Mean)
 	case a.progress.doneShare > 0:
 		return max(a.progress.timeLeft-now.Sub(a.progress.reportedAt), 0)
 	}
-	return c.remainingRun(t, max(now.Sub(a.runsSince)-x.read, 0))
+	ran := now.Sub(a.runsSince)
+	worked := scaleTime(speed, max(ran-read, 0))
+	return max(read-ran, 0) + scaleTime(1/speed, forecast.workLeft(worked).Mean)
+}
+
+// speedOf returns the speed of a worker, or 1 if the speed is not known.
+func (c *planner) speedOf(w *worker) float64 {
+	if row := c.view.Fleet().Get(int32(w.Key)); row != nil && row.Speed > 0 {
+		return row.Speed
+	}
+	return 1
 }
 
 // paceOf returns the pace of a worker, or 1 if the pace is not known.
@@ -183,36 +220,61 @@ func scaleTime(factor float64, d time.Duration) time.Duration {
 	return time.Duration(min(factor*float64(d), float64(math.MaxInt64/2)))
 }
 
-// remainingRun returns how much longer t will run, if t has run for ran so far. The estimate comes from ended tasks
-// that ran longer: tasks of the stage, or of the function if no task of the stage has ended.
+// forecast says how long a task works on. The first attempt and a copy share a forecast. Otherwise a copy would look
+// shorter than its task although the copy does the same work.
+type forecast struct {
+	task   *task
+	source estimate.Source
+	stats  *estimate.Stats // runs of tasks that have ended; nil: the task's expected run counts
+}
+
+// chooseForecast returns the forecast for the attempts of t: ended tasks of the stage, or of the function if no task of
+// the stage has ended.
 //
-// While fewer than enoughRuns tasks of the stage have ended, the hint of t counts instead, up to maxHintedRuns times
-// the hinted run. Other runs of the function say little then, because their hints may differ.
-//
-// If no longer run is known, remainingRun returns the rest of the expected run, but at least ran: a task that has run
-// for long is likely to go on for as long again.
-func (c *planner) remainingRun(t *task, ran time.Duration) time.Duration {
-	x, a := t.long, t.attempt
-	stats, run := t.group.stageStats, x.spec.Work.Mean
-	if row := c.view.Fleet().Get(int32(a.w.Key)); row != nil && row.Speed > 0 {
-		run = scaleTime(1/row.Speed, run)
-	}
+// While fewer than enoughRuns tasks of the stage have ended, the hint of t counts instead, until the first attempt has
+// run for maxHintedRuns times the hinted run. Other runs of the function say little then, because their hints may
+// differ.
+func (c *planner) chooseForecast(t *task, now time.Time) forecast {
+	x, stats := t.long, t.group.stageStats
 	switch {
 	case stats.N() >= enoughRuns:
-	case t.spec.Estimate > 0 && ran <= maxHintedRuns*run:
-		return max(run-ran, 0)
+	case t.spec.Estimate > 0 && c.workedFor(t, now) <= maxHintedRuns*x.spec.Work.Mean:
+		return forecast{task: t}
 	case stats.N() == 0:
-		stats = t.group.Runs.Stats()
+		return forecast{t, estimate.FromFunction, t.group.Runs.Stats()}
 	}
-	if timeLeft, known := stats.TimeLeft(ran, t.spec.Estimate, x.inputBytes, int32(a.w.Key)); known {
-		return timeLeft
+	return forecast{t, estimate.FromStage, stats}
+}
+
+// workedFor returns how long the first attempt of t has run, as on a worker of speed 1, without the reading of inputs.
+func (c *planner) workedFor(t *task, now time.Time) time.Duration {
+	if !t.isRunning() {
+		return 0
 	}
-	return max(run-ran, ran)
+	return scaleTime(c.speedOf(t.attempt.w), max(now.Sub(t.attempt.runsSince)-t.long.read, 0))
+}
+
+// workLeft returns the work left of an attempt that has worked for worked. If no longer run is known, workLeft returns
+// the rest of the expected run, but at least worked: a task that has run for long is likely to go on for as long again.
+// By the hint alone, an attempt is never late.
+func (f forecast) workLeft(worked time.Duration) estimate.Work {
+	x, work := f.task.long, f.task.long.spec.Work
+	if f.stats == nil {
+		work.Mean = max(work.Mean-worked, 0)
+		return work
+	}
+	mean, dev, known := f.stats.TimeLeft(worked, f.task.spec.Estimate, x.inputBytes, int32(f.task.attempt.w.Key))
+	if !known {
+		work.Mean = max(work.Mean-worked, worked)
+		return work
+	}
+	return estimate.Work{Mean: mean, Dev: dev, Source: f.source, Samples: f.stats.N()}
 }
 
 // copyLong makes copies of late long tasks, if the copy would end sooner and the job's end depends on the task. The
 // tasks with the most time left come first. If a task can have no copy, the job ends no sooner than the task. So
-// copies of tasks that end before it would gain nothing. The result asked says whether copyLong asked workers for newer
+// copies of tasks that end before it would gain nothing. A task gets no copy before it has run for as long as its copy
+// would run: until then it does as well as a copy. The result asked says whether copyLong asked workers for newer
 // matrices, and so put off a copy.
 func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) (_ []Action, asked bool) {
 	slices.SortFunc(candidates, func(a, b tailTask) int {
@@ -234,17 +296,19 @@ func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) 
 		}
 		estimated++
 		t.long.spec.Set, t.long.spec.ExtraCandidates = 0, nil // from the last batch; a copy is placed alone
-		t.long.spec.Work = c.copyWork(t)
+		t.long.spec.Work = c.copyWork(t, now)
 		choice := c.view.Fleet().Decide(&t.long.spec, now, c.rand)
-		copyEnd := c.chooseSoonest(t, &choice)
+		copyEnd, copyRun := c.chooseSoonest(t, &choice)
 		found := choice.Chosen >= 0
 		if found {
 			jobEnd = max(jobEnd, min(timeLeft, copyEnd))
 		} else {
 			jobEnd = max(jobEnd, timeLeft)
 		}
-		if !found || float64(timeLeft) <= minCopyGain*float64(copyEnd) {
-			if float64(timeLeft) > minCopyGain*float64(t.long.spec.Work.Mean) { // a copy would pay without a wait
+		young := t.isRunning() && now.Sub(t.attempt.runsSince) < copyRun
+		if !found || young || float64(timeLeft) <= minCopyGain*float64(copyEnd) {
+			// Without a wait, a copy may pay.
+			if !young && float64(timeLeft) > minCopyGain*float64(t.long.spec.Work.Mean) {
 				acts = c.askMatricesForCopy(t, now, acts)
 			}
 			continue
@@ -292,23 +356,21 @@ func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Ac
 // copyWork returns the work of a copy of t: the whole run, because a copy starts anew. If t runs and reports progress,
 // copyWork computes the whole run from the progress. The run is divided by the pace of the present worker, because a
 // copy elsewhere does not suffer from a slow worker.
-func (c *planner) copyWork(t *task) estimate.Work {
+func (c *planner) copyWork(t *task, now time.Time) estimate.Work {
 	x, a := t.long, t.attempt
 	p := &a.progress
 	if !t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || a.w.Pace() == 0 {
-		return x.spec.Work
+		return c.chooseForecast(t, now).workLeft(0)
 	}
 	// A Work counts neither the reading of inputs nor the speed of the machine.
 	whole := max(scaleTime(1/(1-p.doneShare)/a.w.Pace(), p.timeLeft)-x.read, 0)
-	if row := c.view.Fleet().Get(int32(a.w.Key)); row != nil && row.Speed > 0 {
-		whole = scaleTime(row.Speed, whole)
-	}
-	return estimate.Work{Mean: whole, Dev: x.spec.Work.Dev, Source: estimate.FromProgress}
+	return estimate.Work{Mean: scaleTime(c.speedOf(a.w), whole), Dev: x.spec.Work.Dev, Source: estimate.FromProgress}
 }
 
 // chooseSoonest sets choice.Chosen to the candidate where a copy of t would end first, and returns the time until that
-// end. The paces of the workers count. If no other worker can take the copy, Chosen is -1, and the result is 0.
-func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (best time.Duration) {
+// end, and how long the copy would run. The paces of the workers count. If no other worker can take the copy, Chosen is
+// -1, and the times are 0.
+func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (copyEnd, copyRun time.Duration) {
 	choice.Chosen = -1
 	for i := range choice.Candidates {
 		candidate := &choice.Candidates[i]
@@ -316,11 +378,21 @@ func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (best time.D
 		if w == t.attempt.w.Worker || w == t.shunned || !w.Up() {
 			continue
 		}
-		if doneIn := candidate.C + scaleTime(paceOf(w)-1, candidate.R); choice.Chosen < 0 || doneIn < best {
-			choice.Chosen, best = i, doneIn
+		slower := scaleTime(paceOf(w)-1, candidate.R)
+		if end := candidate.C + slower; choice.Chosen < 0 || end < copyEnd {
+			choice.Chosen, copyEnd, copyRun = i, end, candidate.R+slower
 		}
 	}
-	return best
+	return copyEnd, copyRun
+}
+
+// stopSlowerCopy stops the copy of t if the first attempt, with timeLeft to go, has caught up: it is expected to end
+// no later than the copy. Its machine may be fast again, and the copy would only take a slot.
+func (c *planner) stopSlowerCopy(t *task, timeLeft time.Duration, now time.Time, acts []Action) []Action {
+	if !t.isRunning() || !t.copy.w.Linked() || timeLeft > c.copyTimeLeft(t, now) {
+		return acts
+	}
+	return c.stopCopy(t, now, acts)
 }
 
 // whyLate tells people why a long task is late.

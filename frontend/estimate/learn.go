@@ -244,11 +244,12 @@ func (s *Stats) Longest(exceptWorker int32) (longest time.Duration, n int) {
 }
 
 // TimeLeft returns how much longer a task runs that has run for ran: the mean remainder of the samples that ran
-// longer. It skips samples of exceptWorker, and scales each sample to the task's hint and bytes. known is false if
-// no sample ran longer.
+// longer, and its standard deviation. It skips samples of exceptWorker, and scales each sample to the task's hint and
+// bytes. If ran is 0, the result is the whole run, so a running task and a copy of the task are measured alike. All
+// times are for a worker of speed 1. known is false if no sample ran longer.
 func (s *Stats) TimeLeft(ran, hint time.Duration, bytes int64,
-	exceptWorker int32) (timeLeft time.Duration, known bool) {
-	sum, n := 0.0, 0
+	exceptWorker int32) (mean, dev time.Duration, known bool) {
+	sum, squares, n := 0.0, 0.0, 0.0
 	for i := range s.count {
 		if s.workers[i] == exceptWorker {
 			continue
@@ -261,10 +262,14 @@ func (s *Stats) TimeLeft(ran, hint time.Duration, bytes int64,
 		}
 		if more := took - ran.Seconds(); more > 0 {
 			sum += more
+			squares += more * more
 			n++
 		}
 	}
-	return toDuration(sum / float64(max(n, 1))), n > 0
+	if n == 0 {
+		return 0, 0, false
+	}
+	return toDuration(sum / n), toDuration(math.Sqrt(max(squares/n-sum/n*sum/n, 0))), true
 }
 
 // Typical returns the median run time of the samples, without reading inputs; 0: unknown.

@@ -219,7 +219,7 @@ func TestTimeLeft(t *testing.T) {
 		{30 * time.Second, 9, 40 * time.Second, true}, {30 * time.Second, 4, 10 * time.Second, true},
 		{50 * time.Second, 4, 0, false},
 	} {
-		if timeLeft, known := s.TimeLeft(c.ran, 0, 0, c.at); (timeLeft-c.rest).Abs() > time.Millisecond ||
+		if timeLeft, _, known := s.TimeLeft(c.ran, 0, 0, c.at); (timeLeft-c.rest).Abs() > time.Millisecond ||
 			known != c.known {
 			t.Errorf("a task that has run for %v at worker %d has %v left (%t), want %v (%t)",
 				c.ran, c.at, timeLeft, known, c.rest, c.known)
@@ -230,12 +230,12 @@ func TestTimeLeft(t *testing.T) {
 	}
 	sized := statsOf(Finished{Run: 10 * time.Second, Bytes: 100, Worker: 1},
 		Finished{Run: 12 * time.Second, Bytes: 100, Worker: 2})
-	if timeLeft, known := sized.TimeLeft(20*time.Second, 0, 500, 3); !known ||
+	if timeLeft, _, known := sized.TimeLeft(20*time.Second, 0, 500, 3); !known ||
 		(timeLeft-35*time.Second).Abs() > time.Second {
 		t.Errorf("a task with five times the data has %v left (%t)", timeLeft, known)
 	}
 	hinted := statsOf(Finished{Run: 10 * time.Second, Hint: 5 * time.Second, Worker: 1})
-	if timeLeft, known := hinted.TimeLeft(15*time.Second, 10*time.Second, 0, 3); !known || timeLeft != 5*time.Second {
+	if timeLeft, _, known := hinted.TimeLeft(15*time.Second, 10*time.Second, 0, 3); !known || timeLeft != 5*time.Second {
 		t.Errorf("a task with a hint of half its run time has %v left (%t)", timeLeft, known)
 	}
 }

@@ -1218,15 +1218,15 @@ var frontend = packageMutants{"frontend", []mutant{
 		"hasWaited := !a.hasStarted", "hasWaited := true",
 	},
 	{
-		"the time left of a waiting task is its wait and its run", "planner.timeLeft",
-		"max(a.expectedStart.Sub(now), 0) + x.run", "x.run",
+		"the time left of a waiting task is its wait and its run", "planner.attemptTimeLeft",
+		"max(starts.Sub(now), 0) + read", "read",
 	},
 	{
 		"if the last task of a job may have no copy, no task of the job has a copy", "planner.copyLong",
 		"jobEnd = timeLeft\n", "\n",
 	},
 	{
-		"the progress of a task gives its time left", "planner.timeLeft",
+		"the progress of a task gives its time left", "planner.attemptTimeLeft",
 		"case a.progress.doneShare > 0:", "case false:",
 	},
 	{
@@ -1239,7 +1239,27 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a copy on a slow machine takes longer", "planner.chooseSoonest",
-		"candidate.C + scaleTime(paceOf(w)-1, candidate.R)", "candidate.C",
+		"slower := scaleTime(paceOf(w)-1, candidate.R)", "slower := time.Duration(0)",
+	},
+	{
+		"a task that has just started has no copy", "planner.copyLong",
+		"young := t.isRunning() &&", "young := false &&",
+	},
+	{
+		"a copy and its task share a forecast", "planner.copyWork",
+		"return c.chooseForecast(t, now).workLeft(0)", "return x.spec.Work",
+	},
+	{
+		"a copy is stopped when the first attempt has caught up", "planner.stopSlowerCopy",
+		"timeLeft > c.copyTimeLeft(t, now) {", "true {",
+	},
+	{
+		"a copy goes on while it is ahead of the first attempt", "planner.stopSlowerCopy",
+		" || timeLeft > c.copyTimeLeft(t, now) {", " {",
+	},
+	{
+		"a copy that is stopped in a queue does not count as an attempt", "ledger.stopCopy",
+		"t.attempts--", "",
 	},
 	{
 		"a ride that has not come back counts as a start", "jobs.presumeStarted",
