@@ -46,7 +46,7 @@ func (c *jobs) admitJob(spec *Job, now time.Time) (*job, *RefusedError) {
 	if spec.ProbeRatio == 0 {
 		spec.ProbeRatio = c.cfg.ProbeRatio
 	}
-	spec.meanEstimate = c.meanEstimate(spec.Tasks)
+	spec.meanEstimate = c.meanEstimate(spec.Tenant, spec.Tasks)
 	j := &job{Job: *spec, submitted: now, confirmedAt: now, unfinished: n, totalTasks: spec.TotalTasks(), lag: firstLag}
 	if j.Deadline > 0 {
 		j.deadline = now.Add(j.Deadline)
@@ -369,7 +369,7 @@ func (c *jobs) admitTasks(j *job) *RefusedError {
 					job: j, index: len(j.groups), path: path, class: j.Job.classOf(t), stageIndex: int(t.Stage),
 					pathReason: why, statedDemand: statedDemand,
 					Kind: place.Kind{
-						Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.EnsureRuns(t.runsKey()),
+						Policy: &j.Policy, Set: set, Demand: t.Demand, Runs: c.view.EnsureRuns(j.Tenant, t.runsKey()),
 						Ratio: j.ProbeRatio, JobTasks: len(j.Tasks),
 					},
 				}

@@ -31,7 +31,7 @@ func (c *jobs) makeAddition(j *job, ev *Extend) (*job, *RefusedError) {
 	}
 	x := &job{Job: j.Job, submitted: j.submitted, deadline: j.deadline, due: j.due, stages: slices.Clone(j.stages)}
 	x.Stages, x.Tasks = slices.Concat(j.Stages, ev.Stages), ev.Tasks
-	x.meanEstimate = c.meanEstimate(x.Tasks)
+	x.meanEstimate = c.meanEstimate(x.Tenant, x.Tasks)
 	for i := range x.Tasks {
 		x.Tasks[i].Index = probe.TaskIndex(ev.From + i)
 	}

@@ -152,7 +152,7 @@ func (t *Task) alongPartitions() []int32 {
 	return []int32{t.Partition}
 }
 
-// runsKey returns the key under which run times of tasks like t are remembered.
+// runsKey returns the name under which run times of a tenant's tasks like t are remembered.
 func (t *Task) runsKey() string { return view.RunsName(t.Function, t.Class) }
 
 // countPassed counts the inputs that are passed to the task.

@@ -274,7 +274,7 @@ func TestLearning(t *testing.T) {
 		short.step(frameFrom(0, &probe.Finished{Attempt: l.Attempt, Status: probe.Succeeded, Run: time.Millisecond,
 			Load: probe.Load{Free: short.size}}))
 	}
-	if n := short.core.view.EnsureRuns("f").Stats().N(); n < 8 || n > 20 {
+	if n := short.core.view.EnsureRuns("", "f").Stats().N(); n < 8 || n > 20 {
 		t.Errorf("%d of 100 short runs are remembered", n)
 	}
 }

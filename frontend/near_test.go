@@ -37,7 +37,7 @@ func TestReadingIsPartOfTheRun(t *testing.T) {
 		f.step(frameFrom(1, &probe.Finished{Attempt: sent.Launches[0].Attempt, Status: probe.Succeeded,
 			Run: time.Millisecond + readTime, Load: probe.Load{Free: f.size}}))
 	}
-	if w := estimate.Expect(0, 1e6, nil, f.core.view.EnsureRuns("f").Stats(),
+	if w := estimate.Expect(0, 1e6, nil, f.core.view.EnsureRuns("", "f").Stats(),
 		time.Hour); w.Mean.Round(10*time.Microsecond) != time.Millisecond {
 		t.Errorf("tasks are believed to run for %v without reading", w.Mean)
 	}

@@ -299,7 +299,7 @@ func (c *ledger) addToStats(t *task, w *worker, m *probe.Finished) {
 		c.Runs.Add(x.run, m.Run)
 		t.group.stageStats.Add(run)
 	}
-	t.group.Runs.Stats().Add(run)
+	t.group.Runs.Learn(run)
 }
 
 // loseAttempt counts an attempt as lost: the attempt may have run, may still run, or never started. died says that the

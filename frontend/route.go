@@ -19,13 +19,13 @@ func (c *jobs) choosePath(j *Job, t *Task) (estimate.Path, estimate.Reason) {
 	}
 	return estimate.Route(j.Mode, estimate.Needs{
 		Reads: c.farReadTime(t), Files: len(t.Files) > 0,
-	}, c.expectRun(t), j.meanEstimate, c.cfg.LongTask)
+	}, c.expectRun(j.Tenant, t), j.meanEstimate, c.cfg.LongTask)
 }
 
-// expectRun returns how long a task will run, as far as known at submission.
-func (c *jobs) expectRun(t *Task) estimate.Work {
+// expectRun returns how long a tenant's task will run, as far as known at submission.
+func (c *jobs) expectRun(tenant string, t *Task) estimate.Work {
 	var learnt *estimate.Stats
-	if runs := c.view.KnownRuns(t.runsKey()); runs != nil {
+	if runs := c.view.KnownRuns(tenant, t.runsKey()); runs != nil {
 		learnt = runs.Stats()
 	}
 	return estimate.Expect(t.Estimate, t.inputBytes(), nil, learnt, c.cfg.Estimate.Unknown)
@@ -45,14 +45,14 @@ func (c *jobs) hintKind(hint time.Duration) int {
 	return 3
 }
 
-// meanEstimate returns the mean of the tasks' estimates, corrected by the functions' histories. Tasks without an
-// estimate do not count; 0: no task has an estimate.
-func (c *jobs) meanEstimate(tasks []Task) time.Duration {
+// meanEstimate returns the mean of the tasks' estimates, corrected by the tenant's histories of the functions. Tasks
+// without an estimate do not count; 0: no task has an estimate.
+func (c *jobs) meanEstimate(tenant string, tasks []Task) time.Duration {
 	sum, n := 0.0, 0
 	var known *view.Runs
 	for i := range tasks {
 		if i == 0 || tasks[i].Function != tasks[i-1].Function || tasks[i].Class != tasks[i-1].Class {
-			known = c.view.KnownRuns(tasks[i].runsKey())
+			known = c.view.KnownRuns(tenant, tasks[i].runsKey())
 		}
 		if d := tasks[i].Estimate; d > 0 {
 			if known != nil {

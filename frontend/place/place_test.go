@@ -76,7 +76,7 @@ func TestSampler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, set, rng := fleet(test.workers, test.slots, test.idle)
-			k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.EnsureRuns("f"), Ratio: 2,
+			k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.EnsureRuns("", "f"), Ratio: 2,
 				JobTasks: max(test.jobTasks, test.tasks)}
 			k.Add(test.run, 0, 0)
 			v.NoteTrip(time.Millisecond)
@@ -131,14 +131,14 @@ func TestOffer(t *testing.T) {
 		{&Policies[0], 3, 100, Decision{Places: 3}},
 		{&Policies[1], 3, 3, Decision{Places: 3}},
 	} {
-		k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.EnsureRuns("f"), Ratio: 2,
+		k := &Kind{Policy: test.policy, Set: set, Demand: probe.Slot, Runs: v.EnsureRuns("", "f"), Ratio: 2,
 			JobTasks: test.jobTasks}
 		test.want.Worker, test.want.Why = v.Worker(0), BecameIdle
 		if got, any := s.Offer(k, waiting(test.tasks), v.Worker(0)); got != test.want || !any {
 			t.Errorf("policy %s, %d tasks: %+v, want %+v", test.policy.Name, test.tasks, got, test.want)
 		}
 	}
-	k := &Kind{Policy: &Policies[0], Set: set, Demand: probe.Slot, Runs: v.EnsureRuns("f"), Ratio: 2}
+	k := &Kind{Policy: &Policies[0], Set: set, Demand: probe.Slot, Runs: v.EnsureRuns("", "f"), Ratio: 2}
 	if d, any := s.Offer(k, waiting(0), v.Worker(0)); any {
 		t.Errorf("without waiting tasks, the worker gets %+v", d)
 	}

@@ -7,17 +7,24 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
-// Runs holds recent run times of the tasks of a function, or of a class of its tasks, over all jobs.
+// Runs holds recent run times of a tenant's tasks of a function, or of a class of the function's tasks, over all jobs.
+// While the tenant has no runs, the runs of other tenants count. Estimates of other tenants never count: a tenant with
+// bad estimates says nothing about the estimates of others.
 type Runs struct {
-	name              string
-	node              list.Node[*Runs]
+	key    runsKey
+	node   list.Node[*Runs]
+	holder *holder // nil: not in the table
+	own    history
+	others *Runs // the runs of all tenants; nil: the entry itself holds them
+	users  int   // number of Runs in the table with these others
+}
+
+// history holds the lessons of recent runs.
+type history struct {
 	count             int
 	longest, shortest time.Duration // about the longest and shortest of the last few dozen
 	stats             estimate.Stats
 }
-
-// maxRuns bounds the functions and classes remembered. The least recently requested go first.
-const maxRuns = 4096
 
 // RunsName returns the name under which the runs of a function's tasks are remembered. class is the class of the
 // tasks; "" means no class.
@@ -28,64 +35,69 @@ func RunsName(function, class string) string {
 	return function + "\x00" + class
 }
 
-// EnsureRuns returns the runs remembered by a name, and creates an empty entry if there is none. A new entry may push
-// out the least recently requested entry.
-func (v *View) EnsureRuns(name string) *Runs {
-	r := v.runs[name]
-	if r == nil {
-		if len(v.runs) >= maxRuns {
-			delete(v.runs, v.recent.Pop().name)
-		}
-		r = &Runs{name: name}
-		v.runs[name] = r
-	} else {
-		v.recent.Remove(r)
-	}
-	v.recent.Push(r)
-	return r
-}
-
-// KnownRuns returns the runs remembered by a name, or nil.
-func (v *View) KnownRuns(name string) *Runs { return v.runs[name] }
-
 // Links makes Runs an item of lists.
 func (r *Runs) Links() *list.Node[*Runs] { return &r.node }
 
-// NoteRun notes a run. sample reports whether the caller should add the run to Stats, too: the first 8 runs, then every
+// history returns the tenant's own history, or the history of others if the tenant has none.
+func (r *Runs) history() *history {
+	if r.own.count == 0 && r.others != nil {
+		return &r.others.own
+	}
+	return &r.own
+}
+
+// NoteRun notes a run. sample reports whether the caller should call Learn, too: for the first 8 runs, then for every
 // 16th. For short runs a few samples are enough.
 func (r *Runs) NoteRun(run time.Duration) (sample bool) {
+	if r.others != nil {
+		r.others.own.noteRun(run)
+	}
+	return r.own.noteRun(run)
+}
+
+func (h *history) noteRun(run time.Duration) (sample bool) {
 	const firstRuns, sampleEvery = 8, 16
 	run = max(run, 1)
-	if r.count++; r.count == 1 {
-		r.longest, r.shortest = run, run
+	if h.count++; h.count == 1 {
+		h.longest, h.shortest = run, run
 	}
-	r.longest = max(run, r.longest-r.longest/32)
-	r.shortest = min(run, r.shortest+r.shortest/32+1)
-	return r.count <= firstRuns || r.count%sampleEvery == 0
+	h.longest = max(run, h.longest-h.longest/32)
+	h.shortest = min(run, h.shortest+h.shortest/32+1)
+	return h.count <= firstRuns || h.count%sampleEvery == 0
+}
+
+// Learn adds a run to the samples for estimates.
+func (r *Runs) Learn(run estimate.Finished) {
+	r.own.stats.Add(run)
+	if r.others != nil {
+		run.Hint = 0
+		r.others.own.stats.Add(run)
+	}
 }
 
 // Any reports whether any run is known.
-func (r *Runs) Any() bool { return r.count > 0 }
+func (r *Runs) Any() bool { return r.history().count > 0 }
 
 // Longest returns about the longest of the last few dozen runs; 0: no run is known.
-func (r *Runs) Longest() time.Duration { return r.longest }
+func (r *Runs) Longest() time.Duration { return r.history().longest }
 
 // Shortest returns about the shortest of the last few dozen runs.
-func (r *Runs) Shortest() time.Duration { return r.shortest }
+func (r *Runs) Shortest() time.Duration { return r.history().shortest }
 
-// Correct corrects a task's estimate by the errors of earlier estimates.
-func (r *Runs) Correct(hint time.Duration) time.Duration { return r.stats.Correct(hint) }
+// Correct corrects a task's estimate by the errors of the tenant's earlier estimates.
+func (r *Runs) Correct(hint time.Duration) time.Duration { return r.own.stats.Correct(hint) }
 
-// Stats returns the samples for estimates.
-func (r *Runs) Stats() *estimate.Stats { return &r.stats }
+// Stats returns the samples for estimates. Add further samples by Learn.
+func (r *Runs) Stats() *estimate.Stats { return &r.history().stats }
 
 // Steady returns the expected run time of a task without an estimate. It is 0 unless the function has at least 8
 // runs, and all take nearly the same or differ by less than a round trip.
 func (r *Runs) Steady(trip time.Duration) time.Duration {
-	if r.count < 8 || r.longest-r.shortest > max(r.shortest/8, trip) {
+	h := r.history()
+	if h.count < 8 || h.longest-h.shortest > max(h.shortest/8, trip) {
 		return 0
 	}
-	return r.shortest
+	return h.shortest
 }
 
 // Trip returns the time of two messages over a link, there and back, with the waits at both ends; 0: unknown.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
 // View holds a frontend's beliefs about its workers.
@@ -29,15 +28,14 @@ type View struct {
 	sweepSetsAt int    // number of sets at which unused sets are looked for next
 	changedSets []*Set // sets changed since the last TakeChangedSets
 
-	runs   map[string]*Runs
-	recent list.List[*Runs] // the same Runs, most recently requested last
-	trip   time.Duration
-	price  time.Duration
+	runs  runsTable
+	trip  time.Duration
+	price time.Duration
 }
 
 // New returns a view without workers. It shares rng with the caller.
 func New(cfg estimate.Config, rng *rand.Rand) *View {
-	return &View{rand: rng, fleet: estimate.NewFleet(cfg), sets: map[string]*Set{}, runs: map[string]*Runs{}}
+	return &View{rand: rng, fleet: estimate.NewFleet(cfg), sets: map[string]*Set{}, runs: newRunsTable()}
 }
 
 // Worker returns the row of a key, or nil.

@@ -70,4 +70,20 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 		"on a busy machine messages are costly", "View.NoteMessageCost",
 		" / (1 - min(share, maxBusy))", "",
 	},
+	{
+		"runs of strangers count only while a tenant has none of its own", "Runs.history",
+		"r.own.count == 0 && r.others != nil", "r.others != nil",
+	},
+	{
+		"hints of strangers do not count", "Runs.Learn",
+		"run.Hint = 0", "",
+	},
+	{
+		"a tenant with much history pushes out its own", "holder.Before",
+		"return h.entries > other.entries", "return h.entries < other.entries",
+	},
+	{
+		"history that is used stays", "View.EnsureRuns",
+		"h.lastUse = t.uses", "",
+	},
 }}
