@@ -21,14 +21,10 @@ func TestRackRestartIsOneFailure(t *testing.T) {
 			Functions: []string{"f"}, Capacity: probe.Slot,
 		}}, nil)
 	}
-	// failures converts the failure rate of a worker into a number of failures: 1 is a failure just now.
-	usual := func() float64 { return c.view.Fleet().FailureRate(workers-1, now) }
 	for w := range Worker(workers) {
 		start(w, 1)
 	}
-	start(0, 2) // only w0
-	oneFailure := c.view.Fleet().FailureRate(0, now) - usual()
-	failures := func(w int32) float64 { return (c.view.Fleet().FailureRate(w, now) - usual()) / oneFailure }
+	failures := func(w int32) float64 { return c.view.Fleet().Failures(w, now) }
 
 	now = now.Add(10 * time.Minute)
 	for w := range Worker(rack) { // the second rack, one worker after the other, by crash or as another process

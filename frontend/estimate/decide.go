@@ -110,7 +110,7 @@ type Candidate struct {
 	W        time.Duration // time to wait for room
 	R        time.Duration // run time, including Read
 	Read     time.Duration
-	Psucc    float64 // chance that the worker stays up until the end
+	Psucc    float64 // chance that the worker stays up while the task runs
 	E        time.Duration
 	C        time.Duration
 	Noise    time.Duration   // random term added to C in the choice
@@ -343,7 +343,7 @@ func (f *Fleet) estimateAt(t *Task, row *serverRow, now time.Time) Candidate {
 	c.W = pessimisticWait(row.Matrix, t.Demand, c.R < t.LongFrom, c.Steps).Duration()
 
 	c.E = addTerms(addTerms(c.I, c.W), c.R)
-	c.Psucc = f.survivalChance(row, now, c.E, t.Work.Dev)
+	c.Psucc = f.survivalChance(row, now, c.R, c.E, t.Work.Dev)
 	// C is Psucc*E + KFail*(1-Psucc)*E (Apollo, section 3.3), in a form that is exactly E if Psucc is 1.
 	c.C = c.E + time.Duration(float64(c.E)*(1-c.Psucc)*(f.cfg.KFail-1))
 	return c

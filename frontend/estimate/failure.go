@@ -15,9 +15,17 @@ import (
 //   - Workers lost together, by the rack or by a share of the fleet, had one failure together. Each is charged with
 //     its part.
 //
-// A failure fades: after Config.Grudge it counts for 1/e.
+// A worker that went away for announced maintenance is charged, too: the machine may not be well yet.
+//
+// After a failure, a worker is on probation: the longer it has survived, the longer it is expected to go on. A worker
+// that has survived for s survives a run of R with a chance of (s+probation)/(s+probation+R), for each failure. So a
+// worker that crashes again and again gets few long tasks, and a sound worker gets its share back. A failure fades,
+// too: after Config.Grudge it counts for 1/e.
 
 const (
+	// probation is the time within which a worker that has just failed fails again with a chance of one half. The
+	// time was chosen, and not measured: a worker that cannot run fails within seconds.
+	probation = 30 * time.Second
 	// blameAfter is the number of functions that must fail in a row at a worker to blame the worker.
 	blameAfter = 3
 	// rackOutage and fleetOutage are the numbers of workers lost together that make one event. In a rack, a smaller
@@ -107,7 +115,7 @@ func (fs *failures) forgetFaded(now time.Time, inFleet map[string]int32) {
 		}
 		maps.DeleteFunc(fs.byName, func(name string, r *failureHistory) bool {
 			_, ok := inFleet[name]
-			return !ok && fs.failureRate(r, now)*fs.cfg.Grudge.Seconds() < least
+			return !ok && fs.countFailures(r, now) < least
 		})
 	}
 	if len(fs.racks) > maxHistories {
@@ -115,18 +123,23 @@ func (fs *failures) forgetFaded(now time.Time, inFleet map[string]int32) {
 	}
 }
 
-// failureRate returns the expected failures of a worker per second. r is nil if the worker never failed.
-func (fs *failures) failureRate(r *failureHistory, now time.Time) float64 {
-	rate := 1 / fs.cfg.Lifetime.Seconds()
+// eachFailure calls yield with the failures charged to a worker, faded, and with their ages. r is nil if the worker
+// never failed.
+func (fs *failures) eachFailure(r *failureHistory, now time.Time, yield func(weight float64, age time.Duration)) {
 	if r == nil {
-		return rate
+		return
 	}
 	for i := range min(r.n, keptCharges) {
 		c := &r.charges[i]
 		age := max(now.Sub(c.at), 0)
-		rate += c.chargedPart() * math.Exp(-age.Seconds()/fs.cfg.Grudge.Seconds()) / fs.cfg.Grudge.Seconds()
+		yield(c.chargedPart()*math.Exp(-age.Seconds()/fs.cfg.Grudge.Seconds()), age)
 	}
-	return rate
+}
+
+// countFailures returns the number of failures charged to a worker, faded.
+func (fs *failures) countFailures(r *failureHistory, now time.Time) (sum float64) {
+	fs.eachFailure(r, now, func(weight float64, _ time.Duration) { sum += weight })
+	return sum
 }
 
 // joinOutage adds a lost worker to outage o, or to a new outage if o is over or nil.
@@ -138,8 +151,8 @@ func (fs *failures) joinOutage(o *outage, now time.Time) *outage {
 	return o
 }
 
-// NoteLost notes that a worker crashed, vanished, or came back as another incarnation. Call NoteLost before Remove,
-// once per loss. Do not call it for a drained worker.
+// NoteLost notes that a worker crashed, vanished, came back as another incarnation, or left for announced maintenance.
+// Call NoteLost before Remove, once per loss. Do not call it for another drained worker.
 func (f *Fleet) NoteLost(key int32, now time.Time) {
 	row := f.rowOf(key)
 	if row == nil {
@@ -195,10 +208,14 @@ func (f *Fleet) NoteEnded(key int32, function string, ok bool, now time.Time) {
 	f.failures.forgetFaded(now, f.names)
 }
 
-// survivalChance returns the chance that a worker stays up until the end of a task. The task takes about run from
-// now, with a standard deviation of spread. No run time is known exactly, so a spread below run/4 counts as run/4.
-func (f *Fleet) survivalChance(row *serverRow, now time.Time, run, spread time.Duration) float64 {
-	expected := f.failures.failureRate(row.history, now) * run.Seconds()
+// survivalChance returns the chance that a worker stays up while a task runs for run, and that the task ends, about end
+// from now, before announced maintenance. The standard deviation of end is spread. No end is known exactly, so a spread
+// below end/4 counts as end/4.
+func (f *Fleet) survivalChance(row *serverRow, now time.Time, run, end, spread time.Duration) float64 {
+	expected := run.Seconds() / f.cfg.Lifetime.Seconds()
+	f.failures.eachFailure(row.history, now, func(weight float64, age time.Duration) {
+		expected += weight * math.Log1p(run.Seconds()/(age+probation).Seconds())
+	})
 	p := 1 - expected
 	if expected > 1e-4 { // otherwise exp(-x) is 1-x to eight digits; math.Exp would run for hundreds of candidates
 		p = math.Exp(-expected)
@@ -210,19 +227,25 @@ func (f *Fleet) survivalChance(row *serverRow, now time.Time, run, spread time.D
 	if untilAway <= 0 {
 		return 0
 	}
-	sigma := max(spread.Seconds(), run.Seconds()/4)
+	sigma := max(spread.Seconds(), end.Seconds()/4)
 	if sigma == 0 {
 		return p
 	}
-	return p * 0.5 * math.Erfc((run.Seconds()-untilAway)/(sigma*math.Sqrt2))
+	return p * 0.5 * math.Erfc((end.Seconds()-untilAway)/(sigma*math.Sqrt2))
 }
 
-// FailureRate returns the expected failures of a worker per hour, without announced maintenance; 0 if the worker is
-// unknown.
-func (f *Fleet) FailureRate(key int32, now time.Time) float64 {
+// Failures returns the number of failures charged to a worker, without announced maintenance. A failure fades, and
+// counts in part if other workers failed at the same time. The result is 0 if the worker is unknown.
+func (f *Fleet) Failures(key int32, now time.Time) float64 {
 	row := f.rowOf(key)
 	if row == nil {
 		return 0
 	}
-	return f.failures.failureRate(row.history, now) * 3600
+	return f.failures.countFailures(row.history, now)
+}
+
+// IsDueAway reports whether a worker is about to go away for announced maintenance, or should be away.
+func (f *Fleet) IsDueAway(key int32, now time.Time) bool {
+	row := f.rowOf(key)
+	return row != nil && !row.Maintenance.IsZero() && row.Maintenance.Sub(now) <= f.cfg.Outage
 }

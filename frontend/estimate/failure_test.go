@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 // failureFleet returns 200 workers in 10 racks. Without NoteLost no worker ever fails.
@@ -19,7 +21,7 @@ func failureFleet() *Fleet {
 
 // chargedFailures returns the number of failures charged to a worker at now.
 func chargedFailures(f *Fleet, key int32, now time.Time) float64 {
-	return math.Round(f.FailureRate(key, now)*1000) / 1000 // with a grudge of an hour, one failure is one an hour
+	return math.Round(f.Failures(key, now)*1000) / 1000
 }
 
 func TestFailureModel(t *testing.T) {
@@ -125,8 +127,8 @@ func TestFailuresFade(t *testing.T) {
 			t.Errorf("%v after: %v failures, want %v", test.after, got, test.want)
 		}
 	}
-	if f.FailureRate(999, t0) != 0 {
-		t.Error("an unknown worker has a failure rate")
+	if f.Failures(999, t0) != 0 {
+		t.Error("an unknown worker has failed")
 	}
 }
 
@@ -140,22 +142,88 @@ func TestSurvives(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	near("an instant", f.survivalChance(row, t0, 0, 0), 1)
-	near("its mean lifetime", f.survivalChance(row, t0, time.Hour, 0), math.Exp(-1))
-	near("a tenth of a second", f.survivalChance(row, t0, 100*time.Millisecond, 0), 1)
-	f.NoteLost(0, t0)
-	near("its mean lifetime after a crash", f.survivalChance(row, t0, time.Hour, 0), math.Exp(-2))
+	near("an instant", f.survivalChance(row, t0, 0, 0, 0), 1)
+	near("its mean lifetime", f.survivalChance(row, t0, time.Hour, time.Hour, 0), math.Exp(-1))
+	near("a tenth of a second", f.survivalChance(row, t0, 100*time.Millisecond, time.Second, 0), 1)
+	near("a long wait, and a short run", f.survivalChance(row, t0, time.Second, time.Hour, 0), 0.9997)
 
 	f = NewFleet(Config{Lifetime: math.MaxInt64})
 	f.Put(Server{Key: 0, Name: "w", Matrix: flatMatrix(0), Heard: t0, Maintenance: t0.Add(100 * time.Second)})
 	row = f.rowOf(0)
-	near("long before the maintenance", f.survivalChance(row, t0, 10*time.Second, 0), 1)
-	near("until it", f.survivalChance(row, t0, 100*time.Second, 0), 0.5)
-	near("a standard deviation before", f.survivalChance(row, t0, 80*time.Second, 0), 0.8413)
-	near("a larger deviation before", f.survivalChance(row, t0, 80*time.Second, 40*time.Second), 0.6915)
-	near("long after", f.survivalChance(row, t0, time.Hour, 0), 0)
-	near("in the maintenance", f.survivalChance(row, t0.Add(100*time.Second), 0, 0), 0)
-	near("nothing to run", f.survivalChance(row, t0, 0, 0), 1)
+	ends := func(after, spread time.Duration) float64 { return f.survivalChance(row, t0, after/2, after, spread) }
+	near("long before the maintenance", ends(10*time.Second, 0), 1)
+	near("until it", ends(100*time.Second, 0), 0.5)
+	near("a standard deviation before", ends(80*time.Second, 0), 0.8413)
+	near("a larger deviation before", ends(80*time.Second, 40*time.Second), 0.6915)
+	near("long after", ends(time.Hour, 0), 0)
+	near("in the maintenance", f.survivalChance(row, t0.Add(100*time.Second), 0, 0, 0), 0)
+	near("nothing to run", ends(0, 0), 1)
+	for until, due := range map[time.Duration]bool{60 * time.Second: false, 30 * time.Second: true, -time.Hour: true} {
+		if f.IsDueAway(0, t0.Add(100*time.Second-until)) != due {
+			t.Errorf("%v before the maintenance the worker is due: %t", until, !due)
+		}
+	}
+}
+
+// Four crashes within 15 s cost a worker most of its long tasks. The worker gets its share back as it survives: from
+// then on, the cost falls all the time, to nearly nothing. Longer tasks keep away for longer.
+func TestProbation(t *testing.T) {
+	const s = time.Second
+	f := NewFleet(Config{})
+	f.Put(Server{Key: 0, Name: "w", Matrix: flatMatrix(0), Heard: t0})
+	row := f.rowOf(0)
+	cost := func(run, survived time.Duration) float64 {
+		f.Put(Server{Key: 0, Name: "w", Matrix: flatMatrix(0), Heard: t0.Add(15*s + survived)})
+		c := f.estimateAt(&Task{Demand: probe.Slot, Work: hintWork(run)}, row, t0.Add(15*s+survived))
+		return float64(c.C)/float64(c.E) - 1
+	}
+	for i := range 4 {
+		f.NoteLost(0, t0.Add(time.Duration(i)*5*s))
+	}
+	for _, test := range []struct {
+		run, survived time.Duration
+		least, most   float64
+	}{
+		{5 * s, 0, 0.3, 0.6}, {time.Minute, 0, 0.9, 1}, {5 * s, time.Minute, 0.1, 0.25}, {5 * s, 10 * time.Minute, 0.01, 0.05},
+		{5 * s, time.Hour, 0, 0.01}, {time.Hour, time.Hour, 0.4, 0.8}, {time.Hour, 12 * time.Hour, 0, 0.01},
+	} {
+		if got := cost(test.run, test.survived); got < test.least || got > test.most {
+			t.Errorf("%v after four crashes, a task of %v costs %.3f of E more, want %v to %v", test.survived, test.run,
+				got, test.least, test.most)
+		}
+	}
+	for _, run := range []time.Duration{s, time.Minute, time.Hour} {
+		last := 1.0
+		for survived := s; survived < 100*time.Hour; survived += survived / 2 {
+			now := cost(run, survived)
+			if now > last || now < cost(run/2, survived) {
+				t.Errorf("%v after four crashes, a task of %v costs %.3f of E more, before %.3f, and half the task %.3f",
+					survived, run, now, last, cost(run/2, survived))
+			}
+			last = now
+		}
+	}
+}
+
+// A worker must survive the run of a task. A long wait before the run costs nothing, except before maintenance.
+func TestSurvivalOfRun(t *testing.T) {
+	for _, away := range []time.Duration{0, time.Minute} {
+		f := NewFleet(Config{})
+		s := Server{Key: 0, Name: "w", Matrix: flatMatrix(time.Hour), Heard: t0}
+		if away > 0 {
+			s.Maintenance = t0.Add(away)
+		}
+		f.Put(s)
+		f.NoteLost(0, t0)
+		c := f.estimateAt(&Task{Demand: probe.Slot, Work: hintWork(time.Second)}, f.rowOf(0), t0)
+		want := 30.0 / 31
+		if away > 0 {
+			want = 0
+		}
+		if math.Abs(c.Psucc-want) > 1e-3 {
+			t.Errorf("a run of a second after an hour, maintenance in %v: Psucc %.4f, want %.4f", away, c.Psucc, want)
+		}
+	}
 }
 
 // The memory for removed workers is bounded.

@@ -158,9 +158,9 @@ func (v *View) NoteLinkLost(w *Worker, now time.Time) {
 }
 
 // NoteGone notes that a worker with a broken link does not come back. Unless the worker had announced its leave, the
-// loss counts as a failure of the worker.
+// loss counts as a failure of the worker. A leave for announced maintenance counts, too.
 func (v *View) NoteGone(w *Worker, now time.Time) {
-	if w.state != Down && !w.leaving {
+	if w.state != Down && (!w.leaving || v.fleet.IsDueAway(int32(w.Key), now)) {
 		v.fleet.NoteLost(int32(w.Key), now)
 	}
 	v.fleet.Remove(int32(w.Key))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/purity"
 )
 
@@ -110,6 +111,29 @@ func TestPrice(t *testing.T) {
 		v.NoteMessageCost(10*time.Microsecond, share)
 		if got := v.Price().Round(time.Microsecond); got != want*time.Microsecond {
 			t.Errorf("%v of the CPUs in use: %v, want %v", share, got, want*time.Microsecond)
+		}
+	}
+}
+
+// A worker that leaves counts as failed only if the leave is for announced maintenance.
+func TestPastMaintenanceCounts(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for away, want := range map[time.Duration]float64{0: 0, time.Hour: 0, 10 * time.Second: 1} {
+		v := New(estimate.Config{}, nil)
+		w := v.EnsureWorker(0)
+		welcome := probe.Welcome{Worker: "w", Capacity: probe.Slot}
+		v.NoteLinked(w, welcome, now)
+		row := *v.fleet.Get(0)
+		if away > 0 {
+			row.Maintenance = now.Add(away)
+		}
+		v.fleet.Put(row)
+		v.NoteDraining(w)
+		v.NoteLinkLost(w, now)
+		v.NoteGone(w, now)
+		v.NoteLinked(w, welcome, now)
+		if got := v.fleet.Failures(0, now); got != want {
+			t.Errorf("a worker that left %v before its maintenance has %v failures, want %v", away, got, want)
 		}
 	}
 }

@@ -50,4 +50,20 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 		"a worker's own runs do not decide whether its tasks are late", "Stats.Longest",
 		"if s.workers[i] != exceptWorker {", "{",
 	},
+	{
+		"a worker that crashed is on probation", "Fleet.survivalChance",
+		"math.Log1p(run.Seconds()/(age+probation).Seconds())", "run.Seconds() / f.cfg.Grudge.Seconds()",
+	},
+	{
+		"a worker that crashed gets its share back as it survives", "Fleet.survivalChance",
+		"(age+probation).Seconds()", "probation.Seconds()",
+	},
+	{
+		"a worker must survive the run of a task, and not its wait", "Fleet.estimateAt",
+		"now, c.R, c.E, t.Work.Dev", "now, c.E, c.E, t.Work.Dev",
+	},
+	{
+		"a task must end before maintenance, with its wait", "Fleet.estimateAt",
+		"now, c.R, c.E, t.Work.Dev", "now, c.R, c.R, t.Work.Dev",
+	},
 }}

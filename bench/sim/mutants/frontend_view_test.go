@@ -48,7 +48,11 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 	},
 	{
 		"a worker that leaves has not failed", "View.NoteGone",
-		"if w.state != Down && !w.leaving {", "if w.state != Down {",
+		"(!w.leaving || v.fleet.IsDueAway(int32(w.Key), now))", "true",
+	},
+	{
+		"past maintenance counts as a failure", "View.NoteGone",
+		" || v.fleet.IsDueAway(int32(w.Key), now)", "",
 	},
 	{
 		"the constraint of a job holds for its tasks", "Need.isMetBy",
