@@ -180,9 +180,15 @@ func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
 	return c.attemptTimeLeft(t.attempt, x.wait, x.read, now)
 }
 
-// copyTimeLeft is timeLeft for the copy of t.
+// copyTimeLeft is timeLeft for the copy of t. While the copy reports no progress, the run that was expected as the copy
+// was made counts: the progress of the first attempt told how long t runs on a sound machine.
 func (c *planner) copyTimeLeft(t *task, now time.Time) time.Duration {
-	return c.attemptTimeLeft(t.copy, t.copy.asCopy.wait, t.copy.asCopy.read, now)
+	a := t.copy
+	run, ran := a.asCopy.run, now.Sub(a.runsSince)
+	if a.progress.doneShare == 0 && !a.runsSince.IsZero() && ran < run {
+		return run - ran
+	}
+	return c.attemptTimeLeft(a, a.asCopy.wait, a.asCopy.read, now)
 }
 
 // attemptTimeLeft returns the time until the expected end of an attempt of a long task. wait and read are the wait and
@@ -386,10 +392,12 @@ func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (copyEnd, co
 	return copyEnd, copyRun
 }
 
-// stopSlowerCopy stops the copy of t if the first attempt, with timeLeft to go, has caught up: it is expected to end
-// no later than the copy. Its machine may be fast again, and the copy would only take a slot.
+// stopSlowerCopy stops the copy of t if the first attempt, with timeLeft to go, has caught up: by its progress the
+// attempt ends no later than the copy. The machine may be fast again, and the copy would only take a slot. Without
+// progress, nobody knows whether the attempt has caught up. If copies stopped on a guess, p99 of long jobs was up to
+// 15 % higher (figure corrections).
 func (c *planner) stopSlowerCopy(t *task, timeLeft time.Duration, now time.Time, acts []Action) []Action {
-	if !t.isRunning() || !t.copy.w.Linked() || timeLeft > c.copyTimeLeft(t, now) {
+	if !t.isRunning() || t.attempt.progress.doneShare == 0 || !t.copy.w.Linked() || timeLeft > c.copyTimeLeft(t, now) {
 		return acts
 	}
 	return c.stopCopy(t, now, acts)
