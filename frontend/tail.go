@@ -280,8 +280,10 @@ func (f forecast) workLeft(worked time.Duration) estimate.Work {
 // copyLong makes copies of late long tasks, if the copy would end sooner and the job's end depends on the task. The
 // tasks with the most time left come first. If a task can have no copy, the job ends no sooner than the task. So
 // copies of tasks that end before it would gain nothing. A task gets no copy before it has run for as long as its copy
-// would run: until then it does as well as a copy. The result asked says whether copyLong asked workers for newer
-// matrices, and so put off a copy.
+// would run: until then it does as well as a copy. Tasks that report progress need not wait, because the progress tells
+// whether they are late. If they waited, p99 of long jobs was up to 11 % higher (figure corrections).
+//
+// The result asked says whether copyLong asked workers for newer matrices, and so put off a copy.
 func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) (_ []Action, asked bool) {
 	slices.SortFunc(candidates, func(a, b tailTask) int {
 		return cmp.Or(cmp.Compare(b.timeLeft, a.timeLeft), cmp.Compare(a.task.spec.Index, b.task.spec.Index))
@@ -311,7 +313,7 @@ func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) 
 		} else {
 			jobEnd = max(jobEnd, timeLeft)
 		}
-		young := t.isRunning() && now.Sub(t.attempt.runsSince) < copyRun
+		young := t.isRunning() && t.attempt.progress.doneShare == 0 && now.Sub(t.attempt.runsSince) < copyRun
 		if !found || young || float64(timeLeft) <= minCopyGain*float64(copyEnd) {
 			// Without a wait, a copy may pay.
 			if !young && float64(timeLeft) > minCopyGain*float64(t.long.spec.Work.Mean) {

@@ -1246,6 +1246,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"young := t.isRunning() &&", "young := false &&",
 	},
 	{
+		"progress tells early that a task is late", "planner.copyLong",
+		"t.attempt.progress.doneShare == 0 && now", "now",
+	},
+	{
 		"a copy and its task share a forecast", "planner.copyWork",
 		"return c.chooseForecast(t, now).workLeft(0)", "return x.spec.Work",
 	},
