@@ -68,3 +68,24 @@ func TestListedJobCanBeOpened(t *testing.T) {
 		t.Errorf("listed %v", j)
 	}
 }
+
+// A job that ends between its summary and the answer is listed as ended if kept, and else left out.
+func TestJobsEndedMeanwhileAreNotListedAsRunning(t *testing.T) {
+	c := startCluster(t, 1, 1)
+	kept := newJob("echo", "")
+	if _, err := c.client.Run(context.Background(), &v1.RunRequest{Job: kept}); err != nil {
+		t.Fatal(err)
+	}
+	var list []listing
+	for _, text := range []string{newID(), kept.Id} {
+		id, err := probe.ParseJobID(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, listing{JobSummary: &v1.JobSummary{Job: text, Running: true}, id: id})
+	}
+	got := (&handler{c.Server}).noteListed(list, time.Now())
+	if len(got) != 1 || got[0].Job != kept.Id || got[0].Running || got[0].Fleeting {
+		t.Errorf("listed %v", got)
+	}
+}
