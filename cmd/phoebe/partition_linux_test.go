@@ -156,7 +156,7 @@ func (s *side) startBoth(name, seed string) {
 func (s *side) awaitView(workers int, readyz string) {
 	s.t.Helper()
 	waitUntil(s.t, func() error {
-		out, err := s.runPhoebe("status", "--connect", s.ip+":7410")
+		out, err := s.runPhoebe("status", "--connect", s.ip+":7410", "--only", s.ip+":7410")
 		if err != nil {
 			return err
 		}
