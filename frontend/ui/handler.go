@@ -242,7 +242,7 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	case !errors.As(err, &refused):
 		return http.StatusBadGateway
-	case refused.Reason == client.Invalid:
+	case refused.Reason == client.Invalid, refused.Reason == client.NoWorker:
 		return http.StatusBadRequest
 	}
 	return http.StatusBadGateway

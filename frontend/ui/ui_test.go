@@ -92,7 +92,7 @@ func (f *fakeFleet) Trace(_ context.Context, job string, _, _ int) (*client.Trac
 
 func (f *fakeFleet) Drain(_ context.Context, worker string) error {
 	if worker != "w" {
-		return &client.RefusedError{Reason: client.Invalid, Message: "not linked"}
+		return &client.RefusedError{Reason: client.NoWorker, Message: "not linked"}
 	}
 	return nil
 }
