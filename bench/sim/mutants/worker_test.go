@@ -373,6 +373,14 @@ var worker = packageMutants{"worker", []mutant{
 		"c.averages.noteTurn(false)\n\t\tc.stopAsking(p)\n\t\tdelete(p.link.places, p.res)",
 	},
 	{
+		"a fetch that fails for the disk is no failure of the task", "Core.finishFetch",
+		"if ev.DiskFailed {", "if false {",
+	},
+	{
+		"a new link hears of a dead cache", "Core.linkUp",
+		"if c.cacheProblem != \"\" {", "if false {",
+	},
+	{
 		"a turn goes on while its answer comes", "Core.expireOverdue",
 		"if p.answerMayArrive(now) {", "if false {",
 	},
