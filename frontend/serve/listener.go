@@ -158,10 +158,22 @@ func (c *clientConn) Read(b []byte) (int, error) {
 func (c *clientConn) Write(b []byte) (int, error) {
 	c.usedAt.Store(monotonicNow())
 	if len(b) > 64<<10 { // fewer bytes fit the socket's buffer, or the next write finds it full
-		c.SetWriteDeadline(time.Now().Add(writeTimeout))
-		defer c.SetWriteDeadline(time.Time{})
+		return c.writePieces(b)
 	}
 	return c.Conn.Write(b)
+}
+
+// writePieces writes b. The client may take writeTimeout for each piece, and any time for the whole.
+func (c *clientConn) writePieces(b []byte) (n int, err error) {
+	const piece = 256 << 10
+	defer c.SetWriteDeadline(time.Time{})
+	for n < len(b) && err == nil {
+		c.SetWriteDeadline(time.Now().Add(writeTimeout))
+		var written int
+		written, err = c.Conn.Write(b[n:min(n+piece, len(b))])
+		n += written
+	}
+	return n, err
 }
 
 func (c *clientConn) Close() error {

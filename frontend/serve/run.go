@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -150,15 +149,9 @@ func (c *clientConn) writeAnswer(b []byte) {
 		return
 	}
 	go func() {
-		const piece = 256 << 10
-		for len(b) > 0 && !c.closed.Load() {
-			c.SetWriteDeadline(time.Now().Add(writeTimeout))
-			n, err := c.Conn.Write(b[:min(len(b), piece)])
-			if b = b[n:]; err != nil {
-				c.Close()
-			}
+		if _, err := c.writePieces(b); err != nil {
+			c.Close()
 		}
-		c.SetWriteDeadline(time.Time{})
 		c.noteWritten()
 	}()
 }

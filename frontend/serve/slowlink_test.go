@@ -2,9 +2,13 @@ package serve
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -151,5 +155,32 @@ func TestLargeOutbox(t *testing.T) {
 		if _, problem, _, _ := l.linkStatus(); (problem == "") != test.kept {
 			t.Errorf("with %d bytes in the outbox: %q", test.waiting, problem)
 		}
+	}
+}
+
+// A client that reads a large answer slowly gets the whole answer. A client that stops reading does not.
+func TestSlowReader(t *testing.T) {
+	for _, stops := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const piece, size = 64 << 10, 2 << 20 // 32 s of reading
+			near, far := net.Pipe()
+			defer far.Close()
+			c := &clientConn{Conn: sock.New(near)}
+			var reader sync.WaitGroup
+			reader.Go(func() {
+				for n := 0; !stops || n < size/2; n += piece {
+					if _, err := io.ReadFull(far, make([]byte, piece)); err != nil {
+						return
+					}
+					time.Sleep(time.Second)
+				}
+			})
+			n, err := c.Write(make([]byte, size))
+			if stops != (n < size) || stops != errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the reader stops: %t. %d bytes of %d were written: %v", stops, n, size, err)
+			}
+			near.Close()
+			reader.Wait()
+		})
 	}
 }
