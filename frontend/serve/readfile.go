@@ -3,6 +3,8 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -14,6 +16,9 @@ const (
 	// maxFilePart bounds the bytes of a file in one answer. maxReads bounds the answers in memory at a time.
 	maxFilePart = 1 << 20
 	maxReads    = 64
+	// maxCacheReads bounds the parts that are read from the cache of one worker at a time. A worker that hangs holds up
+	// each part for 10 s, and would otherwise hold up the files of all workers.
+	maxCacheReads = maxReads / 4
 	// retryReadAfter is the pause before a client asks again for a part, after no worker could send the part.
 	retryReadAfter = 100 * time.Millisecond
 )
@@ -51,7 +56,12 @@ func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.Re
 	var failed error
 	allMissing := true
 	for _, cache := range caches {
+		if !h.cacheReads.begin(cache) {
+			failed, allMissing = fmt.Errorf("%d parts are being read from %s: come back later", maxCacheReads, cache), false
+			continue
+		}
 		data, whole, err := h.files.Read(h.ctx, cache, digest, forTenant, uint64(req.FromByte), most)
+		h.cacheReads.end(cache)
 		if err == nil {
 			h.auditRead(ctx, req.Caller, digest)
 			return &v1.ReadFileResponse{Data: data, SizeBytes: int64(whole)}, nil
@@ -74,6 +84,36 @@ func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.Re
 			"%v, its worker dropped the file to make room (--cache-size): run the file's task again", failed)
 	}
 	return nil, newRefusedForNow(v1.RefusedReason_OVERLOADED, "%v", failed)
+}
+
+// cacheReads counts the parts that are being read, by the address of the cache. It is safe for concurrent use.
+type cacheReads struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+// begin counts one more part of a cache, unless maxCacheReads are being read. It reports whether the caller may read,
+// and then has to call end.
+func (r *cacheReads) begin(cache string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts[cache] >= maxCacheReads {
+		return false
+	}
+	if r.counts == nil {
+		r.counts = map[string]int{}
+	}
+	r.counts[cache]++
+	return true
+}
+
+// end counts one part less.
+func (r *cacheReads) end(cache string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts[cache]--; r.counts[cache] == 0 {
+		delete(r.counts, cache)
+	}
 }
 
 // newRefusedForNow refuses a call that may succeed soon.

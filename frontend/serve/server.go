@@ -39,6 +39,7 @@ type Server struct {
 	fleet       *fleet // nil without gossip
 	files       *files.Reader
 	readSlots   chan struct{} // holds an element for each part of a file that is being read
+	cacheReads  cacheReads
 	terms       *terms
 	stop        context.CancelFunc
 	ctx         context.Context
