@@ -421,7 +421,7 @@ func TestCancel(t *testing.T) {
 func TestInterruptCancels(t *testing.T) {
 	t.Parallel()
 	c := startDev(t)
-	for s, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+	for s, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		run := startPhoebe(t, "run", "--connect", c.frontends[0], "--function", "sleep", "--payload", "10m")
 		cl := newClient(t, c.frontends[0])
 		running := func(want int) {

@@ -95,6 +95,7 @@ func TestDrainWorker(t *testing.T) {
 	t.Parallel()
 	for how, tell := range map[string]func(t *testing.T, frontend string, w *process) *process{
 		"signal": func(_ *testing.T, _ string, w *process) *process { w.sendSignal(syscall.SIGTERM); return nil },
+		"hangup": func(_ *testing.T, _ string, w *process) *process { w.sendSignal(syscall.SIGHUP); return nil },
 		"command": func(t *testing.T, frontend string, _ *process) *process {
 			return startPhoebe(t, "drain", "w0", "--connect", frontend)
 		},

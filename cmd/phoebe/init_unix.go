@@ -15,7 +15,7 @@ import (
 // worker could also reap a task, and then the task's own waiter would miss the exit.
 func runUnderInit() error {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	program, err := os.Executable()
 	if err != nil {

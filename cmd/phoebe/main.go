@@ -44,7 +44,7 @@ with the flag's name as the key. The command line goes before the environment, a
   phoebe ui                                                   show the cluster in a browser, over time
 
 Exit codes: 0 success, 1 a task or the command failed, 2 wrong usage or an invalid job, 3 refused,
-overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted (143 by SIGTERM).`
+overloaded or unreachable, 4 cancelled or past the deadline, 130 interrupted (143 by SIGTERM, 129 by SIGHUP).`
 
 // cli holds the flags of all commands, and the commands. Its tags are the grammar of the command line.
 type cli struct {
@@ -246,12 +246,16 @@ func policyNames() []string {
 // streams are stdout and stderr of a command. The raw streams are for programs that command the terminal.
 type streams struct{ out, err, rawOut, rawErr io.Writer }
 
-// contextUntilSignal returns a context that ends with the first SIGINT or SIGTERM, and a function to release the
-// context. The second signal ends the process.
+// contextUntilSignal returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, and a function to release the
+// context. The second signal ends the process. A process started with SIGHUP ignored, as by nohup, goes on ignoring
+// SIGHUP.
 func contextUntilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	done := make(chan struct{})
 	go func() {
 		for n := 0; ; n++ {

@@ -31,7 +31,7 @@ type serviceFlags struct {
 	AdminTokenFile    string        `placeholder:"FILE" help:"File with a token for changes at --admin (such as cancel on the web page) and profiles, sent as a bearer token or a password. Default: none, the web page is read-only."`
 	MetricsHistograms string        `default:"le" enum:"le,vmrange,both" help:"Buckets of histograms in /metrics: ${enum}. Prometheus needs le; VictoriaMetrics reads either, and vmrange is finer. Default ${default}."`
 	AuditLog          string        `placeholder:"FILE" help:"Append a line of JSON to this file for each submit, cancel, explain, change through --admin, drain, reload of keys, and refusal, and for the first events of a job and the first read of a file: caller, address, action and decision. Default: none."`
-	DrainTimeout      time.Duration `default:"30s" placeholder:"D" help:"How long running work may take to end after SIGTERM or SIGINT. A second signal ends the process at once. Default ${default}."`
+	DrainTimeout      time.Duration `default:"30s" placeholder:"D" help:"How long running work may take to end after SIGTERM, SIGINT or SIGHUP. A second signal ends the process at once. Default ${default}."`
 }
 
 // service is a frontend, a worker or a cluster, as the process sees it.
