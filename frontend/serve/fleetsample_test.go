@@ -62,6 +62,15 @@ func TestFleetSample(t *testing.T) {
 	t.Error("no worker left")
 }
 
+// Frontends sample at even seconds, even if a tick comes a little early or late.
+func TestSampleDue(t *testing.T) {
+	for _, off := range []time.Duration{-50 * time.Millisecond, 0, 400 * time.Millisecond} {
+		if !isSampleDue(time.Unix(100, 0).Add(off)) || isSampleDue(time.Unix(101, 0).Add(off)) {
+			t.Errorf("with a tick %v off, other seconds are sampled", off)
+		}
+	}
+}
+
 // The slots of two frontends in the same second add up. A window without a count adds nothing.
 func TestMergeUses(t *testing.T) {
 	window := func(uses rec.Uses) []*v1.Window {

@@ -94,7 +94,6 @@ func (s *Server) runRecorder() {
 	second := time.NewTimer(timeToSecond(time.Now()))
 	defer second.Stop()
 	var f flightRecorder
-	odd := false // of the second: the fleet is sampled each second one
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -103,7 +102,7 @@ func (s *Server) runRecorder() {
 			s.collectJobs()
 		case <-second.C:
 			now := time.Now()
-			if odd = !odd; odd && recorderOn {
+			if recorderOn && isSampleDue(now) {
 				s.sampleFleet(now)
 			}
 			s.putWindow(now)

@@ -162,7 +162,8 @@ function RecordingView(p: { r: Recording }) {
           <table>
             <thead><tr><th scope="col">worker</th><th scope="col">state</th>
               <th scope="col" class="n">tasks</th><th scope="col" class="n">median</th>
-              <th scope="col" class="n">worst</th><th scope="col" class="n">excess</th>
+              <th scope="col" class="n">worst</th>
+              <th scope="col" class="n" title="time of its tasks beyond twice the median of all tasks">excess</th>
               <th scope="col" class="blame">phases of its slow tasks</th>
               <th scope="col" class="n">round trip</th><th scope="col" class="n">last heard</th>
               <th scope="col" class="n">queued</th><th scope="col" class="n">running</th></tr></thead>

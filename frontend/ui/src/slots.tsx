@@ -1,6 +1,6 @@
 // What uses the slots of the fleet?
 import { useState } from 'preact/hooks'
-import type { SlotUse } from './api'
+import type { SlotUse, WindowOf } from './api'
 import { Chart } from './chart'
 import { nameColor, useDark } from './colors'
 import { digits, share, tenantName } from './format'
@@ -8,6 +8,13 @@ import { useLive, useWindows } from './live'
 import { Tabs } from './parts'
 
 type Dimension = 'tenant' | 'function'
+
+// hasAllFrontends reports whether a window counts as many frontends as its neighbours. The windows of a busy
+// frontend may be longer, so that a window of the other frontends stands alone and would look like a pause.
+function hasAllFrontends(x: { w: WindowOf }, i: number, list: { w: WindowOf }[]): boolean {
+  const before = list[i - 1]?.w.Frontends ?? 0, after = list[i + 1]?.w.Frontends ?? 0
+  return x.w.Frontends >= Math.min(before, after)
+}
 
 const maxLines = 8
 const rest = 'all others'
@@ -17,7 +24,7 @@ export function Slots() {
   const live = useLive()
   const dark = useDark()
   const [by, setBy] = useState<Dimension>('tenant')
-  const counted = useWindows(10).filter((x) => x.w.Capacity > 0)
+  const counted = useWindows(10).filter((x) => x.w.Capacity > 0).filter(hasAllFrontends)
   const now = live.windowsOf(1).findLast((x) => x.w.Capacity > 0)?.w ?? counted[counted.length - 1]?.w
   const usesOf = (w: { TenantSlots: SlotUse[] | null; FunctionSlots: SlotUse[] | null }) =>
     (by === 'tenant' ? w.TenantSlots : w.FunctionSlots) ?? []
