@@ -251,7 +251,9 @@ func (c *ledger) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p P
 		p.Queued = min(since(t.placesAskedAt)+oneWay, p.Bound) // a shared turn may come before the task's own places
 		p.Ready = min(max(p.Queued, arrived-m.Held), p.Bound)
 	}
-	p.Queued = max(p.Queued, p.Sampled) // the places may have been in queues before the task could be placed
+	// The places may have been in queues, and may have had their turns, before the task could be placed.
+	p.Queued = max(p.Queued, p.Sampled)
+	p.Ready = max(p.Ready, p.Queued)
 	return p
 }
 

@@ -78,7 +78,7 @@ func (r *faultRun) checkPhases(f *frontendNode, v *visit, o *frontend.Outcome) {
 	r.stats.Seen["phases compared"]++
 	p, sent, atWorker := &o.Phases, x.sent-v.cameAt, x.startedAt-x.arrivedAt
 	bad := p.Finished-p.Started != x.ran || p.Finished > r.now-v.cameAt || p.Sampled > p.Queued ||
-		p.Ready > p.Bound || p.Sampled < max(p.Released, p.Again)
+		p.Queued > p.Ready || p.Ready > p.Bound || p.Sampled < max(p.Released, p.Again)
 	switch {
 	case x.f != f || sent < 0 || v.isResubmitted && o.Way == frontend.WayUnknown: // sent before the job came here
 		bad = bad || p.Ready != max(p.Started, p.Released) || p.Sampled != p.Ready || p.Bound != p.Ready

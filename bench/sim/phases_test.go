@@ -547,9 +547,9 @@ func (c *taps) checkDone(f *frontendNode, done *frontend.Done) {
 	default: // a shared turn may come before the task's own places
 		want.Sampled, want.Bound = since(max(x.asked, placeable)), since(x.sent)
 		want.Queued, want.Ready = since(min(x.asked+c.net.delay, x.sent)), since(x.turn)
-		want.Ready = max(want.Ready, want.Queued)
 	}
 	want.Queued = max(want.Queued, want.Sampled)
+	want.Ready = max(want.Ready, want.Queued)
 	if c.tenantsFile != nil && !x.early { // while a task is held, nothing else keeps it from a worker
 		want.Held = want.Sampled - max(want.Again, want.Released)
 	}
