@@ -100,14 +100,17 @@ type Job struct {
 	ID string
 	// Key is the caller's own name of the job, instead of ID: an idempotency key, such as the number of an order. Jobs
 	// with the same Key and Tenant are one job, at whichever frontends several processes submit them. The first Submit
-	// decides what runs. A client whose token or certificate names the tenant must name the tenant in the job, too. If
-	// tenants distrust each other, no tenant should be able to guess the keys of another tenant: a job under a taken id is
-	// refused as Forbidden. Each process gets all outcomes, as far as the frontend's memory allows, and a Cancel ends the
-	// job for all. If the payloads differ, the later ones are ignored. If a later job has more tasks, it ends with a
+	// decides what runs. Each process gets all outcomes, as far as the frontend's memory allows. A Cancel ends the job
+	// for all. If the payloads differ, the later ones are ignored. If a later job has more tasks, it ends with a
 	// LateRefusalError in an UnfinishedError, and the first job goes on. A frontend remembers the key until 30 s after
-	// all outcomes were fetched, or until Grace is over. After that the job runs again. A Key costs a message to each
-	// frontend and to each worker, so a Key suits jobs that are worth their messages. A Once task of the job starts 3 s
-	// later, after all workers have said that they never started the task. If a worker cannot know, the task ends as Lost.
+	// all outcomes were fetched, or until Grace is over. After that the job runs again.
+	//
+	// If a token or a certificate names the client's tenant, the job must name the tenant, too. If tenants distrust
+	// each other, use keys that another tenant cannot guess: a job under a taken id is refused as Forbidden.
+	//
+	// A Key costs a message to each frontend and to each worker, so a Key suits jobs that are worth their messages. A
+	// Once task of the job starts 3 s later, after all workers have said that they never started the task. If a
+	// worker cannot know, the task ends as Lost.
 	Key      string
 	Tenant   string // for whom the job runs; empty: the tenant without a name
 	Priority int32  // higher goes first among the tenant's jobs; with workers of --order priority, among all

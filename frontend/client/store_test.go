@@ -152,8 +152,10 @@ func TestStoreComesFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := follower.Next(t.Context()); err != nil || o.Task != 0 {
-		t.Errorf("the frontend gave %v, %v", o, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if o, err := follower.Next(ctx); err != nil || o.Task != 0 {
+		t.Fatalf("the frontend gave %v, %v", o, err)
 	}
 	if err := cluster.StopFrontend(slices.Index(cluster.Frontends(), running.Handle().Owner)); err != nil {
 		t.Fatal(err)

@@ -275,7 +275,7 @@ func (r *clientJob) fetchOutcomes(cursor int64, most int, isAck bool, now time.T
 			break
 		}
 		batch = append(batch, o)
-		if p := o.Phases; r.wantsPhases && p != nil && p.DeliveredUs == 0 { // nil: the job was over, or a client says so
+		if p := o.Phases; r.wantsPhases && p != nil && p.DeliveredUs == 0 { // nil: the job was over, or is shared
 			p.DeliveredUs = now.Sub(r.receivedAt).Microseconds()
 		}
 	}

@@ -514,7 +514,7 @@ func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.
 			asked = h.peers.listPresent()
 		}
 	}
-	// The first positive answer ends the search. The other questions may outlast this call, and so they must not use the
+	// The first positive answer ends the search. The other questions may outlast this call. So they must not use the
 	// visitor, who makes another call by then.
 	asking := context.WithValue(h.ctx, visitorKey{}, &visitor{client: clientOf(ctx), caller: callerOf(ctx)})
 	owner, err := findAmongPeers(asking, asked, job.Id)
