@@ -247,7 +247,8 @@ struct Job {
   // Several clients may have the job. The frontend keeps fetched outcomes for the other clients, as far as
   // memory allows. If several clients submit the job, each sends a resubmission, the first one with an empty
   // previous_owner. Then the frontend asks all other frontends for the job, and leaves a new job to the
-  // frontend that the id decides. An older frontend asks only for the previous owner.
+  // frontend that the id decides. An older frontend takes the new job itself, so two clients at two frontends
+  // may start the job twice if they submit at the same moment.
   18: bool shared = false,
   // How long the job goes on without a call of Events, if longer than the frontend's client grace time. The
   // frontend limits the time. An older frontend keeps to its client grace time.
