@@ -203,6 +203,11 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendBool(appendUint(beginMsg(b, kindPing), m.Seq), m.Matrix)
 	case Probe:
 		b = appendBool(appendUint(beginMsg(b, kindProbe), m.Seq), m.Matrix)
+		x := m.Asker
+		if b = appendBool(b, x != nil); x != nil {
+			b = appendInt32(appendString(b, x.Tenant), x.Priority)
+			b = appendStanding(appendBool(appendDemand(b, x.Demand), x.Long), x.Standing)
+		}
 	case Common:
 		b = append(beginMsg(b, kindCommon), m.Job[:]...)
 		b = appendUint(b, uint64(m.Number))
@@ -237,7 +242,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendPlaces(b, m.First, m.Count)
 		b = appendUint(b, uint64(m.Ahead))
 		b = appendLoad(b, &m.Load)
-		b = appendDuration(b, m.Wait)
+		b = appendShares(appendDuration(b, m.Wait), &m.Load)
 	case Started:
 		b = beginMsg(b, kindStarted)
 		b = appendAttempt(b, m.Attempt)
@@ -245,7 +250,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = append(b, m.Job[:]...)
 		b = appendUint(b, uint64(m.Task))
 		b = appendDuration(b, m.Ran)
-		b = appendLoad(b, &m.Load)
+		b = appendShares(appendLoad(b, &m.Load), &m.Load)
 	case Ready:
 		b = beginMsg(b, kindReady)
 		b = appendUint(b, uint64(m.Res))
@@ -253,7 +258,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendDuration(b, m.Waited)
 		b = appendDuration(b, m.Expiry)
 		b = appendDuration(b, m.Early)
-		b = appendLoad(b, &m.Load)
+		b = appendShares(appendLoad(b, &m.Load), &m.Load)
 	case *Finished:
 		b = beginMsg(b, kindFinished)
 		b = appendAttempt(b, m.Attempt)
@@ -288,7 +293,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 				b = appendDuration(b, d)
 			}
 		}
-		b = appendBool(b, m.DiskFailed)
+		b = appendShares(appendBool(b, m.DiskFailed), &m.Load)
 	case Refused:
 		b = beginMsg(b, kindRefused)
 		b = appendPlaces(b, m.First, m.Count)
@@ -296,7 +301,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = append(b, byte(m.Reason))
 		b = appendDuration(b, m.RetryAfter)
 		b = appendLoad(b, &m.Load)
-		b = appendDuration(b, m.Knows)
+		b = appendShares(appendDuration(b, m.Knows), &m.Load)
 	case Evicted:
 		b = appendPlaces(beginMsg(b, kindEvicted), m.First, m.Count)
 		b = append(b, byte(m.Reason))
@@ -304,7 +309,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 		b = appendRanges(beginMsg(b, kindGone), m.Places)
 		b = appendAttempts(b, m.Attempts)
 	case Load:
-		b = appendLoad(beginMsg(b, kindLoad), &m)
+		b = appendShares(appendLoad(beginMsg(b, kindLoad), &m), &m)
 	case Drain:
 		b = beginMsg(b, kindDrain)
 	case Cache:
@@ -321,7 +326,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 			p := &m.Progress[i]
 			b = appendDuration(appendUint(appendAttempt(b, p.Attempt), uint64(p.Done)), p.Left)
 		}
-		b = appendUint(b, uint64(m.Pace))
+		b = appendShares(appendUint(b, uint64(m.Pace)), &m.Load)
 	case Claimed:
 		b = beginMsg(b, kindClaimed)
 		b = append(b, m.Job[:]...)
@@ -554,7 +559,14 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindPing:
 			msgs = append(msgs, Ping{Seq: r.readUint("seq"), Matrix: r.readBool("matrix")})
 		case kindProbe:
-			msgs = append(msgs, Probe{Seq: r.readUint("seq"), Matrix: r.readBool("matrix")})
+			m := Probe{Seq: r.readUint("seq"), Matrix: r.readBool("matrix")}
+			if r.hasMore() && r.readBool("asker") {
+				m.Asker = &Asker{
+					Tenant: r.readName("tenant"), Priority: r.readInt32("priority"), Demand: r.readDemand("demand"),
+					Long: r.readBool("long"), Standing: r.readStanding(),
+				}
+			}
+			msgs = append(msgs, m)
 		case kindCommon:
 			msgs = append(msgs, Common{Job: r.readJob("job"), Number: r.readUint32("number"),
 				Payload: r.readBytes("payload", MaxBlob)})
@@ -579,17 +591,22 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			if r.hasMore() {
 				m.Wait = r.readDuration("wait")
 			}
+			r.readLoadShares(&m.Load)
 			msgs = append(msgs, m)
 		case kindStarted:
-			msgs = append(msgs, Started{
+			m := Started{
 				Attempt: r.readAttempt("attempt"), Res: ResID(r.readUint("res")), Job: r.readJob("job"),
 				Task: TaskIndex(r.readUint32("task")), Ran: r.readDuration("ran"), Load: r.readLoad(),
-			})
+			}
+			r.readLoadShares(&m.Load)
+			msgs = append(msgs, m)
 		case kindReady:
-			msgs = append(msgs, Ready{
+			m := Ready{
 				Res: r.readRes("res"), Turn: Turn(r.readUint32("turn")), Waited: r.readDuration("waited"),
 				Expiry: r.readDuration("expiry"), Early: r.readDuration("early"), Load: r.readLoad(),
-			})
+			}
+			r.readLoadShares(&m.Load)
+			msgs = append(msgs, m)
 		case kindFinished:
 			m := resultPool.Of(&d.lentResults).New()
 			r.readFinished(m)
@@ -603,6 +620,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			if r.hasMore() {
 				m.Knows = r.readDuration("knows")
 			}
+			r.readLoadShares(&m.Load)
 			msgs = append(msgs, m)
 		case kindEvicted:
 			first, count := r.readPlaces(1)
@@ -610,7 +628,9 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 		case kindGone:
 			msgs = append(msgs, Gone{Places: r.readRanges("places"), Attempts: r.readAttempts("attempts")})
 		case kindLoad:
-			msgs = append(msgs, r.readLoad())
+			m := r.readLoad()
+			r.readLoadShares(&m)
+			msgs = append(msgs, m)
 		case kindDrain:
 			msgs = append(msgs, Drain{})
 		case kindCache:
@@ -620,6 +640,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			if r.hasMore() {
 				m.Expect, m.Progress, m.Pace = r.readExpects(), r.readProgress(), r.readUint32("pace")
 			}
+			r.readLoadShares(&m.Load)
 			msgs = append(msgs, m)
 		case kindClaimed:
 			msgs = append(msgs, Claimed{Job: r.readJob("job"), Generation: r.readGeneration(),
@@ -893,6 +914,7 @@ func (r *reader) readFinished(m *Finished) {
 	if r.hasMore() {
 		m.DiskFailed = r.readBool("disk failed")
 	}
+	r.readLoadShares(&m.Load)
 }
 
 func (r *reader) readExpects() []Expect {
@@ -922,6 +944,21 @@ func (r *reader) readProgress() []Progress {
 
 func (r *reader) readReason() Reason {
 	return Reason(r.readEnum("reason", byte(QueueFull), byte(len(reasonNames)-1)))
+}
+
+// appendShares appends the shares of the load's matrix, as the last field of a message.
+func appendShares(b []byte, l *Load) []byte {
+	if l.Matrix == nil {
+		return b
+	}
+	return AppendShares(b, &l.Matrix.Shares)
+}
+
+// readLoadShares reads the shares of the load's matrix, the last field of a message.
+func (r *reader) readLoadShares(l *Load) {
+	if l.Matrix != nil && r.hasMore() {
+		r.readShares("load.shares", &l.Matrix.Shares)
+	}
 }
 
 func (r *reader) readLoad() Load {

@@ -135,7 +135,7 @@ func fillValue(t *rapid.T, v reflect.Value, path string) {
 	case JobID:
 		v.Set(reflect.ValueOf(drawJobID(t)))
 		return
-	case *Context:
+	case *Context, *Asker:
 		if rapid.Bool().Draw(t, path) {
 			v.Set(reflect.New(v.Type().Elem()))
 			fillValue(t, v.Elem(), path)
@@ -145,6 +145,10 @@ func fillValue(t *rapid.T, v reflect.Value, path string) {
 		if rapid.Bool().Draw(t, path) {
 			m := newGrid(func(int, int) Wait { return Wait(rapid.Uint32().Draw(t, path)) })
 			m.Capacity = Demand{drawAmount[Millicores](t, path), drawAmount[MiB](t, path)}
+			m.Shares.Under = shareFrom(rapid.Byte().Draw(t, path))
+			for range rapid.IntRange(0, MaxTenantShares).Draw(t, path) {
+				m.Shares.Set(TenantCode(rapid.Uint16Min(1).Draw(t, path)), shareFrom(rapid.Byte().Draw(t, path)))
+			}
 			v.Set(reflect.ValueOf(m))
 		}
 		return
@@ -328,6 +332,7 @@ func olderLengths(m Msg) []int {
 		}
 		return ls
 	}
+	shares := func(l *Load) int { return len(appendShares(nil, l)) }
 	const none, regular = 1, 3 // length of an absent context, and of a regular standing with Guarded
 	switch m := m.(type) {
 	case Reserve:
@@ -342,7 +347,17 @@ func olderLengths(m Msg) []int {
 		m.Tenant = ""
 		return []int{fields(m) - 2*none}
 	case Queued:
+		wait := fields(m) - shares(&m.Load)
 		m.Wait = 0
+		return []int{wait, fields(m) - shares(&m.Load) - none}
+	case Started:
+		return []int{fields(m) - shares(&m.Load)}
+	case Ready:
+		return []int{fields(m) - shares(&m.Load)}
+	case Load:
+		return []int{fields(m) - shares(&m)}
+	case Probe:
+		m.Asker = nil
 		return []int{fields(m) - none}
 	case Bind:
 		m.Launch.Context, m.Bundle = nil, bare(m.Bundle)
@@ -358,18 +373,20 @@ func olderLengths(m Msg) []int {
 	case Restamp:
 		return []int{fields(m) - len(appendAttempt(nil, m.Attempt))}
 	case *Finished:
-		old := *m
-		disk := fields(&old) - none
+		old, load := *m, shares(&m.Load)
+		disk := fields(&old) - none - load
 		old.Waits = Waits{}
-		waits := fields(&old) - 2*none
+		waits := fields(&old) - 2*none - load
 		old.Code, old.Detail, old.Retry, old.Outputs = "", nil, Anywhere, nil
-		return []int{disk, waits, fields(&old) - 3*none}
+		return []int{disk + none, disk, waits, fields(&old) - 3*none - load}
 	case Refused:
+		knows := fields(m) - shares(&m.Load)
 		m.Knows = 0
-		return []int{fields(m) - none}
+		return []int{knows, fields(m) - none - shares(&m.Load)}
 	case Pong:
+		pace := fields(m) - shares(&m.Load)
 		m.Expect, m.Progress, m.Pace = nil, nil, 0
-		return []int{fields(m) - 3*none}
+		return []int{pace, fields(m) - 3*none - shares(&m.Load)}
 	}
 	return nil
 }
@@ -800,6 +817,9 @@ var (
 			}
 			m.Short[i] = 1
 		}
+		m.Shares.Under = 64 << 8
+		m.Shares.Set(CodeOf("ads/etl"), 1<<8)
+		m.Shares.Set(CodeOf("web"), 0)
 		return m
 	}()
 
@@ -827,7 +847,10 @@ var (
 		Ack{Attempts: []AttemptID{goldenAttempt, {Frontend: 1, Seq: 1}}, Disowned: true},
 		Sync{Next: 103, Live: []Range{{1, 2}, {9, 1}}, Attempts: []AttemptID{goldenAttempt}},
 		Ping{Seq: 11, Matrix: true},
-		Probe{Seq: 12, Matrix: true},
+		Probe{Seq: 12, Matrix: true, Asker: &Asker{
+			Tenant: "ads/etl", Priority: 5, Demand: Demand{CPU: 1500, Mem: 300}, Long: true,
+			Standing: Standing{Class: Spare, Due: 1, Left: 2, Age: 3},
+		}},
 		Welcome{
 			Speaks: Dialect{6, 7, 5}, Epoch: 9, Worker: "w1", Incarnation: 0xfedcba9876543210, Host: "rack1-host1",
 			Rack:     "rack1",

@@ -43,6 +43,9 @@ type WaitMatrix struct {
 	// Short[i] is the wait of a short task of up to the i-th step of CPU and memory. Short tasks may use the whole
 	// worker. Invariant: no wait falls.
 	Short [MatrixSide]Wait
+	// Shares give the part of a wait that tasks of a tenant wait. Cells and Short are the waits of a task that
+	// comes after all others.
+	Shares Shares
 }
 
 // Wait returns the expected wait of a long task of demand d: the wait in the smallest cell that holds d, NeverFits

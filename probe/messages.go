@@ -297,6 +297,18 @@ type Ping struct {
 type Probe struct {
 	Seq    uint64
 	Matrix bool // the Load must carry the wait matrix
+	// Asker, with Matrix, is the task to be placed. The matrix must have the exact share of its tenant. A worker of an
+	// older version ignores Asker.
+	Asker *Asker
+}
+
+// Asker is a task that may be bound early.
+type Asker struct {
+	Tenant   string
+	Priority int32
+	Demand   Demand
+	Long     bool // as in Enqueue
+	Standing Standing
 }
 
 // Welcome answers a good Hello.

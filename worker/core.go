@@ -320,6 +320,7 @@ type Core struct {
 	averages       averages
 	paces          paces
 	forecast       forecast
+	shares         shares
 	gaps           []*place   // scratch of findGaps
 	victims        []*attempt // scratch of preemptSpare
 	shortPartOnly  bool       // the gap of seekGap is for short tasks in the short part only
@@ -622,12 +623,12 @@ func (c *Core) receiveMsg(l *link, msg probe.Msg, now time.Time, acts []Action) 
 		return c.syncLink(l, &m, now, acts)
 	case probe.Ping:
 		return c.sendMsg(l, probe.Pong{
-			Seq: m.Seq, Load: c.loadWithMatrix(m.Matrix, now), Expect: c.expectedWaits(l, now),
+			Seq: m.Seq, Load: c.loadWithMatrix(m.Matrix, nil, now), Expect: c.expectedWaits(l, now),
 			Progress: c.linkProgress(l, now),
 			Pace:     uint32(1000 * c.currentPace(now)),
 		}, acts)
 	case probe.Probe:
-		load := c.loadWithMatrix(m.Matrix, now)
+		load := c.loadWithMatrix(m.Matrix, m.Asker, now)
 		load.Seq = m.Seq
 		return c.sendMsg(l, load, acts)
 	case probe.Common:
@@ -657,11 +658,12 @@ func (c *Core) Load() probe.Load {
 	}
 }
 
-// loadWithMatrix returns Load, with the wait matrix if matrix is set.
-func (c *Core) loadWithMatrix(matrix bool, now time.Time) probe.Load {
+// loadWithMatrix returns Load, with the wait matrix if matrix is set. The matrix has the exact share of the asker's
+// tenant, if asker is not nil.
+func (c *Core) loadWithMatrix(matrix bool, asker *probe.Asker, now time.Time) probe.Load {
 	load := c.Load()
 	if matrix {
-		m := c.Matrix(now)
+		m := c.matrixFor(asker, probe.MaxTenantShares, now)
 		load.Matrix = &m
 	}
 	return load

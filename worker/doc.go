@@ -46,6 +46,7 @@
 //	What does a turn cost its tenant?                     fair.go, place.TurnCost
 //	When may a later place fill a gap?                    plan.go, Core.findGaps
 //	How long would a task wait here?                      plan.go, Core.Matrix
+//	How long would a task of this tenant wait here?       shares.go, Core.writeShares
 //	When is spare work stopped?                           spare.go, Core.preemptForRegular
 //	When are slots closed to long tasks?                  shortpart.go, Core.noteShortArrival
 //	Why does the worker refuse a task?                    places.go, Core.whyCannotRun

@@ -43,10 +43,15 @@ func (f *fair) closeAccount(t *tenant) { f.Close(&t.account) }
 func (f *fair) setWeights(t *tenant, weights []uint32) { f.SetWeights(&t.account, weights) }
 
 func (f *fair) addPlace(p *place) {
+	f.setSortKey(p)
+	f.Push(&p.queueTenant.account, p)
+}
+
+// setSortKey ranks p among the places of its tenant.
+func (f *fair) setSortKey(p *place) {
 	if p.sortKey = -float64(p.priority); f.byWorkLeft {
 		p.sortKey = float64(p.workLeft)
 	}
-	f.Push(&p.queueTenant.account, p)
 }
 
 func (f *fair) removePlace(p *place) { f.Remove(&p.queueTenant.account, p) }
@@ -64,6 +69,13 @@ func (f *fair) chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) 
 	}
 	return bill{f.ChargeUse(&t.account, d, expected), f.queue}
 }
+
+func (f *fair) newNewcomer(x *place) newcomer {
+	f.setSortKey(x)
+	return newcomer{x, f.NewNewcomer(x.tenant, x)}
+}
+
+func (f *fair) comesNext(n *newcomer, _ *place) bool { return f.ComesNext(&n.turn) }
 
 // inOrder lets the tenants take turns in the same order as nextPlace. Tenants, or paths with the same parent, beyond
 // planDepth come after the planned part, and are left out.

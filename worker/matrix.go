@@ -212,6 +212,16 @@ func (f *forecast) writeMatrix(m *probe.WaitMatrix, alwaysOpen probe.Demand) {
 	}
 }
 
+// waitFor returns the wait until there is room for good, like writeMatrix, for a task with these needs.
+func (f *forecast) waitFor(needs room) time.Duration {
+	for k := len(f.spans) - 2; k >= 0; k-- {
+		if !needs.fitsIn(f.spans[k].free) {
+			return f.spans[k+1].at
+		}
+	}
+	return 0
+}
+
 // shortWaits returns the waits of short tasks, until enough room stays free for good. Short tasks may use the
 // short part.
 func (f *forecast) shortWaits() (waits [probe.MatrixSide]probe.Wait) {

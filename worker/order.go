@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	fairness "github.com/phoebe-sched/phoebe/probe/fair"
 )
 
 // Order is the policy for the order of the queue.
@@ -57,6 +58,11 @@ type policy interface {
 	nextPlace(now time.Time) *place
 	// inOrder yields the places in the expected order of their turns, if no place comes or goes until then.
 	inOrder(now time.Time) iter.Seq[*place]
+	// comesNext reports whether n, which would come now, would have its turn before p. It is called while inOrder yields
+	// p.
+	comesNext(n *newcomer, p *place) bool
+	// newNewcomer returns a newcomer for the place x, which is in no queue.
+	newNewcomer(x *place) newcomer
 	// allPlaces yields the places in no particular order.
 	allPlaces() iter.Seq[*place]
 
@@ -69,6 +75,12 @@ type policy interface {
 	chargeTurn(p *place)
 	// chargeAttempt charges a tenant for an attempt without a place in the queue.
 	chargeAttempt(t *tenant, d probe.Demand, expected time.Duration) bill
+}
+
+// newcomer stands for a place that would come now, to be found in the order of a queue.
+type newcomer struct {
+	place *place
+	turn  fairness.Newcomer[*place] // of policies with accounts
 }
 
 // unpaid is the part of a policy without accounts.

@@ -110,24 +110,32 @@ func (c *Core) beginForecast(now time.Time) *forecast {
 	return f
 }
 
-// Matrix returns the expected wait for room of a long task that comes at now. With a hundred entries in the queue,
-// Matrix takes some 20 us, and never more than some 100 us. Matrix changes nothing that Step depends on. Like Step,
-// Matrix is not for concurrent use.
-func (c *Core) Matrix(now time.Time) probe.WaitMatrix {
+// Matrix returns the expected wait for room of a long task that comes at now, and the shares of tenants (shares.go).
+// With a hundred entries in the queue, Matrix takes some 20 us, and never more than some 100 us. Matrix changes nothing
+// that Step depends on. Like Step, Matrix is not for concurrent use.
+func (c *Core) Matrix(now time.Time) probe.WaitMatrix { return c.matrixFor(nil, gossipedTenants, now) }
+
+// matrixFor returns Matrix with the shares of at most the given number of tenants. If asker is not nil, the share of
+// the asker's tenant is exact.
+func (c *Core) matrixFor(asker *probe.Asker, tenants int, now time.Time) probe.WaitMatrix {
 	f := c.beginForecast(now)
 	rest, n := c.queue.backlog, 0
+	c.beginShares(asker)
 	for p := range c.queue.inOrder(now) {
 		if n++; n > planDepth {
 			break
 		}
+		c.foresee(p)
 		rest.countPlace(p, -1)
 		f.planEntry(p.neededRoom(), p.filesExpectedIn(now), c.placeCost(p))
+		c.countPlanned(p)
 	}
 	if c.queue.len() > planDepth {
 		f.planRest(rest.expectedWork(c.averages.runTime, c.averages.bindChance))
 	}
 	var m probe.WaitMatrix
 	f.writeMatrix(&m, c.alwaysOpen)
+	c.writeShares(&m, tenants)
 	return m
 }
 

@@ -36,7 +36,8 @@ type kind struct {
 // tenant is a tenant's part of a queue.
 type tenant struct {
 	name       string
-	placeCount int    // in the queue
+	placeCount int // in the queue
+	planned    planned
 	cpuUse     cpuUse // of its running short tasks
 	account
 }

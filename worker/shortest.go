@@ -2,6 +2,7 @@ package worker
 
 import (
 	"iter"
+	"math"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe/pq"
@@ -20,6 +21,12 @@ type arrival struct{ *place }
 
 func (a arrival) Before(b arrival) bool { return a.seq < b.seq }
 func (a arrival) Pos() *int             { return &a.arrivalPos }
+
+// newNewcomer returns a newcomer behind all others, because the run time of a newcomer is not known.
+func (s *shortest) newNewcomer(x *place) newcomer {
+	x.sortKey = math.Inf(1)
+	return newcomer{place: x}
+}
 
 func (s *shortest) addPlace(p *place) {
 	p.sortKey = float64(p.estimate)

@@ -1,6 +1,9 @@
 package fair
 
-import "github.com/phoebe-sched/phoebe/probe/pq"
+import (
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/pq"
+)
 
 // cursor is an account's part of a walk through the tree.
 type cursor[T Item[T]] struct {
@@ -52,7 +55,7 @@ func (t *Tree[T]) InOrder(children int, yield func(T) bool) {
 			c = c.children.Min()
 		}
 		x, _ := c.items.Peek()
-		if !yield(x) {
+		if t.next = c; !yield(x) {
 			return
 		}
 		cost := c.account.turnCost(x.TurnCost())
@@ -90,6 +93,7 @@ func (t *Tree[T]) newCursor(a *Account[T], parent *cursor[T]) *cursor[T] {
 	c := t.cursors[t.cursorsUsed] // reuses the slices of an earlier walk
 	t.cursorsUsed++
 	c.account, c.parent, c.startTag = a, parent, a.startTag
+	a.cursor = c
 	c.items.Start(&a.items)
 	return c
 }
@@ -100,8 +104,69 @@ func (t *Tree[T]) releaseCursors() {
 		for c.children.Len() > 0 {
 			c.children.Remove(c.children.All()[c.children.Len()-1])
 		}
+		c.account.cursor = nil
 		c.account, c.parent, c.hasChildren = nil, nil, false
 		c.items.End()
 	}
-	t.cursorsUsed = 0
+	t.cursorsUsed, t.next = 0, nil
+}
+
+// Newcomer stands in a walk for an item that would come now.
+type Newcomer[T Item[T]] struct {
+	item    T
+	account *Account[T] // of the tenant; or of the next path above with an account
+	isOpen  bool        // account is the tenant's own
+}
+
+// NewNewcomer returns a newcomer of the tenant at path. The item is compared with others of equal rank, and is in no
+// tree.
+func (t *Tree[T]) NewNewcomer(path string, x T) Newcomer[T] {
+	n := Newcomer[T]{item: x, account: &t.root}
+	for above := range probe.TenantPaths(path) {
+		a := t.inner[above]
+		if a == nil || above == path {
+			if own := t.leafAt(above); own != nil {
+				return Newcomer[T]{item: x, account: own, isOpen: above == path}
+			}
+		}
+		if a == nil {
+			break
+		}
+		n.account = a
+	}
+	return n
+}
+
+// ComesNext reports whether n would have its turn before the item that InOrder yields. It is valid only within the
+// function that InOrder calls.
+func (t *Tree[T]) ComesNext(n *Newcomer[T]) bool {
+	x := t.next.firstItem()
+	var below *Account[T] // the part of n's path below the account
+	for a := n.account; ; below, a = a, a.parent {
+		var child *cursor[T] // the part of x's path below the account
+		c := t.next
+		for c != nil && c.account != a {
+			child, c = c, c.parent
+		}
+		if c == nil {
+			continue // the account is not on x's path
+		}
+		start, rival := 0.0, 0.0
+		switch {
+		case child == nil && (n.isOpen || a.parent == nil): // x and n are of the same tenant
+			return n.item.Before(x)
+		case child == nil: // x's tenant would become a parent, with n as a new child beside x
+			start, rival = a.startTag, c.startTag
+		case below == nil:
+			start, rival = a.nextVirtual(), child.startTag
+		case below.cursor != nil:
+			start, rival = below.cursor.startTag, child.startTag
+		default:
+			start, rival = below.nextStart(), child.startTag
+		}
+		if start != rival {
+			return start < rival
+		}
+		return n.item.Before(x)
+	}
 }

@@ -29,6 +29,7 @@ type Tree[T Item[T]] struct {
 	walk        pq.Walk[*Account[T]] // scratch of InOrder
 	cursors     []*cursor[T]
 	cursorsUsed int
+	next        *cursor[T] // of the item that InOrder yields
 }
 
 // Account is the account of a tenant, or of a path with children. A turn costs CPU time divided by the weight,
@@ -50,6 +51,8 @@ type Account[T Item[T]] struct {
 	waiting     pq.Heap[*Account[T]] // children with items
 	virtualTime float64              // of the children: the least service over weight; never goes back
 	lastPayer   *Account[T]          // the child that was charged last
+
+	cursor *cursor[T] // in a walk that has met the account; else nil
 
 	// meanRun is the recent run time of the tenant's tasks without an expected run time. With a constant instead,
 	// the bills would still add up, but only at the end of tasks. Until then a tenant with tasks of minutes would
@@ -238,29 +241,43 @@ func (a *Account[T]) yieldItems(yield func(T) bool) bool {
 // items.
 func (t *Tree[T]) catchUpStart(a *Account[T]) {
 	for ; a.parent != nil && !a.hasItems() && a.openTurns == 0; a = a.parent {
+		a.startTag = a.nextStart()
 		if a.openBills == 0 {
 			a.parent.advanceVirtual()
 		}
-		a.startTag = max(a.startTag, a.parent.virtualTime)
 	}
+}
+
+// nextStart returns the start that catchUpStart would give a now.
+func (a *Account[T]) nextStart() float64 {
+	switch {
+	case a.hasItems() || a.openTurns > 0:
+		return a.startTag
+	case a.openBills > 0:
+		return max(a.startTag, a.parent.virtualTime)
+	}
+	return max(a.startTag, a.parent.nextVirtual())
 }
 
 // advanceVirtual brings virtual time forward to the service that the first waiting child has had. Payments in advance
 // for use still to come do not count as service. Otherwise, if the siblings of a newcomer had just paid for an hour,
 // the newcomer would wait for an hour. But the siblings get most of the hour back if their tasks end early. If no
 // child waits, virtual time follows the last payer, so use that no sibling wanted creates no debt.
-func (parent *Account[T]) advanceVirtual() {
+func (parent *Account[T]) advanceVirtual() { parent.virtualTime = parent.nextVirtual() }
+
+// nextVirtual returns the virtual time that advanceVirtual sets.
+func (parent *Account[T]) nextVirtual() float64 {
 	child := parent.lastPayer
 	if parent.waiting.Len() > 0 {
 		child = parent.waiting.Min()
 	}
 	if child == nil {
-		return
+		return parent.virtualTime
 	}
 	// The child's start, less the payments in advance, plus the use so far.
 	served := child.startTag -
 		(child.paidAhead-(child.useRate*float64(*child.tree.clock)-child.begunSum))/child.weight
-	parent.virtualTime = max(parent.virtualTime, min(child.startTag, served))
+	return max(parent.virtualTime, min(child.startTag, served))
 }
 
 // AmountOwed returns by how much a tenant, or a parent, is ahead of its waiting siblings in service: the largest such

@@ -4,14 +4,14 @@ package mutants
 var probeFair = packageMutants{"probe/fair", []mutant{
 	{
 		"under fair, an absent tenant saves nothing up", "Tree.catchUpStart",
-		"a.startTag = max(a.startTag, a.parent.virtualTime)", "",
+		"a.startTag = a.nextStart()", "",
 	},
 	{
 		"under fair, a tenant pays for what it used", "Bill.Settle",
 		"a.startTag += (float64(used)*float64(b.cpu) - b.paid) / a.weight", "",
 	},
 	{
-		"under fair, no tenant waits for advance payments of others", "Account.advanceVirtual",
+		"under fair, no tenant waits for advance payments of others", "Account.nextVirtual",
 		"min(child.startTag, served)", "max(child.startTag, served)",
 	},
 	{
@@ -37,5 +37,13 @@ var probeFair = packageMutants{"probe/fair", []mutant{
 	{
 		"plans foresee the turns of paths", "Tree.InOrder",
 		"c.startTag += cost / c.account.weight", "c.startTag += cost * 0",
+	},
+	{
+		"under fair, a newcomer's turn is foreseen by the place of its tenant", "Tree.ComesNext",
+		"below.cursor.startTag", "below.startTag",
+	},
+	{
+		"under fair, a newcomer without an account starts at virtual time", "Tree.ComesNext",
+		"a.nextVirtual(), child.startTag", "a.virtualTime, child.startTag",
 	},
 }}

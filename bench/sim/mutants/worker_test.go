@@ -106,7 +106,7 @@ var worker = packageMutants{"worker", []mutant{
 		"n -= c.spareQueue.len()", "",
 	},
 	{
-		"of a tenant's spare places, the job with the least work left goes first", "fair.addPlace",
+		"of a tenant's spare places, the job with the least work left goes first", "fair.setSortKey",
 		"p.sortKey = float64(p.workLeft)", "p.sortKey = 0",
 	},
 	{
@@ -509,7 +509,7 @@ var worker = packageMutants{"worker", []mutant{
 		"cmp.Compare(t.AmountOwed(), u.AmountOwed())", "cmp.Compare(u.AmountOwed(), t.AmountOwed())",
 	},
 	{
-		"under fair, a tenant's own jobs go by priority", "fair.addPlace",
+		"under fair, a tenant's own jobs go by priority", "fair.setSortKey",
 		"p.sortKey = -float64(p.priority)", "",
 	},
 	{

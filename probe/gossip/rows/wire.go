@@ -16,7 +16,7 @@ import (
 //
 //	row = length of the rest | flags | incarnation if hasProfile, else key | seq | age | profile rev | files rev |
 //	      speed in thousandths | finished | failed | [maintenance] | [flaws] | matrix without capacity |
-//	      [profile] | [files]
+//	      [profile] | [files] | [shares of the matrix]
 //
 // Readers ignore bytes behind the known fields, so fields can be appended, as in messages of package probe. An older
 // frontend passes the row on without such fields. Readers refuse unknown flags, because the fields of an unknown flag
@@ -198,6 +198,7 @@ func AppendRow(b []byte, r *Row) []byte {
 			b = binary.LittleEndian.AppendUint64(b, uint64(id))
 		}
 	}
+	b = probe.AppendShares(b, &r.Matrix.Shares)
 	b[at] = flags
 	var size [binary.MaxVarintLen64]byte
 	return slices.Insert(b, at, binary.AppendUvarint(size[:0], uint64(len(b)-at))...)
@@ -262,6 +263,7 @@ func (rd *reader) readFields(r *Row) {
 	if flags&hasFiles != 0 {
 		r.Files = rd.readFiles()
 	}
+	rd.readShares(&r.Matrix)
 	if r.Profile != nil && r.ProfileRev == 0 || r.Files != nil && r.FilesRev == 0 {
 		rd.fail(errRange)
 	}
@@ -276,6 +278,17 @@ func (rd *reader) readMatrix(m *probe.WaitMatrix) {
 		rd.fail(err)
 	}
 	m.Capacity = probe.Demand{}
+}
+
+// readShares reads the shares of m. An older worker sends none.
+func (rd *reader) readShares(m *probe.WaitMatrix) {
+	if rd.err != nil {
+		return
+	}
+	var err error
+	if m.Shares, rd.buf, err = probe.ReadShares(rd.buf); err != nil {
+		rd.fail(err)
+	}
 }
 
 func (rd *reader) readProfile() *Profile {
