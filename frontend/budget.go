@@ -96,6 +96,14 @@ func (c *jobs) coverByTokens(t *task) string {
 		verdict, tenant.name, formatSlots(use), formatSlots(quota))
 }
 
+// isRegularNext reports whether the next task of g, bound early, would be regular: the tenant's tokens cover the task.
+// Other tasks come after all regular tasks at a worker.
+func (c *jobs) isRegularNext(g *group) bool {
+	quota := c.quotas.QuotaOf(g.job.tenant.name).Regular
+	return g.class == probe.Regular && (g.job.Class != Auto || quota == tenants.Unlimited ||
+		g.job.tenant.used.coveredUse()+g.tokenCost() <= quota)
+}
+
 // coveredUse returns the use by tasks at workers that are not spare.
 func (u *usage) coveredUse() int64 { return u.atLevel[levelAtWorker] - u.spareUse }
 

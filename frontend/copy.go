@@ -98,10 +98,11 @@ func (c *ledger) commitCopy(t *task, choice *estimate.Decision, now time.Time, a
 	c.Stats.Copies++
 	if x := t.long; x != nil {
 		short := at.R < x.spec.LongFrom
-		c.view.NotePromise(w.Worker, view.Promise{
-			Attempt: a.id, Res: a.res, Demand: t.spec.Demand, Short: short, Run: at.R,
-		})
-		c.view.OccupyMatrix(w.Worker, t.spec.Demand, short, at.R)
+		p := view.Promise{
+			Attempt: a.id, Res: a.res, Demand: t.spec.Demand, Short: short, Run: at.R, Tenant: t.group.job.tenant.code,
+		}
+		c.view.NotePromise(w.Worker, p)
+		c.view.OccupyMatrix(w.Worker, p)
 	} else {
 		c.view.Occupy(w.Worker, t.spec.Demand, 1)
 	}

@@ -28,8 +28,9 @@
 //
 // In mode auto, tasks that are long, or need files or much data, go another way. Package estimate estimates where
 // each task would be done first. The estimates use the wait matrices that workers report when asked, and that gossip
-// brings ([Heard]). The task is bound early, to that worker. If several tasks are due together, the batch is matched
-// with workers, each task with one worker. Sampling avoids workers busy with long tasks.
+// brings ([Heard]). A matrix has shares, because tenants take turns at workers: the task's tenant may wait for a small
+// part of the wait behind all tasks. The task is bound early, to that worker. If several tasks are due together, the
+// batch is matched with workers, each task with one worker. Sampling avoids workers busy with long tasks.
 //
 // [Core.Explain] returns the way that a task went, with the reason: the candidates with their terms, or the workers
 // sampled.

@@ -246,6 +246,7 @@ func (s *seat) Links() *list.Node[*seat] { return &s.node }
 // could use up what others need: at admission, in pending tasks, and in the room that workers are believed to have.
 type tenant struct {
 	name          string
+	code          probe.TenantCode
 	parent        *tenant         // the tenant with a path one part shorter; nil: a topmost tenant
 	weights       []uint32        // of the parts of the path, the topmost first; nil: not known
 	jobs          int             // under way, of the tenant and of the tenants below

@@ -116,7 +116,7 @@ func (c *planner) askMatrices(now time.Time, acts []Action) []Action {
 			if w := c.workers[key]; len(b.asked) < maxAsked && w.mayAskMatrix(now) {
 				w.awaitMatrix()
 				b.asked = append(b.asked, key)
-				acts = c.askMatrix(w, now, acts)
+				acts = c.askMatrix(w, x.task, now, acts)
 			}
 		}
 	}
@@ -153,12 +153,25 @@ func (c *planner) doubtfulWorkers(x *longTask, tasks int, now time.Time) []int32
 // mayAskMatrix reports whether w may be asked for its matrix now.
 func (w *worker) mayAskMatrix(now time.Time) bool { return w.Up() && !now.Before(w.earliestMatrixAsk) }
 
-// askMatrix asks w for its matrix.
-func (c *planner) askMatrix(w *worker, now time.Time, acts []Action) []Action {
+// askMatrix asks w for its matrix, to place t.
+func (c *planner) askMatrix(w *worker, t *task, now time.Time, acts []Action) []Action {
 	w.askNotBefore(now.Add(askAgain))
 	w.noteMatrixAsked()
 	c.Stats.Asked++
-	return append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true}})
+	return append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true, Asker: t.asAsker(w, now)}})
+}
+
+// asAsker returns what w must know to answer for t exactly; nil: t would come after all others.
+func (t *task) asAsker(w *worker, now time.Time) *probe.Asker {
+	j, spec := t.group.job, &t.long.spec
+	if spec.Tenant == 0 {
+		return nil
+	}
+	long := spec.Work.Mean >= spec.LongFrom
+	return &probe.Asker{
+		Tenant: j.Tenant, Priority: j.Priority, Demand: t.group.demandAt(w.Worker, long), Long: long,
+		Standing: t.group.standingFor(t.group.class, now),
+	}
 }
 
 // matchBatch places a batch of due tasks. Tenants take turns, and the tasks of a tenant in a batch have the same

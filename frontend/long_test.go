@@ -279,6 +279,60 @@ func TestLearning(t *testing.T) {
 	}
 }
 
+// The wait of the asking tenant decides where a long task goes: a worker may be busy for one tenant, and have its next
+// turn for another. A task beyond its tenant's tokens comes after all others.
+func TestWaitsByTenant(t *testing.T) {
+	tell := func(f *fleet) {
+		f.tellWait(0, 10*time.Second, probe.Load{})
+		f.tellWait(1, 3*time.Second, probe.Load{})
+		m := flatMatrix(f.size, 10*time.Second)
+		m.Shares.Under = probe.ShareOf(probe.WaitOf(time.Second), probe.WaitOf(10*time.Second))
+		m.Shares.Set(probe.CodeOf("bully"), 0)
+		f.step(frameFrom(0, probe.Load{Matrix: m}))
+	}
+	for _, c := range []struct {
+		tenant string
+		class  Class
+		worker Worker
+		wait   time.Duration
+	}{
+		{"bully", Auto, 1, 3 * time.Second}, {"polite", Auto, 0, time.Second}, {"poor", Auto, 0, time.Second},
+		{"polite", Spare, 1, 3 * time.Second},
+	} {
+		f := newFleet(t, 2, 8, Config{Estimate: estimate.Config{Jitter: -1}})
+		f.step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "*", Tokens: 100}, {Path: "poor", Tokens: 1}})})
+		tell(f)
+		j := jobWith("x", Task{Estimate: 5 * time.Second})
+		j.Tenant, j.Class, j.Mode = c.tenant, c.class, estimate.Estimate
+		ws, _ := sentEnqueues(f.step(Submit{j}))
+		if len(ws) != 1 || ws[0] != c.worker {
+			t.Errorf("a task of %s went to %v, want worker %d", c.tenant, ws, c.worker)
+			continue
+		}
+		if w := f.core.Explain(j.ID, 0)[0].Choice.Choice().W; w < c.wait || w > c.wait+c.wait/20 {
+			t.Errorf("a task of %s is told to wait for %v, want %v", c.tenant, w, c.wait)
+		}
+		tell(f)
+		j = jobWith("y", Task{Estimate: 5 * time.Second})
+		j.Tenant, j.Class, j.Mode = c.tenant, c.class, estimate.Estimate
+		if ws, _ = sentEnqueues(f.step(Submit{j})); c.tenant == "poor" && (len(ws) != 1 || ws[0] != 1) {
+			t.Errorf("a task beyond the tokens of %s went to %v", c.tenant, ws)
+		}
+	}
+
+	f := newFleet(t, 1, 8, Config{})
+	j := jobWith("x", Task{Estimate: 5 * time.Second})
+	j.Tenant, j.Priority = "polite", 3
+	for _, a := range f.step(Submit{j}) {
+		if s, ok := a.(Send); ok {
+			want := probe.Asker{Tenant: "polite", Priority: 3, Demand: probe.Slot, Long: true}
+			if m, ok := s.Msg.(probe.Probe); !ok || m.Asker == nil || *m.Asker != want {
+				t.Errorf("the worker is asked by %+v", s.Msg)
+			}
+		}
+	}
+}
+
 // If hints of a function were wrong by a factor above two, hints of later jobs are corrected, on both paths.
 // Before that, and with better hints, the hint counts.
 func TestWrongHints(t *testing.T) {

@@ -135,11 +135,12 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 		c.noteDebtor(x.task.group.job.tenant)
 	}
 	if a.class == probe.Regular { // spare and yielded work does not delay regular work
-		c.view.NotePromise(w.Worker, view.Promise{
+		p := view.Promise{
 			Attempt: a.id, Res: a.res, Demand: x.spec.Demand, Short: short, Run: x.run,
-		})
-		if known {
-			c.view.OccupyMatrix(w.Worker, x.spec.Demand, short, x.run)
+			Tenant: x.task.group.job.tenant.code,
+		}
+		if c.view.NotePromise(w.Worker, p); known {
+			c.view.OccupyMatrix(w.Worker, p)
 		}
 	}
 	if x.task.heldFor > 0 {

@@ -344,7 +344,7 @@ func (c *planner) askNewerMatrices(a *attempt, choice *estimate.Decision, now ti
 	for i := range choice.Candidates {
 		candidate := &choice.Candidates[i]
 		if w := c.workers[candidate.Worker]; w != a.w && isOld(candidate) && w.mayAskMatrix(now) {
-			acts = c.askMatrix(w, now, acts)
+			acts = c.askMatrix(w, a.task, now, acts)
 		}
 	}
 	return acts
@@ -355,7 +355,7 @@ func (c *planner) askNewerMatrices(a *attempt, choice *estimate.Decision, now ti
 func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Action {
 	for _, key := range c.doubtfulWorkers(t.long, 1, now) { // 1: a copy is placed alone, not in a batch
 		if w := c.workers[key]; w != t.attempt.w && w.mayAskMatrix(now) {
-			acts = c.askMatrix(w, now, acts)
+			acts = c.askMatrix(w, t, now, acts)
 		}
 	}
 	return acts

@@ -396,6 +396,10 @@ func (c *jobs) updateWork(x *longTask) {
 	if !x.mayUseAll {
 		x.spec.LongFrom = c.cfg.LongTask
 	}
+	x.spec.Tenant = 0
+	if c.isRegularNext(g) {
+		x.spec.Tenant = g.job.tenant.code
+	}
 }
 
 // takeDue takes a due task, to be placed now. The tenant is charged for the turn. The caller settles the bill in the

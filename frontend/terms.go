@@ -17,7 +17,7 @@ func (c *jobs) ensureTenant(name string) (t *tenant) {
 	for path := range probe.TenantPaths(name) {
 		above := t
 		if t = c.tenants[path]; t == nil {
-			t = &tenant{name: path, parent: above, weights: c.terms.Weights(path)}
+			t = &tenant{name: path, code: probe.CodeOf(path), parent: above, weights: c.terms.Weights(path)}
 			c.tenants[path] = t
 		}
 	}

@@ -175,6 +175,60 @@ func TestLongBully(t *testing.T) {
 	}
 }
 
+// A tenant with nothing at the workers is promised the wait for its own turn, although the workers' queues are full of
+// tasks of another tenant, whose jobs are at another frontend.
+func TestPromiseBesideBully(t *testing.T) {
+	f := startFleet(t, 2, 2, nil, []string{"--slots", "2"})
+	at := func(i int) *client.Client { return newClient(t, f.frontendAddrs[i]) }
+	bully, polite := at(0), at(1)
+	job := func(tenant, run string, tasks int) client.Job {
+		estimate, err := time.ParseDuration(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := client.Job{Tenant: tenant, Mode: client.EstimateMode, Tasks: make([]client.Task, tasks)}
+		for i := range j.Tasks {
+			j.Tasks[i] = client.Task{Function: "sleep", Payload: []byte(run), Estimate: estimate}
+		}
+		return j
+	}
+	running, err := bully.Submit(t.Context(), job("bully", "2s", 400))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = bully.Cancel(context.WithoutCancel(t.Context()), running.Handle(), "the test ends") }()
+	waitUntil(t, func() error {
+		fleet, err := polite.Cluster(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, w := range fleet.Workers {
+			if w.Queued < 150 {
+				return fmt.Errorf("%d tasks are queued at %s", w.Queued, w.Name)
+			}
+		}
+		return nil
+	})
+	own, err := polite.Submit(t.Context(), job("polite", "100ms", 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for outcome, err := range own.Results() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := polite.Explain(t.Context(), own.Handle(), outcome.Task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range x.Decisions[len(x.Decisions)-1].Candidates {
+			if c.W > 20*time.Second { // behind the bully's tasks, 150 s
+				t.Errorf("task %d was promised a wait of %v at %s", outcome.Task, c.W, c.Worker)
+			}
+		}
+	}
+}
+
 // runOpenLoop runs the jobs of a tenant at their times. It returns the response times of jobs without a refusal,
 // and the number of refused jobs.
 func runOpenLoop(t *testing.T, c *client.Client, tenant string,

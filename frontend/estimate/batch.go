@@ -123,5 +123,6 @@ func (f *Fleet) delayOfSecond(t *Task, c *Candidate) time.Duration {
 	if both == probe.NeverFits {
 		return c.R
 	}
+	both = f.Get(c.Worker).Matrix.Shares.For(t.Tenant).PartOf(both)
 	return min(max(both.Duration()-c.W, 0), c.R)
 }

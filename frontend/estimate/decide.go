@@ -19,6 +19,8 @@ type Task struct {
 	Inputs []Input
 	Files  []File
 	Pool   Pool // workers that may run the task; nil: all
+	// Tenant is the tenant whose waits count; 0: the task comes after all others.
+	Tenant probe.TenantCode
 	// LongFrom is the run time from which workers treat the task as long. A long task may use only the part of a
 	// worker that is open to long tasks. 0: the task is long.
 	LongFrom time.Duration
@@ -41,7 +43,7 @@ func (t *Task) isShort() bool { return t.Work.Mean < t.LongFrom }
 // fleet has no room. If the fleet has no matrix of the worker, the task need not wait.
 func (f *Fleet) MustWait(t *Task, key int32) bool {
 	row := f.Get(key)
-	return row == nil || row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.isShort()) > 0
+	return row == nil || row.Matrix != nil && tenantWait(row.Matrix, t.Demand, t.isShort(), t.Tenant) > 0
 }
 
 // Input is data read by a task. Without copies, the task reads it across racks wherever the task runs.
@@ -340,7 +342,8 @@ func (f *Fleet) estimateAt(t *Task, row *serverRow, now time.Time) Candidate {
 
 	c.Age = max(now.Sub(row.Heard), 0)
 	c.Steps = ageSteps(c.Age, f.cfg.Fresh)
-	c.W = pessimisticWait(row.Matrix, t.Demand, c.R < t.LongFrom, c.Steps).Duration()
+	c.W = row.Matrix.Shares.For(t.Tenant).PartOf(
+		pessimisticWait(row.Matrix, t.Demand, c.R < t.LongFrom, c.Steps)).Duration()
 
 	c.E = addTerms(addTerms(c.I, c.W), c.R)
 	c.Psucc = f.survivalChance(row, now, c.R, c.E, t.Work.Dev)

@@ -424,7 +424,7 @@ func TestBatch(t *testing.T) {
 				}
 				wait = c.W
 				s := *f.Get(c.Worker)
-				after := Occupied(*s.Matrix, tasks[i].Demand, false, c.R)
+				after := Occupied(*s.Matrix, tasks[i].Demand, false, c.R, 0)
 				s.Matrix = &after
 				f.Put(s)
 			}

@@ -24,7 +24,14 @@ func waitOf(m *probe.WaitMatrix, d probe.Demand, short bool) probe.Wait {
 	return m.Wait(d)
 }
 
-// pessimisticWait returns the wait of a task with n eighths of the worker added to d, but at most the whole worker.
+// tenantWait returns the wait of a task of a tenant: the tenant's share of the wait. Without a tenant (0), the task
+// comes after all others.
+func tenantWait(m *probe.WaitMatrix, d probe.Demand, short bool, tenant probe.TenantCode) probe.Wait {
+	return m.Shares.For(tenant).PartOf(waitOf(m, d, short))
+}
+
+// pessimisticWait returns the wait of a task with n eighths of the worker added to d, but at most the whole worker. The
+// task comes after all others.
 func pessimisticWait(m *probe.WaitMatrix, d probe.Demand, short bool, n int) probe.Wait {
 	if n == 0 || !d.Fits(m.Capacity) {
 		return waitOf(m, d, short)
@@ -38,7 +45,12 @@ func pessimisticWait(m *probe.WaitMatrix, d probe.Demand, short bool, n int) pro
 // Occupied returns the matrix m as it should be after a task went to the worker: a short or long task of demand d
 // that runs for run. Use it until the worker sends a new matrix. A later task needs room for both tasks, or waits
 // until the first is done. So no wait is too short, if m was right.
-func Occupied(m probe.WaitMatrix, d probe.Demand, short bool, run time.Duration) probe.WaitMatrix {
+//
+// If the tenant waits for a share of the waits, the tenant's next task waits longer by the run time over the number of
+// tasks that the worker runs at once. Shares change so that other tenants wait as before.
+func Occupied(m probe.WaitMatrix, d probe.Demand, short bool, run time.Duration,
+	tenant probe.TenantCode,
+) probe.WaitMatrix {
 	start := waitOf(&m, d, short)
 	if start == probe.NeverFits {
 		return m
@@ -55,6 +67,20 @@ func Occupied(m probe.WaitMatrix, d probe.Demand, short bool, run time.Duration)
 			}
 			after.Cells[i][j] = max(m.Cells[i][j], min(m.Wait(room.Add(d)), end))
 		}
+	}
+	if m.Shares == (probe.Shares{}) {
+		return after
+	}
+	old, whole := waitOf(&m, d, short), waitOf(&after, d, short)
+	after.Shares.Under = probe.ShareOf(m.Shares.Under.PartOf(old), whole)
+	for i := range after.Shares.Tenants {
+		t := &after.Shares.Tenants[i]
+		t.Share = probe.ShareOf(t.Share.PartOf(old), whole)
+	}
+	if tenant != 0 {
+		portion := max(float64(d.CPU)/float64(max(m.Capacity.CPU, 1)), float64(d.Mem)/float64(max(m.Capacity.Mem, 1)))
+		next := tenantWait(&m, d, short, tenant).Duration() + time.Duration(portion*float64(run))
+		after.Shares.Set(tenant, probe.ShareOf(probe.WaitOf(next), whole))
 	}
 	return after
 }

@@ -45,7 +45,7 @@ func TestPessimistic(t *testing.T) {
 
 func TestOccupied(t *testing.T) {
 	idle := probe.WaitMatrix{Capacity: room}
-	after := Occupied(idle, scaleDemand(probe.Slot, 3), false, 10*time.Second)
+	after := Occupied(idle, scaleDemand(probe.Slot, 3), false, 10*time.Second, 0)
 	for n, want := range map[int32]time.Duration{1: 0, 4: 0, 6: 10 * time.Second, 8: 10 * time.Second} {
 		if got := after.Wait(scaleDemand(probe.Slot, n)); got.Duration() != want {
 			t.Errorf("beside three of eight slots, %d slots wait %v, want %v", n, got.Duration(), want)
@@ -58,11 +58,11 @@ func TestOccupied(t *testing.T) {
 			one.Cells[i][j] = probe.WaitOf(5 * time.Second)
 		}
 	}
-	after = Occupied(one, probe.Slot, false, 10*time.Second)
+	after = Occupied(one, probe.Slot, false, 10*time.Second, 0)
 	if got := after.Wait(probe.Slot); got.Duration() != 15*time.Second {
 		t.Errorf("behind 5 s and 10 s: %v", got.Duration())
 	}
-	if after := Occupied(one, scaleDemand(probe.Slot, 2), false, time.Second); after != one {
+	if after := Occupied(one, scaleDemand(probe.Slot, 2), false, time.Second, 0); after != one {
 		t.Error("a task that never fits changed the matrix")
 	}
 }
@@ -84,7 +84,7 @@ func TestOccupiedIsSafe(t *testing.T) {
 			n := 1 + rng.IntN(8)
 			d, run := scaleDemand(probe.Slot, int32(n)), time.Duration(1+rng.IntN(20))*time.Second
 			start := m.Wait(d).Duration()
-			after := Occupied(m, d, false, run)
+			after := Occupied(m, d, false, run, 0)
 			for i := range probe.MatrixSide {
 				for j := range probe.MatrixSide {
 					if after.Cells[i][j] < m.Cells[i][j] || i > 0 && after.Cells[i][j] < after.Cells[i-1][j] ||
@@ -146,4 +146,33 @@ func matrixOf(running []busySlots) probe.WaitMatrix {
 		}
 	}
 	return m
+}
+
+// A task that is placed makes the next task of its tenant wait longer, and lets other tenants wait as before.
+func TestOccupiedByTenant(t *testing.T) {
+	room := scaleDemand(probe.Slot, 2)
+	m := probe.WaitMatrix{Capacity: room}
+	for i := range m.Cells {
+		for j := range m.Cells[i] {
+			m.Cells[i][j] = probe.WaitOf(17 * time.Second)
+		}
+	}
+	m.Shares.Under = probe.ShareOf(probe.WaitOf(time.Second), probe.WaitOf(17*time.Second))
+	m.Shares.Set(2, 0)
+	wait := func(tenant probe.TenantCode) time.Duration {
+		return tenantWait(&m, probe.Slot, false, tenant).Duration()
+	}
+	near := func(got, want time.Duration) bool { return got >= want && got <= want+want/10 }
+	for n := range 3 {
+		if want := time.Second + time.Duration(n)*2*time.Second; !near(wait(1), want) {
+			t.Errorf("after %d tasks of 4s on 2 slots the tenant waits for %v, want %v", n, wait(1), want)
+		}
+		if other := wait(3); !near(other, time.Second) {
+			t.Errorf("after %d tasks another tenant waits for %v", n, other)
+		}
+		m = Occupied(m, probe.Slot, false, 4*time.Second, 1)
+	}
+	if wait(2) < 17*time.Second {
+		t.Errorf("the tenant with the most work waits for %v", wait(2))
+	}
 }

@@ -110,7 +110,7 @@ func (v *View) putRow(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now
 	if m != nil && (s.Matrix == nil || !at.Before(s.Heard)) {
 		matrix := *m
 		for _, p := range w.uncounted { // the worker did not count these attempts yet
-			matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run)
+			matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run, p.Tenant)
 		}
 		s.Matrix, s.Heard = &matrix, at
 		v.updateAvoided(w, m, at, now)
@@ -118,10 +118,10 @@ func (v *View) putRow(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now
 	v.fleet.Put(s)
 }
 
-// OccupyMatrix notes in w's matrix that a task, short or long, was placed at w by the matrix.
-func (v *View) OccupyMatrix(w *Worker, d probe.Demand, short bool, run time.Duration) {
+// OccupyMatrix notes in w's matrix that the task of p was placed at w by the matrix.
+func (v *View) OccupyMatrix(w *Worker, p Promise) {
 	row := *v.fleet.Get(int32(w.Key))
-	occupied := estimate.Occupied(*row.Matrix, d, short, run)
+	occupied := estimate.Occupied(*row.Matrix, p.Demand, p.Short, p.Run, p.Tenant)
 	row.Matrix = &occupied
 	v.fleet.Put(row)
 }

@@ -59,6 +59,7 @@ type Promise struct {
 	Demand  probe.Demand
 	Short   bool          // a short task: it may use all of the worker
 	Run     time.Duration // expected run time
+	Tenant  probe.TenantCode
 }
 
 // State returns the state of the link.

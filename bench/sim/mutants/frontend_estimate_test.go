@@ -39,6 +39,14 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 		"cmp.Compare(max(a.I, a.W), max(b.I, b.W)), ", "",
 	},
 	{
+		"a task waits as tasks of its tenant do", "Fleet.estimateAt",
+		"Shares.For(t.Tenant).PartOf(", "Shares.For(0).PartOf(",
+	},
+	{
+		"a placed task makes the next task of its tenant wait longer", "Occupied",
+		"+ time.Duration(portion*float64(run))", "+ 0*time.Duration(portion)",
+	},
+	{
 		"an estimated short task waits as short tasks do", "Fleet.estimateAt",
 		"t.Demand, c.R < t.LongFrom, c.Steps", "t.Demand, false, c.Steps",
 	},

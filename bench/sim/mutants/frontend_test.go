@@ -372,6 +372,14 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if m.Weights = j.tenant.weights; g.estimate == 0 {", "if g.estimate == 0 {",
 	},
 	{
+		"a task beyond its tenant's tokens waits behind all others", "jobs.isRegularNext",
+		"g.job.tenant.used.coveredUse()+g.tokenCost() <= quota", "true",
+	},
+	{
+		"a worker that is asked for its matrix knows the asking task", "task.asAsker",
+		"Priority: j.Priority, ", "",
+	},
+	{
 		"a tenant pays for its placed long tasks", "settleTurn",
 		"turn.StartUse()", "",
 	},

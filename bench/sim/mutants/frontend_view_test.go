@@ -28,7 +28,7 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 	},
 	{
 		"a task that was enqueued counts at its worker until that has answered", "View.putRow",
-		"matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run)", "_ = p",
+		"matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run, p.Tenant)", "_ = p",
 	},
 	{
 		"a task that was enqueued counts in the matrix of its worker", "View.OccupyMatrix",
