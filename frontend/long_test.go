@@ -700,3 +700,38 @@ func TestLongTasksOfTenantsTakeTurns(t *testing.T) {
 		}
 	}
 }
+
+// Reports of workers teach rates. Tasks that read near their input and far from it take equally long, so the far place
+// counts as near. Files come fast from their origin.
+func TestRatesAreLearntFromTasks(t *testing.T) {
+	const bytes = 400_000_000
+	f := newFleet(t, 2, 4, Config{Estimate: estimate.Config{Jitter: -1}})
+	for i := range Worker(2) {
+		f.step(WorkerUp{i, probe.Welcome{Worker: fmt.Sprint("w", i), Host: fmt.Sprint("h", i), Incarnation: 2,
+			Functions: []string{"f"}, Capacity: f.size, Cache: "c:1"}})
+	}
+	input := Input{Bytes: bytes, Copies: []estimate.Copy{{At: "h0"}}}
+	file := probe.File{Digest: [32]byte{1}, URL: "https://x/y", Bytes: bytes}
+	before := f.core.view.Fleet().Rates()
+	for i := range 40 {
+		near := i%2 == 0
+		f.tellWait(0, map[bool]time.Duration{true: 0, false: time.Hour}[near], probe.Load{Free: f.size})
+		f.tellWait(1, map[bool]time.Duration{true: time.Hour, false: 0}[near], probe.Load{Free: f.size})
+		id := fmt.Sprint("j", i)
+		workers, launches := sentEnqueues(f.step(Submit{jobWith(id, Task{Inputs: []Input{input},
+			Estimate: 2 * time.Second, Files: []probe.File{file}})}))
+		if len(workers) != 1 || workers[0] != Worker(i%2) {
+			t.Fatalf("task %d went to %v", i, workers)
+		}
+		f.step(frameFrom(workers[0], &probe.Finished{Attempt: launches[0].Attempt, Job: script.Job(id),
+			Status: probe.Succeeded, Run: 2 * time.Second,
+			Usage: probe.Usage{Fetched: bytes, Fetch: 200 * time.Millisecond}}))
+	}
+	after := f.core.view.Fleet().Rates()
+	if after.Across != after.Disk || after.Disk < before.Disk {
+		t.Errorf("near and far runs are equally long, and the rates are %+v, before %+v", after, before)
+	}
+	if after.Origin < 1.99e9 || after.Origin > 2.01e9 {
+		t.Errorf("files came at 2 GB/s, and the rate is %v", after.Origin)
+	}
+}

@@ -115,6 +115,10 @@ func (c *ledger) endOrRetryTask(a *attempt, m *probe.Finished, now time.Time, ac
 			c.recordOutputs(t, w, o.Outputs, now)
 		}
 		c.learnRun(t, w, m)
+		// If other workers had some of the files, the time says nothing about either source.
+		if a.filesSent > 0 && (a.filesPeered == 0 || a.filesPeered == a.filesSent) {
+			c.view.NoteFetch(w.Worker, a.filesPeered > 0, &m.Usage)
+		}
 		if !a.sentAt.IsZero() {
 			c.view.NoteTrip(c.roundTrip(a, m, now))
 		}
@@ -300,6 +304,12 @@ func (c *ledger) addToStats(t *task, w *worker, m *probe.Finished) {
 		c.Waits.Add(x.wait, m.Waited)
 		c.Runs.Add(x.run, m.Run)
 		t.group.stageStats.Add(run)
+	}
+	switch {
+	case t.near != nil:
+		c.view.NoteRead(t.group.Runs, t.near.inputs, w.Worker, m.Run)
+	case t.long != nil:
+		c.view.NoteRead(t.group.Runs, t.long.spec.Inputs, w.Worker, m.Run)
 	}
 	t.group.Runs.Learn(run)
 }

@@ -323,6 +323,12 @@ func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, act
 	w.enqueued[a.res] = a
 	if len(launch.Files) > 0 {
 		launch.Files = c.withPeers(launch.Files, w)
+		a.filesSent = len(launch.Files)
+		for i := range launch.Files {
+			if len(launch.Files[i].Peers) > 0 {
+				a.filesPeered++
+			}
+		}
 	}
 	acts = c.addContext(t, w, &launch, acts)
 	// Long keeps a task out of the short part of the worker. Tasks below LongTask may use that part, and so may tasks

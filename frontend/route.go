@@ -76,5 +76,5 @@ func (c *jobs) isWorthNear(j *Job, t *Task) bool {
 
 // farReadTime returns how long reading the inputs of a task takes if no input is near.
 func (c *jobs) farReadTime(t *Task) time.Duration {
-	return c.cfg.Estimate.Rates.FarReadTime(t.inputBytes())
+	return c.view.Fleet().Rates().FarReadTime(t.inputBytes())
 }

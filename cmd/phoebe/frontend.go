@@ -35,11 +35,12 @@ type longFlags struct {
 	LongTask   time.Duration `default:"1s" placeholder:"D" help:"Tasks expected to run for D or longer go where they will be done first. Default ${default}."`
 	Matching   string        `default:"stable" enum:"stable,greedy,optimal" help:"How several long tasks are matched with workers: ${enum}. Default ${default}."`
 	Copies     float64       `default:"0.03" placeholder:"SHARE" help:"Share of tasks that may start a second time elsewhere, after a run or wait much longer than expected. The first to finish counts. 0: none. Default ${default}."`
-	MemoryRate size          `placeholder:"SIZE" help:"Bytes per second from the memory of the task's host. Default 2000000000."`
-	DiskRate   size          `placeholder:"SIZE" help:"Bytes per second from a disk of the task's host. Default 160000000."`
-	RackRate   size          `placeholder:"SIZE" help:"Bytes per second from the task's rack. Default 100000000."`
-	AcrossRate size          `placeholder:"SIZE" help:"Bytes per second from another rack, or from a file cache there. Default 80000000."`
-	OriginRate size          `placeholder:"SIZE" help:"Bytes per second of files that no worker has. Default 80000000."`
+	MemoryRate size          `placeholder:"SIZE" help:"Bytes per second from memory of the task's host, until learnt from tasks. Default 2000000000."`
+	DiskRate   size          `placeholder:"SIZE" help:"The same from a disk of the task's host. Default 160000000."`
+	RackRate   size          `placeholder:"SIZE" help:"The same from the task's rack. Default 100000000."`
+	AcrossRate size          `placeholder:"SIZE" help:"The same from another rack, or from a file cache of another worker. Default 80000000."`
+	OriginRate size          `placeholder:"SIZE" help:"The same for files that no worker has. Default 80000000."`
+	FixedRates bool          `help:"Keep the reading rates: learn none. Default: off."`
 }
 
 // applyLong puts the flags into the configuration.
@@ -50,6 +51,7 @@ func (l *longFlags) applyLong(c *frontend.Config) {
 		Memory: float64(l.MemoryRate), Disk: float64(l.DiskRate), Rack: float64(l.RackRate),
 		Across: float64(l.AcrossRate), Origin: float64(l.OriginRate),
 	}
+	c.Estimate.FixedRates = l.FixedRates
 }
 
 // frontendLimits are the limits of a frontend.

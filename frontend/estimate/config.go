@@ -17,7 +17,9 @@ type Rates struct {
 
 // Config configures a Fleet. Defaults fills its zero fields.
 type Config struct {
-	Rates Rates
+	// Rates are the rates at the start. Unless FixedRates is set, the fleet learns the rates from the tasks.
+	Rates      Rates
+	FixedRates bool
 
 	// KFail is the penalty constant of Apollo, section 3.3, at least 1: if a worker fails, its task takes KFail
 	// times the expected time.

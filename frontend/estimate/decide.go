@@ -329,9 +329,9 @@ func (f *Fleet) estimateAt(t *Task, row *serverRow, now time.Time) Candidate {
 	for _, file := range t.Files {
 		if _, ok := slices.BinarySearch(row.Files, file.ID); !ok {
 			c.Fetch += max(file.Bytes, 0)
-			rate := f.cfg.Rates.Origin
+			rate := f.rates.Origin
 			if len(f.files[file.ID]) > 0 {
-				rate = f.cfg.Rates.Across
+				rate = f.rates.peer
 			}
 			c.I = addTerms(c.I, transferTime(file.Bytes, rate))
 		}

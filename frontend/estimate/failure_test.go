@@ -184,7 +184,8 @@ func TestProbation(t *testing.T) {
 		run, survived time.Duration
 		least, most   float64
 	}{
-		{5 * s, 0, 0.3, 0.6}, {time.Minute, 0, 0.9, 1}, {5 * s, time.Minute, 0.1, 0.25}, {5 * s, 10 * time.Minute, 0.01, 0.05},
+		{5 * s, 0, 0.3, 0.6}, {time.Minute, 0, 0.9, 1}, {5 * s, time.Minute, 0.1, 0.25},
+		{5 * s, 10 * time.Minute, 0.01, 0.05},
 		{5 * s, time.Hour, 0, 0.01}, {time.Hour, time.Hour, 0.4, 0.8}, {time.Hour, 12 * time.Hour, 0, 0.01},
 	} {
 		if got := cost(test.run, test.survived); got < test.least || got > test.most {
@@ -197,7 +198,7 @@ func TestProbation(t *testing.T) {
 		for survived := s; survived < 100*time.Hour; survived += survived / 2 {
 			now := cost(run, survived)
 			if now > last || now < cost(run/2, survived) {
-				t.Errorf("%v after four crashes, a task of %v costs %.3f of E more, before %.3f, and half the task %.3f",
+				t.Errorf("%v after four crashes, a task of %v costs %.3f more, before %.3f, and half the task %.3f",
 					survived, run, now, last, cost(run/2, survived))
 			}
 			last = now

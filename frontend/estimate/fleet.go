@@ -59,6 +59,7 @@ type Fleet struct {
 	files    map[FileID][]int32
 	lights   [lightLists]lightWorkers
 	failures failures
+	rates    rates
 
 	allowUnheard bool   // collectCandidates accepts workers without matrices
 	epoch        uint32 // scratch of collectCandidates, with the fields below
@@ -81,6 +82,7 @@ func NewFleet(cfg Config) *Fleet {
 		racks:    map[string]*siteWorkers{},
 		files:    map[FileID][]int32{},
 		failures: newFailures(cfg),
+		rates:    newRates(cfg.Rates),
 	}
 }
 

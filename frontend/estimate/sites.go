@@ -121,7 +121,7 @@ func (f *Fleet) readFromTiers(ins []Input, row *serverRow) (bytes [numTiers]int6
 		}
 		bytes[tier] += max(in.Bytes, 0)
 	}
-	for tier, rate := range f.cfg.Rates.byTier() {
+	for tier, rate := range f.rates.byTier() {
 		took = addTerms(took, transferTime(bytes[tier], rate))
 	}
 	return bytes, took

@@ -24,6 +24,7 @@ type history struct {
 	count             int
 	longest, shortest time.Duration // about the longest and shortest of the last few dozen
 	stats             estimate.Stats
+	reads             estimate.Reads
 }
 
 // RunsName returns the name under which the runs of a function's tasks are remembered. class is the class of the

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -255,6 +256,16 @@ func (v *View) NoteEnded(w *Worker, function string, status probe.Status, now ti
 		return
 	}
 	v.fleet.NoteEnded(int32(w.Key), function, !w.failing, now)
+}
+
+// NoteRead notes the run of a task at w with these inputs. r are the runs of the task's function.
+func (v *View) NoteRead(r *Runs, ins []estimate.Input, w *Worker, run time.Duration) {
+	v.fleet.NoteRead(&r.own.reads, ins, int32(w.Key), run)
+}
+
+// NoteFetch notes what w reports of the files of a task. fromPeers says that w was told of other workers with the files.
+func (v *View) NoteFetch(w *Worker, fromPeers bool, u *probe.Usage) {
+	v.fleet.NoteFetch(int32(w.Key), fromPeers, int64(min(u.Fetched, math.MaxInt64)), u.Fetch)
 }
 
 // NotePromise notes a task placed at w. The worker's matrix does not count the task until w has answered.

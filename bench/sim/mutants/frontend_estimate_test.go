@@ -74,4 +74,28 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 		"a task must end before maintenance, with its wait", "Fleet.estimateAt",
 		"now, c.R, c.E, t.Work.Dev", "now, c.R, c.R, t.Work.Dev",
 	},
+	{
+		"differences between runs that vary too much do not count", "Fleet.updateRates",
+		" && float64(s.dev) <= unit*maxReadSpread", "",
+	},
+	{
+		"the rate from afar is learnt from near and far runs", "Fleet.addDifference",
+		"unitTime(far.bytes, far.run) - unitTime(far.bytes, near.run)", "time.Duration(0)",
+	},
+	{
+		"a task that has read fast shows a fast disk", "Fleet.updateRates",
+		"return max(start, rateUnit/max(s.Typical(), 1).Seconds())", "return start",
+	},
+	{
+		"a slow task does not show a slow disk", "Fleet.updateRates",
+		"return max(start, rateUnit/max(s.Typical(), 1).Seconds())", "return rateUnit / max(s.Typical(), 1).Seconds()",
+	},
+	{
+		"fetches from caches and from the origin teach different rates", "Fleet.NoteFetch",
+		"if fromPeers {", "if false {",
+	},
+	{
+		"fixed rates stay", "Fleet.NoteFetch",
+		"f.cfg.FixedRates ||", "false ||",
+	},
 }}

@@ -1,0 +1,162 @@
+package estimate
+
+import "time"
+
+// The configured rates are a start. A fleet learns the rates at which its tasks read:
+//
+//   - A task that read bytes from a disk within its run shows that the disk is at least as fast. Other tiers likewise.
+//   - Tasks of a function read as much near their data as far from it. The difference between the runs tells how much
+//     slower the reading from afar is.
+//   - A worker reports how long it fetched files. If other workers had the files, this is the rate between caches;
+//     otherwise the rate of the origin.
+//
+// Each rate is a median of recent samples, with at most a quarter of the samples from the same worker.
+
+const (
+	// leastRead is the number of bytes from which a reading says something about a rate: the time of less data is
+	// mostly the time of messages. The number was chosen, and not measured.
+	leastRead = 1 << 20
+	// enoughReads is the number of samples from which a learnt rate counts. The number was chosen, and not measured.
+	enoughReads = 8
+	// maxReadSpread is the standard deviation of differences, as a share of the time to read, up to which the
+	// differences count. If runs vary much more than reading takes, differences say nothing. The half was chosen.
+	maxReadSpread = 0.5
+	// rateUnit is the number of bytes for which samples hold the time.
+	rateUnit = 1e9
+	// differenceOffset is added to differences, because samples of Stats are never negative.
+	differenceOffset = 1000 * time.Second
+	// keptReads is the number of runs kept for each function and tier, to be compared with later runs.
+	keptReads = 4
+)
+
+// rates holds the rates in use, and the samples behind them. Samples are times for rateUnit.
+type rates struct {
+	Rates
+	peer    float64          // of files from another worker's cache
+	bounds  [numTiers]*Stats // whole runs of tasks that read from a tier
+	further [numTiers]*Stats // reading from a tier, less reading from a disk of the own host, plus differenceOffset
+	peers   Stats
+	origin  Stats
+}
+
+// Reads holds recent runs of a function's tasks that read much, for comparison. The zero Reads has no runs.
+type Reads struct {
+	runs  [numTiers][keptReads]readRun
+	count [numTiers]int // of all runs ever
+}
+
+// readRun is a run of a task that read all of its data from one tier.
+type readRun struct {
+	bytes  int64
+	run    time.Duration
+	worker int32
+}
+
+func newRates(start Rates) rates {
+	r := rates{Rates: start, peer: start.Across}
+	for tier := range numTiers {
+		r.bounds[tier], r.further[tier] = &Stats{}, &Stats{}
+	}
+	return r
+}
+
+// Rates returns the rates at which tasks read data, as far as known.
+func (f *Fleet) Rates() Rates { return f.rates.Rates }
+
+// unitTime returns the time to read rateUnit, if bytes took this long.
+func unitTime(bytes int64, took time.Duration) time.Duration {
+	return toDuration(took.Seconds() * rateUnit / float64(bytes))
+}
+
+// NoteFetch notes that a worker took this long to fetch files of so many bytes. fromPeers says that other workers had
+// the files.
+func (f *Fleet) NoteFetch(key int32, fromPeers bool, bytes int64, took time.Duration) {
+	if f.cfg.FixedRates || bytes < leastRead || took <= 0 {
+		return
+	}
+	s := &f.rates.origin
+	if fromPeers {
+		s = &f.rates.peers
+	}
+	s.Add(Finished{Run: unitTime(bytes, took), Worker: key})
+	f.updateRates()
+}
+
+// NoteRead notes the run of a task at a worker, with the reading of its inputs. recent are the runs of the task's
+// function. If the inputs came from different distances, the run says nothing.
+func (f *Fleet) NoteRead(recent *Reads, ins []Input, key int32, run time.Duration) {
+	row := f.rowOf(key)
+	if f.cfg.FixedRates || row == nil || len(ins) == 0 || run <= 0 {
+		return
+	}
+	f.locateInputs(ins)
+	bytes, _ := f.readFromTiers(ins, row)
+	for tier, n := range bytes {
+		total := bytes[Memory] + bytes[Disk] + bytes[Rack] + bytes[Across]
+		if n < leastRead || n < total {
+			continue
+		}
+		f.rates.bounds[tier].Add(Finished{Run: unitTime(n, run), Worker: key})
+		this := readRun{n, run, key}
+		switch Tier(tier) {
+		case Disk:
+			f.compareRuns(this, recent, Rack)
+			f.compareRuns(this, recent, Across)
+		case Rack, Across:
+			for _, near := range recent.kept(Disk) {
+				f.addDifference(Tier(tier), near, this)
+			}
+		}
+		recent.runs[tier][recent.count[tier]%keptReads] = this
+		recent.count[tier]++
+		f.updateRates()
+	}
+}
+
+// kept returns the kept runs of a tier.
+func (r *Reads) kept(tier Tier) []readRun { return r.runs[tier][:min(r.count[tier], keptReads)] }
+
+// compareRuns compares a run near its data with recent runs of a tier.
+func (f *Fleet) compareRuns(near readRun, recent *Reads, tier Tier) {
+	for _, far := range recent.kept(tier) {
+		f.addDifference(tier, near, far)
+	}
+}
+
+// addDifference adds a sample of how much longer reading from a tier takes than from a disk of the own host. Runs with
+// inputs of different sizes are not compared, because the tasks may also compute for different times.
+func (f *Fleet) addDifference(tier Tier, near, far readRun) {
+	if float64(near.bytes) > float64(far.bytes)*sizeSpread || float64(far.bytes) > float64(near.bytes)*sizeSpread {
+		return
+	}
+	longer := unitTime(far.bytes, far.run) - unitTime(far.bytes, near.run)
+	f.rates.further[tier].Add(Finished{Run: longer + differenceOffset, Worker: far.worker})
+}
+
+// updateRates computes the rates in use from the samples.
+func (f *Fleet) updateRates() {
+	r, start := &f.rates, f.cfg.Rates
+	faster := func(tier Tier, start float64) float64 {
+		if s := r.bounds[tier]; s.N() >= enoughReads {
+			return max(start, rateUnit/max(s.Typical(), 1).Seconds())
+		}
+		return start
+	}
+	farther := func(tier Tier, start float64) float64 {
+		s := r.further[tier]
+		unit := rateUnit/r.Disk + max(s.Typical()-differenceOffset, 0).Seconds()
+		if s.N() >= enoughReads && float64(s.dev) <= unit*maxReadSpread {
+			return rateUnit / unit
+		}
+		return faster(tier, start)
+	}
+	measured := func(s *Stats, start float64) float64 {
+		if s.N() >= enoughReads {
+			return rateUnit / max(s.Typical(), 1).Seconds()
+		}
+		return start
+	}
+	r.Memory, r.Disk = faster(Memory, start.Memory), faster(Disk, start.Disk)
+	r.Rack, r.Across = farther(Rack, start.Rack), farther(Across, start.Across)
+	r.peer, r.Origin = measured(&r.peers, start.Across), measured(&r.origin, start.Origin)
+}
