@@ -607,17 +607,12 @@ type worker struct {
 	fullUntil         time.Time // until when the worker's queue is believed to be full
 	matrixAwaited     bool      // the next batch waits for the worker's matrix
 	matrixAsked       bool      // the answer may be under way
-	uncountedRides    []uncountedRide
-	hasVainTurn       bool // since the last takeVainTurn
-	wakeAt            time.Time
-	pos               int
-}
-
-// uncountedRide is a task that rode to a worker after the frontend asked for the matrix of the worker. The answer may
-// be older than the arrival of the task, and then does not count the task.
-type uncountedRide struct {
-	demand probe.Demand
-	run    time.Duration // expected
+	// Tasks that rode to the worker after the frontend asked for its matrix. The answer may be older than the arrival of
+	// such a task, and then does not count the task.
+	uncountedRides []view.Promise
+	hasVainTurn    bool // since the last takeVainTurn
+	wakeAt         time.Time
+	pos            int
 }
 
 func (w *worker) Before(v *worker) bool {

@@ -60,16 +60,20 @@ func (c *ledger) noteLoad(w *worker, load probe.Load, now time.Time) {
 	if hasMatrix := c.view.NoteLoad(w.Worker, load, now); hasMatrix {
 		w.noteMatrix()
 		for _, r := range w.uncountedRides {
-			c.view.OccupyMatrix(w.Worker, r.demand, true, r.run)
+			c.view.OccupyMatrix(w.Worker, r)
 		}
 		w.matrixAsked, w.uncountedRides = false, nil
 	}
 }
 
-// noteUncountedRides notes n rides of m, if the frontend has asked for the matrix of w and has no answer.
-func (w *worker) noteUncountedRides(m *probe.Reserve, n int) {
+// noteUncountedRides notes n rides of m, of a tenant with this code, if the frontend has asked for the matrix of w and
+// has no answer.
+func (w *worker) noteUncountedRides(m *probe.Reserve, n int, tenant probe.TenantCode) {
+	ride := view.Promise{
+		Demand: m.Demand, Short: true, Run: cmp.Or(m.Estimate, m.Typical, assumedRun), Tenant: tenant,
+	}
 	for i := 0; w.matrixAsked && i < n; i++ {
-		w.uncountedRides = append(w.uncountedRides, uncountedRide{m.Demand, cmp.Or(m.Estimate, m.Typical, assumedRun)})
+		w.uncountedRides = append(w.uncountedRides, ride)
 	}
 }
 

@@ -153,7 +153,7 @@ func (c *planner) doubtfulWorkers(x *longTask, tasks int, now time.Time) []int32
 // mayAskMatrix reports whether w may be asked for its matrix now.
 func (w *worker) mayAskMatrix(now time.Time) bool { return w.Up() && !now.Before(w.earliestMatrixAsk) }
 
-// askMatrix asks w for its matrix, to place t.
+// askMatrix asks w for its matrix, to place t. If t is nil, the matrix is for no task in particular.
 func (c *planner) askMatrix(w *worker, t *task, now time.Time, acts []Action) []Action {
 	w.askNotBefore(now.Add(askAgain))
 	w.noteMatrixAsked()
@@ -161,8 +161,11 @@ func (c *planner) askMatrix(w *worker, t *task, now time.Time, acts []Action) []
 	return append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true, Asker: t.asAsker(w, now)}})
 }
 
-// asAsker returns what w must know to answer for t exactly; nil: t would come after all others.
+// asAsker returns what w must know to answer for t exactly; nil: t would come after all others. t may be nil.
 func (t *task) asAsker(w *worker, now time.Time) *probe.Asker {
+	if t == nil {
+		return nil
+	}
 	j, spec := t.group.job, &t.long.spec
 	if spec.Tenant == 0 {
 		return nil
@@ -307,7 +310,7 @@ func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.T
 // gets the next message, and w would not say so. If long tasks wait, useRoom asks.
 func (c *planner) useRoom(w *worker, now time.Time, acts []Action) []Action {
 	if w.takeVainTurn() && w.Up() && c.batchQueue.Len()+c.roomSleepers.Len() > 0 {
-		acts = c.askMatrix(w, now, acts)
+		acts = c.askMatrix(w, nil, now, acts)
 	}
 	if !w.Idle() {
 		return acts

@@ -309,7 +309,7 @@ func TestWaitsByTenant(t *testing.T) {
 			t.Errorf("a task of %s went to %v, want worker %d", c.tenant, ws, c.worker)
 			continue
 		}
-		if w := f.core.Explain(j.ID, 0)[0].Choice.Choice().W; w < c.wait || w > c.wait+c.wait/20 {
+		if w := f.core.Explain(j.ID, 0, f.now)[0].Choice.Choice().W; w < c.wait || w > c.wait+c.wait/20 {
 			t.Errorf("a task of %s is told to wait for %v, want %v", c.tenant, w, c.wait)
 		}
 		tell(f)

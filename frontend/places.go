@@ -98,7 +98,7 @@ func (c *ledger) reservePlaces(
 	c.Stats.Rides += uint64(r.openRides)
 	if r.openRides > 0 {
 		c.noteRide(r, now)
-		w.noteUncountedRides(&m, r.openRides)
+		w.noteUncountedRides(&m, r.openRides, g.job.tenant.code)
 	}
 	c.view.Occupy(w.Worker, g.Demand, r.openRides)
 	if g.Policy.Sticky { // each ride counts as a probe; without rides, all places together count as one
