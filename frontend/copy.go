@@ -33,14 +33,16 @@ func (c *ledger) mayCopy(t *task) bool { return c.whyNoCopy(t) == "" }
 
 // whyNoCopy returns why a task may have no copy, or "". A task may have a copy if it runs, or if it waits in a
 // worker's queue and is expected to start later than when it was placed (isSlipping). The task must be retryable, and
-// not suspect of having taken a worker down. A tenant's maximum is for first attempts, so a tenant with a maximum has
-// no copies.
+// not suspect of having taken a worker down. If the first attempt has caught up with a copy, there is no further copy.
+// A tenant's maximum is for first attempts, so a tenant with a maximum has no copies.
 func (c *ledger) whyNoCopy(t *task) string {
 	switch {
 	case !t.spec.Retryable:
 		return "the task may start only once"
 	case t.losses > 0:
 		return "the task has lost a worker before, and may be the cause"
+	case t.caughtUp:
+		return "it has caught up with an earlier copy"
 	case !t.isRunning() && !t.isSlipping():
 		return "the task has not started, and is expected to start no later than planned when it was placed"
 	case c.quotas.QuotaOf(t.group.job.tenant.name).All != tenants.Unlimited:
@@ -174,6 +176,7 @@ func (c *ledger) stopCopy(t *task, now time.Time, acts []Action) []Action {
 	} else {
 		t.attempts--
 	}
+	t.caughtUp = true
 	return c.stopAttempt(t.copy, "stopped: the first attempt has caught up", now, acts)
 }
 

@@ -136,6 +136,7 @@ type task struct {
 	way            Way  // of the last attempt
 	attempt        *attempt
 	copy           *attempt        // the second attempt, if two are under way; nil: no copy
+	caughtUp       bool            // the attempt caught up with a copy, which was stopped
 	copyDecision   uint64          // if attempt was made as a copy: number of the decision; 0: not made as a copy
 	lastEnded      probe.AttemptID // the last attempt with a receipt issued for the result
 	attempts       int

@@ -162,7 +162,7 @@ func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, 
 	}
 	t.noteSampled(now) // before the move: the move of the last waiting task may reset the group's sampledAt
 	t.move(state)
-	t.attempt, t.copyDecision = a, 0
+	t.attempt, t.copyDecision, t.caughtUp = a, 0, false
 	if t.near != nil {
 		c.noteNearChoice(t, w, now)
 	}

@@ -1270,6 +1270,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		" || timeLeft > c.copyTimeLeft(t, now) {", " {",
 	},
 	{
+		"a task whose first attempt caught up has no further copy", "ledger.whyNoCopy",
+		"case t.caughtUp:", "case false:",
+	},
+	{
 		"a copy that is stopped in a queue does not count as an attempt", "ledger.stopCopy",
 		"t.attempts--", "",
 	},
