@@ -27,15 +27,18 @@ func (h *History) LastMinute(now time.Time) (all Minute, byTenant map[string]*Mi
 		all.Tasks, all.Failed = all.Tasks+w.Tasks, all.Failed+w.Failed
 		start := 0
 		for _, p := range w.keys {
+			series := Packed{p.Key, w.data[start:p.end]}
+			start = p.end
+			if _, ofFunction := p.Function(); ofFunction { // the same tasks, and no jobs
+				continue
+			}
 			m := byTenant[p.Tenant]
 			if m == nil {
 				m = &Minute{}
 				byTenant[p.Tenant] = m
 			}
 			m.Tasks, m.Failed = m.Tasks+p.Counts.Tasks, m.Failed+p.Counts.Failed
-			series := Packed{p.Key, w.data[start:p.end]}
 			series.Add(Response, &m.Responses)
-			start = p.end
 		}
 	}
 	for _, m := range byTenant {

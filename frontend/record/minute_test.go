@@ -16,10 +16,11 @@ func TestLastMinute(t *testing.T) {
 			slot := in.Slot(Key{"sampling", "phoebe", fmt.Sprint("t", k)})
 			for i := range tasks * (k + 1) {
 				if n := in.SampleTask(slot); n > 0 {
-					in.AddPhases(slot, &Attempt{}, n)
+					in.AddTask(slot, "t1", &Attempt{}, n) // a function with the name of a tenant
 				}
 				if i%10 == 0 {
 					in.NoteFailed(slot)
+					in.AddFailure("f", &Attempt{})
 				}
 			}
 			in.AddJob(slot, time.Duration(k+1)*time.Millisecond, 0)
@@ -59,6 +60,9 @@ func TestLastMinute(t *testing.T) {
 		} else if p := m.Responses.Quantile(0.99); (p - time.Duration(k+1)*time.Millisecond).Abs() > p/10 {
 			t.Errorf("tenant %d: p99 is %v", k, p)
 		}
+	}
+	if m := by["f"]; m != nil {
+		t.Errorf("a function counts as a tenant: %+v", m)
 	}
 	if m := by[Other]; m == nil || m.Responses.Count != 3 {
 		t.Errorf("other tenants: %+v", m)
