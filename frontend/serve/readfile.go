@@ -57,7 +57,8 @@ func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.Re
 	allMissing := true
 	for _, cache := range caches {
 		if !h.cacheReads.begin(cache) {
-			failed, allMissing = fmt.Errorf("%d parts are being read from %s: come back later", maxCacheReads, cache), false
+			allMissing = false
+			failed = fmt.Errorf("%d parts are being read from %s: come back later", maxCacheReads, cache)
 			continue
 		}
 		data, whole, err := h.files.Read(h.ctx, cache, digest, forTenant, uint64(req.FromByte), most)

@@ -43,7 +43,8 @@ func TestHungCache(t *testing.T) {
 	for range maxReads - maxCacheReads {
 		err := <-ended
 		refused, ok := errors.AsType[*v1.Refused](err)
-		if !ok || refused.Reason != v1.RefusedReason_OVERLOADED || !strings.Contains(refused.Message, "being read from") {
+		if !ok || refused.Reason != v1.RefusedReason_OVERLOADED ||
+			!strings.Contains(refused.Message, "being read from") {
 			t.Fatal(err)
 		}
 	}
