@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -36,7 +37,11 @@ func NewSecrets(all ...string) *Secrets {
 // OpenSecrets reads secrets from a file, one in each line.
 func OpenSecrets(file string) (*Secrets, error) {
 	s := &Secrets{file: file}
-	all, err := readSecrets(&poll.File{Name: file})
+	text, err := os.ReadFile(file) // once, so the file may be a pipe
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseSecrets(file, text)
 	if err != nil {
 		return nil, err
 	}
@@ -44,18 +49,14 @@ func OpenSecrets(file string) (*Secrets, error) {
 	return s, nil
 }
 
-func readSecrets(file *poll.File) (all []string, err error) {
-	text, _, err := file.Read()
-	if err != nil {
-		return nil, err
-	}
+func parseSecrets(file string, text []byte) (all []string, err error) {
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" {
 			all = append(all, line)
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s is empty: write the secret into it", file.Name)
+		return nil, fmt.Errorf("%s is empty: write the secret into it", file)
 	}
 	return all, nil
 }
@@ -112,7 +113,11 @@ func (s *Secrets) Watch(ctx context.Context, report func(error)) {
 	}
 	file := poll.File{Name: s.file}
 	poll.Changes(ctx, report, func() (changed bool, err error) {
-		all, err := readSecrets(&file)
+		text, _, err := file.Read()
+		if err != nil {
+			return false, err
+		}
+		all, err := parseSecrets(s.file, text)
 		if err == nil && !slices.Equal(all, s.All()) {
 			s.setSecrets(all)
 			changed = true

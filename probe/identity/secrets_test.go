@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phoebe-sched/phoebe/probe/poll"
 )
 
 func TestSecrets(t *testing.T) {
@@ -41,7 +40,7 @@ func TestSecrets(t *testing.T) {
 	} {
 		write(step.text)
 		before := s.Version()
-		if all, err := readSecrets(&poll.File{Name: file}); err == nil {
+		if all, err := parseSecrets(file, []byte(step.text)); err == nil {
 			s.setSecrets(all)
 		} else if !strings.Contains(err.Error(), "is empty: write the secret into it") {
 			t.Error(err)

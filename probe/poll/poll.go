@@ -5,7 +5,10 @@ package poll
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -59,12 +62,27 @@ const (
 	couldNotRead
 )
 
-// Read reads the file. changed means that the file is not as the last Read found it, and has no error. A changed file
+// readRegular is os.ReadFile for regular files. A pipe is an error: a read would wait for a writer, perhaps for ever.
+func readRegular(name string) ([]byte, error) {
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe is open at once
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file, and cannot be read again and again", name)
+	}
+	return io.ReadAll(file)
+}
+
+// Read reads the file, which must be a regular file. changed means that the file is not as the last Read found it, and has no error. A changed file
 // is read until its writer has finished.
 func (f *File) Read() (text []byte, changed bool, err error) {
 	last := f.state
 	f.state = couldNotRead
-	if text, err = os.ReadFile(f.Name); err != nil {
+	if text, err = readRegular(f.Name); err != nil {
 		return nil, false, err
 	}
 	for n := 0; last != neverRead && !bytes.Equal(text, f.text) && n < maxSettling; n++ {
@@ -74,7 +92,7 @@ func (f *File) Read() (text []byte, changed bool, err error) {
 			time.Sleep(settle)
 		}
 		before := text
-		if text, err = os.ReadFile(f.Name); err != nil {
+		if text, err = readRegular(f.Name); err != nil {
 			return nil, false, err
 		}
 		if bytes.Equal(text, before) {
