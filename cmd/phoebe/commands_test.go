@@ -228,6 +228,10 @@ func TestRunWithoutWorkers(t *testing.T) {
 // Errors of a command line or a file are reported before the command connects.
 func TestUsage(t *testing.T) {
 	job := func(text string) []string { return []string{"run", "--job", writeFile(t, text)} }
+	hugeFile := writeFile(t, "")
+	if err := os.Truncate(hugeFile, 65<<20); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		name string
 		args []string
@@ -324,6 +328,7 @@ func TestUsage(t *testing.T) {
 			[]string{"tasks[0]", "payload-base64"}},
 
 		{"no config", []string{"dev", "--config", "/nonexistent"}, 2, []string{"/nonexistent"}},
+		{"config too large", []string{"dev", "--config", hugeFile}, 2, []string{"more than 64 MiB"}},
 		{"config key", []string{"dev", "--config", writeFile(t, "slots: 1\nworkerz: 3\n")}, 2,
 			[]string{"file.yaml:2", `"workerz"`, `"workers"`}},
 		{"config keys", []string{"dev", "--config", writeFile(t, "slotz: 1\nworkerz: 3\n")}, 2,
@@ -465,6 +470,12 @@ func TestSecret(t *testing.T) {
 	})
 	runPhoebe(t, "run", "--connect", addr, "--secret-file", file, "--function", "echo", "--payload", "x").wantExit(t, 0,
 		"1 of 1")
+	pipe := filepath.Join(t.TempDir(), "pipe") // as of a shell's <(pass show phoebe): there is one read
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = os.WriteFile(pipe, []byte("correct horse\n"), 0o600) }()
+	runPhoebe(t, "run", "--connect", addr, "--secret-file", pipe, "--function", "echo").wantExit(t, 0, "1 of 1")
 	runPhoebe(t, "run", "--connect", addr, "--function", "echo").wantExit(t, 3, "unauthorized", "secret")
 	runPhoebeIn(t, "", []string{wrong}, "run", "--connect", addr, "--function", "echo").wantExit(t, 3, "unauthorized",
 		"secret")

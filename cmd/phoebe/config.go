@@ -66,7 +66,7 @@ func (f *flaw) Error() string { return fmt.Sprintf("%s:%d: %v", f.file, f.line, 
 // readConfig reads settings for the parsed command. It returns the valid settings, and an error that joins the
 // flaws of all invalid settings.
 func readConfig(name string, command *kong.Context) (map[string]setting, error) {
-	text, err := os.ReadFile(name)
+	text, err := readBounded(name)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}

@@ -54,12 +54,6 @@ func (c *clientFlags) newClient(log *slog.Logger, addrs []string) (*client.Clien
 			return nil, usageError(fmt.Errorf("--token-file: %w: phoebe token makes such a file", err))
 		}
 	}
-	if _, err := c.openSecrets(); err != nil {
-		return nil, err
-	}
-	if _, err := c.openKeys(); err != nil {
-		return nil, err
-	}
 	cl, err := client.New(addrs, client.WithSecret(os.Getenv(secretVariable)), client.WithSecretFile(c.SecretFile),
 		client.WithName("phoebe command line"), client.WithLogger(log),
 		client.WithRetryFor(c.RetryFor), client.WithTokenFile(c.TokenFile), client.WithTLS(c.TLSDir))
@@ -385,7 +379,7 @@ func readBounded(name string) ([]byte, error) {
 func readAllBounded(from io.Reader, name string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(from, maxInputFile+1))
 	if err == nil && len(text) > maxInputFile {
-		err = fmt.Errorf("%s has more than %d MiB: give less, or split the job", name, maxInputFile>>20)
+		err = fmt.Errorf("%s has more than %d MiB: give less", name, maxInputFile>>20)
 	}
 	return text, err
 }
