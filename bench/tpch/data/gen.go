@@ -114,8 +114,8 @@ func (m *Manifest) makeTable(db *sql.DB, name string) (*Table, error) {
 		t.Distinct[c] = n
 	}
 	if _, err := db.Exec(fmt.Sprintf("COPY (SELECT * FROM %s USING SAMPLE reservoir(%d ROWS) REPEATABLE (1)) "+
-		"TO '%s' (FORMAT parquet)", name, sampleRows,
-		filepath.Join(m.scaleDir(), "sample", name+".parquet"))); err != nil {
+		"TO %s (FORMAT parquet)", name, sampleRows,
+		QuoteText(filepath.Join(m.scaleDir(), "sample", name+".parquet")))); err != nil {
 		return nil, err
 	}
 	parts := 1
@@ -148,11 +148,11 @@ func (m *Manifest) makeTable(db *sql.DB, name string) (*Table, error) {
 		}
 		first := m.nodePath(p.Nodes[0], p.File)
 		if _, err := db.Exec(
-			fmt.Sprintf("COPY (%s) TO '%s' (FORMAT parquet, COMPRESSION snappy)", query, first)); err != nil {
+			fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, COMPRESSION snappy)", query, QuoteText(first))); err != nil {
 			return nil, err
 		}
 		if err := db.QueryRow("SELECT sum(num_rows) " +
-			"FROM parquet_file_metadata('" + first + "')").Scan(&p.Rows); err != nil {
+			"FROM parquet_file_metadata(" + QuoteText(first) + ")").Scan(&p.Rows); err != nil {
 			return nil, err
 		}
 		t.Rows += p.Rows
@@ -172,13 +172,16 @@ func (m *Manifest) makeTable(db *sql.DB, name string) (*Table, error) {
 	return t, nil
 }
 
+// QuoteText returns text as a literal of SQL. Names of folders may have quotes.
+func QuoteText(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
 // Views returns SQL with a view for each table. The view reads each file at the first node of the file.
 func (m *Manifest) Views() string {
 	var out strings.Builder
 	for _, t := range m.Tables {
 		var files []string
 		for _, p := range t.Parts {
-			files = append(files, "'"+m.nodePath(p.Nodes[0], p.File)+"'")
+			files = append(files, QuoteText(m.nodePath(p.Nodes[0], p.File)))
 		}
 		fmt.Fprintf(&out, "CREATE OR REPLACE VIEW %s AS FROM read_parquet([%s]);\n", t.Name, strings.Join(files, ", "))
 	}

@@ -160,8 +160,8 @@ func (c Catalog) Planner() (*plan.Planner, error) {
 		return nil, err
 	}
 	for _, t := range c.Tables {
-		if _, err := db.Exec(fmt.Sprintf("CREATE TABLE %s AS FROM read_parquet('%s')", t.Name,
-			filepath.Join(c.scaleDir(), "sample", t.Name+".parquet"))); err != nil {
+		if _, err := db.Exec(fmt.Sprintf("CREATE TABLE %s AS FROM read_parquet(%s)", t.Name,
+			QuoteText(filepath.Join(c.scaleDir(), "sample", t.Name+".parquet")))); err != nil {
 			return nil, fmt.Errorf("sample of %s: %w", t.Name, err)
 		}
 	}

@@ -344,27 +344,31 @@ func (e *Engine) Slots(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// findDataAddrs returns the addresses of each node's data. The addresses are read from the cluster at most once
-// a second.
+// findDataAddrs returns the addresses of each node's data. Addresses older than a second are read from the cluster.
+// Meanwhile other queries do not wait for the mutex: a cluster that hangs holds up each query for its own time.
 func (e *Engine) findDataAddrs(ctx context.Context) (map[string][]string, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if time.Since(e.askedAt) < time.Second {
-		return e.dataAddrs, nil
+	addrs, askedAt := e.dataAddrs, e.askedAt
+	e.mu.Unlock()
+	if time.Since(askedAt) < time.Second {
+		return addrs, nil
 	}
 	cluster, err := e.c.Cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e.askedAt, e.dataAddrs = time.Now(), map[string][]string{}
+	addrs = map[string][]string{}
 	for _, w := range cluster.Workers {
 		for _, l := range w.Labels {
 			if addr, ok := strings.CutPrefix(l, "data="); ok && w.State == "up" {
-				e.dataAddrs[w.Host] = append(e.dataAddrs[w.Host], addr)
+				addrs[w.Host] = append(addrs[w.Host], addr)
 			}
 		}
 	}
-	return e.dataAddrs, nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.askedAt, e.dataAddrs = time.Now(), addrs
+	return addrs, nil
 }
 
 // Batches returns the rows during reading. A batch is valid until the next batch is read. Once a piece is read

@@ -133,6 +133,16 @@ func TestQueries(t *testing.T) {
 	}
 }
 
+// The folder of the data has a quote in its name.
+func TestQuoteInFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "it's data")
+	if err := os.Symlink(testData(t), dir); err != nil {
+		t.Skip(err)
+	}
+	r := startRig(t, dir, 20_000)
+	r.checkAnswers(t, r.manifest.Queries[0])
+}
+
 func TestFuzz(t *testing.T) {
 	r := startRig(t, testData(t), 500_000)
 	random := rand.New(rand.NewPCG(11, 0))

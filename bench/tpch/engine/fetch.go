@@ -22,6 +22,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/phoebe-sched/phoebe/bench/tpch/data"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
@@ -183,7 +184,7 @@ func (s *slot) readLayout(ctx context.Context, file string) (*layout, error) {
 	defer s.mu.Unlock()
 	err := s.runQuery(ctx, "SELECT path_in_schema, "+
 		"CAST(least(data_page_offset, coalesce(nullif(dictionary_page_offset, 0), data_page_offset)) AS BIGINT), "+
-		"CAST(total_compressed_size AS BIGINT) FROM parquet_metadata('"+file+"')",
+		"CAST(total_compressed_size AS BIGINT) FROM parquet_metadata("+data.QuoteText(file)+")",
 		func(_ *arrow.Schema, b arrow.RecordBatch) error {
 			names, at, size := b.Column(0).(*array.String), b.Column(1).(*array.Int64), b.Column(2).(*array.Int64)
 			for i := range names.Len() {

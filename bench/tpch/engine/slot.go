@@ -19,6 +19,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/duckdb/duckdb-go/v2"
 
+	"github.com/phoebe-sched/phoebe/bench/tpch/data"
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
@@ -64,14 +65,23 @@ func newSlot(threads int, memory int64, temp string) (*slot, error) {
 	}
 	if s.arrow, err = duckdb.NewArrowFromConn(s.conn); err == nil {
 		err = s.execSQL(context.Background(), fmt.Sprintf("SET threads = %d; SET memory_limit = '%dMiB'; "+
-			"SET temp_directory = '%s'; SET parquet_metadata_cache = true; SET autoinstall_known_extensions = false",
-			threads, memory, temp))
+			"SET temp_directory = %s; SET parquet_metadata_cache = true; SET autoinstall_known_extensions = false",
+			threads, memory, data.QuoteText(temp)))
 	}
 	if err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// quoteTexts returns texts as a list of literals.
+func quoteTexts(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i := range texts {
+		quoted[i] = data.QuoteText(texts[i])
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 func (s *slot) close() {

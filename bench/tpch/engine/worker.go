@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -147,7 +146,7 @@ func (w *Worker) runTask(ctx context.Context, s *slot, stage *Stage, pieces []Ta
 		return err
 	}
 	for i, t := range tables {
-		if err := s.defineView(ctx, t.Name, "read_parquet(['"+strings.Join(paths[i], "', '")+"'])"); err != nil {
+		if err := s.defineView(ctx, t.Name, "read_parquet("+quoteTexts(paths[i])+")"); err != nil {
 			return err
 		}
 	}
