@@ -16,6 +16,6 @@ var frontendServe = packageMutants{"frontend/serve", []mutant{
 	},
 	{
 		"the next page of jobs repeats no job", "handler.jobsHere",
-		"positionOf(j).compareTo(after) > 0 &&", "",
+		"positionOf(j.JobSummary).compareTo(after) > 0 &&", "",
 	},
 }}

@@ -16,7 +16,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a worker with a slot held in vain is asked while long tasks wait", "planner.useRoom",
-		"acts = c.askMatrix(w, now, acts)", "",
+		"acts = c.askMatrix(w, nil, now, acts)", "",
 	},
 	{
 		"a cancelled turn leaves a slot", "planner.handleReady",
@@ -145,8 +145,8 @@ var frontend = packageMutants{"frontend", []mutant{
 		"d.Class, d.Choice, d.At = x.task.explainClass(), ", "d.Choice, d.At = ",
 	},
 	{
-		"a hint alone does not say that a task is late", "planner.remainingRun",
-		"t.spec.Estimate > 0 && ran <= maxHintedRuns*run", "false",
+		"a hint alone does not say that a task is late", "planner.chooseForecast",
+		"c.workedFor(t, now) <= maxHintedRuns*x.spec.Work.Mean", "c.workedFor(t, now) < 0*x.spec.Work.Mean",
 	},
 	{
 		"a spare task takes no tokens", "usage.moveTask",
@@ -1303,7 +1303,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"room that is free earlier than expected wakes a task", "Core.receiveMsgs",
-		"c.useRoom(w)\n", "",
+		"return c.useRoom(w, now, acts)", "return acts",
 	},
 	{
 		"a task that comes back rides to an idle worker", "planner.makeWant",
@@ -1311,7 +1311,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a new worker wakes a task", "Core.bringWorkerUp",
-		"c.useRoom(w)\n", "",
+		"return c.useRoom(w, now, acts)", "return acts",
 	},
 	{
 		"a task that does not want some room is not woken for room for ever", "planner.tryPostpone",
