@@ -130,6 +130,8 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	}
 	if c.batchQueue.Len() > 0 || !c.batch.answersUntil.IsZero() {
 		acts = c.placeLong(now, acts)
+	} else {
+		c.batch.notBefore = time.Time{} // the tasks left over by the last batch were cancelled: no task need wait
 	}
 	return acts
 }

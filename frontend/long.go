@@ -9,7 +9,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/fair"
 )
 
 // Tasks that are long, or that need files or much data, are bound early to the worker with the earliest expected end
@@ -105,12 +104,17 @@ func (c *planner) endAsking() {
 func (c *planner) askMatrices(now time.Time, acts []Action) []Action {
 	b := &c.batch
 	c.view.ForgetOldMatrices(now)
-	var due []*longTask
-	c.batchQueue.InOrder(estimate.MaxBatch, func(x *longTask) bool {
+	due := b.tasks[:0]
+	note := func(x *longTask) bool {
 		c.updateWork(x)
 		due = append(due, x)
 		return len(due) < estimate.MaxBatch
-	})
+	}
+	if c.batchQueue.Len() <= estimate.MaxBatch { // all come, and their order does not matter
+		c.batchQueue.All(note)
+	} else {
+		c.batchQueue.InOrder(estimate.MaxBatch, note)
+	}
 	for _, x := range due {
 		for _, key := range c.doubtfulWorkers(x, len(due), now) {
 			if w := c.workers[key]; len(b.asked) < maxAsked && w.mayAskMatrix(now) {
@@ -120,6 +124,8 @@ func (c *planner) askMatrices(now time.Time, acts []Action) []Action {
 			}
 		}
 	}
+	clear(due)
+	b.tasks = due
 	return acts
 }
 
@@ -182,12 +188,16 @@ func (t *task) asAsker(w *worker, now time.Time) *probe.Asker {
 // the window of its group or the tokens of its tenant joins the crowd. A tenant pays for placed tasks only.
 func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 	b := &c.batch
-	var batch []*longTask
-	var specs []estimate.Task
+	batch, specs, turns := b.tasks[:0], b.specs[:0], b.turns[:0]
+	defer func() {
+		clear(batch)
+		clear(specs)
+		clear(turns)
+		b.tasks, b.specs, b.turns = batch, specs, turns
+	}()
 	sets := map[*group]int{} // numbers of the groups in this batch, from 1
 	picked, pickedDemand := map[*group]int{}, map[*tenant]int64{}
 	lastPicked, hasLeftover := map[*tenant]*longTask{}, map[*tenant]bool{}
-	var turns []fair.Bill[*longTask]
 	// At most maxEarly tasks join the crowd in a step, so that the step does not take long.
 	for crowded := 0; c.batchQueue.Len() > 0 && len(batch) < estimate.MaxBatch && crowded < maxEarly; {
 		x := c.batchQueue.Min()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
+	"github.com/phoebe-sched/phoebe/probe/fair"
 )
 
 // planner is the floor of decisions. While the facts of an event are noted, missing places are noted as wants,
@@ -26,6 +27,11 @@ type batch struct {
 	answersUntil time.Time // end of the wait for matrices; zero: no worker was asked
 	asked        []int32   // keys of the workers asked for matrices
 	keys         []int32   // scratch of doubtfulWorkers
+
+	// Scratch of askMatrices and matchBatch.
+	tasks []*longTask
+	specs []estimate.Task
+	turns []fair.Bill[*longTask]
 }
 
 // rounds are the open rounds. All rounds wait equally long, so they end in order.

@@ -181,5 +181,5 @@ func (c *Core) writeShares(m *probe.WaitMatrix, tenants int) {
 	}
 	clear(s.met)
 	clear(s.watched)
-	s.under, s.asker = foreseen{}, foreseen{}
+	s.met, s.watched, s.under, s.asker = s.met[:0], s.watched[:0], foreseen{}, foreseen{}
 }
