@@ -125,7 +125,7 @@ func (c *planner) askMatrices(now time.Time, acts []Action) []Action {
 		}
 	}
 	clear(due)
-	b.tasks = due
+	b.tasks = due[:0]
 	return acts
 }
 
@@ -193,7 +193,7 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		clear(batch)
 		clear(specs)
 		clear(turns)
-		b.tasks, b.specs, b.turns = batch, specs, turns
+		b.tasks, b.specs, b.turns = batch[:0], specs[:0], turns[:0]
 	}()
 	sets := map[*group]int{} // numbers of the groups in this batch, from 1
 	picked, pickedDemand := map[*group]int{}, map[*tenant]int64{}
