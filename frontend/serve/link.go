@@ -38,6 +38,7 @@ type link struct {
 	problem       string
 	delayDial     bool   // the last connection was closed before Welcome: the next dial waits
 	lostAt        int64  // when the last connection that was up was closed, by monotonicNow()
+	rejection     string // why the worker rejected the last Hello; "": it did not
 	loggedProblem string // the reason why no Welcome came, if the log has it already
 
 	heardAt  atomic.Int64 // when the worker was last heard, by monotonicNow(); see noteMoved
@@ -445,7 +446,7 @@ func (c *linkConn) readWelcome(msgs []probe.Msg) ([]probe.Msg, error) {
 		return nil, nil
 	}
 	l, s := c.link, c.link.server
-	problem := ""
+	problem, rejection := "", ""
 	switch m := msgs[0].(type) {
 	case probe.Welcome:
 		version, features, err := probe.Spoken.Common(m.Speaks, "this frontend", "the worker")
@@ -469,7 +470,7 @@ func (c *linkConn) readWelcome(msgs []probe.Msg) ([]probe.Msg, error) {
 		}
 		problem = fmt.Sprintf("it is worker %s, linked as %s: list it under one address", m.Worker, other.addr)
 	case probe.Rejected:
-		problem = "rejected: " + m.Reason
+		problem, rejection = "rejected: "+m.Reason, m.Reason
 	default:
 		problem = fmt.Sprintf("its first message is a %T, not Welcome", m)
 	}
@@ -478,7 +479,7 @@ func (c *linkConn) readWelcome(msgs []probe.Msg) ([]probe.Msg, error) {
 	if l.loggedProblem == problem {
 		level = slog.LevelDebug
 	}
-	l.loggedProblem = problem
+	l.loggedProblem, l.rejection = problem, rejection
 	l.mu.Unlock()
 	s.log.Log(context.Background(), level, "worker is not linked", "worker", l.addr, "reason", problem)
 	s.metrics.protocolErrors.Inc()
@@ -494,7 +495,7 @@ func (c *linkConn) markUp() bool {
 	if l.conn != c {
 		return false
 	}
-	c.up, l.problem, l.loggedProblem = true, "", ""
+	c.up, l.problem, l.loggedProblem, l.rejection = true, "", "", ""
 	return true
 }
 
@@ -578,6 +579,21 @@ func (l *link) isUpOrRecent(lease time.Duration) bool {
 
 // isUp reports whether messages go by the link. The link's mutex is held.
 func (l *link) isUp() bool { return l.conn != nil && l.conn.up }
+
+// Rejections returns why workers rejected the frontend's last Hello, by the workers' addresses.
+func (s *Server) Rejections() map[string]string {
+	found := map[string]string{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for addr, l := range s.byAddr {
+		l.mu.Lock()
+		if l.rejection != "" {
+			found[addr] = l.rejection
+		}
+		l.mu.Unlock()
+	}
+	return found
+}
 
 // linkStatus returns the state of the link, for people.
 func (l *link) linkStatus() (connected bool, problem string, heardAgo, rtt time.Duration) {

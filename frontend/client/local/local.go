@@ -23,7 +23,6 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -338,10 +337,10 @@ func (c *Cluster) whyUnlinked(f *fserve.Server) error {
 	if n := len(res.Workers); n < len(c.workers) {
 		return fmt.Errorf("it knows %d of %d workers", n, len(c.workers))
 	}
+	for _, why := range f.Rejections() {
+		return fmt.Errorf("%w frontend %s: %s", errRejected, res.Frontend, why)
+	}
 	for _, w := range res.Workers {
-		if strings.HasPrefix(w.Error, "rejected") {
-			return fmt.Errorf("%w frontend %s: %s", errRejected, res.Frontend, w.Error)
-		}
 		if w.State != "up" {
 			return fmt.Errorf("worker %s is %s (%s)", w.Address, w.State, w.Error)
 		}

@@ -155,7 +155,7 @@ func TestStartRefuses(t *testing.T) {
 		{local.Config{Workers: -1}, "number of workers is -1"},
 		{local.Config{Policy: "best"}, `"best"`},
 		{local.Config{FrontendPort: 65535, Frontends: 2}, "65535"},
-		{local.Config{Worker: func(_ int, c *wserve.Config) { c.Secret = "another" }}, "rejected"},
+		{local.Config{Worker: func(_ int, c *wserve.Config) { c.Secret = "another" }}, "a worker rejects"},
 		{local.Config{Frontends: 1, FrontendPort: port}, taken.Addr().String()},
 		{local.Config{Frontends: 1, Workers: 1, WorkerPort: port}, taken.Addr().String()},
 	} {
