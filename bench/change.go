@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Change says how many times a figure is what it was: the later document's figure over the earlier document's.
+// Change compares a figure of two documents: Ratio is the later document's figure over the earlier document's.
 //
 // Ratio.Ratio is the median of all ratios between a later and an earlier repeat (Hodges and Lehmann, 1963). The
-// bounds are order statistics of these ratios, from the distribution of Mann and Whitney's U. The one assumption is
-// that a change multiplies all repeats alike.
+// bounds are two of the sorted ratios, chosen by the distribution of Mann and Whitney's U. The comparison assumes that
+// a change multiplies all repeats alike.
 type Change struct {
 	What       string // the measurement: workload, load, policy and cluster
 	Figure     string // with its unit
@@ -29,8 +29,8 @@ func (c *Change) IsDifferent() bool {
 
 // figure is a number of a measurement.
 type figure[T any] struct {
-	name string
-	of   func(*T) float64
+	name  string
+	value func(*T) float64
 }
 
 var (
@@ -52,16 +52,16 @@ var (
 	}
 )
 
-// CompareDocuments compares the figures of the measurements that both documents have. Measurements of one document
-// alone are in unpaired.
+// CompareDocuments compares the figures of the measurements that both documents have. unpaired names the measurements
+// that only one document has.
 func CompareDocuments(before, after *Document) (changes []Change, unpaired []string) {
-	ofRuns, missing := compareRepeats(before.Runs, after.Runs, runFigures, func(r *Run) string {
+	runChanges, missing := compareRepeats(before.Runs, after.Runs, runFigures, func(r *Run) string {
 		return fmt.Sprintf("%s, load %s, %d slots, %s, %s", r.Workload, formatNumber(r.Load), r.Slots, r.Policy, r.Cluster)
 	})
-	ofNoop, missingNoop := compareRepeats(before.NoopRuns, after.NoopRuns, noopFigures, func(r *NoopRun) string {
+	noopChanges, missingNoop := compareRepeats(before.NoopRuns, after.NoopRuns, noopFigures, func(r *NoopRun) string {
 		return "no-op, " + r.Cluster
 	})
-	return append(ofRuns, ofNoop...), append(missing, missingNoop...)
+	return append(runChanges, noopChanges...), append(missing, missingNoop...)
 }
 
 // compareRepeats groups repeats by the measurement that whatOf names, and compares the groups figure by figure.
@@ -89,7 +89,7 @@ func compareRepeats[T any](before, after []T, figures []figure[T], whatOf func(*
 			var values [2][]float64
 			for i := range group {
 				for _, r := range group[i] {
-					values[i] = append(values[i], f.of(r))
+					values[i] = append(values[i], f.value(r))
 				}
 			}
 			if slices.Min(values[0]) <= 0 || slices.Min(values[1]) <= 0 {
@@ -103,8 +103,8 @@ func compareRepeats[T any](before, after []T, figures []figure[T], whatOf func(*
 	return changes, unpaired
 }
 
-// ratioOfSamples returns by how much the positive numbers of after are larger than those of before, with the closest
-// bounds that have 95 % confidence. If the numbers are too few, the bounds are the least and the greatest ratio.
+// ratioOfSamples returns the ratio of after to before, two samples of positive numbers, with the closest bounds that
+// have 95 % confidence. If the numbers are too few, the bounds are the least and the greatest ratio.
 func ratioOfSamples(before, after []float64) (r Ratio, confidence float64) {
 	var ratios []float64
 	for _, a := range after {
@@ -135,10 +135,11 @@ func rankInterval(n, m int) (rank int, confidence float64) {
 	return rank, confidence
 }
 
-// uChances returns the chance of each value of U, from 0 to n*m, for two samples of one distribution.
+// uChances returns the chance of each value of Mann and Whitney's U, from 0 to n*m, for samples of n and m numbers with
+// the same distribution.
 func uChances(n, m int) []float64 {
-	// chances[k][u] is for k of the n numbers, and for the first j of the m numbers. The greatest of all k+j numbers is
-	// one of the n with chance k/(k+j), and is then above all j.
+	// After round j, chances[k][u] is the chance that U is u for samples of k and j numbers. The greatest of all k+j
+	// numbers is in the sample of k with chance k/(k+j). That number then adds j pairs to U.
 	chances := make([][]float64, n+1)
 	for k := range chances {
 		chances[k] = make([]float64, n*m+1)

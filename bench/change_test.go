@@ -59,7 +59,8 @@ func TestBoundsOfRatioHold(t *testing.T) {
 		}
 		share := float64(holds) / draws
 		if spread := 4 * math.Sqrt(confidence*(1-confidence)/draws); math.Abs(share-confidence) > spread {
-			t.Errorf("%v repeats: the bounds hold the ratio in %.3f of all draws, and say %.3f", sizes, share, confidence)
+			t.Errorf("%v repeats: the bounds hold the ratio in %.3f of all draws, and say %.3f",
+				sizes, share, confidence)
 		}
 	}
 }

@@ -130,7 +130,7 @@ type SimMatching struct {
 type SimGroup struct {
 	Jobs  int `json:"jobs"`
 	Tasks int `json:"tasks"`
-	// ResponseMS is of jobs: from arrival at a frontend until the frontend has the last result.
+	// ResponseMS is the time of jobs from arrival at a frontend until the frontend has the last result.
 	ResponseMS      Stats  `json:"response_ms"`
 	IdealMS         Stats  `json:"ideal_ms"`      // of jobs: their longest task, at nominal speed
 	WaitMS          Stats  `json:"wait_ms"`       // of tasks: from the arrival of their job to their start
