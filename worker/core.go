@@ -720,8 +720,8 @@ func (c *Core) NextWake() time.Time {
 }
 
 // Idle reports whether the worker may go: no attempt runs, no turn awaits its answer, no result waits to be
-// acknowledged, and a leaving worker has answered all messages sent before Drain arrived. A task without an answer would
-// count as lost, not as refused, and a task that may start only once would fail.
+// acknowledged, and a leaving worker has answered all messages sent before Drain arrived. A task without an answer
+// would count as lost, not as refused, and a task that may start only once would fail.
 func (c *Core) Idle() bool {
 	return len(c.attempts)+c.asked.Len() == 0 && (c.staysUntil.IsZero() || len(c.links) == 0)
 }

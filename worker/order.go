@@ -58,8 +58,7 @@ type policy interface {
 	nextPlace(now time.Time) *place
 	// inOrder yields the places in the expected order of their turns, if no place comes or goes until then.
 	inOrder(now time.Time) iter.Seq[*place]
-	// comesNext reports whether n, which would come now, would have its turn before p. It is called while inOrder yields
-	// p.
+	// comesNext reports whether n would have its turn before p, if n came now. Call comesNext while inOrder yields p.
 	comesNext(n *newcomer, p *place) bool
 	// newNewcomer returns a newcomer for the place x, which is in no queue.
 	newNewcomer(x *place) newcomer

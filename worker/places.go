@@ -46,7 +46,8 @@ func (c *Core) reservePlaces(l *link, m *probe.Reserve, now time.Time, acts []Ac
 		if !l.seenPlaces.Mark(id) {
 			continue
 		}
-		ride := regular && !l.isFull && int(i) < rides && len(c.askedAhead) == 0 && !c.hasAttempt(l, m.Launches[i].Attempt)
+		ride := regular && !l.isFull && int(i) < rides && len(c.askedAhead) == 0 &&
+			!c.hasAttempt(l, m.Launches[i].Attempt)
 		if ride && c.queue.len() > 0 {
 			if !hasLooked {
 				hasLooked, gap = true, c.seekGap(need, now)
@@ -129,8 +130,8 @@ func (c *Core) enqueueTask(l *link, m *probe.Enqueue, now time.Time, acts []Acti
 	c.Stats.Reserved++
 	p := &place{
 		link: l, res: m.Res, job: m.Job, generation: m.Generation, tenant: m.Tenant, guarded: m.Guarded,
-		priority: m.Priority, demand: m.Demand, long: m.Long, estimate: m.Launch.Estimate, expectedRun: m.Launch.Estimate,
-		launch: &m.Launch, wantsMatrix: m.Matrix,
+		priority: m.Priority, demand: m.Demand, long: m.Long,
+		estimate: m.Launch.Estimate, expectedRun: m.Launch.Estimate, launch: &m.Launch, wantsMatrix: m.Matrix,
 	}
 	p.commonPayload = l.commonPayload(m.Job, p.launch)
 	c.stampPlace(p, m.Standing)
@@ -633,8 +634,8 @@ func (l *link) placesInOrder(filter func(*place) bool) []*place {
 
 // expireOverdue acts on all limits of time that have passed. It ends turns without an answer, unless the answer may be
 // on its way, hands back staged attempts whose slot did not fall free, and abandons orphans. It gives up on attempts
-// that do not stop, and makes due places regular. It also forgets unclaimed results, memories of jobs, and unused common
-// data.
+// that do not stop, and makes due places regular. It also forgets unclaimed results, memories of jobs, and unused
+// common data.
 func (c *Core) expireOverdue(now time.Time, acts []Action) []Action {
 	if !now.Before(c.staysUntil) {
 		c.staysUntil = time.Time{}

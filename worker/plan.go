@@ -185,7 +185,8 @@ func (c *Core) backfill(now time.Time, acts []Action) ([]Action, bool) {
 		c.filesLateAt = time.Time{}
 		c.changes++
 	}
-	// Staged attempts and places that asked ahead get room first. If nothing changed since the last look, no gap is left.
+	// Staged attempts and places that asked ahead get room first. If nothing changed since the last look, no gap is
+	// left.
 	if c.staged.Len() > 0 || len(c.askedAhead) > 0 || c.settledChanges == c.changes+c.queue.changes ||
 		!c.queue.fitsAny(c.free) {
 		return acts, false

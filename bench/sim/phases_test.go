@@ -407,8 +407,8 @@ func (c *taps) tapDeparture(f *frontendNode, w int, msg probe.Msg) {
 	}
 }
 
-// dropNeedless forgets the places of jobs without a waiting task. The frontend withdraws the places, or keeps the places
-// for a moment for the turns of other jobs.
+// dropNeedless forgets the places of jobs without a waiting task. The frontend withdraws these places, or keeps the
+// places for a moment for the turns of other jobs.
 func (c *taps) dropNeedless(f *frontendNode) {
 	waiting := map[*tappedGroup]int{}
 	ofJob := map[*tappedJob]int{}
@@ -599,8 +599,8 @@ func (n *tappedCounts) count(j *tappedJob, x *tappedAttempt, o *frontend.Outcome
 	}
 }
 
-// checkEarlier compares the attempts in vain with the taps. If the frontend stopped an attempt, only the worker's Started
-// tells the start, or else the start is taken to be the moment of sending.
+// checkEarlier compares the attempts in vain with the taps. If the frontend stopped an attempt, only the worker's
+// Started tells the start. Without Started, the moment of sending counts as the start.
 func (c *taps) checkEarlier(j *tappedJob, t *tappedTask, o *frontend.Outcome) {
 	if len(o.Earlier) != len(t.ended) {
 		c.t.Errorf("task %d: %d attempts in vain by the taps, %+v by the frontend", o.Task, len(t.ended), o.Earlier)

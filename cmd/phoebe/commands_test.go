@@ -797,7 +797,8 @@ func TestBench(t *testing.T) {
 		"--json", jsonFile).
 		wantExit(t, 0, "round trip", "floor", "tasks/s", "running", "medians of 2 repeats", "policy phoebe")
 	runPhoebe(t, "bench", "compare", jsonFile, jsonFile).
-		wantExit(t, 0, "no-op, running: medians of 2 and 2 repeats", "round trip p50, us", "1.000", "--repeat 4 or more")
+		wantExit(t, 0, "no-op, running: medians of 2 and 2 repeats", "round trip p50, us", "1.000",
+			"--repeat 4 or more")
 	runPhoebe(t, "bench", "compare", jsonFile).wantExit(t, 2, "1 files: name the earlier and the later file")
 	runPhoebe(t, "bench", "compare", jsonFile, htmlFile).wantExit(t, 2, htmlFile, "give a file of phoebe bench --json")
 	runPhoebe(t, "bench", "compare", "--repeat", "3", jsonFile, jsonFile).wantExit(t, 2, "--repeat has no meaning")

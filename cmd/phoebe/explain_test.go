@@ -73,7 +73,8 @@ func TestStagesAndExplain(t *testing.T) {
 	// a frontend gets waits only when it asks, and does not wait for late answers
 	waitUntil(t, func() error {
 		runPhoebe(t, "run", "--function", "echo", "--mode", "estimate", "--connect", a).wantExit(t, 0)
-		if s := runPhoebe(t, "status", "--matrices", "--connect", a); strings.Contains(s.out, "its waits are not known") {
+		s := runPhoebe(t, "status", "--matrices", "--connect", a)
+		if strings.Contains(s.out, "its waits are not known") {
 			return errors.New(s.out)
 		}
 		return nil

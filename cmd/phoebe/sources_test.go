@@ -54,8 +54,9 @@ func TestOverrideIsReported(t *testing.T) {
 		t.Setenv("PHOEBE_CONNECT", "")
 		var out, errs strings.Builder
 		runCommand([]string{"jobs", "--config", file}, &out, &errs)
-		if got := strings.Contains(errs.String(), "overrides"); got != (want != "") || !strings.Contains(errs.String(), want) {
-			t.Errorf("most %s: %s", value, errs.String())
+		text := errs.String()
+		if got := strings.Contains(text, "overrides"); got != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("most %s: %s", value, text)
 		}
 	}
 }

@@ -63,7 +63,8 @@ func TestTokens(t *testing.T) {
 	web, webHash := makeToken(t, dir, "web")
 	etl, etlHash := makeToken(t, dir, "etl")
 	file := &tenantsFile{t: t, name: filepath.Join(dir, "tenants.yaml")}
-	const ads = "  ads: {functions: [echo, sleep], priority: 5}\n  ads/etl: {token-hashes: [%s]}\n  web: {token-hashes: [%s]}\n"
+	const ads = "  ads: {functions: [echo, sleep], priority: 5}\n" +
+		"  ads/etl: {token-hashes: [%s]}\n  web: {token-hashes: [%s]}\n"
 	file.writeTenants(fmt.Sprintf(ads, etlHash, webHash))
 	secret := filepath.Join(dir, "secret")
 	if err := os.WriteFile(secret, []byte("the fleet's"), 0o600); err != nil {

@@ -235,8 +235,8 @@ func storeJob() client.Job {
 	return job
 }
 
-// A program is killed again and again, and so are a frontend and a worker. Each outcome is stored once, and no task runs
-// again after its outcome was stored.
+// A program is killed again and again, and so are a frontend and a worker. Each outcome is stored once, and no task
+// runs again after its outcome was stored.
 func TestStoreUnderKills(t *testing.T) {
 	if args := os.Getenv(storeEnv); args != "" { // the program that is killed
 		file, frontends, _ := strings.Cut(args, " ")

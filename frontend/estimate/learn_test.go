@@ -235,7 +235,8 @@ func TestTimeLeft(t *testing.T) {
 		t.Errorf("a task with five times the data has %v left (%t)", timeLeft, known)
 	}
 	hinted := statsOf(Finished{Run: 10 * time.Second, Hint: 5 * time.Second, Worker: 1})
-	if timeLeft, _, known := hinted.TimeLeft(15*time.Second, 10*time.Second, 0, 3); !known || timeLeft != 5*time.Second {
+	timeLeft, _, known := hinted.TimeLeft(15*time.Second, 10*time.Second, 0, 3)
+	if !known || timeLeft != 5*time.Second {
 		t.Errorf("a task with a hint of half its run time has %v left (%t)", timeLeft, known)
 	}
 }

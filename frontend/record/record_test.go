@@ -234,8 +234,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// The functions with most tasks have series of their own, beside the series of tenants. All tasks are counted, and those
-// of further functions as other. A function that grows takes the place of one that shrinks.
+// The functions with most tasks have series of their own, beside the series of tenants. The tasks of all further
+// functions count as other. A function that grows takes the place of a function that shrinks.
 func TestFunctions(t *testing.T) {
 	in, h, now := newIntake(), NewHistory(), start
 	var spare *Batch
