@@ -207,8 +207,8 @@ struct Resubmission {
   // the first part.
   7: i32 part = 0,                // counted from 0
   8: i32 parts = 1,
-  // Of a shared job: outcomes of the left-out tasks, for other clients of the job. Frontends that know no
-  // shared jobs ignore them.
+  // Of a shared job: outcomes of the left-out tasks, for other clients of the job. An older frontend ignores
+  // the outcomes.
   9: optional list<Outcome> outcomes,
 }
 
@@ -244,11 +244,11 @@ struct Job {
   // A result may be larger than the limit for messages. A larger result is a file at its worker, for
   // ReadFile.
   17: bool large_results = false,
-  // Several clients may have the job. The frontend keeps fetched outcomes for the other clients, as far as
-  // memory allows. If several clients submit the job, each sends a resubmission, the first one with an empty
-  // previous_owner. Then the frontend asks all other frontends for the job, and leaves a new job to the
-  // frontend that the id decides. An older frontend takes the new job itself, so two clients at two frontends
-  // may start the job twice if they submit at the same moment.
+  // Several clients may submit or follow the job. The frontend keeps fetched outcomes for the other clients,
+  // as far as memory allows. Each client submits the job with a resubmission, at first with an empty
+  // previous_owner. The frontend then asks all other frontends for the job. If no frontend has the job, the
+  // id decides which frontend takes the job. An older frontend takes the job without a question: if two
+  // clients submit at the same moment at two frontends, the job may start twice.
   18: bool shared = false,
   // How long the job goes on without a call of Events, if longer than the frontend's client grace time. The
   // frontend limits the time. An older frontend keeps to its client grace time.
@@ -372,9 +372,9 @@ struct EventsRequest {
   // A frontend's question to the owner: does it have the job? The answer brings no event, and the question
   // is no sign of life of the client.
   6: bool only_ask = false,
-  // The caller follows a job that another client submitted. As long as the other client calls Events, too, the
-  // cursor of the follower acknowledges nothing. An older frontend does not know followers: its answer has no
-  // tasks, and the next call would take outcomes from the submitter.
+  // The caller follows a job that another client submitted. As long as the submitter calls Events, the cursor
+  // of the follower acknowledges nothing. An older frontend does not know followers: its answer has tasks 0,
+  // and with its next call the follower would take outcomes from the submitter.
   7: bool follow = false,
 }
 
@@ -568,7 +568,7 @@ struct ClusterRequest {
   7: string frontend = "",         // name or address of another frontend, to which to forward the call
   8: bool frontends_only = false,  // leave the workers out, to ask only which frontend this is
   9: bool tenants = false,         // list tenants, too
-  // Send the history of the workers, beside what is asked for else. An older frontend sends none.
+  // Send the history of the workers, too. An older frontend sends no history.
   15: bool history = false,
 }
 
@@ -632,17 +632,18 @@ struct Figures {
   // not known.
   5: binary figures,
   6: binary ages,                  // one byte for each worker, also a logarithm: age of the expected wait
-  7: list<string> hosts,           // like names; an older frontend sends none
+  7: list<string> hosts,           // like names; an older frontend sends no hosts
 }
 
 // Samples of the workers in the last ten minutes, each two seconds.
 struct FleetHistory {
   1: list<i64> at_us,              // moments of the samples, oldest first, since 1970
-  // Addresses of workers, those that left included. With more than 2,000 workers the list is empty.
+  // Addresses of the workers, also of workers that left. With more than 2,000 workers the list is empty.
   2: list<string> addresses,
-  // 5 bytes for each sample of a row, the rows one after the other: bytes 0, 1, 5, 6 and 7 of Figures. A row
-  // is a worker of addresses. Without addresses there are 100 rows, one for each percent of the workers,
-  // lowest first, each byte sorted by itself. State 255: the worker was not on the list, or is not up.
+  // Row after row, with 5 bytes for each sample: bytes 0, 1, 5, 6 and 7 of Figures.figures. Each address has
+  // a row. Without addresses there are 100 rows, a row for each percent of the workers, lowest first. Each of
+  // the 5 figures is then sorted alone. State 255: the worker was not on the list, or (without addresses) not
+  // up.
   3: binary figures,
   4: list<GoneWorker> gone,        // the latest first; at most 64
 }
@@ -656,7 +657,7 @@ struct GoneWorker {
   5: bool off = false,             // the worker is off the list
 }
 
-// Counts of a frontend over the last minute, or since its start if it started later.
+// Counts of a frontend over the last minute. If the frontend started later, the counts begin at the start.
 struct LastMinute {
   1: required i64 us,              // length of the counted time
   2: i64 jobs = 0,                 // jobs that have ended
@@ -677,7 +678,7 @@ struct TenantStatus {
   7: i32 held = 0,                 // tasks that wait because the tenant's maximum is used
   8: i32 pending = 0,              // tasks without an outcome, of tenants below, too
   9: i64 refused = 0,              // refused jobs so far; counted for the 1024 tenants with most refusals
-  10: optional LastMinute last_minute, // absent: no task ended, or the frontend counts the tenant among others
+  10: optional LastMinute last_minute, // absent: no task ended, or the tenant is counted in other_tenants
 }
 
 // One frontend's view of the fleet.
@@ -708,12 +709,12 @@ struct ClusterResponse {
   20: i64 copies = 0,              // second attempts of late tasks, since the frontend started
   21: i64 copies_won = 0,          // copies that ended first, or started first while the first attempt waited
   22: i64 preempted = 0,           // attempts stopped for regular work, since the frontend started
-  30: optional FleetHistory history,
-  // The other frontends that the frontend knows. Each has a name and an address, and an error if gossip has
-  // lost it. Not sent with figures, and with frontends_only only if tenants is set.
+  // The other frontends that the frontend knows. Each has a name and an address. If gossip has lost a
+  // frontend, error says so. Not sent with figures, and with frontends_only only if tenants is set.
   23: list<Told> others,
   24: optional LastMinute last_minute,   // of all jobs; sent with others, but not to a client of a tenant
   25: optional LastMinute other_tenants, // sum of the tenants that the frontend does not count separately
+  30: optional FleetHistory history,     // if asked for
 }
 
 // A measured quantity. The first seven are the phases of a task. The first phase begins when the task could
@@ -817,14 +818,14 @@ struct Refusals {
 // separately: beyond the 16 with most tasks.
 struct FunctionSeries {
   1: required string function,
-  // One for each of the seven phases of tasks with a result. Then one for the whole time of such tasks, and
-  // one for the whole time of tasks without a result, from their release to their outcome.
+  // Of tasks with a result: a histogram for each of the seven phases, and a histogram of the whole time. Of
+  // tasks without a result: a histogram of the whole time, from the release to the outcome.
   2: required binary histograms,
 }
 
 // Slots taken by the tasks of a tenant, or of a function, at workers.
 struct SlotUse {
-  1: required string name,      // "other" stands for all tenants, or functions, beyond the 16 largest
+  1: required string name,      // "other": the sum of all tenants, or functions, beyond the 16 largest
   2: required i64 slots,        // thousandths, the mean over the window
 }
 
@@ -840,8 +841,8 @@ struct Window {
   9: i32 tasks_pending = 0,     // maximum
   10: i32 tasks_running = 0,    // maximum
   11: i32 frontends = 0,        // number of frontends whose counts are included
-  // Slots of the workers up, in thousandths. A frontend counts the slots each two seconds; not set: the
-  // window has no count, or the frontend is an older one.
+  // Slots of the workers that are up, in thousandths. A frontend counts the slots each two seconds. Absent:
+  // the window has no count, or an older frontend answers.
   20: optional i64 capacity,
   21: list<SlotUse> tenant_slots,   // largest first
   22: list<SlotUse> function_slots, // largest first
@@ -902,10 +903,10 @@ struct JobSummary {
   17: i64 due_us = 0,               // when the job becomes regular, since arrival; 0: always was, or never
   18: i32 copies = 0,               // number of second attempts of late tasks
   19: i32 preempted = 0,            // number of attempts stopped to make room for regular work
-  25: list<string> functions,       // of the tasks, at most 8; an older frontend sends none
   // false: Trace knows the job for at least a minute after the answer. true: the frontend may forget the job
   // earlier, because too many jobs were listed lately.
   24: bool fleeting = false,
+  25: list<string> functions,       // of the tasks, at most 8; an older frontend sends no functions
 }
 
 struct JobsResponse {
@@ -996,7 +997,8 @@ struct TraceResponse {
   //  - 5: when the attempt started; 0 if never, or not known
   //  - 6: when the attempt ended
   9: optional binary earlier,
-  // Attempts that have not ended, of a job under way, in the same format. Only the first page has them:
+  // The attempts of a running job that have not ended, in the format of earlier. Only the first page has
+  // these attempts, each with the numbers:
   //  - 0: task
   //  - 1: stage
   //  - 2: worker: position in workers + 1, 0 for none
@@ -1006,7 +1008,7 @@ struct TraceResponse {
   //  - 6: when the attempt was sent, since the job's arrival; 0 if not known
   //  - 7: when the attempt started, as far as the frontend knows; 0 if not yet, or not known
   10: optional binary under_way,    // at most max_attempts; absent: the frontend does not tell
-  11: i32 attempts_under_way = 0,   // number of such attempts
+  11: i32 attempts_under_way = 0,   // number of attempts that have not ended, also beyond under_way
 }
 
 struct RecordingsRequest {
@@ -1049,7 +1051,7 @@ struct LeaveRequest {
   3: bool drain = false,        // true: end the running tasks, take no new tasks, and exit
   4: i64 in_us = 0,             // if drain is false: time until the absence
   5: i64 lasts_us = 0,          // length of the absence; 0: take back the announcement
-  6: string frontend = "",      // name or address of the only frontend to ask; empty: any with a link
+  6: string frontend = "",      // name or address of the only frontend to ask; empty: all frontends
 }
 
 struct LeaveResponse {}

@@ -17309,20 +17309,6 @@ func (p *ClusterResponse) FastRead(buf []byte) (int, error) {
 					goto SkipFieldError
 				}
 			}
-		case 30:
-			if fieldTypeId == thrift.STRUCT {
-				l, err = p.FastReadField30(buf[offset:])
-				offset += l
-				if err != nil {
-					goto ReadFieldError
-				}
-			} else {
-				l, err = thrift.Binary.Skip(buf[offset:], fieldTypeId)
-				offset += l
-				if err != nil {
-					goto SkipFieldError
-				}
-			}
 		case 23:
 			if fieldTypeId == thrift.LIST {
 				l, err = p.FastReadField23(buf[offset:])
@@ -17354,6 +17340,20 @@ func (p *ClusterResponse) FastRead(buf []byte) (int, error) {
 		case 25:
 			if fieldTypeId == thrift.STRUCT {
 				l, err = p.FastReadField25(buf[offset:])
+				offset += l
+				if err != nil {
+					goto ReadFieldError
+				}
+			} else {
+				l, err = thrift.Binary.Skip(buf[offset:], fieldTypeId)
+				offset += l
+				if err != nil {
+					goto SkipFieldError
+				}
+			}
+		case 30:
+			if fieldTypeId == thrift.STRUCT {
+				l, err = p.FastReadField30(buf[offset:])
 				offset += l
 				if err != nil {
 					goto ReadFieldError
@@ -17738,18 +17738,6 @@ func (p *ClusterResponse) FastReadField22(buf []byte) (int, error) {
 	return offset, nil
 }
 
-func (p *ClusterResponse) FastReadField30(buf []byte) (int, error) {
-	offset := 0
-	_field := NewFleetHistory()
-	if l, err := _field.FastRead(buf[offset:]); err != nil {
-		return offset, err
-	} else {
-		offset += l
-	}
-	p.History = _field
-	return offset, nil
-}
-
 func (p *ClusterResponse) FastReadField23(buf []byte) (int, error) {
 	offset := 0
 
@@ -17799,6 +17787,18 @@ func (p *ClusterResponse) FastReadField25(buf []byte) (int, error) {
 	return offset, nil
 }
 
+func (p *ClusterResponse) FastReadField30(buf []byte) (int, error) {
+	offset := 0
+	_field := NewFleetHistory()
+	if l, err := _field.FastRead(buf[offset:]); err != nil {
+		return offset, err
+	} else {
+		offset += l
+	}
+	p.History = _field
+	return offset, nil
+}
+
 func (p *ClusterResponse) FastWrite(buf []byte) int {
 	return p.FastWriteNocopy(buf, nil)
 }
@@ -17828,10 +17828,10 @@ func (p *ClusterResponse) FastWriteNocopy(buf []byte, w thrift.NocopyWriter) int
 		offset += p.fastWriteField15(buf[offset:], w)
 		offset += p.fastWriteField17(buf[offset:], w)
 		offset += p.fastWriteField18(buf[offset:], w)
-		offset += p.fastWriteField30(buf[offset:], w)
 		offset += p.fastWriteField23(buf[offset:], w)
 		offset += p.fastWriteField24(buf[offset:], w)
 		offset += p.fastWriteField25(buf[offset:], w)
+		offset += p.fastWriteField30(buf[offset:], w)
 	}
 	offset += thrift.Binary.WriteFieldStop(buf[offset:])
 	return offset
@@ -17862,10 +17862,10 @@ func (p *ClusterResponse) BLength() int {
 		l += p.field20Length()
 		l += p.field21Length()
 		l += p.field22Length()
-		l += p.field30Length()
 		l += p.field23Length()
 		l += p.field24Length()
 		l += p.field25Length()
+		l += p.field30Length()
 	}
 	l += thrift.Binary.FieldStopLength()
 	return l
@@ -18048,15 +18048,6 @@ func (p *ClusterResponse) fastWriteField22(buf []byte, w thrift.NocopyWriter) in
 	return offset
 }
 
-func (p *ClusterResponse) fastWriteField30(buf []byte, w thrift.NocopyWriter) int {
-	offset := 0
-	if p.IsSetHistory() {
-		offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.STRUCT, 30)
-		offset += p.History.FastWriteNocopy(buf[offset:], w)
-	}
-	return offset
-}
-
 func (p *ClusterResponse) fastWriteField23(buf []byte, w thrift.NocopyWriter) int {
 	offset := 0
 	offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.LIST, 23)
@@ -18085,6 +18076,15 @@ func (p *ClusterResponse) fastWriteField25(buf []byte, w thrift.NocopyWriter) in
 	if p.IsSetOtherTenants() {
 		offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.STRUCT, 25)
 		offset += p.OtherTenants.FastWriteNocopy(buf[offset:], w)
+	}
+	return offset
+}
+
+func (p *ClusterResponse) fastWriteField30(buf []byte, w thrift.NocopyWriter) int {
+	offset := 0
+	if p.IsSetHistory() {
+		offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.STRUCT, 30)
+		offset += p.History.FastWriteNocopy(buf[offset:], w)
 	}
 	return offset
 }
@@ -18257,15 +18257,6 @@ func (p *ClusterResponse) field22Length() int {
 	return l
 }
 
-func (p *ClusterResponse) field30Length() int {
-	l := 0
-	if p.IsSetHistory() {
-		l += thrift.Binary.FieldBeginLength()
-		l += p.History.BLength()
-	}
-	return l
-}
-
 func (p *ClusterResponse) field23Length() int {
 	l := 0
 	l += thrift.Binary.FieldBeginLength()
@@ -18291,6 +18282,15 @@ func (p *ClusterResponse) field25Length() int {
 	if p.IsSetOtherTenants() {
 		l += thrift.Binary.FieldBeginLength()
 		l += p.OtherTenants.BLength()
+	}
+	return l
+}
+
+func (p *ClusterResponse) field30Length() int {
+	l := 0
+	if p.IsSetHistory() {
+		l += thrift.Binary.FieldBeginLength()
+		l += p.History.BLength()
 	}
 	return l
 }
@@ -22764,9 +22764,9 @@ func (p *JobSummary) FastRead(buf []byte) (int, error) {
 					goto SkipFieldError
 				}
 			}
-		case 25:
-			if fieldTypeId == thrift.LIST {
-				l, err = p.FastReadField25(buf[offset:])
+		case 24:
+			if fieldTypeId == thrift.BOOL {
+				l, err = p.FastReadField24(buf[offset:])
 				offset += l
 				if err != nil {
 					goto ReadFieldError
@@ -22778,9 +22778,9 @@ func (p *JobSummary) FastRead(buf []byte) (int, error) {
 					goto SkipFieldError
 				}
 			}
-		case 24:
-			if fieldTypeId == thrift.BOOL {
-				l, err = p.FastReadField24(buf[offset:])
+		case 25:
+			if fieldTypeId == thrift.LIST {
+				l, err = p.FastReadField25(buf[offset:])
 				offset += l
 				if err != nil {
 					goto ReadFieldError
@@ -23115,6 +23115,20 @@ func (p *JobSummary) FastReadField19(buf []byte) (int, error) {
 	return offset, nil
 }
 
+func (p *JobSummary) FastReadField24(buf []byte) (int, error) {
+	offset := 0
+
+	var _field bool
+	if v, l, err := thrift.Binary.ReadBool(buf[offset:]); err != nil {
+		return offset, err
+	} else {
+		offset += l
+		_field = v
+	}
+	p.Fleeting = _field
+	return offset, nil
+}
+
 func (p *JobSummary) FastReadField25(buf []byte) (int, error) {
 	offset := 0
 
@@ -23136,20 +23150,6 @@ func (p *JobSummary) FastReadField25(buf []byte) (int, error) {
 		_field = append(_field, _elem)
 	}
 	p.Functions = _field
-	return offset, nil
-}
-
-func (p *JobSummary) FastReadField24(buf []byte) (int, error) {
-	offset := 0
-
-	var _field bool
-	if v, l, err := thrift.Binary.ReadBool(buf[offset:]); err != nil {
-		return offset, err
-	} else {
-		offset += l
-		_field = v
-	}
-	p.Fleeting = _field
 	return offset, nil
 }
 
@@ -23208,8 +23208,8 @@ func (p *JobSummary) BLength() int {
 		l += p.field17Length()
 		l += p.field18Length()
 		l += p.field19Length()
-		l += p.field25Length()
 		l += p.field24Length()
+		l += p.field25Length()
 	}
 	l += thrift.Binary.FieldStopLength()
 	return l
@@ -23364,6 +23364,13 @@ func (p *JobSummary) fastWriteField19(buf []byte, w thrift.NocopyWriter) int {
 	return offset
 }
 
+func (p *JobSummary) fastWriteField24(buf []byte, w thrift.NocopyWriter) int {
+	offset := 0
+	offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.BOOL, 24)
+	offset += thrift.Binary.WriteBool(buf[offset:], p.Fleeting)
+	return offset
+}
+
 func (p *JobSummary) fastWriteField25(buf []byte, w thrift.NocopyWriter) int {
 	offset := 0
 	offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.LIST, 25)
@@ -23375,13 +23382,6 @@ func (p *JobSummary) fastWriteField25(buf []byte, w thrift.NocopyWriter) int {
 		offset += thrift.Binary.WriteStringNocopy(buf[offset:], w, v)
 	}
 	thrift.Binary.WriteListBegin(buf[listBeginOffset:], thrift.STRING, length)
-	return offset
-}
-
-func (p *JobSummary) fastWriteField24(buf []byte, w thrift.NocopyWriter) int {
-	offset := 0
-	offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.BOOL, 24)
-	offset += thrift.Binary.WriteBool(buf[offset:], p.Fleeting)
 	return offset
 }
 
@@ -23528,6 +23528,13 @@ func (p *JobSummary) field19Length() int {
 	return l
 }
 
+func (p *JobSummary) field24Length() int {
+	l := 0
+	l += thrift.Binary.FieldBeginLength()
+	l += thrift.Binary.BoolLength()
+	return l
+}
+
 func (p *JobSummary) field25Length() int {
 	l := 0
 	l += thrift.Binary.FieldBeginLength()
@@ -23536,13 +23543,6 @@ func (p *JobSummary) field25Length() int {
 		_ = v
 		l += thrift.Binary.StringLengthNocopy(v)
 	}
-	return l
-}
-
-func (p *JobSummary) field24Length() int {
-	l := 0
-	l += thrift.Binary.FieldBeginLength()
-	l += thrift.Binary.BoolLength()
 	return l
 }
 

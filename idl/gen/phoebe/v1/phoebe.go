@@ -5502,10 +5502,10 @@ type ClusterResponse struct {
 	Copies       int64           `thrift:"copies,20" frugal:"20,default,i64" json:"copies"`
 	CopiesWon    int64           `thrift:"copies_won,21" frugal:"21,default,i64" json:"copies_won"`
 	Preempted    int64           `thrift:"preempted,22" frugal:"22,default,i64" json:"preempted"`
-	History      *FleetHistory   `thrift:"history,30,optional" frugal:"30,optional,FleetHistory" json:"history,omitempty"`
 	Others       []*Told         `thrift:"others,23" frugal:"23,default,list<Told>" json:"others"`
 	LastMinute   *LastMinute     `thrift:"last_minute,24,optional" frugal:"24,optional,LastMinute" json:"last_minute,omitempty"`
 	OtherTenants *LastMinute     `thrift:"other_tenants,25,optional" frugal:"25,optional,LastMinute" json:"other_tenants,omitempty"`
+	History      *FleetHistory   `thrift:"history,30,optional" frugal:"30,optional,FleetHistory" json:"history,omitempty"`
 }
 
 func NewClusterResponse() *ClusterResponse {
@@ -5639,15 +5639,6 @@ func (p *ClusterResponse) GetPreempted() (v int64) {
 	return p.Preempted
 }
 
-var ClusterResponse_History_DEFAULT *FleetHistory
-
-func (p *ClusterResponse) GetHistory() (v *FleetHistory) {
-	if !p.IsSetHistory() {
-		return ClusterResponse_History_DEFAULT
-	}
-	return p.History
-}
-
 func (p *ClusterResponse) GetOthers() (v []*Told) {
 	return p.Others
 }
@@ -5668,6 +5659,15 @@ func (p *ClusterResponse) GetOtherTenants() (v *LastMinute) {
 		return ClusterResponse_OtherTenants_DEFAULT
 	}
 	return p.OtherTenants
+}
+
+var ClusterResponse_History_DEFAULT *FleetHistory
+
+func (p *ClusterResponse) GetHistory() (v *FleetHistory) {
+	if !p.IsSetHistory() {
+		return ClusterResponse_History_DEFAULT
+	}
+	return p.History
 }
 func (p *ClusterResponse) SetFrontend(val string) {
 	p.Frontend = val
@@ -5735,9 +5735,6 @@ func (p *ClusterResponse) SetCopiesWon(val int64) {
 func (p *ClusterResponse) SetPreempted(val int64) {
 	p.Preempted = val
 }
-func (p *ClusterResponse) SetHistory(val *FleetHistory) {
-	p.History = val
-}
 func (p *ClusterResponse) SetOthers(val []*Told) {
 	p.Others = val
 }
@@ -5747,13 +5744,12 @@ func (p *ClusterResponse) SetLastMinute(val *LastMinute) {
 func (p *ClusterResponse) SetOtherTenants(val *LastMinute) {
 	p.OtherTenants = val
 }
+func (p *ClusterResponse) SetHistory(val *FleetHistory) {
+	p.History = val
+}
 
 func (p *ClusterResponse) IsSetFigures() bool {
 	return p.Figures != nil
-}
-
-func (p *ClusterResponse) IsSetHistory() bool {
-	return p.History != nil
 }
 
 func (p *ClusterResponse) IsSetLastMinute() bool {
@@ -5762,6 +5758,10 @@ func (p *ClusterResponse) IsSetLastMinute() bool {
 
 func (p *ClusterResponse) IsSetOtherTenants() bool {
 	return p.OtherTenants != nil
+}
+
+func (p *ClusterResponse) IsSetHistory() bool {
+	return p.History != nil
 }
 
 func (p *ClusterResponse) String() string {
@@ -5794,10 +5794,10 @@ var fieldIDToName_ClusterResponse = map[int16]string{
 	20: "copies",
 	21: "copies_won",
 	22: "preempted",
-	30: "history",
 	23: "others",
 	24: "last_minute",
 	25: "other_tenants",
+	30: "history",
 }
 
 type Told struct {
@@ -6843,8 +6843,8 @@ type JobSummary struct {
 	DueUs      int64     `thrift:"due_us,17" frugal:"17,default,i64" json:"due_us"`
 	Copies     int32     `thrift:"copies,18" frugal:"18,default,i32" json:"copies"`
 	Preempted  int32     `thrift:"preempted,19" frugal:"19,default,i32" json:"preempted"`
-	Functions  []string  `thrift:"functions,25" frugal:"25,default,list<string>" json:"functions"`
 	Fleeting   bool      `thrift:"fleeting,24" frugal:"24,default,bool" json:"fleeting"`
+	Functions  []string  `thrift:"functions,25" frugal:"25,default,list<string>" json:"functions"`
 }
 
 func NewJobSummary() *JobSummary {
@@ -6964,12 +6964,12 @@ func (p *JobSummary) GetPreempted() (v int32) {
 	return p.Preempted
 }
 
-func (p *JobSummary) GetFunctions() (v []string) {
-	return p.Functions
-}
-
 func (p *JobSummary) GetFleeting() (v bool) {
 	return p.Fleeting
+}
+
+func (p *JobSummary) GetFunctions() (v []string) {
+	return p.Functions
 }
 func (p *JobSummary) SetJob(val string) {
 	p.Job = val
@@ -7028,11 +7028,11 @@ func (p *JobSummary) SetCopies(val int32) {
 func (p *JobSummary) SetPreempted(val int32) {
 	p.Preempted = val
 }
-func (p *JobSummary) SetFunctions(val []string) {
-	p.Functions = val
-}
 func (p *JobSummary) SetFleeting(val bool) {
 	p.Fleeting = val
+}
+func (p *JobSummary) SetFunctions(val []string) {
+	p.Functions = val
 }
 
 func (p *JobSummary) IsSetJobClass() bool {
@@ -7066,8 +7066,8 @@ var fieldIDToName_JobSummary = map[int16]string{
 	17: "due_us",
 	18: "copies",
 	19: "preempted",
-	25: "functions",
 	24: "fleeting",
+	25: "functions",
 }
 
 type JobsResponse struct {
