@@ -44,14 +44,14 @@ type clientJob struct {
 	outcomes   []*v1.Outcome // in order of arrival, from cursor baseCursor on
 	baseCursor int64
 
-	// A shared job has several clients. The job keeps outcomes that a client has fetched for the other clients.
+	// A shared job has several clients. If a client has fetched an outcome, the job keeps the outcome for the others.
 	isShared          bool
-	fetched           int           // outcomes at the head of outcomes that a client has; not in bytes
-	fetchedBytes      int           // of the fetched outcomes
-	countedFetched    int           // the part of fetchedBytes counted in the server's sum
+	fetched           int           // number of fetched outcomes, at the head of outcomes; bytes leaves them out
+	fetchedBytes      int           // size of the fetched outcomes
+	countedFetched    int           // the part of fetchedBytes counted in Server.fetchedBytes
 	firstSubmittedAt  time.Time     // here or at another frontend, as far as the clients know
 	grace             time.Duration // how long the job goes on without a call of Events
-	submitterPolledAt time.Time     // time of the last call of Events that was no follower's
+	submitterPolledAt time.Time     // last call of Events by a client that submitted the job, not by a follower
 
 	refused  *frontend.RefusedError
 	extended frontend.Extended // the answer to the last Extend
@@ -259,8 +259,8 @@ func (r *clientJob) isAwaited() bool {
 		slices.ContainsFunc(r.waitingRuns, func(a waitingRun) bool { return !a.isGone() })
 }
 
-// fetchOutcomes takes outcomes from the cursor on: up to most outcomes, and up to maxEventsBytes. The client has
-// all outcomes before the cursor. If isAck, delivered holds the receipts, and only a shared job keeps the outcomes.
+// fetchOutcomes takes outcomes from the cursor on: up to most outcomes, and up to maxEventsBytes. If isAck, the client
+// acknowledges all outcomes before the cursor: delivered holds the receipts, and only a shared job keeps the outcomes.
 // done says: no outcome will follow.
 func (r *clientJob) fetchOutcomes(cursor int64, most int, isAck bool, now time.Time) (batch []*v1.Outcome, next int64,
 	delivered []frontend.Receipt, done bool) {
@@ -275,7 +275,7 @@ func (r *clientJob) fetchOutcomes(cursor int64, most int, isAck bool, now time.T
 			break
 		}
 		batch = append(batch, o)
-		if p := o.Phases; r.wantsPhases && p != nil && p.DeliveredUs == 0 { // nil: the job was over, or is shared
+		if p := o.Phases; r.wantsPhases && p != nil && p.DeliveredUs == 0 { // nil: the outcome came with a submission
 			p.DeliveredUs = now.Sub(r.receivedAt).Microseconds()
 		}
 	}
@@ -283,9 +283,10 @@ func (r *clientJob) fetchOutcomes(cursor int64, most int, isAck bool, now time.T
 	return batch, r.baseCursor + int64(from), delivered, r.ended && from == len(r.outcomes)
 }
 
-// noteFetched notes that a client has the first n outcomes, and returns their receipts. Only a shared job keeps the
-// outcomes. A client of a shared job may resubmit tasks whose outcomes only another client has. So workers remember the
-// results of tasks that may start only once, until the frontend forgets the job.
+// noteFetched notes that a client has the first n outcomes, and returns the receipts for the workers. Only a shared job
+// keeps the outcomes. If a shared job has tasks that may start only once, noteFetched returns no receipts: workers
+// remember the results until the frontend forgets the job. A client of such a job may resubmit tasks whose outcomes
+// only another client has.
 func (r *clientJob) noteFetched(n int) (delivered []frontend.Receipt) {
 	for _, o := range r.outcomes[r.fetched:n] {
 		size := outcomeBytes(o)
@@ -315,7 +316,8 @@ func (r *clientJob) dropFetched(n int) {
 // maxFetchedBytes bounds the fetched outcomes of all shared jobs. The number was chosen, and not measured.
 const maxFetchedBytes = 64 << 20
 
-// countFetched counts the fetched outcomes of r. If all jobs keep too many bytes, r drops the oldest outcomes.
+// countFetched adds the fetched outcomes of r to the server's sum. If the sum would pass maxFetchedBytes, r drops its
+// oldest fetched outcomes.
 func (s *Server) countFetched(r *clientJob) {
 	for r.fetched > 0 && s.fetchedBytes+r.fetchedBytes-r.countedFetched > maxFetchedBytes {
 		r.dropFetched(1)
@@ -324,7 +326,8 @@ func (s *Server) countFetched(r *clientJob) {
 	r.countedFetched = r.fetchedBytes
 }
 
-// shareJob makes r a job of several clients. A resubmission brings outcomes for the other clients.
+// shareJob makes r a job of several clients. A resubmission brings the outcomes that the submitting client has, for the
+// other clients.
 func (s *Server) shareJob(r *clientJob, in *v1.Job) {
 	r.isShared = true
 	if in.Resubmission != nil {

@@ -21,7 +21,7 @@ import (
 
 // Cluster implements the API.
 func (h *handler) Cluster(ctx context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-	if req.Frontend != "" && !h.isCalled(req.Frontend) {
+	if req.Frontend != "" && !h.isThisFrontend(req.Frontend) {
 		return forwardTo(ctx, h, req.Caller, req.Frontend,
 			func(ctx context.Context, p *peer, within callopt.Option) (*v1.ClusterResponse, error) {
 				ask := *req
@@ -165,8 +165,10 @@ func limitToAPI(n int64) int64 {
 	return n
 }
 
-// isCalled reports whether this frontend has a given name or address.
-func (h *handler) isCalled(other string) bool { return other == h.cfg.Name || other == h.cfg.Advertise }
+// isThisFrontend reports whether a name or address is that of this frontend.
+func (h *handler) isThisFrontend(name string) bool {
+	return name == h.cfg.Name || name == h.cfg.Advertise
+}
 
 // forwardTo makes a call at the peer with a given name or address.
 func forwardTo[R any](ctx context.Context, h *handler, caller *v1.Caller, other string,
@@ -174,7 +176,7 @@ func forwardTo[R any](ctx context.Context, h *handler, caller *v1.Caller, other 
 	if isForwarded(caller) {
 		return nil, newRefused(v1.RefusedReason_INVALID, "this is frontend %q, not %q", h.cfg.Name, other)
 	}
-	p := h.findCalled(ctx, caller, other)
+	p := h.findNamedPeer(ctx, caller, other)
 	if p == nil {
 		return nil, newRefused(v1.RefusedReason_INVALID,
 			"no frontend with name or address %q is known: phoebe status lists the frontends", other)
@@ -195,10 +197,10 @@ func forwardTo[R any](ctx context.Context, h *handler, caller *v1.Caller, other 
 	return res, err
 }
 
-// findCalled returns the peer with a given name or address, or nil. A listed peer's name is known only from its
-// answers, so all peers are asked if no peer is known to have the name.
-func (h *handler) findCalled(ctx context.Context, caller *v1.Caller, other string) *peer {
-	known := func() *peer {
+// findNamedPeer returns the peer with a given name or address, or nil. A peer of Config.Peers has no known
+// name before its first answer. So if no known name matches, findNamedPeer asks all peers.
+func (h *handler) findNamedPeer(ctx context.Context, caller *v1.Caller, other string) *peer {
+	findKnown := func() *peer {
 		all := h.peers.listPresent()
 		for p := range h.peers.listGone(time.Now()) {
 			all = append(all, p)
@@ -210,7 +212,7 @@ func (h *handler) findCalled(ctx context.Context, caller *v1.Caller, other strin
 		}
 		return nil
 	}
-	if p := known(); p != nil {
+	if p := findKnown(); p != nil {
 		return p
 	}
 	for _, a := range askAllPeers(ctx, h, caller,
@@ -221,7 +223,7 @@ func (h *handler) findCalled(ctx context.Context, caller *v1.Caller, other strin
 			a.peer.name.Store(&a.res.Frontend)
 		}
 	}
-	return known()
+	return findKnown()
 }
 
 // allLinks returns the links of all listed workers.

@@ -9,14 +9,14 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// isSampleDue reports whether the fleet is sampled at the second that begins about now. Frontends whose clocks agree
-// sample at the same seconds, so a window has the slots of all of them, or of none.
+// isSampleDue reports whether the fleet is sampled at the second that begins about now. Frontends with equal clocks
+// sample at the same seconds. So a window has the slots from all frontends, or from none.
 func isSampleDue(now time.Time) bool {
 	return now.Round(time.Second).Unix()%int64(rec.FleetEvery/time.Second) == 0
 }
 
-// sampleFleet puts the figures of all workers, and the slots in use, into the records. The figures exist anyway, so no
-// task pays for the sample. Between chunks of workersPerLook workers, sampleFleet lets go of the mutex.
+// sampleFleet puts the figures of all workers, and the slots in use, into the records. The core has the figures anyway,
+// so no task pays for the sample. After every workersPerLook workers, sampleFleet lets go of the mutex.
 func (s *Server) sampleFleet(now time.Time) {
 	links := s.allLinks()
 	workers := make([]rec.WorkerFigure, 0, len(links))

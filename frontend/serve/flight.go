@@ -250,7 +250,7 @@ func writeRecording(dir string, x *rec.Recording) (name string, removed int, err
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", 0, err
 	}
-	if err := removeUnfinished(dir); err != nil { // first: the disk may be full of them
+	if err := removeUnfinished(dir); err != nil { // first: such files may fill the disk
 		return "", 0, err
 	}
 	safe := strings.Map(func(r rune) rune {

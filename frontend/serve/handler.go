@@ -140,7 +140,7 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		if !req.Follow {
 			r.submitterPolledAt = now
 		}
-		isAck := !req.Follow || now.Sub(r.submitterPolledAt) > h.cfg.ClientGrace // a follower has taken the job over
+		isAck := !req.Follow || now.Sub(r.submitterPolledAt) > h.cfg.ClientGrace // the submitter has gone, and a follower acknowledges instead
 		if r.ended && r.tooLargeBytes > 0 {
 			return nil, h.newRefusedTooLarge(r)
 		}
@@ -206,15 +206,15 @@ func newRefusedHungUp() *v1.Refused {
 
 // Cancel implements the API.
 func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
-	there := func(ctx context.Context, p *peer, within callopt.Option) (*v1.CancelResponse, error) {
+	cancelAt := func(ctx context.Context, p *peer, within callopt.Option) (*v1.CancelResponse, error) {
 		ask := *req
 		ask.Caller, ask.Frontend = p.newCaller(ctx), ""
 		return p.client.Cancel(ctx, &ask, within)
 	}
-	if req.Frontend != "" && !h.isCalled(req.Frontend) {
-		return forwardTo(ctx, h, req.Caller, req.Frontend, there)
+	if req.Frontend != "" && !h.isThisFrontend(req.Frontend) {
+		return forwardTo(ctx, h, req.Caller, req.Frontend, cancelAt)
 	}
-	here := func() (*v1.CancelResponse, error) {
+	cancelHere := func() (*v1.CancelResponse, error) {
 		h.mu.Lock()
 		defer h.unlockAndFlush()
 		r, err := h.findToCancel(ctx, req.Caller, "cancel", req.Handle)
@@ -226,9 +226,9 @@ func (h *handler) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.Cancel
 		return &v1.CancelResponse{Cancelled: int32(unfinished)}, nil
 	}
 	if req.Frontend != "" {
-		return here()
+		return cancelHere()
 	}
-	return h.cancelAtOwner(ctx, req.Caller, req.Handle, here, there)
+	return h.cancelAtOwner(ctx, req.Caller, req.Handle, cancelHere, cancelAt)
 }
 
 // CancelTasks implements the API.
@@ -254,32 +254,32 @@ func (h *handler) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (
 	})
 }
 
-// cancelAtOwner cancels a job, or some of its tasks, at the frontend that has the job: by here at this frontend, by
-// there at a peer. The owner that the handle names is asked first. If the handle names none, or the owner does not
+// cancelAtOwner cancels a job, or some of its tasks, at the frontend that has the job: by cancelHere at this frontend, or
+// by cancelAt at a peer. The owner in the handle is asked first. If the handle has no owner, or the owner does not
 // answer or no longer has the job, all frontends are asked.
 func (h *handler) cancelAtOwner(ctx context.Context, caller *v1.Caller, handle *v1.Handle,
-	here func() (*v1.CancelResponse, error),
-	there func(context.Context, *peer, callopt.Option) (*v1.CancelResponse, error)) (*v1.CancelResponse, error) {
+	cancelHere func() (*v1.CancelResponse, error),
+	cancelAt func(context.Context, *peer, callopt.Option) (*v1.CancelResponse, error)) (*v1.CancelResponse, error) {
 	if isForwarded(caller) {
-		return here()
+		return cancelHere()
 	}
 	owner, lost := h.findOwner(caller, handle)
 	if owner != nil {
 		var res *v1.CancelResponse
 		err := owner.call(ctx, func() (err error) {
-			res, err = there(ctx, owner, callopt.WithRPCTimeout(3*ownerTimeout))
+			res, err = cancelAt(ctx, owner, callopt.WithRPCTimeout(3*ownerTimeout))
 			return err
 		})
 		if lost = ownerLostError(owner.addr, err); !isElsewhere(lost) {
 			return res, lost
 		}
 	}
-	if res, err := here(); !isElsewhere(err) {
+	if res, err := cancelHere(); !isElsewhere(err) {
 		return res, err
 	}
-	silent := ""
+	silent := "" // names the peers without an answer
 	var refused *v1.Refused
-	for _, a := range askAllPeers(ctx, h, caller, there) {
+	for _, a := range askAllPeers(ctx, h, caller, cancelAt) {
 		switch {
 		case a.res != nil:
 			return a.res, nil
@@ -289,7 +289,7 @@ func (h *handler) cancelAtOwner(ctx context.Context, caller *v1.Caller, handle *
 			silent += "; frontend " + a.peer.displayName() + " does not answer: " + a.err
 		}
 	}
-	if refused != nil { // to a caller without the right to cancel
+	if refused != nil { // the caller has no right to cancel the job
 		return nil, refused
 	}
 	if errors.As(lost, &refused) && refused.Reason == v1.RefusedReason_OWNER_LOST {
@@ -425,7 +425,8 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 		h.noteNextCall(client)
 	}
 	// The client took the job to another frontend and added tasks there: the job here is outdated.
-	joins := in.Shared && in.Resubmission != nil && in.Resubmission.PreviousOwner == "" // another client's job
+	// With the first submission of a shared job, a client may join a job that another client submitted.
+	joins := in.Shared && in.Resubmission != nil && in.Resubmission.PreviousOwner == ""
 	if r := h.jobs[job.ID]; r != nil && !r.moved && job.Generation > 0 && !joins && !r.isRun &&
 		!h.core.IsUpToDate(job) {
 		if err := h.whyMayNotTouch(ctx, caller, job.ID, r.timing.tenant); err != nil {
@@ -514,8 +515,8 @@ func (h *handler) previousOwner(ctx context.Context, caller *v1.Caller, job *v1.
 			asked = h.peers.listPresent()
 		}
 	}
-	// The first positive answer ends the search. The other questions may outlast this call. So they must not use the
-	// visitor, who makes another call by then.
+	// The first positive answer ends the search. Questions without an answer may outlast this call, and the visitor
+	// then makes another call. So the questions get a visitor of their own.
 	asking := context.WithValue(h.ctx, visitorKey{}, &visitor{client: clientOf(ctx), caller: callerOf(ctx)})
 	owner, err := findAmongPeers(asking, asked, job.Id)
 	if err != nil {
@@ -540,9 +541,9 @@ func (h *handler) hasJob(job string) bool {
 	return r != nil && !r.moved
 }
 
-// findHome returns the peer for a shared job that no frontend has, or nil if this frontend takes the job. Two
-// clients may submit the job at two frontends at the same moment. Both frontends compute the same home from the id, as
-// long as both know the same frontends.
+// findHome returns the home of a shared job that no frontend has yet: the peer that has to take the job, or nil for
+// this frontend. If two clients submit the job at two frontends at the same moment, both frontends compute the same
+// home from the id, as long as both know the same frontends.
 func (h *handler) findHome(caller *v1.Caller, job *v1.Job) (home *peer) {
 	if !job.Shared || job.Resubmission == nil || isForwarded(caller) || h.hasJob(job.Id) {
 		return nil

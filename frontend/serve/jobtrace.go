@@ -109,7 +109,7 @@ func parseCursor(text string) (p position, err error) {
 	return p, nil
 }
 
-// listing is a job to be listed.
+// listing is a job in an answer to Jobs.
 type listing struct {
 	*v1.JobSummary
 	id   probe.JobID
@@ -121,7 +121,7 @@ func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobS
 	if f == nil {
 		f = &v1.JobFilter{}
 	}
-	if f.Frontend != "" && !h.isCalled(f.Frontend) {
+	if f.Frontend != "" && !h.isThisFrontend(f.Frontend) {
 		return []*v1.JobSummary{}
 	}
 	var list []listing
@@ -156,19 +156,20 @@ func (h *handler) jobsHere(f *v1.JobFilter, after position, most int) []*v1.JobS
 	return h.noteListed(list[:min(len(list), most)], now)
 }
 
-// noteListed has the frontend remember listed jobs for rec.ListedFor, and returns their summaries. Jobs without room
-// are marked. A job that has ended since it was summarized, and is not kept, is left out.
+// noteListed has the frontend remember listed jobs for rec.ListedFor, and returns the summaries of the jobs. A job
+// without room is marked as fleeting. If a job has ended since its summary, and is not kept, noteListed leaves the job
+// out.
 func (h *handler) noteListed(list []listing, now time.Time) []*v1.JobSummary {
-	kept := &h.recorder
-	kept.mu.Lock()
+	recorder := &h.recorder
+	recorder.mu.Lock()
 	for _, j := range list {
 		if j.kept.Job == nil {
-			j.Fleeting = !kept.keptJobs.NoteListedOpen(now, j.id, rec.OpenJobBytes(int(j.Tasks)))
+			j.Fleeting = !recorder.keptJobs.NoteListedOpen(now, j.id, rec.OpenJobBytes(int(j.Tasks)))
 		} else {
-			j.Fleeting = !kept.keptJobs.NoteListed(now, j.kept)
+			j.Fleeting = !recorder.keptJobs.NoteListed(now, j.kept)
 		}
 	}
-	kept.mu.Unlock()
+	recorder.mu.Unlock()
 	for part := range slices.Chunk(list, workersPerLook) {
 		h.mu.Lock()
 		for i := range part {
@@ -186,14 +187,14 @@ func (h *handler) noteListed(list []listing, now time.Time) []*v1.JobSummary {
 	for _, j := range list {
 		if j.JobSummary == nil {
 			h.collectJobs()
-			k, found := kept.findKept(j.id)
+			k, found := recorder.findKept(j.id)
 			if !found {
 				continue
 			}
 			j.JobSummary = h.keptSummary(&k)
-			kept.mu.Lock()
-			j.Fleeting = !kept.keptJobs.NoteListed(now, k)
-			kept.mu.Unlock()
+			recorder.mu.Lock()
+			j.Fleeting = !recorder.keptJobs.NoteListed(now, k)
+			recorder.mu.Unlock()
 		}
 		summaries = append(summaries, j.JobSummary)
 	}
@@ -351,7 +352,7 @@ func (h *handler) traceHere(id probe.JobID, from, most int) *v1.TraceResponse {
 // tasksPerLock bounds the tasks that are searched under a single hold of the mutex.
 const tasksPerLock = 1024
 
-// addUnderWay adds the attempts of a job that have not ended to its trace, at most as many as most says.
+// addUnderWay adds up to most attempts that have not ended to the trace of a job.
 func (h *handler) addUnderWay(res *v1.TraceResponse, id probe.JobID, lead time.Duration, most int) {
 	var list []frontend.UnderWay
 	for from, more := 0, true; more; more = from > 0 {

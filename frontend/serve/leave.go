@@ -17,17 +17,17 @@ const maxAway = 90 * 24 * time.Hour
 
 // Leave implements the API. A frontend without a link to the worker asks the others.
 func (h *handler) Leave(ctx context.Context, req *v1.LeaveRequest) (*v1.LeaveResponse, error) {
-	there := func(ctx context.Context, p *peer, within callopt.Option) (*v1.LeaveResponse, error) {
+	leaveAt := func(ctx context.Context, p *peer, within callopt.Option) (*v1.LeaveResponse, error) {
 		ask := *req
 		ask.Caller, ask.Frontend = p.newCaller(ctx), ""
 		return p.client.Leave(ctx, &ask, within)
 	}
-	if req.Frontend != "" && !h.isCalled(req.Frontend) {
-		return forwardTo(ctx, h, req.Caller, req.Frontend, there)
+	if req.Frontend != "" && !h.isThisFrontend(req.Frontend) {
+		return forwardTo(ctx, h, req.Caller, req.Frontend, leaveAt)
 	}
 	refused := h.sendLeave(ctx, req)
 	if refused != nil && refused.Reason == v1.RefusedReason_NO_WORKER && req.Frontend == "" {
-		refused = h.leaveThroughPeers(ctx, req, refused, there)
+		refused = h.leaveThroughPeers(ctx, req, refused, leaveAt)
 	}
 	action := "maintenance"
 	if req.Drain {
@@ -39,12 +39,12 @@ func (h *handler) Leave(ctx context.Context, req *v1.LeaveRequest) (*v1.LeaveRes
 	return &v1.LeaveResponse{}, nil
 }
 
-// leaveThroughPeers has the peers send the worker an Away message. If no peer is linked to the worker, the refusal
-// names the peers without an answer. here is the refusal of this frontend.
-func (h *handler) leaveThroughPeers(ctx context.Context, req *v1.LeaveRequest, here *v1.Refused,
-	there func(context.Context, *peer, callopt.Option) (*v1.LeaveResponse, error)) *v1.Refused {
-	answers := askAllPeers(ctx, h, req.Caller, there)
-	refused := newRefused(here.Reason, "%s", here.Message)
+// leaveThroughPeers has the peers send the worker an Away message, each by leaveAt. If no peer is linked to the worker,
+// the refusal names the peers without an answer. refusedHere is the refusal of this frontend.
+func (h *handler) leaveThroughPeers(ctx context.Context, req *v1.LeaveRequest, refusedHere *v1.Refused,
+	leaveAt func(context.Context, *peer, callopt.Option) (*v1.LeaveResponse, error)) *v1.Refused {
+	answers := askAllPeers(ctx, h, req.Caller, leaveAt)
+	refused := newRefused(refusedHere.Reason, "%s", refusedHere.Message)
 	for _, a := range answers {
 		switch {
 		case a.res != nil:

@@ -38,7 +38,7 @@ type link struct {
 	problem       string
 	delayDial     bool   // the last connection was closed before Welcome: the next dial waits
 	lostAt        int64  // when the last connection that was up was closed, by monotonicNow()
-	rejection     string // why the worker rejected the last Hello; "": it did not
+	rejection     string // why the worker rejected the last Hello; "": no rejection
 	loggedProblem string // the reason why no Welcome came, if the log has it already
 
 	heardAt  atomic.Int64 // when the worker was last heard, by monotonicNow(); see noteMoved

@@ -44,8 +44,8 @@ type clientConn struct {
 	relayed *relayedConn
 	raw     syscall.RawConn
 	usedAt  atomic.Int64 // when a byte last went either way, by monotonicNow(); 0: never
-	// How many times the server came back to read, or had written the answer to a Run. At each of these times, all
-	// earlier answers are written.
+	// How many times the server came back to read, or had written the answer to a Run. Each time, all earlier answers
+	// are written.
 	answerCount  atomic.Int64
 	reading      atomic.Bool // waits for the client's next bytes
 	closed       atomic.Bool
@@ -163,7 +163,7 @@ func (c *clientConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// writePieces writes b. The client may take writeTimeout for each piece, and any time for the whole.
+// writePieces writes b piece by piece. The client may take writeTimeout for each piece, and any time for all pieces.
 func (c *clientConn) writePieces(b []byte) (n int, err error) {
 	const piece = 256 << 10
 	defer c.SetWriteDeadline(time.Time{})

@@ -244,7 +244,7 @@ func parseTask(in *v1.Task, i int, stages map[string]int32) (frontend.Task, erro
 		case !known && in.Stage == "":
 			return t, fmt.Errorf("task %d names no stage, and the job has stages: name its own", index)
 		case !known:
-			return t, fmt.Errorf("task %d names stage %q, unknown to the job: list the stage, or name one of them",
+			return t, fmt.Errorf("task %d names stage %q, unknown to the job: list the stage, or name a listed stage",
 				index, in.Stage)
 		}
 		t.Stage = at

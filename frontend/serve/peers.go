@@ -155,7 +155,7 @@ func (p *peers) describeOthers(now time.Time) []*v1.Told {
 	return list
 }
 
-// whyGone says that gossip has lost the peer, and since when, or "". The mutex of peers is held.
+// whyGone says for how long gossip has missed the peer; "": the peer is present. The mutex of peers is held.
 func (p *peer) whyGone(now time.Time) string {
 	if p.goneSince.IsZero() {
 		return ""

@@ -16,8 +16,8 @@ const (
 	// maxFilePart bounds the bytes of a file in one answer. maxReads bounds the answers in memory at a time.
 	maxFilePart = 1 << 20
 	maxReads    = 64
-	// maxCacheReads bounds the parts that are read from the cache of one worker at a time. A worker that hangs holds up
-	// each part for 10 s, and would otherwise hold up the files of all workers.
+	// maxCacheReads bounds the parts that are read from a single worker's cache at a time. A worker that hangs holds up
+	// each part for 10 s. Without the bound, such a worker could use all maxReads, and hold up the files of all workers.
 	maxCacheReads = maxReads / 4
 	// retryReadAfter is the pause before a client asks again for a part, after no worker could send the part.
 	retryReadAfter = 100 * time.Millisecond
@@ -56,13 +56,13 @@ func (h *handler) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.Re
 	var failed error
 	allMissing := true
 	for _, cache := range caches {
-		if !h.cacheReads.begin(cache) {
+		if !h.cacheReads.beginRead(cache) {
 			allMissing = false
 			failed = fmt.Errorf("%d parts are being read from %s: come back later", maxCacheReads, cache)
 			continue
 		}
 		data, whole, err := h.files.Read(h.ctx, cache, digest, forTenant, uint64(req.FromByte), most)
-		h.cacheReads.end(cache)
+		h.cacheReads.endRead(cache)
 		if err == nil {
 			h.auditRead(ctx, req.Caller, digest)
 			return &v1.ReadFileResponse{Data: data, SizeBytes: int64(whole)}, nil
@@ -93,9 +93,9 @@ type cacheReads struct {
 	counts map[string]int
 }
 
-// begin counts one more part of a cache, unless maxCacheReads are being read. It reports whether the caller may read,
-// and then has to call end.
-func (r *cacheReads) begin(cache string) bool {
+// beginRead reports whether the caller may read a part of a cache: fewer than maxCacheReads parts are being read. After
+// the read, the caller calls endRead.
+func (r *cacheReads) beginRead(cache string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts[cache] >= maxCacheReads {
@@ -108,8 +108,8 @@ func (r *cacheReads) begin(cache string) bool {
 	return true
 }
 
-// end counts one part less.
-func (r *cacheReads) end(cache string) {
+// endRead ends a read that beginRead allowed.
+func (r *cacheReads) endRead(cache string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts[cache]--; r.counts[cache] == 0 {

@@ -239,7 +239,7 @@ func (r *recorder) findKept(id probe.JobID) (k rec.Kept, found bool) {
 func (r *recorder) exposeTimes(t *exposition.Text) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	failed, slots := map[string]uint64{}, map[string]int64{} // by function; 0 for functions without
+	failed, slots := map[string]uint64{}, map[string]int64{} // by function
 	r.history.EachTotal(func(k rec.Key, m rec.Measure, h *histogram.Histogram) {
 		if name, ok := k.Function(); ok {
 			labels := exposition.Labels("function", name)
@@ -290,7 +290,7 @@ func (r *recorder) exposeTimes(t *exposition.Text) {
 
 // jobTiming holds the counts of a job under way. Fields touched for each task lie together.
 type jobTiming struct {
-	endedTasks, failedTasks int                     // tasks with an outcome, and of these without a result
+	endedTasks, failedTasks int                     // tasks with an outcome; tasks with an outcome, but no result
 	path                    estimate.Path           // of the ended tasks
 	function                string                  // of the task that ended last; at first, of the first task
 	remembersAll            bool                    // all attempts of the job are remembered
