@@ -264,7 +264,7 @@ func (r *clientJob) isAwaited() bool {
 // done says: no outcome will follow.
 func (r *clientJob) fetchOutcomes(cursor int64, most int, isAck bool, now time.Time) (batch []*v1.Outcome, next int64,
 	delivered []frontend.Receipt, done bool) {
-	from := int(min(max(cursor-r.baseCursor, 0), int64(len(r.outcomes))))
+	from := int(min(max(max(cursor, 0)-r.baseCursor, 0), int64(len(r.outcomes))))
 	if isAck && from > r.fetched {
 		delivered = r.noteFetched(from)
 		from = r.fetched

@@ -130,7 +130,7 @@ func TestEventsAtTheLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	readAll(t, c, h.Handle, 2)
-	for _, cursor := range []int64{-1 << 63, -1} {
+	for _, cursor := range []int64{1, -1 << 63, -1} { // 1 acknowledges an outcome
 		res, err := c.client.Events(ctx, &v1.EventsRequest{Handle: h.Handle, Cursor: cursor, MaxWaitUs: 30e6})
 		if err != nil || len(res.Events) == 0 {
 			t.Errorf("cursor %d: %v, %v", cursor, res, err)
