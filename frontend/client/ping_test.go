@@ -24,8 +24,8 @@ func ExampleClient_Ping() {
 	if err := c.Ping(context.Background()); err != nil {
 		fmt.Println(err)
 	}
-	// Output:
-	// frontend 127.0.0.1:1: remote or network error: get connection error: dial tcp 127.0.0.1:1: connect: connection refused
+	// Output: frontend 127.0.0.1:1: remote or network error: get connection error: dial tcp 127.0.0.1:1: connect:
+	// connection refused
 }
 
 // listenAs answers each connection with a text, and closes the connection.

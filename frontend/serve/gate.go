@@ -50,8 +50,8 @@ const (
 	minRequestRate = 256 << 10
 	// firstRoom is the room that a large request takes before its bytes arrive.
 	firstRoom = 2 * smallRequest
-	// roomGrowth is the factor by which the room grows once it is full. The smaller the factor, the more of a request is
-	// copied, and the more buffers are garbage.
+	// roomGrowth is the factor by which the room grows once it is full. The smaller the factor, the more of a request
+	// is copied, and the more buffers are garbage.
 	roomGrowth = 8
 	// lightRequest bounds the decoded bytes of a request with a job that takes no room. Requests without a job take
 	// no room, either: they are small, and would keep the room for as long as they wait.

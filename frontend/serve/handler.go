@@ -140,7 +140,8 @@ func (h *handler) Events(ctx context.Context, req *v1.EventsRequest) (*v1.Events
 		if !req.Follow {
 			r.submitterPolledAt = now
 		}
-		isAck := !req.Follow || now.Sub(r.submitterPolledAt) > h.cfg.ClientGrace // the submitter has gone, and a follower acknowledges instead
+		// If the submitter has gone, a follower acknowledges in its place.
+		isAck := !req.Follow || now.Sub(r.submitterPolledAt) > h.cfg.ClientGrace
 		if r.ended && r.tooLargeBytes > 0 {
 			return nil, h.newRefusedTooLarge(r)
 		}
@@ -254,8 +255,8 @@ func (h *handler) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (
 	})
 }
 
-// cancelAtOwner cancels a job, or some of its tasks, at the frontend that has the job: by cancelHere at this frontend, or
-// by cancelAt at a peer. The owner in the handle is asked first. If the handle has no owner, or the owner does not
+// cancelAtOwner cancels a job, or some of its tasks, at the frontend that has the job: by cancelHere at this frontend,
+// or by cancelAt at a peer. The owner in the handle is asked first. If the handle has no owner, or the owner does not
 // answer or no longer has the job, all frontends are asked.
 func (h *handler) cancelAtOwner(ctx context.Context, caller *v1.Caller, handle *v1.Handle,
 	cancelHere func() (*v1.CancelResponse, error),

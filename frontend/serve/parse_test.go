@@ -61,7 +61,7 @@ func TestRefusalsOfNeeds(t *testing.T) {
 		}, []string{"1002 stages", "1000"}},
 		{"stage's name", func(j *v1.Job) { j.Stages[1].Name = long }, []string{"stage 1", "4097 bytes"}},
 		{"unknown stage", func(j *v1.Job) { j.Tasks[1].Stage = "mop" },
-			[]string{"task 1", `"mop"`, "name one of them"}},
+			[]string{"task 1", `"mop"`, "name a listed stage"}},
 		{"no stage", func(j *v1.Job) { j.Tasks[1].Stage = "" }, []string{"task 1", "names no stage"}},
 		{"no stages", func(j *v1.Job) { j.Stages = nil }, []string{"task 0", `"map"`, "has no stages"}},
 		{"input of a later stage", func(j *v1.Job) { j.Tasks[0].Inputs = []*v1.Input{{Stage: "reduce"}} },

@@ -17,7 +17,8 @@ const (
 	maxFilePart = 1 << 20
 	maxReads    = 64
 	// maxCacheReads bounds the parts that are read from a single worker's cache at a time. A worker that hangs holds up
-	// each part for 10 s. Without the bound, such a worker could use all maxReads, and hold up the files of all workers.
+	// each part for 10 s. Without the bound, such a worker could use all maxReads, and hold up the files of all
+	// workers.
 	maxCacheReads = maxReads / 4
 	// retryReadAfter is the pause before a client asks again for a part, after no worker could send the part.
 	retryReadAfter = 100 * time.Millisecond

@@ -23,8 +23,8 @@ type ceiling struct{ pronouns, hard, clotted, oneWord, long int }
 // goals bound every row, also rows without a line in ceilings.txt.
 var goals = ceiling{pronouns: 600, hard: 600, clotted: 200, oneWord: 2000, long: 30}
 
-// models is what the best of the code bases reach that people hold up as models. No ceiling is lower, because a share of
-// few words jumps with each of them.
+// models is what the best of the code bases reach that people hold up as models. No ceiling is lower, because a share
+// of few words jumps with each of them.
 var models = ceiling{pronouns: 430, hard: 200, clotted: 50, oneWord: 700, long: 10}
 
 const ceilingsFile = "ceilings.txt"
