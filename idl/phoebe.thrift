@@ -817,7 +817,7 @@ struct Refusals {
 // The histograms of a function. The name "other" stands for all functions that frontends do not count
 // separately: beyond the 16 with most tasks.
 struct FunctionSeries {
-  1: required string function,
+  1: required string function_name,
   // Of tasks with a result: a histogram for each of the seven phases, and a histogram of the whole time. Of
   // tasks without a result: a histogram of the whole time, from the release to the outcome.
   2: required binary histograms,

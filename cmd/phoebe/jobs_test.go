@@ -89,7 +89,7 @@ func TestJobsAndTrace(t *testing.T) {
 		if strings.Contains(top.out, "\x1b") {
 			t.Errorf("%q", top.out)
 		}
-		if fail := regexp.MustCompile(`\nfail +0\.0 +1 +`); !strings.Contains(top.out, "\nFUNCTION ") ||
+		if fail := regexp.MustCompile(`\nfail +0 +1 +`); !strings.Contains(top.out, "\nFUNCTION ") ||
 			!strings.Contains(top.out, "\necho ") || !fail.MatchString(top.out) {
 			return fmt.Errorf("the functions are missing: %q", top.out)
 		}

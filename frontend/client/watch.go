@@ -195,7 +195,7 @@ func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Tim
 			if err := checkHistograms(s.Histograms, Measures); err != nil {
 				return nil, err
 			}
-			to.Functions = append(to.Functions, FunctionSeries{s.Function, s.Histograms})
+			to.Functions = append(to.Functions, FunctionSeries{s.FunctionName, s.Histograms})
 		}
 	}
 	return w, nil

@@ -2,15 +2,18 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cloudwego/kitex/pkg/klog"
 )
 
-// quietLogger is Kitex's logger without two lines that Kitex writes on stderr for each start of a server, and for each
-// peer that is down. phoebe logs both events with more facts. Kitex's lines would appear in every test with a cluster.
+// quietLogger is Kitex's logger without three lines that Kitex writes on stderr: for each start of a server, for each
+// peer that is down, and for each call whose caller did not wait for the error. phoebe logs these events with more
+// facts, as far as they matter. Kitex's lines would appear in every test with a cluster.
 type quietLogger struct{ klog.FullLogger }
 
 var hiddenFormats = []string{
@@ -30,6 +33,14 @@ func (l quietLogger) CtxWarnf(ctx context.Context, format string, args ...any) {
 	if !slices.Contains(hiddenFormats, format) {
 		l.FullLogger.CtxWarnf(ctx, format, args...)
 	}
+}
+
+// CtxErrorf implements klog.CtxLogger. Only Kitex's client writes a whole line that begins with the name of a service.
+func (l quietLogger) CtxErrorf(ctx context.Context, format string, args ...any) {
+	if format == "%s" && len(args) == 1 && strings.HasPrefix(fmt.Sprint(args[0]), "KITEX: to_service=") {
+		return
+	}
+	l.FullLogger.CtxErrorf(ctx, format, args...)
 }
 
 // Kitex's logger may change only before the first use.

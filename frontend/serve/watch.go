@@ -124,7 +124,7 @@ func windowToAPI(w *rec.Window, frontends int32) *v1.Window {
 	}
 	for i := range w.Functions {
 		name, _ := w.Functions[i].Function()
-		out.Functions = append(out.Functions, &v1.FunctionSeries{Function: name, Histograms: w.Functions[i].Data})
+		out.Functions = append(out.Functions, &v1.FunctionSeries{FunctionName: name, Histograms: w.Functions[i].Data})
 	}
 	if u := w.Uses.Means(); u.Samples > 0 {
 		out.Capacity, out.TenantSlots, out.FunctionSlots = &u.Capacity, usesToAPI(u.Tenants), usesToAPI(u.Functions)
@@ -170,7 +170,7 @@ func windowFromAPI(w *v1.Window) rec.Window {
 		in.Uses = rec.NewUses(*w.Capacity, usesFromAPI(w.TenantSlots), usesFromAPI(w.FunctionSlots))
 	}
 	for _, f := range w.Functions {
-		in.Functions = append(in.Functions, rec.Packed{Key: rec.FunctionKey(f.Function), Data: f.Histograms})
+		in.Functions = append(in.Functions, rec.Packed{Key: rec.FunctionKey(f.FunctionName), Data: f.Histograms})
 	}
 	for _, r := range w.Refusals {
 		if r.Reason >= 0 && int(r.Reason) < len(in.Refused) {

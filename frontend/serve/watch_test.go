@@ -64,7 +64,7 @@ func TestWatchAll(t *testing.T) {
 			for _, m := range []rec.Measure{rec.Whole, rec.Failure} {
 				var h histogram.Histogram
 				p.Add(m, &h)
-				functions[fmt.Sprint(f.Function, " ", m)] += h.Count
+				functions[fmt.Sprint(f.FunctionName, " ", m)] += h.Count
 			}
 		}
 	}

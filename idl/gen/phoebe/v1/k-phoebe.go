@@ -20160,7 +20160,7 @@ func (p *FunctionSeries) FastRead(buf []byte) (int, error) {
 	var l int
 	var fieldTypeId thrift.TType
 	var fieldId int16
-	var issetFunction bool = false
+	var issetFunctionName bool = false
 	var issetHistograms bool = false
 	for {
 		fieldTypeId, fieldId, l, err = thrift.Binary.ReadFieldBegin(buf[offset:])
@@ -20179,7 +20179,7 @@ func (p *FunctionSeries) FastRead(buf []byte) (int, error) {
 				if err != nil {
 					goto ReadFieldError
 				}
-				issetFunction = true
+				issetFunctionName = true
 			} else {
 				l, err = thrift.Binary.Skip(buf[offset:], fieldTypeId)
 				offset += l
@@ -20211,7 +20211,7 @@ func (p *FunctionSeries) FastRead(buf []byte) (int, error) {
 		}
 	}
 
-	if !issetFunction {
+	if !issetFunctionName {
 		fieldId = 1
 		goto RequiredFieldNotSetError
 	}
@@ -20241,7 +20241,7 @@ func (p *FunctionSeries) FastReadField1(buf []byte) (int, error) {
 		offset += l
 		_field = v
 	}
-	p.Function = _field
+	p.FunctionName = _field
 	return offset, nil
 }
 
@@ -20287,7 +20287,7 @@ func (p *FunctionSeries) BLength() int {
 func (p *FunctionSeries) fastWriteField1(buf []byte, w thrift.NocopyWriter) int {
 	offset := 0
 	offset += thrift.Binary.WriteFieldBegin(buf[offset:], thrift.STRING, 1)
-	offset += thrift.Binary.WriteStringNocopy(buf[offset:], w, p.Function)
+	offset += thrift.Binary.WriteStringNocopy(buf[offset:], w, p.FunctionName)
 	return offset
 }
 
@@ -20301,7 +20301,7 @@ func (p *FunctionSeries) fastWriteField2(buf []byte, w thrift.NocopyWriter) int 
 func (p *FunctionSeries) field1Length() int {
 	l := 0
 	l += thrift.Binary.FieldBeginLength()
-	l += thrift.Binary.StringLengthNocopy(p.Function)
+	l += thrift.Binary.StringLengthNocopy(p.FunctionName)
 	return l
 }
 

@@ -6266,8 +6266,8 @@ var fieldIDToName_Refusals = map[int16]string{
 }
 
 type FunctionSeries struct {
-	Function   string `thrift:"function,1,required" frugal:"1,required,string" json:"function"`
-	Histograms []byte `thrift:"histograms,2,required" frugal:"2,required,binary" json:"histograms"`
+	FunctionName string `thrift:"function_name,1,required" frugal:"1,required,string" json:"function_name"`
+	Histograms   []byte `thrift:"histograms,2,required" frugal:"2,required,binary" json:"histograms"`
 }
 
 func NewFunctionSeries() *FunctionSeries {
@@ -6277,15 +6277,15 @@ func NewFunctionSeries() *FunctionSeries {
 func (p *FunctionSeries) InitDefault() {
 }
 
-func (p *FunctionSeries) GetFunction() (v string) {
-	return p.Function
+func (p *FunctionSeries) GetFunctionName() (v string) {
+	return p.FunctionName
 }
 
 func (p *FunctionSeries) GetHistograms() (v []byte) {
 	return p.Histograms
 }
-func (p *FunctionSeries) SetFunction(val string) {
-	p.Function = val
+func (p *FunctionSeries) SetFunctionName(val string) {
+	p.FunctionName = val
 }
 func (p *FunctionSeries) SetHistograms(val []byte) {
 	p.Histograms = val
@@ -6299,7 +6299,7 @@ func (p *FunctionSeries) String() string {
 }
 
 var fieldIDToName_FunctionSeries = map[int16]string{
-	1: "function",
+	1: "function_name",
 	2: "histograms",
 }
 
