@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { change, get, type Seen, type Worker } from './api'
 import { heat, useDark } from './colors'
-import { clock, count, share, time } from './format'
+import { about, clock, count, share, time } from './format'
 import { type Column, columnMillis, type Fleet as FleetState, rememberedColumns, useLive } from './live'
 import { Admin, goTo, Loaded, linkTo, announce, Tabs, useWidth } from './parts'
 import { Slots } from './slots'
@@ -26,11 +26,12 @@ function isStale(c: Column, i: number): boolean {
   return ((c.stale[i >> 3] ?? 0) >> (i & 7) & 1) === 1
 }
 
+// levelText writes a level as the middle of its range.
 function levelText(m: Metric, l: number): string {
   if (l >= unknown) return m === 'busy' ? 'not up' : 'not known'
   if (m === 'busy') return share(l / 14)
   const s = steps[m]
-  return l === 0 ? `< ${time(s.from)}` : `≥ ${time(s.from * 2 ** (s.step * (l - 1)))}`
+  return l === 0 ? `< ${time(s.from)}` : about(s.from * 2 ** (s.step * (l - 0.5)))
 }
 
 const binsFrom = 2000
