@@ -11,8 +11,8 @@ export interface WindowOf {
   Capacity: number; TenantSlots: SlotUse[] | null; FunctionSlots: SlotUse[] | null // Capacity 0: no count
 }
 
-// FunctionOf holds histograms of a function: phases of tasks, then the whole time of tasks with a result, and
-// of tasks without.
+// FunctionOf holds the histograms of a function: the phases of tasks, the whole time of tasks with a result,
+// and the whole time of tasks without a result.
 export interface FunctionOf { Function: string; Histograms: string }
 
 export interface SlotUse { Name: string; Slots: number }

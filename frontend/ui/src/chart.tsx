@@ -45,7 +45,7 @@ export function Chart(p: Props) {
       font: '11px system-ui, sans-serif' }
     const u = new uPlot({
       width: Math.max(200, root.clientWidth), height: p.height ?? 150, legend: { show: false },
-      padding: [8, 30, 0, 0], // the last tick's text is wider than its half of the tick
+      padding: [8, 30, 0, 0], // room for the right half of the last tick's text
       cursor: {
         sync: { key: sync.key }, points: { size: 6 }, drag: { x: true, y: false, setScale: false },
       },

@@ -13,7 +13,8 @@ const metrics = [['wait', 'expected wait'], ['busy', 'busy'], ['trip', 'round tr
   ['silence', 'last heard']] as const
 
 const unknown = 15
-// The server's steps of levels: level 1 begins at from, and each level at 2^step times the level before.
+// The server's steps of levels: level 1 begins at from, and each further level at 2^step times the level
+// before.
 const steps = { wait: { from: 128e3, step: 1.5 }, trip: { from: 16e3, step: 1 },
   silence: { from: 8192e3, step: 1 } }
 
@@ -81,8 +82,8 @@ export function Fleet() {
       <Heatmap fleet={f} rows={rows} metric={metric} />
       <Racks fleet={f} rows={listed} metric={metric} />
       <div class="grid">
-        <Slow fleet={f} rows={listed} />
-        <Left fleet={f} rows={listed} />
+        <SlowWorkers fleet={f} rows={listed} />
+        <GoneWorkers fleet={f} rows={listed} />
       </div>
       <WorkerTable fleet={f} worst={worst} />
     </>
@@ -230,7 +231,7 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
   )
 }
 
-// fitText shortens a text in its middle to a width.
+// fitText shortens a text to a width, in pixels. The middle of the text goes first.
 export function fitText(g: CanvasRenderingContext2D, text: string, width: number): string {
   if (g.measureText(text).width <= width) return text
   for (let n = text.length - 1; n > 2; n--) {
@@ -242,7 +243,7 @@ export function fitText(g: CanvasRenderingContext2D, text: string, width: number
 
 const timeSteps = [10, 30, 60, 120, 300] // seconds
 
-// drawTimes draws an axis of clock times, for span milliseconds before end between two places.
+// drawTimes draws an axis of clock times from left to right: the span milliseconds before end.
 function drawTimes(c: HTMLCanvasElement | null, width: number, left: number, right: number, end: number,
   span: number, dark: boolean): void {
   if (!c || width === 0) return
@@ -318,12 +319,13 @@ function Racks(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
 
 const maxRacks = 100
 const maxListed = 8
-const apart = 3 // levels above the median that make a worker slow
-// A worker counts as slow from these levels on: about 20 ms, 1 ms and 1 s.
+// A worker is slow if its level is slowAbove levels above the median, and at least leastSlow: a wait of 23
+// ms, a round trip of 1 ms, a silence of 1 s.
+const slowAbove = 3
 const leastSlow = { wait: 6, trip: 7, silence: 8 }
 
-// Slow names the workers that stand out from the median worker.
-function Slow(p: { fleet: FleetState; rows: number[] }) {
+// SlowWorkers lists the workers that stand out from the median worker.
+function SlowWorkers(p: { fleet: FleetState; rows: number[] }) {
   const { fleet: { names, columns }, rows } = p
   const last = columns[columns.length - 1]
   const found: { i: number; by: number; text: string }[] = []
@@ -334,7 +336,7 @@ function Slow(p: { fleet: FleetState; rows: number[] }) {
         && isStale(last, x.i))).sort((a, b) => a.l - b.l)
     const median = known[known.length >> 1]?.l ?? 0
     for (const { i, l } of known) {
-      if (l >= Math.max(median + apart, leastSlow[m])) found.push({ i, by: l - median,
+      if (l >= Math.max(median + slowAbove, leastSlow[m])) found.push({ i, by: l - median,
         text: `${name} ${levelText(m, l)}, the median is ${levelText(m, median)}` })
     }
   }
@@ -354,17 +356,17 @@ function Slow(p: { fleet: FleetState; rows: number[] }) {
   )
 }
 
-// Left names the workers that were up in the last ten minutes, and are not.
-function Left(p: { fleet: FleetState; rows: number[] }) {
+// GoneWorkers lists the workers that were up in the last ten minutes, and are not up now.
+function GoneWorkers(p: { fleet: FleetState; rows: number[] }) {
   const { fleet: { names, columns, gone, goneAt }, rows } = p
   const last = columns[columns.length - 1]
-  const told = new Map(gone.map((w) => [w.Address, w]))
+  const goneByAddress = new Map(gone.map((w) => [w.Address, w]))
   const list: { name: string; rack: string; at: number; off: boolean }[] = gone.filter((w) => w.Off)
     .map((w) => ({ name: w.Name, rack: w.Rack, at: goneAt - w.UpAgo / 1e6, off: true }))
   for (const i of rows) {
     if (!last || !names || levelOf(last.levels, i, 'busy') !== unknown) continue
     const seen = columns.findLast((c) => !c.binned && levelOf(c.levels, i, 'busy') !== unknown)
-    const w = told.get(names.Addresses[i] ?? '')
+    const w = goneByAddress.get(names.Addresses[i] ?? '')
     const at = seen?.at ?? (w ? goneAt - w.UpAgo / 1e6 : 0)
     if (at > 0) list.push({ name: names.Names[i] ?? '', rack: names.Racks[i] ?? '', at, off: false })
   }

@@ -70,7 +70,7 @@ export interface Palette { phases: Uint32Array; failed: number; vain: number; ba
 // vainFrom of the lane's height.
 const minLaneHeight = 6, vainFrom = 0.6
 
-const leastTask = 2 // pixels of a task, however short
+const minTaskWidth = 2 // pixels
 const runPhase = 5
 
 // drawLanes fills the pixels of an image, and returns the number of lanes for each line.
@@ -86,8 +86,8 @@ export function drawLanes(pixels: Uint32Array, width: number, height: number, t:
     const lane = l.lanes[Math.floor(v.top + (v.laneHeight >= 1 ? y / each : y * step))]
     if (!lane) break
     const line = y * width
-    const fill = (from: number, to: number, color: number, least = 1) => {
-      const a = Math.max(0, x(from)), b = Math.min(width, Math.max(x(to), x(from) + least))
+    const fill = (from: number, to: number, color: number, minWidth = 1) => {
+      const a = Math.max(0, x(from)), b = Math.min(width, Math.max(x(to), x(from) + minWidth))
       if (b > a) pixels.fill(color, line + a, line + b)
     }
     // Find the first visible task. The tasks of a lane are in order.
@@ -105,18 +105,19 @@ export function drawLanes(pixels: Uint32Array, width: number, height: number, t:
         if (t.started(i) > v.to) break
         fill(t.started(i), t.ended(i),
           i === selected ? p.mark : i >= t.n ? p.vain : t.failed(i) ? p.failed : p.phases[runPhase]!,
-          leastTask)
+          minTaskWidth)
         continue
       }
       if (t.released[i]! > v.to) break
       if (!t.known[i]) {
-        fill(t.released[i]!, t.delivery[i]!, p.failed, leastTask)
+        fill(t.released[i]!, t.delivery[i]!, p.failed, minTaskWidth)
         continue
       }
       let from = t.released[i]!
-      // A task of less than two pixels would have no phase that can be seen.
-      if (x(t.delivery[i]!) - x(from) < leastTask) {
-        fill(from, from, i === selected ? p.mark : t.failed(i) ? p.failed : p.phases[runPhase]!, leastTask)
+      // In a task narrower than minTaskWidth nobody could tell the phases, so the task has the colour of a
+      // run.
+      if (x(t.delivery[i]!) - x(from) < minTaskWidth) {
+        fill(from, from, i === selected ? p.mark : t.failed(i) ? p.failed : p.phases[runPhase]!, minTaskWidth)
         continue
       }
       for (let m = 0; m < 7; m++) {

@@ -72,7 +72,8 @@ export function unpack(b: Uint8Array, into: Histogram[]): void {
   }
 }
 
-// Filter chooses series, or a function. Frontends count functions apart, for all policies and tenants.
+// Filter chooses series by path, policy and tenant, or a function. Frontends count each function over all
+// policies and tenants.
 export interface Filter { path: string; policy: string; tenant: string | null; function: string | null }
 
 export const noFilter: Filter = { path: '', policy: '', tenant: null, function: null }
@@ -110,7 +111,7 @@ export function windowHistograms(w: WindowOf, f: Filter): Histogram[] {
     const parts = f.function === null ? w.Series.filter((s) => matches(f, s))
       : (w.Functions ?? []).filter((s) => s.Function === f.function)
     sum = sumHistograms(parts.map(seriesHistograms))
-    if (f.function !== null) sum[slowdown] = new Histogram() // a function's tasks without a result
+    if (f.function !== null) sum[slowdown] = new Histogram() // here a function has its failures
     by.set(key, sum)
   }
   return sum

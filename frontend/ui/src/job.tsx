@@ -337,7 +337,7 @@ function drawLabels(g: CanvasRenderingContext2D, gutter: number, width: number, 
     g.fillStyle = dark ? '#ffffff18' : '#00000014'
     g.fillRect(x, 0, 1, height + 4)
     g.fillStyle = dark ? '#aab4be' : '#404a54'
-    // The last text stands before its tick if there is no room behind, so that the text is whole.
+    // If there is no room behind a tick, its text stands before the tick.
     const text = time(us * 1000), wide = g.measureText(text).width
     const at = x + 3 + wide <= gutter + width ? x + 3 : x - 3 - wide
     if (at > writtenTo) g.fillText(text, at, height + axis / 2)

@@ -42,9 +42,9 @@ const columns: readonly ColumnOf[] = [
 interface Order { by: string; up: boolean }
 
 const latestFirst: Order = { by: 'arrived', up: false }
-const maxSorted = 2000 // jobs that are loaded to be sorted
+const maxSorted = 2000 // jobs to load for sorting
 
-// sortJobs sorts jobs that come latest first. Equal jobs stay in this order.
+// sortJobs sorts a list of jobs, the latest first. Jobs with equal values keep this order.
 function sortJobs(jobs: Job[], order: Order): Job[] {
   const c = columns.find((c) => c.name === order.by)
   if (!c || (order.by === latestFirst.by && !order.up)) return jobs
@@ -105,7 +105,7 @@ export function Jobs(p: { rest: string[] }) {
     }
   }, [key])
 
-  // Frontends list the latest jobs first. So another order takes more jobs than are in sight.
+  // Frontends list the latest jobs first. To sort in another order, the page loads jobs up to maxSorted.
   const isSorted = order.by !== latestFirst.by || order.up
   useEffect(() => {
     if (!isSorted || !next || asking.current || jobs.length >= maxSorted) return

@@ -8,20 +8,20 @@ export type Length = 1 | 10 | 300
 export interface Fleet {
   list: string
   frontend: string
-  names: Names | null // with the workers that are off the list at the end
-  listed: number // workers on the list
+  names: Names | null // workers on the list, and behind them the workers that have left the list
+  listed: number // number of workers on the list
   columns: Column[] // oldest first
   gone: Gone[] // workers that are not up any more
-  goneAt: number // when the frontend told which workers left
+  goneAt: number // time of the answer with gone
 }
 
-// Column is a sample of all workers. A binned column has levels for each percent of the workers, lowest
-// first.
+// Column is a sample of all workers: levels and stale have the order of Fleet.names. A binned column has
+// levels for each percent of the workers instead, lowest first.
 export interface Column { at: number; levels: Uint8Array; stale: Uint8Array; binned: boolean }
 
 const noFleet = { list: '', frontend: '', names: null, listed: 0, columns: [], gone: [], goneAt: 0 }
 
-export const columnMillis = 2000 // of a column
+export const columnMillis = 2000 // time between two columns
 export const rememberedColumns = 300 // ten minutes
 
 export type Status = 'connecting' | 'live' | 'polling' | 'paused' | 'lost'
@@ -118,7 +118,7 @@ class Live {
     this.setStatus(how)
   }
 
-  // addColumn adds the latest column. Of two columns in the same two seconds the later one stays.
+  // addColumn adds the latest column. Of two columns within columnMillis the later column stays.
   private addColumn(c: Column): void {
     const list = this.fleet.columns
     const last = list[list.length - 1]
@@ -142,7 +142,8 @@ class Live {
     }
   }
 
-  // takeHistory puts the frontend's samples between the columns of frames.
+  // takeHistory merges the frontend's samples and the columns of frames, in the order of time. Workers that
+  // have left the list get names behind the listed workers.
   private takeHistory(names: Names, h: History): void {
     const f = this.fleet
     f.listed ||= names.Names.length

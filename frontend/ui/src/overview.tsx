@@ -13,7 +13,7 @@ import { SlowTable } from './slow'
 const lengths = [[1, 'minute'], [10, '10 min'], [300, '6 h']] as const
 const quantiles = [[0.5, 'p50'], [0.9, 'p90'], [0.99, 'p99'], [0.999, 'p99.9']] as const
 const ratio = (x: number | null) => (x === null ? '–' : `${digits(x / 1e6)}×`)
-const dashed = [7, 4], dotted = [2, 3] // so that percentiles can be told apart without colours
+const dashed = [7, 4], dotted = [2, 3] // percentiles differ also without colours
 const reasons: Record<string, string> = {
   1: 'invalid', 2: 'too large', 3: 'no worker', 4: 'overloaded', 5: 'draining', 6: 'unknown job',
   7: 'unauthorized', 8: 'owner lost',

@@ -9,8 +9,8 @@ import { Tabs } from './parts'
 
 type Dimension = 'tenant' | 'function'
 
-// hasAllFrontends reports whether a window counts as many frontends as its neighbours. The windows of a busy
-// frontend may be longer, so that a window of the other frontends stands alone and would look like a pause.
+// hasAllFrontends reports whether a window counts as many frontends as its neighbours. A busy frontend may
+// send a longer window. A window without this frontend has lower sums, and would look like a pause.
 function hasAllFrontends(x: { w: WindowOf }, i: number, list: { w: WindowOf }[]): boolean {
   const before = list[i - 1]?.w.Frontends ?? 0, after = list[i + 1]?.w.Frontends ?? 0
   return x.w.Frontends >= Math.min(before, after)
