@@ -292,17 +292,17 @@ type Ping struct {
 	Matrix bool // the Load of the answer must carry the wait matrix
 }
 
-// Probe asks for a Load with the same Seq. The early-binding baselines ask for queue lengths, and placement by estimation
-// asks for fresh wait matrices.
+// Probe asks for a Load with the same Seq. The early-binding baselines ask for queue lengths, and placement by
+// estimation asks for fresh wait matrices.
 type Probe struct {
 	Seq    uint64
 	Matrix bool // the Load must carry the wait matrix
-	// Asker, with Matrix, is the task to be placed. The matrix must have the exact share of its tenant. A worker of an
-	// older version ignores Asker.
+	// Asker, with Matrix, is the task to be placed. The worker answers with the exact share of the task's tenant. A
+	// worker of an older version ignores Asker.
 	Asker *Asker
 }
 
-// Asker is a task that may be bound early.
+// Asker describes a task that a frontend may bind early, as far as the task's wait depends on the task.
 type Asker struct {
 	Tenant   string
 	Priority int32
@@ -379,7 +379,8 @@ type Claimed struct {
 }
 
 // Ready says that a place's turn has come. The worker holds a slot until Expiry has passed since the message was
-// sent, or longer while bytes come that may be the answer. Early is the time until a slot is expected to fall free, if the worker asks one round trip ahead.
+// sent, or longer while bytes come that may be the answer. If the worker asks one round trip ahead, Early is the time
+// until a slot is expected to fall free.
 type Ready struct {
 	Res    ResID
 	Turn   Turn

@@ -9,7 +9,7 @@ import (
 type cursor[T Item[T]] struct {
 	account     *Account[T]
 	parent      *cursor[T]
-	startTag    float64 // of its next turn, in virtual time
+	startTag    float64 // of the account's next turn in the walk, in virtual time
 	items       pq.Walk[T]
 	children    pq.Heap[*cursor[T]]
 	hasChildren bool // children is filled
@@ -37,9 +37,9 @@ func (c *cursor[T]) firstItem() T {
 	return x
 }
 
-// InOrder yields the items in the order of their turns, if none comes or goes meanwhile and each turn costs what is
-// expected. The accounts are not charged. The number of children of an account that take part is at most the given
-// one; further children come after them, and are left out.
+// InOrder yields the items in the order of their turns, as if no item comes or goes and each turn costs what is
+// expected. The accounts are not charged. Of each account, the given number of children take part: the children with
+// the earliest turns. Other children are left out.
 func (t *Tree[T]) InOrder(children int, yield func(T) bool) {
 	defer t.releaseCursors()
 	root := t.newCursor(&t.root, nil)
@@ -111,15 +111,15 @@ func (t *Tree[T]) releaseCursors() {
 	t.cursorsUsed, t.next = 0, nil
 }
 
-// Newcomer stands in a walk for an item that would come now.
+// Newcomer stands for an item that would come now. ComesNext finds the place of the item in a walk (InOrder).
 type Newcomer[T Item[T]] struct {
 	item    T
 	account *Account[T] // of the tenant; or of the next path above with an account
 	isOpen  bool        // account is the tenant's own
 }
 
-// NewNewcomer returns a newcomer of the tenant at path. The item is compared with others of equal rank, and is in no
-// tree.
+// NewNewcomer returns a newcomer of the tenant at path. The item x is in no tree. Item.Before compares x with other
+// items if their turns come at the same time.
 func (t *Tree[T]) NewNewcomer(path string, x T) Newcomer[T] {
 	n := Newcomer[T]{item: x, account: &t.root}
 	for above := range probe.TenantPaths(path) {
@@ -137,8 +137,8 @@ func (t *Tree[T]) NewNewcomer(path string, x T) Newcomer[T] {
 	return n
 }
 
-// ComesNext reports whether n would have its turn before the item that InOrder yields. It is valid only within the
-// function that InOrder calls.
+// ComesNext reports whether n would have its turn before the item that InOrder yields. Call ComesNext only in the
+// function yield.
 func (t *Tree[T]) ComesNext(n *Newcomer[T]) bool {
 	x := t.next.firstItem()
 	var below *Account[T] // the part of n's path below the account

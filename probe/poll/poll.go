@@ -77,8 +77,8 @@ func readRegular(name string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// Read reads the file, which must be a regular file. changed means that the file is not as the last Read found it, and has no error. A changed file
-// is read until its writer has finished.
+// Read reads the file, which must be a regular file. changed means that the file has no error, and differs from the
+// text of the last Read. Read reads a changed file until the writer has finished.
 func (f *File) Read() (text []byte, changed bool, err error) {
 	last := f.state
 	f.state = couldNotRead
