@@ -286,7 +286,7 @@ func TestWaitsByTenant(t *testing.T) {
 		f.tellWait(0, 10*time.Second, probe.Load{})
 		f.tellWait(1, 3*time.Second, probe.Load{})
 		m := flatMatrix(f.size, 10*time.Second)
-		m.Shares.Under = probe.ShareOf(probe.WaitOf(time.Second), probe.WaitOf(10*time.Second))
+		m.Shares.Others = probe.ShareOf(probe.WaitOf(time.Second), probe.WaitOf(10*time.Second))
 		m.Shares.Set(probe.CodeOf("bully"), 0)
 		f.step(frameFrom(0, probe.Load{Matrix: m}))
 	}

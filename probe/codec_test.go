@@ -145,7 +145,7 @@ func fillValue(t *rapid.T, v reflect.Value, path string) {
 		if rapid.Bool().Draw(t, path) {
 			m := newGrid(func(int, int) Wait { return Wait(rapid.Uint32().Draw(t, path)) })
 			m.Capacity = Demand{drawAmount[Millicores](t, path), drawAmount[MiB](t, path)}
-			m.Shares.Under = shareFrom(rapid.Byte().Draw(t, path))
+			m.Shares.Others = shareFrom(rapid.Byte().Draw(t, path))
 			for range rapid.IntRange(0, MaxTenantShares).Draw(t, path) {
 				m.Shares.Set(TenantCode(rapid.Uint16Min(1).Draw(t, path)), shareFrom(rapid.Byte().Draw(t, path)))
 			}
@@ -817,7 +817,7 @@ var (
 			}
 			m.Short[i] = 1
 		}
-		m.Shares.Under = 64 << 8
+		m.Shares.Others = 64 << 8
 		m.Shares.Set(CodeOf("ads/etl"), 1<<8)
 		m.Shares.Set(CodeOf("web"), 0)
 		return m

@@ -43,8 +43,8 @@ type WaitMatrix struct {
 	// Short[i] is the wait of a short task of up to the i-th step of CPU and memory. Short tasks may use the whole
 	// worker. Invariant: no wait falls.
 	Short [MatrixSide]Wait
-	// Shares give the part of a wait that tasks of a tenant wait. Cells and Short are the waits of a task that
-	// comes after all others.
+	// Cells and Short are the waits of a task that comes after all other tasks. Under fair queueing, the tasks of a
+	// tenant wait only for the tenant's share of a wait.
 	Shares Shares
 }
 

@@ -2,8 +2,9 @@ package probe
 
 import "math"
 
-// WaitShare is the part of a matrix's waits that tasks of some tenants wait. A share of n is the factor 2^(-n/4096),
-// and the share 0 is the whole wait. Messages have the upper byte of a share, which tells a wait to within 4.4 %.
+// WaitShare is the part of a matrix's waits for which the tasks of a tenant wait. A share of n stands for the factor
+// 2^(-n/4096), and the share 0 for the whole wait. Messages have the upper byte of a share, which tells a wait to
+// within 4.4 %.
 type WaitShare uint16
 
 const (
@@ -12,7 +13,7 @@ const (
 	octave           = 4096 // the share of half of the wait
 )
 
-// coarse returns the byte of s in messages. It rounds the wait up.
+// coarse returns the byte of s in messages. The byte stands for a wait rounded up.
 func (s WaitShare) coarse() byte { return byte(s >> 8) }
 
 // shareFrom returns the share of a byte in a message.
@@ -23,8 +24,8 @@ func shareFrom(coarse byte) WaitShare {
 	return WaitShare(coarse) << 8
 }
 
-// ShareOf returns the share that gives wait out of whole. It rounds up: a promised wait must not be shorter than the
-// real wait.
+// ShareOf returns the share that makes wait of whole, rounded up: a promised wait must not be shorter than the real
+// wait.
 func ShareOf(wait, whole Wait) WaitShare {
 	switch {
 	case wait >= whole:
@@ -69,11 +70,11 @@ const MaxTenantShares = 3
 
 // Shares are the shares of the waits in a matrix. In the zero value every tenant waits the whole wait.
 type Shares struct {
-	Under   WaitShare                    // of a tenant without an entry, which uses less than its part of the worker
+	Others  WaitShare                    // of a tenant without an entry: a tenant that uses less than its part of the worker
 	Tenants [MaxTenantShares]TenantShare // of the tenants with the most work in the queue, and of the asking tenant
 }
 
-// For returns the share of a tenant. Without a tenant (0), it is the whole wait.
+// For returns the share of a tenant. For no tenant (0), the share is the whole wait.
 func (s *Shares) For(tenant TenantCode) WaitShare {
 	if tenant == 0 {
 		return 0
@@ -83,7 +84,7 @@ func (s *Shares) For(tenant TenantCode) WaitShare {
 			return t.Share
 		}
 	}
-	return s.Under
+	return s.Others
 }
 
 // Set sets the share of a tenant. If all entries are taken by other tenants, the last entry is lost.
@@ -102,7 +103,7 @@ func AppendShares(b []byte, s *Shares) []byte {
 	if b = append(b, 0); *s == (Shares{}) {
 		return b
 	}
-	b = append(b, s.Under.coarse())
+	b = append(b, s.Others.coarse())
 	b[at] = 1 // and the number of entries
 	for _, t := range s.Tenants {
 		if t.Tenant != 0 {
@@ -131,7 +132,7 @@ func (r *reader) readShares(field string, s *Shares) {
 	if n == 0 {
 		return
 	}
-	s.Under = shareFrom(r.readByte(field))
+	s.Others = shareFrom(r.readByte(field))
 	for i := range int(n) - 1 {
 		code := TenantCode(r.readByte(field)) | TenantCode(r.readByte(field))<<8
 		s.Tenants[i] = TenantShare{code, shareFrom(r.readByte(field))}

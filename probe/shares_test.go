@@ -17,7 +17,7 @@ func TestShares(t *testing.T) {
 			t.Fatalf("%d of %d comes back as %d, and as %d from a message", wait, whole, got, sent)
 		}
 	})
-	s := Shares{Under: 7}
+	s := Shares{Others: 7}
 	for i := range TenantCode(MaxTenantShares) {
 		s.Set(i+1, WaitShare(i))
 	}

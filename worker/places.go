@@ -144,7 +144,7 @@ func (c *Core) enqueueTask(l *link, m *probe.Enqueue, now time.Time, acts []Acti
 	c.queuePlace(p, now)
 	// A task that starts at once gets Started as its answer, and no Queued.
 	if acts = c.assignRoom(now, acts); l.places[m.Res] != nil {
-		answer := probe.Queued{First: m.Res, Count: 1, Ahead: ahead, Load: c.loadWithMatrix(m.Matrix, p.asAsker(), now)}
+		answer := probe.Queued{First: m.Res, Count: 1, Ahead: ahead, Load: c.loadWithMatrix(m.Matrix, p.newAsker(), now)}
 		if m.Matrix {
 			answer.Wait = c.expectedWait(p, now)
 		}
@@ -335,7 +335,7 @@ func (c *Core) giveRoom(p *place, now time.Time, acts []Action) []Action {
 	c.takeRoom(p.neededRoom())
 	acts = c.startAttempt(a, now, acts)
 	return c.sendMsg(p.link, probe.Started{
-		Attempt: a.id, Res: p.res, Job: p.job, Task: a.task, Load: c.loadWithMatrix(p.wantsMatrix, p.asAsker(), now),
+		Attempt: a.id, Res: p.res, Job: p.job, Task: a.task, Load: c.loadWithMatrix(p.wantsMatrix, p.newAsker(), now),
 	}, acts)
 }
 

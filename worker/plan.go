@@ -125,7 +125,7 @@ func (c *Core) matrixFor(asker *probe.Asker, tenants int, now time.Time) probe.W
 		if n++; n > planDepth {
 			break
 		}
-		c.foresee(p)
+		c.noteTurnsBefore(p)
 		rest.countPlace(p, -1)
 		f.planEntry(p.neededRoom(), p.filesExpectedIn(now), c.placeCost(p))
 		c.countPlanned(p)

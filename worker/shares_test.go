@@ -52,7 +52,7 @@ func TestNewcomersTurn(t *testing.T) {
 		c.free = room{} // nothing starts
 		now = now.Add(time.Second)
 		c.Step(now, Received{1, probe.Ping{}}, nil)
-		x := c.newForeseen(tenant, priority, probe.Slot, true, 0)
+		x := c.newForeseenTurn(tenant, priority, probe.Slot, true, 0)
 		ahead, known := 0, false
 		for p := range c.queue.inOrder(now) {
 			if known = c.queue.comesNext(&x.newcomer, p); known {

@@ -72,7 +72,7 @@ func Occupied(m probe.WaitMatrix, d probe.Demand, short bool, run time.Duration,
 		return after
 	}
 	old, whole := waitOf(&m, d, short), waitOf(&after, d, short)
-	after.Shares.Under = probe.ShareOf(m.Shares.Under.PartOf(old), whole)
+	after.Shares.Others = probe.ShareOf(m.Shares.Others.PartOf(old), whole)
 	for i := range after.Shares.Tenants {
 		t := &after.Shares.Tenants[i]
 		t.Share = probe.ShareOf(t.Share.PartOf(old), whole)

@@ -157,7 +157,7 @@ func TestOccupiedByTenant(t *testing.T) {
 			m.Cells[i][j] = probe.WaitOf(17 * time.Second)
 		}
 	}
-	m.Shares.Under = probe.ShareOf(probe.WaitOf(time.Second), probe.WaitOf(17*time.Second))
+	m.Shares.Others = probe.ShareOf(probe.WaitOf(time.Second), probe.WaitOf(17*time.Second))
 	m.Shares.Set(2, 0)
 	wait := func(tenant probe.TenantCode) time.Duration {
 		return tenantWait(&m, probe.Slot, false, tenant).Duration()
