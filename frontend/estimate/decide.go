@@ -112,7 +112,7 @@ type Candidate struct {
 	W        time.Duration // time to wait for room
 	R        time.Duration // run time, including Read
 	Read     time.Duration
-	Psucc    float64 // chance that the worker stays up while the task runs
+	Psucc    float64 // chance of a run without a crash, and of an end before announced maintenance
 	E        time.Duration
 	C        time.Duration
 	Noise    time.Duration   // random term added to C in the choice

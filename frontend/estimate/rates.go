@@ -4,22 +4,23 @@ import "time"
 
 // The configured rates are a start. A fleet learns the rates at which its tasks read:
 //
-//   - A task that read bytes from a disk within its run shows that the disk is at least as fast. Other tiers likewise.
-//   - Tasks of a function read as much near their data as far from it. The difference between the runs tells how much
-//     slower the reading from afar is.
-//   - A worker reports how long it fetched files. If other workers had the files, this is the rate between caches;
-//     otherwise the rate of the origin.
+//   - If a task read bytes from a disk within its run, the disk is at least as fast as the bytes over the run. The same
+//     holds for other tiers.
+//   - Tasks of a function read as many bytes near their data as far from their data. The difference between two runs
+//     tells how much slower the reading from afar is.
+//   - A worker reports how long it fetched files. If other workers had the files, the report tells the rate between
+//     caches, otherwise the rate of the origin.
 //
 // Each rate is a median of recent samples, with at most a quarter of the samples from the same worker.
 
 const (
-	// leastRead is the number of bytes from which a reading says something about a rate: the time of less data is
-	// mostly the time of messages. The number was chosen, and not measured.
+	// leastRead is the least number of bytes that tell a rate. With fewer bytes, most of the time is the time of
+	// messages. The number was chosen, and not measured.
 	leastRead = 1 << 20
 	// enoughReads is the number of samples from which a learnt rate counts. The number was chosen, and not measured.
 	enoughReads = 8
-	// maxReadSpread is the standard deviation of differences, as a share of the time to read, up to which the
-	// differences count. If runs vary much more than reading takes, differences say nothing. The half was chosen.
+	// maxReadSpread bounds the standard deviation of differences that count, as a share of the time to read. If runs
+	// vary much more than reading takes, differences say nothing. The half was chosen.
 	maxReadSpread = 0.5
 	// rateUnit is the number of bytes for which samples hold the time.
 	rateUnit = 1e9
@@ -32,11 +33,11 @@ const (
 // rates holds the rates in use, and the samples behind them. Samples are times for rateUnit.
 type rates struct {
 	Rates
-	peer    float64          // of files from another worker's cache
-	bounds  [numTiers]*Stats // whole runs of tasks that read from a tier
-	further [numTiers]*Stats // reading from a tier, less reading from a disk of the own host, plus differenceOffset
-	peers   Stats
-	origin  Stats
+	peer          float64          // of files from another worker's cache
+	wholeRuns     [numTiers]*Stats // whole runs of tasks that read from a tier
+	differences   [numTiers]*Stats // time at a tier less time at a disk of the own host, plus differenceOffset
+	peerFetches   Stats
+	originFetches Stats
 }
 
 // Reads holds recent runs of a function's tasks that read much, for comparison. The zero Reads has no runs.
@@ -55,7 +56,7 @@ type readRun struct {
 func newRates(start Rates) rates {
 	r := rates{Rates: start, peer: start.Across}
 	for tier := range numTiers {
-		r.bounds[tier], r.further[tier] = &Stats{}, &Stats{}
+		r.wholeRuns[tier], r.differences[tier] = &Stats{}, &Stats{}
 	}
 	return r
 }
@@ -63,20 +64,20 @@ func newRates(start Rates) rates {
 // Rates returns the rates at which tasks read data, as far as known.
 func (f *Fleet) Rates() Rates { return f.rates.Rates }
 
-// unitTime returns the time to read rateUnit, if bytes took this long.
+// unitTime returns the time to read rateUnit at the rate of bytes over took.
 func unitTime(bytes int64, took time.Duration) time.Duration {
 	return toDuration(took.Seconds() * rateUnit / float64(bytes))
 }
 
-// NoteFetch notes that a worker took this long to fetch files of so many bytes. fromPeers says that other workers had
-// the files.
+// NoteFetch notes how long a worker took to fetch files with a number of bytes. If fromPeers, other workers had the
+// files.
 func (f *Fleet) NoteFetch(key int32, fromPeers bool, bytes int64, took time.Duration) {
 	if f.cfg.FixedRates || bytes < leastRead || took <= 0 {
 		return
 	}
-	s := &f.rates.origin
+	s := &f.rates.originFetches
 	if fromPeers {
-		s = &f.rates.peers
+		s = &f.rates.peerFetches
 	}
 	s.Add(Finished{Run: unitTime(bytes, took), Worker: key})
 	f.updateRates()
@@ -96,14 +97,14 @@ func (f *Fleet) NoteRead(recent *Reads, ins []Input, key int32, run time.Duratio
 		if n < leastRead || n < total {
 			continue
 		}
-		f.rates.bounds[tier].Add(Finished{Run: unitTime(n, run), Worker: key})
+		f.rates.wholeRuns[tier].Add(Finished{Run: unitTime(n, run), Worker: key})
 		this := readRun{n, run, key}
 		switch Tier(tier) {
 		case Disk:
 			f.compareRuns(this, recent, Rack)
 			f.compareRuns(this, recent, Across)
 		case Rack, Across:
-			for _, near := range recent.kept(Disk) {
+			for _, near := range recent.keptRuns(Disk) {
 				f.addDifference(Tier(tier), near, this)
 			}
 		}
@@ -113,12 +114,12 @@ func (f *Fleet) NoteRead(recent *Reads, ins []Input, key int32, run time.Duratio
 	}
 }
 
-// kept returns the kept runs of a tier.
-func (r *Reads) kept(tier Tier) []readRun { return r.runs[tier][:min(r.count[tier], keptReads)] }
+// keptRuns returns the kept runs of a tier.
+func (r *Reads) keptRuns(tier Tier) []readRun { return r.runs[tier][:min(r.count[tier], keptReads)] }
 
 // compareRuns compares a run near its data with recent runs of a tier.
 func (f *Fleet) compareRuns(near readRun, recent *Reads, tier Tier) {
-	for _, far := range recent.kept(tier) {
+	for _, far := range recent.keptRuns(tier) {
 		f.addDifference(tier, near, far)
 	}
 }
@@ -130,20 +131,20 @@ func (f *Fleet) addDifference(tier Tier, near, far readRun) {
 		return
 	}
 	longer := unitTime(far.bytes, far.run) - unitTime(far.bytes, near.run)
-	f.rates.further[tier].Add(Finished{Run: longer + differenceOffset, Worker: far.worker})
+	f.rates.differences[tier].Add(Finished{Run: longer + differenceOffset, Worker: far.worker})
 }
 
 // updateRates computes the rates in use from the samples.
 func (f *Fleet) updateRates() {
 	r, start := &f.rates, f.cfg.Rates
 	faster := func(tier Tier, start float64) float64 {
-		if s := r.bounds[tier]; s.N() >= enoughReads {
+		if s := r.wholeRuns[tier]; s.N() >= enoughReads {
 			return max(start, rateUnit/max(s.Typical(), 1).Seconds())
 		}
 		return start
 	}
 	farther := func(tier Tier, start float64) float64 {
-		s := r.further[tier]
+		s := r.differences[tier]
 		unit := rateUnit/r.Disk + max(s.Typical()-differenceOffset, 0).Seconds()
 		if s.N() >= enoughReads && float64(s.dev) <= unit*maxReadSpread {
 			return rateUnit / unit
@@ -158,5 +159,5 @@ func (f *Fleet) updateRates() {
 	}
 	r.Memory, r.Disk = faster(Memory, start.Memory), faster(Disk, start.Disk)
 	r.Rack, r.Across = farther(Rack, start.Rack), farther(Across, start.Across)
-	r.peer, r.Origin = measured(&r.peers, start.Across), measured(&r.origin, start.Origin)
+	r.peer, r.Origin = measured(&r.peerFetches, start.Across), measured(&r.originFetches, start.Origin)
 }
