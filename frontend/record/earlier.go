@@ -24,8 +24,8 @@ type Earlier struct {
 	Previous uint64 // number of the last Earlier of the job before this one; 0: this is the first
 }
 
-// NewEarlier makes an earlier attempt at a task. worker is the worker's number in WorkerNames. lead is the time from the job's arrival until the core had the
-// job.
+// NewEarlier makes an earlier attempt at a task. worker is the worker's number in WorkerNames. lead is the time from
+// the job's arrival until the core had the job.
 func NewEarlier(task probe.TaskIndex, e *frontend.Earlier, worker uint32, lead time.Duration) Earlier {
 	since := func(d time.Duration) time.Duration {
 		if d == 0 {

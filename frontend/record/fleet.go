@@ -10,18 +10,18 @@ import (
 const FleetEvery = 2 * time.Second
 
 const (
-	fleetSamples = 300     // ten minutes
-	maxFleetRows = 2000    // workers with a row of their own
-	FleetShares  = 100     // rows of a fleet with more workers
-	maxGone      = 64      // workers that left, in an answer
-	maxGoneRows  = 1 << 10 // rows of workers that are off the list
-	FigureBytes  = 5       // of a worker in a sample: see Figure
-	offList      = 255     // state of a worker that is off the list
-	stateUp      = 1       // state of a worker that is up
+	fleetSamples  = 300     // ten minutes
+	maxFleetRows  = 2000    // workers with a row of their own
+	FleetPercents = 100     // rows of a fleet with more than maxFleetRows workers
+	maxGone       = 64      // workers that left, in an answer
+	maxGoneRows   = 1 << 10 // rows of workers that are off the list
+	FigureBytes   = 5       // of a worker in a sample: see Figure
+	offList       = 255     // state of a worker that is off the list
+	stateUp       = 1       // state of a worker that is up
 )
 
-// Figure holds the numbers of a worker in a sample: state, share of its CPU in use, expected wait, round trip, and
-// silence, each as the API packs the number.
+// Figure holds the numbers of a worker in a sample: state, used share of the CPU, expected wait, round trip, and time
+// since the last message. Each number is packed as in the API.
 type Figure [FigureBytes]byte
 
 var figureOffList = Figure{offList, 0, 255, 255, 255}
@@ -32,14 +32,14 @@ type WorkerFigure struct {
 	Figure              Figure
 }
 
-// Fleet remembers samples of all workers, for ten minutes. With more than maxFleetRows workers, Fleet remembers no rows
-// of workers, but the figures at each percent of the workers. The zero Fleet is empty.
+// Fleet remembers samples of all workers for ten minutes. With more than maxFleetRows workers, Fleet remembers the
+// figures at each percent of the workers instead of a row for each worker. The zero Fleet is empty.
 type Fleet struct {
-	total  uint64 // samples ever; number n is at n % fleetSamples, and numbers start at 1
-	at     [fleetSamples]time.Time
-	rows   map[string]*fleetRow // by address
-	shares [fleetSamples][]Figure
-	isMany bool // the last sample had more than maxFleetRows workers
+	total    uint64 // samples ever; number n is at n % fleetSamples, and numbers start at 1
+	at       [fleetSamples]time.Time
+	rows     map[string]*fleetRow // by address
+	percents [fleetSamples][]Figure
+	isMany   bool // the last sample had more than maxFleetRows workers
 }
 
 // fleetRow is a worker. Workers that left keep their row for ten minutes.
@@ -58,9 +58,9 @@ func (f *Fleet) AddSample(now time.Time, workers []WorkerFigure) {
 	f.total++
 	at := f.total % fleetSamples
 	f.at[at], f.isMany = now, len(workers) > maxFleetRows
-	f.shares[at] = nil
+	f.percents[at] = nil
 	if f.isMany {
-		f.shares[at] = sharesOf(workers)
+		f.percents[at] = percentsOf(workers)
 	}
 	for i := range workers {
 		w := &workers[i]
@@ -114,10 +114,10 @@ func (f *Fleet) dropGone(n int) {
 	}
 }
 
-// sharesOf returns the figures at each percent of the workers, the lowest first. Each figure is sorted by itself.
-// Workers that are not up count as the busiest.
-func sharesOf(workers []WorkerFigure) []Figure {
-	rows := make([]Figure, FleetShares)
+// percentsOf returns the figures at each percent of the workers, the lowest first. Each of the five figures is sorted
+// alone. Workers that are not up count as the busiest.
+func percentsOf(workers []WorkerFigure) []Figure {
+	rows := make([]Figure, FleetPercents)
 	column := make([]int, len(workers))
 	for figure := range FigureBytes {
 		for i := range workers {
@@ -131,7 +131,7 @@ func sharesOf(workers []WorkerFigure) []Figure {
 		}
 		slices.Sort(column)
 		for k := range rows {
-			n := column[(2*k+1)*len(workers)/(2*FleetShares)]
+			n := column[(2*k+1)*len(workers)/(2*FleetPercents)]
 			switch {
 			case figure == 0 && n == 0:
 				n = stateUp
@@ -147,7 +147,7 @@ func sharesOf(workers []WorkerFigure) []Figure {
 // FleetHistory holds the samples of a Fleet.
 type FleetHistory struct {
 	At   []time.Time // of the samples, oldest first
-	Rows []FleetRow  // in the order of the addresses; with very many workers, of the percents
+	Rows []FleetRow  // in the order of addresses; with more than maxFleetRows workers, of percents
 	Gone []GoneWorker
 }
 
@@ -188,10 +188,10 @@ func (f *Fleet) History() (h FleetHistory) {
 	h.Gone = h.Gone[:min(len(h.Gone), maxGone)]
 	slices.SortFunc(h.Rows, func(a, b FleetRow) int { return cmp.Compare(a.Address, b.Address) })
 	if f.isMany {
-		for k := range FleetShares {
+		for k := range FleetPercents {
 			figures := make([]Figure, 0, len(h.At))
 			for n := first; n <= f.total; n++ {
-				if shares := f.shares[n%fleetSamples]; shares != nil {
+				if shares := f.percents[n%fleetSamples]; shares != nil {
 					figures = append(figures, shares[k])
 				} else {
 					figures = append(figures, figureOffList)

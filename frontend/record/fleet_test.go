@@ -82,7 +82,7 @@ func TestFleetOfMany(t *testing.T) {
 		f.AddSample(start.Add(time.Duration(n)*FleetEvery), workers)
 	}
 	h := f.History()
-	if len(h.Rows) != FleetShares || len(h.Gone) != maxGone {
+	if len(h.Rows) != FleetPercents || len(h.Gone) != maxGone {
 		t.Fatalf("%d rows, %d left", len(h.Rows), len(h.Gone))
 	}
 	for k, want := range map[int]Figure{0: {stateUp, 1}, 50: {stateUp, 101}, 94: {stateUp, 189}, 95: {offList, 255}} {

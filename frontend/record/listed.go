@@ -7,8 +7,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// A job that was listed is kept for ListedFor, so that a reader of the list may open the job. MaxListedBytes bounds
-// the memory of such jobs, about. A job beyond the bound may be forgotten earlier.
+// A job that was listed is kept for ListedFor, so that a reader of the list may open the job. MaxListedBytes bounds the
+// estimated memory of such jobs. A job beyond the bound may be forgotten earlier.
 const (
 	ListedFor      = time.Minute
 	MaxListedBytes = 16 << 20
@@ -26,7 +26,7 @@ type listedJobs struct {
 	bytes int
 }
 
-// listedJob is a job that was listed. The job has no content while it is under way.
+// listedJob is a job that was listed. While the job is under way, the field job is empty.
 type listedJob struct {
 	until time.Time
 	bytes int
@@ -67,8 +67,8 @@ func (s *listedJobs) addJob(now time.Time, id probe.JobID, bytes int, j Kept) (f
 	return true
 }
 
-// keepJob keeps a job that was listed while it was under way. fits is false if it was not, or is larger than its
-// room and there is no other room.
+// keepJob keeps a job that has ended, if the job was listed while under way. fits is false if the job was not listed,
+// or if there is no room for the job.
 func (s *listedJobs) keepJob(c Chosen) (fits bool) {
 	l := s.byID[c.ID]
 	if l == nil {

@@ -50,7 +50,7 @@ func FunctionKey(name string) Key { return Key{Path: byFunction, Tenant: name} }
 func (k Key) Function() (name string, ok bool) { return k.Tenant, k.Path == byFunction }
 
 // The measures of functions beside the phases. Whole is the time of a task from its release to its result. Failure is
-// the same of a task without a result.
+// the time of a task without a result.
 const (
 	Whole   = Response
 	Failure = Slowdown

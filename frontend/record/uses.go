@@ -14,8 +14,7 @@ type SlotUse struct {
 	Slots int64
 }
 
-// Uses holds the slots in use in a window. All numbers are sums over the samples, so that a window over several
-// samples tells the mean.
+// Uses holds the slots in use in a window. All numbers are sums over the samples of the window; Means divides.
 type Uses struct {
 	Samples            int
 	Capacity           int64 // slots of the workers up, in thousandths

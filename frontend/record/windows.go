@@ -90,7 +90,8 @@ func (h *History) buildWindow(at time.Time, length time.Duration, parts []*store
 }
 
 // Merge sums windows of several frontends with the same start and length. Keys beyond maxSeries, and functions beyond
-// maxFunctions, are counted as Other. If some bytes are no histogram, ok is false and the rest of that series is left out.
+// maxFunctions, are counted as Other. If some bytes are no histogram, ok is false and the rest of that series is left
+// out.
 func Merge(windows []Window) (w Window, ok bool) {
 	w, ok = Window{At: windows[0].At, Length: windows[0].Length}, true
 	sums := map[Key]*series{}
