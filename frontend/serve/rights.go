@@ -138,7 +138,7 @@ func (h *handler) bindToTenant(ctx context.Context, caller *v1.Caller, job *v1.J
 					"tenant below, or show a token or a certificate of the job's tenant", job.Tenant, tenant)
 		}
 	}
-	if entry, may := h.terms.current.Load().MayRank(job.Tenant, job.Priority); !may {
+	if entry, may := h.terms.current.Load().MayPrioritize(job.Tenant, job.Priority); !may {
 		return newRefused(v1.RefusedReason_FORBIDDEN,
 			"priority %d: the entry of %q in the tenants file allows tenant %q at most %d: give the job a lower "+
 				"priority, or change the entry", job.Priority, entry.Path, job.Tenant, *entry.Priority)

@@ -103,9 +103,9 @@ func (f *File) MayRun(tenant, function string) (denier string, may bool) {
 	return "", true
 }
 
-// MayRank reports whether a tenant's job may have a priority, by the tenant's entry and all entries above. If not,
-// denier is the denying entry.
-func (f *File) MayRank(tenant string, priority int32) (denier *Entry, may bool) {
+// MayPrioritize reports whether the tenant's entry and all entries above allow a job of this priority. If not, denier
+// is the entry that forbids the priority.
+func (f *File) MayPrioritize(tenant string, priority int32) (denier *Entry, may bool) {
 	for path := range probe.TenantPaths(tenant) {
 		if e := f.Entry(path); e.Priority != nil && priority > *e.Priority {
 			return e, false

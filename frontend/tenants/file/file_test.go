@@ -103,7 +103,7 @@ func TestPriorities(t *testing.T) {
 		by       string
 	}{{"ads", 5, ""}, {"ads/etl", 6, "ads"}, {"web", 0, ""}, {"web", 1, "web"}, {"web", -1, ""}, {"other", 9, ""}} {
 		by := ""
-		if e, may := f.MayRank(c.tenant, c.priority); !may {
+		if e, may := f.MayPrioritize(c.tenant, c.priority); !may {
 			by = e.Path
 		}
 		if by != c.by {
