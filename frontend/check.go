@@ -450,7 +450,7 @@ func (c *Core) checkAttempts() error {
 	return nil
 }
 
-// checkUses: what tasks take at workers is the same by tenant and by function.
+// checkUses checks that the slots of tasks at workers have the same sum by tenant and by function.
 func (c *Core) checkUses() error {
 	byTenant, byFunction, functions := int64(0), int64(0), map[string]int64{}
 	c.EachTenantUse(func(_ string, slots int64) { byTenant += slots })

@@ -608,8 +608,8 @@ type worker struct {
 	fullUntil         time.Time // until when the worker's queue is believed to be full
 	matrixAwaited     bool      // the next batch waits for the worker's matrix
 	matrixAsked       bool      // the answer may be under way
-	// Tasks that rode to the worker after the frontend asked for its matrix. The answer may be older than the arrival of
-	// such a task, and then does not count the task.
+	// Tasks that rode to the worker after the frontend asked for the matrix. The worker may answer before such a task
+	// arrives, and then the answer does not count the task.
 	uncountedRides []view.Promise
 	hasVainTurn    bool // since the last takeVainTurn
 	wakeAt         time.Time

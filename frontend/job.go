@@ -322,7 +322,7 @@ const (
 	EndPreempted                // spare, and in the way of regular work
 	EndLost                     // the worker went away, or does not know the attempt
 	EndBeaten                   // another attempt has ended the task
-	EndStopped                  // the task was not wanted any more, or the copy: its first attempt had caught up
+	EndStopped                  // the task was no longer wanted, or its first attempt had caught up with the copy
 )
 
 // Way is the way in which a task came to a worker.

@@ -66,8 +66,8 @@ func (c *ledger) noteLoad(w *worker, load probe.Load, now time.Time) {
 	}
 }
 
-// noteUncountedRides notes n rides of m, of a tenant with this code, if the frontend has asked for the matrix of w and
-// has no answer.
+// noteUncountedRides notes that n tasks of a tenant ride to w with the reservation m, if the frontend has asked w for
+// its matrix and has no answer yet. The answer may not count these tasks.
 func (w *worker) noteUncountedRides(m *probe.Reserve, n int, tenant probe.TenantCode) {
 	ride := view.Promise{
 		Demand: m.Demand, Short: true, Run: cmp.Or(m.Estimate, m.Typical, assumedRun), Tenant: tenant,
@@ -110,8 +110,8 @@ func (w *worker) stopAwaitingMatrix()             { w.matrixAwaited = false }
 // noteMatrixAsked notes that the frontend asks w for its matrix. The answer counts all rides that w has got before.
 func (w *worker) noteMatrixAsked() { w.matrixAsked, w.uncountedRides = true, nil }
 
-// noteVainTurn notes that w holds a slot for a turn that is cancelled or declined. takeVainTurn reports whether there
-// was such a turn since the last call.
+// noteVainTurn notes that w holds a slot for a turn that the frontend cancels or declines. takeVainTurn reports whether
+// noteVainTurn was called since the last takeVainTurn.
 func (w *worker) noteVainTurn() { w.hasVainTurn = true }
 
 func (w *worker) takeVainTurn() bool {

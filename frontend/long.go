@@ -164,11 +164,12 @@ func (c *planner) askMatrix(w *worker, t *task, now time.Time, acts []Action) []
 	w.askNotBefore(now.Add(askAgain))
 	w.noteMatrixAsked()
 	c.Stats.Asked++
-	return append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true, Asker: t.asAsker(w, now)}})
+	return append(acts, Send{Worker: w.Key, Msg: probe.Probe{Matrix: true, Asker: t.describeAsker(w, now)}})
 }
 
-// asAsker returns what w must know to answer for t exactly; nil: t would come after all others. t may be nil.
-func (t *task) asAsker(w *worker, now time.Time) *probe.Asker {
+// describeAsker describes t, so that w can answer with the exact wait of t. If t is nil, or would come after all other
+// tasks at w, the result is nil.
+func (t *task) describeAsker(w *worker, now time.Time) *probe.Asker {
 	if t == nil {
 		return nil
 	}
@@ -208,7 +209,7 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		}
 		// A batch gives each worker one task. With more tasks than workers, the matcher and not the line would choose
 		// the tenant to be served.
-		if isShared := len(lastPicked) > 1 || len(batch) > 0 && last == nil; isShared &&
+		if manyTenants := len(lastPicked) > 1 || len(batch) > 0 && last == nil; manyTenants &&
 			len(batch) >= c.view.Fleet().Len() {
 			break
 		}

@@ -28,7 +28,7 @@ type batch struct {
 	asked        []int32   // keys of the workers asked for matrices
 	keys         []int32   // scratch of doubtfulWorkers
 
-	// Scratch of askMatrices and matchBatch.
+	// Scratch of askMatrices and matchBatch, reused by the next batch.
 	tasks []*longTask
 	specs []estimate.Task
 	turns []fair.Bill[*longTask]

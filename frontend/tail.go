@@ -313,10 +313,10 @@ func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) 
 		} else {
 			jobEnd = max(jobEnd, timeLeft)
 		}
-		young := t.isRunning() && t.attempt.progress.doneShare == 0 && now.Sub(t.attempt.runsSince) < copyRun
-		if !found || young || float64(timeLeft) <= minCopyGain*float64(copyEnd) {
+		isYoung := t.isRunning() && t.attempt.progress.doneShare == 0 && now.Sub(t.attempt.runsSince) < copyRun
+		if !found || isYoung || float64(timeLeft) <= minCopyGain*float64(copyEnd) {
 			// Without a wait, a copy may pay.
-			if !young && float64(timeLeft) > minCopyGain*float64(t.long.spec.Work.Mean) {
+			if !isYoung && float64(timeLeft) > minCopyGain*float64(t.long.spec.Work.Mean) {
 				acts = c.askMatricesForCopy(t, now, acts)
 			}
 			continue

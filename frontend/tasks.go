@@ -327,8 +327,8 @@ func (c *jobs) startMatching(t *task) {
 	c.makeDue(x)
 }
 
-// newLines returns the lines of long tasks. A turn in a line is charged and settled in the same step, so the lines need
-// no clock.
+// newLines returns the lines in which long tasks wait: batchQueue and roomSleepers of jobs. A turn in a line is charged
+// and settled in the same step, so the lines need no clock.
 func newLines(tenants map[string]*tenant) (*fair.Tree[*longTask], *fair.Tree[roomSleeper]) {
 	clock := new(time.Duration)
 	due := fair.NewTree(clock, func(path string) *fair.Account[*longTask] {
@@ -355,7 +355,7 @@ func (c *jobs) makeDue(x *longTask) {
 	c.batchQueue.Push(&t.dueAccount, x)
 }
 
-// dropDue takes x from the tasks for the next batch. If x is not among them, nothing happens.
+// dropDue takes x from the tasks for the next batch, if x is such a task.
 func (c *jobs) dropDue(x *longTask) {
 	c.batchQueue.Remove(&x.task.group.job.tenant.dueAccount, x)
 }

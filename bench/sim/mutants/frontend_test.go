@@ -376,7 +376,7 @@ var frontend = packageMutants{"frontend", []mutant{
 		"g.job.tenant.used.coveredUse()+g.tokenCost() <= quota", "true",
 	},
 	{
-		"a worker that is asked for its matrix knows the asking task", "task.asAsker",
+		"a worker that is asked for its matrix knows the asking task", "task.describeAsker",
 		"Priority: j.Priority, ", "",
 	},
 	{
@@ -1251,7 +1251,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a task that has just started has no copy", "planner.copyLong",
-		"young := t.isRunning() &&", "young := false &&",
+		"isYoung := t.isRunning() &&", "isYoung := false &&",
 	},
 	{
 		"progress tells early that a task is late", "planner.copyLong",
