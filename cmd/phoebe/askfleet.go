@@ -31,7 +31,7 @@ type answer struct {
 	sentAt, receivedAt time.Time
 }
 
-// isOf reports whether the answer comes from the frontend at addr.
+// isOf reports whether the answer comes from the frontend at addr, or the error concerns this frontend.
 func (a *answer) isOf(addr string) bool {
 	return a.connect == addr || a.err == nil && a.cluster.Address == addr
 }
@@ -47,10 +47,10 @@ func askOne(ctx context.Context, cl *client.Client, patience time.Duration, conn
 	return a
 }
 
-// askFleet asks the frontends in --connect, and through these frontends all other known frontends, because behind a
-// balancer this machine may not reach the others' addresses. Each frontend is asked as soon as its address is known,
-// and has --retry-for to answer. An answer may hold the error of its frontend. If no frontend answers, the error has
-// exit code 3. With --only, a single frontend is asked.
+// askFleet asks the frontends in --connect. Through these frontends it asks all other known frontends, because this
+// machine may not reach their addresses behind a balancer. askFleet asks each frontend as soon as its address is known,
+// and waits up to --retry-for. An answer may hold the error of its frontend. If no frontend answers, the error has exit
+// code 3. With --only, askFleet asks a single frontend.
 func (c *fleetFlags) askFleet(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
 	if c.Only != "" {
 		return c.askOnly(ctx, log, q)
@@ -110,8 +110,8 @@ func (c *fleetFlags) askFleet(ctx context.Context, log *slog.Logger, q client.Cl
 }
 
 // sortAnswers brings answers into the order of --connect, and then into the order of addresses. It adds the gone
-// frontends without an answer. Beyond --connect, it leaves out second answers of a frontend, and errors of a frontend
-// with an answer.
+// frontends without an answer. If a frontend answered, sortAnswers leaves out further answers and errors of the
+// frontend at addresses beyond --connect.
 func sortAnswers(answers, gone []answer, connect []string) ([]answer, error) {
 	for _, g := range gone {
 		if !slices.ContainsFunc(answers, func(a answer) bool { return a.isOf(g.connect) }) {
@@ -193,7 +193,7 @@ func distinctAnswers(answers []answer) (all []answer) {
 	return all
 }
 
-// nameUnanswered prints the frontends without an answer.
+// nameUnanswered prints a line for each frontend without an answer.
 func nameUnanswered(w io.Writer, answers []answer) {
 	for _, a := range answers {
 		if a.err != nil {

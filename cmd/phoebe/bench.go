@@ -21,7 +21,7 @@ import (
 )
 
 type benchCmd struct {
-	What  string   `arg:"" optional:"" enum:"load,noop,compare" default:"load" help:"load: latency of sleeping tasks under an open loop of jobs. noop: round trip and throughput of jobs without work. compare: by how much the figures of two files of --json differ. Default ${default}."`
+	What  string   `arg:"" optional:"" enum:"load,noop,compare" default:"load" help:"load: latency of sleeping tasks under an open loop of jobs. noop: round trip and throughput of jobs without work. compare: by how much two files of --json differ, figure by figure. Default ${default}."`
 	Files []string `arg:"" optional:"" help:"For compare: the earlier and the later file."`
 
 	Connect   []string `placeholder:"HOST:PORT" help:"Frontends of a running cluster to measure. Default: none, each run starts a cluster."`
@@ -81,8 +81,8 @@ during which other programs used the machine.
   phoebe bench noop --processes
   phoebe bench --repeat 5 --json a.json; phoebe bench compare a.json b.json
 
-compare prints how many times each figure is what it was in the first file, with bounds of 95 %
-confidence from Mann and Whitney's test. It needs four repeats in each file.
+compare divides each figure of the second file by the same figure of the first, with bounds of 95 %
+confidence from Mann and Whitney's test. Each file needs four repeats.
 
 In the JSON, names end in their units: _ms, _us, _s, _per_s; _cpus are CPUs, _share is from 0 to 1.
 All names: go doc github.com/phoebe-sched/phoebe/bench

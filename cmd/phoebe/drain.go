@@ -59,7 +59,8 @@ func (c *drainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 }
 
 // awaitDeparture waits until no frontend has a link to the worker. If a supervisor starts the worker anew, the wait
-// ends when drained or broken links are up again, or after --retry-for if the restart was too fast to be seen.
+// ends when drained or broken links are up again. If no look saw such a link, because the restart was fast, the wait
+// ends after --retry-for.
 func (c *drainCmd) awaitDeparture(ctx context.Context, out *streams, log *slog.Logger) error {
 	orderedAt, seenLeaving := time.Now(), false
 	for {

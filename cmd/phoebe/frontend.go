@@ -40,7 +40,7 @@ type longFlags struct {
 	RackRate   size          `placeholder:"SIZE" help:"The same from the task's rack. Default 100000000."`
 	AcrossRate size          `placeholder:"SIZE" help:"The same from another rack, or from a file cache of another worker. Default 80000000."`
 	OriginRate size          `placeholder:"SIZE" help:"The same for files that no worker has. Default 80000000."`
-	FixedRates bool          `help:"Keep the reading rates: learn none. Default: off."`
+	FixedRates bool          `help:"Keep the five rates above, and learn no rates from tasks. Default: off."`
 }
 
 // applyLong puts the flags into the configuration.

@@ -246,8 +246,8 @@ func policyNames() []string {
 // streams are stdout and stderr of a command. The raw streams are for programs that command the terminal.
 type streams struct{ out, err, rawOut, rawErr io.Writer }
 
-// contextUntilSignal returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, and a function to release the
-// context. The second signal ends the process. A process started with SIGHUP ignored, as by nohup, goes on ignoring
+// contextUntilSignal returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, and a function to release
+// the context. The second signal ends the process. A process started with SIGHUP ignored, as by nohup, goes on ignoring
 // SIGHUP.
 func contextUntilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())

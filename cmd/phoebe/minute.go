@@ -9,7 +9,7 @@ import (
 
 // minuteJSON holds the counts of the last minute.
 type minuteJSON struct {
-	Seconds        float64 `json:"seconds"` // counted; fewer at the start of a frontend
+	Seconds        float64 `json:"seconds"` // length of the counted time: less than 60 at the start of a frontend
 	Jobs           int64   `json:"jobs"`    // ended
 	Tasks          int64   `json:"tasks"`   // with an outcome
 	Failed         int64   `json:"failed"`  // tasks without a result

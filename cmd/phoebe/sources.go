@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// settingsFile is a file of --config that was read. Without a file, the settings are nil.
+// settingsFile is the file of --config. Without --config, the settings are nil.
 type settingsFile struct {
 	name     string
 	settings map[string]setting
@@ -45,8 +45,8 @@ func setVariable(flag *kong.Flag) string {
 // flagNames match the names of flags in an error.
 var flagNames = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
 
-// printSources prints a line for each flag that err names: the variable or file that gives the flag's value. Values
-// on the command line and defaults have no line, and neither has a source that err names.
+// printSources prints a line for each flag that err names: the variable or file that gives the flag's value. There is
+// no line for a value on the command line, for a default, and for a source that err names.
 func (c *cli) printSources(w io.Writer, command *kong.Context, err error) {
 	var named []string
 	for _, match := range flagNames.FindAllStringSubmatch(err.Error(), -1) {
@@ -54,8 +54,9 @@ func (c *cli) printSources(w io.Writer, command *kong.Context, err error) {
 	}
 	for _, flag := range command.Flags() {
 		source := settingSource(command, flag, c.file)
-		isGiven := source == "default" || strings.HasPrefix(source, "--")
-		if slices.Contains(named, flag.Name) && !isGiven && !strings.Contains(err.Error(), strings.TrimPrefix(source, "$")) {
+		isPlain := source == "default" || strings.HasPrefix(source, "--")
+		if slices.Contains(named, flag.Name) && !isPlain &&
+			!strings.Contains(err.Error(), strings.TrimPrefix(source, "$")) {
 			fmt.Fprintf(w, "--%s comes from %s.\n", flag.Name, source)
 		}
 	}
@@ -67,7 +68,8 @@ func (c *cli) warnOfOverrides(w io.Writer, command *kong.Context) {
 		source := settingSource(command, flag, c.file)
 		s, inFile := c.file.settings[flag.Name]
 		if name, isVariable := strings.CutPrefix(source, "$"); inFile && isVariable && os.Getenv(name) != s.text {
-			fmt.Fprintf(w, "phoebe: warning: %s overrides the setting %q at %s:%d.\n", source, flag.Name, c.file.name, s.line)
+			fmt.Fprintf(w, "phoebe: warning: %s overrides the setting %q at %s:%d.\n", source, flag.Name, c.file.name,
+				s.line)
 		}
 	}
 }

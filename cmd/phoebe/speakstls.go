@@ -12,8 +12,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// tlsHint returns advice for a command without keys whose frontends expect TLS, or "". The hint asks each address of
-// --connect once, since a server that expects TLS ends a plain connection without an answer.
+// tlsHint returns advice for a command without keys whose frontends expect TLS, or "". A server that expects TLS ends a
+// plain connection without an answer. So tlsHint tries a TLS handshake with each address of --connect.
 func tlsHint(command *kong.Node) string {
 	hasKeys := slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool {
 		return f.Name == "tls-dir" && !f.Target.IsZero()

@@ -100,7 +100,8 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 	return printTenants(out.out, tenantLines(byTenant, others))
 }
 
-// tenantLines returns the lines of each tenant, in the order of names, and then of all tenants without own lines.
+// tenantLines returns the lines of each tenant, in the order of names. The last lines are others: the sums of all
+// tenants without lines of their own.
 func tenantLines(byTenant map[string][]tenantJSON, others []tenantJSON) (list [][]tenantJSON) {
 	for _, path := range slices.Sorted(maps.Keys(byTenant)) {
 		list = append(list, byTenant[path])

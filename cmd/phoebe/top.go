@@ -231,7 +231,7 @@ func (m topModel) screenText() string {
 	return b.String()
 }
 
-// writeFunctions writes the functions with most tasks in some windows, which last as long as length together.
+// writeFunctions writes the functions with most tasks in the windows. length is the sum of the windows' lengths.
 func writeFunctions(t io.Writer, windows []client.Window, length time.Duration) {
 	type function struct {
 		times client.Histograms

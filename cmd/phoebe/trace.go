@@ -126,7 +126,7 @@ func printTrace(w io.Writer, x *client.Trace, most int) error {
 	return nil
 }
 
-// printEnded prints the last most tasks that have ended.
+// printEnded prints the latest tasks that have ended, up to most tasks.
 func printEnded(w io.Writer, x *client.Trace, most int) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nTASK\tSTAGE\tWORKER\tOUTCOME\tTRIES\tBOUND\tRELEASED\tSAMPLED\tQUEUED\tREADY\tANSWERED\tSTARTED\tFINISHED\tDELIVERED")
@@ -157,7 +157,7 @@ func printEnded(w io.Writer, x *client.Trace, most int) error {
 	return nil
 }
 
-// printUnderWay prints at most most attempts that have not ended, and counts the tasks at no worker.
+// printUnderWay prints up to most attempts that have not ended, and the number of tasks at no worker.
 func printUnderWay(w io.Writer, x *client.Trace, most int) error {
 	if x.UnderWay == nil {
 		_, err := fmt.Fprintln(w,
