@@ -52,9 +52,9 @@ func (c *Client) whyNoneAnswers() error {
 
 // Ping asks the frontends for a sign of life, and returns nil at the first answer. New makes no connection,
 // and Run and Submit look for a frontend for 30 s (WithRetryFor). So a program with a wrong address, secret or
-// certificate learns of the mistake at once by Ping. The error is a *RefusedError if a frontend refused the client, and
-// otherwise says for each frontend why it gave no answer. WithLogger also tells of silent frontends beside one that
-// answers.
+// certificate learns of the mistake at once by Ping. If a frontend refused the client, the error is a *RefusedError.
+// Otherwise the error says for each frontend why no answer came. If one frontend answers and others are silent, the log
+// of WithLogger names the silent frontends.
 func (c *Client) Ping(ctx context.Context) error {
 	_, err := c.askCluster(ctx, &v1.ClusterRequest{FrontendsOnly: true})
 	return err

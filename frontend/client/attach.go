@@ -10,9 +10,9 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// Attach follows a job that another process submitted, and returns as soon as a frontend knows the job. You get all
-// outcomes from the first on, if the job has a Key or Grace. Of other jobs the frontend has forgotten the outcomes that
-// the submitter has fetched.
+// Attach follows a job that another process submitted, and returns as soon as a frontend knows the job. If the job has
+// a Key or Grace, you get all outcomes from the first on. Of a job without Key and Grace, the frontend forgets the
+// outcomes that the submitter has fetched.
 //
 // The job goes on as long as its frontend or its submitter lives. If the frontend is lost, the submitter takes the job
 // to another frontend, and Attach finds the job there. If the submitter is lost, too, the job ends with an
@@ -190,8 +190,8 @@ func (s *session) unfinishedError(err error) error {
 	return &UnfinishedError{Job: s.job.Id, Tasks: tasks, Err: err}
 }
 
-// whyOtherJob returns an error if the answer is about a job with fewer tasks than this one: another process submitted
-// the job with the same key.
+// whyOtherJob returns an error if the answer is about a job with fewer tasks than the job of s: another process
+// submitted other work with the same key.
 func (s *session) whyOtherJob(resp *v1.EventsResponse) error {
 	if !s.job.Shared || s.job.Open || resp.Tasks == 0 || int(resp.Tasks) >= len(s.tasks) {
 		return nil

@@ -33,7 +33,7 @@ type Cluster struct {
 	Total        int    // workers on all pages; 0: not known
 	Tenants      []Tenant
 	Others       []FrontendReport // other frontends, by name and address; Err tells why gossip has lost one
-	LastMinute   *LastMinute      // nil: a frontend of an older version, or not for you
+	LastMinute   *LastMinute      // nil: the frontend is older, or the caller is a tenant's client
 	OtherTenants *LastMinute      // sum of the tenants that the frontend does not count separately; nil: there are none
 }
 
@@ -248,8 +248,8 @@ type FleetHistory struct {
 	// Addresses of the workers in Samples, those that left included. Empty: there are more than 2,000 workers, and
 	// Samples has a row for each percent of the workers, lowest first.
 	Addresses []string
-	// For each row, a Figure for each sample. Only State, CPU, Wait, RoundTrip and Silence are known. State 255: the
-	// worker was not on the list; of a percent, the workers were not up.
+	// A Figure for each sample of each row, with State, CPU, Wait, RoundTrip and Silence only. In the row of a worker,
+	// State 255 means that the worker was not on the list. In the row of a percent, the workers were not up.
 	Samples [][]Figure
 	Gone    []GoneWorker // the latest first
 }

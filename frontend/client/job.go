@@ -101,9 +101,9 @@ type Job struct {
 	// Key is the caller's own name of the job, instead of ID: an idempotency key, such as the number of an order. Jobs
 	// with the same Key and Tenant are one job, at whichever frontends several processes submit them. The first Submit
 	// decides what runs. Each process gets all outcomes, as far as the frontend's memory allows. A Cancel ends the job
-	// for all. If the payloads differ, the later ones are ignored. If a later job has more tasks, it ends with a
+	// for all. Payloads of later jobs are ignored. If a later job has more tasks, the later job ends with a
 	// LateRefusalError in an UnfinishedError, and the first job goes on. A frontend remembers the key until 30 s after
-	// all outcomes were fetched, or until Grace is over. After that the job runs again.
+	// all outcomes were fetched, or until Grace is over. A job that is submitted later runs again.
 	//
 	// If a token or a certificate names the client's tenant, the job must name the tenant, too. If tenants distrust
 	// each other, use keys that another tenant cannot guess: a job under a taken id is refused as Forbidden.

@@ -107,8 +107,8 @@ type StoreFunc func(ctx context.Context, job string, outcomes []Outcome) error
 //
 // If store fails, the job ends with a *StoreError in an *UnfinishedError. The client does not cancel the job, so that
 // another try may fetch the outcomes. If store takes longer than 30 s (phoebe frontend --client-grace), set Job.Grace:
-// otherwise the frontend takes the client for dead. The client itself ends some tasks, for instance after a Cancel while
-// no frontend has the job. The store does not get the outcomes of such tasks.
+// otherwise the frontend takes the client for dead. The client itself ends some tasks, for instance after a Cancel
+// while no frontend has the job. The store does not get the outcomes of such tasks.
 func WithStore(store StoreFunc) Option { return func(c *config) { c.store = store } }
 
 // WithRPCTimeout bounds each call that a frontend answers at once, such as Submit, Cancel and Cluster. As long as bytes

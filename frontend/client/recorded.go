@@ -189,8 +189,8 @@ type Trace struct {
 	Total     int         // number of known tasks
 	Frontend  string      // name of the frontend that knows the history
 	Frontends []FrontendReport
-	// UnderWay holds attempts that have not ended, of the first 20,000 at most. Only the first page has them. nil: a
-	// frontend of an older version does not tell.
+	// UnderWay holds the attempts that have not ended, up to the limit of the call. Only the first page has such
+	// attempts. nil: a frontend of an older version does not tell.
 	UnderWay         []UnderWay
 	AttemptsUnderWay int // number of attempts that have not ended
 }

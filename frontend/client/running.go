@@ -497,8 +497,8 @@ func (s *session) pollEvents(ctx context.Context, cursor int64, idle bool) (*v1.
 	return resp, err
 }
 
-// storeOutcomes gives the new outcomes among events to the function of WithStore. Only after storeOutcomes may the client
-// take an outcome as arrived.
+// storeOutcomes gives the new outcomes among events to the function of WithStore. Only after storeOutcomes may the
+// client take an outcome as arrived.
 func (r *Running) storeOutcomes(ctx context.Context, events []*v1.Event) error {
 	s := r.s
 	if s.c.cfg.store == nil {
