@@ -72,7 +72,6 @@ func (c *jobs) admitJob(spec *Job, now time.Time) (*job, *RefusedError) {
 	j.makeSeats()
 	j.awaitPartitions(j.tasks)
 	c.addJob(j)
-	c.addUnserved(j, now)
 	return j, nil
 }
 

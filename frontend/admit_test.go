@@ -81,14 +81,13 @@ func TestServedJobsAreDropped(t *testing.T) {
 }
 
 // A job with several groups for the same workers waits once.
-func TestJobOfStagesWaitsOnce(t *testing.T) {
+func TestJobOfGroupsWaitsOnce(t *testing.T) {
 	c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
 	now := time.Unix(0, 0)
 	c.Step(now, WorkerUp{0, probe.Welcome{Worker: "w", Functions: []string{"f"}, Capacity: probe.Slot}}, nil)
 	c.Step(now, frameFrom(0, probe.Load{Queued: 1}), nil)
 	c.Step(now, Submit{&Job{
-		ID: probe.JobID{1}, Stages: []Stage{{Name: "a"}, {Name: "b", After: []string{"a"}}},
-		Tasks: []Task{{Function: "f"}, {Index: 1, Function: "f", Stage: 1}},
+		ID: probe.JobID{1}, Tasks: []Task{{Function: "f"}, {Index: 1, Function: "f", Class: "c"}},
 	}}, nil)
 	if len(c.unserved) != 1 {
 		t.Fatalf("%d kinds of jobs wait", len(c.unserved))

@@ -277,6 +277,7 @@ func (c *Core) beginGroups(groups []*group, now time.Time) {
 		if c.blockGroup(g) {
 			continue
 		}
+		c.addUnserved(g, now)
 		c.holdGroup(g, now)
 		if g.path == estimate.Estimation {
 			c.startMatchingAll(g)

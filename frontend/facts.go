@@ -78,6 +78,7 @@ type job struct {
 	presumed      bool                         // served only because no ride came back within a round trip
 	longestHeld   time.Duration                // of a task, for the tenant's maximum
 	rides         []sentRide                   // rides sent before any task is known to have started, oldest first
+	unservedSince time.Time                    // since when the job is in waitLists
 	waitLists     []*unserved                  // lists of unserved jobs with this job; nil once known to be served
 	ended         bool
 	ending        bool     // all tasks are being ended
@@ -281,7 +282,7 @@ type waitKey struct {
 // unserved lists the jobs of a waitKey that wait for their first task to start.
 type unserved struct {
 	key         waitKey
-	jobs        []*job // oldest first; some no longer wait
+	jobs        []*job // that wait longest first; some no longer wait
 	waitingJobs int    // number of jobs that still wait
 
 	rate         float64   // jobs served in a second, by the last count; 0: no job was, or not known

@@ -646,6 +646,7 @@ func (c *ledger) endTask(t *task, o *Outcome, now time.Time, acts []Action) []Ac
 	}
 	if !j.ended && j.unfinished == 0 {
 		c.refreshJob(j, now) // no task is late any more: the timer for late tasks stops
+		j.removeUnserved()
 	}
 	return acts
 }

@@ -136,6 +136,7 @@ func (c *jobs) awaitNext(t *task, now time.Time) {
 	if len(j.stages) > 0 && j.stages[t.group.stageIndex].needsPassing {
 		t.updatePassedBytes()
 	}
+	c.addUnserved(t.group, now)
 	if c.mustHold(t) {
 		c.holdTask(t, now)
 		return
@@ -216,7 +217,9 @@ func (c *jobs) blockGroup(g *group) bool {
 // setPaused pauses a job, because the client has many results to fetch, or lets the job go on. While the job is
 // paused, no task goes to a worker.
 func (c *jobs) setPaused(j *job, paused bool, now time.Time) {
-	j.paused = paused
+	if j.paused = paused; paused {
+		j.removeUnserved()
+	}
 	for _, t := range j.tasks {
 		switch {
 		case t.state == blocked && !j.mustBlock(t):

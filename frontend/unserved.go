@@ -69,38 +69,64 @@ func (c *jobs) revokePresumed(j *job) {
 		u.waitingJobs++
 		u.servedJobs = max(u.servedJobs-1, 0)
 		if !slices.Contains(u.jobs, j) {
-			at, _ := slices.BinarySearchFunc(u.jobs, j, func(a, b *job) int { return a.submitted.Compare(b.submitted) })
-			u.jobs = slices.Insert(u.jobs, at, j)
+			u.insertJob(j)
 		}
 	}
 }
 
-// addUnserved puts an admitted job among the unserved jobs. Spare jobs are left out, because they are meant to wait. If
-// MaxWait is negative, all jobs are left out, because the lists are never read.
-func (c *jobs) addUnserved(j *job, now time.Time) {
-	if c.cfg.MaxWait < 0 || j.Class == Spare {
+// insertJob lists j behind the jobs that have waited longer.
+func (u *unserved) insertJob(j *job) {
+	at, _ := slices.BinarySearchFunc(u.jobs, j, func(a, b *job) int {
+		if a.unservedSince.After(b.unservedSince) {
+			return 1
+		}
+		return -1 // also in front of jobs that have waited as long
+	})
+	u.jobs = slices.Insert(u.jobs, at, j)
+}
+
+// addUnserved puts the job of g among the unserved jobs, because tasks of g begin to wait for room. Before, the tasks
+// may have waited for claims, for earlier stages or for the client, which says nothing about room. Spare jobs are left
+// out, because they are meant to wait. If MaxWait is negative, all jobs are left out, because the lists are never read.
+func (c *jobs) addUnserved(g *group, now time.Time) {
+	j := g.job
+	if j.served || c.cfg.MaxWait < 0 || j.Class == Spare {
 		return
 	}
-	for _, g := range j.groups {
-		if g.path == estimate.Estimation { // a long wait for estimation says nothing about sampled tasks
-			continue
-		}
-		key := waitKey{g.Set, j.tenant}
-		u := c.unserved[key]
-		if u == nil {
-			u = &unserved{key: key, countedSince: now}
-			c.unserved[key] = u
-		}
-		if slices.Contains(j.waitLists, u) { // another group of j has added j
-			continue
-		}
-		if len(u.jobs) > 2*u.waitingJobs+64 { // else served jobs pile up behind a first job that waits for long
-			u.jobs = slices.DeleteFunc(u.jobs, func(j *job) bool { return j.served })
-		}
-		u.jobs = append(u.jobs, j)
-		u.waitingJobs++
-		j.waitLists = append(j.waitLists, u)
+	if g.path == estimate.Estimation { // a long wait for estimation says nothing about sampled tasks
+		return
 	}
+	key := waitKey{g.Set, j.tenant}
+	if slices.ContainsFunc(j.waitLists, func(u *unserved) bool { return u.key == key }) { // for another task of j
+		return
+	}
+	u := c.unserved[key]
+	if u == nil {
+		u = &unserved{key: key, countedSince: now}
+		c.unserved[key] = u
+	}
+	if len(u.jobs) > 2*u.waitingJobs+64 { // else served jobs pile up behind a first job that waits for long
+		u.jobs = slices.DeleteFunc(u.jobs, func(j *job) bool { return j.served })
+	}
+	if len(j.waitLists) == 0 {
+		j.unservedSince = now
+	}
+	u.insertJob(j)
+	u.waitingJobs++
+	j.waitLists = append(j.waitLists, u)
+}
+
+// removeUnserved takes j from the unserved jobs, because no task of j waits for room any more. A later task may put j
+// back.
+func (j *job) removeUnserved() {
+	if j.served {
+		return
+	}
+	for _, u := range j.waitLists {
+		u.waitingJobs--
+		u.jobs = slices.DeleteFunc(u.jobs, func(k *job) bool { return k == j })
+	}
+	j.waitLists, j.rides = nil, nil
 }
 
 // noteServed notes the start of the first task of j.
@@ -181,11 +207,11 @@ func (c *jobs) refuseOverload(j *job, now time.Time) *RefusedError {
 		if oldest == nil {
 			continue
 		}
-		if waited := now.Sub(oldest.submitted); waited > limit && u.measureOverload(limit, span, now) {
+		if waited := now.Sub(oldest.unservedSince); waited > limit && u.measureOverload(limit, span, now) {
 			return &RefusedError{
 				Reason: Overloaded,
 				Message: fmt.Sprintf(
-					"a job of the tenant, submitted %v ago, still waits for its first task to start, the limit is %v; come back later",
+					"a job of the tenant has waited %v for its first task to start, the limit is %v; come back later",
 					waited.Round(time.Millisecond), limit),
 				RetryAfter: u.assignRetryTime(
 					max(waited-limit/2, 10*time.Millisecond), waited, c.quotas.Frontends(), now),

@@ -331,7 +331,7 @@ func (r *faultRun) noteIdle(w *workerNode) {
 // checkRefusal fails the run if f refuses a job for waiting jobs, although an idle worker could run all tasks of
 // the job, and f has had the time to hear of the worker.
 func (r *faultRun) checkRefusal(f *frontendNode, j *faultJob, err *frontend.RefusedError) {
-	if !strings.Contains(err.Message, "waits for its first task") ||
+	if !strings.Contains(err.Message, "for its first task to start") ||
 		f.frontendCore().Quota(j.spec.Tenant).All != tenants.Unlimited {
 		return // or the tenant may not use the free room
 	}

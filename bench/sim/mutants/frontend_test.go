@@ -214,7 +214,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a job waits once, however many groups it has", "jobs.addUnserved",
-		"if slices.Contains(j.waitLists, u) {", "if false {",
+		"if slices.ContainsFunc(j.waitLists, func(u *unserved) bool { return u.key == key }) {", "if false {",
 	},
 	{
 		"jobs that came and went behind a waiting job are forgotten", "jobs.addUnserved",
@@ -258,7 +258,40 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"spare jobs wait, and others are not refused for that", "jobs.addUnserved",
-		"if c.cfg.MaxWait < 0 || j.Class == Spare {\n\t\treturn\n", "if c.cfg.MaxWait < 0 {\n\t\treturn\n",
+		"c.cfg.MaxWait < 0 || j.Class == Spare {", "c.cfg.MaxWait < 0 {",
+	},
+	{
+		"a job with started tasks waits no more", "jobs.addUnserved",
+		"if j.served || ", "if ",
+	},
+	{
+		"while its tasks are claimed a job does not wait for room", "Core.submitJob",
+		"acts = c.claimJob(j, now, acts)",
+		"acts = c.claimJob(j, now, acts)\n\t\tfor _, g := range j.groups {\n\t\t\tc.addUnserved(g, now)\n\t\t}",
+	},
+	{
+		"after the claims a job waits for room", "jobs.awaitNext",
+		"c.addUnserved(t.group, now)\n", "\n",
+	},
+	{
+		"a job does not wait for room for later stages", "Core.beginGroups",
+		"if c.blockGroup(g) {\n", "c.addUnserved(g, now)\n\t\tif c.blockGroup(g) {\n",
+	},
+	{
+		"an open job without tasks does not wait for room", "ledger.endTask",
+		"j.removeUnserved()\n", "\n",
+	},
+	{
+		"a paused job does not wait for room", "jobs.setPaused",
+		"j.removeUnserved()\n", "\n",
+	},
+	{
+		"a job that waits no more for room leaves the list", "job.removeUnserved",
+		"u.jobs = slices.DeleteFunc(", "_ = slices.IndexFunc(",
+	},
+	{
+		"a job that waits no more for room is not counted", "job.removeUnserved",
+		"u.waitingJobs--", "_ = u",
 	},
 	{
 		"before a held job goes on, workers confirm the job", "planner.releaseHeld",
@@ -1286,8 +1319,12 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if !j.presumed || j.dropSettledRides() {", "if true {",
 	},
 	{
-		"a job that waits again waits since its submission", "jobs.revokePresumed",
-		"u.jobs = slices.Insert(u.jobs, at, j)", "_ = at",
+		"a job that waits again is in the list again", "jobs.revokePresumed",
+		"u.insertJob(j)", "_ = u",
+	},
+	{
+		"a job that waits again has its earlier place in the list", "unserved.insertJob",
+		"if a.unservedSince.After(b.unservedSince) {", "if false {",
 	},
 	{
 		"the wait of a task bound early is not a part of the launch", "ledger.reckonPhases",
