@@ -222,6 +222,17 @@ func drawBetween(dice *rand.Rand, low, high time.Duration) time.Duration {
 // drawChance returns true with probability p.
 func drawChance(dice *rand.Rand, p float64) bool { return dice.Float64() < p }
 
+// lastExit returns when the last of the running tasks ends, or now if no task runs.
+func (r *faultRun) lastExit() time.Duration {
+	last := r.now
+	for _, w := range r.workers {
+		for _, x := range w.running {
+			last = max(last, x.began+x.duration)
+		}
+	}
+	return last
+}
+
 // playOut plays the whole run. A panic of a core is an error like others.
 func (r *faultRun) playOut() (err error) {
 	defer func() {
@@ -245,8 +256,8 @@ func (r *faultRun) playOut() (err error) {
 			return r.describeUnfinished()
 		}
 	}
-	// All jobs have ended, except at frontends left by their clients.
-	for quiet := r.now + 15*time.Second; r.now < quiet; {
+	// All jobs have ended, except at frontends left by their clients. Tasks that do not stop still run.
+	for quiet := r.lastExit() + 15*time.Second; r.now < quiet; {
 		if err := r.stepUpTo(quiet); err != nil {
 			return err
 		}

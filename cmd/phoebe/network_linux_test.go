@@ -174,7 +174,7 @@ func (s *station) echoAt(w *station, size int) time.Duration {
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	outs, err := newClient(s.t, s.apiAddr()).Run(ctx, client.Job{Constraint: client.Constraint{Hosts: []string{w.name}},
-		Tasks: []client.Task{{Function: "echo", Payload: payload, Once: true}}})
+		Tasks: []client.Task{{Function: "echo", Payload: payload}}})
 	if err != nil || !bytes.Equal(outs[0].Result, payload) {
 		s.t.Errorf("%s: a payload of %d bytes does not come back from %s: %v", s.name, size, w.name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
@@ -22,10 +23,9 @@ func ExampleClient_Ping() {
 	}
 	defer c.Close()
 	if err := c.Ping(context.Background()); err != nil {
-		fmt.Println(err)
+		fmt.Println("refused:", errors.Is(err, syscall.ECONNREFUSED), "at", strings.Contains(err.Error(), "127.0.0.1:1"))
 	}
-	// Output: frontend 127.0.0.1:1: remote or network error: get connection error: dial tcp 127.0.0.1:1: connect:
-	// connection refused
+	// Output: refused: true at true
 }
 
 // listenAs answers each connection with a text, and closes the connection.
