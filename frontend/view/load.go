@@ -20,7 +20,7 @@ const (
 
 // NoteLoad notes a worker's load, as reported at time at. It reports whether the load came with a wait matrix.
 func (v *View) NoteLoad(w *Worker, load probe.Load, at time.Time) (hasMatrix bool) {
-	w.load, w.heardAt = load, at.UnixNano()
+	w.load, w.heardAt, w.loadIsLater = load, at.UnixNano(), load.Matrix == nil
 	v.updateIdle(w)
 	if load.Matrix == nil && w.avoidUntil.IsZero() {
 		return false
@@ -42,7 +42,7 @@ func (v *View) NoteLoad(w *Worker, load probe.Load, at time.Time) (hasMatrix boo
 // expected. A part of w may be closed to long tasks. So NoteRoom takes room for long tasks only beyond that part.
 func (v *View) NoteRoom(w *Worker) {
 	row := v.fleet.Get(int32(w.Key))
-	if !w.Idle() || row == nil || row.Matrix == nil || row.Heard.UnixNano() >= w.heardAt {
+	if !w.Idle() || row == nil || row.Matrix == nil || !w.hasLoadAfter(row) {
 		return
 	}
 	slot, room := probe.Slot, w.unusedRoom()
@@ -51,6 +51,7 @@ func (v *View) NoteRoom(w *Worker) {
 	if slot.Fits(room) && row.Matrix.ShortWait(slot) > 0 || slot.Fits(open) && row.Matrix.Wait(slot) > 0 {
 		s := *row
 		s.Matrix, s.Heard = row.Matrix.WithRoom(room, open), time.Unix(0, w.heardAt)
+		w.loadIsLater = false // the matrix counts the load
 		v.fleet.Put(s)
 	}
 }
@@ -108,6 +109,7 @@ func (v *View) NoteRumour(w *Worker, r *Rumour, now time.Time) {
 // avoid w.
 func (v *View) putRow(w *Worker, s estimate.Server, m *probe.WaitMatrix, at, now time.Time) {
 	if m != nil && (s.Matrix == nil || !at.Before(s.Heard)) {
+		w.loadIsLater = false
 		matrix := *m
 		for _, p := range w.uncounted { // the worker did not count these attempts yet
 			matrix = estimate.Occupied(matrix, p.Demand, p.Short, p.Run, p.Tenant)

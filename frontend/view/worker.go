@@ -40,12 +40,14 @@ type Worker struct {
 	// cacheProblem is why the worker's cache takes no new files; "": no problem, or no cache.
 	cacheProblem string
 
-	pace     float64      // how many times as long as expected long tasks take; 0: unknown
-	load     probe.Load   // last reported load, less the work sent since
-	taken    probe.Demand // demand of this frontend's attempts
-	heardAt  int64        // when load was heard, as Unix time in nanoseconds
-	heardSeq uint64       // Seq of the last rumour used
-	lostAt   time.Time    // time when the link broke
+	pace    float64      // how many times as long as expected long tasks take; 0: unknown
+	load    probe.Load   // last reported load, less the work sent since
+	taken   probe.Demand // demand of this frontend's attempts
+	heardAt int64        // when load was heard, as Unix time in nanoseconds
+	// loadIsLater: since the matrix was heard, a load without a matrix was heard, perhaps at the same time.
+	loadIsLater bool
+	heardSeq    uint64    // Seq of the last rumour used
+	lostAt      time.Time // time when the link broke
 
 	idleAt     int       // position in View.idle plus one; 0: not idle
 	avoidUntil time.Time // until then short tasks avoid the worker, because long tasks occupy it; zero: not avoided
@@ -153,9 +155,15 @@ func (v *View) Server(w *Worker, ours int) estimate.Server {
 		return estimate.Server{}
 	}
 	s := *row
-	if at := time.Unix(0, w.heardAt); row.Matrix != nil && row.Heard.Before(at) &&
-		ours+int(w.load.Queued+w.load.Running) == 0 {
-		s.Matrix, s.Heard = row.Matrix.Idle(), at
+	if row.Matrix != nil && w.hasLoadAfter(row) && ours+int(w.load.Queued+w.load.Running) == 0 {
+		s.Matrix, s.Heard = row.Matrix.Idle(), time.Unix(0, w.heardAt)
 	}
 	return s
+}
+
+// hasLoadAfter reports whether the load is newer than the matrix in row. Messages of a frame have one time, so the
+// load of a later message may have the same time as the matrix.
+func (w *Worker) hasLoadAfter(row *estimate.Server) bool {
+	matrixAt := row.Heard.UnixNano()
+	return matrixAt < w.heardAt || matrixAt == w.heardAt && w.loadIsLater
 }

@@ -11,6 +11,10 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 		"v.fleet.Put(s)", "_ = s",
 	},
 	{
+		"a load after the matrix in the same frame is newer than the matrix", "Worker.hasLoadAfter",
+		"matrixAt == w.heardAt && w.loadIsLater", "false",
+	},
+	{
 		"room for long tasks leaves out the closed part", "View.NoteRoom",
 		"room.Sub(closed)", "room.Sub(closed.Sub(closed))",
 	},
