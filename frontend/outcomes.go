@@ -64,6 +64,10 @@ func (c *ledger) endAttempt(a *attempt, m *probe.Finished, now time.Time, acts [
 		t.diskFailures++
 		t.shunned = w.Worker
 		return c.retryTask(a, m, 0, now, acts)
+	case m.Status == probe.NoInput && a.sentAt.IsZero() && t.spec.Retryable:
+		// The attempt was sent before a claim, so this frontend cannot tell whether an input had been lost. A lost input
+		// is no failure of the task.
+		return c.retryTask(a, m, 0, now, acts)
 	}
 	return c.endOrRetryTask(a, m, now, acts)
 }

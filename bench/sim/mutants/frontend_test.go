@@ -15,6 +15,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if g.demandSamples == 0 {", "if true {",
 	},
 	{
+		"an input that lacked before a claim is no failure", "ledger.endAttempt",
+		"case m.Status == probe.NoInput && a.sentAt.IsZero() && t.spec.Retryable:", "case false:",
+	},
+	{
 		"a worker with a slot held in vain is asked while long tasks wait", "planner.useRoom",
 		"acts = c.askMatrix(w, nil, now, acts)", "",
 	},
