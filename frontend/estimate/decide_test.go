@@ -664,3 +664,41 @@ func TestDelayOfASecondTask(t *testing.T) {
 		}
 	}
 }
+
+// A short task that would queue at a worker waits for the next batch, if a worker at which a long task starts has room
+// for both.
+func TestShortTaskLeavesForRoom(t *testing.T) {
+	f := NewFleet(Config{Jitter: -1})
+	f.Put(Server{Key: 0, Name: "idle", Matrix: flatMatrix(0), Heard: t0})
+	f.Put(Server{Key: 1, Name: "busy", Matrix: flatMatrix(50 * time.Millisecond), Heard: t0})
+	tasks := []Task{
+		{Demand: probe.Slot, Work: hintWork(10 * time.Second)}, {Demand: probe.Slot, Work: hintWork(2 * time.Second)},
+	}
+	decisions := make([]Decision, len(tasks))
+	for i := range tasks {
+		for key := range int32(2) {
+			decisions[i].Candidates = append(decisions[i].Candidates, f.estimateAt(&tasks[i], f.rowOf(key), t0))
+		}
+	}
+	chosen := []int{0, 1}
+	if f.leaveForRoom(tasks, decisions, chosen); !slices.Equal(chosen, []int{0, Postponed}) {
+		t.Errorf("chosen are %v", chosen)
+	}
+}
+
+// A task waits as tasks of its tenant do: with the most work behind all others, else for the tenant's own part.
+func TestWaitOfTenant(t *testing.T) {
+	m := flatMatrix(17 * time.Second)
+	m.Shares.Others = probe.ShareOf(probe.WaitOf(time.Second), probe.WaitOf(17*time.Second))
+	m.Shares.Set(2, 0)
+	f := NewFleet(Config{Jitter: -1})
+	f.Put(Server{Key: 0, Name: "w", Matrix: m, Heard: t0})
+	for tenant, want := range map[probe.TenantCode]time.Duration{
+		0: 17 * time.Second, 1: time.Second, 2: 17 * time.Second,
+	} {
+		task := Task{Demand: probe.Slot, Tenant: tenant}
+		if c := f.estimateAt(&task, f.rowOf(0), t0); c.W < want || c.W > want+want/10 {
+			t.Errorf("a task of tenant %d waits for %v, want %v", tenant, c.W, want)
+		}
+	}
+}
