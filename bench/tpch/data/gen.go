@@ -175,15 +175,24 @@ func (m *Manifest) makeTable(db *sql.DB, name string) (*Table, error) {
 // QuoteText returns text as a literal of SQL. Names of folders may have quotes.
 func QuoteText(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
+// QuoteTexts returns texts as a list of literals.
+func QuoteTexts(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i := range texts {
+		quoted[i] = QuoteText(texts[i])
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
 // Views returns SQL with a view for each table. The view reads each file at the first node of the file.
 func (m *Manifest) Views() string {
 	var out strings.Builder
 	for _, t := range m.Tables {
 		var files []string
 		for _, p := range t.Parts {
-			files = append(files, QuoteText(m.nodePath(p.Nodes[0], p.File)))
+			files = append(files, m.nodePath(p.Nodes[0], p.File))
 		}
-		fmt.Fprintf(&out, "CREATE OR REPLACE VIEW %s AS FROM read_parquet([%s]);\n", t.Name, strings.Join(files, ", "))
+		fmt.Fprintf(&out, "CREATE OR REPLACE VIEW %s AS FROM read_parquet(%s);\n", t.Name, QuoteTexts(files))
 	}
 	return out.String()
 }

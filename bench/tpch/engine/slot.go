@@ -75,15 +75,6 @@ func newSlot(threads int, memory int64, temp string) (*slot, error) {
 	return s, nil
 }
 
-// quoteTexts returns texts as a list of literals.
-func quoteTexts(texts []string) string {
-	quoted := make([]string, len(texts))
-	for i := range texts {
-		quoted[i] = data.QuoteText(texts[i])
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
-}
-
 func (s *slot) close() {
 	if s.thread != nil {
 		close(s.thread)

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/bench/tpch/data"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
@@ -146,7 +147,7 @@ func (w *Worker) runTask(ctx context.Context, s *slot, stage *Stage, pieces []Ta
 		return err
 	}
 	for i, t := range tables {
-		if err := s.defineView(ctx, t.Name, "read_parquet("+quoteTexts(paths[i])+")"); err != nil {
+		if err := s.defineView(ctx, t.Name, "read_parquet("+data.QuoteTexts(paths[i])+")"); err != nil {
 			return err
 		}
 	}
