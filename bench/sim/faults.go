@@ -167,13 +167,13 @@ type faultRun struct {
 	visits        []map[probe.JobID]*visit // by frontend
 	outsideDice   *rand.Rand               // for fetchers and gossip
 
-	fetchers     []fetcher // by worker, of its present life
-	rumours      []uint64  // by worker: its number of gossip rows
-	drainingLife []int32   // by worker: the life in which the worker drains
-	outages      []outage  // by worker
-	deadCaches   []int32   // by worker: the life in which the disk of the cache fails; 0: none
-	deadSince    []time.Duration
-	cacheDeaths  int // how often the disk of a cache began to fail
+	fetchers     []fetcher       // by worker, of its present life
+	rumours      []uint64        // by worker: its number of gossip rows
+	drainingLife []int32         // by worker: the life in which the worker drains
+	outages      []outage        // by worker
+	deadCaches   []int32         // by worker: the life in which the disk of the cache fails; 0: none
+	deadSince    []time.Duration // by worker: when the disk of the cache began to fail
+	cacheDeaths  int             // how often the disk of a cache began to fail
 
 	plain       *plainRun  // nil: the run is not plain
 	queued      []uint32   // calm runs: by worker, the queue's length after the last step
