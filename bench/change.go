@@ -114,25 +114,9 @@ func ratioOfSamples(before, after []float64) (r Ratio, confidence float64) {
 	}
 	slices.Sort(ratios)
 	n := len(ratios)
-	rank, confidence := rankInterval(len(before), len(after))
+	// If the true ratio is 1, the number of ratios below 1 is Mann and Whitney's U.
+	rank, confidence := closestBounds(n, uChances(len(before), len(after)))
 	return Ratio{math.Sqrt(ratios[(n-1)/2] * ratios[n/2]), ratios[rank-1], ratios[n-rank]}, confidence
-}
-
-// rankInterval returns the rank, counted from either end of the n x m sorted ratios of two samples, that bounds the
-// true ratio, and the confidence. If the ratio is 1, the number of pairs whose later number is smaller is Mann and
-// Whitney's U. The true ratio lies below the k-th ratio if U is below k.
-func rankInterval(n, m int) (rank int, confidence float64) {
-	chances := uChances(n, m)
-	outside := 2 * chances[0]
-	rank, confidence = 1, max(0, 1-outside)
-	for k := 2; 2*k <= n*m; k++ {
-		outside += 2 * chances[k-1]
-		if 1-outside < 0.95 {
-			break
-		}
-		rank, confidence = k, 1-outside
-	}
-	return rank, confidence
 }
 
 // uChances returns the chance of each value of Mann and Whitney's U, from 0 to n*m, for samples of n and m numbers with

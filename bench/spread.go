@@ -91,11 +91,22 @@ func medianInterval(n int) (rank int, confidence float64) {
 	if n > 1000 { // a normal distribution is as good, and 0.5 to the power n is 0
 		return int((float64(n) - 1.96*math.Sqrt(float64(n))) / 2), 0.95
 	}
-	outside := 2 * math.Pow(0.5, float64(n)) // chance outside of the lowest and the highest repeat
+	chances := make([]float64, n+1) // of each number of draws below the median
+	chances[0] = math.Pow(0.5, float64(n))
+	for below := range n {
+		chances[below+1] = chances[below] * float64(n-below) / float64(below+1)
+	}
+	return closestBounds(n, chances)
+}
+
+// closestBounds returns the rank, counted from either end of n sorted values, of the closest pair of values that holds
+// the true value with 95 % confidence, and the confidence. chances[i] is the chance that i values lie below the true
+// value. The distribution is symmetric. Without such a pair, the lowest and the highest value are the bounds.
+func closestBounds(n int, chances []float64) (rank int, confidence float64) {
+	outside := 2 * chances[0]
 	rank, confidence = 1, max(0, 1-outside)
-	for k, term := 2, outside; 2*k <= n; k++ {
-		term *= float64(n-k+2) / float64(k-1)
-		outside += term
+	for k := 2; 2*k <= n; k++ {
+		outside += 2 * chances[k-1]
 		if 1-outside < 0.95 {
 			break
 		}
