@@ -127,7 +127,8 @@ func (c *jobs) removeJob(j *job) {
 	c.releasePayloads(j, j.payloadBytes)
 	for t := j.tenant; t != nil; t = t.parent {
 		if t.jobs--; t.jobs == 0 {
-			c.closeLines(t)
+			c.batchQueue.closeAccount(t)
+			c.roomSleepers.closeAccount(t)
 			delete(c.tenants, t.name)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/fair"
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
@@ -506,16 +505,7 @@ func (c *Core) checkRounds() error {
 // crowd. If the matrix of a worker does not count an attempt yet, the attempt waits in the worker's queue.
 func (c *Core) checkLong() error {
 	l := &c.batch
-	due, room := map[string]*fair.Account[*longTask]{}, map[string]*fair.Account[roomSleeper]{}
-	for path, t := range c.tenants {
-		if t.dueAccount.IsOpen() {
-			due[path] = &t.dueAccount
-		}
-		if t.roomAccount.IsOpen() {
-			room[path] = &t.roomAccount
-		}
-	}
-	if err := cmp.Or(c.batchQueue.Check(due, nil, nil), c.roomSleepers.Check(room, nil, nil)); err != nil {
+	if err := cmp.Or(c.batchQueue.checkAccounts(c.tenants), c.roomSleepers.checkAccounts(c.tenants)); err != nil {
 		return fmt.Errorf("the lines of long tasks: %w", err)
 	}
 	entries := map[*task]int{}

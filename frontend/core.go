@@ -12,6 +12,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/fair"
 	"github.com/phoebe-sched/phoebe/probe/list"
 )
 
@@ -28,7 +29,6 @@ func New(cfg Config, rng *rand.Rand) *Core {
 	cfg = cfg.Defaults()
 	v := view.New(cfg.Estimate, rng)
 	all := map[string]*tenant{}
-	batchQueue, roomSleepers := newLines(all)
 	return &Core{planner{
 		ledger: ledger{jobs: jobs{
 			cfg:     cfg,
@@ -36,7 +36,8 @@ func New(cfg Config, rng *rand.Rand) *Core {
 			byID:    map[probe.JobID]*job{},
 			tenants: all,
 
-			batchQueue: batchQueue, roomSleepers: roomSleepers,
+			batchQueue:   newTaskLine(all, func(t *tenant) *fair.Account[*longTask] { return &t.dueAccount }),
+			roomSleepers: newTaskLine(all, func(t *tenant) *fair.Account[roomSleeper] { return &t.roomAccount }),
 
 			refusals:   refusals{byTenant: map[string]*tenantRefusals{}},
 			rateClocks: map[string]time.Time{},

@@ -264,8 +264,8 @@ type tenant struct {
 	isDebtor      bool            // listed in jobs.debtors
 	starvedRounds int             // Others events since the first task was held, while no task may run
 
-	dueAccount  fair.Account[*longTask]   // in jobs.batchQueue; opened with the first due task of own jobs
-	roomAccount fair.Account[roomSleeper] // in jobs.roomSleepers; likewise
+	dueAccount  fair.Account[*longTask]   // in jobs.batchQueue
+	roomAccount fair.Account[roomSleeper] // in jobs.roomSleepers
 
 	node list.Node[*tenant] // among the tenants with hungry jobs
 }
@@ -417,6 +417,9 @@ func (x *longTask) Pos() *int { return &x.pos }
 
 // TurnCost implements fair.Item: a task costs its tenant the expected run.
 func (x *longTask) TurnCost() (probe.Demand, time.Duration) { return x.spec.Demand, x.spec.Work.Mean }
+
+// tenantOf returns the tenant of the task's job.
+func (x *longTask) tenantOf() *tenant { return x.task.group.job.tenant }
 
 // Links makes a longTask an item of lists.
 func (x *longTask) Links() *list.Node[*longTask] { return &x.node }

@@ -9,7 +9,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/fair"
 	"github.com/phoebe-sched/phoebe/probe/list"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
@@ -52,9 +51,8 @@ type jobs struct {
 	pending      int                             // tasks without an outcome
 	payloadBytes int                             // bytes of their payloads
 
-	// Tenants take turns in batchQueue and in roomSleepers by their weights, like tenants in workers' queues.
-	batchQueue   *fair.Tree[*longTask]   // tasks for the next batch
-	roomSleepers *fair.Tree[roomSleeper] // sleepers that wake as soon as a worker has room
+	batchQueue   taskLine[*longTask]   // tasks for the next batch
+	roomSleepers taskLine[roomSleeper] // sleepers that wake as soon as a worker has room
 
 	restingTasks    pq.Heap[rester]       // tasks in state resting
 	sleepers        pq.Heap[sleeper]      // tasks for a later batch

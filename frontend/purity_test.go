@@ -52,7 +52,7 @@ func TestPackagesImportDownwards(t *testing.T) {
 // floors are the files of the package, from the ground up.
 var floors = []string{
 	"policy", "job", "config", "events", // events and actions of a core
-	"line", "facts", "class", "demand", "decisions", "tenant", "refused", "jobs", "terms", "unserved", "sets", "seats",
+	"line", "facts", "taskline", "class", "demand", "decisions", "tenant", "refused", "jobs", "terms", "unserved", "sets", "seats",
 	"budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
 	"ledger", "context", "places", "earlier", "copy", "restamp", "remake", "outcomes", "claims", // the ledger
 	"plan", "turns", "early", "long", "wants", "tail", // decisions

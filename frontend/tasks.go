@@ -330,58 +330,11 @@ func (c *jobs) startMatching(t *task) {
 	c.makeDue(x)
 }
 
-// newLines returns the lines in which long tasks wait: batchQueue and roomSleepers of jobs. A turn in a line is charged
-// and settled in the same step, so the lines need no clock.
-func newLines(tenants map[string]*tenant) (*fair.Tree[*longTask], *fair.Tree[roomSleeper]) {
-	clock := new(time.Duration)
-	due := fair.NewTree(clock, func(path string) *fair.Account[*longTask] {
-		if t := tenants[path]; t != nil && t.dueAccount.IsOpen() {
-			return &t.dueAccount
-		}
-		return nil
-	})
-	return due, fair.NewTree(clock, func(path string) *fair.Account[roomSleeper] {
-		if t := tenants[path]; t != nil && t.roomAccount.IsOpen() {
-			return &t.roomAccount
-		}
-		return nil
-	})
-}
-
 // makeDue makes x a task for the next batch.
-func (c *jobs) makeDue(x *longTask) {
-	t := x.task.group.job.tenant
-	if !t.dueAccount.IsOpen() {
-		c.batchQueue.Open(&t.dueAccount, t.name, 1)
-		c.batchQueue.SetWeights(&t.dueAccount, t.weights)
-	}
-	c.batchQueue.Push(&t.dueAccount, x)
-}
-
-// dropDue takes x from the tasks for the next batch, if x is such a task.
-func (c *jobs) dropDue(x *longTask) {
-	c.batchQueue.Remove(&x.task.group.job.tenant.dueAccount, x)
-}
+func (c *jobs) makeDue(x *longTask) { c.batchQueue.pushTask(x) }
 
 // awaitRoom lets x, which sleeps, wake as soon as a worker has room.
-func (c *jobs) awaitRoom(x *longTask) {
-	t := x.task.group.job.tenant
-	if !t.roomAccount.IsOpen() {
-		c.roomSleepers.Open(&t.roomAccount, t.name, 1)
-		c.roomSleepers.SetWeights(&t.roomAccount, t.weights)
-	}
-	c.roomSleepers.Push(&t.roomAccount, roomSleeper{x})
-}
-
-// closeLines closes the accounts of a tenant that is forgotten.
-func (c *jobs) closeLines(t *tenant) {
-	if t.dueAccount.IsOpen() {
-		c.batchQueue.Close(&t.dueAccount)
-	}
-	if t.roomAccount.IsOpen() {
-		c.roomSleepers.Close(&t.roomAccount)
-	}
-}
+func (c *jobs) awaitRoom(x *longTask) { c.roomSleepers.pushTask(roomSleeper{x}) }
 
 // startMatchingAll lets all tasks of a new group wait for the next batch.
 func (c *jobs) startMatchingAll(g *group) {
@@ -410,9 +363,8 @@ func (c *jobs) updateWork(x *longTask) {
 func (c *jobs) takeDue(x *longTask) fair.Bill[*longTask] {
 	c.updateWork(x)
 	x.task.group.longestRun = max(x.task.group.longestRun, x.spec.Work.Mean)
-	account := &x.task.group.job.tenant.dueAccount
-	turn := c.batchQueue.ChargeTurn(account, x)
-	c.batchQueue.Remove(account, x)
+	turn := c.batchQueue.chargeTask(x)
+	c.batchQueue.removeTask(x)
 	return turn
 }
 
@@ -432,7 +384,7 @@ func (c *jobs) stopMatching(t *task) {
 		x.inCrowd = false
 		t.group.crowd.Remove(x)
 	case x.sleepUntil.IsZero():
-		c.dropDue(x)
+		c.batchQueue.removeTask(x)
 	default:
 		c.endSleep(x)
 	}
@@ -445,7 +397,7 @@ func (g *group) isWindowFull(picked int) bool { return g.window > 0 && g.atWorke
 // crowdTask moves a due task to the crowd of the group, until tasks of the group, or of the tenant, have started
 // or ended. Otherwise each batch would estimate all tasks without room again.
 func (c *jobs) crowdTask(x *longTask) {
-	c.dropDue(x)
+	c.batchQueue.removeTask(x)
 	x.inCrowd = true
 	g := x.task.group
 	g.crowd.Push(x)
@@ -471,7 +423,7 @@ func (c *jobs) releaseCrowd(g *group) {
 
 // sleepUntil puts a task to sleep, whether the task was still in batchQueue or already taken out.
 func (c *jobs) sleepUntil(x *longTask, until time.Time) {
-	c.dropDue(x)
+	c.batchQueue.removeTask(x)
 	x.sleepUntil = until
 	c.sleepers.Push(sleeper{x})
 }
@@ -485,7 +437,7 @@ func (c *jobs) recordAndSleep(x *longTask, choice *estimate.Decision, until, now
 // endSleep takes x from the sleeping tasks. The caller then makes x due, or ends the wait for a batch.
 func (c *jobs) endSleep(x *longTask) {
 	c.sleepers.Remove(sleeper{x})
-	c.roomSleepers.Remove(&x.task.group.job.tenant.roomAccount, roomSleeper{x})
+	c.roomSleepers.removeTask(roomSleeper{x})
 	x.sleepUntil = time.Time{}
 }
 
@@ -516,7 +468,7 @@ func (c *jobs) wakeForRoom(w *view.Worker) {
 		return len(fitting) < free && passedOver < maxLooked
 	})
 	for _, x := range fitting {
-		turn := c.roomSleepers.ChargeTurn(&x.task.group.job.tenant.roomAccount, x)
+		turn := c.roomSleepers.chargeTask(x)
 		turn.StartUse()
 		c.endSleep(x.longTask)
 		turn.EndTurn()

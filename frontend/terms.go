@@ -41,12 +41,8 @@ func (c *jobs) setTerms(terms *tenants.File) {
 	c.quotas.UseFile(terms)
 	for _, t := range c.tenants {
 		t.weights = terms.Weights(t.name)
-		if t.dueAccount.IsOpen() {
-			c.batchQueue.SetWeights(&t.dueAccount, t.weights)
-		}
-		if t.roomAccount.IsOpen() {
-			c.roomSleepers.SetWeights(&t.roomAccount, t.weights)
-		}
+		c.batchQueue.updateWeights(t)
+		c.roomSleepers.updateWeights(t)
 	}
 }
 

@@ -421,8 +421,8 @@ var frontend = packageMutants{"frontend", []mutant{
 		"turn.StartUse()", "",
 	},
 	{
-		"turns of long tasks go by the tokens of tenants", "jobs.makeDue",
-		"c.batchQueue.SetWeights(&t.dueAccount, t.weights)", "",
+		"turns of long tasks go by the tokens of tenants", "taskLine.pushTask",
+		"l.SetWeights(a, t.weights)", "",
 	},
 	{
 		"the line of long tasks and not the matcher chooses the tenant", "planner.matchBatch",
