@@ -42,23 +42,18 @@ type shares struct {
 	plannedTenants []*tenant // tenants with planned places
 	watched        []foreseenTurn
 	others         foreseenTurn // of a tenant without places
-	asker          foreseenTurn
-	hasAsker       bool
-	askerCode      probe.TenantCode // of the asker
-	isQueueEmpty   bool             // all shares are the whole wait
+	asker          foreseenTurn // without a place: there is no asker
 }
 
 // beginShares prepares to find the shares of the next matrix.
 func (c *Core) beginShares(asker *probe.Asker) {
 	s := &c.shares
-	*s = shares{forecasts: s.forecasts + 1, plannedTenants: s.plannedTenants[:0], watched: s.watched[:0],
-		isQueueEmpty: c.queue.len() == 0}
-	if s.isQueueEmpty {
+	s.forecasts++
+	if c.queue.len() == 0 { // all shares are the whole wait
 		return
 	}
 	s.others = c.newForeseenTurn(noTenant, 0, c.oneSlot(), true, 0)
 	if asker != nil && asker.Standing.Class == probe.Regular {
-		s.hasAsker, s.askerCode = true, probe.CodeOf(asker.Tenant)
 		s.asker = c.newForeseenTurn(asker.Tenant, asker.Priority, asker.Demand, asker.Long, asker.Standing.Age)
 	}
 }
@@ -89,7 +84,7 @@ func (c *Core) newForeseenTurn(tenant string, priority int32, d probe.Demand, lo
 func (c *Core) noteTurnsBefore(p *place) {
 	s := &c.shares
 	c.noteTurnBefore(&s.others, p)
-	if s.hasAsker {
+	if s.asker.place != nil {
 		c.noteTurnBefore(&s.asker, p)
 	}
 	for i := range s.watched {
@@ -140,7 +135,7 @@ const gossipedTenants = 1
 // writeShares writes shares to m, a matrix with all waits: of at most the given number of tenants, and of all others.
 func (c *Core) writeShares(m *probe.WaitMatrix, tenants int) {
 	s := &c.shares
-	if s.isQueueEmpty {
+	if c.queue.len() == 0 {
 		return
 	}
 	slot := m.Wait(c.oneSlot())
@@ -151,12 +146,14 @@ func (c *Core) writeShares(m *probe.WaitMatrix, tenants int) {
 		return probe.ShareOf(probe.WaitOf(x.wait), whole)
 	}
 	m.Shares.Others = shareOf(&s.others, slot)
-	if s.hasAsker {
-		whole := m.ShortWait(s.asker.place.demand)
-		if s.asker.place.long {
-			whole = m.Wait(s.asker.place.demand)
+	askerCode := probe.TenantCode(0)
+	if p := s.asker.place; p != nil {
+		whole := m.ShortWait(p.demand)
+		if p.long {
+			whole = m.Wait(p.demand)
 		}
-		m.Shares.Set(s.askerCode, shareOf(&s.asker, whole))
+		askerCode = probe.CodeOf(p.tenant)
+		m.Shares.Set(askerCode, shareOf(&s.asker, whole))
 	}
 	// If the plan ended before the last place of a tenant, a further task of the tenant waits the whole wait.
 	waitsToTheEnd := func(t *tenant) bool { return t.planned.places < t.placeCount }
@@ -177,7 +174,7 @@ func (c *Core) writeShares(m *probe.WaitMatrix, tenants int) {
 		if i := slices.IndexFunc(s.watched, func(x foreseenTurn) bool { return x.tenant == t }); i >= 0 {
 			share = shareOf(&s.watched[i], slot)
 		}
-		if code := probe.CodeOf(t.name); share != m.Shares.Others && code != s.askerCode {
+		if code := probe.CodeOf(t.name); share != m.Shares.Others && code != askerCode {
 			m.Shares.Set(code, share)
 		}
 	}
