@@ -112,9 +112,8 @@ func (c *Core) countPlanned(p *place) {
 	if t.planned.places < t.placeCount {
 		return
 	}
-	x := c.newForeseenTurn(t.name, math.MinInt32, c.oneSlot(), true, 0)
-	if x.tenant = t; len(s.watched) < maxWatched {
-		s.watched = append(s.watched, x)
+	if len(s.watched) < maxWatched {
+		s.watched = append(s.watched, c.newTurnOf(t))
 		return
 	}
 	least := 0
@@ -124,8 +123,15 @@ func (c *Core) countPlanned(p *place) {
 		}
 	}
 	if s.watched[least].tenant.planned.cost < t.planned.cost {
-		s.watched[least] = x
+		s.watched[least] = c.newTurnOf(t)
 	}
+}
+
+// newTurnOf returns a turn of a newcomer behind all places of the tenant t.
+func (c *Core) newTurnOf(t *tenant) foreseenTurn {
+	x := c.newForeseenTurn(t.name, math.MinInt32, c.oneSlot(), true, 0)
+	x.tenant = t
+	return x
 }
 
 // gossipedTenants is the number of tenants with a share of their own in heartbeats and gossip. A busy worker's row of
