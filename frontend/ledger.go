@@ -7,6 +7,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/fair"
 	"github.com/phoebe-sched/phoebe/probe/lent"
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
@@ -70,15 +71,12 @@ func (c *ledger) noteLoad(w *worker, load probe.Load, now time.Time) {
 // its matrix and has no answer yet. The answer may not count these tasks.
 func (w *worker) noteUncountedRides(m *probe.Reserve, n int, tenant probe.TenantCode) {
 	ride := view.Promise{
-		Demand: m.Demand, Short: true, Run: cmp.Or(m.Estimate, m.Typical, assumedRun), Tenant: tenant,
+		Demand: m.Demand, Short: true, Run: cmp.Or(m.Estimate, m.Typical, fair.AssumedRun), Tenant: tenant,
 	}
 	for i := 0; w.matrixAsked && i < n; i++ {
 		w.uncountedRides = append(w.uncountedRides, ride)
 	}
 }
-
-// assumedRun is the expected run time of a task about which nothing is known. Workers assume the same.
-const assumedRun = 10 * time.Millisecond
 
 // noteExpectedStarts notes when w expects to start the attempts in its queue. Attempts known to run are
 // skipped.

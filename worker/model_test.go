@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	fairness "github.com/phoebe-sched/phoebe/probe/fair"
 )
 
 // slowWorker is a simple model of a worker's queue: a list, searched anew for every turn. The model has no
@@ -58,7 +59,7 @@ type slowBill struct {
 }
 
 func (s *slowWorker) turnCost(tenant string, d probe.Demand, estimate time.Duration) float64 {
-	return float64(cmp.Or(estimate, s.meanRuns[tenant], assumedRun)) * float64(d.CPU)
+	return float64(cmp.Or(estimate, s.meanRuns[tenant], fairness.AssumedRun)) * float64(d.CPU)
 }
 
 // parentPath returns the parent of a path. A tenant with children has its own path with a / as parent.
@@ -95,7 +96,7 @@ func (s *slowWorker) weight(path string) float64 { return cmp.Or(s.weights[path]
 func (s *slowWorker) settle(b *slowBill, ran bool, now time.Time) {
 	s.bills = slices.DeleteFunc(s.bills, func(o *slowBill) bool { return b == o })
 	used := now.Sub(b.usedSince)
-	if mean := cmp.Or(s.meanRuns[b.tenant], assumedRun); ran && b.guessed {
+	if mean := cmp.Or(s.meanRuns[b.tenant], fairness.AssumedRun); ran && b.guessed {
 		s.meanRuns[b.tenant] = mean + (used-mean)/8
 	}
 	for _, path := range pathsOf(b.tenant) {

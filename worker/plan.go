@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
+	fairness "github.com/phoebe-sched/phoebe/probe/fair"
 )
 
 // gapDepth is the number of entries, from the head of the queue on, for which findGaps looks for gaps in all of the
@@ -20,7 +21,7 @@ const lateDepth = 4096
 
 // The averages runTime and bindChance begin with these values, and fetchRate with initialFetchRate.
 const (
-	initialRun        = assumedRun
+	initialRun        = fairness.AssumedRun
 	initialBindChance = 0.5 // frontends send about two reservations a task
 )
 

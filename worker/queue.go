@@ -135,10 +135,6 @@ func (q *queue) mayAddPlace(name string, free int) bool {
 	return free > 0 && q.ensureTenant(name).placeCount <= maxPlacesPerFree*free
 }
 
-// assumedRun is the run time that the worker assumes of tasks without an estimate, until run times are known. The
-// averages of the first tasks soon replace it.
-const assumedRun = 10 * time.Millisecond
-
 // countPlace counts p for its kind and for the backlog. lastKind saves most look-ups, because the place that came
 // before p mostly needs the same room.
 func (q *queue) countPlace(p *place) {

@@ -8,8 +8,9 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/pq"
 )
 
-// assumedRun is the run time of an account's items without an expected run time, until run times are known.
-const assumedRun = 10 * time.Millisecond
+// AssumedRun is the run time that workers and frontends assume of tasks without an estimate, until run times are known.
+// An account assumes the same of its items.
+const AssumedRun = 10 * time.Millisecond
 
 // Item is an item of a Tree.
 type Item[T any] interface {
@@ -134,7 +135,7 @@ func (t *Tree[T]) Open(a *Account[T], path string, weight float64) {
 	if weight <= 0 {
 		weight = 1
 	}
-	*a = Account[T]{tree: t, path: path, parent: parent, weight: weight, meanRun: assumedRun}
+	*a = Account[T]{tree: t, path: path, parent: parent, weight: weight, meanRun: AssumedRun}
 	parent.childCount++
 }
 
