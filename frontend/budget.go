@@ -88,7 +88,7 @@ func (c *jobs) coverByTokens(t *task) string {
 		return ""
 	}
 	use, verdict := tenant.used.coveredUse(), "covered"
-	if use+t.tokenCost() > quota {
+	if !c.hasTokensFor(tenant, t.tokenCost()) {
 		verdict = "not covered"
 		t.spare = t.group.job.Class == Auto
 	}
@@ -99,9 +99,12 @@ func (c *jobs) coverByTokens(t *task) string {
 // isRegularNext reports whether the next task of g, bound early, would be regular: the tenant's tokens cover the task.
 // Other tasks come after all regular tasks at a worker.
 func (c *jobs) isRegularNext(g *group) bool {
-	quota := c.quotas.QuotaOf(g.job.tenant.name).Regular
-	return g.class == probe.Regular && (g.job.Class != Auto || quota == tenants.Unlimited ||
-		g.job.tenant.used.coveredUse()+g.tokenCost() <= quota)
+	return g.class == probe.Regular && (g.job.Class != Auto || c.hasTokensFor(g.job.tenant, g.tokenCost()))
+}
+
+// hasTokensFor reports whether the tenant's free tokens would now cover a further task of this cost at a worker.
+func (c *jobs) hasTokensFor(tenant *tenant, cost int64) bool {
+	return tenant.used.coveredUse()+cost <= c.quotas.QuotaOf(tenant.name).Regular
 }
 
 // coveredUse returns the use by tasks at workers that are not spare.
@@ -109,8 +112,7 @@ func (u *usage) coveredUse() int64 { return u.atLevel[levelAtWorker] - u.spareUs
 
 // canCoverNext reports whether the tenant's free tokens would now cover the first of the debts.
 func (c *jobs) canCoverNext(tenant *tenant) bool {
-	return tenant.debts.Len() > 0 &&
-		tenant.used.coveredUse()+tenant.debts.Min().task.tokenCost() <= c.quotas.QuotaOf(tenant.name).Regular
+	return tenant.debts.Len() > 0 && c.hasTokensFor(tenant, tenant.debts.Min().task.tokenCost())
 }
 
 // wouldOverdraw reports whether another task of g must not be placed by estimation yet, because the tenant's queued

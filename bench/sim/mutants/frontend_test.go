@@ -393,8 +393,8 @@ var frontend = packageMutants{"frontend", []mutant{
 		"tenant.used.atLevel[levelAllowed]+n <= quota.All ||", "quota.All >= 0 ||",
 	},
 	{
-		"tokens cover work up to their full number", "jobs.coverByTokens",
-		"if use+t.tokenCost() > quota {", "if use+t.tokenCost() >= quota {",
+		"tokens cover work up to their full number", "jobs.hasTokensFor",
+		"+cost <= c.quotas", "+cost < c.quotas",
 	},
 	{
 		"tokens that a task has come back when it ends", "usage.moveTask",
@@ -410,7 +410,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a task beyond its tenant's tokens waits behind all others", "jobs.isRegularNext",
-		"g.job.tenant.used.coveredUse()+g.tokenCost() <= quota", "true",
+		"c.hasTokensFor(g.job.tenant, g.tokenCost())", "true",
 	},
 	{
 		"a worker that is asked for its matrix knows the asking task", "task.describeAsker",
