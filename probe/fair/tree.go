@@ -166,7 +166,7 @@ func (t *Tree[T]) ensureInnerAccount(path string, parent *Account[T]) *Account[T
 
 // Close drops a, an account without items and bills, and parents without a child left.
 func (t *Tree[T]) Close(a *Account[T]) {
-	defer func() { a.tree = nil }()
+	a.tree = nil
 	for b := a; b.parent != nil; b = b.parent {
 		if b.parent.lastPayer == b {
 			b.parent.lastPayer = nil
