@@ -82,7 +82,7 @@ func NewFleet(cfg Config) *Fleet {
 		racks:    map[string]*siteWorkers{},
 		files:    map[FileID][]int32{},
 		failures: newFailures(cfg),
-		rates:    newRates(cfg.Rates),
+		rates:    rates{Rates: cfg.Rates, peer: cfg.Rates.Across},
 	}
 }
 

@@ -33,9 +33,9 @@ const (
 // rates holds the rates in use, and the samples behind them. Samples are times for rateUnit.
 type rates struct {
 	Rates
-	peer          float64          // of files from another worker's cache
-	wholeRuns     [numTiers]*Stats // whole runs of tasks that read from a tier
-	differences   [numTiers]*Stats // time at a tier less time at a disk of the own host, plus differenceOffset
+	peer          float64         // of files from another worker's cache
+	wholeRuns     [numTiers]Stats // whole runs of tasks that read from a tier
+	differences   [numTiers]Stats // time at a tier less time at a disk of the own host, plus differenceOffset
 	peerFetches   Stats
 	originFetches Stats
 }
@@ -51,14 +51,6 @@ type readRun struct {
 	bytes  int64
 	run    time.Duration
 	worker int32
-}
-
-func newRates(start Rates) rates {
-	r := rates{Rates: start, peer: start.Across}
-	for tier := range numTiers {
-		r.wholeRuns[tier], r.differences[tier] = &Stats{}, &Stats{}
-	}
-	return r
 }
 
 // Rates returns the rates at which tasks read data, as far as known.
@@ -138,13 +130,13 @@ func (f *Fleet) addDifference(tier Tier, near, far readRun) {
 func (f *Fleet) updateRates() {
 	r, start := &f.rates, f.cfg.Rates
 	faster := func(tier Tier, start float64) float64 {
-		if s := r.wholeRuns[tier]; s.N() >= enoughReads {
+		if s := &r.wholeRuns[tier]; s.N() >= enoughReads {
 			return max(start, rateUnit/max(s.Typical(), 1).Seconds())
 		}
 		return start
 	}
 	farther := func(tier Tier, start float64) float64 {
-		s := r.differences[tier]
+		s := &r.differences[tier]
 		unit := rateUnit/r.Disk + max(s.Typical()-differenceOffset, 0).Seconds()
 		if s.N() >= enoughReads && float64(s.dev) <= unit*maxReadSpread {
 			return rateUnit / unit
