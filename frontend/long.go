@@ -177,7 +177,7 @@ func (t *task) describeAsker(w *worker, now time.Time) *probe.Asker {
 	if spec.Tenant == 0 {
 		return nil
 	}
-	long := spec.Work.Mean >= spec.LongFrom
+	long := !spec.IsShort()
 	return &probe.Asker{
 		Tenant: j.Tenant, Priority: j.Priority, Demand: t.group.demandAt(w.Worker, long), Long: long,
 		Standing: t.group.standingFor(t.group.class, now),

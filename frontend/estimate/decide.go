@@ -36,14 +36,14 @@ type Task struct {
 	Avoided []int32
 }
 
-// isShort reports whether workers treat t as short, apart from reading inputs.
-func (t *Task) isShort() bool { return t.Work.Mean < t.LongFrom }
+// IsShort reports whether workers treat t as short, apart from reading inputs.
+func (t *Task) IsShort() bool { return t.Work.Mean < t.LongFrom }
 
 // MustWait reports whether a task would have to wait at a worker, by the worker's matrix. A worker that is not in the
 // fleet has no room. If the fleet has no matrix of the worker, the task need not wait.
 func (f *Fleet) MustWait(t *Task, key int32) bool {
 	row := f.Get(key)
-	return row == nil || row.Matrix != nil && tenantWait(row.Matrix, t.Demand, t.isShort(), t.Tenant) > 0
+	return row == nil || row.Matrix != nil && tenantWait(row.Matrix, t.Demand, t.IsShort(), t.Tenant) > 0
 }
 
 // Input is data read by a task. Without copies, the task reads it across racks wherever the task runs.
@@ -482,7 +482,7 @@ const (
 // workers may, it draws workers of t's pool. If t still has no candidate at all, it considers all workers, lightest
 // first.
 func (f *Fleet) considerLight(t *Task, batch int, rng *rand.Rand) {
-	l := &f.lights[lightListOf(t.Demand, t.isShort())]
+	l := &f.lights[lightListOf(t.Demand, t.IsShort())]
 	missing := f.cfg.Lights
 	width := max(lightWidth, 2*f.cfg.Lights*batch)
 	for try := 0; missing > 0 && try < lightTries && l.size > 0; try++ {
@@ -518,7 +518,7 @@ func (f *Fleet) considerWorker(t *Task, key int32, kind Kind) bool {
 		return false
 	}
 	row.epoch = f.epoch
-	if row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.isShort()) == probe.NeverFits || t.Pool != nil &&
+	if row.Matrix != nil && waitOf(row.Matrix, t.Demand, t.IsShort()) == probe.NeverFits || t.Pool != nil &&
 		(!t.Pool.Has(key) || slices.Contains(t.Avoided, key) && t.Pool.Len() > len(t.Avoided)) {
 		return false
 	}

@@ -28,7 +28,7 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 	},
 	{
 		"short tasks have light workers of their own", "Fleet.considerLight",
-		"lightListOf(t.Demand, t.isShort())", "lightListOf(t.Demand, false)",
+		"lightListOf(t.Demand, t.IsShort())", "lightListOf(t.Demand, false)",
 	},
 	{
 		"a task does not queue elsewhere while a better worker has room for it, too", "Fleet.delayOfSecond",
