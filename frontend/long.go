@@ -244,11 +244,9 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 	}
 	c.Stats.Batches++
 	choices, order := c.view.Fleet().Batch(specs, c.cfg.Matcher, now, c.rand)
-	placed := make([]bool, len(batch))
 	for _, i := range order {
 		if !c.tryPostpone(batch[i], &choices[i], now) {
 			acts = c.commitLong(batch[i], c.workers[choices[i].Choice().Worker], &choices[i], now, acts)
-			placed[i] = true
 		}
 	}
 	for i, x := range batch {
@@ -269,20 +267,18 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		case x.blindTries == maxBlind:
 			choice.Reason = fmt.Sprintf("%s; after %d such tries it went to a random worker", choice.Reason, maxBlind)
 			acts = c.commitLong(x, c.drawWorker(x), choice, now, acts)
-			placed[i] = true
 		case x.mayUseAll || c.fitsNowhereOpen(x):
 			x.mayUseAll = true
 			choice.Reason = "the task needs more than any worker leaves open to long tasks, so it went " +
 				"to a random worker and may use all of it"
 			acts = c.commitLong(x, c.drawWorker(x), choice, now, acts)
-			placed[i] = true
 		default:
 			c.recordAndSleep(x, choice, now.Add(blindRetry<<x.blindTries), now)
 			x.blindTries++
 		}
 	}
 	for i, x := range batch {
-		settleTurn(x, turns[i], placed[i])
+		settleTurn(x, turns[i])
 		if j := x.task.group.job; j.matching == 0 { // the job may be at its tail from now on
 			c.refreshJob(j, now)
 		}

@@ -369,8 +369,8 @@ func (c *jobs) takeDue(x *longTask) fair.Bill[*longTask] {
 }
 
 // settleTurn settles the bill of a task's turn: a task that was not placed costs nothing.
-func settleTurn(x *longTask, turn fair.Bill[*longTask], placed bool) {
-	if placed {
+func settleTurn(x *longTask, turn fair.Bill[*longTask]) {
+	if x.task.state.isAtWorker() {
 		turn.StartUse()
 	}
 	turn.EndTurn()
