@@ -569,7 +569,7 @@ type attempt struct {
 	asCopy        *copyTerms // nil: not made as a copy
 	progress      progress
 
-	filesSent   int // files that the task needs; 0: another frontend sent the attempt
+	filesSent   int // files of the task, if this frontend bound the attempt early; else 0
 	filesPeered int // of these files, how many other workers had
 
 	placeSpent bool // the attempt used up place res: if the worker hands the attempt back, the place is there again
