@@ -128,8 +128,9 @@ func (c *Core) matrixFor(asker *probe.Asker, tenants int, now time.Time) probe.W
 		}
 		c.noteTurnsBefore(p)
 		rest.countPlace(p, -1)
-		f.planEntry(p.neededRoom(), p.filesExpectedIn(now), c.placeCost(p))
-		c.countPlanned(p)
+		cost := c.placeCost(p)
+		f.planEntry(p.neededRoom(), p.filesExpectedIn(now), cost)
+		c.countPlanned(p, cost)
 	}
 	if c.queue.len() > planDepth {
 		f.planRest(rest.expectedWork(c.averages.runTime, c.averages.bindChance))

@@ -99,16 +99,16 @@ func (c *Core) noteTurnBefore(x *foreseenTurn, p *place) {
 	}
 }
 
-// countPlanned counts a planned place for the place's tenant. Behind the tenant's last place, a newcomer of the tenant
-// joins the forecast.
-func (c *Core) countPlanned(p *place) {
+// countPlanned counts a planned place, with its expected cost, for the place's tenant. Behind the tenant's last place, a
+// newcomer of the tenant joins the forecast.
+func (c *Core) countPlanned(p *place, cost time.Duration) {
 	s, t := &c.shares, p.queueTenant
 	if t.planned.forecast != s.forecasts {
 		t.planned = planned{forecast: s.forecasts}
 		s.plannedTenants = append(s.plannedTenants, t)
 	}
 	t.planned.places++
-	t.planned.cost += float64(c.placeCost(p)) * float64(max(p.demand.CPU, 1))
+	t.planned.cost += float64(cost) * float64(max(p.demand.CPU, 1))
 	if t.planned.places < t.placeCount {
 		return
 	}
