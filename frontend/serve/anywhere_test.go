@@ -2,23 +2,11 @@ package serve
 
 import (
 	"context"
-	"net"
 	"strings"
 	"testing"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
-
-// frozenListener returns the address of a listener without answers.
-func frozenListener(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l.Addr().String()
-}
 
 // Any frontend cancels a job of any frontend. If the call names a frontend, only the named frontend is asked.
 func TestCancelAnywhere(t *testing.T) {
@@ -73,7 +61,7 @@ func TestCancelAnywhere(t *testing.T) {
 
 // An answer for the fleet names the silent frontends.
 func TestSilentFrontendsAreNamed(t *testing.T) {
-	frozen := frozenListener(t)
+	frozen := startHung(t)
 	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Peers = []string{frozen} })
 	ctx := context.Background()
 	_, err := c.client.Cancel(ctx, &v1.CancelRequest{Handle: &v1.Handle{Job: newID()}})

@@ -21,10 +21,8 @@ func TestFleetSample(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tick, end := time.NewTicker(time.Millisecond), time.Now().Add(time.Minute)
-	defer tick.Stop()
 	var uses string
-	for ; time.Now().Before(end); <-tick.C {
+	pollUntil(t, "the slots of both tenants", func() bool {
 		now := time.Now().Add(minWindow)
 		c.sampleFleet(now)
 		c.putWindow(now)
@@ -34,15 +32,13 @@ func TestFleetSample(t *testing.T) {
 		}
 		w := res.Windows[len(res.Windows)-1]
 		uses = fmt.Sprint(w.GetCapacity(), usesFromAPI(w.TenantSlots), usesFromAPI(w.FunctionSlots))
-		if len(w.TenantSlots) == 2 {
-			break
-		}
-	}
+		return len(w.TenantSlots) == 2
+	})
 	if want := "4000 [{ads 1000} {etl 1000}] [{sleep 2000}]"; uses != want {
 		t.Errorf("the slots in use are %s, want %s", uses, want)
 	}
 	c.workers[1].Close()
-	for ; time.Now().Before(end); <-tick.C {
+	pollUntil(t, "a worker to leave", func() bool {
 		c.sampleFleet(time.Now())
 		res, err := c.client.Cluster(ctx, &v1.ClusterRequest{FrontendsOnly: true, History: true})
 		if err != nil {
@@ -52,14 +48,14 @@ func TestFleetSample(t *testing.T) {
 		if n := len(h.AtUs) * rec.FigureBytes; len(h.Addresses) != 2 || len(h.Figures) != 2*n {
 			t.Fatalf("%v with %d bytes for %d samples", h.Addresses, len(h.Figures), len(h.AtUs))
 		}
-		if len(h.Gone) == 1 {
-			if w := h.Gone[0]; w.Name != "w1" || w.Off {
-				t.Errorf("%v left", w)
-			}
-			return
+		if len(h.Gone) != 1 {
+			return false
 		}
-	}
-	t.Error("no worker left")
+		if w := h.Gone[0]; w.Name != "w1" || w.Off {
+			t.Errorf("%v left", w)
+		}
+		return true
+	})
 }
 
 // Frontends sample at even seconds, even if a tick comes a little early or late.

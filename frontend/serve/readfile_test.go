@@ -15,21 +15,17 @@ import (
 // Reads from the cache of a worker that hangs take a quarter of all reads at most. Further reads from the cache are
 // refused at once, and are to be tried again.
 func TestHungCache(t *testing.T) {
-	listen := func() net.Listener {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { ln.Close() })
-		return ln
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	ln, cache := listen(), listen() // nobody accepts the connections to the cache
+	t.Cleanup(func() { ln.Close() })
 	c := startOn(t, newSwitchboard(t), func(cfg *Config) { cfg.Lease = time.Minute })
 	c.dial = func(context.Context, string) (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
 	c.setWorkers([]string{"w"})
 	w := acceptWorker(t, ln)
 	welcome := w.newWelcome(probe.Spoken)
-	welcome.Cache = cache.Addr().String()
+	welcome.Cache = startHung(t)
 	w.writeMsg(welcome)
 	c.awaitWorkers(t, 1)
 	ended := make(chan error, maxReads)
