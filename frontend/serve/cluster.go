@@ -185,11 +185,7 @@ func forwardTo[R any](ctx context.Context, h *handler, caller *v1.Caller, other 
 		return nil, newRefused(v1.RefusedReason_OWNER_LOST, "frontend %s is %s", p.addr, why)
 	}
 	h.metrics.forwarded.Inc()
-	var res *R
-	err := p.call(ctx, func() (err error) {
-		res, err = call(ctx, p, callopt.WithRPCTimeout(3*ownerTimeout))
-		return err
-	})
+	res, err := callPeer(ctx, p, 3*ownerTimeout, call)
 	var refused *v1.Refused
 	if err != nil && !errors.As(err, &refused) {
 		return nil, newRefused(v1.RefusedReason_OWNER_LOST, "frontend %s does not answer: %v", p.addr, err)

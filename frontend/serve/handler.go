@@ -266,11 +266,7 @@ func (h *handler) cancelAtOwner(ctx context.Context, caller *v1.Caller, handle *
 	}
 	owner, lost := h.findOwner(caller, handle)
 	if owner != nil {
-		var res *v1.CancelResponse
-		err := owner.call(ctx, func() (err error) {
-			res, err = cancelAt(ctx, owner, callopt.WithRPCTimeout(3*ownerTimeout))
-			return err
-		})
+		res, err := callPeer(ctx, owner, 3*ownerTimeout, cancelAt)
 		if lost = ownerLostError(owner.addr, err); !isElsewhere(lost) {
 			return res, lost
 		}

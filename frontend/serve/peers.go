@@ -266,11 +266,18 @@ func (p *peer) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, er
 	return res, ownerLostError(p.addr, err)
 }
 
+// callPeer makes a call at p, as peer.call does. within is the time limit.
+func callPeer[R any](ctx context.Context, p *peer, within time.Duration,
+	call func(context.Context, *peer, callopt.Option) (R, error)) (res R, err error) {
+	err = p.call(ctx, func() (err error) { res, err = call(ctx, p, callopt.WithRPCTimeout(within)); return err })
+	return res, err
+}
+
 // forwardCall makes a call for a client. within is the time limit.
 func forwardCall[Q, R any](ctx context.Context, p *peer, within time.Duration,
 	rpc func(context.Context, Q, ...callopt.Option) (R, error), req Q) (R, error) {
-	var res R
-	err := p.call(ctx, func() (err error) { res, err = rpc(ctx, req, callopt.WithRPCTimeout(within)); return err })
+	res, err := callPeer(ctx, p, within,
+		func(ctx context.Context, _ *peer, within callopt.Option) (R, error) { return rpc(ctx, req, within) })
 	return res, ownerLostError(p.addr, err)
 }
 

@@ -311,14 +311,11 @@ func askAllPeers[R any](ctx context.Context, h *handler, caller *v1.Caller,
 		wg.Go(func() {
 			a := &replies[i]
 			a.peer = p
-			err := p.call(ctx, func() (err error) {
-				a.res, err = call(ctx, p, callopt.WithRPCTimeout(askTimeout))
-				return err
-			})
+			res, err := callPeer(ctx, p, askTimeout, call)
 			if err == nil {
+				a.res = res
 				return
 			}
-			a.res = nil
 			if errors.As(err, &a.refused) && a.refused.Reason == v1.RefusedReason_UNKNOWN_JOB {
 				a.refused = nil // "unknown" is an answer
 			} else {
