@@ -484,7 +484,7 @@ func (s *Server) countJob(r *clientJob) {
 	}
 	job := rec.Job{
 		ID: r.id, Path: pathNames[t.path], Policy: t.policy, Tenant: t.tenant, Came: r.receivedAt, Response: response,
-		Functions: t.listFunctions(), Stages: t.stageNames, After: t.after,
+		Stages: t.stageNames, After: t.after,
 		Tasks: t.endedTasks, Failed: t.failedTasks, Class: t.class, Due: t.due, Copies: t.copies,
 		Preempted: t.preempted,
 	}
@@ -508,6 +508,7 @@ func (s *Server) countJob(r *clientJob) {
 		rc.missedJobs++
 		return
 	}
+	c.Functions = t.listFunctions() // only here, because the list is made anew
 	rc.chosenJobs = append(rc.chosenJobs, chosenJob{c, t.refs})
 	select {
 	case rc.chosenSignal <- struct{}{}:

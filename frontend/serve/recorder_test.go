@@ -244,9 +244,10 @@ func BenchmarkCountJobs(b *testing.B) {
 			now := time.Now()
 			s := &Server{recorder: newRecorder(now, 1), steppedAt: now}
 			j := &frontend.Job{Tenant: "t", Policy: frontend.Policies[0], Tasks: make([]frontend.Task, x.tasks)}
+			j.Tasks[0].Function = "f"
 			o := &frontend.Outcome{Kind: frontend.Result, Worker: "w", Run: time.Millisecond, Phases: frontend.Phases{
 				Sampled: 1, Queued: 1000, Ready: 2_000_000, Bound: 2_100_000, Started: 2_200_000, Finished: 3_200_000,
-			}}
+			}, Function: "f"}
 			var spare *rec.Batch
 			b.ReportAllocs()
 			n := 0
