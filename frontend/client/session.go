@@ -192,13 +192,19 @@ func (s *session) leaveOutStored(job *Job, hasNewID bool) error {
 			s.unfinished--
 		}
 	}
+	s.listUnfinished()
+	return nil
+}
+
+// listUnfinished makes the next request one of the unfinished tasks, each with its index.
+func (s *session) listUnfinished() {
 	s.job.Tasks = s.job.Tasks[:0]
 	for i := range s.tasks {
-		if s.tasks[i].Index = int32(i); !s.done[i] {
+		if !s.done[i] {
+			s.tasks[i].Index = int32(i)
 			s.job.Tasks = append(s.job.Tasks, &s.tasks[i])
 		}
 	}
-	return nil
 }
 
 // wireStages converts stages for a request.
@@ -639,13 +645,7 @@ func (s *session) prepareJob(f *frontend, now time.Time) {
 			s.job.Resubmission.Ran = append(s.job.Resubmission.Ran,
 				&v1.StageRun{Stage: where.stage, Worker: where.worker, Tasks: int32(n)})
 		}
-		s.job.Tasks = s.job.Tasks[:0]
-		for i := range s.tasks {
-			if !s.done[i] {
-				s.tasks[i].Index = int32(i)
-				s.job.Tasks = append(s.job.Tasks, &s.tasks[i])
-			}
-		}
+		s.listUnfinished()
 		s.c.cfg.log.Debug("job moves", "job", s.job.Id, "frontend", f.addr, "tasks", s.unfinished, "err", s.lastErr)
 	}
 	s.setTimeLeft(now)
