@@ -312,7 +312,7 @@ func (c *Client) startJob(ctx context.Context, job Job, onEnd func(error)) (*Run
 	ctx, r.stop = context.WithCancelCause(ctx)
 	c.background.Go(func() {
 		defer r.stop(nil)
-		r.poll(ctx)
+		r.endJob(r.poll(ctx))
 	})
 	return r, nil
 }

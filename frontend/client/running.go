@@ -44,7 +44,7 @@ type Running struct {
 	shape     jobShape      // of all stages, with additions; guarded by addLock
 }
 
-// newRunning makes the Running of a submitted session. The caller sets onEnd and calls poll.
+// newRunning makes the Running of a submitted session. The caller sets onEnd, and gives the error of poll to endJob.
 func newRunning(s *session) *Running {
 	r := &Running{
 		s: s, taskCount: len(s.tasks), addLock: make(chan struct{}, 1), shape: s.shape, done: make(chan struct{}),
@@ -317,8 +317,8 @@ func (r *Running) endJob(err error) {
 	r.news.Broadcast()
 }
 
-// poll follows the job from frontend to frontend until the job has ended.
-func (r *Running) poll(ctx context.Context) {
+// poll follows the job from frontend to frontend until the job has ended, and returns the job's error.
+func (r *Running) poll(ctx context.Context) error {
 	s := r.s
 	var cursor int64
 	for s.unfinished > 0 || s.job.Open {
@@ -334,12 +334,10 @@ func (r *Running) poll(ctx context.Context) {
 		}
 		if err == nil {
 			if err := s.whyOtherJob(resp); err != nil {
-				r.endJob(err)
-				return
+				return err
 			}
 			if err := r.storeOutcomes(ctx, resp.Events); err != nil {
-				r.endJob(err)
-				return
+				return err
 			}
 			cursor = resp.Cursor
 			r.deliverOutcomes(resp.Events)
@@ -357,8 +355,7 @@ func (r *Running) poll(ctx context.Context) {
 			// The refusal is only for the call: the frontend still owns the job.
 			s.lastErr = err
 			if !s.sleepWhileWanted(ctx, max(refused.RetryAfter, s.c.cfg.backoffMin)) {
-				r.endJob(s.giveUp(s.whyUnwanted(ctx)))
-				return
+				return s.giveUp(s.whyUnwanted(ctx))
 			}
 			continue
 		}
@@ -367,8 +364,7 @@ func (r *Running) poll(ctx context.Context) {
 		}
 		s.noteMayOwn()
 		if err := s.handleFailure(ctx, err); err != nil {
-			r.endJob(err)
-			return
+			return err
 		}
 		if r.cancelRest() || r.failRest() || r.dropUnwanted() {
 			break
@@ -377,8 +373,7 @@ func (r *Running) poll(ctx context.Context) {
 			break
 		}
 		if err := s.submitJob(ctx); err != nil {
-			r.endJob(err)
-			return
+			return err
 		}
 		cursor = 0
 		r.confirmAddition()
@@ -389,7 +384,7 @@ func (r *Running) poll(ctx context.Context) {
 	if cursor > 0 && slices.ContainsFunc(s.tasks, func(t v1.Task) bool { return !t.Retryable }) {
 		s.c.background.Go(func() { s.c.confirmOutcomes(s.frontend, &s.handle, cursor) })
 	}
-	r.endJob(nil)
+	return nil
 }
 
 // notePollAnswered notes the answer to a poll. After a break, the next polls become longer step by step.

@@ -307,7 +307,7 @@ func (s *session) runJob(ctx context.Context, outs []Outcome) error {
 	r := newRunning(s)
 	r.onEnd = func(error) {}
 	r.wantsAll = true
-	r.poll(ctx)
+	r.endJob(r.poll(ctx))
 	for _, o := range r.outcomes {
 		outs[o.Task] = o
 	}
