@@ -97,9 +97,10 @@ func (s *session) findJob(ctx context.Context) (*v1.EventsResponse, error) {
 			if refused, is := errors.AsType[*RefusedError](err); is && !isElsewhere(refused) {
 				return nil, refused
 			}
-			if errs = append(errs, err); s.whyUnwanted(ctx) != nil {
-				return nil, s.whyUnwanted(ctx)
+			if why := s.whyUnwanted(ctx); why != nil {
+				return nil, why
 			}
+			errs = append(errs, err)
 		}
 	}
 	return nil, joinFailures(errs)
@@ -129,16 +130,14 @@ func (r *Running) noteFollowed(ctx context.Context, resp *v1.EventsResponse) err
 
 // follow asks for the outcomes of a job of another process until the job has ended, and returns the job's error.
 func (r *Running) follow(ctx context.Context, resp *v1.EventsResponse) error {
-	s := r.s
-	cursor, lostAt := resp.Cursor, time.Time{}
-	var lastErr error
+	s, lostAt := r.s, time.Time{}
 	if err := r.noteFollowed(ctx, resp); err != nil {
 		return err
 	}
 	for !resp.Done {
-		next, err := s.pollEvents(ctx, cursor, false)
+		next, err := s.pollEvents(ctx, resp.Cursor, false)
 		if err == nil {
-			resp, cursor, lostAt = next, next.Cursor, time.Time{}
+			resp, lostAt = next, time.Time{}
 			if err := r.noteFollowed(ctx, resp); err != nil {
 				return err
 			}
@@ -155,12 +154,12 @@ func (r *Running) follow(ctx context.Context, resp *v1.EventsResponse) error {
 		case is && !isElsewhere(refused):
 			return s.unfinishedError(hideRefusal(refused))
 		}
-		if lastErr = err; lostAt.IsZero() {
+		if lostAt.IsZero() {
 			lostAt = time.Now()
 		}
 		owner := s.handle.Owner
-		if next, err = s.findJob(ctx); err == nil { // perhaps at another frontend, which counts from 0
-			resp, cursor = next, next.Cursor
+		if found, findErr := s.findJob(ctx); findErr == nil { // perhaps at another frontend, which counts from 0
+			resp = found
 			r.publishOwner()
 			if err := r.noteFollowed(ctx, resp); err != nil {
 				return err
@@ -168,7 +167,7 @@ func (r *Running) follow(ctx context.Context, resp *v1.EventsResponse) error {
 			continue
 		}
 		if waited := time.Since(lostAt); waited >= s.c.cfg.retryFor {
-			return s.unfinishedError(&AbandonedError{Owner: owner, Waited: s.c.cfg.retryFor, Err: lastErr})
+			return s.unfinishedError(&AbandonedError{Owner: owner, Waited: s.c.cfg.retryFor, Err: err})
 		}
 		s.sleepWhileWanted(ctx, s.c.cfg.backoffAfter(1))
 	}
