@@ -200,7 +200,8 @@ func (c *Client) holdOpen(ctx context.Context) error {
 //
 //   - The job has more than 512 tasks or 1 MiB of payloads, or a task with an Estimate of a second or more. A large or
 //     late answer is better fetched in parts.
-//   - The job has stages, or is in EstimateMode.
+//   - The job has stages, a Key or Grace, or is in EstimateMode.
+//   - The client stores outcomes (WithStore). The answer to a single RPC would count as acknowledged at once.
 //   - A task is Once. Frontend and workers remember the result of a Once task until the client confirms its arrival.
 //   - The RPC was cut off, for instance by a balancer that closes silent connections.
 //   - A frontend takes no more connections. Submitted jobs take turns on the open connections.
