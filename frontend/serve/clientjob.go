@@ -540,12 +540,12 @@ func (s *Server) sweepJobsLocked(now time.Time) {
 				s.stepLocked(frontend.Cancel{Job: id, Reason: "its client closed the connection"})
 				s.forgetJob(r) // if the client comes back, its job must not seem cancelled by the client
 			}
-		case !r.isRun && now.Sub(r.polledAt) > max(s.cfg.ClientGrace, r.grace) && !r.isAwaited():
+		case !r.isRun && now.Sub(r.polledAt) > r.grace && !r.isAwaited():
 			if !r.ended {
 				s.log.Info("client has not asked for events, its job is cancelled", "job", id.String())
 				s.metrics.clientsLost.Inc()
-				s.stepLocked(frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client has not asked for %v",
-					max(s.cfg.ClientGrace, r.grace))})
+				s.stepLocked(
+					frontend.Cancel{Job: id, Reason: fmt.Sprintf("its client has not asked for %v", r.grace)})
 			}
 			s.forgetJob(r)
 		}

@@ -463,7 +463,7 @@ func (h *handler) submitJob(ctx context.Context, caller *v1.Caller, in *v1.Job, 
 		return nil, newRefusedHungUp()
 	}
 	r := newClientJob(job, in.Phases, now)
-	r.grace = min(fromMicros(in.GraceUs), h.cfg.MaxGrace)
+	r.grace = max(h.cfg.ClientGrace, min(fromMicros(in.GraceUs), h.cfg.MaxGrace))
 	if r.firstSubmittedAt = now.Add(-job.Age); in.Shared && a == nil {
 		h.shareJob(r, in)
 	}
