@@ -237,11 +237,24 @@ func (s *Server) allLinks() []*link {
 // lookAtWorkers calls do with the status of each link's worker. Between chunks of workersPerLook workers it lets go
 // of the mutex. st is nil for a worker without a status yet. do must not keep st.
 func (s *Server) lookAtWorkers(links []*link, do func(l *link, st *frontend.WorkerStatus)) {
+	s.lookAtWorkersAnd(links, func(*link) {}, do)
+}
+
+// lookAtWorkersAnd does the work of lookAtWorkers, and calls locked with each link whose worker has a status. The
+// mutex is held in locked, but not in do.
+func (s *Server) lookAtWorkersAnd(links []*link, locked func(*link), do func(l *link, st *frontend.WorkerStatus)) {
+	var list [workersPerLook]frontend.WorkerStatus
+	var known [workersPerLook]bool
 	for part := range slices.Chunk(links, workersPerLook) {
-		list := make([]frontend.WorkerStatus, len(part))
-		known := make([]bool, len(part))
 		s.mu.Lock()
-		s.lookAtWorkersLocked(part, list, known)
+		for i, l := range part {
+			if known[i] = s.hasLink(l); !known[i] {
+				continue
+			}
+			if list[i], known[i] = s.core.Status(l.key); known[i] {
+				locked(l)
+			}
+		}
 		s.mu.Unlock()
 		for i, l := range part {
 			if known[i] {
@@ -249,16 +262,6 @@ func (s *Server) lookAtWorkers(links []*link, do func(l *link, st *frontend.Work
 			} else {
 				do(l, nil)
 			}
-		}
-	}
-}
-
-// lookAtWorkersLocked copies the status of some workers. known tells which workers have a status. The mutex is
-// held.
-func (s *Server) lookAtWorkersLocked(links []*link, list []frontend.WorkerStatus, known []bool) {
-	for i, l := range links {
-		if s.hasLink(l) {
-			list[i], known[i] = s.core.Status(l.key)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
@@ -16,37 +15,24 @@ func isSampleDue(now time.Time) bool {
 }
 
 // sampleFleet puts the figures of all workers, and the slots in use, into the records. The core has the figures anyway,
-// so no task pays for the sample. After every workersPerLook workers, sampleFleet lets go of the mutex.
+// so no task pays for the sample.
 func (s *Server) sampleFleet(now time.Time) {
 	links := s.allLinks()
 	workers := make([]rec.WorkerFigure, 0, len(links))
 	capacity, byFunction := int64(0), map[string]int64{}
-	var list [workersPerLook]frontend.WorkerStatus
-	var known [workersPerLook]bool
-	for part := range slices.Chunk(links, workersPerLook) {
-		clear(known[:])
-		s.mu.Lock()
-		s.lookAtWorkersLocked(part, list[:], known[:])
-		for i, l := range part {
-			if known[i] {
-				s.core.AddFunctionUse(l.key, byFunction)
-			}
+	addUse := func(l *link) { s.core.AddFunctionUse(l.key, byFunction) }
+	s.lookAtWorkersAnd(links, addUse, func(l *link, st *frontend.WorkerStatus) {
+		w := rec.WorkerFigure{Address: l.addr, Name: l.addr}
+		if st != nil {
+			w.Name, w.Rack = st.Welcome.Worker, st.Welcome.Rack
 		}
-		s.mu.Unlock()
-		for i, l := range part {
-			w, st := rec.WorkerFigure{Address: l.addr, Name: l.addr}, (*frontend.WorkerStatus)(nil)
-			if known[i] {
-				st = &list[i]
-				w.Name, w.Rack = st.Welcome.Worker, st.Welcome.Rack
-			}
-			f := packFigure(l, st)
-			w.Figure = rec.Figure{f[0], f[1], f[5], f[6], f[7]}
-			if f[0] == stateNumbers["up"] {
-				capacity += int64(st.Welcome.Capacity.CPU) // a thousandth of a slot is a thousandth of a core
-			}
-			workers = append(workers, w)
+		f := packFigure(l, st)
+		w.Figure = rec.Figure{f[0], f[1], f[5], f[6], f[7]}
+		if f[0] == stateNumbers["up"] {
+			capacity += int64(st.Welcome.Capacity.CPU) // a thousandth of a slot is a thousandth of a core
 		}
-	}
+		workers = append(workers, w)
+	})
 	byTenant := make([]rec.SlotUse, 0, 64)
 	s.mu.Lock()
 	s.core.EachTenantUse(func(tenant string, slots int64) {
