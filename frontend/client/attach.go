@@ -34,15 +34,8 @@ func (c *Client) Attach(ctx context.Context, h Handle) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := newRunning(s)
-	r.onEnd = func(error) {}
-	r.publishOwner()
-	ctx, r.stop = context.WithCancelCause(ctx)
-	c.background.Go(func() {
-		defer r.stop(nil)
-		r.endJob(r.follow(ctx, resp))
-	})
-	return r, nil
+	return startRunning(ctx, s, func(error) {},
+		func(r *Running, ctx context.Context) error { return r.follow(ctx, resp) }), nil
 }
 
 // Leave stops following the job, and returns the handle for Client.Attach. The job goes on at its frontend for the time

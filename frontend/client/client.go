@@ -307,13 +307,5 @@ func (c *Client) startJob(ctx context.Context, job Job, onEnd func(error)) (*Run
 	if err != nil {
 		return nil, err
 	}
-	r := newRunning(s)
-	r.onEnd = onEnd
-	r.publishOwner()
-	ctx, r.stop = context.WithCancelCause(ctx)
-	c.background.Go(func() {
-		defer r.stop(nil)
-		r.endJob(r.poll(ctx))
-	})
-	return r, nil
+	return startRunning(ctx, s, onEnd, (*Running).poll), nil
 }

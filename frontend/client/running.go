@@ -54,6 +54,22 @@ func newRunning(s *session) *Running {
 	return r
 }
 
+// startRunning makes the Running of a submitted session, and follows the job in the background by followJob: poll, or
+// follow. At the job's end, onEnd gets the job's error.
+func startRunning(
+	ctx context.Context, s *session, onEnd func(error), followJob func(*Running, context.Context) error,
+) *Running {
+	r := newRunning(s)
+	r.onEnd = onEnd
+	r.publishOwner()
+	ctx, r.stop = context.WithCancelCause(ctx)
+	s.c.background.Go(func() {
+		defer r.stop(nil)
+		r.endJob(followJob(r, ctx))
+	})
+	return r
+}
+
 // Handle names the job and its present owner.
 func (r *Running) Handle() Handle {
 	r.mu.Lock()
