@@ -1,7 +1,6 @@
 package record
 
 import (
-	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -87,10 +86,8 @@ type taskPhases struct {
 	whole    time.Duration
 	times    uint32
 	slot     uint16 // index of the key
-	function uint16 // index of the function's key; noFunction: none
+	function uint16 // index of the function's key
 }
-
-const noFunction = math.MaxUint16
 
 // jobTimes are a job's times, to be counted.
 type jobTimes struct {
@@ -218,7 +215,10 @@ func (in *Intake) findFunction(name string) Slot {
 // AddTask counts an attempt's phases for as many tasks as times says, under a key and under a function.
 func (in *Intake) AddTask(s Slot, function string, a *Attempt, times uint32) {
 	in.functions.addTasks(cutName(function), uint64(times))
-	in.addPhases(taskPhases{a.Phases(), a.Ends[Delivery] - a.Released, times, s.index, in.findFunction(function).index})
+	x := taskPhases{a.Phases(), a.Ends[Delivery] - a.Released, times, s.index, in.findFunction(function).index}
+	if in.waitingPhases = append(in.waitingPhases, x); len(in.waitingPhases) == maxWaiting {
+		in.flushPhases()
+	}
 }
 
 // AddFailure counts a task of a function without a result.
@@ -283,32 +283,18 @@ func (in *Intake) drawNext(p *phaseSampler) uint32 {
 	return n
 }
 
-// AddPhases counts an attempt's phases for as many tasks as times says.
-func (in *Intake) AddPhases(s Slot, a *Attempt, times uint32) {
-	in.addPhases(taskPhases{took: a.Phases(), times: times, slot: s.index, function: noFunction})
-}
-
-func (in *Intake) addPhases(x taskPhases) {
-	if in.waitingPhases = append(in.waitingPhases, x); len(in.waitingPhases) == maxWaiting {
-		in.flushPhases()
-	}
-}
-
 // flushPhases adds the waiting phases to the batch.
 func (in *Intake) flushPhases() {
 	for m := range Measure(Phases) {
 		for i := range in.waitingPhases {
 			x := &in.waitingPhases[i]
 			in.batch.series[x.slot].addTime(m, x.took[m], uint64(x.times))
-			if x.function != noFunction {
-				in.batch.series[x.function].addTime(m, x.took[m], uint64(x.times))
-			}
+			in.batch.series[x.function].addTime(m, x.took[m], uint64(x.times))
 		}
 	}
 	for i := range in.waitingPhases {
-		if x := &in.waitingPhases[i]; x.function != noFunction {
-			in.batch.series[x.function].addTime(Whole, x.whole, uint64(x.times))
-		}
+		x := &in.waitingPhases[i]
+		in.batch.series[x.function].addTime(Whole, x.whole, uint64(x.times))
 	}
 	in.waitingPhases = in.waitingPhases[:0]
 }
