@@ -143,16 +143,19 @@ func (h *History) packSeries(w *storedWindow, key Key, counts Counts, s *series)
 	w.data, w.keys = data, append(w.keys, packedKey{key, counts, len(data)})
 }
 
+// packedAt returns the packed histograms of the key at a position in keys.
+func (w *storedWindow) packedAt(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = w.keys[i-1].end
+	}
+	return w.data[start:w.keys[i].end]
+}
+
 // unpackSeries adds the histograms of a key to a series.
 func (w *storedWindow) unpackSeries(key Key, to *series) {
-	start := 0
-	for _, p := range w.keys {
-		if p.Key != key {
-			start = p.end
-			continue
-		}
-		to.mergePacked(w.data[start:p.end])
-		return
+	if i := slices.IndexFunc(w.keys, func(p packedKey) bool { return p.Key == key }); i >= 0 {
+		to.mergePacked(w.packedAt(i))
 	}
 }
 

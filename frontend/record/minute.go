@@ -25,10 +25,7 @@ func (h *History) LastMinute(now time.Time) (all Minute, byTenant map[string]*Mi
 		}
 		all.Length += w.to.Sub(w.from)
 		all.Tasks, all.Failed = all.Tasks+w.Tasks, all.Failed+w.Failed
-		start := 0
-		for _, p := range w.keys {
-			series := Packed{p.Key, w.data[start:p.end]}
-			start = p.end
+		for k, p := range w.keys {
 			if _, ofFunction := p.Function(); ofFunction { // the same tasks, and no jobs
 				continue
 			}
@@ -38,6 +35,7 @@ func (h *History) LastMinute(now time.Time) (all Minute, byTenant map[string]*Mi
 				byTenant[p.Tenant] = m
 			}
 			m.Tasks, m.Failed = m.Tasks+p.Counts.Tasks, m.Failed+p.Counts.Failed
+			series := Packed{p.Key, w.packedAt(k)}
 			series.Add(Response, &m.Responses)
 		}
 	}

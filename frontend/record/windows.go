@@ -78,10 +78,8 @@ func (h *History) buildWindow(at time.Time, length time.Duration, parts []*store
 		w.Uses.Add(&o.uses)
 	}
 	if len(parts) == 1 { // packed histograms need no unpacking
-		start := 0
-		for _, p := range parts[0].keys {
-			w.addPacked(Packed{p.Key, slices.Clone(parts[0].data[start:p.end])})
-			start = p.end
+		for i, p := range parts[0].keys {
+			w.addPacked(Packed{p.Key, slices.Clone(parts[0].packedAt(i))})
 		}
 		return w
 	}
