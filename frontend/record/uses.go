@@ -78,27 +78,19 @@ func addUses(a, b []SlotUse) []SlotUse {
 // It changes the list.
 func boundUses(list []SlotUse) []SlotUse {
 	slices.SortFunc(list, func(a, b SlotUse) int {
-		return cmp.Or(compareBool(a.Name == Other, b.Name == Other), cmp.Compare(b.Slots, a.Slots),
-			cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Slots, a.Slots), cmp.Compare(a.Name, b.Name))
 	})
-	for len(list) > maxUses && (len(list) > maxUses+1 || list[maxUses].Name != Other) {
-		last := len(list) - 1
-		if list[last].Name != Other {
-			list[last].Name = Other
-			continue
+	others := SlotUse{Name: Other}
+	named := list[:0]
+	for _, u := range list {
+		if u.Name == Other || len(named) == maxUses {
+			others.Slots += u.Slots
+		} else {
+			named = append(named, u)
 		}
-		list[last-1] = SlotUse{Other, list[last-1].Slots + list[last].Slots}
-		list = list[:last]
 	}
-	return list
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
+	if len(named) < len(list) {
+		return append(named, others)
 	}
-	return -1
+	return named
 }
