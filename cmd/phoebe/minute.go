@@ -62,15 +62,8 @@ func sumMinutes(answers []answer) (sum *client.LastMinute) {
 // countsText formats counts for status and top.
 func countsText(m *client.LastMinute) string {
 	return fmt.Sprintf("%d jobs ended (%s/s, p99 %s), %d tasks (%s/s), %d of them without a result",
-		m.Jobs, units.Rate(perSecond(m, m.Jobs)), p99Text(m), m.Tasks, units.Rate(perSecond(m, m.Tasks)), m.Failed)
-}
-
-// p99Text formats the 99th percentile of the response times, or a dash if no job has ended.
-func p99Text(m *client.LastMinute) string {
-	if m.Responses.Count == 0 {
-		return "-"
-	}
-	return units.Time(m.Responses.Quantile(0.99))
+		m.Jobs, units.Rate(perSecond(m, m.Jobs)), quantileText(&m.Responses, 0.99), m.Tasks,
+		units.Rate(perSecond(m, m.Tasks)), m.Failed)
 }
 
 // minuteColumns returns the columns of phoebe tenants about the last minute.
@@ -79,5 +72,5 @@ func minuteColumns(m *client.LastMinute) string {
 		return "0\t0\t0\t-"
 	}
 	return fmt.Sprintf("%s\t%s\t%d\t%s", units.Rate(perSecond(m, m.Jobs)), units.Rate(perSecond(m, m.Tasks)), m.Failed,
-		p99Text(m))
+		quantileText(&m.Responses, 0.99))
 }
