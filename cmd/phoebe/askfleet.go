@@ -62,9 +62,7 @@ func (c *fleetFlags) askFleet(ctx context.Context, log *slog.Logger, q client.Cl
 	var running sync.WaitGroup
 	defer func() {
 		running.Wait()
-		for _, cl := range clients {
-			cl.Close()
-		}
+		closeEach(clients)
 	}()
 	type reply struct {
 		answer
@@ -161,7 +159,7 @@ func (c *fleetFlags) askOnly(ctx context.Context, log *slog.Logger, q client.Clu
 }
 
 // dialEach makes a client for each address of --connect.
-func (c *fleetFlags) dialEach(log *slog.Logger) ([]*client.Client, error) {
+func (c *clientFlags) dialEach(log *slog.Logger) ([]*client.Client, error) {
 	if len(c.Connect) == 0 {
 		return nil, errNoConnect
 	}
@@ -169,14 +167,19 @@ func (c *fleetFlags) dialEach(log *slog.Logger) ([]*client.Client, error) {
 	for i, addr := range c.Connect {
 		cl, err := c.newClient(log, []string{addr})
 		if err != nil {
-			for _, made := range clients[:i] {
-				made.Close()
-			}
+			closeEach(clients[:i])
 			return nil, err
 		}
 		clients[i] = cl
 	}
 	return clients, nil
+}
+
+// closeEach closes the clients of dialEach.
+func closeEach(clients []*client.Client) {
+	for _, cl := range clients {
+		cl.Close()
+	}
 }
 
 // distinctAnswers returns an answer of each frontend, without failures. Behind a balancer, two addresses may lead

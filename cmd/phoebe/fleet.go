@@ -348,17 +348,12 @@ func (a *answer) countLinks() (n int) {
 
 // awaitLinks waits until all frontends have links to all workers, and every address for clients answers.
 func (c *devCmd) awaitLinks(ctx context.Context, apis, connect []string, workers int) error {
-	asks := fleetFlags{clientFlags: clientFlags{Connect: slices.Concat(apis, connect), RetryFor: 5 * time.Second,
-		secretFlags: c.secretFlags}}
+	asks := clientFlags{Connect: slices.Concat(apis, connect), RetryFor: 5 * time.Second, secretFlags: c.secretFlags}
 	clients, err := asks.dialEach(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, cl := range clients {
-			cl.Close()
-		}
-	}()
+	defer closeEach(clients)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
