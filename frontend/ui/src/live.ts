@@ -9,7 +9,6 @@ export interface Fleet {
   list: string
   frontend: string
   names: Names | null // workers on the list, and behind them the workers that have left the list
-  listed: number // number of workers on the list
   columns: Column[] // oldest first
   gone: Gone[] // workers that are not up any more
   goneAt: number // time of the answer with gone
@@ -19,7 +18,7 @@ export interface Fleet {
 // levels for each percent of the workers instead, lowest first.
 export interface Column { at: number; levels: Uint8Array; stale: Uint8Array; binned: boolean }
 
-const noFleet = { list: '', frontend: '', names: null, listed: 0, columns: [], gone: [], goneAt: 0 }
+const noFleet = { list: '', frontend: '', names: null, columns: [], gone: [], goneAt: 0 }
 
 export const columnMillis = 2000 // time between two columns
 export const rememberedColumns = 300 // ten minutes
@@ -146,7 +145,6 @@ class Live {
   // have left the list get names behind the listed workers.
   private takeHistory(names: Names, h: History): void {
     const f = this.fleet
-    f.listed ||= names.Names.length
     f.goneAt = this.at
     f.gone = h.Gone ?? []
     const rows = h.Addresses ?? []
