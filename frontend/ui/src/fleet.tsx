@@ -4,7 +4,7 @@ import { change, get, type Seen, type Worker } from './api'
 import { heat, useDark } from './colors'
 import { about, clock, count, share, time } from './format'
 import { type Column, columnMillis, type Fleet as FleetState, rememberedColumns, useLive } from './live'
-import { Admin, goTo, Loaded, linkTo, announce, Tabs, useWidth } from './parts'
+import { Admin, fitText, goTo, Loaded, linkTo, announce, Tabs, useWidth } from './parts'
 import { Slots } from './slots'
 
 type Metric = 'wait' | 'busy' | 'trip' | 'silence'
@@ -170,7 +170,7 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
       const x = xOf(at.column)
       g.strokeRect(x - 0.5, at.row * each - 0.5, xOf(at.column + 1) - x + 1, each + 1)
     }
-    drawTimes(axis.current, width, gutter, width, (end + 1) * columnMillis, fit * columnMillis, dark)
+    drawTimes(axis.current, width, gutter, (end + 1) * columnMillis, fit * columnMillis, dark)
   })
   const describeCell = (row: number, column: number): string => {
     const c = shown[column]
@@ -231,27 +231,17 @@ function Heatmap(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
   )
 }
 
-// fitText shortens a text to a width, in pixels. The middle of the text goes first.
-export function fitText(g: CanvasRenderingContext2D, text: string, width: number): string {
-  if (g.measureText(text).width <= width) return text
-  for (let n = text.length - 1; n > 2; n--) {
-    const short = `${text.slice(0, Math.ceil(n / 2))}…${text.slice(text.length - Math.floor(n / 2))}`
-    if (g.measureText(short).width <= width) return short
-  }
-  return '…'
-}
-
 const timeSteps = [10, 30, 60, 120, 300] // seconds
 
-// drawTimes draws an axis of clock times from left to right: the span milliseconds before end.
-function drawTimes(c: HTMLCanvasElement | null, width: number, left: number, right: number, end: number,
-  span: number, dark: boolean): void {
+// drawTimes draws an axis of clock times from left on: the span milliseconds before end.
+function drawTimes(c: HTMLCanvasElement | null, width: number, left: number, end: number, span: number,
+  dark: boolean): void {
   if (!c || width === 0) return
   const g = c.getContext('2d')!
   g.clearRect(0, 0, width, 18)
   g.font = '11px system-ui, sans-serif'
   g.fillStyle = dark ? '#aab4be' : '#404a54'
-  const perPixel = span / (right - left), widest = g.measureText('00:00:00').width
+  const perPixel = span / (width - left), widest = g.measureText('00:00:00').width
   const step = 1000 * (timeSteps.find((s) => 1000 * s / perPixel >= (s < 60 ? widest : widest * 0.7) + 16)
     ?? 600)
   for (let at = Math.ceil((end - span) / step) * step; at <= end; at += step) {

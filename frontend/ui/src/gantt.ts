@@ -1,5 +1,6 @@
 // A job's tasks as bars, up to a hundred thousand. Lanes are laid out once. A paint fills an image by hand,
 // with a line of pixels for each visible lane. So the cost depends on the visible lanes, not on all of them.
+import { run } from './histogram'
 import type { Tasks } from './trace'
 
 export type Mode = 'stage' | 'worker' | 'critical'
@@ -71,7 +72,6 @@ export interface Palette { phases: Uint32Array; failed: number; vain: number; ba
 const minLaneHeight = 6, vainFrom = 0.6
 
 const minTaskWidth = 2 // pixels
-const runPhase = 5
 
 // drawLanes fills the pixels of an image, and returns the number of lanes for each line.
 export function drawLanes(pixels: Uint32Array, width: number, height: number, t: Tasks, l: Layout, v: View,
@@ -104,7 +104,7 @@ export function drawLanes(pixels: Uint32Array, width: number, height: number, t:
       if (mode === 'worker') {
         if (t.started(i) > v.to) break
         fill(t.started(i), t.ended(i),
-          i === selected ? p.mark : i >= t.n ? p.vain : t.failed(i) ? p.failed : p.phases[runPhase]!,
+          i === selected ? p.mark : i >= t.n ? p.vain : t.failed(i) ? p.failed : p.phases[run]!,
           minTaskWidth)
         continue
       }
@@ -117,7 +117,7 @@ export function drawLanes(pixels: Uint32Array, width: number, height: number, t:
       // In a task narrower than minTaskWidth nobody could tell the phases, so the task has the colour of a
       // run.
       if (x(t.delivery[i]!) - x(from) < minTaskWidth) {
-        fill(from, from, i === selected ? p.mark : t.failed(i) ? p.failed : p.phases[runPhase]!, minTaskWidth)
+        fill(from, from, i === selected ? p.mark : t.failed(i) ? p.failed : p.phases[run]!, minTaskWidth)
         continue
       }
       for (let m = 0; m < 7; m++) {

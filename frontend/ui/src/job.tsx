@@ -3,10 +3,9 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { change, type Job } from './api'
 import { failedColor, partMeaning, partColor, useDark, vainColor, bindingMeaning } from './colors'
 import { clock, count, tenantName, time, when } from './format'
-import { fitText } from './fleet'
 import { taskAt, drawLanes, type Lane, layoutLanes, type Mode, type View } from './gantt'
 import { phases } from './histogram'
-import { Admin, Blame, Failure, functionsOf, goTo, keptMeaning, linkTo, announce, Tabs, Tile,
+import { Admin, Blame, Failure, fitText, functionsOf, goTo, keptMeaning, linkTo, announce, Tabs, Tile,
   useWidth } from './parts'
 import { spansOf, type Tasks, loadTrace } from './trace'
 

@@ -199,6 +199,16 @@ export function Admin(p: { label: string;
   )
 }
 
+// fitText shortens a text to a width, in pixels. The middle of the text goes first.
+export function fitText(g: CanvasRenderingContext2D, text: string, width: number): string {
+  if (g.measureText(text).width <= width) return text
+  for (let n = text.length - 1; n > 2; n--) {
+    const short = `${text.slice(0, Math.ceil(n / 2))}…${text.slice(text.length - Math.floor(n / 2))}`
+    if (g.measureText(short).width <= width) return short
+  }
+  return '…'
+}
+
 // useWidth returns a ref for an element, and the element's width.
 export function useWidth<E extends HTMLElement>(): [{ current: E | null }, number] {
   const box = useRef<E>(null)
