@@ -191,8 +191,8 @@ func (f *Fleet) History() (h FleetHistory) {
 		for k := range FleetPercents {
 			figures := make([]Figure, 0, len(h.At))
 			for n := first; n <= f.total; n++ {
-				if shares := f.percents[n%fleetSamples]; shares != nil {
-					figures = append(figures, shares[k])
+				if percents := f.percents[n%fleetSamples]; percents != nil {
+					figures = append(figures, percents[k])
 				} else {
 					figures = append(figures, figureOffList)
 				}

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	maxTenants    = 16 // tenants with names of their own: those with most tasks
-	maxCandidates = 64 // tenants counted to find the named tenants
+	maxTenants    = 16 // tenants, or functions, with series of their own: those with most tasks
+	maxCandidates = 64 // names counted to find these
 )
 
 // heavyNames finds the tenants, or functions, with most tasks, and counts only a few. A name not in the list takes the
@@ -15,17 +15,17 @@ const (
 type heavyNames struct {
 	list       []candidate
 	namedCount int
-	recent     int // index of the latest tenant: most calls repeat it
+	recent     int // index of the latest name: most calls repeat it
 }
 
-// candidate is a tenant whose tasks are counted.
+// candidate is a tenant, or function, whose tasks are counted.
 type candidate struct {
 	name    string
 	tasks   uint64
 	isNamed bool
 }
 
-// addTasks counts tasks of a tenant. While few tenants are named, a new tenant gets a name at once.
+// addTasks counts tasks under a name. While few names have series of their own, a new name gets series at once.
 func (t *heavyNames) addTasks(name string, tasks uint64) {
 	if at := t.recent; at < len(t.list) && t.list[at].name == name {
 		t.list[at].tasks += tasks
@@ -52,14 +52,14 @@ func (t *heavyNames) addTasks(name string, tasks uint64) {
 	t.recent = at
 }
 
-// hasName reports whether a tenant is counted under its own name.
+// hasName reports whether tasks are counted under this name, and not as Other.
 func (t *heavyNames) hasName(name string) bool {
 	return slices.ContainsFunc(t.list, func(c candidate) bool { return c.isNamed && c.name == name })
 }
 
-// electNames moves names from named tenants to tenants with at least twice as many tasks. With a smaller factor,
-// tenants of about the same size would take a name from each other again and again. Then all counts are halved.
-// changed says whether a name moved.
+// electNames takes the series from names, and gives them to names with at least twice as many tasks. With a smaller
+// factor, names of about the same size would take series from each other again and again. Then all counts are halved.
+// changed says whether any series moved.
 func (t *heavyNames) electNames() (changed bool) {
 	slices.SortStableFunc(t.list, func(a, b candidate) int { return cmp.Compare(b.tasks, a.tasks) })
 	for i := range t.list {
