@@ -17,6 +17,16 @@ import (
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
+// awaitMove waits until the job of r has left the frontend of the handle.
+func awaitMove(t *testing.T, r *client.Running, handle client.Handle) {
+	t.Helper()
+	for began := time.Now(); r.Handle() == handle; time.Sleep(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("after a minute, the job is still at %s", handle.Owner)
+		}
+	}
+}
+
 // A process submits a job and leaves. Another process gets all outcomes, and a third one submits the job again.
 func ExampleClient_Attach() {
 	cluster, err := local.Start(local.Config{Frontends: 2})
@@ -171,9 +181,7 @@ func TestKey(t *testing.T) {
 	if err := cluster.StopFrontend(slices.Index(cluster.Frontends(), handle.Owner)); err != nil {
 		t.Fatal(err)
 	}
-	for runnings[0].Handle() == handle { // its resubmission brings the outcomes of a and b
-		time.Sleep(time.Millisecond)
-	}
+	awaitMove(t, runnings[0], handle) // the resubmission brings the outcomes of a and b
 	late := connectClient(t, cluster.Frontends())
 	r, err := late.Submit(t.Context(), job)
 	if err != nil {
@@ -231,9 +239,7 @@ func TestAttachAcrossFrontends(t *testing.T) {
 	if err := cluster.StopFrontend(slices.Index(cluster.Frontends(), handle.Owner)); err != nil {
 		t.Fatal(err)
 	}
-	for running.Handle() == handle {
-		time.Sleep(time.Millisecond)
-	}
+	awaitMove(t, running, handle)
 	late, err := connectClient(t, cluster.Frontends()).Attach(t.Context(), handle)
 	if err != nil {
 		t.Fatal(err)
