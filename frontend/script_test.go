@@ -695,6 +695,10 @@ func (s *story) showAction(a Action) string {
 		if o.Message != "" {
 			text += ": " + o.Message
 		}
+		// The other phases rest on the run time that the story reports, which may be longer than the story.
+		if p := o.Phases; o.Kind == Result && (p.Sampled < max(p.Released, p.Again) || p.Queued < p.Sampled) {
+			text += fmt.Sprintf(", with phases out of order: %+v", p)
+		}
 		return text
 	case Ended:
 		return "ended " + script.ShowJob(a.Job)

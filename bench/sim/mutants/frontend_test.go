@@ -112,6 +112,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"case t.state == blocked && !j.mustBlock(t):", "case false:",
 	},
 	{
+		"inputs made again release no task that runs", "jobs.resumeFreed",
+		"if t.state != blocked {", "if t.freedAt = now; t.state != blocked {",
+	},
+	{
 		"places not needed by a paused job are cancelled", "Core.Step",
 		"ev.Full && j.Policy.Cancel", "false",
 	},
