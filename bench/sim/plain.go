@@ -33,18 +33,18 @@ const (
 // plainRun is the state of the checks in a plain run.
 type plainRun struct {
 	queue     centralQueue
-	freeSince []time.Duration // by worker: since when it has a free slot and an empty queue; notFree: it has not
+	freeSince [][]time.Duration // by worker, oldest first: since when each free slot is free; empty beside a queue
 	attempts  map[probe.AttemptID]*faultTask
 	rides     map[placeKey]*faultTask // by the place of the ride
 }
 
-// notFree is a time for workers without a free slot, and for tasks that no frontend holds.
-const notFree = time.Duration(-1)
+// notHeld is the time for tasks that no frontend holds.
+const notHeld = time.Duration(-1)
 
 // plainTask is a task's part of a plainRun.
 type plainTask struct {
-	heldSince time.Duration // since when a frontend holds the task; notFree: it is at a worker
-	heldFor   time.Duration // the longest time for which a frontend held the task while a slot was free
+	heldSince time.Duration // since when a frontend holds the task; notHeld: the task is at a worker
+	heldFor   time.Duration // the longest time for which a frontend held the task while the same slot was free
 	startedIn time.Duration // from the arrival to the start, if the central queue starts the job at once
 }
 
@@ -79,7 +79,7 @@ func (r *faultRun) drawPlain() {
 	}
 	r.readyCalm()
 	r.plain = &plainRun{
-		queue: centralQueue{freeAt: make([]time.Duration, slots)}, freeSince: make([]time.Duration, len(r.workers)),
+		queue: centralQueue{freeAt: make([]time.Duration, slots)}, freeSince: make([][]time.Duration, len(r.workers)),
 		attempts: map[probe.AttemptID]*faultTask{}, rides: map[placeKey]*faultTask{},
 	}
 	r.afterFrontend, r.afterWorker = r.checkPlainFrontend, r.checkPlainWorker
@@ -200,7 +200,7 @@ func (r *faultRun) sendPlain(l *probe.Launch) *faultTask {
 	for w := range r.workers {
 		r.noteHeld(t, w)
 	}
-	t.plain.heldSince = notFree
+	t.plain.heldSince = notHeld
 	r.plain.attempts[l.Attempt] = t
 	return t
 }
@@ -226,8 +226,8 @@ func (r *faultRun) notePlainReturns(f *frontendNode, frame *frontend.Frame) {
 
 // noteHeld notes for how long a frontend has held t while worker w had a free slot.
 func (r *faultRun) noteHeld(t *faultTask, w int) {
-	if since := r.plain.freeSince[w]; since != notFree && t.plain.heldSince != notFree {
-		t.plain.heldFor = max(t.plain.heldFor, r.now-max(since, t.plain.heldSince))
+	if free := r.plain.freeSince[w]; len(free) > 0 && t.plain.heldSince != notHeld {
+		t.plain.heldFor = max(t.plain.heldFor, r.now-max(free[0], t.plain.heldSince))
 	}
 }
 
@@ -236,9 +236,9 @@ func (r *faultRun) checkPlainRefusal(f *frontendNode, j *faultJob, err *frontend
 	if j.fitsAtOnce {
 		r.failRun("f%d refuses job %d, though a central queue would start the job at once: %v", f.index, j.n, err)
 	}
-	for w, since := range r.plain.freeSince {
-		if since != notFree && r.now-since > r.plainWait(estimate.Estimation) {
-			r.failRun("f%d refuses job %d, though w%d has had a free slot for %v: %v", f.index, j.n, w, r.now-since, err)
+	for w, free := range r.plain.freeSince {
+		if len(free) > 0 && r.now-free[0] > r.plainWait(estimate.Estimation) {
+			r.failRun("f%d refuses job %d, though w%d has had a free slot for %v: %v", f.index, j.n, w, r.now-free[0], err)
 		}
 	}
 }
@@ -258,28 +258,46 @@ func (r *faultRun) checkPlainTask(j *faultJob, o *frontend.Outcome) {
 // checkPlainWorker checks a step of a worker in a plain run.
 func (r *faultRun) checkPlainWorker(w *workerNode, ev worker.Event) {
 	r.checkCalmWorker(w, ev)
+	starts := 0
 	for _, a := range w.acts {
 		if s, ok := a.(*worker.Start); ok {
+			starts++
 			if j, t := r.taskOf(s); j.fitsAtOnce && t.starts == 0 {
 				t.plain.startedIn = r.now - j.arrivedAt
 			}
 		}
 	}
-	load := w.core.Load()
-	isFree := load.Queued == 0 && probe.Slot.Fits(load.Free)
-	switch since := &r.plain.freeSince[w.index]; {
-	case isFree && *since == notFree:
-		*since = r.now
-	case !isFree && *since != notFree:
-		for _, j := range r.jobs {
-			if j.arrivedAt > 0 && !j.ended {
-				for i := range j.tasks {
-					if t := &j.tasks[i]; t.starts == 0 {
-						r.noteHeld(t, w.index)
-					}
-				}
+	r.noteFreeSlots(w, starts)
+}
+
+// noteFreeSlots updates the free slots of w after a step that starts tasks. A start takes the slot that has been free
+// for the longest time. So a worker that always has some free slot, but never the same, keeps no task waiting.
+func (r *faultRun) noteFreeSlots(w *workerNode, starts int) {
+	free, count := r.plain.freeSince[w.index], 0
+	if load := w.core.Load(); load.Queued == 0 {
+		count = probe.Slot.Times(load.Free)
+	}
+	taken := min(max(starts, len(free)-count), len(free))
+	if taken > 0 {
+		r.noteAllHeld(w.index)
+	}
+	free = slices.Delete(free, 0, taken)
+	for len(free) < count {
+		free = append(free, r.now)
+	}
+	r.plain.freeSince[w.index] = free
+}
+
+// noteAllHeld is noteHeld for all tasks that have not started.
+func (r *faultRun) noteAllHeld(w int) {
+	for _, j := range r.jobs {
+		if j.arrivedAt == 0 || j.ended {
+			continue
+		}
+		for i := range j.tasks {
+			if t := &j.tasks[i]; t.starts == 0 {
+				r.noteHeld(t, w)
 			}
 		}
-		*since = notFree
 	}
 }
