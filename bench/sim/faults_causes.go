@@ -70,9 +70,10 @@ type faultAttempt struct {
 	sent    time.Duration
 	session int // of the job's client, as known to the frontend
 	started bool
-	isCopy  bool // the frontend may have another attempt at the task
-	isSpare bool // sent as spare
-	ended   bool // failed by itself, or was stopped with a cause
+	isCopy  bool          // the frontend may have another attempt at the task
+	adopter *frontendNode // the last frontend that claimed the attempt and heard of its run; nil: none
+	isSpare bool          // sent as spare
+	ended   bool          // failed by itself, or was stopped with a cause
 
 	arrivedAt, startedAt time.Duration // at the worker; 0: not yet
 	hasEnded             bool          // the run
@@ -138,7 +139,8 @@ func (r *faultRun) isStranded(j *faultJob, t *faultTask, f *frontendNode, since 
 }
 
 // noteAttempts notes the attempts, kills and restamps of a frontend's step.
-func (r *faultRun) noteAttempts(f *frontendNode, _ frontend.Event) {
+func (r *faultRun) noteAttempts(f *frontendNode, ev frontend.Event) {
+	r.noteAdoptions(f, ev)
 	for _, a := range f.acts {
 		s, ok := a.(frontend.Send)
 		if !ok {
@@ -168,6 +170,22 @@ func (r *faultRun) noteAttempts(f *frontendNode, _ frontend.Event) {
 		case probe.Restamp:
 			if r.workers[s.Worker].ignoresRestamp {
 				r.stats.Seen["restamps in vain"]++
+			}
+		}
+	}
+}
+
+// noteAdoptions notes attempts of other frontends that f has claimed and that are said to run. f may copy such an
+// attempt, as f copies its own late attempts.
+func (r *faultRun) noteAdoptions(f *frontendNode, ev frontend.Event) {
+	frame, ok := ev.(frontend.Frame)
+	if !ok {
+		return
+	}
+	for _, m := range frame.Msgs {
+		if m, ok := m.(probe.Started); ok {
+			if x := r.attempts[m.Attempt]; x != nil && x.f != f {
+				x.adopter = f
 			}
 		}
 	}
@@ -208,7 +226,8 @@ func (r *faultRun) checkRestart(j *faultJob, t *faultTask, s *worker.Start) {
 		if x == current || !x.started || x.ended || r.harmOf(x) != nil {
 			continue
 		}
-		if !twice && x.f == current.f && (x.isCopy || current.isCopy) { // the two attempts are a task and its copy
+		isPair := x.isCopy || current.isCopy // a task and its copy
+		if !twice && isPair && (x.f == current.f || x.adopter == current.f) {
 			twice = true
 			continue
 		}
@@ -334,6 +353,11 @@ func (r *faultRun) checkRefusal(f *frontendNode, j *faultJob, err *frontend.Refu
 	if !strings.Contains(err.Message, "for its first task to start") ||
 		f.frontendCore().Quota(j.spec.Tenant).All != tenants.Unlimited {
 		return // or the tenant may not use the free room
+	}
+	if slices.ContainsFunc(r.jobs, func(o *faultJob) bool {
+		return o.owner == f && !o.ended && o.spec.Tenant == j.spec.Tenant && !o.spec.Policy.Resample
+	}) {
+		return // a job of such a policy waits for the workers that the job asked first, beside any idle worker
 	}
 	heard := r.now - r.net.ping - 50*time.Millisecond
 	for _, w := range r.workers {
