@@ -172,14 +172,13 @@ func (c *ledger) launchAttempt(a *attempt, t *task, w *worker, res probe.ResID, 
 // noteSampled sets sampledAt as t goes to a worker: the time when the group asked for places. If t could not be placed
 // yet at that time, or came back later, sampledAt is the time from which t could be placed.
 func (t *task) noteSampled(now time.Time) {
-	if !t.sampledAt.IsZero() { // the task came back from a worker
-		return
-	}
-	if t.placesAskedAt = t.group.sampledAt; t.placesAskedAt.IsZero() {
-		t.placesAskedAt = now
-	}
-	if t.sampledAt = t.placesAskedAt; t.placeableSince.After(t.sampledAt) {
-		t.sampledAt = t.placeableSince
+	if t.sampledAt.IsZero() { // otherwise a worker has handed t back, which does not count as an attempt
+		if t.placesAskedAt = t.group.sampledAt; t.placesAskedAt.IsZero() {
+			t.placesAskedAt = now
+		}
+		if t.sampledAt = t.placesAskedAt; t.placeableSince.After(t.sampledAt) {
+			t.sampledAt = t.placeableSince
+		}
 	}
 	if t.againAt.After(t.sampledAt) {
 		t.sampledAt = t.againAt

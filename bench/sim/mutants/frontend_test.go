@@ -112,6 +112,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"case t.state == blocked && !j.mustBlock(t):", "case false:",
 	},
 	{
+		"a task is sampled no earlier than it could go again", "task.noteSampled",
+		"t.againAt.After(t.sampledAt)", "false",
+	},
+	{
 		"inputs made again release no task that runs", "jobs.resumeFreed",
 		"if t.state != blocked {", "if t.freedAt = now; t.state != blocked {",
 	},
