@@ -57,8 +57,8 @@ type benchCmd struct {
 	TraceMaxTasks  int           `default:"100" placeholder:"N" group:"load" help:"Most maps, and most reduces, of a job; the rest are left out. Default ${default}."`
 	TraceVariation float64       `placeholder:"N" group:"load" help:"Spread of durations within a job: sigma of a log-normal factor, 0 to 5. Default 0."`
 
-	JSON string `name:"json" placeholder:"FILE" help:"Write all measurements to this file. Default: none."`
-	HTML string `name:"html" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
+	JSON jsonFile `name:"json" placeholder:"FILE" help:"Write all measurements as JSON to this file. ${jsonFile}"`
+	HTML string   `name:"html" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
 
 	secretFlags
 }
@@ -118,16 +118,16 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 		o.TLSDir, o.Plain = keys[0], true
 	}
 	// Fail before the run, which takes minutes, if a report cannot be written.
-	write, err := createReports([]report[*bench.Document]{{"json", c.JSON, bench.WriteJSON},
-		{"html", c.HTML, bench.WriteHTML}})
+	write, text, err := createReports(out.out, jsonReport(c.JSON, bench.WriteJSON),
+		report[*bench.Document]{"html", c.HTML, bench.WriteHTML})
 	if err != nil {
 		return err
 	}
 	wserve.RaiseFileLimit(65_536)
 	meta := bench.NewMeta(append([]string{"phoebe"}, line.Args...), o.Seed, time.Now())
 	meta.Watch(ctx)
-	if text := meta.CPUBefore.Busy(meta.Machine.CPUs); text != "" && len(c.Connect)+len(c.Against) == 0 {
-		fmt.Fprintf(out.err, "phoebe: warning: just now %s: figures will be worse\n", text)
+	if load := meta.CPUBefore.Busy(meta.Machine.CPUs); load != "" && len(c.Connect)+len(c.Against) == 0 {
+		fmt.Fprintf(out.err, "phoebe: warning: just now %s: figures will be worse\n", load)
 	}
 	measure := live.Run
 	if c.What == "noop" {
@@ -154,7 +154,7 @@ func (c *benchCmd) Run(ctx context.Context, line *kong.Context, out *streams) er
 	}
 	meta.Settings, meta.LoadAfter = doc.Meta.Settings, bench.LoadAverage()
 	doc.Meta = meta
-	return errors.Join(bench.WriteTable(out.out, doc), write(doc), err)
+	return errors.Join(bench.WriteTable(text, doc), write(doc), err)
 }
 
 // compareFiles prints how the later of two files of --json differs from the earlier.

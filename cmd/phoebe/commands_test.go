@@ -294,6 +294,8 @@ func TestUsage(t *testing.T) {
 		{"no top", []string{"top", "--connect", "127.0.0.1:1", "--retry-for", "200ms"}, 3,
 			[]string{"127.0.0.1:1", "refused"}},
 		{"explain nothing", []string{"explain"}, 2, []string{"<job>", "phoebe explain --help"}},
+		{"explain --json JOB", []string{"explain", "--json", "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, 2,
+			[]string{"<job>", `--json took "01ARZ3NDEKTSV4RRFFQ69G5FAV" as its file: write --json -`}},
 		{"explain task", []string{"explain", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "first"}, 2, []string{"first"}},
 		{"file", []string{"run", "--function", "echo", "--file", "http://h/f"}, 2,
 			[]string{"--file", "http://h/f", "sha256sum"}},

@@ -161,6 +161,8 @@ func valueFormat(flag *kong.Flag) string {
 		return "a time with its unit, such as 500ms, 3s or 1m30s"
 	case typ == sizeType:
 		return "a number of bytes, such as 65536, 64KiB, 16MiB or 2GiB"
+	case typ == reflect.TypeFor[jsonFile]():
+		return "the name of a file, or - for standard output"
 	case typ == reflect.TypeFor[weights]():
 		return "tenants and their shares, such as {web: 3, batch: 1}"
 	}

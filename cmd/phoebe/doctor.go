@@ -3,7 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,7 +20,7 @@ import (
 )
 
 type doctorCmd struct {
-	JSON bool `name:"json" help:"Print the findings as JSON. Default: text."`
+	JSON jsonFile `name:"json" placeholder:"FILE" help:"Write the findings as JSON to this file. ${jsonFile}"`
 
 	fleetFlags
 }
@@ -46,6 +46,10 @@ type finding struct {
 
 // Run asks the frontends, and prints the findings.
 func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	write, text, err := createReports(out.out, jsonReport(c.JSON, writeDocument[[]finding]))
+	if err != nil {
+		return err
+	}
 	findings := c.checkOwnKeys()
 	answers, err := c.askFleet(ctx, log, client.ClusterQuery{})
 	asked := c.Connect
@@ -65,7 +69,9 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	}
 	findings = append(findings, diagnoseFleet(answers)...)
 	findings = append(findings, findClosedPorts(ctx, c.RetryFor, answers)...)
-	if err := c.printFindings(out.out, answers, findings); err != nil {
+	err = errors.Join(printFindings(text, answers, findings),
+		write(slices.Concat([]finding{}, findings))) // JSON [] without findings, not null
+	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(findings, func(f finding) bool { return !f.Note }) {
@@ -116,12 +122,7 @@ func keyFindings(where string, flaws []identity.Flaw) (findings []finding) {
 }
 
 // printFindings prints the findings, and how many frontends and workers were seen.
-func (c *doctorCmd) printFindings(w io.Writer, answers []answer, findings []finding) error {
-	if c.JSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(slices.Concat([]finding{}, findings)) // JSON [] without findings, not null
-	}
+func printFindings(w io.Writer, answers []answer, findings []finding) error {
 	for _, f := range findings {
 		kind := "problem"
 		if f.Note {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -11,9 +10,9 @@ import (
 )
 
 type explainCmd struct {
-	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect, and all frontends known there."`
-	Task   *int   `arg:"" optional:"" help:"Number of a task, from 0. Default: all."`
-	JSON   bool   `name:"json" help:"Print the decisions as JSON. Default: text."`
+	Handle string   `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect, and all frontends known there."`
+	Task   *int     `arg:"" optional:"" help:"Number of a task, from 0. Default: all."`
+	JSON   jsonFile `name:"json" placeholder:"FILE" help:"Write the decisions as JSON to this file. ${jsonFile}"`
 
 	clientFlags
 }
@@ -45,6 +44,10 @@ func (c *explainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 			return usageError(fmt.Errorf("task %d: tasks are numbered from 0", task))
 		}
 	}
+	write, text, err := createReports(out.out, jsonReport(c.JSON, writeDocument[explanationJSON]))
+	if err != nil {
+		return err
+	}
 	h, x, err := askOwner(ctx, &c.clientFlags, log, "explain", c.Handle,
 		func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Explanation, error) {
 			return cl.Explain(ctx, h, task)
@@ -52,18 +55,13 @@ func (c *explainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		e := json.NewEncoder(out.out)
-		e.SetIndent("", "  ")
-		return e.Encode(explanationOf(h.Job, x))
-	}
-	fmt.Fprintf(out.out, "job %s, placed by %s\n", h.Job, quoteUnprintable([]byte(x.Frontend)))
+	fmt.Fprintf(text, "job %s, placed by %s\n", h.Job, quoteUnprintable([]byte(x.Frontend)))
 	for i := range x.Decisions {
-		if _, err := fmt.Fprintf(out.out, "\n%s\n", decisionText(&x.Decisions[i])); err != nil {
+		if _, err := fmt.Fprintf(text, "\n%s\n", decisionText(&x.Decisions[i])); err != nil {
 			return err
 		}
 	}
-	return nil
+	return write(explanationOf(h.Job, x))
 }
 
 // decisionText returns the text of a decision. Names of workers with unprintable characters are quoted, because a name

@@ -47,7 +47,7 @@ type decisions struct {
 // explainJob runs phoebe explain --json.
 func explainJob(t *testing.T, args ...string) (d decisions) {
 	t.Helper()
-	s := runPhoebe(t, append([]string{"explain", "--json"}, args...)...).wantExit(t, 0)
+	s := runPhoebe(t, append([]string{"explain", "--json", "-"}, args...)...).wantExit(t, 0)
 	if err := json.Unmarshal([]byte(s.out), &d); err != nil {
 		t.Fatalf("%v in %q", err, s.out)
 	}

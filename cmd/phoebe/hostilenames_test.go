@@ -36,7 +36,7 @@ func TestHostileNames(t *testing.T) {
 		run(0, args...)
 	}
 	run(3, "run", "--function", "nowhere", "--hosts", name)
-	for _, args := range [][]string{{"status", "--json"}, {"explain", "--json", job}} {
+	for _, args := range [][]string{{"status", "--json"}, {"explain", job, "--json"}} {
 		if s := run(0, args...); !strings.Contains(s.out, `w\u001b]0;title\u0007\u009b2J\nworker-9\u202e`) {
 			t.Errorf("phoebe %q changed the name: %s", args, s.out)
 		}

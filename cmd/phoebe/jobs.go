@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,7 +23,7 @@ type jobsCmd struct {
 	Slower    time.Duration `placeholder:"D" help:"Only jobs that took, or have taken so far, at least D. Default: any."`
 	Since     time.Duration `placeholder:"D" help:"Only jobs of the last D, by this machine's clock. Default: any."`
 	Most      int           `default:"20" placeholder:"N" help:"How many to show. Default ${default}."`
-	JSON      bool          `name:"json" help:"Print each job as a line of JSON. Default: a table."`
+	JSON      jsonFile      `name:"json" placeholder:"FILE" help:"Write each job as a line of JSON to this file. ${jsonFile}"`
 
 	fleetFlags
 }
@@ -49,6 +49,10 @@ stderr.`
 func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if c.Most < 0 || c.Slower < 0 || c.Since < 0 {
 		return usageError(fmt.Errorf("--most, --slower and --since must not be negative"))
+	}
+	write, text, err := createReports(out.out, jsonReport(c.JSON, writeLines[jobJSON]))
+	if err != nil {
+		return err
 	}
 	cl, err := c.newClient(log, c.Connect)
 	if err != nil {
@@ -86,16 +90,11 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 	}
 	nameSilent(out.err, reports)
 	nameFleeting(out.err, all)
-	if c.JSON {
-		e := json.NewEncoder(out.out)
-		for i := range all {
-			if err := e.Encode(jobOf(&all[i])); err != nil {
-				return err
-			}
-		}
-		return nil
+	lines := make([]jobJSON, len(all))
+	for i := range all {
+		lines[i] = jobOf(&all[i])
 	}
-	return printJobs(out.out, all)
+	return errors.Join(printJobs(text, all), write(lines))
 }
 
 // nameSilent prints the frontends that have not answered.

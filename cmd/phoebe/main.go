@@ -142,6 +142,7 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 		var p *kong.ParseError
 		if errors.As(err, &p) && p.Context != nil && p.Context.Selected() != nil {
 			c.printSources(stderr, p.Context, err)
+			fmt.Fprint(stderr, jsonHint(p.Context))
 			fmt.Fprintf(stderr, "See phoebe %s --help.\n", p.Context.Selected().Path())
 		} else {
 			fmt.Fprintln(stderr, "See phoebe --help.")
@@ -198,7 +199,7 @@ func newParser(c *cli, stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.ExplicitGroups([]kong.Group{{Key: "load", Title: "Flags of bench load:"},
 			{Key: "job", Title: "Flags for the job:"}}),
 		kong.Vars{"policy": frontend.Policies[0].Name, "policies": strings.Join(policyNames(), ", "),
-			"simPolicies": strings.Join(sim.PolicyNames(), ", ")},
+			"jsonFile": jsonFileHelp, "simPolicies": strings.Join(sim.PolicyNames(), ", ")},
 		kong.TypeMapper(sizeType, sizeMapper{}),
 		kong.KindMapper(reflect.String, kong.MapperFunc(decodeText)),
 	)

@@ -28,7 +28,8 @@ func TestReports(t *testing.T) {
 		return err
 	}
 	create := func(name string) (func(string) error, error) {
-		return createReports([]report[string]{{"json", name, as}, {"html", "", as}})
+		write, _, err := createReports(io.Discard, report[string]{"json", name, as}, report[string]{"html", "", as})
+		return write, err
 	}
 	write, err := create(name)
 	if err != nil {

@@ -96,7 +96,7 @@ type jobFlags struct {
 type runCmd struct {
 	Job     string   `placeholder:"FILE" help:"YAML or JSON file with the job, in place of the flags for the job; - is standard input. Default: none."`
 	Command []string `arg:"" optional:"" help:"Program and arguments to run as a process in each task, after --. Needs workers with --allow-exec."`
-	JSON    bool     `name:"json" help:"Print each outcome as a line of JSON. Default: tab-separated text."`
+	JSON    jsonFile `name:"json" placeholder:"FILE" help:"Write each outcome as a line of JSON to this file. ${jsonFile}"`
 	Output  string   `placeholder:"DIR" help:"Folder for the results, of any size: the result of task 0 becomes the file 0. Results too large for an outcome need workers with --cache-dir. Default: none, results are printed."`
 
 	jobFlags
@@ -168,24 +168,46 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 			return usageError(fmt.Errorf("--output: %w", err))
 		}
 	}
-	began := time.Now()
+	if err := checkReport(string(c.JSON)); err != nil {
+		return usageError(fmt.Errorf("--json: %w", err))
+	}
+	t := tally{total: len(job.Tasks), began: time.Now()}
 	running, err := cl.Submit(ctx, job)
 	if err != nil {
-		err = withExecHint(err)
-		return jobError(ctx, err)
+		return jobError(ctx, withExecHint(err))
 	}
+	if c.JSON == "" {
+		return c.followJob(ctx, cl, running, &t, out, func(o *client.Outcome, file string) error {
+			return printText(out.out, o, file)
+		})
+	}
+	var ended error // how the job ended: the file gets the outcomes in each case
+	err = writeReport(out.out, string(c.JSON), func(w io.Writer) (broken error) {
+		ended = c.followJob(ctx, cl, running, &t, out, func(o *client.Outcome, file string) error {
+			if broken = printJSON(w, o, file); broken == nil && c.JSON != stdoutName {
+				broken = printText(out.out, o, file)
+			}
+			return broken
+		})
+		return broken
+	})
+	if err != nil {
+		return fmt.Errorf("--json: %w", err)
+	}
+	return ended
+}
+
+// followJob prints each outcome of a job when the task has ended. The error says how the job ended.
+func (c *runCmd) followJob(ctx context.Context, cl *client.Client, running *client.Running, t *tally, out *streams,
+	print func(o *client.Outcome, file string) error) error {
 	fmt.Fprintf(out.err, "job %s\n", handleText(running.Handle()))
 	progress := bench.NewProgress(os.Stderr)
 	defer progress.Clear()
-	t, tooLarge := tally{total: len(job.Tasks)}, false
-	print := printText
-	if c.JSON {
-		print = printJSON
-	}
+	tooLarge := false
 	for o, err := range running.Results() {
 		if o.Task < 0 {
 			progress.Clear()
-			fmt.Fprintf(out.err, "%s in %v\n", t.summaryLine(), time.Since(began).Round(10*time.Microsecond))
+			fmt.Fprintln(out.err, t.summaryLine())
 			return jobError(ctx, err)
 		}
 		file := ""
@@ -196,17 +218,17 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 		}
 		t.countOutcome(&o)
 		progress.Clear()
-		if err := print(out.out, &o, file); err != nil {
+		if err := print(&o, file); err != nil {
 			return err
 		}
 		if failed, ok := errors.AsType[*client.TaskError](o.Err); ok && failed.Reason == client.ResultTooLarge &&
 			c.Output == "" {
 			tooLarge = true
 		}
-		progress.Set("%s", t.progressBar(time.Since(began)))
+		progress.Set("%s", t.progressBar())
 	}
 	progress.Clear()
-	fmt.Fprintf(out.err, "%s in %v\n", t.summaryLine(), time.Since(began).Round(10*time.Microsecond))
+	fmt.Fprintln(out.err, t.summaryLine())
 	if tooLarge {
 		fmt.Fprintln(out.err, "results of any size become files with --output DIR")
 	}
@@ -426,6 +448,7 @@ func parseFiles(texts []string) ([]client.File, error) {
 type tally struct {
 	total, results, failed int
 	cut                    int // tasks cancelled or past the deadline
+	began                  time.Time
 }
 
 // countOutcome counts an outcome.
@@ -441,13 +464,13 @@ func (t *tally) countOutcome(o *client.Outcome) {
 }
 
 // progressBar returns a line for the terminal.
-func (t *tally) progressBar(elapsed time.Duration) string {
+func (t *tally) progressBar() string {
 	const width = 30
 	done := t.results + t.failed + t.cut
 	full := width * done / t.total
 	return fmt.Sprintf("[%s%s] %d of %d tasks, %d failed, %v", strings.Repeat("#", full),
 		strings.Repeat(".", width-full), done, t.total,
-		t.failed, elapsed.Round(100*time.Millisecond))
+		t.failed, time.Since(t.began).Round(100*time.Millisecond))
 }
 
 // summaryLine returns the last line, for stderr.
@@ -459,7 +482,7 @@ func (t *tally) summaryLine() string {
 	if t.cut > 0 {
 		s += fmt.Sprintf(", %d were cancelled or past the deadline", t.cut)
 	}
-	return s
+	return fmt.Sprintf("%s in %v", s, time.Since(t.began).Round(10*time.Microsecond))
 }
 
 // outcomeWord returns result, failed, cancelled or deadline-exceeded.

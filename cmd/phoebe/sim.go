@@ -110,8 +110,8 @@ type simRunCmd struct {
 	TraceMaxTasks  int           `default:"1000" placeholder:"N" help:"Most maps, and most reduces, of a job; the rest are left out. Default ${default}."`
 	TraceVariation float64       `placeholder:"N" help:"Spread of durations within a job: sigma of a log-normal factor, 0 to 5. Default 0."`
 
-	JSON string `name:"json" placeholder:"FILE" help:"Write all measurements to this file. Default: none."`
-	HTML string `name:"html" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
+	JSON jsonFile `name:"json" placeholder:"FILE" help:"Write all measurements as JSON to this file. ${jsonFile}"`
+	HTML string   `name:"html" placeholder:"FILE" help:"Write a report with plots to this file. Default: none."`
 }
 
 // Run simulates, and prints a table.
@@ -120,8 +120,8 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	if err != nil {
 		return usageError(err)
 	}
-	write, err := createReports([]report[*bench.SimDocument]{{"json", c.JSON, bench.WriteSimJSON},
-		{"html", c.HTML, bench.WriteSimHTML}})
+	write, text, err := createReports(out.out, jsonReport(c.JSON, bench.WriteSimJSON),
+		report[*bench.SimDocument]{"html", c.HTML, bench.WriteSimHTML})
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (c *simRunCmd) Run(ctx context.Context, line *kong.Context, out *streams) e
 	for _, r := range results {
 		doc.Runs = append(doc.Runs, r.SimRun)
 	}
-	return errors.Join(bench.WriteSimTable(out.out, doc), write(doc), err)
+	return errors.Join(bench.WriteSimTable(text, doc), write(doc), err)
 }
 
 // makeSweep returns the sweep that the flags describe. line tells which flags were given.

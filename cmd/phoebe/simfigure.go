@@ -18,8 +18,8 @@ type simFigureCmd struct {
 	Seed  uint64 `default:"1" placeholder:"N" help:"Seed of the first run; further runs take the seeds that follow. Default ${default}."`
 	Seeds int    `placeholder:"N" help:"Number of runs of everything, each with its own jobs. Default: the figure's own number."`
 
-	JSON string `name:"json" placeholder:"FILE" help:"Write all measurements to this file. Default: none."`
-	HTML string `name:"html" placeholder:"FILE" help:"Write the plots to this file. Default: none."`
+	JSON jsonFile `name:"json" placeholder:"FILE" help:"Write all measurements as JSON to this file. ${jsonFile}"`
+	HTML string   `name:"html" placeholder:"FILE" help:"Write the plots to this file. Default: none."`
 }
 
 // Help returns the text below the usage line.
@@ -60,9 +60,9 @@ func (c *simFigureCmd) Run(ctx context.Context, out *streams) error {
 	if c.Scale == "full" {
 		options.Scale = sim.FullScale
 	}
-	write, err := createReports([]report[[]*sim.FigureResult]{
-		{"json", c.JSON, sim.WriteFiguresJSON}, {"html", c.HTML, sim.WriteFiguresHTML},
-	})
+	write, text, err := createReports(out.out,
+		jsonReport(c.JSON, sim.WriteFiguresJSON),
+		report[[]*sim.FigureResult]{"html", c.HTML, sim.WriteFiguresHTML})
 	if err != nil {
 		return err
 	}
@@ -87,9 +87,9 @@ func (c *simFigureCmd) Run(ctx context.Context, out *streams) error {
 			return errors.Join(write(results), exit)
 		}
 		if i > 0 {
-			fmt.Fprintln(out.out)
+			fmt.Fprintln(text)
 		}
-		if err := result.WriteText(out.out); err != nil {
+		if err := result.WriteText(text); err != nil {
 			return err
 		}
 		results = append(results, result)

@@ -19,8 +19,8 @@ type simGridCmd struct {
 	Seed   uint64          `default:"1" placeholder:"N" help:"Seed of the first run; further runs take the seeds that follow. Default ${default}."`
 	Seeds  int             `default:"1" placeholder:"N" help:"Number of runs of everything, each with its own jobs. Default ${default}."`
 
-	JSON    string `name:"json" placeholder:"FILE" help:"Write the numbers to this file. Default: none."`
-	Against string `placeholder:"FILE" help:"Print how much the numbers differ, in %, from the numbers in this file of --json. Default: none."`
+	JSON    jsonFile `name:"json" placeholder:"FILE" help:"Write the numbers as JSON to this file. ${jsonFile}"`
+	Against string   `placeholder:"FILE" help:"Print how much the numbers differ, in %, from the numbers in this file of --json. Default: none."`
 }
 
 // Help returns the text below the usage line.
@@ -66,7 +66,7 @@ func (c *simGridCmd) Run(ctx context.Context, out *streams) error {
 			return usageError(fmt.Errorf("--against %s: %w", c.Against, err))
 		}
 	}
-	write, err := createReports([]report[[]sim.GridCell]{{"json", c.JSON, sim.WriteGridJSON}})
+	write, text, err := createReports(out.out, jsonReport(c.JSON, sim.WriteGridJSON))
 	if err != nil {
 		return err
 	}
@@ -81,5 +81,5 @@ func (c *simGridCmd) Run(ctx context.Context, out *streams) error {
 		}
 		return err
 	}
-	return errors.Join(sim.WriteGridText(out.out, cells, baseline), write(cells))
+	return errors.Join(sim.WriteGridText(text, cells, baseline), write(cells))
 }

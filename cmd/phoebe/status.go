@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,8 +18,8 @@ import (
 )
 
 type statusCmd struct {
-	JSON     bool `name:"json" help:"Print each frontend's answer as JSON. Default: tables."`
-	Matrices bool `help:"Also print each frontend's wait matrix of each worker. Default: the smallest and the largest wait only."`
+	JSON     jsonFile `name:"json" placeholder:"FILE" help:"Write each frontend's answer as JSON to this file. ${jsonFile}"`
+	Matrices bool     `help:"Also print each frontend's wait matrix of each worker. Default: the smallest and the largest wait only."`
 
 	fleetFlags
 }
@@ -137,6 +136,10 @@ type workerJSON struct {
 
 // Run asks all frontends, and prints their answers.
 func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	write, text, err := createReports(out.out, jsonReport(c.JSON, writeDocument[[]statusJSON]))
+	if err != nil {
+		return err
+	}
 	answers, err := c.askFleet(ctx, log, client.ClusterQuery{})
 	if err != nil {
 		return err
@@ -149,10 +152,8 @@ func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 			all = append(all, statusOf(a.connect, a.cluster))
 		}
 	}
-	if c.JSON {
-		e := json.NewEncoder(out.out)
-		e.SetIndent("", "  ")
-		return e.Encode(all)
+	if err := write(all); err != nil {
+		return err
 	}
 	for i := range all {
 		warning := strings.Split(all[i].Warning, "\n") // may name a flaw of a file on each line
@@ -160,10 +161,10 @@ func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		quoteStrings(reflect.ValueOf(&all[i]))
 		all[i].Warning = strings.Join(warning, "\n")
 	}
-	if err := printStatus(out.out, all, sumMinutes(answers)); err != nil || !c.Matrices {
+	if err := printStatus(text, all, sumMinutes(answers)); err != nil || !c.Matrices {
 		return err
 	}
-	return printMatrices(out.out, all)
+	return printMatrices(text, all)
 }
 
 // statusOf converts a frontend's answer to JSON.

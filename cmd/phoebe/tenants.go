@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,7 +14,7 @@ import (
 )
 
 type tenantsCmd struct {
-	JSON bool `name:"json" help:"Print each frontend's answer as JSON. Default: a table."`
+	JSON jsonFile `name:"json" placeholder:"FILE" help:"Write each line of a frontend as a line of JSON to this file. ${jsonFile}"`
 
 	fleetFlags
 }
@@ -64,6 +64,10 @@ type tenantJSON struct {
 
 // Run asks all frontends, and prints their answers.
 func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
+	write, text, err := createReports(out.out, jsonReport(c.JSON, writeLines[tenantJSON]))
+	if err != nil {
+		return err
+	}
 	answers, err := c.askFleet(ctx, log, client.ClusterQuery{Tenants: true})
 	if err != nil {
 		return err
@@ -86,18 +90,8 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 				tenantJSON{Frontend: a.cluster.Frontend, Others: true, LastMinute: minuteOf(m), minute: m})
 		}
 	}
-	if c.JSON {
-		e := json.NewEncoder(out.out)
-		for _, list := range tenantLines(byTenant, others) {
-			for _, t := range list {
-				if err := e.Encode(t); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	return printTenants(out.out, tenantLines(byTenant, others))
+	lines := tenantLines(byTenant, others)
+	return errors.Join(write(slices.Concat(lines...)), printTenants(text, lines))
 }
 
 // tenantLines returns the lines of each tenant, in the order of names. The last lines are others: the sums of all

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,14 +14,13 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/probe/units"
-	"github.com/phoebe-sched/phoebe/probe/whole"
 )
 
 type traceCmd struct {
-	Handle string `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect, and all frontends known there."`
-	Most   int    `default:"20" placeholder:"N" help:"How many tasks to show: the last to end. Default ${default}."`
-	JSON   bool   `name:"json" help:"Print the job, then each task that has ended, then each attempt under way, as a line of JSON. Default: text."`
-	Chrome string `placeholder:"FILE" help:"Write all tasks to this file as trace events, for https://ui.perfetto.dev. Default: none."`
+	Handle string   `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect, and all frontends known there."`
+	Most   int      `default:"20" placeholder:"N" help:"How many tasks to show: the last to end. Default ${default}."`
+	JSON   jsonFile `name:"json" placeholder:"FILE" help:"Write the job, then each task that has ended, then each attempt under way, as a line of JSON to this file. ${jsonFile}"`
+	Chrome string   `placeholder:"FILE" help:"Write all tasks to this file as trace events, for https://ui.perfetto.dev. Default: none."`
 
 	clientFlags
 }
@@ -64,6 +64,11 @@ func (c *traceCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 	if c.Most < 0 {
 		return usageError(fmt.Errorf("--most is %d: it must not be negative", c.Most))
 	}
+	write, text, err := createReports(out.out, jsonReport(c.JSON, writeTraceJSON),
+		report[*client.Trace]{"chrome", c.Chrome, writeChrome})
+	if err != nil {
+		return err
+	}
 	_, all, err := askOwner(ctx, &c.clientFlags, log, "trace", c.Handle,
 		func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Trace, error) {
 			all, err := cl.Trace(ctx, h.Job, 0, 0)
@@ -78,15 +83,7 @@ func (c *traceCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 		return err
 	}
 	nameSilent(out.err, all.Frontends)
-	if c.Chrome != "" {
-		if err := whole.Write(c.Chrome, 0o666, func(w io.Writer) error { return writeChrome(w, all) }); err != nil {
-			return fmt.Errorf("write --chrome: %w", err)
-		}
-	}
-	if c.JSON {
-		return printTraceJSON(out.out, all)
-	}
-	return printTrace(out.out, all, c.Most)
+	return errors.Join(printTrace(text, all, c.Most), write(all))
 }
 
 // printTrace prints a trace as text, with the last most tasks.
@@ -249,8 +246,8 @@ type underWayJSON struct {
 	StartedMicros int64  `json:"started_us,omitempty"`
 }
 
-// printTraceJSON prints the job, each ended task, and each attempt under way, as lines of JSON.
-func printTraceJSON(w io.Writer, x *client.Trace) error {
+// writeTraceJSON writes the job, each ended task, and each attempt under way, as lines of JSON.
+func writeTraceJSON(w io.Writer, x *client.Trace) error {
 	e := json.NewEncoder(w)
 	if err := e.Encode(jobOf(&x.Job)); err != nil {
 		return err
