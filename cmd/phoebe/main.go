@@ -66,7 +66,7 @@ type cli struct {
 	Status     statusCmd     `cmd:"" help:"Show frontends, their workers, queues and links."`
 	UI         uiCmd         `cmd:"" name:"ui" help:"Serve the web page of a cluster."`
 	Doctor     doctorCmd     `cmd:"" help:"Find problems of a fleet, and say what to do."`
-	Ready      readyCmd      `cmd:"" help:"Ask the admin port of a frontend or worker whether the process is ready."`
+	Ready      readyCmd      `cmd:"" help:"Ask frontends, or an admin port, whether the process is ready."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a job."`
 	Drain      drainCmd      `cmd:"" help:"Have a worker end its tasks and exit."`
 	Explain    explainCmd    `cmd:"" help:"Show where a job's tasks were placed, and why."`
@@ -174,7 +174,7 @@ func runCommand(args []string, stdout, stderr io.Writer) (code int) {
 		var refused *client.RefusedError
 		var late *client.LateRefusalError
 		if exit.code == exitUnavailable && !errors.As(err, &refused) && !errors.As(err, &late) &&
-			hasFlag(command.Selected(), "connect") {
+			hasFlag(command.Selected(), "connect") && c.Ready.Admin == "" {
 			fmt.Fprintln(stderr, cmp.Or(tlsHint(command.Selected()),
 				"Does a frontend run there? Name frontends with --connect, or start a cluster with phoebe dev."))
 		}
