@@ -155,8 +155,12 @@ func (c *devCmd) runFleet(ctx context.Context, out *streams, log *slog.Logger, f
 		keyFlags = " --tls-dir " + dir
 	}
 	f.printLocked("ready\n%s run --connect %s%s --function echo --payload hello\n", os.Args[0], connect, keyFlags)
-	<-ctx.Done()
-	return nil
+	page, err := pageClient(apis, &c.secretFlags, log)
+	if err != nil {
+		return err
+	}
+	c.Admin = "127.0.0.1:0" // of this process: the page outlives each frontend, and needs no certificate
+	return c.servePage(ctx, log, page, func(page string) { f.printLocked("page %s\n", page) })
 }
 
 // fleetKeys makes certificates for a fleet, and a secret for gossip unless --secret-file names a secret. It returns
@@ -305,6 +309,10 @@ func (f *fleet) keepRunning(ctx context.Context, m member) {
 	for ctx.Err() == nil {
 		cmd := exec.Command(m.args[0], m.args[1:]...)
 		cmd.Stderr = f.out.rawErr
+		var last lastBytes
+		if m.kind == "balancer" { // a balancer reports each state of each frontend
+			cmd.Stderr = &last
+		}
 		endWithParent(cmd)
 		began := time.Now()
 		if err := cmd.Start(); err != nil {
@@ -326,6 +334,9 @@ func (f *fleet) keepRunning(ctx context.Context, m member) {
 		if !drained() {
 			return
 		}
+		if cmd.ProcessState.ExitCode() > 0 { // the process has ended by itself: the reason is among its last lines
+			_, _ = f.out.err.Write(last)
+		}
 		f.log.Info("a process of the fleet has ended", "kind", m.kind, "address", m.addr, "err", err)
 		if time.Since(began) < time.Second {
 			select { // a process that ended at once would end at once again
@@ -334,6 +345,18 @@ func (f *fleet) keepRunning(ctx context.Context, m member) {
 			}
 		}
 	}
+}
+
+// lastBytes keeps the last lastKept bytes that are written.
+type lastBytes []byte
+
+const lastKept = 4 << 10
+
+// Write implements io.Writer.
+func (b *lastBytes) Write(p []byte) (int, error) {
+	*b = append(*b, p...)
+	*b = (*b)[max(len(*b)-lastKept, 0):]
+	return len(p), nil
 }
 
 // countLinks returns how many workers the frontend has links to.

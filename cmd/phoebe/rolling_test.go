@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,8 +55,8 @@ func TestFleet(t *testing.T) {
 	runPhoebe(t, "dev", "--fleet", "--order", "fifo").wantExit(t, 2, "PHOEBE_WORKER_ORDER")
 }
 
-// A rehearsal with mutual TLS, behind a balancer if one is installed. The balancer asks the admin ports by TLS, and
-// sends the clients' addresses.
+// A rehearsal with mutual TLS, behind a balancer if one is installed. The balancer asks the admin ports by TLS, sends
+// the clients' addresses, and prints nothing. The page needs no certificate.
 func TestFleetByTLS(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "audit")
@@ -71,6 +73,17 @@ func TestFleetByTLS(t *testing.T) {
 		}
 	}
 	runPhoebe(t, try...).wantExit(t, 0, "hello")
+	res, err := http.Get(p.awaitLines("page", 1)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if html, err := io.ReadAll(res.Body); res.StatusCode != http.StatusOK || !strings.Contains(string(html), "<html") {
+		t.Errorf("the page: %s %v %.100s", res.Status, err, html)
+	}
+	if all := p.errs.String(); strings.Contains(all, "[WARNING]") || strings.Contains(all, "[ALERT]") {
+		t.Errorf("the balancer is loud: %s", all)
+	}
 	p.sendSignal(syscall.SIGTERM)
 	if code := p.awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -79,6 +92,23 @@ func TestFleetByTLS(t *testing.T) {
 	if submit := regexp.MustCompile(`"what":"submit".*"from":"127\.0\.0\.1:`); err != nil || !submit.Match(text) {
 		t.Errorf("the job did not come from its client's address: %v\n%s", err, text)
 	}
+}
+
+// If the balancer does not start, its reason is printed.
+func TestFleetBalancerFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "haproxy"), []byte("#!/bin/sh\necho the port is taken >&2\nexit 1\n"),
+		0o700); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"dev", "--fleet", "--frontends", "1", "--workers", "1", "--frontend-port", "0"}
+	cmd := phoebeCommand(context.Background(), args...)
+	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+	p := startCommand(t, cmd, args)
+	p.awaitLog("the port is taken")
+	p.sendSignal(syscall.SIGTERM)
+	p.awaitEnd()
 }
 
 // rehearsal is a phoebe dev --fleet.

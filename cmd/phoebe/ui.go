@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -37,18 +38,23 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	if err != nil {
 		return usageError(err)
 	}
+	return c.servePage(ctx, log, page, func(page string) { fmt.Fprintf(out.out, "page %s\n", page) })
+}
+
+// servePage serves the web page at --admin until ctx ends. note gets the page's address.
+func (f *serviceFlags) servePage(ctx context.Context, log *slog.Logger, page *client.Client, note func(string)) error {
 	var peers trust
 	set := metrics.NewSet()
-	if err := peers.openAudit(c.AuditLog, set); err != nil {
-		return err
+	if err := peers.openAudit(f.AuditLog, set); err != nil {
+		return errors.Join(err, page.Close())
 	}
-	return c.runService(ctx, log, set, peers, service{
+	return f.runService(ctx, log, set, peers, service{
 		ready:    func() error { return nil },
 		failed:   func(ctx context.Context) error { <-ctx.Done(); return nil },
 		drain:    func(context.Context) error { return nil },
 		close:    func() error { return nil },
 		page:     page,
-		notePage: func(page string) { fmt.Fprintf(out.out, "page %s\n", page) },
+		notePage: note,
 	})
 }
 
