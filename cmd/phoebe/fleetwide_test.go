@@ -14,9 +14,20 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
 )
 
-// startBalancer forwards connections to addrs in turn, and returns its address.
+// startBalancer distributes connections among addrs, and returns its address: HAProxy, or without HAProxy a loop in the
+// test.
 func startBalancer(t *testing.T, addrs []string) string {
 	t.Helper()
+	if program := findHAProxy(); program != "" {
+		entry, servers := freeAddress(t), ""
+		for i, addr := range addrs {
+			servers += fmt.Sprintf(" server frontend-%d %s\n", i, addr)
+		}
+		startHAProxy(t, program, fmt.Sprintf("defaults\n mode tcp\n balance leastconn\n timeout connect 10s\n "+
+			"timeout client 10m\n timeout server 10m\nlisten phoebe\n bind %s\n%s", entry, servers))
+		return entry
+	}
+	t.Log("HAProxy is not installed: a loop in the test distributes the connections")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +82,7 @@ func TestFleetBehindABalancer(t *testing.T) {
 		run(command, "--only", "nobody").wantExit(t, 2, "nobody", "phoebe status lists the frontends")
 	}
 
-	countLastMinute(t, address, addrs, run)
+	countLastMinute(t, address, run)
 
 	// Only the frozen address is blamed, because each address has its own time to answer.
 	frozen, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,13 +120,15 @@ func TestFleetBehindABalancer(t *testing.T) {
 }
 
 // countLastMinute checks the counts of the last minute against the counts of a load generator, for four tenants.
-func countLastMinute(t *testing.T, address string, addrs []string, run func(...string) output) {
+func countLastMinute(t *testing.T, address string, run func(...string) output) {
 	t.Helper()
 	type counts struct{ Jobs, Tasks, Failed int }
 	did, all := map[string]counts{}, counts{}
 	for i, tenant := range []string{"ads", "news", "shop", "web"} {
-		c := newClient(t, address, addrs[i%2]) // both frontends get jobs
+		// The clients keep their connections, so the balancer gives both frontends clients.
+		clients := []*client.Client{newClient(t, address), newClient(t, address)}
 		for n := range 5 * (i + 1) {
+			c := clients[n%2]
 			tasks := slices.Repeat([]client.Task{{Function: "echo"}}, n%3+1)
 			failed := 0
 			if n%4 == 0 {

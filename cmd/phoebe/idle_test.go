@@ -14,31 +14,44 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 )
 
+// findHAProxy returns the path of HAProxy, or "" if the program is not installed.
+func findHAProxy() string {
+	for _, name := range []string{"haproxy", "/usr/sbin/haproxy"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// startHAProxy runs HAProxy with a configuration until the test ends.
+func startHAProxy(t *testing.T, program, conf string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lb := exec.Command(program, "-db", "-f", file)
+	if err := startWithTests(lb); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		lb.Process.Kill()
+		lb.Wait()
+	})
+}
+
 // A balancer cuts connections that are silent for less than a job takes. A submitted job is not affected: it does
 // not run again.
 func TestIdleConnectionsAreCut(t *testing.T) {
 	t.Parallel()
-	haproxy, err := exec.LookPath("haproxy")
-	if err != nil {
-		if haproxy, err = exec.LookPath("/usr/sbin/haproxy"); err != nil {
-			t.Skip("HAProxy is not installed")
-		}
+	program := findHAProxy()
+	if program == "" {
+		t.Skip("HAProxy is not installed")
 	}
 	dir, entry := t.TempDir(), freeAddress(t)
-	conf := filepath.Join(dir, "haproxy.cfg")
-	text := fmt.Sprintf(
-		"defaults\n mode tcp\n timeout connect 10s\n timeout client 400ms\n timeout server 400ms\nlisten phoebe\n bind %s\n server one %s\n", entry, startDev(t, "--allow-exec").frontends[0])
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	lb := exec.CommandContext(t.Context(), haproxy, "-db", "-f", conf)
-	if err := startWithTests(lb); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		lb.Process.Kill()
-		lb.Wait()
-	}()
+	startHAProxy(t, program, fmt.Sprintf(
+		"defaults\n mode tcp\n timeout connect 10s\n timeout client 400ms\n timeout server 400ms\nlisten phoebe\n bind %s\n server one %s\n", entry, startDev(t, "--allow-exec").frontends[0]))
 	c := newClient(t, entry)
 	waitUntil(t, func() error {
 		_, err := c.Cluster(t.Context())
