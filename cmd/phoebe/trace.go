@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -20,7 +21,7 @@ type traceCmd struct {
 	Handle string   `arg:"" name:"job" help:"The job: JOB@OWNER, as phoebe run prints, or JOB alone to ask every frontend in --connect, and all frontends known there."`
 	Most   int      `default:"20" placeholder:"N" help:"How many tasks to show: the last to end. Default ${default}."`
 	JSON   jsonFile `name:"json" placeholder:"FILE" help:"Write the job, then each task that has ended, then each attempt under way, as a line of JSON to this file. ${jsonFile}"`
-	Chrome string   `placeholder:"FILE" help:"Write all tasks to this file as trace events, for https://ui.perfetto.dev. Default: none."`
+	Chrome string   `placeholder:"FILE" help:"Write all tasks, also those under way, to this file as trace events, for https://ui.perfetto.dev. Default: none."`
 
 	clientFlags
 }
@@ -332,128 +333,166 @@ type chromeEvent struct {
 	Phase    string         `json:"ph"`
 	Process  int            `json:"pid"`
 	Thread   int            `json:"tid"`
-	At       float64        `json:"ts"`  // microseconds
-	Duration float64        `json:"dur"` // microseconds
+	At       float64        `json:"ts"`            // microseconds
+	Duration *float64       `json:"dur,omitempty"` // microseconds; nil: not a slice, or a slice without an end
 	Args     map[string]any `json:"args,omitempty"`
+}
+
+// chromeSpan is the time of a slice.
+type chromeSpan struct {
+	from, to time.Duration
+	isOpen   bool // the slice has no end, and to is not used
+}
+
+// widen extends the span to contain another span. The zero span is empty.
+func (s *chromeSpan) widen(by chromeSpan) {
+	if *s == (chromeSpan{}) {
+		*s = by
+		return
+	}
+	*s = chromeSpan{min(s.from, by.from), max(s.to, by.to), s.isOpen || by.isOpen}
+}
+
+// chromeWriter writes events, up to the first error.
+type chromeWriter struct {
+	w     io.Writer
+	began bool
+	err   error
+}
+
+// writeText writes a text between the events.
+func (c *chromeWriter) writeText(text string) {
+	if c.err == nil {
+		_, c.err = io.WriteString(c.w, text)
+	}
+}
+
+// writeEvent writes an event.
+func (c *chromeWriter) writeEvent(e chromeEvent) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		c.err = cmp.Or(c.err, err)
+		return
+	}
+	if c.began {
+		c.writeText(",\n")
+	}
+	c.began = true
+	c.writeText(string(b))
+}
+
+// nameProcess writes the name of a process.
+func (c *chromeWriter) nameProcess(process int, name string) {
+	c.writeEvent(chromeEvent{Name: "process_name", Phase: "M", Process: process, Args: map[string]any{"name": name}})
+}
+
+// writeSlice writes a slice. An open slice is a beginning without an end.
+func (c *chromeWriter) writeSlice(process, thread int, name string, s chromeSpan, args map[string]any) {
+	micros := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	e := chromeEvent{Name: name, Category: "task", Phase: "B", Process: process, Thread: thread, At: micros(s.from),
+		Args: args}
+	if !s.isOpen {
+		length := micros(max(s.to-s.from, 0))
+		e.Phase, e.Duration = "X", &length
+	}
+	c.writeEvent(e)
 }
 
 // writeChrome writes a trace for Perfetto and Chrome. Each worker is a process. Its threads are lanes: as many as
 // tasks of the job ran at the worker at the same time. The job itself is a process, too, with a thread for each
-// stage.
+// stage. Slices of attempts under way, and of their stages, have no end.
 func writeChrome(w io.Writer, x *client.Trace) error {
-	if _, err := io.WriteString(w, `{"displayTimeUnit":"ms","traceEvents":[`+"\n"); err != nil {
-		return err
-	}
-	first := true
-	write := func(e chromeEvent) error {
-		b, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		if !first {
-			b = append([]byte(",\n"), b...)
-		}
-		first = false
-		_, err = w.Write(b)
-		return err
-	}
-	micros := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-	slice := func(process, thread int, name string, from, to time.Duration, args map[string]any) error {
-		return write(chromeEvent{Name: name, Category: "task", Phase: "X", Process: process, Thread: thread,
-			At: micros(from), Duration: micros(max(to-from, 0)), Args: args})
-	}
-	nameProcess := func(process int, name string) error {
-		return write(chromeEvent{Name: "process_name", Phase: "M", Process: process,
-			Args: map[string]any{"name": name}})
-	}
+	c := &chromeWriter{w: w}
+	c.writeText(`{"displayTimeUnit":"ms","traceEvents":[` + "\n")
 	const job = 1
-	if err := nameProcess(job, "job "+x.Job.Handle.Job); err != nil {
-		return err
-	}
+	c.nameProcess(job, "job "+x.Job.Handle.Job)
 	blame := map[string]any{}
 	for _, p := range x.Job.Blame {
 		blame[p.Part+" us"] = p.Took.Microseconds()
 	}
-	if err := slice(job, 0, "job", 0, x.Job.Response, blame); err != nil {
-		return err
-	}
-	type span struct{ from, to time.Duration }
-	stages := make([]span, len(x.Stages))
+	c.writeSlice(job, 0, "job", chromeSpan{0, x.Job.Response, x.Job.Running}, blame)
+	stages := make([]chromeSpan, len(x.Stages))
 	var tried []chromeAttempt
 	for i := range x.Tasks {
 		k := &x.Tasks[i]
 		tried = append(tried, attemptsOf(k)...)
 		if k.Stage < len(stages) {
-			s := &stages[k.Stage]
-			if s.to == 0 || k.Released < s.from {
-				s.from = k.Released
-			}
-			s.to = max(s.to, k.Ends[client.MeasureDelivery])
+			stages[k.Stage].widen(chromeSpan{from: k.Released, to: k.Ends[client.MeasureDelivery]})
+		}
+	}
+	for i := range x.UnderWay {
+		a := &x.UnderWay[i]
+		from := cmp.Or(a.Sent, a.Started, x.Job.Response)
+		tried = append(tried, chromeAttempt{underWay: a, worker: a.Worker, span: chromeSpan{from: from, isOpen: true},
+			started: a.Started})
+		if a.Stage < len(stages) {
+			stages[a.Stage].widen(chromeSpan{from: from, isOpen: true})
 		}
 	}
 	for i, s := range stages {
-		if err := slice(job, i+1, "stage "+x.Stages[i].Name, s.from, s.to, nil); err != nil {
-			return err
+		if s != (chromeSpan{}) {
+			c.writeSlice(job, i+1, "stage "+x.Stages[i].Name, s, nil)
 		}
 	}
-	slices.SortStableFunc(tried, func(a, b chromeAttempt) int { return cmp.Compare(a.from, b.from) })
+	slices.SortStableFunc(tried, func(a, b chromeAttempt) int { return cmp.Compare(a.span.from, b.span.from) })
 	processes, lanes := map[string]int{}, map[string][]time.Duration{} // by worker: when each lane is free
 	for _, k := range tried {
 		process := processes[k.worker]
 		if process == 0 {
 			process = job + 1 + len(processes)
 			processes[k.worker] = process
-			if err := nameProcess(process, "worker "+k.worker); err != nil {
-				return err
-			}
+			c.nameProcess(process, "worker "+k.worker)
 		}
-		lane := slices.IndexFunc(lanes[k.worker], func(free time.Duration) bool { return free <= k.from })
+		lane := slices.IndexFunc(lanes[k.worker], func(free time.Duration) bool { return free <= k.span.from })
 		if lane < 0 {
 			lane = len(lanes[k.worker])
 			lanes[k.worker] = append(lanes[k.worker], 0)
 		}
-		lanes[k.worker][lane] = max(k.to, k.from)
-		if err := slice(process, lane, k.sliceName(), k.from, k.to, k.sliceArgs()); err != nil {
-			return err
+		lanes[k.worker][lane] = max(k.span.to, k.span.from)
+		if k.span.isOpen {
+			lanes[k.worker][lane] = math.MaxInt64
 		}
+		c.writeSlice(process, lane, k.sliceName(), k.span, k.sliceArgs())
 		if k.started == 0 {
 			continue
 		}
-		if err := slice(process, lane, "launch", k.from, k.started, nil); err != nil {
-			return err
-		}
-		if err := slice(process, lane, "run", k.started, k.to, nil); err != nil {
-			return err
-		}
+		c.writeSlice(process, lane, "launch", chromeSpan{from: k.span.from, to: k.started}, nil)
+		c.writeSlice(process, lane, "run", chromeSpan{k.started, k.span.to, k.span.isOpen}, nil)
 	}
-	_, err := io.WriteString(w, "\n]}\n")
-	return err
+	c.writeText("\n]}\n")
+	return c.err
 }
 
 // chromeAttempt is an attempt at a task, at a worker.
 type chromeAttempt struct {
-	task              *client.TaskTrace
-	earlier           *client.EarlierAttempt // nil: this attempt gave the outcome
-	worker            string
-	from, started, to time.Duration // started is 0 if the attempt never started
+	task     *client.TaskTrace      // nil: the attempt is under way
+	earlier  *client.EarlierAttempt // nil: this attempt gave the outcome, or is under way
+	underWay *client.UnderWay
+	worker   string
+	span     chromeSpan
+	started  time.Duration // 0: the attempt never started, or not yet
 }
 
-// attemptsOf returns the attempts at a task with a known worker and known times.
+// attemptsOf returns the attempts at an ended task with a known worker and known times.
 func attemptsOf(k *client.TaskTrace) (list []chromeAttempt) {
 	for i := range k.Earlier {
 		e := &k.Earlier[i]
-		list = append(list, chromeAttempt{k, e, e.Worker, cmp.Or(e.Sent, e.Started, e.Ended), e.Started, e.Ended})
+		list = append(list, chromeAttempt{task: k, earlier: e, worker: e.Worker, started: e.Started,
+			span: chromeSpan{from: cmp.Or(e.Sent, e.Started, e.Ended), to: e.Ended}})
 	}
 	if k.Known {
-		list = append(list, chromeAttempt{k, nil, k.Worker, k.Ends[client.MeasureBinding],
-			k.Ends[client.MeasureLaunch], k.Ends[client.MeasureRun]})
+		list = append(list, chromeAttempt{task: k, worker: k.Worker, started: k.Ends[client.MeasureLaunch],
+			span: chromeSpan{from: k.Ends[client.MeasureBinding], to: k.Ends[client.MeasureRun]}})
 	}
 	return list
 }
 
 // sliceName returns the text on the attempt's slice.
 func (a *chromeAttempt) sliceName() string {
-	if a.earlier != nil {
+	switch {
+	case a.underWay != nil:
+		return fmt.Sprintf("task %d, %s", a.underWay.Task, a.underWay.State)
+	case a.earlier != nil:
 		return fmt.Sprintf("task %d, %s", a.task.Task, a.earlier.End)
 	}
 	return fmt.Sprintf("task %d", a.task.Task)
@@ -461,6 +500,9 @@ func (a *chromeAttempt) sliceName() string {
 
 // sliceArgs returns the details of the attempt's slice.
 func (a *chromeAttempt) sliceArgs() map[string]any {
+	if u := a.underWay; u != nil {
+		return map[string]any{"state": u.State, "tries": u.Tries, "binding": u.Binding}
+	}
 	if e := a.earlier; e != nil {
 		return map[string]any{"end": e.End, "binding": e.Binding}
 	}
