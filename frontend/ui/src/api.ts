@@ -34,6 +34,7 @@ export interface Job {
   Response: number; Tasks: number; Functions: string[] | null
   Ended: number; Failed: number; Stages: number; Running: boolean; Class: string;
   Blame: { Part: string; Took: number }[] | null; Kept: string[] | null
+  Fleeting?: boolean // the frontend may forget the job within a minute
 }
 
 export interface Watched { Windows: WindowOf[]; Slowest: Job[] | null; Frontends: Frontend[];

@@ -29,15 +29,21 @@ const columns: readonly ColumnOf[] = [
     cell: (j) => (j.Running ? `${count(j.Ended)} / ${count(j.Tasks)}` : count(j.Tasks)) },
   { name: 'failed', style: 'n w-n', title: 'tasks without a result', value: (j) => j.Failed,
     cell: (j) => <span class={j.Failed ? 'bad' : ''}>{count(j.Failed)}</span> },
-  { name: 'kept as', style: 'w-t only-wide', title: `why frontends keep the job: ${keptMeaning}`,
-    value: (j) => (j.Running ? '' : (j.Kept ?? []).join()), cell: (j) => (j.Running ? <b>open</b>
-      : (j.Kept ?? []).join(', ') || '–') },
+  { name: 'kept as', style: 'w-kept only-wide', title: `why frontends keep the job: ${keptMeaning}`,
+    value: (j) => (j.Running ? '' : (j.Kept ?? []).join()), cell: keptCell },
   { name: 'policy', style: 'w-t only-wide', value: (j) => j.Policy, cell: (j) => j.Policy },
   { name: 'tenant', style: 'w-t only-wide', value: (j) => j.Tenant, cell: (j) => tenantName(j.Tenant) },
   { name: 'class', style: 'w-n only-wide', value: (j) => j.Class, cell: (j) => j.Class },
   { name: 'placed by', style: 'w-n only-wide', value: (j) => j.Path, cell: (j) => j.Path },
   { name: 'frontend', style: 'w-t only-wide', value: (j) => j.Frontend, cell: (j) => j.Frontend },
 ]
+
+function keptCell(j: Job): ComponentChildren {
+  const kept = j.Running ? <b>open</b> : (j.Kept ?? []).join(', ') || '–'
+  return j.Fleeting ? <span title={fleetingMeaning}><span class="tag">fleeting</span> {kept}</span> : kept
+}
+
+const fleetingMeaning = 'the frontend may forget the job within a minute: too many jobs were listed lately'
 
 interface Order { by: string; up: boolean }
 
@@ -119,6 +125,7 @@ export function Jobs(p: { rest: string[] }) {
     announce(`sorted by ${name}, ${to.up ? 'lowest' : 'highest'} first`)
   }
 
+  const fleeting = jobs.filter((j) => j.Fleeting).length
   const height = box.current?.clientHeight ?? 600
   const first = Math.max(0, Math.floor(top / rowHeight) - 20),
     end = Math.min(jobs.length, first + Math.ceil(height / rowHeight) + 40)
@@ -155,6 +162,8 @@ export function Jobs(p: { rest: string[] }) {
       {error && <p class="bad" role="alert">{error}</p>}
       {silent.length > 0 && <p class="bad"
         role="alert">No answer from {silent.join(', ')}: their jobs are missing.</p>}
+      {fleeting > 0 && <p role="status">Frontends may forget {count(fleeting)} of the jobs within a minute:
+        too many jobs were listed lately.</p>}
       <section class="card fill">
         <BlameLegend jobs={shown.slice(first, end)} />
         <div class="scroll tall" tabIndex={0} role="region" aria-label="jobs" ref={box} onScroll={onScroll}>

@@ -25,7 +25,9 @@ export const rememberedColumns = 300 // ten minutes
 
 export type Status = 'connecting' | 'live' | 'polling' | 'paused' | 'lost'
 
-const rememberedSeconds = 120 // of windows
+// Numbers of windows: a minute, ten minutes and six hours, as in phoebe top.
+const shownWindows: Record<Length, number> = { 1: 60, 10: 60, 300: 72 }
+const spareWindows = 8 // remembered beyond, because the latest windows have not ended
 const frameSeconds = 4 // covered by a frame
 
 class Live {
@@ -188,7 +190,7 @@ class Live {
   private takeWindows(length: Length, w: Watched): void {
     const known = this.windows[length]
     for (const x of w.Windows) known.set(Date.parse(x.At), x)
-    const keep = length === 1 ? rememberedSeconds : 80
+    const keep = shownWindows[length] + spareWindows
     const all = [...known.keys()].sort((a, b) => a - b)
     for (const at of all.slice(0, Math.max(0, all.length - keep))) known.delete(at)
     this.frontends = w.Frontends
@@ -196,12 +198,12 @@ class Live {
     if (clock > 0) this.clockAhead = clock - Date.now()
   }
 
-  // windowsOf returns the windows of a length, oldest first. A window that has not ended is left out.
+  // windowsOf returns the latest windows of a length, oldest first. A window that has not ended is left out.
   windowsOf(length: Length): { at: number; w: WindowOf }[] {
     const list = [...this.windows[length]].map(([at, w]) => ({ at, w })).sort((a, b) => a.at - b.at)
     const now = Date.now() + this.clockAhead
     while (length === 1 && list.length > 0 && list[list.length - 1]!.at + 1500 > now) list.pop()
-    return list
+    return list.slice(-shownWindows[length])
   }
 }
 

@@ -48,6 +48,7 @@ export function Overview() {
   const colors = ['#56b4e9', '#e69f00', '#d55e00'] as const
   const lighter = ['#2b8cc4', '#c98a00', '#c2410c'] as const
   const c = dark ? colors : lighter
+  const rated = (n: number) => `${count(n)}, ${rate(seconds ? n / seconds : 0)}/s`
   const common = { at, range, onRange: setRange }
 
   const timed = ofFunction ? 'task' : 'response'
@@ -88,11 +89,10 @@ export function Overview() {
         <Tile label={`${timed} p99.9`} value={time(sum[response]!.quantile(0.999))} title={timedMeaning} />
         {!ofFunction && <Tile label="slowdown p99" value={ratio(sum[slowdown]!.quantile(0.99))}
           title="response over the longest chain of runs; 1 is ideal" />}
-        {!ofFunction && <Tile label="jobs/s" value={rate(seconds ? jobs / seconds : 0)} />}
-        <Tile label="tasks/s" value={rate(seconds ? (all ? tasks : sum[run]!.count) / seconds : 0)}
-          title="with an outcome" />
-        <Tile label="failed tasks" bad={failed > 0} to={linkTo('jobs', 'failed')}
-          value={`${count(failed)}, ${rate(seconds ? failed / seconds : 0)}/s`}
+        {!ofFunction && <Tile label="jobs" value={rated(jobs)} title="ended jobs, and their rate" />}
+        <Tile label="tasks" value={rated(all ? tasks : sum[run]!.count)}
+          title="tasks with an outcome, and their rate" />
+        <Tile label="failed tasks" bad={failed > 0} to={linkTo('jobs', 'failed')} value={rated(failed)}
           title="number and rate, of all policies and tenants; opens the jobs with failed tasks" />
         <Tile label="refused" value={count(refused)} bad={refused > 0}
           title="jobs, of all policies and tenants" />

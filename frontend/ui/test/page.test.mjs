@@ -360,6 +360,69 @@ test('jobs are sorted, explained, and found by their failures', async () => {
   await page.close()
 })
 
+// The counts of the last minute are the same on the page, in the texts of commands, and in JSON.
+test('the last minute is the same everywhere', async () => {
+  const cluster = await start(['dev', '--frontend-port', '0', '--frontends', '2', '--workers', '2', '--drain-timeout', '1s'], 'frontend', 'page')
+  const [first, second] = cluster.lines.filter((l) => l.startsWith('frontend ')).map((l) => l.split(' ')[1])
+  const output = (...args) => new Promise((done) => {
+    const p = spawn(phoebe, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+    let text = ''
+    p.stdout.on('data', (some) => { text += some })
+    p.on('close', () => done(text))
+  })
+  await open('', {}, cluster.page)
+  const tile = async (label) => page.locator('.tile').filter({ has: page.locator('dt', { hasText: new RegExp(`^${label}$`) }) }).locator('dd').textContent()
+  const rated = async (label, from, to) => { // a number, and its rate
+    const [, n, perSecond] = /^([0-9,]+), ([0-9.]+)\/s$/.exec(await tile(label))
+    const value = Number(n.replace(',', '')), exact = value / ((to - from) / 1000 + 1)
+    assert.ok(Math.abs(Number(perSecond) - exact) <= 0.006 + 0.05 * exact, `${label}: ${n}, ${perSecond}/s from ${from} to ${to}`)
+    return value
+  }
+  const sum = (list, name) => list.reduce((n, x) => n + (x.last_minute?.[name] ?? 0), 0)
+  const texts = (text) => /last minute: (\d+) jobs ended \(\S+\/s, p99 (.+?)\), (\d+) tasks \(\S+\/s\), (\d+) of them/.exec(text)?.slice(1).join('; ')
+  let all
+  for (const end = Date.now() + patience; ;) { // again, if the machine is so busy that a minute passes meanwhile
+    await Promise.all([[first, 'ads', 'sleep', 5], [second, 'web', 'sleep', 3], [second, 'ads', 'fail', 2]].map(([at, tenant, name, tasks]) =>
+      run('run', '--connect', at, '--tenant', tenant, '--function', name, '--payload', '30ms', '--tasks', String(tasks))))
+    for (let n = 0; n < 8; n++) {
+      const ask = [output('status', '--connect', first), output('top', '--connect', first), output('status', '--json', '--connect', first), output('tenants', '--json', '--connect', first)]
+      const [status, top, json, tenants] = await Promise.all(ask)
+      const { from, to } = await page.locator('.tiles').evaluate((e) => ({ ...e.dataset }))
+      const each = JSON.parse(json), byTenant = tenants.trim().split('\n').map((l) => JSON.parse(l))
+      const asJSON = (list) => `${sum(list, 'jobs')}; ${sum(list, 'tasks')}; ${sum(list, 'failed')}`
+      const inJSON = asJSON(each), inTenants = asJSON(byTenant)
+      const onPage = from ? `${await rated('jobs', Number(from), Number(to))}; ${await tile('response p99')}; ${await rated('tasks', Number(from), Number(to))}; ${
+        await rated('failed tasks', Number(from), Number(to))}` : 'nothing'
+      all = { status: texts(status), top: texts(top), page: onPage, json: inJSON, tenants: inTenants }
+      const same = all.status === all.page && all.top === all.page && inJSON === inTenants && all.page.replace(/; .*?; /, '; ') === inJSON
+      if (same && sum(each, 'jobs') >= 3 && sum(each, 'failed') >= 2) {
+        console.log(`the last minute: ${JSON.stringify(all)}`)
+        await page.close()
+        return
+      }
+    }
+    assert.ok(Date.now() < end, JSON.stringify(all))
+  }
+})
+
+// A job for which a frontend has no room may be gone when the viewer opens it.
+test('the list says which jobs are fleeting', async () => {
+  await open()
+  await page.route('**/api/jobs*', async (route) => {
+    const response = await route.fetch(), said = await response.json()
+    said.Jobs.forEach((j, i) => { if (i % 2 === 0) j.Fleeting = true })
+    await route.fulfill({ response, json: said })
+  })
+  await page.goto(`${base}#/jobs`)
+  await page.locator('main .row').nth(1).waitFor()
+  const rows = page.getByRole('region', { name: 'jobs' }).locator('tbody tr:not([aria-hidden])')
+  assert.match(await rows.nth(0).textContent(), /fleeting/)
+  assert.doesNotMatch(await rows.nth(1).textContent(), /fleeting/)
+  await page.getByRole('status').getByText(/Frontends may forget \d+ of the jobs within a minute/).waitFor()
+  await fine('fleeting')
+  await page.close()
+})
+
 test('on a phone', async () => {
   const stages = await jobOf('reports')
   await open('jobs', { viewport: phone })
