@@ -156,7 +156,7 @@ out/ui/dist: out/ui/node_modules/.installed
 	@cp out/ui/src/index.html out/ui/src/icon.svg $@/
 
 .PHONY: ui-test
-ui-test: build check-ui ## look at every view of the web page in a real Chromium (CHROMIUM or Debian's), under load and with faults (2 minutes)
+ui-test: build check-ui ## look at every view of the web page in a real Chromium (CHROMIUM or Debian's), under load and with faults (2 minutes); ALL_KINDS=1: each width in dark and light
 	rm -rf out/ui/test out/ui/shots
 	cp -R $(UI)/test out/ui/
 	cd out/ui && PHOEBE=$(CURDIR)/bin/phoebe SHOTS=$(CURDIR)/out/ui/shots node --test --test-concurrency=1 test/*.mjs

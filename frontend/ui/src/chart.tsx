@@ -50,7 +50,8 @@ export function Chart(p: Props) {
         sync: { key: sync.key }, points: { size: 6 }, drag: { x: true, y: false, setScale: false },
       },
       select: { show: true, left: 0, top: 0, width: 0, height: 0 },
-      scales: { x: { time: true },
+      scales: { x: { time: true, // for a single point, uPlot would show a day
+        range: (u, min, max) => (u.data[0].length === 1 ? [min - 30, min + 30] : [min, max]) },
         y: p.log ? { distr: 3, range: (_u, min, max) => logRange(min, max) }
         : { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
       axes: [

@@ -4,15 +4,16 @@ import { get, type Job, type JobPage } from './api'
 import { useDark } from './colors'
 import { count, share, time } from './format'
 import { useLive } from './live'
-import { linkTo, useWidth } from './parts'
+import { JobName, linkTo, useWidth } from './parts'
 import { loadTrace } from './trace'
 
 interface Sum { quantity: string; seen: number; good: number; over: number; error: number }
 
 export function Estimates() {
   const live = useLive()
+  const frontends = [...live.frontends].sort((a, b) => (a.Name < b.Name ? -1 : 1))
   const by = new Map<string, Sum>()
-  for (const f of live.frontends) {
+  for (const f of frontends) {
     for (const e of f.Estimates ?? []) {
       const s = by.get(e.Of) ?? { quantity: e.Of, seen: 0, good: 0, over: 0, error: 0 }
       by.set(e.Of, { quantity: e.Of, seen: s.seen + e.Seen, good: s.good + e.Good, over: s.over + e.Over,
@@ -33,7 +34,7 @@ export function Estimates() {
             <tbody>
               {[...by.values()]
                 .map((s) => <Row key={s.quantity} quantity={s.quantity} frontend="all" s={s} />)}
-              {live.frontends.flatMap((f) => (f.Estimates ?? []).map((e) => (
+              {frontends.flatMap((f) => (f.Estimates ?? []).map((e) => (
                 <Row key={f.Name + e.Of} quantity={e.Of} frontend={f.Name}
                   s={{ quantity: e.Of, seen: e.Seen, good: e.Good, over: e.Over, error: e.Error }} />
               )))}
@@ -169,7 +170,8 @@ function Scatter() {
             <thead><tr><th scope="col">task</th><th scope="col">of</th><th scope="col" class="n">expected</th>
               <th scope="col" class="n">actual</th></tr></thead>
             <tbody>{worst.map((p, i) => <tr key={i}>
-              <td><a class="row id" href={linkTo('task', p.job, p.task)}>{p.job} {p.task}</a></td>
+              <td><a class="row id" href={linkTo('task', p.job, p.task)} title={p.job}>
+                <JobName job={p.job} /> {p.task}</a></td>
               <td>{p.quantity}</td><td class="n">{time(p.promised)}</td><td class="n">{time(p.actual)}</td>
               </tr>)}</tbody>
           </table>

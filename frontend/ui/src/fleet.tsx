@@ -267,41 +267,44 @@ function Racks(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
   }
   const describe = (i: number) => `${names.Names[i]}: ${metrics.map(([m, name]) =>
     `${name} ${levelText(m, levelOf(last.levels, i, m))}`).join(', ')}`
-  const list = [...racks.entries()].slice(0, maxRacks)
+  const list = [...racks.entries()].map(([rack, hosts]) => {
+    const all = [...hosts.values()].flat()
+    const up = all.map((i) => levelOf(last.levels, i, 'busy')).filter((l) => l !== unknown)
+    return { rack, hosts, all: all.length, up: up.length,
+      busy: up.length ? up.reduce((a, b) => a + b, 0) / up.length / 14 : 0 }
+  })
+  // If there is no room for all racks, the worst ones must not be missing.
+  if (list.length > maxRacks) list.sort((a, b) => (b.all - b.up) - (a.all - a.up) || b.busy - a.busy)
   return (
     <section class="card">
       <header><h2>Hosts by rack</h2>
-        <span class="dim">boxes are hosts, cells are workers, coloured by: {
-          metrics.find(([m]) => m === metric)![1]}
-          {racks.size > maxRacks && `; ${maxRacks} of ${count(racks.size)} racks`}</span>
+        <span class="dim">{rows.length <= binsFrom && `boxes are hosts, cells are workers, coloured by: ${
+          metrics.find(([m]) => m === metric)![1]}`}
+          {list.length > maxRacks && `${maxRacks} of ${count(list.length)} racks: most workers not up, then
+            busiest`}</span>
       </header>
-      <ul class="racks">
-        {list.map(([rack, hosts]) => {
-          const all = [...hosts.values()].flat()
-          const up = all.map((i) => levelOf(last.levels, i, 'busy')).filter((l) => l !== unknown)
-          const busy = up.length ? up.reduce((a, b) => a + b, 0) / up.length / 14 : 0
-          return (
-            <li key={rack}>
-              <h3>{rack || 'no rack'}</h3> <span class={up.length < all.length ? 'bad' : 'dim'}>
-                hosts: {count(hosts.size)}, workers up: {count(up.length)} of {count(all.length)},
-              </span> <span class="dim">{share(busy)} busy</span>
-              {rows.length <= binsFrom && (
-                <div class="hosts" aria-hidden="true" onClick={(e) => {
-                  const cell = (e.target as HTMLElement).dataset['worker']
-                  if (cell) goTo(linkTo('worker', cell))
-                }}>
-                  {[...hosts.entries()].map(([host, workers]) => (
-                    <span key={host} title={host}>
-                      {workers.map((i) => <i key={i} data-worker={names.Names[i]} title={describe(i)}
-                        style={{ background: `rgb(${heat(levelOf(last.levels, i, metric), dark).join()})` }}
-                        class={levelOf(last.levels, i, 'busy') === unknown ? 'down' : ''} />)}
-                    </span>
-                  ))}
-                </div>
-              )}
-            </li>
-          )
-        })}
+      <ul class={rows.length <= binsFrom ? 'racks' : 'racks many'}>
+        {list.slice(0, maxRacks).map(({ rack, hosts, all, up, busy }) => (
+          <li key={rack}>
+            <h3>{rack || 'no rack'}</h3> <span class={up < all ? 'bad' : 'dim'}>
+              hosts: {count(hosts.size)}, workers up: {count(up)} of {count(all)},
+            </span> <span class="dim">{share(busy)} busy</span>
+            {rows.length <= binsFrom && (
+              <div class="hosts" aria-hidden="true" onClick={(e) => {
+                const cell = (e.target as HTMLElement).dataset['worker']
+                if (cell) goTo(linkTo('worker', cell))
+              }}>
+                {[...hosts.entries()].map(([host, workers]) => (
+                  <span key={host} title={host}>
+                    {workers.map((i) => <i key={i} data-worker={names.Names[i]} title={describe(i)}
+                      style={{ background: `rgb(${heat(levelOf(last.levels, i, metric), dark).join()})` }}
+                      class={levelOf(last.levels, i, 'busy') === unknown ? 'down' : ''} />)}
+                  </span>
+                ))}
+              </div>
+            )}
+          </li>
+        ))}
       </ul>
     </section>
   )

@@ -19,14 +19,16 @@ export function Frontends() {
       <div class="scroll" tabIndex={0} role="region" aria-label="frontends">
         <table>
           <thead>
-            <tr><th scope="col">name</th><th scope="col">state</th><th scope="col">version</th>
+            <tr><th scope="col">name</th><th scope="col">state</th>
               <th scope="col" class="n">up</th><th scope="col" class="n">workers</th>
               <th scope="col" class="n">jobs</th>
               <th scope="col" class="n">pending</th><th scope="col" class="n">running</th>
               <th scope="col" class="n">round trip p50</th><th scope="col" class="n">p99</th>
               <th scope="col" class="n" title="time since the frontend last heard gossip">gossip heard</th>
               <th scope="col" class="n">clock</th><th scope="col" class="n">jobs kept</th>
-              <th scope="col" class="n">not recorded</th></tr>
+              <th scope="col" class="n"
+                title="measurements missing in windows, and jobs that could not be kept">not recorded</th>
+              <th scope="col">version</th></tr>
           </thead>
           <tbody>
             {list.map((f) => {
@@ -40,7 +42,7 @@ export function Frontends() {
                     </td>
                   {f.Err ? <td colSpan={12} /> : (
                     <>
-                      <td>{f.Version}</td><td class="n">{time(f.Uptime)}</td>
+                      <td class="n">{time(f.Uptime)}</td>
                       <td class="n">{count(f.Workers)}</td><td class="n">{count(f.Jobs)}</td>
                       <td class="n">{count(f.TasksPending)}</td><td class="n">{count(f.TasksRunning)}</td>
                       <td class="n">{time(trips.quantile(0.5))}</td>
@@ -48,9 +50,10 @@ export function Frontends() {
                       <td class="n">{f.Silence < 0 ? 'no gossip' : time(f.Silence)}</td>
                       <td class="n" title={when(f.Clock)}>{Math.abs(off) < 2000 ? 'in step' : time(off * 1e6)}
                         </td><td class="n">{count(f.KeptJobs)}</td>
-                      <td class={f.LostJobs + f.LostMeasurements > 0 ? 'n bad' : 'n'}
-                        title="measurements missing in windows, and jobs that could not be kept">
-                        {count(f.LostMeasurements)} measurements, {count(f.LostJobs)} jobs</td>
+                      <td class={f.LostJobs + f.LostMeasurements > 0 ? 'n bad' : 'n'}>{f.LostJobs
+                        + f.LostMeasurements === 0 ? '0'
+                        : `${count(f.LostMeasurements)} measurements, ${count(f.LostJobs)} jobs`}</td>
+                      <td>{f.Version}</td>
                     </>
                   )}
                 </tr>

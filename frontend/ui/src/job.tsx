@@ -96,7 +96,8 @@ function Cancel(p: { job: Job }) {
   return <Admin label="cancel…" acts={[['cancel the job', cancel]]} />
 }
 
-const height = 404 // of the lanes
+const maxHeight = 404 // of all lanes together, in pixels
+const maxLane = 22 // height of a lane
 const axis = 16
 
 // gutterOf returns the width of the labels beside the lanes.
@@ -107,9 +108,10 @@ export function Gantt(p: { tasks: Tasks }) {
   const dark = useDark()
   const [mode, setMode] = useState<Mode>(t.stages.length > 0 ? 'stage' : 'worker')
   const shape = useMemo(() => layoutLanes(t, mode), [t, mode])
+  const height = Math.min(maxHeight, Math.max(4, shape.lanes.length) * maxLane)
   const whole = (): View =>
     ({ from: 0, to: shape.span * 1.02, top: 0,
-    laneHeight: Math.min(22, Math.max(1e-6, height / Math.max(1, shape.lanes.length))) })
+    laneHeight: Math.min(maxLane, Math.max(1e-6, height / Math.max(1, shape.lanes.length))) })
   const view = useRef<View>(whole())
   const [selected, setSelected] = useState(-1)
   const [lanesPerLine, setLanesPerLine] = useState(1)
@@ -131,7 +133,7 @@ export function Gantt(p: { tasks: Tasks }) {
     const c = canvas.current
     if (!c || width <= 0) return
     const g = c.getContext('2d')!
-    if (!image.current || image.current.data.width !== width) {
+    if (image.current?.data.width !== width || image.current.data.height !== height) {
       const data = g.createImageData(width, height)
       image.current = { data, pixels: new Uint32Array(data.data.buffer) }
     }
@@ -139,7 +141,7 @@ export function Gantt(p: { tasks: Tasks }) {
     const step = drawLanes(image.current.pixels, width, height, t, shape, v, mode, palette, selected)
     g.clearRect(0, 0, wholeWidth, height + axis)
     g.putImageData(image.current.data, gutter, 0)
-    drawLabels(g, gutter, width, shape.lanes, v, dark)
+    drawLabels(g, gutter, width, height, shape.lanes, v, dark)
     c.dataset['frames'] = String(++frames.current)
     if (step !== lanesPerLine) setLanesPerLine(step)
   }
@@ -168,7 +170,7 @@ export function Gantt(p: { tasks: Tasks }) {
   const tall = (by: number, around: number) => move((v) => {
     const under = v.top + (around * height) / v.laneHeight
     v.laneHeight = Math.min(24,
-      Math.max(Math.min(22, height / Math.max(1, shape.lanes.length)), v.laneHeight * by))
+      Math.max(Math.min(maxLane, height / Math.max(1, shape.lanes.length)), v.laneHeight * by))
     v.top = under - (around * height) / v.laneHeight
   })
   const drag = useRef<{ x: number; y: number; moved: boolean } | null>(null)
@@ -307,9 +309,10 @@ function pixel(hex: string): number {
   return (0xff000000 | ((n & 0xff) << 16) | (n & 0xff00) | (n >> 16)) >>> 0
 }
 
-// drawLabels writes the labels of lanes, and times below. The lanes begin at gutter and are width wide.
-function drawLabels(g: CanvasRenderingContext2D, gutter: number, width: number, lanes: Lane[], v: View,
-  dark: boolean): void {
+// drawLabels writes the labels of lanes, and times below. The lanes begin at gutter. Together they are width
+// wide and height high.
+function drawLabels(g: CanvasRenderingContext2D, gutter: number, width: number, height: number, lanes: Lane[],
+  v: View, dark: boolean): void {
   g.font = '10px system-ui, sans-serif'
   g.textBaseline = 'middle'
   const write = (text: string, y: number, high: number) => {

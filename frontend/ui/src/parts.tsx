@@ -86,12 +86,14 @@ export function Blame(p: { job: Job; wide?: boolean }) {
   )
 }
 
-// JobLink leads to a job. On a narrow page the link shows the end of the id, where ids differ.
+// JobName is the id of a job. On a narrow page only the end of the id is shown, where ids differ.
+export function JobName(p: { job: string }) {
+  return <><span class="only-wide">{p.job}</span><span class="only-narrow">…{p.job.slice(-6)}</span></>
+}
+
+// JobLink leads to a job.
 export function JobLink(p: { job: string }) {
-  return (
-    <a class="row id" href={linkTo('job', p.job)} title={p.job}><span class="only-wide">{p.job}</span><span
-      class="only-narrow">…{p.job.slice(-6)}</span></a>
-  )
+  return <a class="row id" href={linkTo('job', p.job)} title={p.job}><JobName job={p.job} /></a>
 }
 
 // BlameLegend explains the colours of the blame bars of some jobs.

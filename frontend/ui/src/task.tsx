@@ -45,7 +45,7 @@ function AttemptCard(p: { t: Tasks; i: number }) {
         <Tile label="class" value={t.job.Class} />
         <Tile label="run expected" value={c.expected[i] ? time(c.expected[i]! * 1000) : 'not known'} />
         <Tile label="wait expected" value={c.promised[i] ? time(c.promised[i]! * 1000) : '–'} />
-        <Tile label="wait was" value={c.promised[i] ? time(c.waited[i]! * 1000) : '–'} />
+        <Tile label="wait was" value={c.promised[i] || c.waited[i] ? time(c.waited[i]! * 1000) : '–'} />
       </dl>
       {t.known[i] ? (
         <>

@@ -2,8 +2,10 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
 import { after, afterEach, before, test } from 'node:test'
+import { gzipSync } from 'node:zlib'
 import { chromium } from 'playwright-core'
 
 const phoebe = process.env.PHOEBE ?? '../../bin/phoebe'
@@ -147,7 +149,12 @@ async function tables(shown) {
 }
 
 const phone = { width: 390, height: 844 }
-const kinds = [['dark', { colorScheme: 'dark' }], ['light', { colorScheme: 'light', viewport: { width: 1024, height: 900 } }], ['390', { colorScheme: 'dark', viewport: phone }]]
+const tablet = { width: 1024, height: 900 }
+const kinds = [['dark', { colorScheme: 'dark' }], ['light', { colorScheme: 'light', viewport: tablet }], ['390', { colorScheme: 'dark', viewport: phone }]]
+if (process.env.ALL_KINDS) {
+  kinds.push(['1440-light', { colorScheme: 'light' }], ['1024-dark', { colorScheme: 'dark', viewport: tablet }],
+    ['390-light', { colorScheme: 'light', viewport: phone }])
+}
 
 for (const [kind, how] of kinds) {
   test(`all pages, ${kind}`, async () => {
@@ -166,7 +173,7 @@ for (const [kind, how] of kinds) {
       if (name === 'overview' || name === 'fleet') await page.waitForTimeout(2500) // some frames
       await tables(false)
       await fine(`${name}-${kind}`)
-      if (kind !== '390' && name === 'overview') {
+      if (!kind.startsWith('390') && name === 'overview') {
         await tables(true)
         await page.screenshot({ path: `${shots}/${name}-${kind}.png`, fullPage: true })
       }
@@ -388,7 +395,7 @@ test('the last minute is the same everywhere', async () => {
       const ask = [output('status', '--connect', first), output('top', '--connect', first), output('status', '--json', '--connect', first), output('tenants', '--json', '--connect', first)]
       const [status, top, json, tenants] = await Promise.all(ask)
       const { from, to } = await page.locator('.tiles').evaluate((e) => ({ ...e.dataset }))
-      const each = JSON.parse(json), byTenant = tenants.trim().split('\n').map((l) => JSON.parse(l))
+      const each = JSON.parse(json), byTenant = tenants.split('\n').filter(Boolean).map((l) => JSON.parse(l))
       const asJSON = (list) => `${sum(list, 'jobs')}; ${sum(list, 'tasks')}; ${sum(list, 'failed')}`
       const inJSON = asJSON(each), inTenants = asJSON(byTenant)
       const onPage = from ? `${await rated('jobs', Number(from), Number(to))}; ${await tile('response p99')}; ${await rated('tasks', Number(from), Number(to))}; ${
@@ -425,6 +432,15 @@ test('the list says which jobs are fleeting', async () => {
 
 test('on a phone', async () => {
   const stages = await jobOf('reports')
+  await open('', { viewport: phone })
+  await page.waitForFunction(() => document.querySelector('.tiles').dataset.to)
+  const cut = () => page.locator('.tile dd').evaluateAll((all) => all.filter((e) => e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight + 1).map((e) => e.textContent))
+  assert.deepEqual(await cut(), [], 'figures are cut')
+  await page.goto(`${base}#/job/${await jobOf(hostile)}`)
+  await page.locator('.gantt canvas[data-frames]').waitFor()
+  assert.ok((await page.locator('.gantt').boundingBox()).height < 150, 'three lanes leave room empty')
+  assert.deepEqual(await cut(), [], 'figures are cut')
+  await page.close()
   await open('jobs', { viewport: phone })
   const inSight = async (what) => {
     await what.waitFor()
@@ -662,6 +678,95 @@ test('a hundred thousand tasks move at 30 frames a second', async () => {
   }
   assert.deepEqual(page.wrong, [])
   await page.close()
+})
+
+// serveLargeFleet serves the page with n workers that do not exist: 200 racks, two workers on a host, a tenth of them not up. All else
+// comes from the cluster. It returns the address, the number of frames and the bytes of each answer, and a function to end.
+async function serveLargeFleet(n) {
+  let seed = 1
+  const random = (most) => (seed = (seed * 48271) % 2147483647) % most
+  const workers = Array.from({ length: n }, (_, i) => i)
+  const levels = () => Buffer.from(workers.flatMap((i) => [random(8) << 4 | (i % 10 === 3 ? 15 : random(15)), random(7) << 4 | random(9)]))
+  const names = { List: '1', Names: workers.map((i) => `worker-${i}`), Addresses: workers.map((i) => `10.1.${i >> 8}.${i & 255}:7411`),
+    Racks: workers.map((i) => `rack-${i % 200}`), Hosts: workers.map((i) => `host-${i >> 1}`), Levels: levels().toString('base64') }
+  const history = () => ({ At: Array.from({ length: 300 }, (_, i) => Date.now() - 2000 * (300 - i)), Addresses: null, Gone: null,
+    Levels: Buffer.from(Array.from({ length: 300 * 100 }, (_, i) => [(i % 100 >> 3) << 4 | i % 15, 0x22]).flat()).toString('base64') })
+  const frame = async () => ({ ...await api('frame'), Fleet: { List: '1', Frontend: 'frontend-0', Levels: levels().toString('base64'),
+    Stale: Buffer.alloc(n + 7 >> 3).toString('base64') } })
+  const sent = { frames: 0 }
+  const server = createServer(async (request, answer) => {
+    const question = request.url.replace(/^.*\/ui\//, '').replace(/\?.*/, '')
+    const pack = (body) => {
+      const packed = gzipSync(body, { level: 1 })
+      sent[question] = packed.length
+      return packed
+    }
+    if (question === 'api/live') {
+      answer.writeHead(200, { 'Content-Type': 'text/event-stream' })
+      while (!answer.destroyed) {
+        const text = `data: ${JSON.stringify(await frame())}\n\n`
+        pack(text)
+        answer.write(text)
+        sent.frames++
+        await new Promise((done) => setTimeout(done, 1000))
+      }
+      return
+    }
+    const own = { 'api/fleet': names, 'api/history': question === 'api/history' && history() }[question]
+    if (own) {
+      answer.writeHead(200, { 'Content-Type': 'application/json', 'Content-Encoding': 'gzip' })
+      answer.end(pack(JSON.stringify(own)))
+      return
+    }
+    const from = await fetch(base + request.url.replace(/^\/ui\//, ''))
+    answer.writeHead(from.status, { 'Content-Type': from.headers.get('content-type') })
+    answer.end(Buffer.from(await from.arrayBuffer()))
+  })
+  await new Promise((done) => server.listen(0, '127.0.0.1', done))
+  return { at: `http://127.0.0.1:${server.address().port}/ui/`, sent, end: () => { server.closeAllConnections(); server.close() } }
+}
+
+test('twenty thousand workers', async () => {
+  const { at, sent, end } = await serveLargeFleet(20_000)
+  try {
+    await open('fleet', {}, at)
+    const cdp = await page.context().newCDPSession(page)
+    await cdp.send('Performance.enable')
+    const measure = async () => {
+      const { metrics } = await cdp.send('Performance.getMetrics')
+      const of = (name) => metrics.find((m) => m.name === name).value
+      return { cpu: of('ThreadTime'), heap: of('JSHeapUsedSize') / 2 ** 20 }
+    }
+    const before = await measure(), began = Date.now()
+    await page.reload()
+    await page.getByText('20,000 workers, 2,000 not up').waitFor()
+    await page.locator('main .row').first().waitFor()
+    await page.waitForFunction(() => Number(document.querySelector('canvas.axis')?.dataset.columns) >= 290)
+    const took = Date.now() - began, drawn = await measure()
+    // Of more racks than the page lists, those with workers that are not up come first.
+    await page.getByRole('listitem').filter({ hasText: 'rack-193 hosts: 100, workers up: 0 of 100' }).waitFor()
+    for (const from = sent.frames; sent.frames < from + 3;) await page.waitForTimeout(100)
+    const later = await measure()
+    await page.getByRole('searchbox', { name: 'find' }).fill('worker-19999')
+    await page.locator('tbody tr').filter({ hasText: 'worker-19999' }).waitFor()
+    const found = await measure()
+    const heat = await page.locator('.heat canvas').boundingBox()
+    for (let n = 0; n < 30; n++) await page.mouse.move(heat.x + 300 + 10 * n, heat.y + 100 + n)
+    const moved = await measure()
+    await cdp.send('HeapProfiler.collectGarbage')
+    const { heap } = await measure()
+    const ms = (a, b) => Math.round(1000 * (b.cpu - a.cpu))
+    console.log(`20,000 workers: drawn after ${took} ms, with ${ms(before, drawn)} ms of CPU; 3 frames take ${ms(drawn, later)} ms of CPU, a search ${ms(later, found)} ms, ${
+      ''}30 moves of the pointer ${ms(found, moved)} ms; heap ${Math.round(heap)} MiB; bytes ${JSON.stringify(sent)}`)
+    assert.ok(ms(before, drawn) < 5000 && ms(drawn, later) < 1500 && ms(found, moved) < 3000 && heap < 100, 'more than ten times what is usual')
+    assert.ok(sent['api/live'] < 100_000 && sent['api/fleet'] < 400_000 && sent['api/history'] < 100_000)
+    await page.mouse.move(0, 0)
+    await page.evaluate(() => scrollTo(0, 0))
+    await fine('fleet-20000')
+  } finally {
+    await page.close()
+    end()
+  }
 })
 
 test('without events it asks', async () => {
