@@ -19,8 +19,25 @@ import (
 // levels and one document.
 const MaxLevels = 100
 
+// maxMarks bounds the brackets, commas, quotes and other marks of a text. The scanner reads the whole text at once,
+// and makes tokens of 250 bytes, at most two for each mark. A job file with 300,000 listed tasks has fewer marks.
+const maxMarks = 1 << 21
+
+// countMarks counts the characters that may begin or end a token. Marks inside of quotes count, too.
+func countMarks(text []byte) int {
+	n := bytes.Count(text, []byte("\n..."))
+	for _, mark := range []byte("[]{},:-?&*!|>#'\"%<@`") {
+		n += bytes.Count(text, []byte{mark})
+	}
+	return n
+}
+
 // Parse parses text. Some editors begin a text with a byte order mark, which Parse skips.
 func Parse(text []byte) (*ast.File, error) {
+	if countMarks(text) > maxMarks {
+		return nil, fmt.Errorf("the text has more than %d brackets, commas, quotes and other marks: list less, or "+
+			"give a job long payloads as payload-base64", maxMarks)
+	}
 	var s scanner.Scanner
 	s.Init(string(bytes.TrimPrefix(text, []byte("\ufeff"))))
 	var tokens token.Tokens

@@ -2,6 +2,7 @@ package shallow
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -54,6 +55,28 @@ func TestShallowTexts(t *testing.T) {
 		f, err := Parse([]byte("\ufeff" + text))
 		if err != nil || len(f.Docs) != 1 || f.Docs[0].Body == nil {
 			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+}
+
+// A text of very many marks is refused before the scanner makes a token of each mark, which takes 250 bytes.
+func TestManyMarks(t *testing.T) {
+	for name, text := range map[string]string{
+		"brackets":      strings.Repeat("[", 64<<20),
+		"lines":         strings.Repeat("[\n", maxMarks+1),
+		"values":        "[" + strings.Repeat("a,", maxMarks),
+		"document ends": strings.Repeat("...\n", maxMarks+2),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Parse([]byte(text))
+		runtime.ReadMemStats(&after)
+		want := "more than 2097152 brackets, commas, quotes and other marks"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %.300v, want %q", name, err, want)
+		}
+		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > uint64(len(text)>>20)+16 {
+			t.Errorf("%s of %d MiB: %d MiB were allocated", name, len(text)>>20, took)
 		}
 	}
 }
