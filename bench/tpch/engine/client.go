@@ -157,7 +157,8 @@ func (e *Engine) buildJob(p *plan.Plan, text string, opt Options,
 	digest := sha256.Sum256([]byte(text))
 	for i := range p.Stages {
 		s := &p.Stages[i]
-		common := Stage{SQL: s.SQL, Buckets: s.Buckets, Last: i == len(p.Stages)-1}
+		common := Stage{SQL: s.SQL, Buckets: s.Buckets, Last: i == len(p.Stages)-1,
+			NoDeliminator: s.NoDeliminator}
 		stage := client.Stage{Name: s.Name}
 		for _, in := range s.Inputs {
 			from := &p.Stages[in.Stage]

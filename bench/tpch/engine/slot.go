@@ -44,6 +44,8 @@ type slot struct {
 	views       map[string]string
 	memoryLimit int64  // MiB
 	fetchDir    string // folder for the fetched files of the slot's task
+	// DuckDB's optimizer `deliminator` is off
+	noDeliminator bool
 
 	mu      sync.Mutex         // guards layouts and the connection while a task fetches several files at once
 	layouts map[string]*layout // layouts of fetched files, by digest
@@ -97,6 +99,22 @@ func (s *slot) limitMemory(ctx context.Context, memory int64) error {
 	err := s.execSQL(ctx, fmt.Sprintf("SET memory_limit = '%dMiB'", memory))
 	if err == nil {
 		s.memoryLimit = memory
+	}
+	return err
+}
+
+// allowDeliminator says whether later queries may use DuckDB's optimizer `deliminator`.
+func (s *slot) allowDeliminator(ctx context.Context, may bool) error {
+	if s.noDeliminator != may {
+		return nil
+	}
+	disabled := "deliminator"
+	if may {
+		disabled = ""
+	}
+	err := s.execSQL(ctx, "SET disabled_optimizers = '"+disabled+"'")
+	if err == nil {
+		s.noDeliminator = !may
 	}
 	return err
 }

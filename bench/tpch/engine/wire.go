@@ -18,6 +18,8 @@ type Stage struct {
 	Inputs  []Input
 	Buckets int  // number of buckets of the output, cut by the last column; 0: the output is not cut
 	Last    bool // the output is the result of the query
+	// the SQL must run without DuckDB's optimizer `deliminator`; older workers run the SQL with it
+	NoDeliminator bool `json:",omitempty"`
 }
 
 // Fragment is the payload of a single task: the task's partitions of tables.

@@ -139,6 +139,9 @@ func (w *Worker) runTask(ctx context.Context, s *slot, stage *Stage, pieces []Ta
 	if err := s.limitMemory(ctx, int64(task.Memory)); err != nil {
 		return err
 	}
+	if err := s.allowDeliminator(ctx, !stage.NoDeliminator); err != nil {
+		return err
+	}
 	tables := slices.Concat(stage.Tables, pieces)
 	files := &taskFiles{worker: w, slot: s, query: stage.SQL, out: out}
 	defer files.removeCopies()

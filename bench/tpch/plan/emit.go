@@ -164,6 +164,43 @@ func (q *query) visitLeaves(f func(*leaf)) {
 	visitQuery(q)
 }
 
+// mayMislead reports whether DuckDB's optimizer `deliminator` may change the answer of q. In 1.5.5 and 1.5.6 the
+// optimizer gives up on a subquery with =, <> and > halfway: it leaves a join with some of the new conditions.
+// DuckDB 2.0.0 has no such error. The test is wider than the error: any subquery counts with two comparisons of
+// outer columns, except for = as a condition of WHERE.
+func mayMislead(q *query) bool {
+	found := false
+	visitNodes(q, func(n node) bool {
+		if s, ok := n["query"].(*query); ok {
+			found = found || countUnequal(s, s.outerAliases()) > 1
+		}
+		return !found
+	})
+	return found
+}
+
+// countUnequal returns the number of comparisons in q with columns of outer, without the conditions of WHERE
+// with =.
+func countUnequal(q *query, outer map[string]bool) int {
+	count := 0
+	equal := map[string]bool{}
+	for _, c := range q.where {
+		if strAt(c, "type") == "COMPARE_EQUAL" {
+			equal[structureKey(c)] = true
+		}
+	}
+	for _, x := range q.allExprs() {
+		visitNodes(x, func(n node) bool {
+			if strings.HasPrefix(strAt(n, "type"), "COMPARE_") && anyIn(aliasesIn(n), outer) &&
+				!equal[structureKey(n)] {
+				count++
+			}
+			return true
+		})
+	}
+	return count
+}
+
 // printSQL returns the SQL that the tasks of s run. If the output is cut into buckets, the last column is the
 // number of the bucket, and the rows are ordered by that number.
 func (s *stage) printSQL(p *queryPlanner) (string, error) {

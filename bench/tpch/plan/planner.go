@@ -39,6 +39,8 @@ type Stage struct {
 	// once the tasks have made this many rows together, further tasks need not run (LIMIT); -1: all tasks must
 	// run
 	Enough int
+	// the tasks must run without DuckDB's optimizer `deliminator` (see mayMislead)
+	NoDeliminator bool
 }
 
 // Input is the output of an earlier stage, as a stage reads it.
@@ -150,7 +152,8 @@ func (p *Planner) planOnce(ctx context.Context, n node, want []Column,
 		if err != nil {
 			return nil, err
 		}
-		st := Stage{Name: s.name, SQL: text, Tasks: 1, Buckets: s.buckets, Enough: -1}
+		st := Stage{Name: s.name, SQL: text, Tasks: 1, Buckets: s.buckets, Enough: -1,
+			NoDeliminator: mayMislead(s.rel.q)}
 		if s.rel.class != nil {
 			st.Tasks = s.rel.class.tasks
 			if q := s.rel.q; q.limit != nil && len(q.order) == 0 && !q.distinct && s.buckets == 0 {
