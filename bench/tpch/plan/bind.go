@@ -55,6 +55,7 @@ type leaf struct {
 	alias  string
 	table  string
 	sub    *query
+	plan   *rel // plan of sub; nil until sub is planned
 	stage  *stage
 	spread Spread
 	cols   []string

@@ -62,6 +62,8 @@ type class struct {
 	name      string
 	tasks     int
 	bucketSQL string // number of the task that has a key, as SQL with keyHere for the key
+	// the task is chosen by the key's hash: equal keys of different types may be at different tasks
+	byHash bool
 }
 
 // rel is a query that tasks can run as it stands. With a class, each task of the class runs the query on its
@@ -126,7 +128,7 @@ func (p *queryPlanner) tableClass(name string) *class {
 func (p *queryPlanner) newExchange(rows float64) *class {
 	p.exchanges++
 	n := p.cat.ExchangeTasks(rows)
-	return &class{name: fmt.Sprintf("exchange %d", p.exchanges), tasks: n,
+	return &class{name: fmt.Sprintf("exchange %d", p.exchanges), tasks: n, byHash: true,
 		bucketSQL: fmt.Sprintf("CAST(hash(%s) %% %d AS INTEGER)", keyHere, n)}
 }
 
@@ -270,7 +272,10 @@ func (b *block) planBlock(root bool) *rel {
 			if l.sub == nil {
 				continue
 			}
-			r := b.p.planInner(l.sub)
+			if l.plan == nil { // else the leaf comes from a block that moves its rows: sub may read buckets
+				l.plan = b.p.planInner(l.sub)
+			}
+			r := l.plan
 			l.sub = r.q
 			b.rows = max(b.rows, r.rows)
 			if r.class != nil {
@@ -624,10 +629,17 @@ func (b *block) chooseAnchor(partitionings map[*elem]partitioning) {
 	}
 	// The cost of moving cluster c to the anchor a: all rows to each task (broadcast), or each row to the task
 	// that has its key (shuffle).
+	hasTypeOfKey := func(a *cluster, n node) bool {
+		t := columnType(b.p.cat, b.elems, n)
+		return t != "" && !slices.ContainsFunc(slices.Collect(maps.Keys(a.keys)), func(k string) bool {
+			return columnType(b.p.cat, b.elems, parseColumn(k)) != t
+		})
+	}
 	findKeyColumn := func(a, c *cluster) node {
 		for _, k := range slices.Sorted(maps.Keys(b.equiv.parent)) {
 			for _, k := range []string{k, b.equiv.parent[k]} {
-				if n := parseColumn(k); c.aliases[aliasOf(n)] && b.equiv.equalsAny(k, a.keys) {
+				if n := parseColumn(k); c.aliases[aliasOf(n)] && b.equiv.equalsAny(k, a.keys) &&
+					(!a.class.byHash || hasTypeOfKey(a, n)) {
 					return n
 				}
 			}
