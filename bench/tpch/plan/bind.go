@@ -390,7 +390,7 @@ func (b *binder) bindSelect(n node, s *scope) *query {
 	q.having = splitConjuncts(b.bindOptional(nodeAt(n, "having"), s))
 	if strAt(n, "aggregate_handling") == "FORCE_AGGREGATES" { // GROUP BY ALL
 		for _, it := range q.sel {
-			if !b.p.hasAggregate(it.expr) {
+			if !b.p.hasAggregate(it.expr) && !hasWindow(it.expr) {
 				q.group = append(q.group, it.expr)
 			}
 		}
@@ -617,6 +617,12 @@ func (b *binder) bindExpr(n node, s *scope) node {
 				r["child"] = b.bindExpr(c, s)
 			}
 			return r
+		case "FUNCTION":
+			if strings.EqualFold(strAt(n, "function_name"), "approx_count_distinct") {
+				// Sketches of tasks cannot be merged in SQL. An exact count is an approximation, too.
+				exact := withField(withField(n, "function_name", "count"), "distinct", true)
+				return b.bindExpr(exact, s)
+			}
 		case "LAMBDA", "LAMBDA_REF", "PARAMETER":
 			refuse("%s", strAt(n, "class"))
 		case "STAR":

@@ -148,6 +148,9 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 		refuse("a correlated subquery with GROUP BY, " +
 			"HAVING, LIMIT or a set operation, over tables that are not partitioned by the same key")
 	}
+	if slices.ContainsFunc(itemExprs(q.sel), hasWindow) {
+		refuse("a correlated subquery with a window function, over tables that are not partitioned by the same key")
+	}
 	m := q.rewriteExprs(func(node) node { return nil })
 	m.where, m.order = nil, nil
 	var corr []node
@@ -438,7 +441,11 @@ func (b *block) planGrouping(root bool) *rel {
 	if b.agg {
 		complete := b.class == nil || len(b.groupSets) <= 1 &&
 			slices.ContainsFunc(b.query.group, func(g node) bool { return b.equiv.equalsAny(columnName(g), b.keys) })
-		if !complete {
+		switch {
+		case complete:
+		case slices.ContainsFunc(b.aggregates(), func(n node) bool { return !canMerge(n) }):
+			return b.gatherRows(root)
+		default:
 			return b.splitAggregation(root)
 		}
 	}
@@ -454,18 +461,6 @@ func (b *block) planAfterGrouping(c *class, keys map[string]bool) {
 	}
 	for i := range b.order {
 		b.order[i].expr = b.planSubqueries([]node{b.order[i].expr}, c, keys)[0]
-	}
-}
-
-// refuseWindows refuses window functions, because each would need the rows of several tasks.
-func (b *block) refuseWindows() {
-	for _, x := range append(itemExprs(b.sel), orderExprs(b.order)...) {
-		visitNodes(x, func(n node) bool {
-			if strAt(n, "class") == "WINDOW" {
-				refuse("the window function %s over rows of several tasks", strings.ToLower(strAt(n, "function_name")))
-			}
-			return strAt(n, "class") != "SUBQUERY"
-		})
 	}
 }
 
@@ -492,7 +487,6 @@ func (b *block) finishBlock(root bool) *rel {
 		}
 		return r
 	}
-	b.refuseWindows()
 	for _, it := range b.sel {
 		if b.equiv.equalsAny(columnName(it.expr), b.keys) {
 			r.keys[it.name] = true
@@ -510,23 +504,12 @@ func (b *block) finishBlock(root bool) *rel {
 	// the tasks' outputs.
 	part, whole := *b.query, query{order: b.order, limit: b.limit, offset: b.offset, distinct: b.distinct}
 	part.sel, part.offset = nil, nil
-	var cols []string
-	put := func(x node) string {
-		for _, it := range part.sel {
-			if sameExpr(it.expr, x) {
-				return it.name
-			}
-		}
-		part.sel = append(part.sel, item{x, fmt.Sprintf("c%d", len(part.sel))})
-		cols = append(cols, part.sel[len(part.sel)-1].name)
-		return part.sel[len(part.sel)-1].name
-	}
 	var sel, orderNames []string
 	for _, it := range b.sel {
-		sel = append(sel, put(it.expr))
+		sel = append(sel, putItem(&part.sel, "c", it.expr))
 	}
 	for _, o := range b.order {
-		orderNames = append(orderNames, put(o.expr))
+		orderNames = append(orderNames, putItem(&part.sel, "c", o.expr))
 	}
 	if b.limit != nil {
 		n := constantInt(b.limit)
@@ -538,7 +521,7 @@ func (b *block) finishBlock(root bool) *rel {
 		part.order = nil
 	}
 	st := b.p.addStage(&rel{q: &part, class: b.class, rows: b.rows}, nil)
-	l := b.p.newLeaf(st, Broadcast, cols)
+	l := b.p.newLeaf(st, Broadcast, part.columnNames())
 	whole.elems = []*elem{{leaf: l}}
 	for i, it := range b.sel {
 		whole.sel = append(whole.sel, item{newColumn(l.alias, sel[i]), it.name})
@@ -556,15 +539,7 @@ func (b *block) splitAggregation(root bool) *rel {
 	part := *b.query
 	part.sel, part.having, part.order, part.limit, part.offset, part.distinct = nil, nil, nil, nil, nil, false
 	part.group, part.groupSets = nil, nil
-	put := func(kind string, x node) string {
-		for _, it := range part.sel {
-			if sameExpr(it.expr, x) {
-				return it.name
-			}
-		}
-		part.sel = append(part.sel, item{x, fmt.Sprintf("%s%d", kind, len(part.sel))})
-		return part.sel[len(part.sel)-1].name
-	}
+	put := func(kind string, x node) string { return putItem(&part.sel, kind, x) }
 	alias := b.p.bind.newAlias("parts")
 	byGroup := map[string]node{}
 	late := b.findLateJoin()
@@ -841,13 +816,7 @@ func (b *block) preaggregateMoved(l *leaf, rows float64) {
 			}
 			return nil
 		})
-		for _, it := range part.sel {
-			if sameExpr(it.expr, x) {
-				return it.name
-			}
-		}
-		part.sel = append(part.sel, item{x, fmt.Sprintf("%s%d", kind, len(part.sel))})
-		return part.sel[len(part.sel)-1].name
+		return putItem(&part.sel, kind, x)
 	}
 	whole := func(x node) node {
 		return rewriteNode(x, func(n node) node {
@@ -882,20 +851,11 @@ func (b *block) preaggregateMoved(l *leaf, rows float64) {
 }
 
 // mergeAggregate adds the partial aggregates of n to the tasks' output, by put. It returns the expression that
-// merges the partial results. An aggregate that cannot be split is refused.
+// merges the partial results. n is an aggregate that canMerge accepts.
 func (p *queryPlanner) mergeAggregate(n node, alias string, put func(string, node) string) node {
 	f := strings.ToLower(strAt(n, "function_name"))
-	if len(nodesAt(nodeAt(n, "order_bys"), "orders")) > 0 {
-		refuse("the aggregate %s with ORDER BY", f)
-	}
 	args := nodesAt(n, "children")
 	if boolAt(n, "distinct") && f != "min" && f != "max" {
-		if len(args) != 1 {
-			refuse("the aggregate %s of DISTINCT with %d arguments", f, len(args))
-		}
-		if f != "count" && f != "sum" && f != "avg" {
-			refuse("the aggregate %s of DISTINCT", f)
-		}
 		out := withField(n, "children", []any{newColumn(alias, put("d", args[0]))})
 		if c := nodeAt(n, "filter"); c != nil {
 			out["filter"] = newColumn(alias, put("d", c))
@@ -913,19 +873,13 @@ func (p *queryPlanner) mergeAggregate(n node, alias string, put func(string, nod
 		return node{"class": "OPERATOR", "type": "OPERATOR_COALESCE", "children": []any{sum(part), newInt(0)}}
 	case "sum":
 		return sum(part)
-	case "min", "max":
-		if len(args) != 1 {
-			refuse("the aggregate %s with %d arguments", f, len(args))
-		}
-		return newCall(f, newColumn(alias, put("a", part)))
-	case "bool_and", "bool_or", "bit_and", "bit_or":
+	case "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "any_value":
 		return newCall(f, newColumn(alias, put("a", part)))
 	case "avg", "mean":
 		s, c := withField(part, "function_name", "sum"), withField(part, "function_name", "count")
 		return newOperator("/", newCast(sum(s), "DOUBLE"), newCast(sum(c), "DOUBLE"))
 	}
-	refuse("the aggregate %s", f)
-	return nil
+	return p.mergeMoments(part, momentName(f), alias, put)
 }
 
 // estimateGroups estimates the number of groups.

@@ -229,6 +229,9 @@ func (p *queryPlanner) planQuery(q *query, root bool) *rel {
 		}
 		return &rel{q: &r, mergesTasks: true, rows: rows}
 	}
+	if slices.ContainsFunc(append(itemExprs(q.sel), orderExprs(q.order)...), hasWindow) {
+		return p.planWindows(q, root)
+	}
 	b := &block{p: p, query: q.rewriteExprs(func(node) node { return nil }), derived: map[string]partitioning{},
 		mergedRels: map[string]*rel{}}
 	return b.planBlock(root)
