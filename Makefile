@@ -262,7 +262,7 @@ bin/phoebe-tpch: FORCE
 FORCE:
 
 .PHONY: tpch
-tpch: bin/phoebe-tpch ## the query engine on phoebe: data at scale factor 0.01, the 22 queries and 50 random ones compared with DuckDB, and a short bench
+tpch: bin/phoebe-tpch ## the query engine on phoebe: data at scale factor 0.01, the 22 queries and 50 random ones compared with DuckDB and SQLite, and a short bench
 	bin/phoebe-tpch gen --sf 0.01
 	bin/phoebe-tpch check --sf 0.01
 	bin/phoebe-tpch fuzz --n 50

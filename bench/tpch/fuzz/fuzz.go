@@ -12,6 +12,10 @@ import (
 // link is a pair of columns by which two tables are joined.
 type link struct{ left, leftColumn, right, rightColumn string }
 
+// uniqueKeys are the columns that tell the rows of a table apart.
+var uniqueKeys = map[string]string{"orders": "o_orderkey", "part": "p_partkey", "customer": "c_custkey",
+	"supplier": "s_suppkey", "nation": "n_nationkey", "region": "r_regionkey"}
+
 // links are the foreign keys of TPC-H.
 var links = []link{
 	{"lineitem", "l_orderkey", "orders", "o_orderkey"}, {"lineitem", "l_partkey", "part", "p_partkey"},
@@ -84,16 +88,25 @@ func (g *generator) randomQuery(root bool) string {
 		}
 	}
 	var sel, group []string
+	unique := false // the values hold for a group of all keys only
 	agg := g.chance(0.6)
 	if agg {
 		for range g.IntN(3) {
 			group = append(group, g.randomKey(in))
 		}
-		for _, k := range group {
-			sel = append(sel, k)
-		}
+		sel = append(sel, group...)
 		for range 1 + g.IntN(3) {
 			sel = append(sel, g.randomAggregate(in))
+		}
+		if s := pickOne(g, in); uniqueKeys[s.table] != "" && g.chance(0.08) { // one value for each key
+			unique = true
+			group = append(group, s.alias+"."+uniqueKeys[s.table])
+			sel = append(sel, "any_value("+s.alias+"."+pickOne(g, s.cols)+")")
+		}
+		if len(group) > 0 && g.chance(0.06) {
+			sel = append(sel, fmt.Sprintf(pickOne(g, []string{"rank() OVER (PARTITION BY %s ORDER BY count(*))",
+				"sum(count(*)) OVER (PARTITION BY %s)", "dense_rank() OVER (ORDER BY %s)"}), group[0]))
+			unique = true
 		}
 		if g.depth < 3 && g.chance(0.1) {
 			key := g.columnOfType(in, "BIGINT")
@@ -107,9 +120,8 @@ func (g *generator) randomQuery(root bool) string {
 		if g.depth < 3 && g.chance(0.06) {
 			sel = append(sel, g.scalarSubquery(pickOne(g, []string{"", g.columnOfType(in, "BIGINT")})))
 		}
-		if g.chance(0.04) {
-			sel = append(sel, fmt.Sprintf("rank() OVER (PARTITION BY %s ORDER BY %s)", g.randomColumn(in),
-				g.randomColumn(in)))
+		if g.chance(0.08) {
+			sel = append(sel, g.randomWindow(in))
 		}
 	}
 	for i := range sel {
@@ -121,7 +133,7 @@ func (g *generator) randomQuery(root bool) string {
 	}
 	q += strings.Join(sel, ", ") + " FROM " + from + clause
 	if len(group) > 0 {
-		if g.chance(0.06) {
+		if !unique && g.chance(0.06) {
 			q += " GROUP BY ROLLUP (" + strings.Join(group, ", ") + ")"
 		} else {
 			q += " GROUP BY " + strings.Join(group, ", ")
@@ -297,9 +309,17 @@ func (g *generator) randomAggregate(in []source) string {
 	if g.chance(0.1) {
 		filter = " FILTER (WHERE " + g.randomPredicate(in) + ")"
 	}
-	switch g.IntN(12) {
+	switch g.IntN(15) {
 	case 0, 1:
 		return "count(*)" + filter
+	case 11:
+		return fmt.Sprintf("%s(%s)", pickOne(g, []string{"stddev", "stddev_pop", "variance", "var_pop", "median"}),
+			g.randomNumber(in)) + filter
+	case 12: // rounded, because a sum of products around 0 has no exact digits
+		return fmt.Sprintf("round(%s(%s, %s)%s, 4)", pickOne(g, []string{"corr", "covar_pop", "covar_samp"}),
+			g.randomNumber(in), g.randomNumber(in), filter)
+	case 13:
+		return "approx_count_distinct(" + g.randomColumn(in) + ")" + filter
 	case 2:
 		return "count(" + g.randomColumn(in) + ")" + filter
 	case 3, 4, 5:
@@ -313,8 +333,18 @@ func (g *generator) randomAggregate(in []source) string {
 	case 10:
 		return "count(DISTINCT " + g.randomColumn(in) + ")" + filter
 	}
-	return fmt.Sprintf(pickOne(g, []string{"stddev(%s)", "sum(%s) / count(*)", "sum(%s) - 1", "sum(DISTINCT %s)",
+	return fmt.Sprintf(pickOne(g, []string{"sum(%s) / count(*)", "sum(%s) - 1", "sum(DISTINCT %s)",
 		"max(%s) + 1"}), g.randomNumber(in))
+}
+
+// randomWindow returns a window function. Rows that its order does not tell apart have the same value.
+func (g *generator) randomWindow(in []source) string {
+	call := pickOne(g, []string{"rank()", "dense_rank()", "count(*)", "min(" + g.randomColumn(in) + ")",
+		"max(" + g.randomColumn(in) + ")", "sum(" + g.randomNumber(in) + ")", "avg(" + g.randomNumber(in) + ")"})
+	return fmt.Sprintf("%s OVER (%sORDER BY %s%s)", call,
+		pickOne(g, []string{"", "PARTITION BY " + g.randomColumn(in) + " ", "PARTITION BY " + g.randomKey(in) + " ",
+			"PARTITION BY " + g.randomKey(in) + ", " + g.randomColumn(in) + " "}),
+		g.randomColumn(in), pickOne(g, []string{"", " DESC"}))
 }
 
 // randomPredicate returns a condition on a random source.
@@ -372,7 +402,13 @@ func (g *generator) subqueryPredicate(in []source) string {
 	sources := []source{s}
 	corr := fmt.Sprintf("%s.%s = %s.%s", s.alias, l.rightColumn, owner.alias, l.leftColumn)
 	from := s.table + " " + s.alias
-	switch g.IntN(7) {
+	switch g.IntN(8) {
+	case 6: // DuckDB 1.5.5 alone gives wrong rows for such a condition
+		owners := []source{owner}
+		t := pickOne(g, []string{"DECIMAL", "INTEGER", "DATE"})
+		return fmt.Sprintf("%sEXISTS (SELECT 1 FROM %s WHERE %s AND %s <> %s AND %s > %s)",
+			pickOne(g, []string{"", "NOT "}), from, corr, g.columnOfType(sources, "BIGINT"),
+			g.columnOfType(owners, "BIGINT"), g.columnOfType(sources, t), g.columnOfType(owners, t))
 	case 0:
 		return fmt.Sprintf("EXISTS (SELECT * FROM %s WHERE %s AND %s)", from, corr, g.randomPredicate(sources))
 	case 1:

@@ -61,9 +61,9 @@ func (p *queryPlanner) mergeMoments(n node, f, alias string, put func(string, no
 		state = "CASE WHEN count(arg0) > 0 THEN [CAST(count(arg0) AS DOUBLE), " + fmt.Sprintf(mean, 0) + ", " +
 			fmt.Sprintf(mean, 1) + ", var_pop(arg0) * count(arg0), var_pop(arg1) * count(arg0), " +
 			"covar_pop(arg0, arg1) * count(arg0)] END"
-		part := func(of, x, y int) string {
+		part := func(at, x, y int) string {
 			return fmt.Sprintf("l[%d] + r[%[1]d] + (r[%d] - l[%[2]d]) * (r[%d] - l[%[3]d]) * l[1] * r[1] / (l[1] + r[1])",
-				of, x, y)
+				at, x, y)
 		}
 		merged = "[l[1] + r[1], l[2] + (r[2] - l[2]) * r[1] / (l[1] + r[1]), " +
 			"l[3] + (r[3] - l[3]) * r[1] / (l[1] + r[1]), " + part(4, 2, 2) + ", " + part(5, 3, 3) + ", " +
@@ -89,7 +89,7 @@ var orderSensitive = map[string]bool{"first": true, "last": true, "arbitrary": t
 // refuseUnordered refuses aggregates whose value depends on the order of the rows, without ORDER BY: tasks have
 // no order among each other.
 func (b *block) refuseUnordered() {
-	for _, n := range b.aggregates() {
+	for _, n := range b.findAggregates() {
 		f := strings.ToLower(strAt(n, "function_name"))
 		if orderSensitive[f] && len(nodesAt(nodeAt(n, "order_bys"), "orders")) == 0 {
 			refuse("the aggregate %s without an order: write %[1]s(… ORDER BY …), or any_value, min or max", f)
@@ -97,8 +97,8 @@ func (b *block) refuseUnordered() {
 	}
 }
 
-// aggregates returns the calls of aggregates after grouping.
-func (b *block) aggregates() []node {
+// findAggregates returns the calls of aggregates after grouping.
+func (b *block) findAggregates() []node {
 	var out []node
 	for _, x := range append(append(itemExprs(b.sel), b.having...), orderExprs(b.order)...) {
 		visitNodes(x, func(n node) bool {

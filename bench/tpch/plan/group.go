@@ -443,7 +443,7 @@ func (b *block) planGrouping(root bool) *rel {
 			slices.ContainsFunc(b.query.group, func(g node) bool { return b.equiv.equalsAny(columnName(g), b.keys) })
 		switch {
 		case complete:
-		case slices.ContainsFunc(b.aggregates(), func(n node) bool { return !canMerge(n) }):
+		case slices.ContainsFunc(b.findAggregates(), func(n node) bool { return !canMerge(n) }):
 			return b.gatherRows(root)
 		default:
 			return b.splitAggregation(root)

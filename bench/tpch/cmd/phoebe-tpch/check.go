@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -41,18 +40,13 @@ func (k *checkCmd) checkScale(ctx context.Context, c *cli, sf float64) (right in
 		return 0, err
 	}
 	defer close()
-	temp, err := os.MkdirTemp("", "phoebe-tpch")
+	o, err := openOracles(ctx, m, 2)
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(temp)
-	ref, err := engine.NewReference(m, 2, 4096, temp)
-	if err != nil {
-		return 0, err
-	}
-	defer ref.Close()
+	defer o.closeAll()
 	for i, q := range m.Queries {
-		verdict, err := k.checkQuery(ctx, e, ref, m, i, q)
+		verdict, err := k.checkQuery(ctx, e, o, m, i, q)
 		if err != nil {
 			verdict = "WRONG: " + err.Error()
 		} else {
@@ -60,12 +54,13 @@ func (k *checkCmd) checkScale(ctx context.Context, c *cli, sf float64) (right in
 		}
 		fmt.Printf("sf %g Q%d %s\n", sf, i+1, verdict)
 	}
+	o.printCounts()
 	return right, nil
 }
 
-// checkQuery compares the rows of a query with the reference, and with the published answer, if any. The result
+// checkQuery compares the rows of a query with the oracles, and with the published answer, if any. The result
 // is the verdict, or an error if the rows are wrong.
-func (k *checkCmd) checkQuery(ctx context.Context, e *engine.Engine, ref *engine.Reference, m *data.Manifest, i int,
+func (k *checkCmd) checkQuery(ctx context.Context, e *engine.Engine, o *oracles, m *data.Manifest, i int,
 	q string) (string, error) {
 	r, err := e.Query(ctx, q, k.queryOptions())
 	if err != nil {
@@ -80,14 +75,18 @@ func (k *checkCmd) checkQuery(ctx context.Context, e *engine.Engine, ref *engine
 	if err != nil {
 		return "", err
 	}
-	want, err := ref.Rows(ctx, q)
+	want, err := o.duckdb.Rows(ctx, q)
 	if err != nil {
 		return "", err
 	}
-	if d := engine.Compare(got, want, r.Columns, p.Order); d != "" {
-		return "", errors.New("the rows differ from DuckDB's: " + d)
+	before := o.bySQLite
+	if err := o.compareRows(ctx, q, got, want, r.Columns, p.Order); err != nil {
+		return "", err
 	}
 	verdict := "is DuckDB's"
+	if o.bySQLite > before {
+		verdict += ", SQLite's"
+	}
 	if len(m.Answers) > 0 {
 		if d := engine.Compare(formatAnswer(got, r.Columns), formatAnswer(parseAnswer(m.Answers[i]), r.Columns),
 			r.Columns, p.Order); d != "" {

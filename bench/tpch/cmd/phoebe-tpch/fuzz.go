@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/bench/tpch/engine"
 	"github.com/phoebe-sched/phoebe/bench/tpch/fuzz"
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
 )
@@ -28,23 +25,19 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 		return err
 	}
 	defer close()
-	temp, err := os.MkdirTemp("", "phoebe-tpch")
+	o, err := openOracles(ctx, m, 1)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temp)
-	ref, err := engine.NewReference(m, 1, 4096, temp)
-	if err != nil {
-		return err
-	}
-	defer ref.Close()
+	defer o.closeAll()
+	start := time.Now()
 	refusals := map[string]int{}
 	planned, wrong := 0, 0
 	r := rand.New(rand.NewPCG(f.Seed, 0))
 	for i := 0; i < f.N && ctx.Err() == nil; i++ {
 		q := fuzz.Query(r, m)
 		bound, cancel := context.WithTimeout(ctx, time.Minute)
-		want, refErr := ref.Rows(bound, q)
+		want, refErr := o.duckdb.Rows(bound, q)
 		cancel()
 		if errors.Is(refErr, context.DeadlineExceeded) {
 			i-- // the right rows are unknown, so the query does not count
@@ -81,18 +74,15 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 		case refErr != nil:
 			fail("DuckDB says %v", refErr)
 		default:
-			if d := engine.Compare(got, want, p.Columns, p.Order); d != "" {
-				fail("%s", d)
+			if err := o.compareRows(ctx, q, got, want, p.Columns, p.Order); err != nil {
+				fail("%v", err)
 			}
 		}
 	}
-	fmt.Printf("%d queries: %d planned (%.1f %%), %d wrong\n", f.N, planned, 100*float64(planned)/float64(f.N), wrong)
-	var names []string
-	for w := range refusals {
-		names = append(names, w)
-	}
-	slices.SortFunc(names, func(a, b string) int { return refusals[b] - refusals[a] })
-	for _, w := range names {
+	fmt.Printf("%d queries: %d planned (%.1f %%), %d wrong, in %v\n", f.N, planned, 100*float64(planned)/float64(f.N),
+		wrong, time.Since(start).Round(time.Second))
+	o.printCounts()
+	for _, w := range sortByCount(refusals) {
 		fmt.Printf("  refused %d times: %s\n", refusals[w], strings.TrimSpace(w))
 	}
 	if wrong > 0 {

@@ -32,15 +32,16 @@ type cli struct {
 	Worker workerCmd `cmd:"" help:"Run a worker: fragments of queries, for frontends."`
 	SQL    sqlCmd    `cmd:"" name:"sql" help:"Run a query and print the rows."`
 	Query  queryCmd  `cmd:"" help:"Run a query of TPC-H, by number, and print the rows."`
-	Check  checkCmd  `cmd:"" help:"Run the 22 queries, and compare the rows with DuckDB alone and with the published answers."`
-	Fuzz   fuzzCmd   `cmd:"" help:"Run random queries, and compare the rows with DuckDB alone."`
+	Check  checkCmd  `cmd:"" help:"Run the 22 queries, and compare the rows with DuckDB alone, with SQLite and with the published answers."`
+	Fuzz   fuzzCmd   `cmd:"" set:"rows=10000" help:"Run random queries, and compare the rows with DuckDB alone and with SQLite."`
 	Bench  benchCmd  `cmd:"" help:"Measure response times under load, beside other policies, the ideal and DuckDB alone."`
 }
 
 func main() {
 	var c cli
 	k := kong.Parse(&c, kong.Name("phoebe-tpch"),
-		kong.Description("A query engine on phoebe: TPC-H over DuckDB, split into tasks."), kong.UsageOnError())
+		kong.Description("A query engine on phoebe: TPC-H over DuckDB, split into tasks."), kong.UsageOnError(),
+		kong.Vars{"rows": "1000000"}) // fuzz has fewer, so that stages have several tasks at a small scale factor
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
@@ -121,7 +122,7 @@ type clusterFlags struct {
 	Memory  int32    `default:"512" placeholder:"MiB" help:"Memory of each task. Default ${default}."`
 	Tenant  string   `placeholder:"NAME" help:"Tenant of the queries."`
 	Blind   bool     `help:"Do not tell phoebe where the files of tasks are."`
-	Rows    int      `default:"1000000" placeholder:"N" help:"Least number of rows of the largest table for each task, if a node has enough rows; 1 makes a task for each file. Default ${default}."`
+	Rows    int      `default:"${rows}" placeholder:"N" help:"Least number of rows of the largest table for each task, if a node has enough rows; 1 makes a task for each file. Default ${default}."`
 	Policy  string   `placeholder:"NAME" help:"Policy for placing tasks. Default: the frontend's own policy."`
 	Class   string   `placeholder:"NAME" help:"regular; or spare: run only where no regular task can. Default: regular."`
 
