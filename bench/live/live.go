@@ -164,12 +164,12 @@ func (o *Options) openTarget(ctx context.Context, cluster, policy string) (*targ
 		return nil, errors.Join(err, t.closeFunc())
 	}
 	if isRunning {
-		st, err := t.client.Cluster(ctx)
+		workers, err := t.client.Workers(ctx)
 		if err != nil {
 			return nil, &UnreachableError{errors.Join(err, t.close())}
 		}
 		t.slots = 0
-		for _, w := range st.Workers {
+		for _, w := range workers {
 			if w.State == "up" {
 				t.slots += int(w.Capacity.CPU) / 1000
 				t.workers = append(t.workers, w.Name)
@@ -178,7 +178,7 @@ func (o *Options) openTarget(ctx context.Context, cluster, policy string) (*targ
 		if t.slots == 0 {
 			return nil, &UnreachableError{errors.Join(
 				fmt.Errorf("no worker is linked to %s: start a worker, or check the frontend's list of workers",
-					st.Address), t.close())}
+					strings.Join(addrs, ", ")), t.close())}
 		}
 	}
 	return t, nil

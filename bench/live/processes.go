@@ -138,9 +138,9 @@ func (p *processes) awaitLinks(ctx context.Context, addr string, o *Options, tls
 	defer tick.Stop()
 	for {
 		up := 0
-		st, err := c.Cluster(ctx)
+		workers, err := c.Workers(ctx)
 		if err == nil {
-			for _, w := range st.Workers {
+			for _, w := range workers {
 				if w.State == "up" {
 					up++
 				}

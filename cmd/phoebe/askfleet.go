@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // fleetFlags are the flags of commands whose answer holds for all frontends.
@@ -25,7 +25,7 @@ type fleetFlags struct {
 type answer struct {
 	connect            string // the address of --connect, or the address of the frontend in another frontend's answer
 	name               string // of a frontend beyond --connect; empty: not known
-	cluster            *client.Cluster
+	cluster            *admin.Cluster
 	err                error
 	isGone             bool // err says that gossip has lost the frontend
 	sentAt, receivedAt time.Time
@@ -37,8 +37,8 @@ func (a *answer) isOf(addr string) bool {
 }
 
 // askOne asks a frontend through the client. patience bounds the time for the answer.
-func askOne(ctx context.Context, cl *client.Client, patience time.Duration, connect string,
-	q client.ClusterQuery) answer {
+func askOne(ctx context.Context, cl *admin.Client, patience time.Duration, connect string,
+	q admin.ClusterQuery) answer {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	a := answer{connect: connect, sentAt: time.Now()}
@@ -51,7 +51,7 @@ func askOne(ctx context.Context, cl *client.Client, patience time.Duration, conn
 // machine may not reach their addresses behind a balancer. askFleet asks each frontend as soon as its address is known,
 // and waits up to --retry-for. An answer may hold the error of its frontend. If no frontend answers, the error has exit
 // code 3. With --only, askFleet asks a single frontend.
-func (c *fleetFlags) askFleet(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
+func (c *fleetFlags) askFleet(ctx context.Context, log *slog.Logger, q admin.ClusterQuery) ([]answer, error) {
 	if c.Only != "" {
 		return c.askOnly(ctx, log, q)
 	}
@@ -66,11 +66,11 @@ func (c *fleetFlags) askFleet(ctx context.Context, log *slog.Logger, q client.Cl
 	}()
 	type reply struct {
 		answer
-		through *client.Client
+		through *admin.Client
 	}
 	replies := make(chan reply)
 	asked := map[string]bool{}
-	ask := func(cl *client.Client, to answer, q client.ClusterQuery) {
+	ask := func(cl *admin.Client, to answer, q admin.ClusterQuery) {
 		asked[to.connect] = true
 		running.Go(func() {
 			a := askOne(ctx, cl, c.RetryFor, to.connect, q)
@@ -143,7 +143,7 @@ func sortAnswers(answers, gone []answer, connect []string) ([]answer, error) {
 }
 
 // askOnly asks the frontend of --only, through any frontend of --connect.
-func (c *fleetFlags) askOnly(ctx context.Context, log *slog.Logger, q client.ClusterQuery) ([]answer, error) {
+func (c *fleetFlags) askOnly(ctx context.Context, log *slog.Logger, q admin.ClusterQuery) ([]answer, error) {
 	cl, err := c.newClient(log, c.Connect)
 	if err != nil {
 		return nil, err
@@ -159,11 +159,11 @@ func (c *fleetFlags) askOnly(ctx context.Context, log *slog.Logger, q client.Clu
 }
 
 // dialEach makes a client for each address of --connect.
-func (c *clientFlags) dialEach(log *slog.Logger) ([]*client.Client, error) {
+func (c *clientFlags) dialEach(log *slog.Logger) ([]*admin.Client, error) {
 	if len(c.Connect) == 0 {
 		return nil, errNoConnect
 	}
-	clients := make([]*client.Client, len(c.Connect))
+	clients := make([]*admin.Client, len(c.Connect))
 	for i, addr := range c.Connect {
 		cl, err := c.newClient(log, []string{addr})
 		if err != nil {
@@ -176,7 +176,7 @@ func (c *clientFlags) dialEach(log *slog.Logger) ([]*client.Client, error) {
 }
 
 // closeEach closes the clients of dialEach.
-func closeEach(clients []*client.Client) {
+func closeEach(clients []*admin.Client) {
 	for _, cl := range clients {
 		cl.Close()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // A job of a tenant starts before the queued tasks of a tenant with a backlog. Beside each job, 14 to 24 tasks of the
@@ -100,7 +101,7 @@ func TestBully(t *testing.T) {
 					t.Logf("turn %d: of the bully's jobs %d ran and %d were refused", i+1, len(ran), refused)
 				})
 			}
-			took, refused := runOpenLoop(t, interactive, "interactive", jobs(uint64(i), 0.2))
+			took, refused := runOpenLoop(t, interactive.Client, "interactive", jobs(uint64(i), 0.2))
 			both.Wait()
 			if refused > 0 {
 				t.Errorf("%d interactive jobs were refused", refused)
@@ -179,7 +180,7 @@ func TestLongBully(t *testing.T) {
 // tasks of another tenant, whose jobs are at another frontend.
 func TestPromiseBesideBully(t *testing.T) {
 	f := startFleet(t, 2, 2, nil, []string{"--slots", "2"})
-	at := func(i int) *client.Client { return newClient(t, f.frontendAddrs[i]) }
+	at := func(i int) *admin.Client { return newClient(t, f.frontendAddrs[i]) }
 	bully, polite := at(0), at(1)
 	job := func(tenant, run string, tasks int) client.Job {
 		estimate, err := time.ParseDuration(run)

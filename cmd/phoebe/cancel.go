@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
@@ -30,7 +31,7 @@ Exit codes: 0 cancelled, 1 the job is unknown, 2 wrong usage, 3 refused or unrea
 // Run cancels a job.
 func (c *cancelCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 	h, n, err := askOwner(ctx, &c.clientFlags, log, "cancel", c.Handle,
-		func(ctx context.Context, cl *client.Client, h client.Handle) (int, error) {
+		func(ctx context.Context, cl *admin.Client, h client.Handle) (int, error) {
 			if c.Only != "" {
 				return cl.CancelAt(ctx, c.Only, h.Job, c.Reason)
 			}
@@ -46,7 +47,7 @@ func (c *cancelCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 // askOwner asks a question about a job. If the handle names an owner, the client dials the owner first. Errors name
 // the verb, such as cancel. A job unknown to all frontends is no exitError: the command fails with exit code 1.
 func askOwner[T any](ctx context.Context, flags *clientFlags, log *slog.Logger, verb, handle string,
-	question func(context.Context, *client.Client, client.Handle) (T, error)) (h client.Handle, answer T, err error) {
+	question func(context.Context, *admin.Client, client.Handle) (T, error)) (h client.Handle, answer T, err error) {
 	if h, err = parseHandle(handle); err != nil {
 		return h, answer, usageError(err)
 	}

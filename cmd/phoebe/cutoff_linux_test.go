@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // If a frontend's gossip is cut off, the frontend cannot know whether the rest of the fleet is gone. From the
@@ -93,10 +93,10 @@ func TestCutOffWithTenants(t *testing.T) {
 }
 
 // awaitPart waits until a tenant uses all of a part of its maximum at a frontend, and the part is this many slots.
-func awaitPart(t *testing.T, c *client.Client, tenant string, slots float64) {
+func awaitPart(t *testing.T, c *admin.Client, tenant string, slots float64) {
 	t.Helper()
 	waitUntil(t, func() error {
-		said, err := c.ClusterPage(t.Context(), client.ClusterQuery{Tenants: true})
+		said, err := c.ClusterPage(t.Context(), admin.ClusterQuery{Tenants: true})
 		if err != nil {
 			return err
 		}

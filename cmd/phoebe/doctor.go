@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -51,7 +51,7 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 		return err
 	}
 	findings := c.checkOwnKeys()
-	answers, err := c.askFleet(ctx, log, client.ClusterQuery{})
+	answers, err := c.askFleet(ctx, log, admin.ClusterQuery{})
 	asked := c.Connect
 	if err == nil {
 		asked = nil
@@ -249,7 +249,7 @@ func findStrangers(all []answer) (findings []finding) {
 		for _, b := range all {
 			if b.cluster.Frontend == a.cluster.Frontend || len(a.cluster.Members) == 0 && len(b.cluster.Members) == 0 ||
 				slices.ContainsFunc(a.cluster.Members,
-					func(m client.Member) bool { return m.Name == b.cluster.Frontend }) {
+					func(m admin.Member) bool { return m.Name == b.cluster.Frontend }) {
 				continue
 			}
 			findings = append(findings, finding{false, "frontend " + a.cluster.Frontend,
@@ -278,7 +278,7 @@ func checkLinks(all []answer) (findings []finding) {
 	}
 	for addr, w := range workers {
 		for _, a := range all {
-			at := slices.IndexFunc(a.cluster.Workers, func(k client.Worker) bool { return k.Address == addr })
+			at := slices.IndexFunc(a.cluster.Workers, func(k admin.Worker) bool { return k.Address == addr })
 			if at < 0 {
 				w.unknown = append(w.unknown, a.cluster.Frontend)
 				continue

@@ -8,20 +8,23 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // healthyAnswers returns the answers of two frontends with the same two workers.
 func healthyAnswers() []answer {
 	began := time.Unix(1_000_000, 0)
 	var all []answer
-	members := []client.Member{{Name: "f0", Address: "10.0.0.1:7410"}, {Name: "f1", Address: "10.0.0.2:7410"}}
+	members := []admin.Member{{Name: "f0", Address: "10.0.0.1:7410"}, {Name: "f1", Address: "10.0.0.2:7410"}}
 	for _, m := range members {
 		all = append(all, answer{connect: m.Address, sentAt: began, receivedAt: began.Add(time.Millisecond),
-			cluster: &client.Cluster{
+			cluster: &admin.Cluster{
 				Frontend: m.Name, Address: m.Address, Version: "v1", Clock: began,
 				FileLimit: 20_000, MaxClients: 10_000, Members: members,
-				Workers: []client.Worker{{Name: "w0", Address: "10.0.1.1:7420", State: "up"},
-					{Name: "w1", Address: "10.0.1.2:7420", State: "draining"}},
+				Workers: []admin.Worker{
+					{Worker: client.Worker{Name: "w0", Address: "10.0.1.1:7420", State: "up"}},
+					{Worker: client.Worker{Name: "w1", Address: "10.0.1.2:7420", State: "draining"}},
+				},
 			}})
 	}
 	return all
@@ -55,7 +58,7 @@ func TestDiagnose(t *testing.T) {
 			remedy: "LimitNOFILE=10516"},
 		"unknown files": {harm: func(f0, _ *answer) { f0.cluster.FileLimit = 0 }, nothing: true},
 		"flaws": {harm: func(f0, _ *answer) {
-			f0.cluster.Workers[1].Row = &client.Row{Flaws: []string{"speed"}}
+			f0.cluster.Workers[1].Row = &admin.Row{Flaws: []string{"speed"}}
 		}, where: "worker w1", says: "speed", remedy: "Upgrade"},
 		"cache": {harm: func(f0, f1 *answer) {
 			f0.cluster.Workers[1].CacheError, f1.cluster.Workers[1].CacheError = "the disk is full", "the disk is full"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 type drainCmd struct {
@@ -64,7 +65,7 @@ func (c *drainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 func (c *drainCmd) awaitDeparture(ctx context.Context, out *streams, log *slog.Logger) error {
 	orderedAt, seenLeaving := time.Now(), false
 	for {
-		answers, err := c.askFleet(ctx, log, client.ClusterQuery{Worker: c.Worker})
+		answers, err := c.askFleet(ctx, log, admin.ClusterQuery{Worker: c.Worker})
 		if ctx.Err() != nil {
 			return interruptionExit(ctx)
 		}
@@ -94,6 +95,6 @@ func (c *drainCmd) awaitDeparture(ctx context.Context, out *streams, log *slog.L
 func hasLinkIn(answers []answer, state string) bool {
 	return slices.ContainsFunc(answers, func(a answer) bool {
 		return a.err == nil &&
-			slices.ContainsFunc(a.cluster.Workers, func(w client.Worker) bool { return w.State == state })
+			slices.ContainsFunc(a.cluster.Workers, func(w admin.Worker) bool { return w.State == state })
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
@@ -222,7 +223,7 @@ func TestDrainFrontend(t *testing.T) {
 }
 
 // awaitDraining waits until the client's frontend says that it drains.
-func awaitDraining(t testing.TB, c *client.Client) {
+func awaitDraining(t testing.TB, c *admin.Client) {
 	t.Helper()
 	waitUntil(t, func() error {
 		said, err := c.Cluster(t.Context())
@@ -234,7 +235,7 @@ func awaitDraining(t testing.TB, c *client.Client) {
 }
 
 // runJob runs a job by the SDK's Run, or by Submit and Wait if how is not "Run".
-func runJob(t testing.TB, c *client.Client, how string, job client.Job) ([]client.Outcome, error) {
+func runJob(t testing.TB, c *admin.Client, how string, job client.Job) ([]client.Outcome, error) {
 	if how == "Run" {
 		return c.Run(t.Context(), job)
 	}

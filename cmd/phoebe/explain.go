@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 type explainCmd struct {
@@ -49,7 +50,7 @@ func (c *explainCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 		return err
 	}
 	h, x, err := askOwner(ctx, &c.clientFlags, log, "explain", c.Handle,
-		func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Explanation, error) {
+		func(ctx context.Context, cl *admin.Client, h client.Handle) (*client.Explanation, error) {
 			return cl.Explain(ctx, h, task)
 		})
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // faultTimes says how long the parts of the fault test take.
@@ -136,7 +137,7 @@ func (f *fleet) awaitAllLinked(t testing.TB) {
 
 // load runs jobs all the time, by 8 goroutines.
 type load struct {
-	client          *client.Client
+	client          *admin.Client
 	mixed           bool // some jobs have long tasks
 	dir             string
 	stop            context.CancelFunc
@@ -149,13 +150,13 @@ type load struct {
 }
 
 // startLoad starts a load of short tasks.
-func startLoad(t testing.TB, c *client.Client) *load {
+func startLoad(t testing.TB, c *admin.Client) *load {
 	return startJobs(t, &load{client: c})
 }
 
 // startMixedLoad starts a load in which every third job also has long tasks. The long tasks run for a short time,
 // but have estimates above 1 s, and are placed by estimation.
-func startMixedLoad(t testing.TB, c *client.Client) *load {
+func startMixedLoad(t testing.TB, c *admin.Client) *load {
 	return startJobs(t, &load{client: c, mixed: true})
 }
 

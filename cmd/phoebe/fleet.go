@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -380,8 +380,8 @@ func (c *devCmd) awaitLinks(ctx context.Context, apis, connect []string, workers
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if !slices.ContainsFunc(clients, func(cl *client.Client) bool {
-			a := askOne(ctx, cl, asks.RetryFor, "", client.ClusterQuery{})
+		if !slices.ContainsFunc(clients, func(cl *admin.Client) bool {
+			a := askOne(ctx, cl, asks.RetryFor, "", admin.ClusterQuery{})
 			return a.err != nil || a.countLinks() < workers
 		}) {
 			return nil

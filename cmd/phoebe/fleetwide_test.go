@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
 )
 
@@ -126,7 +127,7 @@ func countLastMinute(t *testing.T, address string, run func(...string) output) {
 	did, all := map[string]counts{}, counts{}
 	for i, tenant := range []string{"ads", "news", "shop", "web"} {
 		// The clients keep their connections, so the balancer gives both frontends clients.
-		clients := []*client.Client{newClient(t, address), newClient(t, address)}
+		clients := []*admin.Client{newClient(t, address), newClient(t, address)}
 		for n := range 5 * (i + 1) {
 			c := clients[n%2]
 			tasks := slices.Repeat([]client.Task{{Function: "echo"}}, n%3+1)

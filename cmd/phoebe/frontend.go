@@ -15,7 +15,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend"
-	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/serve"
 	"github.com/phoebe-sched/phoebe/frontend/tenants/file"
@@ -248,7 +248,7 @@ func (c *frontendCmd) Run(ctx context.Context, out *streams, log *slog.Logger) e
 	if c.Gossip != "" {
 		fmt.Fprintf(out.out, "gossip %s\nheartbeat %s\n", s.GossipAddr(), s.HeartbeatAddr())
 	}
-	var page *client.Client
+	var page *admin.Client
 	if c.Admin != "" {
 		if page, err = pageClient([]string{s.Addr()}, &c.secretFlags, log); err != nil {
 			return errors.Join(err, s.Close())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/units"
 )
 
@@ -61,13 +62,13 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.RetryFor)
 	defer cancel()
-	f := client.JobFilter{Policy: c.JobPolicy, Tenant: c.Tenant, Failed: c.Failed, Running: c.Running,
+	f := admin.JobFilter{Policy: c.JobPolicy, Tenant: c.Tenant, Failed: c.Failed, Running: c.Running,
 		SlowerThan: c.Slower, Frontend: c.Only}
 	if c.Since > 0 {
 		f.From = time.Now().Add(-c.Since)
 	}
 	var all []client.JobSummary
-	var reports []client.FrontendReport
+	var reports []admin.FrontendReport
 	for cursor := ""; len(all) < c.Most; {
 		page, err := cl.Jobs(ctx, f, cursor, min(c.Most-len(all), 1000))
 		if err != nil {
@@ -79,7 +80,7 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 		}
 	}
 	if c.Only != "" {
-		i := slices.IndexFunc(reports, func(f client.FrontendReport) bool {
+		i := slices.IndexFunc(reports, func(f admin.FrontendReport) bool {
 			return f.Name == c.Only || f.Address == c.Only
 		})
 		if i < 0 {
@@ -98,7 +99,7 @@ func (c *jobsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error
 }
 
 // nameSilent prints the frontends that have not answered.
-func nameSilent(w io.Writer, reports []client.FrontendReport) {
+func nameSilent(w io.Writer, reports []admin.FrontendReport) {
 	for _, f := range reports {
 		if f.Err != "" {
 			fmt.Fprintf(w, "frontend %s does not answer: %s\n", quoteUnprintable([]byte(f.Name)),

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // A frontend is killed while its job runs. Within 2 s, the page of another frontend names the killed frontend. The
@@ -66,7 +67,7 @@ func TestKilledFrontend(t *testing.T) {
 	}
 	c := newClient(t, survivor.api)
 	waitUntil(t, func() error {
-		page, err := c.Jobs(t.Context(), client.JobFilter{Running: true}, "", 0)
+		page, err := c.Jobs(t.Context(), admin.JobFilter{Running: true}, "", 0)
 		if err != nil || len(page.Jobs) != 1 ||
 			page.Jobs[0].Handle != (client.Handle{Job: r.Handle().Job, Owner: survivor.api}) {
 			return fmt.Errorf("jobs: %+v, %v", page, err)

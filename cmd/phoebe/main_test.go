@@ -18,6 +18,7 @@ import (
 
 	phoebe "github.com/phoebe-sched/phoebe/cmd/phoebe"
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 var (
@@ -325,7 +326,7 @@ func waitUntil(t testing.TB, ok func() error) {
 }
 
 // newClient makes a client of frontends.
-func newClient(t testing.TB, frontends ...string) *client.Client {
+func newClient(t testing.TB, frontends ...string) *admin.Client {
 	t.Helper()
 	c, err := client.New(frontends, client.WithRetryFor(10*time.Second), client.WithSecret(secret))
 	if err != nil {
@@ -336,31 +337,31 @@ func newClient(t testing.TB, frontends ...string) *client.Client {
 			t.Errorf("close the client: %v", err)
 		}
 	})
-	return c
+	return admin.New(c)
 }
 
 // awaitLinked waits until a frontend is linked to n workers.
 func awaitLinked(t testing.TB, frontend string, n int) {
 	t.Helper()
-	awaitLinkedBy(t, newClient(t, frontend), n)
+	awaitLinkedBy(t, newClient(t, frontend).Client, n)
 }
 
 // awaitLinkedBy waits until the frontend of a client is linked to n workers.
 func awaitLinkedBy(t testing.TB, c *client.Client, n int) {
 	t.Helper()
 	waitUntil(t, func() error {
-		said, err := c.Cluster(t.Context())
+		workers, err := c.Workers(t.Context())
 		if err != nil {
 			return err
 		}
 		up := 0
-		for _, w := range said.Workers {
+		for _, w := range workers {
 			if w.State == "up" {
 				up++
 			}
 		}
 		if up != n {
-			return fmt.Errorf("frontend %s: %d workers are up, want %d: %+v", said.Address, up, n, said.Workers)
+			return fmt.Errorf("%d workers are up, want %d: %+v", up, n, workers)
 		}
 		return nil
 	})

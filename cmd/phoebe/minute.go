@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/units"
 )
 
@@ -19,7 +19,7 @@ type minuteJSON struct {
 }
 
 // minuteOf converts counts to JSON. Nil stays nil.
-func minuteOf(m *client.LastMinute) *minuteJSON {
+func minuteOf(m *admin.LastMinute) *minuteJSON {
 	if m == nil {
 		return nil
 	}
@@ -31,7 +31,7 @@ func minuteOf(m *client.LastMinute) *minuteJSON {
 }
 
 // perSecond returns the rate of n events in the counted time.
-func perSecond(m *client.LastMinute, n int64) float64 {
+func perSecond(m *admin.LastMinute, n int64) float64 {
 	if m.Length <= 0 {
 		return 0
 	}
@@ -39,7 +39,7 @@ func perSecond(m *client.LastMinute, n int64) float64 {
 }
 
 // addMinute adds the counts of another frontend to a sum. Nil adds nothing.
-func addMinute(sum, m *client.LastMinute) {
+func addMinute(sum, m *admin.LastMinute) {
 	if m == nil {
 		return
 	}
@@ -49,10 +49,10 @@ func addMinute(sum, m *client.LastMinute) {
 }
 
 // sumMinutes returns the counts of all frontends with an answer. Nil: no frontend counts, or the caller may not see.
-func sumMinutes(answers []answer) (sum *client.LastMinute) {
+func sumMinutes(answers []answer) (sum *admin.LastMinute) {
 	for _, a := range distinctAnswers(answers) {
 		if sum == nil && a.cluster.LastMinute != nil {
-			sum = &client.LastMinute{}
+			sum = &admin.LastMinute{}
 		}
 		addMinute(sum, a.cluster.LastMinute)
 	}
@@ -60,14 +60,14 @@ func sumMinutes(answers []answer) (sum *client.LastMinute) {
 }
 
 // countsText formats counts for status and top.
-func countsText(m *client.LastMinute) string {
+func countsText(m *admin.LastMinute) string {
 	return fmt.Sprintf("%d jobs ended (%s/s, p99 %s), %d tasks (%s/s), %d of them without a result",
 		m.Jobs, units.Rate(perSecond(m, m.Jobs)), quantileText(&m.Responses, 0.99), m.Tasks,
 		units.Rate(perSecond(m, m.Tasks)), m.Failed)
 }
 
 // minuteColumns returns the columns of phoebe tenants about the last minute.
-func minuteColumns(m *client.LastMinute) string {
+func minuteColumns(m *admin.LastMinute) string {
 	if m == nil {
 		return "0\t0\t0\t-"
 	}

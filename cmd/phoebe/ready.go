@@ -12,7 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -55,7 +55,7 @@ func (c *readyCmd) askFrontends(ctx context.Context, out *streams, log *slog.Log
 	}
 	defer closeEach(clients)
 	for i, cl := range clients {
-		a := askOne(ctx, cl, c.RetryFor, c.Connect[i], client.ClusterQuery{})
+		a := askOne(ctx, cl, c.RetryFor, c.Connect[i], admin.ClusterQuery{})
 		switch {
 		case a.err != nil:
 			return jobError(ctx, fmt.Errorf("ask frontend %s: %w", a.connect, a.err))

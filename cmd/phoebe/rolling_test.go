@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // A rehearsal starts processes, restarts a process after its end, and ends as a whole.
@@ -153,14 +154,14 @@ func TestRolling(t *testing.T) {
 		addr, _ := f.nthStarted("balancer", 0)
 		connect = []string{addr}
 	}
-	var clis []*client.Client
+	var clis []*admin.Client
 	for range clients {
 		c, err := client.New(connect) // like a program without any setting for failover
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		clis = append(clis, c)
+		clis = append(clis, admin.New(c))
 	}
 	type call struct {
 		at, took time.Duration // since the load began

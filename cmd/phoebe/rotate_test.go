@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
 
@@ -179,7 +180,7 @@ func TestRotate(t *testing.T) {
 				}
 				return err
 			})
-			r.load = startLoad(t, c)
+			r.load = startLoad(t, admin.New(c))
 			for round := range rounds {
 				r.runRound(round)
 			}
@@ -246,7 +247,7 @@ func (r *rotation) runRound(n int) {
 			return err
 		}
 		defer c.Close()
-		_, err = c.Cluster(ctx)
+		_, err = c.Workers(ctx)
 		return err
 	}
 	for _, api := range r.apis {

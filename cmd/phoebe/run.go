@@ -18,6 +18,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/names"
 	"github.com/phoebe-sched/phoebe/probe/whole"
@@ -36,7 +37,7 @@ type clientFlags struct {
 var errNoConnect = usageError(errors.New("--connect names no frontend: give HOST:PORT, or leave PHOEBE_CONNECT unset"))
 
 // newClient makes a client for frontends at addrs.
-func (c *clientFlags) newClient(log *slog.Logger, addrs []string) (*client.Client, error) {
+func (c *clientFlags) newClient(log *slog.Logger, addrs []string) (*admin.Client, error) {
 	if c.RetryFor <= 0 {
 		return nil, usageError(fmt.Errorf("--retry-for is %v: it must be above 0", c.RetryFor))
 	}
@@ -60,7 +61,7 @@ func (c *clientFlags) newClient(log *slog.Logger, addrs []string) (*client.Clien
 	if err != nil {
 		return nil, usageError(fmt.Errorf("--connect, --secret-file, --token-file or --tls-dir: %w", err))
 	}
-	return cl, nil
+	return admin.New(cl), nil
 }
 
 // jobFlags describe a job of equal tasks.
@@ -198,7 +199,7 @@ func (c *runCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 }
 
 // followJob prints each outcome of a job when the task has ended. The error says how the job ended.
-func (c *runCmd) followJob(ctx context.Context, cl *client.Client, running *client.Running, t *tally, out *streams,
+func (c *runCmd) followJob(ctx context.Context, cl *admin.Client, running *client.Running, t *tally, out *streams,
 	print func(o *client.Outcome, file string) error) error {
 	fmt.Fprintf(out.err, "job %s\n", handleText(running.Handle()))
 	progress := bench.NewProgress(os.Stderr)
@@ -245,7 +246,7 @@ func (c *runCmd) followJob(ctx context.Context, cl *client.Client, running *clie
 
 // saveResult writes the result of a task into dir, and returns the file's name. If the result cannot be read from
 // its worker, o.Err says why, and the name is empty. The file gets the name only when the content is complete.
-func saveResult(ctx context.Context, c *client.Client, dir string, o *client.Outcome) (name string, err error) {
+func saveResult(ctx context.Context, c *admin.Client, dir string, o *client.Outcome) (name string, err error) {
 	result, err := c.Open(ctx, *o)
 	if err != nil {
 		o.Err = err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // While a task that rode along runs, each command and metric shows the task as running. No message tells the
@@ -57,7 +58,7 @@ func TestRunningTasksAreShown(t *testing.T) {
 	runPhoebe(t, "trace", ride.Job, "--json", "--connect", c.frontends[1]).wantExit(t, 0,
 		`"state":"runs","tries":1,`)
 	runPhoebe(t, "explain", ride.Job, "0", "--connect", c.connect).wantExit(t, 0, ": runs\n")
-	said, err := cl.Cluster(t.Context())
+	said, err := admin.New(cl).Cluster(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestRunningTasksAreShown(t *testing.T) {
 	queued := submit(client.Job{Mode: client.EstimateMode, Tasks: slices.Repeat([]client.Task{long}, 9)})
 	waitUntil(t, func() error {
 		counts := trace(queued)
-		said, err := cl.Cluster(t.Context())
+		said, err := admin.New(cl).Cluster(t.Context())
 		if err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func TestRunningTasksAreShown(t *testing.T) {
 	// The windows that begin while the task runs have no wait for a first task. The page and phoebe top show these
 	// windows.
 	waitUntil(t, func() error {
-		watched, err := cl.Watch(t.Context(), time.Second, since, 0)
+		watched, err := admin.New(cl).Watch(t.Context(), time.Second, since, 0)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
-	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/frontend/ui"
 	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/door"
@@ -43,7 +43,7 @@ type service struct {
 	drain    func(ctx context.Context) error // waits until running work has ended
 	close    func() error
 	admin    map[string]http.HandlerFunc // further handlers of the admin port, by pattern
-	page     *client.Client              // client for the web page; nil: no page
+	page     *admin.Client               // client for the web page; nil: no page
 	notePage func(page string)           // gets the page's address; nil: nobody asks
 }
 

@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/units"
 )
 
@@ -140,7 +140,7 @@ func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	if err != nil {
 		return err
 	}
-	answers, err := c.askFleet(ctx, log, client.ClusterQuery{})
+	answers, err := c.askFleet(ctx, log, admin.ClusterQuery{})
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (c *statusCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 }
 
 // statusOf converts a frontend's answer to JSON.
-func statusOf(addr string, c *client.Cluster) statusJSON {
+func statusOf(addr string, c *admin.Cluster) statusJSON {
 	s := statusJSON{
 		Connect: addr, Frontend: c.Frontend, Address: c.Address, Version: c.Version, UptimeMS: c.Uptime.Milliseconds(),
 		Draining: c.Draining, Jobs: c.Jobs, TasksPending: c.TasksPending, TasksRunning: c.TasksRunning,
@@ -198,7 +198,7 @@ func statusOf(addr string, c *client.Cluster) statusJSON {
 }
 
 // rowOf converts a row to JSON. Nil stays nil.
-func rowOf(r *client.Row) *rowJSON {
+func rowOf(r *admin.Row) *rowJSON {
 	if r == nil {
 		return nil
 	}
@@ -206,7 +206,7 @@ func rowOf(r *client.Row) *rowJSON {
 }
 
 // viewOf converts a view to JSON. Negative times become -1.
-func viewOf(v *client.View) viewJSON {
+func viewOf(v *admin.View) viewJSON {
 	view := viewJSON{AgeMicros: -1, WaitsMicros: [][]int64{}, Speed: v.Speed, Files: v.Files, MaintenanceMicros: -1}
 	if v.Age >= 0 {
 		view.AgeMicros = v.Age.Microseconds()
@@ -322,7 +322,7 @@ type knownMember struct {
 
 // printStatus prints the tables of frontends, members and workers, and then all problems. lastMinute counts the jobs
 // of all frontends; nil: not known.
-func printStatus(w io.Writer, all []statusJSON, lastMinute *client.LastMinute) error {
+func printStatus(w io.Writer, all []statusJSON, lastMinute *admin.LastMinute) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FRONTEND\tADDRESS\tSTATE\tUPTIME\tJOBS\tPENDING\tRUNNING\tSPARE\tCOPIES\tPREEMPTED\tVERSION")
 	fleet := map[string]*fleetWorker{}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 type tenantsCmd struct {
@@ -59,7 +59,7 @@ type tenantJSON struct {
 
 	LastMinute *minuteJSON `json:"last_minute,omitempty"` // null: no task ended, or the tenant is among the others
 
-	minute *client.LastMinute
+	minute *admin.LastMinute
 }
 
 // Run asks all frontends, and prints their answers.
@@ -68,7 +68,7 @@ func (c *tenantsCmd) Run(ctx context.Context, out *streams, log *slog.Logger) er
 	if err != nil {
 		return err
 	}
-	answers, err := c.askFleet(ctx, log, client.ClusterQuery{Tenants: true})
+	answers, err := c.askFleet(ctx, log, admin.ClusterQuery{Tenants: true})
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func printTenants(w io.Writer, tenants [][]tenantJSON) error {
 		"TENANT\tFRONTEND\tUSED\tSPARE\tWAITING\tTOKENS\tMAX\tHELD\tREFUSED\t1 MIN: JOBS/S\tTASKS/S\tFAILED\tP99")
 	for _, entries := range tenants {
 		all := tenantJSON{Frontend: "all", Tenant: entries[0].Tenant, Others: entries[0].Others,
-			minute: &client.LastMinute{}}
+			minute: &admin.LastMinute{}}
 		for i, entry := range entries {
 			addMinute(all.minute, entry.minute)
 			all.Used, all.Spare, all.Wanted, all.Held, all.Refused = all.Used+entry.Used, all.Spare+entry.Spare,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // phoebe tenants shows what tenants use, want and may have, and their refused jobs, for each frontend and in all. A
@@ -26,13 +27,13 @@ func TestTenantsCommand(t *testing.T) {
 	file.writeTenants("  ads: {tokens: 1, max: 1, queue: 2}\n  web: {tokens: 2, token-hashes: [" + webHash + "]}\n")
 	const secret = "the fleet's"
 	key := writeFile(t, secret)
-	dial := func(addr string) *client.Client {
+	dial := func(addr string) *admin.Client {
 		c, err := client.New([]string{addr}, client.WithSecret(secret))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		return c
+		return admin.New(c)
 	}
 	w := startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--slots", "8", "--secret-file",
 		key).awaitLines("worker", 1)[0]
@@ -40,7 +41,7 @@ func TestTenantsCommand(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		addr := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", w, "--tenants", file.name,
 			"--secret-file", key, "--name", name).awaitLines("frontend", 1)[0]
-		awaitLinkedBy(t, dial(addr), 1)
+		awaitLinkedBy(t, dial(addr).Client, 1)
 		addrs = append(addrs, addr)
 		long := client.Task{Function: "sleep", Payload: []byte("1h")}
 		for _, j := range []client.Job{{Tenant: "ads", Tasks: []client.Task{long, long}},
@@ -239,8 +240,8 @@ func submitMuch(t *testing.T, api, tenant string, run time.Duration) {
 
 // slotsInUse returns the slots that tenants use at a frontend. For the tenant "tokens" it leaves out slots without
 // tokens.
-func slotsInUse(t *testing.T, c *client.Client) (map[string]float64, error) {
-	said, err := c.ClusterPage(t.Context(), client.ClusterQuery{Tenants: true})
+func slotsInUse(t *testing.T, c *admin.Client) (map[string]float64, error) {
+	said, err := c.ClusterPage(t.Context(), admin.ClusterQuery{Tenants: true})
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +255,7 @@ func slotsInUse(t *testing.T, c *client.Client) (map[string]float64, error) {
 }
 
 // awaitUse waits until tenants use these slots at a frontend.
-func awaitUse(t *testing.T, c *client.Client, want map[string]float64) {
+func awaitUse(t *testing.T, c *admin.Client, want map[string]float64) {
 	t.Helper()
 	waitUntil(t, func() error {
 		has, err := slotsInUse(t, c)

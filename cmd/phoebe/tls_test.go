@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 )
@@ -51,7 +52,7 @@ func (s *secured) keysDir(who string) string {
 func (s *secured) auditFile() string { return filepath.Join(filepath.Dir(s.keys), "audit") }
 
 // newClient makes a client with the keys of who, at addrs, or at the frontend if addrs is empty.
-func (s *secured) newClient(who string, addrs ...string) *client.Client {
+func (s *secured) newClient(who string, addrs ...string) *admin.Client {
 	s.t.Helper()
 	if len(addrs) == 0 {
 		addrs = []string{s.frontend.api}
@@ -61,12 +62,12 @@ func (s *secured) newClient(who string, addrs ...string) *client.Client {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { c.Close() })
-	return c
+	return admin.New(c)
 }
 
 func (s *secured) awaitLinked(n int) {
 	s.t.Helper()
-	awaitLinkedBy(s.t, s.newClient("operator"), n)
+	awaitLinkedBy(s.t, s.newClient("operator").Client, n)
 }
 
 // freeAddress returns an address of loopback that was free.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // tenantsFile is a tenants file that is written again and again, with a higher revision each time.
@@ -77,13 +78,13 @@ func TestTokens(t *testing.T) {
 	two := awaitGossiper(startPhoebe(t, append(gossipFlags, "--secret-file", secret, "--join", one.gossip)...))
 	startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--secret-file", secret, "--join", one.heartbeat, "--slots",
 		"8")
-	dial := func(addr string, options ...client.Option) *client.Client {
+	dial := func(addr string, options ...client.Option) *admin.Client {
 		c, err := client.New([]string{addr}, append(options, client.WithRetryFor(2*time.Second))...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		return c
+		return admin.New(c)
 	}
 	for _, api := range []string{one.api, two.api} {
 		waitUntil(t, func() error {
@@ -119,11 +120,11 @@ func TestTokens(t *testing.T) {
 		wantRefused(t, "explain to another tenant", err, client.Forbidden, "belongs to another tenant")
 		_, err = other.Watch(t.Context(), time.Second, time.Time{}, 10)
 		wantRefused(t, "watch", err, client.Forbidden, `known as a client of "web"`)
-		if list, err := other.Jobs(t.Context(), client.JobFilter{}, "", 10); err != nil ||
+		if list, err := other.Jobs(t.Context(), admin.JobFilter{}, "", 10); err != nil ||
 			slices.ContainsFunc(list.Jobs, func(j client.JobSummary) bool { return j.Tenant != "web" }) {
 			t.Errorf("another tenant sees %+v, %v", list, err)
 		}
-		if list, err := dial(api, client.WithTokenFile(etl)).Jobs(t.Context(), client.JobFilter{ID: job.Job}, "",
+		if list, err := dial(api, client.WithTokenFile(etl)).Jobs(t.Context(), admin.JobFilter{ID: job.Job}, "",
 			10); err != nil || len(list.Jobs) != 1 || list.Jobs[0].Tenant != "ads/etl" {
 			t.Errorf("its owner sees %+v, %v", list, err)
 		}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/units"
 )
 
@@ -80,7 +81,7 @@ func (c *topCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error 
 // topModel is the state of the screen, for bubbletea.
 type topModel struct {
 	ctx            context.Context
-	client         *client.Client
+	client         *admin.Client
 	every, timeout time.Duration
 	span           int
 	width, height  int
@@ -91,8 +92,8 @@ type topModel struct {
 type topSnapshot struct {
 	at      time.Time
 	span    int
-	watched *client.Watched
-	figures *client.Figures // nil: no frontend told
+	watched *admin.Watched
+	figures *admin.Figures // nil: no frontend told
 	err     error
 }
 
@@ -166,8 +167,8 @@ func (m topModel) screenText() string {
 	}
 	w := seen.watched
 	windows := w.Windows[max(len(w.Windows)-spans[seen.span].windows, 0):]
-	var sum client.LastMinute
-	var phases client.Histograms
+	var sum admin.LastMinute
+	var phases admin.Histograms
 	refused, queueAge := int64(0), time.Duration(0)
 	for i := range windows {
 		x := &windows[i]
@@ -232,9 +233,9 @@ func (m topModel) screenText() string {
 }
 
 // writeFunctions writes the functions with most tasks in the windows. length is the sum of the windows' lengths.
-func writeFunctions(t io.Writer, windows []client.Window, length time.Duration) {
+func writeFunctions(t io.Writer, windows []admin.Window, length time.Duration) {
 	type function struct {
-		times client.Histograms
+		times admin.Histograms
 		slots float64
 	}
 	functions, counts := map[string]*function{}, 0
@@ -261,22 +262,22 @@ func writeFunctions(t io.Writer, windows []client.Window, length time.Duration) 
 	}
 	names := slices.SortedFunc(maps.Keys(functions), func(a, b string) int {
 		x, y := functions[a], functions[b]
-		return cmp.Or(cmp.Compare(y.times[client.MeasureWhole].Count, x.times[client.MeasureWhole].Count),
+		return cmp.Or(cmp.Compare(y.times[admin.MeasureWhole].Count, x.times[admin.MeasureWhole].Count),
 			cmp.Compare(y.slots, x.slots), cmp.Compare(a, b))
 	})
 	fmt.Fprintln(t, "\nFUNCTION\tTASKS/S\tFAILED\tSLOTS\tTASK P50\tP99\tRUN P50\tP99")
 	for _, name := range names[:min(len(names), maxFunctionsShown)] {
 		f := functions[name]
-		whole, run := &f.times[client.MeasureWhole], &f.times[client.MeasureRun]
+		whole, run := &f.times[admin.MeasureWhole], &f.times[client.MeasureRun]
 		fmt.Fprintf(t, "%s\t%s\t%d\t%.1f\t%s\t%s\t%s\t%s\n", dashIfEmpty(name),
-			units.Rate(float64(whole.Count)/length.Seconds()), f.times[client.MeasureFailure].Count,
+			units.Rate(float64(whole.Count)/length.Seconds()), f.times[admin.MeasureFailure].Count,
 			f.slots/float64(max(counts, 1)), quantileText(whole, 0.5), quantileText(whole, 0.99),
 			quantileText(run, 0.5), quantileText(run, 0.99))
 	}
 }
 
 // quantileText formats a quantile, or returns a dash if there are no counts.
-func quantileText(h *client.Histogram, q float64) string {
+func quantileText(h *admin.Histogram, q float64) string {
 	if h.Count == 0 {
 		return "-"
 	}
@@ -298,7 +299,7 @@ func (s *topSnapshot) writeWorkers(b *strings.Builder) {
 	}
 	slices.SortStableFunc(order, func(x, y int) int {
 		a, b := &f.Workers[x], &f.Workers[y]
-		return cmp.Or(cmp.Compare(client.FigureValue(b.Wait), client.FigureValue(a.Wait)),
+		return cmp.Or(cmp.Compare(admin.FigureValue(b.Wait), admin.FigureValue(a.Wait)),
 			cmp.Compare(b.Queued, a.Queued), cmp.Compare(b.RoundTrip, a.RoundTrip))
 	})
 	fmt.Fprintf(b, "\nworkers, of %d:\n", len(order))
@@ -313,7 +314,7 @@ func (s *topSnapshot) writeWorkers(b *strings.Builder) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d %%\t%.0f\t%.0f\t%s\t%s\t%s\n", dashIfEmpty(f.Names[i]),
 			dashIfEmpty(f.Addresses[i]),
 			dashIfEmpty(f.Racks[i]), state, int(w.CPU)*100/255,
-			client.FigureValue(w.Queued), client.FigureValue(w.Running), figureText(w.Wait), figureText(w.RoundTrip),
+			admin.FigureValue(w.Queued), admin.FigureValue(w.Running), figureText(w.Wait), figureText(w.RoundTrip),
 			figureText(w.Silence))
 	}
 	t.Flush() // a strings.Builder returns no error
@@ -321,7 +322,7 @@ func (s *topSnapshot) writeWorkers(b *strings.Builder) {
 
 // figureText formats a packed figure, in microseconds. The figure is rough.
 func figureText(n uint8) string {
-	us := client.FigureValue(n)
+	us := admin.FigureValue(n)
 	if us < 0 {
 		return units.Unknown
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/units"
 )
 
@@ -71,7 +72,7 @@ func (c *traceCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 		return err
 	}
 	_, all, err := askOwner(ctx, &c.clientFlags, log, "trace", c.Handle,
-		func(ctx context.Context, cl *client.Client, h client.Handle) (*client.Trace, error) {
+		func(ctx context.Context, cl *admin.Client, h client.Handle) (*admin.Trace, error) {
 			all, err := cl.Trace(ctx, h.Job, 0, 0)
 			for page := all; err == nil && page.Next() > 0; all.Tasks = append(all.Tasks, page.Tasks...) {
 				if page, err = cl.Trace(ctx, h.Job, page.Next(), 0); err == nil && len(page.Tasks) == 0 {
@@ -84,7 +85,7 @@ func (c *traceCmd) Run(ctx context.Context, out *streams, log *slog.Logger) erro
 		return err
 	}
 	nameSilent(out.err, all.Frontends)
-	return errors.Join(printTrace(text, all, c.Most), write(all))
+	return errors.Join(printTrace(text, &all.Trace, c.Most), write(&all.Trace))
 }
 
 // printTrace prints a trace as text, with the last most tasks.

@@ -11,6 +11,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 type uiCmd struct {
@@ -42,7 +43,7 @@ func (c *uiCmd) Run(ctx context.Context, out *streams, log *slog.Logger) error {
 }
 
 // servePage serves the web page at --admin until ctx ends. note gets the page's address.
-func (f *serviceFlags) servePage(ctx context.Context, log *slog.Logger, page *client.Client, note func(string)) error {
+func (f *serviceFlags) servePage(ctx context.Context, log *slog.Logger, page *admin.Client, note func(string)) error {
 	var peers trust
 	set := metrics.NewSet()
 	if err := peers.openAudit(f.AuditLog, set); err != nil {
@@ -62,12 +63,12 @@ func (f *serviceFlags) servePage(ctx context.Context, log *slog.Logger, page *cl
 const pageTimeout = 2 * time.Second
 
 // pageClient returns a client for the web page.
-func pageClient(addrs []string, secrets *secretFlags, log *slog.Logger, more ...client.Option) (*client.Client, error) {
+func pageClient(addrs []string, secrets *secretFlags, log *slog.Logger, more ...client.Option) (*admin.Client, error) {
 	c, err := client.New(addrs, append(more, client.WithSecret(os.Getenv(secretVariable)),
 		client.WithSecretFile(secrets.SecretFile), client.WithTLS(secrets.TLSDir),
 		client.WithName("web page"), client.WithRPCTimeout(pageTimeout), client.WithLogger(log))...)
 	if err != nil {
 		return nil, fmt.Errorf("the web page: %w", err)
 	}
-	return c, nil
+	return admin.New(c), nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 const (
@@ -109,7 +110,7 @@ func TestUICost(t *testing.T) {
 type costedFleet struct {
 	frontend   *process
 	api, admin string
-	client     *client.Client
+	client     *admin.Client
 	turns      []turnCost
 }
 
@@ -130,7 +131,7 @@ func startCosted(t *testing.T, program string) *costedFleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	f.client = c
+	f.client = admin.New(c)
 	return f
 }
 

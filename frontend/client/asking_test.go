@@ -19,9 +19,9 @@ func TestNameThatIsNotFound(t *testing.T) {
 	c := newClient(t, []string{"srv:_phoebe._tcp.test."}, WithRetryFor(10*time.Millisecond),
 		func(c *config) { c.resolver = z.Resolver })
 	_, cancelErr := c.Cancel(t.Context(), Handle{Job: NewJobID()}, "")
-	_, clusterErr := c.Cluster(t.Context())
+	_, workersErr := c.Workers(t.Context())
 	_, runErr := c.Run(t.Context(), echoJob(1))
-	for call, err := range map[string]error{"Cancel": cancelErr, "Cluster": clusterErr, "Run": runErr} {
+	for call, err := range map[string]error{"Cancel": cancelErr, "Workers": workersErr, "Run": runErr} {
 		if _, is := errors.AsType[*net.DNSError](err); !is {
 			t.Errorf("%s: %v", call, err)
 		}
@@ -36,7 +36,7 @@ func TestCallBeforeTheFirstLookup(t *testing.T) {
 	}
 	_, port, _ := net.SplitHostPort(f.addr)
 	c := newClient(t, []string{"dns:localhost:" + port})
-	if got, err := c.Cluster(t.Context()); err != nil || got.Frontend != "a" {
+	if got, err := c.askCluster(t.Context(), &v1.ClusterRequest{}); err != nil || got.Frontend != "a" {
 		t.Error(got, err)
 	}
 }
@@ -54,7 +54,7 @@ func TestQueriesGoWhereAnAnswerIsLikely(t *testing.T) {
 	})
 	c.noteMembers([]string{member.addr})
 	for range 5 {
-		if got, err := c.Cluster(t.Context()); err != nil || got.Frontend != "member" {
+		if got, err := c.askCluster(t.Context(), &v1.ClusterRequest{}); err != nil || got.Frontend != "member" {
 			t.Fatal(got, err)
 		}
 	}

@@ -1353,24 +1353,21 @@ func TestCloseEndsCalls(t *testing.T) {
 	}
 }
 
-func TestCluster(t *testing.T) {
+func TestWorkers(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	a.stop()
 	b.cluster = func(r *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-		return &v1.ClusterResponse{Frontend: "f1", Address: b.addr, Version: "v", UptimeUs: 5,
+		return &v1.ClusterResponse{Frontend: "f1", Address: b.addr, Version: "v",
 			Workers: []*v1.WorkerStatus{
-				{Name: "w1", State: "up", Capacity: &v1.Demand{CpuMillicores: 4000, MemoryMib: 1024}, HeardUsAgo: 7},
+				{Name: "w1", State: "up", Capacity: &v1.Demand{CpuMillicores: 4000, MemoryMib: 1024}, Running: 3},
 			}}, nil
 	}
 	c := newClient(t, []string{a.addr, b.addr})
 	chooseFirst(c)
-	got, err := c.Cluster(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Frontend != "f1" || got.Uptime != 5*time.Microsecond ||
-		got.Workers[0].Capacity != (Demand{4000, 1024}) || got.Workers[0].HeardAgo != 7*time.Microsecond {
-		t.Errorf("%+v", got)
+	got, err := c.Workers(t.Context())
+	if err != nil || len(got) != 1 || got[0].Name != "w1" || got[0].State != "up" ||
+		got[0].Capacity != (Demand{4000, 1024}) || got[0].Running != 3 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

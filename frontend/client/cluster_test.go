@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
 	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
 	"github.com/phoebe-sched/phoebe/worker/exec"
@@ -134,9 +135,9 @@ func TestAttemptsOutliveTheirFrontend(t *testing.T) {
 			<-g.begun
 		}
 		doomed.Close()
-		var moved *client.Cluster
+		var moved *admin.Cluster
 		for moved == nil || moved.TasksRunning != len(job.Tasks) {
-			if moved, err = c.Cluster(t.Context()); err != nil {
+			if moved, err = admin.New(c).Cluster(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -174,7 +175,7 @@ func TestEndOfContextEndsTheAttempts(t *testing.T) {
 		t.Error(ok)
 	}
 	for g.ended.Load() != 2 {
-		if _, err := c.Cluster(t.Context()); err != nil {
+		if _, err := c.Workers(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -159,7 +159,7 @@ func TestTokenInPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Cluster(t.Context()); err == nil ||
+	if _, err := c.Workers(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "would leave this machine unencrypted: use TLS") {
 		t.Error(err)
 	}

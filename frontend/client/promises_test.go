@@ -178,7 +178,7 @@ func TestNilContext(t *testing.T) {
 			_, err := c.Cancel(none, r.Handle(), "")
 			return err
 		},
-		"Cluster": func() error { _, err := c.Cluster(none); return err },
+		"Workers": func() error { _, err := c.Workers(none); return err },
 		"Open":    func() error { _, err := c.Open(none, Outcome{File: File{SHA256: "00"}}); return err },
 	} {
 		func() {

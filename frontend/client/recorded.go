@@ -8,21 +8,30 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/client/internal/inner"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// JobFilter selects jobs. A job must meet all conditions that are set.
-type JobFilter struct {
-	Policy     string
-	Tenant     *string       // nil: any; there is a tenant without a name
-	Failed     bool          // only jobs with a task without a result
-	Running    bool          // only jobs under way
-	SlowerThan time.Duration // minimum of the response time, so far
-	From       time.Time     // earliest arrival
-	Until      time.Time     // arrival before
-	ID         string        // beginning of the job's id
-	Frontend   string        // name of the owner
-}
+// Measure is a quantity that frontends measure.
+type Measure int
+
+// Measures of tasks and jobs. The first seven are the phases of a task. The first phase begins when the task could
+// start, and each further phase begins at the end of the phase before.
+const (
+	MeasureSampling Measure = iota // until the first places were reserved, or the worker was chosen
+	MeasureLink                    // until the worker had the message
+	MeasureQueue                   // until the task's turn in the worker's queue
+	MeasureBinding                 // until the frontend sent its answer to the turn
+	MeasureLaunch                  // until the start
+	MeasureRun
+	MeasureDelivery // until the frontend had the outcome
+	MeasureResponse // of a job
+	MeasureSlowdown // of a job: response over the longest chain of its tasks' run times; 1 ms stands for 1
+	Measures        = int(iota)
+)
+
+// String returns the name of the measure in words.
+func (m Measure) String() string { return enumWords(v1.Measure(m).String()) }
 
 // PartOf is a part of a job's response time, with the cause of the part.
 type PartOf struct {
@@ -57,49 +66,6 @@ type JobSummary struct {
 	// Fleeting says that the frontend may forget the job within a minute, because too many jobs were listed lately.
 	// Trace knows all other listed jobs for at least a minute.
 	Fleeting bool `json:",omitempty"`
-}
-
-// JobPage is a page of the jobs of all frontends, latest arrival first.
-type JobPage struct {
-	Jobs      []JobSummary
-	Next      string // cursor of the next page; empty: this page is the last
-	Frontends []FrontendReport
-}
-
-// Jobs lists the jobs of all frontends that are under way or kept. A page holds up to limit jobs (0: 100; at most
-// 1000). The cursor is empty for the first page, and then Next of the previous page. The asked frontend asks the
-// others.
-func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, limit int) (*JobPage, error) {
-	filter := &v1.JobFilter{
-		Policy: f.Policy, Tenant: f.Tenant, Failed: f.Failed, Running: f.Running,
-		SlowerUs: f.SlowerThan.Microseconds(), Id: f.ID, Frontend: f.Frontend,
-	}
-	if !f.From.IsZero() {
-		filter.FromUs = f.From.UnixMicro()
-	}
-	if !f.Until.IsZero() {
-		filter.UntilUs = f.Until.UnixMicro()
-	}
-	req := &v1.JobsRequest{Caller: c.cfg.wireCaller(), Filter: filter, Cursor: cursor, MaxJobs: clampInt32(limit)}
-	resp, err := askUntilAnswered(ctx, c, "",
-		func(ctx context.Context, f *frontend) (*v1.JobsResponse, error) {
-			return f.rpc.Jobs(ctx, req)
-		})
-	if err != nil {
-		return nil, err
-	}
-	page := &JobPage{Jobs: fromSummaries(resp.Jobs), Next: resp.NextPage}
-	page.Frontends, err = fromReports(resp.Frontends)
-	return page, err
-}
-
-// fromSummaries converts a list of jobs.
-func fromSummaries(list []*v1.JobSummary) []JobSummary {
-	jobs := make([]JobSummary, len(list))
-	for i, j := range list {
-		jobs[i] = fromSummary(j)
-	}
-	return jobs
 }
 
 // fromSummary converts a job.
@@ -182,13 +148,12 @@ type UnderWay struct {
 
 // Trace is a page of the history of a job's tasks.
 type Trace struct {
-	Job       JobSummary
-	Stages    []Stage
-	Tasks     []TaskTrace // ended tasks, in the order of their ends
-	From      int         // position of the first task among all known ones
-	Total     int         // number of known tasks
-	Frontend  string      // name of the frontend that knows the history
-	Frontends []FrontendReport
+	Job      JobSummary
+	Stages   []Stage
+	Tasks    []TaskTrace // ended tasks, in the order of their ends
+	From     int         // position of the first task among all known ones
+	Total    int         // number of known tasks
+	Frontend string      // name of the frontend that knows the history
 	// UnderWay holds the attempts that have not ended, up to the limit of the call. Only the first page has such
 	// attempts. nil: a frontend of an older version does not tell.
 	UnderWay         []UnderWay
@@ -207,7 +172,7 @@ func (t *Trace) Next() int {
 // holds up to limit tasks (0: 20,000; at most 20,000). The asked frontend asks the others.
 func (c *Client) Trace(ctx context.Context, job string, from, limit int) (*Trace, error) {
 	req := &v1.TraceRequest{
-		Caller: c.cfg.wireCaller(), Job: job, First: clampInt32(from), MaxAttempts: clampInt32(limit),
+		Caller: c.cfg.wireCaller(), Job: job, First: inner.ClampInt32(from), MaxAttempts: inner.ClampInt32(limit),
 	}
 	resp, err := askUntilAnswered(ctx, c, "",
 		func(ctx context.Context, f *frontend) (*v1.TraceResponse, error) {
@@ -216,15 +181,17 @@ func (c *Client) Trace(ctx context.Context, job string, from, limit int) (*Trace
 	if err != nil {
 		return nil, err
 	}
+	return fromTrace(resp, from)
+}
+
+// fromTrace converts the answer to a question about the tasks from a position on.
+func fromTrace(resp *v1.TraceResponse, from int) (t *Trace, err error) {
 	if resp.Job == nil {
 		return nil, errors.New("the frontend's answer names no job")
 	}
-	t := &Trace{Job: fromSummary(resp.Job), From: from, Total: int(resp.Total), Frontend: resp.Frontend}
+	t = &Trace{Job: fromSummary(resp.Job), From: from, Total: int(resp.Total), Frontend: resp.Frontend}
 	for _, s := range resp.Stages {
 		t.Stages = append(t.Stages, Stage{Name: s.Name, After: s.After})
-	}
-	if t.Frontends, err = fromReports(resp.Frontends); err != nil {
-		return nil, err
 	}
 	if t.Tasks, err = fromAttempts(resp.Attempts, resp.Workers); err != nil {
 		return nil, err

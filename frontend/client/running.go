@@ -270,18 +270,6 @@ func (c *Client) Cancel(ctx context.Context, h Handle, why string) (int, error) 
 	return c.cancelSomewhere(ctx, nil, v1.Handle{Job: h.Job, Owner: h.Owner}, nil, why)
 }
 
-// CancelAt is Cancel at a single frontend, given by name or address.
-func (c *Client) CancelAt(ctx context.Context, only, job, why string) (int, error) {
-	req := &v1.CancelRequest{Caller: c.cfg.wireCaller(), Handle: &v1.Handle{Job: job}, Reason: why, Frontend: only}
-	resp, err := askUntilAnswered(ctx, c, "", func(ctx context.Context, f *frontend) (*v1.CancelResponse, error) {
-		return f.rpc.Cancel(ctx, req)
-	})
-	if err != nil {
-		return 0, err
-	}
-	return int(resp.Cancelled), nil
-}
-
 // cancelSomewhere cancels a job, or some of its tasks. It asks first, unless first is nil, and then the other frontends
 // until a frontend knows the job. If the handle names the owner, the asked frontend forwards the call to the owner.
 func (c *Client) cancelSomewhere(

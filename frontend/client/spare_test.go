@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
@@ -67,7 +68,7 @@ func TestDeafFunction(t *testing.T) {
 			t.Errorf("%+v, %v, want %s", outs, err, want)
 		}
 	}
-	said, err := c.Cluster(t.Context())
+	said, err := admin.New(c).Cluster(t.Context())
 	if err != nil || said.Preempted != 2 {
 		t.Errorf("%d were preempted, %v", said.Preempted, err)
 	}

@@ -22,21 +22,22 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
-// Fleet is the source of the page's answers. A client.Client is a Fleet.
+// Fleet is the source of the page's answers. An admin.Client is a Fleet.
 type Fleet interface {
-	Watch(ctx context.Context, window time.Duration, since time.Time, top int) (*client.Watched, error)
-	Jobs(ctx context.Context, f client.JobFilter, cursor string, most int) (*client.JobPage, error)
-	Trace(ctx context.Context, job string, from, most int) (*client.Trace, error)
+	Watch(ctx context.Context, window time.Duration, since time.Time, top int) (*admin.Watched, error)
+	Jobs(ctx context.Context, f admin.JobFilter, cursor string, most int) (*admin.JobPage, error)
+	Trace(ctx context.Context, job string, from, most int) (*admin.Trace, error)
 	Explain(ctx context.Context, h client.Handle, task int) (*client.Explanation, error)
-	ClusterPage(ctx context.Context, q client.ClusterQuery) (*client.Cluster, error)
-	Figures(ctx context.Context, frontend string, known int64) (*client.Figures, error)
-	FleetHistory(ctx context.Context, frontend string) (*client.FleetHistory, error)
+	ClusterPage(ctx context.Context, q admin.ClusterQuery) (*admin.Cluster, error)
+	Figures(ctx context.Context, frontend string, known int64) (*admin.Figures, error)
+	FleetHistory(ctx context.Context, frontend string) (*admin.FleetHistory, error)
 	Cancel(ctx context.Context, h client.Handle, why string) (int, error)
 	Drain(ctx context.Context, worker string) error
 	Maintenance(ctx context.Context, worker string, in, lasts time.Duration) error
-	Recordings(ctx context.Context) ([]client.Recording, []client.FrontendReport, error)
+	Recordings(ctx context.Context) ([]admin.Recording, []admin.FrontendReport, error)
 	Recording(ctx context.Context, frontend, name string, w io.Writer) error
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // lengths are the lengths of the windows at frontends.
@@ -56,26 +57,26 @@ func (p *Page) answerWatch(ctx context.Context, r *http.Request) (any, error) {
 	return w.text, err
 }
 
-// seriesJSON is a client.Series with packed histograms.
+// seriesJSON is a admin.Series with packed histograms.
 type seriesJSON struct {
 	Path, Policy, Tenant string
 	Histograms           []byte
 }
 
-// functionJSON is a client.FunctionSeries with packed histograms.
+// functionJSON is a admin.FunctionSeries with packed histograms.
 type functionJSON struct {
 	Function   string
 	Histograms []byte
 }
 
 type windowJSON struct {
-	client.Window
+	admin.Window
 	Series    []seriesJSON
 	Functions []functionJSON
 }
 
 type frontendJSON struct {
-	client.FrontendReport
+	admin.FrontendReport
 	RoundTrips []byte // packed
 }
 
@@ -86,7 +87,7 @@ type watchedJSON struct {
 	LeftOut   int
 }
 
-func watchJSON(w *client.Watched) watchedJSON {
+func watchJSON(w *admin.Watched) watchedJSON {
 	to := watchedJSON{Windows: make([]windowJSON, len(w.Windows)), Slowest: w.Slowest,
 		Frontends: frontendsJSON(w.Frontends), LeftOut: w.OmittedWindows}
 	for i := range w.Windows {
@@ -105,7 +106,7 @@ func watchJSON(w *client.Watched) watchedJSON {
 	return to
 }
 
-func frontendsJSON(list []client.FrontendReport) []frontendJSON {
+func frontendsJSON(list []admin.FrontendReport) []frontendJSON {
 	to := make([]frontendJSON, len(list))
 	for i := range list {
 		to[i] = frontendJSON{list[i], list[i].RoundTrips.Append(nil)}
@@ -217,7 +218,7 @@ func (w *windowJSON) foldFunctions(most int) {
 
 // sumPacked sums up packed histograms.
 func sumPacked(list [][]byte) (packed []byte) {
-	var sum client.Histograms
+	var sum admin.Histograms
 	for _, b := range list {
 		for m := range sum {
 			b, _ = sum[m].MergeFrom(b) // checked on arrival
@@ -231,7 +232,7 @@ func sumPacked(list [][]byte) (packed []byte) {
 
 // pickShownFrontend picks the frontend whose view of the fleet is shown: of the frontends that answer, the first by
 // name.
-func pickShownFrontend(frontends []client.FrontendReport) string {
+func pickShownFrontend(frontends []admin.FrontendReport) string {
 	name := ""
 	for _, f := range frontends {
 		if f.Err == "" && (name == "" || f.Name < name) {
@@ -246,7 +247,7 @@ const unknownLevel = 15
 
 // packLevels packs four levels from 0 to 14 for each worker into 2 bytes: expected wait, used share of CPU, round
 // trip, silence. The page knows the same steps.
-func packLevels(workers []client.Figure) []byte {
+func packLevels(workers []admin.Figure) []byte {
 	b := make([]byte, 0, 2*len(workers))
 	for i := range workers {
 		w := &workers[i]
@@ -263,20 +264,20 @@ func packLevels(workers []client.Figure) []byte {
 // waitTrustedFor is the age up to which frontends trust a wait.
 const waitTrustedFor = 2 * time.Second
 
-func packStale(workers []client.Figure) []byte {
+func packStale(workers []admin.Figure) []byte {
 	b := make([]byte, (len(workers)+7)/8)
 	for i := range workers {
-		if client.FigureValue(workers[i].WaitAge) > float64(waitTrustedFor.Microseconds()) {
+		if admin.FigureValue(workers[i].WaitAge) > float64(waitTrustedFor.Microseconds()) {
 			b[i/8] |= 1 << (i % 8)
 		}
 	}
 	return b
 }
 
-// A level is a step of a figure's logarithm (see client.FigureValue). Level 1 begins at 128 us of wait, 16 us of a
+// A level is a step of a figure's logarithm (see admin.FigureValue). Level 1 begins at 128 us of wait, 16 us of a
 // round trip and 8 ms of silence. Each level begins at 2 times the level before; of a wait, at 2.8 times.
 const (
-	stateUp                         = 1 // client.Figure.State of a worker that is up
+	stateUp                         = 1 // admin.Figure.State of a worker that is up
 	waitFrom, tripFrom, silenceFrom = 56, 32, 104
 	waitStep, levelStep             = 12, 8
 )
@@ -316,7 +317,7 @@ type historyJSON struct {
 	At        []int64  // of the samples, oldest first, in milliseconds by the clock of frames
 	Addresses []string // of the rows; empty: with very many workers the rows are percents of them
 	Levels    []byte   // for each sample, levels as in a frame, a row after the other
-	Gone      []client.GoneWorker
+	Gone      []admin.GoneWorker
 }
 
 // answerHistory answers with the samples of all workers, in the view of the frames' frontend.
@@ -327,7 +328,7 @@ func (p *Page) answerHistory(ctx context.Context, r *http.Request) (any, error) 
 	}
 	now := time.Now()
 	to := historyJSON{At: make([]int64, len(h.At)), Addresses: h.Addresses, Gone: h.Gone}
-	column := make([]client.Figure, len(h.Samples))
+	column := make([]admin.Figure, len(h.Samples))
 	for i, at := range h.At {
 		to.At[i] = now.Add(-h.Clock.Sub(at)).UnixMilli()
 		for k := range column {
@@ -344,14 +345,14 @@ const perPage = 200
 // answerWorkers answers with a page of workers.
 func (p *Page) answerWorkers(ctx context.Context, r *http.Request) (any, error) {
 	return p.fleet.ClusterPage(ctx,
-		client.ClusterQuery{Frontend: r.FormValue("frontend"), After: r.FormValue("after"), Max: perPage})
+		admin.ClusterQuery{Frontend: r.FormValue("frontend"), After: r.FormValue("after"), Max: perPage})
 }
 
 // seenJSON is a worker in the view of a frontend.
 type seenJSON struct {
 	Frontend string
-	Worker   *client.Worker `json:",omitempty"` // absent: unknown to the frontend
-	Error    string         `json:",omitempty"`
+	Worker   *admin.Worker `json:",omitempty"` // absent: unknown to the frontend
+	Error    string        `json:",omitempty"`
 }
 
 // maxAsked bounds the frontends asked about a worker.
@@ -373,7 +374,7 @@ func (p *Page) answerWorker(ctx context.Context, r *http.Request) (any, error) {
 			continue
 		}
 		wg.Go(func() {
-			c, err := p.fleet.ClusterPage(ctx, client.ClusterQuery{Frontend: f.Name, Worker: name})
+			c, err := p.fleet.ClusterPage(ctx, admin.ClusterQuery{Frontend: f.Name, Worker: name})
 			switch {
 			case err != nil:
 				list[i].Error = err.Error()
@@ -387,7 +388,7 @@ func (p *Page) answerWorker(ctx context.Context, r *http.Request) (any, error) {
 	return list, nil
 }
 
-// pageJSON is a client.JobPage.
+// pageJSON is a admin.JobPage.
 type pageJSON struct {
 	Jobs      []client.JobSummary
 	Next      string
@@ -396,7 +397,7 @@ type pageJSON struct {
 
 // answerJobs answers with a page of jobs.
 func (p *Page) answerJobs(ctx context.Context, r *http.Request) (any, error) {
-	f := client.JobFilter{
+	f := admin.JobFilter{
 		Policy: r.FormValue("policy"), Failed: r.FormValue("failed") != "", Running: r.FormValue("running") != "",
 		ID: r.FormValue("id"), Frontend: r.FormValue("frontend"),
 	}
@@ -427,7 +428,7 @@ func (p *Page) answerJobs(ctx context.Context, r *http.Request) (any, error) {
 	return pageJSON{page.Jobs, page.Next, frontendsJSON(page.Frontends)}, nil
 }
 
-// traceJSON is a client.Trace, with the fields in listColumns for each task.
+// traceJSON is a admin.Trace, with the fields in listColumns for each task.
 type traceJSON struct {
 	Job       client.JobSummary
 	Stages    []client.Stage
@@ -576,7 +577,7 @@ func (p *Page) answerExplain(ctx context.Context, r *http.Request) (any, error) 
 
 // recordedJSON lists the recordings of all frontends.
 type recordedJSON struct {
-	Recordings []client.Recording
+	Recordings []admin.Recording
 	Frontends  []frontendJSON
 }
 

@@ -21,71 +21,74 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
 // fakeFleet fakes a fleet with a single frontend.
 type fakeFleet struct {
 	Fleet
 	workers int
-	windows []client.Window
+	windows []admin.Window
 	clock   time.Time // of the frontend a
 	watched atomic.Int64
 	err     error
 }
 
-func (f *fakeFleet) Watch(context.Context, time.Duration, time.Time, int) (*client.Watched, error) {
+func (f *fakeFleet) Watch(context.Context, time.Duration, time.Time, int) (*admin.Watched, error) {
 	f.watched.Add(1)
 	if f.err != nil {
 		return nil, f.err
 	}
 	windows := f.windows
 	if windows == nil {
-		windows = []client.Window{
-			{At: time.Unix(1000, 0), Length: time.Second, Series: []client.Series{{Path: "sampling", Tenant: hostile}}}}
+		windows = []admin.Window{
+			{At: time.Unix(1000, 0), Length: time.Second, Series: []admin.Series{{Path: "sampling", Tenant: hostile}}}}
 	}
-	return &client.Watched{
+	return &admin.Watched{
 		Windows:   windows,
-		Frontends: []client.FrontendReport{{Name: "b"}, {Name: "a", Clock: f.clock}, {Name: "0", Err: "no answer"}},
+		Frontends: []admin.FrontendReport{{Name: "b"}, {Name: "a", Clock: f.clock}, {Name: "0", Err: "no answer"}},
 	}, nil
 }
 
-func (f *fakeFleet) Figures(_ context.Context, frontend string, known int64) (*client.Figures, error) {
+func (f *fakeFleet) Figures(_ context.Context, frontend string, known int64) (*admin.Figures, error) {
 	if frontend != "a" {
 		return nil, fmt.Errorf("asked of %q", frontend)
 	}
-	list := &client.Figures{List: 7, Workers: make([]client.Figure, f.workers)}
+	list := &admin.Figures{List: 7, Workers: make([]admin.Figure, f.workers)}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range list.Workers {
-		list.Workers[i] = client.Figure{State: stateUp, CPU: uint8(rng.IntN(256)), Wait: uint8(rng.IntN(256)),
+		list.Workers[i] = admin.Figure{State: stateUp, CPU: uint8(rng.IntN(256)), Wait: uint8(rng.IntN(256)),
 			RoundTrip: uint8(60 + rng.IntN(30)), Silence: uint8(100 + rng.IntN(60))}
 	}
 	return list, nil
 }
 
 // FleetHistory has two samples of two workers, by a clock that is an hour ahead.
-func (f *fakeFleet) FleetHistory(context.Context, string) (*client.FleetHistory, error) {
+func (f *fakeFleet) FleetHistory(context.Context, string) (*admin.FleetHistory, error) {
 	at := time.Now().Add(time.Hour)
-	up := client.Figure{State: stateUp, CPU: 255, Wait: waitFrom, RoundTrip: 255, Silence: 255}
-	off := client.Figure{State: 255, Wait: 255, RoundTrip: 255, Silence: 255}
-	return &client.FleetHistory{
+	up := admin.Figure{State: stateUp, CPU: 255, Wait: waitFrom, RoundTrip: 255, Silence: 255}
+	off := admin.Figure{State: 255, Wait: 255, RoundTrip: 255, Silence: 255}
+	return &admin.FleetHistory{
 		Clock: at, At: []time.Time{at.Add(-4 * time.Second), at.Add(-2 * time.Second)},
 		Addresses: []string{"a:1", "b:1"},
-		Samples:   [][]client.Figure{{up, up}, {up, off}}, Gone: []client.GoneWorker{{Name: hostile, Off: true}},
+		Samples:   [][]admin.Figure{{up, up}, {up, off}}, Gone: []admin.GoneWorker{{Name: hostile, Off: true}},
 	}, nil
 }
 
-func (f *fakeFleet) ClusterPage(_ context.Context, q client.ClusterQuery) (*client.Cluster, error) {
+func (f *fakeFleet) ClusterPage(_ context.Context, q admin.ClusterQuery) (*admin.Cluster, error) {
 	if q.Frontend == "b" {
-		return &client.Cluster{}, nil
+		return &admin.Cluster{}, nil
 	}
-	return &client.Cluster{Workers: []client.Worker{{Name: q.Worker}}}, nil
+	return &admin.Cluster{Workers: []admin.Worker{{Worker: client.Worker{Name: q.Worker}}}}, nil
 }
 
 func (f *fakeFleet) Cancel(context.Context, client.Handle, string) (int, error) { return 3, nil }
 
-func (f *fakeFleet) Trace(_ context.Context, job string, _, _ int) (*client.Trace, error) {
+func (f *fakeFleet) Trace(_ context.Context, job string, _, _ int) (*admin.Trace, error) {
 	if job == "running" {
-		return &client.Trace{UnderWay: []client.UnderWay{{Task: 3, Worker: hostile, State: "runs"}}}, nil
+		return &admin.Trace{Trace: client.Trace{
+			UnderWay: []client.UnderWay{{Task: 3, Worker: hostile, State: "runs"}},
+		}}, nil
 	}
 	return nil, &client.RefusedError{Reason: client.UnknownJob}
 }
@@ -101,8 +104,8 @@ func (f *fakeFleet) Maintenance(_ context.Context, _ string, in, lasts time.Dura
 	return fmt.Errorf("away in %v for %v", in, lasts)
 }
 
-func (f *fakeFleet) Recordings(context.Context) ([]client.Recording, []client.FrontendReport, error) {
-	return []client.Recording{{Frontend: "a", Name: hostile}}, nil, nil
+func (f *fakeFleet) Recordings(context.Context) ([]admin.Recording, []admin.FrontendReport, error) {
+	return []admin.Recording{{Frontend: "a", Name: hostile}}, nil, nil
 }
 
 func (f *fakeFleet) Recording(_ context.Context, frontend, name string, w io.Writer) error {
@@ -231,14 +234,14 @@ func TestFrame(t *testing.T) {
 	} else {
 		t.Logf("a frame of 20,000 workers takes %d bytes", n)
 	}
-	windows, rng := make([]client.Window, 5), rand.New(rand.NewPCG(1, 2))
+	windows, rng := make([]admin.Window, 5), rand.New(rand.NewPCG(1, 2))
 	for i := range windows {
 		for range 1000 {
 			name := make([]byte, 64)
 			for k := range name {
 				name[k] = byte(' ' + rng.IntN('~'-' '))
 			}
-			windows[i].Series = append(windows[i].Series, client.Series{Tenant: string(name)})
+			windows[i].Series = append(windows[i].Series, admin.Series{Tenant: string(name)})
 		}
 	}
 	tenants := New(&fakeFleet{workers: 20_000, windows: windows}, "").composeFrame(t.Context())
@@ -261,7 +264,7 @@ func TestFold(t *testing.T) {
 	for i := range 64 {
 		s := seriesJSON{Tenant: fmt.Sprint("tenant-", i)}
 		for range client.Measures {
-			var h client.Histogram
+			var h admin.Histogram
 			for range 100 {
 				h.Add(time.Duration(rng.ExpFloat64() * 1e7))
 			}
@@ -269,7 +272,7 @@ func TestFold(t *testing.T) {
 		}
 		w.Series = append(w.Series, s)
 	}
-	sums := func() (sum client.Histograms, bytes int) {
+	sums := func() (sum admin.Histograms, bytes int) {
 		for _, s := range w.Series {
 			b := s.Histograms
 			bytes += len(b)
@@ -309,11 +312,11 @@ func TestShared(t *testing.T) {
 // Browsers that take gzip get long answers compressed, and other browsers get them plain. Short answers are plain.
 func TestCompressedAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		series := make([]client.Series, 100)
+		series := make([]admin.Series, 100)
 		for i := range series {
 			series[i].Tenant = fmt.Sprint("tenant-", i)
 		}
-		p := New(&fakeFleet{workers: 2000, windows: []client.Window{{Series: series}}}, "")
+		p := New(&fakeFleet{workers: 2000, windows: []admin.Window{{Series: series}}}, "")
 		for what, isLong := range map[string]bool{
 			"api/watch?window=10": true, "api/frame": true, "api/trace?job=x": false,
 		} {
@@ -539,14 +542,14 @@ func TestDeadViewer(t *testing.T) {
 
 // A level is a step of the logarithm.
 func TestLevels(t *testing.T) {
-	got := packLevels([]client.Figure{
+	got := packLevels([]admin.Figure{
 		{State: stateUp, CPU: 255, Wait: 255, RoundTrip: 0, Silence: 254},
 		{State: 4, CPU: 255, Wait: waitFrom, RoundTrip: tripFrom - 1, Silence: silenceFrom + levelStep},
 		{State: stateUp, CPU: 128, Wait: waitFrom - 1, RoundTrip: tripFrom, Silence: 255},
 	})
 	if b := packStale(
-		append(make([]client.Figure, 7), client.Figure{WaitAge: 167}, client.Figure{WaitAge: 168},
-			client.Figure{WaitAge: 255})); !bytes.Equal(b, []byte{0, 1}) {
+		append(make([]admin.Figure, 7), admin.Figure{WaitAge: 167}, admin.Figure{WaitAge: 168},
+			admin.Figure{WaitAge: 255})); !bytes.Equal(b, []byte{0, 1}) {
 		t.Errorf("stale are %x", b) // 167 stands for 1.92 s, 168 for 2.10 s
 	}
 	if want := []byte{0xfe, 0x0e, 0x1f, 0x02, 0x07, 0x1f}; !bytes.Equal(got, want) {

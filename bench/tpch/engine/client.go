@@ -334,12 +334,12 @@ func (s *StageStats) addTask(o client.Outcome, n int, begin time.Duration, out *
 
 // Slots returns the number of slots in the cluster: each runs a task at a time.
 func (e *Engine) Slots(ctx context.Context) (int, error) {
-	cluster, err := e.c.Cluster(ctx)
+	workers, err := e.c.Workers(ctx)
 	if err != nil {
 		return 0, err
 	}
 	n := 0
-	for _, w := range cluster.Workers {
+	for _, w := range workers {
 		n += int(w.Capacity.CPU) / 1000
 	}
 	return n, nil
@@ -354,12 +354,12 @@ func (e *Engine) findDataAddrs(ctx context.Context) (map[string][]string, error)
 	if time.Since(askedAt) < time.Second {
 		return addrs, nil
 	}
-	cluster, err := e.c.Cluster(ctx)
+	workers, err := e.c.Workers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	addrs = map[string][]string{}
-	for _, w := range cluster.Workers {
+	for _, w := range workers {
 		for _, l := range w.Labels {
 			if addr, ok := strings.CutPrefix(l, "data="); ok && w.State == "up" {
 				addrs[w.Host] = append(addrs[w.Host], addr)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
 	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
 	"github.com/phoebe-sched/phoebe/worker/exec"
@@ -178,7 +179,7 @@ func TestDeadCache(t *testing.T) {
 		}
 	}
 	countBroken := func() (n int) {
-		all, err := cl.Cluster(t.Context())
+		all, err := admin.New(cl).Cluster(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

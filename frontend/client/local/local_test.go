@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 
@@ -38,7 +39,7 @@ func startReady(t *testing.T, cfg local.Config) *local.Cluster {
 	}
 	defer cl.Close()
 	for range c.Frontends() {
-		said, err := cl.Cluster(t.Context())
+		said, err := admin.New(cl).Cluster(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%+v %v", outs, err)
 		}
 	}
-	said, err := cl.Cluster(t.Context())
+	said, err := admin.New(cl).Cluster(t.Context())
 	if err != nil || len(said.Workers) != 3 || said.Workers[0].Capacity.CPU != 2000 {
 		t.Errorf("%+v %v", said, err)
 	}

@@ -54,7 +54,7 @@ func TestClusterIsQuiet(t *testing.T) {
 				if cl, err = client.New(c.Frontends()); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := cl.Cluster(t.Context()); err != nil {
+				if _, err := cl.Workers(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}

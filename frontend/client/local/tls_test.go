@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
@@ -85,7 +86,7 @@ func TestRights(t *testing.T) {
 			_, err = other.Submit(ctx, client.Job{ID: job.Job, Tasks: []client.Task{{Function: "echo"}}})
 			forbidden("the same job again", err)
 		}
-		_, err = other.Watch(ctx, time.Second, time.Time{}, 10)
+		_, err = admin.New(other).Watch(ctx, time.Second, time.Time{}, 10)
 		forbidden("watch", err)
 		if _, err = other.Trace(ctx, job.Job, 0, 0); err == nil {
 			t.Error("another tenant's trace is told")
@@ -94,7 +95,7 @@ func TestRights(t *testing.T) {
 			name string
 			jobs []string
 		}{{"client/acme", []string{"acme"}}, {"operator", []string{"acme"}}} {
-			list, err := dial(who.name, frontend).Jobs(ctx, client.JobFilter{ID: job.Job}, "", 10)
+			list, err := admin.New(dial(who.name, frontend)).Jobs(ctx, admin.JobFilter{ID: job.Job}, "", 10)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +107,7 @@ func TestRights(t *testing.T) {
 				t.Errorf("%s sees jobs of %q, want %q", who.name, tenants, who.jobs)
 			}
 		}
-		if list, err := other.Jobs(ctx, client.JobFilter{}, "", 10); err != nil || len(list.Jobs) > 0 {
+		if list, err := admin.New(other).Jobs(ctx, admin.JobFilter{}, "", 10); err != nil || len(list.Jobs) > 0 {
 			t.Errorf("another tenant sees jobs: %+v, %v", list, err)
 		}
 		if _, err := dial("client/acme", frontend).Explain(ctx, job, -1); err != nil {

@@ -1,4 +1,4 @@
-package client
+package admin
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
 // Recording describes a file in which a frontend has recorded the events around a broken objective.
@@ -23,10 +24,9 @@ type Recording struct {
 
 // Recordings lists the recordings of all frontends, newest first, and reports which frontends answered.
 func (c *Client) Recordings(ctx context.Context) ([]Recording, []FrontendReport, error) {
-	resp, err := askUntilAnswered(ctx, c, "",
-		func(ctx context.Context, f *frontend) (*v1.RecordingsResponse, error) {
-			return f.rpc.Recordings(ctx, &v1.RecordingsRequest{Caller: c.cfg.wireCaller()})
-		})
+	resp, err := ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.RecordingsResponse, error) {
+		return to.Recordings(ctx, &v1.RecordingsRequest{Caller: by})
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,15 +42,14 @@ func (c *Client) Recordings(ctx context.Context) ([]Recording, []FrontendReport,
 }
 
 // Recording writes the content of a recording to w. The command "phoebe record open" reads the content. If the file
-// does not exist, or no longer, the error is a *RefusedError with Reason Invalid, and nothing is written.
+// does not exist, or no longer, the error is a *client.RefusedError with Reason Invalid, and nothing is written.
 func (c *Client) Recording(ctx context.Context, frontendName, name string, w io.Writer) error {
 	for from := int64(0); ; {
-		resp, err := askUntilAnswered(ctx, c, "",
-			func(ctx context.Context, f *frontend) (*v1.RecordingResponse, error) {
-				return f.rpc.Recording(ctx, &v1.RecordingRequest{
-					Caller: c.cfg.wireCaller(), Frontend: frontendName, Name: name, FromByte: from,
-				})
+		resp, err := ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.RecordingResponse, error) {
+			return to.Recording(ctx, &v1.RecordingRequest{
+				Caller: by, Frontend: frontendName, Name: name, FromByte: from,
 			})
+		})
 		if err != nil {
 			return err
 		}

@@ -1,10 +1,26 @@
-package client
+package admin
 
 import (
 	"testing"
+	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/client"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
+
+func TestCluster(t *testing.T) {
+	got, err := fromCluster(&v1.ClusterResponse{Frontend: "f1", UptimeUs: 5, Workers: []*v1.WorkerStatus{
+		{Name: "w1", Capacity: &v1.Demand{CpuMillicores: 4000, MemoryMib: 1024}, HeardUsAgo: 7},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Frontend != "f1" || got.Uptime != 5*time.Microsecond || got.Workers[0].Name != "w1" ||
+		got.Workers[0].Capacity != (client.Demand{CPU: 4000, Memory: 1024}) ||
+		got.Workers[0].HeardAgo != 7*time.Microsecond {
+		t.Errorf("%+v", got)
+	}
+}
 
 // The other frontends are the frontends that the answer names. A frontend of an older version names members only.
 func TestOtherFrontends(t *testing.T) {

@@ -1,4 +1,4 @@
-package client
+package admin
 
 import (
 	"context"
@@ -6,33 +6,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/frontend/client/internal/inner"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
 // Histogram counts durations in cells that are 6 % wide at most.
 type Histogram = histogram.Histogram
-
-// Measure is a quantity that frontends measure.
-type Measure int
-
-// Measures of tasks and jobs. The first seven are the phases of a task. The first phase begins when the task could
-// start, and each further phase begins at the end of the phase before.
-const (
-	MeasureSampling Measure = iota // until the first places were reserved, or the worker was chosen
-	MeasureLink                    // until the worker had the message
-	MeasureQueue                   // until the task's turn in the worker's queue
-	MeasureBinding                 // until the frontend sent its answer to the turn
-	MeasureLaunch                  // until the start
-	MeasureRun
-	MeasureDelivery // until the frontend had the outcome
-	MeasureResponse // of a job
-	MeasureSlowdown // of a job: response over the longest chain of its tasks' run times; 1 ms stands for 1
-	Measures        = int(iota)
-)
-
-// String returns the name of the measure in words.
-func (m Measure) String() string { return enumWords(v1.Measure(m).String()) }
 
 // Series holds the histograms of a path, a policy and a tenant. The name "other" stands for all that frontends do not
 // count separately.
@@ -41,11 +23,12 @@ type Series struct {
 	packed               []byte // see Packed
 }
 
-// Packed returns the series' histograms in wire format: one for each Measure in order, as Histogram.Append writes them.
+// Packed returns the series' histograms in wire format: one for each client.Measure in order, as Histogram.Append
+// writes them.
 func (s *Series) Packed() []byte { return s.packed }
 
-// Histograms holds a histogram for each Measure.
-type Histograms [Measures]Histogram
+// Histograms holds a histogram for each client.Measure.
+type Histograms [client.Measures]Histogram
 
 // Add adds the counts of a series. To get percentiles over several series or windows, add them all first.
 func (h *Histograms) Add(s *Series) {
@@ -60,14 +43,14 @@ type Window struct {
 	At           time.Time
 	Length       time.Duration
 	Series       []Series
-	Accepted     int64                   // accepted jobs
-	Tasks        int64                   // tasks with an outcome
-	Failed       int64                   // tasks with an outcome, but without a result
-	Refused      map[RefusedReason]int64 // refused jobs
-	QueueAge     time.Duration           // longest wait of a job for the start of its first task
-	TasksPending int                     // maximum
-	TasksRunning int                     // maximum
-	Frontends    int                     // number of frontends whose counts are included
+	Accepted     int64                          // accepted jobs
+	Tasks        int64                          // tasks with an outcome
+	Failed       int64                          // tasks with an outcome, but without a result
+	Refused      map[client.RefusedReason]int64 // refused jobs
+	QueueAge     time.Duration                  // longest wait of a job for the start of its first task
+	TasksPending int                            // maximum
+	TasksRunning int                            // maximum
+	Frontends    int                            // number of frontends whose counts are included
 	// Slots of the workers up, and slots taken by tasks at workers, the largest first. Means over the window. Frontends
 	// count the slots each two seconds. Capacity 0: the window has no count. The name "other" stands for all tenants,
 	// or functions, beyond the 16 largest.
@@ -87,10 +70,10 @@ type FunctionSeries struct {
 // Packed returns the histograms in wire format, see Histograms.
 func (s *FunctionSeries) Packed() []byte { return s.packed }
 
-// Measures of a FunctionSeries beside the phases: the time of tasks from their release to their outcome.
+// client.Measures of a FunctionSeries beside the phases: the time of tasks from their release to their outcome.
 const (
-	MeasureWhole   = MeasureResponse // of tasks with a result
-	MeasureFailure = MeasureSlowdown // of tasks without a result
+	MeasureWhole   = client.MeasureResponse // of tasks with a result
+	MeasureFailure = client.MeasureSlowdown // of tasks without a result
 )
 
 // AddFunction adds the counts of a function: the phases of tasks with a result, MeasureWhole and MeasureFailure.
@@ -144,8 +127,8 @@ type EstimateReport struct {
 
 // Watched holds the counts of all frontends.
 type Watched struct {
-	Windows        []Window     // in order; the last windows may be incomplete: ask for them again
-	Slowest        []JobSummary // slowest kept jobs that came in the windows
+	Windows        []Window            // in order; the last windows may be incomplete: ask for them again
+	Slowest        []client.JobSummary // slowest kept jobs that came in the windows
 	Frontends      []FrontendReport
 	OmittedWindows int // number of the oldest windows, left out because the answer would have been too large
 }
@@ -154,14 +137,14 @@ type Watched struct {
 // slowest jobs. The windows start at since or later. A zero since means all windows that frontends remember: 60, 60
 // and 72. The asked frontend asks the others.
 func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Time, top int) (*Watched, error) {
-	req := &v1.WatchRequest{Caller: c.cfg.wireCaller(), WindowUs: window.Microseconds(), Top: clampInt32(top)}
+	req := &v1.WatchRequest{WindowUs: window.Microseconds(), Top: inner.ClampInt32(top)}
 	if !since.IsZero() {
 		req.SinceUs = since.UnixMicro()
 	}
-	resp, err := askUntilAnswered(ctx, c, "",
-		func(ctx context.Context, f *frontend) (*v1.WatchResponse, error) {
-			return f.rpc.Watch(ctx, req)
-		})
+	resp, err := ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.WatchResponse, error) {
+		req.Caller = by
+		return to.Watch(ctx, req)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -177,22 +160,23 @@ func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Tim
 		*to = Window{
 			At: time.UnixMicro(x.AtUs), Length: fromMicros(x.LengthUs), Accepted: x.Accepted, Tasks: x.Tasks,
 			Failed:  x.Failed,
-			Refused: map[RefusedReason]int64{}, QueueAge: fromMicros(x.QueueAgeUs), TasksPending: int(x.TasksPending),
-			TasksRunning: int(x.TasksRunning), Frontends: int(x.Frontends), Series: make([]Series, len(x.Series)),
+			Refused: map[client.RefusedReason]int64{}, QueueAge: fromMicros(x.QueueAgeUs),
+			TasksPending: int(x.TasksPending), TasksRunning: int(x.TasksRunning), Frontends: int(x.Frontends),
+			Series:   make([]Series, len(x.Series)),
 			Capacity: fromSlots(x.GetCapacity()), TenantSlots: fromSlotUses(x.TenantSlots),
 			FunctionSlots: fromSlotUses(x.FunctionSlots),
 		}
 		for _, r := range x.Refusals {
-			to.Refused[RefusedReason(r.Reason)] += r.Times
+			to.Refused[client.RefusedReason(r.Reason)] += r.Times
 		}
 		for k, s := range x.Series {
-			if err := checkHistograms(s.Histograms, Measures); err != nil {
+			if err := checkHistograms(s.Histograms, client.Measures); err != nil {
 				return nil, err
 			}
 			to.Series[k] = Series{s.Path, s.Policy, s.Tenant, s.Histograms}
 		}
 		for _, s := range x.Functions {
-			if err := checkHistograms(s.Histograms, Measures); err != nil {
+			if err := checkHistograms(s.Histograms, client.Measures); err != nil {
 				return nil, err
 			}
 			to.Functions = append(to.Functions, FunctionSeries{s.FunctionName, s.Histograms})
