@@ -54,6 +54,7 @@ test-with-race:
 test-others:
 	go test -timeout 45m ./bench/sim $(ONE_THREAD:%=./%)
 	PHOEBE_SEEDS=20 go test -race -run 'TestFaults$$|TestFigureReports$$' ./bench/sim
+	cd bench/sqlite && go vet . && go test .
 	env -u PHOEBE_PYTHON_PATH $(MAKE) --no-print-directory ui-test dashboards
 
 .PHONY: quick
@@ -271,6 +272,10 @@ tpch: bin/phoebe-tpch ## the query engine on phoebe: data at scale factor 0.01, 
 .PHONY: tpch-test
 tpch-test: ## vet and test the query engine
 	cd bench/tpch && go vet -tags duckdb_arrow ./... && go test -tags duckdb_arrow -timeout 15m ./...
+
+.PHONY: sqlite
+sqlite: ## the example of bench/sqlite with 10,000 tasks and 40 kills of itself, of frontends and of workers: each outcome once (half a minute)
+	cd bench/sqlite && PHOEBE_SQLITE_TASKS=10000 go test -count=1 -v .
 
 # What a package is called, and the time of all that is in it: those of the commit.
 PACKAGE_VERSION ?= 0.1.0~git$(shell git log -1 --format=%cd.%h --date=format:%Y%m%d%H%M%S --abbrev=12)

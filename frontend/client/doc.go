@@ -81,7 +81,7 @@
 //
 // A program that may be killed stores each outcome by [WithStore], before the cluster may forget the outcome. The next
 // run of the program submits the job again with the same Key, and with the stored tasks in [Job].Stored. The example of
-// [WithStore] is such a program, with a file.
+// [WithStore] is such a program, with a file. The program in bench/sqlite has a SQLite file.
 //
 // # For the author of an engine
 //
