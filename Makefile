@@ -1,6 +1,6 @@
 # Everything here needs Go and GNU make; the test of the API from Python also needs python3 with pip, the web page Node with
 # npm, and its test a browser, and those of the dashboard two databases. What is fetched comes from the Go module proxy, PyPI and the
-# npm registry, at the versions that go.mod, requirements.txt and package-lock.json name, and browser and databases from Debian.
+# npm registry, at the versions that go.mod, cmd/tools.mod, requirements.txt and package-lock.json name, and browser and databases from Debian.
 # What is built stays in bin/ and out/.
 
 SHELL := bash
@@ -100,7 +100,7 @@ vet: ## go vet
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck on all that is written by hand
-	go tool staticcheck $$(go list ./... | grep -v '^$(MODULE)/idl/gen/')
+	go tool -modfile=cmd/tools.mod staticcheck $$(go list ./... | grep -v '^$(MODULE)/idl/gen/')
 
 # The database of vulnerabilities: Go's own, or a copy, such as file:///srv/vulndb.
 VULNDB ?= https://vuln.go.dev
@@ -131,7 +131,7 @@ out/generated:
 	@mkdir -p $@/idl
 	@cp go.mod $@/
 	@cp idl/phoebe.thrift $@/idl/
-	@go build -o out/kitex github.com/cloudwego/kitex/tool/cmd/kitex
+	@go build -modfile=cmd/tools.mod -o out/kitex github.com/cloudwego/kitex/tool/cmd/kitex
 	@cd $@ && ../kitex -module $(MODULE) -gen-path idl/gen -streamx idl/phoebe.thrift
 
 UI := frontend/ui
