@@ -17,7 +17,7 @@ import (
 	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
 )
 
-// isProcess is set in the environment of processes that the test starts. They run the test's own binary.
+// isProcess is set in the environment of processes of the test. The processes run the binary of the test.
 const isProcess = "PHOEBE_SQLITE_PROCESS"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serveJobs is a frontend, in place of phoebe frontend. It prints its addresses, and runs until it is killed.
+// serveJobs is a frontend, in place of phoebe frontend. The frontend prints its addresses, and runs until
+// the test kills the frontend.
 func serveJobs(listen, gossip, heartbeat string, join []string) error {
 	f, err := fserve.New(fserve.Config{Listen: listen, Gossip: gossip, Heartbeat: heartbeat, Join: join})
 	if err != nil {

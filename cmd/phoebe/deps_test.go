@@ -24,7 +24,7 @@ func TestNoDuckDB(t *testing.T) {
 	}
 }
 
-// The tools of make have a modfile of their own, so users of the module do not get them. The generator of idl/gen has
+// The tools of make have a modfile of their own, so users of the module get no tools. The generator of idl/gen has
 // the version of the library.
 func TestToolsAreNotInTheModule(t *testing.T) {
 	read := func(name string) string {

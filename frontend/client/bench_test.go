@@ -8,7 +8,7 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// BenchmarkRun measures a round trip to a frontend that answers at once: through the client, and by Kitex alone on the
+// BenchmarkRun measures a round trip to a frontend that answers at once: through the client, and by the call alone on the
 // same connections. The difference is the cost of the client.
 func BenchmarkRun(b *testing.B) {
 	for _, tasks := range []int{1, 100} {
@@ -31,11 +31,11 @@ func BenchmarkRun(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Run(name+"/kitex", func(b *testing.B) {
+		b.Run(name+"/call", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := c.roster.Load().seeds[0].rpc.Run(&call{ctx: ctx},
-					&v1.RunRequest{Job: &s.job}); err != nil {
+				f := c.roster.Load().seeds[0]
+				if _, err := f.rpc.Run(&call{ctx: ctx, pool: f.pool}, &v1.RunRequest{Job: &s.job}); err != nil {
 					b.Fatal(err)
 				}
 			}

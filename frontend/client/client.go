@@ -64,9 +64,7 @@ func New(frontends []string, opts ...Option) (*Client, error) {
 	if !c.cfg.balancerOnly {
 		c.processes.onMembers = c.noteMembers
 	}
-	if err := c.followSeeds(frontends); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
+	c.followSeeds(frontends)
 	return c, nil
 }
 

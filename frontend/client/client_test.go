@@ -1488,7 +1488,7 @@ func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
 	}
 	c := get()
 	peer := <-accept
-	p.Put(c)
+	p.putConn(c)
 	c.idleSince = time.Now().Add(-2 * trustFor)
 	if again := get(); again != c {
 		t.Error("a living connection was not used again")
@@ -1497,7 +1497,7 @@ func TestIdleConnectionThatThePeerClosedIsNotUsed(t *testing.T) {
 	if n, err := c.Conn.Read(make([]byte, 1)); err != io.EOF { // wait for the FIN
 		t.Fatal(n, err)
 	}
-	p.Put(c)
+	p.putConn(c)
 	c.idleSince = time.Now().Add(-2 * trustFor)
 	if again := get(); again == c {
 		t.Error("a connection that the peer closed was used again")

@@ -11,10 +11,7 @@ import (
 
 	"github.com/cloudwego/gopkg/bufiox"
 	"github.com/cloudwego/gopkg/protocol/thrift"
-	"github.com/cloudwego/kitex/pkg/discovery"
-	"github.com/cloudwego/kitex/pkg/remote"
 
-	"github.com/phoebe-sched/phoebe/frontend/frame"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe/identity"
 	"github.com/phoebe-sched/phoebe/probe/list"
@@ -30,9 +27,8 @@ const (
 	trustFor = time.Millisecond
 )
 
-// call is one RPC, and the context that Kitex gets for the RPC. The context never ends. If it could end, Kitex would
-// run the call in a second goroutine. That costs several microseconds, and the goroutine never returns if the
-// connection stays silent. To end a call, the client closes the call's connection instead.
+// call is one RPC, and the context of the RPC. The context itself never ends: to end a call, the client closes the
+// call's connection.
 type call struct {
 	ctx      context.Context // the caller's
 	pool     *pool           // of the address to call
@@ -57,7 +53,7 @@ type call struct {
 	cause     error    // why the client closed the connection; nil: the client did not
 }
 
-// callKey is the context key by which the pool finds the call.
+// callKey is the context key by which rpcs finds the call.
 type callKey struct{}
 
 func (c *call) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -125,13 +121,12 @@ func (c *call) unbindConn() {
 	}
 }
 
-// conn is a connection to a frontend, with the buffers that Kitex's gonet transport requires.
+// conn is a connection to a frontend.
 type conn struct {
 	net.Conn
 	r         *bufiox.DefaultReader
-	w         *bufiox.DefaultWriter
-	outBuf    []byte                  // buffer for the request of a Run; empty between calls
-	lastSeq   int32                   // sequence number of the last Run
+	outBuf    []byte                  // buffer for requests; empty between calls
+	lastSeq   int32                   // sequence number of the last call
 	call      *call                   // the call that uses the connection; nil: none
 	process   *process                // the frontend behind the connection
 	awaited   atomic.Pointer[process] // the frontend whose answer the call awaits; nil: not in use, or unknown
@@ -150,7 +145,7 @@ type conn struct {
 // newConn wraps a connected socket.
 func newConn(s *sock.Conn) *conn {
 	c := &conn{Conn: s}
-	c.r, c.w = bufiox.NewDefaultReader(c), bufiox.NewDefaultWriter(c)
+	c.r = bufiox.NewDefaultReader(c)
 	return c
 }
 
@@ -211,12 +206,6 @@ func (c *conn) followProgress() {
 	}
 }
 
-func (c *conn) Reader() *bufiox.DefaultReader { return c.r }
-func (c *conn) Writer() *bufiox.DefaultWriter { return c.w }
-
-// SetReadDeadline does nothing, because Kitex would clear the deadline that the pool has set.
-func (c *conn) SetReadDeadline(time.Time) error { return nil }
-
 // closeFor closes the connection because of cause. The first cause is kept, see closeCause.
 func (c *conn) closeFor(cause error) {
 	c.mu.Lock()
@@ -234,35 +223,10 @@ func (c *conn) closeCause() error {
 	return c.cause
 }
 
-// callPools is the connection pool of the Kitex client of all addresses. Each call names a pool of one address.
-type callPools struct{}
-
-func (callPools) Get(ctx context.Context, _, _ string, _ remote.ConnOption) (net.Conn, error) {
-	cl := ctx.Value(callKey{}).(*call)
-	c, err := cl.pool.lendConn(cl)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-func (callPools) Put(nc net.Conn) error {
-	c := nc.(*conn)
-	return c.call.pool.Put(c)
-}
-
-func (callPools) Discard(nc net.Conn) error {
-	c := nc.(*conn)
-	return c.call.pool.Discard(c)
-}
-
-func (callPools) Close() error { return nil }
-
-// pool holds the connections to one address. Unlike Kitex's own pools, pool also knows the connections in use, and can
-// close them to end their calls. Safe for concurrent use.
+// pool holds the connections to one address. The pool also knows the connections in use, and can close them to end
+// their calls. Safe for concurrent use.
 type pool struct {
 	addr       string
-	instance   discovery.Instance // addr, for Kitex
 	keys       *identity.Keys
 	dialer     net.Dialer
 	sendsToken bool                                           // calls carry a token, which must not travel unencrypted
@@ -286,8 +250,7 @@ type pool struct {
 // newPool makes a pool without connections. If keys is nil, the pool connects without TLS.
 func newPool(addr string, connectTimeout time.Duration, keys *identity.Keys) *pool {
 	p := &pool{
-		addr: addr, instance: discovery.NewInstance("tcp", addr, discovery.DefaultWeight, nil), keys: keys,
-		dialer: net.Dialer{Timeout: connectTimeout}, conns: map[*conn]bool{},
+		addr: addr, keys: keys, dialer: net.Dialer{Timeout: connectTimeout}, conns: map[*conn]bool{},
 	}
 	p.dialCtx, p.cancelDials = context.WithCancel(context.Background())
 	return p
@@ -359,8 +322,8 @@ func (p *pool) pickIdle(cl *call) int {
 	return other
 }
 
-// Put takes c back after the answer to the call.
-func (p *pool) Put(c *conn) error {
+// putConn takes c back after the answer to the call.
+func (p *pool) putConn(c *conn) {
 	hasDeadline := !c.call.deadline.IsZero()
 	onlyConn := c.call.onlyConn
 	c.call.unbindConn()
@@ -368,18 +331,17 @@ func (p *pool) Put(c *conn) error {
 	c.awaited.Store(nil)
 	if onlyConn != nil {
 		c.endPatience()
-		return nil
+		return
 	}
 	if c.closeCause() != nil || c.r.Buffered() > 0 || !p.keys.Current(c.Conn) { // buffered bytes answer no call
 		p.dropConn(c)
-		return nil
+		return
 	}
 	if hasDeadline {
 		c.endPatience()
 	}
 	c.idleSince = time.Now()
 	p.releaseConn(c)
-	return nil
 }
 
 // closeStale closes the connections that have been idle for idleFor (1 min) or longer.
@@ -400,42 +362,15 @@ func (p *pool) closeStale() {
 	}
 }
 
-// Discard drops c after the failure of the call.
-func (p *pool) Discard(c *conn) error {
+// discardConn drops c after the failure of the call.
+func (p *pool) discardConn(c *conn) {
 	c.call.unbindConn()
 	c.call = nil
 	p.dropConn(c)
-	return nil
 }
 
-// maxOutBuf is the size in bytes up to which a connection keeps its request buffer for the next call of Run.
+// maxOutBuf is the size in bytes up to which a connection keeps its request buffer for the next call.
 const maxOutBuf = 16 << 10
-
-// sendRun makes a call of Run. It does the work of Kitex, because Kitex takes several times as long for a Run, and
-// allocates more.
-func (p *pool) sendRun(cl *call, req *v1.RunRequest) (*v1.RunResponse, error) {
-	c, err := p.lendConn(cl)
-	if err != nil {
-		return nil, err
-	}
-	c.lastSeq++
-	b := frame.AppendRun(c.outBuf, c.lastSeq, req)
-	_, err = c.Write(b)
-	if cap(b) <= maxOutBuf {
-		c.outBuf = b[:0]
-	}
-	if err != nil {
-		p.Discard(c)
-		return nil, err
-	}
-	res, err := frame.ReadRun(c.r, c.lastSeq, maxAnswer)
-	if err != nil && !isAnswer(err) {
-		p.Discard(c)
-		return nil, err
-	}
-	p.Put(c)
-	return res, err
-}
 
 // isAnswer reports whether err came as the frontend's answer. If so, the connection is still usable.
 func isAnswer(err error) bool {
@@ -535,7 +470,4 @@ func (p *pool) abort(cause error) {
 	p.closeConnsOf(nil, cause)
 }
 
-var (
-	_ remote.ConnPool = callPools{}
-	_ context.Context = (*call)(nil)
-)
+var _ context.Context = (*call)(nil)

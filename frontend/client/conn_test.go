@@ -68,7 +68,7 @@ func TestCallsOfRun(t *testing.T) {
 			if seq%2 == 1 {
 				want = job
 			}
-			if b == nil || !bytes.Equal(b, frame.AppendRun(nil, seq, &v1.RunRequest{Job: want})) {
+			if b == nil || !bytes.Equal(b, frame.AppendCall(nil, "Run", seq, &v1.RunRequest{Job: want})) {
 				return
 			}
 			h := frame.Head{Method: []byte("Run"), Seq: seq}
@@ -87,14 +87,14 @@ func TestCallsOfRun(t *testing.T) {
 		}
 	})
 	for range 3 {
-		cl := &call{ctx: context.Background()}
-		if res, err := p.sendRun(cl, &v1.RunRequest{Job: job}); err != nil || res.Handle.Job != "job" ||
+		cl := &call{ctx: context.Background(), pool: p}
+		if res, err := (rpcs{}).Run(cl, &v1.RunRequest{Job: job}); err != nil || res.Handle.Job != "job" ||
 			res.Outcomes[0].Worker != "w" {
 			t.Fatalf("%v, %v", res, err)
 		}
-		cl = &call{ctx: context.Background()}
+		cl = &call{ctx: context.Background(), pool: p}
 		var refused *v1.Refused
-		if _, err := p.sendRun(cl, &v1.RunRequest{Job: small}); !errors.As(err, &refused) || refused.Message != "no" {
+		if _, err := (rpcs{}).Run(cl, &v1.RunRequest{Job: small}); !errors.As(err, &refused) || refused.Message != "no" {
 			t.Fatal(err)
 		}
 		if !cl.sent || cl.conn != nil {
@@ -117,8 +117,8 @@ func TestCallsOfRunWithoutAnswer(t *testing.T) {
 			readCall(c, 100)
 			c.Write(said)
 		})
-		cl := &call{ctx: context.Background()}
-		if res, err := p.sendRun(cl, &v1.RunRequest{Job: v1.NewJob()}); err == nil {
+		cl := &call{ctx: context.Background(), pool: p}
+		if res, err := (rpcs{}).Run(cl, &v1.RunRequest{Job: v1.NewJob()}); err == nil {
 			t.Errorf("%s: %v", name, res)
 		}
 		if len(p.conns) != 0 || !cl.sent {

@@ -107,7 +107,7 @@ func TestCallsThatWaitForConnections(t *testing.T) {
 		if l.err != nil {
 			t.Fatal(l.err)
 		}
-		p.Put(l.conn)
+		p.putConn(l.conn)
 	}
 	if n := int(p.dialsBegun); n > maxDialsForOne*maxDials {
 		t.Errorf("%d connections for %d calls", n, calls)
@@ -135,7 +135,7 @@ func TestConnectionsForAll(t *testing.T) {
 		t.Errorf("%d connections for %d calls, %d still wait", len(all), calls, p.waiters.Len())
 	}
 	for c := range all { // the pool keeps any number of idle connections
-		p.Put(c)
+		p.putConn(c)
 	}
 	if len(p.idle) != calls || p.sweeper == nil {
 		t.Errorf("%d are kept", len(p.idle))
@@ -171,14 +171,14 @@ func TestFrontendThatTakesNoMoreConnections(t *testing.T) {
 	})
 	closed.Wait()
 	for _, c := range some {
-		p.Put(c)
+		p.putConn(c)
 	}
 	for range calls - takes {
 		l := <-got
 		if l.err != nil {
 			t.Fatal(l.err)
 		}
-		p.Put(l.conn)
+		p.putConn(l.conn)
 	}
 	if p.dialsBegun > 2*maxDials+takes {
 		t.Errorf("%d connections were tried", p.dialsBegun)
@@ -324,7 +324,7 @@ func TestCallThatEndsAsItsConnectionComes(t *testing.T) {
 		p.offerConn(came)
 		p.mu.Unlock()
 		if l := <-got; l.err == nil { // the call saw the connection first
-			p.Put(l.conn)
+			p.putConn(l.conn)
 		} else if ended++; !errors.Is(l.err, why) {
 			t.Fatal(l.err)
 		}

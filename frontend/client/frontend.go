@@ -11,16 +11,8 @@ import (
 	"time"
 
 	"github.com/cloudwego/gopkg/protocol/thrift"
-	kitex "github.com/cloudwego/kitex/client"
-	"github.com/cloudwego/kitex/pkg/proxy"
-	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
-	"github.com/cloudwego/kitex/pkg/rpcinfo"
-	"github.com/cloudwego/kitex/pkg/rpcinfo/remoteinfo"
-	"github.com/cloudwego/kitex/transport"
 
-	"github.com/phoebe-sched/phoebe/frontend/frame"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
 // maxAnswer bounds the memory, in bytes, that the client allocates for an answer. Frontends send far smaller answers.
@@ -49,7 +41,7 @@ func (e *callError) Unwrap() error { return e.err }
 type frontend struct {
 	addr      string
 	cfg       *config
-	rpc       phoebe.Client // newRPC's
+	rpc       rpcs
 	pool      *pool
 	processes *processes
 
@@ -68,44 +60,14 @@ type frontend struct {
 // newFrontend makes a frontend for addr. It does not connect.
 func newFrontend(
 	addr string, cfg *config, known *processes, background *sync.WaitGroup, closing <-chan struct{},
-) (*frontend, error) {
+) *frontend {
 	f := &frontend{
 		addr: addr, cfg: cfg, processes: known, pool: newPool(addr, cfg.connectTimeout, cfg.keys),
 		background: background, closing: closing,
 	}
-	var err error
-	if f.rpc, err = newRPC(); err != nil {
-		return nil, fmt.Errorf("client for frontend %s: %w", addr, err)
-	}
 	f.pool.identify = f.identifyPeer
 	f.pool.sendsToken = cfg.tokens.Tell() != ""
-	return f, nil
-}
-
-// newRPC returns the Kitex client of all frontends. A Kitex client takes kilobytes. Its finalizer would keep it in
-// memory for ever if it led to a frontend that leads back to it.
-var newRPC = sync.OnceValues(func() (phoebe.Client, error) {
-	return phoebe.NewClient("phoebe",
-		// On loopback, gonet has the lowest latency and the lowest CPU use for sequential calls, compared with Kitex's
-		// netpoll and multiplexed transports. It does not limit the throughput of concurrent calls.
-		kitex.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()),
-		kitex.WithTransportProtocol(transport.Framed),
-		kitex.WithConnPool(callPools{}),
-		kitex.WithCodec(frame.Codec(maxAnswer)),
-		kitex.WithProxy(callAddress{}),
-	)
-})
-
-// callAddress replaces Kitex's service discovery. Kitex's discovery would keep goroutines running for ever, look up the
-// name only once, and repeat calls whose connection failed.
-type callAddress struct{}
-
-func (callAddress) Configure(*proxy.Config) error { return nil }
-
-func (callAddress) ResolveProxyInstance(ctx context.Context) error {
-	cl := ctx.Value(callKey{}).(*call)
-	remoteinfo.AsRemoteInfo(rpcinfo.GetRPCInfo(ctx).To()).SetInstance(cl.pool.instance)
-	return nil
+	return f
 }
 
 // identifyPeer asks which frontend is behind a new connection. An error means that the frontend did not answer within

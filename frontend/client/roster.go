@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -21,10 +20,11 @@ func (r *roster) allFrontends() []*frontend { return slices.Concat(r.seeds, r.me
 
 // followSeeds makes seeds of the addresses. If some addresses are names, a goroutine looks up the names again and
 // again, until the client is closed.
-func (c *Client) followSeeds(addrs []string) error {
+func (c *Client) followSeeds(addrs []string) {
 	if !slices.ContainsFunc(addrs, names.Is) {
 		close(c.lookedUp)
-		return c.updateRoster(addrs, nil)
+		c.updateRoster(addrs, nil)
+		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.background.Go(func() {
@@ -40,13 +40,10 @@ func (c *Client) followSeeds(addrs []string) error {
 		names.Watcher{
 			Addrs: addrs, Resolver: c.cfg.resolver, Every: c.cfg.lookupEvery, Warn: warn,
 		}.Watch(ctx, func(addrs []string) {
-			if err := c.updateRoster(addrs, nil); err != nil {
-				c.cfg.log.Warn("the list of frontends stays as it was", "err", err)
-			}
+			c.updateRoster(addrs, nil)
 			first()
 		})
 	})
-	return nil
 }
 
 // noteMembers makes the given addresses the members. It does nothing if all are known and no member is missing.
@@ -60,9 +57,7 @@ func (c *Client) noteMembers(addrs []string) {
 		!slices.ContainsFunc(r.members, gone) {
 		return
 	}
-	if err := c.updateRoster(nil, addrs); err != nil {
-		c.cfg.log.Warn("the list of frontends stays as it was", "err", err)
-	}
+	c.updateRoster(nil, addrs)
 }
 
 // forgetAfter is the time that the client remembers a frontend off the roster after the last call. By then the frontend
@@ -71,17 +66,17 @@ const forgetAfter = time.Minute
 
 // updateRoster replaces the seeds and the members; nil leaves a list unchanged. Frontends on neither list finish their
 // calls.
-func (c *Client) updateRoster(seeds, members []string) error {
+func (c *Client) updateRoster(seeds, members []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil
+		return
 	}
 	old := c.roster.Load()
 	var next roster
 	var unlisted []*frontend // known frontends not on the new roster (yet)
 	unlisted = append(append(unlisted, old.allFrontends()...), c.retired...)
-	pickOrMake := func(addrs []string) (list []*frontend, err error) {
+	pickOrMake := func(addrs []string) (list []*frontend) {
 		for _, addr := range addrs {
 			if slices.ContainsFunc(next.seeds, func(f *frontend) bool { return f.addr == addr }) {
 				continue
@@ -90,13 +85,9 @@ func (c *Client) updateRoster(seeds, members []string) error {
 				list, unlisted = append(list, unlisted[i]), slices.Delete(unlisted, i, i+1)
 				continue
 			}
-			f, err := newFrontend(addr, &c.cfg, c.processes, &c.background, c.closing)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, f)
+			list = append(list, newFrontend(addr, &c.cfg, c.processes, &c.background, c.closing))
 		}
-		return list, nil
+		return list
 	}
 	addrsOf := func(list []*frontend) (addrs []string) {
 		for _, f := range list {
@@ -110,16 +101,11 @@ func (c *Client) updateRoster(seeds, members []string) error {
 	if members == nil {
 		members = addrsOf(old.members)
 	}
-	var errs [2]error
-	next.seeds, errs[0] = pickOrMake(seeds)
-	next.members, errs[1] = pickOrMake(members)
-	if err := errors.Join(errs[:]...); err != nil {
-		return err
-	}
+	next.seeds = pickOrMake(seeds)
+	next.members = pickOrMake(members)
 	c.retired = slices.DeleteFunc(unlisted, func(f *frontend) bool {
 		f.pool.dropIdle(nil)
 		return f.unusedFor() > forgetAfter
 	})
 	c.roster.Store(&next)
-	return nil
 }

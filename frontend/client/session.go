@@ -278,8 +278,8 @@ func (s *session) runJob(ctx context.Context, outs []Outcome) error {
 		var resp *v1.RunResponse
 		f, req := s.frontend, v1.RunRequest{Caller: s.c.cfg.wireCaller(), Job: &s.job}
 		cl := s.newJobCall()
-		err := f.makeCall(ctx, cl, 0, func(context.Context) (err error) {
-			resp, err = f.pool.sendRun(cl, &req)
+		err := f.makeCall(ctx, cl, 0, func(ctx context.Context) (err error) {
+			resp, err = f.rpc.Run(ctx, &req)
 			return err
 		})
 		s.noteReached(cl)

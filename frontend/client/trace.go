@@ -2,10 +2,10 @@ package client
 
 import (
 	"context"
+	"fmt"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -34,13 +34,14 @@ func (c *Client) startSpan(ctx context.Context, name string, job *Job) (context.
 	}
 }
 
-// traceparentOf returns ctx's span as a W3C traceparent for the job, or nil if ctx has no span.
+// traceparentOf returns ctx's span as a W3C traceparent for the job, or nil if ctx has no span. Package propagation of
+// OpenTelemetry would bring net/http.
 func traceparentOf(ctx context.Context) *string {
-	if !trace.SpanContextFromContext(ctx).IsValid() {
+	span := trace.SpanContextFromContext(ctx)
+	if !span.IsValid() {
 		return nil
 	}
-	header := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, header)
-	parent := header.Get("traceparent")
+	const known = trace.FlagsSampled | trace.FlagsRandom
+	parent := fmt.Sprintf("00-%s-%s-%02x", span.TraceID(), span.SpanID(), byte(span.TraceFlags()&known))
 	return &parent
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -181,5 +182,22 @@ func TestSpansOfAJob(t *testing.T) {
 			t.Errorf("the span %q is below %v, want %v, which is %q: %v", name, got, tracer.spans[above], above,
 				tracer.spans)
 		}
+	}
+}
+
+// OpenTelemetry writes the same traceparent.
+func TestTraceparent(t *testing.T) {
+	for _, flags := range []trace.TraceFlags{0, trace.FlagsSampled, 0xff} {
+		ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{1, 0xab}, SpanID: trace.SpanID{2, 0xcd}, TraceFlags: flags,
+		}))
+		want := propagation.MapCarrier{}
+		propagation.TraceContext{}.Inject(ctx, want)
+		if got := traceparentOf(ctx); got == nil || *got != want.Get("traceparent") {
+			t.Errorf("%q, want %q", *got, want.Get("traceparent"))
+		}
+	}
+	if got := traceparentOf(t.Context()); got != nil {
+		t.Errorf("%q without a span", *got)
 	}
 }

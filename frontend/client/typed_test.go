@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -195,21 +194,4 @@ func TestStreamIsLeft(t *testing.T) {
 		break
 	}
 	<-stopped
-}
-
-// A client's program contains no worker, no further codec, and no package for tests.
-func TestImports(t *testing.T) {
-	list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for pkg := range strings.FieldsSeq(string(list)) {
-		for _, unwanted := range []string{
-			"phoebe/worker", "phoebe/frontend/serve", "phoebe/idl/typed/", "hashicorp/go-msgpack", "gnet",
-		} {
-			if strings.Contains(pkg, unwanted) {
-				t.Errorf("the client imports %s", pkg)
-			}
-		}
-	}
 }

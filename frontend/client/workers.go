@@ -5,7 +5,6 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/client/internal/inner"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
 // Worker is a frontend's view of a worker. Queued, Running and Free are the last values from the worker.
@@ -66,7 +65,7 @@ func fromDemand(d *v1.Demand) Demand {
 // init gives package admin what it shares with this package.
 func init() {
 	inner.Ask = func(
-		ctx context.Context, c any, rpc func(context.Context, phoebe.Client, *v1.Caller) (bool, error),
+		ctx context.Context, c any, rpc func(context.Context, v1.Phoebe, *v1.Caller) (bool, error),
 	) error {
 		client := c.(*Client)
 		_, err := askUntilAnswered(ctx, client, "", func(ctx context.Context, f *frontend) (*struct{}, error) {

@@ -5,7 +5,6 @@
 package frame
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,11 +12,8 @@ import (
 	"slices"
 
 	"github.com/cloudwego/gopkg/protocol/thrift"
-	"github.com/cloudwego/kitex/pkg/remote"
-	"github.com/cloudwego/kitex/pkg/remote/codec"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
 const (
@@ -113,13 +109,24 @@ func (h *Head) findSecret(in Peeker) ([]byte, error) {
 	return b[at:], nil
 }
 
-// argShapes and resultShapes are the shapes of each method's arguments and results.
-var argShapes, resultShapes = map[string]*Shape{}, map[string]*Shape{}
-
-func init() {
-	for name, m := range phoebe.NewServiceInfo().Methods {
-		argShapes[name], resultShapes[name] = ShapeOf(m.NewArgs()), ShapeOf(m.NewResult())
-	}
+// shapes holds the shapes of each method's arguments and results.
+var shapes = map[string]struct{ args, result *Shape }{
+	"Run":         {ShapeOf((*v1.PhoebeRunArgs)(nil)), ShapeOf((*v1.PhoebeRunResult)(nil))},
+	"Submit":      {ShapeOf((*v1.PhoebeSubmitArgs)(nil)), ShapeOf((*v1.PhoebeSubmitResult)(nil))},
+	"Events":      {ShapeOf((*v1.PhoebeEventsArgs)(nil)), ShapeOf((*v1.PhoebeEventsResult)(nil))},
+	"Cancel":      {ShapeOf((*v1.PhoebeCancelArgs)(nil)), ShapeOf((*v1.PhoebeCancelResult)(nil))},
+	"CancelTasks": {ShapeOf((*v1.PhoebeCancelTasksArgs)(nil)), ShapeOf((*v1.PhoebeCancelTasksResult)(nil))},
+	"Extend":      {ShapeOf((*v1.PhoebeExtendArgs)(nil)), ShapeOf((*v1.PhoebeExtendResult)(nil))},
+	"Explain":     {ShapeOf((*v1.PhoebeExplainArgs)(nil)), ShapeOf((*v1.PhoebeExplainResult)(nil))},
+	"Cluster":     {ShapeOf((*v1.PhoebeClusterArgs)(nil)), ShapeOf((*v1.PhoebeClusterResult)(nil))},
+	"Watch":       {ShapeOf((*v1.PhoebeWatchArgs)(nil)), ShapeOf((*v1.PhoebeWatchResult)(nil))},
+	"Jobs":        {ShapeOf((*v1.PhoebeJobsArgs)(nil)), ShapeOf((*v1.PhoebeJobsResult)(nil))},
+	"Trace":       {ShapeOf((*v1.PhoebeTraceArgs)(nil)), ShapeOf((*v1.PhoebeTraceResult)(nil))},
+	"Recordings":  {ShapeOf((*v1.PhoebeRecordingsArgs)(nil)), ShapeOf((*v1.PhoebeRecordingsResult)(nil))},
+	"Recording":   {ShapeOf((*v1.PhoebeRecordingArgs)(nil)), ShapeOf((*v1.PhoebeRecordingResult)(nil))},
+	"Leave":       {ShapeOf((*v1.PhoebeLeaveArgs)(nil)), ShapeOf((*v1.PhoebeLeaveResult)(nil))},
+	"Locate":      {ShapeOf((*v1.PhoebeLocateArgs)(nil)), ShapeOf((*v1.PhoebeLocateResult)(nil))},
+	"ReadFile":    {ShapeOf((*v1.PhoebeReadFileArgs)(nil)), ShapeOf((*v1.PhoebeReadFileResult)(nil))},
 }
 
 // Weigh returns the number of bytes that decoding the whole frame b would allocate. h is the beginning of b. The
@@ -128,9 +135,9 @@ func (h *Head) Weigh(b []byte, most int) (int, error) {
 	var s *Shape
 	switch h.Type {
 	case thrift.CALL:
-		s = argShapes[string(h.Method)]
+		s = shapes[string(h.Method)].args
 	case thrift.REPLY:
-		s = resultShapes[string(h.Method)]
+		s = shapes[string(h.Method)].result
 	}
 	if s == nil {
 		s = &Shape{}
@@ -169,26 +176,6 @@ func appendStruct(b []byte, s thrift.FastCodec) []byte {
 	return b
 }
 
-// Codec returns Kitex's codec for a client. The client takes answers of up to most bytes, and of four times as many
-// bytes once decoded.
-func Codec(most int) remote.Codec {
-	return &answerCodec{codec.NewDefaultCodecWithConfig(codec.CodecConfig{MaxSize: most}), most}
-}
-
-// answerCodec checks the size of an answer before Kitex decodes it.
-type answerCodec struct {
-	remote.Codec
-	maxAnswer int
-}
-
-// Decode implements remote.Codec.
-func (c *answerCodec) Decode(ctx context.Context, msg remote.Message, in remote.ByteBuffer) error {
-	if _, _, err := readAnswer(in, c.maxAnswer); err != nil {
-		return err
-	}
-	return c.Codec.Decode(ctx, msg, in)
-}
-
 // readError is an error of the connection while an answer is read. Type readError implements net.Error, because Kitex
 // tells a timeout only by the error's own type. Kitex logs the other errors of calls that have ended.
 type readError struct{ cause error }
@@ -198,9 +185,9 @@ func (e *readError) Unwrap() error   { return e.cause }
 func (e *readError) Timeout() bool   { return errors.Is(e.cause, os.ErrDeadlineExceeded) }
 func (e *readError) Temporary() bool { return false }
 
-// readAnswer peeks at the whole of an answer. It refuses an answer of more than most bytes, or of more than four
+// PeekAnswer peeks at the whole of an answer. It refuses an answer of more than most bytes, or of more than four
 // times as many bytes once decoded.
-func readAnswer(in Peeker, most int) (h Head, b []byte, err error) {
+func PeekAnswer(in Peeker, most int) (h Head, b []byte, err error) {
 	if h, err = ReadHead(in); err != nil {
 		return h, nil, &readError{err}
 	}

@@ -137,6 +137,20 @@ func allocatedBytes(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
+// Frames of every method of the API have shapes.
+func TestShapesOfAllMethods(t *testing.T) {
+	methods := phoebe.NewServiceInfo().Methods
+	for name, m := range methods {
+		if s := shapes[name]; !reflect.DeepEqual(s.args, ShapeOf(m.NewArgs())) ||
+			!reflect.DeepEqual(s.result, ShapeOf(m.NewResult())) {
+			t.Errorf("method %s has other shapes", name)
+		}
+	}
+	if len(shapes) != len(methods) {
+		t.Errorf("%d methods have shapes, want %d", len(shapes), len(methods))
+	}
+}
+
 // The weight is close to the bytes that decoding allocates.
 func TestWeigh(t *testing.T) {
 	args := richSubmit(2000)

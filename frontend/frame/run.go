@@ -17,47 +17,43 @@ type Buffered interface {
 	Release(error) error
 }
 
-// AppendRun appends the frame of a call of Run to b. b must be empty.
-func AppendRun(b []byte, seq int32, req *v1.RunRequest) []byte {
-	b = thrift.Binary.AppendMessageBegin(append(b, make([]byte, prefixSize)...), "Run", thrift.CALL, seq)
+// AppendCall appends the frame of a call to b. b must be empty.
+func AppendCall(b []byte, method string, seq int32, req thrift.FastCodec) []byte {
+	b = thrift.Binary.AppendMessageBegin(append(b, make([]byte, prefixSize)...), method, thrift.CALL, seq)
 	b = thrift.Binary.AppendFieldBegin(b, thrift.STRUCT, 1)
 	b = appendStruct(b, req)
 	return endFrame(append(b, byte(thrift.STOP)))
 }
 
-// ReadRun reads the answer to a call of Run. An error is a *v1.Refused, an exception that any Thrift server may
-// throw, or a broken connection. After a refusal or an exception, the connection may be used again, otherwise not.
-// most bounds the bytes of an answer.
-func ReadRun(in Buffered, seq int32, most int) (*v1.RunResponse, error) {
-	h, b, err := readAnswer(in, most)
+// ReadAnswer reads the answer to a call into the result of the method. An error is a *thrift.ApplicationException,
+// which any Thrift server may throw, or a broken connection. Without an error, and after an exception, the connection
+// may be used again, otherwise not. most bounds the bytes of an answer.
+func ReadAnswer(in Buffered, method string, seq int32, most int, result thrift.FastCodec) error {
+	h, b, err := PeekAnswer(in, most)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if string(h.Method) != "Run" || h.Seq != seq {
-		return nil, fmt.Errorf("read an answer: it answers call %d of %q, not call %d of Run", h.Seq, h.Method, seq)
+	if string(h.Method) != method || h.Seq != seq {
+		return fmt.Errorf("read an answer: it answers call %d of %q, not call %d of %s", h.Seq, h.Method, seq, method)
 	}
-	var res v1.PhoebeRunResult
 	var thrown *thrift.ApplicationException
 	switch h.Type {
 	case thrift.REPLY:
-		err = h.Decode(b, &res)
+		err = h.Decode(b, result)
 	case thrift.EXCEPTION:
 		thrown, err = readException(b[h.argsStart:h.Size])
 	default:
 		err = fmt.Errorf("its type is %d", h.Type)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("decode an answer: %w", err)
+		return fmt.Errorf("decode an answer: %w", err)
 	}
 	in.Skip(h.Size)
 	in.Release(nil)
-	switch {
-	case thrown != nil:
-		return nil, thrown
-	case res.Refused != nil:
-		return nil, res.Refused
+	if thrown != nil {
+		return thrown
 	}
-	return res.Success, nil
+	return nil
 }
 
 // RunAnswer is the frame that answers a Run. Outcomes are encoded as they come. They take much less memory than as

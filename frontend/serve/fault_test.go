@@ -552,10 +552,11 @@ func TestDrain(t *testing.T) {
 	drained := make(chan error, 1)
 	go func() { drained <- c.Drain(ctx) }()
 	pollUntil(t, "an end of listening", func() bool { return !c.isAccepting() })
-	if _, err := late.Write(frame.AppendRun(nil, 1, &v1.RunRequest{Job: newJob("echo", "x")})); err != nil {
+	if _, err := late.Write(frame.AppendCall(nil, "Run", 1, &v1.RunRequest{Job: newJob("echo", "x")})); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := frame.ReadRun(bufiox.NewDefaultReader(late), 1, 1<<20); err != nil || len(res.Outcomes) != 1 {
+	var res v1.PhoebeRunResult
+	if err := frame.ReadAnswer(bufiox.NewDefaultReader(late), "Run", 1, 1<<20, &res); err != nil || len(res.Success.Outcomes) != 1 {
 		t.Errorf("the first call on a connection that was accepted: %v %v", res, err)
 	}
 	c.awaitDraining(t)

@@ -15,7 +15,6 @@ import (
 	"github.com/cloudwego/kitex/pkg/remote/trans/gonet"
 	"github.com/cloudwego/kitex/transport"
 
-	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 	"github.com/phoebe-sched/phoebe/probe/identity"
@@ -115,7 +114,7 @@ func (p *peers) findPeer(addr string) *peer {
 	c, err := phoebe.NewClient("phoebe", client.WithHostPorts(addr),
 		client.WithConnectTimeout(ownerTimeout),
 		client.WithTransHandlerFactory(gonet.NewCliTransHandlerFactory()), client.WithConnPool(q.pool),
-		client.WithDialer(q.pool), client.WithTransportProtocol(transport.Framed), client.WithCodec(frame.Codec(p.maxResponse)))
+		client.WithDialer(q.pool), client.WithTransportProtocol(transport.Framed), client.WithCodec(newAnswerCodec(p.maxResponse)))
 	if err != nil {
 		q.pool.Close()
 		return nil

@@ -23,7 +23,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/internal/inner"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
 // Client has an operator's calls, beside all calls of a client.Client. Safe for concurrent use.
@@ -34,9 +33,9 @@ func New(c *client.Client) *Client { return &Client{c} }
 
 // ask makes a call with rpc at the frontends one by one, until a frontend answers or refuses.
 func ask[R any](
-	ctx context.Context, c *Client, rpc func(context.Context, phoebe.Client, *v1.Caller) (*R, error),
+	ctx context.Context, c *Client, rpc func(context.Context, v1.Phoebe, *v1.Caller) (*R, error),
 ) (resp *R, err error) {
-	err = inner.Ask(ctx, c.Client, func(ctx context.Context, to phoebe.Client, caller *v1.Caller) (bool, error) {
+	err = inner.Ask(ctx, c.Client, func(ctx context.Context, to v1.Phoebe, caller *v1.Caller) (bool, error) {
 		resp, err = rpc(ctx, to, caller)
 		return resp != nil, err
 	})

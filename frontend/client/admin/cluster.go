@@ -7,7 +7,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/internal/inner"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
 // Cluster is one frontend's view of the fleet.
@@ -132,7 +131,7 @@ func (c *Client) ClusterPage(ctx context.Context, q ClusterQuery) (*Cluster, err
 
 // askCluster makes one Cluster call.
 func (c *Client) askCluster(ctx context.Context, req *v1.ClusterRequest) (*v1.ClusterResponse, error) {
-	return ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.ClusterResponse, error) {
+	return ask(ctx, c, func(ctx context.Context, to v1.Phoebe, by *v1.Caller) (*v1.ClusterResponse, error) {
 		req.Caller = by
 		return to.Cluster(ctx, req)
 	})
@@ -156,7 +155,7 @@ func (c *Client) Maintenance(ctx context.Context, worker string, in, lasts time.
 
 // sendLeave makes one Leave call.
 func (c *Client) sendLeave(ctx context.Context, req *v1.LeaveRequest) error {
-	_, err := ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.LeaveResponse, error) {
+	_, err := ask(ctx, c, func(ctx context.Context, to v1.Phoebe, by *v1.Caller) (*v1.LeaveResponse, error) {
 		req.Caller = by
 		return to.Leave(ctx, req)
 	})

@@ -7,7 +7,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/internal/inner"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
 // JobFilter selects jobs. A job must meet all conditions that are set.
@@ -44,7 +43,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter, cursor string, limit int
 	if !f.Until.IsZero() {
 		filter.UntilUs = f.Until.UnixMicro()
 	}
-	resp, err := ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.JobsResponse, error) {
+	resp, err := ask(ctx, c, func(ctx context.Context, to v1.Phoebe, by *v1.Caller) (*v1.JobsResponse, error) {
 		return to.Jobs(ctx, &v1.JobsRequest{
 			Caller: by, Filter: filter, Cursor: cursor, MaxJobs: inner.ClampInt32(limit),
 		})
@@ -75,7 +74,7 @@ type Trace struct {
 
 // Trace is Trace of client.Client, and also reports which frontends answered.
 func (c *Client) Trace(ctx context.Context, job string, from, limit int) (*Trace, error) {
-	resp, err := ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.TraceResponse, error) {
+	resp, err := ask(ctx, c, func(ctx context.Context, to v1.Phoebe, by *v1.Caller) (*v1.TraceResponse, error) {
 		return to.Trace(ctx, &v1.TraceRequest{
 			Caller: by, Job: job, First: inner.ClampInt32(from), MaxAttempts: inner.ClampInt32(limit),
 		})
@@ -96,7 +95,7 @@ func (c *Client) Trace(ctx context.Context, job string, from, limit int) (*Trace
 
 // CancelAt is Cancel at a single frontend, given by name or address.
 func (c *Client) CancelAt(ctx context.Context, only, job, why string) (int, error) {
-	resp, err := ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.CancelResponse, error) {
+	resp, err := ask(ctx, c, func(ctx context.Context, to v1.Phoebe, by *v1.Caller) (*v1.CancelResponse, error) {
 		return to.Cancel(ctx, &v1.CancelRequest{
 			Caller: by, Handle: &v1.Handle{Job: job}, Reason: why, Frontend: only,
 		})

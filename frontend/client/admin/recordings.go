@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
 // Recording describes a file in which a frontend has recorded the events around a broken objective.
@@ -24,7 +23,7 @@ type Recording struct {
 
 // Recordings lists the recordings of all frontends, newest first, and reports which frontends answered.
 func (c *Client) Recordings(ctx context.Context) ([]Recording, []FrontendReport, error) {
-	resp, err := ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.RecordingsResponse, error) {
+	resp, err := ask(ctx, c, func(ctx context.Context, to v1.Phoebe, by *v1.Caller) (*v1.RecordingsResponse, error) {
 		return to.Recordings(ctx, &v1.RecordingsRequest{Caller: by})
 	})
 	if err != nil {
@@ -45,7 +44,7 @@ func (c *Client) Recordings(ctx context.Context) ([]Recording, []FrontendReport,
 // does not exist, or no longer, the error is a *client.RefusedError with Reason Invalid, and nothing is written.
 func (c *Client) Recording(ctx context.Context, frontendName, name string, w io.Writer) error {
 	for from := int64(0); ; {
-		resp, err := ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.RecordingResponse, error) {
+		resp, err := ask(ctx, c, func(ctx context.Context, to v1.Phoebe, by *v1.Caller) (*v1.RecordingResponse, error) {
 			return to.Recording(ctx, &v1.RecordingRequest{
 				Caller: by, Frontend: frontendName, Name: name, FromByte: from,
 			})

@@ -9,7 +9,6 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/internal/inner"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 	"github.com/phoebe-sched/phoebe/probe/histogram"
 )
 
@@ -141,7 +140,7 @@ func (c *Client) Watch(ctx context.Context, window time.Duration, since time.Tim
 	if !since.IsZero() {
 		req.SinceUs = since.UnixMicro()
 	}
-	resp, err := ask(ctx, c, func(ctx context.Context, to phoebe.Client, by *v1.Caller) (*v1.WatchResponse, error) {
+	resp, err := ask(ctx, c, func(ctx context.Context, to v1.Phoebe, by *v1.Caller) (*v1.WatchResponse, error) {
 		req.Caller = by
 		return to.Watch(ctx, req)
 	})

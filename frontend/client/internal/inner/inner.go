@@ -6,7 +6,6 @@ import (
 	"math"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 )
 
 // Package client sets the variables at its start. Their arguments and results of type any are values of package
@@ -14,7 +13,7 @@ import (
 var (
 	// Ask makes a call with rpc at the frontends of a *client.Client, one by one, until a frontend answers or refuses.
 	// An rpc returns false if the answer is empty.
-	Ask func(ctx context.Context, client any, rpc func(context.Context, phoebe.Client, *v1.Caller) (bool, error)) error
+	Ask func(ctx context.Context, client any, rpc func(context.Context, v1.Phoebe, *v1.Caller) (bool, error)) error
 	// Summary converts a job to a client.JobSummary.
 	Summary func(*v1.JobSummary) any
 	// Worker converts a worker to a client.Worker.
