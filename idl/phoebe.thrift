@@ -222,7 +222,10 @@ enum JobClass {
 }
 
 struct Job {
-  1: required string id,            // a ULID, chosen by the client; submitting it twice is submitting it once
+  // A ULID, chosen by the client; submitting it twice is submitting it once. If the first bit is set, only
+  // one tenant may submit the id: the first 8 bytes are then those of the SHA-256 of the tenant, apart from
+  // the bit. An older frontend takes the id from all tenants.
+  1: required string id,
   2: string tenant = "",
   3: i32 priority = 0,              // higher goes first among the tenant's jobs
   4: i64 deadline_us = 0,           // from receipt; 0: none

@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -65,6 +67,28 @@ func NewJobID(unixMilli int64, hi, lo uint64) JobID {
 	binary.BigEndian.PutUint64(j[:8], uint64(unixMilli)<<16|hi&0xffff)
 	binary.BigEndian.PutUint64(j[8:], lo)
 	return j
+}
+
+// keyedBit marks the ids of jobs with a key, in the first byte. The times of other ULIDs do not reach the bit until the
+// year 6429.
+const keyedBit = 0x80
+
+// KeyedJobID returns the id of a tenant's jobs with a key. The first half depends on the tenant alone, see MayBelongTo.
+// So clients know the id without a frontend, and frontends know the tenant without the key.
+func KeyedJobID(tenant, key string) (j JobID) {
+	owner := sha256.Sum256([]byte(tenant))
+	job := sha256.Sum256([]byte(strconv.Itoa(len(tenant)) + " " + tenant + " " + key))
+	copy(j[:8], owner[:])
+	copy(j[8:], job[:])
+	j[0] |= keyedBit
+	return j
+}
+
+// MayBelongTo reports whether the tenant may submit a job with the id j. The id of a job with a key belongs to the
+// tenant of the job; any other id belongs to the first tenant that submits a job with the id.
+func (j JobID) MayBelongTo(tenant string) bool {
+	keyed := KeyedJobID(tenant, "")
+	return j[0]&keyedBit == 0 || bytes.Equal(j[:8], keyed[:8])
 }
 
 // Generation counts a job's submissions: 0 is the first submission, and each time its client turns to a frontend

@@ -123,3 +123,26 @@ func TestReasonNames(t *testing.T) {
 		t.Errorf("reason 200 is called %q", s)
 	}
 }
+
+// The id of a job with a key belongs to its tenant alone, and differs from the ids of other keys and tenants. Other ids
+// belong to anybody.
+func TestKeyedJobID(t *testing.T) {
+	ids := map[JobID]bool{}
+	for _, tenant := range []string{"", "a", "a/b", "b"} {
+		for _, key := range []string{"", "b", "order 18"} {
+			id := KeyedJobID(tenant, key)
+			ids[id] = true
+			for _, other := range []string{"", "a", "a/b", "b"} {
+				if got := id.MayBelongTo(other); got != (other == tenant) {
+					t.Errorf("key %q of tenant %q may belong to %q: %v", key, tenant, other, got)
+				}
+			}
+		}
+	}
+	if len(ids) != 12 {
+		t.Errorf("%d ids for 12 keys", len(ids))
+	}
+	if id := NewJobID(1<<47-1, 1<<64-1, 1<<64-1); !id.MayBelongTo("a") {
+		t.Errorf("the last id without a key, %v, belongs to nobody", id)
+	}
+}

@@ -8,8 +8,8 @@ import (
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
 
-// BenchmarkRun measures a round trip to a frontend that answers at once: through the client, and by the call alone on the
-// same connections. The difference is the cost of the client.
+// BenchmarkRun measures a round trip to a frontend that answers at once: through the client, and by the call alone on
+// the same connections. The difference is the cost of the client.
 func BenchmarkRun(b *testing.B) {
 	for _, tasks := range []int{1, 100} {
 		name := map[int]string{1: "1task", 100: "100tasks"}[tasks]

@@ -94,7 +94,8 @@ func TestCallsOfRun(t *testing.T) {
 		}
 		cl = &call{ctx: context.Background(), pool: p}
 		var refused *v1.Refused
-		if _, err := (rpcs{}).Run(cl, &v1.RunRequest{Job: small}); !errors.As(err, &refused) || refused.Message != "no" {
+		_, err := (rpcs{}).Run(cl, &v1.RunRequest{Job: small})
+		if !errors.As(err, &refused) || refused.Message != "no" {
 			t.Fatal(err)
 		}
 		if !cl.sent || cl.conn != nil {

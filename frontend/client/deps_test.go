@@ -16,9 +16,11 @@ func TestDependencies(t *testing.T) {
 	}
 	const module = "github.com/phoebe-sched/phoebe/"
 	refused := regexp.MustCompile(`^(` + strings.Join([]string{
-		`net/http`, `testing`, `html/.*`, `github\.com/cloudwego/(kitex|netpoll|dynamicgo|frugal|thriftgo|localsession)/.*`,
+		`net/http`, `testing`, `html/.*`,
+		`github\.com/cloudwego/(kitex|netpoll|dynamicgo|frugal|thriftgo|localsession)/.*`,
 		`github\.com/bytedance/sonic.*`, `google\.golang\.org/.*`, `github\.com/golang/protobuf.*`,
-		`github\.com/(hashicorp|panjf2000)/.*`, `go\.opentelemetry\.io/otel/propagation`, `go\.opentelemetry\.io/otel/sdk.*`,
+		`github\.com/(hashicorp|panjf2000)/.*`,
+		`go\.opentelemetry\.io/otel/propagation`, `go\.opentelemetry\.io/otel/sdk.*`,
 		module + `(worker|bench|cmd)\b.*`, module + `frontend/(serve|record|estimate|place|ui|view|tenants)`,
 		module + `frontend/client/admin`, module + `idl/gen/phoebe/v1/phoebe`, module + `idl/typed/.*`,
 		module + `probe/(histogram|gossip|exposition).*`,

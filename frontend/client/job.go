@@ -1,11 +1,9 @@
 package client
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
@@ -105,8 +103,8 @@ type Job struct {
 	// LateRefusalError in an UnfinishedError, and the first job goes on. A frontend remembers the key until 30 s after
 	// all outcomes were fetched, or until Grace is over. A job that is submitted later runs again.
 	//
-	// If a token or a certificate names the client's tenant, the job must name the tenant, too. If tenants distrust
-	// each other, use keys that another tenant cannot guess: a job under a taken id is refused as Forbidden.
+	// If a token or a certificate names the client's tenant, the job must name the tenant, too. The same key of another
+	// tenant is another job, and frontends refuse a tenant that submits a job under the id of another tenant's key.
 	//
 	// A Key costs a message to each frontend and to each worker, so a Key suits jobs that are worth their messages. A
 	// Once task of the job starts 3 s later, after all workers have said that they never started the task. If a
@@ -288,12 +286,6 @@ type Outcome struct {
 // estimates: both directions of the link are assumed to be equally slow. A skipped phase repeats the phase before.
 type Phases struct {
 	Sampled, Queued, Ready, Bound, Started, Finished, Delivered time.Duration
-}
-
-// idOfKey returns the id of the jobs with a key.
-func idOfKey(tenant, key string) string {
-	sum := sha256.Sum256([]byte(strconv.Itoa(len(tenant)) + " " + tenant + " " + key))
-	return probe.JobID(sum[:16]).String()
 }
 
 // NewJobID returns a new ULID of the present time.

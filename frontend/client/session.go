@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
 )
 
 const (
@@ -127,7 +128,7 @@ func (c *Client) newSession(ctx context.Context, job Job) (*session, error) {
 	case job.Key != "" && job.ID != "":
 		return nil, &RefusedError{Reason: Invalid, Message: "the job has an ID and a Key: give one of them"}
 	case job.Key != "":
-		job.ID = idOfKey(job.Tenant, job.Key)
+		job.ID = probe.KeyedJobID(job.Tenant, job.Key).String()
 	case hasNewID:
 		job.ID = NewJobID()
 	}

@@ -556,7 +556,8 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	var res v1.PhoebeRunResult
-	if err := frame.ReadAnswer(bufiox.NewDefaultReader(late), "Run", 1, 1<<20, &res); err != nil || len(res.Success.Outcomes) != 1 {
+	err = frame.ReadAnswer(bufiox.NewDefaultReader(late), "Run", 1, 1<<20, &res)
+	if err != nil || len(res.Success.Outcomes) != 1 {
 		t.Errorf("the first call on a connection that was accepted: %v %v", res, err)
 	}
 	c.awaitDraining(t)

@@ -137,6 +137,11 @@ func (h *handler) bindToTenant(ctx context.Context, caller *v1.Caller, job *v1.J
 				"the job names tenant %q, and you are known as a client of %q: name no tenant, your tenant or a "+
 					"tenant below, or show a token or a certificate of the job's tenant", job.Tenant, tenant)
 		}
+		if id, err := probe.ParseJobID(job.Id); err == nil && !id.MayBelongTo(job.Tenant) {
+			return newRefused(v1.RefusedReason_FORBIDDEN,
+				"job %v: the id belongs to a key of another tenant than %q: if the job has a key of yours, name the "+
+					"tenant %[2]q in the job", id, job.Tenant)
+		}
 	}
 	if entry, may := h.terms.current.Load().MayPrioritize(job.Tenant, job.Priority); !may {
 		return newRefused(v1.RefusedReason_FORBIDDEN,

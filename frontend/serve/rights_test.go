@@ -140,3 +140,38 @@ func TestWarningRights(t *testing.T) {
 		}
 	}
 }
+
+// The id of a job with a key is its tenant's. Another tenant can compute the id, but cannot submit a job under
+// the id, whatever tenant the job names. A caller with the fleet's secret may name any tenant.
+func TestKeyedJobsBelongToTheirTenant(t *testing.T) {
+	name, _ := termsFile(t, fmt.Sprintf(
+		"revision: 1\ntenants:\n  ads: {token-hashes: [%x]}\n  web: {token-hashes: [%x]}\n",
+		sha256.Sum256([]byte("ads's")), sha256.Sum256([]byte("web's"))))
+	c := startCluster(t, 1, 2, func(cfg *Config) { cfg.Secret, cfg.Tenants = "the fleet's", name })
+	submit := func(secret, tenant, idOf string, shared bool, parts int32) error {
+		j := newJob("sleep", "1h")
+		j.Id, j.Tenant, j.Shared = probe.KeyedJobID(idOf, "order 18").String(), tenant, shared
+		if parts > 0 {
+			j.Resubmission = &v1.Resubmission{Parts: parts}
+		}
+		_, err := c.client.Submit(context.Background(), &v1.SubmitRequest{Caller: &v1.Caller{Secret: &secret}, Job: j})
+		return err
+	}
+	for _, shared := range []bool{false, true} {
+		for _, tenant := range []string{"", "web", "web/ads"} {
+			for _, parts := range []int32{0, 2} {
+				err := submit("web's", tenant, "ads", shared, parts)
+				wantRefused(t, err, v1.RefusedReason_FORBIDDEN, "key of another tenant")
+			}
+		}
+		wantRefused(t, submit("ads's", "", "", shared, 0), v1.RefusedReason_FORBIDDEN, `name the tenant "ads"`)
+	}
+	for _, tenant := range []string{"ads", "ads/etl"} {
+		if err := submit("ads's", tenant, tenant, true, 0); err != nil {
+			t.Errorf("%s's own: %v", tenant, err)
+		}
+	}
+	if err := submit("the fleet's", "", "", true, 0); err != nil {
+		t.Errorf("without a tenant: %v", err)
+	}
+}
