@@ -46,6 +46,8 @@ type Config struct {
 	OnMembers func(members []rows.Member)
 	// OnTerms is called with the latest terms after each change. Otherwise like OnMembers.
 	OnTerms func(rows.Terms)
+	// OnLessons is called with the lessons of another member. Otherwise like OnMembers.
+	OnLessons func([]byte)
 	// Log receives events about members. Nil: no log.
 	Log *slog.Logger
 

@@ -171,6 +171,14 @@ func (n *Node) SetTerms(t rows.Terms) {
 	n.core.SetTerms(t)
 }
 
+// SetLessons replaces the lessons of this frontend for the members, at most rows.MaxLessons bytes. Nobody may write to
+// the lessons afterwards.
+func (n *Node) SetLessons(lessons []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.core.SetLessons(lessons)
+}
+
 // TellNeeds tells the members the needs of the frontend by tenant. Call TellNeeds again and again: a need left out
 // twice ends.
 func (n *Node) TellNeeds(list []rows.Need) {
@@ -267,6 +275,7 @@ type Stats struct {
 	Merged                map[string]uint64 // rows by outcome
 	Flawed                uint64            // rows with an absurd value, replaced by the table
 	Workers               int               // workers that are up
+	LessonBytes           int               // of this frontend's lessons
 	PacketsIn, PacketsOut uint64            // messages, including messages on streams
 	BytesIn, BytesOut     uint64            // with headers, about; without memberlist's own few packets
 	Dropped               uint64            // messages dropped because the queue of the streams was full
@@ -284,7 +293,7 @@ func (n *Node) Stats() Stats {
 		Dropped:  t.dropped.Load(), Failed: t.failed.Load(), Complaints: t.complaints.Load(), Stalls: t.stalls.Load()}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s.Stats, s.Workers = n.core.Stats, n.core.Len()
+	s.Stats, s.Workers, s.LessonBytes = n.core.Stats, n.core.Len(), n.core.LessonBytes()
 	s.Merged, s.Flawed, s.ClockBack = n.core.Counts()
 	return s
 }
@@ -341,6 +350,7 @@ func (n *Node) tickCore() {
 			changedRows, rowsVersion = n.appendSince(changedRows[:0], rowsVersion)
 		}
 		terms, far := n.core.Terms(), n.core.FarRevision()
+		heardLessons := n.core.TakeHeardLessons()
 		n.mu.Unlock()
 		if far != farRevision {
 			farRevision = far
@@ -357,6 +367,11 @@ func (n *Node) tickCore() {
 		}
 		if len(changedRows) > 0 {
 			n.cfg.OnRows(changedRows)
+		}
+		for _, lessons := range heardLessons {
+			if n.cfg.OnLessons != nil {
+				n.cfg.OnLessons(lessons)
+			}
 		}
 	}
 }

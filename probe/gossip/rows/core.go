@@ -79,6 +79,11 @@ type Core struct {
 	needs    map[string]*frontendNeeds // by the frontend that told the needs
 	needsSeq uint64                    // number of this frontend's last TellNeeds
 
+	lessons       []byte
+	lessonsDigest uint64        // of lessons; 0: no lessons
+	lessonsAt     time.Duration // when to ask for lessons next
+	heardLessons  [][]byte      // of other frontends, not yet taken
+
 	Stats Stats
 }
 
@@ -238,7 +243,7 @@ func (c *Core) pullFromMember(out []Send) []Send {
 	for _, s := range c.table.sums {
 		msg = binary.LittleEndian.AppendUint32(msg, s)
 	}
-	out = append(out, Send{To: member, Msg: msg})
+	out = append(out, Send{To: member, Msg: c.askForLessons(msg)})
 	if c.terms.Revision > 0 {
 		out = append(out, Send{To: member, Msg: c.haveTermsMsg()})
 	}
@@ -280,14 +285,15 @@ func (c *Core) askForRows(to string, wants []want, out []Send) []Send {
 
 // A message between frontends begins with its kind and the sender's name. Numbers are never reused.
 const (
-	msgPush  = iota + 1 // rows that the sender heard from workers
-	msgRows             // rows requested by the receiver
-	msgWant             // rows that the sender requests
-	msgSums             // sums of the sender's buckets
-	msgIndex            // the sender's rows in the buckets that differ
-	msgHave             // revision and digest of the sender's terms
-	msgTerms            // the terms
-	msgNeeds            // the sender's needs by tenant
+	msgPush    = iota + 1 // rows that the sender heard from workers
+	msgRows               // rows requested by the receiver
+	msgWant               // rows that the sender requests
+	msgSums               // sums of the sender's buckets
+	msgIndex              // the sender's rows in the buckets that differ
+	msgHave               // revision and digest of the sender's terms
+	msgTerms              // the terms
+	msgNeeds              // the sender's needs by tenant
+	msgLessons            // the sender's lessons
 )
 
 func (c *Core) msgHeader(kind byte) []byte { return appendString([]byte{kind}, c.self.Name) }
@@ -315,6 +321,8 @@ func (c *Core) Receive(now time.Time, msg []byte, out []Send) ([]Send, error) {
 			c.takeTerms(&rd)
 		case msgNeeds:
 			c.takeNeeds(&rd, from)
+		case msgLessons:
+			c.takeLessons(&rd)
 		case 0: // no sender writes kind 0
 			rd.fail(errRange)
 		default:
@@ -388,6 +396,7 @@ func (c *Core) answerSums(rd *reader, to string, out []Send) []Send {
 		anyDiffers = anyDiffers || differs[i]
 		rd.buf = rd.buf[4:]
 	}
+	out = c.answerLessons(rd, to, out)
 	if !anyDiffers {
 		return out
 	}

@@ -17,6 +17,8 @@
 //     message also carries 256 sums over the runs and revisions of the frontend's rows. Where sums differ, the
 //     member lists its rows, and the frontend asks for the missing parts. Pull alone repairs lost packets and
 //     broken links, and teaches newcomers. While all is well, a pull is a single packet.
+//   - Lessons: a pull also carries a digest of the frontend's lessons on run times. A member with other lessons sends
+//     its lessons, and the frontend asks for no lessons for ten heartbeats. A newcomer asks at once.
 //
 // A row carries its age, not an instant: the age grows by the time that passes on each holder's clock.
 package rows
