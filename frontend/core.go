@@ -120,6 +120,8 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 		c.setTerms(ev.File)
 	case Others:
 		c.updateQuotas(&ev, now)
+	case Lessons:
+		c.view.TakeLessons(ev.List, now)
 	case Wake:
 		acts = c.runTimers(now, acts)
 	default:
@@ -597,6 +599,9 @@ func (a *attempt) startedBefore(at time.Time) bool {
 
 // Quota returns this frontend's part of a tenant's tokens and maximum.
 func (c *Core) Quota(tenant string) tenants.Quota { return c.quotas.QuotaOf(tenant) }
+
+// Lessons returns lessons on run times for other frontends, in no order. Nobody may write to the lessons.
+func (c *Core) Lessons(now time.Time) []*view.Lesson { return c.view.Lessons(c.nearlyLong(), now) }
 
 // Needs returns the needs to tell to other frontends, computed by the last Others.
 func (c *Core) Needs() []tenants.Need { return c.needs }

@@ -10,7 +10,7 @@ import (
 
 // Event is an input of [Core.Step]. Of links and workers: Listed, WorkerUp, LinkLost, WorkerGone, Frame, Heard. Of
 // clients: Submit, Extend, Outdated, Cancel, CancelTasks, Unread, Delivered, Dropped. Of the frontend: Leave, Busy,
-// Terms, Others, Wake.
+// Terms, Others, Lessons, Wake.
 type Event interface{ isEvent() }
 
 // WorkerUp: a link was made, for the first time or again.
@@ -109,6 +109,9 @@ type Others struct {
 	Needs   map[string][]tenants.Need // by frontend
 }
 
+// Lessons: lessons of another frontend on run times. After the event, [Core.Lessons] has the best of both frontends.
+type Lessons struct{ List []*view.Lesson }
+
 // Wake: the time of NextWake has come.
 type Wake struct{}
 
@@ -128,6 +131,7 @@ func (Leave) isEvent()       {}
 func (Busy) isEvent()        {}
 func (Terms) isEvent()       {}
 func (Others) isEvent()      {}
+func (Lessons) isEvent()     {}
 func (Wake) isEvent()        {}
 func (CancelTasks) isEvent() {}
 func (Unread) isEvent()      {}

@@ -285,11 +285,15 @@ func (c *ledger) roundTrip(a *attempt, m *probe.Finished, now time.Time) time.Du
 	return max(0, now.Sub(a.sentAt)-m.Kept-m.Launch-m.Run)
 }
 
+// nearlyLong returns the run time from which all runs reach the statistics, and this frontend makes lessons of the
+// function for other frontends. The quarter was chosen.
+func (c *ledger) nearlyLong() time.Duration { return c.cfg.LongTask / 4 }
+
 // learnRun takes a run of t into account. Of many short runs, only some reach the statistics, to save time. But the
 // statistics decide whether later tasks count as long. So all runs that are not far below LongTask reach the
-// statistics; the quarter was chosen.
+// statistics.
 func (c *ledger) learnRun(t *task, w *worker, m *probe.Finished) {
-	if more := t.group.Runs.NoteRun(m.Run); more || t.long != nil || m.Run >= c.cfg.LongTask/4 {
+	if more := t.group.Runs.NoteRun(m.Run); more || t.long != nil || m.Run >= c.nearlyLong() {
 		c.addToStats(t, w, m)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
@@ -36,6 +37,7 @@ import (
 //	delivered a1, dropped a1       the outcome of a1 has reached the client; nobody knows whether it has
 //	terms *:2:0 a/b:0:9:5:4        what tenants may have: tokens, pending tasks, jobs in a second, and slots
 //	others f1:a:2:5 f2             the other frontends; f1 uses 2 slots of tenant a, and wants 5
+//	lessons a:f:5s,7s              another frontend has seen runs of 5 and 7 s of tenant a's function f
 //	state -> a=2+1/9               tenant a uses 2 slots, 1 more as spare, and wants 9
 //	submit x open tasks=0          tasks may be added until "last"
 //	extend x from=3 tasks=2 last   2 tasks are added to the first 3; stages=c<a: and a stage
@@ -120,6 +122,22 @@ func readOthers(l *script.Line) Others {
 	return ev
 }
 
+// readLessons reads a lesson from each word: TENANT:FUNCTION:RUN,RUN...
+func readLessons(l *script.Line) (ev Lessons) {
+	for l.WordsLeft() > 0 {
+		parts := strings.Split(l.Word(), ":")
+		x := &view.Lesson{Tenant: parts[0], Name: parts[1], Made: 1_000_000} // when stories begin
+		for text := range strings.SplitSeq(parts[2], ",") {
+			run, err := time.ParseDuration(text)
+			l.Fail(err)
+			x.Runs, x.Longest = x.Runs+1, max(x.Longest, run)
+			x.Samples = append(x.Samples, estimate.RunSample{Work: run})
+		}
+		ev.List = append(ev.List, x)
+	}
+	return ev
+}
+
 func showWeights(ws []uint32) string {
 	if ws == nil {
 		return ""
@@ -137,6 +155,8 @@ func (s *story) readEvent(l *script.Line) Event {
 		return Terms{readTerms(l)}
 	case "others":
 		return readOthers(l)
+	case "lessons":
+		return readLessons(l)
 	case "busy":
 		return Busy{Message: l.Duration("message"), Share: l.Float("share")}
 	case "cancel":

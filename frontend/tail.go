@@ -142,7 +142,7 @@ func (c *planner) copyShort(late []*task, now time.Time, acts []Action) []Action
 			continue
 		}
 		acts = c.commitCopy(t, &estimate.Decision{
-			Work: estimate.Work{Mean: run, Dev: dev, Source: estimate.FromFunction, Samples: stats.N()},
+			Work: estimate.Work{Mean: run, Dev: dev, Source: stats.FunctionSource(), Samples: stats.N()},
 			Candidates: []estimate.Candidate{{
 				Worker: int32(w.Key), Name: w.Welcome().Worker, Kind: estimate.Light, R: run, E: run, C: run, Psucc: 1,
 			}},
@@ -247,7 +247,8 @@ func (c *planner) chooseForecast(t *task, now time.Time) forecast {
 	case t.spec.Estimate > 0 && c.workedFor(t, now) <= maxHintedRuns*x.spec.Work.Mean:
 		return forecast{task: t}
 	case stats.N() == 0:
-		return forecast{t, estimate.FromFunction, t.group.Runs.Stats()}
+		runs := t.group.Runs.Stats()
+		return forecast{t, runs.FunctionSource(), runs}
 	}
 	return forecast{t, estimate.FromStage, stats}
 }

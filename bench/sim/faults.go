@@ -364,6 +364,9 @@ func (r *faultRun) drawCluster() {
 	}
 	r.callAt(r.faultsEnd, r.endFaults)
 	r.end, r.maxStill = r.faultsEnd+time.Minute, 50_000
+	if len(r.frontends) > 1 {
+		r.exchangeLessons(rand.New(rand.NewPCG(r.seed, 'l')))
+	}
 	if r.tenantsFile != nil {
 		heard := &heardNeeds{needs: make([][][]tenants.Need, len(r.frontends))}
 		for i := range heard.needs {

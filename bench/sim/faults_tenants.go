@@ -7,7 +7,9 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
+	workers "github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 )
 
 // limitTenants draws limits of tenants in half of the runs. A limit is no less than the demand of the largest
@@ -100,4 +102,28 @@ func (r *faultRun) exchangeNeeds(heard *heardNeeds, d *rand.Rand) {
 		}
 	}
 	r.callAt(r.now+100*time.Millisecond, func() { r.exchangeNeeds(heard, d) })
+}
+
+// teachFrontend lets a frontend take what another frontend knows of run times.
+func (c *cluster) teachFrontend(from, to *frontendNode) error {
+	if from.down || to.down || from == to {
+		return nil
+	}
+	encoded := workers.EncodeLessons(from.frontendCore().Lessons(c.timeNow()), rows.MaxLessons)
+	lessons, err := workers.DecodeLessons(encoded)
+	if err != nil {
+		return err
+	}
+	return c.stepFrontend(to, frontend.Lessons{List: lessons})
+}
+
+// exchangeLessons lets frontends teach each other now and then.
+func (r *faultRun) exchangeLessons(d *rand.Rand) {
+	if from, to := drawOne(d, r.frontends...), drawOne(d, r.frontends...); from.hung == nil && to.hung == nil {
+		if err := r.teachFrontend(from, to); err != nil {
+			r.failRun("%w", err)
+			return
+		}
+	}
+	r.callAt(r.now+300*time.Millisecond, func() { r.exchangeLessons(d) })
 }

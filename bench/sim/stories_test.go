@@ -37,6 +37,7 @@ import (
 //	w1 hangs, w1 goes-on             f1 likewise
 //	w1 deaf                          from here on, every Restamp to w1 is lost
 //	w1 drains, f1 leaves
+//	f1 teaches f2                    gossip brings f2 what f1 knows of run times
 //	messages, no-messages            from here on messages are printed, or not; show=messages: from the beginning
 //	state                            the contents of the cores
 //
@@ -280,6 +281,9 @@ func (p *page) readEvent(l *script.Line) func() {
 			return func() { p.startFrontend(f, 7) }
 		case "leaves":
 			return func() { p.stepTo(f, frontend.Leave{}) }
+		case "teaches":
+			other := findNode(l, l.Word(), "f", p.frontends)
+			return func() { p.firstErr = cmp.Or(p.firstErr, p.teachFrontend(f, other)) }
 		case "hangs":
 			return func() { f.hung = &hang{since: p.now} }
 		case "goes-on":

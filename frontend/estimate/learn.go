@@ -19,9 +19,10 @@ const (
 	FromStage
 	FromFunction
 	FromProgress // reported progress of the running attempt
+	FromPeers    // the function's tasks at other frontends
 )
 
-var sourceNames = [...]string{"nothing", "hint", "corrected hint", "stage", "function", "progress"}
+var sourceNames = [...]string{"nothing", "hint", "corrected hint", "stage", "function", "progress", "peers"}
 
 func (s Source) String() string { return sourceNames[s] }
 
@@ -47,6 +48,9 @@ func (w Work) String() string {
 	text += " ± " + formatTime(w.Dev)
 	if w.Source == FromHintCorrected {
 		return fmt.Sprintf("%s (its estimate, corrected by %d finished tasks)", text, w.Samples)
+	}
+	if w.Source == FromPeers {
+		return fmt.Sprintf("%s (by %d finished tasks of its function at other frontends)", text, w.Samples)
 	}
 	return fmt.Sprintf("%s (by %d finished tasks of its %s)", text, w.Samples, w.Source)
 }
@@ -102,6 +106,7 @@ type Stats struct {
 	dev         float32
 	medianRatio float32 // median of hintRatio; 0: too few hints
 	typicalUse  probe.Demand
+	fromPeer    bool // another frontend told the samples
 }
 
 // N returns the number of samples ever added.
@@ -301,7 +306,7 @@ func Expect(hint time.Duration, bytes int64, stage, function *Stats, unknown tim
 	case stage != nil && stage.added > 0:
 		return stage.expectRun(bytes, FromStage)
 	case function != nil && function.added > 0:
-		return function.expectRun(bytes, FromFunction)
+		return function.expectRun(bytes, function.FunctionSource())
 	}
 	return Work{Mean: unknown, Source: FromNothing}
 }

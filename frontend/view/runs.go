@@ -8,15 +8,18 @@ import (
 )
 
 // Runs holds recent run times of a tenant's tasks of a function, or of a class of the function's tasks, over all jobs.
-// While the tenant has no runs, the runs of other tenants count. Estimates of other tenants never count: a tenant with
-// bad estimates says nothing about the estimates of others.
+// While this frontend has seen few runs of the tenant, the lesson of another frontend counts. Without any lesson about
+// the tenant, the runs of other tenants count. Estimates of other tenants never count: a tenant with bad estimates
+// says nothing about the estimates of others.
 type Runs struct {
 	key    runsKey
 	node   list.Node[*Runs]
-	holder *holder // nil: not in the table
-	own    history
-	others *Runs // the runs of all tenants; nil: the entry itself holds them
-	users  int   // number of Runs in the table with these others
+	holder *holder      // nil: not in the table
+	own    history      // of runs that this frontend has seen
+	lesson *Lesson      // the last lesson made of own; nil: none yet
+	heard  *heardLesson // the best lesson of other frontends; nil: none
+	others *Runs        // the runs of all tenants; nil: the entry itself holds them
+	users  int          // number of Runs in the table with these others
 }
 
 // history holds the lessons of recent runs.
@@ -39,10 +42,19 @@ func RunsName(function, class string) string {
 // Links makes Runs an item of lists.
 func (r *Runs) Links() *list.Node[*Runs] { return &r.node }
 
-// history returns the tenant's own history, or the history of others if the tenant has none.
+// history returns the tenant's history, or the history of other tenants if the tenant has none.
 func (r *Runs) history() *history {
-	if r.own.count == 0 && r.others != nil {
-		return &r.others.own
+	if h := r.tenantHistory(); h.count > 0 || r.others == nil {
+		return h
+	}
+	return r.others.tenantHistory()
+}
+
+// tenantHistory returns the tenant's history. The runs at this frontend count, unless a lesson of another frontend has
+// more samples. A lesson has at most estimate.MaxSamples samples, so the lesson no longer counts after as many runs.
+func (r *Runs) tenantHistory() *history {
+	if r.heard != nil && r.own.stats.N() < len(r.heard.lesson.Samples) {
+		return &r.heard.history
 	}
 	return &r.own
 }
@@ -86,7 +98,9 @@ func (r *Runs) Longest() time.Duration { return r.history().longest }
 func (r *Runs) Shortest() time.Duration { return r.history().shortest }
 
 // Correct corrects a task's estimate by the errors of the tenant's earlier estimates.
-func (r *Runs) Correct(hint time.Duration) time.Duration { return r.own.stats.Correct(hint) }
+func (r *Runs) Correct(hint time.Duration) time.Duration {
+	return r.tenantHistory().stats.Correct(hint)
+}
 
 // Stats returns the samples for estimates. Add further samples by Learn.
 func (r *Runs) Stats() *estimate.Stats { return &r.history().stats }

@@ -80,7 +80,7 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 	},
 	{
 		"runs of strangers count only while a tenant has none of its own", "Runs.history",
-		"r.own.count == 0 && r.others != nil", "r.others != nil",
+		"h.count > 0 || r.others == nil", "r.others == nil",
 	},
 	{
 		"hints of strangers do not count", "Runs.Learn",
@@ -93,5 +93,37 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 	{
 		"history that is used stays", "View.EnsureRuns",
 		"h.lastUse = t.uses", "",
+	},
+	{
+		"a lesson counts while it has more samples than the own history", "Runs.tenantHistory",
+		"r.own.stats.N() < len(r.heard.lesson.Samples)", "r.own.stats.N() == 0",
+	},
+	{
+		"own runs count once they are as many as a lesson has", "Runs.tenantHistory",
+		"r.own.stats.N() < len(r.heard.lesson.Samples)", "true",
+	},
+	{
+		"the better of two lessons counts", "Runs.takeLesson",
+		"r.heard != nil && !l.isBetterThan(r.heard.lesson)", "false",
+	},
+	{
+		"a lesson of another frontend is passed on", "View.Lessons",
+		"best = r.heard.lesson", "_ = best",
+	},
+	{
+		"hints of a tenant teach other tenants nothing", "Lesson.withoutTenant",
+		"m.Samples[i].HintRatio = 0", "_ = i",
+	},
+	{
+		"a full lesson is not made anew with each run", "Runs.updateLesson",
+		"len(last.Samples) == estimate.MaxSamples", "false",
+	},
+	{
+		"lessons about unknown functions push out no history", "View.TakeLessons",
+		"len(t.entries) >= maxRuns", "false",
+	},
+	{
+		"tenants share the room for lessons", "sortByShare",
+		"turns[tenant]++", "",
 	},
 }}
