@@ -454,6 +454,7 @@ enum Source {
   CORRECTED_HINT = 2, // the task's estimate, corrected by the errors of the stage's finished tasks
   STAGE = 3,          // finished tasks of the stage
   FUNCTION = 4,       // finished tasks of the function
+  FUNCTION_AT_PEERS = 5, // finished tasks of the function at other frontends
 }
 
 // The expected run time of a task on a worker of average speed, with all inputs at hand.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend"
+	workers "github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 )
 
@@ -36,6 +37,7 @@ type frontendView struct {
 	core        *rows.Core
 	sentVersion uint64 // version of the view already told to the frontend's core
 	out         []rows.Send
+	lessonsAt   time.Duration // when the lessons for other frontends are renewed next
 }
 
 // startGossip lets all present frontends and workers take part. They must stay up.
@@ -121,10 +123,35 @@ func (g *gossip) sendHeartbeat(w *workerNode, a *rows.Announcer) {
 
 // tickView is the regular tick of a frontend's view.
 func (g *gossip) tickView(v *frontendView) error {
+	if err := g.shareLessons(v); err != nil {
+		return err
+	}
 	v.out = v.core.Tick(g.timeNow(), v.out[:0])
 	g.sendMsgs(v, v.out)
 	g.runAfter(g.flushEvery, func() error { return g.tickView(v) })
 	return g.tellCore(v)
+}
+
+// shareLessons renews the lessons of a frontend once a second, and passes lessons of others to its core.
+func (g *gossip) shareLessons(v *frontendView) error {
+	core, ok := v.f.core.(*frontend.Core)
+	if !ok {
+		return nil
+	}
+	if g.now >= v.lessonsAt {
+		v.lessonsAt = g.now + time.Second
+		v.core.SetLessons(workers.EncodeLessons(core.Lessons(g.timeNow()), rows.MaxLessons))
+	}
+	for _, encoded := range v.core.TakeHeardLessons() {
+		lessons, err := workers.DecodeLessons(encoded)
+		if err != nil {
+			return err
+		}
+		if err := g.stepFrontend(v.f, frontend.Lessons{List: lessons}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tellCore tells the frontend's core the news of its view.

@@ -117,6 +117,7 @@ var sources = [...]v1.Source{
 	estimate.FromNothing: v1.Source_NOTHING, estimate.FromHint: v1.Source_HINT,
 	estimate.FromHintCorrected: v1.Source_CORRECTED_HINT,
 	estimate.FromStage:         v1.Source_STAGE, estimate.FromFunction: v1.Source_FUNCTION,
+	estimate.FromPeers: v1.Source_FUNCTION_AT_PEERS,
 }
 
 func decisionToAPI(d *frontend.Decision) *v1.Decision {

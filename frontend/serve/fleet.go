@@ -64,7 +64,7 @@ func (f *fleet) start() error {
 	node, err := gossip.Start(gossip.Config{
 		Name: cfg.Name, Bind: cfg.Gossip, Advertise: cfg.GossipAdvertise, API: cfg.Advertise, Heartbeat: advertises,
 		Seeds: cfg.Join, Secrets: cfg.GossipSecrets, OnRows: f.onRows, OnMembers: f.onMembers,
-		OnTerms: f.server.terms.hearTerms, Log: cfg.Logger,
+		OnTerms: f.server.terms.hearTerms, OnLessons: f.server.hearLessons, Log: cfg.Logger,
 	})
 	if err != nil {
 		l.Close()

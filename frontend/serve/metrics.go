@@ -214,6 +214,7 @@ func (f *fleet) exposeGossip(t *exposition.Text) {
 		{"gossip_messages_skipped_total", "", "", float64(stats.Skipped)},
 		{"gossip_complaints_total", "", "", float64(stats.Complaints)},
 		{"gossip_stalls_total", "", "", float64(stats.Stalls)},
+		{"gossip_lesson_bytes", "", "", float64(stats.LessonBytes)},
 		{"view_workers", "", "", float64(stats.Workers)},
 		{"view_flawed_total", "", "", float64(stats.Flawed)},
 		{"view_clock_back_total", "", "", float64(stats.ClockBack)},

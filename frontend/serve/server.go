@@ -701,6 +701,7 @@ func (s *Server) runChecks() {
 		if at := time.Now(); at.Sub(shared) >= shareEvery {
 			shared = at
 			s.shareNeeds()
+			s.shareLessons()
 		}
 		s.checkLinks(s.allLinks(), absence)
 		s.listener.sweepIdle()

@@ -5,11 +5,12 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/tenants"
+	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
 )
 
 const (
-	// shareEvery is the period of telling peers the needs of tenants.
+	// shareEvery is the period of telling peers the needs of tenants, and of renewing lessons.
 	shareEvery = time.Second
 	// silentAfter is the silence about needs after which a frontend is missed. On a machine with free CPU it ends
 	// before gossip gives the frontend up. So frontends that are cut off together are mostly missed together.
@@ -42,6 +43,28 @@ func (s *Server) shareNeeds() {
 			rows.Need{Path: n.Path, Counts: [...]int64{n.Use, n.Want, n.Most, n.Quota.Regular, n.Quota.All}})
 	}
 	s.fleet.node.TellNeeds(list)
+}
+
+// shareLessons renews the lessons that gossip takes to peers.
+func (s *Server) shareLessons() {
+	if s.fleet == nil {
+		return
+	}
+	s.mu.Lock()
+	lessons := s.core.Lessons(time.Now())
+	s.mu.Unlock()
+	s.fleet.node.SetLessons(view.EncodeLessons(lessons, rows.MaxLessons))
+}
+
+// hearLessons takes the lessons of a peer.
+func (s *Server) hearLessons(encoded []byte) {
+	lessons, err := view.DecodeLessons(encoded)
+	if err != nil {
+		s.log.Warn("lessons of another frontend are unreadable", "err", err)
+	}
+	s.mu.Lock()
+	s.stepLocked(frontend.Lessons{List: lessons})
+	s.unlockAndFlush()
 }
 
 // listOthers lists the frontends, with needs if there is a tenants file.

@@ -634,11 +634,12 @@ func (p *Cause) Value() (driver.Value, error) {
 type Source int64
 
 const (
-	Source_NOTHING        Source = 0
-	Source_HINT           Source = 1
-	Source_CORRECTED_HINT Source = 2
-	Source_STAGE          Source = 3
-	Source_FUNCTION       Source = 4
+	Source_NOTHING           Source = 0
+	Source_HINT              Source = 1
+	Source_CORRECTED_HINT    Source = 2
+	Source_STAGE             Source = 3
+	Source_FUNCTION          Source = 4
+	Source_FUNCTION_AT_PEERS Source = 5
 )
 
 func (p Source) String() string {
@@ -653,6 +654,8 @@ func (p Source) String() string {
 		return "STAGE"
 	case Source_FUNCTION:
 		return "FUNCTION"
+	case Source_FUNCTION_AT_PEERS:
+		return "FUNCTION_AT_PEERS"
 	}
 	return "<UNSET>"
 }
@@ -669,6 +672,8 @@ func SourceFromString(s string) (Source, error) {
 		return Source_STAGE, nil
 	case "FUNCTION":
 		return Source_FUNCTION, nil
+	case "FUNCTION_AT_PEERS":
+		return Source_FUNCTION_AT_PEERS, nil
 	}
 	return Source(0), fmt.Errorf("not a valid Source string")
 }
