@@ -327,6 +327,12 @@ func AppendMsg(b []byte, m Msg) []byte {
 			b = appendDuration(appendUint(appendAttempt(b, p.Attempt), uint64(p.Done)), p.Left)
 		}
 		b = appendShares(appendUint(b, uint64(m.Pace)), &m.Load)
+		b = appendUint(b, uint64(len(m.Uses))) // an older frontend ignores the uses
+		for i := range m.Uses {
+			u := &m.Uses[i]
+			b = appendDuration(appendDuration(appendAttempt(b, u.Attempt), u.Ran), u.CPU)
+			b = appendUint(b, uint64(max(u.Memory, 0)))
+		}
 	case Claimed:
 		b = beginMsg(b, kindClaimed)
 		b = append(b, m.Job[:]...)
@@ -641,6 +647,9 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 				m.Expect, m.Progress, m.Pace = r.readExpects(), r.readProgress(), r.readUint32("pace")
 			}
 			r.readLoadShares(&m.Load)
+			if r.hasMore() {
+				m.Uses = r.readUses()
+			}
 			msgs = append(msgs, m)
 		case kindClaimed:
 			msgs = append(msgs, Claimed{Job: r.readJob("job"), Generation: r.readGeneration(),
@@ -938,6 +947,19 @@ func (r *reader) readProgress() []Progress {
 	for i := range list {
 		list[i] = Progress{Attempt: r.readAttempt("progress"), Done: r.readUint32("progress"),
 			Left: r.readDuration("progress")}
+	}
+	return list
+}
+
+func (r *reader) readUses() []Use {
+	n := r.readCount("use", MaxPlaces, attemptSize+3)
+	if n == 0 {
+		return nil
+	}
+	list := make([]Use, n)
+	for i := range list {
+		list[i] = Use{Attempt: r.readAttempt("use"), Ran: r.readDuration("use"), CPU: r.readDuration("use"),
+			Memory: MiB(r.readUpTo("use", math.MaxInt32, outOfRange))}
 	}
 	return list
 }

@@ -384,9 +384,11 @@ func olderLengths(m Msg) []int {
 		m.Knows = 0
 		return []int{knows, fields(m) - none - shares(&m.Load)}
 	case Pong:
-		pace := fields(m) - shares(&m.Load)
+		m.Uses = nil
+		uses := fields(m) - none
+		pace := uses - shares(&m.Load)
 		m.Expect, m.Progress, m.Pace = nil, nil, 0
-		return []int{pace, fields(m) - 3*none - shares(&m.Load)}
+		return []int{uses, pace, fields(m) - 4*none - shares(&m.Load)}
 	}
 	return nil
 }
@@ -884,7 +886,8 @@ var (
 		goldenFull,
 		Drain{},
 		Pong{Seq: 11, Load: goldenLoad, Expect: []Expect{{goldenAttempt, time.Second}},
-			Progress: []Progress{{goldenAttempt, 250_000, time.Minute}}, Pace: 1500},
+			Progress: []Progress{{goldenAttempt, 250_000, time.Minute}}, Pace: 1500,
+			Uses: []Use{{goldenAttempt, 3 * time.Second, 2 * time.Second, 400}}},
 		Claimed{Job: goldenJob, Generation: 8, Count: 8, Knows: time.Second, Moved: true},
 		Common{Job: goldenJob, Number: 4, Payload: []byte("plan")},
 		Forget{Job: goldenJob},

@@ -543,6 +543,7 @@ type Pong struct {
 	Expect   []Expect   // for queued attempts that were bound early; a part of the attempts if there are many
 	Progress []Progress // for running attempts that report their progress
 	Pace     uint32     // recent run time of long tasks over their expected run time, in thousandths; 0: not known
+	Uses     []Use      // of running attempts that are processes
 }
 
 // Expect is the expected wait of a queued attempt, from now.
@@ -556,6 +557,15 @@ type Progress struct {
 	Attempt AttemptID
 	Done    uint32        // share of the work done, in millionths
 	Left    time.Duration // expected time to the end, at the recent speed
+}
+
+// Use is the consumption of a running process with its children, so far. Go functions share the worker's process, so
+// their consumption is not known.
+type Use struct {
+	Attempt AttemptID
+	Ran     time.Duration // run time when the consumption was sampled
+	CPU     time.Duration // over all cores
+	Memory  MiB           // in use when sampled
 }
 
 func (Hello) wireKind() kind     { return kindHello }

@@ -168,8 +168,11 @@ type Fetched struct {
 // tells the frontends.
 type CacheChanged struct{ Problem string }
 
-// Progressed reports how far running attempts have come.
-type Progressed struct{ Attempts []Progress }
+// Progressed reports how far running attempts have come, and what running processes have used.
+type Progressed struct {
+	Attempts []Progress
+	Uses     []probe.Use
+}
 
 // Progress is the last report of an attempt.
 type Progress struct {
@@ -398,7 +401,8 @@ type activePart struct {
 	demand        probe.Demand
 	expectedRun   time.Duration // run time; 0: unknown
 	progress      progress
-	runIndex      int32 // index in Core.runs
+	use           probe.Use // of a process, as last reported; zero: not known
+	runIndex      int32     // index in Core.runs
 	// returnPlace is set while the attempt is staged. The place got the task, and goes back to the queue if the
 	// attempt is handed back.
 	returnPlace *place
@@ -626,6 +630,7 @@ func (c *Core) receiveMsg(l *link, msg probe.Msg, now time.Time, acts []Action) 
 			Seq: m.Seq, Load: c.loadWithMatrix(m.Matrix, nil, now), Expect: c.expectedWaits(l, now),
 			Progress: c.linkProgress(l, now),
 			Pace:     uint32(1000 * c.currentPace(now)),
+			Uses:     c.linkUses(l),
 		}, acts)
 	case probe.Probe:
 		load := c.loadWithMatrix(m.Matrix, m.Asker, now)

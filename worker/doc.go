@@ -20,8 +20,8 @@
 // frontends use to place long tasks (Apollo, section 3.2; Core.Matrix). The forecast consists of the running
 // tasks and the queue at its expected cost. A part of the worker, the short part, is closed to long tasks while
 // short tasks would have to wait for long tasks (shortpart.go). A Pong tells a frontend the expected waits of its
-// queued tasks and the reported progress of its running tasks. A Pong also tells the pace of this worker: the run
-// time of long tasks over their expected run time (progress.go).
+// queued tasks, the reported progress of its running tasks, and the CPU time and memory of running processes. A Pong
+// also tells the pace of this worker: the run time of long tasks over their expected run time (progress.go).
 //
 // Files of a task bound early are fetched while the task waits. The task keeps its place. Other tasks may go
 // first if their expected end is before the expected arrival of the files. Once the files are late, any task may

@@ -58,6 +58,11 @@ func (c *Core) noteProgress(ev *Progressed, now time.Time) {
 			c.changes++
 		}
 	}
+	for _, u := range ev.Uses {
+		if a := c.attempts[u.Attempt]; a != nil && a.state == running {
+			a.use = u
+		}
+	}
 }
 
 // linkProgress returns the progress of the reporting attempts of l.
@@ -67,6 +72,16 @@ func (c *Core) linkProgress(l *link, now time.Time) (list []probe.Progress) {
 			list = append(list, probe.Progress{
 				Attempt: a.id, Done: uint32(p.doneShare * 1e6), Left: p.timeLeft(now.Sub(a.startedAt)),
 			})
+		}
+	}
+	return list
+}
+
+// linkUses returns the consumption of the running processes of l, of at most probe.MaxPlaces.
+func (c *Core) linkUses(l *link) (list []probe.Use) {
+	for _, a := range c.runs {
+		if a.use.Ran > 0 && a.owner == l && len(list) < probe.MaxPlaces {
+			list = append(list, a.use)
 		}
 	}
 	return list

@@ -22,6 +22,7 @@ import (
 //	exit a1 failed                   the executor is done with an attempt
 //	fetched a1 failed                the fetcher is done with the files of an attempt
 //	progress a1 done=30 ago=1s       a second ago, a1 reported 30 % of its work as done
+//	progress a1 ran=2s cpu=1s mem=9  after 2 s, process a1 had used 1 s of CPU time, and had 9 MiB
 func TestScripts(t *testing.T) { script.Run(t, newStory) }
 
 // story is a core, with the connections of the frontends in the script.
@@ -83,7 +84,12 @@ func (s *story) event(l *script.Line) Event {
 		}
 		return ev
 	case "progress":
-		return Progressed{[]Progress{{Attempt: l.Attempt(l.Word()), Done: float64(l.Number("done", 0)) / 100,
+		id := l.Attempt(l.Word())
+		if ran := l.Duration("ran"); ran > 0 {
+			return Progressed{Uses: []probe.Use{{Attempt: id, Ran: ran, CPU: l.Duration("cpu"),
+				Memory: probe.MiB(l.Number("mem", 0))}}}
+		}
+		return Progressed{Attempts: []Progress{{Attempt: id, Done: float64(l.Number("done", 0)) / 100,
 			Ago: l.Duration("ago")}}}
 	case "fetched":
 		ev := Fetched{Attempt: l.Attempt(l.Word()), Took: l.Duration("took"), Bytes: uint64(l.Number("bytes", 0))}
@@ -354,6 +360,9 @@ func showMsg(msg probe.Msg) string {
 		}
 		for _, p := range m.Progress {
 			text += fmt.Sprintf(" %s=%g%%/%v", script.ShowAttempt(p.Attempt), float64(p.Done)/1e4, p.Left)
+		}
+		for _, u := range m.Uses {
+			text += fmt.Sprintf(" %s used %v,%dMiB of %v", script.ShowAttempt(u.Attempt), u.CPU, u.Memory, u.Ran)
 		}
 		if m.Pace > 0 {
 			text += fmt.Sprintf(" pace=%g", float64(m.Pace)/1000)

@@ -92,6 +92,9 @@ func (s *sleeping) Progress() (float64, time.Duration) {
 	return time.Since(s.start).Seconds() / s.duration.Seconds(), 0
 }
 
+// Use is zero: a sleep takes no CPU time.
+func (s *sleeping) Use() Use { return Use{} }
+
 func (s *sleeping) Kill(reason string) {
 	if s.timer.Stop() {
 		go s.reportEnd(Result{Status: Killed, Err: clipText(reason)})

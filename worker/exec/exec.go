@@ -258,6 +258,16 @@ type Running interface {
 	// Progress returns the share of the work done, as last reported by the task, and the age of the report. A share
 	// of 0 means no report.
 	Progress() (done float64, ago time.Duration)
+	// Use returns the consumption of a process that has run for a second. Go functions share the worker's process, so
+	// nobody can tell their consumption: then the result is zero.
+	Use() Use
+}
+
+// Use is the consumption of a process with its children, up to the last sample. The pool takes a sample each second.
+type Use struct {
+	CPU    time.Duration
+	Memory int64         // bytes in use
+	Ran    time.Duration // run time up to the sample; 0: no sample yet
 }
 
 // Pool runs tasks. Safe for concurrent use.

@@ -17,6 +17,8 @@ type goRun struct {
 
 func (g *goRun) Progress() (float64, time.Duration) { return g.taskCtx.progress.lastReport() }
 
+func (g *goRun) Use() Use { return Use{} }
+
 func (g *goRun) Kill(reason string) { g.cancel(killedError(reason)) }
 
 // startFunc starts f on a new goroutine. A new goroutine for each task was measured faster than a pool of

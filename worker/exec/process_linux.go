@@ -41,11 +41,18 @@ type process struct {
 	cgroup  *cgroup // nil: none, or the pool has taken it back
 	pid     int     // zero until the start
 	reaping bool    // the process is about to be reaped: its pid may soon name another process
+	use     Use     // at the last sample
 }
 
 func (pr *process) Kill(reason string) { pr.cancel(killedError(reason)) }
 
 func (pr *process) Progress() (float64, time.Duration) { return pr.progress.lastReport() }
+
+func (pr *process) Use() Use {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	return pr.use
+}
 
 // readProgress reads the process's progress reports, a number per line, until the process closes the pipe.
 func (pr *process) readProgress(lines io.Reader) {
@@ -137,6 +144,7 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	}
 	defer l.releaseCell(cell)
 
+	meter := newUseMeter(cell.cgroup)
 	pipes.giveTo(cell.uid)
 	proc, start, err := l.startProcess(&launchRequest{
 		path:   path,
@@ -183,7 +191,8 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	streams.Go(func() { pr.readProgress(pipes.ours[3]) })
 	exited := make(chan struct{})
 	var peakSeen int64
-	streams.Go(func() { peakSeen = watchMemory(proc.Pid, exited) })
+	meter.pid = proc.Pid
+	streams.Go(func() { peakSeen = pr.watchUse(meter, start, exited) })
 
 	// Wait, but do not reap: while the process is a zombie, no new process can get its group's id.
 	err = retryEINTR(func() error {
@@ -230,15 +239,22 @@ func (pr *process) runProcess(ctx context.Context, l *launcher, c Command, t *At
 	return res
 }
 
-// watchMemory samples the peak memory of a process, ever more rarely, until exited is closed. It returns the peak
-// in bytes, or 0 if the process ended before the first sample.
-func watchMemory(pid int, exited <-chan struct{}) (peak int64) {
-	name := fmt.Sprintf("/proc/%d/status", pid)
+// watchUse samples the consumption of a process, ever more rarely, until exited is closed. It returns the peak memory
+// of the process in bytes, or 0 if the process ended before the first sample.
+func (pr *process) watchUse(meter *useMeter, start time.Time, exited <-chan struct{}) (peak int64) {
+	name := fmt.Sprintf("/proc/%d/status", meter.pid)
 	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
 		select {
 		case <-exited:
 			return peak
 		case <-time.After(pause):
+		}
+		if ran := time.Since(start); ran >= useFrom {
+			if cpu, memory, ok := meter.measure(); ok {
+				pr.mu.Lock()
+				pr.use = Use{cpu, memory, ran}
+				pr.mu.Unlock()
+			}
 		}
 		status, err := os.ReadFile(name)
 		if err != nil {

@@ -443,3 +443,73 @@ func TestMaxRSS(t *testing.T) {
 		t.Errorf("a large process had %d MiB", most/mib)
 	}
 }
+
+// The pool samples the CPU time and the memory of a process with its children, with a cgroup and without. A process
+// that stands still uses no CPU. Earlier processes in the same cgroup do not count.
+func TestProcessUse(t *testing.T) {
+	t.Parallel()
+	for _, isolated := range []bool{true, false} {
+		t.Run(fmt.Sprint("cgroups ", isolated), func(t *testing.T) {
+			t.Parallel()
+			p := newProcessPool(t)
+			if !isolated && p.launcher.cgroups != nil {
+				p.launcher.cgroups.closeFolders()
+				p.launcher.cgroups = nil
+			}
+			start := func(script string) (Running, <-chan Result) {
+				return startTask(t, p, Attempt{Function: "exec", Payload: encodeCommand(t, shellCommand(script))})
+			}
+			_, end := start("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done") // leaves CPU time in its cgroup
+			<-end
+			still, stillEnd := start("sleep 100 & wait")
+			busy, busyEnd := start("while :; do :; done & wait")
+			for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+				s, b := still.Use(), busy.Use()
+				if s.Ran >= useFrom && b.Ran >= useFrom && b.CPU >= 100*time.Millisecond {
+					if s.CPU > 50*time.Millisecond || s.CPU > b.CPU || s.Memory < 100<<10 || b.Memory < 100<<10 {
+						t.Errorf("the process that stands still used %+v, the other %+v", s, b)
+					}
+					break
+				} else if time.Since(began) > time.Minute {
+					t.Fatalf("the process that stands still used %+v, the other %+v", s, b)
+				}
+			}
+			still.Kill("enough")
+			busy.Kill("enough")
+			<-stillEnd
+			<-busyEnd
+		})
+	}
+}
+
+// BenchmarkSampleUse takes a sample of each of 40 processes with a child, as a busy worker does each second.
+func BenchmarkSampleUse(b *testing.B) {
+	for _, isolated := range []bool{true, false} {
+		b.Run(fmt.Sprint("cgroups=", isolated), func(b *testing.B) {
+			p := newProcessPool(b)
+			if !isolated && p.launcher.cgroups != nil {
+				p.launcher.cgroups.closeFolders()
+				p.launcher.cgroups = nil
+			}
+			var all []*process
+			for range 40 {
+				r, _ := startTask(b, p, Attempt{Function: "exec", Payload: encodeCommand(b, shellCommand("sleep 100 & wait"))})
+				all = append(all, r.(*process))
+			}
+			var meters []*useMeter
+			for _, pr := range all {
+				for pr.Use().Ran == 0 { // started, and sampled once
+					time.Sleep(10 * time.Millisecond)
+				}
+				meters = append(meters, &useMeter{pid: pr.pid, cgroup: pr.cgroup})
+			}
+			for b.Loop() {
+				for _, m := range meters {
+					if _, _, ok := m.measure(); !ok {
+						b.Fatal("a process has ended")
+					}
+				}
+			}
+		})
+	}
+}

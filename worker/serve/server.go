@@ -330,16 +330,20 @@ func (s *Server) deliverBatch(c *conn) {
 	})
 }
 
-// deliverProgress brings the latest reports of running tasks to the core.
+// deliverProgress brings the latest reports of running tasks, and the latest samples of processes, to the core.
 func (s *Server) deliverProgress(now time.Time) {
-	var reports []worker.Progress
+	var ev worker.Progressed
 	for id, r := range s.tasks {
 		if done, ago := r.Progress(); done > 0 {
-			reports = append(reports, worker.Progress{Attempt: id, Done: done, Ago: ago})
+			ev.Attempts = append(ev.Attempts, worker.Progress{Attempt: id, Done: done, Ago: ago})
+		}
+		if use := r.Use(); use.Ran > 0 {
+			ev.Uses = append(ev.Uses, probe.Use{Attempt: id, Ran: use.Ran, CPU: use.CPU,
+				Memory: probe.MiB(min((use.Memory+1<<20-1)>>20, math.MaxInt32))})
 		}
 	}
-	if len(reports) > 0 {
-		s.stepCore(now, worker.Progressed{Attempts: reports})
+	if len(ev.Attempts)+len(ev.Uses) > 0 {
+		s.stepCore(now, ev)
 	}
 }
 
