@@ -180,7 +180,7 @@ func AppendMsg(b []byte, m Msg) []byte {
 	case Restamp:
 		b = appendAttempt(appendStanding(appendUint(beginMsg(b, kindRestamp), uint64(m.Res)), m.Standing), m.Attempt)
 	case Cancel:
-		b = appendPlaces(beginMsg(b, kindCancel), m.First, m.Count)
+		b = appendBool(appendPlaces(beginMsg(b, kindCancel), m.First, m.Count), m.Answer)
 	case Kill:
 		b = beginMsg(b, kindKill)
 		b = appendAttempt(b, m.Attempt)
@@ -545,7 +545,7 @@ func (d *Decoder) Decode(body []byte, msgs []Msg) (Epoch, []Msg, error) {
 			msgs = append(msgs, m)
 		case kindCancel:
 			first, count := r.readPlaces(1)
-			msgs = append(msgs, Cancel{First: first, Count: count})
+			msgs = append(msgs, Cancel{First: first, Count: count, Answer: r.hasMore() && r.readBool("answer")})
 		case kindKill:
 			msgs = append(msgs, Kill{
 				Attempt: r.readAttempt("attempt"), Res: ResID(r.readUint("res")), Turn: Turn(r.readUint32("turn")),

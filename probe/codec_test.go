@@ -343,6 +343,8 @@ func olderLengths(m Msg) []int {
 		contexts := fields(m) - regular - none
 		m.Launches = bare(m.Launches)
 		return []int{standing, weights, contexts, fields(m) - regular - 2*none}
+	case Cancel:
+		return []int{fields(m) - none}
 	case Claim:
 		m.Tenant = ""
 		return []int{fields(m) - 2*none}
@@ -843,7 +845,7 @@ var (
 		Enqueue{Res: 102, Job: goldenJob, Tenant: "etl", Priority: 5, Demand: Slot, Long: true, Matrix: true,
 			Launch: goldenLong, Generation: 7, Weights: []uint32{1}, Standing: Standing{Yielded, 1, 2, 3},
 			Guarded: true},
-		Cancel{First: 100, Count: 3},
+		Cancel{First: 100, Count: 3, Answer: true},
 		Kill{Attempt: goldenAttempt, Res: 100, Turn: 1},
 		Claim{Job: goldenJob, Attempt: goldenAttempt, Generation: 8, Tenant: "etl", HasTenant: true},
 		Ack{Attempts: []AttemptID{goldenAttempt, {Frontend: 1, Seq: 1}}, Disowned: true},

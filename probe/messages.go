@@ -233,6 +233,9 @@ type Restamp struct {
 type Cancel struct {
 	First ResID
 	Count uint32
+	// Answer asks for an Evicted, with reason Withdrawn, for each place that the worker had. A task that has started
+	// stays, and its Started is the answer. Only a worker with [Withdrawing] answers.
+	Answer bool
 }
 
 // Kill stops an attempt, wherever the attempt is. If the attempt's Bind is still on its way to Res and Turn, Kill
@@ -490,10 +493,11 @@ const (
 	Late              // bound ahead of a slot that did not fall free when expected; bind the task elsewhere
 	NeedsFiles        // a task with files must be bound early, so that its files are fetched while the task waits
 	NoCommon          // the launch names a Common that has not come
+	Withdrawn         // the frontend has taken the place back, by a Cancel with Answer
 )
 
 var reasonNames = [...]string{"none", "queue_full", "leaving", "too_big", "no_function", "expired", "unknown",
-	"oversized", "moved", "late", "needs_files", "no_common"}
+	"oversized", "moved", "late", "needs_files", "no_common", "withdrawn"}
 
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {

@@ -23,6 +23,9 @@ const Classes Features = 1 << 1
 // Departing: the worker obeys Away.
 const Departing Features = 1 << 2
 
+// Withdrawing: the worker answers a Cancel with Answer.
+const Withdrawing Features = 1 << 3
+
 // Dialect is the language of a release: all versions from Min to Max, and the features.
 type Dialect struct {
 	Min, Max uint32
@@ -30,7 +33,7 @@ type Dialect struct {
 }
 
 // Spoken is the dialect of this release.
-var Spoken = Dialect{Min: MinVersion, Max: Version, Features: Passing | Classes | Departing}
+var Spoken = Dialect{Min: MinVersion, Max: Version, Features: Passing | Classes | Departing | Withdrawing}
 
 // Common returns the highest version that d and peer share, and their shared features. Both ends compute the same
 // result, each on its own. If d and peer share no version, the error says which end to upgrade, by the names

@@ -611,6 +611,9 @@ func (c *Core) receiveMsg(l *link, msg probe.Msg, now time.Time, acts []Action) 
 				}
 				c.dropPlace(p)
 				c.Stats.Cancelled++
+				if m.Answer {
+					acts = c.sendMsg(l, probe.Evicted{First: id, Count: 1, Reason: probe.Withdrawn}, acts)
+				}
 			}
 		}
 	case probe.Restamp:

@@ -765,7 +765,7 @@ func (w *world) cancel() {
 	for i := range count {
 		delete(f.places, first+probe.ResID(i))
 	}
-	w.send(f, probe.Cancel{First: first, Count: count})
+	w.send(f, probe.Cancel{First: first, Count: count, Answer: w.draw("answer", 2) == 0})
 }
 
 func (w *world) kill() {
@@ -883,7 +883,7 @@ func (w *world) sendRude() {
 		probe.Decline{Res: res, Turn: turn},
 		probe.Enqueue{Res: res, Job: j, Demand: demand, Launch: own, Standing: w.standing()},
 		probe.Restamp{Res: res, Standing: w.standing()},
-		probe.Cancel{First: res, Count: count},
+		probe.Cancel{First: res, Count: count, Answer: turn == 1},
 		probe.Kill{Attempt: attempt, Res: res, Turn: turn},
 		w.claimFor(probe.Claim{Attempt: attempt}),
 		w.claimFor(probe.Claim{Job: j, Generation: probe.Generation(turn)}),

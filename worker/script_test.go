@@ -170,7 +170,8 @@ func readMsg(l *script.Line, verb string) probe.Msg {
 		}
 		return m
 	case "cancel":
-		return probe.Cancel(l.Places(l.Word()))
+		p := l.Places(l.Word())
+		return probe.Cancel{First: p.First, Count: p.Count, Answer: l.Flag("answer")}
 	case "kill":
 		m := probe.Kill{Attempt: l.Attempt(l.Word())}
 		if at := l.Text("at"); at != "" {
