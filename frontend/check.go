@@ -505,7 +505,8 @@ func (c *Core) checkRounds() error {
 // crowd. If the matrix of a worker does not count an attempt yet, the attempt waits in the worker's queue.
 func (c *Core) checkLong() error {
 	l := &c.batch
-	if err := cmp.Or(c.batchQueue.checkAccounts(c.tenants), c.roomSleepers.checkAccounts(c.tenants)); err != nil {
+	if err := cmp.Or(c.batchQueue.checkAccounts(c.tenants), c.roomSleepers.checkAccounts(c.tenants),
+		c.movers.checkAccounts(c.tenants)); err != nil {
 		return fmt.Errorf("the lines of long tasks: %w", err)
 	}
 	entries := map[*task]int{}
@@ -552,9 +553,20 @@ func (c *Core) checkLong() error {
 		return fmt.Errorf("%d workers were asked for matrices for a batch of %d tasks, to answer until %v",
 			len(l.asked), c.batchQueue.Len(), l.answersUntil)
 	}
+	coming := map[*worker]int{}
+	for _, j := range c.byID {
+		for _, t := range j.tasks {
+			if err := t.checkMove(coming); err != nil {
+				return fmt.Errorf("job %v, task %d: %w", j.ID, t.spec.Index, err)
+			}
+		}
+	}
 	for _, w := range c.workers {
 		if w == nil {
 			continue
+		}
+		if w.comingMoves != coming[w] {
+			return fmt.Errorf("%d tasks are asked back for worker %d, %d counted", coming[w], w.Key, w.comingMoves)
 		}
 		if w.matrixAwaited && (!w.Up() || !slices.Contains(l.asked, int32(w.Key))) {
 			return fmt.Errorf("worker %d is %s, and a batch awaits the matrix", w.Key, w.State())
@@ -565,6 +577,27 @@ func (c *Core) checkLong() error {
 					w.Key, p.Attempt)
 			}
 		}
+	}
+	return nil
+}
+
+// checkMove: a task that may move, or is asked back, waits in the queue of a worker, and has not moved too often. The
+// tasks asked back are counted in coming, by the worker with room.
+func (t *task) checkMove(coming map[*worker]int) error {
+	x := t.long
+	for _, a := range t.liveAttempts() {
+		if a.move != nil {
+			coming[a.move.to]++
+		}
+	}
+	if x == nil {
+		return nil
+	}
+	isAsked := t.attempt != nil && t.attempt.move != nil
+	if (x.movePos > 0 || isAsked) && (t.state != enqueued || x.moves >= maxMoves) || x.movePos > 0 && isAsked ||
+		x.moves > maxMoves || x.move != nil && t.attempt != nil {
+		return fmt.Errorf("in state %d, moved %d times; may move: %t, is asked back: %t, to be placed after a move: %t",
+			t.state, x.moves, x.movePos > 0, isAsked, x.move != nil)
 	}
 	return nil
 }

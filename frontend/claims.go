@@ -211,6 +211,7 @@ func (c *ledger) unlinkWorker(w *worker, now time.Time) {
 	c.clearCommonSent(w)
 	c.dropPlaces(w)
 	for _, a := range w.attemptsInOrder() {
+		c.endMove(a)
 		// A task's state follows the first attempt, not the copy. The state is adrift already if the link breaks again
 		// before w has answered the claim.
 		if a.task.copy != a && a.task.state != adrift {

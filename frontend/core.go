@@ -38,6 +38,7 @@ func New(cfg Config, rng *rand.Rand) *Core {
 
 			batchQueue:   newTaskLine(all, func(t *tenant) *fair.Account[*longTask] { return &t.dueAccount }),
 			roomSleepers: newTaskLine(all, func(t *tenant) *fair.Account[roomSleeper] { return &t.roomAccount }),
+			movers:       newTaskLine(all, func(t *tenant) *fair.Account[mover] { return &t.moveAccount }),
 
 			refusals:   refusals{byTenant: map[string]*tenantRefusals{}},
 			rateClocks: map[string]time.Time{},
@@ -92,6 +93,7 @@ func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 				c.noteNotUp(w)
 			}
 			acts = c.useRoom(w, now, acts)
+			c.planMoveAsk(w, now)
 		}
 	case WorkerUp:
 		acts = c.bringWorkerUp(ev, now, acts)
@@ -156,7 +158,7 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 		acts = c.handleMsg(w, m, now, acts)
 	}
 	acts = c.offerTasks(w, now, c.planWants(now, acts))
-	return c.useRoom(w, now, acts)
+	return c.moveToRoom(w, now, c.useRoom(w, now, acts))
 }
 
 // handleMsg tells a worker's message to the lower floors. Nothing is planned yet, with two exceptions: a turn is
@@ -192,7 +194,7 @@ func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action)
 		acts = c.handleQueueLength(w, m, now, acts)
 	case probe.Pong:
 		c.noteLoad(w, m.Load, now)
-		w.noteExpectedStarts(m.Expect, now)
+		c.noteExpectedStarts(w, m.Expect, now)
 		w.noteProgress(m.Progress, now)
 		c.view.NotePace(w.Worker, float64(m.Pace)/1000)
 	case probe.Cache:
@@ -409,8 +411,9 @@ func (c *Core) bringWorkerUp(ev WorkerUp, now time.Time, acts []Action) []Action
 	}
 
 	syncAt := now.Add(time.Duration(c.rand.Int64N(int64(c.cfg.SyncEvery)))) // spread over the fleet
-	acts = c.linkWorker(w, ev.Welcome, syncAt, now, acts)
-	return c.useRoom(w, now, acts)
+	acts = c.useRoom(w, now, c.linkWorker(w, ev.Welcome, syncAt, now, acts))
+	c.planMoveAsk(w, now)
+	return acts
 }
 
 // loseLink notes that the link to a worker broke. The worker's attempts may still be claimed.
@@ -440,12 +443,12 @@ func (c *Core) loseWorker(w *worker, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// wakeWorker runs w's timer: w is given up, or gets acknowledgements and a Sync.
+// wakeWorker runs w's timer: w is given up, or gets acknowledgements, a Sync, and the question for its room.
 func (c *Core) wakeWorker(w *worker, now time.Time, acts []Action) []Action {
 	if w.State() == view.Adrift && now.Sub(w.LostAt()) >= c.cfg.AdriftFor {
 		return c.loseWorker(w, now, acts)
 	}
-	return c.sendAcksAndSync(w, now, acts)
+	return c.sendAcksAndSync(w, now, c.askForMoves(w, now, acts))
 }
 
 // WorkerStatus is a frontend's view of a worker, for people.

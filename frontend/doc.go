@@ -90,6 +90,7 @@
 //	What happens when an attempt ends?             outcomes.go, ledger.handleFinished
 //	What if a client moves a job to a frontend?    claims.go, ledger.claimJob
 //	When does a late task get a copy?              tail.go, planner.lookAtTail; copy.go, ledger.whyNoCopy
+//	When does a queued long task move?             moves.go, planner.moveToRoom; outcomes.go, ledger.takeBackMoved
 //	When does a stage start?                       outcomes.go, ledger.advanceStages; tasks.go, jobs.startStages
 //	Why is a job refused?                          admit.go, jobs.admitJob; admit.go, jobs.refuseBusy
 //	Who decides a tenant's share?                  budget.go, jobs.updateQuotas; budget.go, jobs.coverByTokens
@@ -129,6 +130,7 @@
 //	attempt            one try at a task, at a worker
 //	pace               of a worker: how many times as long as expected long tasks take at the worker lately
 //	copy               a second attempt at a late task, which runs, or waits in its queue, longer than expected
+//	move               a long task goes from the queue of a worker, which gives the task back, to a worker with room
 //	paused             of a job: no more tasks start, because the client has too many results to fetch
 //	remade             of a task: it runs again after its outcome, because its outputs are lost with their worker
 //	keep               of a sticky place: it stays in the queue after its turn, for another task

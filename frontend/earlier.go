@@ -38,10 +38,10 @@ func (o *Outcome) CountCopies() (copies int) {
 }
 
 // RetriedAfter returns how remembered attempts ended before the task went on with another attempt. Copies are left out,
-// and so are first attempts beaten by a copy.
+// and so are first attempts beaten by a copy, and attempts that moved from a queue.
 func (o *Outcome) RetriedAfter() (ends []End) {
 	for i := range o.Earlier {
-		if e := &o.Earlier[i]; e.Way != WayCopy && e.End != EndBeaten && e.End != EndStopped {
+		if e := &o.Earlier[i]; e.Way != WayCopy && e.End != EndBeaten && e.End != EndStopped && e.End != EndMoved {
 			ends = append(ends, e.End)
 		}
 	}

@@ -213,6 +213,8 @@ type Stats struct {
 	NeverStarted uint64
 	// Copies of late tasks. A copy has won if it finished first, or started while the first attempt was queued.
 	Copies, CopiesWon uint64
+	// Tasks withdrawn from the queue of a worker, because another worker could start them sooner.
+	Moves uint64
 	// Nanoseconds run by stopped attempts at tasks with a copy.
 	InVain   uint64
 	Outcomes [DeadlineExceeded + 1]uint64

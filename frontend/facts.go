@@ -266,6 +266,7 @@ type tenant struct {
 
 	dueAccount  fair.Account[*longTask]   // in jobs.batchQueue
 	roomAccount fair.Account[roomSleeper] // in jobs.roomSleepers
+	moveAccount fair.Account[mover]       // in jobs.movers
 
 	node list.Node[*tenant] // among the tenants with hungry jobs
 }
@@ -377,6 +378,9 @@ type longTask struct {
 	blindTries    int       // how often in a row no worker was a candidate
 	outbid        int       // how often in a row other tasks took all candidates
 	mayUseAll     bool      // too large for the part of workers open to long tasks; may use all of a worker
+	movePos       int       // in jobs.movers
+	moves         int       // how often the task was withdrawn from a queue, to start sooner elsewhere
+	move          *move     // the task was withdrawn, and is not placed anew yet; nil: otherwise
 
 	decision uint64 // number of the last decision
 	// By the last decision: the expected wait at the worker, the expected run, and its part for reading inputs.
@@ -439,6 +443,19 @@ type roomSleeper struct{ *longTask }
 
 func (x roomSleeper) Before(y roomSleeper) bool { return x.longTask.Before(y.longTask) }
 func (x roomSleeper) Pos() *int                 { return &x.roomPos }
+
+// mover is a longTask in a worker's queue that may move to another worker, in the order of batches.
+type mover struct{ *longTask }
+
+func (x mover) Before(y mover) bool { return x.longTask.Before(y.longTask) }
+func (x mover) Pos() *int           { return &x.movePos }
+
+// move is the way of a task from the queue of a worker to another worker.
+type move struct {
+	from, to *worker       // to had room when the frontend asked from to give the task back
+	wait     time.Duration // rest of the wait in the queue of from, expected at that time
+	askedAt  time.Time
+}
 
 // debt is a longTask at a worker beyond the tenant's tokens. Running tasks come first and get the next free token. A
 // queued task may have to wait for long, and would keep the token from other tasks meanwhile.
@@ -567,6 +584,7 @@ type attempt struct {
 	runsSince     time.Time  // start of the run, as far as the frontend knows; zero: does not run
 	expectedStart time.Time  // when the worker expects a queued attempt to start; zero: not said
 	asCopy        *copyTerms // nil: not made as a copy
+	move          *move      // the frontend has asked the worker to give the task back; nil: it has not
 	progress      progress
 
 	filesSent   int // files of the task, if this frontend bound the attempt early; else 0
@@ -616,8 +634,13 @@ type worker struct {
 	// arrives, and then the answer does not count the task.
 	uncountedRides []view.Promise
 	hasVainTurn    bool // since the last takeVainTurn
-	wakeAt         time.Time
-	pos            int
+
+	comingMoves  int       // tasks asked back from other workers, to start at this worker
+	moveAskAt    time.Time // when to ask the worker for its room, for tasks in other queues; zero: no need
+	moveNotUntil time.Time // no task moves to the worker before, because the last look was in vain
+
+	wakeAt time.Time
+	pos    int
 }
 
 func (w *worker) Before(v *worker) bool {

@@ -323,6 +323,7 @@ const (
 	EndLost                     // the worker went away, or does not know the attempt
 	EndBeaten                   // another attempt has ended the task
 	EndStopped                  // the task was no longer wanted, or its first attempt had caught up with the copy
+	EndMoved                    // withdrawn from the worker's queue, because another worker could start the task sooner
 )
 
 // Way is the way in which a task came to a worker.

@@ -53,6 +53,9 @@ type jobs struct {
 
 	batchQueue   taskLine[*longTask]   // tasks for the next batch
 	roomSleepers taskLine[roomSleeper] // sleepers that wake as soon as a worker has room
+	movers       taskLine[mover]       // tasks in workers' queues that may move to a worker with room
+
+	otherFrontends int // of the fleet, by the last Others
 
 	restingTasks    pq.Heap[rester]       // tasks in state resting
 	sleepers        pq.Heap[sleeper]      // tasks for a later batch

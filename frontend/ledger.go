@@ -78,16 +78,6 @@ func (w *worker) noteUncountedRides(m *probe.Reserve, n int, tenant probe.Tenant
 	}
 }
 
-// noteExpectedStarts notes when w expects to start the attempts in its queue. Attempts known to run are
-// skipped.
-func (w *worker) noteExpectedStarts(list []probe.Expect, now time.Time) {
-	for i := range list {
-		if a := w.attempts[list[i].Attempt]; a != nil && !a.hasStarted {
-			a.expectedStart = now.Add(list[i].Wait)
-		}
-	}
-}
-
 // noteProgress notes the progress that w reports of its running attempts.
 func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 	for i := range list {
@@ -175,6 +165,9 @@ func (c *ledger) setTimer(w *worker) {
 		w.wakeAt = w.syncAt
 		if len(w.acks) > 0 && w.ackAt.Before(w.syncAt) {
 			w.wakeAt = w.ackAt
+		}
+		if !w.moveAskAt.IsZero() && w.moveAskAt.Before(w.wakeAt) {
+			w.wakeAt = w.moveAskAt
 		}
 	}
 	c.workerTimers.Push(w)

@@ -232,6 +232,9 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		lastPicked[g.job.tenant] = x
 		turns = append(turns, c.takeDue(x))
 		x.spec.ExtraCandidates = b.asked
+		if x.move != nil {
+			x.spec.ExtraCandidates = append(slices.Clone(b.asked), int32(x.move.to.Key))
+		}
 		if sets[g] == 0 {
 			sets[g] = len(sets) + 1
 		}

@@ -368,6 +368,7 @@ func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts 
 		if hasWaited {
 			c.runningAttempts++
 		}
+		c.endMove(a)
 		a.hasStarted, a.runsSince = true, now.Add(-m.Ran)
 		a.job.noteServed()
 		switch {
@@ -522,7 +523,7 @@ func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []
 			a.task.attempts--
 			acts = c.stopAttempt(a, "withdrawn: there was no room", now, acts)
 		} else if a != nil && m.Wait > 0 {
-			a.expectedStart = now.Add(m.Wait)
+			c.noteExpectedStart(a, now.Add(m.Wait))
 		}
 	}
 	if j != nil && j.waiting == 0 && j.Policy.Cancel { // the tasks go on with their copies, and need no places
@@ -533,6 +534,10 @@ func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []
 
 // handleEvicted takes back places that the worker had accepted.
 func (c *ledger) handleEvicted(w *worker, m *probe.Evicted, now time.Time, acts []Action) []Action {
+	if m.Reason == probe.Withdrawn {
+		c.takeBackMoved(w, m, now)
+		return acts
+	}
 	for i := m.Count; i > 0; i-- { // backward, because each task goes to the front of the queue
 		c.losePlace(w, m.First+probe.ResID(i-1), now)
 	}
@@ -545,6 +550,31 @@ func (c *ledger) handleEvicted(w *worker, m *probe.Evicted, now time.Time, acts 
 	return acts
 }
 
+// takeBackMoved takes back tasks that w has withdrawn from its queue. They did not start, so their attempts do not
+// count. If a task has a copy, it goes on with the copy. Otherwise it is placed anew.
+func (c *ledger) takeBackMoved(w *worker, m *probe.Evicted, now time.Time) {
+	for i := m.Count; i > 0; i-- {
+		a := w.enqueued[m.First+probe.ResID(i-1)]
+		if a == nil || a.hasStarted || a.move == nil {
+			continue // the answer came twice
+		}
+		t, how := a.task, a.move
+		c.wantPlaces(t.group)
+		c.noteOutcome(a, fmt.Sprintf("withdrawn, because %s has room: here the task would have waited for %.3fs more",
+			how.to.Welcome().Worker, how.wait.Seconds()))
+		c.noteEarlierStopped(a, EndMoved, now)
+		c.dropAttempt(a)
+		t.attempts--
+		if c.continueWithOther(t) {
+			continue
+		}
+		c.Stats.Moves++
+		t.long.moves++
+		t.long.move = how
+		c.awaitNextAgain(t, now)
+	}
+}
+
 // handleGone forgets places and attempts unknown to the worker, as the answer to a Sync says.
 func (c *ledger) handleGone(w *worker, m *probe.Gone, now time.Time, acts []Action) []Action {
 	for _, p := range m.Places {
@@ -555,8 +585,8 @@ func (c *ledger) handleGone(w *worker, m *probe.Gone, now time.Time, acts []Acti
 			}
 		}
 	}
-	for _, id := range m.Attempts { // a younger attempt may have been under way when w answered
-		if a := w.attempts[id]; a != nil && now.Sub(a.sentAt) >= probe.SyncAge {
+	for _, id := range m.Attempts { // a younger message about the attempt may have been under way when w answered
+		if a := w.attempts[id]; a != nil && now.Sub(a.lastSentAt()) >= probe.SyncAge {
 			acts = c.loseAttempt(a, false, "worker "+w.Welcome().Worker+" knows nothing of it", now, acts)
 		}
 	}

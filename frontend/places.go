@@ -115,6 +115,10 @@ func (c *ledger) reservePlaces(
 // commitLong binds a long task to w. If estimation chose w, the wait at w is known, and commitLong counts the task
 // in the view's matrix of w. If w was drawn at random, no wait is known.
 func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, now time.Time, acts []Action) []Action {
+	if x.move != nil {
+		choice.Reason += x.move.explain()
+		x.move = nil
+	}
 	x.blindTries, x.outbid, x.vainWakes, x.postponeUntil = 0, 0, 0, time.Time{}
 	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
 	known := choice.Chosen >= 0
@@ -521,6 +525,7 @@ func (c *ledger) dropAttempt(a *attempt) {
 	if a.w.enqueued[a.res] == a {
 		delete(a.w.enqueued, a.res)
 	}
+	c.endMove(a)
 	if a == a.task.copy {
 		a.task.copy = nil
 	} else {

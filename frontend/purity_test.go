@@ -54,8 +54,8 @@ var floors = []string{
 	"policy", "job", "config", "events", // events and actions of a core
 	"line", "facts", "taskline", "class", "demand", "decisions", "tenant", "refused", "jobs", "terms", "unserved", "sets", "seats",
 	"budget", "route", "passing", "stages", "near", "tasks", "admit", "extend", // jobs
-	"ledger", "context", "places", "earlier", "copy", "restamp", "remake", "outcomes", "claims", // the ledger
-	"plan", "turns", "early", "long", "wants", "tail", // decisions
+	"ledger", "context", "withdraw", "places", "earlier", "copy", "restamp", "remake", "outcomes", "claims", // the ledger
+	"plan", "turns", "early", "long", "wants", "tail", "moves", // decisions
 	"core", "underway", "explain", "check_near", "check",
 }
 

@@ -504,7 +504,7 @@ var statusNames = map[string]probe.Status{
 
 func readReason(l *script.Line) probe.Reason {
 	word := l.Word()
-	for r := probe.QueueFull; r <= probe.NoCommon; r++ {
+	for r := probe.QueueFull; r <= probe.Withdrawn; r++ {
 		if r.String() == word {
 			return r
 		}
@@ -769,6 +769,9 @@ func (s *story) showMsg(msg probe.Msg) string {
 	case probe.Restamp:
 		return fmt.Sprintf("restamp %d %s", m.Res, script.ShowAttempt(m.Attempt)) + showStanding(m.Standing)
 	case probe.Cancel:
+		if m.Answer {
+			return "take-back " + script.ShowPlaces(m.First, m.Count)
+		}
 		return "cancel " + script.ShowPlaces(m.First, m.Count)
 	case probe.Kill:
 		text := "kill " + script.ShowAttempt(m.Attempt)

@@ -950,6 +950,7 @@ enum AttemptEnd {
   LOST = 7,       // the worker left, or did not know the attempt
   BEATEN = 8,     // another attempt at the task had ended before
   STOPPED = 9,    // the task was no longer wanted
+  MOVED = 10,     // withdrawn from the queue, because another worker could start the task sooner
 }
 
 // State of an attempt that has not ended, as far as its frontend knows.

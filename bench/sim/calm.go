@@ -289,6 +289,10 @@ func (r *faultRun) checkCalmWorker(w *workerNode, ev worker.Event) {
 					r.failRun("nothing is wrong, and w%d says %T %+v after %s", w.index, m, m, describeStep(ev))
 				}
 			case probe.Evicted:
+				if m.Reason == probe.Withdrawn { // a task moves
+					departed++
+					continue
+				}
 				r.failRun("nothing is wrong, and w%d says %T %+v after %s", w.index, m, m, describeStep(ev))
 			case probe.Refused:
 				if m.Reason != probe.QueueFull && m.Reason != probe.Late {

@@ -22,9 +22,22 @@ func (r *faultRun) checkOutcome(f *frontendNode, v *visit, o *frontend.Outcome) 
 	t := &j.tasks[o.Task]
 	t.reported++
 	bad := false
-	if n := len(o.Earlier); n < min(o.Attempts-1, frontend.MaxEarlier) || n > min(o.Attempts, frontend.MaxEarlier) {
-		r.failRun("job %d, task %d: of %d attempts, %d are listed beside the attempt that counted", j.n, o.Task,
-			o.Attempts, n)
+	moves := 0 // attempts withdrawn from queues, which do not count as attempts
+	for i := range o.Earlier {
+		if o.Earlier[i].End == frontend.EndMoved {
+			moves++
+		}
+	}
+	if moves > 0 {
+		r.stats.Seen["tasks moved"]++
+	}
+	if moves > 2 {
+		r.failRun("job %d, task %d: moved %d times at f%d", j.n, o.Task, moves, f.index)
+	}
+	if n := len(o.Earlier); n < min(o.Attempts-1, frontend.MaxEarlier) ||
+		n > min(o.Attempts+moves, frontend.MaxEarlier) {
+		r.failRun("job %d, task %d: of %d attempts and %d moves, %d are listed beside the attempt that counted", j.n,
+			o.Task, o.Attempts, moves, n)
 	}
 	switch o.Kind {
 	case frontend.Result:

@@ -90,7 +90,7 @@ type tappedAttempt struct {
 	worker                 int
 	early, rides           bool
 	isCopy, isAdopted      bool
-	place                  tappedPlace // of a ride
+	place                  tappedPlace // of a ride, or bound early
 	task                   *tappedTask
 	sent                   time.Duration
 	asked                  time.Duration // of a task bound late, or riding
@@ -137,6 +137,15 @@ func newTaps(t *testing.T, cfg tapsConfig) *taps {
 	}
 	c.playFor(20 * time.Millisecond)
 	return c
+}
+
+// joinWorker starts a further worker with two slots, and lets all frontends dial the worker.
+func (c *taps) joinWorker() {
+	w := c.addWorker(worker.Config{Capacity: slotsOf(2), Functions: []string{sleepFunction}}, 1)
+	for _, f := range c.frontends {
+		f.conns = append(f.conns, nil)
+		c.dialWorker(f, w)
+	}
 }
 
 // playFor plays the events of a time.
@@ -300,6 +309,14 @@ func (c *taps) tapArrival(f *frontendNode, w int, msg probe.Msg) {
 				t.live = slices.DeleteFunc(t.live, func(x *tappedAttempt) bool { return x.rides && x.place == at })
 			})
 		}
+	case probe.Evicted:
+		c.eachTask(f.index, func(_ *tappedJob, t *tappedTask) {
+			for _, x := range slices.Clone(t.live) {
+				if m.Reason == probe.Withdrawn && x.early && x.place == (tappedPlace{f.index, w, m.First}) {
+					c.endInVain(x)
+				}
+			}
+		})
 	case probe.Started:
 		if j := c.jobs[m.Job]; j != nil && j.frontend == f.index && j.tasks[m.Task].isClaiming {
 			c.adopt(j.tasks[m.Task], c.attempts[m.Attempt])
@@ -378,7 +395,8 @@ func (c *taps) tapDeparture(f *frontendNode, w int, msg probe.Msg) {
 			x.rides, x.place = true, tappedPlace{f.index, w, m.First + probe.ResID(i)}
 		}
 	case probe.Enqueue:
-		c.noteSent(c.jobs[m.Job], w, &m.Launch).early = true
+		x := c.noteSent(c.jobs[m.Job], w, &m.Launch)
+		x.early, x.place = true, tappedPlace{f.index, w, m.Res}
 	case probe.Bind:
 		at := tappedPlace{f.index, w, m.Res}
 		g := c.places[at]
@@ -742,6 +760,26 @@ func TestPhasesAreTheTimesOfTheTaps(t *testing.T) {
 			return c
 		})
 	}
+	for _, n := range []int{1, 2} {
+		run(fmt.Sprint("workers join, frontends ", n), 40*n, func(t *testing.T) *taps {
+			c := newTaps(t, tapsConfig{workers: []float64{1}, frontends: n})
+			for i := range n {
+				job := frontend.Job{Policy: best, Mode: estimate.Estimate}
+				for range 40 {
+					job.Tasks = append(job.Tasks, frontend.Task{Estimate: time.Second})
+				}
+				c.submitTasksAt(i, job, time.Second)
+			}
+			c.playFor(3 * time.Second)
+			for range 2 {
+				c.joinWorker()
+			}
+			// At 3 s, six tasks have started; from then on there are six slots.
+			ideal := (40*n - 6 + 5) / 6 * int(time.Second)
+			c.playFor(time.Duration(ideal) + time.Second)
+			return c
+		})
+	}
 	run("results wait for the client", 12, func(t *testing.T) *taps {
 		c := newTaps(t, tapsConfig{})
 		c.submit(frontend.Job{Policy: best}, 12, 300*time.Millisecond, frontend.Task{})
@@ -809,7 +847,7 @@ func TestPhasesAreTheTimesOfTheTaps(t *testing.T) {
 		}
 	}
 	for _, end := range []frontend.End{
-		frontend.EndFailed, frontend.EndPreempted, frontend.EndLost, frontend.EndBeaten,
+		frontend.EndFailed, frontend.EndPreempted, frontend.EndLost, frontend.EndBeaten, frontend.EndMoved,
 	} {
 		if seen.ends[end] == 0 {
 			t.Errorf("no attempt in vain ended in way %d: %v", end, seen.ends)

@@ -127,7 +127,7 @@ type EarlierAttempt struct {
 	Worker  string
 	Binding string // as in TaskTrace
 	// End is the reason of the attempt's end: failed, timed out, panicked, no input, killed, preempted, lost, beaten
-	// (by another attempt) or stopped.
+	// (by another attempt), stopped, or moved (from the queue of the worker, to start sooner elsewhere).
 	End                  string
 	Sent, Started, Ended time.Duration
 }

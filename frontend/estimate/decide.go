@@ -325,20 +325,7 @@ func (p *inputSite) readTier(row *serverRow) Tier {
 // estimateAt estimates t at a worker with room for t. Call collectCandidates first.
 func (f *Fleet) estimateAt(t *Task, row *serverRow, now time.Time) Candidate {
 	c := Candidate{Worker: row.Key, Name: row.Name}
-
-	for _, file := range t.Files {
-		if _, ok := slices.BinarySearch(row.Files, file.ID); !ok {
-			c.Fetch += max(file.Bytes, 0)
-			rate := f.rates.Origin
-			if len(f.files[file.ID]) > 0 {
-				rate = f.rates.peer
-			}
-			c.I = addTerms(c.I, transferTime(file.Bytes, rate))
-		}
-	}
-
-	c.Bytes, c.Read = f.readFromTiers(t.Inputs, row)
-	c.R = addTerms(c.Read, min(time.Duration(float64(min(t.Work.Mean, maxTerm))/believedSpeed(row.Speed)), maxTerm))
+	f.estimateWork(&c, t, row)
 
 	c.Age = max(now.Sub(row.Heard), 0)
 	c.Steps = ageSteps(c.Age, f.cfg.Fresh)
@@ -350,6 +337,32 @@ func (f *Fleet) estimateAt(t *Task, row *serverRow, now time.Time) Candidate {
 	// C is Psucc*E + KFail*(1-Psucc)*E (Apollo, section 3.3), in a form that is exactly E if Psucc is 1.
 	c.C = c.E + time.Duration(float64(c.E)*(1-c.Psucc)*(f.cfg.KFail-1))
 	return c
+}
+
+// estimateWork fills in the terms that do not depend on other tasks at the worker: I and R, with their parts. Call
+// locateInputs first.
+func (f *Fleet) estimateWork(c *Candidate, t *Task, row *serverRow) {
+	for _, file := range t.Files {
+		if _, ok := slices.BinarySearch(row.Files, file.ID); !ok {
+			c.Fetch += max(file.Bytes, 0)
+			rate := f.rates.Origin
+			if len(f.files[file.ID]) > 0 {
+				rate = f.rates.peer
+			}
+			c.I = addTerms(c.I, transferTime(file.Bytes, rate))
+		}
+	}
+	c.Bytes, c.Read = f.readFromTiers(t.Inputs, row)
+	c.R = addTerms(c.Read, min(time.Duration(float64(min(t.Work.Mean, maxTerm))/believedSpeed(row.Speed)), maxTerm))
+}
+
+// WorkAt returns how long t fetches files, and then runs, at a worker of the fleet. The run counts the reading of
+// inputs.
+func (f *Fleet) WorkAt(t *Task, key int32) (fetch, run time.Duration) {
+	var c Candidate
+	f.locateInputs(t.Inputs)
+	f.estimateWork(&c, t, f.rowOf(key))
+	return c.I, c.R
 }
 
 // addTerms adds two terms, bounded by maxTerm.

@@ -111,7 +111,7 @@ func (s *Server) exposeCore(t *exposition.Text) {
 		{"copies_total", float64(stats.Copies)}, {"copies_won_total", float64(stats.CopiesWon)},
 		{"copies_lost_work_seconds_total", time.Duration(stats.InVain).Seconds()},
 		{"tasks_estimated_total", float64(stats.Estimated)}, {"matches_left_over_total", float64(stats.Leftovers)},
-		{"matrices_asked_total", float64(stats.Asked)},
+		{"matrices_asked_total", float64(stats.Asked)}, {"moves_total", float64(stats.Moves)},
 	} {
 		t.Value("phoebe_frontend_"+v.name, "", v.value)
 	}

@@ -19,6 +19,74 @@ var frontend = packageMutants{"frontend", []mutant{
 		"case m.Status == probe.NoInput && a.sentAt.IsZero() && t.spec.Retryable:", "case false:",
 	},
 	{
+		"a queued task moves to a worker that falls idle", "Core.receiveMsgs",
+		"return c.moveToRoom(w, now, c.useRoom(w, now, acts))", "return c.useRoom(w, now, acts)",
+	},
+	{
+		"a new worker is asked for its room for queued tasks", "Core.bringWorkerUp",
+		"c.planMoveAsk(w, now)", "",
+	},
+	{
+		"gossip about room moves queued tasks", "Core.Step",
+		"c.planMoveAsk(w, now)", "",
+	},
+	{
+		"a task moves a limited number of times", "ledger.noteExpectedStart",
+		"x.moves < maxMoves", "true",
+	},
+	{
+		"a worker that would not answer is not asked for a task back", "ledger.noteExpectedStart",
+		"a.w.Has(probe.Withdrawing)", "true",
+	},
+	{
+		"a task moves only for a large part of its wait", "planner.gainsByMove",
+		"scaleTime(minGainOfWait, wait)", "0",
+	},
+	{
+		"a task that starts soon does not move", "planner.gainsByMove",
+		"wait < trips+minMoveGain", "false",
+	},
+	{
+		"a tenant with tasks beyond its tokens moves none", "planner.gainsByMove",
+		"j.tenant.debts.Len() > 0 ||", "",
+	},
+	{
+		"a paused job moves no tasks", "planner.gainsByMove",
+		"j.paused ||", "",
+	},
+	{
+		"a task does not move to where it failed", "planner.gainsByMove",
+		"w.Worker == t.shunned ||", "",
+	},
+	{
+		"a frontend uses its share of the room for moves", "planner.moveToRoom",
+		"/(c.otherFrontends+1)", "",
+	},
+	{
+		"tasks that move together have room together", "planner.gainsByMove",
+		"beside.Demand.Add(taken)", "beside.Demand",
+	},
+	{
+		"a worker that gets no moved task rests", "planner.moveToRoom",
+		"w.noteVainMove(now.Add(movePause))", "",
+	},
+	{
+		"no more tasks move to a worker while some are on the way", "planner.mayMoveTo",
+		"w.comingMoves == 0 &&", "",
+	},
+	{
+		"an attempt asked back is not lost by a Gone that crosses", "ledger.handleGone",
+		"a.lastSentAt()", "a.sentAt",
+	},
+	{
+		"a moved task is no lost attempt", "ledger.takeBackMoved",
+		"t.attempts--", "",
+	},
+	{
+		"a moved task may go to the worker with room", "planner.matchBatch",
+		"if x.move != nil {", "if false {",
+	},
+	{
 		"a worker with a slot held in vain is asked while long tasks wait", "planner.useRoom",
 		"acts = c.askMatrix(w, nil, now, acts)", "",
 	},

@@ -3,6 +3,10 @@ package mutants
 // worker lists the mutants of package worker. Short and central old texts stay valid longest.
 var worker = packageMutants{"worker", []mutant{
 	{
+		"a Cancel with Answer is answered", "Core.receiveMsg",
+		"if m.Answer {", "if false {",
+	},
+	{
 		"places of a frontend wait while too many results wait for the frontend", "Core.updateFull",
 		"c.parkPlaces(l)", "",
 	},

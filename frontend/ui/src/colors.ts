@@ -85,6 +85,7 @@ export const endMeaning: Record<string, string> = {
   lost: 'the worker went away, or did not know the attempt',
   beaten: 'another attempt had ended the task before',
   stopped: 'the task was no longer wanted',
+  moved: 'the task left the queue, because another worker could start it sooner',
 }
 
 // cividis is a scale from dark to light, for levels from 0 to 14; level 15 stands for an unknown value.

@@ -977,6 +977,7 @@ const (
 	AttemptEnd_LOST      AttemptEnd = 7
 	AttemptEnd_BEATEN    AttemptEnd = 8
 	AttemptEnd_STOPPED   AttemptEnd = 9
+	AttemptEnd_MOVED     AttemptEnd = 10
 )
 
 func (p AttemptEnd) String() string {
@@ -1001,6 +1002,8 @@ func (p AttemptEnd) String() string {
 		return "BEATEN"
 	case AttemptEnd_STOPPED:
 		return "STOPPED"
+	case AttemptEnd_MOVED:
+		return "MOVED"
 	}
 	return "<UNSET>"
 }
@@ -1027,6 +1030,8 @@ func AttemptEndFromString(s string) (AttemptEnd, error) {
 		return AttemptEnd_BEATEN, nil
 	case "STOPPED":
 		return AttemptEnd_STOPPED, nil
+	case "MOVED":
+		return AttemptEnd_MOVED, nil
 	}
 	return AttemptEnd(0), fmt.Errorf("not a valid AttemptEnd string")
 }
