@@ -765,7 +765,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a message that crossed a Gone is not lost", "ledger.handleGone",
-		"now.Sub(a.sentAt) >= probe.SyncAge", "true",
+		"now.Sub(a.lastSentAt()) >= probe.SyncAge", "true",
 	},
 	{
 		"a resubmitted job starts when all workers have answered", "ledger.noteAnswer",
@@ -1420,7 +1420,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"room that is free earlier than expected wakes a task", "Core.receiveMsgs",
-		"return c.useRoom(w, now, acts)", "return acts",
+		"c.useRoom(w, now, acts)", "acts",
 	},
 	{
 		"a task that comes back rides to an idle worker", "planner.makeWant",
@@ -1428,7 +1428,8 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a new worker wakes a task", "Core.bringWorkerUp",
-		"return c.useRoom(w, now, acts)", "return acts",
+		"acts = c.useRoom(w, now, c.linkWorker(w, ev.Welcome, syncAt, now, acts))",
+		"acts = c.linkWorker(w, ev.Welcome, syncAt, now, acts)",
 	},
 	{
 		"a task that does not want some room is not woken for room for ever", "planner.tryPostpone",
