@@ -293,7 +293,9 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 // Meanwhile urgent tasks go first, and later the frontend knows better where there is room. A worker may report a
 // long wait again and again, and the sleeps of x need a bound. The longest task of the group runs longer than x, and
 // all sleeps of x together last no longer than this difference. A sleep ends a little early, before the room is there.
-// The result says whether x sleeps.
+// How early is random, because tasks of several frontends may sleep for the same room. If the frontends woke
+// the tasks at the same moment, all would take the room, and only one would start then (figure waits). The result
+// says whether x sleeps.
 func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
 	candidate := choice.Choice()
 	if x.postponeUntil.IsZero() {
@@ -306,7 +308,9 @@ func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.T
 	choice.Reason = fmt.Sprintf(
 		"the task can wait, because no worker has room yet, and its job needs the result only in %.3fs",
 		choice.Due.Seconds())
-	c.recordAndSleep(x, choice, now.Add(sleep-max(sleep/8, minSleep/2)), now)
+	early := max(sleep/8, minSleep/2)
+	early += time.Duration((c.rand.Float64() - 0.5) * float64(early))
+	c.recordAndSleep(x, choice, now.Add(sleep-early), now)
 	if w := x.wokenBy; w != nil && !c.view.Fleet().MustWait(&x.spec, int32(w.Key)) {
 		x.vainWakes++ // the room is still there, and x had rather wait for another worker
 	}

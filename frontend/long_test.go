@@ -467,6 +467,30 @@ func TestPostponed(t *testing.T) {
 	}
 }
 
+// Tasks of several frontends sleep for the same room. The frontends wake the tasks at different moments, all of them
+// before the room is there: the next frontend then knows that the room is taken.
+func TestPostponedTasksWakeApart(t *testing.T) {
+	const wait, early = 3 * time.Second, 3 * time.Second / 8
+	var wakes []time.Duration
+	for seed := range uint64(20) {
+		f := newFleet(t, 1, 8, Config{})
+		f.core.rand = rand.New(rand.NewPCG(seed, 3))
+		f.tellWait(0, wait, probe.Load{})
+		f.step(Submit{jobWith("a", Task{Estimate: 5 * time.Second}, Task{Estimate: 20 * time.Second})})
+		f.passTime(2 * batchPause)
+		if f.core.sleepers.Len() != 1 {
+			t.Fatalf("%d tasks sleep, want 1", f.core.sleepers.Len())
+		}
+		wakes = append(wakes, f.core.sleepers.Min().sleepUntil.Sub(f.now))
+	}
+	slices.Sort(wakes)
+	first, last := wakes[0], wakes[len(wakes)-1]
+	if first < wait-early*3/2-10*time.Millisecond || last > wait-early/2 || last-first < early/2 {
+		t.Errorf("tasks sleep for %v to %v: want different times, %v to %v before the room is there", first, last,
+			early/2, early*3/2)
+	}
+}
+
 // A task that had rather wait for the worker with its input than use the room elsewhere is woken for that room only
 // a few times.
 func TestVainWakes(t *testing.T) {

@@ -1436,6 +1436,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"x.vainWakes < maxVainWakes", "true",
 	},
 	{
+		"frontends wake tasks for the same room at different moments", "planner.tryPostpone",
+		"(c.rand.Float64() - 0.5)", "0",
+	},
+	{
 		"the way of a worker's question is binding, not queue", "ledger.reckonPhases",
 		"p.Ready = min(max(p.Queued, arrived-m.Held), p.Bound)", "p.Ready = p.Bound",
 	},
