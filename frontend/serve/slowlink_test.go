@@ -21,11 +21,20 @@ import (
 )
 
 // resultSize is the size of a large result, in bytes.
-const resultSize = 1 << 20
+const resultSize = 8 << 20
 
 // startOverSlowLink starts a frontend with a worker at the far end of a link. The rate is in bytes a second, and the
-// lease 1 s. A task of function blob has a result of resultSize bytes.
+// lease 1 s.
 func startOverSlowLink(t *testing.T, rate int) (*testCluster, *proxy.Proxy) {
+	t.Helper()
+	c, link := startOverLink(t, time.Second)
+	link.SetRate(rate)
+	return c, link
+}
+
+// startOverLink starts a frontend with a worker at the far end of a link. A task of function blob has a result of
+// resultSize bytes.
+func startOverLink(t *testing.T, lease time.Duration) (*testCluster, *proxy.Proxy) {
 	t.Helper()
 	r := exec.NewRegistry()
 	if err := r.Register("blob", func(context.Context, []byte) ([]byte, error) {
@@ -33,7 +42,8 @@ func startOverSlowLink(t *testing.T, rate int) (*testCluster, *proxy.Proxy) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Name: "w", Registry: r, Goroutines: true})
+	w, err := wserve.New(wserve.Config{Listen: "127.0.0.1:0", Name: "w", Registry: r, Goroutines: true,
+		MaxResult: resultSize})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,15 +51,37 @@ func startOverSlowLink(t *testing.T, rate int) (*testCluster, *proxy.Proxy) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })
-	link := proxy.NewSlow(t, w.Addr().String(), rate)
-	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers, cfg.Lease = Static{link.Addr}, time.Second })
+	link := proxy.New(t, w.Addr().String())
+	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers, cfg.Lease = Static{link.Addr}, lease })
 	c.awaitWorkers(t, 1)
 	return c, link
 }
 
-// A result that takes four leases to come does not break the link, because bytes come all the time.
+// A result that takes four leases to come does not break the link, because bytes come all the time. The leases pass with
+// the bytes, and not by the clock of the machine: before each part of the result, the test makes the silence of the
+// worker longer. The part comes once the frontend has read the part before.
 func TestSlowResult(t *testing.T) {
-	c, _ := startOverSlowLink(t, resultSize/4)
+	const lease = 30 * time.Second
+	c, proxied := startOverLink(t, lease)
+	l := c.links[0]
+	var mu sync.Mutex // guards all below
+	var passed time.Duration
+	broken, ended := false, false
+	heardAt := int64(0) // as the test set it; bytes that the frontend reads change it
+	proxied.OnAnswer(func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ended || broken {
+			return
+		}
+		for end := time.Now().Add(lease / 2); !broken && l.heardAt.Load() == heardAt; time.Sleep(time.Millisecond) {
+			broken = time.Now().After(end)
+		}
+		silence := 4 * lease * time.Duration(n) / resultSize
+		passed += silence
+		heardAt = l.heardAt.Add(-int64(silence))
+		broken = broken || l.checkConn(lease)
+	})
 	res, err := c.client.Run(context.Background(), &v1.RunRequest{Job: newJob("blob", "x")})
 	if err != nil {
 		t.Fatal(err)
@@ -57,8 +89,11 @@ func TestSlowResult(t *testing.T) {
 	if o := res.Outcomes[0]; o.Kind != v1.OutcomeKind_RESULT || len(o.Result_) != resultSize || o.Attempts != 1 {
 		t.Errorf("a result came as %v of %d bytes, after %d attempts", o.Kind, len(o.Result_), o.Attempts)
 	}
-	if n := c.metrics.linksLost.Get(); n != 0 {
-		t.Errorf("the link broke %d times", n)
+	mu.Lock()
+	defer mu.Unlock()
+	ended = true // the frontend will read no more
+	if n := c.metrics.linksLost.Get(); n != 0 || broken || passed < 4*lease {
+		t.Errorf("after %v the link broke %d times; the worker seemed silent: %t", passed, n, broken)
 	}
 }
 

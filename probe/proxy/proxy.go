@@ -21,6 +21,7 @@ type Proxy struct {
 	rate   int // bytes a second of each connection, in each direction; 0: no limit
 	frozen bool
 	closed bool
+	tap    func(n int) // see OnAnswer; nil: none
 	conns  map[*conn]bool
 }
 
@@ -122,8 +123,11 @@ func (p *Proxy) relay(c *conn, from, to net.Conn) {
 		for p.frozen {
 			p.thawed.Wait()
 		}
-		rotten := c.rotten
+		rotten, tap := c.rotten, p.tap
 		p.mu.Unlock()
+		if tap != nil && n > 0 && from == c.out {
+			tap(n)
+		}
 		if rotten && from == c.in {
 			_ = c.in.(*net.TCPConn).SetLinger(0) // a reset
 			return
@@ -135,6 +139,13 @@ func (p *Proxy) relay(c *conn, from, to net.Conn) {
 			return
 		}
 	}
+}
+
+// OnAnswer has tap called before each relay of bytes from the server. The bytes wait until tap returns.
+func (p *Proxy) OnAnswer(tap func(n int)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tap = tap
 }
 
 // SetRate sets the bytes a second of each connection, in each direction; 0: no limit.
