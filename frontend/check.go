@@ -213,7 +213,7 @@ func (c *Core) checkJobs() error {
 			return fmt.Errorf("tenant %q uses %+v, %+v counted", name, use, t.used)
 		}
 		if n := t.held.Len(); n != heldOf[t] || n > 0 && (!slices.Contains(c.tenantsHolding, t) ||
-			c.fitsMaximum(t.held.Min()) && t.held.Min().group.job.answersDue == 0) {
+			c.fitsMaximum(t.held.Min()) && len(t.held.Min().group.job.confirmers) == 0) {
 			return fmt.Errorf("tenant %q: %d tasks are held, %d counted; the first may go on: %t",
 				name, heldOf[t], n, n > 0 && c.fitsMaximum(t.held.Min()))
 		}

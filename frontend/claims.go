@@ -64,7 +64,7 @@ func (c *ledger) handleClaimed(w *worker, m *probe.Claimed, now time.Time, acts 
 	case m.Moved:
 		return c.dropMovedJob(j, now, acts)
 	}
-	j.setAnswersDue(j.answersDue-1, now)
+	j.noteConfirmed(w, now)
 	delete(j.uninformed, w)
 	// w must know all attempts since the first submission. ageAt lacks the time that the submission was under way.
 	if j.claimsDue[w] && (j.Age == 0 || m.Knows < j.ageAt(now)+c.maxSubmitTime()) {
@@ -86,17 +86,24 @@ func (c *ledger) askToConfirm(j *job, ws []*worker, now time.Time, acts []Action
 		c.Stats.Claims++
 		acts = append(acts, Send{Worker: w.Key, Msg: j.makeClaim(probe.AttemptID{})})
 	}
-	j.answersDue, j.confirmUntil = len(ws), now.Add(c.cfg.ClaimFor)
+	j.confirmers, j.confirmUntil = slices.Clone(ws), now.Add(c.cfg.ClaimFor)
 	c.refreshJob(j, now)
 	return acts
 }
 
-// setAnswersDue notes that answersDue confirmations are still due. When none is due, the job is confirmed.
-func (j *job) setAnswersDue(answersDue int, now time.Time) {
-	if j.answersDue = max(answersDue, 0); j.answersDue == 0 {
-		j.confirmedAt = now
+// noteConfirmed notes that w says that the job is still here. When all asked workers have said so, the job is
+// confirmed. Answers of other workers, which come to claims, do not count: a worker that has just come up has not heard
+// of a move.
+func (j *job) noteConfirmed(w *worker, now time.Time) {
+	if i := slices.Index(j.confirmers, w); i >= 0 {
+		if j.confirmers = slices.Delete(j.confirmers, i, i+1); len(j.confirmers) == 0 {
+			j.endConfirming(now)
+		}
 	}
 }
+
+// endConfirming takes a job as confirmed. Workers that were asked and have not answered are gone, or frozen.
+func (j *job) endConfirming(now time.Time) { j.confirmers, j.confirmedAt = nil, now }
 
 // maxSubmitTime bounds how long a submission can be under way. A client gives up earlier, and a frontend drops the
 // submission of a client that has hung up.

@@ -325,8 +325,8 @@ func (c *Core) wakeJob(j *job, now time.Time, acts []Action) []Action {
 	if !j.claimUntil.IsZero() && !now.Before(j.claimUntil) {
 		acts = c.planWants(now, c.settleUnclaimed(j, now, acts))
 	}
-	if j.answersDue > 0 && !now.Before(j.confirmUntil) {
-		j.setAnswersDue(0, now) // the workers asked are gone, or frozen
+	if len(j.confirmers) > 0 && !now.Before(j.confirmUntil) {
+		j.endConfirming(now)
 		acts = c.planWants(now, acts)
 	}
 	if !j.strandedSince.IsZero() && now.Sub(j.strandedSince) >= c.cfg.StrandedFor {

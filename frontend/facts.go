@@ -101,7 +101,7 @@ type job struct {
 	uninformed     map[*worker]bool          // workers without an answer, who may not know the job's new owner
 	doubts         []string                  // reasons why a worker may have forgotten a started attempt
 	confirmedAt    time.Time                 // when a worker last confirmed that the job is still here
-	answersDue     int                       // confirmations asked for and not answered yet
+	confirmers     []*worker                 // workers asked to confirm the job, without an answer yet
 	confirmUntil   time.Time                 // end of the wait for confirmations
 
 	tailAt time.Time // when to look for late tasks among the last; zero: not at the tail

@@ -194,7 +194,7 @@ func (c *jobs) refreshJob(j *job, now time.Time) {
 		if !j.claimUntil.IsZero() {
 			soonest(j.claimUntil)
 		}
-		if j.answersDue > 0 {
+		if len(j.confirmers) > 0 {
 			soonest(j.confirmUntil)
 		}
 		switch {

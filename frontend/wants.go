@@ -42,10 +42,10 @@ func (c *planner) releaseHeld(now time.Time, acts []Action) []Action {
 		for tenant.held.Len() > 0 && c.fitsMaximum(tenant.held.Min()) {
 			t := tenant.held.Min()
 			if j := t.group.job; now.Sub(j.confirmedAt) >= confirmedFor {
-				if j.answersDue == 0 {
+				if len(j.confirmers) == 0 {
 					acts = c.askToConfirm(j, c.pickOldWorkers(), now, acts)
 				}
-				if j.answersDue > 0 { // still 0 if there is no worker to ask
+				if len(j.confirmers) > 0 { // there may be no worker to ask
 					break
 				}
 			}

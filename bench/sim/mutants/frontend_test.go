@@ -382,8 +382,12 @@ var frontend = packageMutants{"frontend", []mutant{
 		"cmp.Or(a.firstLinkAt.Compare(b.firstLinkAt)", "cmp.Or(b.firstLinkAt.Compare(a.firstLinkAt)",
 	},
 	{
-		"a job goes on when all asked workers have answered", "ledger.handleClaimed",
-		"j.setAnswersDue(j.answersDue-1, now)", "j.setAnswersDue(0, now)",
+		"a job goes on when all asked workers have answered", "job.noteConfirmed",
+		"len(j.confirmers) == 0", "true",
+	},
+	{
+		"only asked workers confirm a job", "job.noteConfirmed",
+		"i := slices.Index(j.confirmers, w); i >= 0", "i := len(j.confirmers) - 1; i >= 0",
 	},
 	{
 		"a worker that does not answer delays nothing for long", "jobs.refreshJob",
