@@ -255,6 +255,20 @@ func (s *Quotas) divideTenant(tenant string) {
 			taken[o.Path] = o.Taken
 		}
 	}
+	// Since the last report, tenants may have used all of their quotas, and keep the quotas until the next report. Else
+	// several tenants below a path could together use more than the path's maximum.
+	kept := map[string]Quota{}
+	for _, path := range slices.Sorted(maps.Keys(s.quotas)) {
+		if first, _, _ := strings.Cut(path, "/"); first != top || !s.file.isBounded(path) {
+			continue
+		}
+		quota, used := s.quotas[path], taken[path]
+		if own := &branchOf(path).needs[me]; *own == (Need{}) {
+			*own = Need{Path: path, Want: quota.All, Quota: quota}
+		}
+		kept[path] = quota
+		taken[path] = Quota{max(quota.Regular, used.Regular), max(quota.All, used.All)}
+	}
 	// Until the next report this frontend does not know how much the jobs of a tenant want, and may use all.
 	if own := &branchOf(tenant).needs[me]; *own == (Need{}) && s.file.isBounded(tenant) {
 		*own = Need{Path: tenant, Want: s.file.TaskMaximum(tenant)}
@@ -277,6 +291,7 @@ func (s *Quotas) divideTenant(tenant string) {
 	tokens := min(int64(s.file.Entry(top).Tokens)*Slot, s.file.limitOf(top))
 	s.divideAmount(all, tokens, me, taken, func(m *Quota) *int64 { return &m.Regular })
 	s.divideAmount(all, s.file.limitOf(top), me, taken, func(m *Quota) *int64 { return &m.All })
+	maps.Copy(s.quotas, kept)
 }
 
 // limitOf returns the maximum of a path, together with all paths below.

@@ -494,3 +494,24 @@ func TestQuotasWithoutFile(t *testing.T) {
 		t.Error(none.TaskMaximum("a"))
 	}
 }
+
+// Two tenants below a path with a maximum come before the next report. Together they get no more than the maximum.
+func TestQuotasOfNewSiblings(t *testing.T) {
+	q := NewQuotas()
+	q.UseFile(New(1, nil, []Entry{{Path: "a", Tokens: 1, Max: 3}}))
+	now := time.Unix(1e9, 0)
+	q.Exchange(now, "f", nil, nil, nil, nil)
+	x, y := q.QuotaOf("a/x"), q.QuotaOf("a/y")
+	if x.All != 3*Slot || x.All+y.All > 3*Slot || q.QuotaOf("a/x") != x {
+		t.Errorf("before the report: %v and %v, then %v", x, y, q.QuotaOf("a/x"))
+	}
+	q.Exchange(now.Add(time.Second), "f", nil, nil, nil, []OwnNeed{
+		{Path: "a/x", Use: Slot, Want: 9 * Slot, Taken: Quota{Slot, Slot}}, {Path: "a/y", Want: Slot}})
+	x, y = q.QuotaOf("a/x"), q.QuotaOf("a/y")
+	if x.All != 2*Slot || y.All != Slot {
+		t.Errorf("after the report: %v and %v", x, y)
+	}
+	if z := q.QuotaOf("a/z"); z.All != 0 || q.QuotaOf("a/x") != x {
+		t.Errorf("%v for a third tenant, and %v then", z, q.QuotaOf("a/x"))
+	}
+}
