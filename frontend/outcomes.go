@@ -385,7 +385,8 @@ func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts 
 		return acts
 	}
 	switch t := c.findTask(m.Job, m.Task); {
-	case t == nil:
+	case t == nil: // if the job has ended, a Kill is on its way; if the job has moved, another frontend will claim it
+		return acts
 	case t.state == claiming:
 		c.Stats.Adopted++
 		t.move(bound)

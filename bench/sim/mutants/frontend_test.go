@@ -184,6 +184,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"t.againAt.After(t.sampledAt)", "false",
 	},
 	{
+		"a start of a job that has moved is no stray", "ledger.handleStarted",
+		"it\n\t\treturn acts", "it",
+	},
+	{
 		"inputs made again release no task that runs", "jobs.resumeFreed",
 		"if t.state != blocked {", "if t.freedAt = now; t.state != blocked {",
 	},
