@@ -1,28 +1,34 @@
 // Package client runs jobs on a phoebe cluster from a Go program.
 //
-// A job is a set of tasks. Each task calls a function that the cluster's workers have registered under a name.
+// A job is a set of tasks. Each task calls a function that the cluster's workers have registered under a name:
+//
+//	c, err := client.New([]string{"127.0.0.1:7410"}) // any frontend, for instance of phoebe dev
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	defer c.Close()
+//	ctx := context.Background()
+//	if err := c.Ping(ctx); err != nil { // a wrong address, secret or certificate is known at once
+//		log.Fatal(err)
+//	}
+//	outcomes, err := c.Run(ctx, client.Job{Tasks: []client.Task{
+//		{Function: "echo", Payload: []byte("hello")},
+//		{Function: "echo", Payload: []byte("again")},
+//	}})
+//	if err != nil {
+//		log.Fatal(err) // the type of the error says what happened
+//	}
+//	for _, o := range outcomes {
+//		fmt.Println(o.Task, string(o.Result))
+//	}
+//
+// Application developers need only this page down to the author of an engine. Operators' calls are in package
+// client/admin.
 //
 // # Usage
 //
-// First make a [Client]. A program needs one. Give it the address of any frontend, or of several frontends:
-//
-//	c, err := client.New([]string{"127.0.0.1:7410"})
-//	if err != nil {
-//		return err
-//	}
-//	defer c.Close()
-//
-// Then describe the job. Each [Task] names a function, and carries the function's input in Payload:
-//
-//	job := client.Job{Tasks: []client.Task{
-//		{Function: "echo", Payload: []byte("hello")},
-//		{Function: "echo", Payload: []byte("world")},
-//	}}
-//
-// If you want all results together, call [Client.Run]. Run waits for the job and returns one [Outcome] for each
-// task, in the order of job.Tasks:
-//
-//	outcomes, err := c.Run(ctx, job)
+// A program needs one [Client]. [Client.Run] waits for the job and returns one [Outcome] for each [Task], in the order
+// of Job.Tasks.
 //
 // If you want each result as soon as its task ends, call [Client.Submit], and read the results from the [Running]
 // job:
@@ -109,8 +115,7 @@
 //     waiting there costs less than reading from elsewhere. Short tasks are still placed by sampling. A [Constraint]
 //     says where a task must run. A [File] must be on the worker's disk before the task starts. [Client.Locate] tells
 //     which workers already have a file.
-//   - How many tasks. [Client.Workers] lists the workers, so that the engine counts slots. Operators' calls about the
-//     fleet are in package client/admin.
+//   - How many tasks. [Client.Workers] lists the workers, so that the engine counts slots.
 //   - How long tasks run (Task, class). Set [Task].Estimate if you know the run time. Otherwise phoebe learns run
 //     times for each function. If one function runs all fragments, set [Task].Class, for instance to a query's
 //     fingerprint with its stage: phoebe then learns run times for each class.

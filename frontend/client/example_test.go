@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -26,23 +27,27 @@ import (
 )
 
 func Example() {
-	cluster, err := local.Start(local.Config{}) // or use the addresses of a running cluster's frontends
+	cluster, err := local.Start(local.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer cluster.Close()
-	c, err := client.New(cluster.Frontends())
+
+	c, err := client.New(cluster.Frontends()) // any frontend, for instance of phoebe dev
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
-
-	outcomes, err := c.Run(context.Background(), client.Job{Tasks: []client.Task{
+	ctx := context.Background()
+	if err := c.Ping(ctx); err != nil { // a wrong address, secret or certificate is known at once
+		log.Fatal(err)
+	}
+	outcomes, err := c.Run(ctx, client.Job{Tasks: []client.Task{
 		{Function: "echo", Payload: []byte("hello")},
 		{Function: "echo", Payload: []byte("again")},
 	}})
 	if err != nil {
-		log.Fatal(err)
+		log.Fatal(err) // the type of the error says what happened
 	}
 	for _, o := range outcomes {
 		fmt.Println(o.Task, string(o.Result))
@@ -50,6 +55,25 @@ func Example() {
 	// Output:
 	// 0 hello
 	// 1 again
+}
+
+// The documentation begins with the lines of Example, after the start of the cluster.
+func TestDocumentationBeginsWithExample(t *testing.T) {
+	read := func(name, from, to string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), from)
+		part, _, _ := strings.Cut(rest, to)
+		return part
+	}
+	example := read("example_test.go", "defer cluster.Close()\n\n", "\t// Output:")
+	example = strings.ReplaceAll(example, "cluster.Frontends()", `[]string{"127.0.0.1:7410"}`)
+	doc := strings.ReplaceAll(read("doc.go", "under a name:\n//\n", "//\n"), "//\t", "\t")
+	if doc != example {
+		t.Errorf("doc.go begins with\n%s\nand the example has\n%s", doc, example)
+	}
 }
 
 func ExampleClient_Submit() {
