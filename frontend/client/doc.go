@@ -115,7 +115,7 @@
 //     waiting there costs less than reading from elsewhere. Short tasks are still placed by sampling. A [Constraint]
 //     says where a task must run. A [File] must be on the worker's disk before the task starts. [Client.Locate] tells
 //     which workers already have a file.
-//   - How many tasks. [Client.Workers] lists the workers, so that the engine counts slots.
+//   - How many tasks (Client.Workers). [Client.Workers] lists the workers, so that the engine counts slots.
 //   - How long tasks run (Task, class). Set [Task].Estimate if you know the run time. Otherwise phoebe learns run
 //     times for each function. If one function runs all fragments, set [Task].Class, for instance to a query's
 //     fingerprint with its stage: phoebe then learns run times for each class.

@@ -577,6 +577,27 @@ func ExampleRefusedError() {
 	// come back after 1s
 }
 
+// An engine cuts a query into as many tasks as there are slots. A task without a Demand takes a slot: 1000 millicores.
+func ExampleClient_Workers() {
+	cluster, err := local.Start(local.Config{Workers: 3, Slots: 4})
+	must(err)
+	defer cluster.Close()
+	c, err := client.New(cluster.Frontends())
+	must(err)
+	defer c.Close()
+	workers, err := c.Workers(context.Background())
+	must(err)
+	slots := 0
+	for _, w := range workers {
+		if w.State == "up" {
+			slots += int(w.Capacity.CPU) / 1000
+		}
+	}
+	fmt.Println(slots, "slots")
+	// Output:
+	// 12 slots
+}
+
 // A query comes with a trace. The spans of the query's job and functions join the trace.
 func ExampleWithTracer() {
 	tracer := noop.NewTracerProvider().Tracer("engine") // otel.Tracer("engine"), where spans are exported
