@@ -135,7 +135,7 @@ func TestBully(t *testing.T) {
 }
 
 // Two long tasks of a tenant are placed at their tenant's turn, although another tenant has thousands of long tasks of
-// the highest priority at the frontend. If the two waited behind these, some hundred of them would end first.
+// the highest priority at the frontend. Behind these, the two would wait for some hundred tasks to end.
 func TestLongBully(t *testing.T) {
 	f := startFleet(t, 1, 2, nil, []string{"--slots", "2"})
 	job := func(tenant string, priority int32, tasks int) client.Job {

@@ -23,7 +23,8 @@ func ExampleClient_Ping() {
 	}
 	defer c.Close()
 	if err := c.Ping(context.Background()); err != nil {
-		fmt.Println("refused:", errors.Is(err, syscall.ECONNREFUSED), "at", strings.Contains(err.Error(), "127.0.0.1:1"))
+		namesAddr := strings.Contains(err.Error(), "127.0.0.1:1")
+		fmt.Println("refused:", errors.Is(err, syscall.ECONNREFUSED), "at", namesAddr)
 	}
 	// Output: refused: true at true
 }

@@ -12,8 +12,8 @@ func refuseInvalid(*v1.SubmitRequest) (*v1.SubmitResponse, error) {
 	return nil, &v1.Refused{Reason: v1.RefusedReason_INVALID, Message: "not here"}
 }
 
-// A RefusedError says that nothing was started. If a frontend refuses a job that another frontend has had, the error is
-// of another type.
+// A RefusedError says that nothing was started. If a frontend refuses a job that another frontend has had, the error
+// has another type.
 func TestRefusalAfterAStart(t *testing.T) {
 	for name, stage := range map[string]func(c *Client, a, b *fake){
 		"next owner refuses": func(_ *Client, a, b *fake) {

@@ -149,7 +149,8 @@ func FuzzReadAnswer(f *testing.F) {
 // Kitex sees from the error itself that time has run out. Otherwise Kitex would log each call that was given up.
 func TestReadAnswerTimesOut(t *testing.T) {
 	for _, partial := range []string{"", uint32Text(40) + bytesText(0x80, 1, 0, 2)} {
-		in := bufiox.NewDefaultReader(io.MultiReader(strings.NewReader(partial), iotest.ErrReader(os.ErrDeadlineExceeded)))
+		late := iotest.ErrReader(os.ErrDeadlineExceeded)
+		in := bufiox.NewDefaultReader(io.MultiReader(strings.NewReader(partial), late))
 		_, err := readRun(in, 1, 1<<20)
 		if ne, ok := err.(net.Error); !ok || !ne.Timeout() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("after %d bytes: %v (%T)", len(partial), err, err)

@@ -192,7 +192,8 @@ func TestMaximumOfAll(t *testing.T) {
 		return c.core.Quota("web").All
 	}
 	submit(a) // the first job may use all of the maximum
-	pollUntil(t, "all of it is in use, and the other frontend knows", func() bool { return use(a) == 2000 && may(b) == 0 })
+	pollUntil(t, "all of it is in use, and the other frontend knows",
+		func() bool { return use(a) == 2000 && may(b) == 0 })
 	submit(b)
 	pollUntil(t, "the first frontend knows of both jobs", func() bool {
 		if use(a)+use(b) > 2000 {

@@ -141,7 +141,9 @@ func TestGossip(t *testing.T) {
 // The fleet's state names the problem until the cache works again.
 func TestDeadCache(t *testing.T) {
 	t.Parallel()
-	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
+	o := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.URL.Path)
+	}))
 	t.Cleanup(o.Close)
 	registry := newCatRegistry(t)
 	dir := t.TempDir()
@@ -243,8 +245,9 @@ func TestFilesOfTenants(t *testing.T) {
 	}
 	files := []string{input.SHA256, outcomes[0].File.SHA256}
 	for i := range c.Frontends() {
-		for who, option := range map[string]client.Option{"ads": client.WithToken("ads"), "web": client.WithToken("web"),
-			"operator": client.WithSecret("xyzzy")} {
+		for who, option := range map[string]client.Option{
+			"ads": client.WithToken("ads"), "web": client.WithToken("web"), "operator": client.WithSecret("xyzzy"),
+		} {
 			cl, may := clientOf(i, option), who != "web"
 			operator := clientOf(i, client.WithSecret("xyzzy"))
 			for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) { // gossip brings the files
