@@ -586,6 +586,8 @@ type attempt struct {
 	asCopy        *copyTerms // nil: not made as a copy
 	move          *move      // the frontend has asked the worker to give the task back; nil: it has not
 	progress      progress
+	use           probe.Use // of a process, as last reported; zero: not known
+	lastBusy      probe.Use // the last use up to which the process used CPU time like its stage; zero: the start
 
 	filesSent   int // files of the task, if this frontend bound the attempt early; else 0
 	filesPeered int // of these files, how many other workers had
@@ -598,6 +600,7 @@ type progress struct {
 	doneShare  float64       // share of the work done; 0: the attempt reports no progress
 	timeLeft   time.Duration // rest of the run, expected at the time of the report
 	reportedAt time.Time     // of the report
+	standsFor  time.Duration // not 0: a process reports no progress, and has hardly used CPU time for this time
 }
 
 // copyTerms holds the terms of an attempt made as a copy. The task holds the same terms of the first attempt. If the

@@ -82,8 +82,59 @@ func (w *worker) noteUncountedRides(m *probe.Reserve, n int, tenant probe.Tenant
 func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 	for i := range list {
 		if a := w.attempts[list[i].Attempt]; a != nil {
-			a.progress = progress{float64(list[i].Done) / 1e6, list[i].Left, now} // Done is in millionths
+			a.progress = progress{doneShare: float64(list[i].Done) / 1e6, timeLeft: list[i].Left, reportedAt: now}
 		}
+	}
+}
+
+const (
+	// standsFrom is the least time over which the CPU time of a process tells that the process stands still: three
+	// samples. The number was chosen.
+	standsFrom = 3 * time.Second
+	// standsShare bounds the CPU time of a process that stands still, as a share of the CPU time that the tasks of the
+	// stage use. The number was chosen.
+	standsShare = 0.1
+	// maxStandingShare bounds the share done by a process that stands still. The process may have been busy for longer
+	// than the other tasks, and nobody knows how much is left. The number was chosen.
+	maxStandingShare = 0.9
+	// leastStageCPU is the least use of CPU by the tasks of a stage from which CPU time tells anything. Tasks that
+	// wait for other machines use less. The number was chosen.
+	leastStageCPU = 100 * probe.Millicores(1)
+)
+
+// noteUses notes what running processes at w have used.
+func (c *ledger) noteUses(w *worker, list []probe.Use, now time.Time) {
+	for i := range list {
+		if a := w.attempts[list[i].Attempt]; a != nil && list[i].Ran > a.use.Ran {
+			a.use = list[i]
+			c.noteStanding(a, now)
+		}
+	}
+}
+
+// noteStanding derives the progress of a process that reports no progress, if the process stands still: it has hardly
+// used CPU time for standsFrom, while three quarters of the ended tasks of its stage used CPU time. Then the share done
+// is the share at which the process was last busy, and the rest goes on at the rate at which the process uses CPU time
+// now. Otherwise CPU time tells no progress, because runs differ.
+func (c *ledger) noteStanding(a *attempt, now time.Time) {
+	t, p := a.task, &a.progress
+	if t.long == nil || t.group.stageStats == nil || p.doneShare > 0 && p.standsFor == 0 {
+		return
+	}
+	usual := t.group.stageStats.LeastCPU()
+	run, _, known := t.group.stageStats.TimeLeft(0, t.spec.Estimate, t.long.inputBytes, int32(a.w.Key))
+	if usual < leastStageCPU || !known {
+		return
+	}
+	standsFor := a.use.Ran - a.lastBusy.Ran
+	rate := (a.use.CPU - a.lastBusy.CPU).Seconds() / standsFor.Seconds() / (float64(usual) / 1000)
+	switch {
+	case rate >= standsShare:
+		a.lastBusy, *p = a.use, progress{}
+	case standsFor >= standsFrom:
+		done := min(max(a.lastBusy.Ran.Seconds()/run.Seconds(), 0.01), maxStandingShare)
+		*p = progress{doneShare: done, timeLeft: time.Duration((1 - done) * float64(run) / max(rate, 0.01)), reportedAt: now,
+			standsFor: standsFor}
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 //	                               fit; short=0s: short tasks would not wait
 //	w1 pong expects=a1+5s          w1 sends a Pong, and expects a1 to wait for 5 s more
 //	... progress=a1=30/5s pace=2   a1 has done 30 % and goes on for 5 s; long tasks take twice the expected time
+//	... uses=a1/5s/2s              up to 5 s of its run, process a1 has used 2 s of CPU time
 //	w1 row 3 age=1s wait=5s ...    gossip about w1: sequence number 3
 //	submit x tasks=3 policy=...    3 equal tasks; 1.hosts=h1 is for task 1 only; once: may start only once
 //	... gen=2 age=5s               the client has turned to two frontends before, first 5 s ago;
@@ -621,6 +622,16 @@ func readMessage(l *script.Line, verb string, capacity probe.Demand) probe.Msg {
 			l.Fail(err)
 			m.Progress = append(m.Progress, probe.Progress{Attempt: l.Attempt(id), Done: uint32(l.Int(percent)) * 1e4,
 				Left: d})
+		}
+		for _, text := range l.List("uses") {
+			parts := strings.Split(text, "/")
+			u := probe.Use{Attempt: l.Attempt(parts[0]), Memory: 9}
+			var err error
+			u.Ran, err = time.ParseDuration(parts[1])
+			l.Fail(err)
+			u.CPU, err = time.ParseDuration(parts[2])
+			l.Fail(err)
+			m.Uses = append(m.Uses, u)
 		}
 		m.Pace = uint32(1000 * l.Float("pace"))
 		return m

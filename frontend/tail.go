@@ -364,11 +364,11 @@ func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Ac
 
 // copyWork returns the work of a copy of t: the whole run, because a copy starts anew. If t runs and reports progress,
 // copyWork computes the whole run from the progress. The run is divided by the pace of the present worker, because a
-// copy elsewhere does not suffer from a slow worker.
+// copy elsewhere does not suffer from a slow worker. If t stands still, the whole run is that of the other tasks.
 func (c *planner) copyWork(t *task, now time.Time) estimate.Work {
 	x, a := t.long, t.attempt
 	p := &a.progress
-	if !t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || a.w.Pace() == 0 {
+	if !t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || p.standsFor > 0 || a.w.Pace() == 0 {
 		return c.chooseForecast(t, now).workLeft(0)
 	}
 	// A Work counts neither the reading of inputs nor the speed of the machine.
@@ -413,7 +413,10 @@ func whyLate(t *task, timeLeft time.Duration, now time.Time) string {
 	if t.isRunning() {
 		text := fmt.Sprintf("which has run at %s for %.3fs and is expected to run for %.3fs more",
 			name, now.Sub(a.runsSince).Seconds(), timeLeft.Seconds())
-		if p := a.progress; p.doneShare > 0 {
+		if p := a.progress; p.standsFor > 0 {
+			text += fmt.Sprintf(", because it has hardly used CPU time for %.1fs, unlike the tasks of its stage",
+				p.standsFor.Seconds())
+		} else if p.doneShare > 0 {
 			text += fmt.Sprintf(", because %.0f %% is done", 100*p.doneShare)
 		}
 		if pace := a.w.Pace(); pace > 0 {

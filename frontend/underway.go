@@ -28,6 +28,7 @@ type UnderWay struct {
 	State   AttemptState
 	Sent    time.Duration // 0: not known, because another frontend sent the attempt
 	Started time.Duration // about the start of the run; 0: has not started, or not known
+	Use     probe.Use     // of a process, as last reported; Ran is 0 if not known
 }
 
 // stateOf returns the state of an attempt. A worker sends no message when a task that rode along starts at once, but
@@ -66,6 +67,7 @@ func (c *Core) AppendUnderWay(
 			x := UnderWay{
 				Task: t.spec.Index, Stage: t.spec.Stage, Tries: t.attempts, Worker: a.w.Key, Name: a.w.Welcome().Worker,
 				Way: t.way, State: c.stateOf(a, now), Sent: since(a.sentAt), Started: since(a.runsSince),
+				Use: a.use,
 			}
 			if a.asCopy != nil {
 				x.Way = WayCopy

@@ -106,7 +106,8 @@ type Stats struct {
 	dev         float32
 	medianRatio float32 // median of hintRatio; 0: too few hints
 	typicalUse  probe.Demand
-	fromPeer    bool // another frontend told the samples
+	leastCPU    probe.Millicores // lower quartile of the used CPU; 0: unknown
+	fromPeer    bool             // another frontend told the samples
 }
 
 // N returns the number of samples ever added.
@@ -192,9 +193,9 @@ func (s *Stats) fitLine() {
 		s.medianRatio = medianOf(hints)
 	}
 
-	var cpu, mem []int32
-	var usage [2 * window]int32
-	cpu, mem = usage[:0:window], usage[window:window]
+	var cpu, mem, allCPU []int32
+	var usage [3 * window]int32
+	cpu, mem, allCPU = usage[:0:window], usage[window:window:2*window], usage[2*window:2*window]
 	for _, u := range s.used[:n] {
 		if u.CPU > 0 {
 			cpu = append(cpu, int32(u.CPU))
@@ -202,8 +203,15 @@ func (s *Stats) fitLine() {
 		if u.Mem > 0 {
 			mem = append(mem, int32(u.Mem))
 		}
+		if u != (probe.Demand{}) {
+			allCPU = append(allCPU, int32(u.CPU))
+		}
 	}
-	s.typicalUse = probe.Demand{}
+	s.typicalUse, s.leastCPU = probe.Demand{}, 0
+	if len(allCPU) >= minUsed {
+		slices.Sort(allCPU)
+		s.leastCPU = probe.Millicores(allCPU[(len(allCPU)-1)/4])
+	}
 	if len(cpu) >= minUsed {
 		slices.Sort(cpu)
 		s.typicalUse.CPU = probe.Millicores(cpu[(len(cpu)-1)*3/4])
@@ -216,6 +224,9 @@ func (s *Stats) fitLine() {
 // Used returns the typical usage of tasks. CPU can be shared, so Used.CPU is exceeded by at most a quarter of the
 // samples. Memory cannot be shared, so Used.Mem is exceeded by no sample. 0: unknown.
 func (s *Stats) Used() probe.Demand { return s.typicalUse }
+
+// LeastCPU returns the use of CPU that three quarters of the samples reach or exceed; 0: unknown.
+func (s *Stats) LeastCPU() probe.Millicores { return s.leastCPU }
 
 // medianOf sorts xs and returns its median. xs must not be empty.
 func medianOf(xs []float32) float32 {

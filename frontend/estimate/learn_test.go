@@ -71,6 +71,19 @@ func TestUsed(t *testing.T) {
 	}
 }
 
+// LeastCPU is reached by three quarters of the tasks with a known usage. A process that used no CPU counts, if its
+// memory is known.
+func TestLeastCPU(t *testing.T) {
+	s := &Stats{}
+	for i, want := range []probe.Millicores{0, 0, 0, 0, 0, 0, 0, 100} {
+		s.Add(Finished{Run: time.Second, Worker: int32(i), Used: probe.Demand{CPU: probe.Millicores(100 * i), Mem: 10}})
+		s.Add(Finished{Run: time.Second, Worker: int32(i)}) // a Go function
+		if got := s.LeastCPU(); got != want {
+			t.Errorf("of %d tasks that used 0, 0.1 cores and so on, LeastCPU is %d", i+1, got)
+		}
+	}
+}
+
 func TestExpect(t *testing.T) {
 	const s = time.Second
 	took := func(runs ...time.Duration) (ms []Finished) {

@@ -1360,7 +1360,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a long run on a sound machine would be as long elsewhere", "planner.copyWork",
-		"!t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || a.w.Pace() == 0", "true",
+		"!t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || p.standsFor > 0 || a.w.Pace() == 0", "true",
 	},
 	{
 		"a long run on a slow machine would be shorter elsewhere", "planner.copyWork",
@@ -1470,5 +1470,29 @@ var frontend = packageMutants{"frontend", []mutant{
 	{
 		"the result of a claimed attempt was on its way, too", "ledger.roundTrip",
 		"return c.view.Trip()", "return 0",
+	},
+	{
+		"a process that stands still is late", "ledger.noteStanding",
+		"case standsFor >= standsFrom:", "case false:",
+	},
+	{
+		"a process stands still only after a while", "ledger.noteStanding",
+		"case standsFor >= standsFrom:", "default:",
+	},
+	{
+		"the reported progress counts before the CPU time", "ledger.noteStanding",
+		" || p.doneShare > 0 && p.standsFor == 0", "",
+	},
+	{
+		"CPU time tells nothing if the stage uses little", "ledger.noteStanding",
+		"usual < leastStageCPU || !known", "!known",
+	},
+	{
+		"a process may come to a stop after busy times", "ledger.noteStanding",
+		"a.lastBusy, *p = a.use, progress{}", "*p = progress{}",
+	},
+	{
+		"a copy of a process that stands still runs like other tasks", "planner.copyWork",
+		"p.standsFor > 0 || ", "",
 	},
 }}
