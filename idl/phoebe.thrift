@@ -1012,6 +1012,9 @@ struct TraceResponse {
   //  - 5: AttemptState
   //  - 6: when the attempt was sent, since the job's arrival; 0 if not known
   //  - 7: when the attempt started, as far as the frontend knows; 0 if not yet, or not known
+  //  - 8: of a process, the run time at the last sample of its use; 0 if there is none
+  //  - 9: CPU time at the sample, in nanoseconds, like 8
+  //  - 10: MiB in use at the sample
   10: optional binary under_way,    // at most max_attempts; absent: the frontend does not tell
   11: i32 attempts_under_way = 0,   // number of attempts that have not ended, also beyond under_way
 }

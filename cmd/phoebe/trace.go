@@ -165,10 +165,11 @@ func printUnderWay(w io.Writer, x *client.Trace, most int) error {
 	}
 	if len(x.UnderWay) > 0 {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "\nunder way:\nTASK\tSTAGE\tWORKER\tSTATE\tTRIES\tBOUND\tSENT\tSTARTED")
+		fmt.Fprintln(t, "\nunder way:\nTASK\tSTAGE\tWORKER\tSTATE\tTRIES\tBOUND\tSENT\tSTARTED\tCPU\tMEMORY")
 		for _, a := range x.UnderWay[:min(len(x.UnderWay), most)] {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", a.Task, dashIfEmpty(stageName(x, a.Stage)),
-				dashIfEmpty(a.Worker), a.State, a.Tries, a.Binding, momentText(a.Sent), momentText(a.Started))
+			cpu, memory := useText(&a)
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", a.Task, dashIfEmpty(stageName(x, a.Stage)),
+				dashIfEmpty(a.Worker), a.State, a.Tries, a.Binding, momentText(a.Sent), momentText(a.Started), cpu, memory)
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -184,6 +185,15 @@ func printUnderWay(w io.Writer, x *client.Trace, most int) error {
 		return err
 	}
 	return nil
+}
+
+// useText describes the CPU time and the memory of a running process, or returns dashes.
+func useText(a *client.UnderWay) (cpu, memory string) {
+	if a.SampledAt == 0 {
+		return "-", "-"
+	}
+	return fmt.Sprintf("%v of %v", a.CPU.Round(10*time.Millisecond), a.SampledAt.Round(100*time.Millisecond)),
+		fmt.Sprintf("%d MiB", a.MemoryMiB)
 }
 
 // tasksAtNoWorker counts the unfinished tasks without an attempt under way; 0: none, or not known.
@@ -246,6 +256,9 @@ type underWayJSON struct {
 	Binding       string `json:"binding"`
 	SentMicros    int64  `json:"sent_us,omitempty"`
 	StartedMicros int64  `json:"started_us,omitempty"`
+	SampledMicros int64  `json:"sampled_us,omitempty"` // run time of a process when its CPU time and memory were sampled
+	CPUMicros     int64  `json:"cpu_us,omitempty"`
+	MemoryMiB     int    `json:"memory_mib,omitempty"`
 }
 
 // writeTraceJSON writes the job, each ended task, and each attempt under way, as lines of JSON.
@@ -289,7 +302,7 @@ func writeTraceJSON(w io.Writer, x *client.Trace) error {
 	for _, a := range x.UnderWay {
 		if err := e.Encode(underWayJSON{
 			a.Task, stageName(x, a.Stage), a.Worker, a.State, a.Tries, a.Binding, a.Sent.Microseconds(),
-			a.Started.Microseconds(),
+			a.Started.Microseconds(), a.SampledAt.Microseconds(), a.CPU.Microseconds(), a.MemoryMiB,
 		}); err != nil {
 			return err
 		}

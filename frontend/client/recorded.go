@@ -144,6 +144,11 @@ type UnderWay struct {
 	State   string
 	Sent    time.Duration // zero: not known
 	Started time.Duration // about the start of the run; zero: has not started, or not known
+	// SampledAt is the run time of a process at the last sample of its CPU time and of its memory in use, with
+	// children. Zero: no sample. Go functions share the worker's process, and have no samples.
+	SampledAt time.Duration
+	CPU       time.Duration
+	MemoryMiB int
 }
 
 // Trace is a page of the history of a job's tasks.
@@ -303,6 +308,7 @@ func fromUnderWay(b []byte, workers []string) (list []UnderWay, err error) {
 			Task: int(x[0]), Stage: int(x[1]), Worker: worker, Tries: int(x[3]),
 			Binding: enumWords(v1.Binding(x[4]).String()), State: enumWords(v1.AttemptState(x[5]).String()),
 			Sent: time.Duration(x[6]), Started: time.Duration(x[7]),
+			SampledAt: time.Duration(x[8]), CPU: time.Duration(x[9]), MemoryMiB: int(x[10]),
 		})
 		return err
 	})

@@ -77,7 +77,7 @@ func (a *Attempt) appendPacked(b []byte, worker int) []byte {
 }
 
 // underWayFields is the count of packed numbers for an attempt under way: see attemptFields.
-const underWayFields = 8
+const underWayFields = 11
 
 // PackUnderWay packs attempts that have not ended, for the API. lead is the time from the job's arrival until the core
 // had the job. number returns the position of a worker's name plus 1.
@@ -95,6 +95,8 @@ func PackUnderWay(list []frontend.UnderWay, lead time.Duration, number func(name
 			}
 			b = appendDuration(b, d)
 		}
+		b = appendDuration(appendDuration(b, a.Use.Ran), a.Use.CPU)
+		b = binary.AppendUvarint(b, uint64(max(a.Use.Memory, 0)))
 	}
 	return b
 }

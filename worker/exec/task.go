@@ -119,6 +119,9 @@ func Files(ctx context.Context) []string { return taskContextOf(ctx).attempt.Fil
 // Progress reports the share of the work done so far, from 0 to 1. A function may call Progress as often as it
 // likes, with its own context. From the reports the scheduler predicts how much longer the task runs, when its room
 // becomes free, and whether a second attempt elsewhere would pay. A share below an earlier report is ignored.
+//
+// The worker also watches the CPU time of processes. A Go function shares the worker's process, and nobody can tell the
+// CPU time of the function. So only Progress shows that a Go function stands still.
 func Progress(ctx context.Context, done float64) { taskContextOf(ctx).progress.noteDone(done) }
 
 // progress is the last progress report of a task.
