@@ -646,3 +646,28 @@ func TestStrangersLearnNothing(t *testing.T) {
 		}
 	}
 }
+
+// Lessons count only from frontends with the secret of gossip. Neither a stranger nor a worker with the secret of workers
+// can forge lessons.
+func TestStrangersTeachNothing(t *testing.T) {
+	w := newWatcher(t)
+	heard := make(chan string, 10)
+	a := w.startNode(Config{Name: "a", Secrets: identity.NewSecrets("of gossip"),
+		OnLessons: func(lessons []byte) { heard <- string(lessons) }})
+	addr := netip.MustParseAddrPort(a.Addr())
+	to := &memberlist.Node{Name: a.runName, Addr: addr.Addr().AsSlice(), Port: addr.Port()}
+	for _, secret := range []string{"", "of workers", "of gossip"} {
+		b := w.startNode(Config{Name: "b", Secrets: identity.NewSecrets(secret)})
+		msg := append([]byte{9, 1, 'b'}, "by "+secret...) // lessons of frontend b
+		complaints := a.traffic.complaints.Load()
+		if err := b.list.SendBestEffort(to, msg); err != nil {
+			t.Fatal(err)
+		}
+		for secret != "of gossip" && a.traffic.complaints.Load() == complaints {
+			runtime.Gosched()
+		}
+	}
+	if got := <-heard; got != "by of gossip" {
+		t.Errorf("a stranger teaches %q", got)
+	}
+}
