@@ -449,6 +449,8 @@ type underWayJSON struct {
 	Task, Stage, Tries   int
 	Worker, Bound, State string
 	Sent, Started        int64
+	Sampled, CPU         int64 `json:",omitempty"` // of a process: run time at the sample, and CPU time
+	MemoryMiB            int   `json:",omitempty"`
 }
 
 // earlierJSON is an attempt that did not give its task an outcome. Moments are in microseconds since the job's
@@ -497,6 +499,7 @@ func (p *Page) answerTrace(ctx context.Context, r *http.Request) (any, error) {
 	for _, a := range t.UnderWay {
 		to.UnderWay = append(to.UnderWay, underWayJSON{
 			a.Task, a.Stage, a.Tries, a.Worker, a.Binding, a.State, a.Sent.Microseconds(), a.Started.Microseconds(),
+			a.SampledAt.Microseconds(), a.CPU.Microseconds(), a.MemoryMiB,
 		})
 	}
 	to.Workers, to.Words = workers.list, words.list

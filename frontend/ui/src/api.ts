@@ -79,7 +79,8 @@ export interface TracePage {
 // UnderWay is an attempt that has not ended. Moments are in microseconds since the job's arrival;
 // 0: not known, or not yet.
 export interface UnderWay { Task: number; Stage: number; Tries: number; Worker: string; Bound: string;
-  State: string; Sent: number; Started: number }
+  State: string; Sent: number; Started: number
+  Sampled?: number; CPU?: number; MemoryMiB?: number } // of a process: see client.UnderWay
 
 // Earlier is an attempt without the outcome of its task. Moments are in microseconds since the job's arrival;
 // 0: not known, or never.

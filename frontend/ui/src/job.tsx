@@ -378,7 +378,10 @@ function UnderWayTable(p: { tasks: Tasks }) {
               <th scope="col" title="how the task came to its worker">bound</th>
               <th scope="col" class="n">attempts</th>
               <th scope="col" class="n" title="after the job's arrival">sent</th>
-              <th scope="col" class="n" title="after the job's arrival">started</th></tr>
+              <th scope="col" class="n" title="after the job's arrival">started</th>
+              <th scope="col" class="n" title="of a process that has run for a second, with its children"
+              >CPU</th>
+              <th scope="col" class="n" title="in use by the process">memory</th></tr>
           </thead>
           <tbody>
             {t.underWay.slice(0, maxRows).map((a, i) => (
@@ -388,6 +391,9 @@ function UnderWayTable(p: { tasks: Tasks }) {
                 <td title={bindingMeaning[a.Bound]}>{a.Bound}</td><td class="n">{a.Tries}</td>
                 <td class="n">{a.Sent ? time(a.Sent * 1000) : '–'}</td>
                 <td class="n">{a.Started ? time(a.Started * 1000) : '–'}</td>
+                <td class="n">{a.Sampled
+                  ? `${time((a.CPU ?? 0) * 1000)} of ${time(a.Sampled * 1000)}` : '–'}</td>
+                <td class="n">{a.Sampled ? `${a.MemoryMiB ?? 0} MiB` : '–'}</td>
               </tr>
             ))}
           </tbody>
