@@ -91,6 +91,8 @@
 //	What if a client moves a job to a frontend?    claims.go, ledger.claimJob
 //	When does a late task get a copy?              tail.go, planner.lookAtTail; copy.go, ledger.whyNoCopy
 //	When does a queued long task move?             moves.go, planner.moveToRoom; outcomes.go, ledger.takeBackMoved
+//	When does a process stand still?               ledger.go, ledger.noteStanding
+//	Which run times do other frontends teach?      view/lessons.go, View.TakeLessons
 //	When does a stage start?                       outcomes.go, ledger.advanceStages; tasks.go, jobs.startStages
 //	Why is a job refused?                          admit.go, jobs.admitJob; admit.go, jobs.refuseBusy
 //	Who decides a tenant's share?                  budget.go, jobs.updateQuotas; budget.go, jobs.coverByTokens
