@@ -2,32 +2,108 @@ package bench
 
 import (
 	"cmp"
-	"embed"
 	"fmt"
-	"html/template"
 	"io"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 )
-
-//go:embed *.html.tmpl
-var templates embed.FS
-
-var reports = template.Must(template.New("").Funcs(template.FuncMap{
-	"detail": func(row []string) bool { return strings.HasPrefix(row[0], "  ") }, // a detail of the row above
-}).ParseFS(templates, "*.html.tmpl"))
 
 // WriteHTML writes the document as a page without references to the outside. Runs read back from JSON have no
 // curves, because curves exist only in the process that recorded the run.
 func WriteHTML(w io.Writer, doc *Document) error {
-	return reports.ExecuteTemplate(w, "report.html.tmpl", newReportPage(doc))
+	p, m := newReportPage(doc), &markup{}
+	m.begin("phoebe bench, "+doc.Meta.Date.Format("2006-01-02 15:04"), "phoebe bench")
+	m.addf("<p><code>%s</code></p>\n", doc.Meta.Command)
+	if doc.CutShort != "" {
+		m.addf("<p class=\"note\"><b>Cut short</b>: %s</p>\n", doc.CutShort)
+	}
+	for _, warning := range doc.Warnings() {
+		m.addf("<p class=\"warning\"><b>Warning</b>: %s</p>\n", warning)
+	}
+	m.addf("<dl>\n<dt>date</dt><dd>%s</dd>\n", doc.Meta.Date.Format("2006-01-02 15:04:05 MST"))
+	for _, f := range p.Facts {
+		m.addf("<dt>%s</dt><dd>%s</dd>\n", f.Name, f.Text)
+	}
+	m.WriteString("</dl>\n")
+	if len(p.Sections) > 0 {
+		m.WriteString(responsesNote)
+	}
+	for i := range p.Sections {
+		m.addSection(&p, &p.Sections[i])
+	}
+	for _, s := range p.Loads {
+		m.addf("<h2>Percentiles by load: %s</h2>\n", s.Title)
+		m.addLegend(p.Legend, lineMark)
+		m.addPlots(s.Plots)
+	}
+	if len(p.Compared) > 0 {
+		m.WriteString("<h2>Two fleets</h2>\n")
+		m.addParagraphs(p.ComparedNote)
+		m.addTable(p.Compared)
+	}
+	if len(p.Noop) > 0 {
+		m.WriteString("<h2>No-op jobs</h2>\n" + floorNote)
+		m.addParagraphs(p.NoopNote)
+		m.addTable(p.Noop)
+	}
+	m.end()
+	_, err := io.WriteString(w, m.String())
+	return err
 }
 
-// reportPage is the data of the template.
+// addSection adds the policies of a workload at a load.
+func (m *markup) addSection(p *reportPage, s *section) {
+	m.addf("<h2>%s</h2>\n<h3>Response, ms</h3>\n", s.Title)
+	m.addParagraphs(s.Note)
+	m.addTable(s.Responses)
+	for _, trouble := range s.Troubles {
+		m.addf("<p class=\"note\">%s</p>\n", trouble)
+	}
+	m.WriteString("<div class=\"plots\">\n")
+	if s.CDF != "" {
+		m.addFigure("Response by share of jobs", "up and to the left is better; every nine gets the same height",
+			p.Legend, lineMark, s.CDF)
+	}
+	if len(s.PhasePlots) > 0 {
+		m.WriteString("<div>\n")
+		note, legend := "means over all tasks, which add up; the run itself takes "+s.RunTimeMean+" µs", p.Phases
+		for _, plot := range s.PhasePlots {
+			m.addFigure(plot.Title, note, legend, areaMark, plot.SVG)
+			note, legend = "", nil // once
+		}
+		m.WriteString("</div>\n")
+	}
+	m.WriteString("</div>\n")
+	if len(s.OverTime) > 0 {
+		m.WriteString("<h3>Response over time</h3>\n" + overTimeNote)
+		m.addLegend(p.Legend, lineMark)
+		m.addPlots(s.OverTime)
+	}
+	if len(s.PhaseTable) > 0 {
+		m.WriteString("<h3>Phases of a task, µs: p50 / p99</h3>\n")
+		m.addTable(s.PhaseTable)
+	}
+}
+
+// Texts of the page.
+const (
+	responsesNote = `<p>Responses run from a job's intended send time to its last result. <b>Ideal</b> is the job's
+longest task, on an empty cluster. <b>Omniscient</b> is one central first-come queue that knows every slot and needs
+no time to act, given the very arrivals and measured durations of the run: what lies up to it is the queueing that
+the load makes, what lies beyond is the scheduler's doing. Ratios divide statistic by statistic.</p>
+`
+	overTimeNote = `<p>By when jobs were sent, 100 or more for each point where there are so many; run after run, as
+they were made. Where a line drifts from the dashed one of the same jobs, the scheduler, or the machine, became
+slower.</p>
+`
+	floorNote = `<p>The floor is a bare 128-byte TCP echo over loopback, relayed through one hop, taken in turns with
+the round trips; for a cluster of processes, client, relay and echo are processes, too.</p>
+`
+)
+
+// reportPage is what the page shows.
 type reportPage struct {
-	Doc          *Document
 	Facts        []fact
 	Legend       []legendItem
 	Phases       []legendItem
@@ -45,7 +121,7 @@ type legendItem struct{ Name, Class string }
 type section struct {
 	Title, Note string
 	Responses   grid
-	CDF         template.HTML
+	CDF         svg
 	OverTime    []namedPlot
 	PhasePlots  []namedPlot
 	PhaseTable  grid
@@ -61,11 +137,11 @@ type loadSection struct {
 
 type namedPlot struct {
 	Title string
-	SVG   template.HTML
+	SVG   svg
 }
 
 func newReportPage(doc *Document) reportPage {
-	p := reportPage{Doc: doc, Facts: doc.listFacts(), Compared: comparisonGrid(doc.Comparisons),
+	p := reportPage{Facts: doc.listFacts(), Compared: comparisonGrid(doc.Comparisons),
 		ComparedNote: comparisonNote}
 	groups := groupRuns(doc.Runs)
 	all := slices.Concat(groups...)
@@ -194,7 +270,7 @@ func overTimePlots(group []Summary, title string, classes map[string]string) []n
 }
 
 // phasePlot stacks the mean times of all phases except without: a bar for each run.
-func phasePlot(group []Summary, title string, without ...Phase) template.HTML {
+func phasePlot(group []Summary, title string, without ...Phase) svg {
 	var bars []bar
 	for _, s := range group {
 		b := bar{name: s.label}
@@ -247,7 +323,7 @@ func loadSections(all []Summary, classes map[string]string) []loadSection {
 	return sections
 }
 
-func loadPlot(title string, group []Summary, statOf func(Stats) float64, classes map[string]string) template.HTML {
+func loadPlot(title string, group []Summary, statOf func(Stats) float64, classes map[string]string) svg {
 	lines := map[string]*series{"": {name: "omniscient", class: "omni", marks: true}}
 	lo, hi := math.Inf(1), 0.0
 	add := func(policy string, load, v float64) {

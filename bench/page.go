@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"io"
 	"math"
 	"slices"
@@ -57,36 +56,31 @@ type Line struct {
 
 // WritePage writes p as an HTML file without references to the outside.
 func WritePage(w io.Writer, p *Page) error {
-	type chart struct {
-		Title, Note string
-		Legend      []legendItem
-		SVG         template.HTML
-	}
-	type part struct {
-		PageSection
-		Charts []chart
-	}
-	out := struct {
-		*Page
-		Sections []part
-	}{Page: p}
-	colours := map[string]string{}
+	m, colours := &markup{}, map[string]string{}
+	m.begin(p.Title, p.Title)
+	m.addParagraphs(p.Text...)
 	for _, s := range p.Sections {
-		part := part{PageSection: s}
+		m.addf("<h2>%s</h2>\n", s.Title)
+		m.addParagraphs(s.Text...)
+		if len(s.Table) > 0 {
+			m.addTable(s.Table)
+		}
+		m.WriteString("<div class=\"plots\">\n")
 		for i := range s.Charts {
 			c := &s.Charts[i]
-			svg, legend := c.drawPlot(s.Title, colours)
-			if len(legend) > 0 {
-				part.Charts = append(part.Charts, chart{c.Title, c.Note, legend, svg})
+			if drawing, legend := c.drawPlot(s.Title, colours); len(legend) > 0 {
+				m.addFigure(c.Title, c.Note, legend, lineMark, drawing)
 			}
 		}
-		out.Sections = append(out.Sections, part)
+		m.WriteString("</div>\n")
 	}
-	return reports.ExecuteTemplate(w, "page.html.tmpl", out)
+	m.end()
+	_, err := io.WriteString(w, m.String())
+	return err
 }
 
 // drawPlot returns the plot and a legend of its lines. If no point can be shown, there are no lines.
-func (c *Chart) drawPlot(section string, colours map[string]string) (template.HTML, []legendItem) {
+func (c *Chart) drawPlot(section string, colours map[string]string) (svg, []legendItem) {
 	var lines []series
 	var legend []legendItem
 	var x, y extent

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"html"
-	"html/template"
 	"math"
 	"strconv"
 	"strings"
@@ -105,7 +104,7 @@ const (
 )
 
 // linePlot draws the series over both axes.
-func linePlot(title string, x, y scale, lines []series) template.HTML {
+func linePlot(title string, x, y scale, lines []series) svg {
 	w, h := plotWidth-marginLeft-marginRight, plotHeight-marginTop-marginBottom
 	px := func(v float64) float64 { return marginLeft + w*x.positionOf(v) }
 	py := func(v float64) float64 { return marginTop + h*(1-y.positionOf(v)) }
@@ -143,7 +142,7 @@ func linePlot(title string, x, y scale, lines []series) template.HTML {
 		}
 	}
 	b.WriteString(`</svg>`)
-	return template.HTML(b.String())
+	return svg(b.String())
 }
 
 // bar is a row of stacked segments.
@@ -158,7 +157,7 @@ type segment struct {
 }
 
 // stackPlot draws horizontal bars, each with its sum behind it.
-func stackPlot(title, label string, bars []bar) template.HTML {
+func stackPlot(title, label string, bars []bar) svg {
 	const row, right, foot = 34.0, 70.0, 46.0
 	sum := 0.0
 	for _, bar := range bars {
@@ -198,5 +197,5 @@ func stackPlot(title, label string, bars []bar) template.HTML {
 		fmt.Fprintf(&b, `<text class="tick" x="%.1f" y="%.1f">%s</text>`, at+6, top+row/2-1, formatNumber(sums[i]))
 	}
 	b.WriteString(`</svg>`)
-	return template.HTML(b.String())
+	return svg(b.String())
 }
