@@ -29,6 +29,8 @@ import (
 var (
 	//go:embed packaging/haproxy.cfg
 	haproxyRecipe string
+	//go:embed packaging/haproxy.tls.cfg
+	haproxyTLSRecipe string
 	//go:embed packaging/nginx.conf
 	nginxRecipe string
 )
@@ -182,7 +184,7 @@ func (c *devCmd) fleetKeys(dir string) (map[string]string, error) {
 		}
 		both = append(both, b...)
 	}
-	if err := os.WriteFile(filepath.Join(dirs[2], "tls.pem"), both, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dirs[2], "balancer.pem"), both, 0o600); err != nil {
 		return nil, err
 	}
 	if c.SecretFile == "" {
@@ -263,19 +265,18 @@ var serverLine = regexp.MustCompile(`(?m)^( *server )(?:frontend-\d )?10\.0\.0\.
 // there, so the balancer needs an extra address.
 const balancerHost = "127.0.0.2"
 
-// haproxyFor returns the recipe for HAProxy with these frontends. If keys is a folder, checks of frontends use TLS.
+// haproxyFor returns the recipe for HAProxy with these frontends. If keys is a folder, frontends use TLS.
 // If introduces is set, HAProxy names the clients by the PROXY protocol.
 func haproxyFor(entry string, apis, admins []string, keys string, introduces bool) string {
-	check := "check"
+	recipe, check := haproxyRecipe, "check"
 	if keys != "" {
-		check += fmt.Sprintf(" check-ssl verify required ca-file %s crt %s", filepath.Join(keys, identity.CAFile),
-			filepath.Join(keys, "tls.pem"))
+		recipe = haproxyTLSRecipe
 	}
 	if introduces {
 		check = "source " + balancerHost + " send-proxy-v2 " + check
 	}
 	text := strings.NewReplacer("bind :7410", "bind "+entry, "check port 7413", check, "maxconn 20000",
-		"maxconn 1000").Replace(haproxyRecipe)
+		"maxconn 1000", "/etc/haproxy/phoebe", keys).Replace(recipe)
 	var servers strings.Builder
 	for i := range apis {
 		_, port, _ := net.SplitHostPort(admins[i])

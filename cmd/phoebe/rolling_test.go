@@ -56,13 +56,26 @@ func TestFleet(t *testing.T) {
 	runPhoebe(t, "dev", "--fleet", "--order", "fifo").wantExit(t, 2, "PHOEBE_WORKER_ORDER")
 }
 
-// A rehearsal with mutual TLS, behind a balancer if one is installed. The balancer asks the admin ports by TLS, sends
-// the clients' addresses, and prints nothing. The page needs no certificate.
+// A rehearsal with mutual TLS, behind each installed balancer with the recipe of the packages. HAProxy asks the admin ports
+// by TLS, and sends the clients' addresses. The balancers print nothing. The page needs no certificate.
 func TestFleetByTLS(t *testing.T) {
 	t.Parallel()
+	for _, balancer := range []string{"haproxy", "nginx", "none"} {
+		t.Run(balancer, func(t *testing.T) {
+			t.Parallel()
+			_, err := os.Stat("/usr/sbin/" + balancer)
+			if _, inPath := exec.LookPath(balancer); balancer != "none" && err != nil && inPath != nil {
+				t.Skipf("%s is not installed: make balancers installs it", balancer)
+			}
+			tryFleetByTLS(t, balancer)
+		})
+	}
+}
+
+func tryFleetByTLS(t *testing.T, balancer string) {
 	log := filepath.Join(t.TempDir(), "audit")
-	args := []string{"dev", "--fleet", "--tls", "--frontends", "2", "--workers", "2", "--slots", "2",
-		"--frontend-port", "0"}
+	args := []string{"dev", "--fleet", "--tls", "--frontends", "2", "--workers", "1", "--slots", "2",
+		"--frontend-port", "0", "--balancer", balancer}
 	cmd := phoebeCommand(context.Background(), args...)
 	cmd.Env = append(cmd.Env, "PHOEBE_FRONTEND_AUDIT_LOG="+log)
 	p := startCommand(t, cmd, args)
@@ -82,7 +95,7 @@ func TestFleetByTLS(t *testing.T) {
 	if html, err := io.ReadAll(res.Body); res.StatusCode != http.StatusOK || !strings.Contains(string(html), "<html") {
 		t.Errorf("the page: %s %v %.100s", res.Status, err, html)
 	}
-	if all := p.errs.String(); strings.Contains(all, "[WARNING]") || strings.Contains(all, "[ALERT]") {
+	if all := p.errs.String(); strings.Contains(strings.ToLower(all), "[alert]") || strings.Contains(all, "[WARNING]") {
 		t.Errorf("the balancer is loud: %s", all)
 	}
 	p.sendSignal(syscall.SIGTERM)
@@ -95,7 +108,7 @@ func TestFleetByTLS(t *testing.T) {
 	}
 }
 
-// If the balancer does not start, its reason is printed.
+// If a balancer does not start, the reason is printed.
 func TestFleetBalancerFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
