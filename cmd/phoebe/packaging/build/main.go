@@ -1,5 +1,5 @@
-// Command build writes phoebe's Debian package and OCI archive, and lists the components with notices, from a
-// checkout and the files of `make package` in out/package. The same inputs give the same bytes.
+// Command build writes phoebe's packages for Debian and rpm and OCI archives, and lists the components with notices,
+// from a checkout and the files of `make package` in out/package. The same inputs give the same bytes.
 package main
 
 import (
@@ -26,46 +26,74 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/deb"
+	"github.com/goreleaser/nfpm/v2/rpm"
 )
 
 const sources = "cmd/phoebe/packaging"
 
+// out is the folder of all packages. Folders in it have the names of architectures.
+const out = "out/package"
+
+// maxBinary bounds the size of the stripped binary. What is in it: go tool nm -size -sort size.
+const maxBinary = 30 << 20
+
 func main() {
 	root := flag.String("root", ".", "the `folder` of the checkout")
 	version := flag.String("version", "", "the package's version, such as 0.1.0")
+	archs := flag.String("archs", runtime.GOARCH, "the `architectures`, divided by spaces")
 	epoch := flag.Int64("epoch", 0, "the time of all files, in seconds since 1970")
 	flag.Parse()
-	if err := buildPackages(*root, *version, time.Unix(*epoch, 0).UTC()); err != nil {
+	if err := buildPackages(*root, *version, strings.Fields(*archs), time.Unix(*epoch, 0).UTC()); err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		os.Exit(1)
 	}
 }
 
-func buildPackages(root, version string, at time.Time) error {
+func buildPackages(root, version string, archs []string, at time.Time) error {
 	if version == "" {
 		return errors.New("-version is missing")
 	}
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
-	const out = "out/package"
-	if err := writeThirdParties(out, version, at); err != nil {
-		return fmt.Errorf("components of others: %w", err)
-	}
-	if err := writeDeb(filepath.Join(out, "phoebe_"+version+"_"+runtime.GOARCH+".deb"), version, at); err != nil {
-		return fmt.Errorf("deb: %w", err)
-	}
-	if err := writeImage(filepath.Join(out, "phoebe_"+version+"_"+runtime.GOARCH+".oci.tar"), version, at); err != nil {
-		return fmt.Errorf("image: %w", err)
+	for _, arch := range archs {
+		if err := checkBinarySize(filepath.Join(out, arch, "phoebe")); err != nil {
+			return err
+		}
+		if err := writeThirdParties(arch, version, at); err != nil {
+			return fmt.Errorf("components of others: %w", err)
+		}
+		if err := writePackages(version, arch, at); err != nil {
+			return err
+		}
+		if err := writeImage(packageName(version, arch, ".oci.tar"), version, arch, at); err != nil {
+			return fmt.Errorf("image: %w", err)
+		}
 	}
 	return nil
 }
 
-// writeThirdParties writes the third-party notices and the list of components into a folder. Both files cover the
-// whole content of bin/phoebe.
-func writeThirdParties(dir, version string, at time.Time) error {
-	const binary = "bin/phoebe"
-	list, err := thirdParties(".")
+// packageName returns the name of a file in out.
+func packageName(version, arch, suffix string) string {
+	return filepath.Join(out, "phoebe_"+version+"_"+arch+suffix)
+}
+
+// checkBinarySize fails if a binary is larger than maxBinary.
+func checkBinarySize(name string) error {
+	info, err := os.Stat(name)
+	if err == nil && info.Size() > maxBinary {
+		err = fmt.Errorf("%s has %.1f MiB, more than %d MiB: find out what is new in it", name,
+			float64(info.Size())/(1<<20), maxBinary>>20)
+	}
+	return err
+}
+
+// writeThirdParties writes the third-party notices and the list of components of an architecture. Both cover the
+// whole content of the binary.
+func writeThirdParties(arch, version string, at time.Time) error {
+	dir := filepath.Join(out, arch)
+	binary := filepath.Join(dir, "phoebe")
+	list, err := thirdParties(".", arch)
 	if err != nil {
 		return err
 	}
@@ -89,42 +117,63 @@ func writeThirdParties(dir, version string, at time.Time) error {
 	}
 	_, err = z.Write(text.Bytes())
 	err = errors.Join(err, z.Close())
-	for name, content := range map[string]*bytes.Buffer{"third-party-notices": &text, "phoebe.cdx.json": &components,
-		"third-party-notices.gz": &zipped} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), content.Bytes(), 0o644))
+	for name, content := range map[string]*bytes.Buffer{filepath.Join(dir, "third-party-notices"): &text,
+		packageName(version, arch, ".cdx.json"): &components, filepath.Join(dir, "third-party-notices.gz"): &zipped} {
+		err = errors.Join(err, os.WriteFile(name, content.Bytes(), 0o644))
 	}
 	return err
 }
 
-func writeDeb(name, version string, at time.Time) error {
-	values := map[string]string{"VERSION": version, "ARCH": runtime.GOARCH}
+// writePackages writes the packages of an architecture for Debian and rpm.
+func writePackages(version, arch string, at time.Time) error {
+	for _, kind := range []struct {
+		name     string
+		packager nfpm.Packager
+	}{{"deb", deb.Default}, {"rpm", rpm.DefaultRPM}} {
+		if err := writePackage(kind.name, kind.packager, version, arch, at); err != nil {
+			return fmt.Errorf("%s: %w", kind.name, err)
+		}
+	}
+	return nil
+}
+
+func writePackage(kind string, packager nfpm.Packager, version, arch string, at time.Time) error {
+	values := map[string]string{"VERSION": version, "ARCH": arch}
 	config, err := nfpm.ParseFileWithEnvMapping(filepath.Join(sources, "nfpm.yaml"),
 		func(k string) string { return values[k] })
 	if err != nil {
 		return err
 	}
-	info, err := config.Get("deb")
+	info, err := config.Get(kind)
 	if err != nil {
 		return err
 	}
 	info.MTime = at
 	info = nfpm.WithDefaults(info)
-	if err := nfpm.PrepareForPackager(info, "deb"); err != nil {
+	if err := nfpm.PrepareForPackager(info, kind); err != nil {
 		return err
 	}
 	for _, c := range info.Contents {
 		c.FileInfo.MTime = at
 	}
-	var b bytes.Buffer
-	if err := deb.Default.Package(info, &b); err != nil {
+	dir, err := os.MkdirTemp("", "phoebe-texts-")
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, b.Bytes(), 0o644)
+	defer os.RemoveAll(dir)
+	if err := relinkTexts(info.Contents, dir); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := packager.Package(info, &b); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, packager.ConventionalFileName(info)), b.Bytes(), 0o644)
 }
 
 // writeImage builds an image from the Dockerfile without a container engine. Only instructions of this Dockerfile
 // are known.
-func writeImage(name, version string, at time.Time) error {
+func writeImage(name, version, arch string, at time.Time) error {
 	text, err := os.ReadFile(filepath.Join(sources, "Dockerfile"))
 	if err != nil {
 		return err
@@ -132,7 +181,7 @@ func writeImage(name, version string, at time.Time) error {
 	var content bytes.Buffer
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	config := &v1.ConfigFile{
-		Architecture: runtime.GOARCH, OS: "linux", Created: v1.Time{Time: at},
+		Architecture: arch, OS: "linux", Created: v1.Time{Time: at},
 		Config: v1.Config{ExposedPorts: map[string]struct{}{},
 			Labels: map[string]string{"org.opencontainers.image.version": version}},
 	}
@@ -142,7 +191,11 @@ func writeImage(name, version string, at time.Time) error {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
+		for i, word := range words { // as a container engine does: ARG declares only TARGETARCH
+			words[i] = strings.ReplaceAll(word, "${TARGETARCH}", arch)
+		}
 		switch args := words[1:]; words[0] {
+		case "ARG":
 		case "FROM":
 			if args[0] != "scratch" {
 				err = fmt.Errorf("FROM %s: only scratch is known here", args[0])

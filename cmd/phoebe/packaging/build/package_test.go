@@ -6,16 +6,19 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,13 +97,68 @@ func writeFile(t *testing.T, name, text string) string {
 	return name
 }
 
+// host is the architecture of this machine.
+const host = runtime.GOARCH
+
+// extractDebian extracts the Debian package of this machine, and returns the folder.
+func extractDebian(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	runTool(t, findTool(t, "dpkg-deb", "dpkg"), "--extract", onlyMatch(t, root+"/out/package/*_"+host+".deb"), dir)
+	return dir
+}
+
+// listFiles returns the names of all files below dir.
+func listFiles(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	if err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names[path] = true
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// checkLinks fails the test if OPERATIONS.md in a package links to a file that the package lacks, or if a relative
+// link of another text leads nowhere.
+func checkLinks(t *testing.T, dir string) {
+	t.Helper()
+	texts, _ := filepath.Glob(dir + "/usr/share/doc/phoebe/*.md")
+	if len(texts) != 3 {
+		t.Fatalf("%q", texts)
+	}
+	relative := 0
+	for _, text := range texts {
+		for _, m := range textLink.FindAllStringSubmatch(readFile(t, text), -1) {
+			name, _, _ := strings.Cut(m[2], "#")
+			if strings.HasPrefix(name, sourcesOnWeb) && filepath.Base(text) == "OPERATIONS.md" {
+				t.Errorf("%s links to %s: add the file to nfpm.yaml", text, name)
+			}
+			if name == "" || strings.Contains(name, ":") {
+				continue
+			}
+			relative++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(text), name)); err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	}
+	if relative < 12 {
+		t.Errorf("only %d links", relative)
+	}
+}
+
 func TestDebian(t *testing.T) {
 	if out := runTool(t, findTool(t, "lintian", "lintian"), "--fail-on", "error,warning",
-		onlyMatch(t, root+"/out/package/*.deb")); strings.Contains(out, "phoebe:") {
+		onlyMatch(t, root+"/out/package/*_"+host+".deb")); strings.Contains(out, "phoebe:") {
 		t.Errorf("%s", out)
 	}
-	dir := t.TempDir()
-	runTool(t, findTool(t, "dpkg-deb", "dpkg"), "--extract", onlyMatch(t, root+"/out/package/*.deb"), dir)
+	dir := extractDebian(t)
+	checkLinks(t, dir)
 	if out := runTool(t, dir+"/usr/bin/phoebe", "version"); !strings.HasPrefix(out, "phoebe ") {
 		t.Errorf("%q", out)
 	}
@@ -305,7 +363,7 @@ func TestSystemCallFilters(t *testing.T) {
 }
 
 func TestImage(t *testing.T) {
-	file, err := os.Open(onlyMatch(t, root+"/out/package/*.oci.tar"))
+	file, err := os.Open(onlyMatch(t, root+"/out/package/*_"+host+".oci.tar"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,9 +450,7 @@ func TestReproducible(t *testing.T) {
 	if err := os.MkdirAll(dir+"/out", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	first := readFile(t, onlyMatch(t, root+"/out/package/*.deb")) + readFile(t,
-		onlyMatch(t, root+"/out/package/*.oci.tar"))
-	version, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(onlyMatch(t, root+"/out/package/*.deb")),
+	version, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(onlyMatch(t, root+"/out/package/*_"+host+".deb")),
 		"phoebe_"), "_")
 	epoch := strings.TrimSpace(runTool(t, "git", "log", "-1", "--format=%ct"))
 	cmd := exec.Command("make", "-C", dir, "package", "PACKAGE_VERSION="+version)
@@ -402,15 +458,66 @@ func TestReproducible(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if second := readFile(t, onlyMatch(t, dir+"/out/package/*.deb")) + readFile(t,
-		onlyMatch(t, dir+"/out/package/*.oci.tar")); second != first {
-		t.Error("the second build differs from the first")
+	for _, pattern := range []string{"*_" + host + ".deb", "*.rpm", "*_" + host + ".oci.tar", "*_" + host + ".cdx.json"} {
+		name := filepath.Base(onlyMatch(t, dir+"/out/package/"+pattern))
+		if readFile(t, dir+"/out/package/"+name) != readFile(t, root+"/out/package/"+name) {
+			t.Errorf("%s: the second build differs from the first", name)
+		}
+	}
+}
+
+// make dist writes packages, a static binary below the bound of sizes for each architecture, and checksums of all.
+func TestDist(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		binary := onlyMatch(t, root+"/out/dist/phoebe_*_linux_"+arch)
+		if err := checkBinarySize(binary); err != nil {
+			t.Error(err)
+		}
+		file, err := elf.Open(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]
+		libraries, err := file.ImportedLibraries()
+		if file.Machine != want || len(libraries) > 0 || file.Section(".symtab") != nil || err != nil {
+			t.Errorf("%s is for %v, with libraries %q, %v, or not stripped", binary, file.Machine, libraries, err)
+		}
+		for _, kind := range []string{".deb", ".oci.tar", ".cdx.json"} {
+			onlyMatch(t, root+"/out/dist/phoebe_*_"+arch+kind)
+		}
+	}
+	for _, arch := range []string{"x86_64", "aarch64"} {
+		onlyMatch(t, root+"/out/dist/phoebe-*."+arch+".rpm")
+	}
+	sums := runTool(t, "sh", "-c", "cd "+root+"/out/dist && sha256sum --check --strict SHA256SUMS")
+	if n := strings.Count(sums, ": OK\n"); n != 10 {
+		t.Errorf("%d files: %s", n, sums)
+	}
+	// A binary that is too large is noticed.
+	large := t.TempDir() + "/phoebe"
+	if err := errors.Join(os.WriteFile(large, nil, 0o600), os.Truncate(large, maxBinary+1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkBinarySize(large); err == nil || !strings.Contains(err.Error(), "MiB") {
+		t.Errorf("%v", err)
 	}
 }
 
 // Each balancer accepts its recipe.
 func TestRecipes(t *testing.T) {
-	runTool(t, findTool(t, "haproxy", "haproxy"), "-c", "-f", packaging+"/haproxy.cfg")
+	haproxy, plain := findTool(t, "haproxy", "haproxy"), readFile(t, packaging+"/haproxy.cfg")
+	runTool(t, haproxy, "-c", "-f", packaging+"/haproxy.cfg")
+	byTLS := readFile(t, packaging+"/haproxy.tls.cfg")
+	keys := makeKeys(t)
+	runTool(t, haproxy, "-c", "-f", writeFile(t, keys+"/haproxy.cfg", strings.NewReplacer("/etc/haproxy/phoebe/ca.crt",
+		keys+"/operator/ca.crt", "/etc/haproxy/phoebe", keys).Replace(byTLS)))
+	// Apart from the keys of the checks, both recipes for HAProxy are the same.
+	_, plain, _ = strings.Cut(plain, "\nglobal\n")
+	_, byTLS, _ = strings.Cut(byTLS, "\nglobal\n")
+	if byTLS = regexp.MustCompile(`check-ssl .*balancer\.pem `).ReplaceAllString(byTLS, ""); byTLS != plain {
+		t.Errorf("haproxy.tls.cfg without TLS is not haproxy.cfg:\n%s", byTLS)
+	}
 	runTool(t, findTool(t, "nginx", "nginx-light libnginx-mod-stream"), "-t", "-c",
 		absolutePath(t, packaging+"/nginx.conf"))
 }

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
@@ -22,13 +25,16 @@ func shippedModules(binary string) ([]string, error) {
 	}
 	list := []string{"std " + info.GoVersion}
 	for _, m := range info.Deps {
-		if m.Replace != nil {
+		if m.Replace != nil && !isPatched(m.Replace.Path) {
 			m = m.Replace
 		}
 		list = append(list, m.Path+" "+m.Version)
 	}
 	return list, nil
 }
+
+// isPatched reports whether a module is a patched copy, as make package makes from packaging/patches.
+func isPatched(path string) bool { return strings.HasPrefix(path, "./out/modules/") }
 
 // writeSBOM writes the components of a binary in the format of CycloneDX.
 func writeSBOM(w io.Writer, binary, version string, at time.Time, list []*component) error {
@@ -48,8 +54,13 @@ func writeSBOM(w io.Writer, binary, version string, at time.Time, list []*compon
 	bom.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, content).URN() // the same for the same binary
 	bom.Metadata.Timestamp = at.Format(time.RFC3339)
 	bom.Metadata.Component.Licenses = licenceChoices("Apache-2.0")
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return err
+	}
 	for i := range *bom.Components {
 		c := &(*bom.Components)[i]
+		namePatched(c, info.Deps)
 		found := slices.IndexFunc(list, func(l *component) bool { return l.name == c.Name && !l.isPackage })
 		if found < 0 {
 			return fmt.Errorf("%s of %s is not among the packages that go list names", c.Name, binary)
@@ -72,6 +83,20 @@ func writeSBOM(w io.Writer, binary, version string, at time.Time, list []*compon
 		*bom.Dependencies = append(*bom.Dependencies, cdx.Dependency{Ref: purl})
 	}
 	return cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6)
+}
+
+// namePatched gives a component that is a patched copy the name and version of the module, and tells of the patch.
+func namePatched(c *cdx.Component, modules []*debug.Module) {
+	i := slices.IndexFunc(modules, func(m *debug.Module) bool {
+		return m.Replace != nil && m.Replace.Path == c.Name && isPatched(c.Name)
+	})
+	if i < 0 {
+		return
+	}
+	patch := sourcesOnWeb + sources + "/patches/" + path.Base(c.Name) + ".patch"
+	c.Name, c.Version = modules[i].Path, modules[i].Version
+	c.PackageURL = "pkg:golang/" + c.Name + "@" + c.Version + "?type=module"
+	c.Pedigree = &cdx.Pedigree{Patches: &[]cdx.Patch{{Type: cdx.PatchTypeUnofficial, Diff: &cdx.Diff{URL: patch}}}}
 }
 
 func licenceChoices(ids ...string) *cdx.Licenses {

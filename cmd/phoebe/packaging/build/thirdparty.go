@@ -73,11 +73,12 @@ func checkLicensed(list []*component) error {
 	return errors.Join(errs...)
 }
 
-// linkedModules returns the modules of the packages in cmd/phoebe, with the standard library.
-func linkedModules(root string) ([]*component, error) {
+// linkedModules returns the modules of the packages in cmd/phoebe on an architecture, with the standard library.
+func linkedModules(root, arch string) ([]*component, error) {
 	run := func(args ...string) (string, error) {
 		cmd := exec.Command("go", args...)
-		cmd.Dir, cmd.Stderr, cmd.Env = root, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Dir, cmd.Stderr = root, os.Stderr
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		out, err := cmd.Output()
 		if err != nil {
 			err = fmt.Errorf("go %q: %w", args, err)
@@ -92,7 +93,7 @@ func linkedModules(root string) ([]*component, error) {
 	if err := list[0].addTexts(strings.Fields(std)[0]); err != nil {
 		return nil, err
 	}
-	packages, err := run("list", "-deps", "-f",
+	packages, err := run("list", "-modfile=out/modules/go.mod", "-deps", "-f",
 		`{{with .Module}}{{if not .Main}}{{.Path}}{{"\t"}}{{.Version}}{{"\t"}}{{.Dir}}{{"\t"}}{{$.Dir}}{{end}}{{end}}`,
 		"./cmd/phoebe")
 	if err != nil {
@@ -163,9 +164,9 @@ func bundledPackages(metafile, modules string) ([]*component, error) {
 	return list, nil
 }
 
-// thirdParties returns all components of other authors in phoebe, in the order of names.
-func thirdParties(root string) ([]*component, error) {
-	list, err := linkedModules(root)
+// thirdParties returns all components of other authors in phoebe on an architecture, in the order of names.
+func thirdParties(root, arch string) ([]*component, error) {
+	list, err := linkedModules(root, arch)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +183,8 @@ func thirdParties(root string) ([]*component, error) {
 	return list, checkLicensed(list)
 }
 
-const noticesHead = "phoebe contains the software of others below, unchanged: Go modules, and packages of npm.\n" +
+const noticesHead = "phoebe contains the software of others below: Go modules, and packages of npm. Some modules are\n" +
+	"patched, by the patches in cmd/phoebe/packaging/patches of the sources; all else is unchanged.\n" +
 	"\"go mod download NAME@VERSION\" gets the sources of a module, \"npm pack NAME@VERSION\" of a package.\n"
 
 // writeNotices writes the list of components, and the texts of licences and notices. If several components

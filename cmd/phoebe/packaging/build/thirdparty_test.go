@@ -31,6 +31,16 @@ func checkNotices(t *testing.T, binary, notices string) {
 	}
 }
 
+// patches returns the patches of modules.
+func patches(t *testing.T) []string {
+	t.Helper()
+	list, err := filepath.Glob(packaging + "/patches/*.patch")
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%q %v", list, err)
+	}
+	return list
+}
+
 // runtimePackages returns names and versions of the npm packages that the page needs in a browser, by npm's lock.
 func runtimePackages(t *testing.T) (list []string) {
 	t.Helper()
@@ -106,7 +116,7 @@ func TestSBOM(t *testing.T) {
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+path)
 		return cmd.CombinedOutput()
 	}
-	file := root + "/out/package/phoebe.cdx.json"
+	file := onlyMatch(t, root+"/out/package/*_"+host+".cdx.json")
 	if out, err := check(file); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -130,6 +140,9 @@ func TestSBOM(t *testing.T) {
 		if len(c.Licenses) == 0 || !strings.HasPrefix(c.Purl, "pkg:") {
 			t.Errorf("%+v lacks a licence or URL", c)
 		}
+	}
+	if n := strings.Count(text, `"pedigree"`); n != len(patches(t)) {
+		t.Errorf("%d of %d patched modules tell of the patch", n, len(patches(t)))
 	}
 	shipped, err := shippedModules(root + "/bin/phoebe")
 	if err != nil {
