@@ -529,6 +529,8 @@ func TestRefused(t *testing.T) {
 		{"SELECT first(DISTINCT l_shipmode) FROM lineitem", "write first(… ORDER BY …)"},
 		{"SELECT count(*) FROM customer WHERE c_custkey IN (SELECT rank() OVER (ORDER BY o_orderkey) FROM orders " +
 			"WHERE o_custkey = c_custkey)", "a window function"},
+		{"SELECT count(*) FROM lineitem WHERE 0 = (SELECT regr_count(o_totalprice, o_shippriority) FROM orders " +
+			"WHERE o_custkey = l_suppkey)", "computes with a count"},
 	} {
 		_, err := r.Query(t.Context(), c.q, Options{})
 		if err == nil || !strings.Contains(err.Error(), c.says) {

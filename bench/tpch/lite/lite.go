@@ -62,13 +62,12 @@ func Open(ctx context.Context, m *data.Manifest) (*Oracle, error) {
 	if o.duck, err = sql.Open("duckdb", ""); err == nil {
 		o.duck.SetMaxOpenConns(1)
 		if _, err = o.duck.ExecContext(ctx, "SET threads = 1; "+m.Views()); err == nil {
-			o.lite, err = sql.Open("sqlite", "file:"+filepath.ToSlash(filepath.Join(dir, "tables.db")))
+			o.lite, err = sql.Open("sqlite", "file:"+filepath.ToSlash(filepath.Join(dir, "tables.db"))+
+				"?_pragma=journal_mode(off)&_pragma=synchronous(off)&_pragma=case_sensitive_like(on)&_pragma=temp_store(memory)")
 		}
 	}
 	if err == nil {
 		o.lite.SetMaxOpenConns(1)
-		_, err = o.lite.ExecContext(ctx, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; "+
-			"PRAGMA case_sensitive_like = ON; PRAGMA temp_store = MEMORY")
 	}
 	for i := 0; err == nil && i < len(m.Tables); i++ {
 		err = o.loadTable(ctx, m.Tables[i])

@@ -15,6 +15,7 @@ func TestRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.Close()
+	o.lite.SetMaxIdleConns(0) // each query has a new connection, as after a query that took too long
 	const three = "(SELECT 1 AS x, 2.5 AS y UNION ALL SELECT NULL, 1.1 UNION ALL SELECT 3, 4.0) AS t"
 	for _, c := range []struct{ query, want string }{
 		{"SELECT 0.1 + 0.2 = 0.3, 0.06 - 0.01, 7 / 2, 7 // 2, 'a' || 'b'", "[[true 0.050000000000000003 3.5 3 ab]]"},
@@ -29,7 +30,8 @@ func TestRows(t *testing.T) {
 		{"SELECT stddev(x), corr(x, y) FROM " + three + " WHERE x = 1", "[[NULL NULL]]"},
 		{"SELECT x, rank() OVER (ORDER BY x), sum(y) OVER (ORDER BY y ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM " +
 			three + " ORDER BY 2", "[[1 1 3.6000000000000001] [3 2 6.5] [NULL 3 1.1000000000000001]]"},
-		{"SELECT count(*) FROM " + three + " FULL JOIN (SELECT 3 AS z) AS u ON x = z WHERE z IS NULL OR EXISTS (SELECT 1 WHERE z > 2)",
+		{"SELECT count(*) FROM " + three + " FULL JOIN (SELECT 3 AS z) AS u ON x = z " +
+			"WHERE z IS NULL OR EXISTS (SELECT 1 WHERE z > 2)",
 			"[[3]]"},
 		{"WITH w(k) AS (SELECT 1 EXCEPT SELECT 2) SELECT k, string_agg(s, '-' ORDER BY s DESC) FROM w, " +
 			"(SELECT 'a' AS s UNION SELECT 'b') AS u GROUP BY k", "[[1 b-a]]"},

@@ -266,8 +266,8 @@ func (b *block) decorrelate(n node, q *query, kind string, outer map[string]bool
 	out := withField(n, "query", r)
 	counts := false
 	visitNodes(value, func(n node) bool {
-		counts = counts || strings.HasPrefix(strings.ToLower(strAt(n, "function_name")), "count") ||
-			strAt(n, "function_name") == "coalesce"
+		f := strings.ToLower(strAt(n, "function_name"))
+		counts = counts || strings.Contains(f, "count") || f == "entropy" || f == "coalesce"
 		return true
 	})
 	if counts { // over no rows, a count is not NULL
