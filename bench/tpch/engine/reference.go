@@ -95,8 +95,8 @@ func CompareSQLite(ctx context.Context, o *lite.Oracle, query string, got [][]st
 	for i := range got {
 		got[i] = slices.Clone(got[i])
 		for j, v := range got[i] {
-			if v == "NaN" { // SQLite has none
-				got[i][j] = null
+			if v == "NaN" {
+				got[i][j] = strconv.FormatFloat(lite.NotANumber, 'g', 17, 64)
 			}
 		}
 	}

@@ -21,8 +21,12 @@ var statistics = map[string]struct {
 	"stddev_samp": {1, func(l []pair) driver.Value { return takeRoot(divideByRest(sumDeviations(l, 0, 0), l)) }},
 	"covar_pop":   {2, func(l []pair) driver.Value { return sumDeviations(l, 0, 1) / float64(len(l)) }},
 	"covar_samp":  {2, func(l []pair) driver.Value { return divideByRest(sumDeviations(l, 0, 1), l) }},
-	"corr": {2, func(l []pair) driver.Value { // of equal values: not a number, and SQLite says NULL
-		return sumDeviations(l, 0, 1) / math.Sqrt(sumDeviations(l, 0, 0)) / math.Sqrt(sumDeviations(l, 1, 1))
+	"corr": {2, func(l []pair) driver.Value {
+		r := sumDeviations(l, 0, 1) / math.Sqrt(sumDeviations(l, 0, 0)) / math.Sqrt(sumDeviations(l, 1, 1))
+		if math.IsNaN(r) { // of equal values
+			return NotANumber
+		}
+		return r
 	}},
 	"median": {1, func(l []pair) driver.Value {
 		slices.SortFunc(l, func(a, b pair) int { return int(math.Copysign(1, a[0]-b[0])) })
@@ -38,6 +42,9 @@ func init() {
 			}})
 	}
 }
+
+// NotANumber stands for NaN, which SQLite lacks: NaN of DuckDB is greater than all numbers, too.
+var NotANumber = math.Inf(1)
 
 type pair [2]float64
 
