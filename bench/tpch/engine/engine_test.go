@@ -289,6 +289,14 @@ func TestCompare(t *testing.T) {
 	if d := Compare(got, want, cols, nil); d != "" {
 		t.Error(d)
 	}
+	// The doubles are equal but for the last digit, so the column behind the doubles may decide in either way.
+	tie := [][]string{{"2", "1.0000000000000002"}, {"1", "1"}}
+	if d := Compare(tie, [][]string{{"1", "1"}, {"2", "1"}}, cols, []int{1, 0}); d != "" {
+		t.Error(d)
+	}
+	if d := Compare(tie, [][]string{{"1", "1"}, {"2", "1"}}, cols, []int{0, 1}); d == "" {
+		t.Error("rows out of order count as ordered")
+	}
 	got[0][1] = "3.1"
 	if d := Compare(got, want, cols, nil); d == "" {
 		t.Error("3.1 counts as 3")

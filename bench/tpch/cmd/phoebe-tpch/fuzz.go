@@ -32,7 +32,7 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 	defer o.closeAll()
 	start := time.Now()
 	refusals := map[string]int{}
-	planned, wrong := 0, 0
+	planned, wrong, failed := 0, 0, 0
 	r := rand.New(rand.NewPCG(f.Seed, 0))
 	for i := 0; i < f.N && ctx.Err() == nil; i++ {
 		q := fuzz.Query(r, m)
@@ -56,6 +56,8 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 		if err != nil {
 			if refErr == nil {
 				fail("not planned: %v", err)
+			} else {
+				failed++
 			}
 			continue
 		}
@@ -63,6 +65,8 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 		if err != nil {
 			if refErr == nil {
 				fail("%v", err)
+			} else {
+				failed++
 			}
 			continue
 		}
@@ -81,6 +85,7 @@ func (f *fuzzCmd) Run(ctx context.Context, c *cli) error {
 	}
 	fmt.Printf("%d queries: %d planned (%.1f %%), %d wrong, in %v\n", f.N, planned, 100*float64(planned)/float64(f.N),
 		wrong, time.Since(start).Round(time.Second))
+	fmt.Printf("%d failed in DuckDB, too\n", failed)
 	o.printCounts()
 	for _, w := range sortByCount(refusals) {
 		fmt.Printf("  refused %d times: %s\n", refusals[w], strings.TrimSpace(w))
