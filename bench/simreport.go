@@ -49,6 +49,7 @@ type SimRun struct {
 	Copies       SimCopies      `json:"copies"`
 	Stragglers   *SimStragglers `json:"stragglers,omitempty"` // if some tasks take much longer than normal
 	Sharing      *SimSharing    `json:"sharing,omitempty"`    // if tenants share the slots
+	Elastic      *SimElastic    `json:"elastic,omitempty"`    // if the fleet changes under a backlog
 
 	MessagesPerTask float64 `json:"messages_per_task"`      // including pings, syncs and acknowledgements
 	CPU             *SimCPU `json:"cpu,omitempty"`          // if messages cost CPU
@@ -118,6 +119,14 @@ type SimSharing struct {
 	Lost float64            `json:"lost"` // share of the slot time of spare tasks, taken by tasks that were stopped
 	Over float64            `json:"over"` // slots of regular tasks beyond their tenants' tokens, over all tokens
 	Idle float64            `json:"idle"` // share of all tokens that covered no task although their tenant had tasks
+}
+
+// SimElastic describes a backlog on a fleet that changes. The time is from the change to the end of the last task.
+type SimElastic struct {
+	OverLongest float64 `json:"over_longest"`  // time over that of a central queue that begins the longest tasks first
+	OverInOrder float64 `json:"over_in_order"` // time over that of a central queue in order of submission
+	Moves       float64 `json:"moves"`         // of a task, from queue to queue
+	MostMoves   int     `json:"most_moves"`    // of one task
 }
 
 // SimMatching is the completion time of a set of tasks, in units of their mean run time.

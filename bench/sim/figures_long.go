@@ -199,6 +199,7 @@ var longFigures = []Figure{
 	},
 	stragglersFigure,
 	correctionsFigure,
+	elasticFigure,
 	spareFigure,
 	tenantsFigure,
 	mixedFigure("mixed", Estimates{}, "with exact estimates of each task's run time"),
