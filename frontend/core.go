@@ -176,6 +176,7 @@ func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action)
 		c.noteLoad(w, m.Load, now)
 		acts = c.handleQueued(w, &m, now, acts)
 		c.recheckSoon(w, &m, now)
+		c.seekRoom(w, &m, now)
 	case probe.Started:
 		c.view.DropPromise(w.Worker, m.Attempt)
 		c.noteLoad(w, m.Load, now)

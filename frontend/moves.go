@@ -6,7 +6,7 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// When a worker falls idle, long tasks in the queues of other workers may move there (Apollo, section 3.4, schedules a
+// When a worker falls idle, or a task waits longer than expected beside an idle worker, long tasks in the queues of other workers may move there (Apollo, section 3.4, schedules a
 // task again if the wait is too long). First the idle worker tells its room, in a message of its own or because the
 // frontend asks. Then the workers of the queues give tasks back, and the frontend places these tasks anew. Spare tasks
 // stay in their queues, because workers report no waits of spare tasks.
@@ -38,6 +38,18 @@ func (c *planner) planMoveAsk(w *worker, now time.Time) {
 	}
 	spread := moveSpread * c.view.Trip() * time.Duration(max(c.otherFrontends, 1))
 	c.setMoveAsk(w, now.Add(time.Duration(c.rand.Int64N(int64(spread)+1))))
+}
+
+// seekRoom plans to ask an idle worker for its room, if w reports a later start of a task than expected. Another frontend
+// may have chosen w at the same time.
+func (c *planner) seekRoom(w *worker, m *probe.Queued, now time.Time) {
+	a := w.enqueued[m.First]
+	if a == nil || !a.task.isSlipping() || c.movers.Len() == 0 {
+		return
+	}
+	if to := c.idleWorkerFor(a.task); to != nil {
+		c.planMoveAsk(c.workerOf(to), now)
+	}
 }
 
 // mayMoveTo reports whether queued tasks may move to w: w is believed to have room, and no other task is on the way.

@@ -70,8 +70,8 @@ var elasticFigure = Figure{
 		for _, line := range d.lines {
 			worst, at, most, moves := 0.0, 0.0, 0.0, 0.0
 			for _, x := range d.xs {
-				if over := d.meanOf(line, x, overLongest); over > worst {
-					worst, at = over, x
+				if ratio := d.meanOf(line, x, overLongest); ratio > worst {
+					worst, at = ratio, x
 				}
 				most = max(most, d.meanOf(line, x, func(r *bench.SimRun) float64 { return float64(r.Elastic.MostMoves) }))
 				moves = max(moves, d.meanOf(line, x, func(r *bench.SimRun) float64 { return r.Elastic.Moves }))

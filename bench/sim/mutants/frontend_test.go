@@ -27,6 +27,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.planMoveAsk(w, now)", "",
 	},
 	{
+		"a task that waits longer than expected seeks room elsewhere", "Core.handleMsg",
+		"c.seekRoom(w, &m, now)", "",
+	},
+	{
 		"gossip about room moves queued tasks", "Core.Step",
 		"c.planMoveAsk(w, now)", "",
 	},
