@@ -6,10 +6,11 @@ import (
 	"github.com/phoebe-sched/phoebe/probe"
 )
 
-// When a worker falls idle, or a task waits longer than expected beside an idle worker, long tasks in the queues of other workers may move there (Apollo, section 3.4, schedules a
-// task again if the wait is too long). First the idle worker tells its room, in a message of its own or because the
-// frontend asks. Then the workers of the queues give tasks back, and the frontend places these tasks anew. Spare tasks
-// stay in their queues, because workers report no waits of spare tasks.
+// When a worker falls idle, or a task waits longer than expected beside an idle worker, long tasks in the queues of
+// other workers may move to the idle worker. Apollo (section 3.4) schedules a task again if the wait is too long.
+// First the idle worker tells its room, in a message of its own or because the frontend asks. Then the workers of the
+// queues give tasks back, and the frontend places these tasks anew. Spare tasks stay in their queues, because workers
+// report no waits of spare tasks.
 //
 // Frontends do not tell each other of moves. So each frontend waits for a random time before it asks, uses only its
 // share of the room, and moves a task only for a large gain. The numbers were chosen.
@@ -40,8 +41,8 @@ func (c *planner) planMoveAsk(w *worker, now time.Time) {
 	c.setMoveAsk(w, now.Add(time.Duration(c.rand.Int64N(int64(spread)+1))))
 }
 
-// seekRoom plans to ask an idle worker for its room, if w reports a later start of a task than expected. Another frontend
-// may have chosen w at the same time.
+// seekRoom plans to ask an idle worker for its room, if w reports a later start of a task than expected. Another
+// frontend may have chosen w at the same time.
 func (c *planner) seekRoom(w *worker, m *probe.Queued, now time.Time) {
 	a := w.enqueued[m.First]
 	if a == nil || !a.task.isSlipping() || c.movers.Len() == 0 {

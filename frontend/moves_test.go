@@ -11,8 +11,8 @@ import (
 	"github.com/phoebe-sched/phoebe/probe/script"
 )
 
-// A task moves to the worker with room, also in a fleet where few workers are candidates of the task. People are told of
-// the move, and the first attempt does not count.
+// A task moves to the worker with room, also in a fleet where few workers are candidates of the task. People are told
+// of the move, and the first attempt does not count.
 func TestMove(t *testing.T) {
 	const workers, free = 40, 17
 	f := newFleet(t, 0, 1, Config{})
@@ -52,8 +52,8 @@ func TestMove(t *testing.T) {
 	acts := f.step(frameFrom(free, &probe.Finished{Attempt: again[0].Attempt, Job: script.Job("x"),
 		Status: probe.Succeeded, Run: 10 * time.Second}))
 	got, tries := describeEarlier(t, acts)
-	if want := fmt.Sprintf("w%d way %d end %d sent 1ns started 0s ended 1ns\n", from[0], WayEarly, EndMoved); got != want ||
-		tries != 1 || describeAgain(t, acts) != "0 copies, retried after []" {
+	want := fmt.Sprintf("w%d way %d end %d sent 1ns started 0s ended 1ns\n", from[0], WayEarly, EndMoved)
+	if got != want || tries != 1 || describeAgain(t, acts) != "0 copies, retried after []" {
 		t.Errorf("%d tries, %s\n%swant\n%s", tries, describeAgain(t, acts), got, want)
 	}
 	if f.core.Stats.Moves != 1 || f.core.Stats.Retries != 0 || f.core.Stats.Losses != 0 {

@@ -36,13 +36,13 @@ var elasticFigure = Figure{
 	Name: "elastic", Title: "A fleet that grows and shrinks under a backlog",
 	Claim: "A fleet doubles, or loses a third, under a backlog of long tasks. From the change on, the backlog takes " +
 		"at most 1.1 times as long as with a central queue that knows all run times and begins the longest tasks " +
-		"first, also if estimates are ten times too long, ten times too short, or each at random. A task moves between " +
-		"queues twice at most. If the fleet stays, a task moves 0.1 times on average at most.",
+		"first, also if estimates are ten times too long, ten times too short, or each at random. A task moves " +
+		"between queues twice at most. If the fleet stays, a task moves 0.1 times on average at most.",
 	axis: bench.Axis{Label: "estimate over run time", Scale: bench.Log}, seeds: [...]int{5, 5},
 	views: []view{
 		{title: "time from the change over that of a queue that knows all, longest tasks first", metric: overLongest},
 		{title: "time from the change over that of a queue in order", metric: overInOrder},
-		{title: "moves of a task", metric: func(r *bench.SimRun) float64 { return r.Elastic.Moves }},
+		{title: "moves of a task", metric: movesOfTask},
 		{title: "messages per task", metric: messagesPerTask},
 	},
 	playSeed: func(o FigureOptions, seed uint64, add func(line string, x float64, r *bench.SimRun)) {
@@ -73,8 +73,7 @@ var elasticFigure = Figure{
 				if ratio := d.meanOf(line, x, overLongest); ratio > worst {
 					worst, at = ratio, x
 				}
-				most = max(most, d.meanOf(line, x, func(r *bench.SimRun) float64 { return float64(r.Elastic.MostMoves) }))
-				moves = max(moves, d.meanOf(line, x, func(r *bench.SimRun) float64 { return r.Elastic.Moves }))
+				most, moves = max(most, d.meanOf(line, x, mostMoves)), max(moves, d.meanOf(line, x, movesOfTask))
 			}
 			ok := worst <= 1.1 && most <= 2 && (!strings.HasPrefix(line, sameLine) || moves <= 0.1)
 			checks = append(checks, newCheck(ok, "%s: the backlog takes at most %.3f times as long as with a central "+
@@ -88,6 +87,8 @@ var elasticFigure = Figure{
 
 func overLongest(r *bench.SimRun) float64 { return r.Elastic.OverLongest }
 func overInOrder(r *bench.SimRun) float64 { return r.Elastic.OverInOrder }
+func movesOfTask(r *bench.SimRun) float64 { return r.Elastic.Moves }
+func mostMoves(r *bench.SimRun) float64   { return float64(r.Elastic.MostMoves) }
 
 // elasticJobTasks is the number of tasks of a job in the backlog.
 const elasticJobTasks = 20
@@ -150,8 +151,9 @@ func playElastic(workers int, line string, factors []float64, seed uint64) *benc
 			x := &elasticTask{run: run}
 			r.waiting = append(r.waiting, x)
 			byTask[taskKey{n + 1, probe.TaskIndex(i)}] = x
+			factor := factors[draw.IntN(len(factors))]
 			job.Tasks = append(job.Tasks, frontend.Task{Index: probe.TaskIndex(i), Function: sleepFunction,
-				Payload: payloadOf(run), Retryable: true, Estimate: time.Duration(factors[draw.IntN(len(factors))] * float64(run))})
+				Payload: payloadOf(run), Retryable: true, Estimate: time.Duration(factor * float64(run))})
 		}
 		must(0, r.stepFrontend(r.frontends[n%elasticFrontends], frontend.Submit{Job: job}))
 	}
@@ -175,7 +177,9 @@ func playElastic(workers int, line string, factors []float64, seed uint64) *benc
 
 // addElasticWorker adds a worker to the fleet.
 func (r *elasticRun) addElasticWorker() *workerNode {
-	return r.addWorker(worker.Config{Capacity: slotsOf(elasticSlots), Functions: []string{sleepFunction}, ShortShare: -1}, 1)
+	return r.addWorker(worker.Config{
+		Capacity: slotsOf(elasticSlots), Functions: []string{sleepFunction}, ShortShare: -1,
+	}, 1)
 }
 
 // playUntil plays the events until a time.
