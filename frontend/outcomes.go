@@ -566,11 +566,11 @@ func (c *ledger) takeBackMoved(w *worker, m *probe.Evicted, now time.Time) {
 		c.noteEarlierStopped(a, EndMoved, now)
 		c.dropAttempt(a)
 		t.attempts--
+		c.Stats.Moves++
+		t.long.moves++
 		if c.continueWithOther(t) {
 			continue
 		}
-		c.Stats.Moves++
-		t.long.moves++
 		t.long.move = how
 		c.awaitNextAgain(t, now)
 	}
