@@ -248,7 +248,7 @@ FIGURES := out/figures
 FIGURES_AT_ONCE ?= $(shell nproc 2>/dev/null || echo 1)
 
 .PHONY: figures
-figures: build ## all figures that bench/FIGURES.md tells of, by the commands that stand there, in out/figures (80 minutes on two cores)
+figures: build ## all figures that bench/FIGURES.md tells of, by the commands that stand there, in out/figures (90 minutes on two cores)
 	rm -rf $(FIGURES)
 	mkdir -p $(FIGURES)
 	git describe --always --dirty --abbrev=12 >$(FIGURES)/commit

@@ -44,6 +44,8 @@ type SimRun struct {
 	WorkerWaitMS Stats          `json:"worker_wait_ms"`
 	WorkerSpread float64        `json:"worker_spread_ms"`     // standard deviation of the means
 	Estimates    *SimEstimates  `json:"estimates,omitempty"`  // if tasks were placed by estimation
+	Promises     *SimPromises   `json:"promises,omitempty"`   // if promised waits are judged
+	Oracle       *SimOracle     `json:"oracle,omitempty"`     // if oracles plan some of the jobs
 	Read         *SimRead       `json:"read,omitempty"`       // if tasks have inputs
 	Completion   *SimMatching   `json:"completion,omitempty"` // of a figure that matches tasks with workers once
 	Copies       SimCopies      `json:"copies"`
@@ -76,6 +78,27 @@ type SimEstimates struct {
 	RunWithin  float64 `json:"run_within"`  // likewise for run times
 	RunOffS    float64 `json:"run_off_s"`
 	Asked      float64 `json:"asked"` // workers asked for a wait matrix, for each task
+}
+
+// SimPromises is the quality of promised waits. A promise is kept if it is within 10 % or 1 s of the wait. Shares are
+// of all tasks, if nothing else is said.
+type SimPromises struct {
+	Tasks      int     `json:"tasks"`
+	Queued     float64 `json:"queued"`      // share of tasks that waited in a queue
+	Kept       float64 `json:"kept"`        // share of kept promises
+	KeptQueued float64 `json:"kept_queued"` // the same, of the tasks that waited, or were promised a wait
+	KeptAlone  float64 `json:"kept_alone"`  // share of promises that would be kept if nothing had come later
+	Foreseen   float64 `json:"foreseen"`    // share that is kept by promises that know all but later arrivals
+	BestBlind  float64 `json:"best_blind"`  // largest share for a promise that knows no run time, only the mean
+	OffS       float64 `json:"off_s"`       // average error of the promises
+}
+
+// SimOracle holds the responses to some jobs, in ms, if oracles place their tasks. The oracles need no time, and
+// read inputs from a disk of the host. No task of another job is in their way.
+type SimOracle struct {
+	Same  Stats `json:"same"`  // with as many slots as the job may use, the longest way to the job's end first
+	Blind Stats `json:"blind"` // the same, if only the mean run time of each stage is known
+	Free  Stats `json:"free"`  // with a slot for each task
 }
 
 // SimCPU is the CPU spent on messages by all processes, from the first arrival to the end of the last job.
@@ -202,6 +225,9 @@ func sampleStats(sample []time.Duration) Stats {
 		P50:  at(0.5), P90: at(0.9), P95: at(0.95), P99: at(0.99), P999: at(0.999), Max: at(1),
 	}
 }
+
+// SimStats sums a sample up, and sorts it.
+func SimStats(sample []time.Duration) Stats { return sampleStats(sample) }
 
 // SimSpread sums up the means of a quantity at each worker, and returns their standard deviation, in ms. SimSpread
 // sorts means.

@@ -48,6 +48,8 @@ type part struct {
 	x          float64
 	sweep      Sweep
 	everywhere bool
+	// times multiplies FigureOptions.Jobs, because the part needs more jobs for as many jobs of a tenant; 0: 1.
+	times float64
 }
 
 // view is one measurement over the axis of a figure.
@@ -187,7 +189,7 @@ func (f *Figure) sweepAll(ctx context.Context, d *figureData, o FigureOptions, s
 			p := &parts[k]
 			p.sweep.Seed = o.Seed + uint64(i)
 			if o.Jobs > 0 {
-				p.sweep.Jobs = o.Jobs
+				p.sweep.Jobs = int(float64(o.Jobs) * cmp.Or(p.times, 1))
 			}
 			p.sweep.WarmupJobs = p.sweep.Jobs / 5
 			results, err := p.sweep.Run(ctx, func(share float64) {

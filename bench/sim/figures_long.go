@@ -197,6 +197,8 @@ var longFigures = []Figure{
 			return checks
 		},
 	},
+	waitsFigure,
+	oracleFigure,
 	stragglersFigure,
 	correctionsFigure,
 	elasticFigure,

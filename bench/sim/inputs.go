@@ -92,9 +92,12 @@ func (r *runner) addNeeds(j *jobRun, spec *frontend.Job, stages []arrivalStage) 
 		for k := range stage.tasks {
 			t := &spec.Tasks[task]
 			t.Stage, n.stage[task] = int32(i), i
+			if j.own != nil {
+				t.Class = name(i)
+			}
 			if stage.at != nil {
 				n.at[task] = stage.at[k]
-				r.addInput(t, stage.at[k])
+				r.addInput(j, t, stage.at[k])
 			} else if r.cfg.Input > 0 {
 				for _, before := range stage.after {
 					t.Inputs = append(t.Inputs, frontend.Input{Bytes: r.cfg.Input, Stage: name(before)})
@@ -106,13 +109,17 @@ func (r *runner) addNeeds(j *jobRun, spec *frontend.Job, stages []arrivalStage) 
 	j.needs = n
 }
 
-// addInput gives t an input with copies at the given workers.
-func (r *runner) addInput(t *frontend.Task, at []int) {
+// addInput gives t, a task of j, an input with copies at the given workers.
+func (r *runner) addInput(j *jobRun, t *frontend.Task, at []int) {
+	strict := r.cfg.Policy.strictLocality
+	if j.own != nil {
+		strict = j.own.policy.strictLocality
+	}
 	in := frontend.Input{Bytes: r.cfg.Input}
 	for _, w := range at {
 		host := r.workers[w].welcome.Host
 		in.Copies = append(in.Copies, estimate.Copy{At: host})
-		if r.cfg.Policy.strictLocality {
+		if strict {
 			t.Constraint.Hosts = append(t.Constraint.Hosts, host)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/phoebe-sched/phoebe/bench"
 	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
+	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
@@ -51,6 +52,7 @@ type Config struct {
 	// how often a frontend pings each worker; 0: every second, or less often if tasks are rarer (pingEvery)
 	Ping time.Duration
 
+	Priorities int          // jobs have priorities from 0 to below Priorities, drawn at random; 0: all have 0
 	Order      worker.Order // of the workers' queues
 	ShortShare float64      // of each worker: closed to long tasks, as in worker.Config
 
@@ -72,6 +74,11 @@ type Config struct {
 	Spells          Spells     // of the workers; default: none
 	ReportsProgress bool       // tasks report their progress
 
+	// JudgeWaits, if not 0, compares the promised waits with the real waits. It is the mean of the tasks' run times,
+	// which are exponential. The promises of other run times are compared with a wrong bound.
+	JudgeWaits time.Duration
+
+	tenants     *tenants.File                        // nil: no tenant has tokens or a maximum
 	checkState  bool                                 // tests: checks all cores after every step
 	onTaskStart func(w *workerNode, s *worker.Start) // tests: hears of every start of a task
 
@@ -125,6 +132,12 @@ func (c *Config) Validate() error {
 		bad("policy %s knows nothing of stages and inputs: leave out the stages and inputs, or the policy",
 			c.Policy.Name)
 	}
+	if c.Priorities < 0 || c.JudgeWaits < 0 {
+		bad("%d priorities, waits judged with run times of %v: use 0 or more", c.Priorities, c.JudgeWaits)
+	}
+	if c.JudgeWaits > 0 && (c.Policy.rival != nil || c.Stages > 1 || c.Input > 0 || c.Spells != (Spells{})) {
+		bad("waits judged, with a rival, stages, inputs or slow spells: leave out the former or the latter")
+	}
 	if c.Cutoff < 0 {
 		bad("cutoff %v: use a duration above 0, or 0 for none", c.Cutoff)
 	}
@@ -164,6 +177,7 @@ type jobRun struct {
 	kind       string
 	lastStart  time.Duration // of its tasks
 	needs      *needs
+	own        *ownTerms
 }
 
 // runner is a Run under way.
@@ -181,9 +195,11 @@ type runner struct {
 	routeRng    *rand.Rand
 	estimateRng *rand.Rand
 	inputRng    *rand.Rand
+	priorityRng *rand.Rand
 	grouped     bool
 	listed      bool // the arrivals say their stages
 
+	promises   *promises  // nil: promised waits are not judged
 	stragglers stragglers // used if cfg has stragglers
 	spells     *spells    // nil if cfg has none
 
@@ -240,11 +256,13 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	r.routeRng = rand.New(rand.NewPCG(cfg.Seed, 'r'))
 	r.estimateRng = rand.New(rand.NewPCG(cfg.Seed, 'e'))
 	r.inputRng = newInputRng(cfg.Seed)
+	r.priorityRng = rand.New(rand.NewPCG(cfg.Seed, 'p'))
 	r.rng = rand.New(rand.NewPCG(cfg.Seed, 'n'))
 	ping := cfg.pingEvery(jobs.tasksPerSecond)
 	r.net = network{delay: cfg.Delay, jitter: cfg.Jitter, rate: cfg.Bandwidth, codec: cfg.Codec,
 		lease: 3*ping + 4*(cfg.Delay+20*cfg.Jitter), ping: ping}
 	r.cpu = cfg.CPU
+	r.tenantsFile = cfg.tenants
 	r.onAnswer = r.handleAnswer
 	if cfg.checkState {
 		r.cluster.checkEvery = 1
@@ -290,6 +308,9 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		if cfg.Racks > 0 {
 			w.welcome.Rack = rackName(i % cfg.Racks)
 		}
+	}
+	if cfg.JudgeWaits > 0 {
+		r.judgePromises(cfg.JudgeWaits)
 	}
 	if jobs.staged || !jobs.listed && (cfg.Stages > 1 || cfg.Input > 0) {
 		r.readTime = r.inputReadTime
@@ -422,23 +443,34 @@ func (r *runner) submitJob(job *arrival) {
 	}
 	j := &jobRun{
 		arrivedAt: r.now, tasks: job.Tasks, unfinished: len(job.Tasks), long: r.cfg.isLong(job), kind: job.tenant,
+		own: job.own,
+	}
+	policy, estimates := r.cfg.Policy, r.cfg.Estimates
+	if j.own != nil {
+		policy, estimates = j.own.policy, j.own.estimates
 	}
 	r.jobs = append(r.jobs, j)
 	spec := &frontend.Job{
-		ID: jobID(job.Index), Tenant: job.tenant, Policy: r.cfg.Policy.frontend, Mode: r.cfg.Policy.mode,
+		ID: jobID(job.Index), Tenant: job.tenant, Policy: policy.frontend, Mode: policy.mode,
 		ProbeRatio: r.cfg.ProbeRatio,
 		Tasks:      make([]frontend.Task, len(job.Tasks)),
+	}
+	if r.cfg.Priorities > 0 {
+		spec.Priority = int32(r.priorityRng.IntN(r.cfg.Priorities))
 	}
 	if r.stragglers.tasks != nil {
 		job.Tasks = r.drawStragglers(job.Index, job.Tasks)
 		j.tasks = job.Tasks
 	}
-	factor := r.cfg.Estimates.drawFactor(r.estimateRng)
+	factor := estimates.drawFactor(r.estimateRng)
 	size := max(r.cfg.Payload, 8)
 	payloads := make([]byte, size*len(job.Tasks))
 	for i, d := range job.Tasks {
 		estimate := float64(d) * factor
-		if r.cfg.Estimates.Mean {
+		switch {
+		case estimates.Fixed > 0:
+			estimate = float64(estimates.Fixed)
+		case estimates.Mean:
 			estimate = float64(job.mean)
 		}
 		payload := payloads[size*i : size*(i+1) : size*(i+1)]
@@ -459,6 +491,9 @@ func (r *runner) submitJob(job *arrival) {
 		}
 	}
 	f := r.frontends[r.routeRng.IntN(len(r.frontends))]
+	if j.own != nil {
+		f = r.frontends[0]
+	}
 	if r.thinkers != nil {
 		r.thinkFirst(f, spec)
 	} else if err := r.callFrontend(f, frontend.Submit{Job: spec}); err != nil {
@@ -484,6 +519,9 @@ func (r *runner) taskStarted(w *workerNode, s *worker.Start) {
 	}
 	if r.stragglers.tasks != nil {
 		r.noteAttemptStart(w, s)
+	}
+	if r.promises != nil {
+		r.promises.noteStart(w, s)
 	}
 	if n := jobOf(s.Job); r.isCounted(n) {
 		j := r.jobs[n]
@@ -531,6 +569,9 @@ func (r *runner) handleAnswer(f *frontendNode, a frontend.Action) {
 			return
 		}
 		j := r.jobs[n]
+		if r.promises != nil && r.isCounted(n) {
+			r.promises.noteOutcome(n, &a.Outcome)
+		}
 		if j.needs != nil {
 			j.needs.noteOutput(int(a.Outcome.Task), numberOf(a.Outcome.Worker))
 		}
@@ -660,6 +701,10 @@ func (r *runner) makeResult() *Result {
 			Asked: float64(res.FrontendSum.Asked) / float64(waits.Seen),
 		}
 	}
+	if r.promises != nil {
+		res.Promises = r.promises.rateAll()
+	}
+	res.Oracle = r.askOracles()
 	if r.readingTasks > 0 {
 		n := float64(r.readingTasks)
 		res.Read = &bench.SimRead{Host: r.readSum[0] / n, Rack: r.readSum[1] / n, Across: r.readSum[2] / n,

@@ -39,6 +39,15 @@ type arrival struct {
 	long   bool
 	tenant string
 	stages []arrivalStage // nil: a single stage without inputs
+	own    *ownTerms      // nil: the run's terms
+}
+
+// ownTerms are the terms of a job that the other jobs of its run do not share. All such jobs go to one frontend, and
+// each of their stages is a class of tasks, so phoebe learns how long the tasks of a stage run.
+type ownTerms struct {
+	policy    Policy
+	estimates Estimates
+	slots     int // the job's tenant may use at most this number of slots
 }
 
 // Poisson is an endless workload of jobs that arrive as a Poisson process.
@@ -273,7 +282,8 @@ func countTasks(jobs []bench.Job) int {
 // Estimates says how well jobs estimate the run times of their tasks. The zero value is exact.
 type Estimates struct {
 	Absent bool
-	Mean   bool // each task's estimate is the mean of its job, as stated by a file or computed
+	Mean   bool          // each task's estimate is the mean of its job, as stated by a file or computed
+	Fixed  time.Duration // the estimate of every task; 0: none
 	// all estimates of a job are off by one factor between 1/Noise and Noise, with a uniform logarithm; 0: exact
 	Noise float64
 }
@@ -303,6 +313,8 @@ func (e Estimates) String() string {
 		return "none"
 	case e.Mean:
 		return "mean"
+	case e.Fixed > 0:
+		return fmt.Sprintf("%v for each task", e.Fixed)
 	case e.Noise > 0:
 		return fmt.Sprintf("noisy:%g", e.Noise)
 	}
