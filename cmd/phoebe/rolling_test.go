@@ -79,7 +79,7 @@ func tryFleetByTLS(t *testing.T, balancer string) {
 	cmd := phoebeCommand(context.Background(), args...)
 	cmd.Env = append(cmd.Env, "PHOEBE_FRONTEND_AUDIT_LOG="+log)
 	p := startCommand(t, cmd, args)
-	p.awaitLines("ready", 1)
+	page := p.awaitLines("page", 1)[0] // the last line
 	try := p.awaitLines(os.Args[0], 0)
 	for _, l := range p.lines {
 		if strings.Contains(l, " run --connect ") {
@@ -87,7 +87,7 @@ func tryFleetByTLS(t *testing.T, balancer string) {
 		}
 	}
 	runPhoebe(t, try...).wantExit(t, 0, "hello")
-	res, err := http.Get(p.awaitLines("page", 1)[0])
+	res, err := http.Get(page)
 	if err != nil {
 		t.Fatal(err)
 	}
