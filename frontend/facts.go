@@ -420,7 +420,7 @@ func (x *longTask) mayMatchWith(y *longTask) bool {
 func (x *longTask) Pos() *int { return &x.pos }
 
 // TurnCost implements fair.Item: a task costs its tenant the expected run.
-func (x *longTask) TurnCost() (probe.Demand, time.Duration) { return x.spec.Demand, x.spec.Work.Mean }
+func (x *longTask) TurnCost() (probe.Demand, time.Duration) { return x.spec.Demand, x.spec.Work.Run }
 
 // tenantOf returns the tenant of the task's job.
 func (x *longTask) tenantOf() *tenant { return x.task.group.job.tenant }

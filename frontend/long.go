@@ -299,7 +299,7 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
 	candidate := choice.Choice()
 	if x.postponeUntil.IsZero() {
-		x.postponeUntil = now.Add(x.task.group.longestRun - x.spec.Work.Mean)
+		x.postponeUntil = now.Add(x.task.group.longestRun - x.spec.Work.Run)
 	}
 	sleep := min(candidate.W, choice.Due-candidate.C, x.postponeUntil.Sub(now), maxSleep)
 	if sleep < minSleep {

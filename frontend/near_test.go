@@ -38,8 +38,8 @@ func TestReadingIsPartOfTheRun(t *testing.T) {
 			Run: time.Millisecond + readTime, Load: probe.Load{Free: f.size}}))
 	}
 	if w := estimate.Expect(0, 1e6, nil, f.core.view.EnsureRuns("", "f").Stats(),
-		time.Hour); w.Mean.Round(10*time.Microsecond) != time.Millisecond {
-		t.Errorf("tasks are believed to run for %v without reading", w.Mean)
+		time.Hour); w.Run.Round(10*time.Microsecond) != time.Millisecond {
+		t.Errorf("tasks are believed to run for %v without reading", w.Run)
 	}
 }
 

@@ -120,7 +120,7 @@ func (c *ledger) commitLong(x *longTask, w *worker, choice *estimate.Decision, n
 		x.move = nil
 	}
 	x.blindTries, x.outbid, x.vainWakes, x.postponeUntil = 0, 0, 0, time.Time{}
-	x.wait, x.run, x.read = 0, x.spec.Work.Mean, 0
+	x.wait, x.run, x.read = 0, x.spec.Work.Run, 0
 	known := choice.Chosen >= 0
 	if known {
 		candidate := choice.Choice()

@@ -87,7 +87,7 @@ func (c *jobs) buildStages(j *job) *RefusedError {
 				t.Index, j.Stages[t.Stage].Name)
 		}
 		s.unfinished++
-		s.longestRun = max(s.longestRun, c.expectRun(j.Tenant, t).Mean)
+		s.longestRun = max(s.longestRun, c.expectRun(j.Tenant, t).Run)
 		if why := reads.whyInvalid(t); why != "" {
 			return invalid("%s", why)
 		}

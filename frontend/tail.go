@@ -56,7 +56,7 @@ func (c *planner) lookAtTail(j *job, now time.Time, acts []Action) []Action {
 		// long also gets tasks that may have no copy, because the end of the job may depend on them.
 		case t.long != nil && (t.isRunning() || t.isQueued()):
 			if c.updateWork(t.long); t.spec.Retryable {
-				nextLook = min(nextLook, max(t.long.spec.Work.Mean/looksPerRun, minSleep))
+				nextLook = min(nextLook, max(t.long.spec.Work.Run/looksPerRun, minSleep))
 			}
 			timeLeft := c.timeLeft(t, now)
 			if t.copy != nil {
@@ -142,7 +142,7 @@ func (c *planner) copyShort(late []*task, now time.Time, acts []Action) []Action
 			continue
 		}
 		acts = c.commitCopy(t, &estimate.Decision{
-			Work: estimate.Work{Mean: run, Dev: dev, Source: stats.FunctionSource(), Samples: stats.N()},
+			Work: estimate.Work{Run: run, Dev: dev, Source: stats.FunctionSource(), Samples: stats.N()},
 			Candidates: []estimate.Candidate{{
 				Worker: int32(w.Key), Name: w.Welcome().Worker, Kind: estimate.Light, R: run, E: run, C: run, Psucc: 1,
 			}},
@@ -201,13 +201,13 @@ func (c *planner) attemptTimeLeft(a *attempt, wait, read time.Duration, now time
 		if starts.IsZero() {
 			starts = a.sentAt.Add(wait)
 		}
-		return max(starts.Sub(now), 0) + read + scaleTime(1/speed, forecast.workLeft(0).Mean)
+		return max(starts.Sub(now), 0) + read + scaleTime(1/speed, forecast.workLeft(0).Run)
 	case a.progress.doneShare > 0:
 		return max(a.progress.timeLeft-now.Sub(a.progress.reportedAt), 0)
 	}
 	ran := now.Sub(a.runsSince)
 	worked := scaleTime(speed, max(ran-read, 0))
-	return max(read-ran, 0) + scaleTime(1/speed, forecast.workLeft(worked).Mean)
+	return max(read-ran, 0) + scaleTime(1/speed, forecast.workLeft(worked).Run)
 }
 
 // speedOf returns the speed of a worker, or 1 if the speed is not known.
@@ -244,7 +244,7 @@ func (c *planner) chooseForecast(t *task, now time.Time) forecast {
 	x, stats := t.long, t.group.stageStats
 	switch {
 	case stats.N() >= enoughRuns:
-	case t.spec.Estimate > 0 && c.workedFor(t, now) <= maxHintedRuns*x.spec.Work.Mean:
+	case t.spec.Estimate > 0 && c.workedFor(t, now) <= maxHintedRuns*x.spec.Work.Run:
 		return forecast{task: t}
 	case stats.N() == 0:
 		runs := t.group.Runs.Stats()
@@ -267,15 +267,15 @@ func (c *planner) workedFor(t *task, now time.Time) time.Duration {
 func (f forecast) workLeft(worked time.Duration) estimate.Work {
 	x, work := f.task.long, f.task.long.spec.Work
 	if f.stats == nil {
-		work.Mean = max(work.Mean-worked, 0)
+		work.Run = max(work.Run-worked, 0)
 		return work
 	}
 	mean, dev, known := f.stats.TimeLeft(worked, f.task.spec.Estimate, x.inputBytes, int32(f.task.attempt.w.Key))
 	if !known {
-		work.Mean = max(work.Mean-worked, worked)
+		work.Run = max(work.Run-worked, worked)
 		return work
 	}
-	return estimate.Work{Mean: mean, Dev: dev, Source: f.source, Samples: f.stats.N()}
+	return estimate.Work{Run: mean, Dev: dev, Source: f.source, Samples: f.stats.N()}
 }
 
 // copyLong makes copies of late long tasks, if the copy would end sooner and the job's end depends on the task. The
@@ -317,7 +317,7 @@ func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) 
 		isYoung := t.isRunning() && t.attempt.progress.doneShare == 0 && now.Sub(t.attempt.runsSince) < copyRun
 		if !found || isYoung || float64(timeLeft) <= minCopyGain*float64(copyEnd) {
 			// Without a wait, a copy may pay.
-			if !isYoung && float64(timeLeft) > minCopyGain*float64(t.long.spec.Work.Mean) {
+			if !isYoung && float64(timeLeft) > minCopyGain*float64(t.long.spec.Work.Run) {
 				acts = c.askMatricesForCopy(t, now, acts)
 			}
 			continue
@@ -373,7 +373,7 @@ func (c *planner) copyWork(t *task, now time.Time) estimate.Work {
 	}
 	// A Work counts neither the reading of inputs nor the speed of the machine.
 	whole := max(scaleTime(1/(1-p.doneShare)/a.w.Pace(), p.timeLeft)-x.read, 0)
-	return estimate.Work{Mean: scaleTime(c.speedOf(a.w), whole), Dev: x.spec.Work.Dev, Source: estimate.FromProgress}
+	return estimate.Work{Run: scaleTime(c.speedOf(a.w), whole), Dev: x.spec.Work.Dev, Source: estimate.FromProgress}
 }
 
 // chooseSoonest sets choice.Chosen to the candidate where a copy of t would end first, and returns the time until that

@@ -365,7 +365,7 @@ func (c *jobs) updateWork(x *longTask) {
 // same step, with settleTurn.
 func (c *jobs) takeDue(x *longTask) fair.Bill[*longTask] {
 	c.updateWork(x)
-	x.task.group.longestRun = max(x.task.group.longestRun, x.spec.Work.Mean)
+	x.task.group.longestRun = max(x.task.group.longestRun, x.spec.Work.Run)
 	turn := c.batchQueue.chargeTask(x)
 	c.batchQueue.removeTask(x)
 	return turn
@@ -377,7 +377,7 @@ func settleTurn(x *longTask, turn fair.Bill[*longTask]) {
 		turn.StartUse()
 	}
 	turn.EndTurn()
-	turn.Settle(x.spec.Work.Mean)
+	turn.Settle(x.spec.Work.Run)
 }
 
 // stopMatching takes a task from the tasks to be placed by estimation: due, asleep, or in a crowd.
@@ -475,7 +475,7 @@ func (c *jobs) wakeForRoom(w *view.Worker) {
 		turn.StartUse()
 		c.endSleep(x.longTask)
 		turn.EndTurn()
-		turn.Settle(x.spec.Work.Mean)
+		turn.Settle(x.spec.Work.Run)
 		x.wokenBy = w
 		c.makeDue(x.longTask)
 	}

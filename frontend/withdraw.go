@@ -45,7 +45,7 @@ func (c *ledger) askBack(a *attempt, to *worker, wait time.Duration, now time.Ti
 	turn.StartUse()
 	c.movers.removeTask(x)
 	turn.EndTurn()
-	turn.Settle(x.spec.Work.Mean)
+	turn.Settle(x.spec.Work.Run)
 	a.move = &move{from: a.w, to: to, wait: wait, askedAt: now}
 	to.comingMoves++
 	return append(acts, Send{Worker: a.w.Key, Msg: probe.Cancel{First: a.res, Count: 1, Answer: true}})

@@ -459,7 +459,7 @@ enum Source {
 
 // The expected run time of a task on a worker of average speed, with all inputs at hand.
 struct Work {
-  1: i64 mean_us,
+  1: i64 mean_us,           // a hint, or the median of finished tasks
   2: i64 deviation_us,      // standard deviation; 0: not known
   3: Source source,
   4: i32 samples,           // number of finished tasks behind the estimate

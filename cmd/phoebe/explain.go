@@ -203,7 +203,7 @@ func explanationOf(job string, x *client.Explanation) explanationJSON {
 		*to = decisionJSON{
 			Task: d.Task, Alike: d.Alike, Path: d.Path, Cause: d.Cause, Why: d.Why,
 			ThresholdMicros: d.Threshold.Microseconds(),
-			Work: workJSON{d.Work.Mean.Microseconds(), d.Work.Dev.Microseconds(), d.Work.Source,
+			Work: workJSON{d.Work.Run.Microseconds(), d.Work.Dev.Microseconds(), d.Work.Source,
 				d.Work.Samples},
 			AtMicros: d.At.Microseconds(), Tries: d.Tries, Attempt: d.Attempt, Worker: d.Worker,
 			Outcome:      d.Outcome,

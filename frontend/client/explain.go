@@ -88,7 +88,7 @@ type Fate struct {
 
 // Work is the expected run time of a task on a worker of average speed, with all inputs at hand.
 type Work struct {
-	Mean    time.Duration
+	Run     time.Duration
 	Dev     time.Duration // standard deviation; zero: not known
 	Source  string        // nothing, hint, corrected hint, stage or function
 	Samples int           // number of finished tasks behind the estimate
@@ -188,7 +188,7 @@ func fromWork(w *v1.Work) Work {
 		return Work{}
 	}
 	return Work{
-		Mean: fromMicros(w.MeanUs), Dev: fromMicros(w.DeviationUs), Source: enumWords(w.Source.String()),
+		Run: fromMicros(w.MeanUs), Dev: fromMicros(w.DeviationUs), Source: enumWords(w.Source.String()),
 		Samples: int(w.Samples),
 	}
 }

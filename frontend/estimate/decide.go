@@ -37,7 +37,7 @@ type Task struct {
 }
 
 // IsShort reports whether workers treat t as short, apart from reading inputs.
-func (t *Task) IsShort() bool { return t.Work.Mean < t.LongFrom }
+func (t *Task) IsShort() bool { return t.Work.Run < t.LongFrom }
 
 // MustWait reports whether a task would have to wait at a worker, by the worker's matrix. A worker that is not in the
 // fleet has no room. If the fleet has no matrix of the worker, the task need not wait.
@@ -353,7 +353,7 @@ func (f *Fleet) estimateWork(c *Candidate, t *Task, row *serverRow) {
 		}
 	}
 	c.Bytes, c.Read = f.readFromTiers(t.Inputs, row)
-	c.R = addTerms(c.Read, min(time.Duration(float64(min(t.Work.Mean, maxTerm))/believedSpeed(row.Speed)), maxTerm))
+	c.R = addTerms(c.Read, min(time.Duration(float64(min(t.Work.Run, maxTerm))/believedSpeed(row.Speed)), maxTerm))
 }
 
 // WorkAt returns how long t fetches files, and then runs, at a worker of the fleet. The run counts the reading of

@@ -55,7 +55,7 @@ func slotsOf(i int) int {
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-func hintWork(d time.Duration) Work { return Work{Mean: d, Source: FromHint} }
+func hintWork(d time.Duration) Work { return Work{Run: d, Source: FromHint} }
 
 // The example of Apollo, section 3.3 and figure 4. Tasks read from local disks at 160 MB/s, within the rack at 100
 // MB/s, and from another rack at 80 MB/s. The task reads 100 MB from A and 5 GB from C, and is bound by I/O. A and

@@ -29,14 +29,14 @@ func (s Source) String() string { return sourceNames[s] }
 // Work is the expected run time of a task on a worker of speed 1, without waiting, fetching files and reading
 // inputs.
 type Work struct {
-	Mean    time.Duration
+	Run     time.Duration
 	Dev     time.Duration // standard deviation; 0: unknown
 	Source  Source
-	Samples int // number of finished tasks behind Mean
+	Samples int // number of finished tasks behind Run
 }
 
 func (w Work) String() string {
-	text := "expected to run for " + formatTime(w.Mean)
+	text := "expected to run for " + formatTime(w.Run)
 	switch w.Source {
 	case FromNothing:
 		return text + " (a guess)"
@@ -237,11 +237,11 @@ func medianOf(xs []float32) float32 {
 // expectRun returns the expected run time of a task with bytes of inputs. There must be a sample.
 func (s *Stats) expectRun(bytes int64, source Source) Work {
 	b := float64(max(bytes, 0))
-	mean, dev := float64(s.base)+float64(s.slope)*b, float64(s.dev)
+	run, dev := float64(s.base)+float64(s.slope)*b, float64(s.dev)
 	if size := float64(s.commonSize); size > 0 && b > 0 && (b > size*sizeSpread || b < size/sizeSpread) {
-		mean, dev = mean*b/size, dev*b/size
+		run, dev = run*b/size, dev*b/size
 	}
-	return Work{Mean: toDuration(max(mean, 0)), Dev: toDuration(dev), Source: source, Samples: s.added}
+	return Work{Run: toDuration(max(run, 0)), Dev: toDuration(dev), Source: source, Samples: s.added}
 }
 
 func toDuration(seconds float64) time.Duration {
@@ -273,8 +273,8 @@ func (s *Stats) TimeLeft(ran, hint time.Duration, bytes int64,
 		took := float64(s.work[i])
 		if hint > 0 && s.hintRatio[i] > 0 {
 			took = hint.Seconds() * float64(s.hintRatio[i])
-		} else if usual := s.expectRun(int64(s.bytes[i]), FromStage).Mean; usual > 0 {
-			took *= s.expectRun(bytes, FromStage).Mean.Seconds() / usual.Seconds()
+		} else if usual := s.expectRun(int64(s.bytes[i]), FromStage).Run; usual > 0 {
+			took *= s.expectRun(bytes, FromStage).Run.Seconds() / usual.Seconds()
 		}
 		if more := took - ran.Seconds(); more > 0 {
 			sum += more
@@ -307,19 +307,19 @@ func (s *Stats) Correct(hint time.Duration) time.Duration {
 func Expect(hint time.Duration, bytes int64, stage, function *Stats, unknown time.Duration) Work {
 	switch {
 	case hint > 0 && stage != nil && stage.medianRatio > 0:
-		mean := toDuration(hint.Seconds() * float64(stage.medianRatio))
-		return Work{Mean: mean, Dev: toDuration(float64(stage.dev)), Source: FromHintCorrected, Samples: stage.added}
+		run := toDuration(hint.Seconds() * float64(stage.medianRatio))
+		return Work{Run: run, Dev: toDuration(float64(stage.dev)), Source: FromHintCorrected, Samples: stage.added}
 	case hint > 0 && function != nil && function.Correct(hint) != hint:
-		return Work{Mean: function.Correct(hint), Dev: toDuration(float64(function.dev)), Source: FromHintCorrected,
+		return Work{Run: function.Correct(hint), Dev: toDuration(float64(function.dev)), Source: FromHintCorrected,
 			Samples: function.added}
 	case hint > 0:
-		return Work{Mean: min(hint, maxTerm), Source: FromHint}
+		return Work{Run: min(hint, maxTerm), Source: FromHint}
 	case stage != nil && stage.added > 0:
 		return stage.expectRun(bytes, FromStage)
 	case function != nil && function.added > 0:
 		return function.expectRun(bytes, function.FunctionSource())
 	}
-	return Work{Mean: unknown, Source: FromNothing}
+	return Work{Run: unknown, Source: FromNothing}
 }
 
 // Accuracy measures the quality of estimates. The zero Accuracy has seen no estimate.

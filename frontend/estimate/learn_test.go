@@ -33,7 +33,7 @@ func TestStatsOutvoteLiars(t *testing.T) {
 		}
 		for _, size := range []int64{100, 500, 1000} {
 			want := 2 + 0.1*float64(size)
-			if got := s.expectRun(size*mb, FromFunction).Mean.Seconds(); math.Abs(got/want-1) > 0.1 {
+			if got := s.expectRun(size*mb, FromFunction).Run.Seconds(); math.Abs(got/want-1) > 0.1 {
 				t.Errorf("one of seven claims a speed of %v, and runs most: %d MB take %v s, want %v", lie, size, got,
 					want)
 			}
@@ -131,7 +131,7 @@ func TestExpect(t *testing.T) {
 		{"an absurd hint", math.MaxInt64, 0, nil, nil, maxTerm, FromHint},
 	} {
 		w := Expect(test.hint, test.bytes, test.stage, test.function, 7*s)
-		if (w.Mean-test.want).Abs() > test.want/100_000+time.Microsecond || w.Source != test.source {
+		if (w.Run-test.want).Abs() > test.want/100_000+time.Microsecond || w.Source != test.source {
 			t.Errorf("%s: %v, want %v by %v", test.name, w, test.want, test.source)
 		}
 	}
@@ -161,8 +161,8 @@ func TestStatsAreRobust(t *testing.T) {
 		for _, size := range []int64{100, 500, 2000} {
 			want := 10 + 0.02*float64(size)
 			w := s.expectRun(size*mb, FromFunction)
-			if off := w.Mean.Seconds()/want - 1; math.Abs(off) > 0.15 {
-				t.Errorf("seed %d: %d MB take %v s, want %v", seed, size, w.Mean.Seconds(), want)
+			if off := w.Run.Seconds()/want - 1; math.Abs(off) > 0.15 {
+				t.Errorf("seed %d: %d MB take %v s, want %v", seed, size, w.Run.Seconds(), want)
 			}
 			if w.Dev > toDuration(want/2) {
 				t.Errorf("seed %d: deviation %v of %v s", seed, w.Dev, want)

@@ -68,7 +68,7 @@ func TestLightForShort(t *testing.T) {
 		work  time.Duration
 		short bool
 	}{{time.Millisecond, true}, {time.Minute, false}} {
-		d := f.Decide(&Task{Demand: probe.Slot, Work: Work{Mean: test.work}, LongFrom: time.Second}, t0, newRand(1))
+		d := f.Decide(&Task{Demand: probe.Slot, Work: Work{Run: test.work}, LongFrom: time.Second}, t0, newRand(1))
 		if c := d.Choice(); c == nil || (c.W == 0) != test.short || (c.Worker >= 480) != test.short {
 			t.Errorf("a task of %v: %v", test.work, &d)
 		}

@@ -93,7 +93,7 @@ func (r Reason) String() string {
 	case ByLength:
 		return fmt.Sprintf("it is long: %s; %s or more is long", r.Work, formatTime(r.Threshold))
 	}
-	if r.Work.Mean >= r.Threshold {
+	if r.Work.Run >= r.Threshold {
 		return fmt.Sprintf("its job is short on the whole: it is %s, and the tasks of its job run for %s on average; "+
 			"%s or more is long", r.Work, formatTime(r.Usual), formatTime(r.Threshold))
 	}
@@ -114,13 +114,13 @@ func Route(m Mode, n Needs, w Work, usual, threshold time.Duration) (Path, Reaso
 		r.Cause = ByMode
 	case n.Files:
 		r.Cause = ByFiles
-	case n.Reads >= threshold, n.Reads > 0 && w.Source != FromNothing && w.Mean < threshold &&
-		w.Mean+n.Reads >= threshold:
+	case n.Reads >= threshold, n.Reads > 0 && w.Source != FromNothing && w.Run < threshold &&
+		w.Run+n.Reads >= threshold:
 		r.Cause = ByInputs
 	case w.Source == FromNothing:
 		r.Cause = ByIgnorance
 		return Sampling, r
-	case w.Mean >= threshold && (usual == 0 || usual >= threshold || w.Mean >= Stray*threshold):
+	case w.Run >= threshold && (usual == 0 || usual >= threshold || w.Run >= Stray*threshold):
 		r.Cause = ByLength
 	default:
 		r.Cause = ByBrevity

@@ -7,7 +7,7 @@ import (
 )
 
 func TestRoute(t *testing.T) {
-	by := func(d time.Duration, s Source) Work { return Work{Mean: d, Source: s, Samples: 5} }
+	by := func(d time.Duration, s Source) Work { return Work{Run: d, Source: s, Samples: 5} }
 	const s = time.Second
 	for _, test := range []struct {
 		mode   Mode
@@ -54,12 +54,12 @@ func TestRouteStrays(t *testing.T) {
 		{2 * s, 0, Estimation, "long: "},
 		{s / 2, s / 5, Sampling, "short: "},
 	} {
-		path, reason := Route(Auto, Needs{}, Work{Mean: test.run, Source: FromHint}, test.usual, s)
+		path, reason := Route(Auto, Needs{}, Work{Run: test.run, Source: FromHint}, test.usual, s)
 		if path != test.want || !strings.Contains(reason.String(), test.reason) {
 			t.Errorf("%v among %v: %s, %q; want %s, %q", test.run, test.usual, path, reason, test.want, test.reason)
 		}
 	}
-	if path, _ := Route(Auto, Needs{Reads: s}, Work{Mean: 2 * s, Source: FromHint}, s/5, s); path != Estimation {
+	if path, _ := Route(Auto, Needs{Reads: s}, Work{Run: 2 * s, Source: FromHint}, s/5, s); path != Estimation {
 		t.Error("a task whose inputs take long to read is sampled")
 	}
 }

@@ -182,7 +182,7 @@ func workToAPI(w estimate.Work) *v1.Work {
 	if w == (estimate.Work{}) {
 		return nil
 	}
-	return &v1.Work{MeanUs: w.Mean.Microseconds(), DeviationUs: w.Dev.Microseconds(), Source: sources[w.Source],
+	return &v1.Work{MeanUs: w.Run.Microseconds(), DeviationUs: w.Dev.Microseconds(), Source: sources[w.Source],
 		Samples: int32(w.Samples)}
 }
 

@@ -99,7 +99,7 @@ func TestRestartedFrontendIsTaught(t *testing.T) {
 	tellLessons(t, first, second, lessonTime)
 	tellLessons(t, second, again, lessonTime.Add(time.Minute)) // second never ran the function
 	r := again.EnsureRuns("ads", "f")
-	if w := estimate.Expect(0, 0, nil, r.Stats(), s); w.Mean != 5*s || w.Source != estimate.FromPeers || w.Samples != 20 {
+	if w := estimate.Expect(0, 0, nil, r.Stats(), s); w.Run != 5*s || w.Source != estimate.FromPeers || w.Samples != 20 {
 		t.Errorf("a task without a hint is %v, by %v", w, w.Source)
 	}
 	if r.Longest() < 6*s*3/4 || !r.Any() || r.Correct(50*s).Round(s) != 5*s {
@@ -110,7 +110,7 @@ func TestRestartedFrontendIsTaught(t *testing.T) {
 		t.Errorf("another tenant expects %v, and a hint of 50 s becomes %v", stranger.Stats().Typical(),
 			stranger.Correct(50*s))
 	}
-	if w := estimate.Expect(50*s, 0, nil, stranger.Stats(), s); w.Mean != 50*s || w.Source != estimate.FromHint {
+	if w := estimate.Expect(50*s, 0, nil, stranger.Stats(), s); w.Run != 50*s || w.Source != estimate.FromHint {
 		t.Errorf("another tenant's task with a hint of 50 s is %v", w)
 	}
 	for i := range estimate.MaxSamples {
@@ -119,7 +119,7 @@ func TestRestartedFrontendIsTaught(t *testing.T) {
 		}
 		learnRun(again, "ads", 30*s, 0)
 	}
-	if w := estimate.Expect(0, 0, nil, r.Stats(), s); w.Mean != 30*s || w.Source != estimate.FromFunction {
+	if w := estimate.Expect(0, 0, nil, r.Stats(), s); w.Run != 30*s || w.Source != estimate.FromFunction {
 		t.Errorf("after %d own runs a task is %v", estimate.MaxSamples, w)
 	}
 	tellLessons(t, again, second, lessonTime.Add(2*time.Minute))
@@ -232,7 +232,7 @@ func FuzzLessons(f *testing.F) {
 		for _, l := range lessons {
 			if r := v.KnownRuns(l.Tenant, l.Name); r != nil {
 				r.Stats().TimeLeft(time.Second, time.Hour, 1e9, 0)
-				if w := estimate.Expect(0, 1<<62, nil, r.Stats(), time.Second); w.Mean < 0 || w.Dev < 0 {
+				if w := estimate.Expect(0, 1<<62, nil, r.Stats(), time.Second); w.Run < 0 || w.Dev < 0 {
 					t.Fatalf("%+v makes a run of %v", l, w)
 				}
 			}

@@ -35,7 +35,7 @@ func TestStrangersTeachRunTimes(t *testing.T) {
 	if got := polite.Correct(15 * s / 10); got != 15*s/10 {
 		t.Errorf("the polite tenant's hint of 1.5 s becomes %v", got)
 	}
-	if w := estimate.Expect(15*s/10, 0, nil, polite.Stats(), s); w.Mean != 15*s/10 || w.Source != estimate.FromHint {
+	if w := estimate.Expect(15*s/10, 0, nil, polite.Stats(), s); w.Run != 15*s/10 || w.Source != estimate.FromHint {
 		t.Errorf("a task of the polite tenant with a hint of 1.5 s is %v", w)
 	}
 	learnRun(v, "polite", 3*s, 0)

@@ -24,7 +24,7 @@ var frontendEstimate = packageMutants{"frontend/estimate", []mutant{
 	},
 	{
 		"a task that runs and reads for long is estimated", "Route",
-		"w.Mean+n.Reads >= threshold:", "false:",
+		"w.Run+n.Reads >= threshold:", "false:",
 	},
 	{
 		"short tasks have light workers of their own", "Fleet.considerLight",

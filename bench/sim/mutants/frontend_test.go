@@ -234,7 +234,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a hint alone does not say that a task is late", "planner.chooseForecast",
-		"c.workedFor(t, now) <= maxHintedRuns*x.spec.Work.Mean", "c.workedFor(t, now) < 0*x.spec.Work.Mean",
+		"c.workedFor(t, now) <= maxHintedRuns*x.spec.Work.Run", "c.workedFor(t, now) < 0*x.spec.Work.Run",
 	},
 	{
 		"a spare task takes no tokens", "usage.moveTask",
