@@ -27,7 +27,8 @@ func TestOraclePlansByHand(t *testing.T) {
 		known  bool
 		want   int
 	}{
-		{"the longest first", []arrivalStage{{tasks: 3}, {tasks: 1, after: []int{0}}}, inSeconds(2, 2, 4, 3), 2, true, 7},
+		{"the longest first", []arrivalStage{{tasks: 3}, {tasks: 1, after: []int{0}}},
+			inSeconds(2, 2, 4, 3), 2, true, 7},
 		{"in order, if run times are not known", []arrivalStage{{tasks: 3}, {tasks: 1, after: []int{0}}},
 			inSeconds(2, 2, 4, 3), 2, false, 9},
 		{"without a limit", []arrivalStage{{tasks: 3}, {tasks: 1, after: []int{0}}}, inSeconds(2, 2, 4, 3), 0, true, 7},
@@ -73,7 +74,8 @@ func TestRecurringWorkload(t *testing.T) {
 	var times []time.Duration
 	last := time.Duration(0)
 	for job := range a.jobs {
-		if job.At < last || (job.own != nil) != (job.tenant == recurringName) || (job.stages != nil) != (job.own != nil) {
+		if job.At < last || (job.own != nil) != (job.tenant == recurringName) ||
+			(job.stages != nil) != (job.own != nil) {
 			t.Fatalf("%+v after %v", job, last)
 		}
 		last = job.At

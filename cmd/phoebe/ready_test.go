@@ -11,7 +11,8 @@ func TestReady(t *testing.T) {
 	worker := startPhoebe(t, "worker", "--listen", "127.0.0.1:0").workerAddr()
 	linked := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--name", "linked", "--workers", worker, "--admin",
 		"127.0.0.1:0", "--log-level", "info")
-	idle := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1").awaitLines("frontend", 1)[0]
+	frontend := startPhoebe(t, "frontend", "--listen", "127.0.0.1:0", "--workers", "127.0.0.1:1")
+	idle := frontend.awaitLines("frontend", 1)[0]
 	addr := linked.awaitLines("frontend", 1)[0]
 	waitUntil(t, func() error {
 		if s := runHere(t, "ready", "--connect", addr); s.code != 0 || s.out != "frontend linked: ok\n" {

@@ -99,7 +99,8 @@ func TestRestartedFrontendIsTaught(t *testing.T) {
 	tellLessons(t, first, second, lessonTime)
 	tellLessons(t, second, again, lessonTime.Add(time.Minute)) // second never ran the function
 	r := again.EnsureRuns("ads", "f")
-	if w := estimate.Expect(0, 0, nil, r.Stats(), s); w.Run != 5*s || w.Source != estimate.FromPeers || w.Samples != 20 {
+	w := estimate.Expect(0, 0, nil, r.Stats(), s)
+	if w.Run != 5*s || w.Source != estimate.FromPeers || w.Samples != 20 {
 		t.Errorf("a task without a hint is %v, by %v", w, w.Source)
 	}
 	if r.Longest() < 6*s*3/4 || !r.Any() || r.Correct(50*s).Round(s) != 5*s {

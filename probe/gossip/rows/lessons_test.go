@@ -88,7 +88,8 @@ func TestLessonsAndOlderFrontends(t *testing.T) {
 	if out, err := c.Receive(epoch, sums, nil); err != nil || len(out) != 0 {
 		t.Errorf("a message without a digest is answered by %v, %v", out, err)
 	}
-	if out, err := c.Receive(epoch, append(sums, make([]byte, 8)...), nil); err != nil || len(out) != 1 || out[0].Stream {
+	out, err := c.Receive(epoch, append(sums, make([]byte, 8)...), nil)
+	if err != nil || len(out) != 1 || out[0].Stream {
 		t.Errorf("a message with another digest is answered by %v, %v", out, err)
 	}
 	same := binary.LittleEndian.AppendUint64(sums, c.lessonsDigest)

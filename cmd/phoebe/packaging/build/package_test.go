@@ -458,7 +458,8 @@ func TestReproducible(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, pattern := range []string{"*_" + host + ".deb", "*.rpm", "*_" + host + ".oci.tar", "*_" + host + ".cdx.json"} {
+	for _, pattern := range []string{"*_" + host + ".deb", "*.rpm", "*_" + host + ".oci.tar",
+		"*_" + host + ".cdx.json"} {
 		name := filepath.Base(onlyMatch(t, dir+"/out/package/"+pattern))
 		if readFile(t, dir+"/out/package/"+name) != readFile(t, root+"/out/package/"+name) {
 			t.Errorf("%s: the second build differs from the first", name)

@@ -55,7 +55,8 @@ func TestRPM(t *testing.T) {
 	if arch, err := header.GetStrings(rpmutils.ARCH); err != nil || arch[0] != rpmArch {
 		t.Errorf("%q %v", arch, err)
 	}
-	if scripts, err := header.GetStrings(rpmutils.POSTIN); err != nil || !strings.Contains(scripts[0], "daemon-reload") {
+	scripts, err := header.GetStrings(rpmutils.POSTIN)
+	if err != nil || !strings.Contains(scripts[0], "daemon-reload") {
 		t.Errorf("%q %v", scripts, err)
 	}
 	if out := runTool(t, dir+"/usr/bin/phoebe", "version"); !strings.HasPrefix(out, "phoebe ") {
