@@ -259,10 +259,11 @@ func (c *jobs) startStages(j *job, now time.Time) {
 // resumeFreed lets tasks go on after the last awaited input came: a partition has ended, or lost inputs are made again.
 func (c *jobs) resumeFreed(now time.Time) {
 	for _, t := range c.freedTasks {
-		if t.state != blocked { // a copy of t runs on, with the inputs that the copy has
+		if t.state.isAtWorker() { // a copy of t runs on, with the inputs that the copy has
 			continue
 		}
-		if t.freedAt = now; !t.group.job.mustBlock(t) {
+		// If the stage has started in this step, t is not blocked any more.
+		if t.freedAt = now; t.state == blocked && !t.group.job.mustBlock(t) {
 			c.awaitNext(t, now)
 			c.wantPlaces(t.group)
 		}
