@@ -155,10 +155,10 @@ func TestLoserStartsElsewhere(t *testing.T) {
 	chance := float64(pairs) / workers
 	within := 4 * math.Sqrt(chance)
 	moves := float64(r.FrontendSum.Moves)
-	t.Logf("%d pairs, by chance %.0f ± %.0f meet; %.0f moves; responses p50 %.1f, p99 %.1f, max %.1f ms", pairs, chance,
-		within, moves, r.ResponseMS.P50, r.ResponseMS.P99, r.ResponseMS.Max)
+	t.Logf("%d pairs, by chance %.0f ± %.0f meet; %.0f moves; responses p50 %.1f, p99 %.1f, max %.1f ms", pairs,
+		chance, within, moves, r.ResponseMS.P50, r.ResponseMS.P99, r.ResponseMS.Max)
 	if moves == 0 || moves > chance+within || together > 0 || r.ResponseMS.Max > 1.2*takes.Seconds()*1000 {
-		t.Errorf("of %d pairs, by chance %.0f ± %.0f meet: %.0f tasks moved, %d pairs ran at one worker, and the slowest "+
-			"job took %.1f ms", pairs, chance, within, moves, together, r.ResponseMS.Max)
+		t.Errorf("of %d pairs, by chance %.0f ± %.0f meet: %.0f tasks moved, %d pairs ran at one worker, and the "+
+			"slowest job took %.1f ms", pairs, chance, within, moves, together, r.ResponseMS.Max)
 	}
 }

@@ -193,7 +193,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"inputs made again release no task that runs", "jobs.resumeFreed",
-		"if t.state != blocked {", "if t.freedAt = now; t.state != blocked {",
+		"if t.state.isAtWorker() {", "if t.freedAt = now; t.state.isAtWorker() {",
 	},
 	{
 		"places not needed by a paused job are cancelled", "Core.Step",
