@@ -120,6 +120,8 @@ func (c *planner) forgetAnswers(w *worker, now time.Time, acts []Action) []Actio
 // again after ProbeTimeout.
 func (c *planner) finishRound(r *round, now time.Time, acts []Action) []Action {
 	r.closed = true
+	// A worker may have begun to drain, or its cache may have failed, since the question.
+	r.answers = slices.DeleteFunc(r.answers, func(a place.Answer) bool { return !r.group.Set.Contains(a.Worker) })
 	toBind := 0
 	for _, t := range slices.Backward(r.tasks) { // backward, because each task goes to the front of the queue
 		if t.state == probing { // else the task was cancelled meanwhile

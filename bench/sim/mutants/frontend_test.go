@@ -192,6 +192,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"it\n\t\treturn acts", "it",
 	},
 	{
+		"answers of workers that may not take the task do not count", "planner.finishRound",
+		"return !r.group.Set.Contains(a.Worker)", "return false",
+	},
+	{
 		"inputs made again release no task that runs", "jobs.resumeFreed",
 		"if t.state.isAtWorker() {", "if t.freedAt = now; t.state.isAtWorker() {",
 	},
