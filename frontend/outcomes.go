@@ -517,7 +517,6 @@ func (c *ledger) handleQueued(w *worker, m *probe.Queued, now time.Time, acts []
 		if r := w.places[id]; r != nil {
 			if a := r.rideAt(id); a != nil {
 				c.takeBackRide(a, r, now)
-				c.wantPlaces(r.group)
 				j = r.group.job
 			}
 		} else if a := w.enqueued[id]; a != nil && a == a.task.copy && a.task.long == nil {

@@ -447,7 +447,8 @@ func (c *ledger) restorePlace(a *attempt) {
 	r.addLive(1)
 }
 
-// takeBackRide takes back a riding task, because the worker had no room. The place of the ride is now in the queue.
+// takeBackRide takes back a riding task, because the worker had no room. The place of the ride is now in the queue. Its
+// turn may go to another job, and then the task wants another place.
 func (c *ledger) takeBackRide(a *attempt, r *reservation, now time.Time) {
 	r.rides[a.res-r.firstID] = nil
 	r.openRides--
@@ -455,6 +456,7 @@ func (c *ledger) takeBackRide(a *attempt, r *reservation, now time.Time) {
 	c.log.fatesOf(r).Add(place.Returned, 1)
 	c.noteOutcome(a, "came back: there was no room")
 	c.takeBackTask(a, now)
+	c.wantPlaces(r.group)
 }
 
 // takeBackTask takes back the task of an attempt that never started. The attempt does not count. If the task has no

@@ -196,6 +196,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"return !r.group.Set.Contains(a.Worker)", "return false",
 	},
 	{
+		"a task whose ride came back wants a place", "ledger.takeBackRide",
+		"c.wantPlaces(r.group)", "",
+	},
+	{
 		"inputs made again release no task that runs", "jobs.resumeFreed",
 		"if t.state.isAtWorker() {", "if t.freedAt = now; t.state.isAtWorker() {",
 	},
