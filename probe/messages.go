@@ -537,7 +537,7 @@ type Gone struct {
 type Drain struct{}
 
 // Cache says why the worker's file cache takes no new files, or with no Problem, that the cache takes files again. A
-// new link starts without a problem.
+// new link starts without a problem. Each Cache replaces the last, so links must keep their order.
 type Cache struct{ Problem string }
 
 // Pong answers a Ping, and reports the state of the frontend's attempts.

@@ -22,6 +22,7 @@ type conn struct {
 
 	fHeard, wHeard time.Duration // when each end last heard of the other
 	fLast, wLast   time.Duration // the latest arrival at each end
+	lastCache      time.Duration // the arrival of the last Cache
 	fLife, wLife   int32         // of the process at each end
 	pings          uint64
 	waiting        []probe.Msg // of the frontend: these wait for another message to travel with

@@ -54,6 +54,12 @@ func (c *cluster) sendToFrontend(cn *conn, m probe.Msg) {
 	}
 	leaves := c.nextDeparture(&cn.w.sentAll, m)
 	at := c.drawReorderedArrival(leaves, &cn.fLast)
+	if _, replaces := m.(probe.Cache); replaces {
+		// The last Cache tells the state of the cache, so this message needs the order of a link.
+		cn.lastCache = max(at, cn.lastCache)
+		c.schedule(cn.lastCache, event{kind: toFrontend, conn: cn, content: c.recodeMsg(m)})
+		return
+	}
 	c.schedule(at, event{kind: toFrontend, conn: cn, content: c.recodeMsg(m)})
 	if c.net.repeatShare > 0 && c.rng.Float64() < c.net.repeatShare {
 		c.schedule(c.drawReorderedArrival(leaves, &cn.fLast),
