@@ -167,18 +167,25 @@ func (s *station) runAtEach(workers ...*station) {
 	}
 }
 
-// echoAt sends a payload to a worker and back, and returns the time taken. The task may start only once.
-func (s *station) echoAt(w *station, size int) time.Duration {
+// echoAt sends a payload to a worker and back, and returns the time taken. A link of a busy machine may break in between.
+// So echoAt tries again, and fails only if no payload ever comes back.
+func (s *station) echoAt(w *station, size int) (took time.Duration) {
 	s.t.Helper()
-	began, payload := time.Now(), bytes.Repeat([]byte("phoebe"), size/6)
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	payload := bytes.Repeat([]byte("phoebe"), size/6)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*patience)
 	defer cancel()
-	outs, err := newClient(s.t, s.apiAddr()).Run(ctx, client.Job{Constraint: client.Constraint{Hosts: []string{w.name}},
-		Tasks: []client.Task{{Function: "echo", Payload: payload}}})
-	if err != nil || !bytes.Equal(outs[0].Result, payload) {
-		s.t.Errorf("%s: a payload of %d bytes does not come back from %s: %v", s.name, size, w.name, err)
-	}
-	return time.Since(began)
+	c := newClient(s.t, s.apiAddr())
+	waitUntil(s.t, func() error {
+		began := time.Now()
+		outs, err := c.Run(ctx, client.Job{Constraint: client.Constraint{Hosts: []string{w.name}},
+			Tasks: []client.Task{{Function: "echo", Payload: payload}}})
+		took = time.Since(began)
+		if err != nil || !bytes.Equal(outs[0].Result, payload) {
+			return fmt.Errorf("%s: a payload of %d bytes does not come back from %s: %w", s.name, size, w.name, err)
+		}
+		return nil
+	})
+	return took
 }
 
 // runWithFiles runs tasks that need new files from a folder. Only some workers may run the tasks.
