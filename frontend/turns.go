@@ -39,7 +39,8 @@ func (c *planner) handleReady(w *worker, m *probe.Ready, now time.Time, acts []A
 
 // shareTurn returns a group of another job of the tenant that may use g's turn at w, oldest job first, or nil.
 // The worker would have queued a place of the returned group at the same position. If senior is set, only later
-// stages of older jobs count: their tasks have precedence over g's own tasks.
+// stages of older jobs count: their tasks have precedence over g's own tasks. The worker guards a task as the place is
+// guarded, so a guarded job shares no turn with a job that is not.
 func (c *planner) shareTurn(g *group, w *worker, now time.Time, senior bool) *group {
 	j := g.job
 	t := c.tenants[j.Tenant] // j.tenant, unless j has ended
@@ -51,7 +52,7 @@ func (c *planner) shareTurn(g *group, w *worker, now time.Time, senior bool) *gr
 		if looked++; looked > maxLooked || senior && compareJobs(k, j) >= 0 {
 			break
 		}
-		if senior && len(k.stages) == 0 || !k.Policy.Share || k.Priority != j.Priority {
+		if senior && len(k.stages) == 0 || !k.Policy.Share || k.Priority != j.Priority || k.Guarded != j.Guarded {
 			continue
 		}
 		for other := range k.hungryGroupsAt(w) {

@@ -200,6 +200,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"c.wantPlaces(r.group)", "",
 	},
 	{
+		"a guarded job shares no turn with a job that is not", "planner.shareTurn",
+		"|| k.Guarded != j.Guarded", "",
+	},
+	{
 		"inputs made again release no task that runs", "jobs.resumeFreed",
 		"if t.state.isAtWorker() {", "if t.freedAt = now; t.state.isAtWorker() {",
 	},
