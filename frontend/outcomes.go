@@ -385,8 +385,11 @@ func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts 
 		return acts
 	}
 	switch t := c.findTask(m.Job, m.Task); {
-	case t == nil: // if the job has ended, a Kill is on its way; if the job has moved, another frontend will claim it
+	// If the job has moved, another frontend will claim the attempt. If the job has ended, a Kill is on its way, or the
+	// next Sync stops the attempt.
+	case c.byID[m.Job] == nil:
 		return acts
+	case t == nil: // a resubmission left the task out
 	case t.state == claiming:
 		c.Stats.Adopted++
 		t.move(bound)

@@ -189,7 +189,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a start of a job that has moved is no stray", "ledger.handleStarted",
-		"it\n\t\treturn acts", "it",
+		"case c.byID[m.Job] == nil:\n\t\treturn acts", "case c.byID[m.Job] == nil:",
 	},
 	{
 		"answers of workers that may not take the task do not count", "planner.finishRound",
