@@ -258,15 +258,16 @@ func (s *Quotas) divideTenant(tenant string) {
 	// Since the last report, tenants may have used all of their quotas, and keep the quotas until the next report. Else
 	// several tenants below a path could together use more than the path's maximum.
 	kept := map[string]Quota{}
-	for _, path := range slices.Sorted(maps.Keys(s.quotas)) {
-		if first, _, _ := strings.Cut(path, "/"); first != top || !s.file.isBounded(path) {
-			continue
+	for path, quota := range s.quotas { // most paths have another first part, so the sort comes after
+		if first, _, _ := strings.Cut(path, "/"); first == top && s.file.isBounded(path) {
+			kept[path] = quota
 		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(kept)) {
 		quota, used := s.quotas[path], taken[path]
 		if own := &branchOf(path).needs[me]; *own == (Need{}) {
 			*own = Need{Path: path, Want: quota.All, Quota: quota}
 		}
-		kept[path] = quota
 		taken[path] = Quota{max(quota.Regular, used.Regular), max(quota.All, used.All)}
 	}
 	// Until the next report this frontend does not know how much the jobs of a tenant want, and may use all.

@@ -515,3 +515,21 @@ func TestQuotasOfNewSiblings(t *testing.T) {
 		t.Errorf("%v for a third tenant, and %v then", z, q.QuotaOf("a/x"))
 	}
 }
+
+// BenchmarkQuotasOfManyTenants asks for the quotas of 3,000 tenants without tenants below, as a frontend does after
+// each report.
+func BenchmarkQuotasOfManyTenants(b *testing.B) {
+	paths := make([]string, 3000)
+	for i := range paths {
+		paths[i] = fmt.Sprintf("tenant-%04d", i)
+	}
+	q := NewQuotas()
+	q.UseFile(New(1, nil, []Entry{{Path: "a", Max: 3}}))
+	now := time.Unix(1e9, 0)
+	for b.Loop() {
+		q.Exchange(now, "f", nil, nil, nil, nil)
+		for _, path := range paths {
+			q.QuotaOf(path)
+		}
+	}
+}
