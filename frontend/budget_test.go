@@ -90,3 +90,23 @@ func TestWaitForTheMaximum(t *testing.T) {
 		}
 	}
 }
+
+// A look at the status of a tenant without jobs takes nothing from a tenant that comes before the next report.
+func TestStatusGivesNoQuota(t *testing.T) {
+	f := newFleet(t, 1, 4, Config{})
+	f.step(Terms{tenants.New(1, nil, []tenants.Entry{{Path: "a", Tokens: 1, Max: 3}})})
+	if list := f.core.Tenants(9, f.now, "a/old"); len(list) != 1 || list[0].Quota != (tenants.Quota{}) {
+		t.Errorf("without jobs: %+v", list)
+	}
+	j := jobWith("x", make([]Task, 4)...)
+	j.Tenant = "a/new"
+	f.step(Submit{j})
+	if got := f.core.tenants["a/new"].used.atLevel[levelAllowed]; got != 3*tenants.Slot {
+		t.Errorf("%d thousandths of a slot may run after a look, want the maximum", got)
+	}
+	for _, s := range f.core.Tenants(9, f.now) {
+		if s.Path == "a/new" && s.Quota.All != 3*tenants.Slot {
+			t.Errorf("with a job: %+v", s)
+		}
+	}
+}

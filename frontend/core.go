@@ -493,12 +493,12 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 // tenant's own jobs, without the tenants below.
 type TenantStatus struct {
 	Path             string
-	Use, Spare, Want int64 // slots of tasks at workers, of the spare tasks among them, and of all tasks that could run
-	Quota            tenants.Quota
-	Waiting          int64 // the part of Want that is not at a worker
-	Held             int   // tasks that wait because the tenant's maximum is used
-	Pending          int   // tasks without an outcome, the tenants below included
-	Refused          int   // jobs refused since the frontend counts the tenant
+	Use, Spare, Want int64         // slots of tasks at workers, of the spare tasks among them, and of all tasks that could run
+	Quota            tenants.Quota // given since the last report
+	Waiting          int64         // the part of Want that is not at a worker
+	Held             int           // tasks that wait because the tenant's maximum is used
+	Pending          int           // tasks without an outcome, the tenants below included
+	Refused          int           // jobs refused since the frontend counts the tenant
 }
 
 // Tenants returns the status of tenants with jobs, of the tenants above, of the tenants with the most refusals, and of
@@ -530,7 +530,7 @@ func (c *Core) Tenants(most int, now time.Time, others ...string) []TenantStatus
 	})
 	list = list[:min(len(list), most)]
 	for i := range list {
-		list[i].Quota = c.quotas.QuotaOf(list[i].Path)
+		list[i].Quota = c.quotas.GivenQuota(list[i].Path)
 	}
 	return list
 }
@@ -602,7 +602,8 @@ func (a *attempt) startedBefore(at time.Time) bool {
 	return a.hasStarted && a.sentAt.Before(at)
 }
 
-// Quota returns this frontend's part of a tenant's tokens and maximum.
+// Quota returns this frontend's part of a tenant's tokens and maximum, and gives a new tenant this part. Status uses
+// Tenants instead.
 func (c *Core) Quota(tenant string) tenants.Quota { return c.quotas.QuotaOf(tenant) }
 
 // Lessons returns lessons on run times for other frontends, in no order. Nobody may write to the lessons.

@@ -170,22 +170,33 @@ func (s *Quotas) UseFile(file *File) {
 	clear(s.quotas)
 }
 
-// QuotaOf returns this frontend's quota of a tenant.
+// QuotaOf returns this frontend's quota of a tenant with jobs. A tenant that is new since the last report gets its quota
+// here, and keeps the quota until the next report. Status uses GivenQuota instead.
 func (s *Quotas) QuotaOf(path string) Quota {
+	quota := s.GivenQuota(path)
 	if s.file == nil || s.file.Revision == 0 {
-		return Quota{Unlimited, Unlimited}
+		return quota
 	}
-	quota, known := s.quotas[path]
-	switch {
-	case known:
+	switch _, given := s.quotas[path]; {
+	case given:
 	case s.cutOff:
-		if quota.All = Unlimited; s.file.isBounded(path) {
-			quota.All = 0
-		}
 		s.quotas[path] = quota
 	default:
 		s.divideTenant(path)
 		quota = s.quotas[path]
+	}
+	return quota
+}
+
+// GivenQuota returns the quota that QuotaOf gave a tenant since the last report, and gives nothing. Without such a quota
+// the tenant has no tokens, and no slots if it has a maximum.
+func (s *Quotas) GivenQuota(path string) Quota {
+	if s.file == nil || s.file.Revision == 0 {
+		return Quota{Unlimited, Unlimited}
+	}
+	quota, given := s.quotas[path]
+	if !given && !s.file.isBounded(path) {
+		quota.All = Unlimited
 	}
 	return quota
 }
