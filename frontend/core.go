@@ -197,7 +197,7 @@ func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action)
 		c.noteLoad(w, m.Load, now)
 		c.noteExpectedStarts(w, m.Expect, now)
 		w.noteProgress(m.Progress, now)
-		c.noteUses(w, m.Uses, now)
+		c.noteUses(w, m.Uses)
 		c.view.NotePace(w.Worker, float64(m.Pace)/1000)
 	case probe.Cache:
 		c.noteCache(w, m.Problem)

@@ -600,7 +600,7 @@ type progress struct {
 	doneShare  float64       // share of the work done; 0: the attempt reports no progress
 	timeLeft   time.Duration // rest of the run, expected at the time of the report
 	reportedAt time.Time     // of the report
-	standsFor  time.Duration // not 0: a process reports no progress, and has hardly used CPU time for this time
+	standsFor  time.Duration // not 0: a process stands still, and has hardly used CPU time for this time
 }
 
 // copyTerms holds the terms of an attempt made as a copy. The task holds the same terms of the first attempt. If the

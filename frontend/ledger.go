@@ -94,31 +94,28 @@ const (
 	// standsShare bounds the CPU time of a process that stands still, as a share of the CPU time that the tasks of the
 	// stage use. The number was chosen.
 	standsShare = 0.1
-	// maxStandingShare bounds the share done by a process that stands still. The process may have been busy for longer
-	// than the other tasks, and nobody knows how much is left. The number was chosen.
-	maxStandingShare = 0.9
 	// leastStageCPU is the least use of CPU by the tasks of a stage from which CPU time tells anything. Tasks that
 	// wait for other machines use less. The number was chosen.
 	leastStageCPU = 100 * probe.Millicores(1)
 )
 
 // noteUses notes what running processes at w have used.
-func (c *ledger) noteUses(w *worker, list []probe.Use, now time.Time) {
+func (c *ledger) noteUses(w *worker, list []probe.Use) {
 	for i := range list {
 		if a := w.attempts[list[i].Attempt]; a != nil && list[i].Ran > a.use.Ran {
 			a.use = list[i]
-			c.noteStanding(a, now)
+			c.noteStanding(a)
 		}
 	}
 }
 
-// noteStanding derives the progress of a process that reports no progress, if the process stands still: it has hardly
-// used CPU time for standsFrom, while three quarters of the ended tasks of its stage used CPU time. Then the share done
-// is the share at which the process was last busy, and the rest goes on at the rate at which the process uses CPU time
-// now. Otherwise CPU time tells no progress, because runs differ.
-func (c *ledger) noteStanding(a *attempt, now time.Time) {
+// noteStanding notes whether a process that reports no progress stands still. Such a process has hardly used CPU time
+// for standsFrom, while three quarters of the ended tasks of its stage used CPU time. And the process has run for as
+// long as tasks of the stage run, without the reading of inputs: any task may read or wait for a while, and use no CPU
+// time meanwhile.
+func (c *ledger) noteStanding(a *attempt) {
 	t, p := a.task, &a.progress
-	if t.long == nil || t.group.stageStats == nil || p.doneShare > 0 && p.standsFor == 0 {
+	if t.long == nil || t.group.stageStats == nil || p.doneShare > 0 {
 		return
 	}
 	usual := t.group.stageStats.LeastCPU()
@@ -128,13 +125,12 @@ func (c *ledger) noteStanding(a *attempt, now time.Time) {
 	}
 	standsFor := a.use.Ran - a.lastBusy.Ran
 	rate := (a.use.CPU - a.lastBusy.CPU).Seconds() / standsFor.Seconds() / (float64(usual) / 1000)
+	*p = progress{}
 	switch {
 	case rate >= standsShare:
-		a.lastBusy, *p = a.use, progress{}
-	case standsFor >= standsFrom:
-		done := min(max(a.lastBusy.Ran.Seconds()/run.Seconds(), 0.01), maxStandingShare)
-		*p = progress{doneShare: done, timeLeft: time.Duration((1 - done) * float64(run) / max(rate, 0.01)), reportedAt: now,
-			standsFor: standsFor}
+		a.lastBusy = a.use
+	case standsFor >= standsFrom && scaleTime(c.speedOf(a.w), a.use.Ran-t.long.read) >= run:
+		p.standsFor = standsFor
 	}
 }
 

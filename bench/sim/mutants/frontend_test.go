@@ -1376,7 +1376,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a long run on a sound machine would be as long elsewhere", "planner.copyWork",
-		"!t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || p.standsFor > 0 || a.w.Pace() == 0", "true",
+		"!t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || a.w.Pace() == 0", "true",
 	},
 	{
 		"a long run on a slow machine would be shorter elsewhere", "planner.copyWork",
@@ -1489,15 +1489,15 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a process that stands still is late", "ledger.noteStanding",
-		"case standsFor >= standsFrom:", "case false:",
+		"case standsFor >= standsFrom && ", "case false && ",
 	},
 	{
 		"a process stands still only after a while", "ledger.noteStanding",
-		"case standsFor >= standsFrom:", "default:",
+		"case standsFor >= standsFrom && ", "case ",
 	},
 	{
 		"the reported progress counts before the CPU time", "ledger.noteStanding",
-		" || p.doneShare > 0 && p.standsFor == 0", "",
+		" || p.doneShare > 0 {", " {",
 	},
 	{
 		"CPU time tells nothing if the stage uses little", "ledger.noteStanding",
@@ -1505,10 +1505,22 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a process may come to a stop after busy times", "ledger.noteStanding",
-		"a.lastBusy, *p = a.use, progress{}", "*p = progress{}",
+		"a.lastBusy = a.use", "_ = 0",
 	},
 	{
-		"a copy of a process that stands still runs like other tasks", "planner.copyWork",
-		"p.standsFor > 0 || ", "",
+		"a process does not stand still before the run of its stage has passed", "ledger.noteStanding",
+		"a.use.Ran-t.long.read) >= run", "a.use.Ran-t.long.read) >= min(run, 0)",
+	},
+	{
+		"reading does not count as the run of a process that stands still", "ledger.noteStanding",
+		"a.use.Ran-t.long.read)", "a.use.Ran)",
+	},
+	{
+		"a process that stands still needs longer than a copy", "planner.attemptTimeLeft",
+		"if a.progress.standsFor > 0 {", "if false {",
+	},
+	{
+		"a process that stands still keeps no other task from a copy", "planner.copyLong",
+		"if t.attempt.progress.standsFor == 0 {", "if true {",
 	},
 }}
