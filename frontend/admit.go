@@ -129,7 +129,6 @@ func (c *jobs) removeJob(j *job) {
 		if t.jobs--; t.jobs == 0 {
 			c.batchQueue.closeAccount(t)
 			c.roomSleepers.closeAccount(t)
-			c.movers.closeAccount(t)
 			delete(c.tenants, t.name)
 		}
 	}

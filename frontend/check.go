@@ -505,9 +505,12 @@ func (c *Core) checkRounds() error {
 // crowd. If the matrix of a worker does not count an attempt yet, the attempt waits in the worker's queue.
 func (c *Core) checkLong() error {
 	l := &c.batch
-	if err := cmp.Or(c.batchQueue.checkAccounts(c.tenants), c.roomSleepers.checkAccounts(c.tenants),
-		c.movers.checkAccounts(c.tenants)); err != nil {
+	err := cmp.Or(c.batchQueue.checkAccounts(c.tenants), c.roomSleepers.checkAccounts(c.tenants))
+	if err != nil {
 		return fmt.Errorf("the lines of long tasks: %w", err)
+	}
+	if err := c.checkMovers(); err != nil {
+		return err
 	}
 	entries := map[*task]int{}
 	for x := range c.batchQueue.All {
@@ -576,6 +579,23 @@ func (c *Core) checkLong() error {
 				return fmt.Errorf("worker %d does not count attempt %v yet, but the attempt is not enqueued",
 					w.Key, p.Attempt)
 			}
+		}
+	}
+	return nil
+}
+
+// checkMovers: the movers are a heap in their present order, and no round comes after the latest round.
+func (c *Core) checkMovers() error {
+	movers := c.movers.All()
+	for i, x := range movers {
+		t := x.task
+		if t.attempt == nil || t.attempt.expectedStart.IsZero() || x.movePos != i+1 || x.moveRound > c.latestRound {
+			return fmt.Errorf("job %v, task %d may move: in position %d, listed in %d, in round %d of %d",
+				t.group.job.ID, t.spec.Index, x.movePos, i+1, x.moveRound, c.latestRound)
+		}
+		if i > 0 && x.Before(movers[(i-1)/2]) {
+			return fmt.Errorf("job %v, task %d may move, and comes before the task above in the heap",
+				t.group.job.ID, t.spec.Index)
 		}
 	}
 	return nil

@@ -38,7 +38,6 @@ func New(cfg Config, rng *rand.Rand) *Core {
 
 			batchQueue:   newTaskLine(all, func(t *tenant) *fair.Account[*longTask] { return &t.dueAccount }),
 			roomSleepers: newTaskLine(all, func(t *tenant) *fair.Account[roomSleeper] { return &t.roomAccount }),
-			movers:       newTaskLine(all, func(t *tenant) *fair.Account[mover] { return &t.moveAccount }),
 
 			refusals:   refusals{byTenant: map[string]*tenantRefusals{}},
 			rateClocks: map[string]time.Time{},

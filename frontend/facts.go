@@ -266,7 +266,6 @@ type tenant struct {
 
 	dueAccount  fair.Account[*longTask]   // in jobs.batchQueue
 	roomAccount fair.Account[roomSleeper] // in jobs.roomSleepers
-	moveAccount fair.Account[mover]       // in jobs.movers
 
 	node list.Node[*tenant] // among the tenants with hungry jobs
 }
@@ -379,6 +378,7 @@ type longTask struct {
 	outbid        int       // how often in a row other tasks took all candidates
 	mayUseAll     bool      // too large for the part of workers open to long tasks; may use all of a worker
 	movePos       int       // in jobs.movers
+	moveRound     uint64    // orders jobs.movers: the round of looks that comes to the task next
 	moves         int       // how often the task was withdrawn from a queue, to start sooner elsewhere
 	move          *move     // the task was withdrawn, and is not placed anew yet; nil: otherwise
 
@@ -444,11 +444,19 @@ type roomSleeper struct{ *longTask }
 func (x roomSleeper) Before(y roomSleeper) bool { return x.longTask.Before(y.longTask) }
 func (x roomSleeper) Pos() *int                 { return &x.roomPos }
 
-// mover is a longTask in a worker's queue that may move to another worker, in the order of batches.
+// mover is a longTask in a worker's queue that may move to another worker. The task that starts last comes first,
+// because it gains most. Priorities and the turns of tenants have decided already when the tasks start.
 type mover struct{ *longTask }
 
-func (x mover) Before(y mover) bool { return x.longTask.Before(y.longTask) }
-func (x mover) Pos() *int           { return &x.movePos }
+// Before orders movers by round, see planner.findMovers, and in a round by the expected start, the latest first.
+func (x mover) Before(y mover) bool {
+	t, u := x.task, y.task
+	return cmp.Or(
+		cmp.Compare(x.moveRound, y.moveRound), u.attempt.expectedStart.Compare(t.attempt.expectedStart),
+		compareJobs(t.group.job, u.group.job), cmp.Compare(t.spec.Index, u.spec.Index),
+	) < 0
+}
+func (x mover) Pos() *int { return &x.movePos }
 
 // move is the way of a task from the queue of a worker to another worker.
 type move struct {

@@ -53,7 +53,8 @@ type jobs struct {
 
 	batchQueue   taskLine[*longTask]   // tasks for the next batch
 	roomSleepers taskLine[roomSleeper] // sleepers that wake as soon as a worker has room
-	movers       taskLine[mover]       // tasks in workers' queues that may move to a worker with room
+	movers       pq.Heap[mover]        // tasks in workers' queues that may move to a worker with room
+	latestRound  uint64                // the latest mover.moveRound given
 
 	otherFrontends int // of the fleet, by the last Others
 

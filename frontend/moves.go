@@ -21,24 +21,33 @@ const (
 	// minGainOfWait is the least gain as a share of the rest of the wait in the queue. The rest of the wait is an
 	// estimate, and another frontend may take the room first.
 	minGainOfWait = 0.5
-	// maxMovesLooked bounds the queued tasks looked at in a step, and so the moves of a step. Tenants take turns, and
-	// of a tenant the most urgent tasks come first.
+	// maxMovesLooked bounds the queued tasks looked at for a worker with room, and so the moves of a step.
 	maxMovesLooked = 64
-	// movePause is the time without moves to a worker after a look in vain. It is the time between two reports of the
-	// waits in queues.
+	// movePause is the time until the next look at a worker after a look in vain, and until the next question after a
+	// look put off. It is the time between two reports of the waits in queues.
 	movePause = time.Second
 	// moveSpread is the length, in round trips for each other frontend, of the time within which frontends ask an idle
 	// worker. From the question to the arrival of the task it takes two and a half round trips.
 	moveSpread = 5
 )
 
-// planMoveAsk plans to ask w for its room, if w is believed to have room and tasks wait in other queues.
+// planMoveAsk plans to ask w for its room, if w is believed to have room and a task in another queue would gain there.
 func (c *planner) planMoveAsk(w *worker, now time.Time) {
 	if !c.mayMoveTo(w, now) || !w.moveAskAt.IsZero() {
 		return
 	}
+	gains := func(x *longTask) bool { return w.Room(x.spec.Demand) > 0 && c.gainsByMove(x, w, now) }
+	if len(c.findMovers(1, gains)) == 0 {
+		w.noteVainMove(now.Add(movePause))
+		return
+	}
+	c.setMoveAsk(w, now.Add(c.drawMoveDelay()))
+}
+
+// drawMoveDelay returns a random time within which other frontends may ask the same worker.
+func (c *planner) drawMoveDelay() time.Duration {
 	spread := moveSpread * c.view.Trip() * time.Duration(max(c.otherFrontends, 1))
-	c.setMoveAsk(w, now.Add(time.Duration(c.rand.Int64N(int64(spread)+1))))
+	return time.Duration(c.rand.Int64N(int64(spread) + 1))
 }
 
 // seekRoom plans to ask an idle worker for its room, if w reports a later start of a task than expected. Another
@@ -53,9 +62,11 @@ func (c *planner) seekRoom(w *worker, m *probe.Queued, now time.Time) {
 	}
 }
 
-// mayMoveTo reports whether queued tasks may move to w: w is believed to have room, and no other task is on the way.
+// mayMoveTo reports whether queued tasks may move to w: w is in the fleet, and believed to have room, and no other task
+// is on the way.
 func (c *planner) mayMoveTo(w *worker, now time.Time) bool {
-	return c.movers.Len() > 0 && w.Up() && w.Idle() && w.comingMoves == 0 && !now.Before(w.moveNotUntil)
+	return c.movers.Len() > 0 && w.Up() && w.Idle() && w.comingMoves == 0 && !now.Before(w.moveNotUntil) &&
+		c.view.Fleet().Get(int32(w.Key)) != nil
 }
 
 // askForMoves asks w for its room, if the time has come.
@@ -70,26 +81,29 @@ func (c *planner) askForMoves(w *worker, now time.Time, acts []Action) []Action 
 	return acts
 }
 
-// moveToRoom moves queued tasks to w, which has just told its room. Tasks that wait at the frontend go first.
+// moveToRoom moves queued tasks to w, which has just told its room. Tasks that wait at the frontend go first: the look
+// is put off, and w is asked again after movePause, unless w tells its room sooner.
 func (c *planner) moveToRoom(w *worker, now time.Time, acts []Action) []Action {
 	if !c.mayMoveTo(w, now) {
 		return acts
 	}
-	row := c.view.Fleet().Get(int32(w.Key))
-	if row == nil || row.Matrix == nil || !row.Heard.Equal(now) || c.batchQueue.Len() > 0 {
+	if row := c.view.Fleet().Get(int32(w.Key)); row.Matrix == nil || !row.Heard.Equal(now) {
 		c.planMoveAsk(w, now)
+		return acts
+	}
+	if c.batchQueue.Len() > 0 {
+		c.setMoveAsk(w, now.Add(movePause+c.drawMoveDelay()))
 		return acts
 	}
 	c.setMoveAsk(w, time.Time{})
 	var taken probe.Demand
-	var chosen []mover
 	most := max(w.Room(probe.Slot)/(c.otherFrontends+1), 1)
-	c.movers.InOrder(maxMovesLooked, func(x mover) bool {
-		if c.gainsByMove(x.longTask, w, taken, now) {
-			chosen = append(chosen, x)
-			taken = taken.Add(x.spec.Demand)
+	chosen := c.findMovers(most, func(x *longTask) bool {
+		if !c.gainsByMove(x, w, now) || c.waitsBeside(x, w, taken) {
+			return false
 		}
-		return len(chosen) < most
+		taken = taken.Add(x.spec.Demand)
+		return true
 	})
 	if len(chosen) == 0 {
 		w.noteVainMove(now.Add(movePause))
@@ -101,29 +115,52 @@ func (c *planner) moveToRoom(w *worker, now time.Time, acts []Action) []Action {
 	return acts
 }
 
-// gainsByMove reports whether a move of the queued task x to w pays: x would start at once there, beside other tasks
-// with the demand taken, and would end sooner by minMoveGain at least.
+// findMovers returns the first movers that gain, at most the given number, among the first maxMovesLooked movers. The
+// movers stay in their heap.
+//
+// If the look finds too few and more movers follow, the movers passed over go to the next round, behind all movers of
+// this round. Otherwise tasks that cannot move to the worker would hide all others. New movers join the latest round.
+// So once movers of a round were passed over, no mover joins the round, and later looks reach all its movers.
+func (c *planner) findMovers(most int, gains func(*longTask) bool) []mover {
+	var found, passed []mover
+	for c.movers.Len() > 0 && len(found) < most && len(found)+len(passed) < maxMovesLooked {
+		x := c.movers.Pop()
+		if gains(x.longTask) {
+			found = append(found, x)
+		} else {
+			passed = append(passed, x)
+		}
+	}
+	c.putBackMovers(found, passed, len(found) < most && c.movers.Len() > 0)
+	return found
+}
+
+// gainsByMove reports whether a move of the queued task x to w pays: if x starts there at once, x ends sooner by
+// minMoveGain at least.
 //
 // A tenant with tasks beyond its tokens is left out: the tokens of the task would go to another task meanwhile.
-func (c *planner) gainsByMove(x *longTask, w *worker, taken probe.Demand, now time.Time) bool {
+func (c *planner) gainsByMove(x *longTask, w *worker, now time.Time) bool {
 	t := x.task
 	a, j := t.attempt, t.group.job
 	if a.w == w || w.Worker == t.shunned || t.copy != nil || j.paused || j.tenant.debts.Len() > 0 ||
 		!t.group.Set.Contains(w.Worker) {
 		return false
 	}
-	c.updateWork(x)
-	beside := x.spec
-	if beside.Demand = beside.Demand.Add(taken); c.view.Fleet().MustWait(&beside, int32(w.Key)) {
-		return false
-	}
 	wait, trips := a.expectedStart.Sub(now), 2*c.view.Trip()
 	if wait < trips+minMoveGain {
 		return false
 	}
+	c.updateWork(x)
 	_, runHere := c.view.Fleet().WorkAt(&x.spec, int32(a.w.Key))
 	fetch, runThere := c.view.Fleet().WorkAt(&x.spec, int32(w.Key))
 	here := wait + scaleTime(paceOf(a.w.Worker), runHere)
 	there := trips + fetch + scaleTime(paceOf(w.Worker), runThere)
 	return here-there >= max(minMoveGain, scaleTime(minGainOfWait, wait))
+}
+
+// waitsBeside reports whether x would have to wait at w, beside other tasks with the demand taken.
+func (c *planner) waitsBeside(x *longTask, w *worker, taken probe.Demand) bool {
+	beside := x.spec
+	beside.Demand = beside.Demand.Add(taken)
+	return c.view.Fleet().MustWait(&beside, int32(w.Key))
 }

@@ -60,3 +60,63 @@ func TestMove(t *testing.T) {
 		t.Errorf("%+v", f.core.Stats)
 	}
 }
+
+// Movers come in the order of their expected starts, the latest first. A look ends after maxMovesLooked movers. Movers
+// that are passed over do not hide others for long, even if further such movers come before each look.
+func TestFindMovers(t *testing.T) {
+	f := newFleet(t, 0, 1, Config{})
+	f.step(WorkerUp{1, probe.Welcome{Worker: "w", Incarnation: 1, Capacity: f.size, Speaks: probe.Spoken}})
+	g, w := &group{job: &job{}}, f.core.workerByKey(1)
+	tasks := 0
+	addMover := func(start time.Duration) *longTask {
+		x := &longTask{}
+		x.task = &task{spec: &Task{Index: probe.TaskIndex(tasks)}, group: g, state: enqueued, long: x}
+		x.task.attempt = &attempt{task: x.task, w: w}
+		tasks++
+		f.core.noteExpectedStart(x.task.attempt, f.now.Add(start))
+		if err := f.core.checkMovers(); err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	for i := range 2*maxMovesLooked + 1 {
+		addMover(time.Hour + time.Duration(i%maxMovesLooked))
+	}
+	fitting := addMover(time.Second)
+	latest := addMover(time.Minute)
+	f.core.noteExpectedStart(latest.task.attempt, f.now.Add(2*time.Hour))
+	found := f.core.findMovers(maxMovesLooked, func(*longTask) bool { return true })
+	for i := range len(found) - 1 {
+		if found[i].task.attempt.expectedStart.Before(found[i+1].task.attempt.expectedStart) {
+			t.Errorf("mover %d starts after mover %d", i+1, i)
+		}
+	}
+	if len(found) != maxMovesLooked || found[0].longTask != latest {
+		t.Fatalf("%d found, first task %d", len(found), found[0].task.spec.Index)
+	}
+	// A look that finds enough hides nobody, so the order stays.
+	f.core.findMovers(1, func(x *longTask) bool { return x != latest })
+	if f.core.movers.Min().longTask != latest {
+		t.Errorf("after a look that found enough, task %d comes first", f.core.movers.Min().task.spec.Index)
+	}
+	for look := range 4 {
+		looked := 0
+		found := f.core.findMovers(1, func(x *longTask) bool { looked++; return x == fitting })
+		if err := f.core.checkMovers(); err != nil {
+			t.Fatal(err)
+		}
+		if looked > maxMovesLooked {
+			t.Errorf("look %d at %d movers", look, looked)
+		}
+		if len(found) > 0 {
+			if look != 2 {
+				t.Errorf("look %d found the task", look)
+			}
+			return
+		}
+		for range 2 * maxMovesLooked {
+			addMover(3 * time.Hour)
+		}
+	}
+	t.Error("the task that may move stays hidden")
+}

@@ -43,7 +43,6 @@ func (c *jobs) setTerms(terms *tenants.File) {
 		t.weights = terms.Weights(t.name)
 		c.batchQueue.updateWeights(t)
 		c.roomSleepers.updateWeights(t)
-		c.movers.updateWeights(t)
 	}
 }
 

@@ -31,30 +31,44 @@ func (c *ledger) noteExpectedStarts(w *worker, list []probe.Expect, now time.Tim
 func (c *ledger) noteExpectedStart(a *attempt, at time.Time) {
 	a.expectedStart = at
 	t, x := a.task, a.task.long
-	if x != nil && a == t.attempt && t.state == enqueued && a.move == nil && x.movePos == 0 && x.moves < maxMoves &&
-		a.w.Has(probe.Withdrawing) {
-		c.movers.pushTask(mover{x})
+	switch {
+	case x == nil || a != t.attempt:
+	case x.movePos > 0:
+		c.movers.Fix(mover{x})
+	case t.state == enqueued && a.move == nil && x.moves < maxMoves && a.w.Has(probe.Withdrawing):
+		x.moveRound = c.latestRound
+		c.movers.Push(mover{x})
 	}
 }
 
 // askBack asks the worker of a queued attempt to give the task back, because the worker to has room. The expected rest
 // of the wait in the queue is wait.
 func (c *ledger) askBack(a *attempt, to *worker, wait time.Duration, now time.Time, acts []Action) []Action {
-	x := mover{a.task.long}
-	turn := c.movers.chargeTask(x)
-	turn.StartUse()
-	c.movers.removeTask(x)
-	turn.EndTurn()
-	turn.Settle(x.spec.Work.Run)
+	c.movers.Remove(mover{a.task.long})
 	a.move = &move{from: a.w, to: to, wait: wait, askedAt: now}
 	to.comingMoves++
 	return append(acts, Send{Worker: a.w.Key, Msg: probe.Cancel{First: a.res, Count: 1, Answer: true}})
 }
 
+// putBackMovers puts the movers of a look back: those found in their round, and those passed over in the next round if
+// nextRound is set.
+func (c *ledger) putBackMovers(found, passed []mover, nextRound bool) {
+	for _, x := range found {
+		c.movers.Push(x)
+	}
+	for _, x := range passed {
+		if nextRound {
+			x.moveRound++
+			c.latestRound = max(c.latestRound, x.moveRound)
+		}
+		c.movers.Push(x)
+	}
+}
+
 // endMove notes that the task of a does not wait in a queue any more, and cannot move.
 func (c *ledger) endMove(a *attempt) {
 	if x := a.task.long; x != nil && a == a.task.attempt {
-		c.movers.removeTask(mover{x})
+		c.movers.Remove(mover{x})
 	}
 	if a.move != nil {
 		a.move.to.comingMoves--

@@ -67,8 +67,48 @@ var frontend = packageMutants{"frontend", []mutant{
 		"/(c.otherFrontends+1)", "",
 	},
 	{
-		"tasks that move together have room together", "planner.gainsByMove",
+		"tasks that move together have room together", "planner.waitsBeside",
 		"beside.Demand.Add(taken)", "beside.Demand",
+	},
+	{
+		"a worker is not asked for its room if no task would gain there", "planner.planMoveAsk",
+		"len(c.findMovers(1, gains)) == 0", "false",
+	},
+	{
+		"a worker with too little room for tasks is not asked for its room", "planner.planMoveAsk",
+		"w.Room(x.spec.Demand) > 0 &&", "",
+	},
+	{
+		"a worker where no task would gain rests", "planner.planMoveAsk",
+		"w.noteVainMove(now.Add(movePause))", "",
+	},
+	{
+		"a look that is put off waits before it asks again", "planner.moveToRoom",
+		"movePause+c.drawMoveDelay()", "c.drawMoveDelay()",
+	},
+	{
+		"the task that starts last moves first", "mover.Before",
+		"u.attempt.expectedStart.Compare(t.attempt.expectedStart),", "",
+	},
+	{
+		"a task that may move has its place by the latest expected start", "ledger.noteExpectedStart",
+		"c.movers.Fix(mover{x})", "",
+	},
+	{
+		"a look ends after a number of tasks", "planner.findMovers",
+		"&& len(found)+len(passed) < maxMovesLooked", "",
+	},
+	{
+		"tasks passed over by a look go behind others", "ledger.putBackMovers",
+		"x.moveRound++", "",
+	},
+	{
+		"tasks passed over by a look that found enough keep their place", "planner.findMovers",
+		"len(found) < most && c.movers.Len() > 0)", "c.movers.Len() > 0)",
+	},
+	{
+		"a new task that may move does not go before tasks passed over", "ledger.noteExpectedStart",
+		"x.moveRound = c.latestRound", "x.moveRound = 0",
 	},
 	{
 		"a worker that gets no moved task rests", "planner.moveToRoom",
