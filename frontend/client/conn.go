@@ -372,7 +372,7 @@ func (p *pool) discardConn(c *conn) {
 // maxOutBuf is the size in bytes up to which a connection keeps its request buffer for the next call.
 const maxOutBuf = 16 << 10
 
-// isAnswer reports whether err came as the frontend's answer. If so, the connection is still usable.
+// isAnswer reports whether err came as the frontend's answer.
 func isAnswer(err error) bool {
 	var refused *v1.Refused
 	var serverErr *thrift.ApplicationException // the answer of a Thrift server to an unexpected request or error

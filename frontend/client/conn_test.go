@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudwego/gopkg/protocol/thrift"
+
 	"github.com/phoebe-sched/phoebe/frontend/frame"
 	v1 "github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 )
@@ -125,6 +127,37 @@ func TestCallsOfRunWithoutAnswer(t *testing.T) {
 		if len(p.conns) != 0 || !cl.sent {
 			t.Errorf("%s: %d connections stay, the call was sent: %v", name, len(p.conns), cl.sent)
 		}
+	}
+}
+
+// After an exception the server may close the connection, so the next call uses a new connection.
+func TestCallAfterException(t *testing.T) {
+	conns := 0
+	p := newServedPool(t, func(c net.Conn) {
+		readCall(c, 100)
+		conns++
+		answer := (&frame.Head{Method: []byte("Run"), Seq: 1}).Refusal(&v1.Refused{})
+		if conns == 1 {
+			answer = thrift.Binary.AppendMessageBegin(make([]byte, 4), "Run", thrift.EXCEPTION, 1)
+			answer = append(answer, byte(thrift.STOP))
+			binary.BigEndian.PutUint32(answer, uint32(len(answer)-4))
+		}
+		c.Write(answer)
+	})
+	callRun := func() error {
+		_, err := (rpcs{}).Run(&call{ctx: context.Background(), pool: p}, &v1.RunRequest{Job: v1.NewJob()})
+		return err
+	}
+	var thrown *thrift.ApplicationException
+	if err := callRun(); !errors.As(err, &thrown) {
+		t.Fatal(err)
+	}
+	if len(p.conns) > 0 {
+		t.Error("the pool keeps the connection")
+	}
+	var refused *v1.Refused
+	if err := callRun(); !errors.As(err, &refused) {
+		t.Errorf("the next call: %v", err)
 	}
 }
 

@@ -70,16 +70,17 @@ func newFrontend(
 	return f
 }
 
-// identifyPeer asks which frontend is behind a new connection. An error means that the frontend did not answer within
-// pingTimeout.
+// identifyPeer asks which frontend is behind a new connection. An error means that the connection is of no use: the
+// frontend did not answer within pingTimeout, or answered with an exception.
 func (f *frontend) identifyPeer(ctx context.Context, c *conn) (*process, error) {
 	cl := &call{ctx: ctx, pool: f.pool, onlyConn: c, timeout: f.cfg.pingTimeout, patience: f.cfg.pingTimeout}
 	defer context.AfterFunc(ctx, cl.endCall)()
 	resp, err := f.rpc.Cluster(cl, &v1.ClusterRequest{Caller: f.cfg.wireCaller(), FrontendsOnly: true})
+	var refused *v1.Refused
 	switch {
 	case err == nil && resp != nil && resp.Address != "":
 		return f.processes.noteGreeting(resp), nil
-	case err == nil || isAnswer(err): // the frontend lives, but does not tell its address
+	case err == nil || errors.As(err, &refused): // the frontend lives, but does not tell its address
 		return f.processes.findOrAdd(f.addr), nil
 	case isTimeout(err), errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, fmt.Errorf("no sign of life within %v: %w", f.cfg.pingTimeout, os.ErrDeadlineExceeded)

@@ -22,8 +22,8 @@ type resultOf[Res any] interface {
 	GetRefused() *v1.Refused
 }
 
-// sendCall makes a call. An error is a *v1.Refused, a *thrift.ApplicationException, or the error of a connection that
-// the pool has dropped.
+// sendCall makes a call. An error is a *v1.Refused, or the pool has dropped the connection. Then the error is a
+// *thrift.ApplicationException, or the error of the connection.
 func sendCall[Res any](ctx context.Context, method string, req thrift.FastCodec, result resultOf[Res]) (*Res, error) {
 	cl := ctx.Value(callKey{}).(*call)
 	if err := cl.pool.exchange(cl, method, req, result); err != nil {
@@ -35,7 +35,9 @@ func sendCall[Res any](ctx context.Context, method string, req thrift.FastCodec,
 	return result.GetSuccess(), nil
 }
 
-// exchange lends the call a connection, sends the request, and reads the answer.
+// exchange lends the call a connection, sends the request, and reads the answer. The connection stays only after an
+// answer of the method, a Refused included. After some exceptions a server closes the connection, for example after an
+// unknown method.
 func (p *pool) exchange(cl *call, method string, req, result thrift.FastCodec) error {
 	c, err := p.lendConn(cl)
 	if err != nil {
@@ -51,13 +53,12 @@ func (p *pool) exchange(cl *call, method string, req, result thrift.FastCodec) e
 		p.discardConn(c)
 		return err
 	}
-	err = frame.ReadAnswer(c.r, method, c.lastSeq, maxAnswer, result)
-	if err != nil && !isAnswer(err) {
+	if err := frame.ReadAnswer(c.r, method, c.lastSeq, maxAnswer, result); err != nil {
 		p.discardConn(c)
 		return err
 	}
 	p.putConn(c)
-	return err
+	return nil
 }
 
 func (rpcs) Run(ctx context.Context, req *v1.RunRequest) (*v1.RunResponse, error) {

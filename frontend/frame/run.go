@@ -26,8 +26,8 @@ func AppendCall(b []byte, method string, seq int32, req thrift.FastCodec) []byte
 }
 
 // ReadAnswer reads the answer to a call into the result of the method. An error is a *thrift.ApplicationException,
-// which any Thrift server may throw, or a broken connection. Without an error, and after an exception, the connection
-// may be used again, otherwise not. most bounds the bytes of an answer.
+// which any Thrift server may throw, or a broken connection. After an error the connection may not be used again: a
+// server closes the connection after some exceptions. most bounds the bytes of an answer.
 func ReadAnswer(in Buffered, method string, seq int32, most int, result thrift.FastCodec) error {
 	h, b, err := PeekAnswer(in, most)
 	if err != nil {
