@@ -57,6 +57,7 @@ func New(cfg Config, rng *rand.Rand) *Core {
 func (c *Core) Step(now time.Time, ev Event, acts []Action) []Action {
 	c.lent.done.TakeBack()
 	c.lent.launches.TakeBack()
+	c.view.ForgetOldLessons(now)
 	switch ev := ev.(type) {
 	case Frame:
 		acts = c.receiveMsgs(ev.Worker, ev.Msgs, now, acts)

@@ -24,7 +24,8 @@ const (
 	// renewLessonAfter is the age at which a full lesson is made anew, if the function has run since. A new lesson goes
 	// to all frontends, so lessons must not change with each run. The time was chosen.
 	renewLessonAfter = 10 * time.Minute
-	// keepLessonsFor is the age up to which a frontend passes a lesson on.
+	// keepLessonsFor is the age up to which a lesson counts, and a frontend passes the lesson on. An older lesson
+	// counts as no lesson.
 	keepLessonsFor = 7 * 24 * time.Hour
 	// maxLessonAhead bounds the lead of another frontend's clock. Without a bound, the lessons of a clock that is a
 	// year ahead would count for a year.
@@ -63,7 +64,7 @@ func (l *Lesson) isBetterThan(m *Lesson) bool {
 	return order > 0
 }
 
-// isCurrent reports whether l may be passed on and taken.
+// isCurrent reports whether l may be passed on, taken and used.
 func (l *Lesson) isCurrent(now time.Time) bool {
 	age := now.Sub(time.Unix(l.Made, 0))
 	return -maxLessonAhead <= age && age <= keepLessonsFor
@@ -77,11 +78,14 @@ func (v *View) Lessons(leastRun time.Duration, now time.Time) []*Lesson {
 		if r.own.longest >= leastRun {
 			r.updateLesson(now)
 		}
-		best := r.lesson
-		if r.heard != nil && r.heard.lesson.isBetterThan(best) {
+		var best *Lesson
+		if r.lesson != nil && r.lesson.isCurrent(now) {
+			best = r.lesson
+		}
+		if r.heard != nil && r.heard.lesson.isCurrent(now) && r.heard.lesson.isBetterThan(best) {
 			best = r.heard.lesson
 		}
-		if best != nil && best.isCurrent(now) {
+		if best != nil {
 			lessons = append(lessons, best)
 		}
 	}
@@ -107,6 +111,7 @@ func (r *Runs) updateLesson(now time.Time) {
 // TakeLessons takes lessons of other frontends. While the table of runs is full, lessons about tasks without an entry
 // do not count, because the history of this frontend comes first.
 func (v *View) TakeLessons(lessons []*Lesson, now time.Time) {
+	v.ForgetOldLessons(now)
 	t := &v.runs
 	for _, l := range lessons {
 		if !l.isCurrent(now) {
@@ -121,6 +126,45 @@ func (v *View) TakeLessons(lessons []*Lesson, now time.Time) {
 		}
 		r.takeLesson(l)
 		r.others.takeLesson(l.withoutTenant())
+		t.noteLessonEnd(r)
+	}
+}
+
+// ForgetOldLessons forgets the lessons of other frontends that are older than keepLessonsFor (7 days).
+func (v *View) ForgetOldLessons(now time.Time) {
+	t := &v.runs
+	if t.lessonsUntil.IsZero() || !now.After(t.lessonsUntil) {
+		return
+	}
+	for _, r := range t.entries {
+		r.forgetOldLesson(now)
+		r.others.forgetOldLesson(now)
+	}
+	t.lessonsUntil = time.Time{}
+	for _, r := range t.entries {
+		if r.heard != nil { // an old lesson may have kept this lesson from the others
+			r.others.takeLesson(r.heard.lesson.withoutTenant())
+		}
+		t.noteLessonEnd(r)
+	}
+}
+
+// noteLessonEnd notes when the lessons of r, and of the others of r, become too old.
+func (t *runsTable) noteLessonEnd(r *Runs) {
+	for _, x := range [...]*Runs{r, r.others} {
+		if x.heard == nil {
+			continue
+		}
+		end := time.Unix(x.heard.lesson.Made, 0).Add(keepLessonsFor)
+		if t.lessonsUntil.IsZero() || end.Before(t.lessonsUntil) {
+			t.lessonsUntil = end
+		}
+	}
+}
+
+func (r *Runs) forgetOldLesson(now time.Time) {
+	if r.heard != nil && !r.heard.lesson.isCurrent(now) {
+		r.heard = nil
 	}
 }
 

@@ -172,6 +172,61 @@ func TestLessonsAreRenewed(t *testing.T) {
 	}
 }
 
+// A lesson older than a week counts as no lesson, even if newer lessons are thinner.
+func TestOldLessonsCountAsNone(t *testing.T) {
+	lesson := func(tenant string, made time.Time, samples int, run time.Duration) *Lesson {
+		l := &Lesson{Tenant: tenant, Name: "f", Made: made.Unix(), Runs: uint32(samples), Longest: run, Shortest: run}
+		for range samples {
+			l.Samples = append(l.Samples, estimate.RunSample{Work: run})
+		}
+		return l
+	}
+	end := lessonTime.Add(keepLessonsFor)
+	later := end.Add(time.Second)
+	old := lesson("a", lessonTime, estimate.MaxSamples, time.Minute)
+	thin := lesson("a", end, 1, time.Second)
+	neighbour := lesson("b", end, 1, time.Hour)
+	wantLesson := func(v *View, want *Lesson) {
+		t.Helper()
+		if got := v.Lessons(time.Second, later); !slices.Equal(got, []*Lesson{want}) {
+			t.Errorf("a frontend tells %+v", got)
+		}
+	}
+	wantLongest := func(v *View, tenant string, want time.Duration) {
+		t.Helper()
+		if got := v.KnownRuns(tenant, "f").Longest(); got != want {
+			t.Errorf("the longest run of %q is %v, want %v", tenant, got, want)
+		}
+	}
+
+	v := New(estimate.Config{}, nil)
+	v.TakeLessons([]*Lesson{old, neighbour}, end)
+	wantLongest(v, "a", time.Minute)
+	wantLongest(v, "stranger", time.Minute)
+	v.ForgetOldLessons(end)
+	wantLongest(v, "a", time.Minute)
+	v.ForgetOldLessons(later)
+	wantLongest(v, "a", time.Hour)
+	wantLongest(v, "stranger", time.Hour)
+	v.ForgetOldLessons(later.Add(keepLessonsFor))
+	wantLongest(v, "b", 0)
+	wantLongest(v, "stranger", 0)
+
+	v = New(estimate.Config{}, nil)
+	v.TakeLessons([]*Lesson{old, thin}, end)
+	v.TakeLessons([]*Lesson{thin}, later)
+	wantLesson(v, thin)
+	wantLongest(v, "a", time.Second)
+
+	v = New(estimate.Config{}, nil)
+	for range estimate.MaxSamples {
+		learnRun(v, "a", time.Minute, 0)
+	}
+	v.Lessons(time.Second, lessonTime)
+	v.TakeLessons([]*Lesson{thin}, end)
+	wantLesson(v, thin)
+}
+
 // If a tenant brings many functions, and many tenants below, lessons of other tenants have room, and the bound holds. A
 // full table takes no lessons about unknown functions.
 func TestLessonsAreShared(t *testing.T) {

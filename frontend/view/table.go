@@ -2,6 +2,7 @@ package view
 
 import (
 	"strings"
+	"time"
 
 	"github.com/phoebe-sched/phoebe/probe/list"
 	"github.com/phoebe-sched/phoebe/probe/pq"
@@ -19,6 +20,8 @@ type runsTable struct {
 	holders map[string]*holder // by tenant; tenants without entries have none
 	root    holder
 	uses    uint64 // number of requests so far
+	// lessonsUntil is a time up to which all lessons of other frontends are young enough; zero: there is no lesson.
+	lessonsUntil time.Time
 }
 
 // runsKey stands for the tasks of a tenant that are remembered together.

@@ -107,6 +107,18 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 		"r.heard != nil && !l.isBetterThan(r.heard.lesson)", "false",
 	},
 	{
+		"an old lesson of another frontend counts no more", "Runs.forgetOldLesson",
+		"!r.heard.lesson.isCurrent(now)", "false",
+	},
+	{
+		"after an old lesson the lesson of another tenant counts for strangers", "View.ForgetOldLessons",
+		"r.others.takeLesson(r.heard.lesson.withoutTenant())", "_ = r",
+	},
+	{
+		"an old lesson of this frontend keeps no newer lesson back", "View.Lessons",
+		"r.lesson != nil && r.lesson.isCurrent(now)", "r.lesson != nil",
+	},
+	{
 		"a lesson of another frontend is passed on", "View.Lessons",
 		"best = r.heard.lesson", "_ = best",
 	},
