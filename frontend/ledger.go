@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -132,6 +133,19 @@ func (c *ledger) noteStanding(a *attempt) {
 	case standsFor >= standsFrom && scaleTime(c.speedOf(a.w), a.use.Ran-t.long.read) >= run:
 		p.standsFor = standsFor
 	}
+}
+
+// speedOf returns the speed of a worker, or 1 if the speed is not known.
+func (c *ledger) speedOf(w *worker) float64 {
+	if row := c.view.Fleet().Get(int32(w.Key)); row != nil && row.Speed > 0 {
+		return row.Speed
+	}
+	return 1
+}
+
+// scaleTime multiplies a time. The result is capped, so that sums do not overflow.
+func scaleTime(factor float64, d time.Duration) time.Duration {
+	return time.Duration(min(factor*float64(d), float64(math.MaxInt64/2)))
 }
 
 // askNotBefore notes the earliest time to ask w for its matrix again. When the matrix arrives, noteMatrix forgets that

@@ -3,7 +3,6 @@ package frontend
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -210,28 +209,15 @@ func (c *planner) attemptTimeLeft(a *attempt, wait, read time.Duration, now time
 	}
 	ran := now.Sub(a.runsSince)
 	worked := scaleTime(speed, max(ran-read, 0))
-	left := max(read-ran, 0) + scaleTime(1/speed, forecast.workLeft(worked).Run)
+	timeLeft := max(read-ran, 0) + scaleTime(1/speed, forecast.workLeft(worked).Run)
 	if a.progress.standsFor > 0 {
-		left = max(left, scaleTime(standingRuns, read+scaleTime(1/speed, forecast.workLeft(0).Run)))
+		timeLeft = max(timeLeft, scaleTime(standingRuns, read+scaleTime(1/speed, forecast.workLeft(0).Run)))
 	}
-	return left
-}
-
-// speedOf returns the speed of a worker, or 1 if the speed is not known.
-func (c *ledger) speedOf(w *worker) float64 {
-	if row := c.view.Fleet().Get(int32(w.Key)); row != nil && row.Speed > 0 {
-		return row.Speed
-	}
-	return 1
+	return timeLeft
 }
 
 // paceOf returns the pace of a worker, or 1 if the pace is not known.
 func paceOf(w *view.Worker) float64 { return cmp.Or(w.Pace(), 1) }
-
-// scaleTime multiplies a time. The result is capped, so that sums do not overflow.
-func scaleTime(factor float64, d time.Duration) time.Duration {
-	return time.Duration(min(factor*float64(d), float64(math.MaxInt64/2)))
-}
 
 // forecast says how long a task works on. The first attempt and a copy share a forecast. Otherwise a copy would look
 // shorter than its task although the copy does the same work.

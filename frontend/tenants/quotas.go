@@ -170,8 +170,8 @@ func (s *Quotas) UseFile(file *File) {
 	clear(s.quotas)
 }
 
-// QuotaOf returns this frontend's quota of a tenant with jobs. A tenant that is new since the last report gets its quota
-// here, and keeps the quota until the next report. Status uses GivenQuota instead.
+// QuotaOf returns this frontend's quota of a tenant with jobs. A tenant that is new since the last report gets its
+// quota here, and keeps the quota until the next report. Status uses GivenQuota instead.
 func (s *Quotas) QuotaOf(path string) Quota {
 	quota := s.GivenQuota(path)
 	if s.file == nil || s.file.Revision == 0 {
@@ -188,8 +188,8 @@ func (s *Quotas) QuotaOf(path string) Quota {
 	return quota
 }
 
-// GivenQuota returns the quota that QuotaOf gave a tenant since the last report, and gives nothing. Without such a quota
-// the tenant has no tokens, and no slots if it has a maximum.
+// GivenQuota returns the quota that QuotaOf gave a tenant since the last report, and gives nothing. Without such a
+// quota the tenant has no tokens, and a tenant with a maximum has no slots.
 func (s *Quotas) GivenQuota(path string) Quota {
 	if s.file == nil || s.file.Revision == 0 {
 		return Quota{Unlimited, Unlimited}
