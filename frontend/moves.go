@@ -36,7 +36,7 @@ func (c *planner) planMoveAsk(w *worker, now time.Time) {
 	if !c.mayMoveTo(w, now) || !w.moveAskAt.IsZero() {
 		return
 	}
-	gains := func(x *longTask) bool { return w.Room(x.spec.Demand) > 0 && c.gainsByMove(x, w, now) }
+	gains := func(x *longTask) bool { return c.gainsByMove(x, w, now) }
 	if len(c.findMovers(1, gains)) == 0 {
 		w.noteVainMove(now.Add(movePause))
 		return
