@@ -304,6 +304,10 @@ func (f *fleet) printLocked(format string, args ...any) {
 	fmt.Fprintf(f.out.out, format, args...)
 }
 
+// stderrDelay is the time for which a balancer's stderr is read after the end of the balancer. If the master of nginx
+// is killed, its workers live on with its stderr.
+const stderrDelay = time.Second
+
 // keepRunning runs a process again and again until ctx ends. Then the process drains.
 func (f *fleet) keepRunning(ctx context.Context, m member) {
 	runtime.LockOSThread() // the process dies with its parent thread
@@ -313,6 +317,7 @@ func (f *fleet) keepRunning(ctx context.Context, m member) {
 		var last lastBytes
 		if m.kind == "balancer" { // a balancer reports each state of each frontend
 			cmd.Stderr = &last
+			cmd.WaitDelay = stderrDelay
 		}
 		endWithParent(cmd)
 		began := time.Now()
