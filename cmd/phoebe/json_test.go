@@ -98,6 +98,11 @@ func TestJSON(t *testing.T) {
 			run("--json=true").wantExit(t, 2, "write - for standard output")
 		})
 	}
+	t.Run("values of earlier versions", func(t *testing.T) {
+		for _, value := range []string{"true", "false", "1", "0", "yes", "no", "TRUE", "No"} {
+			runHere(t, "status", "--json="+value).wantExit(t, 2, "write - for standard output")
+		}
+	})
 	t.Run("outcomes of a failed job", func(t *testing.T) {
 		name := writeFile(t, "old")
 		run := func(code int, function string) string {

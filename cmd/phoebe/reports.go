@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -30,7 +31,8 @@ func (f *jsonFile) Decode(ctx *kong.DecodeContext) error {
 	if ctx.Scan.Peek().IsValue() {
 		*f = jsonFile(ctx.Scan.Pop().String())
 	}
-	if *f == "true" || *f == "false" {
+	switch strings.ToLower(string(*f)) {
+	case "true", "1", "yes", "false", "0", "no":
 		return fmt.Errorf("%q: want a file: write %s for standard output", string(*f), stdoutName)
 	}
 	return nil
