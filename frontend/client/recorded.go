@@ -198,10 +198,10 @@ func fromTrace(resp *v1.TraceResponse, from int) (t *Trace, err error) {
 	for _, s := range resp.Stages {
 		t.Stages = append(t.Stages, Stage{Name: s.Name, After: s.After})
 	}
-	if t.Tasks, err = fromAttempts(resp.Attempts, resp.Workers); err != nil {
+	if t.Tasks, err = fromAttempts(resp.Attempts, resp.Workers, len(t.Stages)); err != nil {
 		return nil, err
 	}
-	if t.UnderWay, err = fromUnderWay(resp.UnderWay, resp.Workers); err != nil {
+	if t.UnderWay, err = fromUnderWay(resp.UnderWay, resp.Workers, len(t.Stages)); err != nil {
 		return nil, err
 	}
 	t.AttemptsUnderWay = int(resp.AttemptsUnderWay)
@@ -257,13 +257,21 @@ func workerName(x uint64, workers []string) (string, error) {
 	return workers[x-1], nil
 }
 
-// fromAttempts converts the attempts of an answer.
-func fromAttempts(b []byte, workers []string) (list []TaskTrace, err error) {
+// stageOf returns the position of a stage field, below stages. If a job has no stages, the position is 0.
+func stageOf(x uint64, stages int) (int, error) {
+	if x >= uint64(max(stages, 1)) {
+		return 0, fmt.Errorf("%w: stage %d of %d", errAttempts, x, stages)
+	}
+	return int(x), nil
+}
+
+// fromAttempts converts the attempts of an answer about a job with this number of stages.
+func fromAttempts(b []byte, workers []string, stages int) (list []TaskTrace, err error) {
 	list = make([]TaskTrace, 0, len(b)/(2*knownFields))
 	err = unpackAttempts(b, func(x *[knownFields]uint64) (err error) {
 		d := func(i int) time.Duration { return time.Duration(x[i]) }
 		t := TaskTrace{
-			Task: int(x[0]), Stage: int(x[1]), Tries: int(x[3]), Path: enumWords(v1.Path(x[4] + 1).String()),
+			Task: int(x[0]), Tries: int(x[3]), Path: enumWords(v1.Path(x[4] + 1).String()),
 			Binding: enumWords(v1.Binding(x[5]).String()),
 			Outcome: enumWords(v1.OutcomeKind(x[6]).String()), Failure: TaskReason(x[7]), Released: d(8),
 			Known:   x[9] == 1,
@@ -273,9 +281,11 @@ func fromAttempts(b []byte, workers []string) (list []TaskTrace, err error) {
 		for i := range t.Ends {
 			t.Ends[i] = d(10 + i)
 		}
+		var errStage error
+		t.Stage, errStage = stageOf(x[1], stages)
 		t.Worker, err = workerName(x[2], workers)
 		list = append(list, t)
-		return err
+		return cmp.Or(errStage, err)
 	})
 	return list, err
 }
@@ -298,19 +308,20 @@ func addEarlier(b []byte, workers []string, t *Trace) error {
 }
 
 // fromUnderWay converts the attempts under way of an answer, or returns nil if the answer does not tell.
-func fromUnderWay(b []byte, workers []string) (list []UnderWay, err error) {
+func fromUnderWay(b []byte, workers []string, stages int) (list []UnderWay, err error) {
 	if len(b) > 0 {
 		list = []UnderWay{}
 	}
 	err = unpackAttempts(b, func(x *[knownFields]uint64) error {
+		stage, errStage := stageOf(x[1], stages)
 		worker, err := workerName(x[2], workers)
 		list = append(list, UnderWay{
-			Task: int(x[0]), Stage: int(x[1]), Worker: worker, Tries: int(x[3]),
+			Task: int(x[0]), Stage: stage, Worker: worker, Tries: int(x[3]),
 			Binding: enumWords(v1.Binding(x[4]).String()), State: enumWords(v1.AttemptState(x[5]).String()),
 			Sent: time.Duration(x[6]), Started: time.Duration(x[7]),
 			SampledAt: time.Duration(x[8]), CPU: time.Duration(x[9]), MemoryMiB: int(x[10]),
 		})
-		return err
+		return cmp.Or(errStage, err)
 	})
 	return list, err
 }
