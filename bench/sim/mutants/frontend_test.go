@@ -75,10 +75,6 @@ var frontend = packageMutants{"frontend", []mutant{
 		"len(c.findMovers(1, gains)) == 0", "len(c.findMovers(1, gains)) < 0",
 	},
 	{
-		"a worker where no task would gain rests", "planner.planMoveAsk",
-		"w.noteVainMove(now.Add(movePause))", "",
-	},
-	{
 		"a look that is put off waits before it asks again", "planner.moveToRoom",
 		"movePause+c.drawMoveDelay()", "c.drawMoveDelay()",
 	},
