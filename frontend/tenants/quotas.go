@@ -246,9 +246,6 @@ func (s *Quotas) divideTenant(tenant string) {
 			if b == nil {
 				b = &branch{path: path, parent: above}
 				known[path], all = b, append(all, b)
-				if above != nil {
-					above.children = append(above.children, b)
-				}
 			}
 			above = b
 		}
@@ -269,17 +266,16 @@ func (s *Quotas) divideTenant(tenant string) {
 	// Since the last report, tenants may have used all of their quotas, and keep the quotas until the next report. Else
 	// several tenants below a path could together use more than the path's maximum.
 	kept := map[string]Quota{}
-	for path, quota := range s.quotas { // most paths have another first part, so the sort comes after
-		if first, _, _ := strings.Cut(path, "/"); first == top && s.file.isBounded(path) {
-			kept[path] = quota
+	for path, quota := range s.quotas {
+		if first, _, _ := strings.Cut(path, "/"); first != top || !s.file.isBounded(path) {
+			continue
 		}
-	}
-	for _, path := range slices.Sorted(maps.Keys(kept)) {
-		quota, used := s.quotas[path], taken[path]
 		if own := &branchOf(path).needs[me]; *own == (Need{}) {
 			*own = Need{Path: path, Want: quota.All, Quota: quota}
 		}
+		used := taken[path]
 		taken[path] = Quota{max(quota.Regular, used.Regular), max(quota.All, used.All)}
+		kept[path] = quota
 	}
 	// Until the next report this frontend does not know how much the jobs of a tenant want, and may use all.
 	if own := &branchOf(tenant).needs[me]; *own == (Need{}) && s.file.isBounded(tenant) {
@@ -288,8 +284,14 @@ func (s *Quotas) divideTenant(tenant string) {
 	for _, n := range s.needs[top] {
 		branchOf(n.Path).needs[n.frontend] = n.Need
 	}
-	// a parent sorts before its children
+	// A parent sorts before its children. All frontends have the children in the same order, because spreadBelow draws a
+	// child by its position. Otherwise two frontends could each draw the child with its own jobs, or neither.
 	slices.SortFunc(all, func(a, b *branch) int { return strings.Compare(a.path, b.path) })
+	for _, b := range all {
+		if b.parent != nil {
+			b.parent.children = append(b.parent.children, b)
+		}
+	}
 	for _, b := range slices.Backward(all) {
 		for i := range b.needs {
 			b.want += b.needs[i].Want

@@ -135,6 +135,33 @@ func TestQuotasOfPathsRotate(t *testing.T) {
 	}
 }
 
+// Two paths share a maximum of one slot, and each path has jobs at another frontend. Frontends that know the same needs
+// give the slot to the same path, whichever tenant they ask for first.
+func TestFrontendsDrawTheSamePath(t *testing.T) {
+	file := New(1, nil, []Entry{{Path: "analytics", Tokens: 1, Max: 1}})
+	paths, frontends := []string{"analytics/x", "analytics/y"}, []string{"f0", "f1"}
+	had := []int{0, 0}
+	for turn := range 100 {
+		now, sum := time.Unix(1e9, 0).Add(time.Duration(turn)*rotateEvery), int64(0)
+		for i, name := range frontends {
+			q := NewQuotas()
+			q.UseFile(file)
+			needs := map[string][]Need{frontends[1-i]: {{Path: paths[1-i], Want: Slot}}}
+			q.Exchange(now, name, frontends, nil, needs, []OwnNeed{{Path: paths[i], Want: Slot}})
+			if part := q.QuotaOf(paths[i]).All; part > 0 {
+				sum += part
+				had[i]++
+			}
+		}
+		if sum != Slot {
+			t.Fatalf("in turn %d the frontends may use %d of %d", turn, sum, Slot)
+		}
+	}
+	if had[0] < 25 || had[1] < 25 {
+		t.Errorf("the paths had %d and %d turns of 100", had[0], had[1])
+	}
+}
+
 // frontendFleet is a set of frontends: each uses up quotas, and reports needs to the rest.
 type frontendFleet struct {
 	file   *File

@@ -42,4 +42,8 @@ var frontendTenants = packageMutants{"frontend/tenants", []mutant{
 		"a frontend that knows of no jobs of a tenant may use all of the maximum", "Quotas.divideTenant",
 		"Want: s.file.TaskMaximum(tenant)", "Want: 0",
 	},
+	{
+		"all frontends draw the same of the tenants below a path", "Quotas.divideTenant",
+		"return strings.Compare(a.path, b.path)", "return len(a.path) - len(b.path)",
+	},
 }}
