@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -76,19 +75,25 @@ const keyedBit = 0x80
 // KeyedJobID returns the id of a tenant's jobs with a key. The first half depends on the tenant alone, see MayBelongTo.
 // So clients know the id without a frontend, and frontends know the tenant without the key.
 func KeyedJobID(tenant, key string) (j JobID) {
-	owner := sha256.Sum256([]byte(tenant))
+	owner := keyedHalf(tenant)
 	job := sha256.Sum256([]byte(strconv.Itoa(len(tenant)) + " " + tenant + " " + key))
 	copy(j[:8], owner[:])
 	copy(j[8:], job[:])
-	j[0] |= keyedBit
 	return j
+}
+
+// keyedHalf returns the first half of the ids of a tenant's jobs with a key.
+func keyedHalf(tenant string) (half [8]byte) {
+	owner := sha256.Sum256([]byte(tenant))
+	copy(half[:], owner[:])
+	half[0] |= keyedBit
+	return half
 }
 
 // MayBelongTo reports whether the tenant may submit a job with the id j. The id of a job with a key belongs to the
 // tenant of the job; any other id belongs to the first tenant that submits a job with the id.
 func (j JobID) MayBelongTo(tenant string) bool {
-	keyed := KeyedJobID(tenant, "")
-	return j[0]&keyedBit == 0 || bytes.Equal(j[:8], keyed[:8])
+	return j[0]&keyedBit == 0 || [8]byte(j[:8]) == keyedHalf(tenant)
 }
 
 // Generation counts a job's submissions: 0 is the first submission, and each time its client turns to a frontend
