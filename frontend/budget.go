@@ -165,12 +165,6 @@ func (c *jobs) updateQuotas(ev *Others, now time.Time) {
 		}
 	}
 	c.needs = c.quotas.Exchange(now, ev.Self, ev.Members, ev.Silent, ev.Needs, own)
-	c.otherFrontends = 0
-	for _, name := range ev.Members {
-		if name != ev.Self {
-			c.otherFrontends++
-		}
-	}
 	// An amount that cannot be divided goes to one frontend after another, for 10 s each. So the patience is 10 rounds
 	// for each frontend, with two turns to spare.
 	c.patience = 10 * (len(ev.Members) + 2)

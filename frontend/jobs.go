@@ -56,8 +56,6 @@ type jobs struct {
 	movers       pq.Heap[mover]        // tasks in workers' queues that may move to a worker with room
 	latestRound  uint64                // the latest mover.moveRound given
 
-	otherFrontends int // of the fleet, by the last Others
-
 	restingTasks    pq.Heap[rester]       // tasks in state resting
 	sleepers        pq.Heap[sleeper]      // tasks for a later batch
 	nearGroups      list.List[*nearGroup] // of all groups of jobs under way

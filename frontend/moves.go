@@ -46,7 +46,7 @@ func (c *planner) planMoveAsk(w *worker, now time.Time) {
 
 // drawMoveDelay returns a random time within which other frontends may ask the same worker.
 func (c *planner) drawMoveDelay() time.Duration {
-	spread := moveSpread * c.view.Trip() * time.Duration(max(c.otherFrontends, 1))
+	spread := moveSpread * c.view.Trip() * time.Duration(max(c.quotas.Frontends()-1, 1))
 	return time.Duration(c.rand.Int64N(int64(spread) + 1))
 }
 
@@ -97,7 +97,7 @@ func (c *planner) moveToRoom(w *worker, now time.Time, acts []Action) []Action {
 	}
 	c.setMoveAsk(w, time.Time{})
 	var taken probe.Demand
-	most := max(w.Room(probe.Slot)/(c.otherFrontends+1), 1)
+	most := max(w.Room(probe.Slot)/c.quotas.Frontends(), 1)
 	chosen := c.findMovers(most, func(x *longTask) bool {
 		if !c.gainsByMove(x, w, now) || c.waitsBeside(x, w, taken) {
 			return false

@@ -64,7 +64,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a frontend uses its share of the room for moves", "planner.moveToRoom",
-		"/(c.otherFrontends+1)", "",
+		"/c.quotas.Frontends()", "",
 	},
 	{
 		"tasks that move together have room together", "planner.waitsBeside",
