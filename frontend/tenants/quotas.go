@@ -56,14 +56,14 @@ type OwnNeed struct {
 type Quotas struct {
 	self           string
 	file           *File
-	needs          map[string][]frontendNeed // reported needs, by first part of the path
-	own            []OwnNeed
-	reportedQuotas map[string]Quota     // quotas last reported, by path
-	frontends      []string             // known frontends, sorted, including self
-	missing        map[string]time.Time // frontends silent, or lost without a goodbye: since when
-	cutOff         bool                 // cut off from most frontends
-	rotation       int64                // selects the frontend for an indivisible amount
-	quotas         map[string]Quota
+	needs          map[string][]frontendNeed   // reported needs, by first part of the path
+	own            map[string][]OwnNeed        // by the first part of the path
+	reportedQuotas map[string]Quota            // quotas last reported, by path
+	frontends      []string                    // known frontends, sorted, including self
+	missing        map[string]time.Time        // frontends silent, or lost without a goodbye: since when
+	cutOff         bool                        // cut off from most frontends
+	rotation       int64                       // selects the frontend for an indivisible amount
+	quotas         map[string]map[string]Quota // given since the last report, by first part and path
 }
 
 // frontendNeed is a Need and its frontend, by index in Quotas.frontends.
@@ -74,7 +74,7 @@ type frontendNeed struct {
 
 // NewQuotas returns the quotas of a frontend without any peers.
 func NewQuotas() *Quotas {
-	return &Quotas{frontends: []string{""}, missing: map[string]time.Time{}, quotas: map[string]Quota{}}
+	return &Quotas{frontends: []string{""}, missing: map[string]time.Time{}, quotas: map[string]map[string]Quota{}}
 }
 
 // Frontends returns the number of known frontends, including this one.
@@ -117,7 +117,11 @@ func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, ne
 			o.Want -= o.Spare
 		}
 	}
-	s.own = own
+	s.own = map[string][]OwnNeed{}
+	for _, o := range own {
+		top := firstPart(o.Path)
+		s.own[top] = append(s.own[top], o)
+	}
 	wasCutOff := s.cutOff
 	switch s.cutOff = missed > heard; {
 	case !s.cutOff:
@@ -144,10 +148,12 @@ func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, ne
 // dropUnreported drops the quotas of tenants that have a maximum and were not in the last report. Such a quota may be
 // all of the maximum until the next report. A frontend that is cut off may not keep so much.
 func (s *Quotas) dropUnreported() {
-	maps.DeleteFunc(s.quotas, func(path string, _ Quota) bool {
-		_, reported := s.reportedQuotas[path]
-		return !reported && s.file.isBounded(path)
-	})
+	for _, quotas := range s.quotas {
+		maps.DeleteFunc(quotas, func(path string, _ Quota) bool {
+			_, reported := s.reportedQuotas[path]
+			return !reported && s.file.isBounded(path)
+		})
+	}
 }
 
 // noteNeeds takes over the needs of all frontends but this one.
@@ -158,7 +164,7 @@ func (s *Quotas) noteNeeds(needs map[string][]Need) {
 			continue
 		}
 		for _, n := range needs[name] {
-			top, _, _ := strings.Cut(n.Path, "/")
+			top := firstPart(n.Path)
 			s.needs[top] = append(s.needs[top], frontendNeed{i, n})
 		}
 	}
@@ -177,13 +183,17 @@ func (s *Quotas) QuotaOf(path string) Quota {
 	if s.file == nil || s.file.Revision == 0 {
 		return quota
 	}
-	switch _, given := s.quotas[path]; {
+	top := firstPart(path)
+	if s.quotas[top] == nil {
+		s.quotas[top] = map[string]Quota{}
+	}
+	switch _, given := s.quotas[top][path]; {
 	case given:
 	case s.cutOff:
-		s.quotas[path] = quota
+		s.quotas[top][path] = quota
 	default:
 		s.divideTenant(path)
-		quota = s.quotas[path]
+		quota = s.quotas[top][path]
 	}
 	return quota
 }
@@ -194,11 +204,17 @@ func (s *Quotas) GivenQuota(path string) Quota {
 	if s.file == nil || s.file.Revision == 0 {
 		return Quota{Unlimited, Unlimited}
 	}
-	quota, given := s.quotas[path]
+	quota, given := s.quotas[firstPart(path)][path]
 	if !given && !s.file.isBounded(path) {
 		quota.All = Unlimited
 	}
 	return quota
+}
+
+// firstPart returns the first part of a tenant's path. Only tenants with the same first part share quotas.
+func firstPart(path string) string {
+	top, _, _ := strings.Cut(path, "/")
+	return top
 }
 
 // isBounded reports whether a tenant, or a tenant above, has a maximum.
@@ -236,7 +252,7 @@ type branch struct {
 
 // divideTenant computes this frontend's quotas of all tenants with the same first part as tenant.
 func (s *Quotas) divideTenant(tenant string) {
-	top, _, _ := strings.Cut(tenant, "/")
+	top := firstPart(tenant)
 	known := map[string]*branch{}
 	var all []*branch
 	branchOf := func(tenantPath string) *branch {
@@ -257,17 +273,15 @@ func (s *Quotas) divideTenant(tenant string) {
 	me := slices.Index(s.frontends, s.self)
 	branchOf(tenant)
 	taken := map[string]Quota{}
-	for _, o := range s.own {
-		if first, _, _ := strings.Cut(o.Path, "/"); first == top {
-			branchOf(o.Path).needs[me] = Need{o.Path, o.Use, o.Want, o.Most, s.reportedQuotas[o.Path]}
-			taken[o.Path] = o.Taken
-		}
+	for _, o := range s.own[top] {
+		branchOf(o.Path).needs[me] = Need{o.Path, o.Use, o.Want, o.Most, s.reportedQuotas[o.Path]}
+		taken[o.Path] = o.Taken
 	}
 	// Since the last report, tenants may have used all of their quotas, and keep the quotas until the next report. Else
 	// several tenants below a path could together use more than the path's maximum.
 	kept := map[string]Quota{}
-	for path, quota := range s.quotas {
-		if first, _, _ := strings.Cut(path, "/"); first != top || !s.file.isBounded(path) {
+	for path, quota := range s.quotas[top] {
+		if !s.file.isBounded(path) {
 			continue
 		}
 		if own := &branchOf(path).needs[me]; *own == (Need{}) {
@@ -305,7 +319,7 @@ func (s *Quotas) divideTenant(tenant string) {
 	tokens := min(int64(s.file.Entry(top).Tokens)*Slot, s.file.limitOf(top))
 	s.divideAmount(all, tokens, me, taken, func(m *Quota) *int64 { return &m.Regular })
 	s.divideAmount(all, s.file.limitOf(top), me, taken, func(m *Quota) *int64 { return &m.All })
-	maps.Copy(s.quotas, kept)
+	maps.Copy(s.quotas[top], kept)
 }
 
 // limitOf returns the maximum of a path, together with all paths below.
@@ -321,6 +335,7 @@ func (f *File) limitOf(path string) int64 {
 // frontend uses more than its part, the frontend keeps the excess. The frontends take the rest, each up to its part,
 // in the order of the rotation.
 func (s *Quotas) divideAmount(all []*branch, top int64, me int, taken map[string]Quota, amountOf func(*Quota) *int64) {
+	quotas := s.quotas[all[0].path]
 	keeps := func(b *branch, i int) int64 {
 		n := &b.needs[i]
 		if i != me {
@@ -348,9 +363,9 @@ func (s *Quotas) divideAmount(all []*branch, top int64, me int, taken map[string
 				more = min(more, max(at.free, 0))
 			}
 			if i == me {
-				quota := s.quotas[b.path]
+				quota := quotas[b.path]
 				*amountOf(&quota) = min(b.parts[i], keeps(b, i)+more)
-				s.quotas[b.path] = quota
+				quotas[b.path] = quota
 			}
 			b.takeFree(more)
 		}

@@ -543,20 +543,19 @@ func TestQuotasOfNewSiblings(t *testing.T) {
 	}
 }
 
-// BenchmarkQuotasOfManyTenants asks for the quotas of 3,000 tenants without tenants below, as a frontend does after
-// each report.
+// BenchmarkQuotasOfManyTenants reports the needs of 3,000 tenants without tenants below, and asks for their quotas.
 func BenchmarkQuotasOfManyTenants(b *testing.B) {
-	paths := make([]string, 3000)
-	for i := range paths {
-		paths[i] = fmt.Sprintf("tenant-%04d", i)
+	own := make([]OwnNeed, 3000)
+	for i := range own {
+		own[i] = OwnNeed{Path: fmt.Sprintf("tenant-%04d", i), Want: Slot}
 	}
 	q := NewQuotas()
 	q.UseFile(New(1, nil, []Entry{{Path: "a", Max: 3}}))
 	now := time.Unix(1e9, 0)
 	for b.Loop() {
-		q.Exchange(now, "f", nil, nil, nil, nil)
-		for _, path := range paths {
-			q.QuotaOf(path)
+		q.Exchange(now, "f", nil, nil, nil, own)
+		for i := range own {
+			q.QuotaOf(own[i].Path)
 		}
 	}
 }
