@@ -244,6 +244,8 @@ type branch struct {
 	parent   *branch // nil: a path of a single part
 	children []*branch
 	needs    []Need  // by frontend, as in Quotas.frontends; nil: no jobs of exactly this path
+	taken    Quota   // part of this frontend's quota that is in use, or may be
+	kept     bool    // this frontend keeps the quota given since the last report
 	parts    []int64 // parts of the frontends, by the same index
 	want     int64   // wants of all frontends, including the paths below
 	unit     int64   // size of the largest task, including the paths below
@@ -272,24 +274,22 @@ func (s *Quotas) divideTenant(tenant string) {
 	}
 	me := slices.Index(s.frontends, s.self)
 	branchOf(tenant)
-	taken := map[string]Quota{}
 	for _, o := range s.own[top] {
-		branchOf(o.Path).needs[me] = Need{o.Path, o.Use, o.Want, o.Most, s.reportedQuotas[o.Path]}
-		taken[o.Path] = o.Taken
+		b := branchOf(o.Path)
+		b.needs[me], b.taken = Need{o.Path, o.Use, o.Want, o.Most, s.reportedQuotas[o.Path]}, o.Taken
 	}
 	// Since the last report, tenants may have used all of their quotas, and keep the quotas until the next report. Else
 	// several tenants below a path could together use more than the path's maximum.
-	kept := map[string]Quota{}
 	for path, quota := range s.quotas[top] {
 		if !s.file.isBounded(path) {
 			continue
 		}
-		if own := &branchOf(path).needs[me]; *own == (Need{}) {
-			*own = Need{Path: path, Want: quota.All, Quota: quota}
+		b := branchOf(path)
+		if b.needs[me] == (Need{}) {
+			b.needs[me] = Need{Path: path, Want: quota.All, Quota: quota}
 		}
-		used := taken[path]
-		taken[path] = Quota{max(quota.Regular, used.Regular), max(quota.All, used.All)}
-		kept[path] = quota
+		b.taken = Quota{max(quota.Regular, b.taken.Regular), max(quota.All, b.taken.All)}
+		b.kept = true
 	}
 	// Until the next report this frontend does not know how much the jobs of a tenant want, and may use all.
 	if own := &branchOf(tenant).needs[me]; *own == (Need{}) && s.file.isBounded(tenant) {
@@ -317,9 +317,8 @@ func (s *Quotas) divideTenant(tenant string) {
 		}
 	}
 	tokens := min(int64(s.file.Entry(top).Tokens)*Slot, s.file.limitOf(top))
-	s.divideAmount(all, tokens, me, taken, func(m *Quota) *int64 { return &m.Regular })
-	s.divideAmount(all, s.file.limitOf(top), me, taken, func(m *Quota) *int64 { return &m.All })
-	maps.Copy(s.quotas[top], kept)
+	s.divideAmount(all, tokens, me, func(m *Quota) *int64 { return &m.Regular })
+	s.divideAmount(all, s.file.limitOf(top), me, func(m *Quota) *int64 { return &m.All })
 }
 
 // limitOf returns the maximum of a path, together with all paths below.
@@ -334,15 +333,14 @@ func (f *File) limitOf(path string) int64 {
 // amount; amountOf selects the field of a Quota. First the amount is divided into parts, by weights and wants. If a
 // frontend uses more than its part, the frontend keeps the excess. The frontends take the rest, each up to its part,
 // in the order of the rotation.
-func (s *Quotas) divideAmount(all []*branch, top int64, me int, taken map[string]Quota, amountOf func(*Quota) *int64) {
+func (s *Quotas) divideAmount(all []*branch, top int64, me int, amountOf func(*Quota) *int64) {
 	quotas := s.quotas[all[0].path]
 	keeps := func(b *branch, i int) int64 {
 		n := &b.needs[i]
 		if i != me {
 			return *amountOf(&n.Quota)
 		}
-		own := taken[b.path]
-		return max(*amountOf(&own), min(*amountOf(&n.Quota), b.parts[i]))
+		return max(*amountOf(&b.taken), min(*amountOf(&n.Quota), b.parts[i]))
 	}
 	for i, b := range all {
 		if b.free = s.file.limitOf(b.path); i == 0 {
@@ -362,7 +360,7 @@ func (s *Quotas) divideAmount(all []*branch, top int64, me int, taken map[string
 			for at := b; at != nil; at = at.parent {
 				more = min(more, max(at.free, 0))
 			}
-			if i == me {
+			if i == me && !b.kept {
 				quota := quotas[b.path]
 				*amountOf(&quota) = min(b.parts[i], keeps(b, i)+more)
 				quotas[b.path] = quota
