@@ -37,24 +37,16 @@ func (w *recurring) newArrivals(seed uint64, load, slots float64) (*arrivals, er
 	if err != nil {
 		return nil, err
 	}
-	rng := rand.New(rand.NewPCG(seed, 'o'))
-	others := a.jobs
-	a.jobs = func(yield func(arrival) bool) {
-		due, n := w.every/10, 0
-		for job := range others {
-			for ; due <= job.At; due += w.every {
-				again := w.drawJob(rng)
-				again.At, again.Index = due, n
-				if n++; !yield(again) {
-					return
-				}
-			}
-			job.Index = n
-			if n++; !yield(job) {
+	again := func(yield func(arrival) bool) {
+		rng := rand.New(rand.NewPCG(seed, 'o'))
+		for due := w.every / 10; ; due += w.every {
+			job := w.drawJob(rng)
+			if job.At = due; !yield(job) {
 				return
 			}
 		}
 	}
+	a.jobs = mergeJobs(again, a.jobs, func(*arrival, int) {})
 	a.listed, a.staged = true, true
 	return a, nil
 }
