@@ -245,30 +245,22 @@ func (r *elasticRun) changeFleet(line string) int {
 // timeCentral returns how long a central queue would take from now on. The running tasks go on, and the other tasks
 // begin on the given number of slots, without delay: in order of submission, or the longest first.
 func (r *elasticRun) timeCentral(slots int, longestFirst bool) time.Duration {
-	var freeAt, runs []time.Duration
+	queue := centralQueue{freeAt: make([]time.Duration, slots)}
+	var runs []time.Duration
 	for _, x := range r.waiting {
 		switch {
 		case x.ended:
 		case x.startedAt > 0 && !x.worker.down:
-			freeAt = append(freeAt, max(x.startedAt+x.run-r.now, 0))
+			queue.addTask(0, max(x.startedAt+x.run-r.now, 0))
 		default:
 			runs = append(runs, x.run)
 		}
-	}
-	for len(freeAt) < slots {
-		freeAt = append(freeAt, 0)
 	}
 	if longestFirst {
 		slices.SortFunc(runs, func(a, b time.Duration) int { return int(b - a) })
 	}
 	for _, run := range runs {
-		first := 0
-		for i := range freeAt {
-			if freeAt[i] < freeAt[first] {
-				first = i
-			}
-		}
-		freeAt[first] += run
+		queue.addTask(0, run)
 	}
-	return slices.Max(freeAt)
+	return queue.freeAt[slots-1]
 }
