@@ -135,6 +135,15 @@ func (c *cluster) addWorker(cfg worker.Config, speed float64) *workerNode {
 	return w
 }
 
+// joinWorker adds a worker of nominal speed while frontends run, and lets each frontend dial the worker.
+func (c *cluster) joinWorker(cfg worker.Config) {
+	w := c.addWorker(cfg, 1)
+	for _, f := range c.frontends {
+		f.conns = append(f.conns, nil)
+		c.dialWorker(f, w)
+	}
+}
+
 // startWorker begins a new life of a worker process.
 func (c *cluster) startWorker(w *workerNode) {
 	w.life++

@@ -136,7 +136,7 @@ func playElastic(workers int, line string, factors []float64, seed uint64) *benc
 		x.startedAt, x.worker = r.now, w
 	}
 	for range workers {
-		r.addElasticWorker()
+		r.addWorker(elasticWorker, 1)
 	}
 	for i := range elasticFrontends {
 		r.addFrontend(frontend.Config{MaxPending: math.MaxInt / 2, MaxWait: math.MaxInt64 / 2}, seed+uint64(i)<<32)
@@ -180,12 +180,8 @@ func playElastic(workers int, line string, factors []float64, seed uint64) *benc
 	}
 }
 
-// addElasticWorker adds a worker to the fleet.
-func (r *elasticRun) addElasticWorker() *workerNode {
-	return r.addWorker(worker.Config{
-		Capacity: slotsOf(elasticSlots), Functions: []string{sleepFunction}, ShortShare: -1,
-	}, 1)
-}
+// elasticWorker is the configuration of each worker.
+var elasticWorker = worker.Config{Capacity: slotsOf(elasticSlots), Functions: []string{sleepFunction}, ShortShare: -1}
 
 // playUntil plays the events until a time.
 func (r *elasticRun) playUntil(end time.Duration) {
@@ -226,11 +222,7 @@ func (r *elasticRun) changeFleet(line string) int {
 	switch line {
 	case doublesLine:
 		for range n {
-			w := r.addElasticWorker()
-			for _, f := range r.frontends {
-				f.conns = append(f.conns, nil)
-				r.dialWorker(f, w)
-			}
+			r.joinWorker(elasticWorker)
 		}
 		n *= 2
 	case losesLine:

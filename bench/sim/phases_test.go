@@ -139,15 +139,6 @@ func newTaps(t *testing.T, cfg tapsConfig) *taps {
 	return c
 }
 
-// joinWorker starts a further worker with two slots, and lets all frontends dial the worker.
-func (c *taps) joinWorker() {
-	w := c.addWorker(worker.Config{Capacity: slotsOf(2), Functions: []string{sleepFunction}}, 1)
-	for _, f := range c.frontends {
-		f.conns = append(f.conns, nil)
-		c.dialWorker(f, w)
-	}
-}
-
 // playFor plays the events of a time.
 func (c *taps) playFor(d time.Duration) {
 	c.t.Helper()
@@ -772,7 +763,7 @@ func TestPhasesAreTheTimesOfTheTaps(t *testing.T) {
 			}
 			c.playFor(3 * time.Second)
 			for range 2 {
-				c.joinWorker()
+				c.joinWorker(worker.Config{Capacity: slotsOf(2), Functions: []string{sleepFunction}})
 			}
 			// At 3 s, six tasks have started; from then on there are six slots.
 			ideal := (40*n - 6 + 5) / 6 * int(time.Second)
