@@ -50,9 +50,8 @@ const (
 
 // waitsSweep is a fleet with jobs of 10 tasks on average, placed by estimation.
 func waitsSweep(workers, jobs int) Sweep {
-	w := newSweep(workers, jobs, "1", "fixed:1s", 500*time.Microsecond, "estimation")
-	w.Frontends, w.JudgeWaits = 4, waitsRun
-	w.Gossip = Gossip{Period: time.Second, Delay: w.Delay}
+	w := longSweep(workers, jobs, "estimation")
+	w.JudgeWaits = waitsRun
 	return w
 }
 
