@@ -145,7 +145,7 @@ func (p *promises) rateAll() *bench.SimPromises {
 		}
 		ends := ahead + 1 // of tasks, until the task starts
 		if _, known := best[ends]; !known {
-			best[ends] = bestChance(ends, p.meanRun/time.Duration(slotsIn(l.cfg.Capacity)))
+			best[ends] = bestChance(ends, p.meanRun/time.Duration(probe.Slot.Times(l.cfg.Capacity)))
 		}
 		s.BestBlind += weight * best[ends]
 	}
@@ -160,9 +160,6 @@ func (p *promises) rateAll() *bench.SimPromises {
 	}
 	return s
 }
-
-// slotsIn returns the number of slots of a capacity.
-func slotsIn(d probe.Demand) int { return int(d.CPU / probe.Slot.CPU) }
 
 // replay is a worker in virtual time that gets logged events, and runs its tasks.
 type replay struct {
