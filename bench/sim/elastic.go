@@ -207,12 +207,7 @@ func (r *elasticRun) noteOutcome(x *elasticTask, o *frontend.Outcome) {
 	x.ended = true
 	r.open--
 	r.endedAt = r.now
-	moves := 0
-	for i := range o.Earlier {
-		if o.Earlier[i].End == frontend.EndMoved {
-			moves++
-		}
-	}
+	moves := countMoves(o)
 	r.moves, r.most = r.moves+moves, max(r.most, moves)
 }
 

@@ -22,12 +22,7 @@ func (r *faultRun) checkOutcome(f *frontendNode, v *visit, o *frontend.Outcome) 
 	t := &j.tasks[o.Task]
 	t.reported++
 	bad := false
-	moves := 0 // attempts withdrawn from queues, which do not count as attempts
-	for i := range o.Earlier {
-		if o.Earlier[i].End == frontend.EndMoved {
-			moves++
-		}
-	}
+	moves := countMoves(o)
 	if moves > 0 {
 		r.stats.Seen["tasks moved"]++
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/frontend"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/worker"
 )
@@ -23,6 +24,17 @@ func durationOf(payload []byte) time.Duration {
 		return 0
 	}
 	return time.Duration(binary.LittleEndian.Uint64(payload))
+}
+
+// countMoves returns how often a task moved: the attempts withdrawn from queues, which do not count as attempts.
+func countMoves(o *frontend.Outcome) int {
+	moves := 0
+	for i := range o.Earlier {
+		if o.Earlier[i].End == frontend.EndMoved {
+			moves++
+		}
+	}
+	return moves
 }
 
 // execution is an attempt that runs.
