@@ -109,7 +109,11 @@ func (c *cluster) teachFrontend(from, to *frontendNode) error {
 	if from.down || to.down || from == to {
 		return nil
 	}
-	encoded := workers.EncodeLessons(from.frontendCore().Lessons(c.timeNow()), rows.MaxLessons)
+	return c.passLessons(to, workers.EncodeLessons(from.frontendCore().Lessons(c.timeNow()), rows.MaxLessons))
+}
+
+// passLessons gives a frontend the encoded lessons of another frontend.
+func (c *cluster) passLessons(to *frontendNode, encoded []byte) error {
 	lessons, err := workers.DecodeLessons(encoded)
 	if err != nil {
 		return err

@@ -143,11 +143,7 @@ func (g *gossip) shareLessons(v *frontendView) error {
 		v.core.SetLessons(workers.EncodeLessons(core.Lessons(g.timeNow()), rows.MaxLessons))
 	}
 	for _, encoded := range v.core.TakeHeardLessons() {
-		lessons, err := workers.DecodeLessons(encoded)
-		if err != nil {
-			return err
-		}
-		if err := g.stepFrontend(v.f, frontend.Lessons{List: lessons}); err != nil {
+		if err := g.passLessons(v.f, encoded); err != nil {
 			return err
 		}
 	}
