@@ -156,7 +156,6 @@ func (p *oraclePlan) timeToEnd(slots int, known bool) time.Duration {
 		now        time.Duration
 		ready      []int // tasks that may start, the longest way first
 		busy       []running
-		ended      = make([]bool, len(p.stages))
 		open       = make([]bool, len(p.stages))
 		unfinished = make([]int, len(p.stages)) // tasks
 		stage      = make([]int, len(p.runs))
@@ -169,7 +168,7 @@ func (p *oraclePlan) timeToEnd(slots int, known bool) time.Duration {
 	}
 	for {
 		for i, s := range p.stages {
-			if open[i] || slices.ContainsFunc(s.after, func(before int) bool { return !ended[before] }) {
+			if open[i] || slices.ContainsFunc(s.after, func(before int) bool { return unfinished[before] > 0 }) {
 				continue
 			}
 			open[i] = true
@@ -197,6 +196,5 @@ func (p *oraclePlan) timeToEnd(slots int, known bool) time.Duration {
 		busy = slices.Delete(busy, next, next+1)
 		now = x.end
 		unfinished[x.stage]--
-		ended[x.stage] = unfinished[x.stage] == 0
 	}
 }
