@@ -151,7 +151,7 @@ func (r *faultRun) notePlainArrival(j *faultJob) {
 		j.tasks[i].plain = plainTask{heldSince: r.now}
 		q.addTask(r.now, durationOf(j.tasks[i].spec.Payload)+wait)
 	}
-	// Copies take slots, too. Two frontends may give the same slot to two tasks, and a queued task does not move.
+	// Copies take slots, too. Two frontends may give the same slot to two tasks, and not every queued task moves.
 	j.arrivedAt, j.fitsAtOnce = r.now, !q.late && r.copies == 0 && len(r.frontends) == 1
 	if j.fitsAtOnce {
 		r.stats.Seen["jobs that fit at once"]++
