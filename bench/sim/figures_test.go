@@ -137,6 +137,14 @@ func TestFigureData(t *testing.T) {
 	}
 }
 
+// listVerdicts returns a letter for each check: y if the check holds, or n.
+func listVerdicts(checks []Check) (text string) {
+	for _, c := range checks {
+		text += map[bool]string{true: "y", false: "n"}[c.Holds]
+	}
+	return text
+}
+
 // The checks of a figure follow from its numbers.
 func TestFiguresAreChecked(t *testing.T) {
 	fake := func(f *Figure, at float64, values map[string]float64) []Check {
@@ -154,24 +162,18 @@ func TestFiguresAreChecked(t *testing.T) {
 		}
 		return f.check(d)
 	}
-	holds := func(checks []Check) (text string) {
-		for _, c := range checks {
-			text += map[bool]string{true: "y", false: "n"}[c.Holds]
-		}
-		return text
-	}
 	late := mustFigure(t, "late-binding")
 	for _, test := range []struct {
 		late, batch float64
 		want        string
 	}{{0.04, 0.9, "yyy"}, {0.06, 0.9, "yny"}, {0.04, 0.5, "nyy"}} {
-		got := holds(fake(late, 0.8, map[string]float64{"late-binding": test.late,
+		got := listVerdicts(fake(late, 0.8, map[string]float64{"late-binding": test.late,
 			"late-binding-no-cancel": test.late, "batch": test.batch}))
 		if got != test.want {
 			t.Errorf("%+v: %s", test, got)
 		}
 	}
-	if got := holds(fake(late, 0.8, map[string]float64{"late-binding": 0.04, "batch": 0.9})); got != "yyn" {
+	if got := listVerdicts(fake(late, 0.8, map[string]float64{"late-binding": 0.04, "batch": 0.9})); got != "yyn" {
 		t.Error(got)
 	}
 
@@ -251,11 +253,7 @@ func TestRivalFiguresAreChecked(t *testing.T) {
 				d.addRun(pricedPhoebe, x, run(test.priced*v, test.busy*v))
 			}
 		}
-		got := ""
-		for _, c := range decisionFigure.check(d) {
-			got += map[bool]string{true: "y", false: "n"}[c.Holds]
-		}
-		if got != test.want {
+		if got := listVerdicts(decisionFigure.check(d)); got != test.want {
 			t.Errorf("%+v: %s", test, got)
 		}
 	}

@@ -165,11 +165,7 @@ func TestOracleIsChecked(t *testing.T) {
 				d.addRun(line, 0.8, fakeRun(v))
 			}
 		}
-		got := ""
-		for _, c := range checkOracle(d) {
-			got += map[bool]string{true: "y", false: "n"}[c.Holds]
-		}
-		if got != test.want {
+		if got := listVerdicts(checkOracle(d)); got != test.want {
 			t.Errorf("%+v: %s", test, got)
 		}
 	}

@@ -134,7 +134,7 @@ func TestReplaysAreTheRun(t *testing.T) {
 
 // The verdicts of the figure follow from its numbers.
 func TestWaitsAreChecked(t *testing.T) {
-	verdicts := func(kept, keptHigh, alone, beside float64) (text string) {
+	verdicts := func(kept, keptHigh, alone, beside float64) string {
 		d := &figureData{runs: map[figurePoint][]*bench.SimRun{}}
 		for _, x := range []float64{0.8, 0.95} {
 			for _, l := range waitsLines() {
@@ -149,10 +149,7 @@ func TestWaitsAreChecked(t *testing.T) {
 				d.addRun(line, x, &bench.SimRun{Kinds: map[string]*bench.SimGroup{"polite": g}})
 			}
 		}
-		for _, c := range checkWaits(d) {
-			text += map[bool]string{true: "y", false: "n"}[c.Holds]
-		}
-		return text
+		return listVerdicts(checkWaits(d))
 	}
 	for _, test := range []struct {
 		kept, keptHigh, alone, beside float64
