@@ -20,7 +20,7 @@ func TestOneDefinitionOfQuantiles(t *testing.T) {
 		}
 		// The smallest value that at least 99 of 100 do not exceed, and likewise half.
 		p50, p99 := float64((n+1)/2), float64((99*n+99)/100)
-		exact, recorded, compared := sampleStats(sample), h.Quantiles(ms), Compare(a, b).AMS
+		exact, recorded, compared := SampleStats(sample), h.Quantiles(ms), Compare(a, b).AMS
 		for name, got := range map[string]Quantiles{
 			"sample": {exact.P50, exact.P99}, "histogram": recorded, "comparison": compared,
 		} {

@@ -708,7 +708,7 @@ func (r *Recorder) overTime(jobs int, best []time.Duration) []Moment {
 			continue
 		}
 		at := r.opts.Warmup.Seconds() + (float64(i)+0.5)*r.opts.For.Seconds()/float64(parts)
-		got, ideal := sampleStats(response[i]), sampleStats(omniscient[i])
+		got, ideal := SampleStats(response[i]), SampleStats(omniscient[i])
 		moments = append(moments, Moment{at, len(response[i]), got.P50, got.P99, ideal.P50, ideal.P99})
 	}
 	return moments

@@ -196,21 +196,21 @@ func (s *SimSample) Add(o *SimSample) {
 func (s *SimSample) Group() *SimGroup {
 	g := &SimGroup{
 		Jobs: len(s.Response), Tasks: s.Tasks,
-		ResponseMS: sampleStats(s.Response), IdealMS: sampleStats(s.Ideal), WaitMS: sampleStats(s.Wait),
-		LastStartMS: sampleStats(s.LastStart),
+		ResponseMS: SampleStats(s.Response), IdealMS: SampleStats(s.Ideal), WaitMS: SampleStats(s.Wait),
+		LastStartMS: SampleStats(s.LastStart),
 		responseCDF: sampleCDF(s.Response), idealCDF: sampleCDF(s.Ideal),
 	}
 	g.Ratio = g.ResponseMS.dividedBy(g.IdealMS)
 	if len(s.Omniscient) > 0 {
-		best := sampleStats(s.Omniscient)
+		best := SampleStats(s.Omniscient)
 		ratio := g.ResponseMS.dividedBy(best)
 		g.OmniscientMS, g.RatioOmniscient = &best, &ratio
 	}
 	return g
 }
 
-// sampleStats sorts a sample and sums it up exactly, in ms. Percentiles are by nearest rank.
-func sampleStats(sample []time.Duration) Stats {
+// SampleStats sorts a sample and sums it up exactly, in ms. Percentiles are by nearest rank.
+func SampleStats(sample []time.Duration) Stats {
 	if len(sample) == 0 {
 		return Stats{}
 	}
@@ -226,13 +226,10 @@ func sampleStats(sample []time.Duration) Stats {
 	}
 }
 
-// SimStats sums a sample up, and sorts it.
-func SimStats(sample []time.Duration) Stats { return sampleStats(sample) }
-
 // SimSpread sums up the means of a quantity at each worker, and returns their standard deviation, in ms. SimSpread
 // sorts means.
 func SimSpread(means []time.Duration) (s Stats, deviation float64) {
-	s = sampleStats(means)
+	s = SampleStats(means)
 	for _, d := range means {
 		deviation += math.Pow(float64(d)/1e6-s.Mean, 2)
 	}

@@ -53,7 +53,7 @@ func TestSimStatsAreExact(t *testing.T) {
 	if g.Ratio.P99 != 990.0/500 || g.Ratio.Mean != 500.5/500 || g.OmniscientMS != nil {
 		t.Errorf("%+v", g)
 	}
-	if s := sampleStats([]time.Duration{3 * time.Hour}); s.P50 != 3*3600*1000 || s.Max != s.P50 || s.P999 != s.P50 {
+	if s := SampleStats([]time.Duration{3 * time.Hour}); s.P50 != 3*3600*1000 || s.Max != s.P50 || s.P999 != s.P50 {
 		t.Errorf("%+v", s)
 	}
 	if g := new(SimSample).Group(); g.Jobs != 0 || g.Ratio != (Stats{}) {

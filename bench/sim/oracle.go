@@ -87,7 +87,8 @@ func (r *runner) askOracles() *bench.SimOracle {
 	if free == nil {
 		return nil
 	}
-	return &bench.SimOracle{Same: bench.SimStats(same), Blind: bench.SimStats(blind), Free: bench.SimStats(free)}
+	return &bench.SimOracle{Same: bench.SampleStats(same), Blind: bench.SampleStats(blind),
+		Free: bench.SampleStats(free)}
 }
 
 // addReads returns the run times of a job's tasks with the time to read: an input with copies from the
