@@ -47,10 +47,10 @@ func askOne(ctx context.Context, cl *admin.Client, patience time.Duration, conne
 	return a
 }
 
-// askFleet asks the frontends in --connect. Through these frontends it asks all other known frontends, because this
-// machine may not reach their addresses behind a balancer. askFleet asks each frontend as soon as its address is known,
-// and waits up to --retry-for. An answer may hold the error of its frontend. If no frontend answers, the error has exit
-// code 3. With --only, askFleet asks a single frontend.
+// askFleet asks all frontends of the fleet. The frontends in --connect are asked first, and their answers name the
+// others. The frontend that named another frontend passes the question on, because this machine may not reach addresses
+// behind a balancer. askFleet waits up to --retry-for. An answer may hold the error of its frontend. If no frontend
+// answers, the error has exit code 3. With --only, askFleet asks a single frontend.
 func (c *fleetFlags) askFleet(ctx context.Context, log *slog.Logger, q admin.ClusterQuery) ([]answer, error) {
 	if c.Only != "" {
 		return c.askOnly(ctx, log, q)
