@@ -187,14 +187,9 @@ func (b *block) gatherRows(root bool) *rel {
 	l := &leaf{alias: alias, stage: b.p.addStage(&rel{q: &part, class: b.class, rows: b.rows}, target, keyColumns...),
 		cols: part.columnNames()}
 	f.elems = []*elem{{leaf: l}}
-	in := &block{p: b.p, query: f, derived: map[string]partitioning{}, mergedRels: map[string]*rel{},
-		rows: b.rows, equiv: findEquivalences(nil)}
+	in := b.p.newBlock(f, b.rows)
 	if target != nil {
-		l.spread, in.class, in.keys = Partitioned, target, map[string]bool{}
-		if len(keyColumns) == 1 {
-			_, c := splitColumn(keyColumns[0])
-			in.keys[alias+"."+c] = true
-		}
+		in.readExchange(l, target, keyColumns)
 	}
 	in.planAfterGrouping(in.class, in.keys)
 	r := in.finishBlock(root)

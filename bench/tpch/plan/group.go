@@ -85,8 +85,7 @@ func (b *block) planColocated(q *query, c *class, keys map[string]bool) *query {
 	if q.setop != "" {
 		return nil
 	}
-	in := &block{p: b.p, query: q.rewriteExprs(func(node) node { return nil }), derived: map[string]partitioning{},
-		mergedRels: map[string]*rel{}}
+	in := b.p.newBlock(q.rewriteExprs(func(node) node { return nil }), 0)
 	in.factorOr()
 	equiv := findEquivalences(append(slices.Clone(b.where), in.where...))
 	for _, e := range in.elems {
@@ -482,8 +481,8 @@ func (b *block) finishBlock(root bool) *rel {
 		if b.limit == nil && !root {
 			b.order = nil
 		}
-		if (b.agg || b.distinct) && b.rows > 20_000 {
-			r.mergesTasks = true // too much work for each task of another class
+		if (b.agg || b.distinct) && b.rows > repeatedRows {
+			r.mergesTasks = true
 		}
 		return r
 	}
@@ -531,6 +530,16 @@ func (b *block) finishBlock(root bool) *rel {
 		whole.order[i].expr = newColumn(l.alias, orderNames[i])
 	}
 	return &rel{q: &whole, mergesTasks: true, rows: b.rows}
+}
+
+// readExchange has each task of b read a bucket of l, which a stage has moved to target by keyColumns. If a single
+// column chooses the bucket, the column is a key of b.
+func (b *block) readExchange(l *leaf, target *class, keyColumns []node) {
+	l.spread, b.class, b.keys = Partitioned, target, map[string]bool{}
+	if len(keyColumns) == 1 {
+		_, column := splitColumn(keyColumns[0])
+		b.keys[l.alias+"."+column] = true
+	}
 }
 
 // splitAggregation plans a partial aggregation by each task, and a final aggregation of the partial results.
@@ -615,8 +624,7 @@ func (b *block) splitAggregation(root bool) *rel {
 	st := b.p.addStage(&rel{q: &part, class: b.class, rows: moved}, target, keyColumns...)
 	l := &leaf{alias: alias, stage: st, cols: part.columnNames()}
 	f.elems, f.where = append([]*elem{{leaf: l}}, late.lateElems...), late.lateOn
-	in := &block{p: b.p, query: &f, derived: map[string]partitioning{}, mergedRels: map[string]*rel{},
-		rows: min(b.rows, groups), equiv: findEquivalences(nil)}
+	in := b.p.newBlock(&f, min(b.rows, groups))
 	for _, x := range f.allExprs() {
 		n, ok := x.(node)
 		if !ok {
@@ -629,12 +637,7 @@ func (b *block) splitAggregation(root bool) *rel {
 		}
 	}
 	if target != nil {
-		l.spread = Partitioned
-		in.class = target
-		in.keys = map[string]bool{}
-		if len(group) == 1 {
-			in.keys[alias+"."+part.sel[0].name] = true
-		}
+		in.readExchange(l, target, keyColumns)
 	}
 	in.planAfterGrouping(in.class, in.keys)
 	r := in.finishBlock(root)

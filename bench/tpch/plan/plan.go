@@ -98,6 +98,10 @@ const keyHere = "$key"
 // fewRows is a number of rows that tasks can move at negligible cost.
 const fewRows = 50_000
 
+// repeatedRows is the most rows that each task of another class may aggregate or sort anew. With more rows a single
+// task does the work for all.
+const repeatedRows = 20_000
+
 // isAggregate reports whether n is a call of an aggregate function.
 func (p *queryPlanner) isAggregate(n node) bool {
 	return strAt(n, "class") == "FUNCTION" && p.aggregateNames[strings.ToLower(strAt(n, "function_name"))]
@@ -232,9 +236,7 @@ func (p *queryPlanner) planQuery(q *query, root bool) *rel {
 	if slices.ContainsFunc(append(itemExprs(q.sel), orderExprs(q.order)...), hasWindow) {
 		return p.planWindows(q, root)
 	}
-	b := &block{p: p, query: q.rewriteExprs(func(node) node { return nil }), derived: map[string]partitioning{},
-		mergedRels: map[string]*rel{}}
-	return b.planBlock(root)
+	return p.newBlock(q.rewriteExprs(func(node) node { return nil }), 0).planBlock(root)
 }
 
 // readStage returns a query that reads all rows of a stage.
@@ -264,6 +266,12 @@ type block struct {
 	mergedRels  map[string]*rel // by alias: queries in FROM that combine outputs of tasks
 	readsMerged bool            // the block contains a query that combines outputs of tasks
 	rows        float64
+}
+
+// newBlock returns a block of q, which reads this number of rows. The block counts no columns as equal yet.
+func (p *queryPlanner) newBlock(q *query, rows float64) *block {
+	return &block{p: p, query: q, derived: map[string]partitioning{}, mergedRels: map[string]*rel{},
+		equiv: findEquivalences(nil), rows: rows}
 }
 
 // planBlock plans the block: first the queries in FROM, then the joins, the subqueries of WHERE and the rest.

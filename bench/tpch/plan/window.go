@@ -45,13 +45,13 @@ func (p *queryPlanner) planWindows(q *query, root bool) *rel {
 	shared := sharedPartitions(append(itemExprs(outer.sel), orderExprs(outer.order)...))
 	r := p.planInner(&inner)
 	l := &leaf{alias: alias, sub: r.q, plan: r, cols: r.q.columnNames()}
-	in := &block{p: p, query: &outer, derived: map[string]partitioning{}, mergedRels: map[string]*rel{},
-		equiv: findEquivalences(nil), rows: r.rows, readsMerged: r.class == nil && r.mergesTasks}
+	in := p.newBlock(&outer, r.rows)
+	in.readsMerged = r.class == nil && r.mergesTasks
 	whole := false // each partition is whole at one task already
 	keys := map[string]bool{}
 	for k := range r.keys {
 		keys[alias+"."+k] = true
-		whole = whole || shared[k] != nil
+		whole = whole || shared[k]
 	}
 	switch {
 	case r.class == nil:
@@ -63,36 +63,32 @@ func (p *queryPlanner) planWindows(q *query, root bool) *rel {
 		if len(shared) > 0 && p.cat.ExchangeTasks(r.rows) > 1 {
 			target = p.newExchange(r.rows)
 			for _, c := range l.cols {
-				if shared[c] != nil {
+				if shared[c] {
 					keyColumns = append(keyColumns, newColumn("", c))
 				}
 			}
-			l.spread, in.class, in.keys = Partitioned, target, map[string]bool{}
-			if len(keyColumns) == 1 {
-				_, c := splitColumn(keyColumns[0])
-				in.keys[alias+"."+c] = true
-			}
+			in.readExchange(l, target, keyColumns)
 		}
 		l.sub, l.plan, l.stage = nil, nil, p.addStage(r, target, keyColumns...)
 	}
 	outer.elems = []*elem{{leaf: l}}
 	out := in.finishBlock(root)
-	out.mergesTasks = out.mergesTasks || out.class == nil && out.rows > 20_000
+	out.mergesTasks = out.mergesTasks || out.class == nil && out.rows > repeatedRows
 	return out
 }
 
-// sharedPartitions returns the columns by which all windows in l are partitioned, by name.
-func sharedPartitions(l []node) map[string]node {
-	var shared map[string]node
+// sharedPartitions returns the names of the columns by which all windows in l are partitioned.
+func sharedPartitions(l []node) map[string]bool {
+	var shared map[string]bool
 	for _, x := range l {
 		visitNodes(x, func(n node) bool {
 			if strAt(n, "class") != "WINDOW" {
 				return true
 			}
-			own := map[string]node{}
+			own := map[string]bool{}
 			for _, c := range nodesAt(n, "partitions") {
-				if _, name := splitColumn(c); name != "" && (shared == nil || shared[name] != nil) {
-					own[name] = c
+				if _, name := splitColumn(c); name != "" && (shared == nil || shared[name]) {
+					own[name] = true
 				}
 			}
 			shared = own
