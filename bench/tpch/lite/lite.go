@@ -4,10 +4,8 @@
 package lite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -18,15 +16,14 @@ import (
 	"time"
 
 	_ "github.com/duckdb/duckdb-go/v2"
-	_ "modernc.org/sqlite"
 
 	"github.com/phoebe-sched/phoebe/bench/tpch/data"
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
 )
 
-// MaxRows is the largest number of rows that an oracle loads: those of scale factor 0.05. SQLite takes minutes
+// maxRows is the largest number of rows that an oracle loads: those of scale factor 0.05. SQLite takes minutes
 // for many queries over more rows.
-const MaxRows = 500_000
+const maxRows = 500_000
 
 // Oracle is a SQLite with the tables of a manifest. An Oracle is for one query at a time.
 type Oracle struct {
@@ -44,15 +41,15 @@ func (e *IncomparableError) Error() string { return "not comparable with SQLite:
 // patience is the longest time for a query.
 const patience = 20 * time.Second
 
-// Open loads the tables of m. The caller must close the oracle. If the tables have more than MaxRows rows, the
+// Open loads the tables of m. The caller must close the oracle. If the tables have more than maxRows rows, the
 // error is an *IncomparableError.
 func Open(ctx context.Context, m *data.Manifest) (*Oracle, error) {
 	rows := 0
 	for _, t := range m.Tables {
 		rows += t.Rows
 	}
-	if rows > MaxRows {
-		return nil, &IncomparableError{fmt.Sprintf("%d rows, more than %d", rows, MaxRows)}
+	if rows > maxRows {
+		return nil, &IncomparableError{fmt.Sprintf("%d rows, more than %d", rows, maxRows)}
 	}
 	dir, err := os.MkdirTemp("", "phoebe-tpch-sqlite")
 	if err != nil {
@@ -156,11 +153,11 @@ func (o *Oracle) loadTable(ctx context.Context, t *data.Table) error {
 // doubles and rounded, so the columns say DOUBLE for them. If SQLite has no answer, the error is an
 // *IncomparableError.
 func (o *Oracle) Rows(ctx context.Context, query string) ([][]string, []plan.Column, error) {
-	cols, err := o.describeQuery(ctx, query)
+	cols, err := plan.Describe(ctx, o.duck, query)
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := o.Translate(ctx, query)
+	text, err := o.translate(ctx, query)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -233,44 +230,11 @@ func formatValue(v any, kind string) (string, error) {
 	return "", &IncomparableError{fmt.Sprintf("a %T in a column of type %s", v, kind)}
 }
 
-// describeQuery returns the columns of a query's result, as DuckDB names them.
-func (o *Oracle) describeQuery(ctx context.Context, query string) ([]plan.Column, error) {
-	rows, err := o.duck.QueryContext(ctx, "SELECT column_name, column_type FROM (DESCRIBE "+
-		strings.TrimRight(strings.TrimSpace(query), ";")+")")
+// translate returns a query of DuckDB in the SQL of SQLite.
+func (o *Oracle) translate(ctx context.Context, query string) (text string, err error) {
+	tree, err := plan.Parse(ctx, o.duck, query)
 	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []plan.Column
-	for rows.Next() {
-		var c plan.Column
-		if err := rows.Scan(&c.Name, &c.Type); err != nil {
-			return nil, err
-		}
-		out = append(out, c)
-	}
-	return out, rows.Err()
-}
-
-// Translate returns a query of DuckDB in the SQL of SQLite.
-func (o *Oracle) Translate(ctx context.Context, query string) (text string, err error) {
-	var out string
-	if err := o.duck.QueryRowContext(ctx, "SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR), "+
-		"skip_default := true, skip_null := true) AS VARCHAR)", query).Scan(&out); err != nil {
 		return "", err
-	}
-	var tree struct {
-		Error      bool
-		Message    string `json:"error_message"`
-		Statements []struct{ Node node }
-	}
-	d := json.NewDecoder(bytes.NewReader([]byte(out)))
-	d.UseNumber()
-	if err := d.Decode(&tree); err != nil {
-		return "", err
-	}
-	if tree.Error || len(tree.Statements) != 1 {
-		return "", fmt.Errorf("%d statements; %s", len(tree.Statements), tree.Message)
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -281,5 +245,5 @@ func (o *Oracle) Translate(ctx context.Context, query string) (text string, err 
 		}
 	}()
 	t := &translator{scales: o.scales, derived: map[string]int{}}
-	return t.printQuery(tree.Statements[0].Node), nil
+	return t.printQuery(tree), nil
 }

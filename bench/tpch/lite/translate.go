@@ -27,7 +27,7 @@ func nodesAt(n node, key string) []node {
 	return out
 }
 
-// refuse panics with an IncomparableError, which Translate returns.
+// refuse panics with an IncomparableError, which translate returns.
 func refuse(format string, args ...any) { panic(&IncomparableError{fmt.Sprintf(format, args...)}) }
 
 // translator prints a syntax tree as SQL of SQLite. SQLite has no decimals: a decimal is a double, rounded after

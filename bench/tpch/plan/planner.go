@@ -99,7 +99,7 @@ func (p *Planner) Close() error {
 func (p *Planner) Plan(ctx context.Context, text string) (*Plan, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	want, err := p.describeQuery(ctx, text)
+	want, err := Describe(ctx, p.conn, text)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (p *Planner) planOnce(ctx context.Context, n node, want []Column,
 				st.Inputs = append(st.Inputs, Input{at[l.stage], l.spread})
 			}
 		})
-		if st.Columns, err = p.describeQuery(ctx, text); err != nil {
+		if st.Columns, err = Describe(ctx, p.conn, text); err != nil {
 			return nil, fmt.Errorf("DuckDB rejects the SQL that the planner printed: %w\n%s", err, text)
 		}
 		last := i == len(in.stages)-1
@@ -253,9 +253,15 @@ func castList(got, want []Column) string {
 	return strings.Join(out, ", ")
 }
 
-// describeQuery returns the columns of a query's result, as DuckDB binds the query.
-func (p *Planner) describeQuery(ctx context.Context, text string) ([]Column, error) {
-	rows, err := p.conn.QueryContext(ctx, "SELECT column_name, column_type "+
+// DuckDB is a DuckDB with the tables of queries: a *sql.DB or a *sql.Conn.
+type DuckDB interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Describe returns the columns of a query's result, as DuckDB binds the query.
+func Describe(ctx context.Context, db DuckDB, text string) ([]Column, error) {
+	rows, err := db.QueryContext(ctx, "SELECT column_name, column_type "+
 		"FROM (DESCRIBE "+strings.TrimRight(strings.TrimSpace(text), ";")+")")
 	if err != nil {
 		return nil, err
@@ -272,11 +278,14 @@ func (p *Planner) describeQuery(ctx context.Context, text string) ([]Column, err
 	return out, rows.Err()
 }
 
+// Parse is the function Parse, with the planner's DuckDB.
+func (p *Planner) Parse(text string) (node, error) { return Parse(context.Background(), p.conn, text) }
+
 // Parse returns the syntax tree of a SELECT, without the positions in the text. Several statements at once are
 // refused.
-func (p *Planner) Parse(text string) (node, error) {
+func Parse(ctx context.Context, db DuckDB, text string) (map[string]any, error) {
 	var out string
-	if err := p.conn.QueryRowContext(context.Background(),
+	if err := db.QueryRowContext(ctx,
 		"SELECT CAST(json_serialize_sql(CAST(? AS VARCHAR), skip_default := true, skip_null := true) AS VARCHAR)",
 		text).Scan(&out); err != nil {
 		return nil, err
