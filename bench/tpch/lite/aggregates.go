@@ -1,6 +1,7 @@
 package lite
 
 import (
+	"cmp"
 	"database/sql/driver"
 	"fmt"
 	"math"
@@ -29,7 +30,7 @@ var statistics = map[string]struct {
 		return r
 	}},
 	"median": {1, func(l []pair) driver.Value {
-		slices.SortFunc(l, func(a, b pair) int { return int(math.Copysign(1, a[0]-b[0])) })
+		slices.SortFunc(l, func(a, b pair) int { return cmp.Compare(a[0], b[0]) })
 		return (l[(len(l)-1)/2][0] + l[len(l)/2][0]) / 2
 	}},
 }

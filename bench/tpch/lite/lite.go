@@ -128,10 +128,7 @@ func (o *Oracle) loadTable(ctx context.Context, t *data.Table) error {
 	if err != nil {
 		return err
 	}
-	values, at := make([]any, len(cols)), make([]any, len(cols))
-	for i := range values {
-		at[i] = &values[i]
-	}
+	values, at := makeRow(len(cols))
 	for rows.Next() {
 		if err := rows.Scan(at...); err != nil {
 			return err
@@ -177,10 +174,7 @@ func (o *Oracle) Rows(ctx context.Context, query string) ([][]string, []plan.Col
 		return fail(err)
 	}
 	defer rows.Close()
-	values, at := make([]any, len(cols)), make([]any, len(cols))
-	for i := range values {
-		at[i] = &values[i]
-	}
+	values, at := makeRow(len(cols))
 	var out [][]string
 	for rows.Next() {
 		if err := rows.Scan(at...); err != nil {
@@ -203,6 +197,15 @@ func (o *Oracle) Rows(ctx context.Context, query string) ([][]string, []plan.Col
 		}
 	}
 	return out, cols, nil
+}
+
+// makeRow returns room for the n values of a row, and a pointer to each value for Scan.
+func makeRow(n int) (values, at []any) {
+	values, at = make([]any, n), make([]any, n)
+	for i := range values {
+		at[i] = &values[i]
+	}
+	return values, at
 }
 
 // formatValue returns a value of SQLite as engine.Text prints a value of the type.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/phoebe-sched/phoebe/bench/tpch/data"
 	"github.com/phoebe-sched/phoebe/bench/tpch/plan"
 )
 
@@ -160,17 +161,23 @@ func (t *translator) noteColumn(name string, scale int) {
 
 // printAliases prints the names that n gives to the columns of a query.
 func (t *translator) printAliases(n node, key string, body node) string {
-	var names []string
-	for i, a := range listAt(n, key) {
-		names = append(names, plan.Quote(a.(string)))
-		if sel := nodesAt(body, "select_list"); i < len(sel) {
-			t.noteColumn(a.(string), t.findScale(sel[i]))
-		}
-	}
+	names, sel := listAt(n, key), nodesAt(body, "select_list")
 	if len(names) == 0 {
 		return ""
 	}
-	return " (" + strings.Join(names, ", ") + ")"
+	for i := range min(len(names), len(sel)) {
+		t.noteColumn(names[i].(string), t.findScale(sel[i]))
+	}
+	return " (" + strings.Join(quoteNames(names), ", ") + ")"
+}
+
+// quoteNames returns names as quoted identifiers.
+func quoteNames(names []any) []string {
+	var out []string
+	for _, name := range names {
+		out = append(out, plan.Quote(name.(string)))
+	}
+	return out
 }
 
 // printFrom prints an element of FROM.
@@ -208,11 +215,7 @@ func (t *translator) printFrom(n node) string {
 		if c := nodeAt(n, "condition"); c != nil {
 			text += " ON " + t.printExpr(c)
 		} else if l := listAt(n, "using_columns"); len(l) > 0 {
-			var names []string
-			for _, c := range l {
-				names = append(names, plan.Quote(c.(string)))
-			}
-			text += " USING (" + strings.Join(names, ", ") + ")"
+			text += " USING (" + strings.Join(quoteNames(l), ", ") + ")"
 		}
 		return text
 	default:
@@ -262,11 +265,7 @@ func (t *translator) printExpr(n node) string {
 	case "CONSTANT":
 		return t.printConstant(nodeAt(n, "value"))
 	case "COLUMN_REF":
-		var names []string
-		for _, c := range listAt(n, "column_names") {
-			names = append(names, plan.Quote(c.(string)))
-		}
-		return strings.Join(names, ".")
+		return strings.Join(quoteNames(listAt(n, "column_names")), ".")
 	case "STAR":
 		if nodeAt(n, "expr") != nil || n["columns"] == true || len(listAt(n, "exclude_list")) > 0 ||
 			len(listAt(n, "replace_list")) > 0 {
@@ -324,7 +323,7 @@ func (t *translator) printConstant(v node) string {
 	kind := nodeAt(v, "type")
 	switch id := strAt(kind, "id"); id {
 	case "VARCHAR":
-		return "'" + strings.ReplaceAll(strAt(v, "value"), "'", "''") + "'"
+		return data.QuoteText(strAt(v, "value"))
 	case "BOOLEAN":
 		if v["value"] == true {
 			return "1"
@@ -569,7 +568,7 @@ func (t *translator) printFunction(n node) string {
 		if t.findScale(l[0]) != 0 || t.findScale(l[1]) != 0 {
 			refuse("%s of no integers", f)
 		}
-		return binary(map[string]string{"//": "/", "%": "%"}[f])
+		return binary(f[:1]) // SQLite divides integers by /
 	case f == "~~":
 		return binary("LIKE")
 	case f == "!~~":
@@ -672,10 +671,8 @@ func (t *translator) printWindow(n node) string {
 			args = append(args, x)
 		}
 	}
-	call := ""
-	if f := strings.ToLower(strAt(n, "function_name")); f == "count_star" {
-		call = "count(*)"
-	} else {
+	call := "count(*)"
+	if strings.ToLower(strAt(n, "function_name")) != "count_star" {
 		call = functionName(n) + "(" + t.printList(args) + ")"
 	}
 	call += t.printFilter(n, "filter_expr")
@@ -692,22 +689,20 @@ func (t *translator) printWindow(n node) string {
 		if strings.HasSuffix(start, "_ROWS") || strings.HasSuffix(end, "_ROWS") {
 			mode = "ROWS"
 		}
-		var ends []string
-		for key, bound := range map[string]string{"start_expr": start, "end_expr": end} {
-			text := bounds[bound]
-			if text == "" {
-				refuse("the frame %s", bound)
-			}
-			if x := nodeAt(n, key); x != nil {
-				text = strings.Replace(text, "$", t.printExpr(x), 1)
-			}
-			if key == "start_expr" {
-				ends = append([]string{text}, ends...)
-			} else {
-				ends = append(ends, text)
-			}
-		}
-		parts = append(parts, mode+" BETWEEN "+ends[0]+" AND "+ends[1])
+		parts = append(parts, mode+" BETWEEN "+t.printBound(start, nodeAt(n, "start_expr"))+" AND "+
+			t.printBound(end, nodeAt(n, "end_expr")))
 	}
 	return t.printRounded(n, call+" OVER ("+strings.Join(parts, " ")+")")
+}
+
+// printBound prints an end of a window frame. x is the end's expression, or nil.
+func (t *translator) printBound(bound string, x node) string {
+	text := bounds[bound]
+	if text == "" {
+		refuse("the frame %s", bound)
+	}
+	if x != nil {
+		text = strings.Replace(text, "$", t.printExpr(x), 1)
+	}
+	return text
 }
