@@ -30,7 +30,7 @@ type Oracle struct {
 	dir    string
 	duck   *sql.DB // parses and describes queries
 	lite   *sql.DB
-	scales map[string]int // number of digits behind the point of the tables' columns; only decimals
+	scales map[string]int // number of digits behind the point of the tables' decimals and integers, by column
 }
 
 // IncomparableError says why SQLite cannot answer a query.
@@ -103,8 +103,9 @@ func (o *Oracle) loadTable(ctx context.Context, t *data.Table) error {
 				return fmt.Errorf("%s.%s has the type %s: %w", t.Name, c, t.Types[i], err)
 			}
 			o.scales[c] = scale
-		case strings.HasSuffix(t.Types[i], "INT") || t.Types[i] == "INTEGER":
+		case isInteger(t.Types[i]):
 			kind, source = "INTEGER", c
+			o.scales[c] = 0
 		}
 		if strings.HasSuffix(c, "key") {
 			indexes = append(indexes, fmt.Sprintf("CREATE INDEX %s_%s ON %[1]s (%[2]s); ", t.Name, c))
@@ -226,7 +227,7 @@ func formatValue(v any, kind string) (string, error) {
 		if kind == "DOUBLE" || strings.HasPrefix(kind, "DECIMAL") {
 			return strconv.FormatFloat(v, 'g', 17, 64), nil
 		}
-		if v == math.Trunc(v) && (strings.HasSuffix(kind, "INT") || kind == "INTEGER") {
+		if v == math.Trunc(v) && isInteger(kind) {
 			return strconv.FormatFloat(v, 'f', 0, 64), nil
 		}
 	}

@@ -153,7 +153,7 @@ func (t *translator) noteColumn(name string, scale int) {
 	if old, ok := t.derived[name]; ok && old != scale && max(old, scale) > 0 {
 		refuse("columns %s of several types", name)
 	}
-	if table, ok := t.scales[name]; ok && table != scale {
+	if table := t.scales[name]; table > 0 && table != scale {
 		refuse("a column %s of another type", name)
 	}
 	t.derived[name] = scale
@@ -362,11 +362,14 @@ func scaleOf(kind node) int {
 		s, _ := nodeAt(kind, "type_info")["scale"].(json.Number)
 		n, _ := strconv.Atoi(s.String())
 		return n
-	case strings.HasSuffix(id, "INT") || id == "INTEGER":
+	case isInteger(id):
 		return 0
 	}
 	return noDecimal
 }
+
+// isInteger reports whether a type of DuckDB is an integer.
+func isInteger(kind string) bool { return strings.HasSuffix(kind, "INT") || kind == "INTEGER" }
 
 // findScale returns the scale of an expression.
 func (t *translator) findScale(n node) int {
@@ -389,14 +392,11 @@ func (t *translator) findScale(n node) int {
 	case "COLUMN_REF":
 		names := listAt(n, "column_names")
 		name := strings.ToLower(names[len(names)-1].(string))
-		if s, ok := t.scales[name]; ok {
-			return s
-		}
 		if s, ok := t.derived[name]; ok {
 			return s
 		}
-		if isInteger(name) {
-			return 0
+		if s, ok := t.scales[name]; ok {
+			return s
 		}
 	case "CASE":
 		var l []node
@@ -439,12 +439,6 @@ func (t *translator) findScale(n node) int {
 		}
 	}
 	return noDecimal
-}
-
-// isInteger reports whether a column of a table of TPC-H is an integer.
-func isInteger(name string) bool {
-	return strings.HasSuffix(name, "key") || slices.Contains([]string{"p_size", "ps_availqty", "o_shippriority",
-		"l_linenumber"}, name)
 }
 
 // printRounded prints the value x of n, rounded if n is a decimal.
