@@ -56,26 +56,34 @@ func Open(ctx context.Context, m *data.Manifest) (*Oracle, error) {
 		return nil, err
 	}
 	o := &Oracle{dir: dir, scales: map[string]int{}}
-	if o.duck, err = sql.Open("duckdb", ""); err == nil {
-		o.duck.SetMaxOpenConns(1)
-		if _, err = o.duck.ExecContext(ctx, "SET threads = 1; "+m.Views()); err == nil {
-			o.lite, err = sql.Open("sqlite", "file:"+filepath.ToSlash(filepath.Join(dir, "tables.db"))+
-				"?_pragma=journal_mode(off)&_pragma=synchronous(off)&_pragma=case_sensitive_like(on)&_pragma=temp_store(memory)")
-		}
-	}
-	if err == nil {
-		o.lite.SetMaxOpenConns(1)
-	}
-	for i := 0; err == nil && i < len(m.Tables); i++ {
-		err = o.loadTable(ctx, m.Tables[i])
-	}
-	if err == nil {
-		_, err = o.lite.ExecContext(ctx, "ANALYZE")
-	}
-	if err != nil {
+	if err := o.loadTables(ctx, m); err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
 	return o, nil
+}
+
+// loadTables opens the databases, and copies all tables to SQLite.
+func (o *Oracle) loadTables(ctx context.Context, m *data.Manifest) (err error) {
+	if o.duck, err = sql.Open("duckdb", ""); err != nil {
+		return err
+	}
+	o.duck.SetMaxOpenConns(1)
+	if _, err := o.duck.ExecContext(ctx, "SET threads = 1; "+m.Views()); err != nil {
+		return err
+	}
+	if o.lite, err = sql.Open("sqlite", "file:"+filepath.ToSlash(filepath.Join(o.dir, "tables.db"))+
+		"?_pragma=journal_mode(off)&_pragma=synchronous(off)&_pragma=case_sensitive_like(on)&_pragma=temp_store(memory)",
+	); err != nil {
+		return err
+	}
+	o.lite.SetMaxOpenConns(1)
+	for _, t := range m.Tables {
+		if err := o.loadTable(ctx, t); err != nil {
+			return err
+		}
+	}
+	_, err = o.lite.ExecContext(ctx, "ANALYZE")
+	return err
 }
 
 // Close closes the databases, and deletes the tables of SQLite.
