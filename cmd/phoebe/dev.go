@@ -48,8 +48,8 @@ address of the web page. SIGINT ends the cluster. Each worker has its own folder
 
 With --fleet it also prints "balancer HOST:PORT pid N", and a line like that for each started
 process: end a process, and see what clients notice. The frontends gossip, and the balancer runs the
-recipe from the packages. The page is that of phoebe ui. Other settings of the processes come from environment variables, such as
-PHOEBE_WORKER_ORDER.`
+recipe from the packages. This process serves the page, so the page outlives each frontend. Other
+settings of the processes come from environment variables, such as PHOEBE_WORKER_ORDER.`
 }
 
 // Run runs a cluster.

@@ -39,10 +39,8 @@ func (c *readyCmd) Run(ctx context.Context, line *kong.Context, out *streams, lo
 	if c.Admin == "" {
 		return c.askFrontends(ctx, out, log)
 	}
-	for _, p := range line.Path {
-		if p.Flag != nil && p.Flag.Name == "connect" && !p.Resolved {
-			return usageError(fmt.Errorf("--connect and the admin port %s: leave out one of them", c.Admin))
-		}
+	if isOnLine(line, "connect") {
+		return usageError(fmt.Errorf("--connect and the admin port %s: leave out one of them", c.Admin))
 	}
 	return c.askAdmin(ctx, out)
 }

@@ -20,7 +20,7 @@ type settingsFile struct {
 // settingSource says where the value of a flag of the command comes from: "--slots", "$PHOEBE_WORKER_SLOTS",
 // "worker.yaml:3" or "default".
 func settingSource(command *kong.Context, flag *kong.Flag, file settingsFile) string {
-	if slices.ContainsFunc(command.Path, func(p *kong.Path) bool { return p.Flag == flag && !p.Resolved }) {
+	if isOnLine(command, flag.Name) {
 		return "--" + flag.Name
 	}
 	if name := setVariable(flag); name != "" {
@@ -30,6 +30,13 @@ func settingSource(command *kong.Context, flag *kong.Flag, file settingsFile) st
 		return fmt.Sprintf("%s:%d", file.name, s.line)
 	}
 	return "default"
+}
+
+// isOnLine reports whether the command line gives the flag. A variable or a file may give the flag otherwise.
+func isOnLine(command *kong.Context, flag string) bool {
+	return slices.ContainsFunc(command.Path, func(p *kong.Path) bool {
+		return p.Flag != nil && p.Flag.Name == flag && !p.Resolved
+	})
 }
 
 // setVariable returns the name of the flag's variable that the environment sets, or "".
