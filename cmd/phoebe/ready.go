@@ -45,6 +45,10 @@ func (c *readyCmd) Run(ctx context.Context, line *kong.Context, out *streams, lo
 	return c.askAdmin(ctx, out)
 }
 
+// readyPage is the number of workers that a question of askFrontends gets. Most often one of the first workers is
+// linked, so a check of a large fleet moves few of its workers.
+const readyPage = 100
+
 // askFrontends asks each frontend in --connect.
 func (c *readyCmd) askFrontends(ctx context.Context, out *streams, log *slog.Logger) error {
 	clients, err := c.dialEach(log)
@@ -53,7 +57,12 @@ func (c *readyCmd) askFrontends(ctx context.Context, out *streams, log *slog.Log
 	}
 	defer closeEach(clients)
 	for i, cl := range clients {
-		a := askOne(ctx, cl, c.RetryFor, c.Connect[i], admin.ClusterQuery{})
+		q := admin.ClusterQuery{Max: readyPage}
+		a := askOne(ctx, cl, c.RetryFor, c.Connect[i], q)
+		for !c.Live && a.err == nil && a.countLinks() == 0 && a.cluster.Next != "" {
+			q.After = a.cluster.Next
+			a = askOne(ctx, cl, c.RetryFor, c.Connect[i], q)
+		}
 		switch {
 		case a.err != nil:
 			return jobError(ctx, fmt.Errorf("ask frontend %s: %w", a.connect, a.err))
