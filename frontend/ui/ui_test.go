@@ -3,6 +3,7 @@ package ui
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/flate"
 	"compress/gzip"
 	"context"
@@ -14,6 +15,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -554,5 +557,54 @@ func TestLevels(t *testing.T) {
 	}
 	if want := []byte{0xfe, 0x0e, 0x1f, 0x02, 0x07, 0x1f}; !bytes.Equal(got, want) {
 		t.Errorf("levels are %x, want %x", got, want)
+	}
+}
+
+// The page names every field of an answer as the server does. An older name would be undefined in the page.
+func TestPageNamesFieldsOfAnswers(t *testing.T) {
+	source, err := os.ReadFile("src/api.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]any{
+		"Cluster": admin.Cluster{}, "Decision": client.Decision{}, "Demand": client.Demand{}, "Earlier": earlierJSON{},
+		"Estimates": admin.EstimateReport{}, "Explanation": client.Explanation{}, "Candidate": client.Candidate{},
+		"Frame": frameJSON{}, "Frontend": frontendJSON{}, "FunctionOf": functionJSON{}, "Gone": admin.GoneWorker{},
+		"Handle": client.Handle{}, "History": historyJSON{}, "Job": client.JobSummary{}, "JobPage": pageJSON{},
+		"Names": namesJSON{}, "Seen": seenJSON{}, "Series": seriesJSON{}, "SlotUse": admin.SlotUse{},
+		"TracePage": traceJSON{}, "UnderWay": underWayJSON{}, "Watched": watchedJSON{}, "WindowOf": windowJSON{},
+		"Worker": admin.Worker{},
+	}
+	comment, field := regexp.MustCompile("//.*"), regexp.MustCompile(`(\w+)\??:`)
+	for part := range strings.SplitSeq(comment.ReplaceAllString(string(source), ""), "\nexport ") {
+		name, body, isInterface := strings.Cut(strings.TrimPrefix(part, "interface "), " {")
+		if !isInterface || !strings.HasPrefix(part, "interface ") {
+			continue
+		}
+		if answers[name] == nil {
+			t.Errorf("interface %s: unknown to this test", name)
+			continue
+		}
+		known := map[string]bool{}
+		addFieldNames(reflect.TypeOf(answers[name]), known)
+		for _, m := range field.FindAllStringSubmatch(body, -1) {
+			if !known[m[1]] {
+				t.Errorf("interface %s: the answer has no field %s", name, m[1])
+			}
+		}
+	}
+}
+
+// addFieldNames adds the names of the fields of t in JSON, and of the types in t.
+func addFieldNames(t reflect.Type, names map[string]bool) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		addFieldNames(t.Elem(), names)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			names[cmp.Or(tag, f.Name)] = true
+			addFieldNames(f.Type, names)
+		}
 	}
 }

@@ -96,7 +96,7 @@ export interface Candidate {
 export interface Decision {
   Task: number; Alike: number; Path: string; Cause: string; Why: string; Threshold: number; At: number;
   Tries: number
-  Work: { Mean: number; Dev: number; Source: string; Samples: number }
+  Work: { Run: number; Dev: number; Source: string; Samples: number }
   Attempt: string; Worker: string; Outcome: string; Waited: number; Ran: number;
   Candidates: Candidate[] | null; Seen: number
   Chosen: number; Reason: string; Text: string; Far: string

@@ -11,9 +11,8 @@ interface Sum { quantity: string; seen: number; good: number; over: number; erro
 
 export function Estimates() {
   const live = useLive()
-  const frontends = [...live.frontends].sort((a, b) => (a.Name < b.Name ? -1 : 1))
   const by = new Map<string, Sum>()
-  for (const f of frontends) {
+  for (const f of live.frontends) {
     for (const e of f.Estimates ?? []) {
       const s = by.get(e.Of) ?? { quantity: e.Of, seen: 0, good: 0, over: 0, error: 0 }
       by.set(e.Of, { quantity: e.Of, seen: s.seen + e.Seen, good: s.good + e.Good, over: s.over + e.Over,
@@ -34,7 +33,7 @@ export function Estimates() {
             <tbody>
               {[...by.values()]
                 .map((s) => <Row key={s.quantity} quantity={s.quantity} frontend="all" s={s} />)}
-              {frontends.flatMap((f) => (f.Estimates ?? []).map((e) => (
+              {live.frontends.flatMap((f) => (f.Estimates ?? []).map((e) => (
                 <Row key={f.Name + e.Of} quantity={e.Of} frontend={f.Name}
                   s={{ quantity: e.Of, seen: e.Seen, good: e.Good, over: e.Over, error: e.Error }} />
               )))}

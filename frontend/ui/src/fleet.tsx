@@ -278,10 +278,12 @@ function Racks(p: { fleet: FleetState; rows: number[]; metric: Metric }) {
   return (
     <section class="card">
       <header><h2>Hosts by rack</h2>
-        <span class="dim">{rows.length <= binsFrom && `boxes are hosts, cells are workers, coloured by: ${
-          metrics.find(([m]) => m === metric)![1]}`}
-          {list.length > maxRacks && `${maxRacks} of ${count(list.length)} racks: most workers not up, then
-            busiest`}</span>
+        <span class="dim">{[
+          rows.length <= binsFrom
+            && `boxes are hosts, cells are workers, coloured by: ${metrics.find(([m]) => m === metric)![1]}`,
+          list.length > maxRacks
+            && `${maxRacks} of ${count(list.length)} racks: most workers not up, then busiest`,
+        ].filter(Boolean).join('; ')}</span>
       </header>
       <ul class={rows.length <= binsFrom ? 'racks' : 'racks many'}>
         {list.slice(0, maxRacks).map(({ rack, hosts, all, up, busy }) => (

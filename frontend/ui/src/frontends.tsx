@@ -12,7 +12,6 @@ export function roundTrips(f: Frontend): Histogram {
 
 export function Frontends() {
   const live = useLive()
-  const list = [...live.frontends].sort((a, b) => (a.Name < b.Name ? -1 : 1))
   return (
     <section class="card">
       <header><h2>Frontends</h2><span class="dim">as they report to each other</span></header>
@@ -31,7 +30,7 @@ export function Frontends() {
               <th scope="col">version</th></tr>
           </thead>
           <tbody>
-            {list.map((f) => {
+            {live.frontends.map((f) => {
               const trips = roundTrips(f)
               const off = Date.parse(f.Clock) - Date.now() - live.clockAhead
               return (
@@ -59,7 +58,7 @@ export function Frontends() {
                 </tr>
               )
             })}
-            {list.length === 0 && <tr><td colSpan={14} class="dim">no answer yet</td></tr>}
+            {live.frontends.length === 0 && <tr><td colSpan={14} class="dim">no answer yet</td></tr>}
           </tbody>
         </table>
       </div>

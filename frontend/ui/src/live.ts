@@ -35,7 +35,7 @@ class Live {
   error = ''
   at = 0
   clockAhead = 0 // lead of the frontends' clocks over the browser's, in milliseconds
-  frontends: Frontend[] = []
+  frontends: Frontend[] = [] // by name
   slowest: Job[] = []
   leftOut = 0
   fleet: Fleet = noFleet
@@ -193,7 +193,7 @@ class Live {
     const keep = shownWindows[length] + spareWindows
     const all = [...known.keys()].sort((a, b) => a - b)
     for (const at of all.slice(0, Math.max(0, all.length - keep))) known.delete(at)
-    this.frontends = w.Frontends
+    this.frontends = [...w.Frontends].sort((a, b) => (a.Name < b.Name ? -1 : 1))
     const clock = Date.parse(w.Frontends[0]?.Clock ?? '')
     if (clock > 0) this.clockAhead = clock - Date.now()
   }

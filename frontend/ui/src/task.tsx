@@ -101,14 +101,14 @@ function sinceArrival(ns: number): string {
 
 function DecisionCard(p: { d: Decision; n: number; of: number; frontend: string }) {
   const d = p.d
-  const known = d.Work.Source !== 'nothing' && d.Work.Mean > 0
+  const known = d.Work.Source !== 'nothing' && d.Work.Run > 0
   return (
     <section class="card">
       <header><h2>Decision {p.of > 1 ? `${p.n} of ${p.of}` : ''}</h2>
         <span class="dim">by {p.frontend}, {sinceArrival(d.At)}</span></header>
       <dl class="tiles">
         <Tile label="placed by" value={d.Path} title={d.Why} />
-        <Tile label="run expected" value={known ? time(d.Work.Mean) : 'not known'}
+        <Tile label="run expected" value={known ? time(d.Work.Run) : 'not known'}
           title={known ? `by ${d.Work.Source}, ${d.Work.Samples} samples` : ''} />
         {d.Path === 'estimation' && (
           <>

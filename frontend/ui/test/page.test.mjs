@@ -302,6 +302,7 @@ test('a task that was placed twice', async () => {
   await page.goto(`${base}#/task/${id}/1`)
   await page.locator('tr.chosen').first().waitFor()
   await page.getByRole('heading', { name: 'Decision 2 of 2' }).waitFor()
+  assert.match(await page.locator('.tile', { hasText: 'run expected' }).last().innerText(), / m?s/)
   await fine('twice')
   await page.close()
 })
