@@ -90,7 +90,7 @@ type Fate struct {
 type Work struct {
 	Run     time.Duration
 	Dev     time.Duration // standard deviation; zero: not known
-	Source  string        // nothing, hint, corrected hint, stage or function
+	Source  string        // nothing, hint, corrected hint, stage, function or function at peers
 	Samples int           // number of finished tasks behind the estimate
 }
 

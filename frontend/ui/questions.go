@@ -57,13 +57,13 @@ func (p *Page) answerWatch(ctx context.Context, r *http.Request) (any, error) {
 	return w.text, err
 }
 
-// seriesJSON is a admin.Series with packed histograms.
+// seriesJSON is an admin.Series with packed histograms.
 type seriesJSON struct {
 	Path, Policy, Tenant string
 	Histograms           []byte
 }
 
-// functionJSON is a admin.FunctionSeries with packed histograms.
+// functionJSON is an admin.FunctionSeries with packed histograms.
 type functionJSON struct {
 	Function   string
 	Histograms []byte
@@ -388,7 +388,7 @@ func (p *Page) answerWorker(ctx context.Context, r *http.Request) (any, error) {
 	return list, nil
 }
 
-// pageJSON is a admin.JobPage.
+// pageJSON is an admin.JobPage.
 type pageJSON struct {
 	Jobs      []client.JobSummary
 	Next      string
@@ -428,7 +428,7 @@ func (p *Page) answerJobs(ctx context.Context, r *http.Request) (any, error) {
 	return pageJSON{page.Jobs, page.Next, frontendsJSON(page.Frontends)}, nil
 }
 
-// traceJSON is a admin.Trace, with the fields in listColumns for each task.
+// traceJSON is an admin.Trace, with the fields in listColumns for each task.
 type traceJSON struct {
 	Job       client.JobSummary
 	Stages    []client.Stage

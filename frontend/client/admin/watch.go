@@ -69,7 +69,7 @@ type FunctionSeries struct {
 // Packed returns the histograms in wire format, see Histograms.
 func (s *FunctionSeries) Packed() []byte { return s.packed }
 
-// client.Measures of a FunctionSeries beside the phases: the time of tasks from their release to their outcome.
+// Measures of a FunctionSeries beside the phases: the time of tasks from their release to their outcome.
 const (
 	MeasureWhole   = client.MeasureResponse // of tasks with a result
 	MeasureFailure = client.MeasureSlowdown // of tasks without a result
