@@ -482,6 +482,31 @@ func TestProcessUse(t *testing.T) {
 	}
 }
 
+// A child that has ended, and that its parent does not await, keeps its CPU time in the sum. The shell becomes sleep,
+// which awaits no child.
+func TestUseOfUnawaitedChild(t *testing.T) {
+	cmd := osexec.Command("sh", "-c", "(i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done) & exec sleep 100")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		children := appendChildren(nil, cmd.Process.Pid)
+		if len(children) == 1 {
+			if _, isAlive := readProcess(children[0]); !isAlive {
+				break
+			}
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("children %v still run", children)
+		}
+	}
+	if cpu, _, ok := (&useMeter{pid: cmd.Process.Pid}).measure(); !ok || cpu < 30*time.Millisecond {
+		t.Errorf("the process used %v, known: %t", cpu, ok)
+	}
+}
+
 // BenchmarkSampleUse takes a sample of each of 40 processes with a child, as a busy worker does each second.
 func BenchmarkSampleUse(b *testing.B) {
 	for _, isolated := range []bool{true, false} {

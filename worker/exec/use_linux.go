@@ -20,7 +20,8 @@ const (
 )
 
 // useMeter measures the CPU time and the memory of a process with its children. The kernel counts the CPU time of a
-// cgroup. Without a cgroup, the meter adds up the process, its living children, and the children that ended.
+// cgroup. Without a cgroup, the meter adds up the process, its children, and all children that these have awaited.
+// If a child ends and leaves children behind, the CPU time of these is lost.
 type useMeter struct {
 	pid       int
 	cgroup    *cgroup       // nil: none
@@ -45,11 +46,11 @@ func (m *useMeter) measure() (cpu time.Duration, memory int64, ok bool) {
 	}
 	for i := 0; i < len(pids); i++ {
 		p, isAlive := readProcess(pids[i])
+		treeCPU += p.cpu // also of a child that has ended and is not awaited yet
 		if !isAlive {
 			continue
 		}
 		ok = true
-		treeCPU += p.cpu
 		memory += p.memory
 		if m.cgroup == nil && len(pids) < maxWatched {
 			pids = appendChildren(pids, pids[i])
@@ -91,7 +92,7 @@ type processUse struct {
 	memory int64         // resident bytes
 }
 
-// readProcess reads the consumption of a process. isAlive is false for a zombie, too.
+// readProcess reads the consumption of a process. isAlive is false for a zombie, too, but a zombie has a CPU time.
 func readProcess(pid int) (u processUse, isAlive bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -99,7 +100,7 @@ func readProcess(pid int) (u processUse, isAlive bool) {
 	}
 	// The name of the program may have spaces and brackets. The fields behind the last bracket begin with the state.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 22 || fields[0][0] == 'Z' {
+	if len(fields) < 22 {
 		return u, false
 	}
 	for _, field := range fields[11:15] { // user and system time, of the process and of awaited children
@@ -108,7 +109,7 @@ func readProcess(pid int) (u processUse, isAlive bool) {
 	}
 	pages, _ := strconv.ParseInt(string(fields[21]), 10, 64)
 	u.memory = pages * int64(os.Getpagesize())
-	return u, true
+	return u, fields[0][0] != 'Z'
 }
 
 // appendChildren appends the children of all threads of a process to pids.
