@@ -3,6 +3,7 @@ package frontend
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -586,8 +587,9 @@ func (c *Core) checkLong() error {
 
 // checkMovers: the movers are a heap in their present order, and no round comes after the latest round.
 func (c *Core) checkMovers() error {
-	movers := c.movers.All()
+	movers, bySet := c.movers.All(), map[*view.Set]int{}
 	for i, x := range movers {
+		bySet[x.task.group.Set]++
 		t := x.task
 		if t.attempt == nil || t.attempt.expectedStart.IsZero() || x.movePos != i+1 || x.moveRound > c.latestRound {
 			return fmt.Errorf("job %v, task %d may move: in position %d, listed in %d, in round %d of %d",
@@ -597,6 +599,10 @@ func (c *Core) checkMovers() error {
 			return fmt.Errorf("job %v, task %d may move, and comes before the task above in the heap",
 				t.group.job.ID, t.spec.Index)
 		}
+	}
+	if !maps.Equal(bySet, c.moversOf) {
+		return fmt.Errorf("the tasks that may move, by %d sets of workers, are not counted so, by %d",
+			len(bySet), len(c.moversOf))
 	}
 	return nil
 }

@@ -43,6 +43,7 @@ func New(cfg Config, rng *rand.Rand) *Core {
 			rateClocks: map[string]time.Time{},
 			quotas:     tenants.NewQuotas(),
 			setUsers:   map[*view.Set]list.List[*group]{},
+			moversOf:   map[*view.Set]int{},
 			unserved:   map[waitKey]*unserved{},
 		}},
 		rand:    rng,

@@ -448,13 +448,17 @@ func (x roomSleeper) Pos() *int                 { return &x.roomPos }
 // because it gains most. Priorities and the turns of tenants have decided already when the tasks start.
 type mover struct{ *longTask }
 
-// Before orders movers by round, see planner.findMovers, and in a round by the expected start, the latest first.
+// Before orders movers by round, see planner.findMovers, and in a round by the expected start, the latest first. The
+// rare comparisons come last, because each comparison in a large heap waits for memory.
 func (x mover) Before(y mover) bool {
 	t, u := x.task, y.task
-	return cmp.Or(
-		cmp.Compare(x.moveRound, y.moveRound), u.attempt.expectedStart.Compare(t.attempt.expectedStart),
-		compareJobs(t.group.job, u.group.job), cmp.Compare(t.spec.Index, u.spec.Index),
-	) < 0
+	if x.moveRound != y.moveRound {
+		return x.moveRound < y.moveRound
+	}
+	if order := u.attempt.expectedStart.Compare(t.attempt.expectedStart); order != 0 {
+		return order < 0
+	}
+	return cmp.Or(compareJobs(t.group.job, u.group.job), cmp.Compare(t.spec.Index, u.spec.Index)) < 0
 }
 func (x mover) Pos() *int { return &x.movePos }
 

@@ -54,6 +54,7 @@ type jobs struct {
 	batchQueue   taskLine[*longTask]   // tasks for the next batch
 	roomSleepers taskLine[roomSleeper] // sleepers that wake as soon as a worker has room
 	movers       pq.Heap[mover]        // tasks in workers' queues that may move to a worker with room
+	moversOf     map[*view.Set]int     // number of movers by the set of their workers; no entry: none
 	latestRound  uint64                // the latest mover.moveRound given
 
 	restingTasks    pq.Heap[rester]       // tasks in state resting

@@ -26,6 +26,10 @@ const (
 	// movePause is the time until the next look at a worker after a look in vain, and until the next question after a
 	// look put off. It is the time between two reports of the waits in queues.
 	movePause = time.Second
+	// moveLookPause is the time after a look in vain until the next look for an idle worker, for each task looked at.
+	// A look at a task takes a microsecond or two. While thousands of workers are idle, and no task gains at any of the
+	// workers, looks take some hundredth of the time. The hundredth was chosen.
+	moveLookPause = 100 * time.Microsecond
 	// moveSpread is the length, in round trips for each other frontend, of the time within which frontends ask an idle
 	// worker. From the question to the arrival of the task it takes two and a half round trips.
 	moveSpread = 5
@@ -33,15 +37,21 @@ const (
 
 // planMoveAsk plans to ask w for its room, if w is believed to have room and a task in another queue would gain there.
 func (c *planner) planMoveAsk(w *worker, now time.Time) {
-	if !c.mayMoveTo(w, now) || !w.moveAskAt.IsZero() {
+	if !c.mayMoveTo(w, now) || !w.moveAskAt.IsZero() || now.Before(c.nextMoveLook) {
 		return
 	}
 	gains := func(x *longTask) bool { return c.gainsByMove(x, w, now) }
 	if len(c.findMovers(1, gains)) == 0 {
-		w.noteVainMove(now.Add(movePause))
+		c.noteVainLook(w, now)
 		return
 	}
 	c.setMoveAsk(w, now.Add(c.drawMoveDelay()))
+}
+
+// noteVainLook notes that none of the movers looked at gains at w.
+func (c *planner) noteVainLook(w *worker, now time.Time) {
+	w.noteVainMove(now.Add(movePause))
+	c.nextMoveLook = now.Add(time.Duration(min(c.movers.Len(), maxMovesLooked)) * moveLookPause)
 }
 
 // drawMoveDelay returns a random time within which other frontends may ask the same worker.
@@ -62,11 +72,11 @@ func (c *planner) seekRoom(w *worker, m *probe.Queued, now time.Time) {
 	}
 }
 
-// mayMoveTo reports whether queued tasks may move to w: w is in the fleet, and believed to have room, and no other task
-// is on the way.
+// mayMoveTo reports whether queued tasks may move to w: w is in the fleet, may run some of the tasks, and is believed
+// to have room, and no other task is on the way.
 func (c *planner) mayMoveTo(w *worker, now time.Time) bool {
 	return c.movers.Len() > 0 && w.Up() && w.Idle() && w.comingMoves == 0 && !now.Before(w.moveNotUntil) &&
-		c.view.Fleet().Get(int32(w.Key)) != nil
+		c.mayRunMovers(w) && c.view.Fleet().Get(int32(w.Key)) != nil
 }
 
 // askForMoves asks w for its room, if the time has come.
@@ -106,7 +116,7 @@ func (c *planner) moveToRoom(w *worker, now time.Time, acts []Action) []Action {
 		return true
 	})
 	if len(chosen) == 0 {
-		w.noteVainMove(now.Add(movePause))
+		c.noteVainLook(w, now)
 	}
 	for _, x := range chosen {
 		a := x.task.attempt

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -119,4 +120,25 @@ func TestFindMovers(t *testing.T) {
 		}
 	}
 	t.Error("the task that may move stays hidden")
+}
+
+// BenchmarkLookInVain measures a look for an idle worker where no queued task gains.
+func BenchmarkLookInVain(b *testing.B) {
+	for _, movers := range []int{100, 100_000} {
+		b.Run(fmt.Sprint("movers=", movers), func(b *testing.B) {
+			c := New(Config{ID: 1}, rand.New(rand.NewPCG(1, 2)))
+			now := time.Unix(1000, 0)
+			c.Step(now, WorkerUp{1, probe.Welcome{Worker: "w", Incarnation: 1, Speaks: probe.Spoken}}, nil)
+			g, w := &group{job: &job{}}, c.workerByKey(1)
+			for i := range movers {
+				x := &longTask{}
+				x.task = &task{spec: &Task{Index: probe.TaskIndex(i)}, group: g, state: enqueued, long: x}
+				x.task.attempt = &attempt{task: x.task, w: w}
+				c.noteExpectedStart(x.task.attempt, now.Add(time.Duration(rand.IntN(1e9))))
+			}
+			for b.Loop() {
+				c.findMovers(1, func(*longTask) bool { return false })
+			}
+		})
+	}
 }

@@ -19,6 +19,8 @@ type planner struct {
 	scratch place.Want
 	rounds  rounds
 	batch   batch
+
+	nextMoveLook time.Time // no look for an idle worker at the movers before, see moveLookPause
 }
 
 // batch is the next batch of tasks to be placed by estimation.

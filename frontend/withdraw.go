@@ -38,13 +38,40 @@ func (c *ledger) noteExpectedStart(a *attempt, at time.Time) {
 	case t.state == enqueued && a.move == nil && x.moves < maxMoves && a.w.Has(probe.Withdrawing):
 		x.moveRound = c.latestRound
 		c.movers.Push(mover{x})
+		c.moversOf[t.group.Set]++
 	}
+}
+
+// removeMover takes x out of the movers, if x is a mover.
+func (c *ledger) removeMover(x *longTask) {
+	if x.movePos == 0 {
+		return
+	}
+	c.movers.Remove(mover{x})
+	set := x.task.group.Set
+	if c.moversOf[set]--; c.moversOf[set] == 0 {
+		delete(c.moversOf, set)
+	}
+}
+
+// mayRunMovers reports whether w may run some of the movers. If the movers have more than maxLooked sets of workers,
+// mayRunMovers does not look.
+func (c *ledger) mayRunMovers(w *worker) bool {
+	if len(c.moversOf) > maxLooked {
+		return true
+	}
+	for set := range c.moversOf {
+		if set.Contains(w.Worker) {
+			return true
+		}
+	}
+	return false
 }
 
 // askBack asks the worker of a queued attempt to give the task back, because the worker to has room. The expected rest
 // of the wait in the queue is wait.
 func (c *ledger) askBack(a *attempt, to *worker, wait time.Duration, now time.Time, acts []Action) []Action {
-	c.movers.Remove(mover{a.task.long})
+	c.removeMover(a.task.long)
 	a.move = &move{from: a.w, to: to, wait: wait, askedAt: now}
 	to.comingMoves++
 	return append(acts, Send{Worker: a.w.Key, Msg: probe.Cancel{First: a.res, Count: 1, Answer: true}})
@@ -68,7 +95,7 @@ func (c *ledger) putBackMovers(found, passed []mover, nextRound bool) {
 // endMove notes that the task of a does not wait in a queue any more, and cannot move.
 func (c *ledger) endMove(a *attempt) {
 	if x := a.task.long; x != nil && a == a.task.attempt {
-		c.movers.Remove(mover{x})
+		c.removeMover(x)
 	}
 	if a.move != nil {
 		a.move.to.comingMoves--

@@ -80,7 +80,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the task that starts last moves first", "mover.Before",
-		"u.attempt.expectedStart.Compare(t.attempt.expectedStart),", "",
+		"u.attempt.expectedStart.Compare(t.attempt.expectedStart)", "0",
 	},
 	{
 		"a task that may move has its place by the latest expected start", "ledger.noteExpectedStart",
@@ -103,8 +103,16 @@ var frontend = packageMutants{"frontend", []mutant{
 		"x.moveRound = c.latestRound", "x.moveRound = 0",
 	},
 	{
-		"a worker that gets no moved task rests", "planner.moveToRoom",
+		"a worker that gets no moved task rests", "planner.noteVainLook",
 		"w.noteVainMove(now.Add(movePause))", "",
+	},
+	{
+		"a look in vain for an idle worker puts off the next look", "planner.planMoveAsk",
+		"|| now.Before(c.nextMoveLook)", "",
+	},
+	{
+		"a worker that may run no queued task gets no look", "planner.mayMoveTo",
+		"c.mayRunMovers(w) &&", "",
 	},
 	{
 		"no more tasks move to a worker while some are on the way", "planner.mayMoveTo",
