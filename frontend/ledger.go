@@ -128,7 +128,7 @@ func (c *ledger) noteStanding(a *attempt) {
 	rate := (a.use.CPU - a.lastBusy.CPU).Seconds() / standsFor.Seconds() / (float64(usual) / 1000)
 	*p = progress{}
 	switch {
-	case rate >= standsShare:
+	case rate >= standsShare, rate < 0: // the sum falls if nobody counts some children any more
 		a.lastBusy = a.use
 	case standsFor >= standsFrom && scaleTime(c.speedOf(a.w), a.use.Ran-t.long.read) >= run:
 		p.standsFor = standsFor

@@ -1548,6 +1548,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"a.lastBusy = a.use", "_ = 0",
 	},
 	{
+		"a fall of the CPU time tells nothing of a process", "ledger.noteStanding",
+		", rate < 0:", ":",
+	},
+	{
 		"a process does not stand still before the run of its stage has passed", "ledger.noteStanding",
 		"a.use.Ran-t.long.read) >= run", "a.use.Ran-t.long.read) >= min(run, 0)",
 	},
