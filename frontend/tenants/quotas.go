@@ -21,6 +21,10 @@ const (
 	Unlimited = math.MaxInt64 / 4
 	// MaxReported bounds the tenants in a frontend's report: the tenants with the largest wants.
 	MaxReported = 256
+	// maxDivided bounds the branches in all divisions of a first part between two reports, about. Each new tenant
+	// takes another division. Without a bound, 1,000 new tenants below a path took a second or more. The number was
+	// chosen: some 90 new tenants get their quotas at once.
+	maxDivided = 4096
 	// rotateEvery is the time after which an indivisible amount goes to the next frontend.
 	rotateEvery = 10 * time.Second
 	// ForgetAfter is the time after which a frontend no longer misses a silent or lost frontend.
@@ -64,6 +68,7 @@ type Quotas struct {
 	cutOff         bool                        // cut off from most frontends
 	rotation       int64                       // selects the frontend for an indivisible amount
 	quotas         map[string]map[string]Quota // given since the last report, by first part and path
+	divided        map[string]int              // branches divided since the last report, by first part
 }
 
 // frontendNeed is a Need and its frontend, by index in Quotas.frontends.
@@ -74,7 +79,8 @@ type frontendNeed struct {
 
 // NewQuotas returns the quotas of a frontend without any peers.
 func NewQuotas() *Quotas {
-	return &Quotas{frontends: []string{""}, missing: map[string]time.Time{}, quotas: map[string]map[string]Quota{}}
+	return &Quotas{frontends: []string{""}, missing: map[string]time.Time{}, quotas: map[string]map[string]Quota{},
+		divided: map[string]int{}}
 }
 
 // Frontends returns the number of known frontends, including this one.
@@ -127,7 +133,7 @@ func (s *Quotas) Exchange(now time.Time, me string, members, silent []string, ne
 	case !s.cutOff:
 		s.frontends = present
 		s.noteNeeds(needs)
-		clear(s.quotas)
+		s.clearQuotas()
 	case !wasCutOff:
 		s.dropUnreported()
 	}
@@ -173,11 +179,18 @@ func (s *Quotas) noteNeeds(needs map[string][]Need) {
 // UseFile switches to a new tenants file.
 func (s *Quotas) UseFile(file *File) {
 	s.file = file
+	s.clearQuotas()
+}
+
+// clearQuotas forgets the quotas given so far.
+func (s *Quotas) clearQuotas() {
 	clear(s.quotas)
+	clear(s.divided)
 }
 
 // QuotaOf returns this frontend's quota of a tenant with jobs. A tenant that is new since the last report gets its
-// quota here, and keeps the quota until the next report. Status uses GivenQuota instead.
+// quota here, and keeps the quota until the next report. After maxDivided, a new tenant has no tokens until the next
+// report, and a new tenant with a maximum has no slots. Status uses GivenQuota instead.
 func (s *Quotas) QuotaOf(path string) Quota {
 	quota := s.GivenQuota(path)
 	if s.file == nil || s.file.Revision == 0 {
@@ -189,7 +202,7 @@ func (s *Quotas) QuotaOf(path string) Quota {
 	}
 	switch _, given := s.quotas[top][path]; {
 	case given:
-	case s.cutOff:
+	case s.cutOff, s.divided[top] >= maxDivided:
 		s.quotas[top][path] = quota
 	default:
 		s.divideTenant(path)
@@ -301,6 +314,7 @@ func (s *Quotas) divideTenant(tenant string) {
 	// A parent sorts before its children. All frontends have the children in the same order, because spreadBelow draws a
 	// child by its position. Otherwise two frontends could each draw the child with its own jobs, or neither.
 	slices.SortFunc(all, func(a, b *branch) int { return strings.Compare(a.path, b.path) })
+	s.divided[top] += len(all)
 	for _, b := range all {
 		if b.parent != nil {
 			b.parent.children = append(b.parent.children, b)

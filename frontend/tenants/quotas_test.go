@@ -543,6 +543,60 @@ func TestQuotasOfNewSiblings(t *testing.T) {
 	}
 }
 
+// Thousands of tenants below a path may come in the second between two reports. The first tenants get quotas at once,
+// and the rest only with the next report. A tenant with another first part gets its quota at once all the same, and so
+// do all tenants after a change of the tenants file.
+func TestManyNewSiblings(t *testing.T) {
+	const tenants = 300
+	entries := []Entry{{Path: "ads", Max: 1000}, {Path: "b", Max: 1}}
+	for i := range tenants {
+		entries = append(entries, Entry{Path: fmt.Sprint("ads/", i), Max: 1})
+	}
+	file := New(1, nil, entries)
+	q := NewQuotas()
+	q.UseFile(file)
+	now := time.Unix(1e9, 0)
+	q.Exchange(now, "f", nil, nil, nil, nil)
+	given := func() (n int) {
+		for i := range tenants {
+			if q.QuotaOf(fmt.Sprint("ads/", i)).All == Slot {
+				n++
+			}
+		}
+		return n
+	}
+	if n := given(); n < 50 || n > 150 || q.QuotaOf("b").All != Slot {
+		t.Errorf("%d new tenants have a quota at once, and another has %+v", n, q.QuotaOf("b"))
+	}
+	var own []OwnNeed
+	for i := range tenants {
+		own = append(own, OwnNeed{Path: fmt.Sprint("ads/", i), Want: Slot})
+	}
+	q.Exchange(now.Add(time.Second), "f", nil, nil, nil, own)
+	if n := given(); n != tenants {
+		t.Errorf("%d of %d tenants have a quota after the report", n, tenants)
+	}
+	for i := range tenants {
+		q.QuotaOf(fmt.Sprint("ads/new", i))
+	}
+	q.UseFile(file)
+	if n := given(); n != tenants {
+		t.Errorf("%d of %d tenants have a quota after a change of the file", n, tenants)
+	}
+}
+
+// BenchmarkNewSiblings asks for the quotas of 1,000 new tenants below a path with a maximum, between two reports.
+func BenchmarkNewSiblings(b *testing.B) {
+	q := NewQuotas()
+	q.UseFile(New(1, nil, []Entry{{Path: "ads", Max: 1000}}))
+	for b.Loop() {
+		q.Exchange(time.Unix(1e9, 0), "f", nil, nil, nil, nil)
+		for i := range 1000 {
+			q.QuotaOf(fmt.Sprint("ads/", i))
+		}
+	}
+}
+
 // BenchmarkQuotasOfManyTenants reports the needs of 3,000 tenants without tenants below, and asks for their quotas.
 func BenchmarkQuotasOfManyTenants(b *testing.B) {
 	own := make([]OwnNeed, 3000)

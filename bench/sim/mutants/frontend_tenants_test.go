@@ -43,6 +43,14 @@ var frontendTenants = packageMutants{"frontend/tenants", []mutant{
 		"Want: s.file.TaskMaximum(tenant)", "Want: 0",
 	},
 	{
+		"a limited number of new tenants get their quotas at once", "Quotas.QuotaOf",
+		", s.divided[top] >= maxDivided", "",
+	},
+	{
+		"after a report all tenants with jobs have quotas", "Quotas.clearQuotas",
+		"clear(s.divided)", "",
+	},
+	{
 		"all frontends draw the same of the tenants below a path", "Quotas.divideTenant",
 		"return strings.Compare(a.path, b.path)", "return len(a.path) - len(b.path)",
 	},
