@@ -30,6 +30,9 @@ const (
 	// maxLessonAhead bounds the lead of another frontend's clock. Without a bound, the lessons of a clock that is a
 	// year ahead would count for a year.
 	maxLessonAhead = time.Hour
+	// maxShareLevels bounds the levels of tenants that share the room for lessons. For each level, all lessons are
+	// sorted each second. A path may have 127 levels, which took a twentieth of a core. The number was chosen.
+	maxShareLevels = 8
 	// maxLessonName bounds the bytes of a tenant's path, and of a name. Longer ones are not told.
 	maxLessonName = 255
 )
@@ -197,7 +200,7 @@ func (l *Lesson) slotTime() float64 {
 
 // EncodeLessons encodes lessons for other frontends, in at most maxBytes. If not all lessons fit, each tenant has the
 // same room, for the functions with the most slot time. The tenants below a tenant share the room of the tenant in the
-// same way. The order of lessons does not matter.
+// same way, for maxShareLevels levels. The order of lessons does not matter.
 //
 //	lesson = length of the rest | tenant | name | made | runs | longest | shortest | CPU | memory |
 //	         number of samples | work, bytes and ratio of each sample
@@ -246,7 +249,7 @@ func (c candidate) compareKey(d candidate) int {
 func sortByShare(candidates []candidate) {
 	deepest := 0
 	for i := range candidates {
-		deepest = max(deepest, 1+strings.Count(candidates[i].Tenant, "/"))
+		deepest = min(max(deepest, 1+strings.Count(candidates[i].Tenant, "/")), maxShareLevels)
 	}
 	slices.SortFunc(candidates, func(c, d candidate) int {
 		return cmp.Or(cmp.Compare(d.slotTime, c.slotTime), c.compareKey(d))

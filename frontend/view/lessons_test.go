@@ -259,6 +259,15 @@ func TestLessonsAreShared(t *testing.T) {
 	if got, _ = DecodeLessons(b); !tells(lesson("busy", "f3", 4)) || tells(lesson("busy", "f0", 1)) {
 		t.Error("the function with the most work is not told first")
 	}
+	var deep []*Lesson
+	for i := range 10 {
+		deep = append(deep, lesson("1/2/3/4/5/6/7/8/busy", fmt.Sprint("f", i), 1000),
+			lesson("1/2/3/4/5/6/7/8/idle", fmt.Sprint("f", i), 1))
+	}
+	got, _ = DecodeLessons(EncodeLessons(deep, 200))
+	if len(got) < 2 || tells(lesson("1/2/3/4/5/6/7/8/idle", "f0", 1)) {
+		t.Errorf("of %d lessons, some are of a tenant that shares the room of the tenant above", len(got))
+	}
 
 	v := New(estimate.Config{}, nil)
 	for i := range maxRuns {

@@ -135,6 +135,10 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 		"len(t.entries) >= maxRuns", "false",
 	},
 	{
+		"tenants share the room for lessons for a number of levels", "sortByShare",
+		", maxShareLevels)", ", 1000)",
+	},
+	{
 		"tenants share the room for lessons", "sortByShare",
 		"turns[tenant]++", "",
 	},
