@@ -36,8 +36,8 @@ func New(cfg Config, rng *rand.Rand) *Core {
 			byID:    map[probe.JobID]*job{},
 			tenants: all,
 
-			batchQueue:   newTaskLine(all, func(t *tenant) *fair.Account[*longTask] { return &t.dueAccount }),
-			roomSleepers: newTaskLine(all, func(t *tenant) *fair.Account[roomSleeper] { return &t.roomAccount }),
+			batchQueue:   newTaskLine(all, func(t *tenant) *fair.Account[*longTask] { return &t.accounts.due }),
+			roomSleepers: newTaskLine(all, func(t *tenant) *fair.Account[roomSleeper] { return &t.accounts.room }),
 
 			refusals:   refusals{byTenant: map[string]*tenantRefusals{}},
 			rateClocks: map[string]time.Time{},

@@ -63,7 +63,7 @@ func (c *Core) Explain(job probe.JobID, task int, now time.Time) []Decision {
 			d, t := &found[i], c.findTask(job, found[i].Task)
 			if t != nil && t.attempt != nil && d.Attempt == t.attempt.id {
 				d.Copies = c.explainCopy(t)
-				if u := t.attempt.use; u.Ran > 0 {
+				if u := t.attempt.use(); u.Ran > 0 {
 					d.Usage = probe.Usage{CPU: u.CPU, Memory: u.Memory} // so far
 				}
 				if d.Path == estimate.Sampling && t.copyDecision == 0 {

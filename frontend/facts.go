@@ -135,9 +135,9 @@ type task struct {
 	state          taskState
 	spare          bool // at a worker, or about to be, and spare: by class, or beyond the tenant's tokens
 	way            Way  // of the last attempt
+	caughtUp       bool // the attempt caught up with a copy, which was stopped
 	attempt        *attempt
 	copy           *attempt        // the second attempt, if two are under way; nil: no copy
-	caughtUp       bool            // the attempt caught up with a copy, which was stopped
 	copyDecision   uint64          // if attempt was made as a copy: number of the decision; 0: not made as a copy
 	lastEnded      probe.AttemptID // the last attempt with a receipt issued for the result
 	attempts       int
@@ -264,10 +264,16 @@ type tenant struct {
 	isDebtor      bool            // listed in jobs.debtors
 	starvedRounds int             // Others events since the first task was held, while no task may run
 
-	dueAccount  fair.Account[*longTask]   // in jobs.batchQueue
-	roomAccount fair.Account[roomSleeper] // in jobs.roomSleepers
+	accounts *lineAccounts // nil: no long task of the tenant has waited in a line
 
 	node list.Node[*tenant] // among the tenants with hungry jobs
+}
+
+// lineAccounts holds the accounts of a tenant in the lines of long tasks. Most jobs are short, and a tenant with a job
+// now and then is forgotten in between. So tenants without long tasks have no such accounts.
+type lineAccounts struct {
+	due  fair.Account[*longTask]   // in jobs.batchQueue
+	room fair.Account[roomSleeper] // in jobs.roomSleepers
 }
 
 // Links makes a tenant an item of lists.
@@ -589,22 +595,32 @@ type attempt struct {
 	res        probe.ResID
 	turn       probe.Turn
 	sentAt     time.Time
-	hasStarted bool // known to have started, or presumed to: a bound task, and a ride until it comes back
+	hasStarted bool        // known to have started, or presumed to: a bound task, and a ride until it comes back
+	placeSpent bool        // the attempt used up place res; a worker that hands the attempt back restores the place
+	class      probe.Class // sent with the attempt, or given by a Restamp since
+	fetch      fetchFrom   // of the task's files, if this frontend bound the attempt early
 
-	class probe.Class // sent with the attempt, or given by a Restamp since
+	runsSince     time.Time   // start of the run, as far as the frontend knows; zero: does not run
+	expectedStart time.Time   // when the worker expects a queued attempt to start; zero: not said
+	asCopy        *copyTerms  // nil: not made as a copy
+	move          *move       // the frontend has asked the worker to give the task back; nil: it has not
+	reports       *runReports // nil: the worker has sent none
+}
 
-	runsSince     time.Time  // start of the run, as far as the frontend knows; zero: does not run
-	expectedStart time.Time  // when the worker expects a queued attempt to start; zero: not said
-	asCopy        *copyTerms // nil: not made as a copy
-	move          *move      // the frontend has asked the worker to give the task back; nil: it has not
-	progress      progress
-	use           probe.Use // of a process, as last reported; zero: not known
-	lastBusy      probe.Use // the last use up to which the process used CPU time like its stage; zero: the start
+// fetchFrom says where the worker fetches the files of an attempt.
+type fetchFrom uint8
 
-	filesSent   int // files of the task, if this frontend bound the attempt early; else 0
-	filesPeered int // of these files, how many other workers had
+const (
+	fetchUnknown fetchFrom = iota // some files from other workers and some not, or no files, or not known
+	fetchPeers                    // all files from other workers
+	fetchSources                  // no file from another worker
+)
 
-	placeSpent bool // the attempt used up place res: if the worker hands the attempt back, the place is there again
+// runReports holds a worker's reports about a running attempt. Short attempts end before the first report.
+type runReports struct {
+	progress progress
+	use      probe.Use // of a process, as last reported; zero: not known
+	lastBusy probe.Use // the last use up to which the process used CPU time like its stage; zero: the start
 }
 
 // progress is the progress of a running attempt, as reported by the worker.
@@ -613,6 +629,22 @@ type progress struct {
 	timeLeft   time.Duration // rest of the run, expected at the time of the report
 	reportedAt time.Time     // of the report
 	standsFor  time.Duration // not 0: a process stands still, and has hardly used CPU time for this time
+}
+
+// progress returns the progress of the attempt. Without reports the progress is zero.
+func (a *attempt) progress() progress {
+	if a.reports == nil {
+		return progress{}
+	}
+	return a.reports.progress
+}
+
+// use returns what a process has used, as last reported, or zero.
+func (a *attempt) use() probe.Use {
+	if a.reports == nil {
+		return probe.Use{}
+	}
+	return a.reports.use
 }
 
 // copyTerms holds the terms of an attempt made as a copy. The task holds the same terms of the first attempt. If the

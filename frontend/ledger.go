@@ -79,11 +79,21 @@ func (w *worker) noteUncountedRides(m *probe.Reserve, n int, tenant probe.Tenant
 	}
 }
 
+// ensureReports returns the attempt's record of reports, and makes the record at the first report.
+func (a *attempt) ensureReports() *runReports {
+	if a.reports == nil {
+		a.reports = new(runReports)
+	}
+	return a.reports
+}
+
 // noteProgress notes the progress that w reports of its running attempts.
 func (w *worker) noteProgress(list []probe.Progress, now time.Time) {
 	for i := range list {
 		if a := w.attempts[list[i].Attempt]; a != nil {
-			a.progress = progress{doneShare: float64(list[i].Done) / 1e6, timeLeft: list[i].Left, reportedAt: now}
+			a.ensureReports().progress = progress{
+				doneShare: float64(list[i].Done) / 1e6, timeLeft: list[i].Left, reportedAt: now,
+			}
 		}
 	}
 }
@@ -103,8 +113,8 @@ const (
 // noteUses notes what running processes at w have used.
 func (c *ledger) noteUses(w *worker, list []probe.Use) {
 	for i := range list {
-		if a := w.attempts[list[i].Attempt]; a != nil && list[i].Ran > a.use.Ran {
-			a.use = list[i]
+		if a := w.attempts[list[i].Attempt]; a != nil && list[i].Ran > a.use().Ran {
+			a.ensureReports().use = list[i]
 			c.noteStanding(a)
 		}
 	}
@@ -115,8 +125,8 @@ func (c *ledger) noteUses(w *worker, list []probe.Use) {
 // long as tasks of the stage run, without the reading of inputs: any task may read or wait for a while, and use no CPU
 // time meanwhile.
 func (c *ledger) noteStanding(a *attempt) {
-	t, p := a.task, &a.progress
-	if t.long == nil || t.group.stageStats == nil || p.doneShare > 0 {
+	t, x := a.task, a.ensureReports()
+	if t.long == nil || t.group.stageStats == nil || x.progress.doneShare > 0 {
 		return
 	}
 	usual := t.group.stageStats.LeastCPU()
@@ -124,14 +134,14 @@ func (c *ledger) noteStanding(a *attempt) {
 	if usual < leastStageCPU || !known {
 		return
 	}
-	standsFor := a.use.Ran - a.lastBusy.Ran
-	rate := (a.use.CPU - a.lastBusy.CPU).Seconds() / standsFor.Seconds() / (float64(usual) / 1000)
-	*p = progress{}
+	standsFor := x.use.Ran - x.lastBusy.Ran
+	rate := (x.use.CPU - x.lastBusy.CPU).Seconds() / standsFor.Seconds() / (float64(usual) / 1000)
+	x.progress = progress{}
 	switch {
 	case rate >= standsShare, rate < 0: // the sum falls if nobody counts some children any more
-		a.lastBusy = a.use
-	case standsFor >= standsFrom && scaleTime(c.speedOf(a.w), a.use.Ran-t.long.read) >= run:
-		p.standsFor = standsFor
+		x.lastBusy = x.use
+	case standsFor >= standsFrom && scaleTime(c.speedOf(a.w), x.use.Ran-t.long.read) >= run:
+		x.progress.standsFor = standsFor
 	}
 }
 

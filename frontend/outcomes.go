@@ -120,8 +120,8 @@ func (c *ledger) endOrRetryTask(a *attempt, m *probe.Finished, now time.Time, ac
 		}
 		c.learnRun(t, w, m)
 		// If other workers had some of the files, the time says nothing about either source.
-		if a.filesSent > 0 && (a.filesPeered == 0 || a.filesPeered == a.filesSent) {
-			c.view.NoteFetch(w.Worker, a.filesPeered > 0, &m.Usage)
+		if a.fetch != fetchUnknown {
+			c.view.NoteFetch(w.Worker, a.fetch == fetchPeers, &m.Usage)
 		}
 		if !a.sentAt.IsZero() {
 			c.view.NoteTrip(c.roundTrip(a, m, now))

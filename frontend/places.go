@@ -321,6 +321,20 @@ func (c *ledger) bindEarly(t *task, w *worker, now time.Time, acts []Action) []A
 	return c.sendEnqueue(a, t.makeLaunch(a, c.view.Trip()), now, acts)
 }
 
+// fetchSource tells where a worker fetches files, at least one, with their peers.
+func fetchSource(files []probe.File) fetchFrom {
+	fromPeers := func(f *probe.File) bool { return len(f.Peers) > 0 }
+	for i := range files {
+		if fromPeers(&files[i]) != fromPeers(&files[0]) {
+			return fetchUnknown
+		}
+	}
+	if fromPeers(&files[0]) {
+		return fetchPeers
+	}
+	return fetchSources
+}
+
 // sendEnqueue sends an early-bound attempt to its worker, and files the attempt by its place in the queue there. The
 // caller makes the launch, because a copy has another expected run time than the first attempt.
 func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, acts []Action) []Action {
@@ -329,12 +343,7 @@ func (c *ledger) sendEnqueue(a *attempt, launch probe.Launch, now time.Time, act
 	w.enqueued[a.res] = a
 	if len(launch.Files) > 0 {
 		launch.Files = c.withPeers(launch.Files, w)
-		a.filesSent = len(launch.Files)
-		for i := range launch.Files {
-			if len(launch.Files[i].Peers) > 0 {
-				a.filesPeered++
-			}
-		}
+		a.fetch = fetchSource(launch.Files)
 	}
 	acts = c.addContext(t, w, &launch, acts)
 	// Long keeps a task out of the short part of the worker. Tasks below LongTask may use that part, and so may tasks

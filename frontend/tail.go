@@ -187,7 +187,7 @@ func (c *planner) timeLeft(t *task, now time.Time) time.Duration {
 func (c *planner) copyTimeLeft(t *task, now time.Time) time.Duration {
 	a := t.copy
 	run, ran := a.asCopy.run, now.Sub(a.runsSince)
-	if a.progress.doneShare == 0 && !a.runsSince.IsZero() && ran < run {
+	if a.progress().doneShare == 0 && !a.runsSince.IsZero() && ran < run {
 		return run - ran
 	}
 	return c.attemptTimeLeft(a, a.asCopy.wait, a.asCopy.read, now)
@@ -196,7 +196,7 @@ func (c *planner) copyTimeLeft(t *task, now time.Time) time.Duration {
 // attemptTimeLeft returns the time until the expected end of an attempt of a long task. wait and read are the wait and
 // the time to read inputs that were expected as the attempt was sent.
 func (c *planner) attemptTimeLeft(a *attempt, wait, read time.Duration, now time.Time) time.Duration {
-	forecast, speed := c.chooseForecast(a.task, now), c.speedOf(a.w)
+	forecast, speed, reported := c.chooseForecast(a.task, now), c.speedOf(a.w), a.progress()
 	switch {
 	case a.runsSince.IsZero():
 		starts := a.expectedStart
@@ -204,13 +204,13 @@ func (c *planner) attemptTimeLeft(a *attempt, wait, read time.Duration, now time
 			starts = a.sentAt.Add(wait)
 		}
 		return max(starts.Sub(now), 0) + read + scaleTime(1/speed, forecast.workLeft(0).Run)
-	case a.progress.doneShare > 0:
-		return max(a.progress.timeLeft-now.Sub(a.progress.reportedAt), 0)
+	case reported.doneShare > 0:
+		return max(reported.timeLeft-now.Sub(reported.reportedAt), 0)
 	}
 	ran := now.Sub(a.runsSince)
 	worked := scaleTime(speed, max(ran-read, 0))
 	timeLeft := max(read-ran, 0) + scaleTime(1/speed, forecast.workLeft(worked).Run)
-	if a.progress.standsFor > 0 {
+	if reported.standsFor > 0 {
 		timeLeft = max(timeLeft, scaleTime(standingRuns, read+scaleTime(1/speed, forecast.workLeft(0).Run)))
 	}
 	return timeLeft
@@ -294,7 +294,7 @@ func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) 
 			continue // t may end sooner, with its copy, so jobEnd stays
 		}
 		if !c.mayCopy(t) {
-			if t.attempt.progress.standsFor == 0 {
+			if t.attempt.progress().standsFor == 0 {
 				jobEnd = timeLeft
 			}
 			continue
@@ -310,7 +310,7 @@ func (c *planner) copyLong(candidates []tailTask, now time.Time, acts []Action) 
 		} else {
 			jobEnd = max(jobEnd, timeLeft)
 		}
-		isYoung := t.isRunning() && t.attempt.progress.doneShare == 0 && now.Sub(t.attempt.runsSince) < copyRun
+		isYoung := t.isRunning() && t.attempt.progress().doneShare == 0 && now.Sub(t.attempt.runsSince) < copyRun
 		if !found || isYoung || float64(timeLeft) <= minCopyGain*float64(copyEnd) {
 			// Without a wait, a copy may pay.
 			if !isYoung && float64(timeLeft) > minCopyGain*float64(t.long.spec.Work.Run) {
@@ -363,7 +363,7 @@ func (c *planner) askMatricesForCopy(t *task, now time.Time, acts []Action) []Ac
 // copy elsewhere does not suffer from a slow worker.
 func (c *planner) copyWork(t *task, now time.Time) estimate.Work {
 	x, a := t.long, t.attempt
-	p := &a.progress
+	p := a.progress()
 	if !t.isRunning() || p.doneShare == 0 || p.doneShare >= 1 || a.w.Pace() == 0 {
 		return c.chooseForecast(t, now).workLeft(0)
 	}
@@ -396,7 +396,8 @@ func (c *planner) chooseSoonest(t *task, choice *estimate.Decision) (copyEnd, co
 // progress, nobody knows whether the attempt has caught up. If copies stopped on a guess, p99 of long jobs was up to
 // 15 % higher (figure corrections).
 func (c *planner) stopSlowerCopy(t *task, timeLeft time.Duration, now time.Time, acts []Action) []Action {
-	if !t.isRunning() || t.attempt.progress.doneShare == 0 || !t.copy.w.Linked() || timeLeft > c.copyTimeLeft(t, now) {
+	if !t.isRunning() || t.attempt.progress().doneShare == 0 ||
+		!t.copy.w.Linked() || timeLeft > c.copyTimeLeft(t, now) {
 		return acts
 	}
 	return c.stopCopy(t, now, acts)
@@ -409,7 +410,7 @@ func whyLate(t *task, timeLeft time.Duration, now time.Time) string {
 	if t.isRunning() {
 		text := fmt.Sprintf("which has run at %s for %.3fs and is expected to run for %.3fs more",
 			name, now.Sub(a.runsSince).Seconds(), timeLeft.Seconds())
-		if p := a.progress; p.standsFor > 0 {
+		if p := a.progress(); p.standsFor > 0 {
 			text += fmt.Sprintf(", because it has hardly used CPU time for %.1fs, unlike the tasks of its stage",
 				p.standsFor.Seconds())
 		} else if p.doneShare > 0 {

@@ -24,17 +24,28 @@ func newTaskLine[T lineTask[T]](
 	tenants map[string]*tenant, accountOf func(*tenant) *fair.Account[T],
 ) taskLine[T] {
 	openAccountAt := func(path string) *fair.Account[T] {
-		if t := tenants[path]; t != nil && accountOf(t).IsOpen() {
-			return accountOf(t)
+		if t := tenants[path]; t != nil {
+			return openAccountOf(t, accountOf)
 		}
 		return nil
 	}
 	return taskLine[T]{fair.NewTree(new(time.Duration), openAccountAt), accountOf}
 }
 
+// openAccountOf returns the account of a tenant in a line, or nil if no task of the tenant has been in the line.
+func openAccountOf[T fair.Item[T]](t *tenant, accountOf func(*tenant) *fair.Account[T]) *fair.Account[T] {
+	if t.accounts != nil && accountOf(t).IsOpen() {
+		return accountOf(t)
+	}
+	return nil
+}
+
 // pushTask adds x to the line.
 func (l taskLine[T]) pushTask(x T) {
 	t := x.tenantOf()
+	if t.accounts == nil {
+		t.accounts = new(lineAccounts)
+	}
 	a := l.accountOf(t)
 	if !a.IsOpen() {
 		l.Open(a, t.name, 1)
@@ -44,21 +55,25 @@ func (l taskLine[T]) pushTask(x T) {
 }
 
 // removeTask takes x out of the line, if x is in the line.
-func (l taskLine[T]) removeTask(x T) { l.Remove(l.accountOf(x.tenantOf()), x) }
+func (l taskLine[T]) removeTask(x T) {
+	if a := openAccountOf(x.tenantOf(), l.accountOf); a != nil {
+		l.Remove(a, x)
+	}
+}
 
 // chargeTask charges the tenant of x for a turn. The caller settles the bill in the same step.
 func (l taskLine[T]) chargeTask(x T) fair.Bill[T] { return l.ChargeTurn(l.accountOf(x.tenantOf()), x) }
 
 // updateWeights takes over the weights of a tenant.
 func (l taskLine[T]) updateWeights(t *tenant) {
-	if a := l.accountOf(t); a.IsOpen() {
+	if a := openAccountOf(t, l.accountOf); a != nil {
 		l.SetWeights(a, t.weights)
 	}
 }
 
 // closeAccount closes the account of a tenant that is forgotten.
 func (l taskLine[T]) closeAccount(t *tenant) {
-	if a := l.accountOf(t); a.IsOpen() {
+	if a := openAccountOf(t, l.accountOf); a != nil {
 		l.Close(a)
 	}
 }
@@ -67,7 +82,7 @@ func (l taskLine[T]) closeAccount(t *tenant) {
 func (l taskLine[T]) checkAccounts(tenants map[string]*tenant) error {
 	open := map[string]*fair.Account[T]{}
 	for path, t := range tenants {
-		if a := l.accountOf(t); a.IsOpen() {
+		if a := openAccountOf(t, l.accountOf); a != nil {
 			open[path] = a
 		}
 	}

@@ -67,7 +67,7 @@ func (c *Core) AppendUnderWay(
 			x := UnderWay{
 				Task: t.spec.Index, Stage: t.spec.Stage, Tries: t.attempts, Worker: a.w.Key, Name: a.w.Welcome().Worker,
 				Way: t.way, State: c.stateOf(a, now), Sent: since(a.sentAt), Started: since(a.runsSince),
-				Use: a.use,
+				Use: a.use(),
 			}
 			if a.asCopy != nil {
 				x.Way = WayCopy

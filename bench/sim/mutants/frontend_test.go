@@ -1412,7 +1412,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the progress of a task gives its time left", "planner.attemptTimeLeft",
-		"case a.progress.doneShare > 0:", "case false:",
+		"case reported.doneShare > 0:", "case false:",
 	},
 	{
 		"a long run on a sound machine would be as long elsewhere", "planner.copyWork",
@@ -1432,7 +1432,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"progress tells early that a task is late", "planner.copyLong",
-		"t.attempt.progress.doneShare == 0 && now", "now",
+		"t.attempt.progress().doneShare == 0 && now", "now",
 	},
 	{
 		"a copy and its task share a forecast", "planner.copyWork",
@@ -1537,7 +1537,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the reported progress counts before the CPU time", "ledger.noteStanding",
-		" || p.doneShare > 0 {", " {",
+		" || x.progress.doneShare > 0 {", " {",
 	},
 	{
 		"CPU time tells nothing if the stage uses little", "ledger.noteStanding",
@@ -1545,7 +1545,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a process may come to a stop after busy times", "ledger.noteStanding",
-		"a.lastBusy = a.use", "_ = 0",
+		"x.lastBusy = x.use", "_ = 0",
 	},
 	{
 		"a fall of the CPU time tells nothing of a process", "ledger.noteStanding",
@@ -1553,18 +1553,18 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a process does not stand still before the run of its stage has passed", "ledger.noteStanding",
-		"a.use.Ran-t.long.read) >= run", "a.use.Ran-t.long.read) >= min(run, 0)",
+		"x.use.Ran-t.long.read) >= run", "x.use.Ran-t.long.read) >= min(run, 0)",
 	},
 	{
 		"reading does not count as the run of a process that stands still", "ledger.noteStanding",
-		"a.use.Ran-t.long.read)", "a.use.Ran)",
+		"x.use.Ran-t.long.read)", "x.use.Ran)",
 	},
 	{
 		"a process that stands still needs longer than a copy", "planner.attemptTimeLeft",
-		"if a.progress.standsFor > 0 {", "if false {",
+		"if reported.standsFor > 0 {", "if false {",
 	},
 	{
 		"a process that stands still keeps no other task from a copy", "planner.copyLong",
-		"if t.attempt.progress.standsFor == 0 {", "if true {",
+		"if t.attempt.progress().standsFor == 0 {", "if true {",
 	},
 }}
