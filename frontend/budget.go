@@ -98,9 +98,38 @@ func (c *jobs) coverByTokens(t *task) string {
 
 // isRegularNext reports whether the next task of g, bound early, would be regular: the tenant's tokens cover the task.
 // Other tasks come after all regular tasks at a worker.
-func (c *jobs) isRegularNext(g *group) bool {
-	return g.class == probe.Regular && (g.job.Class != Auto || c.hasTokensFor(g.job.tenant, g.tokenCost()))
+func (c *jobs) isRegularNext(g *group) bool { return c.isRegularBeside(g, 0) }
+
+// isRegularBeside is isRegularNext beside other tasks of the tenant that are about to be bound. The parameter planned
+// sums up their costs, in thousandths of slots.
+func (c *jobs) isRegularBeside(g *group, planned int64) bool {
+	return g.class == probe.Regular && (g.job.Class != Auto || c.hasTokensFor(g.job.tenant, planned+g.tokenCost()))
 }
+
+// spareWait returns how long a spare task of demand d would wait at w for the spare tasks of this frontend there. The
+// matrix of w counts a running spare task as free room, and no spare task of the queue. If the room that regular tasks
+// leave is too small, all the spare tasks come first, and share the CPU of w. Not counted are spare tasks of other
+// frontends, and sampled spare tasks.
+func (w *worker) spareWait(d probe.Demand, now time.Time) time.Duration {
+	free, work := w.Load().Free, int64(0) // work in millicores times milliseconds
+	for _, a := range w.attempts {
+		isCounted := a.class == probe.Regular || a.class == probe.Yielded && a.hasStarted // by the matrix
+		if x := a.task.long; x != nil && !isCounted {
+			timeLeft := x.run
+			if !a.runsSince.IsZero() {
+				timeLeft = max(timeLeft-now.Sub(a.runsSince), 0)
+			}
+			free, work = free.Sub(x.spec.Demand), work+min(timeLeft, maxSpareLeft).Milliseconds()*x.task.tokenCost()
+		}
+	}
+	if d.Fits(free) {
+		return 0
+	}
+	return time.Duration(work/max(int64(w.Welcome().Capacity.CPU), 1)) * time.Millisecond
+}
+
+// maxSpareLeft bounds the time that a spare task counts in spareWait, so that the sum does not overflow.
+const maxSpareLeft = 24 * time.Hour
 
 // hasTokensFor reports whether the tenant's free tokens would now cover a further task of this cost at a worker.
 func (c *jobs) hasTokensFor(tenant *tenant, cost int64) bool {

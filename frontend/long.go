@@ -186,7 +186,8 @@ func (t *task) describeAsker(w *worker, now time.Time) *probe.Asker {
 
 // matchBatch places a batch of due tasks. Tenants take turns, and the tasks of a tenant in a batch have the same
 // priority. A task without a worker sleeps for a while, or goes to a random worker after maxBlind tries. A task beyond
-// the window of its group or the tokens of its tenant joins the crowd. A tenant pays for placed tasks only.
+// the window of its group or the tokens of its tenant joins the crowd. The wait of a task that would be spare counts
+// the spare tasks, see spareWait. A tenant pays for placed tasks only.
 func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 	b := &c.batch
 	batch, specs, turns := b.tasks[:0], b.specs[:0], b.turns[:0]
@@ -241,6 +242,11 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		x.spec.Set, x.spec.SetEnd = sets[g], max(g.lastEnd.Sub(now), 0)
 		batch = append(batch, x)
 		specs = append(specs, x.spec)
+		if !c.isRegularBeside(g, pickedDemand[g.job.tenant]-g.tokenCost()) {
+			specs[len(specs)-1].SpareWait = func(key int32) time.Duration {
+				return c.workers[key].spareWait(x.spec.Demand, now)
+			}
+		}
 	}
 	if len(batch) == 0 {
 		return acts

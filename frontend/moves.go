@@ -10,7 +10,7 @@ import (
 // other workers may move to the idle worker. Apollo (section 3.4) schedules a task again if the wait is too long.
 // First the idle worker tells its room, in a message of its own or because the frontend asks. Then the workers of the
 // queues give tasks back, and the frontend places these tasks anew. Spare tasks stay in their queues, because workers
-// report no waits of spare tasks.
+// report no waits of spare tasks, and the frontend knows only its own spare tasks.
 //
 // Frontends do not tell each other of moves. So each frontend waits for a random time before it asks, uses only its
 // share of the room, and moves a task only for a large gain. The numbers were chosen.

@@ -21,6 +21,8 @@ type Task struct {
 	Pool   Pool // workers that may run the task; nil: all
 	// Tenant is the tenant whose waits count; 0: the task comes after all others.
 	Tenant probe.TenantCode
+	// SpareWait returns the wait at a worker beyond the wait of its matrix, for a task that is spare; nil: none.
+	SpareWait func(key int32) time.Duration
 	// LongFrom is the run time from which workers treat the task as long. A long task may use only the part of a
 	// worker that is open to long tasks. 0: the task is long.
 	LongFrom time.Duration
@@ -331,6 +333,9 @@ func (f *Fleet) estimateAt(t *Task, row *serverRow, now time.Time) Candidate {
 	c.Steps = ageSteps(c.Age, f.cfg.Fresh)
 	c.W = row.Matrix.Shares.For(t.Tenant).PartOf(
 		pessimisticWait(row.Matrix, t.Demand, c.R < t.LongFrom, c.Steps)).Duration()
+	if t.SpareWait != nil {
+		c.W = addTerms(c.W, t.SpareWait(row.Key))
+	}
 
 	c.E = addTerms(addTerms(c.I, c.W), c.R)
 	c.Psucc = f.survivalChance(row, now, c.R, c.E, t.Work.Dev)

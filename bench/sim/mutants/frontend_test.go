@@ -549,8 +549,20 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if m.Weights = j.tenant.weights; g.estimate == 0 {", "if g.estimate == 0 {",
 	},
 	{
-		"a task beyond its tenant's tokens waits behind all others", "jobs.isRegularNext",
-		"c.hasTokensFor(g.job.tenant, g.tokenCost())", "true",
+		"a task beyond its tenant's tokens waits behind all others", "jobs.isRegularBeside",
+		"c.hasTokensFor(g.job.tenant, planned+g.tokenCost())", "true",
+	},
+	{
+		"a task beyond tokens waits for the spare tasks of its frontend", "planner.matchBatch",
+		"if !c.isRegularBeside(g, pickedDemand[g.job.tenant]-g.tokenCost()) {", "if false {",
+	},
+	{
+		"the run time so far of a spare task does not count", "worker.spareWait",
+		"if !a.runsSince.IsZero() {", "if false {",
+	},
+	{
+		"room that spare tasks leave is free for spare tasks", "worker.spareWait",
+		"if d.Fits(free) {", "if false {",
 	},
 	{
 		"a worker that is asked for its matrix knows the asking task", "task.describeAsker",
