@@ -70,7 +70,7 @@ func (c *doctorCmd) Run(ctx context.Context, out *streams, log *slog.Logger) err
 	findings = append(findings, diagnoseFleet(answers)...)
 	findings = append(findings, findClosedPorts(ctx, c.RetryFor, answers)...)
 	err = errors.Join(printFindings(text, answers, findings),
-		write(slices.Concat([]finding{}, findings))) // JSON [] without findings, not null
+		write(append([]finding{}, findings...))) // JSON [] without findings, not null
 	if err != nil {
 		return err
 	}

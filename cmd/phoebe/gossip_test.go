@@ -376,6 +376,9 @@ func TestDoctor(t *testing.T) {
 		f.awaitWorkers(worker.workerAddr())
 	}
 	runPhoebe(t, "doctor", "--connect", first.api).wantExit(t, 0, "asked 2 frontends, which know 1 workers: 0 findings")
+	if s := runPhoebe(t, "doctor", "--json", "--connect", first.api); strings.TrimSpace(s.out) != "[]" {
+		t.Errorf("findings of a healthy fleet as JSON: %q", s.out)
+	}
 	runPhoebe(t, "doctor", "--connect", first.api+",127.0.0.1:1").wantExit(t, 1,
 		"frontend 127.0.0.1:1: does not answer",
 		"refused", "firewall")

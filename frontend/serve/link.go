@@ -174,7 +174,7 @@ func (l *link) startHandshake(raw net.Conn) *linkConn {
 }
 
 // greetingProblem is a link's problem while the link has a connection and no Welcome.
-const greetingProblem = "greeting"
+const greetingProblem = "connected, without an answer yet: if this lasts, its process hangs"
 
 // linkConn is a connection of a link, with an outbox. When any caller, such as fastrpc, closes the connection,
 // linkConn tells the link.
@@ -359,7 +359,7 @@ func (l *link) noteClosed(c *linkConn) {
 		case "":
 			l.problem = "connection lost"
 		case greetingProblem:
-			l.problem = "it closes connections without a word: is it a worker of this release?"
+			l.problem = "it closes connections without a word: it is about to end, or no worker of this release"
 		}
 	}
 	l.mu.Unlock()

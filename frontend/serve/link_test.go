@@ -414,6 +414,9 @@ func TestVersions(t *testing.T) {
 		if w.hello.Speaks != probe.Spoken {
 			t.Errorf("it says that it speaks %+v", w.hello.Speaks)
 		}
+		if _, problem, _, _ := c.links[0].linkStatus(); !strings.Contains(problem, "its process hangs") {
+			t.Errorf("a worker that does not answer Hello: %q", problem)
+		}
 		w.writeMsg(test.answer(w))
 		pollUntil(t, "the problem to be told", func() bool {
 			up, problem, _, _ := c.links[0].linkStatus()
