@@ -161,6 +161,7 @@ type task struct {
 	node          list.Node[*task]
 	pos           int // in the heap of resting tasks, or of the tenant's held tasks
 
+	movedSince     time.Time     // when the attempt was sent whose queue the task left by its first move; zero: no move
 	againAt        time.Time     // when the task could go to a worker again, after an attempt in vain; zero: none
 	placeableSince time.Time     // since when the task may be placed, or is held; zero: since its release
 	heldFor        time.Duration // how long the task was held since its release, or since againAt

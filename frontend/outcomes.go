@@ -247,7 +247,9 @@ func (c *ledger) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p P
 		p.Ready = max(p.Started, p.Released)
 		p.Sampled, p.Queued, p.Bound = p.Ready, p.Ready, p.Ready
 	case t.way == WayEarly || t.way == WayCopy: // sampled when sent; the turn came after the wait in the queue
-		p.Sampled, p.Queued = since(a.sentAt), arrived
+		if p.Sampled, p.Queued = since(a.sentAt), arrived; t.way == WayEarly && !t.movedSince.IsZero() {
+			p.Sampled, p.Queued = since(t.movedSince), since(t.movedSince)+oneWay
+		}
 		p.Ready = arrived + min(m.Waited, m.Launch)
 		p.Bound = p.Ready
 	case t.way == WayRide: // the turn came when the ride arrived
@@ -554,7 +556,7 @@ func (c *ledger) handleEvicted(w *worker, m *probe.Evicted, now time.Time, acts 
 }
 
 // takeBackMoved takes back tasks that w has withdrawn from its queue. They did not start, so their attempts do not
-// count. If a task has a copy, it goes on with the copy. Otherwise it is placed anew.
+// count. If a task has a copy, it goes on with the copy. Otherwise it is placed anew, and its wait in queues goes on.
 func (c *ledger) takeBackMoved(w *worker, m *probe.Evicted, now time.Time) {
 	for i := m.Count; i > 0; i-- {
 		a := w.enqueued[m.First+probe.ResID(i-1)]
@@ -574,7 +576,10 @@ func (c *ledger) takeBackMoved(w *worker, m *probe.Evicted, now time.Time) {
 			continue
 		}
 		t.long.move = how
-		c.awaitNextAgain(t, now)
+		if t.movedSince.IsZero() {
+			t.movedSince = a.sentAt
+		}
+		c.awaitNext(t, now)
 	}
 }
 

@@ -90,6 +90,8 @@ func (r *faultRun) checkPhases(f *frontendNode, v *visit, o *frontend.Outcome) {
 	switch {
 	case x.f != f || sent < 0 || v.isResubmitted && o.Way == frontend.WayUnknown: // sent before the job came here
 		bad = bad || p.Ready != max(p.Started, p.Released) || p.Sampled != p.Ready || p.Bound != p.Ready
+	case o.Way == frontend.WayEarly && p.Sampled < sent && countMoves(o) > 0: // the wait began in another queue
+		bad = bad || p.Started-p.Queued < atWorker || o.Waited > atWorker || p.Started-p.Ready != atWorker-o.Waited
 	case o.Way == frontend.WayEarly || o.Way == frontend.WayCopy:
 		bad = bad || p.Sampled != sent || p.Started-p.Queued != atWorker || p.Queued < sent || o.Waited > atWorker ||
 			p.Ready-p.Queued != o.Waited

@@ -83,6 +83,7 @@ type tappedTask struct {
 	live       []*tappedAttempt
 	ended      []*tappedAttempt // attempts in vain
 	counted    *tappedAttempt   // the attempt that ended well first
+	movedFrom  *tappedAttempt   // the attempt in whose queue the wait began, if the task moved from there; else nil
 }
 
 type tappedAttempt struct {
@@ -304,7 +305,7 @@ func (c *taps) tapArrival(f *frontendNode, w int, msg probe.Msg) {
 		c.eachTask(f.index, func(_ *tappedJob, t *tappedTask) {
 			for _, x := range slices.Clone(t.live) {
 				if m.Reason == probe.Withdrawn && x.early && x.place == (tappedPlace{f.index, w, m.First}) {
-					c.endInVain(x)
+					c.endByMove(x)
 				}
 			}
 		})
@@ -356,10 +357,23 @@ func (c *taps) endInVain(x *tappedAttempt) {
 	x.stopped = c.now
 	t.live = slices.DeleteFunc(t.live, func(other *tappedAttempt) bool { return other == x })
 	t.ended = append(t.ended, x)
+	t.movedFrom = nil
 	if t.again = c.now; len(t.live) > 0 { // the task goes on with the copy
 		t.again = t.live[0].sent
 	}
 	t.asked = -1
+}
+
+// endByMove is endInVain for an attempt withdrawn from a queue. If the task has no copy, it still waits, and its time in
+// queues goes on.
+func (c *taps) endByMove(x *tappedAttempt) {
+	t, again, asked, movedFrom := x.task, x.task.again, x.task.asked, x.task.movedFrom
+	if c.endInVain(x); len(t.live) > 0 {
+		return
+	}
+	if t.again, t.asked, t.movedFrom = again, asked, movedFrom; movedFrom == nil {
+		t.movedFrom = x
+	}
 }
 
 // tapDeparture sees a message of a frontend.
@@ -548,7 +562,11 @@ func (c *taps) checkDone(f *frontendNode, done *frontend.Done) {
 		want.Ready = max(want.Started, want.Released)
 		want.Sampled, want.Queued, want.Bound = want.Ready, want.Ready, want.Ready
 	case x.early:
-		want.Sampled, want.Queued = since(x.sent), since(x.arrived)
+		first := x
+		if t.movedFrom != nil && !x.isCopy {
+			first = t.movedFrom
+		}
+		want.Sampled, want.Queued = since(first.sent), since(first.arrived)
 		want.Ready, want.Bound = since(x.started), since(x.started)
 	case x.rides:
 		want.Sampled = since(max(x.asked, placeable))

@@ -23,6 +23,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"return c.moveToRoom(w, now, c.useRoom(w, now, acts))", "return c.useRoom(w, now, acts)",
 	},
 	{
+		"the queue that a task left by a move counts as its wait", "ledger.reckonPhases",
+		"t.way == WayEarly && !t.movedSince.IsZero()", "false",
+	},
+	{
 		"a new worker is asked for its room for queued tasks", "Core.bringWorkerUp",
 		"c.planMoveAsk(w, now)", "",
 	},
