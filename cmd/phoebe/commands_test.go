@@ -643,6 +643,9 @@ func TestVersionHelpAndCompletion(t *testing.T) {
 	for _, c := range []string{"dev", "frontend", "worker", "run", "status", "cancel", "bench", "version",
 		"completion"} {
 		s := runPhoebe(t, c, "--help").wantExit(t, 0, "Usage: phoebe "+c)
+		if strings.Contains(s.out, ",...,...") {
+			t.Errorf("phoebe %s --help repeats the dots of a list", c)
+		}
 		// The help of each flag has a default and a variable. The help is wrapped, so join its lines first.
 		_, flags, _ := strings.Cut(s.out, "Flags:")
 		text := strings.Join(strings.Fields(flags), " ")

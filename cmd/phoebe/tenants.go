@@ -26,7 +26,7 @@ all frontends that these know. Each tenant has a line for all frontends together
 each frontend.
 
 Amounts are slots of the tenant's own jobs, without jobs of tenants below:
-  USED          taken by tasks at workers
+  USED          taken by tasks at workers, running or in queues
   SPARE         the part of USED that is not regular, or not covered by tokens
   WAITING       wanted beyond USED
   TOKENS, MAX   allowed at the frontend by the tenants file
