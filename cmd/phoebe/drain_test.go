@@ -296,14 +296,11 @@ func TestDrainEnds(t *testing.T) {
 				return err
 			})
 			w, want := f.workers[0], 1
-			w.sendSignal(syscall.SIGTERM)
-			if how != "timeout" {
-				waitUntil(t, func() error {
-					if !strings.Contains(w.errs.String(), "drains") {
-						return fmt.Errorf("does not drain")
-					}
-					return nil
-				})
+			if how == "timeout" {
+				w.sendSignal(syscall.SIGTERM)
+			} else {
+				w.sendSignal(syscall.SIGINT)
+				w.awaitLog("a second interrupt ends the process at once")
 				w.sendSignal(syscall.SIGINT)
 				want = 130
 			}

@@ -144,8 +144,11 @@ func (c *devCmd) runFleet(ctx context.Context, out *streams, log *slog.Logger, f
 	}
 	f := &fleet{out: out, log: log, drainWithin: c.DrainTimeout + 15*time.Second}
 	ctx, stop := context.WithCancelCause(ctx)
-	defer f.running.Wait()
-	defer stop(nil)
+	defer func() {
+		stop(nil)
+		defer tellOfDrain(ctx, log, c.DrainTimeout)()
+		f.running.Wait()
+	}()
 	for _, m := range members {
 		f.running.Go(func() { f.keepRunning(ctx, m) })
 	}

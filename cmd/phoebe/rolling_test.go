@@ -23,11 +23,15 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 )
 
-// A rehearsal starts processes, restarts a process after its end, and ends as a whole.
+// A rehearsal starts processes, restarts a process after its end, and ends as a whole. A terminal sends an interrupt to
+// the whole group of the rehearsal: then the processes drain, too.
 func TestFleet(t *testing.T) {
 	t.Parallel()
-	p := startPhoebe(t, "dev", "--fleet", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0",
-		"--balancer", "none")
+	args := []string{"dev", "--fleet", "--frontends", "2", "--workers", "2", "--slots", "2", "--frontend-port", "0",
+		"--balancer", "none"}
+	cmd := phoebeCommand(context.Background(), args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p := startCommand(t, cmd, args)
 	p.awaitLines("ready", 1)
 	f := rehearsal{process: p}
 	addr, pid := f.nthStarted("worker", 0)
@@ -42,7 +46,18 @@ func TestFleet(t *testing.T) {
 	awaitLinked(t, front, 2)
 	runPhoebe(t, "run", "--connect", front, "--function", "echo", "--payload", "hello", "--tasks", "4").wantExit(t, 0,
 		"hello")
-	p.sendSignal(syscall.SIGTERM)
+	r, err := newClient(t, front).Submit(t.Context(),
+		client.Job{Tasks: []client.Task{{Function: "sleep", Payload: []byte("1h")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitLog("a second interrupt ends the process at once")
+	if err := r.Cancel(t.Context()); err != nil {
+		t.Errorf("the job of a draining frontend: %v", err)
+	}
 	if code := p.awaitEnd(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -80,6 +81,7 @@ func (f *serviceFlags) runService(ctx context.Context, log *slog.Logger, set *me
 		return err
 	case <-ctx.Done():
 	}
+	defer tellOfDrain(ctx, log, f.DrainTimeout)()
 	draining.Store(true)
 	peers.audit.Note(audit.Entry{What: "drain", Name: context.Cause(ctx).Error()}, nil)
 	_ = notifySystemd("STOPPING=1") // the process ends, whether or not systemd knows
@@ -97,6 +99,19 @@ func (f *serviceFlags) runService(ctx context.Context, log *slog.Logger, set *me
 		fmt.Errorf("not drained within --drain-timeout %v", f.DrainTimeout))
 	defer cancel()
 	return s.drain(until)
+}
+
+// tellOfDrain logs why the process goes on a second after an interrupt has ended ctx: mostly somebody waits at a
+// terminal. The caller calls the result when the drain has ended.
+func tellOfDrain(ctx context.Context, log *slog.Logger, timeout time.Duration) (stop func() bool) {
+	var cause *interrupted
+	if !errors.As(context.Cause(ctx), &cause) || cause.signal != syscall.SIGINT {
+		return func() bool { return false }
+	}
+	return time.AfterFunc(time.Second, func() {
+		log.Warn("jobs and tasks may still end: a second interrupt ends the process at once", "drain-timeout",
+			timeout.String())
+	}).Stop
 }
 
 // checkAdmin returns an error if --admin is given and is no address.
