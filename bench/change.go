@@ -151,7 +151,7 @@ func WriteChanges(w io.Writer, before, after *Document, changes []Change, unpair
 		name string
 		doc  *Document
 	}{{"before", before}, {"after", after}} {
-		fmt.Fprintf(&b, "%-7s %s, %s, load average %s to %s\n", d.name, d.doc.Meta.Commit, d.doc.Meta.Command,
+		fmt.Fprintf(&b, "%-7s %s, %s, load average %s to %s\n", d.name, d.doc.Meta.nameCommit(), d.doc.Meta.Command,
 			formatNumber(d.doc.Meta.LoadBefore), formatNumber(d.doc.Meta.LoadAfter))
 	}
 	different, isSure := 0, true

@@ -105,6 +105,13 @@ func TestCompareDocuments(t *testing.T) {
 			t.Errorf("%s: %q differ, want %q:\n%s", name, different, c.different, b.String())
 		}
 	}
+	unstamped := documentOf(0.8, 10)
+	unstamped.Meta.Commit = ""
+	var b strings.Builder
+	if err := WriteChanges(&b, unstamped, before, nil, nil); err != nil ||
+		!strings.HasPrefix(b.String(), "before  commit not stamped, phoebe bench,") {
+		t.Errorf("a file without a commit: %v:\n%s", err, b.String())
+	}
 	changes, _ := CompareDocuments(before, documentOf(0.8, 11, 11.22, 11.11, 10.89, 11.33))
 	if r := changes[0].Ratio; math.Abs(r.Ratio-1.1) > 1e-9 || r.Low >= 1.1 || r.High <= 1.1 || r.Low < 1.05 {
 		t.Errorf("all numbers times 1.1: %+v", r)

@@ -92,6 +92,9 @@ type Meta struct {
 	CPUBefore  CPUUse  `json:"cpu_before"` // shortly before the first run
 }
 
+// nameCommit returns the commit of the program's sources for people.
+func (m *Meta) nameCommit() string { return cmp.Or(m.Commit, "commit not stamped") }
+
 // NewMeta describes this machine and a command line, without the values of flags that hold secrets.
 func NewMeta(args []string, seed uint64, date time.Time) Meta {
 	version, commit := buildStamp()

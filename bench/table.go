@@ -89,7 +89,7 @@ func (d *Document) listFacts() []fact {
 	m := &d.Meta
 	if m.Version != "" || m.Commit != "" {
 		add("phoebe", "%s",
-			strings.Join(slices.DeleteFunc([]string{m.Version, cmp.Or(m.Commit, "commit not stamped"), m.Go},
+			strings.Join(slices.DeleteFunc([]string{m.Version, m.nameCommit(), m.Go},
 				func(s string) bool { return s == "" }), ", "))
 	}
 	if m.Machine.CPUs > 0 {
