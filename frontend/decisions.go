@@ -398,7 +398,7 @@ func (ds *decisions) recordSampledJob(s sampledJob) {
 }
 
 var stateText = [...]string{
-	waiting: "waits", matching: "waits to be placed", blocked: "waits for other stages",
+	waiting: "waits for a turn in a worker's queue", matching: "waits to be placed", blocked: "waits for other stages",
 	held: "waits until its tenant uses less", probing: "waits for queue lengths",
 	riding: "sent along with a reservation", enqueued: "sent", bound: "runs", adrift: "its link is broken",
 	claiming: "is being claimed", resting: "rests before it is tried again", done: "has ended",

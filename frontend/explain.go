@@ -174,6 +174,9 @@ func (c *Core) explainUndecided(j *job, task int) []Decision {
 		if task >= 0 || t.state == blocked || t.state == held {
 			d.Outcome = stateText[t.state]
 		}
+		if (t.state == waiting || t.state == matching) && g.isStranded {
+			d.Outcome = "waits for a worker: none that may run it is up"
+		}
 		switch {
 		case t.state == held:
 			d.Budget = c.whyHeld(t)

@@ -48,6 +48,19 @@ func TestExplainWaitingTasks(t *testing.T) {
 	explain(6)
 }
 
+// Explain tells that no worker of a task's set is up.
+func TestExplainStranded(t *testing.T) {
+	f := newFleet(t, 1, 4, Config{})
+	f.step(Submit{jobWith("x", Task{Retryable: true}, Task{Estimate: time.Minute})})
+	f.step(WorkerGone{Worker: 0})
+	for task := range 2 {
+		ds := f.core.Explain(script.Job("x"), task, f.now)
+		if text := ds[len(ds)-1].String(); !strings.Contains(text, "it waits for a worker: none that may run it is up") {
+			t.Errorf("task %d: %s", task, text)
+		}
+	}
+}
+
 // Explain tells whether tokens cover a task, and why a held task waits.
 func TestExplainTokens(t *testing.T) {
 	f := newFleet(t, 2, 4, Config{Estimate: estimate.Config{Jitter: -1}})
@@ -446,7 +459,8 @@ func TestExplainNear(t *testing.T) {
 		"at w1: sent along with a reservation", "their inputs are at h1", "w1 (believed idle): got 1 task")
 
 	f.step(Submit{jobWith("y", near("h1"))}) // w1 is taken
-	explain("y", 0, sites, "it waits", "their inputs are at h1", "w1 (at random): got 1 place in its queue")
+	explain("y", 0, sites, "it waits for a turn in a worker's queue",
+		"their inputs are at h1", "w1 (at random): got 1 place in its queue")
 	f.passTime(7 * time.Millisecond)
 	explain("y", 0, sites,
 		"where reading takes 12.5ms; it waited 6.25ms for a worker near its inputs: no worker near its inputs took "+
