@@ -106,11 +106,15 @@ func (c *jobs) isRegularBeside(g *group, planned int64) bool {
 	return g.class == probe.Regular && (g.job.Class != Auto || c.hasTokensFor(g.job.tenant, planned+g.tokenCost()))
 }
 
-// spareWait returns how long a spare task of demand d would wait at w for the spare tasks of this frontend there. The
-// matrix of w counts a running spare task as free room, and no spare task of the queue. If the room that regular tasks
-// leave is too small, all the spare tasks come first, and share the CPU of w. Not counted are spare tasks of other
-// frontends, and sampled spare tasks.
-func (w *worker) spareWait(d probe.Demand, now time.Time) time.Duration {
+// spareLoad is the load of a worker by the spare tasks of this frontend that estimation has placed there.
+type spareLoad struct {
+	free     probe.Demand  // the room that regular tasks and these spare tasks leave; may be negative
+	timeLeft time.Duration // the rest of their runs, if they share the CPU of the worker
+}
+
+// spareLoadAt returns the spareLoad of w. The matrix of w counts a running spare task as free room, and no spare task
+// of the queue. Spare tasks of other frontends are not known.
+func (w *worker) spareLoadAt(now time.Time) spareLoad {
 	free, work := w.Load().Free, int64(0) // work in millicores times milliseconds
 	for _, a := range w.attempts {
 		isCounted := a.class == probe.Regular || a.class == probe.Yielded && a.hasStarted // by the matrix
@@ -122,13 +126,19 @@ func (w *worker) spareWait(d probe.Demand, now time.Time) time.Duration {
 			free, work = free.Sub(x.spec.Demand), work+min(timeLeft, maxSpareLeft).Milliseconds()*x.task.tokenCost()
 		}
 	}
-	if d.Fits(free) {
-		return 0
-	}
-	return time.Duration(work/max(int64(w.Welcome().Capacity.CPU), 1)) * time.Millisecond
+	return spareLoad{free, time.Duration(work/max(int64(w.Welcome().Capacity.CPU), 1)) * time.Millisecond}
 }
 
-// maxSpareLeft bounds the time that a spare task counts in spareWait, so that the sum does not overflow.
+// waitFor returns how long a further spare task of demand d waits for the spare tasks. If there is no room, the task
+// waits until the spare tasks have ended.
+func (l *spareLoad) waitFor(d probe.Demand) time.Duration {
+	if d.Fits(l.free) {
+		return 0
+	}
+	return l.timeLeft
+}
+
+// maxSpareLeft bounds the time that a spare task counts in spareLoadAt, so that the sum does not overflow.
 const maxSpareLeft = 24 * time.Hour
 
 // hasTokensFor reports whether the tenant's free tokens would now cover a further task of this cost at a worker.

@@ -187,7 +187,7 @@ func (t *task) describeAsker(w *worker, now time.Time) *probe.Asker {
 // matchBatch places a batch of due tasks. Tenants take turns, and the tasks of a tenant in a batch have the same
 // priority. A task without a worker sleeps for a while, or goes to a random worker after maxBlind tries. A task beyond
 // the window of its group or the tokens of its tenant joins the crowd. The wait of a task that would be spare counts
-// the spare tasks, see spareWait. A tenant pays for placed tasks only.
+// the spare tasks, see spareLoad. A tenant pays for placed tasks only.
 func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 	b := &c.batch
 	batch, specs, turns := b.tasks[:0], b.specs[:0], b.turns[:0]
@@ -199,6 +199,7 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 	}()
 	sets := map[*group]int{} // numbers of the groups in this batch, from 1
 	picked, pickedDemand := map[*group]int{}, map[*tenant]int64{}
+	spareLoads := map[int32]spareLoad{} // by key of the worker
 	lastPicked, hasLeftover := map[*tenant]*longTask{}, map[*tenant]bool{}
 	// At most maxEarly tasks join the crowd in a step, so that the step does not take long.
 	for crowded := 0; c.batchQueue.Len() > 0 && len(batch) < estimate.MaxBatch && crowded < maxEarly; {
@@ -244,7 +245,12 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 		specs = append(specs, x.spec)
 		if !c.isRegularBeside(g, pickedDemand[g.job.tenant]-g.tokenCost()) {
 			specs[len(specs)-1].SpareWait = func(key int32) time.Duration {
-				return c.workers[key].spareWait(x.spec.Demand, now)
+				load, known := spareLoads[key]
+				if !known {
+					load = c.workers[key].spareLoadAt(now)
+					spareLoads[key] = load
+				}
+				return load.waitFor(x.spec.Demand)
 			}
 		}
 	}

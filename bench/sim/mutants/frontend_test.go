@@ -561,12 +561,12 @@ var frontend = packageMutants{"frontend", []mutant{
 		"if !c.isRegularBeside(g, pickedDemand[g.job.tenant]-g.tokenCost()) {", "if false {",
 	},
 	{
-		"the run time so far of a spare task does not count", "worker.spareWait",
+		"the run time so far of a spare task does not count", "worker.spareLoadAt",
 		"if !a.runsSince.IsZero() {", "if false {",
 	},
 	{
-		"room that spare tasks leave is free for spare tasks", "worker.spareWait",
-		"if d.Fits(free) {", "if false {",
+		"room that spare tasks leave is free for spare tasks", "spareLoad.waitFor",
+		"if d.Fits(l.free) {", "if false {",
 	},
 	{
 		"a worker that is asked for its matrix knows the asking task", "task.describeAsker",
