@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"math"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/cloudwego/kitex/pkg/klog"
 
+	"github.com/phoebe-sched/phoebe/cmd/phoebe/early"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
@@ -197,7 +199,7 @@ type (
 	logLevel  string
 )
 
-// newLogger makes the log. Errors of the RPC library Kitex go into it, too.
+// newLogger makes the log. Lines of libraries, such as errors of Kitex, go into the same log.
 func newLogger(format logFormat, level logLevel, w io.Writer) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // kong has checked the level
@@ -210,7 +212,20 @@ func newLogger(format logFormat, level logLevel, w io.Writer) *slog.Logger {
 	log := slog.New(h)
 	klog.SetLevel(klog.LevelError)
 	klog.SetOutput(kitexLog{log})
+	stdlog.SetOutput(libraryLog{log})
+	for _, line := range early.TakeLines() {
+		log.Debug("a library logged a line before the command began", "line", line)
+	}
 	return log
+}
+
+// libraryLog takes the lines that libraries log by package log.
+type libraryLog struct{ log *slog.Logger }
+
+// Write implements io.Writer.
+func (l libraryLog) Write(line []byte) (int, error) {
+	l.log.Warn("a library logged a line", "line", strings.TrimSpace(string(line)))
+	return len(line), nil
 }
 
 // kitexLog takes the lines that Kitex logs. Errors caused by peers are logged at level debug only.
