@@ -73,9 +73,17 @@ func (c *jobs) fitsMaximum(t *task) bool {
 		n > c.terms.TaskMaximum(tenant.name) && tenant.used.atLevel[levelAllowed] == 0
 }
 
-// mustHold reports whether t, which could run from now on, has to wait because the tenant's maximum is used.
+// mustHold reports whether t, which could run from now on, has to wait because the tenant's maximum is used. If the
+// tenant has a maximum, blocked tasks are held in any case: a stage frees many tasks at once. Later in the same step
+// releaseHeld lets the most urgent tasks go.
 func (c *jobs) mustHold(t *task) bool {
-	return levelOf[t.state] < levelAllowed && (!c.fitsMaximum(t) || t.group.job.tenant.held.Len() > 0)
+	return levelOf[t.state] < levelAllowed &&
+		(!c.fitsMaximum(t) || t.group.job.tenant.held.Len() > 0 || t.state == blocked && c.hasMaximum(t.group.job))
+}
+
+// hasMaximum reports whether the tenant of j has a maximum.
+func (c *jobs) hasMaximum(j *job) bool {
+	return c.quotas.QuotaOf(j.tenant.name).All != tenants.Unlimited
 }
 
 // coverByTokens notes whether the tenant's tokens cover t, which estimation binds to a worker now. If not, and the

@@ -173,10 +173,26 @@ type task struct {
 // Links makes a task an item of lists.
 func (t *task) Links() *list.Node[*task] { return &t.node }
 
-// Before orders held tasks: by priority, then by job.
+// Before orders held tasks: by priority, then by job. In a job the task of the stage with the longer critical path
+// comes first, then the task with the longer hint. Otherwise the stage might end by waiting for one long task.
 func (t *task) Before(u *task) bool {
 	i, j := t.group.job, u.group.job
-	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j), cmp.Compare(t.spec.Index, u.spec.Index)) < 0
+	if i == j {
+		return cmp.Or(
+			cmp.Compare(u.criticalPath(), t.criticalPath()), cmp.Compare(u.spec.Estimate, t.spec.Estimate),
+			cmp.Compare(t.spec.Index, u.spec.Index),
+		) < 0
+	}
+	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j)) < 0
+}
+
+// criticalPath returns the critical path of the task's stage, or 0 if the job has no stages.
+func (t *task) criticalPath() time.Duration {
+	j := t.group.job
+	if len(j.stages) == 0 {
+		return 0
+	}
+	return j.stages[t.group.stageIndex].criticalPath
 }
 
 func (t *task) Pos() *int { return &t.pos }
@@ -401,27 +417,18 @@ func (x *longTask) Before(y *longTask) bool {
 	i, j := x.task.group.job, y.task.group.job
 	if i == j {
 		return cmp.Or(
-			cmp.Compare(y.criticalPath(), x.criticalPath()), cmp.Compare(y.inputBytes, x.inputBytes),
+			cmp.Compare(y.task.criticalPath(), x.task.criticalPath()), cmp.Compare(y.inputBytes, x.inputBytes),
 			cmp.Compare(x.task.spec.Index, y.task.spec.Index),
 		) < 0
 	}
 	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j)) < 0
 }
 
-// criticalPath returns the critical path of the task's stage, or 0 if the job has no stages.
-func (x *longTask) criticalPath() time.Duration {
-	j := x.task.group.job
-	if len(j.stages) == 0 {
-		return 0
-	}
-	return j.stages[x.task.group.stageIndex].criticalPath
-}
-
 // mayMatchWith reports whether x and y, tasks of one tenant, may be matched in one batch, because their jobs or stages
 // are equally urgent.
 func (x *longTask) mayMatchWith(y *longTask) bool {
 	i, j := x.task.group.job, y.task.group.job
-	return i.Priority == j.Priority && (i != j || x.criticalPath() == y.criticalPath())
+	return i.Priority == j.Priority && (i != j || x.task.criticalPath() == y.task.criticalPath())
 }
 
 func (x *longTask) Pos() *int { return &x.pos }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
 	"github.com/phoebe-sched/phoebe/frontend/place"
-	"github.com/phoebe-sched/phoebe/frontend/tenants"
 	"github.com/phoebe-sched/phoebe/frontend/view"
 	"github.com/phoebe-sched/phoebe/probe"
 	"github.com/phoebe-sched/phoebe/probe/fair"
@@ -167,7 +166,7 @@ func (c *jobs) startPlacing(t *task, now time.Time) {
 // holdGroup holds all tasks of a new group if the tenant has a maximum. Tasks within the maximum are released
 // later in the step.
 func (c *jobs) holdGroup(g *group, now time.Time) {
-	if c.quotas.QuotaOf(g.job.tenant.name).All == tenants.Unlimited {
+	if !c.hasMaximum(g.job) {
 		return
 	}
 	for g.queue.Len() > 0 {

@@ -438,6 +438,18 @@ var frontend = packageMutants{"frontend", []mutant{
 		"u.waitingJobs--", "_ = u",
 	},
 	{
+		"the stage with the longest path leaves the held tasks first", "task.Before",
+		"cmp.Compare(u.criticalPath(), t.criticalPath())", "0",
+	},
+	{
+		"the task with the longest hint leaves the held tasks first", "task.Before",
+		"cmp.Compare(u.spec.Estimate, t.spec.Estimate)", "0",
+	},
+	{
+		"a stage begins with the most urgent tasks", "jobs.mustHold",
+		"t.state == blocked && c.hasMaximum(t.group.job)", "false",
+	},
+	{
 		"before a held job goes on, workers confirm the job", "planner.releaseHeld",
 		"now.Sub(j.confirmedAt) >= confirmedFor", "false",
 	},
@@ -1492,7 +1504,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the time of an attempt in vain is not a part of the wait", "jobs.awaitNextAgain",
-		"t.againAt, t.sampledAt, t.heldFor = now, time.Time{}, 0", "t.againAt = now",
+		"t.againAt, t.sampledAt, t.movedSince, t.heldFor = now, time.Time{}, time.Time{}, 0", "t.againAt = now",
 	},
 	{
 		"the wait for a tenant's maximum is told apart", "jobs.startPlacing",
