@@ -306,9 +306,14 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 // long wait again and again, and the sleeps of x need a bound. The longest task of the group runs longer than x, and
 // all sleeps of x together last no longer than this difference. A sleep ends a little early, before the room is there.
 // How early is random, because tasks of several frontends may sleep for the same room. If the frontends woke
-// the tasks at the same moment, all would take the room, and only one would start then (figure waits). The result
-// says whether x sleeps.
+// the tasks at the same moment, all would take the room, and only one would start then (figure waits).
+//
+// A sleeping task counts against the tenant's maximum. So x does not sleep while the maximum holds other tasks. The
+// result says whether x sleeps.
 func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
+	if x.task.group.job.tenant.held.Len() > 0 {
+		return false
+	}
 	candidate := choice.Choice()
 	if x.postponeUntil.IsZero() {
 		x.postponeUntil = now.Add(x.task.group.longestRun - x.spec.Work.Run)

@@ -450,6 +450,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"t.state == blocked && c.hasMaximum(t.group.job)", "false",
 	},
 	{
+		"no task sleeps while the maximum holds others", "planner.tryPostpone",
+		"x.task.group.job.tenant.held.Len() > 0", "false",
+	},
+	{
 		"before a held job goes on, workers confirm the job", "planner.releaseHeld",
 		"now.Sub(j.confirmedAt) >= confirmedFor", "false",
 	},
