@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,7 +101,9 @@ func (tap *linkTap) relay(from, to net.Conn) {
 			tap.note(msgs, time.Now())
 		}
 	}
-	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	// An end that closes a connection with unread bytes resets the connection.
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrUnexpectedEOF) &&
+		!errors.Is(err, syscall.ECONNRESET) {
 		tap.mu.Lock()
 		defer tap.mu.Unlock()
 		tap.err = err
@@ -114,11 +118,9 @@ func (tap *linkTap) note(msgs []probe.Msg, at time.Time) {
 	}
 }
 
-// take returns the messages since the last call.
-func (tap *linkTap) take() []tapped {
+// listTaken returns all messages so far.
+func (tap *linkTap) listTaken() []tapped {
 	tap.mu.Lock()
 	defer tap.mu.Unlock()
-	all := tap.taken
-	tap.taken = nil
-	return all
+	return slices.Clone(tap.taken)
 }
