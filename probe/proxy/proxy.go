@@ -16,13 +16,13 @@ type Proxy struct {
 	to       string
 	running  sync.WaitGroup
 
-	mu     sync.Mutex
-	thawed sync.Cond
-	rate   int // bytes a second of each connection, in each direction; 0: no limit
-	frozen bool
-	closed bool
-	tap    func(n int) // see OnAnswer; nil: none
-	conns  map[*conn]bool
+	mu                  sync.Mutex
+	thawed              sync.Cond
+	rate                int // bytes a second of each connection, in each direction; 0: no limit
+	frozen              bool
+	closed              bool
+	onRequest, onAnswer func(n int) // see OnRequest and OnAnswer; nil: none
+	conns               map[*conn]bool
 }
 
 // conn is a connection from a client (in), and the connection to the server (out).
@@ -107,6 +107,7 @@ func (p *Proxy) relay(c *conn, from, to net.Conn) {
 	defer to.Close()
 	defer from.Close()
 	buf := make([]byte, partSize)
+	var overslept time.Duration // a busy machine wakes late
 	for {
 		p.mu.Lock()
 		rate := p.rate
@@ -117,15 +118,21 @@ func (p *Proxy) relay(c *conn, from, to net.Conn) {
 		}
 		n, err := from.Read(part)
 		if rate > 0 {
-			time.Sleep(time.Duration(n) * time.Second / time.Duration(rate))
+			pause := time.Duration(n)*time.Second/time.Duration(rate) - overslept
+			begun := time.Now()
+			time.Sleep(pause)
+			overslept = time.Since(begun) - pause
 		}
 		p.mu.Lock()
 		for p.frozen {
 			p.thawed.Wait()
 		}
-		rotten, tap := c.rotten, p.tap
+		rotten, tap := c.rotten, p.onRequest
+		if from == c.out {
+			tap = p.onAnswer
+		}
 		p.mu.Unlock()
-		if tap != nil && n > 0 && from == c.out {
+		if tap != nil && n > 0 {
 			tap(n)
 		}
 		if rotten && from == c.in {
@@ -145,7 +152,14 @@ func (p *Proxy) relay(c *conn, from, to net.Conn) {
 func (p *Proxy) OnAnswer(tap func(n int)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tap = tap
+	p.onAnswer = tap
+}
+
+// OnRequest is OnAnswer for bytes from the client.
+func (p *Proxy) OnRequest(tap func(n int)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.onRequest = tap
 }
 
 // SetRate sets the bytes a second of each connection, in each direction; 0: no limit.
