@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -152,22 +153,34 @@ func TestSpoiltEntryIsNotServed(t *testing.T) {
 
 // Commit does not wait for a fetch of the same content. Callers that wait for the fetch get the committed file.
 func TestCommitDuringFetch(t *testing.T) {
-	want := content(3, 100)
-	asked, hold := make(chan struct{}, 1), make(chan struct{})
-	url := serveHTTP(t, func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-hold })
-	defer close(hold)
-	c := newCache(t, 1<<20, Options{Timeout: 200 * time.Millisecond, Tries: 1})
-	f := fileOf(url, want)
-	f.Bytes = 0 // the fetch does not know the size
-	fetching := fetchAsync(c, t.Context(), f)
-	<-asked
-	commit(t, c, want)
-	r := <-fetching
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	r.held.Release()
-	c.waitUntil(func() bool { return c.usedBytes == block }) // the end of the fetch gives its room back
+	synctest.Test(t, func(t *testing.T) {
+		want := content(3, 100)
+		c := newCache(t, 1<<20, Options{Tries: 1})
+		asked := answers(func(_ int, req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}).serveTo(c)
+		f := fileOf("http://127.0.0.1/mute", want)
+		f.Bytes = 0 // the fetch does not know the size
+		fetching := fetchAsync(c, t.Context(), f)
+		synctest.Wait()
+		began := time.Now()
+		commit(t, c, want)
+		if took := time.Since(began); took > 0 || asked.Load() != 1 {
+			t.Errorf("Commit took %v; the origin was asked %d times", took, asked.Load())
+		}
+		r := <-fetching
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		r.held.Release()
+		time.Sleep(time.Minute) // by then the fetch has ended, and has given its room back
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.usedBytes != block {
+			t.Errorf("%d bytes are used, want %d", c.usedBytes, block)
+		}
+	})
 }
 
 // A committed file cannot be evicted before its writer releases the file.

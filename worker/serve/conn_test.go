@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,6 +53,35 @@ func TestPanicWhileWriting(t *testing.T) {
 	c.handleClosed()
 	if !m.closed || s.Err() != nil {
 		t.Errorf("closed %v, %v", m.closed, s.Err())
+	}
+}
+
+// A frontend stays while it pings within its lease, and while the bytes of a large frame come. A silent frontend goes.
+// The leases pass by the test, and not by the clock of the machine.
+func TestBytesKeepTheLease(t *testing.T) {
+	s := unstartedServer(t)
+	m := &memTransport{}
+	c := newConn(s, m, m)
+	defer c.handleClosed()
+	c.timer.Stop()
+	h := hello(7)
+	c.receiveData(slices.Concat(greeting, pushFrame(1, h)))
+	letPass := func(received []byte) { // a lease, with bytes at the end
+		c.heardAt = c.heardAt.Add(-h.Lease)
+		if received != nil {
+			c.receiveData(received)
+		}
+		c.checkSilence()
+		c.timer.Stop()
+	}
+	frame := pushFrame(1, reserveOne(1))
+	for _, received := range [][]byte{pushFrame(1, probe.Ping{}), frame[:1], frame[1:2], frame[2 : len(frame)-1]} {
+		if letPass(received); m.closed {
+			t.Fatalf("the connection was closed, although %d bytes came", len(received))
+		}
+	}
+	if letPass(nil); !m.closed {
+		t.Error("the connection of a silent frontend stays")
 	}
 }
 

@@ -442,7 +442,8 @@ func TestOriginThatFails(t *testing.T) {
 					}
 				}
 			}
-			if n := asked.Load(); n != 3 {
+			// On a busy machine, a request that the worker has given up may never reach the mute origin.
+			if n := asked.Load(); n > 3 || n < 3 && !c.mute {
 				t.Errorf("the origin was asked %d times, want 3", n)
 			}
 		})

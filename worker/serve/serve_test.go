@@ -475,23 +475,6 @@ func TestPongReportsProgress(t *testing.T) {
 	p.send(probe.Kill{Attempt: probe.AttemptID{Frontend: 7, Seq: 1}})
 }
 
-// A frontend that pings within its lease stays, for many leases.
-func TestPingsKeepTheLease(t *testing.T) {
-	s := newServer(t, 1, nil)
-	p := dial(t, s)
-	h := hello(7)
-	h.Lease = 300 * time.Millisecond
-	p.send(h)
-	expect[probe.Welcome](p)
-	tick := time.NewTicker(h.Lease / 6)
-	defer tick.Stop()
-	for seq := range uint64(12) {
-		<-tick.C
-		p.send(probe.Ping{Seq: seq})
-		expect[probe.Pong](p)
-	}
-}
-
 func TestEveryByteAlone(t *testing.T) {
 	s := newServer(t, 1, nil)
 	p := connect(t, s)
