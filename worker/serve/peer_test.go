@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +220,15 @@ func (p *peer) waitClosed() (reason string) {
 		if err != nil {
 			return reason
 		}
+	}
+}
+
+// waitGone waits until the worker has closed the connection, whatever comes before.
+func (p *peer) waitGone() {
+	p.tb.Helper()
+	p.conn.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.Copy(io.Discard, p.conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		p.tb.Fatal("the connection is still open")
 	}
 }
 
