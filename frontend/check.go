@@ -218,6 +218,9 @@ func (c *Core) checkJobs() error {
 			return fmt.Errorf("tenant %q: %d tasks are held, %d counted; the first may go on: %t",
 				name, heldOf[t], n, n > 0 && c.fitsMaximum(t.held.Min()))
 		}
+		if !t.held.IsInOrder() || !t.debts.IsInOrder() || !c.sleepers.IsInOrder() {
+			return fmt.Errorf("held tasks or debts of tenant %q are out of order, or sleeping tasks are", name)
+		}
 		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.payloadBytes != payloadsOf[t] ||
 			t.jobs == 0 {
 			return fmt.Errorf("tenant %q has %d jobs, %d tasks pending and %d bytes of payloads; %d, %d and %d counted",

@@ -59,7 +59,11 @@ func (c *jobs) applyAddition(j, x *job, now time.Time) {
 			s.readyAt = now
 		}
 	}
-	j.Stages, j.stages = x.Stages, x.stages
+	hasSamePath := func(s, t stage) bool { return s.criticalPath == t.criticalPath }
+	isSameOrder := slices.EqualFunc(j.stages, x.stages[:len(j.stages)], hasSamePath)
+	if j.Stages, j.stages = x.Stages, x.stages; !isSameOrder {
+		c.reorderTasks(j.tenant)
+	}
 	j.stageBytes += x.stageBytes
 	c.mergeTasks(j, x, now)
 	j.totalTasks += len(x.tasks)

@@ -64,6 +64,13 @@ func (l taskLine[T]) removeTask(x T) {
 // chargeTask charges the tenant of x for a turn. The caller settles the bill in the same step.
 func (l taskLine[T]) chargeTask(x T) fair.Bill[T] { return l.ChargeTurn(l.accountOf(x.tenantOf()), x) }
 
+// reorderTasks puts the tasks of a tenant in order again, see jobs.reorderTasks.
+func (l taskLine[T]) reorderTasks(t *tenant) {
+	if a := openAccountOf(t, l.accountOf); a != nil {
+		l.Reorder(a)
+	}
+}
+
 // updateWeights takes over the weights of a tenant.
 func (l taskLine[T]) updateWeights(t *tenant) {
 	if a := openAccountOf(t, l.accountOf); a != nil {

@@ -410,6 +410,16 @@ func (c *jobs) crowdTask(x *longTask) {
 	}
 }
 
+// reorderTasks puts the tasks of a tenant in order again after the critical paths of a job's stages have changed. Each
+// heap whose order counts critical paths is put in order.
+func (c *jobs) reorderTasks(tenant *tenant) {
+	tenant.held.Reorder()
+	tenant.debts.Reorder()
+	c.batchQueue.reorderTasks(tenant)
+	c.roomSleepers.reorderTasks(tenant)
+	c.sleepers.Reorder()
+}
+
 // releaseCrowd makes tasks of a crowd due, as many as may find room now.
 func (c *jobs) releaseCrowd(g *group) {
 	for g.crowd.Len() > 0 {

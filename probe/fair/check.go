@@ -37,7 +37,9 @@ func (t *Tree[T]) Check(leaves map[string]*Account[T], turns, uses []Bill[T]) er
 		if accounts = append(accounts, a); a.path != path || a.tree != t {
 			return fmt.Errorf("the tenant %q has the account of %q", path, a.path)
 		}
-		count += a.items.Len()
+		if count += a.items.Len(); !a.items.IsInOrder() {
+			return fmt.Errorf("the items of tenant %q are out of order", path)
+		}
 	}
 	if count != t.count {
 		return fmt.Errorf("the tenants have %d items, %d counted", count, t.count)

@@ -214,6 +214,12 @@ func (t *Tree[T]) Remove(a *Account[T], x T) {
 	a.updatePosition()
 }
 
+// Reorder moves all items of a's tenant to their new positions after the order of several items changed.
+func (t *Tree[T]) Reorder(a *Account[T]) {
+	a.items.Reorder()
+	a.updatePosition()
+}
+
 // Min returns the item with the next turn. There must be an item.
 func (t *Tree[T]) Min() T { return t.root.firstItem() }
 

@@ -61,6 +61,23 @@ func (h *Heap[T]) Fix(x T) {
 	h.siftUp(*x.Pos() - 1)
 }
 
+// Reorder moves all items to their new positions after the order of several items changed. Reorder takes linear time.
+func (h *Heap[T]) Reorder() {
+	for i := len(h.items)/2 - 1; i >= 0; i-- {
+		h.siftDown(i)
+	}
+}
+
+// IsInOrder reports whether each item has its position. IsInOrder is for tests.
+func (h *Heap[T]) IsInOrder() bool {
+	for i, x := range h.items {
+		if *x.Pos() != i+1 || i > 0 && x.Before(h.items[(i-1)/2]) {
+			return false
+		}
+	}
+	return true
+}
+
 func (h *Heap[T]) siftUp(i int) {
 	x := h.items[i]
 	for i > 0 {

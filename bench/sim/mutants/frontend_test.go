@@ -446,6 +446,18 @@ var frontend = packageMutants{"frontend", []mutant{
 		"cmp.Compare(u.spec.Estimate, t.spec.Estimate)", "0",
 	},
 	{
+		"held tasks are in order after an addition", "jobs.reorderTasks",
+		"tenant.held.Reorder()", "",
+	},
+	{
+		"tasks beyond the tokens are in order after an addition", "jobs.reorderTasks",
+		"tenant.debts.Reorder()", "",
+	},
+	{
+		"tasks for a batch are in order after an addition", "jobs.reorderTasks",
+		"c.batchQueue.reorderTasks(tenant)", "",
+	},
+	{
 		"a stage begins with the most urgent tasks", "jobs.mustHold",
 		"t.state == blocked && c.hasMaximum(t.group.job)", "false",
 	},
