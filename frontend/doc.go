@@ -52,8 +52,8 @@
 // tasks beyond become regular.
 //
 // If a tenant's maximum is used, the frontend holds the tenant's further tasks. Held tasks leave by the priority of
-// their jobs, then by the arrival of their jobs. In a job the stage with the longest critical path goes first, and in a
-// stage the task with the longest hint.
+// their jobs, then by the arrival of their jobs. In a job the stage with the longest critical path goes first. In a
+// stage the tasks added first go first, and among these the task with the longest hint.
 //
 // A frontend's view of a worker is only a hint. A wrong hint costs time, never a task. The baselines random,
 // per-task and batch bind early, as in section 5 of the Sparrow paper.

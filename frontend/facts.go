@@ -174,13 +174,15 @@ type task struct {
 func (t *task) Links() *list.Node[*task] { return &t.node }
 
 // Before orders held tasks: by priority, then by job. In a job the task of the stage with the longer critical path
-// comes first, then the task with the longer hint. Otherwise the stage might end by waiting for one long task.
+// comes first, then the task added earlier, then the task with the longer hint. Without hints the stage might end by
+// waiting for one long task. If the hint decided before the time of the addition, a task of an open job might wait for
+// as long as the client adds longer tasks.
 func (t *task) Before(u *task) bool {
 	i, j := t.group.job, u.group.job
 	if i == j {
 		return cmp.Or(
-			cmp.Compare(u.criticalPath(), t.criticalPath()), cmp.Compare(u.spec.Estimate, t.spec.Estimate),
-			cmp.Compare(t.spec.Index, u.spec.Index),
+			cmp.Compare(u.criticalPath(), t.criticalPath()), t.group.addedAt.Compare(u.group.addedAt),
+			cmp.Compare(u.spec.Estimate, t.spec.Estimate), cmp.Compare(t.spec.Index, u.spec.Index),
 		) < 0
 	}
 	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j)) < 0

@@ -446,6 +446,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"cmp.Compare(u.spec.Estimate, t.spec.Estimate)", "0",
 	},
 	{
+		"of a stage the tasks added first leave the held tasks first", "task.Before",
+		"t.group.addedAt.Compare(u.group.addedAt)", "0",
+	},
+	{
 		"held tasks are in order after an addition", "jobs.reorderTasks",
 		"tenant.held.Reorder()", "",
 	},
