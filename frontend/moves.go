@@ -26,10 +26,14 @@ const (
 	// movePause is the time until the next look at a worker after a look in vain, and until the next question after a
 	// look put off. It is the time between two reports of the waits in queues.
 	movePause = time.Second
-	// moveLookPause is the time after a look in vain until the next look for an idle worker, for each task looked at.
+	// moveLookPause is the mean time from a look in vain to the next look for an idle worker, for each task looked at.
 	// A look at a task takes a microsecond or two. While thousands of workers are idle, and no task gains at any of the
 	// workers, looks take some hundredth of the time. The hundredth was chosen.
 	moveLookPause = 100 * time.Microsecond
+	// maxLooksAhead bounds the time by which looks in vain run ahead of their mean. A frontend pings all workers at
+	// once, and idle workers answer at once, often in the same order. If a look in vain put off the next look, the
+	// workers that answer late would get no look. The time is movePause, and suffices for a hundred idle workers.
+	maxLooksAhead = movePause
 	// moveSpread is the length, in round trips for each other frontend, of the time within which frontends ask an idle
 	// worker. From the question to the arrival of the task it takes two and a half round trips.
 	moveSpread = 5
@@ -37,7 +41,7 @@ const (
 
 // planMoveAsk plans to ask w for its room, if w is believed to have room and a task in another queue would gain there.
 func (c *planner) planMoveAsk(w *worker, now time.Time) {
-	if !c.mayMoveTo(w, now) || !w.moveAskAt.IsZero() || now.Before(c.nextMoveLook) {
+	if !c.mayMoveTo(w, now) || !w.moveAskAt.IsZero() || c.looksUntil.Sub(now) > maxLooksAhead {
 		return
 	}
 	gains := func(x *longTask) bool { return c.gainsByMove(x, w, now) }
@@ -51,7 +55,7 @@ func (c *planner) planMoveAsk(w *worker, now time.Time) {
 // noteVainLook notes that none of the movers looked at gains at w.
 func (c *planner) noteVainLook(w *worker, now time.Time) {
 	w.noteVainMove(now.Add(movePause))
-	c.nextMoveLook = now.Add(time.Duration(min(c.movers.Len(), maxMovesLooked)) * moveLookPause)
+	c.looksUntil = laterOf(c.looksUntil, now).Add(time.Duration(min(c.movers.Len(), maxMovesLooked)) * moveLookPause)
 }
 
 // drawMoveDelay returns a random time within which other frontends may ask the same worker.

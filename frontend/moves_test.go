@@ -3,6 +3,7 @@ package frontend
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,60 @@ func TestFindMovers(t *testing.T) {
 		}
 	}
 	t.Error("the task that may move stays hidden")
+}
+
+// While many workers are idle, and no queued task gains at any of the workers, looks take a hundredth of the time.
+// Looks for workers that report at the same time run ahead by a second. Workers that may run none of the tasks get no
+// look.
+func TestLooksInVain(t *testing.T) {
+	const idle, tasks = 200, maxMovesLooked
+	f := newFleet(t, 1, 1, Config{})
+	f.step(WorkerUp{0, probe.Welcome{Worker: "w0", Host: "h0", Incarnation: 2, Functions: []string{"f"},
+		Capacity: f.size, Speaks: probe.Spoken}})
+	f.tellWait(0, 20*time.Second, probe.Load{Queued: 1})
+	job := jobWith("x", slices.Repeat([]Task{{Estimate: 10 * time.Second, Inputs: []Input{
+		{Bytes: 1 << 40, Copies: []estimate.Copy{{At: "h0"}}},
+	}}}, tasks)...)
+	job.Mode = estimate.Estimate
+	_, sent := sentEnqueues(f.step(Submit{job}))
+	for len(sent) < tasks {
+		f.now = f.now.Add(time.Millisecond)
+		_, more := sentEnqueues(f.step(Wake{}))
+		sent = append(sent, more...)
+	}
+	f.step(frameFrom(0, probe.Queued{First: 1, Count: tasks, Wait: 20 * time.Second, Load: probe.Load{Queued: tasks}}))
+	if f.core.movers.Len() != tasks {
+		t.Fatalf("%d tasks may move", f.core.movers.Len())
+	}
+	looks := func() (n int) {
+		for i := range idle {
+			if !f.core.workers[1+i].moveNotUntil.IsZero() {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range 2 * idle {
+		key, functions := 1+(i+idle)%(2*idle), []string{"f"}
+		if key > idle { // these workers come first
+			functions = []string{"g"}
+		}
+		f.step(WorkerUp{Worker(key), probe.Welcome{Worker: fmt.Sprint("w", key), Host: fmt.Sprint("h", key),
+			Incarnation: 1, Functions: functions, Capacity: f.size, Speaks: probe.Spoken}})
+	}
+	const ahead = int(maxLooksAhead/(tasks*moveLookPause)) + 1
+	if n := looks(); n != ahead {
+		t.Errorf("%d looks at once, want %d", n, ahead)
+	}
+	for range 2 {
+		f.now = f.now.Add(tasks * moveLookPause)
+		for i := range idle {
+			f.step(frameFrom(Worker(1+i), probe.Pong{Load: probe.Load{Free: f.size}}))
+		}
+	}
+	if n := looks(); n != ahead+2 {
+		t.Errorf("%d looks, want two more than %d", n, ahead)
+	}
 }
 
 // BenchmarkLookInVain measures a look for an idle worker where no queued task gains.

@@ -20,7 +20,7 @@ type planner struct {
 	rounds  rounds
 	batch   batch
 
-	nextMoveLook time.Time // no look for an idle worker at the movers before, see moveLookPause
+	looksUntil time.Time // until when looks in vain at the movers have used their time, see moveLookPause
 }
 
 // batch is the next batch of tasks to be placed by estimation.

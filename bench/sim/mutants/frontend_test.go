@@ -111,8 +111,12 @@ var frontend = packageMutants{"frontend", []mutant{
 		"w.noteVainMove(now.Add(movePause))", "",
 	},
 	{
-		"a look in vain for an idle worker puts off the next look", "planner.planMoveAsk",
-		"|| now.Before(c.nextMoveLook)", "",
+		"looks in vain for idle workers take a hundredth of the time", "planner.planMoveAsk",
+		"|| c.looksUntil.Sub(now) > maxLooksAhead", "",
+	},
+	{
+		"looks in vain for workers that report at once run ahead", "planner.planMoveAsk",
+		"c.looksUntil.Sub(now) > maxLooksAhead", "c.looksUntil.After(now)",
 	},
 	{
 		"a worker that may run no queued task gets no look", "planner.mayMoveTo",
