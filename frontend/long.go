@@ -308,8 +308,9 @@ func (c *planner) matchBatch(now time.Time, acts []Action) []Action {
 // How early is random, because tasks of several frontends may sleep for the same room. If the frontends woke
 // the tasks at the same moment, all would take the room, and only one would start then (figure waits).
 //
-// A sleeping task counts against the tenant's maximum. So x does not sleep while the maximum holds other tasks. The
-// result says whether x sleeps.
+// A sleeping task counts against the tenant's maximum. So x does not begin to sleep while the maximum holds other
+// tasks. A task that sleeps already when the first task is held sleeps on, for maxSleep at most. The result says
+// whether x sleeps.
 func (c *planner) tryPostpone(x *longTask, choice *estimate.Decision, now time.Time) bool {
 	if x.task.group.job.tenant.held.Len() > 0 {
 		return false
