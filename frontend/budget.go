@@ -74,11 +74,12 @@ func (c *jobs) fitsMaximum(t *task) bool {
 }
 
 // mustHold reports whether t, which could run from now on, has to wait because the tenant's maximum is used. If the
-// tenant has a maximum, blocked tasks are held in any case: a stage frees many tasks at once. Later in the same step
-// releaseHeld lets the most urgent tasks go.
+// tenant has a maximum, blocked and claiming tasks are held in any case: a stage, or the last answer to a claim, frees
+// many tasks at once. Later in the same step releaseHeld lets the most urgent tasks go.
 func (c *jobs) mustHold(t *task) bool {
 	return levelOf[t.state] < levelAllowed &&
-		(!c.fitsMaximum(t) || t.group.job.tenant.held.Len() > 0 || t.state == blocked && c.hasMaximum(t.group.job))
+		(!c.fitsMaximum(t) || t.group.job.tenant.held.Len() > 0 ||
+			(t.state == blocked || t.state == claiming) && c.hasMaximum(t.group.job))
 }
 
 // hasMaximum reports whether the tenant of j has a maximum.

@@ -127,6 +127,7 @@ func (c *ledger) noteAnswer(j *job, w *worker, now time.Time, acts []Action) []A
 // late messages of the job's earlier owner. If not, the task is lost.
 func (c *ledger) settleUnclaimed(j *job, now time.Time, acts []Action) []Action {
 	timeUp := !now.Before(j.claimUntil)
+	j.endConfirming(now) // all workers have answered that the job is here, or are gone, or frozen
 	why := ""
 	if timeUp {
 		why = c.whyMayHaveStarted(j)

@@ -467,7 +467,15 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"a stage begins with the most urgent tasks", "jobs.mustHold",
-		"t.state == blocked && c.hasMaximum(t.group.job)", "false",
+		"t.state == blocked ||", "",
+	},
+	{
+		"a job from another frontend goes on with the most urgent tasks", "jobs.mustHold",
+		"|| t.state == claiming", "",
+	},
+	{
+		"a job needs no confirmation after the answers to its claims", "ledger.settleUnclaimed",
+		"j.endConfirming(now)", "",
 	},
 	{
 		"no task sleeps while the maximum holds others", "planner.tryPostpone",
