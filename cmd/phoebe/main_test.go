@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,6 +45,9 @@ func testMain(m *testing.M) int {
 			return 1
 		}
 		return 0
+	}
+	if signal.Ignored(syscall.SIGHUP) { // nohup; without a handler, the processes of the tests would ignore the signal, too
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	dir, err := os.MkdirTemp("", "phoebe-test-")
 	if err != nil {
