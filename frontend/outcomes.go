@@ -392,6 +392,10 @@ func (c *ledger) handleStarted(w *worker, m *probe.Started, now time.Time, acts 
 	case c.byID[m.Job] == nil:
 		return acts
 	case t == nil: // a resubmission left the task out
+	// A worker with much to send that is asked twice sends the result at first. Then it holds the repeated result back,
+	// and tells the start.
+	case t.group.job.failedAttempts[m.Attempt]:
+		return acts
 	case t.state == claiming:
 		c.Stats.Adopted++
 		t.move(bound)

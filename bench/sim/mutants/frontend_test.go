@@ -696,6 +696,10 @@ var frontend = packageMutants{"frontend", []mutant{
 		"return c.endTask(t, &Outcome{Kind: DeadlineExceeded}, now, acts) // the worker knew",
 	},
 	{
+		"a claimed attempt that failed does not run again", "ledger.handleStarted",
+		"case t.group.job.failedAttempts[m.Attempt]:", "case false:",
+	},
+	{
 		"a claimed attempt that failed counts once", "ledger.handleFinishedElsewhere",
 		" || t.group.job.failedAttempts[m.Attempt]", "",
 	},
