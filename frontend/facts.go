@@ -161,7 +161,6 @@ type task struct {
 	node          list.Node[*task]
 	pos           int // in the heap of resting tasks, or of the tenant's held tasks
 
-	movedSince     time.Time     // when the attempt was sent whose queue the task left by its first move; zero: no move
 	againAt        time.Time     // when the task could go to a worker again, after an attempt in vain; zero: none
 	placeableSince time.Time     // since when the task may be placed, or is held; zero: since its release
 	heldFor        time.Duration // how long the task was held since its release, or since againAt
@@ -406,6 +405,7 @@ type longTask struct {
 	moveRound     uint64    // orders jobs.movers: the round of looks that comes to the task next
 	moves         int       // how often the task was withdrawn from a queue, to start sooner elsewhere
 	move          *move     // the task was withdrawn, and is not placed anew yet; nil: otherwise
+	movedSince    time.Time // when the attempt was sent whose queue the task left by its first move; zero: no move
 
 	decision uint64 // number of the last decision
 	// By the last decision: the expected wait at the worker, the expected run, and its part for reading inputs.

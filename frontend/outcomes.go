@@ -247,8 +247,9 @@ func (c *ledger) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p P
 		p.Ready = max(p.Started, p.Released)
 		p.Sampled, p.Queued, p.Bound = p.Ready, p.Ready, p.Ready
 	case t.way == WayEarly || t.way == WayCopy: // sampled when sent; the turn came after the wait in the queue
-		if p.Sampled, p.Queued = since(a.sentAt), arrived; t.way == WayEarly && !t.movedSince.IsZero() {
-			p.Sampled, p.Queued = since(t.movedSince), since(t.movedSince)+oneWay
+		p.Sampled, p.Queued = since(a.sentAt), arrived
+		if x := t.long; t.way == WayEarly && x != nil && !x.movedSince.IsZero() {
+			p.Sampled, p.Queued = since(x.movedSince), since(x.movedSince)+oneWay
 		}
 		p.Ready = arrived + min(m.Waited, m.Launch)
 		p.Bound = p.Ready
@@ -580,8 +581,8 @@ func (c *ledger) takeBackMoved(w *worker, m *probe.Evicted, now time.Time) {
 			continue
 		}
 		t.long.move = how
-		if t.movedSince.IsZero() {
-			t.movedSince = a.sentAt
+		if t.long.movedSince.IsZero() {
+			t.long.movedSince = a.sentAt
 		}
 		c.awaitNext(t, now)
 	}

@@ -145,7 +145,10 @@ func (c *jobs) awaitNext(t *task, now time.Time) {
 
 // awaitNextAgain is awaitNext after an attempt in vain.
 func (c *jobs) awaitNextAgain(t *task, now time.Time) {
-	t.againAt, t.sampledAt, t.movedSince, t.heldFor = now, time.Time{}, time.Time{}, 0
+	t.againAt, t.sampledAt, t.heldFor = now, time.Time{}, 0
+	if t.long != nil {
+		t.long.movedSince = time.Time{}
+	}
 	c.awaitNext(t, now)
 }
 

@@ -24,7 +24,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the queue that a task left by a move counts as its wait", "ledger.reckonPhases",
-		"t.way == WayEarly && !t.movedSince.IsZero()", "false",
+		"x := t.long; t.way == WayEarly && x != nil && !x.movedSince.IsZero()", "false",
 	},
 	{
 		"a new worker is asked for its room for queued tasks", "Core.bringWorkerUp",
@@ -1540,7 +1540,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the time of an attempt in vain is not a part of the wait", "jobs.awaitNextAgain",
-		"t.againAt, t.sampledAt, t.movedSince, t.heldFor = now, time.Time{}, time.Time{}, 0", "t.againAt = now",
+		"t.againAt, t.sampledAt, t.heldFor = now, time.Time{}, 0", "t.againAt = now",
 	},
 	{
 		"the wait for a tenant's maximum is told apart", "jobs.startPlacing",
