@@ -192,36 +192,39 @@ func (s *Quotas) clearQuotas() {
 // quota here, and keeps the quota until the next report. After maxDivided, a new tenant has no tokens until the next
 // report, and a new tenant with a maximum has no slots. Status uses GivenQuota instead.
 func (s *Quotas) QuotaOf(path string) Quota {
-	quota := s.GivenQuota(path)
-	if s.file == nil || s.file.Revision == 0 {
+	quota, given := s.findQuota(path)
+	if given {
 		return quota
 	}
 	top := firstPart(path)
 	if s.quotas[top] == nil {
 		s.quotas[top] = map[string]Quota{}
 	}
-	switch _, given := s.quotas[top][path]; {
-	case given:
-	case s.cutOff, s.divided[top] >= maxDivided:
+	if s.cutOff || s.divided[top] >= maxDivided {
 		s.quotas[top][path] = quota
-	default:
-		s.divideTenant(path)
-		quota = s.quotas[top][path]
+		return quota
 	}
-	return quota
+	s.divideTenant(path)
+	return s.quotas[top][path]
 }
 
 // GivenQuota returns the quota that QuotaOf gave a tenant since the last report, and gives nothing. Without such a
 // quota the tenant has no tokens, and a tenant with a maximum has no slots.
 func (s *Quotas) GivenQuota(path string) Quota {
+	quota, _ := s.findQuota(path)
+	return quota
+}
+
+// findQuota returns GivenQuota, and whether the quota holds until the next report. Without a tenants file, each quota
+// does.
+func (s *Quotas) findQuota(path string) (quota Quota, given bool) {
 	if s.file == nil || s.file.Revision == 0 {
-		return Quota{Unlimited, Unlimited}
+		return Quota{Unlimited, Unlimited}, true
 	}
-	quota, given := s.quotas[firstPart(path)][path]
-	if !given && !s.file.isBounded(path) {
+	if quota, given = s.quotas[firstPart(path)][path]; !given && !s.file.isBounded(path) {
 		quota.All = Unlimited
 	}
-	return quota
+	return quota, given
 }
 
 // firstPart returns the first part of a tenant's path. Only tenants with the same first part share quotas.

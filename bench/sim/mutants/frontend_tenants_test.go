@@ -44,7 +44,7 @@ var frontendTenants = packageMutants{"frontend/tenants", []mutant{
 	},
 	{
 		"a limited number of new tenants get their quotas at once", "Quotas.QuotaOf",
-		", s.divided[top] >= maxDivided", "",
+		" || s.divided[top] >= maxDivided", "",
 	},
 	{
 		"after a report all tenants with jobs have quotas", "Quotas.clearQuotas",
