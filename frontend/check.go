@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -218,8 +219,8 @@ func (c *Core) checkJobs() error {
 			return fmt.Errorf("tenant %q: %d tasks are held, %d counted; the first may go on: %t",
 				name, heldOf[t], n, n > 0 && c.fitsMaximum(t.held.Min()))
 		}
-		if !t.held.IsInOrder() || !t.debts.IsInOrder() || !c.sleepers.IsInOrder() {
-			return fmt.Errorf("held tasks or debts of tenant %q are out of order, or sleeping tasks are", name)
+		if !t.held.IsInOrder() || !t.debts.IsInOrder() {
+			return fmt.Errorf("held tasks or debts of tenant %q are out of order", name)
 		}
 		if t.name != name || t.jobs != jobsOf[t] || t.pending != pendingOf[t] || t.payloadBytes != payloadsOf[t] ||
 			t.jobs == 0 {
@@ -516,6 +517,9 @@ func (c *Core) checkLong() error {
 	if err := c.checkMovers(); err != nil {
 		return err
 	}
+	if !c.sleepers.IsInOrder() {
+		return errors.New("sleeping tasks are out of order")
+	}
 	entries := map[*task]int{}
 	for x := range c.batchQueue.All {
 		if entries[x.task]++; !x.sleepUntil.IsZero() {
@@ -590,18 +594,17 @@ func (c *Core) checkLong() error {
 
 // checkMovers: the movers are a heap in their present order, and no round comes after the latest round.
 func (c *Core) checkMovers() error {
-	movers, bySet := c.movers.All(), map[*view.Set]int{}
-	for i, x := range movers {
+	bySet := map[*view.Set]int{}
+	for _, x := range c.movers.All() {
 		bySet[x.task.group.Set]++
 		t := x.task
-		if t.attempt == nil || t.attempt.expectedStart.IsZero() || x.movePos != i+1 || x.moveRound > c.latestRound {
-			return fmt.Errorf("job %v, task %d may move: in position %d, listed in %d, in round %d of %d",
-				t.group.job.ID, t.spec.Index, x.movePos, i+1, x.moveRound, c.latestRound)
+		if t.attempt == nil || t.attempt.expectedStart.IsZero() || x.moveRound > c.latestRound {
+			return fmt.Errorf("job %v, task %d may move: in round %d of %d",
+				t.group.job.ID, t.spec.Index, x.moveRound, c.latestRound)
 		}
-		if i > 0 && x.Before(movers[(i-1)/2]) {
-			return fmt.Errorf("job %v, task %d may move, and comes before the task above in the heap",
-				t.group.job.ID, t.spec.Index)
-		}
+	}
+	if !c.movers.IsInOrder() {
+		return errors.New("the tasks that may move are out of order")
 	}
 	if !maps.Equal(bySet, c.moversOf) {
 		return fmt.Errorf("the tasks that may move, by %d sets of workers, are not counted so, by %d",
