@@ -120,12 +120,12 @@ func (c *ledger) noteUses(w *worker, list []probe.Use) {
 	}
 }
 
-// noteStanding notes whether a process that reports no progress stands still. Such a process has hardly used CPU time
-// for standsFrom, while three quarters of the ended tasks of its stage used CPU time. And the process has run for as
-// long as tasks of the stage run, without the reading of inputs: any task may read or wait for a while, and use no CPU
-// time meanwhile.
+// noteStanding notes whether a process that reports no progress stands still, after a report of its use. Such a process
+// has hardly used CPU time for standsFrom, while three quarters of the ended tasks of its stage used CPU time. And the
+// process has run for as long as tasks of the stage run, without the reading of inputs: any task may read or wait for a
+// while, and use no CPU time meanwhile.
 func (c *ledger) noteStanding(a *attempt) {
-	t, x := a.task, a.ensureReports()
+	t, x := a.task, a.reports
 	if t.long == nil || t.group.stageStats == nil || x.progress.doneShare > 0 {
 		return
 	}

@@ -63,6 +63,15 @@ func TestMove(t *testing.T) {
 	}
 }
 
+// addMover adds a task in the queue of w, with an expected start.
+func (c *Core) addMover(g *group, w *worker, index int, start time.Time) *longTask {
+	x := &longTask{}
+	x.task = &task{spec: &Task{Index: probe.TaskIndex(index)}, group: g, state: enqueued, long: x}
+	x.task.attempt = &attempt{task: x.task, w: w}
+	c.noteExpectedStart(x.task.attempt, start)
+	return x
+}
+
 // Movers come in the order of their expected starts, the latest first. A look ends after maxMovesLooked movers. Movers
 // that are passed over do not hide others for long, even if further such movers come before each look.
 func TestFindMovers(t *testing.T) {
@@ -71,11 +80,8 @@ func TestFindMovers(t *testing.T) {
 	g, w := &group{job: &job{}}, f.core.workerByKey(1)
 	tasks := 0
 	addMover := func(start time.Duration) *longTask {
-		x := &longTask{}
-		x.task = &task{spec: &Task{Index: probe.TaskIndex(tasks)}, group: g, state: enqueued, long: x}
-		x.task.attempt = &attempt{task: x.task, w: w}
+		x := f.core.addMover(g, w, tasks, f.now.Add(start))
 		tasks++
-		f.core.noteExpectedStart(x.task.attempt, f.now.Add(start))
 		if err := f.core.checkMovers(); err != nil {
 			t.Fatal(err)
 		}
@@ -186,10 +192,7 @@ func BenchmarkLookInVain(b *testing.B) {
 			c.Step(now, WorkerUp{1, probe.Welcome{Worker: "w", Incarnation: 1, Speaks: probe.Spoken}}, nil)
 			g, w := &group{job: &job{}}, c.workerByKey(1)
 			for i := range movers {
-				x := &longTask{}
-				x.task = &task{spec: &Task{Index: probe.TaskIndex(i)}, group: g, state: enqueued, long: x}
-				x.task.attempt = &attempt{task: x.task, w: w}
-				c.noteExpectedStart(x.task.attempt, now.Add(time.Duration(rand.IntN(1e9))))
+				c.addMover(g, w, i, now.Add(time.Duration(rand.IntN(1e9))))
 			}
 			for b.Loop() {
 				c.findMovers(1, func(*longTask) bool { return false })
