@@ -426,8 +426,8 @@ func (x *longTask) Before(y *longTask) bool {
 	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j)) < 0
 }
 
-// mayMatchWith reports whether x and y, tasks of one tenant, may be matched in one batch, because their jobs or stages
-// are equally urgent.
+// mayMatchWith reports whether x and y, tasks of one tenant, may be matched in one batch. Their jobs must be equally
+// urgent, or their stages if the tasks have the same job.
 func (x *longTask) mayMatchWith(y *longTask) bool {
 	i, j := x.task.group.job, y.task.group.job
 	return i.Priority == j.Priority && (i != j || x.task.criticalPath() == y.task.criticalPath())

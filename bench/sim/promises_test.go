@@ -24,8 +24,8 @@ func TestBestChance(t *testing.T) {
 	}
 }
 
-// judgedJobs runs three jobs of one task on one slot: of 10 s for tenant a, 1 s later of 4 s for a, and 1 s
-// later of 3 s for b.
+// judgedJobs runs three jobs of one task on one slot. The jobs come 1 s apart, and take 10 s for tenant a, 4 s for a,
+// and 3 s for b.
 func judgedJobs(t *testing.T, order worker.Order) *Result {
 	t.Helper()
 	cfg := smallConfig(t)
