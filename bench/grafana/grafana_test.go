@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/ports"
 )
 
 // query is a query of a panel, or the value compared by an alert. owner is the panel's title, or the name of the
@@ -306,8 +307,10 @@ func startProcess(t *testing.T, found func(line string) bool, name string, args 
 	}()
 }
 
+// freeAddr returns an address of loopback for a program that starts later.
 func freeAddr(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	l, err := ports.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}

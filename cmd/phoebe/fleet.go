@@ -23,6 +23,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/identity"
+	"github.com/phoebe-sched/phoebe/probe/ports"
 )
 
 // Recipes of the packages. A rehearsal runs the same recipes, with its own addresses.
@@ -240,17 +241,16 @@ func (c *devCmd) findBalancer() (string, error) {
 	return "", fmt.Errorf("--balancer: %s is not installed: install the program, or give --balancer none", name)
 }
 
-// freeAddresses returns n addresses of loopback. The first has the port first. If that port is taken and orFree is
-// set, the first has a free port.
+// freeAddresses returns n addresses of loopback. The first has the port first, or any free port if first is 0. If the
+// port first is taken and orFree is set, the first address has a free port, too.
 func freeAddresses(first int, orFree bool, n int) (addrs []string, err error) {
 	for i := range n {
-		addr := "127.0.0.1:0"
-		if i == 0 {
-			addr = fmt.Sprint("127.0.0.1:", first)
+		var l net.Listener
+		if i == 0 && first != 0 {
+			l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", first))
 		}
-		l, err := net.Listen("tcp", addr)
-		if err != nil && i == 0 && orFree {
-			l, err = net.Listen("tcp", "127.0.0.1:0")
+		if l == nil && (err == nil || orFree) {
+			l, err = ports.Listen()
 		}
 		if err != nil {
 			return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
+	"github.com/phoebe-sched/phoebe/probe/ports"
 )
 
 // secured is a fleet with TLS: a frontend with gossip, and a worker with a cache that has announced itself.
@@ -70,10 +71,10 @@ func (s *secured) awaitLinked(n int) {
 	awaitLinkedBy(s.t, s.newClient("operator").Client, n)
 }
 
-// freeAddress returns an address of loopback that was free.
+// freeAddress returns an address of loopback for a program that starts later.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := ports.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
