@@ -99,13 +99,22 @@ export function drawLanes(pixels: Uint32Array, width: number, height: number, t:
       if (endOf(l.order[mid]!) < v.from) lo = mid + 1
       else hi = mid
     }
+    // On a slot, neighbours of the same color are one range from left to right. A range for each task would
+    // take most of a frame's time.
+    let left = 0, right = 0, color = 0
     for (let k = lo; k < lane.end; k++) {
       const i = l.order[k]!
       if (mode === 'worker') {
         if (t.started(i) > v.to) break
-        fill(t.started(i), t.ended(i),
-          i === selected ? p.mark : i >= t.n ? p.vain : t.failed(i) ? p.failed : p.phases[run]!,
-          minTaskWidth)
+        const from = x(t.started(i)), a = Math.max(0, from),
+          b = Math.min(width, Math.max(x(t.ended(i)), from + minTaskWidth)),
+          c = i === selected ? p.mark : i >= t.n ? p.vain : t.failed(i) ? p.failed : p.phases[run]!
+        if (c !== color || a > right) {
+          if (right > left) pixels.fill(color, line + left, line + right)
+          left = a
+          right = b
+          color = c
+        } else right = Math.max(right, b)
         continue
       }
       if (t.released[i]! > v.to) break
@@ -127,6 +136,7 @@ export function drawLanes(pixels: Uint32Array, width: number, height: number, t:
         from = to
       }
     }
+    if (right > left) pixels.fill(color, line + left, line + right)
     for (let k = 1; k < each - gap && y + k < height; k++) {
       pixels.copyWithin(line + k * width, line, line + width)
     }
