@@ -418,10 +418,13 @@ type longTask struct {
 func (x *longTask) Before(y *longTask) bool {
 	i, j := x.task.group.job, y.task.group.job
 	if i == j {
-		return cmp.Or(
-			cmp.Compare(y.task.criticalPath(), x.task.criticalPath()), cmp.Compare(y.inputBytes, x.inputBytes),
-			cmp.Compare(x.task.spec.Index, y.task.spec.Index),
-		) < 0
+		if a, b := x.task.criticalPath(), y.task.criticalPath(); a != b {
+			return a > b
+		}
+		if x.inputBytes != y.inputBytes {
+			return x.inputBytes > y.inputBytes
+		}
+		return x.task.spec.Index < y.task.spec.Index
 	}
 	return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareJobs(i, j)) < 0
 }

@@ -97,10 +97,34 @@ func (m *WaitMatrix) WithRoom(room, open Demand) *WaitMatrix {
 	return &freed
 }
 
-// stepIndex returns the index of the smallest step of capacity that holds amount. amount is at most capacity.
+// Beside returns the waits of tasks that need room beside a further task of demand d. Each cell holds the wait of the
+// cell's largest task and the further task together.
+func (m *WaitMatrix) Beside(d Demand) (cells [MatrixSide][MatrixSide]Wait, short [MatrixSide]Wait) {
+	var rows, columns [MatrixSide]int // of the cells for both tasks; MatrixSide: the worker is too small
+	for i := range MatrixSide {
+		rows[i] = stepIndex(int64(MatrixStep(m.Capacity.CPU, i)+d.CPU), int64(m.Capacity.CPU))
+		columns[i] = stepIndex(int64(MatrixStep(m.Capacity.Mem, i)+d.Mem), int64(m.Capacity.Mem))
+	}
+	for i, row := range rows {
+		short[i] = NeverFits
+		if step := max(row, columns[i]); step < MatrixSide {
+			short[i] = m.Short[step]
+		}
+		for j, column := range columns {
+			cells[i][j] = NeverFits
+			if row < MatrixSide && column < MatrixSide {
+				cells[i][j] = m.Cells[row][column]
+			}
+		}
+	}
+	return cells, short
+}
+
+// stepIndex returns the index of the smallest step of capacity that holds amount, or MatrixSide if amount is more than
+// capacity.
 func stepIndex(amount, capacity int64) int {
 	i := 0
-	for amount*steps[MatrixSide-1] > capacity*steps[i] {
+	for i < MatrixSide && amount*steps[MatrixSide-1] > capacity*steps[i] {
 		i++
 	}
 	return i

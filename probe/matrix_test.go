@@ -25,6 +25,36 @@ func TestWaitOf(t *testing.T) {
 	}
 }
 
+// Beside gives the waits that a task as large as each cell and the further task would read together.
+func TestBeside(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := WaitMatrix{Capacity: Demand{
+			CPU: Millicores(rapid.IntRange(1, 64_000).Draw(t, "CPU")),
+			Mem: MiB(rapid.IntRange(1, 300).Draw(t, "memory")),
+		}}
+		for i := range MatrixSide {
+			m.Short[i] = Wait(100 * i)
+			for j := range MatrixSide {
+				m.Cells[i][j] = Wait(10*i + j)
+			}
+		}
+		d := Demand{
+			CPU: Millicores(rapid.IntRange(0, 70_000).Draw(t, "further CPU")),
+			Mem: MiB(rapid.IntRange(0, 320).Draw(t, "further memory")),
+		}
+		cells, short := m.Beside(d)
+		for i := range MatrixSide {
+			for j := range MatrixSide {
+				both := d.Add(Demand{CPU: MatrixStep(m.Capacity.CPU, i), Mem: MatrixStep(m.Capacity.Mem, j)})
+				if cells[i][j] != m.Wait(both) || i == j && short[i] != m.ShortWait(both) {
+					t.Fatalf("beside %v the waits of cell %d, %d are %d and %d, want %d and %d",
+						d, i, j, cells[i][j], short[i], m.Wait(both), m.ShortWait(both))
+				}
+			}
+		}
+	})
+}
+
 func TestWait(t *testing.T) {
 	m := WaitMatrix{Capacity: Demand{CPU: 16_000, Mem: 30}}
 	for i := range MatrixSide {

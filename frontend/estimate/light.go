@@ -48,8 +48,9 @@ type lightPosition struct {
 // lightWorkers holds the workers by their wait for a task size, in buckets. Within a bucket no wait is more than a
 // quarter longer than another. Moving a worker and drawing a light worker take constant time.
 type lightWorkers struct {
-	buckets [33 * 4][]int32 // keys of workers
-	size    int
+	buckets  [33 * 4][]int32 // keys of workers
+	occupied [3]uint64       // a bit for each bucket with workers
+	size     int
 }
 
 // bucketOf returns the bucket of a wait: four times the length of w in bits, plus the two bits after the first.
@@ -67,6 +68,7 @@ func (l *lightWorkers) putWorker(key int32, at *lightPosition, wait probe.Wait, 
 	}
 	l.removeWorker(at, positionOf)
 	l.buckets[b] = append(l.buckets[b], key)
+	l.occupied[b/64] |= 1 << (b % 64)
 	*at = lightPosition{b, int32(len(l.buckets[b]))}
 	l.size++
 }
@@ -80,9 +82,21 @@ func (l *lightWorkers) removeWorker(at *lightPosition, positionOf func(int32) *l
 	last := bucket[len(bucket)-1]
 	bucket[at.pos-1] = last
 	positionOf(last).pos = at.pos
-	l.buckets[at.bucket] = bucket[:len(bucket)-1]
+	if l.buckets[at.bucket] = bucket[:len(bucket)-1]; len(bucket) == 1 {
+		l.occupied[at.bucket/64] &^= 1 << (at.bucket % 64)
+	}
 	at.pos = 0
 	l.size--
+}
+
+// occupiedFrom returns the first bucket with workers from bucket b on. There must be such a bucket.
+func (l *lightWorkers) occupiedFrom(b int) int {
+	for word := b / 64; ; word++ {
+		if later := l.occupied[word] >> (b % 64); later != 0 {
+			return b + bits.TrailingZeros64(later)
+		}
+		b = (word + 1) * 64
+	}
 }
 
 // drawWorker returns a random worker among the width lightest workers and the rest of their last bucket. The list
@@ -90,13 +104,14 @@ func (l *lightWorkers) removeWorker(at *lightPosition, positionOf func(int32) *l
 func (l *lightWorkers) drawWorker(width int, rng *rand.Rand) int32 {
 	among := 0
 	for b := 0; among < min(width, l.size); b++ {
+		b = l.occupiedFrom(b)
 		among += len(l.buckets[b])
 	}
 	i := rng.IntN(among)
-	b := 0
+	b := l.occupiedFrom(0)
 	for i >= len(l.buckets[b]) {
 		i -= len(l.buckets[b])
-		b++
+		b = l.occupiedFrom(b + 1)
 	}
 	return l.buckets[b][i]
 }

@@ -57,15 +57,11 @@ func Occupied(m probe.WaitMatrix, d probe.Demand, short bool, run time.Duration,
 	}
 	end := probe.WaitOf(start.Duration() + run)
 	after := m
+	cellsBeside, shortBeside := m.Beside(d)
 	for i := range probe.MatrixSide {
-		room := probe.Demand{CPU: probe.MatrixStep(m.Capacity.CPU, i), Mem: probe.MatrixStep(m.Capacity.Mem, i)}
-		after.Short[i] = max(m.Short[i], min(m.ShortWait(room.Add(d)), end))
+		after.Short[i] = max(m.Short[i], min(shortBeside[i], end))
 		for j := range probe.MatrixSide {
-			room := probe.Demand{ // demand of the largest task that reads this cell
-				CPU: probe.MatrixStep(m.Capacity.CPU, i),
-				Mem: probe.MatrixStep(m.Capacity.Mem, j),
-			}
-			after.Cells[i][j] = max(m.Cells[i][j], min(m.Wait(room.Add(d)), end))
+			after.Cells[i][j] = max(m.Cells[i][j], min(cellsBeside[i][j], end))
 		}
 	}
 	if m.Shares == (probe.Shares{}) {
