@@ -370,11 +370,12 @@ func (c *Core) checkPlaces() error {
 					probing++
 				}
 				riding := 0
-				for i, a := range r.rides {
-					if a != nil {
+				for i := range r.rides {
+					a := &r.rides[i]
+					if a.isRiding {
 						riding++
 					}
-					if a != nil && r.w.places[r.firstID+probe.ResID(i)] != r {
+					if a.isRiding && r.w.places[r.firstID+probe.ResID(i)] != r {
 						return fmt.Errorf("job %v at worker %d: ride %v has lost its place", j.ID, r.w.Key, a.id)
 					}
 				}

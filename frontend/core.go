@@ -479,7 +479,7 @@ func (c *Core) Status(key Worker) (WorkerStatus, bool) {
 		Reservations: len(w.places), Attempts: len(w.attempts), CacheProblem: w.CacheProblem(),
 	}
 	for _, a := range w.attempts {
-		if a.isRiding() {
+		if a.isRiding {
 			s.Reservations-- // if the task started at once, no message says so, and the place is gone
 		}
 		if a.isStoppable() {

@@ -77,7 +77,7 @@ type job struct {
 	served        bool                         // a task has started, or is presumed to have, or the job has ended
 	presumed      bool                         // served only because no ride came back within a round trip
 	longestHeld   time.Duration                // of a task, for the tenant's maximum
-	rides         []sentRide                   // rides sent before any task is known to have started, oldest first
+	rides         []*reservation               // with rides sent before any task is known to have started, oldest first
 	unservedSince time.Time                    // since when the job is in waitLists
 	waitLists     []*unserved                  // lists of unserved jobs with this job; nil once known to be served
 	ended         bool
@@ -315,13 +315,7 @@ type unserved struct {
 	comeAgainAt  time.Time // earliest time for the next refused job to come again
 }
 
-// sentRide is a reservation with tasks that rode along, and the time when it was sent.
-type sentRide struct {
-	res *reservation
-	at  time.Time
-}
-
-// sentJob is a job with a sentRide, and the time of the ride.
+// sentJob is a job with a task that rode to a worker, and the time of the ride.
 type sentJob struct {
 	job *job
 	at  time.Time
@@ -579,10 +573,10 @@ type reservation struct {
 	count        uint32
 	sampleIndex  int32 // position in the sample
 	livePlaces   int
-	rides        []*attempt // by place; nil once the fate of the ride is known
-	openRides    int        // rides with a fate not known yet
-	shelf        *shelf     // nil: not reserved for a shelf
-	sampleNumber uint64     // number of the Sample behind the reservation; 0: no Sample
+	rides        []attempt // by place
+	openRides    int       // rides with a fate not known yet
+	shelf        *shelf    // nil: not reserved for a shelf
+	sampleNumber uint64    // number of the Sample behind the reservation; 0: no Sample
 	// The job needs the places no more. The worker lists the reservation, and the group does not.
 	isSurplus bool
 	node      list.Node[*reservation]
@@ -593,8 +587,8 @@ func (r *reservation) Links() *list.Node[*reservation] { return &r.node }
 
 // rideAt returns the attempt that rode with place id, or nil: none rode, or the fate of the ride is known by now.
 func (r *reservation) rideAt(id probe.ResID) *attempt {
-	if i := int(id - r.firstID); i < len(r.rides) {
-		return r.rides[i]
+	if i := int(id - r.firstID); i < len(r.rides) && r.rides[i].isRiding {
+		return &r.rides[i]
 	}
 	return nil
 }
@@ -609,6 +603,7 @@ type attempt struct {
 	turn       probe.Turn
 	sentAt     time.Time
 	hasStarted bool        // known to have started, or presumed to: a bound task, and a ride until it comes back
+	isRiding   bool        // came with a reservation, and has neither come back nor is known to have started
 	placeSpent bool        // the attempt used up place res; a worker that hands the attempt back restores the place
 	class      probe.Class // sent with the attempt, or given by a Restamp since
 	fetch      fetchFrom   // of the task's files, if this frontend bound the attempt early

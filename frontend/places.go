@@ -24,12 +24,16 @@ func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.
 		t.Near, t.MessagesWait = near, c.messagesMayWait(g)
 		sample = c.log.recordSample(g, q.Len(), ds, t, now)
 	}
+	reservations := makeReservations(ds)
 	for i := range ds {
-		if d, w := &ds[i], c.workerOf(ds[i].Worker); d.Bound {
+		d, w := &ds[i], c.workerOf(ds[i].Worker)
+		if d.Bound {
 			acts = c.bindEarly(g.queue.First(), w, now, acts)
-		} else {
-			acts = c.reservePlaces(g, s, w, d, sample, int32(i), now, acts)
+			continue
 		}
+		r := &reservations[i]
+		r.w, r.group, r.shelf, r.sampleNumber, r.sampleIndex = w, g, s, sample, int32(i)
+		acts = c.reservePlaces(r, d, now, acts)
 	}
 	g.probeBudget = max(g.probeBudget, 0) // rides may cost more probes than were left
 	j := g.job
@@ -41,16 +45,29 @@ func (c *ledger) commitPlaces(g *group, s *shelf, ds []place.Decision, now time.
 	return acts
 }
 
-// reservePlaces asks for places at w, as decided by d. Up to d.Rides tasks ride along; tasks that shun w do not. The
-// parameters sample and sampleIndex say where d is recorded.
-func (c *ledger) reservePlaces(
-	g *group, s *shelf, w *worker, d *place.Decision, sample uint64, sampleIndex int32, now time.Time, acts []Action,
-) []Action {
-	j := g.job
-	r := &reservation{
-		w: w, group: g, firstID: w.nextRes, count: uint32(d.Rides + d.Places), shelf: s, sampleNumber: sample,
-		sampleIndex: sampleIndex,
+// makeReservations returns a reservation for each decision, with room for the attempts that ride along. All take two
+// allocations together, to save time. So the memory is free again after the end of the last.
+func makeReservations(ds []place.Decision) []reservation {
+	riders := 0
+	for i := range ds {
+		if ds[i].Bound { // all are: they need no reservations
+			return nil
+		}
+		riders += ds[i].Rides
 	}
+	reservations, attempts := make([]reservation, len(ds)), make([]attempt, riders)
+	for i := range ds {
+		n := ds[i].Rides
+		reservations[i].rides, attempts = attempts[:0:n], attempts[n:]
+	}
+	return reservations
+}
+
+// reservePlaces asks for the places of r, as decided by d. Up to d.Rides tasks ride along; tasks that shun the worker
+// do not.
+func (c *ledger) reservePlaces(r *reservation, d *place.Decision, now time.Time, acts []Action) []Action {
+	w, g, j := r.w, r.group, r.group.job
+	r.firstID, r.count = w.nextRes, uint32(d.Rides+d.Places)
 	m := probe.Reserve{
 		First: r.firstID, Count: r.count, Job: j.ID, Tenant: j.Tenant, Priority: j.Priority,
 		Demand: g.demandAt(w.Worker, false), Estimate: g.estimate, Early: j.Policy.Overlap, Generation: j.Generation,
@@ -66,22 +83,21 @@ func (c *ledger) reservePlaces(
 	if g.sampledAt.IsZero() {
 		g.sampledAt = now
 	}
-	attempts := make([]attempt, d.Rides) // one allocation saves time; all attempts end with the job, at the latest
-	r.rides, m.Launches = make([]*attempt, 0, d.Rides), c.lent.launches.Take(d.Rides)[:0]
+	m.Launches = c.lent.launches.Take(d.Rides)[:0]
 	for i := range d.Rides {
 		var t *task
-		if s != nil {
-			t = s.nextTask(w)
+		if r.shelf != nil {
+			t = r.shelf.nextTask(w)
 		} else {
 			t = c.nextTask(g, w, now)
 		}
 		if t == nil { // the remaining tasks shun w, and the remaining places have no ride
 			break
 		}
-		a := &attempts[i]
+		r.rides = r.rides[:i+1]
+		a := &r.rides[i]
 		c.launchAttempt(a, t, w, r.firstID+probe.ResID(i), riding, now)
-		t.way = WayRide
-		r.rides = append(r.rides, a)
+		t.way, a.isRiding = WayRide, true
 		l := t.makeLaunch(a, c.view.Trip())
 		acts = c.addContext(t, w, &l, acts)
 		m.Launches = append(m.Launches, l)
@@ -108,7 +124,7 @@ func (c *ledger) reservePlaces(
 	}
 	// At a worker with a queue, the turn of the place comes late anyway, so the message may wait.
 	return append(acts, Send{
-		Worker: w.Key, Msg: m, MayWait: c.messagesMayWait(g) && d.Rides == 0 && int(w.Load().Queued) >= w.Slots(),
+		Worker: w.Key, Msg: m, MayWait: d.Rides == 0 && int(w.Load().Queued) >= w.Slots() && c.messagesMayWait(g),
 	})
 }
 
@@ -267,7 +283,7 @@ func (c *ledger) bindTurn(r *reservation, g *group, m *probe.Ready, now time.Tim
 		c.log.fatesOf(r).Add(place.Bound, 1)
 	}
 	if more := min(g.Bundle(g, place.BundleBytes-first.task.bytesToSend())-1, g.Len()); more > 0 {
-		attempts := make([]attempt, more) // one allocation, as in reservePlaces
+		attempts := make([]attempt, more) // one allocation saves time; all attempts end with the job, at the latest
 		bind.Bundle = c.lent.launches.Take(more)[:0]
 		for i := 0; i < more && c.nextTask(g, w, now) != nil; i++ {
 			var l probe.Launch
@@ -369,11 +385,9 @@ func (c *ledger) withPeers(files []probe.File, w *worker) []probe.File {
 // dropPlace forgets a place that is gone from w, and notes the fate of the place.
 func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.Fate) {
 	c.log.fatesOf(r).Add(fate, 1)
-	switch {
-	case r.rideAt(id) != nil:
-		r.rides[id-r.firstID] = nil
-		r.openRides--
-	default:
+	if a := r.rideAt(id); a != nil {
+		r.endRide(a)
+	} else {
 		r.addLive(-1)
 	}
 	r.removeIfEmpty()
@@ -382,15 +396,15 @@ func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place
 
 // endRide notes the fate of the ride a, and drops its place. If a does not ride any more, endRide does nothing.
 func (c *ledger) endRide(a *attempt, fate place.Fate) {
-	if a.isRiding() {
+	if a.isRiding {
 		c.dropPlace(a.w, a.res, a.w.places[a.res], fate)
 	}
 }
 
-// isRiding reports whether a came with a reservation, and has neither come back nor is known to have started.
-func (a *attempt) isRiding() bool {
-	r := a.w.places[a.res]
-	return r != nil && r.rideAt(a.res) == a
+// endRide notes that the fate of the ride a is known.
+func (r *reservation) endRide(a *attempt) {
+	a.isRiding = false
+	r.openRides--
 }
 
 // addLive adds n to the live places of r, of its group and of its shelf; n may be negative. Surplus places count for
@@ -459,8 +473,7 @@ func (c *ledger) restorePlace(a *attempt) {
 // takeBackRide takes back a riding task, because the worker had no room. The place of the ride is now in the queue. Its
 // turn may go to another job, and then the task wants another place.
 func (c *ledger) takeBackRide(a *attempt, r *reservation, now time.Time) {
-	r.rides[a.res-r.firstID] = nil
-	r.openRides--
+	r.endRide(a)
 	r.addLive(1)
 	c.log.fatesOf(r).Add(place.Returned, 1)
 	c.noteOutcome(a, "came back: there was no room")

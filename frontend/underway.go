@@ -39,7 +39,7 @@ func (c *ledger) stateOf(a *attempt, now time.Time) AttemptState {
 		return AttemptCutOff
 	case !a.hasStarted:
 		return AttemptQueued
-	case a.isRiding() && now.Sub(a.sentAt) <= c.view.Trip():
+	case a.isRiding && now.Sub(a.sentAt) <= c.view.Trip():
 		return AttemptSent
 	}
 	return AttemptRuns

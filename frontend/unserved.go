@@ -17,11 +17,14 @@ func (c *jobs) noteRide(r *reservation, now time.Time) {
 		return
 	}
 	c.presumeStarted(now)
-	j.rides = append(j.rides, sentRide{r, now})
-	if !j.presumed {
+	j.rides = append(j.rides, r)
+	if n := len(c.sentJobs); !j.presumed && (n == 0 || c.sentJobs[n-1].job != j || !c.sentJobs[n-1].at.Equal(now)) {
 		c.sentJobs = append(c.sentJobs, sentJob{j, now})
 	}
 }
+
+// sentAt returns the time when r was sent. At least one task must have ridden along.
+func (r *reservation) sentAt() time.Time { return r.rides[0].sentAt }
 
 // presumeStarted counts jobs as served if a worker has kept a ride for a round trip. Call it before reading how
 // long jobs wait.
@@ -31,7 +34,7 @@ func (c *jobs) presumeStarted(now time.Time) {
 		j := c.sentJobs[0].job
 		c.sentJobs[0] = sentJob{}
 		c.sentJobs = c.sentJobs[1:]
-		if !j.served && j.dropSettledRides() && now.Sub(j.rides[0].at) >= trip {
+		if !j.served && j.dropSettledRides() && now.Sub(j.rides[0].sentAt()) >= trip {
 			j.presumed, j.served = true, true
 			for _, u := range j.waitLists {
 				u.servedJobs++
@@ -46,7 +49,7 @@ func (c *jobs) presumeStarted(now time.Time) {
 
 // dropSettledRides forgets the oldest rides with a known fate. The result says whether other rides are left.
 func (j *job) dropSettledRides() bool {
-	for len(j.rides) > 0 && j.rides[0].res.openRides == 0 {
+	for len(j.rides) > 0 && j.rides[0].openRides == 0 {
 		j.rides = j.rides[1:]
 	}
 	return len(j.rides) > 0
