@@ -333,7 +333,8 @@ func (c *jobs) admitTasks(j *job) *RefusedError {
 			t.Stage == lastSpec.Stage && t.Function == lastSpec.Function && t.Class == lastSpec.Class &&
 			j.Job.classOf(t) == lastGroup.class && statedDemand == lastGroup.statedDemand &&
 			!t.hasOwnNeeds() && !lastSpec.hasOwnNeeds() &&
-			c.hintKind(lastGroup.Runs.Correct(t.Estimate)) == c.hintKind(lastGroup.Runs.Correct(lastSpec.Estimate))
+			(t.Estimate == lastSpec.Estimate ||
+				c.hintKind(lastGroup.Runs.Correct(t.Estimate)) == c.hintKind(lastGroup.Runs.Correct(lastSpec.Estimate)))
 		if j.byIndex != nil {
 			j.byIndex[t.Index] = &tasks[i]
 		}

@@ -167,23 +167,23 @@ func (c *Core) receiveMsgs(from Worker, msgs []probe.Msg, now time.Time, acts []
 func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action) []Action {
 	switch m := msg.(type) {
 	case probe.Ready:
-		c.noteLoad(w, m.Load, now)
+		c.noteLoad(w, &m.Load, now)
 		acts = c.handleReady(w, &m, now, acts)
 	case *probe.Finished:
-		c.noteLoad(w, m.Load, now)
+		c.noteLoad(w, &m.Load, now)
 		acts = c.handleFinished(w, m, now, acts)
 	case probe.Queued:
 		c.view.DropPromises(w.Worker, m.First, m.Count)
-		c.noteLoad(w, m.Load, now)
+		c.noteLoad(w, &m.Load, now)
 		acts = c.handleQueued(w, &m, now, acts)
 		c.recheckSoon(w, &m, now)
 		c.seekRoom(w, &m, now)
 	case probe.Started:
 		c.view.DropPromise(w.Worker, m.Attempt)
-		c.noteLoad(w, m.Load, now)
+		c.noteLoad(w, &m.Load, now)
 		acts = c.handleStarted(w, &m, now, acts)
 	case probe.Refused:
-		c.noteLoad(w, m.Load, now)
+		c.noteLoad(w, &m.Load, now)
 		acts = c.handleRefused(w, &m, now, acts)
 	case probe.Evicted:
 		acts = c.handleEvicted(w, &m, now, acts)
@@ -192,10 +192,10 @@ func (c *Core) handleMsg(w *worker, msg probe.Msg, now time.Time, acts []Action)
 	case probe.Claimed:
 		acts = c.handleClaimed(w, &m, now, acts)
 	case probe.Load:
-		c.noteLoad(w, m, now)
+		c.noteLoad(w, &m, now)
 		acts = c.handleQueueLength(w, m, now, acts)
 	case probe.Pong:
-		c.noteLoad(w, m.Load, now)
+		c.noteLoad(w, &m.Load, now)
 		c.noteExpectedStarts(w, m.Expect, now)
 		w.noteProgress(m.Progress, now)
 		c.noteUses(w, m.Uses)

@@ -1,8 +1,8 @@
 package frontend
 
 import (
+	"bytes"
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/estimate"
@@ -125,7 +125,10 @@ func (j *job) Links() *list.Node[*job] { return &j.node }
 
 // compareJobs orders jobs by submission, the oldest first, then by id.
 func compareJobs(a, b *job) int {
-	return cmp.Or(a.submitted.Compare(b.submitted), slices.Compare(a.ID[:], b.ID[:]))
+	if order := a.submitted.Compare(b.submitted); order != 0 {
+		return order
+	}
+	return bytes.Compare(a.ID[:], b.ID[:])
 }
 
 // task is a Task under way.

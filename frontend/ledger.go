@@ -58,7 +58,7 @@ func (c *ledger) ensureWorker(key Worker) *worker {
 
 // noteLoad writes the load that w reports into the view. If the load has the wait matrix of w, noteLoad notes that the
 // matrix came.
-func (c *ledger) noteLoad(w *worker, load probe.Load, now time.Time) {
+func (c *ledger) noteLoad(w *worker, load *probe.Load, now time.Time) {
 	if hasMatrix := c.view.NoteLoad(w.Worker, load, now); hasMatrix {
 		w.noteMatrix()
 		for _, r := range w.uncountedRides {

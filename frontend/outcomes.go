@@ -181,7 +181,8 @@ func (c *ledger) retryTask(
 	a *attempt, m *probe.Finished, restFor time.Duration, now time.Time, acts []Action,
 ) []Action {
 	t := a.task
-	ended, _ := c.reckonEnd(a, m, now)
+	ago, _ := c.reckonEnd(a, m, now)
+	ended := now.Add(-ago)
 	started := time.Time{}
 	if m.Run > 0 {
 		started = ended.Add(-m.Run)
@@ -235,11 +236,13 @@ func (c *ledger) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p P
 	t := a.task
 	since := func(x time.Time) time.Duration { return x.Sub(t.group.job.submitted) }
 	p.Released, p.Held = since(t.releasedAt()), t.heldFor
-	if again := since(t.againAt); !t.againAt.IsZero() && again > p.Released {
-		p.Again = again
+	if !t.againAt.IsZero() {
+		if again := since(t.againAt); again > p.Released {
+			p.Again = again
+		}
 	}
-	ended, oneWay := c.reckonEnd(a, m, now)
-	p.Finished = since(ended)
+	ago, oneWay := c.reckonEnd(a, m, now)
+	p.Finished = since(now) - ago
 	p.Started = p.Finished - m.Run
 	arrived := p.Started - m.Launch // when the task came to the worker
 	switch {
@@ -268,15 +271,15 @@ func (c *ledger) reckonPhases(a *attempt, m *probe.Finished, now time.Time) (p P
 	return p
 }
 
-// reckonEnd returns when the run of an attempt ended that is just reported as finished, and how long the message with
-// the attempt was on its way.
-func (c *ledger) reckonEnd(a *attempt, m *probe.Finished, now time.Time) (ended time.Time, oneWay time.Duration) {
+// reckonEnd returns how long ago the run of an attempt ended that is just reported as finished, and how long the
+// message with the attempt was on its way.
+func (c *ledger) reckonEnd(a *attempt, m *probe.Finished, now time.Time) (ago, oneWay time.Duration) {
 	trip := c.roundTrip(a, m, now)
 	oneWay = trip / 2
 	if m.Held > 0 && !a.sentAt.IsZero() {
 		oneWay = min(oneWay, m.Held) // the worker's Ready and the Bind took m.Held together, so the Bind took less
 	}
-	return now.Add(-m.Kept - (trip - oneWay)), oneWay
+	return m.Kept + trip - oneWay, oneWay
 }
 
 // roundTrip returns the time for two messages over the link: the time since a was sent, less the times that the worker

@@ -131,12 +131,13 @@ func (s *Stats) Add(m Finished) {
 // If the worker has maxPerWorker samples, its own oldest sample is replaced.
 func (s *Stats) sampleIndex(worker int32) int {
 	oldest, ownOldest, own := 0, 0, 0
-	for i := range s.count {
-		if s.order[i] < s.order[oldest] {
+	order, workers := s.order[:s.count], s.workers[:s.count]
+	for i, number := range order {
+		if number < order[oldest] {
 			oldest = i
 		}
-		if s.workers[i] == worker {
-			if own++; own == 1 || s.order[i] < s.order[ownOldest] {
+		if workers[i] == worker {
+			if own++; own == 1 || number < order[ownOldest] {
 				ownOldest = i
 			}
 		}

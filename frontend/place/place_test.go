@@ -31,7 +31,7 @@ func fleet(workers, slots, idle int) (*view.View, *view.Set, *rand.Rand) {
 		w := v.EnsureWorker(view.Key(i))
 		v.NoteLinked(w, probe.Welcome{Worker: fmt.Sprint("w", i), Functions: []string{"f"}, Capacity: size}, now)
 		if i >= idle {
-			v.NoteLoad(w, probe.Load{Queued: 1}, now)
+			v.NoteLoad(w, &probe.Load{Queued: 1}, now)
 		}
 	}
 	need := view.Need{Function: "f", Demand: probe.Slot}

@@ -135,8 +135,13 @@ func (v *View) TakeLessons(lessons []*Lesson, now time.Time) {
 
 // ForgetOldLessons forgets the lessons of other frontends that are older than keepLessonsFor (7 days).
 func (v *View) ForgetOldLessons(now time.Time) {
-	t := &v.runs
-	if t.lessonsUntil.IsZero() || !now.After(t.lessonsUntil) {
+	if !v.runs.lessonsUntil.IsZero() { // seldom: so most steps cost no call
+		v.runs.forgetOldLessons(now)
+	}
+}
+
+func (t *runsTable) forgetOldLessons(now time.Time) {
+	if !now.After(t.lessonsUntil) {
 		return
 	}
 	for _, r := range t.entries {

@@ -19,8 +19,8 @@ const (
 )
 
 // NoteLoad notes a worker's load, as reported at time at. It reports whether the load came with a wait matrix.
-func (v *View) NoteLoad(w *Worker, load probe.Load, at time.Time) (hasMatrix bool) {
-	w.load, w.heardAt, w.loadIsLater = load, at.UnixNano(), load.Matrix == nil
+func (v *View) NoteLoad(w *Worker, load *probe.Load, at time.Time) (hasMatrix bool) {
+	w.load, w.heardAt, w.loadIsLater = *load, at.UnixNano(), load.Matrix == nil
 	v.updateIdle(w)
 	if load.Matrix == nil && w.avoidUntil.IsZero() {
 		return false
@@ -92,7 +92,7 @@ func (v *View) NoteRumour(w *Worker, r *Rumour, now time.Time) {
 	if r.Load != nil && at.UnixNano() > w.heardAt {
 		load := *r.Load
 		load.Matrix = nil
-		v.NoteLoad(w, load, at)
+		v.NoteLoad(w, &load, at)
 	}
 	s := *row
 	s.Speed = r.Speed

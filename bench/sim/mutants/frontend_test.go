@@ -1577,7 +1577,7 @@ var frontend = packageMutants{"frontend", []mutant{
 	},
 	{
 		"the way of a result is delivery, not run", "ledger.reckonEnd",
-		"now.Add(-m.Kept - (trip - oneWay))", "now.Add(-m.Kept)",
+		"m.Kept + trip - oneWay", "m.Kept",
 	},
 	{
 		"a ride that has not come back within a round trip runs", "ledger.stateOf",

@@ -111,7 +111,7 @@ var frontendView = packageMutants{"frontend/view", []mutant{
 		"!r.heard.lesson.isCurrent(now)", "false",
 	},
 	{
-		"after an old lesson the lesson of another tenant counts for strangers", "View.ForgetOldLessons",
+		"after an old lesson the lesson of another tenant counts for strangers", "runsTable.forgetOldLessons",
 		"r.others.takeLesson(r.heard.lesson.withoutTenant())", "_ = r",
 	},
 	{
