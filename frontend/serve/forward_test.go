@@ -2,13 +2,13 @@ package serve
 
 import (
 	"context"
-	"net"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/ports"
 	"github.com/phoebe-sched/phoebe/probe/proxy"
 )
 
@@ -87,7 +87,7 @@ func TestForwardedPollEndsWithItsClient(t *testing.T) {
 func TestDeadPeerConnections(t *testing.T) {
 	var link *proxy.Proxy
 	owner := startCluster(t, 1, 2, func(cfg *Config) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := ports.Listen()
 		if err != nil {
 			t.Fatal(err)
 		}
