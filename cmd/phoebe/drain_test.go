@@ -21,13 +21,13 @@ type fleet struct {
 	frontendAddrs, workerAddrs []string
 }
 
-// startFleet starts workers, then frontends, and waits until all are linked.
+// startFleet starts workers, then frontends, and waits until all are linked. A process can start again at its address.
 func startFleet(t testing.TB, frontends, workers int, frontendFlags, workerFlags []string) *fleet {
 	t.Helper()
 	f := &fleet{}
 	for i := range workers {
 		f.workers = append(f.workers,
-			startPhoebe(t, append([]string{"worker", "--listen", "127.0.0.1:0", "--name", fmt.Sprintf("w%d", i),
+			startPhoebe(t, append([]string{"worker", "--listen", freeAddress(t), "--name", fmt.Sprintf("w%d", i),
 				"--allow-exec"}, workerFlags...)...))
 	}
 	for _, p := range f.workers {
@@ -35,7 +35,7 @@ func startFleet(t testing.TB, frontends, workers int, frontendFlags, workerFlags
 	}
 	for range frontends {
 		f.frontends = append(f.frontends,
-			startPhoebe(t, append([]string{"frontend", "--listen", "127.0.0.1:0", "--workers",
+			startPhoebe(t, append([]string{"frontend", "--listen", freeAddress(t), "--workers",
 				strings.Join(f.workerAddrs, ",")}, frontendFlags...)...))
 	}
 	for _, p := range f.frontends {

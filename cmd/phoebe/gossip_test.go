@@ -208,7 +208,11 @@ func TestGossipSecret(t *testing.T) {
 // Seeds without a listener are tried again until one listens. The log says so once.
 func TestUnreachableSeeds(t *testing.T) {
 	t.Parallel()
-	g := startGossiper(t)
+	args := slices.Clone(gossipFlags)
+	for _, flag := range []string{"--gossip", "--heartbeat"} { // the frontend is started again, and needs its ports
+		args[slices.Index(args, flag)+1] = freeAddress(t)
+	}
+	g := awaitGossiper(startPhoebe(t, args...))
 	g.sendSignal(syscall.SIGKILL)
 	g.awaitEnd()
 	w := startAnnounced(t, "w", g.heartbeat)
@@ -219,10 +223,6 @@ func TestUnreachableSeeds(t *testing.T) {
 		t.Errorf("readyz: %s", out)
 	}
 
-	args := slices.Clone(g.args)
-	for flag, addr := range map[string]string{"--gossip": g.gossip, "--heartbeat": g.heartbeat} {
-		args[slices.Index(args, flag)+1] = addr
-	}
 	var back *gossiper
 	waitUntil(t, func() error { // the ports may be in use for a moment
 		p := startPhoebe(t, args...)

@@ -72,7 +72,7 @@ func (s *secured) awaitLinked(n int) {
 }
 
 // freeAddress returns an address of loopback for a program that starts later.
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := ports.Listen()
 	if err != nil {
