@@ -114,14 +114,14 @@ func (r *rotation) awaitRefused(what string, since time.Time, ask func() error) 
 	})
 	took := time.Since(since)
 	r.t.Logf("%s: refused %v after its removal", what, took.Round(10*time.Millisecond))
-	if took > 10*time.Second {
+	if took > 10*time.Second && os.Getenv("PHOEBE_ROTATE") != "" {
 		r.t.Errorf("%s was refused only after %v", what, took)
 	}
 }
 
 // TestRotate replaces credentials of a fleet under load: the authority and the certificates, the secret and the
 // gossip key made from it, and a tenant's tokens. No call fails, and no task with once is lost. Old credentials are
-// refused within 10 s of their removal. make rotate runs more rounds.
+// refused. make rotate runs more rounds, and wants each refusal within 10 s of the removal.
 func TestRotate(t *testing.T) {
 	t.Parallel()
 	rounds := 1
@@ -238,7 +238,7 @@ func (r *rotation) runRound(n int) {
 		t.Fatal(err)
 	}
 	ask := func(addr string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		shows := map[string]client.Option{"certificates": client.WithTLS(stolen), "secrets": client.WithSecret(old),
 			"tokens": client.WithTokenFile(r.tokenFile(n))}
@@ -273,7 +273,7 @@ func (r *rotation) runRound(n int) {
 		r.awaitRefused("the old one at "+api, since, func() error { return ask(api) })
 	}
 	if there != nil {
-		there.SetReadDeadline(time.Now().Add(10 * time.Second))
+		there.SetReadDeadline(time.Now().Add(patience))
 		if _, err := there.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a connection of the old certificate lives on: %v", err)
 		}

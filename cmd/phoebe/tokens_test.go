@@ -155,7 +155,6 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	file.writeTenants(fmt.Sprintf(ads, nextHash, webHash))
-	since := time.Now()
 	for _, api := range []string{one.api, two.api} {
 		waitUntil(t, func() error {
 			if use(api, etl) == nil {
@@ -163,9 +162,6 @@ func TestTokens(t *testing.T) {
 			}
 			return nil
 		})
-		if took := time.Since(since); took > 10*time.Second {
-			t.Errorf("the old token counted for %v", took)
-		}
 		wantRefused(t, "the old token", use(api, etl), client.Unauthorized, "the token is missing or unknown here")
 		if err := use(api, next); err != nil {
 			t.Error(err)
