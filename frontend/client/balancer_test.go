@@ -90,7 +90,7 @@ func TestDrainingFrontendBehindABalancer(t *testing.T) {
 	a, b := newFake(t), newFake(t)
 	lb := newBalancer(t, a)
 	a.run, b.run = a.runEcho, b.runEcho
-	c := newClient(t, []string{lb.addr()})
+	c := newClient(t, []string{lb.addr()}, func(c *config) { c.drainPause = time.Hour })
 	if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -103,27 +103,25 @@ func TestDrainingFrontendBehindABalancer(t *testing.T) {
 	a.greeting = func() *v1.ClusterResponse { return &v1.ClusterResponse{Address: a.addr, Draining: true} }
 	fence()
 	lb.sendTo(a, b) // the balancer has not noticed yet
-	began := time.Now()
-	if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(began); took >= drainPause {
-		t.Errorf("it took %v", took)
-	}
-	for range 4 {
-		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
+
+	// A minute is far less than the pause.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range 5 {
+		if _, err := c.Run(ctx, echoJob(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	fence()
-	if most := 1 + int(time.Since(began)/drainPause); asked > most {
-		t.Errorf("the frontend that leaves was given %d jobs, want at most %d", asked, most)
+	if asked > 1 {
+		t.Errorf("the frontend that leaves was given %d jobs", asked)
 	}
 }
 
 // The client finds a hanging frontend although other frontends behind the same address answer. Only the calls of the
 // hanging frontend end.
 func TestFrozenFrontendBehindABalancer(t *testing.T) {
+	t.Parallel() // most of it is a wait
 	a, b := newFake(t), newFake(t)
 	lb := newBalancer(t, a, b)
 	hang := make(chan struct{})

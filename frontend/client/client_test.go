@@ -713,17 +713,16 @@ func TestDrainingFrontendIsLeftAlone(t *testing.T) {
 		return nil, &v1.Refused{Reason: v1.RefusedReason_DRAINING}
 	}
 	b.run = b.runEcho
-	c := newClient(t, []string{a.addr, b.addr})
+	c := newClient(t, []string{a.addr, b.addr}, func(c *config) { c.drainPause = time.Hour })
 	chooseFirst(c)
-	began := time.Now()
 	for range 10 {
 		if _, err := c.Run(t.Context(), echoJob(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	fence()
-	if most := 1 + int(time.Since(began)/drainPause); asked > most {
-		t.Errorf("it was asked %d times, want at most %d", asked, most)
+	if asked > 1 {
+		t.Errorf("it was asked %d times", asked)
 	}
 }
 

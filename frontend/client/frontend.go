@@ -119,7 +119,7 @@ func (f *frontend) makeCall(
 		if cl.newJob && refused.Reason == v1.RefusedReason_DRAINING && cl.reached != nil {
 			cl.reached.draining.Store(true)
 			if cl.freshConn { // a moment ago identifyPeer found the frontend not draining
-				f.leaveAlone(drainPause)
+				f.leaveAlone(f.cfg.drainPause)
 			}
 		}
 		err = &RefusedError{RefusedReason(refused.Reason), refused.Message, fromMicros(refused.RetryAfterUs)}

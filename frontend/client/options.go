@@ -39,6 +39,7 @@ type config struct {
 	pingTimeout    time.Duration // longest time for the answer to a ping
 	lookupEvery    time.Duration // interval of name lookups; 0: the default of names.Watcher
 	resolver       *net.Resolver // for names; nil: the system's resolver
+	drainPause     time.Duration // time for which a draining frontend is left alone; there may be no other frontend
 	pollFor        time.Duration // longest time that a frontend may hold a poll for events
 	maxRequest     int           // size in bytes of the largest request
 }
@@ -54,6 +55,7 @@ func defaultConfig() config {
 		backoffMax:     2 * time.Second,
 		pingEvery:      500 * time.Millisecond,
 		pingTimeout:    2 * time.Second,
+		drainPause:     time.Second,
 		pollFor:        20 * time.Second,
 		maxRequest:     maxRequest,
 	}

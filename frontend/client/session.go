@@ -31,9 +31,6 @@ const (
 	minPoll = 10 * time.Millisecond
 	// maxBreaks bounds how often in a row the client asks a frontend again after the connection broke.
 	maxBreaks = 8
-	// drainPause is the time for which the client leaves a draining frontend alone. After that the client asks again,
-	// because there may be no other frontend.
-	drainPause = time.Second
 	// partingTimeout bounds the time to cancel a job that is no longer wanted.
 	partingTimeout = time.Second
 )
