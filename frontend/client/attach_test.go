@@ -259,7 +259,7 @@ func TestAttachAcrossFrontends(t *testing.T) {
 // lost, too, the follower's error names the frontend.
 func TestLeave(t *testing.T) {
 	h, cluster := startHeld(t, local.Config{Frontends: 2, Frontend: func(_ int, c *fserve.Config) {
-		c.ClientGrace = 300 * time.Millisecond
+		c.ClientGrace = 2 * time.Second
 	}})
 	addrs := cluster.Frontends()
 	leave := func(addr string, job client.Job) client.Handle {
@@ -286,7 +286,7 @@ func TestLeave(t *testing.T) {
 		t.Errorf("job %s was stopped, not the job without grace", job)
 	}
 
-	c := connectClient(t, addrs, client.WithRetryFor(100*time.Millisecond))
+	c := connectClient(t, addrs, client.WithRetryFor(2*time.Second))
 	_, err := c.Attach(t.Context(), brief)
 	if refused, ok := errors.AsType[*client.RefusedError](err); !ok || refused.Reason != client.UnknownJob {
 		t.Errorf("the job without grace: %v", err)

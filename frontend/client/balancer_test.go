@@ -143,7 +143,7 @@ func TestFrozenFrontendBehindABalancer(t *testing.T) {
 		return b.runEcho(r)
 	}
 	a.passesPingsTo, b.passesPingsTo = map[string]*fake{b.addr: b}, map[string]*fake{a.addr: a}
-	c := newClient(t, []string{lb.addr()}, func(c *config) { c.pingTimeout = 200 * time.Millisecond })
+	c := newClient(t, []string{lb.addr()}, func(c *config) { c.pingTimeout = 2 * time.Second })
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Run(t.Context(), echoJob(1))
@@ -303,6 +303,7 @@ func TestPollsGrowAgain(t *testing.T) {
 // A frontend behind a balancer hangs, and then the balancer takes no connection. The client turns to the frontends'
 // own addresses, but not to the address of the frontend that hangs, where the job would lose seconds again.
 func TestFrozenFrontendIsNotAskedAtItsOwnAddress(t *testing.T) {
+	t.Parallel() // most of it is a wait
 	for _, frozenFirst := range []bool{true, false} {
 		a, own, b := newFake(t), newFake(t), newFake(t) // the balancer's frontend, its own address, another frontend
 		members := []*v1.Member{{Address: own.addr}, {Address: b.addr}}
@@ -321,7 +322,7 @@ func TestFrozenFrontendIsNotAskedAtItsOwnAddress(t *testing.T) {
 		c := newClient(t, []string{lb.addr()}, WithLogger(slog.New(whenLogged{"job moves", func() {
 			lb.Close()
 			lb.cutAll()
-		}})), func(c *config) { c.pingTimeout, c.backoffMax = 50*time.Millisecond, time.Hour })
+		}})), func(c *config) { c.pingTimeout, c.backoffMax = 2*time.Second, time.Hour })
 		outs, err := c.Run(t.Context(), echoJob(1))
 		if err != nil {
 			t.Fatal(err)

@@ -142,6 +142,7 @@ func newFake(t testing.TB) *fake {
 		server.WithTransHandlerFactory(gonet.NewSvrTransHandlerFactory()),
 		server.WithExitSignal(func() <-chan error { return nil }),
 		server.WithExitWaitTime(time.Millisecond),
+		server.WithReadWriteTimeout(time.Minute), // of a large request over a slow link
 	)
 	ended := make(chan struct{})
 	go func() {
@@ -556,9 +557,15 @@ func TestFrontendWithoutWorkers(t *testing.T) {
 		calls++
 		return nil, &v1.Refused{Reason: v1.RefusedReason_NO_WORKER, Message: "no worker is linked", RetryAfterUs: 1000}
 	}
-	c := newClient(t, []string{f.addr}, WithRetryFor(20*time.Millisecond))
-	_, err := c.Run(t.Context(), echoJob(1))
-	fence()
+	var err error
+	for within := 20 * time.Millisecond; within < 20*time.Second; within *= 2 { // a busy machine needs more time
+		calls = 0
+		_, err = newClient(t, []string{f.addr}, WithRetryFor(within)).Run(t.Context(), echoJob(1))
+		fence()
+		if refusedFor(err, NoWorker) && calls > 1 {
+			break
+		}
+	}
 	if !refusedFor(err, NoWorker) || calls < 2 {
 		t.Errorf("after %d calls: %v", calls, err)
 	}
@@ -581,17 +588,34 @@ func TestFrontendWithoutWorkers(t *testing.T) {
 
 // A job's deadline also holds while no frontend takes the job. Each try carries the remaining time.
 func TestDeadlineOfRefusedJob(t *testing.T) {
-	const deadline = 50 * time.Millisecond
+	for deadline := 50 * time.Millisecond; !isRefusedUntil(t, deadline); {
+		if deadline *= 2; deadline > 20*time.Second { // a busy machine needed all the time for two calls
+			t.Fatalf("no two calls within %v", deadline/2)
+		}
+	}
+}
+
+// isRefusedUntil runs a job that a frontend refuses until the job's deadline, and checks the calls and the error. It
+// returns false if the deadline passed before the second call.
+func isRefusedUntil(t *testing.T, deadline time.Duration) bool {
+	t.Helper()
 	f := newFake(t)
+	var mu sync.Mutex // a call may arrive after the deadline
 	var deadlines []int64
 	f.run = func(r *v1.RunRequest) (*v1.RunResponse, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		deadlines = append(deadlines, r.Job.DeadlineUs)
 		return nil, &v1.Refused{Reason: v1.RefusedReason_OVERLOADED, Message: "later", RetryAfterUs: 10_000}
 	}
 	job := echoJob(1)
 	job.Deadline = deadline
 	_, err := newClient(t, []string{f.addr}).Run(t.Context(), job)
-	fence()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(deadlines) < 2 {
+		return false
+	}
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "later") {
 		t.Errorf("got %v", err)
 	}
@@ -603,6 +627,7 @@ func TestDeadlineOfRefusedJob(t *testing.T) {
 			t.Errorf("at try %d within %d us, before %d", i, d, deadlines[i-1])
 		}
 	}
+	return true
 }
 
 // After the deadline, the error still says why no frontend took the job, or that the owner was lost. The client does
@@ -832,6 +857,7 @@ func TestRunResubmitsMissingTasks(t *testing.T) {
 }
 
 func TestFrozenFrontendIsFoundOut(t *testing.T) {
+	t.Parallel() // most of it is a wait
 	for _, with := range []string{"nothing", "the job"} {
 		a, b := newFake(t), newFake(t)
 		if with == "nothing" {
@@ -848,7 +874,7 @@ func TestFrozenFrontendIsFoundOut(t *testing.T) {
 			}
 			return b.runEcho(r)
 		}
-		c := newClient(t, []string{a.addr, b.addr}, func(c *config) { c.pingTimeout = 200 * time.Millisecond })
+		c := newClient(t, []string{a.addr, b.addr}, func(c *config) { c.pingTimeout = 2 * time.Second })
 		chooseFirst(c)
 		outs, err := c.Run(t.Context(), echoJob(2))
 		if err != nil {
@@ -1002,6 +1028,7 @@ func TestOwnerWithoutTheJobIsALostOwner(t *testing.T) {
 }
 
 func TestFrozenOwnerIsFoundOut(t *testing.T) {
+	t.Parallel() // most of it is a wait
 	a, b := newFake(t), newFake(t)
 	var atA, atB *v1.Job
 	hang := make(chan struct{})
@@ -1018,7 +1045,7 @@ func TestFrozenOwnerIsFoundOut(t *testing.T) {
 		return eventsAnswer(1, true, echoOutcome(atB, 0)), nil
 	}
 	// In this test the long poll itself runs into its time limit.
-	c := newClient(t, []string{a.addr, b.addr}, WithRPCTimeout(200*time.Millisecond), func(c *config) { c.pollFor = 0 })
+	c := newClient(t, []string{a.addr, b.addr}, WithRPCTimeout(3*time.Second), func(c *config) { c.pollFor = 0 })
 	chooseFirst(c)
 	r, err := c.Submit(t.Context(), echoJob(1))
 	fence()
@@ -1233,12 +1260,19 @@ func TestJobThatBreaksFrontendsIsGivenUp(t *testing.T) {
 	f.cancel = func(r *v1.CancelRequest) (*v1.CancelResponse, error) { return &v1.CancelResponse{}, nil }
 	// The test does without pings, because a ping's connection would be broken with the rest, and used again.
 	withoutPings := func(c *config) { c.pingEvery = time.Hour }
-	c := newClient(t, []string{f.addr}, withoutPings, WithRetryFor(200*time.Millisecond))
-	began := time.Now()
-	_, err := c.Run(t.Context(), echoJob(1))
-	var u *UnfinishedError
-	if !errors.As(err, &u) || calls.Load() <= maxLostOwners || time.Since(began) < 200*time.Millisecond {
-		t.Errorf("after %d calls and %v: %v", calls.Load(), time.Since(began), err)
+	for retryFor := 200 * time.Millisecond; ; retryFor *= 2 {
+		calls.Store(0)
+		c := newClient(t, []string{f.addr}, withoutPings, WithRetryFor(retryFor))
+		began := time.Now()
+		_, err := c.Run(t.Context(), echoJob(1))
+		if calls.Load() <= maxLostOwners && retryFor < 20*time.Second {
+			continue // a busy machine needed all the time for a connection
+		}
+		var u *UnfinishedError
+		if !errors.As(err, &u) || calls.Load() <= maxLostOwners || time.Since(began) < retryFor {
+			t.Errorf("after %d calls and %v: %v", calls.Load(), time.Since(began), err)
+		}
+		return
 	}
 }
 

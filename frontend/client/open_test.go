@@ -236,7 +236,7 @@ func TestLargeResultsAreLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
-	c, err := client.New(cluster.Frontends(), client.WithRPCTimeout(time.Second), client.WithRetryFor(time.Second))
+	c, err := client.New(cluster.Frontends(), client.WithRPCTimeout(3*time.Second), client.WithRetryFor(3*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 // A large job, and a large result, may take much longer than the timeout of a call, as long as bytes move.
 func TestLargeJobOverSlowLink(t *testing.T) {
+	t.Parallel() // most of it is a wait
 	f := newFake(t)
 	var job *v1.Job
 	f.submit = func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
@@ -23,9 +24,9 @@ func TestLargeJobOverSlowLink(t *testing.T) {
 		return eventsAnswer(1, true, echoOutcome(job, 0)), nil
 	}
 	const size = 4 << 20
-	link := proxy.NewSlow(t, f.addr, 2<<20) // each way takes two seconds
-	c := newClient(t, []string{link.Addr}, WithRetryFor(time.Second), func(c *config) {
-		c.rpcTimeout, c.pollFor = time.Second, time.Millisecond
+	link := proxy.NewSlow(t, f.addr, size/6) // each way takes six seconds
+	c := newClient(t, []string{link.Addr}, WithRetryFor(4*time.Second), func(c *config) {
+		c.rpcTimeout, c.pollFor = 4*time.Second, time.Millisecond
 	})
 	payload := bytes.Repeat([]byte{7}, size)
 	r, err := c.Submit(t.Context(), Job{Tasks: []Task{{Function: "echo", Payload: payload}}})
@@ -40,12 +41,13 @@ func TestLargeJobOverSlowLink(t *testing.T) {
 
 // If a link freezes in the middle of a large job, the client notices, and gives the job to another frontend.
 func TestFrozenLink(t *testing.T) {
+	t.Parallel() // most of it is a wait
 	a, b := newFake(t), newFake(t)
 	b.submit = nil
 	b.run = b.runEcho
 	link := proxy.NewSlow(t, a.addr, 8<<20)
 	c := newClient(t, []string{link.Addr, b.addr}, func(c *config) {
-		c.rpcTimeout, c.pingTimeout = time.Second, 300*time.Millisecond
+		c.rpcTimeout, c.pingTimeout = 4*time.Second, 2*time.Second
 	})
 	chooseFirst(c)
 	time.AfterFunc(200*time.Millisecond, link.Freeze)

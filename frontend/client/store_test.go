@@ -147,7 +147,7 @@ func TestStoreComesFirst(t *testing.T) {
 	if task := <-inStore; task != 0 {
 		t.Fatalf("task %d is stored first", task)
 	}
-	other := connectClient(t, cluster.Frontends(), client.WithRetryFor(50*time.Millisecond))
+	other := connectClient(t, cluster.Frontends(), client.WithRetryFor(2*time.Second))
 	follower, err := other.Attach(t.Context(), running.Handle())
 	if err != nil {
 		t.Fatal(err)
