@@ -43,6 +43,8 @@ func (m bothEngines) Run() int {
 // patience bounds the wait of a test for an expected event.
 const patience = 20 * time.Second
 
+func init() { closeWait = time.Minute } // a busy machine needs more time
+
 // newServer starts a worker with this number of slots, with a configuration changed by change.
 func newServer(tb testing.TB, slots int, change func(*Config)) *Server {
 	tb.Helper()

@@ -191,15 +191,26 @@ func TestStaleFrames(t *testing.T) {
 }
 
 func TestReconnectAndClaim(t *testing.T) {
-	s := newServer(t, 1, nil)
+	release := make(chan struct{})
+	s := newServer(t, 1, func(cfg *Config) {
+		cfg.Registry = exec.NewRegistry()
+		_ = cfg.Registry.Register("hold", func(ctx context.Context, _ []byte) ([]byte, error) {
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return nil, nil
+		})
+	})
 	p, _ := join(t, s, 7)
-	p.send(reserve(1, launch(7, 1, "sleep", "100ms")), probe.Ping{Seq: 1})
+	p.send(reserve(1, launch(7, 1, "hold", "")), probe.Ping{Seq: 1})
 	expect[probe.Pong](p)
 
 	q, _ := join(t, s, 7) // replaces the old connection
 	p.waitClosed()
 	q.send(probe.Claim{Attempt: probe.AttemptID{Frontend: 7, Seq: 1}})
 	expect[probe.Started](q)
+	close(release)
 	if f := expect[*probe.Finished](q); f.Status != probe.Succeeded {
 		t.Errorf("the claimed attempt ends as %+v", f)
 	}

@@ -198,7 +198,7 @@ func (s *Server) Drain(ctx context.Context) error {
 }
 
 // closeWait is the time that Close gives Go functions to heed their context.
-const closeWait = 2 * time.Second
+var closeWait = 2 * time.Second
 
 // Close breaks all connections and kills all tasks. The error names tasks that would not end.
 func (s *Server) Close() error {
