@@ -19,8 +19,11 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/ports"
 	"github.com/phoebe-sched/phoebe/probe/proxy"
 	"github.com/phoebe-sched/phoebe/worker"
+	"github.com/phoebe-sched/phoebe/worker/exec"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
@@ -355,7 +358,12 @@ func TestCancelledAsItCloses(t *testing.T) {
 // A client that loses its connection and comes back has not cancelled its job. That holds whether or not the
 // frontend has noticed the lost connection by then.
 func TestClientComesBack(t *testing.T) {
-	c := startCluster(t, 1, 1, func(cfg *Config) { cfg.ClientGrace = 300 * time.Millisecond })
+	release := make(chan struct{})
+	w := startHolding(t, "127.0.0.1:0", "w", release)
+	c := startCluster(t, 0, 0, func(cfg *Config) {
+		cfg.Workers, cfg.ClientGrace = Static{w.Addr().String()}, 300*time.Millisecond
+	})
+	c.awaitWorkers(t, 1)
 	ctx := context.Background()
 	heard := func(id string) *clientConn { // the latest connection that waits for the job's results
 		c.mu.Lock()
@@ -371,7 +379,7 @@ func TestClientComesBack(t *testing.T) {
 		cut := proxy.New(t, c.Addr())
 		j := newJob("sleep", "1h")
 		if before {
-			j = newJob("sleep", "1500ms") // longer than the frontend takes to notice
+			j = newJob("hold", "")
 		}
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() {
@@ -397,6 +405,8 @@ func TestClientComesBack(t *testing.T) {
 			pollUntil(t, "the client to come back", func() bool { return heard(j.Id) != by })
 			cut.Close()
 			<-first
+			c.sweepLater(time.Hour)
+			close(release)
 		}
 		if err := <-second; err != nil {
 			t.Errorf("back before the frontend notices: %t: %v", before, err)
@@ -404,13 +414,44 @@ func TestClientComesBack(t *testing.T) {
 	}
 }
 
+// startHolding starts a worker with one slot at an address. Its function "hold" ends once release is closed.
+func startHolding(t *testing.T, addr, name string, release <-chan struct{}) *wserve.Server {
+	t.Helper()
+	r := exec.NewRegistry()
+	if err := r.Register("hold", func(ctx context.Context, _ []byte) ([]byte, error) {
+		select {
+		case <-release:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := wserve.New(wserve.Config{Listen: addr, Name: name, Registry: r, Goroutines: true,
+		Core: worker.Config{Capacity: probe.Slot}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pollUntil(t, "the address", func() bool { return w.Start() == nil })
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
 func TestWorkerRestartsOnItsAddress(t *testing.T) {
-	c := startCluster(t, 1, 1)
+	l, err := ports.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	first := startHolding(t, addr, "first", nil)
+	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers = Static{addr} })
+	c.awaitWorkers(t, 1)
 	ctx := context.Background()
-	addr := c.workers[0].Addr().String()
 	done := make(chan error, 1)
 	go func() {
-		res, err := c.client.Run(ctx, &v1.RunRequest{Job: newJob("sleep", "400ms")})
+		res, err := c.client.Run(ctx, &v1.RunRequest{Job: newJob("hold", "")})
 		if err == nil && (res.Outcomes[0].Kind != v1.OutcomeKind_RESULT || res.Outcomes[0].Worker != "again") {
 			err = fmt.Errorf("outcome %v", res.Outcomes[0])
 		}
@@ -422,13 +463,10 @@ func TestWorkerRestartsOnItsAddress(t *testing.T) {
 		_, running := c.core.Pending()
 		return running == 1
 	})
-	c.workers[0].Close()
-	again, err := wserve.New(wserve.Config{Listen: addr, Name: "again"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pollUntil(t, "the address", func() bool { err = again.Start(); return err == nil })
-	defer again.Close()
+	first.Close()
+	release := make(chan struct{})
+	close(release)
+	startHolding(t, addr, "again", release)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -533,6 +571,8 @@ func (c *testCluster) counts() (pending, running int) {
 }
 
 func TestDrain(t *testing.T) {
+	defer func(d time.Duration) { firstCall = d }(firstCall)
+	firstCall = time.Minute // the client's first call comes sooner, even on a busy machine
 	c := startCluster(t, 1, 1)
 	ctx := context.Background()
 	ran := make(chan error, 1)
@@ -678,11 +718,14 @@ func TestForwarding(t *testing.T) {
 
 // TestClaim closes a frontend while its task runs. The next frontend adopts the attempt.
 func TestClaim(t *testing.T) {
-	owner := startCluster(t, 1, 2)
-	other := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers = Static{owner.workers[0].Addr().String()} })
+	release := make(chan struct{})
+	w := startHolding(t, "127.0.0.1:0", "w", release)
+	useWorker := func(cfg *Config) { cfg.Workers = Static{w.Addr().String()} }
+	owner, other := startCluster(t, 0, 0, useWorker), startCluster(t, 0, 0, useWorker)
+	owner.awaitWorkers(t, 1)
 	other.awaitWorkers(t, 1)
 	ctx := context.Background()
-	j := newJob("sleep", "3s") // longer than the worker may take to report the attempt to the second frontend
+	j := newJob("hold", "")
 	j.Tasks[0].Retryable = false
 	if _, err := owner.client.Submit(ctx, &v1.SubmitRequest{Job: j}); err != nil {
 		t.Fatal(err)
@@ -693,6 +736,10 @@ func TestClaim(t *testing.T) {
 	})
 	owner.Server.Close()
 	j.Resubmission = &v1.Resubmission{PreviousOwner: owner.Advertised()}
+	go func() {
+		defer close(release)
+		pollUntil(t, "the attempt to be adopted", func() bool { return other.coreStats().Adopted > 0 })
+	}()
 	res, err := other.client.Run(ctx, &v1.RunRequest{Job: j})
 	if err != nil || res.Outcomes[0].Kind != v1.OutcomeKind_RESULT {
 		t.Fatalf("claimed: %v %v", res, err)

@@ -226,7 +226,7 @@ const confirmPatience = 500 * time.Millisecond
 const drainPoll = 5 * time.Millisecond
 
 // firstCall bounds Drain's wait for the first call on a connection accepted just before.
-const firstCall = time.Second
+var firstCall = time.Second
 
 // Drain refuses new jobs. Drain returns when all jobs have ended, the clients have the outcomes, and the workers
 // have all messages, or when ctx ends. An open job without a task left is given up, not waited for.
