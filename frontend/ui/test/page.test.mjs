@@ -133,7 +133,7 @@ async function api(what) {
 
 async function jobOf(tenant) {
   let said
-  for (let n = 0; n < 40; n++) {
+  for (const end = Date.now() + patience; Date.now() < end;) {
     said = await api(`jobs?tenant=${encodeURIComponent(tenant)}`)
     const kept = said.Jobs?.find((j) => !j.Running)
     if (kept) return kept.Handle.Job
@@ -187,15 +187,16 @@ const token = 'open sesame'
 // Attempts in vain and copies are told beside those that gave outcomes: a worker is frozen while a job runs, and another one killed.
 test('attempts in vain and copies', async () => {
   const workers = await Promise.all(['w0', 'w1', 'w2', 'w3'].map((n) => start(['worker', '--listen', '127.0.0.1:0', '--slots', '3', '--name', n, '--drain-timeout', '1s'], 'worker')))
-  const { frontend: addr } = await start(['frontend', '--listen', '127.0.0.1:0', '--workers', workers.map((w) => w.worker).join(','), '--copies', '0.5', '--drain-timeout', '1s'], 'frontend')
+  const { frontend: addr } = await start(['frontend', '--listen', '127.0.0.1:0', '--workers', workers.map((w) => w.worker).join(','), '--copies', '0.5', '--lease', '30s', '--drain-timeout', '1s'], 'frontend')
   const { page: at } = await start(['ui', '--admin', '127.0.0.1:0', '--connect', addr], 'page')
   const ask = async (what) => (await fetch(`${at}api/${what}`)).json()
   const ended = job('vain', '{tenant: vain, stages: [{name: scan}, {name: merge, after: [scan]}], tasks: [{stage: scan, function: sleep, payload: 600ms, estimate: 600ms, count: 24}, {stage: merge, function: sleep, payload: 300ms, estimate: 300ms, count: 2}]}', addr)
   const [frozen, killed] = workers
-  for (let n = 0; (await ask('jobs?running=1')).Jobs[0]?.Ended !== 12 && n < 400; n++) await new Promise((done) => setTimeout(done, 20))
+  const countEnded = async () => (await ask('jobs?running=1')).Jobs[0]?.Ended ?? 0
+  for (const end = Date.now() + patience; await countEnded() < 12 && Date.now() < end;) await new Promise((done) => setTimeout(done, 20))
   killed.child.kill('SIGKILL')
   frozen.child.kill('SIGSTOP')
-  const thaw = setTimeout(() => frozen.child.kill('SIGCONT'), 2500) // before its link is given up
+  const thaw = setTimeout(() => frozen.child.kill('SIGCONT'), 2500)
   try {
     await ended
   } finally {
@@ -795,6 +796,7 @@ test('without events it asks', async () => {
   const context = await browser.newContext()
   await context.addInitScript(() => { delete window.EventSource })
   page = await context.newPage()
+  page.setDefaultTimeout(patience)
   await page.goto(base)
   await page.getByRole('button', { name: /^live, by polling/ }).waitFor()
   await page.waitForFunction(() => document.querySelector('.tiles')?.dataset.to)
@@ -807,6 +809,7 @@ test('many viewers: those beyond 64 ask', async () => {
   assert.ok(watching.every((r) => r.ok))
   const context = await browser.newContext()
   page = await context.newPage()
+  page.setDefaultTimeout(patience)
   await page.goto(base)
   await page.getByRole('button', { name: /^live, by polling/ }).waitFor()
   const answers = await Promise.all(Array.from({ length: 200 }, () => fetch(`${base}api/frame`)))
@@ -835,7 +838,7 @@ test('recordings name the slow worker', async () => {
   const stall = setInterval(() => child.kill(n++ % 4 === 3 ? 'SIGCONT' : 'SIGSTOP'), 100)
   try {
     await open('recordings', {}, at)
-    await page.getByRole('row').filter({ hasText: name }).first().waitFor({ timeout: 60_000 }) // before that another worker may have had less of a busy machine
+    await page.getByRole('row').filter({ hasText: name }).first().waitFor() // before that another worker may have had less of a busy machine
   } finally {
     clearInterval(stall)
     child.kill('SIGCONT')
