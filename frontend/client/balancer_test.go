@@ -121,7 +121,7 @@ func TestDrainingFrontendBehindABalancer(t *testing.T) {
 // The client finds a hanging frontend although other frontends behind the same address answer. Only the calls of the
 // hanging frontend end.
 func TestFrozenFrontendBehindABalancer(t *testing.T) {
-	t.Parallel() // most of it is a wait
+	t.Parallel() // mostly waits
 	a, b := newFake(t), newFake(t)
 	lb := newBalancer(t, a, b)
 	hang := make(chan struct{})
@@ -303,7 +303,7 @@ func TestPollsGrowAgain(t *testing.T) {
 // A frontend behind a balancer hangs, and then the balancer takes no connection. The client turns to the frontends'
 // own addresses, but not to the address of the frontend that hangs, where the job would lose seconds again.
 func TestFrozenFrontendIsNotAskedAtItsOwnAddress(t *testing.T) {
-	t.Parallel() // most of it is a wait
+	t.Parallel() // mostly waits
 	for _, frozenFirst := range []bool{true, false} {
 		a, own, b := newFake(t), newFake(t), newFake(t) // the balancer's frontend, its own address, another frontend
 		members := []*v1.Member{{Address: own.addr}, {Address: b.addr}}

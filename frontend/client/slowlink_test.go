@@ -11,7 +11,7 @@ import (
 
 // A large job, and a large result, may take much longer than the timeout of a call, as long as bytes move.
 func TestLargeJobOverSlowLink(t *testing.T) {
-	t.Parallel() // most of it is a wait
+	t.Parallel() // mostly waits
 	f := newFake(t)
 	var job *v1.Job
 	f.submit = func(r *v1.SubmitRequest) (*v1.SubmitResponse, error) {
@@ -41,7 +41,7 @@ func TestLargeJobOverSlowLink(t *testing.T) {
 
 // If a link freezes in the middle of a large job, the client notices, and gives the job to another frontend.
 func TestFrozenLink(t *testing.T) {
-	t.Parallel() // most of it is a wait
+	t.Parallel() // mostly waits
 	a, b := newFake(t), newFake(t)
 	b.submit = nil
 	b.run = b.runEcho
