@@ -173,7 +173,7 @@ func TestDatabases(t *testing.T) {
 	p99 := benchP99(t, measured)
 	for name, addr := range databases {
 		var seen float64
-		for try := 0; try < 30; try++ { // until it is scraped
+		for try := 0; try < 120; try++ { // until it is scraped
 			_, seen, err = queryNumbers(t.Context(), addr,
 				"histogram_quantile(0.99, sum by (le) (phoebe_frontend_job_response_seconds_bucket))")
 			if off := seen / p99; err == nil && off > 1/bucketRatio && off < bucketRatio {

@@ -950,7 +950,8 @@ func TestPythonToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runPhoebe(t, "run", "--connect", f.api, "--token-file", name, "--function", "echo").wantExit(t, 0)
+	runPhoebe(t, "run", "--connect", f.api, "--token-file", name, "--function", "echo", "--retry-for",
+		patience.String()).wantExit(t, 0) // the worker announces itself meanwhile
 	runPython(t, f.api, strings.TrimSpace(string(text)))
 }
 

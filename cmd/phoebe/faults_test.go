@@ -624,6 +624,7 @@ func TestIdleConnectionsAndGarbage(t *testing.T) {
 				open.Add(-1)
 			})
 		}
+		began := time.Now()
 		for range idle {
 			connect(nil)
 		}
@@ -639,8 +640,8 @@ func TestIdleConnectionsAndGarbage(t *testing.T) {
 		} {
 			connect(say)
 		}
-		// on a busy machine the first connections are closed before the last is made
-		if n := open.Load(); n < idle*9/10 {
+		// A worker closes silent connections after 3 s. On a busy machine those are the first, before the last is made.
+		if n := open.Load(); n < idle*9/10 && time.Since(began) < 2*time.Second {
 			t.Errorf("%s: only %d connections are open", target.what, n)
 		}
 		job() // while the connections are open

@@ -294,7 +294,8 @@ func TestDoctorOfKeys(t *testing.T) {
 	doctor := func(dir string) output {
 		return runPhoebe(t, "doctor", "--connect", s.frontend.api, "--tls-dir", dir, "--retry-for", "2s")
 	}
-	doctor(s.keysDir("operator")).wantExit(t, 0, "asked 1 frontends, which know 1 workers: 0 findings")
+	runPhoebe(t, "doctor", "--connect", s.frontend.api, "--tls-dir", s.keysDir("operator"), "--retry-for",
+		"30s").wantExit(t, 0, "asked 1 frontends, which know 1 workers: 0 findings")
 	doctor(s.keysDir("worker")).wantExit(t, 1,
 		"tls.crt is for worker, and a certificate for frontend or client or operator is needed here",
 		"Put a certificate with that role in place")

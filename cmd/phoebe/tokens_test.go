@@ -79,7 +79,7 @@ func TestTokens(t *testing.T) {
 	startPhoebe(t, "worker", "--listen", "127.0.0.1:0", "--secret-file", secret, "--join", one.heartbeat, "--slots",
 		"8")
 	dial := func(addr string, options ...client.Option) *admin.Client {
-		c, err := client.New([]string{addr}, append(options, client.WithRetryFor(2*time.Second))...)
+		c, err := client.New([]string{addr}, append(options, client.WithRetryFor(10*time.Second))...)
 		if err != nil {
 			t.Fatal(err)
 		}
