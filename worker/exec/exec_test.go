@@ -266,8 +266,14 @@ func TestSleepsNeedNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	const n = 5000
 	end := make(chan Result, n)
+	var sleeps []Running
 	for i := range n {
-		p.Start(Attempt{Function: "sleep", Payload: fmt.Appendf(nil, "%dus", 300_000+i)}, func(r Result) { end <- r })
+		r, _, ended := p.Start(Attempt{Function: "sleep", Payload: fmt.Appendf(nil, "%ds", 3600+i)},
+			func(r Result) { end <- r })
+		if ended {
+			t.Fatal("a sleep ends at once")
+		}
+		sleeps = append(sleeps, r)
 	}
 	if p.Running() != n {
 		t.Errorf("%d of %d sleep", p.Running(), n)
@@ -275,8 +281,11 @@ func TestSleepsNeedNoGoroutine(t *testing.T) {
 	if now := runtime.NumGoroutine(); now > before {
 		t.Errorf("%d goroutines became %d", before, now)
 	}
+	for _, r := range sleeps {
+		r.Kill("enough")
+	}
 	for range n {
-		if r := <-end; r.Status != Succeeded {
+		if r := <-end; r.Status != Killed {
 			t.Fatal(r)
 		}
 	}
@@ -345,6 +354,7 @@ func TestRegister(t *testing.T) {
 }
 
 func TestAlarmOrder(t *testing.T) {
+	t.Parallel() // mostly waits
 	a, err := OpenAlarm()
 	if err != nil {
 		t.Fatal(err)
@@ -353,9 +363,9 @@ func TestAlarmOrder(t *testing.T) {
 	start := time.Now()
 	order := make(chan int, 100)
 	for _, i := range []int{7, 3, 9, 1, 8, 0, 2, 6, 5, 4} {
-		a.At(start.Add(20*time.Millisecond+time.Duration(i)*time.Microsecond), func() { order <- i })
+		a.At(start.Add(2*time.Second+time.Duration(i)*time.Microsecond), func() { order <- i })
 	}
-	stopped := a.At(start.Add(20*time.Millisecond), func() { order <- -1 })
+	stopped := a.At(start.Add(2*time.Second), func() { order <- -1 })
 	if !stopped.Stop() || stopped.Stop() {
 		t.Error("Stop is true the first time only")
 	}

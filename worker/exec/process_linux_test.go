@@ -210,8 +210,9 @@ func expectEOF(t *testing.T, r *bufio.Reader) {
 }
 
 func TestKillEndsTheProcessGroup(t *testing.T) {
+	t.Parallel() // mostly waits
 	p := newProcessPool(t)
-	for _, timeout := range []time.Duration{0, time.Second} {
+	for _, timeout := range []time.Duration{0, 5 * time.Second} { // enough for the start of the shell
 		fifo, open := newFIFO(t)
 		r, end := startTask(t, p, Attempt{
 			Function: "exec",
