@@ -133,7 +133,7 @@ func TestWorkerMoves(t *testing.T) {
 	a := startCluster(t, 0, 0, withGossip())
 	first := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
 	a.awaitWorkers(t, 1)
-	second := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
+	second := startWorker(t, "w", freeAddress(t), a.HeartbeatAddr())
 	both := []string{first.Addr().String(), second.Addr().String()}
 	slices.Sort(both)
 	pollUntil(t, "both are linked while both live", func() bool { return slices.Equal(a.listAddrs(), both) })
@@ -157,7 +157,8 @@ func TestWorkerMoves(t *testing.T) {
 // Two workers exchange their addresses by restarts. Afterwards gossip and links agree on each address.
 func TestWorkersExchangeAddresses(t *testing.T) {
 	a := startCluster(t, 0, 0, withGossip())
-	x, y := startWorker(t, "x", "127.0.0.1:0", a.HeartbeatAddr()), startWorker(t, "y", "127.0.0.1:0", a.HeartbeatAddr())
+	x := startWorker(t, "x", freeAddress(t), a.HeartbeatAddr())
+	y := startWorker(t, "y", freeAddress(t), a.HeartbeatAddr())
 	names := map[string]string{x.Addr().String(): "x", y.Addr().String(): "y"}
 	a.awaitLinks(t, names)
 	for _, w := range []*wserve.Server{x, y} {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
-	"github.com/phoebe-sched/phoebe/probe/ports"
 	"github.com/phoebe-sched/phoebe/probe/proxy"
 )
 
@@ -87,12 +86,7 @@ func TestForwardedPollEndsWithItsClient(t *testing.T) {
 func TestDeadPeerConnections(t *testing.T) {
 	var link *proxy.Proxy
 	owner := startCluster(t, 1, 2, func(cfg *Config) {
-		l, err := ports.Listen()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Listen = l.Addr().String()
-		l.Close()
+		cfg.Listen = freeAddress(t)
 		link = proxy.New(t, cfg.Listen)
 		cfg.Advertise = link.Addr
 	})
