@@ -193,6 +193,8 @@ func TestExplainElsewhere(t *testing.T) {
 
 // A hung frontend does not delay the answer of another.
 func TestExplainWithAHungPeer(t *testing.T) {
+	defer func(d time.Duration) { ownerTimeout = d }(ownerTimeout)
+	ownerTimeout = time.Hour // for the answer of the hung frontend
 	owner := startCluster(t, 1, 2)
 	hung := startHung(t)
 	other := startCluster(t, 0, 1, func(cfg *Config) { cfg.Peers = []string{owner.Advertised(), hung} })
@@ -201,14 +203,11 @@ func TestExplainWithAHungPeer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	if _, err := other.client.Explain(ctx,
-		&v1.ExplainRequest{Handle: &v1.Handle{Job: res.Handle.Job}, Task: -1}); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(began); took >= 3*ownerTimeout {
-		t.Errorf("it took %v", took)
-	}
+	wantEnd(t, "Explain", func() error {
+		_, err := other.client.Explain(ctx,
+			&v1.ExplainRequest{Handle: &v1.Handle{Job: res.Handle.Job}, Task: -1})
+		return err
+	})
 }
 
 // startHung listens at an address and never answers.

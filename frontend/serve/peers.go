@@ -49,7 +49,7 @@ const keepLostPeers = 10 * time.Minute
 
 // ownerTimeout bounds the time of a peer to say whether it has a job. The time limits of forwarded calls are
 // multiples of ownerTimeout.
-const ownerTimeout = time.Second
+var ownerTimeout = time.Second
 
 func newPeers(cfg *Config) *peers {
 	caller := func(ctx context.Context) *v1.Caller {

@@ -25,6 +25,8 @@ import (
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
+func init() { askTimeout, ownerTimeout = 5*time.Second, 5*time.Second } // a busy machine needs more time
+
 // testCluster is a frontend with some workers on loopback.
 type testCluster struct {
 	*Server
@@ -103,6 +105,21 @@ func (c *testCluster) awaitWorkers(tb testing.TB, n int) {
 		if time.Now().After(end) {
 			tb.Fatalf("%d workers are up, want %d: %v %v", up, n, res, err)
 		}
+	}
+}
+
+// wantEnd fails the test unless do ends within a minute, without an error.
+func wantEnd(t *testing.T, what string, do func() error) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- do() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("%s does not end", what)
 	}
 }
 

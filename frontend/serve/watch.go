@@ -286,7 +286,7 @@ type peerAnswer[R any] struct {
 }
 
 // askTimeout bounds the time of peers to report records.
-const askTimeout = time.Second
+var askTimeout = time.Second
 
 // maxError bounds the error text of a peer, in bytes.
 const maxError = 300

@@ -31,14 +31,11 @@ func TestWatchAll(t *testing.T) {
 	}
 	a.putWindow(time.Now().Add(minWindow))
 	b.putWindow(time.Now().Add(minWindow))
-	began := time.Now()
-	res, err := b.client.Watch(ctx, &v1.WatchRequest{WindowUs: 300e6, Top: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(began); took > 2*askTimeout {
-		t.Errorf("it took %v", took)
-	}
+	var res *v1.WatchResponse
+	wantEnd(t, "Watch", func() (err error) { // although a frontend does not answer
+		res, err = b.client.Watch(ctx, &v1.WatchRequest{WindowUs: 300e6, Top: 2})
+		return err
+	})
 	count, functions := map[string]uint64{}, map[string]uint64{}
 	accepted, tasks, failed := int64(0), int64(0), int64(0)
 	for _, w := range res.Windows {
