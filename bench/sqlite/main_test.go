@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
+	"github.com/phoebe-sched/phoebe/probe/ports"
 )
 
 // isProcess is set in the environment of processes of the test. The processes run the binary of the test.
@@ -103,7 +104,14 @@ type fleet struct {
 // startFrontend starts a frontend again at its addresses, or at free ports the first time.
 func (f *fleet) startFrontend(i int) {
 	if f.addrs[i] == nil {
-		f.addrs[i] = []string{"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"}
+		for range 3 {
+			l, err := ports.Listen()
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			l.Close()
+			f.addrs[i] = append(f.addrs[i], l.Addr().String())
+		}
 	}
 	args := append([]string{"frontend"}, f.addrs[i]...)
 	if other := f.addrs[1-i]; other != nil {
