@@ -556,9 +556,14 @@ func TestBigResults(t *testing.T) {
 	})
 	p, _ := join(t, s, 7)
 	big := strings.Repeat("x", probe.MaxBlob)
-	for i := range probe.ResID(8) {
-		p.send(reserve(i+1, launch(7, uint64(i+1), []string{"echo", "echo-go"}[i%2], big)))
-	}
+	go func() { // meanwhile the test reads: the worker cuts a peer that reads nothing for 10 s
+		for i := range probe.ResID(8) {
+			m := reserve(i+1, launch(7, uint64(i+1), []string{"echo", "echo-go"}[i%2], big))
+			if _, err := p.conn.Write(pushFrame(p.epoch, m)); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
 	for range 8 {
 		if f := expect[*probe.Finished](p); string(f.Result) != big {
 			t.Errorf("the result has %d bytes", len(f.Result))
