@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/phoebe-sched/phoebe/probe"
@@ -45,7 +46,7 @@ type store struct {
 	fetches      map[probe.AttemptID]*fetch
 	origins      map[string]*originQueue // by fetch.origin; each has fetches
 	runningCount int                     // fetches of all origins
-	usedChanged  bool                    // recentFiles may have changed
+	usedChanged  atomic.Bool             // recentFiles may have changed
 	closed       bool
 
 	statsMu sync.Mutex // guards the transfer of the cache's counters to the metrics
@@ -94,7 +95,8 @@ func (s *Server) openStore() error {
 		host, _, _ = net.SplitHostPort(cfg.Advertise)
 	}
 	handler := cache.Handler()
-	s.store.cache, s.store.addr, s.store.usedChanged = cache, net.JoinHostPort(host, port), true
+	s.store.cache, s.store.addr = cache, net.JoinHostPort(host, port)
+	s.store.usedChanged.Store(true)
 	s.store.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer s.followFiles() // even if the handler panics
@@ -194,6 +196,7 @@ func (st *store) noteTenant(tenant string, inputs []probe.Passed, outputs []prob
 	}
 	for i := range outputs {
 		if outputs[i].File {
+			st.usedChanged.Store(true)
 			st.cache.NoteTenant(outputs[i].Digest, tenant)
 		}
 	}
@@ -214,6 +217,7 @@ func (st *store) Fetch(ctx context.Context, f probe.File) (path string, release 
 	if err != nil {
 		return "", nil, err
 	}
+	st.usedChanged.Store(true)
 	return held.Path, held.Release, nil
 }
 
@@ -283,7 +287,7 @@ func (s *Server) endFetch(f *fetch, q *originQueue, held []*files.Held, err erro
 	defer s.recoverPanic("ending a fetch", nil)
 	released := false
 	s.withCore(nil, func(now time.Time) {
-		s.store.usedChanged = true
+		s.store.usedChanged.Store(true)
 		released = f.released
 		s.reportFetched(f, held, err, now)
 		if q == nil {
@@ -384,10 +388,7 @@ func (s *Server) followFiles() {
 // recentFiles returns the most recently used files in the cache. If the files have not changed since the last call,
 // changed is false and ids is nil.
 func (s *Server) recentFiles() (ids []rows.FileID, changed bool) {
-	s.mu.Lock()
-	changed, s.store.usedChanged = s.store.usedChanged, false
-	s.mu.Unlock()
-	if !changed {
+	if !s.store.usedChanged.Swap(false) {
 		return nil, false
 	}
 	for _, digest := range s.store.cache.Digests(rows.MaxFiles) {

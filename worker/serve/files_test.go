@@ -527,6 +527,27 @@ func TestAnnouncesFiles(t *testing.T) {
 	h.mu.Unlock()
 }
 
+// A file that a task has written is announced, although the worker has fetched no file since.
+func TestWrittenFilesAreRecent(t *testing.T) {
+	s := newServer(t, 1, withCache(t, func(c *Config) {
+		c.MaxResult = 1000
+		if err := c.Registry.Register("blob", func(context.Context, []byte) ([]byte, error) {
+			return make([]byte, 2000), nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	p, _ := join(t, s, 7)
+	s.recentFiles()
+	m := enqueue(1, "blob", "")
+	m.Launch.Context = &probe.Context{Large: true}
+	p.send(m)
+	f := p.waitFinished()
+	if ids, changed := s.recentFiles(); f.Status != probe.Succeeded || !changed || len(ids) != 1 {
+		t.Errorf("after a task that ends as %+v, the files have changed: %t, to %v", f, changed, ids)
+	}
+}
+
 // Silent connections keep no peer from a worker's files, and a peer may not guess without end.
 func TestStrangersAtFiles(t *testing.T) {
 	s := newServer(t, 1, withCache(t, func(c *Config) { c.Secret = "sesame" }))
