@@ -73,20 +73,25 @@ func (s *Server) listOthers(hasTerms bool) frontend.Others {
 	if s.fleet == nil {
 		return ev
 	}
-	for _, m := range s.fleet.node.Members() {
-		ev.Members = append(ev.Members, m.Name)
-	}
 	if !hasTerms {
+		ev.Members = namesOf(s.fleet.node.Members())
 		return ev
 	}
-	needs, silent := s.fleet.node.Needs(silentAfter)
-	ev.Silent = silent
+	members, needs, silent := s.fleet.node.Needs(silentAfter)
+	ev.Members, ev.Silent = namesOf(members), silent
 	for name, list := range needs {
 		for _, n := range list {
 			ev.Needs[name] = append(ev.Needs[name], needFromGossip(n))
 		}
 	}
 	return ev
+}
+
+func namesOf(members []rows.Member) (names []string) {
+	for _, m := range members {
+		names = append(names, m.Name)
+	}
+	return names
 }
 
 // needFromGossip makes a need from a peer's row.

@@ -188,16 +188,19 @@ func (n *Node) TellNeeds(list []rows.Need) {
 	n.sendAll(out)
 }
 
-// Needs returns the needs told by the other present frontends, by frontend. silent are the frontends silent for
-// longer than silentAfter, and those lost without a goodbye.
-func (n *Node) Needs(silentAfter time.Duration) (needs map[string][]rows.Need, silent []string) {
+// Needs returns the present frontends with this one, and the needs told by the others, by frontend. silent are the
+// frontends silent for longer than silentAfter, those lost without a goodbye, and those found since the last tick. All
+// are of the same moment. So a lost frontend that gossip finds again is silent or a member at each moment. Otherwise
+// this frontend could believe for a moment that no other frontend exists.
+func (n *Node) Needs(silentAfter time.Duration) (members []rows.Member, needs map[string][]rows.Need, silent []string) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	needs, silent = n.core.Needs(time.Now(), silentAfter)
+	members = n.core.Members()
 	present := map[string]bool{}
-	for _, m := range n.core.Members() {
+	for _, m := range members {
 		present[m.Name] = true
 	}
-	n.mu.Unlock()
 	n.peersMu.Lock()
 	defer n.peersMu.Unlock()
 	for _, l := range n.lostMembers {
@@ -205,7 +208,12 @@ func (n *Node) Needs(silentAfter time.Duration) (needs map[string][]rows.Need, s
 			silent = append(silent, l.name)
 		}
 	}
-	return needs, silent
+	for _, p := range n.peers {
+		if !present[p.Name] {
+			silent = append(silent, p.Name)
+		}
+	}
+	return members, needs, silent
 }
 
 // Get returns the row of a worker.

@@ -163,7 +163,7 @@ func TestComeAndGo(t *testing.T) {
 		t.Errorf("the others are lost: %+v", h)
 	}
 	silentAt := func(n *Node) string {
-		_, silent := n.Needs(time.Hour)
+		_, _, silent := n.Needs(time.Hour)
 		slices.Sort(silent)
 		return strings.Join(silent, " ")
 	}
@@ -228,6 +228,24 @@ func TestSplitHealsByName(t *testing.T) {
 	})
 	if missing := b.missingAddrs(); len(missing) > 0 {
 		t.Errorf("b misses %v in a whole fleet", missing)
+	}
+}
+
+// A lost frontend that gossip finds again is silent until the core knows the frontend as a member. Otherwise a frontend
+// that was cut off would take all of a tenant's maximum for a moment.
+func TestFoundMembersAreMissed(t *testing.T) {
+	n := newWatcher(t).startNode(Config{Name: "a"})
+	b := rows.Member{Name: "b", Run: 1, API: "127.0.0.1:1", Heartbeat: "127.0.0.1:1"}
+	node := &memberlist.Node{Name: "b~1", Addr: net.IPv4(127, 0, 0, 1), Port: 1, Meta: encodeMeta(b)}
+	for range 100 {
+		for _, tell := range []func(*memberlist.Node){(*events)(n).NotifyJoin, (*events)(n).NotifyLeave} {
+			tell(node)
+			members, _, silent := n.Needs(time.Hour)
+			isMember := slices.ContainsFunc(members, func(m rows.Member) bool { return m.Name == "b" })
+			if !isMember && !slices.Contains(silent, "b") {
+				t.Fatalf("b is forgotten: members %v, silent %v", members, silent)
+			}
+		}
 	}
 }
 
