@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phoebe-sched/phoebe/probe/ports"
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 )
 
 // query is a query of a panel, or the value compared by an alert. owner is the panel's title, or the name of the
@@ -158,7 +158,7 @@ func TestDatabases(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	databases := map[string]string{"prometheus": freeAddr(t), "victoria-metrics": freeAddr(t)}
+	databases := map[string]string{"prometheus": porttest.FreeAddress(t), "victoria-metrics": porttest.FreeAddress(t)}
 	startProcess(t, nil, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "p"),
 		"--web.listen-address="+databases["prometheus"])
 	startProcess(t, nil, "victoria-metrics", "-promscrape.config="+config, "-storageDataPath="+filepath.Join(dir,
@@ -305,15 +305,4 @@ func startProcess(t *testing.T, found func(line string) bool, name string, args 
 		for lines.Scan() { // it must not wait for a reader
 		}
 	}()
-}
-
-// freeAddr returns an address of loopback for a program that starts later.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := ports.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	fserve "github.com/phoebe-sched/phoebe/frontend/serve"
-	"github.com/phoebe-sched/phoebe/probe/ports"
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 )
 
 // isProcess is set in the environment of processes of the test. The processes run the binary of the test.
@@ -105,12 +105,7 @@ type fleet struct {
 func (f *fleet) startFrontend(i int) {
 	if f.addrs[i] == nil {
 		for range 3 {
-			l, err := ports.Listen()
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			l.Close()
-			f.addrs[i] = append(f.addrs[i], l.Addr().String())
+			f.addrs[i] = append(f.addrs[i], porttest.FreeAddress(f.t))
 		}
 	}
 	args := append([]string{"frontend"}, f.addrs[i]...)

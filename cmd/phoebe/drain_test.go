@@ -12,6 +12,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/admin"
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 	"github.com/phoebe-sched/phoebe/worker/exec"
 )
 
@@ -27,7 +28,7 @@ func startFleet(t testing.TB, frontends, workers int, frontendFlags, workerFlags
 	f := &fleet{}
 	for i := range workers {
 		f.workers = append(f.workers,
-			startPhoebe(t, append([]string{"worker", "--listen", freeAddress(t), "--name", fmt.Sprintf("w%d", i),
+			startPhoebe(t, append([]string{"worker", "--listen", porttest.FreeAddress(t), "--name", fmt.Sprintf("w%d", i),
 				"--allow-exec"}, workerFlags...)...))
 	}
 	for _, p := range f.workers {
@@ -35,7 +36,7 @@ func startFleet(t testing.TB, frontends, workers int, frontendFlags, workerFlags
 	}
 	for range frontends {
 		f.frontends = append(f.frontends,
-			startPhoebe(t, append([]string{"frontend", "--listen", freeAddress(t), "--workers",
+			startPhoebe(t, append([]string{"frontend", "--listen", porttest.FreeAddress(t), "--workers",
 				strings.Join(f.workerAddrs, ",")}, frontendFlags...)...))
 	}
 	for _, p := range f.frontends {

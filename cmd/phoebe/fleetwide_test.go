@@ -13,6 +13,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/frontend/client/local"
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 )
 
 // startBalancer distributes connections among addrs, and returns its address: HAProxy, or without HAProxy a loop in the
@@ -20,7 +21,7 @@ import (
 func startBalancer(t *testing.T, addrs []string) string {
 	t.Helper()
 	if program := findHAProxy(); program != "" {
-		entry, servers := freeAddress(t), ""
+		entry, servers := porttest.FreeAddress(t), ""
 		for i, addr := range addrs {
 			servers += fmt.Sprintf(" server frontend-%d %s\n", i, addr)
 		}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 )
 
 // gossiper is a frontend that gossips.
@@ -210,7 +212,7 @@ func TestUnreachableSeeds(t *testing.T) {
 	t.Parallel()
 	args := slices.Clone(gossipFlags)
 	for _, flag := range []string{"--gossip", "--heartbeat"} { // the frontend is started again, and needs its ports
-		args[slices.Index(args, flag)+1] = freeAddress(t)
+		args[slices.Index(args, flag)+1] = porttest.FreeAddress(t)
 	}
 	g := awaitGossiper(startPhoebe(t, args...))
 	g.sendSignal(syscall.SIGKILL)

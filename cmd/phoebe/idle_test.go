@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 )
 
 // findHAProxy returns the path of HAProxy, or "" if the program is not installed.
@@ -49,7 +50,7 @@ func TestIdleConnectionsAreCut(t *testing.T) {
 	if program == "" {
 		t.Skip("HAProxy is not installed")
 	}
-	dir, entry := t.TempDir(), freeAddress(t)
+	dir, entry := t.TempDir(), porttest.FreeAddress(t)
 	startHAProxy(t, program, fmt.Sprintf(
 		"defaults\n mode tcp\n timeout connect 10s\n timeout client 400ms\n timeout server 400ms\nlisten phoebe\n bind %s\n server one %s\n", entry, startDev(t, "--allow-exec").frontends[0]))
 	c := newClient(t, entry)

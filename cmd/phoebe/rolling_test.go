@@ -21,6 +21,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/frontend/client"
 	"github.com/phoebe-sched/phoebe/frontend/client/admin"
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 )
 
 // A rehearsal starts processes, restarts a process after its end, and ends as a whole. A terminal sends an interrupt to
@@ -360,7 +361,7 @@ func TestFrozenBehindBoth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, entry := t.TempDir(), freeAddress(t)
+	dir, entry := t.TempDir(), porttest.FreeAddress(t)
 	text := strings.NewReplacer("listen 7410", "listen "+entry, "/run/nginx.pid", filepath.Join(dir, "pid")).Replace(
 		string(recipe))
 	for i := range frontends {

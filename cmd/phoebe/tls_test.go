@@ -19,7 +19,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/client/admin"
 	"github.com/phoebe-sched/phoebe/probe/audit"
 	"github.com/phoebe-sched/phoebe/probe/identity"
-	"github.com/phoebe-sched/phoebe/probe/ports"
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 )
 
 // secured is a fleet with TLS: a frontend with gossip, and a worker with a cache that has announced itself.
@@ -39,7 +39,7 @@ func startSecured(t *testing.T) *secured {
 		s.auditFile())...))
 	s.worker = startPhoebe(t, "--log-level", "info", "worker", "--listen", "127.0.0.1:0", "--name", "w", "--join",
 		s.frontend.heartbeat, "--tls-dir", s.keysDir("worker"),
-		"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--files-listen", freeAddress(t), "--admin",
+		"--cache-dir", filepath.Join(t.TempDir(), "cache"), "--files-listen", porttest.FreeAddress(t), "--admin",
 		"127.0.0.1:0", "--allow-exec")
 	s.awaitLinked(1)
 	return s
@@ -69,17 +69,6 @@ func (s *secured) newClient(who string, addrs ...string) *admin.Client {
 func (s *secured) awaitLinked(n int) {
 	s.t.Helper()
 	awaitLinkedBy(s.t, s.newClient("operator").Client, n)
-}
-
-// freeAddress returns an address of loopback for a program that starts later.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := ports.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // port is a port with TLS, and the roles allowed there.

@@ -20,6 +20,7 @@ import (
 	"github.com/phoebe-sched/phoebe/frontend/frame"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe"
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 	"github.com/phoebe-sched/phoebe/probe/proxy"
 	"github.com/phoebe-sched/phoebe/worker"
 	"github.com/phoebe-sched/phoebe/worker/exec"
@@ -438,7 +439,7 @@ func startHolding(t *testing.T, addr, name string, release <-chan struct{}) *wse
 }
 
 func TestWorkerRestartsOnItsAddress(t *testing.T) {
-	addr := freeAddress(t)
+	addr := porttest.FreeAddress(t)
 	first := startHolding(t, addr, "first", nil)
 	c := startCluster(t, 0, 0, func(cfg *Config) { cfg.Workers = Static{addr} })
 	c.awaitWorkers(t, 1)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/probe/gossip/rows"
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
 
@@ -133,7 +134,7 @@ func TestWorkerMoves(t *testing.T) {
 	a := startCluster(t, 0, 0, withGossip())
 	first := startWorker(t, "w", "127.0.0.1:0", a.HeartbeatAddr())
 	a.awaitWorkers(t, 1)
-	second := startWorker(t, "w", freeAddress(t), a.HeartbeatAddr())
+	second := startWorker(t, "w", porttest.FreeAddress(t), a.HeartbeatAddr())
 	both := []string{first.Addr().String(), second.Addr().String()}
 	slices.Sort(both)
 	pollUntil(t, "both are linked while both live", func() bool { return slices.Equal(a.listAddrs(), both) })
@@ -157,8 +158,8 @@ func TestWorkerMoves(t *testing.T) {
 // Two workers exchange their addresses by restarts. Afterwards gossip and links agree on each address.
 func TestWorkersExchangeAddresses(t *testing.T) {
 	a := startCluster(t, 0, 0, withGossip())
-	x := startWorker(t, "x", freeAddress(t), a.HeartbeatAddr())
-	y := startWorker(t, "y", freeAddress(t), a.HeartbeatAddr())
+	x := startWorker(t, "x", porttest.FreeAddress(t), a.HeartbeatAddr())
+	y := startWorker(t, "y", porttest.FreeAddress(t), a.HeartbeatAddr())
 	names := map[string]string{x.Addr().String(): "x", y.Addr().String(): "y"}
 	a.awaitLinks(t, names)
 	for _, w := range []*wserve.Server{x, y} {

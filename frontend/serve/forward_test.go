@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
+	"github.com/phoebe-sched/phoebe/probe/ports/porttest"
 	"github.com/phoebe-sched/phoebe/probe/proxy"
 )
 
@@ -86,7 +87,7 @@ func TestForwardedPollEndsWithItsClient(t *testing.T) {
 func TestDeadPeerConnections(t *testing.T) {
 	var link *proxy.Proxy
 	owner := startCluster(t, 1, 2, func(cfg *Config) {
-		cfg.Listen = freeAddress(t)
+		cfg.Listen = porttest.FreeAddress(t)
 		link = proxy.New(t, cfg.Listen)
 		cfg.Advertise = link.Addr
 	})

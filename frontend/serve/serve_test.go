@@ -20,7 +20,6 @@ import (
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1"
 	"github.com/phoebe-sched/phoebe/idl/gen/phoebe/v1/phoebe"
 	"github.com/phoebe-sched/phoebe/probe"
-	"github.com/phoebe-sched/phoebe/probe/ports"
 	"github.com/phoebe-sched/phoebe/worker"
 	wserve "github.com/phoebe-sched/phoebe/worker/serve"
 )
@@ -128,17 +127,6 @@ func (c *testCluster) coreStats() frontend.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.core.Stats
-}
-
-// freeAddress returns an address of loopback for a server that starts later, or once more.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := ports.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func newID() string {
