@@ -28,8 +28,8 @@ func startFleet(t testing.TB, frontends, workers int, frontendFlags, workerFlags
 	f := &fleet{}
 	for i := range workers {
 		f.workers = append(f.workers,
-			startPhoebe(t, append([]string{"worker", "--listen", porttest.FreeAddress(t), "--name", fmt.Sprintf("w%d", i),
-				"--allow-exec"}, workerFlags...)...))
+			startPhoebe(t, append([]string{"worker", "--listen", porttest.FreeAddress(t), "--name",
+				fmt.Sprintf("w%d", i), "--allow-exec"}, workerFlags...)...))
 	}
 	for _, p := range f.workers {
 		f.workerAddrs = append(f.workerAddrs, p.awaitLines("worker", 1)[0])
