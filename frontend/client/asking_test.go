@@ -158,16 +158,13 @@ func TestCausesSurvive(t *testing.T) {
 		t.Errorf("Cancel: %v", err)
 	}
 
-	// A busy machine may need all of a short time for the first call. Then the error has no cause yet, and the test
-	// gives more time.
 	runBriefly := func(c *Client, cause func(error) bool) (err error) {
-		for within := 50 * time.Millisecond; within < 20*time.Second; within *= 2 {
+		tryLonger(50*time.Millisecond, func(within time.Duration) bool { // in vain if the error has no cause yet
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
-			if _, err = c.Run(ctx, echoJob(1)); cause(err) {
-				break
-			}
-		}
+			_, err = c.Run(ctx, echoJob(1))
+			return cause(err)
+		})
 		return err
 	}
 	isClosed := func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
@@ -186,12 +183,11 @@ func TestCausesSurvive(t *testing.T) {
 		t.Errorf("Run at a busy frontend: %v", err)
 	}
 	job := echoJob(1)
-	job.Deadline = 20 * time.Millisecond
-	_, err = newClient(t, []string{busy.addr}).Run(t.Context(), job)
-	for !isFull(err) && job.Deadline < 20*time.Second {
-		job.Deadline *= 2
+	tryLonger(20*time.Millisecond, func(deadline time.Duration) bool {
+		job.Deadline = deadline
 		_, err = newClient(t, []string{busy.addr}).Run(t.Context(), job)
-	}
+		return isFull(err)
+	})
 	if !errors.Is(err, context.DeadlineExceeded) || !isFull(err) {
 		t.Errorf("deadline at a busy frontend: %v", err)
 	}
