@@ -386,7 +386,7 @@ func (c *ledger) withPeers(files []probe.File, w *worker) []probe.File {
 func (c *ledger) dropPlace(w *worker, id probe.ResID, r *reservation, fate place.Fate) {
 	c.log.fatesOf(r).Add(fate, 1)
 	if a := r.rideAt(id); a != nil {
-		r.endRide(a)
+		r.settleRide(a)
 	} else {
 		r.addLive(-1)
 	}
@@ -401,8 +401,8 @@ func (c *ledger) endRide(a *attempt, fate place.Fate) {
 	}
 }
 
-// endRide notes that the fate of the ride a is known.
-func (r *reservation) endRide(a *attempt) {
+// settleRide notes that the fate of the ride a is known.
+func (r *reservation) settleRide(a *attempt) {
 	a.isRiding = false
 	r.openRides--
 }
@@ -473,7 +473,7 @@ func (c *ledger) restorePlace(a *attempt) {
 // takeBackRide takes back a riding task, because the worker had no room. The place of the ride is now in the queue. Its
 // turn may go to another job, and then the task wants another place.
 func (c *ledger) takeBackRide(a *attempt, r *reservation, now time.Time) {
-	r.endRide(a)
+	r.settleRide(a)
 	r.addLive(1)
 	c.log.fatesOf(r).Add(place.Returned, 1)
 	c.noteOutcome(a, "came back: there was no room")
