@@ -188,10 +188,10 @@ func (n *Node) TellNeeds(list []rows.Need) {
 	n.sendAll(out)
 }
 
-// Needs returns the present frontends with this one, and the needs told by the others, by frontend. silent are the
-// frontends silent for longer than silentAfter, those lost without a goodbye, and those found since the last tick. All
-// are of the same moment. So a lost frontend that gossip finds again is silent or a member at each moment. Otherwise
-// this frontend could believe for a moment that no other frontend exists.
+// Needs returns the present frontends, this one included, and the needs told by the others, by frontend. silent lists
+// three kinds of frontends: silent for longer than silentAfter, lost without a goodbye, or found since the last tick.
+// The results are of one moment. So a lost frontend that gossip finds again is silent or a member at each moment.
+// Otherwise this frontend could believe for a moment that no other frontend exists.
 func (n *Node) Needs(silentAfter time.Duration) (members []rows.Member, needs map[string][]rows.Need, silent []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
